@@ -1,0 +1,102 @@
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// Open opens the database at path, creating it and its folder (0700), and
+// brings its schema to version len(steps): step i takes it from version i to
+// i+1. Steps that were released are never changed, only added.
+func Open(path string, steps []string) (*sql.DB, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("creating the data folder: %w", err)
+	}
+	if err := touch(path); err != nil {
+		return nil, err
+	}
+	pragmas := url.Values{
+		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)"},
+		"_txlock": {"immediate"},
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+pragmas.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(4)
+	if err := migrate(db, path, steps); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// touch creates the file for its owner only: databases hold what people said.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w (is the data folder writable?)", path, err)
+	}
+	return f.Close()
+}
+
+func migrate(db *sql.DB, path string, steps []string) error {
+	var version int
+	if err := db.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
+		return fmt.Errorf("reading the schema version of %s: %w", path, err)
+	}
+	switch {
+	case version > len(steps):
+		return fmt.Errorf("%s has schema version %d, and this program knows up to %d: use the newer program that wrote it", path, version, len(steps))
+	case version == len(steps):
+		return nil
+	case version > 0:
+		if err := backup(db, path, version); err != nil {
+			return err
+		}
+	}
+	for ; version < len(steps); version++ {
+		if err := step(db, version, steps[version]); err != nil {
+			return fmt.Errorf("migrating %s from version %d: %w", path, version, err)
+		}
+	}
+	return nil
+}
+
+// backup copies the database before its first migration step. A copy that a
+// kill cut short is made anew.
+func backup(db *sql.DB, path string, version int) error {
+	final := fmt.Sprintf("%s.v%d.backup", path, version)
+	if _, err := os.Stat(final); err == nil {
+		return nil
+	}
+	partial := final + ".partial"
+	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("backing up %s: %w", path, err)
+	}
+	if _, err := db.Exec("VACUUM INTO ?", partial); err != nil {
+		return fmt.Errorf("backing up %s before migrating it: %w", path, err)
+	}
+	return os.Rename(partial, final)
+}
+
+func step(db *sql.DB, version int, statements string) error {
+	tx, err := db.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // a no-op once committed
+	if _, err := tx.Exec(statements); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version+1)); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

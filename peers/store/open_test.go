@@ -1,0 +1,70 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hubbub/peers/store"
+)
+
+var (
+	first  = "CREATE TABLE a (x TEXT);"
+	second = "ALTER TABLE a ADD COLUMN y TEXT; INSERT INTO a VALUES ('1','2');"
+)
+
+func TestMigratesWithABackup(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a folder?", "peer.db")
+	db, err := store.Open(path, []string{first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	db, err = store.Open(path, []string{first, second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var y string
+	if err := db.QueryRow("SELECT y FROM a").Scan(&y); err != nil || y != "2" {
+		t.Fatalf("y = %q, %v", y, err)
+	}
+	if _, err := os.Stat(path + ".v1.backup"); err != nil {
+		t.Error("no backup was made:", err)
+	}
+	var sync int
+	if err := db.QueryRow("PRAGMA synchronous").Scan(&sync); err != nil || sync != 2 {
+		t.Errorf("synchronous = %d, %v; want 2 (FULL)", sync, err)
+	}
+}
+
+func TestFailedStepLeavesTheOldVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peer.db")
+	db, err := store.Open(path, []string{first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	if _, err := store.Open(path, []string{first, "ALTER TABLE a ADD COLUMN y TEXT; nonsense;"}); err == nil {
+		t.Fatal("a broken step succeeded")
+	}
+	db, err = store.Open(path, []string{first, second})
+	if err != nil {
+		t.Fatalf("after a failed step the good one does not apply: %v", err)
+	}
+	db.Close()
+}
+
+func TestRefusesANewerDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peer.db")
+	db, err := store.Open(path, []string{first, second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	_, err = store.Open(path, []string{first})
+	if err == nil || !strings.Contains(err.Error(), "newer") {
+		t.Fatalf("err = %v; want a refusal that names the newer program", err)
+	}
+}

@@ -1,0 +1,212 @@
+package protocol
+
+import "encoding/json"
+
+// SpawnRequest is the content of spawn_request. Topic defaults to the sender.
+type SpawnRequest struct {
+	Topic     Topic  `json:"topic,omitempty"`
+	RequestID string `json:"requestId,omitempty"`
+	Agent     string `json:"agent,omitempty"`   // optional name of the agent to use
+	Profile   string `json:"profile,omitempty"` // optional operator-defined profile
+}
+
+// SpawnResult is the content of spawn_result.
+type SpawnResult struct {
+	RequestID string `json:"requestId,omitempty"`
+	Topic     Topic  `json:"topic"`
+	Agent     PeerID `json:"agent,omitempty"`
+	Status    string `json:"status"` // SpawnSpawned or SpawnFailed
+	Error     string `json:"error,omitempty"`
+}
+
+// The statuses of a spawn.
+const (
+	SpawnSpawned = "spawned"
+	SpawnFailed  = "failed"
+)
+
+// RouteAssigned is the content of route_assigned: topic now talks to agent.
+type RouteAssigned struct {
+	Topic     Topic  `json:"topic"`
+	Agent     PeerID `json:"agent"`
+	RequestID string `json:"requestId,omitempty"`
+}
+
+// Configure is the content of configure: the chat that an agent talks to.
+type Configure struct {
+	TalkTo Topic `json:"talkto"`
+}
+
+// ChatMessage is the content of tg_message and chat_message. Only Text is
+// required; see the defaults beside each field.
+type ChatMessage struct {
+	Text        string          `json:"text"`
+	Event       string          `json:"event,omitempty"`    // default "message"
+	SourceID    string          `json:"sourceId,omitempty"` // default the messageId
+	Chat        *Chat           `json:"chat,omitempty"`     // default kind "dm", id the sender's name
+	Author      *Author         `json:"author,omitempty"`   // default kind "human"
+	Mentions    []string        `json:"mentions,omitempty"` // "agent:lead", "role:backend-agents"
+	ReplyTo     *ReplyTo        `json:"replyTo,omitempty"`
+	Sequence    int64           `json:"sequence,omitempty"`
+	CreatedAt   string          `json:"createdAt,omitempty"`
+	Priority    string          `json:"priority,omitempty"` // "normal" (default) or "urgent"
+	Signal      string          `json:"signal,omitempty"`   // of a reaction
+	Attachments []Attachment    `json:"attachments,omitempty"`
+	MCP         json.RawMessage `json:"mcp,omitempty"` // chorus: {"url"} of the gateway's own proxy
+}
+
+// The kinds of chat events.
+const (
+	EventMessage    = "message"
+	EventEdit       = "edit"
+	EventDelete     = "delete"
+	EventReaction   = "reaction"
+	EventMembership = "membership"
+	EventAssignment = "assignment"
+	EventApproval   = "approval"
+	EventBlocker    = "blocker"
+	EventStatus     = "status"
+)
+
+// A Chat says where a chat message was said.
+type Chat struct {
+	ID       string `json:"id"`
+	Kind     string `json:"kind,omitempty"` // dm, channel, thread, system or tool
+	Title    string `json:"title,omitempty"`
+	ThreadID string `json:"threadId,omitempty"`
+	StreamID string `json:"streamId,omitempty"`
+}
+
+// An Author says who wrote a chat message.
+type Author struct {
+	ID          string `json:"id"`
+	Kind        string `json:"kind,omitempty"` // human, agent or system
+	DisplayName string `json:"displayName,omitempty"`
+	Username    string `json:"username,omitempty"`
+}
+
+// ReplyTo names the message that a chat message answers.
+type ReplyTo struct {
+	SourceID string `json:"sourceId,omitempty"`
+	Author   string `json:"author,omitempty"` // identity of the agent that wrote it, if one did
+}
+
+// An Attachment is a file's metadata with a reference that reveals no secret.
+type Attachment struct {
+	Kind     string `json:"kind"`
+	Ref      string `json:"ref,omitempty"`
+	Name     string `json:"name,omitempty"`
+	MimeType string `json:"mimeType,omitempty"`
+	Size     int64  `json:"size,omitempty"`
+}
+
+// ChatReply is the content of tg_reply and chat_reply: a text, a signal, or
+// the sign that the agent is typing.
+type ChatReply struct {
+	Text           string      `json:"text,omitempty"`
+	Signal         string      `json:"signal,omitempty"`
+	Typing         bool        `json:"typing,omitempty"`
+	InReplyTo      string      `json:"inReplyTo,omitempty"` // sourceId of the event answered
+	IdempotencyKey string      `json:"idempotencyKey,omitempty"`
+	ReplyTo        string      `json:"replyTo,omitempty"`
+	ThreadID       string      `json:"threadId,omitempty"`
+	Visibility     string      `json:"visibility,omitempty"`
+	Directedness   string      `json:"directedness,omitempty"`
+	Claim          *ReplyClaim `json:"claim,omitempty"`
+}
+
+// A ReplyClaim shows that the replying agent holds the event.
+type ReplyClaim struct {
+	EventID string `json:"eventId"`
+	Token   int64  `json:"token"`
+}
+
+// DeliveryStatus is the content of delivery_status: what became of a tg_reply
+// or chat_reply. MessageID is the reply's.
+type DeliveryStatus struct {
+	MessageID         MessageID `json:"messageId"`
+	Status            string    `json:"status"` // queued, delivered, failed or unknown
+	IdempotencyKey    string    `json:"idempotencyKey,omitempty"`
+	TelegramMessageID int64     `json:"telegramMessageId,omitempty"`
+	SourceID          string    `json:"sourceId,omitempty"`
+	Reason            string    `json:"reason,omitempty"`
+}
+
+// The statuses of a delivery_status.
+const (
+	StatusQueued    = "queued"
+	StatusDelivered = "delivered"
+	StatusFailed    = "failed"
+	StatusUnknown   = "unknown"
+)
+
+// AgentOnline is the content of the agent_event that an agent sends to
+// TopicAgents once it is connected and subscribed.
+type AgentOnline struct {
+	Event string `json:"event"` // "online"
+	Agent PeerID `json:"agent"`
+}
+
+// AttentionDecision is the content of the agent_event that records how an
+// agent's attention layer judged one event.
+type AttentionDecision struct {
+	Event        string `json:"event"` // "attention_decision"
+	EventID      string `json:"eventId"`
+	Agent        PeerID `json:"agent"`
+	Directedness string `json:"directedness"`
+	Policy       string `json:"policy"`
+	Injection    string `json:"injection"`
+	Priority     string `json:"priority"`
+	Reason       string `json:"reason"`
+}
+
+// Disposition is the content of the agent_event that records how an event ended.
+type Disposition struct {
+	Event       string `json:"event"` // "disposition"
+	EventID     string `json:"eventId"`
+	Agent       PeerID `json:"agent"`
+	Disposition string `json:"disposition"`
+	Reason      string `json:"reason"`
+}
+
+// Refusal is the content of the agent_event that records an action which
+// policy forbade.
+type Refusal struct {
+	Event   string `json:"event"` // "refusal"
+	EventID string `json:"eventId"`
+	Agent   PeerID `json:"agent"`
+	Tool    string `json:"tool"`
+	Reason  string `json:"reason"`
+}
+
+// CollabRequest is the content of collab_request.
+type CollabRequest struct {
+	Method    string          `json:"method"`
+	Params    json.RawMessage `json:"params,omitempty"`
+	RequestID string          `json:"requestId"`
+}
+
+// CollabResult is the content of collab_result.
+type CollabResult struct {
+	RequestID string          `json:"requestId"`
+	OK        bool            `json:"ok"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     *CollabError    `json:"error,omitempty"`
+}
+
+// CollabError says why a collaboration request failed.
+type CollabError struct {
+	Code    string          `json:"code"`
+	Message string          `json:"message"`
+	Details json.RawMessage `json:"details,omitempty"`
+}
+
+// CollabEvent is the content of collab_event: one fact of the broker.
+type CollabEvent struct {
+	ID       string          `json:"id"`
+	Type     string          `json:"type"`
+	Source   string          `json:"source"`
+	Target   string          `json:"target"`
+	Payload  json.RawMessage `json:"payload"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}

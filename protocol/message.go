@@ -1,0 +1,44 @@
+package protocol
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// A Message is the payload that travels from a sender to its subscribers
+// (section 7). InReplyTo and TraceParent are optional extensions.
+type Message struct {
+	MessageID   MessageID       `json:"messageId"`
+	Type        MessageType     `json:"type"`
+	From        PeerID          `json:"from"`
+	Timestamp   string          `json:"timestamp"` // RFC 3339
+	Content     json.RawMessage `json:"content"`   // a JSON object
+	InReplyTo   MessageID       `json:"inReplyTo,omitempty"`
+	TraceParent string          `json:"traceparent,omitempty"` // W3C trace context
+}
+
+// NewMessageID mints a message id: "msg_" and a ULID, so that ids sort by time.
+func NewMessageID() MessageID { return MessageID("msg_" + ulid.Make().String()) }
+
+// NewMessage makes a message with a fresh id and the time now. Content must
+// marshal to a JSON object; it panics on content that cannot be marshalled,
+// which is a mistake of the program.
+func NewMessage(t MessageType, from PeerID, content any) Message {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		panic("content of " + string(t) + " cannot be marshalled: " + err.Error())
+	}
+	return Message{
+		MessageID: NewMessageID(),
+		Type:      t,
+		From:      from,
+		Timestamp: FormatTime(time.Now()),
+		Content:   raw,
+	}
+}
+
+// FormatTime renders a time as the wire and the activity log write it: RFC 3339,
+// UTC, microseconds.
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }

@@ -1,0 +1,115 @@
+package protocol
+
+import "encoding/json"
+
+// The methods of the protocol (section 5).
+const (
+	MethodInitialize     = "initialize"
+	MethodSubscribe      = "subscribe"
+	MethodUnsubscribe    = "unsubscribe"
+	MethodSendMessage    = "sendMessage"
+	MethodProcessMessage = "processMessage"
+	MethodPing           = "ping"
+)
+
+// CloseReplaced is the WebSocket close code for a session whose clientId was
+// taken over by a newer one. A client that sees it must not reconnect.
+const CloseReplaced = 4001
+
+// BearerSubprotocol prefixes the WebSocket subprotocol in which a browser
+// sends its token.
+const BearerSubprotocol = "hubbub.bearer."
+
+// InitializeParams opens a session (section 4.1).
+type InitializeParams struct {
+	ClientID   PeerID `json:"clientId"`
+	ClientInfo *Info  `json:"clientInfo,omitempty"`
+}
+
+// Info names a program and its version.
+type Info struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// InitializeResult answers initialize.
+type InitializeResult struct {
+	ServerID     string       `json:"serverId"`
+	ServerInfo   Info         `json:"serverInfo"`
+	Capabilities Capabilities `json:"capabilities"`
+}
+
+// Capabilities says what the bus can do. Topics is informational.
+type Capabilities struct {
+	Subscribe      bool     `json:"subscribe"`
+	Publish        bool     `json:"publish"`
+	ProcessMessage bool     `json:"processMessage"`
+	Topics         []string `json:"topics"`
+}
+
+// SubscribeParams asks for a pattern. With Observe, the bus sends the same
+// processMessage requests but waits for no answer and may drop some.
+type SubscribeParams struct {
+	Topic   string `json:"topic"`
+	Observe bool   `json:"observe,omitempty"`
+}
+
+// SendParams publishes a message to a topic (section 5.3).
+type SendParams struct {
+	Topic   Topic   `json:"topic"`
+	Payload Message `json:"payload"`
+}
+
+// A SendResult answers sendMessage, after every target answered, failed or
+// timed out.
+type SendResult struct {
+	Accepted    bool      `json:"accepted"`
+	MessageID   MessageID `json:"messageId"`
+	DeliveredTo int       `json:"deliveredTo"` // peers that processed the message
+	Failures    []Failure `json:"failures,omitempty"`
+	Addressee   Addressee `json:"addressee,omitempty"`
+}
+
+// A Failure is one peer that did not process a message, and why.
+type Failure struct {
+	Peer   PeerID  `json:"peer"`
+	Status Outcome `json:"status"`
+	Error  string  `json:"error,omitempty"`
+}
+
+// An Outcome is what became of one delivery.
+type Outcome string
+
+// The outcomes of a delivery.
+const (
+	OutcomeOK       Outcome = "ok"       // answered, processed not false
+	OutcomeError    Outcome = "error"    // a JSON-RPC error or an unusable result
+	OutcomeRejected Outcome = "rejected" // processed:false
+	OutcomeTimeout  Outcome = "timeout"  // no answer in time
+	OutcomeOffline  Outcome = "offline"  // the connection ended while the bus waited
+	OutcomeOverflow Outcome = "overflow" // the peer's queue was full
+)
+
+// An Addressee is what became of the delivery to the peer that the topic names.
+type Addressee string
+
+// What became of the addressee.
+const (
+	AddresseeOK     Addressee = "ok"
+	AddresseeFailed Addressee = "failed"
+	AddresseeAbsent Addressee = "absent"
+)
+
+// ProcessParams delivers a message to a subscriber (section 5.4).
+type ProcessParams struct {
+	Topic   Topic           `json:"topic"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+// ProcessResult answers processMessage. "Processed" means accepted and safe
+// with the peer, never "answered".
+type ProcessResult struct {
+	Processed bool   `json:"processed"`
+	Status    string `json:"status,omitempty"`
+	Message   string `json:"message,omitempty"`
+}

@@ -1,0 +1,81 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// A PeerID is the identity of a participant, such as "tg:42" or "agent:lead".
+// A peer chooses it in initialize; the bus checks it against the credential.
+type PeerID string
+
+// A Topic is one concrete destination, such as "tg:42" or "system:spawn". It is
+// never treated as a pattern.
+type Topic string
+
+// A MessageID names one message, minted by its sender. Ours are ULIDs with the
+// prefix "msg_"; others may be any non-empty string of at most 256 bytes.
+type MessageID string
+
+// Limits on names, in bytes.
+const (
+	MaxPeerID    = 256
+	MaxTopic     = 256
+	MaxMessageID = 256
+	MaxPattern   = 128
+	MaxStars     = 8
+)
+
+// CheckPeerID says why id cannot be a clientId, or nil.
+func CheckPeerID(id string) error { return checkName("clientId", id, MaxPeerID) }
+
+// CheckTopic says why topic cannot be a destination, or nil.
+func CheckTopic(topic string) error { return checkName("topic", topic, MaxTopic) }
+
+func checkName(what, s string, limit int) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%s must be a non-empty string", what)
+	case len(s) > limit:
+		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), limit)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s is not valid UTF-8", what)
+	}
+	return nil
+}
+
+// Family returns the part of an identity before the first colon: "tg" for
+// "tg:42". It is empty where there is no colon.
+func (id PeerID) Family() string {
+	family, _, ok := strings.Cut(string(id), ":")
+	if !ok {
+		return ""
+	}
+	return family
+}
+
+// Name returns the part of an identity after the first colon: "42" for "tg:42".
+func (id PeerID) Name() string {
+	_, name, _ := strings.Cut(string(id), ":")
+	return name
+}
+
+// Topic returns the topic on which the peer itself is addressed.
+func (id PeerID) Topic() Topic { return Topic(id) }
+
+// Well-known topics (section 6 and Hubbub's extensions).
+const (
+	TopicSpawn        Topic = "system:spawn"     // spawn requests to the spawner
+	TopicRoute        Topic = "system:route"     // routing control events
+	TopicAgents       Topic = "system:agents"    // agents say here that they are online
+	TopicAttention    Topic = "system:attention" // attention decisions and dispositions
+	TopicBroker       Topic = "collab:broker"    // requests to the collaboration broker
+	TopicCollabEvents Topic = "collab:events"    // facts published by the broker
+)
+
+// Well-known identities.
+const (
+	PeerSystem PeerID = "agent:system"
+	PeerBroker PeerID = "collab:broker"
+)

@@ -1,0 +1,158 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A MessageType says what a message's content is (section 8).
+type MessageType string
+
+// The message types. Those below the blank line extend the specification.
+const (
+	TypeSpawnRequest   MessageType = "spawn_request"
+	TypeSpawnResult    MessageType = "spawn_result"
+	TypeRouteAssigned  MessageType = "route_assigned"
+	TypeConfigure      MessageType = "configure"
+	TypeTGMessage      MessageType = "tg_message"
+	TypeTGReply        MessageType = "tg_reply"
+	TypeDeliveryStatus MessageType = "delivery_status"
+	TypeAgentEvent     MessageType = "agent_event"
+
+	TypeChatMessage   MessageType = "chat_message"
+	TypeChatReply     MessageType = "chat_reply"
+	TypeCollabRequest MessageType = "collab_request"
+	TypeCollabResult  MessageType = "collab_result"
+	TypeCollabEvent   MessageType = "collab_event"
+)
+
+// AllTypes lists every message type.
+var AllTypes = []MessageType{
+	TypeSpawnRequest, TypeSpawnResult, TypeRouteAssigned, TypeConfigure,
+	TypeTGMessage, TypeTGReply, TypeDeliveryStatus, TypeAgentEvent,
+	TypeChatMessage, TypeChatReply, TypeCollabRequest, TypeCollabResult, TypeCollabEvent,
+}
+
+// A Role is what an identity is allowed to be on the bus.
+type Role string
+
+// The roles. An identity that matches none has RoleUnknown: it may connect and
+// subscribe, and may send nothing.
+const (
+	RoleUnknown Role = ""
+	RoleTG      Role = "tg"     // tg:{chat_id}
+	RoleSystem  Role = "system" // agent:system
+	RoleAgent   Role = "agent"  // agent:{id}
+	RoleChorus  Role = "chorus" // chorus:{channel}
+	RoleBroker  Role = "broker" // collab:broker
+	RoleCLI     Role = "cli"    // cli:{name}
+)
+
+// A Permission is one row of the authorization matrix (section 9).
+type Permission struct {
+	Role      Role
+	Identity  string        // how the role is written, for messages and documents
+	Sends     []MessageType // types that the role may send
+	Receives  []MessageType // types that the role expects
+	Extension []MessageType // those of Sends that the specification does not have
+}
+
+// Matrix is the authorization matrix. It is the one place that says who may
+// send what: the bus enforces Sends; Receives documents what to expect.
+var Matrix = []Permission{
+	{
+		Role: RoleTG, Identity: "tg:{chat_id}",
+		Sends:     []MessageType{TypeSpawnRequest, TypeConfigure, TypeTGMessage, TypeDeliveryStatus, TypeCollabRequest},
+		Receives:  []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeTGReply, TypeDeliveryStatus, TypeAgentEvent, TypeCollabResult},
+		Extension: []MessageType{TypeCollabRequest},
+	},
+	{
+		Role: RoleSystem, Identity: "agent:system",
+		Sends:    []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeAgentEvent},
+		Receives: []MessageType{TypeSpawnRequest, TypeAgentEvent},
+	},
+	{
+		Role: RoleAgent, Identity: "agent:{id}",
+		Sends:     []MessageType{TypeTGReply, TypeAgentEvent, TypeDeliveryStatus, TypeChatReply, TypeCollabRequest},
+		Receives:  []MessageType{TypeConfigure, TypeTGMessage, TypeAgentEvent, TypeDeliveryStatus, TypeChatMessage, TypeCollabResult, TypeCollabEvent},
+		Extension: []MessageType{TypeChatReply, TypeCollabRequest},
+	},
+	{
+		Role: RoleChorus, Identity: "chorus:{channel}",
+		Sends:     []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus, TypeCollabRequest},
+		Receives:  []MessageType{TypeSpawnResult, TypeRouteAssigned, TypeChatReply, TypeDeliveryStatus, TypeAgentEvent, TypeCollabResult},
+		Extension: []MessageType{TypeSpawnRequest, TypeConfigure, TypeChatMessage, TypeDeliveryStatus, TypeCollabRequest},
+	},
+	{
+		Role: RoleBroker, Identity: "collab:broker",
+		Sends:     []MessageType{TypeCollabEvent, TypeCollabResult, TypeAgentEvent},
+		Receives:  []MessageType{TypeCollabRequest},
+		Extension: []MessageType{TypeCollabEvent, TypeCollabResult, TypeAgentEvent},
+	},
+	{
+		Role: RoleCLI, Identity: "cli:{name}",
+		Sends:     AllTypes,
+		Receives:  AllTypes,
+		Extension: AllTypes,
+	},
+}
+
+// RoleOf returns the role of an identity.
+func RoleOf(id PeerID) Role {
+	family, name, ok := strings.Cut(string(id), ":")
+	if !ok || name == "" {
+		return RoleUnknown
+	}
+	switch family {
+	case "tg":
+		return RoleTG
+	case "agent":
+		if id == PeerSystem {
+			return RoleSystem
+		}
+		return RoleAgent
+	case "chorus":
+		return RoleChorus
+	case "collab":
+		if id == PeerBroker {
+			return RoleBroker
+		}
+	case "cli":
+		return RoleCLI
+	}
+	return RoleUnknown
+}
+
+// MaySend says why an identity may not send a message of type t, or nil.
+func MaySend(from PeerID, t MessageType) error {
+	role := RoleOf(from)
+	if role == RoleUnknown {
+		return fmt.Errorf("%q has no role that may send: use tg:, agent:, chorus:, cli: or collab:broker", from)
+	}
+	if !slices.Contains(AllTypes, t) {
+		return fmt.Errorf("unknown message type %q", t)
+	}
+	for i := range Matrix {
+		if Matrix[i].Role == role && slices.Contains(Matrix[i].Sends, t) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s may not send %s", from, t)
+}
+
+// IsIdentity reports whether a topic is written like an identity that has a
+// role, so that one peer is its addressee.
+func IsIdentity(topic Topic) bool { return RoleOf(PeerID(topic)) != RoleUnknown }
+
+// SpeaksForFamily reports whether a session of identity id may, without
+// credentials, send as any identity of its family: bridges carry many chats on
+// one connection.
+func SpeaksForFamily(id PeerID) bool {
+	switch RoleOf(id) {
+	case RoleTG, RoleChorus:
+		return true
+	default:
+		return false
+	}
+}
