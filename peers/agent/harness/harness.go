@@ -1,0 +1,141 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+)
+
+// Why a turn did not end well. Errors of Turn wrap one of these or the cause
+// of its context; every text tells a person what to do and holds no secret.
+var (
+	// ErrTemporary: the turn may be run again if it produced no outbound
+	// action. The harness has already retried within its own bounds.
+	ErrTemporary = errors.New("the harness failed for now")
+	// ErrPermanent: running the turn again cannot help (wrong key, unknown
+	// model, a program that cannot be started or speaks another protocol).
+	ErrPermanent = errors.New("the harness cannot run turns")
+	// ErrBudget: the turn used up its tokens, time or tool rounds.
+	ErrBudget = errors.New("the turn used up its budget")
+	// ErrStopped: Run has ended or was never started.
+	ErrStopped = errors.New("the harness is not running")
+)
+
+// A Harness runs turns. Its methods may be called from any goroutine; turns of
+// different conversations run at the same time, turns of one conversation are
+// started by the agent one after another.
+type Harness interface {
+	// Run starts what the harness needs (a child process, an MCP client) and
+	// keeps it running, with backoff, until ctx ends (nil) or it can never
+	// work (an error that wraps ErrPermanent). It returns only when every
+	// goroutine and process that it started has ended. Call it once.
+	Run(ctx context.Context, host Host) error
+
+	// Capabilities waits until the harness is initialized and says what it can
+	// do. Ask again for each event: a program that was restarted may answer
+	// otherwise. It fails with ErrStopped when Run ended, with ctx's cause, or
+	// with ErrPermanent.
+	Capabilities(ctx context.Context) (Capabilities, error)
+
+	// Turn runs one turn. It returns with State Finished when the model has
+	// ended its turn, or with State Accepted (c2a) when the program has stored
+	// the delivery and works on it in its own time: then its actions come
+	// through Host.Tools, the agent itself watches the deadline, and Cancel
+	// withdraws it. Turn blocks as long as that takes, delivering again as
+	// often as needed; the caller bounds it with ctx. When ctx ends, the model
+	// or the program is told to stop (the text of context.Cause is the reason)
+	// and Turn returns that cause.
+	Turn(ctx context.Context, t *Turn, tools Tools) (Outcome, error)
+
+	// Cancel withdraws a turn that was Accepted, with a reason for the
+	// program. It does not wait. Unknown turns are ignored, and so is every
+	// call on a harness whose turns end Finished (end their ctx instead).
+	Cancel(turnID, reason string)
+}
+
+// Host is what the agent gives to a harness for its whole life.
+type Host struct {
+	// Tools take calls that come outside of Turn: those of a c2a program,
+	// which names the event in the arguments.
+	Tools Tools
+	// Progress, if set, is told what happens during turns. It must not block.
+	Progress func(Progress)
+}
+
+// A State says how far a turn has come when Turn returns.
+type State string
+
+// The states of a turn.
+const (
+	Finished State = "finished" // the model ended its turn
+	Accepted State = "accepted" // the program has stored it; actions follow
+)
+
+// An Outcome is what a turn left behind.
+type Outcome struct {
+	State State
+	// FinalText is the text with which the model ended its turn, trimmed;
+	// empty where it ended in silence. The agent sends it for a must_respond
+	// turn in which no message was sent, and drops it otherwise.
+	FinalText string
+	// Truncated: FinalText was cut by the model's token limit.
+	Truncated bool
+	Usage     Usage
+	Attempt   int // the attempt that was accepted or finished
+}
+
+// Usage is what a turn cost. Zero values mean "not told".
+type Usage struct {
+	Model        string
+	InputTokens  int64
+	OutputTokens int64
+	Rounds       int // requests to the model, retries not counted
+	ToolCalls    int
+}
+
+// Capabilities is what both sides can do: which injection modes reach the
+// model, which tools it may call, and which utilities exist.
+type Capabilities struct {
+	// ProtocolVersion is the negotiated draft, "2026-06-02" or "2026-06-24".
+	// Where it differs from what the agent asked for, the agent follows it.
+	ProtocolVersion string
+	Injection       Injection
+	Tools           []string // names such as "chat.send_message"; nil means all
+	Progress        bool     // the harness may report progress
+	Cancellation    bool     // a running turn can be told to stop
+}
+
+// Injection lists the injection modes that a harness can take. A mode that it
+// lacks falls back to tool_mailbox.
+type Injection struct {
+	Immediate, Buffered, Notify, ToolMailbox, Digest bool
+	// Interrupt: a running turn may be cancelled and begun anew with more.
+	Interrupt bool
+}
+
+// AllInjection is what harnesses that run their own model loop can take.
+var AllInjection = Injection{Immediate: true, Buffered: true, Notify: true, ToolMailbox: true, Digest: true, Interrupt: true}
+
+// Progress is one report from a running turn.
+type Progress struct {
+	TurnID   string // empty where the program did not say
+	Kind     ProgressKind
+	Token    string  // progressToken, where the program gave one
+	Progress float64 // steps done, of Total
+	Total    float64
+	Message  string          // for people; from the model, hence untrusted
+	Tool     string          // tool_call, tool_result: name as the model knows it
+	CallID   string          // tool_call, tool_result: equal in both
+	Content  json.RawMessage // tool_call: arguments; tool_result: the Result
+}
+
+// A ProgressKind says what a Progress reports.
+type ProgressKind string
+
+// The kinds of progress.
+const (
+	ProgressStatus     ProgressKind = "status"
+	ProgressText       ProgressKind = "text" // a piece of streamed text
+	ProgressToolCall   ProgressKind = "tool_call"
+	ProgressToolResult ProgressKind = "tool_result"
+)

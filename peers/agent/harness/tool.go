@@ -1,0 +1,77 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Tools are what a model may call. Implementations may be called from any
+// goroutine, and enforce policy themselves: a refusal is a Result that says
+// what to do, never a Go error.
+type Tools interface {
+	// List returns the tools in a stable order. The caller changes nothing.
+	List() []Tool
+	// Call runs one tool. Arguments are a JSON object (or empty); an unknown
+	// name, bad arguments and refusals come back as Result with IsError. It
+	// blocks until the tool has an answer or ctx ends (also an IsError result).
+	Call(ctx context.Context, name string, arguments json.RawMessage) Result
+}
+
+// A Tool describes one tool as MCP does.
+type Tool struct {
+	Name         string          `json:"name"` // "chat.send_message"
+	Title        string          `json:"title,omitempty"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"inputSchema"` // JSON Schema, type object
+	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+	ReadOnly     bool            `json:"-"` // changes nothing
+	Idempotent   bool            `json:"-"` // safe to repeat with the same arguments
+}
+
+// A Result is what a tool answers, in MCP's shape.
+type Result struct {
+	Content           []Content       `json:"content"`
+	StructuredContent json.RawMessage `json:"structuredContent,omitempty"` // a JSON object
+	IsError           bool            `json:"isError,omitempty"`
+}
+
+// Content is one piece of a result. Ours is always text.
+type Content struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// Structured makes a result of a value that marshals to a JSON object; its
+// text is the same JSON. It panics on a value that cannot be marshalled, which
+// is a mistake of the program.
+func Structured(value any) Result {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic("a tool result cannot be marshalled: " + err.Error())
+	}
+	return Result{Content: []Content{{Type: "text", Text: string(raw)}}, StructuredContent: raw}
+}
+
+// Refused makes an error result: reason tells a model what to do instead.
+// Structured, if not nil, marshals to the result's JSON object.
+func Refused(reason string, structured any) Result {
+	r := Result{IsError: true}
+	if structured != nil {
+		r = Structured(structured)
+		r.IsError = true
+	}
+	r.Content = []Content{{Type: "text", Text: reason}}
+	return r
+}
+
+// Text joins the text pieces of a result, a newline between them.
+func (r Result) Text() string {
+	text := ""
+	for i, c := range r.Content {
+		if i > 0 {
+			text += "\n"
+		}
+		text += c.Text
+	}
+	return text
+}

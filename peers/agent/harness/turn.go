@@ -1,0 +1,116 @@
+package harness
+
+// A Turn is one run of a harness over one event or several merged ones. The
+// agent makes it; a harness changes nothing in it.
+type Turn struct {
+	ID      string // names the turn in Progress and Cancel; stable over attempts
+	Attempt int    // of the first delivery in this call, from 1
+	// Attempted, if set, is called before each delivery with its attempt, so
+	// that the agent can store it. An error ends Turn with that error.
+	Attempted func(attempt int) error
+
+	// Event is the event as the model may see it; merged fragments are one
+	// event whose EventID is that of the last.
+	Event Event
+
+	// System is the system prompt: the operator's text and the standing rules.
+	System string
+	// Prompt is the user turn, ready-made: header, fence and body, or the
+	// knock, or the digest. It contains everything the model may see of Event.
+	Prompt string
+
+	Workspace string // absolute folder in which the model may work; empty = none
+
+	// ChatServer is this agent's own MCP server with the chat.* tools, for
+	// harnesses that drive another program (acp). Nil where it does not run.
+	ChatServer *MCPServer
+	// MCP are further MCP servers for this turn: the operator's, and those of
+	// the chorus channel, headers exactly as given.
+	MCP []MCPServer
+}
+
+// An Event is what a C2A delivery carries, independent of the draft. Strings
+// are the words of the drafts ("to_me", "must_respond", "buffered", "urgent").
+type Event struct {
+	EventID        string
+	MergedEventIDs []string // all fragments in order, the last included; nil for a single event
+	Sequence       int64    // timing.sequence: the mailbox's own growing number
+	CreatedAt      string   // RFC 3339
+
+	Source       Source
+	Conversation Conversation
+	Author       Author
+	Mentions     []string // resolved, such as "agent:lead"
+	Recipient    string   // identity of this agent
+	Directedness string   // to_me, to_my_role, to_other, ambient
+
+	Policy     string // must_respond, may_respond, ack_only, must_not_respond
+	Reason     string // why, such as "direct_message"
+	Priority   string // low, normal, urgent
+	DeadlineMS int64  // milliseconds from delivery; 0 = none
+
+	Mode    string // immediate, buffered, notify, digest
+	Context string // thread_window and the like; may be empty
+	Role    string // "user" unless the agent says otherwise
+
+	IdempotencyKey string // stable over attempts
+
+	Content []Part // one text part per fragment; nil with Knock
+	Knock   *Knock // set for notify; then Content is nil
+	Digest  bool   // a rolled-up summary
+}
+
+// Source names where an event came from.
+type Source struct {
+	Platform    string `json:"platform"`
+	WorkspaceID string `json:"workspaceId,omitempty"`
+}
+
+// Conversation names where an event was said.
+type Conversation struct {
+	ID       string `json:"id"`
+	Kind     string `json:"kind"` // dm, channel, thread, system, tool
+	StreamID string `json:"streamId,omitempty"`
+	ThreadID string `json:"threadId,omitempty"`
+	// Title is for people; untrusted.
+	Title string `json:"title,omitempty"`
+}
+
+// Author says who wrote an event.
+type Author struct {
+	ID          string `json:"id"`
+	Kind        string `json:"kind"` // human, agent, system
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+// A Part is one typed piece of content.
+type Part struct {
+	Type     string `json:"type"` // "text", or "file" for an attachment's metadata
+	Text     string `json:"text,omitempty"`
+	Name     string `json:"name,omitempty"`
+	MimeType string `json:"mimeType,omitempty"`
+	Ref      string `json:"ref,omitempty"`
+	Size     int64  `json:"size,omitempty"`
+}
+
+// A Knock says that an event exists, without its body.
+type Knock struct {
+	From         string `json:"from"`
+	Where        string `json:"where"`
+	Directedness string `json:"directedness"`
+	Policy       string `json:"policy"`
+	Priority     string `json:"priority"`
+	Topic        string `json:"topic"` // made by the host, never from the body
+	PullWith     string `json:"pullWith"`
+}
+
+// An MCPServer is a server of the Model Context Protocol: URL (streamable
+// HTTP) or Command (stdio), never both. Headers and Env may hold secrets.
+type MCPServer struct {
+	Name    string            `json:"name"` // prefixes its tools: name__tool
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Command []string          `json:"command,omitempty"` // program and arguments, run without a shell
+	Env     map[string]string `json:"env,omitempty"`     // added to a minimal environment
+	Dir     string            `json:"dir,omitempty"`
+}
