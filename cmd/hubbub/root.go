@@ -1,0 +1,31 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// constructors makes each command. A command takes its settings with
+// program.From(cmd), writes results to cmd.OutOrStdout(), and returns
+// program.Usage errors for exit 2.
+var constructors = []func() *cobra.Command{
+	newVersion,
+}
+
+// newRoot makes the whole tree of commands.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hubbub",
+		Short: "Hubbub connects chats and agents over one message bus",
+		Long: "Hubbub connects Telegram chats, LLM agents and other programs over one message bus.\n" +
+			"Start with `hubbub demo`, which needs no token and no network, or with `hubbub up`.",
+	}
+	root.PersistentFlags().Bool("json", false, "print JSON, one object a line")
+	for _, construct := range constructors {
+		root.AddCommand(construct())
+	}
+	return root
+}
+
+// asJSON reports whether the results shall be JSON.
+func asJSON(cmd *cobra.Command) bool {
+	on, err := cmd.Flags().GetBool("json")
+	return err == nil && on
+}

@@ -1,0 +1,114 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// OwnConfig, as a key of a command's Annotations, says that the command reads
+// the file of --config by itself.
+const OwnConfig = "own-config"
+
+// Sections are the tables in the file of `hubbub up`. A command that gets that
+// file passes over them.
+var Sections = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
+
+type envKey struct{}
+
+// From returns the Env of a running command of a tree that was prepared by
+// Attach.
+func From(cmd *cobra.Command) *Env {
+	env, _ := cmd.Context().Value(envKey{}).(*Env)
+	if env == nil {
+		panic("the command was not prepared by program.Attach")
+	}
+	return env
+}
+
+// Attach gives a tree of commands the common flags and settings. Commands take
+// their Env with From. Where no token is given, they use the one that
+// `hubbub up` and `hubbub demo` leave for people in the data folder.
+func Attach(root *cobra.Command) *Attached {
+	a := &Attached{root: root}
+	a.common = addCommon(root.PersistentFlags(), true)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = a.prepare
+	root.Version = Version()
+	root.SetVersionTemplate(VersionLine(root.Name()) + "\n")
+	return a
+}
+
+// Attached is a tree of commands with the frame around it.
+type Attached struct {
+	root   *cobra.Command
+	common *common
+	out    outside
+	env    *Env
+	stop   func()
+}
+
+// Execute runs the command that the process's arguments name, and returns the
+// exit code.
+func (a *Attached) Execute(ctx context.Context) int { return a.execute(ctx, process()) }
+
+func (a *Attached) execute(ctx context.Context, o outside) int {
+	a.out = o
+	a.root.SetArgs(o.args)
+	a.root.SetIn(o.stdin)
+	a.root.SetOut(o.stdout)
+	a.root.SetErr(o.stderr)
+	err := a.root.ExecuteContext(ctx)
+	if a.stop != nil {
+		a.stop()
+	}
+	var usage *usageError
+	if err != nil && a.env == nil && !errors.As(err, &usage) {
+		err = Usage("%s", err) // it failed before any command ran
+	}
+	return fail(o.stderr, a.root.Name(), err, a.env)
+}
+
+// prepare runs after the flags were parsed and the arguments counted, before
+// the command.
+func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
+	_, a.common.ownConfig = cmd.Annotations[OwnConfig]
+	if err := settle(cmd.Flags(), a.common, a.out, a.known); err != nil {
+		return err
+	}
+	env, err := newEnv(a.root.Name(), a.common, a.out)
+	if err != nil {
+		return err
+	}
+	env.tokenFile = filepath.Join(env.Data, "tokens", "cli")
+	a.env = env
+	ctx, stop := withSignals(cmd.Context(), env)
+	a.stop = stop
+	cmd.SetContext(context.WithValue(ctx, envKey{}, env))
+	return nil
+}
+
+// known says whether a key of the file belongs to some command, though not to
+// this one, or is a table of `hubbub up`.
+func (a *Attached) known(key string) bool {
+	for _, s := range Sections {
+		if s == key {
+			return true
+		}
+	}
+	var has func(cmd *cobra.Command) bool
+	has = func(cmd *cobra.Command) bool {
+		if cmd.Flags().Lookup(key) != nil {
+			return true
+		}
+		for _, sub := range cmd.Commands() {
+			if has(sub) {
+				return true
+			}
+		}
+		return false
+	}
+	return has(a.root)
+}

@@ -1,0 +1,82 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/pflag"
+)
+
+// fromFile sets every flag that is still unset from a TOML file whose keys are
+// flag names. Any other key is refused, unless other says that it is known.
+func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) error {
+	var file map[string]any
+	if _, err := toml.DecodeFile(path, &file); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return Usage("there is no file %s; --config must name one", path)
+		}
+		return Usage("reading %s: %s", path, describeTOML(err))
+	}
+	for _, key := range slices.Sorted(maps.Keys(file)) {
+		f := flags.Lookup(key)
+		if f != nil && (notSettings[key] || key == "config") {
+			f = nil
+		}
+		_, table := file[key].(map[string]any)
+		if f == nil || table {
+			if other != nil && other(key) {
+				continue
+			}
+			return Usage("%s: unknown key %q; keys are the names of the flags, see --help", path, key)
+		}
+		values, err := tomlStrings(file[key])
+		if err != nil {
+			return Usage("%s: %s: %s", path, key, err)
+		}
+		if f.Changed {
+			continue
+		}
+		if err := setFlag(flags, f, values); err != nil {
+			return Usage("%s: %s: %s", path, key, err)
+		}
+	}
+	return nil
+}
+
+// describeTOML says where in the file the mistake is.
+func describeTOML(err error) string {
+	var parse toml.ParseError
+	if errors.As(err, &parse) {
+		return fmt.Sprintf("line %d: %s", parse.Position.Line, parse.Message)
+	}
+	return err.Error()
+}
+
+// tomlStrings renders a TOML value as one would write it after a flag.
+func tomlStrings(value any) ([]string, error) {
+	list, ok := value.([]any)
+	if !ok {
+		list = []any{value}
+	}
+	out := make([]string, 0, len(list))
+	for _, v := range list {
+		switch v := v.(type) {
+		case string:
+			out = append(out, v)
+		case bool:
+			out = append(out, strconv.FormatBool(v))
+		case int64:
+			out = append(out, strconv.FormatInt(v, 10))
+		case float64:
+			out = append(out, strconv.FormatFloat(v, 'g', -1, 64))
+		default:
+			return nil, fmt.Errorf("must be a text, a number, true, false or a list of these")
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,103 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+)
+
+// An Env is what the frame gives to a running program. Its methods may be
+// called from any goroutine.
+type Env struct {
+	Name    string         // of the program
+	Version string         // see Version
+	Log     zerolog.Logger // to stderr, secrets cut out
+	Data    string         // absolute path of the data folder, which may not exist yet; see MakeData
+	Buses   []string       // WebSocket addresses of --bus
+	Config  string         // path of the file of --config, or empty
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+
+	common    *common
+	outside   outside
+	secrets   *secrets
+	notify    *notifier
+	ready     sync.Once
+	stopping  atomic.Bool
+	tokenFile string // used when no token was given at all
+}
+
+func newEnv(name string, c *common, o outside) (*Env, error) {
+	e := &Env{
+		Name: name, Version: Version(), Data: c.data, Buses: c.buses, Config: c.config,
+		Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
+		common: c, outside: o, secrets: &secrets{}, notify: newNotifier(o.lookupEnv),
+	}
+	log, err := newLogger(c, o.stderr, e.secrets)
+	if err != nil {
+		return nil, err
+	}
+	e.Log = log
+	return e, nil
+}
+
+// MakeData creates the data folder, readable by its owner alone, if it is
+// missing, and returns its path.
+func (e *Env) MakeData() (string, error) {
+	if err := os.MkdirAll(e.Data, 0o700); err != nil {
+		return "", fmt.Errorf("making the data folder (see --data): %w", err)
+	}
+	return e.Data, nil
+}
+
+// DataFile returns the path of a file in the data folder.
+func (e *Env) DataFile(name ...string) string {
+	return filepath.Join(append([]string{e.Data}, name...)...)
+}
+
+// LogFormat returns "console" or "json": how this program logs, for programs
+// that start others.
+func (e *Env) LogFormat() string { return logFormat(e.common, e.Stderr) }
+
+// LogLevel returns the value of --log-level.
+func (e *Env) LogLevel() string { return e.common.logLevel }
+
+// PeerOptions returns new options for a peer of this program: buses, token
+// (read anew at every connect), name, version and log.
+func (e *Env) PeerOptions() *peer.Options {
+	log := e.Log
+	return &peer.Options{
+		Buses:     e.Buses,
+		TokenFunc: e.Token,
+		Info:      protocol.Info{Name: e.Name, Version: e.Version},
+		Log:       &log,
+	}
+}
+
+// Ready says once that the program is connected and subscribed: in the log, and
+// to systemd where that started it. Later calls do nothing.
+func (e *Env) Ready() {
+	e.ready.Do(func() {
+		// Whoever waits for this line must see it at every log level.
+		e.Log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("version", e.Version).Msg("ready")
+		if err := e.notify.ready(); err != nil {
+			e.Log.Warn().Err(err).Msg("systemd cannot be told that the program is ready")
+		}
+	})
+}
+
+func (e *Env) redacted(text string) string {
+	if e == nil {
+		return text
+	}
+	return e.secrets.cut(text)
+}

@@ -1,0 +1,159 @@
+package program
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// DefaultBus is where a bus listens unless told otherwise.
+const DefaultBus = "ws://127.0.0.1:7892"
+
+// common holds the flags that every program has.
+type common struct {
+	config    string
+	buses     []string
+	tokenFile string
+	data      string
+	logLevel  string
+	logFormat string
+
+	tokenFlag bool // --token-file was given as a flag, not by variable or file
+	ownConfig bool // the program reads the file of --config by itself
+}
+
+func addCommon(fs *pflag.FlagSet, bus bool) *common {
+	c := &common{}
+	if bus {
+		fs.StringArrayVar(&c.buses, "bus", []string{DefaultBus}, "WebSocket address of the bus (repeatable: tried in turn)")
+		fs.StringVar(&c.tokenFile, "token-file", "", "file with the token for the bus (or the variable HUBBUB_TOKEN)")
+	}
+	fs.StringVar(&c.data, "data", "", "folder for everything that is kept (default $XDG_DATA_HOME/hubbub)")
+	fs.StringVar(&c.config, "config", "", "TOML file with settings; its keys are the names of the flags")
+	fs.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
+	fs.StringVar(&c.logFormat, "log-format", "", "console or json (default console on a terminal)")
+	return c
+}
+
+// settle completes the parsed flags from the environment and the file, and
+// checks the common ones. Other, if not nil, says which further keys the file
+// may have; they are passed over.
+func settle(fs *pflag.FlagSet, c *common, o outside, other func(key string) bool) error {
+	if f := fs.Lookup("token-file"); f != nil {
+		c.tokenFlag = f.Changed
+	}
+	if err := fromEnvironment(fs, o.lookupEnv); err != nil {
+		return err
+	}
+	if c.config != "" && !c.ownConfig {
+		if err := fromFile(fs, c.config, other); err != nil {
+			return err
+		}
+	}
+	return c.check(o.lookupEnv)
+}
+
+func (c *common) check(lookupEnv func(string) (string, bool)) error {
+	for _, b := range c.buses {
+		u, err := url.Parse(b)
+		if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
+			return Usage("--bus %q is not an address such as %s", b, DefaultBus)
+		}
+		if u.User != nil {
+			return Usage("--bus must not contain a password; give the token with --token-file or HUBBUB_TOKEN")
+		}
+	}
+	if c.data == "" {
+		data, err := defaultData(lookupEnv)
+		if err != nil {
+			return err
+		}
+		c.data = data
+	}
+	data, err := filepath.Abs(c.data)
+	if err != nil {
+		return fmt.Errorf("finding the folder of --data: %w", err)
+	}
+	c.data = data
+	return nil
+}
+
+func defaultData(lookupEnv func(string) (string, bool)) (string, error) {
+	if dir, ok := lookupEnv("XDG_DATA_HOME"); ok && filepath.IsAbs(dir) {
+		return filepath.Join(dir, "hubbub"), nil
+	}
+	if home, ok := lookupEnv("HOME"); ok && home != "" {
+		return filepath.Join(home, ".local", "share", "hubbub"), nil
+	}
+	return "", Usage("there is no home directory to keep data in; say where with --data")
+}
+
+// notSettings are flags that are no settings.
+var notSettings = map[string]bool{"help": true, "version": true}
+
+// EnvName returns the environment variable of a flag.
+func EnvName(flag string) string {
+	return "HUBBUB_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromEnvironment sets every flag that was not given from its variable. An
+// empty variable counts as absent.
+func fromEnvironment(fs *pflag.FlagSet, lookupEnv func(string) (string, bool)) (err error) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		value, ok := lookupEnv(EnvName(f.Name))
+		if err != nil || f.Changed || notSettings[f.Name] || !ok || value == "" {
+			return
+		}
+		if e := setFlag(fs, f, divide(f, value)); e != nil {
+			err = Usage("%s: %s", EnvName(f.Name), e)
+		}
+	})
+	return err
+}
+
+// divide splits the variable of a repeatable flag.
+func divide(f *pflag.Flag, value string) []string {
+	if _, repeatable := f.Value.(pflag.SliceValue); !repeatable {
+		return []string{value}
+	}
+	sep := ","
+	if strings.Contains(value, "\n") {
+		sep = "\n"
+	}
+	var list []string
+	for part := range strings.SplitSeq(value, sep) {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+// setFlag gives a flag its value, or a repeatable one its values.
+func setFlag(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
+	if list, repeatable := f.Value.(pflag.SliceValue); repeatable {
+		if err := list.Replace(values); err != nil {
+			return err
+		}
+		f.Changed = true
+		return nil
+	}
+	if len(values) != 1 {
+		return fmt.Errorf("takes one value, not a list")
+	}
+	if err := f.Value.Set(values[0]); err != nil {
+		return fmt.Errorf("%q is not valid: %w", values[0], err)
+	}
+	f.Changed = true
+	return nil
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && terminal(int(f.Fd()))
+}

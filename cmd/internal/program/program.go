@@ -1,0 +1,119 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// A Program is what a main consists of.
+type Program struct {
+	Name    string                                    // of the binary, such as "hubbub-tg"
+	Summary string                                    // one sentence without its subject, for --help
+	Flags   func(fs *pflag.FlagSet)                   // adds the program's own flags; may be nil
+	Run     func(ctx context.Context, env *Env) error // blocks until ctx ends or the program fails
+	NoBus   bool                                      // for the bus itself: no --bus and no token of its own
+}
+
+// stopTimeout is how long Run may take after a signal.
+const stopTimeout = 9500 * time.Millisecond
+
+// Main runs p with the process's arguments, environment and streams, and ends
+// the process.
+func Main(p Program) { os.Exit(Run(p)) }
+
+// Run is Main without the end: it returns the exit code.
+func Run(p Program) int { return run(context.Background(), p, process()) }
+
+// An outside is everything a program takes from the process around it.
+type outside struct {
+	args      []string // without the program's name
+	lookupEnv func(string) (string, bool)
+	stdin     io.Reader
+	stdout    io.Writer
+	stderr    io.Writer
+	exit      func(code int) // ends the process when Run does not
+}
+
+func process() outside {
+	return outside{
+		args: os.Args[1:], lookupEnv: os.LookupEnv,
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, exit: os.Exit,
+	}
+}
+
+// run is Main without the process: it returns the exit code.
+func run(ctx context.Context, p Program, o outside) int {
+	fs := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.SortFlags = false
+	if p.Flags != nil {
+		p.Flags(fs)
+	}
+	c := addCommon(fs, !p.NoBus)
+	version := fs.Bool("version", false, "print the version and exit")
+
+	err := fs.Parse(o.args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		printHelp(o.stdout, p, fs)
+		return 0
+	case err != nil:
+		return fail(o.stderr, p.Name, Usage("%s", err), nil)
+	case *version:
+		fmt.Fprintln(o.stdout, VersionLine(p.Name))
+		return 0
+	case fs.NArg() > 0:
+		return fail(o.stderr, p.Name, Usage("unexpected argument %q", fs.Arg(0)), nil)
+	}
+	if err := settle(fs, c, o, nil); err != nil {
+		return fail(o.stderr, p.Name, err, nil)
+	}
+	env, err := newEnv(p.Name, c, o)
+	if err != nil {
+		return fail(o.stderr, p.Name, err, nil)
+	}
+	ctx, stop := withSignals(ctx, env)
+	err = p.Run(ctx, env)
+	stop()
+	return fail(o.stderr, p.Name, err, env)
+}
+
+func printHelp(w io.Writer, p Program, fs *pflag.FlagSet) {
+	fmt.Fprintf(w, "%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name, fs.FlagUsages())
+	fmt.Fprint(w, "\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
+		"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
+		"variables over the file.\n")
+}
+
+// fail prints err, if there is one to print, and returns the exit code.
+func fail(w io.Writer, name string, err error, env *Env) int {
+	var usage *usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled) && env != nil && env.stopping.Load():
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(w, "%s: %s\nTry %s --help.\n", name, env.redacted(err.Error()), name)
+		return 2
+	default:
+		fmt.Fprintf(w, "%s: %s\n", name, env.redacted(err.Error()))
+		return 1
+	}
+}
+
+// Usage makes the error of a program that was called wrongly: exit 2.
+func Usage(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }

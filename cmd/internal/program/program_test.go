@@ -1,0 +1,394 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A call is one run of a program in a test.
+type call struct {
+	args []string
+	env  map[string]string
+}
+
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func (c call) outside(stdout, stderr io.Writer) outside {
+	return outside{
+		args: c.args, stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
+		lookupEnv: func(k string) (string, bool) { v, ok := c.env[k]; return v, ok },
+		exit:      func(int) {},
+	}
+}
+
+func (c call) run(t *testing.T, p Program) outcome {
+	t.Helper()
+	if c.env == nil {
+		c.env = map[string]string{"HOME": t.TempDir()}
+	}
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), p, c.outside(&stdout, &stderr))
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// settings is a program that keeps what it was given.
+type settings struct {
+	listen string
+	wait   time.Duration
+	allow  []string
+	all    bool
+	env    *Env
+	do     func(ctx context.Context, env *Env) error
+}
+
+func (s *settings) program() Program {
+	return Program{
+		Name: "hubbub-test", Summary: "is a test",
+		Flags: func(fs *pflag.FlagSet) {
+			fs.StringVar(&s.listen, "listen", "127.0.0.1:1", "where to listen")
+			fs.DurationVar(&s.wait, "poll-timeout", time.Second, "how long to wait")
+			fs.StringArrayVar(&s.allow, "allow-user", nil, "who may (repeatable)")
+			fs.BoolVar(&s.all, "allow-all", false, "everybody may")
+		},
+		Run: func(ctx context.Context, env *Env) error {
+			s.env = env
+			if s.do != nil {
+				return s.do(ctx, env)
+			}
+			return nil
+		},
+	}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagsWinOverVariablesWinOverFile(t *testing.T) {
+	file := write(t, `
+listen = "file:1"
+poll-timeout = "3s"
+allow-user = [7, "8"]
+allow-all = true
+bus = ["ws://a:1", "ws://b:2"]
+data = "/from/file"
+`)
+	var s settings
+	out := call{
+		args: []string{"--config", file, "--listen", "flag:1"},
+		env: map[string]string{
+			"HOME": "/home/x", "HUBBUB_LISTEN": "variable:1", "HUBBUB_POLL_TIMEOUT": "2s",
+			"HUBBUB_DATA": "/from/variable", "HUBBUB_ALLOW_ALL": "",
+		},
+	}.run(t, s.program())
+	if out.code != 0 {
+		t.Fatalf("exit %d: %s", out.code, out.stderr)
+	}
+	got := []any{s.listen, s.wait, s.allow, s.all, s.env.Buses, s.env.Data}
+	want := []any{"flag:1", 2 * time.Second, []string{"7", "8"}, true, []string{"ws://a:1", "ws://b:2"}, "/from/variable"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRepeatableVariable(t *testing.T) {
+	for value, want := range map[string][]string{
+		"7, 8,":        {"7", "8"},
+		"a,b\nc d\n\n": {"a,b", "c d"},
+	} {
+		var s settings
+		call{env: map[string]string{"HOME": "/x", "HUBBUB_ALLOW_USER": value}}.run(t, s.program())
+		if diff := cmp.Diff(want, s.allow); diff != "" {
+			t.Errorf("%q: %s", value, diff)
+		}
+	}
+}
+
+func TestDataFolder(t *testing.T) {
+	for _, c := range []struct {
+		env  map[string]string
+		want string
+	}{
+		{map[string]string{"XDG_DATA_HOME": "/xdg", "HOME": "/home/x"}, "/xdg/hubbub"},
+		{map[string]string{"XDG_DATA_HOME": "relative", "HOME": "/home/x"}, "/home/x/.local/share/hubbub"},
+		{map[string]string{"HOME": "/home/x"}, "/home/x/.local/share/hubbub"},
+	} {
+		var s settings
+		if out := (call{env: c.env}).run(t, s.program()); out.code != 0 || s.env.Data != c.want {
+			t.Errorf("%v: exit %d, data %v, want %s", c.env, out.code, s.env, c.want)
+		}
+	}
+	var s settings
+	if out := (call{env: map[string]string{"A": "b"}}).run(t, s.program()); out.code != 2 || !strings.Contains(out.stderr, "--data") {
+		t.Errorf("without a home: %+v", out)
+	}
+}
+
+func TestUsageIsExit2(t *testing.T) {
+	for name, c := range map[string]struct {
+		call call
+		says string
+	}{
+		"unknown flag":      {call{args: []string{"--nope"}}, "--nope"},
+		"argument":          {call{args: []string{"extra"}}, "extra"},
+		"bad value":         {call{args: []string{"--poll-timeout", "soon"}}, "poll-timeout"},
+		"bad variable":      {call{env: map[string]string{"HOME": "/x", "HUBBUB_POLL_TIMEOUT": "soon"}}, "HUBBUB_POLL_TIMEOUT"},
+		"no file":           {call{args: []string{"--config", "/no/such/file"}}, "/no/such/file"},
+		"unknown key":       {call{args: []string{"--config", write(t, "poll-timout = 1")}}, "poll-timout"},
+		"table":             {call{args: []string{"--config", write(t, "[tg]\nlisten = 'x'")}}, `"tg"`},
+		"secret in file":    {call{args: []string{"--config", write(t, "token = 'abc'")}}, `"token"`},
+		"config in config":  {call{args: []string{"--config", write(t, "config = 'abc'")}}, `"config"`},
+		"not TOML":          {call{args: []string{"--config", write(t, "a = 1\nb = = 2")}}, "line 2"},
+		"list for a single": {call{args: []string{"--config", write(t, "listen = ['a', 'b']")}}, "listen"},
+		"nested value":      {call{args: []string{"--config", write(t, "listen = [['a']]")}}, "listen"},
+		"bus":               {call{args: []string{"--bus", "http://x"}}, "http://x"},
+		"log level":         {call{args: []string{"--log-level", "loud"}}, "loud"},
+		"log format":        {call{args: []string{"--log-format", "xml"}}, "xml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s settings
+			out := c.call.run(t, s.program())
+			if out.code != 2 || !strings.Contains(out.stderr, c.says) || s.env != nil {
+				t.Errorf("exit %d, ran %t, stderr %q; want 2 and %q", out.code, s.env != nil, out.stderr, c.says)
+			}
+		})
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	var s settings
+	out := call{args: []string{"--help"}}.run(t, s.program())
+	for _, want := range []string{"hubbub-test is a test.", "--poll-timeout", "--token-file", "HUBBUB_LOG_LEVEL"} {
+		if !strings.Contains(out.stdout, want) {
+			t.Errorf("help lacks %q:\n%s", want, out.stdout)
+		}
+	}
+	if out.code != 0 || s.env != nil {
+		t.Errorf("help: %+v", out)
+	}
+	out = call{args: []string{"--version"}}.run(t, s.program())
+	if out.code != 0 || !strings.HasPrefix(out.stdout, "hubbub-test ") || s.env != nil {
+		t.Errorf("version: %+v", out)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+		says string
+	}{
+		{nil, 0, ""},
+		{errors.New("the disk is full"), 1, "hubbub-test: the disk is full\n"},
+		{Usage("give --id"), 2, "give --id"},
+		{fmt.Errorf("wrapped: %w", Usage("give --id")), 2, "give --id"},
+	} {
+		s := settings{do: func(context.Context, *Env) error { return c.err }}
+		if out := (call{}).run(t, s.program()); out.code != c.code || !strings.Contains(out.stderr, c.says) {
+			t.Errorf("%v: %+v", c.err, out)
+		}
+	}
+}
+
+func TestSecretsAreCutOut(t *testing.T) {
+	tokenFile := write(t, "tok-from-file\n")
+	s := settings{do: func(_ context.Context, env *Env) error {
+		token, err := env.Token()
+		if err != nil {
+			return err
+		}
+		key, err := env.Secret("SOME_KEY")
+		if err != nil {
+			return err
+		}
+		env.Log.Info().Str("token", token).Msg("using " + key)
+		return fmt.Errorf("calling https://api/%s/x failed", key)
+	}}
+	out := call{
+		args: []string{"--token-file", tokenFile},
+		env:  map[string]string{"HOME": "/x", "SOME_KEY_FILE": write(t, `key-with-"quote`), "HUBBUB_TOKEN": "other-token"},
+	}.run(t, s.program())
+	if out.code != 1 || strings.Contains(out.stderr, "tok-from-file") || strings.Contains(out.stderr, "key-with") {
+		t.Errorf("exit %d: %s", out.code, out.stderr)
+	}
+	if n := strings.Count(out.stderr, redactedText); n != 3 {
+		t.Errorf("%d places cut out, want 3: %s", n, out.stderr)
+	}
+}
+
+func TestTokenSources(t *testing.T) {
+	a, b := write(t, "token-in-a"), write(t, "token-in-b")
+	for _, c := range []struct {
+		name string
+		call call
+		want string
+	}{
+		{"none", call{}, ""},
+		{"variable", call{env: map[string]string{"HOME": "/x", "HUBBUB_TOKEN": "token-in-variable"}}, "token-in-variable"},
+		{"flag wins", call{args: []string{"--token-file", a}, env: map[string]string{"HOME": "/x", "HUBBUB_TOKEN": "t"}}, "token-in-a"},
+		{"variable over file", call{
+			args: []string{"--config", write(t, fmt.Sprintf("token-file = %q", b))},
+			env:  map[string]string{"HOME": "/x", "HUBBUB_TOKEN": "token-in-variable"},
+		}, "token-in-variable"},
+		{"file", call{args: []string{"--config", write(t, fmt.Sprintf("token-file = %q", b))}}, "token-in-b"},
+	} {
+		var got string
+		s := settings{do: func(_ context.Context, env *Env) (err error) { got, err = env.Token(); return err }}
+		if out := c.call.run(t, s.program()); out.code != 0 || got != c.want {
+			t.Errorf("%s: token %q, want %q (%+v)", c.name, got, c.want, out)
+		}
+	}
+	s := settings{do: func(_ context.Context, env *Env) error { _, err := env.Token(); return err }}
+	if out := (call{args: []string{"--token-file", write(t, "\n")}}).run(t, s.program()); out.code != 1 || !strings.Contains(out.stderr, "empty") {
+		t.Errorf("empty token file: %+v", out)
+	}
+}
+
+func TestReadyIsLoggedOnceAtEveryLevel(t *testing.T) {
+	s := settings{do: func(_ context.Context, env *Env) error { env.Ready(); env.Ready(); return nil }}
+	out := call{args: []string{"--log-level", "error"}}.run(t, s.program())
+	var line struct{ Level, Message string }
+	if err := json.Unmarshal([]byte(out.stderr), &line); err != nil {
+		t.Fatalf("not one JSON line: %q", out.stderr)
+	}
+	if line.Level != "info" || line.Message != "ready" {
+		t.Errorf("got %+v", line)
+	}
+	out = call{args: []string{"--log-format", "console"}}.run(t, s.program())
+	if !strings.Contains(out.stderr, "INF ready") {
+		t.Errorf("console line: %q", out.stderr)
+	}
+}
+
+func TestSignalEndsRunCleanly(t *testing.T) {
+	s := settings{do: func(ctx context.Context, _ *Env) error {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	if out := (call{}).run(t, s.program()); out.code != 0 || !strings.Contains(out.stderr, "stopping") {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestSystemdIsTold(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	next := func() string {
+		buf := make([]byte, 100)
+		n, err := conn.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(buf[:n])
+	}
+	s := settings{do: func(ctx context.Context, env *Env) error {
+		env.Ready()
+		if got := next(); got != "READY=1" {
+			t.Errorf("first %q", got)
+		}
+		if got := next(); got != "WATCHDOG=1" {
+			t.Errorf("then %q", got)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}}
+	out := call{env: map[string]string{"HOME": "/x", "NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "2000"}}.run(t, s.program())
+	if out.code != 0 {
+		t.Fatalf("%+v", out)
+	}
+	for got := next(); got != "STOPPING=1"; got = next() {
+		if got != "WATCHDOG=1" {
+			t.Fatalf("at the end %q", got)
+		}
+	}
+}
+
+// tree is a command line of two commands.
+func tree(do func(env *Env) error) *Attached {
+	root := &cobra.Command{Use: "hubbub"}
+	a := Attach(root)
+	one := &cobra.Command{Use: "one X", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, _ []string) error { return do(From(cmd)) }}
+	one.Flags().String("type", "t", "")
+	two := &cobra.Command{Use: "two", RunE: func(*cobra.Command, []string) error { return nil }}
+	two.Flags().String("since", "", "")
+	root.AddCommand(one, two)
+	return a
+}
+
+func TestCommands(t *testing.T) {
+	home := t.TempDir()
+	data := filepath.Join(home, ".local", "share", "hubbub")
+	if err := os.MkdirAll(filepath.Join(data, "tokens"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(data, "tokens", "cli"), []byte("token-for-people\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"runs":                    {[]string{"one", "x"}, 0, "ran"},
+		"another command's key":   {[]string{"one", "x", "--config", write(t, "since = '1h'\n[tg]\na = 1")}, 0, "ran"},
+		"nobody's key":            {[]string{"one", "x", "--config", write(t, "sincee = '1h'")}, 2, "sincee"},
+		"too few arguments":       {[]string{"one"}, 2, "arg"},
+		"unknown command":         {[]string{"three"}, 2, "three"},
+		"unknown flag":            {[]string{"one", "x", "--nope"}, 2, "nope"},
+		"version":                 {[]string{"--version"}, 0, "hubbub "},
+		"help":                    {[]string{"help", "one"}, 0, "hubbub one X"},
+		"failure of the command":  {[]string{"one", "x", "--bus", "ws://fails"}, 1, "no such bus"},
+		"bad common flag's value": {[]string{"one", "x", "--bus", "ftp://x"}, 2, "ftp://x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			a := tree(func(env *Env) error {
+				fmt.Fprintln(&stdout, "ran")
+				if env.Buses[0] == "ws://fails" {
+					return errors.New("no such bus")
+				}
+				if token, err := env.Token(); err != nil || token != "token-for-people" {
+					t.Errorf("token %q, %v", token, err)
+				}
+				return nil
+			})
+			code := a.execute(t.Context(), call{args: c.args, env: map[string]string{"HOME": home}}.outside(&stdout, &stderr))
+			if code != c.code || !strings.Contains(stdout.String()+stderr.String(), c.says) {
+				t.Errorf("exit %d, stdout %q, stderr %q; want %d and %q", code, stdout.String(), stderr.String(), c.code, c.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// Token returns the token for the bus: from the file of a --token-file flag,
+// else from HUBBUB_TOKEN, else from a token-file set elsewhere. It is empty when none
+// was given, for a bus without credentials. It reads the file anew at each
+// call, so that a replaced token is used at the next connect.
+func (e *Env) Token() (string, error) {
+	c := e.common
+	if token, ok := e.outside.lookupEnv("HUBBUB_TOKEN"); ok && token != "" && !c.tokenFlag {
+		e.secrets.add(token)
+		return token, nil
+	}
+	if c.tokenFile != "" {
+		return e.SecretFile(c.tokenFile)
+	}
+	if e.tokenFile != "" {
+		token, err := e.SecretFile(e.tokenFile)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		return token, err
+	}
+	return "", nil
+}
+
+// Secret returns the secret in an environment variable, or in the file that the
+// variable with _FILE at its end names. It is empty, without an error, when
+// neither is set.
+func (e *Env) Secret(variable string) (string, error) {
+	if s, ok := e.outside.lookupEnv(variable); ok && s != "" {
+		s = strings.TrimSpace(s)
+		e.secrets.add(s)
+		return s, nil
+	}
+	if path, ok := e.outside.lookupEnv(variable + "_FILE"); ok && path != "" {
+		s, err := e.SecretFile(path)
+		if err != nil {
+			return "", fmt.Errorf("%s_FILE: %w", variable, err)
+		}
+		return s, nil
+	}
+	return "", nil
+}
+
+// maxSecret is the size in bytes above which a file cannot be a secret.
+const maxSecret = 64 << 10
+
+// SecretFile returns the secret in a file, without the line's end. An empty
+// file is an error.
+func (e *Env) SecretFile(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxSecret {
+		return "", fmt.Errorf("%s is too large to be a secret", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading a secret: %w", err)
+	}
+	s := strings.TrimSpace(string(data))
+	if s == "" {
+		return "", fmt.Errorf("%s is empty; it must hold a secret", path)
+	}
+	e.secrets.add(s)
+	return s, nil
+}
+
+// Hide makes sure that a secret which the program got elsewhere appears in no
+// log line.
+func (e *Env) Hide(secret string) { e.secrets.add(secret) }

@@ -1,0 +1,58 @@
+package program
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// version is set when a release is built (-ldflags -X).
+var version string
+
+// Version returns the version of the running program: that of the release, else
+// what the Go toolchain recorded about the source.
+func Version() string {
+	if version != "" {
+		return strings.TrimPrefix(version, "v")
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return strings.TrimPrefix(v, "v")
+	}
+	return "devel"
+}
+
+// Revision returns the commit that the program was built from, shortened, with
+// a plus sign when the source had changes; empty when it is not known.
+func Revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var revision, changed string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + changed
+}
+
+// VersionLine is what --version prints.
+func VersionLine(name string) string {
+	line := fmt.Sprintf("%s %s", name, Version())
+	if r := Revision(); r != "" {
+		line += " (" + r + ")"
+	}
+	return line + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+}
