@@ -1,0 +1,295 @@
+package activitylog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// chunkRows is how many rows one transaction holds at most. Rows wait in chunks
+// of this size, so that the queue grows without ever copying itself.
+const chunkRows = 2048
+
+const (
+	// stallAfter is how long the writer may make no progress before nobody
+	// waits for it any more.
+	stallAfter = 250 * time.Millisecond
+	// maxLag is how old the oldest unwritten row may grow before publishers are
+	// held, so that a kill takes at most the last 250 ms.
+	maxLag = 150 * time.Millisecond
+	// freshProgress is how recent the last commit must be for maxLag to count:
+	// a writer that is stuck is no reason to wait while the queue has room.
+	freshProgress = 50 * time.Millisecond
+	// keptChunks is how many empty chunks are kept for reuse.
+	keptChunks = 8
+)
+
+// A chunk is a run of rows that is written in one transaction.
+type chunk struct {
+	rows  []Row
+	bytes int
+	since time.Time // when its first row was appended
+}
+
+// queue is the part of the Writer that mu guards.
+type queue struct {
+	chunks   []*chunk // waiting; the last one still takes rows
+	inFlight *chunk   // being written
+	free     []*chunk
+	rows     int           // waiting and in flight
+	bytes    int           // waiting and in flight
+	progress time.Time     // of the last commit, or when the queue became non-empty
+	appended uint64        // rows accepted since the start
+	settled  uint64        // rows of those that are committed, or given up at the end
+	flush    bool          // somebody in Sync wants no lingering
+	space    chan struct{} // closed at the next commit; nil when nobody waits
+	closed   bool          // Run has ended; whatever comes is lost
+
+	lost   gap    // rows lost since the last log_gap row
+	totals Stats  // the counters of it
+	reason string // why the writer does not get on; empty while it does
+}
+
+// A gap counts the rows that could not be queued.
+type gap struct {
+	rows   int64
+	reason string
+}
+
+// TryAppend queues rows, all or none, and reports whether the caller may go on.
+// It returns false only when the caller must wait: the queue is full, or its
+// oldest row is about to exceed what a kill may cost, and the writer is getting
+// on. Then nothing was queued, and the caller calls Append.
+//
+// When the queue is full and the writer makes no progress, the rows are counted
+// as lost (a log_gap row will say so) and TryAppend returns true. It never
+// blocks, and may be called by any number of goroutines.
+func (w *Writer) TryAppend(rows ...Row) bool {
+	if len(rows) == 0 {
+		return true
+	}
+	size := 0
+	for i := range rows {
+		size += rows[i].size()
+	}
+	w.mu.Lock()
+	if w.mustHoldLocked(rows, size) {
+		w.mu.Unlock()
+		return false
+	}
+	signal := w.pushOrLoseLocked(rows, size)
+	w.mu.Unlock()
+	if signal {
+		w.signal()
+	}
+	return true
+}
+
+// Append queues rows like TryAppend, and waits while TryAppend would return
+// false. It never waits for a writer that has made no progress for 250 ms.
+func (w *Writer) Append(rows ...Row) {
+	for !w.TryAppend(rows...) {
+		w.awaitSpace()
+	}
+}
+
+// awaitSpace waits for the next commit, at most until the writer counts as
+// stalled.
+func (w *Writer) awaitSpace() {
+	w.mu.Lock()
+	left := stallAfter - time.Since(w.q.progress)
+	if left <= 0 || w.q.closed {
+		w.mu.Unlock()
+		return
+	}
+	if w.q.space == nil {
+		w.q.space = make(chan struct{})
+	}
+	space := w.q.space
+	w.mu.Unlock()
+
+	timer := time.NewTimer(left)
+	select {
+	case <-space:
+	case <-timer.C:
+	}
+	timer.Stop()
+}
+
+// mustHoldLocked decides whether the caller has to wait.
+func (w *Writer) mustHoldLocked(rows []Row, size int) bool {
+	q := &w.q
+	if q.rows == 0 || q.closed {
+		return false
+	}
+	if w.fullLocked(len(rows), size) {
+		return time.Since(q.progress) < stallAfter
+	}
+	oldest := q.oldest()
+	if rows[0].At-oldest.rows[0].At < maxLag.Microseconds() {
+		return false
+	}
+	return time.Since(q.progress) < freshProgress && time.Since(oldest.since) > maxLag
+}
+
+// fullLocked reports whether so many rows more would pass a bound. An empty
+// queue is never full, so that no row is too large for it.
+func (w *Writer) fullLocked(rows, size int) bool {
+	return w.q.rows > 0 && (w.q.rows+rows > w.maxRows || w.q.bytes+size > w.maxBytes)
+}
+
+// pushOrLoseLocked queues the rows or counts them as lost, and reports whether
+// the writer needs a signal.
+func (w *Writer) pushOrLoseLocked(rows []Row, size int) bool {
+	q := &w.q
+	if q.closed || w.fullLocked(len(rows), size) {
+		w.loseLocked(len(rows), q.stallReason())
+		return false
+	}
+	before := q.rows
+	if q.lost.rows > 0 {
+		q.push([]Row{q.takeGap()})
+	}
+	q.push(rows)
+	return before == 0 || before/chunkRows != q.rows/chunkRows
+}
+
+func (w *Writer) loseLocked(rows int, reason string) {
+	w.q.lost.rows += int64(rows)
+	w.q.lost.reason = reason
+	w.q.totals.Lost += int64(rows)
+}
+
+// push appends rows to the last chunk, or to a new one when that is full.
+func (q *queue) push(rows []Row) {
+	if q.rows == 0 {
+		q.progress = time.Now()
+	}
+	for len(rows) > 0 {
+		c := q.tail()
+		n := min(len(rows), chunkRows-len(c.rows))
+		c.rows = append(c.rows, rows[:n]...)
+		for i := range rows[:n] {
+			size := rows[i].size()
+			c.bytes += size
+			q.bytes += size
+		}
+		q.rows += n
+		q.appended += uint64(n)
+		rows = rows[n:]
+	}
+}
+
+// tail returns a chunk that has room.
+func (q *queue) tail() *chunk {
+	if n := len(q.chunks); n > 0 && len(q.chunks[n-1].rows) < chunkRows {
+		return q.chunks[n-1]
+	}
+	var c *chunk
+	if n := len(q.free); n > 0 {
+		c, q.free = q.free[n-1], q.free[:n-1]
+	} else {
+		c = &chunk{rows: make([]Row, 0, chunkRows)}
+	}
+	c.since = time.Now()
+	q.chunks = append(q.chunks, c)
+	return c
+}
+
+// oldest returns the chunk with the oldest unwritten row; nil when there is none.
+func (q *queue) oldest() *chunk {
+	switch {
+	case q.inFlight != nil:
+		return q.inFlight
+	case len(q.chunks) > 0:
+		return q.chunks[0]
+	}
+	return nil
+}
+
+// take makes the oldest chunk the one in flight and returns it; nil when
+// nothing waits. Rows that were lost behind it end it as a log_gap row.
+func (q *queue) take() *chunk {
+	if len(q.chunks) == 0 {
+		if q.lost.rows == 0 {
+			return nil
+		}
+		q.push([]Row{q.takeGap()})
+	}
+	c := q.chunks[0]
+	q.chunks[0] = nil
+	q.chunks = q.chunks[1:]
+	q.inFlight = c
+	return c
+}
+
+// settle ends the chunk in flight: committed, or given up.
+func (q *queue) settle() {
+	c := q.inFlight
+	q.inFlight = nil
+	q.rows -= len(c.rows)
+	q.bytes -= c.bytes
+	q.settled += uint64(len(c.rows))
+	clear(c.rows) // let go of the payloads
+	c.rows, c.bytes = c.rows[:0], 0
+	if len(q.free) < keptChunks {
+		q.free = append(q.free, c)
+	}
+	q.progress = time.Now()
+}
+
+// wakeWaiters lets everyone who waits for room look again.
+func (q *queue) wakeWaiters() {
+	if q.space != nil {
+		close(q.space)
+		q.space = nil
+	}
+}
+
+// takeGap turns the lost rows into the row that tells of them.
+func (q *queue) takeGap() Row {
+	row := gapRow(q.lost, time.Now())
+	q.lost = gap{}
+	return row
+}
+
+func (q *queue) stallReason() string {
+	switch {
+	case q.reason != "":
+		return q.reason
+	case q.closed:
+		return "the log was closed"
+	default:
+		return fmt.Sprintf("the log made no progress for %s", stallAfter)
+	}
+}
+
+// ErrBehind is in the chain of Admit's errors.
+var ErrBehind = errors.New("the activity log cannot keep up")
+
+// Admit says whether a new message may start. It returns nil unless
+// Options.Required is set; then it returns an error (wrapping ErrBehind) while
+// the log cannot keep up: it has made no progress for 250 ms, or for 50 ms with
+// a queue more than half full, so that the rows of what was admitted still fit.
+func (w *Writer) Admit() error {
+	if !w.required {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := &w.q
+	if q.closed || q.lost.rows > 0 {
+		return fmt.Errorf("%w: %s", ErrBehind, q.stallReason())
+	}
+	if q.rows == 0 && q.reason == "" {
+		return nil
+	}
+	limit := stallAfter
+	if q.rows*2 > w.maxRows || q.bytes*2 > w.maxBytes {
+		limit = freshProgress
+	}
+	if time.Since(q.progress) < limit {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrBehind, q.stallReason())
+}

@@ -1,0 +1,88 @@
+package activitylog
+
+import "fmt"
+
+// An Event says what a row records. The zero value is not an event.
+type Event uint8
+
+// The events. The first four are required once per message (send) or once per
+// message and target (process); the others belong to the bus itself.
+const (
+	SendStart Event = iota + 1
+	ProcessStart
+	ProcessFinish
+	SendFinish
+	Rejected
+	PeerConnected
+	PeerDisconnected
+	Subscribe
+	Unsubscribe
+	LogGap
+)
+
+var eventNames = [...]string{
+	SendStart:        "send_start",
+	ProcessStart:     "process_start",
+	ProcessFinish:    "process_finish",
+	SendFinish:       "send_finish",
+	Rejected:         "rejected",
+	PeerConnected:    "peer_connected",
+	PeerDisconnected: "peer_disconnected",
+	Subscribe:        "subscribe",
+	Unsubscribe:      "unsubscribe",
+	LogGap:           "log_gap",
+}
+
+// String returns the name of the event as the column `event` holds it.
+func (e Event) String() string {
+	if e == 0 || int(e) >= len(eventNames) {
+		return fmt.Sprintf("event(%d)", uint8(e))
+	}
+	return eventNames[e]
+}
+
+// ParseEvent returns the event of that name; false when there is none.
+func ParseEvent(name string) (Event, bool) {
+	for e, n := range eventNames {
+		if e > 0 && n == name {
+			return Event(e), true
+		}
+	}
+	return 0, false
+}
+
+// The statuses of send rows (those of process rows are protocol.Outcome). Start
+// rows have StatusStart.
+const (
+	StatusStart        = "start"
+	StatusOK           = "ok"
+	StatusNoSubscriber = "no_subscriber"
+	StatusPartial      = "partial"
+	StatusFailed       = "failed"
+)
+
+// A Row is one line of the log before it is written. An empty string is stored
+// as NULL, except MessageID, which is stored as ”.
+//
+// Payload must be JSON text, and neither it nor any string may change after the
+// row is appended: the log keeps them, without a copy, until they are committed.
+type Row struct {
+	At        int64 // unix time in microseconds
+	Event     Event
+	MessageID string // '' where there is no message
+	RPCID     string // JSON-RPC id on this leg, without quotes
+	Actor     string // the sender in send rows, the target in process rows
+	Topic     string
+	Status    string
+	Payload   []byte // the payload, result or error, as JSON
+	Error     string
+}
+
+// rowOverhead is what a row costs in memory beside its strings, in bytes.
+const rowOverhead = 144
+
+// size is what the row counts against Options.QueueBytes.
+func (r *Row) size() int {
+	return rowOverhead + len(r.MessageID) + len(r.RPCID) + len(r.Actor) + len(r.Topic) +
+		len(r.Status) + len(r.Payload) + len(r.Error)
+}
