@@ -1,0 +1,132 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// errCrash is what tests' crash points return.
+var errCrash = errors.New("crashed by a test")
+
+// attempt makes one attempt at an item that is marked sending, stores what
+// became of it, and frees its destination.
+func (r *round) attempt(item Item) {
+	err := r.attemptOnce(item)
+	if errors.Is(err, errCrash) {
+		select {
+		case r.crashed <- err:
+		default:
+		}
+		return
+	}
+	r.done <- item.Destination // has room for every running attempt
+}
+
+func (r *round) attemptOnce(item Item) error {
+	v := expired(item)
+	if r.opts.Now().Before(item.ExpiresAt) {
+		if err := r.crashAt("before send"); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(r.attempts, r.opts.AttemptTimeout)
+		err := r.send(ctx, item)
+		interrupted := ctx.Err() != nil
+		cancel()
+		if err := r.crashAt("after send"); err != nil {
+			return err
+		}
+		v = r.opts.judge(item, err, interrupted, r.opts.Now(), r.opts.Jitter())
+	}
+	return r.settleUntilStored(item, v)
+}
+
+// settleUntilStored stores a verdict. When the database or OnSettled fails it
+// tries again, without a new attempt, until Run's grace is over: then the item
+// stays marked as sending and counts as interrupted.
+func (r *round) settleUntilStored(item Item, v verdict) error {
+	for try := 1; ; try++ {
+		err := r.settle(context.WithoutCancel(r.attempts), item, v)
+		if err == nil || errors.Is(err, errCrash) {
+			return err
+		}
+		r.opts.Log.Error().Err(err).Str("topic", item.Destination).Int64("item", item.ID).
+			Msg("the outcome of a send cannot be stored; trying again")
+		timer := time.NewTimer(r.opts.backoff(try, r.opts.Jitter()))
+		select {
+		case <-timer.C:
+		case <-r.attempts.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// settle stores a verdict in one transaction, with OnSettled in it when the
+// verdict is an outcome.
+func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
+	if v.state == StatePending {
+		_, err := o.db.ExecContext(ctx, `UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
+			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.paced, text(v.cause), item.ID)
+		if err != nil {
+			return fmt.Errorf("storing the time of the next attempt: %w", err)
+		}
+		return o.crashAt("after settle")
+	}
+	err := o.inTx(ctx, func(tx *sql.Tx) error { return o.settleTx(ctx, tx, &item, v) })
+	if err != nil {
+		return err
+	}
+	if err := o.crashAt("after settle"); err != nil {
+		return err
+	}
+	if o.opts.AfterSettled != nil {
+		o.opts.AfterSettled(item, v.state, v.cause)
+	}
+	return nil
+}
+
+func (o *Outbox) settleTx(ctx context.Context, tx *sql.Tx, item *Item, v verdict) error {
+	now := o.opts.Now()
+	res, err := tx.ExecContext(ctx, `UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
+		body = CASE WHEN ?1 = 'sent' THEN x'' ELSE body END
+		WHERE id = ?4 AND state = ?5`, string(v.state), text(v.cause), now.UnixMicro(), item.ID, string(item.State))
+	if err != nil {
+		return fmt.Errorf("storing the outcome %s: %w", v.state, err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(fmt.Errorf("item %d changed under the outbox: do two processes run it?", item.ID), err)
+	}
+	item.State, item.SettledAt, item.Error = v.state, now, text(v.cause)
+	if o.opts.OnSettled != nil {
+		if err := o.opts.OnSettled(ctx, tx, *item, v.state, v.cause); err != nil {
+			return fmt.Errorf("telling of the outcome %s: %w", v.state, err)
+		}
+	}
+	return o.crashAt("in settle")
+}
+
+// recoverInterrupted decides on the attempts that a former run left behind.
+func (o *Outbox) recoverInterrupted(ctx context.Context) error {
+	if o.opts.OnInterrupted == Resend {
+		_, err := o.db.ExecContext(ctx, `UPDATE outbox SET state = 'pending', error = 'the attempt was cut off'
+			WHERE queue = ? AND state = 'sending'`, o.opts.Name)
+		if err != nil {
+			return fmt.Errorf("taking up interrupted attempts: %w", err)
+		}
+		return nil
+	}
+	items, err := o.List(ctx, &Filter{States: []State{StateSending}, Limit: -1})
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		v := verdict{state: StateUnknown, cause: errors.New("the program ended during the attempt; it may have been sent")}
+		if err := o.settle(ctx, item, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

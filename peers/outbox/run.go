@@ -1,0 +1,131 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+var errStopped = errors.New("the outbox is stopping")
+
+// A round is one Run: which destinations are being served, and by whom.
+type round struct {
+	*Outbox
+	attempts context.Context // of SendFunc: ends StopTimeout after Run's
+	busy     map[string]bool // destinations with a running attempt
+	done     chan string     // destinations whose attempt ended
+	wg       sync.WaitGroup
+	crashed  chan error // from tests' crash points
+}
+
+// Run sends what is due until ctx ends; then it returns nil. A database that
+// cannot be written is logged and tried again: it does not end Run.
+func (o *Outbox) Run(ctx context.Context) error {
+	if !o.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer o.running.Store(false)
+	attempts, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	r := &round{
+		Outbox: o, attempts: attempts, busy: map[string]bool{},
+		done: make(chan string, o.opts.Parallel), crashed: make(chan error, 1),
+	}
+	err := r.dispatchLoop(ctx)
+	if err != nil {
+		cut(err)
+	}
+	stop := time.AfterFunc(o.opts.StopTimeout, func() { cut(errStopped) })
+	r.wg.Wait()
+	stop.Stop()
+	return err
+}
+
+// dispatchLoop starts attempts until ctx ends. It is the only goroutine that
+// picks items, so a destination never has two attempts.
+func (r *round) dispatchLoop(ctx context.Context) error {
+	recovered := false
+	prune := r.opts.Now()
+	for ctx.Err() == nil {
+		wait, err := r.opts.Poll, error(nil)
+		if !recovered {
+			err = r.recoverInterrupted(ctx)
+			recovered = err == nil
+		}
+		if err == nil {
+			wait, err = r.startDue(ctx)
+		}
+		if err == nil && !r.opts.Now().Before(prune) {
+			prune = r.opts.Now().Add(time.Hour)
+			_, err = r.Prune(ctx)
+		}
+		if errors.Is(err, errCrash) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			r.opts.Log.Error().Err(err).Msg("the outbox cannot use its database; trying again")
+			wait = time.Second
+		}
+		if err := r.await(ctx, wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await blocks until something may have become due.
+func (r *round) await(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-r.wake:
+	case err := <-r.crashed:
+		return err
+	case destination := <-r.done:
+		delete(r.busy, destination)
+	}
+	for {
+		select {
+		case destination := <-r.done:
+			delete(r.busy, destination)
+		default:
+			return nil
+		}
+	}
+}
+
+// startDue starts an attempt for every destination whose first item is due, as
+// far as there is room, and returns how long nothing else will be due.
+func (r *round) startDue(ctx context.Context) (time.Duration, error) {
+	room := r.opts.Parallel - len(r.busy)
+	if room <= 0 {
+		return r.opts.Poll, nil
+	}
+	heads, err := r.heads(ctx, r.opts.Parallel+1)
+	if err != nil {
+		return 0, err
+	}
+	now, wait := r.opts.Now(), r.opts.Poll
+	var due []int64
+	for _, h := range heads {
+		switch {
+		case r.busy[h.destination]:
+		case h.due.After(now):
+			wait = min(wait, h.due.Sub(now))
+		case len(due) < room:
+			due = append(due, h.id)
+		}
+	}
+	items, err := r.markSending(ctx, due, now)
+	if err != nil {
+		return 0, err
+	}
+	for _, item := range items {
+		r.busy[item.Destination] = true
+		r.wg.Go(func() { r.attempt(item) })
+	}
+	return max(wait, time.Millisecond), nil
+}

@@ -1,0 +1,96 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const columns = `id, destination, key, body, state, attempt, enqueued_at, not_before, expires_at, settled_at, error`
+
+type scanner interface{ Scan(dest ...any) error }
+
+func scanItem(row scanner) (Item, error) {
+	var it Item
+	var enqueued, notBefore, expires, settled int64
+	err := row.Scan(&it.ID, &it.Destination, &it.Key, &it.Body, &it.State, &it.Attempt,
+		&enqueued, &notBefore, &expires, &settled, &it.Error)
+	it.EnqueuedAt, it.NotBefore, it.ExpiresAt = time.UnixMicro(enqueued), time.UnixMicro(notBefore), time.UnixMicro(expires)
+	if settled > 0 {
+		it.SettledAt = time.UnixMicro(settled)
+	}
+	return it, err
+}
+
+// A head is the first open item of a destination. It is due when it may be
+// attempted or when its time has run out.
+type head struct {
+	id          int64
+	destination string
+	due         time.Time
+}
+
+// heads returns the pending first items of at most limit destinations, those
+// that are due first in front. The recursion jumps from destination to
+// destination in the index, so that a long queue costs no more than a short one.
+func (o *Outbox) heads(ctx context.Context, limit int) ([]head, error) {
+	rows, err := o.db.QueryContext(ctx, `
+		WITH RECURSIVE dest(name) AS (
+		  SELECT min(destination) FROM outbox WHERE queue = ?1 AND state IN ('pending','sending')
+		  UNION ALL
+		  SELECT (SELECT min(destination) FROM outbox
+		          WHERE queue = ?1 AND state IN ('pending','sending') AND destination > dest.name)
+		  FROM dest WHERE dest.name IS NOT NULL)
+		SELECT o.id, o.destination, min(o.not_before, o.expires_at) AS due FROM dest
+		JOIN outbox o ON o.id = (SELECT min(id) FROM outbox
+		     WHERE queue = ?1 AND state IN ('pending','sending') AND destination = dest.name)
+		WHERE dest.name IS NOT NULL AND o.state = 'pending'
+		ORDER BY due, o.id LIMIT ?2`, o.opts.Name, limit)
+	if err != nil {
+		return nil, fmt.Errorf("looking for due items: %w", err)
+	}
+	defer rows.Close()
+	var found []head
+	for rows.Next() {
+		var h head
+		var due int64
+		if err := rows.Scan(&h.id, &h.destination, &due); err != nil {
+			return nil, fmt.Errorf("reading a due item: %w", err)
+		}
+		h.due = time.UnixMicro(due)
+		found = append(found, h)
+	}
+	return found, rows.Err()
+}
+
+// markSending marks items as being attempted, in one transaction, and returns
+// them. An item that is no longer pending is left out.
+func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([]Item, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	if err := o.crashAt("before mark"); err != nil {
+		return nil, err
+	}
+	var items []Item
+	err := o.inTx(ctx, func(tx *sql.Tx) error {
+		for _, id := range ids {
+			item, err := scanItem(tx.QueryRowContext(ctx, `UPDATE outbox SET state = 'sending',
+				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id, now.UnixMicro()))
+			switch {
+			case errors.Is(err, sql.ErrNoRows):
+				continue
+			case err != nil:
+				return fmt.Errorf("marking an item as being sent: %w", err)
+			}
+			items = append(items, item)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return items, o.crashAt("after mark")
+}

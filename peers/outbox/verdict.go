@@ -1,0 +1,108 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Retry makes the error of an attempt that shall be repeated after the given
+// delay (a server's retry_after, for example); zero or less means the usual
+// backoff.
+func Retry(after time.Duration, err error) error { return &retryError{after, err} }
+
+// Permanent makes the error of an attempt that no repetition can mend: the item
+// becomes a dead letter.
+func Permanent(err error) error { return &permanentError{err} }
+
+// Unknown makes the error of an attempt that may have had its effect and may
+// not: the item is settled as unknown and not repeated.
+func Unknown(err error) error { return &unknownError{err} }
+
+type retryError struct {
+	after time.Duration
+	err   error
+}
+type permanentError struct{ err error }
+type unknownError struct{ err error }
+
+func (e *retryError) Error() string     { return text(e.err) }
+func (e *permanentError) Error() string { return text(e.err) }
+func (e *unknownError) Error() string   { return text(e.err) }
+func (e *retryError) Unwrap() error     { return e.err }
+func (e *permanentError) Unwrap() error { return e.err }
+func (e *unknownError) Unwrap() error   { return e.err }
+
+// A verdict is what follows from one attempt: a new state, and for a pending
+// item the time before which it is not attempted again.
+type verdict struct {
+	state     State
+	notBefore time.Time
+	paced     bool // the delay was asked for by Retry: Hurry does not shorten it
+	cause     error
+}
+
+// judge decides what follows from an attempt that ended with err. interrupted
+// says that the outbox itself cut the attempt off. random is in [0,1).
+func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, random float64) verdict {
+	var retry *retryError
+	var permanent *permanentError
+	var unknown *unknownError
+	delay, paced := o.backoff(item.Attempt, random), false
+	switch {
+	case err == nil:
+		return verdict{state: StateSent}
+	case errors.As(err, &unknown):
+		return verdict{state: StateUnknown, cause: err}
+	case errors.As(err, &permanent):
+		return verdict{state: StateDead, cause: err}
+	case errors.As(err, &retry):
+		if retry.after > 0 {
+			delay, paced = retry.after, true
+		}
+	case interrupted && o.OnInterrupted == GiveUpUnknown:
+		return verdict{state: StateUnknown, cause: fmt.Errorf("the attempt was cut off: %w", err)}
+	}
+	next := now.Add(delay)
+	if !next.Before(item.ExpiresAt) {
+		return verdict{state: StateDead, cause: fmt.Errorf("given up %s after it was queued, at attempt %d: %w",
+			item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), item.Attempt, err)}
+	}
+	return verdict{state: StatePending, notBefore: next, paced: paced, cause: err}
+}
+
+// expired is the verdict on an item whose time ran out while it waited.
+func expired(item Item) verdict {
+	last := item.Error
+	if last == "" {
+		last = "it was never attempted"
+	}
+	return verdict{state: StateDead, cause: fmt.Errorf("given up %s after it was queued: %s",
+		item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), last)}
+}
+
+// backoff is the delay after the given attempt: between one and two steps, where
+// the step doubles with each attempt, never less than MinBackoff and never more
+// than MaxBackoff.
+func (o *Options) backoff(attempt int, random float64) time.Duration {
+	step := o.MinBackoff
+	for range min(attempt-1, 62) {
+		if step >= o.MaxBackoff/2 {
+			break
+		}
+		step *= 2
+	}
+	step = max(min(step, o.MaxBackoff/2), o.MinBackoff)
+	return min(step+time.Duration(random*float64(step)), o.MaxBackoff)
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	s := err.Error()
+	if len(s) > maxError {
+		s = s[:maxError]
+	}
+	return s
+}
