@@ -1,0 +1,82 @@
+// Package harnesstest has what tests of harnesses share: tools that record
+// their calls and answer as told. It starts nothing and does no I/O.
+package harnesstest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"hubbub/peers/agent/harness"
+)
+
+// A Call is one recorded tool call.
+type Call struct {
+	Name      string
+	Arguments map[string]any
+}
+
+// Tools records calls. Answer decides the result; where it is nil or returns
+// false, the call succeeds with an empty object. It may be used from any
+// goroutine; set the fields before.
+type Tools struct {
+	Names  []string // default: the seven chat tools
+	Answer func(ctx context.Context, c Call) (harness.Result, bool)
+
+	mu    sync.Mutex
+	calls []Call
+}
+
+var chatTools = []string{"chat.list_events", "chat.read_thread", "chat.send_message", "chat.react", "chat.claim", "chat.defer", "chat.resolve"}
+
+// List returns a tool for each name.
+func (t *Tools) List() []harness.Tool {
+	names := t.Names
+	if names == nil {
+		names = chatTools
+	}
+	var tools []harness.Tool
+	for _, name := range names {
+		tools = append(tools, harness.Tool{
+			Name: name, Description: "test tool " + name,
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`),
+		})
+	}
+	return tools
+}
+
+// Call records a call and answers it.
+func (t *Tools) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+	c := Call{Name: name, Arguments: map[string]any{}}
+	if len(arguments) > 0 {
+		if err := json.Unmarshal(arguments, &c.Arguments); err != nil {
+			return harness.Refused("arguments are not a JSON object", nil)
+		}
+	}
+	t.mu.Lock()
+	t.calls = append(t.calls, c)
+	t.mu.Unlock()
+	if t.Answer != nil {
+		if r, ok := t.Answer(ctx, c); ok {
+			return r
+		}
+	}
+	return harness.Structured(map[string]any{})
+}
+
+// Calls returns what was called so far, in order.
+func (t *Tools) Calls() []Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.calls)
+}
+
+// Called returns the names of the calls so far, in order.
+func (t *Tools) Called() []string {
+	var names []string
+	for _, c := range t.Calls() {
+		names = append(names, c.Name)
+	}
+	return names
+}

@@ -1,0 +1,30 @@
+// Package scripted is a harness without a language model: fixed rules that
+// show what an agent can do, for demonstrations, tests and first steps. Every
+// text that it sends says so.
+//
+// Guarantees: the same event gives the same actions with the same idempotency
+// keys; at most one message for each event; silence where the policy asks for
+// it; nothing but the chat.* tools is used.
+//
+// The rules, the first that fits (case and punctuation at the ends do not
+// matter; "ask" means that the text has a question mark or a word of request
+// such as please, can you, help, work on):
+//
+//	policy must_not_respond, or a digest     nothing
+//	policy ack_only                          reaction seen
+//	a knock                                  read the thread; claim the event if its text asks, else nothing
+//	may_respond and the text does not ask    nothing
+//	reason names an approval                 reaction agree
+//	thanks, ok, got it ... and nothing else  reaction seen
+//	"react SIGNAL"                           that reaction
+//	"work on X", "fix X", "deploy X" ...     reaction working, progress, reaction done
+//	"later ...", "when you have time ..."    defer
+//	"not you", "wrong agent"                 reaction declined
+//	"do it", "fix it", "that one"            reaction unclear, and a question back
+//	"catch up", "what did I miss"            list_events, and a message with the counts
+//	"recap", "read the thread"               read_thread, and a message with the counts
+//	"who are you", "help"                    a message with these rules in short
+//	hello                                    a greeting
+//	a question                               a message that answers it as far as rules can
+//	anything else                            a message that repeats it
+package scripted
