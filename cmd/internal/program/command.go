@@ -33,7 +33,7 @@ func From(cmd *cobra.Command) *Env {
 // `hubbub up` and `hubbub demo` leave for people in the data folder.
 func Attach(root *cobra.Command) *Attached {
 	a := &Attached{root: root}
-	a.common = addCommon(root.PersistentFlags(), true)
+	a.settings = addSettings(root.PersistentFlags(), true)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = a.prepare
 	root.Version = Version()
@@ -43,11 +43,11 @@ func Attach(root *cobra.Command) *Attached {
 
 // Attached is a tree of commands with the frame around it.
 type Attached struct {
-	root   *cobra.Command
-	common *common
-	out    outside
-	env    *Env
-	stop   func()
+	root     *cobra.Command
+	settings *settings
+	out      outside
+	env      *Env
+	stop     func()
 }
 
 // Execute runs the command that the process's arguments name, and returns the
@@ -74,11 +74,11 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 // prepare runs after the flags were parsed and the arguments counted, before
 // the command.
 func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
-	_, a.common.ownConfig = cmd.Annotations[OwnConfig]
-	if err := settle(cmd.Flags(), a.common, a.out, a.known); err != nil {
+	_, a.settings.ownConfig = cmd.Annotations[OwnConfig]
+	if err := settle(cmd.Flags(), a.settings, a.out, a.known); err != nil {
 		return err
 	}
-	env, err := newEnv(a.root.Name(), a.common, a.out)
+	env, err := newEnv(a.root.Name(), a.settings, a.out)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type Env struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 
-	common    *common
+	settings  *settings
 	outside   outside
 	secrets   *secrets
 	notify    *notifier
@@ -36,11 +36,11 @@ type Env struct {
 	tokenFile string // used when no token was given at all
 }
 
-func newEnv(name string, c *common, o outside) (*Env, error) {
+func newEnv(name string, c *settings, o outside) (*Env, error) {
 	e := &Env{
 		Name: name, Version: Version(), Data: c.data, Buses: c.buses, Config: c.config,
 		Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
-		common: c, outside: o, secrets: &secrets{}, notify: newNotifier(o.lookupEnv),
+		settings: c, outside: o, secrets: &secrets{}, notify: newNotifier(o.lookupEnv),
 	}
 	log, err := newLogger(c, o.stderr, e.secrets)
 	if err != nil {
@@ -66,10 +66,10 @@ func (e *Env) DataFile(name ...string) string {
 
 // LogFormat returns "console" or "json": how this program logs, for programs
 // that start others.
-func (e *Env) LogFormat() string { return logFormat(e.common, e.Stderr) }
+func (e *Env) LogFormat() string { return logFormat(e.settings, e.Stderr) }
 
 // LogLevel returns the value of --log-level.
-func (e *Env) LogLevel() string { return e.common.logLevel }
+func (e *Env) LogLevel() string { return e.settings.logLevel }
 
 // PeerOptions returns new options for a peer of this program: buses, token
 // (read anew at every connect), name, version and log.

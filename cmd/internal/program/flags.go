@@ -13,8 +13,8 @@ import (
 // DefaultBus is where a bus listens unless told otherwise.
 const DefaultBus = "ws://127.0.0.1:7892"
 
-// common holds the flags that every program has.
-type common struct {
+// settings holds the flags that every program has.
+type settings struct {
 	config    string
 	buses     []string
 	tokenFile string
@@ -26,8 +26,8 @@ type common struct {
 	ownConfig bool // the program reads the file of --config by itself
 }
 
-func addCommon(fs *pflag.FlagSet, bus bool) *common {
-	c := &common{}
+func addSettings(fs *pflag.FlagSet, bus bool) *settings {
+	c := &settings{}
 	if bus {
 		fs.StringArrayVar(&c.buses, "bus", []string{DefaultBus}, "WebSocket address of the bus (repeatable: tried in turn)")
 		fs.StringVar(&c.tokenFile, "token-file", "", "file with the token for the bus (or the variable HUBBUB_TOKEN)")
@@ -42,7 +42,7 @@ func addCommon(fs *pflag.FlagSet, bus bool) *common {
 // settle completes the parsed flags from the environment and the file, and
 // checks the common ones. Other, if not nil, says which further keys the file
 // may have; they are passed over.
-func settle(fs *pflag.FlagSet, c *common, o outside, other func(key string) bool) error {
+func settle(fs *pflag.FlagSet, c *settings, o outside, other func(key string) bool) error {
 	if f := fs.Lookup("token-file"); f != nil {
 		c.tokenFlag = f.Changed
 	}
@@ -57,7 +57,7 @@ func settle(fs *pflag.FlagSet, c *common, o outside, other func(key string) bool
 	return c.check(o.lookupEnv)
 }
 
-func (c *common) check(lookupEnv func(string) (string, bool)) error {
+func (c *settings) check(lookupEnv func(string) (string, bool)) error {
 	for _, b := range c.buses {
 		u, err := url.Parse(b)
 		if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {

@@ -11,7 +11,7 @@ import (
 func terminal(fd int) bool { return term.IsTerminal(fd) }
 
 // logFormat returns how to log to w: as the flag says, else by what w is.
-func logFormat(c *common, w io.Writer) string {
+func logFormat(c *settings, w io.Writer) string {
 	switch {
 	case c.logFormat != "":
 		return c.logFormat
@@ -23,7 +23,7 @@ func logFormat(c *common, w io.Writer) string {
 }
 
 // newLogger makes the logger of a program.
-func newLogger(c *common, w io.Writer, s *secrets) (zerolog.Logger, error) {
+func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, error) {
 	level, err := zerolog.ParseLevel(c.logLevel)
 	if err != nil || c.logLevel == "" {
 		return zerolog.Nop(), Usage("--log-level %q is none of debug, info, warn, error", c.logLevel)

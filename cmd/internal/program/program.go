@@ -55,7 +55,7 @@ func run(ctx context.Context, p Program, o outside) int {
 	if p.Flags != nil {
 		p.Flags(fs)
 	}
-	c := addCommon(fs, !p.NoBus)
+	c := addSettings(fs, !p.NoBus)
 	version := fs.Bool("version", false, "print the version and exit")
 
 	err := fs.Parse(o.args)

@@ -49,8 +49,8 @@ func (c call) run(t *testing.T, p Program) outcome {
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// settings is a program that keeps what it was given.
-type settings struct {
+// probe is a program that keeps what it was given.
+type probe struct {
 	listen string
 	wait   time.Duration
 	allow  []string
@@ -59,7 +59,7 @@ type settings struct {
 	do     func(ctx context.Context, env *Env) error
 }
 
-func (s *settings) program() Program {
+func (s *probe) program() Program {
 	return Program{
 		Name: "hubbub-test", Summary: "is a test",
 		Flags: func(fs *pflag.FlagSet) {
@@ -96,7 +96,7 @@ allow-all = true
 bus = ["ws://a:1", "ws://b:2"]
 data = "/from/file"
 `)
-	var s settings
+	var s probe
 	out := call{
 		args: []string{"--config", file, "--listen", "flag:1"},
 		env: map[string]string{
@@ -119,7 +119,7 @@ func TestRepeatableVariable(t *testing.T) {
 		"7, 8,":        {"7", "8"},
 		"a,b\nc d\n\n": {"a,b", "c d"},
 	} {
-		var s settings
+		var s probe
 		call{env: map[string]string{"HOME": "/x", "HUBBUB_ALLOW_USER": value}}.run(t, s.program())
 		if diff := cmp.Diff(want, s.allow); diff != "" {
 			t.Errorf("%q: %s", value, diff)
@@ -136,12 +136,12 @@ func TestDataFolder(t *testing.T) {
 		{map[string]string{"XDG_DATA_HOME": "relative", "HOME": "/home/x"}, "/home/x/.local/share/hubbub"},
 		{map[string]string{"HOME": "/home/x"}, "/home/x/.local/share/hubbub"},
 	} {
-		var s settings
+		var s probe
 		if out := (call{env: c.env}).run(t, s.program()); out.code != 0 || s.env.Data != c.want {
 			t.Errorf("%v: exit %d, data %v, want %s", c.env, out.code, s.env, c.want)
 		}
 	}
-	var s settings
+	var s probe
 	if out := (call{env: map[string]string{"A": "b"}}).run(t, s.program()); out.code != 2 || !strings.Contains(out.stderr, "--data") {
 		t.Errorf("without a home: %+v", out)
 	}
@@ -169,7 +169,7 @@ func TestUsageIsExit2(t *testing.T) {
 		"log format":        {call{args: []string{"--log-format", "xml"}}, "xml"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s settings
+			var s probe
 			out := c.call.run(t, s.program())
 			if out.code != 2 || !strings.Contains(out.stderr, c.says) || s.env != nil {
 				t.Errorf("exit %d, ran %t, stderr %q; want 2 and %q", out.code, s.env != nil, out.stderr, c.says)
@@ -179,7 +179,7 @@ func TestUsageIsExit2(t *testing.T) {
 }
 
 func TestHelpAndVersion(t *testing.T) {
-	var s settings
+	var s probe
 	out := call{args: []string{"--help"}}.run(t, s.program())
 	for _, want := range []string{"hubbub-test is a test.", "--poll-timeout", "--token-file", "HUBBUB_LOG_LEVEL"} {
 		if !strings.Contains(out.stdout, want) {
@@ -206,7 +206,7 @@ func TestExitCodes(t *testing.T) {
 		{Usage("give --id"), 2, "give --id"},
 		{fmt.Errorf("wrapped: %w", Usage("give --id")), 2, "give --id"},
 	} {
-		s := settings{do: func(context.Context, *Env) error { return c.err }}
+		s := probe{do: func(context.Context, *Env) error { return c.err }}
 		if out := (call{}).run(t, s.program()); out.code != c.code || !strings.Contains(out.stderr, c.says) {
 			t.Errorf("%v: %+v", c.err, out)
 		}
@@ -215,7 +215,7 @@ func TestExitCodes(t *testing.T) {
 
 func TestSecretsAreCutOut(t *testing.T) {
 	tokenFile := write(t, "tok-from-file\n")
-	s := settings{do: func(_ context.Context, env *Env) error {
+	s := probe{do: func(_ context.Context, env *Env) error {
 		token, err := env.Token()
 		if err != nil {
 			return err
@@ -256,19 +256,19 @@ func TestTokenSources(t *testing.T) {
 		{"file", call{args: []string{"--config", write(t, fmt.Sprintf("token-file = %q", b))}}, "token-in-b"},
 	} {
 		var got string
-		s := settings{do: func(_ context.Context, env *Env) (err error) { got, err = env.Token(); return err }}
+		s := probe{do: func(_ context.Context, env *Env) (err error) { got, err = env.Token(); return err }}
 		if out := c.call.run(t, s.program()); out.code != 0 || got != c.want {
 			t.Errorf("%s: token %q, want %q (%+v)", c.name, got, c.want, out)
 		}
 	}
-	s := settings{do: func(_ context.Context, env *Env) error { _, err := env.Token(); return err }}
+	s := probe{do: func(_ context.Context, env *Env) error { _, err := env.Token(); return err }}
 	if out := (call{args: []string{"--token-file", write(t, "\n")}}).run(t, s.program()); out.code != 1 || !strings.Contains(out.stderr, "empty") {
 		t.Errorf("empty token file: %+v", out)
 	}
 }
 
 func TestReadyIsLoggedOnceAtEveryLevel(t *testing.T) {
-	s := settings{do: func(_ context.Context, env *Env) error { env.Ready(); env.Ready(); return nil }}
+	s := probe{do: func(_ context.Context, env *Env) error { env.Ready(); env.Ready(); return nil }}
 	out := call{args: []string{"--log-level", "error"}}.run(t, s.program())
 	var line struct{ Level, Message string }
 	if err := json.Unmarshal([]byte(out.stderr), &line); err != nil {
@@ -284,7 +284,7 @@ func TestReadyIsLoggedOnceAtEveryLevel(t *testing.T) {
 }
 
 func TestSignalEndsRunCleanly(t *testing.T) {
-	s := settings{do: func(ctx context.Context, _ *Env) error {
+	s := probe{do: func(ctx context.Context, _ *Env) error {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 			return err
 		}
@@ -311,7 +311,7 @@ func TestSystemdIsTold(t *testing.T) {
 		}
 		return string(buf[:n])
 	}
-	s := settings{do: func(ctx context.Context, env *Env) error {
+	s := probe{do: func(ctx context.Context, env *Env) error {
 		env.Ready()
 		if got := next(); got != "READY=1" {
 			t.Errorf("first %q", got)

@@ -13,7 +13,7 @@ import (
 // was given, for a bus without credentials. It reads the file anew at each
 // call, so that a replaced token is used at the next connect.
 func (e *Env) Token() (string, error) {
-	c := e.common
+	c := e.settings
 	if token, ok := e.outside.lookupEnv("HUBBUB_TOKEN"); ok && token != "" && !c.tokenFlag {
 		e.secrets.add(token)
 		return token, nil

@@ -1,0 +1,42 @@
+# What one does with this repository. `make` alone lists it.
+
+.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+build: ## build every program into bin/
+	@scripts/build
+
+test: ## build, vet, staticcheck, the laws of the repository, all tests with -race
+	@scripts/test
+
+quick: ## all tests without -race, the short way
+	@go test -short ./...
+
+lint: ## gofmt, vet, staticcheck
+	@scripts/lint
+
+demo: build ## show the whole system at work, without a token and without network
+	@bin/hubbub demo
+
+run: build ## run the system with hubbub.toml (see deploy/hubbub.toml)
+	@bin/hubbub up --config hubbub.toml
+
+bench: build ## measure the bus
+	@bin/hubbub bench
+
+chaos: ## kill every program at every step, for a long time
+	@scripts/chaos
+
+fuzz: ## fuzz every parser, a minute each
+	@scripts/fuzz
+
+conformance: build ## run the wire cases against a fresh bus of ours
+	@scripts/conformance
+
+test-systemd: build ## the spawner against a real systemd (needs root or a user manager)
+	@scripts/test-systemd
+
+clean: ## remove what was built
+	@rm -rf bin dist

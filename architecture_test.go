@@ -1,0 +1,389 @@
+// Package hubbub_test holds the laws of the repository: what may import what,
+// how large things may grow, and what must be documented. Each law is a test,
+// so that a change which breaks one has to change it too, in plain sight.
+package hubbub_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+const module = "hubbub/"
+
+// mayImport is the import law: the packages of ours that each package may
+// import outside its tests. A new package means a new line. No line of a peer
+// may hold bus, or another peer; cmd stands in no line.
+var mayImport = map[string][]string{
+	"protocol/jsonrpc": {},
+	"protocol":         {"protocol/jsonrpc"},
+	"protocol/wire":    {"protocol", "protocol/jsonrpc"},
+
+	"activitylog": {"protocol"},
+
+	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog"},
+	"bus/console": {"protocol", "activitylog"},
+	"bus/cluster": {"protocol", "protocol/jsonrpc"},
+	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus"},
+
+	"peers/peer":      {"protocol", "protocol/jsonrpc", "protocol/wire"},
+	"peers/store":     {},
+	"peers/outbox":    {"peers/store"},
+	"peers/attention": {},
+
+	"peers/tg":              {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
+	"peers/tg/tgtest":       {},
+	"peers/system":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store"},
+	"peers/agent":           {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/agent/harness"},
+	"peers/agent/harness":   {"peers/attention", "protocol"},
+	"peers/agent/harness/*": {"peers/attention", "protocol", "peers/agent/harness"},
+	"peers/chorus":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
+	"peers/broker":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
+
+	"cmd/*":                {"*"},
+	"cmd/internal/program": {"protocol", "peers/peer"},
+}
+
+// sizes in lines that nothing may exceed. The aim is two thirds of it.
+const (
+	maxFileLines     = 600
+	maxFunctionLines = 100
+)
+
+// bannedWords name nothing, and so everything ends up under them.
+var bannedWords = []string{"core", "engine", "util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
+
+// A source is one Go file of the repository.
+type source struct {
+	path string // slash-separated, from the root
+	pkg  string // its folder
+	file *ast.File
+	fset *token.FileSet
+	text string
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+
+// sources parses every Go file of the module.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "zz") || name == "bin" || name == "dist" {
+				return filepath.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
+				return filepath.SkipDir
+			}
+			return nil
+		case !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		slash := filepath.ToSlash(name)
+		all = append(all, source{path: slash, pkg: path.Dir(slash), file: file, fset: fset, text: string(text)})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// imports returns the packages of ours that a file imports.
+func (s source) imports(t *testing.T) []string {
+	var ours []string
+	for _, spec := range s.file.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dep, ok := strings.CutPrefix(p, module); ok {
+			ours = append(ours, dep)
+		}
+	}
+	return ours
+}
+
+// allowed returns the line of the law for a package.
+func allowed(pkg string) ([]string, bool) {
+	if line, ok := mayImport[pkg]; ok {
+		return line, true
+	}
+	line, ok := mayImport[path.Dir(pkg)+"/*"]
+	return line, ok
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.pkg == "." {
+			continue
+		}
+		line, ok := allowed(s.pkg)
+		if !ok {
+			t.Errorf("%s: package %s has no line in the import law", s.path, s.pkg)
+			continue
+		}
+		for _, dep := range s.imports(t) {
+			switch {
+			case strings.HasPrefix(dep, "cmd/") && !strings.HasPrefix(s.pkg, "cmd/"):
+				t.Errorf("%s: nothing may import %s", s.path, dep)
+			case s.test():
+				if isPeer(s.pkg) && dep == "bus" {
+					t.Errorf("%s: tests of a peer use bus/bustest, not bus", s.path)
+				}
+			case !slices.Contains(line, dep) && !slices.Contains(line, "*"):
+				t.Errorf("%s: %s may not import %s", s.path, s.pkg, dep)
+			}
+		}
+	}
+}
+
+func isPeer(pkg string) bool { return strings.HasPrefix(pkg, "peers/") }
+
+// TestImportLawIsSound checks the table itself: a line that would allow what
+// the law forbids fails here.
+func TestImportLawIsSound(t *testing.T) {
+	shared := []string{"peers/peer", "peers/store", "peers/outbox", "peers/attention"}
+	for pkg, line := range mayImport {
+		for _, dep := range line {
+			own := strings.HasPrefix(dep+"/", "peers/"+strings.Split(pkg+"//", "/")[1]+"/")
+			if isPeer(pkg) && (dep == "bus" || isPeer(dep) && !own && !slices.Contains(shared, dep)) {
+				t.Errorf("the line of %s holds %s", pkg, dep)
+			}
+			if strings.HasPrefix(dep, "cmd/") {
+				t.Errorf("the line of %s holds %s", pkg, dep)
+			}
+		}
+	}
+}
+
+// TestDecisionsArePure keeps clocks, networks and files out of the packages
+// whose functions depend on their arguments alone.
+func TestDecisionsArePure(t *testing.T) {
+	banned := []string{"context", "net", "net/http", "os", "database/sql", "math/rand", "math/rand/v2"}
+	for _, s := range sources(t) {
+		if s.pkg != "peers/attention" || s.test() {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			if p, _ := strconv.Unquote(spec.Path.Value); slices.Contains(banned, p) {
+				t.Errorf("%s imports %s", s.path, p)
+			}
+		}
+		if strings.Contains(s.text, "time.Now(") {
+			t.Errorf("%s reads the clock", s.path)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for _, s := range sources(t) {
+		if lines := strings.Count(s.text, "\n"); lines > maxFileLines {
+			t.Errorf("%s has %d lines; at most %d: give a step of the flow its own file", s.path, lines, maxFileLines)
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || s.test() {
+				continue
+			}
+			from, to := s.fset.Position(f.Pos()).Line, s.fset.Position(f.End()).Line
+			if lines := to - from + 1; lines > maxFunctionLines {
+				t.Errorf("%s:%d: %s has %d lines; at most %d", s.path, from, f.Name.Name, lines, maxFunctionLines)
+			}
+		}
+	}
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	documented, folders := map[string]bool{}, map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		folders[s.pkg] = true
+		if s.file.Doc == nil {
+			continue
+		}
+		if documented[s.pkg] {
+			t.Errorf("%s: the package is documented in two files", s.path)
+		}
+		documented[s.pkg] = true
+		if name := path.Base(s.path); s.file.Name.Name != "main" && name != "doc.go" {
+			t.Errorf("%s: the package's documentation belongs in doc.go", s.path)
+		}
+	}
+	for pkg := range folders {
+		if !documented[pkg] {
+			t.Errorf("package %s has no documentation", pkg)
+		}
+	}
+}
+
+// TestExportedNamesAreDocumented checks functions, methods, types and, unless
+// their group is documented, constants and variables.
+func TestExportedNamesAreDocumented(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || s.file.Name.Name == "main" {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && exportedReceiver(d) && d.Doc == nil {
+					t.Errorf("%s: %s is not documented", s.fset.Position(d.Pos()), d.Name.Name)
+				}
+			case *ast.GenDecl:
+				checkGroup(t, s, d)
+			}
+		}
+	}
+}
+
+func checkGroup(t *testing.T, s source, d *ast.GenDecl) {
+	for _, spec := range d.Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			if spec.Name.IsExported() && spec.Doc == nil && d.Doc == nil {
+				t.Errorf("%s: %s is not documented", s.fset.Position(spec.Pos()), spec.Name.Name)
+			}
+		case *ast.ValueSpec:
+			for _, n := range spec.Names {
+				if n.IsExported() && spec.Doc == nil && spec.Comment == nil && d.Doc == nil {
+					t.Errorf("%s: %s is not documented", s.fset.Position(n.Pos()), n.Name)
+				}
+			}
+		}
+	}
+}
+
+// exportedReceiver reports whether a function is none of a private type's.
+func exportedReceiver(f *ast.FuncDecl) bool {
+	if f.Recv == nil {
+		return true
+	}
+	expr := f.Recv.List[0].Type
+	for {
+		switch e := expr.(type) {
+		case *ast.StarExpr:
+			expr = e.X
+		case *ast.IndexExpr:
+			expr = e.X
+		case *ast.IndexListExpr:
+			expr = e.X
+		case *ast.Ident:
+			return e.IsExported()
+		default:
+			return true
+		}
+	}
+}
+
+// TestNamesSayWhatTheyHold looks for banned words in the names of folders,
+// files, types and functions.
+func TestNamesSayWhatTheyHold(t *testing.T) {
+	for _, s := range sources(t) {
+		for part := range strings.SplitSeq(strings.TrimSuffix(s.path, ".go"), "/") {
+			checkName(t, s.path, part)
+		}
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				checkName(t, s.fset.Position(d.Pos()).String(), d.Name.Name)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if spec, ok := spec.(*ast.TypeSpec); ok {
+						checkName(t, s.fset.Position(spec.Pos()).String(), spec.Name.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func checkName(t *testing.T, where, name string) {
+	for _, w := range words(name) {
+		// A base URL is what every API calls it.
+		if slices.Contains(bannedWords, w) && !strings.Contains(strings.ToLower(name), "baseurl") {
+			t.Errorf("%s: the name %s holds the word %q, which says nothing", where, name, w)
+		}
+	}
+}
+
+// words splits a name at capitals and punctuation, in lower case.
+func words(name string) []string {
+	var list []string
+	var word strings.Builder
+	flush := func() {
+		if word.Len() > 0 {
+			list = append(list, strings.ToLower(word.String()))
+			word.Reset()
+		}
+	}
+	for _, r := range name {
+		if !unicode.IsLetter(r) {
+			flush()
+			continue
+		}
+		if unicode.IsUpper(r) {
+			flush()
+		}
+		word.WriteRune(r)
+	}
+	flush()
+	return list
+}
+
+// realSleep is a call that makes a test wait for the clock on the wall.
+var realSleep = regexp.MustCompile(`\btime\.Sleep\(`)
+
+// TestTestsDoNotSleep allows a sleep only on the fake clock of testing/synctest.
+func TestTestsDoNotSleep(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() && realSleep.MatchString(s.text) && !strings.Contains(s.text, `"testing/synctest"`) && s.path != "architecture_test.go" {
+			t.Errorf("%s sleeps; wait for what must happen instead", s.path)
+		}
+	}
+}
+
+// topLevel is the house: what may stand at the root, apart from dot files.
+var topLevel = []string{
+	"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "Makefile", "go.mod", "go.sum", "architecture_test.go",
+	"protocol", "bus", "activitylog", "peers", "cmd", "scripts", "deploy",
+}
+
+func TestTheHouseIsTidy(t *testing.T) {
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := []string{"bin", "dist", "tmp", "zz"} // not in git, or about to go
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, ".") && !slices.Contains(topLevel, name) && !slices.Contains(built, name) {
+			t.Errorf("%s stands at the top level, where only %s may", name, strings.Join(topLevel, ", "))
+		}
+	}
+}
