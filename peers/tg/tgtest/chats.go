@@ -1,0 +1,140 @@
+package tgtest
+
+import (
+	"net/http"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A chat is what Telegram knows of one chat of the bot.
+type chat struct {
+	models.Chat
+	messages   map[int]*models.Message
+	lastID     int
+	topics     map[int]string // forum topics by thread id
+	reactions  map[int][]models.ReactionType
+	migratedTo int64
+	refuses    string // why the bot may not write, in Telegram's words
+}
+
+// User makes a user with an id of its own. The username is the name in lower case.
+func (s *Server) User(name string) models.User {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nextUser++
+	return models.User{ID: s.nextUser, FirstName: name, Username: lower(name)}
+}
+
+func lower(s string) string {
+	out := []byte(s)
+	for i, c := range out {
+		if 'A' <= c && c <= 'Z' {
+			out[i] = c + 'a' - 'A'
+		}
+	}
+	return string(out)
+}
+
+// DM returns the direct chat of a user with the bot.
+func (s *Server) DM(u models.User) models.Chat {
+	return s.AddChat(models.Chat{ID: u.ID, Type: models.ChatTypePrivate, FirstName: u.FirstName, Username: u.Username})
+}
+
+// Group makes a basic group, Supergroup a supergroup, and Forum a supergroup
+// with topics.
+func (s *Server) Group(id int64, title string) models.Chat {
+	return s.AddChat(models.Chat{ID: id, Type: models.ChatTypeGroup, Title: title})
+}
+
+// Supergroup makes a supergroup.
+func (s *Server) Supergroup(id int64, title string) models.Chat {
+	return s.AddChat(models.Chat{ID: id, Type: models.ChatTypeSupergroup, Title: title})
+}
+
+// Forum makes a supergroup with topics.
+func (s *Server) Forum(id int64, title string) models.Chat {
+	return s.AddChat(models.Chat{ID: id, Type: models.ChatTypeSupergroup, Title: title, IsForum: true})
+}
+
+// AddChat makes a chat known unless it is, and returns it.
+func (s *Server) AddChat(c models.Chat) models.Chat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.chats[c.ID]; ok {
+		return known.Chat
+	}
+	first := 0
+	if c.Type == models.ChatTypeSupergroup {
+		first = 1 // the message that says the supergroup was created
+	}
+	s.chats[c.ID] = &chat{
+		lastID:    first,
+		Chat:      c,
+		messages:  map[int]*models.Message{},
+		topics:    map[int]string{},
+		reactions: map[int][]models.ReactionType{},
+	}
+	return c
+}
+
+// chatLocked returns the chat of a call, or why the bot cannot write to it.
+func (s *Server) chatLocked(req *request) (*chat, *apiError) {
+	c, ok := s.chats[req.int("chat_id")]
+	switch {
+	case !ok:
+		return nil, badRequest("chat not found")
+	case c.migratedTo != 0:
+		e := badRequest("group chat was upgraded to a supergroup chat")
+		e.migrateTo = c.migratedTo
+		return nil, e
+	case c.refuses != "":
+		return nil, errf(http.StatusForbidden, "Forbidden: %s", c.refuses)
+	}
+	return c, nil
+}
+
+func (s *Server) getChat(req *request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.chatLocked(req)
+	if err != nil {
+		return nil, err
+	}
+	return models.ChatFullInfo{
+		ID: c.ID, Type: c.Type, Title: c.Title, Username: c.Username,
+		FirstName: c.FirstName, LastName: c.LastName, IsForum: c.IsForum, MaxReactionCount: 1,
+	}, nil
+}
+
+func (s *Server) setMyCommands(req *request) (any, *apiError) {
+	var commands []models.BotCommand
+	if err := req.decode("commands", &commands); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commands = commands
+	s.recordLocked(req, nil)
+	return true, nil
+}
+
+func (s *Server) getMyCommands(*request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]models.BotCommand{}, s.commands...), nil
+}
+
+// Reactions returns what the bot shows on a message.
+func (s *Server) Reactions(chatID int64, messageID int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	if c, ok := s.chats[chatID]; ok {
+		for _, r := range c.reactions[messageID] {
+			if r.ReactionTypeEmoji != nil {
+				out = append(out, r.ReactionTypeEmoji.Emoji)
+			}
+		}
+	}
+	return out
+}

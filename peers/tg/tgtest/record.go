@@ -1,0 +1,104 @@
+package tgtest
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A Call is one call of the bot that took effect.
+type Call struct {
+	Method  string
+	ChatID  int64
+	Params  map[string]json.RawMessage
+	Message *models.Message // what it sent or edited, nil for other methods
+	At      time.Time
+}
+
+// Text returns the call's text parameter.
+func (c Call) Text() string {
+	var text string
+	_ = json.Unmarshal(c.Params["text"], &text)
+	return text
+}
+
+// Int returns a parameter as an integer, 0 when it is absent.
+func (c Call) Int(name string) int64 {
+	raw := c.Params[name]
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		text = string(raw)
+	}
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// Has reports whether a parameter was given.
+func (c Call) Has(name string) bool { _, ok := c.Params[name]; return ok }
+
+func (s *Server) recordLocked(req *request, sent *models.Message) {
+	s.calls = append(s.calls, Call{
+		Method: req.method, ChatID: req.int("chat_id"), Params: maps.Clone(req.params), Message: sent, At: s.now(),
+	})
+	s.notifyLocked()
+}
+
+// Calls returns what the bot did, in order: every call of the given methods, or
+// of all methods.
+func (s *Server) Calls(methods ...string) []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.callsLocked(methods)
+}
+
+func (s *Server) callsLocked(methods []string) []Call {
+	var out []Call
+	for _, c := range s.calls {
+		match := len(methods) == 0
+		for _, m := range methods {
+			match = match || m == c.Method
+		}
+		if match {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Texts returns the texts that the bot sent to a chat, in order.
+func (s *Server) Texts(chatID int64) []string {
+	var out []string
+	for _, c := range s.Calls("sendMessage") {
+		if c.Message != nil && c.Message.Chat.ID == chatID {
+			out = append(out, c.Message.Text)
+		}
+	}
+	return out
+}
+
+// Await waits until the condition holds or ctx ends, and looks again whenever
+// something happened. The condition may call the Server's methods.
+func (s *Server) Await(ctx context.Context, condition func(*Server) bool) error {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		if condition(s) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Sent is a condition for Await: the bot sent at least n messages.
+func Sent(n int) func(*Server) bool {
+	return func(s *Server) bool { return len(s.Calls("sendMessage")) >= n }
+}

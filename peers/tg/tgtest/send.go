@@ -1,0 +1,171 @@
+package tgtest
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/go-telegram/bot/models"
+)
+
+const (
+	maxText      = 4096 // UTF-16 units of a message
+	maxEntities  = 100
+	generalTopic = 1 // the thread that must be left out of sends
+)
+
+func (s *Server) sendMessage(req *request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.chatLocked(req)
+	if err != nil {
+		return nil, err
+	}
+	text, entities, err := readText(req)
+	if err != nil {
+		return nil, err
+	}
+	bot := s.bot
+	m := &models.Message{From: &bot, Chat: c.Chat, Date: int(s.now().Unix()), Text: text, Entities: entities}
+	if err := c.thread(req, m); err != nil {
+		return nil, err
+	}
+	if err := c.quote(req, m); err != nil {
+		return nil, err
+	}
+	c.lastID++
+	m.ID = c.lastID
+	c.messages[m.ID] = m
+	s.recordLocked(req, m)
+	return m, nil
+}
+
+// readText returns the text and entities of a call after parsing.
+func readText(req *request) (string, []models.MessageEntity, *apiError) {
+	text := req.str("text")
+	var entities []models.MessageEntity
+	if err := req.decode("entities", &entities); err != nil {
+		return "", nil, err
+	}
+	if mode := req.str("parse_mode"); mode != "" {
+		var err *apiError
+		if text, entities, err = parse(text, mode); err != nil {
+			return "", nil, err
+		}
+	}
+	switch {
+	case strings.TrimSpace(text) == "":
+		return "", nil, badRequest("message text is empty")
+	case units(text) > maxText:
+		return "", nil, badRequest("message is too long")
+	case len(entities) > maxEntities:
+		entities = entities[:maxEntities]
+	}
+	for _, e := range entities {
+		if e.Offset < 0 || e.Length <= 0 || e.Offset+e.Length > units(text) {
+			return "", nil, badRequest("ENTITY_BOUNDS_INVALID")
+		}
+		if e.Type == models.MessageEntityTypeTextLink && e.URL == "" {
+			return "", nil, badRequest("can't parse entities: a text_link needs a URL")
+		}
+	}
+	return text, entities, nil
+}
+
+// thread puts a message into its topic.
+func (c *chat) thread(req *request, m *models.Message) *apiError {
+	id := int(req.int("message_thread_id"))
+	if id == 0 {
+		return nil
+	}
+	if _, known := c.topics[id]; !known || id == generalTopic {
+		return badRequest("message thread not found")
+	}
+	m.MessageThreadID, m.IsTopicMessage = id, true
+	return nil
+}
+
+// quote makes a message an answer to another.
+func (c *chat) quote(req *request, m *models.Message) *apiError {
+	var reply models.ReplyParameters
+	if err := req.decode("reply_parameters", &reply); err != nil {
+		return err
+	}
+	if reply.MessageID == 0 {
+		return nil
+	}
+	quoted, ok := c.messages[reply.MessageID]
+	switch {
+	case ok:
+		copied := *quoted
+		copied.ReplyToMessage = nil
+		m.ReplyToMessage = &copied
+	case !reply.AllowSendingWithoutReply:
+		return badRequest("message to be replied not found")
+	}
+	return nil
+}
+
+func (s *Server) editMessageText(req *request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.chatLocked(req)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := c.messages[int(req.int("message_id"))]
+	if !ok || m.From == nil || m.From.ID != s.bot.ID {
+		return nil, badRequest("message to edit not found")
+	}
+	text, entities, err := readText(req)
+	if err != nil {
+		return nil, err
+	}
+	if m.Text == text && reflect.DeepEqual(m.Entities, entities) {
+		return nil, badRequest("message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
+	}
+	changed := *m
+	changed.Text, changed.Entities, changed.EditDate = text, entities, int(s.now().Unix())
+	c.messages[m.ID] = &changed
+	s.recordLocked(req, &changed)
+	return &changed, nil
+}
+
+var actions = []string{
+	"typing", "upload_photo", "record_video", "upload_video", "record_voice", "upload_voice",
+	"upload_document", "choose_sticker", "find_location", "record_video_note", "upload_video_note",
+}
+
+func (s *Server) sendChatAction(req *request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.chatLocked(req)
+	if err != nil {
+		return nil, err
+	}
+	known := false
+	for _, a := range actions {
+		known = known || a == req.str("action")
+	}
+	if !known {
+		return nil, badRequest("wrong parameter action in request")
+	}
+	if id := int(req.int("message_thread_id")); id != 0 && id != generalTopic {
+		if _, ok := c.topics[id]; !ok {
+			return nil, badRequest("message thread not found")
+		}
+	}
+	s.recordLocked(req, nil)
+	return true, nil
+}
+
+func (s *Server) answerCallbackQuery(req *request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := req.str("callback_query_id")
+	if id == "" || s.answered[id] {
+		return nil, badRequest("query is too old and response timeout expired or query ID is invalid")
+	}
+	s.answered[id] = true
+	s.recordLocked(req, nil)
+	return true, nil
+}

@@ -1,0 +1,217 @@
+package tgtest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// DefaultToken is the bot token that a Server expects unless told otherwise.
+const DefaultToken = "123456:AAtest-token_for-the-bundled-server"
+
+// Options are the optional settings of a Server. Nil is valid.
+type Options struct {
+	Token         string           // default DefaultToken; the bot's id is the part before the colon
+	Username      string           // of the bot; default hubbub_bot
+	PrivacyMode   bool             // groups show the bot only commands, mentions and replies
+	FirstUpdateID int64            // default 1000
+	Now           func() time.Time // default time.Now
+}
+
+// A Server plays Telegram towards one bot.
+type Server struct {
+	token   string
+	bot     models.User
+	privacy bool
+	now     func() time.Time
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced whenever something happens
+	pending  []queued      // updates that the bot has not confirmed
+	nextID   int64         // of the next update
+	polls    int           // getUpdates calls so far; the newest one wins
+	allowed  map[string]bool
+	webhook  webhook
+	chats    map[int64]*chat
+	nextUser int64
+	files    map[string]*file
+	commands []models.BotCommand
+	calls    []Call
+	faults   []*Fault
+	answered map[string]bool // callback queries
+}
+
+// New makes a server with no chats and no updates.
+func New(opts *Options) *Server {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Token == "" {
+		o.Token = DefaultToken
+	}
+	if o.Username == "" {
+		o.Username = "hubbub_bot"
+	}
+	if o.FirstUpdateID == 0 {
+		o.FirstUpdateID = 1000
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	prefix, _, _ := strings.Cut(o.Token, ":")
+	id, _ := strconv.ParseInt(prefix, 10, 64)
+	return &Server{
+		token:   o.Token,
+		privacy: o.PrivacyMode,
+		now:     o.Now,
+		bot: models.User{
+			ID: id, IsBot: true, FirstName: "Hubbub", Username: o.Username,
+			CanJoinGroups: true, CanReadAllGroupMessages: !o.PrivacyMode,
+		},
+		changed:  make(chan struct{}),
+		nextID:   o.FirstUpdateID,
+		allowed:  defaultAllowed(),
+		chats:    map[int64]*chat{},
+		nextUser: 1000,
+		files:    map[string]*file{},
+		answered: map[string]bool{},
+	}
+}
+
+// Token returns the bot token that the server expects.
+func (s *Server) Token() string { return s.token }
+
+// Bot returns the bot as Telegram describes it.
+func (s *Server) Bot() models.User { return s.bot }
+
+// notifyLocked wakes everybody who waits for a change.
+func (s *Server) notifyLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// A method answers one Bot API method. It is called without the lock.
+type method func(*Server, *request) (any, *apiError)
+
+var methods map[string]method
+
+func init() {
+	methods = map[string]method{
+		"getMe":               (*Server).getMe,
+		"getUpdates":          (*Server).getUpdates,
+		"setWebhook":          (*Server).setWebhook,
+		"deleteWebhook":       (*Server).deleteWebhook,
+		"getWebhookInfo":      (*Server).getWebhookInfo,
+		"sendMessage":         (*Server).sendMessage,
+		"editMessageText":     (*Server).editMessageText,
+		"setMessageReaction":  (*Server).setMessageReaction,
+		"sendChatAction":      (*Server).sendChatAction,
+		"getFile":             (*Server).getFile,
+		"answerCallbackQuery": (*Server).answerCallbackQuery,
+		"setMyCommands":       (*Server).setMyCommands,
+		"getMyCommands":       (*Server).getMyCommands,
+		"getChat":             (*Server).getChat,
+	}
+}
+
+// ServeHTTP answers /bot<token>/<method> and /file/bot<token>/<path>.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if path, ok := strings.CutPrefix(r.URL.Path, "/file/bot"); ok {
+		s.serveFile(w, r, path)
+		return
+	}
+	path, ok := strings.CutPrefix(r.URL.Path, "/bot")
+	token, name, ok2 := strings.Cut(path, "/")
+	if !ok || !ok2 {
+		writeError(w, errf(http.StatusNotFound, "Not Found"))
+		return
+	}
+	if token != s.token {
+		writeError(w, errf(http.StatusUnauthorized, "Unauthorized"))
+		return
+	}
+	req, err := readRequest(w, r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	req.method = canonical(name)
+	act, known := methods[req.method]
+	if !known {
+		writeError(w, errf(http.StatusNotFound, "Not Found: method not found"))
+		return
+	}
+	s.answer(w, req, act)
+}
+
+// answer applies the faults that were asked for, then the method.
+func (s *Server) answer(w http.ResponseWriter, req *request, act method) {
+	fault := s.takeFault(req)
+	if fault != nil {
+		if !fault.delay(req) {
+			return
+		}
+		if fault.Cut == CutUnheard {
+			cut()
+		}
+		if fault.Status != 0 {
+			writeError(w, fault.asError())
+			return
+		}
+	}
+	result, failure := act(s, req)
+	if fault != nil && fault.Cut == CutAfter {
+		cut()
+	}
+	if failure != nil {
+		writeError(w, failure)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"ok": true, "result": result})
+}
+
+// cut ends the connection without an answer.
+func cut() { panic(http.ErrAbortHandler) }
+
+// canonical finds a method whatever its spelling: the Bot API ignores case.
+func canonical(name string) string {
+	for known := range methods {
+		if strings.EqualFold(known, name) {
+			return known
+		}
+	}
+	return name
+}
+
+func writeError(w http.ResponseWriter, e *apiError) {
+	body := map[string]any{"ok": false, "error_code": e.status, "description": e.description}
+	parameters := map[string]any{}
+	if e.retryAfter > 0 {
+		parameters["retry_after"] = e.retryAfter
+	}
+	if e.migrateTo != 0 {
+		parameters["migrate_to_chat_id"] = e.migrateTo
+	}
+	if len(parameters) > 0 {
+		body["parameters"] = parameters
+	}
+	writeJSON(w, e.status, body)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		status, raw = http.StatusInternalServerError, []byte(`{"ok":false,"error_code":500,"description":"Internal Server Error"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(raw) // the client may be gone; nothing to do about it
+}
+
+func (s *Server) getMe(*request) (any, *apiError) { return s.bot, nil }

@@ -1,0 +1,196 @@
+package tgtest
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// Telegram keeps what nobody confirmed for this long.
+const keepUpdates = 24 * time.Hour
+
+type queued struct {
+	id  int64
+	raw json.RawMessage
+	at  time.Time
+}
+
+// optional lists the kinds that a bot gets only when it asks for them by name.
+var optional = []string{
+	models.AllowedUpdateChatMember,
+	models.AllowedUpdateMessageReaction,
+	models.AllowedUpdateMessageReactionCount,
+}
+
+var allKinds = []string{
+	models.AllowedUpdateMessage, models.AllowedUpdateEditedMessage,
+	models.AllowedUpdateChannelPost, models.AllowedUpdateEditedChannelPost,
+	models.AllowedUpdateMessageReaction, models.AllowedUpdateMessageReactionCount,
+	models.AllowedUpdateInlineQuery, models.AllowedUpdateChosenInlineResult,
+	models.AllowedUpdateCallbackQuery, models.AllowedUpdatePoll, models.AllowedUpdatePollAnswer,
+	models.AllowedUpdateMyChatMember, models.AllowedUpdateChatMember, models.AllowedUpdateChatJoinRequest,
+}
+
+func defaultAllowed() map[string]bool {
+	allowed := map[string]bool{}
+	for _, kind := range allKinds {
+		allowed[kind] = !slices.Contains(optional, kind)
+	}
+	return allowed
+}
+
+// setAllowedLocked applies allowed_updates to updates that come from now on.
+func (s *Server) setAllowedLocked(req *request) *apiError {
+	if _, given := req.params["allowed_updates"]; !given {
+		return nil
+	}
+	var names []string
+	if err := req.decode("allowed_updates", &names); err != nil {
+		return err
+	}
+	s.allowed = defaultAllowed()
+	if len(names) == 0 {
+		return nil
+	}
+	for kind := range s.allowed {
+		s.allowed[kind] = slices.Contains(names, kind)
+	}
+	return nil
+}
+
+// Inject queues one update, numbers it, and returns its number. An update of a
+// kind that the bot did not ask for is lost, and 0 is returned.
+func (s *Server) Inject(u *models.Update) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.injectLocked(u)
+}
+
+func (s *Server) injectLocked(u *models.Update) int64 {
+	u.ID = s.nextID
+	raw, err := json.Marshal(u)
+	if err != nil {
+		panic("an update that cannot be marshalled: " + err.Error())
+	}
+	return s.injectRawLocked(raw)
+}
+
+// InjectRaw queues an update given as JSON, with the number that it has. Use it
+// for repeated numbers and for what the library's types cannot express.
+func (s *Server) InjectRaw(id int64, raw json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = append(s.pending, queued{id: id, raw: raw, at: s.now()})
+	s.notifyLocked()
+}
+
+func (s *Server) injectRawLocked(raw json.RawMessage) int64 {
+	if kind := kindOf(raw); !s.allowed[kind] {
+		return 0
+	}
+	id := s.nextID
+	s.nextID++
+	s.pending = append(s.pending, queued{id: id, raw: raw, at: s.now()})
+	s.notifyLocked()
+	return id
+}
+
+// kindOf returns the name of the one member beside update_id.
+func kindOf(raw json.RawMessage) string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return ""
+	}
+	for name := range members {
+		if name != "update_id" {
+			return name
+		}
+	}
+	return ""
+}
+
+// RestartUpdateIDs makes the next update carry this number, as Telegram picks
+// a new one at random after a week without updates.
+func (s *Server) RestartUpdateIDs(next int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nextID = next
+}
+
+// Pending returns how many updates the bot has not confirmed.
+func (s *Server) Pending() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pending)
+}
+
+func (s *Server) getUpdates(req *request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.webhook.url != "" {
+		return nil, errf(http.StatusConflict, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
+	}
+	if err := s.setAllowedLocked(req); err != nil {
+		return nil, err
+	}
+	s.polls++
+	mine := s.polls
+	s.notifyLocked() // a poll that is running sees that it was replaced
+	s.confirmLocked(req.int("offset"))
+	limit := int(req.int("limit"))
+	if limit < 1 || limit > 100 {
+		limit = 100
+	}
+	deadline := time.After(time.Duration(min(max(req.int("timeout"), 0), 60)) * time.Second)
+	for {
+		s.expireLocked()
+		if batch := s.batchLocked(req.int("offset"), limit); len(batch) > 0 || req.int("timeout") <= 0 {
+			return batch, nil
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		var over bool
+		select {
+		case <-changed:
+		case <-deadline:
+			over = true
+		case <-req.Context().Done():
+			over = true
+		}
+		s.mu.Lock()
+		switch {
+		case s.polls != mine:
+			return nil, errf(http.StatusConflict, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
+		case over:
+			return []json.RawMessage{}, nil
+		}
+	}
+}
+
+// confirmLocked forgets what an offset confirms.
+func (s *Server) confirmLocked(offset int64) {
+	switch {
+	case offset > 0:
+		s.pending = slices.DeleteFunc(s.pending, func(q queued) bool { return q.id < offset })
+	case offset < 0 && int64(len(s.pending)) > -offset:
+		s.pending = slices.Clone(s.pending[int64(len(s.pending))+offset:])
+	}
+}
+
+func (s *Server) expireLocked() {
+	s.pending = slices.DeleteFunc(s.pending, func(q queued) bool { return s.now().Sub(q.at) > keepUpdates })
+}
+
+// batchLocked returns at most limit updates. One that came in below the offset
+// while the poll waited counts as confirmed, as it does for Telegram.
+func (s *Server) batchLocked(offset int64, limit int) []json.RawMessage {
+	s.confirmLocked(max(offset, 0))
+	batch := []json.RawMessage{}
+	for _, q := range s.pending[:min(limit, len(s.pending))] {
+		batch = append(batch, q.raw)
+	}
+	return batch
+}

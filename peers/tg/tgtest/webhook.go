@@ -1,0 +1,149 @@
+package tgtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// Pauses between attempts to deliver an update to a webhook.
+const (
+	webhookRetryFirst = 50 * time.Millisecond
+	webhookRetryMax   = 5 * time.Second
+	webhookTimeout    = 10 * time.Second
+)
+
+type webhook struct {
+	url       string
+	secret    string
+	lastError string
+	failedAt  time.Time
+}
+
+func (s *Server) setWebhook(req *request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	url := req.str("url")
+	secret := req.str("secret_token")
+	if len(secret) > 256 || strings.Trim(secret, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return nil, badRequest("secret token contains unallowed characters")
+	}
+	if err := s.setAllowedLocked(req); err != nil {
+		return nil, err
+	}
+	s.webhook = webhook{url: url, secret: secret}
+	if req.bool("drop_pending_updates") {
+		s.pending = nil
+	}
+	s.recordLocked(req, nil)
+	s.notifyLocked()
+	return true, nil
+}
+
+func (s *Server) deleteWebhook(req *request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.webhook = webhook{}
+	if req.bool("drop_pending_updates") {
+		s.pending = nil
+	}
+	s.recordLocked(req, nil)
+	s.notifyLocked()
+	return true, nil
+}
+
+func (s *Server) getWebhookInfo(*request) (any, *apiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info := models.WebhookInfo{
+		URL: s.webhook.url, PendingUpdateCount: len(s.pending), LastErrorMessage: s.webhook.lastError,
+	}
+	if !s.webhook.failedAt.IsZero() {
+		info.LastErrorDate = int(s.webhook.failedAt.Unix())
+	}
+	return info, nil
+}
+
+// SetWebhook leaves a webhook behind, as another program of the bot's owner
+// might have.
+func (s *Server) SetWebhook(url string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.webhook = webhook{url: url}
+	s.notifyLocked()
+}
+
+// Run delivers updates to the webhook, one at a time in order, each until it is
+// answered with a 2xx status. It blocks until ctx ends and then returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	pause := webhookRetryFirst
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		hook, changed := s.webhook, s.changed
+		var next *queued
+		if hook.url != "" && len(s.pending) > 0 {
+			first := s.pending[0]
+			next = &first
+		}
+		s.mu.Unlock()
+		if next == nil {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		err := deliver(ctx, hook, next)
+		s.settle(next, err)
+		if err == nil {
+			pause = webhookRetryFirst
+			continue
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, webhookRetryMax)
+	}
+	return nil
+}
+
+func (s *Server) settle(q *queued, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.webhook.lastError, s.webhook.failedAt = err.Error(), s.now()
+		return
+	}
+	if len(s.pending) > 0 && s.pending[0].id == q.id {
+		s.pending = s.pending[1:]
+	}
+	s.notifyLocked()
+}
+
+func deliver(ctx context.Context, hook webhook, q *queued) error {
+	ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, hook.url, bytes.NewReader(q.raw))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if hook.secret != "" {
+		req.Header.Set("X-Telegram-Bot-Api-Secret-Token", hook.secret)
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode/100 != 2 {
+		return fmt.Errorf("Wrong response from the webhook: %s", answer.Status) //nolint:staticcheck // Telegram's wording
+	}
+	return nil
+}
