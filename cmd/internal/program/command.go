@@ -34,6 +34,9 @@ func From(cmd *cobra.Command) *Env {
 func Attach(root *cobra.Command) *Attached {
 	a := &Attached{root: root}
 	a.settings = addSettings(root.PersistentFlags(), true)
+	level := root.PersistentFlags().Lookup("log-level")
+	level.DefValue = "warn" // people read results
+	a.settings.logLevel = level.DefValue
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = a.prepare
 	root.Version = Version()

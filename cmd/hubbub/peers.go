@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/protocol"
+
+	"github.com/spf13/cobra"
+)
+
+// A connectedPeer is one session as the bus describes it at /peers.
+type connectedPeer struct {
+	ClientID      protocol.PeerID        `json:"clientId"`
+	ConnectedAt   time.Time              `json:"connectedAt"`
+	Remote        string                 `json:"remote"`
+	Subscriptions []observedSubscription `json:"subscriptions"`
+	Pending       int                    `json:"pending"`
+	Queued        int                    `json:"queued"`
+}
+
+type observedSubscription struct {
+	Pattern protocol.Pattern `json:"pattern"`
+	Observe bool             `json:"observe"`
+}
+
+func newPeers() *cobra.Command {
+	return &cobra.Command{
+		Use:   "peers",
+		Short: "List who is connected to the bus, and to what they listen",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), 10*time.Second, errors.New("no answer within 10s"))
+			defer cancel()
+			raw, err := fetch(ctx, program.From(cmd), "/peers")
+			if err != nil {
+				return err
+			}
+			if asJSON(cmd) {
+				return printEach(cmd.OutOrStdout(), raw)
+			}
+			var list []connectedPeer
+			if err := json.Unmarshal(raw, &list); err != nil {
+				return fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
+			}
+			return printPeers(cmd.OutOrStdout(), list, time.Now())
+		},
+	}
+}
+
+// fetch reads a path from the first bus that answers.
+func fetch(ctx context.Context, env *program.Env, path string) ([]byte, error) {
+	token, err := env.Token()
+	if err != nil {
+		return nil, err
+	}
+	var failures []error
+	for _, bus := range env.Buses {
+		address, err := httpAddress(bus, path)
+		if err != nil {
+			return nil, err
+		}
+		body, err := get(ctx, address, token)
+		if err == nil {
+			return body, nil
+		}
+		failures = append(failures, describeGet(bus, token, err))
+	}
+	return nil, errors.Join(failures...)
+}
+
+// maxPage is the most that a bus's answer may hold, in bytes.
+const maxPage = 64 << 20
+
+type statusError int
+
+func (e statusError) Error() string {
+	return fmt.Sprintf("HTTP %d %s", int(e), http.StatusText(int(e)))
+}
+
+func get(ctx context.Context, address, token string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, statusError(resp.StatusCode)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, maxPage))
+}
+
+func describeGet(bus, token string, err error) error {
+	var status statusError
+	switch {
+	case errors.As(err, &status) && status == http.StatusUnauthorized && token == "":
+		return fmt.Errorf("the bus at %s wants a token: give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", bus)
+	case errors.As(err, &status) && status == http.StatusUnauthorized:
+		return fmt.Errorf("the bus at %s does not know this token: check --token-file or HUBBUB_TOKEN", bus)
+	case errors.As(err, &status):
+		return fmt.Errorf("the bus at %s cannot list its peers: %w", bus, err)
+	default:
+		return noBus(bus, err)
+	}
+}
+
+// printEach prints the members of a JSON array, one a line.
+func printEach(w io.Writer, raw []byte) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return fmt.Errorf("the bus's answer is not a list: %w", err)
+	}
+	enc := json.NewEncoder(w)
+	for _, item := range list {
+		if err := enc.Encode(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printPeers(w io.Writer, list []connectedPeer, now time.Time) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "nobody is connected")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PEER\tSINCE\tFROM\tUNANSWERED\tQUEUED\tLISTENS TO")
+	for _, p := range list {
+		var patterns []string
+		for _, s := range p.Subscriptions {
+			pattern := string(s.Pattern)
+			if s.Observe {
+				pattern += " (observes)"
+			}
+			patterns = append(patterns, pattern)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", printable(string(p.ClientID)), ago(now.Sub(p.ConnectedAt)), p.Remote,
+			p.Pending, p.Queued, printable(strings.Join(patterns, ", ")))
+	}
+	return t.Flush()
+}
+
+// ago writes how long ago something was.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(max(d, 0).Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours())/24)
+	}
+}

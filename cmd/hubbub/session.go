@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// newID makes the identity of one run of a command: nobody else has it.
+func newID(name string) protocol.PeerID {
+	return protocol.PeerID("cli:" + name + "-" + strings.ToLower(rand.Text()[:10]))
+}
+
+// A session is one connection to a bus for one command. It does not reconnect:
+// a command that cannot reach its bus says so and ends.
+type session struct {
+	bus    string // address that answered
+	server protocol.InitializeResult
+	conn   *jsonrpc.Conn
+	stream *wire.WebSocket
+	wg     sync.WaitGroup
+}
+
+// open connects to the first bus that answers, as id. Close must be called.
+func open(ctx context.Context, env *program.Env, id protocol.PeerID) (*session, error) {
+	token, err := env.Token()
+	if err != nil {
+		return nil, err
+	}
+	var failures []error
+	for _, bus := range env.Buses {
+		stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
+		if err != nil {
+			failures = append(failures, describeDial(bus, token, err))
+			continue
+		}
+		s := &session{bus: bus, stream: stream}
+		s.conn = jsonrpc.NewConn(stream, answerAnything)
+		s.wg.Go(func() { _ = s.conn.Run() }) // its end is the callers' ErrClosed
+		params := protocol.InitializeParams{
+			ClientID: id, ClientInfo: &protocol.Info{Name: env.Name, Version: env.Version},
+		}
+		if err := s.call(ctx, protocol.MethodInitialize, params, &s.server); err != nil {
+			s.close()
+			return nil, fmt.Errorf("joining %s as %s: %w", bus, id, err)
+		}
+		return s, nil
+	}
+	return nil, errors.Join(failures...)
+}
+
+// answerAnything takes what is sent to a peer that asked for nothing.
+func answerAnything(c *jsonrpc.Conn, m jsonrpc.Message) { c.Reply(m.ID, []byte(`{"processed":true}`)) }
+
+// describeDial says what to do about a bus that cannot be reached.
+func describeDial(bus, token string, err error) error {
+	var status *wire.StatusError
+	switch {
+	case errors.As(err, &status) && status.Code == http.StatusUnauthorized && token == "":
+		return fmt.Errorf("the bus at %s wants a token: give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", bus)
+	case errors.As(err, &status) && status.Code == http.StatusUnauthorized:
+		return fmt.Errorf("the bus at %s does not know this token: check --token-file or HUBBUB_TOKEN", bus)
+	case errors.As(err, &status):
+		return fmt.Errorf("there is something else than a bus at %s: %w", bus, err)
+	default:
+		return noBus(bus, err)
+	}
+}
+
+// noBus says that nobody listens where a bus should be.
+func noBus(bus string, err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op // the layers around it repeat the address
+	}
+	return fmt.Errorf("no bus answers at %s; start one with `hubbub up`, or name it with --bus (%w)", bus, err)
+}
+
+// call sends a request and decodes its result.
+func (s *session) call(ctx context.Context, method string, params, result any) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("writing the params of %s: %w", method, err)
+	}
+	answer, err := s.conn.Call(ctx, method, raw)
+	if err != nil {
+		return err
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(answer, result); err != nil {
+		return fmt.Errorf("the answer to %s is not what was expected: %w", method, err)
+	}
+	return nil
+}
+
+// close ends the session and waits for its goroutine.
+func (s *session) close() {
+	s.stream.Close(wire.CloseNormal, "done")
+	s.wg.Wait()
+}
+
+// httpAddress returns the address of a path on the listener of a bus.
+func httpAddress(bus, path string) (string, error) {
+	u, err := url.Parse(bus)
+	if err != nil {
+		return "", err
+	}
+	u.Scheme = map[string]string{"ws": "http", "wss": "https"}[u.Scheme]
+	u.Path, u.RawQuery = path, ""
+	return u.String(), nil
+}

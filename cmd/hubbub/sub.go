@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+
+	"github.com/spf13/cobra"
+)
+
+func newSub() *cobra.Command {
+	var (
+		limit int
+		as    string
+	)
+	cmd := &cobra.Command{
+		Use:   "sub PATTERN...",
+		Short: "Show messages as they travel",
+		Long: "Show every message whose topic matches a pattern, until interrupted. It only\n" +
+			"watches: senders do not wait for it, and it is in no count. It survives restarts\n" +
+			"of the bus, and misses what is sent meanwhile; `hubbub tail` reads the log instead.",
+		Example: "  hubbub sub 'tg:*' 'agent:*'\n  hubbub sub '*' --json | jq .payload.type",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := newID("sub")
+			if as != "" {
+				id = protocol.PeerID(as)
+			}
+			return subscribe(cmd, id, args, limit)
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "count", "n", 0, "end after so many messages (0: never)")
+	cmd.Flags().StringVar(&as, "as", "", "identity to watch as (default one of its own, cli:sub-...)")
+	return cmd
+}
+
+func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit int) error {
+	env := program.From(cmd)
+	list := make([]protocol.Pattern, len(patterns))
+	for i, p := range patterns {
+		list[i] = protocol.Pattern(p)
+	}
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+
+	options := env.PeerOptions()
+	options.Concurrency = 1 // one screen
+	lost := &announcer{w: env.Stderr}
+	options.OnConnect = func(context.Context) { lost.connected(patterns) }
+	options.OnDrop = lost.dropped
+	p := peer.New(id, options)
+	screen := &screen{w: cmd.OutOrStdout(), json: asJSON(cmd), limit: limit, full: stop}
+	p.HandleAny(screen.show)
+	if err := p.Observe(ctx, list...); err != nil {
+		return err
+	}
+	err := p.Run(ctx)
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return errors.Join(err, screen.failure())
+}
+
+// An announcer tells a person on stderr about the connection.
+type announcer struct {
+	mu   sync.Mutex
+	w    io.Writer
+	said bool // that there is no connection
+}
+
+func (a *announcer) connected(patterns []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.said = false
+	fmt.Fprintf(a.w, "watching %s\n", printable(strings.Join(patterns, ", ")))
+}
+
+func (a *announcer) dropped(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.said {
+		fmt.Fprintf(a.w, "no connection to the bus; trying again (%s)\n", printable(fmt.Sprint(err)))
+	}
+	a.said = true
+}
+
+// A screen prints deliveries.
+type screen struct {
+	mu    sync.Mutex
+	w     io.Writer
+	json  bool
+	limit int // 0 = none
+	shown int
+	full  func()
+	err   error
+}
+
+func (s *screen) show(_ context.Context, d *peer.Delivery) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limit > 0 && s.shown >= s.limit || s.err != nil {
+		return nil
+	}
+	line := messageLine(d, time.Now())
+	if s.json {
+		// The payload is printed as it was sent. A line break in it can only be
+		// space between tokens, so it may become a blank.
+		topic := jsonrpc.AppendString(nil, string(d.Topic))
+		line = fmt.Sprintf(`{"topic":%s,"payload":%s}`, topic, bytes.ReplaceAll(d.Raw, []byte("\n"), []byte(" ")))
+	}
+	if _, err := fmt.Fprintln(s.w, line); err != nil {
+		s.err = err
+		s.full()
+	}
+	if s.shown++; s.shown == s.limit {
+		s.full()
+	}
+	return nil
+}
+
+func (s *screen) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// messageLine writes one message on one line.
+func messageLine(d *peer.Delivery, now time.Time) string {
+	m := d.Message
+	to := ""
+	if d.Topic != m.From.Topic() {
+		to = " → " + string(d.Topic)
+	}
+	content := string(m.Content)
+	var chat protocol.ChatMessage
+	if err := json.Unmarshal(m.Content, &chat); err == nil && chat.Text != "" {
+		content = chat.Text
+	}
+	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000"), printable(string(m.Type)),
+		printable(string(m.From)), printable(to), clip(printable(content), 500))
+}
