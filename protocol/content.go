@@ -75,6 +75,8 @@ type Chat struct {
 	Title    string `json:"title,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
 	StreamID string `json:"streamId,omitempty"`
+	Service  string `json:"service,omitempty"` // chorus: name of the service, for people; never trusted
+	Context  string `json:"context,omitempty"` // chorus: what the channel is for, in the service's words; never trusted
 }
 
 // An Author says who wrote a chat message.
