@@ -1,7 +1,7 @@
 package activitylog
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -41,7 +41,7 @@ type queue struct {
 	progress time.Time     // of the last commit, or when the queue became non-empty
 	appended uint64        // rows accepted since the start
 	settled  uint64        // rows of those that are committed, or given up at the end
-	flush    bool          // somebody in Sync wants no lingering
+	syncTo   uint64        // somebody waits in Sync until so many are settled
 	space    chan struct{} // closed at the next commit; nil when nobody waits
 	closed   bool          // Run has ended; whatever comes is lost
 
@@ -253,6 +253,18 @@ func (q *queue) takeGap() Row {
 	return row
 }
 
+// gapRow is the row that tells of a gap.
+func gapRow(lost gap, at time.Time) Row {
+	payload, err := json.Marshal(struct {
+		Lost   int64  `json:"lost"`
+		Reason string `json:"reason"`
+	}{lost.rows, lost.reason})
+	if err != nil {
+		panic("a gap cannot be marshalled: " + err.Error())
+	}
+	return Row{At: at.UnixMicro(), Event: LogGap, Payload: payload, Error: lost.reason}
+}
+
 func (q *queue) stallReason() string {
 	switch {
 	case q.reason != "":
@@ -262,34 +274,4 @@ func (q *queue) stallReason() string {
 	default:
 		return fmt.Sprintf("the log made no progress for %s", stallAfter)
 	}
-}
-
-// ErrBehind is in the chain of Admit's errors.
-var ErrBehind = errors.New("the activity log cannot keep up")
-
-// Admit says whether a new message may start. It returns nil unless
-// Options.Required is set; then it returns an error (wrapping ErrBehind) while
-// the log cannot keep up: it has made no progress for 250 ms, or for 50 ms with
-// a queue more than half full, so that the rows of what was admitted still fit.
-func (w *Writer) Admit() error {
-	if !w.required {
-		return nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	q := &w.q
-	if q.closed || q.lost.rows > 0 {
-		return fmt.Errorf("%w: %s", ErrBehind, q.stallReason())
-	}
-	if q.rows == 0 && q.reason == "" {
-		return nil
-	}
-	limit := stallAfter
-	if q.rows*2 > w.maxRows || q.bytes*2 > w.maxBytes {
-		limit = freshProgress
-	}
-	if time.Since(q.progress) < limit {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", ErrBehind, q.stallReason())
 }

@@ -1,0 +1,37 @@
+package activitylog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrBehind is in the chain of Admit's errors.
+var ErrBehind = errors.New("the activity log cannot keep up")
+
+// Admit says whether a new message may start. It returns nil unless
+// Options.Required is set; then it returns an error (wrapping ErrBehind) while
+// the log cannot keep up: it has made no progress for 250 ms, or for 50 ms with
+// a queue more than half full, so that the rows of what was admitted still fit.
+func (w *Writer) Admit() error {
+	if !w.required {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := &w.q
+	if q.closed || q.lost.rows > 0 {
+		return fmt.Errorf("%w: %s", ErrBehind, q.stallReason())
+	}
+	if q.rows == 0 && q.reason == "" {
+		return nil
+	}
+	limit := stallAfter
+	if q.rows*2 > w.maxRows || q.bytes*2 > w.maxBytes {
+		limit = freshProgress
+	}
+	if time.Since(q.progress) < limit {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrBehind, q.stallReason())
+}

@@ -1,0 +1,92 @@
+package activitylog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// drain writes all that is queued and refuses what comes after.
+func (w *Writer) drain(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		c := w.q.take()
+		if c == nil {
+			w.q.closed = true
+			w.q.wakeWaiters()
+		}
+		w.mu.Unlock()
+		if c == nil {
+			break
+		}
+		w.writeChunk(ctx, c)
+	}
+	if w.gaveUp > 0 {
+		return fmt.Errorf("%d rows could not be written to %s before the end: %s", w.gaveUp, w.path, w.Stats().LastError)
+	}
+	return nil
+}
+
+// giveUp drops the chunk in flight and, since the time is up, all that waits.
+func (w *Writer) giveUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := &w.q
+	q.closed = true
+	for c := q.inFlight; c != nil; {
+		w.gaveUp += int64(len(c.rows))
+		q.totals.Lost += int64(len(c.rows))
+		q.settle()
+		c = nil
+		if len(q.chunks) > 0 {
+			c = q.take()
+		}
+	}
+	w.gaveUp += q.lost.rows // counted as lost already
+	q.lost = gap{}
+	q.wakeWaiters()
+}
+
+// mustStop reports whether the time that a stop may take has passed.
+func (w *Writer) mustStop(ctx context.Context) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	if w.stopBy.IsZero() {
+		w.stopBy = time.Now().Add(w.stopTimeout)
+	}
+	return time.Now().After(w.stopBy)
+}
+
+// Sync waits until every row appended before the call is committed, at most
+// until ctx ends; also the log_gap row of what was lost until now. It returns
+// an error when rows were lost meanwhile.
+func (w *Writer) Sync(ctx context.Context) error {
+	w.mu.Lock()
+	target, lost := w.q.appended, w.q.totals.Lost
+	w.mu.Unlock()
+	for {
+		w.mu.Lock()
+		q := &w.q
+		if q.settled >= target && (q.lost.rows == 0 || q.closed) {
+			defer w.mu.Unlock()
+			if q.totals.Lost > lost {
+				return errors.New(q.stallReason())
+			}
+			return nil
+		}
+		q.syncTo = max(q.syncTo, target)
+		if q.space == nil {
+			q.space = make(chan struct{})
+		}
+		space := q.space
+		w.mu.Unlock()
+		w.signal()
+		select {
+		case <-space:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the activity log: %w", ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package activitylog
+
+import (
+	"context"
+	"time"
+)
+
+// writeChunk writes one chunk, again and again until it is committed or the
+// time to stop has come.
+func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
+	for {
+		first, err := w.tryWrite(c)
+		if err == nil {
+			w.committed(c, first)
+			return
+		}
+		w.failed(err)
+		if w.mustStop(ctx) {
+			w.giveUp()
+			return
+		}
+		w.pause(ctx)
+	}
+}
+
+// pause waits before the next attempt; the end of ctx cuts it short once.
+func (w *Writer) pause(ctx context.Context) {
+	done := ctx.Done()
+	if ctx.Err() != nil {
+		done = nil
+	}
+	timer := time.NewTimer(retryEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-done:
+	}
+}
+
+func (w *Writer) tryWrite(c *chunk) (first int64, err error) {
+	if err := w.ensureOpen(); err != nil {
+		return 0, err
+	}
+	first, err = w.sink.write(c.rows)
+	if err != nil && !isBusy(err) {
+		w.closeSink() // begin anew with a fresh connection
+	}
+	return first, err
+}
+
+func (w *Writer) ensureOpen() error {
+	if w.sink != nil {
+		return nil
+	}
+	s, err := w.open()
+	if err != nil {
+		return err
+	}
+	w.sink = s
+	return nil
+}
+
+func (w *Writer) closeSink() {
+	if w.sink == nil {
+		return
+	}
+	if err := w.sink.close(); err != nil {
+		w.log.Warn().Err(err).Msg("closing the activity log")
+	}
+	w.sink = nil
+}
+
+// committed accounts for a chunk that is on disk.
+func (w *Writer) committed(c *chunk, first int64) {
+	if w.onCommit != nil {
+		w.onCommit(first, c.rows)
+	}
+	gaps := int64(0)
+	for i := range c.rows {
+		if c.rows[i].Event == LogGap {
+			gaps++
+		}
+	}
+	w.mu.Lock()
+	w.q.totals.Written += int64(len(c.rows))
+	w.q.totals.Gaps += gaps
+	w.q.totals.Commits++
+	w.q.totals.WALBytes = w.sink.walBytes()
+	w.q.settle()
+	w.q.wakeWaiters()
+	w.mu.Unlock()
+	w.recovered()
+}
+
+// recovered notes that the database takes rows.
+func (w *Writer) recovered() {
+	w.mu.Lock()
+	w.q.reason = ""
+	w.mu.Unlock()
+	if w.loggedError != "" {
+		w.loggedError = ""
+		w.log.Info().Str("path", w.path).Msg("the activity log is written again")
+	}
+}
+
+// failed notes why the writer does not get on, and logs it when it is new or
+// a minute old.
+func (w *Writer) failed(err error) {
+	text := err.Error()
+	w.mu.Lock()
+	w.q.reason = text
+	w.q.totals.Failures++
+	w.q.totals.LastError = text
+	if w.q.progress.IsZero() {
+		w.q.progress = time.Now()
+	}
+	queued, stalled := w.q.rows, time.Since(w.q.progress) >= stallAfter
+	w.mu.Unlock()
+	if isBusy(err) && !stalled {
+		return // somebody else writes for a moment
+	}
+	if text == w.loggedError && time.Since(w.loggedAt) < time.Minute {
+		return
+	}
+	w.loggedError, w.loggedAt = text, time.Now()
+	w.log.Error().Err(err).Str("path", w.path).Int("queued", queued).
+		Msg("the activity log cannot be written; rows wait in memory and routing goes on")
+}
