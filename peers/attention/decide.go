@@ -1,0 +1,246 @@
+package attention
+
+import "slices"
+
+// A Decision is how one agent treats one event. Every field is set.
+type Decision struct {
+	Directedness Directedness `json:"directedness"`
+	Policy       Policy       `json:"policy"` // in the words of the configured draft
+	Injection    Mode         `json:"injection"`
+	Context      string       `json:"context,omitempty"` // ContextThread, or empty where nothing goes with it
+	Priority     Priority     `json:"priority"`
+	DeadlineMS   int64        `json:"deadlineMs,omitempty"` // for an answer; 0 where none is wanted
+	Reason       string       `json:"reason"`               // name of the rule, and what else weighed in, joined by "+"
+	Action       Action       `json:"action,omitempty"`     // what the host does beside
+	Knock        *Knock       `json:"knock,omitempty"`      // set exactly when Injection is notify
+}
+
+// AddressedToMe is the directedness as draft 2026-06-24 has it.
+func (d Decision) AddressedToMe() bool { return d.Directedness == DirectedToMe }
+
+// NeedsClaim reports whether the agent must own the event before it answers,
+// where there is somebody to hand out claims: others may see the same offer.
+func (d Decision) NeedsClaim() bool {
+	return d.Directedness == DirectedToMyRole && d.Policy == PolicyMayRespond
+}
+
+// An Action is what the host does on account of an event, besides injecting it.
+type Action string
+
+// The actions.
+const (
+	ActionNone   Action = ""
+	ActionCancel Action = "cancel" // stop what runs for this author in this conversation
+	ActionLeave  Action = "leave"  // one answer more, then no part in this place
+	ActionReturn Action = "return" // take part again
+)
+
+// Decide says how the agent self treats the event e, given what its records
+// say (facts) and how it is configured. It is total and pure.
+func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
+	v := look(&e, &self, &facts, &cfg)
+	r := matchingRule(&v)
+	o := r.outcome
+	if r.directed != nil {
+		o.directedness = r.directed(&v)
+	}
+	d := Decision{
+		Directedness: o.directedness,
+		Policy:       o.policy,
+		Injection:    o.mode,
+		Priority:     e.priority(),
+		Reason:       r.name,
+		Action:       o.action,
+	}
+	if o.urgent {
+		d.Priority = PriorityUrgent
+	}
+	if d.Injection == ModeBuffered && d.Priority == PriorityUrgent {
+		d.Injection = ModeImmediate
+	}
+	weaken(&d, &v)
+	fit(&d, &v)
+	return d
+}
+
+// weaken takes back an obligation that time or an earlier answer has settled.
+func weaken(d *Decision, v *view) {
+	if v.facts.Left && v.mentions.me && d.Action == ActionNone {
+		d.Action = ActionReturn
+		d.Reason += "+returned"
+	}
+	if d.Policy != PolicyMustRespond {
+		return
+	}
+	switch {
+	case v.event.kind() == KindEdit && v.facts.Answered:
+		d.Policy = PolicyMayRespond
+		d.Reason = "edited_after_response"
+	case v.facts.Age > v.cfg.freshness():
+		d.Policy = PolicyMayRespond
+		d.Reason += "+stale"
+	}
+}
+
+// fit puts a decision into the words of the draft and the modes of the harness.
+func fit(d *Decision, v *view) {
+	if d.Injection == ModeDigest && !v.cfg.Digests {
+		d.Injection = ModeSilent
+	}
+	if !v.cfg.Inject.Takes(d.Injection) {
+		d.Reason += "+no_" + string(d.Injection)
+		d.Injection = ModeToolMailbox
+	}
+	d.Policy = d.Policy.In(v.cfg.Version)
+	if d.Injection.Injects() {
+		d.Context = ContextThread
+	}
+	if d.Policy == PolicyMustRespond || d.Policy == PolicyMayRespond {
+		d.DeadlineMS = v.cfg.deadline().Milliseconds()
+	}
+	if d.Injection == ModeNotify {
+		k := newKnock(v, d)
+		d.Knock = &k
+	}
+}
+
+// Granted is the decision for an event that the agent has claimed: its content
+// now, with what was said around it.
+func Granted(d Decision, inject *Capabilities) Decision {
+	d.Injection, d.Context, d.Knock, d.Reason = ModeBuffered, ContextThread, nil, "claim_granted"
+	if !inject.Takes(ModeBuffered) {
+		d.Injection, d.Context = ModeToolMailbox, ""
+		d.Reason += "+no_buffered"
+	}
+	return d
+}
+
+// A view is everything that the rules ask about, looked up once.
+type view struct {
+	event    *Event
+	self     *Self
+	facts    *Facts
+	cfg      *Config
+	mentions mentions
+	words    []string // of the spoken part, labels cut out
+	replyMe  bool     // it answers a message of this agent
+	replyNot bool     // it answers a message of another agent
+}
+
+func look(e *Event, self *Self, facts *Facts, cfg *Config) view {
+	spoken := spokenPart(e.Text)
+	v := view{
+		event: e, self: self, facts: facts, cfg: cfg,
+		mentions: resolveMentions(e, self, cfg.words(), spoken),
+		words:    tokens(withoutLabels(spoken)),
+	}
+	if e.ReplyTo != nil && e.ReplyTo.Author != "" {
+		v.replyMe = self.is(e.ReplyTo.Author)
+		v.replyNot = !v.replyMe
+	}
+	return v
+}
+
+// own reports whether the agent wrote the event itself.
+func (v *view) own() bool {
+	return v.event.authorKind() == AuthorAgent && v.self.is(v.event.Author.ID) ||
+		v.self.ID != "" && v.event.Author.ID == v.self.ID
+}
+
+// direct reports whether the event is a direct message to this agent: a dm
+// whose recipient, where told, is the agent, and which does not name only
+// other agents that are known to be in the same dm.
+func (v *view) direct() bool {
+	if v.event.conversationKind() != ConversationDM {
+		return false
+	}
+	if v.event.Recipient != "" {
+		return v.self.is(v.event.Recipient)
+	}
+	return !v.namesOnlyAnother()
+}
+
+func (v *view) namesOnlyAnother() bool {
+	if v.mentions.me || v.mentions.role || len(v.facts.OtherAgents) == 0 {
+		return false
+	}
+	named := slices.Concat(v.event.Mentions, textMentions(spokenPart(v.event.Text)))
+	return slices.ContainsFunc(named, func(name string) bool {
+		return slices.ContainsFunc(v.facts.OtherAgents, func(other string) bool {
+			s := Self{ID: other}
+			return s.is(trimAt(name))
+		})
+	})
+}
+
+func trimAt(s string) string {
+	if len(s) > 0 && s[0] == '@' {
+		return s[1:]
+	}
+	return s
+}
+
+// aimed reports whether the event is aimed at this agent by name: it is a
+// direct message, mentions it, or answers it.
+func (v *view) aimed() bool {
+	return v.mentions.me || v.direct() || v.replyMe && !v.mentions.others
+}
+
+// acknowledges reports whether the text says nothing but thanks or the like.
+func (v *view) acknowledges() bool {
+	if v.event.Attachments > 0 || !consistsOf(v.words, v.cfg.words().Acks, nil) {
+		return false
+	}
+	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&
+		consistsOf(v.words, v.cfg.words().Answers, v.words) && v.aimed()
+	return !answers
+}
+
+func (v *view) stops() bool {
+	return v.event.Attachments == 0 && consistsOf(v.words, v.cfg.words().Stop, stopFillers)
+}
+
+func (v *view) asksToLeave() bool {
+	return v.mentions.me && consistsOf(v.words, v.cfg.words().Leave, leaveFillers)
+}
+
+// work reports whether the event hands out, asks about or blocks work.
+func (v *view) work() bool {
+	switch v.event.kind() {
+	case KindAssignment, KindApproval, KindBlocker:
+		return true
+	}
+	return false
+}
+
+// workForMe: by recipient, else by mention, else because it was sent here.
+func (v *view) workForMe() bool {
+	if v.event.Recipient != "" {
+		return v.self.is(v.event.Recipient)
+	}
+	return v.mentions.me || !v.mentions.others && !v.mentions.role
+}
+
+// status reports whether nobody says anything to anybody: logs, progress,
+// system and tool conversations, and kinds of events that we do not know.
+func (v *view) status() bool {
+	switch v.event.kind() {
+	case KindMessage, KindEdit:
+	default:
+		if !v.work() {
+			return true
+		}
+	}
+	switch v.event.conversationKind() {
+	case ConversationSystem, ConversationTool:
+		return true
+	case ConversationDM, ConversationChannel, ConversationThread:
+	default:
+		return true
+	}
+	return v.event.authorKind() == AuthorSystem && !v.aimed() && !v.work()
+}
+
+func (v *view) ownsStream() bool {
+	return v.event.Conversation.StreamID != "" && slices.Contains(v.self.Streams, v.event.Conversation.StreamID)
+}

@@ -1,0 +1,183 @@
+package attention_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/peers/attention"
+
+	"pgregory.net/rapid"
+)
+
+func vectors(t testing.TB) []attention.Vector {
+	t.Helper()
+	all, err := attention.Vectors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("there are no vectors")
+	}
+	return all
+}
+
+// TestVectors runs every published vector in both drafts.
+func TestVectors(t *testing.T) {
+	seen := map[string]bool{}
+	for _, v := range vectors(t) {
+		t.Run(v.Name, func(t *testing.T) {
+			if seen[v.Name] {
+				t.Fatal("two vectors have this name")
+			}
+			seen[v.Name] = true
+			d := attention.Decide(v.Event, v.Self, v.Facts, v.Config)
+			check(t, v.Want, d)
+			v.Config.Version = attention.Version0624
+			d24 := attention.Decide(v.Event, v.Self, v.Facts, v.Config)
+			if d24.AddressedToMe() != v.Want.Draft0624.AddressedToMe[0] {
+				t.Errorf("addressedToMe = %v; want %v", d24.AddressedToMe(), v.Want.Draft0624.AddressedToMe)
+			}
+			if d24.Policy != v.Want.Draft0624.Policy[0] {
+				t.Errorf("policy in 2026-06-24 = %s; want %v", d24.Policy, v.Want.Draft0624.Policy)
+			}
+			if d24.Injection != d.Injection {
+				t.Errorf("injection differs between the drafts: %s and %s", d.Injection, d24.Injection)
+			}
+		})
+	}
+}
+
+func check(t *testing.T, want attention.Want, d attention.Decision) {
+	t.Helper()
+	if d.Directedness != want.Directedness[0] {
+		t.Errorf("directedness = %s; want %v", d.Directedness, want.Directedness)
+	}
+	if d.Policy != want.Policy[0] {
+		t.Errorf("policy = %s; want %v", d.Policy, want.Policy)
+	}
+	if d.Injection != want.Injection[0] {
+		t.Errorf("injection = %s; want %v", d.Injection, want.Injection)
+	}
+	if d.Context != want.Context || d.Action != want.Action || d.Reason != want.Reason {
+		t.Errorf("context, action, reason = %q, %q, %q; want %q, %q, %q",
+			d.Context, d.Action, d.Reason, want.Context, want.Action, want.Reason)
+	}
+	if want.Priority != "" && d.Priority != want.Priority {
+		t.Errorf("priority = %s; want %s", d.Priority, want.Priority)
+	}
+	if (d.Knock != nil) != (want.Knock != nil) {
+		t.Fatalf("knock = %+v; want %+v", d.Knock, want.Knock)
+	}
+	if k := d.Knock; k != nil {
+		for _, pair := range [][2]string{
+			{k.From, want.Knock.From}, {k.Where, want.Knock.Where}, {k.Topic, want.Knock.Topic}, {k.PullWith, want.Knock.PullWith},
+		} {
+			if pair[0] == "" || pair[1] != "*" && pair[0] != pair[1] {
+				t.Errorf("knock has %q; want %q", pair[0], pair[1])
+			}
+		}
+	}
+}
+
+// TestEveryRuleHasAVector: no row of the table is untested.
+func TestEveryRuleHasAVector(t *testing.T) {
+	used := map[string]bool{}
+	for _, v := range vectors(t) {
+		name, _, _ := strings.Cut(v.Want.Reason, "+")
+		used[name] = true
+	}
+	for _, reason := range attention.Reasons() {
+		if !used[reason] {
+			t.Errorf("no vector has the reason %q", reason)
+		}
+	}
+}
+
+// anyEvent draws events with wild and with meaningful fields.
+func anyEvent(t *rapid.T) attention.Event {
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+		"", "thanks", "stop", "@lead leave", "@lead", "@backend-agents?", "@w3 hi", "```", "`@lead", "> @lead", "@", "@@", "@a@b", "a@b", "@lead.", "\xff@lead",
+	}))
+	pick := func(list ...string) string { return rapid.OneOf(rapid.SampledFrom(list), rapid.String()).Draw(t, "s") }
+	e := attention.Event{
+		EventID: pick("e"), Kind: attention.EventKind(pick("", "message", "edit", "delete", "reaction", "membership", "assignment", "approval", "blocker", "status")),
+		Conversation: attention.Conversation{ID: pick("C"), Kind: attention.ConversationKind(pick("", "dm", "channel", "thread", "system", "tool")), ThreadID: pick("", "T"), StreamID: pick("", "s")},
+		Author:       attention.Author{ID: pick("", "77", "agent:lead", "agent:w3"), Kind: attention.AuthorKind(pick("", "human", "agent", "system")), DisplayName: pick("")},
+		Text:         text.Draw(t, "text"),
+		Mentions:     rapid.SliceOfN(rapid.SampledFrom([]string{"", ":", "agent:", "agent:lead", "role:backend-agents", "role:", "user:x", "@lead"}), 0, 3).Draw(t, "mentions"),
+		Recipient:    pick("", "agent:lead", "lead"),
+		Priority:     attention.Priority(pick("", "normal", "urgent")),
+		Signal:       pick("", "agree", "declined"),
+		Attachments:  rapid.IntRange(-1, 3).Draw(t, "attachments"),
+	}
+	if rapid.Bool().Draw(t, "reply") {
+		e.ReplyTo = &attention.ReplyTo{EventID: pick("x"), Author: pick("", "agent:lead", "agent:w3")}
+	}
+	return e
+}
+
+// TestDecideIsTotalAndPure: every event gets a complete, valid decision, and
+// the same one again.
+func TestDecideIsTotalAndPure(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := anyEvent(t)
+		self := attention.Self{ID: rapid.SampledFrom([]string{"", "agent:lead"}).Draw(t, "self"), Roles: []string{"backend-agents", ""}, Streams: []string{"s"}}
+		facts := attention.Facts{
+			Participating: rapid.Bool().Draw(t, "in"), Left: rapid.Bool().Draw(t, "left"), Answered: rapid.Bool().Draw(t, "answered"),
+			Asked: rapid.Bool().Draw(t, "asked"), OtherAgents: []string{"agent:w3"},
+		}
+		cfg := attention.Config{Version: rapid.SampledFrom(attention.Versions).Draw(t, "version"), Digests: rapid.Bool().Draw(t, "digests")}
+		d := attention.Decide(e, self, facts, cfg)
+		if !slices.Contains(attention.Directednesses, d.Directedness) || !slices.Contains(attention.Policies, d.Policy) || !slices.Contains(attention.Modes, d.Injection) {
+			t.Fatalf("incomplete decision %+v", d)
+		}
+		if d.Reason == "" || d.Priority == "" {
+			t.Fatalf("no reason or priority: %+v", d)
+		}
+		if (d.Knock != nil) != (d.Injection == attention.ModeNotify) {
+			t.Fatalf("knock without notify or the other way round: %+v", d)
+		}
+		if cfg.Version == attention.Version0624 && d.Policy == attention.PolicyAckOnly {
+			t.Fatal("ack_only in draft 2026-06-24")
+		}
+		if d.Directedness == attention.DirectedAmbient && d.Policy != attention.PolicyMustNotRespond {
+			t.Fatalf("an ambient event may be answered: %+v", d)
+		}
+		if d.Directedness == attention.DirectedToOther && d.Policy != attention.PolicyMustNotRespond {
+			t.Fatalf("an event for another may be answered: %+v", d)
+		}
+		first, _ := json.Marshal(d)
+		again, _ := json.Marshal(attention.Decide(e, self, facts, cfg))
+		if string(first) != string(again) {
+			t.Fatalf("two decisions for one event:\n%s\n%s", first, again)
+		}
+	})
+}
+
+// TestAKnockDoesNotDependOnTheText: exchanging the text of an event, mentions
+// aside, changes nothing in its knock but the word for its size.
+func TestAKnockDoesNotDependOnTheText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := attention.Event{
+			EventID: "e", Conversation: attention.Conversation{ID: "C1", Kind: "channel", Title: rapid.String().Draw(t, "title")},
+			Author: attention.Author{ID: "77", Kind: "human", DisplayName: rapid.String().Draw(t, "name")}, Mentions: []string{"role:r"},
+			Text: rapid.StringMatching(`[a-zA-Z0-9 .:\n_-]{0,200}`).Draw(t, "text"),
+		}
+		self := attention.Self{ID: "agent:lead", Roles: []string{"r"}}
+		d := attention.Decide(e, self, attention.Facts{}, attention.Config{})
+		if d.Knock == nil {
+			t.Skip("an acknowledgement")
+		}
+		k := *d.Knock
+		for _, s := range []string{", short", ", a paragraph", ", long"} {
+			k.Topic = strings.TrimSuffix(k.Topic, s)
+		}
+		want := attention.Knock{From: "human:77", Where: "channel:C1", Directedness: "to_my_role", Policy: "may_respond", Priority: "normal",
+			Topic: "a message for a role that you have", PullWith: "chat.read_thread"}
+		if k != want {
+			t.Fatalf("knock = %+v; want %+v", k, want)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package attention
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A DigestItem is one event that a digest sums up.
+type DigestItem struct {
+	Event    Event
+	Decision Decision
+}
+
+// A Digest is a summary of what happened while the agent was not disturbed.
+type Digest struct {
+	Policy    Policy   // must_not_respond, unless an item names or assigns the agent
+	Reason    string   // "digest", or "digest_with_mention"
+	EventIDs  []string // of every item, in order
+	Summary   string   // counts, made by the host: no user text
+	Excerpts  []Line   // the newest statuses, at most maxExcerpts, each cut
+	Withheld  int      // items that are counted, and not quoted
+	Addressed []string // ids of the items that name or assign the agent
+}
+
+// Bounds of a digest.
+const (
+	maxExcerpts     = 20
+	maxExcerptRunes = 200
+)
+
+// MakeDigest sums up items, which are in order. It allows an answer only where
+// an item mentions the agent or assigns work to it.
+func MakeDigest(items []DigestItem, v Version) Digest {
+	d := Digest{Policy: PolicyMustNotRespond.In(v), Reason: "digest"}
+	type place struct {
+		label  string
+		counts map[string]int
+		total  int
+	}
+	var places []*place
+	for i := range items {
+		e := &items[i].Event
+		d.EventIDs = append(d.EventIDs, e.EventID)
+		if items[i].Decision.Directedness == DirectedToMe && items[i].Decision.Policy != PolicyMustNotRespond {
+			d.Addressed = append(d.Addressed, e.EventID)
+		}
+		label := WhereLabel(e.Conversation)
+		at := slices.IndexFunc(places, func(p *place) bool { return p.label == label })
+		if at < 0 {
+			places, at = append(places, &place{label: label, counts: map[string]int{}}), len(places)
+		}
+		places[at].total++
+		places[at].counts[string(e.kind())+" by "+string(e.authorKind())]++
+	}
+	if len(d.Addressed) > 0 {
+		d.Policy, d.Reason = PolicyMayRespond, "digest_with_mention"
+	}
+	var b strings.Builder
+	for _, p := range places {
+		b.WriteString(p.label + ": " + strconv.Itoa(p.total) + " (" + countList(p.counts) + ")\n")
+	}
+	d.Summary = b.String()
+	newest := items[max(0, len(items)-maxExcerpts):]
+	d.Withheld = len(items) - len(newest)
+	for i := range newest {
+		e := &newest[i].Event
+		d.Excerpts = append(d.Excerpts, Line{EventID: e.EventID, Author: e.Author, Text: cutRunes(e.Text, maxExcerptRunes)})
+	}
+	return d
+}
+
+func countList(counts map[string]int) string {
+	keys := make([]string, 0, len(counts))
+	for key := range counts {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
+		keys[i] = HeaderValue(key) + " " + strconv.Itoa(counts[key])
+	}
+	return strings.Join(keys, ", ")
+}
+
+func cutRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i] + "…"
+		}
+		n--
+	}
+	return s
+}
+
+// Block renders a digest for a model, excerpts behind the fence.
+func (d *Digest) Block(fence string) string {
+	var all strings.Builder
+	for _, line := range d.Excerpts {
+		all.WriteString(line.EventID + "\n" + authorName(line.Author) + "\n" + BodyText(line.Text) + "\n")
+	}
+	if fence == "" {
+		fence = "fence"
+	}
+	fence = FenceFor(fence, all.String()+d.Summary)
+	var b strings.Builder
+	b.WriteString("C2A DIGEST\n")
+	header(&b, "response_policy", string(d.Policy))
+	header(&b, "reason", d.Reason)
+	header(&b, "events", strconv.Itoa(len(d.EventIDs)))
+	header(&b, "fence", fence)
+	b.WriteString("\nSUMMARY\n" + d.Summary)
+	if d.Withheld > 0 {
+		b.WriteString("not quoted: " + strconv.Itoa(d.Withheld) + "\n")
+	}
+	if len(d.Excerpts) > 0 {
+		b.WriteString("\nEXCERPTS\n")
+	}
+	for _, line := range d.Excerpts {
+		header(&b, "event_id", line.EventID)
+		header(&b, "author", authorName(line.Author))
+		fenced(&b, fence, line.Text)
+	}
+	return b.String()
+}

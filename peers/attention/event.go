@@ -1,0 +1,219 @@
+package attention
+
+import (
+	"strings"
+	"time"
+)
+
+// An Event is one chat happening as an agent's attention layer sees it. Zero
+// fields have the defaults named beside them; Decide applies them itself.
+type Event struct {
+	EventID      string       `json:"eventId"`
+	Kind         EventKind    `json:"event,omitempty"` // default message
+	Conversation Conversation `json:"conversation"`
+	Author       Author       `json:"author"`
+	Mentions     []string     `json:"mentions,omitempty"`  // resolved by the chat surface: "agent:lead", "role:backend-agents", "user:dave"
+	Recipient    string       `json:"recipient,omitempty"` // the agent that a direct message or an assignment is for, when told
+	ReplyTo      *ReplyTo     `json:"replyTo,omitempty"`
+	Text         string       `json:"text"`
+	Priority     Priority     `json:"priority,omitempty"` // default normal
+	Signal       string       `json:"signal,omitempty"`   // of a reaction; empty = it was taken away
+	Attachments  int          `json:"attachments,omitempty"`
+}
+
+// An EventKind says what happened in the chat.
+type EventKind string
+
+// The kinds of events. An unknown kind is treated as KindStatus: it is kept
+// and readable, and wakes nobody.
+const (
+	KindMessage    EventKind = "message"
+	KindEdit       EventKind = "edit"
+	KindDelete     EventKind = "delete"
+	KindReaction   EventKind = "reaction"
+	KindMembership EventKind = "membership"
+	KindAssignment EventKind = "assignment"
+	KindApproval   EventKind = "approval"
+	KindBlocker    EventKind = "blocker"
+	KindStatus     EventKind = "status"
+)
+
+// A Conversation says where an event was said. ID is minted by the chat
+// surface and is opaque.
+type Conversation struct {
+	ID       string           `json:"id"`
+	Kind     ConversationKind `json:"kind"` // default dm
+	ThreadID string           `json:"threadId,omitempty"`
+	StreamID string           `json:"streamId,omitempty"`
+	Title    string           `json:"title,omitempty"` // for people; never trusted
+}
+
+// A ConversationKind is the shape of a conversation.
+type ConversationKind string
+
+// The kinds of conversations.
+const (
+	ConversationDM      ConversationKind = "dm"
+	ConversationChannel ConversationKind = "channel"
+	ConversationThread  ConversationKind = "thread"
+	ConversationSystem  ConversationKind = "system"
+	ConversationTool    ConversationKind = "tool"
+)
+
+// An Author says who caused an event. DisplayName and Username are for people
+// and never trusted.
+type Author struct {
+	ID          string     `json:"id"`
+	Kind        AuthorKind `json:"kind"` // default human
+	DisplayName string     `json:"displayName,omitempty"`
+	Username    string     `json:"username,omitempty"`
+}
+
+// An AuthorKind is what an author is.
+type AuthorKind string
+
+// The kinds of authors.
+const (
+	AuthorHuman  AuthorKind = "human"
+	AuthorAgent  AuthorKind = "agent"
+	AuthorSystem AuthorKind = "system"
+)
+
+// A ReplyTo names the message that an event answers or reacts to. Author is
+// the identity of the agent that wrote it, and empty where a person did.
+type ReplyTo struct {
+	EventID string `json:"eventId,omitempty"`
+	Author  string `json:"author,omitempty"`
+}
+
+// Self is the agent for which a decision is made.
+type Self struct {
+	ID      string   `json:"id"`                // "agent:lead"
+	Aliases []string `json:"aliases,omitempty"` // other names it is mentioned by, without "@"
+	Roles   []string `json:"roles,omitempty"`   // "backend-agents"
+	Streams []string `json:"streams,omitempty"` // streams that it owns
+}
+
+// Facts are what the agent's own records say about an event. The zero value
+// means that nothing is known.
+type Facts struct {
+	Participating bool          `json:"participating,omitempty"` // it has written or was mentioned in this thread
+	OwnsThread    bool          `json:"ownsThread,omitempty"`    // it holds a claim or an assignment in this thread
+	Left          bool          `json:"left,omitempty"`          // it was asked to leave here and was not mentioned since
+	Answered      bool          `json:"answered,omitempty"`      // it has already answered the message of this event
+	Asked         bool          `json:"asked,omitempty"`         // the last words here were its own, and a question
+	OtherAgents   []string      `json:"otherAgents,omitempty"`   // other agents known to be in this conversation
+	Age           time.Duration `json:"ageNs,omitempty"`         // since the event was written
+}
+
+// Config is how decisions are made. The zero value gives the defaults.
+type Config struct {
+	Version   Version       `json:"version,omitempty"`    // default Version0602
+	Deadline  time.Duration `json:"deadlineNs,omitempty"` // for an answer; default 5m
+	Freshness time.Duration `json:"freshnessNs,omitempty"`
+	Digests   bool          `json:"digests,omitempty"` // status events go into digests rather than nowhere
+	Inject    *Capabilities `json:"inject,omitempty"`  // what the harness takes; nil = everything
+	Words     *Words        `json:"words,omitempty"`   // nil = DefaultWords
+}
+
+// Defaults of Config.
+const (
+	DefaultDeadline  = 5 * time.Minute
+	DefaultFreshness = 24 * time.Hour
+)
+
+// Capabilities says which injection modes a harness takes. A mode that it
+// lacks falls back to ModeToolMailbox.
+type Capabilities struct {
+	Immediate   bool `json:"immediate"`
+	Buffered    bool `json:"buffered"`
+	Notify      bool `json:"notify"`
+	ToolMailbox bool `json:"tool_mailbox"`
+	Digest      bool `json:"digest"`
+}
+
+// Takes reports whether the harness takes a mode. Modes that inject nothing
+// need no capability. A nil receiver takes everything.
+func (c *Capabilities) Takes(m Mode) bool {
+	if c == nil {
+		return true
+	}
+	switch m {
+	case ModeImmediate:
+		return c.Immediate
+	case ModeBuffered:
+		return c.Buffered
+	case ModeNotify:
+		return c.Notify
+	case ModeDigest:
+		return c.Digest
+	default:
+		return true
+	}
+}
+
+func (c Config) deadline() time.Duration {
+	if c.Deadline <= 0 {
+		return DefaultDeadline
+	}
+	return c.Deadline
+}
+
+func (c Config) freshness() time.Duration {
+	if c.Freshness <= 0 {
+		return DefaultFreshness
+	}
+	return c.Freshness
+}
+
+func (c Config) words() *Words {
+	if c.Words == nil {
+		return &defaultWords
+	}
+	return c.Words
+}
+
+func (e *Event) kind() EventKind {
+	if e.Kind == "" {
+		return KindMessage
+	}
+	return e.Kind
+}
+
+func (e *Event) conversationKind() ConversationKind {
+	if e.Conversation.Kind == "" {
+		return ConversationDM
+	}
+	return e.Conversation.Kind
+}
+
+func (e *Event) authorKind() AuthorKind {
+	if e.Author.Kind == "" {
+		return AuthorHuman
+	}
+	return e.Author.Kind
+}
+
+func (e *Event) priority() Priority {
+	switch e.Priority {
+	case PriorityUrgent, PriorityLow:
+		return e.Priority
+	default:
+		return PriorityNormal
+	}
+}
+
+// inThread reports whether an event belongs to a thread rather than to a whole
+// channel: a thread of its own kind, or one inside a channel.
+func (e *Event) inThread() bool {
+	return e.conversationKind() == ConversationThread ||
+		e.conversationKind() == ConversationChannel && e.Conversation.ThreadID != ""
+}
+
+// name returns the agent's name without its family: "lead".
+func (s *Self) name() string { return strings.TrimPrefix(s.ID, "agent:") }
+
+// is reports whether an identity, with or without family, is this agent.
+func (s *Self) is(identity string) bool {
+	return identity != "" && s.ID != "" && strings.EqualFold(strings.TrimPrefix(identity, "agent:"), s.name())
+}

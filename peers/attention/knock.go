@@ -1,0 +1,102 @@
+package attention
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A Knock tells an agent that an event exists, and nothing of what it says.
+type Knock struct {
+	From         string       `json:"from"`  // kind and id of the author: "human:77"
+	Where        string       `json:"where"` // kind and id of the place: "thread:T1"
+	Directedness Directedness `json:"directedness"`
+	Policy       Policy       `json:"policy"`
+	Priority     Priority     `json:"priority"`
+	Topic        string       `json:"topic"`    // one of a fixed set of sentences, made by the host
+	PullWith     string       `json:"pullWith"` // the tool that shows the content
+}
+
+// The tools that a knock can point to.
+const (
+	PullThread = "chat.read_thread"
+	PullEvents = "chat.list_events"
+)
+
+func newKnock(v *view, d *Decision) Knock {
+	return Knock{
+		From:         FromLabel(v.event.Author),
+		Where:        WhereLabel(v.event.Conversation),
+		Directedness: d.Directedness,
+		Policy:       d.Policy,
+		Priority:     d.Priority,
+		Topic:        knockTopic(v),
+		PullWith:     PullThread,
+	}
+}
+
+// knockTopic says what kind of thing happened. Only the kind of the event, the
+// agent's own roles and streams, and the length of the text go into it.
+func knockTopic(v *view) string {
+	what := "a message"
+	switch v.event.kind() {
+	case KindEdit:
+		what = "an edited message"
+	case KindReaction:
+		return reactionTopic(Signal(v.event.Signal))
+	}
+	why := "in a thread that you take part in"
+	switch {
+	case v.mentions.role:
+		why = "for a role that you have"
+	case v.ownsStream():
+		why = "in a stream that you own"
+	case v.facts.OwnsThread:
+		why = "in a thread that you own"
+	}
+	return what + " " + why + ", " + size(len(v.words), v.event.Attachments)
+}
+
+func reactionTopic(s Signal) string {
+	row, err := ParseSignal(string(s))
+	if err != nil {
+		return "a reaction to your message"
+	}
+	return "the reaction " + string(row.Signal) + " (" + row.Meaning + ") to your message"
+}
+
+func size(words, attachments int) string {
+	var b strings.Builder
+	switch {
+	case words <= 12:
+		b.WriteString("short")
+	case words <= 80:
+		b.WriteString("a paragraph")
+	default:
+		b.WriteString("long")
+	}
+	if attachments > 0 {
+		b.WriteString(", attachments: " + strconv.Itoa(min(attachments, 99)))
+	}
+	return b.String()
+}
+
+// FromLabel names an author for a header or a knock: kind and id. The id is
+// the one of the chat surface; a display name is never part of it.
+func FromLabel(a Author) string {
+	kind := string((&Event{Author: a}).authorKind())
+	id := strings.TrimPrefix(a.ID, kind+":")
+	if id == "" {
+		id = "unknown"
+	}
+	return HeaderValue(kind + ":" + id)
+}
+
+// WhereLabel names a place for a knock: kind and id of the thread, else of the
+// conversation.
+func WhereLabel(c Conversation) string {
+	kind := string((&Event{Conversation: c}).conversationKind())
+	if c.ThreadID != "" {
+		return HeaderValue("thread:" + c.ThreadID)
+	}
+	return HeaderValue(kind + ":" + strings.TrimPrefix(c.ID, kind+":"))
+}

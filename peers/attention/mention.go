@@ -1,0 +1,179 @@
+package attention
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// mentions is what an event's mentions mean to one agent.
+type mentions struct {
+	me     bool // by name or alias
+	role   bool // a role that it has, or the whole group
+	others bool // somebody else, or a role that it does not have
+	agents bool // another agent, as resolved by the chat surface
+}
+
+// resolveMentions reads the mentions that the chat surface resolved, and the
+// "@name" labels of the text. A label that the surface resolved as well counts
+// once: both are looked up in the same way.
+func resolveMentions(e *Event, self *Self, w *Words, spoken string) mentions {
+	var m mentions
+	for _, name := range e.Mentions {
+		m.add(name, self, w)
+	}
+	for _, label := range textMentions(spoken) {
+		m.add(label, self, w)
+	}
+	return m
+}
+
+func (m *mentions) add(name string, self *Self, w *Words) {
+	family, rest, qualified := strings.Cut(strings.TrimPrefix(name, "@"), ":")
+	if !qualified {
+		family, rest = "", family
+	}
+	switch {
+	case rest == "":
+	case family == "role":
+		if hasFold(self.Roles, rest) || hasFold(w.Groups, rest) {
+			m.role = true
+		} else {
+			m.others = true
+		}
+	case family == "agent":
+		if self.is(rest) {
+			m.me = true
+		} else {
+			m.others, m.agents = true, true
+		}
+	case family != "": // "user:dave" and whatever else a surface resolves
+		m.others = true
+	case self.is(rest) || hasFold(self.Aliases, rest):
+		m.me = true
+	case hasFold(self.Roles, rest) || hasFold(w.Groups, rest):
+		m.role = true
+	default:
+		m.others = true
+	}
+}
+
+func hasFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(item string) bool {
+		return strings.EqualFold(strings.TrimPrefix(item, "@"), s)
+	})
+}
+
+// textMentions returns the names behind the "@" labels of a text, without
+// duplicates, in order. A label begins where no word precedes it, so that mail
+// addresses are none; of a qualified label such as "@lead.main" or
+// "@lead#codex?5" the name is the first part.
+func textMentions(text string) []string {
+	var names []string
+	for _, at := range labelSpans(text) {
+		name := text[at.from+1 : at.nameEnd]
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// A labelSpan is the place of one label: "@" at from, its name until nameEnd,
+// all of it until to.
+type labelSpan struct{ from, nameEnd, to int }
+
+func labelSpans(text string) []labelSpan {
+	var spans []labelSpan
+	previous := rune(' ')
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if r != '@' || isWordRune(previous) || strings.ContainsRune("@/", previous) {
+			previous, i = r, i+size
+			continue
+		}
+		nameEnd := scan(text, i+1, isWordRune)
+		to := scan(text, nameEnd, func(r rune) bool { return isWordRune(r) || strings.ContainsRune(".:#?", r) })
+		if to < len(text) && text[to] == '@' {
+			nameEnd = i + 1 // "@a@b" is no label
+		}
+		if nameEnd > i+1 {
+			spans = append(spans, labelSpan{i, nameEnd, nameEnd + len(strings.TrimRight(text[nameEnd:to], ".:#?"))})
+		}
+		previous, i = 'x', max(to, i+1)
+	}
+	return spans
+}
+
+func scan(text string, from int, want func(rune) bool) int {
+	for from < len(text) {
+		r, size := utf8.DecodeRuneInString(text[from:])
+		if !want(r) {
+			break
+		}
+		from += size
+	}
+	return from
+}
+
+func isWordRune(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '_' || r == '-'
+}
+
+// withoutLabels returns a text without its labels.
+func withoutLabels(text string) string {
+	var b strings.Builder
+	end := 0
+	for _, span := range labelSpans(text) {
+		b.WriteString(text[end:span.from])
+		b.WriteByte(' ')
+		end = span.to
+	}
+	b.WriteString(text[end:])
+	return b.String()
+}
+
+// spokenPart returns the part of a text that its author says here: without
+// fenced code, code spans and quoted lines, in which names and words are
+// somebody else's.
+func spokenPart(text string) string {
+	if !strings.ContainsAny(text, "`>~") {
+		return text
+	}
+	var b strings.Builder
+	fence := ""
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimLeft(line, " \t")
+		switch {
+		case fence != "":
+			if strings.HasPrefix(trimmed, fence) {
+				fence = ""
+			}
+		case strings.HasPrefix(trimmed, "```"):
+			if rest := trimmed[3:]; !strings.Contains(rest, "```") {
+				fence = "```"
+			}
+		case strings.HasPrefix(trimmed, "~~~"):
+			fence = "~~~"
+		case strings.HasPrefix(trimmed, ">"):
+		default:
+			b.WriteString(withoutCodeSpans(line))
+		}
+	}
+	return b.String()
+}
+
+func withoutCodeSpans(line string) string {
+	for {
+		open := strings.IndexByte(line, '`')
+		if open < 0 {
+			return line
+		}
+		length := strings.IndexByte(line[open+1:], '`')
+		if length < 0 {
+			return line
+		}
+		line = line[:open] + " " + line[open+1+length+1:]
+	}
+}

@@ -1,0 +1,126 @@
+package attention
+
+import "strings"
+
+// A Standing is what an agent's records say about an event at the moment when
+// it wants to act on it.
+type Standing struct {
+	Known       bool        // the agent has such an event
+	Policy      Policy      // of its decision
+	Disposition Disposition // so far; empty = none
+	Replied     bool        // a message was sent in response to it
+	Left        bool        // the agent has left that place
+	LeaveEvent  bool        // this is the event that asked it to leave
+	ClaimNeeded bool        // it must hold the claim
+	ClaimHeld   bool        // it does
+	ClaimOwner  string      // who does, where somebody else does
+	Withheld    bool        // its content was never shown: it was kept in the mailbox only
+	Exchange    Verdict     // of the exchange between agents; empty = allow
+	Repeats     bool        // the text says again what was said
+}
+
+// A Refusal says why an action is not carried out: a short name for the
+// record, and a sentence that tells a model what to do. The zero value is
+// permission.
+type Refusal struct {
+	Reason string // "must_not_respond"
+	Advice string
+}
+
+// Refused reports whether there is a refusal.
+func (r Refusal) Refused() bool { return r.Reason != "" }
+
+// A permitRow is one row of the table of refusals.
+type permitRow struct {
+	reason string
+	when   func(*Standing) bool
+	advice string
+}
+
+// refusals is the table of what is never sent, whatever a model writes. The
+// first row that applies decides.
+var refusals = []permitRow{
+	{"unknown_event", func(s *Standing) bool { return !s.Known },
+		"There is no such event. Use chat.list_events to see the events, and give the eventId of one as inReplyTo."},
+	{"superseded", func(s *Standing) bool { return s.Disposition == DispositionSuperseded },
+		"The message was edited, deleted or merged into a newer one. Act on the newer event; send nothing for this one."},
+	{"must_not_respond", func(s *Standing) bool { return s.Policy == PolicyMustNotRespond },
+		"The event is not for you to answer. Send nothing; end your turn in silence."},
+	{"ack_only", func(s *Standing) bool { return s.Policy == PolicyAckOnly },
+		"A message is too much for an acknowledgement. Use chat.react with a signal such as seen, or end your turn in silence."},
+	{"already_answered", func(s *Standing) bool { return s.Replied || s.Disposition == DispositionResponded },
+		"You have answered this event. One event gets one answer: send nothing more for it."},
+	{"left", func(s *Standing) bool { return s.Left && !s.LeaveEvent },
+		"You were asked to leave here and have left. Say nothing until somebody mentions you again."},
+	{"event_closed", func(s *Standing) bool { return s.Disposition.Final() },
+		"The event is closed. Send nothing for it."},
+	{"claimed_by_other", func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld && s.ClaimOwner != "" },
+		"Another agent has claimed this event and will answer it. Stay out; end your turn in silence."},
+	{"claim_needed", func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld },
+		"Several agents may see this event. Call chat.claim with its eventId first, and answer only if it is granted."},
+	{"exchange_held", func(s *Standing) bool { return s.Exchange == VerdictHold || s.Exchange == VerdictEscalate },
+		"You and the other agent have said much without a person. A person was asked to decide; say nothing until one speaks."},
+	{"nothing_new", func(s *Standing) bool { return s.Repeats },
+		"You have said exactly this before. Add something new or end your turn in silence."},
+}
+
+// PermitMessage says whether an agent may send a message in response to an
+// event.
+func PermitMessage(s Standing) Refusal {
+	for i := range refusals {
+		if refusals[i].when(&s) {
+			return Refusal{refusals[i].reason, refusals[i].advice}
+		}
+	}
+	return Refusal{}
+}
+
+// PermitReaction says whether an agent may put a signal on an event. Signals
+// promise and acknowledge; they do not need a claim, and are allowed where a
+// message is not, except on events of others and after leaving.
+func PermitReaction(s Standing) Refusal {
+	for i := range refusals {
+		switch refusals[i].reason {
+		case "unknown_event", "superseded", "must_not_respond", "left":
+			if refusals[i].when(&s) {
+				return Refusal{refusals[i].reason, refusals[i].advice}
+			}
+		}
+	}
+	return Refusal{}
+}
+
+// silences are texts that models write when they mean to say nothing.
+var silences = []string{
+	"no reply", "no_reply", "noreply", "no response", "no_response", "silence", "silent", "stay silent", "remain silent", "staying silent",
+	"none", "null", "nil", "n/a", "na", "no comment", "nothing", "skip", "pass", "ignore", "ignored", "heartbeat ok", "heartbeat_ok",
+	"no action", "no action needed", "no response needed", "no reply needed", "no reply necessary", "no response necessary", "empty", "end turn",
+	"end_turn", "do not respond", "must_not_respond", "must not respond", "not addressed to me",
+}
+
+// MeansSilence reports whether a text is a way to write silence: nothing but
+// space, punctuation, or one of the known words for it inside brackets,
+// asterisks or quotes. Such a text is never sent.
+func MeansSilence(text string) bool {
+	bare := strings.ToLower(strings.Trim(text, " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff"))
+	inner := strings.Trim(bare, " \t\r\n*_~`'\"()[]{}<>.,;:!-–—…/|#=")
+	if inner == "" {
+		return !strings.ContainsAny(bare, "!")
+	}
+	wrapped := strings.ContainsAny(bare[:1], "*_~`'\"([{<-—–…|#=") || strings.ContainsAny(text, "_")
+	for _, s := range silences {
+		if inner == s {
+			return wrapped || !ordinaryWord(s)
+		}
+	}
+	return false
+}
+
+// ordinaryWord: a short answer to an honest question, unless it is wrapped.
+func ordinaryWord(s string) bool {
+	switch s {
+	case "none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty", "no comment":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,142 @@
+package attention
+
+import "fmt"
+
+// A Version is a draft of C2A.
+type Version string
+
+// The drafts.
+const (
+	Version0602 Version = "2026-06-02" // four policies and directedness
+	Version0624 Version = "2026-06-24" // three policies and addressedToMe
+)
+
+// Versions lists the drafts, the default first.
+var Versions = []Version{Version0602, Version0624}
+
+// ParseVersion says which draft a string names; empty means the default.
+func ParseVersion(s string) (Version, error) {
+	switch Version(s) {
+	case "", Version0602:
+		return Version0602, nil
+	case Version0624:
+		return Version0624, nil
+	}
+	return "", fmt.Errorf("unknown C2A draft %q: use %s or %s", s, Version0602, Version0624)
+}
+
+// Directedness says at whom an event is aimed, seen from one agent.
+type Directedness string
+
+// The directednesses.
+const (
+	DirectedToMe     Directedness = "to_me"
+	DirectedToMyRole Directedness = "to_my_role"
+	DirectedToOther  Directedness = "to_other"
+	DirectedAmbient  Directedness = "ambient"
+)
+
+// Directednesses lists all of them.
+var Directednesses = []Directedness{DirectedToMe, DirectedToMyRole, DirectedToOther, DirectedAmbient}
+
+// A Policy says whether an agent owes an answer.
+type Policy string
+
+// The policies. PolicyAckOnly does not exist in draft 2026-06-24.
+const (
+	PolicyMustRespond    Policy = "must_respond"
+	PolicyMayRespond     Policy = "may_respond"
+	PolicyAckOnly        Policy = "ack_only"
+	PolicyMustNotRespond Policy = "must_not_respond"
+)
+
+// Policies lists all of them, the strongest obligation first.
+var Policies = []Policy{PolicyMustRespond, PolicyMayRespond, PolicyAckOnly, PolicyMustNotRespond}
+
+// In returns the policy as a draft knows it: ack_only is must_not_respond in
+// draft 2026-06-24.
+func (p Policy) In(v Version) Policy {
+	if v == Version0624 && p == PolicyAckOnly {
+		return PolicyMustNotRespond
+	}
+	return p
+}
+
+// A Mode says how much of an event a model sees, and when.
+type Mode string
+
+// The injection modes.
+const (
+	ModeImmediate   Mode = "immediate"    // the content, at once
+	ModeBuffered    Mode = "buffered"     // the content, after the compose window
+	ModeNotify      Mode = "notify"       // a knock without content
+	ModeToolMailbox Mode = "tool_mailbox" // nothing; tools can read it
+	ModeDigest      Mode = "digest"       // part of a periodic summary
+	ModeSilent      Mode = "silent"       // nothing; kept for the record
+)
+
+// Modes lists all of them.
+var Modes = []Mode{ModeImmediate, ModeBuffered, ModeNotify, ModeToolMailbox, ModeDigest, ModeSilent}
+
+// Injects reports whether a mode shows the model the content of the event.
+func (m Mode) Injects() bool { return m == ModeImmediate || m == ModeBuffered }
+
+// A Priority says how pressing an event is. The chat surface sets it; text
+// does not.
+type Priority string
+
+// The priorities.
+const (
+	PriorityLow    Priority = "low"
+	PriorityNormal Priority = "normal"
+	PriorityUrgent Priority = "urgent"
+)
+
+// ContextThread asks for the recent messages of the same thread or
+// conversation to go with the event.
+const ContextThread = "thread_window"
+
+// A Disposition is how an event ended for an agent.
+type Disposition string
+
+// The dispositions.
+const (
+	DispositionResponded    Disposition = "responded"
+	DispositionAcknowledged Disposition = "acknowledged"
+	DispositionDeferred     Disposition = "deferred"
+	DispositionClaimed      Disposition = "claimed"
+	DispositionIgnored      Disposition = "ignored"
+	DispositionSuperseded   Disposition = "superseded"
+	DispositionFailed       Disposition = "failed"
+)
+
+// Dispositions lists all of them.
+var Dispositions = []Disposition{
+	DispositionResponded, DispositionAcknowledged, DispositionDeferred, DispositionClaimed,
+	DispositionIgnored, DispositionSuperseded, DispositionFailed,
+}
+
+// Final reports whether nothing can follow a disposition. Claimed and deferred
+// are promises: another one follows.
+func (d Disposition) Final() bool {
+	switch d {
+	case DispositionResponded, DispositionAcknowledged, DispositionIgnored, DispositionSuperseded, DispositionFailed:
+		return true
+	}
+	return false
+}
+
+// May reports whether an event of a policy may end with a disposition.
+func (p Policy) May(d Disposition) bool {
+	if d == DispositionSuperseded || d == DispositionFailed {
+		return true
+	}
+	switch p {
+	case PolicyMustNotRespond:
+		return d == DispositionIgnored
+	case PolicyAckOnly:
+		return d == DispositionAcknowledged || d == DispositionIgnored
+	default:
+		return true
+	}
+}

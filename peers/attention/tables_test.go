@@ -1,0 +1,204 @@
+package attention_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/attention"
+)
+
+func TestSignals(t *testing.T) {
+	want := map[string]string{
+		"seen": "acknowledged", "agree": "acknowledged", "working": "claimed", "queued": "deferred", "claimed": "claimed",
+		"done": "responded", "declined": "ignored", "blocked": "deferred", "unclear": "",
+	}
+	for signal, disposition := range want {
+		row, err := attention.ParseSignal(signal)
+		if err != nil || string(row.Disposition) != disposition {
+			t.Errorf("%s gives %q, %v; want %q", signal, row.Disposition, err, disposition)
+		}
+	}
+	if len(attention.Signals) != len(want) {
+		t.Errorf("%d signals; want %d", len(attention.Signals), len(want))
+	}
+	if _, err := attention.ParseSignal("applause"); err == nil || !strings.Contains(err.Error(), "seen, agree") {
+		t.Errorf("an unknown signal gives %v; want a list of the known ones", err)
+	}
+}
+
+func TestGlyphs(t *testing.T) {
+	glyphs := strings.Fields("👀 👍 🔧 🕐 ✋ ✅ 🙅 🚧 ❓")
+	signals := strings.Fields("seen agree working queued claimed done declined blocked unclear")
+	for i, glyph := range glyphs {
+		for _, variant := range []string{glyph, glyph + "\ufe0f"} {
+			if s, ok := attention.SignalOfGlyph(variant); !ok || string(s) != signals[i] {
+				t.Errorf("%s means %q; want %s", variant, s, signals[i])
+			}
+		}
+	}
+	if s, ok := attention.SignalOfGlyph("🎉"); ok {
+		t.Errorf("🎉 means %s; want nothing", s)
+	}
+}
+
+func TestDispositions(t *testing.T) {
+	for _, d := range attention.Dispositions {
+		open := d == attention.DispositionClaimed || d == attention.DispositionDeferred
+		if d.Final() == open {
+			t.Errorf("%s final = %v", d, d.Final())
+		}
+	}
+	if attention.Disposition("").Final() {
+		t.Error("no disposition is final")
+	}
+	if attention.PolicyMustNotRespond.May(attention.DispositionResponded) || attention.PolicyAckOnly.May(attention.DispositionResponded) ||
+		!attention.PolicyMustRespond.May(attention.DispositionDeferred) || !attention.PolicyMustNotRespond.May(attention.DispositionSuperseded) {
+		t.Error("a policy allows a disposition that it must not, or the other way round")
+	}
+}
+
+func TestPermitMessage(t *testing.T) {
+	ok := attention.Standing{Known: true, Policy: attention.PolicyMustRespond}
+	with := func(change func(*attention.Standing)) attention.Standing {
+		s := ok
+		change(&s)
+		return s
+	}
+	for reason, s := range map[string]attention.Standing{
+		"":                 ok,
+		"unknown_event":    {},
+		"superseded":       with(func(s *attention.Standing) { s.Disposition = attention.DispositionSuperseded }),
+		"must_not_respond": with(func(s *attention.Standing) { s.Policy = attention.PolicyMustNotRespond }),
+		"ack_only":         with(func(s *attention.Standing) { s.Policy = attention.PolicyAckOnly }),
+		"already_answered": with(func(s *attention.Standing) { s.Replied = true }),
+		"left":             with(func(s *attention.Standing) { s.Left = true }),
+		"event_closed":     with(func(s *attention.Standing) { s.Disposition = attention.DispositionFailed }),
+		"claim_needed":     with(func(s *attention.Standing) { s.ClaimNeeded = true }),
+		"claimed_by_other": with(func(s *attention.Standing) { s.ClaimNeeded, s.ClaimOwner = true, "agent:w4" }),
+		"exchange_held":    with(func(s *attention.Standing) { s.Exchange = attention.VerdictHold }),
+		"nothing_new":      with(func(s *attention.Standing) { s.Repeats = true }),
+	} {
+		got := attention.PermitMessage(s)
+		if got.Reason != reason || got.Refused() && len(got.Advice) < 20 {
+			t.Errorf("permission of %+v is %+v; want %q", s, got, reason)
+		}
+	}
+	for _, s := range []attention.Standing{
+		with(func(s *attention.Standing) { s.ClaimNeeded, s.ClaimHeld = true, true }),
+		with(func(s *attention.Standing) { s.Left, s.LeaveEvent = true, true }),
+		with(func(s *attention.Standing) { s.Disposition = attention.DispositionDeferred }),
+		with(func(s *attention.Standing) { s.Disposition = attention.DispositionClaimed }),
+	} {
+		if got := attention.PermitMessage(s); got.Refused() {
+			t.Errorf("%+v is refused: %s", s, got.Reason)
+		}
+	}
+}
+
+func TestPermitReaction(t *testing.T) {
+	if r := attention.PermitReaction(attention.Standing{Known: true, Policy: attention.PolicyAckOnly, ClaimNeeded: true}); r.Refused() {
+		t.Errorf("a reaction to an acknowledgement is refused: %s", r.Reason)
+	}
+	if r := attention.PermitReaction(attention.Standing{Known: true, Policy: attention.PolicyMustNotRespond}); r.Reason != "must_not_respond" {
+		t.Errorf("a reaction to somebody else's event gives %q", r.Reason)
+	}
+}
+
+func TestMeansSilence(t *testing.T) {
+	for _, s := range []string{"", "  \n", "NO_REPLY", "no_reply.", "(silence)", "*stays silent*"[0:0], "[no response needed]", "...", "…", "---", "<silent>", "`NO_REPLY`", "HEARTBEAT_OK", "No response needed.", "\u200b"} {
+		if !attention.MeansSilence(s) {
+			t.Errorf("%q is sent as text", s)
+		}
+	}
+	for _, s := range []string{"None.", "Nothing is blocked.", "👍", "?", "No", "ok", "pass", "I will not reply to that.", "Silence is golden"} {
+		if attention.MeansSilence(s) {
+			t.Errorf("%q is taken for silence", s)
+		}
+	}
+}
+
+func TestExchange(t *testing.T) {
+	start := time.Unix(0, 0)
+	var x attention.Exchange
+	for i := range 10 {
+		if v := x.Weigh(start.Add(time.Duration(i) * time.Second)); v != attention.VerdictAllow {
+			t.Fatalf("message %d: %s", i+1, v)
+		}
+		x.Sent = append(x.Sent, start.Add(time.Duration(i)*time.Second))
+	}
+	if v := x.Weigh(start.Add(10 * time.Second)); v != attention.VerdictEscalate {
+		t.Errorf("message 11: %s; want escalate", v)
+	}
+	if v := x.Weigh(start.Add(60 * time.Second)); v != attention.VerdictAllow {
+		t.Errorf("a minute after the first: %s; want allow", v)
+	}
+	x.Escalated = true
+	if v := x.Weigh(start.Add(time.Hour)); v != attention.VerdictHold {
+		t.Errorf("after the escalation: %s; want hold", v)
+	}
+}
+
+func TestAddsNothing(t *testing.T) {
+	if !attention.AddsNothing("Agreed, let us WAIT!", []string{"x", "agreed let us wait"}) {
+		t.Error("the same words are taken for new")
+	}
+	if attention.AddsNothing("Agreed, but step 3 fails", []string{"agreed"}) || attention.AddsNothing("👍", []string{"🙂"}) {
+		t.Error("new words are taken for old")
+	}
+	if !attention.OnlyAcknowledges("@lead thanks!", nil) || attention.OnlyAcknowledges("thanks, and now?", nil) {
+		t.Error("acknowledgements are not told apart")
+	}
+}
+
+// TestTheMentionGrammar: mentions show in the directedness.
+func TestTheMentionGrammar(t *testing.T) {
+	for text, want := range map[string]attention.Directedness{
+		"@arc": "to_me", "@arc.main": "to_me", "@arc.dev.mini": "to_me", "@arc.profile:dev.main": "to_me", "(@arc)": "to_me", "hi,@arc!": "to_me",
+		"@codex-luna": "to_other", "@lattices#codex?5.5": "to_other", "@hudson, then": "to_other",
+		"mail bob@arc.dev": "ambient", "a@b": "ambient", "@": "ambient", "@arc@mini": "ambient", "x.com/@arc": "ambient", "@ arc": "ambient",
+		"Compare @arc.main.profile:dev-browser with @hudson.": "to_me",
+	} {
+		e := attention.Event{Conversation: attention.Conversation{ID: "C", Kind: "channel"}, Author: attention.Author{ID: "1"}, Text: text}
+		d := attention.Decide(e, attention.Self{ID: "agent:arc"}, attention.Facts{}, attention.Config{})
+		if d.Directedness != want {
+			t.Errorf("%q is %s; want %s", text, d.Directedness, want)
+		}
+	}
+}
+
+// TestThePackageIsPure: it imports nothing that reads a clock, a file or a
+// network, and none of ours.
+func TestThePackageIsPure(t *testing.T) {
+	packages, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0) //nolint:staticcheck // one folder, no build tags
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := []string{"embed", "encoding/json", "fmt", "path", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8"}
+	for name, file := range packages["attention"].Files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, spec := range file.Imports {
+			if p, _ := strconv.Unquote(spec.Path.Value); !slices.Contains(allowed, p) {
+				t.Errorf("%s imports %s", name, p)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "Tick"}, sel.Sel.Name) {
+					t.Errorf("%s calls time.%s", name, sel.Sel.Name)
+				}
+			}
+			if _, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s starts a goroutine", name)
+			}
+			return true
+		})
+	}
+}

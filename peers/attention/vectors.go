@@ -1,0 +1,78 @@
+package attention
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"path"
+)
+
+//go:embed testdata/*.json
+var vectorFiles embed.FS
+
+// A Vector is one test of the attention rules: an event in, a decision out.
+// Each list in Want names every answer that conforms, the first being the one
+// that Decide gives. testdata/README.md documents the format.
+type Vector struct {
+	File   string `json:"-"` // the file that it stands in
+	Name   string `json:"name"`
+	Seed   string `json:"seed,omitempty"` // the sentence or row that it checks
+	Self   Self   `json:"self"`
+	Facts  Facts  `json:"facts"`
+	Config Config `json:"config"`
+	Event  Event  `json:"event"`
+	Want   Want   `json:"want"`
+}
+
+// Want is what conforms for one vector, in both drafts.
+type Want struct {
+	Directedness []Directedness `json:"directedness"`
+	Policy       []Policy       `json:"policy"`    // draft 2026-06-02
+	Injection    []Mode         `json:"injection"` // both drafts
+	Context      string         `json:"context,omitempty"`
+	Priority     Priority       `json:"priority,omitempty"` // empty = not checked
+	Reason       string         `json:"reason,omitempty"`   // ours; others may name it otherwise
+	Action       Action         `json:"action,omitempty"`
+	Knock        *WantKnock     `json:"knock,omitempty"` // set exactly where a knock is due
+	Draft0624    Want0624       `json:"2026-06-24"`
+}
+
+// WantKnock is what a knock says; "*" is any value that holds no user text.
+type WantKnock struct {
+	From     string `json:"from"`
+	Where    string `json:"where"`
+	Topic    string `json:"topic"`
+	PullWith string `json:"pullWith"`
+}
+
+// Want0624 is what conforms in draft 2026-06-24.
+type Want0624 struct {
+	AddressedToMe []bool   `json:"addressedToMe"`
+	Policy        []Policy `json:"policy"`
+}
+
+// Vectors returns the published test vectors, in the order of their files.
+func Vectors() ([]Vector, error) {
+	names, err := vectorFiles.ReadDir("testdata")
+	if err != nil {
+		return nil, err
+	}
+	var vectors []Vector
+	for _, entry := range names {
+		raw, err := vectorFiles.ReadFile(path.Join("testdata", entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		var file struct {
+			Vectors []Vector `json:"vectors"`
+		}
+		if err := json.Unmarshal(raw, &file); err != nil {
+			return nil, fmt.Errorf("reading the vectors of %s: %w", entry.Name(), err)
+		}
+		for i := range file.Vectors {
+			file.Vectors[i].File = entry.Name()
+		}
+		vectors = append(vectors, file.Vectors...)
+	}
+	return vectors, nil
+}
