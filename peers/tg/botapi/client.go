@@ -1,0 +1,205 @@
+package botapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// DefaultURL is the public Bot API.
+	DefaultURL = "https://api.telegram.org"
+
+	maxAnswer = 16 << 20 // bytes
+)
+
+// Options are the optional settings of a Client. Nil is valid.
+type Options struct {
+	URL       string            // address of the Bot API; default DefaultURL
+	Transport http.RoundTripper // default: a transport of its own
+}
+
+// A Client calls the Bot API for one bot.
+type Client struct {
+	base  string
+	token string
+	http  *http.Client
+	cut   *strings.Replacer
+}
+
+// New makes a client. It does no I/O.
+func New(token string, opts *Options) *Client {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.URL == "" {
+		o.URL = DefaultURL
+	}
+	if o.Transport == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		// Telegram closes idle connections; a send into a closing one would end
+		// with an unknown outcome.
+		transport.IdleConnTimeout = 20 * time.Second
+		transport.MaxIdleConnsPerHost = 8
+		o.Transport = transport
+	}
+	return &Client{
+		base:  strings.TrimRight(o.URL, "/"),
+		token: token,
+		http: &http.Client{
+			Transport:     o.Transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		cut: redactor(token),
+	}
+}
+
+// BotID returns the id of the bot that a token belongs to, which is the part
+// before the colon.
+func BotID(token string) (int64, error) {
+	prefix, secret, ok := strings.Cut(token, ":")
+	id, err := strconv.ParseInt(prefix, 10, 64)
+	if !ok || err != nil || id <= 0 || secret == "" || strings.ContainsAny(token, " \t\r\n/?#") {
+		return 0, errors.New("this is no bot token: one looks like 110201543:AAE... and comes from @BotFather")
+	}
+	return id, nil
+}
+
+// redactor cuts a token and its spellings out of texts.
+func redactor(token string) *strings.Replacer {
+	const mark = "<bot token>"
+	var pairs []string
+	_, secret, _ := strings.Cut(token, ":")
+	for _, s := range []string{token, url.QueryEscape(token), url.PathEscape(token), strings.ReplaceAll(token, ":", "%3a"), secret} {
+		if len(s) >= 6 {
+			pairs = append(pairs, s, mark)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// Redact returns a text without the token.
+func (c *Client) Redact(text string) string { return c.cut.Replace(text) }
+
+// Close closes connections that are idle.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Call makes one call with params as its JSON body and decodes the result into
+// result unless that is nil. It blocks until the answer came or ctx ended.
+func (c *Client) Call(ctx context.Context, method string, params, result any) error {
+	_, err := c.call(ctx, method, params, result)
+	return err
+}
+
+// CallDate is Call that also returns the server's clock, zero when the answer
+// had none.
+func (c *Client) CallDate(ctx context.Context, method string, params, result any) (time.Time, error) {
+	return c.call(ctx, method, params, result)
+}
+
+// An envelope is how every answer is wrapped.
+type envelope struct {
+	OK          *bool           `json:"ok"`
+	Result      json.RawMessage `json:"result"`
+	Code        int             `json:"error_code"`
+	Description string          `json:"description"`
+	Parameters  struct {
+		RetryAfter int   `json:"retry_after"`
+		MigrateTo  int64 `json:"migrate_to_chat_id"`
+	} `json:"parameters"`
+}
+
+func (c *Client) call(ctx context.Context, method string, params, result any) (time.Time, error) {
+	body := []byte("{}")
+	if params != nil {
+		var err error
+		if body, err = json.Marshal(params); err != nil {
+			return time.Time{}, fmt.Errorf("writing the parameters of %s: %w", method, err)
+		}
+	}
+	var left atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }})
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, c.base+"/bot"+c.token+"/"+method, bytes.NewReader(body))
+	if err != nil {
+		return time.Time{}, c.transportError(method, false, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return time.Time{}, c.transportError(method, left.Load(), err)
+	}
+	defer resp.Body.Close()
+	date, _ := http.ParseTime(resp.Header.Get("Date"))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(raw) > maxAnswer {
+		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+	}
+	if err != nil && resp.StatusCode/100 == 2 {
+		return date, c.transportError(method, true, err)
+	}
+	return date, c.decode(method, resp.StatusCode, raw, result)
+}
+
+// decode tells an answer's result from its refusal.
+func (c *Client) decode(method string, status int, raw []byte, result any) error {
+	var e envelope
+	err := json.Unmarshal(raw, &e)
+	switch {
+	case err == nil && e.OK != nil && *e.OK:
+		if result == nil {
+			return nil
+		}
+		if err := json.Unmarshal(e.Result, result); err != nil {
+			return c.transportError(method, true, fmt.Errorf("the result cannot be read: %w", err))
+		}
+		return nil
+	case err == nil && e.OK != nil:
+		if e.Code == 0 {
+			e.Code = status
+		}
+		return &Error{
+			Method: method, Code: e.Code, Description: c.Redact(e.Description),
+			RetryAfter: time.Duration(e.Parameters.RetryAfter) * time.Second, MigrateTo: e.Parameters.MigrateTo,
+		}
+	case status/100 != 2:
+		return &Error{Method: method, Code: status, Description: http.StatusText(status)}
+	default:
+		return c.transportError(method, true, errors.New("the answer is not the Bot API's; is --api-url right?"))
+	}
+}
+
+// Download opens a file by the path that getFile returned. The caller closes
+// the body. Range is passed on when it is not empty.
+func (c *Client) Download(ctx context.Context, path, byteRange string) (*http.Response, error) {
+	u, err := url.Parse(c.base + "/file/bot" + c.token + "/" + path)
+	if err != nil {
+		return nil, c.transportError("download", false, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, c.transportError("download", false, err)
+	}
+	if byteRange != "" {
+		req.Header.Set("Range", byteRange)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.transportError("download", true, err)
+	}
+	if resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusRequestedRangeNotSatisfiable {
+		resp.Body.Close()
+		return nil, &Error{Method: "download", Code: resp.StatusCode, Description: http.StatusText(resp.StatusCode)}
+	}
+	return resp, nil
+}

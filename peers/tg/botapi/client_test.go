@@ -1,0 +1,127 @@
+package botapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/tg/botapi"
+	"hubbub/peers/tg/tgtest"
+
+	"github.com/go-telegram/bot/models"
+)
+
+func TestOutcomesAreToldApart(t *testing.T) {
+	api := tgtest.New(nil)
+	web := httptest.NewServer(api)
+	defer web.Close()
+	c := botapi.New(api.Token(), &botapi.Options{URL: web.URL})
+	defer c.Close()
+	var me models.User
+	if err := c.Call(t.Context(), "getMe", nil, &me); err != nil || me.ID != 123456 {
+		t.Fatalf("getMe: %v, %+v", err, me)
+	}
+	will := api.User("Will")
+	params := map[string]any{"chat_id": api.DM(will).ID, "text": "hello"}
+	send := func() error { return c.Call(t.Context(), "sendMessage", params, nil) }
+
+	api.Fail(tgtest.Fault{Cut: tgtest.CutAfter})
+	var transport *botapi.TransportError
+	if err := send(); !errors.As(err, &transport) || !transport.Left {
+		t.Errorf("a cut connection: %v", err)
+	}
+	api.Fail(tgtest.Fault{Status: 429, RetryAfter: 7, Description: "Too Many Requests: retry after 7"})
+	var refused *botapi.Error
+	if err := send(); !errors.As(err, &refused) || refused.Code != 429 || refused.RetryAfter != 7*time.Second {
+		t.Errorf("a 429: %v", err)
+	}
+	api.Fail(tgtest.Fault{Status: 400, MigrateTo: -100})
+	if err := send(); !errors.As(err, &refused) || refused.MigrateTo != -100 {
+		t.Errorf("a migration: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	api.Fail(tgtest.Fault{Delay: time.Minute})
+	err := c.Call(ctx, "sendMessage", params, nil)
+	if !errors.As(err, &transport) || !transport.Left || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a timeout: %v", err)
+	}
+	web.Close()
+	if err := send(); !errors.As(err, &transport) || transport.Left {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+func TestAnswersThatAreNotTheAPIs(t *testing.T) {
+	for _, test := range []struct {
+		status int
+		body   string
+		code   int // 0: the outcome is unknown
+	}{
+		{502, "<html>bad gateway</html>", 502},
+		{500, `{"ok":false,"description":"oops"}`, 500},
+		{200, "<html>hello</html>", 0},
+		{200, `{"ok":true,"result":"not a message"}`, 0},
+		{301, "", 301},
+	} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(test.status)
+			fmt.Fprint(w, test.body)
+		}))
+		c := botapi.New("1:secret-token", &botapi.Options{URL: web.URL})
+		var m models.Message
+		err := c.Call(t.Context(), "sendMessage", nil, &m)
+		var transport *botapi.TransportError
+		if errors.As(err, &transport) != (test.code == 0) || botapi.Code(err) != test.code {
+			t.Errorf("%d %s: %v", test.status, test.body, err)
+		}
+		c.Close()
+		web.Close()
+	}
+}
+
+func TestTheTokenIsInNoError(t *testing.T) {
+	const token = "987654:AAsecret+with_odd-characters"
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]any{"ok": false, "error_code": 400, "description": "no such path " + r.URL.Path + " " + r.RequestURI})
+	}))
+	defer echo.Close()
+	for _, address := range []string{echo.URL, "http://127.0.0.1:1", "http://no such host", "ftp://x", "http://[::1"} {
+		c := botapi.New(token, &botapi.Options{URL: address})
+		for _, err := range []error{
+			c.Call(t.Context(), "getMe", nil, nil),
+			func() error { _, err := c.Download(t.Context(), "docs/x", ""); return err }(),
+		} {
+			if err == nil {
+				t.Errorf("%s: no error", address)
+				continue
+			}
+			for e := err; e != nil; e = errors.Unwrap(e) {
+				if text := fmt.Sprintf("%v %+v", e, e); strings.Contains(text, "secret") {
+					t.Errorf("%s: the token is in %q", address, text)
+				}
+			}
+		}
+		c.Close()
+	}
+}
+
+func TestBotID(t *testing.T) {
+	if id, err := botapi.BotID("123456:AAx"); err != nil || id != 123456 {
+		t.Errorf("%d, %v", id, err)
+	}
+	for _, bad := range []string{"", "123456", ":x", "x:y", "12:", "12:a b", "12:a/../b"} {
+		if _, err := botapi.BotID(bad); err == nil {
+			t.Errorf("%q was taken for a token", bad)
+		} else if bad != "" && strings.Contains(err.Error(), bad) {
+			t.Errorf("the error repeats %q", bad)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package botapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// An Error is an answer with which the Bot API refused a call: the call had no
+// effect.
+type Error struct {
+	Method      string
+	Code        int           // error_code, an HTTP status
+	Description string        // Telegram's words
+	RetryAfter  time.Duration // of a 429; zero when absent
+	MigrateTo   int64         // the id that a group moved to; zero when absent
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %d %s", e.Method, e.Code, e.Description)
+}
+
+// Says reports whether the description contains a text, whatever the case.
+func (e *Error) Says(text string) bool {
+	return strings.Contains(strings.ToLower(e.Description), strings.ToLower(text))
+}
+
+// A TransportError is a call without an answer.
+type TransportError struct {
+	Method string
+	Left   bool   // the request left this machine: nobody knows what became of it
+	Reason string // without the token
+	cause  error  // the context's error, if that ended the call
+}
+
+func (e *TransportError) Error() string {
+	if e.Left {
+		return fmt.Sprintf("%s: no answer: %s", e.Method, e.Reason)
+	}
+	return fmt.Sprintf("%s: not sent: %s", e.Method, e.Reason)
+}
+
+// Unwrap returns the context's error when that ended the call.
+func (e *TransportError) Unwrap() error { return e.cause }
+
+// transportError keeps what a person needs and drops what holds the address.
+func (c *Client) transportError(method string, left bool, err error) error {
+	e := &TransportError{Method: method, Left: left}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, end) {
+			e.cause = end
+		}
+	}
+	e.Reason = c.Redact(err.Error())
+	return e
+}
+
+// Code returns the error_code of a refusal, 0 for any other error.
+func Code(err error) int {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return 0
+}
+
+// Unauthorized reports whether Telegram does not know the token. It answers
+// 404 to tokens that cannot be any.
+func Unauthorized(err error) bool {
+	code := Code(err)
+	return code == http.StatusUnauthorized || code == http.StatusNotFound && strings.HasPrefix(err.Error(), "getMe:")
+}

@@ -1,0 +1,154 @@
+package markdown_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"hubbub/peers/tg/markdown"
+
+	"github.com/go-telegram/bot/models"
+	"pgregory.net/rapid"
+)
+
+// show writes a text with its entities as type(words) for comparison.
+func show(t markdown.Text) string {
+	u := utf16.Encode([]rune(t.Text))
+	var b strings.Builder
+	b.WriteString(t.Text)
+	for _, e := range t.Entities {
+		fmt.Fprintf(&b, " | %s(%s)", e.Type, string(utf16.Decode(u[e.Offset:e.Offset+e.Length])))
+		if e.URL+e.Language != "" {
+			b.WriteString("=" + e.URL + e.Language)
+		}
+	}
+	return b.String()
+}
+
+func TestRender(t *testing.T) {
+	for in, want := range map[string]string{
+		"hello":                            "hello",
+		"**bold** and *it*":                "bold and it | bold(bold) | italic(it)",
+		"***both***":                       "both | bold(both) | italic(both)",
+		"~~gone~~ `code *x*`":              "gone code *x* | strikethrough(gone) | code(code *x*)",
+		"**a `b` c**":                      "a b c | bold(a ) | code(b) | bold( c)",
+		"😀 **x**":                          "😀 x | bold(x)",
+		"# Title\ntext":                    "Title\n\ntext | bold(Title)",
+		"one\ntwo\n\nthree":                "one\ntwo\n\nthree",
+		"[site](https://a.example/x)":      "site | text_link(site)=https://a.example/x",
+		"[site](javascript:x)":             "site (javascript:x)",
+		"<b>raw</b>":                       "<b>raw</b>",
+		"a_b_c and 2*3*4":                  "a_b_c and 234 | italic(3)",
+		"1 < 2 & 3 \\* 4 &amp; 5":          "1 < 2 & 3 * 4 & 5",
+		"- a\n- b\n  - c":                  "• a\n• b\n  • c",
+		"3. a\n4. b":                       "3. a\n4. b",
+		"- [x] done\n- [ ] open":           "• ☑ done\n• ☐ open",
+		"> said\n> so\n\nyes":              "said\nso\n\nyes | blockquote(said\nso)",
+		"```go\nfunc x() {\n}\n```\nafter": "func x() {\n}\n\nafter | pre(func x() {\n})=go",
+		"    indented":                     "indented | pre(indented)",
+		"a\n\n---\n\nb":                    "a\n\n———\n\nb",
+		"|a|b|\n|-|-|\n|1|22|":             "a | b\n--+---\n1 | 22 | pre(a | b\n--+---\n1 | 22)",
+		"":                                 "",
+		"  \n ":                            "",
+		"\\_x\\_":                          "_x_",
+	} {
+		if got := show(markdown.Render(in)); got != want {
+			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+}
+
+func TestSplitPrefersParagraphsThenLinesThenWords(t *testing.T) {
+	p := strings.Repeat("word ", 300) // 1,500 units
+	for _, test := range []struct {
+		name string
+		in   string
+		want []int // units of the parts
+	}{
+		{"fits", strings.Repeat("x", 4096), []int{4096}},
+		{"paragraphs", p + "\n\n" + p + "\n\n" + p, []int{2*1499 + 3, 1499}},
+		{"lines", strings.Repeat(strings.Repeat("x", 999)+"\n", 5), []int{3999, 999}},
+		{"words", strings.Repeat("abcdefg ", 600), []int{4095, 703}},
+		{"nothing", strings.Repeat("x", 5000), []int{4096, 904}},
+		{"surrogates", "x" + strings.Repeat("😀", 2048), []int{4095, 2}},
+	} {
+		var got []int
+		for _, part := range markdown.Split(markdown.Plain(test.in), markdown.MaxUnits) {
+			got = append(got, markdown.Units(part.Text))
+		}
+		if fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestSplitKeepsEntitiesAndCharacters(t *testing.T) {
+	code := "```py\n" + strings.Repeat("  indented line\n", 400) + "```"
+	parts := markdown.Split(markdown.Render(code), 4096)
+	for _, p := range parts {
+		if len(p.Entities) != 1 || p.Entities[0].Language != "py" || p.Entities[0].Length != markdown.Units(p.Text) {
+			t.Errorf("a part of the code has %+v", p.Entities)
+		}
+		if !strings.HasPrefix(p.Text, "  indented") {
+			t.Errorf("the indent was lost: %.20q", p.Text)
+		}
+	}
+	family := "👨‍👩‍👧‍👦"
+	for _, p := range markdown.Split(markdown.Plain(strings.Repeat(family, 20)), 30) {
+		if strings.TrimPrefix(strings.ReplaceAll(p.Text, family, ""), "") != "" {
+			t.Errorf("a character was cut: %q", p.Text)
+		}
+	}
+}
+
+func TestAnythingRendersAndSplits(t *testing.T) {
+	pieces := []string{"**", "*", "_", "`", "```", "\n", "\n\n", "> ", "- ", "1. ", "[", "](", ")", "https://a.example", "😀", "é", "e\u0301", "|", "<", "&amp;", "~~", "word", "  ", "\t", "#", "\xff", "\\", "-", "|-|-|\n"}
+	rapid.Check(t, func(t *rapid.T) {
+		in := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 60).Draw(t, "in"), "")
+		limit := rapid.IntRange(2, 40).Draw(t, "limit")
+		whole := markdown.Render(in)
+		check(t, whole, 1<<20)
+		var all strings.Builder
+		for _, p := range markdown.Split(whole, limit) {
+			check(t, p, limit)
+			if strings.TrimSpace(p.Text) == "" {
+				t.Fatalf("an empty part")
+			}
+			all.WriteString(p.Text)
+		}
+		if squeeze(all.String()) != squeeze(whole.Text) {
+			t.Fatalf("%q became %q", whole.Text, all.String())
+		}
+	})
+}
+
+func check(t *rapid.T, p markdown.Text, limit int) {
+	n := markdown.Units(p.Text)
+	if n > limit || !utf8.ValidString(p.Text) || n != len(utf16.Encode([]rune(p.Text))) {
+		t.Fatalf("%d units in %q, at most %d allowed", n, p.Text, limit)
+	}
+	code := 0
+	for _, e := range p.Entities {
+		if e.Offset < 0 || e.Length <= 0 || e.Offset+e.Length > n {
+			t.Fatalf("entity %+v in %d units", e, n)
+		}
+		if e.Type == models.MessageEntityTypeCode || e.Type == models.MessageEntityTypePre {
+			if e.Offset < code {
+				t.Fatalf("code stands in code: %+v", p.Entities)
+			}
+			code = e.Offset + e.Length
+		}
+	}
+}
+
+func squeeze(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, s)
+}

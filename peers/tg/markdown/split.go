@@ -1,0 +1,117 @@
+package markdown
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// Split cuts a text into parts of at most limit units. A limit below 2 counts
+// as 2. A text of white space alone has no parts.
+func Split(t Text, limit int) []Text {
+	limit = max(limit, 2)
+	var parts []Text
+	offset := 0 // of the rest, in units
+	rest := t.Text
+	for {
+		trimmed := strings.TrimLeftFunc(rest, unicode.IsSpace)
+		if parts != nil && !inPre(t.Entities, offset) || strings.TrimSpace(rest) == "" {
+			offset += Units(rest[:len(rest)-len(trimmed)])
+			rest = trimmed
+		} else if parts != nil { // in code, the indent of the first line stays
+			cut := strings.TrimLeft(rest, "\r\n")
+			offset += Units(rest[:len(rest)-len(cut)])
+			rest = cut
+		}
+		if rest == "" {
+			return parts
+		}
+		n := cutAt(rest, limit)
+		piece := strings.TrimRightFunc(rest[:n], unicode.IsSpace)
+		if piece != "" {
+			parts = append(parts, Text{Text: piece, Entities: clip(t.Entities, offset, Units(piece))})
+		}
+		offset += Units(rest[:n])
+		rest = rest[n:]
+	}
+}
+
+func inPre(entities []models.MessageEntity, offset int) bool {
+	for _, e := range entities {
+		if e.Type == models.MessageEntityTypePre && e.Offset <= offset && offset < e.Offset+e.Length {
+			return true
+		}
+	}
+	return false
+}
+
+// cutAt returns how many bytes of s make the next part.
+func cutAt(s string, limit int) int {
+	window := prefix(s, limit)
+	if window == len(s) {
+		return window
+	}
+	least := prefix(s, limit/4) // a cut nearer to the front is not worth its rule
+	head := s[:window]
+	if i := strings.LastIndex(head, "\n\n"); i > least {
+		return i
+	}
+	if strings.HasPrefix(s[window:], "\n") {
+		return window
+	}
+	if i := strings.LastIndexByte(head, '\n'); i > least {
+		return i
+	}
+	if r, _ := utf8.DecodeRuneInString(s[window:]); unicode.IsSpace(r) {
+		return window
+	}
+	if i := strings.LastIndexFunc(head, unicode.IsSpace); i > least {
+		return i
+	}
+	return characterEnd(s, window)
+}
+
+// prefix returns the length in bytes of the longest prefix of at most n units.
+func prefix(s string, n int) int {
+	for i, r := range s {
+		if n -= runeUnits(r); n < 0 {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// joiner glues two characters into one.
+const joiner = '\u200d'
+
+// characterEnd moves a cut back so that it does not fall before a combining
+// mark, a variation selector or either side of a joiner.
+func characterEnd(s string, at int) int {
+	const longest = 64 // bytes that one character on the screen may take
+	for i := at; i > 0 && at-i < longest; {
+		next, _ := utf8.DecodeRuneInString(s[i:])
+		last, size := utf8.DecodeLastRuneInString(s[:i])
+		modifier := next >= 0x1F3FB && next <= 0x1F3FF
+		if !unicode.Is(unicode.M, next) && next != joiner && last != joiner && !modifier {
+			return i
+		}
+		i -= size
+	}
+	return at
+}
+
+// clip returns what of the entities falls into a part, relative to it.
+func clip(entities []models.MessageEntity, offset, length int) []models.MessageEntity {
+	var out []models.MessageEntity
+	for _, e := range entities {
+		from, to := max(e.Offset, offset), min(e.Offset+e.Length, offset+length)
+		if from >= to || len(out) == maxEntities {
+			continue
+		}
+		e.Offset, e.Length = from-offset, to-from
+		out = append(out, e)
+	}
+	return out
+}
