@@ -31,27 +31,31 @@ var mayImport = map[string][]string{
 
 	"activitylog": {"protocol"},
 
-	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog"},
+	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
+	"bus/grant":   {"protocol"},
 	"bus/console": {"protocol", "activitylog"},
 	"bus/cluster": {"protocol", "protocol/jsonrpc"},
-	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus"},
+	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant"},
 
 	"peers/peer":      {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"peers/store":     {},
 	"peers/outbox":    {"peers/store"},
 	"peers/attention": {},
 
-	"peers/tg":              {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
+	"peers/tg":              {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/tg/botapi", "peers/tg/markdown"},
+	"peers/tg/botapi":       {},
+	"peers/tg/markdown":     {},
 	"peers/tg/tgtest":       {},
 	"peers/system":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store"},
 	"peers/agent":           {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/agent/harness"},
 	"peers/agent/harness":   {"peers/attention", "protocol"},
-	"peers/agent/harness/*": {"peers/attention", "protocol", "peers/agent/harness"},
+	"peers/agent/harness/*": {"peers/attention", "protocol", "peers/agent/harness", "peers/agent/harness/turnloop"},
 	"peers/chorus":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
 	"peers/broker":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
 
 	"cmd/*":                {"*"},
 	"cmd/internal/program": {"protocol", "peers/peer"},
+	"cmd/internal/fleet":   {},
 }
 
 // sizes in lines that nothing may exceed. The aim is two thirds of it.

@@ -5,22 +5,48 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/pflag"
 )
 
+// ReadTOML reads a settings file, or, where path is written file#table, one
+// table of it. A table that the file lacks is empty. The error says what is
+// wrong with the file, and where (see Usage).
+func ReadTOML(path string) (map[string]any, error) {
+	name, table := path, ""
+	if _, err := os.Stat(path); err != nil {
+		if i := strings.LastIndexByte(path, '#'); i >= 0 {
+			name, table = path[:i], path[i+1:]
+		}
+	}
+	var file map[string]any
+	if _, err := toml.DecodeFile(name, &file); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, Usage("there is no file %s; --config must name one", name)
+		}
+		return nil, Usage("reading %s: %s", name, describeTOML(err))
+	}
+	if table == "" {
+		return file, nil
+	}
+	part, ok := file[table].(map[string]any)
+	if !ok && file[table] != nil {
+		return nil, Usage("%s: %s must be a table, written [%s]", name, table, table)
+	}
+	return part, nil
+}
+
 // fromFile sets every flag that is still unset from a TOML file whose keys are
 // flag names. Any other key is refused, unless other says that it is known.
 func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) error {
-	var file map[string]any
-	if _, err := toml.DecodeFile(path, &file); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return Usage("there is no file %s; --config must name one", path)
-		}
-		return Usage("reading %s: %s", path, describeTOML(err))
+	file, err := ReadTOML(path)
+	if err != nil {
+		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(file)) {
 		f := flags.Lookup(key)
@@ -34,7 +60,7 @@ func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) er
 			}
 			return Usage("%s: unknown key %q; keys are the names of the flags, see --help", path, key)
 		}
-		values, err := tomlStrings(file[key])
+		values, err := TOMLStrings(file[key])
 		if err != nil {
 			return Usage("%s: %s: %s", path, key, err)
 		}
@@ -57,8 +83,9 @@ func describeTOML(err error) string {
 	return err.Error()
 }
 
-// tomlStrings renders a TOML value as one would write it after a flag.
-func tomlStrings(value any) ([]string, error) {
+// TOMLStrings renders a value of a settings file as one would write it after a
+// flag; a list gives one text for each member.
+func TOMLStrings(value any) ([]string, error) {
 	list, ok := value.([]any)
 	if !ok {
 		list = []any{value}

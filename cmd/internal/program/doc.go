@@ -27,7 +27,8 @@
 //   - Settings: a flag wins over its environment variable, which wins over the
 //     TOML file of --config. The variable of --poll-timeout is
 //     HUBBUB_POLL_TIMEOUT, its key in the file poll-timeout. A key in the file
-//     that is no flag of the program is refused. A repeatable flag is an array
+//     that is no flag of the program is refused. --config FILE#TABLE reads one
+//     table of a file. A repeatable flag is an array
 //     in the file; in its variable, lines or, in one line, commas divide it.
 //   - Secrets come from the environment or from files, never from flags. Once
 //     read by [Env.Secret] or [Env.Token], they are cut out of every log line

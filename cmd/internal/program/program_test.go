@@ -114,6 +114,20 @@ data = "/from/file"
 	}
 }
 
+func TestOneTableOfAFile(t *testing.T) {
+	file := write(t, "data = '/d'\n[tg]\nlisten = 'table:1'\n[bus]\nanything = 1")
+	var s probe
+	if out := (call{args: []string{"--config", file + "#tg"}}).run(t, s.program()); out.code != 0 || s.listen != "table:1" {
+		t.Errorf("listen %q: %+v", s.listen, out)
+	}
+	if out := (call{args: []string{"--config", file + "#absent"}}).run(t, s.program()); out.code != 0 {
+		t.Errorf("a table that the file lacks: %+v", out)
+	}
+	if out := (call{args: []string{"--config", file + "#bus"}}).run(t, s.program()); out.code != 2 || !strings.Contains(out.stderr, file+"#bus: unknown key \"anything\"") {
+		t.Errorf("an unknown key in the table: %+v", out)
+	}
+}
+
 func TestRepeatableVariable(t *testing.T) {
 	for value, want := range map[string][]string{
 		"7, 8,":        {"7", "8"},

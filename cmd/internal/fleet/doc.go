@@ -1,0 +1,19 @@
+// Package fleet runs the programs of one system as child processes: the bus
+// first, then its peers, restarted when they crash, stopped in the reverse
+// order, with one log for all.
+//
+// Guarantees:
+//
+//   - Start: the children of a stage start when every child of the stage before
+//     has said "ready" in its log.
+//   - Restart: a child that ends by itself starts again after a pause that
+//     doubles from 500 ms to 30 s, and is short again after a minute of running.
+//     A child that was called wrongly (exit 2), and one that fails several times
+//     in a row, stays down: that is logged, and in the first stage it ends Run.
+//   - Stop: when the context ends, the last stage gets SIGTERM first, and the
+//     stage before it when every child has ended. A child that takes too long
+//     is killed. Run returns when every child and goroutine has ended.
+//   - Orphans: on Linux a child gets SIGTERM when this process is killed.
+//   - Log: each line of a child goes to Options.Line, whole and in order. Lines
+//     are cut at 64 KiB.
+package fleet

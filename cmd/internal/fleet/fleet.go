@@ -1,0 +1,159 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Child is one program to run.
+type Child struct {
+	Name  string   // short, for the log: "bus"
+	Path  string   // of the binary
+	Args  []string // without the program's name
+	Env   []string // the whole environment, KEY=VALUE
+	Stage int      // from 0; see the package's guarantees
+}
+
+// Options are the optional settings of a Fleet. Nil is valid.
+type Options struct {
+	Line        func(name string, line []byte) // takes each line of a child's log; calls of one child do not overlap
+	Event       func(name, text string)        // takes what happens to a child, in plain words
+	MinBackoff  time.Duration                  // pause before the first restart; default 500 ms
+	MaxBackoff  time.Duration                  // longest pause; default 30 s
+	MaxFailures int                            // ends in a row before a child stays down; default 8
+	StopTimeout time.Duration                  // for one stage to stop; default 4 s
+}
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if d.Line == nil {
+		d.Line = func(string, []byte) {}
+	}
+	if d.Event == nil {
+		d.Event = func(string, string) {}
+	}
+	if d.MinBackoff <= 0 {
+		d.MinBackoff = 500 * time.Millisecond
+	}
+	if d.MaxBackoff <= 0 {
+		d.MaxBackoff = 30 * time.Second
+	}
+	if d.MaxFailures <= 0 {
+		d.MaxFailures = 8
+	}
+	if d.StopTimeout <= 0 {
+		d.StopTimeout = 4 * time.Second
+	}
+	return d
+}
+
+// ErrNoChild is the error for a name that no child has.
+var ErrNoChild = errors.New("no such program")
+
+// A Fleet is a set of children. Its methods may be called from any goroutine.
+type Fleet struct {
+	children []*child
+	stages   int
+}
+
+// New makes a fleet. It starts nothing.
+func New(children []Child, opts *Options) *Fleet {
+	f := &Fleet{}
+	o := opts.withDefaults()
+	for _, c := range children {
+		f.children = append(f.children, newChild(c, o))
+		f.stages = max(f.stages, c.Stage+1)
+	}
+	return f
+}
+
+// Run starts the children and keeps them running until ctx ends (nil), or until
+// a child of the first stage stays down.
+func (f *Fleet) Run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	stops := make([]context.CancelFunc, f.stages)
+	stopped := make([]sync.WaitGroup, f.stages)
+	for stage := range f.stages {
+		// A stage outlives ctx: it ends when the stage after it has ended.
+		stageCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		stops[stage] = stop
+		for _, c := range f.stage(stage) {
+			stopped[stage].Go(func() {
+				if err := c.run(stageCtx); err != nil && stage == 0 {
+					fail(fmt.Errorf("%s stays down: %w", c.Name, err))
+				}
+			})
+		}
+		f.waitStage(ctx, stage)
+	}
+	<-ctx.Done()
+	for stage := f.stages - 1; stage >= 0; stage-- {
+		stops[stage]()
+		stopped[stage].Wait()
+	}
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func (f *Fleet) stage(n int) []*child {
+	var list []*child
+	for _, c := range f.children {
+		if c.Stage == n {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// waitStage waits until every child of a stage is ready, or stays down.
+func (f *Fleet) waitStage(ctx context.Context, n int) {
+	for _, c := range f.stage(n) {
+		_ = c.waitReady(ctx) // what went wrong was said; the next stage starts anyway
+	}
+}
+
+// Ready waits until a child has said that it is ready, since its last start.
+func (f *Fleet) Ready(ctx context.Context, name string) error {
+	c, err := f.child(name)
+	if err != nil {
+		return err
+	}
+	return c.waitReady(ctx)
+}
+
+// Kill ends a child with SIGKILL, as a crash would, and returns when it has
+// ended. It is then started again like any other that crashed.
+func (f *Fleet) Kill(ctx context.Context, name string) error {
+	c, err := f.child(name)
+	if err != nil {
+		return err
+	}
+	return c.kill(ctx)
+}
+
+// PID returns the process id of a child, or 0 when it does not run.
+func (f *Fleet) PID(name string) int {
+	c, err := f.child(name)
+	if err != nil {
+		return 0
+	}
+	return c.pid()
+}
+
+func (f *Fleet) child(name string) (*child, error) {
+	for _, c := range f.children {
+		if c.Name == name {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", name, ErrNoChild)
+}

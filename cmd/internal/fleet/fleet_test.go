@@ -1,0 +1,233 @@
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/cmd/internal/fleet"
+)
+
+// TestMain lets the test's own binary be the children.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("FLEET_TEST_ROLE"); role != "" {
+		play(role)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// play is one child: it says ready, and stays until it is told to stop.
+func play(role string) {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	fmt.Fprintf(os.Stderr, `{"level":"info","message":"started","pid":%d}`+"\n", os.Getpid())
+	switch role {
+	case "usage":
+		os.Exit(2)
+	case "fails":
+		os.Exit(1)
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM)
+	}
+	fmt.Fprintln(os.Stderr, `{"level":"info","message":"ready"}`)
+	<-term
+	fmt.Fprint(os.Stderr, "stopped, with no line's end")
+}
+
+// A journal keeps what a fleet says.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+	grown chan struct{}
+}
+
+func newJournal() *journal { return &journal{grown: make(chan struct{}, 1)} }
+
+func (j *journal) add(s string) {
+	j.mu.Lock()
+	j.lines = append(j.lines, s)
+	j.mu.Unlock()
+	select {
+	case j.grown <- struct{}{}:
+	default:
+	}
+}
+
+func (j *journal) index(part string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.IndexFunc(j.lines, func(l string) bool { return strings.Contains(l, part) })
+}
+
+// await waits until some line contains part.
+func (j *journal) await(t *testing.T, part string) {
+	t.Helper()
+	for j.index(part) < 0 {
+		select {
+		case <-j.grown:
+		case <-t.Context().Done():
+			t.Fatalf("never: %q", part)
+		}
+	}
+}
+
+func (j *journal) options() *fleet.Options {
+	return &fleet.Options{
+		Line:        func(name string, line []byte) { j.add(name + "| " + string(line)) },
+		Event:       func(name, text string) { j.add(name + "! " + text) },
+		MinBackoff:  time.Millisecond,
+		StopTimeout: 5 * time.Second,
+	}
+}
+
+func as(name, role string, stage int) fleet.Child {
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		panic(err)
+	}
+	return fleet.Child{Name: name, Path: self, Stage: stage, Env: []string{"FLEET_TEST_ROLE=" + role, "GORACE=atexit_sleep_ms=0"}}
+}
+
+// start runs a fleet; the returned function stops it and gives Run's error.
+func start(t *testing.T, f *fleet.Fleet) func() error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	var once sync.Once
+	var err error
+	stop := func() error { once.Do(func() { cancel(); err = <-done }); return err }
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+func TestStagesStartAndStopInOrder(t *testing.T) {
+	j := newJournal()
+	f := fleet.New([]fleet.Child{as("peer", "stays", 1), as("bus", "stays", 0)}, j.options())
+	stop := start(t, f)
+	if err := f.Ready(t.Context(), "peer"); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	order := []string{`bus| {"level":"info","message":"ready"}`, `peer| {"level":"info","message":"started"`, "peer| stopped", "bus| stopped"}
+	last := -1
+	for _, want := range order {
+		at := j.index(want)
+		if at <= last {
+			t.Errorf("%q is line %d, after line %d: %q", want, at, last, j.lines)
+		}
+		last = at
+	}
+	if f.PID("peer") != 0 || f.PID("bus") != 0 {
+		t.Error("a child still runs")
+	}
+}
+
+func TestKilledChildStartsAgain(t *testing.T) {
+	j := newJournal()
+	f := fleet.New([]fleet.Child{as("bus", "stays", 0)}, j.options())
+	start(t, f)
+	if err := f.Ready(t.Context(), "bus"); err != nil {
+		t.Fatal(err)
+	}
+	first := f.PID("bus")
+	if err := f.Kill(t.Context(), "bus"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Ready(t.Context(), "bus"); err != nil {
+		t.Fatal(err)
+	}
+	if second := f.PID("bus"); second == first || second == 0 {
+		t.Errorf("pid %d, then %d", first, second)
+	}
+	j.await(t, "bus! ended (signal: killed); starting again")
+}
+
+func TestWrongUseStaysDown(t *testing.T) {
+	j := newJournal()
+	f := fleet.New([]fleet.Child{as("bus", "stays", 0), as("peer", "usage", 1)}, j.options())
+	start(t, f)
+	j.await(t, "peer! was called wrongly and stays down")
+	if err := f.Ready(t.Context(), "peer"); err == nil {
+		t.Error("a child that stays down was ready")
+	}
+	if f.PID("bus") == 0 {
+		t.Error("the bus went down with it")
+	}
+}
+
+func TestFirstStageDownEndsRun(t *testing.T) {
+	j := newJournal()
+	f := fleet.New([]fleet.Child{as("bus", "fails", 0), as("peer", "stays", 1)}, j.options())
+	err := f.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "bus stays down") {
+		t.Errorf("Run: %v", err)
+	}
+	if j.index("bus! ended 8 times in a row and stays down (exit status 1)") < 0 {
+		t.Errorf("not said: %q", j.lines)
+	}
+}
+
+func TestDeafChildIsKilled(t *testing.T) {
+	j := newJournal()
+	o := j.options()
+	o.StopTimeout = time.Millisecond
+	f := fleet.New([]fleet.Child{as("bus", "deaf", 0)}, o)
+	stop := start(t, f)
+	if err := f.Ready(t.Context(), "bus"); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if j.index("bus! does not stop; killing it") < 0 {
+		t.Errorf("not said: %q", j.lines)
+	}
+}
+
+func TestMissingProgram(t *testing.T) {
+	j := newJournal()
+	f := fleet.New([]fleet.Child{{Name: "bus", Path: "/no/such/program"}}, j.options())
+	if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
+		t.Errorf("Run: %v", err)
+	}
+	if err := f.Kill(t.Context(), "tg"); err == nil {
+		t.Error("killed a child that does not exist")
+	}
+}
+
+func TestPrinter(t *testing.T) {
+	line := []byte(`{"level":"warn","time":"2026-11-21T12:00:00.5Z","message":"slow\u001b[31m","took":1.5,"who":"a b","peer":"tg:1"}`)
+	for name, c := range map[string]struct {
+		format fleet.Format
+		want   []string
+	}{
+		"plain":  {fleet.Plain, []string{" tg     slow\uFFFD[31m peer=tg:1 took=1.5 who=\"a b\"\n", " tg     panic: no JSON\n"}},
+		"colour": {fleet.Colour, []string{"\x1b[36mtg    \x1b[0m \x1b[33mslow"}},
+		"json":   {fleet.JSON, []string{`"program":"tg"`, `"took":1.5`, `"message":"panic: no JSON"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			p := fleet.NewPrinter(&b, c.format, 6)
+			p.Line("tg", line)
+			p.Line("tg", []byte("panic: no JSON"))
+			for _, want := range c.want {
+				if !strings.Contains(b.String(), want) {
+					t.Errorf("lacks %q:\n%s", want, b.String())
+				}
+			}
+		})
+	}
+}

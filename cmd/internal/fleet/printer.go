@@ -1,0 +1,176 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Printer writes the log lines of many programs as one log: for people one
+// line each with the program's name before it, for machines JSON with the name
+// in "program".
+type Printer struct {
+	mu     sync.Mutex
+	w      io.Writer
+	json   bool
+	colour bool
+	width  int
+	names  []string // in the order of their first line, which chooses the colour
+	now    func() time.Time
+}
+
+// A Format says for whom a Printer writes.
+type Format int
+
+// The formats of a Printer.
+const (
+	Plain  Format = iota // for people
+	Colour               // for people at a terminal
+	JSON                 // for machines
+)
+
+// NewPrinter makes a printer whose names take width characters.
+func NewPrinter(w io.Writer, format Format, width int) *Printer {
+	return &Printer{w: w, json: format == JSON, colour: format == Colour, width: width, now: time.Now}
+}
+
+// Line prints one line of a program's log. A line that is no JSON is printed as
+// it is.
+func (p *Printer) Line(name string, line []byte) {
+	var entry map[string]any
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.UseNumber()
+	if err := dec.Decode(&entry); err != nil || entry == nil {
+		entry = map[string]any{"level": "info", "message": string(line), "time": p.now().Format(time.RFC3339Nano)}
+	}
+	p.print(name, entry)
+}
+
+// Event prints what happened to a program.
+func (p *Printer) Event(name, text string) {
+	p.print(name, map[string]any{"level": "warn", "message": text, "time": p.now().Format(time.RFC3339Nano)})
+}
+
+// Say prints a plain line of information about a program.
+func (p *Printer) Say(name, text string) {
+	p.print(name, map[string]any{"level": "info", "message": text, "time": p.now().Format(time.RFC3339Nano)})
+}
+
+func (p *Printer) print(name string, entry map[string]any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.json {
+		entry["program"] = name
+		if line, err := json.Marshal(entry); err == nil {
+			fmt.Fprintf(p.w, "%s\n", line)
+		}
+		return
+	}
+	fmt.Fprintln(p.w, p.render(name, entry))
+}
+
+const (
+	dim    = "\x1b[2m"
+	red    = "\x1b[31m"
+	yellow = "\x1b[33m"
+	reset  = "\x1b[0m"
+)
+
+// nameColours are given to programs in turn.
+var nameColours = []string{"\x1b[36m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[33m", "\x1b[96m", "\x1b[92m"}
+
+func (p *Printer) render(name string, entry map[string]any) string {
+	var b strings.Builder
+	b.WriteString(p.paint(dim, clock(text(entry["time"]))))
+	b.WriteByte(' ')
+	b.WriteString(p.paint(p.colourOf(name), fmt.Sprintf("%-*s", p.width, name)))
+	b.WriteByte(' ')
+	message := safe(text(entry["message"]))
+	switch text(entry["level"]) {
+	case "warn":
+		message = p.paint(yellow, message)
+	case "error", "fatal", "panic":
+		message = p.paint(red, message)
+	}
+	b.WriteString(message)
+	for _, key := range slices.Sorted(maps.Keys(entry)) {
+		switch key {
+		case "time", "message", "level", "program":
+			continue
+		}
+		b.WriteByte(' ')
+		b.WriteString(p.paint(dim, key+"="))
+		b.WriteString(value(text(entry[key])))
+	}
+	return b.String()
+}
+
+func (p *Printer) paint(colour, s string) string {
+	if !p.colour {
+		return s
+	}
+	return colour + s + reset
+}
+
+func (p *Printer) colourOf(name string) string {
+	i := slices.Index(p.names, name)
+	if i < 0 {
+		i = len(p.names)
+		p.names = append(p.names, name)
+	}
+	return nameColours[i%len(nameColours)]
+}
+
+// clock shortens a time stamp to what one reads on a screen.
+func clock(stamp string) string {
+	t, err := time.Parse(time.RFC3339Nano, stamp)
+	if err != nil {
+		return "            "
+	}
+	return t.Local().Format("15:04:05.000")
+}
+
+// text renders a member of a log entry.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(raw)
+}
+
+// value quotes a value that would not be read as one word.
+func value(s string) string {
+	if s == "" || strings.ContainsAny(s, " \t\n\"=") {
+		return fmt.Sprintf("%q", s)
+	}
+	return safe(s)
+}
+
+// safe keeps control characters of foreign text away from the terminal.
+func safe(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < 0x20 || r >= 0x7f && r < 0xa0:
+			return '\uFFFD'
+		default:
+			return r
+		}
+	}, s)
+}
