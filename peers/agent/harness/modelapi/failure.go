@@ -1,0 +1,156 @@
+package modelapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/turnloop"
+)
+
+// A Failure is what an API says went wrong.
+type Failure struct {
+	Message string
+	Type    string
+	Code    string
+}
+
+// parseFailure reads the error bodies of the APIs in use: {"error":{...}},
+// {"error":"..."}, {"message":...}, {"detail":...}, an array of the first, or
+// plain text.
+func parseFailure(raw []byte) Failure {
+	raw = bytes.TrimSpace(raw)
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+		raw = list[0]
+	}
+	var body struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	if json.Unmarshal(raw, &body) != nil {
+		return Failure{Message: clip(string(raw))}
+	}
+	if f, ok := ParseError(body.Error); ok {
+		return f
+	}
+	if body.Message != "" {
+		return Failure{Message: clip(body.Message)}
+	}
+	return Failure{Message: clip(string(bytes.Trim(body.Detail, `"`)))}
+}
+
+// ParseError reads the "error" member of an answer or a stream's event. It
+// reports false where there is none.
+func ParseError(raw json.RawMessage) (Failure, bool) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return Failure{}, false
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return Failure{Message: clip(text)}, true
+	}
+	var object struct {
+		Message string          `json:"message"`
+		Type    string          `json:"type"`
+		Code    json.RawMessage `json:"code"` // a string, a number or null
+	}
+	if json.Unmarshal(raw, &object) != nil {
+		return Failure{Message: clip(string(raw))}, true
+	}
+	code := strings.Trim(string(object.Code), `"`)
+	if code == "null" {
+		code = ""
+	}
+	return Failure{Message: clip(object.Message), Type: object.Type, Code: code}, true
+}
+
+// clip keeps error texts to one short line.
+func clip(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > 400 {
+		text = string(runes[:400]) + "…"
+	}
+	return text
+}
+
+// failure says what a status and the API's own words mean for the turn.
+func (e *Endpoint) failure(status int, what string, f Failure, key string) *turnloop.RequestError {
+	said := harness.Redact(f.Message, key)
+	if said == "" {
+		said = http.StatusText(status)
+	}
+	at := fmt.Sprintf("%s %s: %s", e.BaseURL, what, said)
+	permanent := func(advice string) *turnloop.RequestError {
+		return &turnloop.RequestError{Err: fmt.Errorf("%s (%s)", at, advice)}
+	}
+	switch {
+	case tooLong(status, f):
+		return &turnloop.RequestError{TooLong: true, Err: fmt.Errorf("%s (the event is longer than the model can read)", at)}
+	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
+		return permanent("the account has no credit left; top it up or use another key in " + e.KeyName)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return permanent("check " + e.KeyName + " or " + e.KeyName + "_FILE")
+	case status == http.StatusNotFound:
+		return permanent("check --model and --base-url, which includes the version such as /v1")
+	case status >= 300 && status < 400:
+		return permanent("redirects are not followed; set --base-url to the address where the API is")
+	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
+		status == http.StatusTooManyRequests, status >= 500 && status != http.StatusNotImplemented:
+		return &turnloop.RequestError{Retry: true, Err: fmt.Errorf("%s", at)}
+	default:
+		return permanent("the API refuses the request; does it take chat tools and streaming?")
+	}
+}
+
+func tooLong(status int, f Failure) bool {
+	if status == http.StatusRequestEntityTooLarge || f.Code == "context_length_exceeded" || f.Type == "request_too_large" {
+		return true
+	}
+	if status != http.StatusBadRequest {
+		return false
+	}
+	said := strings.ToLower(f.Message)
+	return strings.Contains(said, "prompt is too long") || strings.Contains(said, "context length") || strings.Contains(said, "context window")
+}
+
+// passing are the words in types and codes of failures that may pass.
+var passing = []string{"server_error", "overloaded", "rate_limit", "api_error", "timeout", "unavailable", "internal", "429", "500", "502", "503", "529"}
+
+// InStream makes the error of a failure that came inside a stream, where there
+// is no status: overload and internal errors may pass.
+func (s *Stream) InStream(f Failure) *turnloop.RequestError {
+	status := http.StatusBadRequest
+	if f.Type == "" && f.Code == "" {
+		status = http.StatusServiceUnavailable
+	}
+	for _, word := range passing {
+		if strings.Contains(f.Type, word) || strings.Contains(f.Code, word) {
+			status = http.StatusServiceUnavailable
+		}
+	}
+	return s.endpoint.failure(status, "failed in the middle of its answer", f, s.key)
+}
+
+// maxRetryAfter is the longest wait that an API may ask of us.
+const maxRetryAfter = 10 * time.Minute
+
+// retryAfter reads how long the API wants us to wait: retry-after-ms, or
+// Retry-After in seconds or as a date.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	var wait time.Duration
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		wait = time.Duration(min(ms, 1e9) * float64(time.Millisecond))
+	} else if s, err := strconv.ParseFloat(h.Get("Retry-After"), 64); err == nil {
+		wait = time.Duration(min(s, 1e6) * float64(time.Second))
+	} else if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}

@@ -1,0 +1,177 @@
+package turnloop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/peers/agent/harness"
+)
+
+// maxCalls bounds the tool calls that one answer may hold; more are refused.
+const maxCalls = 32
+
+// Bounds of the wait between repetitions of a request.
+const (
+	shortestWait = time.Second
+	longestWait  = 30 * time.Second
+)
+
+// A run is one turn in progress.
+type run struct {
+	loop  *Loop
+	turn  *harness.Turn
+	tools *toolset
+	past  []Message // of earlier turns
+	said  []Message // in this turn, the prompt first
+	usage harness.Usage
+}
+
+// rounds asks and answers until the model calls no more tools.
+func (r *run) rounds(ctx context.Context) (*Reply, error) {
+	opts := &r.loop.opts
+	for r.usage.Rounds < opts.MaxRounds {
+		use := ToolsAllowed
+		if r.usage.Rounds == opts.MaxRounds-1 {
+			use = ToolsDenied
+		}
+		reply, err := r.ask(ctx, use)
+		if err != nil {
+			return nil, err
+		}
+		if reply.Truncated && reply.Text == "" {
+			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it said anything", harness.ErrBudget, opts.MaxTokens)
+		}
+		if reply.Text != "" || len(reply.Calls) > 0 {
+			r.said = append(r.said, Message{Role: RoleAssistant, Text: reply.Text, Calls: reply.Calls})
+		}
+		if reply.Paused {
+			continue
+		}
+		if len(reply.Calls) == 0 || use == ToolsDenied {
+			r.unanswered(reply)
+			return reply, nil
+		}
+		r.said = append(r.said, Message{Role: RoleTool, Results: r.answer(ctx, reply.Calls)})
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if used := r.usage.InputTokens + r.usage.OutputTokens; used >= opts.TokenBudget {
+			return nil, fmt.Errorf("%w: it used %d of %d tokens", harness.ErrBudget, used, opts.TokenBudget)
+		}
+	}
+	return nil, fmt.Errorf("%w: the model did not end it in %d requests", harness.ErrBudget, opts.MaxRounds)
+}
+
+// unanswered takes back calls that nobody will run: APIs refuse a history with
+// calls that have no answer.
+func (r *run) unanswered(reply *Reply) {
+	if len(reply.Calls) == 0 {
+		return
+	}
+	last := &r.said[len(r.said)-1]
+	last.Calls = nil
+	if last.Text == "" {
+		r.said = r.said[:len(r.said)-1]
+	}
+}
+
+// ask sends one request, as often as it takes and is allowed.
+func (r *run) ask(ctx context.Context, use ToolUse) (*Reply, error) {
+	r.usage.Rounds++
+	clock := r.loop.opts.Clock
+	for try := 1; ; try++ {
+		request := &Request{
+			System: r.turn.System, Tools: r.tools.tools, WithTools: use, MaxTokens: r.loop.opts.MaxTokens,
+			Messages: append(append([]Message(nil), r.past...), r.said...),
+		}
+		reply, err := r.loop.model.Stream(ctx, request, r.text)
+		if err == nil {
+			r.count(request, reply)
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		var failed *RequestError
+		if !errors.As(err, &failed) {
+			return nil, err
+		}
+		if failed.TooLong && len(r.past) > 0 {
+			r.status("the conversation is too long for the model; its past is left out")
+			r.past = nil
+			continue
+		}
+		if !failed.Retry || try > r.loop.opts.Retries {
+			return nil, err
+		}
+		wait := max(failed.After, harness.Backoff(try, shortestWait, longestWait))
+		if deadline, ok := ctx.Deadline(); ok && clock.Now().Add(wait).After(deadline) {
+			return nil, fmt.Errorf("the model can be asked again only in %s: %w", wait.Round(time.Second), err)
+		}
+		r.status(fmt.Sprintf("asking the model again in %s: %v", wait.Round(100*time.Millisecond), err))
+		if err := clock.Sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// count adds up what a request cost; four bytes are taken for a token where
+// the API does not tell.
+func (r *run) count(request *Request, reply *Reply) {
+	if reply.InputTokens == 0 && reply.OutputTokens == 0 {
+		raw, _ := json.Marshal(request) //nolint:errcheck // an estimate
+		reply.InputTokens = int64(len(raw) / 4)
+		reply.OutputTokens = int64(len(reply.Text) / 4)
+	}
+	r.usage.InputTokens += reply.InputTokens
+	r.usage.OutputTokens += reply.OutputTokens
+}
+
+// answer runs the calls of one answer in order. Calls that the turn's end
+// leaves over are answered as cancelled, so that the history stays whole.
+func (r *run) answer(ctx context.Context, calls []Call) []CallResult {
+	results := make([]CallResult, 0, len(calls))
+	for i, c := range calls {
+		var result harness.Result
+		switch {
+		case ctx.Err() != nil:
+			result = harness.Refused("the turn was cancelled before this tool was called", nil)
+		case i >= maxCalls:
+			result = harness.Refused(fmt.Sprintf("at most %d tools can be called at once; call it again", maxCalls), nil)
+		default:
+			r.usage.ToolCalls++
+			r.report(harness.ProgressToolCall, c, validOrNull(c.Arguments))
+			result = r.tools.call(ctx, c)
+			raw, _ := json.Marshal(result) //nolint:errcheck // strings and valid JSON
+			r.report(harness.ProgressToolResult, c, raw)
+		}
+		results = append(results, CallResult{ID: c.ID, Text: resultText(result, r.loop.opts.ResultBytes), IsError: result.IsError})
+	}
+	return results
+}
+
+func validOrNull(raw string) json.RawMessage {
+	if json.Valid([]byte(raw)) {
+		return json.RawMessage(raw)
+	}
+	return json.RawMessage("null")
+}
+
+func (r *run) report(kind harness.ProgressKind, c Call, content json.RawMessage) {
+	name := c.Name
+	if source, ok := r.tools.source[c.Name]; ok {
+		name = source.name
+	}
+	r.loop.report(harness.Progress{TurnID: r.turn.ID, Kind: kind, Tool: name, CallID: c.ID, Content: content})
+}
+
+func (r *run) text(piece string) {
+	r.loop.report(harness.Progress{TurnID: r.turn.ID, Kind: harness.ProgressText, Message: piece})
+}
+
+func (r *run) status(text string) {
+	r.loop.report(harness.Progress{TurnID: r.turn.ID, Kind: harness.ProgressStatus, Message: text})
+}
