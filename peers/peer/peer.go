@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"hubbub/protocol"
@@ -68,47 +71,179 @@ type DialFunc func(ctx context.Context) (jsonrpc.Stream, error)
 
 // A Peer is one identity on the bus. Its methods may be called from any
 // goroutine; Handle and HandleAny only before Run.
-type Peer struct{}
+type Peer struct {
+	id       protocol.PeerID
+	options  Options
+	handlers map[protocol.MessageType]Handler
+	fallback Handler
+	work     *queue
+
+	mu       sync.Mutex                // guards the fields below
+	patterns map[protocol.Pattern]bool // value: observe
+	order    []protocol.Pattern        // as they were added
+	link     *link                     // the connection in use; nil while there is none
+	changed  chan struct{}             // closed when link or stopped change
+	stopped  bool
+}
 
 // New makes a peer of the given identity. It does no I/O.
-func New(id protocol.PeerID, opts *Options) *Peer { return &Peer{} }
+func New(id protocol.PeerID, opts *Options) *Peer {
+	o := opts.withDefaults()
+	return &Peer{
+		id: id, options: o, handlers: map[protocol.MessageType]Handler{},
+		work: newQueue(o.Concurrency, o.Queue), patterns: map[protocol.Pattern]bool{}, changed: make(chan struct{}),
+	}
+}
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if len(out.Buses) == 0 {
+		out.Buses = []string{"ws://127.0.0.1:7892"}
+	}
+	if out.Concurrency <= 0 {
+		out.Concurrency = 64
+	}
+	if out.Queue <= 0 {
+		out.Queue = 1024
+	}
+	if out.StopTimeout <= 0 {
+		out.StopTimeout = 8 * time.Second
+	}
+	if out.TokenFunc == nil {
+		token := out.Token
+		out.TokenFunc = func() (string, error) { return token, nil }
+	}
+	if out.Log == nil {
+		nop := zerolog.Nop()
+		out.Log = &nop
+	}
+	return out
+}
 
 // ID returns the identity.
-func (p *Peer) ID() protocol.PeerID { panic("todo") }
+func (p *Peer) ID() protocol.PeerID { return p.id }
 
 // NewMessage makes a message from this peer with a fresh id and the time now.
 func (p *Peer) NewMessage(t protocol.MessageType, content any) protocol.Message {
-	return protocol.NewMessage(t, p.ID(), content)
+	return protocol.NewMessage(t, p.id, content)
 }
 
 // Handle sets the handler of one message type. Types without one go to the
 // HandleAny handler, or are answered "processed" and dropped.
-func (p *Peer) Handle(t protocol.MessageType, h Handler) { panic("todo") }
+func (p *Peer) Handle(t protocol.MessageType, h Handler) { p.handlers[t] = h }
 
 // HandleAny sets the handler of every message type that has none of its own.
-func (p *Peer) HandleAny(h Handler) { panic("todo") }
+func (p *Peer) HandleAny(h Handler) { p.fallback = h }
 
 // Subscribe adds patterns to the set that every connection subscribes to. Once
-// Run is connected it waits for the bus's answer.
-func (p *Peer) Subscribe(ctx context.Context, patterns ...protocol.Pattern) error { panic("todo") }
-
-// Unsubscribe removes a pattern.
-func (p *Peer) Unsubscribe(ctx context.Context, pattern protocol.Pattern) error { panic("todo") }
-
-// Observe is Subscribe for a pattern whose messages nobody waits for.
-func (p *Peer) Observe(ctx context.Context, patterns ...protocol.Pattern) error { panic("todo") }
-
-// Send publishes a message and returns what became of it. It waits for a
-// connection and for the bus's answer until ctx ends. Empty MessageID, From and
-// Timestamp are filled in. The error is a *jsonrpc.Error when the bus refused
-// the message.
-func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
-	panic("todo")
+// Run is connected it waits for the bus's answer; a pattern that the bus
+// refuses is not kept.
+func (p *Peer) Subscribe(ctx context.Context, patterns ...protocol.Pattern) error {
+	return p.add(ctx, patterns, false)
 }
 
-// Ready waits until the peer is connected and subscribed.
-func (p *Peer) Ready(ctx context.Context) error { panic("todo") }
+// Observe is Subscribe for patterns whose messages nobody waits for. The bus
+// may drop some of them when this peer is slow, and records none of it.
+func (p *Peer) Observe(ctx context.Context, patterns ...protocol.Pattern) error {
+	return p.add(ctx, patterns, true)
+}
 
-// Run connects and serves until ctx ends (nil), or until the bus refuses the
-// peer for good (ErrReplaced, ErrUnauthorized, ErrRefused).
-func (p *Peer) Run(ctx context.Context) error { panic("todo") }
+func (p *Peer) add(ctx context.Context, patterns []protocol.Pattern, observe bool) error {
+	for _, pattern := range patterns {
+		p.keep(pattern, observe)
+		l := p.current()
+		if l == nil {
+			continue
+		}
+		err := l.subscribe(ctx, pattern, observe)
+		var refused *jsonrpc.Error
+		if errors.As(err, &refused) {
+			p.drop(pattern)
+			return fmt.Errorf("subscribing to %q: %w", pattern, err)
+		}
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// A connection that ended subscribes again when it is back.
+	}
+	return nil
+}
+
+func (p *Peer) keep(pattern protocol.Pattern, observe bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.patterns[pattern]; !ok {
+		p.order = append(p.order, pattern)
+	}
+	p.patterns[pattern] = observe
+}
+
+func (p *Peer) drop(pattern protocol.Pattern) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.patterns, pattern)
+	p.order = slices.DeleteFunc(p.order, func(o protocol.Pattern) bool { return o == pattern })
+}
+
+// Unsubscribe removes a pattern.
+func (p *Peer) Unsubscribe(ctx context.Context, pattern protocol.Pattern) error {
+	p.drop(pattern)
+	l := p.current()
+	if l == nil {
+		return nil
+	}
+	_, err := l.call(ctx, protocol.MethodUnsubscribe, protocol.SubscribeParams{Topic: string(pattern)})
+	if errors.Is(err, ErrInterrupted) {
+		return nil
+	}
+	return err
+}
+
+// Ready waits until the peer is connected and subscribed, or stopped.
+func (p *Peer) Ready(ctx context.Context) error {
+	_, err := p.wait(ctx)
+	return err
+}
+
+// current returns the connection in use, or nil.
+func (p *Peer) current() *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.link
+}
+
+// wait returns the connection in use, once there is one.
+func (p *Peer) wait(ctx context.Context) (*link, error) {
+	for {
+		p.mu.Lock()
+		l, stopped, changed := p.link, p.stopped, p.changed
+		p.mu.Unlock()
+		switch {
+		case l != nil:
+			return l, nil
+		case stopped:
+			return nil, ErrStopped
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// use makes a connection the one in use; nil says that there is none.
+func (p *Peer) use(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.link = l
+	p.announceLocked()
+}
+
+func (p *Peer) announceLocked() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}

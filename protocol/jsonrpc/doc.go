@@ -1,3 +1,15 @@
 // Package jsonrpc is bidirectional JSON-RPC 2.0 over a Stream of text frames.
 // It knows nothing of the bus.
+//
+// Guarantees:
+//
+//   - A frame has one reading. Parse accepts exactly the texts that RFC 8259
+//     allows, in valid UTF-8, and says where an object repeats a key, or has a
+//     key that a lenient reader could take for another (Object).
+//   - Ids are echoed as they came: same JSON type, same digits.
+//   - Parse and Object keep spans of the frame and allocate nothing on the
+//     common path; a span is valid as long as the frame is.
+//   - Conn reads in the goroutine of Run and calls its Handler there, one
+//     message at a time. A Handler that must wait starts a goroutine of its own.
+//   - When a Conn ends, every call that still waits fails with ErrClosed.
 package jsonrpc

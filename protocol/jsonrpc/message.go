@@ -2,7 +2,18 @@ package jsonrpc
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"unicode/utf8"
+)
+
+// Error codes of JSON-RPC 2.0.
+const (
+	CodeParse          = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
 )
 
 // An Error is a JSON-RPC error object.
@@ -12,5 +23,120 @@ type Error struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Error renders the code and the message.
+// Error renders the message and the code.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// Errorf makes an Error.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// An ID is the text of a request's id: a JSON string or number. Nil means
+// that there is none.
+type ID []byte
+
+// String is the id without quotes, as the activity log writes it.
+func (id ID) String() string {
+	if IsString(id) {
+		return Unquote(id)
+	}
+	return string(id)
+}
+
+// A Kind is what a message is.
+type Kind int
+
+// The kinds of message.
+const (
+	KindRequest Kind = iota + 1
+	KindNotification
+	KindResponse
+)
+
+// A Message is one parsed frame. Its fields are spans of the frame.
+type Message struct {
+	Kind   Kind
+	ID     ID
+	Method []byte // unquoted
+	Params []byte // nil where absent
+	Result []byte // of a response; nil where absent
+	Error  []byte // of a response; nil where absent
+}
+
+var envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+
+// ErrNotUTF8 is Parse's error for a frame that is not text.
+var ErrNotUTF8 = errors.New("the frame is not valid UTF-8")
+
+// Parse reads one frame. The error is ErrNotUTF8 or a *Error with which the
+// frame must be answered; the message then has the id to answer with, nil for
+// null, and Kind is KindResponse where the frame was an unusable response.
+func Parse(frame []byte) (Message, error) {
+	if !utf8.Valid(frame) {
+		return Message{}, ErrNotUTF8
+	}
+	depth, err := Check(frame)
+	if err != nil {
+		return Message{}, &Error{Code: CodeParse, Message: err.Error()}
+	}
+	at := skipSpaceWithin(frame)
+	switch frame[at] {
+	case '{':
+	case '[':
+		return Message{}, Errorf(CodeInvalidRequest, "batches are not supported; send one request a frame")
+	default:
+		return Message{}, Errorf(CodeInvalidRequest, "a request must be an object")
+	}
+	var fields [6][]byte
+	keyErr := Object(frame[at:], envelopeKeys, fields[:])
+	m := Message{ID: ID(fields[1]), Params: fields[3], Result: fields[4], Error: fields[5]}
+	answers := fields[2] == nil && (m.Result != nil || m.Error != nil)
+	if answers {
+		m.Kind = KindResponse
+	}
+	if err := checkID(&m); err != nil && !answers {
+		return m, err
+	}
+	switch {
+	case keyErr != nil:
+		return m, Errorf(CodeInvalidParams, "%v", keyErr)
+	case depth > MaxDepth:
+		return m, Errorf(CodeInvalidParams, "nested %d deep; at most %d is allowed", depth, MaxDepth)
+	case string(fields[0]) != `"2.0"`:
+		return m, Errorf(CodeInvalidRequest, `"jsonrpc" must be "2.0"`)
+	case answers:
+		return m, checkResponse(&m)
+	case !IsString(fields[2]):
+		return m, Errorf(CodeInvalidRequest, `"method" must be a string`)
+	}
+	m.Method = unquoteKey(fields[2])
+	m.Kind = KindRequest
+	if m.ID == nil {
+		m.Kind = KindNotification
+	}
+	return m, nil
+}
+
+// checkID drops an id that cannot be echoed and says so.
+func checkID(m *Message) error {
+	if m.ID == nil || IsString(m.ID) || m.ID[0] == '-' || m.ID[0] >= '0' && m.ID[0] <= '9' {
+		return nil
+	}
+	m.ID = nil
+	return Errorf(CodeInvalidRequest, `"id" must be a string or a number`)
+}
+
+func checkResponse(m *Message) error {
+	if m.Result != nil && m.Error != nil {
+		return Errorf(CodeInvalidRequest, "an answer has a result or an error, not both")
+	}
+	return nil
+}
+
+func skipSpaceWithin(b []byte) int {
+	at := 0
+	for at < len(b) && (b[at] == ' ' || b[at] == '\n' || b[at] == '\t' || b[at] == '\r') {
+		at++
+	}
+	return at
+}

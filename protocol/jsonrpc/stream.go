@@ -6,13 +6,16 @@ package jsonrpc
 // One goroutine reads. Any goroutine may write; frames never interleave.
 type Stream interface {
 	// Read returns the next frame. The bytes are valid until the next Read.
-	// Before it waits for the other side, Read flushes what was written to
-	// this stream. The error is final.
+	// Each time before it waits for the other side, it calls what BeforeWait
+	// set. The error is final.
 	Read() ([]byte, error)
 
+	// BeforeWait sets what Read calls before it waits; the default is Flush.
+	// It is called before the first Read.
+	BeforeWait(func())
+
 	// Write takes one frame and copies it. It does not wait for the other
-	// side: what cannot be sent now is kept and sent when Flush or a later
-	// Read can. The error is final.
+	// side: what was written is sent by Flush. The error is final.
 	Write(frame []byte) error
 
 	// Flush starts sending what was written. It does not wait for the other
@@ -25,7 +28,8 @@ type Stream interface {
 	Buffered() int
 
 	// Close ends the stream with a WebSocket close code and reason and
-	// unblocks Read. It waits at most for the close frame to be written, never
-	// for the other side. Only the first call has an effect.
+	// unblocks Read. Only the first call has an effect. It returns when the
+	// goroutines of the stream have ended; it waits at most 1 s for a side
+	// that does not take the close frame.
 	Close(code int, reason string)
 }

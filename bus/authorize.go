@@ -1,0 +1,84 @@
+package bus
+
+import (
+	"fmt"
+
+	"hubbub/activitylog"
+	"hubbub/bus/grant"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+// sendMessage checks a message and publishes it (sections 5.3 and 9).
+func (s *session) sendMessage(m jsonrpc.Message) {
+	send, err := protocol.ScanSend(m.Params)
+	if err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
+		return
+	}
+	if err := s.maySend(&send); err != nil {
+		s.record(activitylog.Row{
+			Event: activitylog.Rejected, MessageID: send.MessageID, RPCID: m.ID.String(), Actor: send.From,
+			Topic: send.Topic, Status: string(protocol.OutcomeRejected), Payload: keep(send.Payload), Error: err.Error(),
+		})
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
+		return
+	}
+	if err := s.server.admit(); err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
+		return
+	}
+	s.publish(m.ID, send)
+}
+
+// granted returns the session's credential, nil where the bus is open.
+func (s *session) granted() *grant.Credential {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.credential
+}
+
+// mayBe says why the session may not use an identity, or nil.
+func (s *session) mayBe(id protocol.PeerID) error {
+	if c := s.granted(); c != nil && !c.MayBe(id) {
+		return fmt.Errorf("the credential %q does not grant the identity %q", c.Name, id)
+	}
+	return nil
+}
+
+// mayHear says why the session may not subscribe to a pattern, or nil.
+func (s *session) mayHear(p protocol.Pattern) error {
+	if c := s.granted(); c != nil && !c.MaySubscribe(p) {
+		return fmt.Errorf("the credential %q does not grant the subscription %q", c.Name, p)
+	}
+	return nil
+}
+
+// maySend says why the session may not send a message, or nil: the role of
+// payload.from must allow its type, the session must be or speak for it, and
+// its credential must grant the topic.
+func (s *session) maySend(m *protocol.Send) error {
+	from := protocol.PeerID(m.From)
+	if err := protocol.MaySend(from, m.Type); err != nil {
+		return err
+	}
+	if from != s.id && !s.speaksFor(from) {
+		return fmt.Errorf("%s may not speak as %q", s.id, from)
+	}
+	if c := s.granted(); c != nil && !c.MayPublish(m.Topic) {
+		return fmt.Errorf("the credential %q does not grant sending to %q", c.Name, m.Topic)
+	}
+	return nil
+}
+
+// speaksFor reports whether the session is an identity or may speak for it: by
+// its credential, or, on an open bus, as a bridge for its family.
+func (s *session) speaksFor(id protocol.PeerID) bool {
+	if id == s.id {
+		return true
+	}
+	if c := s.granted(); c != nil {
+		return c.MayBe(id)
+	}
+	return protocol.SpeaksForFamily(s.id) && s.id.Family() == id.Family()
+}

@@ -1,0 +1,39 @@
+package bus
+
+import "hubbub/activitylog"
+
+// A batch collects what one goroutine wrote to many sessions, so that each is
+// flushed once, just before the goroutine waits. It belongs to one goroutine.
+type batch struct {
+	log   Log
+	dirty []*session
+	rows  []activitylog.Row // scratch
+}
+
+// touch remembers that a session was written to. A session that another
+// goroutine has remembered is left to it.
+func (b *batch) touch(s *session) {
+	if s.dirty.CompareAndSwap(false, true) {
+		b.dirty = append(b.dirty, s)
+	}
+}
+
+// flush sends what was written.
+func (b *batch) flush() {
+	for i, s := range b.dirty {
+		s.dirty.Store(false)
+		s.stream.Flush()
+		b.dirty[i] = nil
+	}
+	b.dirty = b.dirty[:0]
+}
+
+// record appends rows to the activity log. Where the log makes it wait, it
+// first sends what was written.
+func (b *batch) record(rows ...activitylog.Row) {
+	if b.log == nil || b.log.TryAppend(rows...) {
+		return
+	}
+	b.flush()
+	b.log.Append(rows...)
+}

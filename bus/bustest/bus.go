@@ -1,0 +1,142 @@
+package bustest
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// A Bus is a bus that lives as long as the test.
+type Bus struct {
+	Log  string // path of the activity log, empty for none
+	opts bus.Options
+	addr string
+
+	mu      sync.Mutex // guards the fields below
+	server  *bus.Server
+	log     *activitylog.Writer
+	cancel  context.CancelFunc
+	done    chan struct{}
+	streams sync.WaitGroup
+}
+
+// Start runs a bus with an activity log and a listener on loopback.
+func Start(t testing.TB, opts *bus.Options) *Bus {
+	t.Helper()
+	b := newBus(opts)
+	b.Log = filepath.Join(t.TempDir(), "activity.db")
+	b.start(t, "127.0.0.1:0")
+	t.Cleanup(b.Stop)
+	return b
+}
+
+// StartInMemory runs a bus without a log and without a listener, for synctest.
+func StartInMemory(t testing.TB, opts *bus.Options) *Bus {
+	t.Helper()
+	b := newBus(opts)
+	b.start(t, "")
+	t.Cleanup(b.Stop)
+	return b
+}
+
+func newBus(opts *bus.Options) *Bus {
+	b := &Bus{}
+	if opts != nil {
+		b.opts = *opts
+	}
+	return b
+}
+
+func (b *Bus) start(t testing.TB, addr string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var log bus.Log
+	logDone := make(chan struct{})
+	logCtx, endLog := context.WithCancel(context.Background())
+	if b.Log != "" {
+		w := activitylog.NewWriter(b.Log, nil)
+		b.log, log = w, w
+		go func() {
+			defer close(logDone)
+			if err := w.Run(logCtx); err != nil {
+				t.Errorf("the activity log ended: %v", err)
+			}
+		}()
+	} else {
+		close(logDone)
+	}
+	var listener net.Listener
+	if addr != "" {
+		var err error
+		if listener, err = net.Listen("tcp", addr); err != nil {
+			t.Fatalf("listening for the bus: %v", err)
+		}
+		b.addr = listener.Addr().String()
+	}
+	server := bus.New(log, &b.opts)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.ServeOn(ctx, listener); err != nil {
+			t.Errorf("the bus ended: %v", err)
+		}
+		endLog()
+		<-logDone
+	}()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.server, b.cancel, b.done = server, cancel, done
+}
+
+// URL is the address of the bus's WebSocket. It stays the same over a Restart.
+func (b *Bus) URL() string { return "ws://" + b.addr }
+
+// Server returns the running bus.
+func (b *Bus) Server() *bus.Server {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.server
+}
+
+// Stop stops the bus and waits for its end.
+func (b *Bus) Stop() {
+	b.mu.Lock()
+	cancel, done := b.cancel, b.done
+	b.mu.Unlock()
+	cancel()
+	<-done
+	b.streams.Wait()
+}
+
+// Restart stops the bus and starts a new one at the same address.
+func (b *Bus) Restart(t testing.TB) {
+	t.Helper()
+	b.Stop()
+	b.start(t, b.addr)
+}
+
+// Dial connects in memory. It is a peer.DialFunc.
+func (b *Bus) Dial(context.Context) (jsonrpc.Stream, error) {
+	ours, theirs := wire.Pipe(nil)
+	server := b.Server()
+	b.streams.Go(func() { server.ServeStream(theirs, "in memory", nil) })
+	return ours, nil
+}
+
+// Sync waits until the activity log holds everything so far.
+func (b *Bus) Sync(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := b.log.Sync(ctx); err != nil {
+		t.Fatalf("waiting for the activity log: %v", err)
+	}
+}

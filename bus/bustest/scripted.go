@@ -1,0 +1,126 @@
+package bustest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// A Delivery is one message that a scripted peer got.
+type Delivery = peer.Delivery
+
+// A Scripted is a peer that records what it gets and answers "processed".
+type Scripted struct {
+	*peer.Peer
+	got    chan *Delivery
+	mu     sync.Mutex // guards refuse
+	refuse func(*Delivery) error
+	stop   context.CancelFunc
+	done   chan struct{}
+}
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// Join connects a scripted peer, subscribed to the patterns.
+func (b *Bus) Join(t testing.TB, id protocol.PeerID, patterns ...protocol.Pattern) *Scripted {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Scripted{
+		Peer: peer.New(id, &peer.Options{Dial: b.Dial}),
+		got:  make(chan *Delivery, 10_000), stop: stop, done: make(chan struct{}),
+	}
+	s.HandleAny(s.record)
+	if err := s.Subscribe(ctx, patterns...); err != nil {
+		t.Fatalf("%s: %v", id, err)
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.Run(ctx); err != nil {
+			t.Logf("scripted peer %s ended: %v", id, err)
+		}
+	}()
+	t.Cleanup(s.Leave)
+	ready, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := s.Ready(ready); err != nil {
+		t.Fatalf("%s does not connect: %v", id, err)
+	}
+	return s
+}
+
+func (s *Scripted) record(_ context.Context, d *Delivery) error {
+	s.mu.Lock()
+	refuse := s.refuse
+	s.mu.Unlock()
+	if refuse != nil {
+		if err := refuse(d); err != nil {
+			return err
+		}
+	}
+	s.got <- d
+	return nil
+}
+
+// Refuse makes the peer answer with what f returns; nil records and answers
+// "processed". A nil f ends it.
+func (s *Scripted) Refuse(f func(*Delivery) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = f
+}
+
+// Leave disconnects the peer and waits for its end.
+func (s *Scripted) Leave() {
+	s.stop()
+	<-s.done
+}
+
+// Send sends a message from the peer itself.
+func (s *Scripted) Send(t testing.TB, topic protocol.Topic, kind protocol.MessageType, content any) protocol.SendResult {
+	t.Helper()
+	return s.SendAs(t, s.ID(), topic, kind, content)
+}
+
+// SendAs sends a message from an identity that the peer may speak for.
+func (s *Scripted) SendAs(t testing.TB, from protocol.PeerID, topic protocol.Topic, kind protocol.MessageType, content any) protocol.SendResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	result, err := s.Peer.Send(ctx, topic, protocol.NewMessage(kind, from, content))
+	if err != nil {
+		t.Fatalf("%s sends %s to %s: %v", from, kind, topic, err)
+	}
+	return result
+}
+
+// Next waits for the next delivery.
+func (s *Scripted) Next(t testing.TB) *Delivery {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case d := <-s.got:
+		return d
+	case <-timer.C:
+		t.Fatalf("%s got nothing", s.ID())
+		return nil
+	}
+}
+
+// NextOf waits for the next delivery of a type and drops others before it.
+func (s *Scripted) NextOf(t testing.TB, kind protocol.MessageType) *Delivery {
+	t.Helper()
+	for {
+		if d := s.Next(t); d.Message.Type == kind {
+			return d
+		}
+	}
+}
+
+// Waiting returns how many deliveries were recorded and not taken.
+func (s *Scripted) Waiting() int { return len(s.got) }

@@ -1,0 +1,238 @@
+package bus
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+// A delivery is one message on its way to one peer. It is settled once: by
+// whoever takes it from the peer's table of calls.
+type delivery struct {
+	publication *publication
+	target      *session
+	id          uint64           // of the processMessage request; 0 where it got no place
+	refused     protocol.Outcome // set where it got no place
+	waits       bool             // it is in the target's queue
+}
+
+func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
+	row := activitylog.Row{
+		Event: event, MessageID: d.publication.messageID, Actor: string(d.target.id),
+		Topic: d.publication.topic, Status: status,
+	}
+	if d.id > 0 {
+		row.RPCID = strconv.FormatUint(d.id, 10)
+	}
+	return row
+}
+
+func (d *delivery) startRow() activitylog.Row {
+	row := d.row(activitylog.ProcessStart, activitylog.StatusStart)
+	row.At = d.publication.accepted.UnixMicro()
+	return row
+}
+
+// settle records the outcome of a delivery and counts it.
+func (d *delivery) settle(b *batch, o protocol.Outcome, answer []byte, text string) {
+	row := d.row(activitylog.ProcessFinish, string(o))
+	row.At, row.Payload, row.Error = now(), answer, text
+	b.record(row)
+	d.target.server.metrics.outcome(o)
+	d.publication.settled(b, d, o, text)
+}
+
+// reserve gives a delivery a place at the peer: in the window of unanswered
+// ones, or in the queue. Otherwise it says why not.
+func (s *session) reserve(d *delivery) protocol.Outcome {
+	o := &s.server.options
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return protocol.OutcomeOffline
+	case len(s.queue) == 0 && s.roomLocked():
+		s.unanswered++
+	case len(s.queue) >= o.PeerQueue || s.queuedBytes+len(d.publication.params) > o.PeerQueueBytes:
+		s.server.metrics.limit(limitPeerQueue)
+		return protocol.OutcomeOverflow
+	default:
+		d.waits = true
+		s.queue = append(s.queue, d)
+		s.queuedBytes += len(d.publication.params)
+	}
+	d.id = s.calls.Add(d)
+	return ""
+}
+
+func (s *session) roomLocked() bool {
+	o := &s.server.options
+	return s.unanswered < o.PeerWindow && s.stream.Buffered() < o.PeerBuffer
+}
+
+// write sends a delivery that has a place in the window.
+func (s *session) write(b *batch, d *delivery) {
+	s.mu.Lock()
+	if !d.waits && !s.ended {
+		s.sendLocked(d.id, d.publication.params)
+	}
+	s.mu.Unlock()
+	b.touch(s)
+}
+
+// sendLocked writes a processMessage request. An error is the stream's end,
+// which its reader finds too and settles what waits.
+func (s *session) sendLocked(id uint64, params []byte) {
+	s.out = jsonrpc.AppendRequest(s.out[:0], id, protocol.MethodProcessMessage, params)
+	s.stream.Write(s.out) //nolint:errcheck // see above
+	s.trimLocked()
+}
+
+// keptBuffer is the largest scratch buffer that an idle session keeps.
+const keptBuffer = 16 << 10
+
+func (s *session) trimLocked() {
+	if cap(s.out) > keptBuffer {
+		s.out = nil
+	}
+}
+
+// observe sends a message that nobody waits for, or drops it.
+func (s *session) observe(b *batch, p *publication) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	if s.stream.Buffered() > s.server.options.PeerBuffer {
+		s.server.metrics.limit(limitObserver)
+		return
+	}
+	s.observed++
+	s.sendLocked(observerIDs+s.observed, p.params)
+	b.touch(s)
+}
+
+// observerIDs keeps the ids of requests that nobody waits for apart from the
+// others, and below 2^53, where every language's numbers are exact.
+const observerIDs = 1 << 52
+
+// answered takes a peer's answer to a processMessage. One that nobody waits for
+// (late, double, or to an observation) is ignored.
+func (s *session) answered(m jsonrpc.Message, unusable error) {
+	id, ok := jsonrpc.ParseCallID(m.ID)
+	if !ok {
+		return
+	}
+	d, ok := s.take(&s.batch, id)
+	if !ok {
+		return
+	}
+	o, text := outcome(m, unusable)
+	raw := m.Result
+	if m.Error != nil {
+		raw = m.Error
+	}
+	d.settle(&s.batch, o, keep(raw), text)
+}
+
+// take removes a delivery from the table and lets the next one of the queue go.
+func (s *session) take(b *batch, id uint64) (*delivery, bool) {
+	s.mu.Lock()
+	d, ok := s.calls.Take(id)
+	if ok && d.waits {
+		s.dropQueuedLocked(d)
+	} else if ok {
+		s.unanswered--
+	}
+	pumped := s.pumpLocked()
+	s.mu.Unlock()
+	if pumped {
+		b.touch(s)
+	}
+	return d, ok
+}
+
+// pumpLocked sends queued deliveries while there is room.
+func (s *session) pumpLocked() (sent bool) {
+	for len(s.queue) > 0 && s.roomLocked() {
+		d := s.queue[0]
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+		s.queuedBytes -= len(d.publication.params)
+		d.waits = false
+		s.unanswered++
+		s.sendLocked(d.id, d.publication.params)
+		sent = true
+	}
+	if len(s.queue) == 0 {
+		s.queue = nil
+	}
+	return sent
+}
+
+func (s *session) dropQueuedLocked(d *delivery) {
+	if i := slices.Index(s.queue, d); i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+		s.queuedBytes -= len(d.publication.params)
+	}
+}
+
+// outcome judges a peer's answer.
+func outcome(m jsonrpc.Message, unusable error) (protocol.Outcome, string) {
+	if unusable != nil {
+		return protocol.OutcomeError, "unusable answer: " + unusable.Error()
+	}
+	if m.Error != nil {
+		return protocol.OutcomeError, errorText(m.Error)
+	}
+	processed, err := protocol.ScanProcessed(m.Result)
+	switch {
+	case err != nil:
+		return protocol.OutcomeError, "unusable answer: " + err.Error()
+	case !processed:
+		return protocol.OutcomeRejected, rejectionText(m.Result)
+	default:
+		return protocol.OutcomeOK, ""
+	}
+}
+
+func errorText(raw []byte) string {
+	var e jsonrpc.Error
+	if err := json.Unmarshal(raw, &e); err != nil || e.Message == "" {
+		return "the peer answered with an error"
+	}
+	return clip(e.Message)
+}
+
+func rejectionText(raw []byte) string {
+	var r protocol.ProcessResult
+	if err := json.Unmarshal(raw, &r); err != nil || r.Message == "" {
+		return "the peer refused the message"
+	}
+	return clip(r.Message)
+}
+
+// clip bounds the text of a peer that others are shown.
+func clip(text string) string {
+	const most = 500
+	if len(text) <= most {
+		return text
+	}
+	return string(bytes.ToValidUTF8([]byte(text[:most]), nil)) + "..."
+}
+
+var usualResult = []byte(`{"processed":true}`)
+
+// keep copies a span of a frame for the log.
+func keep(raw []byte) []byte {
+	if bytes.Equal(raw, usualResult) {
+		return usualResult
+	}
+	return bytes.Clone(raw)
+}

@@ -1,0 +1,103 @@
+package grant
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"hubbub/protocol"
+)
+
+// A Credential says what the holder of one token may do.
+type Credential struct {
+	Name       string   `toml:"name" json:"name"`
+	SHA256     string   `toml:"sha256" json:"-"` // of the token, lowercase hex
+	Identities []string `toml:"identities" json:"identities"`
+	Subscribe  []string `toml:"subscribe" json:"subscribe"`
+	Publish    []string `toml:"publish" json:"publish"`
+	Issue      []string `toml:"issue,omitempty" json:"issue,omitempty"`
+}
+
+var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+
+// Check says what is wrong with a credential, or nil.
+func (c *Credential) Check() error {
+	if !nameSyntax.MatchString(c.Name) {
+		return fmt.Errorf("the credential name %q must be 1 to 128 letters, digits, '.', '_', ':' or '-'", c.Name)
+	}
+	if b, err := hex.DecodeString(c.SHA256); err != nil || len(b) != sha256.Size || hex.EncodeToString(b) != c.SHA256 {
+		return fmt.Errorf("the sha256 of credential %q must be 64 lowercase hex digits", c.Name)
+	}
+	for _, list := range [][]string{c.Identities, c.Subscribe, c.Publish, c.Issue} {
+		for _, p := range list {
+			if _, err := protocol.ParsePattern(p); err != nil {
+				return fmt.Errorf("credential %q: %w", c.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// MayBe reports whether the holder may use an identity.
+func (c *Credential) MayBe(id protocol.PeerID) bool { return matches(c.Identities, string(id)) }
+
+// MayPublish reports whether the holder may send to a topic.
+func (c *Credential) MayPublish(topic string) bool { return matches(c.Publish, topic) }
+
+// MaySubscribe reports whether the holder may subscribe to a pattern.
+func (c *Credential) MaySubscribe(p protocol.Pattern) bool { return covered(c.Subscribe, p) }
+
+func matches(granted []string, name string) bool {
+	return slices.ContainsFunc(granted, func(g string) bool {
+		return g == name || protocol.Pattern(g).Matches(protocol.Topic(name))
+	})
+}
+
+func covered(granted []string, p protocol.Pattern) bool {
+	return slices.ContainsFunc(granted, func(g string) bool { return protocol.Pattern(g).Covers(p) })
+}
+
+// MayIssue says why the holder may not issue or revoke a credential, or nil:
+// its identities and issue patterns must lie inside the holder's issue
+// patterns, and what it may hear or say inside those or the holder's own
+// subscribe or publish patterns.
+func (c *Credential) MayIssue(child *Credential) error {
+	if len(c.Issue) == 0 {
+		return errors.New("this credential may not issue others; grant it --issue patterns")
+	}
+	inside := func(what string, asked []string, granted ...string) error {
+		for _, p := range asked {
+			if !covered(granted, protocol.Pattern(p)) {
+				return fmt.Errorf("%s %q lies outside what this credential may issue", what, p)
+			}
+		}
+		return nil
+	}
+	if len(child.Identities) == 0 {
+		return errors.New("a credential needs at least one identity")
+	}
+	return errors.Join(
+		inside("identity", child.Identities, c.Issue...),
+		inside("issue pattern", child.Issue, c.Issue...),
+		inside("subscribe pattern", child.Subscribe, slices.Concat(c.Issue, c.Subscribe)...),
+		inside("publish pattern", child.Publish, slices.Concat(c.Issue, c.Publish)...),
+	)
+}
+
+// NewToken mints a random token of 256 bits.
+func NewToken() string {
+	b := make([]byte, 32)
+	rand.Read(b) //nolint:errcheck // it never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// Hash returns what the file keeps of a token.
+func Hash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}

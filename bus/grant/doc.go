@@ -1,0 +1,18 @@
+// Package grant decides who may be whom on the bus, hear what and say where: it
+// reads the credentials file, checks tokens against it, and issues and revokes
+// credentials.
+//
+// Guarantees:
+//
+//   - A token is never stored: the file holds its SHA-256.
+//   - What is granted is a list of patterns. A pattern that is asked for must be
+//     covered by a granted one, which must match everything that it matches.
+//   - A file that is deleted or broken at runtime changes nothing: the last good
+//     state stays in force, and Reload says so.
+//   - A change of the file is written whole or not at all (rename), and the
+//     file is readable by its owner only.
+//   - An issued credential lies inside what its issuer may issue.
+//
+// It implements "Authentication" of the design; the Agent Communication
+// Protocol leaves it open.
+package grant

@@ -1,0 +1,260 @@
+package grant
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// FileName is the name of the credentials file in the bus's data folder.
+const FileName = "credentials.toml"
+
+// maxFile bounds the credentials file, in bytes.
+const maxFile = 16 << 20
+
+// Errors of a File.
+var (
+	ErrExists  = errors.New("a credential of that name exists; revoke it first or choose another name")
+	ErrUnknown = errors.New("there is no credential of that name; list them with: hubbub token list")
+)
+
+// A File is the credentials file. Its methods may be called from any goroutine.
+type File struct {
+	path string
+
+	mu      sync.Mutex // guards the fields below
+	stamp   stamp
+	loaded  bool // a good state was read once
+	byHash  map[string]*Credential
+	byName  map[string]*Credential
+	lastErr error
+}
+
+// A stamp tells whether the file changed.
+type stamp struct {
+	modified time.Time
+	size     int64
+	inode    uint64
+}
+
+// NewFile returns the credentials file at path. It does no I/O.
+func NewFile(path string) *File { return &File{path: path} }
+
+// Reload reads the file if it changed. Changed says that a new state is in
+// force. The error says why the file cannot be used; the last good state then
+// stays. A file that never existed is no error: the bus is open.
+func (f *File) Reload() (changed bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reloadLocked()
+}
+
+func (f *File) reloadLocked() (changed bool, err error) {
+	info, err := os.Stat(f.path)
+	if errors.Is(err, fs.ErrNotExist) && !f.loaded {
+		return false, nil
+	}
+	if err != nil {
+		return false, f.keepLocked(fmt.Errorf("the credentials file is gone; the last state stays in force: %w", err))
+	}
+	now := stamp{modified: info.ModTime(), size: info.Size()}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		now.inode = s.Ino
+	}
+	if now == f.stamp {
+		return false, nil
+	}
+	list, err := read(f.path)
+	f.stamp = now
+	if err != nil {
+		return false, f.keepLocked(fmt.Errorf("the credentials file cannot be used; the last good state stays in force: %w", err))
+	}
+	f.setLocked(list)
+	return true, nil
+}
+
+// keepLocked reports an error once, until it changes.
+func (f *File) keepLocked(err error) error {
+	if f.lastErr != nil && f.lastErr.Error() == err.Error() {
+		return nil
+	}
+	f.lastErr = err
+	return err
+}
+
+func (f *File) setLocked(list []Credential) {
+	f.loaded, f.lastErr = true, nil
+	f.byHash = make(map[string]*Credential, len(list))
+	f.byName = make(map[string]*Credential, len(list))
+	for i := range list {
+		f.byHash[list[i].SHA256] = &list[i]
+		f.byName[list[i].Name] = &list[i]
+	}
+}
+
+// Open reports whether there are no credentials at all: nobody needs a token.
+func (f *File) Open() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.loaded
+}
+
+// Lookup returns the credential of a token.
+func (f *File) Lookup(token string) (*Credential, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, ok := f.byHash[Hash(token)]
+	return c, ok
+}
+
+// Current returns the credential in force that has the name and the hash of c.
+func (f *File) Current(c *Credential) (*Credential, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, ok := f.byName[c.Name]
+	if !ok || now.SHA256 != c.SHA256 {
+		return nil, false
+	}
+	return now, true
+}
+
+// List returns the credentials, sorted by name.
+func (f *File) List() []Credential {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]Credential, 0, len(f.byName))
+	for _, c := range f.byName {
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b Credential) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	return list
+}
+
+// Create adds a credential and returns its token, which exists nowhere else.
+func (f *File) Create(c Credential) (token string, err error) {
+	token = NewToken()
+	c.SHA256 = Hash(token)
+	if err := c.Check(); err != nil {
+		return "", err
+	}
+	return token, f.change(func(list []Credential) ([]Credential, error) {
+		if slices.ContainsFunc(list, func(o Credential) bool { return o.Name == c.Name }) {
+			return nil, ErrExists
+		}
+		return append(list, c), nil
+	})
+}
+
+// Revoke removes the credential of that name, if permit allows it.
+func (f *File) Revoke(name string, permit func(*Credential) error) error {
+	return f.change(func(list []Credential) ([]Credential, error) {
+		i := slices.IndexFunc(list, func(o Credential) bool { return o.Name == name })
+		if i < 0 {
+			return nil, ErrUnknown
+		}
+		if permit != nil {
+			if err := permit(&list[i]); err != nil {
+				return nil, err
+			}
+		}
+		return slices.Delete(list, i, i+1), nil
+	})
+}
+
+// change rewrites the file under a lock that other processes respect.
+func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(f.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // nothing was written to it
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("locking the credentials file: %w", err)
+	}
+	list, err := read(f.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if list, err = edit(list); err != nil {
+		return err
+	}
+	if err := write(f.path, list); err != nil {
+		return err
+	}
+	_, err = f.reloadLocked()
+	return err
+}
+
+// document is the file's form.
+type document struct {
+	Credential []Credential `toml:"credential"`
+}
+
+func read(path string) ([]Credential, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var d document
+	meta, err := toml.Decode(string(b), &d)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return nil, fmt.Errorf("%s: unknown key %q", path, unknown[0])
+	}
+	names := map[string]bool{}
+	for i := range d.Credential {
+		if err := d.Credential[i].Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if names[d.Credential[i].Name] {
+			return nil, fmt.Errorf("%s: two credentials are named %q", path, d.Credential[i].Name)
+		}
+		names[d.Credential[i].Name] = true
+	}
+	return d.Credential, nil
+}
+
+func write(path string, list []Credential) error {
+	var b bytes.Buffer
+	b.WriteString("# Credentials of the bus: who may be whom, hear what and say where.\n" +
+		"# Change it with: hubbub token create|list|revoke. The bus reloads it at once.\n\n")
+	if err := toml.NewEncoder(&b).Encode(document{Credential: list}); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".credentials-*") // made with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
+	_, err = tmp.Write(b.Bytes())
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return fmt.Errorf("writing the credentials file: %w", err)
+	}
+	return os.Rename(tmp.Name(), path)
+}

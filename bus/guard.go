@@ -1,0 +1,179 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"hubbub/bus/grant"
+	"hubbub/protocol"
+)
+
+// checkExposure says why the bus must not serve on an address, or nil: without
+// credentials it serves this machine only, and without TLS it needs to be told
+// so (Options.Plaintext).
+func (srv *Server) checkExposure(addr net.Addr) error {
+	open := srv.open()
+	if loopbackAddr(addr) {
+		if open {
+			srv.options.Log.Warn().Msg("no credentials: every program on this machine may connect as anyone; see: hubbub token create")
+		}
+		return nil
+	}
+	switch {
+	case open:
+		return fmt.Errorf("refusing to listen on %s without credentials: anyone who reaches it could read and send everything; "+
+			"create some with: hubbub token create", addr)
+	case srv.options.TLS == nil && !srv.options.Plaintext:
+		return fmt.Errorf("refusing to listen on %s without TLS: tokens would travel in the clear; "+
+			"give --tls-cert and --tls-key, or --plaintext behind a proxy that adds TLS", addr)
+	}
+	return nil
+}
+
+func loopbackAddr(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+func (srv *Server) open() bool {
+	return srv.options.Credentials == nil || srv.options.Credentials.Open()
+}
+
+// guard refuses what a browser on another site could be made to send: foreign
+// origins, and, where no valid token is shown, foreign host names.
+func (srv *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+		if origin := r.Header.Get("Origin"); origin != "" && !srv.originAllowed(origin, r) {
+			refuseHTTP(w, http.StatusForbidden, fmt.Sprintf("the origin %.200q is not allowed; list it with --allow-origin", origin))
+			return
+		}
+		if !probe && !srv.hostAllowed(r) {
+			refuseHTTP(w, http.StatusForbidden, fmt.Sprintf("the host name %.200q is not allowed here", r.Host))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (srv *Server) originAllowed(origin string, r *http.Request) bool {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return strings.EqualFold(origin, scheme+"://"+r.Host) ||
+		slices.ContainsFunc(srv.options.AllowOrigins, func(o string) bool { return strings.EqualFold(o, origin) })
+}
+
+// hostAllowed reports whether a request may name the host that it names. An open
+// bus has loopback names only. With credentials, an address or a host of an
+// allowed origin will do, and any name for a request with a valid token in its
+// Authorization header, which no browser sends for another site.
+func (srv *Server) hostAllowed(r *http.Request) bool {
+	host := hostname(r.Host)
+	if loopbackName(host) {
+		return true
+	}
+	if srv.open() {
+		return false
+	}
+	for _, o := range srv.options.AllowOrigins {
+		if u, err := url.Parse(o); err == nil && strings.EqualFold(u.Hostname(), host) {
+			return true
+		}
+	}
+	if _, err := netip.ParseAddr(host); err == nil && !srv.listensOnLoopback() {
+		return true
+	}
+	if listen, _, err := net.SplitHostPort(srv.options.Listen); err == nil && listen != "" && strings.EqualFold(listen, host) {
+		return true
+	}
+	token, ok := headerToken(r)
+	if !ok {
+		return false
+	}
+	_, ok = srv.options.Credentials.Lookup(token)
+	return ok
+}
+
+func (srv *Server) listensOnLoopback() bool {
+	host, _, err := net.SplitHostPort(srv.options.Listen)
+	return err == nil && loopbackName(host)
+}
+
+func hostname(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		return host
+	}
+	return strings.Trim(hostport, "[]")
+}
+
+func loopbackName(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+var errNoToken = errors.New("a token is needed: send it as Authorization: Bearer, or as the WebSocket subprotocol " +
+	protocol.BearerSubprotocol + "<token>")
+
+var errWrongToken = errors.New("the token is not valid; it may have been revoked")
+
+// authenticate returns the credential of a request, nil on an open bus.
+func (srv *Server) authenticate(r *http.Request) (*grant.Credential, error) {
+	if srv.open() {
+		return nil, nil
+	}
+	token, ok := headerToken(r)
+	if !ok {
+		token, ok = strings.CutPrefix(bearerSubprotocol(r), protocol.BearerSubprotocol)
+	}
+	if !ok || token == "" {
+		return nil, errNoToken
+	}
+	c, ok := srv.options.Credentials.Lookup(token)
+	if !ok {
+		return nil, errWrongToken
+	}
+	return c, nil
+}
+
+func headerToken(r *http.Request) (string, bool) {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return strings.TrimSpace(token), true
+}
+
+// bearerSubprotocol returns the offered subprotocol that carries a token.
+func bearerSubprotocol(r *http.Request) string {
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for offered := range strings.SplitSeq(line, ",") {
+			if offered = strings.TrimSpace(offered); strings.HasPrefix(offered, protocol.BearerSubprotocol) {
+				return offered
+			}
+		}
+	}
+	return ""
+}
+
+// authenticated wraps a handler that needs a credential where there are any.
+func (srv *Server) authenticated(next func(http.ResponseWriter, *http.Request, *grant.Credential)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := srv.authenticate(r)
+		if err != nil {
+			refuseHTTP(w, http.StatusUnauthorized, err.Error())
+			return
+		}
+		next(w, r, c)
+	}
+}

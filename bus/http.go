@@ -1,0 +1,202 @@
+package bus
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"hubbub/bus/grant"
+	"hubbub/protocol"
+	"hubbub/protocol/wire"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Handler serves the bus's HTTP side: the upgrade on /, health, readiness,
+// metrics, the list of peers, credentials, and the console.
+func (srv *Server) Handler() http.Handler {
+	metrics := promhttp.HandlerFor(srv.registry(), promhttp.HandlerOpts{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", srv.health)
+	mux.HandleFunc("GET /readyz", srv.readiness)
+	mux.HandleFunc("GET /metrics", srv.authenticated(func(w http.ResponseWriter, r *http.Request, _ *grant.Credential) {
+		metrics.ServeHTTP(w, r)
+	}))
+	mux.HandleFunc("GET /peers", srv.authenticated(srv.listPeers))
+	mux.HandleFunc("GET /whoami", srv.authenticated(srv.whoami))
+	mux.HandleFunc("POST /credentials", srv.authenticated(srv.issue))
+	mux.HandleFunc("DELETE /credentials/{name}", srv.authenticated(srv.revoke))
+	if srv.options.Console != nil {
+		mux.Handle("/console/", srv.options.Console)
+	}
+	mux.HandleFunc("GET /{$}", srv.root)
+	return srv.guard(mux)
+}
+
+// root upgrades to a session, or leads a browser to the console.
+func (srv *Server) root(w http.ResponseWriter, r *http.Request) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		http.Redirect(w, r, "/console/", http.StatusFound)
+		return
+	}
+	credential, err := srv.authenticate(r)
+	if err != nil {
+		refuseHTTP(w, http.StatusUnauthorized, err.Error())
+		return
+	}
+	stream, err := wire.Accept(w, r, bearerSubprotocol(r), srv.options.wire())
+	if err != nil {
+		return // answered
+	}
+	srv.start(stream, r.RemoteAddr, credential) // returning frees what the HTTP server keeps of the connection
+}
+
+func (srv *Server) health(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// readiness says whether the bus takes messages. A log in trouble does not make
+// it unready, unless it is required, but shows.
+func (srv *Server) readiness(w http.ResponseWriter, _ *http.Request) {
+	state := map[string]any{"status": "ready", "bus": srv.options.Name}
+	if srv.log != nil {
+		s := srv.log.Stats()
+		log := map[string]any{"queuedRows": s.QueuedRows, "lost": s.Lost, "stalled": s.Stalled}
+		if s.Failing {
+			log["error"] = s.LastError
+		}
+		state["activityLog"] = log
+	}
+	if err := srv.admit(); err != nil {
+		state["status"], state["reason"] = "unready", err.Error()
+		writeJSON(w, http.StatusServiceUnavailable, state)
+		return
+	}
+	writeJSON(w, http.StatusOK, state)
+}
+
+// A PeerInfo describes one connected peer.
+type PeerInfo struct {
+	ClientID      string             `json:"clientId"`
+	Role          string             `json:"role"`
+	Remote        string             `json:"remote"`
+	ConnectedAt   string             `json:"connectedAt"`
+	Subscriptions []SubscriptionInfo `json:"subscriptions"`
+	Unanswered    int                `json:"unanswered"` // deliveries written and not answered
+	Queued        int                `json:"queued"`     // deliveries waiting for room
+	Buffered      int                `json:"buffered"`   // bytes that the network has not taken
+}
+
+// A SubscriptionInfo describes one subscription.
+type SubscriptionInfo struct {
+	Pattern string `json:"pattern"`
+	Observe bool   `json:"observe,omitempty"`
+}
+
+// Peers lists the connected peers, sorted by clientId.
+func (srv *Server) Peers() []PeerInfo {
+	list := []PeerInfo{}
+	for _, s := range srv.list() {
+		if s.ready.Load() {
+			list = append(list, s.info())
+		}
+	}
+	slices.SortFunc(list, func(a, b PeerInfo) int { return strings.Compare(a.ClientID, b.ClientID) })
+	return list
+}
+
+func (s *session) info() PeerInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info := PeerInfo{
+		ClientID: string(s.id), Role: string(protocol.RoleOf(s.id)), Remote: s.remote, ConnectedAt: protocol.FormatTime(s.opened),
+		Unanswered: s.unanswered, Queued: len(s.queue), Buffered: s.stream.Buffered(), Subscriptions: []SubscriptionInfo{},
+	}
+	for p, observe := range s.patterns {
+		info.Subscriptions = append(info.Subscriptions, SubscriptionInfo{string(p), observe})
+	}
+	slices.SortFunc(info.Subscriptions, func(a, b SubscriptionInfo) int { return strings.Compare(a.Pattern, b.Pattern) })
+	return info
+}
+
+func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, _ *grant.Credential) {
+	writeJSON(w, http.StatusOK, srv.Peers())
+}
+
+// whoami tells the holder of a token what it grants.
+func (srv *Server) whoami(w http.ResponseWriter, _ *http.Request, c *grant.Credential) {
+	if c == nil {
+		all := []string{"*"}
+		writeJSON(w, http.StatusOK, map[string]any{"open": true, "name": "", "identities": all, "subscribe": all, "publish": all})
+		return
+	}
+	writeJSON(w, http.StatusOK, c)
+}
+
+// maxCredentialBody bounds the request of POST /credentials, in bytes.
+const maxCredentialBody = 64 << 10
+
+// issue creates a credential inside what the caller may issue.
+func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
+	if c == nil {
+		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials; create the first with: hubbub token create")
+		return
+	}
+	var child grant.Credential
+	decoder := json.NewDecoder(io.LimitReader(r.Body, maxCredentialBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&child); err != nil {
+		refuseHTTP(w, http.StatusBadRequest, "the body must be {\"name\",\"identities\",\"subscribe\",\"publish\"}: "+err.Error())
+		return
+	}
+	if err := c.MayIssue(&child); err != nil {
+		refuseHTTP(w, http.StatusForbidden, err.Error())
+		return
+	}
+	token, err := srv.options.Credentials.Create(child)
+	switch {
+	case errors.Is(err, grant.ErrExists):
+		refuseHTTP(w, http.StatusConflict, err.Error())
+	case err != nil:
+		refuseHTTP(w, http.StatusBadRequest, err.Error())
+	default:
+		srv.options.Log.Info().Str("credential", child.Name).Str("issuer", c.Name).Msg("credential issued")
+		writeJSON(w, http.StatusCreated, map[string]string{"name": child.Name, "token": token})
+	}
+}
+
+// revoke removes a credential that the caller could have issued.
+func (srv *Server) revoke(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
+	if c == nil {
+		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials")
+		return
+	}
+	name := r.PathValue("name")
+	err := srv.options.Credentials.Revoke(name, c.MayIssue)
+	switch {
+	case errors.Is(err, grant.ErrUnknown):
+		refuseHTTP(w, http.StatusNotFound, err.Error())
+	case err != nil:
+		refuseHTTP(w, http.StatusForbidden, err.Error())
+	default:
+		srv.options.Log.Info().Str("credential", name).Str("issuer", c.Name).Msg("credential revoked")
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v) //nolint:errcheck // the client went away
+}
+
+func refuseHTTP(w http.ResponseWriter, status int, reason string) {
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
+	}
+	writeJSON(w, status, map[string]string{"error": reason})
+}

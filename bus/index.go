@@ -1,0 +1,212 @@
+package bus
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"hubbub/protocol"
+)
+
+// A target is a session that a topic's messages go to.
+type target struct {
+	session *session
+	observe bool // nobody waits for it
+}
+
+// An index finds the sessions whose patterns match a topic.
+//
+// Patterns are kept by shape: exact ones under their topic, all others under
+// the literal text before their first wildcard, so that a lookup visits one map
+// entry per distinct length of such a text. The result is cached per topic; a
+// generation number, which every change of the subscriptions raises, makes old
+// results invalid. So a lookup costs the same for any number of subscriptions.
+type index struct {
+	generation atomic.Uint64
+
+	mu      sync.RWMutex // guards the fields below
+	exact   map[string]*entry
+	literal map[string][]*entry // by the text before the first wildcard
+	lengths [protocol.MaxPattern + 1]int
+	count   int
+
+	cache [64]shard
+	seed  maphash.Seed
+}
+
+// An entry is one pattern and who subscribed to it.
+type entry struct {
+	pattern protocol.Pattern
+	matcher protocol.Matcher  // nil for exact and prefix patterns
+	subs    map[*session]bool // value: observe
+}
+
+// A shard is a part of the cache.
+type shard struct {
+	mu     sync.RWMutex // guards topics
+	topics map[string]found
+}
+
+type found struct {
+	generation uint64
+	targets    []target
+}
+
+// maxCached bounds the topics that one shard remembers: topics come from peers.
+// A full shard starts anew.
+const maxCached = 2048
+
+func newIndex() *index {
+	return &index{exact: map[string]*entry{}, literal: map[string][]*entry{}, seed: maphash.MakeSeed()}
+}
+
+// add subscribes a session to a pattern, or changes how.
+func (x *index) add(s *session, p protocol.Pattern, observe bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.entryLocked(p)
+	if _, ok := e.subs[s]; !ok {
+		x.count++
+	}
+	e.subs[s] = observe
+	x.generation.Add(1)
+}
+
+func (x *index) entryLocked(p protocol.Pattern) *entry {
+	shape, text := p.Shape()
+	if shape == protocol.ShapeExact {
+		e, ok := x.exact[text]
+		if !ok {
+			e = &entry{pattern: p, subs: map[*session]bool{}}
+			x.exact[text] = e
+		}
+		return e
+	}
+	text = literalPrefix(p)
+	for _, e := range x.literal[text] {
+		if e.pattern == p {
+			return e
+		}
+	}
+	e := &entry{pattern: p, subs: map[*session]bool{}}
+	if shape == protocol.ShapeGeneral {
+		e.matcher = p.Matcher()
+	}
+	x.literal[text] = append(x.literal[text], e)
+	x.lengths[len(text)]++
+	return e
+}
+
+func literalPrefix(p protocol.Pattern) string {
+	for i := range len(p) {
+		if p[i] == '*' || p[i] == '?' {
+			return string(p[:i])
+		}
+	}
+	return string(p)
+}
+
+// remove ends a subscription.
+func (x *index) remove(s *session, p protocol.Pattern) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.entryLocked(p)
+	if _, ok := e.subs[s]; ok {
+		delete(e.subs, s)
+		x.count--
+		x.generation.Add(1)
+	}
+	if len(e.subs) == 0 {
+		x.dropLocked(e)
+	}
+}
+
+func (x *index) dropLocked(gone *entry) {
+	if shape, text := gone.pattern.Shape(); shape == protocol.ShapeExact {
+		delete(x.exact, text)
+		return
+	}
+	text := literalPrefix(gone.pattern)
+	kept := x.literal[text][:0]
+	for _, e := range x.literal[text] {
+		if e != gone {
+			kept = append(kept, e)
+		}
+	}
+	x.lengths[len(text)]--
+	if len(kept) == 0 {
+		delete(x.literal, text)
+		return
+	}
+	x.literal[text] = kept
+}
+
+// size returns the number of subscriptions.
+func (x *index) size() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.count
+}
+
+// targets returns the sessions that a topic's messages go to, each once. The
+// slice is shared: do not change it.
+func (x *index) targets(topic string) []target {
+	generation := x.generation.Load()
+	sh := &x.cache[maphash.String(x.seed, topic)%uint64(len(x.cache))]
+	sh.mu.RLock()
+	hit, ok := sh.topics[topic]
+	sh.mu.RUnlock()
+	if ok && hit.generation == generation {
+		return hit.targets
+	}
+	targets := x.find(topic)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.topics == nil || len(sh.topics) >= maxCached {
+		sh.topics = make(map[string]found)
+	}
+	sh.topics[topic] = found{generation, targets}
+	return targets
+}
+
+// find looks a topic up in the patterns.
+func (x *index) find(topic string) []target {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var matched []*entry
+	if e, ok := x.exact[topic]; ok {
+		matched = append(matched, e)
+	}
+	for length := 0; length <= min(len(topic), protocol.MaxPattern); length++ {
+		if x.lengths[length] == 0 {
+			continue
+		}
+		for _, e := range x.literal[topic[:length]] {
+			if e.matcher == nil || e.matcher.Match(topic) {
+				matched = append(matched, e)
+			}
+		}
+	}
+	return merge(matched)
+}
+
+// merge makes one target of each session; waiting for it wins over observing.
+func merge(entries []*entry) []target {
+	if len(entries) == 0 {
+		return nil
+	}
+	at := make(map[*session]int)
+	var targets []target
+	for _, e := range entries {
+		for s, observe := range e.subs {
+			i, ok := at[s]
+			if !ok {
+				at[s] = len(targets)
+				targets = append(targets, target{s, observe})
+				continue
+			}
+			targets[i].observe = targets[i].observe && observe
+		}
+	}
+	return targets
+}

@@ -1,0 +1,65 @@
+package bus
+
+import (
+	"encoding/json"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+// topics is what initialize says of the topics in use. It is informational.
+var topics = []string{"tg:*", "agent:*", "system:*", "chorus:*", "collab:*", "cli:*"}
+
+// initialize opens the session (section 4.1). An older session of the same
+// clientId is replaced.
+func (s *session) initialize(m jsonrpc.Message) {
+	if s.ready.Load() {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the session is initialized already, as %s", s.id))
+		return
+	}
+	id, err := protocol.ScanInitialize(m.Params)
+	if err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
+		return
+	}
+	if err := s.mayBe(id); err != nil {
+		s.record(activitylog.Row{Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(id), Error: err.Error()})
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
+		return
+	}
+	s.id = id
+	if older := s.server.register(s); older != nil {
+		older.evict(&s.batch, protocol.CloseReplaced, "replaced")
+	}
+	s.ready.Store(true)
+	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(id), Payload: connected(s.remote)})
+	s.server.options.Log.Info().Str("peer", string(id)).Str("remote", s.remote).Msg("peer connected")
+	s.answer(m, s.server.initialized)
+}
+
+func connected(remote string) []byte {
+	return append(jsonrpc.AppendString([]byte(`{"remote":`), remote), '}')
+}
+
+// record writes one row of the session's own to the activity log.
+func (s *session) record(row activitylog.Row) {
+	row.At = time.Now().UnixMicro()
+	s.batch.record(row)
+}
+
+// initializeResult is the answer to every initialize.
+func initializeResult(name, version string) []byte {
+	b, err := json.Marshal(protocol.InitializeResult{
+		ServerID:   name,
+		ServerInfo: protocol.Info{Name: "hubbub-bus", Version: version},
+		Capabilities: protocol.Capabilities{
+			Subscribe: true, Publish: true, ProcessMessage: true, Topics: topics,
+		},
+	})
+	if err != nil {
+		panic("the result of initialize cannot be marshalled: " + err.Error())
+	}
+	return b
+}

@@ -1,0 +1,210 @@
+package bus
+
+import (
+	"sync/atomic"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// A limitName names a bound that was reached.
+type limitName int
+
+const (
+	limitPeerQueue limitName = iota
+	limitObserver
+	limitWrite
+	limitFrame
+	limitSubscriptions
+	limitSessions
+	limitInitialize
+	limitPing
+	limitCount
+)
+
+var limitNames = [limitCount]string{
+	"peer_queue", "observer_buffer", "write_timeout", "max_frame", "max_subscriptions", "max_sessions", "initialize_timeout", "ping",
+}
+
+var outcomes = []protocol.Outcome{
+	protocol.OutcomeOK, protocol.OutcomeError, protocol.OutcomeRejected,
+	protocol.OutcomeTimeout, protocol.OutcomeOffline, protocol.OutcomeOverflow,
+}
+
+// metrics are counters that the hot path adds to.
+type metrics struct {
+	frames   atomic.Uint64 // read
+	accepted atomic.Uint64 // messages
+	finished atomic.Uint64 // messages answered
+	refused  atomic.Uint64 // requests answered with an error
+	outcomes [6]atomic.Uint64
+	limits   [limitCount]atomic.Uint64
+	latency  histogram
+}
+
+func (m *metrics) outcome(o protocol.Outcome) {
+	for i := range outcomes {
+		if outcomes[i] == o {
+			m.outcomes[i].Add(1)
+			return
+		}
+	}
+}
+
+func (m *metrics) limit(name limitName) { m.limits[name].Add(1) }
+
+// A histogram counts durations in buckets that double from 64 µs.
+type histogram struct {
+	buckets [20]atomic.Uint64
+	sum     atomic.Uint64 // nanoseconds
+}
+
+func (h *histogram) observe(d time.Duration) {
+	i := 0
+	for limit := 64 * time.Microsecond; d > limit && i < len(h.buckets)-1; limit *= 2 {
+		i++
+	}
+	h.buckets[i].Add(1)
+	h.sum.Add(uint64(d))
+}
+
+// registry describes the metrics for Prometheus.
+func (srv *Server) registry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &collector{srv})
+	return r
+}
+
+type collector struct{ srv *Server }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("hubbub_"+name, help, labels, nil)
+}
+
+var (
+	descSessions      = desc("sessions", "Connections that are open.")
+	descPeers         = desc("peers", "Peers that are connected and initialized.")
+	descSubscriptions = desc("subscriptions", "Subscriptions of all sessions.")
+	descFrames        = desc("frames_read_total", "Frames read from peers.")
+	descAccepted      = desc("messages_accepted_total", "Messages accepted by sendMessage.")
+	descFinished      = desc("messages_finished_total", "Messages whose every delivery has an outcome.")
+	descRefused       = desc("requests_refused_total", "Requests answered with an error.")
+	descDeliveries    = desc("deliveries_total", "Deliveries by outcome.", "outcome")
+	descLimits        = desc("limit_reached_total", "How often a bound was reached.", "limit")
+	descBound         = desc("limit", "The bounds in force.", "limit")
+	descLatency       = desc("message_seconds", "Time from acceptance to the last outcome.")
+	descUnanswered    = desc("deliveries_unanswered", "Deliveries that peers have not answered yet.")
+	descQueued        = desc("deliveries_queued", "Deliveries that wait for room at their peer.")
+	descLogQueued     = desc("activity_queue_rows", "Rows that wait to be written to the activity log.")
+	descLogBytes      = desc("activity_queue_bytes", "Bytes that wait to be written to the activity log.")
+	descLogWritten    = desc("activity_rows_written_total", "Rows committed to the activity log.")
+	descLogLost       = desc("activity_rows_lost_total", "Rows that did not fit in the queue of the activity log.")
+	descLogGaps       = desc("activity_gaps_total", "log_gap rows written.")
+	descLogLag        = desc("activity_lag_seconds", "Age of the oldest row that is not written.")
+	descLogStalled    = desc("activity_stalled", "1 while the activity log makes no progress.")
+)
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	m := &c.srv.metrics
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	count := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	total := c.srv.totals()
+	gauge(descSessions, float64(total.sessions))
+	gauge(descPeers, float64(total.peers))
+	gauge(descUnanswered, float64(total.unanswered))
+	gauge(descQueued, float64(total.queued))
+	gauge(descSubscriptions, float64(c.srv.index.size()))
+	count(descFrames, m.frames.Load())
+	count(descAccepted, m.accepted.Load())
+	count(descFinished, m.finished.Load())
+	count(descRefused, m.refused.Load())
+	for i, o := range outcomes {
+		count(descDeliveries, m.outcomes[i].Load(), string(o))
+	}
+	for i, name := range limitNames {
+		count(descLimits, m.limits[i].Load(), name)
+	}
+	for name, v := range c.srv.options.bounds() {
+		gauge(descBound, v, name)
+	}
+	c.collectLatency(ch)
+	c.collectLog(gauge, count)
+}
+
+func (c *collector) collectLatency(ch chan<- prometheus.Metric) {
+	h := &c.srv.metrics.latency
+	buckets := make(map[float64]uint64, len(h.buckets))
+	var total uint64
+	limit := 64 * time.Microsecond
+	for i := range h.buckets {
+		total += h.buckets[i].Load()
+		if i < len(h.buckets)-1 {
+			buckets[limit.Seconds()] = total
+		}
+		limit *= 2
+	}
+	ch <- prometheus.MustNewConstHistogram(descLatency, total, time.Duration(h.sum.Load()).Seconds(), buckets)
+}
+
+func (c *collector) collectLog(gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
+	if c.srv.log == nil {
+		return
+	}
+	s := c.srv.log.Stats()
+	gauge(descLogQueued, float64(s.QueuedRows))
+	gauge(descLogBytes, float64(s.QueuedBytes))
+	gauge(descLogLag, s.Lag.Seconds())
+	count(descLogWritten, uint64(s.Written))
+	count(descLogLost, uint64(s.Lost))
+	count(descLogGaps, uint64(s.Gaps))
+	stalled := 0.0
+	if s.Stalled {
+		stalled = 1
+	}
+	gauge(descLogStalled, stalled)
+}
+
+// bounds lists the limits in force, by the names of their flags.
+func (o *Options) bounds() map[string]float64 {
+	return map[string]float64{
+		"delivery_timeout_seconds":   o.DeliveryTimeout.Seconds(),
+		"initialize_timeout_seconds": o.InitializeTimeout.Seconds(),
+		"write_timeout_seconds":      o.WriteTimeout.Seconds(),
+		"ping_interval_seconds":      o.PingInterval.Seconds(),
+		"peer_window":                float64(o.PeerWindow),
+		"peer_queue":                 float64(o.PeerQueue),
+		"peer_queue_bytes":           float64(o.PeerQueueBytes),
+		"peer_buffer_bytes":          float64(o.PeerBuffer),
+		"max_frame_bytes":            float64(o.MaxFrame),
+		"max_subscriptions":          float64(o.MaxSubscriptions),
+		"max_sessions":               float64(o.MaxSessions),
+	}
+}
+
+type totals struct{ sessions, peers, unanswered, queued int }
+
+func (srv *Server) totals() totals {
+	t := totals{}
+	for _, s := range srv.list() {
+		t.sessions++
+		if s.ready.Load() {
+			t.peers++
+		}
+		s.mu.Lock()
+		t.unanswered += s.unanswered
+		t.queued += len(s.queue)
+		s.mu.Unlock()
+	}
+	return t
+}

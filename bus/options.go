@@ -1,0 +1,104 @@
+package bus
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus/grant"
+	"hubbub/protocol/wire"
+
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Server. Nil is valid; zero values
+// mean the defaults named beside each field.
+type Options struct {
+	Listen       string       // address; 127.0.0.1:7892
+	TLS          *tls.Config  // serve wss; none
+	Plaintext    bool         // allow other than loopback without TLS
+	AllowOrigins []string     // full origins, such as https://ops.example.com, beside the bus's own
+	Credentials  *grant.File  // none: the bus is open, to loopback only
+	Console      http.Handler // serves /console/; none
+	Name         string       // of this bus, for serverId; random
+	Version      string       // for serverInfo; "dev"
+	Log          *zerolog.Logger
+	OnReady      func(addr net.Addr) // called once, when the bus listens
+
+	DeliveryTimeout   time.Duration // from acceptance, queue time included; 30 s
+	InitializeTimeout time.Duration // from the upgrade; 5 s
+	WriteTimeout      time.Duration // a peer that reads nothing for so long is closed; 10 s
+	PingInterval      time.Duration // two missed pongs close a session; 20 s
+	StopTimeout       time.Duration // for what is in flight at the end; 5 s
+
+	PeerWindow       int // unanswered deliveries per peer; 256
+	PeerQueue        int // deliveries that wait per peer; 1,024
+	PeerQueueBytes   int // bytes that wait per peer; 64 MiB
+	PeerBuffer       int // unread bytes towards a peer before deliveries wait; 8 MiB
+	MaxFrame         int // bytes; 1 MiB
+	MaxSubscriptions int // per session; 1,024
+	MaxSessions      int // connections at once; 100,000
+}
+
+// The defaults of the bounds.
+const (
+	DefaultDeliveryTimeout   = 30 * time.Second
+	DefaultInitializeTimeout = 5 * time.Second
+	DefaultWriteTimeout      = 10 * time.Second
+	DefaultPingInterval      = 20 * time.Second
+	DefaultPeerWindow        = 256
+	DefaultPeerQueue         = 1024
+	DefaultPeerQueueBytes    = 64 << 20
+	DefaultPeerBuffer        = 8 << 20
+	DefaultMaxFrame          = 1 << 20
+	DefaultMaxSubscriptions  = 1024
+	DefaultMaxSessions       = 100_000
+)
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	set(&out.Listen, "127.0.0.1:7892")
+	set(&out.Version, "dev")
+	set(&out.DeliveryTimeout, DefaultDeliveryTimeout)
+	set(&out.InitializeTimeout, DefaultInitializeTimeout)
+	set(&out.WriteTimeout, DefaultWriteTimeout)
+	set(&out.PingInterval, DefaultPingInterval)
+	set(&out.StopTimeout, 5*time.Second)
+	set(&out.PeerWindow, DefaultPeerWindow)
+	set(&out.PeerQueue, DefaultPeerQueue)
+	set(&out.PeerQueueBytes, DefaultPeerQueueBytes)
+	set(&out.PeerBuffer, DefaultPeerBuffer)
+	set(&out.MaxFrame, DefaultMaxFrame)
+	set(&out.MaxSubscriptions, DefaultMaxSubscriptions)
+	set(&out.MaxSessions, DefaultMaxSessions)
+	if out.Log == nil {
+		nop := zerolog.Nop()
+		out.Log = &nop
+	}
+	return out
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (o *Options) wire() *wire.Options {
+	return &wire.Options{MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer}
+}
+
+// A Log takes the rows of the activity log. *activitylog.Writer is one; see
+// there for what blocks.
+type Log interface {
+	TryAppend(rows ...activitylog.Row) bool
+	Append(rows ...activitylog.Row)
+	Admit() error
+	Stats() activitylog.Stats
+}

@@ -1,0 +1,213 @@
+package bus
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+// A publication is one accepted message and what becomes of it.
+type publication struct {
+	sender    *session
+	rpcID     jsonrpc.ID // of the sendMessage; nil for a notification
+	topic     string
+	messageID string
+	from      string
+	params    []byte // of the processMessage requests; the payload is inside
+	payload   []byte // as it came
+	accepted  time.Time
+	targets   int // peers that the bus waits for, set before any is asked
+
+	mu          sync.Mutex // guards the fields below
+	waiting     int
+	deliveredTo int
+	failures    []protocol.Failure
+	addressee   protocol.Addressee
+}
+
+// publish hands a checked message to every subscriber.
+func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
+	srv := s.server
+	p := newPublication(s, id, send)
+	srv.metrics.accepted.Add(1)
+	targets := srv.index.targets(send.Topic)
+	for _, t := range targets {
+		if !t.observe {
+			p.targets++
+		}
+	}
+	p.waiting = p.targets + 1 // one for publish itself
+	srv.inFlight.Add(1)
+	b := &s.batch
+	if p.targets == 0 {
+		b.record(p.startRow())
+	} else {
+		p.deliver(b, targets)
+	}
+	for _, t := range targets {
+		if t.observe {
+			t.session.observe(b, p)
+		}
+	}
+	p.release(b)
+}
+
+func newPublication(s *session, id jsonrpc.ID, send protocol.Send) *publication {
+	p := &publication{
+		sender: s, topic: send.Topic, messageID: send.MessageID, from: send.From, accepted: time.Now(),
+	}
+	if id != nil {
+		p.rpcID = slices.Clone(id)
+	}
+	buf := make([]byte, 0, len(`{"topic":,"payload":}`)+len(send.Topic)+8+len(send.Payload))
+	buf = append(buf, `{"topic":`...)
+	buf = jsonrpc.AppendString(buf, send.Topic)
+	buf = append(buf, `,"payload":`...)
+	at := len(buf)
+	buf = append(buf, send.Payload...)
+	p.payload = buf[at:len(buf):len(buf)]
+	p.params = append(buf, '}')
+	if protocol.IsIdentity(protocol.Topic(send.Topic)) {
+		p.addressee = protocol.AddresseeAbsent
+	}
+	return p
+}
+
+func (p *publication) startRow() activitylog.Row {
+	return activitylog.Row{
+		At: p.accepted.UnixMicro(), Event: activitylog.SendStart, MessageID: p.messageID, RPCID: p.rpcID.String(),
+		Actor: p.from, Topic: p.topic, Status: activitylog.StatusStart, Payload: p.payload,
+	}
+}
+
+// deliver asks every target: it reserves a place at each, records that, and
+// then writes, so that no answer can come before its start is recorded.
+func (p *publication) deliver(b *batch, targets []target) {
+	rows := append(b.rows[:0], p.startRow())
+	deliveries := make([]delivery, 0, p.targets)
+	for _, t := range targets {
+		if t.observe {
+			continue
+		}
+		deliveries = append(deliveries, delivery{publication: p, target: t.session})
+		d := &deliveries[len(deliveries)-1]
+		d.refused = t.session.reserve(d)
+		rows = append(rows, d.startRow())
+	}
+	b.record(rows...)
+	clear(rows)
+	b.rows = rows[:0]
+	if cap(b.rows) > 256 {
+		b.rows = nil
+	}
+	for i := range deliveries {
+		d := &deliveries[i]
+		if d.refused != "" {
+			d.settle(b, d.refused, nil, refusalText(d.refused))
+			continue
+		}
+		d.target.write(b, d)
+	}
+}
+
+func refusalText(o protocol.Outcome) string {
+	if o == protocol.OutcomeOverflow {
+		return "the peer's queue is full"
+	}
+	return "the connection has ended"
+}
+
+// settled counts one outcome and completes the publication with the last.
+func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text string) {
+	p.mu.Lock()
+	if o == protocol.OutcomeOK {
+		p.deliveredTo++
+	} else {
+		p.failures = append(p.failures, protocol.Failure{Peer: d.target.id, Status: o, Error: text})
+	}
+	if p.addressee != "" && d.target.speaksFor(protocol.PeerID(p.topic)) {
+		p.addressee = better(p.addressee, o)
+	}
+	p.mu.Unlock()
+	p.release(b)
+}
+
+// better keeps the best that became of the addressee: one peer of the family
+// that processed the message is enough.
+func better(now protocol.Addressee, o protocol.Outcome) protocol.Addressee {
+	if o == protocol.OutcomeOK || now == protocol.AddresseeOK {
+		return protocol.AddresseeOK
+	}
+	return protocol.AddresseeFailed
+}
+
+// release lets go of the publication; the last one to do so completes it.
+func (p *publication) release(b *batch) {
+	p.mu.Lock()
+	p.waiting--
+	last := p.waiting == 0
+	p.mu.Unlock()
+	if last {
+		p.finish(b)
+	}
+}
+
+// finish records the outcome and answers the sender. Nobody else touches the
+// publication any more.
+func (p *publication) finish(b *batch) {
+	defer p.sender.server.inFlight.Done()
+	result := p.result()
+	b.record(activitylog.Row{
+		At: now(), Event: activitylog.SendFinish, MessageID: p.messageID, RPCID: p.rpcID.String(),
+		Actor: p.from, Topic: p.topic, Status: p.status(), Payload: result,
+	})
+	m := &p.sender.server.metrics
+	m.finished.Add(1)
+	m.latency.observe(time.Since(p.accepted))
+	if p.rpcID != nil {
+		p.sender.reply(b, p.rpcID, result)
+	}
+}
+
+func (p *publication) status() string {
+	switch {
+	case p.targets == 0:
+		return activitylog.StatusNoSubscriber
+	case p.deliveredTo == p.targets:
+		return activitylog.StatusOK
+	case p.deliveredTo == 0:
+		return activitylog.StatusFailed
+	default:
+		return activitylog.StatusPartial
+	}
+}
+
+// result is the answer to sendMessage.
+func (p *publication) result() []byte {
+	buf := make([]byte, 0, 96+len(p.messageID))
+	buf = append(buf, `{"accepted":true,"messageId":`...)
+	buf = jsonrpc.AppendString(buf, p.messageID)
+	buf = append(buf, `,"deliveredTo":`...)
+	buf = strconv.AppendInt(buf, int64(p.deliveredTo), 10)
+	if len(p.failures) > 0 {
+		failures, err := json.Marshal(p.failures)
+		if err != nil { // cannot happen: strings only
+			failures = []byte("[]")
+		}
+		buf = append(append(buf, `,"failures":`...), failures...)
+	}
+	if p.addressee != "" {
+		buf = append(buf, `,"addressee":"`...)
+		buf = append(buf, p.addressee...)
+		buf = append(buf, '"')
+	}
+	return append(buf, '}')
+}
+
+func now() int64 { return time.Now().UnixMicro() }

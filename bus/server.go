@@ -1,0 +1,250 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hubbub/bus/grant"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// A Server is one bus.
+type Server struct {
+	options     Options
+	log         Log // nil: no activity log
+	index       *index
+	metrics     metrics
+	initialized []byte // the result of initialize
+	started     time.Time
+
+	stopping   atomic.Bool
+	readers    sync.WaitGroup // one a session
+	background sync.WaitGroup // close handshakes and pings
+	inFlight   sync.WaitGroup // publications that are not finished
+
+	mu       sync.Mutex // guards the fields below
+	sessions map[*session]struct{}
+	peers    map[protocol.PeerID]*session
+}
+
+// New makes a bus that records in log, which may be nil. It does no I/O.
+func New(log Log, opts *Options) *Server {
+	o := opts.withDefaults()
+	if o.Name == "" {
+		o.Name = NewName()
+	}
+	return &Server{
+		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
+		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
+	}
+}
+
+// NewName makes a random name for a bus.
+func NewName() string {
+	b := make([]byte, 4)
+	rand.Read(b) //nolint:errcheck // it never fails
+	return "bus-" + hex.EncodeToString(b)
+}
+
+// Run listens on Options.Listen and serves until ctx ends.
+func (srv *Server) Run(ctx context.Context) error {
+	listener, err := net.Listen("tcp", srv.options.Listen)
+	if err != nil {
+		return fmt.Errorf("listening on %s: %w (is another bus running? choose another --listen)", srv.options.Listen, err)
+	}
+	return srv.Serve(ctx, listener)
+}
+
+// Serve serves on a listener until ctx ends, then stops as Run does. It closes
+// the listener. It refuses to be open to more than this machine.
+func (srv *Server) Serve(ctx context.Context, listener net.Listener) error {
+	defer listener.Close() //nolint:errcheck // closed below, as a rule
+	if file := srv.options.Credentials; file != nil {
+		if _, err := file.Reload(); err != nil {
+			return err
+		}
+	}
+	if err := srv.checkExposure(listener.Addr()); err != nil {
+		return err
+	}
+	return srv.run(ctx, listener)
+}
+
+// ServeOn is Serve on a listener that may be nil: sessions then come by
+// ServeStream alone.
+func (srv *Server) ServeOn(ctx context.Context, listener net.Listener) error {
+	if listener == nil {
+		return srv.run(ctx, nil)
+	}
+	return srv.Serve(ctx, listener)
+}
+
+// run serves until ctx ends.
+func (srv *Server) run(ctx context.Context, listener net.Listener) error {
+	srv.started = time.Now()
+	var loops sync.WaitGroup
+	loopsCtx, endLoops := context.WithCancel(context.WithoutCancel(ctx))
+	loops.Go(func() { srv.sweepLoop(loopsCtx) })
+
+	failed := make(chan error, 1)
+	httpServer := &http.Server{
+		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		TLSConfig: srv.options.TLS, ErrorLog: nil,
+	}
+	if listener != nil {
+		loops.Go(func() { failed <- srv.serveHTTP(httpServer, listener) })
+		if srv.options.OnReady != nil {
+			srv.options.OnReady(listener.Addr())
+		}
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	srv.stopping.Store(true)
+	if listener != nil {
+		listener.Close() //nolint:errcheck // nothing to do about it
+	}
+	srv.drain()
+	srv.closeSessions()
+	srv.readers.Wait()
+	httpServer.Close() //nolint:errcheck // nothing to do about it
+	endLoops()
+	loops.Wait()
+	srv.background.Wait()
+	return err
+}
+
+func (srv *Server) serveHTTP(s *http.Server, listener net.Listener) error {
+	var err error
+	if s.TLSConfig != nil {
+		err = s.ServeTLS(listener, "", "")
+	} else {
+		err = s.Serve(listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// drain waits for what is in flight, at most Options.StopTimeout.
+func (srv *Server) drain() {
+	done := make(chan struct{})
+	srv.background.Go(func() {
+		srv.inFlight.Wait()
+		close(done)
+	})
+	timer := time.NewTimer(srv.options.StopTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+func (srv *Server) closeSessions() {
+	b := &batch{log: srv.log}
+	for _, s := range srv.list() {
+		s.evict(b, wire.CloseGoingAway, "the bus is stopping")
+	}
+	b.flush()
+}
+
+// admit says why no message is accepted now, or nil.
+func (srv *Server) admit() error {
+	if srv.stopping.Load() {
+		return errors.New("the bus is stopping; send again once it is back")
+	}
+	if srv.log == nil {
+		return nil
+	}
+	return srv.log.Admit()
+}
+
+// ServeStream serves one session over a stream and returns when it has ended.
+// The credential is nil on an open bus. It is for tests and in-process peers;
+// Run must be running.
+func (srv *Server) ServeStream(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
+	if s := srv.enter(stream, remote, credential); s != nil {
+		defer srv.readers.Done()
+		s.serve()
+	}
+}
+
+// start serves one session in a goroutine of its own.
+func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
+	if s := srv.enter(stream, remote, credential); s != nil {
+		go func() {
+			defer srv.readers.Done()
+			s.serve()
+		}()
+	}
+}
+
+// enter adds a session, or closes the stream where the bus is full or stopping.
+// Whoever serves the session calls readers.Done in the end.
+func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
+	at := time.Now()
+	s := &session{server: srv, stream: stream, remote: remote, opened: at, pinged: at, credential: credential}
+	if srv.admitSession(s) {
+		return s
+	}
+	srv.background.Go(func() { stream.Close(wire.CloseTryLater, "the bus takes no more connections") })
+	return nil
+}
+
+func (srv *Server) admitSession(s *session) bool {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.stopping.Load() {
+		return false
+	}
+	if len(srv.sessions) >= srv.options.MaxSessions {
+		srv.metrics.limit(limitSessions)
+		return false
+	}
+	srv.sessions[s] = struct{}{}
+	srv.readers.Add(1)
+	return true
+}
+
+// register gives a session its clientId and returns the one that had it.
+func (srv *Server) register(s *session) (older *session) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	older = srv.peers[s.id]
+	srv.peers[s.id] = s
+	return older
+}
+
+// forget removes a session that has ended.
+func (srv *Server) forget(s *session) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	delete(srv.sessions, s)
+	if srv.peers[s.id] == s {
+		delete(srv.peers, s.id)
+	}
+}
+
+func (srv *Server) list() []*session {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	list := make([]*session, 0, len(srv.sessions))
+	for s := range srv.sessions {
+		list = append(list, s)
+	}
+	return list
+}

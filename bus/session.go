@@ -1,0 +1,203 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus/grant"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// A session is one live connection of a peer. Its reader, the goroutine in
+// serve, is the only one that reads the stream; it acts on each message itself
+// and starts no other goroutine.
+type session struct {
+	server *Server
+	stream jsonrpc.Stream
+	remote string
+	opened time.Time
+	batch  batch // of the reader
+
+	id    protocol.PeerID // set once by initialize, before any other goroutine sees the session
+	ready atomic.Bool     // initialize was answered
+	dirty atomic.Bool     // some batch will flush it
+
+	mu          sync.Mutex        // guards the fields below
+	credential  *grant.Credential // nil where the bus is open
+	ended       bool
+	endReason   string
+	calls       jsonrpc.Calls[*delivery]
+	unanswered  int         // deliveries that were written and not answered
+	queue       []*delivery // deliveries that wait for room, in order
+	queuedBytes int
+	observed    uint64                    // messages written that nobody waits for
+	patterns    map[protocol.Pattern]bool // value: observe
+	out         []byte                    // scratch for frames
+	pinging     bool
+	pinged      time.Time
+}
+
+// serve reads until the stream ends.
+func (s *session) serve() {
+	s.batch.log = s.server.log
+	s.stream.BeforeWait(s.batch.flush)
+	err := s.read()
+	code, reason := s.closeCode(err)
+	s.end(&s.batch, reason)
+	s.batch.flush()
+	s.stream.Close(code, reason)
+}
+
+func (s *session) read() error {
+	for {
+		frame, err := s.stream.Read()
+		if err != nil {
+			return err
+		}
+		s.server.metrics.frames.Add(1)
+		if err := s.handle(frame); err != nil {
+			return err
+		}
+	}
+}
+
+// closeCode tells with what to close a stream whose reading ended with err.
+func (s *session) closeCode(err error) (int, string) {
+	var closed *wire.CloseError
+	switch {
+	case errors.Is(err, jsonrpc.ErrNotUTF8):
+		return wire.CloseNotUTF8, err.Error()
+	case errors.As(err, &closed):
+		if closed.Code == wire.CloseTooLarge {
+			s.server.metrics.limit(limitFrame)
+		}
+		if closed.Code == wire.ClosePolicy && closed.Reason == "slow consumer" {
+			s.server.metrics.limit(limitWrite)
+		}
+		return closed.Code, closed.Reason
+	default:
+		return wire.CloseNormal, "the connection ended"
+	}
+}
+
+// handle acts on one frame. The error is one that must end the connection.
+func (s *session) handle(frame []byte) error {
+	m, err := jsonrpc.Parse(frame)
+	if err != nil {
+		var refusal *jsonrpc.Error
+		if !errors.As(err, &refusal) {
+			return err
+		}
+		if m.Kind == jsonrpc.KindResponse {
+			s.answered(m, err)
+			return nil
+		}
+		s.replyError(m.ID, refusal)
+		return nil
+	}
+	if m.Kind == jsonrpc.KindResponse {
+		s.answered(m, nil)
+		return nil
+	}
+	if !s.ready.Load() && string(m.Method) != protocol.MethodInitialize {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the first request must be initialize"))
+		return nil
+	}
+	s.dispatch(m)
+	return nil
+}
+
+// dispatch is the table of methods.
+func (s *session) dispatch(m jsonrpc.Message) {
+	switch string(m.Method) {
+	case protocol.MethodSendMessage:
+		s.sendMessage(m)
+	case protocol.MethodPing:
+		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(time.Now())+`"}`))
+	case protocol.MethodSubscribe:
+		s.subscribe(m)
+	case protocol.MethodUnsubscribe:
+		s.unsubscribe(m)
+	case protocol.MethodInitialize:
+		s.initialize(m)
+	default:
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeMethodNotFound, "unknown method %q", clip(string(m.Method))))
+	}
+}
+
+// answer replies to a request; a notification gets nothing.
+func (s *session) answer(m jsonrpc.Message, result []byte) {
+	if m.Kind == jsonrpc.KindRequest {
+		s.reply(&s.batch, m.ID, result)
+	}
+}
+
+// refuse replies to a request with an error; a notification gets nothing.
+func (s *session) refuse(m jsonrpc.Message, e *jsonrpc.Error) {
+	s.server.metrics.refused.Add(1)
+	if m.Kind == jsonrpc.KindRequest {
+		s.replyError(m.ID, e)
+	}
+}
+
+func (s *session) reply(b *batch, id jsonrpc.ID, result []byte) {
+	s.mu.Lock()
+	s.out = jsonrpc.AppendResult(s.out[:0], id, result)
+	s.stream.Write(s.out) //nolint:errcheck // its error is the stream's end, which the reader finds
+	s.trimLocked()
+	s.mu.Unlock()
+	b.touch(s)
+}
+
+func (s *session) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
+	s.mu.Lock()
+	s.out = jsonrpc.AppendError(s.out[:0], id, e)
+	s.stream.Write(s.out) //nolint:errcheck // see reply
+	s.trimLocked()
+	s.mu.Unlock()
+	s.batch.touch(s)
+}
+
+// end takes the session out of the bus: nothing is delivered to it any more,
+// and what it had not answered fails as offline. Only the first call does it.
+func (s *session) end(b *batch, reason string) {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.ended, s.endReason = true, reason
+	calls := s.calls.TakeAll()
+	s.queue, s.queuedBytes, s.unanswered = nil, 0, 0
+	patterns := s.patterns
+	s.patterns = nil
+	s.mu.Unlock()
+
+	for p := range patterns {
+		s.server.index.remove(s, p)
+	}
+	s.server.forget(s)
+	for _, d := range calls {
+		d.settle(b, protocol.OutcomeOffline, nil, "the connection ended while the bus waited")
+	}
+	if s.ready.Load() {
+		b.record(activitylog.Row{At: now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason})
+		s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
+	}
+}
+
+// evict ends a session from outside its reader: in the background, since the
+// close handshake waits for the peer. b is the caller's batch.
+func (s *session) evict(b *batch, code int, reason string) {
+	s.end(b, reason)
+	s.server.background.Go(func() { s.stream.Close(code, reason) })
+}
+
+// A pinger is a stream that can be asked for a sign of life.
+type pinger interface{ Ping(context.Context) error }

@@ -1,0 +1,80 @@
+package bus
+
+import (
+	"hubbub/activitylog"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+var success = []byte(`{"success":true}`)
+
+// subscribe adds a pattern to the session's set (section 5.1). Adding one that
+// is there already succeeds and changes only whether it observes.
+func (s *session) subscribe(m jsonrpc.Message) {
+	pattern, observe, err := protocol.ScanSubscribe(m.Params)
+	if err == nil {
+		if err = s.mayHear(pattern); err != nil {
+			s.record(activitylog.Row{
+				Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(s.id), Topic: string(pattern), Error: err.Error(),
+			})
+		}
+	}
+	if err == nil {
+		err = s.addPattern(pattern, observe)
+	}
+	if err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
+		return
+	}
+	s.record(activitylog.Row{
+		Event: activitylog.Subscribe, RPCID: m.ID.String(), Actor: string(s.id), Topic: string(pattern), Status: activitylog.StatusOK,
+	})
+	s.answer(m, success)
+}
+
+func (s *session) addPattern(p protocol.Pattern, observe bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil
+	}
+	if _, ok := s.patterns[p]; !ok && len(s.patterns) >= s.server.options.MaxSubscriptions {
+		s.server.metrics.limit(limitSubscriptions)
+		return jsonrpc.Errorf(protocol.CodeInvalidParams,
+			"a session may have at most %d subscriptions; unsubscribe from some or use a wider pattern", s.server.options.MaxSubscriptions)
+	}
+	if s.patterns == nil {
+		s.patterns = map[protocol.Pattern]bool{}
+	}
+	s.patterns[p] = observe
+	s.server.index.add(s, p, observe)
+	return nil
+}
+
+// unsubscribe removes a pattern, by its exact text (section 5.2).
+func (s *session) unsubscribe(m jsonrpc.Message) {
+	pattern, _, err := protocol.ScanSubscribe(m.Params)
+	if err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
+		return
+	}
+	if !s.removePattern(pattern) {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeSubscriptionNotFound, "there is no subscription to %q", pattern))
+		return
+	}
+	s.record(activitylog.Row{
+		Event: activitylog.Unsubscribe, RPCID: m.ID.String(), Actor: string(s.id), Topic: string(pattern), Status: activitylog.StatusOK,
+	})
+	s.answer(m, success)
+}
+
+func (s *session) removePattern(p protocol.Pattern) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.patterns[p]; !ok {
+		return false
+	}
+	delete(s.patterns, p)
+	s.server.index.remove(s, p)
+	return true
+}

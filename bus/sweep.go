@@ -1,0 +1,172 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus/grant"
+	"hubbub/protocol"
+	"hubbub/protocol/wire"
+)
+
+// sweepEvery is how often the server looks for what waits too long. It is the
+// precision of its timeouts.
+const sweepEvery = 100 * time.Millisecond
+
+// sweepLoop ends deliveries, handshakes and sessions whose time is over, pings
+// idle sessions, and applies changed credentials. It is the only timer of the
+// bus.
+func (srv *Server) sweepLoop(ctx context.Context) {
+	b := &batch{log: srv.log}
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for tick := 0; ; tick++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if tick%2 == 0 {
+			srv.reloadCredentials(b)
+		}
+		at := time.Now()
+		for _, s := range srv.list() {
+			s.sweep(ctx, b, at)
+		}
+		b.flush()
+	}
+}
+
+// sweep ends what waits too long at one session.
+func (s *session) sweep(ctx context.Context, b *batch, at time.Time) {
+	o := &s.server.options
+	if !s.ready.Load() {
+		if at.Sub(s.opened) > o.InitializeTimeout {
+			s.server.metrics.limit(limitInitialize)
+			s.evict(b, wire.ClosePolicy, fmt.Sprintf("initialize did not come within %s", o.InitializeTimeout))
+		}
+		return
+	}
+	for _, d := range s.expired(b, at.Add(-o.DeliveryTimeout)) {
+		d.settle(b, protocol.OutcomeTimeout, nil, fmt.Sprintf("no answer within %s", o.DeliveryTimeout))
+	}
+	if p, ok := s.stream.(pinger); ok && s.pingDue(at) {
+		s.server.background.Go(func() { s.ping(ctx, p) })
+	}
+}
+
+// expired takes the deliveries that were accepted before the deadline.
+func (s *session) expired(b *batch, deadline time.Time) []*delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var late []*delivery
+	for id, d := range s.calls.All {
+		if !d.publication.accepted.After(deadline) {
+			late = append(late, d)
+			s.calls.Take(id)
+			if d.waits {
+				s.dropQueuedLocked(d)
+			} else {
+				s.unanswered--
+			}
+		}
+	}
+	if s.pumpLocked() {
+		b.touch(s)
+	}
+	return late
+}
+
+func (s *session) pingDue(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.pinging || at.Sub(s.pinged) < s.server.options.PingInterval {
+		return false
+	}
+	s.pinging, s.pinged = true, at
+	return true
+}
+
+// ping asks for a sign of life, twice, and ends a session that gives none.
+func (s *session) ping(ctx context.Context, p pinger) {
+	defer func() {
+		s.mu.Lock()
+		s.pinging, s.pinged = false, time.Now()
+		s.mu.Unlock()
+	}()
+	var err error
+	for range 2 {
+		attempt, cancel := context.WithTimeout(ctx, s.server.options.PingInterval)
+		err = p.Ping(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return // alive, stopping, or the reader finds the end of the stream
+		}
+	}
+	s.server.metrics.limit(limitPing)
+	b := &batch{log: s.server.log}
+	s.evict(b, wire.ClosePolicy, "no answer to two pings")
+	b.flush()
+}
+
+// reloadCredentials applies a changed credentials file to the live sessions:
+// those whose token was revoked, or which may no longer be who they are, end.
+func (srv *Server) reloadCredentials(b *batch) {
+	file := srv.options.Credentials
+	if file == nil {
+		return
+	}
+	changed, err := file.Reload()
+	if err != nil {
+		srv.options.Log.Error().Err(err).Msg("credentials")
+	}
+	if !changed {
+		return
+	}
+	srv.options.Log.Info().Msg("credentials reloaded")
+	for _, s := range srv.list() {
+		ended, err := s.recheck(file)
+		for _, p := range ended {
+			b.record(activitylog.Row{
+				At: now(), Event: activitylog.Unsubscribe, Actor: string(s.id), Topic: string(p), Error: "no longer granted",
+			})
+		}
+		if err != nil {
+			s.evict(b, wire.ClosePolicy, err.Error())
+		}
+	}
+}
+
+var errRevoked = errors.New("the credential was revoked")
+
+// recheck takes over the credential in force and ends the subscriptions that it
+// no longer grants. The error says why the session itself must end.
+func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, nil
+	}
+	if s.credential == nil {
+		return nil, errors.New("the bus has credentials now; connect again with a token")
+	}
+	c, ok := file.Current(s.credential)
+	if !ok {
+		return nil, errRevoked
+	}
+	s.credential = c
+	if s.ready.Load() && !c.MayBe(s.id) {
+		return nil, errRevoked
+	}
+	for p := range s.patterns {
+		if !c.MaySubscribe(p) {
+			delete(s.patterns, p)
+			s.server.index.remove(s, p)
+			ended = append(ended, p)
+		}
+	}
+	return ended, nil
+}

@@ -1,0 +1,113 @@
+// The bus: peers connect to it over WebSocket, subscribe and send.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"hubbub/activitylog"
+	"hubbub/bus"
+	"hubbub/bus/grant"
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/pflag"
+)
+
+func main() { program.Main(busProgram()) }
+
+// A settings is what the flags say.
+type settings struct {
+	bus     bus.Options
+	log     activitylog.Options
+	noLog   bool
+	tlsCert string
+	tlsKey  string
+}
+
+func busProgram() program.Program {
+	var s settings
+	return program.Program{
+		Name:    "hubbub-bus",
+		Summary: "routes messages between peers and records every step in its activity log",
+		NoBus:   true,
+		Flags:   s.flags,
+		Run:     s.run,
+	}
+}
+
+func (s *settings) flags(fs *pflag.FlagSet) {
+	o := &s.bus
+	fs.StringVar(&o.Listen, "listen", "127.0.0.1:7892", "address to listen on")
+	fs.StringVar(&o.Name, "name", "", "name of this bus in its answers and rows (default random)")
+	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve wss")
+	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
+	fs.BoolVar(&o.Plaintext, "plaintext", false, "allow other addresses than loopback without TLS")
+	fs.StringSliceVar(&o.AllowOrigins, "allow-origin", nil, "full origin of a web page that may connect, such as https://ops.example.com (repeatable)")
+	fs.DurationVar(&o.DeliveryTimeout, "delivery-timeout", bus.DefaultDeliveryTimeout, "how long a peer may take to answer a delivery, queue time included")
+	fs.DurationVar(&o.InitializeTimeout, "initialize-timeout", bus.DefaultInitializeTimeout, "how long a connection may take to initialize")
+	fs.DurationVar(&o.WriteTimeout, "write-timeout", bus.DefaultWriteTimeout, "a peer that reads nothing for so long is closed")
+	fs.DurationVar(&o.PingInterval, "ping-interval", bus.DefaultPingInterval, "between pings; two unanswered ones close a session")
+	fs.IntVar(&o.PeerWindow, "peer-window", bus.DefaultPeerWindow, "unanswered deliveries per peer")
+	fs.IntVar(&o.PeerQueue, "peer-queue", bus.DefaultPeerQueue, "deliveries that wait per peer; one more fails as overflow")
+	fs.IntVar(&o.PeerQueueBytes, "peer-queue-bytes", bus.DefaultPeerQueueBytes, "bytes that wait per peer")
+	fs.IntVar(&o.PeerBuffer, "peer-buffer", bus.DefaultPeerBuffer, "unread bytes towards a peer before its deliveries wait")
+	fs.IntVar(&o.MaxFrame, "max-frame", bus.DefaultMaxFrame, "largest frame, in bytes")
+	fs.IntVar(&o.MaxSubscriptions, "max-subscriptions", bus.DefaultMaxSubscriptions, "subscriptions per session")
+	fs.IntVar(&o.MaxSessions, "max-sessions", bus.DefaultMaxSessions, "connections at once")
+	fs.IntVar(&s.log.QueueRows, "activity-queue", activitylog.DefaultQueueRows, "rows that may wait for the activity log")
+	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes, "bytes that may wait for the activity log")
+	fs.BoolVar(&s.log.Required, "activity-required", false, "refuse messages while the activity log cannot keep up")
+	fs.BoolVar(&s.noLog, "no-activity-log", false, "write no activity log (for measuring what it costs)")
+}
+
+// run opens the log and serves until ctx ends. The log outlives the bus, so
+// that it holds everything the bus did.
+func (s *settings) run(ctx context.Context, env *program.Env) error {
+	data, err := env.MakeData()
+	if err != nil {
+		return err
+	}
+	if err := s.loadTLS(); err != nil {
+		return err
+	}
+	o := &s.bus
+	if o.Name == "" {
+		o.Name = bus.NewName()
+	}
+	o.Credentials = grant.NewFile(filepath.Join(data, grant.FileName))
+	o.Version, o.Log = program.Version(), &env.Log
+	o.OnReady = func(addr net.Addr) {
+		env.Log.Info().Str("listen", addr.String()).Str("data", data).Msg("listening")
+		env.Ready()
+	}
+	if s.noLog {
+		return bus.New(nil, o).Run(ctx)
+	}
+	s.log.Bus, s.log.Log = o.Name, &env.Log
+	log := activitylog.NewWriter(filepath.Join(data, "activity.db"), &s.log)
+	logCtx, endLog := context.WithCancel(context.WithoutCancel(ctx))
+	logDone := make(chan error, 1)
+	go func() { logDone <- log.Run(logCtx) }()
+	err = bus.New(log, o).Run(ctx)
+	endLog()
+	return errors.Join(err, <-logDone)
+}
+
+func (s *settings) loadTLS() error {
+	if s.tlsCert == "" && s.tlsKey == "" {
+		return nil
+	}
+	if s.tlsCert == "" || s.tlsKey == "" {
+		return program.Usage("--tls-cert and --tls-key belong together")
+	}
+	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+	if err != nil {
+		return fmt.Errorf("loading the certificate: %w", err)
+	}
+	s.bus.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	return nil
+}

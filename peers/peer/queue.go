@@ -1,0 +1,94 @@
+package peer
+
+import (
+	"context"
+	"sync"
+)
+
+// A queue runs jobs: those of one key one at a time and in order, those of
+// different keys at once, up to a bound.
+type queue struct {
+	most    int // keys at once
+	bound   int // jobs that may wait
+	workers sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	lanes   map[string]*lane
+	ready   []*lane // lanes with jobs that no worker runs
+	running int     // workers
+	waiting int     // jobs
+	closed  bool
+}
+
+type lane struct {
+	key  string
+	jobs []func()
+}
+
+func newQueue(most, bound int) *queue {
+	return &queue{most: most, bound: bound, lanes: map[string]*lane{}}
+}
+
+// add enters a job. It reports false where the queue is full or closed.
+func (q *queue) add(key string, job func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.waiting >= q.bound {
+		return false
+	}
+	q.waiting++
+	l, ok := q.lanes[key]
+	if !ok {
+		l = &lane{key: key}
+		q.lanes[key] = l
+		q.ready = append(q.ready, l)
+	}
+	l.jobs = append(l.jobs, job)
+	if !ok && q.running < q.most {
+		q.running++
+		q.workers.Go(q.workLoop)
+	}
+	return true
+}
+
+// workLoop runs jobs while there are any that no other worker runs.
+func (q *queue) workLoop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.ready) > 0 {
+		l := q.ready[0]
+		q.ready = q.ready[1:]
+		job := l.jobs[0]
+		l.jobs = l.jobs[1:]
+		q.waiting--
+		q.mu.Unlock()
+		job()
+		q.mu.Lock()
+		if len(l.jobs) > 0 {
+			q.ready = append(q.ready, l)
+		} else {
+			delete(q.lanes, l.key)
+		}
+	}
+	q.running--
+}
+
+// close drops what waits, and waits for what runs until ctx ends.
+func (q *queue) close(ctx context.Context) {
+	q.mu.Lock()
+	q.closed = true
+	q.ready, q.waiting = nil, 0
+	for _, l := range q.lanes {
+		l.jobs = nil
+	}
+	q.mu.Unlock()
+	done := make(chan struct{})
+	go func() { // ends with the workers, which Run waits for
+		q.workers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}

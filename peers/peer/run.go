@@ -1,0 +1,306 @@
+package peer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// A link is one connection.
+type link struct {
+	stream jsonrpc.Stream
+	conn   *jsonrpc.Conn
+	ended  chan struct{} // closed when the reader has returned
+	err    error         // why; read it once ended is closed
+}
+
+const (
+	backoffMin       = 50 * time.Millisecond
+	backoffMax       = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	keepAliveEvery   = 20 * time.Second
+)
+
+// Run connects and serves until ctx ends (nil), or until the bus refuses the
+// peer for good (ErrReplaced, ErrUnauthorized, ErrRefused). Call it once.
+func (p *Peer) Run(ctx context.Context) error {
+	handlers, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer p.work.workers.Wait()
+	defer cancel()
+	defer p.finishWork(ctx)
+	defer p.stop()
+	delay := backoffMin
+	for attempt := 0; ; attempt++ {
+		bus := p.options.Buses[attempt%len(p.options.Buses)]
+		connected, err := p.session(ctx, handlers, bus)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case final(err):
+			return err
+		case connected:
+			delay = backoffMin
+			if p.options.OnDrop != nil {
+				p.options.OnDrop(err)
+			}
+		}
+		p.options.Log.Warn().Err(err).Str("bus", bus).Msg("no connection to the bus; trying again")
+		if (attempt+1)%len(p.options.Buses) != 0 && !connected {
+			continue // try the next bus at once
+		}
+		if !sleep(ctx, delay/2+rand.N(delay)) {
+			return nil
+		}
+		delay = min(2*delay, backoffMax)
+	}
+}
+
+func (p *Peer) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped, p.link = true, nil
+	p.announceLocked()
+}
+
+// final reports whether an error means that trying again is no use.
+func final(err error) bool {
+	return errors.Is(err, ErrReplaced) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrRefused)
+}
+
+// sleep waits, and reports false where ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// session runs one connection to its end. connected says that the bus accepted
+// the peer.
+func (p *Peer) session(ctx, handlers context.Context, bus string) (connected bool, err error) {
+	stream, err := p.dial(ctx, bus)
+	if err != nil {
+		return false, err
+	}
+	l := &link{stream: stream, ended: make(chan struct{})}
+	l.conn = jsonrpc.NewConn(stream, func(c *jsonrpc.Conn, m jsonrpc.Message) { p.receive(handlers, l, m) })
+	go func() { // waited for below, by its end
+		l.err = l.conn.Run()
+		close(l.ended)
+	}()
+	if err := p.open(ctx, l); err != nil {
+		stream.Close(wire.CloseNormal, "")
+		<-l.ended
+		return false, p.explain(err, l.err)
+	}
+	p.use(l)
+	p.options.Log.Info().Str("bus", bus).Str("peer", string(p.id)).Msg("connected")
+	p.serve(ctx, l)
+	<-l.ended
+	return true, p.explain(ErrInterrupted, l.err)
+}
+
+func (p *Peer) dial(ctx context.Context, bus string) (jsonrpc.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	if p.options.Dial != nil {
+		return p.options.Dial(ctx)
+	}
+	token, err := p.options.TokenFunc()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
+	var refused *wire.StatusError
+	if errors.As(err, &refused) {
+		switch refused.Code {
+		case http.StatusUnauthorized:
+			return nil, fmt.Errorf("%w: %w", ErrUnauthorized, err)
+		case http.StatusForbidden:
+			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return stream, nil
+}
+
+// open initializes and subscribes.
+func (p *Peer) open(ctx context.Context, l *link) error {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	params := protocol.InitializeParams{ClientID: p.id}
+	if p.options.Info.Name != "" {
+		params.ClientInfo = &p.options.Info
+	}
+	if _, err := l.call(ctx, protocol.MethodInitialize, params); err != nil {
+		return fmt.Errorf("initializing as %s: %w", p.id, err)
+	}
+	p.mu.Lock()
+	order := append([]protocol.Pattern(nil), p.order...)
+	p.mu.Unlock()
+	for _, pattern := range order {
+		p.mu.Lock()
+		observe, ok := p.patterns[pattern]
+		p.mu.Unlock()
+		if !ok {
+			continue
+		}
+		if err := l.subscribe(ctx, pattern, observe); err != nil {
+			return fmt.Errorf("subscribing to %q: %w", pattern, err)
+		}
+	}
+	return nil
+}
+
+// explain finds the error to report: the bus's refusal, or why the stream ended.
+func (p *Peer) explain(err, streamErr error) error {
+	var refused *jsonrpc.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams:
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	case wire.CloseCode(streamErr) == protocol.CloseReplaced:
+		return ErrReplaced
+	case streamErr != nil && errors.Is(err, ErrInterrupted):
+		return fmt.Errorf("the connection ended: %w", streamErr)
+	default:
+		return err
+	}
+}
+
+// serve waits for the end of the connection, or of ctx; then it stops cleanly.
+func (p *Peer) serve(ctx context.Context, l *link) {
+	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	done := make(chan struct{}, 2)
+	started := 1
+	go func() { p.keepAlive(alive, l); done <- struct{}{} }()
+	if p.options.OnConnect != nil {
+		started++
+		go func() { p.options.OnConnect(alive); done <- struct{}{} }()
+	}
+	select {
+	case <-l.ended:
+	case <-ctx.Done():
+		p.finishWork(ctx)
+		l.stream.Close(wire.CloseNormal, "the peer is stopping")
+	}
+	p.use(nil)
+	l.stream.Close(wire.CloseNormal, "")
+	cancel()
+	for range started {
+		<-done
+	}
+}
+
+// finishWork lets running handlers end, at most for StopTimeout.
+func (p *Peer) finishWork(ctx context.Context) {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.StopTimeout)
+	defer cancel()
+	p.work.close(limit)
+}
+
+// keepAlive pings the bus and ends a connection whose bus does not answer.
+func (p *Peer) keepAlive(ctx context.Context, l *link) {
+	for sleep(ctx, keepAliveEvery) {
+		limit, cancel := context.WithTimeout(ctx, keepAliveEvery)
+		_, err := l.call(limit, protocol.MethodPing, struct{}{})
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			l.stream.Close(wire.ClosePolicy, "the bus does not answer")
+			return
+		}
+	}
+}
+
+// receive takes one request of the bus. It runs in the reader.
+func (p *Peer) receive(ctx context.Context, l *link, m jsonrpc.Message) {
+	if string(m.Method) != protocol.MethodProcessMessage {
+		if m.Kind == jsonrpc.KindRequest {
+			l.conn.ReplyError(m.ID, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "unknown method %.64q", m.Method))
+		}
+		return
+	}
+	d, err := parseDelivery(m.Params)
+	id := append(jsonrpc.ID(nil), m.ID...)
+	if err != nil {
+		l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "%v", err))
+		return
+	}
+	accepted := p.work.add(string(d.Message.From), func() { p.process(ctx, l, id, d) })
+	if !accepted {
+		l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s is busy: its queue is full", p.id))
+	}
+}
+
+func parseDelivery(params []byte) (*Delivery, error) {
+	var in protocol.ProcessParams
+	if err := json.Unmarshal(params, &in); err != nil {
+		return nil, fmt.Errorf("processMessage: %w", err)
+	}
+	d := &Delivery{Topic: in.Topic, Raw: in.Payload}
+	if err := json.Unmarshal(in.Payload, &d.Message); err != nil {
+		return nil, fmt.Errorf("the payload of processMessage: %w", err)
+	}
+	return d, nil
+}
+
+// process runs the handler of one delivery and answers the bus. A delivery whose
+// connection has ended meanwhile is not started: its sender knows already.
+func (p *Peer) process(ctx context.Context, l *link, id jsonrpc.ID, d *Delivery) {
+	select {
+	case <-l.ended:
+		return
+	default:
+	}
+	err := p.handle(ctx, d)
+	var rejected rejection
+	switch {
+	case err == nil:
+		l.reply(id, `{"processed":true,"status":"ok"}`)
+	case errors.As(err, &rejected):
+		text, _ := json.Marshal(string(rejected)) //nolint:errcheck // a string can always be marshalled
+		l.reply(id, `{"processed":false,"status":"rejected","message":`+string(text)+`}`)
+	default:
+		p.options.Log.Warn().Err(err).Str("message_id", string(d.Message.MessageID)).Str("type", string(d.Message.Type)).Msg("handling failed")
+		if id != nil {
+			l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%v", err))
+		}
+	}
+}
+
+func (l *link) reply(id jsonrpc.ID, result string) {
+	if len(id) > 0 {
+		l.conn.Reply(id, []byte(result))
+	}
+}
+
+// handle runs the handler, and turns its panic into an error.
+func (p *Peer) handle(ctx context.Context, d *Delivery) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the handler of %s panicked: %v", d.Message.Type, r)
+		}
+	}()
+	h := p.handlers[d.Message.Type]
+	if h == nil {
+		h = p.fallback
+	}
+	if h == nil {
+		return nil
+	}
+	return h(ctx, d)
+}

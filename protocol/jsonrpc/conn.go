@@ -1,0 +1,148 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrClosed is the error of a call whose connection ended before the answer.
+var ErrClosed = errors.New("the connection ended before the answer")
+
+// A Handler takes requests and notifications. It runs in the goroutine of
+// Conn.Run, one message at a time; the message is valid until it returns. A
+// request is answered with Conn.Reply or Conn.ReplyError, now or later.
+type Handler func(c *Conn, m Message)
+
+// A Conn is one side of a JSON-RPC connection.
+type Conn struct {
+	stream  Stream
+	handler Handler
+
+	mu    sync.Mutex // guards the fields below
+	calls Calls[chan answer]
+	ended bool
+}
+
+type answer struct {
+	result []byte
+	err    error
+}
+
+// NewConn makes a connection over a stream. It reads nothing until Run.
+func NewConn(stream Stream, h Handler) *Conn { return &Conn{stream: stream, handler: h} }
+
+// Run reads until the stream ends and returns why. Every call that still waits
+// then fails with ErrClosed.
+func (c *Conn) Run() error {
+	defer c.end()
+	for {
+		frame, err := c.stream.Read()
+		if err != nil {
+			return err
+		}
+		m, err := Parse(frame)
+		if err != nil {
+			var refusal *Error
+			if !errors.As(err, &refusal) {
+				return err
+			}
+			if m.Kind != KindResponse {
+				c.ReplyError(m.ID, refusal)
+				continue
+			}
+			c.complete(m.ID, answer{err: fmt.Errorf("unusable answer: %w", err)})
+			continue
+		}
+		if m.Kind == KindResponse {
+			c.complete(m.ID, answerOf(m))
+			continue
+		}
+		c.handler(c, m)
+	}
+}
+
+func answerOf(m Message) answer {
+	if m.Error == nil {
+		return answer{result: append([]byte(nil), m.Result...)}
+	}
+	e := new(Error)
+	if err := json.Unmarshal(m.Error, e); err != nil {
+		return answer{err: fmt.Errorf("unusable error in an answer: %w", err)}
+	}
+	return answer{err: e}
+}
+
+func (c *Conn) complete(id ID, a answer) {
+	n, ok := ParseCallID(id)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	waiting, ok := c.calls.Take(n)
+	c.mu.Unlock()
+	if ok {
+		waiting <- a // has room for one, and is sent to once
+	}
+}
+
+func (c *Conn) end() {
+	c.mu.Lock()
+	c.ended = true
+	waiting := c.calls.TakeAll()
+	c.mu.Unlock()
+	for _, ch := range waiting {
+		ch <- answer{err: ErrClosed}
+	}
+}
+
+// Call sends a request and waits for its answer, until ctx ends. The result is
+// the answer's text; the error is a *Error when the other side refused.
+// Requests of one goroutine are sent in order.
+func (c *Conn) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
+	ch := make(chan answer, 1)
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		return nil, ErrClosed
+	}
+	id := c.calls.Add(ch)
+	c.mu.Unlock()
+	if err := c.stream.Write(AppendRequest(nil, id, method, params)); err != nil {
+		c.forget(id)
+		return nil, ErrClosed
+	}
+	c.stream.Flush()
+	select {
+	case a := <-ch:
+		return a.result, a.err
+	case <-ctx.Done():
+		c.forget(id)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (c *Conn) forget(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls.Take(id)
+}
+
+// Reply answers a request. A nil id (a notification) is not answered.
+func (c *Conn) Reply(id ID, result []byte) {
+	if id != nil {
+		c.write(AppendResult(nil, id, result))
+	}
+}
+
+// ReplyError answers a request with an error; a nil id is written as null.
+func (c *Conn) ReplyError(id ID, e *Error) { c.write(AppendError(nil, id, e)) }
+
+// write sends a frame. Its error is the stream's end, which Run reports.
+func (c *Conn) write(frame []byte) {
+	if c.stream.Write(frame) == nil {
+		c.stream.Flush()
+	}
+}

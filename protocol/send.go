@@ -1,0 +1,170 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/protocol/jsonrpc"
+)
+
+// A Send is a checked sendMessage. Payload is the span of the params that
+// reaches the subscribers byte for byte.
+type Send struct {
+	Topic     string
+	Payload   []byte
+	MessageID string
+	Type      MessageType
+	From      string
+}
+
+var (
+	paramKeys   = []string{"topic", "payload", "clientId", "clientInfo", "observe"}
+	payloadKeys = []string{"messageId", "type", "from", "timestamp", "content", "inReplyTo", "traceparent"}
+)
+
+// ScanSend checks the params of sendMessage (sections 5.3 and 7), which
+// jsonrpc.Parse accepted. It does not check the role: see MaySend.
+func ScanSend(params []byte) (Send, error) {
+	var p [5][]byte
+	if err := scanObject("params", params, paramKeys, p[:]); err != nil {
+		return Send{}, err
+	}
+	topic, err := text("params.topic", p[0])
+	if err != nil {
+		return Send{}, err
+	}
+	if err := CheckTopic(topic); err != nil {
+		return Send{}, err
+	}
+	var f [7][]byte
+	if err := scanObject("params.payload", p[1], payloadKeys, f[:]); err != nil {
+		return Send{}, err
+	}
+	s := Send{Topic: topic, Payload: p[1]}
+	return s, s.scanPayload(&f)
+}
+
+func (s *Send) scanPayload(f *[7][]byte) (err error) {
+	if s.MessageID, err = text("payload.messageId", f[0]); err != nil {
+		return err
+	}
+	if len(s.MessageID) > MaxMessageID {
+		return fmt.Errorf("payload.messageId is %d bytes long; at most %d are allowed", len(s.MessageID), MaxMessageID)
+	}
+	if s.Type, err = messageType(f[1]); err != nil {
+		return err
+	}
+	if s.From, err = text("payload.from", f[2]); err != nil {
+		return err
+	}
+	if err := checkTimestamp(f[3]); err != nil {
+		return err
+	}
+	if !jsonrpc.IsObject(f[4]) {
+		return errors.New("payload.content must be an object")
+	}
+	if f[5] != nil && !jsonrpc.IsString(f[5]) {
+		return errors.New("payload.inReplyTo must be a string")
+	}
+	if f[6] != nil && !jsonrpc.IsString(f[6]) {
+		return errors.New("payload.traceparent must be a string")
+	}
+	return nil
+}
+
+// ScanInitialize reads the clientId of initialize's params (section 4.1).
+func ScanInitialize(params []byte) (PeerID, error) {
+	var p [5][]byte
+	if err := scanObject("params", params, paramKeys, p[:]); err != nil {
+		return "", err
+	}
+	id, err := text("params.clientId", p[2])
+	if err != nil {
+		return "", err
+	}
+	return PeerID(id), CheckPeerID(id)
+}
+
+// ScanSubscribe reads the params of subscribe and unsubscribe (sections 5.1
+// and 5.2).
+func ScanSubscribe(params []byte) (pattern Pattern, observe bool, err error) {
+	var p [5][]byte
+	if err := scanObject("params", params, paramKeys, p[:]); err != nil {
+		return "", false, err
+	}
+	s, err := text("params.topic", p[0])
+	if err != nil {
+		return "", false, err
+	}
+	switch string(p[4]) {
+	case "true":
+		observe = true
+	case "", "false", "null":
+	default:
+		return "", false, errors.New("params.observe must be true or false")
+	}
+	pattern, err = ParsePattern(s)
+	return pattern, observe, err
+}
+
+var resultKeys = []string{"processed", "status", "message"}
+
+// ScanProcessed reads a processMessage result: whether it is usable, and
+// whether the peer processed the message (processed is not false).
+func ScanProcessed(result []byte) (processed bool, err error) {
+	var r [3][]byte
+	if err := scanObject("result", result, resultKeys, r[:]); err != nil {
+		return false, err
+	}
+	switch string(r[0]) {
+	case "false":
+		return false, nil
+	case "", "true", "null":
+		return true, nil
+	default:
+		return false, errors.New("result.processed must be true or false")
+	}
+}
+
+func scanObject(what string, v []byte, known []string, into [][]byte) error {
+	if !jsonrpc.IsObject(v) {
+		return fmt.Errorf("%s must be an object", what)
+	}
+	if err := jsonrpc.Object(v, known, into); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+func text(what string, v []byte) (string, error) {
+	if s := jsonrpc.Unquote(v); s != "" {
+		return s, nil
+	}
+	return "", fmt.Errorf("%s must be a non-empty string", what)
+}
+
+// messageType reads a type and interns the known ones.
+func messageType(v []byte) (MessageType, error) {
+	if len(v) > 2 && v[0] == '"' {
+		for _, t := range AllTypes {
+			if string(v[1:len(v)-1]) == string(t) {
+				return t, nil
+			}
+		}
+	}
+	s, err := text("payload.type", v)
+	if err != nil {
+		return "", err
+	}
+	return "", fmt.Errorf("unknown message type %.64q", s)
+}
+
+func checkTimestamp(v []byte) error {
+	if jsonrpc.IsString(v) {
+		if _, err := time.Parse(time.RFC3339, jsonrpc.Unquote(v)); err == nil {
+			return nil
+		}
+	}
+	return errors.New("payload.timestamp must be an RFC 3339 time, such as 2026-02-17T12:00:00Z")
+}

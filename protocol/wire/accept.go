@@ -1,0 +1,81 @@
+package wire
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/coder/websocket"
+)
+
+// Accept upgrades a request to a stream. It does not check the Origin: the
+// caller has. A subprotocol, if not empty, is echoed. On an error the response
+// has been written.
+func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Options) (*WebSocket, error) {
+	h := &hijacker{ResponseWriter: w, options: o}
+	accept := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
+	if subprotocol != "" {
+		accept.Subprotocols = []string{subprotocol}
+	}
+	conn, err := websocket.Accept(h, r, accept)
+	if err != nil {
+		return nil, err
+	}
+	return newWebSocket(conn, h.conn, o), nil
+}
+
+// A hijacker hands the library a connection that gathers writes, and buffers
+// of the size that an idle connection should have.
+type hijacker struct {
+	http.ResponseWriter
+	options *Options
+	conn    *gatherConn
+}
+
+const (
+	readBuffer  = 4 << 10
+	writeBuffer = 64 // frames go through to the gathering connection
+)
+
+// Hijack implements http.Hijacker.
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	inner, ok := h.ResponseWriter.(http.Hijacker)
+	if !ok {
+		return nil, nil, fmt.Errorf("%T cannot be upgraded", h.ResponseWriter)
+	}
+	conn, rw, err := inner.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	early, err := rw.Reader.Peek(rw.Reader.Buffered())
+	if err != nil {
+		return nil, nil, err
+	}
+	h.conn = newGatherConn(&earlyConn{Conn: conn, early: append([]byte(nil), early...)}, h.options)
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			h.conn.raw = raw
+		}
+	}
+	return h.conn, bufio.NewReadWriter(bufio.NewReaderSize(h.conn, readBuffer), bufio.NewWriterSize(h.conn, writeBuffer)), nil
+}
+
+// An earlyConn gives the bytes that came with the handshake before the rest.
+type earlyConn struct {
+	net.Conn
+	early []byte
+}
+
+// Read returns the early bytes first.
+func (c *earlyConn) Read(p []byte) (int, error) {
+	if len(c.early) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.early)
+	c.early = c.early[n:]
+	if len(c.early) == 0 {
+		c.early = nil
+	}
+	return n, nil
+}

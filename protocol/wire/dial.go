@@ -1,0 +1,80 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// A StatusError is a bus's refusal before the upgrade.
+type StatusError struct {
+	Code int // HTTP status
+	URL  string
+}
+
+// Error gives the status.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s answered %d %s instead of upgrading", e.URL, e.Code, http.StatusText(e.Code))
+}
+
+// DialOptions are the settings of Dial. Nil is valid.
+type DialOptions struct {
+	Options
+	Token string      // bearer token; empty for none
+	TLS   *tls.Config // for wss; nil for the system's roots
+}
+
+// clientMaxFrame is what a client reads by default: more than any frame that a
+// bus with its default limit sends, envelope included.
+const clientMaxFrame = 16 << 20
+
+// Dial opens a stream to a bus at a ws:// or wss:// URL.
+func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
+	if o == nil {
+		o = &DialOptions{}
+	}
+	options := o.Options
+	if options.MaxFrame <= 0 {
+		options.MaxFrame = clientMaxFrame
+	}
+	var g *gatherConn
+	wrap := func(conn net.Conn, err error) (net.Conn, error) {
+		if err != nil {
+			return nil, err
+		}
+		g = newGatherConn(conn, &options)
+		return g, nil
+	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return wrap(dialer.DialContext(ctx, network, addr))
+		},
+		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return wrap((&tls.Dialer{NetDialer: dialer, Config: o.TLS}).DialContext(ctx, network, addr))
+		},
+	}
+	header := http.Header{}
+	if o.Token != "" {
+		header.Set("Authorization", "Bearer "+o.Token)
+	}
+	conn, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport, CheckRedirect: noRedirect},
+		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
+			return nil, &StatusError{Code: resp.StatusCode, URL: url}
+		}
+		return nil, fmt.Errorf("dialing %s: %w", url, err)
+	}
+	return newWebSocket(conn, g, &options), nil
+}
+
+// noRedirect keeps a token from travelling to another place.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -1,0 +1,264 @@
+package wire
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// errSlowConsumer ends a stream whose other side takes nothing.
+var errSlowConsumer = errors.New("slow consumer: the other side took nothing for the write timeout")
+
+// A gatherConn is a net.Conn that gathers what is written to it. Until start
+// it passes everything through, which the handshake needs.
+//
+// Written bytes wait in pending. flush takes them and tries one write that does
+// not block; the rest is left to the drain goroutine. At most one of flush and
+// drain writes at a time (busy), so bytes keep their order.
+type gatherConn struct {
+	net.Conn
+	raw          syscall.RawConn // nil where a write cannot be tried without blocking
+	writeTimeout time.Duration
+	maxBuffered  int
+	beforeWait   func() // called before each read from the network
+
+	mu       sync.Mutex // guards the fields below
+	drained  *sync.Cond // pending shrank, or err was set
+	started  bool
+	holding  bool   // a data frame is being written: leave the flush to its writer
+	pending  []byte // written and not yet taken
+	spare    []byte // the other buffer, reused
+	inFlight int    // bytes taken from pending that the network has not taken yet
+	busy     bool   // a flush or the drain is writing
+	again    bool   // a flush came while busy
+	err      error
+	draining sync.WaitGroup
+}
+
+func newGatherConn(conn net.Conn, o *Options) *gatherConn {
+	g := &gatherConn{Conn: conn, writeTimeout: o.writeTimeout(), maxBuffered: o.maxBuffered()}
+	g.drained = sync.NewCond(&g.mu)
+	g.beforeWait = g.flush
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			g.raw = raw
+		}
+	}
+	return g
+}
+
+// start begins to gather.
+func (g *gatherConn) start() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.started = true
+}
+
+// Read calls beforeWait, then reads from the network. It first waits while too
+// much is buffered towards the other side.
+func (g *gatherConn) Read(p []byte) (int, error) {
+	g.mu.Lock()
+	started := g.started
+	g.mu.Unlock()
+	if started {
+		g.beforeWait()
+		if err := g.waitBelow(g.maxBuffered); err != nil {
+			return 0, err
+		}
+	}
+	return g.Conn.Read(p)
+}
+
+func (g *gatherConn) waitBelow(limit int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.err == nil && len(g.pending)+g.inFlight > limit {
+		g.drained.Wait()
+	}
+	if errors.Is(g.err, errSlowConsumer) {
+		return g.err
+	}
+	return nil
+}
+
+// Write gathers p. Control frames, which the library writes by itself, are
+// flushed at once.
+func (g *gatherConn) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	if !g.started {
+		g.mu.Unlock()
+		return g.Conn.Write(p)
+	}
+	if g.err != nil {
+		g.mu.Unlock()
+		return 0, g.err
+	}
+	g.pending = append(g.pending, p...)
+	holding := g.holding
+	g.mu.Unlock()
+	if !holding {
+		g.flush()
+	}
+	return len(p), nil
+}
+
+// hold says that a data frame is being written, or was.
+func (g *gatherConn) hold(on bool) {
+	g.mu.Lock()
+	g.holding = on
+	g.mu.Unlock()
+}
+
+func (g *gatherConn) buffered() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.pending) + g.inFlight
+}
+
+// flush sends what is pending, without waiting.
+func (g *gatherConn) flush() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.busy {
+		g.again = true
+		return
+	}
+	g.busy = true
+	for len(g.pending) > 0 && g.err == nil {
+		chunk := g.takeLocked()
+		g.mu.Unlock()
+		n, err := g.try(chunk)
+		g.mu.Lock()
+		g.inFlight -= n
+		if err != nil {
+			g.failLocked(err)
+			break
+		}
+		if n < len(chunk) {
+			g.draining.Go(func() { g.drain(chunk, n) })
+			return // still busy: the drain goes on
+		}
+		g.giveBackLocked(chunk)
+		if !g.again {
+			break
+		}
+		g.again = false
+	}
+	g.doneLocked()
+}
+
+func (g *gatherConn) takeLocked() []byte {
+	chunk := g.pending
+	g.pending, g.spare = g.spare[:0], nil
+	g.inFlight = len(chunk)
+	return chunk
+}
+
+// keptBuffer is the largest buffer that an idle connection keeps.
+const keptBuffer = 16 << 10
+
+func (g *gatherConn) giveBackLocked(chunk []byte) {
+	if cap(chunk) <= keptBuffer {
+		g.spare = chunk[:0]
+	}
+}
+
+func (g *gatherConn) doneLocked() {
+	g.busy, g.again = false, false
+	g.drained.Broadcast()
+}
+
+func (g *gatherConn) failLocked(err error) {
+	if g.err == nil {
+		g.err = err
+	}
+	g.pending, g.inFlight = nil, 0
+}
+
+// try writes once and returns what the network took. Without a raw connection
+// it takes nothing, and the drain does the work.
+func (g *gatherConn) try(chunk []byte) (n int, err error) {
+	if g.raw == nil {
+		return 0, nil
+	}
+	rawErr := g.raw.Write(func(fd uintptr) bool {
+		n, err = syscall.Write(int(fd), chunk)
+		return true // never wait here
+	})
+	if rawErr != nil {
+		return 0, rawErr
+	}
+	if n < 0 {
+		n = 0
+	}
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
+		err = nil
+	}
+	return n, err
+}
+
+// drain writes what try left, and what came meanwhile, until nothing is left
+// or the other side takes nothing for the write timeout.
+func (g *gatherConn) drain(chunk []byte, sent int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer g.doneLocked()
+	for {
+		rest := chunk[sent:]
+		g.mu.Unlock()
+		err := g.writeAll(rest)
+		g.mu.Lock()
+		if err != nil {
+			g.failLocked(err)
+			return
+		}
+		g.inFlight = 0
+		g.giveBackLocked(chunk)
+		if len(g.pending) == 0 || g.err != nil {
+			return
+		}
+		chunk, sent = g.takeLocked(), 0
+		g.drained.Broadcast()
+	}
+}
+
+// drainChunk is how much must be taken within one write timeout.
+const drainChunk = 64 << 10
+
+func (g *gatherConn) writeAll(b []byte) error {
+	for len(b) > 0 {
+		if err := g.SetWriteDeadline(time.Now().Add(g.writeTimeout)); err != nil {
+			return err
+		}
+		n, err := g.Conn.Write(b[:min(len(b), drainChunk)])
+		b = b[n:]
+		g.mu.Lock()
+		g.inFlight -= n
+		g.drained.Broadcast()
+		g.mu.Unlock()
+		switch {
+		case err == nil, errors.Is(err, os.ErrDeadlineExceeded) && n > 0:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			g.mu.Lock()
+			g.failLocked(errSlowConsumer)
+			g.mu.Unlock()
+			return errors.Join(errSlowConsumer, g.Conn.Close())
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes the connection and wakes a Read that waits for the drain.
+func (g *gatherConn) Close() error {
+	err := g.Conn.Close()
+	g.mu.Lock()
+	g.failLocked(net.ErrClosed)
+	g.drained.Broadcast()
+	g.mu.Unlock()
+	return err
+}

@@ -1,0 +1,192 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"hubbub/protocol/jsonrpc"
+
+	"github.com/coder/websocket"
+)
+
+// Options are the settings of a stream. Nil is valid.
+type Options struct {
+	MaxFrame     int           // largest frame to read, in bytes; default 1 MiB
+	WriteTimeout time.Duration // a side that takes nothing for so long is slow; default 10 s
+	MaxBuffered  int           // bytes to send above which reading stops; default 8 MiB
+}
+
+func (o *Options) maxFrame() int64 {
+	if o == nil || o.MaxFrame <= 0 {
+		return 1 << 20
+	}
+	return int64(o.MaxFrame)
+}
+
+func (o *Options) writeTimeout() time.Duration {
+	if o == nil || o.WriteTimeout <= 0 {
+		return 10 * time.Second
+	}
+	return o.WriteTimeout
+}
+
+func (o *Options) maxBuffered() int {
+	if o == nil || o.MaxBuffered <= 0 {
+		return 8 << 20
+	}
+	return o.MaxBuffered
+}
+
+// A CloseError is the end of a stream by a close frame, the other side's or,
+// where the other side broke a rule, the one that we owe it.
+type CloseError struct {
+	Code   int
+	Reason string
+}
+
+// Error gives code and reason.
+func (e *CloseError) Error() string {
+	return fmt.Sprintf("the stream was closed with code %d: %s", e.Code, e.Reason)
+}
+
+// CloseCode returns the close code that ended a stream, or 1006 (abnormal) for
+// any other error.
+func CloseCode(err error) int {
+	var c *CloseError
+	if errors.As(err, &c) {
+		return c.Code
+	}
+	return int(websocket.StatusAbnormalClosure)
+}
+
+// The close codes that this package and its users send.
+const (
+	CloseNormal      = int(websocket.StatusNormalClosure)
+	CloseGoingAway   = int(websocket.StatusGoingAway)
+	CloseBinary      = int(websocket.StatusUnsupportedData)
+	CloseNotUTF8     = int(websocket.StatusInvalidFramePayloadData)
+	ClosePolicy      = int(websocket.StatusPolicyViolation)
+	CloseTooLarge    = int(websocket.StatusMessageTooBig)
+	CloseServerError = int(websocket.StatusInternalError)
+	CloseTryLater    = int(websocket.StatusTryAgainLater)
+)
+
+// A WebSocket is a Stream over one WebSocket connection.
+type WebSocket struct {
+	conn *websocket.Conn
+	net  *gatherConn
+
+	frame []byte // of the last Read
+
+	writeMu   sync.Mutex // held around a data frame
+	closeOnce sync.Once
+}
+
+var _ jsonrpc.Stream = (*WebSocket)(nil)
+
+func newWebSocket(conn *websocket.Conn, g *gatherConn, o *Options) *WebSocket {
+	conn.SetReadLimit(o.maxFrame())
+	g.start()
+	return &WebSocket{conn: conn, net: g}
+}
+
+// BeforeWait sets what Read calls before it waits.
+func (s *WebSocket) BeforeWait(f func()) { s.net.beforeWait = f }
+
+// keptFrame is the largest read buffer that an idle stream keeps.
+const keptFrame = 16 << 10
+
+// Read returns the next text frame.
+func (s *WebSocket) Read() ([]byte, error) {
+	kind, r, err := s.conn.Reader(context.Background())
+	if err != nil {
+		return nil, s.readError(err)
+	}
+	if kind != websocket.MessageText {
+		return nil, &CloseError{Code: CloseBinary, Reason: "frames must be text"}
+	}
+	frame := s.frame[:0]
+	if cap(frame) > keptFrame {
+		frame = nil
+	}
+	for {
+		if len(frame) == cap(frame) {
+			frame = append(frame, make([]byte, max(512, len(frame)))...)[:len(frame)]
+		}
+		n, err := r.Read(frame[len(frame):cap(frame)])
+		frame = frame[:len(frame)+n]
+		if errors.Is(err, io.EOF) {
+			s.frame = frame
+			return frame, nil
+		}
+		if err != nil {
+			return nil, s.readError(err)
+		}
+	}
+}
+
+func (s *WebSocket) readError(err error) error {
+	var closed websocket.CloseError
+	switch {
+	case errors.Is(err, websocket.ErrMessageTooBig):
+		return &CloseError{Code: CloseTooLarge, Reason: "the frame is too large"}
+	case errors.As(err, &closed):
+		return &CloseError{Code: int(closed.Code), Reason: closed.Reason}
+	case errors.Is(s.net.failure(), errSlowConsumer):
+		return &CloseError{Code: ClosePolicy, Reason: "slow consumer"}
+	}
+	return err
+}
+
+func (g *gatherConn) failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// Write takes one text frame; Flush sends it.
+func (s *WebSocket) Write(frame []byte) error {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	s.net.hold(true)
+	err := s.conn.Write(context.Background(), websocket.MessageText, frame)
+	s.net.hold(false)
+	return err
+}
+
+// Flush starts sending what was written.
+func (s *WebSocket) Flush() { s.net.flush() }
+
+// Buffered returns the bytes that the network has not taken yet.
+func (s *WebSocket) Buffered() int { return s.net.buffered() }
+
+// Ping sends a ping and waits for its pong. Somebody must be in Read.
+func (s *WebSocket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
+
+// closeTimeout is how long Close waits for the other side's close frame.
+const closeTimeout = time.Second
+
+// Close sends a close frame, waits at most 1 s for the other side's, and ends
+// the connection.
+func (s *WebSocket) Close(code int, reason string) {
+	s.closeOnce.Do(func() {
+		cut := time.AfterFunc(closeTimeout, func() { s.net.Close() }) //nolint:errcheck // it ends either way
+		s.conn.Close(websocket.StatusCode(code), clipReason(reason))  //nolint:errcheck // the stream ends either way
+		cut.Stop()
+		s.net.Close() //nolint:errcheck // closed already, as a rule
+		s.net.draining.Wait()
+	})
+}
+
+// clipReason keeps a reason within the 123 bytes that a close frame holds.
+func clipReason(reason string) string {
+	for len(reason) > 123 {
+		runes := []rune(reason)
+		reason = string(runes[:len(runes)-1])
+	}
+	return reason
+}
