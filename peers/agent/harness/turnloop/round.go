@@ -32,6 +32,7 @@ type run struct {
 // rounds asks and answers until the model calls no more tools.
 func (r *run) rounds(ctx context.Context) (*Reply, error) {
 	opts := &r.loop.opts
+	paused := ""
 	for r.usage.Rounds < opts.MaxRounds {
 		use := ToolsAllowed
 		if r.usage.Rounds == opts.MaxRounds-1 {
@@ -48,12 +49,15 @@ func (r *run) rounds(ctx context.Context) (*Reply, error) {
 			r.said = append(r.said, Message{Role: RoleAssistant, Text: reply.Text, Calls: reply.Calls})
 		}
 		if reply.Paused {
+			paused += reply.Text
 			continue
 		}
 		if len(reply.Calls) == 0 || use == ToolsDenied {
 			r.unanswered(reply)
+			reply.Text = paused + reply.Text
 			return reply, nil
 		}
+		paused = ""
 		r.said = append(r.said, Message{Role: RoleTool, Results: r.answer(ctx, reply.Calls)})
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
