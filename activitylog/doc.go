@@ -1,3 +1,22 @@
 // Package activitylog is the append-only record of what a bus did: one SQLite
-// table, one writer, any number of readers.
+// table (section 12 of the Agent Communication Protocol, Extended v2), one
+// [Writer], and any number of readers.
+//
+// Guarantees of the Writer:
+//
+//   - Order: rows appended by one goroutine are stored in that order; ids grow
+//     with the order of storing and are never used again.
+//   - Durability: a row is committed, with synchronous=FULL, 20 ms after it was
+//     appended, later only while the disk is slow. Publishers are held when rows
+//     get older than 150 ms while the disk keeps up with them at all, so that a
+//     kill takes at most the last 250 ms. The end of Run's context loses nothing.
+//   - Blocking: TryAppend never blocks. Append waits while the queue is full and
+//     the writer gets on; it waits for nobody once no transaction was committed
+//     for 250 ms (locked, full disk, errors).
+//   - Loss: then rows wait in the queue, up to its bounds, and what does not fit
+//     is counted. A log_gap row, {"lost":N,"reason":"..."}, takes the place of
+//     the lost rows as soon as writing works again.
+//   - Faults never end Run: it tries again until the database takes rows.
+//   - Readers do not block the writer. One that keeps a transaction open makes
+//     the write-ahead log grow, at most to Options.MaxWAL.
 package activitylog

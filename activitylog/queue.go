@@ -27,7 +27,8 @@ const (
 // A chunk is a run of rows that is written in one transaction.
 type chunk struct {
 	rows  []Row
-	bytes int
+	done  int       // of rows, those that are settled
+	bytes int       // of those that are not
 	since time.Time // when its first row was appended
 }
 
@@ -126,7 +127,7 @@ func (w *Writer) mustHoldLocked(rows []Row, size int) bool {
 		return time.Since(q.progress) < stallAfter
 	}
 	oldest := q.oldest()
-	if rows[0].At-oldest.rows[0].At < maxLag.Microseconds() {
+	if rows[0].At-oldest.rows[oldest.done].At < maxLag.Microseconds() {
 		return false
 	}
 	return time.Since(q.progress) < freshProgress && time.Since(oldest.since) > maxLag
@@ -223,19 +224,31 @@ func (q *queue) take() *chunk {
 	return c
 }
 
-// settle ends the chunk in flight: committed, or given up.
-func (q *queue) settle() {
+// settle ends the next n rows of the chunk in flight: committed, or given up.
+func (q *queue) settle(n int) {
 	c := q.inFlight
+	size := c.bytes
+	if c.done+n < len(c.rows) {
+		size = 0
+		for i := range n {
+			size += c.rows[c.done+i].size()
+		}
+	}
+	c.done += n
+	c.bytes -= size
+	q.bytes -= size
+	q.rows -= n
+	q.settled += uint64(n)
+	q.progress = time.Now()
+	if c.done < len(c.rows) {
+		return
+	}
 	q.inFlight = nil
-	q.rows -= len(c.rows)
-	q.bytes -= c.bytes
-	q.settled += uint64(len(c.rows))
 	clear(c.rows) // let go of the payloads
-	c.rows, c.bytes = c.rows[:0], 0
+	c.rows, c.done = c.rows[:0], 0
 	if len(q.free) < keptChunks {
 		q.free = append(q.free, c)
 	}
-	q.progress = time.Now()
 }
 
 // wakeWaiters lets everyone who waits for room look again.

@@ -35,9 +35,10 @@ func (w *Writer) giveUp() {
 	q := &w.q
 	q.closed = true
 	for c := q.inFlight; c != nil; {
-		w.gaveUp += int64(len(c.rows))
-		q.totals.Lost += int64(len(c.rows))
-		q.settle()
+		n := len(c.rows) - c.done
+		w.gaveUp += int64(n)
+		q.totals.Lost += int64(n)
+		q.settle(n)
 		c = nil
 		if len(q.chunks) > 0 {
 			c = q.take()
@@ -64,12 +65,15 @@ func (w *Writer) mustStop(ctx context.Context) bool {
 // an error when rows were lost meanwhile.
 func (w *Writer) Sync(ctx context.Context) error {
 	w.mu.Lock()
+	if w.q.lost.rows > 0 && !w.q.closed {
+		w.q.push([]Row{w.q.takeGap()})
+	}
 	target, lost := w.q.appended, w.q.totals.Lost
 	w.mu.Unlock()
 	for {
 		w.mu.Lock()
 		q := &w.q
-		if q.settled >= target && (q.lost.rows == 0 || q.closed) {
+		if q.settled >= target {
 			defer w.mu.Unlock()
 			if q.totals.Lost > lost {
 				return errors.New(q.stallReason())

@@ -2,6 +2,7 @@ package activitylog
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -9,10 +10,12 @@ import (
 // time to stop has come.
 func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 	for {
-		first, err := w.tryWrite(c)
+		first, n, err := w.tryWrite(c.rows[c.done:])
 		if err == nil {
-			w.committed(c, first)
-			return
+			if w.committed(c, first, n) {
+				return
+			}
+			continue
 		}
 		w.failed(err)
 		if w.mustStop(ctx) {
@@ -37,15 +40,15 @@ func (w *Writer) pause(ctx context.Context) {
 	}
 }
 
-func (w *Writer) tryWrite(c *chunk) (first int64, err error) {
+func (w *Writer) tryWrite(rows []Row) (first int64, n int, err error) {
 	if err := w.ensureOpen(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	first, err = w.sink.write(c.rows)
-	if err != nil && !isBusy(err) {
+	first, n, err = w.sink.write(rows)
+	if err != nil && !isBusy(err) && !errors.Is(err, errHeld) {
 		w.closeSink() // begin anew with a fresh connection
 	}
-	return first, err
+	return first, n, err
 }
 
 func (w *Writer) ensureOpen() error {
@@ -70,26 +73,30 @@ func (w *Writer) closeSink() {
 	w.sink = nil
 }
 
-// committed accounts for a chunk that is on disk.
-func (w *Writer) committed(c *chunk, first int64) {
+// committed accounts for the next n rows of a chunk, which are on disk, and
+// reports whether those were its last. Then the chunk is no longer the caller's.
+func (w *Writer) committed(c *chunk, first int64, n int) bool {
+	rows := c.rows[c.done : c.done+n]
 	if w.onCommit != nil {
-		w.onCommit(first, c.rows)
+		w.onCommit(first, rows)
 	}
 	gaps := int64(0)
-	for i := range c.rows {
-		if c.rows[i].Event == LogGap {
+	for i := range rows {
+		if rows[i].Event == LogGap {
 			gaps++
 		}
 	}
 	w.mu.Lock()
-	w.q.totals.Written += int64(len(c.rows))
+	w.q.totals.Written += int64(n)
 	w.q.totals.Gaps += gaps
 	w.q.totals.Commits++
 	w.q.totals.WALBytes = w.sink.walBytes()
-	w.q.settle()
+	w.q.settle(n)
 	w.q.wakeWaiters()
+	done := w.q.inFlight == nil
 	w.mu.Unlock()
 	w.recovered()
+	return done
 }
 
 // recovered notes that the database takes rows.

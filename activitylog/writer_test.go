@@ -152,8 +152,8 @@ func TestALogWithoutTheBusColumnGetsIt(t *testing.T) {
 }
 
 func TestStopWritesEverythingInOrder(t *testing.T) {
-	const publishers, each = 8, 3000
-	w, path, stop := started(t, &Options{QueueRows: 4096})
+	const publishers, each = 8, 500
+	w, path, stop := started(t, &Options{QueueRows: 300})
 	var wg sync.WaitGroup
 	for p := range publishers {
 		wg.Go(func() {
@@ -201,7 +201,7 @@ func TestOnCommitSeesEveryRowWithItsID(t *testing.T) {
 			messages = append(messages, r.MessageID)
 		}
 	}})
-	for i := range 5000 {
+	for i := range 2100 {
 		w.Append(numbered(i))
 	}
 	if err := stop(); err != nil {

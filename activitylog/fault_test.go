@@ -1,0 +1,222 @@
+package activitylog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// alarm is a log that tells when the writer says that it cannot write.
+type alarm struct {
+	once  sync.Once
+	rings chan struct{}
+}
+
+func newAlarm() *alarm { return &alarm{rings: make(chan struct{})} }
+
+func (a *alarm) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("cannot be written")) {
+		a.once.Do(func() { close(a.rings) })
+	}
+	return len(line), nil
+}
+
+func (a *alarm) log() *zerolog.Logger {
+	log := zerolog.New(a)
+	return &log
+}
+
+// overflow appends twice what the queue of 100 rows takes and returns how many
+// rows were appended.
+func overflow(w *Writer) int {
+	for i := range 200 {
+		w.Append(numbered(i))
+	}
+	return 200
+}
+
+// checkGap verifies that what was appended is in the log or counted by gaps.
+func checkGap(t *testing.T, w *Writer, path string, appended int, reason string) {
+	t.Helper()
+	mustSync(t, w)
+	s := w.Stats()
+	if s.Failing || s.Lost == 0 {
+		t.Errorf("after the fault: %+v", s)
+	}
+	got := query(t, path, `SELECT count(*) FILTER (WHERE event = 'send_start'),
+		sum(json_extract(payload_json, '$.lost')) FILTER (WHERE event = 'log_gap') FROM activity_log`)
+	if want := fmt.Sprintf("%d|%d", int64(appended)-s.Lost, s.Lost); got[0] != want {
+		t.Errorf("rows in the log, rows counted as lost: %s, want %s", got[0], want)
+	}
+	reasons := query(t, path, `SELECT DISTINCT json_extract(payload_json, '$.reason') FROM activity_log WHERE event = 'log_gap'`)
+	if len(reasons) == 0 || !strings.Contains(reasons[0], reason) {
+		t.Errorf("the gap says %q; want %q in it", reasons, reason)
+	}
+	if got := query(t, path, "PRAGMA integrity_check"); got[0] != "ok" {
+		t.Errorf("integrity: %s", got)
+	}
+}
+
+func TestALockedDatabaseIsOutlived(t *testing.T) {
+	w, path, _ := started(t, &Options{QueueRows: 100})
+	w.Append(numbered(0))
+	mustSync(t, w)
+	other, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := sqlitex.ExecuteTransient(other, "BEGIN EXCLUSIVE", nil); err != nil {
+		t.Fatal(err)
+	}
+	appended := 1 + overflow(w)
+	if s := w.Stats(); s.Lost == 0 || s.QueuedRows > 100 {
+		t.Errorf("while locked: %+v", s)
+	}
+	if err := sqlitex.ExecuteTransient(other, "ROLLBACK", nil); err != nil {
+		t.Fatal(err)
+	}
+	checkGap(t, w, path, appended, "locked")
+}
+
+// mountTemporary mounts a small tmpfs, or skips the test.
+func mountTemporary(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("a file system of %s cannot be mounted here (%v); run as root to test a full disk", size, err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestAFullDiskIsOutlived(t *testing.T) {
+	dir := mountTemporary(t, "512k")
+	path := filepath.Join(dir, "activity.db")
+	bell := newAlarm()
+	w := NewWriter(path, &Options{QueueRows: 100, Log: bell.log()})
+	running(t, w)
+	w.Append(numbered(0))
+	mustSync(t, w)
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	appended := 1 + overflow(w)
+	<-bell.rings
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	checkGap(t, w, path, appended, "full")
+}
+
+func TestAReadOnlyFileSystemIsOutlived(t *testing.T) {
+	dir := mountTemporary(t, "4m")
+	path := filepath.Join(dir, "activity.db")
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	bell := newAlarm()
+	w := NewWriter(path, &Options{QueueRows: 100, Log: bell.log()})
+	running(t, w)
+	<-bell.rings
+	appended := overflow(w)
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	checkGap(t, w, path, appended, "read-only")
+}
+
+func TestAFileThatIsNoDatabaseIsNotTouched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	foreign := strings.Repeat("this is a diary, not a database\n", 100)
+	if err := os.WriteFile(path, []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bell := newAlarm()
+	w := NewWriter(path, &Options{StopTimeout: time.Millisecond, Log: bell.log()})
+	stop := running(t, w)
+	<-bell.rings
+	w.Append(numbered(0))
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "not a database") {
+		t.Errorf("Run ended with %v", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != foreign {
+		t.Errorf("the file was changed (%v)", err)
+	}
+}
+
+func TestADeletedLogIsCreatedAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data", "activity.db")
+	w := NewWriter(path, nil)
+	w.open = func() (sink, error) {
+		d, err := openDatabase(path, "", 1<<30)
+		if err == nil {
+			d.(*database).lookEvery = 0
+		}
+		return d, err
+	}
+	running(t, w)
+	w.Append(numbered(0))
+	mustSync(t, w)
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	w.Append(numbered(1))
+	mustSync(t, w)
+	if got := query(t, path, "SELECT message_id FROM activity_log"); len(got) != 1 || got[0] != "msg_00000001" {
+		t.Errorf("the new log holds %s", got)
+	}
+}
+
+func TestAReaderThatStaysCannotGrowTheWALWithoutBound(t *testing.T) {
+	const bound = 1 << 20
+	w, path, _ := started(t, &Options{MaxWAL: bound, QueueRows: 100})
+	w.Append(numbered(0))
+	mustSync(t, w)
+	reader, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM activity_log"} {
+		if err := sqlitex.ExecuteTransient(reader, sql, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appended := 1
+	for payload := fmt.Appendf(nil, "%q", strings.Repeat("x", 8000)); w.Stats().Lost == 0; appended++ {
+		row := numbered(appended)
+		row.Payload = payload
+		w.Append(row)
+	}
+	info, err := os.Stat(path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slack := int64(chunkRows * 9000); info.Size() > bound+slack {
+		t.Errorf("the write-ahead log has %d bytes; bound %d", info.Size(), bound)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkGap(t, w, path, appended, "reader")
+	if info, err = os.Stat(path + "-wal"); err != nil || info.Size() > bound {
+		t.Errorf("the write-ahead log still has %d bytes (%v)", info.Size(), err)
+	}
+}

@@ -1,0 +1,96 @@
+package activitylog
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// insertRows is how many rows one statement inserts: the cost of a statement is
+// shared, and more brings nothing.
+const insertRows = 32
+
+// The parameters of one row; `bus` is one more parameter for all rows.
+const (
+	columnTS = iota
+	columnEvent
+	columnMessageID
+	columnRPCID
+	columnActor
+	columnTopic
+	columnStatus
+	columnPayload
+	columnError
+	rowColumns
+)
+
+// An insert is a prepared INSERT of a fixed number of rows.
+type insert struct {
+	stmt *sqlite.Stmt
+	rows int
+	set  []bool // parameters that are not NULL
+	time *timestamper
+}
+
+func prepareInsert(conn *sqlite.Conn, rows int, bus string) (insert, error) {
+	var sql strings.Builder
+	sql.WriteString("INSERT INTO activity_log (ts, event, message_id, rpc_id, actor, topic, status, payload_json, error, bus) VALUES ")
+	for r := range rows {
+		if r > 0 {
+			sql.WriteByte(',')
+		}
+		sql.WriteByte('(')
+		for c := range rowColumns {
+			fmt.Fprintf(&sql, "?%d,", r*rowColumns+c+1)
+		}
+		fmt.Fprintf(&sql, "?%d)", rows*rowColumns+1)
+	}
+	stmt, err := conn.Prepare(sql.String())
+	if err != nil {
+		return insert{}, err
+	}
+	if bus != "" {
+		stmt.BindText(rows*rowColumns+1, bus)
+	}
+	return insert{stmt: stmt, rows: rows, set: make([]bool, rows*rowColumns+1), time: &timestamper{}}, nil
+}
+
+func (in *insert) run(rows []Row) error {
+	for i := range rows {
+		in.bind(i*rowColumns, &rows[i])
+	}
+	if _, err := in.stmt.Step(); err != nil {
+		return err
+	}
+	return in.stmt.Reset()
+}
+
+// bind sets the parameters of one row. SQLite copies what it is given.
+func (in *insert) bind(at int, r *Row) {
+	in.stmt.BindText(at+columnTS+1, borrow(in.time.format(r.At)))
+	in.stmt.BindText(at+columnEvent+1, r.Event.String())
+	in.stmt.BindText(at+columnMessageID+1, r.MessageID)
+	in.text(at+columnRPCID, r.RPCID)
+	in.text(at+columnActor, r.Actor)
+	in.text(at+columnTopic, r.Topic)
+	in.text(at+columnStatus, r.Status)
+	in.text(at+columnPayload, borrow(r.Payload))
+	in.text(at+columnError, r.Error)
+}
+
+// text binds a string, or NULL for an empty one.
+func (in *insert) text(at int, s string) {
+	switch {
+	case s != "":
+		in.stmt.BindText(at+1, s)
+		in.set[at] = true
+	case in.set[at]:
+		in.stmt.BindNull(at + 1)
+		in.set[at] = false
+	}
+}
+
+// borrow views bytes as a string for the time of one bind.
+func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

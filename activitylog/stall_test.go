@@ -1,0 +1,314 @@
+package activitylog
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowSink takes delay for each transaction and keeps the rows.
+type slowSink struct {
+	delay time.Duration
+	fault atomic.Pointer[string] // why every write fails; nil when it does not
+	rows  []Row
+	sizes []int // of each transaction
+}
+
+func (s *slowSink) write(rows []Row) (int64, int, error) {
+	time.Sleep(s.delay)
+	if why := s.fault.Load(); why != nil {
+		return 0, 0, errors.New(*why)
+	}
+	first := int64(len(s.rows)) + 1
+	s.rows = append(s.rows, rows...)
+	s.sizes = append(s.sizes, len(rows))
+	return first, len(rows), nil
+}
+
+func (s *slowSink) fail(why string) { s.fault.Store(&why) }
+func (s *slowSink) walBytes() int64 { return 0 }
+func (s *slowSink) close() error    { return nil }
+
+func onSink(s *slowSink, opts *Options) *Writer {
+	w := NewWriter("nowhere", opts)
+	w.open = func() (sink, error) { return s, nil }
+	return w
+}
+
+func TestRowsAreWrittenWithin20Milliseconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		w := onSink(s, nil)
+		stop := running(t, w)
+		synctest.Wait()
+		for range 4 {
+			w.Append(numbered(1))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(linger)
+		synctest.Wait()
+		if len(s.rows) != 4 || len(s.sizes) != 1 {
+			t.Errorf("%d rows in %d transactions after %s; want 4 in 1", len(s.rows), len(s.sizes), linger)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAFullTransactionDoesNotLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		w := onSink(s, nil)
+		running(t, w)
+		synctest.Wait()
+		began := time.Now()
+		for i := range chunkRows + 1 {
+			w.Append(numbered(i))
+		}
+		synctest.Wait()
+		if len(s.rows) != chunkRows || time.Since(began) != 0 {
+			t.Errorf("%d rows were written after %s", len(s.rows), time.Since(began))
+		}
+	})
+}
+
+func TestPublishersAreHeldToTheSpeedOfTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{delay: 100 * time.Millisecond}
+		w := onSink(s, &Options{QueueRows: 10})
+		stop := running(t, w)
+		for i := range 100 {
+			w.Append(numbered(i))
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.rows) != 100 || w.Stats().Lost != 0 {
+			t.Errorf("%d rows were written and %d lost; want 100 and 0", len(s.rows), w.Stats().Lost)
+		}
+		for i, r := range s.rows {
+			if want := fmt.Sprintf("msg_%08d", i); r.MessageID != want {
+				t.Fatalf("row %d is %s", i, r.MessageID)
+			}
+		}
+	})
+}
+
+func TestNobodyWaitsForAStalledWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{delay: 5 * time.Second} // an fsync that hangs
+		w := onSink(s, &Options{QueueRows: 10})
+		stop := running(t, w)
+		w.Append(numbered(0))
+		time.Sleep(linger)
+		synctest.Wait() // it hangs now
+		began := time.Now()
+		for i := range 99 {
+			w.Append(numbered(i + 1))
+		}
+		if waited := time.Since(began); waited > stallAfter {
+			t.Errorf("publishers waited %s", waited)
+		}
+		if got := w.Stats(); got.Lost != 90 || got.QueuedRows != 10 || !got.Stalled {
+			t.Errorf("%+v; want 90 rows lost, 10 queued", got)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.rows) != 11 {
+			t.Fatalf("%d rows were written; want 10 and the gap", len(s.rows))
+		}
+		last := s.rows[10]
+		if want := `{"lost":90,"reason":"the log made no progress for 250ms"}`; last.Event != LogGap || string(last.Payload) != want {
+			t.Errorf("the last row is %s %s; want log_gap %s", last.Event, last.Payload, want)
+		}
+		if got := w.Stats(); got.Gaps != 1 || got.Written != 11 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestTheGapStandsBeforeWhatCameAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		s.fail("disk is full")
+		w := onSink(s, &Options{QueueRows: 3})
+		stop := running(t, w)
+		for i := range 5 {
+			w.Append(numbered(i))
+			time.Sleep(stallAfter)
+		}
+		s.fault.Store(nil)
+		time.Sleep(time.Second)
+		w.Append(numbered(5))
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		for _, r := range s.rows {
+			got += r.MessageID + string(r.Payload) + " "
+		}
+		want := `msg_00000000 msg_00000001 msg_00000002 {"lost":2,"reason":"disk is full"} msg_00000005 `
+		if got != want {
+			t.Errorf("the log is\n%s, want\n%s", got, want)
+		}
+	})
+}
+
+func TestALagIsHeldBelowWhatAKillMayCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{delay: 40 * time.Millisecond} // 2048 rows each
+		w := onSink(s, &Options{QueueRows: 1 << 20})
+		stop := running(t, w)
+		worst := time.Duration(0)
+		for i := range 40 * chunkRows {
+			w.Append(numbered(i))
+			if i%128 == 0 {
+				time.Sleep(time.Millisecond) // 128 rows/ms, where the sink takes 51
+				worst = max(worst, w.Stats().Lag)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if worst > stallAfter {
+			t.Errorf("a kill could have cost %s", worst)
+		}
+		if got := w.Stats(); got.Lost != 0 || len(s.rows) != 40*chunkRows {
+			t.Errorf("%d rows written, %d lost", len(s.rows), got.Lost)
+		}
+	})
+}
+
+func TestAStuckWriterHoldsNobodyWhileTheQueueHasRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		s.fail("locked")
+		w := onSink(s, nil)
+		running(t, w)
+		began := time.Now()
+		for i := range 1000 {
+			if !w.TryAppend(numbered(i)) {
+				t.Fatal("a publisher is held by a writer that does not get on")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("%s for 1000 rows, one a millisecond", waited)
+		}
+		if s := w.Stats(); s.QueuedRows != 1000 || s.LastError != "locked" || !s.Failing || !s.Stalled {
+			t.Errorf("%+v", s)
+		}
+		s.fault.Store(nil)
+		mustSync(t, w)
+		if s := w.Stats(); s.Failing || s.Stalled || s.Lost != 0 || s.Written != 1000 {
+			t.Errorf("after it works again: %+v", s)
+		}
+	})
+}
+
+func TestRequiredRefusesBeforeAnythingIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		w := onSink(s, &Options{QueueRows: 100, Required: true})
+		stop := running(t, w)
+		synctest.Wait()
+		if err := w.Admit(); err != nil {
+			t.Fatal(err)
+		}
+		s.fail("read-only file")
+		w.Append(numbered(0))
+		if err := w.Admit(); err != nil {
+			t.Fatalf("refused at once: %v", err)
+		}
+		time.Sleep(stallAfter)
+		if err := w.Admit(); !errors.Is(err, ErrBehind) || err.Error() != ErrBehind.Error()+": read-only file" {
+			t.Fatalf("after %s without progress: %v", stallAfter, err)
+		}
+		s.fault.Store(nil)
+		mustSync(t, w)
+		if err := w.Admit(); err != nil {
+			t.Fatalf("refused although it works again: %v", err)
+		}
+
+		s.fail("read-only file")
+		for i := range 60 {
+			w.Append(numbered(i))
+		}
+		time.Sleep(freshProgress + linger)
+		if err := w.Admit(); !errors.Is(err, ErrBehind) {
+			t.Fatalf("with a queue more than half full: %v", err)
+		}
+		s.fault.Store(nil)
+		if err := stop(); err != nil || w.Stats().Lost != 0 {
+			t.Errorf("%v, %d lost", err, w.Stats().Lost)
+		}
+	})
+}
+
+func TestWithoutRequiredNothingIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWriter("nowhere", &Options{QueueRows: 1})
+		w.Append(numbered(0))
+		w.Append(numbered(1)) // nobody writes: lost after 250 ms
+		if err := w.Admit(); err != nil {
+			t.Error(err)
+		}
+		if s := w.Stats(); s.Lost != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestTheQueueIsBoundedInBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		s.fail("full")
+		w := onSink(s, &Options{QueueBytes: 10_000})
+		running(t, w)
+		big := Row{Event: SendStart, Payload: make([]byte, 4000)}
+		w.Append(big, big)
+		if got := w.Stats(); got.QueuedBytes != 2*big.size() {
+			t.Errorf("%d bytes are queued; want %d", got.QueuedBytes, 2*big.size())
+		}
+		w.Append(big)
+		if got := w.Stats(); got.Lost != 1 || got.QueuedBytes > 10_000 {
+			t.Errorf("%+v", got)
+		}
+		s.fault.Store(nil)
+		mustSync(t, w)
+		huge := Row{Event: SendStart, Payload: make([]byte, 40_000)}
+		w.Append(huge) // an empty queue takes anything
+		mustSync(t, w)
+		if got := w.Stats(); got.Lost != 1 || got.QueuedBytes != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestStopGivesUpInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		s.fail("disk is full")
+		w := onSink(s, &Options{StopTimeout: 5 * time.Second, QueueRows: 5000})
+		stop := running(t, w)
+		for i := range 6000 {
+			w.Append(numbered(i))
+		}
+		began := time.Now()
+		err := stop()
+		if took := time.Since(began); took > 5100*time.Millisecond {
+			t.Errorf("stopping took %s", took)
+		}
+		if want := "6000 rows could not be written to nowhere before the end: disk is full"; err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if got := w.Stats(); got.Lost != 6000 || got.QueuedRows != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
