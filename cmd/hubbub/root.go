@@ -6,6 +6,7 @@ import "github.com/spf13/cobra"
 // program.From(cmd), writes results to cmd.OutOrStdout(), and returns
 // program.Usage errors for exit 2.
 var constructors = []func() *cobra.Command{
+	newUp,
 	newPub,
 	newSub,
 	newPeers,

@@ -23,7 +23,7 @@ type Options struct {
 	Event       func(name, text string)        // takes what happens to a child, in plain words
 	MinBackoff  time.Duration                  // pause before the first restart; default 500 ms
 	MaxBackoff  time.Duration                  // longest pause; default 30 s
-	MaxFailures int                            // ends in a row before a child stays down; default 8
+	MaxFailures int                            // ends in a row before a child stays down; default 6
 	StopTimeout time.Duration                  // for one stage to stop; default 4 s
 }
 
@@ -45,7 +45,7 @@ func (o *Options) withDefaults() Options {
 		d.MaxBackoff = 30 * time.Second
 	}
 	if d.MaxFailures <= 0 {
-		d.MaxFailures = 8
+		d.MaxFailures = 6
 	}
 	if d.StopTimeout <= 0 {
 		d.StopTimeout = 4 * time.Second

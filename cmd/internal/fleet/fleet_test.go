@@ -175,7 +175,7 @@ func TestFirstStageDownEndsRun(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "bus stays down") {
 		t.Errorf("Run: %v", err)
 	}
-	if j.index("bus! ended 8 times in a row and stays down (exit status 1)") < 0 {
+	if j.index("bus! ended 6 times in a row and stays down (exit status 1)") < 0 {
 		t.Errorf("not said: %q", j.lines)
 	}
 }

@@ -68,6 +68,9 @@ func (e *Env) DataFile(name ...string) string {
 // that start others.
 func (e *Env) LogFormat() string { return logFormat(e.settings, e.Stderr) }
 
+// OnTerminal reports whether the log goes to a terminal.
+func (e *Env) OnTerminal() bool { return isTerminal(e.Stderr) }
+
 // LogLevel returns the value of --log-level.
 func (e *Env) LogLevel() string { return e.settings.logLevel }
 

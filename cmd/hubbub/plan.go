@@ -1,0 +1,257 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"hubbub/cmd/internal/fleet"
+	"hubbub/cmd/internal/program"
+)
+
+// A part is one of the programs that `hubbub up` runs.
+type part struct {
+	name    string   // table of the file, and prefix of the log
+	stage   int      // when it starts; see package fleet
+	secrets []string // environment variables that it alone gets
+	always  bool     // it runs without a table in the file
+}
+
+var parts = []part{
+	{name: "bus", stage: 0, always: true},
+	{name: "system", stage: 1, secrets: modelKeys},
+	{name: "broker", stage: 1},
+	{name: "tg", stage: 1, secrets: []string{"TELEGRAM_BOT_TOKEN", "TELEGRAM_WEBHOOK_SECRET"}},
+	{name: "chorus", stage: 1},
+}
+
+// modelKeys open language models. The spawner hands them to its agents.
+var modelKeys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}
+
+// ownFlags are set by `hubbub up` for every part, so its file may not.
+var ownFlags = []string{"bus", "data", "token-file", "log-level", "log-format", "config", "id"}
+
+// A request is everything that a plan depends on.
+type request struct {
+	file     string                   // path of the settings, or empty
+	settings map[string]any           // its content
+	env      []string                 // of this process
+	data     string                   // folder
+	level    string                   // --log-level
+	bus      string                   // address that the peers shall use; empty: where the bus listens
+	find     func(name string) string // path of a program, or empty
+}
+
+// A plan is what will run, and what will not, and why not.
+type plan struct {
+	bus      string // address of the bus, as the peers dial it
+	children []fleet.Child
+	idle     []idlePart
+}
+
+type idlePart struct{ name, reason string }
+
+// makePlan decides what to run. It changes nothing.
+func makePlan(r request) (*plan, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	bus, err := r.busAddress()
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{bus: bus}
+	for _, part := range parts {
+		reason := r.whyNot(part)
+		path := ""
+		if reason == "" {
+			if path = r.find("hubbub-" + part.name); path == "" {
+				return nil, fmt.Errorf("the program hubbub-%s is neither beside this one nor in PATH; build it with: make build", part.name)
+			}
+		}
+		if reason != "" {
+			p.idle = append(p.idle, idlePart{part.name, reason})
+			continue
+		}
+		p.children = append(p.children, fleet.Child{
+			Name: part.name, Path: path, Stage: part.stage, Args: r.args(part, bus), Env: r.environment(part),
+		})
+	}
+	return p, nil
+}
+
+// check refuses what no part would read.
+func (r *request) check() error {
+	top := append([]string{"data", "log-level", "log-format"}, program.Sections...)
+	for _, key := range slices.Sorted(maps.Keys(r.settings)) {
+		_, isTable := r.settings[key].(map[string]any)
+		section := slices.Contains(program.Sections, key)
+		switch {
+		case !slices.Contains(top, key):
+			return program.Usage("%s: unknown key %q; at the top it may have %s", r.file, key, strings.Join(top, ", "))
+		case section && !isTable:
+			return program.Usage("%s: %s must be a table, written [%s]", r.file, key, key)
+		case !section && isTable:
+			return program.Usage("%s: %s is a setting, not a table", r.file, key)
+		}
+	}
+	for _, section := range program.Sections {
+		for _, key := range ownFlags {
+			if _, ok := r.table(section)[key]; ok {
+				return program.Usage("%s: [%s] may not set %q: `hubbub up` sets it for every program", r.file, section, key)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *request) table(name string) map[string]any {
+	t, _ := r.settings[name].(map[string]any)
+	return t
+}
+
+func (r *request) has(name string) bool { _, ok := r.settings[name]; return ok }
+
+// whyNot says why a part does not run, or nothing.
+func (r *request) whyNot(p part) string {
+	switch {
+	case p.always:
+		return ""
+	case p.name == "tg" && r.secret("TELEGRAM_BOT_TOKEN") == "":
+		if r.has("tg") {
+			return "TELEGRAM_BOT_TOKEN is not set (a bot's token comes from @BotFather)"
+		}
+		return "not configured: set TELEGRAM_BOT_TOKEN, and who may use the bot in [tg]"
+	case r.has(p.name):
+		return ""
+	case p.name == "chorus":
+		return "not configured: it needs [chorus] in the file of --config"
+	case p.name == "broker" && r.file != "":
+		return "not configured: it needs [broker] in " + r.file
+	default:
+		return ""
+	}
+}
+
+// secret returns the value of a variable, or the path in the one with _FILE.
+func (r *request) secret(name string) string {
+	for _, key := range []string{name, name + "_FILE"} {
+		if v := lookup(r.env, key); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func lookup(env []string, key string) string {
+	for _, kv := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(kv, key+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// args returns the arguments of a part: what up decides as flags, the rest as
+// its table of the file.
+func (r *request) args(p part, bus string) []string {
+	args := []string{"--data", r.data, "--log-format", "json", "--log-level", r.level}
+	if p.name != "bus" {
+		args = append(args, "--bus", bus, "--token-file", tokenPath(r.data, p.name))
+	}
+	if r.has(p.name) {
+		args = append(args, "--config", r.file+"#"+p.name)
+	}
+	if p.name == "system" {
+		args = append(args, r.agentArgs()...)
+	}
+	return args
+}
+
+// agentArgs turns the table of the agents into the spawner's --agent-arg.
+func (r *request) agentArgs() []string {
+	table := r.table("agent")
+	var args []string
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		values, err := program.TOMLStrings(table[key])
+		if err != nil {
+			values = []string{fmt.Sprint(table[key])} // the agent refuses it, with its reason
+		}
+		for _, v := range values {
+			args = append(args, "--agent-arg=--"+key+"="+v)
+		}
+	}
+	return args
+}
+
+// notInherited are variables that mean this process alone.
+var notInherited = []string{
+	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_JSON", "HUBBUB_LISTEN", "HUBBUB_LOG_FORMAT", "HUBBUB_LOG_LEVEL",
+	"HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_EXIT", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID",
+}
+
+// environment returns the variables of a part: ours, without what is only for
+// us, and without the secrets of other parts.
+func (r *request) environment(p part) []string {
+	drop := slices.Clone(notInherited)
+	for _, other := range parts {
+		if other.name != p.name {
+			for _, s := range other.secrets {
+				drop = append(drop, s, s+"_FILE")
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(r.env), func(kv string) bool {
+		key, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(drop, key)
+	})
+}
+
+// busAddress returns where the peers find the bus.
+func (r *request) busAddress() (string, error) {
+	if r.bus != "" {
+		return r.bus, nil
+	}
+	listen := "127.0.0.1:7892"
+	if v, ok := r.table("bus")["listen"].(string); ok {
+		listen = v
+	} else if v := lookup(r.env, "HUBBUB_LISTEN"); v != "" {
+		listen = v
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", program.Usage("[bus] listen = %q is not an address such as 127.0.0.1:7892", listen)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	u := url.URL{Scheme: "ws", Host: net.JoinHostPort(host, port)}
+	if _, tls := r.table("bus")["tls-cert"]; tls {
+		u.Scheme = "wss"
+	}
+	return u.String(), nil
+}
+
+// findProgram returns the path of a program that stands beside this one, or in
+// PATH.
+func findProgram(name string) string {
+	if self, err := os.Executable(); err == nil {
+		if self, err = filepath.EvalSymlinks(self); err == nil {
+			path := filepath.Join(filepath.Dir(self), name)
+			if info, err := os.Stat(path); err == nil && !info.IsDir() {
+				return path
+			}
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return path
+}

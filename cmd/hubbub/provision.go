@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"hubbub/bus/grant"
+)
+
+// partGrants is what each part of the system may be, hear and say. The name is
+// that of its credential, and of its token's file in <data>/tokens.
+var partGrants = []grant.Credential{
+	{
+		Name: "system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
+		Publish: []string{"system:*", "tg:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
+		Issue:   []string{"agent:*"}, // one credential for each agent
+	},
+	{
+		Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"},
+		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*"},
+	},
+	{
+		Name: "broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*"},
+		Publish: []string{"*"}, // answers go to whoever asked
+	},
+	{
+		Name: "chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*"},
+		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
+	},
+	{
+		Name: "cli", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"},
+	},
+}
+
+// tokenPath returns the file of a part's token.
+func tokenPath(data, name string) string { return filepath.Join(data, "tokens", name) }
+
+// provision makes sure that each part has a credential and a file with its
+// token, readable by the owner alone. What exists and fits together is kept.
+func provision(data string) error {
+	if err := os.MkdirAll(filepath.Join(data, "tokens"), 0o700); err != nil {
+		return fmt.Errorf("making the folder of tokens: %w", err)
+	}
+	file := grant.NewFile(filepath.Join(data, grant.FileName))
+	if _, err := file.Reload(); err != nil {
+		return err
+	}
+	for _, want := range partGrants {
+		if err := provisionOne(file, tokenPath(data, want.Name), want); err != nil {
+			return fmt.Errorf("making the credential of %s: %w", want.Name, err)
+		}
+	}
+	return nil
+}
+
+func provisionOne(file *grant.File, path string, want grant.Credential) error {
+	token, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		if c, ok := file.Lookup(strings.TrimSpace(string(token))); ok && c.Name == want.Name {
+			return nil
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	// The token is lost or the credential is not its own: both are made anew.
+	if err := file.Revoke(want.Name, nil); err != nil && !errors.Is(err, grant.ErrUnknown) {
+		return err
+	}
+	fresh, err := file.Create(want)
+	if err != nil {
+		return err
+	}
+	return writeSecret(path, fresh)
+}
+
+// writeSecret writes a file that only its owner can read, whole or not at all.
+func writeSecret(path, secret string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // made with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
+	_, err = tmp.WriteString(secret + "\n")
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"hubbub/cmd/internal/fleet"
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/cobra"
+)
+
+func newUp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "up",
+		Short: "Run the whole system from one file",
+		Long: "Run the bus and its peers as child processes, until interrupted: restarted when they\n" +
+			"crash, stopped in order, with one log. The file of --config has one table for each\n" +
+			"program, [bus] [system] [tg] [broker] [chorus], with the names of its flags as keys, and\n" +
+			"[agent] for the flags of the agents. Each program gets a credential of its own.\n\n" +
+			"The bot's token comes from TELEGRAM_BOT_TOKEN or the file that TELEGRAM_BOT_TOKEN_FILE names.",
+		Example:     "  TELEGRAM_BOT_TOKEN=... hubbub up --config hubbub.toml",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{program.OwnConfig: "yes"},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return up(cmd) },
+	}
+}
+
+func up(cmd *cobra.Command) error {
+	env := program.From(cmd)
+	r := request{file: env.Config, env: os.Environ(), data: env.Data, level: "info", find: findProgram}
+	format := env.LogFormat()
+	if cmd.Flags().Changed("log-level") {
+		r.level = env.LogLevel()
+	}
+	if cmd.Flags().Changed("bus") {
+		r.bus = env.Buses[0]
+	}
+	if r.file != "" {
+		path, err := filepath.Abs(r.file)
+		if err != nil {
+			return err
+		}
+		if r.settings, err = program.ReadTOML(path); err != nil {
+			return err
+		}
+		r.file = path
+		if err := applyTop(cmd, &r, &format); err != nil {
+			return err
+		}
+	}
+	p, err := makePlan(r)
+	if err != nil {
+		return err
+	}
+	if err := provision(r.data); err != nil {
+		return err
+	}
+	printer := fleet.NewPrinter(env.Stderr, printerFormat(format, env), 6)
+	return runPlan(cmd.Context(), env, p, printer)
+}
+
+// applyTop takes the settings outside of the tables, where no flag or variable
+// says otherwise.
+func applyTop(cmd *cobra.Command, r *request, format *string) error {
+	for key, into := range map[string]*string{"data": &r.data, "log-level": &r.level, "log-format": format} {
+		v, ok := r.settings[key]
+		if !ok || cmd.Flags().Changed(key) {
+			continue
+		}
+		s, ok := v.(string)
+		if !ok || s == "" {
+			return program.Usage("%s: %s must be a text", r.file, key)
+		}
+		*into = s
+	}
+	data, err := filepath.Abs(r.data)
+	if err != nil {
+		return err
+	}
+	r.data = data
+	return nil
+}
+
+func printerFormat(format string, env *program.Env) fleet.Format {
+	switch {
+	case format == "json":
+		return fleet.JSON
+	case env.OnTerminal():
+		return fleet.Colour
+	default:
+		return fleet.Plain
+	}
+}
+
+// runPlan runs the children of a plan until ctx ends.
+func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Printer) error {
+	for _, i := range p.idle {
+		printer.Say(i.name, i.reason)
+	}
+	f := fleet.New(p.children, &fleet.Options{Line: printer.Line, Event: printer.Event})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	told := make(chan struct{})
+	go func() { // ends with ctx, at the latest
+		defer close(told)
+		for _, c := range p.children {
+			_ = f.Ready(ctx, c.Name) // one that stays down was told
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		printer.Say("hubbub", fmt.Sprintf("everything runs; the bus is at %s, the log in %s", p.bus, env.Data))
+		env.Ready()
+	}()
+	err := f.Run(ctx)
+	cancel()
+	<-told
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 2 {
+		return program.Usage("%s", err)
+	}
+	return err
+}
