@@ -55,7 +55,9 @@ var mayImport = map[string][]string{
 
 	"cmd/*":                {"*"},
 	"cmd/internal/program": {"protocol", "peers/peer"},
-	"cmd/internal/fleet":   {},
+	"cmd/internal/fleet":   {"cmd/internal/screen"},
+	"cmd/internal/screen":  {},
+	"cmd/internal/demo":    {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "activitylog"},
 }
 
 // sizes in lines that nothing may exceed. The aim is two thirds of it.
@@ -177,7 +179,7 @@ func TestImportLawIsSound(t *testing.T) {
 			if isPeer(pkg) && (dep == "bus" || isPeer(dep) && !own && !slices.Contains(shared, dep)) {
 				t.Errorf("the line of %s holds %s", pkg, dep)
 			}
-			if strings.HasPrefix(dep, "cmd/") {
+			if strings.HasPrefix(dep, "cmd/") && !strings.HasPrefix(pkg, "cmd/") {
 				t.Errorf("the line of %s holds %s", pkg, dep)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
 	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
@@ -151,8 +152,8 @@ func printPeers(w io.Writer, list []connectedPeer, now time.Time) error {
 			}
 			patterns = append(patterns, pattern)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", printable(string(p.ClientID)), ago(now.Sub(p.ConnectedAt)), p.Remote,
-			p.Pending, p.Queued, printable(strings.Join(patterns, ", ")))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", screen.Printable(string(p.ClientID)), ago(now.Sub(p.ConnectedAt)), p.Remote,
+			p.Pending, p.Queued, screen.Printable(strings.Join(patterns, ", ")))
 	}
 	return t.Flush()
 }

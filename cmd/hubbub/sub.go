@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -60,8 +61,8 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	options.OnConnect = func(context.Context) { lost.connected(patterns) }
 	options.OnDrop = lost.dropped
 	p := peer.New(id, options)
-	screen := &screen{w: cmd.OutOrStdout(), json: asJSON(cmd), limit: limit, full: stop}
-	p.HandleAny(screen.show)
+	view := &view{w: cmd.OutOrStdout(), json: asJSON(cmd), limit: limit, full: stop}
+	p.HandleAny(view.show)
 	if err := p.Observe(ctx, list...); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	return errors.Join(err, screen.failure())
+	return errors.Join(err, view.failure())
 }
 
 // An announcer tells a person on stderr about the connection.
@@ -83,20 +84,20 @@ func (a *announcer) connected(patterns []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.said = false
-	fmt.Fprintf(a.w, "watching %s\n", printable(strings.Join(patterns, ", ")))
+	fmt.Fprintf(a.w, "watching %s\n", screen.Printable(strings.Join(patterns, ", ")))
 }
 
 func (a *announcer) dropped(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.said {
-		fmt.Fprintf(a.w, "no connection to the bus; trying again (%s)\n", printable(fmt.Sprint(err)))
+		fmt.Fprintf(a.w, "no connection to the bus; trying again (%s)\n", screen.Printable(fmt.Sprint(err)))
 	}
 	a.said = true
 }
 
-// A screen prints deliveries.
-type screen struct {
+// A view prints deliveries.
+type view struct {
 	mu    sync.Mutex
 	w     io.Writer
 	json  bool
@@ -106,7 +107,7 @@ type screen struct {
 	err   error
 }
 
-func (s *screen) show(_ context.Context, d *peer.Delivery) error {
+func (s *view) show(_ context.Context, d *peer.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.limit > 0 && s.shown >= s.limit || s.err != nil {
@@ -129,7 +130,7 @@ func (s *screen) show(_ context.Context, d *peer.Delivery) error {
 	return nil
 }
 
-func (s *screen) failure() error {
+func (s *view) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
@@ -147,6 +148,6 @@ func messageLine(d *peer.Delivery, now time.Time) string {
 	if err := json.Unmarshal(m.Content, &chat); err == nil && chat.Text != "" {
 		content = chat.Text
 	}
-	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000"), printable(string(m.Type)),
-		printable(string(m.From)), printable(to), clip(printable(content), 500))
+	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000"), screen.Printable(string(m.Type)),
+		screen.Printable(string(m.From)), screen.Printable(to), screen.Clip(screen.Printable(content), 500))
 }

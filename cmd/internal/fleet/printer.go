@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"hubbub/cmd/internal/screen"
 )
 
 // A Printer writes the log lines of many programs as one log: for people one
@@ -19,7 +21,7 @@ type Printer struct {
 	mu     sync.Mutex
 	w      io.Writer
 	json   bool
-	colour bool
+	paint  screen.Painter
 	width  int
 	names  []string // in the order of their first line, which chooses the colour
 	now    func() time.Time
@@ -37,7 +39,7 @@ const (
 
 // NewPrinter makes a printer whose names take width characters.
 func NewPrinter(w io.Writer, format Format, width int) *Printer {
-	return &Printer{w: w, json: format == JSON, colour: format == Colour, width: width, now: time.Now}
+	return &Printer{w: w, json: format == JSON, paint: format == Colour, width: width, now: time.Now}
 }
 
 // Line prints one line of a program's log. A line that is no JSON is printed as
@@ -75,28 +77,21 @@ func (p *Printer) print(name string, entry map[string]any) {
 	fmt.Fprintln(p.w, p.render(name, entry))
 }
 
-const (
-	dim    = "\x1b[2m"
-	red    = "\x1b[31m"
-	yellow = "\x1b[33m"
-	reset  = "\x1b[0m"
-)
-
 // nameColours are given to programs in turn.
-var nameColours = []string{"\x1b[36m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[33m", "\x1b[96m", "\x1b[92m"}
+var nameColours = []screen.Colour{screen.Cyan, screen.Green, screen.Magenta, screen.Blue, screen.Yellow}
 
 func (p *Printer) render(name string, entry map[string]any) string {
 	var b strings.Builder
-	b.WriteString(p.paint(dim, clock(text(entry["time"]))))
+	b.WriteString(p.paint.Paint(screen.Dim, clock(text(entry["time"]))))
 	b.WriteByte(' ')
-	b.WriteString(p.paint(p.colourOf(name), fmt.Sprintf("%-*s", p.width, name)))
+	b.WriteString(p.paint.Paint(p.colourOf(name), fmt.Sprintf("%-*s", p.width, name)))
 	b.WriteByte(' ')
-	message := safe(text(entry["message"]))
+	message := screen.Printable(text(entry["message"]))
 	switch text(entry["level"]) {
 	case "warn":
-		message = p.paint(yellow, message)
+		message = p.paint.Paint(screen.Yellow, message)
 	case "error", "fatal", "panic":
-		message = p.paint(red, message)
+		message = p.paint.Paint(screen.Red, message)
 	}
 	b.WriteString(message)
 	for _, key := range slices.Sorted(maps.Keys(entry)) {
@@ -105,20 +100,13 @@ func (p *Printer) render(name string, entry map[string]any) string {
 			continue
 		}
 		b.WriteByte(' ')
-		b.WriteString(p.paint(dim, key+"="))
+		b.WriteString(p.paint.Paint(screen.Dim, key+"="))
 		b.WriteString(value(text(entry[key])))
 	}
 	return b.String()
 }
 
-func (p *Printer) paint(colour, s string) string {
-	if !p.colour {
-		return s
-	}
-	return colour + s + reset
-}
-
-func (p *Printer) colourOf(name string) string {
+func (p *Printer) colourOf(name string) screen.Colour {
 	i := slices.Index(p.names, name)
 	if i < 0 {
 		i = len(p.names)
@@ -158,19 +146,5 @@ func value(s string) string {
 	if s == "" || strings.ContainsAny(s, " \t\n\"=") {
 		return fmt.Sprintf("%q", s)
 	}
-	return safe(s)
-}
-
-// safe keeps control characters of foreign text away from the terminal.
-func safe(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case r < 0x20 || r >= 0x7f && r < 0xa0:
-			return '\uFFFD'
-		default:
-			return r
-		}
-	}, s)
+	return screen.Printable(s)
 }

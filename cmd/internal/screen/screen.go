@@ -1,0 +1,144 @@
+package screen
+
+import (
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Printable makes foreign text safe for a terminal: one line, no control
+// characters, nothing that turns the direction of writing.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+			return utf8.RuneError
+		default:
+			return r
+		}
+	}, s)
+}
+
+// Clip shortens a text to n characters, the last of which then is "…".
+func Clip(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:max(n-1, 0)]) + "…"
+}
+
+// Width returns how many columns a text takes. East Asian wide characters and
+// emoji count two.
+func Width(s string) int {
+	n := 0
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r == 0x200d || r >= 0xfe00 && r <= 0xfe0f || unicode.Is(unicode.Mn, r):
+		return 0
+	case r >= 0x1100 && r <= 0x115f, r >= 0x2e80 && r <= 0xa4cf, r >= 0xac00 && r <= 0xd7a3,
+		r >= 0xf900 && r <= 0xfaff, r >= 0xfe30 && r <= 0xfe6f, r >= 0xff00 && r <= 0xff60,
+		r >= 0x1f300 && r <= 0x1f64f, r >= 0x1f680 && r <= 0x1f6ff, r >= 0x1f900 && r <= 0x1f9ff:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// Pad fills a text with blanks up to n columns.
+func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Width(s), 0)) }
+
+// Wrap breaks a text at blanks into lines of at most n columns. A word that is
+// longer is cut.
+func Wrap(s string, n int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(s) {
+		for Width(word) > n {
+			head, tail := cut(word, n)
+			if line != "" {
+				lines, line = append(lines, line), ""
+			}
+			lines, word = append(lines, head), tail
+		}
+		switch {
+		case line == "":
+			line = word
+		case Width(line)+1+Width(word) <= n:
+			line += " " + word
+		default:
+			lines, line = append(lines, line), word
+		}
+	}
+	if line != "" || len(lines) == 0 {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// cut divides a word after n columns.
+func cut(word string, n int) (head, tail string) {
+	width := 0
+	for i, r := range word {
+		if width += runeWidth(r); width > n && i > 0 {
+			return word[:i], word[i:]
+		}
+	}
+	return word, ""
+}
+
+// Columns returns the width of the terminal that f is, or 0 when it is none.
+func Columns(f any) int {
+	file, ok := f.(*os.File)
+	if !ok {
+		return 0
+	}
+	n, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// A Colour is how a text looks on a terminal.
+type Colour string
+
+// The colours.
+const (
+	Bold    Colour = "\x1b[1m"
+	Dim     Colour = "\x1b[2m"
+	Red     Colour = "\x1b[31m"
+	Green   Colour = "\x1b[32m"
+	Yellow  Colour = "\x1b[33m"
+	Blue    Colour = "\x1b[34m"
+	Magenta Colour = "\x1b[35m"
+	Cyan    Colour = "\x1b[36m"
+)
+
+// A Painter colours text, or leaves it as it is.
+type Painter bool
+
+// NewPainter makes a painter for a stream: it colours on a terminal, unless the
+// user asked for none (see no-color.org).
+func NewPainter(f any) Painter {
+	return Painter(Columns(f) > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+}
+
+// Paint colours a text.
+func (p Painter) Paint(c Colour, s string) string {
+	if !p || s == "" {
+		return s
+	}
+	return string(c) + s + "\x1b[0m"
+}
