@@ -27,7 +27,7 @@ func (o *Options) withDefaults() Options {
 	positive(&d.Parallel, 16)
 	positive(&d.AttemptTimeout, 2*time.Minute)
 	positive(&d.StopTimeout, 5*time.Second)
-	positive(&d.Poll, 2*time.Second)
+	positive(&d.Poll, 5*time.Second)
 	positive(&d.Retention, 7*24*time.Hour)
 	positive(&d.DeadRetention, 30*24*time.Hour)
 	if d.Now == nil {

@@ -90,7 +90,7 @@ type Options struct {
 	Parallel          int           // destinations served at once; default 16
 	AttemptTimeout    time.Duration // of one SendFunc call; default 2m
 	StopTimeout       time.Duration // for running attempts when Run ends; default 5s
-	Poll              time.Duration // how often to look for changes by others; default 2s
+	Poll              time.Duration // how often to look for changes by others; default 5s
 	Retention         time.Duration // of sent and dropped items' names; default 7 days
 	DeadRetention     time.Duration // of dead and unknown items; default 30 days
 	OnInterrupted     Interruption  // default Resend

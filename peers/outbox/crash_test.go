@@ -1,0 +1,318 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+
+	"pgregory.net/rapid"
+)
+
+// A script is one random history: what is enqueued when, what each attempt
+// gives, and after how many steps each life of the program is killed.
+type script struct {
+	interrupted outbox.Interruption
+	letters     []letter
+	kills       []int // crash points passed in each life before it is killed
+}
+
+type letter struct {
+	destination, key string
+	life             int           // in which it is enqueued
+	after            time.Duration // since that life began
+	results          []string      // of its attempts, the last one repeated
+	took             time.Duration
+}
+
+func (l letter) name() string { return l.destination + "/" + l.key }
+
+func drawScript(t *rapid.T) script {
+	s := script{kills: rapid.SliceOfN(rapid.IntRange(0, 25), 0, 4).Draw(t, "kills")}
+	s.interrupted = rapid.SampledFrom([]outbox.Interruption{outbox.Resend, outbox.GiveUpUnknown}).Draw(t, "interrupted")
+	for i := range rapid.IntRange(1, 10).Draw(t, "letters") {
+		s.letters = append(s.letters, letter{
+			destination: rapid.SampledFrom([]string{"tg:1", "tg:2", "agent:x"}).Draw(t, "destination"),
+			key:         fmt.Sprint("k", i),
+			life:        rapid.IntRange(0, len(s.kills)).Draw(t, "life"),
+			after:       time.Duration(rapid.IntRange(0, 5).Draw(t, "after")) * time.Second,
+			results: rapid.SliceOfN(rapid.SampledFrom(
+				[]string{"ok", "ok", "fail", "later", "never", "unknown"}), 1, 4).Draw(t, "results"),
+			took: time.Duration(rapid.IntRange(0, 3).Draw(t, "took")) * time.Second,
+		})
+	}
+	return s
+}
+
+// A trial is one script being played; it survives the lives of the program.
+type trial struct {
+	script   script
+	path     string
+	mu       sync.Mutex
+	accepted []letter // in the order of Enqueue's answers, fresh ones only
+	attempts []attempt
+	problems []error
+}
+
+// An attempt is one call of SendFunc.
+type attempt struct {
+	name, result string
+	number       int
+	ended        time.Time
+}
+
+func (tr *trial) problem(format string, args ...any) {
+	tr.problems = append(tr.problems, fmt.Errorf(format, args...))
+}
+
+func (tr *trial) letterOf(item outbox.Item) (letter, int) {
+	for i, l := range tr.script.letters {
+		if l.destination == item.Destination && l.key == item.Key {
+			return l, i
+		}
+	}
+	panic("an item that nobody enqueued: " + item.Key)
+}
+
+func (tr *trial) lastAttempt(name string) (last attempt, count int) {
+	for _, a := range tr.attempts {
+		if a.name == name {
+			last = a
+			count++
+		}
+	}
+	return last, count
+}
+
+// send plays the letter's next result and checks what a receiver could see.
+func (tr *trial) send(_ context.Context, item outbox.Item) error {
+	tr.mu.Lock()
+	l, _ := tr.letterOf(item)
+	last, count := tr.lastAttempt(l.name())
+	stored := item.Error == fmt.Sprintf("try %d", last.number)
+	switch {
+	case item.Attempt <= last.number:
+		tr.problem("%s: attempt %d after attempt %d", l.name(), item.Attempt, last.number)
+	case stored && last.result == "later" && time.Now().Before(last.ended.Add(90*time.Second)):
+		tr.problem("%s: attempted %s after it was told to wait 90s", l.name(), time.Since(last.ended))
+	case stored && last.result == "fail" && time.Now().Before(last.ended.Add(time.Second)):
+		tr.problem("%s: attempted %s after a failure", l.name(), time.Since(last.ended))
+	case count > 0 && !stored && tr.script.interrupted == outbox.GiveUpUnknown:
+		tr.problem("%s: repeated although the end of the last attempt is not known", l.name())
+	}
+	result := l.results[min(count, len(l.results)-1)]
+	i := len(tr.attempts)
+	tr.attempts = append(tr.attempts, attempt{l.name(), result, item.Attempt, time.Time{}})
+	tr.mu.Unlock()
+	time.Sleep(l.took)
+	tr.mu.Lock()
+	tr.attempts[i].ended = time.Now()
+	tr.mu.Unlock()
+	failure := fmt.Errorf("try %d", item.Attempt)
+	switch result {
+	case "fail":
+		return failure
+	case "later":
+		return outbox.Retry(90*time.Second, failure)
+	case "never":
+		return outbox.Permanent(failure)
+	case "unknown":
+		return outbox.Unknown(failure)
+	}
+	return nil
+}
+
+// live runs one life of the program: until it is killed, or without a kill until
+// nothing is open.
+func (tr *trial) live(n int) error {
+	db, err := store.Open(tr.path, []string{outbox.Schema + "CREATE TABLE told (name TEXT, outcome TEXT);"})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	box := outbox.New(db, tr.send, &outbox.Options{
+		OnInterrupted: tr.script.interrupted, Parallel: 2, MaxAge: 10 * time.Minute, Poll: time.Minute,
+		OnSettled: func(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, _ error) error {
+			l, _ := tr.letterOf(item)
+			_, err := tx.ExecContext(ctx, "INSERT INTO told VALUES (?, ?)", l.name(), string(outcome))
+			return err
+		},
+	})
+	var steps atomic.Int64
+	killed := n < len(tr.script.kills)
+	box.CrashWith(func(string) error {
+		if killed && steps.Add(1) > int64(tr.script.kills[n]) {
+			return outbox.ErrCrash
+		}
+		return nil
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var wg sync.WaitGroup
+	ended := make(chan error, 1)
+	wg.Go(func() { ended <- box.Run(ctx) })
+	defer wg.Wait()
+	defer stop()
+	if err := tr.enqueue(ctx, box, n); err != nil {
+		return err
+	}
+	for range 1000 {
+		select {
+		case err := <-ended:
+			if !errors.Is(err, outbox.ErrCrash) {
+				return fmt.Errorf("run ended by itself: %w", err)
+			}
+			return nil
+		case <-time.After(20 * time.Second):
+		}
+		counts, err := box.Count(ctx)
+		if err != nil {
+			return err
+		}
+		if counts[outbox.StatePending]+counts[outbox.StateSending] == 0 {
+			return nil
+		}
+	}
+	return errors.New("items stay open although nothing fails for ever")
+}
+
+// enqueue stores this life's letters, each twice, at their times; the program may be
+// killed meanwhile, which changes nothing about what was accepted.
+func (tr *trial) enqueue(ctx context.Context, box *outbox.Outbox, life int) error {
+	begun := time.Now()
+	for second := time.Duration(0); second <= 5*time.Second; second += time.Second {
+		for _, l := range tr.script.letters {
+			if l.life != life || l.after != second {
+				continue
+			}
+			time.Sleep(time.Until(begun.Add(second)))
+			for _, want := range []bool{true, false} {
+				fresh, err := box.Enqueue(ctx, l.destination, l.key, []byte(l.name()))
+				if err != nil || fresh != want {
+					return fmt.Errorf("enqueue %s: fresh = %v, %w; want %v", l.name(), fresh, err, want)
+				}
+			}
+			tr.mu.Lock()
+			tr.accepted = append(tr.accepted, l)
+			tr.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// check compares the whole history with what the package promises.
+func (tr *trial) check() error {
+	db, err := store.Open(tr.path, []string{outbox.Schema + "CREATE TABLE told (name TEXT, outcome TEXT);"})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	begun := map[string][]string{} // letters by destination, in the order of first attempts
+	lastOf := map[string]int{}
+	for i, a := range tr.attempts {
+		if _, seen := lastOf[a.name]; !seen {
+			begun[destinationOf(a.name)] = append(begun[destinationOf(a.name)], a.name)
+		}
+		lastOf[a.name] = i
+	}
+	for _, l := range tr.accepted {
+		tr.checkOutcome(db, l)
+	}
+	tr.checkOrder(begun, lastOf)
+	return errors.Join(tr.problems...)
+}
+
+func (tr *trial) checkOutcome(db *sql.DB, l letter) {
+	var state, told string
+	var times int
+	err := db.QueryRow(`SELECT state, (SELECT count(*) FROM told WHERE name = ?1), (SELECT max(outcome) FROM told WHERE name = ?1)
+		FROM outbox WHERE destination = ?2 AND key = ?3`, l.name(), l.destination, l.key).Scan(&state, &times, &told)
+	if err != nil {
+		tr.problem("%s is lost: %w", l.name(), err)
+		return
+	}
+	if times != 1 || told != state {
+		tr.problem("%s: state %s, told %d times, of %s", l.name(), state, times, told)
+	}
+	last, _ := tr.lastAttempt(l.name())
+	sent := 0
+	for _, a := range tr.attempts {
+		if a.name == l.name() && a.result == "ok" {
+			sent++
+		}
+	}
+	possible := map[string]string{"sent": "ok", "unknown": "unknown"}[state]
+	giveUp := tr.script.interrupted == outbox.GiveUpUnknown && state == "unknown"
+	if possible != "" && last.result != possible && !giveUp {
+		tr.problem("%s: state %s although the last attempt gave %q", l.name(), state, last.result)
+	}
+	if limit := 1 + len(tr.script.kills); sent > limit || tr.script.interrupted == outbox.GiveUpUnknown && sent > 1 {
+		tr.problem("%s: sent %d times with %d kills", l.name(), sent, len(tr.script.kills))
+	}
+}
+
+// checkOrder wants no attempt at a letter before everything older for the same
+// destination was attempted for the last time, letters that were settled without
+// an attempt aside.
+func (tr *trial) checkOrder(begun map[string][]string, lastOf map[string]int) {
+	place := map[string]int{}
+	for i, l := range tr.accepted {
+		place[l.name()] = i
+	}
+	for _, names := range begun {
+		for i := 1; i < len(names); i++ {
+			if place[names[i]] < place[names[i-1]] {
+				tr.problem("%s was begun after %s", names[i], names[i-1])
+			}
+		}
+		for i := 1; i < len(names); i++ {
+			for j, a := range tr.attempts {
+				if a.name == names[i] && j < lastOf[names[i-1]] {
+					tr.problem("%s was attempted before %s was settled", names[i], names[i-1])
+				}
+			}
+		}
+	}
+}
+
+func destinationOf(name string) string {
+	dir, _ := filepath.Split(name)
+	return dir
+}
+
+// TestNothingIsLostOrReordered plays random histories with kills at every step.
+func TestNothingIsLostOrReordered(t *testing.T) {
+	if err := flag.Set("rapid.checks", "20"); err != nil { // each is several lives on a real disk
+		t.Fatal(err)
+	}
+	dir, n := t.TempDir(), 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		tr := &trial{script: drawScript(rt), path: filepath.Join(dir, fmt.Sprint(n), "peer.db")}
+		var err error
+		synctest.Test(t, func(*testing.T) {
+			for life := 0; life <= len(tr.script.kills) && err == nil; life++ {
+				err = tr.live(life)
+			}
+			if err == nil {
+				err = tr.check()
+			}
+		})
+		if err != nil {
+			for _, a := range tr.attempts {
+				rt.Logf("attempt %d at %s: %s", a.number, a.name, a.result)
+			}
+			rt.Fatal(err)
+		}
+	})
+}
