@@ -190,3 +190,9 @@ func clipReason(reason string) string {
 	}
 	return reason
 }
+
+// WriteBinary sends a binary frame, which this protocol forbids: for tests of
+// the other side.
+func (s *WebSocket) WriteBinary(frame []byte) error {
+	return s.conn.Write(context.Background(), websocket.MessageBinary, frame)
+}

@@ -1,0 +1,22 @@
+// Package transcript runs wire transcripts: text files of what clients send and
+// what the bus must answer, which a reader of any language can check by eye.
+//
+// A file begins with a title line and free text; then come sections:
+//
+//	-- a > --            frames that connection a sends, one a line
+//	-- a < --            frames that a must get next, one a line, in this order
+//	-- a <any --         the same, in any order
+//	-- a > binary --     the lines are sent as binary frames
+//	-- a connects --     dials a (a connection is dialled when first named, too)
+//	-- a ends --         a closes its connection
+//	-- a closed 4001 --  the bus must close a with this code
+//	-- a silent --       a must get nothing until the bus has answered its next ping
+//	-- repeat 5 --       the next section is run so many times
+//
+// Frames are compared by structure. In an expected frame, the string "$any"
+// matches any value, "$string" any non-empty string, "$time" an RFC 3339 time;
+// any other "$name" matches any value and remembers it, and must match the same
+// value from then on. In a sent frame, "$name" stands for the remembered value.
+// An object that holds the key "$more" may have members beside those listed.
+// "{{x*N}}" in a sent frame stands for N times the text x.
+package transcript
