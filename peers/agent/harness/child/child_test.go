@@ -1,0 +1,217 @@
+package child_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/child"
+)
+
+// TestMain lets the test binary play the programs that the tests run.
+func TestMain(m *testing.M) {
+	switch os.Getenv("CHILD_TEST") {
+	case "":
+		os.Exit(m.Run())
+	case "cat":
+		io.Copy(os.Stdout, os.Stdin) //nolint:errcheck // a test program
+	case "env":
+		fmt.Println(strings.Join(os.Environ(), "\n"))
+	case "fail":
+		fmt.Fprintln(os.Stderr, "cannot log in with sk-test-0123456789abcdef")
+		os.Exit(3)
+	case "family": // starts a grandchild and ignores SIGTERM and the end of stdin
+		signalIgnore()
+		grandchild := exec.Command("sleep", "600")
+		if err := grandchild.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println(grandchild.Process.Pid)
+		select {}
+	case "owner": // starts a child and waits to be killed
+		p := start("family")
+		io.Copy(os.Stdout, p.Stdout) //nolint:errcheck // a test program
+	}
+}
+
+func start(role string) *child.Process {
+	p, err := child.Start([]string{os.Args[0]}, &child.Options{Env: map[string]string{"CHILD_TEST": role}, Grace: 50 * time.Millisecond})
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func TestEcho(t *testing.T) {
+	p := start("cat")
+	fmt.Fprintln(p.Stdin, "hello")
+	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
+	if err != nil || line != "hello\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	p.Stop()
+}
+
+func TestEnvironmentHasNoneOfOurSecrets(t *testing.T) {
+	t.Setenv("HUBBUB_TOKEN", "top-secret")
+	t.Setenv("TELEGRAM_BOT_TOKEN", "top-secret")
+	t.Setenv("OTHER", "kept")
+	p := start("env")
+	raw, err := io.ReadAll(p.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Wait() //nolint:errcheck // it always ends with an error
+	if strings.Contains(string(raw), "top-secret") || !strings.Contains(string(raw), "OTHER=kept") {
+		t.Errorf("environment:\n%s", raw)
+	}
+}
+
+func TestLastWordsAreInTheErrorWithoutKeys(t *testing.T) {
+	err := start("fail").Wait()
+	if !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "cannot log in") || strings.Contains(err.Error(), "sk-test") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestMissingProgramIsPermanent(t *testing.T) {
+	_, err := child.Start([]string{"/no/such/program"}, nil)
+	if !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "--harness-command") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestStopKillsTheWholeGroup(t *testing.T) {
+	p := start("family")
+	pid := readPid(t, p.Stdout)
+	p.Stop()
+	awaitDeath(t, pid)
+}
+
+func TestProgramDiesWithItsOwner(t *testing.T) {
+	owner := start("owner")
+	readPid(t, owner.Stdout)
+	child := childOf(t, owner)
+	if err := syscall.Kill(owner.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	owner.Wait() //nolint:errcheck // it was killed
+	awaitDeath(t, child)
+	syscall.Kill(-child, syscall.SIGKILL) //nolint:errcheck // what the program left behind
+}
+
+func readPid(t *testing.T, r io.Reader) int {
+	t.Helper()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func signalIgnore() { signal.Ignore(syscall.SIGTERM) }
+
+func mustGlob(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// childOf finds the program that the owner started.
+func childOf(t *testing.T, p *child.Process) int {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.Pid(), p.Pid()))
+	if err != nil {
+		t.Skip("needs /proc:", err)
+	}
+	for _, tasks := range mustGlob(t, fmt.Sprintf("/proc/%d/task/*/children", p.Pid())) {
+		raw, err = os.ReadFile(tasks)
+		if err == nil && len(strings.Fields(string(raw))) > 0 {
+			break
+		}
+	}
+	pid, err := strconv.Atoi(strings.Fields(string(raw) + " x")[0])
+	if err != nil {
+		t.Fatal("the owner has no child:", err)
+	}
+	return pid
+}
+
+// awaitDeath waits until a process is gone or a zombie; the test's own timeout
+// ends a wait in vain.
+func awaitDeath(t *testing.T, pid int) {
+	t.Helper()
+	for {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(raw), ") Z ") {
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("process %d lives on", pid)
+		}
+		syscall.Select(0, nil, nil, nil, &syscall.Timeval{Usec: 1000}) //nolint:errcheck // yields
+	}
+}
+
+func TestKeepBacksOffAndForgives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var starts []time.Duration
+		ctx, cancel := context.WithCancel(t.Context())
+		err := child.Keep(ctx, harness.Clock{}, nil, func(context.Context) error {
+			starts = append(starts, time.Since(began).Round(time.Second))
+			switch len(starts) {
+			case 4:
+				time.Sleep(2 * time.Minute)
+			case 6:
+				cancel()
+			}
+			return errors.New("crashed")
+		})
+		if err != nil || len(starts) != 6 {
+			t.Fatalf("%v, %v", err, starts)
+		}
+		if gap := starts[4] - starts[3]; gap > 2*time.Minute+2*time.Second {
+			t.Errorf("after a long run it waited %s", gap-2*time.Minute)
+		}
+	})
+}
+
+func TestKeepEndsAtAPermanentError(t *testing.T) {
+	err := child.Keep(t.Context(), harness.Clock{}, nil, func(context.Context) error { return harness.ErrPermanent })
+	if !errors.Is(err, harness.ErrPermanent) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	words, err := child.Split(`npx -y "a b" --x='$HOME'`)
+	if err != nil || len(words) != 4 || words[2] != "a b" || words[3] != "--x=$HOME" {
+		t.Errorf("%q, %v", words, err)
+	}
+	for _, bad := range []string{"", `"open`} {
+		if _, err := child.Split(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package mcptools
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/child"
+)
+
+// maxConfig bounds a configuration of servers.
+const maxConfig = 1 << 20
+
+// configured is one server as people write it.
+type configured struct {
+	Name    string            `json:"name"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+	Command json.RawMessage   `json:"command"` // words in one string, or a list
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env"`
+	Dir     string            `json:"cwd"`
+	Type    string            `json:"type"`      // written by some clients; the url or command says enough
+	Trans   string            `json:"transport"` // likewise
+}
+
+// LoadServers reads the operator's servers from a file; see ParseServers. The
+// file may hold secrets.
+func LoadServers(path string) ([]harness.MCPServer, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the MCP servers: %w", err)
+	}
+	servers, err := ParseServers(raw)
+	if err != nil {
+		return nil, fmt.Errorf("reading the MCP servers of %s: %w", path, err)
+	}
+	return servers, nil
+}
+
+// ParseServers reads servers written as JSON: one {"name","url","headers"} or
+// {"name","command","args","env"}, a list of them, or {"mcpServers": {name:
+// {...}}} as many programs write it.
+func ParseServers(raw []byte) ([]harness.MCPServer, error) {
+	if len(raw) > maxConfig {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxConfig)
+	}
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var list []configured
+	var named struct {
+		MCPServers map[string]configured `json:"mcpServers"`
+	}
+	switch {
+	case raw[0] == '[':
+		if err := strict(raw, &list); err != nil {
+			return nil, err
+		}
+	case strict(raw, &named) == nil && named.MCPServers != nil:
+		for name, c := range named.MCPServers {
+			c.Name = name
+			list = append(list, c)
+		}
+		slices.SortFunc(list, func(a, b configured) int { return strings.Compare(a.Name, b.Name) })
+	default:
+		var one configured
+		if err := strict(raw, &one); err != nil {
+			return nil, err
+		}
+		list = []configured{one}
+	}
+	servers := make([]harness.MCPServer, 0, len(list))
+	for i, c := range list {
+		s, err := c.server(i)
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+// strict refuses unknown members, which are most often misspelled ones. Its
+// errors do not quote values.
+func strict(raw []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("it is not a list of MCP servers: %w", err)
+	}
+	return nil
+}
+
+func (c *configured) server(i int) (harness.MCPServer, error) {
+	s := harness.MCPServer{Name: c.Name, URL: c.URL, Headers: c.Headers, Env: c.Env, Dir: c.Dir}
+	if s.Name == "" {
+		s.Name = "mcp"
+		if i > 0 {
+			s.Name = fmt.Sprintf("mcp%d", i+1)
+		}
+	}
+	if len(c.Command) > 0 && string(c.Command) != "null" {
+		var words string
+		if json.Unmarshal(c.Command, &s.Command) != nil {
+			if json.Unmarshal(c.Command, &words) != nil {
+				return s, fmt.Errorf("the command of MCP server %q is neither a string nor a list of words", s.Name)
+			}
+			s.Command = []string{words}
+			if len(c.Args) == 0 {
+				split, err := child.Split(words)
+				if err != nil {
+					return s, fmt.Errorf("the command of MCP server %q: %w", s.Name, err)
+				}
+				s.Command = split
+			}
+		}
+		s.Command = append(s.Command, c.Args...)
+	}
+	if (s.URL == "") == (len(s.Command) == 0) {
+		return s, fmt.Errorf("MCP server %q: %w", s.Name, errors.New("give it a url or a command, and not both"))
+	}
+	return s, nil
+}

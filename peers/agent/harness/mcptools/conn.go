@@ -1,0 +1,245 @@
+package mcptools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/child"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Bounds of what a server may send.
+const (
+	maxFrame       = 8 << 20
+	maxTools       = 128
+	maxSchema      = 64 << 10
+	maxDescription = 4 << 10
+)
+
+// A conn is a connection to one server.
+type conn struct {
+	key    [sha256.Size]byte
+	server harness.MCPServer
+	used   time.Time     // guarded by Pool.mu
+	calls  atomic.Int32  // in flight
+	ready  chan struct{} // closed when open is done
+	err    error         // of open; valid then
+
+	once    sync.Once
+	closed  chan struct{} // closed by close
+	session *mcp.ClientSession
+	process *child.Process // of a command; nil otherwise
+
+	mu     sync.Mutex
+	tools  []harness.Tool
+	listed time.Time
+}
+
+// open connects and lists. It does not return before the connection is usable
+// or given up.
+func (c *conn) open(life context.Context, timeout time.Duration) {
+	defer close(c.ready)
+	ctx, cancel := context.WithTimeoutCause(life, timeout, fmt.Errorf("it did not answer in %s", timeout))
+	defer cancel()
+	transport, err := c.transport()
+	if err != nil {
+		c.err = err
+		return
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "hubbub-agent", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	c.session, err = client.Connect(ctx, transport, nil)
+	if err != nil {
+		c.err = causeOf(ctx, err)
+		if c.process != nil {
+			c.process.Kill()
+		}
+		return
+	}
+	if err := c.list(ctx, timeout); err != nil {
+		c.err = err
+	}
+}
+
+// transport starts a command, or prepares requests to a URL.
+func (c *conn) transport() (mcp.Transport, error) {
+	switch {
+	case c.server.URL != "" && len(c.server.Command) > 0:
+		return nil, errors.New("it has both a url and a command; give one of them")
+	case c.server.URL != "":
+		u, err := url.Parse(c.server.URL)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, errors.New("its url is not an http(s) address")
+		}
+		return &mcp.StreamableClientTransport{
+			Endpoint: c.server.URL, DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: maxFrame,
+			HTTPClient: &http.Client{
+				Transport:     &headers{add: c.server.Headers, host: u.Host},
+				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			},
+		}, nil
+	case len(c.server.Command) > 0:
+		process, err := child.Start(c.server.Command, &child.Options{Dir: c.server.Dir, Env: c.server.Env})
+		if err != nil {
+			return nil, err
+		}
+		c.process = process
+		return &mcp.IOTransport{Reader: process.Stdout, Writer: process.Stdin, MaxLineLength: maxFrame}, nil
+	default:
+		return nil, errors.New("it has neither a url nor a command")
+	}
+}
+
+// headers adds a server's headers, exactly as given, to each request to it.
+type headers struct {
+	add  map[string]string
+	host string
+}
+
+func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != h.host {
+		return nil, fmt.Errorf("the server points to another host; only its own is asked")
+	}
+	r = r.Clone(r.Context())
+	for name, value := range h.add {
+		r.Header.Del(name)
+		r.Header[name] = []string{value}
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = &limited{ReadCloser: response.Body, left: 2 * maxFrame}
+	return response, nil
+}
+
+// limited ends a body that is longer than any answer may be.
+type limited struct {
+	io.ReadCloser
+	left int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, errors.New("the answer is too long")
+	}
+	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	return n, err
+}
+
+// list asks for the tools. What is too large to show a model is left out.
+func (c *conn) list(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools in %s", timeout))
+	defer cancel()
+	var tools []harness.Tool
+	for t, err := range c.session.Tools(ctx, nil) {
+		if err != nil {
+			return causeOf(ctx, err)
+		}
+		schema, err := json.Marshal(t.InputSchema)
+		if err != nil || len(schema) > maxSchema || len(t.Name) > 256 {
+			continue
+		}
+		tool := harness.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: schema}
+		if len(tool.Description) > maxDescription {
+			tool.Description = strings.ToValidUTF8(tool.Description[:maxDescription], "") + "…"
+		}
+		if t.Annotations != nil {
+			tool.ReadOnly, tool.Idempotent = t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint
+		}
+		if tools = append(tools, tool); len(tools) == maxTools {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tools, c.listed = tools, time.Now()
+	return nil
+}
+
+func (c *conn) listedAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listed
+}
+
+func (c *conn) listedTools() []harness.Tool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tools
+}
+
+// close ends the connection and its program, once open is done.
+func (c *conn) close() {
+	c.once.Do(func() {
+		defer close(c.closed)
+		<-c.ready
+		if c.session != nil {
+			if c.process == nil {
+				c.session.Close() //nolint:errcheck // the server may be gone
+			} else {
+				c.process.Stop()
+				c.session.Close() //nolint:errcheck // its program is gone
+			}
+		} else if c.process != nil {
+			c.process.Stop()
+		}
+	})
+	<-c.closed
+}
+
+// expire has the next turn list the tools anew, which shows whether the server
+// is still there.
+func (c *conn) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listed = time.Time{}
+}
+
+// causeOf prefers the reason why a context ended to the error that it caused.
+func causeOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// failed names the server of an error.
+func failed(s *harness.MCPServer, err error) error {
+	where := s.URL
+	if len(s.Command) > 0 {
+		where = s.Command[0]
+	}
+	if u, parsed := url.Parse(s.URL); parsed == nil && u.Host != "" {
+		where = u.Scheme + "://" + u.Host
+	}
+	return fmt.Errorf("the MCP server %q (%s) is left out: %s", s.Name, where, cleaned(s, err))
+}
+
+// cleaned is the text of an error without the server's secrets: its headers,
+// its environment and all of its URL but the host.
+func cleaned(s *harness.MCPServer, err error) string {
+	text := err.Error()
+	if u, parsed := url.Parse(s.URL); parsed == nil && u.Host != "" {
+		text = strings.ReplaceAll(text, s.URL, u.Scheme+"://"+u.Host)
+	}
+	var secrets []string
+	for _, values := range []map[string]string{s.Headers, s.Env} {
+		for _, v := range values {
+			secrets = append(secrets, v, strings.TrimPrefix(v, "Bearer "))
+		}
+	}
+	return harness.Redact(text, secrets...)
+}

@@ -1,0 +1,107 @@
+package mcptools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"hubbub/peers/agent/harness"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// joinedTools are the tools of several servers.
+type joinedTools struct {
+	opts   *PoolOptions
+	tools  []harness.Tool
+	source map[string]remoteTool
+}
+
+type remoteTool struct {
+	conn *conn
+	name string
+}
+
+// add joins the tools of one server as name__tool. A name that is taken gets a
+// number.
+func (j *joinedTools) add(c *conn) {
+	prefix := c.server.Name
+	if prefix == "" {
+		prefix = "mcp"
+	}
+	for _, t := range c.listedTools() {
+		name := prefix + "__" + t.Name
+		for n := 2; j.source[name].conn != nil; n++ {
+			name = fmt.Sprintf("%s%d__%s", prefix, n, t.Name)
+		}
+		j.source[name] = remoteTool{conn: c, name: t.Name}
+		t.Name = name
+		j.tools = append(j.tools, t)
+	}
+}
+
+// List returns the tools.
+func (j *joinedTools) List() []harness.Tool { return j.tools }
+
+// Call calls a tool once.
+func (j *joinedTools) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+	tool, ok := j.source[name]
+	if !ok {
+		return harness.Refused(fmt.Sprintf("there is no tool %q; use one of the listed tools", name), nil)
+	}
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, j.opts.CallTimeout, fmt.Errorf("it did not answer in %s", j.opts.CallTimeout))
+	defer cancel()
+	tool.conn.calls.Add(1)
+	defer tool.conn.calls.Add(-1)
+	result, err := tool.conn.session.CallTool(ctx, &mcp.CallToolParams{Name: tool.name, Arguments: arguments})
+	if err != nil {
+		tool.conn.expire()
+		return harness.Refused(fmt.Sprintf("the tool gave no result, and may or may not have acted: %s", cleaned(&tool.conn.server, causeOf(ctx, err))), nil)
+	}
+	return j.read(result)
+}
+
+// read takes what a model can read of a result, within the bound.
+func (j *joinedTools) read(r *mcp.CallToolResult) harness.Result {
+	out := harness.Result{IsError: r.IsError}
+	left := j.opts.ResultBytes
+	add := func(text string) {
+		if left <= 0 {
+			return
+		}
+		if len(text) > left {
+			text = strings.ToValidUTF8(text[:left], "") + "\n[cut: the result is longer than what may be shown; ask for less]"
+			left = 0
+		}
+		left -= len(text)
+		out.Content = append(out.Content, harness.Content{Type: "text", Text: text})
+	}
+	for _, c := range r.Content {
+		switch c := c.(type) {
+		case *mcp.TextContent:
+			add(c.Text)
+		case *mcp.ResourceLink:
+			add("[resource " + c.URI + "]")
+		case *mcp.EmbeddedResource:
+			if c.Resource != nil && c.Resource.Text != "" {
+				add(c.Resource.Text)
+			} else {
+				add("[an embedded resource that is not text]")
+			}
+		case *mcp.ImageContent:
+			add("[an image, " + c.MIMEType + "]")
+		case *mcp.AudioContent:
+			add("[a sound, " + c.MIMEType + "]")
+		}
+	}
+	if r.StructuredContent != nil {
+		if raw, err := json.Marshal(r.StructuredContent); err == nil && len(raw) <= j.opts.ResultBytes && len(out.Content) == 0 {
+			out.StructuredContent = raw
+		}
+	}
+	return out
+}

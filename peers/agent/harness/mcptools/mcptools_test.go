@@ -1,0 +1,360 @@
+package mcptools_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/mcptools"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// TestMain lets the test binary play an MCP server over stdio.
+func TestMain(m *testing.M) {
+	if os.Getenv("MCP_TEST") == "" {
+		os.Exit(m.Run())
+	}
+	s := newServer("stdio", 10)
+	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type echoInput struct {
+	Text string `json:"text"`
+}
+
+// newServer is somebody else's MCP server with the tools echo, long and crash.
+func newServer(name string, long int) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "says it again"}, func(_ context.Context, _ *mcp.CallToolRequest, in echoInput) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + ": " + in.Text}}}, nil, nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "long"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("é", long)}}}, nil, nil
+	})
+	return s
+}
+
+// remote is an HTTP server that records the headers of its requests.
+type remote struct {
+	*httptest.Server
+	mu     sync.Mutex
+	seen   []http.Header
+	accept string // the Authorization that it wants; "" = any
+}
+
+func startRemote(t *testing.T, name, accept string) *remote {
+	t.Helper()
+	server := newServer(name, 1000)
+	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	r := &remote{accept: accept}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.mu.Lock()
+		r.seen = append(r.seen, q.Header.Clone())
+		r.mu.Unlock()
+		if r.accept != "" && q.Header.Get("Authorization") != r.accept {
+			http.Error(w, "bad token "+q.Header.Get("Authorization"), http.StatusUnauthorized)
+			return
+		}
+		inner.ServeHTTP(w, q)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *remote) headers(name string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var values []string
+	for _, h := range r.seen {
+		values = append(values, h.Get(name))
+	}
+	return values
+}
+
+func runPool(t *testing.T, opts *mcptools.PoolOptions) *mcptools.Pool {
+	t.Helper()
+	p := mcptools.NewPool(opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return p
+}
+
+// tools asks until the pool runs.
+func toolsOf(t *testing.T, p *mcptools.Pool, servers ...harness.MCPServer) (harness.Tools, []error) {
+	t.Helper()
+	for {
+		tools, failures := p.Tools(t.Context(), servers)
+		if len(failures) == 0 || !strings.Contains(failures[0].Error(), harness.ErrStopped.Error()) {
+			return tools, failures
+		}
+	}
+}
+
+func names(tools harness.Tools) []string {
+	var out []string
+	for _, t := range tools.List() {
+		out = append(out, t.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestToolsOfSeveralServersAndOneThatFails(t *testing.T) {
+	docs, wiki := startRemote(t, "docs", "Bearer right"), startRemote(t, "wiki", "")
+	p := runPool(t, nil)
+	tools, failures := toolsOf(t, p,
+		harness.MCPServer{Name: "docs", URL: docs.URL, Headers: map[string]string{"Authorization": "Bearer right", "X-Trace": "abc"}},
+		harness.MCPServer{Name: "closed", URL: docs.URL + "/mcp?key=hidden", Headers: map[string]string{"Authorization": "Bearer wrong-secret"}},
+		harness.MCPServer{Name: "gone", URL: "http://127.0.0.1:1/mcp"},
+		harness.MCPServer{Name: "wiki", URL: wiki.URL},
+		harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1"}})
+	if got, want := names(tools), []string{"docs__echo", "docs__long", "local__echo", "local__long", "wiki__echo", "wiki__long"}; !slices.Equal(got, want) {
+		t.Errorf("tools %v, want %v", got, want)
+	}
+	if len(failures) != 2 || !strings.Contains(failures[0].Error(), "closed") || !strings.Contains(failures[1].Error(), "gone") {
+		t.Errorf("failures %v", failures)
+	}
+	for _, err := range failures {
+		if strings.Contains(err.Error(), "wrong-secret") || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("a secret is in %v", err)
+		}
+	}
+	for _, name := range []string{"docs", "wiki", "local"} {
+		r := tools.Call(t.Context(), name+"__echo", json.RawMessage(`{"text":"hi"}`))
+		if r.IsError || !strings.HasSuffix(r.Text(), ": hi") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if got := docs.headers("X-Trace"); got[0] != "abc" && !slices.Contains(got, "abc") {
+		t.Errorf("headers %v", got)
+	}
+	if r := tools.Call(t.Context(), "nobody__echo", nil); !r.IsError {
+		t.Errorf("an unknown tool answered %+v", r)
+	}
+}
+
+func TestHeadersAreThoseOfTheTurn(t *testing.T) {
+	r := startRemote(t, "docs", "")
+	p := runPool(t, nil)
+	for _, key := range []string{"one", "two"} {
+		tools, failures := toolsOf(t, p, harness.MCPServer{Name: "docs", URL: r.URL, Headers: map[string]string{"X-Key": key}})
+		if len(failures) > 0 {
+			t.Fatal(failures)
+		}
+		if res := tools.Call(t.Context(), "docs__echo", json.RawMessage(`{"text":"x"}`)); res.IsError {
+			t.Fatal(res)
+		}
+		got := r.headers("X-Key")
+		if got[len(got)-1] != key || slices.Contains(got, "") {
+			t.Errorf("with %q the server saw %v", key, got)
+		}
+	}
+}
+
+func TestResultsAreBounded(t *testing.T) {
+	r := startRemote(t, "docs", "")
+	tools, _ := toolsOf(t, runPool(t, &mcptools.PoolOptions{ResultBytes: 101}), harness.MCPServer{Name: "docs", URL: r.URL})
+	text := tools.Call(t.Context(), "docs__long", nil).Text()
+	if len(text) > 101+100 || !strings.Contains(text, "[cut") || strings.ContainsRune(text, '\uFFFD') {
+		t.Errorf("%d bytes: %q", len(text), text)
+	}
+}
+
+func TestACallIsMadeOnceAndTheNextTurnConnectsAnew(t *testing.T) {
+	process := harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1"}}
+	p := runPool(t, nil)
+	tools, failures := toolsOf(t, p, process)
+	if len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	mcptools.KillPrograms(p)
+	if r := tools.Call(t.Context(), "local__echo", json.RawMessage(`{"text":"x"}`)); !r.IsError || !strings.Contains(r.Text(), "may or may not") {
+		t.Errorf("a dead server answered %+v", r)
+	}
+	tools, failures = toolsOf(t, p, process)
+	if len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	if r := tools.Call(t.Context(), "local__echo", json.RawMessage(`{"text":"back"}`)); r.Text() != "stdio: back" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestSilentServerCostsTheTimeoutOnly(t *testing.T) {
+	release := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer silent.Close()
+	defer close(release)
+	p := runPool(t, &mcptools.PoolOptions{ConnectTimeout: 50 * time.Millisecond})
+	_, failures := toolsOf(t, p, harness.MCPServer{Name: "silent", URL: silent.URL})
+	if len(failures) != 1 || !strings.Contains(failures[0].Error(), "did not answer") {
+		t.Errorf("%v", failures)
+	}
+}
+
+func startToolServer(t *testing.T, tools harness.Tools, token string) string {
+	t.Helper()
+	listener, url, err := mcptools.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(tools, token)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return url
+}
+
+func TestToolServerOffersTheAgentsTools(t *testing.T) {
+	token := mcptools.NewToken()
+	own := &harnesstest.Tools{Answer: func(_ context.Context, c harnesstest.Call) (harness.Result, bool) {
+		switch c.Name {
+		case "chat.send_message":
+			return harness.Structured(map[string]any{"messageId": "msg_1", "status": "sent"}), true
+		case "chat.claim":
+			return harness.Refused("agent:w4 holds the claim; stay out", map[string]any{"granted": false, "owner": "agent:w4"}), true
+		}
+		return harness.Result{}, false
+	}}
+	url := startToolServer(t, own, token)
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: url, DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: bearer(token)},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	listed, err := session.ListTools(t.Context(), nil)
+	if err != nil || len(listed.Tools) != 7 {
+		t.Fatalf("%v, %v", listed, err)
+	}
+	sent, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "chat.send_message", Arguments: map[string]any{"text": "hi"}})
+	if err != nil || sent.IsError || sent.StructuredContent.(map[string]any)["status"] != "sent" {
+		t.Errorf("%+v, %v", sent, err)
+	}
+	refused, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "chat.claim", Arguments: map[string]any{"eventId": "evt_1"}})
+	if err != nil || !refused.IsError || refused.StructuredContent.(map[string]any)["owner"] != "agent:w4" {
+		t.Errorf("%+v, %v", refused, err)
+	}
+	if calls := own.Calls(); len(calls) != 2 || calls[0].Arguments["text"] != "hi" {
+		t.Errorf("calls %v", calls)
+	}
+}
+
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestToolServerRefusesStrangers(t *testing.T) {
+	const token = "the-token"
+	url := startToolServer(t, &harnesstest.Tools{}, token)
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
+	for name, c := range map[string]struct {
+		change func(r *http.Request)
+		want   int
+	}{
+		"right":        {func(*http.Request) {}, http.StatusOK},
+		"no token":     {func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusUnauthorized},
+		"wrong token":  {func(r *http.Request) { r.Header.Set("Authorization", "Bearer the-tokem") }, http.StatusUnauthorized},
+		"not a bearer": {func(r *http.Request) { r.Header.Set("Authorization", token) }, http.StatusUnauthorized},
+		"token in URL": {func(r *http.Request) { r.Header.Del("Authorization"); r.URL.RawQuery = "token=" + token }, http.StatusUnauthorized},
+		"foreign page": {func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden},
+		"null origin":  {func(r *http.Request) { r.Header.Set("Origin", "null") }, http.StatusForbidden},
+		"own page":     {func(r *http.Request) { r.Header.Set("Origin", "http://"+r.URL.Host) }, http.StatusOK},
+		"rebound name": {func(r *http.Request) { r.Host = "evil.example:80" }, http.StatusForbidden},
+		"by name":      {func(r *http.Request) { r.Host = "localhost:80" }, http.StatusOK},
+		"another path": {func(r *http.Request) { r.URL.Path = "/" }, http.StatusNotFound},
+		"too large": {func(r *http.Request) {
+			r.Body = io.NopCloser(strings.NewReader(`{"a":"` + strings.Repeat("x", 2<<20) + `"}`))
+			r.ContentLength = -1
+		}, http.StatusRequestEntityTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Accept", "application/json, text/event-stream")
+			c.change(r)
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			raw, _ := io.ReadAll(response.Body)
+			if response.StatusCode != c.want || strings.Contains(string(raw), token) {
+				t.Errorf("%d %s, want %d", response.StatusCode, raw, c.want)
+			}
+		})
+	}
+}
+
+func TestAddressIsForItsOwnerOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	want := mcptools.Address{URL: "http://127.0.0.1:5/mcp", Token: "t0ken"}
+	if err := mcptools.WriteAddress(path, want); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", info.Mode(), err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(raw)) != `{"url":"http://127.0.0.1:5/mcp","token":"t0ken"}` {
+		t.Errorf("%s, %v", raw, err)
+	}
+}
+
+func TestParseServers(t *testing.T) {
+	for in, want := range map[string]int{
+		``: 0, `null`: 0, `[]`: 0,
+		`{"url":"http://x/mcp","headers":{"A":"b"}}`:                               1,
+		`[{"name":"a","url":"http://x"},{"name":"b","command":"npx -y 'a b'"}]`:    2,
+		`{"mcpServers":{"a":{"command":"npx","args":["-y","x"],"env":{"K":"v"}}}}`: 1,
+		`{"name":"a","url":"http://x","command":"y"}`:                              -1,
+		`{"name":"a"}`: -1, `{"ur":"http://x"}`: -1, `"x"`: -1,
+	} {
+		got, err := mcptools.ParseServers([]byte(in))
+		if (err != nil) != (want < 0) || err == nil && len(got) != want {
+			t.Errorf("%s: %v, %v", in, got, err)
+		}
+	}
+	got, err := mcptools.ParseServers([]byte(`[{"command":"npx -y 'a b'"},{"command":"npx","args":["-y","a b"]}]`))
+	if err != nil || !slices.Equal(got[0].Command, got[1].Command) || got[0].Name == got[1].Name {
+		t.Errorf("%v, %v", got, err)
+	}
+}

@@ -1,0 +1,197 @@
+package mcptools
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"hubbub/peers/agent/harness"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Path is where the server answers.
+const Path = "/mcp"
+
+// maxRequest bounds the body of one request.
+const maxRequest = 1 << 20
+
+// NewToken makes a random bearer token.
+func NewToken() string {
+	var raw [32]byte
+	rand.Read(raw[:]) //nolint:errcheck // it never fails
+	return base64.RawURLEncoding.EncodeToString(raw[:])
+}
+
+// NewToolServer makes the MCP server of an agent's tools (streamable HTTP). It
+// refuses everything where token is empty.
+func NewToolServer(tools harness.Tools, token string) http.Handler {
+	server := mcp.NewStreamableHTTPHandler(
+		func(*http.Request) *mcp.Server { return toolServer(tools) },
+		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest})
+	mux := http.NewServeMux()
+	mux.Handle(Path, server)
+	return guard(mux, sha256.Sum256([]byte(token)), token != "")
+}
+
+// guard lets a request pass that may talk to the server at all.
+func guard(next http.Handler, want [sha256.Size]byte, open bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		got := sha256.Sum256([]byte(shown))
+		switch {
+		case !loopback(r.Host):
+			http.Error(w, "only loopback host names are served here", http.StatusForbidden)
+		case !ownOrigin(r):
+			http.Error(w, "web pages of another origin are refused", http.StatusForbidden)
+		case !open || !found || subtle.ConstantTimeCompare(got[:], want[:]) != 1:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
+			http.Error(w, "show the agent's token: Authorization: Bearer <token of mcp.json>", http.StatusUnauthorized)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// loopback reports whether a Host header names this machine to itself.
+func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// ownOrigin reports whether a request was made by no web page, or by one of
+// the server's own origin.
+func ownOrigin(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	u, err := url.Parse(origins[0])
+	return len(origins) == 1 && err == nil && u.Scheme == "http" && u.Host == r.Host
+}
+
+// toolServer makes the server that one request sees.
+func toolServer(tools harness.Tools) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "hubbub-agent", Version: "1"}, &mcp.ServerOptions{
+		Instructions: "The chat tools of this agent. Obey the response policy of each event; a refused call says what to do instead.",
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+	})
+	for _, t := range tools.List() {
+		s.AddTool(toolOf(t), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return resultOf(tools.Call(ctx, r.Params.Name, r.Params.Arguments)), nil
+		})
+	}
+	return s
+}
+
+func toolOf(t harness.Tool) *mcp.Tool {
+	tool := &mcp.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema,
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.ReadOnly, IdempotentHint: t.Idempotent},
+	}
+	if len(t.InputSchema) == 0 {
+		tool.InputSchema = json.RawMessage(`{"type":"object"}`)
+	}
+	if len(t.OutputSchema) > 0 {
+		tool.OutputSchema = t.OutputSchema
+	}
+	return tool
+}
+
+func resultOf(r harness.Result) *mcp.CallToolResult {
+	out := &mcp.CallToolResult{IsError: r.IsError, Content: []mcp.Content{}}
+	for _, c := range r.Content {
+		out.Content = append(out.Content, &mcp.TextContent{Text: c.Text})
+	}
+	if len(r.StructuredContent) > 0 {
+		out.StructuredContent = r.StructuredContent
+	}
+	return out
+}
+
+// Serve serves a handler until ctx ends; then requests in flight have two
+// seconds to finish. It closes the listener.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if server.Shutdown(patience) != nil {
+		server.Close() //nolint:errcheck // ends what did not finish
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Address is what the agent writes for programs that want its tools.
+type Address struct {
+	URL   string `json:"url"`
+	Token string `json:"token"`
+}
+
+// Listen listens on a free loopback port and returns the server's URL with it.
+func Listen() (net.Listener, string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", fmt.Errorf("listening for the chat tools: %w", err)
+	}
+	return listener, "http://" + listener.Addr().String() + Path, nil
+}
+
+// WriteAddress writes an address to a file that only its owner can read, whole
+// or not at all.
+func WriteAddress(path string, a Address) error {
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	partial, err := os.CreateTemp(filepath.Dir(path), ".mcp-*.json") // 0600
+	if err != nil {
+		return fmt.Errorf("writing the address of the chat tools: %w", err)
+	}
+	_, err = partial.Write(append(raw, '\n'))
+	err = errors.Join(err, partial.Close())
+	if err == nil {
+		err = os.Rename(partial.Name(), path)
+	}
+	if err != nil {
+		os.Remove(partial.Name()) //nolint:errcheck // it is of no use
+		return fmt.Errorf("writing the address of the chat tools: %w", err)
+	}
+	return nil
+}
+
+// AsServer returns the address as a server that other programs can be told of.
+func (a Address) AsServer() *harness.MCPServer {
+	return &harness.MCPServer{Name: "hubbub", URL: a.URL, Headers: map[string]string{"Authorization": "Bearer " + a.Token}}
+}
