@@ -11,6 +11,7 @@ var constructors = []func() *cobra.Command{
 	newSub,
 	newPeers,
 	newPing,
+	newBench,
 	newVersion,
 }
 
