@@ -7,10 +7,14 @@ import "github.com/spf13/cobra"
 // program.Usage errors for exit 2.
 var constructors = []func() *cobra.Command{
 	newUp,
+	newDemo,
+	newChat,
 	newPub,
 	newSub,
 	newPeers,
 	newPing,
+	newToken,
+	newConformance,
 	newBench,
 	newVersion,
 }

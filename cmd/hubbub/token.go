@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"hubbub/bus/grant"
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/cobra"
+)
+
+func newToken() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Create, list and revoke the bus's credentials",
+		Long: "Credentials say who may be whom on the bus, hear what and say where. They live in the bus's data folder\n" +
+			"(--data); a running bus applies a change within a second. With none, the bus is open to this machine.",
+	}
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke())
+	return cmd
+}
+
+// credentials opens the credentials file of the data folder.
+func credentials(cmd *cobra.Command) (*grant.File, error) {
+	file := grant.NewFile(program.From(cmd).DataFile(grant.FileName))
+	_, err := file.Reload()
+	return file, err
+}
+
+func newTokenCreate() *cobra.Command {
+	var c grant.Credential
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a credential and print its token, which is shown only now",
+		Long: "Creates a credential. Patterns: * is any run of characters, ? one. For a bridge:\n" +
+			"  hubbub token create tg --identity 'tg:*' --subscribe 'tg:*' --publish '*'",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Name = args[0]
+			if len(c.Identities) == 0 {
+				return program.Usage("a credential needs at least one --identity")
+			}
+			file, err := credentials(cmd)
+			if err != nil {
+				return err
+			}
+			token, err := file.Create(c)
+			if err != nil {
+				return fmt.Errorf("creating the credential %s: %w", c.Name, err)
+			}
+			if asJSON(cmd) {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": c.Name, "token": token})
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+			return err
+		},
+	}
+	cmd.Flags().StringArrayVar(&c.Identities, "identity", nil, "pattern of identities that the holder may use (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Subscribe, "subscribe", nil, "pattern that the holder may subscribe to, or to anything inside it (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Publish, "publish", nil, "pattern of topics that the holder may send to (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Issue, "issue", nil, "pattern of identities for which the holder may issue credentials (repeatable)")
+	return cmd
+}
+
+func newTokenList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the credentials, without their tokens",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			file, err := credentials(cmd)
+			if err != nil {
+				return err
+			}
+			list := file.List()
+			if asJSON(cmd) {
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				for _, c := range list {
+					if err := encoder.Encode(c); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if len(list) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no credentials: the bus is open to every program on this machine")
+				return err
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "NAME\tIDENTITIES\tSUBSCRIBE\tPUBLISH\tISSUE")
+			for _, c := range list {
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Name, strings.Join(c.Identities, " "),
+					strings.Join(c.Subscribe, " "), strings.Join(c.Publish, " "), strings.Join(c.Issue, " "))
+			}
+			return t.Flush()
+		},
+	}
+}
+
+func newTokenRevoke() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Revoke a credential; its live sessions end within seconds",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := credentials(cmd)
+			if err != nil {
+				return err
+			}
+			err = file.Revoke(args[0], nil)
+			if errors.Is(err, grant.ErrUnknown) {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			return err
+		},
+	}
+}
