@@ -2,8 +2,11 @@ package activitylog
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"hubbub/protocol"
 )
 
 var benchPayload = []byte(`{"messageId":"msg_01J00000000000000000000000","type":"tg_message","from":"tg:123456789","timestamp":"2026-02-17T12:00:00Z","content":{"text":"hello there, how are you"}}`)
@@ -30,4 +33,66 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	mustSync(b, w)
 	b.ReportMetric(float64(w.Stats().Written)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// history writes 100,000 rows: 25,000 messages, of which one in 500 is a reply.
+func history(b *testing.B) *Reader {
+	b.Helper()
+	w, path, stop := started(b, nil)
+	at := time.Now().UnixMicro()
+	for i := range 25_000 {
+		rows := messageRows(i, at+int64(i)*1000)
+		if i%500 == 0 {
+			rows[0].Payload = []byte(strings.Replace(string(benchPayload), "tg_message", "tg_reply", 1))
+		}
+		w.Append(rows[:]...)
+	}
+	if err := stop(); err != nil {
+		b.Fatal(err)
+	}
+	r := Open(path)
+	b.Cleanup(r.Close)
+	return r
+}
+
+// BenchmarkPage reads pages of 100 rows from 100,000.
+func BenchmarkPage(b *testing.B) {
+	r := history(b)
+	middle := Cursor{50_000}
+	for _, c := range []struct {
+		name string
+		f    Filter
+	}{
+		{"all", Filter{}},
+		{"peer", Filter{Peer: "agent:lead"}},
+		{"common type", Filter{Types: []protocol.MessageType{"tg_message"}}},
+		{"rare type", Filter{Types: []protocol.MessageType{"tg_reply"}}},
+		{"rare text", Filter{Text: "nowhere"}},
+		{"absent topic", Filter{Topic: "nobody:*"}},
+	} {
+		b.Run("before/"+c.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, _, err := r.Before(b.Context(), c.f, middle, 100); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("after/"+c.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, _, err := r.After(b.Context(), c.f, nil, 100); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEach reads all of 100,000 rows.
+func BenchmarkEach(b *testing.B) {
+	r := history(b)
+	for b.Loop() {
+		if err := r.Each(b.Context(), Filter{}, func(*Entry) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

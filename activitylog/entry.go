@@ -1,0 +1,81 @@
+package activitylog
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// An Entry is one row of a log as it was read. Columns that are NULL are empty.
+type Entry struct {
+	ID        int64
+	TS        string // as stored: RFC 3339, UTC, microseconds
+	Event     string // a name of an Event; logs of later programs may have more
+	MessageID string
+	RPCID     string
+	Actor     string
+	Topic     string
+	Status    string
+	Payload   json.RawMessage // as stored
+	Error     string
+	Bus       string
+
+	// Type and From are those of the row's message, read from its send_start
+	// row; empty where there is none.
+	Type string
+	From string
+
+	Log int // which of the Reader's logs holds it, from 0
+}
+
+// Time returns the time of the row; the zero time when TS cannot be read.
+func (e *Entry) Time() time.Time {
+	t, err := ParseTime(e.TS)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// Is reports whether the row records an event.
+func (e *Entry) Is(event Event) bool { return e.Event == event.String() }
+
+// MarshalJSON writes the columns by their names, NULL as null and payload_json
+// as the JSON that it is, and beside them `type` and `from` of the message.
+func (e *Entry) MarshalJSON() ([]byte, error) {
+	payload := e.Payload
+	switch {
+	case len(payload) == 0:
+		payload = nil
+	case !json.Valid(payload):
+		text, err := json.Marshal(string(payload))
+		if err != nil {
+			return nil, err
+		}
+		payload = text
+	}
+	return json.Marshal(struct {
+		ID        int64           `json:"id"`
+		TS        string          `json:"ts"`
+		Event     string          `json:"event"`
+		MessageID string          `json:"message_id"`
+		RPCID     *string         `json:"rpc_id"`
+		Actor     *string         `json:"actor"`
+		Topic     *string         `json:"topic"`
+		Status    *string         `json:"status"`
+		Payload   json.RawMessage `json:"payload_json"`
+		Error     *string         `json:"error"`
+		Bus       *string         `json:"bus"`
+		Type      string          `json:"type,omitempty"`
+		From      string          `json:"from,omitempty"`
+	}{
+		e.ID, e.TS, e.Event, e.MessageID, orNull(e.RPCID), orNull(e.Actor), orNull(e.Topic), orNull(e.Status),
+		payload, orNull(e.Error), orNull(e.Bus), e.Type, e.From,
+	})
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

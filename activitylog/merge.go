@@ -1,0 +1,92 @@
+package activitylog
+
+import (
+	"context"
+	"errors"
+)
+
+// merged reads several logs as one, ordered by time; within one log the order
+// of ids stands.
+type merged struct {
+	dir     direction
+	pagers  []*pager
+	heads   [][]Entry // read and not yet taken, of each log
+	places  Cursor    // of the last row taken from each log
+	dry     []bool    // logs that had no more rows, until the next take
+	patient *patience // nil: a log that does not exist is an error
+}
+
+// patience waits for logs that do not exist.
+type patience struct {
+	told []bool
+	tell func(error)
+}
+
+// next returns the next row; nil when there is none for now.
+func (m *merged) next(ctx context.Context) (*Entry, error) {
+	best := -1
+	for i := range m.pagers {
+		if err := m.fill(ctx, i); err != nil {
+			return nil, err
+		}
+		if len(m.heads[i]) == 0 {
+			continue
+		}
+		if best < 0 || (m.heads[i][0].TS < m.heads[best][0].TS) == (m.dir == forward) && m.heads[i][0].TS != m.heads[best][0].TS {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil, nil
+	}
+	e := &m.heads[best][0]
+	m.heads[best] = m.heads[best][1:]
+	m.places[best] = e.ID
+	return e, nil
+}
+
+// fill reads a page of one log when none is left.
+func (m *merged) fill(ctx context.Context, i int) error {
+	if len(m.heads[i]) > 0 || m.dry[i] {
+		return nil
+	}
+	page, err := m.pagers[i].next(ctx)
+	switch {
+	case err == nil:
+		m.heads[i] = page
+		if m.dry[i] = len(page) == 0; m.dry[i] {
+			m.places[i] = m.pagers[i].at // nothing is chosen up to here
+		}
+		if m.patient != nil {
+			m.patient.told[i] = false
+		}
+		return nil
+	case m.patient != nil && errors.Is(err, ErrNoLog):
+		if !m.patient.told[i] && m.patient.tell != nil {
+			m.patient.tell(err)
+		}
+		m.patient.told[i], m.dry[i] = true, true
+		return nil
+	default:
+		return err
+	}
+}
+
+// take returns the next rows, at most n.
+func (m *merged) take(ctx context.Context, n int) ([]Entry, error) {
+	clear(m.dry)
+	var rows []Entry
+	for len(rows) < n {
+		e, err := m.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			break
+		}
+		rows = append(rows, *e)
+	}
+	return rows, nil
+}
+
+func (m *merged) cursor() Cursor { return m.places }

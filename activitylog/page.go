@@ -1,0 +1,219 @@
+package activitylog
+
+import (
+	"context"
+	"encoding/json"
+
+	"zombiezen.com/go/sqlite"
+)
+
+const (
+	// windowIDs is how many ids one query looks at, at most: its read
+	// transaction is short however rare the rows are that it looks for.
+	windowIDs = 20_000
+	// pageRows and pageBytes are how much one query returns, at most.
+	pageRows  = 1000
+	pageBytes = 4 << 20
+	// keptHeads is how many messages' heads a connection remembers.
+	keptHeads = 50_000
+)
+
+// A direction is the order in which rows are read.
+type direction bool
+
+const (
+	forward  direction = false
+	backward direction = true
+)
+
+// A pager reads the rows of one source that a filter chooses, page by page.
+type pager struct {
+	source *source
+	log    int
+	filter Filter
+	dir    direction
+	limit  int   // rows of a page
+	at     int64 // forward: rows after this id; backward: rows before it
+	from   int64 // backward: no row before this id
+	life   int   // of the source that at belongs to
+
+	// elsewhere looks for a message's head in the other logs; nil where there
+	// are none.
+	elsewhere func(messageID string) (head, error)
+}
+
+// A window is a range of ids, both ends included.
+type window struct{ low, high int64 }
+
+// next returns the next rows; none when there are no more for now.
+func (p *pager) next(ctx context.Context) (page []Entry, err error) {
+	for len(page) == 0 {
+		done := false
+		err := p.source.with(ctx, func(v *view) error {
+			if v.life != p.life && p.life != 0 && p.dir == forward {
+				p.at = 0 // another file: begin at its beginning
+			}
+			p.life = v.life
+			w, ok, err := p.window(v)
+			if err != nil || !ok {
+				done = true
+				return err
+			}
+			page, err = p.read(v, w)
+			return err
+		})
+		if err != nil || done {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+// window returns the ids to look at next; false when there are none left.
+func (p *pager) window(v *view) (w window, ok bool, err error) {
+	if p.dir == backward {
+		if p.from == 0 {
+			if p.from, err = firstID(v, p.filter); err != nil {
+				return w, false, err
+			}
+		}
+		last, has, err := v.int64("SELECT max(id) FROM activity_log WHERE id < ?", p.at)
+		w = window{max(last-windowIDs+1, p.from), last}
+		return w, has && last >= p.from, err
+	}
+	if p.at == 0 {
+		first, err := firstID(v, p.filter)
+		if err != nil {
+			return w, false, err
+		}
+		p.at = max(first-1, 0)
+	}
+	next, has, err := v.int64("SELECT min(id) FROM activity_log WHERE id > ?", p.at)
+	if err != nil || !has {
+		return w, false, err
+	}
+	last, _, err := v.int64("SELECT max(id) FROM activity_log") // what comes later is for the next window
+	return window{next, min(next+windowIDs-1, last)}, true, err
+}
+
+// firstID returns an id before which no row has the time that the filter asks
+// for. Rows come nearly in the order of their times: a publisher may be a
+// moment behind another.
+func firstID(v *view, f Filter) (int64, error) {
+	if f.Since.IsZero() {
+		return 1, nil
+	}
+	id, ok, err := v.int64("SELECT min(id) FROM (SELECT id FROM activity_log WHERE ts >= ? ORDER BY ts LIMIT 10000)", FormatTime(f.Since))
+	if err != nil || ok {
+		return id, err
+	}
+	last, _, err := v.int64("SELECT max(id) FROM activity_log")
+	return last + 1, err
+}
+
+// read returns the chosen rows of a window, and moves past what it looked at.
+func (p *pager) read(v *view, w window) (page []Entry, err error) {
+	where, args := p.filter.where()
+	order := "ASC"
+	if p.dir == backward {
+		order = "DESC"
+	}
+	sql := "SELECT id, event, message_id, ts, rpc_id, actor, topic, status, payload_json, error, " + v.bus +
+		" FROM activity_log WHERE id BETWEEN ? AND ?" + where + " ORDER BY id " + order
+	size, full := 0, false
+	err = v.query(sql, append([]any{w.low, w.high}, args...), func(s *sqlite.Stmt) (bool, error) {
+		e, ok, err := p.entry(v, s)
+		if err != nil || !ok {
+			return err == nil, err
+		}
+		page = append(page, e)
+		size += len(e.Payload)
+		p.at, full = e.ID, len(page) >= p.limit || size >= pageBytes
+		return !full, nil
+	})
+	switch {
+	case full:
+	case p.dir == backward:
+		p.at = w.low
+	default:
+		p.at = w.high
+	}
+	return page, err
+}
+
+// entry reads a row of the statement in read; false when its message is of no
+// wanted type.
+func (p *pager) entry(v *view, s *sqlite.Stmt) (Entry, bool, error) {
+	e := Entry{ID: s.ColumnInt64(0), Event: intern(s.ColumnText(1)), MessageID: s.ColumnText(2), Log: p.log}
+	if e.Is(SendStart) {
+		e.Payload = []byte(s.ColumnText(8))
+		v.remember(e.MessageID, headOf(e.Payload))
+	}
+	h, err := p.head(v, e.MessageID)
+	if err != nil || !p.filter.takesType(h.Type) {
+		return e, false, err
+	}
+	e.Type, e.From = h.Type, h.From
+	e.TS, e.RPCID, e.Actor, e.Topic = s.ColumnText(3), s.ColumnText(4), s.ColumnText(5), s.ColumnText(6)
+	e.Status = intern(s.ColumnText(7))
+	if e.Payload == nil && s.ColumnLen(8) > 0 {
+		e.Payload = []byte(s.ColumnText(8))
+	}
+	e.Error, e.Bus = s.ColumnText(9), s.ColumnText(10)
+	return e, true, nil
+}
+
+// head returns what is known of a message, in this log or in another one.
+func (p *pager) head(v *view, messageID string) (head, error) {
+	h, err := v.head(messageID)
+	if err == nil && h == (head{}) && messageID != "" && p.elsewhere != nil {
+		if h, err = p.elsewhere(messageID); err == nil {
+			v.remember(messageID, h)
+		}
+	}
+	return h, err
+}
+
+func (v *view) head(messageID string) (h head, err error) {
+	if messageID == "" {
+		return head{}, nil
+	}
+	if h, ok := v.heads[messageID]; ok {
+		return h, nil
+	}
+	err = v.query("SELECT payload_json FROM activity_log WHERE message_id = ? AND event = 'send_start' ORDER BY id LIMIT 1",
+		[]any{messageID}, func(s *sqlite.Stmt) (bool, error) {
+			h = headOf([]byte(s.ColumnText(0)))
+			return false, nil
+		})
+	if err == nil {
+		v.remember(messageID, h)
+	}
+	return h, err
+}
+
+func (v *view) remember(messageID string, h head) {
+	if len(v.heads) >= keptHeads {
+		clear(v.heads)
+	}
+	v.heads[messageID] = h
+}
+
+func headOf(payload []byte) (h head) {
+	_ = json.Unmarshal(payload, &h) // what is no message has no type
+	return h
+}
+
+// intern returns one copy of the few words that stand in every row.
+func intern(s string) string {
+	if e, ok := ParseEvent(s); ok {
+		return e.String()
+	}
+	switch s {
+	case StatusStart:
+		return StatusStart
+	case StatusOK:
+		return StatusOK
+	}
+	return s
+}

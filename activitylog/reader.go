@@ -1,0 +1,179 @@
+package activitylog
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Reader reads one log, or several as if they were one: those of the buses of
+// a cluster, merged by time. Its methods may be called from any goroutine, any
+// number of them at once.
+type Reader struct {
+	sources []*source
+}
+
+// Open makes a reader of the logs at paths. It does no I/O: a log that does not
+// exist gives ErrNoLog at the first read, and may be created, or replaced,
+// later. Close frees the connections.
+func Open(paths ...string) *Reader {
+	r := &Reader{}
+	for _, p := range paths {
+		r.sources = append(r.sources, &source{path: p})
+	}
+	return r
+}
+
+// Close closes idle connections. Reads that still run end by themselves.
+func (r *Reader) Close() {
+	for _, s := range r.sources {
+		s.close()
+	}
+}
+
+// Paths returns the logs that are read, in the order of Entry.Log.
+func (r *Reader) Paths() []string {
+	paths := make([]string, len(r.sources))
+	for i, s := range r.sources {
+		paths[i] = s.path
+	}
+	return paths
+}
+
+// Check says why a log cannot be read, or nil.
+func (r *Reader) Check(ctx context.Context) error {
+	for _, s := range r.sources {
+		if err := s.with(ctx, func(*view) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A Cursor is a place between the rows of each log: the id of the row before
+// it when reading forward, of the row after it when reading backward. The zero
+// Cursor is the beginning when reading forward, the end when reading backward.
+// It can be kept as long as the Reader has the same logs.
+type Cursor []int64
+
+// End returns the place after the last row.
+func (r *Reader) End(ctx context.Context) (Cursor, error) {
+	c := make(Cursor, len(r.sources))
+	for i, s := range r.sources {
+		err := s.with(ctx, func(v *view) (err error) {
+			c[i], _, err = v.int64("SELECT max(id) FROM activity_log")
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// After returns at most n rows that the filter chooses after a place, the
+// oldest first, and the place after them. Fewer than n means that there are no
+// more for now.
+func (r *Reader) After(ctx context.Context, f Filter, at Cursor, n int) ([]Entry, Cursor, error) {
+	m := r.merge(ctx, f, forward, at, n)
+	rows, err := m.take(ctx, n)
+	return rows, m.cursor(), err
+}
+
+// Before returns at most n rows that the filter chooses before a place, the
+// oldest first, and the place before them. Fewer than n means that there are
+// no more.
+func (r *Reader) Before(ctx context.Context, f Filter, at Cursor, n int) ([]Entry, Cursor, error) {
+	m := r.merge(ctx, f, backward, at, n)
+	rows, err := m.take(ctx, n)
+	slices.Reverse(rows)
+	return rows, m.cursor(), err
+}
+
+// Each calls fn with every row that the filter chooses, the oldest first, until
+// fn returns an error. It holds no transaction meanwhile.
+func (r *Reader) Each(ctx context.Context, f Filter, fn func(*Entry) error) error {
+	m := r.merge(ctx, f, forward, nil, pageRows)
+	for {
+		e, err := m.next(ctx)
+		if err != nil || e == nil {
+			return err
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+}
+
+// followEvery is how often Follow looks for new rows.
+const followEvery = 100 * time.Millisecond
+
+// Follow calls fn with the rows that the filter chooses after a place, and then
+// with those that are added, until ctx ends (nil) or fn returns an error. It
+// outlives restarts of the bus, and waits for a log that does not exist yet;
+// waiting, which may be nil, is told of it once for each time.
+func (r *Reader) Follow(ctx context.Context, f Filter, at Cursor, waiting func(error), fn func([]Entry) error) error {
+	m := r.merge(ctx, f, forward, at, pageRows)
+	m.patient = &patience{told: make([]bool, len(r.sources)), tell: waiting}
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	for {
+		rows, err := m.take(ctx, pageRows)
+		if err == nil && len(rows) > 0 {
+			err = fn(rows)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(rows) == pageRows {
+			continue
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// merge makes a merged reading of all logs from a place on, in pages of n rows.
+func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, n int) *merged {
+	m := &merged{dir: dir, heads: make([][]Entry, len(r.sources)), dry: make([]bool, len(r.sources))}
+	for i, s := range r.sources {
+		p := &pager{source: s, log: i, filter: f, dir: dir, limit: max(1, min(n, pageRows))}
+		if dir == backward {
+			p.at = math.MaxInt64
+		}
+		if i < len(at) && (at[i] > 0 || dir == forward) {
+			p.at = at[i]
+		}
+		if len(r.sources) > 1 {
+			p.elsewhere = func(messageID string) (head, error) { return r.headElsewhere(ctx, i, messageID) }
+		}
+		m.pagers = append(m.pagers, p)
+		m.places = append(m.places, p.at)
+	}
+	return m
+}
+
+// headElsewhere looks for a message in every log but one: the rows of a target
+// are in the log of its own bus.
+func (r *Reader) headElsewhere(ctx context.Context, but int, messageID string) (h head, err error) {
+	for i, s := range r.sources {
+		if i == but || h != (head{}) {
+			continue
+		}
+		err := s.with(ctx, func(v *view) (err error) {
+			h, err = v.head(messageID)
+			return err
+		})
+		if err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}

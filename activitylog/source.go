@@ -1,0 +1,202 @@
+package activitylog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// ErrNoLog is in the chain of the error of a log that does not exist.
+var ErrNoLog = errors.New("there is no activity log")
+
+// readTimeout is how long a reader waits where the log is locked for all.
+const readTimeout = 5 * time.Second
+
+// keptConnections is how many idle connections a source keeps.
+const keptConnections = 4
+
+// A source is one log that is read. Its methods may be called from any
+// goroutine.
+type source struct {
+	path string
+
+	mu   sync.Mutex
+	idle []*view
+	file os.FileInfo // that the idle connections have open
+	life int         // grows when another file takes the place of this one
+}
+
+// A view is one connection to a log that only reads. One goroutine at a time
+// uses it.
+type view struct {
+	conn  *sqlite.Conn
+	life  int
+	bus   string                  // the expression that reads the column `bus`
+	heads map[string]head         // of messages seen lately
+	stmts map[string]*sqlite.Stmt // by their SQL
+}
+
+// A head is what the send_start row tells of a message.
+type head struct{ Type, From string }
+
+// with gives fn a connection. It opens one when none is idle, or when the file
+// was replaced.
+func (s *source) with(ctx context.Context, fn func(*view) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	v, err := s.take()
+	if err != nil {
+		return err
+	}
+	v.conn.SetInterrupt(ctx.Done())
+	err = fn(v)
+	v.conn.SetInterrupt(nil)
+	if ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), v.conn.Close())
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("reading the activity log %s: %w", s.path, errors.Join(err, v.conn.Close()))
+	}
+	return s.put(v)
+}
+
+func (s *source) take() (*view, error) {
+	info, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w at %s", ErrNoLog, s.path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for the activity log: %w", err)
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder, not an activity log", s.path)
+	}
+	s.mu.Lock()
+	if s.file == nil || !os.SameFile(s.file, info) {
+		s.life++
+		s.file = info
+		s.closeIdleLocked()
+	}
+	life := s.life
+	if n := len(s.idle); n > 0 {
+		v := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		s.mu.Unlock()
+		return v, nil
+	}
+	s.mu.Unlock()
+	return openView(s.path, life)
+}
+
+func (s *source) put(v *view) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v.life != s.life || len(s.idle) >= keptConnections {
+		return v.conn.Close()
+	}
+	s.idle = append(s.idle, v)
+	return nil
+}
+
+func (s *source) closeIdleLocked() {
+	for _, v := range s.idle {
+		_ = v.conn.Close() // it only read
+	}
+	s.idle = nil
+}
+
+func (s *source) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeIdleLocked()
+	s.life++
+}
+
+// openView opens a log for reading. A log in a folder that cannot be written,
+// such as a copy on a read-only disk, is read as it stands.
+func openView(path string, life int) (*view, error) {
+	v, err := connectView(fileURI(path), life)
+	if code := sqlite.ErrCode(err).ToPrimary(); code == sqlite.ResultCantOpen || code == sqlite.ResultReadOnly {
+		if _, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) {
+			v, err = connectView(fileURI(path)+"?immutable=1", life)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the activity log %s: %w", path, err)
+	}
+	return v, nil
+}
+
+// fileURI names a file in a way that no character of its path can change.
+func fileURI(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPath() }
+
+func connectView(name string, life int) (*view, error) {
+	conn, err := sqlite.OpenConn(name, sqlite.OpenReadOnly|sqlite.OpenURI)
+	if err != nil {
+		return nil, err
+	}
+	conn.SetBusyTimeout(readTimeout)
+	v := &view{conn: conn, life: life, heads: map[string]head{}, stmts: map[string]*sqlite.Stmt{}, bus: "bus"}
+	columns, err := columnsOf(conn)
+	if err == nil && len(columns) == 0 {
+		err = errors.New("it has no table activity_log: is it the database of something else?")
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	if !columns["bus"] {
+		v.bus = "NULL"
+	}
+	return v, nil
+}
+
+// query runs a statement, kept prepared, and calls row for each row of its
+// result until that returns false. The read transaction ends with it.
+func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool, err error)) (err error) {
+	stmt := v.stmts[sql]
+	if stmt == nil {
+		if stmt, err = v.conn.Prepare(sql); err != nil {
+			return err
+		}
+		v.stmts[sql] = stmt
+	}
+	for i, arg := range args {
+		switch a := arg.(type) {
+		case string:
+			stmt.BindText(i+1, a)
+		case int64:
+			stmt.BindInt64(i+1, a)
+		case int:
+			stmt.BindInt64(i+1, int64(a))
+		}
+	}
+	defer func() { err = errors.Join(err, stmt.Reset()) }()
+	for {
+		has, err := stmt.Step()
+		if err != nil || !has {
+			return err
+		}
+		more, err := row(stmt)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// int64 returns the single number that a query gives; false where it is NULL.
+func (v *view) int64(sql string, args ...any) (n int64, ok bool, err error) {
+	err = v.query(sql, args, func(s *sqlite.Stmt) (bool, error) {
+		n, ok = s.ColumnInt64(0), s.ColumnType(0) != sqlite.TypeNull
+		return false, nil
+	})
+	return n, ok, err
+}
