@@ -1,0 +1,391 @@
+package chorus_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/protocol"
+)
+
+// TestAMessageFindsItsAgentAndTheAnswerItsCallback is the whole of the agent
+// side: inbox, bootstrap as of a Telegram chat, reply, activity, callback.
+func TestAMessageFindsItsAgentAndTheAnswerItsCallback(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	system := r.bus.Join(t, protocol.PeerSystem, "system:*")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+
+	target := callback.url + "/cb/tok_xyz?a=1&b=%20c"
+	status, _ := post(t, inbox, map[string]any{
+		"channel": map[string]any{"id": "ch/1 ä", "name": "ops-team", "service": "Miriad", "context": "a channel"},
+		"message": map[string]any{"id": "m1", "sender": "alice", "content": "What's the weather in Oslo? <&>"}, "callback": target,
+	})
+	if status != http.StatusOK {
+		t.Fatalf("status %d; want 200", status)
+	}
+	const channel = protocol.PeerID("chorus:ops.ch%2F1%20%C3%A4")
+	spawn := system.Next(t)
+	if spawn.Message.Type != protocol.TypeSpawnRequest || spawn.Message.From != channel || spawn.Topic != protocol.TopicSpawn {
+		t.Fatalf("got %s from %s on %s; want a spawn_request from %s", spawn.Message.Type, spawn.Message.From, spawn.Topic, channel)
+	}
+	system.Send(t, channel.Topic(), protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: channel.Topic(), Agent: "agent:a"})
+
+	configure := agent.Next(t)
+	var talk protocol.Configure
+	if err := configure.Decode(&talk); err != nil || configure.Message.Type != protocol.TypeConfigure || talk.TalkTo != channel.Topic() {
+		t.Fatalf("got %s %s, %v; want configure talkto %s", configure.Message.Type, configure.Message.Content, err, channel)
+	}
+	d := agent.Next(t)
+	var m protocol.ChatMessage
+	if err := d.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	if d.Message.Type != protocol.TypeChatMessage || d.Message.From != channel || m.Text != "What's the weather in Oslo? <&>" ||
+		m.Author.DisplayName != "alice" || m.Chat.Title != "ops-team" || m.Chat.Service != "Miriad" || m.Chat.Kind != "dm" {
+		t.Fatalf("chat_message from %s: %s", d.Message.From, d.Message.Content)
+	}
+	if strings.Contains(string(d.Raw), "tok_xyz") || m.MCP != nil {
+		t.Fatalf("the callback or tools travel on the bus: %s", d.Raw)
+	}
+
+	agent.Send(t, channel.Topic(), protocol.TypeAgentEvent, map[string]any{"event": "status", "status": "looking", "inReplyTo": m.SourceID})
+	agent.Send(t, channel.Topic(), protocol.TypeAgentEvent, map[string]any{
+		"event": "tool_call", "name": "web_search", "args": map[string]any{"query": "oslo"}, "id": "tc_001", "inReplyTo": m.SourceID})
+	agent.Send(t, channel.Topic(), protocol.TypeAgentEvent, map[string]any{"event": "tool_result", "id": "tc_001", "content": "3°C", "inReplyTo": m.SourceID})
+	reply := protocol.ChatReply{Text: "3°C and cloudy", InReplyTo: m.SourceID, IdempotencyKey: "k1"}
+	agent.Send(t, channel.Topic(), protocol.TypeChatReply, reply)
+	agent.Send(t, channel.Topic(), protocol.TypeChatReply, reply) // the same once more
+
+	want := []map[string]any{
+		{"type": "lifecycle", "status": "processing"},
+		{"type": "status", "status": "looking"},
+		{"type": "tool_call", "name": "web_search", "args": map[string]any{"query": "oslo"}, "id": "tc_001"},
+		{"type": "tool_result", "id": "tc_001", "content": "3°C"},
+		{"type": "message", "content": "3°C and cloudy"},
+		{"type": "lifecycle", "status": "idle"},
+	}
+	for _, w := range want {
+		c := callback.next()
+		if got, want := asJSON(c.body), asJSON(w); got != want {
+			t.Errorf("callback got %s; want %s", got, want)
+		}
+		if c.method != http.MethodPost || c.uri != "/cb/tok_xyz?a=1&b=%20c" {
+			t.Errorf("%s %s; want the callback's URL as it was given", c.method, c.uri)
+		}
+		if c.header.Get("Content-Type") != "application/json" || c.header.Get("Authorization") != "" {
+			t.Errorf("headers %v; want JSON and no Authorization", c.header)
+		}
+	}
+	outcome := agent.NextOf(t, protocol.TypeDeliveryStatus)
+	var s protocol.DeliveryStatus
+	if err := outcome.Decode(&s); err != nil || s.Status != protocol.StatusDelivered || s.IdempotencyKey != "k1" || s.SourceID != m.SourceID {
+		t.Errorf("delivery_status %s, %v; want delivered", outcome.Message.Content, err)
+	}
+	callback.none()
+}
+
+func asJSON(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+func TestTheSameMessageTwiceIsOneTurn(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+	other := r.inbox("other")
+	for range 3 {
+		if status, _ := post(t, inbox, posted("c", "m1", "first", callback.url)); status != http.StatusOK {
+			t.Fatalf("status %d", status)
+		}
+	}
+	post(t, inbox, posted("c", "m2", "second", callback.url))
+	post(t, inbox, posted("d", "m1", "elsewhere", callback.url))
+	post(t, other, posted("c", "m1", "another inbox", callback.url))
+	texts := map[string]int{}
+	for range 4 {
+		var m protocol.ChatMessage
+		if err := agent.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		texts[m.Text]++
+	}
+	for _, text := range []string{"first", "second", "elsewhere", "another inbox"} {
+		if texts[text] != 1 {
+			t.Errorf("%q came %d times; want once", text, texts[text])
+		}
+	}
+}
+
+func TestMessagesOfAChannelKeepTheirOrder(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	inbox := r.inbox("ops")
+	for _, id := range []string{"m1", "m2", "m3", "m4", "m5"} {
+		post(t, inbox, posted("c", id, id, callback.url))
+	}
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	declines := 2
+	agent.Refuse(func(d *bustest.Delivery) error {
+		if d.Message.Type == protocol.TypeChatMessage && declines > 0 {
+			declines--
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	spawner(t, r.bus, "agent:a")
+	for _, id := range []string{"m1", "m2", "m3", "m4", "m5"} {
+		var m protocol.ChatMessage
+		if err := agent.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil || m.Text != id {
+			t.Fatalf("got %q, %v; want %q", m.Text, err, id)
+		}
+	}
+}
+
+func TestAnAgentThatDiedIsAskedForAgain(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+	post(t, inbox, posted("c", "m1", "one", callback.url))
+	agent.NextOf(t, protocol.TypeChatMessage)
+	agent.Leave()
+	post(t, inbox, posted("c", "m2", "two", callback.url))
+	system := r.bus.Join(t, "cli:watch", "system:spawn")
+	system.NextOf(t, protocol.TypeSpawnRequest)
+	again := r.bus.Join(t, "agent:a", "agent:a")
+	again.NextOf(t, protocol.TypeConfigure)
+	var m protocol.ChatMessage
+	if err := again.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil || m.Text != "two" {
+		t.Errorf("got %q, %v; want two", m.Text, err)
+	}
+}
+
+func TestTheServiceIsToldOnceThatNoAgentCouldBeHad(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	system := r.bus.Join(t, protocol.PeerSystem, "system:*")
+	post(t, r.inbox("ops"), posted("c", "m1", "one", callback.url))
+	system.NextOf(t, protocol.TypeSpawnRequest)
+	for range 3 {
+		system.Send(t, "chorus:ops.c", protocol.TypeSpawnResult, protocol.SpawnResult{Topic: "chorus:ops.c", Status: protocol.SpawnFailed, Error: "no"})
+	}
+	if c := callback.next(); c.body["type"] != "error" || c.body["code"] != "no_agent" {
+		t.Errorf("callback got %s; want an error with the code no_agent", c.raw)
+	}
+	agent := r.bus.Join(t, "agent:late", "agent:late")
+	system.Send(t, "chorus:ops.c", protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: "chorus:ops.c", Agent: "agent:late"})
+	agent.NextOf(t, protocol.TypeChatMessage) // the message stayed
+	callback.none()
+}
+
+func TestCallbacksAreRetriedOn5xxAndNotOn4xx(t *testing.T) {
+	r := startNew(t, nil)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+	answer := func(t *testing.T, callback *receiver, id string) string {
+		t.Helper()
+		post(t, inbox, posted("c-"+id, id, id, callback.url))
+		d := agent.NextOf(t, protocol.TypeChatMessage)
+		agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "answer " + id, InReplyTo: string(d.Message.MessageID)})
+		var s protocol.DeliveryStatus
+		if err := agent.NextOf(t, protocol.TypeDeliveryStatus).Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Status + " " + s.Reason
+	}
+	t.Run("5xx then 200", func(t *testing.T) {
+		callback := newReceiver(t)
+		callback.responding(func(w http.ResponseWriter, _ *http.Request, n int) bool {
+			if n == 1 || n == 2 || n == 3 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			}
+			return false
+		})
+		if got := answer(t, callback, "a"); got != "delivered " {
+			t.Errorf("outcome %q; want delivered", got)
+		}
+		if got := callback.types(6); got != "lifecycle:processing message message message message lifecycle:idle" {
+			t.Errorf("calls %s", got)
+		}
+	})
+	t.Run("5xx for ever", func(t *testing.T) {
+		callback := newReceiver(t)
+		callback.responding(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			w.WriteHeader(http.StatusInternalServerError)
+			return true
+		})
+		if got := answer(t, callback, "b"); !strings.HasPrefix(got, "failed ") || !strings.Contains(got, "500") {
+			t.Errorf("outcome %q; want failed with the status", got)
+		}
+		if got := callback.types(12); got != strings.Repeat("lifecycle:processing ", 4)+strings.Repeat("message ", 4)+strings.TrimSpace(strings.Repeat("lifecycle:idle ", 4)) {
+			t.Errorf("calls %s", got)
+		}
+	})
+	t.Run("4xx", func(t *testing.T) {
+		callback := newReceiver(t)
+		callback.responding(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			w.WriteHeader(http.StatusGone)
+			return true
+		})
+		if got := answer(t, callback, "c"); !strings.HasPrefix(got, "failed ") {
+			t.Errorf("outcome %q; want failed", got)
+		}
+		if got := callback.types(3); got != "lifecycle:processing message lifecycle:idle" {
+			t.Errorf("calls %s; want none repeated", got)
+		}
+	})
+	t.Run("broken connection", func(t *testing.T) {
+		callback := newReceiver(t)
+		callback.responding(func(w http.ResponseWriter, _ *http.Request, n int) bool {
+			if n != 1 {
+				return false
+			}
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return true
+			}
+			conn.Close()
+			return true
+		})
+		if got := answer(t, callback, "d"); got != "delivered " {
+			t.Errorf("outcome %q; want delivered", got)
+		}
+		if got := callback.types(4); got != "lifecycle:processing message message lifecycle:idle" {
+			t.Errorf("calls %s", got)
+		}
+	})
+}
+
+func TestASlowCallbackHoldsUpNobodyElse(t *testing.T) {
+	r := startNew(t, nil)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+	release := make(chan struct{})
+	slow, quick := newReceiver(t), newReceiver(t)
+	slow.responding(func(http.ResponseWriter, *http.Request, int) bool { <-release; return false })
+	defer close(release)
+	post(t, inbox, posted("slow", "m", "slow", slow.url))
+	d := agent.NextOf(t, protocol.TypeChatMessage)
+	agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "x"})
+	slow.next()
+	post(t, inbox, posted("quick", "m", "quick", quick.url))
+	d = agent.NextOf(t, protocol.TypeChatMessage)
+	agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "y"})
+	if got := quick.types(3); got != "lifecycle:processing message lifecycle:idle" {
+		t.Errorf("calls %s", got)
+	}
+}
+
+// TestWhatWasAnswered200SurvivesARestart: no agent, no bus; then both.
+func TestWhatWasAnswered200SurvivesARestart(t *testing.T) {
+	b := bustest.Start(t, nil)
+	folder := filepath.Join(t.TempDir(), "chorus")
+	callback := newReceiver(t)
+	r := start(t, b, folder, nil)
+	post(t, r.inbox("ops"), posted("c", "m1", "kept", callback.url))
+	r.stop()
+	agent := b.Join(t, "agent:a", "agent:a")
+	spawner(t, b, "agent:a")
+	start(t, b, folder, nil)
+	d := agent.NextOf(t, protocol.TypeChatMessage)
+	var m protocol.ChatMessage
+	if err := d.Decode(&m); err != nil || m.Text != "kept" {
+		t.Fatalf("got %q, %v", m.Text, err)
+	}
+	agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "and answered", InReplyTo: m.SourceID})
+	if got := callback.types(3); got != "lifecycle:processing message lifecycle:idle" {
+		t.Errorf("calls %s", got)
+	}
+}
+
+func TestRepliesToUnknownChannelsAreRejected(t *testing.T) {
+	r := startNew(t, nil)
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	res := agent.Send(t, "chorus:ops.nowhere", protocol.TypeChatReply, protocol.ChatReply{Text: "x"})
+	if res.DeliveredTo != 0 || len(res.Failures) != 1 || res.Failures[0].Status != protocol.OutcomeRejected {
+		t.Errorf("result %+v; want it rejected", res)
+	}
+}
+
+// TestLifecycleBracketsWhatAnAgentDoes has its rows as events in, calls out.
+func TestLifecycleBracketsWhatAnAgentDoes(t *testing.T) {
+	r := startNew(t, nil)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+	activity := func(event string) func(protocol.Topic) {
+		return func(to protocol.Topic) {
+			agent.Send(t, to, protocol.TypeAgentEvent, map[string]any{"event": event, "status": "s", "message": "broken", "code": "x"})
+		}
+	}
+	reply := func(c protocol.ChatReply) func(protocol.Topic) {
+		return func(to protocol.Topic) { agent.Send(t, to, protocol.TypeChatReply, c) }
+	}
+	tests := []struct {
+		name string
+		does []func(protocol.Topic)
+		want string
+	}{
+		{"error", []func(protocol.Topic){activity("status"), activity("error")}, "lifecycle:processing status error lifecycle:idle"},
+		{"typing", []func(protocol.Topic){reply(protocol.ChatReply{Typing: true}), reply(protocol.ChatReply{Typing: true}), reply(protocol.ChatReply{Text: "t"}), reply(protocol.ChatReply{Typing: true})},
+			"lifecycle:processing message lifecycle:idle"},
+		{"signal", []func(protocol.Topic){reply(protocol.ChatReply{Signal: "working"}), reply(protocol.ChatReply{Signal: "done"})}, "lifecycle:processing status status lifecycle:idle"},
+		{"after", []func(protocol.Topic){reply(protocol.ChatReply{Text: "t"}), activity("status")},
+			"lifecycle:processing message lifecycle:idle lifecycle:processing status lifecycle:idle"},
+	}
+	for _, tt := range tests {
+		callback := newReceiver(t)
+		post(t, inbox, posted("c", tt.name, tt.name, callback.url))
+		d := agent.NextOf(t, protocol.TypeChatMessage)
+		for _, do := range tt.does {
+			do(d.Message.From.Topic())
+		}
+		if got := callback.types(len(strings.Fields(tt.want))); got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestHungServiceEndsWithTheGateway(t *testing.T) {
+	r := startNew(t, nil)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	arrived, release := make(chan struct{}), make(chan struct{})
+	hung := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		select {
+		case arrived <- struct{}{}:
+		case <-release:
+		}
+		<-release
+	}))
+	t.Cleanup(hung.Close)
+	t.Cleanup(func() { close(release) })
+	post(t, r.inbox("ops"), posted("c", "m", "x", hung.URL))
+	d := agent.NextOf(t, protocol.TypeChatMessage)
+	agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "x"})
+	<-arrived
+	began := time.Now()
+	r.stop()
+	if took := time.Since(began); took > 9*time.Second {
+		t.Errorf("stopping took %s; want less than the 10 s that SIGTERM gives", took)
+	}
+}

@@ -1,0 +1,122 @@
+package chorus
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Limits on calls that the gateway makes.
+const (
+	dialTimeout   = 10 * time.Second
+	postTimeout   = 30 * time.Second // of one POST, answer included
+	maxRedirects  = 3
+	maxAnswer     = 64 << 10 // bytes of an answer that are read, and thrown away
+	maxAnswerHead = 64 << 10
+)
+
+// newTransport makes a transport that connects only where the guard allows. It
+// takes no proxy from the environment: a proxy would dial in our stead.
+func newTransport(g *Guard) *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: g.control}
+	return &http.Transport{
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    dialTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    4,
+		MaxConnsPerHost:        32,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: maxAnswerHead,
+	}
+}
+
+// A poster POSTs JSON to URLs that are secrets. Its errors never hold the URL.
+type poster struct{ client *http.Client }
+
+func newPoster(transport http.RoundTripper) *poster {
+	return &poster{client: &http.Client{
+		Transport:     transport,
+		CheckRedirect: keepMethod,
+	}}
+}
+
+// errRedirect refuses a redirect that would change the request or go on for ever.
+var errRedirect = errors.New("the target redirects in a way that is not followed")
+
+// keepMethod follows only redirects that repeat the same request (307 and 308),
+// never from https to http. Each hop is dialled through the guard.
+func keepMethod(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case len(via) > maxRedirects, req.Method != first.Method:
+		return errRedirect
+	case via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https":
+		return errRedirect
+	}
+	req.Header.Del("Referer") // it would tell the next host where we came from, secret included
+	return nil
+}
+
+// A statusError is an answer that is not 2xx.
+type statusError struct{ status int }
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("it answered HTTP %d %s", e.status, http.StatusText(e.status))
+}
+
+// post sends one JSON object and waits for the answer. An answer that is not
+// 2xx is a *statusError; every other error means that no answer came.
+func (p *poster) post(ctx context.Context, target, key string, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("its URL cannot be used") // the error of the parser repeats the URL
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", userAgent)
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be used again
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return &statusError{resp.StatusCode}
+	}
+	return nil
+}
+
+const userAgent = "hubbub-chorus"
+
+// withoutURL takes the URL out of an HTTP client's error.
+func withoutURL(err error) error {
+	var u *url.Error
+	for errors.As(err, &u) {
+		err = u.Err
+	}
+	return err
+}
+
+// repeatable reports whether a failed POST may succeed when it is repeated: a
+// 5xx answer or a failed connection does, a 4xx answer or a refused target does
+// not.
+func repeatable(err error) bool {
+	var status *statusError
+	if errors.As(err, &status) {
+		return status.status >= 500
+	}
+	return !errors.Is(err, ErrTargetRefused) && !errors.Is(err, errRedirect)
+}

@@ -1,0 +1,225 @@
+package chorus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Limits on combined servers.
+const (
+	maxCombined    = 64               // channels with a list of servers that are connected at once
+	combinedIdle   = 10 * time.Minute // until an unused connection is closed
+	connectTimeout = 10 * time.Second // to one server, tools listed
+	retryFailed    = 30 * time.Second // until a server that failed is tried again
+	maxTools       = 256              // of one server
+)
+
+// combined offers the tools of several MCP servers as one server, for channels
+// whose service gave a list. Tools are called name__tool; a server that fails is
+// left out and tried again later.
+type combined struct {
+	g *Gateway
+
+	mu    sync.Mutex
+	known map[protocol.PeerID]*combination
+}
+
+// A combination is the connected servers of one channel.
+type combination struct {
+	key      string // of the configuration that it was made of
+	server   *mcp.Server
+	sessions []*mcp.ClientSession
+	failed   bool
+	madeAt   time.Time
+	usedAt   time.Time
+	ready    chan struct{} // closed once it is made
+}
+
+func newCombined(g *Gateway) *combined {
+	return &combined{g: g, known: map[protocol.PeerID]*combination{}}
+}
+
+// serveCombined answers one MCP request for a channel with a list of servers.
+func (g *Gateway) serveCombined(w http.ResponseWriter, r *http.Request, channel protocol.PeerID, servers []MCPServer) {
+	c, err := g.combined.of(r.Context(), channel, servers)
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return c.server }, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody, DisableLocalhostProtection: true,
+	}).ServeHTTP(w, r)
+}
+
+// of returns the combination of a configuration, connecting when it is new.
+func (c *combined) of(ctx context.Context, channel protocol.PeerID, servers []MCPServer) (*combination, error) {
+	raw, err := json.Marshal(servers)
+	if err != nil {
+		return nil, fmt.Errorf("comparing a configuration: %w", err)
+	}
+	key, now := hashSecret(string(raw)), c.g.store.now()
+	c.mu.Lock()
+	made := c.known[channel]
+	stale := made == nil || made.key != key || made.failed && now.Sub(made.madeAt) > retryFailed
+	if !stale {
+		made.usedAt = now
+		c.mu.Unlock()
+		return made, c.await(ctx, made)
+	}
+	closeIt := made
+	made = &combination{key: key, madeAt: now, usedAt: now, ready: make(chan struct{})}
+	if c.known[channel] == nil && len(c.known) >= maxCombined {
+		c.mu.Unlock()
+		return nil, errBusy
+	}
+	c.known[channel] = made
+	c.mu.Unlock()
+	if closeIt != nil {
+		closeIt.close()
+	}
+	made.connect(c.g, servers)
+	return made, nil
+}
+
+func (c *combined) await(ctx context.Context, made *combination) error {
+	select {
+	case <-made.ready:
+		return nil
+	case <-ctx.Done():
+		return errBusy
+	}
+}
+
+// connect reaches every server, side by side, and lists its tools.
+func (m *combination) connect(g *Gateway, servers []MCPServer) {
+	defer close(m.ready)
+	m.server = mcp.NewServer(&mcp.Implementation{Name: "hubbub-chorus", Version: g.opts.Version}, &mcp.ServerOptions{
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+	})
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, s := range servers {
+		wg.Go(func() {
+			session, tools, err := connectTools(g, s)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				m.failed = true
+				g.log.Warn().Str("server", s.Name).Str("host", hostOf(s.URL)).Err(withoutURL(err)).Msg("a service's MCP server cannot be used")
+				return
+			}
+			m.sessions = append(m.sessions, session)
+			for _, t := range tools {
+				m.add(s.Name, session, t)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func connectTools(g *Gateway, s MCPServer) (*mcp.ClientSession, []*mcp.Tool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	client := mcp.NewClient(&mcp.Implementation{Name: "hubbub-chorus", Version: g.opts.Version}, nil)
+	httpClient := *g.tools
+	httpClient.Transport = withHeaders{httpClient.Transport, s.Headers}
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: s.URL, HTTPClient: &httpClient, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxProxied,
+	}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	var tools []*mcp.Tool
+	for t, err := range session.Tools(ctx, nil) {
+		if err == nil && len(tools) >= maxTools {
+			err = errors.New("it has too many tools")
+		}
+		if err != nil {
+			_ = session.Close()
+			return nil, nil, err
+		}
+		tools = append(tools, t)
+	}
+	return session, tools, nil
+}
+
+// add offers one tool of a server under its combined name.
+func (m *combination) add(server string, session *mcp.ClientSession, t *mcp.Tool) {
+	offered := *t
+	offered.Name = server + "__" + t.Name
+	if offered.InputSchema == nil {
+		offered.InputSchema = json.RawMessage(`{"type":"object"}`)
+	}
+	offered.OutputSchema = nil // results are passed on as they come
+	m.server.AddTool(&offered, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ctx, cancel := context.WithTimeout(ctx, proxyTimeout)
+		defer cancel()
+		result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: t.Name, Arguments: req.Params.Arguments})
+		if err != nil {
+			return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{
+				Text: "the tool's server failed: " + withoutURL(err).Error()}}}, nil
+		}
+		return result, nil
+	})
+}
+
+// close ends the connections once they are made.
+func (m *combination) close() {
+	<-m.ready
+	for _, s := range m.sessions {
+		_ = s.Close()
+	}
+}
+
+// run closes what is idle, and everything when ctx ends.
+func (c *combined) run(ctx context.Context) error {
+	ticker := time.NewTicker(time.Minute)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			c.closeOlder(0)
+			return nil
+		case <-ticker.C:
+			c.closeOlder(combinedIdle)
+		}
+	}
+}
+
+func (c *combined) closeOlder(idle time.Duration) {
+	now := c.g.store.now()
+	var old []*combination
+	c.mu.Lock()
+	for channel, m := range c.known {
+		if now.Sub(m.usedAt) >= idle {
+			delete(c.known, channel)
+			old = append(old, m)
+		}
+	}
+	c.mu.Unlock()
+	for _, m := range old {
+		m.close()
+	}
+}
+
+// withHeaders puts a service's headers on every request.
+type withHeaders struct {
+	next    http.RoundTripper
+	headers map[string]string
+}
+
+// RoundTrip sends a copy of the request with the headers on it.
+func (t withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	setHeaders(r.Header, t.headers)
+	return t.next.RoundTrip(r)
+}

@@ -1,0 +1,49 @@
+// Package chorus is the gateway of the Chorus channel protocol, both sides of
+// it: HTTP agents elsewhere become agents on the bus, and channels elsewhere
+// become chats on the bus.
+//
+//	store, err := chorus.OpenStore(folder)
+//	listener, err := net.Listen("tcp", "127.0.0.1:7893")
+//	err = chorus.New(store, listener, &chorus.Options{PublicURL: "https://hubbub.example.com"}).Run(ctx)
+//
+// Guarantees, agent side (a service POSTs to an inbox):
+//
+//   - 200 means stored: the message survives SIGKILL and a power cut, is given
+//     to the agent in its place, and its answer goes to its callback. The work
+//     comes after the 200. A message POSTed again, by (channel id, message id),
+//     is answered 200 and changes nothing.
+//   - A channel is the identity "chorus:<inbox>.<channel id>" and finds its agent
+//     by the same steps as a Telegram chat (bootstrap.go). Every step is repeated
+//     until its addressee has taken it; messages reach the agent in order.
+//   - What an agent says and does for a message goes to that message's callback,
+//     in the order in which the bus delivered it, one POST after the other's
+//     answer: after a 5xx or a failed connection three times more, after anything
+//     else not. A POST that a crash cut off is not repeated, since a service
+//     cannot tell; its agent hears "unknown".
+//   - A rotated or revoked connection string is dead when the command that did it
+//     returns. Unknown, wrong, rotated and revoked ones are answered alike.
+//
+// Guarantees, service side (the gateway POSTs to an external agent):
+//
+//   - An event is stored and judged (package attention) before the bus hears
+//     "processed". Only what is let through is POSTed, in order per channel, with
+//     a callback and an MCP token of its own; the rest is in the mailbox that the
+//     chat.* tools read. POSTs repeat as callbacks do, and after a crash too: the
+//     receiver knows them by message.id.
+//   - A callback takes events for Options.CallbackTTL and answers 410 afterwards.
+//     200 means stored; events reach the chat in the order of receipt.
+//   - What policy forbids is refused here, whatever the agent intends, and
+//     recorded; every event ends with exactly one final disposition.
+//
+// Both sides:
+//
+//   - Connections go only to public addresses and to those of Options.Allow. The
+//     address is checked when it is dialled, after every name and redirect.
+//   - Secrets that come in are kept as SHA-256. Those that go out again are
+//     sealed with chorus.key. None is in a log, an error or on the bus.
+//   - Every body, queue, wait and number of callers is bounded; what does not fit
+//     is refused with a status that says so.
+//
+// Not promised: exactly-once POSTs (HTTP has no such thing; see above), order
+// between channels, and anything about two gateways on one data folder.
+package chorus

@@ -1,0 +1,139 @@
+package chorus
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// factsOf looks up what the records say about an event's surroundings.
+func factsOf(ctx context.Context, tx *sql.Tx, h *heard, now time.Time) (attention.Facts, error) {
+	f := attention.Facts{Age: h.age(now)}
+	var place string
+	var saidAt, heardAt sql.NullInt64
+	var last sql.NullString
+	err := tx.QueryRowContext(ctx, `SELECT
+		EXISTS (SELECT 1 FROM said WHERE agent = ?1 AND channel = ?2)
+			OR EXISTS (SELECT 1 FROM event WHERE agent = ?1 AND channel = ?2 AND directedness = 'to_me'),
+		EXISTS (SELECT 1 FROM event WHERE agent = ?1 AND channel = ?2
+			AND (disposition = 'claimed' OR kind = 'assignment' AND directedness = 'to_me')),
+		coalesce((SELECT state FROM place WHERE agent = ?1 AND channel = ?2), ''),
+		EXISTS (SELECT 1 FROM said WHERE agent = ?1 AND event_id = ?3),
+		(SELECT max(said_at) FROM said WHERE agent = ?1 AND channel = ?2),
+		(SELECT max(received_at) FROM event WHERE agent = ?1 AND channel = ?2),
+		(SELECT text FROM said WHERE agent = ?1 AND channel = ?2 ORDER BY seq DESC LIMIT 1)`,
+		h.agent, h.channel, h.event.EventID).
+		Scan(&f.Participating, &f.OwnsThread, &place, &f.Answered, &saidAt, &heardAt, &last)
+	if err != nil {
+		return f, fmt.Errorf("reading what is known of a channel: %w", err)
+	}
+	f.Left = place == placeLeft
+	f.Asked = saidAt.Int64 > heardAt.Int64 && strings.HasSuffix(strings.TrimSpace(last.String), "?")
+	f.OtherAgents, err = otherAgents(ctx, tx, h)
+	return f, err
+}
+
+// otherAgents lists the agents that have spoken in the channel.
+func otherAgents(ctx context.Context, tx *sql.Tx, h *heard) ([]string, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT DISTINCT author FROM event
+		WHERE agent = ? AND channel = ? AND author GLOB 'agent:*' AND author != ? LIMIT 64`, h.agent, h.channel, h.agent.ID())
+	if err != nil {
+		return nil, fmt.Errorf("reading who is in a channel: %w", err)
+	}
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var author string
+		if err := rows.Scan(&author); err != nil {
+			return nil, fmt.Errorf("reading who is in a channel: %w", err)
+		}
+		list = append(list, author)
+	}
+	return list, rows.Err()
+}
+
+// exchangeLimit is how many messages two agents alone may have between them in
+// a minute.
+const exchangeLimit = 10
+
+// endlessExchange reports whether an event is one of too many between the agent
+// and another, with no person between them.
+func endlessExchange(ctx context.Context, tx *sql.Tx, h *heard, now time.Time) (bool, error) {
+	if h.event.Author.Kind != attention.AuthorAgent {
+		return false, nil
+	}
+	since := micros(now.Add(-time.Minute))
+	var agents, people, own int
+	err := tx.QueryRowContext(ctx, `SELECT
+		(SELECT count(*) FROM event WHERE agent = ?1 AND channel = ?2 AND received_at > ?3 AND author GLOB 'agent:*'),
+		(SELECT count(*) FROM event WHERE agent = ?1 AND channel = ?2 AND received_at > ?3 AND author GLOB 'human:*'),
+		(SELECT count(*) FROM said WHERE agent = ?1 AND channel = ?2 AND said_at > ?3)`, h.agent, h.channel, since).
+		Scan(&agents, &people, &own)
+	if err != nil {
+		return false, fmt.Errorf("counting an exchange: %w", err)
+	}
+	return people == 0 && agents+own >= exchangeLimit, nil
+}
+
+// escalate tells the channel once that an exchange between agents was stopped.
+func (g *Gateway) escalate(ctx context.Context, tx *sql.Tx, h *heard, now time.Time) error {
+	var before bool
+	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM event WHERE agent = ? AND channel = ? AND reason = 'exchange_limit'
+		AND received_at > ? AND event_id != ?)`, h.agent, h.channel, micros(now.Add(-time.Minute)), h.event.EventID).Scan(&before)
+	if err != nil || before {
+		return err
+	}
+	text := fmt.Sprintf("%s and %s have exchanged %d messages within a minute with no person between them, so %s stops here. Please decide how to go on.",
+		h.agent.ID(), h.author(), exchangeLimit, h.agent.ID())
+	return g.tellChat(ctx, tx, h.agent, h.chat, h.kind, protocol.ChatReply{
+		Text: text, InReplyTo: h.event.EventID, IdempotencyKey: "exchange:" + h.event.EventID, ThreadID: h.event.Conversation.ThreadID,
+	})
+}
+
+// tellChat sends a reply of the gateway's own on behalf of an agent.
+func (g *Gateway) tellChat(ctx context.Context, tx *sql.Tx, agent AgentName, chat protocol.PeerID, kind protocol.MessageType, r protocol.ChatReply) error {
+	return g.enqueueBus(ctx, tx, chat.Topic(), r.IdempotencyKey, protocol.NewMessage(replyType(kind), agent.ID(), r))
+}
+
+// replyType is how an answer to a message of a type is typed.
+func replyType(kind protocol.MessageType) protocol.MessageType {
+	if kind == protocol.TypeChatMessage {
+		return protocol.TypeChatReply
+	}
+	return protocol.TypeTGReply
+}
+
+// The states of a place that an agent was asked to leave. A place without a
+// state is one it takes part in.
+const (
+	placeLeaving = "leaving" // one answer more
+	placeLeft    = "left"
+)
+
+func placeOf(ctx context.Context, q querier, agent AgentName, channel string) (state string, err error) {
+	err = q.QueryRowContext(ctx, `SELECT state FROM place WHERE agent = ? AND channel = ?`, agent, channel).Scan(&state)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return state, err
+}
+
+func setPlace(ctx context.Context, tx *sql.Tx, agent AgentName, channel, state string) error {
+	var err error
+	if state == "" {
+		_, err = tx.ExecContext(ctx, `DELETE FROM place WHERE agent = ? AND channel = ?`, agent, channel)
+	} else {
+		_, err = tx.ExecContext(ctx, `INSERT INTO place (agent, channel, state) VALUES (?, ?, ?)
+			ON CONFLICT (agent, channel) DO UPDATE SET state = excluded.state`, agent, channel, state)
+	}
+	if err != nil {
+		return fmt.Errorf("storing where an agent takes part: %w", err)
+	}
+	return nil
+}

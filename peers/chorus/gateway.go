@@ -1,0 +1,333 @@
+package chorus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+)
+
+// DefaultID is the gateway's identity on the bus. Channels have a dot in theirs,
+// so none can be mistaken for it.
+const DefaultID protocol.PeerID = "chorus:gateway"
+
+// Options are the optional settings of a Gateway. Nil is valid.
+type Options struct {
+	ID            protocol.PeerID // default DefaultID
+	PublicURL     string          // where the outside reaches the gateway; default the listener's address
+	ProxyURL      string          // where our agents reach it; default the listener's address
+	Allow         []netip.Prefix  // addresses that may be connected to although they are not public
+	CallbackTTL   time.Duration   // lifetime of a callback and of its MCP token; default 1h
+	ComposeWindow time.Duration   // wait for more from the same author; default 2s, negative none
+	ComposeCap    time.Duration   // longest such wait; default 30s
+	MaxFrame      int             // bytes of a frame of the bus; default 1 MiB
+	MinBackoff    time.Duration   // before the first repetition of a POST; default 1s
+	Version       string          // of the program, for MCP clients
+	Peer          *peer.Options   // how to connect to the bus
+	OnReady       func()          // called once, when connected, subscribed and listening
+	Now           func() time.Time
+	Log           *zerolog.Logger // default: no log
+}
+
+// A Gateway is both sides of Chorus: the agent side, to which services POST,
+// and the service side, which POSTs to external agents.
+type Gateway struct {
+	opts     Options
+	store    *Store
+	listener net.Listener
+	log      *zerolog.Logger
+	guard    *Guard
+	hosts    []string // that a Host header may name
+
+	transport *http.Transport
+	poster    *poster
+	tools     *http.Client // of services' MCP servers
+	calls     *gate
+	inOrder   *queueing
+	who       *bearers
+	asked     *asked
+	handler   http.Handler
+
+	bus       *peer.Peer
+	toBus     *outbox.Outbox
+	callbacks *outbox.Outbox
+	posts     *outbox.Outbox
+	channels  *channels
+	turns     *turns
+	members   *members
+	combined  *combined
+}
+
+// New makes a gateway on an open data folder and a listener, which Run closes.
+// It does no I/O.
+func New(store *Store, listener net.Listener, opts *Options) *Gateway {
+	g := &Gateway{store: store, listener: listener}
+	if opts != nil {
+		g.opts = *opts
+	}
+	g.setDefaults()
+	store.now = g.opts.Now
+	g.guard = NewGuard(g.opts.Allow)
+	g.hosts = hostsOf(g.opts.PublicURL, g.opts.ProxyURL, "http://"+listener.Addr().String())
+	g.transport = newTransport(g.guard)
+	g.poster = newPoster(g.transport)
+	g.tools = newToolsClient(g.transport)
+	g.calls = newGate(maxCalls, maxCallsOfOne)
+	g.inOrder = newQueueing(maxCallsOfOne)
+	g.who = newBearers(g.opts.Peer.Buses, g.opts.Now)
+	g.asked = newAsked()
+	g.newQueues()
+	g.channels = newChannels(g)
+	g.turns = &turns{g: g, signal: make(chan struct{}, 1)}
+	g.members = newMembers(g)
+	g.combined = newCombined(g)
+	g.bus = g.newBus()
+	g.handler = g.routes()
+	return g
+}
+
+func (g *Gateway) setDefaults() {
+	o := &g.opts
+	if o.ID == "" {
+		o.ID = DefaultID
+	}
+	local := "http://" + reachable(g.listener.Addr())
+	if o.PublicURL == "" {
+		o.PublicURL = local
+	}
+	if o.ProxyURL == "" {
+		o.ProxyURL = local
+	}
+	o.PublicURL, o.ProxyURL = strings.TrimRight(o.PublicURL, "/"), strings.TrimRight(o.ProxyURL, "/")
+	if o.CallbackTTL <= 0 {
+		o.CallbackTTL = time.Hour
+	}
+	if o.ComposeWindow == 0 {
+		o.ComposeWindow = 2 * time.Second
+	}
+	o.ComposeWindow = max(0, o.ComposeWindow)
+	if o.ComposeCap <= 0 {
+		o.ComposeCap = 30 * time.Second
+	}
+	if o.MaxFrame <= 0 {
+		o.MaxFrame = 1 << 20
+	}
+	if o.MinBackoff <= 0 {
+		o.MinBackoff = time.Second
+	}
+	if o.Peer == nil {
+		o.Peer = &peer.Options{}
+	}
+	if len(o.Peer.Buses) == 0 {
+		p := *o.Peer
+		p.Buses = []string{"ws://127.0.0.1:7892"}
+		o.Peer = &p
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		nop := zerolog.Nop()
+		o.Log = &nop
+	}
+	g.log = o.Log
+}
+
+// reachable is an address as one dials it: a listener on every address is
+// reached on this machine's.
+func reachable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func hostsOf(urls ...string) []string {
+	var hosts []string
+	for _, raw := range urls {
+		if u, err := url.Parse(raw); err == nil && u.Host != "" {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	return hosts
+}
+
+// newQueues makes the durable queues.
+func (g *Gateway) newQueues() {
+	g.toBus = outbox.New(g.store.db, g.sendToBus, &outbox.Options{
+		Name: busQueue, MaxBackoff: 15 * time.Second, MaxPending: 20_000, AttemptTimeout: sendTimeout, Parallel: 64, Now: g.opts.Now, Log: g.log,
+	})
+	g.callbacks = outbox.New(g.store.db, g.sendEvent, &outbox.Options{
+		Name: callbackQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: 6 * time.Second,
+		// A service cannot tell a repeated message from a second one.
+		OnInterrupted: outbox.GiveUpUnknown,
+		OnSettled:     g.settleEvent, AfterSettled: g.afterEvent, Now: g.opts.Now, Log: g.log,
+	})
+	g.posts = outbox.New(g.store.db, g.sendPost, &outbox.Options{
+		Name: postQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: 6 * time.Second,
+		OnSettled: g.settlePost, AfterSettled: g.afterPost, Now: g.opts.Now, Log: g.log,
+	})
+}
+
+// newBus makes the connection that speaks for every channel.
+func (g *Gateway) newBus() *peer.Peer {
+	opts := g.peerOptions()
+	opts.OnConnect = func(ctx context.Context) {
+		g.channels.pokeAll()
+		if err := g.toBus.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+			g.log.Error().Err(err).Msg("waiting messages cannot be hurried")
+		}
+	}
+	p := peer.New(g.opts.ID, opts)
+	p.Handle(protocol.TypeRouteAssigned, g.takeRoute)
+	p.Handle(protocol.TypeSpawnResult, g.takeSpawnResult)
+	p.Handle(protocol.TypeChatReply, g.takeReply)
+	p.Handle(protocol.TypeAgentEvent, g.takeActivity)
+	g.subscribe(p, "chorus:*")
+	return p
+}
+
+func (g *Gateway) peerOptions() *peer.Options {
+	o := *g.opts.Peer
+	o.Log = g.log
+	o.OnConnect, o.OnDrop = nil, nil
+	return &o
+}
+
+// subscribe asks for a pattern before the peer runs, which only notes it.
+func (g *Gateway) subscribe(p *peer.Peer, pattern protocol.Pattern) {
+	if err := p.Subscribe(context.Background(), pattern); err != nil {
+		g.log.Error().Err(err).Str("topic", string(pattern)).Msg("a pattern cannot be subscribed to")
+	}
+}
+
+// speaker returns the connection that may send as an identity.
+func (g *Gateway) speaker(from protocol.PeerID) *peer.Peer {
+	if protocol.RoleOf(from) == protocol.RoleChorus {
+		return g.bus
+	}
+	return g.members.of(AgentName(from.Name()))
+}
+
+// routes is everything that the listener serves.
+func (g *Gateway) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(inboxPath+"{secret}", g.serveInbox)
+	mux.HandleFunc(callbackPath+"{secret}", g.serveCallback)
+	mux.Handle(toolsPath+"{agent}/{channel}", g.newToolsHandler())
+	mux.Handle(proxyPath+"{channel}", g.newProxyHandler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeOK(w) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { writeRefusal(w, errNobody) })
+	return mux
+}
+
+// Run serves both sides until ctx ends (nil) or something that cannot be mended
+// fails: the listener, or the bus's refusal of the gateway. It returns when
+// everything that it started has ended; what was accepted stays on disk.
+func (g *Gateway) Run(ctx context.Context) error {
+	if err := g.store.SetPublicURL(ctx, g.opts.PublicURL); err != nil {
+		return errors.Join(err, g.listener.Close())
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{
+		g.toBus.Run, g.callbacks.Run, g.posts.Run, g.channels.run, g.turns.run, g.members.run, g.combined.run, g.prune, g.serve, g.runBus, g.sayReady,
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
+	err := group.Wait()
+	g.transport.CloseIdleConnections()
+	return err
+}
+
+func (g *Gateway) runBus(ctx context.Context) error {
+	err := g.bus.Run(ctx)
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("the connection to the bus has ended")
+	}
+	return err
+}
+
+func (g *Gateway) sayReady(ctx context.Context) error {
+	if err := g.bus.Ready(ctx); err != nil {
+		return nil // Run's other parts say why
+	}
+	g.channels.pokeAll()
+	if g.opts.OnReady != nil {
+		g.opts.OnReady()
+	}
+	return nil
+}
+
+// stopServing is how long calls may take to end after Run's context has.
+const stopServing = 5 * time.Second
+
+// serve answers HTTP until ctx ends, then lets running calls end.
+func (g *Gateway) serve(ctx context.Context) error {
+	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	server := &http.Server{
+		Handler: g.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context { return calls },
+		ErrorLog:    log.New(errorWriter{g.log}, "", 0),
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopServing)
+		defer cancel()
+		time.AfterFunc(stopServing/2, cut) // streams do not end by themselves
+		if err := server.Shutdown(grace); err != nil {
+			_ = server.Close()
+		}
+	}()
+	err := server.Serve(g.listener)
+	if errors.Is(err, http.ErrServerClosed) {
+		<-stopped
+		return nil
+	}
+	return fmt.Errorf("serving: %w", err)
+}
+
+// wakeAll makes the queues and the turns look at what a transaction has left.
+func (g *Gateway) wakeAll() {
+	g.toBus.Wake()
+	g.posts.Wake()
+	g.turns.look()
+}
+
+// logCall logs a call that was refused, without anything of its URL.
+func (g *Gateway) logCall(err error, what string) {
+	var r *refusal
+	if errors.As(err, &r) {
+		g.log.Debug().Str("step", what).Int("status", r.status).Str("error", r.text).Msg("a call was refused")
+		return
+	}
+	g.log.Error().Str("step", what).Err(err).Msg("a call failed")
+}
+
+// errorWriter logs what the HTTP server has to say about connections and
+// panics. It never holds a URL.
+type errorWriter struct{ log *zerolog.Logger }
+
+func (w errorWriter) Write(line []byte) (int, error) {
+	w.log.Debug().Str("error", strings.TrimSpace(string(line))).Msg("the HTTP server reports")
+	return len(line), nil
+}

@@ -1,0 +1,185 @@
+package chorus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// proxyPath is where our agents find the tools of a Chorus service; the channel
+// follows it.
+const proxyPath = "/tools/"
+
+// proxyURL is what a chat_message carries as "mcp": the gateway's own address,
+// which adds the service's headers.
+func (g *Gateway) proxyURL(channel protocol.PeerID) string {
+	return g.opts.ProxyURL + proxyPath + url.PathEscape(string(channel))
+}
+
+// Limits on a call through the proxy.
+const (
+	maxProxied      = 8 << 20 // bytes of one answer that is not a stream
+	maxStreamed     = 64 << 20
+	proxyTimeout    = 2 * time.Minute
+	proxyMaxStream  = time.Hour
+	proxyHeaderWait = time.Minute
+)
+
+// newProxyHandler makes the proxy to the services' MCP servers. An agent shows
+// its bus token; what it may reach are the tools of channels that it is
+// assigned to.
+func (g *Gateway) newProxyHandler() http.Handler {
+	return g.localOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		channel := protocol.PeerID(r.PathValue("channel"))
+		servers, err := g.mayUseTools(r, channel)
+		if err != nil {
+			g.logCall(err, "proxy")
+			writeRefusal(w, err)
+			return
+		}
+		leave, ok := g.calls.enter(proxyPath + string(channel))
+		if !ok {
+			writeRefusal(w, errBusy)
+			return
+		}
+		defer leave()
+		if len(servers) == 1 && servers[0].Name == "" {
+			if err := g.proxy(w, r, servers[0]); err != nil {
+				g.logCall(err, "proxy")
+				writeRefusal(w, err)
+			}
+			return
+		}
+		g.serveCombined(w, r, channel, servers)
+	}))
+}
+
+var (
+	errStranger = refuse(http.StatusUnauthorized, "show the bus token of the agent that this channel is assigned to")
+	errNoTools  = refuse(http.StatusNotFound, "this channel has no tools")
+)
+
+// mayUseTools returns the servers of a channel if the caller is the agent that
+// talks to it. Channels that do not exist look like those of others.
+func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPServer, error) {
+	servers, agent, err := g.store.toolsOf(r.Context(), channel)
+	if err != nil {
+		return nil, err
+	}
+	may, err := g.who.mayBe(r.Context(), r.Header.Get("Authorization"), agent)
+	if err != nil {
+		return nil, err
+	}
+	if !may || agent == "" {
+		return nil, errStranger
+	}
+	if len(servers) == 0 {
+		return nil, errNoTools
+	}
+	return servers, nil
+}
+
+// passedOn are the headers of the agent's MCP client that reach the service,
+// and those of the service that come back.
+var (
+	passedOn = []string{"Accept", "Content-Type", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}
+	comeBack = []string{"Cache-Control", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Allow"}
+)
+
+// proxy passes one MCP request on, with the service's headers exactly as they
+// came with its latest message.
+func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer) error {
+	switch r.Method {
+	case http.MethodGet, http.MethodPost, http.MethodDelete:
+	default:
+		return refuse(http.StatusMethodNotAllowed, "MCP uses GET, POST and DELETE")
+	}
+	body, err := readBody(w, r)
+	if errors.Is(err, errTooLarge) {
+		return refuse(http.StatusRequestEntityTooLarge, err.Error())
+	}
+	if err != nil {
+		return refuse(http.StatusBadRequest, err.Error())
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	deadline := time.AfterFunc(proxyTimeout, cancel)
+	defer deadline.Stop()
+	req, err := http.NewRequestWithContext(ctx, r.Method, server.URL, bytes.NewReader(body))
+	if err != nil {
+		return refuse(http.StatusBadGateway, "the service's tools have an address that cannot be used")
+	}
+	for _, name := range passedOn {
+		if values := r.Header.Values(name); len(values) > 0 {
+			req.Header[name] = values
+		}
+	}
+	req.Header.Set("User-Agent", userAgent)
+	setHeaders(req.Header, server.Headers)
+	resp, err := g.tools.Do(req)
+	if err != nil {
+		return refuse(http.StatusBadGateway, "the service's tools could not be reached: "+withoutURL(err).Error())
+	}
+	defer resp.Body.Close()
+	stream := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	limit := int64(maxProxied)
+	if stream {
+		deadline.Reset(proxyMaxStream)
+		limit = maxStreamed
+	}
+	for _, name := range comeBack {
+		if values := resp.Header.Values(name); len(values) > 0 {
+			w.Header()[name] = values
+		}
+	}
+	w.WriteHeader(resp.StatusCode)
+	copyFlushing(w, io.LimitReader(resp.Body, limit))
+	return nil
+}
+
+// setHeaders puts a service's headers on a request, spelled as they came.
+func setHeaders(h http.Header, headers map[string]string) {
+	for name, value := range headers {
+		h.Del(name)
+		h[name] = []string{value}
+	}
+}
+
+// copyFlushing passes a body on as it arrives.
+func copyFlushing(w http.ResponseWriter, body io.Reader) {
+	flush := http.NewResponseController(w).Flush
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+			_ = flush() // a writer that cannot flush passes it on at the end
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// newToolsClient makes the client of the services' MCP servers. A redirect to
+// another host is not followed: the headers were given for this one.
+func newToolsClient(transport http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport: transport,
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if req.URL.Host != via[0].URL.Host {
+				return errRedirect
+			}
+			return keepMethod(req, via)
+		},
+	}
+}

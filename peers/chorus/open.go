@@ -1,0 +1,91 @@
+package chorus
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+)
+
+//go:embed schema.sql
+var schema string
+
+// Files in the gateway's data folder.
+const (
+	databaseFile = "chorus.db"
+	keyFile      = "chorus.key"
+)
+
+// A Store is the gateway's data folder: its database and the key of its sealed
+// secrets. The gateway and the command line use it at the same time; what one
+// commits the other sees at once.
+type Store struct {
+	db   *sql.DB
+	seal *sealer
+	now  func() time.Time
+}
+
+// OpenStore opens the data folder of a gateway, creating it when it is missing.
+func OpenStore(folder string) (*Store, error) {
+	seal, err := openSealer(filepath.Join(folder, keyFile))
+	if err != nil {
+		return nil, err
+	}
+	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema})
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: db, seal: seal, now: time.Now}, nil
+}
+
+// Close closes the database.
+func (s *Store) Close() error { return s.db.Close() }
+
+// inTx runs do in one transaction, which holds the write lock from the start.
+func (s *Store) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("opening a transaction: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // a no-op once committed
+	if err := do(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("committing: %w", err)
+	}
+	return nil
+}
+
+// publicURL is the name of the setting under which the gateway records where
+// the outside reaches it.
+const publicURL = "public_url"
+
+// SetPublicURL records where the outside reaches the gateway.
+func (s *Store) SetPublicURL(ctx context.Context, url string) error {
+	_, err := s.db.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES (?, ?)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value != excluded.value`, publicURL, url)
+	if err != nil {
+		return fmt.Errorf("recording the public URL: %w", err)
+	}
+	return nil
+}
+
+// PublicURL returns where the outside reaches the gateway; empty when no
+// gateway has recorded it yet.
+func (s *Store) PublicURL(ctx context.Context) (string, error) {
+	var url string
+	err := s.db.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = ?`, publicURL).Scan(&url)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("reading the public URL: %w", err)
+	}
+	return url, nil
+}
+
+func micros(t time.Time) int64 { return t.UnixMicro() }

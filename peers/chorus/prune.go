@@ -1,0 +1,86 @@
+package chorus
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// How long things are kept.
+const (
+	keepSecret   = 24 * time.Hour      // a message's callback, after it came
+	keepWaiting  = 24 * time.Hour      // a message that no agent takes
+	keepMessages = 30 * 24 * time.Hour // what was said, and by what repetitions are known
+	pruneEvery   = 10 * time.Minute
+)
+
+// prune gives up what waited too long and forgets what is old, until ctx ends.
+func (g *Gateway) prune(ctx context.Context) error {
+	ticker := time.NewTicker(pruneEvery)
+	defer ticker.Stop()
+	for {
+		if err := g.pruneOnce(ctx); err != nil && ctx.Err() == nil {
+			g.log.Error().Err(err).Msg("old records cannot be removed; trying again")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (g *Gateway) pruneOnce(ctx context.Context) error {
+	now := g.store.now()
+	stale, err := integers(ctx, g.store.db, `SELECT seq FROM inbound WHERE forwarded_at = 0 AND received_at < ? LIMIT 1000`, micros(now.Add(-keepWaiting)))
+	if err != nil {
+		return err
+	}
+	for _, seq := range stale {
+		err := g.store.inTx(ctx, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, `UPDATE inbound SET forwarded_at = ? WHERE seq = ? AND forwarded_at = 0`, micros(now), seq); err != nil {
+				return err
+			}
+			return g.enqueueError(ctx, tx, seq, "given-up", "no agent took the message within a day", "not_delivered")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	g.callbacks.Wake()
+	for _, forget := range []struct {
+		query string
+		age   time.Duration
+	}{
+		// Twice the age: what was given up just now is still told.
+		{`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2 * keepSecret},
+		{`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2 * keepSecret},
+		{`DELETE FROM inbound WHERE received_at < ?`, keepMessages},
+		{`DELETE FROM event WHERE received_at < ? AND (turn = 0 OR turn IN (SELECT id FROM turn WHERE state = 'closed'))`, keepMessages},
+		{`DELETE FROM turn WHERE first_at < ? AND state = 'closed'`, keepMessages},
+		{`DELETE FROM said WHERE said_at < ?`, keepMessages},
+	} {
+		if _, err := g.store.db.ExecContext(ctx, forget.query, micros(now.Add(-forget.age))); err != nil {
+			return err
+		}
+	}
+	return g.ignoreUnanswered(ctx, now)
+}
+
+// ignoreUnanswered ends the events that an agent could have read and answered
+// and did not.
+func (g *Gateway) ignoreUnanswered(ctx context.Context, now time.Time) error {
+	list, err := events(ctx, g.store.db, `turn = 0 AND disposition IN ('', 'claimed', 'deferred') AND received_at < ? LIMIT 1000`,
+		micros(now.Add(-g.opts.CallbackTTL)))
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		err := g.store.inTx(ctx, func(tx *sql.Tx) error { return g.dispose(ctx, tx, e.agent, e.seq, "ignored", "deadline") })
+		if err != nil {
+			return err
+		}
+	}
+	g.toBus.Wake()
+	return nil
+}

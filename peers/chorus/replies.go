@@ -1,0 +1,226 @@
+package chorus
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// A pending event, as it waits for its callback.
+type pendingEvent struct {
+	Event Event `json:"event"`
+	// Of the reply that it shows, whose sender is told the outcome; empty for others.
+	Agent   protocol.PeerID    `json:"agent,omitempty"`
+	Channel protocol.PeerID    `json:"channel,omitempty"`
+	Reply   protocol.MessageID `json:"reply,omitempty"`
+	Key     string             `json:"key,omitempty"`
+	Source  string             `json:"source,omitempty"`
+}
+
+// takeReply stores an agent's reply for the callback of the message that it
+// answers.
+func (g *Gateway) takeReply(ctx context.Context, d *peer.Delivery) error {
+	var reply protocol.ChatReply
+	if err := json.Unmarshal(d.Message.Content, &reply); err != nil {
+		return peer.Reject("the content of chat_reply cannot be read")
+	}
+	event, done, ok := ofReply(reply)
+	key := reply.IdempotencyKey
+	if key == "" {
+		key = string(d.Message.MessageID)
+	}
+	p := pendingEvent{
+		Event: event, Agent: d.Message.From, Channel: protocol.PeerID(d.Topic),
+		Reply: d.Message.MessageID, Key: reply.IdempotencyKey,
+	}
+	return g.queueEvent(ctx, p, reply.InReplyTo, key, done, ok)
+}
+
+// takeActivity stores an agent's report on its turn for the same callback.
+func (g *Gateway) takeActivity(ctx context.Context, d *peer.Delivery) error {
+	var activity AgentActivity
+	if err := json.Unmarshal(d.Message.Content, &activity); err != nil {
+		return peer.Reject("the content of agent_event cannot be read")
+	}
+	event, done, ok := ofActivity(activity)
+	if !ok {
+		return nil // an event of another kind, such as a refusal
+	}
+	p := pendingEvent{Event: event, Channel: protocol.PeerID(d.Topic), Agent: d.Message.From}
+	inReplyTo := activity.InReplyTo
+	if inReplyTo == "" {
+		inReplyTo = string(d.Message.InReplyTo)
+	}
+	return g.queueEvent(ctx, p, inReplyTo, string(d.Message.MessageID), done, true)
+}
+
+// queueEvent stores an event for the callback of the message that it belongs
+// to, with the lifecycle around it. Visible is false for a sign of life that
+// only begins the turn.
+func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key string, done, visible bool) error {
+	agent := p.Agent
+	if p.Reply == "" {
+		p.Agent = "" // nobody is told of a report's outcome
+	}
+	err := g.store.inTx(ctx, func(tx *sql.Tx) error {
+		seq, source, turn, err := answered(ctx, tx, p.Channel, inReplyTo)
+		if err != nil {
+			return err
+		}
+		p.Source = source
+		if turn == lifecycleIdle {
+			if !visible {
+				return nil
+			}
+			done = true // what comes after the end opens the turn and closes it again
+		}
+		if turn != lifecycleProcessing {
+			begin := pendingEvent{Event: Event{Type: EventLifecycle, Status: lifecycleProcessing}}
+			if err := g.enqueueEvent(ctx, tx, seq, begin, string(agent)+" "+key+" processing"); err != nil {
+				return err
+			}
+			turn = lifecycleProcessing
+		}
+		if visible {
+			if err := g.enqueueEvent(ctx, tx, seq, p, string(agent)+" "+key); err != nil {
+				return err
+			}
+		}
+		if done {
+			end := pendingEvent{Event: Event{Type: EventLifecycle, Status: lifecycleIdle}}
+			if err := g.enqueueEvent(ctx, tx, seq, end, string(agent)+" "+key+" idle"); err != nil {
+				return err
+			}
+			turn = lifecycleIdle
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE inbound SET turn = ? WHERE seq = ?`, turn, seq)
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		return peer.Reject("there is no such message here to reply to")
+	}
+	if err != nil {
+		return fmt.Errorf("storing a reply: %w", err)
+	}
+	g.callbacks.Wake()
+	return nil
+}
+
+// answered finds the message that a reply belongs to: the one it names, by
+// sourceId or by the messageId of the chat_message, else the latest that the
+// agent took.
+func answered(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, inReplyTo string) (seq int64, source, turn string, err error) {
+	if inReplyTo != "" {
+		err = tx.QueryRowContext(ctx, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (source_id = ?2 OR message_id = ?2)`,
+			channel, inReplyTo).Scan(&seq, &source, &turn)
+	} else {
+		err = tx.QueryRowContext(ctx, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?
+			ORDER BY forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel).Scan(&seq, &source, &turn)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return seq, source, turn, err
+}
+
+// enqueueEvent stores one event for the callback of a message.
+func (g *Gateway) enqueueEvent(ctx context.Context, tx *sql.Tx, seq int64, p pendingEvent, key string) error {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("writing an event: %w", err)
+	}
+	if len(key) > 256 {
+		key = hashSecret(key)
+	}
+	_, err = g.callbacks.EnqueueTx(ctx, tx, strconv.FormatInt(seq, 10), key, raw)
+	return err
+}
+
+// enqueueError stores an error event of the gateway's own for the callback of a
+// message.
+func (g *Gateway) enqueueError(ctx context.Context, tx *sql.Tx, seq int64, key, why, code string) error {
+	return g.enqueueEvent(ctx, tx, seq, pendingEvent{Event: Event{Type: EventError, Message: why, Code: code}}, key)
+}
+
+// maxAttempts is the first attempt at a POST and three more.
+const maxAttempts = 4
+
+// errForgotten says that a callback is no longer kept.
+var errForgotten = errors.New("the callback is too old to be kept")
+
+// sendEvent POSTs one event to its callback.
+func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
+	var p pendingEvent
+	seq, err := strconv.ParseInt(item.Destination, 10, 64)
+	if err == nil {
+		err = json.Unmarshal(item.Body, &p)
+	}
+	if err != nil {
+		return outbox.Permanent(err)
+	}
+	callback, err := g.store.callbackOf(ctx, seq)
+	switch {
+	case errors.Is(err, errSealed):
+		return outbox.Permanent(err)
+	case err != nil:
+		return err
+	case callback == "":
+		return outbox.Permanent(errForgotten)
+	}
+	body, err := json.Marshal(p.Event)
+	if err != nil {
+		return outbox.Permanent(err)
+	}
+	return verdictOfPost(g.poster.post(ctx, callback, "", body), item.Attempt)
+}
+
+// verdictOfPost says what follows from one attempt at a POST: three more after a
+// 5xx answer or a failed connection, none after anything else.
+func verdictOfPost(err error, attempt int) error {
+	if err == nil {
+		return nil
+	}
+	if !repeatable(err) || attempt >= maxAttempts {
+		return outbox.Permanent(err)
+	}
+	return err
+}
+
+// settleEvent tells the replying agent what became of its reply, in the
+// transaction that settles the event.
+func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
+	var p pendingEvent
+	if err := json.Unmarshal(item.Body, &p); err != nil || p.Reply == "" {
+		return nil
+	}
+	status := protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, SourceID: p.Source}
+	switch outcome {
+	case outbox.StateSent:
+		status.Status = protocol.StatusDelivered
+	case outbox.StateUnknown:
+		status.Status = protocol.StatusUnknown
+	default:
+		status.Status = protocol.StatusFailed
+	}
+	if cause != nil {
+		status.Reason = cause.Error()
+	}
+	m := protocol.NewMessage(protocol.TypeDeliveryStatus, p.Channel, status)
+	return g.enqueueBus(ctx, tx, p.Agent.Topic(), string(p.Reply)+" "+status.Status, m)
+}
+
+// afterEvent logs what became of an event.
+func (g *Gateway) afterEvent(item outbox.Item, outcome outbox.State, cause error) {
+	g.toBus.Wake()
+	if outcome != outbox.StateSent {
+		g.log.Warn().Str("message", item.Destination).Str("outcome", string(outcome)).Err(cause).
+			Msg("an event did not reach its callback")
+	}
+}

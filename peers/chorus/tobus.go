@@ -1,0 +1,99 @@
+package chorus
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+// The queues of the gateway, by their names in the outbox table.
+const (
+	busQueue      = "bus"      // messages to the bus; destination: sender and topic
+	callbackQueue = "callback" // events to a service's callback; destination: the message
+	postQueue     = "post"     // deliveries to external agents; destination: agent and channel
+)
+
+// An outgoing message, as it waits for the bus.
+type outgoing struct {
+	Topic   protocol.Topic   `json:"topic"`
+	Message protocol.Message `json:"message"`
+}
+
+// enqueueBus stores a message to the bus in the caller's transaction. Messages
+// of one sender to one topic keep their order; one key is sent once.
+func (g *Gateway) enqueueBus(ctx context.Context, tx *sql.Tx, topic protocol.Topic, key string, m protocol.Message) error {
+	raw, err := json.Marshal(outgoing{topic, m})
+	if err != nil {
+		return fmt.Errorf("writing a message: %w", err)
+	}
+	if _, err = g.toBus.EnqueueTx(ctx, tx, string(m.From)+" "+string(topic), key, raw); err != nil {
+		return fmt.Errorf("storing a message to %s: %w", topic, err)
+	}
+	return nil
+}
+
+// sendToBus makes one attempt at a stored message.
+func (g *Gateway) sendToBus(ctx context.Context, item outbox.Item) error {
+	var out outgoing
+	if err := json.Unmarshal(item.Body, &out); err != nil {
+		return outbox.Permanent(err)
+	}
+	speaker := g.speaker(out.Message.From)
+	if speaker == nil {
+		return fmt.Errorf("%s is not on the bus", out.Message.From)
+	}
+	res, err := speaker.Send(ctx, out.Topic, out.Message)
+	return verdictOf(out, res, err)
+}
+
+// verdictOf says what follows from an attempt: answers are repeated until their
+// addressee has them, reports are not.
+func verdictOf(out outgoing, res protocol.SendResult, err error) error {
+	var rpc *jsonrpc.Error
+	switch {
+	case errors.As(err, &rpc) && rpc.Code != protocol.CodeInternal:
+		return outbox.Permanent(err)
+	case errors.Is(err, peer.ErrStopped):
+		return errors.New("the connection has ended")
+	case err != nil:
+		return err
+	case !protocol.IsIdentity(out.Topic):
+		return nil
+	}
+	switch r := receptionOf(res); {
+	case r == received:
+		return nil
+	case out.Message.Type == protocol.TypeAgentEvent || out.Message.Type == protocol.TypeDeliveryStatus:
+		return outbox.Permanent(fmt.Errorf("%s is %s", out.Topic, r))
+	default:
+		return fmt.Errorf("%s is %s", out.Topic, r)
+	}
+}
+
+// tell sends what the addressee must have before the caller goes on, and says
+// what became of it.
+func (g *Gateway) tell(ctx context.Context, topic protocol.Topic, m protocol.Message) (reception, error) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	res, err := g.bus.Send(ctx, topic, m)
+	var rpc *jsonrpc.Error
+	switch {
+	case errors.As(err, &rpc) && rpc.Code != protocol.CodeInternal:
+		return refused, err
+	case err != nil:
+		return unsent, err
+	case protocol.IsIdentity(topic):
+		return receptionOf(res), nil
+	case res.DeliveredTo > 0:
+		return received, nil
+	default:
+		return absent, nil
+	}
+}
