@@ -29,6 +29,8 @@ var mayImport = map[string][]string{
 	"protocol":         {"protocol/jsonrpc"},
 	"protocol/wire":    {"protocol", "protocol/jsonrpc"},
 
+	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
+
 	"activitylog": {"protocol"},
 
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
@@ -49,14 +51,16 @@ var mayImport = map[string][]string{
 	"peers/system":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store"},
 	"peers/agent":           {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/agent/harness"},
 	"peers/agent/harness":   {"peers/attention", "protocol"},
-	"peers/agent/harness/*": {"peers/attention", "peers/store", "protocol", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi"},
+	"peers/agent/harness/*": {"peers/attention", "peers/store", "protocol", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi", "peers/agent/harness/child"},
 	"peers/chorus":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
 	"peers/broker":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
 
+	"cmd":                  {}, // tests of the programs
 	"cmd/*":                {"*"},
 	"cmd/internal/program": {"protocol", "peers/peer"},
 	"cmd/internal/fleet":   {"cmd/internal/screen"},
 	"cmd/internal/screen":  {},
+	"cmd/internal/load":    {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/internal/demo":    {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "activitylog"},
 }
 

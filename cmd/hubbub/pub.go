@@ -78,7 +78,8 @@ func (p *publication) run(cmd *cobra.Command, topic string, text []string) error
 	}
 	defer s.close()
 
-	m := protocol.NewMessage(protocol.MessageType(p.kind), id, content)
+	m := protocol.NewMessage(protocol.MessageType(p.kind), id, struct{}{})
+	m.Content = content // as it was given
 	if p.messageID != "" {
 		m.MessageID = protocol.MessageID(p.messageID)
 	}

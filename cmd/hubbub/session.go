@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -90,11 +91,13 @@ func noBus(bus string, err error) error {
 
 // call sends a request and decodes its result.
 func (s *session) call(ctx context.Context, method string, params, result any) error {
-	raw, err := json.Marshal(params)
-	if err != nil {
+	var raw bytes.Buffer
+	enc := json.NewEncoder(&raw)
+	enc.SetEscapeHTML(false) // contents go out as they were given
+	if err := enc.Encode(params); err != nil {
 		return fmt.Errorf("writing the params of %s: %w", method, err)
 	}
-	answer, err := s.conn.Call(ctx, method, raw)
+	answer, err := s.conn.Call(ctx, method, raw.Bytes())
 	if err != nil {
 		return err
 	}

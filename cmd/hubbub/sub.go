@@ -57,6 +57,7 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 
 	options := env.PeerOptions()
 	options.Concurrency = 1 // one screen
+	options.Log = nil       // the announcer speaks
 	lost := &announcer{w: env.Stderr}
 	options.OnConnect = func(context.Context) { lost.connected(patterns) }
 	options.OnDrop = lost.dropped

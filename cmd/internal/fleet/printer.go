@@ -18,13 +18,13 @@ import (
 // line each with the program's name before it, for machines JSON with the name
 // in "program".
 type Printer struct {
-	mu     sync.Mutex
-	w      io.Writer
-	json   bool
-	paint  screen.Painter
-	width  int
-	names  []string // in the order of their first line, which chooses the colour
-	now    func() time.Time
+	mu    sync.Mutex
+	w     io.Writer
+	json  bool
+	paint screen.Painter
+	width int
+	names []string // in the order of their first line, which chooses the colour
+	now   func() time.Time
 }
 
 // A Format says for whom a Printer writes.

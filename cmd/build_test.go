@@ -1,0 +1,44 @@
+// Package cmd_test runs the programs as an operator would: it builds them and
+// starts them as processes, against real sockets and files.
+package cmd_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// binaries is the folder with the built programs.
+var binaries string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "hubbub-programs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // the system clears it too
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", dir+string(filepath.Separator), "./...")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the programs: %v\n%s", err, out)
+		return 1
+	}
+	binaries = dir
+	return m.Run()
+}
+
+// built returns the path of a program, and skips the test if it does not exist.
+func built(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(binaries, name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("there is no program %s", name)
+	}
+	return path
+}

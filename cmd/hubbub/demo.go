@@ -1,0 +1,330 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/cmd/internal/demo"
+	"hubbub/cmd/internal/fleet"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+func newDemo() *cobra.Command {
+	var exit bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the whole system at work, without a token and without network",
+		Long: "Start the real programs against a Bot API server in this process, play a short group\n" +
+			"chat, and show the conversation beside the rows of the activity log. The agents are\n" +
+			"scripted: fixed rules, no language model. Afterwards it is yours to type, here or with\n" +
+			"`hubbub chat`. Everything is kept in a temporary folder unless --data names one.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, exit) },
+	}
+	cmd.Flags().BoolVar(&exit, "exit", false, "end after the show (as without a terminal)")
+	return cmd
+}
+
+// demoSettings is the file of the demo's `hubbub up`.
+const demoSettings = `# The settings of this demo, as a file of "hubbub up --config".
+
+[bus]
+listen = %q
+
+[system]
+
+[broker]
+
+[tg]
+api-url = %q      # the demo's Bot API server; leave it out for Telegram
+allow-chat = [%d]
+allow-user = [%d]
+poll-timeout = "20s"
+min-send-interval = "100ms"  # Telegram itself wants about a second
+
+[agent]
+harness = "scripted"
+role = ["backend-agents"]
+compose-window = "300ms"     # the default waits 2s for more of the same author
+`
+
+// A show is one run of the demo.
+type show struct {
+	env   *program.Env
+	data  string
+	stage *demo.Stage
+	fleet *fleet.Fleet
+	plan  *plan
+	log   *os.File
+	play  *demo.Play
+	wg    sync.WaitGroup
+}
+
+func runDemo(cmd *cobra.Command, exit bool) error {
+	env := program.From(cmd)
+	data, removeData, err := demoFolder(cmd, env)
+	if err != nil {
+		return err
+	}
+	defer removeData()
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+
+	s := &show{env: env, data: data}
+	removeAddress, err := s.prepare(ctx, cancel)
+	if err != nil {
+		return errors.Join(err, s.stop(cancel))
+	}
+	defer removeAddress()
+	err = s.run(ctx, exit)
+	if err != nil && ctx.Err() != nil {
+		if err = context.Cause(ctx); errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}
+	return errors.Join(err, s.stop(cancel))
+}
+
+// demoFolder returns where the demo keeps its data, and what to do about it at
+// the end.
+func demoFolder(cmd *cobra.Command, env *program.Env) (string, func(), error) {
+	if cmd.Flags().Changed("data") {
+		data, err := env.MakeData()
+		return data, func() {}, err
+	}
+	data, err := os.MkdirTemp("", "hubbub-demo-")
+	if err != nil {
+		return "", nil, fmt.Errorf("making a temporary folder: %w", err)
+	}
+	return data, func() { _ = os.RemoveAll(data) }, nil // the system clears it too
+}
+
+// prepare starts the stage, the programs and the narrator, and waits until the
+// programs are ready.
+func (s *show) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(), error) {
+	key := rand.Text()
+	s.stage = demo.NewStage(key)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for the demo's Bot API: %w", err)
+	}
+	api := "http://" + l.Addr().String()
+	s.background(fail, func() error { return s.stage.Run(ctx, l) })
+	if err := s.makePlan(api); err != nil {
+		return nil, err
+	}
+	if s.log, err = os.OpenFile(filepath.Join(s.data, "demo.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return nil, err
+	}
+	printer := fleet.NewPrinter(s.log, fleet.Plain, 6)
+	s.fleet = fleet.New(s.plan.children, &fleet.Options{Line: printer.Line, Event: printer.Event})
+	s.introduce()
+	s.background(fail, func() error { return s.fleet.Run(ctx) })
+	if err := s.waitReady(ctx); err != nil {
+		return nil, err
+	}
+	out := s.env.Stdout
+	narrator := demo.NewNarrator(s.stage, filepath.Join(s.data, "activity.db"), out, screen.Columns(out))
+	s.background(fail, func() error { return narrator.Run(ctx) })
+	s.play = &demo.Play{Stage: s.stage, Narrator: narrator, KillAgent: s.killAgent, AddAgent: s.addAgent}
+	return demo.WriteAddress(demo.Address{URL: api, Key: key, Data: s.data})
+}
+
+// background runs a part of the show; its failure ends the show.
+func (s *show) background(fail context.CancelCauseFunc, run func() error) {
+	s.wg.Go(func() {
+		if err := run(); err != nil {
+			fail(err)
+		}
+	})
+}
+
+// stop ends everything and waits for it.
+func (s *show) stop(cancel context.CancelCauseFunc) error {
+	cancel(nil)
+	s.wg.Wait()
+	if s.log == nil {
+		return nil
+	}
+	return s.log.Close()
+}
+
+// makePlan plans the programs as `hubbub up` would.
+func (s *show) makePlan(api string) error {
+	listen, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(s.data, "hubbub.toml")
+	text := fmt.Sprintf(demoSettings, listen, api, s.stage.Group.ID, s.stage.You.ID)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	settings, err := program.ReadTOML(file)
+	if err != nil {
+		return err
+	}
+	r := request{file: file, settings: settings, data: s.data, level: "info", find: findProgram}
+	r.env = append(os.Environ(), "TELEGRAM_BOT_TOKEN="+s.stage.API.Token())
+	if s.plan, err = makePlan(r); err != nil {
+		return err
+	}
+	s.env.Buses = []string{s.plan.bus}
+	return provision(s.data)
+}
+
+// freeAddress returns a loopback address on which nobody listens now.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("finding a free port: %w", err)
+	}
+	defer l.Close() //nolint:errcheck // nothing was accepted
+	return l.Addr().String(), nil
+}
+
+// introduce says what is about to be seen.
+func (s *show) introduce() {
+	paint := screen.NewPainter(s.env.Stdout)
+	var names []string
+	for _, c := range s.plan.children {
+		names = append(names, "hubbub-"+c.Name)
+	}
+	fmt.Fprintf(s.env.Stdout, "%s\n\n", paint.Paint(screen.Bold, "Hubbub demo"))
+	fmt.Fprintf(s.env.Stdout, "Real programs:   %s, and the agents that they start\n", strings.Join(names, ", "))
+	fmt.Fprintf(s.env.Stdout, "Telegram:        a Bot API server inside of this process; nothing leaves this machine\n")
+	fmt.Fprintf(s.env.Stdout, "Agents:          scripted, with fixed rules and no language model; their replies say so\n")
+	fmt.Fprintf(s.env.Stdout, "Data and logs:   %s\n\n", s.data)
+	fmt.Fprintf(s.env.Stdout, "Left: what people see in the chat. Right: the rows of the activity log that each step wrote.\n")
+	fmt.Fprintf(s.env.Stdout, "%s\n", paint.Paint(screen.Dim, "#12-15 are four rows: send_start, process_start, process_finish, send_finish; two more for each further receiver."))
+}
+
+// startPatience is how long the programs may take to be ready.
+const startPatience = 30 * time.Second
+
+func (s *show) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready within %s", startPatience))
+	defer cancel()
+	for _, c := range s.plan.children {
+		if err := s.fleet.Ready(ctx, c.Name); err != nil {
+			return fmt.Errorf("starting %s: %w; its log:\n%s", c.Name, err, s.tail(12))
+		}
+	}
+	return nil
+}
+
+// tail returns the last lines of the programs' log.
+func (s *show) tail(n int) string {
+	raw, err := os.ReadFile(s.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
+}
+
+// run plays, and then lets a person type.
+func (s *show) run(ctx context.Context, exit bool) error {
+	if err := s.play.Run(ctx); err != nil {
+		if ctx.Err() == nil {
+			err = fmt.Errorf("%w; the programs' last lines:\n%s", err, s.tail(12))
+		}
+		return err
+	}
+	s.conclude()
+	stdin, ok := s.env.Stdin.(*os.File)
+	if exit || !ok || !term.IsTerminal(int(stdin.Fd())) {
+		return nil
+	}
+	fmt.Fprintf(s.env.Stdout, "\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
+		"group; `hubbub chat` does the same from another terminal. Ctrl-C ends the demo.\n\n")
+	return s.typing(ctx, stdin)
+}
+
+func (s *show) conclude() {
+	fmt.Fprintf(s.env.Stdout, "\nAll of it is in the activity log. While the demo runs, look at it in another terminal:\n\n")
+	for _, c := range []string{"tail", "stats", "peers"} {
+		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s --bus %s\n", c, s.data, s.plan.bus)
+	}
+}
+
+// typing takes lines from the terminal until its end.
+func (s *show) typing(ctx context.Context, stdin *os.File) error {
+	lines := readLines(ctx, stdin)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return nil
+			}
+			text, group := strings.CutPrefix(line, "/group ")
+			chat := s.stage.API.DM(s.stage.You)
+			if group {
+				chat = s.stage.Group
+			}
+			if strings.TrimSpace(text) != "" {
+				s.stage.Say(chat, s.stage.You, text)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// readLines reads lines until the end of f. Its goroutine may outlive ctx: a
+// read from a terminal cannot be interrupted. It ends with the process.
+func readLines(ctx context.Context, f *os.File) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(f)
+		for scanner.Scan() {
+			select {
+			case lines <- scanner.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+// killAgent ends an agent's process as a crash would.
+func (s *show) killAgent(_ context.Context, name string) error {
+	pid, err := demo.FindAgent(s.data, name)
+	if err != nil {
+		return err
+	}
+	return demo.Kill(pid)
+}
+
+// addAgent asks the spawner for a further agent of a chat.
+func (s *show) addAgent(ctx context.Context, topic protocol.Topic, name string) error {
+	id := newID("demo")
+	session, err := open(ctx, s.env, id)
+	if err != nil {
+		return err
+	}
+	defer session.close()
+	m := protocol.NewMessage(protocol.TypeSpawnRequest, id, protocol.SpawnRequest{Topic: topic, Agent: name, RequestID: "demo"})
+	var result protocol.SendResult
+	err = session.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.TopicSpawn, Payload: m}, &result)
+	if err == nil && result.DeliveredTo == 0 {
+		err = errors.New("the spawner did not take the request")
+	}
+	return err
+}

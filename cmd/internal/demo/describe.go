@@ -1,0 +1,131 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
+)
+
+// A note is what the right side says about one passage.
+type note struct {
+	rows string // numbers of its rows, "#12-15"
+	what string // type, sender and topic
+	how  string // what became of it
+	bad  bool   // something failed
+	why  string // the reason, where an agent gave one
+}
+
+// describe says what a passage was, or nothing where it is none of the story:
+// heartbeats, signs of typing.
+func describe(p *passage) (note, bool) {
+	n := note{rows: fmt.Sprintf("#%d-%d", p.first, p.last)}
+	kind := string(p.message.Type)
+	switch p.message.Type {
+	case protocol.TypeAgentEvent:
+		return describeEvent(n, p)
+	case protocol.TypeCollabRequest, protocol.TypeCollabResult, protocol.TypeCollabEvent:
+		label, part := collabLabel(p)
+		if !part {
+			return n, false
+		}
+		kind += " " + label
+	case protocol.TypeTGReply:
+		var reply protocol.ChatReply
+		if json.Unmarshal(p.message.Content, &reply) == nil && reply.Typing {
+			return n, false
+		}
+	case protocol.TypeDeliveryStatus:
+		var s protocol.DeliveryStatus
+		if json.Unmarshal(p.message.Content, &s) == nil {
+			kind += " " + s.Status
+		}
+	}
+	n.what = kind + "  " + route(p)
+	n.how, n.bad = outcome(p)
+	return n, true
+}
+
+func route(p *passage) string {
+	return screen.Printable(fmt.Sprintf("%s → %s", p.message.From, p.topic))
+}
+
+// outcome says what became of the deliveries of a passage.
+func outcome(p *passage) (text string, bad bool) {
+	if len(p.targets) == 0 {
+		return "nobody listens", false
+	}
+	var parts []string
+	for _, t := range p.targets {
+		mark := "✓"
+		if t.status != string(protocol.OutcomeOK) {
+			mark, bad = "✗ "+t.status, true
+		}
+		parts = append(parts, mark+" "+screen.Printable(string(t.peer)))
+	}
+	return strings.Join(parts, ", ") + "  " + milliseconds(p.took), bad
+}
+
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+}
+
+// describeEvent says what an agent_event was about.
+func describeEvent(n note, p *passage) (note, bool) {
+	var e struct {
+		Event, Agent, Directedness, Policy, Injection, Reason, Disposition, Tool string
+	}
+	if json.Unmarshal(p.message.Content, &e) != nil {
+		return n, false
+	}
+	agent := screen.Printable(string(p.message.From))
+	switch e.Event {
+	case "attention_decision":
+		n.what = fmt.Sprintf("%s decides: %s, %s, %s", agent, e.Directedness, e.Policy, e.Injection)
+	case "disposition":
+		n.what = fmt.Sprintf("%s ends it: %s", agent, e.Disposition)
+	case "refusal":
+		n.what, n.bad = fmt.Sprintf("%s is refused: %s", agent, e.Tool), true
+	case "online":
+		n.what = fmt.Sprintf("agent_event online  %s", route(p))
+		n.how, n.bad = outcome(p)
+		return n, true
+	default:
+		return n, false
+	}
+	n.why = screen.Printable(e.Reason)
+	return n, true
+}
+
+// collabLabel names the request, answer or fact of the broker; false for those
+// that only keep it informed.
+func collabLabel(p *passage) (string, bool) {
+	var c struct {
+		Method, Type string
+		OK           *bool
+		Params       struct{ EventID string }
+		Result       struct {
+			Granted *bool
+			Token   int64
+			Owner   string
+		}
+	}
+	if json.Unmarshal(p.message.Content, &c) != nil {
+		return "", false
+	}
+	switch {
+	case strings.HasPrefix(c.Method, "claim."):
+		return c.Method, true
+	case strings.HasPrefix(c.Type, "collab.claim."):
+		return c.Type, len(p.targets) > 0
+	case c.Result.Granted != nil && *c.Result.Granted:
+		return fmt.Sprintf("claim granted, token %d", c.Result.Token), true
+	case c.Result.Granted != nil:
+		return "claim refused, " + screen.Printable(c.Result.Owner) + " has it", true
+	default:
+		return "", false
+	}
+}

@@ -1,0 +1,68 @@
+package demo
+
+import (
+	"context"
+	"sync"
+)
+
+// keptLines bounds the feed: older lines are forgotten.
+const keptLines = 10_000
+
+// A feed is the visible lines of all chats, in order.
+type feed struct {
+	mu      sync.Mutex
+	lines   []Line // the newest keptLines
+	last    int    // number of the newest
+	changed chan struct{}
+}
+
+func newFeed() *feed { return &feed{changed: make(chan struct{})} }
+
+// add appends a line and gives it its number.
+func (f *feed) add(l Line) Line {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	l.N = f.last
+	f.lines = append(f.lines, l)
+	if len(f.lines) > keptLines {
+		f.lines = append([]Line(nil), f.lines[len(f.lines)-keptLines:]...)
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+	return l
+}
+
+// after returns the lines that follow number n, and a channel that is closed
+// when there are more.
+func (f *feed) after(n int) ([]Line, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from := len(f.lines) - (f.last - n)
+	if from = max(from, 0); from >= len(f.lines) {
+		return nil, f.changed
+	}
+	return append([]Line(nil), f.lines[from:]...), f.changed
+}
+
+// newest returns the number of the newest line.
+func (f *feed) newest() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// wait waits for lines after number n, until ctx ends.
+func (f *feed) wait(ctx context.Context, n int) ([]Line, error) {
+	for {
+		lines, more := f.after(n)
+		if len(lines) > 0 {
+			return lines, nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

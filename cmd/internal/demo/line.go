@@ -1,0 +1,61 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"hubbub/peers/tg/tgtest"
+)
+
+// A Line is something that became visible in a chat.
+type Line struct {
+	N       int       `json:"n"` // position in the feed, from 1
+	At      time.Time `json:"at"`
+	ChatID  int64     `json:"chatId"`
+	Author  string    `json:"author"`
+	Bot     bool      `json:"bot,omitempty"` // an agent said or did it
+	Text    string    `json:"text"`
+	Message int       `json:"message,omitempty"` // number of the message in its chat
+	ReplyTo int       `json:"replyTo,omitempty"`
+}
+
+// lineOf turns a call of the bridge into what people see of it; false for what
+// they do not see.
+func lineOf(bot string, c tgtest.Call) (Line, bool) {
+	l := Line{At: c.At, ChatID: c.ChatID, Author: bot, Bot: true}
+	if c.Message != nil {
+		l.Message, l.Text = c.Message.ID, c.Message.Text
+		if c.Message.ReplyToMessage != nil {
+			l.ReplyTo = c.Message.ReplyToMessage.ID
+		}
+	}
+	switch c.Method {
+	case "sendMessage":
+		return l, true
+	case "editMessageText":
+		l.Text = "(edited) " + l.Text
+		return l, true
+	case "setMessageReaction":
+		l.Message = int(c.Int("message_id"))
+		var list []struct {
+			Emoji string `json:"emoji"`
+		}
+		if err := json.Unmarshal(unquote(c.Params["reaction"]), &list); err != nil || len(list) == 0 {
+			return l, false
+		}
+		l.Text = fmt.Sprintf("reacts %s to message %d", list[0].Emoji, l.Message)
+		return l, true
+	default:
+		return l, false
+	}
+}
+
+// unquote gives the JSON inside of a JSON string, as forms carry it.
+func unquote(raw json.RawMessage) json.RawMessage {
+	if s, err := strconv.Unquote(string(raw)); err == nil {
+		return json.RawMessage(s)
+	}
+	return raw
+}

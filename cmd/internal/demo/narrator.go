@@ -1,0 +1,239 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/cmd/internal/screen"
+)
+
+// pollEvery is how often the log is looked at: the bus writes it every 20 ms.
+const pollEvery = 25 * time.Millisecond
+
+// A Narrator prints the chats of a stage beside the rows of the activity log.
+type Narrator struct {
+	stage *Stage
+	log   logReader
+	out   io.Writer
+	paint screen.Painter
+	width int // columns of the screen
+
+	mu      sync.Mutex // guards the fields below, and the order of what is printed
+	last    int        // number of the newest line that was printed
+	lines   []Line     // everything visible in this scene
+	seen    []*passage // everything that passed the bus in this scene
+	idle    bool       // no scene: nothing is kept
+	open    passages
+	changed chan struct{}
+}
+
+// NewNarrator makes a narrator of a stage and of the log at path, that writes
+// to out, which has so many columns; 0 means that out is no terminal.
+func NewNarrator(stage *Stage, path string, out io.Writer, columns int) *Narrator {
+	if columns == 0 {
+		columns = 140
+	}
+	return &Narrator{
+		stage: stage, log: logReader{path: path}, out: out, paint: screen.NewPainter(out),
+		width: columns, changed: make(chan struct{}), idle: true,
+	}
+}
+
+// Run narrates until ctx ends.
+func (n *Narrator) Run(ctx context.Context) error {
+	defer n.log.close()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		rows, err := n.log.next(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n.take(rows)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// take prints what is new and tells whoever waits for it.
+func (n *Narrator) take(rows []row) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lines, _ := n.stage.feed.after(n.last)
+	if len(lines) > 0 {
+		n.last = lines[len(lines)-1].N
+	}
+	var notes []note
+	var passed []*passage
+	for _, r := range rows {
+		if p := n.open.add(r); p != nil {
+			passed = append(passed, p)
+			if d, part := describe(p); part {
+				notes = append(notes, d)
+			}
+		}
+	}
+	n.print(lines, notes)
+	if n.idle || len(lines)+len(passed) == 0 {
+		return
+	}
+	n.lines, n.seen = append(n.lines, lines...), append(n.seen, passed...)
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// left is how many columns the conversation takes, where both sides fit.
+const left = 44
+
+// print writes lines and notes side by side, or below each other where the
+// screen is narrow.
+func (n *Narrator) print(lines []Line, notes []note) {
+	var said, happened []string
+	narrow := n.width < 110
+	room := left
+	if narrow {
+		room = n.width - 2
+	}
+	for _, l := range lines {
+		said = append(said, n.bubble(l, room)...)
+	}
+	rightRoom := n.width - left - 3
+	if narrow {
+		rightRoom = n.width - 4
+	}
+	for _, d := range notes {
+		happened = append(happened, n.render(d, rightRoom)...)
+	}
+	if narrow {
+		for _, s := range said {
+			fmt.Fprintln(n.out, s)
+		}
+		for _, h := range happened {
+			fmt.Fprintln(n.out, "    "+h)
+		}
+		return
+	}
+	for i := range max(len(said), len(happened)) {
+		l, r := strings.Repeat(" ", left), ""
+		if i < len(said) {
+			l = said[i]
+		}
+		if i < len(happened) {
+			r = happened[i]
+		}
+		fmt.Fprintln(n.out, strings.TrimRight(l+n.paint.Paint(screen.Dim, " │ ")+r, " "))
+	}
+}
+
+// bubble is one line of the chat, wrapped and padded to n columns.
+func (n *Narrator) bubble(l Line, room int) []string {
+	author, colour := screen.Printable(l.Author), screen.Bold
+	if l.Bot {
+		colour = screen.Green
+	}
+	name := screen.Pad(author+":", 8)
+	var out []string
+	for i, text := range screen.Wrap(screen.Printable(l.Text), room-len(name)-1) {
+		text = screen.Pad(text, room-len(name))
+		if i == 0 {
+			out = append(out, n.paint.Paint(colour, name)+text)
+		} else {
+			out = append(out, strings.Repeat(" ", len(name))+text)
+		}
+	}
+	return out
+}
+
+// render is one note on the right, in lines of at most room columns.
+func (n *Narrator) render(d note, room int) []string {
+	rows := screen.Pad(d.rows, 9)
+	indent := strings.Repeat(" ", len(rows)+1)
+	text := d.what
+	if d.how != "" {
+		text += "  " + d.how
+	}
+	colour := screen.Green
+	if d.bad {
+		colour = screen.Red
+	}
+	var out []string
+	for i, l := range screen.Wrap(text, room-len(indent)) {
+		if at := strings.IndexAny(l, "✓✗"); at >= 0 {
+			l = l[:at] + n.paint.Paint(colour, l[at:])
+		}
+		if i == 0 {
+			out = append(out, n.paint.Paint(screen.Dim, rows)+" "+l)
+		} else {
+			out = append(out, indent+l)
+		}
+	}
+	if d.why != "" {
+		for _, l := range screen.Wrap("because "+d.why, room-len(indent)-2) {
+			out = append(out, indent+"  "+n.paint.Paint(screen.Yellow, l))
+		}
+	}
+	return out
+}
+
+// title prints the heading of a scene and begins it.
+func (n *Narrator) title(title, explanation string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines, n.seen, n.idle = nil, nil, false
+	fmt.Fprintf(n.out, "\n%s\n", n.paint.Paint(screen.Bold, title))
+	for _, l := range screen.Wrap(explanation, min(n.width, 110)) {
+		fmt.Fprintln(n.out, n.paint.Paint(screen.Dim, l))
+	}
+	fmt.Fprintln(n.out)
+}
+
+// end forgets the last scene: from now on nobody waits.
+func (n *Narrator) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines, n.seen, n.idle = nil, nil, true
+}
+
+// note prints a sentence between what happens.
+func (n *Narrator) note(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range screen.Wrap(text, min(n.width, 110)-2) {
+		fmt.Fprintln(n.out, n.paint.Paint(screen.Magenta, "» "+l))
+	}
+}
+
+// A moment is everything that happened in a scene so far.
+type moment struct {
+	lines    []Line
+	passages []*passage
+}
+
+// until waits until done holds for the scene so far.
+func (n *Narrator) until(ctx context.Context, done func(moment) bool) error {
+	for {
+		n.mu.Lock()
+		m := moment{slices.Clone(n.lines), slices.Clone(n.seen)}
+		changed := n.changed
+		n.mu.Unlock()
+		if done(m) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

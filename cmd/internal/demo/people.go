@@ -1,0 +1,139 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The endpoint for people: POST /people/say writes a message, GET
+// /people/lines?after=N waits for what becomes visible.
+const (
+	peoplePath = "/people/"
+	sayPath    = peoplePath + "say"
+	linesPath  = peoplePath + "lines"
+)
+
+const (
+	maxTyped = 16 << 10         // bytes of one request
+	pollTime = 20 * time.Second // that one GET waits
+)
+
+// A typed is one message of a person.
+type typed struct {
+	Group bool   `json:"group"` // into the group, else into the direct chat
+	Text  string `json:"text"`
+}
+
+// A page is what became visible, and the number of its last line.
+type page struct {
+	Lines []Line `json:"lines"`
+	Last  int    `json:"last"`
+}
+
+func (s *Stage) servePeople(w http.ResponseWriter, r *http.Request) {
+	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if subtle.ConstantTimeCompare([]byte(key), []byte(s.key)) != 1 {
+		http.Error(w, "the key of this demo is missing", http.StatusUnauthorized)
+		return
+	}
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == sayPath:
+		s.serveSay(w, r)
+	case r.Method == http.MethodGet && r.URL.Path == linesPath:
+		s.serveLines(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (s *Stage) serveSay(w http.ResponseWriter, r *http.Request) {
+	var t typed
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxTyped)).Decode(&t); err != nil || strings.TrimSpace(t.Text) == "" {
+		http.Error(w, "a message is {\"text\":\"...\",\"group\":false}", http.StatusBadRequest)
+		return
+	}
+	writeJSON(w, s.Say(s.chat(t.Group), s.You, t.Text))
+}
+
+func (s *Stage) serveLines(w http.ResponseWriter, r *http.Request) {
+	after, err := strconv.Atoi(r.URL.Query().Get("after"))
+	if err != nil {
+		http.Error(w, "after must be the number of a line", http.StatusBadRequest)
+		return
+	}
+	if after < 0 {
+		after = s.feed.newest()
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pollTime)
+	defer cancel()
+	lines, err := s.feed.wait(ctx, after)
+	if err != nil || len(lines) == 0 {
+		writeJSON(w, page{Last: after})
+		return
+	}
+	writeJSON(w, page{Lines: lines, Last: lines[len(lines)-1].N})
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
+}
+
+// An Address is where a person reaches a running demo. It is written to a file
+// that only its owner can read.
+type Address struct {
+	URL  string `json:"url"`
+	Key  string `json:"key"`
+	Data string `json:"data"` // its data folder
+}
+
+// ErrNoDemo is the error of a person who writes to a demo that has ended.
+var ErrNoDemo = errors.New("no demo runs there any more; start one with `hubbub demo`")
+
+// Say writes a message as the person who types. It returns the line as the
+// demo shows it.
+func (a Address) Say(ctx context.Context, group bool, text string) (Line, error) {
+	raw, err := json.Marshal(typed{Group: group, Text: text})
+	if err != nil {
+		return Line{}, err
+	}
+	var l Line
+	err = a.do(ctx, http.MethodPost, sayPath, raw, &l)
+	return l, err
+}
+
+// Lines waits for the lines after number n, for some seconds, and returns them
+// with the number to ask for next. A negative n means those to come.
+func (a Address) Lines(ctx context.Context, n int) (lines []Line, last int, err error) {
+	var p page
+	err = a.do(ctx, http.MethodGet, linesPath+"?after="+strconv.Itoa(n), nil, &p)
+	return p.Lines, p.Last, err
+}
+
+func (a Address) do(ctx context.Context, method, path string, body []byte, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, a.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+a.Key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return ErrNoDemo
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the demo answered %s", resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}

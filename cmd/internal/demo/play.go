@@ -1,0 +1,186 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// Patience is how long a scene waits for what it shows.
+const Patience = 40 * time.Second
+
+// A Play is the script of the demo.
+type Play struct {
+	Stage     *Stage
+	Narrator  *Narrator
+	KillAgent func(ctx context.Context, agent string) error                      // ends an agent's process as a crash would
+	AddAgent  func(ctx context.Context, topic protocol.Topic, name string) error // gives a chat a second agent
+
+	agent protocol.PeerID // of the group
+}
+
+// A scene is one part of the play.
+type scene struct {
+	title       string
+	explanation string
+	play        func(p *Play, ctx context.Context) error
+}
+
+var scenes = []scene{
+	{
+		"1. An empty chat finds its agent",
+		"Nobody is assigned to this group. The bridge asks the spawner for an agent, waits for the route, introduces itself and only then passes the message on.",
+		(*Play).bootstrap,
+	},
+	{
+		"2. Silence",
+		"Not every message is for the agent. It keeps what it overhears in its mailbox, where it can look it up, but no model runs and nothing is said.",
+		(*Play).silence,
+	},
+	{
+		"3. A knock, and a claim",
+		"A role is asked, and two agents have it. Each is only knocked: told that something is there, without its text. Each may look; the first to claim it answers, the other leaves it.",
+		(*Play).claim,
+	},
+	{
+		"4. A reaction instead of a message",
+		"Thanks need no answer. The agent may acknowledge, and may not talk.",
+		(*Play).reaction,
+	},
+	{
+		"5. A crash loses nothing and doubles nothing",
+		"The agent's process is killed (SIGKILL) while it holds a question. The spawner starts it again, it finds the question in its mailbox, and answers once.",
+		(*Play).crash,
+	},
+}
+
+// Run plays every scene. It needs a running Narrator.
+func (p *Play) Run(ctx context.Context) error {
+	defer p.Narrator.end()
+	for _, s := range scenes {
+		p.Narrator.title(s.title, s.explanation)
+		if err := s.play(p, ctx); err != nil {
+			return fmt.Errorf("scene %q: %w", s.title, err)
+		}
+	}
+	return nil
+}
+
+// await waits until done holds; what says what it waits for.
+func (p *Play) await(ctx context.Context, what string, done func(moment) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("%s did not happen within %s", what, Patience))
+	defer cancel()
+	return p.Narrator.until(ctx, done)
+}
+
+// say is somebody writing into the group.
+func (p *Play) say(from models.User, text string) Line { return p.Stage.Say(p.Stage.Group, from, text) }
+
+// eventID is how agents name a message of the group.
+func (p *Play) eventID(l Line) string {
+	return fmt.Sprintf("tg:%d:%d:%d", p.Stage.API.Bot().ID, l.ChatID, l.Message)
+}
+
+func (p *Play) bootstrap(ctx context.Context) error {
+	l := p.say(p.Stage.Will, "@"+BotName+" hello")
+	return p.await(ctx, "a greeting and its end", func(m moment) bool {
+		if r, ok := first(m, protocol.TypeRouteAssigned, func(r protocol.RouteAssigned) bool { return true }); ok {
+			p.agent = r.Agent
+		}
+		return answered(m, l) && p.ended(m, l)
+	})
+}
+
+func (p *Play) silence(ctx context.Context) error {
+	l := p.say(p.Stage.Ana, "lunch?")
+	if err := p.await(ctx, "a decision about it", func(m moment) bool { return p.ended(m, l) }); err != nil {
+		return err
+	}
+	p.Narrator.note("The agent said nothing. To look at everything that it decided: hubbub why " + p.eventID(l))
+	return nil
+}
+
+func (p *Play) claim(ctx context.Context) error {
+	topic := protocol.PeerID(fmt.Sprintf("tg:%d", p.Stage.Group.ID)).Topic()
+	if err := p.AddAgent(ctx, topic, "second"); err != nil {
+		return fmt.Errorf("adding a second agent: %w", err)
+	}
+	l := p.say(p.Stage.Ana, "@backend-agents who can look at the failing build?")
+	return p.await(ctx, "a claim and one answer", func(m moment) bool {
+		_, granted := first(m, protocol.TypeCollabResult, func(r struct {
+			Result struct{ Granted bool }
+		}) bool {
+			return r.Result.Granted
+		})
+		return granted && answered(m, l)
+	})
+}
+
+func (p *Play) reaction(ctx context.Context) error {
+	l := p.say(p.Stage.Will, "@"+BotName+" thanks!")
+	return p.await(ctx, "a reaction", func(m moment) bool {
+		for _, seen := range m.lines {
+			if seen.Bot && seen.Message == l.Message && p.ended(m, l) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (p *Play) crash(ctx context.Context) error {
+	l := p.say(p.Stage.Will, "@"+BotName+" is the release blocked?")
+	delivered := func(m moment) bool {
+		_, ok := first(m, protocol.TypeTGMessage, func(c protocol.ChatMessage) bool { return c.SourceID == p.eventID(l) })
+		return ok
+	}
+	if err := p.await(ctx, "the delivery of the question", delivered); err != nil {
+		return err
+	}
+	if err := p.KillAgent(ctx, p.agent.Name()); err != nil {
+		return fmt.Errorf("killing %s: %w", p.agent, err)
+	}
+	p.Narrator.note(fmt.Sprintf("%s was killed.", p.agent))
+	if err := p.await(ctx, "the answer of the restarted agent", func(m moment) bool { return answered(m, l) && p.ended(m, l) }); err != nil {
+		return err
+	}
+	return p.await(ctx, "exactly one answer", func(m moment) bool { return answers(m, l) == 1 })
+}
+
+// ended reports whether some agent has written how an event ended.
+func (p *Play) ended(m moment, l Line) bool {
+	_, ok := first(m, protocol.TypeAgentEvent, func(d protocol.Disposition) bool {
+		return d.Event == "disposition" && d.EventID == p.eventID(l)
+	})
+	return ok
+}
+
+// answered reports whether the bot wrote something after a line.
+func answered(m moment, l Line) bool { return answers(m, l) > 0 }
+
+func answers(m moment, l Line) int {
+	n := 0
+	for _, seen := range m.lines {
+		if seen.Bot && seen.N > l.N && seen.ChatID == l.ChatID {
+			n++
+		}
+	}
+	return n
+}
+
+// first returns the first content of a message type that fits.
+func first[T any](m moment, t protocol.MessageType, fits func(T) bool) (T, bool) {
+	for _, passed := range m.passages {
+		var content T
+		if passed.message.Type == t && json.Unmarshal(passed.message.Content, &content) == nil && fits(content) {
+			return content, true
+		}
+	}
+	var none T
+	return none, false
+}

@@ -1,0 +1,110 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/peers/tg/tgtest"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// BotName is how the bot is mentioned in the demo's group.
+const BotName = "hubbub_bot"
+
+// groupID is the demo's group. Small, so that one can read it.
+const groupID = -1001
+
+// A Stage is the Telegram of the demo. Its methods may be called from any
+// goroutine.
+type Stage struct {
+	API   *tgtest.Server
+	Group models.Chat
+	Will  models.User
+	Ana   models.User
+	You   models.User // whoever types
+
+	key  string
+	feed *feed
+}
+
+// NewStage makes a stage whose endpoint for people wants the given key.
+func NewStage(key string) *Stage {
+	s := &Stage{API: tgtest.New(&tgtest.Options{Username: BotName}), key: key, feed: newFeed()}
+	s.Will, s.Ana, s.You = s.API.User("Will"), s.API.User("Ana"), s.API.User("You")
+	s.Group = s.API.Supergroup(groupID, "Launch crew")
+	s.API.DM(s.You)
+	return s
+}
+
+// Say is somebody writing into a chat.
+func (s *Stage) Say(c models.Chat, from models.User, text string) Line {
+	m := s.API.Say(c, from, text)
+	return s.feed.add(Line{At: time.Now(), ChatID: c.ID, Author: from.FirstName, Text: text, Message: m.ID})
+}
+
+// Run serves the Bot API and the people's endpoint on l until ctx ends, and
+// then closes l.
+func (s *Stage) Run(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // long polls end with it
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { s.collect(ctx) })
+	wg.Go(func() {
+		<-ctx.Done()
+		_ = server.Close() // nobody needs an answer any more
+	})
+	err := server.Serve(l)
+	stopped := ctx.Err() != nil
+	cancel()
+	wg.Wait()
+	if stopped {
+		return nil
+	}
+	return fmt.Errorf("serving the demo's Bot API: %w", err)
+}
+
+// collect turns what the bridge does into lines.
+func (s *Stage) collect(ctx context.Context) {
+	seen := 0
+	for {
+		more := func(api *tgtest.Server) bool { return len(api.Calls()) > seen }
+		if s.API.Await(ctx, more) != nil {
+			return
+		}
+		calls := s.API.Calls()
+		for _, c := range calls[seen:] {
+			if l, visible := lineOf("Hubbub", c); visible {
+				s.feed.add(l)
+			}
+		}
+		seen = len(calls)
+	}
+}
+
+// ServeHTTP answers the bridge, and people at /people/.
+func (s *Stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, peoplePath) {
+		s.servePeople(w, r)
+		return
+	}
+	s.API.ServeHTTP(w, r)
+}
+
+// chat returns the chat that a person writes into.
+func (s *Stage) chat(group bool) models.Chat {
+	if group {
+		return s.Group
+	}
+	return s.API.DM(s.You)
+}
