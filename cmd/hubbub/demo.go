@@ -184,7 +184,7 @@ func (s *show) makePlan(api string) error {
 		return err
 	}
 	s.env.Buses = []string{s.plan.bus}
-	return provision(s.data)
+	return provision(s.data, s.plan)
 }
 
 // freeAddress returns a loopback address on which nobody listens now.

@@ -25,14 +25,18 @@ type part struct {
 
 var parts = []part{
 	{name: "bus", stage: 0, always: true},
-	{name: "system", stage: 1, secrets: modelKeys},
+	{name: "system", stage: 1},
 	{name: "broker", stage: 1},
 	{name: "tg", stage: 1, secrets: []string{"TELEGRAM_BOT_TOKEN", "TELEGRAM_WEBHOOK_SECRET"}},
 	{name: "chorus", stage: 1},
 }
 
-// modelKeys open language models. The spawner hands them to its agents.
+// modelKeys open language models. The agents get them in a file; no other
+// program needs them.
 var modelKeys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}
+
+// agentEnvFile is the file with the agents' keys, in the data folder.
+const agentEnvFile = "agent.env"
 
 // ownFlags are set by `hubbub up` for every part, so its file may not.
 var ownFlags = []string{"bus", "data", "token-file", "log-level", "log-format", "config", "id"}
@@ -51,6 +55,7 @@ type request struct {
 // A plan is what will run, and what will not, and why not.
 type plan struct {
 	bus      string // address of the bus, as the peers dial it
+	agentEnv string // content of the file with the agents' keys, or empty
 	children []fleet.Child
 	idle     []idlePart
 }
@@ -66,7 +71,7 @@ func makePlan(r request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{bus: bus}
+	p := &plan{bus: bus, agentEnv: r.agentEnv()}
 	for _, part := range parts {
 		reason := r.whyNot(part)
 		path := ""
@@ -174,10 +179,14 @@ func (r *request) args(p part, bus string) []string {
 	return args
 }
 
-// agentArgs turns the table of the agents into the spawner's --agent-arg.
+// agentArgs turns the table of the agents, and their keys, into flags of the
+// spawner.
 func (r *request) agentArgs() []string {
 	table := r.table("agent")
 	var args []string
+	if r.agentEnv() != "" {
+		args = append(args, "--agent-env-file", filepath.Join(r.data, agentEnvFile))
+	}
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		values, err := program.TOMLStrings(table[key])
 		if err != nil {
@@ -190,6 +199,23 @@ func (r *request) agentArgs() []string {
 	return args
 }
 
+// agentEnv returns the agents' keys from our environment, unless the file says
+// where else they are.
+func (r *request) agentEnv() string {
+	if _, set := r.table("system")["agent-env-file"]; set {
+		return ""
+	}
+	var b strings.Builder
+	for _, key := range modelKeys {
+		for _, name := range []string{key, key + "_FILE"} {
+			if v := lookup(r.env, name); v != "" {
+				fmt.Fprintf(&b, "%s=%s\n", name, v)
+			}
+		}
+	}
+	return b.String()
+}
+
 // notInherited are variables that mean this process alone.
 var notInherited = []string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_JSON", "HUBBUB_LISTEN", "HUBBUB_LOG_FORMAT", "HUBBUB_LOG_LEVEL",
@@ -199,13 +225,15 @@ var notInherited = []string{
 // environment returns the variables of a part: ours, without what is only for
 // us, and without the secrets of other parts.
 func (r *request) environment(p part) []string {
-	drop := slices.Clone(notInherited)
+	secrets := slices.Clone(modelKeys)
 	for _, other := range parts {
 		if other.name != p.name {
-			for _, s := range other.secrets {
-				drop = append(drop, s, s+"_FILE")
-			}
+			secrets = append(secrets, other.secrets...)
 		}
+	}
+	drop := slices.Clone(notInherited)
+	for _, s := range secrets {
+		drop = append(drop, s, s+"_FILE")
 	}
 	return slices.DeleteFunc(slices.Clone(r.env), func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")

@@ -113,6 +113,9 @@ role = ["backend-agents", "on-call"]
 	if err != nil {
 		t.Fatal(err)
 	}
+	if want := "OPENAI_API_KEY=secret-key\n"; p.agentEnv != want {
+		t.Errorf("keys of the agents: %q", p.agentEnv)
+	}
 	env, args := map[string]string{}, map[string]string{}
 	for _, c := range p.children {
 		env[c.Name], args[c.Name] = strings.Join(c.Env, " "), strings.Join(c.Args, " ")
@@ -120,7 +123,7 @@ role = ["backend-agents", "on-call"]
 	for name, want := range map[string]string{
 		"bus":    "HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 		"tg":     "TELEGRAM_BOT_TOKEN=secret-token HUBBUB_ALLOW_CHAT=5 PATH=/bin",
-		"system": "OPENAI_API_KEY=secret-key HUBBUB_ALLOW_CHAT=5 PATH=/bin",
+		"system": "HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 	} {
 		if env[name] != want {
 			t.Errorf("environment of %s: %s", name, env[name])
@@ -129,7 +132,7 @@ role = ["backend-agents", "on-call"]
 	for name, want := range map[string][]string{
 		"bus":    {"--data /d", "#bus", "--log-format json"},
 		"tg":     {"--bus ws://127.0.0.1:9000", "--token-file /d/tokens/tg", "#tg"},
-		"system": {"--agent-arg=--harness=openai --agent-arg=--role=backend-agents --agent-arg=--role=on-call"},
+		"system": {"--agent-env-file /d/agent.env", "--agent-arg=--harness=openai --agent-arg=--role=backend-agents --agent-arg=--role=on-call"},
 	} {
 		for _, w := range want {
 			if !strings.Contains(args[name], w) {
@@ -164,7 +167,7 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 	data := t.TempDir()
 	tokens := func() map[string]string {
 		t.Helper()
-		if err := provision(data); err != nil {
+		if err := provision(data, &plan{agentEnv: "OPENAI_API_KEY=key\n"}); err != nil {
 			t.Fatal(err)
 		}
 		m := map[string]string{}
@@ -182,6 +185,13 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 		return m
 	}
 	first := tokens()
+	keys := filepath.Join(data, agentEnvFile)
+	if b, err := os.ReadFile(keys); err != nil || string(b) != "OPENAI_API_KEY=key\n" {
+		t.Errorf("keys of the agents: %q, %v", b, err)
+	}
+	if info, err := os.Stat(keys); err == nil && info.Mode().Perm() != 0o600 {
+		t.Errorf("%s has mode %s", keys, info.Mode())
+	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
 	if _, err := file.Reload(); err != nil {
 		t.Fatal(err)

@@ -40,10 +40,14 @@ var partGrants = []grant.Credential{
 func tokenPath(data, name string) string { return filepath.Join(data, "tokens", name) }
 
 // provision makes sure that each part has a credential and a file with its
-// token, readable by the owner alone. What exists and fits together is kept.
-func provision(data string) error {
+// token, and writes the agents' keys; all readable by the owner alone. What
+// exists and fits together is kept.
+func provision(data string, p *plan) error {
 	if err := os.MkdirAll(filepath.Join(data, "tokens"), 0o700); err != nil {
 		return fmt.Errorf("making the folder of tokens: %w", err)
+	}
+	if err := writeAgentEnv(filepath.Join(data, agentEnvFile), p.agentEnv); err != nil {
+		return fmt.Errorf("writing the agents' keys: %w", err)
 	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
 	if _, err := file.Reload(); err != nil {
@@ -53,6 +57,17 @@ func provision(data string) error {
 		if err := provisionOne(file, tokenPath(data, want.Name), want); err != nil {
 			return fmt.Errorf("making the credential of %s: %w", want.Name, err)
 		}
+	}
+	return nil
+}
+
+// writeAgentEnv writes the agents' keys, or removes those of an earlier run.
+func writeAgentEnv(path, content string) error {
+	if content != "" {
+		return writeSecret(path, strings.TrimSuffix(content, "\n"))
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

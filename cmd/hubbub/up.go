@@ -57,7 +57,7 @@ func up(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := provision(r.data); err != nil {
+	if err := provision(r.data, p); err != nil {
 		return err
 	}
 	printer := fleet.NewPrinter(env.Stderr, printerFormat(format, env), 6)
