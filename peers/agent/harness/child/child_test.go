@@ -19,6 +19,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/harnesstest"
 )
 
 // TestMain lets the test binary play the programs that the tests run.
@@ -48,7 +49,7 @@ func TestMain(m *testing.M) {
 }
 
 func start(role string) *child.Process {
-	p, err := child.Start([]string{os.Args[0]}, &child.Options{Env: map[string]string{"CHILD_TEST": role}, Grace: 50 * time.Millisecond})
+	p, err := child.Start([]string{os.Args[0]}, &child.Options{Env: map[string]string{"CHILD_TEST": role, "GORACE": "atexit_sleep_ms=0"}, Grace: 50 * time.Millisecond})
 	if err != nil {
 		panic(err)
 	}
@@ -161,16 +162,10 @@ func childOf(t *testing.T, p *child.Process) int {
 // ends a wait in vain.
 func awaitDeath(t *testing.T, pid int) {
 	t.Helper()
-	for {
+	harnesstest.Until(t, "the process dies", func() bool {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(raw), ") Z ") {
-			return
-		}
-		if t.Context().Err() != nil {
-			t.Fatalf("process %d lives on", pid)
-		}
-		syscall.Select(0, nil, nil, nil, &syscall.Timeval{Usec: 1000}) //nolint:errcheck // yields
-	}
+		return err != nil || strings.Contains(string(raw), ") Z ")
+	})
 }
 
 func TestKeepBacksOffAndForgives(t *testing.T) {

@@ -130,7 +130,7 @@ func TestToolsOfSeveralServersAndOneThatFails(t *testing.T) {
 		harness.MCPServer{Name: "closed", URL: docs.URL + "/mcp?key=hidden", Headers: map[string]string{"Authorization": "Bearer wrong-secret"}},
 		harness.MCPServer{Name: "gone", URL: "http://127.0.0.1:1/mcp"},
 		harness.MCPServer{Name: "wiki", URL: wiki.URL},
-		harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1"}})
+		harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1", "GORACE": "atexit_sleep_ms=0"}})
 	if got, want := names(tools), []string{"docs__echo", "docs__long", "local__echo", "local__long", "wiki__echo", "wiki__long"}; !slices.Equal(got, want) {
 		t.Errorf("tools %v, want %v", got, want)
 	}
@@ -184,7 +184,7 @@ func TestResultsAreBounded(t *testing.T) {
 }
 
 func TestACallIsMadeOnceAndTheNextTurnConnectsAnew(t *testing.T) {
-	process := harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1"}}
+	process := harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1", "GORACE": "atexit_sleep_ms=0"}}
 	p := runPool(t, nil)
 	tools, failures := toolsOf(t, p, process)
 	if len(failures) > 0 {

@@ -1,0 +1,148 @@
+package c2a
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"hubbub/peers/agent/harness"
+)
+
+// callLoop answers the program's requests one after another.
+func (s *session) callLoop(ctx context.Context) {
+	for f := range s.calls {
+		if ctx.Err() != nil {
+			return
+		}
+		s.call(ctx, f)
+	}
+}
+
+// call answers one request.
+func (s *session) call(ctx context.Context, f *frame) {
+	s.h.mu.Lock()
+	ready := s.h.session == s
+	tools := s.h.host.Tools
+	s.h.mu.Unlock()
+	switch {
+	case *f.Method == "ping":
+		s.send(answer(f.ID, map[string]any{}))
+	case *f.Method != "tools/list" && *f.Method != "tools/call":
+		s.send(refusal(f.ID, codeUnknownMethod, "unknown method; call tools/list or tools/call"))
+	case !ready:
+		s.send(refusal(f.ID, codeNotInitialized, "answer initialize first"))
+	case tools == nil:
+		s.send(refusal(f.ID, codeUnknownMethod, "this host has no tools"))
+	case *f.Method == "tools/list":
+		s.send(answer(f.ID, map[string]any{"tools": s.tools(tools)}))
+	default:
+		s.callTool(ctx, f, tools)
+	}
+}
+
+// tools lists what the program may call.
+func (s *session) tools(tools harness.Tools) []harness.Tool {
+	listed := []harness.Tool{}
+	for _, t := range tools.List() {
+		if s.agreed.mayCall(t.Name) {
+			listed = append(listed, t)
+		}
+	}
+	return listed
+}
+
+func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
+	var params struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if json.Unmarshal(f.Params, &params) != nil || params.Name == "" {
+		s.send(refusal(f.ID, codeInvalidParams, `tools/call needs {"name","arguments"}`))
+		return
+	}
+	arguments := bytes.TrimSpace(params.Arguments)
+	if len(arguments) == 0 || string(arguments) == "null" {
+		arguments = []byte("{}")
+	}
+	if arguments[0] != '{' {
+		s.send(refusal(f.ID, codeInvalidParams, "arguments must be an object"))
+		return
+	}
+	if !s.agreed.mayCall(params.Name) {
+		s.send(answer(f.ID, harness.Refused("initialize did not agree on "+params.Name+"; state its capability to use it", nil)))
+		return
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	id := string(f.ID)
+	s.mu.Lock()
+	s.running[id] = cancel
+	s.mu.Unlock()
+	result := tools.Call(ctx, params.Name, arguments)
+	s.mu.Lock()
+	delete(s.running, id)
+	s.mu.Unlock()
+	if result.Content == nil {
+		result.Content = []harness.Content{}
+	}
+	s.send(answer(f.ID, result))
+}
+
+var errWithdrawn = errors.New("the harness program withdrew the call")
+
+// notified takes a notification. Unknown ones are ignored.
+func (s *session) notified(method string, params json.RawMessage) {
+	switch method {
+	case "notifications/progress":
+		s.progress(params)
+	case "notifications/cancelled":
+		var p struct {
+			RequestID json.RawMessage `json:"requestId"`
+		}
+		if json.Unmarshal(params, &p) != nil {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if cancel, ok := s.running[string(p.RequestID)]; ok {
+			cancel(errWithdrawn)
+		}
+	case "notifications/message":
+		var p struct {
+			Level string          `json:"level"`
+			Data  json.RawMessage `json:"data"`
+		}
+		if json.Unmarshal(params, &p) == nil {
+			s.h.opts.Log.Debug().Str("level", clip(p.Level)).Str("data", clip(string(p.Data))).Msg("the harness program says")
+		}
+	}
+}
+
+// progress passes a report on. Its token may be an event, request or turn id.
+func (s *session) progress(params json.RawMessage) {
+	var p struct {
+		Token    json.RawMessage `json:"progressToken"`
+		Progress float64         `json:"progress"`
+		Total    float64         `json:"total"`
+		Message  string          `json:"message"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return
+	}
+	token := string(p.Token)
+	var text string
+	if json.Unmarshal(p.Token, &text) == nil {
+		token = text
+	}
+	s.h.mu.Lock()
+	report, turn := s.h.host.Progress, s.h.tokens.values[token]
+	ready := s.h.session == s
+	s.h.mu.Unlock()
+	if report != nil && ready && s.agreed.has("utilities", "progress") {
+		report(harness.Progress{
+			TurnID: turn, Kind: harness.ProgressStatus, Token: token,
+			Progress: p.Progress, Total: p.Total, Message: clip(p.Message),
+		})
+	}
+}

@@ -1,0 +1,29 @@
+// Package c2a runs turns on any program that speaks C2A, the chat-to-agents
+// protocol, over its stdin and stdout: JSON-RPC 2.0, one object a line.
+//
+// The program answers initialize, gets one chat/deliver for each event or
+// merged turn and answers {"accepted":true} once it has stored it, and acts in
+// its own time through tools/list and tools/call. It may be told
+// notifications/cancelled and may send notifications/progress and
+// notifications/message.
+//
+// Guarantees:
+//
+//   - Nothing is delivered before initialize is answered, and only what both
+//     sides can do is used: modes, tools, progress, cancellation. A group that
+//     the program's answer leaves out altogether is taken as "everything";
+//     within a group, what is not true is lacking.
+//   - A delivery without an answer for Options.AnswerTimeout (10 s), or after a
+//     restart of the program, is sent again with the same eventId and
+//     idempotencyKey and a higher attempt. Whatever is sent at one time is sent
+//     in the order of timing.sequence. An error answer counts as none; an
+//     answer to an earlier attempt counts. Accepted deliveries never come again.
+//   - At most Options.Window deliveries are unanswered at once; others wait.
+//   - Tool calls run one after another in the order in which they came.
+//   - A program that ends is started again after 1 s, doubled up to 60 s. One
+//     that does not answer initialize, or does not read its input, is ended and
+//     started again likewise. It never outlives Run.
+//   - Lines that are too long or are not JSON are dropped and logged; the
+//     program's next line is read. What the program says goes into no error but
+//     its last line of stderr.
+package c2a

@@ -1,0 +1,107 @@
+package c2a
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"hubbub/peers/agent/harness"
+)
+
+// offered is what this side can do, as seed 000 writes it.
+var offered = map[string]map[string]bool{
+	"delivery":  {"ack": true, "redelivery": true, "idempotency": true},
+	"injection": {"immediate": true, "buffered": true, "notify": true, "tool_mailbox": true, "digest": true, "interrupt": true},
+	"chatTools": {"readThread": true, "sendMessage": true, "react": true, "reactionSignals": true, "claim": true, "defer": true, "resolve": true},
+	"utilities": {"progress": true, "cancellation": true, "logging": true},
+}
+
+// capabilityOf names the capability that each chat tool needs; others need none.
+var capabilityOf = map[string]string{
+	"chat.read_thread": "readThread", "chat.send_message": "sendMessage", "chat.react": "react",
+	"chat.claim": "claim", "chat.defer": "defer", "chat.resolve": "resolve",
+}
+
+func initializeParams(o *Options) any {
+	return map[string]any{"protocolVersion": o.Version, "clientInfo": o.Info, "capabilities": offered}
+}
+
+// negotiated is what both sides can do.
+type negotiated struct {
+	version string
+	common  map[string]map[string]bool
+}
+
+// negotiate reads the program's answer to initialize. It is pure.
+func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
+	var answer struct {
+		ProtocolVersion string                     `json:"protocolVersion"`
+		Capabilities    map[string]json.RawMessage `json:"capabilities"`
+	}
+	if err := json.Unmarshal(result, &answer); err != nil {
+		return nil, fmt.Errorf("its answer to initialize cannot be read: %w", err)
+	}
+	n := &negotiated{version: answer.ProtocolVersion, common: map[string]map[string]bool{}}
+	switch n.version {
+	case "":
+		n.version = asked
+	case Version0602, Version0624:
+	default:
+		return nil, fmt.Errorf("it speaks C2A %q, and this program %s and %s", n.version, Version0602, Version0624)
+	}
+	for group, ours := range offered {
+		both := map[string]bool{}
+		raw, said := answer.Capabilities[group]
+		var theirs map[string]json.RawMessage
+		if said && json.Unmarshal(raw, &theirs) != nil {
+			return nil, fmt.Errorf("its capabilities.%s is not an object", group)
+		}
+		for name, have := range ours {
+			both[name] = have && (!said || stated(theirs[name]))
+		}
+		n.common[group] = both
+	}
+	return n, nil
+}
+
+// stated reports whether a capability is claimed: true, or an object of details.
+func stated(raw json.RawMessage) bool {
+	return string(raw) == "true" || len(raw) > 0 && raw[0] == '{'
+}
+
+func (n *negotiated) has(group, name string) bool { return n.common[group][name] }
+
+// mayCall reports whether the program may call a tool.
+func (n *negotiated) mayCall(tool string) bool {
+	capability, needed := capabilityOf[tool]
+	return !needed || n.has("chatTools", capability)
+}
+
+// capabilities renders the outcome for the agent.
+func (n *negotiated) capabilities(tools harness.Tools) harness.Capabilities {
+	c := harness.Capabilities{
+		ProtocolVersion: n.version,
+		Injection: harness.Injection{
+			Immediate: n.has("injection", "immediate"), Buffered: n.has("injection", "buffered"),
+			Notify: n.has("injection", "notify"), ToolMailbox: n.has("injection", "tool_mailbox"),
+			Digest: n.has("injection", "digest"), Interrupt: n.has("injection", "interrupt") && n.has("utilities", "cancellation"),
+		},
+		Progress: n.has("utilities", "progress"), Cancellation: n.has("utilities", "cancellation"),
+		Tools: []string{},
+	}
+	if tools != nil {
+		for _, t := range tools.List() {
+			if n.mayCall(t.Name) {
+				c.Tools = append(c.Tools, t.Name)
+			}
+		}
+	}
+	return c
+}
+
+// takes reports whether a mode reaches the program.
+func (n *negotiated) takes(mode string) bool {
+	if _, known := offered["injection"][mode]; !known {
+		return true
+	}
+	return n.has("injection", mode)
+}

@@ -1,0 +1,293 @@
+package c2a
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/child"
+)
+
+// maxOutbound bounds the lines that wait for a program to read them.
+const maxOutbound = 256
+
+var errNotReading = errors.New("the program does not read its input")
+
+// A session is one run of the program.
+type session struct {
+	h       *Harness
+	process *child.Process
+	fail    context.CancelCauseFunc
+	out     chan []byte
+	calls   chan *frame
+	started chan *frame // the answer to initialize
+	initID  string
+
+	// Set once initialize is answered, before anything else reads them.
+	agreed *negotiated
+	caps   harness.Capabilities
+
+	mu      sync.Mutex
+	running map[string]context.CancelCauseFunc // tool calls, by id as written
+	dropped int                                // unreadable lines
+}
+
+// serve runs the program once, until ctx or the program ends.
+func (h *Harness) serve(ctx context.Context) error {
+	process, err := child.Start(h.argv, &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log})
+	if err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	s := &session{
+		h: h, process: process, fail: fail, running: map[string]context.CancelCauseFunc{},
+		out: make(chan []byte, maxOutbound), calls: make(chan *frame, maxOutbound), started: make(chan *frame, 1),
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { s.writeLoop(ctx) })
+	wg.Go(func() { s.readLoop() })
+	wg.Go(func() { s.callLoop(ctx) })
+	err = s.run(ctx)
+	h.mu.Lock()
+	h.session = nil
+	h.notifyLocked()
+	h.mu.Unlock()
+	fail(err)
+	process.Stop()
+	wg.Wait()
+	process.Stdout.Close() //nolint:errcheck // read to its end
+	return err
+}
+
+// run initializes the program and delivers until it ends.
+func (s *session) run(ctx context.Context) error {
+	if err := s.initialize(ctx); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		next := s.deliver(ctx)
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = time.After(time.Until(next))
+		}
+		s.h.mu.Lock()
+		changed := s.h.changed
+		due, _ := s.h.dueLocked(s, time.Now())
+		s.h.mu.Unlock()
+		if len(due) > 0 {
+			continue
+		}
+		select {
+		case <-timer:
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.process.Done():
+			return s.process.Wait()
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// initialize sends initialize and waits for its answer.
+func (s *session) initialize(ctx context.Context) error {
+	s.h.mu.Lock()
+	s.initID = s.h.requestIDLocked("initialize")
+	s.h.mu.Unlock()
+	s.send(request(s.initID, "initialize", initializeParams(&s.h.opts)))
+	timer := time.NewTimer(s.h.opts.InitTimeout)
+	defer timer.Stop()
+	var f *frame
+	select {
+	case f = <-s.started:
+	case <-timer.C:
+		return fmt.Errorf("%s did not answer initialize in %s", s.h.argv[0], s.h.opts.InitTimeout)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.process.Done():
+		return s.process.Wait()
+	}
+	if f.Error != nil {
+		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], clip(f.Error.Message), f.Error.Code)
+	}
+	agreed, err := negotiate(s.h.opts.Version, f.Result)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.h.argv[0], err)
+	}
+	s.agreed, s.caps = agreed, agreed.capabilities(s.h.host.Tools)
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.h.session = s
+	s.h.notifyLocked()
+	return nil
+}
+
+// deliver sends what is due, in order, and returns when more falls due.
+func (s *session) deliver(ctx context.Context) time.Time {
+	s.h.mu.Lock()
+	due, next := s.h.dueLocked(s, time.Now())
+	s.h.mu.Unlock()
+	for _, d := range due {
+		if ctx.Err() != nil {
+			return time.Time{}
+		}
+		if again := s.deliverOne(d); next.IsZero() || again.Before(next) {
+			next = again
+		}
+	}
+	return next
+}
+
+// deliverOne sends one delivery with its next attempt, and returns when it
+// falls due again.
+func (s *session) deliverOne(d *delivery) time.Time {
+	again := time.Now().Add(s.h.opts.AnswerTimeout)
+	if !s.agreed.takes(d.turn.Event.Mode) {
+		s.h.settle(d, ErrMode)
+		return again
+	}
+	if d.turn.Attempted != nil {
+		if err := d.turn.Attempted(d.next); err != nil {
+			s.h.settle(d, fmt.Errorf("storing the attempt: %w", err))
+			return again
+		}
+	}
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if d.settled {
+		return again
+	}
+	d.attempt = d.next
+	d.next++
+	d.lastID = s.h.requestIDLocked("deliver")
+	d.ids = append(d.ids, d.lastID)
+	if len(d.ids) > 64 { // answers that late are of no use
+		d.ids = d.ids[1:]
+	}
+	d.sentTo, d.due = s, again
+	s.h.tokens.put(d.lastID, d.turn.ID)
+	s.send(request(d.lastID, "chat/deliver", deliverParams(&d.turn.Event, s.agreed.version, d.attempt)))
+	return again
+}
+
+// cancelled tells the program to stop working on a request, where it can.
+func (s *session) cancelled(requestID, reason string) {
+	if s.agreed.has("utilities", "cancellation") {
+		s.send(notification("notifications/cancelled", map[string]any{"requestId": requestID, "reason": reason}))
+	}
+}
+
+// send queues a line. A program that lets the queue fill up is ended.
+func (s *session) send(line []byte) {
+	select {
+	case s.out <- line:
+	default:
+		s.fail(errNotReading)
+	}
+}
+
+func (s *session) writeLoop(ctx context.Context) {
+	for {
+		select {
+		case line := <-s.out:
+			if _, err := s.process.Stdin.Write(line); err != nil {
+				return // the program has ended; its end is seen elsewhere
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// readLoop reads the program's lines to its end.
+func (s *session) readLoop() {
+	lines := newLineReader(s.process.Stdout, s.h.opts.MaxLine)
+	for {
+		line, err := lines.next()
+		if errors.Is(err, errLongLine) {
+			s.drop(err)
+			continue
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				s.h.opts.Log.Debug().Err(err).Msg("reading the harness program ended")
+			}
+			close(s.calls)
+			return
+		}
+		f, err := parseFrame(line)
+		if err != nil {
+			s.drop(err)
+			continue
+		}
+		s.receive(f)
+	}
+}
+
+// drop counts a line that cannot be read; the first and every hundredth are
+// logged.
+func (s *session) drop(err error) {
+	s.dropped++
+	if s.dropped%100 == 1 {
+		s.h.opts.Log.Warn().Err(err).Int("lines", s.dropped).Msg("the harness program wrote a line that is dropped; only JSON-RPC belongs on its stdout")
+	}
+}
+
+// receive sorts one frame. It never blocks.
+func (s *session) receive(f *frame) {
+	switch {
+	case f.Method == nil:
+		s.answered(f)
+	case f.hasID():
+		select {
+		case s.calls <- f:
+		default:
+			s.send(refusal(f.ID, codeBusy, "too many calls at once; call again when one is answered"))
+		}
+	default:
+		s.notified(*f.Method, f.Params)
+	}
+}
+
+// answered takes an answer to one of our requests. An error answer to a
+// delivery counts as none.
+func (s *session) answered(f *frame) {
+	var id string
+	if json.Unmarshal(f.ID, &id) != nil {
+		return
+	}
+	if id == s.initID {
+		select {
+		case s.started <- f:
+		default:
+		}
+		return
+	}
+	if f.Error != nil {
+		s.h.opts.Log.Warn().Str("request", id).Str("error", clip(f.Error.Message)).Msg("the harness program refused a delivery; it is sent again")
+		return
+	}
+	var result struct {
+		Accepted *bool `json:"accepted"`
+	}
+	if json.Unmarshal(f.Result, &result) != nil || result.Accepted != nil && !*result.Accepted {
+		return
+	}
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.h.acceptedLocked(id)
+}
+
+// clip keeps what a program says to one short line.
+func clip(text string) string {
+	text = harness.Redact(text)
+	if runes := []rune(text); len(runes) > 300 {
+		text = string(runes[:300]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,344 @@
+package harnesstest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Reference is a small C2A program, as a program in any language could be
+// written: it stores each event before it accepts it, knows what it has
+// answered, and obeys the policy. A test binary plays it when it is run again
+// with Environ in its environment.
+//
+// Faults make it misbehave on purpose, in runs counted from 1:
+//
+//	silent:N         no answer to the first N deliveries (of all runs)
+//	refuse:N         an error as answer to the first N deliveries
+//	crash:N          ends without an answer at the Nth delivery (of all runs)
+//	crash-after:N    ends after it has accepted the Nth delivery
+//	mute             never answers initialize
+//	deaf             reads nothing after initialize
+//	garbage          writes lines that are not JSON-RPC, and one of 2 MiB
+//	version:V        answers initialize with protocolVersion V
+//	lacks:G.NAME     states every capability but this one
+//	bare             states no capabilities
+//	disobey          answers every event that it can see, twice
+//	forget           does not know what it has answered
+type Reference struct {
+	In     io.Reader
+	Out    io.Writer
+	State  string   // a file that survives its runs
+	Faults []string // see above
+
+	mu      sync.Mutex
+	memory  memory
+	version string
+	waiting map[string]chan json.RawMessage
+	calls   int
+	wg      sync.WaitGroup
+}
+
+// memory is what survives: stored events by id, and lines received, in order.
+type memory struct {
+	Runs       int             `json:"runs"`
+	Deliveries int             `json:"deliveries"`
+	Stored     []string        `json:"stored"`
+	Done       map[string]bool `json:"done"`
+	Received   []Received      `json:"received"`
+}
+
+// Received is one request or notification that the program got.
+type Received struct {
+	Run    int             `json:"run"`
+	Method string          `json:"method"`
+	ID     string          `json:"id,omitempty"`
+	Params json.RawMessage `json:"params"`
+}
+
+// environment variables that turn a test binary into the reference program.
+const (
+	envState  = "C2A_REFERENCE_STATE"
+	envFaults = "C2A_REFERENCE_FAULTS"
+)
+
+// Environ returns the environment that makes a test binary play the program.
+func Environ(state string, faults ...string) map[string]string {
+	return map[string]string{envState: state, envFaults: strings.Join(faults, " "), "GORACE": "atexit_sleep_ms=0"}
+}
+
+// PlayIfAsked plays the program, and ends the process, where the environment
+// asks for it. Call it first in TestMain.
+func PlayIfAsked() {
+	state := os.Getenv(envState)
+	if state == "" {
+		return
+	}
+	r := &Reference{In: os.Stdin, Out: os.Stdout, State: state, Faults: strings.Fields(os.Getenv(envFaults))}
+	if err := r.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// ReadState returns what a program has received in all its runs.
+func ReadState(path string) ([]Received, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var m memory
+	err = json.Unmarshal(raw, &m)
+	return m.Received, err
+}
+
+func (r *Reference) has(fault string) bool { return slices.Contains(r.Faults, fault) }
+
+// number returns N of a fault "name:N", 0 where it is not set.
+func (r *Reference) number(name string) int {
+	n := 0
+	for _, f := range r.Faults {
+		fmt.Sscanf(f, name+":%d", &n) //nolint:errcheck // another fault
+	}
+	return n
+}
+
+func (r *Reference) text(name string) string {
+	for _, f := range r.Faults {
+		if value, ok := strings.CutPrefix(f, name+":"); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// Run reads lines until the end of its input.
+func (r *Reference) Run() error {
+	r.waiting = map[string]chan json.RawMessage{}
+	r.memory.Done = map[string]bool{}
+	if raw, err := os.ReadFile(r.State); err == nil {
+		if err := json.Unmarshal(raw, &r.memory); err != nil {
+			return err
+		}
+	}
+	r.memory.Runs++
+	defer r.wg.Wait()
+	lines := bufio.NewScanner(r.In)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var f struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+			Result json.RawMessage `json:"result"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
+			return fmt.Errorf("the host wrote %q: %w", lines.Text(), err)
+		}
+		if f.Method == "" {
+			r.answered(strings.Trim(string(f.ID), `"`), f.Result)
+			continue
+		}
+		if err := r.remember(Received{Run: r.memory.Runs, Method: f.Method, ID: strings.Trim(string(f.ID), `"`), Params: f.Params}); err != nil {
+			return err
+		}
+		switch f.Method {
+		case "initialize":
+			r.initialize(f.ID, f.Params)
+			if r.has("deaf") {
+				select {}
+			}
+		case "chat/deliver":
+			if err := r.deliver(f.ID, f.Params); err != nil {
+				return err
+			}
+		}
+	}
+	r.mu.Lock()
+	for id, c := range r.waiting {
+		close(c)
+		delete(r.waiting, id)
+	}
+	r.mu.Unlock()
+	return lines.Err()
+}
+
+// remember stores what came, as a program does that must survive a kill.
+func (r *Reference) remember(what Received) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.memory.Received = append(r.memory.Received, what)
+	return r.saveLocked()
+}
+
+func (r *Reference) saveLocked() error {
+	raw, err := json.Marshal(&r.memory)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(r.State+".partial", raw, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(r.State+".partial", r.State)
+}
+
+func (r *Reference) write(object map[string]any) {
+	object["jsonrpc"] = "2.0"
+	raw, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Out.Write(append(raw, '\n')) //nolint:errcheck // the host may be gone
+}
+
+func (r *Reference) initialize(id, params json.RawMessage) {
+	if r.has("mute") {
+		return
+	}
+	if r.has("garbage") {
+		fmt.Fprintf(r.Out, "starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n\xff\xfe\n%s\n\n", strings.Repeat("x", 2<<20))
+	}
+	var p struct {
+		ProtocolVersion string                     `json:"protocolVersion"`
+		Capabilities    map[string]map[string]bool `json:"capabilities"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		r.write(map[string]any{"id": id, "error": map[string]any{"code": -32602, "message": err.Error()}})
+		return
+	}
+	r.version = p.ProtocolVersion
+	if v := r.text("version"); v != "" {
+		r.version = v
+	}
+	result := map[string]any{"protocolVersion": r.version, "serverInfo": map[string]any{"name": "c2a-reference", "version": "1"}}
+	if !r.has("bare") {
+		for _, f := range r.Faults {
+			if lacking, ok := strings.CutPrefix(f, "lacks:"); ok {
+				group, name, _ := strings.Cut(lacking, ".")
+				delete(p.Capabilities[group], name)
+			}
+		}
+		result["capabilities"] = p.Capabilities
+	}
+	r.write(map[string]any{"id": id, "result": result})
+}
+
+// delivered is what the program reads of an event, in either draft.
+type delivered struct {
+	EventID      string `json:"eventId"`
+	Conversation struct {
+		ID string `json:"id"`
+	} `json:"conversation"`
+	Policy    string `json:"policy"` // 2026-06-24
+	Attention struct {
+		Policy string `json:"policy"`
+	} `json:"attention"`
+	Knock       json.RawMessage `json:"knock"`
+	Reliability struct {
+		IdempotencyKey string `json:"idempotencyKey"`
+	} `json:"reliability"`
+}
+
+func (r *Reference) deliver(id, params json.RawMessage) error {
+	var e delivered
+	if err := json.Unmarshal(params, &e); err != nil {
+		r.write(map[string]any{"id": id, "error": map[string]any{"code": -32602, "message": err.Error()}})
+		return nil
+	}
+	r.mu.Lock()
+	r.memory.Deliveries++
+	n := r.memory.Deliveries
+	known := slices.Contains(r.memory.Stored, e.EventID)
+	r.mu.Unlock()
+	switch {
+	case n <= r.number("silent"):
+		return r.save()
+	case n <= r.number("refuse"):
+		r.write(map[string]any{"id": id, "error": map[string]any{"code": -32000, "message": "not now"}})
+		return r.save()
+	case n == r.number("crash"):
+		if err := r.save(); err != nil {
+			return err
+		}
+		os.Exit(3)
+	}
+	r.mu.Lock()
+	if !known {
+		r.memory.Stored = append(r.memory.Stored, e.EventID)
+	}
+	err := r.saveLocked()
+	done := r.memory.Done[e.EventID] && !r.has("forget")
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r.write(map[string]any{"id": id, "result": map[string]any{"accepted": true}})
+	if n == r.number("crash-after") {
+		os.Exit(3)
+	}
+	if !done {
+		r.wg.Go(func() { r.work(&e) })
+	}
+	return nil
+}
+
+func (r *Reference) save() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.saveLocked()
+}
+
+// work handles one event as its policy says.
+func (r *Reference) work(e *delivered) {
+	policy := e.Policy + e.Attention.Policy
+	send := map[string]any{
+		"target": e.Conversation.ID, "inReplyTo": e.EventID, "text": "heard " + e.EventID,
+		"idempotencyKey": e.Reliability.IdempotencyKey, "visibility": "channel", "directedness": "ambient",
+	}
+	switch {
+	case r.has("disobey"):
+		r.call("chat.send_message", send)
+		send["text"], send["idempotencyKey"] = "and again", "another key"
+		r.call("chat.send_message", send)
+	case policy == "must_respond":
+		r.write(map[string]any{"method": "notifications/progress", "params": map[string]any{"progressToken": e.EventID, "progress": 1, "total": 2, "message": "thinking"}})
+		r.call("chat.send_message", send)
+	case policy == "ack_only":
+		r.call("chat.react", map[string]any{"inReplyTo": e.EventID, "signal": "seen"})
+	case policy == "may_respond" && len(e.Knock) > 0:
+		r.call("chat.read_thread", map[string]any{"conversation": e.Conversation.ID, "limit": 10})
+	}
+	r.mu.Lock()
+	r.memory.Done[e.EventID] = true
+	r.saveLocked() //nolint:errcheck // it is only asked again
+	r.mu.Unlock()
+}
+
+// call calls a tool and waits for its answer.
+func (r *Reference) call(name string, arguments map[string]any) json.RawMessage {
+	r.mu.Lock()
+	r.calls++
+	id := fmt.Sprintf("call-%d-%d", r.memory.Runs, r.calls)
+	answer := make(chan json.RawMessage, 1)
+	r.waiting[id] = answer
+	r.mu.Unlock()
+	r.write(map[string]any{"id": id, "method": "tools/call", "params": map[string]any{"name": name, "arguments": arguments}})
+	return <-answer
+}
+
+func (r *Reference) answered(id string, result json.RawMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c, ok := r.waiting[id]; ok {
+		c <- append(json.RawMessage(nil), result...)
+		delete(r.waiting, id)
+	}
+}
