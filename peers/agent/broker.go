@@ -1,0 +1,283 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Timings of the talk with the collaboration broker.
+const (
+	heartbeatEvery = 10 * time.Second
+	brokerPatience = 10 * time.Second
+	presenceFresh  = 2 * time.Second // how long an answer of the broker proves that it is there
+)
+
+// errNoBroker: there is no collaboration broker on the bus.
+var errNoBroker = errors.New("there is no collaboration broker on the bus")
+
+// brokerState is what the agent knows of the broker.
+type brokerState struct {
+	mu       sync.Mutex // guards the fields below
+	present  bool
+	seenAt   time.Time
+	endpoint string // this process's endpoint id
+	waiting  map[string]chan protocol.CollabResult
+	contract string // the broker's prompt contract for this agent
+}
+
+// brokerKnown reports whether the broker was there when it was last asked.
+func (a *Agent) brokerKnown() bool {
+	a.broker.mu.Lock()
+	defer a.broker.mu.Unlock()
+	return a.broker.present
+}
+
+func (a *Agent) noteBroker(present bool) {
+	a.broker.mu.Lock()
+	defer a.broker.mu.Unlock()
+	a.broker.present, a.broker.seenAt = present, time.Now()
+}
+
+// brokerPresent asks whether the broker is there, unless it answered just now.
+func (a *Agent) brokerPresent(ctx context.Context) bool {
+	a.broker.mu.Lock()
+	fresh := time.Since(a.broker.seenAt) < presenceFresh
+	present := a.broker.present
+	a.broker.mu.Unlock()
+	if fresh {
+		return present
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	err := a.askBroker(ctx, "identity.heartbeat", map[string]any{"endpointId": a.endpointID()}, nil)
+	if errors.Is(err, errNoBroker) {
+		return false
+	}
+	var refused *brokerError
+	if err == nil || errors.As(err, &refused) {
+		return true
+	}
+	return a.brokerKnown()
+}
+
+// claimUnclear makes sure, before an answer to an event that may need a claim,
+// that it is known whether there is a broker. It reports true where that
+// cannot be found out.
+func (a *Agent) claimUnclear(ctx context.Context, b *toolbox, id string) bool {
+	if id == "" && b.turnID != "" {
+		if e, err := b.turnEvent(ctx); err == nil && e != nil {
+			id = e.EventID
+		}
+	}
+	e, err := currentEntry(ctx, a.db, id)
+	if err == nil && e != nil && e.Decision.NeedsClaim() {
+		a.brokerPresent(ctx)
+	}
+	return false
+}
+
+// A brokerError is the broker's refusal of a request.
+type brokerError struct {
+	Code    string
+	Message string
+	Details json.RawMessage
+}
+
+func (e *brokerError) Error() string { return e.Message + " (" + e.Code + ")" }
+
+// askBroker sends one request to the broker and waits for its result, which is
+// decoded into out unless that is nil.
+func (a *Agent) askBroker(ctx context.Context, method string, params, out any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, brokerPatience, errors.New("the collaboration broker did not answer in time"))
+	defer cancel()
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	id := "req_" + ulid.Make().String()
+	answer := make(chan protocol.CollabResult, 1)
+	a.broker.mu.Lock()
+	if a.broker.waiting == nil {
+		a.broker.waiting = map[string]chan protocol.CollabResult{}
+	}
+	a.broker.waiting[id] = answer
+	a.broker.mu.Unlock()
+	defer func() {
+		a.broker.mu.Lock()
+		delete(a.broker.waiting, id)
+		a.broker.mu.Unlock()
+	}()
+	m := a.peer.NewMessage(protocol.TypeCollabRequest, protocol.CollabRequest{Method: method, Params: raw, RequestID: id})
+	result, err := a.peer.Send(ctx, protocol.TopicBroker, m)
+	if err != nil {
+		return fmt.Errorf("asking the collaboration broker: %w", err)
+	}
+	if result.DeliveredTo == 0 && len(result.Failures) == 0 || result.Addressee == protocol.AddresseeAbsent {
+		a.noteBroker(false)
+		return errNoBroker
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case r := <-answer:
+		a.noteBroker(true)
+		return r2error(r, out)
+	}
+}
+
+func r2error(r protocol.CollabResult, out any) error {
+	if !r.OK {
+		if r.Error == nil {
+			return &brokerError{Code: "invalid", Message: "the broker refused without a reason"}
+		}
+		return &brokerError{Code: r.Error.Code, Message: r.Error.Message, Details: r.Error.Details}
+	}
+	if out == nil || len(r.Result) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(r.Result, out); err != nil {
+		return fmt.Errorf("reading the broker's answer: %w", err)
+	}
+	return nil
+}
+
+// receiveResult gives the broker's answer to whoever waits for it.
+func (a *Agent) receiveResult(_ context.Context, d *peer.Delivery) error {
+	if !fromBroker(d) {
+		return peer.Reject("only the collaboration broker answers requests")
+	}
+	var r protocol.CollabResult
+	if err := d.Decode(&r); err != nil {
+		return peer.Reject("the content is not a collab_result: " + err.Error())
+	}
+	a.broker.mu.Lock()
+	answer := a.broker.waiting[r.RequestID]
+	delete(a.broker.waiting, r.RequestID)
+	a.broker.mu.Unlock()
+	if answer != nil {
+		answer <- r
+	}
+	return nil
+}
+
+func fromBroker(d *peer.Delivery) bool {
+	return d.Message.From == protocol.PeerBroker || protocol.RoleOf(d.Message.From) == protocol.RoleCLI
+}
+
+// endpointID names this process to the broker.
+func (a *Agent) endpointID() string {
+	a.broker.mu.Lock()
+	defer a.broker.mu.Unlock()
+	if a.broker.endpoint == "" {
+		a.broker.endpoint = "endpoint-" + ulid.Make().String()
+	}
+	return a.broker.endpoint
+}
+
+// brokerLoop announces this process to the broker and tells it that it lives,
+// as long as the connection does. Where there is no broker, it looks again.
+func (a *Agent) brokerLoop(ctx context.Context) {
+	announced := false
+	for {
+		err := a.attend(ctx, announced)
+		announced = err == nil
+		if err != nil && !errors.Is(err, errNoBroker) && ctx.Err() == nil {
+			a.opts.Log.Warn().Err(err).Msg("the collaboration broker did not take the announcement; trying again")
+		}
+		if !sleep(ctx, heartbeatEvery) {
+			return
+		}
+	}
+}
+
+// attend sends a heartbeat, or announces the endpoint where the broker does
+// not know it.
+func (a *Agent) attend(ctx context.Context, announced bool) error {
+	if announced {
+		err := a.askBroker(ctx, "identity.heartbeat", map[string]any{"endpointId": a.endpointID()}, nil)
+		var refused *brokerError
+		if err == nil || !errors.As(err, &refused) {
+			return err
+		}
+	}
+	roles := []string{}
+	for _, r := range a.opts.Roles {
+		roles = append(roles, strings.TrimPrefix(r, "role:"))
+	}
+	err := a.askBroker(ctx, "identity.announce", map[string]any{
+		"logicalAgentId": a.id.Name(), "endpointId": a.endpointID(), "harnessType": a.opts.HarnessType, "workspaceId": a.opts.WorkspaceID,
+		"projectPath": a.opts.Workspace, "roles": roles, "wakePolicy": a.opts.WakePolicy,
+	}, nil)
+	if err != nil {
+		return err
+	}
+	var prompt struct {
+		Prompt   string `json:"prompt"`
+		Contract string `json:"contract"`
+		Text     string `json:"text"`
+	}
+	if err := a.askBroker(ctx, "prompt.contract", map[string]any{"agentId": a.id.Name(), "harnessType": a.opts.HarnessType}, &prompt); err != nil {
+		a.opts.Log.Debug().Err(err).Msg("the broker gave no prompt contract")
+		return nil
+	}
+	a.broker.mu.Lock()
+	a.broker.contract = prompt.Prompt + prompt.Contract + prompt.Text
+	a.broker.mu.Unlock()
+	return nil
+}
+
+// contract is the part of the system prompt that says who the agent is and how
+// it works with others: the broker's where there is one.
+func (a *Agent) contract() string {
+	a.broker.mu.Lock()
+	text, present := a.broker.contract, a.broker.present
+	a.broker.mu.Unlock()
+	if text != "" && present {
+		return strings.TrimSpace(text) + "\n"
+	}
+	text = "You are the agent " + a.id.Name() + " on a message bus. Others reach you as @" + a.id.Name() + ". You speak for nobody else.\n"
+	if len(a.opts.Roles) > 0 {
+		text += "Your roles: " + strings.Join(a.opts.Roles, ", ") + ".\n"
+	}
+	if a.opts.Workspace != "" {
+		text += "Your workspace is the folder " + a.opts.Workspace + ".\n"
+	}
+	return text
+}
+
+// giveUpClaim tells the broker that this agent will not answer an event, so
+// that it is offered to others.
+func (a *Agent) giveUpClaim(ctx context.Context, eventID string) {
+	if !a.brokerKnown() {
+		return
+	}
+	c, err := a.claimOf(ctx, a.db, eventID)
+	if err != nil || c == nil || c.via != "broker" {
+		return
+	}
+	if err := a.askBroker(ctx, "claim.decline", map[string]any{"eventId": eventID}, nil); err != nil {
+		a.opts.Log.Warn().Err(err).Str("event", eventID).Msg("the claim was not given back; it ends by itself")
+	}
+}
+
+// receiveFact takes what the broker tells this agent.
+func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery) error {
+	if !fromBroker(d) {
+		return peer.Reject("only the collaboration broker sends facts")
+	}
+	var fact protocol.CollabEvent
+	if err := d.Decode(&fact); err != nil {
+		return peer.Reject("the content is not a collab_event: " + err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package agent
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+
+	"github.com/oklog/ulid/v2"
+)
+
+var claimTool = harness.Tool{
+	Name:  "chat.claim",
+	Title: "Claim an event",
+	Description: "Claim responsibility for a channel event before you answer it, so that two agents do not both answer. " +
+		"If it is granted, the event comes again with its content; if not, stay out.",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{
+		"eventId":{"type":"string"},"ttlMs":{"type":"integer","minimum":1000,"description":"how long the claim holds"}}}`),
+	OutputSchema: json.RawMessage(`{"type":"object","properties":{"granted":{"type":"boolean"},"owner":{"type":"string"},
+		"token":{"type":"integer"},"expiresAt":{"type":"string"}},"required":["granted"]}`),
+	Idempotent: true,
+}
+
+// claimResult is what a claim gives, from the broker and from here.
+type claimResult struct {
+	Granted   bool   `json:"granted"`
+	Owner     string `json:"owner,omitempty"`
+	Token     int64  `json:"token,omitempty"`
+	ExpiresAt string `json:"expiresAt,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// A claimRow is a claim as this agent knows it.
+type claimRow struct {
+	owner   string
+	token   int64
+	expires time.Time
+	via     string
+}
+
+// claimOf returns the claim on an event that holds now, or nil.
+func (a *Agent) claimOf(ctx context.Context, q querier, eventID string) (*claimRow, error) {
+	var c claimRow
+	var expires int64
+	err := q.QueryRowContext(ctx, `SELECT owner, token, expires_at, via FROM claims WHERE event_id = ? AND expires_at > ?`,
+		eventID, time.Now().UnixMicro()).Scan(&c.owner, &c.token, &expires, &c.via)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the claim on %s: %w", eventID, err)
+	}
+	c.expires = fromMicros(expires)
+	return &c, nil
+}
+
+// standingClaim fills in what is known about the claim on an event.
+func (a *Agent) standingClaim(ctx context.Context, tx *sql.Tx, e *entry, s *attention.Standing) error {
+	c, err := a.claimOf(ctx, tx, e.EventID)
+	if err != nil {
+		return err
+	}
+	s.ClaimNeeded = e.Decision.NeedsClaim() && a.brokerKnown()
+	if c == nil {
+		return nil
+	}
+	s.ClaimHeld = c.owner == string(a.id) && (c.via == "broker" || !a.brokerKnown())
+	if c.owner != string(a.id) {
+		s.ClaimNeeded, s.ClaimOwner = true, c.owner
+	}
+	return nil
+}
+
+func (b *toolbox) claim(ctx context.Context, arguments json.RawMessage) harness.Result {
+	var args struct {
+		EventID   string `json:"eventId"`
+		InReplyTo string `json:"inReplyTo"`
+		TTLMS     int64  `json:"ttlMs"`
+	}
+	if problem := decode(arguments, &args); problem != "" {
+		return harness.Refused(problem, nil)
+	}
+	if args.EventID == "" {
+		args.EventID = args.InReplyTo
+	}
+	ttl := time.Duration(args.TTLMS) * time.Millisecond
+	if ttl <= 0 || ttl > 24*time.Hour {
+		ttl = b.a.opts.ClaimTTL
+	}
+	id, refusal, err := b.mayClaim(ctx, args.EventID)
+	if err != nil {
+		return broken(err)
+	}
+	if refusal.Refused() {
+		if err := b.a.refuse(ctx, args.EventID, "chat.claim", refusal.Reason); err != nil {
+			return broken(err)
+		}
+		return harness.Refused(refusal.Advice, claimResult{Reason: refusal.Reason})
+	}
+	result, via, err := b.a.acquire(ctx, id, ttl)
+	if err != nil {
+		return harness.Refused("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.", claimResult{Reason: "unavailable"})
+	}
+	if err := b.a.inTx(ctx, func(tx *sql.Tx) error { return b.claimTx(ctx, tx, id, via, result) }); err != nil {
+		return broken(err)
+	}
+	b.a.opts.crash("acted")
+	return harness.Structured(result)
+}
+
+// mayClaim checks that there is something to claim, and returns the event's id.
+func (b *toolbox) mayClaim(ctx context.Context, id string) (event string, refusal attention.Refusal, err error) {
+	err = b.a.inTx(ctx, func(tx *sql.Tx) error {
+		at, err := b.look(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if refusal = at.refusal; refusal.Refused() {
+			return nil
+		}
+		if at.entry != nil {
+			event = at.entry.EventID
+		}
+		standing, err := b.a.standing(ctx, tx, at.entry, "")
+		if err != nil {
+			return err
+		}
+		standing.ClaimNeeded, standing.Exchange = false, ""
+		if standing.Replied || standing.Policy != attention.PolicyAckOnly {
+			refusal = attention.PermitMessage(standing)
+		}
+		return nil
+	})
+	return event, refusal, err
+}
+
+// acquire asks the broker for a claim, or takes it where there is none.
+func (a *Agent) acquire(ctx context.Context, eventID string, ttl time.Duration) (claimResult, string, error) {
+	if a.brokerPresent(ctx) {
+		var result claimResult
+		err := a.askBroker(ctx, "claim.acquire", map[string]any{"eventId": eventID, "ttlMs": ttl.Milliseconds()}, &result)
+		return result, "broker", err
+	}
+	var result claimResult
+	err := a.inTx(ctx, func(tx *sql.Tx) error {
+		c, err := a.claimOf(ctx, tx, eventID)
+		if err != nil {
+			return err
+		}
+		token, err := nextCounter(ctx, tx, "claim")
+		if err != nil {
+			return err
+		}
+		if c != nil && c.owner == string(a.id) {
+			token = c.token
+		}
+		result = claimResult{Granted: true, Owner: string(a.id), Token: token, ExpiresAt: protocol.FormatTime(time.Now().Add(ttl))}
+		return nil
+	})
+	return result, "local", err
+}
+
+func nextCounter(ctx context.Context, tx *sql.Tx, name string) (value int64, err error) {
+	err = tx.QueryRowContext(ctx, `INSERT INTO counters (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value`, name).
+		Scan(&value)
+	if err != nil {
+		return 0, fmt.Errorf("counting %s: %w", name, err)
+	}
+	return value, nil
+}
+
+// claimTx stores the outcome of a claim. A grant gives a knocked event again,
+// with its content.
+func (b *toolbox) claimTx(ctx context.Context, tx *sql.Tx, id, via string, r claimResult) error {
+	expires, err := time.Parse(time.RFC3339, r.ExpiresAt)
+	if err != nil {
+		expires = time.Now().Add(b.a.opts.ClaimTTL)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO claims (event_id, owner, token, expires_at, via) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (event_id) DO UPDATE SET owner = excluded.owner, token = excluded.token, expires_at = excluded.expires_at, via = excluded.via`,
+		id, r.Owner, r.Token, expires.UnixMicro(), via)
+	if err != nil {
+		return fmt.Errorf("storing the claim on %s: %w", id, err)
+	}
+	e, err := entryByID(ctx, tx, id)
+	if err != nil || e == nil || !e.open() || e.Replied {
+		return err
+	}
+	if !r.Granted {
+		if e.Decision.Policy == attention.PolicyMustRespond || !e.Decision.NeedsClaim() {
+			return nil
+		}
+		if err := b.a.dispose(ctx, tx, e, attention.DispositionIgnored, "claimed by "+cut(r.Owner, 100)); err != nil {
+			return err
+		}
+		return b.endKnock(ctx, tx, e)
+	}
+	if err := b.a.dispose(ctx, tx, e, attention.DispositionClaimed, "claim granted"); err != nil {
+		return err
+	}
+	if e.Decision.Injection != attention.ModeNotify {
+		return nil
+	}
+	return b.a.grant(ctx, tx, e)
+}
+
+func (b *toolbox) endKnock(ctx context.Context, tx *sql.Tx, e *entry) error {
+	t, err := turnByID(ctx, tx, e.TurnID)
+	if err != nil || t == nil {
+		return err
+	}
+	return b.a.endAccepted(ctx, tx, attempt{entry: e, turn: t})
+}
+
+// grant queues the turn in which a claimed event comes with its content: the
+// same event, the next attempt.
+func (a *Agent) grant(ctx context.Context, tx *sql.Tx, e *entry) error {
+	knock, err := turnByID(ctx, tx, e.TurnID)
+	if err != nil {
+		return err
+	}
+	e.Decision = attention.Granted(e.Decision, nil)
+	t := &turn{
+		ID: "turn_" + ulid.Make().String(), EventID: e.EventID, Merged: []string{e.EventID}, Chat: e.Chat, Place: e.place(),
+		Author: e.Content.Author.ID, Mode: e.Decision.Injection, State: turnQueued, Seq: e.Seq, Rank: rankNormal, FirstAt: e.Received,
+	}
+	if knock != nil {
+		t.Attempt = knock.Attempt
+		if knock.State == turnAccepted {
+			if err := a.endTurn(ctx, tx, knock, turnFinished, "claimed", nil); err != nil {
+				return err
+			}
+		}
+	}
+	if err := saveTurn(ctx, tx, t); err != nil {
+		return err
+	}
+	e.Stage, e.TurnID = stageTurned, t.ID
+	if _, err := tx.ExecContext(ctx, `UPDATE events SET turn_id = ? WHERE seq = ?`, t.ID, e.Seq); err != nil {
+		return fmt.Errorf("storing the turn of %s: %w", e.EventID, err)
+	}
+	if err := updateDecision(ctx, tx, e); err != nil {
+		return err
+	}
+	return a.recordDecision(ctx, tx, e)
+}

@@ -1,0 +1,38 @@
+// Package agent runs one agent of the bus: it stores what chats tell it,
+// decides with peers/attention what its model sees and owes, runs turns of a
+// harness, and carries out what they do.
+//
+// Guarantees:
+//
+//   - Storage: a message is answered "processed" after it is in the mailbox
+//     (SQLite, synchronous=FULL), whatever the harness does meanwhile. It is
+//     taken in once per (event, sourceId, sequence).
+//   - Order: events are decided in the order in which they were stored. Turns
+//     of one conversation and thread run one after another, those of different
+//     places at the same time, at most Options.Parallel.
+//   - Ends: every event gets exactly one final disposition; claimed and
+//     deferred may come before it. Decisions, turns, refusals and dispositions
+//     are agent_events to system:attention (records.go), sent at least once,
+//     so that the bus's activity log alone explains everything.
+//   - Enforcement: what policy forbids is refused in code, whatever a model
+//     writes (attention.PermitMessage): one answer for each event, only where
+//     it was said, none for events that forbid it, none without a needed
+//     claim, none after leaving, never a word that means silence.
+//   - Crashes: an event whose turn produced an outbound action is never turned
+//     again; one whose turn was cut short before runs again with a higher
+//     attempt. Both hold across SIGKILL: an action and the mark that forbids
+//     another are one transaction.
+//   - Bounds: Options.MaxOpen events may be open in one chat; one more is
+//     refused, and its bridge keeps it. Closed events are kept for
+//     Options.Retention.
+//   - Stop: when its context ends, Run starts no turn, gives running ones a
+//     moment, cancels them (they run again after the next start unless they
+//     acted), sends what is queued as far as time allows, and returns after
+//     every goroutine that it started has ended.
+//
+// Turns can be counted from the activity log alone: each event has one
+// attention_decision; each run of a harness has {"event":"turn",
+// "state":"started"} with the ids of its events, and then one of accepted,
+// finished, failed, cancelled or interrupted. An event whose id is in no
+// started turn is a turn avoided.
+package agent

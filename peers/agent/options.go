@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+	"hubbub/peers/peer"
+
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of an Agent. Nil is valid.
+type Options struct {
+	Peer *peer.Options // how to reach the bus; OnConnect is called as well
+
+	Version       attention.Version // draft of C2A; default attention.Version0602
+	Aliases       []string          // further names under which it is mentioned
+	Roles         []string
+	Streams       []string         // streams that it owns
+	Words         *attention.Words // nil = attention.DefaultWords
+	ComposeWindow time.Duration    // after the last fragment; default 2s
+	ComposeCap    time.Duration    // after the first fragment; default 30s
+	Deadline      time.Duration    // for an answer; default 5m
+	DigestEvery   time.Duration    // 0 = no digests
+
+	SystemPrompt string              // the operator's text; the response rules are added
+	Workspace    string              // folder for harnesses that work in one
+	ChatServer   *harness.MCPServer  // this agent's own MCP server, where it runs
+	MCP          []harness.MCPServer // the operator's MCP servers
+
+	HarnessType string // told to the collaboration broker; default "scripted"
+	WorkspaceID string // told to the collaboration broker
+	WakePolicy  string // "auto" (default) or "manual"
+
+	Parallel   int           // turns at once; default 8
+	MaxOpen    int           // open events of one chat; default 1000
+	MaxTries   int           // of a turn that fails for now; default 3
+	Retention  time.Duration // of closed events; default 30 days
+	ClaimTTL   time.Duration // where a claim names none; default 5m
+	StopGrace  time.Duration // for running turns when Run ends; default 1s
+	FirstRetry time.Duration // before a failed turn runs again, doubling; default 2s
+
+	OnReady func()          // called once, when connected, subscribed and announced
+	Fence   func() string   // draws the fence of a turn; default 16 random characters
+	Log     *zerolog.Logger // default: no log
+	crash   func(step string)
+}
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if d.Version == "" {
+		d.Version = attention.Version0602
+	}
+	positive(&d.ComposeWindow, 2*time.Second)
+	positive(&d.ComposeCap, 30*time.Second)
+	positive(&d.Deadline, attention.DefaultDeadline)
+	positive(&d.Parallel, 8)
+	positive(&d.MaxOpen, 1000)
+	positive(&d.MaxTries, 3)
+	positive(&d.Retention, 30*24*time.Hour)
+	positive(&d.ClaimTTL, 5*time.Minute)
+	positive(&d.StopGrace, time.Second)
+	positive(&d.FirstRetry, 2*time.Second)
+	if d.HarnessType == "" {
+		d.HarnessType = "scripted"
+	}
+	if d.WakePolicy == "" {
+		d.WakePolicy = "auto"
+	}
+	if d.Fence == nil {
+		d.Fence = randomFence
+	}
+	if d.Log == nil {
+		nop := zerolog.Nop()
+		d.Log = &nop
+	}
+	if d.crash == nil {
+		d.crash = func(string) {}
+	}
+	return d
+}
+
+func positive[T int | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+// attentionConfig is how decisions are made for a harness.
+func (o *Options) attentionConfig(caps harness.Capabilities) attention.Config {
+	version := o.Version
+	if v, err := attention.ParseVersion(caps.ProtocolVersion); err == nil && caps.ProtocolVersion != "" {
+		version = v
+	}
+	return attention.Config{
+		Version: version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words,
+		Inject: &attention.Capabilities{
+			Immediate: caps.Injection.Immediate, Buffered: caps.Injection.Buffered, Notify: caps.Injection.Notify,
+			ToolMailbox: caps.Injection.ToolMailbox, Digest: caps.Injection.Digest,
+		},
+	}
+}

@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// typingEvery is how often the sign that the agent is typing is renewed, and
+// typingFor for how long at most.
+const (
+	typingEvery = 4 * time.Second
+	typingFor   = 5 * time.Minute
+)
+
+// startTyping shows in the chat that an answer is being worked on, as long as
+// the turn runs. Where no answer is owed it shows nothing: silence is a good
+// outcome. The sign is not kept: a lost one is no loss.
+func (a *Agent) startTyping(ctx context.Context, t *turn) (stop func()) {
+	e, err := entryByID(ctx, a.db, t.EventID)
+	if err != nil || e == nil || !replyExpected(&e.Decision) {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(ctx, typingFor)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if !sleep(ctx, 300*time.Millisecond) { // a quick answer needs no sign
+			return
+		}
+		for {
+			m := a.peer.NewMessage(replyType(e.Chat), protocol.ChatReply{Typing: true, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID})
+			m.InReplyTo, m.TraceParent = e.MessageID, e.TraceParent
+			if _, err := a.peer.Send(ctx, e.Chat, m); err != nil && ctx.Err() == nil {
+				a.opts.Log.Debug().Err(err).Msg("the typing sign was not sent")
+			}
+			if !sleep(ctx, typingEvery) {
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// An activityEvent tells a chorus channel what happens during a turn.
+type activityEvent struct {
+	Event     string          `json:"event"` // status, tool_call, tool_result or error
+	InReplyTo string          `json:"inReplyTo"`
+	Status    string          `json:"status,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Args      json.RawMessage `json:"args,omitempty"`
+	Content   json.RawMessage `json:"content,omitempty"`
+	Progress  float64         `json:"progress,omitempty"`
+	Total     float64         `json:"total,omitempty"`
+}
+
+// progress passes on what happens during a turn. It never blocks: reports wait
+// in a bounded queue, and what does not fit is dropped, for progress is not
+// chat and nothing depends on it.
+func (a *Agent) progress(p harness.Progress) {
+	if p.Kind == harness.ProgressText {
+		return
+	}
+	select {
+	case a.reports <- p:
+	default:
+	}
+}
+
+// reportLoop sends reports: to a chorus channel what happens in its turn, and
+// to system:attention the progress that a program tells.
+func (a *Agent) reportLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p := <-a.reports:
+			if err := a.report(ctx, p); err != nil && ctx.Err() == nil {
+				a.opts.Log.Debug().Err(err).Msg("a progress report was not sent")
+			}
+		}
+	}
+}
+
+func (a *Agent) report(ctx context.Context, p harness.Progress) error {
+	var e *entry
+	if t, err := turnByID(ctx, a.db, p.TurnID); err != nil {
+		return err
+	} else if t != nil {
+		if e, err = entryByID(ctx, a.db, t.EventID); err != nil {
+			return err
+		}
+	}
+	if e != nil && protocol.PeerID(e.Chat).Family() == "chorus" {
+		m := a.peer.NewMessage(protocol.TypeAgentEvent, activityOf(e, p))
+		m.InReplyTo, m.TraceParent = e.MessageID, e.TraceParent
+		_, err := a.peer.Send(ctx, e.Chat, m)
+		return err
+	}
+	if p.Kind != harness.ProgressStatus {
+		return nil
+	}
+	content := map[string]any{"event": "progress", "agent": a.id, "turnId": p.TurnID, "message": attention.HeaderValue(p.Message), "progress": p.Progress, "total": p.Total}
+	if e != nil {
+		content["eventId"] = e.EventID
+	}
+	if p.Token != "" {
+		content["progressToken"] = cut(p.Token, 200)
+	}
+	_, err := a.peer.Send(ctx, protocol.TopicAttention, a.peer.NewMessage(protocol.TypeAgentEvent, content))
+	return err
+}
+
+func activityOf(e *entry, p harness.Progress) activityEvent {
+	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress, Total: p.Total}
+	switch p.Kind {
+	case harness.ProgressToolCall:
+		event = activityEvent{Event: "tool_call", InReplyTo: e.SourceID, Name: p.Tool, ID: p.CallID, Args: p.Content}
+	case harness.ProgressToolResult:
+		event = activityEvent{Event: "tool_result", InReplyTo: e.SourceID, Name: p.Tool, ID: p.CallID, Content: p.Content}
+	}
+	return event
+}

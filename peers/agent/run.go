@@ -1,0 +1,234 @@
+package agent
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+)
+
+// errDeadline is the cause with which a turn ends that took too long.
+var errDeadline = errors.New("the deadline has passed")
+
+// A run is a turn in the hands of the harness.
+type run struct {
+	place    string
+	rank     int
+	cancel   context.CancelCauseFunc
+	accepted bool // a program has it; its place is free for others
+}
+
+// startTurns starts what is due and has its place free, the most pressing
+// first, and returns when the next turn is due.
+func (a *Agent) startTurns(ctx, work context.Context, caps harness.Capabilities, wg *sync.WaitGroup) (next time.Time, err error) {
+	list, err := turns(ctx, a.db, `WHERE state = 'queued' ORDER BY rank, seq LIMIT 500`)
+	if err != nil {
+		return next, err
+	}
+	now := time.Now()
+	for _, t := range list {
+		switch {
+		case t.NotBefore.After(now):
+			next = soonest(next, t.NotBefore)
+			continue
+		case a.busyTurns() >= a.opts.Parallel && t.Rank != rankUrgent:
+			continue // a turn that ends pokes the loop
+		}
+		if holder := a.holderOf(t.Place); holder != "" {
+			if t.Rank == rankUrgent && caps.Injection.Interrupt {
+				if err := a.preempt(ctx, holder); err != nil {
+					return next, err
+				}
+			}
+			continue
+		}
+		if err := a.startTurn(ctx, work, t, caps, wg); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// preempt stops a running turn that has sent nothing, for an urgent one; it
+// runs again afterwards.
+func (a *Agent) preempt(ctx context.Context, id string) error {
+	return a.inTx(ctx, func(tx *sql.Tx) error {
+		t, err := turnByID(ctx, tx, id)
+		if err != nil || t == nil || t.State != turnRunning || t.Outbound || t.Rank == rankUrgent {
+			return err
+		}
+		t.State = turnWithdrawn
+		if err := saveTurn(ctx, tx, t); err != nil {
+			return err
+		}
+		a.poke()
+		return a.recordTurn(ctx, tx, t, "interrupted", "something urgent came", nil)
+	})
+}
+
+// startTurn marks a turn as running, durably, and hands it to the harness.
+func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capabilities, wg *sync.WaitGroup) error {
+	var ht *harness.Turn
+	err := a.inTx(ctx, func(tx *sql.Tx) error {
+		fresh, err := turnByID(ctx, tx, t.ID)
+		if err != nil || fresh == nil || fresh.State != turnQueued {
+			return err
+		}
+		*t = *fresh
+		t.State, t.Attempt, t.StartedAt, t.DeadlineAt = turnRunning, t.Attempt+1, time.Now(), time.Now().Add(a.opts.Deadline)
+		if ht, err = a.harnessTurn(ctx, tx, t, caps); err != nil || ht == nil {
+			return err
+		}
+		if err := saveTurn(ctx, tx, t); err != nil {
+			return err
+		}
+		return a.recordTurn(ctx, tx, t, "started", "", nil)
+	})
+	if err != nil || ht == nil {
+		return err
+	}
+	a.opts.crash("started")
+	turnCtx, cancel := context.WithCancelCause(work)
+	a.addRun(t.ID, &run{place: t.Place, rank: t.Rank, cancel: cancel})
+	wg.Go(func() {
+		defer a.poke()
+		defer cancel(nil)
+		a.runTurn(turnCtx, t, ht)
+	})
+	return nil
+}
+
+// runTurn lets the harness work on a turn and settles what comes of it.
+func (a *Agent) runTurn(ctx context.Context, t *turn, ht *harness.Turn) {
+	ctx, cancel := context.WithDeadlineCause(ctx, t.DeadlineAt, errDeadline)
+	defer cancel()
+	stopTyping := a.startTyping(ctx, t)
+	box := &toolbox{a: a, turnID: t.ID, attempt: t.Attempt}
+	ht.Attempted = func(attempt int) error {
+		box.setAttempt(attempt)
+		return a.noteAttempt(ctx, t, attempt)
+	}
+	outcome, err := a.harness.Turn(ctx, ht, box)
+	stopTyping()
+	a.opts.crash("returned")
+	if err == nil && outcome.State == harness.Accepted {
+		a.acceptRun(t.ID)
+	}
+	for try := 1; ; try++ { // until it is stored: nothing may be forgotten
+		stored := a.settleTurn(context.WithoutCancel(ctx), t.ID, box, outcome, err)
+		if stored == nil {
+			break
+		}
+		a.opts.Log.Error().Err(stored).Str("turn", t.ID).Msg("the end of a turn cannot be stored; trying again")
+		if errors.Is(context.Cause(ctx), errStopping) || !sleep(context.WithoutCancel(ctx), time.Second) || try > 60 {
+			break // the next start takes it up
+		}
+	}
+	if err != nil || outcome.State != harness.Accepted {
+		a.removeRun(t.ID)
+	}
+}
+
+// noteAttempt stores that a harness delivers a turn once more.
+func (a *Agent) noteAttempt(ctx context.Context, t *turn, attempt int) error {
+	if attempt <= t.Attempt {
+		return nil
+	}
+	return a.inTx(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
+		fresh, err := turnByID(ctx, tx, t.ID)
+		if err != nil || fresh == nil || fresh.Attempt >= attempt {
+			return err
+		}
+		fresh.Attempt, t.Attempt = attempt, attempt
+		if err := saveTurn(ctx, tx, fresh); err != nil {
+			return err
+		}
+		return a.recordTurn(ctx, tx, fresh, "started", "delivered again", nil)
+	})
+}
+
+func (a *Agent) addRun(id string, r *run) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running[id] = r
+}
+
+func (a *Agent) removeRun(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.running, id)
+}
+
+func (a *Agent) acceptRun(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.running[id]; r != nil {
+		r.accepted = true
+	}
+}
+
+// stopRun ends the context of a running turn, or withdraws an accepted one. It
+// reports whether a goroutine is still at it.
+func (a *Agent) stopRun(id string, why error) bool {
+	a.mu.Lock()
+	r := a.running[id]
+	if r != nil && r.accepted {
+		delete(a.running, id)
+	}
+	a.mu.Unlock()
+	switch {
+	case r == nil:
+		return false
+	case r.accepted:
+		a.harness.Cancel(id, why.Error())
+		return false
+	}
+	r.cancel(why)
+	return true
+}
+
+func (a *Agent) runningIDs() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ids := make([]string, 0, len(a.running))
+	for id := range a.running {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// busyTurns counts the turns that a goroutine is at.
+func (a *Agent) busyTurns() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, r := range a.running {
+		if !r.accepted {
+			n++
+		}
+	}
+	return n
+}
+
+// holderOf returns the turn that a goroutine is at in a place.
+func (a *Agent) holderOf(place string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, r := range a.running {
+		if r.place == place && !r.accepted {
+			return id
+		}
+	}
+	return ""
+}
+
+// replyExpected reports whether a person waits for an answer of a turn.
+func replyExpected(d *attention.Decision) bool {
+	return d.Policy == attention.PolicyMustRespond || d.Reason == "claim_granted"
+}

@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// settleTurn stores what came of a run of the harness.
+func (a *Agent) settleTurn(ctx context.Context, id string, box *toolbox, outcome harness.Outcome, failure error) error {
+	return a.inTx(ctx, func(tx *sql.Tx) error {
+		t, err := turnByID(ctx, tx, id)
+		if err != nil || t == nil || t.ended() {
+			return err
+		}
+		if t.State == turnWithdrawn {
+			t.State = turnQueued
+			return saveTurn(ctx, tx, t)
+		}
+		e, err := entryByID(ctx, tx, t.EventID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case failure != nil:
+			return a.settleFailure(ctx, tx, t, e, failure)
+		case outcome.State == harness.Accepted:
+			return a.settleAccepted(ctx, tx, t, e)
+		}
+		return a.settleFinished(ctx, tx, t, e, box, outcome)
+	})
+}
+
+// settleAccepted keeps a turn open that a program works on in its own time,
+// unless it has already done what ends a turn.
+func (a *Agent) settleAccepted(ctx context.Context, tx *sql.Tx, t *turn, e *entry) error {
+	if endsTurn(e) || e != nil && e.Decision.Policy == attention.PolicyMustNotRespond {
+		return a.finish(ctx, tx, t, e, "", nil)
+	}
+	t.State = turnAccepted
+	if err := saveTurn(ctx, tx, t); err != nil {
+		return err
+	}
+	return a.recordTurn(ctx, tx, t, "accepted", "", nil)
+}
+
+// endsTurn reports whether what was done about an event ends its turn.
+func endsTurn(e *entry) bool {
+	return e == nil || e.Replied || !e.open() || e.Disposition == attention.DispositionDeferred
+}
+
+// settleFinished ends a turn whose model has ended it. Text that ends a turn
+// which owes an answer and sent none is the answer.
+func (a *Agent) settleFinished(ctx context.Context, tx *sql.Tx, t *turn, e *entry, box *toolbox, outcome harness.Outcome) error {
+	if e != nil && e.open() && !e.Replied && e.Decision.Policy == attention.PolicyMustRespond &&
+		e.Disposition != attention.DispositionDeferred && !attention.MeansSilence(outcome.FinalText) {
+		if err := a.sendFinalText(ctx, tx, t, e, outcome.FinalText); err != nil {
+			return err
+		}
+	}
+	if signal := box.pendingSignal(); e != nil && e.open() && !e.Replied && signal != "" {
+		if err := a.dispose(ctx, tx, e, attention.DispositionAcknowledged, "signal "+signal); err != nil {
+			return err
+		}
+	}
+	return a.finish(ctx, tx, t, e, "", func(r *turnRecord) {
+		u := outcome.Usage
+		r.Model, r.InputTokens, r.OutputTokens, r.ToolCalls = u.Model, u.InputTokens, u.OutputTokens, u.ToolCalls
+	})
+}
+
+func (a *Agent) sendFinalText(ctx context.Context, tx *sql.Tx, t *turn, e *entry, text string) error {
+	standing, err := a.standing(ctx, tx, e, text)
+	if err != nil {
+		return err
+	}
+	if r := attention.PermitMessage(standing); r.Refused() {
+		return a.recordAbout(ctx, tx, uniqueKey("refusal", e.Seq), e, protocol.Refusal{
+			Event: "refusal", EventID: e.EventID, Agent: a.id, Tool: "final_text", Reason: r.Reason,
+		})
+	}
+	_, err = a.queueReply(ctx, tx, e, "text", replyKey(e), protocol.ChatReply{
+		Text: text, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID, Visibility: visibilityOf(e), Directedness: string(attention.DirectedToMe),
+	})
+	t.Outbound = true
+	return err
+}
+
+// finish ends a turn well and gives its event the disposition that is due.
+func (a *Agent) finish(ctx context.Context, tx *sql.Tx, t *turn, e *entry, reason string, more func(*turnRecord)) error {
+	duration := time.Since(t.StartedAt).Milliseconds()
+	err := a.endTurn(ctx, tx, t, turnFinished, reason, func(r *turnRecord) {
+		r.DurationMS = duration
+		if more != nil {
+			more(r)
+		}
+	})
+	if err != nil || e == nil || endsTurn(e) {
+		return err
+	}
+	switch {
+	case e.Disposition == attention.DispositionClaimed:
+		return a.watchClaimed(ctx, tx, t, e)
+	case e.Decision.Policy == attention.PolicyMustRespond:
+		return a.fail(ctx, tx, e, "the turn ended without an answer")
+	case e.Decision.Policy == attention.PolicyAckOnly:
+		return a.dispose(ctx, tx, e, attention.DispositionAcknowledged, "seen")
+	}
+	return a.dispose(ctx, tx, e, attention.DispositionIgnored, "no answer was needed")
+}
+
+// watchClaimed gives a claimed event that no other turn will take up a
+// deadline: a promise must end.
+func (a *Agent) watchClaimed(ctx context.Context, tx *sql.Tx, t *turn, e *entry) error {
+	_, err := tx.ExecContext(ctx, `UPDATE events SET deadline_at = ?1 WHERE seq = ?2
+		AND NOT EXISTS (SELECT 1 FROM turns WHERE event_id = ?3 AND turn_id <> ?4 AND state IN ('queued','running','accepted','withdrawn'))`,
+		time.Now().Add(a.opts.Deadline).UnixMicro(), e.Seq, e.EventID, t.ID)
+	if err != nil {
+		return fmt.Errorf("storing the deadline of %s: %w", e.EventID, err)
+	}
+	return nil
+}
+
+// settleFailure decides what follows from a turn that did not end well: again,
+// later, or not at all. A turn that sent something is never run again.
+func (a *Agent) settleFailure(ctx context.Context, tx *sql.Tx, t *turn, e *entry, failure error) error {
+	acted := t.Outbound || e != nil && (e.Acted || endsTurn(e))
+	stopped := errors.Is(failure, errStopping) || errors.Is(failure, harness.ErrStopped) || errors.Is(failure, context.Canceled)
+	switch {
+	case !acted && stopped:
+		t.State = turnQueued
+		return errors.Join(saveTurn(ctx, tx, t), a.recordTurn(ctx, tx, t, "interrupted", "the agent stopped", nil))
+	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < a.opts.MaxTries:
+		t.State, t.Failures = turnQueued, t.Failures+1
+		t.NotBefore = time.Now().Add(a.opts.FirstRetry << (t.Failures - 1))
+		return errors.Join(saveTurn(ctx, tx, t), a.recordTurn(ctx, tx, t, "interrupted", cut(failure.Error(), 500), nil))
+	}
+	reason := cut(failure.Error(), 500)
+	if err := a.endTurn(ctx, tx, t, turnFailed, reason, nil); err != nil {
+		return err
+	}
+	if e == nil || e.Replied || !e.open() || e.Disposition == attention.DispositionDeferred {
+		return nil
+	}
+	if stopped {
+		reason = "the agent stopped after the turn had acted"
+	}
+	return a.fail(ctx, tx, e, reason)
+}
+
+// fail ends an event that got no answer. Whoever was owed one is told once.
+func (a *Agent) fail(ctx context.Context, tx *sql.Tx, e *entry, reason string) error {
+	if e.Decision.Policy != attention.PolicyMustRespond {
+		return a.dispose(ctx, tx, e, attention.DispositionIgnored, reason)
+	}
+	if !e.open() {
+		return nil
+	}
+	if err := a.dispose(ctx, tx, e, attention.DispositionFailed, reason); err != nil {
+		return err
+	}
+	if e.Content.Author.Kind != "human" {
+		return nil // two programs would talk about it for ever
+	}
+	return a.sendNotice(ctx, tx, e, "failed", "I could not answer this message. Please send it again, or ask somebody else.")
+}
+
+// passDeadlines ends accepted turns and open events whose time has passed, and
+// returns when the next deadline is.
+func (a *Agent) passDeadlines(ctx context.Context) (next time.Time, err error) {
+	now := time.Now()
+	late, err := turns(ctx, a.db, `WHERE state = 'accepted' AND deadline_at <= ?`, now.UnixMicro())
+	if err != nil {
+		return next, err
+	}
+	for _, t := range late {
+		a.stopRun(t.ID, errDeadline)
+		err := a.inTx(ctx, func(tx *sql.Tx) error {
+			fresh, err := turnByID(ctx, tx, t.ID)
+			if err != nil || fresh == nil || fresh.State != turnAccepted {
+				return err
+			}
+			e, err := entryByID(ctx, tx, fresh.EventID)
+			if err != nil {
+				return err
+			}
+			return a.settleFailure(ctx, tx, fresh, e, errDeadline)
+		})
+		if err != nil {
+			return next, err
+		}
+	}
+	expired, err := entries(ctx, a.db, `WHERE deadline_at > 0 AND deadline_at <= ?`, now.UnixMicro())
+	if err != nil {
+		return next, err
+	}
+	for _, e := range expired {
+		if err := a.inTx(ctx, func(tx *sql.Tx) error { return a.expire(ctx, tx, e.EventID) }); err != nil {
+			return next, err
+		}
+	}
+	var soonestUS sql.NullInt64
+	err = a.db.QueryRowContext(ctx, `SELECT min(at) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
+		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted')`).Scan(&soonestUS)
+	if err != nil {
+		return next, fmt.Errorf("looking for the next deadline: %w", err)
+	}
+	return fromMicros(soonestUS.Int64), nil
+}
+
+func (a *Agent) expire(ctx context.Context, tx *sql.Tx, id string) error {
+	e, err := entryByID(ctx, tx, id)
+	if err != nil || e == nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE events SET deadline_at = 0 WHERE seq = ?`, e.Seq); err != nil {
+		return fmt.Errorf("storing that the deadline of %s has passed: %w", id, err)
+	}
+	if e.Replied {
+		return nil
+	}
+	return a.fail(ctx, tx, e, errDeadline.Error())
+}
+
+// recoverTurns decides, before anything runs, on the turns that the last run
+// of the program left behind.
+func (a *Agent) recoverTurns(ctx context.Context) error {
+	return a.inTx(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE turns SET state = 'queued' WHERE state = 'withdrawn'`); err != nil {
+			return err
+		}
+		list, err := turns(ctx, tx, `WHERE state = 'running'`)
+		if err != nil {
+			return err
+		}
+		for _, t := range list {
+			e, err := entryByID(ctx, tx, t.EventID)
+			if err != nil {
+				return err
+			}
+			if err := a.settleFailure(ctx, tx, t, e, errStopping); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,4 @@
+package agent
+
+// workTable lists the tools that the collaboration broker gives.
+var workTable = []toolRow{}
