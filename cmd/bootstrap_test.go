@@ -1,0 +1,97 @@
+package cmd_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/google/go-cmp/cmp"
+)
+
+// bootstrapSteps are the steps of the specification's section 10, as types of
+// messages. spawn_result and online come between them, in their own time.
+var bootstrapSteps = []protocol.MessageType{
+	protocol.TypeSpawnRequest, protocol.TypeRouteAssigned, protocol.TypeConfigure, protocol.TypeTGMessage, protocol.TypeTGReply,
+}
+
+// TestBootstrap lets several empty chats, direct and group, find their agents
+// at once, and reads the steps of each in the activity log.
+func TestBootstrap(t *testing.T) {
+	s := newSystem(t)
+	will := s.api.User("Will")
+	chats := []models.Chat{
+		s.api.DM(will), s.api.DM(s.api.User("Ana")),
+		s.api.Group(-501, "a group"), s.api.Supergroup(-100502, "a supergroup"),
+	}
+	for _, c := range chats {
+		text := "what is this?"
+		if c.ID < 0 {
+			text = "@" + s.api.Bot().Username + " " + text
+		}
+		s.api.Say(c, will, text)
+	}
+	for _, c := range chats {
+		if got := s.awaitTexts(c, 1)[0]; !strings.Contains(got, "what is this?") {
+			t.Errorf("chat %d was answered %q", c.ID, got)
+		}
+	}
+	finished := func() bool {
+		return !slices.ContainsFunc(s.passes(), func(p *pass) bool { return p.status == "" })
+	}
+	s.await("the end of every message", finished)
+	agents := map[protocol.PeerID]bool{}
+	for _, c := range chats {
+		agents[checkBootstrap(t, s, topicOf(c))] = true
+	}
+	if len(agents) != len(chats) {
+		t.Errorf("%d agents for %d chats: %v", len(agents), len(chats), agents)
+	}
+	for _, c := range chats {
+		if texts := s.api.Texts(c.ID); len(texts) != 1 {
+			t.Errorf("chat %d got %d messages: %q", c.ID, len(texts), texts)
+		}
+	}
+}
+
+// checkBootstrap reads the steps of one chat and returns its agent.
+func checkBootstrap(t *testing.T, s *system, topic protocol.Topic) protocol.PeerID {
+	t.Helper()
+	var steps []protocol.MessageType
+	var agent protocol.PeerID
+	want := map[protocol.MessageType]string{}
+	got := map[protocol.MessageType]string{}
+	for _, p := range s.passes() {
+		if !slices.Contains(bootstrapSteps, p.message.Type) || !p.about(topic) || isTyping(p) {
+			continue
+		}
+		if !slices.Contains(steps, p.message.Type) {
+			steps = append(steps, p.message.Type)
+		}
+		if p.rows != 4 || p.status != "ok" {
+			t.Errorf("%s of %s has %d rows and ended %q; want 4 and ok", p.message.Type, topic, p.rows, p.status)
+		}
+		got[p.message.Type] = fmt.Sprintf("%s to %s", p.message.From, p.entry.Topic)
+		if p.message.Type == protocol.TypeTGReply {
+			agent = p.message.From
+		}
+	}
+	if diff := cmp.Diff(bootstrapSteps, steps); diff != "" {
+		t.Errorf("steps of %s: %s", topic, diff)
+	}
+	want[protocol.TypeSpawnRequest] = fmt.Sprintf("%s to system:spawn", topic)
+	want[protocol.TypeRouteAssigned] = fmt.Sprintf("agent:system to %s", topic)
+	want[protocol.TypeConfigure] = fmt.Sprintf("%s to %s", topic, agent)
+	want[protocol.TypeTGMessage] = want[protocol.TypeConfigure]
+	want[protocol.TypeTGReply] = fmt.Sprintf("%s to %s", agent, topic)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("who sent to whom: %s", diff)
+	}
+	return agent
+}
+
+// isTyping reports whether a reply is only the sign that the agent is typing.
+func isTyping(p *pass) bool { return strings.Contains(string(p.message.Content), `"typing":true`) }

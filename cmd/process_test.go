@@ -1,0 +1,132 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A process is one running program.
+type process struct {
+	t     *testing.T
+	name  string
+	cmd   *exec.Cmd
+	ended chan struct{}
+	err   error // of Wait, once ended is closed
+
+	mu    sync.Mutex
+	log   bytes.Buffer
+	ready chan struct{}
+	once  sync.Once
+}
+
+// start runs a program for t and waits until it is ready. It is stopped, and its
+// exit code checked, when whole ends, of which t is a part.
+func start(t, whole *testing.T, name string, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: whole, name: name, ended: make(chan struct{}), ready: make(chan struct{})}
+	p.cmd = exec.CommandContext(context.Background(), built(t, name), args...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = p
+	p.cmd.WaitDelay = time.Second // agents may hold the pipe
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	whole.Cleanup(p.stop)
+	select {
+	case <-p.ready:
+	case <-p.ended:
+		t.Fatalf("%s ended: %v\n%s", name, p.err, p.text())
+	case <-time.After(patience):
+		t.Fatalf("%s was not ready within %s:\n%s", name, patience, p.text())
+	}
+	return p
+}
+
+// Write takes the program's log.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log.Write(b)
+	if strings.Contains(p.log.String(), `"message":"ready"`) {
+		p.once.Do(func() { close(p.ready) })
+	}
+	return len(b), nil
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// kill ends the program as a crash would.
+func (p *process) kill() {
+	p.t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.t.Fatalf("killing %s: %v", p.name, err)
+	}
+	<-p.ended
+}
+
+// stop ends the program politely and checks that it ends well.
+func (p *process) stop() {
+	select {
+	case <-p.ended: // killed, or stopped before
+		return
+	default:
+	}
+	from := time.Now()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Errorf("stopping %s: %v", p.name, err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(15 * time.Second):
+		p.kill()
+	}
+	if took := time.Since(from); took > 10*time.Second || p.err != nil && !errors.Is(p.err, exec.ErrWaitDelay) {
+		p.t.Errorf("%s ended after %s with %v:\n%s", p.name, took, p.err, p.text())
+	}
+	if p.t.Failed() && os.Getenv("HUBBUB_TEST_LOGS") != "" {
+		p.t.Logf("log of %s:\n%s", p.name, p.text())
+	}
+}
+
+// freeAddress returns a loopback address on which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nothing was accepted
+	return l.Addr().String()
+}
+
+// logsBelow returns every log file below a folder, for the report of a failure.
+func logsBelow(dir string) string {
+	var b strings.Builder
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".log") {
+			if raw, err := os.ReadFile(path); err == nil {
+				b.WriteString("== " + path + "\n" + string(raw[max(len(raw)-4000, 0):]) + "\n")
+			}
+		}
+		return nil
+	})
+	return b.String()
+}

@@ -1,0 +1,164 @@
+package cmd_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A system is the whole path: Telegram, bridge, bus, spawner and agents.
+type system struct {
+	t     *testing.T // the present test
+	whole *testing.T // the test that the system lives for
+	data  string
+	bus   string // address
+	api   *tgtest.Server
+	web   *httptest.Server
+	log   *activitylog.Reader
+	run   map[string]*process
+}
+
+// The programs of a system, in the order of their start.
+var programs = []string{"bus", "system", "tg"}
+
+// newSystem starts everything.
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-agent", "hubbub-tg"} {
+		built(t, name)
+	}
+	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}}
+	s.web = httptest.NewServer(s.api)
+	t.Cleanup(s.web.Close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the agents' logs:\n%s", logsBelow(s.data))
+		}
+	})
+	s.log = activitylog.Open(filepath.Join(s.data, "activity.db"))
+	t.Cleanup(s.log.Close)
+	for _, name := range programs {
+		s.start(name)
+	}
+	return s
+}
+
+// in returns the same system for a part of the test.
+func (s *system) in(t *testing.T) *system {
+	part := *s
+	part.t = t
+	return &part
+}
+
+// start starts a program, for the first time or again.
+func (s *system) start(name string) {
+	s.t.Helper()
+	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=ws://" + s.bus, "HUBBUB_LOG_FORMAT=json"}
+	var args []string
+	switch name {
+	case "bus":
+		args = []string{"--listen", s.bus}
+	case "system":
+		args = []string{"--agent-arg=--harness=scripted", "--agent-arg=--compose-window=100ms", "--agent-arg=--log-format=json"}
+	case "tg":
+		env = append(env, "TELEGRAM_BOT_TOKEN="+s.api.Token())
+		args = []string{"--api-url", s.web.URL, "--allow-all", "--min-send-interval", "10ms", "--poll-timeout", "5s"}
+	}
+	s.run[name] = start(s.t, s.whole, "hubbub-"+name, env, args...)
+}
+
+// restart kills a program and starts it again.
+func (s *system) restart(name string) {
+	s.t.Helper()
+	s.run[name].kill()
+	s.start(name)
+}
+
+// A pass is one message of a type in the log, with what became of it.
+type pass struct {
+	entry   activitylog.Entry // its send_start
+	message protocol.Message
+	rows    int
+	status  string // of send_finish, empty before
+}
+
+// passes returns the messages in the log, in the order of their send_start.
+func (s *system) passes() []*pass {
+	s.t.Helper()
+	var list []*pass
+	open := map[string]*pass{}
+	err := s.log.Each(s.t.Context(), activitylog.Filter{}, func(e *activitylog.Entry) error {
+		if e.Is(activitylog.SendStart) {
+			p := &pass{entry: *e}
+			if err := json.Unmarshal(e.Payload, &p.message); err != nil {
+				return err
+			}
+			list, open[e.MessageID] = append(list, p), p
+		}
+		if p := open[e.MessageID]; p != nil {
+			p.rows++
+			if e.Is(activitylog.SendFinish) {
+				p.status = e.Status
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatalf("reading the log: %v", err)
+	}
+	return list
+}
+
+// await waits until condition holds.
+func (s *system) await(what string, condition func() bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience+patience)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for !condition() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			s.t.Fatalf("%s never came; the bridge's log:\n%s\nthe spawner's log:\n%s", what, s.run["tg"].text(), s.run["system"].text())
+		}
+	}
+}
+
+// awaitTexts waits until the bot has sent n messages to a chat.
+func (s *system) awaitTexts(chat models.Chat, n int) []string {
+	s.t.Helper()
+	s.await(fmt.Sprintf("message %d to chat %d", n, chat.ID), func() bool { return len(s.api.Texts(chat.ID)) >= n })
+	return s.api.Texts(chat.ID)
+}
+
+// topicOf returns the bus topic of a chat.
+func topicOf(chat models.Chat) protocol.Topic {
+	return protocol.Topic("tg:" + strconv.FormatInt(chat.ID, 10))
+}
+
+// about reports whether a message of the bootstrap concerns a chat.
+func (p *pass) about(topic protocol.Topic) bool {
+	return protocol.Topic(p.entry.Topic) == topic || p.message.From.Topic() == topic ||
+		strings.Contains(string(p.message.Content), `"`+string(topic)+`"`)
+}
+
+// contentOf decodes the content of a message; the zero value where it is none
+// of T.
+func contentOf[T any](p *pass) T {
+	var content T
+	_ = json.Unmarshal(p.message.Content, &content)
+	return content
+}
