@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/cmd/internal/demo"
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
@@ -64,14 +65,15 @@ compose-window = "300ms"     # the default waits 2s for more of the same author
 
 // A show is one run of the demo.
 type show struct {
-	env   *program.Env
-	data  string
-	stage *demo.Stage
-	fleet *fleet.Fleet
-	plan  *plan
-	log   *os.File
-	play  *demo.Play
-	wg    sync.WaitGroup
+	env    *program.Env
+	data   string
+	stage  *demo.Stage
+	fleet  *fleet.Fleet
+	plan   *plan
+	log    *os.File
+	reader *activitylog.Reader
+	play   *demo.Play
+	wg     sync.WaitGroup
 }
 
 func runDemo(cmd *cobra.Command, exit bool) error {
@@ -137,8 +139,13 @@ func (s *show) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(
 	if err := s.waitReady(ctx); err != nil {
 		return nil, err
 	}
+	s.reader = activitylog.Open(filepath.Join(s.data, "activity.db"))
+	from, err := s.reader.End(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := s.env.Stdout
-	narrator := demo.NewNarrator(s.stage, filepath.Join(s.data, "activity.db"), out, screen.Columns(out))
+	narrator := demo.NewNarrator(s.stage, s.reader, from, out, screen.Columns(out))
 	s.background(fail, func() error { return narrator.Run(ctx) })
 	s.play = &demo.Play{Stage: s.stage, Narrator: narrator, KillAgent: s.killAgent, AddAgent: s.addAgent}
 	return demo.WriteAddress(demo.Address{URL: api, Key: key, Data: s.data})
@@ -157,6 +164,9 @@ func (s *show) background(fail context.CancelCauseFunc, run func() error) {
 func (s *show) stop(cancel context.CancelCauseFunc) error {
 	cancel(nil)
 	s.wg.Wait()
+	if s.reader != nil {
+		s.reader.Close()
+	}
 	if s.log == nil {
 		return nil
 	}

@@ -9,16 +9,18 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
 )
 
-// pollEvery is how often the log is looked at: the bus writes it every 20 ms.
-const pollEvery = 25 * time.Millisecond
+// besideWait is how long a line waits for the first rows, to stand beside them.
+const besideWait = 200 * time.Millisecond
 
 // A Narrator prints the chats of a stage beside the rows of the activity log.
 type Narrator struct {
 	stage *Stage
-	log   logReader
+	log   *activitylog.Reader
+	from  activitylog.Cursor // where the story begins
 	out   io.Writer
 	paint screen.Painter
 	width int // columns of the screen
@@ -32,42 +34,45 @@ type Narrator struct {
 	changed chan struct{}
 }
 
-// NewNarrator makes a narrator of a stage and of the log at path, that writes
-// to out, which has so many columns; 0 means that out is no terminal.
-func NewNarrator(stage *Stage, path string, out io.Writer, columns int) *Narrator {
+// NewNarrator makes a narrator of a stage and of a log, from a place in it on,
+// that writes to out, which has so many columns; 0 means that out is no
+// terminal.
+func NewNarrator(stage *Stage, log *activitylog.Reader, from activitylog.Cursor, out io.Writer, columns int) *Narrator {
 	if columns == 0 {
 		columns = 140
 	}
 	return &Narrator{
-		stage: stage, log: logReader{path: path}, out: out, paint: screen.NewPainter(out),
+		stage: stage, log: log, from: from, out: out, paint: screen.NewPainter(out),
 		width: columns, changed: make(chan struct{}), idle: true,
 	}
 }
 
 // Run narrates until ctx ends.
 func (n *Narrator) Run(ctx context.Context) error {
-	defer n.log.close()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
-		rows, err := n.log.next(ctx)
-		if ctx.Err() != nil {
-			return nil
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() {
+		ticker := time.NewTicker(besideWait)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				n.take(nil)
+			case <-ctx.Done():
+				return
+			}
 		}
-		if err != nil {
-			return err
-		}
+	})
+	return n.log.Follow(ctx, activitylog.Filter{}, n.from, nil, func(rows []activitylog.Entry) error {
 		n.take(rows)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return nil
+	})
 }
 
 // take prints what is new and tells whoever waits for it.
-func (n *Narrator) take(rows []row) {
+func (n *Narrator) take(rows []activitylog.Entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	lines, _ := n.stage.feed.after(n.last)
@@ -76,8 +81,8 @@ func (n *Narrator) take(rows []row) {
 	}
 	var notes []note
 	var passed []*passage
-	for _, r := range rows {
-		if p := n.open.add(r); p != nil {
+	for i := range rows {
+		if p := n.open.add(&rows[i]); p != nil {
 			passed = append(passed, p)
 			if d, part := describe(p); part {
 				notes = append(notes, d)

@@ -2,9 +2,27 @@ package demo
 
 import (
 	"encoding/json"
+	"time"
 
+	"hubbub/activitylog"
 	"hubbub/protocol"
 )
+
+// A target is one delivery of a passage.
+type target struct {
+	peer   protocol.PeerID
+	status string
+}
+
+// A passage is one message on its way through the bus: all rows about it.
+type passage struct {
+	first, last int64 // ids of its rows
+	message     protocol.Message
+	topic       protocol.Topic
+	targets     []target
+	took        time.Duration
+	started     time.Time
+}
 
 // maxOpen bounds the passages that wait for their last row.
 const maxOpen = 4096
@@ -15,28 +33,27 @@ type passages struct {
 }
 
 // add takes the next row. It returns a passage when its last row has come.
-func (p *passages) add(r row) *passage {
+func (p *passages) add(r *activitylog.Entry) *passage {
 	if p.open == nil || len(p.open) > maxOpen {
 		p.open = map[string]*passage{}
 	}
-	if r.event == "send_start" {
-		x := &passage{first: r.id, topic: protocol.Topic(r.topic), started: r.at}
-		if err := json.Unmarshal([]byte(r.payload), &x.message); err != nil {
-			return nil
+	if r.Is(activitylog.SendStart) {
+		x := &passage{first: r.ID, topic: protocol.Topic(r.Topic), started: r.Time()}
+		if json.Unmarshal(r.Payload, &x.message) == nil {
+			p.open[r.MessageID] = x
 		}
-		p.open[r.messageID] = x
 	}
-	x := p.open[r.messageID]
+	x := p.open[r.MessageID]
 	if x == nil {
 		return nil
 	}
-	x.rows, x.last = x.rows+1, r.id
-	switch r.event {
-	case "process_finish":
-		x.targets = append(x.targets, target{peer: protocol.PeerID(r.actor), status: r.status, err: r.err})
-	case "send_finish":
-		x.status, x.took = r.status, r.at.Sub(x.started)
-		delete(p.open, r.messageID)
+	x.last = r.ID
+	switch {
+	case r.Is(activitylog.ProcessFinish):
+		x.targets = append(x.targets, target{peer: protocol.PeerID(r.Actor), status: r.Status})
+	case r.Is(activitylog.SendFinish):
+		x.took = r.Time().Sub(x.started)
+		delete(p.open, r.MessageID)
 		return x
 	}
 	return nil
