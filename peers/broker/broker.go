@@ -1,0 +1,237 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Broker. Nil is valid.
+type Options struct {
+	SweepInterval   time.Duration    // between two looks for stale work; default 1m
+	StaleAfter      time.Duration    // how long work may rest before its next-move owner is woken; default 30m
+	EndpointTimeout time.Duration    // without a heartbeat, after which an endpoint is offline; default 30s
+	RetireAfter     time.Duration    // for which an endpoint may be offline before it is forgotten; default 7 days
+	Now             func() time.Time // default time.Now
+	OnReady         func()           // called once, when the broker is connected and subscribed
+	Log             *zerolog.Logger  // default: no log
+}
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	for setting, def := range map[*time.Duration]time.Duration{
+		&d.SweepInterval: time.Minute, &d.StaleAfter: 30 * time.Minute,
+		&d.EndpointTimeout: 30 * time.Second, &d.RetireAfter: 7 * 24 * time.Hour,
+	} {
+		if *setting <= 0 {
+			*setting = def
+		}
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.Log == nil {
+		nop := zerolog.Nop()
+		d.Log = &nop
+	}
+	return d
+}
+
+// queueLength is how many jobs may wait for the writer. A request beyond it waits
+// in the peer, whose own queue is bounded.
+const queueLength = 1024
+
+// stopGrace is how long a stopping broker sends what it has answered.
+const stopGrace = 3 * time.Second
+
+// A Broker is the collaboration broker.
+type Broker struct {
+	db      *sql.DB
+	peer    *peer.Peer
+	opts    Options
+	now     func() time.Time
+	log     *zerolog.Logger
+	send    sendFunc
+	writer  *writer
+	outbox  *outbox.Outbox
+	answers *answerer
+	facts   *publisher
+	due     chan time.Time // the next time at which the clock alone changes something
+	closing atomic.Bool
+}
+
+// New makes a broker on a database that was opened with Schema, and on a peer
+// with the identity collab:broker that nobody runs yet. It does no I/O.
+func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
+	o := opts.withDefaults()
+	b := &Broker{
+		db: db, peer: p, opts: o, now: o.Now, log: o.Log, send: p.Send,
+		due: make(chan time.Time, 1),
+	}
+	b.outbox = outbox.New(db, b.sendLetter, &outbox.Options{
+		Name: "letters", MaxPending: 20_000, MaxAge: time.Hour, OnInterrupted: outbox.Resend,
+		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
+	})
+	b.answers = newAnswerer(b.send, o.Now, o.Log)
+	b.facts = newPublisher(db, b.send, o.Log)
+	ids := newMint(o.Now)
+	b.writer = &writer{
+		db: db, now: o.Now, mint: ids.next, log: o.Log, jobs: make(chan job, queueLength),
+		limits:  limits{o.EndpointTimeout, o.StaleAfter, o.RetireAfter},
+		chores:  []chore{b.answers, b.facts},
+		enqueue: b.enqueue, committed: b.committed,
+	}
+	p.Handle(protocol.TypeCollabRequest, b.handle)
+	return b
+}
+
+// Run rebuilds the state from the events, connects, and serves until ctx ends
+// (nil) or the peer or the database fails for good. It sends first what a former
+// run left unsent.
+func (b *Broker) Run(outer context.Context) error {
+	if err := b.open(outer); err != nil {
+		return err
+	}
+	defer b.writer.close() //nolint:errcheck // statements of a database that is about to be closed
+	ctx, cancel := context.WithCancelCause(outer)
+	defer cancel(nil)
+	inner, stopInner := context.WithCancel(context.WithoutCancel(ctx))
+	peerCtx, stopPeer := context.WithCancel(context.WithoutCancel(ctx))
+	var served, wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{b.outbox.Run, b.facts.run, b.clockLoop} {
+		wg.Go(func() { cancel(run(inner)) })
+	}
+	writerCtx, stopWriter := context.WithCancel(context.WithoutCancel(ctx))
+	writerDone := make(chan struct{})
+	go func() { defer close(writerDone); cancel(b.writer.run(writerCtx)) }()
+	served.Go(func() { cancel(b.peer.Run(peerCtx)) })
+	wg.Go(func() { b.announceReady(inner) })
+
+	<-ctx.Done()
+	b.drain()
+	stopPeer()
+	served.Wait()
+	b.answers.close()
+	stopInner()
+	wg.Wait()
+	stopWriter()
+	<-writerDone
+	if outer.Err() != nil || errors.Is(context.Cause(ctx), context.Canceled) {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// open loads what is stored and takes up what was left unsent.
+func (b *Broker) open(ctx context.Context) error {
+	if err := b.writer.open(ctx); err != nil {
+		return err
+	}
+	if err := b.facts.open(ctx); err != nil {
+		return err
+	}
+	list, err := unsentAnswers(ctx, b.db)
+	if err != nil {
+		return err
+	}
+	b.answers.add(list)
+	return b.peer.Subscribe(ctx, "collab:*")
+}
+
+func (b *Broker) announceReady(ctx context.Context) {
+	if b.peer.Ready(ctx) == nil && b.opts.OnReady != nil {
+		b.opts.OnReady()
+	}
+}
+
+// drain refuses new requests and waits a moment until those before them have
+// their answers.
+func (b *Broker) drain() {
+	b.closing.Store(true)
+	limit := time.NewTimer(stopGrace)
+	defer limit.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !b.answers.idle() || len(b.writer.jobs) > 0 {
+		select {
+		case <-limit.C:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// handle takes one collab_request. It answers "processed" once what the request
+// did and its answer are stored.
+func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
+	if d.Topic != protocol.TopicBroker {
+		return nil // told to others on collab:*
+	}
+	if b.closing.Load() {
+		return errStopping
+	}
+	m := &d.Message
+	if b.answers.full(m.From) {
+		return peer.Reject(fmt.Sprintf("%d answers wait for %s; take them first", maxUnsent, m.From))
+	}
+	r := request{from: m.From, messageID: m.MessageID, traceParent: m.TraceParent}
+	if err := json.Unmarshal(m.Content, &r.content); err != nil {
+		r.malformed = err
+	}
+	return b.writer.submit(ctx, job{request: &r})
+}
+
+// committed lets out what a batch brought about.
+func (b *Broker) committed(done *batch) {
+	b.answers.add(done.answers)
+	if len(done.turn.sends) > 0 {
+		b.outbox.Wake()
+	}
+	if len(done.turn.events) > 0 {
+		b.facts.notify()
+	}
+	if done.due.IsZero() {
+		return
+	}
+	select {
+	case <-b.due: // only the newest counts
+	default:
+	}
+	select {
+	case b.due <- done.due:
+	default:
+	}
+}
+
+// A mint makes ids that sort in the order in which they were made.
+type mint struct {
+	mu      sync.Mutex // guards entropy
+	entropy *ulid.MonotonicEntropy
+	now     func() time.Time
+}
+
+func newMint(now func() time.Time) *mint {
+	return &mint{entropy: ulid.Monotonic(rand.Reader, 0), now: now}
+}
+
+func (m *mint) next(prefix string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return prefix + ulid.MustNew(ulid.Timestamp(m.now()), m.entropy).String()
+}

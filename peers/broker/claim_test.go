@@ -1,0 +1,106 @@
+package broker
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAClaimHasOneHolder(t *testing.T) {
+	d := newDesk(t)
+	acquire := func(who string, ttl int) result {
+		t.Helper()
+		return d.do(peerID(who), "claim.acquire", m{"eventId": "tg:1:2:3", "ttlMs": ttl})
+	}
+	first := acquire("agent:a", 5000)
+	if first["granted"] != true || first["owner"] != "a" || first["expiresAt"] == nil {
+		t.Errorf("first = %v", first)
+	}
+	refused := acquire("agent:b", 5000)
+	if refused["granted"] != false || refused["owner"] != "a" || refused["token"] != nil {
+		t.Errorf("refused = %v", refused)
+	}
+	if longer := acquire("agent:a", 8000); longer["token"] != first["token"] || longer["expiresAt"] == first["expiresAt"] {
+		t.Errorf("prolonged to %v", longer)
+	}
+	d.refuse(CodeForbidden, "agent:b", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
+	d.refuse(CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": 99})
+	d.do("agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
+	if len(d.sent) != 1 || d.sent[0].to != "agent:b" || d.sent[0].event.Type != EventClaimOffered {
+		t.Errorf("offered to %v", d.sent)
+	}
+	d.sent = nil
+	second := acquire("agent:b", 5000)
+	if second["granted"] != true || second["token"].(float64) <= first["token"].(float64) {
+		t.Errorf("second = %v", second)
+	}
+	d.refuse(CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
+	acquire("agent:a", 5000)
+	acquire("agent:c", 5000)
+	got := d.do("agent:b", "claim.decline", m{"eventId": "tg:1:2:3"})
+	if got.at("claim", "state") != "offered" || len(d.sent) != 2 {
+		t.Errorf("declined: %v, offered to %v", got, d.sent)
+	}
+	d.sent = nil
+	third := acquire("agent:c", 1000)
+	if third["token"].(float64) <= second["token"].(float64) {
+		t.Errorf("third = %v", third)
+	}
+	acquire("agent:a", 1000)
+	d.sweep(999 * time.Millisecond)
+	if len(d.sent) != 0 {
+		t.Error("offered before it expired")
+	}
+	d.sweep(time.Millisecond)
+	if len(d.sent) != 1 || d.sent[0].to != "agent:a" {
+		t.Errorf("after the expiry offered to %v", d.sent)
+	}
+	d.sent = nil
+	fourth := acquire("agent:a", 1000)
+	claim := d.do("tg:1", "claim.get", m{"eventId": "tg:1:2:3"})
+	if claim.at("claim", "token") != fourth["token"] || claim.at("claim", "ownerIdentity") != "agent:a" {
+		t.Errorf("claim = %v", claim)
+	}
+	acquire("agent:b", 1000)
+	d.do("tg:1", "claim.release", m{"eventId": "tg:1:2:3", "token": fourth["token"], "answered": true})
+	d.sweep(time.Hour)
+	if late := acquire("agent:b", 1000); late["granted"] != false || late["answered"] != true {
+		t.Errorf("an answered event is granted: %v", late)
+	}
+	if len(d.sent) != 0 {
+		t.Errorf("an answered event is offered to %v", d.sent)
+	}
+	d.checkRebuild()
+}
+
+func TestAnExpiredClaimIsFreeEvenBeforeTheClockSaysSo(t *testing.T) {
+	d := newDesk(t)
+	d.do("agent:a", "claim.acquire", m{"eventId": "e", "ttlMs": 1000})
+	d.now = d.now.Add(time.Second)
+	if got := d.do("agent:c", "claim.get", m{"eventId": "e"}); got.at("claim", "state") != "offered" {
+		t.Errorf("got %v", got)
+	}
+	if got := d.do("agent:b", "claim.acquire", m{"eventId": "e", "ttlMs": 1000}); got["granted"] != true || got["token"] != 2.0 {
+		t.Errorf("got %v", got)
+	}
+	d.sweep(0)
+	if len(d.sent) != 0 {
+		t.Error("the new holder's claim is offered")
+	}
+	d.checkRebuild()
+}
+
+func TestWhoDeclinedIsNotAskedAgain(t *testing.T) {
+	d := newDesk(t)
+	d.do("agent:a", "claim.acquire", m{"eventId": "e"})
+	d.do("agent:b", "claim.acquire", m{"eventId": "e"})
+	d.do("agent:b", "claim.decline", m{"eventId": "e"})
+	d.do("agent:a", "claim.decline", m{"eventId": "e"})
+	if len(d.sent) != 0 {
+		t.Errorf("offered to %v", d.sent)
+	}
+	d.refuse(CodeNotFound, "agent:a", "claim.decline", m{"eventId": "f"})
+	d.refuse(CodeNotFound, "agent:a", "claim.get", m{"eventId": "f"})
+	d.refuse(CodeInvalid, "agent:a", "claim.acquire", m{"eventId": " "})
+	d.refuse(CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "f", "ttlMs": -5})
+	d.checkRebuild()
+}

@@ -1,0 +1,193 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A desk decides requests without a database and a bus, on a clock that the
+// test moves.
+type desk struct {
+	t     testing.TB
+	state *state
+	now   time.Time
+	log   []Event
+	sent  []sending
+	ids   int
+}
+
+func peerID(s string) protocol.PeerID { return protocol.PeerID(s) }
+
+func newDesk(t testing.TB) *desk {
+	return &desk{t: t, state: newState(), now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+}
+
+// turn begins a turn of the given caller.
+func (d *desk) turn(from protocol.PeerID) *turn {
+	return &turn{
+		state: d.state, now: d.now,
+		limits: limits{endpointTimeout: 30 * time.Second, staleAfter: 10 * time.Minute, retireAfter: 24 * time.Hour},
+		caller: d.state.caller(from),
+		mint:   func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
+		stored: func(seq int64) (Event, error) {
+			if seq < 1 || seq > int64(len(d.log)) {
+				return Event{}, fmt.Errorf("no event %d", seq)
+			}
+			return d.log[seq-1], nil
+		},
+	}
+}
+
+// end keeps what a turn brought about and checks that the log alone gives the
+// same state.
+func (d *desk) end(t *turn) {
+	d.t.Helper()
+	if t.failed != nil {
+		d.t.Fatalf("a turn failed: %v", t.failed)
+	}
+	d.log = append(d.log, t.events...)
+	d.sent = append(d.sent, t.sends...)
+}
+
+func (d *desk) checkRebuild() {
+	d.t.Helper()
+	again := newState()
+	for _, e := range d.log {
+		if err := again.apply(e); err != nil {
+			d.t.Fatalf("rebuilding: %v", err)
+		}
+	}
+	if !reflect.DeepEqual(d.state, again) {
+		d.t.Fatalf("the rebuilt state differs:\n%s", cmp.Diff(d.state, again, cmp.Exporter(func(reflect.Type) bool { return true })))
+	}
+}
+
+// ask decides a request and returns its answer.
+func (d *desk) ask(from protocol.PeerID, name string, params any) protocol.CollabResult {
+	d.t.Helper()
+	raw, err := json.Marshal(params)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	t := d.turn(from)
+	r := request{from: from, content: protocol.CollabRequest{Method: name, Params: raw, RequestID: "r"}}
+	t.digest = digest(t.caller.Name, r.content)
+	result, _, err := decideRequest(t, r, "r")
+	if err != nil {
+		d.t.Fatalf("%s: %v", name, err)
+	}
+	d.end(t)
+	var answer protocol.CollabResult
+	if err := json.Unmarshal(result, &answer); err != nil {
+		d.t.Fatal(err)
+	}
+	return answer
+}
+
+// do is ask for a request that must succeed. It returns the result.
+func (d *desk) do(from protocol.PeerID, name string, params any) result {
+	d.t.Helper()
+	a := d.ask(from, name, params)
+	if !a.OK {
+		d.t.Fatalf("%s by %s: %s: %s %s", name, from, a.Error.Code, a.Error.Message, a.Error.Details)
+	}
+	return parse(d.t, a.Result)
+}
+
+// refuse is ask for a request that must fail with the code. It returns the
+// details, with the message in them.
+func (d *desk) refuse(code Code, from protocol.PeerID, name string, params any) result {
+	d.t.Helper()
+	a := d.ask(from, name, params)
+	if a.OK || a.Error.Code != string(code) {
+		d.t.Fatalf("%s by %s gives %+v %s; want %s", name, from, a.Error, a.Result, code)
+	}
+	details := result{}
+	if a.Error.Details != nil {
+		details = parse(d.t, a.Error.Details)
+	}
+	details["error"] = a.Error.Message
+	return details
+}
+
+// sweep does what the clock asks for.
+func (d *desk) sweep(later time.Duration) {
+	d.t.Helper()
+	d.now = d.now.Add(later)
+	t := d.turn(protocol.PeerBroker)
+	t.caller = brokerItself
+	if err := t.sweep(true); err != nil {
+		d.t.Fatal(err)
+	}
+	d.end(t)
+}
+
+// wakes returns "agent rule" of every wake sent since the last call.
+func (d *desk) wakes() (list []string) {
+	for _, s := range d.sent {
+		if s.deliveryID != "" {
+			w := parse(d.t, s.event.Payload)
+			list = append(list, fmt.Sprintf("%s %s", s.to, w["rule"]))
+		}
+	}
+	d.sent = nil
+	return list
+}
+
+func (d *desk) wantWakes(want ...string) {
+	d.t.Helper()
+	if diff := cmp.Diff(want, d.wakes()); diff != "" {
+		d.t.Errorf("wakes (-want +got):\n%s", diff)
+	}
+}
+
+// announce makes agents known, each with one endpoint "e-NAME".
+func (d *desk) announce(names ...string) {
+	d.t.Helper()
+	for _, name := range names {
+		d.do(protocol.PeerID("agent:"+name), "identity.announce", m{"logicalAgentId": name, "endpointId": "e-" + name})
+	}
+}
+
+type (
+	m      = map[string]any
+	result map[string]any
+)
+
+func parse(t testing.TB, raw json.RawMessage) result {
+	t.Helper()
+	var out result
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return out
+}
+
+// at returns the value at a path such as "wake.rule".
+func (r result) at(path ...string) any {
+	var v any = map[string]any(r)
+	for _, key := range path {
+		object, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = object[key]
+	}
+	return v
+}
+
+func (r result) list(key string) []result {
+	items, _ := r[key].([]any)
+	var out []result
+	for _, item := range items {
+		out = append(out, item.(map[string]any))
+	}
+	return out
+}

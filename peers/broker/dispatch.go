@@ -1,0 +1,103 @@
+package broker
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/protocol"
+)
+
+// A letter is what the outbox keeps of a sending.
+type letter struct {
+	To         protocol.PeerID  `json:"to"`
+	DeliveryID string           `json:"deliveryId,omitempty"`
+	Message    protocol.Message `json:"message"`
+}
+
+// giveUpWakeAfter is for how long a wake is tried on an agent that is connected
+// and does not take it.
+const giveUpWakeAfter = 10 * time.Minute
+
+// enqueue puts a wake, or another fact for one peer, into the outbox. A wake for
+// which there is no room is put aside: it waits for the next announcement.
+func (b *Broker) enqueue(ctx context.Context, tx *sql.Tx, t *turn, s sending) error {
+	body, err := encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")})
+	if err != nil {
+		return err
+	}
+	key := s.event.ID
+	if s.again > 0 {
+		key = fmt.Sprintf("%s/%d", key, s.again)
+	}
+	_, err = b.outbox.EnqueueTx(ctx, tx, string(s.to), key, body)
+	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
+		b.log.Warn().Err(err).Str("peer", string(s.to)).Msg("a fact for a peer cannot wait; it is not sent now")
+		t.putAside(s.deliveryID)
+		return nil
+	}
+	return err
+}
+
+// sendLetter makes one attempt at a letter. An addressee that is absent from the
+// bus is offline: its wake is put aside until it announces itself.
+func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
+	var l letter
+	if err := json.Unmarshal(item.Body, &l); err != nil {
+		return outbox.Permanent(fmt.Errorf("reading a stored letter: %w", err))
+	}
+	sentAt := stamp(b.now())
+	result, err := b.send(ctx, l.To.Topic(), l.Message)
+	old := b.now().Sub(item.EnqueuedAt) > giveUpWakeAfter
+	switch {
+	case err != nil:
+		return err
+	case result.Addressee == protocol.AddresseeFailed && l.DeliveryID != "" && old:
+		return b.writer.change(ctx, func(t *turn) error { t.putAside(l.DeliveryID); return nil })
+	case result.Addressee == protocol.AddresseeFailed:
+		return fmt.Errorf("%s did not take it: %s", l.To, failureOf(result, l.To))
+	case result.Addressee == protocol.AddresseeAbsent && l.DeliveryID != "":
+		return b.writer.change(ctx, func(t *turn) error { return t.missed(l.DeliveryID, l.To, sentAt) })
+	}
+	return nil
+}
+
+func failureOf(result protocol.SendResult, to protocol.PeerID) string {
+	for _, f := range result.Failures {
+		if f.Peer == to {
+			return string(f.Status) + " " + f.Error
+		}
+	}
+	return "no reason given"
+}
+
+// clockLoop has the writer do what is due by the clock: at once when a claim or an
+// endpoint runs out, and thoroughly at every sweep interval.
+func (b *Broker) clockLoop(ctx context.Context) error {
+	thorough := time.NewTicker(b.opts.SweepInterval)
+	defer thorough.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		full := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case at := <-b.due:
+			due.Reset(max(at.Sub(b.now()), 0))
+			continue
+		case <-due.C:
+		case <-thorough.C:
+			full = true
+		}
+		err := b.writer.change(ctx, func(t *turn) error { return t.sweep(full) })
+		if err != nil && ctx.Err() == nil {
+			b.log.Error().Err(err).Msg("what is due could not be done; trying again")
+			due.Reset(time.Second)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package broker
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"hubbub/peers/outbox"
+)
+
+//go:embed schema.sql
+var schema string
+
+// Schema is the steps with which store.Open makes the broker's database.
+var Schema = []string{schema, outbox.Schema}
+
+const eventColumns = `seq, id, type, source, target, payload, metadata, at`
+
+// A querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// load folds the whole log into a state.
+func load(ctx context.Context, db querier) (*state, error) {
+	s := newState()
+	rows, err := db.QueryContext(ctx, `SELECT `+eventColumns+` FROM events ORDER BY seq`)
+	if err != nil {
+		return nil, fmt.Errorf("reading the event log: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		e, err := scanEvent(rows)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.apply(e); err != nil {
+			return nil, fmt.Errorf("rebuilding the state: %w", err)
+		}
+	}
+	return s, rows.Err()
+}
+
+func scanEvent(row interface{ Scan(...any) error }) (Event, error) {
+	var e Event
+	var payload string
+	var metadata sql.NullString
+	if err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.Source, &e.Target, &payload, &metadata, &e.At); err != nil {
+		return e, fmt.Errorf("reading an event: %w", err)
+	}
+	e.Payload = []byte(payload)
+	if metadata.Valid {
+		e.Metadata = []byte(metadata.String)
+	}
+	return e, nil
+}
+
+func readEvent(ctx context.Context, db querier, seq int64) (Event, error) {
+	e, err := scanEvent(db.QueryRowContext(ctx, `SELECT `+eventColumns+` FROM events WHERE seq = ?`, seq))
+	if errors.Is(err, sql.ErrNoRows) {
+		return e, fmt.Errorf("event %d is missing from the log", seq)
+	}
+	return e, err
+}
+
+// readEvents reads the events after seq, at most limit.
+func readEvents(ctx context.Context, db querier, after int64, limit int) ([]Event, error) {
+	rows, err := db.QueryContext(ctx, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("reading events: %w", err)
+	}
+	defer rows.Close()
+	var list []Event
+	for rows.Next() {
+		e, err := scanEvent(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, rows.Err()
+}
+
+// appendEvents writes events at the end of the log.
+func appendEvents(ctx context.Context, insert *sql.Stmt, events []Event) error {
+	for _, e := range events {
+		var metadata any
+		if e.Metadata != nil {
+			metadata = string(e.Metadata)
+		}
+		_, err := insert.ExecContext(ctx, e.Seq, e.ID, e.Type, e.Source, e.Target, string(e.Payload), metadata, e.At)
+		if err != nil {
+			return fmt.Errorf("storing event %d: %w", e.Seq, err)
+		}
+	}
+	return nil
+}
+
+const insertEvent = `INSERT INTO events (` + eventColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`

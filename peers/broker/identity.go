@@ -1,0 +1,110 @@
+package broker
+
+import (
+	"slices"
+	"strings"
+
+	"hubbub/protocol"
+)
+
+// The states of an endpoint.
+const (
+	StatusOnline  = "online"
+	StatusOffline = "offline"
+)
+
+// The wake policies of an endpoint.
+const (
+	WakeAuto   = "auto"
+	WakeManual = "manual" // it asks for its deliveries; nobody wakes it
+)
+
+// An Endpoint is one process behind a logical agent: the record that
+// identity.* methods return.
+type Endpoint struct {
+	LogicalAgentID  string          `json:"logicalAgentId"`
+	EndpointID      string          `json:"endpointId"`
+	Identity        protocol.PeerID `json:"identity"` // who announced it; wakes go there
+	HarnessType     string          `json:"harnessType,omitempty"`
+	WorkspaceID     string          `json:"workspaceId,omitempty"`
+	ProjectPath     string          `json:"projectPath,omitempty"`
+	Profile         string          `json:"profile,omitempty"`
+	Model           string          `json:"model,omitempty"`
+	Node            string          `json:"node,omitempty"`
+	Roles           []string        `json:"roles,omitempty"`
+	WakePolicy      string          `json:"wakePolicy"`
+	Status          string          `json:"status"`
+	AnnouncedAt     string          `json:"announcedAt"`
+	LastHeartbeatAt string          `json:"lastHeartbeatAt"`
+	seq             int64           // of the event that last heard of it: the finest order of heartbeats
+}
+
+// wakeable reports whether a wake sent now can be expected to arrive.
+func (e *Endpoint) wakeable() bool { return e.Status == StatusOnline && e.WakePolicy == WakeAuto }
+
+// label is the shortest label by which a person can mean this endpoint's agent.
+func (e *Endpoint) label() string {
+	return Label{Name: normal(e.LogicalAgentID), Workspace: normal(e.WorkspaceID)}.String()
+}
+
+func (e *Endpoint) fits(l Label) bool {
+	workspace := l.Workspace == "" || l.Workspace == normal(e.WorkspaceID) ||
+		e.ProjectPath != "" && l.Workspace == normal(e.ProjectPath[strings.LastIndex(e.ProjectPath, "/")+1:])
+	model := normal(e.Model)
+	return workspace &&
+		(l.Profile == "" || l.Profile == normal(e.Profile)) &&
+		(l.Harness == "" || l.Harness == normal(e.HarnessType)) &&
+		(l.Model == "" || strings.Contains("-"+model+"-", "-"+l.Model+"-")) &&
+		(l.Node == "" || l.Node == normal(e.Node))
+}
+
+func (e *Endpoint) hasRole(role string) bool {
+	return slices.ContainsFunc(e.Roles, func(r string) bool { return normal(strings.TrimPrefix(r, "role:")) == role })
+}
+
+// bareName returns the name under which an identity stands in records:
+// "agent:lead" is "lead", "cli:will.7f3a" is "will" (what follows the dot only
+// tells two runs of the command line apart), and "lead" is "lead".
+func bareName(id string) string {
+	p := protocol.PeerID(id)
+	switch protocol.RoleOf(p) {
+	case protocol.RoleUnknown:
+		return id
+	case protocol.RoleCLI:
+		name, _, _ := strings.Cut(p.Name(), ".")
+		if name != "" {
+			return name
+		}
+	}
+	return p.Name()
+}
+
+// A Caller is who sent a request: the message's from, and the name that it acts
+// as.
+type Caller struct {
+	Identity protocol.PeerID
+	Name     string
+	Person   bool // speaks for people: not an agent's identity
+}
+
+// brokerItself is the caller of what the broker does of its own accord.
+var brokerItself = Caller{Identity: protocol.PeerBroker, Name: "broker"}
+
+func isPerson(id protocol.PeerID) bool {
+	switch protocol.RoleOf(id) {
+	case protocol.RoleTG, protocol.RoleChorus, protocol.RoleCLI:
+		return true
+	}
+	return false
+}
+
+func (s *state) caller(id protocol.PeerID) Caller {
+	name, announced := s.actsAs[id]
+	if !announced {
+		name = bareName(string(id))
+	}
+	return Caller{Identity: id, Name: name, Person: isPerson(id)}
+}
+
+// speaksFor reports whether the caller may act for the agent of that name.
+func (c Caller) speaksFor(agent string) bool { return c.Person || c.Name == agent }

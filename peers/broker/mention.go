@@ -1,0 +1,192 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Label names an agent, and may narrow which one is meant:
+//
+//	@name  @name.workspace  @name.workspace.node
+//	@name.profile:dev.harness:codex.model:5-5.node:mini   (in any order)
+//	@name#harness?model
+//
+// All parts are in normal form: lower case, every run of other characters than
+// letters and digits one dash.
+type Label struct {
+	Name, Workspace, Profile, Harness, Model, Node string
+}
+
+const (
+	maxLabel    = 256 // bytes
+	maxMentions = 50  // looked at in one message
+)
+
+var errNoName = errors.New("a label needs a name, such as @lead")
+
+// ParseLabel reads a label, with or without its leading "@".
+func ParseLabel(text string) (Label, error) {
+	rest := strings.TrimPrefix(strings.TrimSpace(text), "@")
+	switch {
+	case rest == "":
+		return Label{}, errNoName
+	case len(rest) > maxLabel:
+		return Label{}, fmt.Errorf("a label may have %d bytes", maxLabel)
+	case strings.ContainsAny(rest, "@ \t\r\n"):
+		return Label{}, fmt.Errorf("%q is no label: an @ or a space stands inside it", text)
+	}
+	var l Label
+	rest, model, hasModel := strings.Cut(rest, "?")
+	rest, harness, hasHarness := strings.Cut(rest, "#")
+	if hasModel {
+		if err := l.set("model", model); err != nil {
+			return Label{}, err
+		}
+	}
+	if hasHarness {
+		if err := l.set("harness", harness); err != nil {
+			return Label{}, err
+		}
+	}
+	if err := l.parseSegments(strings.Split(rest, ".")); err != nil {
+		return Label{}, err
+	}
+	return l, nil
+}
+
+func (l *Label) parseSegments(segments []string) error {
+	l.Name = normal(segments[0])
+	if l.Name == "" || strings.Contains(segments[0], ":") {
+		return errNoName
+	}
+	positions := []string{"workspace", "node"}
+	for _, s := range segments[1:] {
+		key, value, typed := strings.Cut(s, ":")
+		if !typed {
+			if len(positions) == 0 {
+				return errors.New("a label has at most a name, a workspace and a node without their keys")
+			}
+			key, value, positions = positions[0], s, positions[1:]
+		}
+		if err := l.set(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Label) set(key, value string) error {
+	var part *string
+	switch key {
+	case "workspace", "branch", "worktree":
+		part = &l.Workspace
+	case "profile", "persona":
+		part = &l.Profile
+	case "harness", "runtime":
+		part = &l.Harness
+	case "model":
+		part = &l.Model
+	case "node", "host":
+		part = &l.Node
+	default:
+		return fmt.Errorf("a label has no part %q; use workspace, profile, harness, model or node", key)
+	}
+	if *part != "" {
+		return fmt.Errorf("a label names its %s twice", key)
+	}
+	if strings.ContainsAny(value, "#?:") {
+		return fmt.Errorf("%q is no %s: the harness comes first, with #, then the model, with ?", value, key)
+	}
+	if *part = normal(value); *part == "" {
+		return fmt.Errorf("the %s of a label is empty", key)
+	}
+	return nil
+}
+
+// String returns the canonical form, by which equal labels are equal.
+func (l Label) String() string {
+	var b strings.Builder
+	b.WriteString("@" + l.Name)
+	for _, part := range [][2]string{
+		{".", l.Workspace}, {".profile:", l.Profile}, {".harness:", l.Harness}, {".model:", l.Model}, {".node:", l.Node},
+	} {
+		if part[1] != "" {
+			b.WriteString(part[0] + part[1])
+		}
+	}
+	return b.String()
+}
+
+// normal brings a name into the form in which names are compared.
+func normal(s string) string {
+	var b strings.Builder
+	gap := false
+	for _, r := range strings.ToLower(s) {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			gap = true
+			continue
+		}
+		if gap && b.Len() > 0 {
+			b.WriteByte('-')
+		}
+		gap = false
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// A Found is a label in a text. Leading says that nothing but other labels
+// stands before it.
+type Found struct {
+	Label   Label
+	Leading bool
+}
+
+// FindMentions returns the labels in a text in their order, each once, at most
+// 50. What only looks like a label, such as a mail address, is passed over.
+func FindMentions(text string) []Found {
+	var found []Found
+	seen := map[Label]bool{}
+	leading := true
+	for i := 0; i < len(text) && len(found) < maxMentions; {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if r != '@' || !mayPrecede(text[:i]) {
+			leading = leading && (unicode.IsSpace(r) || strings.ContainsRune(",;:", r))
+			i += size
+			continue
+		}
+		length := labelLength(text[i+1:])
+		l, err := ParseLabel(text[i+1 : i+1+length])
+		i += 1 + length
+		if err != nil {
+			leading = false
+			continue
+		}
+		if !seen[l] {
+			seen[l] = true
+			found = append(found, Found{l, leading})
+		}
+	}
+	return found
+}
+
+// mayPrecede reports whether a label may begin after this text.
+func mayPrecede(before string) bool {
+	r, size := utf8.DecodeLastRuneInString(before)
+	return size == 0 || unicode.IsSpace(r) || strings.ContainsRune("([{<\"'“‘«,;:!—–>", r)
+}
+
+// labelLength returns how many bytes belong to the label that text begins with.
+// Punctuation at its end belongs to the sentence.
+func labelLength(text string) int {
+	end := strings.IndexFunc(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.:/#?", r)
+	})
+	if end < 0 {
+		end = len(text)
+	}
+	return len(strings.TrimRight(text[:end], "_-.:/#?"))
+}

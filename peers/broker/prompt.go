@@ -1,0 +1,100 @@
+package broker
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+	"unicode"
+)
+
+//go:embed prompt.tmpl
+var promptText string
+
+var promptTemplate = template.Must(template.New("contract").Funcs(template.FuncMap{"line": oneLine}).Parse(promptText))
+
+type promptParams struct {
+	AgentID        string `json:"agentId"`
+	HarnessType    string `json:"harnessType"`
+	ConversationID string `json:"conversationId"`
+	WorkItemID     string `json:"workItemId"`
+}
+
+// A contract is what the template is filled with.
+type contract struct {
+	Agent        string
+	Harness      string
+	Endpoint     *Endpoint
+	Conversation *Conversation
+	Work         *WorkItem
+	Open         []*WorkItem // what the agent has the next move on
+}
+
+const maxOpenInPrompt = 10
+
+// promptContract answers with the collaboration contract for an agent's prompt.
+// Its meaning is the same for every harness.
+func (t *turn) promptContract(p promptParams) (any, error) {
+	if err := checkText("agentId", p.AgentID, maxName); err != nil {
+		return nil, err
+	}
+	agent := t.recordName(p.AgentID)
+	c := contract{Agent: agent, Harness: p.HarnessType}
+	if st := t.standing(agent, locality{}); st.Endpoint != nil {
+		c.Endpoint = st.Endpoint
+	}
+	if p.ConversationID != "" {
+		if c.Conversation = t.conversations[p.ConversationID]; c.Conversation == nil {
+			return nil, notFound("conversation", p.ConversationID)
+		}
+	}
+	if p.WorkItemID != "" {
+		if c.Work = t.work[p.WorkItemID]; c.Work == nil {
+			return nil, notFound("work item", p.WorkItemID)
+		}
+	}
+	for _, id := range t.workOrder {
+		if w := t.work[id]; !w.Terminal() && w.NextMoveOwnerID == agent && w != c.Work && len(c.Open) < maxOpenInPrompt {
+			c.Open = append(c.Open, w)
+		}
+	}
+	text, err := c.render()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"contract": text, "agentId": agent, "sections": promptSections(text)}, nil
+}
+
+func (c contract) render() (string, error) {
+	var b strings.Builder
+	if err := promptTemplate.Execute(&b, c); err != nil {
+		return "", fmt.Errorf("writing the prompt contract: %w", err)
+	}
+	return b.String(), nil
+}
+
+// promptSections lists the headings of a contract.
+func promptSections(text string) []string {
+	var list []string
+	for line := range strings.Lines(text) {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			list = append(list, strings.ToLower(strings.TrimSpace(heading)))
+		}
+	}
+	return list
+}
+
+// oneLine makes a value from a record safe to stand in a line of the prompt: no
+// line breaks, no control or direction-changing characters, and no heading.
+func oneLine(v any) string {
+	s := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+			return ' '
+		}
+		return r
+	}, fmt.Sprint(v))
+	words := strings.Fields(s)
+	words = slices.DeleteFunc(words, func(w string) bool { return strings.Trim(w, "#") == "" })
+	return clip(strings.Join(words, " "), 300)
+}

@@ -1,0 +1,206 @@
+package broker
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+
+	"github.com/rs/zerolog"
+)
+
+// How facts are published.
+const (
+	publishWindow = 64                     // facts on their way at once
+	publishPace   = 100 * time.Millisecond // how long one waits for the answer to the one before
+	publishBatch  = 256
+)
+
+// A publisher sends every event to collab:events, in order, at least once, with
+// a messageId that follows from the event: it reads the log from where the last
+// run got to. A subscriber that does not answer slows it down, and does not stop
+// it.
+type publisher struct {
+	db   *sql.DB
+	send sendFunc
+	log  *zerolog.Logger
+	wake chan struct{}
+
+	mu       sync.Mutex // guards the fields below
+	done     map[int64]bool
+	settled  int64 // every event up to this one was published
+	recorded int64 // and this is what the database knows
+}
+
+func newPublisher(db *sql.DB, send sendFunc, log *zerolog.Logger) *publisher {
+	return &publisher{db: db, send: send, log: log, wake: make(chan struct{}, 1), done: map[int64]bool{}}
+}
+
+// open reads how far the last run got.
+func (p *publisher) open(ctx context.Context) error {
+	if err := p.db.QueryRowContext(ctx, `SELECT seq FROM published`).Scan(&p.settled); err != nil {
+		return fmt.Errorf("reading how far events were published: %w", err)
+	}
+	p.recorded = p.settled
+	return nil
+}
+
+// notify says that there are new events. It does not block.
+func (p *publisher) notify() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run publishes until ctx ends.
+func (p *publisher) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	room := make(chan struct{}, publishWindow)
+	p.mu.Lock()
+	last := p.settled
+	p.mu.Unlock()
+	for ctx.Err() == nil {
+		events, err := readEvents(ctx, p.db, last, publishBatch)
+		if err != nil && ctx.Err() == nil {
+			p.log.Error().Err(err).Msg("events cannot be read for publishing; trying again")
+		}
+		for _, e := range events {
+			if !p.start(ctx, &wg, room, e) {
+				return nil
+			}
+			last = e.Seq
+		}
+		if len(events) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-p.wake:
+		case <-time.After(time.Minute):
+		}
+	}
+	return nil
+}
+
+// start sends one event and waits for its answer, though not for long; the
+// answer may come while later events are under way.
+func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan struct{}, e Event) bool {
+	select {
+	case room <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	answered := make(chan struct{})
+	wg.Go(func() {
+		defer func() { close(answered); <-room }()
+		if p.publish(ctx, e) {
+			p.settle(e.Seq)
+		}
+	})
+	pace := time.NewTimer(publishPace)
+	defer pace.Stop()
+	select {
+	case <-answered:
+	case <-pace.C:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// publish sends one event until the bus took it; false means that ctx ended.
+func (p *publisher) publish(ctx context.Context, e Event) bool {
+	m := factMessage(e, "")
+	for delay := retryMin; ; delay = min(2*delay, retryMax) {
+		_, err := p.send(ctx, protocol.TopicCollabEvents, m)
+		var refused *jsonrpc.Error
+		switch {
+		case err == nil:
+			return true
+		case ctx.Err() != nil:
+			return false
+		case errors.As(err, &refused):
+			p.log.Error().Err(err).Int64("seq", e.Seq).Msg("the bus refused a fact; it stays in the log and is not published")
+			return true
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (p *publisher) settle(seq int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done[seq] = true
+	for p.done[p.settled+1] {
+		p.settled++
+		delete(p.done, p.settled)
+	}
+}
+
+func (p *publisher) upTo() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settled
+}
+
+func (p *publisher) pending() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settled > p.recorded
+}
+
+// write stores how far events were published.
+func (p *publisher) write(ctx context.Context, tx *sql.Tx) (func(), error) {
+	p.mu.Lock()
+	seq, recorded := p.settled, p.recorded
+	p.mu.Unlock()
+	if seq == recorded {
+		return nil, nil
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE published SET seq = ?`, seq); err != nil {
+		return nil, fmt.Errorf("storing how far events were published: %w", err)
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.recorded = seq
+	}, nil
+}
+
+// factMessage is the collab_event of an event. Its messageId follows from the
+// event and from where it goes, so that a repetition can be told.
+func factMessage(e Event, where string) protocol.Message {
+	metadata := e.Metadata
+	if metadata == nil {
+		metadata = json.RawMessage("{}")
+	}
+	content, err := encode(protocol.CollabEvent{
+		ID: e.ID, Type: e.Type, Source: e.Source, Target: e.Target, Payload: e.Payload, Metadata: withSeq(metadata, e.Seq),
+	})
+	if err != nil {
+		content = json.RawMessage("{}") // cannot be: its parts were read from JSON
+	}
+	return protocol.Message{
+		MessageID: protocol.MessageID("msg_" + e.ID + where), Type: protocol.TypeCollabEvent, From: protocol.PeerBroker,
+		Timestamp: e.At, Content: content,
+	}
+}
+
+// withSeq adds the event's place in the log to its metadata.
+func withSeq(metadata json.RawMessage, seq int64) json.RawMessage {
+	if string(metadata) == "{}" {
+		return json.RawMessage(fmt.Sprintf(`{"seq":%d}`, seq))
+	}
+	return json.RawMessage(fmt.Sprintf(`{"seq":%d,%s`, seq, metadata[1:]))
+}

@@ -1,0 +1,409 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+)
+
+func w0(extra m) m {
+	p := m{
+		"id": "wi-1", "kind": "work_item", "title": "Test work item", "createdById": "actor-1", "ownerId": "actor-1",
+		"nextMoveOwnerId": "actor-1", "state": "open", "acceptanceState": "none",
+		"createdAt": 1700000000000, "updatedAt": 1700000000000,
+	}
+	for k, v := range extra {
+		if v == nil {
+			delete(p, k)
+			continue
+		}
+		p[k] = v
+	}
+	return p
+}
+
+func TestWorkItemsAreCheckedWhenTheyAreMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		extra m
+		want  string // of the refusal; empty when accepted
+	}{
+		"as it is":              {nil, ""},
+		"no owner":              {m{"ownerId": nil}, "non-terminal work items require ownerId"},
+		"no next mover":         {m{"nextMoveOwnerId": nil}, "non-terminal collaboration records require nextMoveOwnerId"},
+		"done":                  {m{"state": "done", "ownerId": nil, "nextMoveOwnerId": nil}, ""},
+		"waiting":               {m{"state": "waiting"}, "waiting work items require waitingOn"},
+		"on itself":             {m{"state": "waiting", "waitingOn": m{"kind": "work_item", "label": "x", "targetId": "wi-1"}}, "waitingOn.targetId cannot reference the work item itself"},
+		"its own parent":        {m{"parentId": "wi-1"}, "parentId cannot reference the record itself"},
+		"updated early":         {m{"updatedAt": 1699999999999}, "updatedAt must be greater than or equal to createdAt"},
+		"pending":               {m{"acceptanceState": "pending"}, "requestedById"},
+		"blank id":              {m{"id": " "}, "collaboration record id is required"},
+		"blank title":           {m{"title": ""}, "collaboration title is required"},
+		"blank creator":         {m{"createdById": ""}, "createdById is required"},
+		"unknown state":         {m{"state": "paused"}, "paused"},
+		"a kind that it is not": {m{"kind": "question"}, "question"},
+		"params of no shape":    {m{"title": 5}, "params cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			if c.want == "" {
+				got := d.do("agent:actor-1", "work_item.create", w0(c.extra))
+				if got.at("work_item", "kind") != "work_item" || got.at("work_item", "createdById") != "actor-1" {
+					t.Errorf("got %v", got)
+				}
+				return
+			}
+			details := d.refuse(CodeInvalid, "agent:actor-1", "work_item.create", w0(c.extra))
+			if !strings.Contains(details["error"].(string), c.want) {
+				t.Errorf("refused with %v; want %q", details["error"], c.want)
+			}
+			if len(d.log) != 0 {
+				t.Errorf("a refusal left %d events", len(d.log))
+			}
+		})
+	}
+}
+
+func TestWorkMovesByItsPeople(t *testing.T) {
+	d := newDesk(t)
+	d.announce("owner", "mover", "stranger")
+	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "agent:mover"})
+	d.refuse(CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
+	d.refuse(CodeNotFound, "agent:owner", "work_item.update", m{"id": "v", "state": "working"})
+	d.do("agent:mover", "work_item.update", m{"id": "w", "state": "working"})
+	r := d.refuse(CodeBadTransition, "agent:owner", "work_item.update", m{"id": "w", "state": "open"})
+	if r["from"] != "working" || r["to"] != "open" || len(r["allowed"].([]any)) != 4 {
+		t.Errorf("details = %v", r)
+	}
+	d.refuse(CodeInvalid, "agent:boss", "work_item.update", m{"id": "w", "state": "waiting"})
+	got := d.do("tg:7", "work_item.update", m{"id": "w", "state": "waiting", "waitingOn": m{"kind": "actor", "label": "review", "targetId": "stranger"}})
+	if got.at("work_item", "waitingOn", "targetId") != "stranger" {
+		t.Errorf("got %v", got)
+	}
+	got = d.do("agent:boss", "work_item.update", m{"id": "w", "state": "done"})
+	if got.at("work_item", "waitingOn") != nil || got.at("work_item", "ownerId") != "owner" {
+		t.Errorf("got %v", got)
+	}
+	d.refuse(CodeBadTransition, "agent:boss", "work_item.update", m{"id": "w", "state": "working"})
+	d.do("agent:boss", "work_item.update", m{"id": "w", "state": "open"})
+	steps := ""
+	for _, e := range d.log {
+		if strings.HasPrefix(e.Type, "collab.work_item.") {
+			steps += fmt.Sprint(parse(t, e.Metadata)["step"], " ")
+		}
+	}
+	if steps != "created claimed waiting done reopened " {
+		t.Errorf("steps = %s", steps)
+	}
+	d.wantWakes() // nobody asked for one
+	d.checkRebuild()
+}
+
+func TestWorkIsWokenOnRequest(t *testing.T) {
+	d := newDesk(t)
+	d.announce("owner", "mover", "dep")
+	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover", "wake": true})
+	d.wantWakes("agent:mover next_move_owner")
+	d.do("cli:will", "work_item.wake", m{"id": "w"})
+	d.wantWakes("agent:mover next_move_owner")
+	d.do("agent:mover", "work_item.wake", m{"id": "w"})
+	d.wantWakes("agent:owner owner")
+	d.do("agent:mover", "work_item.update", m{"id": "w", "state": "waiting", "waitingOn": m{"kind": "actor", "label": "dep", "targetId": "dep"}})
+	d.do("agent:mover", "work_item.wake", m{"id": "w"})
+	d.wantWakes("agent:dep dependency_owner")
+	why := d.do("cli:will", "wake.explain", m{"workItemId": "w"})
+	if why["rule"] != "dependency_owner" || why.at("wake", "targetAgentId") != "dep" || len(why.list("candidates")) < 1 {
+		t.Errorf("explained as %v", why)
+	}
+	d.do("cli:will", "work_item.update", m{"id": "w", "state": "cancelled"})
+	if r := d.do("cli:will", "work_item.wake", m{"id": "w"}); r["wake"] != nil || r.at("decision", "rule") != "none" {
+		t.Errorf("a cancelled item wakes %v", r)
+	}
+	d.do("cli:will", "work_item.create", m{"id": "v", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone"})
+	d.refuse(CodeUnavailable, "cli:will", "work_item.wake", m{"id": "v"})
+	d.announce("gone")
+	d.wantWakes("agent:gone next_move_owner")
+	d.do("cli:will", "work_item.create", m{"id": "p", "title": "t", "ownerId": "will", "nextMoveOwnerId": "will"})
+	if r := d.do("cli:ann", "work_item.wake", m{"id": "p"}); r["wake"] != nil {
+		t.Errorf("a person is woken: %v", r)
+	}
+	d.checkRebuild()
+}
+
+func TestWakesOwedForEndedWorkAreCancelled(t *testing.T) {
+	d := newDesk(t)
+	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone", "wake": true})
+	d.do("cli:will", "work_item.update", m{"id": "w", "state": "done"})
+	d.announce("gone")
+	d.wantWakes()
+	list := d.do("agent:gone", "delivery.list", m{"targetAgentId": "gone"})
+	if dl := list.list("deliveries"); len(dl) != 1 || dl[0]["status"] != "cancelled" {
+		t.Errorf("deliveries = %v", dl)
+	}
+}
+
+func TestSweepsWakeTheNextMoverOncePerPeriod(t *testing.T) {
+	d := newDesk(t)
+	d.announce("owner", "mover", "dep", "asked")
+	d.do("cli:will", "work_item.create", m{"id": "open", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover"})
+	d.do("cli:will", "work_item.create", m{
+		"id": "wait", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover", "state": "waiting",
+		"waitingOn": m{"kind": "actor", "label": "dep", "targetId": "dep"},
+	})
+	d.do("cli:will", "work_item.create", m{"id": "review", "title": "t", "ownerId": "mover", "nextMoveOwnerId": "owner", "state": "review"})
+	d.do("cli:will", "work_item.create", m{"id": "working", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "mover", "state": "working"})
+	d.do("cli:will", "work_item.create", m{"id": "done", "title": "t", "state": "done"})
+	d.do("cli:will", "work_item.create", m{"id": "person", "title": "t", "ownerId": "will", "nextMoveOwnerId": "will"})
+	d.do("cli:will", "question.ask", m{"id": "q", "title": "why?", "askedOfId": "asked"})
+	d.wantWakes("agent:asked next_move_owner")
+	beat := func() {
+		for _, name := range []string{"owner", "mover", "dep", "asked"} {
+			d.do(protocol.PeerID("agent:"+name), "identity.heartbeat", m{"endpointId": "e-" + name})
+		}
+	}
+	pass := func(total time.Duration) {
+		for range int(total / (20 * time.Second)) {
+			d.sweep(20 * time.Second)
+			beat()
+		}
+	}
+	pass(9 * time.Minute)
+	d.wantWakes()
+	all := []string{"agent:mover next_move_owner", "agent:dep dependency_owner", "agent:owner next_move_owner", "agent:asked next_move_owner"}
+	pass(2 * time.Minute)
+	d.wantWakes(all...)
+	pass(7 * time.Minute)
+	d.wantWakes()
+	pass(3 * time.Minute)
+	d.wantWakes(all...)
+	d.do("agent:mover", "work_item.update", m{"id": "open", "state": "working"})
+	d.do("agent:owner", "work_item.update", m{"id": "review", "state": "done"})
+	d.do("agent:dep", "question.ask", m{"title": "x", "askedOfId": "will"})
+	d.do("agent:asked", "question.answer", m{"id": "q", "answer": "because"})
+	pass(11 * time.Minute)
+	d.wantWakes("agent:dep dependency_owner")
+	d.checkRebuild()
+}
+
+func TestASweepDoesNotPileUpWakesForTheAbsent(t *testing.T) {
+	d := newDesk(t)
+	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone"})
+	for range 10 {
+		d.sweep(11 * time.Minute)
+	}
+	if n := len(d.state.deliveries); n != 1 {
+		t.Errorf("%d deliveries wait for one agent about one item", n)
+	}
+	d.announce("gone")
+	d.wantWakes("agent:gone next_move_owner")
+}
+
+func TestQuestions(t *testing.T) {
+	d := newDesk(t)
+	d.announce("asker", "asked", "stranger")
+	q := m{"id": "q", "title": "which?", "askedOfId": "asked", "conversationId": "c"}
+	d.do("agent:asker", "question.ask", q)
+	d.wantWakes("agent:asked next_move_owner")
+	if again := d.do("agent:asker", "question.ask", q); again["duplicate"] != true {
+		t.Errorf("again = %v", again)
+	}
+	d.refuse(CodeForbidden, "agent:stranger", "question.answer", m{"id": "q", "answer": "x"})
+	d.refuse(CodeInvalid, "agent:asked", "question.answer", m{"id": "q", "answer": " "})
+	got := d.do("agent:asked", "question.answer", m{"id": "q", "answer": "that one"})
+	if got.at("question", "state") != "answered" || got.at("question", "nextMoveOwnerId") != "asker" {
+		t.Errorf("got %v", got)
+	}
+	d.wantWakes("agent:asker next_move_owner")
+	if len(d.state.work) != 0 {
+		t.Error("an answered question made work")
+	}
+	d.refuse(CodeBadTransition, "agent:asked", "question.decline", m{"id": "q"})
+	d.refuse(CodeBadTransition, "agent:asked", "question.answer", m{"id": "q", "answer": "no, the other"})
+	d.do("agent:asker", "question.reopen", m{"id": "q"})
+	d.wantWakes("agent:asked next_move_owner")
+	d.do("agent:asked", "question.answer", m{"id": "q", "answer": "the other"})
+	spawned := d.do("agent:asker", "question.spawn_work", m{"id": "q", "title": "do it"})
+	if spawned.at("work_item", "parentId") != "q" || spawned.at("work_item", "ownerId") != "asked" ||
+		spawned.at("work_item", "requestedById") != "asker" || spawned.at("question", "spawnedWorkItemId") != spawned.at("work_item", "id") {
+		t.Errorf("spawned = %v", spawned)
+	}
+	again := d.do("agent:asker", "question.spawn_work", m{"id": "q", "title": "do it"})
+	if again["duplicate"] != true || again.at("work_item", "id") != spawned.at("work_item", "id") {
+		t.Errorf("again = %v", again)
+	}
+	d.do("agent:asker", "question.close", m{"id": "q"})
+	d.refuse(CodeBadTransition, "agent:asker", "question.answer", m{"id": "q", "answer": "late"})
+	d.refuse(CodeInvalid, "agent:asker", "question.ask", m{"title": "of nobody"})
+	d.refuse(CodeInvalid, "agent:asker", "question.ask", m{"title": "t", "askedOfId": "asked", "state": "answered"})
+	r := d.refuse(CodeInvalid, "agent:asker", "work_item.update", m{"id": "q", "state": "waiting"})
+	if !strings.Contains(r["error"].(string), "waiting") {
+		t.Errorf("refused with %v", r["error"])
+	}
+	d.do("agent:asker", "question.ask", m{"id": "q2", "title": "t", "askedOfId": "asked"})
+	if got := d.do("agent:asked", "question.decline", m{"id": "q2"}); got.at("question", "state") != "declined" {
+		t.Errorf("got %v", got)
+	}
+	d.checkRebuild()
+}
+
+func TestAnInvocationFlies(t *testing.T) {
+	d := newDesk(t)
+	d.announce("boss", "lead")
+	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
+	r := d.do("agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "go", "workItemId": "w"})
+	flight := r.at("flight", "id")
+	if r.at("flight", "state") != "waking" || r.at("invocation", "targetAgentId") != "lead" || r.at("delivery", "reason") != "invocation" {
+		t.Errorf("r = %v", r)
+	}
+	wake := parse(t, d.sent[0].event.Payload)
+	if wake.at("flight", "id") != flight || wake.at("invocation", "text") != "go" || wake.at("workItem", "id") != "w" {
+		t.Errorf("wake = %v", wake)
+	}
+	d.wantWakes("agent:lead explicit_mention")
+	d.refuse(CodeForbidden, "agent:boss", "flight.update", m{"id": flight, "state": "completed"})
+	d.do("agent:lead", "flight.update", m{"id": flight, "state": "running"})
+	d.refuse(CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "queued"})
+	d.refuse(CodeInvalid, "agent:lead", "flight.update", m{"id": flight, "state": "landed"})
+	d.do("agent:lead", "flight.update", m{"id": flight, "state": "completed", "output": "done"})
+	got := d.do("agent:boss", "work_item.get", m{"id": "w"})
+	if got.at("work_item", "state") != "review" || got.at("work_item", "acceptanceState") != "pending" ||
+		got.at("work_item", "nextMoveOwnerId") != "boss" || got.at("work_item", "requestedById") != "boss" {
+		t.Errorf("the work is %v", got)
+	}
+	if f := d.do("agent:boss", "flight.get", m{"id": flight}); f.at("flight", "output") != "done" {
+		t.Errorf("flight = %v", f)
+	}
+	d.do("agent:lead", "flight.update", m{"id": flight, "state": "completed"}) // said twice
+	d.refuse(CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "running"})
+	d.refuse(CodeUnknownTarget, "agent:boss", "invocation.create", m{"targetAgentId": "ghost", "text": "go"})
+	d.sweep(time.Minute)
+	u := d.refuse(CodeUnavailable, "agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "again"})
+	if u.at("flight", "state") != "queued" {
+		t.Errorf("details = %v", u)
+	}
+	d.announce("lead")
+	d.wantWakes("agent:lead explicit_mention")
+	if f := d.do("agent:boss", "flight.get", m{"id": u["flightId"]}); f.at("flight", "state") != "waking" {
+		t.Errorf("flight = %v", f)
+	}
+	for range 40 {
+		d.sweep(20 * time.Second)
+		d.do("agent:lead", "identity.heartbeat", m{"endpointId": "e-lead"})
+	}
+	d.announce("boss")
+	// The flight that never began is brought up once, and so is the review that
+	// boss missed while it was away.
+	d.wantWakes("agent:lead explicit_mention", "agent:boss next_move_owner")
+	d.do("agent:boss", "flight.update", m{"id": u["flightId"], "state": "cancelled"})
+	d.checkRebuild()
+}
+
+func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
+	d := newDesk(t)
+	group(d, "")
+	d.do("agent:man", "identity.announce", m{"endpointId": "e1", "wakePolicy": "manual"})
+	d.refuse(CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
+	d.refuse(CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man two"})
+	first := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": 1000})
+	if first.at("delivery", "status") != "leased" || first.at("message", "text") != "@man one" {
+		t.Errorf("first = %v", first)
+	}
+	second := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": 60000})
+	if second.at("message", "text") != "@man two" {
+		t.Errorf("second = %v", second)
+	}
+	if none := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man"}); none["delivery"] != nil {
+		t.Errorf("none = %v", none)
+	}
+	d.now = d.now.Add(2 * time.Second) // the first lease is over
+	again := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man"})
+	if again.at("delivery", "id") != first.at("delivery", "id") {
+		t.Errorf("again = %v", again)
+	}
+	id := first.at("delivery", "id")
+	d.do("agent:man", "delivery.ack", m{"id": id})
+	d.do("agent:man", "delivery.ack", m{"id": id})
+	d.refuse(CodeBadTransition, "agent:man", "delivery.nack", m{"id": id})
+	d.refuse(CodeNotFound, "agent:man", "delivery.ack", m{"id": "nowhere"})
+	d.refuse(CodeInvalid, "agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": -1})
+	id = second.at("delivery", "id")
+	for range maxAttempts {
+		d.do("agent:man", "delivery.nack", m{"id": id})
+		d.do("agent:man", "delivery.claim", m{"targetAgentId": "man"})
+	}
+	list := d.do("agent:man", "delivery.list", m{"targetAgentId": "agent:man"})
+	if dl := list.list("deliveries"); len(dl) != 2 || dl[0]["status"] != "acknowledged" || dl[1]["status"] != "failed" {
+		t.Errorf("deliveries = %v", dl)
+	}
+	d.wantWakes()
+	d.checkRebuild()
+}
+
+func TestBindings(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "w3")
+	d.do("tg:7", "binding.set", m{"surface": "telegram", "externalId": "tg:7", "agentId": "agent:lead"})
+	if got := d.do("cli:will", "binding.get", m{"surface": "telegram", "externalId": "tg:7"}); got.at("binding", "agentId") != "lead" {
+		t.Errorf("got %v", got)
+	}
+	d.refuse(CodeNotFound, "cli:will", "binding.get", m{"surface": "telegram", "externalId": "8"})
+	d.refuse(CodeForbidden, "agent:w3", "binding.set", m{"surface": "telegram", "externalId": "tg:7", "agentId": "w3"})
+	d.checkRebuild()
+}
+
+func TestListsFilterAndPage(t *testing.T) {
+	d := newDesk(t)
+	for i := range 5 {
+		d.do("cli:will", "work_item.create", m{"id": fmt.Sprint("w", i), "title": "t", "ownerId": "a", "nextMoveOwnerId": []string{"a", "b"}[i%2]})
+	}
+	d.do("cli:will", "work_item.update", m{"id": "w0", "state": "done"})
+	if got := d.do("cli:will", "work_item.list", m{"nextMoveOwnerId": "agent:b"}).list("work_items"); len(got) != 2 {
+		t.Errorf("b has %v", got)
+	}
+	if got := d.do("cli:will", "work_item.list", m{"state": "open", "ownerId": "a"}).list("work_items"); len(got) != 4 {
+		t.Errorf("open are %v", got)
+	}
+	var ids []string
+	after := ""
+	for {
+		page := d.do("cli:will", "work_item.list", m{"limit": 2, "after": after})
+		for _, w := range page.list("work_items") {
+			ids = append(ids, w["id"].(string))
+		}
+		next, more := page["next"].(string)
+		if !more {
+			break
+		}
+		after = next
+	}
+	if strings.Join(ids, " ") != "w0 w1 w2 w3 w4" {
+		t.Errorf("paged through %v", ids)
+	}
+	d.refuse(CodeInvalid, "cli:will", "work_item.list", m{"limit": -1})
+	d.refuse(CodeInvalid, "cli:will", "work_item.list", m{"after": "nowhere"})
+	d.refuse(CodeInvalid, "cli:will", "work_item.list", m{"state": "paused"})
+
+	var seqs []string
+	var next any = 0
+	for next != nil {
+		page := d.do("cli:will", "events.list", m{"after": next, "limit": 4})
+		for _, e := range page.list("events") {
+			seqs = append(seqs, fmt.Sprint(e["seq"]))
+		}
+		next = page["next"]
+	}
+	if strings.Join(seqs, " ") != "1 2 3 4 5 6" {
+		t.Errorf("events %v", seqs)
+	}
+}
+
+func TestUnknownMethodsNameTheKnownOnes(t *testing.T) {
+	d := newDesk(t)
+	r := d.refuse(CodeInvalid, "cli:will", "work_item.destroy", nil)
+	if !strings.Contains(r["error"].(string), "work_item.update") {
+		t.Errorf("refused with %v", r["error"])
+	}
+	d.refuse(CodeInvalid, "cli:will", "", nil)
+}

@@ -1,0 +1,271 @@
+package broker
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// maxBatch is how many jobs become durable in one transaction at most.
+const maxBatch = 256
+
+var errStopping = errors.New("the broker is stopping; send the request again")
+
+// A job is something for the writer: a request to decide, or a change that the
+// broker itself makes. Done gets one error, nil once the job is durable.
+type job struct {
+	request *request
+	decide  func(t *turn) error
+	done    chan error
+}
+
+// A writer owns the state and is the only one that changes it or the database's
+// events. It takes all jobs that wait, decides them one after the other, stores
+// what came of them in one transaction, and only then lets anything out.
+type writer struct {
+	db        *sql.DB
+	limits    limits
+	now       func() time.Time
+	mint      func(prefix string) string
+	log       *zerolog.Logger
+	jobs      chan job
+	chores    []chore
+	enqueue   func(ctx context.Context, tx *sql.Tx, t *turn, s sending) error
+	committed func(b *batch) // after each commit
+
+	state    *state
+	insert   *sql.Stmt
+	remember *sql.Stmt
+	recall   *sql.Stmt
+}
+
+// A chore is something that others want written along with the next commit.
+type chore interface {
+	pending() bool
+	// write writes what is pending. Once it is durable, settled is called.
+	write(ctx context.Context, tx *sql.Tx) (settled func(), err error)
+}
+
+// A batch is one transaction of the writer.
+type batch struct {
+	turn    *turn
+	answers []answer
+	settled []func()
+	due     time.Time // when the clock alone changes something next
+}
+
+// open loads the state and prepares the statements.
+func (w *writer) open(ctx context.Context) (err error) {
+	if w.state, err = load(ctx, w.db); err != nil {
+		return err
+	}
+	for stmt, query := range map[**sql.Stmt]string{&w.insert: insertEvent, &w.remember: rememberAnswer, &w.recall: recallAnswer} {
+		if *stmt, err = w.db.PrepareContext(ctx, query); err != nil {
+			return fmt.Errorf("preparing a statement: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *writer) close() error {
+	return errors.Join(w.insert.Close(), w.remember.Close(), w.recall.Close())
+}
+
+// submit hands a job to the writer and waits until it is durable. It waits for
+// room in the queue as long as ctx allows.
+func (w *writer) submit(ctx context.Context, j job) error {
+	j.done = make(chan error, 1)
+	select {
+	case w.jobs <- j:
+	case <-ctx.Done():
+		return fmt.Errorf("the broker is busy: %w", ctx.Err())
+	}
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// change has the broker itself change something.
+func (w *writer) change(ctx context.Context, decide func(t *turn) error) error {
+	return w.submit(ctx, job{decide: decide})
+}
+
+// run commits until ctx ends. A state that does not follow from the log any more,
+// because a commit failed, is loaded anew; only when that fails too does run.
+func (w *writer) run(ctx context.Context) error {
+	flush := time.NewTicker(time.Second)
+	defer flush.Stop()
+	for {
+		var jobs []job
+		select {
+		case <-ctx.Done():
+			w.refuseRest()
+			return w.commit(context.WithoutCancel(ctx), nil)
+		case <-flush.C:
+			if !w.hasChores() {
+				continue
+			}
+		case j := <-w.jobs:
+			jobs = w.gather(j)
+		}
+		if err := w.commit(context.WithoutCancel(ctx), jobs); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *writer) gather(first job) []job {
+	jobs := []job{first}
+	for len(jobs) < maxBatch {
+		select {
+		case j := <-w.jobs:
+			jobs = append(jobs, j)
+		default:
+			return jobs
+		}
+	}
+	return jobs
+}
+
+func (w *writer) refuseRest() {
+	for {
+		select {
+		case j := <-w.jobs:
+			j.done <- errStopping
+		default:
+			return
+		}
+	}
+}
+
+func (w *writer) hasChores() bool {
+	for _, c := range w.chores {
+		if c.pending() {
+			return true
+		}
+	}
+	return false
+}
+
+// commit makes a batch of jobs durable and tells their submitters. When one of
+// them fails for a reason of its own, the others are tried without it.
+func (w *writer) commit(ctx context.Context, jobs []job) error {
+	b, guilty, err := w.try(ctx, jobs)
+	if err == nil {
+		for _, j := range jobs {
+			j.done <- nil
+		}
+		for _, settled := range b.settled {
+			settled()
+		}
+		w.committed(b)
+		return nil
+	}
+	w.log.Error().Err(err).Int("jobs", len(jobs)).Msg("a batch could not be stored; its requests are refused")
+	if w.state, err = load(ctx, w.db); err != nil {
+		err = fmt.Errorf("the state cannot be rebuilt after a failed write: %w", err)
+		for _, j := range jobs {
+			j.done <- err
+		}
+		return err
+	}
+	if guilty < 0 {
+		for _, j := range jobs {
+			j.done <- errors.New("the broker cannot store anything now; see its log, and send the request again")
+		}
+		return nil
+	}
+	jobs[guilty].done <- errors.New("the broker failed on this request; see its log")
+	rest := append(append([]job{}, jobs[:guilty]...), jobs[guilty+1:]...)
+	if len(rest) == 0 {
+		return nil
+	}
+	return w.commit(ctx, rest)
+}
+
+// try decides and stores a batch. When a single job is to blame for the error,
+// guilty is its index, else it is -1.
+func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err error) {
+	tx, err := w.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, -1, fmt.Errorf("beginning a transaction: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // a no-op once committed
+	t := &turn{
+		state: w.state, limits: w.limits, now: w.now().UTC(), mint: w.mint,
+		stored: func(seq int64) (Event, error) { return readEvent(ctx, tx, seq) },
+	}
+	b = &batch{turn: t}
+	for i, j := range jobs {
+		err := w.decide(ctx, tx, b, j)
+		var own *mistake
+		if errors.As(err, &own) {
+			return nil, i, err
+		}
+		if err != nil {
+			return nil, -1, err
+		}
+	}
+	t.caller = brokerItself
+	for _, s := range t.sends {
+		if err := w.enqueue(ctx, tx, t, s); err != nil {
+			return nil, -1, err
+		}
+	}
+	if t.failed != nil {
+		return nil, -1, t.failed
+	}
+	if err := appendEvents(ctx, tx.StmtContext(ctx, w.insert), t.events); err != nil {
+		return nil, -1, err
+	}
+	for _, c := range w.chores {
+		settled, err := c.write(ctx, tx)
+		if err != nil {
+			return nil, -1, err
+		}
+		if settled != nil {
+			b.settled = append(b.settled, settled)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, -1, fmt.Errorf("committing: %w", err)
+	}
+	b.due = t.nextDue()
+	return b, -1, nil
+}
+
+// A mistake is an error of the program in deciding one job.
+type mistake struct{ error }
+
+func (m *mistake) Unwrap() error { return m.error }
+
+// decide runs one job. The error is a mistake, or one of the database.
+func (w *writer) decide(ctx context.Context, tx *sql.Tx, b *batch, j job) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &mistake{fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+		}
+		if err == nil && b.turn.failed != nil {
+			err = &mistake{b.turn.failed}
+		}
+	}()
+	t := b.turn
+	if j.request == nil {
+		t.caller = brokerItself
+		return j.decide(t)
+	}
+	a, err := w.answer(ctx, tx, t, *j.request)
+	if err != nil {
+		return err
+	}
+	b.answers = append(b.answers, a)
+	return nil
+}
