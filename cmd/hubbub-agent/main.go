@@ -1,0 +1,169 @@
+// Command hubbub-agent runs one agent: its mailbox, its attention, its turns.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+)
+
+// settings are the program's own flags.
+type settings struct {
+	id             string
+	harness        string
+	harnessCommand string
+	model          string
+	baseURL        string
+	systemPrompt   string
+	roles, streams []string
+	composeWindow  time.Duration
+	composeCap     time.Duration
+	digestEvery    time.Duration
+	deadline       time.Duration
+	policyVersion  string
+	workspace      string
+	mcpFile        string
+	wakePolicy     string
+}
+
+func main() {
+	var s settings
+	program.Main(program.Program{
+		Name:    "hubbub-agent",
+		Summary: "runs one agent of the bus",
+		Flags:   s.add,
+		Run:     s.run,
+	})
+}
+
+func (s *settings) add(fs *pflag.FlagSet) {
+	fs.StringVar(&s.id, "id", "", "name of the agent, with or without agent: (required)")
+	fs.StringVar(&s.harness, "harness", "scripted", "what runs its turns: scripted, openai, anthropic, acp or c2a")
+	fs.StringVar(&s.harnessCommand, "harness-command", "", "program of the harness acp or c2a, in shell words")
+	fs.StringVar(&s.model, "model", "", "model of the harness openai or anthropic")
+	fs.StringVar(&s.baseURL, "base-url", "", "endpoint of the harness openai or anthropic, with /v1")
+	fs.StringVar(&s.systemPrompt, "system-prompt-file", "", "file with the text that begins the system prompt")
+	fs.StringArrayVar(&s.roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
+	fs.StringArrayVar(&s.streams, "stream", nil, "stream that the agent owns (repeatable)")
+	fs.DurationVar(&s.composeWindow, "compose-window", 2*time.Second, "wait after a message for more of its author")
+	fs.DurationVar(&s.composeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
+	fs.DurationVar(&s.digestEvery, "digest-every", 0, "time between digests; 0 for none")
+	fs.DurationVar(&s.deadline, "deadline", 5*time.Minute, "longest time for an answer")
+	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02 or 2026-06-24")
+	fs.StringVar(&s.workspace, "workspace", "", "folder in which the harness may work")
+	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
+	fs.StringVar(&s.wakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
+}
+
+var agentName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
+
+func (s *settings) run(ctx context.Context, env *program.Env) error {
+	name := strings.TrimPrefix(s.id, "agent:")
+	if !agentName.MatchString(name) || name == protocol.PeerSystem.Name() {
+		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning with a letter or digit", s.id)
+	}
+	opts, err := s.options(env)
+	if err != nil {
+		return err
+	}
+	data, err := env.MakeData()
+	if err != nil {
+		return err
+	}
+	h, err := s.newHarness(env, opts.Version)
+	if err != nil {
+		return err
+	}
+	listener, url, err := mcptools.Listen()
+	if err != nil {
+		return fmt.Errorf("listening for the agent's tools: %w", err)
+	}
+	address := mcptools.Address{URL: url, Token: mcptools.NewToken()}
+	opts.ChatServer = address.AsServer()
+	db, err := agent.Open(filepath.Join(data, "agent-"+name+".db"))
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	a := agent.New(protocol.PeerID("agent:"+name), db, h, opts)
+	if err := mcptools.WriteAddress(filepath.Join(data, "mcp.json"), address); err != nil {
+		return errors.Join(err, listener.Close(), db.Close())
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	tools, stopTools := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer stopTools()
+		return a.Run(ctx)
+	})
+	g.Go(func() error { return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.Tools(), address.Token)) })
+	return errors.Join(g.Wait(), db.Close())
+}
+
+// options turns the flags into the agent's options.
+func (s *settings) options(env *program.Env) (*agent.Options, error) {
+	version, err := attention.ParseVersion(s.policyVersion)
+	if err != nil {
+		return nil, program.Usage("--policy-version: %s", err)
+	}
+	if s.wakePolicy != "auto" && s.wakePolicy != "manual" {
+		return nil, program.Usage("--wake-policy must be auto or manual")
+	}
+	if s.composeWindow < 0 || s.composeCap < s.composeWindow || s.deadline <= 0 || s.digestEvery < 0 {
+		return nil, program.Usage("--compose-window, --compose-cap, --deadline and --digest-every must not be negative, and the cap not below the window")
+	}
+	opts := &agent.Options{
+		Peer: env.PeerOptions(), Version: version, Streams: s.streams, ComposeWindow: max(s.composeWindow, 1), ComposeCap: max(s.composeCap, 1),
+		Deadline: s.deadline, DigestEvery: s.digestEvery, HarnessType: s.harness, WakePolicy: s.wakePolicy, Log: &env.Log, OnReady: env.Ready,
+	}
+	for _, role := range s.roles {
+		opts.Roles = append(opts.Roles, strings.TrimPrefix(strings.TrimPrefix(role, "role:"), "@"))
+	}
+	if s.systemPrompt != "" {
+		if opts.SystemPrompt, err = readText(s.systemPrompt); err != nil {
+			return nil, err
+		}
+	}
+	if s.workspace != "" {
+		if opts.Workspace, err = filepath.Abs(s.workspace); err != nil {
+			return nil, err
+		}
+		if info, err := os.Stat(opts.Workspace); err != nil || !info.IsDir() {
+			return nil, program.Usage("--workspace %s is not a folder", s.workspace)
+		}
+	}
+	if s.mcpFile != "" {
+		var servers []harness.MCPServer
+		if servers, err = mcptools.LoadServers(s.mcpFile); err != nil {
+			return nil, program.Usage("--mcp-file: %s", err)
+		}
+		opts.MCP = servers
+	}
+	return opts, nil
+}
+
+const maxPrompt = 256 << 10
+
+func readText(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	switch {
+	case err != nil:
+		return "", program.Usage("--system-prompt-file: %s", err)
+	case len(raw) > maxPrompt:
+		return "", program.Usage("--system-prompt-file %s has %d bytes; at most %d are taken", path, len(raw), maxPrompt)
+	}
+	return string(raw), nil
+}
