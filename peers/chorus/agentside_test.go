@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hubbub/bus/bustest"
+	"hubbub/peers/chorus"
 	"hubbub/protocol"
 )
 
@@ -366,7 +367,7 @@ func TestLifecycleBracketsWhatAnAgentDoes(t *testing.T) {
 }
 
 func TestHungServiceEndsWithTheGateway(t *testing.T) {
-	r := startNew(t, nil)
+	r := startNew(t, func(o *chorus.Options) { o.StopTimeout = 50 * time.Millisecond })
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -383,9 +384,5 @@ func TestHungServiceEndsWithTheGateway(t *testing.T) {
 	d := agent.NextOf(t, protocol.TypeChatMessage)
 	agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "x"})
 	<-arrived
-	began := time.Now()
-	r.stop()
-	if took := time.Since(began); took > 9*time.Second {
-		t.Errorf("stopping took %s; want less than the 10 s that SIGTERM gives", took)
-	}
+	r.stop() // or the test hangs
 }

@@ -29,17 +29,27 @@ type channels struct {
 	mu      sync.Mutex
 	working map[protocol.PeerID]chan struct{} // what wakes a worker
 	poked   map[protocol.PeerID]bool
+	offered map[protocol.PeerID]int64 // the message that is being handed over
 }
 
 func newChannels(g *Gateway) *channels {
 	return &channels{
 		g: g, signal: make(chan struct{}, 1),
-		working: map[protocol.PeerID]chan struct{}{}, poked: map[protocol.PeerID]bool{},
+		working: map[protocol.PeerID]chan struct{}{}, poked: map[protocol.PeerID]bool{}, offered: map[protocol.PeerID]int64{},
 	}
 }
 
-// poke makes a channel's worker look at it now, starting one if need be. It
-// never blocks; the set of poked channels is bounded by the channels that exist.
+// note makes sure that a channel has a worker: a message has come. A worker that
+// waits for its next attempt goes on waiting. It never blocks; the set of noted
+// channels is bounded by the channels that exist.
+func (c *channels) note(peer protocol.PeerID) {
+	c.mu.Lock()
+	c.poked[peer] = true
+	c.mu.Unlock()
+	c.look()
+}
+
+// poke makes a channel's worker try again now: what it waits for has come.
 func (c *channels) poke(peer protocol.PeerID) {
 	c.mu.Lock()
 	if wake, ok := c.working[peer]; ok {
@@ -48,9 +58,8 @@ func (c *channels) poke(peer protocol.PeerID) {
 		default:
 		}
 	}
-	c.poked[peer] = true
 	c.mu.Unlock()
-	c.look()
+	c.note(peer)
 }
 
 // pokeAll wakes every worker: the bus is back.
@@ -128,6 +137,24 @@ func (c *channels) end(peer protocol.PeerID) {
 	if again {
 		c.look()
 	}
+}
+
+// offer notes which message of a channel is being handed over; 0 for none.
+func (c *channels) offer(peer protocol.PeerID, seq int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if seq == 0 {
+		delete(c.offered, peer)
+		return
+	}
+	c.offered[peer] = seq
+}
+
+// inFlight returns the message of a channel that is being handed over, or 0.
+func (c *channels) inFlight(peer protocol.PeerID) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.offered[peer]
 }
 
 // waiting lists the channels in which messages wait, the longest first.

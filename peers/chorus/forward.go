@@ -19,6 +19,9 @@ func (w *worker) forward(ctx context.Context, agent protocol.PeerID) error {
 	if err != nil || in == nil {
 		return err
 	}
+	// The agent may answer before the bus has told us that it took the message.
+	w.channels.offer(w.channel, in.seq)
+	defer w.channels.offer(w.channel, 0)
 	got, err := w.tell(ctx, agent.Topic(), in.message())
 	switch got {
 	case received:

@@ -35,6 +35,7 @@ type Options struct {
 	ComposeCap    time.Duration   // longest such wait; default 30s
 	MaxFrame      int             // bytes of a frame of the bus; default 1 MiB
 	MinBackoff    time.Duration   // before the first repetition of a POST; default 1s
+	StopTimeout   time.Duration   // for running POSTs when Run ends; default 6s
 	Version       string          // of the program, for MCP clients
 	Peer          *peer.Options   // how to connect to the bus
 	OnReady       func()          // called once, when connected, subscribed and listening
@@ -128,6 +129,9 @@ func (g *Gateway) setDefaults() {
 	if o.MinBackoff <= 0 {
 		o.MinBackoff = time.Second
 	}
+	if o.StopTimeout <= 0 {
+		o.StopTimeout = 6 * time.Second
+	}
 	if o.Peer == nil {
 		o.Peer = &peer.Options{}
 	}
@@ -175,13 +179,13 @@ func (g *Gateway) newQueues() {
 		Name: busQueue, MaxBackoff: 15 * time.Second, MaxPending: 20_000, AttemptTimeout: sendTimeout, Parallel: 64, Now: g.opts.Now, Log: g.log,
 	})
 	g.callbacks = outbox.New(g.store.db, g.sendEvent, &outbox.Options{
-		Name: callbackQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: 6 * time.Second,
+		Name: callbackQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: g.opts.StopTimeout,
 		// A service cannot tell a repeated message from a second one.
 		OnInterrupted: outbox.GiveUpUnknown,
 		OnSettled:     g.settleEvent, AfterSettled: g.afterEvent, Now: g.opts.Now, Log: g.log,
 	})
 	g.posts = outbox.New(g.store.db, g.sendPost, &outbox.Options{
-		Name: postQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: 6 * time.Second,
+		Name: postQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: g.opts.StopTimeout,
 		OnSettled: g.settlePost, AfterSettled: g.afterPost, Now: g.opts.Now, Log: g.log,
 	})
 }

@@ -287,3 +287,39 @@ func run(t *testing.T, p *peer.Peer, pattern protocol.Pattern) {
 		t.Fatal(err)
 	}
 }
+
+// A clock is moved by the test.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock { return &clock{at: time.Now()} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// waitFor waits until something holds that nothing announces.
+func waitFor(t *testing.T, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatal("it does not become true")
+		case <-ticker.C:
+		}
+	}
+}

@@ -70,38 +70,18 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 		p.Agent = "" // nobody is told of a report's outcome
 	}
 	err := g.store.inTx(ctx, func(tx *sql.Tx) error {
-		seq, source, turn, err := answered(ctx, tx, p.Channel, inReplyTo)
+		in, err := answered(ctx, tx, p.Channel, inReplyTo, g.channels.inFlight(p.Channel))
 		if err != nil {
 			return err
 		}
-		p.Source = source
-		if turn == lifecycleIdle {
-			if !visible {
-				return nil
-			}
-			done = true // what comes after the end opens the turn and closes it again
+		res, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
+		if err := changedOne(res, err, ErrExists); errors.Is(err, ErrExists) {
+			return nil
+		} else if err != nil {
+			return err
 		}
-		if turn != lifecycleProcessing {
-			begin := pendingEvent{Event: Event{Type: EventLifecycle, Status: lifecycleProcessing}}
-			if err := g.enqueueEvent(ctx, tx, seq, begin, string(agent)+" "+key+" processing"); err != nil {
-				return err
-			}
-			turn = lifecycleProcessing
-		}
-		if visible {
-			if err := g.enqueueEvent(ctx, tx, seq, p, string(agent)+" "+key); err != nil {
-				return err
-			}
-		}
-		if done {
-			end := pendingEvent{Event: Event{Type: EventLifecycle, Status: lifecycleIdle}}
-			if err := g.enqueueEvent(ctx, tx, seq, end, string(agent)+" "+key+" idle"); err != nil {
-				return err
-			}
-			turn = lifecycleIdle
-		}
-		_, err = tx.ExecContext(ctx, `UPDATE inbound SET turn = ? WHERE seq = ?`, turn, seq)
-		return err
+		p.Source = in.source
+		return g.enqueueBracketed(ctx, tx, in, p, string(agent)+" "+key, done, visible)
 	})
 	if errors.Is(err, ErrNotFound) {
 		return peer.Reject("there is no such message here to reply to")
@@ -113,21 +93,61 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 	return nil
 }
 
-// answered finds the message that a reply belongs to: the one it names, by
-// sourceId or by the messageId of the chat_message, else the latest that the
-// agent took.
-func answered(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, inReplyTo string) (seq int64, source, turn string, err error) {
-	if inReplyTo != "" {
-		err = tx.QueryRowContext(ctx, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (source_id = ?2 OR message_id = ?2)`,
-			channel, inReplyTo).Scan(&seq, &source, &turn)
-	} else {
-		err = tx.QueryRowContext(ctx, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?
-			ORDER BY forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel).Scan(&seq, &source, &turn)
+// enqueueBracketed stores an event with the lifecycle events around it: the
+// first is "processing", and the last, always, "idle".
+func (g *Gateway) enqueueBracketed(ctx context.Context, tx *sql.Tx, in replied, p pendingEvent, key string, done, visible bool) error {
+	lifecycle := func(status string) error {
+		in.turn = status
+		return g.enqueueEvent(ctx, tx, in.seq, pendingEvent{Event: Event{Type: EventLifecycle, Status: status}}, key+" "+status)
 	}
+	if in.turn == lifecycleIdle {
+		if !visible {
+			return nil
+		}
+		done = true // what comes after the end opens the turn and closes it again
+	}
+	if in.turn != lifecycleProcessing {
+		if err := lifecycle(lifecycleProcessing); err != nil {
+			return err
+		}
+	}
+	if visible {
+		if err := g.enqueueEvent(ctx, tx, in.seq, p, key); err != nil {
+			return err
+		}
+	}
+	if done {
+		if err := lifecycle(lifecycleIdle); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE inbound SET turn = ? WHERE seq = ?`, in.turn, in.seq)
+	return err
+}
+
+// A replied message is the one that a reply belongs to.
+type replied struct {
+	seq    int64
+	source string
+	turn   string // the last lifecycle event
+}
+
+// answered finds the message that a reply belongs to: the one it names, by
+// sourceId or by the messageId of the chat_message, else the one that is being
+// handed over, else the latest that the agent took.
+func answered(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, inReplyTo string, inFlight int64) (replied, error) {
+	var in replied
+	row := tx.QueryRowContext(ctx, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?1
+		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel, inFlight)
+	if inReplyTo != "" {
+		row = tx.QueryRowContext(ctx, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (source_id = ?2 OR message_id = ?2)`,
+			channel, inReplyTo)
+	}
+	err := row.Scan(&in.seq, &in.source, &in.turn)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
-	return seq, source, turn, err
+	return in, err
 }
 
 // enqueueEvent stores one event for the callback of a message.

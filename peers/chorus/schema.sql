@@ -44,6 +44,13 @@ CREATE INDEX inbound_source ON inbound (source_id);
 CREATE INDEX inbound_waiting ON inbound (channel, seq) WHERE forwarded_at = 0;
 CREATE INDEX inbound_age ON inbound (received_at);
 
+CREATE TABLE shown (                          -- replies and reports that were taken, so that a repeated one changes nothing
+  inbound INTEGER NOT NULL REFERENCES inbound (seq) ON DELETE CASCADE,
+  agent   TEXT NOT NULL,
+  key     TEXT NOT NULL,
+  PRIMARY KEY (inbound, agent, key)
+) STRICT, WITHOUT ROWID;
+
 -- Service side: the agents outside, what they may see, and what they owe.
 
 CREATE TABLE agent (
