@@ -19,6 +19,9 @@ var (
 	ErrBudget = errors.New("the turn used up its budget")
 	// ErrStopped: Run has ended or was never started.
 	ErrStopped = errors.New("the harness is not running")
+	// ErrMode: the harness, started anew, no longer takes the injection mode
+	// of the turn. The agent decides on its events again.
+	ErrMode = errors.New("the harness no longer takes this injection mode")
 )
 
 // A Harness runs turns. Its methods may be called from any goroutine; turns of

@@ -2,7 +2,6 @@ package c2a
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,7 +20,7 @@ const (
 
 // ErrMode ends a turn whose injection mode the program, started anew, no
 // longer takes: the agent decides again.
-var ErrMode = errors.New("the harness no longer takes this injection mode")
+var ErrMode = harness.ErrMode
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
