@@ -17,6 +17,21 @@
 //     is counted. A log_gap row, {"lost":N,"reason":"..."}, takes the place of
 //     the lost rows as soon as writing works again.
 //   - Faults never end Run: it tries again until the database takes rows.
-//   - Readers do not block the writer. One that keeps a transaction open makes
-//     the write-ahead log grow, at most to Options.MaxWAL.
+//   - Readers do not block the writer. A foreign one that keeps a transaction
+//     open makes the write-ahead log grow, at most to Options.MaxWAL.
+//
+// Guarantees of the [Reader]:
+//
+//   - It never writes, and each read transaction covers at most 20,000 rows,
+//     those of one message, or SQLite's check of the file in Verify.
+//   - Pages meet: no row is missed or seen twice, while the bus writes and
+//     across its restarts. Rows of one log come in the order of their ids, those
+//     of several logs are merged by time.
+//   - It takes logs as they are: unknown events, payloads that are no JSON and
+//     missing rows are shown, not refused.
+//
+// What belongs together is worked out from the rows alone: [Reader.Message]
+// (one message and its deliveries), [Reader.Chain] (what caused it and what it
+// caused), [Reader.Attention] and [Reader.AgentStats] (what agents decided),
+// [Reader.Verify] (whether the log is whole). Rows leave only by [Prune].
 package activitylog

@@ -118,8 +118,7 @@ func (p *pager) read(v *view, w window) (page []Entry, err error) {
 	if p.dir == backward {
 		order = "DESC"
 	}
-	sql := "SELECT id, event, message_id, ts, rpc_id, actor, topic, status, payload_json, error, " + v.bus +
-		" FROM activity_log WHERE id BETWEEN ? AND ?" + where + " ORDER BY id " + order
+	sql := v.selectEntries() + " WHERE id BETWEEN ? AND ?" + where + " ORDER BY id " + order
 	size, full := 0, false
 	err = v.query(sql, append([]any{w.low, w.high}, args...), func(s *sqlite.Stmt) (bool, error) {
 		e, ok, err := p.entry(v, s)
@@ -141,7 +140,12 @@ func (p *pager) read(v *view, w window) (page []Entry, err error) {
 	return page, err
 }
 
-// entry reads a row of the statement in read; false when its message is of no
+// selectEntries begins a statement whose rows entry reads.
+func (v *view) selectEntries() string {
+	return "SELECT id, event, message_id, ts, rpc_id, actor, topic, status, payload_json, error, " + v.bus + " FROM activity_log"
+}
+
+// entry reads a row of such a statement; false when its message is of no
 // wanted type.
 func (p *pager) entry(v *view, s *sqlite.Stmt) (Entry, bool, error) {
 	e := Entry{ID: s.ColumnInt64(0), Event: intern(s.ColumnText(1)), MessageID: s.ColumnText(2), Log: p.log}

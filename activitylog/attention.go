@@ -1,0 +1,167 @@
+package activitylog
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// The kinds of attention records.
+const (
+	RecordDecision    = "attention_decision"
+	RecordDisposition = "disposition"
+	RecordRefusal     = "refusal"
+	RecordTurn        = "turn"
+)
+
+// An AttentionRecord is one agent_event to system:attention: how an agent
+// judged an event, ran a turn for it, was refused an action, or ended it. Which
+// fields are set depends on Event.
+type AttentionRecord struct {
+	At        time.Time `json:"ts"`
+	MessageID string    `json:"messageId"`
+	Event     string    `json:"event"` // RecordDecision and so on
+	EventID   string    `json:"eventId"`
+	Agent     string    `json:"agent"`
+	Reason    string    `json:"reason,omitempty"`
+
+	Directedness string `json:"directedness,omitempty"` // of a decision
+	Policy       string `json:"policy,omitempty"`
+	Injection    string `json:"injection,omitempty"`
+	Priority     string `json:"priority,omitempty"`
+
+	Disposition string `json:"disposition,omitempty"` // of a disposition
+
+	Tool string `json:"tool,omitempty"` // of a refusal
+
+	TurnID         string   `json:"turnId,omitempty"` // of a turn
+	Attempt        int      `json:"attempt,omitempty"`
+	Mode           string   `json:"mode,omitempty"`
+	State          string   `json:"state,omitempty"` // started, then one of accepted, finished, failed, cancelled, interrupted
+	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
+}
+
+// Concerns reports whether the record tells of an event, be it as one of the
+// fragments of a turn.
+func (a *AttentionRecord) Concerns(eventID string) bool {
+	return a.EventID == eventID || slices.Contains(a.MergedEventIDs, eventID)
+}
+
+// An AttentionFilter chooses attention records. The zero value chooses all.
+type AttentionFilter struct {
+	EventID string
+	Agent   string
+	Since   time.Time
+	Until   time.Time
+}
+
+// Attention calls fn with the records that the filter chooses, the oldest
+// first and each once, until fn returns an error.
+func (r *Reader) Attention(ctx context.Context, f AttentionFilter, fn func(*AttentionRecord) error) error {
+	seen := map[string]bool{}
+	rows := Filter{
+		Topic: protocol.Pattern(protocol.TopicAttention), Events: []Event{SendStart}, Since: f.Since, Until: f.Until,
+	}
+	if !strings.ContainsFunc(f.EventID, manySpellings) {
+		rows.Text = f.EventID
+	}
+	return r.Each(ctx, rows, func(e *Entry) error {
+		a, ok := attentionRecord(e)
+		switch {
+		case !ok, f.EventID != "" && !a.Concerns(f.EventID), f.Agent != "" && a.Agent != f.Agent, seen[e.MessageID]:
+			return nil
+		}
+		seen[e.MessageID] = true
+		return fn(&a)
+	})
+}
+
+// manySpellings reports whether JSON may write a character in several ways.
+func manySpellings(c rune) bool {
+	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"\/<>&'`, c)
+}
+
+// attentionRecord reads the record that a send_start row brings; false when it
+// brings none.
+func attentionRecord(e *Entry) (AttentionRecord, bool) {
+	var p struct {
+		Type    protocol.MessageType
+		From    string
+		Content json.RawMessage
+	}
+	if json.Unmarshal(e.Payload, &p) != nil || p.Type != protocol.TypeAgentEvent {
+		return AttentionRecord{}, false
+	}
+	var a AttentionRecord
+	if json.Unmarshal(p.Content, &a) != nil {
+		return AttentionRecord{}, false
+	}
+	switch a.Event {
+	case RecordDecision, RecordDisposition, RecordRefusal, RecordTurn:
+	default:
+		return AttentionRecord{}, false
+	}
+	a.At, a.MessageID = e.Time(), e.MessageID
+	if protocol.RoleOf(protocol.PeerID(p.From)) == protocol.RoleAgent || a.Agent == "" {
+		a.Agent = p.From // who sent it, not who it says
+	}
+	return a, true
+}
+
+// A ChatEvent is one chat message as it was sent to one agent.
+type ChatEvent struct {
+	EventID   string
+	MessageID string
+	At        time.Time
+	Agent     string // the topic that it was sent to
+	From      string
+	Message   protocol.Message
+	Content   protocol.ChatMessage
+}
+
+// ChatEvents calls fn with every chat message that a filter chooses, the oldest
+// first, until fn returns an error. The filter's Types and Events are set by it.
+func (r *Reader) ChatEvents(ctx context.Context, f Filter, fn func(*ChatEvent) error) error {
+	f.Events = []Event{SendStart}
+	f.Types = []protocol.MessageType{protocol.TypeTGMessage, protocol.TypeChatMessage}
+	return r.Each(ctx, f, func(e *Entry) error {
+		c, ok := chatEvent(e)
+		if !ok {
+			return nil
+		}
+		return fn(&c)
+	})
+}
+
+func chatEvent(e *Entry) (ChatEvent, bool) {
+	c := ChatEvent{MessageID: e.MessageID, At: e.Time(), Agent: e.Topic, From: e.From}
+	if json.Unmarshal(e.Payload, &c.Message) != nil || json.Unmarshal(c.Message.Content, &c.Content) != nil {
+		return ChatEvent{}, false
+	}
+	if c.EventID = c.Content.SourceID; c.EventID == "" {
+		c.EventID = e.MessageID
+	}
+	return c, true
+}
+
+// EventID returns the id by which attention records name what a message brings:
+// for the id of a chat message its sourceId, else the id itself.
+func (r *Reader) EventID(ctx context.Context, id string) (string, error) {
+	rows, err := r.rowsOf(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	for i := range rows {
+		switch protocol.MessageType(rows[i].Type) {
+		case protocol.TypeTGMessage, protocol.TypeChatMessage:
+			if c, ok := chatEvent(&rows[i]); ok && rows[i].Is(SendStart) {
+				return c.EventID, nil
+			}
+		}
+	}
+	return id, nil
+}

@@ -1,0 +1,97 @@
+package activitylog
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// attentionLog records what two agents did with five events each.
+func attentionLog(t *testing.T) *Reader {
+	s := newScript(t)
+	record := func(agent, content string, args ...any) {
+		s.message(protocol.TypeAgentEvent, agent, "system:attention", fmt.Sprintf(content, args...))
+	}
+	decide := func(agent, event, injection string) {
+		record(agent, `{"event":"attention_decision","eventId":%q,"agent":%q,"directedness":"d","policy":"p","injection":%q,"priority":"normal","reason":"why"}`, event, agent, injection)
+	}
+	s.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{"text":"é","sourceId":"e1"}`, "agent:a")
+	decide("agent:a", "e1", "buffered")
+	decide("agent:a", "e2", "buffered")
+	record("agent:a", `{"event":"turn","eventId":"e2","mergedEventIds":["e1","e2"],"agent":"agent:a","turnId":"t1","attempt":1,"state":"started"}`)
+	record("agent:a", `{"event":"turn","eventId":"e2","mergedEventIds":["e1","e2"],"agent":"agent:a","turnId":"t1","attempt":2,"state":"started"}`)
+	record("agent:a", `{"event":"turn","eventId":"e2","agent":"agent:a","turnId":"t1","attempt":2,"state":"finished"}`)
+	record("agent:a", `{"event":"disposition","eventId":"e1","agent":"agent:a","disposition":"superseded"}`)
+	record("agent:a", `{"event":"disposition","eventId":"e2","agent":"agent:a","disposition":"claimed"}`)
+	record("agent:a", `{"event":"disposition","eventId":"e2","agent":"agent:a","disposition":"responded"}`)
+	decide("agent:a", "e3", "notify")
+	decide("agent:a", "e4", "tool_mailbox")
+	record("agent:a", `{"event":"refusal","eventId":"e4","agent":"agent:a","tool":"send_message","reason":"must_not_respond"}`)
+	decide("agent:a", "e10", "silent")
+	// One that records no turns, and lies about who it is.
+	decide("agent:b", "e1", "immediate")
+	record("agent:b", `{"event":"attention_decision","eventId":"e2","agent":"agent:a","injection":"silent"}`)
+	record("agent:b", `{"event":"disposition","eventId":"e2","agent":"agent:b","disposition":"ignored"}`)
+	// What is none of it.
+	record("agent:b", `{"event":"mood","eventId":"e1"}`)
+	record("agent:b", `{"event":17}`)
+	s.message(protocol.TypeAgentEvent, "agent:b", "system:agents", `{"event":"disposition","eventId":"e1","agent":"agent:b"}`)
+	return opened(t, s.written(""))
+}
+
+func TestAttentionRecordsOfAnEvent(t *testing.T) {
+	r := attentionLog(t)
+	for _, c := range []struct {
+		f    AttentionFilter
+		want []string
+	}{
+		{AttentionFilter{EventID: "e1"}, []string{
+			"agent:a attention_decision", "agent:a turn", "agent:a turn", "agent:a disposition", "agent:b attention_decision",
+		}},
+		{AttentionFilter{EventID: "e2", Agent: "agent:b"}, []string{"agent:b attention_decision", "agent:b disposition"}},
+		{AttentionFilter{EventID: "e4"}, []string{"agent:a attention_decision", "agent:a refusal"}},
+		{AttentionFilter{EventID: "é"}, nil},
+	} {
+		var got []string
+		err := r.Attention(t.Context(), c.f, func(a *AttentionRecord) error {
+			got = append(got, a.Agent+" "+a.Event)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%+v:\n%s", c.f, diff)
+		}
+	}
+}
+
+func TestEventIDOfAMessage(t *testing.T) {
+	r := attentionLog(t)
+	for id, want := range map[string]string{"msg_0001": "e1", "msg_0002": "msg_0002", "e7": "e7", "": ""} {
+		if got, err := r.EventID(t.Context(), id); err != nil || got != want {
+			t.Errorf("%s is event %s (%v); want %s", id, got, err, want)
+		}
+	}
+}
+
+func TestAgentStats(t *testing.T) {
+	got, err := attentionLog(t).AgentStats(t.Context(), time.Time{}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []AgentStats{
+		{
+			Agent: "agent:a", Events: 5, Injected: 2, Knocks: 1, Withheld: 2, TurnsRun: 1, Attempts: 2, TurnsAvoided: 3, Merged: 1,
+			Refusals: 1, Open: 3, Dispositions: map[string]int64{"superseded": 1, "responded": 1},
+		},
+		{Agent: "agent:b", Events: 2, Injected: 1, Withheld: 1, TurnsRun: 1, TurnsAvoided: 1, Open: 1, Dispositions: map[string]int64{"ignored": 1}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

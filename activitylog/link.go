@@ -1,0 +1,199 @@
+package activitylog
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// clues are what a message says about its place in a chain of messages.
+type clues struct {
+	id      string
+	typ     protocol.MessageType
+	from    string
+	topic   string
+	at      time.Time
+	trace   string   // trace id of its traceparent
+	answers []string // ids or sourceIds of what it answers or tells of, the surest first
+
+	sourceID  string    // of the chat event that it brings
+	createdAt time.Time // of that event
+	requestID string    // of a request, or of the answer to one
+	route     string    // route_assigned, configure, tg_message: which chat talks to which agent
+}
+
+// cluesOf reads a send_start row.
+func cluesOf(e *Entry) clues {
+	var p struct {
+		Type        protocol.MessageType
+		From        string
+		InReplyTo   string
+		TraceParent string
+		Content     json.RawMessage
+	}
+	_ = json.Unmarshal(e.Payload, &p) // what cannot be read gives no clues
+	c := clues{id: e.MessageID, typ: p.Type, from: p.From, topic: e.Topic, at: e.Time(), trace: traceID(p.TraceParent)}
+	c.answer(p.InReplyTo)
+	var content struct {
+		InReplyTo, SourceID, EventID, RequestID, CreatedAt, MessageID string
+		Topic, Agent, TalkTo                                          string
+	}
+	_ = json.Unmarshal(p.Content, &content) // fields of another kind stay empty
+	c.requestID = content.RequestID
+	switch p.Type {
+	case protocol.TypeTGMessage, protocol.TypeChatMessage:
+		c.sourceID, c.route = content.SourceID, route(p.From, e.Topic)
+		if c.sourceID == "" {
+			c.sourceID = e.MessageID
+		}
+		c.createdAt, _ = ParseTime(content.CreatedAt) // zero when it is not told
+	case protocol.TypeConfigure:
+		c.route = route(content.TalkTo, e.Topic)
+	case protocol.TypeRouteAssigned:
+		c.route = route(content.Topic, content.Agent)
+	case protocol.TypeDeliveryStatus:
+		c.answer(content.MessageID)
+		c.answer(content.SourceID)
+	}
+	c.answer(content.InReplyTo)
+	c.answer(content.EventID)
+	return c
+}
+
+func (c *clues) answer(id string) {
+	if id != "" && id != c.id {
+		c.answers = append(c.answers, id)
+	}
+}
+
+func route(chat, agent string) string {
+	if chat == "" || agent == "" {
+		return ""
+	}
+	return chat + "\x00" + agent
+}
+
+// traceID returns the trace id of a W3C traceparent; empty where there is none.
+func traceID(parent string) string {
+	parts := strings.Split(parent, "-")
+	if len(parts) < 4 || len(parts[1]) != 32 {
+		return ""
+	}
+	return parts[1]
+}
+
+// A linker finds what caused a message. It holds all messages of a time, in
+// order.
+type linker struct {
+	all       []clues
+	byID      map[string][]int
+	bySource  map[string][]int
+	byRequest map[string][]int
+	byRoute   map[string][]int // route_assigned
+	byConfig  map[string][]int // configure
+	byTrace   map[string][]int
+	welcomed  map[int]bool // configure messages whose first chat message was seen
+}
+
+func newLinker(all []clues) *linker {
+	l := &linker{
+		all: all, byID: map[string][]int{}, bySource: map[string][]int{}, byRequest: map[string][]int{},
+		byRoute: map[string][]int{}, byConfig: map[string][]int{}, byTrace: map[string][]int{}, welcomed: map[int]bool{},
+	}
+	add := func(index map[string][]int, key string, i int) {
+		if key != "" {
+			index[key] = append(index[key], i)
+		}
+	}
+	for i := range all {
+		c := &all[i]
+		add(l.byID, c.id, i)
+		add(l.bySource, c.sourceID, i)
+		add(l.byTrace, c.trace, i)
+		switch c.typ {
+		case protocol.TypeSpawnRequest, protocol.TypeCollabRequest:
+			add(l.byRequest, c.requestID, i)
+		case protocol.TypeRouteAssigned:
+			add(l.byRoute, c.route, i)
+		case protocol.TypeConfigure:
+			add(l.byConfig, c.route, i)
+		}
+	}
+	return l
+}
+
+// The reasons for which one message counts as caused by another.
+const (
+	LinkAnswers = "answers"   // inReplyTo, eventId, or the messageId of a delivery_status
+	LinkRequest = "requestId" // the answer to a request
+	LinkRoute   = "route"     // the chat was told of its agent, and configures it
+	LinkFirst   = "bootstrap" // the messages that waited for the agent
+	LinkTrace   = "trace"     // the same traceparent
+)
+
+// parent returns which message caused message i and why; -1 when none did.
+func (l *linker) parent(i int) (int, string) {
+	c := &l.all[i]
+	for _, id := range c.answers {
+		if at := l.last(l.byID[id], i, nil); at >= 0 {
+			return at, LinkAnswers
+		}
+		toMe := func(o *clues) bool { return o.topic == c.from }
+		if at := l.last(l.bySource[id], i, toMe); at >= 0 {
+			return at, LinkAnswers
+		}
+		if at := l.last(l.bySource[id], i, nil); at >= 0 {
+			return at, LinkAnswers
+		}
+	}
+	switch c.typ {
+	case protocol.TypeSpawnResult, protocol.TypeRouteAssigned, protocol.TypeCollabResult:
+		if at := l.last(l.byRequest[c.requestID], i, nil); at >= 0 {
+			return at, LinkRequest
+		}
+	case protocol.TypeConfigure:
+		if at := l.last(l.byRoute[c.route], i, nil); at >= 0 {
+			return at, LinkRoute
+		}
+	case protocol.TypeTGMessage, protocol.TypeChatMessage:
+		if at := l.last(l.byConfig[c.route], i, nil); at >= 0 && l.waited(c, at) {
+			return at, LinkFirst
+		}
+	}
+	if at := l.first(l.byTrace[c.trace], i); at >= 0 {
+		return at, LinkTrace
+	}
+	return -1, ""
+}
+
+// waited reports whether a chat message waited for the configure message: it
+// is the first after it, or was written before it.
+func (l *linker) waited(c *clues, configure int) bool {
+	if !l.welcomed[configure] {
+		l.welcomed[configure] = true
+		return true
+	}
+	return !c.createdAt.IsZero() && c.createdAt.Before(l.all[configure].at)
+}
+
+// last returns the last of some messages before i that fits; where none is
+// before it (another bus has another clock), the first after it.
+func (l *linker) last(of []int, i int, fits func(*clues) bool) int {
+	at := -1
+	for _, j := range of {
+		if j == i || fits != nil && !fits(&l.all[j]) || j > i && at >= 0 {
+			continue
+		}
+		at = j
+	}
+	return at
+}
+
+func (l *linker) first(of []int, i int) int {
+	if len(of) == 0 || of[0] >= i {
+		return -1
+	}
+	return of[0]
+}

@@ -1,0 +1,107 @@
+package activitylog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// pruneRows is how many rows one transaction deletes: the writer waits for it.
+const pruneRows = 500
+
+// Prune deletes the rows of a log that are older than a time, and returns how
+// many. It is the only way by which rows leave. A bus may be writing meanwhile:
+// rows go in short transactions, with as much time between them as they take.
+//
+// The rows of a message that was under way at that time stay together. The file
+// does not shrink; its free space is used for new rows.
+func Prune(ctx context.Context, path string, before time.Time) (deleted int64, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return 0, fmt.Errorf("%w at %s", ErrNoLog, path)
+	}
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	conn.SetBusyTimeout(0) // see lock
+	if err := sqlitex.ExecuteTransient(conn, "PRAGMA synchronous=FULL", nil); err != nil {
+		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
+	}
+	if columns, err := columnsOf(conn); err != nil || len(columns) == 0 {
+		return 0, errors.Join(fmt.Errorf("%s is not an activity log", path), err)
+	}
+	if err := keepUnderWay(conn, before); err != nil {
+		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
+	}
+	for ctx.Err() == nil {
+		if err := lock(ctx, conn); err != nil {
+			return deleted, fmt.Errorf("pruning the activity log %s: %w", path, err)
+		}
+		began := time.Now()
+		n, err := pruneOnce(conn, before)
+		deleted += n
+		if err != nil {
+			return deleted, fmt.Errorf("pruning the activity log %s: %w", path, err)
+		}
+		if n < pruneRows {
+			return deleted, nil
+		}
+		select {
+		case <-time.After(time.Since(began)):
+		case <-ctx.Done():
+		}
+	}
+	return deleted, ctx.Err()
+}
+
+// keepUnderWay notes, in a table of this connection alone, the messages that
+// have rows before and after a time: no message is under way for an hour.
+func keepUnderWay(conn *sqlite.Conn, before time.Time) error {
+	err := sqlitex.ExecuteTransient(conn, "CREATE TEMP TABLE under_way (message_id TEXT PRIMARY KEY) WITHOUT ROWID", nil)
+	if err != nil {
+		return err
+	}
+	return sqlitex.ExecuteTransient(conn, `INSERT OR IGNORE INTO under_way
+		SELECT message_id FROM activity_log AS late
+		WHERE ts >= ?1 AND ts < ?2 AND message_id <> '' AND event <> 'send_start'
+		AND EXISTS (SELECT 1 FROM activity_log AS early WHERE early.message_id = late.message_id AND early.ts < ?1)`,
+		&sqlitex.ExecOptions{Args: []any{FormatTime(before), FormatTime(before.Add(time.Hour))}})
+}
+
+// lockPatience is how long a prune waits for its turn to write.
+const lockPatience = time.Minute
+
+// lock begins a transaction that writes. A busy bus leaves the database alone
+// only for moments, so that one has to look often; SQLite's own waiting, which
+// looks less and less often, would starve.
+func lock(ctx context.Context, conn *sqlite.Conn) error {
+	for began := time.Now(); ; {
+		err := sqlitex.Execute(conn, "BEGIN IMMEDIATE", nil)
+		if err == nil || !isBusy(err) || time.Since(began) > lockPatience {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Microsecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// pruneOnce deletes some rows and ends the transaction.
+func pruneOnce(conn *sqlite.Conn, before time.Time) (n int64, err error) {
+	err = sqlitex.Execute(conn, `DELETE FROM activity_log WHERE id IN (
+		SELECT id FROM activity_log WHERE ts < ? AND message_id NOT IN (SELECT message_id FROM under_way) ORDER BY ts LIMIT ?)`,
+		&sqlitex.ExecOptions{Args: []any{FormatTime(before), pruneRows}})
+	if err != nil {
+		return 0, errors.Join(err, sqlitex.Execute(conn, "ROLLBACK", nil))
+	}
+	n = int64(conn.Changes())
+	return n, sqlitex.Execute(conn, "COMMIT", nil)
+}

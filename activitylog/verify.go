@@ -1,0 +1,110 @@
+package activitylog
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// A Verdict is what Verify found out about the logs.
+type Verdict struct {
+	Rows      int64     `json:"rows"`
+	Messages  int64     `json:"messages"`  // passes of messages through the bus
+	Complete  int64     `json:"complete"`  // those with one send_start, one send_finish, and every process pair
+	UnderWay  int64     `json:"underWay"`  // those at the end of the log that may still be finished
+	Cut       int64     `json:"cut"`       // those that end early: the bus was killed while they were under way
+	Elsewhere int64     `json:"elsewhere"` // those that also went to peers of buses whose logs were not read
+	Gaps      []Gap     `json:"gaps"`      // rows that the bus says it could not write
+	Problems  []Problem `json:"problems"`  // the first ones; what neither a kill nor a gap explains
+	More      int64     `json:"more"`      // problems that are not listed
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
+}
+
+// A Gap is one log_gap row.
+type Gap struct {
+	At     time.Time `json:"ts"`
+	Lost   int64     `json:"lost"`
+	Reason string    `json:"reason"`
+	Bus    string    `json:"bus,omitempty"`
+}
+
+// A Problem is something that should not be.
+type Problem struct {
+	Log       string `json:"log"`
+	ID        int64  `json:"id,omitempty"` // of the row
+	MessageID string `json:"messageId,omitempty"`
+	What      string `json:"what"`
+}
+
+// OK reports whether nothing was found that should not be. Gaps and messages
+// cut by a kill are on record, and no problem of the log.
+func (v *Verdict) OK() bool { return len(v.Problems) == 0 }
+
+// maxProblems is how many problems are listed.
+const maxProblems = 100
+
+// VerifyOptions are the optional settings of Verify. Nil is valid.
+type VerifyOptions struct {
+	// Longest is how long a message may be under way; default one minute. A
+	// message that began within that time before the end may still be finished.
+	Longest time.Duration
+	// Quick leaves out SQLite's own check of the file, which reads it whole.
+	Quick bool
+}
+
+// Verify reads the logs and says whether they are whole: SQLite's own check,
+// the schema, and for each message that went through a bus one send_start, one
+// send_finish, and as many process_start and process_finish rows as its result
+// counts peers.
+func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, error) {
+	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, open: map[passKey]*passTally{}, recent: map[string][]*passTally{}, longest: time.Minute, paths: r.Paths()}
+	quick := false
+	if opts != nil {
+		c.longest, quick = positive(opts.Longest, c.longest), opts.Quick
+	}
+	for _, s := range r.sources {
+		if err := s.with(ctx, func(v *view) error { return c.checkFile(v, s.path, quick) }); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.Each(ctx, Filter{}, func(e *Entry) error { c.add(e); return nil }); err != nil {
+		return nil, err
+	}
+	c.end()
+	return c.verdict, nil
+}
+
+// wantedColumns are the columns that every log has.
+var wantedColumns = []string{"id", "ts", "event", "message_id", "rpc_id", "actor", "topic", "status", "payload_json", "error"}
+
+func (c *checker) checkFile(v *view, path string, quick bool) error {
+	columns, err := columnsOf(v.conn)
+	if err != nil {
+		return err
+	}
+	for _, name := range wantedColumns {
+		if !columns[name] {
+			c.problem(Problem{Log: path, What: "the column " + name + " is missing"})
+		}
+	}
+	for _, index := range []string{"idx_activity_message_id", "idx_activity_ts"} {
+		_, ok, err := v.int64("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", index)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			c.problem(Problem{Log: path, What: "the index " + index + " is missing"})
+		}
+	}
+	if quick {
+		return nil
+	}
+	return v.query("PRAGMA integrity_check", nil, func(s *sqlite.Stmt) (bool, error) {
+		if text := s.ColumnText(0); text != "ok" {
+			c.problem(Problem{Log: path, What: "SQLite: " + text})
+		}
+		return true, nil
+	})
+}

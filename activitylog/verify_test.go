@@ -1,0 +1,221 @@
+package activitylog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/google/go-cmp/cmp"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+func verdict(t *testing.T, paths ...string) *Verdict {
+	t.Helper()
+	v, err := opened(t, paths...).Verify(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// change runs SQL on a log that nobody writes.
+func change(t *testing.T, path, sql string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := sqlitex.ExecuteScript(conn, sql, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dayLog holds ten messages to two peers each, spread over ten minutes.
+func dayLog(t *testing.T) string {
+	s := newScript(t)
+	for range 10 {
+		s.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{}`, "agent:a", "agent:b")
+		s.now = s.now.Add(time.Minute)
+	}
+	return s.written("")
+}
+
+func TestAWholeLogIsWhole(t *testing.T) {
+	v := verdict(t, dayLog(t))
+	if !v.OK() || v.Rows != 60 || v.Messages != 10 || v.Complete != 10 || v.Cut+v.UnderWay+v.Elsewhere != 0 || len(v.Gaps) != 0 {
+		t.Errorf("%+v", v)
+	}
+	if !v.First.Equal(epoch.Add(time.Millisecond)) || v.Last.Sub(v.First) < 9*time.Minute {
+		t.Errorf("from %s to %s", v.First, v.Last)
+	}
+}
+
+func TestWhatVerifyFinds(t *testing.T) {
+	// Rows 1 to 6 are message 1 (start, 2 process_start, 2 process_finish, finish), and so on.
+	for _, c := range []struct {
+		name, sql, problem string
+		check              func(*Verdict) bool
+	}{
+		{"lost start", "DELETE FROM activity_log WHERE id = 25", "it has no send_start row", nil},
+		{"lost process_start", "DELETE FROM activity_log WHERE id = 26", "agent:a has 0 process_start and 1 process_finish rows", nil},
+		{"lost process_finish", "DELETE FROM activity_log WHERE id = 28", "agent:a has 1 process_start and 0 process_finish rows", nil},
+		{"lost pair", "DELETE FROM activity_log WHERE id IN (26, 28)", "its result counts 2 peers, and 1 have process rows", nil},
+		{"stray finish", "INSERT INTO activity_log (ts, event, message_id, rpc_id, actor, status) SELECT ts, event, message_id, rpc_id, actor, status FROM activity_log WHERE id = 29", "it has no send_start row", nil},
+		{"doubled finish", "UPDATE activity_log SET actor = 'agent:b', rpc_id = '11' WHERE id IN (26, 28)", "agent:b has 2 process_start and 2 process_finish rows", nil},
+		{"bad time", "UPDATE activity_log SET ts = 'yesterday' WHERE id = 26", `the time "yesterday" is not RFC 3339`, nil},
+		{"bad gap", "INSERT INTO activity_log (ts, event, message_id) SELECT ts, 'log_gap', '' FROM activity_log WHERE id = 60", "a log_gap row does not say how many rows were lost", nil},
+		{"lost index", "DROP INDEX idx_activity_ts", "the index idx_activity_ts is missing", nil},
+		{"lost column", "ALTER TABLE activity_log DROP COLUMN error; ALTER TABLE activity_log ADD COLUMN error TEXT; ALTER TABLE activity_log RENAME COLUMN rpc_id TO old", "", nil},
+		{"cut by a kill", "DELETE FROM activity_log WHERE id BETWEEN 27 AND 30", "", func(v *Verdict) bool { return v.Cut == 1 && v.Complete == 9 }},
+		{"under way", "DELETE FROM activity_log WHERE id = 60", "", func(v *Verdict) bool { return v.UnderWay == 1 && v.Complete == 9 }},
+		{"pruned before", "DELETE FROM activity_log WHERE id = 1", "", func(v *Verdict) bool { return v.Cut == 1 && v.Complete == 9 }},
+		{"explained by a gap", `UPDATE activity_log SET event = 'log_gap', message_id = '', payload_json = '{"lost":1,"reason":"full"}' WHERE id = 29`, "",
+			func(v *Verdict) bool {
+				return v.Cut == 1 && len(v.Gaps) == 1 && v.Gaps[0].Lost == 1 && v.Gaps[0].Reason == "full"
+			}},
+		{"sent again after a kill", "UPDATE activity_log SET event = 'send_start', rpc_id = '1' WHERE id = 30", "",
+			func(v *Verdict) bool { return v.Cut >= 1 && v.OK() }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := dayLog(t)
+			change(t, path, c.sql)
+			if c.name == "lost column" {
+				if _, err := opened(t, path).Verify(t.Context(), nil); err == nil {
+					t.Error("a log without rpc_id was read")
+				}
+				return
+			}
+			v := verdict(t, path)
+			switch {
+			case c.problem == "" && (!v.OK() || !c.check(v)):
+				t.Errorf("%+v", v)
+			case c.problem != "" && (len(v.Problems) != 1 || v.Problems[0].What != c.problem):
+				t.Errorf("%+v; want %q", v.Problems, c.problem)
+			}
+		})
+	}
+}
+
+func TestVerifyFindsDamage(t *testing.T) {
+	path := dayLog(t)
+	page := make([]byte, 4096)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(page, 3*4096); err != nil {
+		t.Fatal(err)
+	}
+	v, err := opened(t, path).Verify(t.Context(), nil)
+	if err == nil && v.OK() {
+		t.Error("a page of zeros was not noticed")
+	}
+}
+
+func TestVerifyOfAClusterWantsAllItsLogs(t *testing.T) {
+	entry, target := newScript(t), newScript(t)
+	id := entry.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{}`)
+	for i := range entry.w {
+		entry.w[i].Payload = []byte(strings.Replace(string(entry.w[i].Payload), `"deliveredTo":0`, `"deliveredTo":1`, 1))
+	}
+	target.now = epoch.Add(-time.Second) // its clock is behind
+	target.add(Row{Event: ProcessStart, MessageID: id, RPCID: "3", Actor: "agent:a", Topic: "agent:a", Status: StatusStart})
+	target.add(Row{Event: ProcessFinish, MessageID: id, RPCID: "3", Actor: "agent:a", Topic: "agent:a", Status: "ok"})
+	east, west := entry.written("east"), target.written("west")
+	if v := verdict(t, east, west); !v.OK() || v.Complete != 1 {
+		t.Errorf("both: %+v", v)
+	}
+	if v := verdict(t, east); !v.OK() || v.Elsewhere != 1 {
+		t.Errorf("one: %+v", v)
+	}
+}
+
+func TestPruneTakesOldRowsAndLeavesMessagesWhole(t *testing.T) {
+	path := dayLog(t)
+	// A message that is under way at the time of the prune.
+	before := epoch.Add(5*time.Minute + 30*time.Second)
+	change(t, path, fmt.Sprintf("UPDATE activity_log SET ts = '%s' WHERE id = 30", FormatTime(before.Add(time.Second))))
+	n, err := Prune(t.Context(), path, before)
+	if err != nil || n != 30 {
+		t.Fatalf("%d rows were deleted (%v); want 30", n, err)
+	}
+	want := []string{"msg_0005|6", "msg_0007|6", "msg_0008|6", "msg_0009|6", "msg_0010|6"}
+	if diff := cmp.Diff(want, query(t, path, "SELECT message_id, count(*) FROM activity_log GROUP BY 1 ORDER BY 1")); diff != "" {
+		t.Error(diff)
+	}
+	if v := verdict(t, path); !v.OK() || v.Complete != 5 {
+		t.Errorf("%+v", v)
+	}
+	if n, err := Prune(t.Context(), path, before); err != nil || n != 0 {
+		t.Errorf("again: %d, %v", n, err)
+	}
+	// Ids are not used again, so that those who follow miss nothing.
+	if _, err := Prune(t.Context(), path, epoch.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(path, nil)
+	running(t, w)
+	w.Append(numbered(1))
+	mustSync(t, w)
+	if got := query(t, path, "SELECT id FROM activity_log"); len(got) != 1 || got[0] != "61" {
+		t.Errorf("the next id is %s; want 61", got)
+	}
+}
+
+func TestPruneWhileTheBusWrites(t *testing.T) {
+	w, path, stop := started(t, nil)
+	old := time.Now().Add(-time.Hour).UnixMicro()
+	for i := range 1500 {
+		row := numbered(i)
+		row.At = old
+		w.Append(row)
+	}
+	mustSync(t, w)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			w.Append(numbered(i))
+		}
+	}()
+	n, err := Prune(t.Context(), path, time.Now().Add(-time.Minute))
+	cancel()
+	<-done
+	if err != nil || n != 1500 {
+		t.Errorf("%d rows were deleted (%v); want 1500", n, err)
+	}
+	if err := stop(); err != nil || w.Stats().Lost != 0 {
+		t.Errorf("the writer lost %d rows (%v)", w.Stats().Lost, err)
+	}
+}
+
+func TestPruneOfWhatIsNoLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	if _, err := Prune(t.Context(), path, time.Now()); !errors.Is(err, ErrNoLog) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it was created")
+	}
+	conn, err := sqlite.OpenConn(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prune(t.Context(), path, time.Now()); err == nil || !strings.Contains(err.Error(), "not an activity log") {
+		t.Errorf("%v", err)
+	}
+}
