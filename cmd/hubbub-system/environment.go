@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/rs/zerolog"
+)
+
+// notForAgents are variables that mean the spawner alone.
+var notForAgents = []string{
+	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_ID",
+	"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES",
+	"INVOCATION_ID", "JOURNAL_STREAM", "CREDENTIALS_DIRECTORY", "SYSTEMD_EXEC_PID", "MAINPID", "MANAGERPID",
+	"TELEGRAM_BOT_TOKEN", "TELEGRAM_BOT_TOKEN_FILE", "TELEGRAM_WEBHOOK_SECRET", "TELEGRAM_WEBHOOK_SECRET_FILE",
+}
+
+// inheritedEnv is the part of the spawner's environment that agents get: the keys
+// of language models and settings of agents, but not the spawner's own.
+func inheritedEnv(env, flags []string) []string {
+	drop := slices.Clone(notForAgents)
+	for _, f := range flags {
+		drop = append(drop, "HUBBUB_"+strings.ToUpper(strings.ReplaceAll(f, "-", "_")))
+	}
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		key, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(drop, key)
+	})
+}
+
+// maxEnvFile bounds the file of --agent-env-file, in bytes.
+const maxEnvFile = 64 << 10
+
+// readEnvFile reads KEY=value lines. Empty lines and lines that begin with # are
+// passed over; a value may stand in single or double quotes, which are cut off.
+// An empty path is no file. Errors show no values.
+func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the environment of agents: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading the environment of agents: %w", err)
+	}
+	if info.Size() > maxEnvFile {
+		return nil, fmt.Errorf("%s is too large for an environment: at most %d bytes", path, maxEnvFile)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		log.Warn().Str("file", path).Msg("other users of this machine can read the environment of agents; run: chmod 600 on it")
+	}
+	var env []string
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxEnvFile+1)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, value, found := strings.Cut(line, "=")
+		if !found || !validKey(key) {
+			return nil, fmt.Errorf("%s:%d: a line must be KEY=value", path, n)
+		}
+		value, err := unquote(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		env = append(env, key+"="+value)
+	}
+	return env, lines.Err()
+}
+
+func validKey(key string) bool {
+	for i, r := range key {
+		letter := r == '_' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return key != ""
+}
+
+func unquote(value string) (string, error) {
+	if value == "" || value[0] != '"' && value[0] != '\'' {
+		if strings.ContainsRune(value, 0) {
+			return "", errors.New("a value cannot hold a zero byte")
+		}
+		return value, nil
+	}
+	if len(value) < 2 || value[len(value)-1] != value[0] {
+		return "", errors.New("a quote has no end")
+	}
+	return value[1 : len(value)-1], nil
+}

@@ -1,0 +1,156 @@
+// The spawner: it starts an agent for each chat that asks for one, and keeps it
+// running.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/system"
+	"hubbub/peers/system/process"
+
+	"github.com/spf13/pflag"
+)
+
+func main() { program.Main(systemProgram()) }
+
+// A settings is what the flags say.
+type settings struct {
+	launcher     string
+	agentCommand string
+	agentEnvFile string
+	profiles     string
+	memoryMax    string
+	spawner      system.Options
+	process      process.Options
+	flagNames    []string
+}
+
+func systemProgram() program.Program {
+	var s settings
+	return program.Program{
+		Name:    "hubbub-system",
+		Summary: "starts an agent for each chat that asks for one, and keeps it running",
+		Flags:   s.flags,
+		Run:     s.run,
+	}
+}
+
+func (s *settings) flags(fs *pflag.FlagSet) {
+	o := &s.spawner
+	fs.StringVar(&s.launcher, "launcher", "process", "what runs the agents: process or systemd")
+	fs.StringVar(&s.agentCommand, "agent-command", "", "program that agents are (default the hubbub-agent beside this one)")
+	fs.StringArrayVar(&o.Args, "agent-arg", nil, "argument given to every agent (repeatable)")
+	fs.StringVar(&s.agentEnvFile, "agent-env-file", "", "file of KEY=value lines for the environment of agents, read at each start; keep it readable by its owner alone")
+	fs.StringVar(&s.profiles, "profiles", "", "TOML file of the profiles that a request may name: [NAME] with args, env-file, memory-max, tasks-max, runtime-max")
+	fs.DurationVar(&o.IdleStop, "idle-stop", 0, "stop an agent whose chats said nothing for so long; 0 never does")
+	fs.IntVar(&o.MaxAgents, "max-agents", 100, "agents that may run at once")
+	fs.IntVar(&o.SpawnRate, "spawn-rate", 60, "new agents that may be started in a minute; more wait")
+	fs.IntVar(&o.MaxRestarts, "max-restarts", 5, "times in a row that an agent is started again, counted anew after 60s of running")
+	fs.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second, "how long an agent may take to say that it is online")
+	fs.StringVar(&s.memoryMax, "memory-max", "", "memory of an agent, such as 512M (default no limit)")
+	fs.Int64Var(&o.Limits.Tasks, "tasks-max", 0, "processes and threads of an agent, with systemd (default no limit)")
+	fs.DurationVar(&o.Limits.Runtime, "runtime-max", 0, "how long an agent may run before it is started anew (default no limit)")
+	fs.BoolVar(&s.process.KeepAgents, "keep-agents", false, "let processes of agents go on when this program ends; the next start takes them over")
+	fs.Int64Var(&s.process.MaxLog, "agent-log-max", 8<<20, "bytes of an agent's log file; one older file is kept")
+	fs.VisitAll(func(f *pflag.Flag) { s.flagNames = append(s.flagNames, f.Name) })
+}
+
+func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
+	data, err := env.MakeData()
+	if err != nil {
+		return err
+	}
+	if err := s.complete(env); err != nil {
+		return err
+	}
+	unlock, err := lockFolder(filepath.Join(data, "system.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	launcher, err := s.makeLauncher(data, env)
+	if err != nil {
+		return err
+	}
+	db, err := system.Open(filepath.Join(data, "system.db"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return system.New(db, launcher, s.agentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)
+}
+
+// complete turns what the flags say into options.
+func (s *settings) complete(env *program.Env) (err error) {
+	o := &s.spawner
+	if s.agentCommand, err = findAgent(s.agentCommand); err != nil {
+		return err
+	}
+	if o.Limits.Memory, err = parseBytes(s.memoryMax); err != nil {
+		return program.Usage("--memory-max: %s", err)
+	}
+	if s.profiles != "" {
+		if o.Profiles, err = readProfiles(s.profiles, o.Limits); err != nil {
+			return err
+		}
+	}
+	if o.MaxRestarts == 0 {
+		o.MaxRestarts = -1 // none, rather than the default
+	}
+	inherited := inheritedEnv(os.Environ(), s.flagNames)
+	o.Env = func() ([]string, error) {
+		more, err := readEnvFile(s.agentEnvFile, &env.Log)
+		return append(inherited[:len(inherited):len(inherited)], more...), err
+	}
+	token, err := env.Token()
+	if err != nil {
+		return err
+	}
+	o.Credentials = token != ""
+	o.Peer, o.Log, o.OnReady = env.PeerOptions(), &env.Log, env.Ready
+	s.process.Log = &env.Log
+	return nil
+}
+
+func (s *settings) makeLauncher(data string, _ *program.Env) (system.Launcher, error) {
+	switch s.launcher {
+	case "process":
+		return process.New(data, &s.process), nil
+	case "systemd":
+		return nil, errors.New("the systemd launcher is not built yet; use --launcher process")
+	}
+	return nil, program.Usage("--launcher must be process or systemd, not %q", s.launcher)
+}
+
+// findAgent returns the absolute path of the agents' program.
+func findAgent(command string) (string, error) {
+	if command != "" {
+		path, err := exec.LookPath(command)
+		if err != nil {
+			return "", fmt.Errorf("--agent-command: %w", err)
+		}
+		return filepath.Abs(path)
+	}
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	if err != nil {
+		return "", fmt.Errorf("looking for hubbub-agent beside this program: %w", err)
+	}
+	path := filepath.Join(filepath.Dir(self), "hubbub-agent")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if path, err := exec.LookPath("hubbub-agent"); err == nil {
+		return filepath.Abs(path)
+	}
+	return "", fmt.Errorf("there is no hubbub-agent beside this program or in PATH; build it (make build) or name it with --agent-command")
+}

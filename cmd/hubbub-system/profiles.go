@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"hubbub/peers/system"
+
+	"github.com/BurntSushi/toml"
+	"github.com/rs/zerolog"
+)
+
+// A profileTable is one table of the file of --profiles.
+type profileTable struct {
+	Args       []string `toml:"args"`
+	EnvFile    string   `toml:"env-file"`
+	MemoryMax  string   `toml:"memory-max"`
+	TasksMax   int64    `toml:"tasks-max"`
+	RuntimeMax string   `toml:"runtime-max"`
+}
+
+// readProfiles reads the profiles that requests may name. What a profile does not
+// limit is limited as for every agent.
+func readProfiles(path string, limits system.Limits) (map[string]system.Profile, error) {
+	var tables map[string]profileTable
+	meta, err := toml.DecodeFile(path, &tables)
+	if err != nil {
+		return nil, fmt.Errorf("reading the profiles: %w", err)
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return nil, fmt.Errorf("%s: unknown key %q", path, unknown[0])
+	}
+	profiles := map[string]system.Profile{}
+	for name, t := range tables {
+		own := limits
+		if t.MemoryMax != "" {
+			if own.Memory, err = parseBytes(t.MemoryMax); err != nil {
+				return nil, fmt.Errorf("%s: [%s] memory-max: %w", path, name, err)
+			}
+		}
+		if t.RuntimeMax != "" {
+			if own.Runtime, err = time.ParseDuration(t.RuntimeMax); err != nil {
+				return nil, fmt.Errorf("%s: [%s] runtime-max: %w", path, name, err)
+			}
+		}
+		if t.TasksMax > 0 {
+			own.Tasks = t.TasksMax
+		}
+		if t.EnvFile != "" && !filepath.IsAbs(t.EnvFile) {
+			t.EnvFile = filepath.Join(filepath.Dir(path), t.EnvFile)
+		}
+		nop := zerolog.Nop()
+		profiles[name] = system.Profile{
+			Args: t.Args, Limits: &own, Env: func() ([]string, error) { return readEnvFile(t.EnvFile, &nop) },
+		}
+	}
+	return profiles, nil
+}
+
+// parseBytes reads a size such as 512M; empty means none.
+func parseBytes(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	number, factor := text, int64(1)
+	if i := strings.IndexByte("KMGT", text[len(text)-1]); i >= 0 {
+		number, factor = text[:len(text)-1], 1<<(10*(i+1))
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n <= 0 || n > math.MaxInt64/factor {
+		return 0, fmt.Errorf("%q is no size such as 512M or 2G", text)
+	}
+	return n * factor, nil
+}

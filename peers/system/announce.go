@@ -1,0 +1,155 @@
+package system
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+const (
+	announceBackoff = 10 * time.Second // at most, between two attempts
+	announceTimeout = 40 * time.Second // of one attempt; the bus answers after 30 s at the latest
+	stopTimeout     = 2 * time.Second  // for running attempts at the end
+	maxAnnouncement = 64 << 10         // bytes
+)
+
+// An announcement is a message on its way, with the request that it answers.
+type announcement struct {
+	Topic     protocol.Topic   `json:"topic"`
+	Message   protocol.Message `json:"message"`
+	Requester protocol.PeerID  `json:"requester,omitempty"`
+	ID        string           `json:"id,omitempty"`
+	For       protocol.Topic   `json:"for,omitempty"` // the topic that the request was about
+}
+
+// LifecycleEvent is the content of the agent_event that tells system:agents
+// what became of an agent.
+type LifecycleEvent struct {
+	Event  string          `json:"event"` // "spawned", "exited", "failed" or "stopped"
+	Agent  protocol.PeerID `json:"agent"`
+	Reason string          `json:"reason,omitempty"`
+}
+
+// answer queues the answers to a request: that its agent is there, or why not.
+func (s *Spawner) answer(ctx context.Context, tx *sql.Tx, r request, agent AgentName, failure error) error {
+	result := protocol.SpawnResult{RequestID: r.echo, Topic: r.topic, Status: protocol.SpawnSpawned}
+	if agent != "" {
+		result.Agent = agent.PeerID()
+	}
+	if failure != nil {
+		result.Status, result.Error = protocol.SpawnFailed, failure.Error()
+	}
+	answers := []announcement{s.announcement(r, r.requester.Topic(), protocol.TypeSpawnResult, result)}
+	if failure == nil {
+		route := protocol.RouteAssigned{Topic: r.topic, Agent: agent.PeerID(), RequestID: r.echo}
+		answers = append(answers, s.announcement(r, r.topic, protocol.TypeRouteAssigned, route))
+	}
+	if err := storeRequest(ctx, tx, r, agent); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE requests SET answering = ? WHERE requester = ? AND id = ? AND topic = ?`,
+		len(answers), r.requester, r.id, r.topic)
+	if err != nil {
+		return fmt.Errorf("storing that a request is answered: %w", err)
+	}
+	return s.announce(ctx, tx, answers...)
+}
+
+func (s *Spawner) announcement(r request, topic protocol.Topic, t protocol.MessageType, content any) announcement {
+	m := s.peer.NewMessage(t, content)
+	m.InReplyTo = r.message
+	return announcement{Topic: topic, Message: m, Requester: r.requester, ID: r.id, For: r.topic}
+}
+
+// announceEvent queues an agent_event to system:agents.
+func (s *Spawner) announceEvent(ctx context.Context, tx *sql.Tx, event string, agent AgentName, reason string) error {
+	content := LifecycleEvent{Event: event, Agent: agent.PeerID(), Reason: reason}
+	return s.announce(ctx, tx, announcement{
+		Topic: protocol.TopicAgents, Message: s.peer.NewMessage(protocol.TypeAgentEvent, content),
+	})
+}
+
+func (s *Spawner) announce(ctx context.Context, tx *sql.Tx, all ...announcement) error {
+	for _, a := range all {
+		body, err := json.Marshal(a)
+		if err != nil {
+			return fmt.Errorf("writing an announcement: %w", err)
+		}
+		if _, err := s.box.EnqueueTx(ctx, tx, string(a.Topic), string(a.Message.MessageID), body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendAnnouncement is the outbox's attempt at one announcement.
+func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error {
+	var a announcement
+	if err := json.Unmarshal(item.Body, &a); err != nil {
+		return outbox.Permanent(fmt.Errorf("reading an announcement: %w", err))
+	}
+	result, err := s.peer.Send(ctx, a.Topic, a.Message)
+	s.opts.crash("announced " + string(a.Message.Type))
+	return judgeSend(a.Topic, result, err)
+}
+
+// judgeSend decides what follows from an attempt: nil, another attempt, or the
+// end, when the addressee will never take it.
+func judgeSend(topic protocol.Topic, result protocol.SendResult, err error) error {
+	var refused *jsonrpc.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams:
+		return outbox.Permanent(fmt.Errorf("the bus refuses it: %w", err))
+	case err != nil:
+		return err
+	case !protocol.IsIdentity(topic), result.Addressee == protocol.AddresseeOK:
+		return nil
+	case result.Addressee == protocol.AddresseeFailed:
+		return judgeFailure(topic, result)
+	case protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI:
+		return outbox.Permanent(fmt.Errorf("%s is gone", topic)) // its identity never comes back
+	}
+	return fmt.Errorf("%s is not on the bus", topic)
+}
+
+func judgeFailure(topic protocol.Topic, result protocol.SendResult) error {
+	for _, f := range result.Failures {
+		if f.Peer.Topic() != topic && f.Peer.Family() != protocol.PeerID(topic).Family() {
+			continue
+		}
+		err := fmt.Errorf("%s: %s: %s", f.Peer, f.Status, f.Error)
+		if f.Status == protocol.OutcomeRejected {
+			return outbox.Permanent(err)
+		}
+		return err
+	}
+	return fmt.Errorf("%s did not take it", topic)
+}
+
+// announced forgets a request when its last answer has arrived, or never will.
+func (s *Spawner) announced(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
+	var a announcement
+	if outcome != outbox.StateSent {
+		s.log.Warn().Str("topic", item.Destination).Str("message_id", item.Key).Str("outcome", string(outcome)).
+			Err(cause).Msg("an announcement did not arrive")
+	}
+	if err := json.Unmarshal(item.Body, &a); err != nil || a.Requester == "" {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, `DELETE FROM requests WHERE requester = ? AND id = ? AND topic = ? AND answering = 1`, a.Requester, a.ID, a.For)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `UPDATE requests SET answering = answering - 1
+			WHERE requester = ? AND id = ? AND topic = ? AND answering > 1`, a.Requester, a.ID, a.For)
+	}
+	if err != nil {
+		return fmt.Errorf("closing a request: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package system
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+func (s *Spawner) tokenFile(agent AgentName) string {
+	return filepath.Join(s.folder, string(agent)+".token")
+}
+
+// ensureToken makes sure that an agent's token file holds a token that grants
+// what the agent needs, and nothing else. On a bus without credentials it holds
+// one that nobody looks at.
+func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) error {
+	if err := os.MkdirAll(k.folder, 0o700); err != nil {
+		return fmt.Errorf("making the folder of token files: %w", err)
+	}
+	token, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the token of %s: %w", agent, err)
+	}
+	if !k.opts.Credentials {
+		if err == nil && len(token) > 0 {
+			return nil
+		}
+		return writeSecret(path, randomToken())
+	}
+	fits, want, err := k.currentFits(ctx)
+	if err != nil {
+		return err
+	}
+	if fits && len(token) > 0 {
+		status, _, err := k.call(ctx, http.MethodGet, "/whoami", nil, strings.TrimSpace(string(token)))
+		if err == nil && status == http.StatusOK {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return k.issue(ctx, want, path)
+}
+
+// currentFits reports whether the agent's present credential grants exactly what
+// it needs, which is returned as well.
+func (k *keeper) currentFits(ctx context.Context) (fits bool, want grantRequest, err error) {
+	topics, err := topicsOf(ctx, k.db, k.name)
+	if err != nil {
+		return false, want, err
+	}
+	want = grants(k.name, topics)
+	var has string
+	err = k.db.QueryRowContext(ctx, `SELECT grants FROM credentials WHERE agent = ? AND state = 'current'`, k.name).Scan(&has)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, want, nil
+	}
+	if err != nil {
+		return false, want, fmt.Errorf("reading the credential of %s: %w", k.name, err)
+	}
+	return has == want.text(), want, nil
+}
+
+// mustRestart reports whether the agent runs with a credential that no longer
+// grants what it needs.
+func (k *keeper) mustRestart(ctx context.Context) bool {
+	if !k.opts.Credentials {
+		return false
+	}
+	fits, _, err := k.currentFits(ctx)
+	return err == nil && !fits
+}
+
+func (g grantRequest) text() string {
+	g.Name = ""
+	b, _ := json.Marshal(g) //nolint:errcheck // strings always marshal
+	return string(b)
+}
+
+// issue gets a credential from the bus. Its name is stored before the bus is
+// asked, so that a kill at any moment leaves none that nobody revokes.
+func (k *keeper) issue(ctx context.Context, want grantRequest, path string) error {
+	want.Name = "agent." + string(k.name) + "." + strings.ToLower(ulid.Make().String())
+	err := k.inTx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE credentials SET state = 'old' WHERE agent = ? AND state = 'asked'`, k.name)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `INSERT INTO credentials (name, agent, grants, state) VALUES (?, ?, ?, 'asked')`, want.Name, k.name, want.text())
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("storing the name of a credential: %w", err)
+	}
+	k.opts.crash("credential named")
+	token, err := k.requestToken(ctx, want)
+	if err != nil {
+		return err
+	}
+	k.opts.crash("credential issued")
+	if err := writeSecret(path, token); err != nil {
+		return err
+	}
+	err = k.inTx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE credentials SET state = CASE WHEN name = ? THEN 'current' ELSE 'old' END WHERE agent = ?`, want.Name, k.name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("storing that a credential is in use: %w", err)
+	}
+	k.opts.crash("credential stored")
+	signal(k.revocations)
+	return nil
+}
+
+func (k *keeper) requestToken(ctx context.Context, want grantRequest) (string, error) {
+	body, err := json.Marshal(want)
+	if err != nil {
+		return "", err
+	}
+	status, answer, err := k.call(ctx, http.MethodPost, "/credentials", body, "")
+	if err != nil {
+		return "", err
+	}
+	var issued struct{ Token, Error string }
+	if err := json.Unmarshal(answer, &issued); err != nil && status < 300 {
+		return "", fmt.Errorf("reading the bus's answer about a credential: %w", err)
+	}
+	switch {
+	case status < 300 && issued.Token != "":
+		return issued.Token, nil
+	case status == http.StatusForbidden || status == http.StatusBadRequest:
+		return "", fmt.Errorf("%w: the bus issues no credential for %s: %s", ErrHopeless, k.name, issued.Error)
+	}
+	return "", fmt.Errorf("the bus issues no credential for %s: HTTP %d %s", k.name, status, issued.Error)
+}
+
+// call makes a request to the HTTP side of the first bus that answers, with the
+// given token, or with the spawner's own.
+func (s *Spawner) call(ctx context.Context, method, path string, body []byte, token string) (status int, answer []byte, err error) {
+	if token == "" {
+		if token, err = s.ownToken(); err != nil {
+			return 0, nil, err
+		}
+	}
+	for _, bus := range s.buses() {
+		status, answer, err = s.callOne(ctx, method, httpAddress(bus)+path, body, token)
+		if err == nil {
+			return status, answer, nil
+		}
+	}
+	return 0, nil, fmt.Errorf("asking the bus about a credential: %w", err)
+}
+
+func (s *Spawner) callOne(ctx context.Context, method, address string, body []byte, token string) (int, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := s.opts.HTTP.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	return res.StatusCode, answer, err
+}
+
+func (s *Spawner) ownToken() (string, error) {
+	switch {
+	case s.opts.Peer == nil:
+		return "", nil
+	case s.opts.Peer.TokenFunc != nil:
+		return s.opts.Peer.TokenFunc()
+	}
+	return s.opts.Peer.Token, nil
+}
+
+// retireCredentials marks an agent's credentials for revocation.
+func retireCredentials(ctx context.Context, q querier, agent AgentName) error {
+	_, err := q.ExecContext(ctx, `UPDATE credentials SET state = 'old' WHERE agent = ?`, agent)
+	if err != nil {
+		return fmt.Errorf("retiring the credentials of %s: %w", agent, err)
+	}
+	return nil
+}
+
+// revokeLoop revokes the credentials that agents no longer use.
+func (s *Spawner) revokeLoop(ctx context.Context) error {
+	for ctx.Err() == nil {
+		wait := time.Hour
+		if err := s.revokeOld(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn().Err(err).Msg("old credentials are not revoked yet; trying again")
+			wait = 5 * time.Second
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-s.revocations:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+func (s *Spawner) revokeOld(ctx context.Context) error {
+	if !s.opts.Credentials {
+		return nil
+	}
+	names, err := column[string](ctx, s.db, `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		status, answer, err := s.call(ctx, http.MethodDelete, "/credentials/"+url.PathEscape(name), nil, "")
+		if err != nil {
+			return err
+		}
+		if status >= 300 && status != http.StatusNotFound {
+			return fmt.Errorf("the bus does not revoke %s: HTTP %d %.200s", name, status, answer)
+		}
+		if err := s.exec(ctx, `DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); err != nil {
+			return err
+		}
+		s.log.Info().Str("credential", name).Msg("credential revoked")
+	}
+	return nil
+}
+
+// randomToken makes a token for a bus that asks for none.
+func randomToken() string {
+	b := make([]byte, 32)
+	rand.Read(b) //nolint:errcheck // it never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// writeSecret writes a file that only its owner can read, whole or not at all.
+func writeSecret(path, secret string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // made with mode 0600
+	if err != nil {
+		return fmt.Errorf("writing a token file: %w", err)
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
+	_, err = tmp.WriteString(secret + "\n")
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("writing a token file: %w", err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("writing a token file: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,2 @@
+// Package system is agent:system, the spawner.
+package system

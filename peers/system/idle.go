@@ -1,0 +1,32 @@
+package system
+
+import (
+	"context"
+	"time"
+)
+
+// idleLoop ends agents to which nobody talked for long. An agent's events on the
+// system's topics, one for every message that it judges, are the sign that
+// somebody does.
+func (s *Spawner) idleLoop(ctx context.Context) error {
+	if s.opts.IdleStop <= 0 {
+		return nil
+	}
+	ticker := time.NewTicker(max(min(s.opts.IdleStop/4, 30*time.Second), time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		limit := time.Now().Add(-s.opts.IdleStop).UnixMicro()
+		s.mu.Lock()
+		for _, k := range s.keepers {
+			if k.seen.Load() < limit {
+				signal(k.idle)
+			}
+		}
+		s.mu.Unlock()
+	}
+}

@@ -1,0 +1,323 @@
+package system
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// A keeper runs one agent: it finds or starts its instance, watches it, starts
+// it again when it ends, and gives it up in the end. Its goroutine is the only
+// one that starts instances of this agent.
+type keeper struct {
+	*Spawner
+	name    AgentName
+	asked   bool          // a request wants it, so its start counts for the spawn rate
+	again   bool          // wanted again while it was ending; guarded by Spawner.mu
+	changed chan struct{} // its row in the table changed
+	idle    chan struct{} // it was idle for too long
+	seen    atomic.Int64  // when it last gave a sign of life, in microseconds
+}
+
+// Why a watch ended, beside the instance's own end.
+var (
+	errRestart = errors.New("it must start again with a new credential")
+	errIdle    = errors.New("nobody talked to it")
+	errTooOld  = errors.New("it ran for as long as it may")
+	errMute    = errors.New("it did not say that it is online")
+	errNotYet  = errors.New("something that every start needs is missing")
+	errLeft    = errors.New("the spawner is stopping")
+)
+
+func newKeeper(s *Spawner, name AgentName, asked bool) *keeper {
+	k := &keeper{Spawner: s, name: name, asked: asked, changed: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+	k.touch()
+	return k
+}
+
+func (k *keeper) touch() { k.seen.Store(time.Now().UnixMicro()) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the agent until it shall no longer run, or ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	for {
+		k.keepLoop(ctx)
+		if !k.release(k) || ctx.Err() != nil {
+			return
+		}
+		k.asked = true
+	}
+}
+
+// keepLoop runs one instance after another.
+func (k *keeper) keepLoop(ctx context.Context) {
+	failures, hitches := 0, 0
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err := k.once(ctx)
+		var exit *Exit
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return
+		case errors.Is(err, errRestart):
+			continue
+		case errors.Is(err, errNotYet):
+			hitches++
+			k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Msg("the agent cannot be started yet")
+			sleep(ctx, k.backoff(hitches))
+			continue
+		case errors.Is(err, errTooOld):
+			failures = 0
+		case time.Since(begun) >= k.opts.SteadyAfter:
+			failures = 1
+		default:
+			failures++
+		}
+		hopeless := errors.Is(err, ErrHopeless) || errors.As(err, &exit) && exit.Hopeless
+		if hopeless || failures > k.opts.MaxRestarts {
+			if !hopeless && failures > 1 {
+				err = fmt.Errorf("ended %d times in a row: %w", failures, err)
+			}
+			k.persist(ctx, func(ctx context.Context) error { return k.giveUp(ctx, k.name, err) })
+			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Msg("the agent is given up")
+			return
+		}
+		pause := k.backoff(failures)
+		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Dur("pause", pause).Msg("the agent ended; starting it again")
+		sleep(ctx, pause)
+	}
+}
+
+// backoff is the pause after so many failures in a row.
+func (k *keeper) backoff(failures int) time.Duration {
+	step := k.opts.MinBackoff
+	for range min(max(failures-1, 0), 30) {
+		step = min(2*step, k.opts.MaxBackoff)
+	}
+	return min(step+rand.N(step/4+1), k.opts.MaxBackoff)
+}
+
+// once runs one instance to its end. Nil means that the agent shall not run.
+func (k *keeper) once(ctx context.Context) error {
+	a, err := loadAgent(ctx, k.db, k.name)
+	if err != nil {
+		return errors.Join(errNotYet, err)
+	}
+	spec := k.spec(a)
+	inst, err := k.launcher.Find(ctx, spec, a.handle)
+	switch {
+	case errors.Is(err, ErrNotRunning) && a.state != stateWanted:
+		return k.forget(ctx)
+	case errors.Is(err, ErrNotRunning):
+		inst, err = k.start(ctx, spec)
+	case err != nil:
+		return errors.Join(errNotYet, err)
+	case a.state != stateWanted:
+		return k.end(ctx, inst)
+	default:
+		err = k.adopt(ctx, a, inst)
+	}
+	if err != nil {
+		return err
+	}
+	return k.watch(ctx, inst)
+}
+
+// adopt takes over an instance that runs already.
+func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
+	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("the agent runs already")
+	if inst.Handle() == a.handle {
+		return nil
+	}
+	// Another instance than the stored one: its start was not recorded in time.
+	return k.exec(ctx, `UPDATE agents SET handle = ?, online = 0 WHERE name = ?`, inst.Handle(), k.name)
+}
+
+// start starts an instance and stores its handle. A kill in between leaves one
+// that Find finds.
+func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
+	if k.asked {
+		if err := k.rate.Wait(ctx); err != nil {
+			return nil, err
+		}
+		k.asked = false
+	}
+	if err := k.prepare(ctx, &spec); err != nil {
+		if errors.Is(err, ErrHopeless) {
+			return nil, err
+		}
+		return nil, errors.Join(errNotYet, err)
+	}
+	k.opts.crash("before start")
+	inst, err := k.launcher.Start(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("starting it: %w", err)
+	}
+	k.opts.crash("started")
+	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("the agent is started")
+	if err := k.exec(ctx, `UPDATE agents SET handle = ? WHERE name = ?`, inst.Handle(), k.name); err != nil {
+		return nil, errors.Join(err, k.stop(ctx, inst))
+	}
+	k.opts.crash("start stored")
+	return inst, nil
+}
+
+// prepare makes everything that a start needs.
+func (k *keeper) prepare(ctx context.Context, spec *Spec) (err error) {
+	err = k.exec(ctx, `UPDATE agents SET handle = '', online = 0 WHERE name = ?`, k.name)
+	if err == nil {
+		err = k.ensureToken(ctx, k.name, spec.TokenFile)
+	}
+	if err == nil {
+		spec.Env, err = k.environment(ctx)
+	}
+	return err
+}
+
+// watch waits for the end of an instance, or for a reason to end it.
+func (k *keeper) watch(ctx context.Context, inst Instance) error {
+	waiting, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { // waited for below, by the close
+		defer close(ended)
+		ended <- inst.Wait(waiting)
+	}()
+	cause, running := k.watchLoop(ctx, ended)
+	if running {
+		switch {
+		case errors.Is(cause, errLeft) && k.launcher.Outlives():
+		case errors.Is(cause, errIdle):
+			if stored, err := k.setIdle(ctx); err != nil || !stored {
+				cancel()
+				<-ended
+				return errors.Join(err, errRestart) // somebody wants it after all: take it up again
+			}
+			cause = k.end(ctx, inst)
+		default:
+			if err := k.stop(ctx, inst); err != nil {
+				cause = errors.Join(cause, err)
+			}
+		}
+		cancel()
+		<-ended
+	}
+	cancel()
+	if errors.Is(cause, errLeft) {
+		return nil
+	}
+	return cause
+}
+
+// watchLoop returns why the watch ends, and whether the instance still runs.
+func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, running bool) {
+	mute := time.NewTimer(k.opts.StartTimeout)
+	defer mute.Stop()
+	old := make(<-chan time.Time)
+	if k.opts.Limits.Runtime > 0 {
+		timer := time.NewTimer(k.opts.Limits.Runtime)
+		defer timer.Stop()
+		old = timer.C
+	}
+	for {
+		a, err := loadAgent(ctx, k.db, k.name)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			k.log.Error().Err(err).Msg("the spawner's table cannot be read")
+		case err == nil && a.online:
+			mute.Stop()
+		case err == nil && k.mustRestart(ctx):
+			return errRestart, true
+		}
+		select {
+		case err := <-ended:
+			if ctx.Err() != nil {
+				return errLeft, errors.Is(err, ctx.Err())
+			}
+			return err, false
+		case <-k.changed:
+		case <-k.idle:
+			return errIdle, true
+		case <-mute.C:
+			return errMute, true
+		case <-old:
+			return errTooOld, true
+		case <-ctx.Done():
+			return errLeft, true
+		}
+	}
+}
+
+// stop ends an instance, also when the spawner itself is stopping.
+func (k *keeper) stop(ctx context.Context, inst Instance) error {
+	if err := inst.Stop(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("stopping it: %w", err)
+	}
+	return nil
+}
+
+// end ends an instance of an agent that shall not run.
+func (k *keeper) end(ctx context.Context, inst Instance) error {
+	if err := k.stop(ctx, inst); err != nil {
+		return err
+	}
+	return k.forget(context.WithoutCancel(ctx))
+}
+
+// forget clears what is stored of the instance of an agent that shall not run.
+func (k *keeper) forget(ctx context.Context) error {
+	return k.exec(ctx, `UPDATE agents SET handle = '', online = 0 WHERE name = ? AND state <> 'wanted'`, k.name)
+}
+
+// setIdle stores that the agent shall not run, unless a request waits for it.
+func (k *keeper) setIdle(ctx context.Context) (stored bool, err error) {
+	err = k.inTx(ctx, func(tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `UPDATE agents SET state = 'idle', online = 0 WHERE name = ? AND state = 'wanted'
+			AND NOT EXISTS (SELECT 1 FROM requests WHERE agent = agents.name)`, k.name)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		if stored = n == 1; err != nil || !stored {
+			return err
+		}
+		if err := retireCredentials(ctx, tx, k.name); err != nil {
+			return err
+		}
+		return k.announceEvent(ctx, tx, "stopped", k.name, errIdle.Error())
+	})
+	k.box.Wake()
+	signal(k.revocations)
+	return stored && err == nil, err
+}
+
+// persist repeats a write until it succeeds or ctx ends.
+func (k *keeper) persist(ctx context.Context, write func(ctx context.Context) error) {
+	for ctx.Err() == nil {
+		err := write(ctx)
+		if err == nil {
+			return
+		}
+		k.log.Error().Err(err).Msg("the spawner's table cannot be written; trying again")
+		sleep(ctx, time.Second)
+	}
+}
+
+// sleep waits, or less when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

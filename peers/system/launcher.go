@@ -1,0 +1,83 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A Spec says how one agent is started.
+type Spec struct {
+	Name      AgentName
+	Command   string   // path of the program
+	Args      []string // without the program's name
+	Env       []string // "KEY=value"; may hold secrets
+	TokenFile string   // file with the agent's token, 0600, for launchers that hand a copy on; empty for none
+	Limits    Limits
+}
+
+// Limits bound what an agent may use. Zero means no limit of ours.
+type Limits struct {
+	Memory  int64         // bytes
+	Tasks   int64         // processes and threads
+	Runtime time.Duration // then it is ended and started anew
+}
+
+// A Place is where an agent finds its things, as the agent itself sees them.
+type Place struct {
+	Data      string // its data folder
+	TokenFile string // the file with its token
+}
+
+// A Launcher starts agents and finds them again. Its methods may be called from
+// any goroutine.
+type Launcher interface {
+	// Run serves the launcher until ctx ends, and returns when every goroutine
+	// that it started has ended.
+	Run(ctx context.Context) error
+
+	// Place returns where an agent will find its things. It does no I/O.
+	Place(name AgentName) Place
+
+	// Start starts an agent that is not running. An error that wraps
+	// ErrHopeless would come again.
+	Start(ctx context.Context, spec Spec) (Instance, error)
+
+	// Find returns the running instance of an agent, or ErrNotRunning. handle is
+	// what Instance.Handle gave when it was started; it may be empty, or that of
+	// an older instance: whatever runs under this name is found.
+	Find(ctx context.Context, spec Spec, handle string) (Instance, error)
+
+	// Outlives reports whether agents shall go on running without the spawner.
+	Outlives() bool
+}
+
+// An Instance is one running process or unit of an agent.
+type Instance interface {
+	// Handle names the instance in the launcher's own words, so that Find finds
+	// it after a restart of the spawner.
+	Handle() string
+
+	// Wait returns why the instance ended (an *Exit), or ctx's error.
+	Wait(ctx context.Context) error
+
+	// Stop ends the instance, politely and after a while by force, and returns
+	// when it has ended.
+	Stop(ctx context.Context) error
+}
+
+// Errors of launchers.
+var (
+	// ErrNotRunning says that no instance of the agent runs.
+	ErrNotRunning = errors.New("the agent is not running")
+	// ErrHopeless says that trying again would fail in the same way.
+	ErrHopeless = errors.New("starting it again would fail in the same way")
+)
+
+// An Exit says how an instance ended.
+type Exit struct {
+	Reason   string // "exit status 1", "killed", "out of memory"
+	Hopeless bool   // it would end so again: it was called wrongly
+}
+
+func (e *Exit) Error() string { return e.Reason }

@@ -1,0 +1,122 @@
+package system
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// takeAgentEvent hears what agents say on the system's topics: that they are
+// online, and by everything else that they are in use.
+func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
+	from := d.Message.From
+	if protocol.RoleOf(from) != protocol.RoleAgent {
+		return nil // ourselves, or no agent
+	}
+	name := AgentName(from.Name())
+	if k := s.keeper(name); k != nil {
+		k.touch()
+	}
+	var c protocol.AgentOnline
+	if d.Topic != protocol.TopicAgents || d.Decode(&c) != nil || c.Event != "online" {
+		return nil
+	}
+	if c.Agent != "" && c.Agent != from {
+		return peer.Reject(fmt.Sprintf("%s cannot say that %s is online", from, c.Agent))
+	}
+	s.opts.crash("online received")
+	if err := s.inTx(ctx, func(tx *sql.Tx) error { return s.setOnline(ctx, tx, name) }); err != nil {
+		return fmt.Errorf("storing that %s is online: %w", from, err)
+	}
+	s.opts.crash("online stored")
+	s.box.Wake()
+	if k := s.keeper(name); k != nil {
+		signal(k.changed)
+	}
+	return nil
+}
+
+// setOnline stores that an agent is online and answers who waits for it. Agents
+// that the spawner does not run are none of its business.
+func (s *Spawner) setOnline(ctx context.Context, tx *sql.Tx, name AgentName) error {
+	a, err := loadAgent(ctx, tx, name)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && a.state != stateWanted {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE agents SET online = 1 WHERE name = ?`, name); err != nil {
+		return err
+	}
+	requests, err := waitingFor(ctx, tx, name)
+	if err != nil {
+		return err
+	}
+	for _, r := range requests {
+		if err := s.answer(ctx, tx, r, name, nil); err != nil {
+			return err
+		}
+	}
+	if !a.online {
+		return s.announceEvent(ctx, tx, "spawned", name, "")
+	}
+	return nil
+}
+
+// giveUp stores that an agent failed and tells everybody who waits for it, or
+// else the chats that it talked to.
+func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error {
+	err := s.inTx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE agents SET state = 'failed', online = 0, handle = '', error = ? WHERE name = ?`, cause.Error(), name)
+		if err != nil {
+			return err
+		}
+		requests, err := waitingFor(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		for _, r := range requests {
+			if err := s.answer(ctx, tx, r, name, cause); err != nil {
+				return err
+			}
+		}
+		if len(requests) == 0 {
+			if err := s.tellChats(ctx, tx, name, cause); err != nil {
+				return err
+			}
+		}
+		if err := retireCredentials(ctx, tx, name); err != nil {
+			return err
+		}
+		return s.announceEvent(ctx, tx, "failed", name, cause.Error())
+	})
+	if err != nil {
+		return fmt.Errorf("storing that %s is given up: %w", name, err)
+	}
+	s.box.Wake()
+	signal(s.revocations)
+	return nil
+}
+
+// tellChats queues a failed spawn_result without a request for each chat of an
+// agent.
+func (s *Spawner) tellChats(ctx context.Context, tx *sql.Tx, name AgentName, cause error) error {
+	topics, err := topicsOf(ctx, tx, name)
+	if err != nil {
+		return err
+	}
+	for _, topic := range topics {
+		m := s.peer.NewMessage(protocol.TypeSpawnResult, protocol.SpawnResult{
+			Topic: topic, Agent: name.PeerID(), Status: protocol.SpawnFailed, Error: cause.Error(),
+		})
+		if err := s.announce(ctx, tx, announcement{Topic: topic, Message: m}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

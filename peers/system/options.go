@@ -1,0 +1,80 @@
+package system
+
+import (
+	"net/http"
+	"time"
+
+	"hubbub/peers/peer"
+
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Spawner. Nil is valid.
+type Options struct {
+	Peer *peer.Options // how to reach the bus; OnConnect is called as well
+
+	Args     []string                 // given to every agent, after ours
+	Env      func() ([]string, error) // environment of agents, read at every start; default none
+	Profiles map[string]Profile       // what a request may name
+	Limits   Limits                   // of each agent
+
+	MaxAgents    int           // running at once; default 100
+	MaxRequests  int           // waiting for an answer; default 4096
+	SpawnRate    int           // new starts by request in a minute; default 60
+	MaxRestarts  int           // in a row, before an agent is given up; default 5, negative: none
+	SteadyAfter  time.Duration // of running, after which restarts are counted anew; default 60s
+	StartTimeout time.Duration // until an agent must be online; default 30s
+	MinBackoff   time.Duration // before a restart, doubling; default 1s
+	MaxBackoff   time.Duration // default 30s
+	IdleStop     time.Duration // without a sign of life of its chats; 0: never
+
+	Credentials bool         // issue one credential for each agent; needs a token in Peer
+	HTTP        *http.Client // for credentials; default one with a timeout of 10s
+
+	OnReady func()          // called once, when connected and subscribed
+	Log     *zerolog.Logger // default: no log
+
+	crash func(step string) // set by tests: kills the process at a step
+}
+
+// A Profile is a way of running agents that the operator defined.
+type Profile struct {
+	Args   []string                 // after those of Options.Args
+	Env    func() ([]string, error) // after that of Options.Env
+	Limits *Limits                  // instead of Options.Limits
+}
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	positive(&d.MaxAgents, 100)
+	positive(&d.MaxRequests, 4096)
+	positive(&d.SpawnRate, 60)
+	if d.MaxRestarts == 0 {
+		d.MaxRestarts = 5
+	}
+	d.MaxRestarts = max(d.MaxRestarts, 0)
+	positive(&d.SteadyAfter, time.Minute)
+	positive(&d.StartTimeout, 30*time.Second)
+	positive(&d.MinBackoff, time.Second)
+	positive(&d.MaxBackoff, 30*time.Second)
+	if d.HTTP == nil {
+		d.HTTP = &http.Client{Timeout: 10 * time.Second}
+	}
+	if d.Log == nil {
+		nop := zerolog.Nop()
+		d.Log = &nop
+	}
+	if d.crash == nil {
+		d.crash = func(string) {}
+	}
+	return d
+}
+
+func positive[T int | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}

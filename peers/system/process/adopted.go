@@ -1,0 +1,91 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"syscall"
+	"time"
+
+	"hubbub/peers/system"
+)
+
+// An identity names one process for ever: its number alone is given again, but
+// not with the same start time in the same boot of the machine.
+type identity struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot
+	Boot  string `json:"boot"`
+}
+
+func (id identity) String() string {
+	b, _ := json.Marshal(id) //nolint:errcheck // it always marshals
+	return string(b)
+}
+
+// alive reports whether the process runs. One that has ended and waits for its
+// parent does not.
+func (id identity) alive() bool {
+	now, ended, err := stat(id.PID)
+	return err == nil && !ended && now == id
+}
+
+// findProcess returns the process of an agent: the one that handle names, else
+// one with the agent's arguments.
+func findProcess(spec system.Spec, handle string) (identity, error) {
+	var id identity
+	if handle != "" && json.Unmarshal([]byte(handle), &id) == nil && id.PID > 1 && id.alive() {
+		return id, nil
+	}
+	if id, ok := searchProcess(spec.Args); ok {
+		return id, nil
+	}
+	return identity{}, system.ErrNotRunning
+}
+
+// An adopted instance is a process that an earlier life of the spawner started.
+type adopted struct {
+	id          identity
+	poll        time.Duration
+	stopTimeout time.Duration
+}
+
+func (a *adopted) Handle() string { return a.id.String() }
+
+// Wait looks at the process again and again: it is not our child, so nothing
+// tells how it ended.
+func (a *adopted) Wait(ctx context.Context) error {
+	ticker := time.NewTicker(a.poll)
+	defer ticker.Stop()
+	for a.id.alive() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+	return &system.Exit{Reason: "ended; how is not known, as another life of the spawner started it"}
+}
+
+func (a *adopted) Stop(ctx context.Context) error {
+	a.signal(syscall.SIGTERM)
+	deadline, cancel := context.WithTimeout(ctx, a.stopTimeout)
+	defer cancel()
+	if a.Wait(deadline); !a.id.alive() { //nolint:errcheck // alive says it
+		return nil
+	}
+	a.signal(syscall.SIGKILL)
+	deadline, cancel = context.WithTimeout(context.WithoutCancel(ctx), a.stopTimeout)
+	defer cancel()
+	if a.Wait(deadline); a.id.alive() { //nolint:errcheck // as above
+		return fmt.Errorf("process %d does not end", a.id.PID)
+	}
+	return nil
+}
+
+// signal signals the group that the process leads, unless it has ended.
+func (a *adopted) signal(sig syscall.Signal) {
+	if a.id.alive() {
+		_ = syscall.Kill(-a.id.PID, sig) // it may end just now
+	}
+}

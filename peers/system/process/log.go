@@ -1,0 +1,73 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// watchLog adds a file to those that are kept below the bound.
+func (l *Launcher) watchLog(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.logs[path] = true
+}
+
+func (l *Launcher) cutLogs() {
+	l.mu.Lock()
+	paths := make([]string, 0, len(l.logs))
+	for path := range l.logs {
+		paths = append(paths, path)
+	}
+	l.mu.Unlock()
+	for _, path := range paths {
+		if err := cutLog(path, l.opts.MaxLog); err != nil {
+			l.log.Warn().Err(err).Msg("an agent's log cannot be kept small")
+		}
+	}
+}
+
+// cutLog moves the content of a log that is too large to the file beside it and
+// empties the log. The agent writes to the same file all the time, at its end, so
+// the file itself stays.
+func cutLog(path string, bound int64) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= bound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := copyEnd(path, path+".1", bound); err != nil {
+		return fmt.Errorf("keeping the older part of %s: %w", path, err)
+	}
+	return os.Truncate(path, 0)
+}
+
+// copyEnd writes the last bytes of a file to another.
+func copyEnd(from, to string, bytes int64) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if size, err := in.Seek(0, io.SeekEnd); err != nil {
+		return err
+	} else if _, err := in.Seek(max(0, size-bytes), io.SeekStart); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to+".partial", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(out, in, bytes)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	return os.Rename(to+".partial", to)
+}

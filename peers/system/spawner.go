@@ -1,0 +1,168 @@
+package system
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+)
+
+//go:embed schema.sql
+var schema string
+
+// Open opens the spawner's database.
+func Open(path string) (*sql.DB, error) {
+	return store.Open(path, []string{schema + outbox.Schema})
+}
+
+// A Spawner is agent:system.
+type Spawner struct {
+	db          *sql.DB
+	launcher    Launcher
+	command     string
+	folder      string // for token files
+	opts        Options
+	log         *zerolog.Logger
+	peer        *peer.Peer
+	box         *outbox.Outbox
+	rate        *rate.Limiter
+	revocations chan struct{}  // some credential is to be revoked
+	tasks       sync.WaitGroup // the keepers
+
+	mu      sync.Mutex      // guards the fields below
+	ctx     context.Context // of Run; nil before
+	keepers map[AgentName]*keeper
+}
+
+// New makes a spawner on a database of [Open]. command is the path of the program
+// that agents are; folder is where files for agents are written. It does no I/O.
+func New(db *sql.DB, launcher Launcher, command, folder string, opts *Options) *Spawner {
+	o := opts.withDefaults()
+	s := &Spawner{
+		db: db, launcher: launcher, command: command, folder: filepath.Clean(folder), opts: o, log: o.Log,
+		revocations: make(chan struct{}, 1),
+		rate:        rate.NewLimiter(rate.Limit(float64(o.SpawnRate)/60), o.SpawnRate),
+		keepers:     map[AgentName]*keeper{},
+	}
+	s.box = outbox.New(db, s.sendAnnouncement, &outbox.Options{
+		MaxBackoff: announceBackoff, AttemptTimeout: announceTimeout, StopTimeout: stopTimeout, MaxBody: maxAnnouncement,
+		OnSettled: s.announced, Log: o.Log,
+	})
+	s.peer = peer.New(protocol.PeerSystem, s.peerOptions())
+	s.peer.Handle(protocol.TypeSpawnRequest, s.takeSpawnRequest)
+	s.peer.Handle(protocol.TypeAgentEvent, s.takeAgentEvent)
+	return s
+}
+
+func (s *Spawner) peerOptions() *peer.Options {
+	var o peer.Options
+	if s.opts.Peer != nil {
+		o = *s.opts.Peer
+	}
+	if o.Log == nil {
+		o.Log = s.opts.Log
+	}
+	theirs := o.OnConnect
+	var ready sync.Once
+	o.OnConnect = func(ctx context.Context) {
+		if err := s.box.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+			s.log.Warn().Err(err).Msg("announcements wait for their backoff")
+		}
+		ready.Do(func() {
+			if s.opts.OnReady != nil {
+				s.opts.OnReady()
+			}
+		})
+		if theirs != nil {
+			theirs(ctx)
+		}
+	}
+	return &o
+}
+
+// Run serves until ctx ends, or until the bus refuses the spawner for good. Then
+// it ends the agents, unless the launcher lets them outlive it.
+func (s *Spawner) Run(ctx context.Context) error {
+	if err := s.peer.Subscribe(ctx, "system:*"); err != nil {
+		return fmt.Errorf("subscribing to system:*: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	launching, stopLauncher := context.WithCancel(context.WithoutCancel(ctx))
+	launched := make(chan error, 1)
+	go func() { launched <- s.launcher.Run(launching) }()
+	if err := s.resume(ctx); err != nil {
+		stopLauncher()
+		return errors.Join(err, <-launched)
+	}
+	g.Go(func() error { return s.peer.Run(ctx) })
+	g.Go(func() error { return s.box.Run(ctx) })
+	g.Go(func() error { return s.revokeLoop(ctx) })
+	g.Go(func() error { return s.idleLoop(ctx) })
+	err := g.Wait()
+	s.tasks.Wait()
+	stopLauncher()
+	return errors.Join(err, <-launched)
+}
+
+// resume takes up every agent that shall run: it finds those that do and starts
+// the others.
+func (s *Spawner) resume(ctx context.Context) error {
+	names, err := s.agentsToKeep(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.ctx = ctx
+	s.mu.Unlock()
+	for _, name := range names {
+		s.keep(name, false)
+	}
+	return nil
+}
+
+// keep makes sure that an agent has a keeper. asked says that a request wants a
+// new agent, which the spawn rate then bounds.
+func (s *Spawner) keep(name AgentName, asked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx == nil || s.ctx.Err() != nil {
+		return // the next start takes it up from the table
+	}
+	if k := s.keepers[name]; k != nil {
+		k.again = true
+		return
+	}
+	k := newKeeper(s, name, asked)
+	s.keepers[name] = k
+	s.tasks.Go(func() { k.run(s.ctx) })
+}
+
+// release ends a keeper's time, unless its agent was wanted again meanwhile.
+func (s *Spawner) release(k *keeper) (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k.again {
+		k.again = false
+		return true
+	}
+	delete(s.keepers, k.name)
+	return false
+}
+
+func (s *Spawner) keeper(name AgentName) *keeper {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keepers[name]
+}

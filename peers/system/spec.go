@@ -1,0 +1,77 @@
+package system
+
+import (
+	"context"
+	"strings"
+
+	"hubbub/protocol"
+)
+
+// spec says how an agent is started, all but its environment.
+func (s *Spawner) spec(a agentRow) Spec {
+	place := s.launcher.Place(a.name)
+	args := []string{"--id", string(a.name)}
+	for _, bus := range s.buses() {
+		args = append(args, "--bus", bus)
+	}
+	args = append(args, "--data", place.Data, "--token-file", place.TokenFile)
+	args = append(args, s.opts.Args...)
+	profile := s.opts.Profiles[a.profile]
+	args = append(args, profile.Args...)
+	limits := s.opts.Limits
+	if profile.Limits != nil {
+		limits = *profile.Limits
+	}
+	return Spec{Name: a.name, Command: s.command, Args: args, TokenFile: s.tokenFile(a.name), Limits: limits}
+}
+
+func (s *Spawner) buses() []string {
+	if s.opts.Peer == nil || len(s.opts.Peer.Buses) == 0 {
+		return []string{"ws://127.0.0.1:7892"}
+	}
+	return s.opts.Peer.Buses
+}
+
+// environment returns the variables of the agent, read anew.
+func (k *keeper) environment(ctx context.Context) ([]string, error) {
+	a, err := loadAgent(ctx, k.db, k.name)
+	if err != nil {
+		return nil, err
+	}
+	var env []string
+	for _, read := range []func() ([]string, error){k.opts.Env, k.opts.Profiles[a.profile].Env} {
+		if read == nil {
+			continue
+		}
+		more, err := read()
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, more...)
+	}
+	return env, nil
+}
+
+// httpAddress turns the address of a bus into that of its HTTP side.
+func httpAddress(bus string) string {
+	return strings.TrimSuffix("http"+strings.TrimPrefix(bus, "ws"), "/")
+}
+
+// A grantRequest is the body of POST /credentials.
+type grantRequest struct {
+	Name       string   `json:"name"`
+	Identities []string `json:"identities"`
+	Subscribe  []string `json:"subscribe"`
+	Publish    []string `json:"publish"`
+}
+
+// grants says what an agent may be, hear and say: itself, its own topic, and its
+// chats, the system and the broker.
+func grants(agent AgentName, topics []protocol.Topic) grantRequest {
+	self := string(agent.PeerID())
+	g := grantRequest{Identities: []string{self}, Subscribe: []string{self}, Publish: []string{"system:*", "collab:*"}}
+	for _, topic := range topics {
+		g.Publish = append(g.Publish, string(topic))
+	}
+	return g
+}
