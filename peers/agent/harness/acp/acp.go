@@ -1,0 +1,173 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/child"
+
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Harness. Nil is valid.
+type Options struct {
+	Dir           string            // working folder where a turn names none; default the owner's
+	Env           map[string]string // added to the program's environment
+	Permission    Permission        // default PermitReading
+	InitTimeout   time.Duration     // until initialize must be answered; default 60 s
+	CancelTimeout time.Duration     // until a cancelled turn must have ended; default 10 s
+	Grace         time.Duration     // for the program to end; default 2 s
+	MaxSessions   int               // conversations kept by the program; default 64
+	Clock         harness.Clock     // for the wait between restarts
+	Log           *zerolog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Permission == "" {
+		out.Permission = PermitReading
+	}
+	if out.InitTimeout <= 0 {
+		out.InitTimeout = time.Minute
+	}
+	if out.CancelTimeout <= 0 {
+		out.CancelTimeout = 10 * time.Second
+	}
+	if out.MaxSessions <= 0 {
+		out.MaxSessions = 64
+	}
+	if out.Log == nil {
+		nop := zerolog.Nop()
+		out.Log = &nop
+	}
+	return out
+}
+
+// A Harness drives one ACP program.
+type Harness struct {
+	argv []string
+	opts Options
+
+	mu      sync.Mutex
+	host    harness.Host
+	live    *program      // initialized and alive; nil otherwise
+	changed chan struct{} // closed and replaced when live or ended changes
+	ended   error         // set when Run has returned
+}
+
+var _ harness.Harness = (*Harness)(nil)
+
+// New makes a harness that runs the program argv. It starts nothing.
+func New(argv []string, opts *Options) *Harness {
+	return &Harness{argv: argv, opts: opts.withDefaults(), changed: make(chan struct{})}
+}
+
+// Run keeps the program running until ctx ends (nil), or until it can never
+// work (an error that wraps harness.ErrPermanent).
+func (h *Harness) Run(ctx context.Context, host harness.Host) error {
+	h.mu.Lock()
+	h.host = host
+	h.mu.Unlock()
+	err := child.Keep(ctx, h.opts.Clock, h.opts.Log, h.serve)
+	ended := error(harness.ErrStopped)
+	if err != nil {
+		ended = err
+	}
+	h.set(nil, ended)
+	return err
+}
+
+func (h *Harness) set(live *program, ended error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.live, h.ended = live, ended
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// await waits for a program that is initialized.
+func (h *Harness) await(ctx context.Context) (*program, error) {
+	for {
+		h.mu.Lock()
+		live, ended, changed := h.live, h.ended, h.changed
+		h.mu.Unlock()
+		switch {
+		case live != nil:
+			return live, nil
+		case ended != nil:
+			return nil, ended
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Capabilities waits until the program is initialized: every injection mode,
+// progress, cancellation.
+func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
+	if _, err := h.await(ctx); err != nil {
+		return harness.Capabilities{}, err
+	}
+	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true}, nil
+}
+
+// Cancel does nothing: turns end Finished.
+func (h *Harness) Cancel(string, string) {}
+
+// Turn prompts the program and waits until it has ended its turn. The tools
+// are not used: the program calls those of Turn.ChatServer.
+func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+	outcome := harness.Outcome{State: harness.Finished, Attempt: t.Attempt}
+	p, err := h.await(ctx)
+	if err != nil {
+		return outcome, err
+	}
+	if t.Attempted != nil {
+		if err := t.Attempted(t.Attempt); err != nil {
+			return outcome, err
+		}
+	}
+	s, err := p.session(ctx, t)
+	if err != nil {
+		return outcome, h.verdict(ctx, err)
+	}
+	c, err := p.prompt(ctx, s, t)
+	if c != nil {
+		c.fill(&outcome)
+	}
+	if err != nil {
+		return outcome, h.verdict(ctx, err)
+	}
+	return outcome, nil
+}
+
+// verdict says what an error means for the turn.
+func (h *Harness) verdict(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, harness.ErrPermanent), errors.Is(err, harness.ErrBudget), errors.Is(err, harness.ErrTemporary):
+		return err
+	default:
+		return fmt.Errorf("%w: %w", harness.ErrTemporary, err)
+	}
+}
+
+func (h *Harness) report(p harness.Progress) {
+	h.mu.Lock()
+	report := h.host.Progress
+	h.mu.Unlock()
+	if report != nil {
+		report(p)
+	}
+}

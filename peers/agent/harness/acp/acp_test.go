@@ -1,0 +1,276 @@
+package acp_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/acp"
+	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/mcptools"
+)
+
+// rig is a harness over a program.
+type rig struct {
+	*acp.Harness
+	t    *testing.T
+	stop context.CancelFunc
+	done chan error
+
+	mu       sync.Mutex
+	progress []harness.Progress
+	onText   func(string)
+}
+
+func start(t *testing.T, argv []string, o *acp.Options) *rig {
+	t.Helper()
+	if o.Env == nil {
+		o.Env = map[string]string{"ACP_TEST": "fake"}
+	}
+	o.Env["GORACE"] = "atexit_sleep_ms=0"
+	o.Clock = harness.Clock{SleepFunc: func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }}
+	r := &rig{Harness: acp.New(argv, o), t: t, done: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() {
+		r.done <- r.Run(ctx, harness.Host{Progress: func(p harness.Progress) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.progress = append(r.progress, p)
+			if r.onText != nil && p.Kind == harness.ProgressText {
+				r.onText(p.Message)
+			}
+		}})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-r.done; err != nil && !errors.Is(err, harness.ErrPermanent) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return r
+}
+
+func fakeProgram(t *testing.T, o *acp.Options) *rig { return start(t, []string{os.Args[0]}, o) }
+
+func turn(prompt string) *harness.Turn {
+	return &harness.Turn{ID: "t1", Attempt: 1, System: "rules", Prompt: prompt,
+		Event: harness.Event{EventID: "evt_1", Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}
+}
+
+func (r *rig) say(prompt string) string {
+	r.t.Helper()
+	out, err := r.Turn(r.t.Context(), turn(prompt), nil)
+	if err != nil {
+		r.t.Fatalf("%s: %v", prompt, err)
+	}
+	return out.FinalText
+}
+
+func TestFinalTextIsWhatFollowsTheLastTool(t *testing.T) {
+	r := fakeProgram(t, &acp.Options{})
+	for prompt, want := range map[string]string{
+		"say  hello ": "hello", "work": "it is fine", "answer-then-tool": "the answer", "nothing": "",
+	} {
+		if got := r.say(prompt); got != want {
+			t.Errorf("%s: %q, want %q", prompt, got, want)
+		}
+	}
+	out, err := r.Turn(t.Context(), turn("work"), nil)
+	if err != nil || out.Usage.ToolCalls != 1 || out.Usage.InputTokens != 5 || out.State != harness.Finished {
+		t.Errorf("%+v, %v", out, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var calls, results int
+	for _, p := range r.progress {
+		switch p.Kind {
+		case harness.ProgressToolCall:
+			calls++
+		case harness.ProgressToolResult:
+			results++
+		}
+	}
+	if calls != 3 || results != 2 {
+		t.Errorf("%d calls and %d results were reported, want 3 and 2", calls, results)
+	}
+}
+
+func TestConversationsAreSessions(t *testing.T) {
+	dir := t.TempDir()
+	r := fakeProgram(t, &acp.Options{Dir: dir, MaxSessions: 2})
+	ask := func(conversation string, change func(*harness.Turn)) string {
+		tn := turn("count")
+		tn.Event.Conversation.ID = conversation
+		if change != nil {
+			change(tn)
+		}
+		out, err := r.Turn(t.Context(), tn, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.FinalText
+	}
+	for i, c := range []struct {
+		conversation string
+		change       func(*harness.Turn)
+		want         string
+	}{
+		{"C1", nil, "s1 prompt 1 of 2 blocks in " + dir},
+		{"C1", nil, "s1 prompt 2 of 2 blocks in " + dir},
+		{"C2", nil, "s2 prompt 1 of 2 blocks in " + dir},
+		{"C2", func(tn *harness.Turn) { tn.Workspace = "/"; tn.System = "" }, "s3 prompt 1 of 1 blocks in /"},
+		{"C1", nil, "s4 prompt 1 of 2 blocks in " + dir}, // forgotten: two are kept
+	} {
+		if got := ask(c.conversation, c.change); got != c.want {
+			t.Errorf("%d: %q, want %q", i, got, c.want)
+		}
+	}
+}
+
+func TestThePromptReachesTheChatTools(t *testing.T) {
+	tools, token := &harnesstest.Tools{}, mcptools.NewToken()
+	listener, url, err := mcptools.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(tools, token)) }()
+	defer func() { cancel(); <-served }()
+	tn := turn("chat over mcp")
+	tn.ChatServer = mcptools.Address{URL: url, Token: token}.AsServer()
+
+	out, err := fakeProgram(t, &acp.Options{}).Turn(t.Context(), tn, nil)
+	if err != nil || out.FinalText != "sent, error false" {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if calls := tools.Calls(); len(calls) != 1 || calls[0].Name != "chat.send_message" || calls[0].Arguments["text"] != "over mcp" {
+		t.Errorf("calls %v", calls)
+	}
+	out, err = fakeProgram(t, &acp.Options{Env: map[string]string{"ACP_TEST": "no-http"}}).Turn(t.Context(), tn, nil)
+	if err != nil || out.FinalText != "no tools" {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+func TestPermissionsAreAnsweredByPolicy(t *testing.T) {
+	for permission, want := range map[acp.Permission]map[string]string{
+		acp.PermitReading: {
+			"read a file": "once", "execute rm -rf /": "no", "edit config": "no", "other something": "no",
+			"other mcp__hubbub__chat_send_message": "once", "other hubbub: chat.react": "once",
+			"execute mcp__hubbub__chat_send_message": "no", "other mcp__hubbub__chat_x; rm -rf": "no",
+		},
+		acp.PermitEverything: {"execute make": "once"},
+		acp.PermitNothing:    {"read a file": "no", "other mcp__hubbub__chat.claim": "once"},
+	} {
+		r := fakeProgram(t, &acp.Options{Permission: permission})
+		for what, answer := range want {
+			if got := r.say("permission " + what); got != answer {
+				t.Errorf("%s, %s: %q, want %q", permission, what, got, answer)
+			}
+		}
+	}
+}
+
+func TestACrashFailsTheTurnAndTheNextOneRuns(t *testing.T) {
+	r := fakeProgram(t, &acp.Options{})
+	if _, err := r.Turn(t.Context(), turn("crash"), nil); !errors.Is(err, harness.ErrTemporary) {
+		t.Errorf("err = %v", err)
+	}
+	for { // the first may still meet the program that dies
+		out, err := r.Turn(t.Context(), turn("say back"), nil)
+		if err == nil {
+			if out.FinalText != "back" {
+				t.Errorf("%+v", out)
+			}
+			return
+		}
+		if !errors.Is(err, harness.ErrTemporary) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCancelStopsTheTurn(t *testing.T) {
+	for _, prompt := range []string{"wait", "hang"} {
+		t.Run(prompt, func(t *testing.T) {
+			r := fakeProgram(t, &acp.Options{CancelTimeout: 50 * time.Millisecond, Grace: 10 * time.Millisecond})
+			cause := errors.New("the message was deleted")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			r.onText = func(string) { cancel(cause) }
+			if _, err := r.Turn(ctx, turn(prompt), nil); !errors.Is(err, cause) {
+				t.Errorf("err = %v", err)
+			}
+			if _, err := r.Capabilities(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFailuresSayWhatToDo(t *testing.T) {
+	r := fakeProgram(t, &acp.Options{})
+	if _, err := r.Turn(t.Context(), turn("fail"), nil); !errors.Is(err, harness.ErrTemporary) || !strings.Contains(err.Error(), "no credit") || strings.Contains(err.Error(), "sk-abc") {
+		t.Errorf("err = %v", err)
+	}
+	if _, err := r.Turn(t.Context(), turn("limit"), nil); !errors.Is(err, harness.ErrBudget) {
+		t.Errorf("err = %v", err)
+	}
+	r = fakeProgram(t, &acp.Options{Env: map[string]string{"ACP_TEST": "logged-out"}})
+	if _, err := r.Turn(t.Context(), turn("say x"), nil); !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "log in") {
+		t.Errorf("err = %v", err)
+	}
+	r = fakeProgram(t, &acp.Options{Env: map[string]string{"ACP_TEST": "future"}})
+	if _, err := r.Turn(t.Context(), turn("say x"), nil); !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "version 99") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAProgramThatIsSilentAtTheStartIsStartedAgain(t *testing.T) {
+	r := fakeProgram(t, &acp.Options{Env: map[string]string{"ACP_TEST": "mute"}, InitTimeout: 20 * time.Millisecond, Grace: 10 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := r.Turn(ctx, turn("say x"), nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestTurnsEndWithRun(t *testing.T) {
+	r := fakeProgram(t, &acp.Options{Grace: 50 * time.Millisecond})
+	r.onText = func(string) { r.stop() }
+	if _, err := r.Turn(t.Context(), turn("wait"), nil); err == nil {
+		t.Error("the turn of a harness that was stopped succeeded")
+	}
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	r.done <- nil
+	if _, err := r.Turn(t.Context(), turn("say x"), nil); !errors.Is(err, harness.ErrStopped) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// TestExampleAgentOfTheSDK drives a program that is not ours, whole.
+func TestExampleAgentOfTheSDK(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the example takes its time")
+	}
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "example-agent")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/coder/acp-go-sdk/example/agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r := start(t, []string{program}, &acp.Options{Permission: acp.PermitReading})
+	out, err := r.Turn(t.Context(), turn("improve this project"), nil)
+	if err != nil || !strings.HasPrefix(out.FinalText, "I understand you prefer not to make that change") || out.Usage.ToolCalls != 2 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}

@@ -1,0 +1,70 @@
+package acp
+
+import (
+	"regexp"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+)
+
+// A Permission says what an ACP program may do without anybody being asked.
+type Permission string
+
+// The permissions.
+const (
+	// PermitReading lets it read, search, think and fetch, and refuses to let
+	// it change, delete, move or run anything.
+	PermitReading Permission = "reading"
+	// PermitEverything lets it do what it likes in the sandbox that it runs in.
+	PermitEverything Permission = "everything"
+	// PermitNothing refuses all but the chat tools.
+	PermitNothing Permission = "nothing"
+)
+
+// ParsePermission reads a permission.
+func ParsePermission(s string) (Permission, bool) {
+	p := Permission(s)
+	return p, p == PermitReading || p == PermitEverything || p == PermitNothing
+}
+
+// chatTool finds the names under which programs show the tools of our own MCP
+// server, and nothing else.
+var chatTool = regexp.MustCompile(`^(mcp__)?hubbub(__|[:/.] ?)(chat|work)[._][a-z_]+$`)
+
+// permits decides on one request. It is pure.
+func permits(p Permission, call *acpsdk.ToolCallUpdate) bool {
+	kind := acpsdk.ToolKindOther
+	if call.Kind != nil {
+		kind = *call.Kind
+	}
+	if kind == acpsdk.ToolKindOther && call.Title != nil && chatTool.MatchString(*call.Title) {
+		return true
+	}
+	switch p {
+	case PermitEverything:
+		return true
+	case PermitReading:
+		switch kind {
+		case acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch:
+			return true
+		}
+	}
+	return false
+}
+
+// choose picks the option that says so, the one that lasts shortest first. A
+// request without such an option is cancelled.
+func choose(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) acpsdk.RequestPermissionOutcome {
+	for _, kind := range allow {
+		for _, o := range options {
+			if o.Kind == kind {
+				return acpsdk.RequestPermissionOutcome{Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: o.OptionId}}
+			}
+		}
+	}
+	return acpsdk.RequestPermissionOutcome{Cancelled: &acpsdk.RequestPermissionOutcomeCancelled{}}
+}
+
+var (
+	allowing  = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindAllowOnce, acpsdk.PermissionOptionKindAllowAlways}
+	rejecting = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways}
+)
