@@ -1,0 +1,137 @@
+package cmd_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// readmeBlock returns the fenced block of a language in the README.
+func readmeBlock(t *testing.T, language string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("the README has no block of %s", language)
+	}
+	return string(m[1])
+}
+
+// TestReadmePeers runs the custom peers of the README, each as it stands there,
+// and sends them a message.
+func TestReadmePeers(t *testing.T) {
+	for _, c := range []struct {
+		language, file string
+		command        []string // before the file
+		needs          []string // a command that fails where the language cannot run
+	}{
+		{"go", "main.go", nil, []string{"go", "version"}},
+		{"js", "peer.mjs", []string{"node", "--experimental-websocket"}, []string{"node", "--experimental-websocket", "-e", "new WebSocket('ws://127.0.0.1:1').onerror=()=>0"}},
+		{"python", "peer.py", []string{"python3"}, []string{"python3", "-c", "from websockets.sync.client import connect"}},
+	} {
+		t.Run(c.language, func(t *testing.T) {
+			if exec.CommandContext(t.Context(), c.needs[0], c.needs[1:]...).Run() != nil {
+				t.Skipf("%s cannot run here", strings.Join(c.needs, " "))
+			}
+			addr := freeAddress(t)
+			start(t, t, "hubbub-bus", nil, "--listen", addr, "--data", t.TempDir())
+			text := readmeBlock(t, c.language)
+			if !strings.Contains(text, "ws://127.0.0.1:7892") {
+				t.Fatal("the block does not name the default address")
+			}
+			file := filepath.Join(t.TempDir(), c.file)
+			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "127.0.0.1:7892", addr)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if c.language == "go" {
+				file = compile(t, file)
+			}
+			runPeer(t, append(c.command, file))
+			checkEcho(t, "ws://"+addr)
+		})
+	}
+}
+
+// compile builds a Go program of one file.
+func compile(t *testing.T, file string) string {
+	t.Helper()
+	program := strings.TrimSuffix(file, ".go")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, file).CombinedOutput(); err != nil {
+		t.Fatalf("compiling the README's peer: %v\n%s", err, out)
+	}
+	return program
+}
+
+// runPeer runs a peer until the test ends.
+func runPeer(t *testing.T, command []string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+		if t.Failed() {
+			t.Logf("the peer said: %s", out.String())
+		}
+	})
+}
+
+// checkEcho sends a message to agent:echo and reads the answer.
+func checkEcho(t *testing.T, bus string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience+patience)
+	defer cancel()
+	hubbub := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, built(t, "hubbub"), append(args, "--bus", bus, "--data", t.TempDir())...)
+		cmd.WaitDelay = time.Second
+		return cmd
+	}
+	awaitPeer := func(name string) {
+		ticker := time.NewTicker(50 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			if out, err := hubbub("peers").Output(); err == nil && strings.Contains(string(out), name) {
+				return
+			}
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				t.Fatalf("%s never subscribed", name)
+			}
+		}
+	}
+	awaitPeer("agent:echo")
+	watch := hubbub("sub", "tg:42", "-n", "1", "--json")
+	var seen strings.Builder
+	watch.Stdout = &seen
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitPeer("cli:sub-")
+	out, err := hubbub("pub", "agent:echo", "--type", "tg_message", "--as", "tg:42", "hello").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "processed by 1 peer") {
+		t.Errorf("pub: %v: %s", err, out)
+	}
+	if err := watch.Wait(); err != nil {
+		t.Fatalf("sub: %v", err)
+	}
+	for _, want := range []string{`"type":"tg_reply"`, `"from":"agent:echo"`, `"text":"hello"`} {
+		if !strings.Contains(strings.ReplaceAll(seen.String(), `": `, `":`), want) {
+			t.Errorf("the answer lacks %s: %s", want, seen.String())
+		}
+	}
+}
