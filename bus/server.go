@@ -26,6 +26,7 @@ type Server struct {
 	metrics     metrics
 	initialized []byte // the result of initialize
 	started     time.Time
+	credentials uint64 // version that the sessions were checked against; of the sweeper
 
 	stopping   atomic.Bool
 	readers    sync.WaitGroup // one a session
@@ -70,7 +71,7 @@ func (srv *Server) Run(ctx context.Context) error {
 func (srv *Server) Serve(ctx context.Context, listener net.Listener) error {
 	defer listener.Close() //nolint:errcheck // closed below, as a rule
 	if file := srv.options.Credentials; file != nil {
-		if _, err := file.Reload(); err != nil {
+		if err := file.Reload(); err != nil {
 			return err
 		}
 	}

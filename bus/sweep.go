@@ -119,13 +119,14 @@ func (srv *Server) reloadCredentials(b *batch) {
 	if file == nil {
 		return
 	}
-	changed, err := file.Reload()
-	if err != nil {
+	if err := file.Reload(); err != nil {
 		srv.options.Log.Error().Err(err).Msg("credentials")
 	}
-	if !changed {
+	version := file.Version()
+	if version == srv.credentials {
 		return
 	}
+	srv.credentials = version
 	srv.options.Log.Info().Msg("credentials reloaded")
 	for _, s := range srv.list() {
 		ended, err := s.recheck(file)

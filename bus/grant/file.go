@@ -33,6 +33,7 @@ type File struct {
 
 	mu      sync.Mutex // guards the fields below
 	stamp   stamp
+	version uint64
 	loaded  bool // a good state was read once
 	byHash  map[string]*Credential
 	byName  map[string]*Credential
@@ -49,37 +50,45 @@ type stamp struct {
 // NewFile returns the credentials file at path. It does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Reload reads the file if it changed. Changed says that a new state is in
-// force. The error says why the file cannot be used; the last good state then
-// stays. A file that never existed is no error: the bus is open.
-func (f *File) Reload() (changed bool, err error) {
+// Version grows whenever a new state comes into force, by Reload or by a change
+// that this File made.
+func (f *File) Version() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version
+}
+
+// Reload reads the file if it changed. The error says why the file cannot be
+// used; the last good state then stays, and the same error is reported once. A
+// file that never existed is no error: the bus is open.
+func (f *File) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.reloadLocked()
 }
 
-func (f *File) reloadLocked() (changed bool, err error) {
+func (f *File) reloadLocked() error {
 	info, err := os.Stat(f.path)
 	if errors.Is(err, fs.ErrNotExist) && !f.loaded {
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, f.keepLocked(fmt.Errorf("the credentials file is gone; the last state stays in force: %w", err))
+		return f.keepLocked(fmt.Errorf("the credentials file is gone; the last state stays in force: %w", err))
 	}
 	now := stamp{modified: info.ModTime(), size: info.Size()}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		now.inode = s.Ino
 	}
 	if now == f.stamp {
-		return false, nil
+		return nil
 	}
 	list, err := read(f.path)
 	f.stamp = now
 	if err != nil {
-		return false, f.keepLocked(fmt.Errorf("the credentials file cannot be used; the last good state stays in force: %w", err))
+		return f.keepLocked(fmt.Errorf("the credentials file cannot be used; the last good state stays in force: %w", err))
 	}
 	f.setLocked(list)
-	return true, nil
+	return nil
 }
 
 // keepLocked reports an error once, until it changes.
@@ -93,6 +102,7 @@ func (f *File) keepLocked(err error) error {
 
 func (f *File) setLocked(list []Credential) {
 	f.loaded, f.lastErr = true, nil
+	f.version++
 	f.byHash = make(map[string]*Credential, len(list))
 	f.byName = make(map[string]*Credential, len(list))
 	for i := range list {
@@ -195,8 +205,7 @@ func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	if err := write(f.path, list); err != nil {
 		return err
 	}
-	_, err = f.reloadLocked()
-	return err
+	return f.reloadLocked()
 }
 
 // document is the file's form.

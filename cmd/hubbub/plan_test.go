@@ -193,7 +193,7 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 		t.Errorf("%s has mode %s", keys, info.Mode())
 	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
-	if _, err := file.Reload(); err != nil {
+	if err := file.Reload(); err != nil {
 		t.Fatal(err)
 	}
 	for name, token := range first {

@@ -50,7 +50,7 @@ func provision(data string, p *plan) error {
 		return fmt.Errorf("writing the agents' keys: %w", err)
 	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
-	if _, err := file.Reload(); err != nil {
+	if err := file.Reload(); err != nil {
 		return err
 	}
 	for _, want := range partGrants {

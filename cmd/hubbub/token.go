@@ -27,8 +27,7 @@ func newToken() *cobra.Command {
 // credentials opens the credentials file of the data folder.
 func credentials(cmd *cobra.Command) (*grant.File, error) {
 	file := grant.NewFile(program.From(cmd).DataFile(grant.FileName))
-	_, err := file.Reload()
-	return file, err
+	return file, file.Reload()
 }
 
 func newTokenCreate() *cobra.Command {

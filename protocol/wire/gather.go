@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -23,7 +24,8 @@ type gatherConn struct {
 	raw          syscall.RawConn // nil where a write cannot be tried without blocking
 	writeTimeout time.Duration
 	maxBuffered  int
-	beforeWait   func() // called before each read from the network
+	beforeWait   func()      // called before each read from the network
+	closing      atomic.Bool // Close is reading
 
 	mu       sync.Mutex // guards the fields below
 	drained  *sync.Cond // pending shrank, or err was set
@@ -64,7 +66,11 @@ func (g *gatherConn) Read(p []byte) (int, error) {
 	started := g.started
 	g.mu.Unlock()
 	if started {
-		g.beforeWait()
+		if g.closing.Load() {
+			g.flush() // the reader's own goroutine may be elsewhere: Close reads here
+		} else {
+			g.beforeWait()
+		}
 		if err := g.waitBelow(g.maxBuffered); err != nil {
 			return 0, err
 		}

@@ -174,6 +174,7 @@ const closeTimeout = time.Second
 // the connection.
 func (s *WebSocket) Close(code int, reason string) {
 	s.closeOnce.Do(func() {
+		s.net.closing.Store(true)
 		cut := time.AfterFunc(closeTimeout, func() { s.net.Close() }) //nolint:errcheck // it ends either way
 		s.conn.Close(websocket.StatusCode(code), clipReason(reason))  //nolint:errcheck // the stream ends either way
 		cut.Stop()

@@ -1,0 +1,381 @@
+package bus_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/bus"
+	"hubbub/bus/bustest"
+	"hubbub/bus/grant"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/wire"
+)
+
+// credentialed starts a bus with credentials and returns their tokens by name.
+func credentialed(t *testing.T, list ...grant.Credential) (*bustest.Bus, *grant.File, map[string]string) {
+	t.Helper()
+	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	tokens := map[string]string{}
+	for _, c := range list {
+		token, err := file.Create(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[c.Name] = token
+	}
+	return bustest.Start(t, &bus.Options{Credentials: file}), file, tokens
+}
+
+var (
+	bridge  = grant.Credential{Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"agent:*", "system:*"}}
+	spawner = grant.Credential{
+		Name: "system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
+		Publish: []string{"tg:*", "system:*", "collab:*"}, Issue: []string{"agent:*"},
+	}
+)
+
+func join(t *testing.T, b *bustest.Bus, token, id string, patterns ...string) *raw {
+	t.Helper()
+	s, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, s, id, patterns...)
+}
+
+func TestATokenIsNeededBeforeTheUpgrade(t *testing.T) {
+	b, _, tokens := credentialed(t, bridge)
+	for _, token := range []string{"", "wrong", tokens["tg"] + "x"} {
+		_, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: token})
+		var status *wire.StatusError
+		if !errors.As(err, &status) || status.Code != http.StatusUnauthorized {
+			t.Errorf("token %q: %v; want 401", token, err)
+		}
+	}
+	join(t, b, tokens["tg"], "tg:bot", "tg:*")
+}
+
+func TestGrantsDecideIdentityTopicAndPattern(t *testing.T) {
+	b, _, tokens := credentialed(t, bridge, spawner)
+	p := join(t, b, tokens["tg"], "tg:bot", "tg:*", "tg:42", "tg:?")
+	refused := func(what, method, params string) {
+		t.Helper()
+		if m := p.request(method, params); !strings.Contains(string(m.Error), "-32602") {
+			t.Errorf("%s: %s %s; want -32602", what, m.Result, m.Error)
+		}
+	}
+	refused("a pattern outside the grant", "subscribe", `{"topic":"agent:*"}`)
+	refused("a wider pattern", "subscribe", `{"topic":"*"}`)
+	refused("a topic outside the grant", "sendMessage", `{"topic":"tg:1","payload":`+tgPayload("m1", "tg:42")+`}`)
+	refused("an identity outside the grant", "sendMessage", `{"topic":"agent:x","payload":`+tgPayload("m2", "chorus:1")+`}`)
+	if m := p.request("sendMessage", `{"topic":"agent:x","payload":`+tgPayload("m3", "tg:42")+`}`); m.Error != nil {
+		t.Errorf("a chat of the bridge: %s", m.Error)
+	}
+	s, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: tokens["tg"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(wire.CloseNormal, "")
+	other := &raw{t, s}
+	if m := other.request("initialize", `{"clientId":"agent:system"}`); !strings.Contains(string(m.Error), "-32602") {
+		t.Errorf("an identity of another: %s %s; want -32602", m.Result, m.Error)
+	}
+}
+
+func tgPayload(id, from string) string {
+	return strings.Replace(payload(id, from, "x"), "agent_event", "tg_message", 1)
+}
+
+func TestARevokedTokenIsDeadAndItsSessionsEnd(t *testing.T) {
+	b, file, tokens := credentialed(t, bridge, spawner)
+	live := join(t, b, tokens["tg"], "tg:bot", "tg:*")
+	kept := join(t, b, tokens["system"], "agent:system", "system:*")
+	if err := file.Revoke("tg", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := live.read(); wire.CloseCode(err) != wire.ClosePolicy {
+		t.Errorf("the live session: %v; want close code 1008", err)
+	}
+	if _, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: tokens["tg"]}); err == nil {
+		t.Error("the revoked token still opens a session")
+	}
+	if m := kept.request("ping", "{}"); m.Error != nil {
+		t.Errorf("another credential's session: %s", m.Error)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	p := peer.New("tg:bot", &peer.Options{Buses: []string{b.URL()}, Token: tokens["tg"]})
+	if err := p.Run(ctx); !errors.Is(err, peer.ErrUnauthorized) {
+		t.Errorf("a peer with it ends with %v; want ErrUnauthorized", err)
+	}
+}
+
+func TestANarrowedCredentialEndsSubscriptions(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, grant.FileName)
+	token := grant.NewToken()
+	write := func(subscribe string) {
+		text := "[[credential]]\nname = \"ear\"\nsha256 = \"" + grant.Hash(token) + "\"\nidentities = [\"cli:*\"]\nsubscribe = " + subscribe + "\npublish = []\n"
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`["tg:*", "agent:*"]`)
+	b := bustest.Start(t, &bus.Options{Credentials: grant.NewFile(path)})
+	join(t, b, token, "cli:ear", "tg:*", "agent:x")
+	write(`["tg:*"]`)
+	waitFor(t, func() bool { return len(b.Server().Peers()[0].Subscriptions) == 1 })
+}
+
+func TestABrokenOrDeletedFileNeverOpensTheBus(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, grant.FileName)
+	file := grant.NewFile(path)
+	token, err := file.Create(bridge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("[[credential]\nbroken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Reload(); err == nil || !strings.Contains(err.Error(), "last good state") {
+		t.Errorf("Reload of a broken file: %v; want it to say that the last good state stays", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Reload(); err == nil {
+		t.Error("Reload of a deleted file says nothing")
+	}
+	if _, ok := file.Lookup(token); !ok || file.Open() {
+		t.Error("the last good state is not in force any more")
+	}
+}
+
+func (r *raw) silent() { r.t.Helper(); r.request("ping", "{}") }
+
+func call(t *testing.T, b *bustest.Bus, token, method, path, body string) (int, map[string]any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, strings.Replace(b.URL(), "ws", "http", 1)+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer map[string]any
+	if len(raw) > 0 {
+		if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&answer); err != nil {
+			t.Fatalf("%s %s: %q is not JSON", method, path, raw)
+		}
+	}
+	return resp.StatusCode, answer
+}
+
+func TestASpawnerIssuesAndRevokesNarrowerCredentials(t *testing.T) {
+	b, _, tokens := credentialed(t, bridge, spawner)
+	agent := `{"name":"agent:x","identities":["agent:x"],"subscribe":["agent:x"],"publish":["tg:42","system:*","collab:*"]}`
+	status, answer := call(t, b, tokens["system"], "POST", "/credentials", agent)
+	if status != http.StatusCreated || answer["token"] == "" {
+		t.Fatalf("issuing: %d %v; want 201 and a token", status, answer)
+	}
+	token, ok := answer["token"].(string)
+	if !ok {
+		t.Fatal("no token")
+	}
+	session := join(t, b, token, "agent:x", "agent:x")
+	if status, who := call(t, b, token, "GET", "/whoami", ""); status != 200 || who["name"] != "agent:x" {
+		t.Errorf("whoami: %d %v", status, who)
+	}
+	for what, body := range map[string]string{
+		"another family":      `{"name":"y","identities":["tg:1"],"subscribe":[],"publish":[]}`,
+		"too wide a pattern":  `{"name":"y","identities":["agent:y"],"subscribe":["*"],"publish":[]}`,
+		"too wide a topic":    `{"name":"y","identities":["agent:y"],"subscribe":["agent:y"],"publish":["*"]}`,
+		"no identity":         `{"name":"y","identities":[],"subscribe":[],"publish":[]}`,
+		"wider issue rights":  `{"name":"y","identities":["agent:y"],"subscribe":[],"publish":[],"issue":["*"]}`,
+		"a name that escapes": `{"name":"../y","identities":["agent:y"],"subscribe":[],"publish":[]}`,
+	} {
+		if status, _ := call(t, b, tokens["system"], "POST", "/credentials", body); status < 400 || status >= 500 {
+			t.Errorf("%s: %d; want a refusal", what, status)
+		}
+	}
+	if status, _ := call(t, b, tokens["system"], "POST", "/credentials", agent); status != http.StatusConflict {
+		t.Errorf("the same name twice: %d; want 409", status)
+	}
+	if status, _ := call(t, b, tokens["tg"], "POST", "/credentials", strings.Replace(agent, `"agent:x"`, `"z"`, 1)); status != http.StatusForbidden {
+		t.Errorf("a credential without issue rights issues: %d; want 403", status)
+	}
+	if status, _ := call(t, b, tokens["system"], "DELETE", "/credentials/tg", ""); status != http.StatusForbidden {
+		t.Errorf("revoking what one may not issue: %d; want 403", status)
+	}
+	if status, _ := call(t, b, tokens["system"], "DELETE", "/credentials/agent:x", ""); status != http.StatusNoContent {
+		t.Errorf("revoking: %d; want 204", status)
+	}
+	if _, err := session.read(); wire.CloseCode(err) != wire.ClosePolicy {
+		t.Errorf("the session of a revoked credential: %v; want close code 1008", err)
+	}
+}
+
+func TestBrowsersOfOtherSitesAreRefused(t *testing.T) {
+	file := grant.NewFile(filepath.Join(t.TempDir(), "none"))
+	b := bustest.Start(t, &bus.Options{Credentials: file, AllowOrigins: []string{"https://ops.example.com"}})
+	host := strings.TrimPrefix(b.URL(), "ws://")
+	for _, c := range []struct {
+		host, origin string
+		want         int
+	}{
+		{host, "", 200}, {"localhost:1", "", 200}, {"[::1]:7892", "", 200}, {"evil.example", "", 403}, {"127.0.0.1.evil.example", "", 403},
+		{host, "http://" + host, 200}, {host, "https://" + host, 403}, {host, "http://evil.example", 403}, {host, "null", 403},
+		{host, "https://ops.example.com", 200}, {host, "http://ops.example.com", 403}, {host, "https://ops.example.com.evil.example", 403},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+host+"/whoami", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = c.host
+		if c.origin != "" {
+			req.Header.Set("Origin", c.origin)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != c.want {
+			t.Errorf("Host %q, Origin %q: %d; want %d", c.host, c.origin, resp.StatusCode, c.want)
+		}
+	}
+}
+
+func TestRefusesToBeOpenToOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		credentials, plaintext, tls bool
+		want                        string
+	}{
+		"no credentials":            {want: "without credentials"},
+		"no credentials but TLS":    {tls: true, want: "without credentials"},
+		"credentials, no TLS":       {credentials: true, want: "without TLS"},
+		"credentials and plaintext": {credentials: true, plaintext: true},
+		"credentials and TLS":       {credentials: true, tls: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+			var token string
+			if c.credentials {
+				var err error
+				if token, err = file.Create(bridge); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := &bus.Options{Credentials: file, Plaintext: c.plaintext, Listen: "0.0.0.0:0"}
+			if c.tls {
+				o.TLS = certificate(t)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ready := make(chan net.Addr, 1)
+			o.OnReady = func(a net.Addr) { ready <- a }
+			ended := make(chan error, 1)
+			go func() { ended <- bus.New(nil, o).Run(ctx) }()
+			select {
+			case err := <-ended:
+				if c.want == "" || err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("Run = %v; want %q", err, c.want)
+				}
+			case addr := <-ready:
+				if c.want != "" {
+					t.Error("it listens")
+				}
+				_, port, err := net.SplitHostPort(addr.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				scheme := "ws"
+				if c.tls {
+					scheme = "wss"
+				}
+				s, err := wire.Dial(ctx, scheme+"://127.0.0.1:"+port, &wire.DialOptions{Token: token, TLS: &tls.Config{InsecureSkipVerify: true}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := open(t, s, "tg:bot", "tg:*")
+				p.silent()
+				s.Close(wire.CloseNormal, "")
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func certificate(t *testing.T) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bus"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"http/1.1"}}
+}
+
+func TestTheBearerSubprotocolIsEchoed(t *testing.T) {
+	b, _, tokens := credentialed(t, bridge)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", strings.Replace(b.URL(), "ws", "http", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered := protocol.BearerSubprotocol + tokens["tg"]
+	for k, v := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+		"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "other, " + offered,
+	} {
+		req.Header.Set(k, v)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Sec-WebSocket-Protocol"); resp.StatusCode != http.StatusSwitchingProtocols || got != offered {
+		t.Errorf("%d, subprotocol %q; want 101 and the offered one", resp.StatusCode, got)
+	}
+}

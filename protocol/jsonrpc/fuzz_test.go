@@ -1,0 +1,106 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var seeds = []string{
+	`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":"a","method":"m","params":{"a":[1,2,{"b":null}]}}`,
+	`{"jsonrpc":"2.0","id":-1.5e+3,"result":{}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}`,
+	`[]`, `{}`, `""`, `0`, `-0`, `01`, `1.`, `.5`, `1e`, `tru`, `null`, `{"a":1,}`, `{"a" : 1 , "b":2}`, `{"a":1 "b":2}`, `[1,]`, `[,1]`, `{,}`,
+	"\"\x01\"", `"\u00zz"`, `"\ud800"`, `"\x"`, "\xff", `{"a":1}{"b":2}`, ` [ ] `, "\ufeff{}", `{"\u0061":1,"a":2}`,
+	strings.Repeat("[", 70) + strings.Repeat("]", 70), strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65),
+	`{"jsonrpc":"2.0","ID":1,"method":"m"}`, `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, `{"jsonrpc":"2.0","id":1,"re\u0073ult":1}`,
+}
+
+// FuzzCheck holds the scanner against encoding/json: both accept the same
+// texts, and agree on the members of the outermost object.
+func FuzzCheck(f *testing.F) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		depth, err := Check(text)
+		if depth > 9000 {
+			return // the oracle refuses what nests deeper than 10,000
+		}
+		if valid := json.Valid(text); valid != (err == nil) {
+			t.Fatalf("Check(%q) = %v, but encoding/json says valid=%t", text, err, valid)
+		}
+		if err != nil || !IsObject(bytes.TrimLeft(text, " \t\r\n")) || !utf8.Valid(text) {
+			return
+		}
+		var into [1][]byte
+		object := bytes.TrimLeft(text, " \t\r\n")
+		keyErr := Object(object, []string{"a"}, into[:])
+		var members map[string]json.RawMessage
+		if json.Unmarshal(text, &members) != nil {
+			t.Fatalf("encoding/json cannot read %q", text)
+		}
+		want, ok := members["a"]
+		if keyErr == nil && ok != (into[0] != nil) || into[0] != nil && keyErr == nil && !bytes.Equal(want, into[0]) {
+			t.Fatalf("Object(%q): a = %s; want %s", text, into[0], want)
+		}
+	})
+}
+
+// FuzzParse checks that no frame makes the parser fail but with an answer.
+func FuzzParse(f *testing.F) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		m, err := Parse(frame)
+		if m.ID != nil && !json.Valid(m.ID) {
+			t.Fatalf("Parse(%q) gives the id %q, which cannot be echoed", frame, m.ID)
+		}
+		if err == nil && m.Kind == 0 {
+			t.Fatalf("Parse(%q) says nothing of what it is", frame)
+		}
+		answer := AppendError(nil, m.ID, Errorf(CodeParse, "%v", err))
+		if !json.Valid(answer) {
+			t.Fatalf("the answer to %q is not JSON: %s", frame, answer)
+		}
+	})
+}
+
+func TestObjectRefusesTwoReadings(t *testing.T) {
+	known := []string{"from", "messageId"}
+	for object, ok := range map[string]bool{
+		`{"from":1,"messageId":2,"other":3}`:  true,
+		`{"from":1,"from":1}`:                 false,
+		`{"from":1,"\u0066rom":1}`:            false,
+		`{"From":1}`:                          false,
+		`{"me\u017f\u017fageId":1}`:           false, // U+017F folds to s
+		`{"x":1,"x":2}`:                       false,
+		`{"x":1,"X":2}`:                       true,
+		`{"a":{"from":1,"from":2},"from":[]}`: true, // only the top level has a reading here
+	} {
+		into := make([][]byte, len(known))
+		if err := Object([]byte(object), known, into); (err == nil) != ok {
+			t.Errorf("Object(%s) = %v; want ok=%t", object, err, ok)
+		}
+	}
+	var many strings.Builder
+	for i := range 100 {
+		many.WriteString(`"k` + strings.Repeat("x", i) + `":1,`)
+	}
+	if err := Object([]byte("{"+many.String()+`"kxxx":2}`), known, make([][]byte, 2)); err == nil {
+		t.Error("a repeated key among many was not seen")
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	frame := []byte(`{"jsonrpc":"2.0","id":4,"method":"sendMessage","params":{"topic":"tg:123456789","payload":{"messageId":"msg_01J00000000000000000000000","type":"tg_message","from":"tg:123456789","timestamp":"2026-02-17T12:00:00Z","content":{"text":"hello, this is a message of the usual length, with some words in it"}}}}`)
+	b.SetBytes(int64(len(frame)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(frame); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

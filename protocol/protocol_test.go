@@ -1,0 +1,141 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+
+	"pgregory.net/rapid"
+)
+
+// matches is the plainest matcher: it tries everything.
+func matches(p, s []rune) bool {
+	if len(p) == 0 {
+		return len(s) == 0
+	}
+	if p[0] == '*' {
+		return matches(p[1:], s) || len(s) > 0 && matches(p, s[1:])
+	}
+	return len(s) > 0 && (p[0] == '?' || p[0] == s[0]) && matches(p[1:], s[1:])
+}
+
+var (
+	patternGen = rapid.StringOfN(rapid.RuneFrom([]rune("ab:*?é")), 1, 10, -1)
+	topicGen   = rapid.StringOfN(rapid.RuneFrom([]rune("ab:é")), 1, 12, -1)
+)
+
+func TestPatternsMatchAsThePlainestMatcherDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := patternGen.Draw(t, "pattern")
+		p, err := protocol.ParsePattern(text)
+		if err != nil {
+			t.Skip(err)
+		}
+		topic := topicGen.Draw(t, "topic")
+		if got, want := p.Matches(protocol.Topic(topic)), matches([]rune(text), []rune(topic)); got != want {
+			t.Fatalf("%q matches %q: %t; want %t", text, topic, got, want)
+		}
+	})
+}
+
+// TestCoversIsSound checks that a pattern which covers another matches
+// everything that the other matches.
+func TestCoversIsSound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, q := patternGen.Draw(t, "p"), patternGen.Draw(t, "q")
+		if !protocol.Pattern(p).Covers(protocol.Pattern(q)) {
+			return
+		}
+		topic := topicGen.Draw(t, "topic")
+		if matches([]rune(q), []rune(topic)) && !matches([]rune(p), []rune(topic)) {
+			t.Fatalf("%q is said to cover %q, but does not match %q", p, q, topic)
+		}
+	})
+}
+
+func TestCovers(t *testing.T) {
+	for _, c := range []struct {
+		p, q string
+		want bool
+	}{
+		{"*", "tg:*", true}, {"tg:*", "tg:*", true}, {"tg:*", "tg:1", true}, {"tg:*", "tg:?", true}, {"tg:*", "tg:a*b", true},
+		{"tg:1", "tg:*", false}, {"tg:?", "tg:*", false}, {"tg:*", "*", false}, {"tg:*", "t*", false}, {"tg:?", "tg:1", true},
+		{"agent:x", "agent:x", true}, {"agent:x", "agent:y", false}, {"a*b", "a*b", true}, {"a*b", "ab", true}, {"?*", "*?", true},
+		{"*a*", "b*a?", true}, {"*a", "*", false}, {"tg:*", "tg:", true}, {"*:x", "tg:*:x", true},
+	} {
+		if got := protocol.Pattern(c.p).Covers(protocol.Pattern(c.q)); got != c.want {
+			t.Errorf("%q covers %q: %t; want %t", c.p, c.q, got, c.want)
+		}
+	}
+}
+
+func FuzzPattern(f *testing.F) {
+	f.Add("tg:*", "tg:1")
+	f.Add("*a*b?c*", "xaybzc")
+	f.Add("*?a?*?a?*?a?*?a?*?a?*?a?*?a?*?a?", strings.Repeat("a", 256))
+	f.Fuzz(func(t *testing.T, text, topic string) {
+		p, err := protocol.ParsePattern(text)
+		if err != nil || protocol.CheckTopic(topic) != nil {
+			return
+		}
+		p.Matches(protocol.Topic(topic))
+		if !p.Covers(p) {
+			t.Fatalf("%q does not cover itself", text)
+		}
+	})
+}
+
+// FuzzScanSend checks that an accepted message has one reading: encoding/json
+// finds what the scanner found.
+func FuzzScanSend(f *testing.F) {
+	f.Add([]byte(`{"topic":"tg:1","payload":{"messageId":"m","type":"tg_message","from":"tg:1","timestamp":"2026-02-17T12:00:00Z","content":{}}}`))
+	f.Add([]byte(`{"topic":"t\u0067:1","payload":{"messageId":"m","type":"tg_message","from":"tg:1","timestamp":"2026-02-17T12:00:00Z","content":{"a":{"b":[]}},"x":1}}`))
+	f.Fuzz(func(t *testing.T, params []byte) {
+		frame := append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"sendMessage","params":`), params...), '}')
+		m, err := jsonrpc.Parse(frame)
+		if err != nil || m.Params == nil {
+			return
+		}
+		s, err := protocol.ScanSend(m.Params)
+		if err != nil {
+			return
+		}
+		var want protocol.SendParams
+		if err := json.Unmarshal(m.Params, &want); err != nil {
+			t.Fatalf("%s was accepted, but encoding/json says: %v", m.Params, err)
+		}
+		if s.Topic != string(want.Topic) || s.MessageID != string(want.Payload.MessageID) || s.From != string(want.Payload.From) || s.Type != want.Payload.Type {
+			t.Fatalf("%s reads as %+v and as %+v", m.Params, s, want)
+		}
+	})
+}
+
+// BenchmarkWorstPatterns shows what the most expensive patterns cost: patterns
+// come from peers, and none may cost more than a bounded walk.
+func BenchmarkWorstPatterns(b *testing.B) {
+	topic := strings.Repeat("a", protocol.MaxTopic)
+	for _, text := range []string{
+		"*a*a*a*a*a*a*a*b", "*?a?*?a?*?a?*?a?*?a?*?a?*?a?*?a?",
+		strings.Repeat("?", 100) + "*b", "*" + strings.Repeat("a", 100) + "b*c",
+	} {
+		b.Run(text[:min(16, len(text))], func(b *testing.B) {
+			m := protocol.Pattern(text).Matcher()
+			for b.Loop() {
+				m.Match(topic)
+			}
+		})
+	}
+}
+
+func BenchmarkScanSend(b *testing.B) {
+	params := []byte(`{"topic":"tg:123456789","payload":{"messageId":"msg_01J00000000000000000000000","type":"tg_message","from":"tg:123456789","timestamp":"2026-02-17T12:00:00Z","content":{"text":"hello, this is a message of the usual length, with some words in it"}}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := protocol.ScanSend(params); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
