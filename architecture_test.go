@@ -49,8 +49,6 @@ var mayImport = map[string][]string{
 	"peers/tg/markdown":     {},
 	"peers/tg/tgtest":       {},
 	"peers/system":          {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store"},
-	"peers/system/process":  {"peers/system"},
-	"peers/system/systemd":  {"peers/system"},
 	"peers/system/*":        {"peers/system"},
 	"peers/agent":           {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/agent/harness"},
 	"peers/agent/harness":   {"peers/attention", "protocol"},
