@@ -55,6 +55,7 @@ type request struct {
 // A plan is what will run, and what will not, and why not.
 type plan struct {
 	bus      string // address of the bus, as the peers dial it
+	data     string // folder of everything
 	agentEnv string // content of the file with the agents' keys, or empty
 	children []fleet.Child
 	idle     []idlePart
@@ -71,7 +72,7 @@ func makePlan(r request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{bus: bus, agentEnv: r.agentEnv()}
+	p := &plan{bus: bus, data: r.data, agentEnv: r.agentEnv()}
 	for _, part := range parts {
 		reason := r.whyNot(part)
 		path := ""

@@ -61,7 +61,16 @@ func up(cmd *cobra.Command) error {
 		return err
 	}
 	printer := fleet.NewPrinter(env.Stderr, printerFormat(format, env), 6)
+	env.LogTo(lineWriter(func(line []byte) { printer.Line("hubbub", line) }))
 	return runPlan(cmd.Context(), env, p, printer)
+}
+
+// A lineWriter takes whole lines.
+type lineWriter func(line []byte)
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w(line)
+	return len(line), nil
 }
 
 // applyTop takes the settings outside of the tables, where no flag or variable
@@ -114,7 +123,7 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 		if ctx.Err() != nil {
 			return
 		}
-		printer.Say("hubbub", fmt.Sprintf("everything runs; the bus is at %s, the log in %s", p.bus, env.Data))
+		printer.Say("hubbub", fmt.Sprintf("everything runs; the bus is at %s, the data in %s", p.bus, p.data))
 		env.Ready()
 	}()
 	err := f.Run(ctx)

@@ -30,6 +30,7 @@ type Env struct {
 	settings  *settings
 	outside   outside
 	secrets   *secrets
+	logEnd    *switchWriter
 	notify    *notifier
 	ready     sync.Once
 	stopping  atomic.Bool
@@ -42,11 +43,10 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 		Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
 		settings: c, outside: o, secrets: &secrets{}, notify: newNotifier(o.lookupEnv),
 	}
-	log, err := newLogger(c, o.stderr, e.secrets)
-	if err != nil {
+	var err error
+	if e.Log, e.logEnd, err = newLogger(c, o.stderr, e.secrets); err != nil {
 		return nil, err
 	}
-	e.Log = log
 	return e, nil
 }
 

@@ -2,6 +2,7 @@ package program
 
 import (
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -22,11 +23,23 @@ func logFormat(c *settings, w io.Writer) string {
 	}
 }
 
-// newLogger makes the logger of a program.
-func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, error) {
+// A switchWriter is the end of a log, which may be changed while it is used.
+type switchWriter struct{ to atomic.Pointer[io.Writer] }
+
+func (w *switchWriter) set(to io.Writer) { w.to.Store(&to) }
+
+func (w *switchWriter) Write(p []byte) (int, error) { return (*w.to.Load()).Write(p) }
+
+// LogTo sends the log elsewhere from now on: as JSON, one call of w for each
+// line, without the known secrets.
+func (e *Env) LogTo(w io.Writer) { e.logEnd.set(&redactingWriter{secrets: e.secrets, to: w}) }
+
+// newLogger makes the logger of a program, and the end of it that can be
+// changed.
+func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, *switchWriter, error) {
 	level, err := zerolog.ParseLevel(c.logLevel)
 	if err != nil || c.logLevel == "" {
-		return zerolog.Nop(), Usage("--log-level %q is none of debug, info, warn, error", c.logLevel)
+		return zerolog.Nop(), nil, Usage("--log-level %q is none of debug, info, warn, error", c.logLevel)
 	}
 	colour := isTerminal(w)
 	out := io.Writer(&redactingWriter{secrets: s, to: w})
@@ -35,9 +48,11 @@ func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, error) {
 	case "console":
 		out = zerolog.ConsoleWriter{Out: out, NoColor: !colour, TimeFormat: "15:04:05.000"}
 	default:
-		return zerolog.Nop(), Usage("--log-format %q is neither console nor json", c.logFormat)
+		return zerolog.Nop(), nil, Usage("--log-format %q is neither console nor json", c.logFormat)
 	}
-	return zerolog.New(out).Level(level).With().Timestamp().Logger(), nil
+	end := &switchWriter{}
+	end.set(out)
+	return zerolog.New(end).Level(level).With().Timestamp().Logger(), end, nil
 }
 
 func init() { zerolog.TimeFieldFormat = time.RFC3339Nano }

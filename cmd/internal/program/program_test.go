@@ -297,6 +297,20 @@ func TestReadyIsLoggedOnceAtEveryLevel(t *testing.T) {
 	}
 }
 
+func TestLogTo(t *testing.T) {
+	var elsewhere bytes.Buffer
+	s := probe{do: func(_ context.Context, env *Env) error {
+		env.Hide("a-secret")
+		env.LogTo(&elsewhere)
+		env.Log.Warn().Str("x", "a-secret").Msg("moved")
+		return nil
+	}}
+	out := call{args: []string{"--log-format", "console"}}.run(t, s.program())
+	if got := elsewhere.String(); out.stderr != "" || !strings.Contains(got, `"message":"moved"`) || strings.Contains(got, "a-secret") {
+		t.Errorf("stderr %q, elsewhere %q", out.stderr, got)
+	}
+}
+
 func TestSignalEndsRunCleanly(t *testing.T) {
 	s := probe{do: func(ctx context.Context, _ *Env) error {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
