@@ -70,20 +70,18 @@ func (a *Agent) brokerPresent(ctx context.Context) bool {
 	return a.brokerKnown()
 }
 
-// claimUnclear makes sure, before an answer to an event that may need a claim,
-// that it is known whether there is a broker. It reports true where that
-// cannot be found out.
-func (a *Agent) claimUnclear(ctx context.Context, b *toolbox, id string) bool {
+// refreshBroker makes sure, before an answer to an event that may need a
+// claim, that it is known whether there is a broker.
+func (b *toolbox) refreshBroker(ctx context.Context, id string) {
 	if id == "" && b.turnID != "" {
 		if e, err := b.turnEvent(ctx); err == nil && e != nil {
 			id = e.EventID
 		}
 	}
-	e, err := currentEntry(ctx, a.db, id)
+	e, err := currentEntry(ctx, b.a.db, id)
 	if err == nil && e != nil && e.Decision.NeedsClaim() {
-		a.brokerPresent(ctx)
+		b.a.brokerPresent(ctx)
 	}
-	return false
 }
 
 // A brokerError is the broker's refusal of a request.
@@ -131,11 +129,11 @@ func (a *Agent) askBroker(ctx context.Context, method string, params, out any) e
 		return context.Cause(ctx)
 	case r := <-answer:
 		a.noteBroker(true)
-		return r2error(r, out)
+		return decodeResult(r, out)
 	}
 }
 
-func r2error(r protocol.CollabResult, out any) error {
+func decodeResult(r protocol.CollabResult, out any) error {
 	if !r.OK {
 		if r.Error == nil {
 			return &brokerError{Code: "invalid", Message: "the broker refused without a reason"}
@@ -166,6 +164,9 @@ func (a *Agent) receiveResult(_ context.Context, d *peer.Delivery) error {
 	a.broker.mu.Unlock()
 	if answer != nil {
 		answer <- r
+	} else if !r.OK && r.Error != nil {
+		a.opts.Log.Warn().Str("request", r.RequestID).Str("code", r.Error.Code).Str("reason", r.Error.Message).
+			Msg("the collaboration broker refused a request")
 	}
 	return nil
 }
@@ -222,16 +223,14 @@ func (a *Agent) attend(ctx context.Context, announced bool) error {
 		return err
 	}
 	var prompt struct {
-		Prompt   string `json:"prompt"`
 		Contract string `json:"contract"`
-		Text     string `json:"text"`
 	}
 	if err := a.askBroker(ctx, "prompt.contract", map[string]any{"agentId": a.id.Name(), "harnessType": a.opts.HarnessType}, &prompt); err != nil {
 		a.opts.Log.Debug().Err(err).Msg("the broker gave no prompt contract")
 		return nil
 	}
 	a.broker.mu.Lock()
-	a.broker.contract = prompt.Prompt + prompt.Contract + prompt.Text
+	a.broker.contract = prompt.Contract
 	a.broker.mu.Unlock()
 	return nil
 }
@@ -253,31 +252,4 @@ func (a *Agent) contract() string {
 		text += "Your workspace is the folder " + a.opts.Workspace + ".\n"
 	}
 	return text
-}
-
-// giveUpClaim tells the broker that this agent will not answer an event, so
-// that it is offered to others.
-func (a *Agent) giveUpClaim(ctx context.Context, eventID string) {
-	if !a.brokerKnown() {
-		return
-	}
-	c, err := a.claimOf(ctx, a.db, eventID)
-	if err != nil || c == nil || c.via != "broker" {
-		return
-	}
-	if err := a.askBroker(ctx, "claim.decline", map[string]any{"eventId": eventID}, nil); err != nil {
-		a.opts.Log.Warn().Err(err).Str("event", eventID).Msg("the claim was not given back; it ends by itself")
-	}
-}
-
-// receiveFact takes what the broker tells this agent.
-func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery) error {
-	if !fromBroker(d) {
-		return peer.Reject("only the collaboration broker sends facts")
-	}
-	var fact protocol.CollabEvent
-	if err := d.Decode(&fact); err != nil {
-		return peer.Reject("the content is not a collab_event: " + err.Error())
-	}
-	return nil
 }

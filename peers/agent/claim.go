@@ -178,6 +178,9 @@ func nextCounter(ctx context.Context, tx *sql.Tx, name string) (value int64, err
 // claimTx stores the outcome of a claim. A grant gives a knocked event again,
 // with its content.
 func (b *toolbox) claimTx(ctx context.Context, tx *sql.Tx, id, via string, r claimResult) error {
+	if r.Granted {
+		r.Owner = string(b.a.id) // the broker knows agents by their bare names
+	}
 	expires, err := time.Parse(time.RFC3339, r.ExpiresAt)
 	if err != nil {
 		expires = time.Now().Add(b.a.opts.ClaimTTL)
@@ -193,13 +196,7 @@ func (b *toolbox) claimTx(ctx context.Context, tx *sql.Tx, id, via string, r cla
 		return err
 	}
 	if !r.Granted {
-		if e.Decision.Policy == attention.PolicyMustRespond || !e.Decision.NeedsClaim() {
-			return nil
-		}
-		if err := b.a.dispose(ctx, tx, e, attention.DispositionIgnored, "claimed by "+cut(r.Owner, 100)); err != nil {
-			return err
-		}
-		return b.endKnock(ctx, tx, e)
+		return b.waitForOffer(ctx, tx, e)
 	}
 	if err := b.a.dispose(ctx, tx, e, attention.DispositionClaimed, "claim granted"); err != nil {
 		return err
@@ -210,12 +207,60 @@ func (b *toolbox) claimTx(ctx context.Context, tx *sql.Tx, id, via string, r cla
 	return b.a.grant(ctx, tx, e)
 }
 
-func (b *toolbox) endKnock(ctx context.Context, tx *sql.Tx, e *entry) error {
+// waitForOffer leaves an event open that another agent has claimed: it may be
+// offered again. At the deadline it ends ignored.
+func (b *toolbox) waitForOffer(ctx context.Context, tx *sql.Tx, e *entry) error {
+	e.DeadlineAt = time.Now().Add(b.a.opts.Deadline)
+	if _, err := tx.ExecContext(ctx, `UPDATE events SET deadline_at = ? WHERE seq = ?`, micros(e.DeadlineAt), e.Seq); err != nil {
+		return fmt.Errorf("storing the deadline of %s: %w", e.EventID, err)
+	}
 	t, err := turnByID(ctx, tx, e.TurnID)
-	if err != nil || t == nil {
+	if err != nil || t == nil || t.State != turnAccepted || e.Decision.Injection != attention.ModeNotify {
 		return err
 	}
-	return b.a.endAccepted(ctx, tx, attempt{entry: e, turn: t})
+	return b.a.endTurn(ctx, tx, t, turnFinished, "claimed by another agent", nil)
+}
+
+// offered gives an event once more that another agent had claimed and gave
+// back, if it is still open here.
+func (a *Agent) offered(ctx context.Context, tx *sql.Tx, eventID string) error {
+	e, err := entryByID(ctx, tx, eventID)
+	if err != nil || e == nil || !e.open() || e.Replied || !e.Decision.NeedsClaim() || e.Decision.Injection != attention.ModeNotify {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM claims WHERE event_id = ? AND owner <> ?`, eventID, string(a.id)); err != nil {
+		return fmt.Errorf("forgetting the claim on %s: %w", eventID, err)
+	}
+	before, err := turnByID(ctx, tx, e.TurnID)
+	if err != nil || before != nil && !before.ended() {
+		return err // it has the knock already
+	}
+	t := &turn{
+		ID: "turn_" + ulid.Make().String(), EventID: e.EventID, Merged: []string{e.EventID}, Chat: e.Chat, Place: e.place(),
+		Author: e.Content.Author.ID, Mode: attention.ModeNotify, State: turnQueued, Seq: e.Seq, Rank: rankNormal, FirstAt: e.Received,
+	}
+	if before != nil {
+		t.Attempt = before.Attempt
+	}
+	if err := saveTurn(ctx, tx, t); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE events SET turn_id = ?, deadline_at = 0 WHERE seq = ?`, t.ID, e.Seq)
+	return err
+}
+
+// settleClaim tells the broker how a claimed event ended: answered, so that it
+// is closed for all, or not, so that it is offered to others.
+func (a *Agent) settleClaim(ctx context.Context, tx *sql.Tx, e *entry, d attention.Disposition) error {
+	c, err := a.claimOf(ctx, tx, e.EventID)
+	if err != nil || c == nil || c.owner != string(a.id) || c.via != "broker" {
+		return err
+	}
+	switch d {
+	case attention.DispositionResponded, attention.DispositionAcknowledged:
+		return a.requestLater(ctx, tx, "claim.release", "answered:"+e.EventID, map[string]any{"eventId": e.EventID, "token": c.token, "answered": true})
+	}
+	return a.requestLater(ctx, tx, "claim.decline", "declined:"+e.EventID, map[string]any{"eventId": e.EventID})
 }
 
 // grant queues the turn in which a claimed event comes with its content: the

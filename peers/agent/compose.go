@@ -188,12 +188,12 @@ func rankOf(list []*entry) int {
 // begun anew once the window has passed.
 func (a *Agent) joinRunning(ctx context.Context, g *group, caps harness.Capabilities) (bool, error) {
 	first, last := g.events[0], g.events[len(g.events)-1]
-	if !mergeable(first) || !caps.Injection.Interrupt {
+	if !mergeable(first) || !caps.Injection.Interrupt || a.ownTime() {
 		return false, nil
 	}
 	joined := false
 	err := a.inTx(ctx, func(tx *sql.Tx) error {
-		list, err := turns(ctx, tx, `WHERE place = ? AND author = ? AND state IN ('queued','running','accepted','withdrawn')
+		list, err := turns(ctx, tx, `WHERE place = ? AND author = ? AND state IN ('queued','running','withdrawn')
 			AND outbound = 0 AND mode IN ('immediate','buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
 			last.place(), last.Content.Author.ID, last.Received.Add(-a.opts.ComposeCap).UnixMicro())
 		if err != nil || len(list) == 0 {
@@ -209,7 +209,7 @@ func (a *Agent) joinRunning(ctx context.Context, g *group, caps harness.Capabili
 			return err
 		}
 		joined = true
-		if t.State == turnRunning || t.State == turnAccepted {
+		if t.State == turnRunning {
 			t.State = turnWithdrawn
 			if err := a.recordTurn(ctx, tx, t, "interrupted", "a fragment came before an answer", nil); err != nil {
 				return err

@@ -146,7 +146,7 @@ func (a *Agent) assign(ctx context.Context, tx *sql.Tx, e *entry) error {
 	case attention.ModeImmediate, attention.ModeBuffered:
 		e.Stage = stageHeld
 	case attention.ModeNotify:
-		if d.Policy != attention.PolicyMustNotRespond || a.opts.HarnessType == "c2a" {
+		if d.Policy != attention.PolicyMustNotRespond || a.ownTime() {
 			e.Stage = stageHeld
 		} else {
 			disposition, why = attention.DispositionIgnored, "told with the next turn"

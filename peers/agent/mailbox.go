@@ -44,6 +44,7 @@ type entry struct {
 	TraceParent string
 	Received    time.Time
 	Content     protocol.ChatMessage
+	Origin      origin
 	Stage       stage
 	Decision    attention.Decision
 	DeadlineAt  time.Time
@@ -55,7 +56,7 @@ type entry struct {
 	Deleted     bool
 }
 
-const entryColumns = `seq, event_id, source_id, chat, message_id, traceparent, received_at, content, stage, decision,
+const entryColumns = `seq, event_id, source_id, chat, message_id, traceparent, received_at, content, origin, stage, decision,
 	deadline_at, turn_id, merged_into, replied, acted, disposition, deleted`
 
 // A scanner is a *sql.Row or *sql.Rows.
@@ -70,14 +71,14 @@ type querier interface {
 func scanEntry(row scanner) (*entry, error) {
 	var e entry
 	var received, deadline int64
-	var content, decision []byte
-	err := row.Scan(&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.MessageID, &e.TraceParent, &received, &content, &e.Stage, &decision,
+	var content, from, decision []byte
+	err := row.Scan(&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.MessageID, &e.TraceParent, &received, &content, &from, &e.Stage, &decision,
 		&deadline, &e.TurnID, &e.MergedInto, &e.Replied, &e.Acted, &e.Disposition, &e.Deleted)
 	if err != nil {
 		return nil, err
 	}
 	e.Received, e.DeadlineAt = fromMicros(received), fromMicros(deadline)
-	return &e, errors.Join(json.Unmarshal(content, &e.Content), json.Unmarshal(decision, &e.Decision))
+	return &e, errors.Join(json.Unmarshal(content, &e.Content), json.Unmarshal(from, &e.Origin), json.Unmarshal(decision, &e.Decision))
 }
 
 // entries runs a query for entries; where follows SELECT ... FROM events.
@@ -155,11 +156,15 @@ func insertEntry(ctx context.Context, tx *sql.Tx, e *entry) error {
 	if err != nil {
 		return fmt.Errorf("storing event %s: %w", e.EventID, err)
 	}
+	from, err := json.Marshal(&e.Origin)
+	if err != nil {
+		return fmt.Errorf("storing event %s: %w", e.EventID, err)
+	}
 	c := &e.Content
 	res, err := tx.ExecContext(ctx, `INSERT INTO events
-		(event_id, source_id, chat, message_id, traceparent, received_at, content, kind, conversation, thread, stream, author, author_kind, stage)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		e.EventID, e.SourceID, e.Chat, e.MessageID, e.TraceParent, e.Received.UnixMicro(), string(content), c.Event, c.Chat.ID, c.Chat.ThreadID,
+		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, stage)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		e.EventID, e.SourceID, e.Chat, e.MessageID, e.TraceParent, e.Received.UnixMicro(), string(content), string(from), c.Event, c.Chat.ID, c.Chat.ThreadID,
 		c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.Stage)
 	if err != nil {
 		return fmt.Errorf("storing event %s: %w", e.EventID, err)

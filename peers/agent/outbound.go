@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"hubbub/peers/attention"
@@ -28,7 +29,12 @@ func (a *Agent) queueReply(ctx context.Context, tx *sql.Tx, e *entry, kind, key 
 	}
 	m := a.peer.NewMessage(replyType(e.Chat), reply)
 	m.InReplyTo, m.TraceParent = e.MessageID, e.TraceParent
-	if err := a.enqueue(ctx, tx, e.Chat, key, m); err != nil {
+	if e.Chat == protocol.TopicBroker {
+		err = a.answerBroker(ctx, tx, e, kind, m.MessageID, &reply)
+	} else {
+		err = a.enqueue(ctx, tx, e.Chat, key, m)
+	}
+	if err != nil {
 		return "", err
 	}
 	text := reply.Text
@@ -101,6 +107,9 @@ func (a *Agent) sendItem(ctx context.Context, item outbox.Item) error {
 			return outbox.Permanent(fmt.Errorf("%s refused it: %s", f.Peer, f.Error))
 		}
 	}
+	if protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI && result.Addressee == protocol.AddresseeAbsent {
+		return outbox.Permanent(fmt.Errorf("%s has left; command lines do not come back", topic))
+	}
 	return fmt.Errorf("%s did not take it (%s)", topic, result.Addressee)
 }
 
@@ -123,11 +132,15 @@ func classify(err error) error {
 // itemSettled stores what became of a message to a chat, in the transaction of
 // its settlement: an answer that its bridge took settles the event.
 func (a *Agent) itemSettled(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
-	if item.Destination == string(protocol.TopicAttention) {
+	if item.Destination == string(protocol.TopicAttention) || item.Destination == string(protocol.TopicBroker) && !strings.HasPrefix(item.Key, replyPrefix) {
 		return nil
 	}
 	var event, kind, messageID string
-	err := tx.QueryRowContext(ctx, `SELECT event_id, kind, message_id FROM sent WHERE key = ? AND chat = ?`, item.Key, item.Destination).
+	key := item.Key
+	if item.Destination == string(protocol.TopicBroker) {
+		key = strings.TrimPrefix(key, replyPrefix)
+	}
+	err := tx.QueryRowContext(ctx, `SELECT event_id, kind, message_id FROM sent WHERE key = ? AND chat = ?`, key, item.Destination).
 		Scan(&event, &kind, &messageID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil

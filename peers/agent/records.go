@@ -92,6 +92,9 @@ func (a *Agent) dispose(ctx context.Context, tx *sql.Tx, e *entry, d attention.D
 	if d.Final() && (e.Stage == stageStored || e.Stage == stageHeld) {
 		e.Stage = stageKept
 	}
+	if err := a.tellBroker(ctx, tx, e, d, reason); err != nil {
+		return err
+	}
 	return a.recordAbout(ctx, tx, uniqueKey("disposition", e.Seq), e, protocol.Disposition{
 		Event: "disposition", EventID: e.EventID, Agent: a.id, Disposition: string(d), Reason: reason,
 	})

@@ -17,8 +17,7 @@ var errDeadline = errors.New("the deadline has passed")
 
 // A run is a turn in the hands of the harness.
 type run struct {
-	place    string
-	rank     int
+	place    string // held while the turn runs; empty: none
 	cancel   context.CancelCauseFunc
 	accepted bool // a program has it; its place is free for others
 }
@@ -36,7 +35,7 @@ func (a *Agent) startTurns(ctx, work context.Context, caps harness.Capabilities,
 		case t.NotBefore.After(now):
 			next = soonest(next, t.NotBefore)
 			continue
-		case a.busyTurns() >= a.opts.Parallel && t.Rank != rankUrgent:
+		case a.busyTurns() >= a.parallel() && t.Rank != rankUrgent:
 			continue // a turn that ends pokes the loop
 		}
 		if holder := a.holderOf(t.Place); holder != "" {
@@ -87,6 +86,9 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 		if err := saveTurn(ctx, tx, t); err != nil {
 			return err
 		}
+		if err := a.tellFlight(ctx, tx, t); err != nil {
+			return err
+		}
 		return a.recordTurn(ctx, tx, t, "started", "", nil)
 	})
 	if err != nil || ht == nil {
@@ -94,7 +96,11 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 	}
 	a.opts.crash("started")
 	turnCtx, cancel := context.WithCancelCause(work)
-	a.addRun(t.ID, &run{place: t.Place, rank: t.Rank, cancel: cancel})
+	r := &run{place: t.Place, cancel: cancel}
+	if a.ownTime() {
+		r.place = "" // the program orders its deliveries itself
+	}
+	a.addRun(t.ID, r)
 	wg.Go(func() {
 		defer a.poke()
 		defer cancel(nil)
@@ -226,6 +232,17 @@ func (a *Agent) holderOf(place string) string {
 		}
 	}
 	return ""
+}
+
+// ownTime reports whether the harness stores deliveries and works on them in
+// its own time: then several of one place may be with it at once.
+func (a *Agent) ownTime() bool { return a.opts.HarnessType == "c2a" }
+
+func (a *Agent) parallel() int {
+	if a.ownTime() {
+		return max(a.opts.Parallel, 64)
+	}
+	return a.opts.Parallel
 }
 
 // replyExpected reports whether a person waits for an answer of a turn.

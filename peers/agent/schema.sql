@@ -24,6 +24,7 @@ CREATE TABLE events (                      -- the mailbox
   traceparent  TEXT    NOT NULL DEFAULT '',
   received_at  INTEGER NOT NULL,
   content      TEXT    NOT NULL,           -- protocol.ChatMessage, defaults filled in
+  origin       TEXT    NOT NULL DEFAULT '{}', -- of a wake: what the broker's answer goes to
   kind         TEXT    NOT NULL,
   conversation TEXT    NOT NULL,
   thread       TEXT    NOT NULL,

@@ -105,6 +105,10 @@ func (a *Agent) finish(ctx context.Context, tx *sql.Tx, t *turn, e *entry, reaso
 		return err
 	}
 	switch {
+	case !e.DeadlineAt.IsZero(): // another agent has it; it may be offered again
+		return nil
+	case e.Disposition == attention.DispositionClaimed && t.Mode != attention.ModeNotify && e.Decision.Reason == "claim_granted" && !e.Acted:
+		return a.dispose(ctx, tx, e, attention.DispositionIgnored, "claimed, and not answered")
 	case e.Disposition == attention.DispositionClaimed:
 		return a.watchClaimed(ctx, tx, t, e)
 	case e.Decision.Policy == attention.PolicyMustRespond:
@@ -131,6 +135,9 @@ func (a *Agent) watchClaimed(ctx context.Context, tx *sql.Tx, t *turn, e *entry)
 // later, or not at all. A turn that sent something is never run again.
 func (a *Agent) settleFailure(ctx context.Context, tx *sql.Tx, t *turn, e *entry, failure error) error {
 	acted := t.Outbound || e != nil && (e.Acted || endsTurn(e))
+	if !acted && errors.Is(failure, harness.ErrMode) {
+		return a.decideAgain(ctx, tx, t, e)
+	}
 	stopped := errors.Is(failure, errStopping) || errors.Is(failure, harness.ErrStopped) || errors.Is(failure, context.Canceled)
 	switch {
 	case !acted && stopped:
@@ -154,6 +161,19 @@ func (a *Agent) settleFailure(ctx context.Context, tx *sql.Tx, t *turn, e *entry
 	return a.fail(ctx, tx, e, reason)
 }
 
+// decideAgain gives an event back to the mailbox whose mode the harness no
+// longer takes.
+func (a *Agent) decideAgain(ctx context.Context, tx *sql.Tx, t *turn, e *entry) error {
+	if err := a.endTurn(ctx, tx, t, turnCancelled, harness.ErrMode.Error(), nil); err != nil || e == nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE events SET stage = ?, turn_id = '' WHERE seq = ? AND disposition = ''`, stageStored, e.Seq)
+	if err != nil {
+		return fmt.Errorf("giving %s back to the mailbox: %w", e.EventID, err)
+	}
+	return nil
+}
+
 // fail ends an event that got no answer. Whoever was owed one is told once.
 func (a *Agent) fail(ctx context.Context, tx *sql.Tx, e *entry, reason string) error {
 	if e.Decision.Policy != attention.PolicyMustRespond {
@@ -165,7 +185,7 @@ func (a *Agent) fail(ctx context.Context, tx *sql.Tx, e *entry, reason string) e
 	if err := a.dispose(ctx, tx, e, attention.DispositionFailed, reason); err != nil {
 		return err
 	}
-	if e.Content.Author.Kind != "human" {
+	if e.Content.Author.Kind != "human" || e.Chat == protocol.Topic(protocol.PeerBroker) {
 		return nil // two programs would talk about it for ever
 	}
 	return a.sendNotice(ctx, tx, e, "failed", "I could not answer this message. Please send it again, or ask somebody else.")

@@ -63,9 +63,6 @@ func (b *toolbox) react(ctx context.Context, arguments json.RawMessage) harness.
 		}
 		return harness.Refused(refusal.Advice, reactResult{Signal: row.Signal, Reason: refusal.Reason})
 	}
-	if row.Signal == attention.SignalDeclined {
-		b.a.giveUpClaim(ctx, args.InReplyTo)
-	}
 	return harness.Structured(result)
 }
 

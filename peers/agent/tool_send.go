@@ -77,10 +77,7 @@ func (b *toolbox) sendMessage(ctx context.Context, arguments json.RawMessage) ha
 	if problem := args.check(); problem != "" {
 		return harness.Refused(problem, sendResult{Status: "refused", Reason: "invalid"})
 	}
-	if b.a.claimUnclear(ctx, b, args.InReplyTo) {
-		return harness.Refused("The collaboration broker does not say who has claimed this event. Try again in a moment.",
-			sendResult{Status: "refused", Reason: "claim_unknown"})
-	}
+	b.refreshBroker(ctx, args.InReplyTo)
 	var result sendResult
 	var refusal attention.Refusal
 	err := b.a.inTx(ctx, func(tx *sql.Tx) (err error) {

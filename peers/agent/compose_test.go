@@ -1,0 +1,195 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+)
+
+// partsOf lists the text parts of a turn.
+func partsOf(t *harness.Turn) []string {
+	var parts []string
+	for _, p := range t.Event.Content {
+		parts = append(parts, p.Text)
+	}
+	return parts
+}
+
+func TestFragmentsBecomeOneTurn(t *testing.T) {
+	inWorld(t, newStub(answering("here")), nil, func(w *world) {
+		for i, text := range []string{"when someone types", "in", "pieces", "like this"} {
+			w.say(dm(fmt.Sprint("e", i+1), text))
+			w.sleep(1500 * time.Millisecond)
+		}
+		if len(w.stub.seen()) != 0 {
+			t.Fatal("a turn began before the window passed")
+		}
+		w.sleep(time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 1 {
+			t.Fatalf("%d turns; want 1", len(turns))
+		}
+		equal(t, "parts", partsOf(&turns[0]), []string{"when someone types", "in", "pieces", "like this"})
+		equal(t, "merged ids", turns[0].Event.MergedEventIDs, []string{"e1", "e2", "e3", "e4"})
+		if turns[0].Event.EventID != "e4" {
+			t.Errorf("the event is %s; want e4", turns[0].Event.EventID)
+		}
+		w.sleep(time.Second)
+		w.wantDispositions("e1 superseded", "e2 superseded", "e3 superseded", "e4 responded")
+		w.wantTexts("here")
+		if w.replies[0].InReplyTo != "e4" {
+			t.Errorf("the answer is to %s; want e4", w.replies[0].InReplyTo)
+		}
+	})
+}
+
+func TestTheCapEndsAWindow(t *testing.T) {
+	inWorld(t, newStub(silent), nil, func(w *world) {
+		for i := range 25 {
+			w.say(dm(fmt.Sprint("e", i+1), "more"))
+			w.sleep(1500 * time.Millisecond)
+		}
+		w.sleep(5 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 2 {
+			t.Fatalf("%d turns; want 2", len(turns))
+		}
+		if n := len(turns[0].Event.MergedEventIDs); n < 20 || n > 21 {
+			t.Errorf("the first turn has %d fragments; want those of 30 s", n)
+		}
+	})
+}
+
+func TestTwoAuthorsAreTwoTurns(t *testing.T) {
+	inWorld(t, newStub(answering("ok then")), nil, func(w *world) {
+		w.say(dm("w1", "from Will"))
+		w.say(by(dm("m1", "from Mia"), "78", "human"))
+		w.say(dm("w2", "more from Will"))
+		w.sleep(4 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 2 {
+			t.Fatalf("%d turns; want 2", len(turns))
+		}
+		got := map[string][]string{}
+		for i := range turns {
+			got[turns[i].Event.Author.ID] = partsOf(&turns[i])
+		}
+		equal(t, "Will's", got["77"], []string{"from Will", "more from Will"})
+		equal(t, "Mia's", got["78"], []string{"from Mia"})
+	})
+}
+
+func TestAStopWordPassesAtOnce(t *testing.T) {
+	inWorld(t, newStub(answering("stopped")), nil, func(w *world) {
+		w.say(dm("e1", "deploy to production"))
+		w.sleep(500 * time.Millisecond)
+		w.say(dm("e2", "wait"))
+		w.sleep(10 * time.Millisecond)
+		turns := w.stub.seen()
+		if len(turns) != 1 {
+			t.Fatalf("%d turns; want 1 at once", len(turns))
+		}
+		equal(t, "parts", partsOf(&turns[0]), []string{"deploy to production", "wait"})
+		if turns[0].Event.Mode != "immediate" || turns[0].Event.Priority != "urgent" {
+			t.Errorf("the turn is %s, %s", turns[0].Event.Mode, turns[0].Event.Priority)
+		}
+	})
+}
+
+func TestAnUrgentMessagePassesAtOnce(t *testing.T) {
+	inWorld(t, newStub(silent), nil, func(w *world) {
+		m := dm("e1", "production is down")
+		m.Priority = "urgent"
+		w.say(m)
+		w.sleep(10 * time.Millisecond)
+		if len(w.stub.seen()) != 1 {
+			t.Fatal("an urgent message waits")
+		}
+	})
+}
+
+// holding works on its turn until it is stopped.
+func holding(ctx context.Context, _ *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+	<-ctx.Done()
+	return harness.Outcome{}, context.Cause(ctx)
+}
+
+func TestAStopWordCancelsARunningTurn(t *testing.T) {
+	inWorld(t, newStub(holding), nil, func(w *world) {
+		w.say(dm("e1", "deploy to production"))
+		w.sleep(5 * time.Second)
+		w.stub.mu.Lock()
+		w.stub.turn = answering("stopped")
+		w.stub.mu.Unlock()
+		w.say(dm("e2", "stop"))
+		w.sleep(time.Second)
+		w.wantDispositions("e1 superseded", "e2 responded")
+		w.wantTexts("stopped")
+		equal(t, "turns", w.turnStates(), []string{"e1 1 started", "e1 1 cancelled", "e2 1 started", "e2 1 finished"})
+	})
+}
+
+func TestAFragmentWhileThinkingRestartsTheTurn(t *testing.T) {
+	inWorld(t, newStub(holding), nil, func(w *world) {
+		w.say(dm("e1", "please look at"))
+		w.sleep(5 * time.Second)
+		w.stub.mu.Lock()
+		w.stub.turn = answering("looked")
+		w.stub.mu.Unlock()
+		w.say(dm("e2", "the deploy"))
+		w.sleep(time.Second)
+		if n := len(w.stub.seen()); n != 1 {
+			t.Fatalf("%d turns before the window passed", n)
+		}
+		w.sleep(2 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 2 {
+			t.Fatalf("%d turns; want a second one", len(turns))
+		}
+		equal(t, "parts", partsOf(&turns[1]), []string{"please look at", "the deploy"})
+		if turns[1].Attempt != 2 || turns[1].ID != turns[0].ID {
+			t.Errorf("attempt %d of %s; want the second of %s", turns[1].Attempt, turns[1].ID, turns[0].ID)
+		}
+		w.sleep(time.Second)
+		w.wantTexts("looked")
+		w.wantDispositions("e1 superseded", "e2 responded")
+	})
+}
+
+func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
+	busy, most := 0, 0
+	s := newStub(nil)
+	s.turn = func(ctx context.Context, _ *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+		s.mu.Lock()
+		busy++
+		most = max(most, busy)
+		s.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		s.mu.Lock()
+		busy--
+		s.mu.Unlock()
+		return harness.Outcome{State: harness.Finished, FinalText: "done with it"}, nil
+	}
+	inWorld(t, s, &agent.Options{ComposeCap: 3 * time.Second}, func(w *world) {
+		for i := range 4 {
+			w.say(by(dm(fmt.Sprint("e", i), "go"), fmt.Sprint("author", i), "human"))
+		}
+		w.sleep(time.Minute)
+		if most != 1 || len(s.seen()) != 4 {
+			t.Errorf("%d turns, at most %d at once; want 4, one at a time", len(s.seen()), most)
+		}
+		for i := range 4 {
+			m := dm(fmt.Sprint("f", i), "go")
+			m.Chat.ID = fmt.Sprint("place", i)
+			w.say(m)
+		}
+		w.sleep(15 * time.Second)
+		if most != 4 {
+			t.Errorf("at most %d turns at once in four places; want 4", most)
+		}
+	})
+}
