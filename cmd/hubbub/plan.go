@@ -219,7 +219,7 @@ func (r *request) agentEnv() string {
 
 // notInherited are variables that mean this process alone.
 var notInherited = []string{
-	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_JSON", "HUBBUB_LISTEN", "HUBBUB_LOG_FORMAT", "HUBBUB_LOG_LEVEL",
+	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_JSON", "HUBBUB_LOG_FORMAT", "HUBBUB_LOG_LEVEL",
 	"HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_EXIT", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID",
 }
 
@@ -233,6 +233,9 @@ func (r *request) environment(p part) []string {
 		}
 	}
 	drop := slices.Clone(notInherited)
+	if p.name != "bus" {
+		drop = append(drop, program.EnvName("listen")) // it means the bus
+	}
 	for _, s := range secrets {
 		drop = append(drop, s, s+"_FILE")
 	}

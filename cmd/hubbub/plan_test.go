@@ -121,7 +121,7 @@ role = ["backend-agents", "on-call"]
 		env[c.Name], args[c.Name] = strings.Join(c.Env, " "), strings.Join(c.Args, " ")
 	}
 	for name, want := range map[string]string{
-		"bus":    "HUBBUB_ALLOW_CHAT=5 PATH=/bin",
+		"bus":    "HUBBUB_LISTEN=1:1 HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 		"tg":     "TELEGRAM_BOT_TOKEN=secret-token HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 		"system": "HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 	} {

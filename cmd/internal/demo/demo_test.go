@@ -1,0 +1,251 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// entry is a row of the log about message m.
+func entry(id int64, event, actor, topic, status, payload string) activitylog.Entry {
+	return activitylog.Entry{
+		ID: id, TS: activitylog.FormatTime(time.UnixMilli(1_700_000_000_000 + id)), Event: event,
+		MessageID: "m", Actor: actor, Topic: topic, Status: status, Payload: json.RawMessage(payload),
+	}
+}
+
+// passed is a message that went to one target.
+func passed(t *testing.T, kind protocol.MessageType, from, topic, status string, content any) *passage {
+	t.Helper()
+	m := protocol.NewMessage(kind, protocol.PeerID(from), content)
+	raw, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p passages
+	var last *passage
+	for _, e := range []activitylog.Entry{
+		entry(12, "send_start", from, topic, "start", string(raw)),
+		entry(13, "process_start", "agent:x", topic, "start", ""),
+		entry(14, "process_finish", "agent:x", topic, status, "{}"),
+		entry(15, "send_finish", from, topic, "ok", "{}"),
+	} {
+		last = p.add(&e)
+	}
+	if last == nil {
+		t.Fatal("the passage did not end")
+	}
+	return last
+}
+
+func TestDescribe(t *testing.T) {
+	for name, c := range map[string]struct {
+		p    *passage
+		want *note // nil: not part of the story
+	}{
+		"a message": {
+			passed(t, protocol.TypeSpawnRequest, "tg:1", "system:spawn", "ok", protocol.SpawnRequest{}),
+			&note{rows: "#12-15", what: "spawn_request  tg:1 → system:spawn", how: "✓ agent:x  3.0 ms"},
+		},
+		"a failed delivery": {
+			passed(t, protocol.TypeTGMessage, "tg:1", "agent:x", "timeout", protocol.ChatMessage{Text: "hi"}),
+			&note{rows: "#12-15", what: "tg_message  tg:1 → agent:x", how: "✗ timeout agent:x  3.0 ms", bad: true},
+		},
+		"a decision": {
+			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.AttentionDecision{
+				Event: "attention_decision", Directedness: "to_me", Policy: "must_respond", Injection: "buffered", Reason: "mentioned\x1b",
+			}),
+			&note{rows: "#12-15", what: "agent:x decides: to_me, must_respond, buffered", why: "mentioned\uFFFD"},
+		},
+		"a disposition": {
+			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Disposition{Event: "disposition", Disposition: "responded", Reason: "sent"}),
+			&note{rows: "#12-15", what: "agent:x ends it: responded", why: "sent"},
+		},
+		"a refusal": {
+			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.Refusal{Event: "refusal", Tool: "chat.send_message", Reason: "no claim"}),
+			&note{rows: "#12-15", what: "agent:x is refused: chat.send_message", why: "no claim", bad: true},
+		},
+		"a granted claim": {
+			passed(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":true,"token":7}`)}),
+			&note{rows: "#12-15", what: "collab_result claim granted, token 7  collab:broker → agent:x", how: "✓ agent:x  3.0 ms"},
+		},
+		"a refused claim": {
+			passed(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":false,"owner":"agent:y"}`)}),
+			&note{rows: "#12-15", what: "collab_result claim refused, agent:y has it  collab:broker → agent:x", how: "✓ agent:x  3.0 ms"},
+		},
+		"a heartbeat": {passed(t, protocol.TypeCollabRequest, "agent:x", "collab:broker", "ok", protocol.CollabRequest{Method: "identity.heartbeat"}), nil},
+		"typing":      {passed(t, protocol.TypeTGReply, "agent:x", "tg:1", "ok", protocol.ChatReply{Typing: true}), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, part := describe(c.p)
+			if part != (c.want != nil) {
+				t.Fatalf("part of the story: %t", part)
+			}
+			if part {
+				if diff := cmp.Diff(*c.want, got, cmp.AllowUnexported(note{})); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
+}
+
+func TestPassageWithoutItsStartIsSkipped(t *testing.T) {
+	var p passages
+	e := entry(15, "send_finish", "tg:1", "agent:x", "ok", "{}")
+	if p.add(&e) != nil {
+		t.Error("a passage began at its end")
+	}
+}
+
+func TestBothSidesAreReadable(t *testing.T) {
+	for name, columns := range map[string]int{"wide": 140, "narrow": 80} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			n := NewNarrator(NewStage("key"), nil, nil, &out, columns)
+			n.print(
+				[]Line{{Author: "Will", Text: strings.Repeat("long ", 30)}, {Author: "Hubbub", Bot: true, Text: "ok\x1b[31m"}},
+				[]note{{rows: "#1-4", what: "spawn_request  tg:1 → system:spawn", how: "✓ agent:system  1.0 ms"}, {rows: "#5-8", what: "agent:x decides: to_me", why: strings.Repeat("because ", 20)}},
+			)
+			for line := range strings.Lines(out.String()) {
+				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > columns {
+					t.Errorf("a line has %d columns, more than %d: %s", n, columns, line)
+				}
+			}
+			for _, want := range []string{"Will:", "Hubbub: ok\uFFFD[31m", "#1-4", "✓ agent:system", "because because"} {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("lacks %q:\n%s", want, out.String())
+				}
+			}
+		})
+	}
+}
+
+func TestLinesOfCalls(t *testing.T) {
+	call := func(method, params string) tgtest.Call {
+		c := tgtest.Call{Method: method, ChatID: 5}
+		if err := json.Unmarshal([]byte(params), &c.Params); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	l, ok := lineOf("Bot", call("setMessageReaction", `{"message_id":"7","reaction":"[{\"type\":\"emoji\",\"emoji\":\"👀\"}]"}`))
+	if !ok || l.Text != "reacts 👀 to message 7" || l.Message != 7 || !l.Bot {
+		t.Errorf("a reaction: %+v, %t", l, ok)
+	}
+	if _, ok := lineOf("Bot", call("setMessageReaction", `{"message_id":7,"reaction":[]}`)); ok {
+		t.Error("a removed reaction is visible")
+	}
+	if _, ok := lineOf("Bot", call("sendChatAction", `{"action":"typing"}`)); ok {
+		t.Error("typing is a line")
+	}
+}
+
+func TestFeedForgetsTheOldest(t *testing.T) {
+	f := newFeed()
+	for range keptLines + 5 {
+		f.add(Line{})
+	}
+	lines, _ := f.after(0)
+	if len(lines) != keptLines || lines[0].N != 6 {
+		t.Errorf("%d lines from %d on", len(lines), lines[0].N)
+	}
+	if lines, _ := f.after(keptLines + 3); len(lines) != 2 {
+		t.Errorf("%d lines after the last but two", len(lines))
+	}
+}
+
+func TestPeopleTypeIntoTheDemo(t *testing.T) {
+	stage := NewStage("the-key")
+	web := httptest.NewServer(stage)
+	defer web.Close()
+	a := Address{URL: web.URL, Key: "the-key", Data: t.TempDir()}
+	said, err := a.Say(t.Context(), false, "hello")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, last, err := a.Lines(t.Context(), 0)
+	if err != nil || len(lines) != 1 || lines[0].Text != "hello" || lines[0].Author != "You" || last != said.N {
+		t.Errorf("lines %+v, last %d, %v", lines, last, err)
+	}
+	if stage.API.Pending() != 1 {
+		t.Errorf("%d updates wait for the bot", stage.API.Pending())
+	}
+	if _, err := (Address{URL: web.URL, Key: "wrong"}).Say(t.Context(), true, "x"); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("a stranger could type: %v", err)
+	}
+	if _, err := a.Say(t.Context(), true, "  "); err == nil {
+		t.Error("nothing could be said")
+	}
+	web.Close()
+	if _, err := a.Say(t.Context(), true, "x"); !errors.Is(err, ErrNoDemo) {
+		t.Errorf("to a demo that has ended: %v", err)
+	}
+}
+
+func TestStageEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage := NewStage("key")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- stage.Run(ctx, l) }()
+	resp, err := http.Post("http://"+l.Addr().String()+"/bot"+stage.API.Token()+"/sendMessage", "application/json", //nolint:noctx // short
+		strings.NewReader(`{"chat_id":-1001,"text":"from the bot"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if lines, err := stage.feed.wait(t.Context(), 0); err != nil || lines[0].Text != "from the bot" || !lines[0].Bot {
+		t.Errorf("%+v, %v", lines, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddressIsPrivate(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	a := Address{URL: "http://127.0.0.1:1", Key: "k", Data: t.TempDir()}
+	if _, err := ReadAddress(""); err == nil || !strings.Contains(err.Error(), "hubbub demo") {
+		t.Errorf("without a demo: %v", err)
+	}
+	remove, err := WriteAddress(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range []string{"", a.Data} {
+		if got, err := ReadAddress(data); err != nil || got != a {
+			t.Errorf("%q: %+v, %v", data, got, err)
+		}
+	}
+	path := filepath.Join(a.Data, addressFile)
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadAddress(a.Data); err == nil {
+		t.Error("a file that others could have written was trusted")
+	}
+	remove()
+	if _, err := ReadAddress(""); err == nil {
+		t.Error("the address of an ended demo is still there")
+	}
+}
