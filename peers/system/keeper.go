@@ -139,13 +139,18 @@ func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
 	if inst.Handle() == a.handle {
 		return nil
 	}
-	// Another instance than the stored one: its start was not recorded in time.
-	return k.exec(ctx, `UPDATE agents SET handle = ?, online = 0 WHERE name = ?`, inst.Handle(), k.name)
+	// Its start was not recorded in time. Whether it is online was, as that is
+	// cleared before every start.
+	return k.exec(ctx, `UPDATE agents SET online = CASE handle WHEN '' THEN online ELSE 0 END, handle = ? WHERE name = ?`, inst.Handle(), k.name)
 }
 
 // start starts an instance and stores its handle. A kill in between leaves one
-// that Find finds.
+// that Find finds. It waits for the bus first: without it the agent could not say
+// that it is online.
 func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
+	if err := k.peer.Ready(ctx); err != nil {
+		return nil, err
+	}
 	if k.asked {
 		if err := k.rate.Wait(ctx); err != nil {
 			return nil, err
@@ -248,6 +253,10 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 		case <-k.idle:
 			return errIdle, true
 		case <-mute.C:
+			if !k.listening(k.opts.StartTimeout) {
+				mute.Reset(k.opts.StartTimeout) // nobody could have heard it
+				continue
+			}
 			return errMute, true
 		case <-old:
 			return errTooOld, true
@@ -255,6 +264,12 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 			return errLeft, true
 		}
 	}
+}
+
+// listening reports whether the spawner was on the bus for the last while.
+func (s *Spawner) listening(while time.Duration) bool {
+	since := s.connected.Load()
+	return since != 0 && time.Now().Add(-while).UnixMicro() >= since
 }
 
 // stop ends an instance, also when the spawner itself is stopping.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
@@ -40,6 +42,7 @@ type Spawner struct {
 	rate        *rate.Limiter
 	revocations chan struct{}  // some credential is to be revoked
 	tasks       sync.WaitGroup // the keepers
+	connected   atomic.Int64   // since when there is a connection, in microseconds; 0 for none
 
 	mu      sync.Mutex      // guards the fields below
 	ctx     context.Context // of Run; nil before
@@ -77,6 +80,8 @@ func (s *Spawner) peerOptions() *peer.Options {
 	theirs := o.OnConnect
 	var ready sync.Once
 	o.OnConnect = func(ctx context.Context) {
+		s.connected.Store(time.Now().UnixMicro())
+		defer s.connected.Store(0)
 		if err := s.box.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
 			s.log.Warn().Err(err).Msg("announcements wait for their backoff")
 		}
@@ -88,6 +93,7 @@ func (s *Spawner) peerOptions() *peer.Options {
 		if theirs != nil {
 			theirs(ctx)
 		}
+		<-ctx.Done()
 	}
 	return &o
 }

@@ -1,0 +1,478 @@
+package system_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/peer"
+	"hubbub/peers/system"
+	"hubbub/protocol"
+)
+
+func TestAChatGetsItsAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{Args: []string{"--harness=scripted"}})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:42", protocol.SpawnRequest{RequestID: "r1"})
+		got, d := result(t, bridge)
+		want := protocol.SpawnResult{RequestID: "r1", Topic: "tg:42", Agent: "agent:tg-42", Status: "spawned"}
+		if got != want || d.Topic != "tg:42" || d.Message.From != "agent:system" {
+			t.Errorf("result %+v to %s", got, d.Topic)
+		}
+		if got := route(t, bridge); got != (protocol.RouteAssigned{Topic: "tg:42", Agent: "agent:tg-42", RequestID: "r1"}) {
+			t.Errorf("route %+v", got)
+		}
+		args := strings.Join(h.stage.starts[0].Args, " ")
+		if args != "--id tg-42 --bus ws://127.0.0.1:7892 --data /stage/tg-42 --token-file /stage/tg-42.token --harness=scripted" {
+			t.Error("started as", args)
+		}
+		settle()
+		// The same request again, and another one, find the agent that runs.
+		ask(t, bridge, "tg:42", protocol.SpawnRequest{RequestID: "r1"})
+		ask(t, bridge, "tg:7", protocol.SpawnRequest{RequestID: "r2", Topic: "tg:42"})
+		if got, _ := result(t, bridge); got != want {
+			t.Errorf("repeated: %+v", got)
+		}
+		if got, d := result(t, bridge); got.RequestID != "r2" || got.Agent != "agent:tg-42" || d.Topic != "tg:7" {
+			t.Errorf("second: %+v to %s", got, d.Topic)
+		}
+		settle()
+		if n := h.stage.startCount(); n != 1 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
+func TestNobodyIsAnsweredBeforeTheAgentIsOnline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		h.stage.playing(func(s *stage, spec system.Spec, a *actor) {
+			time.Sleep(5 * time.Second)
+			sayOnline(s, spec, a)
+		})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		for _, r := range []string{"a", "b", "c", "a"} {
+			ask(t, bridge, "tg:42", protocol.SpawnRequest{RequestID: r})
+		}
+		time.Sleep(4 * time.Second)
+		if n := bridge.Waiting(); n != 0 {
+			t.Fatalf("%d answers before the agent is online", n)
+		}
+		time.Sleep(2 * time.Second)
+		answers := map[string]int{}
+		for bridge.Waiting() > 0 {
+			d := bridge.Next(t)
+			var c protocol.SpawnResult
+			if err := d.Decode(&c); err != nil {
+				t.Fatal(err)
+			}
+			answers[string(d.Message.Type)+" "+c.RequestID]++
+		}
+		for _, r := range []string{"a", "b", "c"} {
+			if answers["spawn_result "+r] != 1 || answers["route_assigned "+r] != 1 {
+				t.Errorf("answers %v", answers)
+			}
+		}
+		if n := h.stage.startCount(); n != 1 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
+func TestTopicsAndAgentsAreKeptApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		agents := map[protocol.PeerID]protocol.Topic{}
+		// An agent by name takes the name that a topic would derive.
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "x", Agent: "tg-2"})
+		if r, _ := result(t, bridge); r.Agent != "agent:tg-2" {
+			t.Fatalf("%+v", r)
+		}
+		for _, topic := range []protocol.Topic{"tg:2", "tg:-2", "tg:3"} {
+			ask(t, bridge, protocol.PeerID(topic), protocol.SpawnRequest{RequestID: string(topic)})
+			r, _ := result(t, bridge)
+			if r.Status != "spawned" || r.Topic != topic || agents[r.Agent] != "" || r.Agent == "agent:tg-2" {
+				t.Errorf("%s got %+v", topic, r)
+			}
+			agents[r.Agent] = topic
+		}
+		// Without a name, a chat keeps what it has; with one, it shares on purpose.
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "again"})
+		if r, _ := result(t, bridge); r.Agent != "agent:tg-2" {
+			t.Errorf("the chat has another agent: %+v", r)
+		}
+		ask(t, bridge, "tg:9", protocol.SpawnRequest{RequestID: "share", Agent: "tg-2"})
+		if r, _ := result(t, bridge); r.Agent != "agent:tg-2" || r.Topic != "tg:9" {
+			t.Errorf("%+v", r)
+		}
+		settle()
+		if n := h.stage.startCount(); n != 4 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
+func TestRefusalsAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{MaxAgents: 1})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "ok"})
+		result(t, bridge)
+		for id, c := range map[string]struct {
+			r    protocol.SpawnRequest
+			want string
+		}{
+			"escape":  {protocol.SpawnRequest{Agent: "../../bin/sh"}, "must be 1 to 48"},
+			"spawner": {protocol.SpawnRequest{Agent: "system"}, "the spawner itself"},
+			"pattern": {protocol.SpawnRequest{Topic: "tg:*"}, "could not be granted"},
+			"agent":   {protocol.SpawnRequest{Topic: "agent:x"}, "no chat"},
+			"profile": {protocol.SpawnRequest{Profile: "root"}, "no profile"},
+			"full":    {protocol.SpawnRequest{Topic: "tg:2"}, "--max-agents"},
+		} {
+			c.r.RequestID = id
+			ask(t, bridge, "tg:1", c.r)
+			r, _ := result(t, bridge)
+			if r.Status != "failed" || r.RequestID != id || !strings.Contains(r.Error, c.want) {
+				t.Errorf("%s: %+v", id, r)
+			}
+		}
+		got := bridge.Send(t, protocol.TopicSpawn, protocol.TypeSpawnRequest, map[string]any{"topic": 7})
+		if got.DeliveredTo != 0 || got.Failures[0].Status != protocol.OutcomeRejected {
+			t.Errorf("unreadable content: %+v", got)
+		}
+		settle()
+		if n := h.stage.startCount(); n != 1 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
+func TestACrashedAgentIsStartedAgainAndThenGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{MaxRestarts: 3})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		watcher := h.bus.Join(t, "cli:watcher", "system:agents")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "ok"})
+		result(t, bridge)
+		// After a minute of running, restarts are counted anew.
+		for range 6 {
+			time.Sleep(61 * time.Second)
+			h.stage.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
+			time.Sleep(10 * time.Second)
+		}
+		if n := h.stage.startCount(); n != 7 {
+			t.Fatalf("%d starts", n)
+		}
+		var starts []time.Time
+		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) {
+			starts = append(starts, time.Now())
+			a.end(&system.Exit{Reason: "exit status 1"})
+		})
+		time.Sleep(time.Minute)
+		h.stage.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
+		time.Sleep(5 * time.Second)
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "later"}) // waits for the outcome
+		time.Sleep(time.Minute)
+		if len(starts) != 3 {
+			t.Fatalf("%d restarts at %v", len(starts), starts)
+		}
+		if second, third := starts[1].Sub(starts[0]), starts[2].Sub(starts[1]); second < 2*time.Second || third < 4*time.Second {
+			t.Errorf("restarts after %s and %s", second, third)
+		}
+		r, _ := result(t, bridge)
+		if r.RequestID != "later" || r.Status != "failed" || !strings.Contains(r.Error, "exit status 1") || !strings.Contains(r.Error, "4 times") {
+			t.Errorf("%+v", r)
+		}
+		var failed bool
+		for watcher.Waiting() > 0 {
+			var e system.LifecycleEvent
+			if watcher.Next(t).Decode(&e) == nil && e.Event == "failed" && e.Agent == "agent:tg-1" {
+				failed = strings.Contains(e.Reason, "exit status 1")
+			}
+		}
+		if !failed {
+			t.Error("no agent_event tells of the failure")
+		}
+		// A new request tries again.
+		h.stage.playing(sayOnline)
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "anew"})
+		if r, _ := result(t, bridge); r.RequestID != "anew" || r.Status != "spawned" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestAnAgentThatWasCalledWronglyIsGivenUpAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		h.stage.playing(func(_ *stage, _ system.Spec, a *actor) { a.end(&system.Exit{Reason: "exit status 2", Hopeless: true}) })
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		if r, _ := result(t, bridge); r.Status != "failed" || r.Error != "exit status 2" {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(time.Minute)
+		if n := h.stage.startCount(); n != 1 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
+func TestAFailureWithoutARequestIsToldToTheChat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{MaxRestarts: -1})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		result(t, bridge)
+		settle()
+		h.stage.actor("tg-1").end(&system.Exit{Reason: "out of memory"})
+		r, d := result(t, bridge)
+		if r.Status != "failed" || r.RequestID != "" || r.Agent != "agent:tg-1" || d.Topic != "tg:1" || r.Error != "out of memory" {
+			t.Errorf("%+v to %s", r, d.Topic)
+		}
+	})
+}
+
+func TestAMuteAgentIsEndedAndStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{MaxRestarts: 1})
+		h.stage.playing(func(*stage, system.Spec, *actor) {})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		time.Sleep(2 * time.Minute)
+		if r, _ := result(t, bridge); r.Status != "failed" || !strings.Contains(r.Error, "did not say that it is online") {
+			t.Errorf("%+v", r)
+		}
+		if n := h.stage.startCount(); n != 2 || h.stage.actor("tg-1") != nil {
+			t.Errorf("%d starts, running %v", n, h.stage.actor("tg-1"))
+		}
+	})
+}
+
+func TestARestartedSpawnerTakesUpItsAgents(t *testing.T) {
+	for name, outlive := range map[string]bool{"agents stay": true, "agents end": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, nil)
+				h.stage.outlive = outlive
+				bridge := h.bus.Join(t, "tg:bot", "tg:*")
+				for _, topic := range []protocol.PeerID{"tg:1", "tg:2", "tg:3"} {
+					ask(t, bridge, topic, protocol.SpawnRequest{RequestID: string(topic)})
+					result(t, bridge)
+				}
+				settle()
+				h.stop()
+				if running := len(h.stage.running); running != map[bool]int{true: 3, false: 0}[outlive] {
+					t.Fatalf("%d agents run without the spawner", running)
+				}
+				if outlive {
+					h.stage.actor("tg-2").end(&system.Exit{Reason: "killed meanwhile"})
+				}
+				h.start()
+				settle()
+				if n, want := h.stage.startCount(), map[bool]int{true: 4, false: 6}[outlive]; n != want || len(h.stage.running) != 3 {
+					t.Errorf("%d starts, want %d; %d run", n, want, len(h.stage.running))
+				}
+				for bridge.Waiting() > 0 {
+					bridge.Next(t)
+				}
+				ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "again"})
+				if r, _ := result(t, bridge); r.Agent != "agent:tg-1" || r.Status != "spawned" {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
+}
+
+func TestAnInstanceThatWasNotRecordedIsAdopted(t *testing.T) {
+	// What was stored when the spawner was killed: that the agent is online, or
+	// not even that. Then it has to start again to say so.
+	for online, starts := range map[int]int{1: 1, 0: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, nil)
+			h.stage.outlive = true
+			bridge := h.bus.Join(t, "tg:bot", "tg:*")
+			ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+			result(t, bridge)
+			settle()
+			h.stop()
+			h.write("UPDATE agents SET handle = '', online = ?", online)
+			h.start()
+			ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "again"})
+			time.Sleep(40 * time.Second)
+			if r, _ := result(t, bridge); r.Status != "spawned" {
+				t.Errorf("%+v", r)
+			}
+			if n := h.stage.startCount(); n != starts {
+				t.Errorf("%d starts; want %d", n, starts)
+			}
+		})
+	}
+}
+
+func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{IdleStop: 10 * time.Minute})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		result(t, bridge)
+		alive := h.bus.Join(t, "agent:tg-1")
+		for range 5 { // it judges messages now and then
+			time.Sleep(8 * time.Minute)
+			alive.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, map[string]string{"event": "attention_decision"})
+		}
+		if h.stage.actor("tg-1") == nil {
+			t.Fatal("ended although it was in use")
+		}
+		time.Sleep(11 * time.Minute)
+		if h.stage.actor("tg-1") != nil {
+			t.Fatal("not ended although nobody talked to it")
+		}
+		h.stop()
+		h.start() // an idle agent is not started by a restart
+		settle()
+		if n := h.stage.startCount(); n != 1 {
+			t.Fatalf("%d starts", n)
+		}
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "back"})
+		if r, _ := result(t, bridge); r.RequestID != "back" || r.Agent != "agent:tg-1" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		h.stage.playing(func(s *stage, spec system.Spec, a *actor) {
+			time.Sleep(2 * time.Second)
+			sayOnline(s, spec, a)
+		})
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		bridge.Leave()
+		time.Sleep(time.Hour)
+		h.stop()
+		h.start()
+		back := h.bus.Join(t, "tg:bot", "tg:*")
+		refusals := 0
+		back.Refuse(func(*peer.Delivery) error {
+			if refusals++; refusals < 3 {
+				return errors.New("disk full")
+			}
+			return nil
+		})
+		time.Sleep(30 * time.Second)
+		if r, _ := result(t, back); r.RequestID != "r" || r.Status != "spawned" {
+			t.Errorf("%+v", r)
+		}
+		if r := route(t, back); r.RequestID != "r" {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(time.Hour)
+		if n := back.Waiting(); n != 0 {
+			t.Errorf("%d announcements come again although they were taken", n)
+		}
+	})
+}
+
+func TestSpawnsComeAtABoundedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{SpawnRate: 6})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		for i := range 12 {
+			ask(t, bridge, protocol.PeerID(fmt.Sprint("tg:", i)), protocol.SpawnRequest{RequestID: "r"})
+		}
+		settle()
+		if n := h.stage.startCount(); n != 6 {
+			t.Errorf("%d starts at once", n)
+		}
+		time.Sleep(61 * time.Second)
+		if n := h.stage.startCount(); n != 12 {
+			t.Errorf("%d starts after a minute", n)
+		}
+	})
+}
+
+func TestALauncherInTroubleIsNoFailureOfItsAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{MaxRestarts: 1})
+		h.stage.mu.Lock()
+		h.stage.broken = errors.New("no connection to the manager of units")
+		h.stage.mu.Unlock()
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		time.Sleep(10 * time.Minute)
+		h.stage.mu.Lock()
+		h.stage.broken = nil
+		h.stage.mu.Unlock()
+		if r, _ := result(t, bridge); r.Status != "spawned" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestABusThatIsAwayIsNoFailureOfAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{MaxRestarts: -1})
+		h.stage.playing(func(s *stage, spec system.Spec, a *actor) {
+			time.Sleep(15 * time.Minute)
+			sayOnline(s, spec, a)
+		})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		settle()
+		h.bus.Stop()
+		time.Sleep(14*time.Minute + 50*time.Second)
+		h.bus.Restart(t)
+		time.Sleep(time.Minute)
+		if r, _ := result(t, bridge); r.Status != "spawned" || h.stage.startCount() != 1 {
+			t.Errorf("%+v after %d starts", r, h.stage.startCount())
+		}
+	})
+}
+
+func TestStrangersCannotSpeakForAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		h.stage.playing(func(*stage, system.Spec, *actor) {})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		stranger := h.bus.Join(t, "agent:stranger")
+		got := stranger.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: "agent:tg-1"})
+		if len(got.Failures) != 1 || got.Failures[0].Status != protocol.OutcomeRejected {
+			t.Errorf("%+v", got)
+		}
+		stranger.Send(t, protocol.TopicAgents, protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: "agent:stranger"})
+		settle()
+		if bridge.Waiting() != 0 {
+			t.Error("answered on the word of a stranger")
+		}
+	})
+}
+
+func TestProfilesAddToWhatEveryAgentGets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := func(kv ...string) func() ([]string, error) { return func() ([]string, error) { return kv, nil } }
+		h := newHouse(t, &system.Options{
+			Args: []string{"--a"}, Env: env("A=1"), Limits: system.Limits{Memory: 1},
+			Profiles: map[string]system.Profile{"big": {Args: []string{"--b"}, Env: env("B=2"), Limits: &system.Limits{Memory: 2}}},
+		})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r", Profile: "big", Agent: "lead"})
+		if r, _ := result(t, bridge); r.Agent != "agent:lead" {
+			t.Errorf("%+v", r)
+		}
+		spec := h.stage.starts[0]
+		if !slices.Equal(spec.Args[len(spec.Args)-2:], []string{"--a", "--b"}) || !slices.Equal(spec.Env, []string{"A=1", "B=2"}) || spec.Limits.Memory != 2 {
+			t.Errorf("%+v", spec)
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package system_test
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
+	"hubbub/peers/system"
+	"hubbub/protocol"
+)
+
+// A stage is a launcher whose agents are scripted peers of a bus in memory.
+type stage struct {
+	t   *testing.T
+	bus *bustest.Bus
+
+	mu      sync.Mutex // guards the fields below
+	play    func(s *stage, spec system.Spec, a *actor)
+	running map[system.AgentName]*actor
+	starts  []system.Spec
+	outlive bool
+	broken  error // what Find answers
+}
+
+// An actor is one instance on the stage.
+type actor struct {
+	stage  *stage
+	name   system.AgentName
+	handle string
+	once   sync.Once
+	ended  chan struct{}
+	exit   error
+	stops  int
+}
+
+func newStage(t *testing.T, b *bustest.Bus) *stage {
+	return &stage{t: t, bus: b, play: sayOnline, running: map[system.AgentName]*actor{}}
+}
+
+// sayOnline is what a healthy agent does.
+func sayOnline(s *stage, _ system.Spec, a *actor) {
+	p := s.bus.Join(s.t, a.name.PeerID(), protocol.Pattern(a.name.PeerID()))
+	p.Send(s.t, protocol.TopicAgents, protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.name.PeerID()})
+	<-a.ended
+	p.Leave()
+}
+
+func (s *stage) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (s *stage) Outlives() bool                { return s.outlive }
+func (s *stage) Place(name system.AgentName) system.Place {
+	return system.Place{Data: "/stage/" + string(name), TokenFile: "/stage/" + string(name) + ".token"}
+}
+
+func (s *stage) Start(_ context.Context, spec system.Spec) (system.Instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.running[spec.Name]; old != nil {
+		s.t.Errorf("%s is started twice", spec.Name)
+	}
+	s.starts = append(s.starts, spec)
+	a := &actor{stage: s, name: spec.Name, handle: strconv.Itoa(len(s.starts)), ended: make(chan struct{})}
+	s.running[spec.Name] = a
+	play := s.play
+	go play(s, spec, a)
+	return a, nil
+}
+
+func (s *stage) Find(_ context.Context, spec system.Spec, _ string) (system.Instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return nil, s.broken
+	}
+	if a := s.running[spec.Name]; a != nil {
+		return a, nil
+	}
+	return nil, system.ErrNotRunning
+}
+
+// end ends an instance as if it had ended by itself.
+func (a *actor) end(exit error) {
+	a.once.Do(func() {
+		a.stage.mu.Lock()
+		delete(a.stage.running, a.name)
+		a.stage.mu.Unlock()
+		a.exit = exit
+		close(a.ended)
+	})
+}
+
+func (a *actor) Handle() string { return a.handle }
+
+func (a *actor) Wait(ctx context.Context) error {
+	select {
+	case <-a.ended:
+		return a.exit
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *actor) Stop(context.Context) error {
+	a.stage.mu.Lock()
+	a.stops++
+	a.stage.mu.Unlock()
+	a.end(&system.Exit{Reason: "stopped"})
+	return nil
+}
+
+func (s *stage) actor(name system.AgentName) *actor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running[name]
+}
+
+func (s *stage) startCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.starts)
+}
+
+func (s *stage) playing(play func(*stage, system.Spec, *actor)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.play = play
+}
+
+// A house is a bus, a spawner with its database, and a stage.
+type house struct {
+	t     *testing.T
+	bus   *bustest.Bus
+	stage *stage
+	path  string
+	opts  system.Options
+	stop  func()
+}
+
+// newHouse starts a spawner in a bubble.
+func newHouse(t *testing.T, opts *system.Options) *house {
+	t.Helper()
+	b := bustest.StartInMemory(t, nil)
+	h := &house{t: t, bus: b, stage: newStage(t, b), path: filepath.Join(t.TempDir(), "system.db")}
+	if opts != nil {
+		h.opts = *opts
+	}
+	h.opts.Peer = &peer.Options{Dial: b.Dial}
+	h.start()
+	t.Cleanup(func() {
+		h.stop()
+		h.stage.mu.Lock()
+		left := h.stage.running
+		h.stage.running = map[system.AgentName]*actor{}
+		h.stage.mu.Unlock()
+		for _, a := range left {
+			close(a.ended)
+		}
+	})
+	return h
+}
+
+func (h *house) start() {
+	h.t.Helper()
+	db, err := system.Open(h.path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	h.opts.OnReady = func() { close(ready) }
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	s := system.New(db, h.stage, "/bin/agent", filepath.Join(filepath.Dir(h.path), "launch"), &h.opts)
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx); err != nil {
+			h.t.Error("the spawner ended:", err)
+		}
+	}()
+	<-ready
+	var once sync.Once
+	h.stop = func() {
+		once.Do(func() {
+			cancel()
+			<-done
+			if err := db.Close(); err != nil {
+				h.t.Error(err)
+			}
+		})
+	}
+}
+
+// write changes the database of a spawner that is stopped.
+func (h *house) write(query string, args ...any) {
+	h.t.Helper()
+	db, err := system.Open(h.path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(query, args...); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// ask sends a spawn request.
+func ask(t *testing.T, p *bustest.Scripted, from protocol.PeerID, r protocol.SpawnRequest) {
+	t.Helper()
+	if got := p.SendAs(t, from, protocol.TopicSpawn, protocol.TypeSpawnRequest, r); got.DeliveredTo != 1 {
+		t.Fatalf("the request was not taken: %+v", got)
+	}
+}
+
+// result and route wait for an answer.
+func result(t *testing.T, p *bustest.Scripted) (protocol.SpawnResult, *bustest.Delivery) {
+	t.Helper()
+	var r protocol.SpawnResult
+	d := p.NextOf(t, protocol.TypeSpawnResult)
+	if err := d.Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	return r, d
+}
+
+func route(t *testing.T, p *bustest.Scripted) protocol.RouteAssigned {
+	t.Helper()
+	var r protocol.RouteAssigned
+	if err := p.NextOf(t, protocol.TypeRouteAssigned).Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// settle lets everything that is due within a moment happen.
+func settle() { time.Sleep(50 * time.Millisecond) }
