@@ -25,6 +25,7 @@ type index struct {
 	generation atomic.Uint64
 
 	mu      sync.RWMutex // guards the fields below
+	entries map[protocol.Pattern]*entry
 	exact   map[string]*entry
 	literal map[string][]*entry // by the text before the first wildcard
 	lengths [protocol.MaxPattern + 1]int
@@ -39,6 +40,7 @@ type entry struct {
 	pattern protocol.Pattern
 	matcher protocol.Matcher  // nil for exact and prefix patterns
 	subs    map[*session]bool // value: observe
+	place   int               // in its list of index.literal
 }
 
 // A shard is a part of the cache.
@@ -57,7 +59,9 @@ type found struct {
 const maxCached = 2048
 
 func newIndex() *index {
-	return &index{exact: map[string]*entry{}, literal: map[string][]*entry{}, seed: maphash.MakeSeed()}
+	return &index{
+		entries: map[protocol.Pattern]*entry{}, exact: map[string]*entry{}, literal: map[string][]*entry{}, seed: maphash.MakeSeed(),
+	}
 }
 
 // add subscribes a session to a pattern, or changes how.
@@ -73,25 +77,21 @@ func (x *index) add(s *session, p protocol.Pattern, observe bool) {
 }
 
 func (x *index) entryLocked(p protocol.Pattern) *entry {
-	shape, text := p.Shape()
-	if shape == protocol.ShapeExact {
-		e, ok := x.exact[text]
-		if !ok {
-			e = &entry{pattern: p, subs: map[*session]bool{}}
-			x.exact[text] = e
-		}
+	if e, ok := x.entries[p]; ok {
 		return e
 	}
-	text = literalPrefix(p)
-	for _, e := range x.literal[text] {
-		if e.pattern == p {
-			return e
-		}
-	}
 	e := &entry{pattern: p, subs: map[*session]bool{}}
+	x.entries[p] = e
+	shape, text := p.Shape()
+	if shape == protocol.ShapeExact {
+		x.exact[text] = e
+		return e
+	}
 	if shape == protocol.ShapeGeneral {
 		e.matcher = p.Matcher()
 	}
+	text = literalPrefix(p)
+	e.place = len(x.literal[text])
 	x.literal[text] = append(x.literal[text], e)
 	x.lengths[len(text)]++
 	return e
@@ -122,23 +122,24 @@ func (x *index) remove(s *session, p protocol.Pattern) {
 }
 
 func (x *index) dropLocked(gone *entry) {
+	delete(x.entries, gone.pattern)
 	if shape, text := gone.pattern.Shape(); shape == protocol.ShapeExact {
 		delete(x.exact, text)
 		return
 	}
 	text := literalPrefix(gone.pattern)
-	kept := x.literal[text][:0]
-	for _, e := range x.literal[text] {
-		if e != gone {
-			kept = append(kept, e)
-		}
-	}
 	x.lengths[len(text)]--
-	if len(kept) == 0 {
+	list := x.literal[text]
+	last := len(list) - 1
+	list[gone.place], list[last] = list[last], nil
+	if last == 0 {
 		delete(x.literal, text)
 		return
 	}
-	x.literal[text] = kept
+	if gone.place < last {
+		list[gone.place].place = gone.place
+	}
+	x.literal[text] = list[:last]
 }
 
 // size returns the number of subscriptions.

@@ -1,0 +1,267 @@
+package wire_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair returns the two ends of a real WebSocket.
+func pair(t *testing.T, o *wire.Options) (server, client *wire.WebSocket) {
+	t.Helper()
+	accepted := make(chan *wire.WebSocket, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := wire.Accept(w, r, "", o)
+		if err != nil {
+			t.Errorf("accepting: %v", err)
+			return
+		}
+		accepted <- ws
+	}))
+	client, err := wire.Dial(t.Context(), strings.Replace(s.URL, "http", "ws", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = <-accepted
+	t.Cleanup(func() {
+		var closing sync.WaitGroup
+		closing.Go(func() { server.Close(wire.CloseNormal, "") })
+		closing.Go(func() { client.Close(wire.CloseNormal, "") })
+		closing.Wait()
+		s.Close()
+	})
+	return server, client
+}
+
+// both runs a test over both kinds of stream.
+func both(t *testing.T, test func(t *testing.T, a, b jsonrpc.Stream)) {
+	t.Run("websocket", func(t *testing.T) {
+		a, b := pair(t, nil)
+		test(t, a, b)
+	})
+	t.Run("pipe", func(t *testing.T) {
+		a, b := wire.Pipe(nil)
+		test(t, a, b)
+	})
+}
+
+func TestFramesKeepOrderAndBytes(t *testing.T) {
+	both(t, func(t *testing.T, a, b jsonrpc.Stream) {
+		sizes := []int{0, 1, 125, 126, 65535, 65536, 300_000}
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			for i, size := range sizes {
+				if err := a.Write(bytes.Repeat([]byte{byte('a' + i)}, size)); err != nil {
+					t.Error(err)
+				}
+			}
+			a.Flush()
+		})
+		for i, size := range sizes {
+			frame, err := b.Read()
+			if err != nil || len(frame) != size || len(bytes.Trim(frame, string(rune('a'+i)))) != 0 {
+				t.Fatalf("frame %d: %d bytes, %v; want %d", i, len(frame), err, size)
+			}
+		}
+		writing.Wait()
+	})
+}
+
+func TestWritersDoNotInterleave(t *testing.T) {
+	both(t, func(t *testing.T, a, b jsonrpc.Stream) {
+		const writers, each = 8, 200
+		var writing sync.WaitGroup
+		for w := range writers {
+			writing.Go(func() {
+				for i := range each {
+					if err := a.Write(fmt.Appendf(nil, "%d:%d:%s", w, i, strings.Repeat("x", i))); err != nil {
+						t.Error(err)
+					}
+					if i%7 == 0 {
+						a.Flush()
+					}
+				}
+				a.Flush()
+			})
+		}
+		next := [writers]int{}
+		for range writers * each {
+			frame, err := b.Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var w, i int
+			var text string
+			if _, err := fmt.Sscanf(strings.ReplaceAll(string(frame), ":", " ")+" .", "%d %d %s", &w, &i, &text); err != nil {
+				t.Fatalf("%q: %v", frame, err)
+			}
+			if i != next[w] || i > 0 && text != strings.Repeat("x", i) {
+				t.Fatalf("writer %d: frame %d; want %d, whole", w, i, next[w])
+			}
+			next[w]++
+		}
+		writing.Wait()
+	})
+}
+
+func TestReadFlushesBeforeItWaits(t *testing.T) {
+	server, client := pair(t, nil)
+	var waits int
+	server.BeforeWait(func() { waits++; server.Flush() })
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		frame, err := server.Read()
+		if err != nil || server.Write(frame) != nil { // and no flush of its own
+			return
+		}
+		server.Read() //nolint:errcheck // ends with the test
+	})
+	if err := client.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if frame, err := client.Read(); err != nil || string(frame) != "hello" { // the client flushes before it waits, too
+		t.Fatalf("%q, %v", frame, err)
+	}
+	client.Close(wire.CloseNormal, "")
+	serving.Wait()
+	if waits == 0 {
+		t.Error("BeforeWait was never called")
+	}
+}
+
+func TestPingsPassWhileNobodyFlushes(t *testing.T) {
+	server, client := pair(t, nil)
+	var reading sync.WaitGroup
+	reading.Go(func() { server.Read() }) //nolint:errcheck // answers pings until the end
+	reading.Go(func() { client.Read() }) //nolint:errcheck // reads the pongs
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 3 {
+		if err := client.Ping(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.Close(wire.CloseNormal, "")
+	reading.Wait()
+}
+
+func TestCloseCodesArrive(t *testing.T) {
+	both(t, func(t *testing.T, a, b jsonrpc.Stream) {
+		var closing sync.WaitGroup
+		closing.Go(func() { a.Close(4001, "replaced") })
+		_, err := b.Read()
+		var closed *wire.CloseError
+		if !errors.As(err, &closed) || closed.Code != 4001 || closed.Reason != "replaced" {
+			t.Errorf("Read = %v; want 4001 replaced", err)
+		}
+		b.Close(wire.CloseNormal, "")
+		closing.Wait()
+		if err := b.Write([]byte("x")); err == nil {
+			b.Flush()
+		}
+	})
+}
+
+// TestSlowConsumer writes more than kernel buffers hold to a side that reads
+// nothing: Write never waits, and the stream ends as a slow consumer.
+func TestSlowConsumer(t *testing.T) {
+	server, client := pair(t, &wire.Options{WriteTimeout: 100 * time.Millisecond})
+	_ = client // never reads
+	frame := bytes.Repeat([]byte("x"), 1<<20)
+	for range 64 {
+		if server.Write(frame) != nil {
+			break
+		}
+		server.Flush()
+	}
+	_, err := server.Read()
+	if wire.CloseCode(err) != wire.ClosePolicy {
+		t.Errorf("Read = %v; want 1008 slow consumer", err)
+	}
+}
+
+// TestAskingWithoutReadingStopsTheReader fills the way back: the stream then
+// reads no more until it is drained, so the bytes it holds stay bounded.
+func TestAskingWithoutReadingStopsTheReader(t *testing.T) {
+	server, client := pair(t, &wire.Options{MaxBuffered: 1 << 20, WriteTimeout: 20 * time.Second})
+	big := bytes.Repeat([]byte("x"), 256<<10)
+	const asks = 100 // 25 MiB of answers
+	var serving sync.WaitGroup
+	most := 0
+	serving.Go(func() {
+		for {
+			if _, err := server.Read(); err != nil {
+				return
+			}
+			if server.Write(big) != nil {
+				return
+			}
+			most = max(most, server.Buffered())
+		}
+	})
+	for range asks {
+		if err := client.Write([]byte("more")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.Flush()
+	for range asks {
+		if frame, err := client.Read(); err != nil || len(frame) != len(big) {
+			t.Fatalf("%d bytes, %v", len(frame), err)
+		}
+	}
+	client.Close(wire.CloseNormal, "")
+	serving.Wait()
+	// What one read of the socket may hold in requests comes on top of the bound.
+	if limit := 26 << 20; most > limit {
+		t.Errorf("%d bytes were buffered; want at most %d", most, limit)
+	}
+}
+
+func TestDialDoesNotFollowRedirectsWithAToken(t *testing.T) {
+	hits := 0
+	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			hits++
+		}
+	}))
+	defer thief.Close()
+	bus := httptest.NewServer(http.RedirectHandler(thief.URL, http.StatusFound))
+	defer bus.Close()
+	_, err := wire.Dial(t.Context(), strings.Replace(bus.URL, "http", "ws", 1), &wire.DialOptions{Token: "secret"})
+	var status *wire.StatusError
+	if !errors.As(err, &status) || status.Code != http.StatusFound || hits != 0 {
+		t.Errorf("Dial = %v, %d requests with the token at the other place; want a refusal and none", err, hits)
+	}
+	if err != nil && strings.Contains(err.Error(), "secret") {
+		t.Error("the error shows the token")
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+func TestDialReportsWhatIsNotThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	if _, err := wire.Dial(t.Context(), "ws://"+addr, nil); err == nil || !strings.Contains(err.Error(), addr) {
+		t.Errorf("Dial = %v; want an error that names the address", err)
+	}
+}
