@@ -1,0 +1,40 @@
+// Package tg is the bridge between Telegram and the bus: one bot, many chats.
+//
+//	db, err := tg.Open(filepath.Join(data, "tg.db"))
+//	err = tg.New(token, db, &tg.Options{AllowUsers: []int64{77}}).Run(ctx)
+//
+// The files show the path of a message: poll or webhook, intake (stored), read
+// (what it means), admit, command, chat and bootstrap (an agent), forward (to the
+// agents); and back: reply (stored), send, pace, status.
+//
+// Guarantees:
+//
+//   - In: an update is on disk, synchronous=FULL, before Telegram may forget it.
+//     Updates are told apart as a set by (bot, update id), never by "higher than
+//     the last", because the numbers restart at random after a quiet week. Nothing
+//     is dropped at a start. What is not passed on is kept with its reason.
+//   - Who: nobody, unless a user or a chat is allowed or gave a one-time code. A
+//     direct chat needs its user, a group its chat. Names and forwards do not count.
+//   - Agents: a chat without an agent asks for one and goes on asking, across
+//     restarts of anybody, until one is configured; then it gets what was said
+//     meanwhile, in order. Answers are matched by request, so chats are never
+//     crossed. Trouble is told to the user once. Every assigned agent gets every
+//     event, each at its own pace.
+//   - Out: a reply is on disk before it is acknowledged, once per agent and key, and
+//     sent in order per chat. A send whose outcome is unknown (no answer came, or
+//     the bridge died meanwhile) is marked so and not repeated, unless asked. What
+//     Telegram refuses for good, and what is older than 24 hours, is a dead letter
+//     that the agent, the user and the operator hear of.
+//   - Pace: the limits per chat, group and bot hold across restarts, and so does
+//     every retry_after.
+//   - Secrets: the bot token is in no error, log line, row or message.
+//   - Stop: when its context ends, Run takes nothing new, lets a send that is under
+//     way end, and returns after every goroutine that it started has ended.
+//
+// Not promised: messages that Telegram forgot because the bridge was away for
+// more than 24 hours, and exactly one copy of a send that ended without an answer.
+// Telegram tells bots of no deletions and of nobody typing.
+//
+// It implements sections 10 and 11 of the Agent Communication Protocol for the
+// Telegram peer.
+package tg

@@ -1,0 +1,167 @@
+package tg
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"hubbub/peers/tg/botapi"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// filesPath is where references point, on the files' listener.
+const filesPath = "/telegram-files/"
+
+// files gives out references to Telegram's files and serves them: whoever has a
+// reference can fetch the file from the bridge, and never sees the bot token.
+type files struct{ b *Bridge }
+
+func newFiles(b *Bridge) *files { return &files{b: b} }
+
+// refer makes the references of a message's files.
+func (f *files) refer(ctx context.Context, tx *sql.Tx, list []attachment) ([]protocol.Attachment, error) {
+	var out []protocol.Attachment
+	for _, a := range list {
+		if f.b.opts.FilesListen == NoFiles && f.b.opts.FilesURL == "" {
+			out = append(out, protocol.Attachment{Kind: a.kind, Name: a.name, MimeType: a.mime, Size: a.size})
+			continue
+		}
+		ref := rand.Text()
+		err := exec(ctx, tx, `INSERT OR IGNORE INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)`,
+			ref, f.b.bot, a.fileID, a.name, a.mime, now())
+		if err == nil {
+			err = tx.QueryRowContext(ctx, `SELECT ref FROM files WHERE bot = ? AND file_id = ?`, f.b.bot, a.fileID).Scan(&ref)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("making a reference to a file: %w", err)
+		}
+		out = append(out, protocol.Attachment{Kind: a.kind, Ref: f.base(ctx, tx) + filesPath + ref, Name: a.name, MimeType: a.mime, Size: a.size})
+	}
+	return out, nil
+}
+
+// base is the address in front of references.
+func (f *files) base(ctx context.Context, q querier) string {
+	if f.b.opts.FilesURL != "" {
+		return strings.TrimRight(f.b.opts.FilesURL, "/")
+	}
+	var address string
+	if err := q.QueryRowContext(ctx, `SELECT files_addr FROM bots WHERE bot = ?`, f.b.bot).Scan(&address); err != nil || address == "" {
+		address = "127.0.0.1"
+	}
+	return "http://" + address
+}
+
+// listen opens the listener. Without --files-listen it takes the port of the last
+// start, so that references stay good, or any.
+func (f *files) listen(ctx context.Context) (net.Listener, error) {
+	var config net.ListenConfig
+	if at := f.b.opts.FilesListen; at != "" {
+		l, err := config.Listen(ctx, "tcp", at)
+		if err != nil {
+			return nil, fmt.Errorf("listening for files on %s (see --files-listen): %w", at, err)
+		}
+		return l, nil
+	}
+	var last string
+	if err := f.b.db.QueryRowContext(ctx, `SELECT files_addr FROM bots WHERE bot = ?`, f.b.bot).Scan(&last); err == nil && last != "" {
+		if l, err := config.Listen(ctx, "tcp", last); err == nil {
+			return l, nil
+		}
+	}
+	return config.Listen(ctx, "tcp", defaultFilesHost)
+}
+
+// open listens before anything else runs, so that references name the right port.
+// It returns nil where no files are served.
+func (f *files) open(ctx context.Context) (net.Listener, error) {
+	if f.b.opts.FilesListen == NoFiles {
+		return nil, nil
+	}
+	l, err := f.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := exec(ctx, f.b.db, `UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), f.b.bot); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// serve serves files until ctx ends.
+func (f *files) serve(ctx context.Context, l net.Listener) error {
+	if l == nil {
+		return nil
+	}
+	return serveHTTP(ctx, l, f, wait)
+}
+
+// ServeHTTP answers with a file's content.
+func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ref, ok := strings.CutPrefix(r.URL.Path, filesPath)
+	if !ok || ref == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		http.NotFound(w, r)
+		return
+	}
+	var fileID, name, kind string
+	err := f.b.db.QueryRowContext(r.Context(), `SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, f.b.bot).Scan(&fileID, &name, &kind)
+	if errors.Is(err, sql.ErrNoRows) {
+		http.NotFound(w, r)
+		return
+	}
+	var file models.File
+	if err == nil {
+		err = f.b.call(r.Context(), "getFile", map[string]any{"file_id": fileID}, &file)
+	}
+	if err != nil || file.FilePath == "" {
+		f.refuse(w, err)
+		return
+	}
+	resp, err := f.b.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
+	if err != nil {
+		f.refuse(w, err)
+		return
+	}
+	defer resp.Body.Close()
+	if kind == "" {
+		kind = mime.TypeByExtension(filepath.Ext(file.FilePath))
+	}
+	if kind == "" {
+		kind = "application/octet-stream"
+	}
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	for _, copied := range []string{"Content-Length", "Content-Range", "Accept-Ranges"} {
+		if v := resp.Header.Get(copied); v != "" {
+			h.Set(copied, v)
+		}
+	}
+	w.WriteHeader(resp.StatusCode)
+	if r.Method == http.MethodGet {
+		_, _ = io.Copy(w, resp.Body) // the reader may have gone
+	}
+}
+
+// refuse says what a person can do about a file that cannot be had.
+func (f *files) refuse(w http.ResponseWriter, err error) {
+	if botapi.Code(err) == http.StatusBadRequest {
+		http.Error(w, "Telegram does not give this file: it is over 20 MB, or gone", http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		f.b.log.Warn().Err(err).Msg("a file cannot be fetched from Telegram")
+	}
+	http.Error(w, "Telegram cannot be reached for this file; try again", http.StatusBadGateway)
+}

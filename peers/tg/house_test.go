@@ -1,0 +1,206 @@
+package tg_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/botapi"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/rs/zerolog"
+)
+
+// A house is a bus, a Bot API and a bridge between them, inside a bubble whose
+// clock is its own.
+type house struct {
+	t    *testing.T
+	api  *tgtest.Server
+	bus  *bustest.Bus
+	db   *sql.DB
+	path string
+	opts tg.Options
+	log  *syncBuffer
+
+	system *bustest.Scripted
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// inHouse runs a test in a bubble with a bridge that admits everybody.
+func inHouse(t *testing.T, test func(h *house)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{
+			t: t, api: tgtest.New(nil), bus: bustest.StartInMemory(t, nil),
+			path: filepath.Join(dir, "tg.db"), log: &syncBuffer{}, opts: tg.Options{AllowAll: true, FilesListen: tg.NoFiles},
+		}
+		defer h.end()
+		test(h)
+	})
+}
+
+// start runs the bridge, and waits until it is connected.
+func (h *house) start() {
+	h.t.Helper()
+	if h.db == nil {
+		db, err := tg.Open(h.path)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		h.db = db
+	}
+	log := zerolog.New(h.log).Level(zerolog.DebugLevel)
+	opts := h.opts
+	opts.Log = &log
+	opts.Peer = &peer.Options{Dial: h.bus.Dial, Log: &log}
+	if opts.API == nil {
+		opts.API = &botapi.Options{Transport: h.api.Transport()}
+	}
+	ready := make(chan struct{})
+	opts.OnReady = func() { close(ready) }
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel, h.done = cancel, make(chan error, 1)
+	bridge := tg.New(h.api.Token(), h.db, &opts)
+	go func() { h.done <- bridge.Run(ctx) }()
+	select {
+	case <-ready:
+	case err := <-h.done:
+		h.done <- err
+		h.t.Logf("the bridge ended at once: %v", err)
+	}
+}
+
+// stop ends the bridge and returns Run's error.
+func (h *house) stop() error {
+	if h.cancel == nil {
+		return nil
+	}
+	h.cancel()
+	err := <-h.done
+	h.cancel = nil
+	return err
+}
+
+func (h *house) end() {
+	if err := h.stop(); err != nil && !errors.Is(err, tg.ErrToken) && !errors.Is(err, peer.ErrReplaced) {
+		h.t.Errorf("the bridge ended: %v", err)
+	}
+	if h.system != nil {
+		h.system.Leave()
+	}
+	h.bus.Stop()
+	if h.db != nil {
+		h.db.Close()
+	}
+	if h.t.Failed() {
+		h.t.Log(h.log.String())
+	}
+}
+
+// spawner joins an agent:system that answers every spawn request with a route to
+// the given agent.
+func (h *house) spawner(agent protocol.PeerID) {
+	h.system = h.bus.Join(h.t, protocol.PeerSystem, "system:*")
+	h.system.Refuse(func(d *peer.Delivery) error {
+		var r protocol.SpawnRequest
+		if d.Message.Type != protocol.TypeSpawnRequest || d.Decode(&r) != nil {
+			return nil
+		}
+		go func() {
+			m := protocol.NewMessage(protocol.TypeRouteAssigned, protocol.PeerSystem, protocol.RouteAssigned{Topic: r.Topic, Agent: agent, RequestID: r.RequestID})
+			_, _ = h.system.Peer.Send(context.Background(), r.Topic, m)
+		}()
+		return nil
+	})
+}
+
+// assign gives a chat an agent as an operator does.
+func (h *house) assign(chat int64, agent protocol.PeerID) {
+	h.t.Helper()
+	cli := h.bus.Join(h.t, "cli:operator")
+	defer cli.Leave()
+	if r := cli.Send(h.t, topic(chat), protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: agent}); r.DeliveredTo != 1 {
+		h.t.Fatalf("the route was not taken: %+v", r)
+	}
+}
+
+func topic(chat int64) protocol.Topic {
+	return protocol.Topic("tg:" + itoa(chat))
+}
+
+// next returns an agent's next tg_message.
+func next(t *testing.T, agent *bustest.Scripted) protocol.ChatMessage {
+	t.Helper()
+	d := agent.NextOf(t, protocol.TypeTGMessage)
+	var m protocol.ChatMessage
+	if err := d.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// status returns the agent's next delivery_status.
+func status(t *testing.T, agent *bustest.Scripted) protocol.DeliveryStatus {
+	t.Helper()
+	var s protocol.DeliveryStatus
+	if err := agent.NextOf(t, protocol.TypeDeliveryStatus).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// texts waits until the bot sent n messages to a chat and nothing moves any
+// more, and returns them.
+func (h *house) texts(chat int64, n int) []string {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	err := h.api.Await(ctx, func(s *tgtest.Server) bool { return len(s.Texts(chat)) >= n })
+	time.Sleep(2 * time.Second)
+	got := h.api.Texts(chat)
+	if err != nil || len(got) != n {
+		h.t.Fatalf("sent to %d: %q; want %d messages", chat, got, n)
+	}
+	return got
+}
+
+func (h *house) dm(name string) (models.User, models.Chat) {
+	u := h.api.User(name)
+	return u, h.api.DM(u)
+}
+
+// A syncBuffer is a log that may be written while it is read.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func (s *syncBuffer) has(text string) bool { return strings.Contains(s.String(), text) }
+
+func TestMain(m *testing.M) { os.Exit(m.Run()) }

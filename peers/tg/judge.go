@@ -1,0 +1,93 @@
+package tg
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/tg/botapi"
+)
+
+// errUnknown marks a send without an answer.
+var errUnknown = errors.New("Telegram did not answer, so the message may or may not have been sent") //nolint:staticcheck // a name
+
+func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
+
+// judge says what follows from a call that failed. An answer means that the
+// call had no effect, a 5xx too; no answer means that nobody knows.
+func (b *Bridge) judge(ctx context.Context, o *outgoing, err error) error {
+	var transport *botapi.TransportError
+	if errors.As(err, &transport) {
+		if transport.Left {
+			return outbox.Unknown(errors.Join(errUnknown, err))
+		}
+		return err
+	}
+	var refused *botapi.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	switch {
+	case refused.Code == http.StatusTooManyRequests:
+		wait := refused.RetryAfter
+		if wait <= 0 {
+			wait = shortPause
+		}
+		if err := b.hold(ctx, o.chat.telegram, wait); err != nil {
+			b.log.Error().Err(err).Msg("Telegram's retry_after cannot be stored")
+		}
+		b.log.Warn().Str("topic", string(topicOf(o.chat.key))).Dur("retry_in", wait).Msg("Telegram asks to send later")
+		return outbox.Retry(wait, err)
+	case refused.Code == http.StatusUnauthorized:
+		b.fatal(ErrToken)
+		return outbox.Retry(time.Minute, err)
+	case refused.Code == http.StatusForbidden:
+		b.expelled(ctx, o.chat, refused)
+		return permanent(err)
+	case refused.Code >= 500, refused.Code/100 == 3, refused.Code == http.StatusNotFound:
+		return err // another answer may come later
+	default:
+		return permanent(err)
+	}
+}
+
+// expelled notes that the bot may not write to a chat any more. Not every
+// refusal says so: one may be about a single topic.
+func (b *Bridge) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
+	for _, sign := range []string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"} {
+		if refused.Says(sign) {
+			if err := exec(ctx, b.db, `UPDATE chats SET present = 0 WHERE bot = ? AND chat = ?`, b.bot, c.key); err != nil {
+				b.log.Error().Err(err).Msg("that the bot left a chat cannot be stored")
+			}
+			return
+		}
+	}
+}
+
+// hold stops sends to a chat until a time that a restart does not forget. When a
+// second chat is told to wait while one waits, the limit is the bot's.
+func (b *Bridge) hold(ctx context.Context, telegramChat int64, wait time.Duration) error {
+	until := time.Now().Add(wait).UnixMicro()
+	return inTx(context.WithoutCancel(ctx), b.db, func(tx *sql.Tx) error {
+		scope := "chat:" + id(telegramChat)
+		var others int
+		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM holds WHERE bot = ? AND scope <> ? AND scope <> 'bot' AND until > ?`, b.bot, scope, now()).Scan(&others)
+		if err != nil {
+			return err
+		}
+		scopes := []string{scope}
+		if others > 0 {
+			scopes = append(scopes, "bot")
+		}
+		for _, s := range scopes {
+			if err := exec(ctx, tx, `INSERT INTO holds (bot, scope, until) VALUES (?1, ?2, ?3)
+				ON CONFLICT (bot, scope) DO UPDATE SET until = max(until, ?3)`, b.bot, s, until); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,113 @@
+package tg
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// names returns what a text mentions with @, in lower case and in order, each
+// once. Telegram marks only usernames, so agents' names, which may hold hyphens,
+// are looked for in the text; what stands in code or in a link does not count.
+func names(text string, entities []models.MessageEntity) []string {
+	hidden := covered(text, entities)
+	var out []string
+	var before rune
+	for i, r := range text {
+		if r == '@' && !hidden[i] && !isWord(before) {
+			if name := nameAt(text[i+1:]); name != "" && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		before = r
+	}
+	for _, e := range entities {
+		if e.Type == models.MessageEntityTypeTextMention && e.User != nil {
+			if name := "id:" + id(e.User.ID); !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// nameAt reads a name from the front of s.
+func nameAt(s string) string {
+	end := len(s)
+	for i, r := range s {
+		if !isWord(r) && r != '-' && r != '.' {
+			end = i
+			break
+		}
+	}
+	name := strings.ToLower(strings.Trim(s[:end], "-."))
+	if first, _ := utf8.DecodeRuneInString(s); name == "" || !isWord(first) {
+		return ""
+	}
+	return name
+}
+
+func isWord(r rune) bool {
+	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+// covered marks the bytes of a text in which an @ is no mention.
+func covered(text string, entities []models.MessageEntity) map[int]bool {
+	out := map[int]bool{}
+	var starts []int // byte offset of each UTF-16 unit
+	for i, r := range text {
+		for range max(1, utf16.RuneLen(r)) {
+			starts = append(starts, i)
+		}
+	}
+	for _, e := range entities {
+		switch e.Type {
+		case models.MessageEntityTypeCode, models.MessageEntityTypePre, models.MessageEntityTypeURL, models.MessageEntityTypeEmail:
+			for u := max(e.Offset, 0); u < e.Offset+e.Length && u < len(starts); u++ {
+				out[starts[u]] = true
+			}
+		}
+	}
+	return out
+}
+
+// resolve turns names into mentions, given the agents of the chat in the order
+// of their assignment, the bot's username, and who of the people is known. The
+// bot's own name stands for the chat's first agent when no agent is named.
+func resolve(names, agents []string, bot string, isPerson func(string) bool) []string {
+	var out []string
+	add := func(m string) {
+		if !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	toBot, toAgent := false, false
+	for _, name := range names {
+		// A final part after a dot qualifies a name: @lead.main is still lead.
+		plain, _, _ := strings.Cut(name, ".")
+		switch {
+		case slices.Contains(agents, "agent:"+name):
+			add("agent:" + name)
+			toAgent = true
+		case slices.Contains(agents, "agent:"+plain):
+			add("agent:" + plain)
+			toAgent = true
+		case name == strings.ToLower(bot):
+			toBot = true
+		case strings.HasPrefix(name, "id:"):
+			add("user:" + strings.TrimPrefix(name, "id:"))
+		case isPerson(name) || strings.HasSuffix(name, "bot"):
+			add("user:" + name)
+		default:
+			add("role:" + name)
+		}
+	}
+	if toBot && !toAgent && len(agents) > 0 {
+		add(agents[0])
+	}
+	return out
+}

@@ -1,0 +1,99 @@
+package tg
+
+import (
+	"time"
+
+	"hubbub/peers/peer"
+	"hubbub/peers/tg/botapi"
+
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Bridge. Nil is valid: it polls the
+// public Bot API, speaks to the local bus, and admits nobody.
+type Options struct {
+	Peer *peer.Options   // of the connection to the bus
+	API  *botapi.Options // address of the Bot API
+
+	PollTimeout   time.Duration // of one long poll; default 50s
+	WebhookURL    string        // set: Telegram delivers to this address instead
+	WebhookListen string        // where the webhook listens; default 127.0.0.1:8443
+	WebhookSecret string        // 1 to 256 of A-Z a-z 0-9 _ -; default random
+
+	AllowUsers []int64 // whose direct chats are admitted
+	AllowChats []int64 // groups that are admitted with their members
+	AllowAll   bool    // admit everybody
+
+	MinSendInterval time.Duration // between sends to one chat; default 1s, negative: none
+	GroupPerMinute  int           // sends to one group; default 20, negative: no limit
+	BotPerSecond    int           // sends in all; default 30, negative: no limit
+	ResendUnknown   bool          // repeat sends whose outcome is unknown
+
+	FilesListen string // where references to files are served; default 127.0.0.1 with a port that stays; NoFiles: nowhere
+	FilesURL    string // address of that listener for others; default http://<FilesListen>
+
+	SpawnPatience time.Duration // until a user is told that no agent came; default 30s
+	AlbumWait     time.Duration // for more pictures of an album; default 1.5s
+	TypingHold    time.Duration // how long one sign of typing lasts; default 30s
+	MaxPending    int           // replies that wait for Telegram; default 10,000
+
+	OnReady func() // called once, when connected and subscribed
+	Log     *zerolog.Logger
+}
+
+// NoFiles as Options.FilesListen means that files are not served, and
+// attachments have no reference unless FilesURL says where they are served.
+const NoFiles = "none"
+
+// Bounds that are no settings.
+const (
+	maxBackoffBus    = 15 * time.Second // between attempts towards the bus: the promise is 30 s
+	maxAge           = 24 * time.Hour
+	typingRefresh    = 4 * time.Second
+	typingCap        = 5 * time.Minute
+	apiTimeout       = 30 * time.Second // of a call other than a poll
+	stopGrace        = 6 * time.Second  // for calls under way when the bridge stops
+	staleUpdate      = 48 * time.Hour   // Telegram repeats an update for 24 hours
+	keepUpdates      = 30 * 24 * time.Hour
+	conflictPause    = 30 * time.Second
+	maxUpdate        = 1 << 20 // bytes
+	shortPause       = 3 * time.Second
+	maxRejections    = 10 // by an agent, of one event
+	maxReplyText     = 64 << 10
+	guessesPerHour   = 5
+	albumCap         = 10 * time.Second
+	maxNotices       = 3 // command answers to one stranger a day
+	webhookPause     = 5 * time.Second
+	defaultHookAddr  = "127.0.0.1:8443"
+	defaultFilesHost = "127.0.0.1:0"
+)
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	set(&d.PollTimeout, 50*time.Second)
+	set(&d.SpawnPatience, 30*time.Second)
+	set(&d.AlbumWait, 1500*time.Millisecond)
+	set(&d.TypingHold, 30*time.Second)
+	set(&d.MinSendInterval, time.Second)
+	set(&d.GroupPerMinute, 20)
+	set(&d.BotPerSecond, 30)
+	set(&d.MaxPending, 10_000)
+	if d.WebhookListen == "" {
+		d.WebhookListen = defaultHookAddr
+	}
+	if d.Log == nil {
+		nop := zerolog.Nop()
+		d.Log = &nop
+	}
+	return d
+}
+
+// set gives a setting that was left out its default.
+func set[T int | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}

@@ -1,0 +1,88 @@
+package tg
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// pace waits until a send to a chat is within every limit, if that is soon, and
+// then takes its place; else it returns how long to wait. The limits of chat and
+// group are reckoned from the sends on disk, so that a restart forgets none.
+func (b *Bridge) pace(ctx context.Context, c *chat) time.Duration {
+	for {
+		wait, err := b.waitFor(ctx, c)
+		if err != nil {
+			b.log.Error().Err(err).Msg("Telegram's limits cannot be reckoned")
+			return shortPause
+		}
+		if wait <= 0 {
+			if wait = b.limiter.Reserve().Delay(); wait <= 0 {
+				return 0
+			}
+			if !b.rest(ctx, wait) {
+				return time.Millisecond
+			}
+			return 0
+		}
+		if wait > shortPause {
+			return wait
+		}
+		if !b.rest(ctx, wait) {
+			return time.Millisecond
+		}
+	}
+}
+
+// rest sleeps; false when the bridge stops.
+func (b *Bridge) rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-b.quit:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// waitFor returns how long the limits forbid a send to a chat, zero or less when
+// they do not.
+func (b *Bridge) waitFor(ctx context.Context, c *chat) (time.Duration, error) {
+	var held sql.NullInt64
+	err := b.db.QueryRowContext(ctx, `SELECT max(until) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
+		b.bot, "chat:"+id(c.telegram)).Scan(&held)
+	if err != nil {
+		return 0, fmt.Errorf("reading the holds: %w", err)
+	}
+	var last, first sql.NullInt64
+	err = b.db.QueryRowContext(ctx, `SELECT max(begun_at) FROM sends WHERE bot = ? AND chat = ? AND begun_at > 0 AND kind <> 'callback'`, b.bot, c.key).Scan(&last)
+	if err == nil && c.group() && b.opts.GroupPerMinute > 0 {
+		err = b.db.QueryRowContext(ctx, `SELECT (SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND kind <> 'callback'
+			ORDER BY begun_at DESC LIMIT 1 OFFSET ?)`, b.bot, c.key, time.Now().Add(-time.Minute).UnixMicro(), b.opts.GroupPerMinute-1).Scan(&first)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the last sends: %w", err)
+	}
+	until := at(held.Int64)
+	if last.Valid && b.opts.MinSendInterval > 0 {
+		until = later(until, at(last.Int64).Add(b.opts.MinSendInterval))
+	}
+	if first.Valid {
+		until = later(until, at(first.Int64).Add(time.Minute))
+	}
+	if until.IsZero() {
+		return 0, nil
+	}
+	// A clock that was set back must not stop a chat for long.
+	return min(time.Until(until), max(time.Minute, time.Until(at(held.Int64)))), nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

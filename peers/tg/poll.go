@@ -1,0 +1,204 @@
+package tg
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"hubbub/peers/tg/botapi"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// allowedUpdates are the kinds that the bridge asks Telegram for. Reactions come
+// only when they are asked for by name.
+var allowedUpdates = []string{
+	models.AllowedUpdateMessage, models.AllowedUpdateEditedMessage, models.AllowedUpdateMessageReaction,
+	models.AllowedUpdateMyChatMember, models.AllowedUpdateCallbackQuery,
+}
+
+// receiveLoop takes updates in by polling or by webhook.
+func (b *Bridge) receiveLoop(ctx context.Context) error {
+	if b.opts.WebhookURL != "" {
+		return b.webhookLoop(ctx)
+	}
+	return b.pollLoop(ctx)
+}
+
+// A cursor is what the next poll asks for. The offset serves only to confirm
+// what was just stored: a poll that waits asks for "whatever is unconfirmed", so
+// that it also gets updates whose numbers began anew below the last ones.
+type cursor struct {
+	offset int64
+	wait   bool
+}
+
+// next returns the cursor after a batch of which fresh updates were new. A batch
+// of nothing but repetitions comes from a server that forgets what was confirmed:
+// there the offset must stay while the poll waits.
+func (cursor) next(highest int64, size, fresh int) cursor {
+	switch {
+	case size == 0:
+		return cursor{wait: true}
+	case fresh == 0:
+		return cursor{offset: highest + 1, wait: true}
+	default:
+		return cursor{offset: highest + 1}
+	}
+}
+
+// pollLoop polls for updates. The offset moves on only after what came is on disk.
+func (b *Bridge) pollLoop(ctx context.Context) error {
+	var at cursor
+	failures := 0
+	for ctx.Err() == nil {
+		batch, err := b.getUpdates(ctx, at)
+		var fresh int
+		var highest int64
+		if err == nil {
+			b.polled.Store(now())
+			b.crash("received")
+			fresh, highest, err = b.storeUpdates(ctx, batch)
+		}
+		if err == nil {
+			b.crash("stored")
+			failures = 0
+			at = at.next(highest, len(batch), fresh)
+			continue
+		}
+		failures++
+		pause, fatal := b.pollTrouble(ctx, err, failures)
+		if fatal != nil {
+			return fatal
+		}
+		sleep(ctx, pause)
+	}
+	return nil
+}
+
+func (b *Bridge) getUpdates(ctx context.Context, at cursor) ([]json.RawMessage, error) {
+	params := map[string]any{"limit": 100, "allowed_updates": allowedUpdates, "timeout": 0}
+	if at.offset != 0 {
+		params["offset"] = at.offset
+	}
+	if at.wait {
+		params["timeout"] = int(b.opts.PollTimeout / time.Second)
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.opts.PollTimeout+15*time.Second)
+	defer cancel()
+	var batch []json.RawMessage
+	err := b.api.Call(ctx, "getUpdates", params, &batch)
+	return batch, err
+}
+
+// storeUpdates puts a batch on disk in one transaction and returns how many of
+// it were new, and the highest number.
+func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fresh int, highest int64, err error) {
+	if len(batch) == 0 {
+		return 0, 0, nil
+	}
+	err = inTx(context.WithoutCancel(ctx), b.db, func(tx *sqlTx) error {
+		fresh, highest = 0, 0
+		for _, raw := range batch {
+			number, isNew, err := b.storeUpdate(ctx, tx, raw)
+			if err != nil {
+				return err
+			}
+			highest = max(highest, number)
+			if isNew {
+				fresh++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("storing updates: %w", err)
+	}
+	if fresh > 0 {
+		wake(b.arrived)
+	}
+	return fresh, highest, nil
+}
+
+// storeUpdate puts one update on disk. A number that was stored before is the
+// same update again, unless that was longer ago than Telegram repeats anything.
+func (b *Bridge) storeUpdate(ctx context.Context, tx *sqlTx, raw json.RawMessage) (number int64, isNew bool, err error) {
+	var head struct {
+		ID *int64 `json:"update_id"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil || head.ID == nil {
+		b.log.Error().Msg("an update without a number came in and cannot be kept")
+		return 0, false, nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := exec(ctx, tx, `DELETE FROM updates WHERE bot = ? AND update_id = ? AND received_at < ? AND state <> 'new'`,
+		b.bot, *head.ID, time.Now().Add(-staleUpdate).UnixMicro()); err != nil {
+		return 0, false, err
+	}
+	result, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO updates (bot, update_id, raw, received_at) VALUES (?, ?, ?, ?)`,
+		b.bot, *head.ID, string(raw), now())
+	if err != nil {
+		return 0, false, err
+	}
+	n, err := result.RowsAffected()
+	return *head.ID, n > 0, err
+}
+
+// pollTrouble says what to do about a failed poll: how long to pause, or that
+// the bridge must end.
+func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time.Duration, error) {
+	if ctx.Err() != nil {
+		return 0, nil
+	}
+	var refused *botapi.Error
+	if !errors.As(err, &refused) {
+		pause := backoff(failures)
+		b.log.Warn().Err(err).Dur("retry_in", pause).Msg("no updates can be taken in; they stay with Telegram for 24 hours")
+		return pause, nil
+	}
+	switch {
+	case refused.Code == http.StatusUnauthorized:
+		return 0, ErrToken
+	case refused.Code == http.StatusConflict && refused.Says("webhook"):
+		return b.webhookInTheWay(ctx), nil
+	case refused.Code == http.StatusConflict:
+		b.log.Error().Str("bot", "@"+b.me.Username).Dur("retry_in", conflictPause).
+			Msg("another program polls this bot, and Telegram gives each update to only one: stop the other (an older hubbub-tg, or another bot program with this token), or make a new token with /revoke at @BotFather")
+		return conflictPause, nil
+	case refused.RetryAfter > 0:
+		b.log.Warn().Dur("retry_in", refused.RetryAfter).Msg("Telegram asks to poll later")
+		return refused.RetryAfter, nil
+	default:
+		pause := backoff(failures)
+		b.log.Warn().Err(err).Dur("retry_in", pause).Msg("Telegram refuses to give updates")
+		return pause, nil
+	}
+}
+
+// webhookInTheWay handles a webhook that keeps the bridge from polling. One that
+// the bridge set itself it removes; another belongs to somebody.
+func (b *Bridge) webhookInTheWay(ctx context.Context) time.Duration {
+	var info models.WebhookInfo
+	if err := b.call(ctx, "getWebhookInfo", nil, &info); err != nil {
+		b.log.Error().Err(err).Dur("retry_in", conflictPause).Msg("a webhook of this bot keeps the bridge from polling")
+		return conflictPause
+	}
+	var ours string
+	if b.db.QueryRowContext(ctx, `SELECT webhook_url FROM bots WHERE bot = ?`, b.bot).Scan(&ours) == nil && ours == info.URL {
+		if err := b.call(ctx, "deleteWebhook", map[string]any{"drop_pending_updates": false}, nil); err == nil {
+			b.log.Info().Msg("the webhook of an earlier start is removed; polling instead")
+			return time.Millisecond
+		}
+	}
+	host := "elsewhere"
+	if u, err := url.Parse(info.URL); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	b.log.Error().Str("webhook", host).Dur("retry_in", conflictPause).
+		Msg("this bot has a webhook, so it cannot be polled: stop the program there, or remove the webhook with `hubbub doctor --delete-webhook`")
+	return conflictPause
+}

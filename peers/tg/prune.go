@@ -1,0 +1,46 @@
+package tg
+
+import (
+	"context"
+	"time"
+)
+
+// keepRecords is how long what is settled is remembered: enough to tell who
+// wrote a message that is answered, and to know a reply that comes again.
+const keepRecords = 90 * 24 * time.Hour
+
+// pruneLoop forgets what nobody needs any more, once a day. The history of
+// events stays.
+func (b *Bridge) pruneLoop(ctx context.Context) error {
+	for {
+		if err := b.prune(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn().Err(err).Msg("old records stay for now")
+		}
+		if !sleep(ctx, 24*time.Hour) {
+			return nil
+		}
+	}
+}
+
+func (b *Bridge) prune(ctx context.Context) error {
+	nowTime := time.Now()
+	for _, p := range []struct {
+		query string
+		age   time.Duration
+	}{
+		{`DELETE FROM updates WHERE received_at < ? AND state <> 'new'`, keepUpdates},
+		{`DELETE FROM holds WHERE until < ?`, 0},
+		{`DELETE FROM guesses WHERE at < ?`, time.Hour},
+		{`DELETE FROM codes WHERE expires_at < ?`, 24 * time.Hour},
+		{`DELETE FROM claims WHERE seen < ?`, keepRecords},
+		{`DELETE FROM requests WHERE created_at < ? AND request NOT IN (SELECT request FROM chats)
+			AND chat NOT IN (SELECT chat FROM assignments)`, keepRecords},
+		{`DELETE FROM sends WHERE state IN ('sent','failed') AND reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
+		{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, keepRecords},
+	} {
+		if err := exec(ctx, b.db, p.query, nowTime.Add(-p.age).UnixMicro()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package tg
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A happening is what one update means, before anything is looked up.
+type happening struct {
+	chat    models.Chat
+	user    int64 // who did it; 0 where Telegram does not say
+	author  protocol.Author
+	message int
+	thread  int
+	suffix  string // of the sourceId, for what is no message itself
+
+	draft draft
+	files []attachment
+	album string
+
+	command     string // "/pair", without the bot's name
+	arguments   string
+	migrateTo   int64
+	migrateFrom int64
+	present     presence
+	callback    string // id of a callback query to answer
+	skip        string // why no agent hears of it; empty: they do
+}
+
+// A draft is the content of a tg_message as far as it is known when the update
+// arrives. Mentions and the author of a quoted message depend on who is assigned
+// when it is passed on.
+type draft struct {
+	Content      protocol.ChatMessage `json:"content"`
+	Names        []string             `json:"names,omitempty"` // mentioned with @, lower case, in order
+	ReplyMessage int                  `json:"replyMessage,omitempty"`
+	ReplyToBot   bool                 `json:"replyToBot,omitempty"`
+	ReplyUser    string               `json:"replyUser,omitempty"` // username of the quoted person
+}
+
+// A presence is a change of the bot's own membership.
+type presence int
+
+const (
+	presenceSame presence = iota
+	presenceIn
+	presenceOut
+)
+
+// read says what an update means. bot is the bot's own account.
+func read(raw json.RawMessage, bot *models.User) (happening, error) {
+	var u models.Update
+	if err := json.Unmarshal(raw, &u); err != nil {
+		return happening{}, fmt.Errorf("the update cannot be read: %w", err)
+	}
+	switch {
+	case u.Message != nil:
+		return readMessage(u.Message, protocol.EventMessage, bot), nil
+	case u.EditedMessage != nil:
+		h := readMessage(u.EditedMessage, protocol.EventEdit, bot)
+		h.album, h.callback = "", ""
+		if h.command != "" {
+			h.command, h.skip = "", "a command was edited"
+		}
+		return h, nil
+	case u.MessageReaction != nil:
+		return readReaction(u.MessageReaction, u.ID), nil
+	case u.MyChatMember != nil:
+		return readMembership(u.MyChatMember, u.ID), nil
+	case u.CallbackQuery != nil:
+		return readCallback(u.CallbackQuery, u.ID)
+	default:
+		return happening{}, errors.New("no kind of update that this bridge asked for")
+	}
+}
+
+func readMessage(m *models.Message, event string, bot *models.User) happening {
+	h := happening{chat: m.Chat, message: m.ID, album: m.MediaGroupID, migrateTo: m.MigrateToChatID, migrateFrom: m.MigrateFromChatID}
+	h.setAuthor(m.From, m.SenderChat)
+	h.thread = threadOf(m)
+	text, entities := m.Text, m.Entities
+	if text == "" {
+		text, entities = m.Caption, m.CaptionEntities
+	}
+	h.files = attachments(m)
+	h.draft.Content = protocol.ChatMessage{
+		Text: text, Event: event, Chat: chatContent(&m.Chat, h.thread), CreatedAt: stamp(m.Date),
+	}
+	if event == protocol.EventEdit {
+		h.draft.Content.CreatedAt = stamp(max(m.EditDate, m.Date))
+	}
+	if words := describe(m); text == "" && words != "" {
+		h.draft.Content.Text = words
+	}
+	if joined := membershipText(m, bot); joined != "" {
+		h.draft.Content.Event, h.draft.Content.Text = protocol.EventMembership, joined
+	} else if h.draft.Content.Text == "" && len(h.files) == 0 {
+		h.skip = "a service message"
+	}
+	h.draft.Names = names(text, entities)
+	h.readQuote(m, bot)
+	h.readCommand(text, bot)
+	return h
+}
+
+// setAuthor says who wrote. Messages in the name of a group or a channel count
+// as that chat's, whatever account Telegram shows.
+func (h *happening) setAuthor(u *models.User, sender *models.Chat) {
+	if u != nil {
+		h.user = u.ID
+	}
+	switch {
+	case sender != nil:
+		h.author = protocol.Author{ID: id(sender.ID), Kind: "human", DisplayName: sender.Title, Username: sender.Username}
+	case u != nil:
+		kind := "human"
+		if u.IsBot {
+			kind = "agent"
+		}
+		h.author = protocol.Author{ID: id(u.ID), Kind: kind, DisplayName: strings.TrimSpace(u.FirstName + " " + u.LastName), Username: u.Username}
+	default:
+		h.author = protocol.Author{ID: id(h.chat.ID), Kind: "system", DisplayName: h.chat.Title}
+	}
+}
+
+// generalThread is the General topic of a forum.
+const generalThread = 1
+
+// threadOf returns the topic of a message, 0 where the chat has none. A thread
+// id on a message that is in no topic is only a chain of answers.
+func threadOf(m *models.Message) int {
+	switch {
+	case m.IsTopicMessage && m.MessageThreadID != 0:
+		return m.MessageThreadID
+	case m.Chat.IsForum && m.Chat.Type != models.ChatTypePrivate:
+		return generalThread
+	default:
+		return 0
+	}
+}
+
+// chatContent describes the place: a topic is a thread, General is the channel.
+func chatContent(c *models.Chat, thread int) *protocol.Chat {
+	out := &protocol.Chat{ID: id(c.ID), Kind: "channel", Title: c.Title}
+	if c.Type == models.ChatTypePrivate {
+		out.Kind = "dm"
+		out.Title = strings.TrimSpace(c.FirstName + " " + c.LastName)
+	}
+	if thread != 0 {
+		out.ThreadID = strconv.Itoa(thread)
+		if thread != generalThread && out.Kind != "dm" {
+			out.Kind = "thread"
+		}
+	}
+	return out
+}
+
+// readQuote notes which message is answered. The first message of a topic is
+// quoted by every message in it, which is no answer.
+func (h *happening) readQuote(m *models.Message, bot *models.User) {
+	q := m.ReplyToMessage
+	if q == nil || q.ForumTopicCreated != nil || m.IsTopicMessage && q.ID == m.MessageThreadID {
+		return
+	}
+	h.draft.ReplyMessage = q.ID
+	if q.From != nil {
+		h.draft.ReplyToBot = q.From.ID == bot.ID
+		h.draft.ReplyUser = q.From.Username
+		if h.draft.ReplyUser == "" {
+			h.draft.ReplyUser = id(q.From.ID)
+		}
+	}
+}
+
+// readCommand takes a command apart. One for another bot stays a message.
+func (h *happening) readCommand(text string, bot *models.User) {
+	if !strings.HasPrefix(text, "/") {
+		return
+	}
+	word, rest, _ := strings.Cut(strings.Replace(text, "\n", " ", 1), " ")
+	word, target, addressed := strings.Cut(strings.ToLower(word), "@")
+	if addressed && !strings.EqualFold(target, bot.Username) {
+		return
+	}
+	if _, ours := commands[word]; ours {
+		h.command, h.arguments = word, strings.TrimSpace(rest)
+	}
+}
+
+func readReaction(r *models.MessageReactionUpdated, update int64) happening {
+	h := happening{chat: r.Chat, message: r.MessageID, suffix: ":reaction:" + id(update)}
+	h.setAuthor(r.User, r.ActorChat)
+	emoji := added(r.OldReaction, r.NewReaction)
+	if emoji == "" {
+		h.skip = "a reaction was removed"
+	}
+	h.draft.Content = protocol.ChatMessage{
+		Text: emoji, Event: protocol.EventReaction, Signal: signalOf(emoji),
+		Chat: chatContent(&r.Chat, 0), CreatedAt: stamp(r.Date),
+	}
+	h.draft.ReplyMessage = r.MessageID
+	return h
+}
+
+// added returns the emoji that is in the new reactions and not in the old.
+func added(before, after []models.ReactionType) string {
+	had := map[string]bool{}
+	for i := range before {
+		had[reactionText(&before[i])] = true
+	}
+	for i := range after {
+		if e := reactionText(&after[i]); !had[e] {
+			return e
+		}
+	}
+	return ""
+}
+
+func reactionText(r *models.ReactionType) string {
+	switch {
+	case r.ReactionTypeEmoji != nil:
+		return r.ReactionTypeEmoji.Emoji
+	case r.ReactionTypeCustomEmoji != nil:
+		return "custom emoji " + r.ReactionTypeCustomEmoji.CustomEmojiID
+	default:
+		return "⭐"
+	}
+}
+
+func readMembership(m *models.ChatMemberUpdated, update int64) happening {
+	h := happening{chat: m.Chat, suffix: ":member:" + id(update)}
+	h.setAuthor(&m.From, nil)
+	before, after := isIn(&m.OldChatMember), isIn(&m.NewChatMember)
+	words := "changed the bot's rights here"
+	switch {
+	case after && !before:
+		h.present, words = presenceIn, "added the bot"
+	case !after:
+		h.present, words = presenceOut, "removed the bot"
+	case m.NewChatMember.Type == models.ChatMemberTypeAdministrator:
+		h.present, words = presenceIn, "made the bot an administrator"
+	}
+	h.draft.Content = protocol.ChatMessage{
+		Text: h.author.DisplayName + " " + words, Event: protocol.EventMembership,
+		Chat: chatContent(&m.Chat, 0), CreatedAt: stamp(m.Date),
+	}
+	if m.Chat.Type == models.ChatTypePrivate {
+		h.skip = "a user started or blocked the bot"
+	}
+	return h
+}
+
+func isIn(m *models.ChatMember) bool {
+	switch m.Type {
+	case models.ChatMemberTypeLeft, models.ChatMemberTypeBanned, "":
+		return false
+	case models.ChatMemberTypeRestricted:
+		return m.Restricted == nil || m.Restricted.IsMember
+	default:
+		return true
+	}
+}
+
+func readCallback(q *models.CallbackQuery, update int64) (happening, error) {
+	h := happening{suffix: ":button:" + id(update), callback: q.ID}
+	switch {
+	case q.Message.Message != nil:
+		h.chat, h.message, h.thread = q.Message.Message.Chat, q.Message.Message.ID, threadOf(q.Message.Message)
+	case q.Message.InaccessibleMessage != nil && q.Message.InaccessibleMessage.Chat.ID != 0:
+		h.chat, h.message = q.Message.InaccessibleMessage.Chat, q.Message.InaccessibleMessage.MessageID
+	default:
+		return h, errors.New("a button outside of any chat was pressed")
+	}
+	h.setAuthor(&q.From, nil)
+	h.draft.Content = protocol.ChatMessage{
+		Text: q.Data, Event: protocol.EventMessage, Chat: chatContent(&h.chat, h.thread),
+		CreatedAt: "", // Telegram does not say when
+	}
+	h.draft.ReplyMessage, h.draft.ReplyToBot = h.message, true
+	if q.Data == "" {
+		h.skip = "a button without data"
+	}
+	return h, nil
+}
+
+func id(n int64) string { return strconv.FormatInt(n, 10) }
+
+// stamp writes Telegram's seconds as RFC 3339.
+func stamp(seconds int) string {
+	if seconds <= 0 {
+		return ""
+	}
+	return time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
+}

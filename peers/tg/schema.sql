@@ -1,0 +1,177 @@
+-- Times are microseconds since 1970. "chat" is the id under which a chat became
+-- known and names its topic (tg:<chat>); it stays when Telegram moves the group.
+
+CREATE TABLE bots (
+  bot         INTEGER PRIMARY KEY,
+  me          TEXT NOT NULL DEFAULT '',  -- getMe's answer, for starts without Telegram
+  commands    TEXT NOT NULL DEFAULT '',  -- the command list that Telegram has
+  webhook_url TEXT NOT NULL DEFAULT '',  -- of the webhook that this bridge set
+  files_addr  TEXT NOT NULL DEFAULT ''   -- where the file references point to
+) STRICT;
+
+CREATE TABLE updates (
+  seq         INTEGER PRIMARY KEY AUTOINCREMENT, -- order of arrival
+  bot         INTEGER NOT NULL,
+  update_id   INTEGER NOT NULL,
+  raw         TEXT    NOT NULL,
+  received_at INTEGER NOT NULL,
+  state       TEXT    NOT NULL DEFAULT 'new' CHECK (state IN ('new','done','skipped','unreadable')),
+  reason      TEXT    NOT NULL DEFAULT '',
+  UNIQUE (bot, update_id)
+) STRICT;
+CREATE INDEX updates_new ON updates (bot, seq) WHERE state = 'new';
+CREATE INDEX updates_age ON updates (received_at);
+
+CREATE TABLE chats (
+  bot         INTEGER NOT NULL,
+  chat        INTEGER NOT NULL,
+  telegram_id INTEGER NOT NULL,              -- where to send: another id after a migration
+  kind        TEXT    NOT NULL,              -- private, group, supergroup, channel
+  title       TEXT    NOT NULL DEFAULT '',
+  forum       INTEGER NOT NULL DEFAULT 0,
+  present     INTEGER NOT NULL DEFAULT 1,    -- the bot may write there
+  stopped     INTEGER NOT NULL DEFAULT 0,    -- a user said /stop
+  state       TEXT    NOT NULL DEFAULT 'idle' CHECK (state IN ('idle','asking','waiting','assigned')),
+  request     TEXT    NOT NULL DEFAULT '',   -- requestId of the open spawn_request
+  asked_at    INTEGER NOT NULL DEFAULT 0,    -- when the agent was first asked for
+  attempts    INTEGER NOT NULL DEFAULT 0,
+  next_at     INTEGER NOT NULL DEFAULT 0,    -- of the next step
+  told        INTEGER NOT NULL DEFAULT 0,    -- the user knows that there is trouble
+  trouble     TEXT    NOT NULL DEFAULT '',
+  PRIMARY KEY (bot, chat)
+) STRICT;
+
+CREATE TABLE aliases (
+  bot         INTEGER NOT NULL,
+  telegram_id INTEGER NOT NULL,
+  chat        INTEGER NOT NULL,
+  PRIMARY KEY (bot, telegram_id)
+) STRICT;
+
+CREATE TABLE requests (
+  request    TEXT PRIMARY KEY,
+  bot        INTEGER NOT NULL,
+  chat       INTEGER NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE assignments (
+  id         INTEGER PRIMARY KEY AUTOINCREMENT, -- order of assignment
+  bot        INTEGER NOT NULL,
+  chat       INTEGER NOT NULL,
+  agent      TEXT    NOT NULL,
+  spawned    INTEGER NOT NULL,  -- came as the answer to a spawn_request
+  configured INTEGER NOT NULL DEFAULT 0,
+  since      INTEGER NOT NULL,
+  UNIQUE (bot, chat, agent)
+) STRICT;
+
+CREATE TABLE events (
+  id            INTEGER PRIMARY KEY AUTOINCREMENT, -- also the sequence on the bus
+  bot           INTEGER NOT NULL,
+  chat          INTEGER NOT NULL,
+  telegram_chat INTEGER NOT NULL,
+  message       INTEGER NOT NULL,   -- Telegram's number of the message it is about
+  thread        INTEGER NOT NULL DEFAULT 0,
+  source_id     TEXT    NOT NULL,
+  album         TEXT    NOT NULL DEFAULT '',
+  ready_at      INTEGER NOT NULL DEFAULT 0,   -- an album is complete then
+  draft         TEXT    NOT NULL,
+  bus_id        TEXT    NOT NULL,             -- messageId of its tg_message
+  queued        INTEGER NOT NULL DEFAULT 0,   -- handed to the queue towards the agents
+  agents        TEXT    NOT NULL DEFAULT '',  -- JSON list: who got it
+  received_at   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX events_waiting ON events (bot, chat, id) WHERE queued = 0;
+CREATE INDEX events_source ON events (source_id);
+CREATE INDEX events_album ON events (bot, telegram_chat, album) WHERE album <> '';
+
+CREATE TABLE replies (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  bot         INTEGER NOT NULL,
+  chat        INTEGER NOT NULL,
+  agent       TEXT    NOT NULL,   -- empty: the bridge itself
+  key         TEXT    NOT NULL,
+  bus_id      TEXT    NOT NULL DEFAULT '',
+  content     TEXT    NOT NULL,   -- the tg_reply's content
+  received_at INTEGER NOT NULL,
+  UNIQUE (bot, chat, agent, key)
+) STRICT;
+
+CREATE TABLE sends (
+  reply         INTEGER NOT NULL REFERENCES replies (id),
+  part          INTEGER NOT NULL,
+  bot           INTEGER NOT NULL,
+  chat          INTEGER NOT NULL,
+  kind          TEXT    NOT NULL CHECK (kind IN ('text','signal','callback')),
+  body          TEXT    NOT NULL,   -- text with entities, or what the kind needs
+  state         TEXT    NOT NULL DEFAULT 'pending' CHECK (state IN ('pending','sending','sent','unknown','failed')),
+  begun_at      INTEGER NOT NULL DEFAULT 0,
+  telegram_chat INTEGER NOT NULL DEFAULT 0,
+  message       INTEGER NOT NULL DEFAULT 0,
+  reason        TEXT    NOT NULL DEFAULT '',
+  PRIMARY KEY (reply, part)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sends_pace ON sends (bot, chat, begun_at) WHERE begun_at > 0;
+CREATE INDEX sends_message ON sends (bot, telegram_chat, message) WHERE message > 0;
+
+CREATE TABLE holds (
+  bot   INTEGER NOT NULL,
+  scope TEXT    NOT NULL,   -- "bot" or "chat:<telegram id>"
+  until INTEGER NOT NULL,
+  PRIMARY KEY (bot, scope)
+) STRICT;
+
+CREATE TABLE reactions (
+  bot           INTEGER NOT NULL,
+  telegram_chat INTEGER NOT NULL,
+  message       INTEGER NOT NULL,
+  agent         TEXT    NOT NULL,
+  signal        TEXT    NOT NULL,
+  PRIMARY KEY (bot, telegram_chat, message)
+) STRICT;
+
+CREATE TABLE claims (
+  event TEXT    PRIMARY KEY,
+  token INTEGER NOT NULL,
+  seen  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE admitted (
+  bot  INTEGER NOT NULL,
+  kind TEXT    NOT NULL CHECK (kind IN ('user','chat')),
+  id   INTEGER NOT NULL,
+  by   INTEGER NOT NULL,   -- the user who gave the code
+  at   INTEGER NOT NULL,
+  PRIMARY KEY (bot, kind, id)
+) STRICT;
+
+CREATE TABLE codes (
+  hash       TEXT PRIMARY KEY,
+  expires_at INTEGER NOT NULL,
+  used_at    INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE guesses (
+  bot  INTEGER NOT NULL,
+  user INTEGER NOT NULL,
+  at   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX guesses_user ON guesses (bot, user, at);
+
+CREATE TABLE people (
+  bot      INTEGER NOT NULL,
+  username TEXT    NOT NULL,
+  user     INTEGER NOT NULL,
+  PRIMARY KEY (bot, username)
+) STRICT;
+
+CREATE TABLE files (
+  ref     TEXT    PRIMARY KEY,
+  bot     INTEGER NOT NULL,
+  file_id TEXT    NOT NULL,
+  name    TEXT    NOT NULL,
+  mime    TEXT    NOT NULL,
+  at      INTEGER NOT NULL,
+  UNIQUE (bot, file_id)
+) STRICT;
