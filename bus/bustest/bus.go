@@ -2,6 +2,7 @@ package bustest
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path/filepath"
 	"sync"
@@ -46,6 +47,21 @@ func StartInMemory(t testing.TB, opts *bus.Options) *Bus {
 	t.Cleanup(b.Stop)
 	return b
 }
+
+// StartForExample runs a bus with a listener and without a log, for testable
+// examples; Stop ends it.
+func StartForExample() *Bus {
+	b := newBus(nil)
+	b.start(exampleTB{}, "127.0.0.1:0")
+	return b
+}
+
+// exampleTB is the test of an example, which has none.
+type exampleTB struct{ testing.TB }
+
+func (exampleTB) Helper()                        {}
+func (exampleTB) Errorf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
+func (exampleTB) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 
 func newBus(opts *bus.Options) *Bus {
 	b := &Bus{}

@@ -1,0 +1,320 @@
+package peer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type note struct {
+	N int `json:"n"`
+}
+
+// run starts a peer and waits until it is ready; stop ends it and gives Run's
+// result.
+func run(t *testing.T, p *peer.Peer) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	if err := p.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	var result error
+	stop = func() error {
+		once.Do(func() { cancel(); result = <-ended })
+		return result
+	}
+	t.Cleanup(func() { stop() }) //nolint:errcheck // the test looked, if it cared
+	return stop
+}
+
+func TestOneSendersMessagesAreHandledInOrderOthersConcurrently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Concurrency: 2})
+		var mu sync.Mutex
+		got := map[protocol.PeerID][]int{}
+		var running, most int
+		p.HandleAny(func(_ context.Context, d *peer.Delivery) error {
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			time.Sleep(time.Second) // free: the bubble's clock
+			var n note
+			if err := d.Decode(&n); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			running--
+			got[d.Message.From] = append(got[d.Message.From], n.N)
+			return nil
+		})
+		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+			t.Fatal(err)
+		}
+		run(t, p)
+		var senders []*bustest.Scripted
+		for s := range 3 {
+			senders = append(senders, b.Join(t, protocol.PeerID(fmt.Sprint("cli:", s))))
+		}
+		var sending sync.WaitGroup
+		for n := range 4 {
+			for _, sender := range senders {
+				sending.Go(func() { sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{n}) })
+			}
+			synctest.Wait() // these are on their way before the next
+		}
+		sending.Wait()
+		if most != 2 {
+			t.Errorf("%d handlers ran at once; the bound is 2", most)
+		}
+		for from, order := range got {
+			if fmt.Sprint(order) != "[0 1 2 3]" {
+				t.Errorf("from %s: %v", from, order)
+			}
+		}
+	})
+}
+
+func TestAFullQueueAnswersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Queue: 2})
+		p.HandleAny(func(ctx context.Context, _ *peer.Delivery) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+			t.Fatal(err)
+		}
+		run(t, p)
+		sender := b.Join(t, "cli:s")
+		var sending sync.WaitGroup
+		var ok, busy atomic.Int32
+		for n := range 5 { // one runs, two wait, two are one too many
+			sending.Go(func() {
+				r := sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{n})
+				if r.DeliveredTo == 1 {
+					ok.Add(1)
+				} else if r.Failures[0].Status == protocol.OutcomeError {
+					busy.Add(1)
+				}
+			})
+			synctest.Wait()
+		}
+		sending.Wait()
+		if ok.Load() != 3 || busy.Load() != 2 {
+			t.Errorf("%d handled, %d refused; want 3 and 2", ok.Load(), busy.Load())
+		}
+	})
+}
+
+func TestAnswersSayWhatTheHandlerSaid(t *testing.T) {
+	b := bustest.Start(t, nil)
+	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
+	p.Handle(protocol.TypeAgentEvent, func(context.Context, *peer.Delivery) error { return peer.Reject("not today") })
+	p.Handle(protocol.TypeConfigure, func(context.Context, *peer.Delivery) error { return errors.New("disk full") })
+	p.Handle(protocol.TypeTGMessage, func(context.Context, *peer.Delivery) error { panic("oh") })
+	if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, p)
+	sender := b.Join(t, "cli:s")
+	for kind, want := range map[protocol.MessageType]protocol.Outcome{
+		protocol.TypeAgentEvent: protocol.OutcomeRejected, protocol.TypeConfigure: protocol.OutcomeError,
+		protocol.TypeTGMessage: protocol.OutcomeError, protocol.TypeTGReply: "",
+	} {
+		r := sender.Send(t, "agent:x", kind, note{})
+		switch {
+		case want == "" && r.DeliveredTo != 1:
+			t.Errorf("%s, which has no handler: %+v; want it processed", kind, r)
+		case want != "" && (len(r.Failures) != 1 || r.Failures[0].Status != want):
+			t.Errorf("%s: %+v; want %s", kind, r, want)
+		}
+	}
+}
+
+func TestSendInsideAHandler(t *testing.T) {
+	b := bustest.Start(t, nil)
+	p := peer.New("agent:echo", &peer.Options{Buses: []string{b.URL()}})
+	p.Handle(protocol.TypeTGMessage, func(ctx context.Context, d *peer.Delivery) error {
+		_, err := p.Send(ctx, d.Message.From.Topic(), p.NewMessage(protocol.TypeTGReply, protocol.ChatReply{Text: "hello"}))
+		return err
+	})
+	if err := p.Subscribe(t.Context(), "agent:echo"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, p)
+	chat := b.Join(t, "tg:1", "tg:1")
+	chat.Send(t, "agent:echo", protocol.TypeTGMessage, protocol.ChatMessage{Text: "hi"})
+	if d := chat.Next(t); d.Message.Type != protocol.TypeTGReply {
+		t.Errorf("got %s", d.Message.Type)
+	}
+}
+
+func TestReconnectsAndSubscribesAgain(t *testing.T) {
+	b := bustest.Start(t, nil)
+	connects := make(chan struct{}, 10)
+	p := peer.New("agent:x", &peer.Options{
+		Buses: []string{"ws://127.0.0.1:1", b.URL()}, OnConnect: func(context.Context) { connects <- struct{}{} },
+	})
+	got := make(chan int, 10)
+	p.HandleAny(func(_ context.Context, d *peer.Delivery) error {
+		var n note
+		err := d.Decode(&n)
+		got <- n.N
+		return err
+	})
+	if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, p)
+	if err := p.Subscribe(t.Context(), "later:*"); err != nil { // while connected
+		t.Fatal(err)
+	}
+	<-connects
+	b.Restart(t)
+	<-connects
+	sender := b.Join(t, "cli:s")
+	sender.Send(t, "later:1", protocol.TypeAgentEvent, note{7})
+	if n := <-got; n != 7 {
+		t.Errorf("got %d", n)
+	}
+	if err := p.Unsubscribe(t.Context(), "later:*"); err != nil {
+		t.Fatal(err)
+	}
+	if r := sender.Send(t, "later:1", protocol.TypeAgentEvent, note{8}); r.DeliveredTo != 0 {
+		t.Errorf("after Unsubscribe: %+v", r)
+	}
+}
+
+func TestSendSaysWhenTheConnectionEndedBeforeTheAnswer(t *testing.T) {
+	b := bustest.Start(t, nil)
+	worker := b.Join(t, "agent:x", "agent:x")
+	started, finish := make(chan struct{}), make(chan struct{})
+	worker.Refuse(func(*bustest.Delivery) error { close(started); <-finish; return nil })
+	streams := make(chan jsonrpc.Stream, 10)
+	p := peer.New("cli:s", &peer.Options{Dial: func(ctx context.Context) (jsonrpc.Stream, error) {
+		s, err := b.Dial(ctx)
+		streams <- s
+		return s, err
+	}})
+	run(t, p)
+	sent := make(chan error, 1)
+	go func() {
+		_, err := p.Send(context.Background(), "agent:x", p.NewMessage(protocol.TypeAgentEvent, note{}))
+		sent <- err
+	}()
+	<-started
+	(<-streams).Close(1006, "cut")
+	if err := <-sent; !errors.Is(err, peer.ErrInterrupted) {
+		t.Errorf("Send = %v; want ErrInterrupted", err)
+	}
+	close(finish)
+}
+
+func TestStopLetsRunningHandlersAnswer(t *testing.T) {
+	b := bustest.Start(t, nil)
+	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
+	started, finish := make(chan struct{}), make(chan struct{})
+	p.HandleAny(func(context.Context, *peer.Delivery) error { close(started); <-finish; return nil })
+	if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+		t.Fatal(err)
+	}
+	stop := run(t, p)
+	sender := b.Join(t, "cli:s")
+	result := make(chan protocol.SendResult, 1)
+	go func() { result <- sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{}) }()
+	<-started
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	close(finish)
+	if r := <-result; r.DeliveredTo != 1 {
+		t.Errorf("result %+v; want the running handler to have answered", r)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if _, err := p.Send(t.Context(), "agent:x", protocol.Message{}); !errors.Is(err, peer.ErrStopped) {
+		t.Errorf("Send after the stop: %v; want ErrStopped", err)
+	}
+}
+
+func TestRefusalsAreTyped(t *testing.T) {
+	b := bustest.Start(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
+	if err := p.Subscribe(ctx, "bad[pattern]"); err != nil {
+		t.Fatal(err) // not connected yet
+	}
+	if err := p.Run(ctx); !errors.Is(err, peer.ErrRefused) {
+		t.Errorf("Run with a bad pattern: %v; want ErrRefused", err)
+	}
+	q := peer.New("agent:y", &peer.Options{Buses: []string{b.URL()}})
+	run(t, q)
+	var refusal *jsonrpc.Error
+	if _, err := q.Send(ctx, "tg:1", q.NewMessage(protocol.TypeConfigure, note{})); !errors.As(err, &refusal) || refusal.Code != protocol.CodeInvalidParams {
+		t.Errorf("a type that the role may not send: %v; want -32602", err)
+	}
+	if err := q.Subscribe(ctx, "bad[pattern]"); !errors.As(err, &refusal) {
+		t.Errorf("Subscribe: %v; want the bus's refusal", err)
+	}
+}
+
+func Example() {
+	b := bustest.StartForExample()
+	defer b.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+
+	p := peer.New("agent:echo", &peer.Options{Buses: []string{b.URL()}})
+	p.Handle(protocol.TypeTGMessage, func(ctx context.Context, d *peer.Delivery) error {
+		var m protocol.ChatMessage
+		if err := d.Decode(&m); err != nil {
+			return err
+		}
+		_, err := p.Send(ctx, d.Message.From.Topic(), p.NewMessage(protocol.TypeTGReply, protocol.ChatReply{Text: m.Text}))
+		return err
+	})
+	p.Subscribe(ctx, "agent:echo")
+	go p.Run(ctx)
+	p.Ready(ctx)
+
+	chat := peer.New("tg:42", &peer.Options{Buses: []string{b.URL()}})
+	done := make(chan struct{})
+	chat.Handle(protocol.TypeTGReply, func(_ context.Context, d *peer.Delivery) error {
+		var r protocol.ChatReply
+		json.Unmarshal(d.Message.Content, &r)
+		fmt.Println(d.Message.From, "says", r.Text)
+		close(done)
+		return nil
+	})
+	chat.Subscribe(ctx, "tg:42")
+	go chat.Run(ctx)
+	result, err := chat.Send(ctx, "agent:echo", chat.NewMessage(protocol.TypeTGMessage, protocol.ChatMessage{Text: "hello"}))
+	fmt.Println(result.DeliveredTo, err)
+	<-done
+	// Unordered output:
+	// agent:echo says hello
+	// 1 <nil>
+}
