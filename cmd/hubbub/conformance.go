@@ -22,7 +22,7 @@ func newConformance() *cobra.Command {
 		Use:   "conformance",
 		Short: "Check a bus or a harness against the specification",
 	}
-	cmd.AddCommand(newConformanceBus())
+	cmd.AddCommand(newConformanceBus(), newConformanceC2A())
 	return cmd
 }
 

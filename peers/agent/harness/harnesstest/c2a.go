@@ -29,7 +29,10 @@ import (
 //	lacks:G.NAME     states every capability but this one
 //	bare             states no capabilities
 //	disobey          answers every event that it can see, twice
-//	forget           does not know what it has answered
+//	reword           does not know what it has answered, and finds new words
+//	silent-turns     accepts everything and does nothing
+//	chatty           writes a line that is not JSON-RPC before each answer
+//	nameless         names no event in what it sends
 type Reference struct {
 	In     io.Reader
 	Out    io.Writer
@@ -158,6 +161,10 @@ func (r *Reference) Run() error {
 			if err := r.deliver(f.ID, f.Params); err != nil {
 				return err
 			}
+		default:
+			if len(f.ID) > 0 {
+				r.write(map[string]any{"id": f.ID, "error": map[string]any{"code": -32601, "message": "unknown method " + f.Method}})
+			}
 		}
 	}
 	r.mu.Lock()
@@ -196,6 +203,9 @@ func (r *Reference) write(object map[string]any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.has("chatty") {
+		fmt.Fprintln(r.Out, "debug: writing an answer")
+	}
 	r.Out.Write(append(raw, '\n')) //nolint:errcheck // the host may be gone
 }
 
@@ -275,7 +285,7 @@ func (r *Reference) deliver(id, params json.RawMessage) error {
 		r.memory.Stored = append(r.memory.Stored, e.EventID)
 	}
 	err := r.saveLocked()
-	done := r.memory.Done[e.EventID] && !r.has("forget")
+	done := r.memory.Done[e.EventID] && !r.has("reword")
 	r.mu.Unlock()
 	if err != nil {
 		return err
@@ -303,7 +313,16 @@ func (r *Reference) work(e *delivered) {
 		"target": e.Conversation.ID, "inReplyTo": e.EventID, "text": "heard " + e.EventID,
 		"idempotencyKey": e.Reliability.IdempotencyKey, "visibility": "channel", "directedness": "ambient",
 	}
+	if r.has("reword") {
+		r.mu.Lock()
+		send["text"] = fmt.Sprintf("heard %s, take %d", e.EventID, r.calls)
+		r.mu.Unlock()
+	}
+	if r.has("nameless") {
+		send["inReplyTo"] = "evt_of_my_own"
+	}
 	switch {
+	case r.has("silent-turns"):
 	case r.has("disobey"):
 		r.call("chat.send_message", send)
 		send["text"], send["idempotencyKey"] = "and again", "another key"
@@ -315,6 +334,7 @@ func (r *Reference) work(e *delivered) {
 		r.call("chat.react", map[string]any{"inReplyTo": e.EventID, "signal": "seen"})
 	case policy == "may_respond" && len(e.Knock) > 0:
 		r.call("chat.read_thread", map[string]any{"conversation": e.Conversation.ID, "limit": 10})
+		r.call("chat.claim", map[string]any{"eventId": e.EventID, "ttlMs": 60000})
 	}
 	r.mu.Lock()
 	r.memory.Done[e.EventID] = true

@@ -1,0 +1,252 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+)
+
+// A chat plays the conversations of a run and their tools, and keeps what the
+// program does to each event.
+type chat struct {
+	mu      sync.Mutex
+	order   []string
+	events  map[string]*said
+	stray   []string      // actions that name no event of this run
+	changed chan struct{} // closed and replaced at each action
+	acted   time.Time     // of the last action
+	onClaim func(id string)
+}
+
+// said is one event and what became of it.
+type said struct {
+	event    *attention.Event
+	id       string
+	decision attention.Decision
+	refuse   bool // its messages are refused
+
+	sends     []send
+	settled   []string // tools that discharged it
+	reactions []string
+	claims    int
+	problems  []string // what was wrong with the arguments
+}
+
+type send struct{ text, key string }
+
+func newChat() *chat {
+	return &chat{events: map[string]*said{}, changed: make(chan struct{})}
+}
+
+// add puts an event into its conversation.
+func (c *chat) add(s *said) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.order = append(c.order, s.id)
+	c.events[s.id] = s
+}
+
+// look runs a function on an event while nothing changes.
+func (c *chat) look(id string, f func(s *said)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.events[id]; s != nil {
+		f(s)
+	}
+}
+
+// await waits until a condition on an event holds. It reports whether it does.
+func (c *chat) await(ctx context.Context, id string, holds func(s *said) bool) bool {
+	for {
+		c.mu.Lock()
+		done, changed := holds(c.events[id]), c.changed
+		c.mu.Unlock()
+		if done {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// quiet waits until nothing was done for a while.
+func (c *chat) quiet(ctx context.Context, d time.Duration) {
+	began := time.Now()
+	for {
+		c.mu.Lock()
+		last := c.acted
+		c.mu.Unlock()
+		if last.Before(began) {
+			last = began
+		}
+		left := time.Until(last.Add(d))
+		if left <= 0 {
+			return
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// discharged reports whether a must_respond was answered, deferred or settled.
+func discharged(s *said) bool { return len(s.sends) > 0 || len(s.settled) > 0 }
+
+// List returns the chat tools.
+func (c *chat) List() []harness.Tool {
+	var tools []harness.Tool
+	for _, t := range toolList {
+		tools = append(tools, harness.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.schema)})
+	}
+	return tools
+}
+
+var toolList = []struct{ name, description, schema string }{
+	{"chat.list_events", "List chat events available to this session, filtered by stream, conversation, policy, or time.", `{"type":"object","properties":{"conversation":{"type":"string"},"limit":{"type":"integer"},"open":{"type":"boolean"}}}`},
+	{"chat.read_thread", "Read a thread or conversation window.", `{"type":"object","properties":{"conversation":{"type":"string"},"threadId":{"type":"string"},"limit":{"type":"integer"}},"required":["conversation"]}`},
+	{"chat.send_message", "Send an idempotent chat message.", `{"type":"object","properties":{"target":{"type":"string"},"inReplyTo":{"type":"string"},"text":{"type":"string"},"idempotencyKey":{"type":"string"},"visibility":{"type":"string"},"directedness":{"type":"string"}},"required":["target","inReplyTo","text","idempotencyKey"]}`},
+	{"chat.react", "Send a typed reaction signal as a zero-turn disposition.", `{"type":"object","properties":{"inReplyTo":{"type":"string"},"signal":{"type":"string"},"eta":{"type":"string"}},"required":["inReplyTo","signal"]}`},
+	{"chat.claim", "Claim responsibility for responding to a channel event or thread.", `{"type":"object","properties":{"eventId":{"type":"string"},"ttlMs":{"type":"integer"}},"required":["eventId"]}`},
+	{"chat.defer", "Record that a must-respond event is deferred with a reason.", `{"type":"object","properties":{"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string"}},"required":["eventId"]}`},
+	{"chat.resolve", "Mark an event, thread, or assignment resolved.", `{"type":"object","properties":{"eventId":{"type":"string"}},"required":["eventId"]}`},
+}
+
+// arguments are those of every chat tool.
+type arguments struct {
+	Target         string `json:"target"`
+	InReplyTo      string `json:"inReplyTo"`
+	Text           string `json:"text"`
+	IdempotencyKey string `json:"idempotencyKey"`
+	Signal         string `json:"signal"`
+	EventID        string `json:"eventId"`
+	Conversation   string `json:"conversation"`
+	Limit          int    `json:"limit"`
+}
+
+// Call runs a tool and records it.
+func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness.Result {
+	var a arguments
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return harness.Refused("the arguments cannot be read: "+err.Error(), nil)
+	}
+	result, claimed := c.record(name, &a)
+	if claimed != "" && c.onClaim != nil {
+		c.onClaim(claimed)
+	}
+	return result
+}
+
+func (c *chat) record(name string, a *arguments) (result harness.Result, claimed string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acted = time.Now()
+	defer func() {
+		close(c.changed)
+		c.changed = make(chan struct{})
+	}()
+	if name == "chat.list_events" || name == "chat.read_thread" {
+		return c.readLocked(name, a), ""
+	}
+	id := a.EventID
+	if id == "" {
+		id = a.InReplyTo
+	}
+	s := c.events[id]
+	if s == nil {
+		c.stray = append(c.stray, fmt.Sprintf("%s named the event %q, which it was never told of", name, id))
+		return harness.Refused("there is no such event; name one that you were told of", map[string]any{"status": "refused", "reason": "unknown_event"}), ""
+	}
+	switch name {
+	case "chat.send_message":
+		return s.send(a), ""
+	case "chat.react":
+		return s.react(a), ""
+	case "chat.claim":
+		s.claims++
+		return harness.Structured(map[string]any{"granted": true, "owner": "agent:checked", "token": 1, "expiresAt": time.Now().Add(time.Minute).UTC().Format(time.RFC3339)}), id
+	case "chat.defer", "chat.resolve":
+		s.settled = append(s.settled, name)
+		return harness.Structured(map[string]any{"disposition": map[string]string{"chat.defer": "deferred", "chat.resolve": "responded"}[name]}), ""
+	default:
+		return harness.Refused("there is no such tool", nil), ""
+	}
+}
+
+// send records a message, as a host that enforces the policy.
+func (s *said) send(a *arguments) harness.Result {
+	switch {
+	case a.Text == "":
+		s.problems = append(s.problems, "send_message without a text")
+	case a.IdempotencyKey == "":
+		s.problems = append(s.problems, "send_message without an idempotencyKey")
+	case a.Target != "" && a.Target != s.event.Conversation.ID:
+		s.problems = append(s.problems, fmt.Sprintf("send_message to %q, which is not where the event was said", a.Target))
+	}
+	again := slices.Contains(s.sends, send{a.Text, a.IdempotencyKey})
+	s.sends = append(s.sends, send{a.Text, a.IdempotencyKey})
+	status := func(status, reason string) map[string]any {
+		return map[string]any{"messageId": "msg_" + s.id, "status": status, "reason": reason}
+	}
+	switch {
+	case s.refuse || !mayAnswer(s.decision.Policy):
+		return harness.Refused("no message may answer this event; stay silent", status("refused", string(s.decision.Policy)))
+	case again:
+		return harness.Structured(status("duplicate", ""))
+	case len(s.sends) > 1:
+		return harness.Refused("the event was answered already; stay silent", status("refused", "already_answered"))
+	}
+	return harness.Structured(status("sent", ""))
+}
+
+func mayAnswer(p attention.Policy) bool {
+	return p == attention.PolicyMustRespond || p == attention.PolicyMayRespond
+}
+
+// react records a reaction; those with a disposition discharge the event.
+func (s *said) react(a *arguments) harness.Result {
+	row, err := attention.ParseSignal(a.Signal)
+	if err != nil {
+		s.problems = append(s.problems, fmt.Sprintf("react with the unknown signal %q", a.Signal))
+		return harness.Refused(err.Error(), nil)
+	}
+	s.reactions = append(s.reactions, a.Signal)
+	if row.Disposition != "" {
+		s.settled = append(s.settled, "chat.react "+a.Signal)
+	}
+	return harness.Structured(map[string]any{"signal": a.Signal, "disposition": row.Disposition})
+}
+
+// readLocked shows the events of a conversation, the newest last.
+func (c *chat) readLocked(name string, a *arguments) harness.Result {
+	list := []map[string]any{}
+	for _, id := range c.order {
+		s := c.events[id]
+		if a.Conversation != "" && s.event.Conversation.ID != a.Conversation {
+			continue
+		}
+		list = append(list, map[string]any{
+			"eventId": id, "conversation": s.event.Conversation, "author": s.event.Author, "text": s.event.Text,
+			"policy": s.decision.Policy, "directedness": s.decision.Directedness,
+		})
+	}
+	limit := a.Limit
+	if limit <= 0 || limit > 50 {
+		limit = 50
+	}
+	list = list[max(0, len(list)-limit):]
+	if name == "chat.list_events" {
+		return harness.Structured(map[string]any{"events": list})
+	}
+	return harness.Structured(map[string]any{"messages": list})
+}
