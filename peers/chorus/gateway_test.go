@@ -323,3 +323,11 @@ func waitFor(t *testing.T, holds func() bool) {
 		}
 	}
 }
+
+func prefixesOf(texts ...string) []netip.Prefix {
+	var list []netip.Prefix
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}
