@@ -1,6 +1,7 @@
 package activitylog
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -53,7 +54,10 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 		}
 		payload = text
 	}
-	return json.Marshal(struct {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // payloads stay as they were sent
+	err := enc.Encode(struct {
 		ID        int64           `json:"id"`
 		TS        string          `json:"ts"`
 		Event     string          `json:"event"`
@@ -71,6 +75,7 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 		e.ID, e.TS, e.Event, e.MessageID, orNull(e.RPCID), orNull(e.Actor), orNull(e.Topic), orNull(e.Status),
 		payload, orNull(e.Error), orNull(e.Bus), e.Type, e.From,
 	})
+	return b.Bytes(), err
 }
 
 func orNull(s string) *string {

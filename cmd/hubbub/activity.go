@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/program"
+	"hubbub/protocol"
+
+	"github.com/spf13/cobra"
+)
+
+// activityFile is the name of the activity log in a data folder.
+const activityFile = "activity.db"
+
+// logFlag adds --log, which says which logs a command reads.
+func logFlag(cmd *cobra.Command) *[]string {
+	return cmd.PersistentFlags().StringArray("log", nil,
+		"activity log to read: a data folder or a database; repeat it for the buses of a cluster (default that of --data)")
+}
+
+// logPaths returns the databases that --log names.
+func logPaths(env *program.Env, named []string) []string {
+	if len(named) == 0 {
+		return []string{env.DataFile(activityFile)}
+	}
+	paths := make([]string, len(named))
+	for i, name := range named {
+		paths[i] = name
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			paths[i] = filepath.Join(name, activityFile)
+		}
+	}
+	return paths
+}
+
+// openLogs opens the logs that --log names; each must exist. Close must be
+// called.
+func openLogs(cmd *cobra.Command, named []string) (*activitylog.Reader, error) {
+	r := activitylog.Open(logPaths(program.From(cmd), named)...)
+	if err := r.Check(cmd.Context()); err != nil {
+		r.Close()
+		return nil, describeLog(err)
+	}
+	return r, nil
+}
+
+// describeLog says what to do about a log that cannot be read.
+func describeLog(err error) error {
+	if errors.Is(err, activitylog.ErrNoLog) {
+		return fmt.Errorf("%w: is --data (or --log) right? A bus writes it there: start one with `hubbub up` or `hubbub demo`", err)
+	}
+	return err
+}
+
+// moment reads a time: RFC 3339, a day, or a duration before now.
+func moment(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
+		return t, nil
+	}
+	if d, err := span(text); err == nil {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, program.Usage("--%s %q is neither a time (2026-02-17T12:00:00Z, 2026-02-17) nor a duration (90s, 15m, 12h, 30d)", flag, text)
+}
+
+// span reads a duration, which may be in days.
+func span(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || n < 0 || n > 36500 {
+			return 0, fmt.Errorf("no duration: %q", text)
+		}
+		return time.Duration(n * float64(24*time.Hour)), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("negative")
+	}
+	return d, err
+}
+
+// rowFlags are the flags that choose rows.
+type rowFlags struct {
+	topic, peer, status, text, since, until string
+	types, events                           []string
+}
+
+func (f *rowFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.topic, "topic", "", "rows whose topic matches this pattern")
+	flags.StringVar(&f.peer, "peer", "", "rows whose actor matches this pattern: the sender of send rows, the target of process rows")
+	flags.StringSliceVar(&f.types, "type", nil, "rows of messages of this type (repeatable)")
+	flags.StringSliceVar(&f.events, "event", nil, "rows of this event, such as send_start (repeatable)")
+	flags.StringVar(&f.status, "status", "", "rows with this status, such as timeout")
+	flags.StringVar(&f.text, "text", "", "rows with this text in the payload, the error or the message id")
+	flags.StringVar(&f.since, "since", "", "rows from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
+	flags.StringVar(&f.until, "until", "", "rows before this time, written likewise")
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}
+
+func typeNames() []string {
+	names := make([]string, len(protocol.AllTypes))
+	for i, t := range protocol.AllTypes {
+		names[i] = string(t)
+	}
+	return names
+}
+
+// filter makes the filter, or says which flag is wrong.
+func (f *rowFlags) filter(now time.Time) (filter activitylog.Filter, err error) {
+	filter.Status, filter.Text = f.status, f.text
+	if filter.Since, err = moment("since", f.since, now); err != nil {
+		return filter, err
+	}
+	if filter.Until, err = moment("until", f.until, now); err != nil {
+		return filter, err
+	}
+	for _, p := range []struct {
+		flag, text string
+		into       *protocol.Pattern
+	}{{"topic", f.topic, &filter.Topic}, {"peer", f.peer, &filter.Peer}} {
+		if p.text == "" {
+			continue
+		}
+		if *p.into, err = protocol.ParsePattern(p.text); err != nil {
+			return filter, program.Usage("--%s %q: %s", p.flag, p.text, err)
+		}
+	}
+	for _, name := range f.types {
+		if !slices.Contains(protocol.AllTypes, protocol.MessageType(name)) {
+			return filter, program.Usage("--type %q is no message type: %s", name, strings.Join(typeNames(), ", "))
+		}
+		filter.Types = append(filter.Types, protocol.MessageType(name))
+	}
+	for _, name := range f.events {
+		e, ok := activitylog.ParseEvent(name)
+		if !ok {
+			return filter, program.Usage("--event %q is no event of the log, such as send_start or log_gap", name)
+		}
+		filter.Events = append(filter.Events, e)
+	}
+	return filter, nil
+}
+
+// jsonLines makes an encoder that writes one value a line.
+func jsonLines(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
+// exportRows writes all rows of a filter as JSON lines.
+func exportRows(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, w io.Writer) (n int64, err error) {
+	enc := jsonLines(w)
+	err = r.Each(ctx, f, func(e *activitylog.Entry) error {
+		n++
+		return enc.Encode(e)
+	})
+	return n, err
+}

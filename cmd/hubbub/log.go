@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
+
+	"github.com/spf13/cobra"
+)
+
+func newLog() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Check, export and prune the activity log",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return program.Usage("say what to do: hubbub log verify, export or prune; hubbub tail shows it")
+		},
+	}
+	logs := logFlag(cmd)
+	cmd.AddCommand(newLogVerify(logs), newLogExport(logs), newLogPrune(logs))
+	return cmd
+}
+
+func newLogPrune(logs *[]string) *cobra.Command {
+	var before string
+	cmd := &cobra.Command{
+		Use:   "prune --before TIME",
+		Short: "Delete rows that are older than a time",
+		Long: "Delete the rows of the activity log that are older than a time. Nothing else ever\n" +
+			"takes rows from it. The bus may run meanwhile. The file does not shrink: its free\n" +
+			"space is used for new rows.",
+		Example: "  hubbub log prune --before 30d\n  hubbub log prune --before 2026-01-01T00:00:00Z",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if before == "" {
+				return program.Usage("--before says which rows to delete: those before 2026-01-01T00:00:00Z, or older than 30d")
+			}
+			at, err := moment("before", before, time.Now())
+			if err != nil {
+				return err
+			}
+			for _, path := range logPaths(program.From(cmd), *logs) {
+				if err := prune(cmd, path, at); err != nil {
+					return describeLog(err)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&before, "before", "", "rows older than this are deleted: 2026-01-01T00:00:00Z, or 30d, 12h")
+	return cmd
+}
+
+func prune(cmd *cobra.Command, path string, before time.Time) error {
+	n, err := activitylog.Prune(cmd.Context(), path, before)
+	if err != nil {
+		if n > 0 {
+			err = fmt.Errorf("%w (%d rows were deleted before)", err, n)
+		}
+		return err
+	}
+	if asJSON(cmd) {
+		return jsonLines(cmd.OutOrStdout()).Encode(struct {
+			Log     string    `json:"log"`
+			Before  time.Time `json:"before"`
+			Deleted int64     `json:"deleted"`
+		}{path, before.UTC(), n})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows from before %s deleted from %s\n", n, before.Local().Format(time.DateTime), path)
+	return err
+}
+
+func newLogExport(logs *[]string) *cobra.Command {
+	var rows rowFlags
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write rows as JSON lines, the oldest first",
+		Long: "Write rows of the activity log to standard output, one JSON object a line, by the\n" +
+			"names of the columns. Several logs (--log) are merged by time.",
+		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq .payload_json.content.text",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := rows.filter(time.Now())
+			if err != nil {
+				return err
+			}
+			r, err := openLogs(cmd, *logs)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
+			_, err = exportRows(cmd.Context(), r, filter, w)
+			return errors.Join(err, w.Flush())
+		},
+	}
+	rows.add(cmd)
+	return cmd
+}
+
+func newLogVerify(logs *[]string) *cobra.Command {
+	var opts activitylog.VerifyOptions
+	strict := false
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check that the log is whole",
+		Long: "Check the file, its schema, and that each message has one send_start, one\n" +
+			"send_finish, and a process_start and process_finish for each peer that its result\n" +
+			"counts. Exit 1 when something is wrong that neither a kill of the bus nor a\n" +
+			"log_gap row explains; with --strict also for those.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := openLogs(cmd, *logs)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			v, err := r.Verify(cmd.Context(), &opts)
+			if err != nil {
+				return err
+			}
+			if asJSON(cmd) {
+				err = jsonLines(cmd.OutOrStdout()).Encode(v)
+			} else {
+				err = printLogVerdict(cmd.OutOrStdout(), v)
+			}
+			switch {
+			case err != nil:
+				return err
+			case !v.OK():
+				return fmt.Errorf("the activity log is not whole: %d problems", int64(len(v.Problems))+v.More)
+			case strict && (v.Cut > 0 || len(v.Gaps) > 0):
+				return fmt.Errorf("the activity log is not complete: %d messages end early, %d gaps", v.Cut, len(v.Gaps))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "leave out SQLite's own check, which reads the whole file")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit 1 also for gaps and for messages that a kill cut short")
+	cmd.Flags().DurationVar(&opts.Longest, "longest", time.Minute, "how long a message may be under way")
+	return cmd
+}
+
+func printLogVerdict(w io.Writer, v *activitylog.Verdict) error {
+	paint := screen.NewPainter(w)
+	state := paint.Paint(screen.Green, "whole")
+	if !v.OK() {
+		state = paint.Paint(screen.Red, "not whole")
+	}
+	p := &printer{w: w}
+	p.line("the log is %s: %d rows, %d messages, %d complete", state, v.Rows, v.Messages, v.Complete)
+	if v.Rows > 0 {
+		p.line("from %s to %s", v.First.Local().Format(time.DateTime), v.Last.Local().Format(time.DateTime))
+	}
+	if v.UnderWay > 0 {
+		p.line("%d messages at the end are still under way", v.UnderWay)
+	}
+	if v.Cut > 0 {
+		p.line("%d messages end early or begin late: the bus was killed, rows were lost in a gap, or pruned", v.Cut)
+	}
+	if v.Elsewhere > 0 {
+		p.line("%d messages also went to peers of other buses; read their logs too, with --log", v.Elsewhere)
+	}
+	for _, g := range v.Gaps {
+		p.line("%s %s: %d rows were lost: %s", paint.Paint(screen.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, screen.Printable(g.Reason))
+	}
+	for _, f := range v.Problems {
+		where := f.Log
+		if f.ID > 0 {
+			where = fmt.Sprintf("%s row %d", where, f.ID)
+		}
+		if f.MessageID != "" {
+			where += " message " + screen.Printable(f.MessageID)
+		}
+		p.line("%s %s: %s", paint.Paint(screen.Red, "problem"), where, screen.Printable(f.What))
+	}
+	if v.More > 0 {
+		p.line("and %d problems more", v.More)
+	}
+	return p.err
+}
+
+// A printer prints lines and keeps the first error.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}

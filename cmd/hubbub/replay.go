@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// replaying is how past events are decided on again.
+type replaying struct {
+	version                string
+	roles, aliases         []string
+	streams                []string
+	stop, acks, leave      []string
+	digests, onlyDifferent bool
+}
+
+// add gives a command the flags of a changed policy.
+func (p *replaying) add(cmd *cobra.Command) { p.flags(cmd.Flags()) }
+
+func (p *replaying) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by, 2026-06-02 or 2026-06-24")
+	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has (repeatable)")
+	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: further name under which it is mentioned (repeatable)")
+	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that it owns (repeatable)")
+	fs.StringArrayVar(&p.stop, "stop-word", nil, "with --replay: stop word, instead of the default ones (repeatable)")
+	fs.StringArrayVar(&p.acks, "ack-word", nil, "with --replay: acknowledgement, instead of the default ones (repeatable)")
+	fs.StringArrayVar(&p.leave, "leave-word", nil, "with --replay: words that ask to leave, instead of the default ones (repeatable)")
+	fs.BoolVar(&p.digests, "digests", false, "with --replay: with digests of what is withheld")
+	fs.BoolVar(&p.onlyDifferent, "changed", false, "with --replay: show only events for which the answer changes")
+}
+
+// changed returns a flag of a changed policy that was given; empty where none was.
+func (p *replaying) changed(cmd *cobra.Command) (name string) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&replaying{}).flags(own)
+	own.VisitAll(func(f *pflag.Flag) {
+		if cmd.Flags().Changed(f.Name) {
+			name = f.Name
+		}
+	})
+	return name
+}
+
+func (p *replaying) config() (attention.Config, error) {
+	version, err := attention.ParseVersion(p.version)
+	if err != nil {
+		return attention.Config{}, program.Usage("--policy-version: %s", err)
+	}
+	words := attention.DefaultWords()
+	for _, w := range []struct {
+		given []string
+		into  *[]string
+	}{{p.stop, &words.Stop}, {p.acks, &words.Acks}, {p.leave, &words.Leave}} {
+		if len(w.given) > 0 {
+			*w.into = w.given
+		}
+	}
+	return attention.Config{Version: version, Digests: p.digests, Words: &words}, nil
+}
+
+// A replayed event is what would have become of one event for one agent.
+type replayed struct {
+	EventID   string    `json:"eventId"`
+	MessageID string    `json:"messageId"`
+	At        time.Time `json:"ts"`
+	Agent     string    `json:"agent"`
+	Text      string    `json:"text"`
+	Then      *outcome  `json:"then"` // as the agent recorded it; null where it recorded nothing
+	Now       outcome   `json:"now"`
+	Woke      bool      `json:"woke"`
+	WouldWake bool      `json:"wouldWake"`
+}
+
+// outcome is a decision in short.
+type outcome struct {
+	Directedness string `json:"directedness"`
+	Policy       string `json:"policy"`
+	Injection    string `json:"injection"`
+	Reason       string `json:"reason"`
+}
+
+func (o *outcome) String() string {
+	return fmt.Sprintf("%s, %s, %s (%s)", o.Directedness, o.Policy, o.Injection, o.Reason)
+}
+
+// run decides again and prints what comes out.
+func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
+	cfg, err := p.config()
+	if err != nil {
+		return err
+	}
+	list, err := p.decide(cmd, r, f, cfg)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("the log holds no such chat message to an agent; hubbub tail --type tg_message shows what it holds")
+	}
+	if !asJSON(cmd) {
+		return p.print(cmd.OutOrStdout(), list)
+	}
+	enc := jsonLines(cmd.OutOrStdout())
+	for i := range list {
+		if p.onlyDifferent && list[i].Woke == list[i].WouldWake {
+			continue
+		}
+		if err := enc.Encode(&list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide goes through the log once: chat events are decided on with what the
+// log held about them by then.
+func (p *replaying) decide(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter, cfg attention.Config) ([]replayed, error) {
+	then := map[[2]string]*activitylog.AttentionRecord{}
+	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
+		if key := [2]string{a.Agent, a.EventID}; a.Event == activitylog.RecordDecision && then[key] == nil {
+			then[key] = a // the first: a claim that is granted decides again
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []replayed
+	seen := map[[2]string]bool{}
+	past := newPast()
+	rows := activitylog.Filter{Since: f.Since, Events: []activitylog.Event{activitylog.SendStart}, Types: []protocol.MessageType{
+		protocol.TypeTGMessage, protocol.TypeChatMessage, protocol.TypeTGReply, protocol.TypeChatReply,
+	}}
+	err = r.Each(cmd.Context(), rows, func(e *activitylog.Entry) error {
+		c, ok := chatContent(e)
+		if !ok {
+			past.reply(e)
+			return nil
+		}
+		key := [2]string{e.Topic, c.SourceID}
+		if c.Event == protocol.EventMessage && seen[key] || protocol.RoleOf(protocol.PeerID(e.Topic)) != protocol.RoleAgent {
+			return nil // sent again
+		}
+		seen[key] = true
+		d := past.decide(e, c, attention.Self{ID: e.Topic, Roles: p.roles, Aliases: p.aliases, Streams: p.streams}, cfg)
+		if (f.EventID == "" || f.EventID == c.SourceID) && (f.Agent == "" || f.Agent == e.Topic) {
+			list = append(list, compare(e, c, d, then[key]))
+		}
+		return nil
+	})
+	return list, err
+}
+
+func compare(e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision, then *activitylog.AttentionRecord) replayed {
+	out := replayed{
+		EventID: c.SourceID, MessageID: e.MessageID, At: e.Time(), Agent: e.Topic, Text: c.Text,
+		Now: outcome{string(d.Directedness), string(d.Policy), string(d.Injection), d.Reason}, WouldWake: wakes(string(d.Injection)),
+	}
+	if then != nil {
+		out.Then = &outcome{then.Directedness, then.Policy, then.Injection, then.Reason}
+		out.Woke = wakes(then.Injection)
+	}
+	return out
+}
+
+func (p *replaying) print(w io.Writer, list []replayed) error {
+	paint := screen.NewPainter(w)
+	out := &printer{w: w}
+	counts := map[string]int{}
+	for i := range list {
+		e := &list[i]
+		sign, colour, word := " ", screen.Dim, "stays asleep"
+		switch {
+		case e.WouldWake && e.Woke:
+			sign, colour, word = "=", screen.Green, "wakes as before"
+		case e.WouldWake:
+			sign, colour, word = "+", screen.Yellow, "would wake"
+		case e.Woke:
+			sign, colour, word = "-", screen.Red, "would no longer wake"
+		}
+		counts[word]++
+		if p.onlyDifferent && e.Woke == e.WouldWake {
+			continue
+		}
+		out.line("%s %s %s %s %s", sign, e.At.Local().Format(time.DateTime), paint.Paint(colour, screen.Printable(e.Agent)+" "+word),
+			screen.Printable(e.EventID), screen.Clip(screen.Printable(fmt.Sprintf("%q", e.Text)), 80))
+		out.line("    now:  %s", screen.Printable(e.Now.String()))
+		if e.Then != nil && *e.Then != e.Now {
+			out.line("    then: %s", screen.Printable(e.Then.String()))
+		}
+	}
+	var sums []string
+	for _, word := range slices.Sorted(maps.Keys(counts)) {
+		sums = append(sums, fmt.Sprintf("%d %s", counts[word], word))
+	}
+	out.line("%d events: %s", len(list), strings.Join(sums, ", "))
+	return out.err
+}

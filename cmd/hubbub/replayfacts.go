@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"hubbub/activitylog"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// past is what the log has told so far about where agents take part. It stands
+// for what each agent's own records said at the time.
+type past struct {
+	places   map[placeKey]*place
+	chats    map[string]*chatPast // by conversation id
+	answered map[[2]string]bool   // agent, event
+}
+
+// A placeKey names a conversation or a thread as one agent sees it.
+type placeKey struct{ agent, conversation, thread string }
+
+type place struct{ participating, left, asked bool }
+
+// chatPast is what is known of a conversation.
+type chatPast struct {
+	agents  []string
+	threads map[string]string // of an event
+}
+
+func newPast() *past {
+	return &past{places: map[placeKey]*place{}, chats: map[string]*chatPast{}, answered: map[[2]string]bool{}}
+}
+
+func (p *past) place(agent string, c *protocol.Chat) *place {
+	key := placeKey{agent, c.ID, c.ThreadID}
+	if p.places[key] == nil {
+		p.places[key] = &place{}
+	}
+	return p.places[key]
+}
+
+func (p *past) chat(id string) *chatPast {
+	if p.chats[id] == nil {
+		p.chats[id] = &chatPast{threads: map[string]string{}}
+	}
+	return p.chats[id]
+}
+
+// decide decides on a chat message, and remembers what follows from it.
+func (p *past) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attention.Self, cfg attention.Config) attention.Decision {
+	here, chat := p.place(self.ID, c.Chat), p.chat(c.Chat.ID)
+	chat.threads[c.SourceID] = c.Chat.ThreadID
+	if c.Author.Kind == string(attention.AuthorAgent) && !slices.Contains(chat.agents, c.Author.ID) {
+		chat.agents = append(chat.agents, c.Author.ID)
+	}
+	facts := attention.Facts{
+		Participating: here.participating, Left: here.left, Asked: here.asked, Answered: p.answered[[2]string{self.ID, c.SourceID}],
+	}
+	own := protocol.PeerID(self.ID).Name()
+	for _, other := range chat.agents {
+		if strings.TrimPrefix(other, "agent:") != own {
+			facts.OtherAgents = append(facts.OtherAgents, other)
+		}
+	}
+	d := attention.Decide(attentionEvent(c), self, facts, cfg)
+	switch {
+	case d.Action == attention.ActionLeave:
+		here.left, here.participating = true, false
+	case d.Action == attention.ActionReturn:
+		here.left, here.participating = false, true
+	case d.Directedness == attention.DirectedToMe && d.Policy == attention.PolicyMustRespond:
+		here.participating = true
+	}
+	if c.Event == protocol.EventMessage {
+		here.asked = false
+	}
+	return d
+}
+
+// reply remembers what an agent wrote.
+func (p *past) reply(e *activitylog.Entry) {
+	var m protocol.Message
+	var c protocol.ChatReply
+	if json.Unmarshal(e.Payload, &m) != nil || json.Unmarshal(m.Content, &c) != nil || c.Text == "" {
+		return
+	}
+	p.answered[[2]string{e.From, c.InReplyTo}] = true
+	conversation := protocol.PeerID(e.Topic).Name()
+	thread := c.ThreadID
+	if thread == "" {
+		thread = p.chat(conversation).threads[c.InReplyTo]
+	}
+	here := p.place(e.From, &protocol.Chat{ID: conversation, ThreadID: thread})
+	here.participating = true
+	here.asked = strings.HasSuffix(strings.TrimRight(c.Text, " \n\t)*_"), "?")
+}
+
+// chatContent reads a chat message with its documented defaults; false when the
+// row brings none.
+func chatContent(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
+	if t := protocol.MessageType(e.Type); t != protocol.TypeTGMessage && t != protocol.TypeChatMessage {
+		return nil, false
+	}
+	var m protocol.Message
+	c := &protocol.ChatMessage{}
+	if json.Unmarshal(e.Payload, &m) != nil || json.Unmarshal(m.Content, c) != nil {
+		return nil, false
+	}
+	if c.Chat == nil {
+		c.Chat = &protocol.Chat{}
+	}
+	if c.Author == nil {
+		c.Author = &protocol.Author{}
+	}
+	for _, d := range []struct {
+		into    *string
+		missing string
+	}{
+		{&c.Event, protocol.EventMessage}, {&c.SourceID, e.MessageID}, {&c.Chat.Kind, "dm"}, {&c.Chat.ID, m.From.Name()},
+		{&c.Author.Kind, "human"}, {&c.Author.ID, m.From.Name()},
+	} {
+		if *d.into == "" {
+			*d.into = d.missing
+		}
+	}
+	return c, true
+}
+
+// attentionEvent is a chat message as the attention layer sees it.
+func attentionEvent(c *protocol.ChatMessage) attention.Event {
+	event := attention.Event{
+		EventID: c.SourceID, Kind: attention.EventKind(c.Event), Text: c.Text, Mentions: c.Mentions,
+		Conversation: attention.Conversation{
+			ID: c.Chat.ID, Kind: attention.ConversationKind(c.Chat.Kind), ThreadID: c.Chat.ThreadID, StreamID: c.Chat.StreamID, Title: c.Chat.Title,
+		},
+		Author: attention.Author{
+			ID: c.Author.ID, Kind: attention.AuthorKind(c.Author.Kind), DisplayName: c.Author.DisplayName, Username: c.Author.Username,
+		},
+		Priority: attention.Priority(c.Priority), Signal: c.Signal, Attachments: len(c.Attachments),
+	}
+	if c.ReplyTo != nil {
+		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author}
+	}
+	return event
+}

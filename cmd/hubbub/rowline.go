@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
+)
+
+// A rowLayout writes rows of the activity log as lines. On a terminal the
+// columns stand below each other; they grow with what they have to hold.
+type rowLayout struct {
+	paint   screen.Painter
+	columns int // of the terminal; 0 where there is none
+	day     string
+	widths  [5]int
+}
+
+func newRowLayout(paint screen.Painter, columns int) *rowLayout {
+	return &rowLayout{paint: paint, columns: columns, widths: [5]int{15, 12, 10, 10, 6}}
+}
+
+// maxWidths are how wide the columns may grow: event, type, actor, topic, status.
+var maxWidths = [5]int{17, 15, 28, 28, 13}
+
+// line returns the line of a row: on a terminal for people, else its time,
+// event, type, actor, topic, status, message and detail, with "-" for nothing.
+func (l *rowLayout) line(e *activitylog.Entry) string {
+	cells := [5]string{e.Event, e.Type, e.Actor, e.Topic, e.Status}
+	for i := range cells {
+		cells[i] = screen.Printable(cells[i])
+	}
+	detail := screen.Printable(rowDetail(e))
+	if l.columns == 0 {
+		return l.plain(e, cells, detail)
+	}
+	var b strings.Builder
+	at := e.Time().Local()
+	if day := at.Format("Mon 2 Jan 2006"); day != l.day {
+		l.day = day
+		b.WriteString(l.paint.Paint(screen.Dim, day) + "\n")
+	}
+	clock := at.Format("15:04:05.000")
+	b.WriteString(l.paint.Paint(screen.Dim, clock))
+	used := len(clock)
+	for i, c := range cells {
+		l.widths[i] = min(max(l.widths[i], screen.Width(c)), maxWidths[i])
+		cell := screen.Pad(screen.Clip(c, l.widths[i]), l.widths[i])
+		b.WriteString(" " + l.paint.Paint(cellColour(i, e), cell))
+		used += 1 + screen.Width(cell)
+	}
+	id := shownID(e)
+	left := l.columns - used - 2
+	if id != "" {
+		left -= len(id) + 1
+		b.WriteString("  " + l.paint.Paint(screen.Dim, id))
+	} else {
+		b.WriteString(" ")
+	}
+	if detail != "" {
+		b.WriteString(" " + screen.Clip(detail, max(left, 20)))
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+func (l *rowLayout) plain(e *activitylog.Entry, cells [5]string, detail string) string {
+	fields := []string{e.TS}
+	for _, c := range cells {
+		fields = append(fields, orDash(strings.ReplaceAll(c, " ", "_")))
+	}
+	fields = append(fields, orDash(screen.Printable(e.MessageID)))
+	if detail != "" {
+		fields = append(fields, detail)
+	}
+	return strings.Join(fields, " ")
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// shownID returns the id of the row's message: whole where the message begins,
+// so that it can be copied, elsewhere its end.
+func shownID(e *activitylog.Entry) string {
+	id := screen.Printable(e.MessageID)
+	if e.Is(activitylog.SendStart) || e.Is(activitylog.Rejected) || len(id) <= 8 {
+		return id
+	}
+	return "…" + id[len(id)-6:]
+}
+
+func cellColour(column int, e *activitylog.Entry) screen.Colour {
+	switch column {
+	case 0:
+		return eventColour(e.Event)
+	case 1:
+		return screen.Cyan
+	case 4:
+		return statusColour(e.Status)
+	default:
+		return ""
+	}
+}
+
+func eventColour(event string) screen.Colour {
+	switch e, _ := activitylog.ParseEvent(event); e {
+	case activitylog.SendStart:
+		return screen.Bold
+	case activitylog.Rejected, activitylog.LogGap:
+		return screen.Red
+	case activitylog.PeerConnected, activitylog.PeerDisconnected, activitylog.Subscribe, activitylog.Unsubscribe:
+		return screen.Blue
+	default:
+		return screen.Dim
+	}
+}
+
+func statusColour(status string) screen.Colour {
+	switch status {
+	case activitylog.StatusOK:
+		return screen.Green
+	case activitylog.StatusStart, "":
+		return screen.Dim
+	case activitylog.StatusNoSubscriber, activitylog.StatusPartial:
+		return screen.Yellow
+	default:
+		return screen.Red
+	}
+}
+
+// rowDetail says in a few words what a row holds beside its columns.
+func rowDetail(e *activitylog.Entry) string {
+	detail := ""
+	switch {
+	case e.Is(activitylog.SendStart):
+		detail = messageDetail(e.Payload)
+	case e.Is(activitylog.SendFinish):
+		detail = resultDetail(e.Payload)
+	case e.Is(activitylog.LogGap):
+		var gap struct{ Lost int64 }
+		if json.Unmarshal(e.Payload, &gap) == nil {
+			detail = fmt.Sprintf("%d rows could not be written:", gap.Lost)
+		}
+	case e.Is(activitylog.ProcessFinish) && e.Error == "":
+		var answer protocol.ProcessResult
+		if json.Unmarshal(e.Payload, &answer) == nil {
+			detail = answer.Message
+		}
+	}
+	return strings.TrimSpace(detail + " " + e.Error)
+}
+
+// messageDetail says what a message says: its text, or its content.
+func messageDetail(payload []byte) string {
+	var m struct{ Content json.RawMessage }
+	if json.Unmarshal(payload, &m) != nil {
+		return ""
+	}
+	var c struct{ Text string }
+	if json.Unmarshal(m.Content, &c) == nil && c.Text != "" {
+		return fmt.Sprintf("%q", c.Text)
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, m.Content) != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// resultDetail says what became of a message.
+func resultDetail(result []byte) string {
+	var r protocol.SendResult
+	if json.Unmarshal(result, &r) != nil {
+		return ""
+	}
+	if r.DeliveredTo == 0 && len(r.Failures) == 0 {
+		return "nobody listens"
+	}
+	text := fmt.Sprintf("delivered to %d", r.DeliveredTo)
+	for i, f := range r.Failures {
+		if i == 3 {
+			return text + fmt.Sprintf(", and %d more failed", len(r.Failures)-i)
+		}
+		text += fmt.Sprintf(", %s %s", f.Peer, f.Status)
+	}
+	return text
+}
+
+// short writes a duration with three digits that matter.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + short(-d)
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	default:
+		return d.Round(time.Second).String()
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/screen"
+
+	"github.com/spf13/cobra"
+)
+
+func newStats() *cobra.Command {
+	var since, until string
+	cmd := &cobra.Command{
+		Use:   "stats [AGENT...]",
+		Short: "Show what agents were spared: events, turns run, turns avoided",
+		Long: "Show, for each agent, how many events it saw, how many of them its model was shown\n" +
+			"(injected) or only told of (knocks), how many turns its harness ran, how many were\n" +
+			"avoided, what policy refused, and how events ended.",
+		Example: "  hubbub stats --since 24h\n  hubbub stats agent:lead --json",
+	}
+	logs := logFlag(cmd)
+	cmd.Flags().StringVar(&since, "since", "", "from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
+	cmd.Flags().StringVar(&until, "until", "", "before this time, written likewise")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		now := time.Now()
+		from, err := moment("since", since, now)
+		if err != nil {
+			return err
+		}
+		to, err := moment("until", until, now)
+		if err != nil {
+			return err
+		}
+		r, err := openLogs(cmd, *logs)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		list, err := r.AgentStats(cmd.Context(), from, to)
+		if err != nil {
+			return err
+		}
+		if len(args) > 0 {
+			list = slices.DeleteFunc(list, func(s activitylog.AgentStats) bool {
+				return !slices.ContainsFunc(args, func(a string) bool { return agentName(a) == s.Agent })
+			})
+		}
+		if !asJSON(cmd) {
+			return printStats(cmd.OutOrStdout(), list)
+		}
+		enc := jsonLines(cmd.OutOrStdout())
+		for i := range list {
+			if err := enc.Encode(&list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func printStats(w io.Writer, list []activitylog.AgentStats) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no agent has recorded a decision")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "EVENTS\tINJECTED\tKNOCKS\tTURNS RUN\tTURNS AVOIDED\tREFUSED\tOPEN\t  AGENT, AND HOW EVENTS ENDED")
+	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
+	for _, s := range list {
+		printStatsLine(t, s)
+		total.Events += s.Events
+		total.Injected += s.Injected
+		total.Knocks += s.Knocks
+		total.TurnsRun += s.TurnsRun
+		total.TurnsAvoided += s.TurnsAvoided
+		total.Refusals += s.Refusals
+		total.Open += s.Open
+		for d, n := range s.Dispositions {
+			total.Dispositions[d] += n
+		}
+	}
+	if len(list) > 1 {
+		printStatsLine(t, total)
+	}
+	return t.Flush()
+}
+
+func printStatsLine(w io.Writer, s activitylog.AgentStats) {
+	var ends []string
+	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
+		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], screen.Printable(d)))
+	}
+	name := screen.Printable(s.Agent)
+	if len(ends) > 0 {
+		name += ": " + strings.Join(ends, ", ")
+	}
+	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t  %s\n", s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.Refusals, s.Open, name)
+}

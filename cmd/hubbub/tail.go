@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
+
+	"github.com/spf13/cobra"
+)
+
+// tailing is what tail was asked to show.
+type tailing struct {
+	rows   rowFlags
+	logs   *[]string
+	follow bool
+	lines  int
+}
+
+func newTail() *cobra.Command {
+	var t tailing
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Show what happened on the bus, and what happens",
+		Long: "Show rows of the activity log, the oldest first: each message as it is sent,\n" +
+			"delivered to each peer and finished, and who connects and subscribes.\n\n" +
+			"With --follow it goes on showing rows as they are written, and outlives restarts\n" +
+			"of the bus. It reads the log, and so slows nobody down.",
+		Example: "  hubbub tail --follow\n  hubbub tail --since 15m --topic 'tg:*' --type tg_reply\n" +
+			"  hubbub tail --status timeout --json | jq .actor",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
+	}
+	t.logs = logFlag(cmd)
+	t.rows.add(cmd)
+	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "go on with new rows until interrupted")
+	cmd.Flags().IntVarP(&t.lines, "lines", "n", -1, "show at most so many of the last rows (default 100 on a terminal, otherwise all)")
+	return cmd
+}
+
+// linesOnTerminal is how many rows people get who did not say how many.
+const linesOnTerminal = 100
+
+func (t *tailing) run(cmd *cobra.Command) error {
+	env := program.From(cmd)
+	filter, err := t.rows.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	r := activitylog.Open(logPaths(env, *t.logs)...)
+	defer r.Close()
+	out := newTailWriter(cmd.OutOrStdout(), asJSON(cmd))
+	lines := t.lines
+	if lines < 0 && out.columns > 0 && t.rows.since == "" {
+		lines = linesOnTerminal
+	}
+	at, err := t.past(cmd.Context(), r, filter, lines, out)
+	switch {
+	case errors.Is(err, activitylog.ErrNoLog) && t.follow: // it may come
+	case err != nil:
+		return describeLog(err)
+	}
+	if !t.follow {
+		return out.flush()
+	}
+	if err := out.flush(); err != nil {
+		return err
+	}
+	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
+	return r.Follow(cmd.Context(), filter, at, waiting, out.show)
+}
+
+// past shows the rows that are there, and returns where they end.
+func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
+	end, err := r.End(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if lines >= 0 {
+		before := make(activitylog.Cursor, len(end))
+		for i := range end {
+			before[i] = end[i] + 1
+		}
+		rows, _, err := r.Before(ctx, f, before, lines)
+		if err != nil {
+			return nil, err
+		}
+		return end, out.write(rows)
+	}
+	var at activitylog.Cursor
+	for {
+		const page = 1000
+		rows, next, err := r.After(ctx, f, at, page)
+		if err != nil {
+			return nil, err
+		}
+		if err := out.write(rows); err != nil {
+			return nil, err
+		}
+		if at = next; len(rows) < page {
+			return at, nil
+		}
+	}
+}
+
+// A tailWriter shows rows: as JSON, as aligned and coloured columns on a
+// terminal, else as plain columns.
+type tailWriter struct {
+	w       *bufio.Writer
+	json    bool
+	columns int // of the terminal; 0 where there is none
+	layout  *rowLayout
+}
+
+func newTailWriter(w io.Writer, json bool) *tailWriter {
+	columns := screen.Columns(w)
+	return &tailWriter{w: bufio.NewWriter(w), json: json, columns: columns, layout: newRowLayout(screen.NewPainter(w), columns)}
+}
+
+func (t *tailWriter) write(rows []activitylog.Entry) error {
+	if t.json {
+		enc := jsonLines(t.w)
+		for i := range rows {
+			if err := enc.Encode(&rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i := range rows {
+		if _, err := fmt.Fprintln(t.w, t.layout.line(&rows[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tailWriter) flush() error { return t.w.Flush() }
+
+// show writes rows and lets them be seen.
+func (t *tailWriter) show(rows []activitylog.Entry) error {
+	return errors.Join(t.write(rows), t.flush())
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
+
+	"github.com/spf13/cobra"
+)
+
+func newTrace() *cobra.Command {
+	var (
+		within time.Duration
+		limit  int
+		alone  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "trace MESSAGE",
+		Short: "Show one message from end to end, and what it caused",
+		Long: "Show what happened to one message, by its id: when it was sent, how long each peer\n" +
+			"took, and what each answered; what caused it; and every message that it caused, as\n" +
+			"bars on one time axis.\n\n" +
+			"Messages belong together by inReplyTo, traceparent, and the ids in their contents.",
+		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace msg_01J9Z3X5Q2W8 --json | jq .caused",
+		Args:    cobra.ExactArgs(1),
+	}
+	logs := logFlag(cmd)
+	cmd.Flags().DurationVar(&within, "within", 15*time.Minute, "look for causes and consequences so long before and after")
+	cmd.Flags().IntVar(&limit, "limit", 200, "show at most so many messages")
+	cmd.Flags().BoolVar(&alone, "alone", false, "show only the message, not what it caused")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := openLogs(cmd, *logs)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		var chain *activitylog.Chain
+		if alone {
+			var m *activitylog.Message
+			if m, err = r.Message(cmd.Context(), args[0]); err == nil {
+				chain = &activitylog.Chain{Steps: []activitylog.Step{{Message: m}}}
+			}
+		} else {
+			chain, err = r.Chain(cmd.Context(), args[0], &activitylog.ChainOptions{Within: within, Limit: limit})
+		}
+		switch {
+		case errors.Is(err, activitylog.ErrUnknownMessage):
+			return fmt.Errorf("%w; hubbub tail shows the ids of messages, and --log reads other logs", err)
+		case err != nil:
+			return err
+		case asJSON(cmd):
+			return jsonLines(cmd.OutOrStdout()).Encode(describeChain(chain))
+		}
+		return printChain(cmd.OutOrStdout(), chain)
+	}
+	return cmd
+}
+
+// tracedStep is a step of a chain as JSON.
+type tracedStep struct {
+	MessageID string           `json:"messageId"`
+	Type      string           `json:"type"`
+	From      string           `json:"from"`
+	Topic     string           `json:"topic"`
+	Depth     int              `json:"depth"`
+	Cause     string           `json:"cause,omitempty"`
+	Reason    string           `json:"reason,omitempty"`
+	Start     time.Time        `json:"start"`
+	End       time.Time        `json:"end"`
+	Status    string           `json:"status"` // of the last time that it was sent; rejected; empty while under way
+	Payload   json.RawMessage  `json:"payload"`
+	Passes    []tracedPass     `json:"passes"`
+	Refusals  []tracedDelivery `json:"refusals,omitempty"`
+}
+
+type tracedPass struct {
+	Bus        string           `json:"bus,omitempty"`
+	Start      *time.Time       `json:"start"`
+	Finish     *time.Time       `json:"finish"`
+	DurationUS int64            `json:"durationUs,omitempty"`
+	Status     string           `json:"status"`
+	Result     json.RawMessage  `json:"result"`
+	Deliveries []tracedDelivery `json:"deliveries"`
+}
+
+type tracedDelivery struct {
+	Peer       string          `json:"peer"`
+	Bus        string          `json:"bus,omitempty"`
+	Start      *time.Time      `json:"start"`
+	Finish     *time.Time      `json:"finish"`
+	DurationUS int64           `json:"durationUs,omitempty"`
+	Status     string          `json:"status"`
+	Answer     json.RawMessage `json:"answer,omitempty"`
+	Error      string          `json:"error,omitempty"`
+}
+
+// tracedChain is what trace prints as JSON.
+type tracedChain struct {
+	Message *tracedStep  `json:"message"`
+	Causes  []tracedStep `json:"causes"` // from the first cause to the direct one
+	Caused  []tracedStep `json:"caused"` // each followed by what it caused itself
+	Cut     bool         `json:"cut,omitempty"`
+}
+
+func describeChain(c *activitylog.Chain) tracedChain {
+	t := tracedChain{Causes: []tracedStep{}, Caused: []tracedStep{}, Cut: c.Cut}
+	for _, s := range c.Causes {
+		t.Causes = append(t.Causes, describeStep(s))
+	}
+	for i, s := range c.Steps {
+		step := describeStep(s)
+		if i == 0 {
+			t.Message = &step
+		} else {
+			t.Caused = append(t.Caused, step)
+		}
+	}
+	return t
+}
+
+func describeStep(s activitylog.Step) tracedStep {
+	t := tracedStep{
+		MessageID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Depth: s.Depth, Cause: s.Cause, Reason: s.Reason,
+		Start: s.Begin(), End: s.End(), Status: stepStatus(s.Message), Payload: orNullJSON(s.Payload), Passes: []tracedPass{},
+	}
+	for _, p := range s.Passes {
+		pass := tracedPass{
+			Bus: p.Bus, Start: orNoTime(p.Start), Finish: orNoTime(p.Finish), DurationUS: took(p.Start, p.Finish).Microseconds(),
+			Status: p.Status, Result: orNullJSON(p.Result), Deliveries: []tracedDelivery{},
+		}
+		for _, d := range p.Deliveries {
+			pass.Deliveries = append(pass.Deliveries, tracedDelivery{
+				Peer: d.Peer, Bus: d.Bus, Start: orNoTime(d.Start), Finish: orNoTime(d.Finish), DurationUS: took(d.Start, d.Finish).Microseconds(),
+				Status: d.Status, Answer: orNullJSON(d.Answer), Error: d.Error,
+			})
+		}
+		t.Passes = append(t.Passes, pass)
+	}
+	for _, e := range s.Refusals {
+		at := e.Time()
+		t.Refusals = append(t.Refusals, tracedDelivery{Peer: e.Actor, Bus: e.Bus, Start: &at, Finish: &at, Status: "rejected", Error: e.Error})
+	}
+	return t
+}
+
+// stepStatus says how a message ended, the last time that it was sent.
+func stepStatus(m *activitylog.Message) string {
+	if n := len(m.Passes); n > 0 {
+		return m.Passes[n-1].Status
+	}
+	if len(m.Refusals) > 0 {
+		return "rejected"
+	}
+	return ""
+}
+
+func orNullJSON(raw json.RawMessage) json.RawMessage {
+	if !json.Valid(raw) {
+		return nil
+	}
+	return raw
+}
+
+func orNoTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// took returns how long something lasted; 0 where an end is not known.
+func took(start, finish time.Time) time.Duration {
+	if start.IsZero() || finish.IsZero() {
+		return 0
+	}
+	return finish.Sub(start)
+}
+
+// printChain draws a chain for people.
+func printChain(w io.Writer, c *activitylog.Chain) error {
+	paint, columns := screen.NewPainter(w), screen.Columns(w)
+	p := &printer{w: w}
+	self := c.Steps[0]
+	p.line("%s  %s  %s", paint.Paint(screen.Bold, screen.Printable(self.ID)), paint.Paint(screen.Cyan, self.Type), routeOf(self.Message))
+	p.line("%s", paint.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
+	if detail := messageDetail(self.Payload); detail != "" {
+		p.line("%s", screen.Clip(screen.Printable(detail), max(columns, 100)))
+	}
+	p.line("")
+	f := newWaterfall(c, paint, columns)
+	for _, line := range f.lines() {
+		p.line("%s", line)
+	}
+	if c.Cut {
+		p.line("%s", paint.Paint(screen.Yellow, "there is more: see --limit and --within"))
+	}
+	return p.err
+}
+
+func routeOf(m *activitylog.Message) string {
+	if protocol.PeerID(m.From).Topic() == protocol.Topic(m.Topic) {
+		return screen.Printable(m.From)
+	}
+	return screen.Printable(m.From + " → " + m.Topic)
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/screen"
+)
+
+// A waterfall draws messages and their deliveries as bars on one time axis.
+type waterfall struct {
+	paint screen.Painter
+	begin time.Time
+	whole time.Duration
+	bar   int // columns of the axis
+	rows  []bar
+}
+
+// A bar is one line of a waterfall.
+type bar struct {
+	label  string
+	note   string
+	status string
+	start  time.Time
+	finish time.Time // zero while under way
+	self   bool      // of the message that is traced
+	cause  bool      // of what led to it
+}
+
+const (
+	maxLabel        = 58
+	plainColumns    = 120
+	shownDeliveries = 50 // of the traced message
+)
+
+func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *waterfall {
+	f := &waterfall{paint: paint}
+	for _, s := range c.Causes {
+		f.addStep(s, false)
+		f.rows[len(f.rows)-1].cause = true
+	}
+	for i, s := range c.Steps {
+		f.addStep(s, i == 0)
+	}
+	var end time.Time
+	for _, r := range f.rows {
+		if f.begin.IsZero() || !r.start.IsZero() && r.start.Before(f.begin) {
+			f.begin = r.start
+		}
+		for _, t := range []time.Time{r.start, r.finish} {
+			if t.After(end) {
+				end = t
+			}
+		}
+	}
+	f.whole = max(end.Sub(f.begin), time.Microsecond)
+	if columns == 0 {
+		columns = plainColumns
+	}
+	f.bar = min(max(columns-f.labelWidth()-34, 12), 80)
+	return f
+}
+
+// addStep adds the bars of one message: its own, and one for each delivery that
+// somebody may want to see.
+func (f *waterfall) addStep(s activitylog.Step, self bool) {
+	indent := strings.Repeat("  ", s.Depth)
+	label := indent + orWord(s.Type, "message") + " " + routeOf(s.Message)
+	if len(s.Passes) == 0 {
+		f.rows = append(f.rows, bar{label: label, status: stepStatus(s.Message), note: refusalOf(s.Message), start: s.Begin(), finish: s.End(), self: self})
+		return
+	}
+	for i, p := range s.Passes {
+		row := bar{label: label, status: p.Status, start: p.Start, finish: p.Finish, self: self}
+		if row.start.IsZero() {
+			row.start = s.Begin()
+		}
+		if i > 0 {
+			row.label = indent + "sent again"
+		}
+		if !self {
+			row.note = noteOf(s.Message)
+		}
+		f.rows = append(f.rows, row)
+		f.addDeliveries(p.Deliveries, indent, self)
+	}
+}
+
+func (f *waterfall) addDeliveries(list []activitylog.Delivery, indent string, self bool) {
+	shown := 0
+	for _, d := range list {
+		failed := d.Status != "" && d.Status != activitylog.StatusOK
+		if !failed && (!self || shown >= shownDeliveries) {
+			continue
+		}
+		shown++
+		f.rows = append(f.rows, bar{
+			label: indent + "  ↳ " + screen.Printable(d.Peer), status: d.Status, note: screen.Printable(d.Error), start: d.Start, finish: d.Finish, self: self,
+		})
+	}
+	if self && shown < len(list) {
+		f.rows = append(f.rows, bar{label: fmt.Sprintf("%s  ↳ and %d peers more", indent, len(list)-shown)})
+	}
+}
+
+// noteOf says what a message of the chain brought.
+func noteOf(m *activitylog.Message) string {
+	return screen.Printable(messageDetail(m.Payload))
+}
+
+func refusalOf(m *activitylog.Message) string {
+	if len(m.Refusals) == 0 {
+		return ""
+	}
+	return screen.Printable(m.Refusals[len(m.Refusals)-1].Error)
+}
+
+func orWord(s, word string) string {
+	if s == "" {
+		return word
+	}
+	return screen.Printable(s)
+}
+
+func (f *waterfall) labelWidth() int {
+	width := 0
+	for _, r := range f.rows {
+		width = max(width, screen.Width(r.label))
+	}
+	return min(width, maxLabel)
+}
+
+// lines draws everything: a ruler, and a line for each bar.
+func (f *waterfall) lines() []string {
+	width := f.labelWidth()
+	ruler := fmt.Sprintf("%-*s%s", f.bar-len([]rune(short(f.whole))), "0", short(f.whole))
+	lines := []string{f.paint.Paint(screen.Dim, strings.Repeat(" ", width)+"  "+ruler)}
+	for _, r := range f.rows {
+		label := screen.Pad(screen.Clip(r.label, width), width)
+		switch {
+		case r.self && !strings.Contains(r.label, "↳"):
+			label = f.paint.Paint(screen.Bold, label)
+		case r.cause:
+			label = f.paint.Paint(screen.Dim, label)
+		}
+		line := label + "  " + f.paint.Paint(statusColour(r.status), f.draw(r))
+		line += "  " + screen.Pad(f.timing(r), 18) + " " + f.paint.Paint(statusColour(r.status), orWord(r.status, f.open(r)))
+		if r.note != "" {
+			line += "  " + screen.Clip(r.note, 80)
+		}
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return lines
+}
+
+func (f *waterfall) open(r bar) string {
+	if r.start.IsZero() {
+		return ""
+	}
+	return "under way"
+}
+
+// timing says when a bar begins and how long it lasts.
+func (f *waterfall) timing(r bar) string {
+	if r.start.IsZero() {
+		return ""
+	}
+	at := "+" + short(r.start.Sub(f.begin))
+	if r.finish.IsZero() {
+		return at
+	}
+	return at + " " + short(r.finish.Sub(r.start))
+}
+
+// draw returns the bar in its columns. What is too short for a column is a
+// thin mark; what is not finished runs to the end.
+func (f *waterfall) draw(r bar) string {
+	if r.start.IsZero() {
+		return strings.Repeat(" ", f.bar)
+	}
+	from := f.column(r.start)
+	if r.finish.IsZero() {
+		return strings.Repeat(" ", from) + strings.Repeat("░", f.bar-from)
+	}
+	to := f.column(r.finish)
+	mark := "▏"
+	if to > from {
+		mark = strings.Repeat("█", to-from)
+	} else {
+		to = from + 1
+	}
+	return strings.Repeat(" ", from) + mark + strings.Repeat(" ", f.bar-to)
+}
+
+func (f *waterfall) column(t time.Time) int {
+	at := float64(t.Sub(f.begin)) / float64(f.whole)
+	return min(max(int(at*float64(f.bar)), 0), f.bar-1)
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
+
+	"github.com/spf13/cobra"
+)
+
+func newWhy() *cobra.Command {
+	var (
+		since string
+		again replaying
+		on    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "why EVENT [AGENT]",
+		Short: "Say why an event woke an agent, or did not",
+		Long: "Say what each agent made of an event, and why: what it decided, the turns that it\n" +
+			"ran, what it was refused, and how the event ended. EVENT is the sourceId of a chat\n" +
+			"message (tg:<bot>:<chat>:<message>) or the id of the message that brought it.\n\n" +
+			"With --replay, decide again over past traffic, as the flags say, and show which\n" +
+			"events would have woken an agent. Then EVENT may be left out, or be 'all'.",
+		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n" +
+			"  hubbub why --replay all agent:w3 --role backend-agents --since 24h",
+	}
+	logs := logFlag(cmd)
+	cmd.Flags().StringVar(&since, "since", "", "records from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
+	cmd.Flags().BoolVar(&on, "replay", false, "decide again over past events")
+	again.add(cmd)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if on {
+			return cobra.MaximumNArgs(2)(cmd, args)
+		}
+		return cobra.RangeArgs(1, 2)(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		from, err := moment("since", since, time.Now())
+		if err != nil {
+			return err
+		}
+		f := activitylog.AttentionFilter{Since: from}
+		if len(args) > 0 && (!on || args[0] != "all") {
+			f.EventID = args[0]
+		}
+		if len(args) > 1 {
+			f.Agent = agentName(args[1])
+		}
+		if changed := again.changed(cmd); !on && changed != "" {
+			return program.Usage("--%s changes a policy, which only --replay can show", changed)
+		}
+		r, err := openLogs(cmd, *logs)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if f.EventID != "" {
+			if f.EventID, err = r.EventID(cmd.Context(), f.EventID); err != nil {
+				return err
+			}
+		}
+		if on {
+			return again.run(cmd, r, f)
+		}
+		return explain(cmd, r, f)
+	}
+	return cmd
+}
+
+// agentName completes the name of an agent to its identity.
+func agentName(s string) string {
+	if strings.Contains(s, ":") {
+		return s
+	}
+	return "agent:" + s
+}
+
+// A story is what one agent made of one event.
+type story struct {
+	EventID      string                         `json:"eventId"`
+	Agent        string                         `json:"agent"`
+	MessageIDs   []string                       `json:"messageIds"` // of the messages that brought the event
+	Text         string                         `json:"text,omitempty"`
+	Author       string                         `json:"author,omitempty"`
+	Decision     *activitylog.AttentionRecord   `json:"decision"` // the last one
+	Decisions    []activitylog.AttentionRecord  `json:"decisions,omitempty"`
+	Turns        []activitylog.AttentionRecord  `json:"turns"`
+	Refusals     []activitylog.AttentionRecord  `json:"refusals"`
+	Dispositions []activitylog.AttentionRecord  `json:"dispositions"`
+	all          []*activitylog.AttentionRecord // by time
+}
+
+func (s *story) add(a *activitylog.AttentionRecord) {
+	s.all = append(s.all, a)
+	switch a.Event {
+	case activitylog.RecordDecision:
+		s.Decision, s.Decisions = a, append(s.Decisions, *a)
+	case activitylog.RecordTurn:
+		s.Turns = append(s.Turns, *a)
+	case activitylog.RecordRefusal:
+		s.Refusals = append(s.Refusals, *a)
+	case activitylog.RecordDisposition:
+		s.Dispositions = append(s.Dispositions, *a)
+	}
+}
+
+// explain prints the stories of an event.
+func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
+	stories, err := gather(cmd, r, f)
+	if err != nil {
+		return err
+	}
+	if len(stories) == 0 {
+		who := "no agent has"
+		if f.Agent != "" {
+			who = f.Agent + " has not"
+		}
+		return fmt.Errorf("%s recorded anything about %q, and it was sent to none; hubbub tail --type tg_message --json shows sourceIds", who, f.EventID)
+	}
+	if asJSON(cmd) {
+		enc := jsonLines(cmd.OutOrStdout())
+		for _, s := range stories {
+			if len(s.Decisions) == 1 {
+				s.Decisions = nil
+			}
+			if err := enc.Encode(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return printStories(cmd.OutOrStdout(), stories)
+}
+
+// gather reads the stories of an event, one for each agent, by name.
+func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) ([]*story, error) {
+	byAgent := map[string]*story{}
+	of := func(agent string) *story {
+		s := byAgent[agent]
+		if s == nil {
+			s = &story{
+				EventID: f.EventID, Agent: agent, MessageIDs: []string{},
+				Turns: []activitylog.AttentionRecord{}, Refusals: []activitylog.AttentionRecord{}, Dispositions: []activitylog.AttentionRecord{},
+			}
+			byAgent[agent] = s
+		}
+		return s
+	}
+	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
+		of(a.Agent).add(a)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = r.ChatEvents(cmd.Context(), activitylog.Filter{Since: f.Since}, func(c *activitylog.ChatEvent) error {
+		if c.EventID != f.EventID || f.Agent != "" && c.Agent != f.Agent {
+			return nil
+		}
+		s := of(c.Agent)
+		s.MessageIDs = append(s.MessageIDs, c.MessageID)
+		if s.Text = c.Content.Text; c.Content.Author != nil {
+			s.Author = c.Content.Author.DisplayName
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	stories := make([]*story, 0, len(byAgent))
+	for _, s := range byAgent {
+		stories = append(stories, s)
+	}
+	slices.SortFunc(stories, func(a, b *story) int { return strings.Compare(a.Agent, b.Agent) })
+	return stories, nil
+}
+
+func printStories(w io.Writer, stories []*story) error {
+	paint := screen.NewPainter(w)
+	p := &printer{w: w}
+	p.line("%s", paint.Paint(screen.Bold, screen.Printable(stories[0].EventID)))
+	for _, s := range stories {
+		if s.Text != "" {
+			p.line("%s %s", screen.Printable(orWord(s.Author, "somebody")), screen.Clip(screen.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
+			break
+		}
+	}
+	for _, s := range stories {
+		p.line("")
+		p.line("%s %s", paint.Paint(screen.Cyan, screen.Printable(s.Agent)), wokenWord(s, paint))
+		if len(s.all) == 0 {
+			p.line("  it got the event (%s), and has recorded no decision", screen.Printable(strings.Join(s.MessageIDs, ", ")))
+		}
+		for _, a := range s.all {
+			p.line("  %s  %s", paint.Paint(screen.Dim, a.At.Local().Format("15:04:05.000")), screen.Printable(recordLine(a)))
+		}
+	}
+	return p.err
+}
+
+// wokenWord says in a word whether the agent's harness ran for the event.
+func wokenWord(s *story, paint screen.Painter) string {
+	started := slices.ContainsFunc(s.Turns, func(a activitylog.AttentionRecord) bool { return a.State == "started" })
+	switch {
+	case started:
+		return paint.Paint(screen.Green, "was woken")
+	case s.Decision == nil:
+		return ""
+	case wakes(s.Decision.Injection):
+		return paint.Paint(screen.Yellow, "was to be woken")
+	default:
+		return paint.Paint(screen.Dim, "was not woken")
+	}
+}
+
+// wakes reports whether an injection mode makes a harness run.
+func wakes(injection string) bool {
+	switch injection {
+	case "immediate", "buffered", "notify":
+		return true
+	default:
+		return false
+	}
+}
+
+// recordLine says in a sentence what an attention record tells.
+func recordLine(a *activitylog.AttentionRecord) string {
+	because := ""
+	if a.Reason != "" {
+		because = ", because " + a.Reason
+	}
+	switch a.Event {
+	case activitylog.RecordDecision:
+		line := fmt.Sprintf("decided: %s, %s, %s", a.Directedness, a.Policy, a.Injection)
+		if a.Priority != "" && a.Priority != "normal" {
+			line += ", " + a.Priority
+		}
+		return line + because
+	case activitylog.RecordTurn:
+		line := "turn " + a.State
+		if a.Attempt > 1 {
+			line += fmt.Sprintf(" (attempt %d)", a.Attempt)
+		}
+		if n := len(a.MergedEventIDs); n > 1 {
+			line += fmt.Sprintf(", for %d events at once", n)
+		}
+		return line + because
+	case activitylog.RecordRefusal:
+		return fmt.Sprintf("refused: %s%s", a.Tool, because)
+	default:
+		return "ended: " + a.Disposition + because
+	}
+}
