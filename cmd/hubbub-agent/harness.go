@@ -1,8 +1,12 @@
 package main
 
 import (
+	"io"
+	"path/filepath"
+
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/anthropic"
 	"hubbub/peers/agent/harness/c2a"
 	"hubbub/peers/agent/harness/mcptools"
@@ -14,33 +18,58 @@ import (
 	"github.com/google/shlex"
 )
 
-// newHarness makes the harness that --harness names.
-func (s *settings) newHarness(env *program.Env, version attention.Version) (harness.Harness, error) {
+// remembered is how many conversations a model's memory holds.
+const remembered = 1000
+
+// newHarness makes the harness that --harness names. Close what it returns
+// when the harness has ended; it is nil where there is nothing to close.
+func (s *settings) newHarness(env *program.Env, data string, version attention.Version) (harness.Harness, io.Closer, error) {
 	log := env.Log
-	loop := turnloop.Options{Time: s.deadline, Log: &log}
 	switch s.harness {
 	case "scripted":
-		return scripted.New(nil), nil
-	case "openai":
-		return openai.New(&openai.Options{
-			BaseURL: s.baseURL, Model: s.model, Servers: mcptools.NewPool(nil), Loop: loop,
-			Key: func() (string, error) { return env.Secret(openai.KeyName) },
-		}), nil
-	case "anthropic":
-		return anthropic.New(&anthropic.Options{
-			BaseURL: s.baseURL, Model: s.model, Servers: mcptools.NewPool(nil), Loop: loop,
-			Key: func() (string, error) { return env.Secret(anthropic.KeyName) },
-		}), nil
-	case "c2a":
-		argv, err := s.command()
-		if err != nil {
-			return nil, err
-		}
+		return scripted.New(nil), nil, nil
+	case "openai", "anthropic":
+		return s.newModel(env, data)
+	case "acp", "c2a":
+	default:
+		return nil, nil, program.Usage("--harness %q is unknown: use scripted, openai, anthropic, acp or c2a", s.harness)
+	}
+	argv, err := s.command()
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.harness == "c2a" {
 		return c2a.New(argv, &c2a.Options{
 			Version: string(version), Info: c2a.Info{Name: env.Name, Version: env.Version}, Dir: s.workspace, Log: &log,
-		}), nil
+		}), nil, nil
 	}
-	return nil, program.Usage("--harness %q is unknown: use scripted, openai, anthropic, acp or c2a", s.harness)
+	permission, ok := acp.ParsePermission(s.permission)
+	if !ok {
+		return nil, nil, program.Usage("--permission %q is unknown: use reading, everything or nothing", s.permission)
+	}
+	return acp.New(argv, &acp.Options{Dir: s.workspace, Permission: permission, Log: &log}), nil, nil
+}
+
+// newModel makes a harness that asks a model's API. The model's memory of its
+// conversations is a file in the data folder.
+func (s *settings) newModel(env *program.Env, data string) (harness.Harness, io.Closer, error) {
+	log := env.Log
+	history, err := turnloop.OpenHistory(filepath.Join(data, "history.db"), remembered)
+	if err != nil {
+		return nil, nil, err
+	}
+	loop := turnloop.Options{Time: s.deadline, History: history, Log: &log}
+	servers := mcptools.NewPool(&mcptools.PoolOptions{Log: &log})
+	if s.harness == "openai" {
+		return openai.New(&openai.Options{
+			BaseURL: s.baseURL, Model: s.model, Servers: servers, Loop: loop,
+			Key: func() (string, error) { return env.Secret(openai.KeyName) },
+		}), history, nil
+	}
+	return anthropic.New(&anthropic.Options{
+		BaseURL: s.baseURL, Model: s.model, Servers: servers, Loop: loop,
+		Key: func() (string, error) { return env.Secret(anthropic.KeyName) },
+	}), history, nil
 }
 
 // command splits --harness-command into shell words. No shell runs it.

@@ -14,6 +14,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
@@ -37,6 +38,7 @@ type settings struct {
 	deadline       time.Duration
 	policyVersion  string
 	workspace      string
+	permission     string
 	mcpFile        string
 	wakePolicy     string
 }
@@ -66,6 +68,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.deadline, "deadline", 5*time.Minute, "longest time for an answer")
 	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02 or 2026-06-24")
 	fs.StringVar(&s.workspace, "workspace", "", "folder in which the harness may work")
+	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
 	fs.StringVar(&s.wakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
 }
@@ -85,9 +88,12 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err != nil {
 		return err
 	}
-	h, err := s.newHarness(env, opts.Version)
+	h, memory, err := s.newHarness(env, data, opts.Version)
 	if err != nil {
 		return err
+	}
+	if memory != nil {
+		defer memory.Close() //nolint:errcheck // every write was committed
 	}
 	listener, url, err := mcptools.Listen()
 	if err != nil {
