@@ -161,10 +161,12 @@ func messageType(v []byte) (MessageType, error) {
 }
 
 func checkTimestamp(v []byte) error {
-	if jsonrpc.IsString(v) {
-		if _, err := time.Parse(time.RFC3339, jsonrpc.Unquote(v)); err == nil {
-			return nil
-		}
+	var t time.Time
+	if jsonrpc.IsString(v) && t.UnmarshalJSON(v) == nil { // no allocation, no escapes
+		return nil
+	}
+	if _, err := time.Parse(time.RFC3339, jsonrpc.Unquote(v)); err == nil {
+		return nil
 	}
 	return errors.New("payload.timestamp must be an RFC 3339 time, such as 2026-02-17T12:00:00Z")
 }

@@ -147,14 +147,13 @@ func skipSpace(b []byte, at int) int {
 func skipString(b []byte, at int) int {
 	at++
 	for {
-		switch b[at] {
-		case '"':
-			return at + 1
-		case '\\':
-			at += 2
-		default:
+		for plain[b[at]] {
 			at++
 		}
+		if b[at] == '"' {
+			return at + 1
+		}
+		at += 2 // an escape
 	}
 }
 
@@ -172,22 +171,28 @@ func skipValue(b []byte, at int) int {
 	}
 }
 
+// structural marks the bytes that matter to where a container ends.
+var structural = [256]bool{'"': true, '{': true, '[': true, '}': true, ']': true}
+
 func skipContainer(b []byte, at int) int {
 	depth := 0
 	for {
+		for !structural[b[at]] {
+			at++
+		}
 		switch b[at] {
 		case '"':
 			at = skipString(b, at)
 			continue
 		case '{', '[':
 			depth++
-		case '}', ']':
+		default:
 			depth--
-			if depth == 0 {
-				return at + 1
-			}
 		}
 		at++
+		if depth == 0 {
+			return at
+		}
 	}
 }
 
