@@ -1,0 +1,253 @@
+package chorus_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/chorus"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// TestMain runs the tests, or, in a child process that a test started, a
+// gateway that the test will kill.
+func TestMain(m *testing.M) {
+	if folder := os.Getenv("CHORUS_TEST_FOLDER"); folder != "" {
+		if err := gatewayProcess(folder, os.Getenv("CHORUS_TEST_LISTEN"), os.Getenv("CHORUS_TEST_BUS")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func gatewayProcess(folder, listen, bus string) error {
+	store, err := chorus.OpenStore(folder)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	return chorus.New(store, listener, &chorus.Options{
+		Allow: loopback, ComposeWindow: -1, MinBackoff: time.Millisecond, Peer: &peer.Options{Buses: []string{bus}},
+		OnReady: func() { fmt.Println("ready") },
+	}).Run(context.Background())
+}
+
+// A child is a gateway in a process of its own.
+type child struct {
+	t                   *testing.T
+	folder, listen, bus string
+	cmd                 *exec.Cmd
+}
+
+func (c *child) start() {
+	c.t.Helper()
+	c.cmd = exec.Command(os.Args[0])
+	c.cmd.Env = append(os.Environ(), "CHORUS_TEST_FOLDER="+c.folder, "CHORUS_TEST_LISTEN="+c.listen, "CHORUS_TEST_BUS="+c.bus)
+	c.cmd.Stderr = os.Stderr
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		c.t.Fatalf("the child said %q, %v", line, err)
+	}
+}
+
+func (c *child) kill() {
+	c.t.Helper()
+	if err := c.cmd.Process.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = c.cmd.Wait() // it was killed
+}
+
+// TestNothingIsLostOrDoubledByKills kills the gateway in every step of its
+// work. Whatever got a 200 reaches its agent, and its answer the callback
+// exactly once, or at most once where the kill hit the POST itself; then its
+// agent hears "unknown".
+func TestNothingIsLostOrDoubledByKills(t *testing.T) {
+	k := newKilling(t)
+	hold := make(chan struct{})
+	t.Cleanup(func() { close(hold) })
+	moments := []func(){
+		func() {}, // right after the last 200
+		func() { k.agent.Refuse(nil); k.handle() },        // an answer is stored
+		func() { k.handle(); k.note(<-k.callback.calls) }, // the first POST has come
+		func() { k.handle(); k.handle(); k.handle() },     // some are on their way
+		func() { k.holdMessages(hold); k.untilHeld() },    // in the middle of a POST
+	}
+	const each = 6
+	sent := 0
+	for round, moment := range moments {
+		k.start()
+		for i := range each {
+			id := fmt.Sprintf("r%d-%d", round, i)
+			if status := tryPost(k.inbox, asJSON(posted(fmt.Sprint("c", i), id, id, k.callback.url))); status != http.StatusOK {
+				t.Fatalf("%s: %d", id, status)
+			}
+			sent++
+		}
+		moment()
+		k.kill()
+	}
+	k.callback.responding(nil)
+	k.start()
+	defer k.kill()
+	for len(k.got) < sent {
+		k.handle()
+	}
+	for k.ended() < sent {
+		select {
+		case c := <-k.callback.calls:
+			k.note(c)
+		default:
+			if k.agent.Waiting() > 0 {
+				k.handle()
+			}
+		}
+	}
+	if len(k.answered) < sent-1 {
+		t.Errorf("%d of %d answers came; only the one that a kill hit may be missing", len(k.answered), sent)
+	}
+	for text, n := range k.answered {
+		if n != 1 {
+			t.Errorf("%q reached the callback %d times", text, n)
+		}
+	}
+}
+
+// A killing is a gateway that dies, with the world around it.
+type killing struct {
+	*child
+	agent    *bustest.Scripted
+	callback *receiver
+	inbox    string
+	held     chan struct{}
+
+	got      map[string]int  // messages that the agent got, by text
+	answered map[string]int  // answers that the callback got, by text
+	unknown  map[string]bool // messages whose answer's outcome is unknown, by id
+}
+
+func newKilling(t *testing.T) *killing {
+	t.Helper()
+	b := bustest.Start(t, nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close() // its port is the gateway's, which is started again and again
+	c := &child{t: t, folder: filepath.Join(t.TempDir(), "chorus"), listen: listener.Addr().String(), bus: b.URL()}
+	store, err := chorus.OpenStore(c.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := store.CreateInbox(context.Background(), "ops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	spawner(t, b, "agent:a")
+	return &killing{
+		child: c, inbox: chorus.ConnectionString("http://"+c.listen, secret), held: make(chan struct{}, 100),
+		agent: b.Join(t, "agent:a", "agent:a"), callback: newReceiver(t),
+		got: map[string]int{}, answered: map[string]int{}, unknown: map[string]bool{},
+	}
+}
+
+// handle takes the agent's next delivery, and answers a message that is new.
+// Like a real agent it knows a repeated one by its sourceId.
+func (k *killing) handle() {
+	d := k.agent.Next(k.t)
+	switch d.Message.Type {
+	case protocol.TypeChatMessage:
+		var m protocol.ChatMessage
+		if err := d.Decode(&m); err != nil {
+			k.t.Fatal(err)
+		}
+		if k.got[m.Text]++; k.got[m.Text] > 1 {
+			return
+		}
+		reply := protocol.ChatReply{Text: "re " + m.Text, InReplyTo: m.SourceID, IdempotencyKey: m.SourceID}
+		k.replies(d.Message.From.Topic(), reply)
+	case protocol.TypeDeliveryStatus:
+		var s protocol.DeliveryStatus
+		if err := d.Decode(&s); err != nil {
+			k.t.Fatal(err)
+		}
+		if s.Status == protocol.StatusUnknown {
+			k.unknown[s.SourceID[strings.LastIndex(s.SourceID, ":")+1:]] = true
+		}
+	default: // configure
+		k.handle()
+	}
+}
+
+// replies repeats a reply until the gateway has taken it. While it is dead, the
+// next one that is started takes it.
+func (k *killing) replies(to protocol.Topic, reply protocol.ChatReply) {
+	waitFor(k.t, func() bool {
+		return k.agent.Send(k.t, to, protocol.TypeChatReply, reply).DeliveredTo > 0
+	})
+}
+
+// note counts what came to the callback.
+func (k *killing) note(c call) {
+	if c.body["type"] == "message" {
+		k.answered[c.body["content"].(string)]++
+	}
+}
+
+// ended counts the messages whose answer came or never will.
+func (k *killing) ended() int {
+	n := len(k.answered)
+	for id := range k.unknown {
+		if k.answered["re "+id] == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// holdMessages makes the callback answer no more until hold is closed.
+func (k *killing) holdMessages(hold chan struct{}) {
+	k.callback.responding(func(http.ResponseWriter, *http.Request, int) bool {
+		k.held <- struct{}{}
+		<-hold
+		return false
+	})
+}
+
+func (k *killing) untilHeld() {
+	k.handle()
+	<-k.held
+}
+
+func tryPost(url, body string) int {
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
