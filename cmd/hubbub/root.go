@@ -21,6 +21,9 @@ var constructors = []func() *cobra.Command{
 	newToken,
 	newConformance,
 	newBench,
+	newChorusCommand,
+	newWorkCommand,
+	newWhoCommand,
 	newVersion,
 }
 

@@ -1,0 +1,169 @@
+// The Chorus gateway: HTTP agents elsewhere become agents on the bus, channels
+// elsewhere become chats on the bus.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/chorus"
+
+	"github.com/spf13/pflag"
+)
+
+func main() { program.Main(chorusProgram()) }
+
+// A settings is what the flags say.
+type settings struct {
+	chorus    chorus.Options
+	listen    string
+	allow     []string
+	tlsCert   string
+	tlsKey    string
+	plaintext bool
+}
+
+func chorusProgram() program.Program {
+	var s settings
+	return program.Program{
+		Name:    "hubbub-chorus",
+		Summary: "connects HTTP agents and channels elsewhere with the bus (Chorus)",
+		Flags:   s.flags,
+		Run:     s.run,
+	}
+}
+
+func (s *settings) flags(fs *pflag.FlagSet) {
+	o := &s.chorus
+	fs.StringVar(&s.listen, "listen", "127.0.0.1:7893", "address to listen on")
+	fs.StringVar(&o.PublicURL, "public-url", "", "where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)")
+	fs.StringVar(&o.ProxyURL, "proxy-url", "", "where agents on the bus reach --listen, for the tools of services (default the address itself)")
+	fs.StringArrayVar(&s.allow, "allow-target", nil, "addresses that may be called although they are not public, as CIDR (repeatable)")
+	fs.DurationVar(&o.CallbackTTL, "callback-ttl", time.Hour, "lifetime of the callback and the tools' token of one delivery; 410 afterwards")
+	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second, "wait for more from the same author before a delivery; 0 for none")
+	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest such wait")
+	fs.IntVar(&o.MaxFrame, "max-frame", 1<<20, "largest frame of the bus, in bytes: what would not fit is refused with 413")
+	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve https")
+	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
+	fs.BoolVar(&s.plaintext, "plaintext", false, "allow other addresses than loopback without TLS, behind a proxy that has it")
+}
+
+func (s *settings) run(ctx context.Context, env *program.Env) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	data, err := env.MakeData()
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(filepath.Join(data, "chorus.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	store, err := chorus.OpenStore(data)
+	if err != nil {
+		return err
+	}
+	listener, err := s.open()
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	o := &s.chorus
+	if o.PublicURL == "" && s.tlsCert != "" {
+		o.PublicURL, o.ProxyURL = "https://"+listener.Addr().String(), "https://"+listener.Addr().String()
+	}
+	o.Peer, o.Log, o.Version = env.PeerOptions(), &env.Log, env.Version
+	o.OnReady = func() {
+		env.Log.Info().Str("listen", listener.Addr().String()).Str("data", data).Msg("listening")
+		env.Ready()
+	}
+	return errors.Join(chorus.New(store, listener, o).Run(ctx), store.Close())
+}
+
+// check reads what the flags say.
+func (s *settings) check() error {
+	for _, text := range s.allow {
+		p, err := parsePrefix(text)
+		if err != nil {
+			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
+		}
+		s.chorus.Allow = append(s.chorus.Allow, p)
+	}
+	for flag, raw := range map[string]string{"public-url": s.chorus.PublicURL, "proxy-url": s.chorus.ProxyURL} {
+		u, err := url.Parse(raw)
+		if raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil) {
+			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", flag, raw)
+		}
+	}
+	if (s.tlsCert == "") != (s.tlsKey == "") {
+		return program.Usage("--tls-cert and --tls-key belong together")
+	}
+	if s.chorus.CallbackTTL <= 0 || s.chorus.ComposeWindow < 0 || s.chorus.ComposeCap <= 0 || s.chorus.MaxFrame <= 0 {
+		return program.Usage("--callback-ttl, --compose-cap and --max-frame must be greater than 0, and --compose-window not less")
+	}
+	if s.chorus.ComposeWindow == 0 {
+		s.chorus.ComposeWindow = -1 // none
+	}
+	return s.checkListen()
+}
+
+// checkListen refuses to serve secrets in the clear beyond this machine.
+func (s *settings) checkListen() error {
+	host, _, err := net.SplitHostPort(s.listen)
+	if err != nil {
+		return program.Usage("--listen %q is not an address such as 127.0.0.1:7893", s.listen)
+	}
+	addr, err := netip.ParseAddr(host)
+	local := host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+	if !local && s.tlsCert == "" && !s.plaintext {
+		return program.Usage("--listen %s is reached from elsewhere, and secrets would travel in the clear: "+
+			"give --tls-cert and --tls-key, or --plaintext behind a proxy that has TLS", s.listen)
+	}
+	return nil
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	return netip.ParsePrefix(text)
+}
+
+func (s *settings) open() (net.Listener, error) {
+	listener, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w (is another gateway running? see --listen)", err)
+	}
+	if s.tlsCert == "" {
+		return listener, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("loading the certificate: %w", err), listener.Close())
+	}
+	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+}
+
+// lock makes sure that one gateway works on a data folder. The command line
+// needs no lock: it only writes what the gateway reads.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the data folder: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another gateway works on %s: stop it first, or give this one another --data", filepath.Dir(path)), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/chorus"
+
+	"github.com/spf13/cobra"
+)
+
+// defaultPublicURL is where a gateway that was told nothing else is reached.
+const defaultPublicURL = "http://127.0.0.1:7893"
+
+func newChorusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "chorus",
+		Short: "Connect HTTP agents and channels elsewhere (Chorus)",
+		Long: "Connects agents and channels elsewhere through the Chorus gateway, whose data folder it writes (--data);\n" +
+			"a running gateway applies a change within a second.\n\n" +
+			"An agent elsewhere gave you a connection string: `hubbub chorus add`. A service elsewhere asks you for\n" +
+			"one, to reach an agent of yours: `hubbub chorus inbox create`.",
+	}
+	cmd.AddCommand(newChorusAdd(), newChorusList(), newChorusRemove(), newChorusInbox())
+	return cmd
+}
+
+// withChorus opens the gateway's data folder for one command.
+func withChorus(cmd *cobra.Command, do func(ctx context.Context, store *chorus.Store) error) error {
+	data, err := program.From(cmd).MakeData()
+	if err != nil {
+		return err
+	}
+	store, err := chorus.OpenStore(data)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(cmd.Context(), store), store.Close())
+}
+
+func newChorusAdd() *cobra.Command {
+	var file string
+	var settings chorus.AgentSettings
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Put an HTTP agent on the bus as agent:NAME",
+		Long: "Puts an HTTP agent on the bus as agent:NAME. Its connection string is a secret, so it comes from a file;\n" +
+			"- is standard input.",
+		Example: "  hubbub chorus add weather --connection-string-file weather.txt",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := chorus.CheckAgentName(args[0]); err != nil {
+				return program.Usage("%s", err)
+			}
+			if file == "" {
+				return program.Usage("give the file that holds the connection string with --connection-string-file")
+			}
+			env := program.From(cmd)
+			if file == "-" {
+				file = "/dev/stdin"
+			}
+			connection, err := env.SecretFile(file)
+			if err != nil {
+				return err
+			}
+			name := chorus.AgentName(args[0])
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				err := store.AddAgent(ctx, name, connection, settings)
+				if errors.Is(err, chorus.ErrExists) {
+					return fmt.Errorf("%w; to change it, first run: hubbub chorus remove %s", err, name)
+				}
+				if err != nil {
+					return err
+				}
+				if asJSON(cmd) {
+					return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": string(name), "peer": string(name.ID())})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is on the bus as soon as the gateway runs\n", name.ID())
+				return err
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&file, "connection-string-file", "", "file with the connection string; - for standard input")
+	fs.StringArrayVar(&settings.Roles, "role", nil, "role that mentions such as @backend-agents name (repeatable)")
+	fs.StringArrayVar(&settings.Streams, "stream", nil, "stream that the agent owns (repeatable)")
+	fs.BoolVar(&settings.Knocks, "knocks", false, "also tell it, without their content, of events that it may answer, such as mentions of its role")
+	fs.BoolVar(&settings.MCPList, "mcp-list", false, "send \"mcp\" as a list, for agents that expect one")
+	return cmd
+}
+
+func newChorusList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the agents and the inboxes, without their secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				agents, err := store.Agents(ctx)
+				if err != nil {
+					return err
+				}
+				inboxes, err := store.Inboxes(ctx)
+				if err != nil {
+					return err
+				}
+				if asJSON(cmd) {
+					return printChorusJSON(cmd, agents, inboxes)
+				}
+				return printChorus(cmd, agents, inboxes)
+			})
+		},
+	}
+}
+
+func printChorusJSON(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []chorus.Inbox) error {
+	encoder := json.NewEncoder(cmd.OutOrStdout())
+	for _, a := range agents {
+		if err := encoder.Encode(struct {
+			Kind string `json:"kind"`
+			chorus.ExternalAgent
+		}{"agent", a}); err != nil {
+			return err
+		}
+	}
+	for _, in := range inboxes {
+		if err := encoder.Encode(struct {
+			Kind string `json:"kind"`
+			chorus.Inbox
+		}{"inbox", in}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []chorus.Inbox) error {
+	if len(agents)+len(inboxes) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing yet: see `hubbub chorus add --help` and `hubbub chorus inbox --help`")
+		return err
+	}
+	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	if len(agents) > 0 {
+		fmt.Fprintln(t, "AGENT\tHOST\tROLES\tSTATE")
+		for _, a := range agents {
+			state := "ok"
+			if a.Trouble != "" {
+				state = a.Trouble
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", a.Peer, a.Host, strings.Join(a.Settings.Roles, " "), state)
+		}
+	}
+	if len(inboxes) > 0 {
+		fmt.Fprintln(t, "INBOX\tCHANNELS\tCHANGED\tSTATE")
+		for _, in := range inboxes {
+			state := "open"
+			if in.Revoked {
+				state = "revoked"
+			}
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", in.Name, in.Channels, in.ChangedAt.Format("2006-01-02 15:04"), state)
+		}
+	}
+	return t.Flush()
+}
+
+func newChorusRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take an HTTP agent off the bus, with what was kept for it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+				return store.RemoveAgent(ctx, chorus.AgentName(args[0]))
+			})
+		},
+	}
+}
+
+func newChorusInbox() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inbox",
+		Short: "Create, rotate and revoke the connection strings of your agents",
+		Long: "An inbox is where services elsewhere reach agents of yours. Its connection string is a secret: whoever has\n" +
+			"it can talk to the agents. It is shown once; what is kept is its SHA-256.",
+	}
+	var url string
+	cmd.PersistentFlags().StringVar(&url, "public-url", "", "where the outside reaches the gateway (default what the gateway recorded)")
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "create NAME", Short: "Create an inbox and print its connection string", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return printConnection(cmd, args[0], url, (*chorus.Store).CreateInbox)
+			},
+		},
+		&cobra.Command{
+			Use: "rotate NAME", Short: "Print a new connection string; the old one is dead at once", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return printConnection(cmd, args[0], url, (*chorus.Store).RotateInbox)
+			},
+		},
+		&cobra.Command{
+			Use: "revoke NAME", Short: "Close an inbox; its connection string is dead at once", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+					return store.RevokeInbox(ctx, chorus.InboxName(args[0]))
+				})
+			},
+		},
+	)
+	return cmd
+}
+
+// printConnection makes a new secret and prints the connection string with it.
+func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Store, context.Context, chorus.InboxName) (string, error)) error {
+	if err := chorus.CheckInboxName(name); err != nil {
+		return program.Usage("%s", err)
+	}
+	return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
+		if url == "" {
+			recorded, err := store.PublicURL(ctx)
+			if err != nil {
+				return err
+			}
+			url = recorded
+		}
+		if url == "" {
+			url = defaultPublicURL
+			fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so the string begins with %s;\n"+
+				"run hubbub-chorus --public-url once, or give --public-url here\n", url)
+		}
+		secret, err := make(store, ctx, chorus.InboxName(name))
+		if errors.Is(err, chorus.ErrExists) {
+			return fmt.Errorf("%w; for a new connection string run: hubbub chorus inbox rotate %s", err, name)
+		}
+		if err != nil {
+			return err
+		}
+		connection := chorus.ConnectionString(url, secret)
+		if asJSON(cmd) {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": name, "connectionString": connection})
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), connection)
+		return err
+	})
+}
