@@ -36,6 +36,11 @@ type session struct {
 
 // open connects to the first bus that answers, as id. Close must be called.
 func open(ctx context.Context, env *program.Env, id protocol.PeerID) (*session, error) {
+	return openWith(ctx, env, id, answerAnything)
+}
+
+// openWith is open for a command that takes what is sent to it.
+func openWith(ctx context.Context, env *program.Env, id protocol.PeerID, take func(*jsonrpc.Conn, jsonrpc.Message)) (*session, error) {
 	token, err := env.Token()
 	if err != nil {
 		return nil, err
@@ -48,7 +53,7 @@ func open(ctx context.Context, env *program.Env, id protocol.PeerID) (*session, 
 			continue
 		}
 		s := &session{bus: bus, stream: stream}
-		s.conn = jsonrpc.NewConn(stream, answerAnything)
+		s.conn = jsonrpc.NewConn(stream, take)
 		s.wg.Go(func() { _ = s.conn.Run() }) // its end is the callers' ErrClosed
 		params := protocol.InitializeParams{
 			ClientID: id, ClientInfo: &protocol.Info{Name: env.Name, Version: env.Version},

@@ -1,0 +1,59 @@
+// Command hubbub-broker runs the collaboration broker: who is responsible for
+// what, who is woken, and why.
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/broker"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+
+	"github.com/spf13/pflag"
+)
+
+func main() {
+	var opts broker.Options
+	program.Main(program.Program{
+		Name:    "hubbub-broker",
+		Summary: "keeps work, questions and claims, and wakes the one who is responsible",
+		Flags: func(fs *pflag.FlagSet) {
+			fs.DurationVar(&opts.SweepInterval, "sweep-interval", time.Minute, "time between two looks for work that nobody has touched")
+			fs.DurationVar(&opts.StaleAfter, "stale-after", 30*time.Minute, "how long work may rest before the one with the next move is woken")
+			fs.DurationVar(&opts.EndpointTimeout, "endpoint-timeout", 30*time.Second, "how long an agent's endpoint may be silent before it counts as offline")
+		},
+		Run: func(ctx context.Context, env *program.Env) error { return run(ctx, env, &opts) },
+	})
+}
+
+func run(ctx context.Context, env *program.Env, opts *broker.Options) (err error) {
+	for name, value := range map[string]time.Duration{
+		"sweep-interval": opts.SweepInterval, "stale-after": opts.StaleAfter, "endpoint-timeout": opts.EndpointTimeout,
+	} {
+		if value <= 0 {
+			return program.Usage("--%s must be more than 0, such as 1m", name)
+		}
+	}
+	if _, err := env.MakeData(); err != nil {
+		return err
+	}
+	unlock, err := lockFolder(env.DataFile("broker.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	db, err := store.Open(env.DataFile("broker.db"), broker.Schema)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	options := env.PeerOptions()
+	options.Concurrency, options.Queue = 256, 4096
+	log := env.Log
+	opts.Log, opts.OnReady = &log, env.Ready
+	return broker.New(db, peer.New(protocol.PeerBroker, options), opts).Run(ctx)
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"hubbub/cmd/internal/screen"
+	"hubbub/peers/broker"
+
+	"github.com/spf13/cobra"
+)
+
+func newWhoCommand() *cobra.Command {
+	var online bool
+	cmd := &cobra.Command{
+		Use:   "who [LABEL]",
+		Short: "List the agents that the broker knows, and whether they can be woken",
+		Long: "List the endpoints that agents announced to the collaboration broker. With LABEL, such as\n" +
+			"@lead, @lead.workspace or @lead#codex, show the one that a mention would reach now.",
+		Example: "  hubbub who\n  hubbub who @lead.main",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withCollab(cmd, "", func(ctx context.Context, c *collab) error {
+				list, err := whoIs(ctx, c, args)
+				if err != nil {
+					return err
+				}
+				return printWho(cmd, list, online)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&online, "online", false, "only those that are online")
+	return cmd
+}
+
+func whoIs(ctx context.Context, c *collab, args []string) ([]json.RawMessage, error) {
+	if len(args) == 0 {
+		return c.pages(ctx, "identity.list", "identities", map[string]any{})
+	}
+	var found struct {
+		Identity json.RawMessage `json:"identity"`
+	}
+	if err := c.ask(ctx, "identity.resolve", map[string]any{"label": args[0]}, &found); err != nil {
+		return nil, err
+	}
+	return []json.RawMessage{found.Identity}, nil
+}
+
+func printWho(cmd *cobra.Command, list []json.RawMessage, online bool) error {
+	var agents []broker.Endpoint
+	out := cmd.OutOrStdout()
+	for _, raw := range list {
+		var e broker.Endpoint
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return fmt.Errorf("the broker's answer is not what was expected: %w", err)
+		}
+		if online && e.Status != broker.StatusOnline {
+			continue
+		}
+		agents = append(agents, e)
+		if asJSON(cmd) {
+			if _, err := fmt.Fprintln(out, string(raw)); err != nil {
+				return err
+			}
+		}
+	}
+	if asJSON(cmd) {
+		return nil
+	}
+	return whoTable(out, agents, time.Now())
+}
+
+func whoTable(out io.Writer, agents []broker.Endpoint, now time.Time) error {
+	if len(agents) == 0 {
+		_, err := fmt.Fprintln(out, "no agent has announced itself to the broker")
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "AGENT\tSTATUS\tWAKE\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT")
+	for _, e := range agents {
+		place := e.WorkspaceID
+		if place == "" {
+			place = e.ProjectPath
+		}
+		seen := e.LastHeartbeatAt
+		if at, err := time.Parse(time.RFC3339, seen); err == nil {
+			seen = ago(now.Sub(at)) + " ago"
+		}
+		row := []string{
+			e.LogicalAgentID, e.Status, e.WakePolicy, orDash(e.HarnessType), orDash(place), orDash(strings.Join(e.Roles, ",")), seen, e.EndpointID,
+		}
+		for i := range row {
+			row[i] = screen.Clip(screen.Printable(row[i]), 40)
+		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	return t.Flush()
+}
