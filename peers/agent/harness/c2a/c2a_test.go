@@ -173,6 +173,13 @@ func TestDeliverAcceptAct(t *testing.T) {
 	}
 }
 
+func TestToolsMayBeCalledRightAfterTheAnswerToInitialize(t *testing.T) {
+	r := start(t, nil, "eager")
+	if name := <-r.calls; name != "chat.list_events" {
+		t.Errorf("it called %s", name)
+	}
+}
+
 func TestSilenceAndErrorsAreDeliveredAgain(t *testing.T) {
 	for _, fault := range []string{"silent:2", "refuse:2"} {
 		t.Run(fault, func(t *testing.T) {

@@ -25,12 +25,14 @@ type session struct {
 	fail    context.CancelCauseFunc
 	out     chan []byte
 	calls   chan *frame
-	started chan *frame // the answer to initialize
+	started chan error // what came of initialize
 	initID  string
 
-	// Set once initialize is answered, before anything else reads them.
+	// Set when initialize is answered, before the session is the harness's own.
 	agreed *negotiated
 	caps   harness.Capabilities
+
+	over bool // no longer the harness's own; guarded by Harness.mu
 
 	mu      sync.Mutex
 	running map[string]context.CancelCauseFunc // tool calls, by id as written
@@ -46,15 +48,18 @@ func (h *Harness) serve(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	s := &session{
 		h: h, process: process, fail: fail, running: map[string]context.CancelCauseFunc{},
-		out: make(chan []byte, maxOutbound), calls: make(chan *frame, maxOutbound), started: make(chan *frame, 1),
+		out: make(chan []byte, maxOutbound), calls: make(chan *frame, maxOutbound), started: make(chan error, 1),
 	}
+	h.mu.Lock()
+	s.initID = h.requestIDLocked("initialize")
+	h.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.writeLoop(ctx) })
 	wg.Go(func() { s.readLoop() })
 	wg.Go(func() { s.callLoop(ctx) })
 	err = s.run(ctx)
 	h.mu.Lock()
-	h.session = nil
+	h.session, s.over = nil, true
 	h.notifyLocked()
 	h.mu.Unlock()
 	fail(err)
@@ -96,21 +101,26 @@ func (s *session) run(ctx context.Context) error {
 
 // initialize sends initialize and waits for its answer.
 func (s *session) initialize(ctx context.Context) error {
-	s.h.mu.Lock()
-	s.initID = s.h.requestIDLocked("initialize")
-	s.h.mu.Unlock()
 	s.send(request(s.initID, "initialize", initializeParams(&s.h.opts)))
 	timer := time.NewTimer(s.h.opts.InitTimeout)
 	defer timer.Stop()
-	var f *frame
 	select {
-	case f = <-s.started:
+	case err := <-s.started:
+		return err
 	case <-timer.C:
 		return fmt.Errorf("%s did not answer initialize in %s", s.h.argv[0], s.h.opts.InitTimeout)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.process.Done():
 		return s.process.Wait()
+	}
+}
+
+// initialized takes the answer to initialize, before any later line is read:
+// the program may call tools at once.
+func (s *session) initialized(f *frame) error {
+	if s.agreed != nil {
+		return nil // answered twice
 	}
 	if f.Error != nil {
 		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], clip(f.Error.Message), f.Error.Code)
@@ -122,8 +132,10 @@ func (s *session) initialize(ctx context.Context) error {
 	s.agreed, s.caps = agreed, agreed.capabilities(s.h.host.Tools)
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	s.h.session = s
-	s.h.notifyLocked()
+	if !s.over {
+		s.h.session = s
+		s.h.notifyLocked()
+	}
 	return nil
 }
 
@@ -263,7 +275,7 @@ func (s *session) answered(f *frame) {
 	}
 	if id == s.initID {
 		select {
-		case s.started <- f:
+		case s.started <- s.initialized(f):
 		default:
 		}
 		return

@@ -29,6 +29,7 @@ import (
 //	lacks:G.NAME     states every capability but this one
 //	bare             states no capabilities
 //	disobey          answers every event that it can see, twice
+//	eager            calls a tool right after it has answered initialize
 //	reword           does not know what it has answered, and finds new words
 //	silent-turns     accepts everything and does nothing
 //	chatty           writes a line that is not JSON-RPC before each answer
@@ -239,6 +240,9 @@ func (r *Reference) initialize(id, params json.RawMessage) {
 		result["capabilities"] = p.Capabilities
 	}
 	r.write(map[string]any{"id": id, "result": result})
+	if r.has("eager") {
+		r.wg.Go(func() { r.call("chat.list_events", map[string]any{"limit": 1}) })
+	}
 }
 
 // delivered is what the program reads of an event, in either draft.
