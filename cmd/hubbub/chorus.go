@@ -228,17 +228,17 @@ func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Sto
 			}
 			url = recorded
 		}
-		if url == "" {
-			url = defaultPublicURL
-			fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so the string begins with %s;\n"+
-				"run hubbub-chorus --public-url once, or give --public-url here\n", url)
-		}
 		secret, err := make(store, ctx, chorus.InboxName(name))
 		if errors.Is(err, chorus.ErrExists) {
 			return fmt.Errorf("%w; for a new connection string run: hubbub chorus inbox rotate %s", err, name)
 		}
 		if err != nil {
 			return err
+		}
+		if url == "" {
+			url = defaultPublicURL
+			fmt.Fprintf(cmd.ErrOrStderr(), "no gateway has recorded its public address yet, so the string begins with %s;\n"+
+				"if that is wrong, put the right one there: the rest stays valid\n", url)
 		}
 		connection := chorus.ConnectionString(url, secret)
 		if asJSON(cmd) {
