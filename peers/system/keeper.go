@@ -65,7 +65,6 @@ func (k *keeper) keepLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		err := k.once(ctx)
-		var exit *Exit
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
@@ -83,7 +82,7 @@ func (k *keeper) keepLoop(ctx context.Context) {
 		default:
 			failures++
 		}
-		hopeless := errors.Is(err, ErrHopeless) || errors.As(err, &exit) && exit.Hopeless
+		hopeless := k.isHopeless(ctx, err)
 		if hopeless || failures > k.opts.MaxRestarts {
 			if !hopeless && failures > 1 {
 				err = fmt.Errorf("ended %d times in a row: %w", failures, err)
@@ -96,6 +95,18 @@ func (k *keeper) keepLoop(ctx context.Context) {
 		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Dur("pause", pause).Msg("the agent ended; starting it again")
 		sleep(ctx, pause)
 	}
+}
+
+// isHopeless reports whether an instance would end again as it did. The status
+// of a wrong call is also that of a program which panicked, so it counts only
+// where the instance was never online.
+func (k *keeper) isHopeless(ctx context.Context, err error) bool {
+	var exit *Exit
+	if !errors.As(err, &exit) || !exit.Hopeless {
+		return errors.Is(err, ErrHopeless)
+	}
+	a, err := loadAgent(ctx, k.db, k.name)
+	return err == nil && !a.online
 }
 
 // backoff is the pause after so many failures in a row.

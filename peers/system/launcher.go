@@ -77,7 +77,7 @@ var (
 // An Exit says how an instance ended.
 type Exit struct {
 	Reason   string // "exit status 1", "killed", "out of memory"
-	Hopeless bool   // it would end so again: it was called wrongly
+	Hopeless bool   // it looks as if it was called wrongly, and would end so again
 }
 
 func (e *Exit) Error() string { return e.Reason }

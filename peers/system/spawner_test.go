@@ -224,6 +224,21 @@ func TestAnAgentThatWasCalledWronglyIsGivenUpAtOnce(t *testing.T) {
 	})
 }
 
+func TestAnAgentThatPanicsLaterIsStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
+		result(t, bridge)
+		settle()
+		h.stage.actor("tg-1").end(&system.Exit{Reason: "exit status 2", Hopeless: true})
+		time.Sleep(10 * time.Second)
+		if n := h.stage.startCount(); n != 2 || h.stage.actor("tg-1") == nil {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
 func TestAFailureWithoutARequestIsToldToTheChat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, &system.Options{MaxRestarts: -1})
@@ -319,19 +334,19 @@ func TestAnInstanceThatWasNotRecordedIsAdopted(t *testing.T) {
 
 func TestAnIdleAgentIsEndedAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, &system.Options{IdleStop: 10 * time.Minute})
+		h := newHouse(t, &system.Options{IdleStop: 100 * time.Second})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		result(t, bridge)
 		alive := h.bus.Join(t, "agent:tg-1")
-		for range 5 { // it judges messages now and then
-			time.Sleep(8 * time.Minute)
+		for range 3 { // it judges messages now and then
+			time.Sleep(80 * time.Second)
 			alive.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, map[string]string{"event": "attention_decision"})
 		}
 		if h.stage.actor("tg-1") == nil {
 			t.Fatal("ended although it was in use")
 		}
-		time.Sleep(11 * time.Minute)
+		time.Sleep(130 * time.Second)
 		if h.stage.actor("tg-1") != nil {
 			t.Fatal("not ended although nobody talked to it")
 		}
@@ -358,7 +373,7 @@ func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 		})
 		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "r"})
 		bridge.Leave()
-		time.Sleep(time.Hour)
+		time.Sleep(3 * time.Minute)
 		h.stop()
 		h.start()
 		back := h.bus.Join(t, "tg:bot", "tg:*")
@@ -376,7 +391,7 @@ func TestAnnouncementsArriveWhenTheAskerIsBack(t *testing.T) {
 		if r := route(t, back); r.RequestID != "r" {
 			t.Errorf("%+v", r)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(3 * time.Minute)
 		if n := back.Waiting(); n != 0 {
 			t.Errorf("%d announcements come again although they were taken", n)
 		}

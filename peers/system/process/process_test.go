@@ -1,0 +1,302 @@
+package process_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/peers/system"
+	"hubbub/peers/system/process"
+)
+
+// TestMain makes this program an agent or a spawner where it is started as one.
+func TestMain(m *testing.M) {
+	switch {
+	case slices.Contains(os.Args, "--id"):
+		os.Exit(agent(os.Args[1:]))
+	case os.Getenv("TEST_SPAWNER") != "":
+		os.Exit(spawner(os.Getenv("TEST_SPAWNER")))
+	}
+	os.Exit(m.Run())
+}
+
+// agent does what its arguments say, and tells its process id in its folder.
+func agent(args []string) int {
+	has := func(arg string) bool { return slices.Contains(args, arg) }
+	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--exit=") }); i >= 0 {
+		code, _ := strconv.Atoi(strings.TrimPrefix(args[i], "--exit="))
+		return code
+	}
+	if has("--deaf") {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	if has("--family") {
+		child := exec.Command("/bin/sleep", "1000")
+		if err := child.Start(); err != nil {
+			return 1
+		}
+		os.WriteFile("child", []byte(strconv.Itoa(child.Process.Pid)), 0o600)
+	}
+	if has("--talk") {
+		fmt.Println(strings.Repeat("x", 3000))
+	}
+	if has("--greedy") {
+		b := make([]byte, 0)
+		for len(b) < 1<<30 {
+			b = append(b, make([]byte, 1<<20)...)
+		}
+	}
+	os.WriteFile("env", []byte(strings.Join(os.Environ(), "\n")), 0o600)
+	os.WriteFile("pid.partial", []byte(strconv.Itoa(os.Getpid())), 0o600)
+	os.Rename("pid.partial", "pid")
+	select {}
+}
+
+// spawner starts an agent and waits to be killed.
+func spawner(folder string) int {
+	l := process.New(folder, &process.Options{KeepAgents: os.Getenv("TEST_KEEP") != ""})
+	if _, err := l.Start(context.Background(), specOf(l, "x")); err != nil {
+		return 1
+	}
+	fmt.Println("started")
+	select {}
+}
+
+func specOf(l *process.Launcher, name system.AgentName, args ...string) system.Spec {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return system.Spec{Name: name, Command: self, Args: append([]string{"--id", string(name), "--data", l.Place(name).Data}, args...)}
+}
+
+// eventually waits for something that another process does.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for range 2000 {
+		if holds() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond) // of another process, which no clock of ours drives
+	}
+	t.Fatal("it never happens that", what)
+}
+
+func number(t *testing.T, path string) int {
+	t.Helper()
+	var n int
+	eventually(t, "there is "+path, func() bool {
+		b, err := os.ReadFile(path)
+		n, _ = strconv.Atoi(string(b))
+		return err == nil && n > 0
+	})
+	return n
+}
+
+// gone reports whether a process has ended.
+func gone(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || bytes.Contains(b, []byte(") Z "))
+}
+
+func start(t *testing.T, l *process.Launcher, spec system.Spec) (system.Instance, int) {
+	t.Helper()
+	inst, err := l.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { inst.Stop(context.Background()) })
+	return inst, number(t, filepath.Join(l.Place(spec.Name).Data, "pid"))
+}
+
+func TestStopEndsTheWholeGroup(t *testing.T) {
+	for _, args := range [][]string{{"--family"}, {"--family", "--deaf"}} {
+		l := process.New(t.TempDir(), &process.Options{StopTimeout: 200 * time.Millisecond})
+		inst, pid := start(t, l, specOf(l, "x", args...))
+		child := number(t, filepath.Join(l.Place("x").Data, "child"))
+		if err := inst.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !gone(pid) {
+			t.Error("the agent still runs")
+		}
+		eventually(t, "its child ends", func() bool { return gone(child) })
+	}
+}
+
+func TestACrashTakesTheGroupWithIt(t *testing.T) {
+	l := process.New(t.TempDir(), nil)
+	inst, pid := start(t, l, specOf(l, "x", "--family"))
+	child := number(t, filepath.Join(l.Place("x").Data, "child"))
+	syscall.Kill(pid, syscall.SIGKILL)
+	var exit *system.Exit
+	if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != "signal: killed" || exit.Hopeless {
+		t.Errorf("%v", err)
+	}
+	eventually(t, "its child ends", func() bool { return gone(child) })
+}
+
+func TestHowAnAgentEnded(t *testing.T) {
+	l := process.New(t.TempDir(), nil)
+	for code, hopeless := range map[int]bool{0: false, 1: false, 2: true} {
+		inst, err := l.Start(t.Context(), specOf(l, "x", fmt.Sprint("--exit=", code)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var exit *system.Exit
+		if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != fmt.Sprint("exit status ", code) || exit.Hopeless != hopeless {
+			t.Errorf("exit %d: %+v", code, err)
+		}
+	}
+	for _, command := range []string{"/nowhere/agent", t.TempDir()} {
+		if _, err := l.Start(t.Context(), system.Spec{Name: "x", Command: command}); !errors.Is(err, system.ErrHopeless) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	if _, err := l.Start(t.Context(), system.Spec{Name: "../x", Command: "/bin/true"}); !errors.Is(err, system.ErrHopeless) {
+		t.Error("a name that escapes:", err)
+	}
+}
+
+func TestAnAgentGetsItsOwnEnvironmentAndFolder(t *testing.T) {
+	t.Setenv("SECRET_OF_THE_SPAWNER", "1")
+	l := process.New(t.TempDir(), nil)
+	spec := specOf(l, "x")
+	spec.Env = []string{"KEY=value"}
+	_, pid := start(t, l, spec)
+	env, err := os.ReadFile(filepath.Join(l.Place("x").Data, "env"))
+	if err != nil || string(env) != "KEY=value" {
+		t.Errorf("environment %q, %v", env, err)
+	}
+	for path, mode := range map[string]fs.FileMode{
+		l.Place("x").Data: 0o700, l.LogFile("x"): 0o600, filepath.Dir(l.LogFile("x")): 0o700,
+		fmt.Sprintf("/proc/%d/environ", pid): 0o400,
+	} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+func TestFindsWhatAnotherLifeStarted(t *testing.T) {
+	folder := t.TempDir()
+	l := process.New(folder, nil)
+	spec := specOf(l, "x")
+	if _, err := l.Find(t.Context(), spec, ""); !errors.Is(err, system.ErrNotRunning) {
+		t.Fatal(err)
+	}
+	inst, pid := start(t, l, spec)
+	other := process.New(folder, &process.Options{Poll: time.Millisecond, StopTimeout: time.Second})
+	for what, handle := range map[string]string{"recorded": inst.Handle(), "not recorded": "", "broken": "{", "of another": `{"pid":1,"start":1}`} {
+		found, err := other.Find(t.Context(), spec, handle)
+		if err != nil || found.Handle() != inst.Handle() {
+			t.Errorf("%s: %v, %v", what, found, err)
+		}
+	}
+	if found, err := other.Find(t.Context(), specOf(l, "y"), ""); err == nil {
+		t.Errorf("another agent is taken for y: %s", found.Handle())
+	}
+	// The number alone does not make it the same process.
+	wrong := strings.Replace(inst.Handle(), `"start":`, `"start":9`, 1)
+	if found, err := other.Find(t.Context(), specOf(l, "y"), wrong); err == nil {
+		t.Errorf("a process of another start time is taken: %s", found.Handle())
+	}
+	found, err := other.Find(t.Context(), spec, inst.Handle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := found.Stop(t.Context()); err != nil || !gone(pid) {
+		t.Errorf("stopping an adopted agent: %v", err)
+	}
+	var exit *system.Exit
+	if err := found.Wait(t.Context()); !errors.As(err, &exit) {
+		t.Error(err)
+	}
+	if _, err := other.Find(t.Context(), spec, inst.Handle()); !errors.Is(err, system.ErrNotRunning) {
+		t.Error("found after its end:", err)
+	}
+}
+
+func TestAgentsEndWithAKilledSpawnerUnlessKept(t *testing.T) {
+	for _, keep := range []string{"", "1"} {
+		folder := t.TempDir()
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), "TEST_SPAWNER="+folder, "TEST_KEEP="+keep)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Read(make([]byte, 8))
+		l := process.New(folder, &process.Options{Poll: time.Millisecond, KeepAgents: keep != ""})
+		pid := number(t, filepath.Join(l.Place("x").Data, "pid"))
+		cmd.Process.Kill()
+		cmd.Wait()
+		if keep == "" {
+			eventually(t, "the agent ends", func() bool { return gone(pid) })
+			continue
+		}
+		if l.Outlives() != true {
+			t.Error("kept agents do not outlive the spawner")
+		}
+		inst, err := l.Find(t.Context(), specOf(l, "x"), "")
+		if err != nil || gone(pid) {
+			t.Fatal("a kept agent ended with its spawner:", err)
+		}
+		if err := inst.Stop(t.Context()); err != nil || !gone(pid) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMemoryIsLimited(t *testing.T) {
+	l := process.New(t.TempDir(), nil)
+	spec := specOf(l, "x", "--greedy")
+	spec.Limits.Memory = 200 << 20
+	inst, err := l.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exit *system.Exit
+	if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != "exit status 2" {
+		t.Errorf("%v", err)
+	}
+	if log, err := os.ReadFile(l.LogFile("x")); err != nil || !bytes.Contains(log, []byte("out of memory")) {
+		t.Errorf("%.200s, %v", log, err)
+	}
+}
+
+func TestLogsAreKeptSmall(t *testing.T) {
+	l := process.New(t.TempDir(), &process.Options{MaxLog: 1000})
+	start(t, l, specOf(l, "x", "--talk"))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- l.Run(ctx) }()
+	eventually(t, "the log is cut", func() bool {
+		now, err := os.Stat(l.LogFile("x"))
+		older, err2 := os.Stat(l.LogFile("x") + ".1")
+		return err == nil && err2 == nil && now.Size() == 0 && older.Size() == 1000 && older.Mode().Perm() == 0o600
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
