@@ -1,0 +1,126 @@
+package modelapi_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness/modelapi"
+	"hubbub/peers/agent/harness/turnloop"
+)
+
+func endpoint(t *testing.T, answer func(w http.ResponseWriter)) *modelapi.Endpoint {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) //nolint:errcheck // a test server
+		answer(w)
+	}))
+	t.Cleanup(server.Close)
+	return &modelapi.Endpoint{
+		BaseURL: server.URL + "/v1/", Path: "/chat", KeyName: "TEST_KEY",
+		Key:  func() (string, error) { return "key", nil },
+		Sign: func(h http.Header, key string) { h.Set("X-Key", key) },
+	}
+}
+
+func TestEvents(t *testing.T) {
+	e := endpoint(t, func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, ": hello\n\nevent: one\r\ndata: first\r\n\r\ndata:second\ndata: line\nid: 7\nretry: 3\n\n\n\nevent: lost\n\ndata: last")
+	})
+	s, err := e.Post(t.Context(), map[string]any{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var got []string
+	for {
+		event, data, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, event+"="+string(data))
+	}
+	if want := []string{"one=first", "=second\nline", "=last"}; !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+func TestAnEndlessLineIsGivenUp(t *testing.T) {
+	e := endpoint(t, func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		piece := strings.Repeat("x", 1<<20)
+		for range 6 {
+			if _, err := io.WriteString(w, piece); err != nil {
+				return
+			}
+		}
+	})
+	s, err := e.Post(t.Context(), map[string]any{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, _, err = s.Next()
+	var failed *turnloop.RequestError
+	if !errors.As(err, &failed) || failed.Retry {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 6, 2, 12, 0, 0, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"": 0, "3": 3 * time.Second, "0.5": 500 * time.Millisecond, "-4": 0, "junk": 0, "9999999": 10 * time.Minute,
+		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
+		now.Add(-time.Hour).Format(http.TimeFormat):       0,
+	} {
+		e := endpoint(t, func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", header)
+			w.WriteHeader(http.StatusTooManyRequests)
+		})
+		e.Now = func() time.Time { return now }
+		_, err := e.Post(t.Context(), map[string]any{})
+		var failed *turnloop.RequestError
+		if !errors.As(err, &failed) || !failed.Retry || failed.After != want {
+			t.Errorf("%q: %+v", header, failed)
+		}
+	}
+}
+
+func TestErrorBodies(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"error":{"message":"no","code":400}}`: "no",
+		`{"error":"plain"}`:                     "plain",
+		`[{"error":{"message":"listed"}}]`:      "listed",
+		`{"message":"top"}`:                     "top",
+		`{"detail":"detailed"}`:                 "detailed",
+		`<html>oops</html>`:                     "oops",
+		``:                                      "Bad Request",
+	} {
+		e := endpoint(t, func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, body)
+		})
+		if _, err := e.Post(t.Context(), map[string]any{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestAddressesThatCannotBe(t *testing.T) {
+	for _, bad := range []string{"", "api.openai.com/v1", "ftp://x/v1", "https://user:pw@x/v1", "https://x/v1?key=1"} {
+		if err := (&modelapi.Endpoint{BaseURL: bad}).Check(); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
