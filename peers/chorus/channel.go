@@ -80,3 +80,7 @@ func escapeName(s string) string {
 	}
 	return b.String()
 }
+
+// pathSegment writes an escaped name without '%', which HTTP clients like to
+// interpret: '.' stands for it, since it occurs in no escaped name.
+func pathSegment(escaped string) string { return strings.ReplaceAll(escaped, "%", ".") }

@@ -236,7 +236,7 @@ func (g *Gateway) routes() http.Handler {
 	mux.HandleFunc(inboxPath+"{secret}", g.serveInbox)
 	mux.HandleFunc(callbackPath+"{secret}", g.serveCallback)
 	mux.Handle(toolsPath+"{agent}/{channel}", g.newToolsHandler())
-	mux.Handle(proxyPath+"{channel}", g.newProxyHandler())
+	mux.Handle(proxyPath+"{inbox}/{channel}", g.newProxyHandler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeOK(w) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { writeRefusal(w, errNobody) })
 	return mux

@@ -423,7 +423,7 @@ func TestSeveralServersAreOne(t *testing.T) {
 	callback, one, two := newReceiver(t), newService(t, "from one"), newService(t, "from two")
 	spawner(t, r.bus, "agent:a")
 	agent := r.bus.Join(t, "agent:a", "agent:a")
-	body := posted("c", "m1", "x", callback.url)
+	body := posted("a/b.c", "m1", "x", callback.url) // a name that needs escaping
 	body["mcp"] = []any{
 		map[string]any{"name": "one", "url": one.url, "headers": map[string]any{"Authorization": "Bearer 1"}},
 		map[string]any{"name": "two", "url": two.url},

@@ -6,21 +6,21 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"hubbub/protocol"
 )
 
-// proxyPath is where our agents find the tools of a Chorus service; the channel
-// follows it.
+// proxyPath is where our agents find the tools of a Chorus service; the inbox and
+// the channel follow it.
 const proxyPath = "/tools/"
 
 // proxyURL is what a chat_message carries as "mcp": the gateway's own address,
 // which adds the service's headers.
 func (g *Gateway) proxyURL(channel protocol.PeerID) string {
-	return g.opts.ProxyURL + proxyPath + url.PathEscape(string(channel))
+	inbox, id, _ := strings.Cut(channel.Name(), ".")
+	return g.opts.ProxyURL + proxyPath + inbox + "/" + pathSegment(id)
 }
 
 // Limits on a call through the proxy.
@@ -37,7 +37,7 @@ const (
 // assigned to.
 func (g *Gateway) newProxyHandler() http.Handler {
 	return g.localOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		channel := protocol.PeerID(r.PathValue("channel"))
+		channel := protocol.PeerID("chorus:" + r.PathValue("inbox") + "." + strings.ReplaceAll(r.PathValue("channel"), ".", "%"))
 		servers, err := g.mayUseTools(r, channel)
 		if err != nil {
 			g.logCall(err, "proxy")

@@ -19,7 +19,7 @@ const toolsPath = "/mcp/"
 
 // toolsURL is the address of one channel's tools.
 func (g *Gateway) toolsURL(agent AgentName, channel string) string {
-	return g.opts.PublicURL + toolsPath + string(agent) + "/" + url.PathEscape(escapeName(channel))
+	return g.opts.PublicURL + toolsPath + string(agent) + "/" + pathSegment(escapeName(channel))
 }
 
 type scopeKey struct{}
@@ -72,7 +72,7 @@ func (g *Gateway) scopeOf(r *http.Request) (scope, error) {
 		return s, fmt.Errorf("looking for a token: %w", err)
 	}
 	if state == turnClosed || due <= micros(g.store.now()) ||
-		r.PathValue("agent") != string(s.agent) || r.PathValue("channel") != escapeName(s.channel) {
+		r.PathValue("agent") != string(s.agent) || r.PathValue("channel") != pathSegment(escapeName(s.channel)) {
 		return s, errToken
 	}
 	return s, nil

@@ -184,7 +184,7 @@ func TestOnlyTheAssignedAgentUsesTheTools(t *testing.T) {
 		o.Peer.Dial = r.bus.Dial
 		o.Peer.Buses = []string{strings.Replace(bus.URL, "http", "ws", 1)}
 	})
-	proxy := again.url + "/tools/chorus:ops.c"
+	proxy := again.url + "/tools/ops/c"
 	ask := func(bearer string) int {
 		t.Helper()
 		status, _ := post(t, proxy, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Authorization", bearer, "Accept", "application/json, text/event-stream")
@@ -198,7 +198,7 @@ func TestOnlyTheAssignedAgentUsesTheTools(t *testing.T) {
 			t.Errorf("%q: %d; want %d", bearer, got, want)
 		}
 	}
-	if status, _ := post(t, again.url+"/tools/chorus:ops.other", "{}", "Authorization", "Bearer of-all"); status != http.StatusUnauthorized {
+	if status, _ := post(t, again.url+"/tools/ops/other", "{}", "Authorization", "Bearer of-all"); status != http.StatusUnauthorized {
 		t.Errorf("a channel that does not exist: %d; want it to look like another's", status)
 	}
 	delete(tokens, "Bearer of-a") // revoked: dead within a second
