@@ -82,7 +82,6 @@ func (a *Agent) stopEnded(ctx context.Context) error {
 		if a.stopRun(t.ID, withdrawal{"the message was edited, deleted or continued before a response"}) {
 			continue // its goroutine queues it again
 		}
-		a.harness.Cancel(t.ID, "the message was edited, deleted or continued before a response")
 		if err := a.requeue(ctx, t.ID, turnWithdrawn); err != nil {
 			return err
 		}
@@ -92,7 +91,10 @@ func (a *Agent) stopEnded(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if t != nil && t.ended() {
+		switch {
+		case t == nil || t.State == turnFinished:
+			a.forgetAccepted(id)
+		case t.ended():
 			a.stopRun(id, withdrawal{t.Body})
 		}
 	}

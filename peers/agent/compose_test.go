@@ -20,7 +20,7 @@ func partsOf(t *harness.Turn) []string {
 }
 
 func TestFragmentsBecomeOneTurn(t *testing.T) {
-	inWorld(t, newStub(answering("here")), nil, func(w *world) {
+	inWorld(t, newStub(answering("here")), nil, func(t *testing.T, w *world) {
 		for i, text := range []string{"when someone types", "in", "pieces", "like this"} {
 			w.say(dm(fmt.Sprint("e", i+1), text))
 			w.sleep(1500 * time.Millisecond)
@@ -48,8 +48,8 @@ func TestFragmentsBecomeOneTurn(t *testing.T) {
 }
 
 func TestTheCapEndsAWindow(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(w *world) {
-		for i := range 25 {
+	inWorld(t, newStub(silent), &agent.Options{ComposeCap: 6 * time.Second}, func(t *testing.T, w *world) {
+		for i := range 8 {
 			w.say(dm(fmt.Sprint("e", i+1), "more"))
 			w.sleep(1500 * time.Millisecond)
 		}
@@ -58,14 +58,14 @@ func TestTheCapEndsAWindow(t *testing.T) {
 		if len(turns) != 2 {
 			t.Fatalf("%d turns; want 2", len(turns))
 		}
-		if n := len(turns[0].Event.MergedEventIDs); n < 20 || n > 21 {
-			t.Errorf("the first turn has %d fragments; want those of 30 s", n)
+		if n := len(turns[0].Event.MergedEventIDs); n != 5 {
+			t.Errorf("the first turn has %d fragments; want the 5 of 6 s", n)
 		}
 	})
 }
 
 func TestTwoAuthorsAreTwoTurns(t *testing.T) {
-	inWorld(t, newStub(answering("ok then")), nil, func(w *world) {
+	inWorld(t, newStub(answering("ok then")), nil, func(t *testing.T, w *world) {
 		w.say(dm("w1", "from Will"))
 		w.say(by(dm("m1", "from Mia"), "78", "human"))
 		w.say(dm("w2", "more from Will"))
@@ -84,7 +84,7 @@ func TestTwoAuthorsAreTwoTurns(t *testing.T) {
 }
 
 func TestAStopWordPassesAtOnce(t *testing.T) {
-	inWorld(t, newStub(answering("stopped")), nil, func(w *world) {
+	inWorld(t, newStub(answering("stopped")), nil, func(t *testing.T, w *world) {
 		w.say(dm("e1", "deploy to production"))
 		w.sleep(500 * time.Millisecond)
 		w.say(dm("e2", "wait"))
@@ -101,7 +101,7 @@ func TestAStopWordPassesAtOnce(t *testing.T) {
 }
 
 func TestAnUrgentMessagePassesAtOnce(t *testing.T) {
-	inWorld(t, newStub(silent), nil, func(w *world) {
+	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
 		m := dm("e1", "production is down")
 		m.Priority = "urgent"
 		w.say(m)
@@ -119,7 +119,7 @@ func holding(ctx context.Context, _ *harness.Turn, _ harness.Tools) (harness.Out
 }
 
 func TestAStopWordCancelsARunningTurn(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(w *world) {
+	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
 		w.say(dm("e1", "deploy to production"))
 		w.sleep(5 * time.Second)
 		w.stub.mu.Lock()
@@ -134,7 +134,7 @@ func TestAStopWordCancelsARunningTurn(t *testing.T) {
 }
 
 func TestAFragmentWhileThinkingRestartsTheTurn(t *testing.T) {
-	inWorld(t, newStub(holding), nil, func(w *world) {
+	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
 		w.say(dm("e1", "please look at"))
 		w.sleep(5 * time.Second)
 		w.stub.mu.Lock()
@@ -168,17 +168,17 @@ func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
 		busy++
 		most = max(most, busy)
 		s.mu.Unlock()
-		time.Sleep(10 * time.Second)
+		time.Sleep(3 * time.Second)
 		s.mu.Lock()
 		busy--
 		s.mu.Unlock()
 		return harness.Outcome{State: harness.Finished, FinalText: "done with it"}, nil
 	}
-	inWorld(t, s, &agent.Options{ComposeCap: 3 * time.Second}, func(w *world) {
+	inWorld(t, s, &agent.Options{ComposeCap: 3 * time.Second}, func(t *testing.T, w *world) {
 		for i := range 4 {
 			w.say(by(dm(fmt.Sprint("e", i), "go"), fmt.Sprint("author", i), "human"))
 		}
-		w.sleep(time.Minute)
+		w.sleep(20 * time.Second)
 		if most != 1 || len(s.seen()) != 4 {
 			t.Errorf("%d turns, at most %d at once; want 4, one at a time", len(s.seen()), most)
 		}
@@ -187,7 +187,7 @@ func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
 			m.Chat.ID = fmt.Sprint("place", i)
 			w.say(m)
 		}
-		w.sleep(15 * time.Second)
+		w.sleep(8 * time.Second)
 		if most != 4 {
 			t.Errorf("at most %d turns at once in four places; want 4", most)
 		}

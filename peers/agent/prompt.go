@@ -119,11 +119,14 @@ func (a *Agent) promptOf(ctx context.Context, tx *sql.Tx, e *entry, parts []*ent
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
 		return p, nil
 	}
-	around, err := a.window(ctx, tx, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0].Received.UnixMicro(), aroundLimit)
+	around, err := a.window(ctx, tx, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit)
 	if err != nil {
 		return nil, err
 	}
 	for _, line := range around {
+		if line.Deleted {
+			continue
+		}
 		p.Around = append(p.Around, attention.Line{
 			EventID: line.EventID, Text: line.Text,
 			Author: attention.Author{ID: line.Author.ID, Kind: attention.AuthorKind(line.Author.Kind), DisplayName: line.Author.DisplayName},

@@ -11,6 +11,8 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 	"hubbub/protocol"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // A turnRecord is the agent_event that tells of one run of the harness, so
@@ -131,10 +133,8 @@ func (a *Agent) recordTurn(ctx context.Context, tx *sql.Tx, t *turn, state, reas
 }
 
 // uniqueKey names a record. Records are queued in the transaction of what they
-// tell of, hence once; the time only keeps two of one event apart.
-func uniqueKey(kind string, n int64) string {
-	return fmt.Sprintf("%s:%d:%d", kind, n, time.Now().UnixNano())
-}
+// tell of, hence once; the rest of the key only keeps two of one event apart.
+func uniqueKey(kind string, n int64) string { return fmt.Sprintf("%s:%d:%s", kind, n, ulid.Make()) }
 
 func cut(s string, n int) string {
 	if len(s) > n {

@@ -178,6 +178,16 @@ func (a *Agent) acceptRun(id string) {
 	}
 }
 
+// forgetAccepted forgets a turn that a program has and that is finished. One
+// that a goroutine is at is left to it.
+func (a *Agent) forgetAccepted(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.running[id]; r != nil && r.accepted {
+		delete(a.running, id)
+	}
+}
+
 // stopRun ends the context of a running turn, or withdraws an accepted one. It
 // reports whether a goroutine is still at it.
 func (a *Agent) stopRun(id string, why error) bool {

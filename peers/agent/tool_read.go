@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -194,7 +195,7 @@ func (b *toolbox) readThread(ctx context.Context, arguments json.RawMessage) har
 	if !known {
 		return harness.Refused("This agent is in no such conversation. Give the conversation id of an event of chat.list_events.", nil)
 	}
-	lines, err := b.a.window(ctx, b.a.db, args.Conversation, args.ThreadID, 1<<62, clampLimit(args.Limit))
+	lines, err := b.a.window(ctx, b.a.db, args.Conversation, args.ThreadID, nil, clampLimit(args.Limit))
 	if err != nil {
 		return broken(err)
 	}
@@ -212,14 +213,19 @@ func (b *toolbox) turnEvent(ctx context.Context) (*entry, error) {
 }
 
 // window returns the newest messages of a conversation, or of one thread of
-// it, that came before a time in microseconds: the oldest first, the agent's
-// own included.
-func (a *Agent) window(ctx context.Context, q querier, conversation, thread string, before int64, limit int) ([]listedEvent, error) {
-	list, err := entries(ctx, q, `WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND received_at < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
-		AND chat IN (SELECT topic FROM chats) ORDER BY seq DESC LIMIT ?4`, conversation, thread, before, limit)
+// it, that came before an event (nil: all): the oldest first, the agent's own
+// included.
+func (a *Agent) window(ctx context.Context, q querier, conversation, thread string, before *entry, limit int) ([]listedEvent, error) {
+	seq, at := int64(math.MaxInt64), int64(math.MaxInt64)
+	if before != nil {
+		seq, at = before.Seq, before.Received.UnixMicro()
+	}
+	list, err := entries(ctx, q, `WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
+		AND chat IN (SELECT topic FROM chats) ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit)
 	if err != nil {
 		return nil, err
 	}
+	slices.Reverse(list)
 	type line struct {
 		at    int64
 		shown listedEvent
@@ -229,8 +235,8 @@ func (a *Agent) window(ctx context.Context, q querier, conversation, thread stri
 		lines = append(lines, line{e.Received.UnixMicro(), a.listed(e)})
 	}
 	rows, err := q.QueryContext(ctx, `SELECT message_id, event_id, thread, text, sent_at FROM sent
-		WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND sent_at < ?3 AND kind IN ('text','notice') ORDER BY sent_at DESC LIMIT ?4`,
-		conversation, thread, before, limit)
+		WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND sent_at <= ?3 AND kind IN ('text','notice') ORDER BY sent_at DESC LIMIT ?4`,
+		conversation, thread, at, limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading what was sent: %w", err)
 	}

@@ -123,7 +123,7 @@ type record map[string]any
 func (r record) is(event string) bool { return r["event"] == event }
 
 // inWorld runs a test of the agent "agent:lead" on a clock of its own.
-func inWorld(t *testing.T, s *stub, opts *agent.Options, test func(w *world)) {
+func inWorld(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, stub: s, bus: bustest.StartInMemory(t, nil), path: filepath.Join(t.TempDir(), "agent.db")}
@@ -134,7 +134,7 @@ func inWorld(t *testing.T, s *stub, opts *agent.Options, test func(w *world)) {
 		w.tg = w.bus.Join(t, "tg:bot", "tg:*")
 		w.start()
 		defer func() { w.stop() }()
-		test(w)
+		test(t, w)
 	})
 }
 

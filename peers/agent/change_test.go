@@ -1,0 +1,257 @@
+package agent_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+func TestAnEditBeforeInjectionIsInjected(t *testing.T) {
+	inWorld(t, newStub(answering("yes")), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "deploy to prod"))
+		w.sleep(time.Second)
+		w.say(edit(dm("e1", ""), "deploy to staging", 2))
+		w.say(edit(dm("e1", ""), "deploy to staging", 2)) // the bridge repeats itself
+		w.sleep(5 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 1 || partsOf(&turns[0])[0] != "deploy to staging" || strings.Contains(turns[0].Prompt, "prod") {
+			t.Errorf("the model saw %q", turns[0].Prompt)
+		}
+		w.wantDispositions("e1 responded")
+	})
+}
+
+func TestAnEditBeforeAnAnswerBeginsTheTurnAnew(t *testing.T) {
+	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "deploy to prod"))
+		w.sleep(5 * time.Second)
+		w.stub.mu.Lock()
+		w.stub.turn = answering("deployed")
+		w.stub.mu.Unlock()
+		w.say(edit(dm("e1", ""), "deploy to staging", 2))
+		w.sleep(2 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 2 || partsOf(&turns[1])[0] != "deploy to staging" || turns[1].Attempt != 2 || turns[1].Event.EventID != "e1" {
+			t.Fatalf("turns: %+v", turns)
+		}
+		equal(t, "turns", w.turnStates(), []string{"e1 1 started", "e1 1 interrupted", "e1 2 started", "e1 2 finished"})
+		w.wantTexts("deployed")
+	})
+}
+
+func TestAnEditOfAnAcceptedDeliveryWithdrawsIt(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "deploy to prod"))
+		w.sleep(5 * time.Second)
+		w.say(edit(dm("e1", ""), "deploy to staging", 2))
+		w.sleep(time.Second)
+		if len(w.stub.gone) != 1 || len(w.stub.seen()) != 2 || w.stub.seen()[1].Attempt != 2 {
+			t.Fatalf("cancelled %q, turns %d", w.stub.gone, len(w.stub.seen()))
+		}
+	})
+}
+
+func TestAnEditAfterAnAnswerIsAnEventOfItsOwn(t *testing.T) {
+	inWorld(t, newStub(answering("done")), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "deploy to prod"))
+		w.sleep(5 * time.Second)
+		w.stub.turn = silent
+		w.say(edit(dm("e1", ""), "deploy to staging", 2))
+		w.sleep(5 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 2 {
+			t.Fatalf("%d turns; want 2", len(turns))
+		}
+		e := turns[1].Event
+		if e.EventID == "e1" || e.Policy != "may_respond" || e.Reason != "edited_after_response" {
+			t.Errorf("the edit came as %s, %s, %s", e.EventID, e.Policy, e.Reason)
+		}
+		w.wantDispositions("e1 responded", e.EventID+" ignored")
+		w.wantTexts("done")
+	})
+}
+
+func TestAnEditThatMentionsTheAgentIsSeen(t *testing.T) {
+	inWorld(t, newStub(answering("me?")), nil, func(t *testing.T, w *world) {
+		w.say(post("e1", "who can look?"))
+		w.sleep(5 * time.Second)
+		w.say(edit(post("e1", ""), "@lead can you look?", 2))
+		w.sleep(5 * time.Second)
+		w.wantTexts("me?")
+	})
+}
+
+func TestADeletionBeforeAnAnswerCancels(t *testing.T) {
+	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+		gone := func(id string) protocol.ChatMessage {
+			m := dm(id, "")
+			m.Event = "delete"
+			return m
+		}
+		w.say(dm("e1", "in the window"))
+		w.sleep(time.Second)
+		w.say(gone("e1"))
+		w.sleep(5 * time.Second)
+		if len(w.stub.seen()) != 0 {
+			t.Fatal("a deleted message began a turn")
+		}
+		w.say(dm("e2", "secret while running"))
+		w.sleep(5 * time.Second)
+		w.say(gone("e2"))
+		w.sleep(time.Second)
+		w.wantDispositions("e1 superseded", "e2 superseded")
+		equal(t, "turns", w.turnStates(), []string{"e2 1 started", "e2 1 cancelled"})
+		if _, r := call(w.tools(), "chat.read_thread", map[string]any{"conversation": "42"}); strings.Contains(r.Text(), "secret") {
+			t.Errorf("a deleted text can be read: %s", r.Text())
+		}
+		w.say(dm("e3", "one"))
+		w.say(dm("e4", "two"))
+		w.sleep(5 * time.Second)
+		w.say(gone("e3"))
+		w.stub.mu.Lock()
+		w.stub.turn = answering("two it is")
+		w.stub.mu.Unlock()
+		w.sleep(5 * time.Second)
+		turns := w.stub.seen()
+		equal(t, "parts", partsOf(&turns[len(turns)-1]), []string{"two"})
+		w.wantTexts("two it is")
+	})
+}
+
+func TestATakenInMessageIsTakenInOnce(t *testing.T) {
+	inWorld(t, newStub(answering("once")), nil, func(t *testing.T, w *world) {
+		for range 3 {
+			w.say(dm("e1", "hello"))
+			w.sleep(3 * time.Second)
+		}
+		if len(w.stub.seen()) != 1 {
+			t.Errorf("%d turns; want 1", len(w.stub.seen()))
+		}
+		w.wantTexts("once")
+		r := w.tg.SendAs(t, "tg:43", "agent:lead", protocol.TypeTGMessage, dm("e1", "mine"))
+		if r.DeliveredTo != 0 {
+			t.Errorf("a message with the id of another chat's was taken: %+v", r)
+		}
+		other := edit(dm("e1", ""), "forged", 7)
+		w.tg.SendAs(t, "tg:43", "agent:lead", protocol.TypeTGMessage, other)
+		w.sleep(5 * time.Second)
+		if _, r := call(w.tools(), "chat.read_thread", map[string]any{"conversation": "42"}); strings.Contains(r.Text(), "forged") {
+			t.Error("another chat edited the message")
+		}
+	})
+}
+
+func TestLeaving(t *testing.T) {
+	inWorld(t, newStub(answering("Leaving, bye.")), nil, func(t *testing.T, w *world) {
+		w.say(inThread(post("e1", "@lead hello"), "T1"))
+		w.sleep(5 * time.Second)
+		w.say(inThread(post("e2", "@lead please leave this thread"), "T1"))
+		w.sleep(5 * time.Second)
+		w.wantTexts("Leaving, bye.", "Leaving, bye.")
+		w.say(inThread(post("e3", "so, where were we?"), "T1"))
+		w.sleep(5 * time.Second)
+		if len(w.stub.seen()) != 2 {
+			t.Errorf("%d turns after leaving; want 2", len(w.stub.seen()))
+		}
+		if got := w.dispositions(); got[len(got)-1] != "e3 ignored" {
+			t.Errorf("after leaving: %v", got)
+		}
+		w.say(inThread(post("e4", "@lead come back"), "T1"))
+		w.sleep(5 * time.Second)
+		if len(w.replies) != 3 {
+			t.Errorf("%d replies; a mention brings the agent back", len(w.replies))
+		}
+	})
+}
+
+func TestNothingIsSentAfterLeaving(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		w.say(inThread(post("e1", "@lead hello"), "T1"))
+		w.sleep(5 * time.Second)
+		w.say(inThread(post("e2", "@lead go away"), "T1"))
+		w.sleep(5 * time.Second)
+		if r, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "e1", "text": "but"}); r["reason"] != "left" {
+			t.Errorf("an answer after leaving gives %v", r)
+		}
+		if r, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "e2", "text": "Bye."}); r["status"] != "sent" {
+			t.Errorf("the one farewell gives %v", r)
+		}
+		w.sleep(time.Second)
+		w.wantTexts("Bye.")
+	})
+}
+
+func TestTwoAgentsAloneAreStopped(t *testing.T) {
+	n := 0
+	s := newStub(nil)
+	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		n++
+		return harness.Outcome{State: harness.Finished, FinalText: "and another thing " + strings.Repeat("x", n)}, nil
+	}
+	inWorld(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *world) {
+		for i := range 15 {
+			w.say(by(dm("a"+string(rune('a'+i)), "what do you think?"), "agent:w3", "agent"))
+			w.sleep(2 * time.Second)
+		}
+		if len(w.replies) != 6 {
+			t.Fatalf("%d messages to the other agent; want 5 and one escalation", len(w.replies))
+		}
+		if !strings.HasPrefix(w.replies[5].Text, "Two agents have been talking here without a person") {
+			t.Errorf("the last message is %q", w.replies[5].Text)
+		}
+		w.sleep(2 * time.Minute)
+		w.say(by(dm("b1", "still there?"), "agent:w3", "agent"))
+		w.sleep(5 * time.Second)
+		if len(w.replies) != 6 {
+			t.Error("the exchange goes on without a person")
+		}
+		w.say(dm("h1", "go on, you two"))
+		w.say(by(dm("b2", "so?"), "agent:w3", "agent"))
+		w.sleep(5 * time.Second)
+		if len(w.replies) != 8 {
+			t.Errorf("%d messages after a person spoke; want 8", len(w.replies))
+		}
+	})
+}
+
+func TestRepeatedWordsAreNotSentToAnAgent(t *testing.T) {
+	inWorld(t, newStub(answering("I agree.")), nil, func(t *testing.T, w *world) {
+		w.say(by(dm("a1", "shall we?"), "agent:w3", "agent"))
+		w.sleep(5 * time.Second)
+		w.say(by(dm("a2", "shall we then?"), "agent:w3", "agent"))
+		w.sleep(5 * time.Second)
+		w.wantTexts("I agree.")
+		equal(t, "refusals", w.refusals(), []string{"a2 final_text nothing_new"})
+	})
+}
+
+func TestDigests(t *testing.T) {
+	inWorld(t, newStub(silent), &agent.Options{DigestEvery: 10 * time.Minute}, func(t *testing.T, w *world) {
+		status := func(id, text string) protocol.ChatMessage {
+			m := by(post(id, text), "agent:w3", "agent")
+			m.Event = "status"
+			return m
+		}
+		w.say(status("s1", "1/3"))
+		w.say(status("s2", "2/3"))
+		w.sleep(11 * time.Minute)
+		turns := w.stub.seen()
+		if len(turns) != 1 || turns[0].Event.Mode != "digest" || turns[0].Event.Policy != "must_not_respond" || !turns[0].Event.Digest {
+			t.Fatalf("turns: %+v", turns)
+		}
+		equal(t, "events of the digest", turns[0].Event.MergedEventIDs, []string{"s1", "s2"})
+		if !strings.Contains(turns[0].Prompt, "channel:C1: 2 (status by agent 2)") {
+			t.Errorf("the digest is\n%s", turns[0].Prompt)
+		}
+		w.sleep(25 * time.Minute)
+		if len(w.stub.seen()) != 1 {
+			t.Error("an empty digest began a turn")
+		}
+		w.wantDispositions("s1 ignored", "s2 ignored")
+	})
+}

@@ -1,0 +1,213 @@
+package agent_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// The environment of a child: TestMain runs an agent instead of the tests.
+const (
+	childBus   = "AGENT_TEST_BUS"   // address of the bus
+	childData  = "AGENT_TEST_DATA"  // path of the database
+	childCrash = "AGENT_TEST_CRASH" // step at which it kills itself, or empty
+	childActs  = "AGENT_TEST_ACTS"  // what its model does: text, send, react
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childBus) != "" {
+		if err := runChild(); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// runChild runs an agent whose model never says the same twice.
+func runChild() error {
+	db, err := agent.Open(os.Getenv(childData))
+	if err != nil {
+		return err
+	}
+	crashAt := os.Getenv(childCrash)
+	die := func(step string) {
+		if step == crashAt {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	words := fmt.Sprint("words of process ", os.Getpid())
+	h := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		outcome := harness.Outcome{State: harness.Finished}
+		switch os.Getenv(childActs) {
+		case "send":
+			call(tools, "chat.send_message", map[string]any{"text": words})
+		case "react":
+			call(tools, "chat.react", map[string]any{"signal": "working"})
+			call(tools, "chat.send_message", map[string]any{"text": words})
+		case "hang":
+			select {}
+		default:
+			outcome.FinalText = words
+		}
+		return outcome, nil
+	})
+	opts := &agent.Options{
+		Peer: &peer.Options{Buses: []string{os.Getenv(childBus)}}, ComposeWindow: 50 * time.Millisecond,
+		OnReady: func() { fmt.Println("ready") },
+	}
+	opts.CrashWith(die)
+	return agent.New("agent:lead", db, h, opts).Run(context.Background())
+}
+
+// A child is a running agent process.
+type child struct {
+	cmd  *exec.Cmd
+	died chan struct{}
+}
+
+func startChild(t *testing.T, b *bustest.Bus, data, crash, acts string) *child {
+	t.Helper()
+	c := &child{cmd: exec.Command(os.Args[0], "-test.run=^$"), died: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), childBus+"="+b.URL(), childData+"="+data, childCrash+"="+crash, childActs+"="+acts)
+	c.cmd.Stderr = os.Stderr
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{}, 1)
+	go func() {
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if lines.Text() == "ready" {
+				ready <- struct{}{}
+			}
+		}
+		c.cmd.Wait() //nolint:errcheck // it is killed
+		close(c.died)
+	}()
+	t.Cleanup(c.kill)
+	select {
+	case <-ready:
+	case <-c.died: // a crash at the start
+	case <-time.After(20 * time.Second):
+		t.Fatal("the agent does not become ready")
+	}
+	return c
+}
+
+func (c *child) kill() {
+	c.cmd.Process.Kill() //nolint:errcheck // it may be dead
+	<-c.died
+}
+
+// TestAKilledAgentLosesAndDoublesNothing kills the agent at each step of a
+// turn, whatever its model does, and starts it again.
+func TestAKilledAgentLosesAndDoublesNothing(t *testing.T) {
+	for _, acts := range []string{"text", "send", "react"} {
+		for _, step := range []string{"stored", "started", "acted", "returned"} {
+			if acts == "text" && step == "acted" {
+				continue // its model calls no tool
+			}
+			t.Run(acts+" "+step, func(t *testing.T) { killAt(t, acts, step) })
+		}
+	}
+}
+
+func killAt(t *testing.T, acts, step string) {
+	b := bustest.Start(t, nil)
+	system := b.Join(t, "agent:system", "system:attention")
+	tg := b.Join(t, "tg:bot", "tg:*")
+	data := filepath.Join(t.TempDir(), "agent.db")
+	first := startChild(t, b, data, step, acts)
+	m := dm("e1", "hello")
+	tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m)
+	<-first.died
+	second := startChild(t, b, data, "", acts)
+	for tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m).DeliveredTo != 1 { // the bridge does so too
+	}
+	final := ""
+	for final == "" {
+		if r := content[record](t, system.Next(t)); r.is("disposition") && r["disposition"] != "claimed" {
+			final = fmt.Sprint(r["disposition"])
+		}
+	}
+	tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m) // once more, to no effect
+	tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm("e2", "and?"))
+	texts := map[string]string{} // by event
+	for texts["e2"] == "" {
+		d := tg.NextOf(t, protocol.TypeTGReply)
+		r := content[protocol.ChatReply](t, d)
+		if r.Text == "" {
+			continue
+		}
+		if before := texts[r.InReplyTo]; before != "" && before != r.Text {
+			t.Errorf("%s was answered %q and then %q", r.InReplyTo, before, r.Text)
+		}
+		texts[r.InReplyTo] = r.Text
+	}
+	mine := fmt.Sprint(first.cmd.Process.Pid)
+	switch {
+	case acts == "react" && step == "acted": // it had reacted, and said nothing: no other words
+		if final != "failed" || !strings.HasPrefix(texts["e1"], "I could not answer") {
+			t.Errorf("ended %s with %q; want failed, and its author told", final, texts["e1"])
+		}
+	case final != "responded":
+		t.Errorf("ended %s; want responded", final)
+	case (step == "acted" || step == "returned" && acts != "text") && !strings.HasSuffix(texts["e1"], mine):
+		t.Errorf("the answer is %q; want the words of the first process", texts["e1"])
+	case (step == "stored" || step == "started") && strings.HasSuffix(texts["e1"], mine):
+		t.Errorf("the answer is %q; the first process had not said anything", texts["e1"])
+	}
+	second.kill()
+}
+
+// TestAKilledAgentTriesAgainWithAHigherAttempt: a turn that was cut short
+// before it acted is delivered again, as another attempt.
+func TestAKilledAgentTriesAgainWithAHigherAttempt(t *testing.T) {
+	b := bustest.Start(t, nil)
+	system := b.Join(t, "agent:system", "system:attention")
+	tg := b.Join(t, "tg:bot", "tg:*")
+	data := filepath.Join(t.TempDir(), "agent.db")
+	first := startChild(t, b, data, "", "hang")
+	tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm("e1", "hello"))
+	var states []string
+	seen := map[protocol.MessageID]bool{} // records are sent at least once
+	next := func(want string) {
+		for {
+			d := system.Next(t)
+			r := content[record](t, d)
+			if !r.is("turn") || seen[d.Message.MessageID] {
+				continue
+			}
+			seen[d.Message.MessageID] = true
+			states = append(states, fmt.Sprint(r["attempt"], " ", r["state"]))
+			if r["state"] == want {
+				return
+			}
+		}
+	}
+	next("started")
+	first.kill()
+	startChild(t, b, data, "", "send")
+	next("finished")
+	equal(t, "turns", states, []string{"1 started", "1 interrupted", "2 started", "2 finished"})
+}

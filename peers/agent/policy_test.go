@@ -1,0 +1,298 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+func TestAmbientEventsWakeNobodyAndCanBeRead(t *testing.T) {
+	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+		w.say(post("e1", "lunch?"))
+		w.sleep(5 * time.Second)
+		if len(w.stub.seen()) != 0 {
+			t.Fatal("an ambient message began a turn")
+		}
+		w.wantDispositions("e1 ignored")
+		result, _ := call(w.tools(), "chat.list_events", map[string]any{})
+		events := result["events"].([]any)
+		event := events[0].(map[string]any)
+		if len(events) != 1 || event["eventId"] != "e1" || event["text"] != "lunch?" || event["open"] != false || event["policy"] != "must_not_respond" {
+			t.Errorf("list_events gives %v", events)
+		}
+	})
+}
+
+func TestWhatPolicyForbidsIsRefusedAndRecorded(t *testing.T) {
+	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+		w.say(post("e1", "lunch?"))
+		w.say(dm("e2", "thanks"))
+		w.say(by(dm("e3", "hello"), "78", "human"))
+		w.sleep(500 * time.Millisecond)
+		for _, c := range []struct{ args, reason string }{
+			{`{"inReplyTo":"e1","text":"pizza"}`, "must_not_respond"},
+			{`{"inReplyTo":"e2","text":"you are welcome"}`, "ack_only"},
+			{`{"inReplyTo":"e9","text":"x"}`, "unknown_event"},
+			{`{"text":"x"}`, "unknown_event"},
+			{`{"inReplyTo":"e3","text":"NO_REPLY"}`, "silence"},
+			{`{"inReplyTo":"e3","text":"hi","target":"somewhere else"}`, "wrong_target"},
+			{`{"inReplyTo":"e3","text":"  "}`, "invalid"},
+			{`{"inReplyTo":"e3","text":"x","visibility":"everywhere"}`, "invalid"},
+		} {
+			r := w.tools().Call(context.Background(), "chat.send_message", []byte(c.args))
+			if !r.IsError || !strings.Contains(string(r.StructuredContent), `"status":"refused","reason":"`+c.reason+`"`) || len(r.Text()) < 15 {
+				t.Errorf("send_message %s gives %s %q; want a refusal for %s", c.args, r.StructuredContent, r.Text(), c.reason)
+			}
+		}
+		w.sleep(time.Second)
+		equal(t, "refusals", w.refusals(), []string{
+			"e1 chat.send_message must_not_respond", "e2 chat.send_message ack_only", "e9 chat.send_message unknown_event",
+			" chat.send_message unknown_event", "e3 chat.send_message silence", "e3 chat.send_message wrong_target",
+		})
+		w.wantTexts()
+	})
+}
+
+func TestOneEventGetsOneAnswer(t *testing.T) {
+	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "hello"))
+		w.sleep(500 * time.Millisecond)
+		send := func(key, text string) string {
+			r, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "e1", "target": "42", "text": text, "idempotencyKey": key})
+			return fmt.Sprint(r["status"], " ", r["reason"])
+		}
+		equal(t, "results", []string{send("k1", "hi"), send("k1", "hi"), send("k1", "hello"), send("k2", "hi"), send("k2", "again")},
+			[]string{"sent <nil>", "duplicate <nil>", "refused already_answered", "refused already_answered", "refused already_answered"})
+		w.sleep(5 * time.Second)
+		w.wantTexts("hi")
+		w.wantDispositions("e1 responded")
+		if r := w.replies[0]; r.IdempotencyKey != "k1" || r.InReplyTo != "e1" || r.Visibility != "dm" {
+			t.Errorf("the reply is %+v", r)
+		}
+	})
+}
+
+func TestSilenceIsNeverText(t *testing.T) {
+	inWorld(t, newStub(answering("(silence)")), nil, func(t *testing.T, w *world) {
+		m := inThread(post("e0", "@lead are you in?"), "T1")
+		w.say(m)
+		w.sleep(5 * time.Second)
+		w.replies = nil
+		w.say(inThread(by(post("e1", "any news"), "78", "human"), "T1"))
+		w.sleep(10 * time.Second)
+		w.wantTexts()
+	})
+}
+
+func TestFinalTextIsTheAnswerWhereOneIsOwed(t *testing.T) {
+	inWorld(t, newStub(answering("  here you are ")), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.sleep(5 * time.Second)
+		w.wantTexts("  here you are ")
+		w.replies = nil
+		w.stub.turn = func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+			call(tools, "chat.send_message", map[string]any{"text": "by tool"})
+			return harness.Outcome{State: harness.Finished, FinalText: "I have answered."}, nil
+		}
+		w.say(dm("e2", "help me again"))
+		w.sleep(5 * time.Second)
+		w.wantTexts("by tool")
+	})
+}
+
+func TestATurnWithoutAnAnswerFailsAndTellsItsAuthorOnce(t *testing.T) {
+	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.sleep(5 * time.Second)
+		w.wantDispositions("e1 failed")
+		w.wantTexts("I could not answer this message. Please send it again, or ask somebody else.")
+		w.say(by(dm("e2", "help me"), "agent:w3", "agent"))
+		w.sleep(5 * time.Second)
+		if len(w.replies) != 1 {
+			t.Error("an agent was told of a failure")
+		}
+	})
+}
+
+func TestTheDeadlineEndsATurn(t *testing.T) {
+	inWorld(t, newStub(holding), &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.sleep(58 * time.Second)
+		w.wantDispositions()
+		if w.typing == 0 {
+			t.Error("no typing sign was shown")
+		}
+		w.sleep(5 * time.Second)
+		w.wantDispositions("e1 failed")
+		equal(t, "turns", w.turnStates(), []string{"e1 1 started", "e1 1 failed"})
+		w.sleep(5 * time.Minute)
+		if len(w.replies) != 1 {
+			t.Errorf("the author was told %d times", len(w.replies))
+		}
+	})
+}
+
+func TestAnAcceptedTurnEndsAtTheDeadline(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{Deadline: time.Minute, HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.say(inThread(post("e2", "@lead hello"), "T1"))
+		w.sleep(10 * time.Second)
+		if r, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "e2", "text": "hi"}); r["status"] != "sent" {
+			t.Errorf("sending for an accepted turn gives %v", r)
+		}
+		w.sleep(2 * time.Minute)
+		w.wantDispositions("e2 responded", "e1 failed")
+		if len(w.stub.gone) != 1 || !strings.Contains(w.stub.gone[0], "deadline") {
+			t.Errorf("cancelled: %q; want the first turn", w.stub.gone)
+		}
+	})
+}
+
+func TestTemporaryFailuresAreTriedAgain(t *testing.T) {
+	tries := 0
+	s := newStub(nil)
+	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		if tries++; tries < 3 {
+			return harness.Outcome{}, fmt.Errorf("status 503: %w", harness.ErrTemporary)
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "at last"}, nil
+	}
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.sleep(time.Minute)
+		w.wantTexts("at last")
+		equal(t, "turns", w.turnStates(), []string{
+			"e1 1 started", "e1 1 interrupted", "e1 2 started", "e1 2 interrupted", "e1 3 started", "e1 3 finished",
+		})
+	})
+}
+
+func TestAFailureAfterAnActionIsNotTriedAgain(t *testing.T) {
+	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		call(tools, "chat.react", map[string]any{"signal": "working"})
+		return harness.Outcome{}, fmt.Errorf("status 503: %w", harness.ErrTemporary)
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.sleep(3 * time.Minute)
+		if len(w.stub.seen()) != 1 {
+			t.Errorf("%d turns; want 1", len(w.stub.seen()))
+		}
+		w.wantDispositions("e1 claimed", "e1 failed")
+	})
+}
+
+func TestReactions(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		want := map[string]string{
+			"seen": "acknowledged", "agree": "acknowledged", "working": "claimed", "queued": "deferred", "claimed": "claimed",
+			"done": "responded", "declined": "ignored", "blocked": "deferred",
+		}
+		for signal, disposition := range want {
+			w.say(dm(signal, "please do it"))
+			w.sleep(3 * time.Second)
+			r, _ := call(w.tools(), "chat.react", map[string]any{"inReplyTo": signal, "signal": signal})
+			if r["disposition"] != disposition {
+				t.Errorf("%s gives %v", signal, r)
+			}
+			call(w.tools(), "chat.react", map[string]any{"inReplyTo": signal, "signal": signal})
+			w.sleep(time.Second)
+			if got := w.dispositions(); got[len(got)-1] != signal+" "+disposition {
+				t.Errorf("%s ends %s", signal, got[len(got)-1])
+			}
+			if r := w.replies[len(w.replies)-1]; r.Signal != signal || r.InReplyTo != signal {
+				t.Errorf("the chat got %+v", r)
+			}
+		}
+		if len(w.replies) != len(want) {
+			t.Errorf("%d signals were sent; want %d, each once", len(w.replies), len(want))
+		}
+		w.say(dm("unclear", "please do it"))
+		w.sleep(3 * time.Second)
+		if r, _ := call(w.tools(), "chat.react", map[string]any{"inReplyTo": "unclear", "signal": "unclear"}); r["disposition"] != nil {
+			t.Errorf("unclear gives %v", r)
+		}
+		open, _ := call(w.tools(), "chat.list_events", map[string]any{"open": true})
+		var ids []string
+		for _, e := range open["events"].([]any) {
+			ids = append(ids, e.(map[string]any)["eventId"].(string))
+		}
+		if len(ids) != 5 || ids[len(ids)-1] != "unclear" {
+			t.Errorf("open are %v; want working, claimed, queued, blocked and unclear", ids)
+		}
+		if _, r := call(w.tools(), "chat.react", map[string]any{"inReplyTo": "unclear", "signal": "applause"}); !r.IsError {
+			t.Error("an unknown signal is taken")
+		}
+	})
+}
+
+func TestAReceiptBeforeAnAnswerIsNoEnd(t *testing.T) {
+	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		call(tools, "chat.react", map[string]any{"signal": "seen"})
+		call(tools, "chat.send_message", map[string]any{"text": "here"})
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.sleep(5 * time.Second)
+		w.wantTexts("signal seen", "here")
+		w.wantDispositions("e1 responded")
+	})
+}
+
+func TestInboundReactionsBeginNoTurn(t *testing.T) {
+	inWorld(t, newStub(answering("fine")), nil, func(t *testing.T, w *world) {
+		w.say(protocol.ChatMessage{
+			SourceID: "r1", Event: "reaction", Signal: "agree", Chat: &protocol.Chat{ID: "42", Kind: "dm"},
+			Author: &protocol.Author{ID: "77"}, ReplyTo: &protocol.ReplyTo{SourceID: "s1", Author: "agent:lead"},
+		})
+		w.sleep(5 * time.Second)
+		if len(w.stub.seen()) != 0 {
+			t.Fatal("a reaction began a turn")
+		}
+		w.wantDispositions("r1 ignored")
+		w.say(dm("e1", "go on"))
+		w.sleep(5 * time.Second)
+		if turns := w.stub.seen(); len(turns) != 1 || !strings.Contains(turns[0].Prompt, "signal_to_you: the reaction agree") {
+			t.Errorf("the next turn does not tell of it:\n%s", turns[0].Prompt)
+		}
+	})
+}
+
+func TestEventsWaitUntilTheHarnessIsInitialized(t *testing.T) {
+	s := newStub(answering("ready now"))
+	s.ready = false
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "hello"))
+		w.sleep(time.Minute)
+		if len(w.records) != 0 || len(s.seen()) != 0 {
+			t.Fatalf("something was decided before initialize: %v", w.records)
+		}
+		s.setReady(true)
+		w.sleep(10 * time.Second)
+		w.wantTexts("ready now")
+	})
+}
+
+func TestAModeThatTheHarnessLacksFallsBack(t *testing.T) {
+	s := newStub(answering("never"))
+	s.caps.Injection = harness.Injection{ToolMailbox: true}
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "hello"))
+		w.sleep(10 * time.Second)
+		if len(s.seen()) != 0 || w.records[0]["injection"] != "tool_mailbox" {
+			t.Errorf("the decision is %v", w.records[0])
+		}
+		if r, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": "e1", "text": "found it"}); r["status"] != "sent" {
+			t.Errorf("an answer to an event of the mailbox gives %v", r)
+		}
+		w.sleep(time.Minute)
+		w.wantDispositions("e1 responded")
+	})
+}
