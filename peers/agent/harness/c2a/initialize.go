@@ -28,7 +28,7 @@ func initializeParams(o *Options) any {
 // negotiated is what both sides can do.
 type negotiated struct {
 	version string
-	common  map[string]map[string]bool
+	both    map[string]map[string]bool
 }
 
 // negotiate reads the program's answer to initialize. It is pure.
@@ -40,7 +40,7 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 	if err := json.Unmarshal(result, &answer); err != nil {
 		return nil, fmt.Errorf("its answer to initialize cannot be read: %w", err)
 	}
-	n := &negotiated{version: answer.ProtocolVersion, common: map[string]map[string]bool{}}
+	n := &negotiated{version: answer.ProtocolVersion, both: map[string]map[string]bool{}}
 	switch n.version {
 	case "":
 		n.version = asked
@@ -58,7 +58,7 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 		for name, have := range ours {
 			both[name] = have && (!said || stated(theirs[name]))
 		}
-		n.common[group] = both
+		n.both[group] = both
 	}
 	return n, nil
 }
@@ -68,7 +68,7 @@ func stated(raw json.RawMessage) bool {
 	return string(raw) == "true" || len(raw) > 0 && raw[0] == '{'
 }
 
-func (n *negotiated) has(group, name string) bool { return n.common[group][name] }
+func (n *negotiated) has(group, name string) bool { return n.both[group][name] }
 
 // mayCall reports whether the program may call a tool.
 func (n *negotiated) mayCall(tool string) bool {

@@ -88,7 +88,7 @@ func (r *run) ask(ctx context.Context, use ToolUse) (*Reply, error) {
 	clock := r.loop.opts.Clock
 	for try := 1; ; try++ {
 		request := &Request{
-			System: r.turn.System, Tools: r.tools.tools, WithTools: use, MaxTokens: r.loop.opts.MaxTokens,
+			System: r.turn.System + r.tools.hint(), Tools: r.tools.tools, WithTools: use, MaxTokens: r.loop.opts.MaxTokens,
 			Messages: append(append([]Message(nil), r.past...), r.said...),
 		}
 		reply, err := r.loop.model.Stream(ctx, request, r.text)

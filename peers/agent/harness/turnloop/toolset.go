@@ -43,6 +43,17 @@ func newToolset(sources ...harness.Tools) *toolset {
 	return s
 }
 
+// hint tells the model under which names it has tools that its prompt calls
+// otherwise; empty where every tool keeps its name.
+func (s *toolset) hint() string {
+	for _, t := range s.tools {
+		if source := s.source[t.Name]; source.name != t.Name {
+			return fmt.Sprintf("\nTool names are written here with _ where their names have other signs: %s is the tool %s.\n", source.name, t.Name)
+		}
+	}
+	return ""
+}
+
 // wireName replaces what APIs refuse in tool names by _, and shortens long
 // names to a prefix and a hash.
 func wireName(name string) string {
