@@ -18,6 +18,7 @@ import (
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
@@ -67,6 +68,7 @@ compose-window = "300ms"     # the default waits 2s for more of the same author
 type show struct {
 	env    *program.Env
 	data   string
+	kept   bool // the folder outlives the demo
 	stage  *demo.Stage
 	fleet  *fleet.Fleet
 	plan   *plan
@@ -86,7 +88,7 @@ func runDemo(cmd *cobra.Command, exit bool) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 
-	s := &show{env: env, data: data}
+	s := &show{env: env, data: data, kept: cmd.Flags().Changed("data")}
 	removeAddress, err := s.prepare(ctx, cancel)
 	if err != nil {
 		return errors.Join(err, s.stop(cancel))
@@ -148,6 +150,9 @@ func (s *show) prepare(ctx context.Context, fail context.CancelCauseFunc) (func(
 	narrator := demo.NewNarrator(s.stage, s.reader, from, out, screen.Columns(out))
 	s.background(fail, func() error { return narrator.Run(ctx) })
 	s.play = &demo.Play{Stage: s.stage, Narrator: narrator, KillAgent: s.killAgent, AddAgent: s.addAgent}
+	if screen.Columns(out) > 0 {
+		s.play.Pause = 1500 * time.Millisecond
+	}
 	return demo.WriteAddress(demo.Address{URL: api, Key: key, Data: s.data})
 }
 
@@ -193,7 +198,6 @@ func (s *show) makePlan(api string) error {
 	if s.plan, err = makePlan(r); err != nil {
 		return err
 	}
-	s.env.Buses = []string{s.plan.bus}
 	return provision(s.data, s.plan)
 }
 
@@ -220,7 +224,7 @@ func (s *show) introduce() {
 	fmt.Fprintf(s.env.Stdout, "Agents:          scripted, with fixed rules and no language model; their replies say so\n")
 	fmt.Fprintf(s.env.Stdout, "Data and logs:   %s\n\n", s.data)
 	fmt.Fprintf(s.env.Stdout, "Left: what people see in the chat. Right: the rows of the activity log that each step wrote.\n")
-	fmt.Fprintf(s.env.Stdout, "%s\n", paint.Paint(screen.Dim, "#12-15 are four rows: send_start, process_start, process_finish, send_finish; two more for each further receiver."))
+	fmt.Fprintf(s.env.Stdout, "%s\n", paint.Paint(screen.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
 }
 
 // startPatience is how long the programs may take to be ready.
@@ -255,9 +259,10 @@ func (s *show) run(ctx context.Context, exit bool) error {
 		}
 		return err
 	}
-	s.conclude()
 	stdin, ok := s.env.Stdin.(*os.File)
-	if exit || !ok || !term.IsTerminal(int(stdin.Fd())) {
+	stays := !exit && ok && term.IsTerminal(int(stdin.Fd()))
+	s.conclude(stays, s.kept)
+	if !stays {
 		return nil
 	}
 	fmt.Fprintf(s.env.Stdout, "\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
@@ -265,10 +270,20 @@ func (s *show) run(ctx context.Context, exit bool) error {
 	return s.typing(ctx, stdin)
 }
 
-func (s *show) conclude() {
-	fmt.Fprintf(s.env.Stdout, "\nAll of it is in the activity log. While the demo runs, look at it in another terminal:\n\n")
-	for _, c := range []string{"tail", "stats", "peers"} {
-		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s --bus %s\n", c, s.data, s.plan.bus)
+// conclude says where all of it can be read again, in a folder that stays.
+func (s *show) conclude(stays, kept bool) {
+	if !stays && !kept {
+		return
+	}
+	where := "Read it again:"
+	commands := []string{"stats", "tail"}
+	if stays {
+		where = "Look at it from another terminal:"
+		commands = append(commands, "peers --bus "+s.plan.bus)
+	}
+	fmt.Fprintf(s.env.Stdout, "\nAll of it is in the activity log. %s\n\n", where)
+	for _, c := range commands {
+		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s\n", c, s.data)
 	}
 }
 
@@ -322,19 +337,49 @@ func (s *show) killAgent(_ context.Context, name string) error {
 	return demo.Kill(pid)
 }
 
-// addAgent asks the spawner for a further agent of a chat.
+// addAgent asks the spawner for a further agent of a chat, and waits for it.
 func (s *show) addAgent(ctx context.Context, topic protocol.Topic, name string) error {
-	id := newID("demo")
-	session, err := open(ctx, s.env, id)
-	if err != nil {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("no agent within %s", startPatience))
+	defer cancel()
+	options := s.env.PeerOptions()
+	options.Buses = []string{s.plan.bus}
+	options.TokenFunc = func() (string, error) { return s.env.SecretFile(tokenPath(s.data, "cli")) }
+	p := peer.New(newID("demo"), options)
+	results := make(chan protocol.SpawnResult, 1)
+	p.Handle(protocol.TypeSpawnResult, func(_ context.Context, d *peer.Delivery) error {
+		var r protocol.SpawnResult
+		if err := d.Decode(&r); err != nil {
+			return err
+		}
+		select {
+		case results <- r:
+		default: // one is enough
+		}
+		return nil
+	})
+	if err := p.Subscribe(ctx, protocol.Pattern(p.ID())); err != nil {
 		return err
 	}
-	defer session.close()
-	m := protocol.NewMessage(protocol.TypeSpawnRequest, id, protocol.SpawnRequest{Topic: topic, Agent: name, RequestID: "demo"})
-	var result protocol.SendResult
-	err = session.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.TopicSpawn, Payload: m}, &result)
-	if err == nil && result.DeliveredTo == 0 {
-		err = errors.New("the spawner did not take the request")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	wg.Go(func() { stop(p.Run(ctx)) })
+	result, err := p.Send(ctx, protocol.TopicSpawn, p.NewMessage(protocol.TypeSpawnRequest, protocol.SpawnRequest{Topic: topic, Agent: name}))
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
 	}
-	return err
+	if result.DeliveredTo == 0 {
+		return errors.New("the spawner did not take the request")
+	}
+	select {
+	case r := <-results:
+		if r.Status != protocol.SpawnSpawned {
+			return fmt.Errorf("the spawner says: %s", r.Error)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -10,15 +10,18 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/peers/attention"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // entry is a row of the log about message m.
@@ -60,11 +63,11 @@ func TestDescribe(t *testing.T) {
 	}{
 		"a message": {
 			passed(t, protocol.TypeSpawnRequest, "tg:1", "system:spawn", "ok", protocol.SpawnRequest{}),
-			&note{rows: "#12-15", what: "spawn_request  tg:1 → system:spawn", how: "✓ agent:x  3.0 ms"},
+			&note{rows: "#12-15", what: "spawn_request  tg:1 → system:spawn", how: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
 		"a failed delivery": {
 			passed(t, protocol.TypeTGMessage, "tg:1", "agent:x", "timeout", protocol.ChatMessage{Text: "hi"}),
-			&note{rows: "#12-15", what: "tg_message  tg:1 → agent:x", how: "✗ timeout agent:x  3.0 ms", bad: true},
+			&note{rows: "#12-15", what: "tg_message  tg:1 → agent:x", how: "✗\u00a0timeout\u00a0agent:x\u00a03.0\u00a0ms", bad: true},
 		},
 		"a decision": {
 			passed(t, protocol.TypeAgentEvent, "agent:x", "system:attention", "ok", protocol.AttentionDecision{
@@ -82,11 +85,11 @@ func TestDescribe(t *testing.T) {
 		},
 		"a granted claim": {
 			passed(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":true,"token":7}`)}),
-			&note{rows: "#12-15", what: "collab_result claim granted, token 7  collab:broker → agent:x", how: "✓ agent:x  3.0 ms"},
+			&note{rows: "#12-15", what: "collab_result claim granted, token 7  collab:broker → agent:x", how: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
 		"a refused claim": {
 			passed(t, protocol.TypeCollabResult, "collab:broker", "agent:x", "ok", protocol.CollabResult{OK: true, Result: json.RawMessage(`{"granted":false,"owner":"agent:y"}`)}),
-			&note{rows: "#12-15", what: "collab_result claim refused, agent:y has it  collab:broker → agent:x", how: "✓ agent:x  3.0 ms"},
+			&note{rows: "#12-15", what: "collab_result claim refused, agent:y has it  collab:broker → agent:x", how: "✓\u00a0agent:x\u00a03.0\u00a0ms"},
 		},
 		"a heartbeat": {passed(t, protocol.TypeCollabRequest, "agent:x", "collab:broker", "ok", protocol.CollabRequest{Method: "identity.heartbeat"}), nil},
 		"typing":      {passed(t, protocol.TypeTGReply, "agent:x", "tg:1", "ok", protocol.ChatReply{Typing: true}), nil},
@@ -97,11 +100,19 @@ func TestDescribe(t *testing.T) {
 				t.Fatalf("part of the story: %t", part)
 			}
 			if part {
-				if diff := cmp.Diff(*c.want, got, cmp.AllowUnexported(note{})); diff != "" {
+				if diff := cmp.Diff(*c.want, got, cmp.AllowUnexported(note{}), cmpopts.IgnoreFields(note{}, "at")); diff != "" {
 					t.Error(diff)
 				}
 			}
 		})
+	}
+}
+
+func TestReasonsInWordsAreThoseOfTheTable(t *testing.T) {
+	for name := range sentences {
+		if !slices.Contains(attention.Reasons(), name) {
+			t.Errorf("the attention table has no rule %q", name)
+		}
 	}
 }
 
@@ -118,16 +129,17 @@ func TestBothSidesAreReadable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			n := NewNarrator(NewStage("key"), nil, nil, &out, columns)
+			at := time.Now()
 			n.print(
-				[]Line{{Author: "Will", Text: strings.Repeat("long ", 30)}, {Author: "Hubbub", Bot: true, Text: "ok\x1b[31m"}},
-				[]note{{rows: "#1-4", what: "spawn_request  tg:1 → system:spawn", how: "✓ agent:system  1.0 ms"}, {rows: "#5-8", what: "agent:x decides: to_me", why: strings.Repeat("because ", 20)}},
+				[]Line{{At: at, Author: "Will", Text: strings.Repeat("long ", 30)}, {At: at.Add(2), Author: "Hubbub", Bot: true, Text: "ok\x1b[31m"}},
+				[]note{{at: at.Add(1), rows: "#1-4", what: "spawn_request  tg:1 → system:spawn", how: "✓\u00a0agent:system\u00a0\u00a01.0\u00a0ms"}, {at: at.Add(3), rows: "#5-8", what: "agent:x decides: to_me", why: strings.Repeat("because ", 20)}},
 			)
 			for line := range strings.Lines(out.String()) {
 				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > columns {
 					t.Errorf("a line has %d columns, more than %d: %s", n, columns, line)
 				}
 			}
-			for _, want := range []string{"Will:", "Hubbub: ok\uFFFD[31m", "#1-4", "✓ agent:system", "because because"} {
+			for _, want := range []string{"Will:", "Hubbub: ok\uFFFD[31m", "#1-4", "✓\u00a0agent:system", "because because"} {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("lacks %q:\n%s", want, out.String())
 				}

@@ -12,6 +12,7 @@ import (
 
 // A note is what the right side says about one passage.
 type note struct {
+	at   time.Time
 	rows string // numbers of its rows, "#12-15"
 	what string // type, sender and topic
 	how  string // what became of it
@@ -22,7 +23,7 @@ type note struct {
 // describe says what a passage was, or nothing where it is none of the story:
 // heartbeats, signs of typing.
 func describe(p *passage) (note, bool) {
-	n := note{rows: fmt.Sprintf("#%d-%d", p.first, p.last)}
+	n := note{at: p.started, rows: fmt.Sprintf("#%d-%d", p.first, p.last)}
 	kind := string(p.message.Type)
 	switch p.message.Type {
 	case protocol.TypeAgentEvent:
@@ -66,7 +67,9 @@ func outcome(p *passage) (text string, bad bool) {
 		}
 		parts = append(parts, mark+" "+screen.Printable(string(t.peer)))
 	}
-	return strings.Join(parts, ", ") + "  " + milliseconds(p.took), bad
+	// What belongs together stays on one line.
+	text = strings.Join(parts, ", ") + " " + milliseconds(p.took)
+	return strings.ReplaceAll(text, " ", "\u00a0"), bad
 }
 
 func milliseconds(d time.Duration) string {
@@ -96,7 +99,7 @@ func describeEvent(n note, p *passage) (note, bool) {
 	default:
 		return n, false
 	}
-	n.why = screen.Printable(e.Reason)
+	n.why = reason(screen.Printable(e.Reason))
 	return n, true
 }
 
@@ -128,4 +131,25 @@ func collabLabel(p *passage) (string, bool) {
 	default:
 		return "", false
 	}
+}
+
+// sentences say what a rule of the attention table found, in words.
+var sentences = map[string]string{
+	"acknowledgement":    "it is only thanks",
+	"addressed_to_other": "somebody else is addressed",
+	"ambient":            "nobody in particular is addressed",
+	"direct_message":     "it was written to the agent alone",
+	"direct_question":    "it answers what the agent said",
+	"mention":            "the agent is mentioned",
+	"own_message":        "the agent said it itself",
+	"role_mention":       "a role that the agent has is mentioned",
+	"stop_word":          "it tells the agent to stop",
+}
+
+// reason adds the words to the name of a rule.
+func reason(name string) string {
+	if words, ok := sentences[name]; ok {
+		return words + " (" + name + ")"
+	}
+	return name
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // besideWait is how long a line waits for the first rows, to stand beside them.
-const besideWait = 200 * time.Millisecond
+const besideWait = 300 * time.Millisecond
 
 // A Narrator prints the chats of a stage beside the rows of the activity log.
 type Narrator struct {
@@ -54,7 +54,7 @@ func (n *Narrator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() {
-		ticker := time.NewTicker(besideWait)
+		ticker := time.NewTicker(besideWait / 3)
 		defer ticker.Stop()
 		for {
 			select {
@@ -76,6 +76,9 @@ func (n *Narrator) take(rows []activitylog.Entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	lines, _ := n.stage.feed.after(n.last)
+	if len(rows) == 0 { // what has just been said waits for its rows
+		lines = slices.DeleteFunc(lines, func(l Line) bool { return time.Since(l.At) < besideWait })
+	}
 	if len(lines) > 0 {
 		n.last = lines[len(lines)-1].N
 	}
@@ -101,43 +104,55 @@ func (n *Narrator) take(rows []activitylog.Entry) {
 // left is how many columns the conversation takes, where both sides fit.
 const left = 44
 
-// print writes lines and notes side by side, or below each other where the
-// screen is narrow.
+// print writes lines and notes in the order in which they happened: side by
+// side, or below each other where the screen is narrow.
 func (n *Narrator) print(lines []Line, notes []note) {
-	var said, happened []string
-	narrow := n.width < 110
-	room := left
-	if narrow {
-		room = n.width - 2
-	}
-	for _, l := range lines {
-		said = append(said, n.bubble(l, room)...)
-	}
-	rightRoom := n.width - left - 3
-	if narrow {
-		rightRoom = n.width - 4
-	}
-	for _, d := range notes {
-		happened = append(happened, n.render(d, rightRoom)...)
-	}
-	if narrow {
-		for _, s := range said {
-			fmt.Fprintln(n.out, s)
-		}
-		for _, h := range happened {
-			fmt.Fprintln(n.out, "    "+h)
-		}
+	if n.width < 110 {
+		n.printBelow(lines, notes)
 		return
 	}
-	for i := range max(len(said), len(happened)) {
-		l, r := strings.Repeat(" ", left), ""
-		if i < len(said) {
-			l = said[i]
+	var said []string // of the left side, not yet printed
+	blank := strings.Repeat(" ", left)
+	row := func(right string) {
+		l := blank
+		if len(said) > 0 {
+			l, said = said[0], said[1:]
 		}
-		if i < len(happened) {
-			r = happened[i]
+		fmt.Fprintln(n.out, strings.TrimRight(l+n.paint.Paint(screen.Dim, " │")+" "+right, " "))
+	}
+	finish := func() {
+		for len(said) > 0 {
+			row("")
 		}
-		fmt.Fprintln(n.out, strings.TrimRight(l+n.paint.Paint(screen.Dim, " │ ")+r, " "))
+	}
+	for len(lines)+len(notes) > 0 {
+		if len(notes) == 0 || len(lines) > 0 && lines[0].At.Before(notes[0].at) {
+			finish()
+			said, lines = n.bubble(lines[0], left), lines[1:]
+			continue
+		}
+		for _, right := range n.render(notes[0], n.width-left-3) {
+			row(right)
+		}
+		notes = notes[1:]
+	}
+	finish()
+}
+
+// printBelow prints for a narrow screen.
+func (n *Narrator) printBelow(lines []Line, notes []note) {
+	for len(lines)+len(notes) > 0 {
+		if len(notes) == 0 || len(lines) > 0 && lines[0].At.Before(notes[0].at) {
+			for _, s := range n.bubble(lines[0], n.width-2) {
+				fmt.Fprintln(n.out, strings.TrimRight(s, " "))
+			}
+			lines = lines[1:]
+			continue
+		}
+		for _, right := range n.render(notes[0], n.width-4) {
+			fmt.Fprintln(n.out, "    "+right)
+		}
+		notes = notes[1:]
 	}
 }
 
@@ -148,14 +163,16 @@ func (n *Narrator) bubble(l Line, room int) []string {
 		colour = screen.Green
 	}
 	name := screen.Pad(author+":", 8)
-	var out []string
-	for i, text := range screen.Wrap(screen.Printable(l.Text), room-len(name)-1) {
-		text = screen.Pad(text, room-len(name))
+	var texts, out []string
+	for line := range strings.Lines(l.Text) {
+		texts = append(texts, screen.Wrap(screen.Printable(line), room-screen.Width(name)-1)...)
+	}
+	for i, text := range texts {
+		before := strings.Repeat(" ", screen.Width(name))
 		if i == 0 {
-			out = append(out, n.paint.Paint(colour, name)+text)
-		} else {
-			out = append(out, strings.Repeat(" ", len(name))+text)
+			before = n.paint.Paint(colour, name)
 		}
+		out = append(out, before+screen.Pad(text, room-screen.Width(name)))
 	}
 	return out
 }

@@ -18,6 +18,7 @@ const Patience = 40 * time.Second
 type Play struct {
 	Stage     *Stage
 	Narrator  *Narrator
+	Pause     time.Duration                                                      // before each scene, for people to read
 	KillAgent func(ctx context.Context, agent string) error                      // ends an agent's process as a crash would
 	AddAgent  func(ctx context.Context, topic protocol.Topic, name string) error // gives a chat a second agent
 
@@ -48,8 +49,8 @@ var scenes = []scene{
 		(*Play).claim,
 	},
 	{
-		"4. A reaction instead of a message",
-		"Thanks need no answer. The agent may acknowledge, and may not talk.",
+		"4. Reactions instead of messages",
+		"An agent that was given work says so where people look, on the message itself, and not in one more message.",
 		(*Play).reaction,
 	},
 	{
@@ -63,12 +64,27 @@ var scenes = []scene{
 func (p *Play) Run(ctx context.Context) error {
 	defer p.Narrator.end()
 	for _, s := range scenes {
+		if !pause(ctx, p.Pause) {
+			return context.Cause(ctx)
+		}
 		p.Narrator.title(s.title, s.explanation)
 		if err := s.play(p, ctx); err != nil {
 			return fmt.Errorf("scene %q: %w", s.title, err)
 		}
 	}
 	return nil
+}
+
+// pause waits, or reports false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // await waits until done holds; what says what it waits for.
@@ -101,7 +117,7 @@ func (p *Play) silence(ctx context.Context) error {
 	if err := p.await(ctx, "a decision about it", func(m moment) bool { return p.ended(m, l) }); err != nil {
 		return err
 	}
-	p.Narrator.note("The agent said nothing. To look at everything that it decided: hubbub why " + p.eventID(l))
+	p.Narrator.note("Nothing was said, and the log says why (hubbub why " + p.eventID(l) + ")")
 	return nil
 }
 
@@ -109,6 +125,17 @@ func (p *Play) claim(ctx context.Context) error {
 	topic := protocol.PeerID(fmt.Sprintf("tg:%d", p.Stage.Group.ID)).Topic()
 	if err := p.AddAgent(ctx, topic, "second"); err != nil {
 		return fmt.Errorf("adding a second agent: %w", err)
+	}
+	introduced := func(m moment) bool {
+		for _, passed := range m.passages {
+			if passed.message.Type == protocol.TypeConfigure && passed.topic == "agent:second" && len(passed.targets) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if err := p.await(ctx, "the introduction of the second agent", introduced); err != nil {
+		return err
 	}
 	l := p.say(p.Stage.Ana, "@backend-agents who can look at the failing build?")
 	return p.await(ctx, "a claim and one answer", func(m moment) bool {
@@ -122,14 +149,15 @@ func (p *Play) claim(ctx context.Context) error {
 }
 
 func (p *Play) reaction(ctx context.Context) error {
-	l := p.say(p.Stage.Will, "@"+BotName+" thanks!")
-	return p.await(ctx, "a reaction", func(m moment) bool {
+	l := p.say(p.Stage.Will, "@"+BotName+" work on the release notes")
+	return p.await(ctx, "two reactions", func(m moment) bool {
+		reactions := 0
 		for _, seen := range m.lines {
-			if seen.Bot && seen.Message == l.Message && p.ended(m, l) {
-				return true
+			if seen.Bot && seen.Message == l.Message {
+				reactions++
 			}
 		}
-		return false
+		return reactions >= 2 && p.ended(m, l)
 	})
 }
 
@@ -149,7 +177,13 @@ func (p *Play) crash(ctx context.Context) error {
 	if err := p.await(ctx, "the answer of the restarted agent", func(m moment) bool { return answered(m, l) && p.ended(m, l) }); err != nil {
 		return err
 	}
-	return p.await(ctx, "exactly one answer", func(m moment) bool { return answers(m, l) == 1 })
+	return p.await(ctx, "exactly one answer", func(m moment) bool {
+		if answers(m, l) != 1 {
+			return false
+		}
+		p.Narrator.note("One question, one answer.")
+		return true
+	})
 }
 
 // ended reports whether some agent has written how an event ended.

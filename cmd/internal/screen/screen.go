@@ -33,19 +33,26 @@ func Clip(s string, n int) string {
 	return string(r[:max(n-1, 0)]) + "…"
 }
 
+// joiner makes one emoji of the two around it.
+const joiner = '\u200d'
+
 // Width returns how many columns a text takes. East Asian wide characters and
 // emoji count two.
 func Width(s string) int {
 	n := 0
+	joined := false
 	for _, r := range s {
-		n += runeWidth(r)
+		if !joined {
+			n += runeWidth(r)
+		}
+		joined = r == joiner
 	}
 	return n
 }
 
 func runeWidth(r rune) int {
 	switch {
-	case r == 0x200d || r >= 0xfe00 && r <= 0xfe0f || unicode.Is(unicode.Mn, r):
+	case r == joiner || r >= 0xfe00 && r <= 0xfe0f || unicode.Is(unicode.Mn, r):
 		return 0
 	case r >= 0x1100 && r <= 0x115f, r >= 0x2e80 && r <= 0xa4cf, r >= 0xac00 && r <= 0xd7a3,
 		r >= 0xf900 && r <= 0xfaff, r >= 0xfe30 && r <= 0xfe6f, r >= 0xff00 && r <= 0xff60,
@@ -60,11 +67,12 @@ func runeWidth(r rune) int {
 func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Width(s), 0)) }
 
 // Wrap breaks a text at blanks into lines of at most n columns. A word that is
-// longer is cut.
+// longer is cut. A no-break space is no place to break.
 func Wrap(s string, n int) []string {
 	var lines []string
 	line := ""
-	for word := range strings.FieldsSeq(s) {
+	blank := func(r rune) bool { return r != '\u00a0' && unicode.IsSpace(r) }
+	for word := range strings.FieldsFuncSeq(s, blank) {
 		for Width(word) > n {
 			head, tail := cut(word, n)
 			if line != "" {

@@ -22,6 +22,7 @@ func TestWrap(t *testing.T) {
 		{"", 5, []string{""}},
 		{"one two three", 7, []string{"one two", "three"}},
 		{"abcdefgh ij", 3, []string{"abc", "def", "gh", "ij"}},
+		{"ab c\u00a0d", 4, []string{"ab", "c\u00a0d"}},
 		{"日本語 x", 4, []string{"日本", "語 x"}},
 		{"👍👍👍", 1, []string{"👍", "👍", "👍"}},
 	} {
@@ -33,6 +34,9 @@ func TestWrap(t *testing.T) {
 
 func TestPadAndClip(t *testing.T) {
 	if got := Pad("日", 4); got != "日  " {
+		t.Errorf("%q", got)
+	}
+	if got := Pad("👨\u200d💻", 4); got != "👨\u200d💻  " {
 		t.Errorf("%q", got)
 	}
 	if got := Clip("abcdef", 4); got != "abc…" {
