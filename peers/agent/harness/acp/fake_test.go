@@ -11,13 +11,15 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
 )
 
 // TestMain lets the test binary play an ACP program: a fake one whose prompts
 // say what it does.
 func TestMain(m *testing.M) {
 	if os.Getenv("ACP_TEST") == "" {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+		return
 	}
 	if os.Getenv("ACP_TEST") == "mute" {
 		select {}

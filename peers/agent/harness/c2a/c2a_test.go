@@ -16,11 +16,13 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/c2a"
 	"hubbub/peers/agent/harness/harnesstest"
+
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	harnesstest.PlayIfAsked()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // rig is a harness that drives the reference program.

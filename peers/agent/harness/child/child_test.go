@@ -20,13 +20,15 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/harnesstest"
+
+	"go.uber.org/goleak"
 )
 
 // TestMain lets the test binary play the programs that the tests run.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CHILD_TEST") {
 	case "":
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m)
 	case "cat":
 		io.Copy(os.Stdout, os.Stdin) //nolint:errcheck // a test program
 	case "env":

@@ -11,12 +11,14 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/conformance"
 	"hubbub/peers/agent/harness/harnesstest"
+
+	"go.uber.org/goleak"
 	"hubbub/peers/attention"
 )
 
 func TestMain(m *testing.M) {
 	harnesstest.PlayIfAsked()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // TestOurRulesConform is the repository's own run of the vectors.

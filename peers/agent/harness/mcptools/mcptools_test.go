@@ -20,12 +20,14 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
 )
 
 // TestMain lets the test binary play an MCP server over stdio.
 func TestMain(m *testing.M) {
 	if os.Getenv("MCP_TEST") == "" {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+		return
 	}
 	s := newServer("stdio", 10)
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
@@ -102,15 +104,9 @@ func runPool(t *testing.T, opts *mcptools.PoolOptions) *mcptools.Pool {
 	return p
 }
 
-// tools asks until the pool runs.
 func toolsOf(t *testing.T, p *mcptools.Pool, servers ...harness.MCPServer) (harness.Tools, []error) {
 	t.Helper()
-	for {
-		tools, failures := p.Tools(t.Context(), servers)
-		if len(failures) == 0 || !strings.Contains(failures[0].Error(), harness.ErrStopped.Error()) {
-			return tools, failures
-		}
-	}
+	return p.Tools(t.Context(), servers)
 }
 
 func names(tools harness.Tools) []string {

@@ -54,6 +54,7 @@ func (o *PoolOptions) withDefaults() PoolOptions {
 type Pool struct {
 	opts PoolOptions
 	wg   sync.WaitGroup // of connections
+	runs chan struct{}  // closed when Run begins
 
 	mu    sync.Mutex
 	life  context.Context // set by Run
@@ -63,14 +64,16 @@ type Pool struct {
 
 // NewPool makes a pool. It connects to nothing before Run.
 func NewPool(opts *PoolOptions) *Pool {
-	return &Pool{opts: opts.withDefaults(), conns: map[[sha256.Size]byte]*conn{}}
+	return &Pool{opts: opts.withDefaults(), runs: make(chan struct{}), conns: map[[sha256.Size]byte]*conn{}}
 }
 
-// Run keeps connections until ctx ends, closes them, and returns nil.
+// Run keeps connections until ctx ends, closes them, and returns nil. Call it
+// once.
 func (p *Pool) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.life = ctx
 	p.mu.Unlock()
+	close(p.runs)
 	sweep := time.NewTicker(time.Minute)
 	defer sweep.Stop()
 	for ctx.Err() == nil {
@@ -93,8 +96,10 @@ func (p *Pool) Run(ctx context.Context) error {
 }
 
 // Tools connects to servers, where it is not yet connected, and returns their
-// tools as name__tool. The errors are of the servers that are left out.
+// tools as name__tool. The errors are of the servers that are left out. It
+// waits for Run to begin, at most PoolOptions.ConnectTimeout.
 func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer) (harness.Tools, []error) {
+	p.awaitRun(ctx)
 	type answer struct {
 		conn *conn
 		err  error
@@ -115,6 +120,16 @@ func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer) (harness.
 		joined.add(a.conn)
 	}
 	return joined, failures
+}
+
+func (p *Pool) awaitRun(ctx context.Context) {
+	timer := time.NewTimer(p.opts.ConnectTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.runs:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // get returns the connection to a server, connecting where there is none. A
