@@ -12,7 +12,7 @@ import (
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 func TestTheSevenSteps(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inHouse(t, func(t *testing.T, h *house) {
 		will, dm := h.dm("Will")
 		h.spawner("agent:lead")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
@@ -49,7 +49,7 @@ func TestTheSevenSteps(t *testing.T) {
 }
 
 func TestAChatWaitsForItsSpawner(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inHouse(t, func(t *testing.T, h *house) {
 		will, dm := h.dm("Will")
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 		h.start()

@@ -30,10 +30,11 @@ type Bridge struct {
 	opts  Options
 	log   zerolog.Logger
 
-	bot  int64
-	me   models.User
-	api  *botapi.Client
-	peer *peer.Peer
+	bot      int64
+	me       models.User
+	badToken error // the token can be none
+	api      *botapi.Client
+	peer     *peer.Peer
 
 	forward  *outbox.Outbox // to the agents
 	telegram *outbox.Outbox // to Telegram
@@ -61,6 +62,7 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 		crash: func(string) {},
 	}
 	b.log = *b.opts.Log
+	b.bot, b.badToken = botapi.BotID(token)
 	b.api = botapi.New(token, b.opts.API)
 	b.limiter = rate.NewLimiter(rate.Inf, 1)
 	if n := b.opts.BotPerSecond; n > 0 {
@@ -75,16 +77,16 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 func (b *Bridge) makeOutboxes() {
 	log := &b.log
 	b.forward = outbox.New(b.db, b.sendForward, &outbox.Options{
-		Name: queueForward, MaxBackoff: maxBackoffBus, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
+		Name: b.queue(queueForward), MaxBackoff: maxBackoffBus, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 32, AttemptTimeout: time.Minute, OnSettled: b.forwardSettled, Log: log,
 	})
 	b.telegram = outbox.New(b.db, b.sendTelegram, &outbox.Options{
-		Name: queueTelegram, MaxAge: maxAge, MaxPending: b.opts.MaxPending, Parallel: 32,
+		Name: b.queue(queueTelegram), MaxAge: maxAge, MaxPending: b.opts.MaxPending, Parallel: 32,
 		AttemptTimeout: time.Minute, StopTimeout: stopGrace, OnSettled: b.telegramSettled, Log: log,
 		AfterSettled: func(outbox.Item, outbox.State, error) { b.status.Wake() },
 	})
 	b.status = outbox.New(b.db, b.sendStatus, &outbox.Options{
-		Name: queueStatus, MaxBackoff: 30 * time.Second, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
+		Name: b.queue(queueStatus), MaxBackoff: 30 * time.Second, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 8, AttemptTimeout: time.Minute, Log: log,
 	})
 }
@@ -96,20 +98,23 @@ const (
 	queueStatus   = "status"
 )
 
+// queue is the name of one of this bot's queues in the database: bots that share
+// a database do not touch each other's.
+func (b *Bridge) queue(name string) string { return name + ":" + id(b.bot) }
+
 // Run bridges until ctx ends; then it returns nil. It ends with an error when
 // Telegram refuses the token (ErrToken), and when the bus refuses the bridge for
 // good: peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused.
 func (b *Bridge) Run(ctx context.Context) error {
-	bot, err := botapi.BotID(b.token)
-	if err != nil {
-		return fmt.Errorf("TELEGRAM_BOT_TOKEN: %w", err)
+	if b.badToken != nil {
+		return fmt.Errorf("TELEGRAM_BOT_TOKEN: %w", b.badToken)
 	}
-	b.bot = bot
 	defer b.api.Close()
 	ctx, b.fatal = context.WithCancelCause(ctx)
 	defer b.fatal(nil)
 	b.quit = ctx.Done()
-	if err := exec(ctx, b.db, `INSERT OR IGNORE INTO bots (bot) VALUES (?)`, b.bot); err != nil {
+	err := exec(ctx, b.db, `INSERT OR IGNORE INTO bots (bot) VALUES (?)`, b.bot)
+	if err != nil {
 		return stopped(ctx, fmt.Errorf("writing to the database: %w", err))
 	}
 	if err := b.identify(ctx); err != nil {

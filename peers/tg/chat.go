@@ -183,7 +183,7 @@ func (b *Bridge) replaceSpawned(ctx context.Context, tx *sql.Tx, c *chat, agent 
 		from, to := b.agentDestination(c.key, gone), b.agentDestination(c.key, string(agent))
 		err := errors.Join(
 			exec(ctx, tx, `DELETE FROM assignments WHERE bot = ? AND chat = ? AND agent = ?`, b.bot, c.key, gone),
-			exec(ctx, tx, `UPDATE OR IGNORE outbox SET destination = ? WHERE queue = ? AND destination = ? AND state = 'pending'`, to, queueForward, from),
+			exec(ctx, tx, `UPDATE OR IGNORE outbox SET destination = ? WHERE queue = ? AND destination = ? AND state = 'pending'`, to, b.queue(queueForward), from),
 		)
 		if err != nil {
 			return err

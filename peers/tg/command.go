@@ -138,7 +138,7 @@ func (b *Bridge) describeStatus(ctx context.Context, tx *sql.Tx, c *chat) (strin
 		(SELECT count(*) FROM outbox WHERE queue = ?3 AND state IN ('pending','sending') AND destination GLOB ?4),
 		(SELECT count(*) FROM outbox WHERE queue = ?5 AND state IN ('pending','sending') AND destination = ?6),
 		(SELECT count(*) FROM outbox WHERE queue = ?5 AND state IN ('dead','unknown') AND destination = ?6)`,
-		b.bot, c.key, queueForward, b.destination(c.key)+"|*", queueTelegram, b.destination(c.key)).Scan(&waiting, &sends, &dead)
+		b.bot, c.key, b.queue(queueForward), b.destination(c.key)+" > *", b.queue(queueTelegram), b.destination(c.key)).Scan(&waiting, &sends, &dead)
 	if err != nil {
 		return "", err
 	}

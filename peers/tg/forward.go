@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,26 +21,19 @@ type forwardItem struct {
 }
 
 // destination names a chat in the queue towards Telegram.
-func (b *Bridge) destination(key int64) string { return id(b.bot) + "|" + id(key) }
+func (b *Bridge) destination(key int64) string { return string(topicOf(key)) }
 
 // agentDestination names one agent of a chat in the queue towards the agents:
 // each agent goes at its own pace.
 func (b *Bridge) agentDestination(key int64, agent string) string {
-	return b.destination(key) + "|" + agent
+	return b.destination(key) + " > " + agent
 }
 
 // parseDestination is the inverse of both.
-func parseDestination(destination string) (bot, key int64, agent string, err error) {
-	parts := strings.SplitN(destination, "|", 3)
-	if len(parts) < 2 {
-		return 0, 0, "", fmt.Errorf("%q is no destination of the bridge", destination)
-	}
-	bot, err1 := strconv.ParseInt(parts[0], 10, 64)
-	key, err2 := strconv.ParseInt(parts[1], 10, 64)
-	if len(parts) == 3 {
-		agent = parts[2]
-	}
-	return bot, key, agent, errors.Join(err1, err2)
+func parseDestination(destination string) (key int64, agent string, err error) {
+	topic, agent, _ := strings.Cut(destination, " > ")
+	key, err = chatOf(protocol.Topic(topic))
+	return key, agent, err
 }
 
 func (b *Bridge) queueForward(ctx context.Context, tx *sql.Tx, key int64, agent, name string, item forwardItem) error {
@@ -62,16 +54,13 @@ var errRejected = errors.New("the agent rejected the message")
 // sendForward makes one attempt towards an agent: it configures it when it is
 // not configured, and passes the event on.
 func (b *Bridge) sendForward(ctx context.Context, item outbox.Item) error {
-	bot, key, agent, err := parseDestination(item.Destination)
+	key, agent, err := parseDestination(item.Destination)
 	var body forwardItem
 	if err == nil {
 		err = json.Unmarshal(item.Body, &body)
 	}
 	if err != nil {
 		return permanent(err)
-	}
-	if bot != b.bot {
-		return outbox.Retry(maxBackoffBus, fmt.Errorf("this belongs to bot %d, which has no bridge at the moment", bot))
 	}
 	var configured, spawned bool
 	var state string
@@ -227,9 +216,9 @@ func (b *Bridge) forwardSettled(ctx context.Context, tx *sql.Tx, item outbox.Ite
 	if outcome != outbox.StateDead || json.Unmarshal(item.Body, &body) != nil || body.Event == 0 {
 		return nil
 	}
-	bot, key, agent, err := parseDestination(item.Destination)
-	if err != nil || bot != b.bot {
-		return nil //nolint:nilerr // not ours to tell
+	key, agent, err := parseDestination(item.Destination)
+	if err != nil {
+		return nil //nolint:nilerr // nobody can be told
 	}
 	b.log.Error().Err(cause).Str("topic", string(topicOf(key))).Str("peer", agent).Msg("a message was given up")
 	c, err := b.loadChat(ctx, tx, key)

@@ -40,8 +40,9 @@ type house struct {
 }
 
 // inHouse runs a test in a bubble with a bridge that admits everybody.
-func inHouse(t *testing.T, test func(h *house)) {
+func inHouse(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
+	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{
@@ -49,7 +50,7 @@ func inHouse(t *testing.T, test func(h *house)) {
 			path: filepath.Join(dir, "tg.db"), log: &syncBuffer{}, opts: tg.Options{AllowAll: true, FilesListen: tg.NoFiles},
 		}
 		defer h.end()
-		test(h)
+		test(t, h)
 	})
 }
 

@@ -146,6 +146,7 @@ func (b *Bridge) takeIn(ctx context.Context, tx *sql.Tx, h *happening, after *[]
 		return reason, err
 	}
 	if h.callback != "" {
+		*after = append(*after, b.telegram.Wake)
 		if err := b.answerCallback(ctx, tx, c, h); err != nil {
 			return "", err
 		}

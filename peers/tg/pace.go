@@ -10,9 +10,9 @@ import (
 // pace waits until a send to a chat is within every limit, if that is soon, and
 // then takes its place; else it returns how long to wait. The limits of chat and
 // group are reckoned from the sends on disk, so that a restart forgets none.
-func (b *Bridge) pace(ctx context.Context, c *chat) time.Duration {
+func (b *Bridge) pace(ctx context.Context, o *outgoing) time.Duration {
 	for {
-		wait, err := b.waitFor(ctx, c)
+		wait, err := b.waitFor(ctx, o)
 		if err != nil {
 			b.log.Error().Err(err).Msg("Telegram's limits cannot be reckoned")
 			return shortPause
@@ -50,12 +50,16 @@ func (b *Bridge) rest(ctx context.Context, d time.Duration) bool {
 
 // waitFor returns how long the limits forbid a send to a chat, zero or less when
 // they do not.
-func (b *Bridge) waitFor(ctx context.Context, c *chat) (time.Duration, error) {
+func (b *Bridge) waitFor(ctx context.Context, o *outgoing) (time.Duration, error) {
+	c := o.chat
 	var held sql.NullInt64
 	err := b.db.QueryRowContext(ctx, `SELECT max(until) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
 		b.bot, "chat:"+id(c.telegram)).Scan(&held)
 	if err != nil {
 		return 0, fmt.Errorf("reading the holds: %w", err)
+	}
+	if o.kind == kindCallback {
+		return time.Until(at(held.Int64)), nil
 	}
 	var last, first sql.NullInt64
 	err = b.db.QueryRowContext(ctx, `SELECT max(begun_at) FROM sends WHERE bot = ? AND chat = ? AND begun_at > 0 AND kind <> 'callback'`, b.bot, c.key).Scan(&last)

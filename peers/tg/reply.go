@@ -167,11 +167,15 @@ func (b *Bridge) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool, er
 	if err != nil {
 		return false, err
 	}
+	destination := b.destination(r.chat)
+	if r.callback != "" {
+		destination += " buttons" // a button must not wait for what the chat waits for
+	}
 	for i, p := range b.parts(r) {
 		err := exec(ctx, tx, `INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`,
 			number, i, b.bot, r.chat, p.kind, p.body)
 		if err == nil {
-			_, err = b.telegram.EnqueueTx(ctx, tx, b.destination(r.chat), fmt.Sprintf("%d.%d", number, i), []byte(fmt.Sprintf(`{"reply":%d,"part":%d}`, number, i)))
+			_, err = b.telegram.EnqueueTx(ctx, tx, destination, fmt.Sprintf("%d.%d", number, i), []byte(fmt.Sprintf(`{"reply":%d,"part":%d}`, number, i)))
 		}
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)

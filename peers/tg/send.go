@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/tg/botapi"
@@ -47,13 +46,6 @@ type outgoing struct {
 
 // sendTelegram makes one attempt at one part of a reply.
 func (b *Bridge) sendTelegram(ctx context.Context, item outbox.Item) error {
-	bot, _, _, err := parseDestination(item.Destination)
-	if err != nil {
-		return permanent(err)
-	}
-	if bot != b.bot {
-		return outbox.Retry(time.Minute, fmt.Errorf("this belongs to bot %d, which has no bridge at the moment", bot))
-	}
 	o, err := b.loadOutgoing(ctx, item)
 	if err != nil {
 		return err
@@ -67,7 +59,7 @@ func (b *Bridge) sendTelegram(ctx context.Context, item outbox.Item) error {
 	if err := b.mayShow(ctx, o); err != nil {
 		return b.delayed(ctx, o, item, err)
 	}
-	if wait := b.pace(ctx, o.chat); wait > 0 {
+	if wait := b.pace(ctx, o); wait > 0 {
 		return b.delayed(ctx, o, item, outbox.Retry(wait, errPaced))
 	}
 	if err := b.mark(ctx, o); err != nil {
@@ -265,7 +257,7 @@ func (b *Bridge) afterSend(ctx context.Context, o *outgoing, sent *models.Messag
 	// The call had no effect, or may be repeated.
 	err = exec(context.WithoutCancel(ctx), b.db, `UPDATE sends SET state = 'pending' WHERE reply = ? AND part = ? AND state = 'sending'`, o.Reply, o.Part)
 	if isUnknown(verdict) {
-		verdict = outbox.Retry(0, verdict)
+		verdict = fmt.Errorf("sending again, though it may have arrived: %s", verdict) // no longer unknown to the outbox
 	}
 	if err != nil {
 		return errors.Join(verdict, err)

@@ -48,7 +48,7 @@ func (b *Bridge) report(ctx context.Context, tx *sql.Tx, o *outgoing, content pr
 	if err != nil {
 		return err
 	}
-	_, err = b.status.EnqueueTx(context.WithoutCancel(ctx), tx, o.agent, fmt.Sprintf("%d:%d:%s", b.bot, o.Reply, name), body)
+	_, err = b.status.EnqueueTx(context.WithoutCancel(ctx), tx, o.agent, fmt.Sprintf("%d:%s", o.Reply, name), body)
 	if errors.Is(err, outbox.ErrFull) {
 		return nil // the agent has been away for a hundred thousand replies
 	}

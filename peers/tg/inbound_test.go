@@ -1,0 +1,455 @@
+package tg_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// states counts the stored updates by state.
+func (h *house) states() map[string]int {
+	h.t.Helper()
+	rows, err := h.db.Query(`SELECT state, count(*) FROM updates GROUP BY state`)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer rows.Close()
+	out := map[string]int{}
+	for rows.Next() {
+		var s string
+		var n int
+		if err := rows.Scan(&s, &n); err != nil {
+			h.t.Fatal(err)
+		}
+		out[s] = n
+	}
+	return out
+}
+
+// skipped returns the reasons for which updates were not passed on.
+func (h *house) skipped() []string {
+	h.t.Helper()
+	rows, err := h.db.Query(`SELECT reason FROM updates WHERE state <> 'done' ORDER BY seq`)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			h.t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestUpdatesAreToldApartAsASet(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(dm, will, "first")
+		h.texts(dm.ID, 0)
+		h.assign(dm.ID, "agent:lead")
+		// The numbers begin anew, far below; and one comes twice.
+		h.api.RestartUpdateIDs(3)
+		h.api.Say(dm, will, "second")
+		time.Sleep(time.Minute)
+		raw := json.RawMessage(`{"update_id":3,"message":{"message_id":2,"date":1,"chat":{"id":1001,"type":"private"},"from":{"id":1001,"first_name":"Will"},"text":"second"}}`)
+		h.api.InjectRaw(3, raw)
+		time.Sleep(time.Minute)
+		h.api.Say(dm, will, "third")
+		for _, want := range []string{"first", "second", "third"} {
+			if got := next(h.t, lead); got.Text != want {
+				t.Errorf("got %q, want %q", got.Text, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		if lead.Waiting() != 0 || h.api.Pending() != 0 {
+			t.Errorf("%d more deliveries, %d updates unconfirmed", lead.Waiting(), h.api.Pending())
+		}
+		// Two days later the same number is another update.
+		if _, err := h.db.Exec(`UPDATE updates SET received_at = received_at - ?`, (49 * time.Hour).Microseconds()); err != nil {
+			t.Fatal(err)
+		}
+		h.api.RestartUpdateIDs(3)
+		h.api.Say(dm, will, "fourth")
+		if got := next(h.t, lead); got.Text != "fourth" {
+			t.Errorf("got %q", got.Text)
+		}
+	})
+}
+
+func TestNothingIsDroppedAtAStart(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		for _, text := range []string{"while", "the bridge", "was away"} {
+			h.api.Say(dm, will, text)
+		}
+		h.start()
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		time.Sleep(time.Second)
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		h.start() // again, with everything stored and nobody assigned
+		h.assign(dm.ID, "agent:lead")
+		for _, want := range []string{"while", "the bridge", "was away"} {
+			if got := next(h.t, lead); got.Text != want {
+				t.Errorf("got %q, want %q", got.Text, want)
+			}
+		}
+	})
+}
+
+func TestNobodyIsAdmittedByDefault(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, willDM := h.dm("Will")
+		ann, annDM := h.dm("Ann")
+		team := h.api.Group(-10, "Team")
+		other := h.api.Group(-11, "Other")
+		h.opts.AllowAll, h.opts.AllowUsers, h.opts.AllowChats = false, []int64{will.ID}, []int64{team.ID}
+		system := h.bus.Join(h.t, protocol.PeerSystem, "system:*")
+		h.start()
+		h.api.Say(willDM, will, "admitted by user")
+		h.api.Say(annDM, ann, "not admitted")
+		h.api.Say(team, ann, "admitted by chat")
+		h.api.Say(other, will, "the user's admission does not count here")
+		h.api.Post(models.Message{Chat: annDM, From: &ann, Text: "forwarded", ForwardOrigin: &models.MessageOrigin{
+			Type: models.MessageOriginTypeUser, MessageOriginUser: &models.MessageOriginUser{Type: models.MessageOriginTypeUser, SenderUser: will},
+		}})
+		h.api.Say(annDM, ann, "/start")
+		time.Sleep(10 * time.Second)
+		var asked []protocol.Topic
+		for system.Waiting() > 0 {
+			var r protocol.SpawnRequest
+			if err := system.Next(t).Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(asked, r.Topic) {
+				asked = append(asked, r.Topic)
+			}
+		}
+		slices.Sort(asked)
+		if want := []protocol.Topic{"tg:-10", topic(will.ID)}; !slices.Equal(asked, want) {
+			t.Errorf("agents were asked for %v, want %v", asked, want)
+		}
+		if got := h.texts(annDM.ID, 1); !strings.Contains(got[0], itoa(ann.ID)) || !strings.Contains(got[0], "/pair") {
+			t.Errorf("Ann reads %q", got)
+		}
+		if got := h.skipped(); len(got) != 4 {
+			t.Errorf("the reasons are %q", got)
+		}
+		if r := system.SendAs(t, protocol.PeerSystem, topic(annDM.ID), protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: "agent:x"}); r.DeliveredTo != 1 {
+			t.Logf("a route for a stranger's chat: %+v", r)
+		}
+	})
+}
+
+func TestPairing(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		mallory, malloryDM := h.dm("Mallory")
+		team := h.api.Group(-10, "Team")
+		h.opts.AllowAll = false
+		h.start()
+		code := func() string {
+			c, err := tg.NewCode(t.Context(), h.db, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		first, second, third := code(), code(), code()
+		for i := range 8 {
+			h.api.Say(malloryDM, mallory, "/pair WRONG-"+itoa(int64(i)))
+		}
+		h.api.Say(malloryDM, mallory, "/pair "+first) // too late: guesses are counted
+		h.texts(malloryDM.ID, 5)
+		h.api.Say(dm, will, "/pair "+strings.ToLower(strings.ReplaceAll(first, "-", " ")))
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "admitted") {
+			t.Errorf("Will reads %q", got)
+		}
+		h.api.Say(team, will, "/pair@hubbub_bot "+first) // used already
+		h.api.Say(team, will, "/start "+second)
+		if got := h.texts(team.ID, 2); !strings.Contains(got[0], "not valid") || !strings.Contains(got[1], "admitted") {
+			t.Errorf("the group reads %q", got)
+		}
+		if _, err := h.db.Exec(`UPDATE codes SET expires_at = 1; UPDATE guesses SET at = 1`); err != nil {
+			t.Fatal(err)
+		}
+		h.api.Say(malloryDM, mallory, "/pair "+third) // expired
+		if got := h.texts(malloryDM.ID, 6); !strings.Contains(got[5], "not valid") {
+			t.Errorf("Mallory reads %q", got)
+		}
+		list, err := tg.Admissions(t.Context(), h.db)
+		if err != nil || len(list) != 2 || list[0].ID != will.ID || list[1].ID != team.ID || list[1].Kind != "chat" {
+			t.Errorf("%+v, %v", list, err)
+		}
+		if ok, err := tg.Revoke(t.Context(), h.db, will.ID); !ok || err != nil {
+			t.Error("revoking:", ok, err)
+		}
+		h.api.Say(dm, will, "am I in?")
+		time.Sleep(5 * time.Second)
+		if got := h.skipped(); !strings.Contains(got[len(got)-1], "not admitted") {
+			t.Errorf("the reasons are %q", got)
+		}
+	})
+}
+
+func TestKindsOfUpdates(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will := h.api.User("Will")
+		ann := h.api.User("Ann")
+		team := h.api.Group(-10, "Team")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Member(team, will, tgtest.StatusLeft, tgtest.StatusMember)
+		time.Sleep(time.Second)
+		h.assign(team.ID, "agent:lead")
+		m := h.api.Say(team, will, "@lead what is up? cc @ann @backend-agents @hubbub_bot bob@lead.example")
+		h.api.EditText(m, "@lead what is up now?")
+		lead.Send(t, "tg:-10", protocol.TypeTGReply, protocol.ChatReply{Text: "all is well", InReplyTo: "tg:123456:-10:1"})
+		h.texts(team.ID, 1)
+		sent := h.api.Calls("sendMessage")[0].Message
+		h.api.React(team, will, sent.ID, nil, "👍")
+		h.api.React(team, will, sent.ID, []string{"👍"}, "👍", "❤")
+		h.api.React(team, will, sent.ID, []string{"👍"})
+		h.api.Reply(sent, will, "good")
+		h.api.Reply(m, ann, "indeed")
+		h.api.Press(sent, will, "button-7")
+		h.api.Post(models.Message{Chat: team, From: &will, Location: &models.Location{Latitude: 52.5, Longitude: 13.25}})
+		h.api.Post(models.Message{Chat: team, From: &will, NewChatMembers: []models.User{ann}})
+		h.api.Post(models.Message{Chat: team, From: &will, NewChatTitle: "Team 2"})
+		h.api.Post(models.Message{Chat: team, SenderChat: &models.Chat{ID: -10, Type: models.ChatTypeGroup, Title: "Team"}, From: &models.User{ID: 1087968824, IsBot: true, FirstName: "Group"}, Text: "anonymous"})
+		h.api.Inject(&models.Update{Message: &models.Message{ID: 99, Chat: team, From: &will, Text: "/deploy@other_bot now"}})
+
+		type seen struct{ event, text, signal string }
+		var got []seen
+		var all []protocol.ChatMessage
+		for range 11 {
+			c := next(t, lead)
+			all = append(all, c)
+			got = append(got, seen{c.Event, c.Text, c.Signal})
+		}
+		want := []seen{
+			{"membership", "Will added the bot", ""},
+			{"message", "@lead what is up? cc @ann @backend-agents @hubbub_bot bob@lead.example", ""},
+			{"edit", "@lead what is up now?", ""},
+			{"reaction", "👍", "agree"}, {"reaction", "❤", ""},
+			{"message", "good", ""}, {"message", "indeed", ""}, {"message", "button-7", ""},
+			{"message", "[location: 52.5, 13.25]", ""}, {"membership", "Ann joined", ""}, {"message", "anonymous", ""},
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
+		if m, want := all[1].Mentions, []string{"agent:lead", "role:ann", "role:backend-agents"}; !slices.Equal(m, want) {
+			t.Errorf("mentions %q, want %q (Ann said nothing yet, so she is not known as a person)", m, want)
+		}
+		if all[2].SourceID != all[1].SourceID || all[2].Sequence <= all[1].Sequence {
+			t.Errorf("the edit is %s/%d of %s/%d", all[2].SourceID, all[2].Sequence, all[1].SourceID, all[1].Sequence)
+		}
+		if r := all[3].ReplyTo; r == nil || r.Author != "agent:lead" || all[3].SourceID == r.SourceID {
+			t.Errorf("the reaction is %+v about %+v", all[3].SourceID, r)
+		}
+		if r := all[5].ReplyTo; r == nil || r.Author != "agent:lead" {
+			t.Errorf("the answer to the agent quotes %+v", r)
+		}
+		if r := all[6].ReplyTo; r == nil || r.Author != "user:will" {
+			t.Errorf("the answer to a person quotes %+v", r)
+		}
+		if a := all[10].Author; a.ID != "-10" || a.Kind != "human" {
+			t.Errorf("the anonymous author is %+v", a)
+		}
+		if c := all[0].Chat; c.ID != "-10" || c.Kind != "channel" || c.Title != "Team" {
+			t.Errorf("the chat is %+v", c)
+		}
+		if c := next(t, lead); c.Text != "/deploy@other_bot now" {
+			t.Errorf("another bot's command became %q", c.Text)
+		}
+		if n := len(h.api.Calls("answerCallbackQuery")); n != 1 {
+			t.Errorf("the button was answered %d times", n)
+		}
+	})
+}
+
+func TestAlbumsAreOneEvent(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.opts.FilesURL = "https://files.example/"
+		h.start()
+		h.api.Say(dm, will, "before")
+		next := func() protocol.ChatMessage { return next(t, lead) }
+		h.texts(dm.ID, 0)
+		h.assign(dm.ID, "agent:lead")
+		h.api.Album(dm, will, "three pictures", "a", "b", "c")
+		h.api.Say(dm, will, "after")
+		h.api.Post(models.Message{Chat: dm, From: &will, Document: &models.Document{FileID: "d", FileName: "plan.pdf", MimeType: "application/pdf", FileSize: 7}})
+		if got := next(); got.Text != "before" {
+			t.Errorf("got %q", got.Text)
+		}
+		album := next()
+		if album.Text != "three pictures" || len(album.Attachments) != 3 {
+			t.Errorf("the album is %+v", album)
+		}
+		if got := next(); got.Text != "after" {
+			t.Errorf("got %q", got.Text)
+		}
+		doc := next()
+		if a := doc.Attachments; len(a) != 1 || a[0].Kind != "document" || a[0].Name != "plan.pdf" || a[0].Size != 7 ||
+			!strings.HasPrefix(a[0].Ref, "https://files.example/telegram-files/") {
+			t.Errorf("the document is %+v", a)
+		}
+	})
+}
+
+func TestForumTopics(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will := h.api.User("Will")
+		forum := h.api.Forum(-100500, "House")
+		garden := h.api.Topic(forum, "Garden")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		inTopic := h.api.SayIn(forum, garden, will, "in the garden")
+		inGeneral := h.api.Say(forum, will, "in general")
+		time.Sleep(time.Second)
+		h.assign(forum.ID, "agent:lead")
+		a, b := next(t, lead), next(t, lead)
+		if a.Chat.Kind != "thread" || a.Chat.ThreadID != itoa(int64(garden)) || a.ReplyTo != nil {
+			t.Errorf("the topic's message is %+v %+v", a.Chat, a.ReplyTo)
+		}
+		if b.Chat.Kind != "channel" || b.Chat.ThreadID != "1" {
+			t.Errorf("General's message is %+v", b.Chat)
+		}
+		for _, reply := range []protocol.ChatReply{
+			{Text: "1", InReplyTo: a.SourceID}, {Text: "2", InReplyTo: b.SourceID},
+			{Text: "3", ThreadID: a.Chat.ThreadID}, {Text: "4", ThreadID: "1"}, {Text: "5", ThreadID: "999"},
+		} {
+			lead.Send(t, topic(forum.ID), protocol.TypeTGReply, reply)
+		}
+		lead.Send(t, topic(forum.ID), protocol.TypeTGReply, protocol.ChatReply{Typing: true, ThreadID: "1"})
+		h.texts(forum.ID, 5)
+		want := []struct{ thread, quotes int }{{garden, inTopic.ID}, {0, inGeneral.ID}, {garden, 0}, {0, 0}, {0, 0}}
+		for i, c := range h.api.Calls("sendMessage") {
+			quotes := 0
+			if c.Message.ReplyToMessage != nil {
+				quotes = c.Message.ReplyToMessage.ID
+			}
+			if c.Message.MessageThreadID != want[i].thread || quotes != want[i].quotes {
+				t.Errorf("message %d is in thread %d and quotes %d, want %+v", i+1, c.Message.MessageThreadID, quotes, want[i])
+			}
+		}
+		if c := h.api.Calls("sendChatAction"); len(c) == 0 || c[0].Int("message_thread_id") != 1 {
+			t.Errorf("typing in General: %+v", c)
+		}
+	})
+}
+
+func TestAGroupThatMovesKeepsItsAgents(t *testing.T) {
+	for name, migrate := range map[string]func(*tgtest.Server, models.Chat, int64) models.Chat{
+		"told": (*tgtest.Server).Migrate, "found out": (*tgtest.Server).MigrateSilently,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				will := h.api.User("Will")
+				old := h.api.Group(-10, "Team")
+				h.opts.AllowAll, h.opts.AllowChats = false, []int64{-10}
+				lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+				h.start()
+				h.api.Say(old, will, "before")
+				time.Sleep(time.Second)
+				h.assign(-10, "agent:lead")
+				first := next(t, lead)
+				grown := migrate(h.api, old, -100777)
+				time.Sleep(time.Second)
+				lead.Send(t, "tg:-10", protocol.TypeTGReply, protocol.ChatReply{Text: "to the old", InReplyTo: first.SourceID})
+				h.texts(grown.ID, 1)
+				h.api.Say(grown, will, "after")
+				got := next(t, lead)
+				if got.Text != "after" || got.Chat.ID != "-10" || !strings.Contains(got.SourceID, ":-100777:") {
+					t.Errorf("got %+v in %+v", got, got.Chat)
+				}
+				lead.Send(t, "tg:-100777", protocol.TypeTGReply, protocol.ChatReply{Text: "to the new", InReplyTo: got.SourceID})
+				h.texts(grown.ID, 2)
+			})
+		})
+	}
+}
+
+func TestWhatCannotBeReadIsKept(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		h.start()
+		h.api.InjectRaw(1, json.RawMessage(`{"update_id":1,"message":{"message_id":"no number"}}`))
+		h.api.InjectRaw(2, json.RawMessage(`{"update_id":2,"a_kind_of_tomorrow":{}}`))
+		h.api.InjectRaw(3, json.RawMessage(`{"update_id":3,"callback_query":{"id":"1","from":{"id":5},"data":"x"}}`))
+		h.api.RestartUpdateIDs(10)
+		h.api.Say(dm, will, "/help")
+		h.texts(dm.ID, 1)
+		if s := h.states(); s["unreadable"] != 3 {
+			t.Errorf("states are %v", s)
+		}
+	})
+}
+
+func TestCommands(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.start()
+		said := 0
+		command := func(text, want string) {
+			t.Helper()
+			h.api.Say(dm, will, text)
+			said++
+			got := h.texts(dm.ID, said)
+			if !strings.Contains(got[said-1], want) {
+				t.Errorf("%s: %q does not contain %q", text, got[said-1], want)
+			}
+		}
+		command("/start", "Write a message")
+		command("/help", "/status")
+		command("/agents", "No agent yet")
+		h.assign(dm.ID, "agent:lead")
+		time.Sleep(time.Second)
+		command("/agents@hubbub_bot", "@lead, ready")
+		command("/status", "wait for an agent: 0")
+		command("/stop", "Stopped")
+		if got := next(t, lead); got.Text != "stop" || got.Priority != "urgent" {
+			t.Errorf("the agent hears %+v", got)
+		}
+		command("not heard", "do not see your message")
+		h.api.Say(dm, will, "nor this")
+		lead.Send(t, topic(dm.ID), protocol.TypeTGReply, protocol.ChatReply{Text: "still here"})
+		if s := status(t, lead); s.Status != protocol.StatusFailed || !strings.Contains(s.Reason, "stopped") {
+			t.Errorf("a reply to a stopped chat: %+v", s)
+		}
+		command("/start", "Going on")
+		h.api.Say(dm, will, "/deploy now")
+		if got := next(t, lead); got.Text != "/deploy now" {
+			t.Errorf("got %q", got.Text)
+		}
+		if n := len(h.api.Calls("setMyCommands")); n != 1 {
+			t.Errorf("the menu was sent %d times", n)
+		}
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		h.start()
+		time.Sleep(time.Second)
+		if n := len(h.api.Calls("setMyCommands")); n != 1 {
+			t.Errorf("the menu was sent again at the second start")
+		}
+	})
+}
