@@ -164,10 +164,12 @@ func TestAnAgentThatDiedIsAskedForAgain(t *testing.T) {
 	inbox := r.inbox("ops")
 	post(t, inbox, posted("c", "m1", "one", callback.url))
 	agent.NextOf(t, protocol.TypeChatMessage)
+	agent.Send(t, "chorus:ops.c", protocol.TypeChatReply, protocol.ChatReply{Text: "x"})
+	agent.NextOf(t, protocol.TypeDeliveryStatus) // by now the first message is taken
 	agent.Leave()
+	watch := r.bus.Join(t, "cli:watch", "system:spawn")
 	post(t, inbox, posted("c", "m2", "two", callback.url))
-	system := r.bus.Join(t, "cli:watch", "system:spawn")
-	system.NextOf(t, protocol.TypeSpawnRequest)
+	watch.NextOf(t, protocol.TypeSpawnRequest)
 	again := r.bus.Join(t, "agent:a", "agent:a")
 	again.NextOf(t, protocol.TypeConfigure)
 	var m protocol.ChatMessage
