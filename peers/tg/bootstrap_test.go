@@ -1,12 +1,18 @@
 package tg_test
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
@@ -72,6 +78,242 @@ func TestAChatWaitsForItsSpawner(t *testing.T) {
 		}
 		if d := time.Since(start); d > 30*time.Second {
 			t.Errorf("the chat recovered after %v", d)
+		}
+	})
+}
+
+// request returns the spawner's next spawn request.
+func request(t *testing.T, system *bustest.Scripted) protocol.SpawnRequest {
+	t.Helper()
+	var r protocol.SpawnRequest
+	if err := system.NextOf(t, protocol.TypeSpawnRequest).Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestChatsAreNeverCrossed(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		ann, annDM := h.dm("Ann")
+		bob, bobDM := h.dm("Bob")
+		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+		a := h.bus.Join(t, "agent:a", "agent:a")
+		b := h.bus.Join(t, "agent:b", "agent:b")
+		h.start()
+		h.api.Say(annDM, ann, "from Ann")
+		forAnn := request(t, system)
+		h.api.Say(bobDM, bob, "from Bob")
+		forBob := request(t, system)
+		if forAnn.RequestID == forBob.RequestID || forAnn.Topic != topic(annDM.ID) || forBob.Topic != topic(bobDM.ID) {
+			t.Fatalf("requests %+v and %+v", forAnn, forBob)
+		}
+		route := func(to protocol.Topic, r protocol.RouteAssigned) protocol.SendResult {
+			return system.Send(t, to, protocol.TypeRouteAssigned, r)
+		}
+		for name, r := range map[string]protocol.SendResult{
+			"another chat's request": route(topic(annDM.ID), protocol.RouteAssigned{Agent: "agent:b", RequestID: forBob.RequestID}),
+			"another chat's topic":   route(topic(annDM.ID), protocol.RouteAssigned{Topic: topic(bobDM.ID), Agent: "agent:b", RequestID: forAnn.RequestID}),
+			"a request never made":   route(topic(annDM.ID), protocol.RouteAssigned{Agent: "agent:b", RequestID: "made up"}),
+			"no agent":               route(topic(annDM.ID), protocol.RouteAssigned{Agent: "tg:5", RequestID: forAnn.RequestID}),
+			"a chat nobody knows":    route("tg:31337", protocol.RouteAssigned{Agent: "agent:b"}),
+		} {
+			if r.DeliveredTo != 0 || len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		// A failure for Bob's request that arrives on Ann's topic is Bob's.
+		system.Send(t, topic(annDM.ID), protocol.TypeSpawnResult, protocol.SpawnResult{RequestID: forBob.RequestID, Status: protocol.SpawnFailed, Error: "no room"})
+		h.texts(annDM.ID, 0)
+		if got := h.texts(bobDM.ID, 1); !strings.Contains(got[0], "no room") {
+			t.Errorf("Bob reads %q", got)
+		}
+		// The routes come in the other order.
+		route(topic(bobDM.ID), protocol.RouteAssigned{Topic: topic(bobDM.ID), Agent: "agent:b", RequestID: forBob.RequestID})
+		route(topic(annDM.ID), protocol.RouteAssigned{Topic: topic(annDM.ID), Agent: "agent:a", RequestID: forAnn.RequestID})
+		if got := next(t, a); got.Text != "from Ann" {
+			t.Errorf("Ann's agent got %q", got.Text)
+		}
+		if got := next(t, b); got.Text != "from Bob" {
+			t.Errorf("Bob's agent got %q", got.Text)
+		}
+	})
+}
+
+func TestAFailedSpawnIsToldOnceAndTriedAgain(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(dm, will, "hello")
+		ids := map[string]bool{}
+		for i := range 4 {
+			r := request(t, system)
+			if ids[r.RequestID] {
+				t.Errorf("a failed request was repeated under its old id")
+			}
+			ids[r.RequestID] = true
+			system.Send(t, r.Topic, protocol.TypeSpawnResult, protocol.SpawnResult{RequestID: r.RequestID, Status: protocol.SpawnFailed, Error: fmt.Sprint("reason ", i)})
+		}
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "reason 0") || !strings.Contains(got[0], "kept") {
+			t.Errorf("Will reads %q", got)
+		}
+		r := request(t, system)
+		system.Send(t, r.Topic, protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: "agent:lead", RequestID: r.RequestID})
+		if got := next(t, lead); got.Text != "hello" {
+			t.Errorf("got %q", got.Text)
+		}
+	})
+}
+
+func TestASpawnerThatDiesWithTheRequestIsAskedAgain(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+		h.start()
+		h.api.Say(dm, will, "hello")
+		first := request(t, system)
+		for range 3 {
+			before := time.Now()
+			if again := request(t, system); again.RequestID != first.RequestID {
+				t.Errorf("asked again as %q, want %q", again.RequestID, first.RequestID)
+			}
+			if d := time.Since(before); d > 25*time.Second {
+				t.Errorf("asked again after %v", d)
+			}
+		}
+	})
+}
+
+func TestAnAgentThatIsGoneIsAskedForAgain(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		h.spawner("agent:lead")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(dm, will, "one")
+		next(t, lead)
+		request(t, h.system)
+		lead.Leave()
+		h.api.Say(dm, will, "two")
+		h.api.Say(dm, will, "three")
+		request(t, h.system)
+		back := h.bus.Join(t, "agent:lead", "agent:lead")
+		if d := back.Next(t); d.Message.Type != protocol.TypeConfigure {
+			t.Errorf("first the agent got %s", d.Message.Type)
+		}
+		for _, want := range []string{"two", "three"} {
+			if got := next(t, back); got.Text != want {
+				t.Errorf("got %q, want %q", got.Text, want)
+			}
+		}
+	})
+}
+
+func TestAnOperatorsAgentIsWaitedFor(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+		lead.Leave()
+		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "are you there?")
+		time.Sleep(2 * time.Minute)
+		if system.Waiting() != 0 {
+			t.Error("another agent was asked for")
+		}
+		back := h.bus.Join(t, "agent:lead", "agent:lead")
+		if got := next(t, back); got.Text != "are you there?" {
+			t.Errorf("got %q", got.Text)
+		}
+	})
+}
+
+func TestAChatNeverGetsTwoAgentsByAccident(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+		first := h.bus.Join(t, "agent:first", "agent:first")
+		second := h.bus.Join(t, "agent:second", "agent:second")
+		mine := h.bus.Join(t, "agent:mine", "agent:mine")
+		h.start()
+		h.api.Say(dm, will, "one")
+		r := request(t, system)
+		route := func(agent protocol.PeerID) protocol.SendResult {
+			return system.Send(t, r.Topic, protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: agent, RequestID: r.RequestID})
+		}
+		route("agent:first")
+		next(t, first)
+		first.Refuse(func(*peer.Delivery) error { return errors.New("not now") })
+		h.api.Say(dm, will, "two")
+		time.Sleep(time.Second)
+		route("agent:second") // the spawner lost its memory: its new agent replaces the old one
+		if got := next(t, second); got.Text != "two" {
+			t.Errorf("the new agent got %q", got.Text)
+		}
+		h.assign(dm.ID, "agent:mine") // an operator adds one on purpose
+		h.api.Say(dm, will, "three")
+		for _, a := range []*bustest.Scripted{second, mine} {
+			if got := next(t, a); got.Text != "three" {
+				t.Errorf("%s got %q", a.ID(), got.Text)
+			}
+		}
+		if first.Waiting() != 0 {
+			t.Error("the replaced agent still gets messages")
+		}
+	})
+}
+
+func TestALateSpawnDoesNotJoinAnOperatorsAgent(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+		mine := h.bus.Join(t, "agent:mine", "agent:mine")
+		h.start()
+		h.api.Say(dm, will, "one")
+		r := request(t, system)
+		h.assign(dm.ID, "agent:mine")
+		next(t, mine)
+		if r := system.Send(t, r.Topic, protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: "agent:late", RequestID: r.RequestID}); r.DeliveredTo != 0 {
+			t.Errorf("the late route was taken: %+v", r)
+		}
+	})
+}
+
+func TestEachAgentGoesAtItsOwnPace(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		w3 := h.bus.Join(t, "agent:w3", "agent:w3")
+		h.assign(dm.ID, "agent:w3")
+		lead.Refuse(func(*peer.Delivery) error { return errors.New("busy") })
+		var want []string
+		for i := range 5 {
+			want = append(want, fmt.Sprint("message ", i))
+			h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, want[i])
+		}
+		for _, text := range want {
+			if got := next(t, w3); got.Text != text {
+				t.Errorf("w3 got %q, want %q", got.Text, text)
+			}
+		}
+		lead.Refuse(nil)
+		for _, text := range want {
+			if got := next(t, lead); got.Text != text {
+				t.Errorf("lead got %q, want %q", got.Text, text)
+			}
+		}
+	})
+}
+
+func TestWhatNoAgentTakesIsGivenUpAfterADay(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		lead.Leave()
+		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "anybody?")
+		time.Sleep(10 * time.Second)
+		if _, err := h.db.Exec(`UPDATE outbox SET expires_at = expires_at - ? WHERE state = 'pending'`, (24 * time.Hour).Microseconds()); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead") {
+			t.Errorf("Will reads %q", got)
 		}
 	})
 }

@@ -1,0 +1,275 @@
+package tg_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/botapi"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/rs/zerolog"
+)
+
+func TestAnotherPollerIsSaidAndOutlasted(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 409, Times: 3, Description: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"})
+		h.start()
+		time.Sleep(50 * time.Second)
+		if !h.log.has("another program polls this bot") || !h.log.has("@hubbub_bot") {
+			t.Error("the log does not say what is wrong")
+		}
+		if n := strings.Count(h.log.String(), "another program polls"); n != 2 {
+			t.Errorf("%d attempts in 50 s, want 2", n)
+		}
+		h.api.Say(dm, will, "/help")
+		h.texts(dm.ID, 1)
+	})
+}
+
+func TestAWebhookInTheWay(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.api.SetWebhook("https://somebody.example/secret/path")
+		h.start()
+		time.Sleep(time.Second)
+		if !h.log.has("somebody.example") || h.log.has("secret/path") || !h.log.has("hubbub doctor") {
+			t.Error("the log does not say whose webhook it is, or says too much")
+		}
+		if n := len(h.api.Calls("deleteWebhook")); n != 0 {
+			t.Error("somebody's webhook was removed")
+		}
+	})
+}
+
+func TestAnUnknownTokenEndsTheBridge(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.api.Fail(tgtest.Fault{Method: "getMe", Status: 401, Description: "Unauthorized"})
+		h.start()
+		if err := h.stop(); !errors.Is(err, tg.ErrToken) {
+			t.Errorf("Run returned %v", err)
+		}
+		h.start()
+		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 401, Description: "Unauthorized"})
+		if err := <-h.done; !errors.Is(err, tg.ErrToken) {
+			t.Errorf("Run returned %v", err)
+		}
+		h.cancel = nil
+	})
+}
+
+func TestASendThatIsUnauthorizedEndsTheBridge(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 401, Description: "Unauthorized"})
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "kept"})
+		if err := <-h.done; !errors.Is(err, tg.ErrToken) {
+			t.Errorf("Run returned %v", err)
+		}
+		h.cancel = nil
+		h.start() // with the token in order again
+		h.texts(dm.ID, 1)
+	})
+}
+
+func TestAStartWithoutTelegram(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		h.api.Fail(tgtest.Fault{Status: 503, Times: -1})
+		h.start() // the bot is known from before
+		if r := reply(t, lead, dm.ID, protocol.ChatReply{Text: "as soon as it goes"}); r.DeliveredTo != 1 {
+			t.Errorf("the reply was not taken: %+v", r)
+		}
+		time.Sleep(10 * time.Second)
+		h.api.Heal()
+		h.texts(dm.ID, 1)
+	})
+}
+
+func TestASecondBridgeTakesOver(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.start()
+		time.Sleep(time.Second)
+		h.bus.Join(t, "tg:123456")
+		if err := <-h.done; !errors.Is(err, peer.ErrReplaced) {
+			t.Errorf("Run returned %v", err)
+		}
+		h.cancel = nil
+		time.Sleep(time.Minute)
+		will, dm := h.dm("Will")
+		h.api.Say(dm, will, "for the other bridge")
+		if h.api.Pending() != 1 {
+			t.Error("the replaced bridge still polls")
+		}
+	})
+}
+
+// real runs a bridge with sockets against a Bot API with sockets, and returns
+// its end.
+func real(t *testing.T, api *tgtest.Server, opts tg.Options, log io.Writer) (*bustest.Bus, func()) {
+	t.Helper()
+	web := httptest.NewServer(api)
+	b := bustest.Start(t, nil)
+	db, err := tg.Open(filepath.Join(t.TempDir(), tg.Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := zerolog.New(log)
+	ready := make(chan struct{})
+	opts.Log, opts.API = &logger, &botapi.Options{URL: web.URL}
+	opts.Peer = &peer.Options{Buses: []string{b.URL()}, Log: &logger}
+	opts.OnReady = func() { close(ready) }
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := tg.New(api.Token(), db, &opts).Run(ctx); err != nil {
+			t.Errorf("the bridge ended: %v", err)
+		}
+	})
+	stop := sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+		db.Close()
+		web.CloseClientConnections()
+		web.Close()
+	})
+	t.Cleanup(stop)
+	select {
+	case <-ready:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the bridge is not ready")
+	}
+	return b, stop
+}
+
+func TestWebhook(t *testing.T) {
+	api := tgtest.New(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = api.Run(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	const at = "127.0.0.1:38443"
+	will := api.User("Will")
+	api.Say(api.DM(will), will, "/start")
+	var log syncBuffer
+	_, stop := real(t, api, tg.Options{AllowAll: true, WebhookURL: "http://" + at + "/hook", WebhookListen: at, WebhookSecret: "s3cret"}, &log)
+	wait, done := context.WithTimeout(ctx, 20*time.Second)
+	defer done()
+	if err := api.Await(wait, tgtest.Sent(1)); err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	for secret, want := range map[string]int{"": 401, "wrong": 401, "s3cret": 400} {
+		req, _ := http.NewRequest(http.MethodPost, "http://"+at+"/", strings.NewReader("no update"))
+		req.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("secret %q: %d, want %d", secret, resp.StatusCode, want)
+		}
+	}
+	if log.has("s3cret") {
+		t.Error("the secret is in the log")
+	}
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+}
+
+func TestFilesAreServedWithoutTheToken(t *testing.T) {
+	api := tgtest.New(nil)
+	id := api.AddFile("plan.pdf", "application/pdf", []byte("the plan"))
+	var log syncBuffer
+	b, stop := real(t, api, tg.Options{AllowAll: true}, &log)
+	lead := b.Join(t, "agent:lead", "agent:lead")
+	system := b.Join(t, protocol.PeerSystem, "system:*")
+	will := api.User("Will")
+	dm := api.DM(will)
+	api.Post(models.Message{Chat: dm, From: &will, Document: &models.Document{FileID: id, FileName: "plan.pdf", MimeType: "application/pdf"}})
+	r := request(t, system)
+	system.Send(t, r.Topic, protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: "agent:lead", RequestID: r.RequestID})
+	ref := next(t, lead).Attachments[0].Ref
+	resp, err := http.Get(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if string(body) != "the plan" || resp.Header.Get("Content-Type") != "application/pdf" || strings.Contains(ref, "AAtest") {
+		t.Errorf("%s gave %q, %v", ref, body, resp.Header)
+	}
+	api.Fail(tgtest.Fault{Method: "getFile", Status: 400, Description: "Bad Request: file is too big"})
+	for _, path := range []string{ref, ref + "x", strings.Split(ref, "/telegram")[0] + "/"} {
+		resp, err := http.Get(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s gave %d", path, resp.StatusCode)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+}
+
+func TestTheTokenIsNowhere(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		_, secret, _ := strings.Cut(h.api.Token(), ":")
+		echo := "error about https://api.telegram.org/bot" + h.api.Token() + "/sendMessage"
+		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 500, Description: echo, Times: 3})
+		h.api.Fail(tgtest.Fault{Method: "getUpdates", Cut: tgtest.CutAfter, Times: 2})
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 500, Description: echo})
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Cut: tgtest.CutAfter})
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 400, Description: echo})
+		for _, text := range []string{"a", "b", "c"} {
+			reply(t, lead, dm.ID, protocol.ChatReply{Text: text})
+		}
+		time.Sleep(time.Minute)
+		if err := h.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		h.db.Close()
+		h.db = nil
+		if h.log.has(secret) {
+			t.Error("the token is in the log")
+		}
+		files, err := filepath.Glob(h.path + "*")
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, name := range files {
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(raw), secret) {
+				t.Errorf("the token is in %s", filepath.Base(name))
+			}
+		}
+		for lead.Waiting() > 0 {
+			if d := lead.Next(t); strings.Contains(string(d.Raw), secret) {
+				t.Errorf("the token is in %s", d.Raw)
+			}
+		}
+	})
+}
