@@ -37,3 +37,12 @@ func (b *batch) record(rows ...activitylog.Row) {
 	b.flush()
 	b.log.Append(rows...)
 }
+
+// keep takes a slice of rows back for reuse.
+func (b *batch) keep(rows []activitylog.Row) {
+	clear(rows)
+	b.rows = rows[:0]
+	if cap(rows) > 256 {
+		b.rows = nil
+	}
+}

@@ -70,6 +70,9 @@ func (srv *Server) readiness(w http.ResponseWriter, _ *http.Request) {
 		}
 		state["activityLog"] = log
 	}
+	if srv.options.Cluster != nil {
+		state["cluster"] = srv.options.Cluster.Status()
+	}
 	if err := srv.admit(); err != nil {
 		state["status"], state["reason"] = "unready", err.Error()
 		writeJSON(w, http.StatusServiceUnavailable, state)

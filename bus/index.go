@@ -8,13 +8,21 @@ import (
 	"hubbub/protocol"
 )
 
-// A target is a session that a topic's messages go to.
+// A subscriber is a peer whose patterns are in the index: a session of this bus,
+// or a peer of another bus of the cluster.
+type subscriber struct {
+	session *session        // nil for a peer of another bus
+	remote  *remote         // nil for a session of this bus
+	peer    protocol.PeerID // of a peer of another bus
+}
+
+// A target is a subscriber that a topic's messages go to.
 type target struct {
-	session *session
+	*subscriber
 	observe bool // nobody waits for it
 }
 
-// An index finds the sessions whose patterns match a topic.
+// An index finds the subscribers whose patterns match a topic.
 //
 // Patterns are kept by shape: exact ones under their topic, all others under
 // the literal text before their first wildcard, so that a lookup visits one map
@@ -24,12 +32,13 @@ type target struct {
 type index struct {
 	generation atomic.Uint64
 
-	mu      sync.RWMutex // guards the fields below
-	entries map[protocol.Pattern]*entry
-	exact   map[string]*entry
-	literal map[string][]*entry // by the text before the first wildcard
-	lengths [protocol.MaxPattern + 1]int
-	count   int
+	mu        sync.RWMutex // guards the fields below
+	entries   map[protocol.Pattern]*entry
+	exact     map[string]*entry
+	literal   map[string][]*entry // by the text before the first wildcard
+	lengths   [protocol.MaxPattern + 1]int
+	count     int // subscriptions
+	observing int // those of them that nobody waits for
 
 	cache [64]shard
 	seed  maphash.Seed
@@ -38,9 +47,9 @@ type index struct {
 // An entry is one pattern and who subscribed to it.
 type entry struct {
 	pattern protocol.Pattern
-	matcher protocol.Matcher  // nil for exact and prefix patterns
-	subs    map[*session]bool // value: observe
-	place   int               // in its list of index.literal
+	matcher protocol.Matcher     // nil for exact and prefix patterns
+	subs    map[*subscriber]bool // value: observe
+	place   int                  // in its list of index.literal
 }
 
 // A shard is a part of the cache.
@@ -64,15 +73,17 @@ func newIndex() *index {
 	}
 }
 
-// add subscribes a session to a pattern, or changes how.
-func (x *index) add(s *session, p protocol.Pattern, observe bool) {
+// add subscribes a peer to a pattern, or changes how.
+func (x *index) add(s *subscriber, p protocol.Pattern, observe bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entryLocked(p)
-	if _, ok := e.subs[s]; !ok {
-		x.count++
-	}
+	x.uncountLocked(e, s)
 	e.subs[s] = observe
+	x.count++
+	if observe {
+		x.observing++
+	}
 	x.generation.Add(1)
 }
 
@@ -80,7 +91,7 @@ func (x *index) entryLocked(p protocol.Pattern) *entry {
 	if e, ok := x.entries[p]; ok {
 		return e
 	}
-	e := &entry{pattern: p, subs: map[*session]bool{}}
+	e := &entry{pattern: p, subs: map[*subscriber]bool{}}
 	x.entries[p] = e
 	shape, text := p.Shape()
 	if shape == protocol.ShapeExact {
@@ -107,17 +118,25 @@ func literalPrefix(p protocol.Pattern) string {
 }
 
 // remove ends a subscription.
-func (x *index) remove(s *session, p protocol.Pattern) {
+func (x *index) remove(s *subscriber, p protocol.Pattern) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entryLocked(p)
-	if _, ok := e.subs[s]; ok {
-		delete(e.subs, s)
-		x.count--
-		x.generation.Add(1)
-	}
+	x.uncountLocked(e, s)
+	delete(e.subs, s)
+	x.generation.Add(1)
 	if len(e.subs) == 0 {
 		x.dropLocked(e)
+	}
+}
+
+func (x *index) uncountLocked(e *entry, s *subscriber) {
+	observe, ok := e.subs[s]
+	if ok {
+		x.count--
+	}
+	if observe {
+		x.observing--
 	}
 }
 
@@ -142,14 +161,14 @@ func (x *index) dropLocked(gone *entry) {
 	x.literal[text] = list[:last]
 }
 
-// size returns the number of subscriptions.
-func (x *index) size() int {
+// size returns the number of subscriptions, and of those that only observe.
+func (x *index) size() (all, observing int) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.count
+	return x.count, x.observing
 }
 
-// targets returns the sessions that a topic's messages go to, each once. The
+// targets returns the subscribers that a topic's messages go to, each once. The
 // slice is shared: do not change it.
 func (x *index) targets(topic string) []target {
 	generation := x.generation.Load()
@@ -191,12 +210,12 @@ func (x *index) find(topic string) []target {
 	return merge(matched)
 }
 
-// merge makes one target of each session; waiting for it wins over observing.
+// merge makes one target of each subscriber; waiting for it wins over observing.
 func merge(entries []*entry) []target {
 	if len(entries) == 0 {
 		return nil
 	}
-	at := make(map[*session]int)
+	at := make(map[*subscriber]int)
 	var targets []target
 	for _, e := range entries {
 		for s, observe := range e.subs {

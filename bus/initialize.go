@@ -29,11 +29,14 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
-	s.id = id
+	s.id, s.stamp = id, Stamp{At: time.Now().UnixNano(), Bus: s.server.options.Name}
 	if older := s.server.register(s); older != nil {
 		older.evict(&s.batch, protocol.CloseReplaced, "replaced")
 	}
 	s.ready.Store(true)
+	if c := s.server.options.Cluster; c != nil {
+		c.Joined(s.id, s.stamp)
+	}
 	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(id), Payload: connected(s.remote)})
 	s.server.options.Log.Info().Str("peer", string(id)).Str("remote", s.remote).Msg("peer connected")
 	s.answer(m, s.server.initialized)

@@ -21,6 +21,7 @@ type Options struct {
 	Plaintext    bool         // allow other than loopback without TLS
 	AllowOrigins []string     // full origins, such as https://ops.example.com, beside the bus's own
 	Credentials  *grant.File  // none: the bus is open, to loopback only
+	Cluster      Cluster      // joins this bus with others; none
 	Console      http.Handler // serves /console/; none
 	Name         string       // of this bus, for serverId; random
 	Version      string       // for serverInfo; "dev"

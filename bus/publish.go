@@ -14,18 +14,20 @@ import (
 
 // A publication is one accepted message and what becomes of it.
 type publication struct {
-	sender    *session
-	rpcID     jsonrpc.ID // of the sendMessage; nil for a notification
+	server    *Server
+	sender    *session             // nil where another bus of the cluster accepted the message
+	finished  func(*batch, Result) // takes the outcome where sender is nil
+	rpcID     jsonrpc.ID           // of the sendMessage; nil for a notification
 	topic     string
 	messageID string
 	from      string
 	params    []byte // of the processMessage requests; the payload is inside
 	payload   []byte // as it came
 	accepted  time.Time
-	targets   int // peers that the bus waits for, set before any is asked
 
 	mu          sync.Mutex // guards the fields below
-	waiting     int
+	targets     int        // peers that the bus waits for
+	waiting     int        // deliveries and forwards without an outcome, and one for route itself
 	deliveredTo int
 	failures    []protocol.Failure
 	addressee   protocol.Addressee
@@ -33,38 +35,52 @@ type publication struct {
 
 // publish hands a checked message to every subscriber.
 func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
-	srv := s.server
-	p := newPublication(s, id, send)
-	srv.metrics.accepted.Add(1)
-	targets := srv.index.targets(send.Topic)
+	p := newPublication(s.server, send)
+	p.sender = s
+	if id != nil {
+		p.rpcID = slices.Clone(id)
+	}
+	s.server.metrics.accepted.Add(1)
+	p.route(&s.batch, s.server.index.targets(send.Topic))
+}
+
+// route hands the message to sessions of this bus, and to the other buses that
+// have matching subscribers.
+func (p *publication) route(b *batch, targets []target) {
+	p.server.inFlight.Add(1)
+	local, others := 0, false
 	for _, t := range targets {
-		if !t.observe {
-			p.targets++
+		switch {
+		case t.remote != nil:
+			others = true
+		case !t.observe:
+			local++
 		}
 	}
-	p.waiting = p.targets + 1 // one for publish itself
-	srv.inFlight.Add(1)
-	b := &s.batch
-	if p.targets == 0 {
-		b.record(p.startRow())
-	} else {
-		p.deliver(b, targets)
+	var forwards []*Forward
+	if others && p.sender != nil {
+		forwards = p.forwards(targets)
+	}
+	p.targets, p.waiting = local, local+len(forwards)+1
+	for _, f := range forwards {
+		p.targets += len(f.Peers)
+	}
+	if p.sender != nil || local > 0 {
+		p.deliver(b, targets, local)
 	}
 	for _, t := range targets {
-		if t.observe {
+		if t.observe && t.session != nil {
 			t.session.observe(b, p)
 		}
+	}
+	for _, f := range forwards {
+		p.server.options.Cluster.Forward(f)
 	}
 	p.release(b)
 }
 
-func newPublication(s *session, id jsonrpc.ID, send protocol.Send) *publication {
-	p := &publication{
-		sender: s, topic: send.Topic, messageID: send.MessageID, from: send.From, accepted: time.Now(),
-	}
-	if id != nil {
-		p.rpcID = slices.Clone(id)
-	}
+func newPublication(srv *Server, send protocol.Send) *publication {
+	p := &publication{server: srv, topic: send.Topic, messageID: send.MessageID, from: send.From, accepted: time.Now()}
 	buf := make([]byte, 0, len(`{"topic":,"payload":}`)+len(send.Topic)+8+len(send.Payload))
 	buf = append(buf, `{"topic":`...)
 	buf = jsonrpc.AppendString(buf, send.Topic)
@@ -86,13 +102,17 @@ func (p *publication) startRow() activitylog.Row {
 	}
 }
 
-// deliver asks every target: it reserves a place at each, records that, and
-// then writes, so that no answer can come before its start is recorded.
-func (p *publication) deliver(b *batch, targets []target) {
-	rows := append(b.rows[:0], p.startRow())
-	deliveries := make([]delivery, 0, p.targets)
+// deliver asks every session that is waited for: it reserves a place at each,
+// records that, and then writes, so that no answer can come before its start is
+// recorded.
+func (p *publication) deliver(b *batch, targets []target, count int) {
+	rows := b.rows[:0]
+	if p.sender != nil {
+		rows = append(rows, p.startRow())
+	}
+	deliveries := make([]delivery, 0, count)
 	for _, t := range targets {
-		if t.observe {
+		if t.observe || t.session == nil {
 			continue
 		}
 		deliveries = append(deliveries, delivery{publication: p, target: t.session})
@@ -101,11 +121,7 @@ func (p *publication) deliver(b *batch, targets []target) {
 		rows = append(rows, d.startRow())
 	}
 	b.record(rows...)
-	clear(rows)
-	b.rows = rows[:0]
-	if cap(b.rows) > 256 {
-		b.rows = nil
-	}
+	b.keep(rows)
 	for i := range deliveries {
 		d := &deliveries[i]
 		if d.refused != "" {
@@ -132,19 +148,14 @@ func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text st
 		p.failures = append(p.failures, protocol.Failure{Peer: d.target.id, Status: o, Error: text})
 	}
 	if p.addressee != "" && d.target.speaksFor(protocol.PeerID(p.topic)) {
-		p.addressee = better(p.addressee, o)
+		was := protocol.AddresseeFailed
+		if o == protocol.OutcomeOK {
+			was = protocol.AddresseeOK
+		}
+		p.addressee = best(p.addressee, was)
 	}
 	p.mu.Unlock()
 	p.release(b)
-}
-
-// better keeps the best that became of the addressee: one peer of the family
-// that processed the message is enough.
-func better(now protocol.Addressee, o protocol.Outcome) protocol.Addressee {
-	if o == protocol.OutcomeOK || now == protocol.AddresseeOK {
-		return protocol.AddresseeOK
-	}
-	return protocol.AddresseeFailed
 }
 
 // release lets go of the publication; the last one to do so completes it.
@@ -161,15 +172,19 @@ func (p *publication) release(b *batch) {
 // finish records the outcome and answers the sender. Nobody else touches the
 // publication any more.
 func (p *publication) finish(b *batch) {
-	defer p.sender.server.inFlight.Done()
+	srv := p.server
+	defer srv.inFlight.Done()
+	if p.sender == nil {
+		p.finished(b, Result{Targets: p.targets, DeliveredTo: p.deliveredTo, Failures: p.failures, Addressee: p.addressee})
+		return
+	}
 	result := p.result()
 	b.record(activitylog.Row{
 		At: now(), Event: activitylog.SendFinish, MessageID: p.messageID, RPCID: p.rpcID.String(),
 		Actor: p.from, Topic: p.topic, Status: p.status(), Payload: result,
 	})
-	m := &p.sender.server.metrics
-	m.finished.Add(1)
-	m.latency.observe(time.Since(p.accepted))
+	srv.metrics.finished.Add(1)
+	srv.metrics.latency.observe(time.Since(p.accepted))
 	if p.rpcID != nil {
 		p.sender.reply(b, p.rpcID, result)
 	}

@@ -33,6 +33,9 @@ type Server struct {
 	background sync.WaitGroup // close handshakes and pings
 	inFlight   sync.WaitGroup // publications that are not finished
 
+	remoteMu sync.Mutex // guards remotes
+	remotes  map[string]*remote
+
 	mu       sync.Mutex // guards the fields below
 	sessions map[*session]struct{}
 	peers    map[protocol.PeerID]*session
@@ -44,10 +47,14 @@ func New(log Log, opts *Options) *Server {
 	if o.Name == "" {
 		o.Name = NewName()
 	}
-	return &Server{
+	srv := &Server{
 		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
-		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
+		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{}, remotes: map[string]*remote{},
 	}
+	if o.Cluster != nil {
+		o.Cluster.Attach(srv)
+	}
+	return srv
 }
 
 // NewName makes a random name for a bus.
@@ -199,6 +206,7 @@ func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant
 func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
 	at := time.Now()
 	s := &session{server: srv, stream: stream, remote: remote, opened: at, pinged: at, credential: credential}
+	s.self.session = s
 	if srv.admitSession(s) {
 		return s
 	}

@@ -22,8 +22,10 @@ type session struct {
 	stream jsonrpc.Stream
 	remote string
 	opened time.Time
-	batch  batch // of the reader
+	self   subscriber // what the index knows it by
+	batch  batch      // of the reader
 
+	stamp Stamp           // set with id
 	id    protocol.PeerID // set once by initialize, before any other goroutine sees the session
 	ready atomic.Bool     // initialize was answered
 	dirty atomic.Bool     // some batch will flush it
@@ -180,13 +182,16 @@ func (s *session) end(b *batch, reason string) {
 	s.mu.Unlock()
 
 	for p := range patterns {
-		s.server.index.remove(s, p)
+		s.server.index.remove(&s.self, p)
 	}
 	s.server.forget(s)
 	for _, d := range calls {
 		d.settle(b, protocol.OutcomeOffline, nil, "the connection ended while the bus waited")
 	}
 	if s.ready.Load() {
+		if c := s.server.options.Cluster; c != nil {
+			c.Left(s.id, s.stamp)
+		}
 		b.record(activitylog.Row{At: now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason})
 		s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
 	}

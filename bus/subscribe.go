@@ -47,7 +47,10 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) error {
 		s.patterns = map[protocol.Pattern]bool{}
 	}
 	s.patterns[p] = observe
-	s.server.index.add(s, p, observe)
+	s.server.index.add(&s.self, p, observe)
+	if c := s.server.options.Cluster; c != nil {
+		c.Subscribed(s.id, p, observe)
+	}
 	return nil
 }
 
@@ -74,7 +77,14 @@ func (s *session) removePattern(p protocol.Pattern) bool {
 	if _, ok := s.patterns[p]; !ok {
 		return false
 	}
-	delete(s.patterns, p)
-	s.server.index.remove(s, p)
+	s.dropPatternLocked(p)
 	return true
+}
+
+func (s *session) dropPatternLocked(p protocol.Pattern) {
+	delete(s.patterns, p)
+	s.server.index.remove(&s.self, p)
+	if c := s.server.options.Cluster; c != nil {
+		c.Unsubscribed(s.id, p)
+	}
 }

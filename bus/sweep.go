@@ -164,8 +164,7 @@ func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error
 	}
 	for p := range s.patterns {
 		if !c.MaySubscribe(p) {
-			delete(s.patterns, p)
-			s.server.index.remove(s, p)
+			s.dropPatternLocked(p)
 			ended = append(ended, p)
 		}
 	}

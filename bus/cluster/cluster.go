@@ -1,0 +1,304 @@
+package cluster
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/bus"
+
+	"github.com/nats-io/nats.go"
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Cluster. Nil is valid.
+type Options struct {
+	Prefix      string        // of every subject; default "hubbub"
+	Heartbeat   time.Duration // default 500 ms
+	SilentAfter time.Duration // a bus without a heartbeat for so long is forgotten; default 2.5 s
+	Queue       int           // messages to NATS that may wait; one more fails; default 65,536
+	NATS        []nats.Option // credentials, TLS
+	Log         *zerolog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Prefix == "" {
+		out.Prefix = "hubbub"
+	}
+	if out.Heartbeat <= 0 {
+		out.Heartbeat = 500 * time.Millisecond
+	}
+	if out.SilentAfter <= 0 {
+		out.SilentAfter = 2500 * time.Millisecond
+	}
+	if out.Queue <= 0 {
+		out.Queue = 65536
+	}
+	if out.Log == nil {
+		nop := zerolog.Nop()
+		out.Log = &nop
+	}
+	return out
+}
+
+// A Cluster is one bus's part in a cluster.
+type Cluster struct {
+	urls     []string
+	name     string // of this bus
+	instance string // of this run of it
+	options  Options
+	local    bus.Local
+
+	out   chan outgoing  // to the sender
+	in    chan *nats.Msg // from NATS
+	epoch chan string    // the connection broke, and why: to the loop
+
+	mu          sync.Mutex // guards the fields below
+	seq         uint64     // of the last change that was told
+	nextID      uint64
+	pending     map[uint64]*bus.Forward
+	connected   bool
+	known       []string // names of the other buses
+	incarnation uint64   // grows whenever something may have been lost
+
+	buses map[string]*member // of the loop alone
+	parts map[partKey]*partial
+}
+
+// An outgoing message waits for the sender.
+type outgoing struct {
+	subject string
+	head    header
+	body    []byte
+}
+
+// New makes the part of the bus of that name. It does no I/O.
+func New(urls []string, name string, opts *Options) *Cluster {
+	o := opts.withDefaults()
+	return &Cluster{
+		urls: urls, name: name, instance: ulid.Make().String(), options: o, incarnation: 1,
+		out: make(chan outgoing, o.Queue), in: make(chan *nats.Msg, 4*o.Queue), epoch: make(chan string, 8),
+		pending: map[uint64]*bus.Forward{}, buses: map[string]*member{}, parts: map[partKey]*partial{},
+	}
+}
+
+var _ bus.Cluster = (*Cluster)(nil)
+
+// Attach implements bus.Cluster.
+func (c *Cluster) Attach(local bus.Local) { c.local = local }
+
+// Run takes part until ctx ends, then says goodbye. A NATS server that cannot be
+// reached does not end it.
+func (c *Cluster) Run(ctx context.Context) error {
+	nc, err := c.connect()
+	if err != nil {
+		return fmt.Errorf("the cluster at %s: %w", strings.Join(c.urls, ", "), err)
+	}
+	defer nc.Close()
+	for _, subject := range []string{c.subject("all"), c.subject("to." + token(c.name))} {
+		if _, err := nc.ChanSubscribe(subject, c.in); err != nil {
+			return fmt.Errorf("subscribing to %s: %w", subject, err)
+		}
+	}
+	var sender sync.WaitGroup
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	sender.Go(func() { c.sendLoop(sending, nc) })
+	c.loop(ctx)
+	c.tell(outgoing{subject: c.subject("all"), head: header{Kind: kindBye}})
+	c.settle(nc)
+	stop()
+	sender.Wait()
+	c.loseAll("is stopping", nil)
+	return nil
+}
+
+// settle gives the goodbye a moment to leave.
+func (c *Cluster) settle(nc *nats.Conn) {
+	for range 20 {
+		if len(c.out) == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if nc.IsConnected() {
+		nc.FlushTimeout(200 * time.Millisecond) //nolint:errcheck // the others notice the silence
+	}
+}
+
+func (c *Cluster) connect() (*nats.Conn, error) {
+	options := append([]nats.Option{
+		nats.Name("hubbub-bus " + c.name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.Timeout(2 * time.Second),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(2 * time.Second),
+		nats.ConnectHandler(func(*nats.Conn) { c.setConnected(true, "connected to NATS") }),
+		nats.ReconnectHandler(func(*nats.Conn) { c.setConnected(true, "connected to NATS again") }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.setConnected(false, fmt.Sprintf("lost NATS: %v", err))
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.broke(fmt.Sprintf("NATS: %v", err)) }),
+	}, c.options.NATS...)
+	return nats.Connect(strings.Join(c.urls, ","), options...)
+}
+
+func (c *Cluster) setConnected(on bool, what string) {
+	c.mu.Lock()
+	c.connected = on
+	c.mu.Unlock()
+	c.options.Log.Info().Bool("connected", on).Msg("cluster: " + what)
+	c.broke(what)
+}
+
+// broke tells the loop that something may have been lost.
+func (c *Cluster) broke(why string) {
+	select {
+	case c.epoch <- why:
+	default: // it will see the others
+	}
+}
+
+// subject makes a subject of the cluster.
+func (c *Cluster) subject(rest string) string { return c.options.Prefix + "." + rest }
+
+// token makes any name fit for a subject.
+func token(name string) string { return hex.EncodeToString([]byte(name)) }
+
+// Status implements bus.Cluster.
+func (c *Cluster) Status() any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return map[string]any{"connected": c.connected, "buses": append([]string{c.name}, c.known...), "pending": len(c.pending)}
+}
+
+// tell queues a message for NATS. It never waits: it reports false where the
+// queue is full.
+func (c *Cluster) tell(o outgoing) bool {
+	select {
+	case c.out <- o:
+		return true
+	default:
+		return false
+	}
+}
+
+// sendLoop is the only goroutine that writes to NATS.
+func (c *Cluster) sendLoop(ctx context.Context, nc *nats.Conn) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case o := <-c.out:
+			c.send(nc, o)
+		}
+	}
+}
+
+func (c *Cluster) send(nc *nats.Conn, o outgoing) {
+	o.head.From, o.head.Instance = c.name, c.instance
+	most := int(nc.MaxPayload())
+	if most <= 0 {
+		most = 1 << 20
+	}
+	for _, part := range split(o.head, o.body, most) {
+		if err := nc.Publish(o.subject, part); err != nil {
+			if o.head.Kind == kindForward {
+				c.lose(o.head.ID, "cannot be reached")
+			}
+			return
+		}
+	}
+}
+
+// loop is the only goroutine that changes what this bus knows of the others.
+func (c *Cluster) loop(ctx context.Context) {
+	ticker := time.NewTicker(c.options.Heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-c.in:
+			c.receive(m)
+		case why := <-c.epoch:
+			c.restart(why)
+		case <-ticker.C:
+			c.drain()
+			c.tick(time.Now())
+		}
+	}
+}
+
+// drain reads what has arrived before the loop judges who is silent.
+func (c *Cluster) drain() {
+	for range cap(c.in) {
+		select {
+		case m := <-c.in:
+			c.receive(m)
+		default:
+			return
+		}
+	}
+}
+
+// restart begins a new epoch: whatever was on its way may be lost.
+func (c *Cluster) restart(why string) {
+	c.mu.Lock()
+	c.incarnation++
+	c.mu.Unlock()
+	c.loseAll("was cut off ("+why+")", nil)
+	for _, m := range c.buses {
+		m.stale = true
+	}
+	c.hello()
+}
+
+func (c *Cluster) hello() {
+	c.mu.Lock()
+	h := header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq}
+	c.mu.Unlock()
+	c.tell(outgoing{subject: c.subject("all"), head: h})
+}
+
+// tick sends a heartbeat, forgets silent buses and gives up what is too late.
+func (c *Cluster) tick(at time.Time) {
+	c.hello()
+	for name, m := range c.buses {
+		if at.Sub(m.seen) > c.options.SilentAfter {
+			c.forget(name, "is silent")
+		}
+	}
+	c.expire(at)
+	for key, p := range c.parts {
+		if at.Sub(p.since) > c.options.SilentAfter {
+			delete(c.parts, key)
+		}
+	}
+}
+
+// forget removes a bus and fails what was on its way to it.
+func (c *Cluster) forget(name, why string) {
+	delete(c.buses, name)
+	c.listKnown()
+	c.local.DropBus(name)
+	c.loseAll(why, func(f *bus.Forward) bool { return f.Bus == name })
+	c.options.Log.Warn().Str("bus", name).Msg("cluster: a bus " + why)
+}
+
+func (c *Cluster) listKnown() {
+	names := make([]string, 0, len(c.buses))
+	for name := range c.buses {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	c.mu.Lock()
+	c.known = names
+	c.mu.Unlock()
+}

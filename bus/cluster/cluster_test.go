@@ -1,0 +1,356 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hubbub/bus"
+	"hubbub/bus/bustest"
+	"hubbub/bus/cluster"
+	"hubbub/protocol"
+	"hubbub/protocol/transcript"
+	"hubbub/protocol/wire"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startNATS runs a NATS server inside the test; port 0 chooses one.
+func startNATS(t testing.TB, port int) *server.Server {
+	t.Helper()
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return s
+}
+
+// A node is one bus of a cluster.
+type node struct {
+	*bustest.Bus
+	name string
+	stop func()
+}
+
+func join(t testing.TB, name, url string, o *bus.Options) *node {
+	t.Helper()
+	var opts bus.Options
+	if o != nil {
+		opts = *o
+	}
+	c := cluster.New([]string{url}, name, nil)
+	opts.Name, opts.Cluster = name, c
+	b := bustest.Start(t, &opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	n := &node{Bus: b, name: name, stop: sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the cluster of %s ended: %v", name, err)
+		}
+	})}
+	t.Cleanup(n.stop)
+	return n
+}
+
+func joinAll(t testing.TB, url string, count int) []*node {
+	t.Helper()
+	var nodes []*node
+	for i := range count {
+		nodes = append(nodes, join(t, fmt.Sprintf("bus %d.*>", i), url, nil)) // any character will do
+	}
+	settle(t, nodes...)
+	return nodes
+}
+
+// settle waits until every bus knows every subscription, and every other bus.
+func settle(t testing.TB, nodes ...*node) {
+	t.Helper()
+	waitFor(t, "the buses do not agree", func() bool { return agree(nodes) })
+}
+
+func agree(nodes []*node) bool {
+	total, observing := 0, 0
+	for _, n := range nodes {
+		for _, m := range n.Server().Members() {
+			total += len(m.Patterns)
+			for _, observe := range m.Patterns {
+				if observe {
+					observing++
+				}
+			}
+		}
+	}
+	for _, n := range nodes {
+		if all, o := n.Server().Subscriptions(); all != total || o != observing {
+			return false
+		}
+	}
+	return true
+}
+
+func waitFor(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			t.Fatal(what)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// A settled connection sends nothing before all buses know what was subscribed.
+type settled struct {
+	transcript.Conn
+	t     testing.TB
+	nodes []*node
+}
+
+func (s settled) Send(frame []byte, binary bool) error {
+	settle(s.t, s.nodes...)
+	return s.Conn.Send(frame, binary)
+}
+
+// TestTranscriptsOverSeveralBuses runs the wire cases with each connection of a
+// case on another bus: several buses behave as one.
+func TestTranscriptsOverSeveralBuses(t *testing.T) {
+	cases, err := transcript.Load(protocol.Transcripts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nats := startNATS(t, 0)
+	for _, count := range []int{2, 3} {
+		nodes := joinAll(t, nats.ClientURL(), count)
+		for _, c := range cases {
+			t.Run(fmt.Sprintf("%d/%s", count, c.Name), func(t *testing.T) {
+				var dialled atomic.Int64
+				err := c.Run(t.Context(), func(ctx context.Context) (transcript.Conn, error) {
+					n := nodes[int(dialled.Add(1))%len(nodes)]
+					conn, err := transcript.WebSocket(n.URL(), "")(ctx)
+					return settled{conn, t, nodes}, err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				waitFor(t, "sessions are left behind", func() bool {
+					for _, n := range nodes {
+						if all, _ := n.Server().Subscriptions(); all > 0 || len(n.Server().Members()) > 0 {
+							return false
+						}
+					}
+					return true
+				})
+			})
+		}
+		for _, n := range nodes {
+			n.stop()
+		}
+	}
+}
+
+func TestFramesLargerThanANATSPayload(t *testing.T) {
+	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
+	ear := nodes[1].Join(t, "agent:x", "agent:x")
+	sender := nodes[0].Join(t, "cli:s")
+	settle(t, nodes...)
+	text := strings.Repeat("x", 1<<20-500)
+	if r := sender.Send(t, "agent:x", protocol.TypeAgentEvent, map[string]string{"t": text}); r.DeliveredTo != 1 {
+		t.Fatalf("result %+v", r)
+	}
+	if d := ear.Next(t); !strings.Contains(string(d.Message.Content), text) {
+		t.Error("the message was cut")
+	}
+}
+
+func TestOrderAcrossBuses(t *testing.T) {
+	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
+	ear := nodes[1].Join(t, "agent:x", "agent:x")
+	s, err := wire.Dial(t.Context(), nodes[0].URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(wire.CloseNormal, "")
+	write := func(frame string) {
+		if err := s.Write([]byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"clientId":"cli:s"}}`)
+	settle(t, nodes...)
+	const count = 500
+	for i := range count {
+		pad := strings.Repeat("x", i%7*300)
+		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"sendMessage","params":{"topic":"agent:x","payload":{"messageId":"m%d","type":"agent_event","from":"cli:s","timestamp":"2026-02-17T12:00:00Z","content":{"p":%q}}}}`, i+1, i, pad))
+	}
+	for range count + 1 {
+		if _, err := s.Read(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range count {
+		if d := ear.Next(t); string(d.Message.MessageID) != fmt.Sprint("m", i) {
+			t.Fatalf("message %d is %s", i, d.Message.MessageID)
+		}
+	}
+}
+
+// TestNATSComesAndGoes starts without NATS, starts it, stops it and starts it
+// again: peers of one bus are served all the while.
+func TestNATSComesAndGoes(t *testing.T) {
+	probe := startNATS(t, 0)
+	addr := probe.Addr().String()
+	var port int
+	if _, err := fmt.Sscanf(addr[strings.LastIndexByte(addr, ':')+1:], "%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	probe.Shutdown()
+	probe.WaitForShutdown()
+	url := "nats://" + addr
+	a, b := join(t, "a", url, nil), join(t, "b", url, nil)
+	near, far := a.Join(t, "agent:near", "agent:near"), b.Join(t, "agent:far", "agent:far")
+	sender := a.Join(t, "cli:s")
+	local := func() {
+		t.Helper()
+		if r := sender.Send(t, "agent:near", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
+			t.Fatalf("a peer of the same bus: %+v", r)
+		}
+		near.Next(t)
+	}
+	local()
+	for range 2 {
+		nats := startNATS(t, port)
+		settle(t, a, b)
+		if r := sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
+			t.Fatalf("a peer of the other bus: %+v", r)
+		}
+		far.Next(t)
+		nats.Shutdown()
+		nats.WaitForShutdown()
+		local()
+		waitFor(t, "the other bus is not forgotten", func() bool {
+			all, _ := a.Server().Subscriptions()
+			return all == 1
+		})
+		if r := sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 0 {
+			t.Fatalf("without NATS: %+v", r)
+		}
+	}
+}
+
+// TestABusThatDies leaves a message on its way: its sender has an answer within
+// seconds, whatever the delivery timeout.
+func TestABusThatDies(t *testing.T) {
+	nats := startNATS(t, 0)
+	a, b := join(t, "a", nats.ClientURL(), nil), join(t, "b", nats.ClientURL(), nil)
+	far := b.Join(t, "agent:far", "agent:far")
+	started, finish := make(chan struct{}), make(chan struct{})
+	far.Refuse(func(*bustest.Delivery) error { close(started); <-finish; return nil })
+	sender := a.Join(t, "cli:s")
+	settle(t, a, b)
+	result := make(chan protocol.SendResult, 1)
+	go func() { result <- sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}) }()
+	<-started
+	b.stop() // it leaves the cluster; its peer never answers
+	r := <-result
+	if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeOffline || r.Failures[0].Peer != "agent:far" || r.Addressee != protocol.AddresseeFailed {
+		t.Errorf("result %+v; want its peer offline", r)
+	}
+	close(finish)
+}
+
+func TestTheNewestOfSimultaneousTakeoversStays(t *testing.T) {
+	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 3)
+	for round := range 5 {
+		id := fmt.Sprintf("agent:x%d", round)
+		var dialling sync.WaitGroup
+		conns := make([]transcript.Conn, len(nodes))
+		for i, n := range nodes {
+			dialling.Go(func() {
+				conn, err := transcript.WebSocket(n.URL(), "")(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				conns[i] = conn
+				if err := conn.Send([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"`+id+`"}}`), false); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		dialling.Wait()
+		count := func() (live int) {
+			for _, n := range nodes {
+				for _, m := range n.Server().Members() {
+					if string(m.Peer) == id {
+						live++
+					}
+				}
+			}
+			return live
+		}
+		waitFor(t, "more or less than one session stays", func() bool { return count() == 1 })
+		closed := 0
+		for _, conn := range conns {
+			conn := conn
+			select {
+			case <-drained(conn):
+				closed++
+				if conn.CloseCode() != protocol.CloseReplaced {
+					t.Errorf("closed with %d; want 4001", conn.CloseCode())
+				}
+			case <-time.After(300 * time.Millisecond):
+			}
+			conn.Close()
+		}
+		if closed != len(nodes)-1 {
+			t.Errorf("%d of %d sessions were closed", closed, len(nodes))
+		}
+		waitFor(t, "the last session is left behind", func() bool { return count() == 0 })
+	}
+}
+
+// drained is closed when the connection has ended.
+func drained(c transcript.Conn) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range c.Frames() {
+		}
+	}()
+	return done
+}
+
+func BenchmarkAcrossTwoBuses(b *testing.B) {
+	nats := startNATS(b, 0)
+	nodes := joinAll(b, nats.ClientURL(), 2)
+	nodes[0].Join(b, "agent:near", "agent:near")
+	ear := nodes[1].Join(b, "agent:far", "agent:far")
+	sender := nodes[0].Join(b, "cli:s")
+	settle(b, nodes...)
+	for _, topic := range []protocol.Topic{"agent:near", "agent:far"} {
+		b.Run(string(topic), func(b *testing.B) {
+			for b.Loop() {
+				if r := sender.Send(b, topic, protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
+					b.Fatalf("%+v", r)
+				}
+			}
+		})
+	}
+	_ = ear
+}

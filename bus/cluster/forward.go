@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"hubbub/bus"
+)
+
+// Forward implements bus.Cluster. It never waits: what cannot be queued is lost
+// at once, and its peers count as offline.
+func (c *Cluster) Forward(f *bus.Forward) {
+	about := about{Topic: f.Arrived.Topic, MessageID: f.Arrived.MessageID, From: f.Arrived.From, Silent: len(f.Peers) == 0}
+	line, err := json.Marshal(about)
+	if err != nil {
+		panic("a forward cannot be marshalled: " + err.Error())
+	}
+	body := make([]byte, 0, len(line)+1+len(f.Arrived.Payload))
+	body = append(append(append(body, line...), '\n'), f.Arrived.Payload...)
+	c.mu.Lock()
+	c.nextID++
+	id, connected := c.nextID, c.connected
+	if !about.Silent {
+		c.pending[id] = f
+	}
+	c.mu.Unlock()
+	sent := connected && c.tell(outgoing{
+		subject: c.subject("to." + token(f.Bus)), head: header{Kind: kindForward, ID: id}, body: body,
+	})
+	if !sent {
+		c.lose(id, "cannot be reached")
+	}
+}
+
+// about says what a forwarded payload is.
+type about struct {
+	Topic     string `json:"topic"`
+	MessageID string `json:"messageId"`
+	From      string `json:"from"`
+	Silent    bool   `json:"silent,omitempty"` // nobody waits for the outcome
+}
+
+// takeForward delivers a message that another bus accepted.
+func (c *Cluster) takeForward(h header, body []byte) {
+	line, payload, ok := bytes.Cut(body, []byte("\n"))
+	var a about
+	if !ok || json.Unmarshal(line, &a) != nil {
+		c.options.Log.Warn().Str("bus", h.From).Msg("cluster: a forward that is not understood")
+		return
+	}
+	arrived := bus.Arrived{Topic: a.Topic, MessageID: a.MessageID, From: a.From, Payload: payload}
+	c.local.Deliver(arrived, func(r bus.Result) {
+		if a.Silent {
+			return
+		}
+		outcome, err := json.Marshal(r)
+		if err != nil {
+			panic("a result cannot be marshalled: " + err.Error())
+		}
+		if !c.tell(outgoing{subject: c.subject("to." + token(h.From)), head: header{Kind: kindOutcome, ID: h.ID}, body: outcome}) {
+			c.broke("the queue to NATS is full")
+		}
+	})
+}
+
+// takeOutcome completes a forward. One that was given up is ignored.
+func (c *Cluster) takeOutcome(h header, body []byte) {
+	var r bus.Result
+	if err := json.Unmarshal(body, &r); err != nil {
+		c.options.Log.Warn().Err(err).Str("bus", h.From).Msg("cluster: an outcome that is not understood")
+		return
+	}
+	if f := c.take(h.ID); f != nil {
+		f.Done(r)
+	}
+}
+
+func (c *Cluster) take(id uint64) *bus.Forward {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.pending[id]
+	delete(c.pending, id)
+	return f
+}
+
+// lose fails one forward.
+func (c *Cluster) lose(id uint64, why string) {
+	if f := c.take(id); f != nil {
+		f.Lost(why)
+	}
+}
+
+// loseAll fails the forwards that which selects; nil selects all.
+func (c *Cluster) loseAll(why string, which func(*bus.Forward) bool) {
+	var lost []*bus.Forward
+	c.mu.Lock()
+	for id, f := range c.pending {
+		if which == nil || which(f) {
+			lost = append(lost, f)
+			delete(c.pending, id)
+		}
+	}
+	c.mu.Unlock()
+	for _, f := range lost {
+		f.Lost(why)
+	}
+}
+
+// expire fails the forwards that waited too long, and those to a bus that was
+// forgotten while they were queued.
+func (c *Cluster) expire(at time.Time) {
+	c.loseAll("did not answer", func(f *bus.Forward) bool {
+		_, known := c.buses[f.Bus]
+		return !known || at.After(f.Expires)
+	})
+}

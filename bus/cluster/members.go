@@ -1,0 +1,223 @@
+package cluster
+
+import (
+	"encoding/json"
+	"time"
+
+	"hubbub/bus"
+	"hubbub/protocol"
+)
+
+// A member is another bus, as this one knows it.
+type member struct {
+	name     string
+	instance string
+	epoch    uint64
+	seq      uint64 // of the last change that was applied
+	seen     time.Time
+	stale    bool      // its members are to be asked for
+	asked    time.Time // when they were
+	waiting  []pendingChange
+	stamps   map[protocol.PeerID]bus.Stamp
+}
+
+type pendingChange struct {
+	seq    uint64
+	change change
+}
+
+// A change is one fact of a bus's members.
+type change struct {
+	Do      string           `json:"do"` // join, left, sub or unsub
+	Peer    protocol.PeerID  `json:"peer"`
+	Pattern protocol.Pattern `json:"pattern,omitempty"`
+	Observe bool             `json:"observe,omitempty"`
+	Stamp   *bus.Stamp       `json:"stamp,omitempty"`
+}
+
+// announce tells every bus of a change. A change that cannot be queued breaks
+// the numbering, and the others ask for the whole.
+func (c *Cluster) announce(ch change) {
+	body, err := json.Marshal(ch)
+	if err != nil {
+		panic("a change cannot be marshalled: " + err.Error())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seq++
+	c.tell(outgoing{subject: c.subject("all"), head: header{Kind: kindChange, Epoch: c.incarnation, Seq: c.seq}, body: body})
+}
+
+// Joined implements bus.Cluster.
+func (c *Cluster) Joined(peer protocol.PeerID, stamp bus.Stamp) {
+	c.announce(change{Do: "join", Peer: peer, Stamp: &stamp})
+}
+
+// Left implements bus.Cluster.
+func (c *Cluster) Left(peer protocol.PeerID, stamp bus.Stamp) {
+	c.announce(change{Do: "left", Peer: peer, Stamp: &stamp})
+}
+
+// Subscribed implements bus.Cluster.
+func (c *Cluster) Subscribed(peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
+	c.announce(change{Do: "sub", Peer: peer, Pattern: pattern, Observe: observe})
+}
+
+// Unsubscribed implements bus.Cluster.
+func (c *Cluster) Unsubscribed(peer protocol.PeerID, pattern protocol.Pattern) {
+	c.announce(change{Do: "unsub", Peer: peer, Pattern: pattern})
+}
+
+// meet returns what is known of the sender of a message, which may be new or
+// have been restarted.
+func (c *Cluster) meet(h header) *member {
+	m := c.buses[h.From]
+	if m != nil && m.instance != h.Instance {
+		c.forget(h.From, "was restarted")
+		m = nil
+	}
+	if m == nil {
+		m = &member{name: h.From, instance: h.Instance, stale: true, stamps: map[protocol.PeerID]bus.Stamp{}}
+		c.buses[h.From] = m
+		c.listKnown()
+		c.options.Log.Info().Str("bus", h.From).Msg("cluster: met a bus")
+		c.hello() // so that it meets us at once
+	}
+	m.seen = time.Now()
+	return m
+}
+
+// takeHello compares what the other says of itself with what is known.
+func (c *Cluster) takeHello(m *member, h header) {
+	if m.epoch != 0 && h.Epoch != m.epoch {
+		c.loseAll("lost its connection", func(f *bus.Forward) bool { return f.Bus == m.name })
+		m.stale = true
+	}
+	m.epoch = h.Epoch
+	if h.Seq != m.seq && len(m.waiting) == 0 {
+		m.stale = true
+	}
+	c.ask(m)
+}
+
+// askAgain is how long a bus has to tell its members before it is asked again.
+const askAgain = time.Second
+
+func (c *Cluster) ask(m *member) {
+	if m.stale && time.Since(m.asked) > askAgain {
+		m.asked = time.Now()
+		c.tell(outgoing{subject: c.subject("to." + token(m.name)), head: header{Kind: kindSync}})
+	}
+}
+
+// maxWaiting bounds the changes that wait while the members are asked for.
+const maxWaiting = 100_000
+
+// takeChange applies a change in its turn.
+func (c *Cluster) takeChange(m *member, h header, body []byte) {
+	var ch change
+	if err := json.Unmarshal(body, &ch); err != nil {
+		c.options.Log.Warn().Err(err).Str("bus", m.name).Msg("cluster: a change that is not understood")
+		return
+	}
+	switch {
+	case m.stale:
+		if len(m.waiting) < maxWaiting {
+			m.waiting = append(m.waiting, pendingChange{h.Seq, ch})
+		}
+		c.ask(m)
+	case h.Seq == m.seq+1:
+		m.seq = h.Seq
+		c.apply(m, ch)
+	case h.Seq > m.seq:
+		m.stale = true
+		m.waiting = append(m.waiting[:0], pendingChange{h.Seq, ch})
+		c.ask(m)
+	}
+}
+
+func (c *Cluster) apply(m *member, ch change) {
+	switch ch.Do {
+	case "join":
+		if ch.Stamp == nil {
+			return
+		}
+		c.local.DropRemote(m.name, ch.Peer)
+		m.stamps[ch.Peer] = *ch.Stamp
+		if newer, ok := c.local.Replaced(ch.Peer, *ch.Stamp); ok {
+			c.announceAgain(ch.Peer, newer)
+		}
+	case "left":
+		if ch.Stamp != nil && m.stamps[ch.Peer] == *ch.Stamp {
+			delete(m.stamps, ch.Peer)
+			c.local.DropRemote(m.name, ch.Peer)
+		}
+	case "sub":
+		c.local.SetRemote(m.name, ch.Peer, ch.Pattern, ch.Observe)
+	case "unsub":
+		c.local.UnsetRemote(m.name, ch.Peer, ch.Pattern)
+	}
+}
+
+// announceAgain tells a bus that took an identity which is ours by a newer
+// session. The patterns follow, since a join begins anew.
+func (c *Cluster) announceAgain(peer protocol.PeerID, stamp bus.Stamp) {
+	c.Joined(peer, stamp)
+	for _, member := range c.local.Members() {
+		if member.Peer == peer {
+			for pattern, observe := range member.Patterns {
+				c.Subscribed(peer, pattern, observe)
+			}
+		}
+	}
+}
+
+// sendMembers answers a bus that asks for our members. The number is read first:
+// a change that comes meanwhile is told again, which does no harm.
+func (c *Cluster) sendMembers(h header) {
+	c.mu.Lock()
+	head := header{Kind: kindMembers, Epoch: c.incarnation, Seq: c.seq}
+	c.nextID++
+	head.ID = c.nextID
+	c.mu.Unlock()
+	var changes []change
+	for _, member := range c.local.Members() {
+		changes = append(changes, change{Do: "join", Peer: member.Peer, Stamp: &member.Stamp})
+		for pattern, observe := range member.Patterns {
+			changes = append(changes, change{Do: "sub", Peer: member.Peer, Pattern: pattern, Observe: observe})
+		}
+	}
+	body, err := json.Marshal(changes)
+	if err != nil {
+		panic("members cannot be marshalled: " + err.Error())
+	}
+	c.tell(outgoing{subject: c.subject("to." + token(h.From)), head: head, body: body})
+}
+
+// takeMembers replaces what is known of a bus, then applies the changes that
+// came meanwhile.
+func (c *Cluster) takeMembers(m *member, h header, body []byte) {
+	var changes []change
+	if err := json.Unmarshal(body, &changes); err != nil {
+		c.options.Log.Warn().Err(err).Str("bus", m.name).Msg("cluster: members that are not understood")
+		return
+	}
+	c.local.DropBus(m.name)
+	clear(m.stamps)
+	for _, ch := range changes {
+		c.apply(m, ch)
+	}
+	m.seq, m.epoch, m.stale = h.Seq, h.Epoch, false
+	waiting := m.waiting
+	m.waiting = nil
+	for _, w := range waiting {
+		if w.seq == m.seq+1 {
+			m.seq = w.seq
+			c.apply(m, w.change)
+		} else if w.seq > m.seq {
+			m.stale = true
+		}
+	}
+	m.asked = time.Time{}
+	c.ask(m)
+}

@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The kinds of message between buses.
+const (
+	kindHello   = "hello"   // to all: I am here, this is the number of my last change
+	kindBye     = "bye"     // to all: I am leaving
+	kindChange  = "change"  // to all: one change of my members
+	kindSync    = "sync"    // to one: tell me all your members
+	kindMembers = "members" // the answer
+	kindForward = "forward" // to one: a message for your peers
+	kindOutcome = "outcome" // the answer
+)
+
+// A header is the first line of every message.
+type header struct {
+	Kind     string `json:"k"`
+	From     string `json:"f"`           // name of the bus
+	Instance string `json:"i"`           // which run of it
+	Epoch    uint64 `json:"e,omitempty"` // hello, members: grows when something may have been lost
+	Seq      uint64 `json:"s,omitempty"` // number of the change, or of the last one
+	ID       uint64 `json:"id,omitempty"`
+	Part     int    `json:"p,omitempty"` // from 0
+	Parts    int    `json:"n,omitempty"` // 0 for a message in one part
+}
+
+var errNoHeader = errors.New("a message between buses has no header")
+
+func parse(data []byte) (header, []byte, error) {
+	line, body, ok := bytes.Cut(data, []byte("\n"))
+	var h header
+	if !ok {
+		return h, nil, errNoHeader
+	}
+	return h, body, json.Unmarshal(line, &h)
+}
+
+// headerRoom is what a header may take of a NATS payload.
+const headerRoom = 2 << 10
+
+// split makes the NATS payloads of a message, each at most most bytes.
+func split(h header, body []byte, most int) [][]byte {
+	room := max(most-headerRoom, 1)
+	if len(body) <= room {
+		return [][]byte{join(h, body)}
+	}
+	h.Parts = (len(body) + room - 1) / room
+	parts := make([][]byte, 0, h.Parts)
+	for h.Part = 0; h.Part < h.Parts; h.Part++ {
+		n := min(room, len(body))
+		parts = append(parts, join(h, body[:n]))
+		body = body[n:]
+	}
+	return parts
+}
+
+func join(h header, body []byte) []byte {
+	line, err := json.Marshal(h)
+	if err != nil {
+		panic("a header cannot be marshalled: " + err.Error())
+	}
+	return append(append(line, '\n'), body...)
+}
+
+type partKey struct {
+	from, instance, kind string
+	id                   uint64
+}
+
+// A partial message waits for its other parts.
+type partial struct {
+	body  []byte
+	next  int
+	since time.Time
+}
+
+// maxPartial bounds what one message in parts may hold, in bytes, and maxPartials
+// how many may be incomplete.
+const (
+	maxPartial  = 256 << 20
+	maxPartials = 1024
+)
+
+// receive takes one NATS payload.
+func (c *Cluster) receive(m *nats.Msg) {
+	h, body, err := parse(m.Data)
+	if err != nil {
+		c.options.Log.Warn().Err(err).Msg("cluster")
+		return
+	}
+	if h.From == c.name {
+		if h.Instance != c.instance {
+			c.options.Log.Error().Str("bus", c.name).Msg("cluster: another bus has the same name; give each its own --name")
+		}
+		return
+	}
+	if h.Parts > 0 {
+		var whole bool
+		if body, whole = c.gather(h, body); !whole {
+			return
+		}
+	}
+	c.handle(h, body)
+}
+
+// gather collects the parts of a message, which come in order.
+func (c *Cluster) gather(h header, body []byte) ([]byte, bool) {
+	key := partKey{h.From, h.Instance, h.Kind, h.ID}
+	p := c.parts[key]
+	if h.Part == 0 && len(c.parts) < maxPartials {
+		p = &partial{since: time.Now()}
+		c.parts[key] = p
+	}
+	if p == nil || p.next != h.Part || len(p.body)+len(body) > maxPartial {
+		delete(c.parts, key)
+		return nil, false
+	}
+	p.body, p.next, p.since = append(p.body, body...), p.next+1, time.Now()
+	if p.next < h.Parts {
+		return nil, false
+	}
+	delete(c.parts, key)
+	return p.body, true
+}
+
+func (c *Cluster) handle(h header, body []byte) {
+	if h.Kind == kindBye {
+		if m := c.buses[h.From]; m != nil && m.instance == h.Instance {
+			c.forget(h.From, "has left")
+		}
+		return
+	}
+	m := c.meet(h)
+	switch h.Kind {
+	case kindHello:
+		c.takeHello(m, h)
+	case kindChange:
+		c.takeChange(m, h, body)
+	case kindSync:
+		c.sendMembers(h)
+	case kindMembers:
+		c.takeMembers(m, h, body)
+	case kindForward:
+		c.takeForward(h, body)
+	case kindOutcome:
+		c.takeOutcome(h, body)
+	}
+}

@@ -1,0 +1,310 @@
+package bus
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+)
+
+// A Cluster joins this bus with others. Package bus/cluster is one, over NATS.
+// Its methods are called on the hot path: they must not block.
+type Cluster interface {
+	// Attach gives the cluster its bus, before anything else is called.
+	Attach(Local)
+	// Joined says that a session took an identity; Left that it ended.
+	Joined(peer protocol.PeerID, stamp Stamp)
+	Left(peer protocol.PeerID, stamp Stamp)
+	// Subscribed and Unsubscribed tell of the sessions' patterns.
+	Subscribed(peer protocol.PeerID, pattern protocol.Pattern, observe bool)
+	Unsubscribed(peer protocol.PeerID, pattern protocol.Pattern)
+	// Forward sends a message to another bus and sees to it that Done or Lost
+	// is called on it once, unless it observes only.
+	Forward(f *Forward)
+	// Status is what /readyz says of the cluster.
+	Status() any
+}
+
+// A Stamp orders the sessions that claim one identity: the greater is newer.
+type Stamp struct {
+	At  int64  `json:"at"`  // unix nanoseconds of initialize
+	Bus string `json:"bus"` // where
+}
+
+// Newer reports whether s is newer than o.
+func (s Stamp) Newer(o Stamp) bool { return s.At > o.At || s.At == o.At && s.Bus > o.Bus }
+
+// Local is what a cluster does with its bus.
+type Local interface {
+	// Members lists the sessions and their patterns.
+	Members() []Member
+	// Replaced ends our session of that identity, where it is older. It
+	// reports the stamp of a session that is newer.
+	Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok bool)
+	// SetRemote adds or changes a pattern of a peer of another bus,
+	// UnsetRemote removes it, DropRemote removes a peer, DropBus a whole bus.
+	SetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool)
+	UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern)
+	DropRemote(bus string, peer protocol.PeerID)
+	DropBus(bus string)
+	// Deliver hands a message that another bus accepted to our own sessions and
+	// calls done once with the outcome. It does not wait for it.
+	Deliver(m Arrived, done func(Result))
+}
+
+// A Member is one session of this bus, for the others.
+type Member struct {
+	Peer     protocol.PeerID
+	Stamp    Stamp
+	Patterns map[protocol.Pattern]bool // value: observe
+}
+
+// An Arrived message was accepted by another bus, which checked it.
+type Arrived struct {
+	Topic     string
+	MessageID string
+	From      string
+	Payload   []byte
+}
+
+// A Result is what became of a message at one bus.
+type Result struct {
+	Targets     int                `json:"targets"`
+	DeliveredTo int                `json:"deliveredTo"`
+	Failures    []protocol.Failure `json:"failures,omitempty"`
+	Addressee   protocol.Addressee `json:"addressee,omitempty"`
+}
+
+// A Forward is one message on its way to one other bus.
+type Forward struct {
+	Bus     string
+	Peers   []protocol.PeerID // that are waited for; none where all observe
+	Arrived Arrived
+	Expires time.Time // when to give up
+
+	publication *publication
+}
+
+// forwards groups the peers of other buses that are waited for by their bus.
+// Where all of a bus observe, the message is sent without waiting.
+func (p *publication) forwards(targets []target) []*Forward {
+	byBus := map[string]*Forward{}
+	var list []*Forward
+	for _, t := range targets {
+		if t.remote == nil {
+			continue
+		}
+		f, ok := byBus[t.remote.bus]
+		if !ok {
+			f = &Forward{
+				Bus: t.remote.bus, publication: p, Expires: p.accepted.Add(p.server.options.DeliveryTimeout + time.Second),
+				Arrived: Arrived{Topic: p.topic, MessageID: p.messageID, From: p.from, Payload: p.payload},
+			}
+			byBus[t.remote.bus] = f
+			list = append(list, f)
+		}
+		if !t.observe {
+			f.Peers = append(f.Peers, t.peer)
+		}
+	}
+	for _, f := range list {
+		if len(f.Peers) == 0 {
+			p.server.options.Cluster.Forward(f)
+		}
+	}
+	return slices.DeleteFunc(list, func(f *Forward) bool { return len(f.Peers) == 0 })
+}
+
+// Done takes the other bus's outcome.
+func (f *Forward) Done(r Result) {
+	p := f.publication
+	b := &batch{log: p.server.log}
+	p.mu.Lock()
+	p.targets += r.Targets - len(f.Peers)
+	p.deliveredTo += r.DeliveredTo
+	p.failures = append(p.failures, r.Failures...)
+	if p.addressee != "" {
+		p.addressee = best(p.addressee, r.Addressee)
+	}
+	p.mu.Unlock()
+	p.release(b)
+	b.flush()
+}
+
+// Lost says that the other bus cannot be reached: its peers count as offline,
+// and since it may not be able to, this bus records their end.
+func (f *Forward) Lost(reason string) {
+	p := f.publication
+	b := &batch{log: p.server.log}
+	text := fmt.Sprintf("the bus %s of this peer %s", f.Bus, reason)
+	p.mu.Lock()
+	for _, peer := range f.Peers {
+		p.failures = append(p.failures, protocol.Failure{Peer: peer, Status: protocol.OutcomeOffline, Error: text})
+		if p.addressee != "" && addresses(peer, protocol.PeerID(p.topic)) {
+			p.addressee = best(p.addressee, protocol.AddresseeFailed)
+		}
+	}
+	p.mu.Unlock()
+	for _, peer := range f.Peers {
+		b.record(activitylog.Row{
+			At: now(), Event: activitylog.ProcessFinish, MessageID: p.messageID, Actor: string(peer), Topic: p.topic,
+			Status: string(protocol.OutcomeOffline), Error: text,
+		})
+	}
+	p.release(b)
+	b.flush()
+}
+
+// addresses reports whether a peer of another bus counts as the addressee of a
+// topic: itself, or the bridge of its family.
+func addresses(peer, topic protocol.PeerID) bool {
+	return peer == topic || protocol.SpeaksForFamily(peer) && peer.Family() == topic.Family()
+}
+
+// best keeps the better of two outcomes of the addressee.
+func best(a, b protocol.Addressee) protocol.Addressee {
+	rank := func(o protocol.Addressee) int {
+		switch o {
+		case protocol.AddresseeOK:
+			return 2
+		case protocol.AddresseeFailed:
+			return 1
+		}
+		return 0
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+// A remote is another bus, as the index knows it.
+type remote struct {
+	bus   string
+	peers map[protocol.PeerID]*remotePeer
+}
+
+type remotePeer struct {
+	subscriber
+	patterns map[protocol.Pattern]bool
+}
+
+var _ Local = (*Server)(nil)
+
+// Subscriptions returns how many this bus routes to, those of peers of other
+// buses included, and how many of them only observe.
+func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size() }
+
+// Deliver implements Local.
+func (srv *Server) Deliver(m Arrived, done func(Result)) {
+	b := &batch{log: srv.log}
+	p := newPublication(srv, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From})
+	p.finished = func(_ *batch, r Result) { done(r) }
+	p.route(b, srv.index.targets(m.Topic))
+	b.flush()
+}
+
+// Members implements Local.
+func (srv *Server) Members() []Member {
+	var list []Member
+	for _, s := range srv.list() {
+		if !s.ready.Load() {
+			continue
+		}
+		s.mu.Lock()
+		if !s.ended {
+			m := Member{Peer: s.id, Stamp: s.stamp, Patterns: make(map[protocol.Pattern]bool, len(s.patterns))}
+			for p, observe := range s.patterns {
+				m.Patterns[p] = observe
+			}
+			list = append(list, m)
+		}
+		s.mu.Unlock()
+	}
+	return list
+}
+
+// Replaced implements Local.
+func (srv *Server) Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok bool) {
+	srv.mu.Lock()
+	s := srv.peers[peer]
+	srv.mu.Unlock()
+	if s == nil {
+		return Stamp{}, false
+	}
+	s.mu.Lock()
+	stamp := s.stamp
+	s.mu.Unlock()
+	if !by.Newer(stamp) {
+		return stamp, stamp != by
+	}
+	b := &batch{log: srv.log}
+	s.evict(b, protocol.CloseReplaced, "replaced")
+	b.flush()
+	return Stamp{}, false
+}
+
+// SetRemote implements Local.
+func (srv *Server) SetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
+	r, ok := srv.remotes[bus]
+	if !ok {
+		r = &remote{bus: bus, peers: map[protocol.PeerID]*remotePeer{}}
+		srv.remotes[bus] = r
+	}
+	p, ok := r.peers[peer]
+	if !ok {
+		p = &remotePeer{subscriber: subscriber{remote: r, peer: peer}, patterns: map[protocol.Pattern]bool{}}
+		r.peers[peer] = p
+	}
+	p.patterns[pattern] = observe
+	srv.index.add(&p.subscriber, pattern, observe)
+}
+
+// UnsetRemote implements Local.
+func (srv *Server) UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern) {
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
+	if r := srv.remotes[bus]; r != nil && r.peers[peer] != nil {
+		p := r.peers[peer]
+		delete(p.patterns, pattern)
+		srv.index.remove(&p.subscriber, pattern)
+	}
+}
+
+// DropRemote implements Local.
+func (srv *Server) DropRemote(bus string, peer protocol.PeerID) {
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
+	if r := srv.remotes[bus]; r != nil {
+		srv.dropRemoteLocked(r, peer)
+	}
+}
+
+func (srv *Server) dropRemoteLocked(r *remote, peer protocol.PeerID) {
+	p := r.peers[peer]
+	if p == nil {
+		return
+	}
+	for pattern := range p.patterns {
+		srv.index.remove(&p.subscriber, pattern)
+	}
+	delete(r.peers, peer)
+}
+
+// DropBus implements Local.
+func (srv *Server) DropBus(bus string) {
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
+	r := srv.remotes[bus]
+	if r == nil {
+		return
+	}
+	for peer := range r.peers {
+		srv.dropRemoteLocked(r, peer)
+	}
+	delete(srv.remotes, bus)
+}
