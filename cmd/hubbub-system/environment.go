@@ -32,6 +32,15 @@ func inheritedEnv(env, flags []string) []string {
 	})
 }
 
+// onlyForAgents keeps the variables that are about agents: keys of models and
+// settings of ours.
+func onlyForAgents(env []string) []string {
+	prefixes := []string{"HUBBUB_", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"}
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		return !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(kv, p) })
+	})
+}
+
 // maxEnvFile bounds the file of --agent-env-file, in bytes.
 const maxEnvFile = 64 << 10
 

@@ -14,6 +14,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/system"
 	"hubbub/peers/system/process"
+	"hubbub/peers/system/systemd"
 
 	"github.com/spf13/pflag"
 )
@@ -29,6 +30,8 @@ type settings struct {
 	memoryMax    string
 	spawner      system.Options
 	process      process.Options
+	systemd      systemd.Options
+	scope        string
 	flagNames    []string
 }
 
@@ -58,6 +61,8 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.Limits.Tasks, "tasks-max", 0, "processes and threads of an agent, with systemd (default no limit)")
 	fs.DurationVar(&o.Limits.Runtime, "runtime-max", 0, "how long an agent may run before it is started anew (default no limit)")
 	fs.BoolVar(&s.process.KeepAgents, "keep-agents", false, "let processes of agents go on when this program ends; the next start takes them over")
+	fs.StringVar(&s.scope, "systemd-scope", "auto", "with systemd: system, user, or auto, which is system for root")
+	fs.StringVar(&s.systemd.User, "agent-user", "", "with systemd: user that agents run as (default one of their own each)")
 	fs.Int64Var(&s.process.MaxLog, "agent-log-max", 8<<20, "bytes of an agent's log file; one older file is kept")
 	fs.VisitAll(func(f *pflag.Flag) { s.flagNames = append(s.flagNames, f.Name) })
 }
@@ -75,7 +80,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 		return err
 	}
 	defer unlock()
-	launcher, err := s.makeLauncher(data, env)
+	launcher, err := s.makeLauncher(data)
 	if err != nil {
 		return err
 	}
@@ -105,6 +110,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 		o.MaxRestarts = -1 // none, rather than the default
 	}
 	inherited := inheritedEnv(os.Environ(), s.flagNames)
+	if s.launcher == "systemd" {
+		inherited = onlyForAgents(inherited) // units have an environment of their own
+	}
 	o.Env = func() ([]string, error) {
 		more, err := readEnvFile(s.agentEnvFile, &env.Log)
 		return append(inherited[:len(inherited):len(inherited)], more...), err
@@ -115,16 +123,22 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	o.Credentials = token != ""
 	o.Peer, o.Log, o.OnReady = env.PeerOptions(), &env.Log, env.Ready
-	s.process.Log = &env.Log
+	s.process.Log, s.systemd.Log = &env.Log, &env.Log
 	return nil
 }
 
-func (s *settings) makeLauncher(data string, _ *program.Env) (system.Launcher, error) {
+func (s *settings) makeLauncher(data string) (system.Launcher, error) {
 	switch s.launcher {
 	case "process":
 		return process.New(data, &s.process), nil
 	case "systemd":
-		return nil, errors.New("the systemd launcher is not built yet; use --launcher process")
+		scopes := map[string]systemd.Scope{"auto": systemd.ScopeAuto, "system": systemd.ScopeSystem, "user": systemd.ScopeUser}
+		scope, ok := scopes[s.scope]
+		if !ok {
+			return nil, program.Usage("--systemd-scope must be system, user or auto, not %q", s.scope)
+		}
+		s.systemd.Scope = scope
+		return systemd.New(data, &s.systemd), nil
 	}
 	return nil, program.Usage("--launcher must be process or systemd, not %q", s.launcher)
 }

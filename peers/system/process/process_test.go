@@ -61,7 +61,8 @@ func agent(args []string) int {
 	os.WriteFile("env", []byte(strings.Join(os.Environ(), "\n")), 0o600)
 	os.WriteFile("pid.partial", []byte(strconv.Itoa(os.Getpid())), 0o600)
 	os.Rename("pid.partial", "pid")
-	select {}
+	time.Sleep(time.Hour)
+	return 0
 }
 
 // spawner starts an agent and waits to be killed.
@@ -71,7 +72,8 @@ func spawner(folder string) int {
 		return 1
 	}
 	fmt.Println("started")
-	select {}
+	time.Sleep(time.Hour)
+	return 0
 }
 
 func specOf(l *process.Launcher, name system.AgentName, args ...string) system.Spec {

@@ -1,0 +1,25 @@
+// Package systemd runs agents as transient units of systemd, over D-Bus. It is a
+// [system.Launcher].
+//
+// Guarantees:
+//
+//   - The agent NAME is the unit hubbub-agent-NAME.service in hubbub-agents.slice;
+//     its log is in the journal (journalctl -u hubbub-agent-NAME). systemd starts
+//     at most one unit of a name, so an agent never runs twice.
+//   - Units go on when the spawner ends, and are found again by their names.
+//     systemd does not start them again; the spawner does.
+//   - Arguments reach the agent as they are: nothing expands variables or
+//     specifiers in them. The token comes as a credential of the unit, readable by
+//     it alone. The environment comes from a file that only its owner can read and
+//     that is removed after the start; it is in no property of the unit.
+//   - With the system's manager, units run as users of their own (DynamicUser, or
+//     Options.User) with their data in /var/lib/hubbub-agent-NAME. With a user's
+//     manager they run as that user, with their data below the spawner's folder.
+//     They can gain no privileges, and write nowhere but to their data and a
+//     private /tmp.
+//   - Limits: MemoryMax (without swap), TasksMax and RuntimeMaxSec, as configured.
+//
+// Run holds the connection to D-Bus, and opens it again when it breaks.
+//
+// It needs systemd 247 or later.
+package systemd

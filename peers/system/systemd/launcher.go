@@ -1,0 +1,175 @@
+package systemd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"hubbub/peers/system"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	"github.com/rs/zerolog"
+)
+
+// A Scope says whose manager runs the units.
+type Scope int
+
+// The scopes.
+const (
+	ScopeAuto   Scope = iota // the system's for root, else the user's
+	ScopeSystem              // the system's manager; needs root, or leave of polkit
+	ScopeUser                // the manager of this user's session
+)
+
+// Options are the optional settings of a Launcher. Nil is valid.
+type Options struct {
+	Scope       Scope
+	User        string        // that agents run as with the system's manager; default one of their own each
+	StopTimeout time.Duration // after SIGTERM, before SIGKILL; default 8s
+	Log         *zerolog.Logger
+}
+
+// A Launcher starts agents as units.
+type Launcher struct {
+	folder  string
+	opts    Options
+	log     *zerolog.Logger
+	updates chan *dbus.PropertiesUpdate // of units, from D-Bus
+	lost    chan error                  // updates that found no room
+
+	mu      sync.Mutex // guards the fields below
+	conn    *dbus.Conn // nil while there is none
+	closed  bool
+	waiters map[*unit]chan struct{}
+}
+
+// New makes a launcher that keeps its files below folder. It does no I/O.
+func New(folder string, opts *Options) *Launcher {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Scope == ScopeAuto {
+		o.Scope = ScopeUser
+		if os.Geteuid() == 0 {
+			o.Scope = ScopeSystem
+		}
+	}
+	if o.StopTimeout <= 0 {
+		o.StopTimeout = 8 * time.Second
+	}
+	if o.Log == nil {
+		nop := zerolog.Nop()
+		o.Log = &nop
+	}
+	return &Launcher{
+		folder: folder, opts: o, log: o.Log, waiters: map[*unit]chan struct{}{},
+		updates: make(chan *dbus.PropertiesUpdate, 256), lost: make(chan error, 1),
+	}
+}
+
+// lookEvery is how often units are looked at, whether D-Bus told of a change or
+// not: the connection may have been away.
+const lookEvery = 2 * time.Second
+
+// Run tells waiting instances of changes until ctx ends; then it closes the
+// connection.
+func (l *Launcher) Run(ctx context.Context) error {
+	l.removeLeftovers()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	defer l.close()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case update := <-l.updates:
+			l.poke(update.UnitName)
+		case <-l.lost:
+			l.poke("")
+		case <-ticker.C:
+			l.poke("")
+		}
+	}
+}
+
+// poke makes those who wait for a unit look at it; an empty name means all.
+func (l *Launcher) poke(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for u, c := range l.waiters {
+		if name == "" || u.name == name {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// connection returns the connection to D-Bus, opening it where there is none.
+func (l *Launcher) connection() (*dbus.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, context.Canceled
+	case l.conn != nil && l.conn.Connected():
+		return l.conn, nil
+	case l.conn != nil:
+		l.conn.Close()
+		l.conn = nil
+	}
+	// The context of a connection is its whole life, so it is none of a caller's.
+	open := dbus.NewSystemConnectionContext
+	if l.opts.Scope == ScopeUser {
+		open = dbus.NewUserConnectionContext
+	}
+	conn, err := open(context.Background())
+	if err == nil {
+		if err = conn.Subscribe(); err != nil {
+			conn.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reaching systemd over D-Bus: %w", err)
+	}
+	conn.SetPropertiesSubscriber(l.updates, l.lost)
+	l.conn = conn
+	return conn, nil
+}
+
+func (l *Launcher) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.conn != nil {
+		l.conn.Close()
+	}
+}
+
+// Outlives reports that units go on without the spawner.
+func (l *Launcher) Outlives() bool { return true }
+
+func unitName(name system.AgentName) string { return "hubbub-agent-" + string(name) + ".service" }
+
+// Place returns where an agent finds its things.
+func (l *Launcher) Place(name system.AgentName) system.Place {
+	if l.opts.Scope == ScopeSystem {
+		return system.Place{
+			Data:      "/var/lib/hubbub-agent-" + string(name),
+			TokenFile: "/run/credentials/" + unitName(name) + "/token",
+		}
+	}
+	runtime := os.Getenv("XDG_RUNTIME_DIR")
+	if runtime == "" {
+		runtime = fmt.Sprintf("/run/user/%d", os.Geteuid())
+	}
+	return system.Place{
+		Data:      filepath.Join(l.folder, "agents", string(name)),
+		TokenFile: filepath.Join(runtime, "credentials", unitName(name), "token"),
+	}
+}

@@ -1,0 +1,211 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"hubbub/peers/system"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+)
+
+// Start starts the unit of an agent.
+func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance, error) {
+	if err := system.CheckName(string(spec.Name)); err != nil {
+		return nil, fmt.Errorf("%w: %w", system.ErrHopeless, err)
+	}
+	conn, err := l.connection()
+	if err != nil {
+		return nil, err
+	}
+	name := unitName(spec.Name)
+	envFile, err := l.writeEnvironment(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(envFile) //nolint:errcheck // systemd has read it, or will not
+	if l.opts.Scope == ScopeUser {
+		if err := os.MkdirAll(l.Place(spec.Name).Data, 0o700); err != nil {
+			return nil, fmt.Errorf("making the folder of %s: %w", spec.Name, err)
+		}
+	}
+	if err := conn.ResetFailedUnitContext(ctx, name); err != nil && !noSuchUnit(err) {
+		return nil, fmt.Errorf("clearing the failed %s: %w", name, err)
+	}
+	done := make(chan string, 1)
+	if _, err := conn.StartTransientUnitContext(ctx, name, "fail", l.properties(spec, envFile), done); err != nil {
+		return nil, startError(name, err)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return nil, ctx.Err() // Find sees what became of it
+	}
+	s, err := look(ctx, conn, name)
+	if err != nil {
+		return nil, err
+	}
+	if !s.running() {
+		l.clear(ctx, conn, name, s)
+		exit := s.exit()
+		if exit.Hopeless && s.status == exitExec {
+			return nil, fmt.Errorf("%w: %w (see --agent-command)", system.ErrHopeless, exit)
+		}
+		return nil, exit
+	}
+	return &unit{l, name, s.invocation}, nil
+}
+
+func noSuchUnit(err error) bool { return isBusError(err, "org.freedesktop.systemd1.NoSuchUnit") }
+
+func isBusError(err error, names ...string) bool {
+	var e godbus.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, name := range names {
+		if e.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// startError tells a refusal that would come again from trouble that passes.
+func startError(name string, err error) error {
+	switch {
+	case isBusError(err, "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"):
+		return fmt.Errorf("%w: systemd does not let this user start %s; run the spawner as root or with --systemd-scope user: %w",
+			system.ErrHopeless, name, err)
+	case isBusError(err, "org.freedesktop.DBus.Error.InvalidArgs", "org.freedesktop.DBus.Error.PropertyReadOnly"):
+		return fmt.Errorf("%w: systemd refuses a property of %s; it must be version 247 or later: %w", system.ErrHopeless, name, err)
+	}
+	return fmt.Errorf("starting %s: %w", name, err)
+}
+
+// An execStart is one command of a unit, as D-Bus wants it.
+type execStart struct {
+	Path  string
+	Args  []string // the program's name first
+	Flags []string
+}
+
+// A fileSource is a file of a unit, and whether it may be missing.
+type fileSource struct {
+	Path     string
+	Optional bool
+}
+
+// A credentialSource is a file that becomes a credential of a unit.
+type credentialSource struct{ Name, Path string }
+
+// properties describes the unit of an agent.
+func (l *Launcher) properties(spec system.Spec, envFile string) []dbus.Property {
+	var all []dbus.Property
+	set := func(name string, value any) {
+		all = append(all, dbus.Property{Name: name, Value: godbus.MakeVariant(value)})
+	}
+	place := l.Place(spec.Name)
+	set("Description", "Hubbub agent "+string(spec.Name))
+	set("Type", "exec")
+	set("ExecStartEx", []execStart{{spec.Command, append([]string{spec.Command}, spec.Args...), []string{"no-env-expand"}}})
+	set("EnvironmentFiles", []fileSource{{envFile, false}})
+	if spec.TokenFile != "" {
+		set("LoadCredential", []credentialSource{{"token", spec.TokenFile}})
+	}
+	set("WorkingDirectory", place.Data)
+	set("Slice", "hubbub-agents.slice")
+	set("SyslogIdentifier", "hubbub-agent-"+string(spec.Name))
+	set("KillMode", "control-group")
+	set("TimeoutStopUSec", uint64(l.opts.StopTimeout.Microseconds()))
+	set("UMask", uint32(0o077))
+	set("LimitCORE", uint64(0))
+	l.confine(set, spec, place)
+	if m := spec.Limits.Memory; m > 0 {
+		set("MemoryMax", uint64(m))
+		set("MemorySwapMax", uint64(0))
+	}
+	if n := spec.Limits.Tasks; n > 0 {
+		set("TasksMax", uint64(n))
+	}
+	if d := spec.Limits.Runtime; d > 0 {
+		set("RuntimeMaxUSec", uint64(d.Microseconds()))
+	}
+	return all
+}
+
+// confine takes from the unit what an agent does not need.
+func (l *Launcher) confine(set func(string, any), spec system.Spec, place system.Place) {
+	set("NoNewPrivileges", true)
+	set("ProtectSystem", "strict")
+	set("PrivateTmp", true)
+	set("RestrictSUIDSGID", true)
+	set("LockPersonality", true)
+	set("RestrictRealtime", true)
+	if l.opts.Scope == ScopeUser {
+		set("ReadWritePaths", []string{place.Data})
+		return
+	}
+	set("StateDirectory", []string{"hubbub-agent-" + string(spec.Name)})
+	set("StateDirectoryMode", uint32(0o700))
+	set("ProtectHome", "read-only")
+	set("PrivateDevices", true)
+	set("ProtectKernelTunables", true)
+	set("ProtectKernelModules", true)
+	set("ProtectControlGroups", true)
+	set("CapabilityBoundingSet", uint64(0))
+	if l.opts.User != "" {
+		set("User", l.opts.User)
+		return
+	}
+	set("DynamicUser", true)
+}
+
+// writeEnvironment writes the file from which systemd reads the unit's
+// environment. Only its owner can read it.
+func (l *Launcher) writeEnvironment(spec system.Spec) (path string, err error) {
+	dir := filepath.Join(l.folder, "launch")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("making the folder of environments: %w", err)
+	}
+	f, err := os.CreateTemp(dir, string(spec.Name)+".env-*") // made with mode 0600
+	if err != nil {
+		return "", fmt.Errorf("writing an environment: %w", err)
+	}
+	for _, kv := range spec.Env {
+		key, value, _ := strings.Cut(kv, "=")
+		if _, err = fmt.Fprintf(f, "%s=%s\n", key, quoteValue(value)); err != nil {
+			break
+		}
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(fmt.Errorf("writing an environment: %w", err), os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+var valueQuoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`", `$`, `\$`)
+
+// quoteValue writes a value so that systemd reads the same: between double
+// quotes, in which a backslash keeps those characters from being special.
+func quoteValue(value string) string { return `"` + valueQuoter.Replace(value) + `"` }
+
+// removeLeftovers removes environments that a killed spawner left behind.
+func (l *Launcher) removeLeftovers() {
+	paths, _ := filepath.Glob(filepath.Join(l.folder, "launch", "*.env-*")) //nolint:errcheck // the pattern is good
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || time.Since(info.ModTime()) < time.Minute {
+			continue // it may be in use
+		}
+		if err := os.Remove(path); err != nil {
+			l.log.Warn().Err(err).Msg("an environment is left behind; remove it")
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package systemd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/peers/system"
+	"hubbub/peers/system/systemd"
+)
+
+// TestMain makes this program an agent where it is started as one.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "--id") {
+		os.Exit(agent(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+func value(args []string, option string) string {
+	if i := slices.Index(args, option); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
+}
+
+// A report is what an agent tells of itself, in its data folder.
+type report struct {
+	PID         int
+	UID         int
+	Args, Env   []string
+	Token       string
+	EtcWritable bool
+	Dir         string
+	NoNewPrivs  bool
+	Processes   int // that it could start
+}
+
+// agent does what its arguments say.
+func agent(args []string) int {
+	if code := value(args, "--exit"); code != "" {
+		n, _ := strconv.Atoi(code)
+		return n
+	}
+	if slices.Contains(args, "--greedy") {
+		all := [][]byte{}
+		for range 512 {
+			b := make([]byte, 1<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			all = append(all, b)
+		}
+		return len(all) % 1
+	}
+	if slices.Contains(args, "--bus") && slices.Contains(args, "--talk") {
+		return talk(args)
+	}
+	r := report{PID: os.Getpid(), UID: os.Getuid(), Args: args, Env: os.Environ()}
+	r.Dir, _ = os.Getwd()
+	token, _ := os.ReadFile(value(args, "--token-file"))
+	r.Token = string(token)
+	r.EtcWritable = os.WriteFile("/etc/written-by-an-agent", nil, 0o600) == nil
+	status, _ := os.ReadFile("/proc/self/status")
+	r.NoNewPrivs = bytes.Contains(status, []byte("NoNewPrivs:\t1"))
+	if slices.Contains(args, "--many") {
+		for range 100 {
+			if exec.Command("/bin/sleep", "100").Start() == nil {
+				r.Processes++
+			}
+		}
+	}
+	b, _ := json.Marshal(r)
+	os.WriteFile("report.partial", b, 0o600)
+	os.Rename("report.partial", "report")
+	time.Sleep(time.Hour)
+	return 0
+}
+
+// A house is a launcher that runs, in a real systemd.
+type house struct {
+	*systemd.Launcher
+	t      *testing.T
+	folder string
+}
+
+// needSystemd skips a test where there is no systemd to spare.
+func needSystemd(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HUBBUB_TEST_SYSTEMD") == "" {
+		t.Skip("needs a real systemd: make test-systemd")
+	}
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	needSystemd(t)
+	folder := t.TempDir()
+	return &house{launcher(t, folder), t, folder}
+}
+
+func launcher(t *testing.T, folder string) *systemd.Launcher {
+	l := systemd.New(folder, &systemd.Options{StopTimeout: 2 * time.Second})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func (h *house) spec(name system.AgentName, args ...string) system.Spec {
+	self, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	place := h.Place(name)
+	token := filepath.Join(h.folder, "token")
+	if err := os.WriteFile(token, []byte("the-token"), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	return system.Spec{
+		Name: name, Command: self, TokenFile: token,
+		Args: append([]string{"--id", string(name), "--data", place.Data, "--token-file", place.TokenFile}, args...),
+	}
+}
+
+func (h *house) start(spec system.Spec) system.Instance {
+	h.t.Helper()
+	os.RemoveAll(h.Place(spec.Name).Data + "/report")
+	inst, err := h.Start(h.t.Context(), spec)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		if err := inst.Stop(context.Background()); err != nil {
+			h.t.Error(err)
+		}
+	})
+	return inst
+}
+
+func (h *house) report(name system.AgentName) report {
+	h.t.Helper()
+	var r report
+	for range 2000 {
+		b, err := os.ReadFile(filepath.Join(h.Place(name).Data, "report"))
+		if err == nil && json.Unmarshal(b, &r) == nil {
+			return r
+		}
+		time.Sleep(5 * time.Millisecond) // of another process, which no clock of ours drives
+	}
+	out, _ := exec.Command("journalctl", "-n", "20", "-u", "hubbub-agent-"+string(name)).CombinedOutput()
+	h.t.Fatalf("%s reports nothing:\n%s", name, out)
+	return r
+}
+
+func TestSystemdAgentIsConfined(t *testing.T) {
+	h := newHouse(t)
+	odd := []string{"$HOME ${PATH} %i %h $$", "a b", `"quoted"`, "", "--x=;|&"}
+	spec := h.spec("confined", odd...)
+	secret := "s3cret \"with\" $quotes `and` \\ backslash"
+	spec.Env = []string{"KEY=" + secret, "EMPTY=", "LINES=one\ntwo"}
+	inst := h.start(spec)
+	r := h.report("confined")
+	if got := r.Args[6:]; !slices.Equal(got, odd) {
+		t.Errorf("arguments %q; want %q", got, odd)
+	}
+	for _, kv := range spec.Env {
+		if !slices.Contains(r.Env, kv) {
+			t.Errorf("%q is missing in the environment", kv)
+		}
+	}
+	if r.Token != "the-token" {
+		t.Errorf("token %q", r.Token)
+	}
+	if r.UID == 0 || r.EtcWritable || !r.NoNewPrivs || !strings.Contains(r.Dir, "hubbub-agent-confined") {
+		t.Errorf("user %d, /etc writable %v, no new privileges %v, in %s", r.UID, r.EtcWritable, r.NoNewPrivs, r.Dir)
+	}
+	shown, err := exec.Command("systemctl", "show", "hubbub-agent-confined.service").CombinedOutput()
+	if err != nil || bytes.Contains(shown, []byte("s3cret")) || bytes.Contains(shown, []byte("the-token")) {
+		t.Errorf("systemctl shows a secret, or %v", err)
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.PID))
+	if err != nil || bytes.Contains(line, []byte("the-token")) {
+		t.Errorf("arguments show the token, or %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(h.folder, "launch", "*.env-*")); len(left) != 0 {
+		t.Errorf("environments are left behind: %v", left)
+	}
+	if err := inst.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(r.PID, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("it runs after its stop: %v", err)
+	}
+	if err := inst.Stop(t.Context()); err != nil {
+		t.Errorf("stopping twice: %v", err)
+	}
+}
+
+func TestSystemdUnitsAreFoundByName(t *testing.T) {
+	h := newHouse(t)
+	spec := h.spec("found")
+	if _, err := h.Find(t.Context(), spec, ""); !errors.Is(err, system.ErrNotRunning) {
+		t.Fatal(err)
+	}
+	inst := h.start(spec)
+	other := launcher(t, h.folder) // of another life
+	found, err := other.Find(t.Context(), spec, "")
+	if err != nil || found.Handle() != inst.Handle() {
+		t.Fatalf("%v, %v; want %s", found, err, inst.Handle())
+	}
+	if _, err := other.Start(t.Context(), spec); err == nil {
+		t.Error("the agent was started twice")
+	}
+	exec.Command("systemctl", "kill", "--signal=KILL", "hubbub-agent-found.service").Run()
+	var exit *system.Exit
+	if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != "killed by signal 9" {
+		t.Errorf("%v", err)
+	}
+	if err := found.Wait(t.Context()); !errors.As(err, &exit) {
+		t.Errorf("%v", err)
+	}
+	again := h.start(spec)
+	if again.Handle() == inst.Handle() {
+		t.Error("two runs have one handle")
+	}
+	if err := inst.Wait(t.Context()); !errors.As(err, &exit) {
+		t.Errorf("an old run is taken for the new one: %v", err)
+	}
+}
+
+func TestSystemdTellsHowAnAgentEnded(t *testing.T) {
+	h := newHouse(t)
+	for code, hopeless := range map[string]bool{"0": false, "1": false, "2": true} {
+		inst, err := h.Start(t.Context(), h.spec("ended", "--exit", code))
+		var exit *system.Exit
+		if err == nil {
+			err = inst.Wait(t.Context())
+		}
+		if !errors.As(err, &exit) || exit.Hopeless != hopeless || code != "0" && exit.Reason != "exit status "+code {
+			t.Errorf("exit %s: %v", code, err)
+		}
+	}
+	spec := h.spec("ended")
+	spec.Command = "/nowhere/agent"
+	if _, err := h.Start(t.Context(), spec); !errors.Is(err, system.ErrHopeless) {
+		t.Errorf("a missing program: %v", err)
+	}
+	if out, err := exec.Command("systemctl", "is-failed", "hubbub-agent-ended.service").CombinedOutput(); err == nil {
+		t.Errorf("a failed unit is left behind: %s", out)
+	}
+	if _, err := h.Start(t.Context(), system.Spec{Name: "../x", Command: "/bin/true"}); !errors.Is(err, system.ErrHopeless) {
+		t.Error("a name that escapes:", err)
+	}
+}
+
+func TestSystemdMemoryMaxActs(t *testing.T) {
+	h := newHouse(t)
+	spec := h.spec("memory", "--greedy")
+	inst, err := h.Start(t.Context(), spec)
+	if err == nil {
+		err = inst.Wait(t.Context())
+	}
+	var exit *system.Exit
+	if !errors.As(err, &exit) || strings.Contains(exit.Reason, "kill") || strings.Contains(exit.Reason, "memory") {
+		t.Fatalf("without a limit: %v", err)
+	}
+	spec.Limits.Memory = 100 << 20
+	inst, err = h.Start(t.Context(), spec)
+	if err == nil {
+		err = inst.Wait(t.Context())
+	}
+	// Only with cgroup version 2 systemd knows that memory was the reason.
+	if !errors.As(err, &exit) || exit.Reason != "out of memory" && exit.Reason != "killed by signal 9" {
+		t.Errorf("with 100M for 512M: %v", err)
+	}
+	t.Log(exit)
+}
+
+func TestSystemdTasksMaxActs(t *testing.T) {
+	h := newHouse(t)
+	spec := h.spec("tasks", "--many")
+	spec.Limits.Tasks = 30
+	h.start(spec)
+	if n := h.report("tasks").Processes; n == 0 || n >= 30 {
+		t.Errorf("%d processes with TasksMax=30", n)
+	}
+	spec = h.spec("tasks-free", "--many")
+	h.start(spec)
+	if n := h.report("tasks-free").Processes; n != 100 {
+		t.Errorf("%d processes without a limit", n)
+	}
+}
+
+func TestSystemdRuntimeMaxActs(t *testing.T) {
+	h := newHouse(t)
+	spec := h.spec("runtime")
+	spec.Limits.Runtime = time.Second
+	inst := h.start(spec)
+	var exit *system.Exit
+	if err := inst.Wait(t.Context()); !errors.As(err, &exit) || !strings.Contains(exit.Reason, "as long as it may") {
+		t.Errorf("%v", err)
+	}
+}
