@@ -72,14 +72,14 @@ func (m *merged) fill(ctx context.Context, i int) error {
 	}
 }
 
-// take returns the next rows, at most n.
+// take returns the next rows, at most n; with an error those before it.
 func (m *merged) take(ctx context.Context, n int) ([]Entry, error) {
 	clear(m.dry)
 	var rows []Entry
 	for len(rows) < n {
 		e, err := m.next(ctx)
 		if err != nil {
-			return nil, err
+			return rows, err
 		}
 		if e == nil {
 			break

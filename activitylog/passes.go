@@ -43,6 +43,7 @@ type checker struct {
 	verdict *Verdict
 	paths   []string
 	longest time.Duration
+	partial bool
 	open    map[passKey]*passTally
 	recent  map[string][]*passTally // by messageId: those not yet judged
 	done    []*passTally            // finished, and not yet judged: other logs may have rows of them
@@ -211,8 +212,8 @@ func (c *checker) weigh(p *passTally) {
 		v.Cut++ // what came before was pruned
 	case !p.finished && p.start:
 		v.Cut++
-	case p.finished && p.start && p.fewer() && p.key.bus != "":
-		v.Elsewhere++ // its targets are on other buses, whose logs are not read
+	case c.partial && (p.finished && p.start && p.fewer() || !p.start && !p.finished && p.unpaired() == ""):
+		v.Elsewhere++
 	default:
 		c.problem(Problem{Log: c.paths[p.log], ID: p.id, MessageID: p.key.messageID, What: what})
 	}

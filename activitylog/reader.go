@@ -2,6 +2,7 @@ package activitylog
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -109,35 +110,47 @@ func (r *Reader) Each(ctx context.Context, f Filter, fn func(*Entry) error) erro
 // followEvery is how often Follow looks for new rows.
 const followEvery = 100 * time.Millisecond
 
+// lastLook is how long Follow may look for rows after its context has ended.
+const lastLook = time.Second
+
 // Follow calls fn with the rows that the filter chooses after a place, and then
-// with those that are added, until ctx ends (nil) or fn returns an error. It
-// outlives restarts of the bus, and waits for a log that does not exist yet;
-// waiting, which may be nil, is told of it once for each time.
+// with those that are added, until ctx has ended (nil; it looks once more then)
+// or fn returns an error. It outlives restarts of the bus, and waits for a log
+// that does not exist yet; waiting, which may be nil, is told of it once for
+// each time.
 func (r *Reader) Follow(ctx context.Context, f Filter, at Cursor, waiting func(error), fn func([]Entry) error) error {
 	m := r.merge(ctx, f, forward, at, pageRows)
 	m.patient = &patience{told: make([]bool, len(r.sources)), tell: waiting}
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
-	for {
-		rows, err := m.take(ctx, pageRows)
-		if err == nil && len(rows) > 0 {
-			err = fn(rows)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+	for ctx.Err() == nil {
+		n, err := m.show(ctx, fn)
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		if len(rows) == pageRows {
+		if n == pageRows {
 			continue
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	defer cancel()
+	if _, err := m.show(last, fn); err != nil && last.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// show gives fn the next rows, at most a page.
+func (m *merged) show(ctx context.Context, fn func([]Entry) error) (int, error) {
+	rows, err := m.take(ctx, pageRows)
+	if len(rows) > 0 {
+		err = errors.Join(err, fn(rows))
+	}
+	return len(rows), err
 }
 
 // merge makes a merged reading of all logs from a place on, in pages of n rows.

@@ -250,6 +250,12 @@ func TestALogThatIsNotThere(t *testing.T) {
 	if _, err := os.Stat(path); err == nil {
 		t.Error("reading created it")
 	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // it is being created
+		t.Fatal(err)
+	}
+	if err := r.Check(t.Context()); !errors.Is(err, ErrNoLog) {
+		t.Errorf("%v", err)
+	}
 	if err := os.WriteFile(path, []byte("a diary"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // ErrNoLog is in the chain of the error of a log that does not exist.
@@ -54,31 +55,36 @@ func (s *source) with(ctx context.Context, fn func(*view) error) error {
 	}
 	v, err := s.take()
 	if err != nil {
-		return err
+		return s.describe(err)
 	}
 	v.conn.SetInterrupt(ctx.Done())
 	err = fn(v)
 	v.conn.SetInterrupt(nil)
+	if err == nil && ctx.Err() == nil {
+		return s.put(v)
+	}
+	err = errors.Join(err, v.conn.Close())
 	if ctx.Err() != nil {
-		err = errors.Join(ctx.Err(), v.conn.Close())
-		return err
+		return ctx.Err()
 	}
-	if err != nil {
-		return fmt.Errorf("reading the activity log %s: %w", s.path, errors.Join(err, v.conn.Close()))
+	return s.describe(err)
+}
+
+// describe names the log of an error, and tells when it is gone.
+func (s *source) describe(err error) error {
+	if _, gone := os.Stat(s.path); errors.Is(gone, fs.ErrNotExist) {
+		return fmt.Errorf("%w at %s", ErrNoLog, s.path)
 	}
-	return s.put(v)
+	return fmt.Errorf("reading the activity log %s: %w", s.path, err)
 }
 
 func (s *source) take() (*view, error) {
 	info, err := os.Stat(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w at %s", ErrNoLog, s.path)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for the activity log: %w", err)
+		return nil, err
 	}
 	if info.IsDir() {
-		return nil, fmt.Errorf("%s is a folder, not an activity log", s.path)
+		return nil, errors.New("it is a folder")
 	}
 	s.mu.Lock()
 	if s.file == nil || !os.SameFile(s.file, info) {
@@ -130,10 +136,7 @@ func openView(path string, life int) (*view, error) {
 			v, err = connectView(fileURI(path)+"?immutable=1", life)
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the activity log %s: %w", path, err)
-	}
-	return v, nil
+	return v, err
 }
 
 // fileURI names a file in a way that no character of its path can change.
@@ -148,7 +151,7 @@ func connectView(name string, life int) (*view, error) {
 	v := &view{conn: conn, life: life, heads: map[string]head{}, stmts: map[string]*sqlite.Stmt{}, bus: "bus"}
 	columns, err := columnsOf(conn)
 	if err == nil && len(columns) == 0 {
-		err = errors.New("it has no table activity_log: is it the database of something else?")
+		err = foreign(conn)
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -157,6 +160,24 @@ func connectView(name string, life int) (*view, error) {
 		v.bus = "NULL"
 	}
 	return v, nil
+}
+
+// foreign says what a database without our table is: one that is just being
+// created, or one of something else.
+func foreign(conn *sqlite.Conn) error {
+	tables := 0
+	err := sqlitex.ExecuteTransient(conn, "SELECT count(*) FROM sqlite_master", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		tables = s.ColumnInt(0)
+		return nil
+	}})
+	switch {
+	case err != nil:
+		return err
+	case tables == 0:
+		return fmt.Errorf("%w yet: the database is empty", ErrNoLog)
+	default:
+		return errors.New("it has no table activity_log: is it the database of something else?")
+	}
 }
 
 // query runs a statement, kept prepared, and calls row for each row of its

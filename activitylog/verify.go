@@ -14,7 +14,7 @@ type Verdict struct {
 	Complete  int64     `json:"complete"`  // those with one send_start, one send_finish, and every process pair
 	UnderWay  int64     `json:"underWay"`  // those at the end of the log that may still be finished
 	Cut       int64     `json:"cut"`       // those that end early: the bus was killed while they were under way
-	Elsewhere int64     `json:"elsewhere"` // those that also went to peers of buses whose logs were not read
+	Elsewhere int64     `json:"elsewhere"` // with Partial: those that have rows in a log that was not read
 	Gaps      []Gap     `json:"gaps"`      // rows that the bus says it could not write
 	Problems  []Problem `json:"problems"`  // the first ones; what neither a kill nor a gap explains
 	More      int64     `json:"more"`      // problems that are not listed
@@ -50,6 +50,9 @@ type VerifyOptions struct {
 	// Longest is how long a message may be under way; default one minute. A
 	// message that began within that time before the end may still be finished.
 	Longest time.Duration
+	// Partial says that these are not all logs of a cluster: a message whose
+	// other rows may be in another log is no problem.
+	Partial bool
 	// Quick leaves out SQLite's own check of the file, which reads it whole.
 	Quick bool
 }
@@ -62,7 +65,7 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, open: map[passKey]*passTally{}, recent: map[string][]*passTally{}, longest: time.Minute, paths: r.Paths()}
 	quick := false
 	if opts != nil {
-		c.longest, quick = positive(opts.Longest, c.longest), opts.Quick
+		c.longest, quick, c.partial = positive(opts.Longest, c.longest), opts.Quick, opts.Partial
 	}
 	for _, s := range r.sources {
 		if err := s.with(ctx, func(v *view) error { return c.checkFile(v, s.path, quick) }); err != nil {

@@ -143,6 +143,7 @@ func newLogVerify(logs *[]string) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "leave out SQLite's own check, which reads the whole file")
+	cmd.Flags().BoolVar(&opts.Partial, "partial", false, "these are not all logs of a cluster: rows may be in another one")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit 1 also for gaps and for messages that a kill cut short")
 	cmd.Flags().DurationVar(&opts.Longest, "longest", time.Minute, "how long a message may be under way")
 	return cmd
@@ -166,7 +167,7 @@ func printLogVerdict(w io.Writer, v *activitylog.Verdict) error {
 		p.line("%d messages end early or begin late: the bus was killed, rows were lost in a gap, or pruned", v.Cut)
 	}
 	if v.Elsewhere > 0 {
-		p.line("%d messages also went to peers of other buses; read their logs too, with --log", v.Elsewhere)
+		p.line("%d messages have rows in the logs of other buses", v.Elsewhere)
 	}
 	for _, g := range v.Gaps {
 		p.line("%s %s: %d rows were lost: %s", paint.Paint(screen.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, screen.Printable(g.Reason))

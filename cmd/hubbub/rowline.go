@@ -158,7 +158,8 @@ func rowDetail(e *activitylog.Entry) string {
 	return strings.TrimSpace(detail + " " + e.Error)
 }
 
-// messageDetail says what a message says: its text, or its content.
+// messageDetail says what a message says: its text, what an agent recorded, or
+// its content.
 func messageDetail(payload []byte) string {
 	var m struct{ Content json.RawMessage }
 	if json.Unmarshal(payload, &m) != nil {
@@ -167,6 +168,13 @@ func messageDetail(payload []byte) string {
 	var c struct{ Text string }
 	if json.Unmarshal(m.Content, &c) == nil && c.Text != "" {
 		return fmt.Sprintf("%q", c.Text)
+	}
+	var a activitylog.AttentionRecord
+	if json.Unmarshal(m.Content, &a) == nil {
+		switch a.Event {
+		case activitylog.RecordDecision, activitylog.RecordDisposition, activitylog.RecordRefusal, activitylog.RecordTurn:
+			return recordLine(&a)
+		}
 	}
 	var b bytes.Buffer
 	if json.Compact(&b, m.Content) != nil {

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/cmd/internal/screen"
+	"hubbub/peers/attention"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var noon = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
+
+// logged writes rows to a log and opens it.
+func logged(t *testing.T, rows ...activitylog.Row) *activitylog.Reader {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), activityFile)
+	w := activitylog.NewWriter(path, nil)
+	w.Append(rows...)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r := activitylog.Open(path)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// sent are the rows of one message, processed after some time by each target.
+func sent(at time.Duration, id, typ, from, topic, content string, took time.Duration, targets ...string) []activitylog.Row {
+	payload, err := json.Marshal(map[string]any{"messageId": id, "type": typ, "from": from, "timestamp": "2026-02-17T12:00:00Z", "content": json.RawMessage(content)})
+	if err != nil {
+		panic(err)
+	}
+	begin, end := noon.Add(at).UnixMicro(), noon.Add(at+took).UnixMicro()
+	rows := []activitylog.Row{{At: begin, Event: activitylog.SendStart, MessageID: id, RPCID: "1", Actor: from, Topic: topic, Status: activitylog.StatusStart, Payload: payload}}
+	for _, target := range targets {
+		name, status, failed := strings.Cut(target, "!")
+		if !failed {
+			status = activitylog.StatusOK
+		}
+		rows = append(rows,
+			activitylog.Row{At: begin, Event: activitylog.ProcessStart, MessageID: id, RPCID: name, Actor: name, Topic: topic, Status: activitylog.StatusStart},
+			activitylog.Row{At: end, Event: activitylog.ProcessFinish, MessageID: id, RPCID: name, Actor: name, Topic: topic, Status: status},
+		)
+	}
+	return append(rows, activitylog.Row{At: end, Event: activitylog.SendFinish, MessageID: id, RPCID: "1", Actor: from, Topic: topic, Status: activitylog.StatusOK,
+		Payload: []byte(`{"accepted":true,"deliveredTo":1}`)})
+}
+
+func TestMoments(t *testing.T) {
+	for text, want := range map[string]time.Time{
+		"":                          {},
+		"2026-01-02T03:04:05Z":      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		"2026-01-02T03:04:05+01:00": time.Date(2026, 1, 2, 2, 4, 5, 0, time.UTC),
+		"2026-01-02":                time.Date(2026, 1, 2, 0, 0, 0, 0, time.Local),
+		"15m":                       noon.Add(-15 * time.Minute),
+		"1.5d":                      noon.Add(-36 * time.Hour),
+		"0s":                        noon,
+	} {
+		if got, err := moment("since", text, noon); err != nil || !got.Equal(want) {
+			t.Errorf("%q is %s (%v); want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"yesterday", "-5m", "-1d", "xd", "99999999d", "2026-13-01"} {
+		if got, err := moment("since", text, noon); err == nil {
+			t.Errorf("%q was read as %s", text, got)
+		}
+	}
+}
+
+func FuzzMoment(f *testing.F) {
+	f.Add("15m")
+	f.Add("1e300d")
+	f.Add("2026-02-17T12:00:00Z")
+	f.Fuzz(func(t *testing.T, text string) {
+		if at, err := moment("since", text, noon); err == nil && text != "" && at.IsZero() && !strings.HasPrefix(text, "0001") {
+			t.Errorf("%q is no time at all", text)
+		}
+	})
+}
+
+func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
+	var rows []activitylog.Row
+	rows = append(rows, sent(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, 20*time.Millisecond, "agent:a", "agent:b!timeout")...)
+	rows = append(rows, sent(40*time.Millisecond, "m2", "tg_reply", "agent:a", "tg:1", `{"text":"hi\u001b[31m","inReplyTo":"e"}`, 40*time.Millisecond, "tg:bot")...)
+	late := sent(99*time.Millisecond, "m3", "delivery_status", "tg:1", "agent:a", `{"messageId":"m2"}`, time.Millisecond, "agent:a")
+	rows = append(rows, late[:2]...) // under way
+	r := logged(t, rows...)
+	chain, err := r.Chain(t.Context(), "m1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWaterfall(chain, false, 0)
+	w.bar = 20
+	want := []string{
+		"                                    0              99 ms",
+		"tg_message tg:1 → agent:a           ████                  +0 µs 20 ms        ok",
+		"  ↳ agent:a                         ████                  +0 µs 20 ms        ok",
+		"  ↳ agent:b                         ████                  +0 µs 20 ms        timeout",
+		"  tg_reply agent:a → tg:1                   ████████      +40 ms 40 ms       ok  \"hi\\x1b[31m\"",
+		"    delivery_status tg:1 → agent:a                     ░  +99 ms             under way  {\"messageId\":\"m2\"}",
+	}
+	if diff := cmp.Diff(want, w.lines()); diff != "" {
+		t.Error(diff)
+	}
+	var out bytes.Buffer
+	if err := printChain(&out, chain); err != nil || strings.Contains(out.String(), "\x1b") {
+		t.Errorf("a text reaches the terminal as control characters: %q, %v", out.String(), err)
+	}
+}
+
+func TestRowsAreAlignedOnATerminal(t *testing.T) {
+	local := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = local })
+	rows := sent(0, "msg_01J9Z3X5Q2W8", "tg_message", "tg:1", "agent:a", `{"text":"hello, what is the state of the deployment to the second region?"}`, 1500*time.Microsecond, "agent:lead-of-all!offline")
+	rows = append(rows,
+		activitylog.Row{At: noon.UnixMicro(), Event: activitylog.LogGap, Payload: []byte(`{"lost":7,"reason":"disk is full"}`), Error: "disk is full"},
+		activitylog.Row{At: noon.Add(24 * time.Hour).UnixMicro(), Event: activitylog.PeerConnected, Actor: "tg:\x1b]0;evil\x07"},
+	)
+	entries, _, err := logged(t, rows...).After(t.Context(), activitylog.Filter{}, nil, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout := newRowLayout(false, 130)
+	var got []string
+	for i := range entries {
+		got = append(got, strings.Split(layout.line(&entries[i]), "\n")...)
+	}
+	want := []string{
+		"Tue 17 Feb 2026",
+		"12:00:00.000 send_start      tg_message   tg:1       agent:a    start   msg_01J9Z3X5Q2W8 \"hello, what is the state of the deploym…",
+		"12:00:00.000 process_start   tg_message   agent:lead-of-all agent:a    start   …X5Q2W8",
+		"12:00:00.001 process_finish  tg_message   agent:lead-of-all agent:a    offline  …X5Q2W8",
+		"12:00:00.001 send_finish     tg_message   tg:1              agent:a    ok       …X5Q2W8 delivered to 1",
+		"12:00:00.000 log_gap                                                            7 rows could not be written: disk is full",
+		"Wed 18 Feb 2026",
+		"12:00:00.000 peer_connected               tg:�]0;evil�",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	coloured := newRowLayout(true, 130)
+	line := coloured.line(&entries[2])
+	if !strings.Contains(line, string(screen.Red)+"offline") {
+		t.Errorf("a failure is not red: %q", line)
+	}
+	for _, e := range entries {
+		if line := coloured.line(&e); strings.Contains(line, "\x1b]") || strings.Contains(line, "\x07") {
+			t.Errorf("%q", line)
+		}
+	}
+}
+
+func TestDurationsAreShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 µs", 999 * time.Microsecond: "999 µs", 4200 * time.Microsecond: "4.2 ms", 120 * time.Millisecond: "120 ms",
+		2500 * time.Millisecond: "2.5 s", 125 * time.Second: "2m5s", -3 * time.Millisecond: "-3.0 ms",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("%d: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// TestReplayRemembersWhoTakesPart goes through a group chat: facts come from
+// the log alone.
+func TestReplayRemembersWhoTakesPart(t *testing.T) {
+	var rows []activitylog.Row
+	at := time.Duration(0)
+	add := func(id, typ, from, topic, content string) {
+		at += time.Second
+		rows = append(rows, sent(at, id, typ, from, topic, content, time.Millisecond, topic)...)
+	}
+	group := func(id, text, more string) {
+		add(id, "tg_message", "tg:-5", "agent:w3", `{"text":"`+text+`","sourceId":"`+id+`","chat":{"id":"-5","kind":"thread","threadId":"T"},"author":{"id":"77"}`+more+`}`)
+	}
+	group("e1", "lunch?", "")
+	group("e2", "@w3 status?", `,"mentions":["agent:w3"]`)
+	add("r2", "tg_reply", "agent:w3", "tg:-5", `{"text":"Red. Shall I roll back?","inReplyTo":"e2"}`)
+	group("e3", "@w3 ok", `,"mentions":["agent:w3"]`)
+	group("e4", "any news", "")
+	group("e5", "@backend-agents who?", `,"mentions":["role:backend-agents"]`)
+	add("sent-again", "tg_message", "tg:-5", "agent:w3", `{"text":"lunch?","sourceId":"e1"}`)
+	r := logged(t, rows...)
+
+	decide := func(roles ...string) []string {
+		past := newPast()
+		var got []string
+		err := r.Each(t.Context(), activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, func(e *activitylog.Entry) error {
+			c, ok := chatContent(e)
+			if !ok {
+				past.reply(e)
+				return nil
+			}
+			d := past.decide(e, c, attention.Self{ID: e.Topic, Roles: roles}, attention.Config{})
+			got = append(got, c.SourceID+" "+string(d.Directedness)+" "+string(d.Injection))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	got := decide()
+	want := map[string]string{
+		"e1": "ambient tool_mailbox", // a stranger in the thread
+		"e2": "to_me buffered",       // mentioned
+		"e3": "to_me buffered",       // no thanks, but the answer to its own question
+		"e4": "to_my_role notify",    // it takes part
+	}
+	for id, decision := range want {
+		if !strings.Contains(strings.Join(got, "\n"), id+" "+decision) {
+			t.Errorf("%s: want %s in\n%s", id, decision, strings.Join(got, "\n"))
+		}
+	}
+	if with := decide("backend-agents"); with[4] != "e5 to_my_role notify" {
+		t.Errorf("with the role: %s", with[4])
+	}
+}
+
+func TestLogPathsTakeFoldersAndFiles(t *testing.T) {
+	dir := t.TempDir()
+	got := logPaths(nil, []string{dir, filepath.Join(dir, "other.db"), "nowhere"})
+	want := []string{filepath.Join(dir, activityFile), filepath.Join(dir, "other.db"), "nowhere"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := describeLog(activitylog.ErrNoLog); !strings.Contains(err.Error(), "--data") || !errors.Is(err, activitylog.ErrNoLog) {
+		t.Errorf("%v", err)
+	}
+}
