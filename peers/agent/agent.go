@@ -31,6 +31,7 @@ type Agent struct {
 
 	broker  brokerState
 	reports chan harness.Progress
+	begun   chan struct{} // a turn has begun: somebody may wait for an answer
 }
 
 // New makes the agent of an identity ("agent:lead") on a database of Open,
@@ -38,7 +39,7 @@ type Agent struct {
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
 	a := &Agent{
 		id: id, db: db, harness: h, opts: opts.withDefaults(), wake: make(chan struct{}, 1),
-		running: map[string]*run{}, reports: make(chan harness.Progress, 256),
+		running: map[string]*run{}, reports: make(chan harness.Progress, 256), begun: make(chan struct{}, 1),
 	}
 	var po peer.Options
 	if a.opts.Peer != nil {
@@ -76,7 +77,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	link, stopLink := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLink()
 	var turns, others sync.WaitGroup
-	fail := make(chan error, 5)
+	fail := make(chan error, 6)
 	start := func(wg *sync.WaitGroup, ctx context.Context, what string, run func(context.Context) error) {
 		wg.Go(func() {
 			if err := run(ctx); err != nil {
@@ -88,6 +89,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start(&others, link, "the connection to the bus", a.peer.Run)
 	start(&others, link, "the outbox", a.box.Run)
 	start(&others, link, "progress", a.reportLoop)
+	start(&others, link, "the typing sign", a.typingLoop)
 	start(&turns, work, "the harness", func(ctx context.Context) error {
 		return a.harness.Run(ctx, harness.Host{Tools: a.hostTools(), Progress: a.progress})
 	})
@@ -125,8 +127,8 @@ func (a *Agent) stopTurns() {
 	}
 }
 
-// flush gives the outbox a moment to send what is queued, as long as there is
-// a connection.
+// flush gives the outbox a moment to send what is due, as long as there is a
+// connection.
 func (a *Agent) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -137,17 +139,27 @@ func (a *Agent) flush(ctx context.Context) {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		due, err := a.box.Count(ctx)
-		if err != nil || due[outbox.StatePending]+due[outbox.StateSending] == 0 {
-			return
-		}
+	for a.somethingDue(ctx) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+// somethingDue reports whether the outbox sends something now, or could.
+func (a *Agent) somethingDue(ctx context.Context) bool {
+	items, err := a.box.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
+	if err != nil {
+		return false
+	}
+	for i := range items {
+		if items[i].State == outbox.StateSending || !items[i].NotBefore.After(time.Now()) {
+			return true
+		}
+	}
+	return false
 }
 
 // poke makes the mailbox loop look again. It never blocks.
@@ -158,34 +170,39 @@ func (a *Agent) poke() {
 	}
 }
 
-// online says on every connection that the agent is there.
+// online says on every connection that the agent is there, until somebody has
+// heard it: the spawner may be starting anew at this moment. Then it attends to
+// the collaboration broker as long as the connection lasts.
 func (a *Agent) online(ctx context.Context) {
 	if err := a.peer.Ready(ctx); err != nil {
 		return
 	}
-	m := a.peer.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.id})
-	for {
-		_, err := a.peer.Send(ctx, protocol.TopicAgents, m)
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		a.opts.Log.Warn().Err(err).Msg("the bus did not take the news that this agent is online; trying again")
-		if !sleep(ctx, time.Second) {
-			return
-		}
-	}
-	a.ready.Do(func() {
-		if a.opts.OnReady != nil {
-			a.opts.OnReady()
-		}
-	})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { a.brokerLoop(ctx) })
 	if err := a.box.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
 		a.opts.Log.Warn().Err(err).Msg("the outbox was not hurried")
 	}
-	a.brokerLoop(ctx)
+	m := a.peer.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.id})
+	for wait := time.Second; ; wait = min(2*wait, 20*time.Second) {
+		result, err := a.peer.Send(ctx, protocol.TopicAgents, m)
+		switch {
+		case err == nil:
+			a.ready.Do(func() {
+				if a.opts.OnReady != nil {
+					a.opts.OnReady()
+				}
+			})
+			if result.DeliveredTo > 0 {
+				return
+			}
+		case ctx.Err() == nil:
+			a.opts.Log.Warn().Err(err).Msg("the bus did not take the news that this agent is online; trying again")
+		}
+		if !sleep(ctx, wait) {
+			return
+		}
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

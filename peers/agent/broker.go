@@ -18,6 +18,7 @@ import (
 // Timings of the talk with the collaboration broker.
 const (
 	heartbeatEvery = 10 * time.Second
+	lookEvery      = 30 * time.Second // for a broker, where there is none
 	brokerPatience = 10 * time.Second
 	presenceFresh  = 2 * time.Second // how long an answer of the broker proves that it is there
 )
@@ -195,7 +196,11 @@ func (a *Agent) brokerLoop(ctx context.Context) {
 		if err != nil && !errors.Is(err, errNoBroker) && ctx.Err() == nil {
 			a.opts.Log.Warn().Err(err).Msg("the collaboration broker did not take the announcement; trying again")
 		}
-		if !sleep(ctx, heartbeatEvery) {
+		wait := heartbeatEvery
+		if errors.Is(err, errNoBroker) {
+			wait = lookEvery
+		}
+		if !sleep(ctx, wait) {
 			return
 		}
 	}

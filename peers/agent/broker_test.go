@@ -42,7 +42,7 @@ func joinBroker(t *testing.T, w *world) *fakeBroker {
 		stop()
 		<-done
 	})
-	w.sleep(15 * time.Second) // the agent looks for it every ten seconds
+	w.sleep(35 * time.Second) // the agent looks for it every half minute
 	return b
 }
 
@@ -211,11 +211,9 @@ func TestTheAgentAnnouncesItself(t *testing.T) {
 		if a := b.requests("identity.announce"); len(a) != 1 || !strings.Contains(a[0], `"logicalAgentId":"lead"`) || !strings.Contains(a[0], `"roles":["backend-agents"]`) {
 			t.Errorf("announced: %v", a)
 		}
-		if n := len(b.requests("identity.heartbeat")); n > 1 {
-			t.Errorf("%d heartbeats at once", n)
-		}
+		before := len(b.requests("identity.heartbeat"))
 		w.sleep(time.Minute)
-		if n := len(b.requests("identity.heartbeat")); n < 5 || n > 7 {
+		if n := len(b.requests("identity.heartbeat")) - before; n < 5 || n > 7 {
 			t.Errorf("%d heartbeats in a minute; want 6", n)
 		}
 		if _, r := call(w.tools(), "work.list", map[string]any{"state": "open"}); !strings.Contains(r.Text(), "wi-1") {

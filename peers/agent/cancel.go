@@ -41,12 +41,13 @@ func (a *Agent) cancelTurn(ctx context.Context, tx *sql.Tx, t *turn, reason stri
 	return a.endTurn(ctx, tx, t, turnCancelled, reason, nil)
 }
 
-// cancelPlace stops what runs or waits for the author of a stop word in its
-// place, and supersedes it. What is still in the compose window goes to the
+// cancelPlace stops what runs or waits in the place of a stop word, and
+// supersedes it; an agent's stop word stops only what that agent began. What is still in the compose window goes to the
 // model together with the stop word.
 func (a *Agent) cancelPlace(ctx context.Context, tx *sql.Tx, stop *entry) error {
-	list, err := turns(ctx, tx, `WHERE place = ? AND author = ? AND state IN ('queued','running','accepted','withdrawn')`,
-		stop.place(), stop.Content.Author.ID)
+	author := stop.Content.Author
+	list, err := turns(ctx, tx, `WHERE place = ?1 AND (author = ?2 OR ?3 = 'human') AND state IN ('queued','running','accepted','withdrawn')
+		AND mode IN ('immediate','buffered')`, stop.place(), author.ID, author.Kind)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (a *Agent) cancelPlace(ctx context.Context, tx *sql.Tx, stop *entry) error 
 		if err != nil {
 			return err
 		}
-		if err := a.cancelTurn(ctx, tx, t, "stopped by its author"); err != nil {
+		if err := a.cancelTurn(ctx, tx, t, "stopped on request"); err != nil {
 			return err
 		}
 		if e == nil || !e.open() {
@@ -64,7 +65,7 @@ func (a *Agent) cancelPlace(ctx context.Context, tx *sql.Tx, stop *entry) error 
 		if e.Replied { // the answer is on its way: it counts
 			continue
 		}
-		if err := a.dispose(ctx, tx, e, attention.DispositionSuperseded, "stopped by its author"); err != nil {
+		if err := a.dispose(ctx, tx, e, attention.DispositionSuperseded, "stopped on request"); err != nil {
 			return err
 		}
 	}

@@ -58,8 +58,8 @@ func TestTheCapEndsAWindow(t *testing.T) {
 		if len(turns) != 2 {
 			t.Fatalf("%d turns; want 2", len(turns))
 		}
-		if n := len(turns[0].Event.MergedEventIDs); n != 5 {
-			t.Errorf("the first turn has %d fragments; want the 5 of 6 s", n)
+		if n := len(turns[0].Event.MergedEventIDs); n != 4 {
+			t.Errorf("the first turn has %d fragments; want the 4 of 6 s", n)
 		}
 	})
 }

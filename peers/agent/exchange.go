@@ -94,7 +94,7 @@ func (a *Agent) escalate(ctx context.Context, tx *sql.Tx, e *entry) error {
 // sendNotice sends a text of the host, not of the model, once per event and kind.
 func (a *Agent) sendNotice(ctx context.Context, tx *sql.Tx, e *entry, kind, text string) error {
 	_, err := a.queueReply(ctx, tx, e, "notice", kind+":"+e.EventID, protocol.ChatReply{
-		Text: text, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID, Directedness: string(attention.DirectedAmbient),
+		Text: text, Visibility: visibilityOf(e), Directedness: string(attention.DirectedAmbient),
 	})
 	return err
 }

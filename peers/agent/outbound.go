@@ -19,7 +19,10 @@ import (
 // queueReply queues a message or a signal to the chat of an event, and marks
 // the event, in one transaction: after a crash the mark forbids another.
 func (a *Agent) queueReply(ctx context.Context, tx *sql.Tx, e *entry, kind, key string, reply protocol.ChatReply) (protocol.MessageID, error) {
-	reply.IdempotencyKey = key
+	reply.IdempotencyKey, reply.InReplyTo, reply.ThreadID = key, e.SourceID, e.Content.Chat.ThreadID
+	if e.Content.Chat.Kind != "dm" && reply.Text != "" {
+		reply.ReplyTo = e.SourceID // among many messages, show which one is meant
+	}
 	claim, err := a.claimOf(ctx, tx, e.EventID)
 	if err != nil {
 		return "", err

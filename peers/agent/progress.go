@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"sync"
+	"errors"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -11,42 +11,61 @@ import (
 	"hubbub/protocol"
 )
 
-// typingEvery is how often the sign that the agent is typing is renewed, and
-// typingFor for how long at most.
+// Timings of the sign that the agent is typing: when it first shows (a quick
+// answer needs none), how often it is renewed, and for how long at most.
 const (
+	typingAfter = 300 * time.Millisecond
 	typingEvery = 4 * time.Second
 	typingFor   = 5 * time.Minute
 )
 
-// startTyping shows in the chat that an answer is being worked on, as long as
-// the turn runs. Where no answer is owed it shows nothing: silence is a good
-// outcome. The sign is not kept: a lost one is no loss.
-func (a *Agent) startTyping(ctx context.Context, t *turn) (stop func()) {
-	e, err := entryByID(ctx, a.db, t.EventID)
-	if err != nil || e == nil || !replyExpected(&e.Decision) {
-		return func() {}
-	}
-	ctx, cancel := context.WithTimeout(ctx, typingFor)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if !sleep(ctx, 300*time.Millisecond) { // a quick answer needs no sign
-			return
-		}
-		for {
-			m := a.peer.NewMessage(replyType(e.Chat), protocol.ChatReply{Typing: true, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID})
-			m.InReplyTo, m.TraceParent = e.MessageID, e.TraceParent
-			if _, err := a.peer.Send(ctx, e.Chat, m); err != nil && ctx.Err() == nil {
+// typingLoop shows in their chats that answers are being worked on. The sign
+// is not kept: a lost one is no loss.
+func (a *Agent) typingLoop(ctx context.Context) error {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.begun:
+			timer.Reset(typingAfter)
+		case <-timer.C:
+			shown, err := a.showTyping(ctx)
+			if err != nil && ctx.Err() == nil {
 				a.opts.Log.Debug().Err(err).Msg("the typing sign was not sent")
 			}
-			if !sleep(ctx, typingEvery) {
-				return
+			if shown > 0 {
+				timer.Reset(typingEvery)
 			}
 		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
 	}
+}
+
+// showTyping sends the sign once to each place where a turn is at work that
+// owes an answer. Where none is owed it shows nothing: silence is a good
+// outcome.
+func (a *Agent) showTyping(ctx context.Context) (shown int, err error) {
+	list, err := entries(ctx, a.db, `WHERE turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?)
+		AND merged_into = '' AND replied = 0 AND disposition IN ('', 'claimed') LIMIT 100`, time.Now().Add(-typingFor).UnixMicro())
+	if err != nil {
+		return 0, err
+	}
+	told := map[string]bool{}
+	for _, e := range list {
+		if !replyExpected(&e.Decision) || told[e.place()] || !needsAddressee(e.Chat) || e.Chat == protocol.TopicBroker {
+			continue
+		}
+		told[e.place()] = true
+		m := a.peer.NewMessage(replyType(e.Chat), protocol.ChatReply{Typing: true, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID})
+		m.InReplyTo, m.TraceParent = e.MessageID, e.TraceParent
+		once, cancel := context.WithTimeout(ctx, typingEvery)
+		_, failure := a.peer.Send(once, e.Chat, m)
+		cancel()
+		err = errors.Join(err, failure)
+	}
+	return len(told), err
 }
 
 // An activityEvent tells a chorus channel what happens during a turn.

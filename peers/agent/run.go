@@ -101,6 +101,10 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 		r.place = "" // the program orders its deliveries itself
 	}
 	a.addRun(t.ID, r)
+	select {
+	case a.begun <- struct{}{}:
+	default:
+	}
 	wg.Go(func() {
 		defer a.poke()
 		defer cancel(nil)
@@ -113,14 +117,12 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 func (a *Agent) runTurn(ctx context.Context, t *turn, ht *harness.Turn) {
 	ctx, cancel := context.WithDeadlineCause(ctx, t.DeadlineAt, errDeadline)
 	defer cancel()
-	stopTyping := a.startTyping(ctx, t)
 	box := &toolbox{a: a, turnID: t.ID, attempt: t.Attempt}
 	ht.Attempted = func(attempt int) error {
 		box.setAttempt(attempt)
 		return a.noteAttempt(ctx, t, attempt)
 	}
 	outcome, err := a.harness.Turn(ctx, ht, box)
-	stopTyping()
 	a.opts.crash("returned")
 	if err == nil && outcome.State == harness.Accepted {
 		a.acceptRun(t.ID)

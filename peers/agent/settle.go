@@ -86,7 +86,7 @@ func (a *Agent) sendFinalText(ctx context.Context, tx *sql.Tx, t *turn, e *entry
 		})
 	}
 	_, err = a.queueReply(ctx, tx, e, "text", replyKey(e), protocol.ChatReply{
-		Text: text, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID, Visibility: visibilityOf(e), Directedness: string(attention.DirectedToMe),
+		Text: text, Visibility: visibilityOf(e), Directedness: string(attention.DirectedAmbient),
 	})
 	t.Outbound = true
 	return err

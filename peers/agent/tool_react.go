@@ -84,9 +84,7 @@ func (b *toolbox) reactTx(ctx context.Context, tx *sql.Tx, id string, row attent
 	if err != nil || before != nil { // the same signal twice is one
 		return attention.Refusal{}, err
 	}
-	_, err = b.a.queueReply(ctx, tx, e, "signal", key, protocol.ChatReply{
-		Signal: string(row.Signal), InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID,
-	})
+	_, err = b.a.queueReply(ctx, tx, e, "signal", key, protocol.ChatReply{Signal: string(row.Signal)})
 	if err != nil {
 		return attention.Refusal{}, err
 	}

@@ -129,7 +129,7 @@ func (b *toolbox) sendTx(ctx context.Context, tx *sql.Tx, args *sendArguments) (
 		args.Visibility = visibilityOf(e)
 	}
 	id, err := b.a.queueReply(ctx, tx, e, "text", args.IdempotencyKey, protocol.ChatReply{
-		Text: args.Text, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID, Visibility: args.Visibility, Directedness: args.Directedness,
+		Text: args.Text, Visibility: args.Visibility, Directedness: args.Directedness,
 	})
 	if err != nil {
 		return sendResult{}, attention.Refusal{}, err
