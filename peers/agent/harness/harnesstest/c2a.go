@@ -3,6 +3,7 @@ package harnesstest
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,13 +49,13 @@ type Reference struct {
 	wg      sync.WaitGroup
 }
 
-// memory is what survives: stored events by id, and lines received, in order.
+// memory is what survives, beside the log of what was received: stored events
+// by id, and which of them were handled.
 type memory struct {
 	Runs       int             `json:"runs"`
 	Deliveries int             `json:"deliveries"`
 	Stored     []string        `json:"stored"`
 	Done       map[string]bool `json:"done"`
-	Received   []Received      `json:"received"`
 }
 
 // Received is one request or notification that the program got.
@@ -91,15 +92,24 @@ func PlayIfAsked() {
 	os.Exit(0)
 }
 
+// logSuffix names the log beside a state file: one Received a line.
+const logSuffix = ".log"
+
 // ReadState returns what a program has received in all its runs.
 func ReadState(path string) ([]Received, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := os.ReadFile(path + logSuffix)
 	if err != nil {
 		return nil, err
 	}
-	var m memory
-	err = json.Unmarshal(raw, &m)
-	return m.Received, err
+	var all []Received
+	for line := range strings.Lines(string(raw)) {
+		var one Received
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			break // it is being written
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 func (r *Reference) has(fault string) bool { return slices.Contains(r.Faults, fault) }
@@ -132,6 +142,9 @@ func (r *Reference) Run() error {
 		}
 	}
 	r.memory.Runs++
+	if err := r.save(); err != nil {
+		return err
+	}
 	defer r.wg.Wait()
 	lines := bufio.NewScanner(r.In)
 	lines.Buffer(nil, 16<<20)
@@ -177,14 +190,21 @@ func (r *Reference) Run() error {
 	return lines.Err()
 }
 
-// remember stores what came, as a program does that must survive a kill.
+// remember logs what came.
 func (r *Reference) remember(what Received) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.memory.Received = append(r.memory.Received, what)
-	return r.saveLocked()
+	raw, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(r.State+logSuffix, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = log.Write(append(raw, '\n'))
+	return errors.Join(err, log.Close())
 }
 
+// saveLocked stores what a program knows that must survive a kill.
 func (r *Reference) saveLocked() error {
 	raw, err := json.Marshal(&r.memory)
 	if err != nil {
