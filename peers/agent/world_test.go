@@ -161,13 +161,6 @@ func (w *world) start() {
 	w.sleep(time.Second)
 }
 
-// restart stops the agent and starts it again on the same mailbox.
-func (w *world) restart() {
-	w.t.Helper()
-	w.stop()
-	w.start()
-}
-
 // sleep lets time pass and everything settle.
 func (w *world) sleep(d time.Duration) {
 	time.Sleep(d)

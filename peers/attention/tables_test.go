@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,14 +176,19 @@ func TestTheMentionGrammar(t *testing.T) {
 // TestThePackageIsPure: it imports nothing that reads a clock, a file or a
 // network, and none of ours.
 func TestThePackageIsPure(t *testing.T) {
-	packages, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0) //nolint:staticcheck // one folder, no build tags
+	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	allowed := []string{"embed", "encoding/json", "fmt", "path", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8"}
-	for name, file := range packages["attention"].Files {
+	clocks := []string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "Tick"}
+	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, spec := range file.Imports {
 			if p, _ := strconv.Unquote(spec.Path.Value); !slices.Contains(allowed, p) {
@@ -191,7 +197,7 @@ func TestThePackageIsPure(t *testing.T) {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "Tick"}, sel.Sel.Name) {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, sel.Sel.Name) {
 					t.Errorf("%s calls time.%s", name, sel.Sel.Name)
 				}
 			}
