@@ -203,6 +203,14 @@ func TestSilenceAndErrorsAreDeliveredAgain(t *testing.T) {
 	}
 }
 
+func TestALateAnswerToAnEarlierAttemptCounts(t *testing.T) {
+	r := start(t, fast, "late")
+	out := r.accept(turn(1))
+	if got := r.deliveries(); len(got) != 2 || out[0].Attempt != 2 {
+		t.Errorf("delivered %v, outcome %+v", got, out[0])
+	}
+}
+
 // TestRestartRedeliversInOrder: three deliveries without an answer, and a
 // crash; the program started anew gets all three again, by sequence.
 func TestRestartRedeliversInOrder(t *testing.T) {

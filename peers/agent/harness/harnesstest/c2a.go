@@ -21,6 +21,7 @@ import (
 //
 //	silent:N         no answer to the first N deliveries (of all runs)
 //	refuse:N         an error as answer to the first N deliveries
+//	late             answers a delivery when the next one comes, the last never
 //	crash:N          ends without an answer at the Nth delivery (of all runs)
 //	crash-after:N    ends after it has accepted the Nth delivery
 //	mute             never answers initialize
@@ -46,6 +47,7 @@ type Reference struct {
 	version string
 	waiting map[string]chan json.RawMessage
 	calls   int
+	late    json.RawMessage // id of a delivery that is not answered yet
 	wg      sync.WaitGroup
 }
 
@@ -314,7 +316,12 @@ func (r *Reference) deliver(id, params json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	r.write(map[string]any{"id": id, "result": map[string]any{"accepted": true}})
+	if r.has("late") {
+		id, r.late = r.late, id
+	}
+	if id != nil {
+		r.write(map[string]any{"id": id, "result": map[string]any{"accepted": true}})
+	}
 	if n == r.number("crash-after") {
 		os.Exit(3)
 	}
