@@ -1,5 +1,3 @@
-// Package harnesstest has what tests of harnesses share: tools that record
-// their calls and answer as told. It starts nothing and does no I/O.
 package harnesstest
 
 import (
