@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
 	"bus/grant":   {"protocol"},
 	"bus/console": {"protocol", "activitylog"},
-	"bus/cluster": {"protocol", "protocol/jsonrpc"},
+	"bus/cluster": {"protocol", "activitylog", "bus"},
 	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant", "peers/peer"},
 
 	"peers/peer":      {"protocol", "protocol/jsonrpc", "protocol/wire"},

@@ -26,6 +26,7 @@ type settings struct {
 	noLog   bool
 	tlsCert string
 	tlsKey  string
+	cluster clusterSettings
 }
 
 func busProgram() program.Program {
@@ -61,6 +62,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.log.QueueRows, "activity-queue", activitylog.DefaultQueueRows, "rows that may wait for the activity log")
 	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes, "bytes that may wait for the activity log")
 	fs.BoolVar(&s.log.Required, "activity-required", false, "refuse messages while the activity log cannot keep up")
+	s.cluster.flags(fs)
 	fs.BoolVar(&s.noLog, "no-activity-log", false, "write no activity log (for measuring what it costs)")
 }
 
@@ -80,11 +82,22 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	}
 	o.Credentials = grant.NewFile(filepath.Join(data, grant.FileName))
 	o.Version, o.Log = program.Version(), &env.Log
+	joined, err := s.cluster.join(o, &s.log, &env.Log)
+	if err != nil {
+		return err
+	}
 	o.OnReady = func(addr net.Addr) {
 		env.Log.Info().Str("listen", addr.String()).Str("data", data).Msg("listening")
 		env.Ready()
 	}
+	return errors.Join(s.serve(ctx, env, data, joined), joined.wait())
+}
+
+func (s *settings) serve(ctx context.Context, env *program.Env, data string, joined *joined) error {
+	o := &s.bus
 	if s.noLog {
+		joined.start()
+		defer joined.stop()
 		return bus.New(nil, o).Run(ctx)
 	}
 	s.log.Bus, s.log.Log = o.Name, &env.Log
@@ -92,9 +105,13 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	logCtx, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	logDone := make(chan error, 1)
 	go func() { logDone <- log.Run(logCtx) }()
-	err = bus.New(log, o).Run(ctx)
+	server := bus.New(log, o)
+	joined.start()
+	err := server.Run(ctx)
 	endLog()
-	return errors.Join(err, <-logDone)
+	err = errors.Join(err, <-logDone)
+	joined.stop()
+	return err
 }
 
 func (s *settings) loadTLS() error {

@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// An ActivityStream copies the rows of the activity log to a JetStream stream,
+// for central keeping. It never slows the log: what does not fit in its queue is
+// counted, and a row `stream_gap` with the count follows as soon as there is
+// room.
+type ActivityStream struct {
+	urls    []string
+	stream  string
+	bus     string
+	options Options
+
+	queue chan committed
+
+	mu   sync.Mutex // guards lost
+	lost int
+}
+
+// committed is one commit of the activity log.
+type committed struct {
+	first int64
+	rows  []activitylog.Row
+}
+
+// streamQueue is how many commits may wait.
+const streamQueue = 256
+
+// NewActivityStream makes the copy of one bus's rows. It does no I/O.
+func NewActivityStream(urls []string, stream, bus string, opts *Options) *ActivityStream {
+	return &ActivityStream{urls: urls, stream: stream, bus: bus, options: opts.withDefaults(), queue: make(chan committed, streamQueue)}
+}
+
+// Offer takes one commit. It does not block, and may be activitylog's OnCommit.
+func (s *ActivityStream) Offer(first int64, rows []activitylog.Row) {
+	c := committed{first, append([]activitylog.Row(nil), rows...)}
+	select {
+	case s.queue <- c:
+	default:
+		s.count(len(rows))
+	}
+}
+
+func (s *ActivityStream) count(lost int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost += lost
+}
+
+func (s *ActivityStream) takeLost() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost := s.lost
+	s.lost = 0
+	return lost
+}
+
+// subject is where the rows of this bus are published.
+func (s *ActivityStream) subject() string { return s.options.Prefix + ".activity." + token(s.bus) }
+
+// Run publishes until ctx ends, then what is queued, for at most 2 s. NATS that
+// is absent does not end it.
+func (s *ActivityStream) Run(ctx context.Context) error {
+	nc, err := nats.Connect(strings.Join(s.urls, ","), append([]nats.Option{
+		nats.Name("hubbub-bus activity " + s.bus), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.FlusherTimeout(2 * time.Second),
+	}, s.options.NATS...)...)
+	if err != nil {
+		return fmt.Errorf("the activity stream: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("the activity stream: %w", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			s.flush(ctx, js)
+			return nil
+		case c := <-s.queue:
+			s.publish(ctx, js, c)
+		}
+	}
+}
+
+func (s *ActivityStream) flush(ctx context.Context, js jetstream.JetStream) {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	for limit.Err() == nil {
+		select {
+		case c := <-s.queue:
+			s.publish(limit, js, c)
+		default:
+			return
+		}
+	}
+}
+
+// publish sends one commit and waits until the stream has it. Rows that it does
+// not take are counted.
+func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c committed) {
+	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := s.ensure(limit, js); err != nil {
+		s.count(len(c.rows))
+		s.options.Log.Warn().Err(err).Msg("activity stream")
+		return
+	}
+	if lost := s.takeLost(); lost > 0 {
+		c.rows = append([]activitylog.Row{gap(lost)}, c.rows...)
+		c.first--
+	}
+	futures := make([]jetstream.PubAckFuture, 0, len(c.rows))
+	for i := range c.rows {
+		f, err := js.PublishAsync(s.subject(), s.encode(c.first+int64(i), &c.rows[i]))
+		if err != nil {
+			s.count(len(c.rows) - i)
+			break
+		}
+		futures = append(futures, f)
+	}
+	for _, f := range futures {
+		select {
+		case <-f.Ok():
+		case <-f.Err():
+			s.count(1)
+		case <-limit.Done():
+			s.count(1)
+		}
+	}
+}
+
+// ensure makes the stream where it does not exist.
+func (s *ActivityStream) ensure(ctx context.Context, js jetstream.JetStream) error {
+	if _, err := js.Stream(ctx, s.stream); err == nil {
+		return nil
+	}
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: s.stream, Subjects: []string{s.options.Prefix + ".activity.>"}})
+	if err != nil {
+		return fmt.Errorf("making the stream %s: %w (does the NATS server run with JetStream?)", s.stream, err)
+	}
+	return nil
+}
+
+func gap(lost int) activitylog.Row {
+	return activitylog.Row{
+		At: time.Now().UnixMicro(), Event: activitylog.LogGap,
+		Payload: fmt.Appendf(nil, `{"lost":%d,"reason":"the activity stream could not keep up"}`, lost),
+	}
+}
+
+// encode writes a row as `hubbub tail --json` does.
+func (s *ActivityStream) encode(id int64, row *activitylog.Row) []byte {
+	e := activitylog.Entry{
+		ID: id, TS: protocol.FormatTime(time.UnixMicro(row.At)), Event: row.Event.String(), MessageID: row.MessageID, RPCID: row.RPCID,
+		Actor: row.Actor, Topic: row.Topic, Status: row.Status, Payload: json.RawMessage(row.Payload), Error: row.Error, Bus: s.bus,
+	}
+	b, err := json.Marshal(&e)
+	if err != nil {
+		panic("a row cannot be marshalled: " + err.Error())
+	}
+	return b
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"hubbub/activitylog"
+	"hubbub/bus"
+	"hubbub/bus/cluster"
+	"hubbub/cmd/internal/program"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+)
+
+// clusterSettings are the flags of a bus that is one of several.
+type clusterSettings struct {
+	urls   []string
+	prefix string
+	creds  string
+	ca     string
+	cert   string
+	key    string
+	stream string
+}
+
+func (c *clusterSettings) flags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&c.urls, "cluster", nil, "NATS server that joins several buses into one, such as nats://10.0.0.1:4222 (repeatable)")
+	fs.StringVar(&c.prefix, "cluster-name", "hubbub", "name of the cluster: the prefix of its subjects")
+	fs.StringVar(&c.creds, "cluster-creds", "", "NATS credentials file")
+	fs.StringVar(&c.ca, "cluster-ca", "", "file of the authorities (PEM) that may vouch for the NATS server")
+	fs.StringVar(&c.cert, "cluster-cert", "", "certificate file (PEM) to show to the NATS server")
+	fs.StringVar(&c.key, "cluster-key", "", "key file (PEM) of --cluster-cert")
+	fs.StringVar(&c.stream, "activity-stream", "", "JetStream stream that keeps a copy of the activity rows")
+}
+
+// joined is what runs beside the bus when it is one of several.
+type joined struct {
+	runs   []func(context.Context) error
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	mu     sync.Mutex // guards errs
+	errs   []error
+}
+
+// join adds the cluster to the settings of the bus and of its log. Without
+// --cluster nothing of it runs.
+func (c *clusterSettings) join(o *bus.Options, log *activitylog.Options, logger *zerolog.Logger) (*joined, error) {
+	j := &joined{}
+	j.ctx, j.cancel = context.WithCancel(context.Background())
+	if len(c.urls) == 0 {
+		if c.stream != "" {
+			return nil, program.Usage("--activity-stream needs --cluster")
+		}
+		return j, nil
+	}
+	options := &cluster.Options{Prefix: c.prefix, Log: logger, NATS: c.nats()}
+	member := cluster.New(c.urls, o.Name, options)
+	o.Cluster = member
+	j.runs = append(j.runs, member.Run)
+	if c.stream != "" {
+		copied := cluster.NewActivityStream(c.urls, c.stream, o.Name, options)
+		log.OnCommit = copied.Offer
+		j.runs = append(j.runs, copied.Run)
+	}
+	return j, nil
+}
+
+func (c *clusterSettings) nats() []nats.Option {
+	var list []nats.Option
+	if c.creds != "" {
+		list = append(list, nats.UserCredentials(c.creds))
+	}
+	if c.ca != "" {
+		list = append(list, nats.RootCAs(c.ca))
+	}
+	if c.cert != "" {
+		list = append(list, nats.ClientCert(c.cert, c.key))
+	}
+	return list
+}
+
+// start runs the parts, once the bus exists.
+func (j *joined) start() {
+	for _, run := range j.runs {
+		j.wg.Go(func() {
+			if err := run(j.ctx); err != nil {
+				j.mu.Lock()
+				defer j.mu.Unlock()
+				j.errs = append(j.errs, err)
+			}
+		})
+	}
+}
+
+// stop ends the parts, after the bus and its log.
+func (j *joined) stop() { j.cancel() }
+
+// wait waits for the parts and returns what went wrong.
+func (j *joined) wait() error {
+	j.wg.Wait()
+	return errors.Join(j.errs...)
+}
