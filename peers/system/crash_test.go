@@ -1,0 +1,403 @@
+package system_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/bus"
+	"hubbub/bus/bustest"
+	"hubbub/bus/grant"
+	"hubbub/peers/peer"
+	"hubbub/peers/system"
+	"hubbub/peers/system/process"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+)
+
+// TestMain makes this program an agent or a spawner where it is started as one.
+func TestMain(m *testing.M) {
+	switch {
+	case slices.Contains(os.Args, "--id"):
+		os.Exit(agentMain(os.Args[1:]))
+	case os.Getenv("TEST_SPAWNER") != "":
+		os.Exit(spawnerMain())
+	}
+	os.Exit(m.Run())
+}
+
+// kill ends this process as nothing else does.
+func kill() {
+	syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// onceAt kills the process at a step, the first time that any process gets there.
+func onceAt(folder, wanted string) func(step string) {
+	return func(step string) {
+		if step != wanted {
+			return
+		}
+		f, err := os.OpenFile(filepath.Join(folder, "killed at "+strings.ReplaceAll(step, " ", "-")), os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			f.Close()
+			kill()
+		}
+	}
+}
+
+// agentMain is an agent that notices when it is not alone.
+func agentMain(args []string) int {
+	value := func(option string) string { return args[slices.Index(args, option)+1] }
+	data := value("--data")
+	crash := onceAt(data, os.Getenv("TEST_CRASH_AGENT"))
+	lock, err := os.OpenFile(filepath.Join(data, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return 3
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		os.WriteFile(filepath.Join(data, "double"), nil, 0o600)
+		return 4
+	}
+	crash("agent started")
+	os.WriteFile(filepath.Join(data, "pid"), []byte(strconv.Itoa(os.Getpid())), 0o600)
+	ctx := context.Background()
+	token, err := os.ReadFile(value("--token-file"))
+	if err != nil {
+		return 5
+	}
+	id := protocol.PeerID("agent:" + value("--id"))
+	p := peer.New(id, &peer.Options{Buses: []string{value("--bus")}, Token: strings.TrimSpace(string(token))})
+	p.Subscribe(ctx, protocol.Pattern(id))
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	p.Ready(ctx)
+	crash("agent connected")
+	online := p.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: id})
+	for {
+		if r, err := p.Send(ctx, protocol.TopicAgents, online); err == nil && r.DeliveredTo > 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	crash("agent online")
+	<-done
+	return 1
+}
+
+// spawnerMain is a spawner that a step kills.
+func spawnerMain() int {
+	folder := os.Getenv("TEST_SPAWNER")
+	db, err := system.Open(filepath.Join(folder, "system.db"))
+	if err != nil {
+		return 3
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 3
+	}
+	log := zerolog.New(os.Stderr)
+	opts := &system.Options{
+		Peer:        &peer.Options{Buses: []string{os.Getenv("TEST_BUS")}, Token: os.Getenv("TEST_TOKEN")},
+		Credentials: true, MinBackoff: 20 * time.Millisecond, Log: &log,
+		Env: func() ([]string, error) { return []string{"TEST_CRASH_AGENT=" + os.Getenv("TEST_CRASH_AGENT")}, nil },
+	}
+	opts.CrashWith(onceAt(folder, os.Getenv("TEST_CRASH")))
+	l := process.New(folder, &process.Options{KeepAgents: os.Getenv("TEST_KEEP") == "true", Poll: 5 * time.Millisecond})
+	if err := system.New(db, l, self, filepath.Join(folder, "launch"), opts).Run(context.Background()); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// A bridge is a peer with a credential that records what it gets.
+type bridge struct {
+	*peer.Peer
+	got chan *peer.Delivery
+}
+
+func joinBridge(t *testing.T, b *bustest.Bus, file *grant.File) *bridge {
+	t.Helper()
+	token, err := file.Create(grant.Credential{
+		Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"system:*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &bridge{peer.New("tg:bot", &peer.Options{Buses: []string{b.URL()}, Token: token}), make(chan *peer.Delivery, 1000)}
+	p.HandleAny(func(_ context.Context, d *peer.Delivery) error { p.got <- d; return nil })
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := p.Subscribe(ctx, "tg:*"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := p.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ask sends a spawn request of a chat and reports whether it was taken.
+func (p *bridge) ask(t *testing.T, chat protocol.PeerID, id string) bool {
+	t.Helper()
+	r, err := p.Send(t.Context(), protocol.TopicSpawn, protocol.NewMessage(protocol.TypeSpawnRequest, chat, protocol.SpawnRequest{RequestID: id}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.DeliveredTo == 1
+}
+
+// A trial is a spawner in a process of its own, on a bus with credentials.
+type trial struct {
+	t      *testing.T
+	bus    *bustest.Bus
+	file   *grant.File
+	folder string
+	env    []string
+	bridge *bridge
+	cmd    *exec.Cmd
+	ended  chan error
+	output bytes.Buffer
+}
+
+func newTrial(t *testing.T, env ...string) *trial {
+	t.Helper()
+	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	own, err := file.Create(grant.Credential{
+		Name: "system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
+		Publish: []string{"system:*", "tg:*", "collab:*"}, Issue: []string{"agent:*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bustest.Start(t, &bus.Options{Credentials: file})
+	tr := &trial{t: t, bus: b, file: file, folder: t.TempDir(), bridge: joinBridge(t, b, file)}
+	tr.env = append(os.Environ(), "TEST_SPAWNER="+tr.folder, "TEST_BUS="+b.URL(), "TEST_TOKEN="+own)
+	tr.env = append(tr.env, env...)
+	tr.start()
+	t.Cleanup(func() {
+		tr.cmd.Process.Kill()
+		<-tr.ended
+		if pid := tr.pid(); pid > 0 {
+			syscall.Kill(-pid, syscall.SIGKILL)
+		}
+		if t.Failed() {
+			t.Logf("the spawner's log:\n%s", tr.output.String())
+		}
+	})
+	return tr
+}
+
+func (tr *trial) start() {
+	tr.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.cmd = exec.Command(self)
+	tr.cmd.Env = tr.env
+	tr.cmd.Stderr = &tr.output
+	if err := tr.cmd.Start(); err != nil {
+		tr.t.Fatal(err)
+	}
+	cmd, ended := tr.cmd, make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tr.ended = ended
+}
+
+// revive starts the spawner again if it was killed.
+func (tr *trial) revive() {
+	select {
+	case <-tr.ended:
+		tr.start()
+	default:
+	}
+}
+
+// until revives the spawner until something holds.
+func (tr *trial) until(what string, holds func() bool) {
+	tr.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			tr.t.Fatal("it never happens that", what)
+		}
+		tr.revive()
+		time.Sleep(5 * time.Millisecond) // of other processes, which no clock of ours drives
+	}
+}
+
+// ask sends a request until it was taken, once.
+func (tr *trial) ask(id string) {
+	tr.t.Helper()
+	tr.until("the request is taken", func() bool { return tr.bridge.ask(tr.t, "tg:5", id) })
+}
+
+// answers collects what a chat is told about a request, until it has its route.
+func (tr *trial) answers(id string) (agent protocol.PeerID) {
+	tr.t.Helper()
+	tr.until("the chat has a route for "+id, func() bool {
+		for len(tr.bridge.got) > 0 {
+			var c protocol.SpawnResult
+			d := <-tr.bridge.got
+			if err := d.Decode(&c); err != nil {
+				tr.t.Fatal(err)
+			}
+			if c.Status == protocol.SpawnFailed {
+				tr.t.Fatalf("the spawn failed: %+v", c)
+			}
+			if d.Message.Type == protocol.TypeRouteAssigned && c.RequestID == id {
+				agent = c.Agent
+			}
+		}
+		return agent != ""
+	})
+	return agent
+}
+
+func (tr *trial) agentFile(name string) string {
+	return filepath.Join(tr.folder, "agents", "tg-5", name)
+}
+
+func (tr *trial) pid() int {
+	b, err := os.ReadFile(tr.agentFile("pid"))
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(string(b))
+	return pid
+}
+
+// processes returns the running agents of this trial.
+func (tr *trial) processes() []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	var found []int
+	for _, e := range entries {
+		line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		pid, bad := strconv.Atoi(e.Name())
+		if err == nil && bad == nil && bytes.Contains(line, []byte("--id\x00tg-5\x00")) && bytes.Contains(line, []byte(tr.folder+"/")) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// credentials returns the names of the credentials that the bus has for agents.
+func (tr *trial) credentials() []string {
+	var names []string
+	tr.file.Reload()
+	for _, c := range tr.file.List() {
+		if strings.HasPrefix(c.Name, "agent.") {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// check wants one agent, never two, with one credential, that works.
+func (tr *trial) check() {
+	tr.t.Helper()
+	if _, err := os.Stat(tr.agentFile("double")); err == nil {
+		tr.t.Error("two agents ran at a time")
+	}
+	tr.until("one agent runs", func() bool { return len(tr.processes()) == 1 && slices.Contains(tr.processes(), tr.pid()) })
+	tr.until("one credential is left", func() bool { return len(tr.credentials()) == 1 })
+	token, err := os.ReadFile(filepath.Join(tr.folder, "launch", "tg-5.token"))
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	r, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(tr.bus.URL(), "ws")+"/whoami", nil)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	want := `"identities":["agent:tg-5"],"subscribe":["agent:tg-5"],"publish":["system:*","collab:*","tg:5"]`
+	if err != nil || !strings.Contains(string(body), want) {
+		tr.t.Errorf("the credential is %s, %v", body, err)
+	}
+}
+
+// killed reports whether a process was killed at a step.
+func (tr *trial) killed(step string) bool {
+	mark := "killed at " + strings.ReplaceAll(step, " ", "-")
+	for _, path := range []string{filepath.Join(tr.folder, mark), tr.agentFile(mark)} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+var steps = []string{
+	"request received", "request stored", "credential named", "credential issued", "credential stored",
+	"before start", "started", "start stored", "online received", "online stored",
+	"announced spawn_result", "announced route_assigned", "announced agent_event",
+}
+
+var agentSteps = []string{"agent started", "agent connected", "agent online"}
+
+// TestKilledAtEveryStep kills the spawner, or the agent, once at each step of the
+// bootstrap: the chat gets its agent all the same, and never two.
+func TestKilledAtEveryStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
+	for _, keep := range []bool{false, true} {
+		for _, step := range slices.Concat(steps, agentSteps) {
+			t.Run(fmt.Sprintf("%s keep=%v", step, keep), func(t *testing.T) {
+				t.Parallel()
+				env := "TEST_CRASH=" + step
+				if slices.Contains(agentSteps, step) {
+					env = "TEST_CRASH_AGENT=" + step
+				}
+				tr := newTrial(t, env, fmt.Sprint("TEST_KEEP=", keep))
+				tr.ask("r")
+				if agent := tr.answers("r"); agent != "agent:tg-5" {
+					t.Errorf("the agent is %s", agent)
+				}
+				tr.check()
+				if !tr.killed(step) {
+					t.Errorf("nobody was killed at %q", step)
+				}
+				if !keep {
+					return
+				}
+				// Once more, now that everything stands.
+				tr.cmd.Process.Kill()
+				tr.ask("again")
+				if agent := tr.answers("again"); agent != "agent:tg-5" {
+					t.Errorf("the agent is %s", agent)
+				}
+				tr.check()
+			})
+		}
+	}
+}
