@@ -56,10 +56,15 @@ func StartForExample() *Bus {
 	return b
 }
 
-// exampleTB is the test of an example, which has none.
-type exampleTB struct{ testing.TB }
+// A failer is what start needs of a test.
+type failer interface {
+	Errorf(format string, a ...any)
+	Fatalf(format string, a ...any)
+}
 
-func (exampleTB) Helper()                        {}
+// exampleTB is the test of an example, which has none.
+type exampleTB struct{}
+
 func (exampleTB) Errorf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 func (exampleTB) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 
@@ -71,8 +76,7 @@ func newBus(opts *bus.Options) *Bus {
 	return b
 }
 
-func (b *Bus) start(t testing.TB, addr string) {
-	t.Helper()
+func (b *Bus) start(t failer, addr string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var log bus.Log
 	logDone := make(chan struct{})
