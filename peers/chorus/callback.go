@@ -131,7 +131,7 @@ func (g *Gateway) takeOutput(ctx context.Context, tx *sql.Tx, t *liveTurn, e *Ev
 		return "", fmt.Errorf("reading the event of a turn: %w", err)
 	}
 	said, err := g.speak(ctx, tx, utterance{event: event, text: e.text(), key: key, tool: "callback", part: true})
-	return said.Reason, err
+	return said.Advice, err
 }
 
 // takeActivityOf passes on what an external agent does besides talking.

@@ -171,13 +171,19 @@ func (g *Gateway) holdClaim(ctx context.Context, e *eventRow) error {
 	return err
 }
 
-// releaseClaim gives a claim back, so that the event is offered to others.
-func (g *Gateway) releaseClaim(ctx context.Context, e *eventRow) {
-	if e.claimToken == 0 {
-		return
+// settleClaim tells the broker how a claimed event ended: answered, so that it
+// is closed for all, or not, so that it is offered to others.
+func (g *Gateway) settleClaim(ctx context.Context, tx *sql.Tx, agent AgentName, event string, token int64, d attention.Disposition) error {
+	method, params := "claim.decline", map[string]any{"eventId": event}
+	if d == attention.DispositionResponded || d == attention.DispositionAcknowledged {
+		method, params = "claim.release", map[string]any{"eventId": event, "token": token, "answered": true}
 	}
-	var ignored json.RawMessage
-	if err := g.askBroker(ctx, e.agent, "claim.decline", map[string]any{"eventId": e.id}, &ignored); err != nil {
-		g.log.Debug().Err(err).Str("agent", string(e.agent)).Msg("a claim could not be given back; it will expire")
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("writing a request: %w", err)
 	}
+	m := protocol.NewMessage(protocol.TypeCollabRequest, agent.ID(), protocol.CollabRequest{
+		Method: method, Params: raw, RequestID: "req_" + ulid.Make().String(),
+	})
+	return g.enqueueBus(ctx, tx, protocol.TopicBroker, fmt.Sprintf("%s %s %d", method, hashSecret(event), token), m)
 }

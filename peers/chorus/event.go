@@ -122,13 +122,8 @@ func (g *Gateway) judge(ctx context.Context, tx *sql.Tx, h *heard, settings Agen
 		Deadline: g.opts.CallbackTTL,
 		Inject:   &attention.Capabilities{Immediate: true, Buffered: true, Notify: settings.Knocks, ToolMailbox: true},
 	})
-	endless, err := endlessExchange(ctx, tx, h, now)
-	if err != nil {
+	if err := weighExchange(ctx, tx, h, &decision, now); err != nil {
 		return err
-	}
-	if endless && decision.Injection.Injects() {
-		decision.Injection, decision.Policy = attention.ModeToolMailbox, attention.PolicyMustNotRespond
-		decision.Reason = "exchange_limit"
 	}
 	seq, err := storeEvent(ctx, tx, h, decision, now)
 	if err != nil {
@@ -141,8 +136,8 @@ func (g *Gateway) judge(ctx context.Context, tx *sql.Tx, h *heard, settings Agen
 	}); err != nil {
 		return err
 	}
-	if endless {
-		if err := g.escalate(ctx, tx, h, now); err != nil {
+	if decision.Reason == reasonEscalated {
+		if err := g.escalate(ctx, tx, h); err != nil {
 			return err
 		}
 	}

@@ -58,39 +58,64 @@ func otherAgents(ctx context.Context, tx *sql.Tx, h *heard) ([]string, error) {
 	return list, rows.Err()
 }
 
-// exchangeLimit is how many messages two agents alone may have between them in
-// a minute.
-const exchangeLimit = 10
-
-// endlessExchange reports whether an event is one of too many between the agent
-// and another, with no person between them.
-func endlessExchange(ctx context.Context, tx *sql.Tx, h *heard, now time.Time) (bool, error) {
-	if h.event.Author.Kind != attention.AuthorAgent {
-		return false, nil
+// exchangeOf reads what an agent and others said to each other in a channel
+// since a person last spoke there.
+func exchangeOf(ctx context.Context, q querier, agent AgentName, channel string, now time.Time) (attention.Exchange, error) {
+	var x attention.Exchange
+	var person int64
+	err := q.QueryRowContext(ctx, `SELECT coalesce(max(received_at), 0) FROM event
+		WHERE agent = ? AND channel = ? AND author GLOB 'human:*' AND kind IN ('message', 'edit')`, agent, channel).Scan(&person)
+	if err == nil {
+		err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM event WHERE agent = ? AND channel = ? AND reason = ? AND received_at > ?)`,
+			agent, channel, reasonEscalated, person).Scan(&x.Escalated)
 	}
-	since := micros(now.Add(-time.Minute))
-	var agents, people, own int
-	err := tx.QueryRowContext(ctx, `SELECT
-		(SELECT count(*) FROM event WHERE agent = ?1 AND channel = ?2 AND received_at > ?3 AND author GLOB 'agent:*'),
-		(SELECT count(*) FROM event WHERE agent = ?1 AND channel = ?2 AND received_at > ?3 AND author GLOB 'human:*'),
-		(SELECT count(*) FROM said WHERE agent = ?1 AND channel = ?2 AND said_at > ?3)`, h.agent, h.channel, since).
-		Scan(&agents, &people, &own)
 	if err != nil {
-		return false, fmt.Errorf("counting an exchange: %w", err)
+		return x, fmt.Errorf("reading an exchange: %w", err)
 	}
-	return people == 0 && agents+own >= exchangeLimit, nil
+	sent, err := integers(ctx, q, `SELECT received_at FROM event WHERE agent = ?1 AND channel = ?2 AND author GLOB 'agent:*' AND received_at > ?3
+		UNION ALL SELECT said_at FROM said WHERE agent = ?1 AND channel = ?2 AND said_at > ?3 ORDER BY 1 LIMIT 1000`,
+		agent, channel, max(person, micros(now.Add(-attention.ExchangeWindow))))
+	if err != nil {
+		return x, fmt.Errorf("reading an exchange: %w", err)
+	}
+	for _, at := range sent {
+		x.Sent = append(x.Sent, time.UnixMicro(at))
+	}
+	return x, nil
 }
 
-// escalate tells the channel once that an exchange between agents was stopped.
-func (g *Gateway) escalate(ctx context.Context, tx *sql.Tx, h *heard, now time.Time) error {
-	var before bool
-	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM event WHERE agent = ? AND channel = ? AND reason = 'exchange_limit'
-		AND received_at > ? AND event_id != ?)`, h.agent, h.channel, micros(now.Add(-time.Minute)), h.event.EventID).Scan(&before)
-	if err != nil || before {
+// The reasons of decisions that an exchange between agents has changed.
+const (
+	reasonHeld      = "exchange_held"
+	reasonEscalated = "exchange_escalated" // a person was called in, once
+)
+
+// weighExchange takes back the obligation towards another agent where the two
+// have said too much without a person.
+func weighExchange(ctx context.Context, tx *sql.Tx, h *heard, d *attention.Decision, now time.Time) error {
+	if h.event.Author.Kind != attention.AuthorAgent || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
+		return nil
+	}
+	x, err := exchangeOf(ctx, tx, h.agent, h.channel, now)
+	if err != nil {
 		return err
 	}
+	verdict := x.Weigh(now)
+	if verdict == attention.VerdictAllow {
+		return nil
+	}
+	d.Policy, d.Injection, d.Context = attention.PolicyMustNotRespond, attention.ModeToolMailbox, ""
+	d.Knock, d.DeadlineMS, d.Reason = nil, 0, reasonHeld
+	if verdict == attention.VerdictEscalate {
+		d.Reason = reasonEscalated
+	}
+	return nil
+}
+
+// escalate calls a person in.
+func (g *Gateway) escalate(ctx context.Context, tx *sql.Tx, h *heard) error {
 	text := fmt.Sprintf("%s and %s have exchanged %d messages within a minute with no person between them, so %s stops here. Please decide how to go on.",
-		h.agent.ID(), h.author(), exchangeLimit, h.agent.ID())
+		h.agent.ID(), h.author(), attention.ExchangeLimit, h.agent.ID())
 	return g.tellChat(ctx, tx, h.agent, h.chat, h.kind, protocol.ChatReply{
 		Text: text, InReplyTo: h.event.EventID, IdempotencyKey: "exchange:" + h.event.EventID, ThreadID: h.event.Conversation.ThreadID,
 	})
@@ -132,6 +157,16 @@ func setPlace(ctx context.Context, tx *sql.Tx, agent AgentName, channel, state s
 		_, err = tx.ExecContext(ctx, `INSERT INTO place (agent, channel, state) VALUES (?, ?, ?)
 			ON CONFLICT (agent, channel) DO UPDATE SET state = excluded.state`, agent, channel, state)
 	}
+	if err != nil {
+		return fmt.Errorf("storing where an agent takes part: %w", err)
+	}
+	return nil
+}
+
+// leaveAfter ends an agent's part in a place that it was asked to leave, once
+// it has said its one sentence.
+func leaveAfter(ctx context.Context, tx *sql.Tx, agent AgentName, channel string) error {
+	_, err := tx.ExecContext(ctx, `UPDATE place SET state = ? WHERE agent = ? AND channel = ? AND state = ?`, placeLeft, agent, channel, placeLeaving)
 	if err != nil {
 		return fmt.Errorf("storing where an agent takes part: %w", err)
 	}

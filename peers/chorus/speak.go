@@ -12,36 +12,60 @@ import (
 	"hubbub/protocol"
 )
 
-// A speech is what is known when an external agent wants to say something in
-// answer to an event.
-type speech struct {
-	policy      attention.Policy
-	disposition attention.Disposition
-	place       string // see placeLeaving
-	part        bool   // it comes to the event's own callback: a part of one answer
-	claimNeeded bool   // and not held
+// standingOf reads what the records say about an event at the moment when its
+// agent wants to act on it. The parts of one answer, which come to the event's
+// own callback, do not count as answers of their own.
+func (g *Gateway) standingOf(ctx context.Context, tx *sql.Tx, e *eventRow, text string, part bool) (attention.Standing, error) {
+	place, err := placeOf(ctx, tx, e.agent, e.channel)
+	if err != nil {
+		return attention.Standing{}, err
+	}
+	s := attention.Standing{
+		Known: true, Policy: e.policy, Disposition: e.disposition, Left: place == placeLeft,
+		ClaimNeeded: e.needsClaim && g.brokerSeen(), ClaimHeld: e.claimToken != 0,
+	}
+	if part && s.Disposition == attention.DispositionResponded {
+		s.Disposition = ""
+	}
+	if !e.byAgent() {
+		return s, nil
+	}
+	x, err := exchangeOf(ctx, tx, e.agent, e.channel, g.store.now())
+	if err != nil {
+		return s, err
+	}
+	s.Exchange = x.Weigh(g.store.now())
+	earlier, err := recentTexts(ctx, tx, e.agent, e.channel)
+	s.Repeats = attention.AddsNothing(text, earlier)
+	return s, err
 }
 
-// refusalOf says why an agent may not say something, or "". What the policy
-// forbids is refused here, whatever the agent's instructions say. It is pure.
-func refusalOf(s speech) string {
-	switch {
-	case s.place == placeLeft:
-		return "you were asked to leave this chat; you take part again when somebody mentions you"
-	case s.policy == attention.PolicyMustNotRespond:
-		return "this event is not for you to answer (must_not_respond)"
-	case s.policy == attention.PolicyAckOnly:
-		return "this event needs no answer (ack_only); use chat.react if you must"
-	case s.disposition == attention.DispositionSuperseded:
-		return "this event was superseded by a later one; answer that one"
-	case s.disposition == attention.DispositionFailed, s.disposition == attention.DispositionIgnored, s.disposition == attention.DispositionAcknowledged:
-		return "this event is closed (" + string(s.disposition) + ")"
-	case s.disposition == attention.DispositionResponded && !s.part:
-		return "you have answered this event already"
-	case s.claimNeeded:
-		return "others may answer this event too; claim it with chat.claim first"
+// byAgent reports whether another agent wrote the event.
+func (e *eventRow) byAgent() bool {
+	return strings.HasPrefix(e.author, string(attention.AuthorAgent)+":")
+}
+
+// recentTexts are an agent's own last messages in a channel.
+func recentTexts(ctx context.Context, tx *sql.Tx, agent AgentName, channel string) ([]string, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT text FROM said WHERE agent = ? AND channel = ? ORDER BY seq DESC LIMIT 10`, agent, channel)
+	if err != nil {
+		return nil, fmt.Errorf("reading what was said: %w", err)
 	}
-	return ""
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, fmt.Errorf("reading what was said: %w", err)
+		}
+		list = append(list, text)
+	}
+	return list, rows.Err()
+}
+
+// refusalOfSilence refuses a text that only says that nothing is to be said.
+var refusalOfSilence = attention.Refusal{
+	Reason: "silence", Advice: "Silence is not a text: to stay silent, send nothing.",
 }
 
 // An utterance is what an external agent says.
@@ -59,6 +83,7 @@ type spoken struct {
 	MessageID protocol.MessageID `json:"messageId,omitempty"`
 	Status    string             `json:"status"` // sent, duplicate or refused
 	Reason    string             `json:"reason,omitempty"`
+	Advice    string             `json:"advice,omitempty"` // what to do now
 }
 
 // The statuses of a spoken utterance.
@@ -83,16 +108,16 @@ func (g *Gateway) speak(ctx context.Context, tx *sql.Tx, u utterance) (spoken, e
 	if !errors.Is(err, sql.ErrNoRows) {
 		return spoken{}, fmt.Errorf("looking for what was said: %w", err)
 	}
-	place, err := placeOf(ctx, tx, e.agent, e.channel)
+	standing, err := g.standingOf(ctx, tx, e, u.text, u.part)
 	if err != nil {
 		return spoken{}, err
 	}
-	why := refusalOf(speech{
-		policy: e.policy, disposition: e.disposition, place: place, part: u.part,
-		claimNeeded: e.needsClaim && e.claimToken == 0 && g.brokerSeen(),
-	})
-	if why != "" {
-		return spoken{Status: spokenRefused, Reason: why}, g.recordRefusal(ctx, tx, e, u.tool, why, u.key)
+	refusal := attention.PermitMessage(standing)
+	if !refusal.Refused() && attention.MeansSilence(u.text) {
+		refusal = refusalOfSilence
+	}
+	if refusal.Refused() {
+		return spoken{Status: spokenRefused, Reason: refusal.Reason, Advice: refusal.Advice}, g.recordRefusal(ctx, tx, e, u.tool, refusal.Reason, u.key)
 	}
 	m := protocol.NewMessage(replyType(e.kind), e.agent.ID(), replyOf(u))
 	if g.frameSize(len(e.chat), m) > g.opts.MaxFrame {
@@ -106,10 +131,8 @@ func (g *Gateway) speak(ctx context.Context, tx *sql.Tx, u utterance) (spoken, e
 	if err != nil {
 		return spoken{}, fmt.Errorf("storing what was said: %w", err)
 	}
-	if place == placeLeaving {
-		if err := setPlace(ctx, tx, e.agent, e.channel, placeLeft); err != nil {
-			return spoken{}, err
-		}
+	if err := leaveAfter(ctx, tx, e.agent, e.channel); err != nil {
+		return spoken{}, err
 	}
 	return spoken{MessageID: m.MessageID, Status: spokenSent},
 		g.dispose(ctx, tx, e.agent, e.seq, attention.DispositionResponded, u.tool)
@@ -127,7 +150,7 @@ func replyOf(u utterance) protocol.ChatReply {
 }
 
 func (g *Gateway) recordRefusal(ctx context.Context, tx *sql.Tx, e *eventRow, tool, why, key string) error {
-	return g.report(ctx, tx, e.agent, "refusal "+key+" "+hashSecret(why)[:8], protocol.Refusal{
+	return g.report(ctx, tx, e.agent, "refusal "+why+" "+key, protocol.Refusal{
 		Event: "refusal", EventID: e.id, Agent: e.agent.ID(), Tool: tool, Reason: why,
 	})
 }

@@ -139,13 +139,19 @@ func newTurn(ctx context.Context, tx *sql.Tx, h *heard, now time.Time, due int64
 // and deferred are open; a later one follows.
 func (g *Gateway) dispose(ctx context.Context, tx *sql.Tx, agent AgentName, seq int64, d attention.Disposition, reason string) error {
 	var id string
+	var token int64
 	err := tx.QueryRowContext(ctx, `UPDATE event SET disposition = ?1 WHERE seq = ?2 AND disposition != ?1
-		AND disposition IN ('', 'claimed', 'deferred') RETURNING event_id`, d, seq).Scan(&id)
+		AND disposition IN ('', 'claimed', 'deferred') RETURNING event_id, claim_token`, d, seq).Scan(&id, &token)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("storing a disposition: %w", err)
+	}
+	if d.Final() && token != 0 {
+		if err := g.settleClaim(ctx, tx, agent, id, token, d); err != nil {
+			return err
+		}
 	}
 	return g.report(ctx, tx, agent, fmt.Sprintf("disposition %d %s", seq, d), protocolDisposition(agent, id, d, reason))
 }

@@ -141,32 +141,24 @@ func (g *Gateway) react(ctx context.Context, s scope, a reactArguments) (any, er
 	if why != "" {
 		return nil, toolErrorf("%s", why)
 	}
-	if row.Signal == attention.SignalDeclined {
-		g.releaseClaim(ctx, e)
-	}
 	return map[string]any{"signal": a.Signal, "disposition": row.Disposition}, nil
 }
 
 // mayDispose says why an agent may not end an event so, or "". A refusal is
 // recorded.
 func (g *Gateway) mayDispose(ctx context.Context, tx *sql.Tx, e *eventRow, d attention.Disposition, tool string) (string, error) {
-	place, err := placeOf(ctx, tx, e.agent, e.channel)
+	standing, err := g.standingOf(ctx, tx, e, "", false)
 	if err != nil {
 		return "", err
 	}
-	why := ""
-	switch {
-	case place == placeLeft && tool == "chat.react":
-		why = "you were asked to leave this chat; you take part again when somebody mentions you"
-	case d != "" && !e.policy.May(d):
-		why = fmt.Sprintf("an event that is %s cannot become %s", e.policy, d)
-	case e.policy == attention.PolicyMustNotRespond:
-		why = "this event is not for you to answer (must_not_respond)"
+	refusal := attention.PermitReaction(standing)
+	if !refusal.Refused() && d != "" && !e.policy.May(d) {
+		refusal = attention.Refusal{Reason: "policy", Advice: fmt.Sprintf("An event that is %s cannot become %s.", e.policy, d)}
 	}
-	if why == "" {
+	if !refusal.Refused() {
 		return "", nil
 	}
-	return why, g.recordRefusal(ctx, tx, e, tool, why, tool+" "+e.id)
+	return refusal.Advice, g.recordRefusal(ctx, tx, e, tool, refusal.Reason, tool+" "+e.id)
 }
 
 // reasonWith appends what an agent said about when.
@@ -269,8 +261,8 @@ func (g *Gateway) settle(ctx context.Context, s scope, id string, d attention.Di
 	why := ""
 	err = g.store.inTx(ctx, func(tx *sql.Tx) error {
 		if !e.policy.May(d) {
-			why = fmt.Sprintf("an event that is %s cannot become %s", e.policy, d)
-			return g.recordRefusal(ctx, tx, e, tool, why, tool+" "+e.id)
+			why = fmt.Sprintf("An event that is %s cannot become %s.", e.policy, d)
+			return g.recordRefusal(ctx, tx, e, tool, "policy", tool+" "+e.id)
 		}
 		return g.dispose(ctx, tx, e.agent, e.seq, d, reason)
 	})
