@@ -3,6 +3,7 @@ package activitylog
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -74,22 +75,26 @@ func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Cha
 // errEnough ends a reading.
 var errEnough = errors.New("enough")
 
-// cluesAround reads the messages around one, each once, by time.
+// cluesAround reads the messages around one, by time: each once for every topic
+// that it was sent to.
 func (r *Reader) cluesAround(ctx context.Context, m *Message, within time.Duration) (all []clues, cut bool, err error) {
-	seen := map[string]bool{}
+	type sending struct{ id, topic string }
+	seen, found := map[sending]bool{}, false
 	f := Filter{Events: []Event{SendStart}, Since: m.Begin().Add(-within), Until: m.End().Add(within)}
 	err = r.Each(ctx, f, func(e *Entry) error {
+		key := sending{e.MessageID, e.Topic}
 		switch {
-		case seen[e.MessageID]:
+		case seen[key]:
 			return nil
-		case len(all) >= maxChainMessages && seen[m.ID]:
+		case len(all) >= maxChainMessages && found:
 			cut = true
 			return errEnough
 		case len(all) >= 2*maxChainMessages: // keep those near the message
 			cut = true
 			all = append([]clues(nil), all[maxChainMessages:]...)
 		}
-		seen[e.MessageID] = true
+		seen[key] = true
+		found = found || e.MessageID == m.ID
 		all = append(all, cluesOf(e))
 		return nil
 	})
@@ -112,52 +117,59 @@ type chainPlan struct {
 	cut           bool
 }
 
+// A cause is why a message was sent.
+type cause struct{ id, reason string }
+
 // planChain decides which messages belong to the chain of one.
 func planChain(all []clues, id string, limit int) (plan chainPlan) {
-	l := newLinker(all)
-	self := -1
-	parents, reasons, children := make([]int, len(all)), make([]string, len(all)), map[int][]int{}
+	causes, caused := causesOf(all)
+	known := false
 	for i := range all {
-		parents[i], reasons[i] = l.parent(i)
-		if parents[i] >= 0 {
-			children[parents[i]] = append(children[parents[i]], i)
-		}
-		if all[i].id == id {
-			self = i
-		}
+		known = known || all[i].id == id
 	}
-	if self < 0 {
+	if !known {
 		return plan
 	}
-	step := func(i, depth int) plannedStep {
-		p := plannedStep{id: all[i].id, depth: depth, reason: reasons[i]}
-		if parents[i] >= 0 {
-			p.cause = all[parents[i]].id
-		}
-		return p
+	visited := map[string]bool{id: true}
+	for at := causes[id].id; at != "" && !visited[at]; at = causes[at].id {
+		visited[at] = true
+		plan.causes = append(plan.causes, plannedStep{id: at, cause: causes[at].id, reason: causes[at].reason})
 	}
-	visited := map[int]bool{self: true}
-	for i := parents[self]; i >= 0 && !visited[i]; i = parents[i] {
-		visited[i] = true
-		plan.causes = append([]plannedStep{step(i, 0)}, plan.causes...)
-	}
+	slices.Reverse(plan.causes)
 	for i := range plan.causes {
 		plan.causes[i].depth = i
 	}
-	var visit func(i, depth int)
-	visit = func(i, depth int) {
+	var visit func(id string, depth int)
+	visit = func(id string, depth int) {
 		if len(plan.steps) >= limit {
 			plan.cut = true
 			return
 		}
-		plan.steps = append(plan.steps, step(i, depth))
-		for _, child := range children[i] {
+		plan.steps = append(plan.steps, plannedStep{id: id, depth: depth, cause: causes[id].id, reason: causes[id].reason})
+		for _, child := range caused[id] {
 			if !visited[child] {
 				visited[child] = true
 				visit(child, depth+1)
 			}
 		}
 	}
-	visit(self, len(plan.causes))
+	visit(id, len(plan.causes))
 	return plan
+}
+
+// causesOf returns the cause of each message that has one, and what each
+// message caused, by time. A message that was sent to several topics is one.
+func causesOf(all []clues) (causes map[string]cause, caused map[string][]string) {
+	l := newLinker(all)
+	causes, caused = map[string]cause{}, map[string][]string{}
+	for i := range all {
+		id := all[i].id
+		at, reason := l.parent(i)
+		if at < 0 || all[at].id == id || causes[id].id != "" {
+			continue
+		}
+		causes[id] = cause{all[at].id, reason}
+		caused[all[at].id] = append(caused[all[at].id], id)
+	}
+	return causes, caused
 }

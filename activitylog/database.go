@@ -152,7 +152,16 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 
 func (d *database) walBytes() int64 { return d.wal }
 
-func (d *database) close() error { return d.conn.Close() }
+// close moves the write-ahead log into the database first, so that the file is
+// whole by itself, whoever else has it open. Where a reader is in the way, the
+// log stays, and nothing is lost.
+func (d *database) close() error {
+	err := sqlitex.ExecuteTransient(d.conn, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
+	if isBusy(err) {
+		err = nil
+	}
+	return errors.Join(err, d.conn.Close())
+}
 
 // isBusy reports whether the database was locked by somebody else.
 func isBusy(err error) bool { return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy }

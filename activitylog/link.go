@@ -183,7 +183,7 @@ func (l *linker) waited(c *clues, configure int) bool {
 func (l *linker) last(of []int, i int, fits func(*clues) bool) int {
 	at := -1
 	for _, j := range of {
-		if j == i || fits != nil && !fits(&l.all[j]) || j > i && at >= 0 {
+		if l.all[j].id == l.all[i].id || fits != nil && !fits(&l.all[j]) || j > i && at >= 0 {
 			continue
 		}
 		at = j

@@ -175,6 +175,18 @@ func TestChainFollowsTraceparentAndPrefersTheAddressee(t *testing.T) {
 			t.Errorf("%s caused %s; want %s", id, got, want)
 		}
 	}
+	// One message to two agents is one step, with the replies of both.
+	both := newScript(t)
+	for _, topic := range []string{"agent:a", "agent:b"} {
+		both.send("m", `{"messageId":"m","type":"tg_message","from":"tg:1","content":{"sourceId":"e"}}`, "tg:1", topic, topic)
+	}
+	for _, agent := range []string{"agent:b", "agent:a"} {
+		both.message(protocol.TypeTGReply, agent, "tg:1", `{"inReplyTo":"e"}`)
+	}
+	two, err := opened(t, both.written("")).Chain(t.Context(), "m", nil)
+	if err != nil || len(two.Steps) != 3 || len(two.Steps[0].Passes) != 2 || two.Steps[0].Passes[1].Topic != "agent:b" {
+		t.Errorf("%+v, %v", two, err)
+	}
 	c, err := r.Chain(t.Context(), "a", &ChainOptions{Limit: 2})
 	if err != nil || len(c.Steps) != 2 || !c.Cut {
 		t.Errorf("%d steps, cut %v, %v", len(c.Steps), c.Cut, err)

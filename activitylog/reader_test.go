@@ -145,11 +145,11 @@ func TestFilters(t *testing.T) {
 
 func TestPagesMeetWithoutHoleOrOverlap(t *testing.T) {
 	s := newScript(t)
-	for i := range 60 {
+	for i := range 25 {
 		s.message(protocol.TypeTGMessage, fmt.Sprintf("tg:%d", i%3), "agent:a", `{"text":"x"}`, "agent:a", "agent:b")
 	}
 	half := &script{t: t, now: s.now, n: 1000}
-	for range 60 {
+	for range 25 {
 		half.message(protocol.TypeTGReply, "agent:a", "tg:1", `{"text":"y"}`, "tg:bot")
 	}
 	r := opened(t, s.written("one"), half.written("two"))
@@ -157,7 +157,7 @@ func TestPagesMeetWithoutHoleOrOverlap(t *testing.T) {
 	if err := r.Each(t.Context(), Filter{}, func(e *Entry) error { all = append(all, *e); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 60*6+60*4 {
+	if len(all) != 25*6+25*4 {
 		t.Fatalf("%d rows", len(all))
 	}
 	for _, f := range []Filter{{}, {Types: []protocol.MessageType{"tg_message"}}, {Peer: "tg:1"}, {Events: []Event{SendFinish}}} {
@@ -165,8 +165,8 @@ func TestPagesMeetWithoutHoleOrOverlap(t *testing.T) {
 		if err := r.Each(t.Context(), f, func(e *Entry) error { want = append(want, *e); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range []int{1, 7, 100, 200} {
-			if n == 1 && len(want) > 100 {
+		for _, n := range []int{1, 7, 50, 100} {
+			if n == 1 && len(want) > 60 {
 				continue
 			}
 			var got []Entry

@@ -181,7 +181,7 @@ func TestPruneTakesOldRowsAndLeavesMessagesWhole(t *testing.T) {
 func TestPruneWhileTheBusWrites(t *testing.T) {
 	w, path, stop := started(t, nil)
 	old := time.Now().Add(-time.Hour).UnixMicro()
-	for i := range 1500 {
+	for i := range 1200 {
 		row := numbered(i)
 		row.At = old
 		w.Append(row)
@@ -198,8 +198,8 @@ func TestPruneWhileTheBusWrites(t *testing.T) {
 	n, err := Prune(t.Context(), path, time.Now().Add(-time.Minute))
 	cancel()
 	<-done
-	if err != nil || n != 1500 {
-		t.Errorf("%d rows were deleted (%v); want 1500", n, err)
+	if err != nil || n != 1200 {
+		t.Errorf("%d rows were deleted (%v); want 1200", n, err)
 	}
 	if err := stop(); err != nil || w.Stats().Lost != 0 {
 		t.Errorf("the writer lost %d rows (%v)", w.Stats().Lost, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -189,6 +190,30 @@ func TestRowsAfterTheEndAreCountedNotQueued(t *testing.T) {
 	w.Append(numbered(2))
 	if s := w.Stats(); s.Written != 1 || s.Lost != 1 || s.QueuedRows != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestAfterAStopTheFileIsWholeByItself(t *testing.T) {
+	w, path, stop := started(t, nil)
+	w.Append(numbered(1))
+	mustSync(t, w)
+	r := opened(t, path) // a reader that stays connected
+	if err := r.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(t.TempDir(), "copy.db")
+	if err := os.WriteFile(moved, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, moved, "SELECT message_id FROM activity_log"); len(got) != 1 || got[0] != "msg_00000001" {
+		t.Errorf("a copy of the file alone holds %s", got)
 	}
 }
 

@@ -200,7 +200,7 @@ func TestReplayRemembersWhoTakesPart(t *testing.T) {
 		err := r.Each(t.Context(), activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, func(e *activitylog.Entry) error {
 			c, ok := chatContent(e)
 			if !ok {
-				past.reply(e)
+				past.learn(e)
 				return nil
 			}
 			d := past.decide(e, c, attention.Self{ID: e.Topic, Roles: roles}, attention.Config{})

@@ -32,7 +32,7 @@ func (p *replaying) add(cmd *cobra.Command) { p.flags(cmd.Flags()) }
 
 func (p *replaying) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by, 2026-06-02 or 2026-06-24")
-	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has (repeatable)")
+	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has, instead of those that it announced (repeatable)")
 	fs.StringArrayVar(&p.aliases, "alias", nil, "with --replay: further name under which it is mentioned (repeatable)")
 	fs.StringArrayVar(&p.streams, "stream", nil, "with --replay: stream that it owns (repeatable)")
 	fs.StringArrayVar(&p.stop, "stop-word", nil, "with --replay: stop word, instead of the default ones (repeatable)")
@@ -142,11 +142,12 @@ func (p *replaying) decide(cmd *cobra.Command, r *activitylog.Reader, f activity
 	past := newPast()
 	rows := activitylog.Filter{Since: f.Since, Events: []activitylog.Event{activitylog.SendStart}, Types: []protocol.MessageType{
 		protocol.TypeTGMessage, protocol.TypeChatMessage, protocol.TypeTGReply, protocol.TypeChatReply,
+		protocol.TypeCollabRequest,
 	}}
 	err = r.Each(cmd.Context(), rows, func(e *activitylog.Entry) error {
 		c, ok := chatContent(e)
 		if !ok {
-			past.reply(e)
+			past.learn(e)
 			return nil
 		}
 		key := [2]string{e.Topic, c.SourceID}
@@ -154,7 +155,11 @@ func (p *replaying) decide(cmd *cobra.Command, r *activitylog.Reader, f activity
 			return nil // sent again
 		}
 		seen[key] = true
-		d := past.decide(e, c, attention.Self{ID: e.Topic, Roles: p.roles, Aliases: p.aliases, Streams: p.streams}, cfg)
+		self := attention.Self{ID: e.Topic, Roles: p.roles, Aliases: p.aliases, Streams: p.streams}
+		if len(self.Roles) == 0 {
+			self.Roles = past.roles[e.Topic]
+		}
+		d := past.decide(e, c, self, cfg)
 		if (f.EventID == "" || f.EventID == c.SourceID) && (f.Agent == "" || f.Agent == e.Topic) {
 			list = append(list, compare(e, c, d, then[key]))
 		}

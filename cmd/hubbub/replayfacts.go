@@ -16,6 +16,7 @@ type past struct {
 	places   map[placeKey]*place
 	chats    map[string]*chatPast // by conversation id
 	answered map[[2]string]bool   // agent, event
+	roles    map[string][]string  // that agents announced
 }
 
 // A placeKey names a conversation or a thread as one agent sees it.
@@ -30,7 +31,7 @@ type chatPast struct {
 }
 
 func newPast() *past {
-	return &past{places: map[placeKey]*place{}, chats: map[string]*chatPast{}, answered: map[[2]string]bool{}}
+	return &past{places: map[placeKey]*place{}, chats: map[string]*chatPast{}, answered: map[[2]string]bool{}, roles: map[string][]string{}}
 }
 
 func (p *past) place(agent string, c *protocol.Chat) *place {
@@ -77,6 +78,21 @@ func (p *past) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attent
 		here.asked = false
 	}
 	return d
+}
+
+// learn remembers what a message that is no chat message tells.
+func (p *past) learn(e *activitylog.Entry) {
+	if protocol.MessageType(e.Type) != protocol.TypeCollabRequest {
+		p.reply(e)
+		return
+	}
+	var m protocol.Message
+	var c protocol.CollabRequest
+	var announced struct{ Roles []string }
+	if json.Unmarshal(e.Payload, &m) == nil && json.Unmarshal(m.Content, &c) == nil && c.Method == "identity.announce" &&
+		json.Unmarshal(c.Params, &announced) == nil {
+		p.roles[e.From] = announced.Roles
+	}
 }
 
 // reply remembers what an agent wrote.

@@ -176,6 +176,10 @@ func messageDetail(payload []byte) string {
 			return recordLine(&a)
 		}
 	}
+	var happening struct{ Event, Message, Status string }
+	if json.Unmarshal(m.Content, &happening) == nil && happening.Event != "" && happening.Message+happening.Status != "" {
+		return strings.TrimSpace(happening.Event + ": " + happening.Status + " " + happening.Message)
+	}
 	var b bytes.Buffer
 	if json.Compact(&b, m.Content) != nil {
 		return ""

@@ -187,7 +187,7 @@ func printChain(w io.Writer, c *activitylog.Chain) error {
 	paint, columns := screen.NewPainter(w), screen.Columns(w)
 	p := &printer{w: w}
 	self := c.Steps[0]
-	p.line("%s  %s  %s", paint.Paint(screen.Bold, screen.Printable(self.ID)), paint.Paint(screen.Cyan, self.Type), routeOf(self.Message))
+	p.line("%s  %s  %s", paint.Paint(screen.Bold, screen.Printable(self.ID)), paint.Paint(screen.Cyan, self.Type), routeOf(self.From, self.Topic))
 	p.line("%s", paint.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
 	if detail := messageDetail(self.Payload); detail != "" {
 		p.line("%s", screen.Clip(screen.Printable(detail), max(columns, 100)))
@@ -203,9 +203,9 @@ func printChain(w io.Writer, c *activitylog.Chain) error {
 	return p.err
 }
 
-func routeOf(m *activitylog.Message) string {
-	if protocol.PeerID(m.From).Topic() == protocol.Topic(m.Topic) {
-		return screen.Printable(m.From)
+func routeOf(from, topic string) string {
+	if protocol.PeerID(from).Topic() == protocol.Topic(topic) {
+		return screen.Printable(from)
 	}
-	return screen.Printable(m.From + " → " + m.Topic)
+	return screen.Printable(from + " → " + topic)
 }

@@ -67,17 +67,17 @@ func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *wate
 // somebody may want to see.
 func (f *waterfall) addStep(s activitylog.Step, self bool) {
 	indent := strings.Repeat("  ", s.Depth)
-	label := indent + orWord(s.Type, "message") + " " + routeOf(s.Message)
+	label := func(topic string) string { return indent + orWord(s.Type, "message") + " " + routeOf(s.From, topic) }
 	if len(s.Passes) == 0 {
-		f.rows = append(f.rows, bar{label: label, status: stepStatus(s.Message), note: refusalOf(s.Message), start: s.Begin(), finish: s.End(), self: self})
+		f.rows = append(f.rows, bar{label: label(s.Topic), status: stepStatus(s.Message), note: refusalOf(s.Message), start: s.Begin(), finish: s.End(), self: self})
 		return
 	}
 	for i, p := range s.Passes {
-		row := bar{label: label, status: p.Status, start: p.Start, finish: p.Finish, self: self}
+		row := bar{label: label(p.Topic), status: p.Status, start: p.Start, finish: p.Finish, self: self}
 		if row.start.IsZero() {
 			row.start = s.Begin()
 		}
-		if i > 0 {
+		if i > 0 && p.Topic == s.Passes[i-1].Topic {
 			row.label = indent + "sent again"
 		}
 		if !self {
