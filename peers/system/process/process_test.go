@@ -61,7 +61,7 @@ func agent(args []string) int {
 	os.WriteFile("env", []byte(strings.Join(os.Environ(), "\n")), 0o600)
 	os.WriteFile("pid.partial", []byte(strconv.Itoa(os.Getpid())), 0o600)
 	os.Rename("pid.partial", "pid")
-	time.Sleep(time.Hour)
+	<-time.After(time.Hour)
 	return 0
 }
 
@@ -72,7 +72,7 @@ func spawner(folder string) int {
 		return 1
 	}
 	fmt.Println("started")
-	time.Sleep(time.Hour)
+	<-time.After(time.Hour)
 	return 0
 }
 
@@ -91,7 +91,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		if holds() {
 			return
 		}
-		time.Sleep(5 * time.Millisecond) // of another process, which no clock of ours drives
+		<-time.After(5 * time.Millisecond) // of another process, which no clock of ours drives
 	}
 	t.Fatal("it never happens that", what)
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/bus/grant"
 	"hubbub/peers/peer"
@@ -37,7 +36,7 @@ func talk(args []string) int {
 		if r, err := p.Send(ctx, protocol.TopicAgents, online); err == nil && r.DeliveredTo > 0 {
 			break
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 	<-done
 	return 1
@@ -56,8 +55,8 @@ func TestSystemdSpawner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bustest.Start(t, &bus.Options{Credentials: file})
-	bridge := b.Join(t, "tg:bot", "tg:*") // in memory, where no credential is asked for
+	b := bustest.StartClosed(t, file)
+	bridge := joinBridge(t, b, file)
 	folder, self := t.TempDir(), executable(t)
 	run := func(opts system.Options) (stop func()) {
 		db, err := system.Open(filepath.Join(folder, "system.db"))
@@ -81,10 +80,14 @@ func TestSystemdSpawner(t *testing.T) {
 		}
 	}
 	ask := func(id string) protocol.SpawnResult {
-		bridge.SendAs(t, "tg:77", protocol.TopicSpawn, protocol.TypeSpawnRequest, protocol.SpawnRequest{RequestID: id})
+		m := protocol.NewMessage(protocol.TypeSpawnRequest, "tg:77", protocol.SpawnRequest{RequestID: id})
+		if r, err := bridge.Send(t.Context(), protocol.TopicSpawn, m); err != nil || r.DeliveredTo != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
 		var r protocol.SpawnResult
-		for r.RequestID != id {
-			if err := bridge.NextOf(t, protocol.TypeSpawnResult).Decode(&r); err != nil {
+		for r.RequestID != id || r.Status == "" {
+			r = protocol.SpawnResult{}
+			if err := (<-bridge.got).Decode(&r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -110,9 +113,43 @@ func TestSystemdSpawner(t *testing.T) {
 		t.Fatalf("%+v, process %s and not %s", r, mainPID(t), first)
 	}
 	for mainPID(t) != "0" || whoami(t, b, string(token)) != http.StatusUnauthorized {
-		time.Sleep(50 * time.Millisecond) // until it is idle, and its credential is revoked
+		<-time.After(50 * time.Millisecond) // until it is idle, and its credential is revoked
 	}
 	stop()
+}
+
+// A bridge is a peer with a credential that records what it gets.
+type bridge struct {
+	*peer.Peer
+	got chan *peer.Delivery
+}
+
+func joinBridge(t *testing.T, b *bustest.Bus, file *grant.File) *bridge {
+	t.Helper()
+	token, err := file.Create(grant.Credential{
+		Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"system:*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &bridge{peer.New("tg:bot", &peer.Options{Buses: []string{b.URL()}, Token: token}), make(chan *peer.Delivery, 1000)}
+	p.HandleAny(func(_ context.Context, d *peer.Delivery) error { p.got <- d; return nil })
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := p.Subscribe(ctx, "tg:*"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := p.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func executable(t *testing.T) string {

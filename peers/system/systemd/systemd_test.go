@@ -84,7 +84,7 @@ func agent(args []string) int {
 	b, _ := json.Marshal(r)
 	os.WriteFile("report.partial", b, 0o600)
 	os.Rename("report.partial", "report")
-	time.Sleep(time.Hour)
+	<-time.After(time.Hour)
 	return 0
 }
 
@@ -163,7 +163,7 @@ func (h *house) report(name system.AgentName) report {
 		if err == nil && json.Unmarshal(b, &r) == nil {
 			return r
 		}
-		time.Sleep(5 * time.Millisecond) // of another process, which no clock of ours drives
+		<-time.After(5 * time.Millisecond) // of another process, which no clock of ours drives
 	}
 	out, _ := exec.Command("journalctl", "-n", "20", "-u", "hubbub-agent-"+string(name)).CombinedOutput()
 	h.t.Fatalf("%s reports nothing:\n%s", name, out)
