@@ -10,6 +10,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/chorus"
+	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
 )
@@ -26,7 +27,7 @@ func newChorusCommand() *cobra.Command {
 			"An agent elsewhere gave you a connection string: `hubbub chorus add`. A service elsewhere asks you for\n" +
 			"one, to reach an agent of yours: `hubbub chorus inbox create`.",
 	}
-	cmd.AddCommand(newChorusAdd(), newChorusList(), newChorusRemove(), newChorusInbox())
+	cmd.AddCommand(newChorusAdd(), newChorusAssign(), newChorusList(), newChorusRemove(), newChorusInbox())
 	return cmd
 }
 
@@ -92,6 +93,58 @@ func newChorusAdd() *cobra.Command {
 	fs.BoolVar(&settings.Knocks, "knocks", false, "also tell it, without their content, of events that it may answer, such as mentions of its role")
 	fs.BoolVar(&settings.MCPList, "mcp-list", false, "send \"mcp\" as a list, for agents that expect one")
 	return cmd
+}
+
+func newChorusAssign() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assign NAME TOPIC",
+		Short: "Let an HTTP agent hear a chat, and answer it",
+		Long: "Assigns agent:NAME to the chat of TOPIC, beside the agents that it has: the chat's bridge then hands every\n" +
+			"message to it, and its attention decides. The chat must have been heard of: somebody wrote in it.",
+		Example: "  hubbub chorus assign weather tg:-100123",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := chorus.CheckAgentName(args[0]); err != nil {
+				return program.Usage("%s", err)
+			}
+			topic, agent := protocol.Topic(args[1]), chorus.AgentName(args[0]).ID()
+			switch protocol.RoleOf(protocol.PeerID(topic)) {
+			case protocol.RoleTG, protocol.RoleChorus:
+			default:
+				return program.Usage("%q is no chat: use a topic such as tg:-100123", topic)
+			}
+			ctx := cmd.Context()
+			id := newID("chorus")
+			s, err := open(ctx, program.From(cmd), id)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			m := protocol.NewMessage(protocol.TypeRouteAssigned, id, protocol.RouteAssigned{Topic: topic, Agent: agent})
+			var result protocol.SendResult
+			if err := s.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &result); err != nil {
+				return fmt.Errorf("assigning %s: %w", agent, err)
+			}
+			return reportAssignment(cmd, topic, agent, result)
+		},
+	}
+}
+
+// reportAssignment says whether the chat's bridge took an assignment.
+func reportAssignment(cmd *cobra.Command, topic protocol.Topic, agent protocol.PeerID, result protocol.SendResult) error {
+	for _, f := range result.Failures {
+		if f.Peer.Family() == protocol.PeerID(topic).Family() {
+			return fmt.Errorf("%s did not take the assignment: %s", f.Peer, f.Error)
+		}
+	}
+	if result.Addressee == protocol.AddresseeAbsent || result.DeliveredTo == 0 {
+		return fmt.Errorf("nobody on the bus carries %s: is its bridge running?", topic)
+	}
+	if asJSON(cmd) {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(protocol.RouteAssigned{Topic: topic, Agent: agent})
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s hears %s now\n", agent, topic)
+	return err
 }
 
 func newChorusList() *cobra.Command {

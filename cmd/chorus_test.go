@@ -1,0 +1,182 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// TestChorus joins both ends of Chorus to a whole system: an HTTP agent that
+// answers a Telegram chat, and a service whose channel one of our agents
+// answers. Both are read in the activity log.
+func TestChorus(t *testing.T) {
+	s := newSystem(t)
+	built(t, "hubbub-chorus")
+	gateway := freeAddress(t)
+	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=ws://" + s.bus, "HUBBUB_LOG_FORMAT=json"}
+	s.run["chorus"] = start(t, t, "hubbub-chorus", env, "--listen", gateway, "--allow-target", "127.0.0.0/8", "--compose-window", "50ms")
+	hubbub := func(args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, built(t, "hubbub"), args...)
+		cmd.Env = append(os.Environ(), env...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("hubbub %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+		}
+		return strings.TrimSpace(string(out))
+	}
+
+	t.Run("an agent elsewhere answers a Telegram chat", func(t *testing.T) { answersTelegram(t, s.in(t), hubbub) })
+	t.Run("an agent of ours answers a channel elsewhere", func(t *testing.T) { answersChannel(t, s.in(t), hubbub) })
+}
+
+// An httpSide is the HTTP server of an agent or a service elsewhere.
+type httpSide struct {
+	*httptest.Server
+	got chan map[string]any
+}
+
+func newHTTPSide(t *testing.T) *httpSide {
+	t.Helper()
+	side := &httpSide{got: make(chan map[string]any, 100)}
+	side.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var body map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Errorf("a body that is no object: %v", err)
+		}
+		side.got <- body
+	}))
+	t.Cleanup(side.Close)
+	return side
+}
+
+func (side *httpSide) next(t *testing.T) map[string]any {
+	t.Helper()
+	select {
+	case body := <-side.got:
+		return body
+	case <-time.After(patience):
+		t.Fatal("nothing was POSTed")
+		return nil
+	}
+}
+
+func postJSON(t *testing.T, url string, body any) {
+	t.Helper()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(url, "application/json", bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		t.Fatalf("POST: %d %s", resp.StatusCode, answer)
+	}
+}
+
+func answersTelegram(t *testing.T, s *system, hubbub func(...string) string) {
+	outside := newHTTPSide(t)
+	file := filepath.Join(t.TempDir(), "weather.txt")
+	if err := os.WriteFile(file, []byte(outside.URL+"/inbox/sk_a1b2c3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	will := s.api.User("Will")
+	chat := s.api.Supergroup(-100777, "the weather")
+	s.api.Say(chat, will, "is anybody here?")
+	s.await("the chat", func() bool { return strings.Contains(s.run["tg"].text(), "-100777") })
+
+	hubbub("chorus", "add", "weather", "--connection-string-file", file)
+	s.await("the agent", func() bool { return strings.Contains(hubbub("peers"), "agent:weather") })
+	hubbub("chorus", "assign", "weather", string(topicOf(chat)))
+	s.api.Say(chat, will, "@weather what is it like in Oslo?")
+	var delivery map[string]any
+	for delivery == nil || !strings.Contains(delivery["message"].(map[string]any)["content"].(string), "Oslo") {
+		delivery = outside.next(t)
+	}
+	callback := delivery["callback"].(string)
+	postJSON(t, callback, map[string]any{"type": "tool_call", "name": "forecast", "args": map[string]any{"city": "Oslo"}, "id": "1"})
+	postJSON(t, callback, map[string]any{"type": "tool_result", "id": "1", "content": "3 degrees"})
+	postJSON(t, callback, map[string]any{"type": "message", "content": "Oslo has 3 degrees."})
+	s.await("the answer in Telegram", func() bool {
+		return strings.Contains(strings.Join(s.api.Texts(chat.ID), "\n"), "Oslo has 3 degrees.")
+	})
+	var seen []string
+	s.await("its passes in the log", func() bool {
+		seen = nil
+		for _, p := range s.passes() {
+			if p.message.From == "agent:weather" && protocol.Topic(p.entry.Topic) == topicOf(chat) && p.status != "" {
+				seen = append(seen, string(p.message.Type))
+			}
+		}
+		return len(seen) == 3
+	})
+	if got := strings.Join(seen, " "); got != "agent_event agent_event tg_reply" {
+		t.Errorf("the log has %s", got)
+	}
+}
+
+func answersChannel(t *testing.T, s *system, hubbub func(...string) string) {
+	service := newHTTPSide(t)
+	inbox := hubbub("chorus", "inbox", "create", "ops")
+	postJSON(t, inbox, map[string]any{
+		"channel":  map[string]any{"id": "ch_abc123", "name": "ops-team", "service": "A studio", "context": "A channel for tests."},
+		"message":  map[string]any{"id": "msg_1", "sender": "alice", "content": "Is the deploy blocked?"},
+		"callback": service.URL + "/channels/ch_abc123/inbox/tok_xyz789",
+	})
+	var types []string
+	answer := ""
+	for len(types) == 0 || types[len(types)-1] != "lifecycle idle" {
+		body := service.next(t)
+		kind := body["type"].(string)
+		if kind == "lifecycle" {
+			kind += " " + body["status"].(string)
+		}
+		if kind == "message" {
+			answer, _ = body["content"].(string)
+		}
+		types = append(types, kind)
+	}
+	if types[0] != "lifecycle processing" || !strings.Contains(answer, "deploy blocked") {
+		t.Errorf("the callback got %q, and the answer %q", types, answer)
+	}
+	want := []protocol.MessageType{
+		protocol.TypeSpawnRequest, protocol.TypeRouteAssigned, protocol.TypeConfigure, protocol.TypeChatMessage, protocol.TypeChatReply,
+	}
+	var steps []protocol.MessageType
+	s.await("the steps in the log", func() bool {
+		steps = nil
+		for _, p := range s.passes() {
+			for _, w := range want {
+				reply := contentOf[protocol.ChatReply](p)
+				if p.message.Type == w && p.about("chorus:ops.ch_abc123") && !reply.Typing && reply.Signal == "" && p.status != "" {
+					steps = append(steps, w)
+				}
+			}
+		}
+		return len(steps) >= len(want)
+	})
+	for i, w := range want {
+		if steps[i] != w {
+			t.Errorf("the log has %q; want %q", steps, want)
+			break
+		}
+	}
+}
