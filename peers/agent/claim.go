@@ -36,6 +36,17 @@ type claimResult struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
+// A claimRecord is the agent_event that tells of a claim.
+type claimRecord struct {
+	Event   string `json:"event"` // "claim"
+	EventID string `json:"eventId"`
+	Agent   string `json:"agent"`
+	Granted bool   `json:"granted"`
+	Owner   string `json:"owner"`
+	Token   int64  `json:"token,omitempty"`
+	Via     string `json:"via"` // broker or local
+}
+
 // A claimRow is a claim as this agent knows it.
 type claimRow struct {
 	owner   string
@@ -192,7 +203,12 @@ func (b *toolbox) claimTx(ctx context.Context, tx *sql.Tx, id, via string, r cla
 		return fmt.Errorf("storing the claim on %s: %w", id, err)
 	}
 	e, err := entryByID(ctx, tx, id)
-	if err != nil || e == nil || !e.open() || e.Replied {
+	if err != nil || e == nil {
+		return err
+	}
+	if err := b.a.recordAbout(ctx, tx, uniqueKey("claim", e.Seq), e, claimRecord{
+		Event: "claim", EventID: id, Agent: string(b.a.id), Granted: r.Granted, Owner: r.Owner, Token: r.Token, Via: via,
+	}); err != nil || !e.open() || e.Replied {
 		return err
 	}
 	if !r.Granted {

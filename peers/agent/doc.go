@@ -31,8 +31,15 @@
 //     every goroutine that it started has ended.
 //
 // Turns can be counted from the activity log alone: each event has one
-// attention_decision; each run of a harness has {"event":"turn",
-// "state":"started"} with the ids of its events, and then one of accepted,
-// finished, failed, cancelled or interrupted. An event whose id is in no
-// started turn is a turn avoided.
+// attention_decision (one more after an edit or a granted claim); each run of a
+// harness has {"event":"turn","eventId","mergedEventIds","agent","turnId",
+// "attempt","mode","state":"started"} and then one of the states accepted,
+// finished, failed, cancelled or interrupted (interrupted: it runs again). An
+// event whose id is in no started turn is a turn avoided. Records are sent at
+// least once: those of one messageId are one.
+//
+// Beside attention_decision, turn, disposition and refusal there are: claim
+// (granted or not, to whom), delivery (a message that its chat did not get, or
+// perhaps not), escalation (a person was called into an exchange of two
+// agents) and progress (what a turn tells of itself; best effort).
 package agent

@@ -25,7 +25,7 @@ func (a *Agent) takeEdit(ctx context.Context, tx *sql.Tx, e *entry) error {
 	if e.Content.Sequence > 0 && e.Content.Sequence < old.Content.Sequence {
 		return nil // overtaken by a later edit
 	}
-	if old.open() && !old.Acted && old.Disposition == "" {
+	if old.open() && !old.Acted {
 		return a.replaceContent(ctx, tx, old, e)
 	}
 	if old.MergedInto != "" && !old.Acted {

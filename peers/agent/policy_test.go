@@ -296,3 +296,20 @@ func TestAModeThatTheHarnessLacksFallsBack(t *testing.T) {
 		w.wantDispositions("e1 responded")
 	})
 }
+
+func TestAnAnswerInTheTurnOfTheClaimIsEnough(t *testing.T) {
+	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		call(tools, "chat.claim", nil)
+		call(tools, "chat.send_message", map[string]any{"text": "me"})
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, &agent.Options{Roles: []string{"backend-agents"}}, func(t *testing.T, w *world) {
+		w.say(post("e1", "@backend-agents who can look?"))
+		w.sleep(10 * time.Second)
+		w.wantTexts("me")
+		if n := len(s.seen()); n != 1 {
+			t.Errorf("%d turns; want 1", n)
+		}
+		w.wantDispositions("e1 claimed", "e1 responded")
+	})
+}

@@ -42,6 +42,9 @@ func (a *Agent) harnessTurn(ctx context.Context, tx *sql.Tx, t *turn, caps harne
 	if err != nil {
 		return nil, err
 	}
+	if endsTurn(carrier) {
+		return nil, a.endTurn(ctx, tx, t, turnCancelled, "the event was settled before", nil)
+	}
 	ht.Event = a.harnessEvent(carrier, parts, t, cfg.Version)
 	if ht.MCP, err = a.turnServers(carrier); err != nil {
 		return nil, err
