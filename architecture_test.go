@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
 	"bus/grant":   {"protocol"},
 	"bus/console": {"protocol", "activitylog"},
+	"peers/lease": {},
 	"bus/cluster": {"protocol", "activitylog", "bus"},
 	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant", "peers/peer"},
 

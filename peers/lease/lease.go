@@ -1,0 +1,179 @@
+package lease
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+)
+
+// Options are the optional settings of a Lease. Nil is valid.
+type Options struct {
+	Prefix string        // of the bucket's name; default "hubbub"
+	TTL    time.Duration // how long a lease lasts that is not renewed; default 6 s, at least 1 s
+	NATS   []nats.Option
+	Log    *zerolog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Prefix == "" {
+		out.Prefix = "hubbub"
+	}
+	if out.TTL <= 0 {
+		out.TTL = 6 * time.Second
+	}
+	out.TTL = max(out.TTL, time.Second)
+	if out.Log == nil {
+		nop := zerolog.Nop()
+		out.Log = &nop
+	}
+	return out
+}
+
+// A Lease is a claim to be the one that does something.
+type Lease struct {
+	urls    []string
+	what    string
+	holder  string
+	options Options
+}
+
+// New makes a lease on what, such as "tg:123456", for a holder whose name the
+// others log. It does no I/O.
+func New(urls []string, what, holder string, opts *Options) *Lease {
+	return &Lease{urls: urls, what: what, holder: holder, options: opts.withDefaults()}
+}
+
+// ErrLost is the cause of the end of the context of work whose lease was lost.
+var ErrLost = errors.New("the lease was lost: another program may be the active one now")
+
+// Run waits for the lease and does the work while it holds it, again and again,
+// until ctx ends or the work ends by itself; it returns what the work returned.
+// The work's context ends when the lease is lost.
+func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
+	nc, err := nats.Connect(strings.Join(l.urls, ","), append([]nats.Option{
+		nats.Name("hubbub lease " + l.what), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(2 * time.Second),
+	}, l.options.NATS...)...)
+	if err != nil {
+		return fmt.Errorf("the lease server %s: %w", strings.Join(l.urls, ", "), err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("the lease server: %w", err)
+	}
+	standby := false
+	for {
+		kv, revision, err := l.acquire(ctx, js)
+		if err == nil {
+			l.options.Log.Info().Str("lease", l.what).Msg("active")
+			lost, err := l.hold(ctx, kv, revision, work)
+			if !lost || ctx.Err() != nil {
+				return err
+			}
+			l.options.Log.Warn().Str("lease", l.what).Err(err).Msg("no longer active; standing by")
+		} else if !standby {
+			l.options.Log.Info().Str("lease", l.what).Err(err).Msg("standing by")
+		}
+		standby = true
+		if !sleep(ctx, l.options.TTL/12) {
+			return nil
+		}
+	}
+}
+
+// acquire takes the lease, if nobody has it.
+func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, uint64, error) {
+	limit, cancel := context.WithTimeout(ctx, l.options.TTL/3)
+	defer cancel()
+	kv, err := js.CreateOrUpdateKeyValue(limit, jetstream.KeyValueConfig{
+		Bucket: l.options.Prefix + "-leases", TTL: l.options.TTL, History: 1, Storage: jetstream.MemoryStorage,
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("the bucket of leases: %w (does the NATS server run with JetStream?)", err)
+	}
+	revision, err := kv.Create(limit, l.key(), []byte(l.holder))
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		if e, err := kv.Get(limit, l.key()); err == nil {
+			return nil, 0, fmt.Errorf("%s has it", e.Value())
+		}
+	}
+	return kv, revision, err
+}
+
+func (l *Lease) key() string { return hex.EncodeToString([]byte(l.what)) }
+
+// hold does the work while the lease can be renewed. lost says that the work
+// ended because it could not.
+func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64, work func(context.Context) error) (lost bool, err error) {
+	working, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var renewing sync.WaitGroup
+	stop := make(chan struct{})
+	renewing.Go(func() { revision = l.renew(kv, revision, stop, cancel) })
+	err = work(working)
+	close(stop)
+	renewing.Wait()
+	if errors.Is(context.Cause(working), ErrLost) {
+		return true, ErrLost
+	}
+	limit, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer done()
+	if e := kv.Delete(limit, l.key(), jetstream.LastRevision(revision)); e != nil {
+		l.options.Log.Debug().Err(e).Str("lease", l.what).Msg("not given back; it will run out")
+	}
+	return false, err
+}
+
+// renew keeps the lease until stop is closed. It ends the work when two thirds
+// of the lease have passed without a renewal.
+func (l *Lease) renew(kv jetstream.KeyValue, revision uint64, stop <-chan struct{}, end context.CancelCauseFunc) uint64 {
+	ticker := time.NewTicker(l.options.TTL / 6)
+	defer ticker.Stop()
+	renewed := time.Now()
+	for {
+		select {
+		case <-stop:
+			return revision
+		case <-ticker.C:
+		}
+		asked := time.Now()
+		limit, cancel := context.WithTimeout(context.Background(), l.options.TTL/6)
+		next, err := kv.Update(limit, l.key(), []byte(l.holder), revision)
+		cancel()
+		var api *jetstream.APIError
+		switch {
+		case err == nil:
+			revision, renewed = next, asked
+		case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+			end(ErrLost) // somebody else wrote it, or it ran out
+			return revision
+		case time.Since(renewed) > l.options.TTL*2/3:
+			end(ErrLost)
+			return revision
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,126 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hubbub/peers/lease"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+func startNATS(t *testing.T, dir string, port int) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true, JetStream: true, StoreDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return s
+}
+
+// A worker counts how many work at once.
+type worker struct {
+	name    string
+	stop    context.CancelFunc
+	started chan string
+	ended   chan error
+}
+
+func work(t *testing.T, url, name string, active *atomic.Int32, started chan string) *worker {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &worker{name: name, stop: cancel, started: started, ended: make(chan error, 1)}
+	l := lease.New([]string{url}, "tg:42 *>", name, &lease.Options{TTL: time.Second})
+	go func() {
+		w.ended <- l.Run(ctx, func(ctx context.Context) error {
+			if active.Add(1) != 1 {
+				t.Error("two are active at once")
+			}
+			started <- name
+			<-ctx.Done()
+			active.Add(-1)
+			return ctx.Err()
+		})
+	}()
+	t.Cleanup(cancel)
+	return w
+}
+
+func next(t *testing.T, started chan string) string {
+	t.Helper()
+	select {
+	case name := <-started:
+		return name
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody becomes active")
+		return ""
+	}
+}
+
+func TestAStandbyFollowsOneThatStopsAndOneThatLosesNATS(t *testing.T) {
+	dir := t.TempDir()
+	nats := startNATS(t, dir, server.RANDOM_PORT)
+	url := nats.ClientURL()
+	var active atomic.Int32
+	started := make(chan string, 10)
+	workers := map[string]*worker{}
+	workers["a"] = work(t, url, "a", &active, started)
+	if name := next(t, started); name != "a" {
+		t.Fatal(name)
+	}
+	workers["b"] = work(t, url, "b", &active, started)
+	workers["a"].stop()
+	if err := <-workers["a"].ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v; want what the work returned", err)
+	}
+	if name := next(t, started); name != "b" {
+		t.Fatal(name)
+	}
+	// NATS goes: nobody is active. It comes back: one is.
+	nats.Shutdown()
+	nats.WaitForShutdown()
+	workers["c"] = work(t, url, "c", &active, started)
+	for active.Load() != 0 {
+		runtime.Gosched()
+	}
+	startNATS(t, dir, portOf(t, url))
+	next(t, started)
+	workers["b"].stop()
+	workers["c"].stop()
+	<-workers["b"].ended
+	<-workers["c"].ended
+}
+
+func portOf(t *testing.T, url string) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(strings.TrimPrefix(url, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestTheEndOfTheWorkEndsRun(t *testing.T) {
+	nats := startNATS(t, t.TempDir(), server.RANDOM_PORT)
+	want := errors.New("the bot token is wrong")
+	l := lease.New([]string{nats.ClientURL()}, "broker", "a", nil)
+	if err := l.Run(t.Context(), func(context.Context) error { return want }); !errors.Is(err, want) {
+		t.Errorf("Run = %v", err)
+	}
+}
