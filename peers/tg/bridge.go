@@ -77,16 +77,16 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 func (b *Bridge) makeOutboxes() {
 	log := &b.log
 	b.forward = outbox.New(b.db, b.sendForward, &outbox.Options{
-		Name: b.queue(queueForward), MaxBackoff: maxBackoffBus, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
+		Name: b.queue(queueForward), Poll: outboxPoll, MaxBackoff: maxBackoffBus, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 32, AttemptTimeout: time.Minute, OnSettled: b.forwardSettled, Log: log,
 	})
 	b.telegram = outbox.New(b.db, b.sendTelegram, &outbox.Options{
-		Name: b.queue(queueTelegram), MaxAge: maxAge, MaxPending: b.opts.MaxPending, Parallel: 32,
+		Name: b.queue(queueTelegram), Poll: outboxPoll, MaxAge: maxAge, MaxPending: b.opts.MaxPending, Parallel: 32,
 		AttemptTimeout: time.Minute, StopTimeout: stopGrace, OnSettled: b.telegramSettled, Log: log,
 		AfterSettled: func(outbox.Item, outbox.State, error) { b.status.Wake() },
 	})
 	b.status = outbox.New(b.db, b.sendStatus, &outbox.Options{
-		Name: b.queue(queueStatus), MaxBackoff: 30 * time.Second, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
+		Name: b.queue(queueStatus), Poll: outboxPoll, MaxBackoff: 30 * time.Second, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 8, AttemptTimeout: time.Minute, Log: log,
 	})
 }

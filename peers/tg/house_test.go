@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"os"
+
 	"path/filepath"
 	"strings"
 	"sync"
@@ -203,5 +203,3 @@ func (s *syncBuffer) String() string {
 }
 
 func (s *syncBuffer) has(text string) bool { return strings.Contains(s.String(), text) }
-
-func TestMain(m *testing.M) { os.Exit(m.Run()) }

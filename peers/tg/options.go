@@ -47,25 +47,26 @@ const NoFiles = "none"
 
 // Bounds that are no settings.
 const (
-	maxBackoffBus    = 15 * time.Second // between attempts towards the bus: the promise is 30 s
-	maxAge           = 24 * time.Hour
-	typingRefresh    = 4 * time.Second
-	typingCap        = 5 * time.Minute
-	apiTimeout       = 30 * time.Second // of a call other than a poll
-	stopGrace        = 6 * time.Second  // for calls under way when the bridge stops
-	staleUpdate      = 48 * time.Hour   // Telegram repeats an update for 24 hours
-	keepUpdates      = 30 * 24 * time.Hour
-	conflictPause    = 30 * time.Second
-	maxUpdate        = 1 << 20 // bytes
-	shortPause       = 3 * time.Second
-	maxRejections    = 10 // by an agent, of one event
-	maxReplyText     = 64 << 10
-	guessesPerHour   = 5
-	albumCap         = 10 * time.Second
-	maxNotices       = 3 // command answers to one stranger a day
-	webhookPause     = 5 * time.Second
-	defaultHookAddr  = "127.0.0.1:8443"
-	defaultFilesHost = "127.0.0.1:0"
+	maxBackoffBus      = 15 * time.Second // between attempts towards the bus: the promise is 30 s
+	maxAge             = 24 * time.Hour
+	typingRefresh      = 4 * time.Second
+	typingCap          = 5 * time.Minute
+	apiTimeout         = 30 * time.Second // of a call other than a poll
+	stopGrace          = 6 * time.Second  // for calls under way when the bridge stops
+	staleUpdate        = 48 * time.Hour   // Telegram repeats an update for 24 hours
+	keepUpdates        = 30 * 24 * time.Hour
+	conflictPause      = 30 * time.Second
+	outboxPoll         = 5 * time.Second // until what an operator changed is noticed
+	firstConflictPause = 5 * time.Second
+	maxUpdate          = 1 << 20 // bytes
+	shortPause         = 3 * time.Second
+	maxRejections      = 10 // by an agent, of one event
+	maxReplyText       = 64 << 10
+	guessesPerHour     = 5
+	albumCap           = 10 * time.Second
+	maxNotices         = 3 // command answers to one stranger a day
+	defaultHookAddr    = "127.0.0.1:8443"
+	defaultFilesHost   = "127.0.0.1:0"
 )
 
 func (o *Options) withDefaults() Options {

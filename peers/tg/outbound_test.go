@@ -265,12 +265,6 @@ func TestTyping(t *testing.T) {
 		if got := typed() - n; got != 8 {
 			t.Errorf("one word of the agent lasts %d signs, want 8 (30 s)", got)
 		}
-		n = typed()
-		for range 20 {
-			reply(t, lead, dm.ID, protocol.ChatReply{Typing: true})
-			time.Sleep(20 * time.Second)
-			reply(t, lead, dm.ID, protocol.ChatReply{})
-		}
 	})
 }
 

@@ -166,9 +166,13 @@ func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time
 	case refused.Code == http.StatusConflict && refused.Says("webhook"):
 		return b.webhookInTheWay(ctx), nil
 	case refused.Code == http.StatusConflict:
-		b.log.Error().Str("bot", "@"+b.me.Username).Dur("retry_in", conflictPause).
+		pause := conflictPause
+		if failures == 1 {
+			pause = firstConflictPause // an older bridge that is ending, or `hubbub doctor`
+		}
+		b.log.Error().Str("bot", "@"+b.me.Username).Dur("retry_in", pause).
 			Msg("another program polls this bot, and Telegram gives each update to only one: stop the other (an older hubbub-tg, or another bot program with this token), or make a new token with /revoke at @BotFather")
-		return conflictPause, nil
+		return pause, nil
 	case refused.RetryAfter > 0:
 		b.log.Warn().Dur("retry_in", refused.RetryAfter).Msg("Telegram asks to poll later")
 		return refused.RetryAfter, nil

@@ -101,11 +101,11 @@ func (b *Bridge) telegramSettled(ctx context.Context, tx *sql.Tx, item outbox.It
 		b.log.Error().Str("topic", string(topicOf(key))).Str("peer", o.agent).Int64("item", item.ID).Str("outcome", string(outcome)).
 			Str("reason", reason).Msg("an answer was not shown for certain; see `hubbub outbox list`")
 	}
-	return b.reportWhole(ctx, tx, &o, item)
+	return b.reportWhole(ctx, tx, &o, item, outcome)
 }
 
 // reportWhole reports a reply whose last open part has been settled.
-func (b *Bridge) reportWhole(ctx context.Context, tx *sql.Tx, o *outgoing, item outbox.Item) error {
+func (b *Bridge) reportWhole(ctx context.Context, tx *sql.Tx, o *outgoing, item outbox.Item, outcome outbox.State) error {
 	var open, failed, unknown int
 	var telegramChat, message int64
 	var reason string
@@ -132,7 +132,7 @@ func (b *Bridge) reportWhole(ctx context.Context, tx *sql.Tx, o *outgoing, item 
 	if err := b.report(ctx, tx, o, status, fmt.Sprintf("%s:%d", status.Status, item.SettledAt.UnixMicro())); err != nil {
 		return err
 	}
-	if status.Status == protocol.StatusFailed && o.agent != "" {
+	if status.Status == protocol.StatusFailed && o.agent != "" && outcome != outbox.StateDropped {
 		return b.tellUser(ctx, tx, o.chat.key)
 	}
 	return nil

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/botapi"
+
+	"github.com/google/shlex"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// An examination is what the doctor was asked to look at.
+type examination struct {
+	apiURL         string
+	harness        string
+	harnessCommand string
+	deleteWebhook  bool
+}
+
+func newDoctor() *cobra.Command {
+	var x examination
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out why something does not work, and say what to do",
+		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
+			"over, the clock, the disk, the bus, and the login of the agents' harness. Exits 1 when it finds a problem.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
+	}
+	cmd.Flags().StringVar(&x.apiURL, "api-url", botapi.DefaultURL, "address of the Bot API")
+	cmd.Flags().StringVar(&x.harness, "harness", "", "look at what this harness needs: openai, anthropic, acp or c2a (default: what the environment suggests)")
+	cmd.Flags().StringVar(&x.harnessCommand, "harness-command", "", "the command of an acp or c2a harness")
+	cmd.Flags().BoolVar(&x.deleteWebhook, "delete-webhook", false, "remove the bot's webhook; waiting updates are kept")
+	return cmd
+}
+
+func (x *examination) run(cmd *cobra.Command) error {
+	env := program.From(cmd)
+	token, err := env.Secret("TELEGRAM_BOT_TOKEN")
+	if err != nil {
+		return err
+	}
+	if x.deleteWebhook {
+		if token == "" {
+			return errors.New("set TELEGRAM_BOT_TOKEN to the token of the bot whose webhook shall be removed")
+		}
+		if err := tg.DeleteWebhook(cmd.Context(), token, &botapi.Options{URL: x.apiURL}); err != nil {
+			return fmt.Errorf("removing the webhook: %w", err)
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), "the webhook is removed")
+	}
+	findings := []tg.Finding{examineDisk(env.Data), examineBus(cmd.Context(), env)}
+	if token == "" {
+		findings = append(findings, tg.Finding{Check: "bot token", Level: tg.LevelSkipped, Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.",
+			Advice: "Set it to the token from @BotFather to look at the bot."})
+	} else {
+		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridgeRuns(cmd.Context(), env, token))...)
+	}
+	findings = append(findings, x.examineHarness(env)...)
+	return reportFindings(cmd, findings)
+}
+
+// reportFindings prints the findings, and is an error when one is a problem.
+func reportFindings(cmd *cobra.Command, findings []tg.Finding) error {
+	problems := 0
+	encoder := json.NewEncoder(cmd.OutOrStdout())
+	for _, f := range findings {
+		if f.Level == tg.LevelProblem {
+			problems++
+		}
+		var err error
+		if asJSON(cmd) {
+			err = encoder.Encode(f)
+		} else {
+			err = printFinding(cmd.OutOrStdout(), f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch problems {
+	case 0:
+		return nil
+	case 1:
+		return errors.New("one problem was found")
+	default:
+		return fmt.Errorf("%d problems were found", problems)
+	}
+}
+
+func printFinding(w io.Writer, f tg.Finding) error {
+	mark := map[tg.Level]string{tg.LevelOK: "ok     ", tg.LevelWarning: "warning", tg.LevelProblem: "PROBLEM", tg.LevelSkipped: "skipped"}[f.Level]
+	_, err := fmt.Fprintf(w, "%s  %s: %s\n", mark, f.Check, f.Says)
+	if err == nil && f.Advice != "" {
+		_, err = fmt.Fprintf(w, "         -> %s\n", f.Advice)
+	}
+	return err
+}
+
+// Least free space on the disk of the data folder, in bytes.
+const (
+	diskProblem = 64 << 20
+	diskWarning = 1 << 30
+)
+
+// examineDisk looks whether the data folder can be written, and for how long.
+func examineDisk(data string) tg.Finding {
+	f := tg.Finding{Check: "disk", Level: tg.LevelProblem}
+	folder := data
+	for {
+		if _, err := os.Stat(folder); err == nil || filepath.Dir(folder) == folder {
+			break
+		}
+		folder = filepath.Dir(folder)
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(folder, &stat); err != nil {
+		f.Says, f.Advice = "The data folder "+data+" cannot be looked at: "+err.Error(), "Name another with --data."
+		return f
+	}
+	probe, err := os.CreateTemp(folder, ".doctor-*")
+	if err == nil {
+		_, err = probe.Write(make([]byte, 64<<10))
+		err = errors.Join(err, probe.Sync(), probe.Close(), os.Remove(probe.Name()))
+	}
+	free := int64(stat.Bavail) * int64(stat.Bsize)
+	switch {
+	case errors.Is(err, unix.ENOSPC) || free < diskProblem:
+		f.Says = fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, and agents' answers are not taken, until there is room.", data, size(free))
+		f.Advice = "Make room there: `hubbub log prune --before 720h` removes old activity; or move the folder and name it with --data."
+	case err != nil:
+		f.Says, f.Advice = "Nothing can be written to "+folder+": "+err.Error(), "Give this user the folder, or name another with --data."
+	case free < diskWarning:
+		f.Level = tg.LevelWarning
+		f.Says, f.Advice = fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full."
+	default:
+		f.Level, f.Says = tg.LevelOK, fmt.Sprintf("%s are free for %s.", size(free), data)
+	}
+	return f
+}
+
+func size(n int64) string {
+	if n >= 1<<30 {
+		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
+	}
+	return fmt.Sprintf("%d MB", n>>20)
+}
+
+// examineBus looks whether the bus answers.
+func examineBus(ctx context.Context, env *program.Env) tg.Finding {
+	f := tg.Finding{Check: "bus", Level: tg.LevelProblem, Advice: "Start it with `hubbub up` or hubbub-bus, or name it with --bus; where it wants a token, give --token-file or HUBBUB_TOKEN."}
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
+	defer cancel()
+	s, err := open(ctx, env, newID("doctor"))
+	if err != nil {
+		f.Says = err.Error()
+		return f
+	}
+	defer s.close()
+	return tg.Finding{Check: "bus", Level: tg.LevelOK, Says: fmt.Sprintf("%s answers: %s %s.", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version)}
+}
+
+// bridgeRuns reports whether the bus has a session of this bot's bridge.
+func bridgeRuns(ctx context.Context, env *program.Env, token string) bool {
+	bot, err := botapi.BotID(token)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	raw, err := fetch(ctx, env, "/peers")
+	var list []connectedPeer
+	if err != nil || json.Unmarshal(raw, &list) != nil {
+		return false
+	}
+	for _, p := range list {
+		if string(p.ClientID) == fmt.Sprintf("tg:%d", bot) {
+			return true
+		}
+	}
+	return false
+}
+
+// examineHarness looks at what the agents' harness needs to log in.
+func (x *examination) examineHarness(env *program.Env) []tg.Finding {
+	keys := map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+	switch x.harness {
+	case "":
+		for _, name := range []string{"openai", "anthropic"} {
+			if key, err := env.Secret(keys[name]); err == nil && key != "" {
+				return []tg.Finding{{Check: "harness", Level: tg.LevelOK, Says: keys[name] + " is set, for --harness " + name + "."}}
+			}
+		}
+		return []tg.Finding{{Check: "harness", Level: tg.LevelWarning, Says: "No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
+			Advice: "Set OPENAI_API_KEY or ANTHROPIC_API_KEY and choose --harness openai or anthropic for the agents; or use acp with an agent's own login."}}
+	case "scripted":
+		return []tg.Finding{{Check: "harness", Level: tg.LevelOK, Says: "The scripted harness needs no login."}}
+	case "openai", "anthropic":
+		key, err := env.Secret(keys[x.harness])
+		switch {
+		case err != nil:
+			return []tg.Finding{{Check: "harness", Level: tg.LevelProblem, Says: err.Error(), Advice: "Put the key into that file."}}
+		case key == "":
+			return []tg.Finding{{Check: "harness", Level: tg.LevelProblem, Says: keys[x.harness] + " is not set.", Advice: "Set it, or " + keys[x.harness] + "_FILE to a file that holds the key."}}
+		}
+		return []tg.Finding{{Check: "harness", Level: tg.LevelOK, Says: keys[x.harness] + " is set."}}
+	case "acp", "c2a":
+		return []tg.Finding{examineCommand(x.harness, x.harnessCommand)}
+	default:
+		return []tg.Finding{{Check: "harness", Level: tg.LevelProblem, Says: fmt.Sprintf("There is no harness %q.", x.harness), Advice: "The harnesses are scripted, openai, anthropic, acp and c2a."}}
+	}
+}
+
+// logins are where the known command-line agents keep their login, in the home
+// directory, and how to log in.
+var logins = map[string]struct{ file, how string }{
+	"claude":          {".claude/.credentials.json", "run `claude` once and log in, or set ANTHROPIC_API_KEY"},
+	"claude-code-acp": {".claude/.credentials.json", "run `claude` once and log in, or set ANTHROPIC_API_KEY"},
+	"codex":           {".codex/auth.json", "run `codex login`, or set OPENAI_API_KEY"},
+	"codex-acp":       {".codex/auth.json", "run `codex login`, or set OPENAI_API_KEY"},
+	"gemini":          {".gemini/oauth_creds.json", "run `gemini` once and log in, or set GEMINI_API_KEY"},
+}
+
+func examineCommand(harness, command string) tg.Finding {
+	words, err := shlex.Split(command)
+	if err != nil || len(words) == 0 {
+		return tg.Finding{Check: "harness", Level: tg.LevelProblem, Says: "The " + harness + " harness needs a command.", Advice: "Name it with --harness-command."}
+	}
+	path, err := exec.LookPath(words[0])
+	if err != nil {
+		return tg.Finding{Check: "harness", Level: tg.LevelProblem, Says: fmt.Sprintf("%s is no program that can be started here.", words[0]), Advice: "Install it, or give its full path in --harness-command."}
+	}
+	for _, word := range words {
+		login, known := logins[filepath.Base(word)]
+		if !known {
+			continue
+		}
+		home, err := os.UserHomeDir()
+		if err != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(home, login.file)); err != nil && !hasKey(login.how) {
+			return tg.Finding{Check: "harness", Level: tg.LevelProblem, Says: filepath.Base(word) + " seems not to be logged in for this user.", Advice: strings.ToUpper(login.how[:1]) + login.how[1:] + "."}
+		}
+		return tg.Finding{Check: "harness", Level: tg.LevelOK, Says: filepath.Base(word) + " has a login."}
+	}
+	return tg.Finding{Check: "harness", Level: tg.LevelOK, Says: path + " can be started; whether it is logged in only it knows."}
+}
+
+// hasKey reports whether the variable at the end of a hint is set.
+func hasKey(how string) bool {
+	return os.Getenv(how[strings.LastIndexByte(how, ' ')+1:]) != ""
+}

@@ -1,0 +1,264 @@
+package tg_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/botapi"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+)
+
+// A child is how a bridge is run as a process of its own: the test binary again,
+// with this in its environment.
+type child struct {
+	API, Bus, Database, Token string
+	Point                     string // where to die; empty: nowhere
+}
+
+const childVariable = "TG_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if raw := os.Getenv(childVariable); raw != "" {
+		if err := runChild(raw); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func runChild(raw string) error {
+	var c child
+	if err := json.Unmarshal([]byte(raw), &c); err != nil {
+		return err
+	}
+	db, err := tg.Open(c.Database)
+	if err != nil {
+		return err
+	}
+	log := zerolog.New(os.Stderr)
+	b := tg.New(c.Token, db, &tg.Options{
+		API: &botapi.Options{URL: c.API}, Peer: &peer.Options{Buses: []string{c.Bus}, Log: &log}, Log: &log,
+		AllowAll: true, MinSendInterval: -1, GroupPerMinute: -1, FilesListen: tg.NoFiles, PollTimeout: 2 * time.Second,
+	})
+	b.CrashAt(func(point string) {
+		if point == c.Point {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	})
+	return b.Run(context.Background())
+}
+
+// launch starts a bridge process and returns it with a channel that is closed
+// at its end.
+func launch(t *testing.T, c child, log *syncBuffer) (*exec.Cmd, chan struct{}) {
+	t.Helper()
+	raw, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"="+string(raw))
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is looked at below
+		close(ended)
+	}()
+	return cmd, ended
+}
+
+// An answerer is an agent that answers every event once, however often it comes,
+// and repeats an answer until the bridge has it.
+type answerer struct {
+	*bustest.Scripted
+	mu     sync.Mutex
+	events []string // texts in order, each event once
+	known  map[string]bool
+	status map[string][]string // by idempotency key
+}
+
+func newAnswerer(t *testing.T, b *bustest.Bus, ctx context.Context, wg *sync.WaitGroup) *answerer {
+	a := &answerer{Scripted: b.Join(t, "agent:lead", "agent:lead"), known: map[string]bool{}, status: map[string][]string{}}
+	a.Refuse(func(d *peer.Delivery) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		var s protocol.DeliveryStatus
+		if d.Message.Type == protocol.TypeDeliveryStatus && d.Decode(&s) == nil {
+			a.status[s.IdempotencyKey] = append(a.status[s.IdempotencyKey], s.Status)
+		}
+		var m protocol.ChatMessage
+		if d.Message.Type != protocol.TypeTGMessage || d.Decode(&m) != nil || a.known[m.SourceID] {
+			return nil
+		}
+		a.known[m.SourceID] = true
+		a.events = append(a.events, m.Text)
+		wg.Go(func() { a.answer(ctx, d.Message.From.Topic(), m) })
+		return nil
+	})
+	return a
+}
+
+func (a *answerer) answer(ctx context.Context, to protocol.Topic, m protocol.ChatMessage) {
+	r := a.NewMessage(protocol.TypeTGReply, protocol.ChatReply{Text: "answer to " + m.Text, InReplyTo: m.SourceID, IdempotencyKey: m.Text})
+	for ctx.Err() == nil {
+		result, err := a.Peer.Send(ctx, to, r)
+		if err == nil && result.Addressee == protocol.AddresseeOK {
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // the bridge is a real process that is starting
+	}
+}
+
+func (a *answerer) snapshot() (events []string, status map[string][]string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	status = map[string][]string{}
+	for k, v := range a.status {
+		status[k] = slices.Clone(v)
+	}
+	return slices.Clone(a.events), status
+}
+
+// TestSIGKILLAtEveryStep kills the bridge, as a process, at each point between
+// receiving and acknowledging, and finds nothing lost, nothing doubled and
+// nothing out of order. Only a send under way may end as unknown.
+func TestSIGKILLAtEveryStep(t *testing.T) {
+	api := tgtest.New(nil)
+	web := httptest.NewServer(api)
+	defer web.Close()
+	defer web.CloseClientConnections()
+	b := bustest.Start(t, nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	a := newAnswerer(t, b, ctx, &wg)
+	system := b.Join(t, protocol.PeerSystem, "system:*")
+	system.Refuse(func(d *peer.Delivery) error {
+		var r protocol.SpawnRequest
+		if d.Message.Type == protocol.TypeSpawnRequest && d.Decode(&r) == nil {
+			m := system.NewMessage(protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: r.Topic, Agent: "agent:lead", RequestID: r.RequestID})
+			wg.Go(func() { _, _ = system.Peer.Send(ctx, r.Topic, m) })
+		}
+		return nil
+	})
+	for _, point := range []string{
+		"received", "stored", "taken in", "asked", "assigned", "configured", "forwarding", "forwarded",
+		"reply received", "reply stored", "sending", "sent",
+	} {
+		t.Run(point, func(t *testing.T) {
+			crashAt(ctx, t, point, api, a, child{
+				API: web.URL, Bus: b.URL(), Token: api.Token(), Database: filepath.Join(t.TempDir(), tg.Database), Point: point,
+			})
+		})
+	}
+}
+
+func crashAt(ctx context.Context, t *testing.T, point string, api *tgtest.Server, a *answerer, c child) {
+	var log syncBuffer
+	defer func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	}()
+	will := api.User("Will")
+	dm := api.DM(will)
+	var want []string
+	for i := range 3 {
+		want = append(want, fmt.Sprintf("%s %d", point, i))
+		api.Say(dm, will, want[i])
+	}
+	before, _ := a.snapshot()
+	first, died := launch(t, c, &log)
+	select {
+	case <-died:
+	case <-ctx.Done():
+		_ = first.Process.Kill()
+		t.Fatalf("the bridge never came to the point %q", point)
+	}
+	if s, ok := first.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
+		t.Fatalf("the bridge ended by itself: %v", first.ProcessState)
+	}
+	c.Point = ""
+	second, ended := launch(t, c, &log)
+	defer func() {
+		_ = second.Process.Kill()
+		<-ended
+	}()
+	settled := func(*tgtest.Server) bool {
+		_, status := a.snapshot()
+		for _, key := range want {
+			if !slices.ContainsFunc(status[key], func(s string) bool { return s != protocol.StatusQueued }) {
+				return false
+			}
+		}
+		return true
+	}
+	for !settled(api) {
+		if ctx.Err() != nil {
+			events, status := a.snapshot()
+			t.Fatalf("not everything was settled: events %q, statuses %v, shown %q", events, status, api.Texts(dm.ID))
+		}
+		time.Sleep(5 * time.Millisecond) // real processes are at work
+	}
+	events, status := a.snapshot()
+	if got := events[len(before):]; !slices.Equal(got, want) {
+		t.Errorf("the agent got %q, want %q", got, want)
+	}
+	checkShown(t, point, want, api.Texts(dm.ID), status)
+}
+
+// checkShown compares what was shown with what was promised.
+func checkShown(t *testing.T, point string, want, shown []string, status map[string][]string) {
+	at, unknown := -1, 0
+	for i, key := range want {
+		count := 0
+		for j, text := range shown {
+			if text == "answer to "+key {
+				count++
+				if j < at {
+					t.Errorf("%q is out of order in %q", text, shown)
+				}
+				at = j
+			}
+		}
+		outcome := status[key][len(status[key])-1]
+		switch {
+		case count > 1:
+			t.Errorf("the answer to %q was shown %d times", key, count)
+		case outcome == protocol.StatusUnknown:
+			unknown++
+		case outcome != protocol.StatusDelivered || count != 1:
+			t.Errorf("message %d: shown %d times, reported %v", i, count, status[key])
+		}
+	}
+	most := 0
+	if point == "sending" || point == "sent" {
+		most = 1 // the send that was under way
+	}
+	if unknown != most {
+		t.Errorf("%d sends ended as unknown, want %d", unknown, most)
+	}
+}

@@ -1,0 +1,164 @@
+package tg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"hubbub/peers/tg/botapi"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A Finding is what one check of a diagnosis found.
+type Finding struct {
+	Check  string `json:"check"`
+	Level  Level  `json:"level"`
+	Says   string `json:"says"`
+	Advice string `json:"advice,omitempty"` // what to do; empty when nothing
+}
+
+// A Level is how bad a finding is.
+type Level string
+
+// The levels of a finding.
+const (
+	LevelOK      Level = "ok"
+	LevelWarning Level = "warning" // it works, but not as one may expect
+	LevelProblem Level = "problem" // it does not work
+	LevelSkipped Level = "skipped" // it could not be looked at
+)
+
+// clockTolerance is how far clocks may differ before it is said.
+const clockTolerance = 30 * time.Second
+
+// Diagnose looks at a bot from outside: whether Telegram can be reached, accepts
+// the token, and gives updates to nobody else; what privacy mode hides; and
+// whether this machine's clock is right. It changes nothing at Telegram, except
+// that another program's poll that is under way is answered with a conflict, after
+// which that program polls again. running says that a bridge of this data folder
+// is known to run, whose polling is no finding.
+func Diagnose(ctx context.Context, token string, opts *botapi.Options, running bool) []Finding {
+	if _, err := botapi.BotID(token); err != nil {
+		return []Finding{{"bot token", LevelProblem, err.Error(), "Set TELEGRAM_BOT_TOKEN to the token that @BotFather gave."}}
+	}
+	api := botapi.New(token, opts)
+	defer api.Close()
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	var me models.User
+	before := time.Now()
+	date, err := api.CallDate(ctx, "getMe", nil, &me)
+	switch {
+	case botapi.Unauthorized(err):
+		return []Finding{{"bot token", LevelProblem, "Telegram does not accept the bot token.",
+			"Check TELEGRAM_BOT_TOKEN, or make a new token with /token at @BotFather."}}
+	case err != nil:
+		return []Finding{{"bot token", LevelProblem, "Telegram cannot be asked: " + err.Error(),
+			"Check the network, a proxy in HTTPS_PROXY, and --api-url."}}
+	}
+	out := []Finding{{Check: "bot token", Level: LevelOK, Says: fmt.Sprintf("Telegram knows it: the bot is @%s, id %d.", me.Username, me.ID)}}
+	out = append(out, judgePrivacy(&me), judgeClock(date, before, time.Now()))
+	hook, free := diagnoseWebhook(ctx, api)
+	out = append(out, hook)
+	if free {
+		out = append(out, diagnosePoller(ctx, api, running))
+	}
+	return out
+}
+
+// judgePrivacy explains what privacy mode hides.
+func judgePrivacy(me *models.User) Finding {
+	f := Finding{Check: "privacy mode", Level: LevelOK, Says: "It is off: in groups the bot sees every message."}
+	if me.CanReadAllGroupMessages {
+		return f
+	}
+	f.Level = LevelWarning
+	f.Says = fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and answers to its own messages. "+
+		"A message such as \"@reviewer have a look\" names an agent, not the bot, and never arrives.", me.Username)
+	f.Advice = "For agents that listen in groups, turn it off with /setprivacy at @BotFather, then remove the bot from each group and add it again; or make the bot an administrator there. Direct chats are not affected."
+	return f
+}
+
+// judgeClock compares this machine's clock with the server's, given when the
+// call began and ended.
+func judgeClock(server, before, after time.Time) Finding {
+	if server.IsZero() {
+		return Finding{Check: "clock", Level: LevelSkipped, Says: "Telegram did not say what time it is."}
+	}
+	// The server's date has whole seconds and was written in between.
+	var off time.Duration
+	switch {
+	case server.After(after):
+		off = server.Sub(after)
+	case server.Add(time.Second).Before(before):
+		off = server.Add(time.Second).Sub(before)
+	}
+	if off.Abs() <= clockTolerance {
+		return Finding{Check: "clock", Level: LevelOK, Says: "It agrees with Telegram's."}
+	}
+	side := "behind"
+	if off < 0 {
+		side = "ahead of"
+	}
+	return Finding{Check: "clock", Level: LevelProblem,
+		Says:   fmt.Sprintf("This machine's clock is %s %s Telegram's. Times in logs are wrong, and so are waits and deadlines.", off.Abs().Round(time.Second), side),
+		Advice: "Set the clock, best with NTP (timedatectl set-ntp true)."}
+}
+
+// diagnoseWebhook looks for a webhook; free says that polling is possible.
+func diagnoseWebhook(ctx context.Context, api *botapi.Client) (f Finding, free bool) {
+	var info models.WebhookInfo
+	if err := api.Call(ctx, "getWebhookInfo", nil, &info); err != nil {
+		return Finding{"webhook", LevelSkipped, "Telegram did not tell: " + err.Error(), ""}, false
+	}
+	if info.URL == "" {
+		return Finding{Check: "webhook", Level: LevelOK, Says: fmt.Sprintf("None is set; %d updates wait to be polled.", info.PendingUpdateCount)}, true
+	}
+	host := "an address that cannot be read"
+	if u, err := url.Parse(info.URL); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	f = Finding{Check: "webhook", Level: LevelProblem,
+		Says:   fmt.Sprintf("Telegram delivers this bot's updates to %s, so the bot cannot be polled. %d updates wait.", host, info.PendingUpdateCount),
+		Advice: "If that is no program of yours that shall go on, remove it with `hubbub doctor --delete-webhook`; waiting updates are kept. If it is your hubbub-tg with --webhook-url, all is well."}
+	if info.LastErrorMessage != "" {
+		f.Says += fmt.Sprintf(" The last delivery failed %s ago: %s", time.Since(time.Unix(int64(info.LastErrorDate), 0)).Round(time.Second), api.Redact(info.LastErrorMessage))
+	}
+	return f, false
+}
+
+// diagnosePoller finds another poller: it is told of ours by a conflict, and so
+// are we of its next one. It asks for nothing and confirms nothing.
+func diagnosePoller(ctx context.Context, api *botapi.Client, running bool) Finding {
+	const look = 7 * time.Second // a poller that was told of the conflict polls again after some seconds
+	if running {
+		return Finding{Check: "second poller", Level: LevelSkipped, Says: "The bridge of this data folder runs and polls; it reports a second poller in its log."}
+	}
+	err := api.Call(ctx, "getUpdates", map[string]any{"limit": 1, "timeout": int(look / time.Second)}, nil)
+	var refused *botapi.Error
+	switch {
+	case err == nil:
+		return Finding{Check: "second poller", Level: LevelOK, Says: "Nobody else polls this bot."}
+	case errors.As(err, &refused) && refused.Code == http.StatusConflict:
+		return Finding{"second poller", LevelProblem, "Another program polls this bot, and Telegram gives each update to only one of them.",
+			"Stop the other program: an older hubbub-tg, or another bot program with the same token. If you cannot find it, make a new token with /revoke at @BotFather."}
+	default:
+		return Finding{"second poller", LevelSkipped, "It could not be tried: " + err.Error(), ""}
+	}
+}
+
+// DeleteWebhook removes a bot's webhook and keeps the updates that wait.
+func DeleteWebhook(ctx context.Context, token string, opts *botapi.Options) error {
+	if _, err := botapi.BotID(token); err != nil {
+		return err
+	}
+	api := botapi.New(token, opts)
+	defer api.Close()
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return api.Call(ctx, "deleteWebhook", map[string]any{"drop_pending_updates": false}, nil)
+}

@@ -1,0 +1,64 @@
+package tg_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+)
+
+func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Cut: tgtest.CutUnheard, Times: 2})
+		for _, text := range []string{"first", "second"} {
+			reply(t, lead, dm.ID, protocol.ChatReply{Text: text, IdempotencyKey: text})
+		}
+		for range 2 {
+			if s := status(t, lead); s.Status != protocol.StatusUnknown {
+				t.Fatalf("status %+v", s)
+			}
+		}
+		// As the command line does: on the database, beside the running bridge.
+		db, err := tg.Open(h.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		q := tg.NewQueues(db)
+		items, err := q.List(t.Context(), outbox.StateDead, outbox.StateUnknown)
+		if err != nil || len(items) != 2 || items[0].Text != "first" || items[0].Agent != "agent:lead" ||
+			items[0].Queue != "telegram" || items[0].Bot != 123456 || items[0].State != outbox.StateUnknown {
+			t.Fatalf("%+v, %v", items, err)
+		}
+		if err := q.Retry(t.Context(), items[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Drop(t.Context(), items[1].ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Retry(t.Context(), 4711); !errors.Is(err, outbox.ErrNotFound) {
+			t.Errorf("an unknown item: %v", err)
+		}
+		if got := h.texts(dm.ID, 1); got[0] != "first" {
+			t.Errorf("sent %q", got)
+		}
+		got := map[string]string{}
+		for lead.Waiting() > 0 {
+			s := status(t, lead)
+			got[s.IdempotencyKey] = s.Status
+		}
+		if got["first"] != protocol.StatusDelivered || got["second"] != protocol.StatusFailed {
+			t.Errorf("statuses %v", got)
+		}
+		time.Sleep(5 * time.Second)
+		items, err = q.List(t.Context(), outbox.StateDead, outbox.StateUnknown, outbox.StatePending)
+		if err != nil || len(items) != 0 {
+			t.Errorf("%+v, %v", items, err)
+		}
+	})
+}
