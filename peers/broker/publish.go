@@ -148,12 +148,6 @@ func (p *publisher) settle(seq int64) {
 	}
 }
 
-func (p *publisher) upTo() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.settled
-}
-
 func (p *publisher) pending() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

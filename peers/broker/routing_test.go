@@ -234,7 +234,7 @@ func TestPostingIsIdempotentByID(t *testing.T) {
 func TestConversationsArePaged(t *testing.T) {
 	d := newDesk(t)
 	group(d, "")
-	for i := range 7 {
+	for i := range 4 {
 		d.do("cli:will", "message.post", m{"id": string(rune('a' + i)), "conversationId": "c", "text": strings.Repeat("<", 200_000)})
 	}
 	var got []string
@@ -254,7 +254,7 @@ func TestConversationsArePaged(t *testing.T) {
 		}
 		after = next
 	}
-	if s := strings.Join(got, ""); s != "abcdefg" {
+	if s := strings.Join(got, ""); s != "abcd" {
 		t.Errorf("got %s", s)
 	}
 }

@@ -1,0 +1,170 @@
+// Package broker is the collaboration broker: it keeps identities,
+// conversations, questions, work, deliveries and claims, and decides who is
+// woken. It implements the OpenScout collaboration contract ("Track 02").
+//
+// # Guarantees
+//
+//   - Facts: everything that happened is an event in an append-only log, with a
+//     seq from 1 without gaps. The state is what the events amount to, and
+//     nothing else; after a restart it is the same.
+//   - Durability: a request is answered "processed" once its events, its answer
+//     and its wakes are on disk (synchronous=FULL). Requests that come together
+//     share one commit.
+//   - Answers: every request that was processed gets one collab_result, sent until
+//     its requester took it; one that is away for a minute, or does not take its
+//     answers for five, loses them. A repeated request (same from, requestId, method
+//     and params) gets the first answer again for 24 hours and changes nothing; the
+//     same requestId with another method or params is a conflict. A request that
+//     was refused changed nothing and may be repeated.
+//   - Responsibility: one decision wakes one agent at most, never the sender, by
+//     the rules below; the decision is stored with all that was looked at.
+//     Whether the responsible one can be woken changes nothing about who it is.
+//   - Wakes: a wake is stored before it is sent, and sent until its addressee took
+//     it, across SIGKILL with the same event id and messageId. An agent that is
+//     absent from the bus, offline, or manual is not woken; the delivery waits, and
+//     its wake is sent once when the agent is next announced or heard of.
+//   - Work: every work item that is not done or cancelled has an owner and a
+//     next-move owner. Only the changes of state of the machines below happen.
+//   - Claims: at most one holder per event at any time on the broker's clock; tokens
+//     are integers that only grow.
+//   - Order: requests of one sender are decided in the order in which they were
+//     sent. Events go to collab:events in the order of the log, at least once; their
+//     metadata.seq tells repetitions and gaps.
+//   - Bounds: at most 1,024 requests wait to be decided, at most 2,000 answers for
+//     one requester (then its requests are refused); a page of a list is at most
+//     512 KiB, texts are at most 256 KiB, names 256 bytes.
+//
+// Not promised: privacy between agents. Whoever may publish to collab:broker may
+// read all records; membership of a conversation says who is concerned, not who
+// may read. And the log grows for good: about 1 KB a message, 0.3 KB for every
+// heartbeat that is stored (one a tenth of the endpoint timeout at most).
+//
+// # Who is who
+//
+// The caller is the message's from. An agent's identity acts under the logical name
+// that it announced last, else under its own name: agent:lead is "lead". A person's
+// identity acts under its bare name too: tg:42 is "42", cli:will is "will", and so
+// is cli:will.x7 (what follows the dot tells runs of a command apart). Records hold
+// bare names; params may have names, identities or labels with "@".
+//
+// An endpoint belongs to the identity that announced it; nobody else may announce
+// or refresh it, nor take a name under which its namesake (agent:NAME) has
+// announced itself. Persons (tg:, chorus:, cli:) may move any work, answer any
+// question, settle any delivery and release any claim; agents only their own.
+//
+// # Requests
+//
+// A collab_request to collab:broker has {"method", "params", "requestId"}; the
+// collab_result goes to the sender's topic with {"requestId", "ok", "result"} or
+// {"requestId", "ok":false, "error":{"code","message","details"}}. Without a
+// requestId the messageId stands for it. Methods marked * tell the present state and
+// run again when repeated. "page" stands for {after?, limit?}: after is the next of
+// the former page, limit 200 unless given (1,000 at most); next is null at the end.
+//
+//	identity.announce*  {logicalAgentId, endpointId, harnessType?, workspaceId?, projectPath?, roles?,
+//	                    wakePolicy? "auto"|"manual", model?, node?, profile?} -> {identity}
+//	identity.heartbeat* {endpointId} -> {identity}; not_found: announce again
+//	identity.list*      page -> {identities, next}, one per endpoint
+//	identity.resolve*   {label} -> {identity, reason}
+//	conversation.create {id?, kind dm|group|channel|thread, title, memberIds, masterId} -> {conversation, duplicate?}
+//	conversation.get*   {id, page} -> {conversation, messages, next}
+//	message.post        {id?, conversationId, text, surface human|agent, kind? chat|status|final, targets?,
+//	                    workItemId?, inReplyTo?} -> {message, mentions, deliveries, wake | null, duplicate?}
+//	question.ask        {id?, title, askedOfId, conversationId?, nextMoveOwnerId?, parentId?} -> {question, wake, decision, delivery?}
+//	question.answer     {id, answer}; .close, .decline, .reopen {id} -> {question, ...}
+//	question.spawn_work {id, title?, ownerId?, nextMoveOwnerId?, wake?, ...} -> {work_item, question, duplicate?}
+//	question.get*       {id} -> {question}; question.list* {state?, nextMoveOwnerId?, page} -> {questions, next}
+//	work_item.create    {id?, title, ownerId, nextMoveOwnerId, state?, summary?, waitingOn?, requestedById?, parentId?,
+//	                    conversationId?, priority?, acceptanceState?, wake?} -> {work_item, duplicate?, wake?, decision?, delivery?}
+//	work_item.update    {id, any of these} -> {work_item, wake?, decision?, delivery?}
+//	work_item.get*      {id} -> {work_item}
+//	work_item.list*     {state?, ownerId?, nextMoveOwnerId?, page} -> {work_items, next}
+//	work_item.wake      {id} -> {work_item, wake | null, decision, delivery?}
+//	invocation.create   {id?, targetAgentId, text, conversationId?, workItemId?} -> {invocation, flight, delivery, wake}
+//	flight.update       {id, state, output?, error?, wake?} -> {flight, ...}; flight.get* {id} -> {flight, invocation}
+//	delivery.list*      {targetAgentId, status?, page} -> {deliveries, next}
+//	delivery.claim      {targetAgentId, leaseMs?} -> {delivery | null, message?, invocation?}, the oldest pending one
+//	delivery.ack, .nack {id} -> {delivery}
+//	binding.set         {surface, externalId, agentId} -> {binding}; binding.get* {surface, externalId} -> {binding}
+//	claim.acquire       {eventId, ttlMs?} -> {granted, owner, expiresAt, token?, answered?}
+//	claim.release       {eventId, token, answered?} -> {claim}
+//	claim.decline       {eventId} -> {claim}
+//	claim.get*          {eventId} -> {claim}; not_found: nobody ever claimed it
+//	events.list*        {after: seq, limit?} -> {events: [{seq, id, type, source, target, payload, metadata, at}], next: seq | null}
+//	wake.explain*       {messageId | workItemId | questionId} -> {rule, outcome, targetAgentId?, endpointId?, candidates, reason, wake | null}
+//	prompt.contract*    {agentId, harnessType?, conversationId?, workItemId?} -> {contract, agentId, sections}
+//
+// A record that is made again with the same id by the same caller with the same
+// params is answered with duplicate:true; with other params it is a conflict.
+//
+// # Routing
+//
+// A target is "endpoint:ID", a label (see [Label]), a role, a bare name or an
+// identity. Names and roles are compared without case and punctuation; nothing is
+// ever completed or guessed. Of several endpoints of one name that fit, live and
+// wakeable ones come first, then those in the sender's announced project, then its
+// workspace, then the one heard of last. Labels that fit several names, and names
+// that different identities announced in different workspaces, are ambiguous,
+// unless the sender's own place decides.
+//
+// The mentions with which a text begins route when a person wrote it (surface human
+// from an agent's identity counts as agent). All other mentions are hints: they stand
+// in the result and the event, and wake nobody. Agents route with targets only.
+//
+// Wake rules, in their order: explicit_mention (targets, then leading mentions),
+// dependency_owner (only for a message or wake about work that waits), next_move_owner,
+// owner, conversation_master (in a dm without one, the other side if it is an agent),
+// none. A message of kind status or final, or about work that ended, wakes only who
+// is named. When the first one named leads nowhere the answer is unknown_target,
+// ambiguous or unavailable, and the message is kept: details has messageId, askedLabel,
+// candidates, deliveries.
+//
+// Creating and updating work wakes nobody unless the params have "wake":true, or
+// work_item.wake is called; asking and answering a question wake the one whose move
+// it then is. A completed flight brings its work to review, acceptance pending, next
+// move to who requested it; with "wake":true that one is woken.
+//
+// A sweep wakes the next-move owner (the dependency owner of waiting work) of work
+// that is open, waiting or in review, of questions not yet closed, and the agents of
+// flights that never began, when nothing happened to them for --stale-after, once per
+// such period.
+//
+// # What an agent does
+//
+// It announces its endpoint when it connects, and again when a heartbeat gets
+// not_found; it sends identity.heartbeat every third of the endpoint timeout. On its
+// own topic it gets, as collab_event:
+//
+//   - collab.delivery.woken, payload [Wake]: deliveryId, rule, reason, and whichever
+//     of message, workItem, question, invocation, flight and conversation it is about.
+//     It stores the event by its id (a repetition has the same one), sends
+//     delivery.ack, and acts: flight.update running, then completed or failed;
+//     work_item.update; question.answer; message.post with inReplyTo.
+//   - collab.claim.offered, payload [Claim]: an event that was refused to it is free.
+//
+// For an event that needs a claim it calls claim.acquire, shows eventId and token with
+// its reply, prolongs by acquiring again (the token stays), and ends with claim.release
+// {answered:true} once it replied, or claim.decline when it will not. An answered event
+// is never granted again. Without either the claim expires, and is offered again even
+// though the reply may have been shown.
+//
+// # What a bridge does
+//
+// It shows a reply to an event that needs a claim only if claim.get gives a claim whose
+// token is the reply's and whose ownerIdentity is the reply's from. (The owner is a
+// name for people; two identities may share one.) Having shown it, the bridge may
+// itself call claim.release {eventId, token, answered:true}.
+//
+// # Events
+//
+// The types and payloads are in event.go. The source is who caused the event
+// ("agent:lead", "tg:42"), or collab:broker for what the broker decides; the target is
+// what it is about ("conversation:c1", "work_item:w1", "question:q1", "agent:lead",
+// "flight:f1", "event:e1", ...). Published events carry their seq in metadata.seq.
+//
+// # Usage
+//
+//	db, err := store.Open(filepath.Join(data, "broker.db"), broker.Schema)
+//	b := broker.New(db, peer.New(protocol.PeerBroker, &peer.Options{}), &broker.Options{StaleAfter: time.Hour})
+//	err = b.Run(ctx)
+package broker

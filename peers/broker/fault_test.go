@@ -1,0 +1,215 @@
+package broker_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/broker"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// A write that fails is no answer and leaves no trace: the requests are refused
+// at the bus, and the state is that of the log.
+func TestAFailedWriteIsRefused(t *testing.T) {
+	b := bustest.Start(t, nil)
+	path := filepath.Join(t.TempDir(), "broker.db")
+	start(t, b, path, nil)
+	will := join(t, b, "cli:will")
+	will.do("conversation.create", object{"id": "c", "kind": "group"})
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`); err != nil {
+		t.Fatal(err)
+	}
+	params, err := json.Marshal(object{"id": "m1", "conversationId": "c", "text": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := protocol.CollabRequest{Method: "message.post", Params: params, RequestID: "r"}
+	sent := will.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, request)
+	if sent.Addressee != protocol.AddresseeFailed || !strings.Contains(fmt.Sprint(sent.Failures), "cannot store") {
+		t.Errorf("sent = %+v", sent)
+	}
+	if got := will.do("conversation.get", object{"id": "c"}); len(got["messages"].([]any)) != 0 {
+		t.Errorf("the message is shown although it was not stored: %v", got)
+	}
+	if _, err := db.Exec(`DROP TRIGGER full`); err != nil {
+		t.Fatal(err)
+	}
+	if r := will.askAs("r", "message.post", json.RawMessage(params)); !r.OK {
+		t.Errorf("after the disk has room again: %+v", r.Error)
+	}
+	if n := len(will.results); n != 0 {
+		t.Errorf("%d more answers", n)
+	}
+}
+
+func TestEventsAreAppendOnly(t *testing.T) {
+	b := bustest.Start(t, nil)
+	path := filepath.Join(t.TempDir(), "broker.db")
+	start(t, b, path, nil)
+	join(t, b, "cli:will").do("conversation.create", object{"id": "c", "kind": "group"})
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{`DELETE FROM events`, `UPDATE events SET payload = '{}'`} {
+		if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+}
+
+// An agent that does not take its wake gets it again; it loses nobody else's.
+func TestAWakeIsSentUntilItIsTaken(t *testing.T) {
+	b := bustest.Start(t, nil)
+	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
+	lead, other, will := join(t, b, "agent:lead"), join(t, b, "agent:other"), join(t, b, "cli:will")
+	lead.do("identity.announce", object{"endpointId": "e1"})
+	other.do("identity.announce", object{"endpointId": "e2"})
+	will.do("conversation.create", object{"id": "c", "kind": "group"})
+	var mu sync.Mutex
+	ids := map[protocol.MessageID]int{}
+	taken := make(chan struct{}, 10)
+	lead.Refuse(func(d *bustest.Delivery) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ids[d.Message.MessageID]++; ids[d.Message.MessageID] == 1 {
+			return errors.New("not now")
+		}
+		taken <- struct{}{}
+		return nil
+	})
+	will.do("message.post", object{"conversationId": "c", "text": "@lead hi"})
+	will.do("message.post", object{"conversationId": "c", "text": "@other hi"})
+	other.event(broker.EventWoken)
+	wait(t, taken)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(ids) != 1 {
+		t.Errorf("the repetition has another messageId: %v", ids)
+	}
+	if got := will.do("identity.resolve", object{"label": "lead"})["identity"].(object); got["status"] != "online" {
+		t.Errorf("an agent that failed is %v", got["status"])
+	}
+}
+
+// A subscriber of collab:events that hangs slows the facts, and does not stop
+// them, nor the answers.
+func TestAHangingSubscriberDoesNotStopTheFacts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
+		defer r.stop()
+		hung := make(chan struct{})
+		stuck := b.Join(t, "cli:stuck", "collab:events")
+		stuck.Refuse(func(*bustest.Delivery) error { <-hung; return nil })
+		defer close(hung)
+		watch, will := join(t, b, "cli:watch", "collab:events"), join(t, b, "cli:will")
+		begun := time.Now()
+		for i := range 20 {
+			will.do("conversation.create", object{"id": fmt.Sprint("c", i), "kind": "group"})
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("answers took %s", took)
+		}
+		for i := range 20 {
+			if seq := decode(t, wait(t, watch.events).Metadata)["seq"]; seq != float64(i+1) {
+				t.Fatalf("fact %v came as number %d", seq, i+1)
+			}
+		}
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("20 facts took %s", took)
+		}
+	})
+}
+
+// A requester that is gone does not keep its answer for good, and other
+// requesters do not wait for it.
+func TestAnAnswerToNobodyIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		path := filepath.Join(t.TempDir(), "broker.db")
+		r := start(t, b, path, nil)
+		defer r.stop()
+		gone := b.Join(t, "cli:gone") // it does not listen on its own topic
+		gone.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, protocol.CollabRequest{Method: "identity.list", RequestID: "1"})
+		will := join(t, b, "cli:will")
+		will.do("identity.list", nil)
+		time.Sleep(2 * time.Minute)
+		late := join(t, b, "cli:gone2", "cli:gone")
+		time.Sleep(10 * time.Minute)
+		if n := len(late.results); n != 0 {
+			t.Errorf("%d answers came after they were given up", n)
+		}
+		r.stop()
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		var n int
+		if err := db.QueryRow(`SELECT count(*) FROM answers`).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%d answers are kept, %v", n, err)
+		}
+	})
+}
+
+// The broker ends when another takes its identity.
+func TestEndsWhenReplaced(t *testing.T) {
+	b := bustest.Start(t, nil)
+	first := start(t, b, filepath.Join(t.TempDir(), "one.db"), nil)
+	start(t, b, filepath.Join(t.TempDir(), "two.db"), nil)
+	if err := wait(t, first.done); !errors.Is(err, peer.ErrReplaced) {
+		t.Errorf("the first ended with %v", err)
+	}
+	first.done <- nil
+}
+
+// Whoever asks for more than fits into a frame gets pages that do.
+func TestEveryAnswerFitsIntoAFrame(t *testing.T) {
+	b := bustest.Start(t, nil)
+	start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
+	will := join(t, b, "cli:will")
+	will.do("conversation.create", object{"id": "c", "kind": "group", "masterId": "gone"})
+	long := strings.Repeat("\x01", 40_000) // six bytes each as JSON
+	for i := range 3 {
+		r := will.ask("message.post", object{"id": fmt.Sprint("m", i), "conversationId": "c", "text": long})
+		if r.Error == nil || r.Error.Code != "unavailable" {
+			t.Fatalf("got %+v", r.Error)
+		}
+	}
+	if r := will.ask("message.post", object{"conversationId": "c", "text": long + long}); r.OK || r.Error.Code != "invalid" {
+		t.Errorf("a text of half a megabyte: %+v", r.Error)
+	}
+	n, pages := 0, 0
+	var next any = 0
+	for next != nil {
+		page := will.do("events.list", object{"after": next, "limit": 1000})
+		n += len(page["events"].([]any))
+		next = page["next"]
+		pages++
+	}
+	if n != 7 || pages < 2 {
+		t.Errorf("%d events in %d pages", n, pages)
+	}
+	gone := join(t, b, "agent:gone")
+	gone.do("identity.announce", object{"endpointId": "e"})
+	for range 3 {
+		gone.event(broker.EventWoken)
+	}
+}

@@ -1,0 +1,128 @@
+package broker
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+)
+
+// newWriter runs a writer on a database of its own until the test ends.
+func newWriter(t *testing.T) *writer {
+	t.Helper()
+	db, err := store.Open(filepath.Join(t.TempDir(), "broker.db"), Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := zerolog.Nop()
+	w := &writer{
+		db: db, now: time.Now, mint: newMint(time.Now).next, log: &log, jobs: make(chan job, 64),
+		limits:    limits{time.Minute, time.Minute, time.Hour},
+		enqueue:   func(context.Context, *sql.Tx, *turn, sending) error { return nil },
+		committed: func(*batch) {},
+	}
+	if err := w.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-done, w.close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// hold keeps the writer busy until what it returns is closed.
+func hold(t *testing.T, w *writer) chan struct{} {
+	begun, release := make(chan struct{}), make(chan struct{})
+	go w.change(t.Context(), func(*turn) error { close(begun); <-release; return nil }) //nolint:errcheck // it only holds
+	<-begun
+	return release
+}
+
+// A request on which the program fails takes no other request with it.
+func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
+	w := newWriter(t)
+	release := hold(t, w)
+	var wg sync.WaitGroup
+	results := make([]error, 12)
+	for i := range results {
+		wg.Go(func() {
+			results[i] = w.change(t.Context(), func(t *turn) error {
+				t.emit(EventConversation, fmt.Sprint("conversation:", i), Conversation{ID: fmt.Sprint(i)}, stepMetadata{Digest: "d"})
+				switch i {
+				case 3:
+					panic("a mistake")
+				case 7:
+					t.emit("no.such.type", "x:y", m{}, nil)
+				}
+				return nil
+			})
+		})
+	}
+	for len(w.jobs) < len(results) {
+		time.Sleep(0) // until all of them wait for one commit
+	}
+	close(release)
+	wg.Wait()
+	for i, err := range results {
+		if bad := i == 3 || i == 7; (err != nil) != bad {
+			t.Errorf("job %d: %v", i, err)
+		}
+	}
+	again, err := load(t.Context(), w.db)
+	if err != nil || len(again.conversations) != 10 || again.seq != 10 {
+		t.Fatalf("the log holds %d conversations up to event %d, %v", len(again.conversations), again.seq, err)
+	}
+	if err := w.change(t.Context(), func(tr *turn) error {
+		if !reflect.DeepEqual(tr.state, again) {
+			return errors.New("the live state differs from the log's")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Requests that wait together are committed together.
+func TestRequestsShareACommit(t *testing.T) {
+	w := newWriter(t)
+	var commits atomic.Int64
+	w.committed = func(*batch) { commits.Add(1) }
+	release := hold(t, w)
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			r := request{from: "cli:will", messageID: protocol.MessageID(fmt.Sprint(i)), content: protocol.CollabRequest{
+				Method: "conversation.create", Params: []byte(`{"kind":"group"}`), RequestID: fmt.Sprint(i),
+			}}
+			if err := w.submit(t.Context(), job{request: &r}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for len(w.jobs) < 50 {
+		time.Sleep(0) // until all of them wait
+	}
+	close(release)
+	wg.Wait()
+	w.change(t.Context(), func(*turn) error { return nil }) //nolint:errcheck // the commits before it are counted then
+	if n := commits.Load(); n > 4 {
+		t.Errorf("52 jobs took %d commits", n)
+	}
+}
