@@ -21,7 +21,7 @@ import (
 )
 
 // ErrToken ends Run: Telegram does not know the bot token.
-var ErrToken = errors.New("Telegram does not accept the bot token; check TELEGRAM_BOT_TOKEN, or make a new token with /token at @BotFather") //nolint:staticcheck // a name
+var ErrToken = errors.New("the bot token is not accepted by Telegram; check TELEGRAM_BOT_TOKEN, or make a new token with /token at @BotFather")
 
 // A Bridge connects one bot to the bus.
 type Bridge struct {

@@ -45,13 +45,13 @@ func (f *files) refer(ctx context.Context, tx *sql.Tx, list []attachment) ([]pro
 		if err != nil {
 			return nil, fmt.Errorf("making a reference to a file: %w", err)
 		}
-		out = append(out, protocol.Attachment{Kind: a.kind, Ref: f.base(ctx, tx) + filesPath + ref, Name: a.name, MimeType: a.mime, Size: a.size})
+		out = append(out, protocol.Attachment{Kind: a.kind, Ref: f.address(ctx, tx) + filesPath + ref, Name: a.name, MimeType: a.mime, Size: a.size})
 	}
 	return out, nil
 }
 
-// base is the address in front of references.
-func (f *files) base(ctx context.Context, q querier) string {
+// address is what stands in front of references.
+func (f *files) address(ctx context.Context, q querier) string {
 	if f.b.opts.FilesURL != "" {
 		return strings.TrimRight(f.b.opts.FilesURL, "/")
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // errUnknown marks a send without an answer.
-var errUnknown = errors.New("Telegram did not answer, so the message may or may not have been sent") //nolint:staticcheck // a name
+var errUnknown = errors.New("no answer came from Telegram, so the message may or may not have been sent")
 
 func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
 

@@ -69,7 +69,7 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 		case botapi.Code(err) == http.StatusUnauthorized:
 			return ErrToken
 		case botapi.Code(err) == http.StatusBadRequest:
-			return fmt.Errorf("Telegram refuses the address of --webhook-url: %w", err) //nolint:staticcheck // a name
+			return fmt.Errorf("the address of --webhook-url is refused by Telegram: %w", err)
 		}
 		b.log.Warn().Err(err).Msg("Telegram did not take the webhook; trying again")
 		sleep(ctx, backoff(failures))

