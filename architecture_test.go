@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 
 	"cmd":                  {"*"}, // tests of the programs
 	"cmd/*":                {"*"},
-	"cmd/internal/program": {"protocol", "peers/peer"},
+	"cmd/internal/program": {"protocol", "peers/peer", "peers/lease"},
 	"cmd/internal/fleet":   {"cmd/internal/screen"},
 	"cmd/internal/screen":  {},
 	"cmd/internal/load":    {"protocol", "protocol/jsonrpc", "protocol/wire"},

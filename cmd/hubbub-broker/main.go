@@ -18,6 +18,7 @@ import (
 
 func main() {
 	var opts broker.Options
+	var standby program.Standby
 	program.Main(program.Program{
 		Name:    "hubbub-broker",
 		Summary: "keeps work, questions and claims, and wakes the one who is responsible",
@@ -25,12 +26,13 @@ func main() {
 			fs.DurationVar(&opts.SweepInterval, "sweep-interval", time.Minute, "time between two looks for work that nobody has touched")
 			fs.DurationVar(&opts.StaleAfter, "stale-after", 30*time.Minute, "how long work may rest before the one with the next move is woken")
 			fs.DurationVar(&opts.EndpointTimeout, "endpoint-timeout", 30*time.Second, "how long an agent's endpoint may be silent before it counts as offline")
+			standby.Flags(fs)
 		},
-		Run: func(ctx context.Context, env *program.Env) error { return run(ctx, env, &opts) },
+		Run: func(ctx context.Context, env *program.Env) error { return run(ctx, env, &opts, &standby) },
 	})
 }
 
-func run(ctx context.Context, env *program.Env, opts *broker.Options) (err error) {
+func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *program.Standby) (err error) {
 	for name, value := range map[string]time.Duration{
 		"sweep-interval": opts.SweepInterval, "stale-after": opts.StaleAfter, "endpoint-timeout": opts.EndpointTimeout,
 	} {
@@ -38,14 +40,11 @@ func run(ctx context.Context, env *program.Env, opts *broker.Options) (err error
 			return program.Usage("--%s must be more than 0, such as 1m", name)
 		}
 	}
-	if _, err := env.MakeData(); err != nil {
-		return err
-	}
-	unlock, err := lockFolder(env.DataFile("broker.lock"))
+	release, err := env.OwnData()
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer release()
 	db, err := store.Open(env.DataFile("broker.db"), broker.Schema)
 	if err != nil {
 		return err
@@ -55,5 +54,7 @@ func run(ctx context.Context, env *program.Env, opts *broker.Options) (err error
 	options.Concurrency, options.Queue = 256, 4096
 	log := env.Log
 	opts.Log, opts.OnReady = &log, env.Ready
-	return broker.New(db, peer.New(protocol.PeerBroker, options), opts).Run(ctx)
+	return standby.Run(ctx, env, "broker", func(ctx context.Context) error {
+		return broker.New(db, peer.New(protocol.PeerBroker, options), opts).Run(ctx)
+	})
 }

@@ -10,9 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"hubbub/cmd/internal/program"
@@ -62,15 +59,12 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	data, err := env.MakeData()
+	release, err := env.OwnData()
 	if err != nil {
 		return err
 	}
-	unlock, err := lock(filepath.Join(data, "chorus.lock"))
-	if err != nil {
-		return err
-	}
-	defer unlock()
+	defer release()
+	data := env.Data
 	store, err := chorus.OpenStore(data)
 	if err != nil {
 		return err
@@ -153,17 +147,4 @@ func (s *settings) open() (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("loading the certificate: %w", err), listener.Close())
 	}
 	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
-}
-
-// lock makes sure that one gateway works on a data folder. The command line
-// needs no lock: it only writes what the gateway reads.
-func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the data folder: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another gateway works on %s: stop it first, or give this one another --data", filepath.Dir(path)), f.Close())
-	}
-	return func() { _ = f.Close() }, nil
 }

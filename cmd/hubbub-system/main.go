@@ -68,18 +68,15 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 }
 
 func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
-	data, err := env.MakeData()
-	if err != nil {
-		return err
-	}
 	if err := s.complete(env); err != nil {
 		return err
 	}
-	unlock, err := lockFolder(filepath.Join(data, "system.lock"))
+	data := env.Data
+	release, err := env.OwnData()
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer release()
 	launcher, err := s.makeLauncher(data)
 	if err != nil {
 		return err

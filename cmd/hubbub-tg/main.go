@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"hubbub/cmd/internal/program"
@@ -30,6 +31,7 @@ type settings struct {
 	resend        bool
 	filesListen   string
 	filesURL      string
+	standby       program.Standby
 }
 
 func main() {
@@ -57,6 +59,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.resend, "resend-unknown", false, "send again where nobody knows whether a send arrived: messages may come twice")
 	fs.StringVar(&s.filesListen, "files-listen", "", "where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
 	fs.StringVar(&s.filesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
+	s.standby.Flags(fs)
 }
 
 func (s *settings) run(ctx context.Context, env *program.Env) error {
@@ -77,9 +80,11 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err := s.check(secret); err != nil {
 		return err
 	}
-	if _, err := env.MakeData(); err != nil {
+	release, err := env.OwnData()
+	if err != nil {
 		return err
 	}
+	defer release()
 	db, err := tg.Open(env.DataFile(tg.Database))
 	if err != nil {
 		return err
@@ -87,8 +92,11 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if !s.allowAll && len(s.allowUsers)+len(s.allowChats) == 0 {
 		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-chat: only who sends a code of `hubbub pair` is heard")
 	}
-	options := s.options(env, secret)
-	return errors.Join(tg.New(token, db, options).Run(ctx), db.Close())
+	bot, _, _ := strings.Cut(token, ":") // the public part: the bot's id
+	err = s.standby.Run(ctx, env, "tg:"+bot, func(ctx context.Context) error {
+		return tg.New(token, db, s.options(env, secret)).Run(ctx)
+	})
+	return errors.Join(err, db.Close())
 }
 
 func (s *settings) check(secret string) error {

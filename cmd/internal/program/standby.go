@@ -1,0 +1,44 @@
+package program
+
+import (
+	"context"
+	"os"
+
+	"hubbub/peers/lease"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
+)
+
+// Standby are the flags of a program of which only one may be active on a
+// cluster of machines.
+type Standby struct {
+	urls  []string
+	name  string
+	creds string
+}
+
+// Flags adds the flags.
+func (s *Standby) Flags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&s.urls, "cluster", nil, "NATS server that decides which of several programs is the active one, such as nats://10.0.0.1:4222 (repeatable)")
+	fs.StringVar(&s.name, "cluster-name", "hubbub", "name of the cluster: the prefix of its leases")
+	fs.StringVar(&s.creds, "cluster-creds", "", "NATS credentials file")
+}
+
+// Run does the work; with --cluster only while this program holds the lease on
+// what, and again whenever it gets it back.
+func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(context.Context) error) error {
+	if len(s.urls) == 0 {
+		return work(ctx)
+	}
+	var options []nats.Option
+	if s.creds != "" {
+		options = append(options, nats.UserCredentials(s.creds))
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	holder := env.Name + " on " + host
+	return lease.New(s.urls, what, holder, &lease.Options{Prefix: s.name, NATS: options, Log: &env.Log}).Run(ctx, work)
+}
