@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"hubbub/protocol/wire"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
 // startNATS runs a NATS server inside the test; port 0 chooses one.
@@ -336,21 +338,186 @@ func drained(c transcript.Conn) <-chan struct{} {
 	return done
 }
 
-func BenchmarkAcrossTwoBuses(b *testing.B) {
-	nats := startNATS(b, 0)
-	nodes := joinAll(b, nats.ClientURL(), 2)
-	nodes[0].Join(b, "agent:near", "agent:near")
-	ear := nodes[1].Join(b, "agent:far", "agent:far")
-	sender := nodes[0].Join(b, "cli:s")
-	settle(b, nodes...)
-	for _, topic := range []protocol.Topic{"agent:near", "agent:far"} {
-		b.Run(string(topic), func(b *testing.B) {
-			for b.Loop() {
-				if r := sender.Send(b, topic, protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
-					b.Fatalf("%+v", r)
-				}
-			}
-		})
+// A proxy stands between a bus and NATS and can be cut.
+type proxy struct {
+	listener net.Listener
+	target   string
+	mu       sync.Mutex // guards the fields below
+	thawed   *sync.Cond
+	frozen   bool
+	conns    []net.Conn
+	copying  sync.WaitGroup
+}
+
+func startProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	_ = ear
+	p := &proxy{listener: l, target: target}
+	p.thawed = sync.NewCond(&p.mu)
+	p.copying.Go(p.acceptLoop)
+	t.Cleanup(func() {
+		l.Close()
+		p.freeze(false)
+		p.mu.Lock()
+		for _, c := range p.conns {
+			c.Close()
+		}
+		p.mu.Unlock()
+		p.copying.Wait()
+	})
+	return p
+}
+
+func (p *proxy) acceptLoop() {
+	for {
+		in, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.target)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, in, out)
+		p.mu.Unlock()
+		p.copying.Go(func() { p.copyLoop(in, out) })
+		p.copying.Go(func() { p.copyLoop(out, in) })
+	}
+}
+
+func (p *proxy) copyLoop(to, from net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		for p.frozen {
+			p.thawed.Wait()
+		}
+		p.mu.Unlock()
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// freeze holds every byte, as a network does that has lost its way.
+func (p *proxy) freeze(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = on
+	p.thawed.Broadcast()
+}
+
+// TestAPartitionedBus is cut off from NATS without its connection being closed,
+// as when a cable is pulled or the machine stands still.
+func TestAPartitionedBus(t *testing.T) {
+	nats := startNATS(t, 0)
+	cut := startProxy(t, nats.Addr().String())
+	a, b := join(t, "a", nats.ClientURL(), nil), join(t, "b", "nats://"+cut.listener.Addr().String(), nil)
+	far := b.Join(t, "agent:far", "agent:far")
+	near := b.Join(t, "cli:near")
+	sender := a.Join(t, "cli:s")
+	settle(t, a, b)
+	cut.freeze(true)
+	sent := map[protocol.MessageID]bool{}
+	for range 3 { // the first are on their way when the silence is noticed
+		m := protocol.NewMessage(protocol.TypeAgentEvent, "cli:s", protocol.AgentOnline{})
+		r, err := sender.Peer.Send(t.Context(), "agent:far", m)
+		if err != nil || r.DeliveredTo != 0 {
+			t.Fatalf("across the cut: %+v, %v", r, err)
+		}
+		sent[m.MessageID] = true
+	}
+	if r := near.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
+		t.Fatalf("on the cut side, of the same bus: %+v", r)
+	}
+	far.Next(t)
+	cut.freeze(false)
+	settle(t, a, b)
+	waitFor(t, "the buses do not meet again", func() bool {
+		return sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}).DeliveredTo == 1
+	})
+	seen := map[protocol.MessageID]int{}
+	for far.Waiting() > 0 {
+		seen[far.Next(t).Message.MessageID]++
+	}
+	for id, n := range seen {
+		if n > 1 {
+			t.Errorf("%s was delivered %d times", id, n)
+		}
+	}
+}
+
+// BenchmarkCluster sends acked messages to a peer of the same bus, to one of
+// another bus with 2, 4 and 8 buses and with 100,000 subscriptions, and, for
+// comparison in the same run, plain NATS requests.
+func BenchmarkCluster(b *testing.B) {
+	server := startNATS(b, 0)
+	b.Run("nats request", func(b *testing.B) {
+		nc, err := nats.Connect(server.ClientURL())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer nc.Close()
+		other, err := nats.Connect(server.ClientURL())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer other.Close()
+		if _, err := other.Subscribe("bench", func(m *nats.Msg) { m.Respond(nil) }); err != nil { //nolint:errcheck // the request fails
+			b.Fatal(err)
+		}
+		if err := other.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			if _, err := nc.Request("bench", make([]byte, 200), time.Second); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, count := range []int{2, 4, 8} {
+		nodes := joinAll(b, server.ClientURL(), count)
+		near, far := nodes[0].Join(b, "agent:near", "agent:near"), nodes[1].Join(b, "agent:far", "agent:far")
+		sender := nodes[0].Join(b, "cli:s")
+		settle(b, nodes...)
+		measure := func(name string) {
+			for _, topic := range []protocol.Topic{"agent:near", "agent:far"} {
+				b.Run(fmt.Sprintf("%d buses%s/%s", count, name, topic), func(b *testing.B) {
+					for b.Loop() {
+						if r := sender.Send(b, topic, protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
+							b.Fatalf("%+v", r)
+						}
+					}
+				})
+			}
+		}
+		measure("")
+		if count == 2 {
+			for i := range 100 {
+				patterns := make([]protocol.Pattern, 1000)
+				for j := range patterns {
+					patterns[j] = protocol.Pattern(fmt.Sprintf("other:%d:%d:*", i, j))
+				}
+				nodes[1].Join(b, protocol.PeerID(fmt.Sprint("cli:holder-", i)), patterns...)
+			}
+			settle(b, nodes...)
+			measure(", 100,000 subscriptions")
+		}
+		_, _ = near, far
+		for _, n := range nodes {
+			n.stop()
+		}
+	}
 }
