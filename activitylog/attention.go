@@ -63,12 +63,8 @@ type AttentionFilter struct {
 // first and each once, until fn returns an error.
 func (r *Reader) Attention(ctx context.Context, f AttentionFilter, fn func(*AttentionRecord) error) error {
 	seen := map[string]bool{}
-	rows := Filter{
-		Topic: protocol.Pattern(protocol.TopicAttention), Events: []Event{SendStart}, Since: f.Since, Until: f.Until,
-	}
-	if !strings.ContainsFunc(f.EventID, manySpellings) {
-		rows.Text = f.EventID
-	}
+	rows := f.rows()
+	rows.Topic = protocol.Pattern(protocol.TopicAttention)
 	return r.Each(ctx, rows, func(e *Entry) error {
 		a, ok := attentionRecord(e)
 		switch {
@@ -123,18 +119,30 @@ type ChatEvent struct {
 	Content   protocol.ChatMessage
 }
 
-// ChatEvents calls fn with every chat message that a filter chooses, the oldest
-// first, until fn returns an error. The filter's Types and Events are set by it.
-func (r *Reader) ChatEvents(ctx context.Context, f Filter, fn func(*ChatEvent) error) error {
-	f.Events = []Event{SendStart}
-	f.Types = []protocol.MessageType{protocol.TypeTGMessage, protocol.TypeChatMessage}
-	return r.Each(ctx, f, func(e *Entry) error {
+// ChatEvents calls fn with every time that a chat message of the filter was
+// sent to an agent, the oldest first, until fn returns an error.
+func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*ChatEvent) error) error {
+	rows := f.rows()
+	rows.Types = []protocol.MessageType{protocol.TypeTGMessage, protocol.TypeChatMessage}
+	if f.Agent != "" {
+		rows.Topic = protocol.Pattern(f.Agent)
+	}
+	return r.Each(ctx, rows, func(e *Entry) error {
 		c, ok := chatEvent(e)
-		if !ok {
+		if !ok || f.EventID != "" && c.EventID != f.EventID || f.Agent != "" && c.Agent != f.Agent {
 			return nil
 		}
 		return fn(&c)
 	})
+}
+
+// rows is the filter of the send_start rows that may be meant.
+func (f *AttentionFilter) rows() Filter {
+	rows := Filter{Events: []Event{SendStart}, Since: f.Since, Until: f.Until}
+	if !strings.ContainsFunc(f.EventID, manySpellings) {
+		rows.Text = f.EventID
+	}
+	return rows
 }
 
 func chatEvent(e *Entry) (ChatEvent, bool) {

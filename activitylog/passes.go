@@ -204,10 +204,10 @@ func (c *checker) weigh(p *passTally) {
 	switch {
 	case what == "":
 		v.Complete++
-	case !p.finished && !p.seen.Before(v.Last.Add(-c.longest)):
-		v.UnderWay++
 	case c.explained(p):
 		v.Cut++
+	case !p.finished && !p.seen.Before(v.Last.Add(-c.longest)):
+		v.UnderWay++
 	case !p.start && !p.began.After(v.First.Add(c.longest)):
 		v.Cut++ // what came before was pruned
 	case !p.finished && p.start:

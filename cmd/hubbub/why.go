@@ -160,10 +160,7 @@ func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFi
 	if err != nil {
 		return nil, err
 	}
-	err = r.ChatEvents(cmd.Context(), activitylog.Filter{Since: f.Since}, func(c *activitylog.ChatEvent) error {
-		if c.EventID != f.EventID || f.Agent != "" && c.Agent != f.Agent {
-			return nil
-		}
+	err = r.ChatEvents(cmd.Context(), f, func(c *activitylog.ChatEvent) error {
 		s := of(c.Agent)
 		s.MessageIDs = append(s.MessageIDs, c.MessageID)
 		if s.Text = c.Content.Text; c.Content.Author != nil {
