@@ -15,8 +15,9 @@
 //   - With the system's manager, units run as users of their own (DynamicUser, or
 //     Options.User) with their data in /var/lib/hubbub-agent-NAME. With a user's
 //     manager they run as that user, with their data below the spawner's folder.
-//     They can gain no privileges, and write nowhere but to their data and a
-//     private /tmp.
+//     They can gain no privileges. With the system's manager they write nowhere but
+//     to their data and a private /tmp; a user's manager confines them as far as its
+//     version and the kernel let it.
 //   - Limits: MemoryMax (without swap), TasksMax and RuntimeMaxSec, as configured.
 //
 // Run holds the connection to D-Bus, and opens it again when it breaks.

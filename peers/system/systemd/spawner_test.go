@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -93,7 +92,7 @@ func TestSystemdSpawner(t *testing.T) {
 		}
 		return r
 	}
-	defer exec.Command("systemctl", "stop", "hubbub-agent-tg-77.service").Run()
+	defer systemctl("stop", "hubbub-agent-tg-77.service").Run()
 
 	stop := run(system.Options{})
 	if r := ask("first"); r.Status != "spawned" || r.Agent != "agent:tg-77" {
@@ -163,7 +162,7 @@ func executable(t *testing.T) string {
 
 func mainPID(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("systemctl", "show", "--property=MainPID", "--value", "hubbub-agent-tg-77.service").Output()
+	out, err := systemctl("show", "--property=MainPID", "--value", "hubbub-agent-tg-77.service").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
