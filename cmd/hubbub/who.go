@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,7 +21,7 @@ func newWhoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "who [LABEL]",
 		Short: "List the agents that the broker knows, and whether they can be woken",
-		Long: "List the endpoints that agents announced to the collaboration broker. With LABEL, such as\n" +
+		Long: "List the endpoints that agents announced to the collaboration broker, and how many\nunfinished work items wait for each. With LABEL, such as\n" +
 			"@lead, @lead.workspace or @lead#codex, show the one that a mention would reach now.",
 		Example: "  hubbub who\n  hubbub who @lead.main",
 		Args:    cobra.MaximumNArgs(1),
@@ -30,7 +31,11 @@ func newWhoCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printWho(cmd, list, online)
+				moves, err := movesOf(ctx, c)
+				if err != nil {
+					return err
+				}
+				return printWho(cmd, list, moves, online)
 			})
 		},
 	}
@@ -51,7 +56,26 @@ func whoIs(ctx context.Context, c *collab, args []string) ([]json.RawMessage, er
 	return []json.RawMessage{found.Identity}, nil
 }
 
-func printWho(cmd *cobra.Command, list []json.RawMessage, online bool) error {
+// movesOf counts the unfinished work items by whose move it is.
+func movesOf(ctx context.Context, c *collab) (map[string]int, error) {
+	list, err := c.pages(ctx, "work_item.list", "work_items", map[string]any{})
+	if err != nil {
+		return nil, err
+	}
+	moves := map[string]int{}
+	for _, raw := range list {
+		var w broker.WorkItem
+		if err := json.Unmarshal(raw, &w); err != nil {
+			return nil, fmt.Errorf("the broker's answer is not what was expected: %w", err)
+		}
+		if !w.Terminal() {
+			moves[w.NextMoveOwnerID]++
+		}
+	}
+	return moves, nil
+}
+
+func printWho(cmd *cobra.Command, list []json.RawMessage, moves map[string]int, online bool) error {
 	var agents []broker.Endpoint
 	out := cmd.OutOrStdout()
 	for _, raw := range list {
@@ -72,16 +96,16 @@ func printWho(cmd *cobra.Command, list []json.RawMessage, online bool) error {
 	if asJSON(cmd) {
 		return nil
 	}
-	return whoTable(out, agents, time.Now())
+	return whoTable(out, agents, moves, time.Now())
 }
 
-func whoTable(out io.Writer, agents []broker.Endpoint, now time.Time) error {
+func whoTable(out io.Writer, agents []broker.Endpoint, moves map[string]int, now time.Time) error {
 	if len(agents) == 0 {
 		_, err := fmt.Fprintln(out, "no agent has announced itself to the broker")
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "AGENT\tSTATUS\tWAKE\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT")
+	fmt.Fprintln(t, "AGENT\tSTATUS\tWAKE\tNEXT MOVES\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT")
 	for _, e := range agents {
 		place := e.WorkspaceID
 		if place == "" {
@@ -92,7 +116,7 @@ func whoTable(out io.Writer, agents []broker.Endpoint, now time.Time) error {
 			seen = ago(now.Sub(at)) + " ago"
 		}
 		row := []string{
-			e.LogicalAgentID, e.Status, e.WakePolicy, orDash(e.HarnessType), orDash(place), orDash(strings.Join(e.Roles, ",")), seen, e.EndpointID,
+			e.LogicalAgentID, e.Status, e.WakePolicy, strconv.Itoa(moves[e.LogicalAgentID]), orDash(e.HarnessType), orDash(place), orDash(strings.Join(e.Roles, ",")), seen, e.EndpointID,
 		}
 		for i := range row {
 			row[i] = screen.Clip(screen.Printable(row[i]), 40)
