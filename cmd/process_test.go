@@ -67,10 +67,12 @@ func (p *process) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// text returns the end of the program's log.
 func (p *process) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.log.String()
+	lines := strings.Split(p.log.String(), "\n")
+	return strings.Join(lines[max(len(lines)-20, 0):], "\n")
 }
 
 // kill ends the program as a crash would.
