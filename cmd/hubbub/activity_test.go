@@ -107,7 +107,7 @@ func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
 		"tg_message tg:1 → agent:a           ████                  +0 µs 20 ms        ok",
 		"  ↳ agent:a                         ████                  +0 µs 20 ms        ok",
 		"  ↳ agent:b                         ████                  +0 µs 20 ms        timeout",
-		"  tg_reply agent:a → tg:1                   ████████      +40 ms 40 ms       ok  \"hi\\x1b[31m\"",
+		"  tg_reply agent:a → tg:1                   ████████      +40 ms 40 ms       ok         \"hi\\x1b[31m\"",
 		"    delivery_status tg:1 → agent:a                     ░  +99 ms             under way  {\"messageId\":\"m2\"}",
 	}
 	if diff := cmp.Diff(want, w.lines()); diff != "" {

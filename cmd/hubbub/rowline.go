@@ -28,9 +28,17 @@ func newRowLayout(paint screen.Painter, columns int) *rowLayout {
 // maxWidths are how wide the columns may grow: event, type, actor, topic, status.
 var maxWidths = [5]int{17, 15, 28, 28, 13}
 
+// fit widens the columns for a row.
+func (l *rowLayout) fit(e *activitylog.Entry) {
+	for i, c := range [5]string{e.Event, e.Type, e.Actor, e.Topic, e.Status} {
+		l.widths[i] = min(max(l.widths[i], screen.Width(screen.Printable(c))), maxWidths[i])
+	}
+}
+
 // line returns the line of a row: on a terminal for people, else its time,
 // event, type, actor, topic, status, message and detail, with "-" for nothing.
 func (l *rowLayout) line(e *activitylog.Entry) string {
+	l.fit(e)
 	cells := [5]string{e.Event, e.Type, e.Actor, e.Topic, e.Status}
 	for i := range cells {
 		cells[i] = screen.Printable(cells[i])
@@ -49,10 +57,12 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	b.WriteString(l.paint.Paint(screen.Dim, clock))
 	used := len(clock)
 	for i, c := range cells {
-		l.widths[i] = min(max(l.widths[i], screen.Width(c)), maxWidths[i])
 		cell := screen.Pad(screen.Clip(c, l.widths[i]), l.widths[i])
-		b.WriteString(" " + l.paint.Paint(cellColour(i, e), cell))
-		used += 1 + screen.Width(cell)
+		if colour := cellColour(i, e); colour != "" && c != "" {
+			cell = l.paint.Paint(colour, cell)
+		}
+		b.WriteString(" " + cell)
+		used += 1 + l.widths[i]
 	}
 	id := shownID(e)
 	left := l.columns - used - 2
@@ -178,7 +188,7 @@ func messageDetail(payload []byte) string {
 	}
 	var happening struct{ Event, Message, Status string }
 	if json.Unmarshal(m.Content, &happening) == nil && happening.Event != "" && happening.Message+happening.Status != "" {
-		return strings.TrimSpace(happening.Event + ": " + happening.Status + " " + happening.Message)
+		return happening.Event + ": " + strings.TrimSpace(happening.Status+" "+happening.Message)
 	}
 	var b bytes.Buffer
 	if json.Compact(&b, m.Content) != nil {

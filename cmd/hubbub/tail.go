@@ -134,6 +134,9 @@ func (t *tailWriter) write(rows []activitylog.Entry) error {
 		return nil
 	}
 	for i := range rows {
+		t.layout.fit(&rows[i]) // all of them stand below each other
+	}
+	for i := range rows {
 		if _, err := fmt.Fprintln(t.w, t.layout.line(&rows[i])); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ type waterfall struct {
 	begin time.Time
 	whole time.Duration
 	bar   int // columns of the axis
+	note  int // columns of what stands behind it
 	rows  []bar
 }
 
@@ -31,8 +32,8 @@ type bar struct {
 
 const (
 	maxLabel        = 58
-	plainColumns    = 120
-	shownDeliveries = 50 // of the traced message
+	besideBars      = 2 + 2 + 18 + 1 + 9 + 2 // gaps, timing and status
+	shownDeliveries = 50                     // of the traced message
 )
 
 func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *waterfall {
@@ -57,9 +58,12 @@ func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *wate
 	}
 	f.whole = max(end.Sub(f.begin), time.Microsecond)
 	if columns == 0 {
-		columns = plainColumns
+		f.bar, f.note = 40, 80
+		return f
 	}
-	f.bar = min(max(columns-f.labelWidth()-34, 12), 80)
+	left := columns - f.labelWidth() - besideBars
+	f.bar = min(max(left/2, 12), 60)
+	f.note = max(left-f.bar, 0)
 	return f
 }
 
@@ -146,9 +150,9 @@ func (f *waterfall) lines() []string {
 			label = f.paint.Paint(screen.Dim, label)
 		}
 		line := label + "  " + f.paint.Paint(statusColour(r.status), f.draw(r))
-		line += "  " + screen.Pad(f.timing(r), 18) + " " + f.paint.Paint(statusColour(r.status), orWord(r.status, f.open(r)))
-		if r.note != "" {
-			line += "  " + screen.Clip(r.note, 80)
+		line += "  " + screen.Pad(f.timing(r), 18) + " " + f.paint.Paint(statusColour(r.status), screen.Pad(orWord(r.status, f.open(r)), 9))
+		if r.note != "" && f.note > 0 {
+			line += "  " + screen.Clip(r.note, f.note)
 		}
 		lines = append(lines, strings.TrimRight(line, " "))
 	}
