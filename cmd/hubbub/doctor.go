@@ -137,7 +137,7 @@ func examineDisk(data string) tg.Finding {
 	}
 	free := int64(stat.Bavail) * int64(stat.Bsize)
 	switch {
-	case errors.Is(err, unix.ENOSPC) || free < diskProblem:
+	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
 		f.Says = fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, and agents' answers are not taken, until there is room.", data, size(free))
 		f.Advice = "Make room there: `hubbub log prune --before 720h` removes old activity; or move the folder and name it with --data."
 	case err != nil:

@@ -136,10 +136,14 @@ func (b *Bridge) handOnReady(ctx context.Context) (time.Time, error) {
 	b.forward.Wake()
 	var micro sql.NullInt64
 	err = b.db.QueryRowContext(ctx, `SELECT min(ready_at) FROM events WHERE bot = ? AND queued = 0 AND ready_at > ?`, b.bot, now()).Scan(&micro)
-	if err != nil || !micro.Valid {
+	if err != nil {
 		return time.Time{}, err
 	}
-	return at(micro.Int64), nil
+	again := time.Now().Add(time.Second) // for what did not fit this time
+	if micro.Valid && at(micro.Int64).Before(again) {
+		again = at(micro.Int64)
+	}
+	return again, nil
 }
 
 // advanceChat makes a chat's next step if it is due.

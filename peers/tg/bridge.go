@@ -79,6 +79,7 @@ func (b *Bridge) makeOutboxes() {
 	b.forward = outbox.New(b.db, b.sendForward, &outbox.Options{
 		Name: b.queue(queueForward), Poll: outboxPoll, MaxBackoff: maxBackoffBus, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 32, AttemptTimeout: time.Minute, OnSettled: b.forwardSettled, Log: log,
+		AfterSettled: func(outbox.Item, outbox.State, error) { b.telegram.Wake() },
 	})
 	b.telegram = outbox.New(b.db, b.sendTelegram, &outbox.Options{
 		Name: b.queue(queueTelegram), Poll: outboxPoll, MaxAge: maxAge, MaxPending: b.opts.MaxPending, Parallel: 32,

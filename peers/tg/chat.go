@@ -117,6 +117,13 @@ func (b *Bridge) assign(ctx context.Context, tx *sql.Tx, key int64, route *proto
 	if err != nil {
 		return err
 	}
+	admitted, err := b.admitsTopic(ctx, tx, c.key)
+	if err != nil {
+		return err
+	}
+	if !admitted {
+		return peer.Reject(fmt.Sprintf("chat %d is not admitted", c.key))
+	}
 	spawned, err := b.answersRequest(ctx, tx, c, route, from)
 	if err != nil {
 		return err

@@ -50,6 +50,7 @@ const (
 	maxBackoffBus      = 15 * time.Second // between attempts towards the bus: the promise is 30 s
 	maxAge             = 24 * time.Hour
 	typingRefresh      = 4 * time.Second
+	leastPoll          = 500 * time.Millisecond // between polls that find nothing
 	typingCap          = 5 * time.Minute
 	apiTimeout         = 30 * time.Second // of a call other than a poll
 	stopGrace          = 6 * time.Second  // for calls under way when the bridge stops

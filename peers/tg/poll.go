@@ -53,9 +53,10 @@ func (cursor) next(highest int64, size, fresh int) cursor {
 
 // pollLoop polls for updates. The offset moves on only after what came is on disk.
 func (b *Bridge) pollLoop(ctx context.Context) error {
-	var at cursor
+	at := cursor{wait: true}
 	failures := 0
 	for ctx.Err() == nil {
+		asked := time.Now()
 		batch, err := b.getUpdates(ctx, at)
 		var fresh int
 		var highest int64
@@ -67,6 +68,9 @@ func (b *Bridge) pollLoop(ctx context.Context) error {
 		if err == nil {
 			b.crash("stored")
 			failures = 0
+			if at.wait && len(batch) == 0 && time.Since(asked) < leastPoll {
+				sleep(ctx, leastPoll) // a server that does not know long polls
+			}
 			at = at.next(highest, len(batch), fresh)
 			continue
 		}

@@ -102,6 +102,9 @@ func (b *Bridge) mayShow(ctx context.Context, o *outgoing) error {
 	if o.agent == "" {
 		return nil
 	}
+	if v := o.content.Visibility; o.chat.group() && (v == "dm" || v == "ephemeral") {
+		return permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; send it to the person's direct chat", v))
+	}
 	if o.chat.stopped {
 		return permanent(errors.New("the user stopped this chat; /start goes on"))
 	}

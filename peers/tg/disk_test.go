@@ -1,0 +1,53 @@
+package tg_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"hubbub/peers/tg"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// TestAFullDisk lets the database grow no further: nothing is confirmed and
+// nothing acknowledged until there is room again, and then nothing is missing.
+func TestAFullDisk(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		db, err := tg.Open(h.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(1) // the limit is the connection's
+		h.db = db
+		dm, lead, _ := h.talk()
+		limit := func(pages int) {
+			t.Helper()
+			if _, err := db.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		limit(1)            // what it has is the least that it can have
+		for i := range 40 { // until the pages in hand are full
+			h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, fmt.Sprintf("message %d %0800d", i, 0))
+		}
+		time.Sleep(20 * time.Second)
+		if h.api.Pending() == 0 {
+			t.Error("updates were confirmed that are not on disk")
+		}
+		if !h.log.has("storing updates") {
+			t.Error("the log does not say what is wrong")
+		}
+		r := reply(t, lead, dm.ID, protocol.ChatReply{Text: fmt.Sprintf("%08000d", 0)})
+		if r.DeliveredTo != 0 {
+			t.Error("a reply was acknowledged that is not on disk")
+		}
+		limit(1 << 30)
+		for i := range 40 {
+			if got := next(t, lead); got.Text != fmt.Sprintf("message %d %0800d", i, 0) {
+				t.Fatalf("message %d is %.40q", i, got.Text)
+			}
+		}
+	})
+}
