@@ -76,9 +76,7 @@ func (n *Narrator) take(rows []activitylog.Entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	lines, _ := n.stage.feed.after(n.last)
-	if len(rows) == 0 { // what has just been said waits for its rows
-		lines = slices.DeleteFunc(lines, func(l Line) bool { return time.Since(l.At) < besideWait })
-	}
+	lines = n.due(lines, rows)
 	if len(lines) > 0 {
 		n.last = lines[len(lines)-1].N
 	}
@@ -99,6 +97,21 @@ func (n *Narrator) take(rows []activitylog.Entry) {
 	n.lines, n.seen = append(n.lines, lines...), append(n.seen, passed...)
 	close(n.changed)
 	n.changed = make(chan struct{})
+}
+
+// due returns the lines whose turn it is: those before the newest row, and
+// those that have waited long enough for the log to catch up.
+func (n *Narrator) due(lines []Line, rows []activitylog.Entry) []Line {
+	var newest time.Time
+	if len(rows) > 0 {
+		newest = rows[len(rows)-1].Time()
+	}
+	for i, l := range lines {
+		if l.At.After(newest) && time.Since(l.At) < besideWait {
+			return lines[:i]
+		}
+	}
+	return lines
 }
 
 // left is how many columns the conversation takes, where both sides fit.
