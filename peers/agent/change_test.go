@@ -219,6 +219,17 @@ func TestTwoAgentsAloneAreStopped(t *testing.T) {
 	})
 }
 
+func TestWhatAnAgentSaysToOthersIsNoExchange(t *testing.T) {
+	inWorld(t, newStub(answering("here")), nil, func(t *testing.T, w *world) {
+		for i := range 12 {
+			w.say(by(post("s"+string(rune('a'+i)), "step done"), "agent:w3", "agent"))
+		}
+		w.say(by(post("e1", "@lead your turn"), "agent:w3", "agent"))
+		w.sleep(5 * time.Second)
+		w.wantTexts("here")
+	})
+}
+
 func TestRepeatedWordsAreNotSentToAnAgent(t *testing.T) {
 	inWorld(t, newStub(answering("I agree.")), nil, func(t *testing.T, w *world) {
 		w.say(by(dm("a1", "shall we?"), "agent:w3", "agent"))

@@ -19,7 +19,7 @@ import (
 	"hubbub/protocol"
 )
 
-// The environment of a child: TestMain runs an agent instead of the tests.
+// The environment of a child: TestMain runs an agent, or a C2A program, instead of the tests.
 const (
 	childBus   = "AGENT_TEST_BUS"   // address of the bus
 	childData  = "AGENT_TEST_DATA"  // path of the database
@@ -28,6 +28,10 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(programDies) != "" {
+		runProgram()
+		os.Exit(0)
+	}
 	if os.Getenv(childBus) != "" {
 		if err := runChild(); err != nil {
 			fmt.Println("error:", err)

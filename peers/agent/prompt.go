@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"hubbub/peers/agent/harness"
@@ -90,12 +91,21 @@ func (a *Agent) harnessEvent(e *entry, parts []*entry, t *turn, v attention.Vers
 			Topic: k.Topic, PullWith: k.PullWith,
 		}
 		event.Author.DisplayName, event.Conversation.Title = "", "" // names are text of others
+		event.Mentions = slices.DeleteFunc(slices.Clone(event.Mentions), func(m string) bool { return !a.meant(m) })
 		return event
 	}
 	for _, p := range parts {
 		event.Content = append(event.Content, partsOf(p)...)
 	}
 	return event
+}
+
+// meant reports whether a mention is of this agent or of a role of its own:
+// other labels are words of the text.
+func (a *Agent) meant(mention string) bool {
+	return mention == string(a.id) || slices.ContainsFunc(a.opts.Roles, func(role string) bool {
+		return mention == "role:"+strings.TrimPrefix(role, "role:")
+	})
 }
 
 func platformOf(chat protocol.Topic) string {
