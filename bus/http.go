@@ -47,7 +47,7 @@ func (srv *Server) root(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusUnauthorized, err.Error())
 		return
 	}
-	stream, err := wire.Accept(w, r, bearerSubprotocol(r), srv.options.wire())
+	stream, err := wire.Accept(w, r, bearerSubprotocol(r), srv.wire())
 	if err != nil {
 		return // answered
 	}

@@ -91,8 +91,9 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-func (o *Options) wire() *wire.Options {
-	return &wire.Options{MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer}
+func (srv *Server) wire() *wire.Options {
+	o := &srv.options
+	return &wire.Options{MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer, Cut: srv.cut}
 }
 
 // A Log takes the rows of the activity log. *activitylog.Writer is one; see

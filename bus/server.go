@@ -29,6 +29,7 @@ type Server struct {
 	credentials uint64 // version that the sessions were checked against; of the sweeper
 
 	stopping   atomic.Bool
+	cut        chan struct{}  // closed when streams must end at once
 	readers    sync.WaitGroup // one a session
 	background sync.WaitGroup // close handshakes and pings
 	inFlight   sync.WaitGroup // publications that are not finished
@@ -48,7 +49,7 @@ func New(log Log, opts *Options) *Server {
 		o.Name = NewName()
 	}
 	srv := &Server{
-		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
+		cut: make(chan struct{}), options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
 		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{}, remotes: map[string]*remote{},
 	}
 	if o.Cluster != nil {
@@ -125,6 +126,7 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 		listener.Close() //nolint:errcheck // nothing to do about it
 	}
 	srv.drain()
+	close(srv.cut)
 	srv.closeSessions()
 	srv.readers.Wait()
 	httpServer.Close() //nolint:errcheck // nothing to do about it

@@ -131,7 +131,7 @@ func MaySend(from PeerID, t MessageType) error {
 		return fmt.Errorf("%q has no role that may send: use tg:, agent:, chorus:, cli: or collab:broker", from)
 	}
 	if !slices.Contains(AllTypes, t) {
-		return fmt.Errorf("unknown message type %q", t)
+		return fmt.Errorf("unknown message type %.64q", t)
 	}
 	for i := range Matrix {
 		if Matrix[i].Role == role && slices.Contains(Matrix[i].Sends, t) {

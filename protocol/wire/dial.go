@@ -48,6 +48,7 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 			return nil, err
 		}
 		g = newGatherConn(conn, &options)
+		g.client = true
 		return g, nil
 	}
 	dialer := &net.Dialer{Timeout: 10 * time.Second}

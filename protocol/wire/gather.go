@@ -24,6 +24,7 @@ type gatherConn struct {
 	raw          syscall.RawConn // nil where a write cannot be tried without blocking
 	writeTimeout time.Duration
 	maxBuffered  int
+	client       bool        // frames are masked: no close frame can be made here
 	beforeWait   func()      // called before each read from the network
 	closing      atomic.Bool // Close is reading
 
@@ -32,7 +33,9 @@ type gatherConn struct {
 	started  bool
 	holding  bool   // a data frame is being written: leave the flush to its writer
 	pending  []byte // written and not yet taken
+	ends     []int  // where frames end in pending
 	spare    []byte // the other buffer, reused
+	farewell bool   // the drain writes its last words, and then closes the connection
 	inFlight int    // bytes taken from pending that the network has not taken yet
 	busy     bool   // a flush or the drain is writing
 	again    bool   // a flush came while busy
@@ -104,6 +107,9 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 	}
 	g.pending = append(g.pending, p...)
 	holding := g.holding
+	if !holding {
+		g.ends = append(g.ends, len(g.pending))
+	}
 	g.mu.Unlock()
 	if !holding {
 		g.flush()
@@ -115,6 +121,9 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 func (g *gatherConn) hold(on bool) {
 	g.mu.Lock()
 	g.holding = on
+	if !on {
+		g.ends = append(g.ends, len(g.pending))
+	}
 	g.mu.Unlock()
 }
 
@@ -134,7 +143,7 @@ func (g *gatherConn) flush() {
 	}
 	g.busy = true
 	for len(g.pending) > 0 && g.err == nil {
-		chunk := g.takeLocked()
+		chunk, ends := g.takeLocked()
 		g.mu.Unlock()
 		n, err := g.try(chunk)
 		g.mu.Lock()
@@ -144,10 +153,10 @@ func (g *gatherConn) flush() {
 			break
 		}
 		if n < len(chunk) {
-			g.draining.Go(func() { g.drain(chunk, n) })
+			g.draining.Go(func() { g.drain(chunk, ends, n) })
 			return // still busy: the drain goes on
 		}
-		g.giveBackLocked(chunk)
+		g.giveBackLocked(chunk, ends)
 		if !g.again {
 			break
 		}
@@ -156,19 +165,23 @@ func (g *gatherConn) flush() {
 	g.doneLocked()
 }
 
-func (g *gatherConn) takeLocked() []byte {
-	chunk := g.pending
+func (g *gatherConn) takeLocked() (chunk []byte, ends []int) {
+	chunk, ends = g.pending, g.ends
 	g.pending, g.spare = g.spare[:0], nil
+	g.ends = nil
 	g.inFlight = len(chunk)
-	return chunk
+	return chunk, ends
 }
 
 // keptBuffer is the largest buffer that an idle connection keeps.
 const keptBuffer = 16 << 10
 
-func (g *gatherConn) giveBackLocked(chunk []byte) {
+func (g *gatherConn) giveBackLocked(chunk []byte, ends []int) {
 	if cap(chunk) <= keptBuffer {
 		g.spare = chunk[:0]
+	}
+	if g.ends == nil && cap(ends) <= keptBuffer/64 {
+		g.ends = ends[:0]
 	}
 }
 
@@ -181,7 +194,7 @@ func (g *gatherConn) failLocked(err error) {
 	if g.err == nil {
 		g.err = err
 	}
-	g.pending, g.inFlight = nil, 0
+	g.pending, g.ends, g.inFlight = nil, nil, 0
 }
 
 // try writes once and returns what the network took. Without a raw connection
@@ -208,25 +221,29 @@ func (g *gatherConn) try(chunk []byte) (n int, err error) {
 
 // drain writes what try left, and what came meanwhile, until nothing is left
 // or the other side takes nothing for the write timeout.
-func (g *gatherConn) drain(chunk []byte, sent int) {
+func (g *gatherConn) drain(chunk []byte, ends []int, sent int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	defer g.doneLocked()
 	for {
-		rest := chunk[sent:]
 		g.mu.Unlock()
-		err := g.writeAll(rest)
+		n, err := g.writeAll(chunk[sent:])
 		g.mu.Lock()
+		if errors.Is(err, errSlowConsumer) {
+			g.sayFarewellLocked(lastWords(chunk, ends, sent+n))
+			return
+		}
 		if err != nil {
 			g.failLocked(err)
 			return
 		}
 		g.inFlight = 0
-		g.giveBackLocked(chunk)
+		g.giveBackLocked(chunk, ends)
 		if len(g.pending) == 0 || g.err != nil {
 			return
 		}
-		chunk, sent = g.takeLocked(), 0
+		chunk, ends = g.takeLocked()
+		sent = 0
 		g.drained.Broadcast()
 	}
 }
@@ -234,13 +251,14 @@ func (g *gatherConn) drain(chunk []byte, sent int) {
 // drainChunk is how much must be taken within one write timeout.
 const drainChunk = 64 << 10
 
-func (g *gatherConn) writeAll(b []byte) error {
-	for len(b) > 0 {
+// writeAll writes b and returns how much the network took.
+func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
+	for taken < len(b) {
 		if err := g.SetWriteDeadline(time.Now().Add(g.writeTimeout)); err != nil {
-			return err
+			return taken, err
 		}
-		n, err := g.Conn.Write(b[:min(len(b), drainChunk)])
-		b = b[n:]
+		n, err := g.Conn.Write(b[taken:min(taken+drainChunk, len(b))])
+		taken += n
 		g.mu.Lock()
 		g.inFlight -= n
 		g.drained.Broadcast()
@@ -248,23 +266,65 @@ func (g *gatherConn) writeAll(b []byte) error {
 		switch {
 		case err == nil, errors.Is(err, os.ErrDeadlineExceeded) && n > 0:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			g.mu.Lock()
-			g.failLocked(errSlowConsumer)
-			g.mu.Unlock()
-			return errors.Join(errSlowConsumer, g.Conn.Close())
+			return taken, errSlowConsumer
 		default:
-			return err
+			return taken, err
 		}
 	}
-	return nil
+	return taken, nil
 }
 
-// Close closes the connection and wakes a Read that waits for the drain.
-func (g *gatherConn) Close() error {
-	err := g.Conn.Close()
+// lastWords are what a slow side still gets, should it read again: the rest of
+// the frame that it has a part of, and a close frame with 1008.
+func lastWords(chunk []byte, ends []int, sent int) []byte {
+	rest := []byte(nil)
+	for i, end := range ends {
+		if end >= sent {
+			if i == 0 && sent > 0 || i > 0 && sent > ends[i-1] {
+				rest = chunk[sent:end]
+			}
+			break
+		}
+	}
+	const reason = "slow consumer"
+	words := append([]byte(nil), rest...)
+	words = append(words, 0x88, byte(2+len(reason)), byte(ClosePolicy>>8), byte(ClosePolicy&0xff))
+	return append(words, reason...)
+}
+
+// sayFarewellLocked ends the stream for its owner at once and goes on for one
+// more write timeout to bring the last words out.
+func (g *gatherConn) sayFarewellLocked(words []byte) {
+	if g.err != nil || g.client {
+		g.failLocked(errSlowConsumer)
+		g.mu.Unlock()
+		g.Conn.Close() //nolint:errcheck // it ends either way
+		g.mu.Lock()
+		return
+	}
+	g.failLocked(errSlowConsumer)
+	g.farewell = true
+	g.mu.Unlock()
+	g.SetReadDeadline(time.Now())                      //nolint:errcheck // wakes the reader
+	g.SetWriteDeadline(time.Now().Add(g.writeTimeout)) //nolint:errcheck // the write fails then
+	g.Conn.Write(words)                                //nolint:errcheck // nothing more can be done
+	g.Conn.Close()                                     //nolint:errcheck // it ends either way
 	g.mu.Lock()
+}
+
+// Close closes the connection and wakes a Read that waits for the drain. A
+// farewell is left to end by itself.
+func (g *gatherConn) Close() error {
+	g.mu.Lock()
+	farewell := g.farewell
 	g.failLocked(net.ErrClosed)
 	g.drained.Broadcast()
 	g.mu.Unlock()
-	return err
+	if farewell {
+		return nil
+	}
+	return g.Conn.Close()
 }
+
+// cut ends the connection at once, last words or not.
+func (g *gatherConn) cut() { g.Conn.Close() } //nolint:errcheck // it ends either way

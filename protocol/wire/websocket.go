@@ -18,6 +18,10 @@ type Options struct {
 	MaxFrame     int           // largest frame to read, in bytes; default 1 MiB
 	WriteTimeout time.Duration // a side that takes nothing for so long is slow; default 10 s
 	MaxBuffered  int           // bytes to send above which reading stops; default 8 MiB
+
+	// Cut, where it is not nil, is closed when streams must end at once: a slow
+	// side then gets no last words.
+	Cut <-chan struct{}
 }
 
 func (o *Options) maxFrame() int64 {
@@ -32,6 +36,13 @@ func (o *Options) writeTimeout() time.Duration {
 		return 10 * time.Second
 	}
 	return o.WriteTimeout
+}
+
+func (o *Options) cut() <-chan struct{} {
+	if o == nil {
+		return nil
+	}
+	return o.Cut
 }
 
 func (o *Options) maxBuffered() int {
@@ -79,6 +90,7 @@ const (
 type WebSocket struct {
 	conn *websocket.Conn
 	net  *gatherConn
+	cut  <-chan struct{}
 
 	frame []byte // of the last Read
 
@@ -91,7 +103,7 @@ var _ jsonrpc.Stream = (*WebSocket)(nil)
 func newWebSocket(conn *websocket.Conn, g *gatherConn, o *Options) *WebSocket {
 	conn.SetReadLimit(o.maxFrame())
 	g.start()
-	return &WebSocket{conn: conn, net: g}
+	return &WebSocket{conn: conn, net: g, cut: o.cut()}
 }
 
 // BeforeWait sets what Read calls before it waits.
@@ -179,8 +191,24 @@ func (s *WebSocket) Close(code int, reason string) {
 		s.conn.Close(websocket.StatusCode(code), clipReason(reason))  //nolint:errcheck // the stream ends either way
 		cut.Stop()
 		s.net.Close() //nolint:errcheck // closed already, as a rule
-		s.net.draining.Wait()
+		s.await()
 	})
+}
+
+// await waits for the drain, whose last words to a slow side may take one more
+// write timeout.
+func (s *WebSocket) await() {
+	done := make(chan struct{})
+	go func() { // ends with the drain, which the cut ends too
+		s.net.draining.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-s.cut:
+		s.net.cut()
+		<-done
+	}
 }
 
 // clipReason keeps a reason within the 123 bytes that a close frame holds.

@@ -178,13 +178,12 @@ func TestCloseCodesArrive(t *testing.T) {
 }
 
 // TestSlowConsumer writes more than kernel buffers hold to a side that reads
-// nothing: Write never waits, and the stream ends as a slow consumer.
+// nothing: Write never waits, and the stream ends as a slow consumer. When the
+// side reads again, it gets whole frames, and then 1008.
 func TestSlowConsumer(t *testing.T) {
-	server, client := pair(t, &wire.Options{WriteTimeout: 100 * time.Millisecond})
-	_ = client // never reads
-	frame := bytes.Repeat([]byte("x"), 1<<20)
-	for range 64 {
-		if server.Write(frame) != nil {
+	server, client := pair(t, &wire.Options{WriteTimeout: 500 * time.Millisecond})
+	for i := range 64 {
+		if server.Write(bytes.Repeat([]byte{byte('a' + i%26)}, 1<<20)) != nil {
 			break
 		}
 		server.Flush()
@@ -193,6 +192,21 @@ func TestSlowConsumer(t *testing.T) {
 	if wire.CloseCode(err) != wire.ClosePolicy {
 		t.Errorf("Read = %v; want 1008 slow consumer", err)
 	}
+	var closing sync.WaitGroup
+	closing.Go(func() { server.Close(wire.ClosePolicy, "slow consumer") })
+	for frames := 0; ; frames++ {
+		frame, err := client.Read()
+		if err != nil {
+			if wire.CloseCode(err) != wire.ClosePolicy {
+				t.Errorf("after %d frames the slow side gets %v; want 1008", frames, err)
+			}
+			break
+		}
+		if want := byte('a' + frames%26); len(frame) != 1<<20 || frame[0] != want || frame[len(frame)-1] != want {
+			t.Fatalf("frame %d is not whole", frames)
+		}
+	}
+	closing.Wait()
 }
 
 // TestAskingWithoutReadingStopsTheReader fills the way back: the stream then
