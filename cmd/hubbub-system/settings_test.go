@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/system"
+
+	"github.com/rs/zerolog"
+)
+
+func write(t *testing.T, mode os.FileMode, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestReadsTheEnvironmentOfAgents(t *testing.T) {
+	var log strings.Builder
+	logger := zerolog.New(&log)
+	path := write(t, 0o644, "# keys\n\nOPENAI_API_KEY=sk-1=2\n  QUOTED=\"a b\"\nSINGLE='$x'\nEMPTY=\n")
+	env, err := readEnvFile(path, &logger)
+	if want := []string{"OPENAI_API_KEY=sk-1=2", "QUOTED=a b", "SINGLE=$x", "EMPTY="}; err != nil || !slices.Equal(env, want) {
+		t.Errorf("%q, %v", env, err)
+	}
+	if !strings.Contains(log.String(), "chmod 600") || strings.Contains(log.String(), "sk-1") {
+		t.Errorf("log %q", log.String())
+	}
+	for _, bad := range []string{"export A=1", "A", "=1", "1A=2", `A="secret`, "A=secret\x00"} {
+		if _, err := readEnvFile(write(t, 0o600, bad), &logger); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if env, err := readEnvFile("", &logger); err != nil || env != nil {
+		t.Errorf("no file: %q, %v", env, err)
+	}
+	if _, err := readEnvFile("/nowhere", &logger); err == nil {
+		t.Error("a missing file is passed over")
+	}
+}
+
+func TestAgentsInheritNoSecretOfTheSpawner(t *testing.T) {
+	env := inheritedEnv([]string{
+		"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m", "HUBBUB_TOKEN=t", "HUBBUB_TOKEN_FILE=f", "HUBBUB_DATA=d",
+		"HUBBUB_MAX_AGENTS=1", "TELEGRAM_BOT_TOKEN=b", "NOTIFY_SOCKET=n", "CREDENTIALS_DIRECTORY=c",
+	}, []string{"max-agents"})
+	if want := []string{"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}; !slices.Equal(env, want) {
+		t.Errorf("%q", env)
+	}
+	if env := onlyForAgents(env); !slices.Equal(env, []string{"OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}) {
+		t.Errorf("units: %q", env)
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	path := write(t, 0o600, "[big]\nargs = [\"--model=x\"]\nmemory-max = \"2G\"\nruntime-max = \"1h\"\n[small]\n")
+	profiles, err := readProfiles(path, system.Limits{Memory: 5, Tasks: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := *profiles["big"].Limits; got != (system.Limits{Memory: 2 << 30, Tasks: 7, Runtime: time.Hour}) || profiles["big"].Args[0] != "--model=x" {
+		t.Errorf("big: %+v", got)
+	}
+	if got := *profiles["small"].Limits; got != (system.Limits{Memory: 5, Tasks: 7}) {
+		t.Errorf("small: %+v", got)
+	}
+	for _, bad := range []string{"[x]\nunknown = 1", "[x]\nmemory-max = \"lots\"", "[x]\nruntime-max = \"1\"", "x = 1"} {
+		if _, err := readProfiles(write(t, 0o600, bad), system.Limits{}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "1": 1, "4K": 4096, "512M": 512 << 20, "2G": 2 << 30, "1T": 1 << 40} {
+		if n, err := parseBytes(text); err != nil || n != want {
+			t.Errorf("%q: %d, %v", text, n, err)
+		}
+	}
+	for _, bad := range []string{"M", "-1M", "0", "1.5G", "1MB", "9999999999G"} {
+		if n, err := parseBytes(bad); err == nil {
+			t.Errorf("%q is %d", bad, n)
+		}
+	}
+}
