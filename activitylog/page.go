@@ -119,7 +119,7 @@ func (p *pager) read(v *view, w window) (page []Entry, err error) {
 		order = "DESC"
 	}
 	sql := v.selectEntries() + " WHERE id BETWEEN ? AND ?" + where + " ORDER BY id " + order
-	size, full := 0, false
+	at, size, full := p.at, 0, false
 	err = v.query(sql, append([]any{w.low, w.high}, args...), func(s *sqlite.Stmt) (bool, error) {
 		e, ok, err := p.entry(v, s)
 		if err != nil || !ok {
@@ -127,17 +127,20 @@ func (p *pager) read(v *view, w window) (page []Entry, err error) {
 		}
 		page = append(page, e)
 		size += len(e.Payload)
-		p.at, full = e.ID, len(page) >= p.limit || size >= pageBytes
+		at, full = e.ID, len(page) >= p.limit || size >= pageBytes
 		return !full, nil
 	})
 	switch {
+	case err != nil:
+		return nil, err // the place stays: nothing was taken
 	case full:
+		p.at = at
 	case p.dir == backward:
 		p.at = w.low
 	default:
 		p.at = w.high
 	}
-	return page, err
+	return page, nil
 }
 
 // selectEntries begins a statement whose rows entry reads.

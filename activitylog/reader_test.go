@@ -14,6 +14,7 @@ import (
 	"hubbub/protocol"
 
 	"github.com/google/go-cmp/cmp"
+	"zombiezen.com/go/sqlite"
 )
 
 // epoch is the time of the first row of the logs that the tests write.
@@ -335,5 +336,35 @@ func TestReadersNeitherBlockTheWriterNorHoldItsLog(t *testing.T) {
 	}
 	if s := w.Stats(); s.Lost != 0 || s.Failures != 0 || s.WALBytes > usualWAL {
 		t.Errorf("with a reader that reads all the time: %+v", s)
+	}
+}
+
+func TestAReadThatIsCutShortTakesNothing(t *testing.T) {
+	s := newScript(t)
+	for range 50 {
+		s.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{}`)
+	}
+	r := opened(t, s.written(""))
+	p := &pager{source: r.sources[0], limit: 1000}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := p.source.with(ctx, func(v *view) error {
+		cancel()
+		for v.query("SELECT 1", nil, func(*sqlite.Stmt) (bool, error) { return true, nil }) == nil { // until the interrupt has come
+		}
+		_, err := p.read(v, window{1, 100})
+		return err
+	})
+	if !errors.Is(err, context.Canceled) || p.at != 0 {
+		t.Errorf("after an interrupt: %v, place %d", err, p.at)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	var page []Entry
+	err = p.source.with(ctx, func(v *view) (err error) {
+		page, err = p.read(v, window{1, 100})
+		cancel()
+		return err
+	})
+	if err != nil || len(page) != 100 || p.at != 100 {
+		t.Errorf("a page that was read before the end: %d rows, %v, place %d", len(page), err, p.at)
 	}
 }

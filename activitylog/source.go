@@ -60,8 +60,9 @@ func (s *source) with(ctx context.Context, fn func(*view) error) error {
 	v.conn.SetInterrupt(ctx.Done())
 	err = fn(v)
 	v.conn.SetInterrupt(nil)
-	if err == nil && ctx.Err() == nil {
-		return s.put(v)
+	if err == nil {
+		s.put(v) // what was read counts, also when ctx has just ended
+		return nil
 	}
 	err = errors.Join(err, v.conn.Close())
 	if ctx.Err() != nil {
@@ -103,14 +104,14 @@ func (s *source) take() (*view, error) {
 	return openView(s.path, life)
 }
 
-func (s *source) put(v *view) error {
+func (s *source) put(v *view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v.life != s.life || len(s.idle) >= keptConnections {
-		return v.conn.Close()
+		_ = v.conn.Close() // it only read
+		return
 	}
 	s.idle = append(s.idle, v)
-	return nil
 }
 
 func (s *source) closeIdleLocked() {

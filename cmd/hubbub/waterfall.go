@@ -1,22 +1,25 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
 )
 
 // A waterfall draws messages and their deliveries as bars on one time axis.
 type waterfall struct {
-	paint screen.Painter
-	begin time.Time
-	whole time.Duration
-	bar   int // columns of the axis
-	note  int // columns of what stands behind it
-	rows  []bar
+	paint   screen.Painter
+	begin   time.Time
+	whole   time.Duration
+	columns int // of the terminal; 0 where there is none
+	bar     int // columns of the axis
+	note    int // columns of what stands behind it
+	rows    []bar
 }
 
 // A bar is one line of a waterfall.
@@ -37,7 +40,7 @@ const (
 )
 
 func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *waterfall {
-	f := &waterfall{paint: paint}
+	f := &waterfall{paint: paint, columns: columns}
 	for _, s := range c.Causes {
 		f.addStep(s, false)
 		f.rows[len(f.rows)-1].cause = true
@@ -63,7 +66,9 @@ func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *wate
 	}
 	left := columns - f.labelWidth() - besideBars
 	f.bar = min(max(left/2, 12), 60)
-	f.note = max(left-f.bar, 0)
+	if f.note = left - f.bar; f.note < 8 {
+		f.note = 0
+	}
 	return f
 }
 
@@ -71,7 +76,7 @@ func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *wate
 // somebody may want to see.
 func (f *waterfall) addStep(s activitylog.Step, self bool) {
 	indent := strings.Repeat("  ", s.Depth)
-	label := func(topic string) string { return indent + orWord(s.Type, "message") + " " + routeOf(s.From, topic) }
+	label := func(topic string) string { return indent + nameOf(s.Message, topic) }
 	if len(s.Passes) == 0 {
 		f.rows = append(f.rows, bar{label: label(s.Topic), status: stepStatus(s.Message), note: refusalOf(s.Message), start: s.Begin(), finish: s.End(), self: self})
 		return
@@ -90,6 +95,15 @@ func (f *waterfall) addStep(s activitylog.Step, self bool) {
 		f.rows = append(f.rows, row)
 		f.addDeliveries(p.Deliveries, indent, self)
 	}
+}
+
+// nameOf names a message: its type and way, or what an agent tells by it.
+func nameOf(m *activitylog.Message, topic string) string {
+	var told struct{ Content struct{ Event string } }
+	if m.Type == string(protocol.TypeAgentEvent) && json.Unmarshal(m.Payload, &told) == nil && told.Content.Event != "" {
+		return screen.Printable(told.Content.Event + " " + m.From)
+	}
+	return orWord(m.Type, "message") + " " + routeOf(m.From, topic)
 }
 
 func (f *waterfall) addDeliveries(list []activitylog.Delivery, indent string, self bool) {
@@ -132,6 +146,9 @@ func (f *waterfall) labelWidth() int {
 	width := 0
 	for _, r := range f.rows {
 		width = max(width, screen.Width(r.label))
+	}
+	if f.columns > 0 {
+		return min(width, maxLabel, max(f.columns*2/5, 24))
 	}
 	return min(width, maxLabel)
 }
