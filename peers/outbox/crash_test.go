@@ -141,7 +141,7 @@ func (tr *trial) live(n int) error {
 	}
 	defer db.Close()
 	box := outbox.New(db, tr.send, &outbox.Options{
-		OnInterrupted: tr.script.interrupted, Parallel: 2, MaxAge: 10 * time.Minute, Poll: time.Minute,
+		OnInterrupted: tr.script.interrupted, Parallel: 2, MaxAge: 5 * time.Minute, Poll: time.Minute,
 		OnSettled: func(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, _ error) error {
 			l, _ := tr.letterOf(item)
 			_, err := tx.ExecContext(ctx, "INSERT INTO told VALUES (?, ?)", l.name(), string(outcome))
@@ -292,7 +292,7 @@ func destinationOf(name string) string {
 
 // TestNothingIsLostOrReordered plays random histories with kills at every step.
 func TestNothingIsLostOrReordered(t *testing.T) {
-	if err := flag.Set("rapid.checks", "20"); err != nil { // each is several lives on a real disk
+	if err := flag.Set("rapid.checks", "12"); err != nil { // each is several lives on a real disk
 		t.Fatal(err)
 	}
 	dir, n := t.TempDir(), 0
