@@ -154,7 +154,7 @@ func TestALogWithoutTheBusColumnGetsIt(t *testing.T) {
 
 func TestStopWritesEverythingInOrder(t *testing.T) {
 	const publishers, each = 8, 500
-	w, path, stop := started(t, &Options{QueueRows: 300})
+	w, path, stop := started(t, nil)
 	var wg sync.WaitGroup
 	for p := range publishers {
 		wg.Go(func() {
