@@ -24,6 +24,7 @@ type Agent struct {
 	peer    *peer.Peer
 	box     *outbox.Outbox
 	wake    chan struct{}
+	queued  sync.Map // transactions (*sql.Tx) that queue something in the outbox
 	ready   sync.Once
 
 	mu      sync.Mutex
@@ -55,7 +56,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	a.peer = peer.New(id, &po)
 	a.box = outbox.New(db, a.sendItem, &outbox.Options{
 		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second, Poll: 15 * time.Second,
-		OnSettled: a.itemSettled, AfterSettled: func(outbox.Item, outbox.State, error) { a.poke() }, Log: a.opts.Log,
+		OnSettled: a.itemSettled, Log: a.opts.Log,
 	})
 	a.handle()
 	return a

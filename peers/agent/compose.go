@@ -211,6 +211,7 @@ func (a *Agent) joinRunning(ctx context.Context, g *group, caps harness.Capabili
 		joined = true
 		if t.State == turnRunning {
 			t.State = turnWithdrawn
+			a.poke()
 			if err := a.recordTurn(ctx, tx, t, "interrupted", "a fragment came before an answer", nil); err != nil {
 				return err
 			}

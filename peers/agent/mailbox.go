@@ -206,6 +206,7 @@ func (a *Agent) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err != nil {
 		return fmt.Errorf("opening a transaction of the mailbox: %w", err)
 	}
+	defer a.queued.Delete(tx)
 	defer tx.Rollback() //nolint:errcheck // a no-op once committed
 	if err := do(tx); err != nil {
 		return err
@@ -213,7 +214,9 @@ func (a *Agent) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("committing to the mailbox: %w", err)
 	}
-	a.box.Wake()
+	if _, sends := a.queued.Load(tx); sends {
+		a.box.Wake()
+	}
 	return nil
 }
 

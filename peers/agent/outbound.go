@@ -135,6 +135,7 @@ func classify(err error) error {
 // itemSettled stores what became of a message to a chat, in the transaction of
 // its settlement: an answer that its bridge took settles the event.
 func (a *Agent) itemSettled(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
+	defer a.queued.Delete(tx) // the outbox looks again by itself
 	if item.Destination == string(protocol.TopicAttention) || item.Destination == string(protocol.TopicBroker) && !strings.HasPrefix(item.Key, replyPrefix) {
 		return nil
 	}

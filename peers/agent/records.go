@@ -57,6 +57,7 @@ func (a *Agent) enqueue(ctx context.Context, tx *sql.Tx, topic protocol.Topic, k
 		return fmt.Errorf("writing the message for %s: %w", topic, err)
 	}
 	_, err = a.box.EnqueueTx(ctx, tx, string(topic), key, body)
+	a.queued.Store(tx, true)
 	if errors.Is(err, outbox.ErrFull) && topic == protocol.TopicAttention {
 		a.opts.Log.Error().Err(err).Msg("a record for system:attention is lost")
 		return nil

@@ -78,7 +78,9 @@ func (b *toolbox) Call(ctx context.Context, name string, arguments json.RawMessa
 	for _, row := range b.table() {
 		if row.tool.Name == name {
 			result := row.call(b, ctx, arguments)
-			b.a.poke()
+			if !row.tool.ReadOnly {
+				b.a.poke()
+			}
 			return result
 		}
 	}
