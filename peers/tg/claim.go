@@ -17,9 +17,26 @@ import (
 
 // A claimState is what the broker says about the claim on an event.
 type claimState struct {
-	Owner     string `json:"owner"`
-	Token     int64  `json:"token"`
-	ExpiresAt string `json:"expiresAt"`
+	Owner    string `json:"owner"`         // the name of the holder, or of the last one
+	Identity string `json:"ownerIdentity"` // whose replies may carry the token
+	Token    int64  `json:"token"`
+	State    string `json:"state"` // held, offered or answered; empty where a broker does not tell
+}
+
+// holder is who may answer, as people name it.
+func (c *claimState) holder() string {
+	if c.Owner != "" {
+		return c.Owner
+	}
+	return bare(c.Identity)
+}
+
+// isOf reports whether an agent is the claim's owner.
+func (c *claimState) isOf(agent string) bool {
+	if c.Identity != "" {
+		return c.Identity == agent
+	}
+	return bare(c.Owner) == bare(agent)
 }
 
 // A claimView is all that the decision about a claim depends on.
@@ -38,20 +55,22 @@ type claimView struct {
 // answers, needs no claim. Any other needs the newest claim, if there is a broker
 // that gives claims at all. A claim that is shown must be good in every case.
 func judgeClaim(v *claimView) string {
-	owner := bare(v.newest.Owner)
+	owned := v.newest.Owner != "" || v.newest.Identity != ""
 	switch {
 	case v.shown != nil && v.shown.Token < max(v.newest.Token, v.seen):
 		return fmt.Sprintf("the claim is stale: token %d was followed by %d", v.shown.Token, max(v.newest.Token, v.seen))
-	case v.shown != nil && v.broker && owner != "" && owner != bare(v.agent):
-		return "the claim on this message is held by " + owner
+	case v.shown != nil && v.broker && owned && !v.newest.isOf(v.agent):
+		return "the claim on this message is held by " + v.newest.holder()
 	case v.shown != nil && v.broker && v.newest.Token != v.shown.Token:
 		return "nobody was given this claim, or it has expired"
 	case v.shown != nil:
 		return ""
 	case len(v.receivers) < 2 || v.direct || !v.broker:
 		return ""
-	case owner != "":
-		return "the claim on this message is held by " + owner + "; show the claim's token to answer"
+	case v.newest.State == "answered":
+		return "this message was answered by " + v.newest.holder()
+	case owned && v.newest.State != "offered":
+		return "the claim on this message is held by " + v.newest.holder() + "; show the claim's token to answer"
 	default:
 		return "several agents could answer this message, so it needs a claim"
 	}

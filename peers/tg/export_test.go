@@ -1,5 +1,20 @@
 package tg
 
+import "github.com/go-telegram/bot/models"
+
 // CrashAt sets what is called at the points between receiving, storing, sending
 // and acknowledging.
 func (b *Bridge) CrashAt(f func(point string)) { b.crash = f }
+
+// NamesOf reads an update and returns whom it mentions, given the agents of the
+// chat.
+func NamesOf(raw []byte, agents ...string) ([]string, error) {
+	h, err := read(raw, &models.User{ID: 42, Username: "hubbub_bot"})
+	return resolve(h.draft.Names, agents, "hubbub_bot", func(name string) bool { return name == "will" }), err
+}
+
+// NextPoll is the decision about what the next poll asks for.
+func NextPoll(highest int64, size, fresh int) (offset int64, wait bool) {
+	c := cursor{}.next(highest, size, fresh)
+	return c.offset, c.wait
+}

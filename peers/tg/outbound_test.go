@@ -79,7 +79,11 @@ func TestLongAndFormattedReplies(t *testing.T) {
 		long := strings.Repeat(strings.Repeat("word ", 200)+"\n\n", 9) // 9,000 units
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: long, ReplyTo: source})
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Text: "bold", Status: 400, Description: "Bad Request: can't parse entities: oops"})
-		reply(t, lead, dm.ID, protocol.ChatReply{Text: "**bold**"})
+		d := lead.NewMessage(protocol.TypeTGReply, protocol.ChatReply{Text: "**bold**"})
+		d.InReplyTo = "msg_nobody_sent_this"
+		if r, err := lead.Peer.Send(t.Context(), topic(dm.ID), d); err != nil || r.DeliveredTo != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "*it* [x](https://a.example)"})
 		got := h.texts(dm.ID, 5)
 		for i, text := range got[:3] {
@@ -348,6 +352,13 @@ func TestClaims(t *testing.T) {
 		h.api.Say(team, will, "@w4 you")
 		mention := next(t, w3).SourceID
 		next(t, w4)
+		var others []string
+		for range 3 {
+			h.api.Say(team, will, "@backend-agents again")
+			others = append(others, next(t, w3).SourceID)
+			next(t, w4)
+		}
+		named, closed, offered := others[0], others[1], others[2]
 		answer := func(a *bustest.Scripted, to string, token int64) protocol.DeliveryStatus {
 			t.Helper()
 			r := protocol.ChatReply{Text: "answer", InReplyTo: to}
@@ -360,7 +371,12 @@ func TestClaims(t *testing.T) {
 		if s := answer(w3, role, 0); s.Status != protocol.StatusDelivered {
 			t.Errorf("without a broker: %+v", s)
 		}
-		claims := map[string]any{role: map[string]any{"owner": "w3", "token": 7}}
+		claims := map[string]any{
+			role:    map[string]any{"owner": "w3", "token": 7},
+			named:   map[string]any{"owner": "w4", "ownerIdentity": "agent:w3", "token": 3, "state": "held"},
+			closed:  map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 4, "state": "answered"},
+			offered: map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 5, "state": "offered"},
+		}
 		h.broker(t, claims)
 		for _, test := range []struct {
 			name  string
@@ -378,6 +394,11 @@ func TestClaims(t *testing.T) {
 			{"a claim that nobody gave", w3, role, 8, "nobody was given"},
 			{"the holder does not show its claim", w3, role, 0, "show the claim's token"},
 			{"the holder", w3, role, 7, ""},
+			{"its name is another identity's", w4, named, 3, "held by"},
+			{"the identity that holds it", w3, named, 3, ""},
+			{"another answered it", w4, closed, 0, "answered by w3"},
+			{"the one who answered says more", w3, closed, 4, ""},
+			{"it was given back", w4, offered, 0, "needs a claim"},
 		} {
 			s := answer(test.agent, test.to, test.token)
 			if test.want == "" && s.Status != protocol.StatusDelivered ||

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -165,7 +166,12 @@ func TestWebhook(t *testing.T) {
 	wg.Go(func() { _ = api.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	const at = "127.0.0.1:38443"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	l.Close()
 	will := api.User("Will")
 	api.Say(api.DM(will), will, "/start")
 	var log syncBuffer

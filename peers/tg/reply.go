@@ -55,6 +55,9 @@ func (b *Bridge) takeReply(ctx context.Context, d *peer.Delivery) error {
 	if err != nil {
 		return err
 	}
+	if err := b.nameSources(ctx, &r.content, d.Message.InReplyTo); err != nil {
+		return err
+	}
 	r.chat = c.key
 	if r.content.Text == "" && r.content.Signal == "" {
 		b.typing.set(c, &r)
@@ -71,7 +74,7 @@ func (b *Bridge) takeReply(ctx context.Context, d *peer.Delivery) error {
 	})
 	switch {
 	case errors.Is(err, outbox.ErrFull):
-		return peer.Reject("too many answers wait for Telegram in this chat; try again later")
+		return errors.New("too many answers wait for Telegram in this chat; try again later")
 	case err != nil:
 		return err
 	}
@@ -103,6 +106,28 @@ func (b *Bridge) checkReply(content *protocol.ChatReply) error {
 	if content.ThreadID != "" {
 		if n, err := strconv.Atoi(content.ThreadID); err != nil || n < 0 {
 			return fmt.Errorf("threadId %q is not a number", content.ThreadID)
+		}
+	}
+	return nil
+}
+
+// nameSources turns the messageId of a tg_message, by which an agent may name what
+// it answers, into the sourceId.
+func (b *Bridge) nameSources(ctx context.Context, content *protocol.ChatReply, inReplyTo protocol.MessageID) error {
+	if content.InReplyTo == "" {
+		content.InReplyTo = string(inReplyTo)
+	}
+	for _, name := range []*string{&content.InReplyTo, &content.ReplyTo} {
+		if _, _, _, ok := parseSource(*name); ok || *name == "" {
+			continue
+		}
+		var source string
+		err := b.db.QueryRowContext(ctx, `SELECT source_id FROM events WHERE bus_id = ?`, *name).Scan(&source)
+		switch {
+		case err == nil:
+			*name = source
+		case !errors.Is(err, sql.ErrNoRows):
+			return fmt.Errorf("looking up what is answered: %w", err)
 		}
 	}
 	return nil

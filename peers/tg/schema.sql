@@ -84,6 +84,7 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_waiting ON events (bot, chat, id) WHERE queued = 0;
 CREATE INDEX events_source ON events (source_id);
+CREATE INDEX events_bus ON events (bus_id);
 CREATE INDEX events_album ON events (bot, telegram_chat, album) WHERE album <> '';
 
 CREATE TABLE replies (

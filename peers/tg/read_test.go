@@ -1,0 +1,90 @@
+package tg_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/tgtest"
+
+	"github.com/go-telegram/bot/models"
+)
+
+func TestWhoIsMentioned(t *testing.T) {
+	agents := []string{"agent:lead", "agent:tg--100", "agent:w3"}
+	for text, want := range map[string][]string{
+		"nobody":                        nil,
+		"@lead":                         {"agent:lead"},
+		"ask @LEAD, or @tg--100.":       {"agent:lead", "agent:tg--100"},
+		"@lead.main and @w3: both":      {"agent:lead", "agent:w3"},
+		"@backend-agents who can look?": {"role:backend-agents"},
+		"@will said so":                 {"user:will"},
+		"@other_bot do it":              {"user:other_bot"},
+		"@hubbub_bot do it":             {"agent:lead"},
+		"@hubbub_bot ask @w3":           {"agent:w3"},
+		"mail bob@lead.example or a@w3": nil,
+		"@ lead, @-lead, @@":            nil,
+		"@lead @lead":                   {"agent:lead"},
+		"(@w3) \"@lead\"":               {"agent:w3", "agent:lead"},
+		"@леад and @lead":               {"role:леад", "agent:lead"},
+	} {
+		raw, err := json.Marshal(&models.Update{Message: &models.Message{ID: 1, Text: text, Entities: tgtest.Entities(text)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tg.NamesOf(raw, agents...); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
+	}
+	inCode := models.Message{ID: 1, Text: "run @lead now", Entities: []models.MessageEntity{{Type: models.MessageEntityTypeCode, Offset: 4, Length: 5}}}
+	raw, err := json.Marshal(&models.Update{Message: &inCode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := tg.NamesOf(raw, agents...); err != nil || len(got) != 0 {
+		t.Errorf("in code: %q, %v", got, err)
+	}
+}
+
+func TestWhatTheNextPollAsksFor(t *testing.T) {
+	for _, test := range []struct {
+		highest     int64
+		size, fresh int
+		offset      int64
+		wait        bool
+		why         string
+	}{
+		{0, 0, 0, 0, true, "nothing came: wait for whatever is unconfirmed"},
+		{7, 3, 3, 8, false, "confirm at once what is stored"},
+		{7, 3, 0, 8, true, "the server forgot what was confirmed: keep the offset while waiting"},
+		{7, 3, 1, 8, false, "some were new"},
+	} {
+		if offset, wait := tg.NextPoll(test.highest, test.size, test.fresh); offset != test.offset || wait != test.wait {
+			t.Errorf("%s: offset %d, wait %t", test.why, offset, wait)
+		}
+	}
+}
+
+// FuzzUpdate reads whatever may come as an update.
+func FuzzUpdate(f *testing.F) {
+	for _, seed := range []string{
+		`{"update_id":1,"message":{"message_id":1,"date":1,"chat":{"id":-1,"type":"supergroup","is_forum":true},"text":"@lead /x","entities":[{"type":"code","offset":-1,"length":99}]}}`,
+		`{"update_id":1,"edited_message":{"message_id":1,"chat":{"id":1,"type":"private"},"text":"/start a"}}`,
+		`{"update_id":1,"message_reaction":{"chat":{"id":1},"message_id":1,"old_reaction":[],"new_reaction":[{"type":"paid"},{"type":"x"}]}}`,
+		`{"update_id":1,"my_chat_member":{"chat":{"id":1},"from":{"id":2},"new_chat_member":{"status":"restricted"}}}`,
+		`{"update_id":1,"callback_query":{"id":"1","from":{"id":2},"message":null}}`,
+		`{"update_id":1,"message":{"message_id":1,"chat":{"id":1},"reply_to_message":{"message_id":2},"photo":[],"new_chat_members":[{}],"left_chat_member":{}}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if mentions, err := tg.NamesOf(raw, "agent:lead"); err == nil {
+			for _, m := range mentions {
+				if m == "" {
+					t.Error("an empty mention")
+				}
+			}
+		}
+	})
+}
