@@ -1,6 +1,6 @@
 # What one does with this repository. `make` alone lists it.
 
-.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd clean
+.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd generate clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -37,6 +37,9 @@ conformance: build ## run the wire cases against a fresh bus of ours
 
 test-systemd: build ## the spawner against a real systemd (needs root or a user manager)
 	@scripts/test-systemd
+
+generate: ## write what is made from the programs: the sample settings
+	@scripts/generate
 
 clean: ## remove what was built
 	@rm -rf bin dist

@@ -27,6 +27,7 @@ var constructors = []func() *cobra.Command{
 	newChorusCommand,
 	newWorkCommand,
 	newWhoCommand,
+	newConfig,
 	newVersion,
 }
 

@@ -93,7 +93,7 @@ func defaultData(lookupEnv func(string) (string, bool)) (string, error) {
 }
 
 // notSettings are flags that are no settings.
-var notSettings = map[string]bool{"help": true, "version": true}
+var notSettings = map[string]bool{"help": true, "version": true, "describe": true}
 
 // EnvName returns the environment variable of a flag.
 func EnvName(flag string) string {

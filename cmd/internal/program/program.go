@@ -57,6 +57,8 @@ func run(ctx context.Context, p Program, o outside) int {
 	}
 	c := addSettings(fs, !p.NoBus)
 	version := fs.Bool("version", false, "print the version and exit")
+	described := fs.Bool("describe", false, "print the settings as JSON and exit")
+	fs.Lookup("describe").Hidden = true
 
 	err := fs.Parse(o.args)
 	switch {
@@ -68,6 +70,8 @@ func run(ctx context.Context, p Program, o outside) int {
 	case *version:
 		fmt.Fprintln(o.stdout, VersionLine(p.Name))
 		return 0
+	case *described:
+		return fail(o.stderr, p.Name, describe(o.stdout, p, fs), nil)
 	case fs.NArg() > 0:
 		return fail(o.stderr, p.Name, Usage("unexpected argument %q", fs.Arg(0)), nil)
 	}

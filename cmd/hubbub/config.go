@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/reference"
+
+	"github.com/spf13/cobra"
+)
+
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print a settings file with every key explained",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return program.Usage("say what to do: hubbub config sample")
+		},
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "sample",
+		Short: "Print a settings file for `hubbub up` with every key, its default and its meaning",
+		Long: "Print a settings file for `hubbub up` with every key, its default and its meaning. It is made\n" +
+			"from what the installed programs say about their own flags.",
+		Example: "  hubbub config sample > hubbub.toml",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return printSample(cmd) },
+	})
+	return cmd
+}
+
+func printSample(cmd *cobra.Command) error {
+	programs, err := describePrograms(cmd, reference.Programs())
+	if err != nil {
+		return err
+	}
+	text, err := reference.Sample(programs)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+	return err
+}
+
+// describePrograms asks programs about their settings.
+func describePrograms(cmd *cobra.Command, names []string) ([]program.Description, error) {
+	var list []program.Description
+	for _, name := range names {
+		path := findProgram(name)
+		if path == "" {
+			return nil, fmt.Errorf("the program %s is neither beside this one nor in PATH; build it with: make build", name)
+		}
+		d, err := reference.Read(cmd.Context(), path)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}

@@ -1,0 +1,88 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestSampleIsGenerated checks that deploy/hubbub.toml is what the programs say
+// about themselves; scripts/generate writes it.
+func TestSampleIsGenerated(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := exec.CommandContext(t.Context(), built(t, "hubbub"), "config", "sample").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(made), string(text)); diff != "" {
+		t.Errorf("deploy/hubbub.toml is out of date; run scripts/generate:\n%s", diff)
+	}
+}
+
+var commentedKey = regexp.MustCompile(`^# ((?:\[[a-z]+\]|[a-z-]+ = .*)\n)`)
+
+// TestSampleIsAccepted takes the signs of comment from the sample and has each
+// program read its table: every default in it must be one that the program
+// takes, and no key may be missing.
+func TestSampleIsAccepted(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for line := range strings.Lines(string(text)) {
+		all.WriteString(commentedKey.ReplaceAllString(line, "$1"))
+	}
+	var file map[string]any
+	if _, err := toml.Decode(all.String(), &file); err != nil {
+		t.Fatalf("without the signs of comment the sample is no TOML: %v", err)
+	}
+	shared := []string{"bus", "token-file", "data", "config", "log-level", "log-format"}
+	for _, name := range []string{"bus", "system", "broker", "tg", "agent", "chorus"} {
+		table, _ := file[name].(map[string]any)
+		if table == nil {
+			t.Errorf("the sample lacks [%s]", name)
+			continue
+		}
+		path := filepath.Join(t.TempDir(), name+".toml")
+		if err := os.WriteFile(path, []byte(all.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// A bad level is the last thing that settings are refused for.
+		out, err := exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--config", path+"#"+name, "--log-level", "none-such").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "none-such") {
+			t.Errorf("hubbub-%s does not take its table of the sample: %s", name, out)
+		}
+		out, err = exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--describe").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d struct{ Settings []struct{ Name string } }
+		if err := json.Unmarshal(out, &d); err != nil {
+			t.Fatal(err)
+		}
+		missing := map[string]bool{}
+		for _, s := range d.Settings {
+			missing[s.Name] = true
+		}
+		for key := range table {
+			delete(missing, key)
+		}
+		for _, key := range append(shared, "id") {
+			delete(missing, key)
+		}
+		if len(missing) > 0 {
+			t.Errorf("[%s] of the sample lacks %v", name, missing)
+		}
+	}
+}
