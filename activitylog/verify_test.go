@@ -179,7 +179,7 @@ func TestPruneTakesOldRowsAndLeavesMessagesWhole(t *testing.T) {
 }
 
 func TestPruneWhileTheBusWrites(t *testing.T) {
-	w, path, stop := started(t, nil)
+	w, path, stop := started(t, &Options{QueueRows: 2000})
 	old := time.Now().Add(-time.Hour).UnixMicro()
 	for i := range 1200 {
 		row := numbered(i)
