@@ -300,6 +300,7 @@ func TestASlowCallbackHoldsUpNobodyElse(t *testing.T) {
 
 // TestWhatWasAnswered200SurvivesARestart: no agent, no bus; then both.
 func TestWhatWasAnswered200SurvivesARestart(t *testing.T) {
+	t.Parallel()
 	b := bustest.Start(t, nil)
 	folder := filepath.Join(t.TempDir(), "chorus")
 	callback := newReceiver(t)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+
+	"hubbub/peers/outbox"
 )
 
 // A refusal is an answer that is not 200: a status and a sentence for the
@@ -34,6 +36,9 @@ func writeOK(w http.ResponseWriter) {
 // writeRefusal answers with the status and sentence of a refusal; any other
 // error is an internal one, whose text stays with us.
 func writeRefusal(w http.ResponseWriter, err error) {
+	if errors.Is(err, outbox.ErrFull) {
+		err = errBusy
+	}
 	var r *refusal
 	if !errors.As(err, &r) {
 		errors.As(errFailed, &r)

@@ -46,6 +46,11 @@ func (g *Gateway) takeCallback(w http.ResponseWriter, r *http.Request) error {
 		return errBusy
 	}
 	defer leave()
+	leaveAll, ok := g.calls.enter(fmt.Sprint(callbackPath, t.id))
+	if !ok {
+		return errBusy
+	}
+	defer leaveAll()
 	body, err := readBody(w, r)
 	if errors.Is(err, errTooLarge) {
 		return refuse(http.StatusRequestEntityTooLarge, err.Error())
@@ -149,7 +154,7 @@ func (g *Gateway) takeActivityOf(ctx context.Context, tx *sql.Tx, t *liveTurn, e
 			return fmt.Errorf("storing an error: %w", err)
 		}
 	}
-	m := protocol.NewMessage(protocol.TypeAgentEvent, t.agent.ID(), a)
+	m := t.event.origin.message(protocol.TypeAgentEvent, t.agent.ID(), a)
 	if g.frameSize(len(t.event.chat), m) > g.opts.MaxFrame {
 		return errTooLong
 	}

@@ -22,6 +22,7 @@ type heard struct {
 	chat     protocol.PeerID // where replies go
 	kind     protocol.MessageType
 	id       protocol.MessageID
+	trace    string // W3C trace context
 	sequence int64
 	content  json.RawMessage
 }
@@ -32,7 +33,7 @@ func hear(agent AgentName, m *protocol.Message) (*heard, error) {
 	if err := json.Unmarshal(m.Content, &c); err != nil {
 		return nil, fmt.Errorf("the content of %s cannot be read", m.Type)
 	}
-	h := &heard{message: c, agent: agent, chat: m.From, kind: m.Type, id: m.MessageID, sequence: c.Sequence, content: m.Content}
+	h := &heard{message: c, agent: agent, chat: m.From, kind: m.Type, id: m.MessageID, trace: m.TraceParent, sequence: c.Sequence, content: m.Content}
 	if c.SourceID == "" {
 		c.SourceID = string(m.MessageID)
 	}
@@ -129,7 +130,7 @@ func (g *Gateway) judge(ctx context.Context, tx *sql.Tx, h *heard, settings Agen
 	if err != nil {
 		return err
 	}
-	if err := g.report(ctx, tx, h.agent, fmt.Sprintf("decision %d", seq), protocol.AttentionDecision{
+	if err := g.report(ctx, tx, h.agent, origin{h.id, h.trace}, fmt.Sprintf("decision %d", seq), protocol.AttentionDecision{
 		Event: "attention_decision", EventID: h.event.EventID, Agent: h.agent.ID(),
 		Directedness: string(decision.Directedness), Policy: string(decision.Policy), Injection: string(decision.Injection),
 		Priority: string(decision.Priority), Reason: decision.Reason,
@@ -152,10 +153,10 @@ func knownEvent(ctx context.Context, tx *sql.Tx, h *heard) (known bool, err erro
 
 func storeEvent(ctx context.Context, tx *sql.Tx, h *heard, d attention.Decision, now time.Time) (seq int64, err error) {
 	res, err := tx.ExecContext(ctx, `INSERT INTO event (agent, kind, event_id, sequence, channel, chat, conversation, thread, author, type,
-		content, received_at, directedness, policy, injection, reason, needs_claim)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		message_id, traceparent, content, received_at, directedness, policy, injection, reason, needs_claim)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		h.agent, h.event.Kind, h.event.EventID, h.sequence, h.channel, h.chat, h.event.Conversation.ID, h.event.Conversation.ThreadID,
-		h.author(), h.kind, []byte(h.content), micros(now), d.Directedness, d.Policy, d.Injection, d.Reason, d.NeedsClaim())
+		h.author(), h.kind, h.id, h.trace, []byte(h.content), micros(now), d.Directedness, d.Policy, d.Injection, d.Reason, d.NeedsClaim())
 	if err != nil {
 		return 0, err
 	}
@@ -163,6 +164,20 @@ func storeEvent(ctx context.Context, tx *sql.Tx, h *heard, d attention.Decision,
 }
 
 // report sends an agent_event of the agent's attention layer, once per key.
-func (g *Gateway) report(ctx context.Context, tx *sql.Tx, agent AgentName, key string, content any) error {
-	return g.enqueueBus(ctx, tx, protocol.TopicAttention, key, protocol.NewMessage(protocol.TypeAgentEvent, agent.ID(), content))
+func (g *Gateway) report(ctx context.Context, tx *sql.Tx, agent AgentName, c origin, key string, content any) error {
+	return g.enqueueBus(ctx, tx, protocol.TopicAttention, key, c.message(protocol.TypeAgentEvent, agent.ID(), content))
+}
+
+// An origin is the message on the bus on account of which others are sent: traces
+// follow it.
+type origin struct {
+	id    protocol.MessageID
+	trace string
+}
+
+// message makes a message that has the origin.
+func (c origin) message(t protocol.MessageType, from protocol.PeerID, content any) protocol.Message {
+	m := protocol.NewMessage(t, from, content)
+	m.InReplyTo, m.TraceParent = c.id, c.trace
+	return m
 }

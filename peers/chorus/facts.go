@@ -116,14 +116,15 @@ func weighExchange(ctx context.Context, tx *sql.Tx, h *heard, d *attention.Decis
 func (g *Gateway) escalate(ctx context.Context, tx *sql.Tx, h *heard) error {
 	text := fmt.Sprintf("%s and %s have exchanged %d messages within a minute with no person between them, so %s stops here. Please decide how to go on.",
 		h.agent.ID(), h.author(), attention.ExchangeLimit, h.agent.ID())
-	return g.tellChat(ctx, tx, h.agent, h.chat, h.kind, protocol.ChatReply{
+	e := &eventRow{agent: h.agent, chat: h.chat, kind: h.kind, origin: origin{h.id, h.trace}}
+	return g.tellChat(ctx, tx, e, protocol.ChatReply{
 		Text: text, InReplyTo: h.event.EventID, IdempotencyKey: "exchange:" + h.event.EventID, ThreadID: h.event.Conversation.ThreadID,
 	})
 }
 
 // tellChat sends a reply of the gateway's own on behalf of an agent.
-func (g *Gateway) tellChat(ctx context.Context, tx *sql.Tx, agent AgentName, chat protocol.PeerID, kind protocol.MessageType, r protocol.ChatReply) error {
-	return g.enqueueBus(ctx, tx, chat.Topic(), r.IdempotencyKey, protocol.NewMessage(replyType(kind), agent.ID(), r))
+func (g *Gateway) tellChat(ctx context.Context, tx *sql.Tx, e *eventRow, r protocol.ChatReply) error {
+	return g.enqueueBus(ctx, tx, e.chat.Topic(), r.IdempotencyKey, e.origin.message(replyType(e.kind), e.agent.ID(), r))
 }
 
 // replyType is how an answer to a message of a type is typed.

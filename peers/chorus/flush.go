@@ -167,7 +167,7 @@ func (g *Gateway) endOpenEvents(ctx context.Context, tx *sql.Tx, agent AgentName
 		if why != "" {
 			text = string(agent) + " could not be reached, so this message was not delivered to it."
 		}
-		err = g.tellChat(ctx, tx, agent, e.chat, e.kind, protocol.ChatReply{
+		err = g.tellChat(ctx, tx, e, protocol.ChatReply{
 			Text: text, InReplyTo: e.id, IdempotencyKey: fmt.Sprintf("failed:%d", seq), ThreadID: e.thread,
 		})
 		if err != nil {

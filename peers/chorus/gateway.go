@@ -56,7 +56,9 @@ type Gateway struct {
 	transport *http.Transport
 	poster    *poster
 	tools     *http.Client // of services' MCP servers
-	calls     *gate
+	calls     *gate        // to inboxes and callbacks
+	toolCalls *gate        // to the chat tools
+	proxied   *gate        // to the tools of services
 	inOrder   *queueing
 	who       *bearers
 	asked     *asked
@@ -86,7 +88,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.transport = newTransport(g.guard)
 	g.poster = newPoster(g.transport)
 	g.tools = newToolsClient(g.transport)
-	g.calls = newGate(maxCalls, maxCallsOfOne)
+	g.calls, g.toolCalls, g.proxied = newGate(maxCalls, maxCallsOfOne), newGate(maxCalls, maxCallsOfOne), newGate(maxCalls, maxCallsOfOne)
 	g.inOrder = newQueueing(maxCallsOfOne)
 	g.who = newBearers(g.opts.Peer.Buses, g.opts.Now)
 	g.asked = newAsked()
@@ -302,7 +304,7 @@ func (g *Gateway) serve(ctx context.Context) error {
 			_ = server.Close()
 		}
 	}()
-	err := server.Serve(g.listener)
+	err := server.Serve(newLimitedListener(g.listener, maxConnections))
 	if errors.Is(err, http.ErrServerClosed) {
 		<-stopped
 		return nil

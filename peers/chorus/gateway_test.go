@@ -85,8 +85,10 @@ func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Opti
 	return r
 }
 
+// startNew runs a gateway on a bus of its own, beside other tests.
 func startNew(t *testing.T, adjust func(*chorus.Options)) *rig {
 	t.Helper()
+	t.Parallel()
 	return start(t, bustest.Start(t, nil), filepath.Join(t.TempDir(), "chorus"), adjust)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -41,6 +42,10 @@ func gatewayProcess(folder, listen, bus string) error {
 	if err != nil {
 		return err
 	}
+	go func() { // the end of the test, however it ends, is the end of the child
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	return chorus.New(store, listener, &chorus.Options{
 		Allow: loopback, ComposeWindow: -1, MinBackoff: time.Millisecond, Peer: &peer.Options{Buses: []string{bus}},
 		OnReady: func() { fmt.Println("ready") },
@@ -59,6 +64,9 @@ func (c *child) start() {
 	c.cmd = exec.Command(os.Args[0])
 	c.cmd.Env = append(os.Environ(), "CHORUS_TEST_FOLDER="+c.folder, "CHORUS_TEST_LISTEN="+c.listen, "CHORUS_TEST_BUS="+c.bus)
 	c.cmd.Stderr = os.Stderr
+	if _, err := c.cmd.StdinPipe(); err != nil {
+		c.t.Fatal(err)
+	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		c.t.Fatal(err)
@@ -114,16 +122,15 @@ func TestNothingIsLostOrDoubledByKills(t *testing.T) {
 	for len(k.got) < sent {
 		k.handle()
 	}
-	for k.ended() < sent {
-		select {
-		case c := <-k.callback.calls:
-			k.note(c)
-		default:
-			if k.agent.Waiting() > 0 {
-				k.handle()
-			}
+	waitFor(t, func() bool {
+		for len(k.callback.calls) > 0 {
+			k.note(<-k.callback.calls)
 		}
-	}
+		for k.agent.Waiting() > 0 {
+			k.handle()
+		}
+		return k.ended() >= sent
+	})
 	if len(k.answered) < sent-1 {
 		t.Errorf("%d of %d answers came; only the one that a kill hit may be missing", len(k.answered), sent)
 	}
@@ -141,6 +148,7 @@ type killing struct {
 	callback *receiver
 	inbox    string
 	held     chan struct{}
+	world    *bustest.Bus
 
 	got      map[string]int  // messages that the agent got, by text
 	answered map[string]int  // answers that the callback got, by text
@@ -149,6 +157,7 @@ type killing struct {
 
 func newKilling(t *testing.T) *killing {
 	t.Helper()
+	t.Parallel()
 	b := bustest.Start(t, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -169,7 +178,7 @@ func newKilling(t *testing.T) *killing {
 	}
 	spawner(t, b, "agent:a")
 	return &killing{
-		child: c, inbox: chorus.ConnectionString("http://"+c.listen, secret), held: make(chan struct{}, 100),
+		child: c, inbox: chorus.ConnectionString("http://"+c.listen, secret), held: make(chan struct{}, 100), world: b,
 		agent: b.Join(t, "agent:a", "agent:a"), callback: newReceiver(t),
 		got: map[string]int{}, answered: map[string]int{}, unknown: map[string]bool{},
 	}
@@ -250,4 +259,45 @@ func tryPost(url, body string) int {
 	}
 	resp.Body.Close()
 	return resp.StatusCode
+}
+
+// TestADeliveryThatAKillCutOffIsMadeAgain: the same event, the same callback.
+func TestADeliveryThatAKillCutOffIsMadeAgain(t *testing.T) {
+	k := newKilling(t)
+	store, err := chorus.OpenStore(k.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.AddAgent(context.Background(), "ext", k.callback.url, chorus.AgentSettings{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	hold := make(chan struct{})
+	t.Cleanup(func() { close(hold) })
+	k.holdMessages(hold)
+	k.start()
+	tg := k.world.Join(t, "tg:42", "tg:42")
+	waitFor(t, func() bool {
+		return tg.Send(t, "agent:ext", protocol.TypeTGMessage, dm("e1", "hello?")).DeliveredTo == 1
+	})
+	<-k.held
+	first := k.callback.next()
+	k.kill()
+	k.callback.responding(nil)
+	k.start()
+	defer k.kill()
+	again := k.callback.next()
+	if asJSON(again.body) != asJSON(first.body) {
+		t.Errorf("after the kill came %s; want %s", again.raw, first.raw)
+	}
+	if status, answer := post(t, again.body["callback"].(string), `{"type":"message","content":"here"}`); status != http.StatusOK {
+		t.Errorf("the callback: %d %s", status, answer)
+	}
+	d := tg.NextOf(t, protocol.TypeTGReply)
+	if d.Message.InReplyTo == "" {
+		t.Error("the reply does not name the message that it answers; traces would end here")
+	}
+	k.callback.none()
 }

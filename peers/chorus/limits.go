@@ -3,6 +3,7 @@ package chorus
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -10,9 +11,11 @@ import (
 
 // Limits on calls to the gateway.
 const (
-	maxCalls       = 256 // at once, in all
-	maxCallsOfOne  = 16  // at once with one secret
+	maxConnections = 1024 // at once; others wait in the system's queue
+	maxCalls       = 256  // of one kind at once
+	maxCallsOfOne  = 16   // at once with one secret
 	bodyTimeout    = 20 * time.Second
+	writeTimeout   = 30 * time.Second // for a caller to read a part of an answer
 	headerTimeout  = 5 * time.Second
 	idleTimeout    = 90 * time.Second
 	maxHeaderBytes = 64 << 10
@@ -72,4 +75,49 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return body, nil
+}
+
+// A limitedListener accepts no more connections than it has places for.
+type limitedListener struct {
+	net.Listener
+	places chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newLimitedListener(l net.Listener, places int) *limitedListener {
+	return &limitedListener{Listener: l, places: make(chan struct{}, places), closed: make(chan struct{})}
+}
+
+// Accept waits for a place and a connection.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	select {
+	case l.places <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &limitedConn{Conn: conn, free: sync.OnceFunc(func() { <-l.places })}, nil
+}
+
+// Close stops accepting, waiting for a place included.
+func (l *limitedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// A limitedConn gives its place back when it is closed.
+type limitedConn struct {
+	net.Conn
+	free func()
+}
+
+// Close closes the connection.
+func (c *limitedConn) Close() error {
+	defer c.free()
+	return c.Conn.Close()
 }

@@ -44,7 +44,7 @@ func (g *Gateway) newProxyHandler() http.Handler {
 			writeRefusal(w, err)
 			return
 		}
-		leave, ok := g.calls.enter(proxyPath + string(channel))
+		leave, ok := g.proxied.enter(proxyPath + string(channel))
 		if !ok {
 			writeRefusal(w, errBusy)
 			return
@@ -154,15 +154,16 @@ func setHeaders(h http.Header, headers map[string]string) {
 
 // copyFlushing passes a body on as it arrives.
 func copyFlushing(w http.ResponseWriter, body io.Reader) {
-	flush := http.NewResponseController(w).Flush
+	control := http.NewResponseController(w)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := body.Read(buf)
 		if n > 0 {
+			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // an agent that reads nothing is let go
 			if _, err := w.Write(buf[:n]); err != nil {
 				return
 			}
-			_ = flush() // a writer that cannot flush passes it on at the end
+			_ = control.Flush() // a writer that cannot flush passes it on at the end
 		}
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -41,12 +42,13 @@ func (g *Gateway) newToolsHandler() http.Handler {
 			writeRefusal(w, err)
 			return
 		}
-		leave, ok := g.calls.enter(toolsPath + string(s.agent))
+		leave, ok := g.toolCalls.enter(toolsPath + string(s.agent))
 		if !ok {
 			writeRefusal(w, errBusy)
 			return
 		}
 		defer leave()
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(toolTimeout + writeTimeout))
 		endpoint.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), scopeKey{}, s)))
 	}))
 }

@@ -47,6 +47,7 @@ type eventRow struct {
 	thread      string
 	author      string
 	kind        protocol.MessageType
+	origin      origin
 	content     json.RawMessage
 	receivedAt  int64
 	directed    attention.Directedness
@@ -59,13 +60,13 @@ type eventRow struct {
 	turn        int64
 }
 
-const eventColumns = `seq, agent, event_id, kind, channel, chat, thread, author, type, content, received_at,
+const eventColumns = `seq, agent, event_id, kind, channel, chat, thread, author, type, message_id, traceparent, content, received_at,
 	directedness, policy, injection, reason, needs_claim, claim_token, disposition, turn`
 
 func scanEvent(row interface{ Scan(...any) error }) (*eventRow, error) {
 	e := &eventRow{}
 	var content []byte
-	err := row.Scan(&e.seq, &e.agent, &e.id, &e.event, &e.channel, &e.chat, &e.thread, &e.author, &e.kind, &content, &e.receivedAt,
+	err := row.Scan(&e.seq, &e.agent, &e.id, &e.event, &e.channel, &e.chat, &e.thread, &e.author, &e.kind, &e.origin.id, &e.origin.trace, &content, &e.receivedAt,
 		&e.directed, &e.policy, &e.injection, &e.reason, &e.needsClaim, &e.claimToken, &e.disposition, &e.turn)
 	e.content = content
 	return e, err

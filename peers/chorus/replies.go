@@ -232,7 +232,7 @@ func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item,
 	if cause != nil {
 		status.Reason = cause.Error()
 	}
-	m := protocol.NewMessage(protocol.TypeDeliveryStatus, p.Channel, status)
+	m := origin{id: p.Reply}.message(protocol.TypeDeliveryStatus, p.Channel, status)
 	return g.enqueueBus(ctx, tx, p.Agent.Topic(), string(p.Reply)+" "+status.Status, m)
 }
 

@@ -73,6 +73,8 @@ CREATE TABLE event (
   thread       TEXT NOT NULL,
   author       TEXT NOT NULL,
   type         TEXT NOT NULL,                 -- tg_message or chat_message: how replies are typed
+  message_id   TEXT NOT NULL,                 -- of the message on the bus
+  traceparent  TEXT NOT NULL,
   content      BLOB NOT NULL,                 -- of the message
   received_at  INTEGER NOT NULL,
   directedness TEXT NOT NULL,

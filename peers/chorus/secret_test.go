@@ -20,6 +20,7 @@ import (
 // looks for every secret in the log, on the bus (its activity log), and in every
 // file of the data folder but the key.
 func TestSecretsAreNowhere(t *testing.T) {
+	t.Parallel()
 	b := bustest.Start(t, nil)
 	folder := filepath.Join(t.TempDir(), "chorus")
 	r := start(t, b, folder, nil)

@@ -119,7 +119,7 @@ func (g *Gateway) speak(ctx context.Context, tx *sql.Tx, u utterance) (spoken, e
 	if refusal.Refused() {
 		return spoken{Status: spokenRefused, Reason: refusal.Reason, Advice: refusal.Advice}, g.recordRefusal(ctx, tx, e, u.tool, refusal.Reason, u.key)
 	}
-	m := protocol.NewMessage(replyType(e.kind), e.agent.ID(), replyOf(u))
+	m := e.origin.message(replyType(e.kind), e.agent.ID(), replyOf(u))
 	if g.frameSize(len(e.chat), m) > g.opts.MaxFrame {
 		return spoken{}, errTooLong
 	}
@@ -150,7 +150,7 @@ func replyOf(u utterance) protocol.ChatReply {
 }
 
 func (g *Gateway) recordRefusal(ctx context.Context, tx *sql.Tx, e *eventRow, tool, why, key string) error {
-	return g.report(ctx, tx, e.agent, "refusal "+why+" "+key, protocol.Refusal{
+	return g.report(ctx, tx, e.agent, e.origin, "refusal "+why+" "+key, protocol.Refusal{
 		Event: "refusal", EventID: e.id, Agent: e.agent.ID(), Tool: tool, Reason: why,
 	})
 }

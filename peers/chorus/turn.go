@@ -139,9 +139,10 @@ func newTurn(ctx context.Context, tx *sql.Tx, h *heard, now time.Time, due int64
 // and deferred are open; a later one follows.
 func (g *Gateway) dispose(ctx context.Context, tx *sql.Tx, agent AgentName, seq int64, d attention.Disposition, reason string) error {
 	var id string
+	var c origin
 	var token int64
 	err := tx.QueryRowContext(ctx, `UPDATE event SET disposition = ?1 WHERE seq = ?2 AND disposition != ?1
-		AND disposition IN ('', 'claimed', 'deferred') RETURNING event_id, claim_token`, d, seq).Scan(&id, &token)
+		AND disposition IN ('', 'claimed', 'deferred') RETURNING event_id, message_id, traceparent, claim_token`, d, seq).Scan(&id, &c.id, &c.trace, &token)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -153,7 +154,7 @@ func (g *Gateway) dispose(ctx context.Context, tx *sql.Tx, agent AgentName, seq 
 			return err
 		}
 	}
-	return g.report(ctx, tx, agent, fmt.Sprintf("disposition %d %s", seq, d), protocolDisposition(agent, id, d, reason))
+	return g.report(ctx, tx, agent, c, fmt.Sprintf("disposition %d %s", seq, d), protocolDisposition(agent, id, d, reason))
 }
 
 // supersede ends the open events that a condition chooses, and takes them out

@@ -123,7 +123,7 @@ func (g *Gateway) react(ctx context.Context, s scope, a reactArguments) (any, er
 			return err
 		}
 		key := "react:" + e.id + ":" + a.Signal
-		m := protocol.NewMessage(replyType(e.kind), e.agent.ID(), protocol.ChatReply{
+		m := e.origin.message(replyType(e.kind), e.agent.ID(), protocol.ChatReply{
 			Signal: a.Signal, InReplyTo: e.id, IdempotencyKey: key, ThreadID: e.thread,
 		})
 		if err := g.enqueueBus(ctx, tx, e.chat.Topic(), shorten(key), m); err != nil {
