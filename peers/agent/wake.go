@@ -233,7 +233,8 @@ func (a *Agent) tellBroker(ctx context.Context, tx *sql.Tx, e *entry, d attentio
 			return err
 		}
 	}
-	if e.Origin.FlightID == "" {
+	o := e.Origin
+	if o.FlightID == "" || e.Replied && o.ConversationID == "" && o.QuestionID == "" { // the answer itself completed the flight
 		return nil
 	}
 	params := map[string]any{"id": e.Origin.FlightID}
