@@ -181,7 +181,7 @@ func TestCloseCodesArrive(t *testing.T) {
 // nothing: Write never waits, and the stream ends as a slow consumer. When the
 // side reads again, it gets whole frames, and then 1008.
 func TestSlowConsumer(t *testing.T) {
-	server, client := pair(t, &wire.Options{WriteTimeout: 500 * time.Millisecond})
+	server, client := pair(t, &wire.Options{WriteTimeout: 3 * time.Second}) // long enough for a busy machine to read again in
 	for i := range 64 {
 		if server.Write(bytes.Repeat([]byte{byte('a' + i%26)}, 1<<20)) != nil {
 			break
