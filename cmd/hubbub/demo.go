@@ -107,6 +107,10 @@ func runDemo(cmd *cobra.Command, exit bool) error {
 // the end.
 func demoFolder(cmd *cobra.Command, env *program.Env) (string, func(), error) {
 	if cmd.Flags().Changed("data") {
+		// The chats begin anew each time, which older data would not expect.
+		if list, err := os.ReadDir(env.Data); err == nil && len(list) > 0 {
+			return "", nil, program.Usage("the folder %s of --data is not empty; the demo wants one of its own", env.Data)
+		}
 		data, err := env.MakeData()
 		return data, func() {}, err
 	}

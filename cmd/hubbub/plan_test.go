@@ -204,15 +204,25 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 	if diff := cmp.Diff(first, tokens()); diff != "" {
 		t.Errorf("a second run changed tokens: %s", diff)
 	}
-	if err := os.Remove(tokenPath(data, "tg")); err != nil {
+	if err := os.Remove(tokenPath(data, "hubbub-tg")); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Revoke("cli", nil); err != nil {
+	if err := file.Revoke("hubbub-cli", nil); err != nil {
+		t.Fatal(err)
+	}
+	own, err := file.Create(grant.Credential{Name: "tg", Identities: []string{"tg:9"}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	third := tokens()
+	if err := file.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if c, ok := file.Lookup(own); !ok || c.Name != "tg" {
+		t.Error("a credential of the operator's is gone")
+	}
 	for name := range first {
-		if changed := third[name] != first[name]; changed != (name == "tg" || name == "cli") {
+		if changed := third[name] != first[name]; changed != (name == "hubbub-tg" || name == "hubbub-cli") {
 			t.Errorf("%s changed: %t", name, changed)
 		}
 	}

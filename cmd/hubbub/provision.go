@@ -6,38 +6,41 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"hubbub/bus/grant"
 )
 
-// partGrants is what each part of the system may be, hear and say. The name is
-// that of its credential, and of its token's file in <data>/tokens.
+// partGrants is what each part of the system may be, hear and say. Its token is
+// in <data>/tokens, in the file that tokenPath names.
 var partGrants = []grant.Credential{
 	{
-		Name: "system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
+		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
 		Publish: []string{"system:*", "tg:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
 		Issue:   []string{"agent:*"}, // one credential for each agent
 	},
 	{
-		Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"},
+		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"},
 		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*"},
 	},
 	{
-		Name: "broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*"},
+		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*"},
 		Publish: []string{"*"}, // answers go to whoever asked
 	},
 	{
-		Name: "chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*"},
+		Name: "hubbub-chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*"},
 		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
 	},
 	{
-		Name: "cli", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"},
+		Name: "hubbub-cli", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"},
 	},
 }
 
-// tokenPath returns the file of a part's token.
-func tokenPath(data, name string) string { return filepath.Join(data, "tokens", name) }
+// tokenPath returns the file of a part's token: that of hubbub-tg is tokens/tg.
+func tokenPath(data, name string) string {
+	return filepath.Join(data, "tokens", strings.TrimPrefix(name, "hubbub-"))
+}
 
 // provision makes sure that each part has a credential and a file with its
 // token, and writes the agents' keys; all readable by the owner alone. What
@@ -61,6 +64,12 @@ func provision(data string, p *plan) error {
 	return nil
 }
 
+// sameGrant reports whether two credentials differ at most in their token.
+func sameGrant(a, b *grant.Credential) bool {
+	return a.Name == b.Name && slices.Equal(a.Identities, b.Identities) && slices.Equal(a.Subscribe, b.Subscribe) &&
+		slices.Equal(a.Publish, b.Publish) && slices.Equal(a.Issue, b.Issue)
+}
+
 // writeAgentEnv writes the agents' keys, or removes those of an earlier run.
 func writeAgentEnv(path, content string) error {
 	if content != "" {
@@ -76,13 +85,13 @@ func provisionOne(file *grant.File, path string, want grant.Credential) error {
 	token, err := os.ReadFile(path)
 	switch {
 	case err == nil:
-		if c, ok := file.Lookup(strings.TrimSpace(string(token))); ok && c.Name == want.Name {
+		if c, ok := file.Lookup(strings.TrimSpace(string(token))); ok && sameGrant(c, &want) {
 			return nil
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	// The token is lost or the credential is not its own: both are made anew.
+	// The token is lost, or the credential is not what it should be.
 	if err := file.Revoke(want.Name, nil); err != nil && !errors.Is(err, grant.ErrUnknown) {
 		return err
 	}

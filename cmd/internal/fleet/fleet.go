@@ -24,7 +24,7 @@ type Options struct {
 	MinBackoff  time.Duration                  // pause before the first restart; default 500 ms
 	MaxBackoff  time.Duration                  // longest pause; default 30 s
 	MaxFailures int                            // ends in a row before a child stays down; default 6
-	StopTimeout time.Duration                  // for one stage to stop; default 4 s
+	StopTimeout time.Duration                  // for a stage to stop; default 5 s, the first stage has half of it
 }
 
 func (o *Options) withDefaults() Options {
@@ -48,7 +48,7 @@ func (o *Options) withDefaults() Options {
 		d.MaxFailures = 6
 	}
 	if d.StopTimeout <= 0 {
-		d.StopTimeout = 4 * time.Second
+		d.StopTimeout = 5 * time.Second
 	}
 	return d
 }
@@ -67,7 +67,11 @@ func New(children []Child, opts *Options) *Fleet {
 	f := &Fleet{}
 	o := opts.withDefaults()
 	for _, c := range children {
-		f.children = append(f.children, newChild(c, o))
+		co := o
+		if c.Stage == 0 {
+			co.StopTimeout /= 2
+		}
+		f.children = append(f.children, newChild(c, co))
 		f.stages = max(f.stages, c.Stage+1)
 	}
 	return f
