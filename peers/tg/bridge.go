@@ -2,7 +2,9 @@ package tg
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,11 +32,10 @@ type Bridge struct {
 	opts  Options
 	log   zerolog.Logger
 
-	bot      int64
-	me       models.User
-	badToken error // the token can be none
-	api      *botapi.Client
-	peer     *peer.Peer
+	bot  int64
+	me   models.User
+	api  *botapi.Client
+	peer *peer.Peer
 
 	forward  *outbox.Outbox // to the agents
 	telegram *outbox.Outbox // to Telegram
@@ -62,7 +63,6 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 		crash: func(string) {},
 	}
 	b.log = *b.opts.Log
-	b.bot, b.badToken = botapi.BotID(token)
 	b.api = botapi.New(token, b.opts.API)
 	b.limiter = rate.NewLimiter(rate.Inf, 1)
 	if n := b.opts.BotPerSecond; n > 0 {
@@ -70,11 +70,12 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 	}
 	b.typing = newTyping(b)
 	b.files = newFiles(b)
-	b.makeOutboxes()
 	return b
 }
 
-func (b *Bridge) makeOutboxes() {
+// become makes the bridge that of one bot, whose queues carry its id.
+func (b *Bridge) become(bot int64) {
+	b.bot = bot
 	log := &b.log
 	b.forward = outbox.New(b.db, b.sendForward, &outbox.Options{
 		Name: b.queue(queueForward), Poll: outboxPoll, MaxBackoff: maxBackoffBus, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
@@ -107,17 +108,13 @@ func (b *Bridge) queue(name string) string { return name + ":" + id(b.bot) }
 // Telegram refuses the token (ErrToken), and when the bus refuses the bridge for
 // good: peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused.
 func (b *Bridge) Run(ctx context.Context) error {
-	if b.badToken != nil {
-		return fmt.Errorf("TELEGRAM_BOT_TOKEN: %w", b.badToken)
+	if err := b.checkToken(); err != nil {
+		return fmt.Errorf("TELEGRAM_BOT_TOKEN: %w", err)
 	}
 	defer b.api.Close()
 	ctx, b.fatal = context.WithCancelCause(ctx)
 	defer b.fatal(nil)
 	b.quit = ctx.Done()
-	err := exec(ctx, b.db, `INSERT OR IGNORE INTO bots (bot) VALUES (?)`, b.bot)
-	if err != nil {
-		return stopped(ctx, fmt.Errorf("writing to the database: %w", err))
-	}
 	if err := b.identify(ctx); err != nil {
 		return stopped(ctx, err)
 	}
@@ -214,23 +211,16 @@ func (b *Bridge) identify(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := b.call(ctx, "getMe", nil, &b.me)
 		switch {
-		case err == nil && b.me.ID != b.bot:
-			return fmt.Errorf("the Bot API says that this token is bot %d's, but it was made for bot %d; is --api-url right?", b.me.ID, b.bot)
+		case err == nil && b.me.ID != 0:
+			return b.rememberBot(ctx)
 		case err == nil:
-			raw, err := json.Marshal(b.me)
-			if err != nil {
-				return err
-			}
-			b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("this is the bot")
-			return exec(ctx, b.db, `UPDATE bots SET me = ? WHERE bot = ?`, string(raw), b.bot)
+			return errors.New("the Bot API does not say who the bot is; is --api-url right?")
 		case botapi.Unauthorized(err):
 			return ErrToken
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		var known string
-		if b.db.QueryRowContext(ctx, `SELECT me FROM bots WHERE bot = ?`, b.bot).Scan(&known) == nil && known != "" &&
-			json.Unmarshal([]byte(known), &b.me) == nil {
+		if b.recallBot(ctx) {
 			b.log.Warn().Err(err).Msg("Telegram cannot be reached; going on with what is known of the bot")
 			return nil
 		}
@@ -240,6 +230,50 @@ func (b *Bridge) identify(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// checkToken finds a text that is no token before anything else is tried.
+func (b *Bridge) checkToken() error {
+	if err := botapi.CheckToken(b.token); err != nil {
+		return err
+	}
+	if o := b.opts.API; o != nil && (o.URL != "" && o.URL != botapi.DefaultURL || o.Transport != nil) {
+		return nil
+	}
+	_, err := botapi.BotID(b.token)
+	return err
+}
+
+func (b *Bridge) rememberBot(ctx context.Context) error {
+	b.become(b.me.ID)
+	raw, err := json.Marshal(b.me)
+	if err != nil {
+		return err
+	}
+	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("this is the bot")
+	err = exec(ctx, b.db, `INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
+		b.bot, hashToken(b.token), string(raw))
+	if err != nil {
+		return fmt.Errorf("writing to the database: %w", err)
+	}
+	return nil
+}
+
+// recallBot finds the bot of the token in what is known from earlier.
+func (b *Bridge) recallBot(ctx context.Context) bool {
+	var known string
+	err := b.db.QueryRowContext(ctx, `SELECT me FROM bots WHERE token_hash = ?`, hashToken(b.token)).Scan(&known)
+	if err != nil || json.Unmarshal([]byte(known), &b.me) != nil {
+		return false
+	}
+	b.become(b.me.ID)
+	return true
+}
+
+// hashToken tells tokens apart without keeping them.
+func hashToken(token string) string {
+	sum := sha256.Sum256([]byte("hubbub bot token " + token))
+	return hex.EncodeToString(sum[:])
 }
 
 // call makes a Bot API call with the usual time limit.

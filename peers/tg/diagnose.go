@@ -42,7 +42,11 @@ const clockTolerance = 30 * time.Second
 // which that program polls again. running says that a bridge of this data folder
 // is known to run, whose polling is no finding.
 func Diagnose(ctx context.Context, token string, opts *botapi.Options, running bool) []Finding {
-	if _, err := botapi.BotID(token); err != nil {
+	err := botapi.CheckToken(token)
+	if _, e := botapi.BotID(token); err == nil && (opts == nil || opts.URL == "" || opts.URL == botapi.DefaultURL) {
+		err = e
+	}
+	if err != nil {
 		return []Finding{{"bot token", LevelProblem, err.Error(), "Set TELEGRAM_BOT_TOKEN to the token that @BotFather gave."}}
 	}
 	api := botapi.New(token, opts)
@@ -153,7 +157,7 @@ func diagnosePoller(ctx context.Context, api *botapi.Client, running bool) Findi
 
 // DeleteWebhook removes a bot's webhook and keeps the updates that wait.
 func DeleteWebhook(ctx context.Context, token string, opts *botapi.Options) error {
-	if _, err := botapi.BotID(token); err != nil {
+	if err := botapi.CheckToken(token); err != nil {
 		return err
 	}
 	api := botapi.New(token, opts)

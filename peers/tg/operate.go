@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"hubbub/peers/outbox"
@@ -43,7 +44,13 @@ func (q *Queues) bridges(ctx context.Context) ([]*Bridge, error) {
 	}
 	var out []*Bridge
 	for _, bot := range bots {
-		out = append(out, New(bot+":none", q.db, nil))
+		number, err := strconv.ParseInt(bot, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		b := New("", q.db, nil)
+		b.become(number)
+		out = append(out, b)
 	}
 	return out, nil
 }

@@ -279,3 +279,27 @@ func TestTheTokenIsNowhere(t *testing.T) {
 		}
 	})
 }
+
+func TestATokenOfAnotherFormAndAnotherBot(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		// The same data folder, another bot, whose updates have lower numbers.
+		h.api = tgtest.New(&tgtest.Options{Token: "local-server:token", Username: "other_bot", FirstUpdateID: 5})
+		will := models.User{ID: dm.ID, FirstName: "Will"}
+		h.start()
+		h.api.Say(h.api.DM(will), will, "to the other bot")
+		time.Sleep(time.Second)
+		if lead.Waiting() != 0 {
+			t.Error("an agent of the first bot's chat got the other bot's message")
+		}
+		h.assign(dm.ID, "agent:lead")
+		if got := next(t, lead); got.Text != "to the other bot" || got.SourceID != "tg:4242:1001:1" {
+			t.Errorf("got %+v", got)
+		}
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "hi"})
+		h.texts(dm.ID, 1)
+	})
+}

@@ -3,7 +3,8 @@
 
 CREATE TABLE bots (
   bot         INTEGER PRIMARY KEY,
-  me          TEXT NOT NULL DEFAULT '',  -- getMe's answer, for starts without Telegram
+  token_hash  TEXT NOT NULL,             -- tells which bot a token is of
+  me          TEXT NOT NULL,             -- getMe's answer, for starts without Telegram
   commands    TEXT NOT NULL DEFAULT '',  -- the command list that Telegram has
   webhook_url TEXT NOT NULL DEFAULT '',  -- of the webhook that this bridge set
   files_addr  TEXT NOT NULL DEFAULT ''   -- where the file references point to

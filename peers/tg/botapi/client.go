@@ -76,15 +76,26 @@ func BotID(token string) (int64, error) {
 	return id, nil
 }
 
+// CheckToken says why a text cannot be sent as a token, or nil. Other servers of
+// the Bot API than the public one may have tokens of other forms.
+func CheckToken(token string) error {
+	if token == "" || strings.ContainsAny(token, " \t\r\n/?#%") {
+		return errors.New("this cannot be a bot token")
+	}
+	return nil
+}
+
 // redactor cuts a token and its spellings out of texts.
 func redactor(token string) *strings.Replacer {
 	const mark = "<bot token>"
 	var pairs []string
-	_, secret, _ := strings.Cut(token, ":")
-	for _, s := range []string{token, url.QueryEscape(token), url.PathEscape(token), strings.ReplaceAll(token, ":", "%3a"), secret} {
-		if len(s) >= 6 {
+	for _, s := range []string{token, url.QueryEscape(token), url.PathEscape(token), strings.ReplaceAll(token, ":", "%3a")} {
+		if s != "" {
 			pairs = append(pairs, s, mark)
 		}
+	}
+	if _, secret, _ := strings.Cut(token, ":"); len(secret) >= 6 { // a shorter one would be found in anything
+		pairs = append(pairs, secret, mark)
 	}
 	return strings.NewReplacer(pairs...)
 }

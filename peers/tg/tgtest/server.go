@@ -16,7 +16,7 @@ const DefaultToken = "123456:AAtest-token_for-the-bundled-server"
 
 // Options are the optional settings of a Server. Nil is valid.
 type Options struct {
-	Token         string           // default DefaultToken; the bot's id is the part before the colon
+	Token         string           // default DefaultToken; the bot's id is the number before the colon
 	Username      string           // of the bot; default hubbub_bot
 	PrivacyMode   bool             // groups show the bot only commands, mentions and replies
 	FirstUpdateID int64            // default 1000
@@ -65,7 +65,10 @@ func New(opts *Options) *Server {
 		o.Now = time.Now
 	}
 	prefix, _, _ := strings.Cut(o.Token, ":")
-	id, _ := strconv.ParseInt(prefix, 10, 64)
+	id, err := strconv.ParseInt(prefix, 10, 64)
+	if err != nil {
+		id = 4242 // a token of another form, as other servers of the Bot API may have
+	}
 	return &Server{
 		token:   o.Token,
 		privacy: o.PrivacyMode,
