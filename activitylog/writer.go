@@ -12,6 +12,7 @@ import (
 const (
 	DefaultQueueRows  = 65536
 	DefaultQueueBytes = 64 << 20
+	DefaultMaxWAL     = int64(4 << 30)
 )
 
 // Options are the optional settings of a Writer. Nil is valid.
@@ -77,7 +78,7 @@ func NewWriter(path string, opts *Options) *Writer {
 		required:    opts.Required,
 		maxRows:     positive(opts.QueueRows, DefaultQueueRows),
 		maxBytes:    positive(opts.QueueBytes, DefaultQueueBytes),
-		maxWAL:      positive(opts.MaxWAL, int64(4<<30)),
+		maxWAL:      positive(opts.MaxWAL, DefaultMaxWAL),
 		stopTimeout: positive(opts.StopTimeout, 5*time.Second),
 		onCommit:    opts.OnCommit,
 		log:         zerolog.Nop(),

@@ -104,6 +104,7 @@ var (
 	descLogLost       = desc("activity_rows_lost_total", "Rows that did not fit in the queue of the activity log.")
 	descLogGaps       = desc("activity_gaps_total", "log_gap rows written.")
 	descLogLag        = desc("activity_lag_seconds", "Age of the oldest row that is not written.")
+	descLogWAL        = desc("activity_wal_bytes", "Size of the activity log's write-ahead file.")
 	descLogStalled    = desc("activity_stalled", "1 while the activity log makes no progress.")
 )
 
@@ -169,6 +170,7 @@ func (c *collector) collectLog(gauge func(*prometheus.Desc, float64, ...string),
 	count(descLogWritten, uint64(s.Written))
 	count(descLogLost, uint64(s.Lost))
 	count(descLogGaps, uint64(s.Gaps))
+	gauge(descLogWAL, float64(s.WALBytes))
 	stalled := 0.0
 	if s.Stalled {
 		stalled = 1
