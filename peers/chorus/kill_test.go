@@ -74,6 +74,8 @@ func (c *child) start() {
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
+	process := c.cmd.Process
+	c.t.Cleanup(func() { _ = process.Kill() }) // for a test that fails in between
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		c.t.Fatalf("the child said %q, %v", line, err)
 	}

@@ -82,6 +82,8 @@ func TestSecretsAreNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.stop()
+	agent.Leave()
+	tg.Leave()
 	b.Stop()
 	places := map[string][]byte{"the log": []byte(r.logs.String()), "the list": []byte(asJSON(agents) + asJSON(inboxes))}
 	for _, dir := range []string{folder, filepath.Dir(b.Log)} {

@@ -50,12 +50,16 @@ func (g *Gateway) sendToBus(ctx context.Context, item outbox.Item) error {
 		return fmt.Errorf("%s is not on the bus", out.Message.From)
 	}
 	res, err := speaker.Send(ctx, out.Topic, out.Message)
-	return verdictOf(out, res, err)
+	return verdictOf(out, res, err, item.Attempt)
 }
 
+// statusAttempts is how often a delivery_status is sent to an agent that is not
+// there: about a minute.
+const statusAttempts = 8
+
 // verdictOf says what follows from an attempt: answers are repeated until their
-// addressee has them, reports are not.
-func verdictOf(out outgoing, res protocol.SendResult, err error) error {
+// addressee has them, outcomes for a while, reports of activity not at all.
+func verdictOf(out outgoing, res protocol.SendResult, err error, attempt int) error {
 	var rpc *jsonrpc.Error
 	switch {
 	case errors.As(err, &rpc) && rpc.Code != protocol.CodeInternal:
@@ -70,7 +74,7 @@ func verdictOf(out outgoing, res protocol.SendResult, err error) error {
 	switch r := receptionOf(res); {
 	case r == received:
 		return nil
-	case out.Message.Type == protocol.TypeAgentEvent || out.Message.Type == protocol.TypeDeliveryStatus:
+	case out.Message.Type == protocol.TypeAgentEvent, out.Message.Type == protocol.TypeDeliveryStatus && attempt >= statusAttempts:
 		return outbox.Permanent(fmt.Errorf("%s is %s", out.Topic, r))
 	default:
 		return fmt.Errorf("%s is %s", out.Topic, r)
