@@ -23,8 +23,8 @@ demo: build ## show the whole system at work, without a token and without networ
 run: build ## run the system with hubbub.toml (see deploy/hubbub.toml)
 	@bin/hubbub up --config hubbub.toml
 
-bench: build ## measure the bus
-	@bin/hubbub bench
+bench: build ## measure the bus beside a plain echo, the hot path, the log, the broker, the cluster
+	@scripts/bench
 
 chaos: ## kill every program at every step, for a long time
 	@scripts/chaos
