@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,8 +17,6 @@ import (
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
-	"hubbub/peers/peer"
-	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -272,118 +269,4 @@ func (s *show) run(ctx context.Context, exit bool) error {
 	fmt.Fprintf(s.env.Stdout, "\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
 		"group; `hubbub chat` does the same from another terminal. Ctrl-C ends the demo.\n\n")
 	return s.typing(ctx, stdin)
-}
-
-// conclude says where all of it can be read again, in a folder that stays.
-func (s *show) conclude(stays, kept bool) {
-	if !stays && !kept {
-		return
-	}
-	where := "Read it again:"
-	commands := []string{"stats", "tail"}
-	if stays {
-		where = "Look at it from another terminal:"
-		commands = append(commands, "peers --bus "+s.plan.bus)
-	}
-	fmt.Fprintf(s.env.Stdout, "\nAll of it is in the activity log. %s\n\n", where)
-	for _, c := range commands {
-		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s\n", c, s.data)
-	}
-}
-
-// typing takes lines from the terminal until its end.
-func (s *show) typing(ctx context.Context, stdin *os.File) error {
-	lines := readLines(ctx, stdin)
-	for {
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				return nil
-			}
-			text, group := strings.CutPrefix(line, "/group ")
-			chat := s.stage.API.DM(s.stage.You)
-			if group {
-				chat = s.stage.Group
-			}
-			if strings.TrimSpace(text) != "" {
-				s.stage.Say(chat, s.stage.You, text)
-			}
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// readLines reads lines until the end of f. Its goroutine may outlive ctx: a
-// read from a terminal cannot be interrupted. It ends with the process.
-func readLines(ctx context.Context, f *os.File) <-chan string {
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		scanner := bufio.NewScanner(f)
-		for scanner.Scan() {
-			select {
-			case lines <- scanner.Text():
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return lines
-}
-
-// killAgent ends an agent's process as a crash would.
-func (s *show) killAgent(_ context.Context, name string) error {
-	pid, err := demo.FindAgent(s.data, name)
-	if err != nil {
-		return err
-	}
-	return demo.Kill(pid)
-}
-
-// addAgent asks the spawner for a further agent of a chat, and waits for it.
-func (s *show) addAgent(ctx context.Context, topic protocol.Topic, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("no agent within %s", startPatience))
-	defer cancel()
-	options := s.env.PeerOptions()
-	options.Buses = []string{s.plan.bus}
-	options.TokenFunc = func() (string, error) { return s.env.SecretFile(tokenPath(s.data, "cli")) }
-	p := peer.New(newID("demo"), options)
-	results := make(chan protocol.SpawnResult, 1)
-	p.Handle(protocol.TypeSpawnResult, func(_ context.Context, d *peer.Delivery) error {
-		var r protocol.SpawnResult
-		if err := d.Decode(&r); err != nil {
-			return err
-		}
-		select {
-		case results <- r:
-		default: // one is enough
-		}
-		return nil
-	})
-	if err := p.Subscribe(ctx, protocol.Pattern(p.ID())); err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	wg.Go(func() { stop(p.Run(ctx)) })
-	result, err := p.Send(ctx, protocol.TopicSpawn, p.NewMessage(protocol.TypeSpawnRequest, protocol.SpawnRequest{Topic: topic, Agent: name}))
-	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	if result.DeliveredTo == 0 {
-		return errors.New("the spawner did not take the request")
-	}
-	select {
-	case r := <-results:
-		if r.Status != protocol.SpawnSpawned {
-			return fmt.Errorf("the spawner says: %s", r.Error)
-		}
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

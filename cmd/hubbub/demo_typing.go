@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// conclude says where all of it can be read again, in a folder that stays.
+func (s *show) conclude(stays, kept bool) {
+	if !stays && !kept {
+		return
+	}
+	where := "Read it again:"
+	commands := []string{"stats", "tail"}
+	if stays {
+		where = "Look at it from another terminal:"
+		commands = append(commands, "peers --bus "+s.plan.bus)
+	}
+	fmt.Fprintf(s.env.Stdout, "\nAll of it is in the activity log. %s\n\n", where)
+	for _, c := range commands {
+		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s\n", c, s.data)
+	}
+}
+
+// typing takes lines from the terminal until its end.
+func (s *show) typing(ctx context.Context, stdin *os.File) error {
+	lines := readLines(ctx, stdin)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return nil
+			}
+			text, group := strings.CutPrefix(line, "/group ")
+			chat := s.stage.API.DM(s.stage.You)
+			if group {
+				chat = s.stage.Group
+			}
+			if strings.TrimSpace(text) != "" {
+				s.stage.Say(chat, s.stage.You, text)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// readLines reads lines until the end of f. Its goroutine may outlive ctx: a
+// read from a terminal cannot be interrupted. It ends with the process.
+func readLines(ctx context.Context, f *os.File) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(f)
+		for scanner.Scan() {
+			select {
+			case lines <- scanner.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
