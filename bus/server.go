@@ -24,9 +24,9 @@ type Server struct {
 	log         Log // nil: no activity log
 	index       *index
 	metrics     metrics
-	initialized []byte // the result of initialize
-	started     time.Time
-	credentials uint64 // version that the sessions were checked against; of the sweeper
+	initialized []byte                    // the result of initialize
+	started     atomic.Pointer[time.Time] // set by Run
+	credentials uint64                    // version that the sessions were checked against; of the sweeper
 
 	stopping   atomic.Bool
 	cut        chan struct{}  // closed when streams must end at once
@@ -100,7 +100,8 @@ func (srv *Server) ServeOn(ctx context.Context, listener net.Listener) error {
 
 // run serves until ctx ends.
 func (srv *Server) run(ctx context.Context, listener net.Listener) error {
-	srv.started = time.Now()
+	at := time.Now()
+	srv.started.Store(&at)
 	var loops sync.WaitGroup
 	loopsCtx, endLoops := context.WithCancel(context.WithoutCancel(ctx))
 	loops.Go(func() { srv.sweepLoop(loopsCtx) })

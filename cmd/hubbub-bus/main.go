@@ -27,6 +27,8 @@ type settings struct {
 	tlsCert string
 	tlsKey  string
 	cluster clusterSettings
+
+	noConsole bool
 }
 
 func busProgram() program.Program {
@@ -63,6 +65,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes, "bytes that may wait for the activity log")
 	fs.Int64Var(&s.log.MaxWAL, "activity-wal", activitylog.DefaultMaxWAL, "bytes that the activity log's write-ahead file may grow to while a reader keeps it from being cut")
 	fs.BoolVar(&s.log.Required, "activity-required", false, "refuse messages while the activity log cannot keep up")
+	fs.BoolVar(&s.noConsole, "no-console", false, "serve no web console at /console/")
 	s.cluster.flags(fs)
 	fs.BoolVar(&s.noLog, "no-activity-log", false, "write no activity log (for measuring what it costs)")
 }
@@ -96,10 +99,13 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 
 func (s *settings) serve(ctx context.Context, env *program.Env, data string, joined *joined) error {
 	o := &s.bus
+	view := s.newView(data, &env.Log)
 	if s.noLog {
+		server := bus.New(nil, o)
 		joined.start()
 		defer joined.stop()
-		return bus.New(nil, o).Run(ctx)
+		defer view.start(server)()
+		return server.Run(ctx)
 	}
 	s.log.Bus, s.log.Log = o.Name, &env.Log
 	log := activitylog.NewWriter(filepath.Join(data, "activity.db"), &s.log)
@@ -108,7 +114,9 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 	go func() { logDone <- log.Run(logCtx) }()
 	server := bus.New(log, o)
 	joined.start()
+	endView := view.start(server)
 	err := server.Run(ctx)
+	endView()
 	endLog()
 	err = errors.Join(err, <-logDone)
 	joined.stop()

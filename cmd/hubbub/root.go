@@ -15,6 +15,7 @@ var constructors = []func() *cobra.Command{
 	newTrace,
 	newWhy,
 	newStats,
+	newConsole,
 	newLog,
 	newPeers,
 	newPing,

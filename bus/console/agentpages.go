@@ -1,0 +1,188 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	listedChats  = 200
+	listedAgents = 200
+	listedEvents = 150
+)
+
+type agentsView struct {
+	Now                time.Time
+	Query              string
+	Chats              []*chat
+	Agents             []agentLine
+	Claims             []claim
+	Total              agentLine
+	AllChats, AllAgent int
+	Since              time.Time
+	Skipped            int64
+}
+
+// An agentLine is one agent in the list.
+type agentLine struct {
+	agent
+	Connected bool
+	Endpoint  *endpoint
+	OpenCount int
+	Saved     int // percent of the events that needed no turn
+	Spawned   bool
+}
+
+func (c *Console) agentsPage(w http.ResponseWriter, r *http.Request, v *visitor) {
+	c.current(r.Context())
+	view := &agentsView{Now: c.now(), Query: strings.ToLower(strings.TrimSpace(r.FormValue("q")))}
+	connected := c.connected()
+	f := c.facts
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	view.Since, view.Skipped = f.since, f.skipped
+	matches := func(words ...string) bool {
+		return view.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), view.Query)
+	}
+	f.chats.each(func(_ string, ch *chat) {
+		if matches(ch.Topic, ch.Title) && (ch.In > 0 || ch.Out > 0 || ch.State != "unknown") {
+			view.Chats = append(view.Chats, ch)
+		}
+	})
+	slices.SortFunc(view.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
+	view.AllChats = len(view.Chats)
+	view.Chats = view.Chats[:min(len(view.Chats), listedChats)]
+	view.Agents = f.agentLines(connected, matches)
+	for i := range view.Agents {
+		a := &view.Agents[i]
+		view.Total.Decided += a.Decided
+		view.Total.Injected += a.Injected
+		view.Total.Knocks += a.Knocks
+		view.Total.Withheld += a.Withheld
+		view.Total.Turns += a.Turns
+		view.Total.Turned += a.Turned
+		view.Total.Refusals += a.Refusals
+		view.Total.OpenCount += a.OpenCount
+	}
+	view.Total.Saved = percent(int(view.Total.Decided-view.Total.Turned), int(view.Total.Decided))
+	view.AllAgent = len(view.Agents)
+	view.Agents = view.Agents[:min(len(view.Agents), listedAgents)]
+	view.Claims = f.lastClaims(40)
+	c.show(w, v, "agents", "Chats and agents", view)
+}
+
+func (c *Console) connected() map[string]bool {
+	m := map[string]bool{}
+	for _, p := range c.bus.Peers() {
+		m[p.ID] = true
+	}
+	return m
+}
+
+func (f *facts) agentLines(connected map[string]bool, matches func(...string) bool) []agentLine {
+	places := map[string]*endpoint{}
+	f.places.each(func(_ string, p *endpoint) {
+		if old := places[p.Identity]; old == nil || p.LastHeartbeatAt.After(old.LastHeartbeatAt) {
+			places[p.Identity] = p
+		}
+	})
+	var list []agentLine
+	add := func(a *agent) {
+		if a.ID == "agent:system" || !matches(a.ID) {
+			return
+		}
+		l := agentLine{agent: *a, Connected: connected[a.ID], Endpoint: places[a.ID], OpenCount: a.Open()}
+		l.Saved = percent(int(a.Avoided()), int(a.Decided))
+		list = append(list, l)
+	}
+	f.agents.each(func(_ string, a *agent) { add(a) })
+	for id := range connected {
+		if _, known := f.agents.get(id); !known && roleClass(id) == "role-agent" {
+			add(&agent{ID: id})
+		}
+	}
+	slices.SortFunc(list, func(a, b agentLine) int {
+		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+func (f *facts) lastClaims(n int) []claim {
+	var list []claim
+	f.claims.each(func(_ string, x *claim) { list = append(list, *x) })
+	slices.SortFunc(list, func(a, b claim) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.EventID, b.EventID)) })
+	return list[:min(len(list), n)]
+}
+
+type agentView struct {
+	agentLine
+	Now    time.Time
+	Recent []agentEvent
+}
+
+func (c *Console) agentPage(w http.ResponseWriter, r *http.Request, v *visitor) {
+	c.current(r.Context())
+	id := r.FormValue("id")
+	connected := c.connected()
+	f := c.facts
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	lines := f.agentLines(connected, func(words ...string) bool { return words[0] == id })
+	if len(lines) == 0 {
+		lines = []agentLine{{agent: agent{ID: clip(id, 300)}}}
+	}
+	view := &agentView{agentLine: lines[0], Now: c.now()}
+	for i := len(view.Events) - 1; i >= 0 && len(view.Recent) < listedEvents; i-- {
+		view.Recent = append(view.Recent, *view.Events[i])
+	}
+	c.show(w, v, "agent", clip(id, 100), view)
+}
+
+type chatView struct {
+	*chat
+	Now    time.Time
+	Recent []chatLine
+}
+
+// A chatLine is one event of a chat and what each agent made of it.
+type chatLine struct {
+	*chatEvent
+	Judged []eventAt
+	Claim  *claim
+}
+
+func (c *Console) chatPage(w http.ResponseWriter, r *http.Request, v *visitor) {
+	c.current(r.Context())
+	id := r.FormValue("id")
+	f := c.facts
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	ch, ok := f.chats.get(id)
+	if !ok {
+		ch = &chat{Topic: clip(id, 300), State: "not heard of lately"}
+	}
+	view := &chatView{chat: ch, Now: c.now()}
+	for i := len(ch.Events) - 1; i >= 0 && len(view.Recent) < listedEvents; i-- {
+		e := ch.Events[i]
+		line := chatLine{chatEvent: e}
+		if !e.Reply {
+			_, eventID, edited := strings.Cut(e.ID, " ")
+			if !edited {
+				eventID = e.ID
+			}
+			for _, name := range e.Agents {
+				if a, ok := f.agents.get(name); ok && a.byID[eventID] != nil {
+					line.Judged = append(line.Judged, eventAt{name, *a.byID[eventID]})
+				}
+			}
+			if x, ok := f.claims.get(eventID); ok {
+				line.Claim = x
+			}
+		}
+		view.Recent = append(view.Recent, line)
+	}
+	c.show(w, v, "chat", clip(id, 100), view)
+}

@@ -1,0 +1,125 @@
+// What the pages need beside htmx: the pulse of the live parts, the tail, the
+// charts, and questions before actions. Texts are only ever set as text.
+(function () {
+  "use strict";
+  var every = 1500, paused = false, failing = 0;
+  function $(id) { return document.getElementById(id); }
+
+  // Live parts ask for news when the page is seen and nobody selects in it.
+  function pulse() {
+    if (document.visibilityState !== "visible" || paused) return;
+    var sel = document.getSelection();
+    if (sel && !sel.isCollapsed) return;
+    document.querySelectorAll('[hx-trigger="poll"]').forEach(function (el) {
+      if (el.contains(document.activeElement) && /^(INPUT|SELECT)$/.test(document.activeElement.tagName)) return;
+      if (!el.classList.contains("htmx-request")) htmx.trigger(el, "poll");
+    });
+  }
+  setInterval(pulse, every);
+  document.addEventListener("visibilitychange", pulse);
+
+  function offline(on) { var n = $("offline"); if (n) n.hidden = !on; }
+  document.addEventListener("htmx:afterRequest", function (e) {
+    failing = e.detail.successful ? 0 : failing + 1;
+    offline(failing > 1);
+    if (e.detail.xhr && e.detail.xhr.status === 401) location.reload();
+  });
+
+  // Rows that were new become old before newer ones come.
+  var kept = 600;
+  document.addEventListener("htmx:beforeSwap", function (e) {
+    if (!e.detail.target || e.detail.target.id !== "newer") return;
+    var rows = $("rows"), news = $("newer");
+    var moved = Array.prototype.filter.call(news.children, function (tr) { return tr.id !== "poller"; });
+    for (var i = moved.length - 1; i >= 0; i--) { moved[i].classList.remove("fresh"); rows.insertBefore(moved[i], rows.firstChild); }
+    var empty = rows.querySelector(".more .empty");
+    if (empty && moved.length) empty.parentNode.remove();
+    while (rows.children.length > kept && !rows.lastElementChild.previousElementSibling.classList.contains("more")) {
+      rows.lastElementChild.previousElementSibling.remove();
+    }
+  });
+  document.addEventListener("htmx:afterSwap", function (e) {
+    if (!e.detail.target || e.detail.target.id !== "newer") return;
+    var p = $("poller"), s = $("tail-state");
+    if (p && s) s.textContent = p.dataset.missed || "live";
+  });
+
+  // Details that were open stay open.
+  var open = {};
+  document.addEventListener("toggle", function (e) { if (e.target.id) open[e.target.id] = e.target.open; }, true);
+  document.addEventListener("htmx:afterSettle", function () {
+    Object.keys(open).forEach(function (id) { var d = $(id); if (d && d.tagName === "DETAILS") d.open = open[id]; });
+  });
+
+  document.addEventListener("click", function (e) {
+    var b = e.target.closest ? e.target.closest("button") : null;
+    if (!b) return;
+    if (b.dataset.confirm && !window.confirm(b.dataset.confirm)) e.preventDefault();
+    if (b.id === "theme") {
+      var root = document.documentElement;
+      var dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+      root.dataset.theme = dark ? "light" : "dark";
+      try { localStorage.setItem("hubbub-theme", root.dataset.theme); } catch (x) { /* not kept */ }
+      drawCharts(true);
+    }
+    if (b.id === "pause") {
+      paused = !paused;
+      b.textContent = paused ? "Go on" : "Pause";
+      b.setAttribute("aria-pressed", String(paused));
+      var s = $("tail-state");
+      if (s) s.textContent = paused ? "paused" : "live";
+    }
+  });
+
+  // Charts.
+  var names = {
+    accepted: ["accepted", "c1"], delivered: ["delivered", "c2"], failed: ["failed", "c3"], p50: ["half are faster", "c1"], p99: ["99 of 100", "c4"],
+    unanswered: ["unanswered", "c1"], queued: ["queued", "c4"], rows: ["rows/s", "c2"], logQueued: ["queued", "c4"], logLag: ["age", "c1"],
+    limits: ["limits", "c3"], connections: ["connections", "c2"]
+  };
+  var charts = [];
+  function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim(); }
+  function make(el, data) {
+    var keys = el.dataset.lines.split(",");
+    var series = [{}].concat(keys.map(function (k) {
+      return { label: names[k][0], stroke: colour(names[k][1]), width: 2, points: { show: false }, spanGaps: true, value: function (u, v) { return v == null ? "–" : v.toFixed(v < 10 ? 2 : 0); } };
+    }));
+    var grid = { stroke: colour("line"), width: 1 }, text = colour("dim");
+    var u = new uPlot({
+      width: el.clientWidth, height: 190, series: series, cursor: { sync: { key: "health" } },
+      scales: { y: { range: function (s, min, max) { return [0, max > 0 ? max * 1.15 : 1]; } } },
+      axes: [{ stroke: text, grid: { show: false }, ticks: grid }, { stroke: text, grid: grid, ticks: { show: false }, size: 56 }]
+    }, columns(keys, data), el);
+    return { el: el, keys: keys, plot: u };
+  }
+  function columns(keys, data) { return [data.t].concat(keys.map(function (k) { return data[k]; })); }
+  var last = null;
+  function drawCharts(again) {
+    var box = $("charts");
+    if (!box || !last || typeof uPlot === "undefined") return;
+    if (again) { charts.forEach(function (c) { c.plot.destroy(); }); charts = []; }
+    if (!charts.length) {
+      box.querySelectorAll(".chart").forEach(function (el) { charts.push(make(el, last)); });
+    } else {
+      charts.forEach(function (c) { c.plot.setData(columns(c.keys, last)); });
+    }
+  }
+  function fetchCharts() {
+    var box = $("charts");
+    if (!box || document.visibilityState !== "visible") return;
+    fetch(box.dataset.series, { credentials: "same-origin" }).then(function (r) {
+      if (!r.ok) throw new Error("status " + r.status);
+      return r.json();
+    }).then(function (d) { last = d; drawCharts(false); }).catch(function () { offline(true); });
+  }
+  if ($("charts")) {
+    fetchCharts();
+    setInterval(fetchCharts, 4000);
+    var wait;
+    window.addEventListener("resize", function () {
+      clearTimeout(wait);
+      wait = setTimeout(function () { charts.forEach(function (c) { c.plot.setSize({ width: c.el.clientWidth, height: 190 }); }); }, 150);
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { drawCharts(true); });
+  }
+})();

@@ -1,0 +1,224 @@
+package console
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+)
+
+// A chat is what is known of one, by its topic.
+type chat struct {
+	Topic      string
+	Title      string
+	Kind       string
+	State      string // of its bootstrap
+	Problem    string // why it has no agent
+	Agents     []string
+	In, Out    int64
+	Failed     int64 // replies that were not delivered
+	Last       time.Time
+	LastText   string
+	LastAuthor string
+	Events     []*chatEvent // the newest last
+	byID       map[string]*chatEvent
+}
+
+// A chatEvent is one thing that happened in a chat.
+type chatEvent struct {
+	At        time.Time
+	ID        string // eventId, or the messageId of a reply
+	MessageID string
+	Kind      string // message, edit, reaction, ..., reply, signal
+	Author    string
+	Reply     bool // by an agent of ours
+	InReplyTo string
+	Text      string
+	Agents    []string // that it was sent to
+	Status    string   // of a reply: queued, delivered, ...
+	Reason    string
+}
+
+const maxChatAgents = 100
+
+func (f *facts) chat(topic string) *chat {
+	return f.chats.touch(topic, func() *chat { return &chat{Topic: topic, State: "unknown", byID: map[string]*chatEvent{}} })
+}
+
+func (c *chat) assign(agent string) {
+	if agent != "" && !slices.Contains(c.Agents, agent) && len(c.Agents) < maxChatAgents {
+		c.Agents = append(c.Agents, agent)
+	}
+}
+
+// add appends an event, and forgets the oldest when there are too many.
+func (c *chat) add(e *chatEvent) {
+	if len(c.Events) >= 2*maxEvents {
+		for _, old := range c.Events[:maxEvents] {
+			delete(c.byID, old.ID)
+		}
+		c.Events = append(c.Events[:0], c.Events[maxEvents:]...)
+	}
+	c.Events = append(c.Events, e)
+	c.byID[e.ID] = e
+	c.Last = e.At
+	if e.Text != "" {
+		c.LastText, c.LastAuthor = e.Text, e.Author
+	}
+}
+
+// isChat reports whether an identity is a chat, not a program.
+func isChat(id string) bool {
+	role := protocol.RoleOf(protocol.PeerID(id))
+	return role == protocol.RoleTG || role == protocol.RoleChorus
+}
+
+// route takes the steps by which a chat gets its agent.
+func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+	switch m.Type {
+	case protocol.TypeSpawnRequest:
+		var r protocol.SpawnRequest
+		_ = json.Unmarshal(m.Content, &r) // the sender's own topic, then
+		topic := string(r.Topic)
+		if topic == "" {
+			topic = string(m.From)
+		}
+		if isChat(topic) {
+			c := f.chat(topic)
+			c.State, c.Last = "asked for an agent", at
+		}
+	case protocol.TypeSpawnResult:
+		var r protocol.SpawnResult
+		if json.Unmarshal(m.Content, &r) == nil && isChat(string(r.Topic)) {
+			c := f.chat(string(r.Topic))
+			c.State, c.Problem = r.Status, clip(r.Error, maxText)
+		}
+	case protocol.TypeRouteAssigned:
+		var r protocol.RouteAssigned
+		if json.Unmarshal(m.Content, &r) == nil && isChat(string(r.Topic)) {
+			c := f.chat(string(r.Topic))
+			c.State, c.Problem = "assigned", ""
+			c.assign(string(r.Agent))
+			f.agent(string(r.Agent)).talks(string(r.Topic))
+		}
+	case protocol.TypeConfigure:
+		var r protocol.Configure
+		if json.Unmarshal(m.Content, &r) == nil && isChat(string(r.TalkTo)) {
+			c := f.chat(string(r.TalkTo))
+			c.State, c.Problem = "configured", ""
+			c.assign(e.Topic)
+			f.agent(e.Topic).talks(string(r.TalkTo))
+		}
+	}
+}
+
+// said takes an event of a chat, once for every agent that it is sent to.
+func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+	var content protocol.ChatMessage
+	if json.Unmarshal(m.Content, &content) != nil {
+		return
+	}
+	id := content.SourceID
+	if id == "" {
+		id = e.MessageID
+	}
+	kind := content.Event
+	if kind == "" {
+		kind = protocol.EventMessage
+	}
+	key := id
+	if kind == protocol.EventEdit || kind == protocol.EventDelete {
+		key = kind + " " + id // these repeat the id of their message
+	}
+	c := f.chat(string(m.From))
+	if content.Chat != nil {
+		c.Title, c.Kind = clip(content.Chat.Title, maxText), content.Chat.Kind
+	}
+	c.State = "talking"
+	c.assign(e.Topic)
+	ev := c.byID[key]
+	if ev == nil {
+		ev = &chatEvent{At: at, ID: key, MessageID: e.MessageID, Kind: kind, Author: author(content.Author), Text: clip(content.Text, maxText)}
+		if content.Signal != "" && ev.Text == "" {
+			ev.Text = content.Signal
+		}
+		if content.ReplyTo != nil {
+			ev.InReplyTo = content.ReplyTo.SourceID
+		}
+		c.In++
+		c.add(ev)
+	}
+	if !slices.Contains(ev.Agents, e.Topic) && len(ev.Agents) < maxChatAgents {
+		ev.Agents = append(ev.Agents, e.Topic)
+	}
+	a := f.agent(e.Topic)
+	a.talks(c.Topic)
+	a.event(id).tell(ev, c.Topic)
+}
+
+func author(a *protocol.Author) string {
+	switch {
+	case a == nil:
+		return ""
+	case a.DisplayName != "":
+		return clip(a.DisplayName, 80)
+	case a.Username != "":
+		return clip("@"+a.Username, 80)
+	}
+	return clip(a.ID, 80)
+}
+
+// replied takes what an agent says in a chat.
+func (f *facts) replied(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+	var content protocol.ChatReply
+	if json.Unmarshal(m.Content, &content) != nil || content.Typing || !isChat(e.Topic) {
+		return
+	}
+	c := f.chat(e.Topic)
+	if c.byID[e.MessageID] != nil {
+		return // sent again
+	}
+	ev := &chatEvent{
+		At: at, ID: e.MessageID, MessageID: e.MessageID, Kind: "reply", Author: string(m.From), Reply: true,
+		InReplyTo: content.InReplyTo, Text: clip(content.Text, maxText),
+	}
+	if content.Signal != "" {
+		ev.Kind, ev.Text = "signal", content.Signal
+	}
+	c.Out++
+	c.add(ev)
+	f.agent(string(m.From)).Replies++
+}
+
+// A deliveryStatus is the last that was said of a reply.
+type deliveryStatus struct {
+	protocol.DeliveryStatus
+	At    time.Time
+	Chat  string
+	Agent string
+	Text  string
+}
+
+// status takes what became of a reply outside.
+func (f *facts) status(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+	var content protocol.DeliveryStatus
+	if json.Unmarshal(m.Content, &content) != nil {
+		return
+	}
+	chat := f.chat(string(m.From))
+	ev := chat.byID[string(content.MessageID)]
+	if ev != nil {
+		ev.Status, ev.Reason = content.Status, clip(content.Reason, maxText)
+	}
+	if content.Status != protocol.StatusFailed && content.Status != protocol.StatusUnknown {
+		return
+	}
+	chat.Failed++
+	s := f.statuses.touch(string(content.MessageID), func() *deliveryStatus { return &deliveryStatus{} })
+	*s = deliveryStatus{DeliveryStatus: content, At: at, Chat: string(m.From), Agent: e.Topic}
+	if ev != nil {
+		s.Text = ev.Text
+	}
+}

@@ -1,0 +1,127 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hubbub/activitylog"
+
+	"github.com/rs/zerolog"
+)
+
+// ErrUnreachable is in the chain of the error of dead letters that cannot be
+// reached from here.
+var ErrUnreachable = errors.New("the bridge's queues are not in this bus's data folder")
+
+// Options are the optional settings of a Console. Nil is valid.
+type Options struct {
+	Gate        Gate        // who may look; nil: everyone
+	DeadLetters DeadLetters // nil: none to be seen
+	Log         *zerolog.Logger
+	Now         func() time.Time // default time.Now
+}
+
+// A Console serves /console/. It is an http.Handler; its answers are only
+// current while Run runs.
+type Console struct {
+	bus    Bus
+	log    *activitylog.Reader
+	gate   *gatekeeper
+	dead   DeadLetters
+	logger zerolog.Logger
+	now    func() time.Time
+
+	facts  *facts
+	series *series
+	viewed atomic.Int64  // when somebody last looked, unix nanoseconds
+	look   chan struct{} // somebody looks; capacity 1
+	caught atomic.Pointer[chan struct{}]
+	mux    *http.ServeMux
+}
+
+// New makes the console of a bus whose activity log is read with log, which may
+// be nil. It does no I/O.
+func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c := &Console{
+		bus: bus, log: log, dead: o.DeadLetters, logger: zerolog.Nop(), now: o.Now,
+		facts: newFacts(), series: newSeries(), look: make(chan struct{}, 1),
+	}
+	if o.Log != nil {
+		c.logger = *o.Log
+	}
+	caught := make(chan struct{})
+	c.caught.Store(&caught)
+	c.gate = newGatekeeper(o.Gate, o.Now)
+	c.mux = c.routes()
+	return c
+}
+
+func (c *Console) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /console/assets/{name}", serveAsset)
+	mux.HandleFunc("POST /console/link", c.makeLink)
+	mux.HandleFunc("GET /console/enter/{key}", c.enter)
+	mux.HandleFunc("POST /console/leave", c.seen(c.leave))
+	mux.HandleFunc("GET /console/{$}", c.seen(c.topologyPage))
+	mux.HandleFunc("GET /console/topology", c.seen(c.topologyPart))
+	mux.HandleFunc("GET /console/activity", c.seen(c.activityPage))
+	mux.HandleFunc("GET /console/activity/rows", c.seen(c.activityRows))
+	mux.HandleFunc("GET /console/message", c.seen(c.messagePage))
+	mux.HandleFunc("GET /console/agents", c.seen(c.agentsPage))
+	mux.HandleFunc("GET /console/agent", c.seen(c.agentPage))
+	mux.HandleFunc("GET /console/chat", c.seen(c.chatPage))
+	mux.HandleFunc("GET /console/peer", c.seen(c.peerPage))
+	mux.HandleFunc("GET /console/work", c.seen(c.workPage))
+	mux.HandleFunc("GET /console/item", c.seen(c.itemPage))
+	mux.HandleFunc("POST /console/deadletter", c.acting(c.changeDeadLetter))
+	mux.HandleFunc("GET /console/health", c.seen(c.healthPage))
+	mux.HandleFunc("GET /console/series.json", c.seen(c.seriesJSON))
+	mux.HandleFunc("GET /console/state.json", c.seen(c.stateJSON))
+	mux.HandleFunc("GET /console/", c.seen(c.nothing))
+	return mux
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	c.mux.ServeHTTP(w, r)
+}
+
+// Run keeps the console current until ctx ends: it samples the counters, and
+// follows the log while somebody looks.
+func (c *Console) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { c.sample(ctx) })
+	if c.log != nil {
+		wg.Go(func() { c.follow(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// sampleEvery is how often the counters are looked at.
+const sampleEvery = 2 * time.Second
+
+func (c *Console) sample(ctx context.Context) {
+	ticker := time.NewTicker(sampleEvery)
+	defer ticker.Stop()
+	for {
+		c.series.add(c.now(), c.bus.Counters())
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

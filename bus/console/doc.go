@@ -1,0 +1,26 @@
+// Package console is the web console of a bus: who is connected and talks to
+// whom, what happens now, why a message did what it did, and how the bus is.
+//
+// Guarantees:
+//
+//   - It never slows the bus: it reads the activity log as any other reader does,
+//     in short read transactions, and the counters of the bus without stopping
+//     it. What it follows by itself it reads at a bounded pace, and only while
+//     somebody looks; where the bus writes faster, it skips rows and says so.
+//   - Everything that it remembers is bounded; what is forgotten is still in the log.
+//   - Where credentials exist, a page needs one that may subscribe to everything:
+//     as bearer token, or as the cookie that a link gives, once, within two
+//     minutes, to who asked for it with the token. A revoked credential is refused
+//     at the next request.
+//   - It only shows, unless the credential may act, as an operator who may publish
+//     everywhere; actions are POST requests of the console's own pages.
+//   - Pages load nothing from elsewhere and hold no script; texts of chats, names
+//     and payloads are text, whatever they contain.
+//
+// What is known beyond the log's rows (chats, agents, work) is worked out from
+// the rows since the console began to follow the log, at most the last
+// 100,000 rows before that.
+//
+// It imports neither the bus nor its peers: [Bus], [Gate] and [DeadLetters] are
+// what it needs of them.
+package console

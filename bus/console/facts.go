@@ -1,0 +1,278 @@
+package console
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+)
+
+// The bounds of what is remembered. What was touched longest ago is forgotten.
+const (
+	maxSendings = 20_000 // messages whose deliveries may still be told of
+	maxEdges    = 10_000
+	maxPeers    = 10_000
+	maxChats    = 5_000
+	maxAgents   = 5_000
+	maxWork     = 10_000
+	maxEvents   = 400 // of one chat, of one agent
+	maxRecent   = 300 // failures, gaps
+	maxText     = 300 // characters of a text
+)
+
+// facts is what the rows of the log amount to. The follower alone changes them.
+type facts struct {
+	trouble atomic.Pointer[string] // why the log cannot be read; nil while it can
+
+	mu       sync.RWMutex // guards everything below
+	since    time.Time    // of the first row
+	until    time.Time    // of the last row
+	rows     int64
+	skipped  int64 // rows that were not looked at, because the bus writes faster
+	sendings *bounded[string, *sending]
+	edges    *bounded[edgeKey, *edge]
+	peers    *bounded[string, *peerTally]
+	chats    *bounded[string, *chat]
+	agents   *bounded[string, *agent]
+	work     *bounded[string, *workItem]
+	asked    *bounded[string, *question]
+	flights  *bounded[string, *flight]
+	claims   *bounded[string, *claim]
+	places   *bounded[string, *endpoint]
+	statuses *bounded[string, *deliveryStatus] // by messageId of the reply
+	failures []failure                         // the newest last
+	gaps     []gap
+}
+
+func newFacts() *facts {
+	return &facts{
+		sendings: newBounded[string, *sending](maxSendings), edges: newBounded[edgeKey, *edge](maxEdges),
+		peers: newBounded[string, *peerTally](maxPeers), chats: newBounded[string, *chat](maxChats),
+		agents: newBounded[string, *agent](maxAgents), work: newBounded[string, *workItem](maxWork),
+		asked: newBounded[string, *question](maxWork), flights: newBounded[string, *flight](maxWork),
+		claims: newBounded[string, *claim](maxWork), places: newBounded[string, *endpoint](maxAgents),
+		statuses: newBounded[string, *deliveryStatus](maxWork),
+	}
+}
+
+// bounded is a map that forgets a tenth of its entries when it is full: those
+// that were touched longest ago.
+type bounded[K cmp.Ordered, V any] struct {
+	limit int
+	clock int64
+	m     map[K]*touched[V]
+}
+
+type touched[V any] struct {
+	v  V
+	at int64
+}
+
+func newBounded[K cmp.Ordered, V any](limit int) *bounded[K, V] {
+	return &bounded[K, V]{limit: limit, m: map[K]*touched[V]{}}
+}
+
+// get returns an entry without touching it.
+func (b *bounded[K, V]) get(k K) (v V, ok bool) {
+	t, ok := b.m[k]
+	if !ok {
+		return v, false
+	}
+	return t.v, true
+}
+
+// touch returns an entry, and makes it where there is none.
+func (b *bounded[K, V]) touch(k K, make func() V) V {
+	b.clock++
+	if t, ok := b.m[k]; ok {
+		t.at = b.clock
+		return t.v
+	}
+	if len(b.m) >= b.limit {
+		b.forget()
+	}
+	t := &touched[V]{make(), b.clock}
+	b.m[k] = t
+	return t.v
+}
+
+func (b *bounded[K, V]) forget() {
+	ages := make([]int64, 0, len(b.m))
+	for _, t := range b.m {
+		ages = append(ages, t.at)
+	}
+	slices.Sort(ages)
+	before := ages[len(ages)/10]
+	for k, t := range b.m {
+		if t.at <= before {
+			delete(b.m, k)
+		}
+	}
+}
+
+// each calls fn with every entry, in no order.
+func (b *bounded[K, V]) each(fn func(K, V)) {
+	for k, t := range b.m {
+		fn(k, t.v)
+	}
+}
+
+// sorted returns the entries in the order of their keys.
+func (b *bounded[K, V]) sorted() []V {
+	keys := make([]K, 0, len(b.m))
+	for k := range b.m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	list := make([]V, len(keys))
+	for i, k := range keys {
+		list[i] = b.m[k].v
+	}
+	return list
+}
+
+// A failure is one delivery or message that came to nothing.
+type failure struct {
+	At        time.Time
+	MessageID string
+	Type      string
+	From      string
+	Topic     string
+	Peer      string // that it was to be delivered to
+	Status    string
+	Error     string
+}
+
+// A gap is a log_gap row.
+type gap struct {
+	At     time.Time
+	Lost   int64
+	Reason string
+}
+
+// A sending is a message whose deliveries may come.
+type sending struct {
+	from, topic, typ string
+}
+
+func (f *facts) failed(err error) {
+	text := err.Error()
+	f.trouble.Store(&text)
+}
+
+func (f *facts) skip(n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.skipped += n
+	f.trouble.Store(nil)
+}
+
+// apply takes rows in the order of the log.
+func (f *facts) apply(rows []activitylog.Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range rows {
+		f.applyRow(&rows[i])
+	}
+}
+
+func (f *facts) applyRow(e *activitylog.Entry) {
+	at := e.Time()
+	f.rows++
+	if f.since.IsZero() {
+		f.since = at
+	}
+	f.until = at
+	switch {
+	case e.Is(activitylog.SendStart):
+		f.sent(e, at)
+	case e.Is(activitylog.ProcessFinish):
+		f.delivered(e, at)
+	case e.Is(activitylog.Rejected):
+		f.fail(failure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.Actor, Topic: e.Topic, Status: "rejected", Error: e.Error})
+		f.peer(e.Actor).fails(at, "rejected", e.Error)
+	case e.Is(activitylog.LogGap):
+		g := gap{At: at}
+		_ = json.Unmarshal(e.Payload, &g) // what cannot be read stays unknown
+		f.gaps = appendBounded(f.gaps, g)
+	}
+}
+
+// sent takes a message as it enters the bus.
+func (f *facts) sent(e *activitylog.Entry, at time.Time) {
+	var m protocol.Message
+	if json.Unmarshal(e.Payload, &m) != nil {
+		return
+	}
+	from := string(m.From)
+	s := f.sendings.touch(e.MessageID, func() *sending { return &sending{} })
+	*s = sending{from: from, topic: e.Topic, typ: string(m.Type)}
+	f.peer(from).sent.add(at)
+	switch m.Type {
+	case protocol.TypeSpawnRequest, protocol.TypeSpawnResult, protocol.TypeRouteAssigned, protocol.TypeConfigure:
+		f.route(e, &m, at)
+	case protocol.TypeTGMessage, protocol.TypeChatMessage:
+		f.said(e, &m, at)
+	case protocol.TypeTGReply, protocol.TypeChatReply:
+		f.replied(e, &m, at)
+	case protocol.TypeDeliveryStatus:
+		f.status(e, &m, at)
+	case protocol.TypeAgentEvent:
+		f.agentEvent(e, &m, at)
+	case protocol.TypeCollabEvent:
+		f.collab(e, &m, at)
+	}
+}
+
+// delivered takes the outcome of one delivery.
+func (f *facts) delivered(e *activitylog.Entry, at time.Time) {
+	p := f.peer(e.Actor)
+	p.received.add(at)
+	s, known := f.sendings.get(e.MessageID)
+	if e.Status != activitylog.StatusOK {
+		p.fails(at, e.Status, e.Error)
+		x := failure{At: at, MessageID: e.MessageID, Topic: e.Topic, Peer: e.Actor, Status: e.Status, Error: e.Error}
+		if known {
+			x.From, x.Type = s.from, s.typ
+		}
+		f.fail(x)
+	}
+	if !known {
+		return
+	}
+	key := edgeKey(s.from + "\x00" + receiver(e.Actor, s.topic))
+	g := f.edges.touch(key, func() *edge { return &edge{types: map[string]int64{}} })
+	g.add(at, s.typ, e.Status)
+}
+
+func (f *facts) fail(x failure) {
+	x.Error = clip(x.Error, maxText)
+	f.failures = appendBounded(f.failures, x)
+}
+
+func appendBounded[T any](list []T, v T) []T {
+	if len(list) >= 2*maxRecent {
+		list = append(list[:0], list[maxRecent:]...)
+	}
+	return append(list, v)
+}
+
+// clip shortens a text to n characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	i, count := 0, 0
+	for i = range s {
+		if count == n-1 {
+			return s[:i] + "…"
+		}
+		count++
+	}
+	return s
+}

@@ -1,0 +1,161 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"hubbub/activitylog"
+)
+
+const (
+	// historyRows is how many rows are read when somebody first looks, and after
+	// more than that were missed.
+	historyRows = 100_000
+	// followEvery is how often new rows are looked for.
+	followEvery = 500 * time.Millisecond
+	// followRows is how many rows are read each time, at most: what the bus writes
+	// beyond that is skipped, so that looking costs the bus little.
+	followRows = 2_000
+	// lookAway is how long after the last request the log is no longer followed.
+	lookAway = 2 * time.Minute
+	// catchUp is how long a page waits for the rows that it is made of.
+	catchUp = 150 * time.Millisecond
+)
+
+// followed are the events that facts are made of.
+var followed = activitylog.Filter{Events: []activitylog.Event{
+	activitylog.SendStart, activitylog.ProcessFinish, activitylog.Rejected, activitylog.LogGap,
+}}
+
+// noticed tells the follower that somebody looks.
+func (c *Console) noticed() {
+	c.viewed.Store(c.now().UnixNano())
+	select {
+	case c.look <- struct{}{}:
+	default:
+	}
+}
+
+// current waits until the facts hold the log's rows, but not for long.
+func (c *Console) current(ctx context.Context) {
+	if c.log == nil {
+		return
+	}
+	timer := time.NewTimer(catchUp)
+	defer timer.Stop()
+	select {
+	case <-*c.caught.Load():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// follow keeps the facts current while somebody looks.
+func (c *Console) follow(ctx context.Context) {
+	var at activitylog.Cursor
+	for {
+		select {
+		case <-c.look:
+		case <-ctx.Done():
+			return
+		}
+		for c.now().Sub(time.Unix(0, c.viewed.Load())) < lookAway {
+			next, err := c.catchUp(ctx, at)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				c.markCaught() // there is nothing to wait for
+				if !errors.Is(err, activitylog.ErrNoLog) {
+					c.facts.failed(err)
+				}
+			}
+			at = next
+			if !pause(ctx, followEvery) {
+				return
+			}
+		}
+		fresh := make(chan struct{})
+		c.caught.Store(&fresh)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// catchUp reads what was written since a place: everything at first, a bounded
+// part of it later.
+func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activitylog.Cursor, error) {
+	end, err := c.log.End(ctx)
+	if err != nil {
+		return at, err
+	}
+	first := at == nil
+	room := int64(followRows)
+	select {
+	case <-*c.caught.Load():
+	default:
+		first, room = true, historyRows // nobody has looked for a while
+	}
+	begin := make(activitylog.Cursor, len(end))
+	skipped := int64(0)
+	for i := range end {
+		if i < len(at) {
+			begin[i] = at[i]
+		}
+		if begin[i] > end[i] {
+			begin[i] = 0 // another file took its place
+		}
+		if behind := end[i] - begin[i]; behind > room {
+			if at != nil {
+				skipped += behind - room
+			}
+			begin[i] = end[i] - room
+		}
+	}
+	c.facts.skip(skipped)
+	at = begin
+	for {
+		const page = 1000
+		rows, next, err := c.log.After(ctx, followed, at, page)
+		c.facts.apply(rows)
+		at = next
+		if err != nil {
+			return at, err
+		}
+		if len(rows) < page || !first && passed(at, end) {
+			break
+		}
+	}
+	if first {
+		c.markCaught()
+	}
+	return at, nil
+}
+
+func passed(at, end activitylog.Cursor) bool {
+	for i := range end {
+		if i < len(at) && at[i] < end[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Console) markCaught() {
+	caught := *c.caught.Load()
+	select {
+	case <-caught:
+	default:
+		close(caught)
+	}
+}

@@ -1,0 +1,241 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"hubbub/activitylog"
+)
+
+const (
+	chainWithin = 15 * time.Minute
+	chainSteps  = 150
+	shownEach   = 6  // deliveries of a message of the chain
+	shownSelf   = 60 // deliveries of the message itself
+)
+
+// A messageView is the page of one message.
+type messageView struct {
+	Now     time.Time
+	Self    *activitylog.Message
+	Status  string
+	Begin   time.Time
+	Took    time.Duration
+	Bars    []barLine
+	Ticks   []tick
+	Whole   time.Duration
+	Cut     bool
+	Rows    []activitylog.Entry
+	EventID string
+	Agents  []eventAt // how agents judged it
+}
+
+// A barLine is one line of the waterfall. Left and Width are thousandths of the
+// axis.
+type barLine struct {
+	Kind        string // message, delivery, note
+	Depth       int
+	ID          string
+	Type        string
+	From, Topic string
+	Peer        string
+	Detail      string
+	Error       string
+	Status      string
+	Reason      string // why it belongs to the chain
+	At          time.Duration
+	Took        time.Duration
+	Open        bool // not finished
+	Left, Width int
+	Self        bool
+	Cause       bool
+	Payload     json.RawMessage
+	Answer      json.RawMessage
+	start, end  time.Time
+}
+
+// A tick is one mark of the axis.
+type tick struct {
+	Left  int
+	Label string
+	Last  bool
+}
+
+// An eventAt is an event as one agent judged it.
+type eventAt struct {
+	Agent string
+	agentEvent
+}
+
+func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor) {
+	id := r.FormValue("id")
+	if c.log == nil {
+		c.refuse(w, r, http.StatusNotFound, errors.New("this bus keeps no activity log"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
+	defer cancel()
+	chain, err := c.log.Chain(ctx, id, &activitylog.ChainOptions{Within: chainWithin, Limit: chainSteps})
+	switch {
+	case errors.Is(err, activitylog.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
+		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the log holds no message %q", clip(id, 200)))
+		return
+	case err != nil:
+		c.broken(w, r, err)
+		return
+	}
+	view := newMessageView(chain)
+	view.Now = c.now()
+	c.current(r.Context())
+	c.facts.mu.RLock()
+	view.Agents = c.facts.judged(view.EventID)
+	c.facts.mu.RUnlock()
+	c.show(w, v, "message", "Message "+shortID(id), view)
+}
+
+func newMessageView(chain *activitylog.Chain) *messageView {
+	self := chain.Steps[0].Message
+	v := &messageView{Self: self, Cut: chain.Cut, Rows: self.Rows, Begin: self.Begin(), Took: self.End().Sub(self.Begin()), EventID: eventIDOf(self)}
+	if len(v.Rows) > 200 {
+		v.Rows = v.Rows[:200]
+	}
+	for _, s := range chain.Causes {
+		v.add(s, false, true)
+	}
+	for i, s := range chain.Steps {
+		v.add(s, i == 0, false)
+	}
+	for _, b := range v.Bars {
+		if b.Self && b.Kind == "message" {
+			v.Status = b.Status
+		}
+	}
+	v.scale()
+	return v
+}
+
+// eventIDOf is how agents name what a message brings.
+func eventIDOf(m *activitylog.Message) string {
+	var p struct {
+		Content struct{ SourceID, EventID, InReplyTo string }
+	}
+	_ = json.Unmarshal(m.Payload, &p) // another shape has no such ids
+	switch {
+	case p.Content.SourceID != "":
+		return p.Content.SourceID
+	case p.Content.EventID != "":
+		return p.Content.EventID
+	case p.Content.InReplyTo != "":
+		return p.Content.InReplyTo
+	}
+	return m.ID
+}
+
+// add adds the bars of one message: its own, and those of its deliveries that
+// somebody may want to see.
+func (v *messageView) add(s activitylog.Step, self, cause bool) {
+	line := barLine{
+		Kind: "message", Depth: min(s.Depth, 12), ID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Detail: contentDetail(s.Payload),
+		Reason: s.Reason, Self: self, Cause: cause, Payload: s.Payload, start: s.Begin(), end: s.End(),
+	}
+	if len(s.Passes) == 0 {
+		line.Status = "rejected"
+		if n := len(s.Refusals); n > 0 {
+			line.Error = s.Refusals[n-1].Error
+		}
+		v.Bars = append(v.Bars, line)
+		return
+	}
+	for i, p := range s.Passes {
+		pass := line
+		if !p.Start.IsZero() {
+			pass.start = p.Start
+		}
+		pass.end, pass.Topic, pass.Status = p.Finish, p.Topic, p.Status
+		pass.Answer = p.Result
+		if i > 0 {
+			pass.Reason = "sent again"
+		}
+		pass.Open = p.Finish.IsZero()
+		v.Bars = append(v.Bars, pass)
+		v.addDeliveries(p.Deliveries, &pass)
+	}
+}
+
+func (v *messageView) addDeliveries(list []activitylog.Delivery, of *barLine) {
+	limit, shown := shownEach, 0
+	if of.Self {
+		limit = shownSelf
+	}
+	for _, d := range list {
+		failed := d.Status != "" && d.Status != activitylog.StatusOK
+		if shown >= limit && !(failed && shown < 4*limit) {
+			continue
+		}
+		shown++
+		v.Bars = append(v.Bars, barLine{
+			Kind: "delivery", Depth: of.Depth + 1, ID: of.ID, Peer: d.Peer, Status: d.Status, Error: d.Error, Answer: d.Answer, Self: of.Self, Cause: of.Cause,
+			Open: d.Finish.IsZero(), start: d.Start, end: d.Finish,
+		})
+	}
+	if rest := len(list) - shown; rest > 0 {
+		v.Bars = append(v.Bars, barLine{Kind: "note", Depth: of.Depth + 1, Detail: fmt.Sprintf("and %d peers more", rest)})
+	}
+}
+
+// axis is how many parts the time axis has.
+const axis = 1000
+
+// scale places the bars on one time axis.
+func (v *messageView) scale() {
+	var begin, end time.Time
+	for _, b := range v.Bars {
+		for _, t := range []time.Time{b.start, b.end} {
+			if t.IsZero() {
+				continue
+			}
+			if begin.IsZero() || t.Before(begin) {
+				begin = t
+			}
+			end = latest(end, t)
+		}
+	}
+	v.Whole = max(end.Sub(begin), time.Microsecond)
+	place := func(t time.Time) int { return int(float64(t.Sub(begin)) / float64(v.Whole) * axis) }
+	for i := range v.Bars {
+		b := &v.Bars[i]
+		if b.start.IsZero() {
+			b.start = b.end
+		}
+		if b.start.IsZero() {
+			continue
+		}
+		b.At, b.Left = b.start.Sub(begin), place(b.start)
+		finish := b.end
+		if finish.IsZero() {
+			finish = end
+		} else {
+			b.Took = b.end.Sub(b.start)
+		}
+		b.Width = max(place(finish)-b.Left, 4)
+		b.Left = min(b.Left, axis-b.Width)
+	}
+	const marks = 5
+	for i := range marks + 1 {
+		v.Ticks = append(v.Ticks, tick{Left: i * axis / marks, Label: span(v.Whole * time.Duration(i) / marks), Last: i == marks})
+	}
+}
+
+// judged returns how agents judged an event.
+func (f *facts) judged(eventID string) (list []eventAt) {
+	for _, a := range f.agents.sorted() {
+		if e := a.byID[eventID]; e != nil && !e.Decided.IsZero() {
+			list = append(list, eventAt{a.ID, *e})
+		}
+	}
+	return list
+}

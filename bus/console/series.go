@@ -1,0 +1,173 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// keptSamples is how many samples are kept: half an hour of them.
+const keptSamples = 900
+
+// A sample is a picture of the counters.
+type sample struct {
+	at time.Time
+	Counters
+}
+
+// series keeps the last samples, the oldest first.
+type series struct {
+	mu   sync.Mutex
+	list []sample
+}
+
+func newSeries() *series { return &series{list: make([]sample, 0, 2*keptSamples)} }
+
+func (s *series) add(at time.Time, c Counters) {
+	c.Bounds, c.Cluster = nil, nil // not worth keeping
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 2*keptSamples {
+		s.list = append(s.list[:0], s.list[keptSamples:]...)
+	}
+	s.list = append(s.list, sample{at, c})
+}
+
+// last returns at most n samples.
+func (s *series) last(n int) []sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, keptSamples, len(s.list))
+	return slices.Clone(s.list[len(s.list)-n:])
+}
+
+// A point is what happened between two samples, per second.
+type point struct {
+	at          time.Time
+	accepted    float64
+	delivered   float64
+	failed      float64
+	rows        float64
+	p50, p99    float64 // milliseconds; -1 where nothing was finished
+	queued      float64
+	unanswered  float64
+	logQueued   float64
+	logLag      float64 // milliseconds
+	limits      float64
+	connections float64
+}
+
+// between compares two samples.
+func between(a, b sample) point {
+	seconds := b.at.Sub(a.at).Seconds()
+	if seconds <= 0 {
+		seconds = 1
+	}
+	rate := func(before, after uint64) float64 {
+		if after < before {
+			return 0
+		}
+		return float64(after-before) / seconds
+	}
+	p := point{at: b.at, accepted: rate(a.Accepted, b.Accepted), queued: float64(b.Queued), unanswered: float64(b.Unanswered), connections: float64(b.Sessions)}
+	for outcome, n := range b.Deliveries {
+		if outcome == "ok" {
+			p.delivered += rate(a.Deliveries[outcome], n)
+		} else {
+			p.failed += rate(a.Deliveries[outcome], n)
+		}
+	}
+	for name, n := range b.Limits {
+		p.limits += rate(a.Limits[name], n)
+	}
+	p.p50, p.p99 = quantile(a.Latency, b.Latency, 0.5), quantile(a.Latency, b.Latency, 0.99)
+	if a.Log != nil && b.Log != nil {
+		p.rows = rate(uint64(a.Log.Written), uint64(b.Log.Written))
+		p.logQueued, p.logLag = float64(b.Log.QueuedRows), float64(b.Log.Lag.Microseconds())/1000
+	}
+	return p
+}
+
+// quantile estimates, in milliseconds, how long at most the q-th part of the
+// messages took that were finished between two pictures; -1 where none was.
+func quantile(before, after []Bucket, q float64) float64 {
+	total := uint64(0)
+	diff := make([]uint64, len(after))
+	for i := range after {
+		diff[i] = after[i].Count
+		if i < len(before) {
+			diff[i] -= min(before[i].Count, diff[i])
+		}
+		total += diff[i]
+	}
+	if total == 0 {
+		return -1
+	}
+	want, seen := q*float64(total), 0.0
+	lower := time.Duration(0)
+	for i, n := range diff {
+		upper := after[i].Upper
+		if upper == 0 {
+			upper = 2 * lower
+		}
+		if seen+float64(n) >= want && n > 0 {
+			part := (want - seen) / float64(n)
+			return (float64(lower) + part*float64(upper-lower)) / float64(time.Millisecond)
+		}
+		seen += float64(n)
+		lower = upper
+	}
+	return float64(lower) / float64(time.Millisecond)
+}
+
+// points returns at most n points.
+func (s *series) points(n int) []point {
+	list := s.last(n + 1)
+	var points []point
+	for i := 1; i < len(list); i++ {
+		points = append(points, between(list[i-1], list[i]))
+	}
+	return points
+}
+
+// now returns what happens now: over the last samples.
+func (s *series) now() point {
+	list := s.last(6)
+	if len(list) < 2 {
+		return point{p50: -1, p99: -1}
+	}
+	return between(list[0], list[len(list)-1])
+}
+
+// seriesJSON serves the points as columns for the charts.
+func (c *Console) seriesJSON(w http.ResponseWriter, _ *http.Request, _ *visitor) {
+	points := c.series.points(keptSamples)
+	columns := map[string][]any{}
+	add := func(name string, v float64, known bool) {
+		var value any
+		if known {
+			value = v
+		}
+		columns[name] = append(columns[name], value)
+	}
+	for _, name := range []string{"t", "accepted", "delivered", "failed", "rows", "p50", "p99", "queued", "unanswered", "logQueued", "logLag", "limits", "connections"} {
+		columns[name] = []any{}
+	}
+	for _, p := range points {
+		add("t", float64(p.at.UnixMilli())/1000, true)
+		add("accepted", p.accepted, true)
+		add("delivered", p.delivered, true)
+		add("failed", p.failed, true)
+		add("rows", p.rows, true)
+		add("p50", p.p50, p.p50 >= 0)
+		add("p99", p.p99, p.p99 >= 0)
+		add("queued", p.queued, true)
+		add("unanswered", p.unanswered, true)
+		add("logQueued", p.logQueued, true)
+		add("logLag", p.logLag, true)
+		add("limits", p.limits, true)
+		add("connections", p.connections, true)
+	}
+	writeJSON(w, http.StatusOK, columns)
+}

@@ -1,0 +1,395 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	mapNodes  = 14  // of one column
+	mapEdges  = 120 // on the map
+	pagePeers = 100 // in the list
+	pageEdges = 40
+	recently  = 30 * time.Minute // what was last heard of longer ago is not on the map
+)
+
+// A peerLine is one identity: connected, or spoken for by a bridge.
+type peerLine struct {
+	Peer
+	Title     string
+	Connected bool
+	Role      string // class
+	In, Out   float64
+	Total     int64
+	Failures  int64
+	LastFail  time.Time
+	LastError string
+	Status    string
+	WindowPct int
+	QueuePct  int
+	QueueMax  int
+	WindowMax int
+	Last      time.Time
+	Since     time.Time
+}
+
+// An edgeLine is one pair that talks.
+type edgeLine struct {
+	From, To string
+	Rate     float64
+	Total    int64
+	Failed   int64
+	Last     time.Time
+	Failing  bool
+	Types    string
+	Path     string
+	Width    string
+	Speed    string
+	key      edgeKey
+}
+
+// A node is one box of the map.
+type node struct {
+	peerLine
+	X, Y, Width, Height int
+	Label, Sub          string
+	Failing             bool
+	column              int
+}
+
+type topology struct {
+	Now     time.Time
+	Pulse   pulse
+	Nodes   []node
+	Edges   []edgeLine
+	Hidden  int // identities for which the map has no room
+	Width   int
+	Height  int
+	Talk    []edgeLine
+	Peers   []peerLine
+	Query   string
+	Matched int
+	Pages   paging
+	Skipped int64
+	Since   time.Time
+}
+
+// A paging is a place in a long list.
+type paging struct {
+	From, To, Of int
+	Prev, Next   string
+}
+
+// A pulse is how the bus is, in a line.
+type pulse struct {
+	Counters
+	point
+	Accepted, Delivered, Failed, Rows float64
+	P50, P99                          string
+	Uptime                            string
+	LogLag                            string
+}
+
+func (c *Console) pulse() pulse {
+	now := c.series.now()
+	p := pulse{Counters: c.bus.Counters(), point: now, Accepted: now.accepted, Delivered: now.delivered, Failed: now.failed, Rows: now.rows}
+	p.P50, p.P99 = millis(now.p50), millis(now.p99)
+	if !p.Started.IsZero() {
+		p.Uptime = span(c.now().Sub(p.Started))
+	}
+	if p.Log != nil {
+		p.LogLag = span(p.Log.Lag)
+	}
+	return p
+}
+
+func millis(v float64) string {
+	if v < 0 {
+		return "–"
+	}
+	return span(time.Duration(v * float64(time.Millisecond)))
+}
+
+func (c *Console) topologyPage(w http.ResponseWriter, r *http.Request, v *visitor) {
+	c.current(r.Context())
+	c.show(w, v, "topology", "Topology", c.topology(r))
+}
+
+func (c *Console) topologyPart(w http.ResponseWriter, r *http.Request, _ *visitor) {
+	c.part(w, "topology", "topology-live", c.topology(r))
+}
+
+// topology gathers what the page shows.
+func (c *Console) topology(r *http.Request) *topology {
+	now := c.now()
+	t := &topology{Now: now, Pulse: c.pulse(), Query: strings.TrimSpace(r.FormValue("q"))}
+	connected := c.bus.Peers()
+	c.facts.mu.RLock()
+	defer c.facts.mu.RUnlock()
+	t.Skipped, t.Since = c.facts.skipped, c.facts.since
+	lines := c.facts.peerLines(connected, t.Pulse.Bounds, now)
+	edges := c.facts.edgeLines(now)
+	t.draw(lines, edges)
+	t.Talk = edges[:min(len(edges), pageEdges)]
+	t.listPeers(lines, r)
+	return t
+}
+
+// peerLines joins who is connected with what they did, the busiest first.
+func (f *facts) peerLines(connected []Peer, bounds map[string]float64, now time.Time) []peerLine {
+	lines := make([]peerLine, 0, len(connected)+16)
+	seen := make(map[string]bool, len(connected))
+	for _, p := range connected {
+		seen[p.ID] = true
+		lines = append(lines, f.peerLine(p, true, bounds, now))
+	}
+	f.peers.each(func(id string, t *peerTally) {
+		if !seen[id] && now.Sub(latest(t.sent.last, t.received.last)) < recently {
+			lines = append(lines, f.peerLine(Peer{ID: id}, false, bounds, now))
+			seen[id] = true
+		}
+	})
+	f.chats.each(func(id string, ch *chat) {
+		if !seen[id] && now.Sub(ch.Last) < recently {
+			lines = append(lines, f.peerLine(Peer{ID: id}, false, bounds, now))
+		}
+	})
+	slices.SortFunc(lines, func(a, b peerLine) int {
+		return cmp.Or(cmp.Compare(b.In+b.Out, a.In+a.Out), cmp.Compare(a.ID, b.ID))
+	})
+	return lines
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (f *facts) peerLine(p Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
+	l := peerLine{Peer: p, Connected: connected, Role: roleClass(p.ID)}
+	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero when it is not told
+	if t, ok := f.peers.get(p.ID); ok {
+		l.In, l.Out, l.Total = t.received.at(now), t.sent.at(now), t.sent.total+t.received.total
+		l.Failures, l.LastFail, l.LastError, l.Status = t.failures, t.lastFailure, t.lastError, t.lastStatus
+		l.Last = latest(t.sent.last, t.received.last)
+	}
+	if ch, ok := f.chats.get(p.ID); ok {
+		l.Title = ch.Title
+		l.Last = latest(l.Last, ch.Last)
+	}
+	l.WindowMax, l.QueueMax = int(bounds["peer_window"]), int(bounds["peer_queue"])
+	l.WindowPct, l.QueuePct = percent(p.Unanswered, l.WindowMax), percent(p.Queued, l.QueueMax)
+	return l
+}
+
+func percent(n, of int) int {
+	if of <= 0 {
+		return 0
+	}
+	return min(100*n/of, 100)
+}
+
+// edgeLines lists who talks to whom, the busiest first.
+func (f *facts) edgeLines(now time.Time) []edgeLine {
+	var lines []edgeLine
+	f.edges.each(func(k edgeKey, e *edge) {
+		if now.Sub(e.last) > recently {
+			return
+		}
+		from, to := k.ends()
+		lines = append(lines, edgeLine{
+			From: from, To: to, Rate: e.at(now), Total: e.total, Failed: e.failed, Last: e.last, key: k,
+			Failing: !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateSpan,
+		})
+	})
+	slices.SortFunc(lines, func(a, b edgeLine) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Total, a.Total), cmp.Compare(a.key, b.key))
+	})
+	for i := range lines[:min(len(lines), pageEdges)] {
+		e, _ := f.edges.get(lines[i].key)
+		types := slices.SortedFunc(maps.Keys(e.types), func(a, b string) int { return cmp.Or(cmp.Compare(e.types[b], e.types[a]), cmp.Compare(a, b)) })
+		for j, t := range types {
+			types[j] = fmt.Sprintf("%s × %d", t, e.types[t])
+		}
+		lines[i].Types = strings.Join(types[:min(len(types), 4)], ", ")
+	}
+	return lines
+}
+
+// The measures of the map.
+const (
+	boxWidth, boxHeight, boxGap = 250, 50, 16
+	columnStep                  = 415
+	mapMargin                   = 24
+)
+
+// column says where on the map an identity stands: chats to the left, agents to
+// the right, what serves both between.
+func column(id string) int {
+	switch roleClass(id) {
+	case "role-tg", "role-chorus":
+		return 0
+	case "role-agent":
+		return 2
+	}
+	return 1
+}
+
+// draw lays out the map.
+func (t *topology) draw(lines []peerLine, edges []edgeLine) {
+	var columns [3][]node
+	for _, l := range lines {
+		at := column(l.ID)
+		if len(columns[at]) >= mapNodes {
+			t.Hidden++
+			continue
+		}
+		columns[at] = append(columns[at], t.box(l, at))
+	}
+	rows := max(len(columns[0]), len(columns[1]), len(columns[2]), 3)
+	t.Height = rows*(boxHeight+boxGap) + 2*mapMargin
+	t.Width = 2*columnStep + boxWidth + 2*mapMargin
+	places := map[string]node{}
+	for at := range columns {
+		slices.SortFunc(columns[at], func(a, b node) int { return cmp.Compare(a.ID, b.ID) })
+		free := t.Height - 2*mapMargin - len(columns[at])*(boxHeight+boxGap) + boxGap
+		for i := range columns[at] {
+			n := &columns[at][i]
+			n.X, n.Y = mapMargin+at*columnStep, mapMargin+free/2+i*(boxHeight+boxGap)
+			places[n.ID] = *n
+		}
+		t.Nodes = append(t.Nodes, columns[at]...)
+	}
+	for _, e := range edges {
+		from, ok := places[e.From]
+		to, known := places[e.To]
+		if !ok || !known || e.From == e.To || len(t.Edges) >= mapEdges {
+			continue
+		}
+		t.Edges = append(t.Edges, drawEdge(e, from, to))
+	}
+}
+
+func (t *topology) box(l peerLine, at int) node {
+	n := node{peerLine: l, Width: boxWidth, Height: boxHeight, column: at}
+	n.Failing = !l.LastFail.IsZero() && t.Now.Sub(l.LastFail) < rateSpan
+	n.Label, n.Sub = clip(l.ID, 30), fmt.Sprintf("in %s · out %s", perMinute(l.In), perMinute(l.Out))
+	if l.Title != "" {
+		n.Label, n.Sub = clip(l.Title, 30), clip(l.ID, 18)+" · "+perMinute(l.In+l.Out)
+	}
+	if l.Queued > 0 || l.Unanswered > 0 {
+		n.Sub = fmt.Sprintf("%d unanswered · %d queued", l.Unanswered, l.Queued)
+	}
+	return n
+}
+
+// drawEdge draws a curve from the side of one box to the side of another one.
+// The two directions of a pair are a little apart.
+func drawEdge(e edgeLine, from, to node) edgeLine {
+	y1, y2 := from.Y+boxHeight/2-7, to.Y+boxHeight/2-7
+	if from.column > to.column || from.column == to.column && from.Y > to.Y {
+		y1, y2 = y1+14, y2+14
+	}
+	switch {
+	case from.column < to.column:
+		x1, x2 := from.X+boxWidth, to.X
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+90, y1, x2-90, y2, x2-4, y2)
+	case from.column > to.column:
+		x1, x2 := from.X, to.X+boxWidth
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1-90, y1, x2+90, y2, x2+4, y2)
+	case from.column == 2:
+		x := from.X
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x, y1, x-80, y1, x-80, y2, x-4, y2)
+	default:
+		x := from.X + boxWidth
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x, y1, x+80, y1, x+80, y2, x+4, y2)
+	}
+	level := min(int(e.Rate/4)+1, 4)
+	e.Width, e.Speed = fmt.Sprintf("w%d", level), "idle"
+	if e.Rate >= 0.3 {
+		e.Speed = "busy"
+	}
+	return e
+}
+
+// listPeers fills the list, as far as it is asked for.
+func (t *topology) listPeers(lines []peerLine, r *http.Request) {
+	if t.Query != "" {
+		want := strings.ToLower(t.Query)
+		lines = slices.DeleteFunc(slices.Clone(lines), func(l peerLine) bool {
+			return !strings.Contains(strings.ToLower(l.ID+" "+l.Title), want)
+		})
+	}
+	t.Matched = len(lines)
+	from := min(max(intParam(r, "from"), 0), len(lines))
+	to := min(from+pagePeers, len(lines))
+	t.Peers = lines[from:to]
+	t.Pages = paging{From: from + 1, To: to, Of: len(lines)}
+	if from > 0 {
+		t.Pages.Prev = link("", "q", t.Query, "from", fmt.Sprint(max(from-pagePeers, 0)))
+	}
+	if to < len(lines) {
+		t.Pages.Next = link("", "q", t.Query, "from", fmt.Sprint(to))
+	}
+}
+
+// Part is where the page's live part comes from.
+func (t *topology) Part() string {
+	return link("topology", "q", t.Query, "from", fmt.Sprint(t.Pages.From-1))
+}
+
+func intParam(r *http.Request, name string) int {
+	n := 0
+	if _, err := fmt.Sscanf(r.FormValue(name), "%d", &n); err != nil {
+		return 0
+	}
+	return n
+}
+
+// A peerView is the page of one identity.
+type peerView struct {
+	peerLine
+	Now      time.Time
+	Talk     []edgeLine
+	Failures []failure
+}
+
+func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
+	c.current(r.Context())
+	id := clip(r.FormValue("id"), 300)
+	now := c.now()
+	peer, connected := Peer{ID: id}, false
+	for _, p := range c.bus.Peers() {
+		if p.ID == id {
+			peer, connected = p, true
+		}
+	}
+	bounds := c.bus.Counters().Bounds
+	c.facts.mu.RLock()
+	view := &peerView{peerLine: c.facts.peerLine(peer, connected, bounds, now), Now: now}
+	for _, e := range c.facts.edgeLines(now) {
+		if (e.From == id || e.To == id) && len(view.Talk) < pageEdges {
+			view.Talk = append(view.Talk, e)
+		}
+	}
+	view.Failures = c.facts.lastFailures(30, func(x *failure) bool { return x.Peer == id || x.From == id })
+	c.facts.mu.RUnlock()
+	c.show(w, v, "peer", id, view)
+}
+
+// lastFailures returns at most n failures that fit, the newest first.
+func (f *facts) lastFailures(n int, fits func(*failure) bool) (list []failure) {
+	for i := len(f.failures) - 1; i >= 0 && len(list) < n; i-- {
+		if fits(&f.failures[i]) {
+			list = append(list, f.failures[i])
+		}
+	}
+	return list
+}

@@ -1,0 +1,93 @@
+package console
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// A rate counts what happens, the older the less: its value is about how often
+// it happened within the last minute.
+type rate struct {
+	total int64
+	value float64
+	last  time.Time
+}
+
+const rateSpan = time.Minute
+
+func (r *rate) add(at time.Time) {
+	r.value = r.at(at) + 1
+	r.total++
+	if at.After(r.last) {
+		r.last = at
+	}
+}
+
+// at returns the value at a time.
+func (r *rate) at(t time.Time) float64 {
+	if r.last.IsZero() {
+		return 0
+	}
+	return r.value * math.Exp(-max(t.Sub(r.last), 0).Seconds()/rateSpan.Seconds())
+}
+
+// A peerTally is what one identity did.
+type peerTally struct {
+	id          string
+	sent        rate
+	received    rate
+	failures    int64
+	lastFailure time.Time
+	lastStatus  string
+	lastError   string
+}
+
+func (f *facts) peer(id string) *peerTally {
+	return f.peers.touch(id, func() *peerTally { return &peerTally{id: id} })
+}
+
+func (p *peerTally) fails(at time.Time, status, text string) {
+	p.failures++
+	p.lastFailure, p.lastStatus, p.lastError = at, status, clip(text, maxText)
+}
+
+// An edgeKey is "from NUL to".
+type edgeKey string
+
+func (k edgeKey) ends() (from, to string) {
+	from, to, _ = strings.Cut(string(k), "\x00")
+	return from, to
+}
+
+// An edge is what one identity sent to another.
+type edge struct {
+	rate
+	types      map[string]int64
+	failed     int64
+	lastFailed time.Time
+}
+
+const maxEdgeTypes = 32
+
+func (e *edge) add(at time.Time, typ, status string) {
+	e.rate.add(at)
+	if _, ok := e.types[typ]; ok || len(e.types) < maxEdgeTypes {
+		e.types[typ]++
+	}
+	if status != "ok" {
+		e.failed++
+		e.lastFailed = at
+	}
+}
+
+// receiver names who got a message: the chat, where a bridge took it for one.
+func receiver(peer, topic string) string {
+	p, t := protocol.PeerID(peer), protocol.PeerID(topic)
+	if protocol.SpeaksForFamily(p) && protocol.IsIdentity(protocol.Topic(topic)) && p.Family() == t.Family() {
+		return topic
+	}
+	return peer
+}

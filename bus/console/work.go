@@ -1,0 +1,197 @@
+package console
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+)
+
+// The records of the broker, as far as they are shown. Its events hold whole
+// records.
+type workItem struct {
+	ID              string     `json:"id"`
+	Title           string     `json:"title"`
+	Summary         string     `json:"summary"`
+	CreatedByID     string     `json:"createdById"`
+	OwnerID         string     `json:"ownerId"`
+	NextMoveOwnerID string     `json:"nextMoveOwnerId"`
+	State           string     `json:"state"`
+	AcceptanceState string     `json:"acceptanceState"`
+	RequestedByID   string     `json:"requestedById"`
+	WaitingOn       *waitingOn `json:"waitingOn"`
+	ConversationID  string     `json:"conversationId"`
+	Priority        string     `json:"priority"`
+	CreatedAt       time.Time  `json:"createdAt"`
+	UpdatedAt       time.Time  `json:"updatedAt"`
+
+	Steps []step `json:"-"`
+}
+
+type waitingOn struct {
+	Kind     string `json:"kind"`
+	Label    string `json:"label"`
+	TargetID string `json:"targetId"`
+}
+
+// A step is one event about a record.
+type step struct {
+	At        time.Time
+	MessageID string
+	Type      string
+	Source    string
+	Text      string
+}
+
+type question struct {
+	ID              string    `json:"id"`
+	Title           string    `json:"title"`
+	AskedByID       string    `json:"askedById"`
+	AskedOfID       string    `json:"askedOfId"`
+	NextMoveOwnerID string    `json:"nextMoveOwnerId"`
+	State           string    `json:"state"`
+	Answer          string    `json:"answer"`
+	CreatedAt       time.Time `json:"createdAt"`
+	UpdatedAt       time.Time `json:"updatedAt"`
+	Steps           []step    `json:"-"`
+}
+
+type flight struct {
+	ID            string    `json:"id"`
+	InvocationID  string    `json:"invocationId"`
+	RequestedByID string    `json:"requestedById"`
+	TargetAgentID string    `json:"targetAgentId"`
+	WorkItemID    string    `json:"workItemId"`
+	State         string    `json:"state"`
+	Output        string    `json:"output"`
+	Error         string    `json:"error"`
+	CreatedAt     time.Time `json:"createdAt"`
+	UpdatedAt     time.Time `json:"updatedAt"`
+}
+
+type claim struct {
+	EventID    string    `json:"eventId"`
+	Owner      string    `json:"owner"`
+	Identity   string    `json:"ownerIdentity"`
+	Token      int64     `json:"token"`
+	State      string    `json:"state"`
+	GrantedAt  time.Time `json:"grantedAt"`
+	ExpiresAt  time.Time `json:"expiresAt"`
+	Contenders []string  `json:"contenders"`
+	Declined   []string  `json:"declined"`
+
+	At   time.Time `json:"-"`
+	Last string    `json:"-"` // type of the last event
+}
+
+type endpoint struct {
+	LogicalAgentID  string    `json:"logicalAgentId"`
+	EndpointID      string    `json:"endpointId"`
+	Identity        string    `json:"identity"`
+	HarnessType     string    `json:"harnessType"`
+	ProjectPath     string    `json:"projectPath"`
+	Model           string    `json:"model"`
+	Roles           []string  `json:"roles"`
+	WakePolicy      string    `json:"wakePolicy"`
+	Status          string    `json:"status"`
+	LastHeartbeatAt time.Time `json:"lastHeartbeatAt"`
+}
+
+const maxSteps = 60
+
+// collab takes one fact of the broker.
+func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+	var ev protocol.CollabEvent
+	if m.From != protocol.PeerBroker || json.Unmarshal(m.Content, &ev) != nil {
+		return
+	}
+	if protocol.Topic(e.Topic) != protocol.TopicCollabEvents {
+		return // the same fact, told to the one whom it wakes
+	}
+	s := step{At: at, MessageID: e.MessageID, Type: ev.Type, Source: ev.Source}
+	switch {
+	case strings.HasPrefix(ev.Type, "collab.work_item."):
+		f.changeWork(&ev, s)
+	case strings.HasPrefix(ev.Type, "collab.question."):
+		var q question
+		if json.Unmarshal(ev.Payload, &q) == nil && q.ID != "" {
+			kept := f.asked.touch(q.ID, func() *question { return &question{} })
+			s.Text = q.State
+			q.Steps = appendStep(kept.Steps, s)
+			*kept = q
+		}
+	case ev.Type == "collab.flight.updated":
+		f.changeFlight(&ev, s)
+	case strings.HasPrefix(ev.Type, "collab.claim."):
+		var c claim
+		if json.Unmarshal(ev.Payload, &c) == nil && c.EventID != "" {
+			c.At, c.Last = at, strings.TrimPrefix(ev.Type, "collab.claim.")
+			*f.claims.touch(c.EventID, func() *claim { return &claim{} }) = c
+		}
+	case strings.HasPrefix(ev.Type, "collab.agent."):
+		var p endpoint
+		if json.Unmarshal(ev.Payload, &p) == nil && p.EndpointID != "" {
+			*f.places.touch(p.EndpointID, func() *endpoint { return &endpoint{} }) = p
+		}
+	case ev.Type == "collab.wake.decided":
+		f.decideWake(&ev, s)
+	}
+}
+
+func (f *facts) changeWork(ev *protocol.CollabEvent, s step) {
+	var w workItem
+	if json.Unmarshal(ev.Payload, &w) != nil || w.ID == "" {
+		return
+	}
+	kept := f.work.touch(w.ID, func() *workItem { return &workItem{} })
+	s.Text = w.State
+	if w.WaitingOn != nil {
+		s.Text += ", on " + w.WaitingOn.Label
+	}
+	w.Title, w.Summary = clip(w.Title, maxText), clip(w.Summary, 10*maxText)
+	w.Steps = appendStep(kept.Steps, s)
+	*kept = w
+}
+
+func (f *facts) changeFlight(ev *protocol.CollabEvent, s step) {
+	var x flight
+	if json.Unmarshal(ev.Payload, &x) != nil || x.ID == "" {
+		return
+	}
+	x.Output, x.Error = clip(x.Output, maxText), clip(x.Error, maxText)
+	*f.flights.touch(x.ID, func() *flight { return &flight{} }) = x
+	if w, ok := f.work.get(x.WorkItemID); ok {
+		s.Text = "flight " + x.State + " at " + x.TargetAgentID
+		w.Steps = appendStep(w.Steps, s)
+	}
+}
+
+// decideWake takes why somebody, or nobody, was woken for a record.
+func (f *facts) decideWake(ev *protocol.CollabEvent, s step) {
+	var d struct {
+		RecordID string
+		Sweep    bool
+		Decision struct{ TargetAgentID, Rule, Reason, Outcome string }
+	}
+	if json.Unmarshal(ev.Payload, &d) != nil {
+		return
+	}
+	s.Text = d.Decision.Rule + ": " + clip(d.Decision.Reason, maxText)
+	if d.Sweep {
+		s.Text = "swept: " + s.Text
+	}
+	if w, ok := f.work.get(d.RecordID); ok {
+		w.Steps = appendStep(w.Steps, s)
+	} else if q, ok := f.asked.get(d.RecordID); ok {
+		q.Steps = appendStep(q.Steps, s)
+	}
+}
+
+func appendStep(steps []step, s step) []step {
+	if len(steps) >= maxSteps {
+		steps = append(steps[:0:0], steps[maxSteps/2:]...)
+	}
+	return append(steps, s)
+}

@@ -1,0 +1,148 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	listedWork = 60 // of one state
+	listedDead = 200
+)
+
+// workStates are the columns of the board.
+var workStates = []string{"open", "working", "waiting", "review", "done", "cancelled"}
+
+type workView struct {
+	Now       time.Time
+	Query     string
+	Columns   []workColumn
+	Questions []*question
+	Flights   []*flight
+	Dead      []DeadLetter
+	DeadNote  string
+	Failed    []*deliveryStatus
+	MayAct    bool
+	Token     string
+	Done      string
+	Since     time.Time
+	Items     int
+}
+
+type workColumn struct {
+	State string
+	Items []*workItem
+	Total int
+}
+
+func (c *Console) workPage(w http.ResponseWriter, r *http.Request, v *visitor) {
+	c.current(r.Context())
+	view := &workView{Now: c.now(), Query: strings.ToLower(strings.TrimSpace(r.FormValue("q"))), MayAct: v.Act && c.dead != nil, Token: v.Token, Done: r.FormValue("done")}
+	if c.dead == nil {
+		view.DeadNote = ErrUnreachable.Error()
+	} else if list, err := c.dead.List(r.Context(), listedDead); err != nil {
+		view.DeadNote = err.Error()
+	} else {
+		view.Dead = list
+	}
+	f := c.facts
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	view.Since = f.since
+	view.fill(f)
+	c.show(w, v, "work", "Work", view)
+}
+
+func (v *workView) fill(f *facts) {
+	columns := map[string]*workColumn{}
+	for _, s := range workStates {
+		columns[s] = &workColumn{State: s}
+	}
+	matches := func(words ...string) bool {
+		return v.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), v.Query)
+	}
+	var items []*workItem
+	f.work.each(func(_ string, x *workItem) { items = append(items, x) })
+	slices.SortFunc(items, func(a, b *workItem) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(a.ID, b.ID)) })
+	for _, x := range items {
+		col := columns[x.State]
+		if col == nil || !matches(x.ID, x.Title, x.OwnerID, x.NextMoveOwnerID) {
+			continue
+		}
+		v.Items++
+		if col.Total++; len(col.Items) < listedWork {
+			col.Items = append(col.Items, x)
+		}
+	}
+	for _, s := range workStates {
+		v.Columns = append(v.Columns, *columns[s])
+	}
+	f.asked.each(func(_ string, q *question) { v.Questions = append(v.Questions, q) })
+	slices.SortFunc(v.Questions, func(a, b *question) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(a.ID, b.ID)) })
+	v.Questions = v.Questions[:min(len(v.Questions), listedWork)]
+	f.flights.each(func(_ string, x *flight) { v.Flights = append(v.Flights, x) })
+	slices.SortFunc(v.Flights, func(a, b *flight) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(a.ID, b.ID)) })
+	v.Flights = v.Flights[:min(len(v.Flights), listedWork)]
+	f.statuses.each(func(_ string, s *deliveryStatus) { v.Failed = append(v.Failed, s) })
+	slices.SortFunc(v.Failed, func(a, b *deliveryStatus) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.MessageID, b.MessageID))
+	})
+	v.Failed = v.Failed[:min(len(v.Failed), listedWork)]
+}
+
+type itemView struct {
+	Now      time.Time
+	Item     *workItem
+	Question *question
+	Flights  []*flight
+}
+
+func (c *Console) itemPage(w http.ResponseWriter, r *http.Request, v *visitor) {
+	c.current(r.Context())
+	id := r.FormValue("id")
+	view := &itemView{Now: c.now()}
+	f := c.facts
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	view.Item, _ = f.work.get(id)
+	view.Question, _ = f.asked.get(id)
+	if view.Item == nil && view.Question == nil {
+		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("no row of the log that was looked at tells of %q; `hubbub work show` asks the broker", clip(id, 200)))
+		return
+	}
+	for _, x := range f.flights.sorted() {
+		if view.Item != nil && x.WorkItemID == id {
+			view.Flights = append(view.Flights, x)
+		}
+	}
+	c.show(w, v, "item", "Work "+clip(id, 60), view)
+}
+
+// changeDeadLetter retries or drops a dead letter.
+func (c *Console) changeDeadLetter(w http.ResponseWriter, r *http.Request, v *visitor) {
+	id, err := strconv.ParseInt(r.PostFormValue("id"), 10, 64)
+	do := r.PostFormValue("do")
+	if err != nil || c.dead == nil || do != "retry" && do != "drop" {
+		c.refuse(w, r, http.StatusBadRequest, errors.New("no such dead letter"))
+		return
+	}
+	done := "will be sent again"
+	if do == "retry" {
+		err = c.dead.Retry(r.Context(), id)
+	} else {
+		done = "is given up"
+		err = c.dead.Drop(r.Context(), id)
+	}
+	c.logger.Info().Str("by", v.Name).Str("do", do).Int64("item", id).Err(err).Msg("dead letter")
+	if err != nil {
+		c.refuse(w, r, http.StatusConflict, err)
+		return
+	}
+	http.Redirect(w, r, link("work", "done", fmt.Sprintf("Item %d %s", id, done)), http.StatusSeeOther)
+}

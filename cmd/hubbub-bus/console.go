@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"hubbub/activitylog"
+	"hubbub/bus"
+	"hubbub/bus/console"
+	"hubbub/bus/grant"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+)
+
+// A view is the web console and what it reads.
+type view struct {
+	console *console.Console
+	server  atomic.Pointer[bus.Server] // nil until the bus is made
+	log     *activitylog.Reader        // nil without an activity log
+	dead    *deadLetters
+}
+
+// newView makes the console and sets it in the options of the bus. It returns
+// nil where none is wanted.
+func (s *settings) newView(data string, log *zerolog.Logger) *view {
+	if s.noConsole {
+		return nil
+	}
+	v := &view{dead: &deadLetters{folder: data}}
+	if !s.noLog {
+		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
+	}
+	v.console = console.New(v, v.log, &console.Options{Gate: gate{s.bus.Credentials}, DeadLetters: v.dead, Log: log})
+	s.bus.Console = v.console
+	return v
+}
+
+// start lets the console show a bus, and returns what ends that.
+func (v *view) start(server *bus.Server) (end func()) {
+	if v == nil {
+		return func() {}
+	}
+	v.server.Store(server)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = v.console.Run(ctx) // it has no error
+	}()
+	return func() {
+		cancel()
+		<-done
+		if v.log != nil {
+			v.log.Close()
+		}
+		v.dead.close()
+	}
+}
+
+// Peers implements console.Bus.
+func (v *view) Peers() []console.Peer {
+	server := v.server.Load()
+	if server == nil {
+		return nil
+	}
+	infos := server.Peers()
+	list := make([]console.Peer, len(infos))
+	for i, p := range infos {
+		list[i] = console.Peer{
+			ID: p.ClientID, Role: p.Role, Remote: p.Remote, ConnectedAt: p.ConnectedAt,
+			Unanswered: p.Unanswered, Queued: p.Queued, Buffered: p.Buffered, Subscriptions: make([]console.Subscription, len(p.Subscriptions)),
+		}
+		for j, sub := range p.Subscriptions {
+			list[i].Subscriptions[j] = console.Subscription{Pattern: sub.Pattern, Observe: sub.Observe}
+		}
+	}
+	return list
+}
+
+// Counters implements console.Bus.
+func (v *view) Counters() console.Counters {
+	server := v.server.Load()
+	if server == nil {
+		return console.Counters{}
+	}
+	s := server.Snapshot()
+	c := console.Counters{
+		Frames: s.Frames, Accepted: s.Accepted, Finished: s.Finished, Refused: s.Refused, Deliveries: s.Deliveries, Limits: s.Limits,
+		Sessions: s.Sessions, Peers: s.Peers, Subscriptions: s.Subscriptions, Unanswered: s.Unanswered, Queued: s.Queued,
+		Bounds: s.Bounds, Log: s.Log, Cluster: s.Cluster, Name: s.Name, Version: s.Version, Started: s.Started,
+		Latency: make([]console.Bucket, len(s.Latency)),
+	}
+	for i, b := range s.Latency {
+		c.Latency[i] = console.Bucket{Upper: b.Upper, Count: b.Count}
+	}
+	return c
+}
+
+// A gate lets in the holders of the bus's credentials.
+type gate struct{ file *grant.File }
+
+// Open implements console.Gate.
+func (g gate) Open() bool { return g.file.Open() }
+
+// Lookup implements console.Gate.
+func (g gate) Lookup(token string) (console.Access, bool) {
+	c, ok := g.file.Lookup(token)
+	if !ok {
+		return console.Access{}, false
+	}
+	see, act := rights(c)
+	return console.Access{
+		Name: c.Name, See: see, Act: act,
+		Current: func() bool {
+			now, ok := g.file.Current(c)
+			if !ok {
+				return false
+			}
+			seeNow, actNow := rights(now)
+			return see == seeNow && act == actNow
+		},
+	}, true
+}
+
+// rights says what a credential allows in the console: to see is to be allowed
+// to hear everything, to act is to be an operator who may speak everywhere.
+func rights(c *grant.Credential) (see, act bool) {
+	const everything = protocol.Pattern("*")
+	everywhere := slices.ContainsFunc(c.Publish, func(p string) bool { return protocol.Pattern(p).Covers(everything) })
+	see = c.MaySubscribe(everything)
+	return see, see && everywhere && c.MayBe("cli:console")
+}

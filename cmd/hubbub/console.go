@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"hubbub/cmd/internal/program"
+
+	"github.com/spf13/cobra"
+)
+
+func newConsole() *cobra.Command {
+	var open bool
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Print a link that opens the bus's web console",
+		Long: "Ask the bus for a link to its console, and print it. Where the bus has credentials the\n" +
+			"link works once, for two minutes, and lets the browser in with the rights of the token\n" +
+			"that this command uses.",
+		Example: "  hubbub console\n  hubbub console --open",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), 10*time.Second, errors.New("no answer within 10s"))
+			defer cancel()
+			link, err := consoleLink(ctx, program.From(cmd))
+			if err != nil {
+				return err
+			}
+			if asJSON(cmd) {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(link)
+			} else {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), link.URL)
+			}
+			if err == nil && open {
+				err = openBrowser(link.URL)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&open, "open", false, "open it in the browser of this machine too")
+	return cmd
+}
+
+// An invitation is a link to the console.
+type invitation struct {
+	URL       string `json:"url"`
+	ExpiresIn int    `json:"expiresIn,omitempty"` // seconds; 0 for one that does not
+}
+
+// consoleLink asks the first bus that answers for a link.
+func consoleLink(ctx context.Context, env *program.Env) (link invitation, err error) {
+	token, err := env.Token()
+	if err != nil {
+		return link, err
+	}
+	var failures []error
+	for _, bus := range env.Buses {
+		address, err := httpAddress(bus, "/console/link")
+		if err != nil {
+			return link, err
+		}
+		err = post(ctx, address, token, &link)
+		if err == nil {
+			if u, parsed := url.Parse(link.URL); parsed != nil || u.Host == "" {
+				return link, fmt.Errorf("the bus at %s answered with no link", bus)
+			}
+			return link, nil
+		}
+		failures = append(failures, describeConsole(bus, token, err))
+	}
+	return link, errors.Join(failures...)
+}
+
+func post(ctx context.Context, address, token string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return statusError(resp.StatusCode)
+	}
+	return json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(into)
+}
+
+// describeConsole says what to do about a console that does not answer.
+func describeConsole(bus, token string, err error) error {
+	var status statusError
+	if errors.As(err, &status) {
+		switch status {
+		case http.StatusNotFound, http.StatusMethodNotAllowed:
+			return fmt.Errorf("the bus at %s has no console: it runs with --no-console, or is older", bus)
+		case http.StatusForbidden:
+			return fmt.Errorf("this token may not see everything that the console shows: it needs one that may subscribe to '*'")
+		}
+	}
+	return describeGet(bus, token, err)
+}
+
+// openBrowser opens a link in the browser of the machine.
+func openBrowser(link string) error {
+	opener, args := "xdg-open", []string{link}
+	switch runtime.GOOS {
+	case "darwin":
+		opener = "open"
+	case "windows":
+		opener, args = "rundll32", []string{"url.dll,FileProtocolHandler", link}
+	}
+	if err := exec.Command(opener, args...).Start(); err != nil {
+		return fmt.Errorf("no browser can be opened here (%w); open the link yourself", err)
+	}
+	return nil
+}
