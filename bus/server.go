@@ -122,7 +122,7 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	srv.stopping.Store(true)
+	srv.refuseSessions()
 	if listener != nil {
 		listener.Close() //nolint:errcheck // nothing to do about it
 	}
@@ -163,6 +163,13 @@ func (srv *Server) drain() {
 	case <-done:
 	case <-timer.C:
 	}
+}
+
+// refuseSessions lets no new session in: those that are in are counted by then.
+func (srv *Server) refuseSessions() {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.stopping.Store(true)
 }
 
 func (srv *Server) closeSessions() {
