@@ -2,6 +2,7 @@ package bustest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -26,6 +27,7 @@ type Bus struct {
 	log     *activitylog.Writer
 	cancel  context.CancelFunc
 	done    chan struct{}
+	stopped bool
 	streams sync.WaitGroup
 }
 
@@ -113,7 +115,7 @@ func (b *Bus) start(t failer, addr string) {
 	}()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.server, b.cancel, b.done = server, cancel, done
+	b.server, b.cancel, b.done, b.stopped = server, cancel, done, false
 }
 
 // URL is the address of the bus's WebSocket. It stays the same over a Restart.
@@ -129,6 +131,7 @@ func (b *Bus) Server() *bus.Server {
 // Stop stops the bus and waits for its end.
 func (b *Bus) Stop() {
 	b.mu.Lock()
+	b.stopped = true
 	cancel, done := b.cancel, b.done
 	b.mu.Unlock()
 	cancel()
@@ -143,10 +146,18 @@ func (b *Bus) Restart(t testing.TB) {
 	b.start(t, b.addr)
 }
 
+// errAway is what Dial says while the bus is stopped.
+var errAway = errors.New("the bus of this test is stopped")
+
 // Dial connects in memory. It is a peer.DialFunc.
 func (b *Bus) Dial(context.Context) (jsonrpc.Stream, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return nil, errAway
+	}
 	ours, theirs := wire.Pipe(nil)
-	server := b.Server()
+	server := b.server
 	b.streams.Go(func() { server.ServeStream(theirs, "in memory", nil) })
 	return ours, nil
 }
