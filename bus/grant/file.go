@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"syscall"
@@ -164,6 +165,22 @@ func (f *File) Create(c Credential) (token string, err error) {
 	})
 }
 
+// Put sets a credential whose token exists already: c.SHA256 is its [Hash]. It
+// replaces a credential of the same name, and changes nothing where c is in
+// force as it is.
+func (f *File) Put(c Credential) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	if now, ok := f.Current(&c); ok && reflect.DeepEqual(*now, c) {
+		return nil
+	}
+	return f.change(func(list []Credential) ([]Credential, error) {
+		list = slices.DeleteFunc(list, func(o Credential) bool { return o.Name == c.Name })
+		return append(list, c), nil
+	})
+}
+
 // Revoke removes the credential of that name, if permit allows it.
 func (f *File) Revoke(name string, permit func(*Credential) error) error {
 	return f.change(func(list []Credential) ([]Credential, error) {
@@ -260,10 +277,27 @@ func write(path string, list []Credential) error {
 	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
 	_, err = tmp.Write(b.Bytes())
 	if err == nil {
-		err = tmp.Sync()
+		err = errors.Join(tmp.Sync(), giveToOwner(tmp))
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return fmt.Errorf("writing the credentials file: %w", err)
 	}
 	return os.Rename(tmp.Name(), path)
+}
+
+// giveToOwner gives a file that root writes to whoever owns its folder: the bus,
+// which runs as another user, must read it.
+func giveToOwner(f *os.File) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(filepath.Dir(f.Name()))
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || owner.Uid == 0 {
+		return nil
+	}
+	return f.Chown(int(owner.Uid), int(owner.Gid))
 }

@@ -46,11 +46,17 @@ func tokenPath(data, name string) string {
 // token, and writes the agents' keys; all readable by the owner alone. What
 // exists and fits together is kept.
 func provision(data string, p *plan) error {
+	if err := writeAgentEnv(data, p.agentEnv); err != nil {
+		return fmt.Errorf("writing the agents' keys: %w", err)
+	}
+	return provisionTokens(data)
+}
+
+// provisionTokens makes sure that each part has a credential, and a file with
+// its token in <data>/tokens.
+func provisionTokens(data string) error {
 	if err := os.MkdirAll(filepath.Join(data, "tokens"), 0o700); err != nil {
 		return fmt.Errorf("making the folder of tokens: %w", err)
-	}
-	if err := writeAgentEnv(filepath.Join(data, agentEnvFile), p.agentEnv); err != nil {
-		return fmt.Errorf("writing the agents' keys: %w", err)
 	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
 	if err := file.Reload(); err != nil {
@@ -64,6 +70,49 @@ func provision(data string, p *plan) error {
 	return nil
 }
 
+// adoptTokens gives each part a credential for the token that lies in a folder
+// already, in a file with the part's name. Parts without a file get none.
+func adoptTokens(data, folder string) (names []string, err error) {
+	file := grant.NewFile(filepath.Join(data, grant.FileName))
+	if err := file.Reload(); err != nil {
+		return nil, err
+	}
+	for _, c := range partGrants {
+		path := filepath.Join(folder, filepath.Base(tokenPath(data, c.Name)))
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		token := strings.TrimSpace(string(raw))
+		if len(token) < minToken {
+			return nil, fmt.Errorf("the token in %s is shorter than %d characters, so that it could be guessed; make one with: openssl rand -hex 32", path, minToken)
+		}
+		c.SHA256 = grant.Hash(token)
+		if err := file.Put(c); err != nil {
+			return nil, fmt.Errorf("making the credential of %s: %w", c.Name, err)
+		}
+		names = append(names, filepath.Base(path))
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s holds none of the tokens %s", folder, strings.Join(partNames(), ", "))
+	}
+	return names, nil
+}
+
+// minToken is the least length of a token that somebody else made.
+const minToken = 32
+
+func partNames() []string {
+	var list []string
+	for _, c := range partGrants {
+		list = append(list, filepath.Base(tokenPath("", c.Name)))
+	}
+	return list
+}
+
 // sameGrant reports whether two credentials differ at most in their token.
 func sameGrant(a, b *grant.Credential) bool {
 	return a.Name == b.Name && slices.Equal(a.Identities, b.Identities) && slices.Equal(a.Subscribe, b.Subscribe) &&
@@ -71,8 +120,12 @@ func sameGrant(a, b *grant.Credential) bool {
 }
 
 // writeAgentEnv writes the agents' keys, or removes those of an earlier run.
-func writeAgentEnv(path, content string) error {
+func writeAgentEnv(data, content string) error {
+	path := filepath.Join(data, agentEnvFile)
 	if content != "" {
+		if err := os.MkdirAll(data, 0o700); err != nil {
+			return err
+		}
 		return writeSecret(path, strings.TrimSuffix(content, "\n"))
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -20,7 +21,7 @@ func newToken() *cobra.Command {
 		Long: "Credentials say who may be whom on the bus, hear what and say where. They live in the bus's data folder\n" +
 			"(--data); a running bus applies a change within a second. With none, the bus is open to this machine.",
 	}
-	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke())
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke(), newTokenProvision())
 	return cmd
 }
 
@@ -117,4 +118,42 @@ func newTokenRevoke() *cobra.Command {
 			return err
 		},
 	}
+}
+
+func newTokenProvision() *cobra.Command {
+	var tokens string
+	cmd := &cobra.Command{
+		Use:   "provision",
+		Short: "Give every program of the system its credential",
+		Long: "Give the spawner, the bridge, the broker, the Chorus gateway and the command line the credentials that\n" +
+			"`hubbub up` would give them, with one file each in the folder tokens of the bus's data folder (--data).\n" +
+			"What exists is kept, so that one may run it before each start of the bus.\n\n" +
+			"With --tokens, tokens that somebody else made and keeps, such as a secret of Kubernetes, are\n" +
+			"given these credentials instead; none is written.",
+		Example: "  hubbub token provision --data /var/lib/hubbub-bus",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := program.From(cmd).MakeData()
+			if err != nil {
+				return err
+			}
+			names := partNames()
+			if tokens == "" {
+				tokens = filepath.Join(data, "tokens")
+				err = provisionTokens(data)
+			} else {
+				names, err = adoptTokens(data, tokens)
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON(cmd) {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"tokens": tokens, "names": names})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s have their tokens in %s\n", strings.Join(names, ", "), tokens)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&tokens, "tokens", "", "folder with tokens that exist: "+strings.Join(partNames(), ", "))
+	return cmd
 }
