@@ -1,0 +1,127 @@
+package cmd_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// deployed returns the text of every file below deploy, by its path.
+func deployed(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	root := filepath.Join("..", "deploy")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[strings.TrimPrefix(filepath.ToSlash(path), "../")] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+var (
+	programLine = regexp.MustCompile(`(?m)^(?:\s*- |ExecStart=/usr/bin/)(hubbub-[a-z]+)\b`)
+	flagGiven   = regexp.MustCompile(`(?m)(?:^|[ "'=])--([a-z][a-z-]*)`)
+)
+
+// TestDeployedFlagsExist checks that every flag that a unit or a manifest gives
+// to a program is a flag of that program.
+func TestDeployedFlagsExist(t *testing.T) {
+	seen := 0
+	for path, text := range deployed(t) {
+		if filepath.Ext(path) != ".service" && filepath.Ext(path) != ".yaml" {
+			continue
+		}
+		start := programLine.FindStringSubmatchIndex(text)
+		if start == nil {
+			continue
+		}
+		name := text[start[2]:start[3]]
+		help := helpOf(t, name) + helpOf(t, "hubbub-agent")
+		for _, m := range flagGiven.FindAllStringSubmatch(text[start[0]:], -1) {
+			seen++
+			if !strings.Contains(help, "--"+m[1]+" ") {
+				t.Errorf("%s gives %s the flag --%s, which it does not have", path, name, m[1])
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d flags were found", seen)
+	}
+}
+
+// hardening is what every unit must have, whatever it runs.
+var hardening = []string{
+	"Type=notify", "WatchdogSec=", "StateDirectory=", "LoadCredential=", "MemoryMax=", "TasksMax=", "UMask=0077",
+	"NoNewPrivileges=yes", "CapabilityBoundingSet=\n", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes",
+	"RestrictAddressFamilies=", "MemoryDenyWriteExecute=yes", "SystemCallFilter=", "RestartPreventExitStatus=2",
+}
+
+func TestUnitsAreHardened(t *testing.T) {
+	units := 0
+	for path, text := range deployed(t) {
+		if filepath.Ext(path) != ".service" {
+			continue
+		}
+		units++
+		for _, want := range hardening {
+			if path == "deploy/systemd/hubbub-bus.service" && want == "LoadCredential=" {
+				continue // it holds the hashes of the others' secrets, and none of its own
+			}
+			if !strings.Contains(text, "\n"+want) {
+				t.Errorf("%s lacks %s", path, strings.TrimSpace(want))
+			}
+		}
+	}
+	if units != 5 {
+		t.Errorf("%d units, want 5", units)
+	}
+}
+
+// TestUnitsAreVerified has systemd read the units, where it is at hand.
+func TestUnitsAreVerified(t *testing.T) {
+	if exec.CommandContext(t.Context(), "systemd-analyze", "--version").Run() != nil {
+		t.Skip("systemd-analyze is missing")
+	}
+	for path := range deployed(t) {
+		if filepath.Ext(path) != ".service" {
+			continue
+		}
+		out, err := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager", filepath.Join("..", path)).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s is more exposed than 3.0 of 10: %v\n%s", path, err, out)
+		}
+	}
+}
+
+// TestManifestsNameTheirFiles checks that what the kustomization lists exists.
+func TestManifestsNameTheirFiles(t *testing.T) {
+	files := deployed(t)
+	m := regexp.MustCompile(`(?m)^resources: \[(.*)\]$`).FindStringSubmatch(files["deploy/kubernetes/kustomization.yaml"])
+	if m == nil {
+		t.Fatal("the kustomization lists no resources")
+	}
+	listed := strings.Split(m[1], ", ")
+	for path := range files {
+		name, ok := strings.CutPrefix(path, "deploy/kubernetes/")
+		if ok && filepath.Ext(name) == ".yaml" && name != "kustomization.yaml" && !slices.Contains(listed, name) {
+			t.Errorf("%s is not listed", path)
+		}
+	}
+	for _, name := range listed {
+		if files["deploy/kubernetes/"+name] == "" {
+			t.Errorf("%s is listed and does not exist", name)
+		}
+	}
+}
