@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// version is set when a release is built (-ldflags -X).
-var version string
+// version and revision are set when a release is built (-ldflags -X).
+var version, revision string
 
 // Version returns the version of the running program: that of the release, else
 // what the Go toolchain recorded about the source.
@@ -29,23 +29,26 @@ func Version() string {
 // Revision returns the commit that the program was built from, shortened, with
 // a plus sign when the source had changes; empty when it is not known.
 func Revision() string {
+	if revision != "" {
+		return revision
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
-	var revision, changed string
+	var commit, changed string
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision":
-			revision = s.Value[:min(12, len(s.Value))]
+			commit = s.Value[:min(12, len(s.Value))]
 		case s.Key == "vcs.modified" && s.Value == "true":
 			changed = "+"
 		}
 	}
-	if revision == "" {
+	if commit == "" {
 		return ""
 	}
-	return revision + changed
+	return commit + changed
 }
 
 // VersionLine is what --version prints.
