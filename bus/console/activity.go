@@ -279,10 +279,17 @@ func contentDetail(payload json.RawMessage) string {
 		return ""
 	}
 	var x struct {
-		Text, Signal, Event, EventID, Status, Reason, Method, Type, Agent, Topic, TalkTo, Disposition, Policy, Injection, State, Error string
-		Typing                                                                                                                         bool
+		Text, Signal, Event, EventID, RequestID, Status, Reason, Method, Type, Agent, Topic, TalkTo, Disposition, Policy, Injection, State, Error string
+		Typing                                                                                                                                    bool
 	}
 	_ = json.Unmarshal(p.Content, &x) // fields of another kind stay empty
+	var result protocol.CollabResult
+	if x.RequestID != "" && x.Method == "" && json.Unmarshal(p.Content, &result) == nil && (result.OK || result.Error != nil) {
+		if result.OK {
+			return "ok"
+		}
+		return clip(result.Error.Code+": "+result.Error.Message, maxText)
+	}
 	switch {
 	case x.Text != "":
 		return "“" + clip(x.Text, maxText) + "”"

@@ -245,7 +245,11 @@ func (f *facts) delivered(e *activitylog.Entry, at time.Time) {
 	if !known {
 		return
 	}
-	key := edgeKey(s.from + "\x00" + receiver(e.Actor, s.topic))
+	to := receiver(e.Actor, s.topic)
+	if to != e.Actor {
+		f.peer(to).received.add(at)
+	}
+	key := edgeKey(s.from + "\x00" + to)
 	g := f.edges.touch(key, func() *edge { return &edge{types: map[string]int64{}} })
 	g.add(at, s.typ, e.Status)
 }

@@ -14,8 +14,9 @@ import (
 const (
 	chainWithin = 15 * time.Minute
 	chainSteps  = 150
-	shownEach   = 6  // deliveries of a message of the chain
-	shownSelf   = 60 // deliveries of the message itself
+
+	// shownDeliveries of the message itself; of the others only those that failed.
+	shownDeliveries = 60
 )
 
 // A messageView is the page of one message.
@@ -135,8 +136,7 @@ func eventIDOf(m *activitylog.Message) string {
 	return m.ID
 }
 
-// add adds the bars of one message: its own, and those of its deliveries that
-// somebody may want to see.
+// add adds the bars of one message: its own, and those of its deliveries.
 func (v *messageView) add(s activitylog.Step, self, cause bool) {
 	line := barLine{
 		Kind: "message", Depth: min(s.Depth, 12), ID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Detail: contentDetail(s.Payload),
@@ -158,7 +158,10 @@ func (v *messageView) add(s activitylog.Step, self, cause bool) {
 		pass.end, pass.Topic, pass.Status = p.Finish, p.Topic, p.Status
 		pass.Answer = p.Result
 		if i > 0 {
-			pass.Reason = "sent again"
+			pass.Reason = "also sent"
+			if p.Topic == s.Passes[i-1].Topic {
+				pass.Reason = "sent again"
+			}
 		}
 		pass.Open = p.Finish.IsZero()
 		v.Bars = append(v.Bars, pass)
@@ -167,13 +170,10 @@ func (v *messageView) add(s activitylog.Step, self, cause bool) {
 }
 
 func (v *messageView) addDeliveries(list []activitylog.Delivery, of *barLine) {
-	limit, shown := shownEach, 0
-	if of.Self {
-		limit = shownSelf
-	}
+	shown := 0
 	for _, d := range list {
 		failed := d.Status != "" && d.Status != activitylog.StatusOK
-		if shown >= limit && !(failed && shown < 4*limit) {
+		if shown >= shownDeliveries || !failed && !of.Self {
 			continue
 		}
 		shown++
@@ -182,7 +182,7 @@ func (v *messageView) addDeliveries(list []activitylog.Delivery, of *barLine) {
 			Open: d.Finish.IsZero(), start: d.Start, end: d.Finish,
 		})
 	}
-	if rest := len(list) - shown; rest > 0 {
+	if rest := len(list) - shown; rest > 0 && of.Self {
 		v.Bars = append(v.Bars, barLine{Kind: "note", Depth: of.Depth + 1, Detail: fmt.Sprintf("and %d peers more", rest)})
 	}
 }

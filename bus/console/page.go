@@ -185,9 +185,9 @@ func tone(status string) string {
 		return "good"
 	case "error", "failed", "timeout", "offline", "overflow", "rejected", "dead", "cancelled", "interrupted", "blocked", "unavailable":
 		return "bad"
-	case "partial", "no_subscriber", "unknown", "deferred", "waiting", "review", "contended", "pending", "silent", "queued":
+	case "partial", "no_subscriber", "unknown", "deferred", "notify", "waiting", "review", "contended", "pending", "silent", "queued":
 		return "warn"
-	case "started", "claimed", "granted", "working", "running", "waking", "immediate", "open":
+	case "started", "claimed", "granted", "working", "running", "waking", "immediate", "buffered", "must_respond", "held", "open":
 		return "live"
 	}
 	return "calm"

@@ -38,6 +38,9 @@ type peerLine struct {
 	Since     time.Time
 }
 
+// Spoken reports whether the identity is a chat that a bridge speaks for.
+func (l peerLine) Spoken() bool { return !l.Connected && isChat(l.ID) }
+
 // An edgeLine is one pair that talks.
 type edgeLine struct {
 	From, To string
@@ -227,7 +230,8 @@ func (f *facts) edgeLines(now time.Time) []edgeLine {
 const (
 	boxWidth, boxHeight, boxGap = 250, 50, 16
 	columnStep                  = 415
-	mapMargin                   = 24
+	mapMargin                   = 46
+	gonePast                    = 3 * time.Minute // who left is on the map for so long
 )
 
 // column says where on the map an identity stands: chats to the left, agents to
@@ -247,6 +251,9 @@ func (t *topology) draw(lines []peerLine, edges []edgeLine) {
 	var columns [3][]node
 	for _, l := range lines {
 		at := column(l.ID)
+		if !l.Connected && !l.Spoken() && t.Now.Sub(l.Last) > gonePast {
+			continue
+		}
 		if len(columns[at]) >= mapNodes {
 			t.Hidden++
 			continue
@@ -267,13 +274,14 @@ func (t *topology) draw(lines []peerLine, edges []edgeLine) {
 		}
 		t.Nodes = append(t.Nodes, columns[at]...)
 	}
+	way := newDetour(columns[1], t.Height)
 	for _, e := range edges {
 		from, ok := places[e.From]
 		to, known := places[e.To]
 		if !ok || !known || e.From == e.To || len(t.Edges) >= mapEdges {
 			continue
 		}
-		t.Edges = append(t.Edges, drawEdge(e, from, to))
+		t.Edges = append(t.Edges, drawEdge(e, from, to, way))
 	}
 }
 
@@ -292,12 +300,19 @@ func (t *topology) box(l peerLine, at int) node {
 
 // drawEdge draws a curve from the side of one box to the side of another one.
 // The two directions of a pair are a little apart.
-func drawEdge(e edgeLine, from, to node) edgeLine {
+func drawEdge(e edgeLine, from, to node, way *detour) edgeLine {
 	y1, y2 := from.Y+boxHeight/2-7, to.Y+boxHeight/2-7
 	if from.column > to.column || from.column == to.column && from.Y > to.Y {
 		y1, y2 = y1+14, y2+14
 	}
 	switch {
+	case from.column-to.column == 2 || to.column-from.column == 2:
+		x1, x2, c := from.X+boxWidth, to.X-4, way.control(y1, y2)
+		if from.column > to.column {
+			x1, x2 = from.X, to.X+boxWidth+4
+		}
+		third := (x2 - x1) / 4
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+third, c, x2-third, c, x2, y2)
 	case from.column < to.column:
 		x1, x2 := from.X+boxWidth, to.X
 		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+90, y1, x2-90, y2, x2-4, y2)
@@ -317,6 +332,32 @@ func drawEdge(e edgeLine, from, to node) edgeLine {
 		e.Speed = "busy"
 	}
 	return e
+}
+
+// A detour leads the edges between chats and agents around what stands between
+// them, above or below, one beside the other.
+type detour struct{ above, below int }
+
+const detourStep = 7
+
+func newDetour(middle []node, height int) *detour {
+	if len(middle) == 0 {
+		return &detour{height/2 - detourStep, height / 2}
+	}
+	return &detour{middle[0].Y - 12, middle[len(middle)-1].Y + boxHeight + 12}
+}
+
+// control returns the height of a curve's control points, so that its middle
+// passes where it is free.
+func (d *detour) control(y1, y2 int) int {
+	middle := d.below
+	if (y1+y2)/2 <= (d.above+d.below)/2 {
+		middle = d.above
+		d.above = max(d.above-detourStep, 4)
+	} else {
+		d.below += detourStep
+	}
+	return (8*middle - y1 - y2) / 6
 }
 
 // listPeers fills the list, as far as it is asked for.

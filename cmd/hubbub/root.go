@@ -16,6 +16,7 @@ var constructors = []func() *cobra.Command{
 	newWhy,
 	newStats,
 	newConsole,
+	newTop,
 	newLog,
 	newPeers,
 	newPing,
@@ -29,6 +30,8 @@ var constructors = []func() *cobra.Command{
 	newWorkCommand,
 	newWhoCommand,
 	newConfig,
+	newBackup,
+	newManual,
 	newVersion,
 }
 
@@ -44,6 +47,7 @@ func newRoot() *cobra.Command {
 	for _, construct := range constructors {
 		root.AddCommand(construct())
 	}
+	addTopics(root)
 	return root
 }
 

@@ -78,7 +78,14 @@
     limits: ["limits", "c3"], connections: ["connections", "c2"]
   };
   var charts = [];
-  function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim(); }
+  function colour(name) { // as a canvas takes it: the computed one of an element
+    var probe = document.createElement("i");
+    probe.style.color = "var(--" + name + ")";
+    document.body.appendChild(probe);
+    var c = getComputedStyle(probe).color;
+    probe.remove();
+    return c;
+  }
   function make(el, data) {
     var keys = el.dataset.lines.split(",");
     var series = [{}].concat(keys.map(function (k) {

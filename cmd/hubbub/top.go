@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"hubbub/bus/console"
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+func newTop() *cobra.Command {
+	var every time.Duration
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show live who talks how much, what waits and what fails",
+		Long: "Show the state of the bus again and again, until interrupted: rates and latency, the\n" +
+			"busiest peers with what waits for them, and the last failures. It asks the console of\n" +
+			"the bus, which costs the bus little. Where the output is no terminal it shows it once.",
+		Example: "  hubbub top\n  hubbub top --once --json | jq .rates",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every < 200*time.Millisecond {
+				return program.Usage("--every must be at least 200ms")
+			}
+			return runTop(cmd, every, once)
+		},
+	}
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "how often to look")
+	cmd.Flags().BoolVar(&once, "once", false, "show it once and exit")
+	return cmd
+}
+
+// The terminal's ways to draw over what it shows.
+const (
+	otherScreen = "\x1b[?1049h\x1b[?25l"
+	firstScreen = "\x1b[?25h\x1b[?1049l"
+	topLeft     = "\x1b[H"
+	restOfLine  = "\x1b[K"
+	restOfAll   = "\x1b[J"
+)
+
+func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
+	out := cmd.OutOrStdout()
+	columns, _ := terminalSize(out)
+	if columns == 0 || once || asJSON(cmd) {
+		return topOnce(cmd, out)
+	}
+	fmt.Fprint(out, otherScreen)
+	defer fmt.Fprint(out, firstScreen)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		state, _, err := fetchState(cmd.Context(), program.From(cmd))
+		if cmd.Context().Err() != nil {
+			return nil
+		}
+		columns, rows := terminalSize(out)
+		t := topScreen{paint: screen.NewPainter(out), columns: columns, rows: rows}
+		if err != nil {
+			t.add(t.paint.Paint(screen.Red, err.Error()))
+		} else {
+			t.draw(state)
+		}
+		fmt.Fprint(out, topLeft+strings.Join(t.lines, restOfLine+"\r\n")+restOfLine+restOfAll)
+		select {
+		case <-ticker.C:
+		case <-cmd.Context().Done():
+			return nil
+		}
+	}
+}
+
+func topOnce(cmd *cobra.Command, out io.Writer) error {
+	state, raw, err := fetchState(cmd.Context(), program.From(cmd))
+	switch {
+	case err != nil:
+		return err
+	case asJSON(cmd):
+		_, err = fmt.Fprintln(out, strings.TrimSpace(string(raw)))
+		return err
+	}
+	columns, _ := terminalSize(out)
+	t := topScreen{paint: screen.NewPainter(out), columns: columns, rows: math.MaxInt32}
+	t.draw(state)
+	_, err = fmt.Fprintln(out, strings.Join(t.lines, "\n"))
+	return err
+}
+
+// terminalSize returns the size of the terminal that w is; 0 where it is none.
+func terminalSize(w io.Writer) (columns, rows int) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0, 0
+	}
+	columns, rows, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return columns, rows
+}
+
+// fetchState asks the console of the bus.
+func fetchState(ctx context.Context, env *program.Env) (state console.State, raw []byte, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer within 10s"))
+	defer cancel()
+	raw, err = fetch(ctx, env, "/console/state.json")
+	if err != nil {
+		var status statusError
+		if errors.As(err, &status) && (status == 404 || status == 403) {
+			return state, nil, describeConsole(env.Buses[0], "token", status)
+		}
+		return state, nil, err
+	}
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return state, nil, fmt.Errorf("the bus's state is not what was expected: %w", err)
+	}
+	return state, raw, nil
+}
+
+// A topScreen is what top shows at once.
+type topScreen struct {
+	paint         screen.Painter
+	columns, rows int
+	lines         []string
+}
+
+func (t *topScreen) add(line string) { t.lines = append(t.lines, line) }
+
+func (t *topScreen) draw(s console.State) {
+	c, r := &s.Counters, &s.Rates
+	p99 := "–"
+	if r.P99 >= 0 {
+		p99 = short(time.Duration(r.P99 * float64(time.Millisecond)))
+	}
+	t.add(fmt.Sprintf("%s  %s  up %s  %s", t.paint.Paint(screen.Bold, "hubbub "+c.Name), c.Version, ago(s.At.Sub(c.Started)), t.paint.Paint(screen.Dim, s.At.Local().Format(time.TimeOnly))))
+	failed := fmt.Sprintf("%.1f failed/s", r.Failed)
+	if r.Failed > 0 {
+		failed = t.paint.Paint(screen.Red, failed)
+	}
+	t.add(fmt.Sprintf("%.1f messages/s   %.1f delivered/s   %s   99%% within %s   %d peers   %d subscriptions", r.Accepted, r.Delivered, failed, p99, c.Peers, c.Subscriptions))
+	waiting := fmt.Sprintf("%d unanswered   %d queued", c.Unanswered, c.Queued)
+	if c.Queued > 0 {
+		waiting = t.paint.Paint(screen.Yellow, waiting)
+	}
+	t.add(waiting + "   " + t.logLine(c))
+	if s.Skipped > 0 {
+		t.add(t.paint.Paint(screen.Dim, fmt.Sprintf("rates of peers are low: %d rows were not looked at", s.Skipped)))
+	}
+	t.add("")
+	failures := min(len(s.Failures), 8)
+	t.peers(s, max(t.rows-len(t.lines)-failures-4, 5))
+	if failures > 0 {
+		t.add("")
+		t.add(t.paint.Paint(screen.Dim, "LAST FAILURES"))
+		for _, f := range s.Failures[:failures] {
+			t.failure(&f)
+		}
+	}
+	if len(t.lines) > t.rows && t.rows > 0 {
+		t.lines = t.lines[:t.rows]
+	}
+}
+
+func (t *topScreen) logLine(c *console.Counters) string {
+	s := c.Log
+	if s == nil {
+		return "no activity log"
+	}
+	line := fmt.Sprintf("log: %d rows queued", s.QueuedRows)
+	switch {
+	case s.Failing:
+		return t.paint.Paint(screen.Red, line+", failing: "+screen.Clip(screen.Printable(s.LastError), 80))
+	case s.Stalled:
+		return t.paint.Paint(screen.Yellow, line+", stalled")
+	case s.Lost > 0:
+		return t.paint.Paint(screen.Yellow, fmt.Sprintf("%s, %d lost", line, s.Lost))
+	}
+	return line
+}
+
+func (t *topScreen) peers(s console.State, room int) {
+	width := t.columns
+	if width == 0 {
+		width = 110
+	}
+	name := min(max(width-62, 20), 44)
+	t.add(t.paint.Paint(screen.Dim, fmt.Sprintf("%s %9s %9s %10s %7s %9s  %s", screen.Pad("PEER", name), "IN/MIN", "OUT/MIN", "UNANSWERED", "QUEUED", "FAILURES", "")))
+	for i := range s.Peers[:min(len(s.Peers), room)] {
+		p := &s.Peers[i]
+		label := screen.Printable(p.ID)
+		if p.Title != "" {
+			label += " " + screen.Printable(p.Title)
+		}
+		label = screen.Pad(screen.Clip(label, name), name)
+		if !p.Connected {
+			label = t.paint.Paint(screen.Dim, label)
+		}
+		line := fmt.Sprintf("%s %9s %9s", label, decimal(p.In), decimal(p.Out))
+		queue := fmt.Sprintf("%10s %7s", number(p.Unanswered), number(p.Queued))
+		if p.Queued > 0 {
+			queue = t.paint.Paint(screen.Yellow, queue)
+		}
+		failures := fmt.Sprintf("%9s", number(int(p.Failures)))
+		if !p.LastFail.IsZero() && s.At.Sub(p.LastFail) < time.Minute {
+			failures = t.paint.Paint(screen.Red, failures+"  "+screen.Printable(p.Status))
+		}
+		t.add(line + " " + queue + " " + failures)
+	}
+	if rest := len(s.Peers) - room; rest > 0 {
+		t.add(t.paint.Paint(screen.Dim, fmt.Sprintf("and %d more", rest)))
+	}
+}
+
+func (t *topScreen) failure(f *console.StateFailure) {
+	to := f.Peer
+	if to == "" {
+		to = f.Topic
+	}
+	line := fmt.Sprintf("%s  %s  %s %s → %s  %s", f.At.Local().Format(time.TimeOnly), t.paint.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8)),
+		f.Type, screen.Printable(f.From), screen.Printable(to), t.paint.Paint(screen.Dim, screen.Clip(screen.Printable(f.Error), 60)))
+	t.add(line)
+}
+
+// decimal writes a rate; nothing where there is next to none.
+func decimal(v float64) string {
+	if v < 0.05 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", v)
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
