@@ -157,7 +157,7 @@ func (b *Bridge) eventView(ctx context.Context, source string, v *claimView) err
 				v.receivers = append(v.receivers, a)
 			}
 		}
-		m, err := b.eventMessage(ctx, f.chat, f.event)
+		m, err := b.eventMessage(ctx, f.chat, f.event, v.agent)
 		if err != nil {
 			return err
 		}

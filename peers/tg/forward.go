@@ -80,7 +80,7 @@ func (b *Bridge) sendForward(ctx context.Context, item outbox.Item) error {
 	if body.Event == 0 {
 		return nil
 	}
-	m, err := b.eventMessage(ctx, key, body.Event)
+	m, err := b.eventMessage(ctx, key, body.Event, agent)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,9 @@ func (b *Bridge) agentTrouble(ctx context.Context, key int64, agent string, spaw
 }
 
 // eventMessage builds the tg_message of an event, with what is known now about
-// agents and people. Its messageId is the same at each attempt.
-func (b *Bridge) eventMessage(ctx context.Context, key, event int64) (protocol.Message, error) {
+// agents and people. Its messageId is the same at each attempt, and another for
+// each agent: they share only the sourceId.
+func (b *Bridge) eventMessage(ctx context.Context, key, event int64, agent string) (protocol.Message, error) {
 	var raw, source, bus, agents string
 	var telegramChat int64
 	err := b.db.QueryRowContext(ctx, `SELECT draft, source_id, bus_id, agents, telegram_chat FROM events WHERE id = ?`, event).
@@ -189,8 +190,23 @@ func (b *Bridge) eventMessage(ctx context.Context, key, event int64) (protocol.M
 		}
 	}
 	m := protocol.NewMessage(protocol.TypeTGMessage, peerOf(key), content)
-	m.MessageID = protocol.MessageID(bus)
+	m.MessageID = messageIDFor(bus, assigned, agent)
 	return m, nil
+}
+
+// messageIDFor names the copy of an event's message that one agent gets. The
+// first agent of the chat gets the event's own name.
+func messageIDFor(event string, assigned []string, agent string) protocol.MessageID {
+	if len(assigned) == 0 || assigned[0] == agent {
+		return protocol.MessageID(event)
+	}
+	return protocol.MessageID(event + "." + protocol.PeerID(agent).Name())
+}
+
+// eventOf is the inverse of messageIDFor.
+func eventOf(messageID string) string {
+	event, _, _ := strings.Cut(messageID, ".")
+	return event
 }
 
 func (b *Bridge) isPerson(ctx context.Context, name string) bool {

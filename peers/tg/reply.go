@@ -122,7 +122,7 @@ func (b *Bridge) nameSources(ctx context.Context, content *protocol.ChatReply, i
 			continue
 		}
 		var source string
-		err := b.db.QueryRowContext(ctx, `SELECT source_id FROM events WHERE bus_id = ?`, *name).Scan(&source)
+		err := b.db.QueryRowContext(ctx, `SELECT source_id FROM events WHERE bus_id = ?`, eventOf(*name)).Scan(&source)
 		switch {
 		case err == nil:
 			*name = source

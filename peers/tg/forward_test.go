@@ -1,0 +1,44 @@
+package tg_test
+
+import (
+	"testing"
+
+	"hubbub/bus/bustest"
+	"hubbub/protocol"
+)
+
+// TestEachAgentOfAChatGetsAMessageOfItsOwn: an event has one sourceId for all,
+// and a messageId of its own for each agent, so that a messageId has one
+// send_start in the activity log. Either may name it in an answer.
+func TestEachAgentOfAChatGetsAMessageOfItsOwn(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		first := h.bus.Join(t, "agent:first", "agent:first")
+		second := h.bus.Join(t, "agent:second", "agent:second")
+		h.spawner("agent:first")
+		h.start()
+		h.api.Say(dm, will, "one")
+		first.NextOf(t, protocol.TypeTGMessage)
+		h.assign(dm.ID, "agent:second")
+		h.api.Say(dm, will, "hello")
+		a, b := first.NextOf(t, protocol.TypeTGMessage), second.NextOf(t, protocol.TypeTGMessage)
+		if a.Message.MessageID == b.Message.MessageID {
+			t.Errorf("both agents got the messageId %s", a.Message.MessageID)
+		}
+		var mine, yours protocol.ChatMessage
+		if err := a.Decode(&mine); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Decode(&yours); err != nil || mine.SourceID == "" || mine.SourceID != yours.SourceID {
+			t.Errorf("the sourceIds are %q and %q, %v; want one", mine.SourceID, yours.SourceID, err)
+		}
+		for agent, d := range map[*bustest.Scripted]*bustest.Delivery{first: a, second: b} {
+			agent.Send(t, topic(dm.ID), protocol.TypeTGReply, protocol.ChatReply{
+				Text: "from " + string(agent.ID()), InReplyTo: string(d.Message.MessageID), IdempotencyKey: "k",
+			})
+		}
+		if texts := h.texts(dm.ID, 2); len(texts) != 2 {
+			t.Errorf("the chat shows %q; want both answers", texts)
+		}
+	})
+}
