@@ -1,10 +1,10 @@
 package store
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -69,21 +69,17 @@ func migrate(db *sql.DB, path string, steps []string) error {
 	return nil
 }
 
-// backup copies the database before its first migration step. A copy that a
-// kill cut short is made anew.
+// backup copies the database before its first migration step. One that a kill
+// cut short is made anew.
 func backup(db *sql.DB, path string, version int) error {
-	final := fmt.Sprintf("%s.v%d.backup", path, version)
-	if _, err := os.Stat(final); err == nil {
+	to := fmt.Sprintf("%s.v%d.backup", path, version)
+	if _, err := os.Stat(to); err == nil {
 		return nil
 	}
-	partial := final + ".partial"
-	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("backing up %s: %w", path, err)
+	if err := copyInto(context.Background(), db, path, to); err != nil {
+		return fmt.Errorf("backing up before a migration: %w", err)
 	}
-	if _, err := db.Exec("VACUUM INTO ?", partial); err != nil {
-		return fmt.Errorf("backing up %s before migrating it: %w", path, err)
-	}
-	return os.Rename(partial, final)
+	return nil
 }
 
 func step(db *sql.DB, version int, statements string) error {

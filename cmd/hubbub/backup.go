@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/store"
+
+	"github.com/spf13/cobra"
+)
+
+func newBackup() *cobra.Command {
+	return &cobra.Command{
+		Use:   "backup FOLDER",
+		Short: "Copy everything of a data folder, while its programs run",
+		Long: "Copy the data folder (--data) to a new folder: each database as it is at one moment, checked, and the\n" +
+			"files beside it. The programs may run. Logs of agents and what can be made again are left out. The\n" +
+			"copy holds secrets and what people said, and only its owner can read it.",
+		Example: "  hubbub backup /backup/hubbub-2026-01-31 --data /var/lib/hubbub",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return backup(cmd, args[0]) },
+	}
+}
+
+// notBackedUp are the endings of files that are of no use elsewhere.
+var notBackedUp = []string{"-wal", "-shm", "-journal", ".lock", ".log", ".log.1", ".partial", ".sock"}
+
+func backup(cmd *cobra.Command, to string) error {
+	from := program.From(cmd).Data
+	if _, err := os.Stat(from); err != nil {
+		return program.Usage("there is no data folder %s; name it with --data", from)
+	}
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(from, to); err == nil && !strings.HasPrefix(rel, "..") {
+		return program.Usage("%s lies in the data folder; a backup belongs elsewhere", to)
+	}
+	if err := os.Mkdir(to, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return program.Usage("%s exists already; name a new folder", to)
+		}
+		return err
+	}
+	files := 0
+	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil || rel == "." {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return os.Mkdir(target, 0o700)
+		case !d.Type().IsRegular() || slices.ContainsFunc(notBackedUp, func(end string) bool { return strings.HasSuffix(rel, end) }):
+			return nil
+		}
+		files++
+		if filepath.Ext(path) == ".db" {
+			return store.Copy(cmd.Context(), path, target)
+		}
+		return copyFile(path, target)
+	})
+	if err != nil {
+		return fmt.Errorf("the backup in %s is not whole: %w", to, err)
+	}
+	if asJSON(cmd) {
+		return jsonLines(cmd.OutOrStdout()).Encode(map[string]any{"folder": to, "files": files})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d files copied to %s\n", files, to)
+	return err
+}
+
+// copyFile copies a file that its writer replaces rather than changes. One that
+// is gone by now is passed over.
+func copyFile(path, to string) (err error) {
+	in, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}
