@@ -1,0 +1,270 @@
+package console_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus/bustest"
+	"hubbub/bus/console"
+	"hubbub/protocol"
+)
+
+const hostile = `<script>alert(1)</script>"><img src=x onerror=alert(2)>'`
+
+// scene plays a chat with two agents, all of whose names are hostile, and work.
+func (s *stage) scene(t *testing.T) (message protocol.MessageID) {
+	t.Helper()
+	bridge := s.Join(t, "tg:1", "tg:*")
+	lead := s.Join(t, "agent:lead", "agent:lead")
+	other := s.Join(t, "agent:other", "agent:other")
+	system := s.Join(t, "agent:system", "system:*")
+	broker := s.Join(t, "collab:broker", "collab:*")
+	as := func(p *bustest.Scripted, from protocol.PeerID, topic protocol.Topic, typ protocol.MessageType, content any) protocol.MessageID {
+		return p.SendAs(t, from, topic, typ, content).MessageID
+	}
+	as(bridge, "tg:42", "system:spawn", protocol.TypeSpawnRequest, protocol.SpawnRequest{Topic: "tg:42", RequestID: "r1"})
+	as(system, "agent:system", "tg:42", protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: "tg:42", Agent: "agent:lead", RequestID: "r1"})
+	as(bridge, "tg:42", "agent:lead", protocol.TypeConfigure, protocol.Configure{TalkTo: "tg:42"})
+	said := protocol.ChatMessage{
+		Text: "please " + hostile, SourceID: "e1", Chat: &protocol.Chat{ID: "42", Kind: "channel", Title: hostile},
+		Author: &protocol.Author{ID: "7", DisplayName: hostile},
+	}
+	message = as(bridge, "tg:42", "agent:lead", protocol.TypeTGMessage, said)
+	as(bridge, "tg:42", "agent:other", protocol.TypeTGMessage, said)
+	record := func(p *bustest.Scripted, content map[string]any) {
+		content["agent"], content["eventId"] = "x", "e1"
+		as(p, p.ID(), protocol.TopicAttention, protocol.TypeAgentEvent, content)
+	}
+	record(lead, map[string]any{"event": "attention_decision", "directedness": "to_me", "policy": "must_respond", "injection": "immediate", "reason": "mention " + hostile})
+	record(other, map[string]any{"event": "attention_decision", "directedness": "to_other", "policy": "must_not_respond", "injection": "silent", "reason": "addressed to lead"})
+	record(other, map[string]any{"event": "disposition", "disposition": "ignored", "reason": hostile})
+	record(lead, map[string]any{"event": "turn", "turnId": "t1", "state": "started", "attempt": 1})
+	record(lead, map[string]any{"event": "turn", "turnId": "t1", "state": "finished", "attempt": 1})
+	reply := as(lead, "agent:lead", "tg:42", protocol.TypeTGReply, protocol.ChatReply{Text: "done " + hostile, InReplyTo: "e1"})
+	record(lead, map[string]any{"event": "refusal", "tool": "send_message", "reason": "already answered " + hostile})
+	record(lead, map[string]any{"event": "disposition", "disposition": "responded"})
+	as(bridge, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{MessageID: reply, Status: protocol.StatusFailed, Reason: "blocked " + hostile})
+	fact := func(typ, payload string) {
+		as(broker, "collab:broker", protocol.TopicCollabEvents, protocol.TypeCollabEvent,
+			protocol.CollabEvent{ID: typ, Type: typ, Source: "agent:lead", Target: "x", Payload: json.RawMessage(payload)})
+	}
+	title, _ := json.Marshal("Fix " + hostile)
+	fact("collab.work_item.created", `{"id":"w1","title":`+string(title)+`,"ownerId":"lead","nextMoveOwnerId":"other","state":"waiting","waitingOn":{"kind":"actor","label":`+string(title)+`},"createdAt":"2026-01-01T00:00:00Z","updatedAt":"2026-01-01T00:00:00Z"}`)
+	fact("collab.question.created", `{"id":"q1","title":`+string(title)+`,"state":"open","askedOfId":"lead"}`)
+	fact("collab.flight.updated", `{"id":"f1","workItemId":"w1","targetAgentId":"lead","state":"failed","error":`+string(title)+`}`)
+	fact("collab.claim.granted", `{"eventId":"e1","owner":"lead","ownerIdentity":"agent:lead","token":7,"state":"held"}`)
+	other.Refuse(func(*bustest.Delivery) error { return errors.New(hostile) })
+	as(bridge, "tg:42", "agent:other", protocol.TypeTGMessage, protocol.ChatMessage{Text: "again", SourceID: "e2"})
+	s.Sync(t)
+	return message
+}
+
+func TestHostileNamesAreText(t *testing.T) {
+	s := newStage(t, nil)
+	s.dead.list = []console.DeadLetter{{ID: 1, State: "dead", Text: hostile, Error: hostile, Agent: hostile, Destination: hostile, Queue: hostile}}
+	message := s.scene(t)
+	s.shows(t, "/console/agents", "agent:other")
+	escaped := "&lt;script&gt;alert(1)&lt;/script&gt;"
+	q := url.QueryEscape(hostile)
+	for path, shown := range map[string]bool{
+		"/console/": true, "/console/topology": true, "/console/activity": true, "/console/agents": true, "/console/agent?id=agent:lead": true,
+		"/console/agent?id=agent:other": true, "/console/chat?id=tg:42": true, "/console/peer?id=agent:other": true, "/console/work": true, "/console/item?id=w1": true,
+		"/console/item?id=q1": true, "/console/health": true, "/console/message?id=" + string(message): true,
+		"/console/?q=" + q: true, "/console/activity?text=" + q: true, "/console/work?q=" + q + "&done=" + q: true, "/console/chat?id=" + q: true,
+		"/console/agent?id=" + q: true, "/console/peer?id=" + q: true, "/console/agents?q=" + q: true,
+		"/console/activity?topic=" + url.QueryEscape("[") + q: true,
+	} {
+		body := s.page(t, path)
+		for _, bad := range []string{"<script>alert", "<img", `onerror=alert(2)>`} {
+			text := strings.ReplaceAll(body, `<img src="/console/assets/icon.svg`, "")
+			if strings.Contains(text, bad) && (bad != `onerror=alert(2)>` || strings.Contains(text, `<img src=x`)) {
+				t.Errorf("%s holds %q", path, bad)
+			}
+		}
+		if shown && !strings.Contains(body, escaped) {
+			t.Errorf("%s does not show the hostile text as text", path)
+		}
+	}
+	for _, path := range []string{"/console/message?id=" + q, "/console/item?id=" + q, "/console/" + url.PathEscape(hostile)} {
+		a := s.ask(t, http.MethodGet, path, "")
+		if a.status != http.StatusNotFound || strings.Contains(a.body, "<script>alert") {
+			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+}
+
+func TestPagesTellTheStory(t *testing.T) {
+	s := newStage(t, nil)
+	message := s.scene(t)
+	for path, want := range map[string][]string{
+		"/console/":                     {"collab:broker", "agent:lead", "role-agent", "speaks through a bridge", `class="edge`},
+		"/console/agents":               {"talking", "responded", "ignored", "50 %", "held"},
+		"/console/agent?id=agent:lead":  {"must_respond", "immediate", "mention", "refused send_message", "finished", "1 refused by policy"},
+		"/console/agent?id=agent:other": {"must_not_respond", "addressed to lead", "silent", "ignored"},
+		"/console/chat?id=tg:42":        {"claimed by", "no turn", "turn <span", "failed", "blocked"},
+		"/console/work":                 {"waits for Fix", "next other", "failed", "open"},
+		"/console/item?id=w1":           {"collab.work_item.created", "flight failed at lead"},
+		"/console/health":               {"error", "rows written", "peer window"},
+		"/console/peer?id=agent:other":  {"agent:other", "error", "tg_message"},
+		"/console/message?id=" + string(message): {
+			"spawn_request", "route_assigned", "configure", "bootstrap", "tg_reply", "delivery_status", "answers", "attention", `class="run good`, "Who was woken, and why",
+		},
+	} {
+		body := s.shows(t, path, want[0])
+		for _, w := range want {
+			if !strings.Contains(body, w) {
+				t.Errorf("%s does not show %q", path, w)
+			}
+		}
+	}
+}
+
+// TestNumbersAgreeWithTheLog compares what the page counts with what the log's
+// reader counts.
+func TestNumbersAgreeWithTheLog(t *testing.T) {
+	s := newStage(t, nil)
+	s.scene(t)
+	stats, err := s.reader.AgentStats(t.Context(), time.Time{}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := s.shows(t, "/console/agents", "agent:other")
+	for _, a := range stats {
+		row := regexp.MustCompile(`(?s)<tr><td><a class="id role-agent" href="[^"]*">` + a.Agent + `</a>.*?</tr>`).FindString(body)
+		numbers := regexp.MustCompile(`<td class="num[^"]*">(\d*)`).FindAllStringSubmatch(row, -1)
+		got := make([]string, 0, len(numbers))
+		for _, n := range numbers {
+			got = append(got, n[1])
+		}
+		want := []string{fmt.Sprint(a.Events), fmt.Sprint(a.Injected), fmt.Sprint(a.Knocks), fmt.Sprint(a.TurnsRun), fmt.Sprint(a.TurnsAvoided)}
+		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("%s: the page has %v, the log %v\n%s", a.Agent, got, want, row)
+		}
+	}
+}
+
+var (
+	pollerLink = regexp.MustCompile(`id="poller" hidden hx-get="([^"]+)"`)
+	olderLink  = regexp.MustCompile(`<tr class="more"><td colspan="8"><button hx-get="([^"]+)"`)
+	rowID      = regexp.MustCompile(`href="/console/message\?id=([^"]+)"`)
+)
+
+func find(t *testing.T, what *regexp.Regexp, body string) string {
+	t.Helper()
+	m := what.FindStringSubmatch(body)
+	if m == nil {
+		t.Fatalf("no %s in\n%s", what, body)
+	}
+	return strings.ReplaceAll(m[1], "&amp;", "&")
+}
+
+func TestTheTailMovesAndFilters(t *testing.T) {
+	s := newStage(t, nil)
+	a := s.Join(t, "agent:a", "agent:a")
+	s.Sync(t)
+	body := s.page(t, "/console/activity?type=agent_event&event=send_start")
+	next := find(t, pollerLink, body)
+	if quiet := s.page(t, next); strings.Contains(quiet, "ev-send_start") {
+		t.Error("rows came of nothing")
+	}
+	a.Send(t, "nobody", protocol.TypeAgentEvent, map[string]any{"event": "first"})
+	a.Send(t, "nobody", protocol.TypeTGReply, map[string]any{"text": "not asked for"})
+	s.Sync(t)
+	moved := s.page(t, next)
+	if strings.Count(moved, "ev-send_start") != 1 || !strings.Contains(moved, "first") || strings.Contains(moved, "not asked for") {
+		t.Errorf("the tail shows\n%s", moved)
+	}
+	next = find(t, pollerLink, moved)
+	if again := s.page(t, next); strings.Contains(again, "ev-send_start") {
+		t.Error("a row came twice")
+	}
+	for path, want := range map[string]int{
+		"/console/activity?text=not+asked":                   1,
+		"/console/activity?topic=nob*&event=send_start":      2,
+		"/console/activity?peer=agent:a&event=send_start":    2,
+		"/console/activity?status=no_subscriber":             2,
+		"/console/activity?type=tg_reply&event=send_start":   1,
+		"/console/activity?since=2099-01-01T00:00:00Z":       0,
+		"/console/activity?peer=agent:b":                     0,
+		"/console/activity?topic=%5Babc%5D&event=send_start": 0,
+	} {
+		body := s.page(t, path)
+		if got := len(rowID.FindAllString(body, -1)); got != want {
+			t.Errorf("%s shows %d rows, not %d", path, got, want)
+		}
+	}
+	for _, path := range []string{"/console/activity/rows", "/console/activity/rows?after=x", "/console/activity/rows?before=-1", "/console/activity/rows?after=1&topic=%5B"} {
+		if got := s.ask(t, http.MethodGet, path, ""); got.status != http.StatusBadRequest {
+			t.Errorf("%s: %d", path, got.status)
+		}
+	}
+}
+
+func TestHistoryPagesMeet(t *testing.T) {
+	s := newStage(t, nil)
+	a := s.Join(t, "agent:a", "agent:a")
+	var sent []string
+	for i := range 230 {
+		r := a.Send(t, "nobody", protocol.TypeAgentEvent, map[string]any{"event": fmt.Sprint(i)})
+		sent = append(sent, string(r.MessageID))
+	}
+	s.Sync(t)
+	var seen []string
+	path := "/console/activity?event=send_start"
+	for path != "" {
+		body := s.page(t, path)
+		for _, m := range rowID.FindAllStringSubmatch(body, -1) {
+			seen = append(seen, m[1])
+		}
+		path = ""
+		if m := olderLink.FindStringSubmatch(body); m != nil {
+			path = strings.ReplaceAll(m[1], "&amp;", "&")
+		}
+	}
+	slices.Reverse(sent)
+	if !slices.Equal(seen, sent) {
+		t.Errorf("%d rows were seen of %d, or in another order", len(seen), len(sent))
+	}
+}
+
+func TestStateForPrograms(t *testing.T) {
+	s := newStage(t, nil)
+	s.scene(t)
+	var state console.State
+	if err := json.Unmarshal([]byte(s.shows(t, "/console/state.json", `"status":"error"`)), &state); err != nil {
+		t.Fatal(err)
+	}
+	if state.Counters.Name != "bus-test" || state.Counters.Accepted == 0 || len(state.Peers) < 5 || len(state.Talk) == 0 || len(state.Failures) == 0 {
+		t.Errorf("the state is %+v", state)
+	}
+	var columns map[string][]any
+	if err := json.Unmarshal([]byte(s.page(t, "/console/series.json")), &columns); err != nil || columns["t"] == nil {
+		t.Errorf("the series: %v %v", columns, err)
+	}
+}
+
+func TestWithoutALogThereIsStillAConsole(t *testing.T) {
+	s := newStage(t, nil)
+	c := console.New(s, nil, nil)
+	bare := &stage{Bus: s.Bus, console: c}
+	bare.http = newServer(t, c)
+	for _, path := range []string{"/console/", "/console/activity", "/console/agents", "/console/work", "/console/health", "/console/state.json"} {
+		bare.page(t, path)
+	}
+	empty := activitylog.Open(t.TempDir() + "/none.db")
+	t.Cleanup(empty.Close)
+	later := &stage{Bus: s.Bus, console: console.New(s, empty, nil)}
+	later.http = newServer(t, later.console)
+	if body := later.page(t, "/console/activity"); !strings.Contains(body, "nothing is recorded yet") {
+		t.Error("a log that does not exist yet is not told")
+	}
+}

@@ -1,0 +1,219 @@
+package console_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus"
+	"hubbub/bus/bustest"
+	"hubbub/bus/console"
+)
+
+// A stage is a real bus with its real log, and a console beside it.
+type stage struct {
+	*bustest.Bus
+	reader  *activitylog.Reader
+	console *console.Console
+	http    *httptest.Server
+	gate    *door
+	dead    *letters
+	now     atomic.Int64 // added to the time, nanoseconds
+}
+
+func newStage(t testing.TB, gate *door) *stage {
+	t.Helper()
+	s := &stage{Bus: bustest.Start(t, &bus.Options{Name: "bus-test"}), dead: &letters{}, gate: gate}
+	s.reader = activitylog.Open(s.Log)
+	o := &console.Options{DeadLetters: s.dead, Now: func() time.Time { return time.Now().Add(time.Duration(s.now.Load())) }}
+	if gate != nil {
+		o.Gate = gate
+	}
+	s.console = console.New(s, s.reader, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.console.Run(ctx); err != nil {
+			t.Errorf("the console ended: %v", err)
+		}
+	})
+	s.http = httptest.NewServer(s.console)
+	t.Cleanup(func() {
+		s.http.Close()
+		cancel()
+		wg.Wait()
+		s.reader.Close()
+	})
+	return s
+}
+
+// Peers implements console.Bus.
+func (s *stage) Peers() (list []console.Peer) {
+	for _, p := range s.Server().Peers() {
+		peer := console.Peer{ID: p.ClientID, Role: p.Role, Remote: p.Remote, ConnectedAt: p.ConnectedAt, Unanswered: p.Unanswered, Queued: p.Queued}
+		for _, sub := range p.Subscriptions {
+			peer.Subscriptions = append(peer.Subscriptions, console.Subscription{Pattern: sub.Pattern, Observe: sub.Observe})
+		}
+		list = append(list, peer)
+	}
+	return list
+}
+
+// Counters implements console.Bus.
+func (s *stage) Counters() console.Counters {
+	x := s.Server().Snapshot()
+	c := console.Counters{
+		Frames: x.Frames, Accepted: x.Accepted, Finished: x.Finished, Deliveries: x.Deliveries, Limits: x.Limits, Bounds: x.Bounds,
+		Sessions: x.Sessions, Peers: x.Peers, Subscriptions: x.Subscriptions, Log: x.Log, Name: x.Name, Version: x.Version, Started: x.Started,
+	}
+	for _, b := range x.Latency {
+		c.Latency = append(c.Latency, console.Bucket{Upper: b.Upper, Count: b.Count})
+	}
+	return c
+}
+
+// A door is a gate whose tokens are known.
+type door struct {
+	mu     sync.Mutex // guards tokens
+	tokens map[string]console.Access
+}
+
+func newDoor() *door {
+	d := &door{tokens: map[string]console.Access{}}
+	d.add("operator", true, true)
+	d.add("watcher", true, false)
+	d.add("agent", false, false)
+	return d
+}
+
+func (d *door) add(name string, see, act bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	token := "token-of-" + name
+	d.tokens[token] = console.Access{Name: name, See: see, Act: act, Current: func() bool {
+		_, ok := d.Lookup(token)
+		return ok
+	}}
+}
+
+func (d *door) revoke(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.tokens, "token-of-"+name)
+}
+
+func (d *door) Open() bool { return false }
+
+func (d *door) Lookup(token string) (console.Access, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, ok := d.tokens[token]
+	return a, ok
+}
+
+// letters are dead letters that remember what was done with them.
+type letters struct {
+	mu   sync.Mutex // guards the fields below
+	list []console.DeadLetter
+	done []string
+}
+
+func (l *letters) List(context.Context, int) ([]console.DeadLetter, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list, nil
+}
+
+func (l *letters) Retry(_ context.Context, id int64) error { return l.do("retry", id) }
+func (l *letters) Drop(_ context.Context, id int64) error  { return l.do("drop", id) }
+
+func (l *letters) do(what string, id int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.done = append(l.done, what+" "+string(rune('0'+id)))
+	return nil
+}
+
+func (l *letters) did() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.done, ", ")
+}
+
+// An answer is what a request got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask sends a request and does not follow redirects. Header lines are "Name: value".
+func (s *stage) ask(t testing.TB, method, path, body string, header ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.http.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		req.Header.Set(name, value)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(raw)}
+}
+
+// page returns the body of a page that must be there.
+func (s *stage) page(t testing.TB, path string, header ...string) string {
+	t.Helper()
+	a := s.ask(t, http.MethodGet, path, "", header...)
+	if a.status != http.StatusOK {
+		t.Fatalf("GET %s: %d\n%s", path, a.status, a.body)
+	}
+	return a.body
+}
+
+// shows asks for a page until it holds a text.
+func (s *stage) shows(t testing.TB, path, text string, header ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		body := s.page(t, path, header...)
+		if strings.Contains(body, text) {
+			return body
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s never showed %q:\n%s", path, text, body)
+		}
+	}
+}
+
+func newServer(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv
+}
