@@ -97,10 +97,17 @@ type answerer struct {
 	events []string // texts in order, each event once
 	known  map[string]bool
 	status map[string][]string // by idempotency key
+	todo   chan todo           // answers, in the order of their events
+}
+
+type todo struct {
+	to protocol.Topic
+	m  protocol.ChatMessage
 }
 
 func newAnswerer(t *testing.T, b *bustest.Bus, ctx context.Context, wg *sync.WaitGroup) *answerer {
-	a := &answerer{Scripted: b.Join(t, "agent:lead", "agent:lead"), known: map[string]bool{}, status: map[string][]string{}}
+	a := &answerer{Scripted: b.Join(t, "agent:lead", "agent:lead"), known: map[string]bool{}, status: map[string][]string{}, todo: make(chan todo, 1000)}
+	wg.Go(func() { a.answerLoop(ctx) })
 	a.Refuse(func(d *peer.Delivery) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -114,10 +121,22 @@ func newAnswerer(t *testing.T, b *bustest.Bus, ctx context.Context, wg *sync.Wai
 		}
 		a.known[m.SourceID] = true
 		a.events = append(a.events, m.Text)
-		wg.Go(func() { a.answer(ctx, d.Message.From.Topic(), m) })
+		a.todo <- todo{d.Message.From.Topic(), m}
 		return nil
 	})
 	return a
+}
+
+// answerLoop answers in order, as an outbox does.
+func (a *answerer) answerLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case next := <-a.todo:
+			a.answer(ctx, next.to, next.m)
+		}
+	}
 }
 
 func (a *answerer) answer(ctx context.Context, to protocol.Topic, m protocol.ChatMessage) {
@@ -151,8 +170,8 @@ func TestSIGKILLAtEveryStep(t *testing.T) {
 	defer web.CloseClientConnections()
 	b := bustest.Start(t, nil)
 	var wg sync.WaitGroup
-	defer wg.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer wg.Wait()
 	defer cancel()
 	a := newAnswerer(t, b, ctx, &wg)
 	system := b.Join(t, protocol.PeerSystem, "system:*")
@@ -254,11 +273,10 @@ func checkShown(t *testing.T, point string, want, shown []string, status map[str
 			t.Errorf("message %d: shown %d times, reported %v", i, count, status[key])
 		}
 	}
-	most := 0
-	if point == "sending" || point == "sent" {
-		most = 1 // the send that was under way
-	}
-	if unknown != most {
-		t.Errorf("%d sends ended as unknown, want %d", unknown, most)
+	// The kill may catch one send under way: surely at these two points, and by
+	// chance at any other, since an earlier message may be answered already.
+	surely := point == "sending" || point == "sent"
+	if unknown > 1 || surely && unknown != 1 {
+		t.Errorf("%d sends ended as unknown, want at most the one under way", unknown)
 	}
 }

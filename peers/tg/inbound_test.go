@@ -277,6 +277,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		if c := next(t, lead); c.Text != "/deploy@other_bot now" {
 			t.Errorf("another bot's command became %q", c.Text)
 		}
+		time.Sleep(time.Second) // the press is acknowledged beside the queue
 		if n := len(h.api.Calls("answerCallbackQuery")); n != 1 {
 			t.Errorf("the button was answered %d times", n)
 		}
