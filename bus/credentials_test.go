@@ -162,6 +162,12 @@ func TestABrokenOrDeletedFileNeverOpensTheBus(t *testing.T) {
 	if err := file.Reload(); err == nil || !strings.Contains(err.Error(), "last good state") {
 		t.Errorf("Reload of a broken file: %v; want it to say that the last good state stays", err)
 	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Reload(); err == nil || !strings.Contains(err.Error(), "last good state") {
+		t.Errorf("Reload of an emptied file: %v; want it to say that the last good state stays", err)
+	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -213,6 +214,26 @@ func TestFrameAtTheLimitAndOnePast(t *testing.T) {
 	sender.write(exact + " ")
 	if _, err := sender.read(); wire.CloseCode(err) != wire.CloseTooLarge {
 		t.Errorf("one byte more: %v; want close code 1009", err)
+	}
+}
+
+// A frame that breaks WebSocket itself is answered with 1002.
+func TestAnUnmaskedFrameClosesWith1002(t *testing.T) {
+	b := bustest.Start(t, nil)
+	host := strings.TrimPrefix(b.URL(), "ws://")
+	conn, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n\x81\x02{}", host)
+	all, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, frames, ok := strings.Cut(string(all), "\r\n\r\n"); !ok || !strings.HasPrefix(frames[min(2, len(frames)):], "\x03\xea") {
+		t.Errorf("the bus sent %q; want a close frame with 1002", all)
 	}
 }
 

@@ -3,6 +3,8 @@ package bus
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,9 +85,18 @@ func (s *session) closeCode(err error) (int, string) {
 			s.server.metrics.limit(limitWrite)
 		}
 		return closed.Code, closed.Reason
-	default:
+	case ended(err):
 		return wire.CloseNormal, "the connection ended"
+	default:
+		return wire.CloseProtocol, "the frame breaks the WebSocket protocol"
 	}
+}
+
+// ended reports whether err says that the connection is gone, so that nobody
+// hears with what it is closed.
+func ended(err error) bool {
+	var network net.Error
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network)
 }
 
 // handle acts on one frame. The error is one that must end the connection.
@@ -99,6 +110,9 @@ func (s *session) handle(frame []byte) error {
 		if m.Kind == jsonrpc.KindResponse {
 			s.answered(m, err)
 			return nil
+		}
+		if m.Kind == 0 {
+			s.answered(m, err) // with the id of a delivery, it was meant as its answer
 		}
 		s.replyError(m.ID, refusal)
 		return nil

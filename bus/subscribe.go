@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"fmt"
+
 	"hubbub/activitylog"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -40,8 +42,7 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) error {
 	}
 	if _, ok := s.patterns[p]; !ok && len(s.patterns) >= s.server.options.MaxSubscriptions {
 		s.server.metrics.limit(limitSubscriptions)
-		return jsonrpc.Errorf(protocol.CodeInvalidParams,
-			"a session may have at most %d subscriptions; unsubscribe from some or use a wider pattern", s.server.options.MaxSubscriptions)
+		return fmt.Errorf("a session may have at most %d subscriptions; unsubscribe from some or use a wider pattern", s.server.options.MaxSubscriptions)
 	}
 	if s.patterns == nil {
 		s.patterns = map[protocol.Pattern]bool{}

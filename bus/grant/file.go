@@ -85,6 +85,9 @@ func (f *File) reloadLocked() error {
 	}
 	list, err := read(f.path)
 	f.stamp = now
+	if err == nil && f.loaded && info.Size() == 0 {
+		err = errors.New("it is empty; to revoke every credential, use: hubbub token revoke")
+	}
 	if err != nil {
 		return f.keepLocked(fmt.Errorf("the credentials file cannot be used; the last good state stays in force: %w", err))
 	}

@@ -70,7 +70,8 @@ var ErrNotUTF8 = errors.New("the frame is not valid UTF-8")
 
 // Parse reads one frame. The error is ErrNotUTF8 or a *Error with which the
 // frame must be answered; the message then has the id to answer with, nil for
-// null, and Kind is KindResponse where the frame was an unusable response.
+// null, and Kind is KindResponse where the frame was an unusable response, or 0
+// where it has neither a method nor a result nor an error.
 func Parse(frame []byte) (Message, error) {
 	if !utf8.Valid(frame) {
 		return Message{}, ErrNotUTF8
@@ -91,8 +92,13 @@ func Parse(frame []byte) (Message, error) {
 	keyErr := Object(frame[at:], envelopeKeys, fields[:])
 	m := Message{ID: ID(fields[1]), Params: fields[3], Result: fields[4], Error: fields[5]}
 	answers := fields[2] == nil && (m.Result != nil || m.Error != nil)
-	if answers {
+	switch {
+	case answers:
 		m.Kind = KindResponse
+	case fields[2] != nil && m.ID != nil:
+		m.Kind = KindRequest
+	case fields[2] != nil:
+		m.Kind = KindNotification
 	}
 	if err := checkID(&m); err != nil && !answers {
 		return m, err
@@ -110,10 +116,6 @@ func Parse(frame []byte) (Message, error) {
 		return m, Errorf(CodeInvalidRequest, `"method" must be a string`)
 	}
 	m.Method = unquoteKey(fields[2])
-	m.Kind = KindRequest
-	if m.ID == nil {
-		m.Kind = KindNotification
-	}
 	return m, nil
 }
 

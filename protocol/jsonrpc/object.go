@@ -10,8 +10,10 @@ import (
 // Object walks the members of an object in a text that Check accepted, and
 // puts the value of known[i] into into[i] (nil where it is absent). It reports
 // an object that repeats a key, or that has a key which equals a known one but
-// for case: two readers could take such an object for different things.
-func Object(object []byte, known []string, into [][]byte) error {
+// for case: two readers could take such an object for different things. It reads
+// on after such a key, so that into is whole; of a repeated key the first value
+// counts.
+func Object(object []byte, known []string, into [][]byte) (refusal error) {
 	var unknown keySet
 	for i := range into {
 		into[i] = nil
@@ -20,7 +22,7 @@ func Object(object []byte, known []string, into [][]byte) error {
 	for {
 		at = skipSpace(object, at)
 		if object[at] == '}' {
-			return nil
+			return refusal
 		}
 		if object[at] == ',' {
 			at = skipSpace(object, at+1)
@@ -30,18 +32,19 @@ func Object(object []byte, known []string, into [][]byte) error {
 		at = skipSpace(object, skipSpace(object, end)+1) // behind ':'
 		end = skipValue(object, at)
 		slot, err := knownKey(key, known)
-		if err != nil {
-			return err
-		}
 		switch {
+		case err != nil:
 		case slot < 0:
 			if !unknown.add(key) {
-				return repeated(key)
+				err = repeated(key)
 			}
 		case into[slot] != nil:
-			return repeated(key)
+			err = repeated(key)
 		default:
 			into[slot] = object[at:end]
+		}
+		if refusal == nil {
+			refusal = err
 		}
 		at = end
 	}

@@ -78,6 +78,7 @@ func CloseCode(err error) int {
 const (
 	CloseNormal      = int(websocket.StatusNormalClosure)
 	CloseGoingAway   = int(websocket.StatusGoingAway)
+	CloseProtocol    = int(websocket.StatusProtocolError)
 	CloseBinary      = int(websocket.StatusUnsupportedData)
 	CloseNotUTF8     = int(websocket.StatusInvalidFramePayloadData)
 	ClosePolicy      = int(websocket.StatusPolicyViolation)
