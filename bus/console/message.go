@@ -12,8 +12,13 @@ import (
 )
 
 const (
-	chainWithin = 15 * time.Minute
-	chainSteps  = 150
+	// chainWithin is how long around a message its causes and consequences are
+	// looked for, less where the bus is so busy that more than chainMessages were
+	// sent before or after it; never less than chainLeast.
+	chainWithin   = 15 * time.Minute
+	chainLeast    = 30 * time.Second
+	chainMessages = 4000
+	chainSteps    = 150
 
 	// shownDeliveries of the message itself; of the others only those that failed.
 	shownDeliveries = 60
@@ -30,6 +35,8 @@ type messageView struct {
 	Ticks   []tick
 	Whole   time.Duration
 	Cut     bool
+	Within  time.Duration // how long around the message was looked
+	Wider   string        // where more is looked at; empty when all was
 	Rows    []activitylog.Entry
 	EventID string
 	Agents  []eventAt // how agents judged it
@@ -80,7 +87,12 @@ func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
 	defer cancel()
-	chain, err := c.log.Chain(ctx, id, &activitylog.ChainOptions{Within: chainWithin, Limit: chainSteps})
+	within := c.reach(ctx, id)
+	wide := r.FormValue("wide") != ""
+	if wide {
+		within = chainWithin
+	}
+	chain, err := c.log.Chain(ctx, id, &activitylog.ChainOptions{Within: within, Limit: chainSteps})
 	switch {
 	case errors.Is(err, activitylog.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
 		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the log holds no message %q", clip(id, 200)))
@@ -90,12 +102,32 @@ func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor
 		return
 	}
 	view := newMessageView(chain)
-	view.Now = c.now()
+	view.Now, view.Within = c.now(), within
+	if within < chainWithin {
+		view.Wider = link("message", "id", id, "wide", "1")
+	}
 	c.current(r.Context())
 	c.facts.mu.RLock()
 	view.Agents = c.facts.judged(view.EventID)
 	c.facts.mu.RUnlock()
 	c.show(w, v, "message", "Message "+shortID(id), view)
+}
+
+// reach says how long around a message to look: it takes a sample of how busy
+// the bus was after it.
+func (c *Console) reach(ctx context.Context, id string) time.Duration {
+	const some = 100
+	m, err := c.log.Message(ctx, id)
+	if err != nil || len(c.log.Paths()) != 1 {
+		return chainWithin
+	}
+	first := &m.Rows[0]
+	rows, _, err := c.log.After(ctx, activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, activitylog.Cursor{first.ID}, some)
+	if err != nil || len(rows) < some {
+		return chainWithin
+	}
+	took := rows[some-1].Time().Sub(first.Time())
+	return min(max(took*chainMessages/some, chainLeast), chainWithin)
 }
 
 func newMessageView(chain *activitylog.Chain) *messageView {

@@ -344,7 +344,7 @@ func newDetour(middle []node, height int) *detour {
 	if len(middle) == 0 {
 		return &detour{height/2 - detourStep, height / 2}
 	}
-	return &detour{middle[0].Y - 12, middle[len(middle)-1].Y + boxHeight + 12}
+	return &detour{middle[0].Y - 24, middle[len(middle)-1].Y + boxHeight + 24}
 }
 
 // control returns the height of a curve's control points, so that its middle

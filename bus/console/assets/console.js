@@ -88,14 +88,15 @@
   }
   function make(el, data) {
     var keys = el.dataset.lines.split(",");
-    var series = [{}].concat(keys.map(function (k) {
+    var clock = function (t) { return t == null ? "–" : new Date(t * 1000).toISOString().slice(11, 19); };
+    var series = [{ label: "UTC", value: function (u, t) { return clock(t); } }].concat(keys.map(function (k) {
       return { label: names[k][0], stroke: colour(names[k][1]), width: 2, points: { show: false }, spanGaps: true, value: function (u, v) { return v == null ? "–" : v.toFixed(v < 10 ? 2 : 0); } };
     }));
     var grid = { stroke: colour("line"), width: 1 }, text = colour("dim");
     var u = new uPlot({
       width: el.clientWidth, height: 190, series: series, cursor: { sync: { key: "health" } },
       scales: { y: { range: function (s, min, max) { return [0, max > 0 ? max * 1.15 : 1]; } } },
-      axes: [{ stroke: text, grid: { show: false }, ticks: grid }, { stroke: text, grid: grid, ticks: { show: false }, size: 56 }]
+      axes: [{ stroke: text, grid: { show: false }, ticks: grid, space: 80, values: function (u, ts) { return ts.map(clock); } }, { stroke: text, grid: grid, ticks: { show: false }, size: 56 }]
     }, columns(keys, data), el);
     return { el: el, keys: keys, plot: u };
   }

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Opens every page of the console of a live demo in headless Chromium, in light
+# and dark: no error in the browser, the tail moves, a trace draws, filters choose,
+# hostile names do nothing. SCREENSHOTS=FOLDER keeps pictures. It needs node, npm
+# and chromium (apt-get install chromium); nothing is installed outside of a
+# temporary folder.
+set -eu
+cd "$(dirname "$0")/.."
+command -v node >/dev/null || { echo "test-console: skipped: node is missing"; exit 0; }
+chromium=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
+[ -n "$chromium" ] || { echo "test-console: skipped: chromium is missing (apt-get install chromium)"; exit 0; }
+command -v script >/dev/null || { echo "test-console: skipped: script is missing (bsdutils)"; exit 0; }
+
+dir=$(mktemp -d)
+demo=
+finish() {
+	[ -z "$demo" ] || kill "$demo" 2>/dev/null || true
+	exec 3>&- || true
+	[ -z "$demo" ] || wait "$demo" 2>/dev/null || true
+	rm -rf "$dir"
+}
+trap finish EXIT INT TERM
+npm install --prefix "$dir" --no-audit --no-fund --loglevel=error playwright-core@1 >"$dir/npm.log" 2>&1 || {
+	cat "$dir/npm.log" >&2
+	echo "test-console: npm could not install playwright-core; it needs the npm registry" >&2
+	exit 1
+}
+scripts/build "$dir/bin"
+
+# The demo stays as long as its terminal does.
+mkfifo "$dir/keys"
+script -qfec "'$dir/bin/hubbub' demo --data '$dir/data'" "$dir/demo.out" <"$dir/keys" >/dev/null 2>&1 &
+demo=$!
+exec 3>"$dir/keys"
+tries=0
+until grep -q "Now it is yours" "$dir/demo.out" 2>/dev/null; do
+	tries=$((tries + 1))
+	if [ $tries -gt 120 ] || ! kill -0 "$demo" 2>/dev/null; then
+		echo "test-console: the demo did not get ready:" >&2
+		tail -20 "$dir/demo.out" >&2
+		exit 1
+	fi
+	sleep 0.5
+done
+address=$(sed -n 's/^listen = "\(.*\)"$/\1/p' "$dir/data/hubbub.toml")
+[ -z "${SCREENSHOTS:-}" ] || mkdir -p "$SCREENSHOTS"
+NODE_PATH="$dir/node_modules" CHROMIUM="$chromium" node bus/console/testdata/browser.js \
+	"$address" "$dir/data/tokens/cli" "$dir/bin/hubbub" "$dir/data" "${SCREENSHOTS:-}"
