@@ -95,9 +95,9 @@ async function visit(browser, colorScheme) {
   check(`${colorScheme}: a trace draws ${bars} bars`, bars >= 4);
   const inside = await page.$$eval("svg.bar", ss => ss.every(s => { const b = s.querySelector("rect.run").getBoundingClientRect(), a = s.getBoundingClientRect(); return b.left >= a.left - 1 && b.right <= a.right + 1; }));
   check(`${colorScheme}: its bars lie on the axis`, inside);
+  await picture("message");
   await page.click(".fall summary >> nth=0");
   check(`${colorScheme}: payloads unfold`, await page.locator(".fall details[open] pre").first().isVisible());
-  await picture("message");
   await quiet("message");
 
   await open("/console/agents");
