@@ -1,6 +1,6 @@
 # What one does with this repository. `make` alone lists it.
 
-.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd generate clean
+.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd generate package package-check soak clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -38,8 +38,17 @@ conformance: build ## run the wire cases against a fresh bus of ours
 test-systemd: build ## the spawner against a real systemd (needs root or a user manager)
 	@scripts/test-systemd
 
-generate: ## write what is made from the programs: the sample settings
+generate: ## write what is made from the programs: sample settings, licences
 	@scripts/generate
+
+package: ## make a release in dist/: archives and .deb for amd64 and arm64
+	@scripts/package
+
+package-check: ## make it twice and compare the bytes
+	@scripts/package-check
+
+soak: ## talk for minutes and watch memory, files and goroutines of every program
+	@scripts/soak
 
 clean: ## remove what was built
 	@rm -rf bin dist

@@ -72,6 +72,8 @@ func (s *system) start(name string) {
 		args = []string{"--listen", s.bus}
 	case "system":
 		args = []string{"--agent-arg=--harness=scripted", "--agent-arg=--compose-window=100ms", "--agent-arg=--log-format=json"}
+	case "chorus":
+		args = []string{"--listen", "127.0.0.1:0"}
 	case "tg":
 		env = append(env, "TELEGRAM_BOT_TOKEN="+s.api.Token())
 		args = []string{"--api-url", s.web.URL, "--allow-all", "--min-send-interval", "10ms", "--poll-timeout", "5s"}

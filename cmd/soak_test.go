@@ -1,0 +1,151 @@
+package cmd_test
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"hubbub/cmd/internal/demo"
+)
+
+// duration reads a variable that says for how long a test runs; without it the
+// test is skipped.
+func duration(t *testing.T, variable string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(os.Getenv(variable))
+	if err != nil {
+		t.Skipf("%s does not say for how long; see make soak and make chaos", variable)
+	}
+	return d
+}
+
+// everyProgram adds the programs that conversations can do without.
+func everyProgram(s *system) {
+	for _, name := range []string{"broker", "chorus"} {
+		s.start(name)
+	}
+}
+
+// TestSoak talks in ten chats for a long time. What every program takes from its
+// machine must not grow, and every question must be answered once, in order.
+func TestSoak(t *testing.T) {
+	length := duration(t, "HUBBUB_SOAK_TIME")
+	s := newSystem(t)
+	everyProgram(s)
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var list []*talk
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		list = s.talks(ctx, 10, patience, 200*time.Millisecond)
+	}()
+	samples := map[string][]footprint{}
+	ticker := time.NewTicker(length / 40)
+	defer ticker.Stop()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		case <-ticker.C:
+			now, err := s.footprints()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, f := range now {
+				samples[name] = append(samples[name], f)
+			}
+		}
+	}
+	sum, err := verdict(list)
+	t.Logf("%d questions in %s: %d lost, %d doubled, %d out of order; slowest round %s", sum.asked, length, sum.lost, sum.doubled, sum.disordered, sum.slowest.Round(time.Millisecond))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(samples)) {
+		checkFlat(t, name, samples[name])
+	}
+}
+
+// checkFlat compares the second quarter of the samples, when everything has been
+// used once, with the last.
+func checkFlat(t *testing.T, name string, list []footprint) {
+	t.Helper()
+	if len(list) < 8 {
+		t.Errorf("%s: only %d samples", name, len(list))
+		return
+	}
+	middle := func(part []footprint, of func(footprint) int) int {
+		var values []int
+		for _, f := range part {
+			values = append(values, of(f))
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	early, late := list[len(list)/4:len(list)/2], list[len(list)*3/4:]
+	for _, c := range []struct {
+		what  string
+		of    func(footprint) int
+		slack int // what may come and go
+	}{
+		{"kB of memory", func(f footprint) int { return f.memory }, max(middle(early, func(f footprint) int { return f.memory })/5, 6<<10)},
+		{"open files", func(f footprint) int { return f.files }, 4},
+		{"threads", func(f footprint) int { return f.threads }, 6},
+		{"goroutines", func(f footprint) int { return f.goroutines }, 10},
+	} {
+		a, b := middle(early, c.of), middle(late, c.of)
+		t.Logf("%-8s %-12s first %6d, second quarter %6d, last quarter %6d", name, c.what, c.of(list[0]), a, b)
+		if b > a+c.slack {
+			t.Errorf("%s: %s grew from %d to %d", name, c.what, a, b)
+		}
+	}
+}
+
+// TestKillAmongTenChats kills a program of a random kind every few seconds while
+// ten chats talk. Nothing may be lost, doubled or out of order, save answers that
+// were on their way to Telegram when the bridge died, which are reported as
+// unknown and never repeated.
+func TestKillAmongTenChats(t *testing.T) {
+	length := duration(t, "HUBBUB_CHAOS_TIME")
+	s := newSystem(t)
+	everyProgram(s)
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var list []*talk
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		list = s.talks(ctx, 10, patience, 100*time.Millisecond)
+	}()
+	kills := map[string]int{}
+	ticker := time.NewTicker(2 * time.Second)
+	defer ticker.Stop()
+	for running := true; running; {
+		select {
+		case <-ctx.Done():
+			running = false
+		case <-ticker.C:
+			victim := []string{"bus", "system", "tg", "broker", "chorus", "agent"}[rand.N(6)]
+			kills[victim]++
+			if victim != "agent" {
+				s.restart(victim)
+				continue
+			}
+			if pids := s.agents(); len(pids) > 0 {
+				_ = demo.Kill(pids[rand.N(len(pids))]) // it may have ended by itself
+			}
+		}
+	}
+	<-done
+	sum, err := verdict(list)
+	t.Logf("%d questions in %s, kills %v: %d lost, %d doubled, %d out of order; %d answers unknown and missing; slowest round %s",
+		sum.asked, length, kills, sum.lost, sum.doubled, sum.disordered, sum.unknown, sum.slowest.Round(time.Millisecond))
+	if err != nil {
+		t.Error(err)
+	}
+}
