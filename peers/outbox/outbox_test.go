@@ -107,8 +107,11 @@ func TestAWaitingHeadHoldsUpItsDestinationOnly(t *testing.T) {
 func TestNotBeforeSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "peer.db")
+		var mu sync.Mutex
 		var times []time.Time
 		send := func(context.Context, outbox.Item) error {
+			mu.Lock()
+			defer mu.Unlock()
 			times = append(times, time.Now())
 			return outbox.Retry(time.Hour, errors.New("retry after an hour"))
 		}
@@ -123,6 +126,8 @@ func TestNotBeforeSurvivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(times) != 2 || times[1].Sub(times[0]) < time.Hour {
 			t.Errorf("attempts at %v", times)
 		}

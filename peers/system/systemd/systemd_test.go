@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,8 @@ func agent(args []string) int {
 			}
 			all = append(all, b)
 		}
-		return len(all) % 1
+		runtime.KeepAlive(all)
+		return 0
 	}
 	if slices.Contains(args, "--bus") && slices.Contains(args, "--talk") {
 		return talk(args)
