@@ -31,7 +31,8 @@ var mayImport = map[string][]string{
 
 	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
 
-	"activitylog": {"protocol"},
+	"activitylog":      {"protocol"},
+	"activitylog/otlp": {"activitylog"},
 
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
 	"bus/grant":   {"protocol"},

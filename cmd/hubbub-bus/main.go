@@ -90,6 +90,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err != nil {
 		return err
 	}
+	if err := joined.exportSpans(&s.log, &env.Log); err != nil {
+		return err
+	}
 	o.OnReady = func(addr net.Addr) {
 		env.Log.Info().Str("listen", addr.String()).Str("data", data).Msg("listening")
 		env.Ready()

@@ -1,0 +1,195 @@
+package otlp_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/otlp"
+)
+
+type exported struct {
+	TraceID, SpanID, ParentSpanID, Name, StartTimeUnixNano, EndTimeUnixNano string
+	Kind                                                                    int
+	Status                                                                  struct{ Code int }
+	Attributes                                                              []struct {
+		Key   string
+		Value struct{ StringValue string }
+	}
+}
+
+// A collector takes spans as one of OpenTelemetry does.
+type collector struct {
+	mu     sync.Mutex // guards the fields below
+	spans  []exported
+	header http.Header
+	raw    string
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	var body struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct{ Spans []exported }
+		}
+	}
+	if err != nil || json.Unmarshal(raw, &body) != nil || r.URL.Path != "/v1/traces" {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.header, c.raw = r.Header, c.raw+string(raw)
+	for _, rs := range body.ResourceSpans {
+		for _, ss := range rs.ScopeSpans {
+			c.spans = append(c.spans, ss.Spans...)
+		}
+	}
+}
+
+func env(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+// message makes the rows of one message with one delivery.
+func message(at int64, id, from, to, payload, outcome string) []activitylog.Row {
+	row := func(e activitylog.Event, d int64, actor, rpc, status, payload string) activitylog.Row {
+		return activitylog.Row{At: at + d, Event: e, MessageID: id, RPCID: rpc, Actor: actor, Topic: to, Status: status, Payload: []byte(payload)}
+	}
+	final := activitylog.StatusOK
+	if outcome != "ok" {
+		final = activitylog.StatusFailed
+	}
+	return []activitylog.Row{
+		row(activitylog.SendStart, 0, from, "1", "start", payload), row(activitylog.ProcessStart, 10, to, "9", "start", ""),
+		row(activitylog.ProcessFinish, 500, to, "9", outcome, `{}`), row(activitylog.SendFinish, 600, from, "1", final, `{}`),
+	}
+}
+
+func TestSpansOfALog(t *testing.T) {
+	c := &collector{}
+	server := httptest.NewServer(c)
+	defer server.Close()
+	s, err := otlp.FromEnv(env("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=s%20ecret", "OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := otlp.New(s, nil)
+	w := activitylog.NewWriter(filepath.Join(t.TempDir(), "activity.db"), &activitylog.Options{OnCommit: e.Offer})
+	ctx, cancel := context.WithCancel(t.Context())
+	logCtx, endLog := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = e.Run(ctx) })
+	logDone := make(chan error, 1)
+	go func() { logDone <- w.Run(logCtx) }()
+
+	trace, above := strings.Repeat("ab", 16), strings.Repeat("cd", 8)
+	at := time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC).UnixMicro()
+	w.Append(message(at, "m1", "tg:1", "agent:a", `{"type":"tg_message","traceparent":"00-`+trace+`-`+above+`-01","content":{"text":"SECRET TEXT"}}`, "ok")...)
+	w.Append(message(at+1000, "m2", "agent:a", "tg:1", `{"type":"tg_reply","inReplyTo":"m1"}`, "timeout")...)
+	w.Append(message(at+2000, "m3", "agent:a", "tg:1", `{"type":"tg_reply","traceparent":"00-`+trace+`-`+above+`-00"}`, "ok")...)
+	w.Append(message(at+3000, "m4", "agent:a", "tg:1", `{"type":"tg_reply","traceparent":"rubbish"}`, "ok")...)
+	endLog()
+	if err := <-logDone; err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	wg.Wait()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	byName := map[string]exported{}
+	for _, sp := range c.spans {
+		key := sp.Name
+		for _, a := range sp.Attributes {
+			if a.Key == "messaging.message.id" {
+				key += " " + a.Value.StringValue
+			}
+		}
+		byName[key] = sp
+	}
+	if len(c.spans) != 6 {
+		t.Fatalf("%d spans: %+v", len(c.spans), byName)
+	}
+	send, deliver, reply := byName["send tg_message m1"], byName["deliver tg_message m1"], byName["send tg_reply m2"]
+	if send.TraceID != trace || send.ParentSpanID != above || send.StartTimeUnixNano != "1771329600000000000" || send.EndTimeUnixNano != "1771329600000600000" || send.Status.Code != 1 {
+		t.Errorf("the send is %+v", send)
+	}
+	if deliver.TraceID != trace || deliver.ParentSpanID != send.SpanID || deliver.Kind != 5 {
+		t.Errorf("the delivery is %+v", deliver)
+	}
+	if reply.TraceID != trace || reply.ParentSpanID != send.SpanID || reply.Status.Code != 2 {
+		t.Errorf("the reply is %+v", reply)
+	}
+	if own := byName["send tg_reply m4"]; own.TraceID == trace || len(own.TraceID) != 32 || own.ParentSpanID != "" {
+		t.Errorf("a message without a trace: %+v", own)
+	}
+	if c.header.Get("Api-Key") != "s ecret" || !strings.Contains(c.raw, "deployment.environment") || strings.Contains(c.raw, "SECRET TEXT") {
+		t.Errorf("headers %v, body %s", c.header, c.raw)
+	}
+	if sent, dropped := e.Stats(); sent != 6 || dropped != 0 {
+		t.Errorf("sent %d, dropped %d", sent, dropped)
+	}
+}
+
+func TestOfferNeverBlocks(t *testing.T) {
+	e := otlp.New(otlp.Settings{Endpoint: "http://127.0.0.1:1/v1/traces", Timeout: time.Second}, nil)
+	rows := message(1, "m", "a", "b", `{}`, "ok")
+	for range 1000 { // nobody takes them
+		e.Offer(1, rows)
+	}
+	if _, dropped := e.Stats(); dropped != 4*(1000-256) {
+		t.Errorf("dropped %d", dropped)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Run(ctx); err != nil { // the collector is not there
+		t.Error(err)
+	}
+	if sent, dropped := e.Stats(); sent != 0 || dropped <= 4*(1000-256) {
+		t.Errorf("sent %d, dropped %d", sent, dropped)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		env      []string
+		endpoint string
+		fails    string
+	}{
+		"nothing":    {},
+		"base":       {env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/"}, endpoint: "http://c:4318/v1/traces"},
+		"traces":     {env: []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://c:4318/x", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://d"}, endpoint: "http://c:4318/x"},
+		"disabled":   {env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_SDK_DISABLED", "true"}},
+		"none":       {env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_TRACES_EXPORTER", "none"}},
+		"grpc":       {env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}, fails: "4318"},
+		"no URL":     {env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "c:4317"}, fails: "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		"headers":    {env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_EXPORTER_OTLP_HEADERS", "hush"}, fails: "HEADERS"},
+		"timeout":    {env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_EXPORTER_OTLP_TIMEOUT", "x"}, fails: "TIMEOUT"},
+		"attributes": {env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_RESOURCE_ATTRIBUTES", "x"}, fails: "ATTRIBUTES"},
+	} {
+		s, err := otlp.FromEnv(env(test.env...))
+		if s.Endpoint != test.endpoint || (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
+			t.Errorf("%s: %q, %v", name, s.Endpoint, err)
+		}
+		if err != nil && slices.Contains(test.env, "hush") && strings.Contains(err.Error(), "hush") {
+			t.Error("the error holds the secret")
+		}
+	}
+}
