@@ -69,7 +69,7 @@ func (d *database) prepare(bus string) error {
 			return err
 		}
 	}
-	if err := d.createSchema(); err != nil {
+	if err := d.migrate(); err != nil {
 		return err
 	}
 	var err error
@@ -97,10 +97,15 @@ func (d *database) createSchema() (err error) {
 		return err
 	}
 	columns, err := columnsOf(d.conn)
-	if err != nil || columns["bus"] {
+	if err != nil {
 		return err
 	}
-	return sqlitex.ExecuteTransient(d.conn, "ALTER TABLE activity_log ADD COLUMN bus TEXT", nil)
+	if !columns["bus"] {
+		if err := sqlitex.ExecuteTransient(d.conn, "ALTER TABLE activity_log ADD COLUMN bus TEXT", nil); err != nil {
+			return err
+		}
+	}
+	return sqlitex.ExecuteTransient(d.conn, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion), nil)
 }
 
 func columnsOf(conn *sqlite.Conn) (map[string]bool, error) {
