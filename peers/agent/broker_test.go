@@ -263,15 +263,53 @@ func TestAWakeIsAnAssignment(t *testing.T) {
 	})
 }
 
+func TestAgentsThatWakeEachOtherStop(t *testing.T) {
+	n := 0
+	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		n++
+		call(tools, "chat.send_message", map[string]any{"text": fmt.Sprint("and another thing, number ", n*n)})
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		b := joinBroker(t, w)
+		for i := range 12 {
+			b.tell(t, "collab.delivery.woken", fmt.Sprint("evt-", i), map[string]any{
+				"deliveryId": fmt.Sprint("dlv-", i), "rule": "explicit_mention", "senderId": "w3", "senderKind": "agent",
+				"message":      map[string]any{"id": fmt.Sprint("m-", i), "conversationId": "c-1", "authorId": "w3", "surface": "agent", "text": fmt.Sprint("what of part ", i, "?")},
+				"conversation": map[string]any{"id": "c-1", "kind": "dm"},
+			})
+			w.sleep(3 * time.Second)
+		}
+		if turns := s.seen(); len(turns) != 5 || turns[0].Event.Author.Kind != "agent" {
+			t.Errorf("%d turns; want five, of an agent: %+v", len(turns), turns[0].Event.Author)
+		}
+		notices := 0
+		for _, post := range b.requests("message.post") {
+			if strings.Contains(post, "without a person") {
+				notices++
+				if !strings.Contains(post, `"kind":"status"`) {
+					t.Errorf("the call for a person may wake somebody: %s", post)
+				}
+			}
+		}
+		if notices != 1 {
+			t.Errorf("people were called in %d times", notices)
+		}
+	})
+}
+
 func TestAQuestionIsAnswered(t *testing.T) {
 	inWorld(t, newStub(answering("42")), nil, func(t *testing.T, w *world) {
 		b := joinBroker(t, w)
 		b.tell(t, "collab.delivery.woken", "evt-9", map[string]any{
-			"deliveryId": "dlv-1", "rule": "next_move_owner", "senderId": "will",
+			"deliveryId": "dlv-1", "rule": "next_move_owner", "senderId": "w3", "senderKind": "agent",
 			"question": map[string]any{"id": "q-1", "title": "what is it?", "state": "open"},
 		})
 		w.sleep(10 * time.Second)
 		equal(t, "answers", b.requests("question.answer"), []string{`{"answer":"42","id":"q-1"}`})
+		if author := w.stub.seen()[0].Event.Author; author != (harness.Author{ID: "w3", Kind: "agent"}) {
+			t.Errorf("the one who asks is %+v", author)
+		}
 		b.tell(t, "collab.delivery.woken", "evt-10", map[string]any{
 			"deliveryId": "dlv-2", "rule": "dependency_owner", "workItem": map[string]any{"id": "wi-1", "title": "key", "state": "waiting"},
 		})

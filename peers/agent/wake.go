@@ -35,6 +35,7 @@ type wakeFact struct {
 	Rule       string `json:"rule"`
 	Reason     string `json:"reason"`
 	SenderID   string `json:"senderId"`
+	SenderKind string `json:"senderKind"` // human or agent; absent from older brokers
 	Message    *struct {
 		ID, ConversationID, AuthorID, Surface, Text string
 	} `json:"message"`
@@ -152,7 +153,7 @@ func (w *wakeFact) content(self protocol.PeerID, id, at string) protocol.ChatMes
 	}
 	if w.SenderID != "" {
 		c.Author.ID, c.Author.Kind = w.SenderID, "human"
-		if w.Message != nil && w.Message.Surface == "agent" {
+		if w.SenderKind == "agent" || w.Message != nil && w.Message.Surface == "agent" {
 			c.Author.Kind = "agent"
 		}
 	}
@@ -199,13 +200,19 @@ func (a *Agent) requestLater(ctx context.Context, tx *sql.Tx, method, key string
 }
 
 // answerBroker queues the answer to a wake: an answer to its question, a
-// message in its conversation, or the output of its flight.
+// message in its conversation, or the output of its flight. A notice of the
+// host is a message in its conversation.
 func (a *Agent) answerBroker(ctx context.Context, tx *sql.Tx, e *entry, kind string, id protocol.MessageID, reply *protocol.ChatReply) error {
 	o := e.Origin
+	key := replyPrefix + reply.IdempotencyKey
+	if kind == "notice" && o.ConversationID != "" { // for people who read there; it wakes nobody
+		return a.requestLater(ctx, tx, "message.post", key, map[string]any{
+			"id": string(id), "conversationId": o.ConversationID, "text": reply.Text, "surface": "agent", "kind": "status",
+		})
+	}
 	if kind != "text" {
 		return nil // signals show in the state of the flight; see tellBroker
 	}
-	key := replyPrefix + reply.IdempotencyKey
 	switch {
 	case o.QuestionID != "":
 		return a.requestLater(ctx, tx, "question.answer", key, map[string]any{"id": o.QuestionID, "answer": reply.Text})

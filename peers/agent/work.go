@@ -20,6 +20,7 @@ const (
 	stateHelp = `{"type":"string","enum":["open","working","waiting","review","done","cancelled"]}`
 	waitHelp  = `{"type":"object","properties":{"kind":{"type":"string"},"label":{"type":"string"},"targetId":{"type":"string"}},"required":["kind","label"],
 		"description":"what a waiting item waits for"}`
+	wakeHelp = `{"type":"boolean","description":"whether the one who then has the next move is woken now"}`
 )
 
 // workTable lists the tools that the collaboration broker gives.
@@ -36,17 +37,17 @@ var workTable = workRows(
 	}, "work_item.get"},
 	workTool{harness.Tool{
 		Name: "work.create", Title: "Create a work item",
-		Description: "Create a work item: something durable that has to be done, with an owner and whose move is next. Give an id of your own to make a repeated call safe.",
+		Description: "Create a work item: something durable that has to be done, with an owner and whose move is next. Give an id of your own to make a repeated call safe. Nobody is woken unless wake is true.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"state":` + stateHelp + `,"waitingOn":` + waitHelp + `,
-			"requestedById":{"type":"string"},"parentId":{"type":"string"},"conversationId":{"type":"string"}},"required":["title","ownerId","nextMoveOwnerId"]}`),
+			"requestedById":{"type":"string"},"parentId":{"type":"string"},"conversationId":{"type":"string"},"wake":` + wakeHelp + `},"required":["title","ownerId","nextMoveOwnerId"]}`),
 	}, "work_item.create"},
 	workTool{harness.Tool{
 		Name: "work.update", Title: "Update a work item", Idempotent: true,
-		Description: "Change a work item: its state (waiting needs waitingOn), owner, next move, summary.",
+		Description: "Change a work item: its state (waiting needs waitingOn), owner, next move, summary. Nobody is woken unless wake is true.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"state":` + stateHelp + `,"title":{"type":"string"},"summary":{"type":"string"},
 			"ownerId":` + ownerHelp + `,"nextMoveOwnerId":` + moveHelp + `,"waitingOn":` + waitHelp + `,
-			"acceptanceState":{"type":"string","enum":["none","pending","accepted","rejected"]},"requestedById":{"type":"string"}},"required":["id"]}`),
+			"acceptanceState":{"type":"string","enum":["none","pending","accepted","rejected"]},"requestedById":{"type":"string"},"wake":` + wakeHelp + `},"required":["id"]}`),
 	}, "work_item.update"},
 	workTool{harness.Tool{
 		Name: "work.wake", Title: "Wake who has the next move",

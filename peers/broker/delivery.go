@@ -56,6 +56,7 @@ type Delivery struct {
 	QuestionID     string         `json:"questionId,omitempty"`
 	InvocationID   string         `json:"invocationId,omitempty"`
 	SenderID       string         `json:"senderId,omitempty"`
+	SenderKind     string         `json:"senderKind,omitempty"` // human or agent
 	AskedLabel     string         `json:"askedLabel,omitempty"` // the label that meant the target
 	LeasedBy       string         `json:"leasedBy,omitempty"`   // an identity
 	LeaseUntil     string         `json:"leaseUntil,omitempty"`

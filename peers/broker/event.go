@@ -36,8 +36,9 @@ type Wake struct {
 	Rule          Rule          `json:"rule"`
 	Reason        string        `json:"reason"`
 	Candidates    []Candidate   `json:"candidates"`
-	SenderID      string        `json:"senderId,omitempty"` // who caused the wake; empty for a sweep
-	Sweep         bool          `json:"sweep,omitempty"`    // nothing new: the work waits for too long
+	SenderID      string        `json:"senderId,omitempty"`   // who caused the wake; empty for a sweep
+	SenderKind    string        `json:"senderKind,omitempty"` // SurfaceHuman or SurfaceAgent, as SenderID
+	Sweep         bool          `json:"sweep,omitempty"`      // nothing new: the work waits for too long
 	Message       *Message      `json:"message,omitempty"`
 	WorkItem      *WorkItem     `json:"workItem,omitempty"`
 	Question      *Question     `json:"question,omitempty"`

@@ -106,5 +106,13 @@ func (s *state) caller(id protocol.PeerID) Caller {
 	return Caller{Identity: id, Name: name, Person: isPerson(id)}
 }
 
+// kind says which surface the caller speaks from, whatever it says of itself.
+func (c Caller) kind() string {
+	if c.Person {
+		return SurfaceHuman
+	}
+	return SurfaceAgent
+}
+
 // speaksFor reports whether the caller may act for the agent of that name.
 func (c Caller) speaksFor(agent string) bool { return c.Person || c.Name == agent }

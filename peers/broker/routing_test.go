@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,23 @@ func TestExactlyOneIsWoken(t *testing.T) {
 	d.wantWakes() // the master itself
 	d.do("cli:will", "message.post", m{"conversationId": "c", "text": "done", "kind": "final"})
 	d.wantWakes()
+}
+
+func TestAWakeSaysWhatKindItsSenderIs(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "w3")
+	d.do("agent:w3", "question.ask", m{"title": "why?", "askedOfId": "lead"})
+	d.do("cli:will", "question.ask", m{"title": "how?", "askedOfId": "lead"})
+	var kinds []string
+	for _, s := range d.sent {
+		var w Wake
+		if s.event.Type == EventWoken && json.Unmarshal(s.event.Payload, &w) == nil {
+			kinds = append(kinds, w.SenderID+" "+w.SenderKind)
+		}
+	}
+	if want := []string{"w3 agent", "will human"}; !slices.Equal(kinds, want) {
+		t.Errorf("senders %v; want %v", kinds, want)
+	}
 }
 
 func TestTheOrderOfResponsibility(t *testing.T) {

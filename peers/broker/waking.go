@@ -28,7 +28,7 @@ func (t *turn) requestAs(id string, d Delivery, dec Decision, about subject) Del
 	d.ID, d.CreatedAt = id, stamp(t.now)
 	d.UpdatedAt, d.Status = d.CreatedAt, DeliveryPending
 	if !about.sweep {
-		d.SenderID = t.caller.Name
+		d.SenderID, d.SenderKind = t.caller.Name, t.caller.kind()
 	}
 	d.EndpointID = dec.EndpointID
 	if dec.Outcome == OutcomeUnavailable {
@@ -49,7 +49,7 @@ func (t *turn) requestAs(id string, d Delivery, dec Decision, about subject) Del
 func (t *turn) woken(d Delivery, dec Decision, about subject) {
 	w := Wake{
 		DeliveryID: d.ID, TargetAgentID: d.TargetAgentID, EndpointID: dec.EndpointID,
-		Rule: dec.Rule, Reason: dec.Reason, Candidates: dec.Candidates, SenderID: d.SenderID, Sweep: about.sweep,
+		Rule: dec.Rule, Reason: dec.Reason, Candidates: dec.Candidates, SenderID: d.SenderID, SenderKind: d.SenderKind, Sweep: about.sweep,
 		Message: about.message, WorkItem: about.work, Question: about.question, Invocation: about.invocation,
 	}
 	if c := t.conversations[d.ConversationID]; c != nil {
