@@ -1,0 +1,138 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+)
+
+// noBus is a bus of which nothing is known.
+type noBus struct{}
+
+func (noBus) Peers() []Peer      { return nil }
+func (noBus) Counters() Counters { return Counters{} }
+
+// TestABusyBusIsReadAtABoundedPace checks that one look reads so many rows and no
+// more, and that what it leaves out is counted.
+func TestABusyBusIsReadAtABoundedPace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	w := activitylog.NewWriter(path, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	write := func(n int) {
+		for i := range n {
+			m := protocol.NewMessage(protocol.TypeAgentEvent, "agent:a", map[string]any{"n": i})
+			payload, err := json.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Append(activitylog.Row{At: time.Now().UnixMicro(), Event: activitylog.SendStart, MessageID: string(m.MessageID), Actor: "agent:a", Topic: "x", Status: "start", Payload: payload})
+		}
+		if err := w.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := activitylog.Open(path)
+	defer reader.Close()
+	c := New(noBus{}, reader, nil)
+	write(3000)
+	at, err := c.catchUp(t.Context(), nil)
+	if err != nil || c.facts.rows != 3000 || c.facts.skipped != 0 {
+		t.Fatalf("at first: %d rows, %d skipped, %v", c.facts.rows, c.facts.skipped, err)
+	}
+	write(followRows / 2)
+	if at, err = c.catchUp(t.Context(), at); err != nil || c.facts.rows != 3000+followRows/2 || c.facts.skipped != 0 {
+		t.Fatalf("then: %d rows, %d skipped, %v", c.facts.rows, c.facts.skipped, err)
+	}
+	before := c.facts.rows
+	write(followRows + 700)
+	if _, err = c.catchUp(t.Context(), at); err != nil || c.facts.rows != before+followRows || c.facts.skipped != 700 {
+		t.Fatalf("when busy: %d rows, %d skipped, %v", c.facts.rows-before, c.facts.skipped, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	b := newBounded[string, int](100)
+	for i := range 1000 {
+		b.touch(fmt.Sprint(i), func() int { return i })
+		b.touch("kept", func() int { return -1 })
+		if len(b.m) > 100 {
+			t.Fatalf("%d entries", len(b.m))
+		}
+	}
+	if v, ok := b.get("kept"); !ok || v != -1 {
+		t.Error("what was touched last was forgotten")
+	}
+	if _, ok := b.get("1"); ok {
+		t.Error("what was touched long ago is kept")
+	}
+
+	c := &chat{byID: map[string]*chatEvent{}}
+	a := &agent{byID: map[string]*agentEvent{}}
+	for i := range 10 * maxEvents {
+		c.add(&chatEvent{ID: fmt.Sprint(i)})
+		a.event(fmt.Sprint(i))
+	}
+	if len(c.Events) > 2*maxEvents || len(c.byID) != len(c.Events) || len(a.Events) > 2*maxEvents || len(a.byID) != len(a.Events) {
+		t.Errorf("%d and %d events, %d and %d ids", len(c.Events), len(a.Events), len(c.byID), len(a.byID))
+	}
+}
+
+func TestRatesFade(t *testing.T) {
+	var r rate
+	at := time.Unix(1000, 0)
+	for range 600 {
+		at = at.Add(100 * time.Millisecond)
+		r.add(at)
+	}
+	if v := r.at(at); math.Abs(v-600*(1-1/math.E)) > 5 {
+		t.Errorf("after a minute of ten a second: %.1f", v)
+	}
+	if v := r.at(at.Add(10 * time.Minute)); v > 0.1 {
+		t.Errorf("after ten quiet minutes: %.2f", v)
+	}
+}
+
+func TestQuantiles(t *testing.T) {
+	ms := time.Millisecond
+	before := []Bucket{{ms, 10}, {2 * ms, 0}, {4 * ms, 5}, {0, 0}}
+	after := []Bucket{{ms, 10}, {2 * ms, 90}, {4 * ms, 15}, {0, 0}}
+	if v := quantile(before, after, 0.5); v < 1 || v > 2 {
+		t.Errorf("half took %.2f ms", v)
+	}
+	if v := quantile(before, after, 0.99); v < 2 || v > 4 {
+		t.Errorf("99 of 100 took %.2f ms", v)
+	}
+	if v := quantile(after, after, 0.5); v != -1 {
+		t.Errorf("of nothing: %.2f", v)
+	}
+}
+
+func TestBarsLieOnTheAxis(t *testing.T) {
+	at := time.Unix(0, 0)
+	v := &messageView{Bars: []barLine{
+		{start: at, end: at.Add(time.Second)}, {start: at.Add(time.Second), end: at.Add(time.Second)},
+		{start: at.Add(300 * time.Millisecond)}, {end: at.Add(500 * time.Millisecond)}, {Kind: "note"},
+	}}
+	v.scale()
+	for i, b := range v.Bars {
+		if b.Left < 0 || b.Left+b.Width > axis {
+			t.Errorf("bar %d goes from %d to %d", i, b.Left, b.Left+b.Width)
+		}
+	}
+	if v.Whole != time.Second || v.Bars[2].Left != 300 || v.Bars[2].Width != 700 || len(v.Ticks) != 6 {
+		t.Errorf("%+v", v)
+	}
+}
