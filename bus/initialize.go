@@ -25,7 +25,9 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return
 	}
 	if err := s.mayBe(id); err != nil {
-		s.record(activitylog.Row{Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(id), Error: err.Error()})
+		s.record(activitylog.Row{
+			Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(id), Status: string(protocol.OutcomeRejected), Error: err.Error(),
+		})
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}

@@ -17,7 +17,8 @@ func (s *session) subscribe(m jsonrpc.Message) {
 	if err == nil {
 		if err = s.mayHear(pattern); err != nil {
 			s.record(activitylog.Row{
-				Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(s.id), Topic: string(pattern), Error: err.Error(),
+				Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(s.id), Topic: string(pattern),
+				Status: string(protocol.OutcomeRejected), Error: err.Error(),
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 
 	"hubbub/activitylog"
@@ -77,6 +78,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err != nil {
 		return err
 	}
+	if err := checkOrigins(s.bus.AllowOrigins); err != nil {
+		return err
+	}
 	if err := s.loadTLS(); err != nil {
 		return err
 	}
@@ -111,7 +115,11 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 		return server.Run(ctx)
 	}
 	s.log.Bus, s.log.Log = o.Name, &env.Log
-	log := activitylog.NewWriter(filepath.Join(data, "activity.db"), &s.log)
+	path := filepath.Join(data, "activity.db")
+	if err := activitylog.CheckVersion(path); err != nil {
+		return err
+	}
+	log := activitylog.NewWriter(path, &s.log)
 	logCtx, endLog := context.WithCancel(context.WithoutCancel(ctx))
 	logDone := make(chan error, 1)
 	go func() { logDone <- log.Run(logCtx) }()
@@ -124,6 +132,18 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 	err = errors.Join(err, <-logDone)
 	joined.stop()
 	return err
+}
+
+// checkOrigins refuses what no browser could send as its Origin, since it would
+// allow nothing.
+func checkOrigins(list []string) error {
+	for _, o := range list {
+		u, err := url.Parse(o)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != o {
+			return program.Usage("--allow-origin %q is not a full origin such as https://ops.example.com: a scheme and a host, without a path", o)
+		}
+	}
+	return nil
 }
 
 func (s *settings) loadTLS() error {

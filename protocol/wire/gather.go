@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -24,9 +25,10 @@ type gatherConn struct {
 	raw          syscall.RawConn // nil where a write cannot be tried without blocking
 	writeTimeout time.Duration
 	maxBuffered  int
-	client       bool        // frames are masked: no close frame can be made here
-	beforeWait   func()      // called before each read from the network
-	closing      atomic.Bool // Close is reading
+	client       bool          // frames are masked: no close frame can be made here
+	beforeWait   func()        // called before each read from the network
+	closing      atomic.Bool   // Close is reading
+	released     chan struct{} // closed by Close: nobody else reads any more
 
 	mu       sync.Mutex // guards the fields below
 	drained  *sync.Cond // pending shrank, or err was set
@@ -35,6 +37,7 @@ type gatherConn struct {
 	pending  []byte // written and not yet taken
 	ends     []int  // where frames end in pending
 	spare    []byte // the other buffer, reused
+	closed   bool   // Close was called
 	farewell bool   // the drain writes its last words, and then closes the connection
 	inFlight int    // bytes taken from pending that the network has not taken yet
 	busy     bool   // a flush or the drain is writing
@@ -44,7 +47,7 @@ type gatherConn struct {
 }
 
 func newGatherConn(conn net.Conn, o *Options) *gatherConn {
-	g := &gatherConn{Conn: conn, writeTimeout: o.writeTimeout(), maxBuffered: o.maxBuffered()}
+	g := &gatherConn{Conn: conn, writeTimeout: o.writeTimeout(), maxBuffered: o.maxBuffered(), released: make(chan struct{})}
 	g.drained = sync.NewCond(&g.mu)
 	g.beforeWait = g.flush
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -248,13 +251,24 @@ func (g *gatherConn) drain(chunk []byte, ends []int, sent int) {
 	}
 }
 
-// drainChunk is how much must be taken within one write timeout.
-const drainChunk = 64 << 10
+const (
+	drainChunk = 64 << 10 // what one write hands to the kernel
+	drainLooks = 8        // how often a write timeout is divided to look for progress
+)
 
-// writeAll writes b and returns how much the network took.
+// writeAll writes b and returns how much the network took. The other side is
+// slow once it took nothing for the write timeout. It may read less than the
+// kernel wants to have free before that takes more: then the kernel's queue
+// shrinks, which counts.
 func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
+	look := g.writeTimeout / drainLooks
+	if g.raw == nil { // TLS does not go on after a write that timed out
+		look = g.writeTimeout
+	}
+	progress := time.Now()
 	for taken < len(b) {
-		if err := g.SetWriteDeadline(time.Now().Add(g.writeTimeout)); err != nil {
+		queued := unread(g.raw)
+		if err := g.SetWriteDeadline(time.Now().Add(look)); err != nil {
 			return taken, err
 		}
 		n, err := g.Conn.Write(b[taken:min(taken+drainChunk, len(b))])
@@ -263,12 +277,14 @@ func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
 		g.inFlight -= n
 		g.drained.Broadcast()
 		g.mu.Unlock()
-		switch {
-		case err == nil, errors.Is(err, os.ErrDeadlineExceeded) && n > 0:
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return taken, errSlowConsumer
-		default:
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return taken, err
+		}
+		switch {
+		case n > 0 || unread(g.raw) < queued:
+			progress = time.Now()
+		case time.Since(progress) >= g.writeTimeout:
+			return taken, errSlowConsumer
 		}
 	}
 	return taken, nil
@@ -292,8 +308,11 @@ func lastWords(chunk []byte, ends []int, sent int) []byte {
 	return append(words, reason...)
 }
 
-// sayFarewellLocked ends the stream for its owner at once and goes on for one
-// more write timeout to bring the last words out.
+// farewellTimeout is the least time that a slow side has to read its last words.
+const farewellTimeout = time.Minute
+
+// sayFarewellLocked ends the stream for its owner at once and goes on for a
+// while to bring the last words out.
 func (g *gatherConn) sayFarewellLocked(words []byte) {
 	if g.err != nil || g.client {
 		g.failLocked(errSlowConsumer)
@@ -305,11 +324,29 @@ func (g *gatherConn) sayFarewellLocked(words []byte) {
 	g.failLocked(errSlowConsumer)
 	g.farewell = true
 	g.mu.Unlock()
-	g.SetReadDeadline(time.Now())                      //nolint:errcheck // wakes the reader
-	g.SetWriteDeadline(time.Now().Add(g.writeTimeout)) //nolint:errcheck // the write fails then
-	g.Conn.Write(words)                                //nolint:errcheck // nothing more can be done
-	g.Conn.Close()                                     //nolint:errcheck // it ends either way
+	patience := max(g.writeTimeout, farewellTimeout)
+	g.SetReadDeadline(time.Now())                //nolint:errcheck // wakes the reader
+	g.SetWriteDeadline(time.Now().Add(patience)) //nolint:errcheck // the write fails then
+	if _, err := g.Conn.Write(words); err == nil {
+		g.outlast(patience)
+	}
+	g.Conn.Close() //nolint:errcheck // it ends either way
 	g.mu.Lock()
+}
+
+// outlast keeps the connection until the other side has closed it: were it
+// closed here, whatever the other side still sends would make the kernel throw
+// away the last words that it has not delivered yet.
+func (g *gatherConn) outlast(patience time.Duration) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-g.released:
+	case <-timer.C:
+		return
+	}
+	g.SetReadDeadline(time.Now().Add(patience)) //nolint:errcheck // the read fails then
+	io.Copy(io.Discard, g.Conn)                 //nolint:errcheck // it ends either way
 }
 
 // Close closes the connection and wakes a Read that waits for the drain. A
@@ -317,6 +354,10 @@ func (g *gatherConn) sayFarewellLocked(words []byte) {
 func (g *gatherConn) Close() error {
 	g.mu.Lock()
 	farewell := g.farewell
+	if !g.closed {
+		g.closed = true
+		close(g.released)
+	}
 	g.failLocked(net.ErrClosed)
 	g.drained.Broadcast()
 	g.mu.Unlock()

@@ -196,8 +196,7 @@ func (s *WebSocket) Close(code int, reason string) {
 	})
 }
 
-// await waits for the drain, whose last words to a slow side may take one more
-// write timeout.
+// await waits for the drain, whose last words to a slow side may take a while.
 func (s *WebSocket) await() {
 	done := make(chan struct{})
 	go func() { // ends with the drain, which the cut ends too

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -207,6 +209,86 @@ func TestSlowConsumer(t *testing.T) {
 		}
 	}
 	closing.Wait()
+}
+
+// TestASlowConsumerThatAnswersGets1008 goes on to send while it reads what was
+// left for it: that must not cost it the close frame.
+func TestASlowConsumerThatAnswersGets1008(t *testing.T) {
+	server, client := pair(t, &wire.Options{WriteTimeout: time.Second})
+	for range 64 {
+		if server.Write(make([]byte, 512<<10)) != nil {
+			break
+		}
+		server.Flush()
+	}
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		_, err := server.Read()
+		server.Close(wire.CloseCode(err), "slow consumer")
+	})
+	for {
+		_, err := client.Read()
+		if err != nil {
+			if wire.CloseCode(err) != wire.ClosePolicy {
+				t.Errorf("the slow side gets %v; want 1008", err)
+			}
+			break
+		}
+		if server.Failed() {
+			client.Write([]byte("an answer")) //nolint:errcheck // it may be late
+			client.Flush()
+			continue
+		}
+		for !server.Failed() { // let it become slow
+			runtime.Gosched()
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	closing.Wait()
+}
+
+// TestASideThatReadsSlowlyIsNotASlowConsumer reads less in a write timeout than
+// the kernel wants to have free before it takes more.
+func TestASideThatReadsSlowlyIsNotASlowConsumer(t *testing.T) {
+	accepted := make(chan *wire.WebSocket, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := wire.Accept(w, r, "", &wire.Options{WriteTimeout: 400 * time.Millisecond})
+		if err != nil {
+			t.Errorf("accepting: %v", err)
+			return
+		}
+		accepted <- ws
+	}))
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(32 << 10); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+	server := <-accepted
+	for range 16 {
+		if err := server.Write(make([]byte, 512<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Flush()
+	part := make([]byte, 16<<10)
+	for range 60 {
+		if _, err := io.ReadFull(conn, part); err != nil {
+			t.Fatalf("the side that reads slowly was closed: %v", err)
+		}
+		time.Sleep(30 * time.Millisecond)
+	}
+	if server.Failed() {
+		t.Error("the side that reads slowly counts as one that does not read")
+	}
+	conn.Close()
+	server.Close(wire.CloseNormal, "")
 }
 
 // TestAskingWithoutReadingStopsTheReader fills the way back: the stream then
