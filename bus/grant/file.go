@@ -212,6 +212,9 @@ func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // nothing was written to it
+	if err := giveToOwner(lock); err != nil {
+		return fmt.Errorf("locking the credentials file: %w", err)
+	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("locking the credentials file: %w", err)
 	}

@@ -1,0 +1,142 @@
+package grant_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"hubbub/bus/grant"
+)
+
+var bridge = grant.Credential{Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"agent:*"}}
+
+func TestPutGivesATokenThatExistsItsCredential(t *testing.T) {
+	path := filepath.Join(t.TempDir(), grant.FileName)
+	f := grant.NewFile(path)
+	if err := f.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	c := bridge
+	c.SHA256 = grant.Hash("a token of somebody else's making")
+	if err := f.Put(c); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := f.Lookup("a token of somebody else's making"); !ok || got.Name != "tg" {
+		t.Fatalf("the token is %v, %t", got, ok)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := f.Version()
+	if err := f.Put(c); err != nil || f.Version() != version {
+		t.Errorf("putting it again changed the file: %v", err)
+	}
+	c.SHA256 = grant.Hash("another token")
+	if err := f.Put(c); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := f.Lookup("a token of somebody else's making"); ok {
+		t.Error("the old token is still good")
+	}
+	if len(f.List()) != 1 {
+		t.Errorf("%d credentials", len(f.List()))
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || string(after) == string(before) || strings.Contains(string(after), "another token") {
+		t.Errorf("the file is %s, %v", after, err)
+	}
+	c.Identities = []string{"[bad"}
+	if err := f.Put(c); err == nil {
+		t.Error("a bad pattern was accepted")
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	f := grant.NewFile(filepath.Join(t.TempDir(), "new", grant.FileName))
+	if _, err := f.Create(bridge); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Create(bridge); !errors.Is(err, grant.ErrExists) {
+		t.Errorf("a second credential of the name: %v", err)
+	}
+	if err := f.Revoke("nobody", nil); !errors.Is(err, grant.ErrUnknown) {
+		t.Errorf("revoking what is not there: %v", err)
+	}
+	refused := errors.New("not yours")
+	if err := f.Revoke("tg", func(*grant.Credential) error { return refused }); !errors.Is(err, refused) || len(f.List()) != 1 {
+		t.Errorf("a refused revocation: %v, %v", err, f.List())
+	}
+	if err := f.Revoke("tg", nil); err != nil || len(f.List()) != 0 {
+		t.Errorf("%v, %v", err, f.List())
+	}
+}
+
+// TestABrokenFileNeverOpensTheBus replaces good credentials with things that are
+// none: the last good state stays.
+func TestABrokenFileNeverOpensTheBus(t *testing.T) {
+	path := filepath.Join(t.TempDir(), grant.FileName)
+	f := grant.NewFile(path)
+	token, err := f.Create(bridge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"no TOML":      "[[credential",
+		"unknown key":  "[[credential]]\nname = 'x'\nadmin = true\n",
+		"twice a name": strings.Repeat("[[credential]]\nname = 'x'\nsha256 = '"+grant.Hash("x")+"'\nidentities = ['tg:*']\n", 2),
+		"bad hash":     "[[credential]]\nname = 'x'\nsha256 = 'abc'\nidentities = ['tg:*']\n",
+		"too large":    strings.Repeat("# nothing\n", 2<<20),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Reload(); err == nil {
+			t.Errorf("%s: it was accepted", name)
+		}
+		if _, ok := f.Lookup(token); !ok || f.Open() {
+			t.Errorf("%s: the last good state is gone (open: %t)", name, f.Open())
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Reload() // it may complain
+	if _, ok := f.Lookup(token); !ok || f.Open() {
+		t.Errorf("deleting the file opened the bus")
+	}
+}
+
+// TestRootLeavesTheFileToItsOwner writes credentials as root into another user's
+// folder, as an administrator does.
+func TestRootLeavesTheFileToItsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can write for others")
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, grant.FileName)
+	if _, err := grant.NewFile(path).Create(bridge); err != nil {
+		t.Fatal(err)
+	}
+	if uid, mode := ownerOf(t, path); uid != 12345 || mode != 0o600 {
+		t.Errorf("the file belongs to %d with mode %o", uid, mode)
+	}
+	if uid, _ := ownerOf(t, path+".lock"); uid != 12345 {
+		t.Errorf("the lock belongs to %d: the bus could not change the file any more", uid)
+	}
+}
+
+func ownerOf(t *testing.T, path string) (uid uint32, mode os.FileMode) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Uid, info.Mode().Perm()
+}
