@@ -126,6 +126,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 	at = begin
 	for {
 		const page = 1000
+		began := time.Now()
 		rows, next, err := c.log.After(ctx, followed, at, page)
 		c.facts.apply(rows)
 		at = next
@@ -134,6 +135,9 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 		}
 		if len(rows) < page || !first && passed(at, end) {
 			break
+		}
+		if !pause(ctx, time.Since(began)) { // others want the processor too
+			return at, ctx.Err()
 		}
 	}
 	if first {

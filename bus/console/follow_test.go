@@ -28,14 +28,16 @@ func TestABusyBusIsReadAtABoundedPace(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	write := func(n int) {
+		rows := make([]activitylog.Row, 0, n)
 		for i := range n {
 			m := protocol.NewMessage(protocol.TypeAgentEvent, "agent:a", map[string]any{"n": i})
 			payload, err := json.Marshal(m)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.Append(activitylog.Row{At: time.Now().UnixMicro(), Event: activitylog.SendStart, MessageID: string(m.MessageID), Actor: "agent:a", Topic: "x", Status: "start", Payload: payload})
+			rows = append(rows, activitylog.Row{At: time.Now().UnixMicro(), Event: activitylog.SendStart, MessageID: string(m.MessageID), Actor: "agent:a", Topic: "x", Status: "start", Payload: payload})
 		}
+		w.Append(rows...)
 		if err := w.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
