@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ var errStopped = errors.New("the outbox is stopping")
 type round struct {
 	*Outbox
 	attempts context.Context // of SendFunc: ends StopTimeout after Run's
+	look     *sql.Stmt       // selectHeads, once it was needed
 	busy     map[string]bool // destinations with a running attempt
 	done     chan string     // destinations whose attempt ended
 	wg       sync.WaitGroup
@@ -39,6 +41,9 @@ func (o *Outbox) Run(ctx context.Context) error {
 	stop := time.AfterFunc(o.opts.StopTimeout, func() { cut(errStopped) })
 	r.wg.Wait()
 	stop.Stop()
+	if r.look != nil {
+		r.look.Close()
+	}
 	return err
 }
 

@@ -32,22 +32,32 @@ type head struct {
 	due         time.Time
 }
 
+// selectHeads jumps from destination to destination in the index, so that a long
+// queue costs no more than a short one.
+const selectHeads = `
+	WITH RECURSIVE dest(name) AS (
+	  SELECT min(destination) FROM outbox WHERE queue = ?1 AND state IN ('pending','sending')
+	  UNION ALL
+	  SELECT (SELECT min(destination) FROM outbox
+	          WHERE queue = ?1 AND state IN ('pending','sending') AND destination > dest.name)
+	  FROM dest WHERE dest.name IS NOT NULL)
+	SELECT o.id, o.destination, min(o.not_before, o.expires_at) AS due FROM dest
+	JOIN outbox o ON o.id = (SELECT min(id) FROM outbox
+	     WHERE queue = ?1 AND state IN ('pending','sending') AND destination = dest.name)
+	WHERE dest.name IS NOT NULL AND o.state = 'pending'
+	ORDER BY due, o.id LIMIT ?2`
+
 // heads returns the pending first items of at most limit destinations, those
-// that are due first in front. The recursion jumps from destination to
-// destination in the index, so that a long queue costs no more than a short one.
-func (o *Outbox) heads(ctx context.Context, limit int) ([]head, error) {
-	rows, err := o.db.QueryContext(ctx, `
-		WITH RECURSIVE dest(name) AS (
-		  SELECT min(destination) FROM outbox WHERE queue = ?1 AND state IN ('pending','sending')
-		  UNION ALL
-		  SELECT (SELECT min(destination) FROM outbox
-		          WHERE queue = ?1 AND state IN ('pending','sending') AND destination > dest.name)
-		  FROM dest WHERE dest.name IS NOT NULL)
-		SELECT o.id, o.destination, min(o.not_before, o.expires_at) AS due FROM dest
-		JOIN outbox o ON o.id = (SELECT min(id) FROM outbox
-		     WHERE queue = ?1 AND state IN ('pending','sending') AND destination = dest.name)
-		WHERE dest.name IS NOT NULL AND o.state = 'pending'
-		ORDER BY due, o.id LIMIT ?2`, o.opts.Name, limit)
+// that are due first in front.
+func (r *round) heads(ctx context.Context, limit int) ([]head, error) {
+	if r.look == nil { // parsing the query costs more than running it
+		look, err := r.db.PrepareContext(ctx, selectHeads)
+		if err != nil {
+			return nil, fmt.Errorf("looking for due items: %w", err)
+		}
+		r.look = look
+	}
+	rows, err := r.look.QueryContext(ctx, r.opts.Name, limit)
 	if err != nil {
 		return nil, fmt.Errorf("looking for due items: %w", err)
 	}
