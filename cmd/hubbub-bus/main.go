@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"path/filepath"
 
 	"hubbub/activitylog"
@@ -74,8 +73,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 // run opens the log and serves until ctx ends. The log outlives the bus, so
 // that it holds everything the bus did.
 func (s *settings) run(ctx context.Context, env *program.Env) error {
-	data, err := env.MakeData()
-	if err != nil {
+	if err := s.checkBounds(); err != nil {
 		return err
 	}
 	if err := checkOrigins(s.bus.AllowOrigins); err != nil {
@@ -84,6 +82,12 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err := s.loadTLS(); err != nil {
 		return err
 	}
+	release, err := env.OwnData() // the activity log has one writer
+	if err != nil {
+		return err
+	}
+	defer release()
+	data := env.Data
 	o := &s.bus
 	if o.Name == "" {
 		o.Name = bus.NewName()
@@ -132,18 +136,6 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 	err = errors.Join(err, <-logDone)
 	joined.stop()
 	return err
-}
-
-// checkOrigins refuses what no browser could send as its Origin, since it would
-// allow nothing.
-func checkOrigins(list []string) error {
-	for _, o := range list {
-		u, err := url.Parse(o)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != o {
-			return program.Usage("--allow-origin %q is not a full origin such as https://ops.example.com: a scheme and a host, without a path", o)
-		}
-	}
-	return nil
 }
 
 func (s *settings) loadTLS() error {

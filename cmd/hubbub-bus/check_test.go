@@ -1,0 +1,46 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestBoundsThatLetNothingThroughAreRefused(t *testing.T) {
+	check := func(flag, value string) error {
+		var s settings
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.flags(fs)
+		if err := fs.Set(flag, value); err != nil {
+			t.Fatal(err)
+		}
+		return s.checkBounds()
+	}
+	for flag, least := range map[string]string{
+		"peer-window": "1", "peer-queue": "1", "peer-queue-bytes": "1", "peer-buffer": "1", "max-frame": "1", "max-subscriptions": "1",
+		"max-sessions": "1", "activity-queue": "1", "activity-queue-bytes": "1", "activity-wal": "1",
+		"delivery-timeout": "1ms", "initialize-timeout": "1ms", "write-timeout": "1ms", "ping-interval": "1ms",
+	} {
+		if err := check(flag, least); err != nil {
+			t.Errorf("--%s %s is refused: %v", flag, least, err)
+		}
+		for _, bad := range []string{"0", "-1" + least[1:]} {
+			if check(flag, bad) == nil {
+				t.Errorf("--%s %s is not refused", flag, bad)
+			}
+		}
+	}
+}
+
+func TestOnlyFullOriginsAreAllowed(t *testing.T) {
+	for _, o := range []string{"https://ops.example.com", "http://127.0.0.1:8080", "http://[::1]:80"} {
+		if err := checkOrigins([]string{o}); err != nil {
+			t.Errorf("%q is refused: %v", o, err)
+		}
+	}
+	for _, o := range []string{"", "*", "ops.example.com", "ops.example.com:443", "https://", "https://ops.example.com/", "https://a/b", "https://u@a"} {
+		if checkOrigins([]string{o}) == nil {
+			t.Errorf("%q is not refused", o)
+		}
+	}
+}
