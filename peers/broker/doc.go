@@ -135,7 +135,8 @@
 // not_found; it sends identity.heartbeat every third of the endpoint timeout. On its
 // own topic it gets, as collab_event:
 //
-//   - collab.delivery.woken, payload [Wake]: deliveryId, rule, reason, and whichever
+//   - collab.delivery.woken, payload [Wake]: deliveryId, rule, reason, senderId and
+//     senderKind (human or agent; agents alone must not wake each other for ever), and whichever
 //     of message, workItem, question, invocation, flight and conversation it is about.
 //     It stores the event by its id (a repetition has the same one), sends
 //     delivery.ack, and acts: flight.update running, then completed or failed;
