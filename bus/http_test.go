@@ -1,0 +1,109 @@
+package bus_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hubbub/bus"
+	"hubbub/bus/grant"
+)
+
+// answer is what a bus with these options says to a request. The bus does not
+// run: its HTTP side needs no more.
+func answer(t *testing.T, o *bus.Options, method, path string, change func(*http.Request)) (status int, body string, header http.Header) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:7892"+path, nil)
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	bus.New(nil, o).Handler().ServeHTTP(w, r)
+	raw, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Code, string(raw), w.Header()
+}
+
+func TestProbesAnswerEverybody(t *testing.T) {
+	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	if _, err := file.Create(grant.Credential{Name: "x", Identities: []string{"cli:x"}}); err != nil {
+		t.Fatal(err)
+	}
+	o := &bus.Options{Credentials: file, Name: "east"}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		status, body, _ := answer(t, o, "GET", path, func(r *http.Request) { r.Host = "10.1.2.3:7892" })
+		var state struct{ Status, Bus string }
+		if err := json.Unmarshal([]byte(body), &state); err != nil || status != http.StatusOK || state.Status == "" {
+			t.Errorf("%s: %d %s, %v", path, status, body, err)
+		}
+	}
+	for _, path := range []string{"/metrics", "/peers", "/whoami"} {
+		if status, body, _ := answer(t, o, "GET", path, nil); status != http.StatusUnauthorized || !strings.Contains(body, "token") {
+			t.Errorf("%s without a token: %d %s", path, status, body)
+		}
+	}
+}
+
+func TestABrowserIsLedToTheConsole(t *testing.T) {
+	status, _, header := answer(t, nil, "GET", "/", nil)
+	if status != http.StatusFound || header.Get("Location") != "/console/" {
+		t.Errorf("%d to %q", status, header.Get("Location"))
+	}
+}
+
+// TestForeignNamesAreRefused goes through the host names and origins with which
+// a page elsewhere could reach a bus.
+func TestForeignNamesAreRefused(t *testing.T) {
+	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	token, err := file.Create(grant.Credential{Name: "x", Identities: []string{"cli:x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(o bus.Options) *bus.Options { return &o }
+	guarded := func(o bus.Options) *bus.Options { o.Credentials = file; return &o }
+	bearer := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	wrong := func(r *http.Request) { r.Header.Set("Authorization", "Bearer nonsense") }
+	for _, c := range []struct {
+		name    string
+		options *bus.Options
+		host    string
+		origin  string
+		more    func(*http.Request)
+		refused bool
+	}{
+		{"loopback", open(bus.Options{}), "localhost:7892", "", nil, false},
+		{"loopback of version 6", open(bus.Options{}), "[::1]:7892", "", nil, false},
+		{"a rebound name", open(bus.Options{}), "evil.example:7892", "", nil, true},
+		{"an address on an open bus", open(bus.Options{}), "10.0.0.5:7892", "", nil, true},
+		{"own origin", open(bus.Options{}), "127.0.0.1:7892", "http://127.0.0.1:7892", nil, false},
+		{"foreign origin", open(bus.Options{}), "127.0.0.1:7892", "https://evil.example", nil, true},
+		{"origin null", open(bus.Options{}), "127.0.0.1:7892", "null", nil, true},
+		{"listed origin", open(bus.Options{AllowOrigins: []string{"https://ops.example"}}), "127.0.0.1:7892", "https://ops.example", nil, false},
+		{"a name with a token", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "bus.internal:7892", "", bearer, false},
+		{"a name with a wrong token", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "bus.internal:7892", "", wrong, true},
+		{"a name without a token", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "bus.internal:7892", "", nil, true},
+		{"an address", guarded(bus.Options{Listen: "0.0.0.0:7892"}), "10.0.0.5:7892", "", nil, false},
+		{"an address of a bus on loopback", guarded(bus.Options{Listen: "127.0.0.1:7892"}), "10.0.0.5:7892", "", nil, true},
+		{"the name that it listens on", guarded(bus.Options{Listen: "bus.internal:7892"}), "bus.internal:7892", "", nil, false},
+		{"the host of a listed origin", guarded(bus.Options{AllowOrigins: []string{"https://ops.example"}}), "ops.example", "", nil, false},
+	} {
+		status, body, _ := answer(t, c.options, "GET", "/", func(r *http.Request) {
+			r.Host = c.host
+			if c.origin != "" {
+				r.Header.Set("Origin", c.origin)
+			}
+			if c.more != nil {
+				c.more(r)
+			}
+		})
+		if refused := status == http.StatusForbidden; refused != c.refused {
+			t.Errorf("%s: %d %s", c.name, status, body)
+		}
+	}
+}
