@@ -68,7 +68,6 @@ const (
 	maxAgentChats  = 100
 	maxRefusals    = 10
 	maxTurnsKept   = 4 * maxEvents
-	openEndings    = 2 // claimed and deferred are open
 	maxEndingNames = 32
 )
 

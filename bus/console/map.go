@@ -1,0 +1,142 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The measures of the map.
+const (
+	boxWidth, boxHeight, boxGap = 250, 50, 16
+	columnStep                  = 415
+	mapMargin                   = 46
+	gonePast                    = 3 * time.Minute // who left is on the map for so long
+)
+
+// column says where on the map an identity stands: chats to the left, agents to
+// the right, what serves both between.
+func column(id string) int {
+	switch roleClass(id) {
+	case "role-tg", "role-chorus":
+		return 0
+	case "role-agent":
+		return 2
+	}
+	return 1
+}
+
+// draw lays out the map.
+func (t *topology) draw(lines []peerLine, edges []edgeLine) {
+	var columns [3][]node
+	for _, l := range lines {
+		at := column(l.ID)
+		if !l.Connected && !l.Spoken() && t.Now.Sub(l.Last) > gonePast {
+			continue
+		}
+		if len(columns[at]) >= mapNodes {
+			t.Hidden++
+			continue
+		}
+		columns[at] = append(columns[at], t.box(l, at))
+	}
+	rows := max(len(columns[0]), len(columns[1]), len(columns[2]), 3)
+	t.Height = rows*(boxHeight+boxGap) + 2*mapMargin
+	t.Width = 2*columnStep + boxWidth + 2*mapMargin
+	places := map[string]node{}
+	for at := range columns {
+		slices.SortFunc(columns[at], func(a, b node) int { return cmp.Compare(a.ID, b.ID) })
+		free := t.Height - 2*mapMargin - len(columns[at])*(boxHeight+boxGap) + boxGap
+		for i := range columns[at] {
+			n := &columns[at][i]
+			n.X, n.Y = mapMargin+at*columnStep, mapMargin+free/2+i*(boxHeight+boxGap)
+			places[n.ID] = *n
+		}
+		t.Nodes = append(t.Nodes, columns[at]...)
+	}
+	way := newDetour(columns[1], t.Height)
+	for _, e := range edges {
+		from, ok := places[e.From]
+		to, known := places[e.To]
+		if !ok || !known || e.From == e.To || len(t.Edges) >= mapEdges {
+			continue
+		}
+		t.Edges = append(t.Edges, drawEdge(e, from, to, way))
+	}
+}
+
+func (t *topology) box(l peerLine, at int) node {
+	n := node{peerLine: l, Width: boxWidth, Height: boxHeight, column: at}
+	n.Failing = !l.LastFail.IsZero() && t.Now.Sub(l.LastFail) < rateSpan
+	n.Label, n.Sub = clip(l.ID, 30), fmt.Sprintf("in %s · out %s", perMinute(l.In), perMinute(l.Out))
+	if l.Title != "" {
+		n.Label, n.Sub = clip(l.Title, 30), clip(l.ID, 18)+" · "+perMinute(l.In+l.Out)
+	}
+	if l.Queued > 0 || l.Unanswered > 0 {
+		n.Sub = fmt.Sprintf("%d unanswered · %d queued", l.Unanswered, l.Queued)
+	}
+	return n
+}
+
+// drawEdge draws a curve from the side of one box to the side of another one.
+// The two directions of a pair are a little apart.
+func drawEdge(e edgeLine, from, to node, way *detour) edgeLine {
+	y1, y2 := from.Y+boxHeight/2-7, to.Y+boxHeight/2-7
+	if from.column > to.column || from.column == to.column && from.Y > to.Y {
+		y1, y2 = y1+14, y2+14
+	}
+	switch {
+	case from.column-to.column == 2 || to.column-from.column == 2:
+		x1, x2, c := from.X+boxWidth, to.X-4, way.control(y1, y2)
+		if from.column > to.column {
+			x1, x2 = from.X, to.X+boxWidth+4
+		}
+		third := (x2 - x1) / 4
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+third, c, x2-third, c, x2, y2)
+	case from.column < to.column:
+		x1, x2 := from.X+boxWidth, to.X
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+90, y1, x2-90, y2, x2-4, y2)
+	case from.column > to.column:
+		x1, x2 := from.X, to.X+boxWidth
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1-90, y1, x2+90, y2, x2+4, y2)
+	case from.column == 2:
+		x := from.X
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x, y1, x-80, y1, x-80, y2, x-4, y2)
+	default:
+		x := from.X + boxWidth
+		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x, y1, x+80, y1, x+80, y2, x+4, y2)
+	}
+	level := min(int(e.Rate/4)+1, 4)
+	e.Width, e.Speed = fmt.Sprintf("w%d", level), "idle"
+	if e.Rate >= 0.3 {
+		e.Speed = "busy"
+	}
+	return e
+}
+
+// A detour leads the edges between chats and agents around what stands between
+// them, above or below, one beside the other.
+type detour struct{ above, below int }
+
+const detourStep = 7
+
+func newDetour(middle []node, height int) *detour {
+	if len(middle) == 0 {
+		return &detour{height/2 - detourStep, height / 2}
+	}
+	return &detour{middle[0].Y - 24, middle[len(middle)-1].Y + boxHeight + 24}
+}
+
+// control returns the height of a curve's control points, so that its middle
+// passes where it is free.
+func (d *detour) control(y1, y2 int) int {
+	middle := d.below
+	if (y1+y2)/2 <= (d.above+d.below)/2 {
+		middle = d.above
+		d.above = max(d.above-detourStep, 4)
+	} else {
+		d.below += detourStep
+	}
+	return (8*middle - y1 - y2) / 6
+}
