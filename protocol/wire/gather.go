@@ -145,7 +145,7 @@ func (g *gatherConn) flush() {
 		return
 	}
 	g.busy = true
-	for len(g.pending) > 0 && g.err == nil {
+	for g.wholeLocked() > 0 && g.err == nil {
 		chunk, ends := g.takeLocked()
 		g.mu.Unlock()
 		n, err := g.try(chunk)
@@ -168,9 +168,23 @@ func (g *gatherConn) flush() {
 	g.doneLocked()
 }
 
+// wholeLocked returns how much of pending is whole frames: while one is being
+// written, it and what follows must stay, since its end is not known yet.
+func (g *gatherConn) wholeLocked() int {
+	switch {
+	case !g.holding:
+		return len(g.pending)
+	case len(g.ends) == 0:
+		return 0
+	default:
+		return g.ends[len(g.ends)-1]
+	}
+}
+
 func (g *gatherConn) takeLocked() (chunk []byte, ends []int) {
-	chunk, ends = g.pending, g.ends
-	g.pending, g.spare = g.spare[:0], nil
+	whole := g.wholeLocked()
+	chunk, ends = g.pending[:whole], g.ends
+	g.pending, g.spare = append(g.spare[:0], g.pending[whole:]...), nil
 	g.ends = nil
 	g.inFlight = len(chunk)
 	return chunk, ends
@@ -242,7 +256,7 @@ func (g *gatherConn) drain(chunk []byte, ends []int, sent int) {
 		}
 		g.inFlight = 0
 		g.giveBackLocked(chunk, ends)
-		if len(g.pending) == 0 || g.err != nil {
+		if g.wholeLocked() == 0 || g.err != nil {
 			return
 		}
 		chunk, ends = g.takeLocked()
