@@ -1,6 +1,6 @@
 # What one does with this repository. `make` alone lists it.
 
-.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd generate package package-check soak clean
+.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd generate package package-check soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -16,6 +16,9 @@ quick: ## all tests without -race, the short way
 
 lint: ## gofmt, vet, staticcheck
 	@scripts/lint
+
+lint-deep: ## golangci-lint, whose first build takes minutes
+	@scripts/lint-deep
 
 demo: build ## show the whole system at work, without a token and without network
 	@bin/hubbub demo
