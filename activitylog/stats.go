@@ -16,6 +16,9 @@ type Stats struct {
 	WALBytes    int64         // size of the write-ahead log after the last commit
 	LastError   string        // the last failure, also after it has passed
 	Failing     bool          // whether that failure persists
+	MaxRows     int           // Options.QueueRows in force
+	MaxBytes    int           // Options.QueueBytes in force
+	MaxWAL      int64         // Options.MaxWAL in force
 }
 
 // Stats returns the counters. It does not block on I/O.
@@ -25,6 +28,7 @@ func (w *Writer) Stats() Stats {
 	q := &w.q
 	s := q.totals
 	s.QueuedRows, s.QueuedBytes = q.rows, q.bytes
+	s.MaxRows, s.MaxBytes, s.MaxWAL = w.maxRows, w.maxBytes, w.maxWAL
 	s.Failing = q.reason != ""
 	if c := q.oldest(); c != nil {
 		s.Lag = time.Since(c.since)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/activitylog"
 	"hubbub/bus"
 	"hubbub/bus/grant"
 )
@@ -46,6 +47,24 @@ func TestProbesAnswerEverybody(t *testing.T) {
 	for _, path := range []string{"/metrics", "/peers", "/whoami"} {
 		if status, body, _ := answer(t, o, "GET", path, nil); status != http.StatusUnauthorized || !strings.Contains(body, "token") {
 			t.Errorf("%s without a token: %d %s", path, status, body)
+		}
+	}
+}
+
+// TestEveryBoundIsAMetric holds the names and the defaults of the bounds.
+func TestEveryBoundIsAMetric(t *testing.T) {
+	log := activitylog.NewWriter(filepath.Join(t.TempDir(), "activity.db"), nil)
+	w := httptest.NewRecorder()
+	bus.New(log, nil).Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:7892/metrics", nil))
+	for name, value := range map[string]string{
+		"delivery_timeout_seconds": "30", "initialize_timeout_seconds": "5", "write_timeout_seconds": "10", "ping_interval_seconds": "20",
+		"peer_window": "256", "peer_queue": "1024", "peer_queue_bytes": "6.7108864e+07", "peer_buffer_bytes": "8.388608e+06",
+		"max_frame_bytes": "1.048576e+06", "max_subscriptions": "1024", "max_sessions": "100000",
+		"topic_bytes": "256", "pattern_bytes": "128", "pattern_stars": "8", "client_id_bytes": "256", "message_id_bytes": "256", "json_depth": "64",
+		"activity_queue_rows": "65536", "activity_queue_bytes": "6.7108864e+07", "activity_wal_bytes": "4.294967296e+09",
+	} {
+		if line := `hubbub_limit{limit="` + name + `"} ` + value + "\n"; !strings.Contains(w.Body.String(), line) {
+			t.Errorf("/metrics has no line %s", line)
 		}
 	}
 }

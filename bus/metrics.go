@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -164,6 +165,9 @@ func (c *collector) collectLog(gauge func(*prometheus.Desc, float64, ...string),
 		return
 	}
 	s := c.srv.log.Stats()
+	gauge(descBound, float64(s.MaxRows), "activity_queue_rows")
+	gauge(descBound, float64(s.MaxBytes), "activity_queue_bytes")
+	gauge(descBound, float64(s.MaxWAL), "activity_wal_bytes")
 	gauge(descLogQueued, float64(s.QueuedRows))
 	gauge(descLogBytes, float64(s.QueuedBytes))
 	gauge(descLogLag, s.Lag.Seconds())
@@ -192,6 +196,12 @@ func (o *Options) bounds() map[string]float64 {
 		"max_frame_bytes":            float64(o.MaxFrame),
 		"max_subscriptions":          float64(o.MaxSubscriptions),
 		"max_sessions":               float64(o.MaxSessions),
+		"topic_bytes":                protocol.MaxTopic,
+		"pattern_bytes":              protocol.MaxPattern,
+		"pattern_stars":              protocol.MaxStars,
+		"client_id_bytes":            protocol.MaxPeerID,
+		"message_id_bytes":           protocol.MaxMessageID,
+		"json_depth":                 jsonrpc.MaxDepth,
 	}
 }
 
