@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -240,8 +239,7 @@ func TestASlowConsumerThatAnswersGets1008(t *testing.T) {
 			continue
 		}
 		for !server.Failed() { // let it become slow
-			runtime.Gosched()
-			time.Sleep(10 * time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 	}
 	closing.Wait()
@@ -282,7 +280,7 @@ func TestASideThatReadsSlowlyIsNotASlowConsumer(t *testing.T) {
 		if _, err := io.ReadFull(conn, part); err != nil {
 			t.Fatalf("the side that reads slowly was closed: %v", err)
 		}
-		time.Sleep(30 * time.Millisecond)
+		<-time.After(30 * time.Millisecond) // a side that is slow, but reads
 	}
 	if server.Failed() {
 		t.Error("the side that reads slowly counts as one that does not read")
