@@ -1,6 +1,6 @@
 # What one does with this repository. `make` alone lists it.
 
-.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd generate package package-check soak lint-deep clean
+.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd generate package package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,12 @@ conformance: build ## run the wire cases against a fresh bus of ours
 
 test-systemd: build ## the spawner against a real systemd (needs root or a user manager)
 	@scripts/test-systemd
+
+mcp-conformance: build ## the public MCP suite against the chat tools (needs npm)
+	@scripts/mcp-conformance.sh
+
+test-console: build ## the console in headless Chromium on a live demo (needs chromium and npm)
+	@scripts/test-console.sh
 
 generate: ## write what is made from the programs: sample settings, licences
 	@scripts/generate

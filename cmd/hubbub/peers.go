@@ -24,7 +24,7 @@ type connectedPeer struct {
 	ConnectedAt   time.Time              `json:"connectedAt"`
 	Remote        string                 `json:"remote"`
 	Subscriptions []observedSubscription `json:"subscriptions"`
-	Pending       int                    `json:"pending"`
+	Unanswered    int                    `json:"unanswered"`
 	Queued        int                    `json:"queued"`
 }
 
@@ -153,7 +153,7 @@ func printPeers(w io.Writer, list []connectedPeer, now time.Time) error {
 			patterns = append(patterns, pattern)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", screen.Printable(string(p.ClientID)), ago(now.Sub(p.ConnectedAt)), p.Remote,
-			p.Pending, p.Queued, screen.Printable(strings.Join(patterns, ", ")))
+			p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", ")))
 	}
 	return t.Flush()
 }
