@@ -44,6 +44,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Error("a reply was acknowledged that is not on disk")
 		}
 		limit(1 << 30)
+		time.Sleep(2 * time.Minute) // longer than any backoff
 		for i := range 40 {
 			if got := next(t, lead); got.Text != fmt.Sprintf("message %d %0800d", i, 0) {
 				t.Fatalf("message %d is %.40q", i, got.Text)

@@ -212,6 +212,7 @@ func (g *gatherConn) failLocked(err error) {
 		g.err = err
 	}
 	g.pending, g.ends, g.inFlight = nil, nil, 0
+	g.drained.Broadcast() // a reader that waits for room must learn of it now
 }
 
 // try writes once and returns what the network took. Without a raw connection
