@@ -22,5 +22,6 @@
 //     stays; the others are closed with 4001.
 //   - Without NATS, at the start or later, a bus serves its own peers.
 //
-// It implements section 9 of the design.
+// The Agent Communication Protocol knows one bus; this is Hubbub's extension of
+// it to several.
 package cluster

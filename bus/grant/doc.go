@@ -13,6 +13,6 @@
 //     file is readable by its owner only.
 //   - An issued credential lies inside what its issuer may issue.
 //
-// It implements "Authentication" of the design; the Agent Communication
-// Protocol leaves it open.
+// The Agent Communication Protocol leaves authentication open; this is
+// Hubbub's extension of it.
 package grant
