@@ -7,9 +7,11 @@
 //   - Order: rows appended by one goroutine are stored in that order; ids grow
 //     with the order of storing and are never used again.
 //   - Durability: a row is committed, with synchronous=FULL, 20 ms after it was
-//     appended, later only while the disk is slow. Publishers are held when rows
-//     get older than 150 ms while the disk keeps up with them at all, so that a
-//     kill takes at most the last 250 ms. The end of Run's context loses nothing.
+//     appended, later only while the disk is slow or more comes than it takes.
+//     Publishers are held to the writer's speed when what waits would take more
+//     than 150 ms to write, so that a kill takes at most the last 250 ms. A disk
+//     whose commits take longer than 50 ms cannot promise that: it holds nobody
+//     before the queue is full. The end of Run's context loses nothing.
 //   - Blocking: TryAppend never blocks. Append waits while the queue is full and
 //     the writer gets on; it waits for nobody once no transaction was committed
 //     for 250 ms (locked, full disk, errors).

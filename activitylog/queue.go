@@ -6,20 +6,27 @@ import (
 	"time"
 )
 
-// chunkRows is how many rows one transaction holds at most. Rows wait in chunks
-// of this size, so that the queue grows without ever copying itself.
+// chunkRows is how many rows one transaction holds while the disk is quick. Rows
+// wait in chunks of this size, so that the queue grows without copying itself.
 const chunkRows = 2048
+
+// maxShare is how many chunks share one transaction at most: on a slow disk the
+// rows that wait share its delay.
+const maxShare = 16
 
 const (
 	// stallAfter is how long the writer may make no progress before nobody
 	// waits for it any more.
 	stallAfter = 250 * time.Millisecond
-	// maxLag is how old the oldest unwritten row may grow before publishers are
-	// held, so that a kill takes at most the last 250 ms.
+	// maxLag is how long the rows that wait may take to be written before
+	// publishers are held, so that a kill takes at most the last 250 ms.
 	maxLag = 150 * time.Millisecond
 	// freshProgress is how recent the last commit must be for maxLag to count:
 	// a writer that is stuck is no reason to wait while the queue has room.
 	freshProgress = 50 * time.Millisecond
+	// slowCommit is how long a commit takes on a disk that is slow: then nobody is
+	// held before the queue is full, and more chunks share the next commit.
+	slowCommit = 50 * time.Millisecond
 	// keptChunks is how many empty chunks are kept for reuse.
 	keptChunks = 8
 )
@@ -39,6 +46,9 @@ type queue struct {
 	free     []*chunk
 	rows     int           // waiting and in flight
 	bytes    int           // waiting and in flight
+	share    int           // chunks that one transaction takes; 0 is 1
+	limit    int           // rows that the writer writes within maxLag; 0 where that is not known, or hopeless
+	credit   int           // rows that may be queued beyond limit
 	progress time.Time     // of the last commit, or when the queue became non-empty
 	appended uint64        // rows accepted since the start
 	settled  uint64        // rows of those that are committed, or given up at the end
@@ -74,7 +84,7 @@ func (w *Writer) TryAppend(rows ...Row) bool {
 		size += rows[i].size()
 	}
 	w.mu.Lock()
-	if w.mustHoldLocked(rows, size) {
+	if w.holdLocked(rows, size) > 0 {
 		w.mu.Unlock()
 		return false
 	}
@@ -90,16 +100,21 @@ func (w *Writer) TryAppend(rows ...Row) bool {
 // false. It never waits for a writer that has made no progress for 250 ms.
 func (w *Writer) Append(rows ...Row) {
 	for !w.TryAppend(rows...) {
-		w.awaitSpace()
+		w.awaitSpace(rows)
 	}
 }
 
-// awaitSpace waits for the next commit, at most until the writer counts as
-// stalled.
-func (w *Writer) awaitSpace() {
+// awaitSpace waits for the next commit, at most until nobody need be held. It
+// decides anew under the lock under which commits are announced: a commit since
+// TryAppend looked may have been the last one.
+func (w *Writer) awaitSpace(rows []Row) {
+	size := 0
+	for i := range rows {
+		size += rows[i].size()
+	}
 	w.mu.Lock()
-	left := stallAfter - time.Since(w.q.progress)
-	if left <= 0 || w.q.closed {
+	left := w.holdLocked(rows, size)
+	if left <= 0 {
 		w.mu.Unlock()
 		return
 	}
@@ -117,20 +132,22 @@ func (w *Writer) awaitSpace() {
 	timer.Stop()
 }
 
-// mustHoldLocked decides whether the caller has to wait.
-func (w *Writer) mustHoldLocked(rows []Row, size int) bool {
+// holdLocked decides whether the caller has to wait for the next commit, and for
+// how long at most: while the queue is full and the writer gets on; and while
+// more waits than the writer keeps up with, though half of what it writes may
+// follow, so that it catches up and nobody stands still meanwhile.
+func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 	q := &w.q
-	if q.rows == 0 || q.closed {
-		return false
+	switch {
+	case q.rows == 0 || q.closed:
+		return 0
+	case w.fullLocked(len(rows), size):
+		return stallAfter - time.Since(q.progress)
+	case q.limit > 0 && q.rows+len(rows) > q.limit && q.credit <= 0:
+		return freshProgress - time.Since(q.progress)
+	default:
+		return 0
 	}
-	if w.fullLocked(len(rows), size) {
-		return time.Since(q.progress) < stallAfter
-	}
-	oldest := q.oldest()
-	if rows[0].At-oldest.rows[oldest.done].At < maxLag.Microseconds() {
-		return false
-	}
-	return time.Since(q.progress) < freshProgress && time.Since(oldest.since) > maxLag
 }
 
 // fullLocked reports whether so many rows more would pass a bound. An empty
@@ -152,6 +169,9 @@ func (w *Writer) pushOrLoseLocked(rows []Row, size int) bool {
 		q.push([]Row{q.takeGap()})
 	}
 	q.push(rows)
+	if q.credit > 0 {
+		q.credit -= len(rows)
+	}
 	return before == 0 || before/chunkRows != q.rows/chunkRows
 }
 
@@ -218,10 +238,40 @@ func (q *queue) take() *chunk {
 		q.push([]Row{q.takeGap()})
 	}
 	c := q.chunks[0]
-	q.chunks[0] = nil
-	q.chunks = q.chunks[1:]
+	taken := 1
+	for taken < min(q.share, len(q.chunks)) {
+		more := q.chunks[taken]
+		c.rows = append(c.rows, more.rows...)
+		c.bytes += more.bytes
+		q.recycle(more)
+		taken++
+	}
+	clear(q.chunks[:taken])
+	q.chunks = q.chunks[taken:]
 	q.inFlight = c
 	return c
+}
+
+// pace learns from a commit of n rows how many may wait, and how many chunks
+// share the next one.
+func (q *queue) pace(n int, took time.Duration) {
+	switch {
+	case took >= slowCommit:
+		q.limit = 0
+		q.share = min(2*max(q.share, 1), maxShare)
+	case n >= chunkRows: // as fast as it can
+		q.limit = int(int64(n) * int64(maxLag) / max(int64(took), 1))
+		q.share /= 2
+	}
+}
+
+// recycle keeps a chunk whose rows are settled, or in another one, for reuse.
+func (q *queue) recycle(c *chunk) {
+	clear(c.rows) // let go of the payloads
+	c.rows, c.done, c.bytes = c.rows[:0], 0, 0
+	if len(q.free) < keptChunks && cap(c.rows) == chunkRows {
+		q.free = append(q.free, c)
+	}
 }
 
 // settle ends the next n rows of the chunk in flight: committed, or given up.
@@ -240,15 +290,12 @@ func (q *queue) settle(n int) {
 	q.rows -= n
 	q.settled += uint64(n)
 	q.progress = time.Now()
+	q.credit = min(q.credit+n/2, chunkRows)
 	if c.done < len(c.rows) {
 		return
 	}
 	q.inFlight = nil
-	clear(c.rows) // let go of the payloads
-	c.rows, c.done = c.rows[:0], 0
-	if len(q.free) < keptChunks {
-		q.free = append(q.free, c)
-	}
+	q.recycle(c)
 }
 
 // wakeWaiters lets everyone who waits for room look again.

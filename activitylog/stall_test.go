@@ -3,6 +3,7 @@ package activitylog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -180,6 +181,94 @@ func TestALagIsHeldBelowWhatAKillMayCost(t *testing.T) {
 		}
 		if got := w.Stats(); got.Lost != 0 || len(s.rows) != 40*chunkRows {
 			t.Errorf("%d rows written, %d lost", len(s.rows), got.Lost)
+		}
+	})
+}
+
+// TestASlowDiskHoldsNobody has commits that take 300 ms: whoever publishes never
+// waits, and what waits shares the next commits.
+func TestASlowDiskHoldsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{delay: 300 * time.Millisecond}
+		w := onSink(s, nil)
+		stop := running(t, w)
+		began := time.Now()
+		const most = 100_000
+		for i := range most { // in 5 s, 15 times what single chunks take
+			if !w.TryAppend(numbered(i)) {
+				t.Fatalf("the publisher of row %d is held", i)
+			}
+			if i%20 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		if waited := time.Since(began); waited != most/20*time.Millisecond {
+			t.Errorf("%s for %d rows, 20 a millisecond", waited, most)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.rows) != most || w.Stats().Lost != 0 {
+			t.Errorf("%d rows written, %d lost", len(s.rows), w.Stats().Lost)
+		}
+		for i, r := range s.rows {
+			if want := fmt.Sprintf("msg_%08d", i); r.MessageID != want {
+				t.Fatalf("row %d is %s", i, r.MessageID)
+			}
+		}
+		if largest := slices.Max(s.sizes); largest <= chunkRows || largest > maxShare*chunkRows {
+			t.Errorf("the largest transaction has %d rows", largest)
+		}
+	})
+}
+
+// TestNobodyStandsStillWhileTheWriterCatchesUp has a backlog of seconds: each
+// commit lets half as many rows follow.
+func TestNobodyStandsStillWhileTheWriterCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{delay: 20 * time.Millisecond}
+		s.fail("locked")
+		w := onSink(s, nil)
+		stop := running(t, w)
+		for i := range 60_000 {
+			w.Append(numbered(i))
+		}
+		time.Sleep(time.Second)
+		s.fault.Store(nil)
+		for w.Stats().Written == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		longest := time.Duration(0)
+		for i := range 20_000 {
+			began := time.Now()
+			w.Append(numbered(60_000 + i))
+			longest = max(longest, time.Since(began))
+		}
+		if s := w.Stats(); longest == 0 || longest > 40*time.Millisecond || s.QueuedRows == 0 {
+			t.Errorf("a publisher waited %s for a writer that commits every 20ms; %d rows wait", longest, s.QueuedRows)
+		}
+		if err := stop(); err != nil || w.Stats().Lost != 0 {
+			t.Errorf("%v, %+v", err, w.Stats())
+		}
+	})
+}
+
+// TestTheLastCommitIsNotMissed has the commit that makes room come between the
+// refusal and the wait.
+func TestTheLastCommitIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := onSink(&slowSink{delay: 20 * time.Millisecond}, &Options{QueueRows: 1})
+		running(t, w)
+		w.Append(numbered(0))
+		if w.TryAppend(numbered(1)) {
+			t.Fatal("the full queue took a row")
+		}
+		time.Sleep(linger + 20*time.Millisecond)
+		synctest.Wait() // it is committed, and nothing else will be
+		began := time.Now()
+		w.awaitSpace([]Row{numbered(1)})
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("waited %s for a commit that had come", waited)
 		}
 	})
 }

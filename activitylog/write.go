@@ -10,9 +10,10 @@ import (
 // time to stop has come.
 func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 	for {
+		began := time.Now()
 		first, n, err := w.tryWrite(c.rows[c.done:])
 		if err == nil {
-			if w.committed(c, first, n) {
+			if w.committed(c, first, n, time.Since(began)) {
 				return
 			}
 			continue
@@ -73,9 +74,10 @@ func (w *Writer) closeSink() {
 	w.sink = nil
 }
 
-// committed accounts for the next n rows of a chunk, which are on disk, and
-// reports whether those were its last. Then the chunk is no longer the caller's.
-func (w *Writer) committed(c *chunk, first int64, n int) bool {
+// committed accounts for the next n rows of a chunk, which are on disk after some
+// time, and reports whether those were its last. Then the chunk is no longer the
+// caller's.
+func (w *Writer) committed(c *chunk, first int64, n int, took time.Duration) bool {
 	rows := c.rows[c.done : c.done+n]
 	if w.onCommit != nil {
 		w.onCommit(first, rows)
@@ -92,6 +94,7 @@ func (w *Writer) committed(c *chunk, first int64, n int) bool {
 	w.q.totals.Commits++
 	w.q.totals.WALBytes = w.sink.walBytes()
 	w.q.settle(n)
+	w.q.pace(n, took)
 	w.q.wakeWaiters()
 	done := w.q.inFlight == nil
 	w.mu.Unlock()
