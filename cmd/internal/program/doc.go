@@ -35,7 +35,8 @@
 //     and error that the frame prints.
 //   - Exit: 0 after success or a clean stop, 1 with one plain sentence on
 //     stderr after a failure, 2 when flags, variables, file or arguments are
-//     wrong (see [Usage]).
+//     wrong (see [Usage]). A panic and SIGABRT print every goroutine and end the
+//     process by that signal, so that whoever watches starts it again.
 //   - Stop: SIGTERM, SIGINT or SIGHUP ends the context of Run. Run has 10
 //     seconds from then; afterwards, or at a second signal, the program ends
 //     at once with exit 1.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -28,7 +29,13 @@ const stopTimeout = 9500 * time.Millisecond
 func Main(p Program) { os.Exit(Run(p)) }
 
 // Run is Main without the end: it returns the exit code.
-func Run(p Program) int { return run(context.Background(), p, process()) }
+func Run(p Program) int {
+	// A crash, or the abort of systemd's watchdog, must end the process by a signal:
+	// Go's own way is exit 2, which says that the program was called wrongly, and
+	// then nobody would start it again.
+	debug.SetTraceback("crash")
+	return run(context.Background(), p, process())
+}
 
 // An outside is everything a program takes from the process around it.
 type outside struct {

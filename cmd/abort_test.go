@@ -1,0 +1,37 @@
+package cmd_test
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestAnAbortIsNoWrongUse sends each program what systemd's watchdog sends to
+// one that hangs. It must end by the signal: after exit 2, which is what Go does
+// by itself, nobody starts it again.
+func TestAnAbortIsNoWrongUse(t *testing.T) {
+	s := newSystem(t)
+	everyProgram(s)
+	for name, p := range s.run {
+		if err := p.cmd.Process.Signal(syscall.SIGABRT); err != nil {
+			t.Fatal(err)
+		}
+		<-p.ended
+		var exit *exec.ExitError
+		if !errors.As(p.err, &exit) {
+			t.Errorf("%s ended with %v", name, p.err)
+			continue
+		}
+		if status, ok := exit.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGABRT {
+			t.Errorf("%s ended with %v, not by the signal", name, exit)
+		}
+		p.mu.Lock()
+		said := p.log.String()
+		p.mu.Unlock()
+		if !strings.Contains(said, "goroutine ") {
+			t.Errorf("%s does not say what it was doing", name)
+		}
+	}
+}
