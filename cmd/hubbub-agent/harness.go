@@ -9,13 +9,13 @@ import (
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/anthropic"
 	"hubbub/peers/agent/harness/c2a"
+	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/peers/agent/harness/modelapi"
 	"hubbub/peers/agent/harness/openai"
 	"hubbub/peers/agent/harness/scripted"
 	"hubbub/peers/agent/harness/turnloop"
 	"hubbub/peers/attention"
-
-	"github.com/google/shlex"
 )
 
 // remembered is how many conversations a model's memory holds.
@@ -34,9 +34,9 @@ func (s *settings) newHarness(env *program.Env, data string, version attention.V
 	default:
 		return nil, nil, program.Usage("--harness %q is unknown: use scripted, openai, anthropic, acp or c2a", s.harness)
 	}
-	argv, err := s.command()
+	argv, err := child.Split(s.harnessCommand)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, program.Usage("--harness-command, which --harness %s needs: %s", s.harness, err)
 	}
 	if s.harness == "c2a" {
 		return c2a.New(argv, &c2a.Options{
@@ -58,28 +58,13 @@ func (s *settings) newModel(env *program.Env, data string) (harness.Harness, io.
 	if err != nil {
 		return nil, nil, err
 	}
-	loop := turnloop.Options{Time: s.deadline, History: history, Log: &log}
-	servers := mcptools.NewPool(&mcptools.PoolOptions{Log: &log})
-	if s.harness == "openai" {
-		return openai.New(&openai.Options{
-			BaseURL: s.baseURL, Model: s.model, Servers: servers, Loop: loop,
-			Key: func() (string, error) { return env.Secret(openai.KeyName) },
-		}), history, nil
+	newLoop, keyName := openai.New, openai.KeyName
+	if s.harness == "anthropic" {
+		newLoop, keyName = anthropic.New, anthropic.KeyName
 	}
-	return anthropic.New(&anthropic.Options{
-		BaseURL: s.baseURL, Model: s.model, Servers: servers, Loop: loop,
-		Key: func() (string, error) { return env.Secret(anthropic.KeyName) },
+	return newLoop(&modelapi.Options{
+		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(keyName) },
+		Servers: mcptools.NewPool(&mcptools.PoolOptions{Log: &log}),
+		Loop:    turnloop.Options{Time: s.deadline, History: history, Log: &log},
 	}), history, nil
-}
-
-// command splits --harness-command into shell words. No shell runs it.
-func (s *settings) command() ([]string, error) {
-	argv, err := shlex.Split(s.harnessCommand)
-	if err != nil {
-		return nil, program.Usage("--harness-command: %s", err)
-	}
-	if len(argv) == 0 {
-		return nil, program.Usage("--harness %s needs --harness-command, the program that it runs", s.harness)
-	}
-	return argv, nil
 }

@@ -64,7 +64,7 @@ func conformC2A(cmd *cobra.Command, command string, opts *conformance.Options) e
 	} else {
 		argv, split := child.Split(command)
 		if split != nil {
-			return program.Usage("%s", split)
+			return program.Usage("--harness-command: %s", split)
 		}
 		err = conformance.Program(cmd.Context(), argv, opts, report)
 	}

@@ -54,19 +54,17 @@ func (o *Options) withDefaults() Options {
 type Harness struct {
 	argv []string
 	opts Options
+	life *child.Life[program]
 
-	mu      sync.Mutex
-	host    harness.Host
-	live    *program      // initialized and alive; nil otherwise
-	changed chan struct{} // closed and replaced when live or ended changes
-	ended   error         // set when Run has returned
+	mu   sync.Mutex
+	host harness.Host
 }
 
 var _ harness.Harness = (*Harness)(nil)
 
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
-	return &Harness{argv: argv, opts: opts.withDefaults(), changed: make(chan struct{})}
+	return &Harness{argv: argv, opts: opts.withDefaults(), life: child.NewLife[program]()}
 }
 
 // Run keeps the program running until ctx ends (nil), or until it can never
@@ -75,47 +73,13 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.mu.Lock()
 	h.host = host
 	h.mu.Unlock()
-	err := child.Keep(ctx, h.opts.Clock, h.opts.Log, h.serve)
-	ended := error(harness.ErrStopped)
-	if err != nil {
-		ended = err
-	}
-	h.set(nil, ended)
-	return err
-}
-
-func (h *Harness) set(live *program, ended error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.live, h.ended = live, ended
-	close(h.changed)
-	h.changed = make(chan struct{})
-}
-
-// await waits for a program that is initialized.
-func (h *Harness) await(ctx context.Context) (*program, error) {
-	for {
-		h.mu.Lock()
-		live, ended, changed := h.live, h.ended, h.changed
-		h.mu.Unlock()
-		switch {
-		case live != nil:
-			return live, nil
-		case ended != nil:
-			return nil, ended
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
+	return h.life.Keep(ctx, h.opts.Clock, h.opts.Log, h.serve)
 }
 
 // Capabilities waits until the program is initialized: every injection mode,
 // progress, cancellation.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
-	if _, err := h.await(ctx); err != nil {
+	if _, err := h.life.Await(ctx); err != nil {
 		return harness.Capabilities{}, err
 	}
 	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true}, nil
@@ -128,7 +92,7 @@ func (h *Harness) Cancel(string, string) {}
 // are not used: the program calls those of Turn.ChatServer.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 	outcome := harness.Outcome{State: harness.Finished, Attempt: t.Attempt}
-	p, err := h.await(ctx)
+	p, err := h.life.Await(ctx)
 	if err != nil {
 		return outcome, err
 	}

@@ -65,7 +65,7 @@ func (h *Harness) serve(ctx context.Context) error {
 	close(output.open)
 
 	err = p.run(ctx, process)
-	h.set(nil, nil)
+	h.life.Set(nil)
 	process.Stop()
 	<-p.conn.Done()
 	process.Stdout.Close() //nolint:errcheck // read to its end
@@ -88,7 +88,7 @@ func (p *program) run(ctx context.Context, process *child.Process) error {
 	if err := p.initialize(ctx, process); err != nil {
 		return err
 	}
-	p.h.set(p, nil)
+	p.h.life.Set(p)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

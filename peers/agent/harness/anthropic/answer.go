@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strings"
 
-	"hubbub/peers/agent/harness/modelapi"
 	"hubbub/peers/agent/harness/turnloop"
 )
 
@@ -18,17 +17,20 @@ const (
 	maxArguments = 1 << 20
 )
 
-// An event is one event of a stream.
+// An event is one event of a stream, or an answer in one piece.
 type event struct {
 	Type    string `json:"type"`
 	Message struct {
 		Usage usage `json:"usage"`
 	} `json:"message"` // message_start
-	Index        int             `json:"index"`
-	ContentBlock block           `json:"content_block"` // content_block_start
-	Delta        delta           `json:"delta"`
-	Usage        *usage          `json:"usage"` // message_delta
-	Error        json.RawMessage `json:"error"`
+	Index        int    `json:"index"`
+	ContentBlock block  `json:"content_block"` // content_block_start
+	Delta        delta  `json:"delta"`
+	Usage        *usage `json:"usage"` // message_delta, one piece
+
+	// Of an answer in one piece.
+	Content    []block `json:"content"`
+	StopReason string  `json:"stop_reason"`
 }
 
 type block struct {
@@ -60,6 +62,7 @@ type answer struct {
 	blocks map[int]*gathered
 	stop   string
 	usage  usage
+	whole  bool
 }
 
 type gathered struct {
@@ -67,8 +70,39 @@ type gathered struct {
 	arguments strings.Builder
 }
 
-// add takes one event and returns the text that it brought.
-func (a *answer) add(e *event) (string, error) {
+// Add takes one event.
+func (a *answer) Add(data []byte) (text string, last bool, err error) {
+	var e event
+	if err := json.Unmarshal(data, &e); err != nil {
+		return "", false, err
+	}
+	switch {
+	case e.Type == "message_stop":
+		a.whole = true
+	case e.StopReason != "":
+		text, err = a.addWhole(&e)
+	default:
+		text, err = a.addEvent(&e)
+	}
+	return text, a.whole, err
+}
+
+func (a *answer) addWhole(e *event) (text string, err error) {
+	for i, b := range e.Content {
+		if i >= maxBlocks {
+			return "", fmt.Errorf("more than %d blocks in one answer", maxBlocks)
+		}
+		a.blocks[i] = &gathered{block: b}
+		text += b.Text
+	}
+	a.stop, a.whole = e.StopReason, true
+	if e.Usage != nil {
+		a.usage = *e.Usage
+	}
+	return text, nil
+}
+
+func (a *answer) addEvent(e *event) (text string, err error) {
 	switch e.Type {
 	case "message_start":
 		a.usage = e.Message.Usage
@@ -100,19 +134,17 @@ func (a *answer) add(e *event) (string, error) {
 	return "", nil
 }
 
-// reply makes the whole answer. Calls of an answer that the token limit cut
+// Reply makes the whole answer. Calls of an answer that the token limit cut
 // are dropped: their arguments may be half.
-func (a *answer) reply() *turnloop.Reply {
+func (a *answer) Reply() *turnloop.Reply {
+	if !a.whole {
+		return nil
+	}
 	r := &turnloop.Reply{
 		Truncated: a.stop == "max_tokens", Paused: a.stop == "pause_turn",
 		InputTokens: a.usage.input(), OutputTokens: a.usage.OutputTokens,
 	}
-	var order []int
-	for i := range a.blocks {
-		order = append(order, i)
-	}
-	slices.Sort(order)
-	for _, i := range order {
+	for _, i := range slices.Sorted(maps.Keys(a.blocks)) {
 		switch b := a.blocks[i]; {
 		case b.Type == "text":
 			r.Text += b.Text
@@ -125,67 +157,4 @@ func (a *answer) reply() *turnloop.Reply {
 		}
 	}
 	return r
-}
-
-// readStream reads a streamed answer to its message_stop.
-func readStream(s *modelapi.Stream, onText func(string)) (*turnloop.Reply, error) {
-	a := &answer{blocks: map[int]*gathered{}}
-	for {
-		_, data, err := s.Next()
-		if errors.Is(err, io.EOF) {
-			return nil, s.Broken()
-		}
-		if err != nil {
-			return nil, err
-		}
-		var e event
-		if err := json.Unmarshal(data, &e); err != nil {
-			return nil, s.Unreadable(err)
-		}
-		if failure, ok := modelapi.ParseError(e.Error); ok {
-			return nil, s.InStream(failure)
-		}
-		if e.Type == "message_stop" {
-			return a.reply(), nil
-		}
-		text, err := a.add(&e)
-		if err != nil {
-			return nil, s.Unreadable(err)
-		}
-		if text != "" {
-			onText(text)
-		}
-	}
-}
-
-// readWhole reads an answer that came in one piece.
-func readWhole(s *modelapi.Stream, onText func(string)) (*turnloop.Reply, error) {
-	raw, err := s.All()
-	if err != nil {
-		return nil, err
-	}
-	var whole struct {
-		Content    []block         `json:"content"`
-		StopReason string          `json:"stop_reason"`
-		Usage      usage           `json:"usage"`
-		Error      json.RawMessage `json:"error"`
-	}
-	if err := json.Unmarshal(raw, &whole); err != nil {
-		return nil, s.Unreadable(err)
-	}
-	if failure, ok := modelapi.ParseError(whole.Error); ok {
-		return nil, s.InStream(failure)
-	}
-	if whole.StopReason == "" {
-		return nil, s.Broken()
-	}
-	a := &answer{blocks: map[int]*gathered{}, stop: whole.StopReason, usage: whole.Usage}
-	for i, b := range whole.Content {
-		a.blocks[i] = &gathered{block: b}
-	}
-	reply := a.reply()
-	if reply.Text != "" {
-		onText(reply.Text)
-	}
-	return reply, nil
 }

@@ -13,6 +13,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/anthropic"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/modelapi"
 	"hubbub/peers/agent/harness/turnloop"
 )
 
@@ -55,7 +56,7 @@ func stream(parts ...[]string) harnesstest.Answer {
 }
 
 func newHarness(api *harnesstest.API) *turnloop.Loop {
-	return anthropic.New(&anthropic.Options{
+	return anthropic.New(&modelapi.Options{
 		BaseURL: api.URL + "/v1", Key: func() (string, error) { return secret, nil },
 		Loop: turnloop.Options{Clock: harness.Clock{SleepFunc: func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }}},
 	})

@@ -47,7 +47,7 @@ type (
 var cached = &wireCache{Type: "ephemeral"}
 
 func (m *model) request(r *turnloop.Request) *wireRequest {
-	w := &wireRequest{Model: m.name, MaxTokens: r.MaxTokens, Stream: true, Messages: wireMessages(r.Messages)}
+	w := &wireRequest{Model: m.Name(), MaxTokens: r.MaxTokens, Stream: true, Messages: wireMessages(r.Messages)}
 	if r.System != "" {
 		w.System = []wireBlock{{Type: "text", Text: r.System, Cache: cached}}
 	}

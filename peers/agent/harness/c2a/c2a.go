@@ -77,16 +77,15 @@ func (o *Options) withDefaults() Options {
 type Harness struct {
 	argv []string
 	opts Options
+	life *child.Life[session]
+	wake chan struct{} // something may be due
 
 	mu       sync.Mutex
 	host     harness.Host
-	session  *session      // initialized and alive; nil otherwise
-	changed  chan struct{} // closed and replaced when session or ended changes
-	ended    error         // set when Run has returned
-	pending  []*delivery   // not yet accepted, in order of sequence
-	accepted recent        // turn id -> request id of the accepted delivery
-	tokens   recent        // event, request and idempotency ids -> turn id
-	requests int           // ids given
+	pending  []*delivery // not yet accepted, in order of sequence
+	accepted recent      // turn id -> request id of the accepted delivery
+	tokens   recent      // event, request and idempotency ids -> turn id
+	requests int         // ids given
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -94,7 +93,7 @@ var _ harness.Harness = (*Harness)(nil)
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
 	return &Harness{
-		argv: argv, opts: opts.withDefaults(), changed: make(chan struct{}),
+		argv: argv, opts: opts.withDefaults(), life: child.NewLife[session](), wake: make(chan struct{}, 1),
 		accepted: newRecent(1024), tokens: newRecent(4096),
 	}
 }
@@ -105,84 +104,52 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.mu.Lock()
 	h.host = host
 	h.mu.Unlock()
-	err := child.Keep(ctx, h.opts.Clock, h.opts.Log, h.serve)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ended = harness.ErrStopped
-	if err != nil {
-		h.ended = err
-	}
-	h.notifyLocked()
-	return err
+	return h.life.Keep(ctx, h.opts.Clock, h.opts.Log, h.serve)
 }
 
-// notifyLocked wakes whoever waits for a session or for a delivery.
-func (h *Harness) notifyLocked() {
-	close(h.changed)
-	h.changed = make(chan struct{})
+// poke makes the session look again for what is due. It never blocks.
+func (h *Harness) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Capabilities waits until the program has answered initialize.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
-	for {
-		h.mu.Lock()
-		session, ended, changed := h.session, h.ended, h.changed
-		h.mu.Unlock()
-		switch {
-		case session != nil:
-			return session.caps, nil
-		case ended != nil:
-			return harness.Capabilities{}, ended
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return harness.Capabilities{}, context.Cause(ctx)
-		}
+	s, err := h.life.Await(ctx)
+	if err != nil {
+		return harness.Capabilities{}, err
 	}
+	return s.caps, nil
 }
 
 // Turn delivers an event, as often as it takes, until the program accepts it.
 // The tools of the turn are not used: the program calls Host.Tools.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-	none := harness.Outcome{State: harness.Accepted, Attempt: t.Attempt}
-	d := &delivery{turn: t, next: max(t.Attempt, 1), done: make(chan struct{})}
+	d := &delivery{turn: t, attempt: t.Attempt, next: max(t.Attempt, 1), done: make(chan struct{})}
 	h.mu.Lock()
-	if h.ended != nil {
-		defer h.mu.Unlock()
-		return none, h.ended
-	}
 	h.enqueueLocked(d)
-	h.notifyLocked()
 	h.mu.Unlock()
-	for {
-		h.mu.Lock()
-		ended, changed := h.ended, h.changed
-		h.mu.Unlock()
-		if ended != nil {
-			h.settle(d, ended)
-		}
-		select {
-		case <-d.done:
-			return harness.Outcome{State: harness.Accepted, Attempt: d.attempt}, d.err
-		case <-changed:
-		case <-ctx.Done():
-			cause := context.Cause(ctx)
-			h.withdraw(d, cause)
-			<-d.done
-			return harness.Outcome{State: harness.Accepted, Attempt: d.attempt}, d.err
-		}
+	h.poke()
+	select {
+	case <-d.done:
+	case <-h.life.Over():
+		h.settle(d, h.life.Err())
+	case <-ctx.Done():
+		h.withdraw(d, context.Cause(ctx))
 	}
+	<-d.done
+	return harness.Outcome{State: harness.Accepted, Attempt: d.attempt}, d.err
 }
 
 // Cancel tells the program to stop working on an accepted delivery.
 func (h *Harness) Cancel(turnID, reason string) {
 	h.mu.Lock()
 	request, known := h.accepted.take(turnID)
-	session := h.session
 	h.mu.Unlock()
-	if known && session != nil {
-		session.cancelled(request, reason)
+	if live := h.life.Live(); known && live != nil {
+		live.cancelled(request, reason)
 	}
 }
 
@@ -190,20 +157,19 @@ func (h *Harness) Cancel(turnID, reason string) {
 func (h *Harness) withdraw(d *delivery, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.settleLocked(d, cause) || h.session == nil || d.sentTo != h.session {
-		return
+	if live := h.life.Live(); h.settleLocked(d, cause) && live != nil && d.sentTo == live {
+		live.cancelled(d.lastID, cause.Error())
 	}
-	h.session.cancelled(d.lastID, cause.Error())
 }
 
-// settle ends a delivery; nil means accepted. It reports whether the delivery
-// was still pending.
-func (h *Harness) settle(d *delivery, err error) bool {
+// settle ends a delivery; nil means accepted.
+func (h *Harness) settle(d *delivery, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.settleLocked(d, err)
+	h.settleLocked(d, err)
 }
 
+// settleLocked is settle; it reports whether the delivery was still pending.
 func (h *Harness) settleLocked(d *delivery, err error) bool {
 	if d.settled {
 		return false
@@ -214,7 +180,7 @@ func (h *Harness) settleLocked(d *delivery, err error) bool {
 	return true
 }
 
-// requestID gives the next id of a request.
+// requestIDLocked gives the next id of a request.
 func (h *Harness) requestIDLocked(method string) string {
 	h.requests++
 	return fmt.Sprintf("%s-%d", method, h.requests)

@@ -21,8 +21,8 @@ func (s *session) callLoop(ctx context.Context) {
 
 // call answers one request.
 func (s *session) call(ctx context.Context, f *frame) {
+	ready := s.h.life.Live() == s
 	s.h.mu.Lock()
-	ready := s.h.session == s
 	tools := s.h.host.Tools
 	s.h.mu.Unlock()
 	switch {
@@ -137,8 +137,8 @@ func (s *session) progress(params json.RawMessage) {
 	}
 	s.h.mu.Lock()
 	report, turn := s.h.host.Progress, s.h.tokens.values[token]
-	ready := s.h.session == s
 	s.h.mu.Unlock()
+	ready := s.h.life.Live() == s
 	if report != nil && ready && s.agreed.has("utilities", "progress") {
 		report(harness.Progress{
 			TurnID: turn, Kind: harness.ProgressStatus, Token: token,

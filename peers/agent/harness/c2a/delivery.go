@@ -73,7 +73,7 @@ func (h *Harness) acceptedLocked(id string) {
 		if slices.Contains(d.ids, id) {
 			h.accepted.put(d.turn.ID, id)
 			h.settleLocked(d, nil)
-			h.notifyLocked() // the window has room
+			h.poke() // the window has room
 			return
 		}
 	}

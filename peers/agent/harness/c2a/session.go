@@ -28,11 +28,9 @@ type session struct {
 	started chan error // what came of initialize
 	initID  string
 
-	// Set when initialize is answered, before the session is the harness's own.
+	// Set when initialize is answered, before the session counts as live.
 	agreed *negotiated
 	caps   harness.Capabilities
-
-	over bool // no longer the harness's own; guarded by Harness.mu
 
 	mu      sync.Mutex
 	running map[string]context.CancelCauseFunc // tool calls, by id as written
@@ -58,10 +56,6 @@ func (h *Harness) serve(ctx context.Context) error {
 	wg.Go(func() { s.readLoop() })
 	wg.Go(func() { s.callLoop(ctx) })
 	err = s.run(ctx)
-	h.mu.Lock()
-	h.session, s.over = nil, true
-	h.notifyLocked()
-	h.mu.Unlock()
 	fail(err)
 	process.Stop()
 	wg.Wait()
@@ -80,16 +74,9 @@ func (s *session) run(ctx context.Context) error {
 		if !next.IsZero() {
 			timer = time.After(time.Until(next))
 		}
-		s.h.mu.Lock()
-		changed := s.h.changed
-		due, _ := s.h.dueLocked(s, time.Now())
-		s.h.mu.Unlock()
-		if len(due) > 0 {
-			continue
-		}
 		select {
 		case <-timer:
-		case <-changed:
+		case <-s.h.wake:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.process.Done():
@@ -130,12 +117,7 @@ func (s *session) initialized(f *frame) error {
 		return fmt.Errorf("%s: %w", s.h.argv[0], err)
 	}
 	s.agreed, s.caps = agreed, agreed.capabilities(s.h.host.Tools)
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	if !s.over {
-		s.h.session = s
-		s.h.notifyLocked()
-	}
+	s.h.life.Set(s)
 	return nil
 }
 

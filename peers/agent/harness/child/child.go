@@ -23,10 +23,10 @@ import (
 func Split(command string) ([]string, error) {
 	words, err := shlex.Split(command)
 	if err != nil {
-		return nil, fmt.Errorf("--harness-command cannot be split into words (%w): close every quote", err)
+		return nil, fmt.Errorf("the command cannot be split into words (%w): close every quote", err)
 	}
 	if len(words) == 0 {
-		return nil, errors.New("--harness-command is empty: name the program and its arguments")
+		return nil, errors.New("the command is empty: name the program and its arguments")
 	}
 	return words, nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -175,7 +176,7 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 		began := time.Now()
 		var starts []time.Duration
 		ctx, cancel := context.WithCancel(t.Context())
-		err := child.Keep(ctx, harness.Clock{}, nil, func(context.Context) error {
+		err := child.NewLife[int]().Keep(ctx, harness.Clock{}, nil, func(context.Context) error {
 			starts = append(starts, time.Since(began).Round(time.Second))
 			switch len(starts) {
 			case 4:
@@ -195,10 +196,49 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 }
 
 func TestKeepEndsAtAPermanentError(t *testing.T) {
-	err := child.Keep(t.Context(), harness.Clock{}, nil, func(context.Context) error { return harness.ErrPermanent })
-	if !errors.Is(err, harness.ErrPermanent) {
-		t.Errorf("err = %v", err)
+	life := child.NewLife[int]()
+	err := life.Keep(t.Context(), harness.Clock{}, nil, func(context.Context) error { return harness.ErrPermanent })
+	if !errors.Is(err, harness.ErrPermanent) || !errors.Is(life.Err(), harness.ErrPermanent) {
+		t.Errorf("err = %v, %v", err, life.Err())
 	}
+	if _, err := life.Await(t.Context()); !errors.Is(err, harness.ErrPermanent) {
+		t.Errorf("awaiting a run that never comes: %v", err)
+	}
+}
+
+func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		life := child.NewLife[string]()
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		run := 0
+		wg.Go(func() {
+			if err := life.Keep(ctx, harness.Clock{}, nil, func(ctx context.Context) error {
+				run++
+				name := fmt.Sprintf("run %d", run)
+				life.Set(&name)
+				if run == 1 {
+					return errors.New("crashed")
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait() // the first run has crashed
+		if life.Live() != nil {
+			t.Error("a run that ended counts as alive")
+		}
+		if name, err := life.Await(ctx); err != nil || *name != "run 2" {
+			t.Errorf("%v, %v", name, err)
+		}
+		stop()
+		wg.Wait()
+		if _, err := life.Await(t.Context()); !errors.Is(err, harness.ErrStopped) || life.Live() != nil {
+			t.Errorf("after its end: %v", err)
+		}
+	})
 }
 
 func TestSplit(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"hubbub/peers/agent/harness/turnloop"
 )
 
-// A Failure is what an API says went wrong.
-type Failure struct {
+// A failure is what an API says went wrong.
+type failure struct {
 	Message string
 	Type    string
 	Code    string
@@ -23,7 +23,7 @@ type Failure struct {
 // parseFailure reads the error bodies of the APIs in use: {"error":{...}},
 // {"error":"..."}, {"message":...}, {"detail":...}, an array of the first, or
 // plain text.
-func parseFailure(raw []byte) Failure {
+func parseFailure(raw []byte) failure {
 	raw = bytes.TrimSpace(raw)
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
@@ -35,26 +35,36 @@ func parseFailure(raw []byte) Failure {
 		Detail  json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(raw, &body) != nil {
-		return Failure{Message: clip(string(raw))}
+		return failure{Message: clip(string(raw))}
 	}
-	if f, ok := ParseError(body.Error); ok {
+	if f, ok := parseError(body.Error); ok {
 		return f
 	}
 	if body.Message != "" {
-		return Failure{Message: clip(body.Message)}
+		return failure{Message: clip(body.Message)}
 	}
-	return Failure{Message: clip(string(bytes.Trim(body.Detail, `"`)))}
+	return failure{Message: clip(string(bytes.Trim(body.Detail, `"`)))}
 }
 
-// ParseError reads the "error" member of an answer or a stream's event. It
-// reports false where there is none.
-func ParseError(raw json.RawMessage) (Failure, bool) {
+// failureIn finds the failure that an answer or a stream's event tells of.
+func failureIn(data []byte) (failure, bool) {
+	var body struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(data, &body) != nil {
+		return failure{}, false
+	}
+	return parseError(body.Error)
+}
+
+// parseError reads an "error" member. It reports false where there is none.
+func parseError(raw json.RawMessage) (failure, bool) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return Failure{}, false
+		return failure{}, false
 	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
-		return Failure{Message: clip(text)}, true
+		return failure{Message: clip(text)}, true
 	}
 	var object struct {
 		Message string          `json:"message"`
@@ -62,13 +72,13 @@ func ParseError(raw json.RawMessage) (Failure, bool) {
 		Code    json.RawMessage `json:"code"` // a string, a number or null
 	}
 	if json.Unmarshal(raw, &object) != nil {
-		return Failure{Message: clip(string(raw))}, true
+		return failure{Message: clip(string(raw))}, true
 	}
 	code := strings.Trim(string(object.Code), `"`)
 	if code == "null" {
 		code = ""
 	}
-	return Failure{Message: clip(object.Message), Type: object.Type, Code: code}, true
+	return failure{Message: clip(object.Message), Type: object.Type, Code: code}, true
 }
 
 // clip keeps error texts to one short line.
@@ -80,13 +90,13 @@ func clip(text string) string {
 	return text
 }
 
-// failure says what a status and the API's own words mean for the turn.
-func (e *Endpoint) failure(status int, what string, f Failure, key string) *turnloop.RequestError {
+// errorOf says what a status and the API's own words mean for the turn.
+func (e *Endpoint) errorOf(status int, what string, f failure, key string) *turnloop.RequestError {
 	said := harness.Redact(f.Message, key)
 	if said == "" {
 		said = http.StatusText(status)
 	}
-	at := fmt.Sprintf("%s %s: %s", e.BaseURL, what, said)
+	at := fmt.Sprintf("%s %s: %s", e.opts.BaseURL, what, said)
 	permanent := func(advice string) *turnloop.RequestError {
 		return &turnloop.RequestError{Err: fmt.Errorf("%s (%s)", at, advice)}
 	}
@@ -94,9 +104,9 @@ func (e *Endpoint) failure(status int, what string, f Failure, key string) *turn
 	case tooLong(status, f):
 		return &turnloop.RequestError{TooLong: true, Err: fmt.Errorf("%s (the event is longer than the model can read)", at)}
 	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
-		return permanent("the account has no credit left; top it up or use another key in " + e.KeyName)
+		return permanent("the account has no credit left; top it up or use another key in " + e.api.KeyName)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return permanent("check " + e.KeyName + " or " + e.KeyName + "_FILE")
+		return permanent("check " + e.api.KeyName + " or " + e.api.KeyName + "_FILE")
 	case status == http.StatusNotFound:
 		return permanent("check --model and --base-url, which includes the version such as /v1")
 	case status >= 300 && status < 400:
@@ -109,7 +119,7 @@ func (e *Endpoint) failure(status int, what string, f Failure, key string) *turn
 	}
 }
 
-func tooLong(status int, f Failure) bool {
+func tooLong(status int, f failure) bool {
 	if status == http.StatusRequestEntityTooLarge || f.Code == "context_length_exceeded" || f.Type == "request_too_large" {
 		return true
 	}
@@ -123,9 +133,9 @@ func tooLong(status int, f Failure) bool {
 // passing are the words in types and codes of failures that may pass.
 var passing = []string{"server_error", "overloaded", "rate_limit", "api_error", "timeout", "unavailable", "internal", "429", "500", "502", "503", "529"}
 
-// InStream makes the error of a failure that came inside a stream, where there
-// is no status: overload and internal errors may pass.
-func (s *Stream) InStream(f Failure) *turnloop.RequestError {
+// failed makes the error of a failure that came inside a stream, where there is
+// no status: overload and internal errors may pass.
+func (s *stream) failed(f failure) *turnloop.RequestError {
 	status := http.StatusBadRequest
 	if f.Type == "" && f.Code == "" {
 		status = http.StatusServiceUnavailable
@@ -135,7 +145,7 @@ func (s *Stream) InStream(f Failure) *turnloop.RequestError {
 			status = http.StatusServiceUnavailable
 		}
 	}
-	return s.endpoint.failure(status, "failed in the middle of its answer", f, s.key)
+	return s.endpoint.errorOf(status, "failed in the middle of its answer", f, s.key)
 }
 
 // maxRetryAfter is the longest wait that an API may ask of us.

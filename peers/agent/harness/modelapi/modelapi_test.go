@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/modelapi"
 	"hubbub/peers/agent/harness/turnloop"
 )
@@ -22,11 +23,31 @@ func endpoint(t *testing.T, answer func(w http.ResponseWriter)) *modelapi.Endpoi
 		answer(w)
 	}))
 	t.Cleanup(server.Close)
-	return &modelapi.Endpoint{
-		BaseURL: server.URL + "/v1/", Path: "/chat", KeyName: "TEST_KEY",
-		Key:  func() (string, error) { return "key", nil },
-		Sign: func(h http.Header, key string) { h.Set("X-Key", key) },
-	}
+	return modelapi.NewEndpoint(
+		modelapi.API{KeyName: "TEST_KEY", Path: "/chat", Sign: func(h http.Header, key string) { h.Set("X-Key", key) }},
+		&modelapi.Options{
+			BaseURL: server.URL + "/v1/", Key: func() (string, error) { return "key", nil },
+			Loop: turnloop.Options{Clock: harness.Clock{NowFunc: func() time.Time { return now }}},
+		})
+}
+
+var now = time.Date(2026, 6, 2, 12, 0, 0, 0, time.UTC)
+
+// pieces is an answer that keeps what it was given.
+type pieces []string
+
+func (p *pieces) Add(data []byte) (string, bool, error) {
+	*p = append(*p, string(data))
+	return "", false, nil
+}
+
+func (p *pieces) Reply() *turnloop.Reply { return &turnloop.Reply{} }
+
+func ask(t *testing.T, e *modelapi.Endpoint) (pieces, error) {
+	t.Helper()
+	var got pieces
+	_, err := e.Ask(t.Context(), map[string]any{}, &got, func(string) {})
+	return got, err
 }
 
 func TestEvents(t *testing.T) {
@@ -34,23 +55,11 @@ func TestEvents(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, ": hello\n\nevent: one\r\ndata: first\r\n\r\ndata:second\ndata: line\nid: 7\nretry: 3\n\n\n\nevent: lost\n\ndata: last")
 	})
-	s, err := e.Post(t.Context(), map[string]any{})
+	got, err := ask(t, e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	var got []string
-	for {
-		event, data, err := s.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, event+"="+string(data))
-	}
-	if want := []string{"one=first", "=second\nline", "=last"}; !slices.Equal(got, want) {
+	if want := []string{"first", "second\nline", "last"}; !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
 }
@@ -65,12 +74,7 @@ func TestAnEndlessLineIsGivenUp(t *testing.T) {
 			}
 		}
 	})
-	s, err := e.Post(t.Context(), map[string]any{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	_, _, err = s.Next()
+	_, err := ask(t, e)
 	var failed *turnloop.RequestError
 	if !errors.As(err, &failed) || failed.Retry {
 		t.Errorf("err = %v", err)
@@ -78,7 +82,6 @@ func TestAnEndlessLineIsGivenUp(t *testing.T) {
 }
 
 func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 6, 2, 12, 0, 0, 0, time.UTC)
 	for header, want := range map[string]time.Duration{
 		"": 0, "3": 3 * time.Second, "0.5": 500 * time.Millisecond, "-4": 0, "junk": 0, "9999999": 10 * time.Minute,
 		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
@@ -88,8 +91,7 @@ func TestRetryAfter(t *testing.T) {
 			w.Header().Set("Retry-After", header)
 			w.WriteHeader(http.StatusTooManyRequests)
 		})
-		e.Now = func() time.Time { return now }
-		_, err := e.Post(t.Context(), map[string]any{})
+		_, err := ask(t, e)
 		var failed *turnloop.RequestError
 		if !errors.As(err, &failed) || !failed.Retry || failed.After != want {
 			t.Errorf("%q: %+v", header, failed)
@@ -111,7 +113,7 @@ func TestErrorBodies(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, body)
 		})
-		if _, err := e.Post(t.Context(), map[string]any{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ask(t, e); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -119,7 +121,7 @@ func TestErrorBodies(t *testing.T) {
 
 func TestAddressesThatCannotBe(t *testing.T) {
 	for _, bad := range []string{"", "api.openai.com/v1", "ftp://x/v1", "https://user:pw@x/v1", "https://x/v1?key=1"} {
-		if err := (&modelapi.Endpoint{BaseURL: bad}).Check(); err == nil {
+		if err := modelapi.NewEndpoint(modelapi.API{}, &modelapi.Options{BaseURL: bad}).Check(); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
-	"hubbub/peers/agent/harness/modelapi"
 	"hubbub/peers/agent/harness/turnloop"
 )
 
@@ -19,16 +17,15 @@ const (
 
 // A chunk is one event of a stream, or a whole answer.
 type chunk struct {
-	Choices []choice        `json:"choices"`
-	Usage   *usage          `json:"usage"`
-	Error   json.RawMessage `json:"error"`
+	Choices []choice `json:"choices"`
+	Usage   *usage   `json:"usage"`
 }
 
 type choice struct {
-	Index        int     `json:"index"`
-	Delta        content `json:"delta"`
-	Message      content `json:"message"` // of a whole answer
-	FinishReason *string `json:"finish_reason"`
+	Index        int      `json:"index"`
+	Delta        content  `json:"delta"`
+	Message      *content `json:"message"` // of an answer in one piece
+	FinishReason *string  `json:"finish_reason"`
 }
 
 type content struct {
@@ -53,30 +50,37 @@ type usage struct {
 
 // An answer gathers chunks.
 type answer struct {
-	text   strings.Builder
-	calls  []turnloop.Call
-	byItem map[int]int // a piece's index -> its call
-	finish string
-	usage  usage
+	text    strings.Builder
+	calls   []turnloop.Call
+	byIndex map[int]int // a piece's index -> its call
+	finish  string
+	usage   usage
 }
 
-// add takes one chunk and returns the text that it brought.
-func (a *answer) add(c *chunk) (string, error) {
+// Add takes one chunk.
+func (a *answer) Add(data []byte) (text string, last bool, err error) {
+	if string(data) == "[DONE]" {
+		return "", true, nil
+	}
+	var c chunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		return "", false, err
+	}
 	if c.Usage != nil {
 		a.usage = *c.Usage
 	}
-	text := ""
-	for i := range c.Choices {
-		choice := &c.Choices[i]
+	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue // only one was asked for
 		}
-		for _, part := range []content{choice.Delta, choice.Message} {
-			text += part.Content + part.Refusal
-			for _, piece := range part.ToolCalls {
-				if err := a.addPiece(piece); err != nil {
-					return "", err
-				}
+		said := choice.Delta
+		if choice.Message != nil {
+			said, a.finish = *choice.Message, "stop"
+		}
+		text += said.Content + said.Refusal
+		for _, piece := range said.ToolCalls {
+			if err := a.addPiece(piece); err != nil {
+				return "", false, err
 			}
 		}
 		if choice.FinishReason != nil && *choice.FinishReason != "" {
@@ -84,7 +88,7 @@ func (a *answer) add(c *chunk) (string, error) {
 		}
 	}
 	a.text.WriteString(text)
-	return text, nil
+	return text, false, nil
 }
 
 // addPiece joins a piece to its call. Without an index, a piece with an id (or
@@ -93,7 +97,7 @@ func (a *answer) addPiece(p callPiece) error {
 	at := -1
 	switch {
 	case p.Index != nil:
-		if found, ok := a.byItem[*p.Index]; ok && (p.ID == "" || a.calls[found].ID == "" || a.calls[found].ID == p.ID) {
+		if found, ok := a.byIndex[*p.Index]; ok && (p.ID == "" || a.calls[found].ID == "" || a.calls[found].ID == p.ID) {
 			at = found
 		}
 	case p.ID == "" && p.Function.Name == "":
@@ -109,7 +113,7 @@ func (a *answer) addPiece(p callPiece) error {
 		at = len(a.calls)
 		a.calls = append(a.calls, turnloop.Call{})
 		if p.Index != nil {
-			a.byItem[*p.Index] = at
+			a.byIndex[*p.Index] = at
 		}
 	}
 	call := &a.calls[at]
@@ -127,77 +131,24 @@ func (a *answer) addPiece(p callPiece) error {
 	return nil
 }
 
-// reply makes the whole answer. Calls without an id get one.
-func (a *answer) reply() *turnloop.Reply {
-	for i := range a.calls {
-		if a.calls[i].ID == "" {
-			a.calls[i].ID = fmt.Sprintf("call_%d", i+1)
-		}
+// Reply makes the whole answer. Calls without an id get one; those of an
+// answer that the token limit cut are dropped: their arguments may be half.
+func (a *answer) Reply() *turnloop.Reply {
+	if a.finish == "" {
+		return nil
 	}
-	return &turnloop.Reply{
-		Text: a.text.String(), Calls: a.calls, Truncated: a.finish == "length",
+	r := &turnloop.Reply{
+		Text: a.text.String(), Truncated: a.finish == "length",
 		InputTokens: a.usage.PromptTokens, OutputTokens: a.usage.CompletionTokens,
 	}
-}
-
-// readStream reads a streamed answer to its end. Calls of an answer that the
-// token limit cut are dropped: their arguments may be half.
-func readStream(s *modelapi.Stream, onText func(string)) (*turnloop.Reply, error) {
-	a := &answer{byItem: map[int]int{}}
-	for {
-		_, data, err := s.Next()
-		if errors.Is(err, io.EOF) || err == nil && string(data) == "[DONE]" {
-			if a.finish == "" {
-				return nil, s.Broken()
-			}
-			if a.finish == "length" {
-				a.calls = nil
-			}
-			return a.reply(), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		var c chunk
-		if err := json.Unmarshal(data, &c); err != nil {
-			return nil, s.Unreadable(err)
-		}
-		if failure, ok := modelapi.ParseError(c.Error); ok {
-			return nil, s.InStream(failure)
-		}
-		text, err := a.add(&c)
-		if err != nil {
-			return nil, s.Unreadable(err)
-		}
-		if text != "" {
-			onText(text)
+	if r.Truncated {
+		return r
+	}
+	r.Calls = a.calls
+	for i := range r.Calls {
+		if r.Calls[i].ID == "" {
+			r.Calls[i].ID = fmt.Sprintf("call_%d", i+1)
 		}
 	}
-}
-
-// readWhole reads an answer that came in one piece.
-func readWhole(s *modelapi.Stream, onText func(string)) (*turnloop.Reply, error) {
-	raw, err := s.All()
-	if err != nil {
-		return nil, err
-	}
-	var c chunk
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, s.Unreadable(err)
-	}
-	if failure, ok := modelapi.ParseError(c.Error); ok {
-		return nil, s.InStream(failure)
-	}
-	a := &answer{byItem: map[int]int{}}
-	text, err := a.add(&c)
-	if err != nil {
-		return nil, s.Unreadable(err)
-	}
-	if len(c.Choices) == 0 {
-		return nil, s.Broken()
-	}
-	if text != "" {
-		onText(text)
-	}
-	return a.reply(), nil
+	return r
 }

@@ -14,6 +14,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/modelapi"
 	"hubbub/peers/agent/harness/openai"
 	"hubbub/peers/agent/harness/turnloop"
 )
@@ -63,8 +64,8 @@ func (w *waits) clock() harness.Clock {
 	}}
 }
 
-func newHarness(api *harnesstest.API, w *waits, change ...func(*openai.Options)) *turnloop.Loop {
-	o := &openai.Options{
+func newHarness(api *harnesstest.API, w *waits, change ...func(*modelapi.Options)) *turnloop.Loop {
+	o := &modelapi.Options{
 		BaseURL: api.URL + "/v1", Model: "test-model",
 		Key:  func() (string, error) { return secret, nil },
 		Loop: turnloop.Options{Clock: w.clock()},
@@ -186,7 +187,7 @@ func TestRetriesObeyRetryAfter(t *testing.T) {
 func TestRetriesEnd(t *testing.T) {
 	api := harnesstest.StartAPI(t, harnesstest.Status(500, `{"error":{"message":"The server had an error"}}`))
 	w := &waits{}
-	_, err := newHarness(api, w, func(o *openai.Options) { o.Loop.Retries = 3 }).Turn(t.Context(), turn("x"), &harnesstest.Tools{})
+	_, err := newHarness(api, w, func(o *modelapi.Options) { o.Loop.Retries = 3 }).Turn(t.Context(), turn("x"), &harnesstest.Tools{})
 	if !errors.Is(err, harness.ErrTemporary) || len(w.slept) != 3 || len(api.Requests()) != 4 {
 		t.Errorf("err %v, slept %v, %d requests", err, w.slept, len(api.Requests()))
 	}
@@ -219,7 +220,7 @@ func TestPermanentErrorsSayWhatToCheckAndHideTheKey(t *testing.T) {
 func TestRoundsEndWithoutTools(t *testing.T) {
 	api := harnesstest.StartAPI(t, callTool("a", "chat_list_events", `{}`), callTool("b", "chat_list_events", `{}`), say("enough"))
 	tools := &harnesstest.Tools{}
-	out, err := newHarness(api, &waits{}, func(o *openai.Options) { o.Loop.MaxRounds = 3 }).Turn(t.Context(), turn("x"), tools)
+	out, err := newHarness(api, &waits{}, func(o *modelapi.Options) { o.Loop.MaxRounds = 3 }).Turn(t.Context(), turn("x"), tools)
 	if err != nil || out.FinalText != "enough" || len(tools.Calls()) != 2 {
 		t.Fatalf("%+v, %v, %v", out, err, tools.Called())
 	}
@@ -231,7 +232,7 @@ func TestRoundsEndWithoutTools(t *testing.T) {
 
 func TestTokenBudgetEndsTheTurn(t *testing.T) {
 	api := harnesstest.StartAPI(t, callTool("a", "chat_list_events", `{}`))
-	_, err := newHarness(api, &waits{}, func(o *openai.Options) { o.Loop.TokenBudget = 300 }).Turn(t.Context(), turn("x"), &harnesstest.Tools{})
+	_, err := newHarness(api, &waits{}, func(o *modelapi.Options) { o.Loop.TokenBudget = 300 }).Turn(t.Context(), turn("x"), &harnesstest.Tools{})
 	if !errors.Is(err, harness.ErrBudget) || len(api.Requests()) != 3 {
 		t.Errorf("err = %v after %d requests, want the budget after 3", err, len(api.Requests()))
 	}
@@ -260,7 +261,7 @@ func TestConversationIsRememberedWithinBoundsAndAcrossRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer history.Close()
-		h := newHarness(api, &waits{}, func(o *openai.Options) { o.Loop.History, o.Loop.HistoryTurns = history, 2 })
+		h := newHarness(api, &waits{}, func(o *modelapi.Options) { o.Loop.History, o.Loop.HistoryTurns = history, 2 })
 		tn := turn(prompt)
 		tn.Event.Conversation.ID = conversation
 		if _, err := h.Turn(t.Context(), tn, &harnesstest.Tools{}); err != nil {
@@ -357,12 +358,12 @@ func TestProgressTellsOfTextAndTools(t *testing.T) {
 
 func TestWithoutAKeyOpenAIIsRefusedBeforeAnyRequest(t *testing.T) {
 	none := func() (string, error) { return "", nil }
-	err := openai.New(&openai.Options{Key: none}).Run(t.Context(), harness.Host{})
+	err := openai.New(&modelapi.Options{Key: none}).Run(t.Context(), harness.Host{})
 	if !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "OPENAI_API_KEY") {
 		t.Errorf("err = %v", err)
 	}
 	api := harnesstest.StartAPI(t, say("local"))
-	out, err := newHarness(api, &waits{}, func(o *openai.Options) { o.Key = none }).Turn(t.Context(), turn("x"), &harnesstest.Tools{})
+	out, err := newHarness(api, &waits{}, func(o *modelapi.Options) { o.Key = none }).Turn(t.Context(), turn("x"), &harnesstest.Tools{})
 	if err != nil || out.FinalText != "local" || api.Requests()[0].Header.Get("Authorization") != "" {
 		t.Errorf("%+v, %v, header %q", out, err, api.Requests()[0].Header.Get("Authorization"))
 	}

@@ -38,7 +38,7 @@ type (
 // request writes a request as this endpoint takes it.
 func (m *model) request(r *turnloop.Request, q quirks) map[string]any {
 	body := map[string]any{
-		"model": m.name, "stream": true, "messages": wireMessages(r), q.limitName: r.MaxTokens,
+		"model": m.Name(), "stream": true, "messages": wireMessages(r), q.limitName: r.MaxTokens,
 	}
 	if !q.noStreamOptions {
 		body["stream_options"] = map[string]any{"include_usage": true}

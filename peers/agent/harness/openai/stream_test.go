@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness/harnesstest"
-	"hubbub/peers/agent/harness/openai"
+	"hubbub/peers/agent/harness/modelapi"
 )
 
 // TestBrokenStreamsRunNoTool: an answer that breaks off is dropped whole, and
@@ -41,7 +41,7 @@ func TestSilentStreamIsBrokenOff(t *testing.T) {
 		harnesstest.Events(text("wait"))(w)
 		<-release
 	}, say("back"))
-	out, err := newHarness(api, &waits{}, func(o *openai.Options) { o.Idle = 30 * time.Millisecond }).Turn(t.Context(), turn("x"), &harnesstest.Tools{})
+	out, err := newHarness(api, &waits{}, func(o *modelapi.Options) { o.Idle = 30 * time.Millisecond }).Turn(t.Context(), turn("x"), &harnesstest.Tools{})
 	if err != nil || out.FinalText != "back" {
 		t.Errorf("%+v, %v", out, err)
 	}
