@@ -31,58 +31,77 @@ func TestSampleIsGenerated(t *testing.T) {
 
 var commentedKey = regexp.MustCompile(`^# ((?:\[[a-z]+\]|[a-z-]+ = .*)\n)`)
 
-// TestSampleIsAccepted takes the signs of comment from the sample and has each
+// TestSampleIsAccepted takes the signs of comment from both samples and has each
 // program read its table: every default in it must be one that the program
 // takes, and no key may be missing.
 func TestSampleIsAccepted(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "deploy", "hubbub.toml"))
-	if err != nil {
-		t.Fatal(err)
+	for _, edition := range []struct {
+		args  []string
+		fixed []string // flags that the units give
+	}{
+		{args: []string{"config", "sample"}},
+		{args: []string{"config", "sample", "--services"}, fixed: []string{"launcher", "agent-env-file"}},
+	} {
+		text, err := exec.CommandContext(t.Context(), built(t, "hubbub"), edition.args...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkSample(t, string(text), edition.fixed)
 	}
+}
+
+func checkSample(t *testing.T, text string, fixed []string) {
+	t.Helper()
 	var all strings.Builder
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		all.WriteString(commentedKey.ReplaceAllString(line, "$1"))
 	}
 	var file map[string]any
 	if _, err := toml.Decode(all.String(), &file); err != nil {
 		t.Fatalf("without the signs of comment the sample is no TOML: %v", err)
 	}
-	shared := []string{"bus", "token-file", "data", "config", "log-level", "log-format"}
+	path := filepath.Join(t.TempDir(), "hubbub.toml")
+	if err := os.WriteFile(path, []byte(all.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"bus", "system", "broker", "tg", "agent", "chorus"} {
 		table, _ := file[name].(map[string]any)
 		if table == nil {
 			t.Errorf("the sample lacks [%s]", name)
 			continue
 		}
-		path := filepath.Join(t.TempDir(), name+".toml")
-		if err := os.WriteFile(path, []byte(all.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
 		// A bad level is the last thing that settings are refused for.
 		out, err := exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--config", path+"#"+name, "--log-level", "none-such").CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "none-such") {
 			t.Errorf("hubbub-%s does not take its table of the sample: %s", name, out)
 		}
-		out, err = exec.CommandContext(t.Context(), built(t, "hubbub-"+name), "--describe").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var d struct{ Settings []struct{ Name string } }
-		if err := json.Unmarshal(out, &d); err != nil {
-			t.Fatal(err)
-		}
-		missing := map[string]bool{}
-		for _, s := range d.Settings {
-			missing[s.Name] = true
-		}
+		missing := settingsOf(t, "hubbub-"+name)
 		for key := range table {
 			delete(missing, key)
 		}
-		for _, key := range append(shared, "id") {
+		for _, key := range append([]string{"bus", "token-file", "data", "config", "log-level", "log-format", "id"}, fixed...) {
 			delete(missing, key)
 		}
 		if len(missing) > 0 {
 			t.Errorf("[%s] of the sample lacks %v", name, missing)
 		}
 	}
+}
+
+// settingsOf returns the names of a program's settings.
+func settingsOf(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), built(t, name), "--describe").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct{ Settings []struct{ Name string } }
+	if err := json.Unmarshal(out, &d); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, s := range d.Settings {
+		names[s.Name] = true
+	}
+	return names
 }

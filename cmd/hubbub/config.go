@@ -18,24 +18,36 @@ func newConfig() *cobra.Command {
 			return program.Usage("say what to do: hubbub config sample")
 		},
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(newConfigSample())
+	return cmd
+}
+
+func newConfigSample() *cobra.Command {
+	var services bool
+	cmd := &cobra.Command{
 		Use:   "sample",
 		Short: "Print a settings file for `hubbub up` with every key, its default and its meaning",
 		Long: "Print a settings file for `hubbub up` with every key, its default and its meaning. It is made\n" +
 			"from what the installed programs say about their own flags.",
 		Example: "  hubbub config sample > hubbub.toml",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return printSample(cmd) },
-	})
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if services {
+				return printSample(cmd, &reference.ForServices)
+			}
+			return printSample(cmd, &reference.ForUp)
+		},
+	}
+	cmd.Flags().BoolVar(&services, "services", false, "print the file of the systemd units, /etc/hubbub/hubbub.toml, instead")
 	return cmd
 }
 
-func printSample(cmd *cobra.Command) error {
+func printSample(cmd *cobra.Command, e *reference.Edition) error {
 	programs, err := describePrograms(cmd, reference.Programs())
 	if err != nil {
 		return err
 	}
-	text, err := reference.Sample(programs)
+	text, err := reference.Sample(e, programs)
 	if err != nil {
 		return err
 	}

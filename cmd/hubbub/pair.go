@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -49,6 +52,7 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 	if _, err := env.MakeData(); err != nil {
 		return err
 	}
+	_, statErr := os.Stat(env.DataFile(tg.Database))
 	db, err := tg.Open(env.DataFile(tg.Database))
 	if err != nil {
 		return err
@@ -62,6 +66,9 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"code": code})
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nSend this to the bot within %s, in the chat that shall be admitted: /pair %s\n", code, valid, code)
+	if err == nil && errors.Is(statErr, fs.ErrNotExist) {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "No bridge has used the folder %s (--data) yet; only one that does takes the code.\n", env.Data)
+	}
 	return err
 }
 

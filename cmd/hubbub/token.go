@@ -87,7 +87,7 @@ func newTokenList() *cobra.Command {
 				return nil
 			}
 			if len(list) == 0 {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no credentials: the bus is open to every program on this machine")
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "no credentials in %s: the bus of this folder (--data) is open to every program on this machine\n", program.From(cmd).Data)
 				return err
 			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

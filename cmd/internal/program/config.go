@@ -14,9 +14,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// topKeys at the top of a file count for each of its tables, unless that says
+// otherwise.
+var topKeys = []string{"log-level", "log-format"}
+
 // ReadTOML reads a settings file, or, where path is written file#table, one
-// table of it. A table that the file lacks is empty. The error says what is
-// wrong with the file, and where (see Usage).
+// table of it, with the level and the format of the log from the top of the
+// file. A table that the file lacks is empty. The error says what is wrong with
+// the file, and where (see Usage).
 func ReadTOML(path string) (map[string]any, error) {
 	name, table := path, ""
 	if _, err := os.Stat(path); err != nil {
@@ -37,6 +42,15 @@ func ReadTOML(path string) (map[string]any, error) {
 	part, ok := file[table].(map[string]any)
 	if !ok && file[table] != nil {
 		return nil, Usage("%s: %s must be a table, written [%s]", name, table, table)
+	}
+	for _, key := range topKeys {
+		if _, own := part[key]; own || file[key] == nil {
+			continue
+		}
+		if part == nil {
+			part = map[string]any{}
+		}
+		part[key] = file[key]
 	}
 	return part, nil
 }

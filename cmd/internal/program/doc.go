@@ -28,8 +28,9 @@
 //     TOML file of --config. The variable of --poll-timeout is
 //     HUBBUB_POLL_TIMEOUT, its key in the file poll-timeout. A key in the file
 //     that is no flag of the program is refused. --config FILE#TABLE reads one
-//     table of a file. A repeatable flag is an array
-//     in the file; in its variable, lines or, in one line, commas divide it.
+//     table of a file, and log-level and log-format from its top. A repeatable
+//     flag is an array in the file; in its variable, lines or, in one line,
+//     commas divide it.
 //   - Secrets come from the environment or from files, never from flags. Once
 //     read by [Env.Secret] or [Env.Token], they are cut out of every log line
 //     and error that the frame prints.

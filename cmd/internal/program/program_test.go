@@ -120,6 +120,13 @@ func TestOneTableOfAFile(t *testing.T) {
 	if out := (call{args: []string{"--config", file + "#tg"}}).run(t, s.program()); out.code != 0 || s.listen != "table:1" {
 		t.Errorf("listen %q: %+v", s.listen, out)
 	}
+	levels := write(t, "log-level = 'error'\nlog-format = 'console'\n[tg]\nlog-format = 'json'")
+	for _, table := range []string{"tg", "absent"} {
+		var s probe
+		if out := (call{args: []string{"--config", levels + "#" + table}}).run(t, s.program()); out.code != 0 || s.env.LogLevel() != "error" || (s.env.LogFormat() == "json") != (table == "tg") {
+			t.Errorf("the log of [%s] is %s at %s: %+v", table, s.env.LogFormat(), s.env.LogLevel(), out)
+		}
+	}
 	if out := (call{args: []string{"--config", file + "#absent"}}).run(t, s.program()); out.code != 0 {
 		t.Errorf("a table that the file lacks: %+v", out)
 	}

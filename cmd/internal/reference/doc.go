@@ -5,8 +5,8 @@
 // Guarantees:
 //
 //   - The same programs give the same text, byte for byte.
-//   - Every setting of a program that the file of `hubbub up` may hold stands in
-//     the sample once, with its default and its meaning. Without the signs of
+//   - Every setting of a program that the file of an [Edition] may hold stands in
+//     its sample once, with its default and its meaning. Without the signs of
 //     comment, the sample is a valid file.
 //
 // Reading a program starts it (see [Read]); everything else is a pure function.

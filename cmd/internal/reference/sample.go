@@ -9,7 +9,13 @@ import (
 	"hubbub/cmd/internal/program"
 )
 
-// A table is one table of the file of `hubbub up`.
+// An Edition is a file of settings for one way to run the system.
+type Edition struct {
+	head   string
+	tables []table // in the order in which the file explains the programs
+}
+
+// A table is one table of the file.
 type table struct {
 	name    string
 	idle    bool              // it stands as a comment: the program is off unless one wants it
@@ -18,35 +24,9 @@ type table struct {
 	without []string          // flags that the file may not set
 }
 
-// tables is the order in which the sample explains the programs.
-var tables = []table{
-	{name: "bus", intro: "It always runs, with or without this table."},
-	{name: "system", intro: "Keys of language models (OPENAI_API_KEY, ANTHROPIC_API_KEY, or the same with _FILE) are " +
-		"taken from the environment of `hubbub up` and reach the agents in a file."},
-	{name: "broker"},
-	{
-		name: "tg", intro: "The bot's token comes in the variable TELEGRAM_BOT_TOKEN, or in the file that " +
-			"TELEGRAM_BOT_TOKEN_FILE names. `hubbub pair` prints a code that admits a user or a group without this file.",
-		active: map[string]string{"allow-user": "[]", "allow-chat": "[]"},
-	},
-	{
-		name: "agent", intro: "These are the flags of every agent that [system] starts. A harness that asks a model needs " +
-			"its key; see [system].",
-		active: map[string]string{"harness": `"scripted"`}, without: []string{"id"},
-	},
-	{name: "chorus", idle: true, intro: "Agents and channels are added with `hubbub chorus`, while it runs."},
-}
-
-// Programs lists the programs that [Sample] wants, in order.
-func Programs() []string {
-	var list []string
-	for i := range tables {
-		list = append(list, "hubbub-"+tables[i].name)
-	}
-	return list
-}
-
-const sampleHead = `# Settings of ` + "`hubbub up --config hubbub.toml`" + `, made by ` + "`hubbub config sample`" + `.
+// ForUp is the file of `hubbub up`.
+var ForUp = Edition{
+	head: `# Settings of ` + "`hubbub up --config hubbub.toml`" + `, made by ` + "`hubbub config sample`" + `.
 #
 # A table is a program, and each key in it one of the program's flags, with its
 # default. A program without its table stays off, save the bus. Secrets are
@@ -60,14 +40,79 @@ const sampleHead = `# Settings of ` + "`hubbub up --config hubbub.toml`" + `, ma
 
 # Of ` + "`hubbub up`" + `: console or json (default console on a terminal).
 # log-format = "json"
-`
+`,
+	tables: []table{
+		{name: "bus", intro: "It always runs, with or without this table."},
+		{name: "system", intro: "Keys of language models (OPENAI_API_KEY, ANTHROPIC_API_KEY, or the same with _FILE) are " +
+			"taken from the environment of `hubbub up` and reach the agents in a file."},
+		{name: "broker"},
+		{
+			name: "tg", intro: "Its token comes from @BotFather. `hubbub pair` prints a code that admits a user or a group " +
+				"without this file.",
+			active: map[string]string{"allow-user": "[]", "allow-chat": "[]"},
+		},
+		{
+			name: "agent", intro: "These are the flags of every agent that [system] starts. A harness that asks a model needs " +
+				"its key; see [system].",
+			active: map[string]string{"harness": `"scripted"`}, without: []string{"id"},
+		},
+		{name: "chorus", idle: true, intro: "Agents and channels are added with `hubbub chorus`, while it runs."},
+	},
+}
 
-// Sample writes the sample of hubbub.toml from the descriptions of [Programs].
-func Sample(programs []program.Description) (string, error) {
+// ForServices is the file of the systemd units of the package.
+var ForServices = Edition{
+	head: `# Settings of the services, /etc/hubbub/hubbub.toml; made by ` + "`hubbub config sample --services`" + `.
+#
+# A table is a program, and each key in it one of the program's flags, with its
+# default. Which services run, systemctl says. A change counts when the service is
+# started again: systemctl restart hubbub-tg. Secrets are never here, but in files
+# below /etc/hubbub/secrets; data is below /var/lib. See: hubbub help operating
+
+# Of every program: debug, info, warn or error.
+# log-level = "info"
+`,
+	tables: []table{
+		{name: "bus", intro: "Where it listens elsewhere, every other table wants bus = [\"ws://ADDRESS\"]."},
+		{
+			name: "system", intro: "Keys of language models, such as OPENAI_API_KEY=..., are lines of /etc/hubbub/secrets/agent.env. " +
+				"Agents are units of their own, hubbub-agent-NAME.service.",
+			active: map[string]string{
+				"agent-arg": `["--config=/etc/hubbub/hubbub.toml#agent"]`, "memory-max": `"1G"`, "tasks-max": "256",
+			},
+			without: []string{"launcher", "agent-env-file"},
+		},
+		{name: "broker"},
+		{
+			name: "tg", intro: "Put its token, from @BotFather, into /etc/hubbub/secrets/telegram-bot-token. " +
+				"`sudo -u hubbub-tg hubbub pair --data /var/lib/hubbub-tg` prints a code that admits a user or a group without this file.",
+			active: map[string]string{"allow-user": "[]", "allow-chat": "[]"},
+		},
+		{
+			name: "agent", intro: "These are the flags of every agent that [system] starts, by its agent-arg; a change counts when " +
+				"an agent is started again. A harness that asks a model needs its key; see [system].",
+			active: map[string]string{"harness": `"scripted"`}, without: []string{"id"},
+		},
+		{name: "chorus", intro: "It runs once enabled: systemctl enable --now hubbub-chorus. Agents and channels are added with " +
+			"`sudo -u hubbub-chorus hubbub chorus --data /var/lib/hubbub-chorus`, while it runs."},
+	},
+}
+
+// Programs lists the programs that [Sample] wants, in order.
+func Programs() []string {
+	var list []string
+	for i := range ForUp.tables {
+		list = append(list, "hubbub-"+ForUp.tables[i].name)
+	}
+	return list
+}
+
+// Sample writes an edition of hubbub.toml from the descriptions of [Programs].
+func Sample(e *Edition, programs []program.Description) (string, error) {
 	var b strings.Builder
-	b.WriteString(sampleHead)
-	for i := range tables {
-		t := &tables[i]
+	b.WriteString(e.head)
+	for i := range e.tables {
+		t := &e.tables[i]
 		at := slices.IndexFunc(programs, func(d program.Description) bool { return d.Name == "hubbub-"+t.name })
 		if at < 0 {
 			return "", fmt.Errorf("the settings of hubbub-%s are missing", t.name)
