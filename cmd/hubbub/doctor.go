@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +67,7 @@ func (x *examination) run(cmd *cobra.Command) error {
 		findings = append(findings, tg.Finding{Check: "bot token", Level: tg.LevelSkipped, Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.",
 			Advice: "Set it to the token from @BotFather to look at the bot."})
 	} else {
-		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridgeRuns(cmd.Context(), env, token))...)
+		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridging(cmd.Context(), env, token))...)
 	}
 	findings = append(findings, x.examineHarness(env)...)
 	return reportFindings(cmd, findings)
@@ -172,25 +173,29 @@ func examineBus(ctx context.Context, env *program.Env) tg.Finding {
 	return tg.Finding{Check: "bus", Level: tg.LevelOK, Says: fmt.Sprintf("%s answers: %s %s.", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version)}
 }
 
-// bridgeRuns reports whether the bus has a session of this bot's bridge.
-func bridgeRuns(ctx context.Context, env *program.Env, token string) bool {
+// bridging says what is known here of the bot's bridge: whether the bus has a
+// session of it, and what it stored about its webhook.
+func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	bot, err := botapi.BotID(token)
 	if err != nil {
-		return false
+		return tg.Bridging{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	raw, err := fetch(ctx, env, "/peers")
+	var known tg.Bridging
 	var list []connectedPeer
-	if err != nil || json.Unmarshal(raw, &list) != nil {
-		return false
+	if raw, err := fetch(ctx, env, "/peers"); err == nil && json.Unmarshal(raw, &list) == nil {
+		known.Runs = slices.ContainsFunc(list, func(p connectedPeer) bool { return string(p.ClientID) == fmt.Sprintf("tg:%d", bot) })
 	}
-	for _, p := range list {
-		if string(p.ClientID) == fmt.Sprintf("tg:%d", bot) {
-			return true
-		}
+	path := env.DataFile(tg.Database)
+	if _, err := os.Stat(path); err != nil {
+		return known // no bridge was ever here
 	}
-	return false
+	if db, err := tg.Open(path); err == nil { // what else is wrong with it, the disk's check says
+		defer db.Close()
+		known.Webhook, _ = tg.WebhookOf(ctx, db, bot) //nolint:errcheck // as above
+	}
+	return known
 }
 
 // examineHarness looks at what the agents' harness needs to log in.

@@ -69,7 +69,7 @@ func (b *Bridge) admitsTopic(ctx context.Context, q querier, key int64) (bool, e
 	return b.admitsChat(ctx, q, key)
 }
 
-// turnAway records what a stranger did. Only a code and, in a direct chat, a
+// turnAway records what a stranger did. Only a code and, a few times a day, a
 // question how to get in are answered.
 func (b *Bridge) turnAway(ctx context.Context, tx *sql.Tx, h *happening, after *[]func()) (string, error) {
 	reason := fmt.Sprintf("chat %d is not admitted (--allow-chat, or /pair there)", h.chat.ID)
@@ -77,8 +77,9 @@ func (b *Bridge) turnAway(ctx context.Context, tx *sql.Tx, h *happening, after *
 	if direct {
 		reason = fmt.Sprintf("user %d is not admitted (--allow-user, or /pair)", h.user)
 	}
-	pairing := h.command == "/pair" || h.command == "/start" && h.arguments != ""
-	if !pairing && !(direct && (h.command == "/start" || h.command == "/help")) {
+	pairing := (h.command == "/pair" || h.command == "/start") && h.arguments != ""
+	asking := h.command == "/pair" || direct && (h.command == "/start" || h.command == "/help")
+	if !pairing && !asking {
 		b.log.Info().Int64("chat", h.chat.ID).Int64("user", h.user).Msg("turned away: " + reason)
 		return reason, nil
 	}
@@ -96,6 +97,10 @@ func (b *Bridge) turnAway(ctx context.Context, tx *sql.Tx, h *happening, after *
 	if err != nil || today >= maxNotices {
 		return reason, err
 	}
-	return reason, b.notice(ctx, tx, c, 0, fmt.Sprintf("stranger:%d", h.message), fmt.Sprintf(
-		"This bot is private. Ask whoever runs it to admit you: your user id is %d. With a one-time code from them, send /pair CODE.", h.user))
+	who := fmt.Sprintf("you: your user id is %d", h.user)
+	if !direct {
+		who = fmt.Sprintf("this group: its id is %d", h.chat.ID)
+	}
+	return reason, b.notice(ctx, tx, c, h.thread, fmt.Sprintf("stranger:%d", h.message), fmt.Sprintf(
+		"This bot is private. Ask whoever runs it to admit %s. With a one-time code from them (`hubbub pair`), send /pair CODE.", who))
 }

@@ -320,3 +320,35 @@ func TestWhatNoAgentTakesIsGivenUpAfterADay(t *testing.T) {
 		}
 	})
 }
+
+func TestAnAgentThatIsGivenUpIsTold(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		_, other := h.dm("Ann")
+		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+		h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(dm, will, "hello")
+		r := request(t, system)
+		system.Send(t, r.Topic, protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: "agent:lead", RequestID: r.RequestID})
+		tell := func(to protocol.Topic, agent protocol.PeerID) {
+			t.Helper()
+			failed := protocol.SpawnResult{Topic: to, Agent: agent, Status: protocol.SpawnFailed, Error: "ended 6 times in a row: exit status 1"}
+			if r := system.Send(t, to, protocol.TypeSpawnResult, failed); r.DeliveredTo != 1 {
+				t.Errorf("%s about %s: %+v", to, agent, r)
+			}
+		}
+		tell(r.Topic, "agent:other") // no agent of this chat
+		tell(topic(other.ID), "agent:lead")
+		h.texts(dm.ID, 0)
+		tell(r.Topic, "agent:lead")
+		tell(r.Topic, "agent:lead") // announced again
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead") || !strings.Contains(got[0], "ended 6 times") {
+			t.Errorf("Will reads %q", got)
+		}
+		h.texts(other.ID, 0)
+		if system.Waiting() != 0 {
+			t.Error("an agent was asked for although nobody said anything")
+		}
+	})
+}

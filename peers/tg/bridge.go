@@ -41,15 +41,16 @@ type Bridge struct {
 	telegram *outbox.Outbox // to Telegram
 	status   *outbox.Outbox // delivery_status to the agents
 
-	limiter *rate.Limiter
-	typing  *typing
-	broker  *broker
-	files   *files
-	chats   chan struct{} // wakes chatLoop
-	arrived chan struct{} // wakes intakeLoop
-	quit    <-chan struct{}
-	fatal   context.CancelCauseFunc
-	polled  atomic.Int64 // time of the last good answer to a poll, microseconds
+	limiter  *rate.Limiter
+	typing   *typing
+	broker   *broker
+	files    *files
+	chats    chan struct{} // wakes chatLoop
+	arrived  chan struct{} // wakes intakeLoop
+	quit     <-chan struct{}
+	fatal    context.CancelCauseFunc
+	conflict time.Time    // when another poller was last noticed; pollLoop's own
+	polled   atomic.Int64 // time of the last good answer to a poll, microseconds
 
 	crash func(point string) // set by tests
 }
@@ -224,7 +225,7 @@ func (b *Bridge) identify(ctx context.Context) error {
 			b.log.Warn().Err(err).Msg("Telegram cannot be reached; going on with what is known of the bot")
 			return nil
 		}
-		wait := backoff(try)
+		wait := pauseAfter(err, try)
 		b.log.Warn().Err(err).Dur("retry_in", wait).Msg("Telegram cannot be reached")
 		if !sleep(ctx, wait) {
 			return ctx.Err()

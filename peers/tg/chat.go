@@ -200,16 +200,20 @@ func (b *Bridge) replaceSpawned(ctx context.Context, tx *sql.Tx, c *chat, agent 
 }
 
 // takeSpawnResult is a spawn_result. Only a failure matters here: success is
-// followed by the route. It is matched by its request, whatever its topic says.
+// followed by the route. It is matched by its request, whatever its topic says;
+// one without a request answers none, and tells that an agent was given up.
 func (b *Bridge) takeSpawnResult(ctx context.Context, d *peer.Delivery) error {
 	var result protocol.SpawnResult
 	if err := d.Decode(&result); err != nil {
 		return peer.Reject("the content of this spawn_result cannot be read: " + err.Error())
 	}
-	if result.Status != protocol.SpawnFailed || result.RequestID == "" {
+	if result.Status != protocol.SpawnFailed {
 		return nil
 	}
 	err := inTx(ctx, b.db, func(tx *sql.Tx) error {
+		if result.RequestID == "" {
+			return b.agentGivenUp(ctx, tx, d.Topic, &result)
+		}
 		var key int64
 		err := tx.QueryRowContext(ctx, `SELECT chat FROM chats WHERE bot = ? AND request = ? AND state IN ('asking','waiting')`,
 			b.bot, result.RequestID).Scan(&key)
@@ -231,6 +235,34 @@ func (b *Bridge) takeSpawnResult(ctx context.Context, d *peer.Delivery) error {
 	b.telegram.Wake()
 	wake(b.chats)
 	return nil
+}
+
+// agentGivenUp tells the user that the chat's own agent ended for good. It
+// changes nothing else: the agent is asked for again when there is something to
+// pass on, and that request has an answer of its own.
+func (b *Bridge) agentGivenUp(ctx context.Context, tx *sql.Tx, topic protocol.Topic, result *protocol.SpawnResult) error {
+	key, err := chatOf(topic)
+	if err != nil {
+		return peer.Reject(err.Error())
+	}
+	c, err := b.loadChat(ctx, tx, key)
+	if errors.Is(err, errNoChat) {
+		return nil // another bridge's
+	}
+	if err != nil || !c.present || c.stopped {
+		return err
+	}
+	var spawned bool
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM assignments WHERE bot = ? AND chat = ? AND agent = ? AND spawned = 1)`,
+		b.bot, c.key, string(result.Agent)).Scan(&spawned)
+	if err != nil || !spawned {
+		return err
+	}
+	b.log.Error().Str("topic", string(topicOf(c.key))).Str("peer", string(result.Agent)).Str("error", result.Error).Msg("the chat's agent was given up")
+	hour := time.Now().UTC().Format("2006-01-02T15")
+	return b.notice(ctx, tx, c, 0, "gone:"+string(result.Agent)+":"+hour, fmt.Sprintf(
+		"@%s, the agent of this chat, ended and could not be started again: %s. Your next message has it started anew, and it goes on with what it did not answer.",
+		result.Agent.Name(), clip(result.Error, 300)))
 }
 
 // spawnFailed tells the user once and asks again later, under a new request.

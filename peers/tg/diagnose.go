@@ -2,6 +2,7 @@ package tg
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,6 +33,24 @@ const (
 	LevelSkipped Level = "skipped" // it could not be looked at
 )
 
+// Bridging is what is known here about the bot's bridge. What it does itself is
+// no finding.
+type Bridging struct {
+	Runs    bool   // it is on the bus
+	Webhook string // the address that it gave Telegram at its last start, if any
+}
+
+// WebhookOf returns the address that the bridge of a bot last gave Telegram, empty
+// when it polls.
+func WebhookOf(ctx context.Context, db *sql.DB, bot int64) (string, error) {
+	var address string
+	err := db.QueryRowContext(ctx, `SELECT webhook_url FROM bots WHERE bot = ?`, bot).Scan(&address)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("reading the bridge's webhook: %w", err)
+	}
+	return address, nil
+}
+
 // clockTolerance is how far clocks may differ before it is said.
 const clockTolerance = 30 * time.Second
 
@@ -39,9 +58,8 @@ const clockTolerance = 30 * time.Second
 // the token, and gives updates to nobody else; what privacy mode hides; and
 // whether this machine's clock is right. It changes nothing at Telegram, except
 // that another program's poll that is under way is answered with a conflict, after
-// which that program polls again. running says that a bridge of this data folder
-// is known to run, whose polling is no finding.
-func Diagnose(ctx context.Context, token string, opts *botapi.Options, running bool) []Finding {
+// which that program polls again.
+func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Bridging) []Finding {
 	err := botapi.CheckToken(token)
 	if _, e := botapi.BotID(token); err == nil && (opts == nil || opts.URL == "" || opts.URL == botapi.DefaultURL) {
 		err = e
@@ -66,10 +84,10 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, running b
 	}
 	out := []Finding{{Check: "bot token", Level: LevelOK, Says: fmt.Sprintf("Telegram knows it: the bot is @%s, id %d.", me.Username, me.ID)}}
 	out = append(out, judgePrivacy(&me), judgeClock(date, before, time.Now()))
-	hook, free := diagnoseWebhook(ctx, api)
+	hook, free := diagnoseWebhook(ctx, api, bridge)
 	out = append(out, hook)
 	if free {
-		out = append(out, diagnosePoller(ctx, api, running))
+		out = append(out, diagnosePoller(ctx, api, bridge.Runs))
 	}
 	return out
 }
@@ -114,25 +132,45 @@ func judgeClock(server, before, after time.Time) Finding {
 }
 
 // diagnoseWebhook looks for a webhook; free says that polling is possible.
-func diagnoseWebhook(ctx context.Context, api *botapi.Client) (f Finding, free bool) {
+func diagnoseWebhook(ctx context.Context, api *botapi.Client, bridge Bridging) (f Finding, free bool) {
 	var info models.WebhookInfo
 	if err := api.Call(ctx, "getWebhookInfo", nil, &info); err != nil {
 		return Finding{"webhook", LevelSkipped, "Telegram did not tell: " + err.Error(), ""}, false
 	}
+	info.LastErrorMessage = api.Redact(info.LastErrorMessage)
+	return judgeWebhook(&info, bridge, time.Now()), info.URL == ""
+}
+
+// freshFailure is how long a failed delivery to a webhook counts: Telegram tries
+// again within minutes, and does not say that it then succeeded.
+const freshFailure = 15 * time.Minute
+
+// judgeWebhook tells the bridge's own webhook from one that was left over.
+func judgeWebhook(info *models.WebhookInfo, bridge Bridging, now time.Time) Finding {
 	if info.URL == "" {
-		return Finding{Check: "webhook", Level: LevelOK, Says: fmt.Sprintf("None is set; %d updates wait to be polled.", info.PendingUpdateCount)}, true
+		return Finding{Check: "webhook", Level: LevelOK, Says: fmt.Sprintf("None is set; %d updates wait to be polled.", info.PendingUpdateCount)}
 	}
 	host := "an address that cannot be read"
 	if u, err := url.Parse(info.URL); err == nil && u.Host != "" {
 		host = u.Host
 	}
-	f = Finding{Check: "webhook", Level: LevelProblem,
-		Says:   fmt.Sprintf("Telegram delivers this bot's updates to %s, so the bot cannot be polled. %d updates wait.", host, info.PendingUpdateCount),
-		Advice: "If that is no program of yours that shall go on, remove it with `hubbub doctor --delete-webhook`; waiting updates are kept. If it is your hubbub-tg with --webhook-url, all is well."}
+	failure, ago := "", now.Sub(time.Unix(int64(info.LastErrorDate), 0)).Round(time.Second)
 	if info.LastErrorMessage != "" {
-		f.Says += fmt.Sprintf(" The last delivery failed %s ago: %s", time.Since(time.Unix(int64(info.LastErrorDate), 0)).Round(time.Second), api.Redact(info.LastErrorMessage))
+		failure = fmt.Sprintf(" The last delivery failed %s ago: %s", ago, info.LastErrorMessage)
 	}
-	return f, false
+	waiting := fmt.Sprintf(" %d updates wait.", info.PendingUpdateCount)
+	switch {
+	case info.URL != bridge.Webhook:
+		return Finding{"webhook", LevelProblem, "Telegram delivers this bot's updates to " + host + ", so the bot cannot be polled." + waiting + failure,
+			"If no program of yours listens there, remove it with `hubbub doctor --delete-webhook`; waiting updates are kept. If it is a hubbub-tg with --webhook-url, run the doctor with that one's --data."}
+	case !bridge.Runs:
+		return Finding{"webhook", LevelProblem, "Telegram delivers this bot's updates to " + host + ", where the bridge of this data folder listened, and that is not on the bus now." + waiting + failure,
+			"Start hubbub-tg; without --webhook-url it removes the webhook and polls."}
+	case failure != "" && info.PendingUpdateCount > 0 && ago < freshFailure:
+		return Finding{"webhook", LevelProblem, "Telegram cannot deliver to this bridge at " + host + "." + waiting + failure,
+			"Look whether --webhook-url, its certificate and a proxy lead to --webhook-listen."}
+	}
+	return Finding{Check: "webhook", Level: LevelOK, Says: "Telegram delivers to this bridge at " + host + "." + waiting}
 }
 
 // diagnosePoller finds another poller: it is told of ours by a conflict, and so

@@ -1,6 +1,7 @@
 package tg_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,7 +41,7 @@ func TestDiagnose(t *testing.T) {
 				if test.setup != nil {
 					test.setup(api)
 				}
-				found := tg.Diagnose(t.Context(), api.Token(), &botapi.Options{Transport: api.Transport()}, false)
+				found := tg.Diagnose(t.Context(), api.Token(), &botapi.Options{Transport: api.Transport()}, tg.Bridging{})
 				for _, f := range found {
 					if (f.Level == tg.LevelProblem || f.Level == tg.LevelWarning) && f.Advice == "" {
 						t.Errorf("%s: no advice in %+v", test.name, f)
@@ -56,7 +57,7 @@ func TestDiagnose(t *testing.T) {
 			})
 		})
 	}
-	for _, f := range tg.Diagnose(t.Context(), "no token at all", nil, false) {
+	for _, f := range tg.Diagnose(t.Context(), "no token at all", nil, tg.Bridging{}) {
 		if f.Level != tg.LevelProblem || strings.Contains(f.Says, "no token at all") {
 			t.Errorf("%+v", f)
 		}
@@ -66,9 +67,48 @@ func TestDiagnose(t *testing.T) {
 func TestARunningPollerIsFound(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.start()
-		found := tg.Diagnose(t.Context(), h.api.Token(), &botapi.Options{Transport: h.api.Transport()}, false)
+		found := tg.Diagnose(t.Context(), h.api.Token(), &botapi.Options{Transport: h.api.Transport()}, tg.Bridging{})
 		if f := found[len(found)-1]; f.Check != "second poller" || f.Level != tg.LevelProblem {
 			t.Errorf("%+v", f)
 		}
 	})
+}
+
+func TestWhoseWebhookItIs(t *testing.T) {
+	const address = "https://ours.example/hook"
+	for _, test := range []struct {
+		name   string
+		bridge tg.Bridging
+		broken bool
+		level  tg.Level
+		says   string
+	}{
+		{"somebody's", tg.Bridging{}, false, tg.LevelProblem, "cannot be polled"},
+		{"ours", tg.Bridging{Runs: true, Webhook: address}, false, tg.LevelOK, "to this bridge"},
+		{"ours, and nobody listens", tg.Bridging{Webhook: address}, false, tg.LevelProblem, "not on the bus"},
+		{"ours, and Telegram cannot reach it", tg.Bridging{Runs: true, Webhook: address}, true, tg.LevelProblem, "cannot deliver"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := tgtest.New(nil)
+				api.SetWebhook(address)
+				if test.broken {
+					will := api.User("Will")
+					api.Say(api.DM(will), will, "hello")
+					api.SetWebhook("http://127.0.0.1:1/hook")
+					test.bridge.Webhook = "http://127.0.0.1:1/hook"
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					if err := api.Run(ctx); err != nil { // it delivers, in vain
+						t.Fatal(err)
+					}
+				}
+				for _, f := range tg.Diagnose(t.Context(), api.Token(), &botapi.Options{Transport: api.Transport()}, test.bridge) {
+					if f.Check == "webhook" && (f.Level != test.level || !strings.Contains(f.Says, test.says) || f.Level == tg.LevelProblem && f.Advice == "") {
+						t.Errorf("%+v", f)
+					}
+				}
+			})
+		})
+	}
 }

@@ -18,15 +18,17 @@
 //   - Agents: a chat without an agent asks for one and goes on asking, across
 //     restarts of anybody, until one is configured; then it gets what was said
 //     meanwhile, in order. Answers are matched by request, so chats are never
-//     crossed. Trouble is told to the user once. Every assigned agent gets every
-//     event, each at its own pace.
+//     crossed. Trouble is told to the user once. A failed spawn_result without a
+//     request says that the chat's agent was given up: the user is told, and the
+//     next message asks for the agent anew. Every assigned agent gets every event,
+//     each at its own pace; one that no frame of the bus can hold is a dead letter.
 //   - Out: a reply is on disk before it is acknowledged, once per agent and key, and
 //     sent in order per chat. A send whose outcome is unknown (no answer came, or
 //     the bridge died meanwhile) is marked so and not repeated, unless asked. What
 //     Telegram refuses for good, and what is older than 24 hours, is a dead letter
 //     that the agent, the user and the operator hear of.
 //   - Pace: the limits per chat, group and bot hold across restarts, and so does
-//     every retry_after.
+//     every retry_after, for signs of typing too.
 //   - Secrets: the bot token is in no error, log line, row or message.
 //   - Stop: when its context ends, Run takes nothing new, lets a send that is under
 //     way end, and returns after every goroutine that it started has ended.

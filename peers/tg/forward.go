@@ -190,6 +190,9 @@ func (b *Bridge) eventMessage(ctx context.Context, key, event int64, agent strin
 		}
 	}
 	m := protocol.NewMessage(protocol.TypeTGMessage, peerOf(key), content)
+	if len(m.Content) > maxEvent { // the bus would end the connection, and so everybody's
+		return m, permanent(fmt.Errorf("the message has %d bytes, and at most %d can be passed on", len(m.Content), maxEvent))
+	}
 	m.MessageID = messageIDFor(bus, assigned, agent)
 	return m, nil
 }

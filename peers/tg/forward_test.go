@@ -1,10 +1,13 @@
 package tg_test
 
 import (
+	"strings"
 	"testing"
 
 	"hubbub/bus/bustest"
 	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
 )
 
 // TestEachAgentOfAChatGetsAMessageOfItsOwn: an event has one sourceId for all,
@@ -39,6 +42,23 @@ func TestEachAgentOfAChatGetsAMessageOfItsOwn(t *testing.T) {
 		}
 		if texts := h.texts(dm.ID, 2); len(texts) != 2 {
 			t.Errorf("the chat shows %q; want both answers", texts)
+		}
+	})
+}
+
+// TestAMessageThatNoBusTakesHarmsNoOther: a frame beyond the bus's limit would end
+// the connection that all chats share, again and again.
+func TestAMessageThatNoBusTakesHarmsNoOther(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		will := models.User{ID: dm.ID, FirstName: "Will"}
+		h.api.Say(dm, will, strings.Repeat("x", 1<<20))
+		h.api.Say(dm, will, "after it")
+		if got := next(t, lead); got.Text != "after it" {
+			t.Errorf("got %.20q", got.Text)
+		}
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "could not be given to @lead") || !strings.Contains(got[0], "bytes") {
+			t.Errorf("Will reads %q", got)
 		}
 	})
 }

@@ -460,3 +460,24 @@ func TestCommands(t *testing.T) {
 		}
 	})
 }
+
+func TestStrangersAreAnsweredAFewTimes(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		mallory, dm := h.dm("Mallory")
+		team := h.api.Group(-10, "Team")
+		h.opts.AllowAll = false
+		h.start()
+		for range 10 {
+			for _, word := range []string{"/pair", "/start", "/help", "let me in"} {
+				h.api.Say(dm, mallory, word)
+				h.api.Say(team, mallory, word)
+			}
+		}
+		if got := h.texts(dm.ID, 3); !strings.Contains(got[0], "your user id is "+itoa(mallory.ID)) {
+			t.Errorf("Mallory reads %q", got)
+		}
+		if got := h.texts(team.ID, 3); !strings.Contains(got[0], "its id is -10") {
+			t.Errorf("the group reads %q", got)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -16,13 +17,24 @@ var errUnknown = errors.New("no answer came from Telegram, so the message may or
 
 func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
 
+// pauseAfter is the pause after so many failed calls in a row: the backoff, or
+// what Telegram asks for where that is longer.
+func pauseAfter(err error, failures int) time.Duration {
+	pause := backoff(failures)
+	var refused *botapi.Error
+	if errors.As(err, &refused) {
+		pause = max(pause, refused.RetryAfter)
+	}
+	return pause
+}
+
 // judge says what follows from a call that failed. An answer means that the
 // call had no effect, a 5xx too; no answer means that nobody knows.
 func (b *Bridge) judge(ctx context.Context, o *outgoing, err error) error {
 	var transport *botapi.TransportError
 	if errors.As(err, &transport) {
 		if transport.Left {
-			return outbox.Unknown(errors.Join(errUnknown, err))
+			return outbox.Unknown(fmt.Errorf("%w: %w", errUnknown, err))
 		}
 		return err
 	}
@@ -32,15 +44,7 @@ func (b *Bridge) judge(ctx context.Context, o *outgoing, err error) error {
 	}
 	switch {
 	case refused.Code == http.StatusTooManyRequests:
-		wait := refused.RetryAfter
-		if wait <= 0 {
-			wait = shortPause
-		}
-		if err := b.hold(ctx, o.chat.telegram, wait); err != nil {
-			b.log.Error().Err(err).Msg("Telegram's retry_after cannot be stored")
-		}
-		b.log.Warn().Str("topic", string(topicOf(o.chat.key))).Dur("retry_in", wait).Msg("Telegram asks to send later")
-		return outbox.Retry(wait, err)
+		return outbox.Retry(b.heed(ctx, o.chat.telegram, refused), err)
 	case refused.Code == http.StatusUnauthorized:
 		b.fatal(ErrToken)
 		return outbox.Retry(time.Minute, err)
@@ -65,6 +69,20 @@ func (b *Bridge) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
 			return
 		}
 	}
+}
+
+// heed stops sends to a chat for as long as a 429 asks, and returns how long that
+// is.
+func (b *Bridge) heed(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
+	wait := refused.RetryAfter
+	if wait <= 0 {
+		wait = shortPause
+	}
+	if err := b.hold(ctx, telegramChat, wait); err != nil {
+		b.log.Error().Err(err).Msg("Telegram's retry_after cannot be stored")
+	}
+	b.log.Warn().Int64("chat", telegramChat).Dur("retry_in", wait).Msg("Telegram asks to send later")
+	return wait
 }
 
 // hold stops sends to a chat until a time that a restart does not forget. When a

@@ -59,7 +59,10 @@ const (
 	conflictPause      = 30 * time.Second
 	outboxPoll         = 5 * time.Second // until what an operator changed is noticed
 	firstConflictPause = 5 * time.Second
-	maxUpdate          = 1 << 20 // bytes
+	conflictMemory     = 5 * time.Minute // a conflict is the first one after so long without
+	maxBatch           = 100             // updates of one poll
+	maxUpdate          = 1 << 20         // bytes
+	maxEvent           = 1000 << 10      // bytes of a tg_message's content, below the bus's smallest limit for a frame
 	shortPause         = 3 * time.Second
 	maxRejections      = 10 // by an agent, of one event
 	maxReplyText       = 64 << 10

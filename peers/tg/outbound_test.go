@@ -426,3 +426,41 @@ func TestAStaleClaimIsRefusedWithoutItsBroker(t *testing.T) {
 		}
 	})
 }
+
+func TestTypingObeysRetryAfter(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, source := h.talk()
+		h.api.Fail(tgtest.Fault{Method: "sendChatAction", Status: 429, RetryAfter: 60, Description: "Too Many Requests: retry after 60"})
+		from := time.Now()
+		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true, InReplyTo: source})
+		time.Sleep(29 * time.Second)
+		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true, InReplyTo: source})
+		time.Sleep(28 * time.Second)
+		if n := len(h.api.Calls("sendChatAction")); n != 0 {
+			t.Errorf("typing was shown %d times while Telegram asked for none", n)
+		}
+		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true, InReplyTo: source})
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "patience"})
+		h.texts(dm.ID, 1)
+		if got := h.api.Calls("sendMessage")[0].At.Sub(from); got < 60*time.Second {
+			t.Errorf("a message was sent after %s, and Telegram asked for 60 s", got)
+		}
+	})
+}
+
+func TestAReactionThatFailsAlarmsNobody(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, source := h.talk()
+		h.api.Fail(tgtest.Fault{Method: "setMessageReaction", Status: 400, Description: "Bad Request: message to react not found"})
+		reply(t, lead, dm.ID, protocol.ChatReply{Signal: "seen", InReplyTo: source})
+		if s := status(t, lead); s.Status != protocol.StatusFailed || !strings.Contains(s.Reason, "not found") {
+			t.Errorf("status %+v", s)
+		}
+		h.texts(dm.ID, 0)
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Text: "gone", Status: 400, Description: "Bad Request: chat not found"})
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "gone"})
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "could not be shown") {
+			t.Errorf("of an answer that is lost Will reads %q", got)
+		}
+	})
+}

@@ -52,14 +52,9 @@ func (b *Bridge) rest(ctx context.Context, d time.Duration) bool {
 // they do not.
 func (b *Bridge) waitFor(ctx context.Context, o *outgoing) (time.Duration, error) {
 	c := o.chat
-	var held sql.NullInt64
-	err := b.db.QueryRowContext(ctx, `SELECT max(until) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
-		b.bot, "chat:"+id(c.telegram)).Scan(&held)
-	if err != nil {
-		return 0, fmt.Errorf("reading the holds: %w", err)
-	}
-	if o.kind == kindCallback {
-		return time.Until(at(held.Int64)), nil
+	held, err := b.heldUntil(ctx, c.telegram)
+	if err != nil || o.kind == kindCallback {
+		return time.Until(held), err
 	}
 	var last, first sql.NullInt64
 	err = b.db.QueryRowContext(ctx, `SELECT max(begun_at) FROM sends WHERE bot = ? AND chat = ? AND begun_at > 0 AND kind <> 'callback'`, b.bot, c.key).Scan(&last)
@@ -70,7 +65,7 @@ func (b *Bridge) waitFor(ctx context.Context, o *outgoing) (time.Duration, error
 	if err != nil {
 		return 0, fmt.Errorf("reading the last sends: %w", err)
 	}
-	until := at(held.Int64)
+	until := held
 	if last.Valid && b.opts.MinSendInterval > 0 {
 		until = later(until, at(last.Int64).Add(b.opts.MinSendInterval))
 	}
@@ -81,7 +76,19 @@ func (b *Bridge) waitFor(ctx context.Context, o *outgoing) (time.Duration, error
 		return 0, nil
 	}
 	// A clock that was set back must not stop a chat for long.
-	return min(time.Until(until), max(time.Minute, time.Until(at(held.Int64)))), nil
+	return min(time.Until(until), max(time.Minute, time.Until(held))), nil
+}
+
+// heldUntil returns until when Telegram asked not to be called for a chat, zero
+// when it did not.
+func (b *Bridge) heldUntil(ctx context.Context, telegramChat int64) (time.Time, error) {
+	var held sql.NullInt64
+	err := b.db.QueryRowContext(ctx, `SELECT max(until) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
+		b.bot, "chat:"+id(telegramChat)).Scan(&held)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading the holds: %w", err)
+	}
+	return at(held.Int64), nil
 }
 
 func later(a, b time.Time) time.Time {

@@ -59,9 +59,6 @@ func codeHash(code string) string {
 func (b *Bridge) pair(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
 	key := fmt.Sprintf("pair:%d", h.message)
 	say := func(text string) error { return b.notice(ctx, tx, c, h.thread, key, text) }
-	if h.arguments == "" {
-		return say("Send the one-time code with it: /pair CODE. Whoever runs this bot gets one from `hubbub pair`.")
-	}
 	var guesses int
 	hourAgo := time.Now().Add(-time.Hour).UnixMicro()
 	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`, b.bot, h.user, hourAgo).Scan(&guesses)

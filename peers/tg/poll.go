@@ -35,6 +35,7 @@ func (b *Bridge) receiveLoop(ctx context.Context) error {
 type cursor struct {
 	offset int64
 	wait   bool
+	single bool // one update only: a full batch was too large to read
 }
 
 // next returns the cursor after a batch of which fresh updates were new. A batch
@@ -75,6 +76,7 @@ func (b *Bridge) pollLoop(ctx context.Context) error {
 			continue
 		}
 		failures++
+		at.single = errors.Is(err, botapi.ErrTooLarge)
 		pause, fatal := b.pollTrouble(ctx, err, failures)
 		if fatal != nil {
 			return fatal
@@ -85,9 +87,12 @@ func (b *Bridge) pollLoop(ctx context.Context) error {
 }
 
 func (b *Bridge) getUpdates(ctx context.Context, at cursor) ([]json.RawMessage, error) {
-	params := map[string]any{"limit": 100, "allowed_updates": allowedUpdates, "timeout": 0}
+	params := map[string]any{"limit": maxBatch, "allowed_updates": allowedUpdates, "timeout": 0}
 	if at.offset != 0 {
 		params["offset"] = at.offset
+	}
+	if at.single {
+		params["limit"] = 1
 	}
 	if at.wait {
 		params["timeout"] = int(b.opts.PollTimeout / time.Second)
@@ -171,17 +176,15 @@ func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time
 		return b.webhookInTheWay(ctx), nil
 	case refused.Code == http.StatusConflict:
 		pause := conflictPause
-		if failures == 1 {
+		if time.Since(b.conflict) > conflictMemory {
 			pause = firstConflictPause // an older bridge that is ending, or `hubbub doctor`
 		}
+		b.conflict = time.Now()
 		b.log.Error().Str("bot", "@"+b.me.Username).Dur("retry_in", pause).
 			Msg("another program polls this bot, and Telegram gives each update to only one: stop the other (an older hubbub-tg, or another bot program with this token), or make a new token with /revoke at @BotFather")
 		return pause, nil
-	case refused.RetryAfter > 0:
-		b.log.Warn().Dur("retry_in", refused.RetryAfter).Msg("Telegram asks to poll later")
-		return refused.RetryAfter, nil
 	default:
-		pause := backoff(failures)
+		pause := pauseAfter(err, failures)
 		b.log.Warn().Err(err).Dur("retry_in", pause).Msg("Telegram refuses to give updates")
 		return pause, nil
 	}

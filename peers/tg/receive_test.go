@@ -303,3 +303,60 @@ func TestATokenOfAnotherFormAndAnotherBot(t *testing.T) {
 		h.texts(dm.ID, 1)
 	})
 }
+
+func TestAPollerThatStaysIsGivenRoom(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		h.start()
+		// Each side wins now and then: a poll that succeeds must not make the next
+		// conflict the first one.
+		for range 4 {
+			h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 409, Description: "Conflict: terminated by other getUpdates request"})
+			h.api.Say(dm, will, "/help")
+			time.Sleep(40 * time.Second)
+		}
+		if n := strings.Count(h.log.String(), `"retry_in":30000`); n != 3 {
+			t.Errorf("%d long pauses, want one after each conflict but the first", n)
+		}
+		h.texts(dm.ID, 4)
+	})
+}
+
+func TestEveryCallObeysRetryAfter(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		from := time.Now()
+		h.api.Fail(tgtest.Fault{Method: "getMe", Status: 429, RetryAfter: 300, Description: "Too Many Requests: retry after 300"})
+		h.start()
+		if waited := time.Since(from); waited < 300*time.Second {
+			t.Errorf("getMe was called again after %s", waited)
+		}
+		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 429, RetryAfter: 200, Description: "Too Many Requests: retry after 200"})
+		will, dm := h.dm("Will")
+		h.api.Say(dm, will, "/help") // ends the poll that waits; the next one fails
+		time.Sleep(time.Second)
+		from = time.Now()
+		h.api.Say(dm, will, "/help")
+		h.texts(dm.ID, 2)
+		if waited := time.Since(from); waited < 190*time.Second {
+			t.Errorf("getUpdates was called again after %s", waited)
+		}
+	})
+}
+
+func TestABatchThatIsTooLargeIsTakenOneByOne(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		large := strings.Repeat("x", 800<<10)
+		for range 24 { // 19 MB in all
+			h.api.Say(dm, will, large)
+		}
+		h.start()
+		time.Sleep(5 * time.Minute)
+		if n := h.api.Pending(); n != 0 {
+			t.Errorf("%d updates are not taken in", n)
+		}
+		if got := h.states(); got["done"] != 24 {
+			t.Errorf("the states are %v", got)
+		}
+	})
+}

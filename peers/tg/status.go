@@ -109,11 +109,12 @@ func (b *Bridge) telegramSettled(ctx context.Context, tx *sql.Tx, item outbox.It
 
 // reportWhole reports a reply whose last open part has been settled.
 func (b *Bridge) reportWhole(ctx context.Context, tx *sql.Tx, o *outgoing, item outbox.Item, outcome outbox.State) error {
-	var open, failed, unknown int
+	var open, failed, unknown, lost int
 	var telegramChat, message int64
 	var reason string
 	err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(state IN ('pending','sending')), 0), coalesce(sum(state = 'failed'), 0),
-		coalesce(sum(state = 'unknown'), 0), coalesce(max(reason), '') FROM sends WHERE reply = ?`, o.Reply).Scan(&open, &failed, &unknown, &reason)
+		coalesce(sum(state = 'unknown'), 0), coalesce(sum(state = 'failed' AND kind = 'text'), 0), coalesce(max(reason), '')
+		FROM sends WHERE reply = ?`, o.Reply).Scan(&open, &failed, &unknown, &lost, &reason)
 	if err != nil || open > 0 {
 		return err
 	}
@@ -135,7 +136,7 @@ func (b *Bridge) reportWhole(ctx context.Context, tx *sql.Tx, o *outgoing, item 
 	if err := b.report(ctx, tx, o, status, fmt.Sprintf("%s:%d", status.Status, item.SettledAt.UnixMicro())); err != nil {
 		return err
 	}
-	if status.Status == protocol.StatusFailed && o.agent != "" && outcome != outbox.StateDropped {
+	if lost > 0 && o.agent != "" && outcome != outbox.StateDropped { // a reaction less needs no alarm
 		return b.tellUser(ctx, tx, o.chat.key)
 	}
 	return nil

@@ -2,6 +2,7 @@ package tg
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -111,6 +112,9 @@ func (t *typing) show(ctx context.Context) bool {
 	}
 	t.mu.Unlock()
 	for _, place := range slices.SortedFunc(maps.Keys(places), func(a, b [2]int64) int { return int(a[0] - b[0]) }) {
+		if held, err := t.b.heldUntil(ctx, place[0]); err != nil || held.After(now) {
+			continue
+		}
 		if !t.b.limiter.Allow() {
 			break // sends come first
 		}
@@ -118,8 +122,10 @@ func (t *typing) show(ctx context.Context) bool {
 		if place[1] != 0 {
 			params["message_thread_id"] = place[1]
 		}
+		var refused *botapi.Error
 		err := t.b.call(ctx, "sendChatAction", params, nil)
-		if botapi.Code(err) == http.StatusTooManyRequests {
+		if errors.As(err, &refused) && refused.Code == http.StatusTooManyRequests {
+			t.b.heed(ctx, place[0], refused)
 			break
 		}
 	}

@@ -72,7 +72,7 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 			return fmt.Errorf("the address of --webhook-url is refused by Telegram: %w", err)
 		}
 		b.log.Warn().Err(err).Msg("Telegram did not take the webhook; trying again")
-		sleep(ctx, backoff(failures))
+		sleep(ctx, pauseAfter(err, failures))
 	}
 }
 

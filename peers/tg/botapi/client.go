@@ -154,7 +154,7 @@ func (c *Client) call(ctx context.Context, method string, params, result any) (t
 	date, _ := http.ParseTime(resp.Header.Get("Date"))
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err == nil && len(raw) > maxAnswer {
-		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+		err = ErrTooLarge
 	}
 	if err != nil && resp.StatusCode/100 == 2 {
 		return date, c.transportError(method, true, err)

@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// ErrTooLarge is an answer that is too large to be read.
+var ErrTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+
 // An Error is an answer with which the Bot API refused a call: the call had no
 // effect.
 type Error struct {
@@ -34,7 +37,7 @@ type TransportError struct {
 	Method string
 	Left   bool   // the request left this machine: nobody knows what became of it
 	Reason string // without the token
-	cause  error  // the context's error, if that ended the call
+	cause  error  // the context's error or ErrTooLarge, if that ended the call
 }
 
 func (e *TransportError) Error() string {
@@ -44,7 +47,7 @@ func (e *TransportError) Error() string {
 	return fmt.Sprintf("%s: not sent: %s", e.Method, e.Reason)
 }
 
-// Unwrap returns the context's error when that ended the call.
+// Unwrap returns the context's error or ErrTooLarge when that ended the call.
 func (e *TransportError) Unwrap() error { return e.cause }
 
 // transportError keeps what a person needs and drops what holds the address.
@@ -54,7 +57,7 @@ func (c *Client) transportError(method string, left bool, err error) error {
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
-	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
+	for _, end := range []error{context.Canceled, context.DeadlineExceeded, ErrTooLarge} {
 		if errors.Is(err, end) {
 			e.cause = end
 		}
