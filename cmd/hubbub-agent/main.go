@@ -36,6 +36,7 @@ type settings struct {
 	composeCap     time.Duration
 	digestEvery    time.Duration
 	deadline       time.Duration
+	deferFor       time.Duration
 	policyVersion  string
 	workspace      string
 	permission     string
@@ -66,6 +67,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.composeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
 	fs.DurationVar(&s.digestEvery, "digest-every", 0, "time between digests; 0 for none")
 	fs.DurationVar(&s.deadline, "deadline", 5*time.Minute, "longest time for an answer")
+	fs.DurationVar(&s.deferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
 	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02 or 2026-06-24")
 	fs.StringVar(&s.workspace, "workspace", "", "folder in which the harness may work")
 	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing")
@@ -100,6 +102,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		return fmt.Errorf("listening for the agent's tools: %w", err)
 	}
 	address := mcptools.Address{URL: url, Token: mcptools.NewToken()}
+	env.Hide(address.Token)
 	opts.ChatServer = address.AsServer()
 	db, err := agent.Open(filepath.Join(data, "agent-"+name+".db"))
 	if err != nil {
@@ -128,12 +131,12 @@ func (s *settings) options(env *program.Env) (*agent.Options, error) {
 	if s.wakePolicy != "auto" && s.wakePolicy != "manual" {
 		return nil, program.Usage("--wake-policy must be auto or manual")
 	}
-	if s.composeWindow < 0 || s.composeCap < s.composeWindow || s.deadline <= 0 || s.digestEvery < 0 {
-		return nil, program.Usage("--compose-window, --compose-cap, --deadline and --digest-every must not be negative, and the cap not below the window")
+	if s.composeWindow < 0 || s.composeCap < s.composeWindow || s.deadline <= 0 || s.deferFor <= 0 || s.digestEvery < 0 {
+		return nil, program.Usage("--compose-window, --compose-cap, --deadline, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
 	opts := &agent.Options{
 		Peer: env.PeerOptions(), Version: version, Streams: s.streams, ComposeWindow: max(s.composeWindow, 1), ComposeCap: max(s.composeCap, 1),
-		Deadline: s.deadline, DigestEvery: s.digestEvery, HarnessType: s.harness, WakePolicy: s.wakePolicy, Log: &env.Log, OnReady: env.Ready,
+		Deadline: s.deadline, DigestEvery: s.digestEvery, DeferFor: s.deferFor, HarnessType: s.harness, WakePolicy: s.wakePolicy, Log: &env.Log, OnReady: env.Ready,
 	}
 	for _, role := range s.roles {
 		opts.Roles = append(opts.Roles, strings.TrimPrefix(strings.TrimPrefix(role, "role:"), "@"))

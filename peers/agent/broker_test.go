@@ -325,6 +325,33 @@ func TestAQuestionIsAnswered(t *testing.T) {
 	})
 }
 
+// TestTheAnswerToAnOwnQuestionObligesNobody: the agent sees it and may stay
+// silent; either way its question is closed, and not brought up again.
+func TestTheAnswerToAnOwnQuestionObligesNobody(t *testing.T) {
+	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if _, r := call(tools, "chat.send_message", map[string]any{"text": "good to know"}); !r.IsError {
+			t.Error("words that nobody reads were taken")
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "eu-west, then."}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		b := joinBroker(t, w)
+		b.tell(t, "collab.delivery.woken", "evt-9", map[string]any{
+			"deliveryId": "d-9", "rule": "next_move_owner", "senderId": "w3", "senderKind": "agent",
+			"question": map[string]any{"id": "q-1", "state": "answered", "title": "which region?", "askedById": "lead", "answer": "eu-west"},
+		})
+		w.sleep(10 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 1 || turns[0].Event.Policy != "may_respond" || turns[0].Event.Reason != "answer" || !strings.Contains(turns[0].Prompt, "Answer: eu-west") {
+			t.Fatalf("turns: %+v", turns)
+		}
+		equal(t, "refusals", w.refusals(), []string{"evt-9 chat.send_message no_conversation"})
+		w.wantDispositions("evt-9 ignored")
+		equal(t, "closed", b.requests("question.close"), []string{`{"id":"q-1"}`})
+		equal(t, "said", append(b.requests("work_item.update"), b.requests("message.post")...), nil)
+	})
+}
+
 func TestWhatIsNotTaken(t *testing.T) {
 	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
 		r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeConfigure, protocol.Configure{TalkTo: "tg:43"})

@@ -42,8 +42,9 @@ func (a *Agent) cancelTurn(ctx context.Context, tx *sql.Tx, t *turn, reason stri
 }
 
 // cancelPlace stops what runs or waits in the place of a stop word, and
-// supersedes it; an agent's stop word stops only what that agent began. What is still in the compose window goes to the
-// model together with the stop word.
+// supersedes it, also what was deferred; an agent's stop word stops only what
+// that agent began. What is still in the compose window goes to the model
+// together with the stop word.
 func (a *Agent) cancelPlace(ctx context.Context, tx *sql.Tx, stop *entry) error {
 	author := stop.Content.Author
 	list, err := turns(ctx, tx, `WHERE place = ?1 AND (author = ?2 OR ?3 = 'human') AND state IN ('queued','running','accepted','withdrawn')
@@ -69,7 +70,7 @@ func (a *Agent) cancelPlace(ctx context.Context, tx *sql.Tx, stop *entry) error 
 			return err
 		}
 	}
-	return nil
+	return a.forgetDeferred(ctx, tx, stop)
 }
 
 // stopEnded stops the running turns that the mailbox no longer wants: their

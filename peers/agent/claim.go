@@ -11,8 +11,6 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
-
-	"github.com/oklog/ulid/v2"
 )
 
 var claimTool = harness.Tool{
@@ -251,14 +249,8 @@ func (a *Agent) offered(ctx context.Context, tx *sql.Tx, eventID string) error {
 	if err != nil || before != nil && !before.ended() {
 		return err // it has the knock already
 	}
-	t := &turn{
-		ID: "turn_" + ulid.Make().String(), EventID: e.EventID, Merged: []string{e.EventID}, Chat: e.Chat, Place: e.place(),
-		Author: e.Content.Author.ID, Mode: attention.ModeNotify, State: turnQueued, Seq: e.Seq, Rank: rankNormal, FirstAt: e.Received,
-	}
-	if before != nil {
-		t.Attempt = before.Attempt
-	}
-	if err := saveTurn(ctx, tx, t); err != nil {
+	t, err := a.turnAgain(ctx, tx, e)
+	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE events SET turn_id = ?, deadline_at = 0 WHERE seq = ?`, t.ID, e.Seq)
@@ -286,20 +278,14 @@ func (a *Agent) grant(ctx context.Context, tx *sql.Tx, e *entry) error {
 	if err != nil {
 		return err
 	}
-	e.Decision = attention.Granted(e.Decision, nil)
-	t := &turn{
-		ID: "turn_" + ulid.Make().String(), EventID: e.EventID, Merged: []string{e.EventID}, Chat: e.Chat, Place: e.place(),
-		Author: e.Content.Author.ID, Mode: e.Decision.Injection, State: turnQueued, Seq: e.Seq, Rank: rankNormal, FirstAt: e.Received,
-	}
-	if knock != nil {
-		t.Attempt = knock.Attempt
-		if knock.State == turnAccepted {
-			if err := a.endTurn(ctx, tx, knock, turnFinished, "claimed", nil); err != nil {
-				return err
-			}
+	if knock != nil && knock.State == turnAccepted {
+		if err := a.endTurn(ctx, tx, knock, turnFinished, "claimed", nil); err != nil {
+			return err
 		}
 	}
-	if err := saveTurn(ctx, tx, t); err != nil {
+	e.Decision = attention.Granted(e.Decision, nil)
+	t, err := a.turnAgain(ctx, tx, e)
+	if err != nil {
 		return err
 	}
 	e.Stage, e.TurnID = stageTurned, t.ID

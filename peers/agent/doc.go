@@ -11,17 +11,21 @@
 //     of one conversation and thread run one after another, those of different
 //     places at the same time, at most Options.Parallel.
 //   - Ends: every event gets exactly one final disposition; claimed and
-//     deferred may come before it. Decisions, turns, refusals and dispositions
+//     deferred may come before it. A deferred event comes back as another turn
+//     of the same event: at its eta where that can be read, else after
+//     Options.DeferFor, doubled each time, at most five times; a stop word, an
+//     edit or a request to leave ends it. A program that works in its own time
+//     (c2a) has a day to settle what it deferred. Decisions, turns, refusals and dispositions
 //     are agent_events to system:attention (records.go), sent at least once,
 //     so that the bus's activity log alone explains everything.
 //   - Enforcement: what policy forbids is refused in code, whatever a model
 //     writes (attention.PermitMessage): one answer for each event, only where
 //     it was said, none for events that forbid it, none without a needed
 //     claim, none after leaving, never a word that means silence.
-//   - Crashes: an event whose turn produced an outbound action is never turned
-//     again; one whose turn was cut short before runs again with a higher
-//     attempt. Both hold across SIGKILL: an action and the mark that forbids
-//     another are one transaction.
+//   - Crashes: a turn that produced an outbound action is never run again; one
+//     that was cut short before runs again with a higher attempt. Both hold
+//     across SIGKILL: an action and the mark that forbids another are one
+//     transaction.
 //   - Bounds: Options.MaxOpen events may be open in one chat; one more is
 //     refused, and its bridge keeps it. Closed events are kept for
 //     Options.Retention.

@@ -39,6 +39,11 @@ func (a *Agent) takeEdit(ctx context.Context, tx *sql.Tx, e *entry) error {
 			return a.reopenTurn(ctx, tx, carrier, "the message was edited before an answer")
 		}
 	}
+	if old.Disposition == attention.DispositionDeferred { // the edit comes in its place
+		if err := a.dispose(ctx, tx, old, attention.DispositionSuperseded, "edited"); err != nil {
+			return err
+		}
+	}
 	n, err := editCount(ctx, tx, e.SourceID)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func (a *Agent) exchange(ctx context.Context, q querier, conversation, other str
 	}
 	x.Escalated = escalated > person
 	rows, err := q.QueryContext(ctx, `SELECT received_at FROM events
-			WHERE conversation = ?1 AND author = ?2 AND kind IN ('message','assignment','approval','blocker') AND received_at > ?3 AND received_at > ?4
+			WHERE conversation = ?1 AND author = ?2 AND kind IN ('message','assignment','approval','blocker','answer') AND received_at > ?3 AND received_at > ?4
 			AND directedness IN ('', 'to_me', 'to_my_role')
 		UNION ALL SELECT s.sent_at FROM sent s JOIN events e ON e.event_id = s.event_id
 			WHERE s.conversation = ?1 AND e.author = ?2 AND s.kind = 'text' AND s.sent_at > ?3 AND s.sent_at > ?4

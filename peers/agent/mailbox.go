@@ -15,12 +15,17 @@ import (
 	"hubbub/protocol"
 )
 
-//go:embed schema.sql
-var schema string
+// The schema, and what later versions changed in it.
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed schema_2.sql
+	schema2 string
+)
 
 // Open opens the agent's database, creating it where it is missing.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema})
+	return store.Open(path, []string{schema + outbox.Schema, schema2})
 }
 
 // A stage is where an event stands on its way to a model.
@@ -52,12 +57,13 @@ type entry struct {
 	MergedInto  string
 	Replied     bool
 	Acted       bool
+	Deferrals   int
 	Disposition attention.Disposition
 	Deleted     bool
 }
 
 const entryColumns = `seq, event_id, source_id, chat, message_id, traceparent, received_at, content, origin, stage, decision,
-	deadline_at, turn_id, merged_into, replied, acted, disposition, deleted`
+	deadline_at, turn_id, merged_into, replied, acted, deferrals, disposition, deleted`
 
 // A scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(...any) error }
@@ -73,7 +79,7 @@ func scanEntry(row scanner) (*entry, error) {
 	var received, deadline int64
 	var content, from, decision []byte
 	err := row.Scan(&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.MessageID, &e.TraceParent, &received, &content, &from, &e.Stage, &decision,
-		&deadline, &e.TurnID, &e.MergedInto, &e.Replied, &e.Acted, &e.Disposition, &e.Deleted)
+		&deadline, &e.TurnID, &e.MergedInto, &e.Replied, &e.Acted, &e.Deferrals, &e.Disposition, &e.Deleted)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type Options struct {
 	ComposeCap    time.Duration    // after the first fragment; default 30s
 	Deadline      time.Duration    // for an answer; default 5m
 	DigestEvery   time.Duration    // 0 = no digests
+	DeferFor      time.Duration    // before a deferred event comes back, doubling; default 15m
 
 	SystemPrompt string              // the operator's text; the response rules are added
 	Workspace    string              // folder for harnesses that work in one
@@ -58,6 +59,7 @@ func (o *Options) withDefaults() Options {
 	positive(&d.ComposeWindow, 2*time.Second)
 	positive(&d.ComposeCap, 30*time.Second)
 	positive(&d.Deadline, attention.DefaultDeadline)
+	positive(&d.DeferFor, 15*time.Minute)
 	positive(&d.Parallel, 8)
 	positive(&d.MaxOpen, 1000)
 	positive(&d.MaxTries, 3)

@@ -146,7 +146,11 @@ func (a *Agent) promptOf(ctx context.Context, tx *sql.Tx, e *entry, parts []*ent
 		})
 	}
 	signals, err := a.signalsSince(ctx, tx, e)
-	p.Notes = append(p.Notes, signals...)
+	if err != nil {
+		return nil, err
+	}
+	deferrals, err := a.deferralNotes(ctx, tx, e)
+	p.Notes = append(signals, deferrals...)
 	return p, err
 }
 

@@ -36,7 +36,7 @@ CREATE TABLE events (                      -- the mailbox
   policy       TEXT    NOT NULL DEFAULT '',
   mode         TEXT    NOT NULL DEFAULT '',
   directedness TEXT    NOT NULL DEFAULT '',
-  deadline_at  INTEGER NOT NULL DEFAULT 0, -- of an event that is in no turn; 0 = none
+  deadline_at  INTEGER NOT NULL DEFAULT 0, -- of an event that is in no turn: when it ends or, deferred, comes back; 0 = none
   turn_id      TEXT    NOT NULL DEFAULT '',
   merged_into  TEXT    NOT NULL DEFAULT '', -- event id of the fragment that carries it
   replied      INTEGER NOT NULL DEFAULT 0, -- a message was sent in response

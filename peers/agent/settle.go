@@ -242,8 +242,11 @@ func (a *Agent) expire(ctx context.Context, tx *sql.Tx, id string) error {
 	if _, err := tx.ExecContext(ctx, `UPDATE events SET deadline_at = 0 WHERE seq = ?`, e.Seq); err != nil {
 		return fmt.Errorf("storing that the deadline of %s has passed: %w", id, err)
 	}
-	if e.Replied {
+	switch {
+	case e.Replied:
 		return nil
+	case e.Disposition == attention.DispositionDeferred:
+		return a.comeBack(ctx, tx, e)
 	}
 	return a.fail(ctx, tx, e, errDeadline.Error())
 }

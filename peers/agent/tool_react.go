@@ -79,6 +79,11 @@ func (b *toolbox) reactTx(ctx context.Context, tx *sql.Tx, id string, row attent
 	if refusal := attention.PermitReaction(standing); refusal.Refused() {
 		return refusal, nil
 	}
+	if row.Disposition == attention.DispositionDeferred {
+		if refusal := permitDeferral(e); refusal.Refused() {
+			return refusal, nil
+		}
+	}
 	key := "react:" + e.EventID + ":" + string(row.Signal)
 	before, err := sentByKey(ctx, tx, key)
 	if err != nil || before != nil { // the same signal twice is one
@@ -115,6 +120,9 @@ func (b *toolbox) settleSignal(ctx context.Context, tx *sql.Tx, e *entry, row at
 	reason := "signal " + string(row.Signal)
 	if eta != "" {
 		reason += ", " + eta
+	}
+	if d == attention.DispositionDeferred {
+		return b.a.putOff(ctx, tx, e, eta, reason)
 	}
 	return b.a.dispose(ctx, tx, e, d, reason)
 }

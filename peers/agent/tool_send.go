@@ -151,6 +151,12 @@ func (b *toolbox) permitSend(ctx context.Context, tx *sql.Tx, at attempt, args *
 	if attention.MeansSilence(args.Text) {
 		return attention.Refusal{Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message."}, nil
 	}
+	if at.entry.Chat == protocol.TopicBroker && !at.entry.Origin.takesWords() {
+		return attention.Refusal{
+			Reason: "no_conversation",
+			Advice: "Nobody reads an answer to this event. Go on with your work; use ask or the work tools to reach somebody.",
+		}, nil
+	}
 	if args.Target != "" && !sameTarget(at.entry, args.Target) {
 		return attention.Refusal{
 			Reason: "wrong_target",

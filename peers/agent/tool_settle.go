@@ -13,9 +13,9 @@ import (
 var deferTool = harness.Tool{
 	Name:        "chat.defer",
 	Title:       "Defer an event",
-	Description: "Record that you will see to an event later, and why. It stays open: answer or resolve it later.",
+	Description: "Record that you will see to an event later, and why. It stays open and comes to you again.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string","description":"when, in words"}},
+		"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string","description":"when it shall come again: a time (RFC 3339), a duration (45m), or in words"}},
 		"required":["reason"]}`),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"disposition":{"type":"string"}},"required":["disposition"]}`),
 	Idempotent:   true,
@@ -87,13 +87,16 @@ func (b *toolbox) settleWith(ctx context.Context, tool string, arguments json.Ra
 			d = at.entry.Disposition
 		}
 		result.Disposition = d
-		if err := b.a.dispose(ctx, tx, at.entry, d, reason); err != nil {
-			return err
-		}
 		if d == attention.DispositionDeferred {
-			if _, err := tx.ExecContext(ctx, `UPDATE events SET deadline_at = 0, acted = 1 WHERE seq = ?`, at.entry.Seq); err != nil {
-				return err
+			if refusal = permitDeferral(at.entry); refusal.Refused() {
+				return nil
 			}
+			err = b.a.putOff(ctx, tx, at.entry, args.ETA, reason)
+		} else {
+			err = b.a.dispose(ctx, tx, at.entry, d, reason)
+		}
+		if err != nil {
+			return err
 		}
 		return b.a.endAccepted(ctx, tx, at)
 	})

@@ -25,6 +25,7 @@ type origin struct {
 	ConversationID string `json:"conversationId,omitempty"`
 	MessageID      string `json:"messageId,omitempty"`
 	QuestionID     string `json:"questionId,omitempty"`
+	AnsweredID     string `json:"answeredId,omitempty"` // this agent's own question
 	WorkItemID     string `json:"workItemId,omitempty"`
 	FlightID       string `json:"flightId,omitempty"`
 }
@@ -113,7 +114,10 @@ func (w *wakeFact) origin() origin {
 	if w.WorkItem != nil {
 		o.WorkItemID = w.WorkItem.ID
 	}
-	if w.Question != nil && w.Question.State == "open" {
+	switch {
+	case w.answers():
+		o.AnsweredID = w.Question.ID
+	case w.Question != nil && w.Question.State == "open":
 		o.QuestionID = w.Question.ID
 	}
 	if w.Message != nil {
@@ -125,14 +129,22 @@ func (w *wakeFact) origin() origin {
 	return o
 }
 
+// answers reports whether a wake brings the answer to a question of this agent.
+func (w *wakeFact) answers() bool {
+	return w.Question != nil && w.Question.State == "answered" && w.Message == nil && w.WorkItem == nil
+}
+
 // content is a wake as a chat event: an assignment of this agent, an approval
-// where work is to be reviewed, a blocker where others wait for it.
+// where work is to be reviewed, a blocker where others wait for it, or the
+// answer to its own question.
 func (w *wakeFact) content(self protocol.PeerID, id, at string) protocol.ChatMessage {
 	c := protocol.ChatMessage{
 		Event: protocol.EventAssignment, SourceID: id, CreatedAt: at, Mentions: []string{string(self)}, Text: w.text(),
 		Chat: &protocol.Chat{ID: "work", Kind: "channel"}, Author: &protocol.Author{ID: "broker", Kind: "system"},
 	}
 	switch {
+	case w.answers():
+		c.Event = string(attention.KindAnswer)
 	case w.Rule == "dependency_owner":
 		c.Event = protocol.EventBlocker
 	case w.WorkItem != nil && w.WorkItem.State == "review":
@@ -199,6 +211,11 @@ func (a *Agent) requestLater(ctx context.Context, tx *sql.Tx, method, key string
 	return a.enqueue(ctx, tx, protocol.TopicBroker, key, m)
 }
 
+// takesWords reports whether an answer to a wake would reach anybody.
+func (o *origin) takesWords() bool {
+	return o.QuestionID != "" || o.ConversationID != "" || o.FlightID != "" || o.WorkItemID != ""
+}
+
 // answerBroker queues the answer to a wake: an answer to its question, a
 // message in its conversation, or the output of its flight. A notice of the
 // host is a message in its conversation.
@@ -228,12 +245,13 @@ func (a *Agent) answerBroker(ctx context.Context, tx *sql.Tx, e *entry, kind str
 	case o.FlightID != "":
 		return a.requestLater(ctx, tx, "flight.update", key, map[string]any{"id": o.FlightID, "state": "completed", "output": reply.Text})
 	}
-	// Nothing takes words: the work item itself says where things stand.
+	// No chat takes words: the work item itself says where things stand.
 	return a.requestLater(ctx, tx, "work_item.update", key, map[string]any{"id": o.WorkItemID, "summary": reply.Text})
 }
 
 // tellBroker keeps the broker's records in step with an event: the claim on
-// it, and its flight.
+// it, its flight, and the question that it answered, which ends when this agent
+// has taken the answer in.
 func (a *Agent) tellBroker(ctx context.Context, tx *sql.Tx, e *entry, d attention.Disposition, reason string) error {
 	if d.Final() {
 		if err := a.settleClaim(ctx, tx, e, d); err != nil {
@@ -241,6 +259,9 @@ func (a *Agent) tellBroker(ctx context.Context, tx *sql.Tx, e *entry, d attentio
 		}
 	}
 	o := e.Origin
+	if o.AnsweredID != "" && d.Final() && d != attention.DispositionFailed {
+		return a.requestLater(ctx, tx, "question.close", "close:"+o.AnsweredID+":"+e.EventID, map[string]any{"id": o.AnsweredID})
+	}
 	if o.FlightID == "" || e.Replied && o.ConversationID == "" && o.QuestionID == "" { // the answer itself completed the flight
 		return nil
 	}

@@ -207,7 +207,7 @@ func (v *view) asksToLeave() bool {
 // work reports whether the event hands out, asks about or blocks work.
 func (v *view) work() bool {
 	switch v.event.kind() {
-	case KindAssignment, KindApproval, KindBlocker:
+	case KindAssignment, KindApproval, KindBlocker, KindAnswer:
 		return true
 	}
 	return false

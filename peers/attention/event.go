@@ -35,6 +35,7 @@ const (
 	KindAssignment EventKind = "assignment"
 	KindApproval   EventKind = "approval"
 	KindBlocker    EventKind = "blocker"
+	KindAnswer     EventKind = "answer" // to a question that the agent asked through the broker
 	KindStatus     EventKind = "status"
 )
 

@@ -54,6 +54,9 @@ var rules = []rule{
 	{name: "blocker", when: ofKind(KindBlocker),
 		outcome: outcome{DirectedToMe, PolicyMustRespond, ModeImmediate, false, ActionNone}},
 
+	{name: "answer", when: ofKind(KindAnswer),
+		outcome: outcome{DirectedToMe, PolicyMayRespond, ModeBuffered, false, ActionNone}},
+
 	{name: "acknowledgement", when: all((*view).acknowledges, (*view).aimed),
 		outcome: outcome{DirectedToMe, PolicyAckOnly, ModeSilent, false, ActionNone}},
 	{name: "acknowledgement", when: (*view).acknowledges, directed: nominal,

@@ -1,0 +1,173 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+// deferring puts its events off until they came back often enough, and then
+// answers them.
+func deferring(times int, eta string) *stub {
+	return newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if t.Attempt > times {
+			return harness.Outcome{State: harness.Finished, FinalText: fmt.Sprintf("done at attempt %d", t.Attempt)}, nil
+		}
+		_, r := call(tools, "chat.defer", map[string]any{"eventId": t.Event.EventID, "reason": "the deploy runs", "eta": eta})
+		if r.IsError {
+			return harness.Outcome{State: harness.Finished, FinalText: r.Content[0].Text}, nil
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "not sent"}, nil
+	})
+}
+
+func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
+	inWorld(t, deferring(2, "after the deploy"), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(3 * time.Second)
+		w.wantDispositions("e1 deferred")
+		w.stop()
+		w.start()
+		w.sleep(14 * time.Minute)
+		w.wantTexts()
+		w.sleep(time.Minute + 10*time.Second) // the first rest is 15 minutes
+		w.wantDispositions("e1 deferred", "e1 deferred")
+		w.sleep(31 * time.Minute) // the second twice as long
+		w.wantDispositions("e1 deferred", "e1 deferred", "e1 responded")
+		w.wantTexts("done at attempt 3")
+		last := w.stub.seen()[2]
+		if !strings.Contains(last.Prompt, "deferred_before: 2 of at most 5 times\n") || !strings.Contains(last.Prompt, "check the deploy") {
+			t.Errorf("the model is shown\n%s", last.Prompt)
+		}
+	})
+}
+
+func TestEtaThatCanBeReadSaysWhenADeferredEventComesBack(t *testing.T) {
+	inWorld(t, deferring(1, "2h"), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(2*time.Hour - time.Minute)
+		w.wantTexts()
+		w.sleep(2 * time.Minute)
+		w.wantTexts("done at attempt 2")
+	})
+}
+
+func TestNothingIsPutOffForEver(t *testing.T) {
+	inWorld(t, deferring(99, ""), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(12 * time.Hour)
+		equal(t, "refusals", w.refusals(), []string{"e1 chat.defer deferred_too_often"})
+		w.wantTexts("This event was put off 5 times. Answer it now, or say plainly that you cannot and why.")
+		w.wantDispositions("e1 deferred", "e1 deferred", "e1 deferred", "e1 deferred", "e1 deferred", "e1 responded")
+		if n := len(w.stub.seen()); n != 6 {
+			t.Errorf("%d turns", n)
+		}
+	})
+}
+
+func TestSignalQueuedDefersAndComesBack(t *testing.T) {
+	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if t.Attempt == 1 {
+			call(tools, "chat.react", map[string]any{"signal": "queued", "eta": "45m"})
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "it is green"}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(46 * time.Minute)
+		w.wantTexts("signal queued", "it is green")
+		w.wantDispositions("e1 deferred", "e1 responded")
+	})
+}
+
+func TestDeferredEventEndsWhenItIsNoLongerWanted(t *testing.T) {
+	for name, ended := range map[string]struct {
+		by   func(w *world)
+		want []string
+	}{
+		"stop word": {func(w *world) { w.say(dm("e2", "stop")) }, []string{"e1 deferred", "e1 superseded", "e2 deferred"}},
+		"edit": {func(w *world) { w.say(edit(dm("e1", "check the other deploy"), "check the other deploy", 2)) },
+			[]string{"e1 deferred", "e1 superseded", "e1#edit-1 deferred"}},
+		"delete": {func(w *world) {
+			m := dm("e1", "")
+			m.Event = "delete"
+			w.say(m)
+		}, []string{"e1 deferred", "e1 superseded"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, deferring(99, "1h"), nil, func(t *testing.T, w *world) {
+				w.say(dm("e1", "check the deploy"))
+				w.sleep(3 * time.Second)
+				ended.by(w)
+				w.sleep(10 * time.Minute)
+				w.wantDispositions(ended.want...)
+			})
+		})
+	}
+}
+
+func TestOtherTurnSeesAndSettlesWhatIsDeferred(t *testing.T) {
+	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if t.Event.EventID == "e1" {
+			call(tools, "chat.defer", map[string]any{"reason": "busy"})
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		call(tools, "chat.resolve", map[string]any{"eventId": "e1"})
+		return harness.Outcome{State: harness.Finished, FinalText: "both are done"}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(3 * time.Second)
+		w.say(dm("e2", "any news?"))
+		w.sleep(time.Hour)
+		w.wantDispositions("e1 deferred", "e1 responded", "e2 responded")
+		if seen := w.stub.seen(); len(seen) != 2 || !strings.Contains(seen[1].Prompt, "deferred_by_you: e1\n") {
+			t.Errorf("%d turns, the second is shown\n%s", len(seen), seen[1].Prompt)
+		}
+	})
+}
+
+// TestProgramHasADayForWhatItDeferred: a c2a program works in its own time, and
+// a delivery that it has accepted never comes again.
+func TestProgramHasADayForWhatItDeferred(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(3 * time.Second)
+		call(w.tools(), "chat.defer", map[string]any{"eventId": "e1", "reason": "busy"})
+		w.sleep(23 * time.Hour)
+		w.wantDispositions("e1 deferred")
+		w.sleep(2 * time.Hour)
+		w.wantDispositions("e1 deferred", "e1 failed")
+		w.wantTexts("I could not answer this message. Please send it again, or ask somebody else.")
+		if n := len(w.stub.seen()); n != 1 {
+			t.Errorf("%d deliveries", n)
+		}
+	})
+}
+
+func TestAgentThatWasAskedToLeaveDropsWhatItDeferred(t *testing.T) {
+	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if t.Event.EventID == "e1" {
+			call(tools, "chat.defer", map[string]any{"reason": "busy"})
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "bye"}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		for _, m := range []protocol.ChatMessage{post("e1", "@lead check the deploy"), post("e2", "@lead leave")} {
+			m.Mentions = []string{"agent:lead"}
+			w.say(m)
+			w.sleep(3 * time.Second)
+		}
+		w.sleep(20 * time.Minute)
+		w.wantTexts("bye")
+		w.wantDispositions("e1 deferred", "e2 responded", "e1 ignored")
+	})
+}
