@@ -22,7 +22,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 	if err != nil {
 		return nil, err
 	}
-	return newWebSocket(conn, h.conn, o), nil
+	return newWebSocket(conn, h.conn, h.in, o), nil
 }
 
 // A hijacker hands the library a connection that gathers writes, and buffers
@@ -31,11 +31,12 @@ type hijacker struct {
 	http.ResponseWriter
 	options *Options
 	conn    *gatherConn
+	in      *bufio.Reader
 }
 
 const (
 	readBuffer  = 4 << 10
-	writeBuffer = 64 // frames go through to the gathering connection
+	writeBuffer = 128 // holds any control frame, so that it comes to the gathering connection whole
 )
 
 // Hijack implements http.Hijacker.
@@ -58,7 +59,8 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 			h.conn.raw = raw
 		}
 	}
-	return h.conn, bufio.NewReadWriter(bufio.NewReaderSize(h.conn, readBuffer), bufio.NewWriterSize(h.conn, writeBuffer)), nil
+	h.in = bufio.NewReaderSize(h.conn, readBuffer)
+	return h.conn, bufio.NewReadWriter(h.in, bufio.NewWriterSize(h.conn, writeBuffer)), nil
 }
 
 // An earlyConn gives the bytes that came with the handshake before the rest.

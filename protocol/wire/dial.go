@@ -74,7 +74,7 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 		}
 		return nil, fmt.Errorf("dialing %s: %w", url, err)
 	}
-	return newWebSocket(conn, g, &options), nil
+	return newWebSocket(conn, g, nil, &options), nil
 }
 
 // noRedirect keeps a token from travelling to another place.

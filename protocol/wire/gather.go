@@ -33,8 +33,8 @@ type gatherConn struct {
 	mu       sync.Mutex // guards the fields below
 	drained  *sync.Cond // pending shrank, or err was set
 	started  bool
-	holding  bool   // a data frame is being written: leave the flush to its writer
-	pending  []byte // written and not yet taken
+	ending   bool   // a close frame was written: no message may follow
+	pending  []byte // written and not yet taken: whole frames
 	ends     []int  // where frames end in pending
 	spare    []byte // the other buffer, reused
 	closed   bool   // Close was called
@@ -96,8 +96,8 @@ func (g *gatherConn) waitBelow(limit int) error {
 	return nil
 }
 
-// Write gathers p. Control frames, which the library writes by itself, are
-// flushed at once.
+// Write takes what the library writes: the handshake, and then whole control
+// frames, which are sent at once.
 func (g *gatherConn) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	if !g.started {
@@ -108,26 +108,27 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 		g.mu.Unlock()
 		return 0, g.err
 	}
+	g.ending = g.ending || p[0] == closeFrame
 	g.pending = append(g.pending, p...)
-	holding := g.holding
-	if !holding {
-		g.ends = append(g.ends, len(g.pending))
-	}
+	g.ends = append(g.ends, len(g.pending))
 	g.mu.Unlock()
-	if !holding {
-		g.flush()
-	}
+	g.flush()
 	return len(p), nil
 }
 
-// hold says that a data frame is being written, or was.
-func (g *gatherConn) hold(on bool) {
+// writeMessage gathers a message as one frame.
+func (g *gatherConn) writeMessage(first byte, payload []byte) error {
 	g.mu.Lock()
-	g.holding = on
-	if !on {
-		g.ends = append(g.ends, len(g.pending))
+	defer g.mu.Unlock()
+	switch {
+	case g.err != nil:
+		return g.err
+	case g.ending:
+		return net.ErrClosed
 	}
-	g.mu.Unlock()
+	g.pending = appendFrame(g.pending, first, payload, g.client)
+	g.ends = append(g.ends, len(g.pending))
+	return nil
 }
 
 func (g *gatherConn) buffered() int {
@@ -145,7 +146,7 @@ func (g *gatherConn) flush() {
 		return
 	}
 	g.busy = true
-	for g.wholeLocked() > 0 && g.err == nil {
+	for len(g.pending) > 0 && g.err == nil {
 		chunk, ends := g.takeLocked()
 		g.mu.Unlock()
 		n, err := g.try(chunk)
@@ -168,23 +169,9 @@ func (g *gatherConn) flush() {
 	g.doneLocked()
 }
 
-// wholeLocked returns how much of pending is whole frames: while one is being
-// written, it and what follows must stay, since its end is not known yet.
-func (g *gatherConn) wholeLocked() int {
-	switch {
-	case !g.holding:
-		return len(g.pending)
-	case len(g.ends) == 0:
-		return 0
-	default:
-		return g.ends[len(g.ends)-1]
-	}
-}
-
 func (g *gatherConn) takeLocked() (chunk []byte, ends []int) {
-	whole := g.wholeLocked()
-	chunk, ends = g.pending[:whole], g.ends
-	g.pending, g.spare = append(g.spare[:0], g.pending[whole:]...), nil
+	chunk, ends = g.pending, g.ends
+	g.pending, g.spare = g.spare, nil
 	g.ends = nil
 	g.inFlight = len(chunk)
 	return chunk, ends
@@ -257,7 +244,7 @@ func (g *gatherConn) drain(chunk []byte, ends []int, sent int) {
 		}
 		g.inFlight = 0
 		g.giveBackLocked(chunk, ends)
-		if g.wholeLocked() == 0 || g.err != nil {
+		if len(g.pending) == 0 || g.err != nil {
 			return
 		}
 		chunk, ends = g.takeLocked()
@@ -319,7 +306,7 @@ func lastWords(chunk []byte, ends []int, sent int) []byte {
 	}
 	const reason = "slow consumer"
 	words := append([]byte(nil), rest...)
-	words = append(words, 0x88, byte(2+len(reason)), byte(ClosePolicy>>8), byte(ClosePolicy&0xff))
+	words = append(words, closeFrame, byte(2+len(reason)), byte(ClosePolicy>>8), byte(ClosePolicy&0xff))
 	return append(words, reason...)
 }
 

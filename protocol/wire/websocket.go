@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -91,20 +92,22 @@ const (
 type WebSocket struct {
 	conn *websocket.Conn
 	net  *gatherConn
+	in   *bufio.Reader // the library's read buffer; nil where it keeps that to itself
+	max  int           // largest frame to read
 	cut  <-chan struct{}
 
 	frame []byte // of the last Read
 
-	writeMu   sync.Mutex // held around a data frame
+	readMu    sync.Mutex // held to use in beside the library, and to begin closing
 	closeOnce sync.Once
 }
 
 var _ jsonrpc.Stream = (*WebSocket)(nil)
 
-func newWebSocket(conn *websocket.Conn, g *gatherConn, o *Options) *WebSocket {
+func newWebSocket(conn *websocket.Conn, g *gatherConn, in *bufio.Reader, o *Options) *WebSocket {
 	conn.SetReadLimit(o.maxFrame())
 	g.start()
-	return &WebSocket{conn: conn, net: g, cut: o.cut()}
+	return &WebSocket{conn: conn, net: g, in: in, max: int(o.maxFrame()), cut: o.cut()}
 }
 
 // BeforeWait sets what Read calls before it waits.
@@ -115,6 +118,9 @@ const keptFrame = 16 << 10
 
 // Read returns the next text frame.
 func (s *WebSocket) Read() ([]byte, error) {
+	if s.takeBuffered() {
+		return s.frame, nil
+	}
 	kind, r, err := s.conn.Reader(context.Background())
 	if err != nil {
 		return nil, s.readError(err)
@@ -142,6 +148,34 @@ func (s *WebSocket) Read() ([]byte, error) {
 	}
 }
 
+// takeBuffered takes a message that lies whole in the read buffer, which spares
+// it the library's way through five locks. Once Close has begun, it reads there.
+func (s *WebSocket) takeBuffered() bool {
+	if s.in == nil {
+		return false
+	}
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	if s.net.closing.Load() {
+		return false
+	}
+	buffered, err := s.in.Peek(s.in.Buffered())
+	if err != nil {
+		return false
+	}
+	payload, key, size := maskedText(buffered)
+	if size == 0 || len(payload) > s.max {
+		return false
+	}
+	if cap(s.frame) > keptFrame {
+		s.frame = nil
+	}
+	s.frame = append(s.frame[:0], payload...)
+	mask(s.frame, key)
+	s.in.Discard(size) //nolint:errcheck // so much is there
+	return true
+}
+
 func (s *WebSocket) readError(err error) error {
 	var closed websocket.CloseError
 	switch {
@@ -162,14 +196,7 @@ func (g *gatherConn) failure() error {
 }
 
 // Write takes one text frame; Flush sends it.
-func (s *WebSocket) Write(frame []byte) error {
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
-	s.net.hold(true)
-	err := s.conn.Write(context.Background(), websocket.MessageText, frame)
-	s.net.hold(false)
-	return err
-}
+func (s *WebSocket) Write(frame []byte) error { return s.net.writeMessage(wholeText, frame) }
 
 // Flush starts sending what was written.
 func (s *WebSocket) Flush() { s.net.flush() }
@@ -187,7 +214,9 @@ const closeTimeout = time.Second
 // the connection.
 func (s *WebSocket) Close(code int, reason string) {
 	s.closeOnce.Do(func() {
+		s.readMu.Lock()
 		s.net.closing.Store(true)
+		s.readMu.Unlock()
 		cut := time.AfterFunc(closeTimeout, func() { s.net.Close() }) //nolint:errcheck // it ends either way
 		s.conn.Close(websocket.StatusCode(code), clipReason(reason))  //nolint:errcheck // the stream ends either way
 		cut.Stop()
@@ -223,5 +252,6 @@ func clipReason(reason string) string {
 // WriteBinary sends a binary frame, which this protocol forbids: for tests of
 // the other side.
 func (s *WebSocket) WriteBinary(frame []byte) error {
-	return s.conn.Write(context.Background(), websocket.MessageBinary, frame)
+	defer s.Flush()
+	return s.net.writeMessage(wholeBinary, frame)
 }

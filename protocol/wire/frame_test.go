@@ -1,0 +1,180 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestFrameHeaders spells out the headers of RFC 6455 section 5.2.
+func TestFrameHeaders(t *testing.T) {
+	for size, header := range map[int][]byte{
+		0: {0x81, 0}, 1: {0x81, 1}, 125: {0x81, 125}, 126: {0x81, 126, 0, 126}, 65535: {0x81, 126, 0xff, 0xff},
+		65536: {0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0},
+	} {
+		payload := bytes.Repeat([]byte("x"), size)
+		if got := appendFrame(nil, wholeText, payload, false); !bytes.Equal(got, append(header, payload...)) {
+			t.Errorf("%d bytes: the frame begins with % x; want % x", size, got[:min(len(got), 10)], header)
+		}
+		masked := appendFrame([]byte("before"), wholeText, payload, true)[len("before"):]
+		header[1] |= 0x80
+		key := masked[len(header) : len(header)+4]
+		for i, c := range masked[len(header)+4:] {
+			if c^key[i%4] != 'x' {
+				t.Fatalf("%d bytes: byte %d is not masked with its key", size, i)
+			}
+		}
+		if !bytes.HasPrefix(masked, header) || len(masked) != len(header)+4+size {
+			t.Errorf("%d bytes, masked: the frame begins with % x; want % x", size, masked[:min(len(masked), 14)], header)
+		}
+	}
+}
+
+// FuzzMaskedText checks that whatever is taken from a buffer is one masked text
+// frame that lies whole in it.
+func FuzzMaskedText(f *testing.F) {
+	f.Add([]byte("hello"), []byte{})
+	f.Add(bytes.Repeat([]byte("x"), 200), []byte{0x81, 0x80})
+	f.Add([]byte{}, []byte{0x89, 0x80, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, payload, rest []byte) {
+		frame := appendFrame(nil, wholeText, payload, true)
+		got, key, size := maskedText(append(bytes.Clone(frame), rest...))
+		if len(payload) <= 0xffff {
+			got = bytes.Clone(got)
+			mask(got, key)
+			if size != len(frame) || !bytes.Equal(got, payload) {
+				t.Fatalf("a frame of %d bytes is read as %d bytes: %q; want %q", len(frame), size, got, payload)
+			}
+		}
+		if _, _, size := maskedText(frame[:len(frame)-1]); size != 0 {
+			t.Fatalf("a frame of %d bytes without its end is taken as %d bytes", len(frame), size)
+		}
+		if _, _, size := maskedText(rest); size > len(rest) || size > 0 && (rest[0] != 0x81 || rest[1]&0x80 == 0) {
+			t.Fatalf("% x is taken as a frame of %d bytes", rest, size)
+		}
+	})
+}
+
+// TestReadTakesAnyMixture sends messages whole, in fragments, small and larger
+// than the read buffer, with pings between and within them, cut anywhere: Read
+// gives the same messages, and every ping is answered.
+func TestReadTakesAnyMixture(t *testing.T) {
+	accepted := make(chan *WebSocket, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ws, err := Accept(w, r, "", nil); err == nil {
+			accepted <- ws
+		}
+	}))
+	defer s.Close()
+	conn, in := upgrade(t, s.Listener.Addr().String())
+	server := <-accepted
+
+	random := rand.New(rand.NewSource(1))
+	var sent []byte
+	var want []string
+	pings := 0
+	ping := func() {
+		sent = append(sent, 0x89, 0x80|2, 0, 0, 0, 0, 'h', 'i')
+		pings++
+	}
+	for i := range 400 {
+		text := fmt.Sprint(i, strings.Repeat("é", random.Intn([]int{1, 100, 200, 9000}[random.Intn(4)])))
+		want = append(want, text)
+		if random.Intn(4) > 0 {
+			sent = appendFrame(sent, wholeText, []byte(text), true)
+		} else {
+			cut := random.Intn(len(text))
+			sent = appendFrame(sent, 0x01, []byte(text[:cut]), true)
+			if random.Intn(2) == 0 {
+				ping()
+			}
+			sent = appendFrame(sent, 0x80, []byte(text[cut:]), true)
+		}
+		if random.Intn(5) == 0 {
+			ping()
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		for len(sent) > 0 {
+			n := min(1+random.Intn(6000), len(sent))
+			if _, err := conn.Write(sent[:n]); err != nil {
+				t.Error(err)
+				return
+			}
+			sent = sent[n:]
+		}
+	})
+	both.Go(func() {
+		for range pings {
+			var pong [4]byte
+			if _, err := io.ReadFull(in, pong[:]); err != nil || string(pong[:]) != "\x8a\x02hi" {
+				t.Errorf("% x, %v instead of a pong", pong, err)
+				return
+			}
+		}
+	})
+	for i, text := range want {
+		got, err := server.Read()
+		if err != nil || string(got) != text {
+			t.Fatalf("message %d is %.40q, %v; want %.40q", i, got, err, text)
+		}
+	}
+	both.Wait()
+	conn.Close() //nolint:errcheck // read only from here
+	if _, err := server.Read(); err == nil {
+		t.Error("a message after the last one")
+	}
+	server.Close(CloseNormal, "")
+}
+
+// upgrade opens a WebSocket by hand.
+func upgrade(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", addr)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("upgrading: %v, %v", resp, err)
+	}
+	return conn, in
+}
+
+// TestNothingFollowsAClose checks that a message after a close frame is refused.
+func TestNothingFollowsAClose(t *testing.T) {
+	here, there := net.Pipe()
+	g := newGatherConn(here, nil)
+	g.start()
+	var reading sync.WaitGroup
+	var got []byte
+	reading.Go(func() { got, _ = io.ReadAll(there) })
+	if err := g.writeMessage(wholeText, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Write([]byte{closeFrame, 2, 3, 0xe8}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.writeMessage(wholeText, []byte("b")); err == nil {
+		t.Error("a message was taken after the close frame")
+	}
+	g.flush()
+	g.draining.Wait()
+	g.Close() //nolint:errcheck // the end of the test
+	reading.Wait()
+	if want := "\x81\x01a\x88\x02\x03\xe8"; string(got) != want {
+		t.Errorf("sent % x; want % x", got, want)
+	}
+}
