@@ -1,14 +1,24 @@
 package bus
 
-import "hubbub/activitylog"
+import (
+	"time"
+
+	"hubbub/activitylog"
+)
 
 // A batch collects what one goroutine wrote to many sessions, so that each is
 // flushed once, just before the goroutine waits. It belongs to one goroutine.
 type batch struct {
-	log   Log
+	log   Log       // nil: no activity log
+	at    time.Time // when its goroutine began what it does now: the clock is read once a step
 	dirty []*session
 	rows  []activitylog.Row // scratch
 }
+
+func newBatch(log Log) *batch { return &batch{log: log, at: time.Now()} }
+
+// now is the time of the present step, as rows have it.
+func (b *batch) now() int64 { return b.at.UnixMicro() }
 
 // touch remembers that a session was written to. A session that another
 // goroutine has remembered is left to it.

@@ -38,11 +38,14 @@ func (d *delivery) startRow() activitylog.Row {
 	return row
 }
 
-// settle records the outcome of a delivery and counts it.
+// settle records the outcome of a delivery and counts it. It keeps no part of
+// the answer.
 func (d *delivery) settle(b *batch, o protocol.Outcome, answer []byte, text string) {
-	row := d.row(activitylog.ProcessFinish, string(o))
-	row.At, row.Payload, row.Error = now(), answer, text
-	b.record(row)
+	if b.log != nil {
+		row := d.row(activitylog.ProcessFinish, string(o))
+		row.At, row.Payload, row.Error = b.now(), keep(answer), text
+		b.record(row)
+	}
 	d.target.server.metrics.outcome(o)
 	d.publication.settled(b, d, o, text)
 }
@@ -133,12 +136,12 @@ func (s *session) answered(m jsonrpc.Message, unusable error) {
 	if !ok {
 		return
 	}
-	o, text := outcome(m, unusable)
+	o, text := outcome(&s.parser, m, unusable)
 	raw := m.Result
 	if m.Error != nil {
 		raw = m.Error
 	}
-	d.settle(&s.batch, o, keep(raw), text)
+	d.settle(&s.batch, o, raw, text)
 }
 
 // take removes a delivery from the table and lets the next one of the queue go.
@@ -184,14 +187,14 @@ func (s *session) dropQueuedLocked(d *delivery) {
 }
 
 // outcome judges a peer's answer.
-func outcome(m jsonrpc.Message, unusable error) (protocol.Outcome, string) {
+func outcome(p *jsonrpc.Parser, m jsonrpc.Message, unusable error) (protocol.Outcome, string) {
 	if unusable != nil {
 		return protocol.OutcomeError, "unusable answer: " + unusable.Error()
 	}
 	if m.Error != nil {
 		return protocol.OutcomeError, errorText(m.Error)
 	}
-	processed, err := protocol.ScanProcessed(m.Result)
+	processed, err := protocol.ScanProcessed(p, m.Result)
 	switch {
 	case err != nil:
 		return protocol.OutcomeError, "unusable answer: " + err.Error()

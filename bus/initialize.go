@@ -19,7 +19,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the session is initialized already, as %s", s.id))
 		return
 	}
-	id, err := protocol.ScanInitialize(m.Params)
+	id, err := protocol.ScanInitialize(&s.parser, m.Params)
 	if err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
@@ -50,7 +50,7 @@ func connected(remote string) []byte {
 
 // record writes one row of the session's own to the activity log.
 func (s *session) record(row activitylog.Row) {
-	row.At = time.Now().UnixMicro()
+	row.At = s.batch.now()
 	s.batch.record(row)
 }
 

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,12 +17,15 @@ type publication struct {
 	sender    *session             // nil where another bus of the cluster accepted the message
 	finished  func(*batch, Result) // takes the outcome where sender is nil
 	rpcID     jsonrpc.ID           // of the sendMessage; nil for a notification
+	rpcText   string               // of rpcID, for the activity log
 	topic     string
 	messageID string
 	from      string
 	params    []byte // of the processMessage requests; the payload is inside
 	payload   []byte // as it came
+	room      []byte // empty, for the result
 	accepted  time.Time
+	only      [1]delivery // the delivery where there is one
 
 	mu          sync.Mutex // guards the fields below
 	targets     int        // peers that the bus waits for
@@ -35,11 +37,8 @@ type publication struct {
 
 // publish hands a checked message to every subscriber.
 func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
-	p := newPublication(s.server, send)
+	p := newPublication(s.server, s.batch.at, id, send)
 	p.sender = s
-	if id != nil {
-		p.rpcID = slices.Clone(id)
-	}
 	s.server.metrics.accepted.Add(1)
 	p.route(&s.batch, s.server.index.targets(send.Topic))
 }
@@ -79,16 +78,29 @@ func (p *publication) route(b *batch, targets []target) {
 	p.release(b)
 }
 
-func newPublication(srv *Server, send protocol.Send) *publication {
-	p := &publication{server: srv, topic: send.Topic, messageID: send.MessageID, from: send.From, accepted: time.Now()}
-	buf := make([]byte, 0, len(`{"topic":,"payload":}`)+len(send.Topic)+8+len(send.Payload))
+// newPublication copies what it is given. One buffer holds the params, the id
+// and the result to come.
+func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send) *publication {
+	p := &publication{server: srv, topic: send.Topic, messageID: send.MessageID, from: send.From, accepted: at}
+	const envelopes = len(`{"topic":"","payload":}`) + len(`{"accepted":true,"messageId":"","deliveredTo":999,"addressee":"absent"}`)
+	buf := make([]byte, 0, envelopes+len(send.Topic)+len(send.Payload)+len(id)+len(send.MessageID))
 	buf = append(buf, `{"topic":`...)
 	buf = jsonrpc.AppendString(buf, send.Topic)
 	buf = append(buf, `,"payload":`...)
-	at := len(buf)
+	start := len(buf)
 	buf = append(buf, send.Payload...)
-	p.payload = buf[at:len(buf):len(buf)]
-	p.params = append(buf, '}')
+	p.payload = buf[start:len(buf):len(buf)]
+	buf = append(buf, '}')
+	p.params = buf[:len(buf):len(buf)]
+	if id != nil {
+		start = len(buf)
+		buf = append(buf, id...)
+		p.rpcID = jsonrpc.ID(buf[start:len(buf):len(buf)])
+		if srv.log != nil {
+			p.rpcText = id.String()
+		}
+	}
+	p.room = buf[len(buf):]
 	if protocol.IsIdentity(protocol.Topic(send.Topic)) {
 		p.addressee = protocol.AddresseeAbsent
 	}
@@ -97,7 +109,7 @@ func newPublication(srv *Server, send protocol.Send) *publication {
 
 func (p *publication) startRow() activitylog.Row {
 	return activitylog.Row{
-		At: p.accepted.UnixMicro(), Event: activitylog.SendStart, MessageID: p.messageID, RPCID: p.rpcID.String(),
+		At: p.accepted.UnixMicro(), Event: activitylog.SendStart, MessageID: p.messageID, RPCID: p.rpcText,
 		Actor: p.from, Topic: p.topic, Status: activitylog.StatusStart, Payload: p.payload,
 	}
 }
@@ -107,10 +119,13 @@ func (p *publication) startRow() activitylog.Row {
 // recorded.
 func (p *publication) deliver(b *batch, targets []target, count int) {
 	rows := b.rows[:0]
-	if p.sender != nil {
+	if p.sender != nil && b.log != nil {
 		rows = append(rows, p.startRow())
 	}
-	deliveries := make([]delivery, 0, count)
+	deliveries := p.only[:0]
+	if count > len(p.only) {
+		deliveries = make([]delivery, 0, count)
+	}
 	for _, t := range targets {
 		if t.observe || t.session == nil {
 			continue
@@ -118,7 +133,9 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 		deliveries = append(deliveries, delivery{publication: p, target: t.session})
 		d := &deliveries[len(deliveries)-1]
 		d.refused = t.session.reserve(d)
-		rows = append(rows, d.startRow())
+		if b.log != nil {
+			rows = append(rows, d.startRow())
+		}
 	}
 	b.record(rows...)
 	b.keep(rows)
@@ -154,13 +171,16 @@ func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text st
 		}
 		p.addressee = best(p.addressee, was)
 	}
-	p.mu.Unlock()
-	p.release(b)
+	p.releaseAndUnlock(b)
 }
 
 // release lets go of the publication; the last one to do so completes it.
 func (p *publication) release(b *batch) {
 	p.mu.Lock()
+	p.releaseAndUnlock(b)
+}
+
+func (p *publication) releaseAndUnlock(b *batch) {
 	p.waiting--
 	last := p.waiting == 0
 	p.mu.Unlock()
@@ -179,12 +199,14 @@ func (p *publication) finish(b *batch) {
 		return
 	}
 	result := p.result()
-	b.record(activitylog.Row{
-		At: now(), Event: activitylog.SendFinish, MessageID: p.messageID, RPCID: p.rpcID.String(),
-		Actor: p.from, Topic: p.topic, Status: p.status(), Payload: result,
-	})
+	if b.log != nil {
+		b.record(activitylog.Row{
+			At: b.now(), Event: activitylog.SendFinish, MessageID: p.messageID, RPCID: p.rpcText,
+			Actor: p.from, Topic: p.topic, Status: p.status(), Payload: result,
+		})
+	}
 	srv.metrics.finished.Add(1)
-	srv.metrics.latency.observe(time.Since(p.accepted))
+	srv.metrics.latency.observe(b.at.Sub(p.accepted))
 	if p.rpcID != nil {
 		p.sender.reply(b, p.rpcID, result)
 	}
@@ -205,8 +227,7 @@ func (p *publication) status() string {
 
 // result is the answer to sendMessage.
 func (p *publication) result() []byte {
-	buf := make([]byte, 0, 96+len(p.messageID))
-	buf = append(buf, `{"accepted":true,"messageId":`...)
+	buf := append(p.room, `{"accepted":true,"messageId":`...)
 	buf = jsonrpc.AppendString(buf, p.messageID)
 	buf = append(buf, `,"deliveredTo":`...)
 	buf = strconv.AppendInt(buf, int64(p.deliveredTo), 10)
@@ -224,5 +245,3 @@ func (p *publication) result() []byte {
 	}
 	return append(buf, '}')
 }
-
-func now() int64 { return time.Now().UnixMicro() }

@@ -120,7 +120,7 @@ func (p *publication) forwards(targets []target) []*Forward {
 // Done takes the other bus's outcome.
 func (f *Forward) Done(r Result) {
 	p := f.publication
-	b := &batch{log: p.server.log}
+	b := newBatch(p.server.log)
 	p.mu.Lock()
 	p.targets += r.Targets - len(f.Peers)
 	p.deliveredTo += r.DeliveredTo
@@ -128,8 +128,7 @@ func (f *Forward) Done(r Result) {
 	if p.addressee != "" {
 		p.addressee = best(p.addressee, r.Addressee)
 	}
-	p.mu.Unlock()
-	p.release(b)
+	p.releaseAndUnlock(b)
 	b.flush()
 }
 
@@ -137,7 +136,7 @@ func (f *Forward) Done(r Result) {
 // and since it may not be able to, this bus records their end.
 func (f *Forward) Lost(reason string) {
 	p := f.publication
-	b := &batch{log: p.server.log}
+	b := newBatch(p.server.log)
 	text := fmt.Sprintf("the bus %s of this peer %s", f.Bus, reason)
 	p.mu.Lock()
 	for _, peer := range f.Peers {
@@ -149,7 +148,7 @@ func (f *Forward) Lost(reason string) {
 	p.mu.Unlock()
 	for _, peer := range f.Peers {
 		b.record(activitylog.Row{
-			At: now(), Event: activitylog.ProcessFinish, MessageID: p.messageID, Actor: string(peer), Topic: p.topic,
+			At: b.now(), Event: activitylog.ProcessFinish, MessageID: p.messageID, Actor: string(peer), Topic: p.topic,
 			Status: string(protocol.OutcomeOffline), Error: text,
 		})
 	}
@@ -199,8 +198,8 @@ func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size(
 
 // Deliver implements Local.
 func (srv *Server) Deliver(m Arrived, done func(Result)) {
-	b := &batch{log: srv.log}
-	p := newPublication(srv, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From})
+	b := newBatch(srv.log)
+	p := newPublication(srv, b.at, nil, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From})
 	p.finished = func(_ *batch, r Result) { done(r) }
 	p.route(b, srv.index.targets(m.Topic))
 	b.flush()
@@ -240,7 +239,7 @@ func (srv *Server) Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok boo
 	if !by.Newer(stamp) {
 		return stamp, stamp != by
 	}
-	b := &batch{log: srv.log}
+	b := newBatch(srv.log)
 	s.evict(b, protocol.CloseReplaced, "replaced")
 	b.flush()
 	return Stamp{}, false

@@ -173,7 +173,7 @@ func (srv *Server) refuseSessions() {
 }
 
 func (srv *Server) closeSessions() {
-	b := &batch{log: srv.log}
+	b := newBatch(srv.log)
 	for _, s := range srv.list() {
 		s.evict(b, wire.CloseGoingAway, "the bus is stopping")
 	}

@@ -24,8 +24,9 @@ type session struct {
 	stream jsonrpc.Stream
 	remote string
 	opened time.Time
-	self   subscriber // what the index knows it by
-	batch  batch      // of the reader
+	self   subscriber     // what the index knows it by
+	batch  batch          // of the reader
+	parser jsonrpc.Parser // of the reader
 
 	stamp Stamp           // set with id
 	id    protocol.PeerID // set once by initialize, before any other goroutine sees the session
@@ -53,6 +54,7 @@ func (s *session) serve() {
 	s.stream.BeforeWait(s.batch.flush)
 	err := s.read()
 	code, reason := s.closeCode(err)
+	s.batch.at = time.Now()
 	s.end(&s.batch, reason)
 	s.batch.flush()
 	s.stream.Close(code, reason)
@@ -65,6 +67,7 @@ func (s *session) read() error {
 			return err
 		}
 		s.server.metrics.frames.Add(1)
+		s.batch.at = time.Now()
 		if err := s.handle(frame); err != nil {
 			return err
 		}
@@ -101,7 +104,7 @@ func ended(err error) bool {
 
 // handle acts on one frame. The error is one that must end the connection.
 func (s *session) handle(frame []byte) error {
-	m, err := jsonrpc.Parse(frame)
+	m, err := s.parser.Parse(frame)
 	if err != nil {
 		var refusal *jsonrpc.Error
 		if !errors.As(err, &refusal) {
@@ -135,7 +138,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 	case protocol.MethodSendMessage:
 		s.sendMessage(m)
 	case protocol.MethodPing:
-		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(time.Now())+`"}`))
+		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(s.batch.at)+`"}`))
 	case protocol.MethodSubscribe:
 		s.subscribe(m)
 	case protocol.MethodUnsubscribe:
@@ -206,7 +209,7 @@ func (s *session) end(b *batch, reason string) {
 		if c := s.server.options.Cluster; c != nil {
 			c.Left(s.id, s.stamp)
 		}
-		b.record(activitylog.Row{At: now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason})
+		b.record(activitylog.Row{At: b.now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason})
 		s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
 	}
 }

@@ -20,7 +20,7 @@ const sweepEvery = 100 * time.Millisecond
 // idle sessions, and applies changed credentials. It is the only timer of the
 // bus.
 func (srv *Server) sweepLoop(ctx context.Context) {
-	b := &batch{log: srv.log}
+	b := newBatch(srv.log)
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for tick := 0; ; tick++ {
@@ -29,20 +29,20 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		b.at = time.Now()
 		if tick%2 == 0 {
 			srv.reloadCredentials(b)
 		}
-		at := time.Now()
 		for _, s := range srv.list() {
-			s.sweep(ctx, b, at)
+			s.sweep(ctx, b)
 		}
 		b.flush()
 	}
 }
 
 // sweep ends what waits too long at one session.
-func (s *session) sweep(ctx context.Context, b *batch, at time.Time) {
-	o := &s.server.options
+func (s *session) sweep(ctx context.Context, b *batch) {
+	o, at := &s.server.options, b.at
 	if !s.ready.Load() {
 		if at.Sub(s.opened) > o.InitializeTimeout {
 			s.server.metrics.limit(limitInitialize)
@@ -107,7 +107,7 @@ func (s *session) ping(ctx context.Context, p pinger) {
 		}
 	}
 	s.server.metrics.limit(limitPing)
-	b := &batch{log: s.server.log}
+	b := newBatch(s.server.log)
 	s.evict(b, wire.ClosePolicy, "no answer to two pings")
 	b.flush()
 }
@@ -132,7 +132,7 @@ func (srv *Server) reloadCredentials(b *batch) {
 		ended, err := s.recheck(file)
 		for _, p := range ended {
 			b.record(activitylog.Row{
-				At: now(), Event: activitylog.Unsubscribe, Actor: string(s.id), Topic: string(p), Error: "no longer granted",
+				At: b.now(), Event: activitylog.Unsubscribe, Actor: string(s.id), Topic: string(p), Error: "no longer granted",
 			})
 		}
 		if err != nil {

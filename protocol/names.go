@@ -33,13 +33,13 @@ func CheckPeerID(id string) error { return checkName("clientId", id, MaxPeerID) 
 // CheckTopic says why topic cannot be a destination, or nil.
 func CheckTopic(topic string) error { return checkName("topic", topic, MaxTopic) }
 
-func checkName(what, s string, limit int) error {
+func checkName[T string | []byte](what string, s T, limit int) error {
 	switch {
-	case s == "":
+	case len(s) == 0:
 		return fmt.Errorf("%s must be a non-empty string", what)
 	case len(s) > limit:
 		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), limit)
-	case !utf8.ValidString(s):
+	case !utf8.Valid([]byte(s)):
 		return fmt.Errorf("%s is not valid UTF-8", what)
 	}
 	return nil

@@ -95,11 +95,12 @@ func FuzzScanSend(f *testing.F) {
 	f.Add([]byte(`{"topic":"t\u0067:1","payload":{"messageId":"m","type":"tg_message","from":"tg:1","timestamp":"2026-02-17T12:00:00Z","content":{"a":{"b":[]}},"x":1}}`))
 	f.Fuzz(func(t *testing.T, params []byte) {
 		frame := append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"sendMessage","params":`), params...), '}')
-		m, err := jsonrpc.Parse(frame)
+		var p jsonrpc.Parser
+		m, err := p.Parse(frame)
 		if err != nil || m.Params == nil {
 			return
 		}
-		s, err := protocol.ScanSend(m.Params)
+		s, err := protocol.ScanSend(&p, m.Params)
 		if err != nil {
 			return
 		}
@@ -131,10 +132,15 @@ func BenchmarkWorstPatterns(b *testing.B) {
 }
 
 func BenchmarkScanSend(b *testing.B) {
-	params := []byte(`{"topic":"tg:123456789","payload":{"messageId":"msg_01J00000000000000000000000","type":"tg_message","from":"tg:123456789","timestamp":"2026-02-17T12:00:00Z","content":{"text":"hello, this is a message of the usual length, with some words in it"}}}`)
+	frame := []byte(`{"jsonrpc":"2.0","id":4,"method":"sendMessage","params":{"topic":"tg:123456789","payload":{"messageId":"msg_01J00000000000000000000000","type":"tg_message","from":"tg:123456789","timestamp":"2026-02-17T12:00:00Z","content":{"text":"hello, this is a message of the usual length, with some words in it"}}}}`)
+	var p jsonrpc.Parser
+	m, err := p.Parse(frame)
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := protocol.ScanSend(params); err != nil {
+		if _, err := protocol.ScanSend(&p, m.Params); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -23,41 +23,44 @@ var (
 	payloadKeys = []string{"messageId", "type", "from", "timestamp", "content", "inReplyTo", "traceparent"}
 )
 
-// ScanSend checks the params of sendMessage (sections 5.3 and 7), which
-// jsonrpc.Parse accepted. It does not check the role: see MaySend.
-func ScanSend(params []byte) (Send, error) {
-	var p [5][]byte
-	if err := scanObject("params", params, paramKeys, p[:]); err != nil {
+// ScanSend checks the params of sendMessage (sections 5.3 and 7), a span of the
+// frame that p parsed last. It does not check the role: see MaySend.
+func ScanSend(p *jsonrpc.Parser, params []byte) (Send, error) {
+	var f [5][]byte
+	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return Send{}, err
 	}
-	topic, err := text("params.topic", p[0])
+	topic, err := text("params.topic", f[0])
 	if err != nil {
 		return Send{}, err
 	}
-	if err := CheckTopic(topic); err != nil {
+	if err := checkName("topic", topic, MaxTopic); err != nil {
 		return Send{}, err
 	}
-	var f [7][]byte
-	if err := scanObject("params.payload", p[1], payloadKeys, f[:]); err != nil {
+	var m [7][]byte
+	if err := scanObject(p, "params.payload", f[1], payloadKeys, m[:]); err != nil {
 		return Send{}, err
 	}
-	s := Send{Topic: topic, Payload: p[1]}
-	return s, s.scanPayload(&f)
+	s := Send{Payload: f[1]}
+	return s, s.scanPayload(topic, &m)
 }
 
-func (s *Send) scanPayload(f *[7][]byte) (err error) {
-	if s.MessageID, err = text("payload.messageId", f[0]); err != nil {
+func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {
+	messageID, err := text("payload.messageId", f[0])
+	if err != nil {
 		return err
 	}
-	if len(s.MessageID) > MaxMessageID {
-		return fmt.Errorf("payload.messageId is %d bytes long; at most %d are allowed", len(s.MessageID), MaxMessageID)
+	if len(messageID) > MaxMessageID {
+		return fmt.Errorf("payload.messageId is %d bytes long; at most %d are allowed", len(messageID), MaxMessageID)
 	}
 	if s.Type, err = messageType(f[1]); err != nil {
 		return err
 	}
-	if s.From, err = text("payload.from", f[2]); err != nil {
+	from, err := text("payload.from", f[2])
+	if err != nil {
 		return err
 	}
+	s.setNames(topic, messageID, from)
 	if err := checkTimestamp(f[3]); err != nil {
 		return err
 	}
@@ -73,38 +76,46 @@ func (s *Send) scanPayload(f *[7][]byte) (err error) {
 	return nil
 }
 
+// setNames copies the names out of the frame, in one piece.
+func (s *Send) setNames(topic, messageID, from []byte) {
+	var room [256]byte
+	all := string(append(append(append(room[:0], topic...), messageID...), from...))
+	s.Topic, all = all[:len(topic)], all[len(topic):]
+	s.MessageID, s.From = all[:len(messageID)], all[len(messageID):]
+}
+
 // ScanInitialize reads the clientId of initialize's params (section 4.1).
-func ScanInitialize(params []byte) (PeerID, error) {
-	var p [5][]byte
-	if err := scanObject("params", params, paramKeys, p[:]); err != nil {
+func ScanInitialize(p *jsonrpc.Parser, params []byte) (PeerID, error) {
+	var f [5][]byte
+	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return "", err
 	}
-	id, err := text("params.clientId", p[2])
+	id, err := text("params.clientId", f[2])
 	if err != nil {
 		return "", err
 	}
-	return PeerID(id), CheckPeerID(id)
+	return PeerID(id), CheckPeerID(string(id))
 }
 
 // ScanSubscribe reads the params of subscribe and unsubscribe (sections 5.1
 // and 5.2).
-func ScanSubscribe(params []byte) (pattern Pattern, observe bool, err error) {
-	var p [5][]byte
-	if err := scanObject("params", params, paramKeys, p[:]); err != nil {
+func ScanSubscribe(p *jsonrpc.Parser, params []byte) (pattern Pattern, observe bool, err error) {
+	var f [5][]byte
+	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return "", false, err
 	}
-	s, err := text("params.topic", p[0])
+	s, err := text("params.topic", f[0])
 	if err != nil {
 		return "", false, err
 	}
-	switch string(p[4]) {
+	switch string(f[4]) {
 	case "true":
 		observe = true
 	case "", "false", "null":
 	default:
 		return "", false, errors.New("params.observe must be true or false")
 	}
-	pattern, err = ParsePattern(s)
+	pattern, err = ParsePattern(string(s))
 	return pattern, observe, err
 }
 
@@ -112,9 +123,9 @@ var resultKeys = []string{"processed", "status", "message"}
 
 // ScanProcessed reads a processMessage result: whether it is usable, and
 // whether the peer processed the message (processed is not false).
-func ScanProcessed(result []byte) (processed bool, err error) {
+func ScanProcessed(p *jsonrpc.Parser, result []byte) (processed bool, err error) {
 	var r [3][]byte
-	if err := scanObject("result", result, resultKeys, r[:]); err != nil {
+	if err := scanObject(p, "result", result, resultKeys, r[:]); err != nil {
 		return false, err
 	}
 	switch string(r[0]) {
@@ -127,21 +138,21 @@ func ScanProcessed(result []byte) (processed bool, err error) {
 	}
 }
 
-func scanObject(what string, v []byte, known []string, into [][]byte) error {
+func scanObject(p *jsonrpc.Parser, what string, v []byte, known []string, into [][]byte) error {
 	if !jsonrpc.IsObject(v) {
 		return fmt.Errorf("%s must be an object", what)
 	}
-	if err := jsonrpc.Object(v, known, into); err != nil {
+	if err := p.Object(v, known, into); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }
 
-func text(what string, v []byte) (string, error) {
-	if s := jsonrpc.Unquote(v); s != "" {
+func text(what string, v []byte) ([]byte, error) {
+	if s := jsonrpc.UnquoteBytes(v); len(s) > 0 {
 		return s, nil
 	}
-	return "", fmt.Errorf("%s must be a non-empty string", what)
+	return nil, fmt.Errorf("%s must be a non-empty string", what)
 }
 
 // messageType reads a type and interns the known ones; MaySend refuses others.

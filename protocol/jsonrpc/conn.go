@@ -20,6 +20,7 @@ type Handler func(c *Conn, m Message)
 type Conn struct {
 	stream  Stream
 	handler Handler
+	parser  Parser // of Run
 
 	mu    sync.Mutex // guards the fields below
 	calls Calls[chan answer]
@@ -43,7 +44,7 @@ func (c *Conn) Run() error {
 		if err != nil {
 			return err
 		}
-		m, err := Parse(frame)
+		m, err := c.parser.Parse(frame)
 		if err != nil {
 			var refusal *Error
 			if !errors.As(err, &refusal) {

@@ -7,8 +7,9 @@
 //     allows, in valid UTF-8, and says where an object repeats a key, or has a
 //     key that a lenient reader could take for another (Object).
 //   - Ids are echoed as they came: same JSON type, same digits.
-//   - Parse and Object keep spans of the frame and allocate nothing on the
-//     common path; a span is valid as long as the frame is.
+//   - A frame's text is scanned once. A Parser writes down where the members of
+//     its outer objects are, and Object reads that list. Both give spans of the
+//     frame, valid as long as it is, and allocate nothing on the common path.
 //   - Conn reads in the goroutine of Run and calls its Handler there, one
 //     message at a time. A Handler that must wait starts a goroutine of its own.
 //   - When a Conn ends, every call that still waits fails with ErrClosed.

@@ -3,6 +3,8 @@ package jsonrpc
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -17,35 +19,78 @@ var seeds = []string{
 	`{"jsonrpc":"2.0","ID":1,"method":"m"}`, `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, `{"jsonrpc":"2.0","id":1,"re\u0073ult":1}`,
 }
 
-// FuzzCheck holds the scanner against encoding/json: both accept the same
-// texts, and agree on the members of the outermost object.
-func FuzzCheck(f *testing.F) {
+// FuzzScan holds the scanner against encoding/json: both accept the same texts,
+// and agree on the members of every object at most 3 deep.
+func FuzzScan(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		depth, err := Check(text)
-		if depth > 9000 {
+		var p Parser
+		err := p.scanner.scan(text)
+		if p.scanner.deepest > 9000 {
 			return // the oracle refuses what nests deeper than 10,000
 		}
 		if valid := json.Valid(text); valid != (err == nil) {
-			t.Fatalf("Check(%q) = %v, but encoding/json says valid=%t", text, err, valid)
+			t.Fatalf("scan(%q) = %v, but encoding/json says valid=%t", text, err, valid)
 		}
-		if err != nil || !IsObject(bytes.TrimLeft(text, " \t\r\n")) || !utf8.Valid(text) {
-			return
-		}
-		var into [1][]byte
-		object := bytes.TrimLeft(text, " \t\r\n")
-		keyErr := Object(object, []string{"a"}, into[:])
-		var members map[string]json.RawMessage
-		if json.Unmarshal(text, &members) != nil {
-			t.Fatalf("encoding/json cannot read %q", text)
-		}
-		want, ok := members["a"]
-		if keyErr == nil && ok != (into[0] != nil) || into[0] != nil && keyErr == nil && !bytes.Equal(want, into[0]) {
-			t.Fatalf("Object(%q): a = %s; want %s", text, into[0], want)
+		if err == nil && utf8.Valid(text) {
+			compare(t, &p, text[p.scanner.start:], outlined)
 		}
 	})
+}
+
+// compare holds the members of an object, and of the objects in it, against
+// what encoding/json reads. Where an object has two readings, Object must say so.
+func compare(t *testing.T, p *Parser, object []byte, levels int) {
+	t.Helper()
+	if !IsObject(object) || levels == 0 {
+		return
+	}
+	var want map[string]json.RawMessage
+	if err := json.NewDecoder(bytes.NewReader(object)).Decode(&want); err != nil {
+		t.Fatalf("encoding/json cannot read %q: %v", object, err)
+	}
+	known := slices.Sorted(maps.Keys(want))
+	into := make([][]byte, len(known))
+	if p.Object(object, known, into) != nil {
+		return
+	}
+	for i, key := range known {
+		if !bytes.Equal(want[key], into[i]) {
+			t.Fatalf("%q of %q is %q; want %q", key, object, into[i], want[key])
+		}
+		compare(t, p, into[i], levels-1)
+	}
+}
+
+func TestMembersOfNestedObjects(t *testing.T) {
+	for _, text := range []string{
+		`{"a":{"x":1},"b":{},"c":{"y":{}}}`, ` { "a" : [ { "x" : 1 } , [ ] ] , "b" : { "x" : { "y" : 2 } , "z" : { } } } `,
+		`{"a":{"b":{"c":{"d":{"e":1},"f":2},"g":3},"h":4},"i":5}`, `{"":{"":{"":""}}}`, `{"a":[[[{"b":1}]]],"c":{"d":[{"e":2}],"f":3}}`,
+	} {
+		var p Parser
+		if err := p.scanner.scan([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, &p, p.scanner.text[p.scanner.start:], outlined)
+	}
+}
+
+func TestPlainRun(t *testing.T) {
+	for c := range 256 {
+		for before := range 18 {
+			text := append(bytes.Repeat([]byte("\u00fc"), before), byte(c))
+			text = append(text, "the rest\x00"...)
+			want := len("\u00fc") * before
+			if plain[c] {
+				want += 1 + len("the rest")
+			}
+			if got := plainRun(text); got != want {
+				t.Fatalf("plainRun(%q) = %d; want %d", text, got, want)
+			}
+		}
+	}
 }
 
 // FuzzParse checks that no frame makes the parser fail but with an answer.
@@ -81,7 +126,7 @@ func TestObjectRefusesTwoReadings(t *testing.T) {
 		`{"a":{"from":1,"from":2},"from":[]}`: true, // only the top level has a reading here
 	} {
 		into := make([][]byte, len(known))
-		if err := Object([]byte(object), known, into); (err == nil) != ok {
+		if err := objectOf(t, object, known, into); (err == nil) != ok {
 			t.Errorf("Object(%s) = %v; want ok=%t", object, err, ok)
 		}
 	}
@@ -89,17 +134,27 @@ func TestObjectRefusesTwoReadings(t *testing.T) {
 	for i := range 100 {
 		many.WriteString(`"k` + strings.Repeat("x", i) + `":1,`)
 	}
-	if err := Object([]byte("{"+many.String()+`"kxxx":2}`), known, make([][]byte, 2)); err == nil {
+	if err := objectOf(t, "{"+many.String()+`"kxxx":2}`, known, make([][]byte, 2)); err == nil {
 		t.Error("a repeated key among many was not seen")
 	}
+}
+
+func objectOf(t *testing.T, text string, known []string, into [][]byte) error {
+	t.Helper()
+	var p Parser
+	if err := p.scanner.scan([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return p.Object(p.scanner.text, known, into)
 }
 
 func BenchmarkParse(b *testing.B) {
 	frame := []byte(`{"jsonrpc":"2.0","id":4,"method":"sendMessage","params":{"topic":"tg:123456789","payload":{"messageId":"msg_01J00000000000000000000000","type":"tg_message","from":"tg:123456789","timestamp":"2026-02-17T12:00:00Z","content":{"text":"hello, this is a message of the usual length, with some words in it"}}}}`)
 	b.SetBytes(int64(len(frame)))
 	b.ReportAllocs()
+	var p Parser
 	for b.Loop() {
-		if _, err := Parse(frame); err != nil {
+		if _, err := p.Parse(frame); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -68,20 +68,25 @@ var envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "erro
 // ErrNotUTF8 is Parse's error for a frame that is not text.
 var ErrNotUTF8 = errors.New("the frame is not valid UTF-8")
 
+// A Parser reads frames. It serves one goroutine; the zero value is ready.
+type Parser struct{ scanner scanner }
+
+// Parse is Parser.Parse, for those who look into no object.
+func Parse(frame []byte) (Message, error) { return new(Parser).Parse(frame) }
+
 // Parse reads one frame. The error is ErrNotUTF8 or a *Error with which the
 // frame must be answered; the message then has the id to answer with, nil for
 // null, and Kind is KindResponse where the frame was an unusable response, or 0
 // where it has neither a method nor a result nor an error.
-func Parse(frame []byte) (Message, error) {
+func (p *Parser) Parse(frame []byte) (Message, error) {
 	if !utf8.Valid(frame) {
 		return Message{}, ErrNotUTF8
 	}
-	depth, err := Check(frame)
-	if err != nil {
+	if err := p.scanner.scan(frame); err != nil {
 		return Message{}, &Error{Code: CodeParse, Message: err.Error()}
 	}
-	at := skipSpaceWithin(frame)
-	switch frame[at] {
+	value := frame[p.scanner.start:]
+	switch value[0] {
 	case '{':
 	case '[':
 		return Message{}, Errorf(CodeInvalidRequest, "batches are not supported; send one request a frame")
@@ -89,7 +94,7 @@ func Parse(frame []byte) (Message, error) {
 		return Message{}, Errorf(CodeInvalidRequest, "a request must be an object")
 	}
 	var fields [6][]byte
-	keyErr := Object(frame[at:], envelopeKeys, fields[:])
+	keyErr := p.Object(value, envelopeKeys, fields[:])
 	m := Message{ID: ID(fields[1]), Params: fields[3], Result: fields[4], Error: fields[5]}
 	answers := fields[2] == nil && (m.Result != nil || m.Error != nil)
 	switch {
@@ -106,8 +111,8 @@ func Parse(frame []byte) (Message, error) {
 	switch {
 	case keyErr != nil:
 		return m, Errorf(CodeInvalidParams, "%v", keyErr)
-	case depth > MaxDepth:
-		return m, Errorf(CodeInvalidParams, "nested %d deep; at most %d is allowed", depth, MaxDepth)
+	case p.scanner.deepest > MaxDepth:
+		return m, Errorf(CodeInvalidParams, "nested %d deep; at most %d is allowed", p.scanner.deepest, MaxDepth)
 	case string(fields[0]) != `"2.0"`:
 		return m, Errorf(CodeInvalidRequest, `"jsonrpc" must be "2.0"`)
 	case answers:
@@ -115,7 +120,7 @@ func Parse(frame []byte) (Message, error) {
 	case !IsString(fields[2]):
 		return m, Errorf(CodeInvalidRequest, `"method" must be a string`)
 	}
-	m.Method = unquoteKey(fields[2])
+	m.Method = UnquoteBytes(fields[2])
 	return m, nil
 }
 
@@ -133,12 +138,4 @@ func checkResponse(m *Message) error {
 		return Errorf(CodeInvalidRequest, "an answer has a result or an error, not both")
 	}
 	return nil
-}
-
-func skipSpaceWithin(b []byte) int {
-	at := 0
-	for at < len(b) && (b[at] == ' ' || b[at] == '\n' || b[at] == '\t' || b[at] == '\r') {
-		at++
-	}
-	return at
 }

@@ -7,30 +7,22 @@ import (
 	"strings"
 )
 
-// Object walks the members of an object in a text that Check accepted, and
-// puts the value of known[i] into into[i] (nil where it is absent). It reports
-// an object that repeats a key, or that has a key which equals a known one but
-// for case: two readers could take such an object for different things. It reads
-// on after such a key, so that into is whole; of a repeated key the first value
-// counts.
-func Object(object []byte, known []string, into [][]byte) (refusal error) {
+// Object puts the value of known[i] into into[i], nil where it is absent. The
+// object is a span of the frame that p parsed last, at most 3 deep in it, and so
+// are the values. Object reports an object that repeats a key, or that has a key
+// which equals a known one but for case: two readers could take such an object
+// for different things. It reads on after such a key, so that into is whole; of
+// a repeated key the first value counts.
+func (p *Parser) Object(object []byte, known []string, into [][]byte) (refusal error) {
 	var unknown keySet
-	for i := range into {
-		into[i] = nil
-	}
-	at := skipSpace(object, 0) + 1 // behind '{'
-	for {
-		at = skipSpace(object, at)
-		if object[at] == '}' {
-			return refusal
+	clear(into)
+	i, depth := p.scanner.membersOf(object)
+	for ; i < len(p.scanner.members) && p.scanner.members[i].depth >= depth; i++ {
+		m := &p.scanner.members[i]
+		if m.depth > depth {
+			continue
 		}
-		if object[at] == ',' {
-			at = skipSpace(object, at+1)
-		}
-		end := skipString(object, at)
-		key := unquoteKey(object[at:end])
-		at = skipSpace(object, skipSpace(object, end)+1) // behind ':'
-		end = skipValue(object, at)
+		key := UnquoteBytes(p.scanner.text[m.key:m.colon])
 		slot, err := knownKey(key, known)
 		switch {
 		case err != nil:
@@ -41,13 +33,29 @@ func Object(object []byte, known []string, into [][]byte) (refusal error) {
 		case into[slot] != nil:
 			err = repeated(key)
 		default:
-			into[slot] = object[at:end]
+			into[slot] = p.scanner.text[m.value:m.end]
 		}
 		if refusal == nil {
 			refusal = err
 		}
-		at = end
 	}
+	return refusal
+}
+
+// membersOf returns where the members of an object begin in the list, and how
+// deep they are. The object is a span of the text: both end in the same array,
+// so that their capacities tell where it begins.
+func (s *scanner) membersOf(object []byte) (first, depth int) {
+	at := cap(s.text) - cap(object)
+	if at == s.start {
+		return 0, 1
+	}
+	for i := range s.members {
+		if s.members[i].value == at {
+			return i + 1, s.members[i].depth + 1
+		}
+	}
+	return len(s.members), 0
 }
 
 func repeated(key []byte) error { return fmt.Errorf("the key %q is repeated", clip(key)) }
@@ -104,29 +112,25 @@ func (s *keySet) add(key []byte) bool {
 	return true
 }
 
-func unquoteKey(quoted []byte) []byte {
+// Unquote returns the text of a JSON string that Check accepted; any other
+// value gives "".
+func Unquote(quoted []byte) string { return string(UnquoteBytes(quoted)) }
+
+// UnquoteBytes is Unquote without a copy: where the string has no escapes, it
+// returns a span of its text.
+func UnquoteBytes(quoted []byte) []byte {
+	if len(quoted) < 2 || quoted[0] != '"' {
+		return nil
+	}
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return inner
 	}
-	return []byte(Unquote(quoted))
-}
-
-// Unquote returns the text of a JSON string that Check accepted; any other
-// value gives "".
-func Unquote(quoted []byte) string {
-	if len(quoted) < 2 || quoted[0] != '"' {
-		return ""
-	}
-	inner := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner)
-	}
 	var s string
 	if err := json.Unmarshal(quoted, &s); err != nil {
-		return ""
+		return nil
 	}
-	return s
+	return []byte(s)
 }
 
 // IsString, IsObject and IsNull tell the kind of a value's text.
@@ -137,72 +141,3 @@ func IsObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
 
 // IsNull reports whether v is the text null.
 func IsNull(v []byte) bool { return string(v) == "null" }
-
-// The walkers below run on text that Check accepted.
-
-func skipSpace(b []byte, at int) int {
-	for b[at] == ' ' || b[at] == '\n' || b[at] == '\t' || b[at] == '\r' {
-		at++
-	}
-	return at
-}
-
-func skipString(b []byte, at int) int {
-	at++
-	for {
-		for plain[b[at]] {
-			at++
-		}
-		if b[at] == '"' {
-			return at + 1
-		}
-		at += 2 // an escape
-	}
-}
-
-func skipValue(b []byte, at int) int {
-	switch b[at] {
-	case '"':
-		return skipString(b, at)
-	case '{', '[':
-		return skipContainer(b, at)
-	default:
-		for at < len(b) && !endsScalar(b[at]) {
-			at++
-		}
-		return at
-	}
-}
-
-// structural marks the bytes that matter to where a container ends.
-var structural = [256]bool{'"': true, '{': true, '[': true, '}': true, ']': true}
-
-func skipContainer(b []byte, at int) int {
-	depth := 0
-	for {
-		for !structural[b[at]] {
-			at++
-		}
-		switch b[at] {
-		case '"':
-			at = skipString(b, at)
-			continue
-		case '{', '[':
-			depth++
-		default:
-			depth--
-		}
-		at++
-		if depth == 0 {
-			return at
-		}
-	}
-}
-
-func endsScalar(c byte) bool {
-	switch c {
-	case ',', '}', ']', ' ', '\n', '\t', '\r':
-		return true
-	}
-	return false
-}

@@ -1,6 +1,10 @@
 package jsonrpc
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
 
 // MaxDepth is how deep arrays and objects may nest, the outermost being 1.
 const MaxDepth = 64
@@ -16,30 +20,53 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("malformed JSON at byte %d: %s", e.Offset, e.Reason)
 }
 
-// Check reports whether text is one JSON value (RFC 8259) and how deep it
-// nests. It reads the text once and does not recurse.
-func Check(text []byte) (depth int, err error) {
-	s := scanner{text: text}
-	s.space()
-	if err := s.value(); err != nil {
-		return s.deepest, err
-	}
-	s.space()
-	if s.at < len(text) {
-		return s.deepest, s.fail("more than one value")
-	}
-	return s.deepest, nil
-}
-
-// A scanner walks one text. The open containers are a stack of bits, one for
-// an object and zero for an array.
+// A scanner walks a text once, without recursion, and writes down where the
+// members of its outer objects are. The open containers are a stack of bits,
+// one for an object and zero for an array.
 type scanner struct {
 	text    []byte
+	start   int // of the value
 	at      int
 	depth   int
 	deepest int
 	low     uint64   // containers 1 to 64
 	high    []uint64 // deeper ones, only for texts that will be refused
+
+	members []member          // of objects at most outlined deep, in the order of the text
+	last    [outlined + 1]int // by depth: which of members was begun last
+}
+
+// outlined is how deep the objects nest whose members are written down: the
+// envelope of a frame, its params, and the payload in them.
+const outlined = 3
+
+// A member is one member of an object. Places are offsets in the text.
+type member struct {
+	depth      int // of its object, the outermost container being 1
+	key, colon int // where its key begins, and ends
+	value, end int // where its value begins, and ends
+}
+
+// keptMembers is the longest list of members that is kept for the next text.
+const keptMembers = 64
+
+// scan reports whether text is one JSON value (RFC 8259).
+func (s *scanner) scan(text []byte) error {
+	members := s.members[:0]
+	if cap(members) > keptMembers {
+		members = nil
+	}
+	*s = scanner{text: text, members: members}
+	s.space()
+	s.start = s.at
+	if err := s.value(); err != nil {
+		return err
+	}
+	s.space()
+	if s.at < len(text) {
+		return s.fail("more than one value")
+	}
+	return nil
 }
 
 func (s *scanner) fail(reason string) error { return &SyntaxError{Offset: s.at, Reason: reason} }
@@ -84,6 +111,7 @@ func (s *scanner) scalarOrOpen() (opened bool, err error) {
 		s.at++
 		s.space()
 		if s.peek() == '}' {
+			s.pop()
 			return false, nil
 		}
 		return true, s.key()
@@ -91,7 +119,11 @@ func (s *scanner) scalarOrOpen() (opened bool, err error) {
 		s.push(false)
 		s.at++
 		s.space()
-		return s.peek() != ']', nil
+		if s.peek() == ']' {
+			s.pop()
+			return false, nil
+		}
+		return true, nil
 	case '"':
 		return false, s.str()
 	case 't':
@@ -109,8 +141,11 @@ func (s *scanner) scalarOrOpen() (opened bool, err error) {
 // comma and what it announces. done says that the outermost value has ended.
 func (s *scanner) afterValue() (done bool, err error) {
 	for s.depth > 0 {
-		s.space()
 		inObject := s.inObject()
+		if inObject && s.depth <= outlined {
+			s.members[s.last[s.depth]].end = s.at
+		}
+		s.space()
 		switch c := s.peek(); {
 		case c == ',' && inObject:
 			s.at++
@@ -121,8 +156,7 @@ func (s *scanner) afterValue() (done bool, err error) {
 			s.space()
 			return false, nil
 		case c == '}' && inObject, c == ']' && !inObject:
-			s.at++
-			s.depth--
+			s.pop()
 		case inObject:
 			return false, s.fail("',' or '}' is missing")
 		default:
@@ -155,6 +189,11 @@ func (s *scanner) push(object bool) {
 	s.deepest = max(s.deepest, s.depth)
 }
 
+func (s *scanner) pop() {
+	s.at++
+	s.depth--
+}
+
 func (s *scanner) inObject() bool {
 	at := s.depth - 1
 	if n := at >> 6; n > 0 {
@@ -168,15 +207,22 @@ func (s *scanner) key() error {
 	if s.peek() != '"' {
 		return s.fail("a key is missing")
 	}
+	m := member{depth: s.depth, key: s.at}
 	if err := s.str(); err != nil {
 		return err
 	}
+	m.colon = s.at
 	s.space()
 	if s.peek() != ':' {
 		return s.fail("':' is missing")
 	}
 	s.at++
 	s.space()
+	if m.depth <= outlined {
+		m.value = s.at
+		s.last[m.depth] = len(s.members)
+		s.members = append(s.members, m)
+	}
 	return nil
 }
 
@@ -192,9 +238,7 @@ func (s *scanner) str() error {
 	text := s.text
 	i := s.at + 1
 	for {
-		for i < len(text) && plain[text[i]] {
-			i++
-		}
+		i += plainRun(text[i:])
 		if i >= len(text) {
 			s.at = len(text)
 			return s.fail("a string does not end")
@@ -215,6 +259,26 @@ func (s *scanner) str() error {
 			return s.fail("control character in a string")
 		}
 	}
+}
+
+// plainRun returns how many bytes at the beginning of text a string holds as
+// they are. It looks at 8 bytes at once: each of the three terms has the top bit
+// set in the lowest byte that is below 0x20, a quote, or a backslash.
+func plainRun(text []byte) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(text); i += 8 {
+		w := binary.LittleEndian.Uint64(text[i:])
+		quote, backslash := w^(ones*'"'), w^(ones*'\\')
+		found := ((w-ones*0x20)&^w | (quote-ones)&^quote | (backslash-ones)&^backslash) & tops
+		if found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for i < len(text) && plain[text[i]] {
+		i++
+	}
+	return i
 }
 
 // escape returns the length of the escape sequence that text begins with, or 0.
