@@ -20,13 +20,12 @@ const (
 	stallAfter = 250 * time.Millisecond
 	// maxLag is how long the rows that wait may take to be written before
 	// publishers are held, so that a kill takes at most the last 250 ms.
-	maxLag = 150 * time.Millisecond
-	// freshProgress is how recent the last commit must be for maxLag to count:
-	// a writer that is stuck is no reason to wait while the queue has room.
+	maxLag = 100 * time.Millisecond
+	// freshProgress is how recent the last commit must be for a log that is
+	// required to be trusted with a queue more than half full.
 	freshProgress = 50 * time.Millisecond
-	// slowCommit is how long a commit takes on a disk that is slow: then nobody is
-	// held before the queue is full, and more chunks share the next commit.
-	slowCommit = 50 * time.Millisecond
+	// slowCommit is how long a commit takes from which more chunks share the next.
+	slowCommit = 100 * time.Millisecond
 	// keptChunks is how many empty chunks are kept for reuse.
 	keptChunks = 8
 )
@@ -141,10 +140,8 @@ func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 	switch {
 	case q.rows == 0 || q.closed:
 		return 0
-	case w.fullLocked(len(rows), size):
+	case w.fullLocked(len(rows), size), q.limit > 0 && q.rows+len(rows) > q.limit && q.credit <= 0:
 		return stallAfter - time.Since(q.progress)
-	case q.limit > 0 && q.rows+len(rows) > q.limit && q.credit <= 0:
-		return freshProgress - time.Since(q.progress)
 	default:
 		return 0
 	}
@@ -256,11 +253,14 @@ func (q *queue) take() *chunk {
 // share the next one.
 func (q *queue) pace(n int, took time.Duration) {
 	switch {
-	case took >= slowCommit:
-		q.limit = 0
-		q.share = min(2*max(q.share, 1), maxShare)
+	case took >= stallAfter:
+		q.limit = 0 // nobody waits for such a disk before the queue is full
 	case n >= chunkRows: // as fast as it can
 		q.limit = int(int64(n) * int64(maxLag) / max(int64(took), 1))
+	}
+	if took >= slowCommit {
+		q.share = min(2*max(q.share, 1), maxShare)
+	} else {
 		q.share /= 2
 	}
 }

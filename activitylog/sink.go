@@ -4,7 +4,7 @@ import "time"
 
 // transactionTime is how long one transaction may go on inserting: on a slow
 // machine a commit still comes before the writer counts as stalled.
-const transactionTime = 100 * time.Millisecond
+const transactionTime = 50 * time.Millisecond
 
 // A sink stores rows. The writing goroutine alone uses it, so that another
 // engine can take the place of this one.

@@ -56,8 +56,17 @@ func (p Pattern) Matches(topic Topic) bool { return p.Matcher().Match(string(top
 // A Matcher is a compiled pattern.
 type Matcher interface{ Match(topic string) bool }
 
-// Matcher compiles a pattern that ParsePattern accepted.
-func (p Pattern) Matcher() Matcher { return glob.MustCompile(normal(string(p))) }
+// Matcher compiles a pattern that ParsePattern accepted. Matching is linear in
+// the length of the topic, whatever the pattern: those in which the glob library
+// would try things twice are a walker's.
+func (p Pattern) Matcher() Matcher {
+	text := normal(string(p))
+	stars := strings.Count(text, "*")
+	if stars > 1 || stars == 1 && strings.Contains(text, "?") {
+		return newWalker(text)
+	}
+	return glob.MustCompile(text)
+}
 
 // normal rewrites every run of wildcards as its question marks and then one
 // star, which means the same and leaves nothing to try twice.
