@@ -55,7 +55,7 @@ func migrate(db *sql.DB, path string, steps []string) error {
 	case version > len(steps):
 		return fmt.Errorf("%s has schema version %d, and this program knows up to %d: use the newer program that wrote it", path, version, len(steps))
 	case version == len(steps):
-		return nil
+		return checkShape(db, path, steps)
 	case version > 0:
 		if err := backup(db, path, version); err != nil {
 			return err

@@ -68,3 +68,23 @@ func TestRefusesANewerDatabase(t *testing.T) {
 		t.Fatalf("err = %v; want a refusal that names the newer program", err)
 	}
 }
+
+// A program between two releases may have written the newest version in another
+// shape. Its database must not fail later, statement by statement.
+func TestRefusesADatabaseOfAnotherShape(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peer.db")
+	db, err := store.Open(path, []string{"CREATE TABLE a (x TEXT); CREATE TABLE more (of INTEGER);"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	if db, err := store.Open(path, []string{first}); err != nil {
+		t.Errorf("a table more than needed: %v", err)
+	} else {
+		db.Close()
+	}
+	_, err = store.Open(path, []string{"CREATE TABLE a (x TEXT, y TEXT);"})
+	if err == nil || !strings.Contains(err.Error(), "lacks the column y of the table a") {
+		t.Errorf("err = %v; want a refusal that names the column", err)
+	}
+}
