@@ -55,7 +55,7 @@ func TestMetricsInTheManualExist(t *testing.T) {
 // TestLimitsInTheManualAreInForce compares the defaults in the text with those of
 // the bus.
 func TestLimitsInTheManualAreInForce(t *testing.T) {
-	help := helpOf(t, "hubbub-bus")
+	help := regexp.MustCompile(`\n {6,}([^ -])`).ReplaceAllString(helpOf(t, "hubbub-bus"), " $1") // lines that were wrapped
 	lines := regexp.MustCompile(`(?m)^  --([a-z-]+) (\S+)`).FindAllStringSubmatch(topicText(t, "limits"), -1)
 	for _, m := range lines {
 		if !regexp.MustCompile(`(?m)--` + m[1] + ` .*\(default ` + regexp.QuoteMeta(m[2]) + `\)$`).MatchString(help) {

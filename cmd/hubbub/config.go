@@ -26,7 +26,7 @@ func newConfigSample() *cobra.Command {
 	var services bool
 	cmd := &cobra.Command{
 		Use:   "sample",
-		Short: "Print a settings file for `hubbub up` with every key, its default and its meaning",
+		Short: "Print a settings file with every key, its default and its meaning",
 		Long: "Print a settings file for `hubbub up` with every key, its default and its meaning. It is made\n" +
 			"from what the installed programs say about their own flags.",
 		Example: "  hubbub config sample > hubbub.toml",

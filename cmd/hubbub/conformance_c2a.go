@@ -20,7 +20,7 @@ func newConformanceC2A() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "c2a",
-		Short: "Run the attention vectors against a C2A program, or against our own rules",
+		Short: "Run the attention vectors against a C2A program, or our rules",
 		Long: "Runs the attention vectors, in both drafts of C2A, against the program of --harness-command: it plays the\n" +
 			"host, the chat and its tools, and looks at when the program speaks and when it is silent. Without\n" +
 			"--harness-command it checks the rules of this program's own agents. One line per case and a count.",

@@ -20,7 +20,7 @@ type topic struct {
 func topics() []topic {
 	list := []topic{
 		{name: "protocol", short: "How to write a peer, in any language"},
-		{name: "operating", short: "Backup, retention, upgrades, credentials, what each metric means"},
+		{name: "operating", short: "Backup, retention, upgrades, credentials, what metrics mean"},
 		{name: "security", short: "Who is trusted with what, and what is not defended against"},
 		{name: "limits", short: "Every bound, and what happens when it is reached"},
 		{name: "attention", short: "How agents decide what is theirs to answer"},

@@ -59,6 +59,9 @@ func newLogPrune(logs *[]string) *cobra.Command {
 }
 
 func prune(cmd *cobra.Command, path string, before time.Time) error {
+	if err := activitylog.CheckVersion(path); err != nil {
+		return err
+	}
 	n, err := activitylog.Prune(cmd.Context(), path, before)
 	if err != nil {
 		if n > 0 {
@@ -84,7 +87,7 @@ func newLogExport(logs *[]string) *cobra.Command {
 		Short: "Write rows as JSON lines, the oldest first",
 		Long: "Write rows of the activity log to standard output, one JSON object a line, by the\n" +
 			"names of the columns. Several logs (--log) are merged by time.",
-		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq .payload_json.content.text",
+		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq .payload_json.content",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := rows.filter(time.Now())

@@ -23,12 +23,12 @@ import (
 func newOutbox() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "Look at what the Telegram bridge has not delivered, and decide about it",
+		Short: "Show what the bridge could not deliver, and decide about it",
 		Long: "Works on the bridge's data folder (--data), while it runs or not. An item is pending, being sent, or needs a\n" +
 			"person: dead (refused for good, or a day old) or unknown (nobody knows whether it arrived).",
 	}
 	cmd.AddCommand(newOutboxList(), newOutboxChange("retry",
-		"Send an item again; one whose outcome is unknown may then arrive twice", "will be sent again", (*tg.Queues).Retry),
+		"Send an item again; an unknown one may then arrive twice", "will be sent again", (*tg.Queues).Retry),
 		newOutboxChange("drop", "Give an item up", "is given up", (*tg.Queues).Drop))
 	return cmd
 }

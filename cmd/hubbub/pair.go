@@ -22,7 +22,7 @@ func newPair() *cobra.Command {
 	var revoked string
 	cmd := &cobra.Command{
 		Use:   "pair",
-		Short: "Let a person or a group talk to the Telegram bot, by a one-time code",
+		Short: "Admit a person or a group to the Telegram bot by a one-time code",
 		Long: "Prints a code that works once. Whoever sends /pair CODE to the bot is admitted: the person in a direct chat,\n" +
 			"the group with its members in a group. Works on the bridge's data folder (--data); a running bridge takes the\n" +
 			"code at once.",

@@ -20,7 +20,7 @@ func newWhoCommand() *cobra.Command {
 	var online bool
 	cmd := &cobra.Command{
 		Use:   "who [LABEL]",
-		Short: "List the agents that the broker knows, and whether they can be woken",
+		Short: "List the agents that the broker knows, and who can be woken",
 		Long: "List the endpoints that agents announced to the collaboration broker, and how many\nunfinished work items wait for each. With LABEL, such as\n" +
 			"@lead, @lead.workspace or @lead#codex, show the one that a mention would reach now.",
 		Example: "  hubbub who\n  hubbub who @lead.main",

@@ -141,7 +141,7 @@ func (w *workCommand) assign() *cobra.Command {
 	var nextOnly, quiet bool
 	cmd := &cobra.Command{
 		Use:   "assign ID NAME",
-		Short: "Make somebody the owner of an item, with the next move, and wake them",
+		Short: "Make somebody owner and next mover of an item, and wake them",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			params := map[string]any{"id": args[0], "nextMoveOwnerId": args[1], "wake": !quiet}

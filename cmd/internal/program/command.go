@@ -3,7 +3,9 @@ package program
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -41,6 +43,8 @@ func Attach(root *cobra.Command) *Attached {
 	root.PersistentPreRunE = a.prepare
 	root.Version = Version()
 	root.SetVersionTemplate(VersionLine(root.Name()) + "\n")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", terminalWidth)))
+	foldHelp(root)
 	return a
 }
 

@@ -96,7 +96,7 @@ func run(ctx context.Context, p Program, o outside) int {
 }
 
 func printHelp(w io.Writer, p Program, fs *pflag.FlagSet) {
-	fmt.Fprintf(w, "%s %s.\n\nUsage: %s [flags]\n\n%s", p.Name, p.Summary, p.Name, fs.FlagUsages())
+	fmt.Fprintf(w, "%s\n\nUsage: %s [flags]\n\n%s", fold(p.Name+" "+p.Summary+".", terminalWidth), p.Name, fs.FlagUsagesWrapped(terminalWidth))
 	fmt.Fprint(w, "\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
 		"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
 		"variables over the file.\n")

@@ -82,7 +82,7 @@ func (p *page) section(name string) { p.line(".SH " + name) }
 
 func (p *page) paragraph(text string) {
 	p.line(".PP")
-	for _, l := range wrap(text, 80) {
+	for _, l := range program.Wrap(text, 80) {
 		p.line(escape(l))
 	}
 }
@@ -123,7 +123,7 @@ func (p *page) settings(list []program.Setting) {
 		if d := strings.Trim(short(s.Default), "[]"); d != "" && d != "false" && d != "0s" && d != "0" {
 			usage += " Default " + d + "."
 		}
-		for _, l := range wrap(usage, 80) {
+		for _, l := range program.Wrap(usage, 80) {
 			p.line(escape(l))
 		}
 	}

@@ -148,26 +148,9 @@ const lineWidth = 100
 
 // comment writes text as lines of comment.
 func comment(b *strings.Builder, text string) {
-	for _, line := range wrap(strings.TrimSpace(text), lineWidth-2) {
+	for _, line := range program.Wrap(strings.TrimSpace(text), lineWidth-2) {
 		b.WriteString("# " + line + "\n")
 	}
-}
-
-// wrap breaks text between words.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case len([]rune(line))+1+len([]rune(word)) > width:
-			lines, line = append(lines, line), word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
 }
 
 // sentence gives a text a capital, unless it begins with a name, and a stop.

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/cmd/internal/program"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+)
+
+// A shownCommand is a command line as a document shows it.
+type shownCommand struct {
+	where string
+	words []string
+}
+
+var (
+	codeBlock    = regexp.MustCompile("(?s)```.*?```")
+	indentedLine = regexp.MustCompile(`(?m)^(?:    |#   )(\S.*)$`)
+	quotedWords  = regexp.MustCompile("`([^`\n]*(?:\n[^`\n]+)?)`")
+	assignments  = regexp.MustCompile(`^(?:[A-Z_]+=(?:\$\([^)]*\)|\S*) )+`)
+	programWord  = regexp.MustCompile(`^(?:bin/)?hubbub(?:-[a-z]+)?$`)
+)
+
+// documents are the texts that tell people to run something.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	root := filepath.Join("..", "..")
+	for _, pattern := range []string{"*.md", "deploy/*.md", "deploy/Containerfile", "deploy/hubbub.toml", "deploy/*/*"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[strings.TrimPrefix(filepath.ToSlash(file), "../../")] = string(text)
+		}
+	}
+	for _, topic := range topics() {
+		texts["hubbub help "+topic.name] = topic.text
+	}
+	return texts
+}
+
+// shownCommands finds the command lines of a text: indented lines, and what
+// stands between backquotes.
+func shownCommands(where, text string) (list []shownCommand) {
+	text = codeBlock.ReplaceAllString(text, "")
+	if filepath.Ext(where) == ".md" || filepath.Ext(where) == "" { // others are indented for reasons of their own
+		for _, m := range indentedLine.FindAllStringSubmatch(text, -1) {
+			list = append(list, shownCommand{where, commandWords(m[1])})
+		}
+	}
+	for _, m := range quotedWords.FindAllStringSubmatch(text, -1) {
+		words := commandWords(strings.ReplaceAll(m[1], "\n# ", " "))
+		if len(words) > 1 && programWord.MatchString(words[0]) || len(words) == 2 && words[0] == "make" {
+			list = append(list, shownCommand{where, words})
+		}
+	}
+	return slices.DeleteFunc(list, func(c shownCommand) bool { return len(c.words) == 0 })
+}
+
+// commandWords divides a line into words, without what stands before the program
+// and after the command.
+func commandWords(line string) []string {
+	for _, end := range []string{"   ", " # ", " > ", " | ", " && ", " &"} {
+		line, _, _ = strings.Cut(line, end)
+	}
+	words := strings.Fields(assignments.ReplaceAllString(line, ""))
+	if len(words) > 3 && words[0] == "sudo" && words[1] == "-u" {
+		words = words[3:]
+	}
+	if len(words) > 0 && programWord.MatchString(words[0]) {
+		words[0] = strings.TrimPrefix(words[0], "bin/")
+	}
+	for i := range words {
+		words[i] = strings.Trim(words[i], "'")
+	}
+	return words
+}
+
+// elsewhere are the other programs that the documents call, and why no test here
+// calls them.
+var elsewhere = map[string]string{
+	"podman":  "needs a registry for the base image",
+	"kubectl": "needs a cluster",
+	"mkdir":   "makes the folder of the tokens that kubectl reads",
+	"for":     "makes these tokens",
+}
+
+// notCommands begin indented lines that show something else: a picture, a frame
+// of the wire, a file, a metric.
+var notCommands = regexp.MustCompile(`^(?:#|->|<-|"|\{|Telegram|stored,|confirmed|paced,|│|hubbub-system \(|[a-z*]+\.(?:db|key|toml|env),?|what$|hubbub_|_[a-z]|process_|overflow)`)
+
+// TestDocumentedCommandsExist parses every command line in the documents as its
+// program would, and knows every other program that they call.
+func TestDocumentedCommandsExist(t *testing.T) {
+	flags := programFlags(t)
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, count := map[string]bool{}, 0
+	for where, text := range documents(t) {
+		for _, c := range shownCommands(where, text) {
+			count++
+			line := strings.Join(c.words, " ")
+			switch name := c.words[0]; {
+			case name == "hubbub":
+				checkCommandLine(t, where, c.words)
+			case flags[name] != nil:
+				checkProgramLine(t, where, c.words, flags[name])
+			case name == "make":
+				if len(c.words) > 1 && !strings.Contains(string(makefile), "\n"+c.words[1]+":") {
+					t.Errorf("%s: the Makefile has no target %s", where, c.words[1])
+				}
+			case elsewhere[name] != "":
+				used[name] = true
+			case !notCommands.MatchString(line):
+				t.Errorf("%s shows %q, which is neither checked here nor listed as not to be", where, line)
+			}
+		}
+	}
+	for name := range elsewhere {
+		if !used[name] {
+			t.Errorf("no document calls %s", name)
+		}
+	}
+	if count < 100 {
+		t.Errorf("only %d commands were found", count)
+	}
+}
+
+// programFlags returns the flags of each program, which stand in the sample of
+// its settings.
+func programFlags(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "hubbub.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]map[string]any
+	plain := regexp.MustCompile(`(?m)^# (\[[a-z]+\]|[a-z-]+ = .*)$`).ReplaceAllString(string(text), "$1")
+	_, tables, _ := strings.Cut(plain, "####\n")
+	if _, err := toml.Decode(tables, &file); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]map[string]bool{}
+	for name, table := range file {
+		flags := map[string]bool{}
+		for key := range table {
+			flags[key] = true
+		}
+		for _, shared := range []string{"bus", "token-file", "data", "config", "log-level", "log-format", "version", "help", "id"} {
+			flags[shared] = true
+		}
+		all["hubbub-"+name] = flags
+	}
+	if names := slices.Sorted(maps.Keys(all)); len(names) != 6 {
+		t.Fatalf("the sample has tables for %v", names)
+	}
+	return all
+}
+
+func checkProgramLine(t *testing.T, where string, words []string, flags map[string]bool) {
+	t.Helper()
+	for _, w := range words[1:] {
+		name, isFlag := strings.CutPrefix(w, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if isFlag && !flags[name] {
+			t.Errorf("%s: %q: %s has no flag --%s", where, strings.Join(words, " "), words[0], name)
+		}
+	}
+}
+
+// TestTopicsShowCommands wants every text of help to end in something to do.
+func TestTopicsShowCommands(t *testing.T) {
+	for _, topic := range topics() {
+		if !slices.ContainsFunc(shownCommands(topic.name, topic.text), func(c shownCommand) bool { return c.words[0] == "hubbub" }) {
+			t.Errorf("the text of %s shows no command", topic.name)
+		}
+	}
+}
+
+// TestExamplesAreAccepted parses the examples that commands show about
+// themselves.
+func TestExamplesAreAccepted(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.Example) {
+			for part := range strings.SplitSeq(line, " && ") {
+				if words := commandWords(part); len(words) > 0 && words[0] == "hubbub" {
+					checkCommandLine(t, cmd.CommandPath(), words)
+				}
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot())
+}
+
+// checkCommandLine parses a command line of hubbub without running it.
+func checkCommandLine(t *testing.T, where string, words []string) {
+	t.Helper()
+	root := newRoot()
+	program.Attach(root)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	line := strings.Join(words, " ")
+	cmd, rest, err := root.Find(slices.Clone(words[1:]))
+	if err != nil || cmd == root && !slices.Contains(words, "--help") {
+		t.Errorf("%s: %q is no command: %v", where, line, err)
+		return
+	}
+	cmd.InitDefaultHelpFlag()
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Errorf("%s: %q: %v", where, line, err)
+		return
+	}
+	asked, err := cmd.Flags().GetBool("help")
+	if cmd.Args == nil || cmd.Name() == "help" || cmd.HasSubCommands() || err == nil && asked {
+		return
+	}
+	if given := cmd.Flags().Args(); len(given) > 0 || where != strings.TrimPrefix(where, "hubbub help") {
+		if err := cmd.Args(cmd, given); err != nil {
+			t.Errorf("%s: %q: %v", where, line, err)
+		}
+	}
+}
