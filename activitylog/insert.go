@@ -30,13 +30,15 @@ const (
 type insert struct {
 	stmt *sqlite.Stmt
 	rows int
-	set  []bool // parameters that are not NULL
+	last []string // what parameters are bound to; "" is NULL
 	time *timestamper
 }
 
 func prepareInsert(conn *sqlite.Conn, rows int, bus string) (insert, error) {
+	// A row that cannot be inserted ends the whole transaction: SQLite then needs
+	// no journal for the statement alone.
 	var sql strings.Builder
-	sql.WriteString("INSERT INTO activity_log (ts, event, message_id, rpc_id, actor, topic, status, payload_json, error, bus) VALUES ")
+	sql.WriteString("INSERT OR ROLLBACK INTO activity_log (ts, event, message_id, rpc_id, actor, topic, status, payload_json, error, bus) VALUES ")
 	for r := range rows {
 		if r > 0 {
 			sql.WriteByte(',')
@@ -54,7 +56,7 @@ func prepareInsert(conn *sqlite.Conn, rows int, bus string) (insert, error) {
 	if bus != "" {
 		stmt.BindText(rows*rowColumns+1, bus)
 	}
-	return insert{stmt: stmt, rows: rows, set: make([]bool, rows*rowColumns+1), time: &timestamper{}}, nil
+	return insert{stmt: stmt, rows: rows, last: make([]string, rows*rowColumns), time: &timestamper{}}, nil
 }
 
 func (in *insert) run(rows []Row) error {
@@ -70,25 +72,31 @@ func (in *insert) run(rows []Row) error {
 // bind sets the parameters of one row. SQLite copies what it is given.
 func (in *insert) bind(at int, r *Row) {
 	in.stmt.BindText(at+columnTS+1, borrow(in.time.format(r.At)))
-	in.stmt.BindText(at+columnEvent+1, r.Event.String())
+	in.text(at+columnEvent, r.Event.String())
 	in.stmt.BindText(at+columnMessageID+1, r.MessageID)
 	in.text(at+columnRPCID, r.RPCID)
 	in.text(at+columnActor, r.Actor)
 	in.text(at+columnTopic, r.Topic)
 	in.text(at+columnStatus, r.Status)
-	in.text(at+columnPayload, borrow(r.Payload))
+	if len(r.Payload) > 0 {
+		in.stmt.BindText(at+columnPayload+1, borrow(r.Payload))
+	} else {
+		in.stmt.BindNull(at + columnPayload + 1)
+	}
 	in.text(at+columnError, r.Error)
 }
 
-// text binds a string, or NULL for an empty one.
+// text binds a string, or NULL for an empty one. What the row before had at
+// this place stays bound: most are the same.
 func (in *insert) text(at int, s string) {
-	switch {
-	case s != "":
-		in.stmt.BindText(at+1, s)
-		in.set[at] = true
-	case in.set[at]:
+	if s == in.last[at] {
+		return
+	}
+	in.last[at] = s
+	if s == "" {
 		in.stmt.BindNull(at + 1)
-		in.set[at] = false
+	} else {
+		in.stmt.BindText(at+1, s)
 	}
 }
 
