@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"peers/tg/tgtest":                 {},
 	"peers/system":                    {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store"},
 	"peers/system/*":                  {"peers/system"},
+	"peers/system/systemtest":         {"protocol", "peers/peer"},
 	"peers/agent":                     {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/agent/harness"},
 	"peers/agent/harness":             {"peers/attention", "protocol"},
 	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi", "peers/agent/harness/child"},

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +19,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/system"
 	"hubbub/peers/system/process"
+	"hubbub/peers/system/systemtest"
 	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
@@ -59,8 +58,7 @@ func onceAt(folder, wanted string) func(step string) {
 
 // agentMain is an agent that notices when it is not alone.
 func agentMain(args []string) int {
-	value := func(option string) string { return args[slices.Index(args, option)+1] }
-	data := value("--data")
+	data := systemtest.Value(args, "--data")
 	crash := onceAt(data, os.Getenv("TEST_CRASH_AGENT"))
 	lock, err := os.OpenFile(filepath.Join(data, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -72,28 +70,7 @@ func agentMain(args []string) int {
 	}
 	crash("agent started")
 	os.WriteFile(filepath.Join(data, "pid"), []byte(strconv.Itoa(os.Getpid())), 0o600)
-	ctx := context.Background()
-	token, err := os.ReadFile(value("--token-file"))
-	if err != nil {
-		return 5
-	}
-	id := protocol.PeerID("agent:" + value("--id"))
-	p := peer.New(id, &peer.Options{Buses: []string{value("--bus")}, Token: strings.TrimSpace(string(token))})
-	p.Subscribe(ctx, protocol.Pattern(id))
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
-	p.Ready(ctx)
-	crash("agent connected")
-	online := p.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: id})
-	for {
-		if r, err := p.Send(ctx, protocol.TopicAgents, online); err == nil && r.DeliveredTo > 0 {
-			break
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-	crash("agent online")
-	<-done
-	return 1
+	return systemtest.Agent(args, crash)
 }
 
 // spawnerMain is a spawner that a step kills.
@@ -121,13 +98,8 @@ func spawnerMain() int {
 	return 0
 }
 
-// A bridge is a peer with a credential that records what it gets.
-type bridge struct {
-	*peer.Peer
-	got chan *peer.Delivery
-}
-
-func joinBridge(t *testing.T, b *bustest.Bus, file *grant.File) *bridge {
+// bridgeToken makes the credential of a bridge.
+func bridgeToken(t *testing.T, file *grant.File) string {
 	t.Helper()
 	token, err := file.Create(grant.Credential{
 		Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"system:*"},
@@ -135,34 +107,7 @@ func joinBridge(t *testing.T, b *bustest.Bus, file *grant.File) *bridge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &bridge{peer.New("tg:bot", &peer.Options{Buses: []string{b.URL()}, Token: token}), make(chan *peer.Delivery, 1000)}
-	p.HandleAny(func(_ context.Context, d *peer.Delivery) error { p.got <- d; return nil })
-	ctx, cancel := context.WithCancel(context.Background())
-	if err := p.Subscribe(ctx, "tg:*"); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	if err := p.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// ask sends a spawn request of a chat and reports whether it was taken.
-func (p *bridge) ask(t *testing.T, chat protocol.PeerID, id string) bool {
-	t.Helper()
-	r, err := p.Send(t.Context(), protocol.TopicSpawn, protocol.NewMessage(protocol.TypeSpawnRequest, chat, protocol.SpawnRequest{RequestID: id}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.DeliveredTo == 1
+	return token
 }
 
 // A trial is a spawner in a process of its own, on a bus with credentials.
@@ -172,7 +117,7 @@ type trial struct {
 	file   *grant.File
 	folder string
 	env    []string
-	bridge *bridge
+	bridge *systemtest.Bridge
 	cmd    *exec.Cmd
 	ended  chan error
 	output bytes.Buffer
@@ -189,7 +134,7 @@ func newTrial(t *testing.T, env ...string) *trial {
 		t.Fatal(err)
 	}
 	b := bustest.StartClosed(t, file)
-	tr := &trial{t: t, bus: b, file: file, folder: t.TempDir(), bridge: joinBridge(t, b, file)}
+	tr := &trial{t: t, bus: b, file: file, folder: t.TempDir(), bridge: systemtest.JoinBridge(t, b.URL(), bridgeToken(t, file))}
 	tr.env = append(os.Environ(), "TEST_SPAWNER="+tr.folder, "TEST_BUS="+b.URL(), "TEST_TOKEN="+own)
 	tr.env = append(tr.env, env...)
 	tr.start()
@@ -248,16 +193,16 @@ func (tr *trial) until(what string, holds func() bool) {
 // ask sends a request until it was taken, once.
 func (tr *trial) ask(id string) {
 	tr.t.Helper()
-	tr.until("the request is taken", func() bool { return tr.bridge.ask(tr.t, "tg:5", id) })
+	tr.until("the request is taken", func() bool { return tr.bridge.Ask(tr.t, "tg:5", id) })
 }
 
 // answers collects what a chat is told about a request, until it has its route.
 func (tr *trial) answers(id string) (agent protocol.PeerID) {
 	tr.t.Helper()
 	tr.until("the chat has a route for "+id, func() bool {
-		for len(tr.bridge.got) > 0 {
+		for len(tr.bridge.Got) > 0 {
 			var c protocol.SpawnResult
-			d := <-tr.bridge.got
+			d := <-tr.bridge.Got
 			if err := d.Decode(&c); err != nil {
 				tr.t.Fatal(err)
 			}
@@ -327,20 +272,10 @@ func (tr *trial) check() {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	r, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(tr.bus.URL(), "ws")+"/whoami", nil)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	_, grants := systemtest.Whoami(tr.t, tr.bus.URL(), string(token))
 	want := `"identities":["agent:tg-5"],"subscribe":["agent:tg-5"],"publish":["system:*","collab:*","tg:5"]`
-	if err != nil || !strings.Contains(string(body), want) {
-		tr.t.Errorf("the credential is %s, %v", body, err)
+	if !strings.Contains(grants, want) {
+		tr.t.Errorf("the credential is %s", grants)
 	}
 }
 

@@ -14,32 +14,9 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/system"
 	"hubbub/peers/system/systemd"
+	"hubbub/peers/system/systemtest"
 	"hubbub/protocol"
 )
-
-// talk is an agent that goes to its bus, says that it is online, and answers
-// with its process id.
-func talk(args []string) int {
-	ctx := context.Background()
-	token, err := os.ReadFile(value(args, "--token-file"))
-	if err != nil {
-		return 3
-	}
-	id := protocol.PeerID("agent:" + value(args, "--id"))
-	p := peer.New(id, &peer.Options{Buses: []string{value(args, "--bus")}, Token: strings.TrimSpace(string(token))})
-	p.Subscribe(ctx, protocol.Pattern(id))
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
-	online := p.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: id})
-	for {
-		if r, err := p.Send(ctx, protocol.TopicAgents, online); err == nil && r.DeliveredTo > 0 {
-			break
-		}
-		<-time.After(100 * time.Millisecond)
-	}
-	<-done
-	return 1
-}
 
 // TestSystemdSpawner runs the spawner on a bus with credentials: the agent gets
 // one of its own, goes on when the spawner ends, is adopted, and loses it with the
@@ -55,7 +32,13 @@ func TestSystemdSpawner(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bustest.StartClosed(t, file)
-	bridge := joinBridge(t, b, file)
+	forBridge, err := file.Create(grant.Credential{
+		Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"system:*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bridge := systemtest.JoinBridge(t, b.URL(), forBridge)
 	folder, self := t.TempDir(), executable(t)
 	run := func(opts system.Options) (stop func()) {
 		db, err := system.Open(filepath.Join(folder, "system.db"))
@@ -79,14 +62,13 @@ func TestSystemdSpawner(t *testing.T) {
 		}
 	}
 	ask := func(id string) protocol.SpawnResult {
-		m := protocol.NewMessage(protocol.TypeSpawnRequest, "tg:77", protocol.SpawnRequest{RequestID: id})
-		if r, err := bridge.Send(t.Context(), protocol.TopicSpawn, m); err != nil || r.DeliveredTo != 1 {
-			t.Fatalf("%+v, %v", r, err)
+		if !bridge.Ask(t, "tg:77", id) {
+			t.Fatalf("nobody took the request %s", id)
 		}
 		var r protocol.SpawnResult
 		for r.RequestID != id || r.Status == "" {
 			r = protocol.SpawnResult{}
-			if err := (<-bridge.got).Decode(&r); err != nil {
+			if err := (<-bridge.Got).Decode(&r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,44 +93,14 @@ func TestSystemdSpawner(t *testing.T) {
 	if r := ask("second"); r.Status != "spawned" || mainPID(t) != first {
 		t.Fatalf("%+v, process %s and not %s", r, mainPID(t), first)
 	}
-	for mainPID(t) != "0" || whoami(t, b, string(token)) != http.StatusUnauthorized {
+	revoked := func() bool {
+		status, _ := systemtest.Whoami(t, b.URL(), string(token))
+		return status == http.StatusUnauthorized
+	}
+	for mainPID(t) != "0" || !revoked() {
 		<-time.After(50 * time.Millisecond) // until it is idle, and its credential is revoked
 	}
 	stop()
-}
-
-// A bridge is a peer with a credential that records what it gets.
-type bridge struct {
-	*peer.Peer
-	got chan *peer.Delivery
-}
-
-func joinBridge(t *testing.T, b *bustest.Bus, file *grant.File) *bridge {
-	t.Helper()
-	token, err := file.Create(grant.Credential{
-		Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"system:*"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &bridge{peer.New("tg:bot", &peer.Options{Buses: []string{b.URL()}, Token: token}), make(chan *peer.Delivery, 1000)}
-	p.HandleAny(func(_ context.Context, d *peer.Delivery) error { p.got <- d; return nil })
-	ctx, cancel := context.WithCancel(context.Background())
-	if err := p.Subscribe(ctx, "tg:*"); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	if err := p.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 func executable(t *testing.T) string {
@@ -167,19 +119,4 @@ func mainPID(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-func whoami(t *testing.T, b *bustest.Bus, token string) int {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http"+strings.TrimPrefix(b.URL(), "ws")+"/whoami", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	return res.StatusCode
 }

@@ -19,6 +19,7 @@ import (
 
 	"hubbub/peers/system"
 	"hubbub/peers/system/systemd"
+	"hubbub/peers/system/systemtest"
 )
 
 // TestMain makes this program an agent where it is started as one.
@@ -27,13 +28,6 @@ func TestMain(m *testing.M) {
 		os.Exit(agent(os.Args[1:]))
 	}
 	os.Exit(m.Run())
-}
-
-func value(args []string, option string) string {
-	if i := slices.Index(args, option); i >= 0 && i+1 < len(args) {
-		return args[i+1]
-	}
-	return ""
 }
 
 // A report is what an agent tells of itself, in its data folder.
@@ -50,7 +44,7 @@ type report struct {
 
 // agent does what its arguments say.
 func agent(args []string) int {
-	if code := value(args, "--exit"); code != "" {
+	if code := systemtest.Value(args, "--exit"); code != "" {
 		n, _ := strconv.Atoi(code)
 		return n
 	}
@@ -67,11 +61,11 @@ func agent(args []string) int {
 		return 0
 	}
 	if slices.Contains(args, "--bus") && slices.Contains(args, "--talk") {
-		return talk(args)
+		return systemtest.Agent(args, nil)
 	}
 	r := report{PID: os.Getpid(), UID: os.Getuid(), Args: args, Env: os.Environ()}
 	r.Dir, _ = os.Getwd()
-	token, _ := os.ReadFile(value(args, "--token-file"))
+	token, _ := os.ReadFile(systemtest.Value(args, "--token-file"))
 	r.Token = string(token)
 	r.EtcWritable = os.WriteFile("/etc/written-by-an-agent", nil, 0o600) == nil
 	status, _ := os.ReadFile("/proc/self/status")

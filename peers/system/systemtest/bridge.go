@@ -1,0 +1,71 @@
+package systemtest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// A Bridge is a peer that asks for agents and keeps what it is told.
+type Bridge struct {
+	*peer.Peer
+	Got chan *peer.Delivery
+}
+
+// JoinBridge joins the bus at an address as a bridge for tg:* until the test ends.
+func JoinBridge(t *testing.T, bus, token string) *Bridge {
+	t.Helper()
+	b := &Bridge{peer.New("tg:bot", &peer.Options{Buses: []string{bus}, Token: token}), make(chan *peer.Delivery, 1000)}
+	b.HandleAny(func(_ context.Context, d *peer.Delivery) error { b.Got <- d; return nil })
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := b.Subscribe(ctx, "tg:*"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- b.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Ask sends a chat's spawn request once and reports whether a spawner took it.
+func (b *Bridge) Ask(t *testing.T, chat protocol.PeerID, request string) bool {
+	t.Helper()
+	r, err := b.Send(t.Context(), protocol.TopicSpawn, protocol.NewMessage(protocol.TypeSpawnRequest, chat, protocol.SpawnRequest{RequestID: request}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.DeliveredTo == 1
+}
+
+// Whoami asks the bus at an address what a token grants.
+func Whoami(t *testing.T, bus, token string) (status int, grants string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http"+strings.TrimPrefix(bus, "ws")+"/whoami", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
