@@ -104,6 +104,10 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	address := mcptools.Address{URL: url, Token: mcptools.NewToken()}
 	env.Hide(address.Token)
 	opts.ChatServer = address.AsServer()
+	relay := mcptools.NewRelay(address)
+	if s.harness == "acp" { // its program connects to MCP servers itself
+		opts.Conceal = relay.Conceal
+	}
 	db, err := agent.Open(filepath.Join(data, "agent-"+name+".db"))
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -118,7 +122,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		defer stopTools()
 		return a.Run(ctx)
 	})
-	g.Go(func() error { return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.Tools(), address.Token)) })
+	g.Go(func() error {
+		return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.Tools(), address.Token, relay))
+	})
 	return errors.Join(g.Wait(), db.Close())
 }
 

@@ -14,9 +14,9 @@ import (
 // Bounds of putting an event off. A model gets a deferred event back; a program
 // that works in its own time has it, and gets no second delivery.
 const (
-	maxDeferrals    = 5                  // of one event; then it is answered, declined or failed
-	longestRest     = 7 * 24 * time.Hour // before it comes back
-	programPatience = 24 * time.Hour     // for a program to settle what it deferred
+	maxDeferrals = 5                  // of one event; then it is answered, declined or failed
+	longestRest  = 7 * 24 * time.Hour // before it comes back
+	programRests = 96                 // of Options.DeferFor, by default a day: for a program to settle what it deferred
 )
 
 // restFor says how long a deferred event rests: until its eta where that is a
@@ -52,7 +52,7 @@ func (a *Agent) putOff(ctx context.Context, tx *sql.Tx, e *entry, eta, reason st
 	now := time.Now()
 	rest := restFor(eta, e.Deferrals, a.opts.DeferFor, now)
 	if a.ownTime() {
-		rest = max(rest, programPatience)
+		rest = max(rest, programRests*a.opts.DeferFor)
 	}
 	e.DeadlineAt, e.Deferrals, e.Acted = now.Add(rest), e.Deferrals+1, true
 	_, err := tx.ExecContext(ctx, `UPDATE events SET deadline_at = ?, deferrals = ?, acted = 1 WHERE seq = ?`, micros(e.DeadlineAt), e.Deferrals, e.Seq)

@@ -28,17 +28,17 @@ func deferring(times int, eta string) *stub {
 }
 
 func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
-	inWorld(t, deferring(2, "after the deploy"), nil, func(t *testing.T, w *world) {
+	inWorld(t, deferring(2, "after the deploy"), &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
 		w.wantDispositions("e1 deferred")
 		w.stop()
 		w.start()
-		w.sleep(14 * time.Minute)
+		w.sleep(50 * time.Second)
 		w.wantTexts()
-		w.sleep(time.Minute + 10*time.Second) // the first rest is 15 minutes
+		w.sleep(20 * time.Second)
 		w.wantDispositions("e1 deferred", "e1 deferred")
-		w.sleep(31 * time.Minute) // the second twice as long
+		w.sleep(2*time.Minute + 10*time.Second) // the second rest is twice as long
 		w.wantDispositions("e1 deferred", "e1 deferred", "e1 responded")
 		w.wantTexts("done at attempt 3")
 		last := w.stub.seen()[2]
@@ -49,9 +49,9 @@ func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
 }
 
 func TestEtaThatCanBeReadSaysWhenADeferredEventComesBack(t *testing.T) {
-	inWorld(t, deferring(1, "2h"), nil, func(t *testing.T, w *world) {
+	inWorld(t, deferring(1, "10m"), nil, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
-		w.sleep(2*time.Hour - time.Minute)
+		w.sleep(9 * time.Minute)
 		w.wantTexts()
 		w.sleep(2 * time.Minute)
 		w.wantTexts("done at attempt 2")
@@ -59,9 +59,9 @@ func TestEtaThatCanBeReadSaysWhenADeferredEventComesBack(t *testing.T) {
 }
 
 func TestNothingIsPutOffForEver(t *testing.T) {
-	inWorld(t, deferring(99, ""), nil, func(t *testing.T, w *world) {
+	inWorld(t, deferring(99, ""), &agent.Options{DeferFor: 10 * time.Second}, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
-		w.sleep(12 * time.Hour)
+		w.sleep(10 * time.Minute)
 		equal(t, "refusals", w.refusals(), []string{"e1 chat.defer deferred_too_often"})
 		w.wantTexts("This event was put off 5 times. Answer it now, or say plainly that you cannot and why.")
 		w.wantDispositions("e1 deferred", "e1 deferred", "e1 deferred", "e1 deferred", "e1 deferred", "e1 responded")
@@ -74,14 +74,14 @@ func TestNothingIsPutOffForEver(t *testing.T) {
 func TestSignalQueuedDefersAndComesBack(t *testing.T) {
 	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if t.Attempt == 1 {
-			call(tools, "chat.react", map[string]any{"signal": "queued", "eta": "45m"})
+			call(tools, "chat.react", map[string]any{"signal": "queued", "eta": "3m"})
 			return harness.Outcome{State: harness.Finished}, nil
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "it is green"}, nil
 	})
 	inWorld(t, s, nil, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
-		w.sleep(46 * time.Minute)
+		w.sleep(4 * time.Minute)
 		w.wantTexts("signal queued", "it is green")
 		w.wantDispositions("e1 deferred", "e1 responded")
 	})
@@ -102,11 +102,11 @@ func TestDeferredEventEndsWhenItIsNoLongerWanted(t *testing.T) {
 		}, []string{"e1 deferred", "e1 superseded"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, deferring(99, "1h"), nil, func(t *testing.T, w *world) {
+			inWorld(t, deferring(99, "5m"), nil, func(t *testing.T, w *world) {
 				w.say(dm("e1", "check the deploy"))
 				w.sleep(3 * time.Second)
 				ended.by(w)
-				w.sleep(10 * time.Minute)
+				w.sleep(2 * time.Minute)
 				w.wantDispositions(ended.want...)
 			})
 		})
@@ -122,11 +122,11 @@ func TestOtherTurnSeesAndSettlesWhatIsDeferred(t *testing.T) {
 		call(tools, "chat.resolve", map[string]any{"eventId": "e1"})
 		return harness.Outcome{State: harness.Finished, FinalText: "both are done"}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	inWorld(t, s, &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
 		w.say(dm("e2", "any news?"))
-		w.sleep(time.Hour)
+		w.sleep(2 * time.Minute)
 		w.wantDispositions("e1 deferred", "e1 responded", "e2 responded")
 		if seen := w.stub.seen(); len(seen) != 2 || !strings.Contains(seen[1].Prompt, "deferred_by_you: e1\n") {
 			t.Errorf("%d turns, the second is shown\n%s", len(seen), seen[1].Prompt)
@@ -134,16 +134,16 @@ func TestOtherTurnSeesAndSettlesWhatIsDeferred(t *testing.T) {
 	})
 }
 
-// TestProgramHasADayForWhatItDeferred: a c2a program works in its own time, and
+// TestProgramKeepsWhatItDeferred: a c2a program works in its own time, and
 // a delivery that it has accepted never comes again.
-func TestProgramHasADayForWhatItDeferred(t *testing.T) {
-	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+func TestProgramKeepsWhatItDeferred(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a", DeferFor: time.Second}, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
 		w.sleep(3 * time.Second)
 		call(w.tools(), "chat.defer", map[string]any{"eventId": "e1", "reason": "busy"})
-		w.sleep(23 * time.Hour)
+		w.sleep(90 * time.Second)
 		w.wantDispositions("e1 deferred")
-		w.sleep(2 * time.Hour)
+		w.sleep(10 * time.Second)
 		w.wantDispositions("e1 deferred", "e1 failed")
 		w.wantTexts("I could not answer this message. Please send it again, or ask somebody else.")
 		if n := len(w.stub.seen()); n != 1 {
@@ -160,13 +160,13 @@ func TestAgentThatWasAskedToLeaveDropsWhatItDeferred(t *testing.T) {
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "bye"}, nil
 	})
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	inWorld(t, s, &agent.Options{DeferFor: time.Minute}, func(t *testing.T, w *world) {
 		for _, m := range []protocol.ChatMessage{post("e1", "@lead check the deploy"), post("e2", "@lead leave")} {
 			m.Mentions = []string{"agent:lead"}
 			w.say(m)
 			w.sleep(3 * time.Second)
 		}
-		w.sleep(20 * time.Minute)
+		w.sleep(2 * time.Minute)
 		w.wantTexts("bye")
 		w.wantDispositions("e1 deferred", "e2 responded", "e1 ignored")
 	})

@@ -29,6 +29,9 @@ type Options struct {
 	Workspace    string              // folder for harnesses that work in one
 	ChatServer   *harness.MCPServer  // this agent's own MCP server, where it runs
 	MCP          []harness.MCPServer // the operator's MCP servers
+	// Conceal, if set, stands in for a server whose headers hold the agent's bus
+	// token: for harnesses that hand servers on to another program.
+	Conceal func(harness.MCPServer) harness.MCPServer
 
 	HarnessType string // told to the collaboration broker; default "scripted"
 	WorkspaceID string // told to the collaboration broker

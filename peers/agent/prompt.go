@@ -202,5 +202,8 @@ func (a *Agent) turnServers(e *entry) ([]harness.MCPServer, error) {
 	if token != "" {
 		server.Headers["Authorization"] = "Bearer " + token
 	}
+	if a.opts.Conceal != nil {
+		server = a.opts.Conceal(server)
+	}
 	return append(append([]harness.MCPServer{}, a.opts.MCP...), server), nil
 }

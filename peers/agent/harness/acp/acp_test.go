@@ -15,7 +15,18 @@ import (
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/mcptools"
+
+	"go.uber.org/goleak"
 )
+
+// TestMain lets the test binary play an ACP program.
+func TestMain(m *testing.M) {
+	if os.Getenv(harnesstest.ACPRole) != "" {
+		harnesstest.ServeACP()
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+}
 
 // rig is a harness over a program.
 type rig struct {
@@ -32,7 +43,7 @@ type rig struct {
 func start(t *testing.T, argv []string, o *acp.Options) *rig {
 	t.Helper()
 	if o.Env == nil {
-		o.Env = map[string]string{"ACP_TEST": "fake"}
+		o.Env = map[string]string{harnesstest.ACPRole: "fake"}
 	}
 	o.Env["GORACE"] = "atexit_sleep_ms=0"
 	o.Clock = harness.Clock{SleepFunc: func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }}
@@ -143,7 +154,7 @@ func TestThePromptReachesTheChatTools(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(tools, token)) }()
+	go func() { served <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(tools, token, nil)) }()
 	defer func() { cancel(); <-served }()
 	tn := turn("chat over mcp")
 	tn.ChatServer = mcptools.Address{URL: url, Token: token}.AsServer()
@@ -155,7 +166,7 @@ func TestThePromptReachesTheChatTools(t *testing.T) {
 	if calls := tools.Calls(); len(calls) != 1 || calls[0].Name != "chat.send_message" || calls[0].Arguments["text"] != "over mcp" {
 		t.Errorf("calls %v", calls)
 	}
-	out, err = fakeProgram(t, &acp.Options{Env: map[string]string{"ACP_TEST": "no-http"}}).Turn(t.Context(), tn, nil)
+	out, err = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "no-http"}}).Turn(t.Context(), tn, nil)
 	if err != nil || out.FinalText != "no tools" {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -224,18 +235,18 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 	if _, err := r.Turn(t.Context(), turn("limit"), nil); !errors.Is(err, harness.ErrBudget) {
 		t.Errorf("err = %v", err)
 	}
-	r = fakeProgram(t, &acp.Options{Env: map[string]string{"ACP_TEST": "logged-out"}})
+	r = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "logged-out"}})
 	if _, err := r.Turn(t.Context(), turn("say x"), nil); !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "log in") {
 		t.Errorf("err = %v", err)
 	}
-	r = fakeProgram(t, &acp.Options{Env: map[string]string{"ACP_TEST": "future"}})
+	r = fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "future"}})
 	if _, err := r.Turn(t.Context(), turn("say x"), nil); !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("err = %v", err)
 	}
 }
 
 func TestAProgramThatIsSilentAtTheStartIsStartedAgain(t *testing.T) {
-	r := fakeProgram(t, &acp.Options{Env: map[string]string{"ACP_TEST": "mute"}, InitTimeout: 20 * time.Millisecond, Grace: 10 * time.Millisecond})
+	r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: "mute"}, InitTimeout: 20 * time.Millisecond, Grace: 10 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := r.Turn(ctx, turn("say x"), nil); !errors.Is(err, context.DeadlineExceeded) {

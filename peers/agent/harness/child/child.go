@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ func Split(command string) ([]string, error) {
 type Options struct {
 	Dir   string            // working folder; default the owner's
 	Env   map[string]string // added to the environment
+	Hide  []string          // further variables of the owner that it does not get
 	Grace time.Duration     // between closing stdin, SIGTERM and SIGKILL; default 2 s each
 	Log   *zerolog.Logger   // for its stderr
 }
@@ -65,7 +67,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	if o.Grace <= 0 {
 		o.Grace = 2 * time.Second
 	}
-	p := &Process{cmd: Command(argv, o.Dir, o.Env), name: argv[0], grace: o.Grace, done: make(chan struct{})}
+	p := &Process{cmd: command(argv, &o), name: argv[0], grace: o.Grace, done: make(chan struct{})}
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", p.name, err)
@@ -92,12 +94,12 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	return p, nil
 }
 
-// Command makes a command with a process group of its own, which dies with its
+// command makes a command with a process group of its own, which dies with its
 // owner, and with the environment that programs get.
-func Command(argv []string, dir string, env map[string]string) *exec.Cmd {
+func command(argv []string, o *Options) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the operator names the program
-	cmd.Dir = dir
-	cmd.Env = environment(os.Environ(), env)
+	cmd.Dir = o.Dir
+	cmd.Env = environment(os.Environ(), o.Hide, o.Env)
 	group(cmd)
 	return cmd
 }
@@ -109,11 +111,17 @@ func unstartable(name string, err error) error {
 	return fmt.Errorf("starting %s: %w", name, err)
 }
 
+// withheld are the variables, or the beginnings of their names, that are the
+// owner's own: its secrets, and what systemd gave to it alone.
+var withheld = []string{"HUBBUB_", "TELEGRAM_", "CREDENTIALS_DIRECTORY=", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_"}
+
 // environment leaves out what is the owner's own, and adds the given variables.
-func environment(own []string, add map[string]string) []string {
+func environment(own, hide []string, add map[string]string) []string {
 	var env []string
 	for _, entry := range own {
-		if !strings.HasPrefix(entry, "HUBBUB_") && !strings.HasPrefix(entry, "TELEGRAM_") {
+		name, _, _ := strings.Cut(entry, "=")
+		private := slices.ContainsFunc(withheld, func(prefix string) bool { return strings.HasPrefix(entry, prefix) })
+		if !private && !slices.Contains(hide, name) {
 			env = append(env, entry)
 		}
 	}

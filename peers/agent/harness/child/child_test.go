@@ -72,14 +72,22 @@ func TestEcho(t *testing.T) {
 func TestEnvironmentHasNoneOfOurSecrets(t *testing.T) {
 	t.Setenv("HUBBUB_TOKEN", "top-secret")
 	t.Setenv("TELEGRAM_BOT_TOKEN", "top-secret")
+	t.Setenv("CREDENTIALS_DIRECTORY", "/run/top-secret")
+	t.Setenv("MODEL_KEY", "top-secret")
+	t.Setenv("MODEL_KEY_HINT", "kept")
 	t.Setenv("OTHER", "kept")
-	p := start("env")
+	p, err := child.Start([]string{os.Args[0]}, &child.Options{
+		Env: map[string]string{"CHILD_TEST": "env", "GORACE": "atexit_sleep_ms=0"}, Hide: []string{"MODEL_KEY"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	raw, err := io.ReadAll(p.Stdout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Wait() //nolint:errcheck // it always ends with an error
-	if strings.Contains(string(raw), "top-secret") || !strings.Contains(string(raw), "OTHER=kept") {
+	if strings.Contains(string(raw), "top-secret") || !strings.Contains(string(raw), "OTHER=kept") || !strings.Contains(string(raw), "MODEL_KEY_HINT=kept") {
 		t.Errorf("environment:\n%s", raw)
 	}
 }

@@ -28,6 +28,10 @@ const (
 	maxDescription = 4 << 10
 )
 
+// modelKeys are the keys of the models that the agent itself asks. A server that
+// needs one gets it in its own env.
+var modelKeys = []string{"OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY_FILE"}
+
 // A conn is a connection to one server.
 type conn struct {
 	key    [sha256.Size]byte
@@ -90,7 +94,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 			},
 		}, nil
 	case len(c.server.Command) > 0:
-		process, err := child.Start(c.server.Command, &child.Options{Dir: c.server.Dir, Env: c.server.Env})
+		process, err := child.Start(c.server.Command, &child.Options{Dir: c.server.Dir, Env: c.server.Env, Hide: modelKeys})
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -217,16 +218,21 @@ func startToolServer(t *testing.T, tools harness.Tools, token string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	serveTools(t, listener, mcptools.NewToolServer(tools, token, nil))
+	return url
+}
+
+func serveTools(t *testing.T, listener net.Listener, handler http.Handler) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(tools, token)) }()
+	go func() { done <- mcptools.Serve(ctx, listener, handler) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return url
 }
 
 func TestToolServerOffersTheAgentsTools(t *testing.T) {

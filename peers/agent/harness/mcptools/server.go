@@ -35,14 +35,18 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
-// NewToolServer makes the MCP server of an agent's tools (streamable HTTP). It
-// refuses everything where token is empty.
-func NewToolServer(tools harness.Tools, token string) http.Handler {
+// NewToolServer makes the MCP server of an agent's tools (streamable HTTP), and
+// of what it relays; relay may be nil. It refuses everything where token is
+// empty.
+func NewToolServer(tools harness.Tools, token string, relay *Relay) http.Handler {
 	server := mcp.NewStreamableHTTPHandler(
 		func(*http.Request) *mcp.Server { return toolServer(tools) },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest})
 	mux := http.NewServeMux()
 	mux.Handle(Path, server)
+	if relay != nil {
+		mux.Handle(relayPath, relay)
+	}
 	return guard(mux, sha256.Sum256([]byte(token)), token != "")
 }
 

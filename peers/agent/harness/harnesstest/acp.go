@@ -1,4 +1,4 @@
-package acp_test
+package harnesstest
 
 import (
 	"context"
@@ -7,64 +7,63 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"testing"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 )
 
-// TestMain lets the test binary play an ACP program: a fake one whose prompts
-// say what it does.
-func TestMain(m *testing.M) {
-	if os.Getenv("ACP_TEST") == "" {
-		goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
-		return
-	}
-	if os.Getenv("ACP_TEST") == "mute" {
+// ACPRole is the environment variable that makes a test binary play an ACP
+// program: "fake" for one that works, "mute", "no-http", "future" and
+// "logged-out" for the others.
+const ACPRole = "ACP_TEST"
+
+// ServeACP plays an ACP program without a model, as ACPRole says, until its
+// stdin ends. What its prompts say, it does; in a prompt of an agent, what the
+// message says.
+func ServeACP() {
+	if os.Getenv(ACPRole) == "mute" {
 		select {}
 	}
-	f := &fake{sessions: map[acpsdk.SessionId]*fakeSession{}}
+	f := &acpProgram{sessions: map[acpsdk.SessionId]*acpSession{}}
 	f.conn = acpsdk.NewAgentSideConnection(f, os.Stdout, os.Stdin)
 	fmt.Println("a line that is not JSON")
 	<-f.conn.Done()
 }
 
-// fake is an ACP program without a model.
-type fake struct {
+type acpProgram struct {
 	conn     *acpsdk.AgentSideConnection
 	mu       sync.Mutex
-	sessions map[acpsdk.SessionId]*fakeSession
+	sessions map[acpsdk.SessionId]*acpSession
 }
 
-type fakeSession struct {
+type acpSession struct {
 	servers []acpsdk.McpServer
 	cwd     string
 	prompts int
 	cancel  context.CancelFunc
 }
 
-func (f *fake) Initialize(context.Context, acpsdk.InitializeRequest) (acpsdk.InitializeResponse, error) {
+func (f *acpProgram) Initialize(context.Context, acpsdk.InitializeRequest) (acpsdk.InitializeResponse, error) {
 	r := acpsdk.InitializeResponse{ProtocolVersion: acpsdk.ProtocolVersionNumber}
-	r.AgentCapabilities.McpCapabilities.Http = os.Getenv("ACP_TEST") != "no-http"
-	if os.Getenv("ACP_TEST") == "future" {
+	r.AgentCapabilities.McpCapabilities.Http = os.Getenv(ACPRole) != "no-http"
+	if os.Getenv(ACPRole) == "future" {
 		r.ProtocolVersion = 99
 	}
 	return r, nil
 }
 
-func (f *fake) NewSession(_ context.Context, r acpsdk.NewSessionRequest) (acpsdk.NewSessionResponse, error) {
-	if os.Getenv("ACP_TEST") == "logged-out" {
+func (f *acpProgram) NewSession(_ context.Context, r acpsdk.NewSessionRequest) (acpsdk.NewSessionResponse, error) {
+	if os.Getenv(ACPRole) == "logged-out" {
 		return acpsdk.NewSessionResponse{}, acpsdk.NewAuthRequired(nil)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := acpsdk.SessionId(fmt.Sprintf("s%d", len(f.sessions)+1))
-	f.sessions[id] = &fakeSession{servers: r.McpServers, cwd: r.Cwd}
+	f.sessions[id] = &acpSession{servers: r.McpServers, cwd: r.Cwd}
 	return acpsdk.NewSessionResponse{SessionId: id}, nil
 }
 
-func (f *fake) Cancel(_ context.Context, n acpsdk.CancelNotification) error {
+func (f *acpProgram) Cancel(_ context.Context, n acpsdk.CancelNotification) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.sessions[n.SessionId]; s != nil && s.cancel != nil {
@@ -73,7 +72,7 @@ func (f *fake) Cancel(_ context.Context, n acpsdk.CancelNotification) error {
 	return nil
 }
 
-func (f *fake) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.PromptResponse, error) {
+func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.PromptResponse, error) {
 	f.mu.Lock()
 	s := f.sessions[r.SessionId]
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,7 +82,8 @@ func (f *fake) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.PromptR
 	f.mu.Unlock()
 	defer cancel()
 	end := acpsdk.PromptResponse{StopReason: acpsdk.StopReasonEndTurn, Usage: &acpsdk.Usage{InputTokens: 5, OutputTokens: 3}}
-	command, argument, _ := strings.Cut(r.Prompt[len(r.Prompt)-1].Text.Text, " ")
+	event, text := spoken(r.Prompt[len(r.Prompt)-1].Text.Text)
+	command, argument, _ := strings.Cut(text, " ")
 	switch command {
 	case "say":
 		f.say(r.SessionId, argument)
@@ -100,6 +100,20 @@ func (f *fake) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.PromptR
 		f.say(r.SessionId, fmt.Sprintf("%s prompt %d of %d blocks in %s", r.SessionId, n, len(r.Prompt), s.cwd))
 	case "crash":
 		os.Exit(4)
+	case "crash-once": // argument: a file that remembers it
+		if _, err := os.Stat(argument); err != nil {
+			os.WriteFile(argument, nil, 0o600) //nolint:errcheck // then it crashes again
+			os.Exit(4)
+		}
+		f.say(r.SessionId, "survived")
+	case "tell": // argument: a file that gets what the program was given
+		raw := strings.Join(os.Environ(), "\n")
+		for _, server := range s.servers {
+			raw += fmt.Sprintf("\n%+v", server.Http)
+		}
+		os.WriteFile(argument, []byte(raw), 0o600) //nolint:errcheck // then the test fails
+		fmt.Fprintln(os.Stderr, "my token is", strings.TrimPrefix(s.servers[0].Http.Headers[0].Value, "Bearer "))
+		f.say(r.SessionId, "told")
 	case "wait":
 		f.say(r.SessionId, "waiting")
 		<-ctx.Done()
@@ -114,21 +128,35 @@ func (f *fake) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.PromptR
 	case "permission":
 		f.say(r.SessionId, f.permission(ctx, r.SessionId, argument))
 	case "chat":
-		f.say(r.SessionId, f.chat(ctx, s, argument))
+		f.say(r.SessionId, f.chat(ctx, s, event, argument))
 	}
 	return end, nil
 }
 
-func (f *fake) say(id acpsdk.SessionId, text string) {
+// spoken is what a prompt tells the program to do: all of it, or the message of
+// an agent's event.
+func spoken(prompt string) (event, text string) {
+	header, message, found := strings.Cut(prompt, "\nMESSAGE\n<<")
+	if !found {
+		return "", prompt
+	}
+	_, event, _ = strings.Cut(header, "\nevent_id: ")
+	event, _, _ = strings.Cut(event, "\n")
+	fence, text, _ := strings.Cut(message, "\n")
+	text, _, _ = strings.Cut(text, "\n"+fence+">>")
+	return event, text
+}
+
+func (f *acpProgram) say(id acpsdk.SessionId, text string) {
 	f.update(id, acpsdk.UpdateAgentMessageText(text))
 }
 
-func (f *fake) update(id acpsdk.SessionId, u acpsdk.SessionUpdate) {
+func (f *acpProgram) update(id acpsdk.SessionId, u acpsdk.SessionUpdate) {
 	f.conn.SessionUpdate(context.Background(), acpsdk.SessionNotification{SessionId: id, Update: u}) //nolint:errcheck // a test program
 }
 
 // permission asks for a permission, "kind title", and says what came back.
-func (f *fake) permission(ctx context.Context, id acpsdk.SessionId, what string) string {
+func (f *acpProgram) permission(ctx context.Context, id acpsdk.SessionId, what string) string {
 	kind, title, _ := strings.Cut(what, " ")
 	r, err := f.conn.RequestPermission(ctx, acpsdk.RequestPermissionRequest{
 		SessionId: id,
@@ -149,7 +177,7 @@ func (f *fake) permission(ctx context.Context, id acpsdk.SessionId, what string)
 }
 
 // chat sends a message with the chat tools of the session's first MCP server.
-func (f *fake) chat(ctx context.Context, s *fakeSession, text string) string {
+func (f *acpProgram) chat(ctx context.Context, s *acpSession, event, text string) string {
 	if len(s.servers) == 0 || s.servers[0].Http == nil {
 		return "no tools"
 	}
@@ -161,7 +189,7 @@ func (f *fake) chat(ctx context.Context, s *fakeSession, text string) string {
 		return err.Error()
 	}
 	defer session.Close() //nolint:errcheck // a test program
-	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "chat.send_message", Arguments: map[string]any{"text": text}})
+	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "chat.send_message", Arguments: map[string]any{"text": text, "inReplyTo": event}})
 	if err != nil {
 		return err.Error()
 	}
@@ -175,30 +203,30 @@ func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func (f *fake) Authenticate(context.Context, acpsdk.AuthenticateRequest) (acpsdk.AuthenticateResponse, error) {
+func (f *acpProgram) Authenticate(context.Context, acpsdk.AuthenticateRequest) (acpsdk.AuthenticateResponse, error) {
 	return acpsdk.AuthenticateResponse{}, nil
 }
 
-func (f *fake) Logout(context.Context, acpsdk.LogoutRequest) (acpsdk.LogoutResponse, error) {
+func (f *acpProgram) Logout(context.Context, acpsdk.LogoutRequest) (acpsdk.LogoutResponse, error) {
 	return acpsdk.LogoutResponse{}, nil
 }
 
-func (f *fake) CloseSession(context.Context, acpsdk.CloseSessionRequest) (acpsdk.CloseSessionResponse, error) {
+func (f *acpProgram) CloseSession(context.Context, acpsdk.CloseSessionRequest) (acpsdk.CloseSessionResponse, error) {
 	return acpsdk.CloseSessionResponse{}, nil
 }
 
-func (f *fake) ListSessions(context.Context, acpsdk.ListSessionsRequest) (acpsdk.ListSessionsResponse, error) {
+func (f *acpProgram) ListSessions(context.Context, acpsdk.ListSessionsRequest) (acpsdk.ListSessionsResponse, error) {
 	return acpsdk.ListSessionsResponse{}, nil
 }
 
-func (f *fake) ResumeSession(context.Context, acpsdk.ResumeSessionRequest) (acpsdk.ResumeSessionResponse, error) {
+func (f *acpProgram) ResumeSession(context.Context, acpsdk.ResumeSessionRequest) (acpsdk.ResumeSessionResponse, error) {
 	return acpsdk.ResumeSessionResponse{}, nil
 }
 
-func (f *fake) SetSessionConfigOption(context.Context, acpsdk.SetSessionConfigOptionRequest) (acpsdk.SetSessionConfigOptionResponse, error) {
+func (f *acpProgram) SetSessionConfigOption(context.Context, acpsdk.SetSessionConfigOptionRequest) (acpsdk.SetSessionConfigOptionResponse, error) {
 	return acpsdk.SetSessionConfigOptionResponse{}, nil
 }
 
-func (f *fake) SetSessionMode(context.Context, acpsdk.SetSessionModeRequest) (acpsdk.SetSessionModeResponse, error) {
+func (f *acpProgram) SetSessionMode(context.Context, acpsdk.SetSessionModeRequest) (acpsdk.SetSessionModeResponse, error) {
 	return acpsdk.SetSessionModeResponse{}, nil
 }

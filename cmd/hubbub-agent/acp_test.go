@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/protocol"
+)
+
+// TestMain lets the test binary be hubbub-agent, and the ACP program that it
+// starts.
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv("HUBBUB_AGENT_TEST") != "": // withheld from the ACP program
+		main()
+	case os.Getenv(harnesstest.ACPRole) != "":
+		harnesstest.ServeACP()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// A house is hubbub-agent with an ACP program, on a bus with a chat.
+type house struct {
+	t    *testing.T
+	bus  *bustest.Bus
+	tg   *bustest.Scripted
+	data string
+	said int
+
+	program *exec.Cmd
+	log     lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+const busToken = "secret-of-the-bus-0123456789"
+
+func (h *house) start() {
+	h.t.Helper()
+	h.program = exec.Command(os.Args[0], "--id", "lead", "--bus", h.bus.URL(), "--data", h.data, "--harness", "acp", "--harness-command", os.Args[0],
+		"--compose-window", "20ms", "--log-level", "debug", "--log-format", "json")
+	h.program.Env = append(os.Environ(), "HUBBUB_AGENT_TEST=1", "HUBBUB_TOKEN="+busToken, harnesstest.ACPRole+"=fake", "GORACE=atexit_sleep_ms=0")
+	h.program.Stdout, h.program.Stderr = &h.log, &h.log
+	if err := h.program.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { h.program.Process.Kill() }) //nolint:errcheck // it may have ended
+}
+
+func (h *house) stop() {
+	h.t.Helper()
+	h.program.Process.Signal(syscall.SIGTERM) //nolint:errcheck // Wait tells
+	if err := h.program.Wait(); err != nil {
+		h.t.Errorf("hubbub-agent ended: %v", err)
+	}
+}
+
+// say sends a message of Will, by a given bridge topic, until the agent took it.
+func (h *house) say(from protocol.PeerID, text string, mcp string) {
+	h.t.Helper()
+	h.said++
+	m := protocol.ChatMessage{
+		SourceID: fmt.Sprint("e", h.said), Text: text, Chat: &protocol.Chat{ID: from.Name(), Kind: "dm"}, Author: &protocol.Author{ID: "77", Kind: "human"},
+	}
+	kind := protocol.TypeTGMessage
+	if mcp != "" {
+		kind, m.MCP = protocol.TypeChatMessage, json.RawMessage(mcp)
+	}
+	harnesstest.Until(h.t, "the agent takes "+text, func() bool {
+		return h.tg.SendAs(h.t, from, "agent:lead", kind, m).DeliveredTo == 1
+	})
+}
+
+// reply returns the next text that the agent says.
+func (h *house) reply() string {
+	h.t.Helper()
+	for {
+		d := h.tg.Next(h.t)
+		var r protocol.ChatReply
+		if err := d.Decode(&r); err != nil {
+			h.t.Fatal(err)
+		}
+		if r.Text != "" {
+			return r.Text
+		}
+	}
+}
+
+func (h *house) ask(text, want string) {
+	h.t.Helper()
+	h.say("tg:42", text, "")
+	if got := h.reply(); got != want {
+		h.t.Errorf("%q is answered %q, want %q", text, got, want)
+	}
+}
+
+// TestAnACPProgramBehindTheBus: prompt, tools, permission, stop, a crash in the
+// middle of a turn, and a restart of the agent.
+func TestAnACPProgramBehindTheBus(t *testing.T) {
+	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
+	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
+	h.start()
+	h.ask("say hello", "hello")
+	h.ask("chat from its tools", "from its tools")
+	h.ask("permission read notes", "once")
+	h.ask("permission execute rm", "no")
+
+	h.say("tg:42", "wait", "")
+	harnesstest.Until(t, "the program waits", func() bool { return h.typing() })
+	h.say("tg:42", "stop", "")
+	if got := h.reply(); !strings.HasPrefix(got, "I could not answer") { // the fake has no words for stop
+		t.Errorf("after stop: %q", got)
+	}
+	h.ask("crash-once "+filepath.Join(h.data, "crashed"), "survived")
+	h.stop()
+	h.start()
+	h.ask("say back again", "back again")
+	h.stop()
+	if strings.Contains(h.log.String(), "panic") {
+		t.Error(h.log.String())
+	}
+}
+
+// typing waits for the sign that a turn is at work.
+func (h *house) typing() bool {
+	d := h.tg.Next(h.t)
+	var r protocol.ChatReply
+	return d.Decode(&r) == nil && r.Typing
+}
+
+// TestAnACPProgramGetsNoSecretOfTheAgent: its environment and what it is told
+// hold neither the bus token nor anything of ours; the token of the tools, which
+// it needs, does not come back through the log.
+func TestAnACPProgramGetsNoSecretOfTheAgent(t *testing.T) {
+	h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir()}
+	h.tg = h.bus.Join(t, "chorus:gateway", "chorus:*")
+	h.start()
+	path := filepath.Join(h.data, "told")
+	h.say("chorus:ops.1", "tell "+path, `{"url":"http://127.0.0.1:9/mcp"}`)
+	if got := h.reply(); got != "told" {
+		t.Fatalf("%q", got)
+	}
+	h.stop()
+	told, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(told), busToken) || strings.Contains(string(told), "HUBBUB_") || !strings.Contains(string(told), "/relay/") {
+		t.Errorf("the program was told\n%s", told)
+	}
+	var own struct{ Token string }
+	raw, err := os.ReadFile(filepath.Join(h.data, "mcp.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &own)
+	}
+	if err != nil || own.Token == "" {
+		t.Fatal(err)
+	}
+	if log := h.log.String(); !strings.Contains(log, "my token is") || strings.Contains(log, own.Token) || strings.Contains(log, busToken) {
+		t.Errorf("the log says\n%s", log)
+	}
+}

@@ -1,0 +1,83 @@
+package mcptools
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+
+	"hubbub/peers/agent/harness"
+)
+
+// relayPath is where a Relay answers, followed by the name of a target.
+const relayPath = "/relay/"
+
+// maxRelayed bounds the targets that a Relay knows; the oldest goes first.
+const maxRelayed = 256
+
+// A Relay stands between a program and MCP servers whose headers it must not
+// see, such as the agent's bus token: the program is told of an address of the
+// agent's own server, which passes requests on with those headers.
+type Relay struct {
+	own Address
+
+	mu      sync.Mutex
+	targets map[string]harness.MCPServer
+	order   []string // names of targets, the oldest first
+}
+
+// NewRelay makes a relay behind the agent's own server.
+func NewRelay(own Address) *Relay {
+	return &Relay{own: own, targets: map[string]harness.MCPServer{}}
+}
+
+// Conceal returns the server that a program is told of in the place of s. The
+// headers of s may change from call to call; the last ones count.
+func (r *Relay) Conceal(s harness.MCPServer) harness.MCPServer {
+	sum := sha256.Sum256([]byte(s.URL))
+	name := hex.EncodeToString(sum[:16])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.targets[name]; !known {
+		r.order = append(r.order, name)
+	}
+	r.targets[name] = s
+	for len(r.order) > maxRelayed {
+		delete(r.targets, r.order[0])
+		r.order = r.order[1:]
+	}
+	told := *r.own.AsServer()
+	told.Name, told.URL = s.Name, strings.TrimSuffix(r.own.URL, Path)+relayPath+name
+	return told
+}
+
+// ServeHTTP passes a request on. Whoever calls it has shown the agent's token,
+// which goes no further.
+func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	r.mu.Lock()
+	s, known := r.targets[strings.TrimPrefix(request.URL.Path, relayPath)]
+	r.mu.Unlock()
+	target, err := url.Parse(s.URL)
+	if !known || err != nil {
+		http.Error(w, "this MCP server is no longer known here; it comes anew with the next message", http.StatusNotFound)
+		return
+	}
+	request.Body = http.MaxBytesReader(w, request.Body, maxRequest)
+	proxy := httputil.ReverseProxy{
+		FlushInterval: -1,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL, p.Out.Host = target, target.Host
+			p.Out.Header.Del("Authorization")
+			for name, value := range s.Headers {
+				p.Out.Header.Set(name, value)
+			}
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, "the MCP server gave no answer: "+harness.Redact(err.Error()), http.StatusBadGateway)
+		},
+	}
+	proxy.ServeHTTP(w, request)
+}
