@@ -309,7 +309,6 @@ func TestTheNewestOfSimultaneousTakeoversStays(t *testing.T) {
 		waitFor(t, "more or less than one session stays", func() bool { return count() == 1 })
 		closed := 0
 		for _, conn := range conns {
-			conn := conn
 			select {
 			case <-drained(conn):
 				closed++
