@@ -271,21 +271,50 @@ func TestSessionsAtTheLimitAndOnePast(t *testing.T) {
 		t.Errorf("the third connection: %v; want close code 1013", err)
 	}
 	second.stream.Close(wire.CloseNormal, "")
-	waitFor(t, func() bool { return len(b.Server().Peers()) == 1 })
+	waitFor(t, func() bool { return b.Server().Snapshot().Sessions == 1 })
 	socketPeer(t, b, "cli:c")
+}
+
+// TestASlowPeersLastWordsCountAsASession has a peer that reads nothing: while the
+// bus waits for it to read its close frame, its connection takes a place.
+func TestASlowPeersLastWordsCountAsASession(t *testing.T) {
+	b := bustest.Start(t, &bus.Options{MaxSessions: 2, WriteTimeout: 100 * time.Millisecond, PeerBuffer: 1 << 20})
+	stuck := socketPeer(t, b, "agent:stuck", "news")
+	sender := socketPeer(t, b, "cli:op")
+	text := strings.Repeat("x", 1<<19)
+	for n := 0; len(b.Server().Peers()) == 2; n++ {
+		sender.write(sendFrame(n, "news", "cli:op", text))
+	}
+	third, err := wire.Dial(t.Context(), b.URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer third.Close(wire.CloseNormal, "")
+	if _, err := third.Read(); wire.CloseCode(err) != wire.CloseTryLater {
+		t.Errorf("a third connection beside one that is being closed: %v; want close code 1013", err)
+	}
+	for err = nil; err == nil; {
+		_, err = stuck.stream.Read()
+	}
+	if wire.CloseCode(err) != wire.ClosePolicy {
+		t.Errorf("the slow peer reads again and gets %v; want 1008", err)
+	}
+	stuck.stream.Close(wire.CloseNormal, "")
+	waitFor(t, func() bool { return b.Server().Snapshot().Sessions == 1 })
+	socketPeer(t, b, "cli:next")
 }
 
 // TestPeerThatNeverReads sends more than kernel buffers hide to a peer that
 // reads nothing: it is closed as a slow consumer, and the others never notice.
 func TestPeerThatNeverReads(t *testing.T) {
-	b := bustest.Start(t, &bus.Options{WriteTimeout: 300 * time.Millisecond, PeerQueue: 64})
+	b := bustest.Start(t, &bus.Options{WriteTimeout: 300 * time.Millisecond, PeerQueue: 64, PeerBuffer: 1 << 20})
 	stuck := socketPeer(t, b, "agent:stuck", "news")
 	ear := b.Join(t, "agent:ear", "other")
 	sender := b.Join(t, "cli:op")
 	text := strings.Repeat("x", 512<<10)
 	var sending sync.WaitGroup
 	results := make(chan protocol.SendResult, 64)
-	for range 64 { // 32 MiB
+	for range 24 { // 12 MiB
 		sending.Go(func() {
 			results <- sender.Send(t, "news", protocol.TypeAgentEvent, map[string]string{"text": text})
 		})

@@ -86,7 +86,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descSessions      = desc("sessions", "Connections that are open.")
+	descSessions      = desc("sessions", "Connections that are open or being closed.")
 	descPeers         = desc("peers", "Peers that are connected and initialized.")
 	descSubscriptions = desc("subscriptions", "Subscriptions of all sessions.")
 	descFrames        = desc("frames_read_total", "Frames read from peers.")
@@ -209,8 +209,10 @@ type totals struct{ sessions, peers, unanswered, queued int }
 
 func (srv *Server) totals() totals {
 	t := totals{}
+	srv.mu.Lock()
+	t.sessions = srv.streams
+	srv.mu.Unlock()
 	for _, s := range srv.list() {
-		t.sessions++
 		if s.ready.Load() {
 			t.peers++
 		}

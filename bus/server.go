@@ -38,6 +38,7 @@ type Server struct {
 	remotes  map[string]*remote
 
 	mu       sync.Mutex // guards the fields below
+	streams  int        // open ones, also those whose session has ended and that are being closed
 	sessions map[*session]struct{}
 	peers    map[protocol.PeerID]*session
 }
@@ -196,7 +197,7 @@ func (srv *Server) admit() error {
 // Run must be running.
 func (srv *Server) ServeStream(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
 	if s := srv.enter(stream, remote, credential); s != nil {
-		defer srv.readers.Done()
+		defer srv.leave()
 		s.serve()
 	}
 }
@@ -205,14 +206,14 @@ func (srv *Server) ServeStream(stream jsonrpc.Stream, remote string, credential 
 func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
 	if s := srv.enter(stream, remote, credential); s != nil {
 		go func() {
-			defer srv.readers.Done()
+			defer srv.leave()
 			s.serve()
 		}()
 	}
 }
 
 // enter adds a session, or closes the stream where the bus is full or stopping.
-// Whoever serves the session calls readers.Done in the end.
+// Whoever serves the session calls leave in the end.
 func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
 	at := time.Now()
 	s := &session{server: srv, stream: stream, remote: remote, opened: at, pinged: at, credential: credential}
@@ -230,13 +231,23 @@ func (srv *Server) admitSession(s *session) bool {
 	if srv.stopping.Load() {
 		return false
 	}
-	if len(srv.sessions) >= srv.options.MaxSessions {
+	if srv.streams >= srv.options.MaxSessions {
 		srv.metrics.limit(limitSessions)
 		return false
 	}
+	srv.streams++
 	srv.sessions[s] = struct{}{}
 	srv.readers.Add(1)
 	return true
+}
+
+// leave counts a stream that is closed. The last words to a slow peer keep a
+// stream open for a while after its session.
+func (srv *Server) leave() {
+	srv.mu.Lock()
+	srv.streams--
+	srv.mu.Unlock()
+	srv.readers.Done()
 }
 
 // register gives a session its clientId and returns the one that had it.
