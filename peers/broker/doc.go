@@ -37,7 +37,8 @@
 // Not promised: privacy between agents. Whoever may publish to collab:broker may
 // read all records; membership of a conversation says who is concerned, not who
 // may read. And the log grows for good: about 1 KB a message, 0.3 KB for every
-// heartbeat that is stored (one a tenth of the endpoint timeout at most).
+// heartbeat that is stored (one a tenth of the endpoint timeout at most). A start
+// reads all of it but the heartbeats, of which it reads each endpoint's last.
 //
 // # Who is who
 //

@@ -10,11 +10,15 @@ import (
 	"hubbub/peers/outbox"
 )
 
-//go:embed schema.sql
-var schema string
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed schema_heartbeats.sql
+	schemaHeartbeats string
+)
 
 // Schema is the steps with which store.Open makes the broker's database.
-var Schema = []string{schema, outbox.Schema}
+var Schema = []string{schema, outbox.Schema, schemaHeartbeats}
 
 const eventColumns = `seq, id, type, source, target, payload, metadata, at`
 
@@ -24,24 +28,53 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// load folds the whole log into a state.
+// load folds the log into a state. Of the heartbeats of an endpoint only the
+// last one counts, and only that one is read.
 func load(ctx context.Context, db querier) (*state, error) {
 	s := newState()
-	rows, err := db.QueryContext(ctx, `SELECT `+eventColumns+` FROM events ORDER BY seq`)
+	if err := foldOthers(ctx, db, s); err != nil {
+		return nil, err
+	}
+	for _, id := range sortedKeys(s.endpoints) {
+		e, err := scanEvent(db.QueryRowContext(ctx, `SELECT `+eventColumns+` FROM events
+			WHERE type = 'collab.agent.heartbeat' AND json_extract(payload, '$.endpointId') = ? ORDER BY seq DESC LIMIT 1`, id))
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := s.lastHeartbeat(e); err != nil {
+			return nil, fmt.Errorf("rebuilding the state: %w", err)
+		}
+	}
+	var count int64
+	err := db.QueryRowContext(ctx, `SELECT coalesce((SELECT max(seq) FROM events), 0),
+		(SELECT count(*) FROM events WHERE type <> 'collab.agent.heartbeat') + (SELECT count(*) FROM events WHERE type = 'collab.agent.heartbeat')`).
+		Scan(&s.seq, &count)
+	if err == nil && count != s.seq {
+		err = fmt.Errorf("the event log has a gap: %d events up to number %d", count, s.seq)
+	}
+	return s, err
+}
+
+// foldOthers folds everything but heartbeats.
+func foldOthers(ctx context.Context, db querier, s *state) error {
+	rows, err := db.QueryContext(ctx, `SELECT `+eventColumns+` FROM events WHERE type <> 'collab.agent.heartbeat' ORDER BY seq`)
 	if err != nil {
-		return nil, fmt.Errorf("reading the event log: %w", err)
+		return fmt.Errorf("reading the event log: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		e, err := scanEvent(rows)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := s.apply(e); err != nil {
-			return nil, fmt.Errorf("rebuilding the state: %w", err)
+		if err := s.fold(e); err != nil {
+			return fmt.Errorf("rebuilding the state: %w", err)
 		}
 	}
-	return s, rows.Err()
+	return rows.Err()
 }
 
 func scanEvent(row interface{ Scan(...any) error }) (Event, error) {

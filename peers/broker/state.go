@@ -11,7 +11,7 @@ import (
 
 // A state is what the events so far amount to. It has one owner, the writer,
 // and changes only by apply: live and after a restart it comes about in the
-// same way.
+// same way (load passes over what cannot matter).
 type state struct {
 	seq           int64
 	endpoints     map[string]*Endpoint
@@ -110,6 +110,11 @@ func (s *state) apply(e Event) error {
 	if e.Seq != s.seq+1 {
 		return fmt.Errorf("event %d follows event %d: the log has a gap", e.Seq, s.seq)
 	}
+	return s.fold(e)
+}
+
+// fold is apply for an event that need not follow the last one.
+func (s *state) fold(e Event) error {
 	fold := folds[e.Type]
 	if fold == nil {
 		return fmt.Errorf("event %d has the unknown type %q: use the newer program that wrote it", e.Seq, e.Type)
@@ -203,6 +208,25 @@ func (s *state) foldEndpoint(e Event, ep Endpoint) {
 	if e.Type == EventOnline {
 		s.actsAs[ep.Identity] = ep.LogicalAgentID
 	}
+}
+
+// lastHeartbeat takes in the last heartbeat of an endpoint after everything else
+// was folded.
+func (s *state) lastHeartbeat(e Event) error {
+	var heard Endpoint
+	if err := json.Unmarshal(e.Payload, &heard); err != nil {
+		return fmt.Errorf("event %d (%s) cannot be read: %w", e.Seq, e.Type, err)
+	}
+	now := s.endpoints[heard.EndpointID]
+	switch {
+	case e.Seq < now.seq: // it was announced anew since
+	case now.Status == StatusOnline:
+		heard.seq = e.Seq
+		s.endpoints[heard.EndpointID] = &heard
+	default:
+		now.seq = e.Seq
+	}
+	return nil
 }
 
 func (s *state) foldClaim(_ Event, c Claim) {
