@@ -2,10 +2,12 @@ package outbox_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +112,89 @@ func TestPruneForgetsSettledKeys(t *testing.T) {
 		time.Sleep(23 * 24 * time.Hour)
 		if items, err = box.List(t.Context(), nil); err != nil || len(items) != 0 {
 			t.Errorf("%+v, %v; want nothing", items, err)
+		}
+	})
+}
+
+// TestAnOutcomeThatCannotBeStored: OnSettled fails until Run's grace is over. The
+// item then counts as interrupted, and the next start decides about it.
+func TestAnOutcomeThatCannotBeStored(t *testing.T) {
+	for name, test := range map[string]struct {
+		next  outbox.Interruption
+		state outbox.State
+		sends int64
+	}{
+		"it is sent again":         {outbox.Resend, outbox.StateSent, 2},
+		"its outcome is not known": {outbox.GiveUpUnknown, outbox.StateUnknown, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "peer.db")
+				var sends, tried atomic.Int64
+				send := func(context.Context, outbox.Item) error { sends.Add(1); return nil }
+				refuse := func(context.Context, *sql.Tx, outbox.Item, outbox.State, error) error {
+					tried.Add(1)
+					return errors.New("the disk is full")
+				}
+				box := outbox.New(openDB(t, path), send, &outbox.Options{OnSettled: refuse, StopTimeout: time.Second})
+				enqueue(t, box, "tg:1", "a")
+				stop := run(t, box)
+				time.Sleep(30 * time.Second)
+				stop()
+				if sends.Load() != 1 || tried.Load() < 4 {
+					t.Fatalf("sent %d times, its outcome tried %d times; want one send, and several tries", sends.Load(), tried.Load())
+				}
+				if it := only(t, box); it.State != outbox.StateSending {
+					t.Fatalf("after the stop it is %s", it.State)
+				}
+				next := outbox.New(openDB(t, path), send, &outbox.Options{OnInterrupted: test.next})
+				run(t, next)
+				time.Sleep(time.Second)
+				if it := only(t, next); it.State != test.state || sends.Load() != test.sends {
+					t.Errorf("it is %s after %d sends, want %s after %d", it.State, sends.Load(), test.state, test.sends)
+				}
+			})
+		})
+	}
+}
+
+// TestADatabaseThatComesBack: Run outlasts one that cannot be used.
+func TestADatabaseThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := freshDB(t)
+		var mu sync.Mutex
+		sent := ""
+		box := outbox.New(db, func(_ context.Context, it outbox.Item) error {
+			mu.Lock()
+			defer mu.Unlock()
+			sent += it.Key
+			return nil
+		}, nil)
+		exec := func(statement string) {
+			t.Helper()
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		enqueue(t, box, "tg:1", "a")
+		exec("ALTER TABLE outbox RENAME TO away")
+		run(t, box)
+		time.Sleep(time.Minute)
+		if _, err := box.Enqueue(t.Context(), "tg:1", "b", nil); err == nil {
+			t.Error("an item was taken that is stored nowhere")
+		}
+		if _, err := box.List(t.Context(), nil); err == nil {
+			t.Error("List says that nothing waits")
+		}
+		if _, err := box.Count(t.Context()); err == nil {
+			t.Error("Count says that nothing waits")
+		}
+		exec("ALTER TABLE away RENAME TO outbox")
+		time.Sleep(10 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if sent != "a" {
+			t.Errorf("sent %q, want what was stored", sent)
 		}
 	})
 }
