@@ -68,7 +68,9 @@ func (b *Bridge) sendTelegram(ctx context.Context, item outbox.Item) error {
 	b.crash("sending")
 	sent, err := b.perform(ctx, o)
 	b.crash("sent")
-	return b.delayed(ctx, o, item, b.afterSend(ctx, o, sent, err))
+	err = b.afterSend(ctx, o, sent, err)
+	b.crash("recorded")
+	return b.delayed(ctx, o, item, err)
 }
 
 var errPaced = errors.New("waiting for Telegram's limits")

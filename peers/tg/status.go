@@ -65,6 +65,7 @@ func (b *Bridge) sendStatus(ctx context.Context, item outbox.Item) error {
 	m := protocol.NewMessage(protocol.TypeDeliveryStatus, peerOf(s.Chat), s.Content)
 	m.MessageID, m.InReplyTo = s.BusID, s.Content.MessageID
 	err := b.tell(ctx, item.Destination, m)
+	b.crash("reported")
 	var refused *jsonrpc.Error
 	operator := protocol.RoleOf(protocol.PeerID(item.Destination)) == protocol.RoleCLI // does not come back
 	if errors.Is(err, errRejected) || operator && errors.Is(err, errAbsent) || errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams {
