@@ -26,7 +26,7 @@ demo: build ## show the whole system at work, without a token and without networ
 run: build ## run the system with hubbub.toml (see deploy/hubbub.toml)
 	@bin/hubbub up --config hubbub.toml
 
-bench: build ## measure the bus beside a plain echo, the hot path, the log, the broker, the cluster
+bench: build ## measure the bus beside its floors and other systems, the hot path, the log, the broker, the cluster
 	@scripts/bench
 
 chaos: ## kill every program at every step, for a long time

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,84 +18,112 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// A benchSettings is what the flags of bench say.
+type benchSettings struct {
+	scale  float64
+	repeat int
+	idle   int
+	only   string
+	serve  string // be a floor: echo or tcp
+}
+
 func newBench() *cobra.Command {
-	var (
-		scale float64
-		idle  int
-		only  string
-		echo  bool
-	)
+	var s benchSettings
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a running bus beside a plain WebSocket echo",
-		Long: "Runs whole-system workloads against the bus of --bus, each beside the same number of WebSocket\n" +
-			"round trips through a plain echo server. Compare ratios: absolute figures depend on the machine.",
+		Short: "Measure a running bus beside a plain WebSocket echo and bare TCP",
+		Long: "Runs whole-system workloads against the bus of --bus. Beside each runs the same through two floors:\n" +
+			"as many WebSocket round trips through a plain echo (of echo), and the same pattern, message out and answer\n" +
+			"back, over bare TCP with length prefixes (of TCP). Compare these ratios: other figures depend on the machine.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if echo {
-				return serveEcho(cmd.Context(), cmd.OutOrStdout())
-			}
-			if scale <= 0 || scale > 100 {
+			switch {
+			case s.serve == "echo":
+				return load.ServeChild(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), "ws", load.ServeEcho)
+			case s.serve == "tcp":
+				return load.ServeChild(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), "tcp", load.ServeTCP)
+			case s.serve != "":
+				return program.Usage("--serve must be echo or tcp")
+			case s.scale <= 0 || s.scale > 100:
 				return program.Usage("--scale must be above 0 and at most 100")
+			case s.repeat < 1 || s.repeat > 100:
+				return program.Usage("--repeat must be from 1 to 100")
+			case s.idle < 0:
+				return program.Usage("--idle must not be negative")
 			}
-			return bench(cmd, workloads(scale), idle, only)
+			return bench(cmd, s)
 		},
 	}
-	cmd.Flags().Float64Var(&scale, "scale", 1, "factor on the number of messages")
-	cmd.Flags().IntVar(&idle, "idle", 1000, "idle connections to open; 0 for none")
-	cmd.Flags().StringVar(&only, "only", "", "run only the workloads whose name contains this")
-	cmd.Flags().BoolVar(&echo, "echo", false, "be the echo server")
-	if err := cmd.Flags().MarkHidden("echo"); err != nil {
+	f := cmd.Flags()
+	f.Float64Var(&s.scale, "scale", 1, "factor on the number of messages")
+	f.IntVar(&s.repeat, "repeat", 3, "times to run each workload; the median is shown")
+	f.IntVar(&s.idle, "idle", 0, "measure what so many idle connections cost, instead of the workloads; the bus should be fresh")
+	f.StringVar(&s.only, "only", "", "run only the workloads whose name contains this")
+	f.StringVar(&s.serve, "serve", "", "be a floor: echo or tcp")
+	if err := f.MarkHidden("serve"); err != nil {
 		panic(err)
 	}
 	return cmd
 }
 
-// workloads are what users of a bus do with it.
+// workloads are what users of a bus do with it, and how its cost grows.
 func workloads(scale float64) []load.Workload {
-	n := func(messages int) int { return max(int(float64(messages)*scale), 64) }
+	const depth, size = 64, 100
+	workload := func(name string, senders, depth, messages, targets int) load.Workload {
+		return load.Workload{
+			Name: name, Senders: senders, Depth: depth, Targets: targets, Size: size,
+			Messages: max(int(float64(messages)*scale), senders*depth),
+		}
+	}
+	subscriptions := func(name string, n int) load.Workload {
+		w := workload(name, 1, depth, 100_000, 1)
+		w.Subscriptions = n
+		return w
+	}
+	crowd := workload("beside 4,000 idle connections", 1, depth, 100_000, 1)
+	crowd.Idle = 4000
 	return []load.Workload{
-		{Name: "unicast, depth 1", Senders: 1, Depth: 1, Messages: n(5_000), Targets: 1, Size: 100},
-		{Name: "unicast, depth 64", Senders: 1, Depth: 64, Messages: n(60_000), Targets: 1, Size: 100},
-		{Name: "4 pairs, depth 64", Senders: 4, Depth: 64, Messages: n(120_000), Targets: 1, Size: 100},
-		{Name: "8 pairs, depth 64", Senders: 8, Depth: 64, Messages: n(120_000), Targets: 1, Size: 100},
-		{Name: "fan-out to 1,000", Senders: 1, Depth: 1, Messages: n(100), Targets: 1000, Size: 100},
-		{Name: "10,000 subscriptions", Senders: 1, Depth: 64, Messages: n(60_000), Targets: 1, Patterns: 10_000, Size: 100},
+		workload("unicast, depth 1", 1, 1, 20_000, 1),
+		workload("unicast, depth 64", 1, depth, 100_000, 1),
+		workload("4 pairs, depth 64", 4, depth, 240_000, 1),
+		workload("8 pairs, depth 64", 8, depth, 240_000, 1),
+		workload("fan-out to 10", 1, 1, 5_000, 10),
+		workload("fan-out to 100", 1, 1, 1_000, 100),
+		workload("fan-out to 1,000", 1, 1, 150, 1000),
+		subscriptions("beside 10,000 subscriptions", 10_000),
+		subscriptions("beside 100,000 subscriptions", 100_000),
+		crowd,
 	}
 }
 
-func bench(cmd *cobra.Command, list []load.Workload, idle int, only string) error {
+func bench(cmd *cobra.Command, s benchSettings) error {
 	ctx, env := cmd.Context(), program.From(cmd)
 	token, err := env.Token()
 	if err != nil {
 		return err
 	}
-	target := load.Target{URL: env.Buses[0], Token: token, HTTP: httpURL(env.Buses[0])}
-	echoURL, pid, stop, err := startEcho(ctx)
+	bus := load.Bus{URL: env.Buses[0], Token: token, HTTP: "http" + strings.TrimPrefix(env.Buses[0], "ws")}
+	if s.idle > 0 {
+		return benchIdle(ctx, cmd, bus, s.idle)
+	}
+	echo, err := startFloor(ctx, "echo")
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer echo.Stop() //nolint:errcheck // its end is all that matters
+	tcp, err := startFloor(ctx, "tcp")
+	if err != nil {
+		return err
+	}
+	defer tcp.Stop() //nolint:errcheck // its end is all that matters
 	var results []load.Result
-	for _, w := range list {
-		if !strings.Contains(w.Name, only) {
+	for _, w := range workloads(s.scale) {
+		if !strings.Contains(w.Name, s.only) {
 			continue
 		}
-		floor, err := w.Floor(ctx, echoURL, pid)
+		r, err := w.Compare(ctx, bus, load.EchoFloor{Child: echo}, load.TCPFloor{Child: tcp}, s.repeat)
 		if err != nil {
-			return err
-		}
-		r, err := w.Run(ctx, target)
-		if err != nil {
-			return err
-		}
-		r.FloorRatio = r.PerSecond / floor.PerSecond
-		results = append(results, floor, r)
-	}
-	if idle > 0 && strings.Contains("idle", only) {
-		r, err := load.Idle(ctx, target, idle)
-		if err != nil {
-			return err
+			return errors.Join(ctx.Err(), err)
 		}
 		results = append(results, r)
 	}
@@ -106,7 +133,27 @@ func bench(cmd *cobra.Command, list []load.Workload, idle int, only string) erro
 	return printResults(cmd.OutOrStdout(), results)
 }
 
-func httpURL(ws string) string { return "http" + strings.TrimPrefix(ws, "ws") }
+// startFloor runs this program as a floor.
+func startFloor(ctx context.Context, kind string) (*load.Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return load.StartChild(exec.CommandContext(ctx, self, "bench", "--serve", kind))
+}
+
+func benchIdle(ctx context.Context, cmd *cobra.Command, bus load.Bus, count int) error {
+	const settle = 3 * time.Second
+	r, err := load.Idle(ctx, bus, count, settle)
+	if err != nil {
+		return err
+	}
+	if asJSON(cmd) {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d idle connections: %.1f KiB of memory and %.2f goroutines each\n", r.Connections, r.Bytes/1024, r.Goroutines)
+	return err
+}
 
 func printResultLines(w io.Writer, results []load.Result) error {
 	encoder := json.NewEncoder(w)
@@ -120,54 +167,11 @@ func printResultLines(w io.Writer, results []load.Result) error {
 
 func printResults(w io.Writer, results []load.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "workload\tmessages/s\tof floor\tp50\tp99\tp99.9\tserver CPU s/100k\tserver RSS MiB\tKiB/conn\t")
+	fmt.Fprintln(t, "\tmessages/s\tof echo\tof TCP\tp50 ms\tp99 ms\tp99.9 ms\tCPU s/100k\tCPU µs/delivery\tRSS MiB\t")
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	for _, r := range results {
-		ratio, perConn := "", ""
-		if r.FloorRatio > 0 {
-			ratio = fmt.Sprintf("%.2f", r.FloorRatio)
-		}
-		if r.PerIdleConn > 0 {
-			perConn = fmt.Sprintf("%.1f", float64(r.PerIdleConn)/1024)
-		}
-		round := func(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
-		fmt.Fprintf(t, "%s\t%.0f\t%s\t%s\t%s\t%s\t%.3f\t%.1f\t%s\t\n", r.Workload, r.PerSecond, ratio,
-			round(r.P50), round(r.P99), round(r.P999), r.ServerCPU, float64(r.ServerRSS)/(1<<20), perConn)
+		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.0f\t\n", r.Workload, r.PerSecond, r.OfEcho, r.OfTCP,
+			ms(r.P50), ms(r.P99), ms(r.P999), r.CPU, r.CPUDelivery, float64(r.RSS)/(1<<20))
 	}
 	return t.Flush()
-}
-
-// startEcho starts the echo server as a process of its own.
-func startEcho(ctx context.Context) (url string, pid int, stop func(), err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", 0, nil, err
-	}
-	child := exec.CommandContext(ctx, self, "bench", "--echo")
-	child.Stderr = os.Stderr
-	out, err := child.StdoutPipe()
-	if err != nil {
-		return "", 0, nil, err
-	}
-	if err := child.Start(); err != nil {
-		return "", 0, nil, fmt.Errorf("starting the echo server: %w", err)
-	}
-	stop = func() {
-		child.Process.Signal(os.Interrupt) //nolint:errcheck // it may have ended
-		child.Wait()                       //nolint:errcheck // its end is all that matters
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		stop()
-		return "", 0, nil, fmt.Errorf("the echo server did not start: %w", err)
-	}
-	return strings.TrimSpace(line), child.Process.Pid, stop, nil
-}
-
-func serveEcho(ctx context.Context, out io.Writer) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "ws://%s\n", listener.Addr())
-	return load.ServeEcho(ctx, listener)
 }

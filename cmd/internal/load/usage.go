@@ -5,28 +5,46 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// usage is what a process has used so far.
+// A usage is what a process has used so far.
 type usage struct {
-	cpu float64 // seconds
-	rss int64   // bytes
+	cpu        float64 // seconds
+	rss        int64   // bytes
+	goroutines int
+	queued     int // rows that wait for the activity log
 }
 
-// usage reads the bus's own metrics.
-func (t Target) usage(ctx context.Context) (usage, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+// usage reads the bus's own metrics, once its log has caught up: the rows of a
+// workload are part of its cost.
+func (b Bus) usage(ctx context.Context) (usage, error) {
+	const patience = 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.HTTP+"/metrics", nil)
+	for {
+		u, err := b.metrics(ctx)
+		if err != nil || u.queued == 0 {
+			return u, err
+		}
+		select {
+		case <-ctx.Done():
+			return usage{}, fmt.Errorf("the activity log did not catch up within %s: %d rows wait", patience, u.queued)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (b Bus) metrics(ctx context.Context) (usage, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.HTTP+"/metrics", nil)
 	if err != nil {
 		return usage{}, err
 	}
-	if t.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+t.Token)
+	if b.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+b.Token)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -37,6 +55,7 @@ func (t Target) usage(ctx context.Context) (usage, error) {
 		return usage{}, fmt.Errorf("reading the bus's metrics: %s", resp.Status)
 	}
 	var u usage
+	exact := false
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
@@ -45,37 +64,28 @@ func (t Target) usage(ctx context.Context) (usage, error) {
 			continue
 		}
 		switch name {
-		case "process_cpu_seconds_total":
-			u.cpu = number
+		case "hubbub_cpu_seconds_total":
+			u.cpu, exact = number, true
+		case "process_cpu_seconds_total": // in steps of 10 ms
+			if !exact {
+				u.cpu = number
+			}
 		case "process_resident_memory_bytes":
 			u.rss = int64(number)
+		case "go_goroutines":
+			u.goroutines = int(number)
+		case "hubbub_activity_queue_rows":
+			u.queued = int(number)
 		}
 	}
 	return u, lines.Err()
 }
 
-// clockTicks is the unit of CPU time in /proc on Linux.
-const clockTicks = 100
-
-// processUsage reads what another process has used, from /proc.
-func processUsage(pid int) (usage, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return usage{}, err
+// ownCPU returns the seconds of processor time that this process has used.
+func ownCPU() float64 {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 22 {
-		return usage{}, fmt.Errorf("/proc/%d/stat is not understood", pid)
-	}
-	user, err := strconv.ParseFloat(fields[11], 64)
-	if err != nil {
-		return usage{}, err
-	}
-	system, err := strconv.ParseFloat(fields[12], 64)
-	if err != nil {
-		return usage{}, err
-	}
-	pages, err := strconv.ParseInt(fields[21], 10, 64)
-	return usage{cpu: (user + system) / clockTicks, rss: pages * int64(os.Getpagesize())}, err
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
 }

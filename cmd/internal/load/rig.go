@@ -1,0 +1,159 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// An exchange is what the driver needs of a connection. See link.
+type exchange interface {
+	send(frame []byte)
+	next() ([]byte, error)
+	SetReadDeadline(time.Time) error
+	Close() error
+}
+
+// A sender sends messages and takes their answers.
+type sender struct {
+	exchange
+	compose func(dst []byte, n int) []byte   // makes the message of that number
+	number  func(answer []byte) (int, error) // of the message that it answers
+}
+
+// A rig is the connections of a workload to one server.
+type rig struct {
+	senders   []*sender
+	others    []exchange
+	answering sync.WaitGroup
+	stop      func() bool
+	sent      int            // messages of each sender, in earlier drives
+	resting   sync.WaitGroup // senders between two drives
+}
+
+// newRig makes a rig whose connections end with ctx.
+func newRig(ctx context.Context) *rig {
+	r := &rig{}
+	r.stop = context.AfterFunc(ctx, r.hangUp)
+	return r
+}
+
+// answer adds a connection that answers what comes, until it ends.
+func (r *rig) answer(x exchange, compose func(dst, frame []byte) []byte) {
+	r.others = append(r.others, x)
+	r.answering.Go(func() {
+		var out []byte
+		for {
+			frame, err := x.next()
+			if err != nil {
+				return
+			}
+			if out = compose(out[:0], frame); len(out) > 0 {
+				x.send(out)
+			}
+		}
+	})
+}
+
+func (r *rig) hangUp() {
+	for _, s := range r.senders {
+		s.Close() //nolint:errcheck // it ends either way
+	}
+	for _, x := range r.others {
+		x.Close() //nolint:errcheck // it ends either way
+	}
+}
+
+func (r *rig) close() {
+	r.stop()
+	r.hangUp()
+	r.answering.Wait()
+	r.resting.Wait()
+}
+
+// drive has every sender send its share of the messages, with depth of them in
+// flight, and returns how long each took.
+func (r *rig) drive(each, depth int) ([]time.Duration, error) {
+	all := make([][]time.Duration, len(r.senders))
+	errs := make([]error, len(r.senders))
+	first := r.sent
+	r.sent += each
+	if err := r.wake(); err != nil {
+		return nil, err
+	}
+	defer r.rest()
+	var sending sync.WaitGroup
+	for i, s := range r.senders {
+		sending.Go(func() { all[i], errs[i] = s.sendAll(first, each, depth) })
+	}
+	sending.Wait()
+	return slices.Concat(all...), errors.Join(errs...)
+}
+
+// rest has the senders read between two drives: the other side may ping them.
+func (r *rig) rest() {
+	for _, s := range r.senders {
+		r.resting.Go(func() {
+			for {
+				if _, err := s.next(); err != nil {
+					return // woken, or the next drive finds the same error
+				}
+			}
+		})
+	}
+}
+
+// wake ends the rest.
+func (r *rig) wake() error {
+	for _, s := range r.senders {
+		if err := s.SetReadDeadline(time.Unix(1, 0)); err != nil {
+			return err
+		}
+	}
+	r.resting.Wait()
+	for _, s := range r.senders {
+		if err := s.SetReadDeadline(time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendAll sends the messages from number first on.
+func (s *sender) sendAll(first, total, depth int) ([]time.Duration, error) {
+	start := time.Now()
+	sent := make([]time.Duration, total) // since start
+	latencies := make([]time.Duration, 0, total)
+	var out []byte
+	send := func(n int) {
+		out = s.compose(out[:0], first+n)
+		sent[n] = time.Since(start)
+		s.send(out)
+	}
+	next := 0
+	for ; next < min(depth, total); next++ {
+		send(next)
+	}
+	for len(latencies) < total {
+		frame, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		n, err := s.number(frame)
+		if err != nil {
+			return nil, err
+		}
+		if n -= first; n < 0 || n >= next {
+			return nil, fmt.Errorf("an answer to message %d, which is none of those from %d to %d", first+n, first, first+next)
+		}
+		latencies = append(latencies, time.Since(start)-sent[n])
+		if next < total {
+			send(next)
+			next++
+		}
+	}
+	return latencies, nil
+}
