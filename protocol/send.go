@@ -60,6 +60,9 @@ func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {
 	if err != nil {
 		return err
 	}
+	if len(from) > MaxPeerID {
+		return fmt.Errorf("payload.from is %d bytes long; at most %d are allowed", len(from), MaxPeerID)
+	}
 	s.setNames(topic, messageID, from)
 	if err := checkTimestamp(f[3]); err != nil {
 		return err
