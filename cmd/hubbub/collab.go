@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -136,7 +137,12 @@ func readResult(r protocol.CollabResult, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.Unmarshal(r.Result, out); err != nil {
+	return readAnswer(r.Result, out)
+}
+
+// readAnswer decodes what the broker sent.
+func readAnswer(raw json.RawMessage, out any) error {
+	if err := json.Unmarshal(raw, out); err != nil {
 		return fmt.Errorf("the broker's answer is not what was expected: %w", err)
 	}
 	return nil
@@ -152,8 +158,8 @@ func (c *collab) pages(ctx context.Context, method, name string, params map[stri
 		}
 		var items []json.RawMessage
 		var next *string
-		if err := errors.Join(json.Unmarshal(page[name], &items), json.Unmarshal(page["next"], &next)); err != nil {
-			return nil, fmt.Errorf("the broker's answer is not what was expected: %w", err)
+		if err := errors.Join(readAnswer(page[name], &items), readAnswer(page["next"], &next)); err != nil {
+			return nil, err
 		}
 		all = append(all, items...)
 		if next == nil || len(items) == 0 {
@@ -161,6 +167,41 @@ func (c *collab) pages(ctx context.Context, method, name string, params map[stri
 		}
 		params["after"] = *next
 	}
+}
+
+// printList shows the records of a list that keep wants: with --json each as the
+// broker wrote it, one a line, else all of them with show.
+func printList[T any](cmd *cobra.Command, list []json.RawMessage, keep func(*T) bool, show func(out io.Writer, kept []T) error) error {
+	out := cmd.OutOrStdout()
+	var kept []T
+	for _, raw := range list {
+		var item T
+		if err := readAnswer(raw, &item); err != nil {
+			return err
+		}
+		if !keep(&item) {
+			continue
+		}
+		kept = append(kept, item)
+		if asJSON(cmd) {
+			if _, err := fmt.Fprintln(out, string(raw)); err != nil {
+				return err
+			}
+		}
+	}
+	if asJSON(cmd) {
+		return nil
+	}
+	return show(out, kept)
+}
+
+// sinceText says how long ago a time of the broker's was.
+func sinceText(at string, now time.Time) string {
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return at
+	}
+	return ago(now.Sub(t)) + " ago"
 }
 
 // withCollab runs a command with a connection to the broker. With --json a refusal

@@ -35,7 +35,10 @@ func newWhoCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printWho(cmd, list, moves, online)
+				keep := func(e *broker.Endpoint) bool { return !online || e.Status == broker.StatusOnline }
+				return printList(cmd, list, keep, func(out io.Writer, agents []broker.Endpoint) error {
+					return whoTable(out, agents, moves, time.Now())
+				})
 			})
 		},
 	}
@@ -65,38 +68,14 @@ func movesOf(ctx context.Context, c *collab) (map[string]int, error) {
 	moves := map[string]int{}
 	for _, raw := range list {
 		var w broker.WorkItem
-		if err := json.Unmarshal(raw, &w); err != nil {
-			return nil, fmt.Errorf("the broker's answer is not what was expected: %w", err)
+		if err := readAnswer(raw, &w); err != nil {
+			return nil, err
 		}
 		if !w.Terminal() {
 			moves[w.NextMoveOwnerID]++
 		}
 	}
 	return moves, nil
-}
-
-func printWho(cmd *cobra.Command, list []json.RawMessage, moves map[string]int, online bool) error {
-	var agents []broker.Endpoint
-	out := cmd.OutOrStdout()
-	for _, raw := range list {
-		var e broker.Endpoint
-		if err := json.Unmarshal(raw, &e); err != nil {
-			return fmt.Errorf("the broker's answer is not what was expected: %w", err)
-		}
-		if online && e.Status != broker.StatusOnline {
-			continue
-		}
-		agents = append(agents, e)
-		if asJSON(cmd) {
-			if _, err := fmt.Fprintln(out, string(raw)); err != nil {
-				return err
-			}
-		}
-	}
-	if asJSON(cmd) {
-		return nil
-	}
-	return whoTable(out, agents, moves, time.Now())
 }
 
 func whoTable(out io.Writer, agents []broker.Endpoint, moves map[string]int, now time.Time) error {
@@ -111,12 +90,8 @@ func whoTable(out io.Writer, agents []broker.Endpoint, moves map[string]int, now
 		if place == "" {
 			place = e.ProjectPath
 		}
-		seen := e.LastHeartbeatAt
-		if at, err := time.Parse(time.RFC3339, seen); err == nil {
-			seen = ago(now.Sub(at)) + " ago"
-		}
 		row := []string{
-			e.LogicalAgentID, e.Status, e.WakePolicy, strconv.Itoa(moves[e.LogicalAgentID]), orDash(e.HarnessType), orDash(place), orDash(strings.Join(e.Roles, ",")), seen, e.EndpointID,
+			e.LogicalAgentID, e.Status, e.WakePolicy, strconv.Itoa(moves[e.LogicalAgentID]), orDash(e.HarnessType), orDash(place), orDash(strings.Join(e.Roles, ",")), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
 		}
 		for i := range row {
 			row[i] = screen.Clip(screen.Printable(row[i]), 40)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
+	"time"
 
 	"hubbub/peers/broker"
 
@@ -64,7 +66,10 @@ func (w *workCommand) list() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printWorkList(cmd, list, all || state != "")
+				keep := func(item *broker.WorkItem) bool { return all || state != "" || !item.Terminal() }
+				return printList(cmd, list, keep, func(out io.Writer, items []broker.WorkItem) error {
+					return workTable(out, items, time.Now())
+				})
 			})
 		},
 	}

@@ -29,8 +29,8 @@ func (a *workAnswer) print(cmd *cobra.Command, full bool) error {
 	}
 	decision := broker.Decision{}
 	if len(a.Decision) > 0 {
-		if err := json.Unmarshal(a.Decision, &decision); err != nil {
-			return fmt.Errorf("the broker's answer is not what was expected: %w", err)
+		if err := readAnswer(a.Decision, &decision); err != nil {
+			return err
 		}
 	}
 	w := &a.WorkItem
@@ -112,30 +112,6 @@ func bracketed(s string) string {
 	return "(" + s + ")"
 }
 
-func printWorkList(cmd *cobra.Command, list []json.RawMessage, ended bool) error {
-	out := cmd.OutOrStdout()
-	var items []broker.WorkItem
-	for _, raw := range list {
-		var w broker.WorkItem
-		if err := json.Unmarshal(raw, &w); err != nil {
-			return fmt.Errorf("the broker's answer is not what was expected: %w", err)
-		}
-		if w.Terminal() && !ended {
-			continue
-		}
-		items = append(items, w)
-		if asJSON(cmd) {
-			if _, err := fmt.Fprintln(out, string(raw)); err != nil {
-				return err
-			}
-		}
-	}
-	if asJSON(cmd) {
-		return nil
-	}
-	return workTable(out, items, time.Now())
-}
-
 func workTable(out io.Writer, items []broker.WorkItem, now time.Time) error {
 	if len(items) == 0 {
 		_, err := fmt.Fprintln(out, "no work items")
@@ -149,11 +125,7 @@ func workTable(out io.Writer, items []broker.WorkItem, now time.Time) error {
 		if w.WaitingOn != nil {
 			state += " on " + or(w.WaitingOn.TargetID, w.WaitingOn.Label)
 		}
-		updated := w.UpdatedAt
-		if at, err := time.Parse(time.RFC3339, updated); err == nil {
-			updated = ago(now.Sub(at)) + " ago"
-		}
-		row := []string{w.ID, state, orDash(w.OwnerID), orDash(movesNow(w)), updated, w.Title}
+		row := []string{w.ID, state, orDash(w.OwnerID), orDash(movesNow(w)), sinceText(w.UpdatedAt, now), w.Title}
 		for i, width := range []int{64, 40, 32, 32, 20, 80} {
 			row[i] = screen.Clip(screen.Printable(row[i]), width)
 		}

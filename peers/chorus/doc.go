@@ -45,5 +45,9 @@
 //     is refused with a status that says so.
 //
 // Not promised: exactly-once POSTs (HTTP has no such thing; see above), order
-// between channels, and anything about two gateways on one data folder.
+// between channels, and anything about two gateways on one data folder. External
+// agents take part in chats alone: the gateway claims what they answer, but does
+// not announce them to the collaboration broker, since their protocol has no word
+// for work. The broker wakes none of them: it keeps what is addressed to one, and
+// answers unknown_target or unavailable.
 package chorus

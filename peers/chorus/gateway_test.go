@@ -248,10 +248,10 @@ func posted(channel, id, content, callback string) map[string]any {
 }
 
 // spawner answers spawn requests the way the system agent does, assigning one
-// agent to every channel.
-func spawner(t *testing.T, b *bustest.Bus, agent protocol.PeerID) {
+// agent to every channel. On a bus with credentials it shows a token.
+func spawner(t *testing.T, b *bustest.Bus, agent protocol.PeerID, token ...string) {
 	t.Helper()
-	p := peer.New(protocol.PeerSystem, &peer.Options{Buses: []string{b.URL()}})
+	p := peer.New(protocol.PeerSystem, &peer.Options{Buses: []string{b.URL()}, Token: strings.Join(token, "")})
 	p.Handle(protocol.TypeSpawnRequest, func(_ context.Context, d *peer.Delivery) error {
 		var req protocol.SpawnRequest
 		if err := d.Decode(&req); err != nil {
