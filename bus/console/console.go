@@ -35,12 +35,13 @@ type Console struct {
 	logger zerolog.Logger
 	now    func() time.Time
 
-	facts  *facts
-	series *series
-	viewed atomic.Int64  // when somebody last looked, unix nanoseconds
-	look   chan struct{} // somebody looks; capacity 1
-	caught atomic.Pointer[chan struct{}]
-	mux    *http.ServeMux
+	facts     *facts
+	series    *series
+	deadCount deadCount
+	viewed    atomic.Int64  // when somebody last looked, unix nanoseconds
+	look      chan struct{} // somebody looks; capacity 1
+	caught    atomic.Pointer[chan struct{}]
+	mux       *http.ServeMux
 }
 
 // New makes the console of a bus whose activity log is read with log, which may

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,11 +132,58 @@ func TestBarsLieOnTheAxis(t *testing.T) {
 	}}
 	v.scale()
 	for i, b := range v.Bars {
-		if b.Left < 0 || b.Left+b.Width > axis {
-			t.Errorf("bar %d goes from %d to %d", i, b.Left, b.Left+b.Width)
+		left, width := percentOf(t, b.Left), percentOf(t, b.Width)
+		if left < 0 || left+width > 100.01 {
+			t.Errorf("bar %d begins at %s and is %s wide", i, b.Left, b.Width)
 		}
 	}
-	if v.Whole != time.Second || v.Bars[2].Left != 300 || v.Bars[2].Width != 700 || len(v.Ticks) != 6 {
+	if v.Whole != time.Second || v.Bars[2].Left != "30.00%" || v.Bars[2].Width != "70.00%" || len(v.Ticks) != 6 {
 		t.Errorf("%+v", v)
+	}
+}
+
+func percentOf(t *testing.T, text string) (v float64) {
+	t.Helper()
+	if text == "" { // a note has no bar
+		return 0
+	}
+	number, ok := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil {
+		t.Errorf("%q is no percentage", text)
+	}
+	return v
+}
+
+func TestTicksAreRoundAndFew(t *testing.T) {
+	for _, test := range []struct{ whole, want time.Duration }{
+		{time.Microsecond, time.Microsecond / 5}, {4 * time.Millisecond, time.Millisecond}, {1430 * time.Millisecond, 500 * time.Millisecond},
+		{9 * time.Second, 2 * time.Second}, {70 * time.Second, 10 * time.Second}, {14 * time.Minute, 2 * time.Minute}, {100 * time.Hour, 15 * time.Hour},
+	} {
+		step := tickStep(test.whole)
+		if n := test.whole / step; step != test.want || n < 2 || n > 7 {
+			t.Errorf("%s has a mark every %s, want %s", test.whole, step, test.want)
+		}
+	}
+}
+
+func TestSpansJoinDecisionTurnAndEnd(t *testing.T) {
+	at := time.Unix(0, 0)
+	record := func(after time.Duration, content string) barLine {
+		return barLine{Kind: "message", Type: "agent_event", From: "agent:a", Payload: json.RawMessage(`{"content":` + content + `}`), start: at.Add(after), end: at.Add(after + time.Millisecond)}
+	}
+	v := &messageView{Bars: []barLine{
+		record(0, `{"event":"attention_decision","eventId":"e1","injection":"buffered"}`),
+		record(time.Second, `{"event":"turn","eventId":"e1","turnId":"t1","state":"started"}`),
+		record(4*time.Second, `{"event":"turn","eventId":"e1","turnId":"t1","state":"finished"}`),
+	}}
+	v.spans()
+	v.scale()
+	wait, turn := v.Bars[0], v.Bars[1]
+	if wait.Span != "wait" || wait.Lasted() != time.Second || turn.Span != "turn" || turn.Lasted() != 3*time.Second || v.Bars[2].Span != "" {
+		t.Errorf("wait %q %s, turn %q %s", wait.Span, wait.Lasted(), turn.Span, turn.Lasted())
+	}
+	if left, width := percentOf(t, turn.SpanLeft), percentOf(t, turn.SpanWidth); left < 24 || left+width > 100 || width < 70 {
+		t.Errorf("the turn is drawn at %s, %s wide", turn.SpanLeft, turn.SpanWidth)
 	}
 }

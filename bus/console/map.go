@@ -9,7 +9,7 @@ import (
 
 // The measures of the map.
 const (
-	boxWidth, boxHeight, boxGap = 250, 50, 16
+	boxWidth, boxHeight, boxGap = 250, 58, 14
 	columnStep                  = 415
 	mapMargin                   = 46
 	gonePast                    = 3 * time.Minute // who left is on the map for so long
@@ -69,6 +69,7 @@ func (t *topology) draw(lines []peerLine, edges []edgeLine) {
 func (t *topology) box(l peerLine, at int) node {
 	n := node{peerLine: l, Width: boxWidth, Height: boxHeight, column: at}
 	n.Failing = !l.LastFail.IsZero() && t.Now.Sub(l.LastFail) < rateSpan
+	n.Fill = max(l.WindowPct, l.QueuePct) * 2
 	n.Label, n.Sub = clip(l.ID, 30), fmt.Sprintf("in %s · out %s", perMinute(l.In), perMinute(l.Out))
 	if l.Title != "" {
 		n.Label, n.Sub = clip(l.Title, 30), clip(l.ID, 18)+" · "+perMinute(l.In+l.Out)

@@ -42,8 +42,7 @@ type messageView struct {
 	Agents  []eventAt // how agents judged it
 }
 
-// A barLine is one line of the waterfall. Left and Width are thousandths of the
-// axis.
+// A barLine is one line of the waterfall.
 type barLine struct {
 	Kind        string // message, delivery, note
 	Depth       int
@@ -57,20 +56,17 @@ type barLine struct {
 	Reason      string // why it belongs to the chain
 	At          time.Duration
 	Took        time.Duration
-	Open        bool // not finished
-	Left, Width int
+	Open        bool   // not finished
+	Left, Width string // percents of the axis
+	Span        string // what goes on after the message: turn, wait
+	SpanLeft    string
+	SpanWidth   string
 	Self        bool
 	Cause       bool
 	Payload     json.RawMessage
 	Answer      json.RawMessage
 	start, end  time.Time
-}
-
-// A tick is one mark of the axis.
-type tick struct {
-	Left  int
-	Label string
-	Last  bool
+	until       time.Time // end of the span
 }
 
 // An eventAt is an event as one agent judged it.
@@ -147,6 +143,7 @@ func newMessageView(chain *activitylog.Chain) *messageView {
 			v.Status = b.Status
 		}
 	}
+	v.spans()
 	v.scale()
 	return v
 }
@@ -216,49 +213,6 @@ func (v *messageView) addDeliveries(list []activitylog.Delivery, of *barLine) {
 	}
 	if rest := len(list) - shown; rest > 0 && of.Self {
 		v.Bars = append(v.Bars, barLine{Kind: "note", Depth: of.Depth + 1, Detail: fmt.Sprintf("and %d peers more", rest)})
-	}
-}
-
-// axis is how many parts the time axis has.
-const axis = 1000
-
-// scale places the bars on one time axis.
-func (v *messageView) scale() {
-	var begin, end time.Time
-	for _, b := range v.Bars {
-		for _, t := range []time.Time{b.start, b.end} {
-			if t.IsZero() {
-				continue
-			}
-			if begin.IsZero() || t.Before(begin) {
-				begin = t
-			}
-			end = latest(end, t)
-		}
-	}
-	v.Whole = max(end.Sub(begin), time.Microsecond)
-	place := func(t time.Time) int { return int(float64(t.Sub(begin)) / float64(v.Whole) * axis) }
-	for i := range v.Bars {
-		b := &v.Bars[i]
-		if b.start.IsZero() {
-			b.start = b.end
-		}
-		if b.start.IsZero() {
-			continue
-		}
-		b.At, b.Left = b.start.Sub(begin), place(b.start)
-		finish := b.end
-		if finish.IsZero() {
-			finish = end
-		} else {
-			b.Took = b.end.Sub(b.start)
-		}
-		b.Width = max(place(finish)-b.Left, 4)
-		b.Left = min(b.Left, axis-b.Width)
-	}
-	const marks = 5
-	for i := range marks + 1 {
-		v.Ticks = append(v.Ticks, tick{Left: i * axis / marks, Label: span(v.Whole * time.Duration(i) / marks), Last: i == marks})
 	}
 }
 

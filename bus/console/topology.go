@@ -62,6 +62,7 @@ type node struct {
 	X, Y, Width, Height int
 	Label, Sub          string
 	Failing             bool
+	Fill                int // of its window or queue, of 200
 	column              int
 }
 
@@ -74,6 +75,8 @@ type topology struct {
 	Width   int
 	Height  int
 	Talk    []edgeLine
+	Odd     []oddity
+	MoreOdd int // oddities for which the page has no room
 	Peers   []peerLine
 	Query   string
 	Matched int
@@ -132,12 +135,17 @@ func (c *Console) topology(r *http.Request) *topology {
 	now := c.now()
 	t := &topology{Now: now, Pulse: c.pulse(), Query: strings.TrimSpace(r.FormValue("q"))}
 	connected := c.bus.Peers()
+	in := &oddInput{Now: now, Pulse: &t.Pulse, Limited: c.series.limited(now.Add(-oddSpan)), Dead: c.deadLetters(r.Context())}
 	c.facts.mu.RLock()
 	defer c.facts.mu.RUnlock()
 	t.Skipped, t.Since = c.facts.skipped, c.facts.since
 	lines := c.facts.peerLines(connected, t.Pulse.Bounds, now)
 	edges := c.facts.edgeLines(now)
 	t.draw(lines, edges)
+	in.Peers = lines
+	t.Odd = c.facts.odd(in)
+	t.MoreOdd = max(len(t.Odd)-oddLines, 0)
+	t.Odd = t.Odd[:len(t.Odd)-t.MoreOdd]
 	t.Talk = edges[:min(len(edges), pageEdges)]
 	t.listPeers(lines, r)
 	return t

@@ -1,0 +1,53 @@
+package console
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+)
+
+func TestOdditiesAreFoundAndSorted(t *testing.T) {
+	now := time.Unix(10_000, 0)
+	f := newFacts()
+	quiet := &oddInput{Now: now, Pulse: &pulse{}}
+	if list := f.odd(quiet); len(list) != 0 {
+		t.Fatalf("nothing happened, and this is odd: %+v", list)
+	}
+	for range 3 {
+		f.fail(failure{At: now.Add(-time.Minute), Peer: "agent:a", Status: "timeout", Error: "no answer"})
+	}
+	f.fail(failure{At: now.Add(-time.Second), From: "tg:1", Topic: "x", Status: "rejected", Error: "not allowed"})
+	c := f.chat("tg:7")
+	c.Title, c.State, c.Last = "<script>", "asked for an agent", now.Add(-time.Minute)
+	a := f.agent("agent:gone")
+	a.event("e1").Decided = now.Add(-time.Minute)
+	stuck := f.agent("agent:stuck")
+	stuck.event("e2").Decided = now.Add(-time.Hour)
+	p := &pulse{Counters: Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}}}
+	list := f.odd(&oddInput{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
+		{Peer: Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
+	}})
+	var got []string
+	for _, o := range list {
+		got = append(got, o.Tone+" "+o.What)
+	}
+	want := []string{
+		"bad rejected: 1 message refused from tg:1", "bad timeout: 3 deliveries failed at agent:a", "bad 12 rows of the activity log were lost since the start",
+		"bad 1 dead letter waits for a person", "bad agent:gone is away",
+		"warn <script> waits for an agent", "warn Bounds were reached 2 times", "warn agent:stuck does not keep up", "warn agent:stuck gets nothing done",
+	}
+	slices.Sort(want)
+	sorted := slices.Sorted(slices.Values(got))
+	if !slices.Equal(sorted, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(sorted, "\n"), strings.Join(want, "\n"))
+	}
+	if !slices.IsSortedFunc(list, func(a, b oddity) int { return strings.Compare(a.Tone, b.Tone) }) {
+		t.Errorf("what is bad does not come first: %q", got)
+	}
+	if list := f.odd(&oddInput{Now: now.Add(24 * time.Hour), Pulse: &pulse{}}); slices.ContainsFunc(list, func(o oddity) bool { return strings.Contains(o.What, "failed at") }) {
+		t.Errorf("a failure of yesterday is still odd: %+v", list)
+	}
+}
