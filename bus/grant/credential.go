@@ -27,11 +27,17 @@ var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 // Check says what is wrong with a credential, or nil.
 func (c *Credential) Check() error {
-	if !nameSyntax.MatchString(c.Name) {
-		return fmt.Errorf("the credential name %q must be 1 to 128 letters, digits, '.', '_', ':' or '-'", c.Name)
-	}
 	if b, err := hex.DecodeString(c.SHA256); err != nil || len(b) != sha256.Size || hex.EncodeToString(b) != c.SHA256 {
 		return fmt.Errorf("the sha256 of credential %q must be 64 lowercase hex digits", c.Name)
+	}
+	return c.CheckGrants()
+}
+
+// CheckGrants says what is wrong with the name or the patterns of a credential,
+// or nil: what whoever asks for one can mend.
+func (c *Credential) CheckGrants() error {
+	if !nameSyntax.MatchString(c.Name) {
+		return fmt.Errorf("the credential name %q must be 1 to 128 letters, digits, '.', '_', ':' or '-', the first a letter or digit", c.Name)
 	}
 	for _, list := range [][]string{c.Identities, c.Subscribe, c.Publish, c.Issue} {
 		for _, p := range list {

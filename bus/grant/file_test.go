@@ -110,6 +110,67 @@ func TestABrokenFileNeverOpensTheBus(t *testing.T) {
 	}
 }
 
+// TestAChangeThatCannotBeWrittenChangesNothing has a folder that is none, a lock
+// and a file that are folders, and a file that somebody broke.
+func TestAChangeThatCannotBeWrittenChangesNothing(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"the folder is a file": func(dir string) error {
+			return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600))
+		},
+		"the lock is a folder": func(dir string) error { return os.Mkdir(filepath.Join(dir, grant.FileName+".lock"), 0o700) },
+		"the file is a folder": func(dir string) error { return os.Mkdir(filepath.Join(dir, grant.FileName), 0o700) },
+		"the file is broken":   func(dir string) error { return os.WriteFile(filepath.Join(dir, grant.FileName), []byte("[["), 0o600) },
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := spoil(dir); err != nil {
+			t.Fatal(err)
+		}
+		f := grant.NewFile(filepath.Join(dir, grant.FileName))
+		token, err := f.Create(bridge)
+		if err == nil {
+			t.Errorf("%s: a credential was created", name)
+		}
+		if _, ok := f.Lookup(token); ok || f.Version() != 0 {
+			t.Errorf("%s: its token counts", name)
+		}
+		left, err := filepath.Glob(filepath.Join(dir, ".credentials-*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("%s: it left %v, %v", name, left, err)
+		}
+	}
+}
+
+// TestAFaultIsReportedOnce keeps a bus that looks five times a second from
+// filling its log.
+func TestAFaultIsReportedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), grant.FileName)
+	f := grant.NewFile(path)
+	if _, err := f.Create(bridge); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "it is empty") {
+		t.Errorf("an emptied file: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "is gone") {
+		t.Errorf("a deleted file: %v", err)
+	}
+	if err := f.Reload(); err != nil {
+		t.Errorf("the same fault again: %v", err)
+	}
+	if f.Open() || f.Version() != 1 {
+		t.Errorf("open: %t, version %d", f.Open(), f.Version())
+	}
+}
+
 // TestRootLeavesTheFileToItsOwner writes credentials as root into another user's
 // folder, as an administrator does.
 func TestRootLeavesTheFileToItsOwner(t *testing.T) {

@@ -44,6 +44,9 @@ func newTokenCreate() *cobra.Command {
 			if len(c.Identities) == 0 {
 				return program.Usage("a credential needs at least one --identity")
 			}
+			if err := c.CheckGrants(); err != nil {
+				return program.Usage("%v", err)
+			}
 			file, err := credentials(cmd)
 			if err != nil {
 				return err
