@@ -9,6 +9,7 @@ const faults = [];
 let checks = 0;
 function check(what, ok) { checks++; if (!ok) faults.push(what); console.log((ok ? "ok    " : "FAIL  ") + what); }
 function run(...args) { return execFileSync(hubbub, [...args, "--bus", "ws://" + address, "--data", data], { encoding: "utf8" }); }
+function linkFor(secret) { return execFileSync(hubbub, ["console", "--bus", "ws://" + address], { encoding: "utf8", env: { ...process.env, HUBBUB_TOKEN: secret } }).trim(); }
 
 const hostile = '<script>window.pwned=1</script>"><img src=x onerror=window.pwned=1>';
 function say(text) {
@@ -16,15 +17,82 @@ function say(text) {
   run("pub", "agent:second", "--type", "tg_message", "--content", JSON.stringify(content));
 }
 
+// die makes a dead letter: the bridge may not report to this sender what became of its reply.
+function die(text) { run("pub", "tg:-1001", "--type", "tg_reply", "--content", JSON.stringify({ text })); }
+
 async function main() {
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
     args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   });
   for (const colorScheme of ["light", "dark"]) await visit(browser, colorScheme);
+  await deadLetters(browser);
+  await phone(browser);
   await browser.close();
   console.log(checks + " checks, " + faults.length + " failed");
   if (faults.length) process.exit(1);
+}
+
+// visitor opens the console with a link, and collects what goes wrong in the browser.
+async function visitor(browser, link, options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage(), noise = [];
+  page.on("console", m => { if (m.type() === "error" || m.type() === "warning") noise.push(m.text()); });
+  page.on("pageerror", e => noise.push(e.message));
+  await page.goto(link);
+  await page.waitForURL(base + "/console/");
+  return { context, page, noise };
+}
+
+async function deadLetters(browser) {
+  die("first");
+  die("second");
+  const { context, page, noise } = await visitor(browser, run("console").trim(), { viewport: { width: 1360, height: 860 } });
+  page.on("dialog", d => d.accept());
+  const rows = page.locator("#dead tbody tr:has(form)");
+  for (let i = 0; i < 40 && await rows.count() < 2; i++) { await page.waitForTimeout(500); await page.goto(base + "/console/work"); }
+  const had = await rows.count();
+  check(`dead letters: ${had} are listed`, had >= 2);
+  await page.goto(base + "/console/");
+  await page.waitForSelector(".odd a[href$='#dead']");
+  check("dead letters: the first page names them", true);
+  if (shots) await page.screenshot({ path: `${shots}/odd-light.png` });
+
+  const secret = run("token", "create", "looker", "--identity", "cli:looker", "--subscribe", "*").trim();
+  let looker;
+  for (let i = 0; ; i++) { // the bus reads the new credential within a second
+    try { looker = await visitor(browser, linkFor(secret), {}); break; } catch (e) { if (i > 20) throw e; await page.waitForTimeout(500); }
+  }
+  await looker.page.goto(base + "/console/work");
+  check("read-only: the letters are listed, and nothing can be pressed", await looker.page.locator("#dead tbody tr").count() === had && await looker.page.locator("#dead button").count() === 0);
+  await page.goto(base + "/console/work");
+  const form = await rows.first().locator('[name="form"]').inputValue(), id = await rows.first().locator('[name="id"]').inputValue();
+  const forged = await looker.page.evaluate(async ([form, id]) => (await fetch("/console/deadletter", { method: "POST", body: new URLSearchParams({ form, id, do: "drop" }) })).status, [form, id]);
+  check(`read-only: acting all the same is refused (${forged})`, forged === 403);
+  await looker.context.close();
+
+  await rows.last().locator('[value="drop"]').click();
+  await page.waitForSelector(".notice.good");
+  check("dead letters: one is dropped", (await page.textContent(".notice.good")).includes("is given up") && await rows.count() === had - 1);
+  await rows.first().locator('[value="retry"]').click();
+  await page.waitForSelector(".notice.good:has-text('will be sent again')");
+  check("dead letters: one is retried", true);
+  if (shots) await page.screenshot({ path: `${shots}/dead-light.png` });
+  check(`dead letters: no error in the browser${noise.length ? ": " + noise.join("; ") : ""}`, noise.length === 0);
+  await context.close();
+}
+
+async function phone(browser) {
+  const { context, page, noise } = await visitor(browser, run("console").trim(), { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
+  const message = async () => { await page.goto(base + "/console/activity?type=tg_message&event=send_start&topic=agent:tg*"); return new URL(await page.locator("#rows td:last-child a").first().getAttribute("href"), base).href.slice(base.length); };
+  for (const path of ["/console/", "/console/activity", await message(), "/console/agents", "/console/chat?id=tg%3A-1001", "/console/agent?id=agent%3Asecond", "/console/peer?id=tg%3A123456", "/console/work", "/console/health"]) {
+    await page.goto(base + path);
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    check(`phone: ${path.split("?")[0]} fits (${over} px too wide)`, over <= 0);
+    if (shots) await page.screenshot({ path: `${shots}/phone-${path.replace(/^\/console\//, "").split("?")[0] || "overview"}.png` });
+  }
+  check(`phone: no error in the browser${noise.length ? ": " + noise.join("; ") : ""}`, noise.length === 0);
+  await context.close();
 }
 
 async function visit(browser, colorScheme) {
