@@ -54,11 +54,6 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	h.conn = newGatherConn(&earlyConn{Conn: conn, early: append([]byte(nil), early...)}, h.options)
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			h.conn.raw = raw
-		}
-	}
 	h.in = bufio.NewReaderSize(h.conn, readBuffer)
 	return h.conn, bufio.NewReadWriter(h.in, bufio.NewWriterSize(h.conn, writeBuffer)), nil
 }

@@ -50,11 +50,7 @@ func newGatherConn(conn net.Conn, o *Options) *gatherConn {
 	g := &gatherConn{Conn: conn, writeTimeout: o.writeTimeout(), maxBuffered: o.maxBuffered(), released: make(chan struct{})}
 	g.drained = sync.NewCond(&g.mu)
 	g.beforeWait = g.flush
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			g.raw = raw
-		}
-	}
+	g.raw = rawOf(conn)
 	return g
 }
 
@@ -264,21 +260,27 @@ const (
 // shrinks, which counts.
 func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
 	look := g.writeTimeout / drainLooks
-	if g.raw == nil { // TLS does not go on after a write that timed out
-		look = g.writeTimeout
-	}
 	progress := time.Now()
 	for taken < len(b) {
+		if g.raw == nil {
+			n, slow, err := g.writeWatched(b[taken:min(taken+drainChunk, len(b))])
+			taken += n
+			if slow {
+				return taken, errSlowConsumer
+			}
+			g.took(n)
+			if err != nil {
+				return taken, err
+			}
+			continue
+		}
 		queued := unread(g.raw)
 		if err := g.SetWriteDeadline(time.Now().Add(look)); err != nil {
 			return taken, err
 		}
 		n, err := g.Conn.Write(b[taken:min(taken+drainChunk, len(b))])
 		taken += n
-		g.mu.Lock()
-		g.inFlight -= n
-		g.drained.Broadcast()
-		g.mu.Unlock()
+		g.took(n)
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return taken, err
 		}
@@ -290,6 +292,14 @@ func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
 		}
 	}
 	return taken, nil
+}
+
+// took counts n bytes of the drain that the network has taken.
+func (g *gatherConn) took(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inFlight -= n
+	g.drained.Broadcast()
 }
 
 // lastWords are what a slow side still gets, should it read again: the rest of
@@ -313,26 +323,22 @@ func lastWords(chunk []byte, ends []int, sent int) []byte {
 // farewellTimeout is the least time that a slow side has to read its last words.
 const farewellTimeout = time.Minute
 
+func (g *gatherConn) patience() time.Duration { return max(g.writeTimeout, farewellTimeout) }
+
 // sayFarewellLocked ends the stream for its owner at once and goes on for a
 // while to bring the last words out.
 func (g *gatherConn) sayFarewellLocked(words []byte) {
-	if g.err != nil || g.client {
-		g.failLocked(errSlowConsumer)
-		g.mu.Unlock()
-		g.Conn.Close() //nolint:errcheck // it ends either way
-		g.mu.Lock()
-		return
+	if !g.farewell {
+		g.partLocked()
 	}
-	g.failLocked(errSlowConsumer)
-	g.farewell = true
+	stays := g.farewell
 	g.mu.Unlock()
-	patience := max(g.writeTimeout, farewellTimeout)
-	g.SetReadDeadline(time.Now())                //nolint:errcheck // wakes the reader
-	g.SetWriteDeadline(time.Now().Add(patience)) //nolint:errcheck // the write fails then
-	if _, err := g.Conn.Write(words); err == nil {
-		g.outlast(patience)
+	if stays {
+		if _, err := g.Conn.Write(words); err == nil {
+			g.outlast(g.patience())
+		}
+		g.Conn.Close() //nolint:errcheck // it ends either way
 	}
-	g.Conn.Close() //nolint:errcheck // it ends either way
 	g.mu.Lock()
 }
 

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -24,9 +25,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pair returns the two ends of a real WebSocket.
 func pair(t *testing.T, o *wire.Options) (server, client *wire.WebSocket) {
+	return pairOver(t, httptest.NewServer, o)
+}
+
+func pairOver(t *testing.T, start func(http.Handler) *httptest.Server, o *wire.Options) (server, client *wire.WebSocket) {
 	t.Helper()
 	accepted := make(chan *wire.WebSocket, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := wire.Accept(w, r, "", o)
 		if err != nil {
 			t.Errorf("accepting: %v", err)
@@ -34,7 +39,11 @@ func pair(t *testing.T, o *wire.Options) (server, client *wire.WebSocket) {
 		}
 		accepted <- ws
 	}))
-	client, err := wire.Dial(t.Context(), strings.Replace(s.URL, "http", "ws", 1), nil)
+	d := &wire.DialOptions{}
+	if s.TLS != nil {
+		d.TLS = s.Client().Transport.(*http.Transport).TLSClientConfig
+	}
+	client, err := wire.Dial(t.Context(), strings.Replace(s.URL, "http", "ws", 1), d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +191,16 @@ func TestCloseCodesArrive(t *testing.T) {
 // nothing: Write never waits, and the stream ends as a slow consumer. When the
 // side reads again, it gets whole frames, and then 1008.
 func TestSlowConsumer(t *testing.T) {
-	server, client := pair(t, &wire.Options{WriteTimeout: 3 * time.Second}) // long enough for a busy machine to read again in
+	for name, start := range map[string]func(http.Handler) *httptest.Server{"plain": httptest.NewServer, "TLS": httptest.NewTLSServer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			readsTooLate(t, start)
+		})
+	}
+}
+
+func readsTooLate(t *testing.T, start func(http.Handler) *httptest.Server) {
+	server, client := pairOver(t, start, &wire.Options{WriteTimeout: 3 * time.Second}) // long enough for a busy machine to read again in
 	for i := range 64 {
 		if server.Write(bytes.Repeat([]byte{byte('a' + i%26)}, 1<<20)) != nil {
 			break
@@ -248,8 +266,17 @@ func TestASlowConsumerThatAnswersGets1008(t *testing.T) {
 // TestASideThatReadsSlowlyIsNotASlowConsumer reads less in a write timeout than
 // the kernel wants to have free before it takes more.
 func TestASideThatReadsSlowlyIsNotASlowConsumer(t *testing.T) {
+	for name, start := range map[string]func(http.Handler) *httptest.Server{"plain": httptest.NewServer, "TLS": httptest.NewTLSServer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			readsSlowly(t, start)
+		})
+	}
+}
+
+func readsSlowly(t *testing.T, start func(http.Handler) *httptest.Server) {
 	accepted := make(chan *wire.WebSocket, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := wire.Accept(w, r, "", &wire.Options{WriteTimeout: 400 * time.Millisecond})
 		if err != nil {
 			t.Errorf("accepting: %v", err)
@@ -265,6 +292,9 @@ func TestASideThatReadsSlowlyIsNotASlowConsumer(t *testing.T) {
 	defer conn.Close()
 	if err := conn.(*net.TCPConn).SetReadBuffer(32 << 10); err != nil {
 		t.Fatal(err)
+	}
+	if s.TLS != nil {
+		conn = tls.Client(conn, &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com"})
 	}
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
