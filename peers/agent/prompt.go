@@ -46,7 +46,7 @@ func (a *Agent) harnessTurn(ctx context.Context, tx *sql.Tx, t *turn, caps harne
 	if endsTurn(carrier) {
 		return nil, a.endTurn(ctx, tx, t, turnCancelled, "the event was settled before", nil)
 	}
-	ht.Event = a.harnessEvent(carrier, parts, t, cfg.Version)
+	ht.Event, ht.Deferrals = a.harnessEvent(carrier, parts, t, cfg.Version), carrier.Deferrals
 	if ht.MCP, err = a.turnServers(carrier); err != nil {
 		return nil, err
 	}

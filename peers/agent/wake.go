@@ -238,8 +238,11 @@ func (a *Agent) answerBroker(ctx context.Context, tx *sql.Tx, e *entry, kind str
 		if o.MessageID != "" {
 			params["inReplyTo"] = o.MessageID
 		}
-		if o.WorkItemID != "" {
+		switch {
+		case o.WorkItemID != "":
 			params["workItemId"] = o.WorkItemID
+		case e.Content.Author.Kind == "human": // who asked reads it there; no other agent has to
+			params["kind"] = "final"
 		}
 		return a.requestLater(ctx, tx, "message.post", key, params)
 	case o.FlightID != "":

@@ -138,6 +138,7 @@ var sentences = map[string]string{
 	"acknowledgement":    "it is only thanks",
 	"addressed_to_other": "somebody else is addressed",
 	"ambient":            "nobody in particular is addressed",
+	"answer":             "it answers a question that the agent asked",
 	"direct_message":     "it was written to the agent alone",
 	"direct_question":    "it answers what the agent said",
 	"mention":            "the agent is mentioned",

@@ -9,6 +9,9 @@ type Turn struct {
 	// that the agent can store it. An error ends Turn with that error.
 	Attempted func(attempt int) error
 
+	// Deferrals is how often the event was put off and came back.
+	Deferrals int
+
 	// Event is the event as the model may see it; merged fragments are one
 	// event whose EventID is that of the last.
 	Event Event

@@ -18,7 +18,7 @@
 //	thanks, ok, got it ... and nothing else  reaction seen
 //	"react SIGNAL"                           that reaction
 //	"work on X", "fix X", "deploy X" ...     reaction working, progress, reaction done
-//	"later ...", "when you have time ..."    defer
+//	"later ...", "when you have time ..."    defer; when it comes back, a message that repeats it
 //	"not you", "wrong agent"                 reaction declined
 //	"do it", "fix it", "that one"            reaction unclear, and a question back
 //	"catch up", "what did I miss"            list_events, and a message with the counts

@@ -68,6 +68,9 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	}
 	p := &play{h: h, turn: t, tools: tools}
 	d := decide(&t.Event)
+	if d.act == actDefer && t.Deferrals > 0 {
+		d = decision{actSay, "It is later now: “" + clip(textOf(&t.Event), 300) + "”", "what was deferred came back"}
+	}
 	p.progress(0, 0, "rule: "+d.rule)
 	final, err := p.perform(ctx, d)
 	outcome.FinalText = final

@@ -85,6 +85,19 @@ func TestSameEventSameWords(t *testing.T) {
 	}
 }
 
+func TestWhatWasPutOffIsAnsweredWhenItComesBack(t *testing.T) {
+	for deferrals, want := range []string{"chat.defer", "chat.send_message"} {
+		tools, turn := &harnesstest.Tools{}, turnOf("must_respond", "look at it later")
+		turn.Deferrals = deferrals
+		if _, err := scripted.New(nil).Turn(t.Context(), turn, tools); err != nil {
+			t.Fatal(err)
+		}
+		if got := tools.Called(); !slices.Equal(got, []string{want}) {
+			t.Errorf("after %d deferrals it calls %v", deferrals, got)
+		}
+	}
+}
+
 func TestKnockIsPulledAndClaimedOnlyIfItAsks(t *testing.T) {
 	for body, want := range map[string][]string{
 		"who can look at this?": {"chat.read_thread", "chat.claim"},
