@@ -65,7 +65,8 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Br
 		err = e
 	}
 	if err != nil {
-		return []Finding{{"bot token", LevelProblem, err.Error(), "Set TELEGRAM_BOT_TOKEN to the token that @BotFather gave."}}
+		return []Finding{{"bot token", LevelProblem, "What TELEGRAM_BOT_TOKEN holds is no bot token: one looks like 110201543:AAE...",
+			"Set it to the token that @BotFather gave, without quotes or blanks."}}
 	}
 	api := botapi.New(token, opts)
 	defer api.Close()

@@ -301,7 +301,7 @@ func TestSignals(t *testing.T) {
 			t.Errorf("the line is %q", got)
 		}
 		for _, bad := range []protocol.ChatReply{
-			{Signal: "shrug", InReplyTo: source}, {Signal: "seen"}, {Text: "x", InReplyTo: "tg:999:1001:1"}, {Text: "x", ThreadID: "seven"},
+			{Signal: "shrug", InReplyTo: source}, {Signal: "seen"}, {Text: "x", InReplyTo: "tg:999:1001:1"}, {Text: "x", ThreadID: "seven"}, {Text: " \n\t"},
 		} {
 			if r := reply(t, lead, dm.ID, bad); len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
 				t.Errorf("%+v gave %+v", bad, r)

@@ -88,7 +88,11 @@ func (b *Bridge) takeReply(ctx context.Context, d *peer.Delivery) error {
 
 // checkReply says what makes a reply senseless.
 func (b *Bridge) checkReply(content *protocol.ChatReply) error {
-	content.Text = strings.TrimFunc(content.Text, unicode.IsSpace)
+	shown := strings.TrimFunc(content.Text, unicode.IsSpace)
+	if shown == "" && content.Text != "" && content.Signal == "" {
+		return errors.New("the text is nothing but white space, which Telegram does not show")
+	}
+	content.Text = shown
 	if len(content.Text) > maxReplyText {
 		return fmt.Errorf("the text has %d bytes; at most %d are allowed", len(content.Text), maxReplyText)
 	}
