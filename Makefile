@@ -1,6 +1,6 @@
 # What one does with this repository. `make` alone lists it.
 
-.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd generate package package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd test-partition test-slow-disk generate package package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -29,7 +29,7 @@ run: build ## run the system with hubbub.toml (see deploy/hubbub.toml)
 bench: build ## measure the bus beside its floors and other systems, the hot path, the log, the broker, the cluster
 	@scripts/bench
 
-chaos: ## kill every program at every step, for a long time
+chaos: ## kill every program at each step, then at random for ten minutes: what is lost or doubled?
 	@scripts/chaos
 
 fuzz: ## fuzz every parser, a minute each
@@ -40,6 +40,12 @@ conformance: build ## run the wire cases against a fresh bus of ours
 
 test-systemd: build ## the spawner against a real systemd (needs root or a user manager)
 	@scripts/test-systemd
+
+test-partition: build ## the bus and a peer on two sides of a network that breaks (needs root)
+	@scripts/test-partition
+
+test-slow-disk: build ## the bus on a disk whose every fsync takes 300 ms (needs strace)
+	@scripts/test-slow-disk
 
 mcp-conformance: build ## the public MCP suite against the chat tools (needs npm)
 	@scripts/mcp-conformance.sh
