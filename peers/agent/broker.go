@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 
@@ -21,6 +23,8 @@ const (
 	lookEvery      = 30 * time.Second // for a broker, where there is none
 	brokerPatience = 10 * time.Second
 	presenceFresh  = 2 * time.Second // how long an answer of the broker proves that it is there
+
+	contractPatience = 3 * time.Second // a turn begins without the newest contract then
 )
 
 // errNoBroker: there is no collaboration broker on the bus.
@@ -227,17 +231,49 @@ func (a *Agent) attend(ctx context.Context, announced bool) error {
 	if err != nil {
 		return err
 	}
+	if text := a.askContract(ctx, origin{}); text != "" {
+		a.broker.mu.Lock()
+		a.broker.contract = text
+		a.broker.mu.Unlock()
+	}
+	return nil
+}
+
+// askContract asks the broker for the contract as it stands now, with the
+// conversation and the work of a wake. It is empty where none came.
+func (a *Agent) askContract(ctx context.Context, o origin) string {
+	params := map[string]any{"agentId": a.id.Name(), "harnessType": a.opts.HarnessType}
+	if o.ConversationID != "" {
+		params["conversationId"] = o.ConversationID
+	}
+	if o.WorkItemID != "" {
+		params["workItemId"] = o.WorkItemID
+	}
 	var prompt struct {
 		Contract string `json:"contract"`
 	}
-	if err := a.askBroker(ctx, "prompt.contract", map[string]any{"agentId": a.id.Name(), "harnessType": a.opts.HarnessType}, &prompt); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, contractPatience)
+	defer cancel()
+	if err := a.askBroker(ctx, "prompt.contract", params, &prompt); err != nil {
 		a.opts.Log.Debug().Err(err).Msg("the broker gave no prompt contract")
-		return nil
 	}
-	a.broker.mu.Lock()
-	a.broker.contract = prompt.Contract
-	a.broker.mu.Unlock()
-	return nil
+	return prompt.Contract
+}
+
+// refreshContract puts into a turn what the agent has to do as it stands now,
+// for models that read it. Where the broker does not answer, what stood at the
+// announcement remains.
+func (a *Agent) refreshContract(ctx context.Context, ht *harness.Turn, v attention.Version) {
+	if a.opts.HarnessType == "scripted" || a.opts.HarnessType == "c2a" || !a.brokerKnown() {
+		return
+	}
+	e, err := entryByID(ctx, a.db, ht.Event.EventID)
+	if err != nil || e == nil {
+		return
+	}
+	if text := a.askContract(ctx, e.Origin); text != "" {
+		ht.System = a.system(v, strings.TrimSpace(text)+"\n")
+	}
 }
 
 // contract is the part of the system prompt that says who the agent is and how

@@ -23,6 +23,8 @@ type fakeBroker struct {
 	asked  []string // "method params"
 	owners map[string]string
 	token  int64
+
+	contracts int
 }
 
 func joinBroker(t *testing.T, w *world) *fakeBroker {
@@ -73,7 +75,8 @@ func (b *fakeBroker) answer(from protocol.PeerID, r *protocol.CollabRequest) any
 		}
 		return map[string]any{"granted": false, "owner": owner, "expiresAt": protocol.FormatTime(time.Now().Add(time.Minute))}
 	case "prompt.contract":
-		return map[string]any{"contract": "# How you work with others here"}
+		b.contracts++
+		return map[string]any{"contract": fmt.Sprintf("# How you work with others here, %d", b.contracts)}
 	case "work_item.list":
 		return map[string]any{"work_items": []any{map[string]any{"id": "wi-1"}}}
 	}
@@ -226,6 +229,27 @@ func TestTheAgentAnnouncesItself(t *testing.T) {
 		w.sleep(5 * time.Second)
 		if turns := s.seen(); !strings.HasPrefix(turns[0].System, "# How you work with others here") {
 			t.Errorf("the system prompt is %s", turns[0].System)
+		}
+	})
+}
+
+// TestTheContractOfATurnIsOfThatTurn: what the agent has to do is said as it
+// stands when a model begins to read.
+func TestTheContractOfATurnIsOfThatTurn(t *testing.T) {
+	s := newStub(answering("on it"))
+	inWorld(t, s, &agent.Options{HarnessType: "openai"}, func(t *testing.T, w *world) {
+		b := joinBroker(t, w)
+		b.tell(t, "collab.delivery.woken", "evt-9", map[string]any{
+			"deliveryId": "dlv-1", "rule": "owner", "senderId": "will", "workItem": map[string]any{"id": "wi-1", "title": "release", "state": "open"},
+			"conversation": map[string]any{"id": "c-1", "kind": "group"},
+		})
+		w.sleep(10 * time.Second)
+		equal(t, "contracts", b.requests("prompt.contract"), []string{
+			`{"agentId":"lead","harnessType":"openai"}`,
+			`{"agentId":"lead","conversationId":"c-1","harnessType":"openai","workItemId":"wi-1"}`,
+		})
+		if seen := s.seen(); len(seen) != 1 || !strings.HasPrefix(seen[0].System, "# How you work with others here, 2") {
+			t.Errorf("the system prompt is %s", seen[0].System)
 		}
 	})
 }

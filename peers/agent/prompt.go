@@ -21,7 +21,7 @@ const aroundLimit = 12
 func (a *Agent) harnessTurn(ctx context.Context, tx *sql.Tx, t *turn, caps harness.Capabilities) (*harness.Turn, error) {
 	cfg := a.opts.attentionConfig(caps)
 	ht := &harness.Turn{
-		ID: t.ID, Attempt: t.Attempt, System: a.system(cfg.Version), Workspace: a.opts.Workspace, ChatServer: a.opts.ChatServer, MCP: a.opts.MCP,
+		ID: t.ID, Attempt: t.Attempt, System: a.system(cfg.Version, a.contract()), Workspace: a.opts.Workspace, ChatServer: a.opts.ChatServer, MCP: a.opts.MCP,
 	}
 	if t.Mode == attention.ModeDigest {
 		return a.digestTurn(t, ht)
@@ -58,13 +58,14 @@ func (a *Agent) harnessTurn(ctx context.Context, tx *sql.Tx, t *turn, caps harne
 	return ht, nil
 }
 
-// system is the operator's text, who the agent is, and the standing rules.
-func (a *Agent) system(v attention.Version) string {
+// system is the operator's text, the contract (who the agent is and how it
+// works with others), and the standing rules.
+func (a *Agent) system(v attention.Version, contract string) string {
 	var b strings.Builder
 	if a.opts.SystemPrompt != "" {
 		b.WriteString(strings.TrimSpace(a.opts.SystemPrompt) + "\n\n")
 	}
-	b.WriteString(a.contract())
+	b.WriteString(contract)
 	b.WriteString("\n" + attention.ResponseRules(v))
 	return b.String()
 }

@@ -108,13 +108,13 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 	wg.Go(func() {
 		defer a.poke()
 		defer cancel(nil)
-		a.runTurn(turnCtx, t, ht)
+		a.runTurn(turnCtx, t, ht, a.opts.attentionConfig(caps).Version)
 	})
 	return nil
 }
 
 // runTurn lets the harness work on a turn and settles what comes of it.
-func (a *Agent) runTurn(ctx context.Context, t *turn, ht *harness.Turn) {
+func (a *Agent) runTurn(ctx context.Context, t *turn, ht *harness.Turn, v attention.Version) {
 	ctx, cancel := context.WithDeadlineCause(ctx, t.DeadlineAt, errDeadline)
 	defer cancel()
 	box := &toolbox{a: a, turnID: t.ID, attempt: t.Attempt}
@@ -122,6 +122,7 @@ func (a *Agent) runTurn(ctx context.Context, t *turn, ht *harness.Turn) {
 		box.setAttempt(attempt)
 		return a.noteAttempt(ctx, t, attempt)
 	}
+	a.refreshContract(ctx, ht, v)
 	outcome, err := a.harness.Turn(ctx, ht, box)
 	a.opts.crash("returned")
 	if err == nil && outcome.State == harness.Accepted {
