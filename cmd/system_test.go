@@ -24,6 +24,7 @@ type system struct {
 	whole *testing.T // the test that the system lives for
 	data  string
 	bus   string // address
+	tap   *tap   // through which the programs reach it
 	api   *tgtest.Server
 	web   *httptest.Server
 	log   *activitylog.Reader
@@ -40,6 +41,7 @@ func newSystem(t *testing.T) *system {
 		built(t, name)
 	}
 	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}}
+	s.tap = newTap(t, s.bus)
 	s.web = httptest.NewServer(s.api)
 	t.Cleanup(s.web.Close)
 	t.Cleanup(func() {
@@ -65,7 +67,7 @@ func (s *system) in(t *testing.T) *system {
 // start starts a program, for the first time or again.
 func (s *system) start(name string) {
 	s.t.Helper()
-	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=ws://" + s.bus, "HUBBUB_LOG_FORMAT=json"}
+	env := []string{"HUBBUB_DATA=" + s.data, "HUBBUB_BUS=" + s.tap.address(), "HUBBUB_LOG_FORMAT=json"}
 	var args []string
 	switch name {
 	case "bus":

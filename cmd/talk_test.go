@@ -15,16 +15,27 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
+// A tally counts questions and what became of their answers.
+type tally struct{ asked, lost, unknown, doubled, disordered int }
+
+func (y tally) String() string {
+	return fmt.Sprintf("sent %d   received %d   lost %d   doubled %d   out of order %d   unknown %d",
+		y.asked, y.asked-y.lost-y.unknown, y.lost, y.doubled, y.disordered, y.unknown)
+}
+
 // A talk is one chat in which somebody asks again and again, a few questions at
 // once, and waits for all answers.
 type talk struct {
-	chat models.Chat
-	user models.User
-	next int // number of the next question
+	tally
+	chat    models.Chat
+	user    models.User
+	slowest time.Duration
+	notes   []string
+}
 
-	asked, lost, unknown, doubled, disordered int
-	slowest                                   time.Duration
-	notes                                     []string
+func (s *system) newTalk(name string) *talk {
+	user := s.api.User(name)
+	return &talk{chat: s.api.DM(user), user: user}
 }
 
 // burst is how many questions are asked at once.
@@ -45,34 +56,42 @@ func (k *talk) run(ctx context.Context, s *system, patience, pause time.Duration
 
 // round asks one burst.
 func (k *talk) round(ctx context.Context, s *system, patience time.Duration) {
-	first := k.next
-	k.next += burst
-	k.asked += burst
-	for i := first; i < k.next; i++ {
-		s.api.Say(k.chat, k.user, k.question(i))
-	}
+	first := k.asked
+	k.ask(s, burst)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_ = s.api.Await(ctx, func(api *tgtest.Server) bool { // what is missing after it is counted
-		all := strings.Join(api.Texts(k.chat.ID), "\n")
-		for i := first; i < k.next; i++ {
-			if !strings.Contains(all, k.question(i)) {
-				return false
-			}
-		}
-		return true
-	})
+	_ = s.api.Await(ctx, func(*tgtest.Server) bool { return len(k.open(s, first)) == 0 }) // what is missing after it is counted
 	k.slowest = max(k.slowest, time.Since(began))
 }
 
+// ask asks the next n questions.
+func (k *talk) ask(s *system, n int) {
+	for range n {
+		s.api.Say(k.chat, k.user, k.question(k.asked))
+		k.asked++
+	}
+}
+
 func (k *talk) question(i int) string { return fmt.Sprintf("<%d-%d>?", k.chat.ID, i) }
+
+// open returns the questions from the given one on that have no answer yet.
+func (k *talk) open(s *system, first int) []string {
+	all := strings.Join(s.api.Texts(k.chat.ID), "\n")
+	var open []string
+	for i := first; i < k.asked; i++ {
+		if q := k.question(i); !strings.Contains(all, q) {
+			open = append(open, q)
+		}
+	}
+	return open
+}
 
 // judge counts what went wrong, over everything that the chat was told.
 func (k *talk) judge(s *system) {
 	all := strings.Join(s.api.Texts(k.chat.ID), "\n")
 	last := -1
-	for i := range k.next {
+	for i := range k.asked {
 		q := k.question(i)
 		switch n := strings.Count(all, q); {
 		case n == 0:
@@ -93,12 +112,12 @@ func (k *talk) judge(s *system) {
 }
 
 // excuse takes from what was lost the questions whose answer the bridge reports
-// as unknown: a kill fell between the call to Telegram and its answer. Such an
-// answer is not sent again, as the README promises, and so it may be missing.
-func (k *talk) excuse(unknown string) {
+// as unknown. Such an answer is not sent again, as the README promises, and so it
+// may be missing.
+func (k *talk) excuse(unknown unknowns) {
 	k.notes = slices.DeleteFunc(k.notes, func(note string) bool {
 		q, lost := strings.CutPrefix(note, "lost ")
-		if !lost || !strings.Contains(unknown, q) {
+		if !lost || !unknown.holds(q) {
 			return false
 		}
 		k.lost--
@@ -107,21 +126,33 @@ func (k *talk) excuse(unknown string) {
 	})
 }
 
-// unknownAnswers returns the texts of the answers that are reported as unknown.
-func (s *system) unknownAnswers() string {
-	texts := map[protocol.MessageID]string{}
-	var unknown strings.Builder
+// unknowns are the answers whose outcome is reported as unknown, by their text,
+// with the reason.
+type unknowns map[string]string
+
+func (u unknowns) holds(question string) bool {
+	for text := range u {
+		if strings.Contains(text, question) {
+			return true
+		}
+	}
+	return false
+}
+
+// unknownAnswers reads in the log which answers are unknown.
+func (s *system) unknownAnswers() unknowns {
+	texts, unknown := map[protocol.MessageID]string{}, unknowns{}
 	for _, p := range s.passes() {
 		switch p.message.Type {
 		case protocol.TypeTGReply:
 			texts[p.message.MessageID] = contentOf[protocol.ChatReply](p).Text
 		case protocol.TypeDeliveryStatus:
 			if d := contentOf[protocol.DeliveryStatus](p); d.Status == protocol.StatusUnknown {
-				unknown.WriteString(texts[d.MessageID] + "\n")
+				unknown[texts[d.MessageID]] = d.Reason
 			}
 		}
 	}
-	return unknown.String()
+	return unknown
 }
 
 // talks starts a conversation in n new chats and returns when ctx has ended and
@@ -130,8 +161,7 @@ func (s *system) talks(ctx context.Context, n int, patience, pause time.Duration
 	list := make([]*talk, n)
 	var wg sync.WaitGroup
 	for i := range list {
-		user := s.api.User(fmt.Sprintf("talker %d", i))
-		list[i] = &talk{chat: s.api.DM(user), user: user}
+		list[i] = s.newTalk(fmt.Sprintf("talker %d", i))
 		wg.Go(func() { list[i].run(ctx, s, patience, pause) })
 	}
 	wg.Wait()

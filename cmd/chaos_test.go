@@ -1,0 +1,127 @@
+package cmd_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/cmd/internal/demo"
+	"hubbub/protocol"
+)
+
+// TestChaosAtEveryStep is TestKillEachProgram for `make chaos`: every program at
+// every frame.
+func TestChaosAtEveryStep(t *testing.T) {
+	rounds, err := strconv.Atoi(os.Getenv("HUBBUB_CHAOS_ROUNDS"))
+	if err != nil {
+		t.Skip("HUBBUB_CHAOS_ROUNDS does not say how often; see make chaos")
+	}
+	var list []*talk
+	for range rounds {
+		for _, p := range parties {
+			t.Run(string(p.at), func(t *testing.T) { list = append(list, chaosAt(t, p.at)...) })
+		}
+	}
+	sum, _ := verdict(list) //nolint:errcheck // said by each test
+	report(sum.tally, fmt.Sprintf("%d kills, one for each program at each step of each message", len(list)))
+}
+
+// chaosAt kills every program at every frame of the messages of a type.
+func chaosAt(t *testing.T, kind protocol.MessageType) (list []*talk) {
+	s := newSystem(t)
+	for _, f := range everyFault(kind) {
+		t.Run(f.String(), func(t *testing.T) {
+			k := s.in(t).converse(f)
+			list = append(list, k)
+			if _, err := verdict([]*talk{k}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	fmt.Printf("%3d kills at the steps of %s\n", len(list), kind)
+	return list
+}
+
+// report prints the outcome for a person.
+func report(sum tally, what string) {
+	fmt.Printf("\n%s:\n\n    %s\n\n", what, sum)
+	if sum.unknown > 0 {
+		fmt.Print(unknownMeans)
+	}
+}
+
+const unknownMeans = `unknown: the bridge was killed between its note on disk that a send begins and
+Telegram's answer. Telegram cannot be asked whether such a message arrived, so it
+is reported to the agent, listed by "hubbub outbox list" and not sent again.
+
+`
+
+// TestKillAmongTenChats kills a program of a random kind every two seconds while
+// ten chats talk. Nothing may be lost, doubled or out of order, save answers that
+// were on their way to Telegram when the bridge died, which are reported as
+// unknown and never repeated.
+func TestKillAmongTenChats(t *testing.T) {
+	length := duration(t, "HUBBUB_CHAOS_TIME")
+	s := newSystem(t)
+	everyProgram(s)
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var list []*talk
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		list = s.talks(ctx, 10, patience, 100*time.Millisecond)
+	}()
+	kills := map[string]int{}
+	s.killUntil(ctx, kills)
+	<-done
+	sum, err := verdict(list)
+	report(sum.tally, fmt.Sprintf("10 chats talked for %s, kills: %s; slowest round %s", length, counts(kills), sum.slowest.Round(time.Millisecond)))
+	if err != nil {
+		t.Error(err)
+	}
+	for text, reason := range s.unknownAnswers() {
+		if !strings.Contains(reason, "the bridge died while this was being sent") {
+			t.Errorf("unknown without a need: %.80q, because %s", text, reason)
+		}
+	}
+}
+
+// victims are the programs that are killed at random.
+var victims = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
+
+// killUntil kills at random until ctx ends.
+func (s *system) killUntil(ctx context.Context, kills map[string]int) {
+	ticker := time.NewTicker(2 * time.Second)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		victim := victims[rand.N(len(victims))]
+		kills[victim]++
+		if victim != "agent" {
+			s.restart(victim)
+		} else if pids := s.agents(); len(pids) > 0 {
+			_ = demo.Kill(pids[rand.N(len(pids))]) // it may have ended by itself
+		}
+		if n%30 == 0 {
+			fmt.Printf("%4d kills among ten chats\n", n)
+		}
+	}
+}
+
+func counts(kills map[string]int) string {
+	var list []string
+	for _, v := range victims {
+		list = append(list, fmt.Sprintf("%s %d", v, kills[v]))
+	}
+	return strings.Join(list, ", ")
+}
