@@ -61,12 +61,3 @@ func AddsNothing(text string, earlier []string) bool {
 	}
 	return false
 }
-
-// OnlyAcknowledges reports whether a text says nothing but thanks or the like;
-// w may be nil for the default words.
-func OnlyAcknowledges(text string, w *Words) bool {
-	if w == nil {
-		w = &defaultWords
-	}
-	return consistsOf(tokens(withoutLabels(spokenPart(text))), w.Acks, nil)
-}

@@ -56,15 +56,3 @@ func ParseSignal(s string) (SignalRow, error) {
 	}
 	return SignalRow{}, fmt.Errorf("unknown signal %q: use one of %s", s, strings.Join(names, ", "))
 }
-
-// SignalOfGlyph returns the signal of a default glyph, with or without the
-// variation selector that some keyboards add.
-func SignalOfGlyph(glyph string) (Signal, bool) {
-	glyph = strings.ReplaceAll(glyph, "\ufe0f", "")
-	for _, row := range Signals {
-		if row.Glyph == glyph {
-			return row.Signal, true
-		}
-	}
-	return "", false
-}
