@@ -18,5 +18,6 @@
 // any other "$name" matches any value and remembers it, and must match the same
 // value from then on. In a sent frame, "$name" stands for the remembered value.
 // An object that holds the key "$more" may have members beside those listed.
-// "{{x*N}}" in a sent frame stands for N times the text x.
+// In a sent frame, "{{x*N}}" stands for N times the text x, and "{{0xff}}" for
+// that byte.
 package transcript

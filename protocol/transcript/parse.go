@@ -100,10 +100,20 @@ func parseStep(section txtar.File) (step, error) {
 	return s, nil
 }
 
-var repetition = regexp.MustCompile(`\{\{(.+?)\*(\d+)\}\}`)
+var (
+	repetition = regexp.MustCompile(`\{\{(.+?)\*(\d+)\}\}`)
+	singleByte = regexp.MustCompile(`\{\{0x([0-9a-f]{2})\}\}`)
+)
 
-// expand writes out "{{x*N}}".
+// expand writes out "{{x*N}}" and "{{0xff}}".
 func expand(line string) string {
+	line = singleByte.ReplaceAllStringFunc(line, func(m string) string {
+		b, err := strconv.ParseUint(m[len("{{0x"):len(m)-len("}}")], 16, 8)
+		if err != nil { // cannot happen: the expression takes two hex digits
+			return m
+		}
+		return string([]byte{byte(b)})
+	})
 	return repetition.ReplaceAllStringFunc(line, func(m string) string {
 		parts := repetition.FindStringSubmatch(m)
 		n, err := strconv.Atoi(parts[2])
