@@ -9,8 +9,8 @@
 //   - Durability: a row is committed, with synchronous=FULL, 20 ms after it was
 //     appended, later only while the disk is slow or more comes than it takes.
 //     Publishers are held to the writer's speed when what waits would take more
-//     than 100 ms to write, so that a kill takes at most the last 250 ms. A disk
-//     whose commits take longer than that cannot promise it, and holds nobody
+//     than 50 ms to write, so that a kill takes at most the last 250 ms. A disk
+//     whose commits take 250 ms or longer cannot promise it, and holds nobody
 //     before the queue is full. The end of Run's context loses nothing.
 //   - Blocking: TryAppend never blocks. Append waits while the queue is full and
 //     the writer gets on; it waits for nobody once no transaction was committed

@@ -20,7 +20,7 @@ const (
 	stallAfter = 250 * time.Millisecond
 	// maxLag is how long the rows that wait may take to be written before
 	// publishers are held, so that a kill takes at most the last 250 ms.
-	maxLag = 100 * time.Millisecond
+	maxLag = 50 * time.Millisecond
 	// freshProgress is how recent the last commit must be for a log that is
 	// required to be trusted with a queue more than half full.
 	freshProgress = 50 * time.Millisecond
