@@ -17,16 +17,18 @@ func newWorkCommand() *cobra.Command {
 	w := &workCommand{}
 	cmd := &cobra.Command{
 		Use:   "work",
-		Short: "See, give out and finish work",
+		Short: "See, give out and finish work; ask and answer questions",
 		Long: "Work items are what agents and people owe each other: each has an owner and somebody with\n" +
-			"the next move. The collaboration broker keeps them and wakes the one whose move it is.",
+			"the next move. The collaboration broker keeps them and wakes the one whose move it is.\n" +
+			"A question only wants an answer.",
 		Example: "  hubbub work create 'Write the release notes' --owner lead\n" +
 			"  hubbub work list --next lead\n  hubbub work done wi_01J...",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&w.as, "as", "", "name under which you stand in the records (default your user name)")
-	cmd.AddCommand(w.list(), w.show(), w.create(), w.assign(), w.wait(), w.wake())
+	cmd.AddCommand(w.list(), w.show(), w.create(), w.assign(), w.wait(), w.wake(),
+		w.questions(), w.ask(), w.answer(), w.closeQuestion())
 	for _, m := range workMoves {
 		cmd.AddCommand(w.move(m))
 	}
