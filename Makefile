@@ -1,6 +1,6 @@
 # What one does with this repository. `make` alone lists it.
 
-.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd test-partition test-slow-disk generate package package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd test-deb test-partition test-slow-disk generate package package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ test-partition: build ## the bus and a peer on two sides of a network that break
 
 test-slow-disk: build ## the bus on a disk whose every fsync takes 300 ms (needs strace)
 	@scripts/test-slow-disk
+
+test-deb: ## the package in a booted systemd: install, run, watchdog, upgrade, remove (needs root)
+	@scripts/test-deb
 
 mcp-conformance: build ## the public MCP suite against the chat tools (needs npm)
 	@scripts/mcp-conformance.sh
