@@ -152,6 +152,9 @@ func examineDisk(data string) tg.Finding {
 	return f
 }
 
+// sentence makes a text one.
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
+
 func size(n int64) string {
 	if n >= 1<<30 {
 		return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
@@ -161,12 +164,16 @@ func size(n int64) string {
 
 // examineBus looks whether the bus answers.
 func examineBus(ctx context.Context, env *program.Env) tg.Finding {
-	f := tg.Finding{Check: "bus", Level: tg.LevelProblem, Advice: "Start it with `hubbub up` or hubbub-bus, or name it with --bus; where it wants a token, give --token-file or HUBBUB_TOKEN."}
+	f := tg.Finding{Check: "bus", Level: tg.LevelProblem}
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
 	defer cancel()
 	s, err := open(ctx, env, newID("doctor"))
 	if err != nil {
-		f.Says = err.Error()
+		f.Says, f.Advice = sentence(err.Error()), "Look at --bus, and at the log of the bus there."
+		var known *busError
+		if errors.As(err, &known) && len(env.Buses) == 1 {
+			f.Says, f.Advice = sentence(known.says), sentence(known.advice)
+		}
 		return f
 	}
 	defer s.close()
@@ -257,7 +264,7 @@ func examineCommand(harness, command string) tg.Finding {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(home, login.file)); err != nil && !hasKey(login.how) {
-			return tg.Finding{Check: "harness", Level: tg.LevelProblem, Says: filepath.Base(word) + " seems not to be logged in for this user.", Advice: strings.ToUpper(login.how[:1]) + login.how[1:] + "."}
+			return tg.Finding{Check: "harness", Level: tg.LevelProblem, Says: filepath.Base(word) + " seems not to be logged in for this user.", Advice: sentence(login.how)}
 		}
 		return tg.Finding{Check: "harness", Level: tg.LevelOK, Says: filepath.Base(word) + " has a login."}
 	}

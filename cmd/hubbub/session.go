@@ -70,14 +70,23 @@ func openWith(ctx context.Context, env *program.Env, id protocol.PeerID, take fu
 // answerAnything takes what is sent to a peer that asked for nothing.
 func answerAnything(c *jsonrpc.Conn, m jsonrpc.Message) { c.Reply(m.ID, []byte(`{"processed":true}`)) }
 
+// A busError is a bus that cannot be spoken to, and what to do about it.
+type busError struct {
+	says, advice string
+	cause        error
+}
+
+func (e *busError) Error() string { return e.says + ": " + e.advice }
+func (e *busError) Unwrap() error { return e.cause }
+
 // describeDial says what to do about a bus that cannot be reached.
 func describeDial(bus, token string, err error) error {
 	var status *wire.StatusError
 	switch {
 	case errors.As(err, &status) && status.Code == http.StatusUnauthorized && token == "":
-		return fmt.Errorf("the bus at %s wants a token: give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", bus)
+		return &busError{"the bus at " + bus + " wants a token", "give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", err}
 	case errors.As(err, &status) && status.Code == http.StatusUnauthorized:
-		return fmt.Errorf("the bus at %s does not know this token: check --token-file or HUBBUB_TOKEN", bus)
+		return &busError{"the bus at " + bus + " does not know this token", "check --token-file or HUBBUB_TOKEN", err}
 	case errors.As(err, &status):
 		return fmt.Errorf("there is something else than a bus at %s: %w", bus, err)
 	default:
@@ -91,7 +100,7 @@ func noBus(bus string, err error) error {
 	if errors.As(err, &op) {
 		err = op // the layers around it repeat the address
 	}
-	return fmt.Errorf("no bus answers at %s; start one with `hubbub up`, or name it with --bus (%w)", bus, err)
+	return &busError{fmt.Sprintf("no bus answers at %s (%s)", bus, err), "start one with `hubbub up` or hubbub-bus, or name it with --bus", err}
 }
 
 // call sends a request and decodes its result.
