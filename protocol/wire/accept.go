@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"net/http"
@@ -35,7 +36,7 @@ type hijacker struct {
 }
 
 const (
-	readBuffer  = 4 << 10
+	readBuffer  = 64  // for frames that are not taken as they came: see input
 	writeBuffer = 128 // holds any control frame, so that it comes to the gathering connection whole
 )
 
@@ -53,26 +54,8 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h.conn = newGatherConn(&earlyConn{Conn: conn, early: append([]byte(nil), early...)}, h.options)
+	h.conn = newGatherConn(conn, h.options)
+	h.conn.in = bytes.Clone(early)
 	h.in = bufio.NewReaderSize(h.conn, readBuffer)
 	return h.conn, bufio.NewReadWriter(h.in, bufio.NewWriterSize(h.conn, writeBuffer)), nil
-}
-
-// An earlyConn gives the bytes that came with the handshake before the rest.
-type earlyConn struct {
-	net.Conn
-	early []byte
-}
-
-// Read returns the early bytes first.
-func (c *earlyConn) Read(p []byte) (int, error) {
-	if len(c.early) == 0 {
-		return c.Conn.Read(p)
-	}
-	n := copy(p, c.early)
-	c.early = c.early[n:]
-	if len(c.early) == 0 {
-		c.early = nil
-	}
-	return n, nil
 }

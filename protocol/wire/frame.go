@@ -7,7 +7,7 @@ import (
 )
 
 // Frames as RFC 6455 section 5.2 lays them out. Whole messages are made here,
-// and those that lie whole in the read buffer are taken here. All else is the
+// and those that lie whole in the input are taken here. All else is the
 // library's: the handshake, control frames, fragments, broken frames.
 
 const (

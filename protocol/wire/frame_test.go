@@ -64,7 +64,7 @@ func FuzzMaskedText(f *testing.F) {
 }
 
 // TestReadTakesAnyMixture sends messages whole, in fragments, small and larger
-// than the read buffer, with pings between and within them, cut anywhere: Read
+// than the input, with pings between and within them, cut anywhere: Read
 // gives the same messages, and every ping is answered.
 func TestReadTakesAnyMixture(t *testing.T) {
 	accepted := make(chan *WebSocket, 1)
@@ -176,5 +176,44 @@ func TestNothingFollowsAClose(t *testing.T) {
 	reading.Wait()
 	if want := "\x81\x01a\x88\x02\x03\xe8"; string(got) != want {
 		t.Errorf("sent % x; want % x", got, want)
+	}
+}
+
+// TestAFrameStaysWhileCloseReads checks that a frame lies where nobody writes
+// until the next Read, though Close reads from the network meanwhile.
+func TestAFrameStaysWhileCloseReads(t *testing.T) {
+	accepted := make(chan *WebSocket, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ws, err := Accept(w, r, "", nil); err == nil {
+			accepted <- ws
+		}
+	}))
+	defer s.Close()
+	conn, _ := upgrade(t, s.Listener.Addr().String())
+	defer conn.Close() //nolint:errcheck // read only by then
+	server := <-accepted
+
+	text := strings.Repeat("first", 100)
+	if _, err := conn.Write(appendFrame(nil, wholeText, []byte(text), true)); err != nil {
+		t.Fatal(err)
+	}
+	frame, err := server.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rest []byte
+	for range 100 {
+		rest = appendFrame(rest, wholeText, bytes.Repeat([]byte("other"), 100), true)
+	}
+	rest = append(rest, closeFrame, maskBit|2, 0, 0, 0, 0, 0x03, 0xe8)
+	if _, err := conn.Write(rest); err != nil {
+		t.Fatal(err)
+	}
+	server.Close(CloseNormal, "")
+	if string(frame) != text {
+		t.Errorf("the frame became %.40q", frame)
+	}
+	if _, err := server.Read(); err == nil {
+		t.Error("a message after Close")
 	}
 }

@@ -29,6 +29,7 @@ type gatherConn struct {
 	beforeWait   func()        // called before each read from the network
 	closing      atomic.Bool   // Close is reading
 	released     chan struct{} // closed by Close: nobody else reads any more
+	input
 
 	mu       sync.Mutex // guards the fields below
 	drained  *sync.Cond // pending shrank, or err was set
@@ -49,7 +50,7 @@ type gatherConn struct {
 func newGatherConn(conn net.Conn, o *Options) *gatherConn {
 	g := &gatherConn{Conn: conn, writeTimeout: o.writeTimeout(), maxBuffered: o.maxBuffered(), released: make(chan struct{})}
 	g.drained = sync.NewCond(&g.mu)
-	g.beforeWait = g.flush
+	g.beforeWait, g.tryRead = g.flush, g.read
 	g.raw = rawOf(conn)
 	return g
 }
@@ -59,25 +60,6 @@ func (g *gatherConn) start() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.started = true
-}
-
-// Read calls beforeWait, then reads from the network. It first waits while too
-// much is buffered towards the other side.
-func (g *gatherConn) Read(p []byte) (int, error) {
-	g.mu.Lock()
-	started := g.started
-	g.mu.Unlock()
-	if started {
-		if g.closing.Load() {
-			g.flush() // the reader's own goroutine may be elsewhere: Close reads here
-		} else {
-			g.beforeWait()
-		}
-		if err := g.waitBelow(g.maxBuffered); err != nil {
-			return 0, err
-		}
-	}
-	return g.Conn.Read(p)
 }
 
 func (g *gatherConn) waitBelow(limit int) error {

@@ -9,9 +9,6 @@ import (
 
 // rawOf gives access to the socket of a connection; nil where there is none.
 func rawOf(conn net.Conn) syscall.RawConn {
-	if early, ok := conn.(*earlyConn); ok {
-		conn = early.Conn
-	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return nil
@@ -25,9 +22,6 @@ func rawOf(conn net.Conn) syscall.RawConn {
 
 // socketUnder is rawOf for the socket below TLS, to look at and not to write to.
 func socketUnder(conn net.Conn) syscall.RawConn {
-	if early, ok := conn.(*earlyConn); ok {
-		conn = early.Conn
-	}
 	if t, ok := conn.(*tls.Conn); ok {
 		return rawOf(t.NetConn())
 	}

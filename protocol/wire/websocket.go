@@ -96,9 +96,10 @@ type WebSocket struct {
 	max  int           // largest frame to read
 	cut  <-chan struct{}
 
-	frame []byte // of the last Read
+	frame []byte // that the library read
+	whole []byte // that was taken whole; it lies in the input
 
-	readMu    sync.Mutex // held to use in beside the library, and to begin closing
+	readMu    sync.Mutex // held to use in and the input beside the library, and to begin closing
 	closeOnce sync.Once
 }
 
@@ -113,13 +114,13 @@ func newWebSocket(conn *websocket.Conn, g *gatherConn, in *bufio.Reader, o *Opti
 // BeforeWait sets what Read calls before it waits.
 func (s *WebSocket) BeforeWait(f func()) { s.net.beforeWait = f }
 
-// keptFrame is the largest read buffer that an idle stream keeps.
+// keptFrame is the largest frame buffer that an idle stream keeps.
 const keptFrame = 16 << 10
 
 // Read returns the next text frame.
 func (s *WebSocket) Read() ([]byte, error) {
-	if s.takeBuffered() {
-		return s.frame, nil
+	if s.takeWhole() || s.waitForInput() && s.takeWhole() {
+		return s.whole, nil
 	}
 	kind, r, err := s.conn.Reader(context.Background())
 	if err != nil {
@@ -148,32 +149,40 @@ func (s *WebSocket) Read() ([]byte, error) {
 	}
 }
 
-// takeBuffered takes a message that lies whole in the read buffer, which spares
-// it the library's way through five locks. Once Close has begun, it reads there.
-func (s *WebSocket) takeBuffered() bool {
+// takeWhole takes a message that lies whole in the input, which spares it the
+// library's way through five locks. Once Close has begun, it reads there.
+func (s *WebSocket) takeWhole() bool {
 	if s.in == nil {
 		return false
 	}
 	s.readMu.Lock()
 	defer s.readMu.Unlock()
-	if s.net.closing.Load() {
+	if s.net.closing.Load() || s.in.Buffered() > 0 {
 		return false
 	}
-	buffered, err := s.in.Peek(s.in.Buffered())
-	if err != nil {
-		return false
-	}
-	payload, key, size := maskedText(buffered)
+	payload, key, size := maskedText(s.net.in)
 	if size == 0 || len(payload) > s.max {
 		return false
 	}
-	if cap(s.frame) > keptFrame {
-		s.frame = nil
-	}
-	s.frame = append(s.frame[:0], payload...)
-	mask(s.frame, key)
-	s.in.Discard(size) //nolint:errcheck // so much is there
+	mask(payload, key)
+	s.whole, s.net.in = payload[:len(payload):len(payload)], s.net.in[size:]
 	return true
+}
+
+// waitForInput waits until there is input, if all of it was taken. The library
+// would wait as well, but deep in its calls, where the goroutine of an idle
+// stream needs a stack of twice the size.
+func (s *WebSocket) waitForInput() bool {
+	return s.allTaken() && s.net.fill() == nil // an error is the library's to find
+}
+
+func (s *WebSocket) allTaken() bool {
+	if s.in == nil {
+		return false
+	}
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	return !s.net.closing.Load() && s.in.Buffered() == 0 && len(s.net.in) == 0
 }
 
 func (s *WebSocket) readError(err error) error {
