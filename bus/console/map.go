@@ -12,7 +12,6 @@ const (
 	boxWidth, boxHeight, boxGap = 250, 58, 14
 	columnStep                  = 415
 	mapMargin                   = 46
-	gonePast                    = 3 * time.Minute // who left is on the map for so long
 )
 
 // column says where on the map an identity stands: chats to the left, agents to
@@ -27,12 +26,20 @@ func column(id string) int {
 	return 1
 }
 
+// gonePast is how long who left is on the map. A command comes and goes.
+func gonePast(role string) time.Duration {
+	if role == "role-cli" {
+		return 20 * time.Second
+	}
+	return 3 * time.Minute
+}
+
 // draw lays out the map.
 func (t *topology) draw(lines []peerLine, edges []edgeLine) {
 	var columns [3][]node
 	for _, l := range lines {
 		at := column(l.ID)
-		if !l.Connected && !l.Spoken() && t.Now.Sub(l.Last) > gonePast {
+		if past := gonePast(l.Role); !l.Connected && !l.Spoken() && t.Now.Sub(l.Last) > past {
 			continue
 		}
 		if len(columns[at]) >= mapNodes {

@@ -17,7 +17,7 @@ const (
 	// sent before or after it; never less than chainLeast.
 	chainWithin   = 15 * time.Minute
 	chainLeast    = 30 * time.Second
-	chainMessages = 4000
+	chainMessages = 2000
 	chainSteps    = 150
 
 	// shownDeliveries of the message itself; of the others only those that failed.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"hubbub/activitylog"
@@ -71,11 +70,12 @@ func printStats(w io.Writer, list []activitylog.AgentStats) error {
 		_, err := fmt.Fprintln(w, "no agent has recorded a decision")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "EVENTS\tINJECTED\tKNOCKS\tTURNS RUN\tTURNS AVOIDED\tREFUSED\tOPEN\t  AGENT, AND HOW EVENTS ENDED")
+	columns := screen.Columns(w)
+	var b strings.Builder
+	b.WriteString("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  REFUSED  OPEN  AGENT, HOW EVENTS ENDED\n")
 	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
 	for _, s := range list {
-		printStatsLine(t, s)
+		printStatsLine(&b, s, columns)
 		total.Events += s.Events
 		total.Injected += s.Injected
 		total.Knocks += s.Knocks
@@ -88,12 +88,17 @@ func printStats(w io.Writer, list []activitylog.AgentStats) error {
 		}
 	}
 	if len(list) > 1 {
-		printStatsLine(t, total)
+		printStatsLine(&b, total, columns)
 	}
-	return t.Flush()
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-func printStatsLine(w io.Writer, s activitylog.AgentStats) {
+// The numbers take statsColumns; what follows is wrapped where a terminal leaves
+// it minEnds.
+const statsColumns, minEnds = 57, 16
+
+func printStatsLine(w io.Writer, s activitylog.AgentStats, columns int) {
 	var ends []string
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
 		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], screen.Printable(d)))
@@ -102,5 +107,12 @@ func printStatsLine(w io.Writer, s activitylog.AgentStats) {
 	if len(ends) > 0 {
 		name += ": " + strings.Join(ends, ", ")
 	}
-	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t  %s\n", s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.Refusals, s.Open, name)
+	lines := []string{name}
+	if columns > statsColumns+minEnds {
+		lines = screen.Wrap(name, columns-statsColumns)
+	}
+	fmt.Fprintf(w, "%6d  %8d  %6d  %5d  %7d  %7d  %4d  %s\n", s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.Refusals, s.Open, lines[0])
+	for _, line := range lines[1:] {
+		fmt.Fprintf(w, "%*s%s\n", statsColumns, "", line)
+	}
 }

@@ -136,7 +136,13 @@ type topScreen struct {
 	lines         []string
 }
 
-func (t *topScreen) add(line string) { t.lines = append(t.lines, line) }
+// add adds a line, as much of it as the terminal has room for.
+func (t *topScreen) add(line string) {
+	if t.columns > 0 {
+		line = screen.Fit(line, t.columns)
+	}
+	t.lines = append(t.lines, line)
+}
 
 func (t *topScreen) draw(s console.State) {
 	c, r := &s.Counters, &s.Rates
@@ -149,12 +155,12 @@ func (t *topScreen) draw(s console.State) {
 	if r.Failed > 0 {
 		failed = t.paint.Paint(screen.Red, failed)
 	}
-	t.add(fmt.Sprintf("%.1f messages/s   %.1f delivered/s   %s   99%% within %s   %d peers   %d subscriptions", r.Accepted, r.Delivered, failed, p99, c.Peers, c.Subscriptions))
+	t.add(fmt.Sprintf("%.1f messages/s   %.1f delivered/s   %s   99%% within %s", r.Accepted, r.Delivered, failed, p99))
 	waiting := fmt.Sprintf("%d unanswered   %d queued", c.Unanswered, c.Queued)
 	if c.Queued > 0 {
 		waiting = t.paint.Paint(screen.Yellow, waiting)
 	}
-	t.add(waiting + "   " + t.logLine(c))
+	t.add(fmt.Sprintf("%d peers   %d subscriptions   %s   %s", c.Peers, c.Subscriptions, waiting, t.logLine(c)))
 	if s.Skipped > 0 {
 		t.add(t.paint.Paint(screen.Dim, fmt.Sprintf("rates of peers are low: %d rows were not looked at", s.Skipped)))
 	}
@@ -228,8 +234,9 @@ func (t *topScreen) failure(f *console.StateFailure) {
 	if to == "" {
 		to = f.Topic
 	}
-	line := fmt.Sprintf("%s  %s  %s %s → %s  %s", f.At.Local().Format(time.TimeOnly), t.paint.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8)),
-		f.Type, screen.Printable(f.From), screen.Printable(to), t.paint.Paint(screen.Dim, screen.Clip(screen.Printable(f.Error), 60)))
+	who := strings.TrimSpace(fmt.Sprintf("%s %s → %s", f.Type, screen.Printable(f.From), screen.Printable(to)))
+	line := fmt.Sprintf("%s  %s  %s  %s", f.At.Local().Format(time.TimeOnly), t.paint.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8)),
+		who, t.paint.Paint(screen.Dim, screen.Clip(screen.Printable(f.Error), 60)))
 	t.add(line)
 }
 

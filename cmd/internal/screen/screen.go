@@ -33,6 +33,28 @@ func Clip(s string, n int) string {
 	return string(r[:max(n-1, 0)]) + "…"
 }
 
+// Fit cuts a line to n columns. Colours take no room, and end with the line.
+func Fit(s string, n int) string {
+	width, colour, painted := 0, false, false
+	for i, r := range s {
+		switch {
+		case colour:
+			colour = r != 'm'
+			continue
+		case r == '\x1b':
+			colour, painted = true, true
+			continue
+		}
+		if width += runeWidth(r); width > n {
+			if painted {
+				return s[:i] + "\x1b[0m"
+			}
+			return s[:i]
+		}
+	}
+	return s
+}
+
 // joiner makes one emoji of the two around it.
 const joiner = '\u200d'
 

@@ -49,3 +49,19 @@ func TestPadAndClip(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestFitCountsColumnsNotColours(t *testing.T) {
+	red := func(s string) string { return string(Red) + s + "\x1b[0m" }
+	for _, test := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"plain", 5, "plain"}, {"plain", 3, "pla"}, {"", 0, ""}, {red("plain"), 5, red("plain")},
+		{"a " + red("plain") + " z", 4, "a " + red("pl")}, {"日本", 3, "日"},
+	} {
+		if got := Fit(test.text, test.n); got != test.want {
+			t.Errorf("Fit(%q, %d) = %q, want %q", test.text, test.n, got, test.want)
+		}
+	}
+}
