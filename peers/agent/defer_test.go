@@ -52,19 +52,19 @@ func TestDeferredEventComesBackAcrossRestarts(t *testing.T) {
 }
 
 func TestEtaThatCanBeReadSaysWhenADeferredEventComesBack(t *testing.T) {
-	inWorld(t, deferring(1, "10m"), nil, func(t *testing.T, w *world) {
+	inWorld(t, deferring(1, "2m"), nil, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
-		w.sleep(9 * time.Minute)
+		w.sleep(90 * time.Second)
 		w.wantTexts()
-		w.sleep(2 * time.Minute)
+		w.sleep(time.Minute)
 		w.wantTexts("done at attempt 2")
 	})
 }
 
 func TestNothingIsPutOffForEver(t *testing.T) {
-	inWorld(t, deferring(99, ""), &agent.Options{DeferFor: 10 * time.Second}, func(t *testing.T, w *world) {
+	inWorld(t, deferring(99, ""), &agent.Options{DeferFor: 2 * time.Second}, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
-		w.sleep(10 * time.Minute)
+		w.sleep(2 * time.Minute)
 		equal(t, "refusals", w.refusals(), []string{"e1 chat.defer deferred_too_often"})
 		w.wantTexts("This event was put off 5 times. Answer it now, or say plainly that you cannot and why.")
 		w.wantDispositions("e1 deferred", "e1 deferred", "e1 deferred", "e1 deferred", "e1 deferred", "e1 responded")
@@ -77,14 +77,14 @@ func TestNothingIsPutOffForEver(t *testing.T) {
 func TestSignalQueuedDefersAndComesBack(t *testing.T) {
 	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		if t.Attempt == 1 {
-			call(tools, "chat.react", map[string]any{"signal": "queued", "eta": "3m"})
+			call(tools, "chat.react", map[string]any{"signal": "queued", "eta": "1m"})
 			return harness.Outcome{State: harness.Finished}, nil
 		}
 		return harness.Outcome{State: harness.Finished, FinalText: "it is green"}, nil
 	})
 	inWorld(t, s, nil, func(t *testing.T, w *world) {
 		w.say(dm("e1", "check the deploy"))
-		w.sleep(4 * time.Minute)
+		w.sleep(70 * time.Second)
 		w.wantTexts("signal queued", "it is green")
 		w.wantDispositions("e1 deferred", "e1 responded")
 	})
