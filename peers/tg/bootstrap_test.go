@@ -328,6 +328,7 @@ func TestAnAgentThatIsGivenUpIsTold(t *testing.T) {
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
+		time.Sleep(time.Second) // a request that is under way when the bridge connects is repeated
 		h.api.Say(dm, will, "hello")
 		r := request(t, system)
 		system.Send(t, r.Topic, protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: "agent:lead", RequestID: r.RequestID})

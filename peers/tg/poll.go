@@ -35,20 +35,20 @@ func (b *Bridge) receiveLoop(ctx context.Context) error {
 type cursor struct {
 	offset int64
 	wait   bool
-	single bool // one update only: a full batch was too large to read
+	single bool // one update only, until none waits: a full batch was too large to read
 }
 
 // next returns the cursor after a batch of which fresh updates were new. A batch
 // of nothing but repetitions comes from a server that forgets what was confirmed:
 // there the offset must stay while the poll waits.
-func (cursor) next(highest int64, size, fresh int) cursor {
+func (c cursor) next(highest int64, size, fresh int) cursor {
 	switch {
 	case size == 0:
 		return cursor{wait: true}
 	case fresh == 0:
-		return cursor{offset: highest + 1, wait: true}
+		return cursor{offset: highest + 1, wait: true, single: c.single}
 	default:
-		return cursor{offset: highest + 1}
+		return cursor{offset: highest + 1, single: c.single}
 	}
 }
 
