@@ -16,7 +16,7 @@ const (
 	followEvery = 500 * time.Millisecond
 	// followRows is how many rows are read each time, at most: what the bus writes
 	// beyond that is skipped, so that looking costs the bus little.
-	followRows = 2_000
+	followRows = 1_000
 	// lookAway is how long after the last request the log is no longer followed.
 	lookAway = 2 * time.Minute
 	// catchUp is how long a page waits for the rows that it is made of.

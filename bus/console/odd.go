@@ -167,12 +167,14 @@ type deadCount struct {
 	mu sync.Mutex // guards the fields below
 	at time.Time
 	n  int
+	ok bool // they could be counted
 }
 
-// deadLetters counts the dead letters, as of some seconds ago at most.
-func (c *Console) deadLetters(ctx context.Context) int {
+// deadLetters counts the dead letters, as of some seconds ago at most; not ok
+// where the bridge's queues are not to be seen from here.
+func (c *Console) deadLetters(ctx context.Context) (n int, ok bool) {
 	if c.dead == nil {
-		return 0
+		return 0, false
 	}
 	d := &c.deadCount
 	d.mu.Lock()
@@ -180,12 +182,9 @@ func (c *Console) deadLetters(ctx context.Context) int {
 	if now := c.now(); now.Sub(d.at) >= deadEvery {
 		d.at = now
 		list, err := c.dead.List(ctx, listedDead)
-		if err != nil {
-			list = nil // the page of dead letters says why
-		}
-		d.n = len(list)
+		d.n, d.ok = len(list), err == nil // the page of dead letters says why not
 	}
-	return d.n
+	return d.n, d.ok
 }
 
 // limited counts how often bounds were reached since a time.

@@ -67,22 +67,23 @@ type node struct {
 }
 
 type topology struct {
-	Now     time.Time
-	Pulse   pulse
-	Nodes   []node
-	Edges   []edgeLine
-	Hidden  int // identities for which the map has no room
-	Width   int
-	Height  int
-	Talk    []edgeLine
-	Odd     []oddity
-	MoreOdd int // oddities for which the page has no room
-	Peers   []peerLine
-	Query   string
-	Matched int
-	Pages   paging
-	Skipped int64
-	Since   time.Time
+	Now      time.Time
+	Pulse    pulse
+	Nodes    []node
+	Edges    []edgeLine
+	Hidden   int // identities for which the map has no room
+	Width    int
+	Height   int
+	Talk     []edgeLine
+	Odd      []oddity
+	DeadSeen bool // dead letters could be counted
+	MoreOdd  int  // oddities for which the page has no room
+	Peers    []peerLine
+	Query    string
+	Matched  int
+	Pages    paging
+	Skipped  int64
+	Since    time.Time
 }
 
 // A paging is a place in a long list.
@@ -135,7 +136,8 @@ func (c *Console) topology(r *http.Request) *topology {
 	now := c.now()
 	t := &topology{Now: now, Pulse: c.pulse(), Query: strings.TrimSpace(r.FormValue("q"))}
 	connected := c.bus.Peers()
-	in := &oddInput{Now: now, Pulse: &t.Pulse, Limited: c.series.limited(now.Add(-oddSpan)), Dead: c.deadLetters(r.Context())}
+	in := &oddInput{Now: now, Pulse: &t.Pulse, Limited: c.series.limited(now.Add(-oddSpan))}
+	in.Dead, t.DeadSeen = c.deadLetters(r.Context())
 	c.facts.mu.RLock()
 	defer c.facts.mu.RUnlock()
 	t.Skipped, t.Since = c.facts.skipped, c.facts.since
