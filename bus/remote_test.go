@@ -1,0 +1,184 @@
+package bus_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"hubbub/bus"
+	"hubbub/bus/bustest"
+	"hubbub/protocol"
+	"hubbub/protocol/wire"
+)
+
+// A cord is the simplest cluster: two buses of one process, which call each
+// other. While it is cut, nothing passes.
+type cord struct {
+	name     string
+	local    bus.Local
+	far      *cord
+	mu       sync.Mutex // guards cut
+	cut      bool
+	forwards sync.WaitGroup
+}
+
+// tie starts two buses, east and west, that are one.
+func tie(t *testing.T) (east, west *bustest.Bus, cords [2]*cord) {
+	t.Helper()
+	cords = [2]*cord{{name: "east"}, {name: "west"}}
+	cords[0].far, cords[1].far = cords[1], cords[0]
+	east = bustest.Start(t, &bus.Options{Name: "east", Cluster: cords[0]})
+	west = bustest.Start(t, &bus.Options{Name: "west", Cluster: cords[1]})
+	t.Cleanup(func() { cords[0].forwards.Wait(); cords[1].forwards.Wait() })
+	return east, west, cords
+}
+
+func (c *cord) Attach(l bus.Local)                    { c.local = l }
+func (c *cord) Joined(p protocol.PeerID, s bus.Stamp) { c.far.local.Replaced(p, s) }
+func (c *cord) Left(p protocol.PeerID, _ bus.Stamp)   { c.far.local.DropRemote(c.name, p) }
+func (c *cord) Unsubscribed(p protocol.PeerID, q protocol.Pattern) {
+	c.far.local.UnsetRemote(c.name, p, q)
+}
+func (c *cord) Status() any { return map[string]string{"tiedTo": c.far.name} }
+
+func (c *cord) Subscribed(p protocol.PeerID, q protocol.Pattern, observe bool) {
+	c.far.local.SetRemote(c.name, p, q, observe)
+}
+
+func (c *cord) Forward(f *bus.Forward) {
+	c.mu.Lock()
+	cut := c.cut
+	c.mu.Unlock()
+	c.forwards.Go(func() {
+		switch {
+		case cut && len(f.Peers) > 0:
+			f.Lost("cannot be reached")
+		case !cut:
+			c.far.local.Deliver(f.Arrived, func(r bus.Result) {
+				if len(f.Peers) > 0 {
+					f.Done(r)
+				}
+			})
+		}
+	})
+}
+
+func TestAMessageReachesPeersOfBothBusesOnce(t *testing.T) {
+	east, west, _ := tie(t)
+	near := east.Join(t, "agent:near", "news*", "*ws")
+	far := west.Join(t, "agent:far", "news*", "*ws")
+	far.Refuse(func(d *bustest.Delivery) error {
+		if d.Message.Type == protocol.TypeTGReply {
+			return errors.New("not today")
+		}
+		return nil
+	})
+	sender := east.Join(t, "cli:op")
+	if r := sender.Send(t, "news", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 2 || len(r.Failures) != 0 {
+		t.Errorf("a message to both: %+v", r)
+	}
+	if near.Next(t); far.Next(t).Message.From != "cli:op" || near.Waiting()+far.Waiting() != 0 {
+		t.Errorf("%d and %d deliveries too many", near.Waiting(), far.Waiting())
+	}
+	r := sender.Send(t, "news", protocol.TypeTGReply, protocol.ChatReply{})
+	if r.DeliveredTo != 1 || len(r.Failures) != 1 || r.Failures[0].Peer != "agent:far" || r.Failures[0].Status != protocol.OutcomeError {
+		t.Errorf("one that the far peer fails: %+v", r)
+	}
+	if got := rows(t, east, "event='process_finish' AND actor='agent:far'"); len(got) != 0 {
+		t.Errorf("east wrote rows of a peer of west: %v", got)
+	}
+	if got := rows(t, west, "event='process_finish' AND actor='agent:far'"); len(got) != 2 {
+		t.Errorf("west wrote %v; want the two deliveries of its peer", got)
+	}
+	if got := rows(t, west, "event LIKE 'send%'"); len(got) != 0 {
+		t.Errorf("west wrote rows of a message that east accepted: %v", got)
+	}
+}
+
+func TestAnAddresseeOnAnotherBus(t *testing.T) {
+	east, west, cords := tie(t)
+	west.Join(t, "tg:bot", "tg:*")
+	agent := east.Join(t, "agent:a")
+	send := func(want protocol.Addressee, delivered int) {
+		t.Helper()
+		if r := agent.Send(t, "tg:42", protocol.TypeTGReply, protocol.ChatReply{}); r.Addressee != want || r.DeliveredTo != delivered {
+			t.Errorf("%+v; want the addressee %s and %d deliveries", r, want, delivered)
+		}
+	}
+	send(protocol.AddresseeOK, 1)
+	cords[0].mu.Lock()
+	cords[0].cut = true
+	cords[0].mu.Unlock()
+	send(protocol.AddresseeFailed, 0)
+	if got := rows(t, east, "event='process_finish' AND status='offline' AND actor='tg:bot'"); len(got) != 1 {
+		t.Errorf("the end of the lost delivery is %v", got)
+	}
+	cords[0].local.DropBus("west")
+	cords[0].local.DropBus("south") // which nobody knows
+	send(protocol.AddresseeAbsent, 0)
+}
+
+func TestWhatLeavesAnotherBusIsForgotten(t *testing.T) {
+	east, west, cords := tie(t)
+	far := west.Join(t, "agent:far", "a", "b")
+	watcher := west.Join(t, "cli:watcher")
+	if err := watcher.Observe(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	sender := east.Join(t, "cli:op")
+	send := func(topic protocol.Topic) int {
+		return sender.Send(t, topic, protocol.TypeAgentEvent, protocol.AgentOnline{}).DeliveredTo
+	}
+	if n := send("b"); n != 1 {
+		t.Errorf("%d deliveries; want one, and one observation", n)
+	}
+	watcher.Next(t)
+	if err := far.Unsubscribe(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if n := send("a"); n != 0 {
+		t.Errorf("%d deliveries after an unsubscribe", n)
+	}
+	if all, observing := east.Server().Subscriptions(); all != 2 || observing != 1 {
+		t.Errorf("east routes to %d subscriptions, %d of them observe; want 2 and 1", all, observing)
+	}
+	far.Leave()
+	waitFor(t, func() bool { return len(west.Server().Peers()) == 1 })
+	if n := send("b"); n != 0 {
+		t.Errorf("%d deliveries after the peer left", n)
+	}
+	watcher.Next(t) // it still observes
+	cords[0].local.DropRemote("west", "agent:nobody")
+	cords[0].local.UnsetRemote("south", "agent:nobody", "x")
+}
+
+func TestTheNewerSessionOfAnIdentityWinsAcrossBuses(t *testing.T) {
+	east, west, cords := tie(t)
+	older := rawPeer(t, east, "agent:x", "agent:x")
+	rawPeer(t, west, "agent:x", "agent:x")
+	if _, err := older.read(); wire.CloseCode(err) != protocol.CloseReplaced {
+		t.Errorf("the older session: %v; want close code 4001", err)
+	}
+	list := cords[1].local.Members()
+	if len(list) != 1 || list[0].Peer != "agent:x" || list[0].Stamp.Bus != "west" || len(list[0].Patterns) != 1 {
+		t.Fatalf("the members of west are %+v", list)
+	}
+	mine := list[0].Stamp
+	if newer, ok := cords[1].local.Replaced("agent:x", bus.Stamp{At: mine.At - 1, Bus: "zenith"}); !ok || newer != mine {
+		t.Errorf("an older claim: %+v, %t; want to be told of %+v", newer, ok, mine)
+	}
+	if _, ok := cords[1].local.Replaced("agent:x", mine); ok || len(west.Server().Peers()) != 1 {
+		t.Error("a session replaced itself")
+	}
+	if _, ok := cords[1].local.Replaced("agent:y", mine); ok {
+		t.Error("an identity that is not here is newer")
+	}
+	for _, c := range []struct {
+		a, b bus.Stamp
+		want bool
+	}{{bus.Stamp{At: 2}, bus.Stamp{At: 1}, true}, {bus.Stamp{At: 1, Bus: "b"}, bus.Stamp{At: 1, Bus: "a"}, true}, {bus.Stamp{At: 1, Bus: "a"}, bus.Stamp{At: 1, Bus: "a"}, false}} {
+		if c.a.Newer(c.b) != c.want {
+			t.Errorf("%+v newer than %+v: %t", c.a, c.b, !c.want)
+		}
+	}
+}
