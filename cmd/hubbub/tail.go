@@ -31,7 +31,8 @@ func newTail() *cobra.Command {
 		Long: "Show rows of the activity log, the oldest first: each message as it is sent,\n" +
 			"delivered to each peer and finished, and who connects and subscribes.\n\n" +
 			"With --follow it goes on showing rows as they are written, and outlives restarts\n" +
-			"of the bus. It reads the log, and so slows nobody down.",
+			"of the bus. It reads the log, and so slows nobody down. Several logs (--log) are\n" +
+			"merged by time; the rows of each keep the order in which they were written.",
 		Example: "  hubbub tail --follow\n  hubbub tail --since 15m --topic 'tg:*' --type tg_reply\n" +
 			"  hubbub tail --status timeout --json | jq .actor",
 		Args: cobra.NoArgs,
