@@ -293,6 +293,12 @@ func TestASlowPeersLastWordsCountAsASession(t *testing.T) {
 	if _, err := third.Read(); wire.CloseCode(err) != wire.CloseTryLater {
 		t.Errorf("a third connection beside one that is being closed: %v; want close code 1013", err)
 	}
+	for err = nil; err == nil; {
+		_, err = stuck.stream.Read()
+	}
+	if wire.CloseCode(err) != wire.ClosePolicy {
+		t.Errorf("the slow peer reads again and gets %v; want 1008", err)
+	}
 	stuck.stream.Close(wire.CloseNormal, "")
 	waitFor(t, func() bool { return b.Server().Snapshot().Sessions == 1 })
 	socketPeer(t, b, "cli:next")
@@ -326,10 +332,12 @@ func TestPeerThatNeverReads(t *testing.T) {
 			t.Fatalf("result %+v; want it not delivered", r)
 		}
 	}
-	for {
-		if _, err := stuck.stream.Read(); err != nil {
-			return // the connection has ended
-		}
+	var err error
+	for err == nil {
+		_, err = stuck.stream.Read()
+	}
+	if wire.CloseCode(err) != wire.ClosePolicy {
+		t.Errorf("the peer reads again and gets %v; want 1008", err)
 	}
 }
 

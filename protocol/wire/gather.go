@@ -131,7 +131,7 @@ func (g *gatherConn) flush() {
 		g.mu.Lock()
 		g.inFlight -= n
 		if err != nil {
-			g.failLocked(err)
+			g.breakLocked(err)
 			break
 		}
 		if n < len(chunk) {
@@ -170,6 +170,12 @@ func (g *gatherConn) giveBackLocked(chunk []byte, ends []int) {
 func (g *gatherConn) doneLocked() {
 	g.busy, g.again = false, false
 	g.drained.Broadcast()
+}
+
+// breakLocked ends the stream after a failed write, its reader's waiting too.
+func (g *gatherConn) breakLocked(err error) {
+	g.failLocked(err)
+	g.Conn.Close() //nolint:errcheck // it ends either way
 }
 
 func (g *gatherConn) failLocked(err error) {
@@ -217,7 +223,7 @@ func (g *gatherConn) drain(chunk []byte, ends []int, sent int) {
 			return
 		}
 		if err != nil {
-			g.failLocked(err)
+			g.breakLocked(err)
 			return
 		}
 		g.inFlight = 0
@@ -273,7 +279,10 @@ func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
 			return taken, errSlowConsumer
 		}
 	}
-	return taken, nil
+	if g.raw == nil {
+		return taken, nil
+	}
+	return taken, g.SetWriteDeadline(time.Time{}) // or it would pass, and the next try fail
 }
 
 // took counts n bytes of the drain that the network has taken.

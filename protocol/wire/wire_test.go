@@ -389,3 +389,43 @@ func TestDialReportsWhatIsNotThere(t *testing.T) {
 		t.Errorf("Dial = %v; want an error that names the address", err)
 	}
 }
+
+// TestASideThatWasSlowIsServedOn fills the kernel's buffers, lets the other side
+// read all of it, and goes on for longer than a drain looks for progress.
+func TestASideThatWasSlowIsServedOn(t *testing.T) {
+	server, client := pair(t, &wire.Options{WriteTimeout: 2 * time.Second})
+	const frames = 24
+	for range frames {
+		if err := server.Write(bytes.Repeat([]byte("x"), 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		server.Flush()
+	}
+	if server.Buffered() == 0 {
+		t.Fatal("the kernel took 24 MiB: nothing was drained")
+	}
+	for i := range frames {
+		if frame, err := client.Read(); err != nil || len(frame) != 1<<20 {
+			t.Fatalf("frame %d: %d bytes, %v", i, len(frame), err)
+		}
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			frame, err := server.Read()
+			if err != nil || server.Write(frame) != nil {
+				return
+			}
+		}
+	})
+	for begun := time.Now(); time.Since(begun) < time.Second; {
+		if err := client.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if frame, err := client.Read(); err != nil || string(frame) != "hello" {
+			t.Fatalf("after %v: %q, %v", time.Since(begun), frame, err)
+		}
+	}
+	client.Close(wire.CloseNormal, "")
+	serving.Wait()
+}
