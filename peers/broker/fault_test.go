@@ -62,7 +62,7 @@ func TestEventsAreAppendOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broker.db")
 	start(t, b, path, nil)
 	join(t, b, "cli:will").do("conversation.create", object{"id": "c", "kind": "group"})
-	db, err := sql.Open("sqlite", path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(20000)") // the broker may be writing
 	if err != nil {
 		t.Fatal(err)
 	}
