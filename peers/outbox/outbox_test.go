@@ -371,6 +371,7 @@ func TestOutboxesInOneDatabaseAreSeparate(t *testing.T) {
 			}
 			run(t, box)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 		}
 		if sent["bus"] != "bus" || sent["telegram"] != "telegram" {
 			t.Error(sent)
