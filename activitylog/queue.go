@@ -78,10 +78,7 @@ func (w *Writer) TryAppend(rows ...Row) bool {
 	if len(rows) == 0 {
 		return true
 	}
-	size := 0
-	for i := range rows {
-		size += rows[i].size()
-	}
+	size := sizeOf(rows)
 	w.mu.Lock()
 	if w.holdLocked(rows, size) > 0 {
 		w.mu.Unlock()
@@ -107,10 +104,7 @@ func (w *Writer) Append(rows ...Row) {
 // decides anew under the lock under which commits are announced: a commit since
 // TryAppend looked may have been the last one.
 func (w *Writer) awaitSpace(rows []Row) {
-	size := 0
-	for i := range rows {
-		size += rows[i].size()
-	}
+	size := sizeOf(rows)
 	w.mu.Lock()
 	left := w.holdLocked(rows, size)
 	if left <= 0 {
@@ -187,11 +181,9 @@ func (q *queue) push(rows []Row) {
 		c := q.tail()
 		n := min(len(rows), chunkRows-len(c.rows))
 		c.rows = append(c.rows, rows[:n]...)
-		for i := range rows[:n] {
-			size := rows[i].size()
-			c.bytes += size
-			q.bytes += size
-		}
+		size := sizeOf(rows[:n])
+		c.bytes += size
+		q.bytes += size
 		q.rows += n
 		q.appended += uint64(n)
 		rows = rows[n:]
@@ -279,10 +271,7 @@ func (q *queue) settle(n int) {
 	c := q.inFlight
 	size := c.bytes
 	if c.done+n < len(c.rows) {
-		size = 0
-		for i := range n {
-			size += c.rows[c.done+i].size()
-		}
+		size = sizeOf(c.rows[c.done : c.done+n])
 	}
 	c.done += n
 	c.bytes -= size

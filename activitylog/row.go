@@ -81,6 +81,14 @@ type Row struct {
 // rowOverhead is what a row costs in memory beside its strings, in bytes.
 const rowOverhead = 144
 
+// sizeOf is what rows count against Options.QueueBytes.
+func sizeOf(rows []Row) (size int) {
+	for i := range rows {
+		size += rows[i].size()
+	}
+	return size
+}
+
 // size is what the row counts against Options.QueueBytes.
 func (r *Row) size() int {
 	return rowOverhead + len(r.MessageID) + len(r.RPCID) + len(r.Actor) + len(r.Topic) +

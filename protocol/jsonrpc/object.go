@@ -22,7 +22,7 @@ func (p *Parser) Object(object []byte, known []string, into [][]byte) (refusal e
 		if m.depth > depth {
 			continue
 		}
-		key := UnquoteBytes(p.scanner.text[m.key:m.colon])
+		key := UnquoteBytes(p.scanner.text[m.key:m.keyEnd])
 		slot, err := knownKey(key, known)
 		switch {
 		case err != nil:
@@ -112,7 +112,7 @@ func (s *keySet) add(key []byte) bool {
 	return true
 }
 
-// Unquote returns the text of a JSON string that Check accepted; any other
+// Unquote returns the text of a JSON string that Parse accepted; any other
 // value gives "".
 func Unquote(quoted []byte) string { return string(UnquoteBytes(quoted)) }
 

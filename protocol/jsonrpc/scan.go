@@ -42,9 +42,9 @@ const outlined = 3
 
 // A member is one member of an object. Places are offsets in the text.
 type member struct {
-	depth      int // of its object, the outermost container being 1
-	key, colon int // where its key begins, and ends
-	value, end int // where its value begins, and ends
+	depth       int // of its object, the outermost container being 1
+	key, keyEnd int // where its key begins, and ends
+	value, end  int // where its value begins, and ends
 }
 
 // keptMembers is the longest list of members that is kept for the next text.
@@ -211,7 +211,7 @@ func (s *scanner) key() error {
 	if err := s.str(); err != nil {
 		return err
 	}
-	m.colon = s.at
+	m.keyEnd = s.at
 	s.space()
 	if s.peek() != ':' {
 		return s.fail("':' is missing")

@@ -247,21 +247,12 @@ const (
 // kernel wants to have free before that takes more: then the kernel's queue
 // shrinks, which counts.
 func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
+	if g.raw == nil {
+		return g.writeAllWatched(b)
+	}
 	look := g.writeTimeout / drainLooks
 	progress := time.Now()
 	for taken < len(b) {
-		if g.raw == nil {
-			n, slow, err := g.writeWatched(b[taken:min(taken+drainChunk, len(b))])
-			taken += n
-			if slow {
-				return taken, errSlowConsumer
-			}
-			g.took(n)
-			if err != nil {
-				return taken, err
-			}
-			continue
-		}
 		queued := unread(g.raw)
 		if err := g.SetWriteDeadline(time.Now().Add(look)); err != nil {
 			return taken, err
@@ -278,9 +269,6 @@ func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
 		case time.Since(progress) >= g.writeTimeout:
 			return taken, errSlowConsumer
 		}
-	}
-	if g.raw == nil {
-		return taken, nil
 	}
 	return taken, g.SetWriteDeadline(time.Time{}) // or it would pass, and the next try fail
 }

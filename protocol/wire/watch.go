@@ -28,6 +28,22 @@ func socketUnder(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
+// writeAllWatched is writeAll where no write can be tried without blocking.
+func (g *gatherConn) writeAllWatched(b []byte) (taken int, err error) {
+	for taken < len(b) {
+		n, slow, err := g.writeWatched(b[taken:min(taken+drainChunk, len(b))])
+		taken += n
+		if slow {
+			return taken, errSlowConsumer
+		}
+		g.took(n)
+		if err != nil {
+			return taken, err
+		}
+	}
+	return taken, nil
+}
+
 // A watch looks after one write to TLS, which cannot go on after a deadline: it
 // finds a side that takes nothing while the write still waits, ends the stream
 // for its owner, and leaves the write to end by itself, so that the last words
