@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 
@@ -58,7 +59,10 @@ func (m *metrics) outcome(o protocol.Outcome) {
 
 func (m *metrics) limit(name limitName) { m.limits[name].Add(1) }
 
-// A histogram counts durations in buckets that double from 64 µs.
+// firstBucket is the bound of a histogram's first bucket.
+const firstBucket = 64 * time.Microsecond
+
+// A histogram counts durations in buckets whose bounds double from firstBucket.
 type histogram struct {
 	buckets [20]atomic.Uint64
 	sum     atomic.Uint64 // nanoseconds
@@ -66,7 +70,7 @@ type histogram struct {
 
 func (h *histogram) observe(d time.Duration) {
 	i := 0
-	for limit := 64 * time.Microsecond; d > limit && i < len(h.buckets)-1; limit *= 2 {
+	for limit := firstBucket; d > limit && i < len(h.buckets)-1; limit *= 2 {
 		i++
 	}
 	h.buckets[i].Add(1)
@@ -114,40 +118,40 @@ var (
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector: it writes out a Snapshot.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	m := &c.srv.metrics
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	count := func(d *prometheus.Desc, v uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	total := c.srv.totals()
-	gauge(descSessions, float64(total.sessions))
-	gauge(descPeers, float64(total.peers))
-	gauge(descUnanswered, float64(total.unanswered))
-	gauge(descQueued, float64(total.queued))
-	subscriptions, _ := c.srv.index.size()
-	gauge(descSubscriptions, float64(subscriptions))
-	count(descFrames, m.frames.Load())
-	count(descAccepted, m.accepted.Load())
-	count(descFinished, m.finished.Load())
-	count(descRefused, m.refused.Load())
-	for i, o := range outcomes {
-		count(descDeliveries, m.outcomes[i].Load(), string(o))
+	s := c.srv.Snapshot()
+	gauge(descSessions, float64(s.Sessions))
+	gauge(descPeers, float64(s.Peers))
+	gauge(descUnanswered, float64(s.Unanswered))
+	gauge(descQueued, float64(s.Queued))
+	gauge(descSubscriptions, float64(s.Subscriptions))
+	count(descFrames, float64(s.Frames))
+	count(descAccepted, float64(s.Accepted))
+	count(descFinished, float64(s.Finished))
+	count(descRefused, float64(s.Refused))
+	for outcome, n := range s.Deliveries {
+		count(descDeliveries, float64(n), outcome)
 	}
-	for i, name := range limitNames {
-		count(descLimits, m.limits[i].Load(), name)
+	for limit, n := range s.Limits {
+		count(descLimits, float64(n), limit)
 	}
-	for name, v := range c.srv.options.bounds() {
-		gauge(descBound, v, name)
+	for limit, v := range s.Bounds {
+		gauge(descBound, v, limit)
 	}
 	if cpu, err := processorTime(); err == nil {
-		ch <- prometheus.MustNewConstMetric(descCPU, prometheus.CounterValue, cpu.Seconds())
+		count(descCPU, cpu.Seconds())
 	}
-	c.collectLatency(ch)
-	c.collectLog(gauge, count)
+	ch <- latencyMetric(&s)
+	if s.Log != nil {
+		collectLog(s.Log, gauge, count)
+	}
 }
 
 // processorTime is what this program has used. What Linux tells in /proc, and
@@ -158,35 +162,28 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
 }
 
-func (c *collector) collectLatency(ch chan<- prometheus.Metric) {
-	h := &c.srv.metrics.latency
-	buckets := make(map[float64]uint64, len(h.buckets))
+func latencyMetric(s *Snapshot) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(s.Latency))
 	var total uint64
-	limit := 64 * time.Microsecond
-	for i := range h.buckets {
-		total += h.buckets[i].Load()
-		if i < len(h.buckets)-1 {
-			buckets[limit.Seconds()] = total
+	for _, b := range s.Latency {
+		total += b.Count
+		if b.Upper > 0 {
+			buckets[b.Upper.Seconds()] = total
 		}
-		limit *= 2
 	}
-	ch <- prometheus.MustNewConstHistogram(descLatency, total, time.Duration(h.sum.Load()).Seconds(), buckets)
+	return prometheus.MustNewConstHistogram(descLatency, total, s.LatencySum.Seconds(), buckets)
 }
 
-func (c *collector) collectLog(gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
-	if c.srv.log == nil {
-		return
-	}
-	s := c.srv.log.Stats()
+func collectLog(s *activitylog.Stats, gauge, count func(d *prometheus.Desc, v float64, labels ...string)) {
 	gauge(descBound, float64(s.MaxRows), "activity_queue_rows")
 	gauge(descBound, float64(s.MaxBytes), "activity_queue_bytes")
 	gauge(descBound, float64(s.MaxWAL), "activity_wal_bytes")
 	gauge(descLogQueued, float64(s.QueuedRows))
 	gauge(descLogBytes, float64(s.QueuedBytes))
 	gauge(descLogLag, s.Lag.Seconds())
-	count(descLogWritten, uint64(s.Written))
-	count(descLogLost, uint64(s.Lost))
-	count(descLogGaps, uint64(s.Gaps))
+	count(descLogWritten, float64(s.Written))
+	count(descLogLost, float64(s.Lost))
+	count(descLogGaps, float64(s.Gaps))
 	gauge(descLogWAL, float64(s.WALBytes))
 	stalled := 0.0
 	if s.Stalled {

@@ -20,6 +20,7 @@ type Snapshot struct {
 	Deliveries map[string]uint64
 	Limits     map[string]uint64 // how often each bound was reached
 	Latency    []LatencyBucket
+	LatencySum time.Duration // of the finished messages
 
 	Sessions      int
 	Peers         int
@@ -59,7 +60,8 @@ func (srv *Server) Snapshot() Snapshot {
 	for i, name := range limitNames {
 		s.Limits[name] = m.limits[i].Load()
 	}
-	limit := 64 * time.Microsecond
+	s.LatencySum = time.Duration(m.latency.sum.Load())
+	limit := firstBucket
 	for i := range m.latency.buckets {
 		b := LatencyBucket{Upper: limit, Count: m.latency.buckets[i].Load()}
 		if i == len(m.latency.buckets)-1 {
