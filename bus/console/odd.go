@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -70,32 +69,27 @@ func oddBus(in *oddInput) (list []oddity) {
 }
 
 // oddFailures groups the failures of the last minutes by whom they concern.
-func (f *facts) oddFailures(now time.Time) (list []oddity) {
+func (f *facts) oddFailures(now time.Time) []oddity {
 	type group struct{ who, status string }
-	at := map[group]int{}
-	counts := []int{}
+	counts := map[group]int{}
+	var order []group
+	last := map[group]*failure{}
 	for i := len(f.failures) - 1; i >= 0 && now.Sub(f.failures[i].At) < oddSpan; i-- {
 		x := &f.failures[i]
-		who := cmp.Or(x.Peer, x.From, x.Topic)
-		key := group{who, x.Status}
-		n, ok := at[key]
-		if !ok {
-			n = len(list)
-			at[key] = n
-			counts = append(counts, 0)
-			verb := "failed at"
-			if x.Peer == "" {
-				verb = "refused from"
-			}
-			list = append(list, oddity{Tone: "bad", What: x.Status + ": %s " + verb + " " + clip(who, 60), More: x.Error, Link: link("peer", "id", who), At: x.At})
+		g := group{cmp.Or(x.Peer, x.From, x.Topic), x.Status}
+		if counts[g]++; counts[g] == 1 {
+			order = append(order, g)
+			last[g] = x
 		}
-		counts[n]++
 	}
-	for i := range list {
-		list[i].What = strings.Replace(list[i].What, "%s", plural(counts[i], "delivery", "deliveries"), 1)
-		if strings.Contains(list[i].What, "refused from") {
-			list[i].What = strings.Replace(strings.Replace(list[i].What, "deliveries", "messages", 1), "delivery", "message", 1)
+	list := make([]oddity, 0, len(order))
+	for _, g := range order {
+		x := last[g]
+		what := plural(counts[g], "delivery", "deliveries") + " failed at "
+		if x.Peer == "" {
+			what = plural(counts[g], "message", "messages") + " refused from "
 		}
+		list = append(list, oddity{Tone: "bad", What: g.status + ": " + what + clip(g.who, 60), More: x.Error, Link: link("peer", "id", g.who), At: x.At})
 	}
 	return list
 }
