@@ -62,9 +62,9 @@ var mayImport = map[string][]string{
 
 	"cmd":                    {"*"}, // tests of the programs
 	"cmd/*":                  {"*"},
-	"cmd/internal/program":   {"protocol", "peers/peer", "peers/lease"},
+	"cmd/internal/program":   {"protocol", "peers/peer", "peers/lease", "cmd/internal/screen"},
 	"cmd/internal/fleet":     {"cmd/internal/screen"},
-	"cmd/internal/reference": {"cmd/internal/program"},
+	"cmd/internal/reference": {"cmd/internal/program", "cmd/internal/screen"},
 	"cmd/internal/screen":    {},
 	"cmd/internal/load":      {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/internal/demo":      {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "activitylog"},

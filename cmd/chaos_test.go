@@ -71,16 +71,10 @@ func TestKillAmongTenChats(t *testing.T) {
 	everyProgram(s)
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
-	var list []*talk
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		list = s.talks(ctx, 10, patience, 100*time.Millisecond)
-	}()
+	done := s.tenChats(ctx, 100*time.Millisecond)
 	kills := map[string]int{}
 	s.killUntil(ctx, kills)
-	<-done
-	sum, err := verdict(list)
+	sum, err := verdict(<-done)
 	report(sum.tally, fmt.Sprintf("10 chats talked for %s, kills: %s; slowest round %s", length, counts(kills), sum.slowest.Round(time.Millisecond)))
 	if err != nil {
 		t.Error(err)

@@ -35,19 +35,14 @@ func TestSoak(t *testing.T) {
 	everyProgram(s)
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
+	done := s.tenChats(ctx, 200*time.Millisecond)
 	var list []*talk
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		list = s.talks(ctx, 10, patience, 200*time.Millisecond)
-	}()
 	samples := map[string][]footprint{}
 	ticker := time.NewTicker(length / 40)
 	defer ticker.Stop()
-	for running := true; running; {
+	for list == nil {
 		select {
-		case <-done:
-			running = false
+		case list = <-done:
 		case <-ticker.C:
 			now, err := s.footprints()
 			if err != nil {

@@ -155,22 +155,26 @@ func (s *system) unknownAnswers() unknowns {
 	return unknown
 }
 
-// talks starts a conversation in n new chats and returns when ctx has ended and
-// every conversation with it.
-func (s *system) talks(ctx context.Context, n int, patience, pause time.Duration) []*talk {
-	list := make([]*talk, n)
-	var wg sync.WaitGroup
+// tenChats starts a conversation in each of ten new chats. The channel gives them
+// when ctx has ended and every conversation with it.
+func (s *system) tenChats(ctx context.Context, pause time.Duration) <-chan []*talk {
+	list := make([]*talk, 10)
+	var talking sync.WaitGroup
 	for i := range list {
 		list[i] = s.newTalk(fmt.Sprintf("talker %d", i))
-		wg.Go(func() { list[i].run(ctx, s, patience, pause) })
+		talking.Go(func() { list[i].run(ctx, s, patience, pause) })
 	}
-	wg.Wait()
-	unknown := s.unknownAnswers()
-	for _, k := range list {
-		k.judge(s)
-		k.excuse(unknown)
-	}
-	return list
+	done := make(chan []*talk, 1)
+	go func() {
+		talking.Wait()
+		unknown := s.unknownAnswers()
+		for _, k := range list {
+			k.judge(s)
+			k.excuse(unknown)
+		}
+		done <- list
+	}()
+	return done
 }
 
 // verdict adds everything up and says what went wrong.

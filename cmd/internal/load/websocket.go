@@ -2,6 +2,7 @@ package load
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -34,16 +35,10 @@ func dialWebSocket(ctx context.Context, address, token string, kind opcode) (*li
 
 func dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
-	switch {
-	case u.Scheme == "wss" && u.Port() == "":
-		return (&tls.Dialer{NetDialer: dialer}).DialContext(ctx, "tcp", u.Hostname()+":443")
-	case u.Scheme == "wss":
-		return (&tls.Dialer{NetDialer: dialer}).DialContext(ctx, "tcp", u.Host)
-	case u.Port() == "":
-		return dialer.DialContext(ctx, "tcp", u.Hostname()+":80")
-	default:
-		return dialer.DialContext(ctx, "tcp", u.Host)
+	if u.Scheme == "wss" {
+		return (&tls.Dialer{NetDialer: dialer}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
 	}
+	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80")))
 }
 
 // upgrade makes the handshake and returns the bytes that came after it.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/cmd/internal/screen"
+
 	"github.com/spf13/cobra"
 )
 
@@ -24,8 +26,8 @@ func foldHelp(cmd *cobra.Command) {
 func fold(text string, width int) string {
 	var out, paragraph []string
 	end := func() {
-		if slices.ContainsFunc(paragraph, func(l string) bool { return len([]rune(l)) > width }) {
-			paragraph = Wrap(strings.Join(paragraph, " "), width)
+		if slices.ContainsFunc(paragraph, func(l string) bool { return screen.Width(l) > width }) {
+			paragraph = screen.Wrap(strings.Join(paragraph, " "), width)
 		}
 		out, paragraph = append(out, paragraph...), nil
 	}
@@ -39,21 +41,4 @@ func fold(text string, width int) string {
 	}
 	end()
 	return strings.Join(out, "\n")
-}
-
-// Wrap breaks a text between words.
-func Wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case len([]rune(line))+1+len([]rune(word)) > width:
-			lines, line = append(lines, line), word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
 )
 
 // A Command is one command of the command line.
@@ -82,7 +83,7 @@ func (p *page) section(name string) { p.line(".SH " + name) }
 
 func (p *page) paragraph(text string) {
 	p.line(".PP")
-	for _, l := range program.Wrap(text, 80) {
+	for _, l := range screen.Wrap(text, 80) {
 		p.line(escape(l))
 	}
 }
@@ -123,7 +124,7 @@ func (p *page) settings(list []program.Setting) {
 		if d := strings.Trim(short(s.Default), "[]"); d != "" && d != "false" && d != "0s" && d != "0" {
 			usage += " Default " + d + "."
 		}
-		for _, l := range program.Wrap(usage, 80) {
+		for _, l := range screen.Wrap(usage, 80) {
 			p.line(escape(l))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
 )
 
 // An Edition is a file of settings for one way to run the system.
@@ -148,7 +149,7 @@ const lineWidth = 100
 
 // comment writes text as lines of comment.
 func comment(b *strings.Builder, text string) {
-	for _, line := range program.Wrap(strings.TrimSpace(text), lineWidth-2) {
+	for _, line := range screen.Wrap(strings.TrimSpace(text), lineWidth-2) {
 		b.WriteString("# " + line + "\n")
 	}
 }
