@@ -57,10 +57,14 @@ func (a *answerer) full(requester protocol.PeerID) bool {
 	return len(a.waiting[requester]) >= maxUnsent
 }
 
-// add takes answers that are stored. It does not block.
+// add takes answers that are stored. It does not block. Those that come after
+// close are left to the next run.
 func (a *answerer) add(list []answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.ctx.Err() != nil {
+		return
+	}
 	for _, item := range list {
 		_, running := a.waiting[item.to]
 		a.waiting[item.to] = append(a.waiting[item.to], item)
@@ -131,7 +135,9 @@ func (a *answerer) idle() bool {
 
 // close ends the lanes and waits for them.
 func (a *answerer) close() {
-	a.stop()
+	a.mu.Lock()
+	a.stop() // no lane begins after it
+	a.mu.Unlock()
 	a.wg.Wait()
 }
 

@@ -129,6 +129,9 @@ func (g *gatherConn) flush() {
 		g.mu.Unlock()
 		n, err := g.try(chunk)
 		g.mu.Lock()
+		if g.err != nil {
+			break // closed meanwhile: no drain begins that Close does not wait for
+		}
 		g.inFlight -= n
 		if err != nil {
 			g.breakLocked(err)
