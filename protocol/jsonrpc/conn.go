@@ -100,8 +100,9 @@ func (c *Conn) end() {
 }
 
 // Call sends a request and waits for its answer, until ctx ends. The result is
-// the answer's text; the error is a *Error when the other side refused.
-// Requests of one goroutine are sent in order.
+// the answer's text; the error is a *Error when the other side refused, and a
+// *TooLargeError when it would not read the request. Requests of one goroutine
+// are sent in order.
 func (c *Conn) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
 	ch := make(chan answer, 1)
 	c.mu.Lock()
@@ -111,7 +112,12 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte) ([]byte, 
 	}
 	id := c.calls.Add(ch)
 	c.mu.Unlock()
-	if err := c.stream.Write(AppendRequest(nil, id, method, params)); err != nil {
+	frame := AppendRequest(nil, id, method, params)
+	if err := checkSize(c.stream, frame); err != nil {
+		c.forget(id)
+		return nil, err
+	}
+	if err := c.stream.Write(frame); err != nil {
 		c.forget(id)
 		return nil, ErrClosed
 	}

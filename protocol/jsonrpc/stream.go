@@ -1,5 +1,7 @@
 package jsonrpc
 
+import "fmt"
+
 // A Stream carries whole text frames between two sides, such as a WebSocket
 // or an in-memory pair.
 //
@@ -32,4 +34,31 @@ type Stream interface {
 	// goroutines of the stream have ended; it waits at most 1 s for a side
 	// that does not take the close frame.
 	Close(code int, reason string)
+}
+
+// A Limited stream knows the largest frame that the other side reads; 0 says
+// that it does not.
+type Limited interface{ MaxWrite() int }
+
+// A TooLargeError is the error of a call that was not sent, because the other
+// side would end the connection rather than read it.
+type TooLargeError struct {
+	Size  int // of the frame, in bytes
+	Limit int // the largest that the other side reads
+}
+
+// Error gives both.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the request makes a frame of %d bytes, and the other side reads at most %d", e.Size, e.Limit)
+}
+
+// Unwrap makes it a refusal like one that the other side would send.
+func (e *TooLargeError) Unwrap() error { return Errorf(CodeInvalidParams, "too large") }
+
+// checkSize says whether a frame would end the stream.
+func checkSize(s Stream, frame []byte) error {
+	if l, ok := s.(Limited); ok && l.MaxWrite() > 0 && len(frame) > l.MaxWrite() {
+		return &TooLargeError{Size: len(frame), Limit: l.MaxWrite()}
+	}
+	return nil
 }

@@ -6,15 +6,21 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 
 	"github.com/coder/websocket"
 )
+
+// MaxFrameHeader is the header of an upgrade's answer that tells the largest
+// frame that the server reads, in bytes.
+const MaxFrameHeader = "Hubbub-Max-Frame"
 
 // Accept upgrades a request to a stream. It does not check the Origin: the
 // caller has. A subprotocol, if not empty, is echoed. On an error the response
 // has been written.
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Options) (*WebSocket, error) {
 	h := &hijacker{ResponseWriter: w, options: o}
+	w.Header().Set(MaxFrameHeader, strconv.FormatInt(o.maxFrame(), 10))
 	accept := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
 	if subprotocol != "" {
 		accept.Subprotocols = []string{subprotocol}

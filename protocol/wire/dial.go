@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/coder/websocket"
@@ -29,9 +30,13 @@ type DialOptions struct {
 	TLS   *tls.Config // for wss; nil for the system's roots
 }
 
-// clientMaxFrame is what a client reads by default: more than any frame that a
-// bus with its default limit sends, envelope included.
-const clientMaxFrame = 16 << 20
+const (
+	// clientMaxFrame is what a client reads by default: more than any frame that a
+	// bus with its default limit sends, envelope included.
+	clientMaxFrame = 16 << 20
+
+	envelopeRoom = 64 << 10 // by which a frame of the bus may exceed the one that it read
+)
 
 // Dial opens a stream to a bus at a ws:// or wss:// URL.
 func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
@@ -39,9 +44,6 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 		o = &DialOptions{}
 	}
 	options := o.Options
-	if options.MaxFrame <= 0 {
-		options.MaxFrame = clientMaxFrame
-	}
 	var g *gatherConn
 	wrap := func(conn net.Conn, err error) (net.Conn, error) {
 		if err != nil {
@@ -74,7 +76,17 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 		}
 		return nil, fmt.Errorf("dialing %s: %w", url, err)
 	}
-	return newWebSocket(conn, g, nil, &options), nil
+	told, err := strconv.ParseUint(resp.Header.Get(MaxFrameHeader), 10, 31)
+	if err != nil {
+		told = 0
+	}
+	theirs := int(told)
+	if options.MaxFrame <= 0 {
+		options.MaxFrame = max(clientMaxFrame, theirs+envelopeRoom)
+	}
+	s := newWebSocket(conn, g, nil, &options)
+	s.theirs = theirs
+	return s, nil
 }
 
 // noRedirect keeps a token from travelling to another place.

@@ -90,11 +90,12 @@ const (
 
 // A WebSocket is a Stream over one WebSocket connection.
 type WebSocket struct {
-	conn *websocket.Conn
-	net  *gatherConn
-	in   *bufio.Reader // the library's read buffer; nil where it keeps that to itself
-	max  int           // largest frame to read
-	cut  <-chan struct{}
+	conn   *websocket.Conn
+	net    *gatherConn
+	in     *bufio.Reader // the library's read buffer; nil where it keeps that to itself
+	max    int           // largest frame to read
+	theirs int           // largest frame that the other side reads; 0 where it does not tell
+	cut    <-chan struct{}
 
 	frame []byte // that the library read
 	whole []byte // that was taken whole; it lies in the input
@@ -209,6 +210,10 @@ func (s *WebSocket) Write(frame []byte) error { return s.net.writeMessage(wholeT
 
 // Flush starts sending what was written.
 func (s *WebSocket) Flush() { s.net.flush() }
+
+// MaxWrite returns the largest frame that the other side reads, 0 where it has
+// not told. A larger one would end the stream.
+func (s *WebSocket) MaxWrite() int { return s.theirs }
 
 // Buffered returns the bytes that the network has not taken yet.
 func (s *WebSocket) Buffered() int { return s.net.buffered() }
