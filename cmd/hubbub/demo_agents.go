@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"hubbub/cmd/internal/demo"
+	"hubbub/cmd/internal/program"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 )
@@ -26,7 +27,7 @@ func (s *show) addAgent(ctx context.Context, topic protocol.Topic, name string) 
 	defer cancel()
 	options := s.env.PeerOptions()
 	options.Buses = []string{s.plan.bus}
-	options.TokenFunc = func() (string, error) { return s.env.SecretFile(tokenPath(s.data, "cli")) }
+	options.TokenFunc = func() (string, error) { return s.env.SecretFile(program.TokenPath(s.data, "cli")) }
 	p := peer.New(newID("demo"), options)
 	results := make(chan protocol.SpawnResult, 1)
 	p.Handle(protocol.TypeSpawnResult, func(_ context.Context, d *peer.Delivery) error {

@@ -9,24 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/cmd/internal/documentstest"
 	"hubbub/cmd/internal/program"
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
-)
-
-// A shownCommand is a command line as a document shows it.
-type shownCommand struct {
-	where string
-	words []string
-}
-
-var (
-	codeBlock    = regexp.MustCompile("(?s)```.*?```")
-	indentedLine = regexp.MustCompile(`(?m)^(?:    |#   )(\S.*)$`)
-	quotedWords  = regexp.MustCompile("`([^`\n]*(?:\n[^`\n]+)?)`")
-	assignments  = regexp.MustCompile(`^(?:[A-Z_]+=(?:\$\([^)]*\)|\S*) )+`)
-	programWord  = regexp.MustCompile(`^(?:bin/)?hubbub(?:-[a-z]+)?$`)
 )
 
 // documents are the texts that tell people to run something.
@@ -53,43 +40,6 @@ func documents(t *testing.T) map[string]string {
 	return texts
 }
 
-// shownCommands finds the command lines of a text: indented lines, and what
-// stands between backquotes.
-func shownCommands(where, text string) (list []shownCommand) {
-	text = codeBlock.ReplaceAllString(text, "")
-	if filepath.Ext(where) == ".md" || filepath.Ext(where) == "" { // others are indented for reasons of their own
-		for _, m := range indentedLine.FindAllStringSubmatch(text, -1) {
-			list = append(list, shownCommand{where, commandWords(m[1])})
-		}
-	}
-	for _, m := range quotedWords.FindAllStringSubmatch(text, -1) {
-		words := commandWords(strings.ReplaceAll(m[1], "\n# ", " "))
-		if len(words) > 1 && programWord.MatchString(words[0]) || len(words) == 2 && words[0] == "make" {
-			list = append(list, shownCommand{where, words})
-		}
-	}
-	return slices.DeleteFunc(list, func(c shownCommand) bool { return len(c.words) == 0 })
-}
-
-// commandWords divides a line into words, without what stands before the program
-// and after the command.
-func commandWords(line string) []string {
-	for _, end := range []string{"   ", " # ", " > ", " | ", " && ", " &"} {
-		line, _, _ = strings.Cut(line, end)
-	}
-	words := strings.Fields(assignments.ReplaceAllString(line, ""))
-	if len(words) > 3 && words[0] == "sudo" && words[1] == "-u" {
-		words = words[3:]
-	}
-	if len(words) > 0 && programWord.MatchString(words[0]) {
-		words[0] = strings.TrimPrefix(words[0], "bin/")
-	}
-	for i := range words {
-		words[i] = strings.Trim(words[i], "'")
-	}
-	return words
-}
-
 // elsewhere are the other programs that the documents call, and why no test here
 // calls them.
 var elsewhere = map[string]string{
@@ -113,22 +63,21 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 	used, count := map[string]bool{}, 0
 	for where, text := range documents(t) {
-		for _, c := range shownCommands(where, text) {
+		for _, c := range documentstest.Find(where, text) {
 			count++
-			line := strings.Join(c.words, " ")
-			switch name := c.words[0]; {
+			switch name := c.Words[0]; {
 			case name == "hubbub":
-				checkCommandLine(t, where, c.words)
+				checkCommandLine(t, where, c.Words)
 			case flags[name] != nil:
-				checkProgramLine(t, where, c.words, flags[name])
+				checkProgramLine(t, where, c.Words, flags[name])
 			case name == "make":
-				if len(c.words) > 1 && !strings.Contains(string(makefile), "\n"+c.words[1]+":") {
-					t.Errorf("%s: the Makefile has no target %s", where, c.words[1])
+				if len(c.Words) > 1 && !strings.Contains(string(makefile), "\n"+c.Words[1]+":") {
+					t.Errorf("%s: the Makefile has no target %s", where, c.Words[1])
 				}
 			case elsewhere[name] != "":
 				used[name] = true
-			case !notCommands.MatchString(line):
-				t.Errorf("%s shows %q, which is neither checked here nor listed as not to be", where, line)
+			case !notCommands.MatchString(c.String()):
+				t.Errorf("%s shows %q, which is neither checked here nor listed as not to be", where, c)
 			}
 		}
 	}
@@ -187,7 +136,7 @@ func checkProgramLine(t *testing.T, where string, words []string, flags map[stri
 // TestTopicsShowCommands wants every text of help to end in something to do.
 func TestTopicsShowCommands(t *testing.T) {
 	for _, topic := range topics() {
-		if !slices.ContainsFunc(shownCommands(topic.name, topic.text), func(c shownCommand) bool { return c.words[0] == "hubbub" }) {
+		if !slices.ContainsFunc(documentstest.Find(topic.name, topic.text), func(c *documentstest.Command) bool { return c.Words[0] == "hubbub" }) {
 			t.Errorf("the text of %s shows no command", topic.name)
 		}
 	}
@@ -198,11 +147,9 @@ func TestTopicsShowCommands(t *testing.T) {
 func TestExamplesAreAccepted(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		for line := range strings.Lines(cmd.Example) {
-			for part := range strings.SplitSeq(line, " && ") {
-				if words := commandWords(part); len(words) > 0 && words[0] == "hubbub" {
-					checkCommandLine(t, cmd.CommandPath(), words)
-				}
+		for _, c := range documentstest.Calls(cmd.CommandPath(), cmd.Example) {
+			if c.Words[0] == "hubbub" {
+				checkCommandLine(t, c.Where, c.Words)
 			}
 		}
 		for _, sub := range cmd.Commands() {

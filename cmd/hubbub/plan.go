@@ -169,7 +169,7 @@ func lookup(env []string, key string) string {
 func (r *request) args(p part, bus string) []string {
 	args := []string{"--data", r.data, "--log-format", "json", "--log-level", r.level}
 	if p.name != "bus" {
-		args = append(args, "--bus", bus, "--token-file", tokenPath(r.data, p.name))
+		args = append(args, "--bus", bus, "--token-file", program.TokenPath(r.data, p.name))
 	}
 	if r.has(p.name) {
 		args = append(args, "--config", r.file+"#"+p.name)

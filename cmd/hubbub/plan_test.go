@@ -172,7 +172,7 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 		}
 		m := map[string]string{}
 		for _, g := range partGrants {
-			path := tokenPath(data, g.Name)
+			path := program.TokenPath(data, g.Name)
 			b, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -204,7 +204,7 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 	if diff := cmp.Diff(first, tokens()); diff != "" {
 		t.Errorf("a second run changed tokens: %s", diff)
 	}
-	if err := os.Remove(tokenPath(data, "hubbub-tg")); err != nil {
+	if err := os.Remove(program.TokenPath(data, "hubbub-tg")); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Revoke("hubbub-cli", nil); err != nil {

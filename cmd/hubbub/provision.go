@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"hubbub/bus/grant"
+	"hubbub/cmd/internal/program"
 )
 
 // partGrants is what each part of the system may be, hear and say. Its token is
-// in <data>/tokens, in the file that tokenPath names.
+// in <data>/tokens, in the file that program.TokenPath names.
 var partGrants = []grant.Credential{
 	{
 		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
@@ -37,11 +38,6 @@ var partGrants = []grant.Credential{
 	},
 }
 
-// tokenPath returns the file of a part's token: that of hubbub-tg is tokens/tg.
-func tokenPath(data, name string) string {
-	return filepath.Join(data, "tokens", strings.TrimPrefix(name, "hubbub-"))
-}
-
 // provision makes sure that each part has a credential and a file with its
 // token, and writes the agents' keys; all readable by the owner alone. What
 // exists and fits together is kept.
@@ -63,7 +59,7 @@ func provisionTokens(data string) error {
 		return err
 	}
 	for _, want := range partGrants {
-		if err := provisionOne(file, tokenPath(data, want.Name), want); err != nil {
+		if err := provisionOne(file, program.TokenPath(data, want.Name), want); err != nil {
 			return fmt.Errorf("making the credential of %s: %w", want.Name, err)
 		}
 	}
@@ -78,7 +74,7 @@ func adoptTokens(data, folder string) (names []string, err error) {
 		return nil, err
 	}
 	for _, c := range partGrants {
-		path := filepath.Join(folder, filepath.Base(tokenPath(data, c.Name)))
+		path := filepath.Join(folder, filepath.Base(program.TokenPath(data, c.Name)))
 		raw, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -108,7 +104,7 @@ const minToken = 32
 func partNames() []string {
 	var list []string
 	for _, c := range partGrants {
-		list = append(list, filepath.Base(tokenPath("", c.Name)))
+		list = append(list, filepath.Base(program.TokenPath("", c.Name)))
 	}
 	return list
 }

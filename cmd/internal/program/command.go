@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,8 +30,7 @@ func From(cmd *cobra.Command) *Env {
 }
 
 // Attach gives a tree of commands the common flags and settings. Commands take
-// their Env with From. Where no token is given, they use the one that
-// `hubbub up` and `hubbub demo` leave for people in the data folder.
+// their Env with From.
 func Attach(root *cobra.Command) *Attached {
 	a := &Attached{root: root}
 	a.settings = addSettings(root.PersistentFlags(), true)
@@ -89,7 +87,6 @@ func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	env.tokenFile = filepath.Join(env.Data, "tokens", "cli")
 	a.env = env
 	ctx, stop := withSignals(cmd.Context(), env)
 	a.stop = stop

@@ -27,14 +27,13 @@ type Env struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 
-	settings  *settings
-	outside   outside
-	secrets   *secrets
-	logEnd    *switchWriter
-	notify    *notifier
-	ready     sync.Once
-	stopping  atomic.Bool
-	tokenFile string // used when no token was given at all
+	settings *settings
+	outside  outside
+	secrets  *secrets
+	logEnd   *switchWriter
+	notify   *notifier
+	ready    sync.Once
+	stopping atomic.Bool
 }
 
 func newEnv(name string, c *settings, o outside) (*Env, error) {

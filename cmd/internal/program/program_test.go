@@ -262,6 +262,13 @@ func TestSecretsAreCutOut(t *testing.T) {
 
 func TestTokenSources(t *testing.T) {
 	a, b := write(t, "token-in-a"), write(t, "token-in-b")
+	data := t.TempDir() // of `hubbub up`
+	if err := os.MkdirAll(filepath.Dir(TokenPath(data, "hubbub-test")), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(TokenPath(data, "test"), []byte("token-of-up\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		call call
@@ -275,6 +282,11 @@ func TestTokenSources(t *testing.T) {
 			env:  map[string]string{"HOME": "/x", "HUBBUB_TOKEN": "token-in-variable"},
 		}, "token-in-variable"},
 		{"file", call{args: []string{"--config", write(t, fmt.Sprintf("token-file = %q", b))}}, "token-in-b"},
+		{"left by up", call{args: []string{"--data", data}}, "token-of-up"},
+		{"variable over the one left by up", call{
+			args: []string{"--data", data},
+			env:  map[string]string{"HOME": "/x", "HUBBUB_TOKEN": "token-in-variable"},
+		}, "token-in-variable"},
 	} {
 		var got string
 		s := probe{do: func(_ context.Context, env *Env) (err error) { got, err = env.Token(); return err }}

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
 // Token returns the token for the bus: from the file of a --token-file flag,
-// else from HUBBUB_TOKEN, else from a token-file set elsewhere. It is empty when none
-// was given, for a bus without credentials. It reads the file anew at each
-// call, so that a replaced token is used at the next connect.
+// else from HUBBUB_TOKEN, else from a token-file set elsewhere, else the one that
+// `hubbub up` leaves for this program in the data folder. It is empty when there is
+// none, for a bus without credentials. It reads the file anew at each call, so that
+// a replaced token is used at the next connect.
 func (e *Env) Token() (string, error) {
 	c := e.settings
 	if token, ok := e.outside.lookupEnv("HUBBUB_TOKEN"); ok && token != "" && !c.tokenFlag {
@@ -21,14 +23,21 @@ func (e *Env) Token() (string, error) {
 	if c.tokenFile != "" {
 		return e.SecretFile(c.tokenFile)
 	}
-	if e.tokenFile != "" {
-		token, err := e.SecretFile(e.tokenFile)
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", nil
-		}
-		return token, err
+	name := e.Name
+	if name == "hubbub" {
+		name = "cli" // the command line of people
 	}
-	return "", nil
+	token, err := e.SecretFile(TokenPath(e.Data, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return token, err
+}
+
+// TokenPath returns the file in the data folder of `hubbub up` that holds a
+// program's token: that of hubbub-tg is tokens/tg.
+func TokenPath(data, name string) string {
+	return filepath.Join(data, "tokens", strings.TrimPrefix(name, "hubbub-"))
 }
 
 // Secret returns the secret in an environment variable, or in the file that the
