@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 )
@@ -91,9 +92,18 @@ type source struct {
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// sources parses every Go file of the module.
+// sources returns every Go file of the module.
 func sources(t *testing.T) []source {
 	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// parsed reads and parses the files, once for all laws.
+var parsed = sync.OnceValues(func() ([]source, error) {
 	var all []source
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -123,11 +133,8 @@ func sources(t *testing.T) []source {
 		all = append(all, source{path: slash, pkg: path.Dir(slash), file: file, fset: fset, text: string(text)})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
+	return all, err
+})
 
 // imports returns the packages of ours that a file imports.
 func (s source) imports(t *testing.T) []string {
