@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	queuedCommits = 256             // of at most 2,048 rows each
+	queuedCommits = 256             // that wait
+	queuedBytes   = 64 << 20        // of payloads in those
 	batchSpans    = 512             // of one request
 	batchWait     = 2 * time.Second // until a request goes with fewer
 	lastWait      = 2 * time.Second // for the last requests, at the end
@@ -31,6 +32,7 @@ type Exporter struct {
 	client   *http.Client
 	log      zerolog.Logger
 	queue    chan []activitylog.Row
+	waiting  atomic.Int64 // bytes of payloads in queue
 
 	sent    atomic.Int64
 	dropped atomic.Int64
@@ -52,11 +54,23 @@ func New(s Settings, log *zerolog.Logger) *Exporter {
 // Offer takes rows that were committed: it is an OnCommit of the log's writer.
 // It never blocks.
 func (e *Exporter) Offer(_ int64, rows []activitylog.Row) {
-	select {
-	case e.queue <- slices.Clone(rows):
-	default:
-		e.dropped.Add(int64(len(rows)))
+	kept, size := slices.Clone(rows), int64(0)
+	for i := range kept {
+		if kept[i].Event != activitylog.SendStart {
+			kept[i].Payload = nil // only a message's own says what its trace is
+		}
+		size += int64(len(kept[i].Payload))
 	}
+	if e.waiting.Load()+size <= queuedBytes || e.waiting.Load() == 0 {
+		e.waiting.Add(size)
+		select {
+		case e.queue <- kept:
+			return
+		default:
+			e.waiting.Add(-size)
+		}
+	}
+	e.dropped.Add(int64(len(rows)))
 }
 
 // Stats returns how many spans were taken by the collector, and how many rows
@@ -91,6 +105,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 
 func (e *Exporter) take(ctx context.Context, a *assembler, rows []activitylog.Row) {
 	for i := range rows {
+		e.waiting.Add(-int64(len(rows[i].Payload)))
 		e.spans = append(e.spans, a.add(&rows[i])...)
 		if len(e.spans) >= batchSpans {
 			e.flush(ctx)

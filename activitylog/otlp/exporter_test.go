@@ -105,6 +105,9 @@ func TestSpansOfALog(t *testing.T) {
 	w.Append(message(at+1000, "m2", "agent:a", "tg:1", `{"type":"tg_reply","inReplyTo":"m1"}`, "timeout")...)
 	w.Append(message(at+2000, "m3", "agent:a", "tg:1", `{"type":"tg_reply","traceparent":"00-`+trace+`-`+above+`-00"}`, "ok")...)
 	w.Append(message(at+3000, "m4", "agent:a", "tg:1", `{"type":"tg_reply","traceparent":"rubbish"}`, "ok")...)
+	// What a peer answers carries the traceparent as it came.
+	w.Append(message(at+4000, "m5", "agent:a", "tg:1", `{"type":"tg_reply","inReplyTo":"m1","traceparent":"00-`+trace+`-`+above+`-01"}`, "ok")...)
+	w.Append(message(at+5000, "m6", "tg:1", "agent:a", `{"type":"delivery_status","inReplyTo":"m3"}`, "ok")...) // m3 was not sampled
 	endLog()
 	if err := <-logDone; err != nil {
 		t.Fatal(err)
@@ -124,7 +127,7 @@ func TestSpansOfALog(t *testing.T) {
 		}
 		byName[key] = sp
 	}
-	if len(c.spans) != 6 {
+	if len(c.spans) != 8 {
 		t.Fatalf("%d spans: %+v", len(c.spans), byName)
 	}
 	send, deliver, reply := byName["send tg_message m1"], byName["deliver tg_message m1"], byName["send tg_reply m2"]
@@ -137,14 +140,71 @@ func TestSpansOfALog(t *testing.T) {
 	if reply.TraceID != trace || reply.ParentSpanID != send.SpanID || reply.Status.Code != 2 {
 		t.Errorf("the reply is %+v", reply)
 	}
+	if nested := byName["send tg_reply m5"]; nested.TraceID != trace || nested.ParentSpanID != send.SpanID {
+		t.Errorf("a reply with the traceparent of what it answers: %+v", nested)
+	}
 	if own := byName["send tg_reply m4"]; own.TraceID == trace || len(own.TraceID) != 32 || own.ParentSpanID != "" {
 		t.Errorf("a message without a trace: %+v", own)
 	}
 	if c.header.Get("Api-Key") != "s ecret" || !strings.Contains(c.raw, "deployment.environment") || strings.Contains(c.raw, "SECRET TEXT") {
 		t.Errorf("headers %v, body %s", c.header, c.raw)
 	}
-	if sent, dropped := e.Stats(); sent != 6 || dropped != 0 {
+	if sent, dropped := e.Stats(); sent != 8 || dropped != 0 {
 		t.Errorf("sent %d, dropped %d", sent, dropped)
+	}
+}
+
+// TestTurns: the span of a turn lasts from the message that tells of its start to
+// the one that tells of its end.
+func TestTurns(t *testing.T) {
+	c := &collector{}
+	server := httptest.NewServer(c)
+	defer server.Close()
+	e := otlp.New(otlp.Settings{Endpoint: server.URL + "/v1/traces", Timeout: time.Minute}, nil)
+	tell := func(at int64, id, turn, state string) {
+		e.Offer(1, message(at, id, "agent:a", "system:attention", `{"type":"agent_event","inReplyTo":"m1","content":{"event":"turn","turnId":"`+turn+`","state":"`+state+`","reason":"why","model":"large"}}`, "ok"))
+	}
+	e.Offer(1, message(1_000_000, "m1", "tg:1", "agent:a", `{"type":"tg_message"}`, "ok"))
+	tell(2_000_000, "r1", "t1", "started")
+	tell(2_500_000, "r2", "t1", "accepted")
+	tell(3_000_000, "r3", "t2", "started")
+	tell(5_000_000, "r4", "t1", "finished")
+	tell(6_000_000, "r5", "t2", "failed")
+	tell(7_000_000, "r6", "t3", "finished") // whose start nobody saw
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var send exported
+	turns := map[string]exported{}
+	for _, s := range c.spans {
+		switch s.Name {
+		case "send tg_message":
+			send = s
+		case "turn":
+			turns[s.StartTimeUnixNano+" "+s.EndTimeUnixNano] = s
+		}
+	}
+	done, failed := turns["2000000000 5000000000"], turns["3000000000 6000000000"]
+	if len(turns) != 2 || done.Kind != 1 || done.ParentSpanID != send.SpanID || done.TraceID != send.TraceID || done.Status.Code != 1 || failed.Status.Code != 2 {
+		t.Errorf("turns %+v of %+v", turns, send)
+	}
+	if !strings.Contains(c.raw, `"failed: why"`) || !strings.Contains(c.raw, `"gen_ai.request.model"`) {
+		t.Errorf("the spans say %s", c.raw)
+	}
+}
+
+// TestTheQueueIsBoundedInBytes: large payloads that wait for a collector take no
+// more memory than a part of what the log itself may take.
+func TestTheQueueIsBoundedInBytes(t *testing.T) {
+	e := otlp.New(otlp.Settings{Endpoint: "http://127.0.0.1:1/v1/traces", Timeout: time.Second}, nil)
+	large := message(1, "m", "a", "b", `{"content":"`+strings.Repeat("x", 1<<20)+`"}`, "ok")
+	for range 100 { // of which 63 fit
+		e.Offer(1, large)
+	}
+	if _, dropped := e.Stats(); dropped != 4*37 {
+		t.Errorf("%d rows were dropped; want %d", dropped, 4*37)
 	}
 }
 

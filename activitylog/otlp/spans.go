@@ -13,12 +13,20 @@ import (
 const (
 	maxOpen     = 20_000 // messages under way that are followed
 	maxFinished = 20_000 // messages whose trace is remembered for those that answer them
+	maxTurns    = 10_000 // turns under way that are followed
 )
 
 // An assembler makes spans of rows. It is not safe for concurrent use.
 type assembler struct {
 	open   map[string]*pass  // by message and topic
-	traces map[string]parent // of finished and open messages, by messageId
+	traces map[string]traced // of finished and open messages, by messageId
+	turns  map[string]int64  // when each began, by agent and turnId
+}
+
+// traced is what a message hands on to those that answer it.
+type traced struct {
+	own    parent // its trace, and its span in it; empty where it was not sampled
+	stated parent // what its traceparent said
 }
 
 // A pass is one message on its way through the bus.
@@ -62,12 +70,13 @@ type status struct {
 }
 
 const (
+	kindInternal = 1
 	kindProducer = 4
 	kindConsumer = 5
 )
 
 func newAssembler() *assembler {
-	return &assembler{open: map[string]*pass{}, traces: map[string]parent{}}
+	return &assembler{open: map[string]*pass{}, traces: map[string]traced{}, turns: map[string]int64{}}
 }
 
 // add takes a row and returns the spans that it completes.
@@ -75,7 +84,7 @@ func (a *assembler) add(r *activitylog.Row) []span {
 	key := r.MessageID + "\x00" + r.Topic
 	switch r.Event {
 	case activitylog.SendStart:
-		a.begin(key, r)
+		return a.begin(key, r)
 	case activitylog.ProcessStart:
 		if p := a.open[key]; p != nil {
 			p.deliveries[r.Actor+"\x00"+r.RPCID] = *r
@@ -93,29 +102,81 @@ func (a *assembler) add(r *activitylog.Row) []span {
 	return nil
 }
 
-func (a *assembler) begin(key string, r *activitylog.Row) {
-	var m struct{ Type, InReplyTo, TraceParent string }
+// begin follows a message from its send_start on. A message that tells the end of
+// a turn completes the turn's span.
+func (a *assembler) begin(key string, r *activitylog.Row) []span {
+	var m struct {
+		Type, InReplyTo, TraceParent string
+		Content                      json.RawMessage
+	}
 	_ = json.Unmarshal(r.Payload, &m) // what is no message has no trace of its own
-	above, sampled := parseParent(m.TraceParent)
-	if !sampled {
-		return
-	}
+	stated, sampled := parseParent(m.TraceParent)
+	answered, known := a.traces[m.InReplyTo]
+	above := chooseParent(stated, answered)
 	if above.trace == "" {
-		above = a.traces[m.InReplyTo]
-	}
-	if above.trace == "" {
+		sampled = sampled && (!known || answered.own.trace != "")
 		above.trace = idOf(16, r.MessageID)
-	}
-	if len(a.open) >= maxOpen {
-		clear(a.open)
 	}
 	if len(a.traces) >= maxFinished {
 		clear(a.traces)
 	}
+	if !sampled {
+		a.traces[r.MessageID] = traced{stated: stated}
+		return nil
+	}
+	if len(a.open) >= maxOpen {
+		clear(a.open)
+	}
 	p := &pass{trace: above, id: idOf(8, "send", key, r.RPCID), start: *r, typ: m.Type, deliveries: map[string]activitylog.Row{}}
 	p.start.Payload = nil // it may be large
 	a.open[key] = p
-	a.traces[r.MessageID] = parent{above.trace, p.id}
+	a.traces[r.MessageID] = traced{parent{above.trace, p.id}, stated}
+	if m.Type != "agent_event" {
+		return nil
+	}
+	return a.turn(above, r, m.Content)
+}
+
+// chooseParent says below what a message belongs. Peers hand the traceparent on as
+// it came: one that equals that of the message answered says less than inReplyTo.
+func chooseParent(stated parent, answered traced) parent {
+	if stated.trace == "" || answered.own.trace != "" && stated == answered.stated {
+		return answered.own
+	}
+	return stated
+}
+
+// turn makes the span of a turn from what its agent tells of it: that it started,
+// and that it ended.
+func (a *assembler) turn(above parent, r *activitylog.Row, content []byte) []span {
+	var c struct{ Event, TurnID, State, Reason, Model string }
+	if json.Unmarshal(content, &c) != nil || c.Event != "turn" || c.TurnID == "" {
+		return nil
+	}
+	key := r.Actor + "\x00" + c.TurnID
+	start, begun := a.turns[key]
+	switch {
+	case c.State == "accepted": // it goes on
+		return nil
+	case c.State == "started":
+		if len(a.turns) >= maxTurns {
+			clear(a.turns)
+		}
+		a.turns[key] = r.At
+		return nil
+	case !begun:
+		return nil
+	}
+	delete(a.turns, key)
+	s := span{
+		TraceID: above.trace, SpanID: idOf(8, "turn", key, r.MessageID), ParentID: above.span, Name: "turn", Kind: kindInternal,
+		Start: nanos(start), End: nanos(r.At), Status: status{Code: 1},
+		Attrs: attributes("hubbub.peer", r.Actor, "hubbub.turn", c.TurnID, "hubbub.state", c.State, "gen_ai.request.model", c.Model),
+	}
+	if c.State != "finished" {
+		s.Status = status{Code: 2, Message: strings.TrimSuffix(c.State+": "+c.Reason, ": ")}
+	}
+	return []span{s}
 }
 
 func (p *pass) deliver(r *activitylog.Row) {
@@ -153,6 +214,9 @@ func statusOf(r *activitylog.Row) status {
 func attributes(pairs ...string) []attribute {
 	list := make([]attribute, 0, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			continue
+		}
 		list = append(list, attribute{pairs[i], value{strings.ToValidUTF8(pairs[i+1], "\ufffd")}})
 	}
 	return list

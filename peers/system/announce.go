@@ -64,7 +64,7 @@ func (s *Spawner) answer(ctx context.Context, tx *sql.Tx, r request, agent Agent
 
 func (s *Spawner) announcement(r request, topic protocol.Topic, t protocol.MessageType, content any) announcement {
 	m := s.peer.NewMessage(t, content)
-	m.InReplyTo = r.message
+	m.InReplyTo, m.TraceParent = r.message, r.trace
 	return announcement{Topic: topic, Message: m, Requester: r.requester, ID: r.id, For: r.topic}
 }
 

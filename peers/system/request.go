@@ -17,6 +17,7 @@ type request struct {
 	id        string // names the request among the requester's
 	echo      string // its requestId, as it came
 	message   protocol.MessageID
+	trace     string // its traceparent
 	topic     protocol.Topic
 	agent     string // the name asked for; empty for the topic's own agent
 	profile   string
@@ -33,7 +34,7 @@ func parseRequest(d *peer.Delivery) (request, error) {
 	}
 	r := request{
 		requester: d.Message.From, id: c.RequestID, echo: c.RequestID, message: d.Message.MessageID,
-		topic: c.Topic, agent: c.Agent, profile: c.Profile,
+		trace: d.Message.TraceParent, topic: c.Topic, agent: c.Agent, profile: c.Profile,
 	}
 	if r.id == "" {
 		r.id = string(r.message)

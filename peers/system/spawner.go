@@ -21,12 +21,17 @@ import (
 	"golang.org/x/time/rate"
 )
 
-//go:embed schema.sql
-var schema string
+// The schema, and what later versions changed in it.
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed schema_2.sql
+	schema2 string
+)
 
 // Open opens the spawner's database.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema})
+	return store.Open(path, []string{schema + outbox.Schema, schema2})
 }
 
 // A Spawner is agent:system.

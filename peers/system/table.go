@@ -154,10 +154,10 @@ func (s *Spawner) repeated(ctx context.Context, q querier, r request) (waiting, 
 }
 
 func storeRequest(ctx context.Context, q querier, r request, agent AgentName) error {
-	_, err := q.ExecContext(ctx, `INSERT INTO requests (requester, id, echo, message, topic, agent, arrived_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-		ON CONFLICT (requester, id, topic) DO UPDATE SET message = ?4, agent = ?6`,
-		r.requester, r.id, r.echo, r.message, r.topic, agent, time.Now().UnixMicro())
+	_, err := q.ExecContext(ctx, `INSERT INTO requests (requester, id, echo, message, topic, agent, arrived_at, traceparent)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+		ON CONFLICT (requester, id, topic) DO UPDATE SET message = ?4, agent = ?6, traceparent = ?8`,
+		r.requester, r.id, r.echo, r.message, r.topic, agent, time.Now().UnixMicro(), r.trace)
 	if err != nil {
 		return fmt.Errorf("storing a request: %w", err)
 	}
@@ -166,7 +166,7 @@ func storeRequest(ctx context.Context, q querier, r request, agent AgentName) er
 
 // waitingFor returns the requests that wait for an agent.
 func waitingFor(ctx context.Context, q querier, agent AgentName) ([]request, error) {
-	rows, err := q.QueryContext(ctx, `SELECT requester, id, echo, message, topic FROM requests
+	rows, err := q.QueryContext(ctx, `SELECT requester, id, echo, message, topic, traceparent FROM requests
 		WHERE agent = ? AND answering = 0 ORDER BY arrived_at`, agent)
 	if err != nil {
 		return nil, fmt.Errorf("looking for requests: %w", err)
@@ -175,7 +175,7 @@ func waitingFor(ctx context.Context, q querier, agent AgentName) ([]request, err
 	var all []request
 	for rows.Next() {
 		var r request
-		if err := rows.Scan(&r.requester, &r.id, &r.echo, &r.message, &r.topic); err != nil {
+		if err := rows.Scan(&r.requester, &r.id, &r.echo, &r.message, &r.topic, &r.trace); err != nil {
 			return nil, fmt.Errorf("reading a request: %w", err)
 		}
 		all = append(all, r)

@@ -25,6 +25,7 @@ type reply struct {
 	agent    string
 	key      string // once per agent
 	busID    protocol.MessageID
+	trace    string
 	content  protocol.ChatReply
 	callback string // a callback query to answer instead
 }
@@ -44,7 +45,7 @@ func (b *Bridge) takeReply(ctx context.Context, d *peer.Delivery) error {
 	if err != nil {
 		return peer.Reject(err.Error())
 	}
-	r := reply{chat: key, agent: string(d.Message.From), busID: d.Message.MessageID}
+	r := reply{chat: key, agent: string(d.Message.From), busID: d.Message.MessageID, trace: d.Message.TraceParent}
 	if err := d.Decode(&r.content); err != nil {
 		return peer.Reject("the content of this tg_reply cannot be read: " + err.Error())
 	}
@@ -204,7 +205,10 @@ func (b *Bridge) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool, er
 		err := exec(ctx, tx, `INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`,
 			number, i, b.bot, r.chat, p.kind, p.body)
 		if err == nil {
-			_, err = b.telegram.EnqueueTx(ctx, tx, destination, fmt.Sprintf("%d.%d", number, i), []byte(fmt.Sprintf(`{"reply":%d,"part":%d}`, number, i)))
+			content, err = json.Marshal(sendItem{Reply: number, Part: i, Trace: r.trace})
+		}
+		if err == nil {
+			_, err = b.telegram.EnqueueTx(ctx, tx, destination, fmt.Sprintf("%d.%d", number, i), content)
 		}
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)

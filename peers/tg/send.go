@@ -18,8 +18,9 @@ import (
 
 // A sendItem is the body of an item towards Telegram.
 type sendItem struct {
-	Reply int64 `json:"reply"`
-	Part  int   `json:"part"`
+	Reply int64  `json:"reply"`
+	Part  int    `json:"part"`
+	Trace string `json:"traceparent,omitempty"` // of the tg_reply
 }
 
 // The states of one part of a reply, see the table sends.

@@ -17,6 +17,7 @@ import (
 type statusItem struct {
 	Chat    int64                   `json:"chat"`
 	BusID   protocol.MessageID      `json:"busId"` // of the delivery_status, the same at each attempt
+	Trace   string                  `json:"traceparent,omitempty"`
 	Content protocol.DeliveryStatus `json:"content"`
 }
 
@@ -45,7 +46,7 @@ func (b *Bridge) report(ctx context.Context, tx *sql.Tx, o *outgoing, content pr
 		return nil
 	}
 	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
-	body, err := json.Marshal(statusItem{Chat: o.chat.key, BusID: protocol.NewMessageID(), Content: content})
+	body, err := json.Marshal(statusItem{Chat: o.chat.key, BusID: protocol.NewMessageID(), Trace: o.Trace, Content: content})
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (b *Bridge) sendStatus(ctx context.Context, item outbox.Item) error {
 		return permanent(err)
 	}
 	m := protocol.NewMessage(protocol.TypeDeliveryStatus, peerOf(s.Chat), s.Content)
-	m.MessageID, m.InReplyTo = s.BusID, s.Content.MessageID
+	m.MessageID, m.InReplyTo, m.TraceParent = s.BusID, s.Content.MessageID, s.Trace
 	err := b.tell(ctx, item.Destination, m)
 	b.crash("reported")
 	var refused *jsonrpc.Error
