@@ -13,6 +13,7 @@ import (
 	"hubbub/protocol/wire"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
 )
 
 // Handler serves the bus's HTTP side: the upgrade on /, health, readiness,
@@ -52,6 +53,15 @@ func (srv *Server) root(w http.ResponseWriter, r *http.Request) {
 		return // answered
 	}
 	srv.start(stream, r.RemoteAddr, credential) // returning frees what the HTTP server keeps of the connection
+}
+
+// httpErrors writes to the program's log what the HTTP server has to say, such as
+// a TLS handshake that failed.
+type httpErrors struct{ log *zerolog.Logger }
+
+func (h httpErrors) Write(line []byte) (int, error) {
+	h.log.Info().Msg(strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 func (srv *Server) health(w http.ResponseWriter, _ *http.Request) {

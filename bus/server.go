@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -109,8 +110,8 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 
 	failed := make(chan error, 1)
 	httpServer := &http.Server{
-		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
-		TLSConfig: srv.options.TLS, ErrorLog: nil,
+		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		TLSConfig: srv.options.TLS, ErrorLog: log.New(httpErrors{srv.options.Log}, "", 0),
 	}
 	if listener != nil {
 		loops.Go(func() { failed <- srv.serveHTTP(httpServer, listener) })

@@ -16,6 +16,9 @@ import (
 	"hubbub/protocol/wire"
 )
 
+// Options are those of the bus, for tests that must not know it otherwise.
+type Options = bus.Options
+
 // A Bus is a bus that lives as long as the test.
 type Bus struct {
 	Log  string // path of the activity log, empty for none

@@ -112,6 +112,10 @@ func (s *session) call(ctx context.Context, method string, params, result any) e
 		return fmt.Errorf("writing the params of %s: %w", method, err)
 	}
 	answer, err := s.conn.Call(ctx, method, raw.Bytes())
+	var large *jsonrpc.TooLargeError
+	if errors.As(err, &large) {
+		return fmt.Errorf("the bus takes frames of at most %d bytes (--max-frame), and this makes one of %d: send less, or in parts", large.Limit, large.Size)
+	}
 	if err != nil {
 		return err
 	}

@@ -8,27 +8,44 @@
 //	})
 //	err := p.Run(ctx)
 //
+// A peer has an identity such as agent:echo, whose first part is its role; what
+// a role may send is the table of protocol.MaySend. Nobody hears a peer by its
+// identity alone: it subscribes to that topic, as above.
+//
 // Guarantees:
 //
 //   - Order: deliveries from one sender are handled one at a time, in the order
 //     in which they arrived. Deliveries from different senders run
 //     concurrently, at most Options.Concurrency at once.
 //   - Bounds: at most Options.Queue deliveries wait. One more is answered with
-//     an error at once, which the bus reports to its sender.
+//     an error at once, which the bus reports to its sender. A message larger
+//     than the bus takes is not sent: *TooLargeError.
 //   - Connection: Run connects, initializes, subscribes, and does so again with
 //     backoff and jitter whenever the connection ends. It gives up only when a
 //     newer session took the identity over (ErrReplaced), when the bus refuses
 //     the credential (ErrUnauthorized) or the identity (ErrRefused), or when its
-//     context ends.
+//     context ends. All else it tries again, and says why it must in
+//     Options.Log and in the errors of Ready and Send (ErrNotConnected).
 //   - Blocking: Send waits for a connection, then for the bus's answer, at most
-//     until its context ends. Sends from one goroutine reach the bus in order.
-//     Send may be called inside a handler.
+//     until its context ends. The answer comes when every subscriber has
+//     answered or failed, 30 s later at the latest, so give Send a longer time
+//     or none. Sends from one goroutine reach the bus in order. Send may be
+//     called inside a handler; but no handler may wait for another message of the
+//     sender that it serves, since that one comes after it.
 //   - Loss: when the connection ends before the answer, Send returns
 //     ErrInterrupted: the message may or may not have been delivered. Send it
-//     again with the same messageId if the receivers can tell.
+//     again with the same MessageID if the receivers can tell. A bus keeps
+//     nothing: what was sent while a peer was away is not delivered later.
+//   - Doubles: a delivery comes once. A sender that does not know whether a
+//     message arrived may send it again, with the same MessageID.
 //   - Stop: when its context ends, Run takes no new delivery, lets running
-//     handlers finish and answer (at most Options.StopTimeout), closes the
-//     connection and returns after every goroutine that it started has ended.
+//     handlers finish and answer (at most Options.StopTimeout, 8 s), closes the
+//     connection (at most 1 s) and returns after every goroutine that it started
+//     has ended. A delivery that still waited fails at its sender as offline.
+//
+// A handler's nil answer means "safe with me", not "done": the sender waits for
+// it, at most 30 s. Work that takes longer is stored, or handed to a goroutine,
+// and reported by a message of its own, with InReplyTo.
 //
 // It implements section 4 of the Agent Communication Protocol, client side.
 package peer

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,33 +16,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Errors of a peer.
-var (
-	// ErrReplaced ends Run: a newer session took over this identity.
-	ErrReplaced = errors.New("another session took over this identity; two programs must not share one")
-	// ErrUnauthorized ends Run: the bus knows no such token.
-	ErrUnauthorized = errors.New("the bus refused the token; check --token-file or HUBBUB_TOKEN")
-	// ErrRefused ends Run: the credential does not grant the identity or a pattern.
-	ErrRefused = errors.New("the bus refused the identity or a subscription")
-	// ErrInterrupted is Send's: the connection ended before the answer came.
-	ErrInterrupted = errors.New("the connection ended before the bus answered; the message may have been delivered")
-	// ErrStopped is Send's: Run has ended.
-	ErrStopped = errors.New("the peer has stopped")
-)
-
 // Options are the optional settings of a Peer. Nil is valid.
 type Options struct {
 	Buses       []string                  // WebSocket URLs, tried in turn; default ws://127.0.0.1:7892
 	Token       string                    // credential; empty where the bus is open
 	TokenFunc   func() (string, error)    // read anew at every connect; wins over Token
+	TLS         *tls.Config               // for wss; default: the roots of the system (and of SSL_CERT_FILE)
 	Info        protocol.Info             // name and version of the program
 	Log         *zerolog.Logger           // default: no log
-	Concurrency int                       // senders whose deliveries run at once; default 64
+	Concurrency int                       // senders whose deliveries are handled at once; default 64
 	Queue       int                       // deliveries that may wait; default 1024
 	StopTimeout time.Duration             // for running handlers at the end; default 8s
 	OnConnect   func(ctx context.Context) // called after each initialize and subscribe, in its own goroutine; ctx ends with the connection
-	OnDrop      func(err error)           // called when a connection ended
-	Dial        DialFunc                  // default: WebSocket
+	OnDrop      func(err error)           // called when a connection ended, before the next is tried
+	Dial        DialFunc                  // default: WebSocket to Buses, with Token and TLS
 }
 
 // A Delivery is one message that the bus delivered.
@@ -56,15 +44,13 @@ func (d *Delivery) Decode(into any) error { return json.Unmarshal(d.Message.Cont
 
 // A Handler takes one delivery. Nil answers "processed": the message is safe
 // with this peer. An error made by Reject answers processed:false with its
-// reason; any other error answers a JSON-RPC error.
+// reason; any other error, or a panic, answers a JSON-RPC error. The sender
+// reads either in its SendResult.
+//
+// The context goes on when the connection ends and when Run's ends; it ends
+// Options.StopTimeout after that. A handler must then return, since Run waits
+// for it.
 type Handler func(ctx context.Context, d *Delivery) error
-
-// Reject makes the error with which a handler refuses a delivery.
-func Reject(reason string) error { return rejection(reason) }
-
-type rejection string
-
-func (r rejection) Error() string { return string(r) }
 
 // A DialFunc opens a stream to a bus.
 type DialFunc func(ctx context.Context) (jsonrpc.Stream, error)
@@ -78,12 +64,15 @@ type Peer struct {
 	fallback Handler
 	work     *queue
 
+	finishing sync.Once // of work
+
 	mu       sync.Mutex                // guards the fields below
 	patterns map[protocol.Pattern]bool // value: observe
 	order    []protocol.Pattern        // as they were added
 	link     *link                     // the connection in use; nil while there is none
 	changed  chan struct{}             // closed when link or stopped change
 	stopped  bool
+	failure  error // of the last try to connect, or of Run
 }
 
 // New makes a peer of the given identity. It does no I/O.
@@ -202,7 +191,8 @@ func (p *Peer) Unsubscribe(ctx context.Context, pattern protocol.Pattern) error 
 	return err
 }
 
-// Ready waits until the peer is connected and subscribed, or stopped.
+// Ready waits until the peer is connected and subscribed. Its errors are
+// ErrNotConnected where ctx ends first, and ErrStopped.
 func (p *Peer) Ready(ctx context.Context) error {
 	_, err := p.wait(ctx)
 	return err
@@ -225,14 +215,31 @@ func (p *Peer) wait(ctx context.Context) (*link, error) {
 		case l != nil:
 			return l, nil
 		case stopped:
-			return nil, ErrStopped
+			return nil, p.because(ErrStopped)
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, p.because(fmt.Errorf("%w: %w", ErrNotConnected, context.Cause(ctx)))
 		}
 	}
+}
+
+// because adds to an error why there is no connection, if that is known.
+func (p *Peer) because(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failure == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, p.failure)
+}
+
+// failed keeps why there is no connection, for whoever waits for one.
+func (p *Peer) failed(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = err
 }
 
 // use makes a connection the one in use; nil says that there is none.
@@ -240,6 +247,9 @@ func (p *Peer) use(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.link = l
+	if l != nil {
+		p.failure = nil
+	}
 	p.announceLocked()
 }
 

@@ -2,7 +2,6 @@ package peer_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -257,64 +256,4 @@ func TestStopLetsRunningHandlersAnswer(t *testing.T) {
 	if _, err := p.Send(t.Context(), "agent:x", protocol.Message{}); !errors.Is(err, peer.ErrStopped) {
 		t.Errorf("Send after the stop: %v; want ErrStopped", err)
 	}
-}
-
-func TestRefusalsAreTyped(t *testing.T) {
-	b := bustest.Start(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
-	if err := p.Subscribe(ctx, "bad[pattern]"); err != nil {
-		t.Fatal(err) // not connected yet
-	}
-	if err := p.Run(ctx); !errors.Is(err, peer.ErrRefused) {
-		t.Errorf("Run with a bad pattern: %v; want ErrRefused", err)
-	}
-	q := peer.New("agent:y", &peer.Options{Buses: []string{b.URL()}})
-	run(t, q)
-	var refusal *jsonrpc.Error
-	if _, err := q.Send(ctx, "tg:1", q.NewMessage(protocol.TypeConfigure, note{})); !errors.As(err, &refusal) || refusal.Code != protocol.CodeInvalidParams {
-		t.Errorf("a type that the role may not send: %v; want -32602", err)
-	}
-	if err := q.Subscribe(ctx, "bad[pattern]"); !errors.As(err, &refusal) {
-		t.Errorf("Subscribe: %v; want the bus's refusal", err)
-	}
-}
-
-func Example() {
-	b := bustest.StartForExample()
-	defer b.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-
-	p := peer.New("agent:echo", &peer.Options{Buses: []string{b.URL()}})
-	p.Handle(protocol.TypeTGMessage, func(ctx context.Context, d *peer.Delivery) error {
-		var m protocol.ChatMessage
-		if err := d.Decode(&m); err != nil {
-			return err
-		}
-		_, err := p.Send(ctx, d.Message.From.Topic(), p.NewMessage(protocol.TypeTGReply, protocol.ChatReply{Text: m.Text}))
-		return err
-	})
-	p.Subscribe(ctx, "agent:echo")
-	go p.Run(ctx)
-	p.Ready(ctx)
-
-	chat := peer.New("tg:42", &peer.Options{Buses: []string{b.URL()}})
-	done := make(chan struct{})
-	chat.Handle(protocol.TypeTGReply, func(_ context.Context, d *peer.Delivery) error {
-		var r protocol.ChatReply
-		json.Unmarshal(d.Message.Content, &r)
-		fmt.Println(d.Message.From, "says", r.Text)
-		close(done)
-		return nil
-	})
-	chat.Subscribe(ctx, "tg:42")
-	go chat.Run(ctx)
-	result, err := chat.Send(ctx, "agent:echo", chat.NewMessage(protocol.TypeTGMessage, protocol.ChatMessage{Text: "hello"}))
-	fmt.Println(result.DeliveredTo, err)
-	<-done
-	// Unordered output:
-	// agent:echo says hello
-	// 1 <nil>
 }

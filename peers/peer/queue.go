@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -29,12 +30,21 @@ func newQueue(most, bound int) *queue {
 	return &queue{most: most, bound: bound, lanes: map[string]*lane{}}
 }
 
-// add enters a job. It reports false where the queue is full or closed.
-func (q *queue) add(key string, job func()) bool {
+// Why a queue takes no job, as the end of a sentence about its peer.
+var (
+	errFull   = errors.New("is busy: its queue is full")
+	errClosed = errors.New("is stopping")
+)
+
+// add enters a job, or says why not.
+func (q *queue) add(key string, job func()) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.waiting >= q.bound {
-		return false
+	switch {
+	case q.closed:
+		return errClosed
+	case q.waiting >= q.bound:
+		return errFull
 	}
 	q.waiting++
 	l, ok := q.lanes[key]
@@ -48,7 +58,7 @@ func (q *queue) add(key string, job func()) bool {
 		q.running++
 		q.workers.Go(q.workLoop)
 	}
-	return true
+	return nil
 }
 
 // workLoop runs jobs while there are any that no other worker runs.

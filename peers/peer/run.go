@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"hubbub/protocol"
@@ -31,12 +32,12 @@ const (
 
 // Run connects and serves until ctx ends (nil), or until the bus refuses the
 // peer for good (ErrReplaced, ErrUnauthorized, ErrRefused). Call it once.
-func (p *Peer) Run(ctx context.Context) error {
+func (p *Peer) Run(ctx context.Context) (err error) {
 	handlers, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer p.work.workers.Wait()
 	defer cancel()
 	defer p.finishWork(ctx)
-	defer p.stop()
+	defer func() { p.stop(err) }()
 	delay := backoffMin
 	for attempt := 0; ; attempt++ {
 		bus := p.options.Buses[attempt%len(p.options.Buses)]
@@ -52,6 +53,7 @@ func (p *Peer) Run(ctx context.Context) error {
 				p.options.OnDrop(err)
 			}
 		}
+		p.failed(err)
 		p.options.Log.Warn().Err(err).Str("bus", bus).Msg("no connection to the bus; trying again")
 		if (attempt+1)%len(p.options.Buses) != 0 && !connected {
 			continue // try the next bus at once
@@ -63,10 +65,11 @@ func (p *Peer) Run(ctx context.Context) error {
 	}
 }
 
-func (p *Peer) stop() {
+// stop says that Run ends, and why, to whoever waits for a connection.
+func (p *Peer) stop(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopped, p.link = true, nil
+	p.stopped, p.link, p.failure = true, nil, err
 	p.announceLocked()
 }
 
@@ -122,7 +125,7 @@ func (p *Peer) dial(ctx context.Context, bus string) (jsonrpc.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
+	stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token, TLS: p.options.TLS})
 	var refused *wire.StatusError
 	if errors.As(err, &refused) {
 		switch refused.Code {
@@ -206,11 +209,14 @@ func (p *Peer) serve(ctx context.Context, l *link) {
 	}
 }
 
-// finishWork lets running handlers end, at most for StopTimeout.
+// finishWork lets running handlers end, at most for StopTimeout. Only the first
+// call waits, so that the end takes no longer than that.
 func (p *Peer) finishWork(ctx context.Context) {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.StopTimeout)
-	defer cancel()
-	p.work.close(limit)
+	p.finishing.Do(func() {
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.StopTimeout)
+		defer cancel()
+		p.work.close(limit)
+	})
 }
 
 // keepAlive pings the bus and ends a connection whose bus does not answer.
@@ -240,9 +246,8 @@ func (p *Peer) receive(ctx context.Context, l *link, m jsonrpc.Message) {
 		l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "%v", err))
 		return
 	}
-	accepted := p.work.add(string(d.Message.From), func() { p.process(ctx, l, id, d) })
-	if !accepted {
-		l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s is busy: its queue is full", p.id))
+	if err := p.work.add(string(d.Message.From), func() { p.process(ctx, l, id, d) }); err != nil {
+		l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s %v", p.id, err))
 	}
 }
 
@@ -272,14 +277,23 @@ func (p *Peer) process(ctx context.Context, l *link, id jsonrpc.ID, d *Delivery)
 	case err == nil:
 		l.reply(id, `{"processed":true,"status":"ok"}`)
 	case errors.As(err, &rejected):
-		text, _ := json.Marshal(string(rejected)) //nolint:errcheck // a string can always be marshalled
+		text, _ := json.Marshal(clip(string(rejected))) //nolint:errcheck // a string can always be marshalled
 		l.reply(id, `{"processed":false,"status":"rejected","message":`+string(text)+`}`)
 	default:
 		p.options.Log.Warn().Err(err).Str("message_id", string(d.Message.MessageID)).Str("type", string(d.Message.Type)).Msg("handling failed")
 		if id != nil {
-			l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%v", err))
+			l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s", clip(err.Error())))
 		}
 	}
+}
+
+// clip keeps a handler's words within what any bus takes, and shows.
+func clip(text string) string {
+	const most = 1000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 func (l *link) reply(id jsonrpc.ID, result string) {

@@ -3,18 +3,24 @@ package peer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"hubbub/protocol"
-	"hubbub/protocol/jsonrpc"
 )
 
 // Send publishes a message and returns what became of it. It waits for a
 // connection and for the bus's answer until ctx ends. Empty MessageID, From and
-// Timestamp are filled in. The error is a *jsonrpc.Error when the bus refused
-// the message, and ErrInterrupted when the connection ended before the answer.
+// Timestamp are filled in.
+//
+// A nil error says that the bus took the message; the result says who processed
+// it, and who failed and how. Nobody at all is no error: see
+// SendResult.DeliveredTo and, where one peer in particular matters, Addressee.
+//
+// With ErrNotConnected, ErrStopped, *TooLargeError and *jsonrpc.Error nothing
+// was delivered; the last two will be the same at every try. With
+// ErrInterrupted, and where ctx ends before the answer, the message may have
+// been delivered: send it again with the same MessageID if the receivers can tell.
 func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
 	var result protocol.SendResult
 	p.complete(&m)
@@ -54,10 +60,7 @@ func (l *link) call(ctx context.Context, method string, params any) ([]byte, err
 		return nil, fmt.Errorf("the params of %s cannot be marshalled: %w", method, err)
 	}
 	raw, err = l.conn.Call(ctx, method, raw)
-	if errors.Is(err, jsonrpc.ErrClosed) {
-		return nil, ErrInterrupted
-	}
-	return raw, err
+	return raw, explainCall(err)
 }
 
 func (l *link) subscribe(ctx context.Context, pattern protocol.Pattern, observe bool) error {

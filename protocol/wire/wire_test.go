@@ -429,3 +429,23 @@ func TestASideThatWasSlowIsServedOn(t *testing.T) {
 	client.Close(wire.CloseNormal, "")
 	serving.Wait()
 }
+
+// TestAClientLearnsHowMuchTheServerReads has a server that takes more than a
+// client reads by default, and sends that much.
+func TestAClientLearnsHowMuchTheServerReads(t *testing.T) {
+	server, client := pair(t, &wire.Options{MaxFrame: 20 << 20})
+	if server.MaxWrite() != 0 || client.MaxWrite() != 20<<20 {
+		t.Errorf("the server may write %d, the client %d; want 0, which is unknown, and %d", server.MaxWrite(), client.MaxWrite(), 20<<20)
+	}
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		if err := server.Write(make([]byte, 20<<20)); err != nil {
+			t.Error(err)
+		}
+		server.Flush()
+	})
+	if frame, err := client.Read(); err != nil || len(frame) != 20<<20 {
+		t.Errorf("the client read %d bytes, %v", len(frame), err)
+	}
+	writing.Wait()
+}

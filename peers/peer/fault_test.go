@@ -1,0 +1,207 @@
+package peer_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+
+	"github.com/rs/zerolog"
+)
+
+func TestRefusalsAreTyped(t *testing.T) {
+	b := bustest.Start(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
+	if err := p.Subscribe(ctx, "bad[pattern]"); err != nil {
+		t.Fatal(err) // not connected yet
+	}
+	if err := p.Run(ctx); !errors.Is(err, peer.ErrRefused) {
+		t.Errorf("Run with a bad pattern: %v; want ErrRefused", err)
+	}
+	if err := p.Ready(ctx); !errors.Is(err, peer.ErrStopped) || !errors.Is(err, peer.ErrRefused) {
+		t.Errorf("Ready after that: %v; want ErrStopped, and why", err)
+	}
+	q := peer.New("agent:y", &peer.Options{Buses: []string{b.URL()}})
+	run(t, q)
+	var refusal *jsonrpc.Error
+	if _, err := q.Send(ctx, "tg:1", q.NewMessage(protocol.TypeConfigure, note{})); !errors.As(err, &refusal) || refusal.Code != protocol.CodeInvalidParams {
+		t.Errorf("a type that the role may not send: %v; want -32602", err)
+	}
+	if err := q.Subscribe(ctx, "bad[pattern]"); !errors.As(err, &refusal) {
+		t.Errorf("Subscribe: %v; want the bus's refusal", err)
+	}
+}
+
+// TestAMessageAtTheBusesLimitAndOnePast sends the largest message that the bus
+// takes, and one that is a byte larger: it costs nobody a connection.
+func TestAMessageAtTheBusesLimitAndOnePast(t *testing.T) {
+	b := bustest.Start(t, &bustest.Options{MaxFrame: 4096})
+	drops := make(chan error, 1)
+	p := peer.New("cli:s", &peer.Options{Buses: []string{b.URL()}, OnDrop: func(err error) { drops <- err }})
+	run(t, p)
+	send := func(size int) error {
+		m := p.NewMessage(protocol.TypeAgentEvent, map[string]string{"text": strings.Repeat("x", size)})
+		_, err := p.Send(t.Context(), "agent:x", m)
+		return err
+	}
+	var large *peer.TooLargeError
+	var refused *jsonrpc.Error
+	err := send(4096)
+	if !errors.As(err, &large) || large.Limit != 4096 || !errors.As(err, &refused) || !strings.Contains(err.Error(), "--max-frame") {
+		t.Fatalf("a message of more than the limit: %v; want a TooLargeError that says what to do", err)
+	}
+	most := 4096 - (large.Size - large.Limit)
+	if err := send(most); err != nil {
+		t.Errorf("a frame of exactly the limit: %v", err)
+	}
+	if err := send(most + 1); !errors.As(err, &large) || large.Size != 4097 {
+		t.Errorf("one byte more: %v; want a TooLargeError of 4097 bytes", err)
+	}
+	select {
+	case err := <-drops:
+		t.Errorf("the connection was lost: %v", err)
+	default:
+	}
+}
+
+// TestALongExcuseIsCut has a handler say more than a frame holds.
+func TestALongExcuseIsCut(t *testing.T) {
+	b := bustest.Start(t, nil)
+	p := peer.New("agent:x", &peer.Options{Buses: []string{b.URL()}})
+	long := strings.Repeat("x", 1<<20) // the bus's largest frame
+	p.Handle(protocol.TypeAgentEvent, func(context.Context, *peer.Delivery) error { return peer.Reject(long) })
+	p.Handle(protocol.TypeConfigure, func(context.Context, *peer.Delivery) error { return errors.New(long) })
+	if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, p)
+	sender := b.Join(t, "cli:s")
+	for kind, want := range map[protocol.MessageType]protocol.Outcome{
+		protocol.TypeAgentEvent: protocol.OutcomeRejected, protocol.TypeConfigure: protocol.OutcomeError,
+	} {
+		if r := sender.Send(t, "agent:x", kind, note{}); len(r.Failures) != 1 || r.Failures[0].Status != want {
+			t.Errorf("%s: %+v; want %s", kind, r, want)
+		}
+	}
+}
+
+// TestStopTakesNoLongerThanItsTimeout has a handler that ends only when its
+// context does.
+func TestStopTakesNoLongerThanItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, StopTimeout: 3 * time.Second})
+		started := make(chan struct{})
+		p.HandleAny(func(ctx context.Context, _ *peer.Delivery) error {
+			close(started)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+			t.Fatal(err)
+		}
+		stop := run(t, p)
+		sender := b.Join(t, "cli:s")
+		results := make(chan protocol.SendResult, 1)
+		go func() { results <- sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{}) }()
+		<-started
+		at := time.Now()
+		if err := stop(); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if took := time.Since(at); took < 3*time.Second || took > 4*time.Second { // and the close handshake
+			t.Errorf("the stop took %s; want 3s", took)
+		}
+		if r := <-results; len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeOffline {
+			t.Errorf("the sender got %+v; want offline", r)
+		}
+	})
+}
+
+// A bell rings at the first line of a log.
+type bell struct {
+	once sync.Once
+	ring func()
+}
+
+func (b *bell) Write(p []byte) (int, error) {
+	b.once.Do(b.ring)
+	return len(p), nil
+}
+
+// sendInVain has a peer try to send until it has failed to connect, and returns
+// what Send said.
+func sendInVain(t *testing.T, o *peer.Options) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiting, give := context.WithCancel(ctx)
+	log := zerolog.New(&bell{ring: give})
+	o.Log = &log
+	p := peer.New("cli:s", o)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	_, err := p.Send(waiting, "agent:x", protocol.Message{})
+	if !errors.Is(err, peer.ErrNotConnected) || !errors.Is(err, context.Canceled) {
+		t.Errorf("Send without a bus: %v; want ErrNotConnected and the end of its context", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	return err
+}
+
+func TestErrorsSayWhyThereIsNoConnection(t *testing.T) {
+	err := sendInVain(t, &peer.Options{Buses: []string{"ws://127.0.0.1:1"}})
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("Send without a bus: %v; want it to say why", err)
+	}
+}
+
+// TestWSS connects to a bus that shows a certificate which the system does not know.
+func TestWSS(t *testing.T) {
+	web := httptest.NewTLSServer(nil) // for its certificate
+	defer web.Close()
+	b := bustest.Start(t, &bustest.Options{TLS: &tls.Config{Certificates: web.TLS.Certificates, NextProtos: []string{"http/1.1"}}})
+	buses := []string{strings.Replace(b.URL(), "ws:", "wss:", 1)}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+
+	var unknown x509.UnknownAuthorityError
+	if err := sendInVain(t, &peer.Options{Buses: buses}); !errors.As(err, &unknown) {
+		t.Errorf("Send without the authority: %v; want it named as unknown", err)
+	}
+
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	p := peer.New("agent:echo", &peer.Options{Buses: buses, TLS: &tls.Config{RootCAs: roots}})
+	got := make(chan int, 1)
+	p.HandleAny(func(_ context.Context, d *peer.Delivery) error {
+		var n note
+		err := d.Decode(&n)
+		got <- n.N
+		return err
+	})
+	if err := p.Subscribe(ctx, "agent:echo"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, p)
+	if r, err := p.Send(ctx, "agent:echo", p.NewMessage(protocol.TypeAgentEvent, note{7})); err != nil || r.DeliveredTo != 1 || <-got != 7 {
+		t.Errorf("over TLS: %+v, %v", r, err)
+	}
+}
