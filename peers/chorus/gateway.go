@@ -251,22 +251,16 @@ func (g *Gateway) Run(ctx context.Context) error {
 	if err := g.store.SetPublicURL(ctx, g.opts.PublicURL); err != nil {
 		return errors.Join(err, g.listener.Close())
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{
-		g.toBus.Run, g.callbacks.Run, g.posts.Run, g.channels.run, g.turns.run, g.members.run, g.combined.run, g.prune, g.serve, g.runBus, g.sayReady,
-	} {
-		group.Go(func() error { return run(ctx) })
-	}
-	err := group.Wait()
+	err := g.bus.RunWith(ctx, func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, run := range []func(context.Context) error{
+			g.toBus.Run, g.callbacks.Run, g.posts.Run, g.channels.run, g.turns.run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
+		} {
+			group.Go(func() error { return run(ctx) })
+		}
+		return group.Wait()
+	})
 	g.transport.CloseIdleConnections()
-	return err
-}
-
-func (g *Gateway) runBus(ctx context.Context) error {
-	err := g.bus.Run(ctx)
-	if err == nil && ctx.Err() == nil {
-		err = errors.New("the connection to the bus has ended")
-	}
 	return err
 }
 

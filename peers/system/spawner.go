@@ -109,7 +109,8 @@ func (s *Spawner) Run(ctx context.Context) error {
 	if err := s.peer.Subscribe(ctx, "system:*"); err != nil {
 		return fmt.Errorf("subscribing to system:*: %w", err)
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	launching, stopLauncher := context.WithCancel(context.WithoutCancel(ctx))
 	launched := make(chan error, 1)
 	go func() { launched <- s.launcher.Run(launching) }()
@@ -117,11 +118,14 @@ func (s *Spawner) Run(ctx context.Context) error {
 		stopLauncher()
 		return errors.Join(err, <-launched)
 	}
-	g.Go(func() error { return s.peer.Run(ctx) })
-	g.Go(func() error { return s.box.Run(ctx) })
-	g.Go(func() error { return s.revokeLoop(ctx) })
-	g.Go(func() error { return s.idleLoop(ctx) })
-	err := g.Wait()
+	err := s.peer.RunWith(ctx, func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return s.box.Run(ctx) })
+		g.Go(func() error { return s.revokeLoop(ctx) })
+		g.Go(func() error { return s.idleLoop(ctx) })
+		return g.Wait()
+	})
+	stop()
 	s.tasks.Wait()
 	stopLauncher()
 	return errors.Join(err, <-launched)

@@ -45,9 +45,17 @@ func newStage(t *testing.T, b *bustest.Bus) *stage {
 // sayOnline is what a healthy agent does.
 func sayOnline(s *stage, _ system.Spec, a *actor) {
 	p := s.bus.Join(s.t, a.name.PeerID(), protocol.Pattern(a.name.PeerID()))
-	p.Send(s.t, protocol.TopicAgents, protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.name.PeerID()})
-	<-a.ended
-	p.Leave()
+	defer p.Leave()
+	online := p.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.name.PeerID()})
+	_, err := p.Peer.Send(context.Background(), protocol.TopicAgents, online) // not t.Context: the test may end first
+	select {
+	case <-a.ended:
+	default:
+		if err != nil {
+			s.t.Errorf("%s cannot say that it is online: %v", a.name, err)
+		}
+		<-a.ended
+	}
 }
 
 func (s *stage) Run(ctx context.Context) error { <-ctx.Done(); return nil }

@@ -1,6 +1,7 @@
 package tg
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -126,15 +127,17 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	for _, loop := range []func(context.Context) error{
-		b.peer.Run, b.readyOnce, b.receiveLoop, b.intakeLoop, b.chatLoop, b.forward.Run, b.telegram.Run, b.status.Run,
-		b.typing.loop, b.pruneLoop, b.commandsOnce,
-		func(ctx context.Context) error { return b.files.serve(ctx, listener) },
-	} {
-		g.Go(func() error { return loop(ctx) })
-	}
-	err = g.Wait()
+	err = b.peer.RunWith(ctx, func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, loop := range []func(context.Context) error{
+			b.readyOnce, b.receiveLoop, b.intakeLoop, b.chatLoop, b.forward.Run, b.telegram.Run, b.status.Run,
+			b.typing.loop, b.pruneLoop, b.commandsOnce,
+			func(ctx context.Context) error { return b.files.serve(ctx, listener) },
+		} {
+			g.Go(func() error { return loop(ctx) })
+		}
+		return g.Wait()
+	})
 	if cause := context.Cause(ctx); err == nil && errors.Is(cause, ErrToken) {
 		err = cause
 	}
@@ -155,6 +158,7 @@ func (b *Bridge) connect(ctx context.Context) error {
 	if b.opts.Peer != nil {
 		opts = *b.opts.Peer
 	}
+	opts.StopTimeout = cmp.Or(opts.StopTimeout, handlersGrace)
 	theirs := opts.OnConnect
 	opts.OnConnect = func(ctx context.Context) {
 		if theirs != nil {
