@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,20 +24,33 @@ type process struct {
 	ended chan struct{}
 	err   error // of Wait, once ended is closed
 
-	mu    sync.Mutex
-	log   bytes.Buffer
-	ready chan struct{}
-	once  sync.Once
+	sign  *regexp.Regexp // in the log, when it is ready
+	ready chan struct{}  // closed then
+
+	mu   sync.Mutex
+	log  bytes.Buffer
+	seen bool // the sign
 }
+
+// readySign is what our programs log when they are connected and subscribed.
+var readySign = regexp.MustCompile(`"message":"ready"`)
 
 // start runs a program for t and waits until it is ready. It is stopped, and its
 // exit code checked, when whole ends, of which t is a part.
 func start(t, whole *testing.T, name string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: whole, name: name, ended: make(chan struct{}), ready: make(chan struct{})}
+	p := &process{t: whole, name: name, sign: readySign}
 	p.cmd = exec.CommandContext(context.Background(), built(t, name), args...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = p
+	p.start(t)
+	return p
+}
+
+// start runs p.cmd, whose output p takes, and waits for the sign.
+func (p *process) start(t *testing.T) {
+	t.Helper()
+	p.ended, p.ready = make(chan struct{}), make(chan struct{})
 	p.cmd.WaitDelay = time.Second // agents may hold the pipe
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -45,15 +59,14 @@ func start(t, whole *testing.T, name string, env []string, args ...string) *proc
 		p.err = p.cmd.Wait()
 		close(p.ended)
 	}()
-	whole.Cleanup(p.stop)
+	p.t.Cleanup(p.stop)
 	select {
 	case <-p.ready:
 	case <-p.ended:
-		t.Fatalf("%s ended: %v\n%s", name, p.err, p.text())
+		t.Fatalf("%s ended: %v\n%s", p.name, p.err, p.text())
 	case <-time.After(patience):
-		t.Fatalf("%s was not ready within %s:\n%s", name, patience, p.text())
+		t.Fatalf("%s was not ready within %s:\n%s", p.name, patience, p.text())
 	}
-	return p
 }
 
 // Write takes the program's log.
@@ -61,8 +74,9 @@ func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.log.Write(b)
-	if strings.Contains(p.log.String(), `"message":"ready"`) {
-		p.once.Do(func() { close(p.ready) })
+	if !p.seen && p.sign.Match(p.log.Bytes()) {
+		p.seen = true
+		close(p.ready)
 	}
 	return len(b), nil
 }

@@ -100,34 +100,27 @@ func checkEcho(t *testing.T, bus string) {
 		cmd.WaitDelay = time.Second
 		return cmd
 	}
-	awaitPeer := func(name string) {
-		ticker := time.NewTicker(50 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			if out, err := hubbub("peers").Output(); err == nil && strings.Contains(string(out), name) {
-				return
-			}
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				t.Fatalf("%s never subscribed", name)
-			}
+	// A peer that has said who it is may not have subscribed yet.
+	subscribed := regexp.MustCompile(`(?m)^agent:echo .* agent:echo$`)
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for out, err := hubbub("peers").Output(); err != nil || !subscribed.Match(out); out, err = hubbub("peers").Output() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("agent:echo never subscribed: %v\n%s", err, out)
 		}
 	}
-	awaitPeer("agent:echo")
-	watch := hubbub("sub", "tg:42", "-n", "1", "--json")
+	watch := &process{t: t, name: "hubbub sub", cmd: hubbub("sub", "tg:42", "-n", "1", "--json"), sign: regexp.MustCompile(`watching tg:42`)}
 	var seen strings.Builder
-	watch.Stdout = &seen
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
-	awaitPeer("cli:sub-")
+	watch.cmd.Stdout, watch.cmd.Stderr = &seen, watch
+	watch.start(t)
 	out, err := hubbub("pub", "agent:echo", "--type", "tg_message", "--as", "tg:42", "hello").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "processed by 1 peer") {
 		t.Errorf("pub: %v: %s", err, out)
 	}
-	if err := watch.Wait(); err != nil {
-		t.Fatalf("sub: %v", err)
+	if <-watch.ended; watch.err != nil {
+		t.Fatalf("sub: %v\n%s", watch.err, watch.text())
 	}
 	for _, want := range []string{`"type":"tg_reply"`, `"from":"agent:echo"`, `"text":"hello"`} {
 		if !strings.Contains(strings.ReplaceAll(seen.String(), `": `, `":`), want) {

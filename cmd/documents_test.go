@@ -1,0 +1,418 @@
+package cmd_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/cmd/internal/documentstest"
+	"hubbub/peers/tg/tgtest"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// A handling says what the test does with a command of the documents.
+type handling struct {
+	says   string          // pattern of what it prints; for one that stays, when it is up
+	serves bool            // it stays until the next that serves comes: the system, or a bus
+	stays  bool            // it stays beside what serves, until that ends
+	on     string          // the command that must be serving; empty: whatever does
+	first  func(r *reader) // what a reader does before
+	with   []string        // arguments that make it short
+	env    []string        // besides the reader's
+	named  bool            // the document speaks of the command; only its help is looked at
+
+	// For what cannot run here: why, and the file of the check that runs it, with the
+	// text there that does.
+	elsewhere, file, text string
+}
+
+const (
+	plainSystem = "hubbub up"
+	wholeSystem = "hubbub up --config hubbub.toml"
+	openBus     = "hubbub-bus --data play"
+)
+
+// handlings has every command of README.md, ARCHITECTURE.md and the topics of help.
+var handlings = map[string]handling{
+	// Make.
+	"make build":   {elsewhere: "it would write into bin/", file: "scripts/test", text: "scripts/build"},
+	"make test":    {elsewhere: "it is what runs this test", file: ".ci/run", text: "exec make test"},
+	"make bench":   {elsewhere: "minutes; its workloads run for a moment in TestScripts", file: "cmd/testdata/script/bench.txtar", text: "exec hubbub bench --scale 0.001"},
+	"make fuzz":    {elsewhere: "a minute for each parser; their seeds are run by go test", file: "scripts/fuzz", text: "go test"},
+	"make chaos":   {elsewhere: "ten minutes; the same kills, once each, are in TestKillEachProgram", file: "cmd/kill_test.go", text: "func TestKillEachProgram("},
+	"make soak":    {elsewhere: "minutes", file: "scripts/soak", text: "TestSoak"},
+	"make package": {elsewhere: "minutes, for two architectures; make package-check makes it twice", file: "scripts/package-check", text: "scripts/package"},
+
+	// What serves.
+	"hubbub demo": {elsewhere: "half a minute, in TestScripts beside this", file: "cmd/testdata/script/demo.txtar", text: "exec hubbub demo"},
+	plainSystem:   {says: `everything runs`, serves: true},
+	wholeSystem:   {says: `everything runs`, serves: true},
+	openBus:       {says: `"message":"ready"`, serves: true},
+	"hubbub-bus":  {says: `"message":"ready"`, serves: true},
+	"hubbub-bus --cluster nats://...": {
+		says: `"message":"ready"`, serves: true, first: (*reader).startNATS,
+	},
+	"hubbub-chorus --public-url https://chat.example.com": {
+		says: `"message":"ready"`, stays: true, on: plainSystem, env: []string{"HUBBUB_LISTEN=127.0.0.1:0"},
+	},
+
+	// What people look at.
+	"hubbub tail":                                      {says: `send_finish tg_reply agent:\S+ tg:12345 ok`, on: wholeSystem},
+	"hubbub tail --data play --follow":                 {says: `send_start tg_message tg:42 agent:echo`, stays: true, on: openBus},
+	"hubbub trace ID":                                  {says: `attention_decision agent:tg-12345 .* decided: to_me, must_respond`, on: wholeSystem},
+	"hubbub trace MESSAGE":                             {says: `^msg_\S+  tg_message  tg:12345 → agent:tg-12345$`, on: wholeSystem},
+	"hubbub trace --data play MESSAGE":                 {says: `^msg_\S+  tg_message  tg:42 → agent:echo$`, on: openBus},
+	"hubbub trace":                                     {named: true},
+	"hubbub why":                                       {named: true},
+	"hubbub why EVENT":                                 {says: `agent:tg-12345 was woken`, on: wholeSystem},
+	"hubbub stats":                                     {says: `agent:tg-12345: [1-9]\d* responded`, on: wholeSystem},
+	"hubbub console":                                   {says: `^http://127\.0\.0\.1:\d+/console/enter/`, on: wholeSystem},
+	"hubbub top":                                       {says: `messages/s`, on: wholeSystem},
+	"hubbub peers":                                     {says: `(?s)agent:system.*tg:`, on: wholeSystem},
+	"hubbub who":                                       {says: `\S`, on: wholeSystem},
+	"hubbub doctor":                                    {says: `ok +bus: `, on: wholeSystem},
+	"hubbub outbox list":                               {says: `nothing waits`, on: wholeSystem},
+	"hubbub log verify":                                {says: `the log is whole: [1-9]`},
+	"hubbub log export --help":                         {says: `--since`},
+	"hubbub log prune":                                 {named: true},
+	"hubbub log prune --before 30d":                    {says: `^0 rows`},
+	"hubbub backup FOLDER":                             {says: `^[1-9]\d* files copied`},
+	"hubbub tail --event rejected --since 1h":          {says: `rejected .* does not grant`, on: wholeSystem, first: (*reader).sendForbidden},
+	"hubbub peers --data /var/lib/hubbub-bus":          {says: `agent:system`, on: wholeSystem},
+	"hubbub tail --data /var/lib/hubbub-bus":           {says: `send_finish`, on: wholeSystem},
+	"hubbub pair --data /var/lib/hubbub-tg":            {says: `/pair [A-Z2-9]{4}-[A-Z2-9]{4}`, on: wholeSystem},
+	"hubbub chorus list --data /var/lib/hubbub-chorus": {says: `reviewer`, on: wholeSystem},
+	"hubbub pair":                                      {says: `/pair [A-Z2-9]{4}-[A-Z2-9]{4}`, on: wholeSystem},
+	"hubbub sub tg:42":                                 {says: `watching tg:42`, stays: true, on: openBus},
+	"hubbub sub tg:*":                                  {says: `watching tg:\*`, stays: true, on: openBus},
+	"hubbub pub agent:echo --type tg_message --as tg:42 hello": {says: `^msg_\S+ `, on: openBus},
+
+	// Agents elsewhere.
+	"hubbub chorus add reviewer --connection-string-file reviewer.txt": {says: `agent:reviewer`},
+	"hubbub chorus assign reviewer tg:12345":                           {says: `^agent:reviewer hears tg:12345 now`},
+	"hubbub chorus add NAME --connection-string-file FILE":             {says: `agent:name`, on: wholeSystem},
+	"hubbub chorus inbox create NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
+	"hubbub chorus inbox rotate NAME":                                  {says: `/inbox/sk_`, on: wholeSystem},
+
+	// Credentials.
+	"hubbub token create NAME --identity P --subscribe P --publish P": {says: `^\S{40,}$`, first: (*reader).revokeName},
+	"hubbub token create NAME":                                        {says: `^\S{40,}$`, first: (*reader).revokeName, with: []string{"--identity", "agent:name"}},
+	"hubbub token list":                                               {says: `hubbub-tg`},
+	"hubbub token revoke NAME":                                        {says: `^$`},
+
+	// Texts and checks.
+	"hubbub help operating":                            {says: `BACK UP`},
+	"hubbub help protocol":                             {says: `SUBSCRIBE`},
+	"hubbub help limits":                               {says: `--peer-window`},
+	"hubbub help attention":                            {says: `DIRECTEDNESS`},
+	"hubbub completion SHELL":                          {says: `bash completion`},
+	"hubbub config sample":                             {says: `\[tg\]`},
+	"hubbub config sample --services":                  {says: `\[tg\]`},
+	"hubbub bench --help":                              {says: `--scale`},
+	"hubbub bench --bus URL":                           {says: `unicast, depth 64`, on: openBus, with: []string{"--scale", "0.001", "--repeat", "1", "--only", "unicast"}},
+	"hubbub conformance bus":                           {says: `[1-9]\d+ passed, 0 failed`, on: openBus},
+	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus},
+	"hubbub conformance c2a --harness-command COMMAND": {
+		elsewhere: "it needs a program that speaks C2A", file: "peers/agent/harness/conformance/conformance_test.go", text: "conformance.Program(",
+	},
+}
+
+// TestDocumentedCommandsRun runs the commands of README.md, ARCHITECTURE.md and the
+// topics of help in their order, as a reader would who has the programs, a bot and
+// its chat: against real programs, and our own Bot API server.
+func TestDocumentedCommandsRun(t *testing.T) {
+	r := newReader(t)
+	used := map[string]bool{}
+	for _, where := range []string{
+		"README.md", "ARCHITECTURE.md",
+		"protocol", "operating", "security", "limits", "attention", "chorus", // as hubbub help lists them
+	} {
+		seen := map[string]bool{} // the same command twice in a document is run once
+		for _, c := range documentstest.Find(where, readDocument(t, where)) {
+			h, listed := handlings[c.String()]
+			if programLine := strings.HasPrefix(c.Words[0], "hubbub") || c.Words[0] == "make"; !programLine || strings.HasPrefix(c.Words[0], "hubbub_") {
+				continue // TestDocumentedCommandsExist knows what else there is
+			}
+			if !listed {
+				t.Errorf("%s shows %q: list it in this test, with what it prints", where, c)
+				continue
+			}
+			used[c.String()] = true
+			if !seen[c.String()] {
+				seen[c.String()] = true
+				r.follow(c, &h)
+			}
+		}
+	}
+	for line := range handlings {
+		if !used[line] {
+			t.Errorf("no document shows %q", line)
+		}
+	}
+	topics, err := filepath.Glob(filepath.Join("hubbub", "help", "*.txt"))
+	if err != nil || len(topics) != 6 {
+		t.Errorf("%d topics of help, and 6 were read: %v", len(topics), err)
+	}
+}
+
+func readDocument(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join("..", name)
+	if filepath.Ext(name) == "" {
+		path = filepath.Join("hubbub", "help", name+".txt")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A reader does what documents say, in a folder of its own.
+type reader struct {
+	t       *testing.T
+	dir     string
+	data    string
+	env     []string
+	values  map[string]string // what words in the documents stand for
+	api     *tgtest.Server
+	serving string     // the command that serves
+	stay    []*process // what runs: it, and what stays beside it
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	r := &reader{t: t, dir: t.TempDir(), api: tgtest.New(nil)}
+	web := httptest.NewServer(r.api)
+	t.Cleanup(web.Close)
+	addr := freeAddress(t)
+	r.data = filepath.Join(r.dir, "data")
+	r.env = append(os.Environ(),
+		"HOME="+r.dir, "HUBBUB_DATA="+r.data, "HUBBUB_BUS=ws://"+addr, "HUBBUB_LISTEN="+addr, "HUBBUB_LOG_FORMAT=json",
+		"HUBBUB_API_URL="+web.URL, "HUBBUB_MIN_SEND_INTERVAL=10ms", "HUBBUB_AGENT_ARG=--compose-window=100ms", "TELEGRAM_BOT_TOKEN="+r.api.Token())
+	r.values = map[string]string{
+		"ws://127.0.0.1:7892": "ws://" + addr, "URL": "ws://" + addr, "NAME": "name", "P": "agent:name", "SHELL": "bash",
+		"FILE": "reviewer.txt", "FOLDER": "copy",
+		"/var/lib/hubbub-bus": r.data, "/var/lib/hubbub-tg": r.data, "/var/lib/hubbub-chorus": r.data,
+	}
+	r.write("hubbub.toml", "[system]\n[broker]\n[tg]\nallow-user = [12345]\n[chorus]\nlisten = '127.0.0.1:0'\n")
+	r.write("reviewer.txt", "https://reviewer.example.com/inbox/sk_a1b2c3\n")
+	return r
+}
+
+func (r *reader) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// follow does what a handling says about a command.
+func (r *reader) follow(c *documentstest.Command, h *handling) {
+	r.t.Helper()
+	switch {
+	case h.elsewhere != "":
+		r.checkElsewhere(c, h)
+		return
+	case h.named:
+		if out := r.run(append(slices.Clone(c.Words), "--help"), nil); !strings.Contains(out, "Usage:") {
+			r.t.Errorf("%s names %q, whose help is %q", c.Where, c, out)
+		}
+		return
+	case h.serves:
+		r.serve(c, h)
+		return
+	case h.on != "" && h.on != r.serving:
+		serves := handlings[h.on]
+		r.serve(documentstest.Parse(c.Where, h.on), &serves)
+	}
+	if h.first != nil {
+		h.first(r)
+	}
+	if h.stays {
+		r.start(c, h)
+		return
+	}
+	out := r.run(append(r.words(c.Words), h.with...), nil)
+	if m := regexp.MustCompile(`(?m)^msg_\S+`).FindString(out); m != "" && c.Words[1] == "pub" {
+		r.values["MESSAGE"] = m
+		r.until(m, "hubbub", "tail", "--data", "play")
+	}
+	if !regexp.MustCompile(`(?m)` + h.says).MatchString(out) {
+		r.t.Errorf("%s: %q does not say %s:\n%s", c.Where, c, h.says, out)
+	}
+}
+
+// checkElsewhere looks whether the check that runs a command is there.
+func (r *reader) checkElsewhere(c *documentstest.Command, h *handling) {
+	r.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(h.file)))
+	if err != nil || !strings.Contains(string(text), h.text) {
+		r.t.Errorf("%s: %q does not run here (%s), and %s has no %q: %v", c.Where, c, h.elsewhere, h.file, h.text, err)
+	}
+	if c.Words[0] != "make" {
+		return
+	}
+	dry := exec.CommandContext(r.t.Context(), "make", "--no-print-directory", "-n", c.Words[1])
+	dry.Dir = ".."
+	recipe, err := dry.Output()
+	scripts := regexp.MustCompile(`(?m)^scripts/[a-z-]+`).FindAllString(string(recipe), -1)
+	if err != nil || len(scripts) == 0 {
+		r.t.Errorf("%s: make %s would run %q: %v", c.Where, c.Words[1], recipe, err)
+	}
+	for _, script := range scripts {
+		if said, err := exec.CommandContext(r.t.Context(), "sh", "-n", filepath.Join("..", script)).CombinedOutput(); err != nil {
+			r.t.Errorf("%s: make %s: %s: %v", c.Where, c.Words[1], said, err)
+		}
+	}
+}
+
+// words returns words with what placeholders stand for.
+func (r *reader) words(words []string) []string {
+	words = slices.Clone(words)
+	for i, w := range words {
+		if v, ok := r.values[w]; ok {
+			words[i] = v
+		}
+	}
+	return words
+}
+
+// command prepares a program of the reader's.
+func (r *reader) command(ctx context.Context, words, env []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, built(r.t, words[0]), words[1:]...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = r.dir, append(slices.Clone(r.env), env...), time.Second
+	return cmd
+}
+
+// run runs a program to its end, which must be a success, and returns what it
+// said.
+func (r *reader) run(words, env []string) string {
+	r.t.Helper()
+	out, said, err := r.try(words, env)
+	if err != nil {
+		r.t.Errorf("%q: %v\n%s%s", strings.Join(words, " "), err, out, said)
+	}
+	return out + said
+}
+
+// try runs a program to its end.
+func (r *reader) try(words, env []string) (out, said string, err error) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	cmd := r.command(ctx, words, env)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+// until runs a program again and again, until it prints something.
+func (r *reader) until(pattern string, words ...string) string {
+	r.t.Helper()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(patience); ; <-ticker.C {
+		out, said, err := r.try(words, nil)
+		if err == nil && regexp.MustCompile(pattern).MatchString(out) {
+			return out
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%q never said %s: %v\n%s%s", strings.Join(words, " "), pattern, err, out, said)
+		}
+	}
+}
+
+// start starts a program that stays, and waits for what it says.
+func (r *reader) start(c *documentstest.Command, h *handling) {
+	r.t.Helper()
+	words := r.words(c.Words)
+	p := &process{t: r.t, name: c.String(), sign: regexp.MustCompile(h.says)}
+	for _, kv := range c.Env {
+		if !strings.HasSuffix(kv, "=...") { // a secret, which the reader has
+			r.env = append(r.env, kv) // as if it were exported
+		}
+	}
+	p.cmd = r.command(context.Background(), words, h.env)
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.start(r.t)
+	r.stay = append(r.stay, p)
+}
+
+// serve ends what runs, and starts a command that serves.
+func (r *reader) serve(c *documentstest.Command, h *handling) {
+	r.t.Helper()
+	for _, p := range slices.Backward(r.stay) {
+		p.stop()
+	}
+	r.stay = nil
+	if h.first != nil {
+		h.first(r)
+	}
+	r.start(c, h)
+	r.serving = c.String()
+	if r.serving == plainSystem || r.serving == wholeSystem {
+		r.chat()
+	}
+}
+
+// chat writes to the bot, waits for its answer, and finds the message that the
+// chat's agent got.
+func (r *reader) chat() {
+	r.t.Helper()
+	will := models.User{ID: 12345, FirstName: "Will", Username: "will"}
+	chat := r.api.DM(will)
+	before := len(r.api.Texts(chat.ID))
+	r.api.Say(chat, will, "is the deploy blocked?")
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	if err := r.api.Await(ctx, func(s *tgtest.Server) bool { return len(s.Texts(chat.ID)) > before }); err != nil {
+		r.t.Fatalf("the bot never answered: %v\n%s", err, r.stay[0].text())
+	}
+	row := r.until(`"message_id"`, "hubbub", "tail", "--json", "-n", "1", "--type", "tg_message", "--event", "send_start", "--topic", "agent:tg-12345")
+	for word, pattern := range map[string]string{"MESSAGE": `"message_id":"([^"]+)"`, "EVENT": `"sourceId":"([^"]+)"`} {
+		m := regexp.MustCompile(pattern).FindStringSubmatch(row)
+		if m == nil {
+			r.t.Fatalf("no %s in %s", word, row)
+		}
+		r.values[word] = m[1]
+	}
+	r.values["ID"] = r.values["MESSAGE"]
+	r.until(`"disposition":"responded"`, "hubbub", "why", "--json", r.values["EVENT"])
+}
+
+// sendForbidden sends what the bus refuses.
+func (r *reader) sendForbidden() {
+	r.t.Helper()
+	words := []string{"hubbub", "pub", "tg:1", "--type", "route_assigned", "--as", "tg:7"}
+	if out, said, err := r.try(words, nil); err == nil {
+		r.t.Errorf("%q was not refused: %s%s", words, out, said)
+	}
+	r.until("rejected", "hubbub", "tail", "--event", "rejected")
+}
+
+// revokeName takes a credential away that an earlier text made.
+func (r *reader) revokeName() {
+	_, _, _ = r.try([]string{"hubbub", "token", "revoke", "name"}, nil) // there may be none
+}
+
+// startNATS starts a NATS server for the rest of the test.
+func (r *reader) startNATS() {
+	r.t.Helper()
+	nats, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	nats.Start()
+	r.t.Cleanup(func() { nats.Shutdown(); nats.WaitForShutdown() })
+	r.values["nats://..."] = nats.ClientURL()
+}
