@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,6 +83,7 @@ func (e *busError) Unwrap() error { return e.cause }
 // describeDial says what to do about a bus that cannot be reached.
 func describeDial(bus, token string, err error) error {
 	var status *wire.StatusError
+	var unverified *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &status) && status.Code == http.StatusUnauthorized && token == "":
 		return &busError{"the bus at " + bus + " wants a token", "give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", err}
@@ -89,6 +91,11 @@ func describeDial(bus, token string, err error) error {
 		return &busError{"the bus at " + bus + " does not know this token", "check --token-file or HUBBUB_TOKEN", err}
 	case errors.As(err, &status):
 		return fmt.Errorf("there is something else than a bus at %s: %w", bus, err)
+	case errors.As(err, &unverified):
+		return &busError{fmt.Sprintf("the certificate of %s is not trusted (%s)", bus, unverified.Err),
+			"give the file of its authority in the variable SSL_CERT_FILE, or use a name that it is for", err}
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return &busError{"the bus at " + bus + " has no TLS", "its address begins with ws:, or give it --tls-cert", err}
 	default:
 		return noBus(bus, err)
 	}

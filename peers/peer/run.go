@@ -69,7 +69,10 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 func (p *Peer) stop(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopped, p.link, p.failure = true, nil, err
+	p.stopped, p.link = true, nil
+	if err != nil {
+		p.failure = err
+	}
 	p.announceLocked()
 }
 

@@ -3,10 +3,13 @@ package wire
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -20,7 +23,11 @@ type StatusError struct {
 
 // Error gives the status.
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s answered %d %s instead of upgrading", e.URL, e.Code, http.StatusText(e.Code))
+	hint := ""
+	if e.Code == http.StatusBadRequest && strings.HasPrefix(e.URL, "ws:") {
+		hint = "; the address of a bus with TLS begins with wss:"
+	}
+	return fmt.Sprintf("%s answered %d %s instead of upgrading%s", e.URL, e.Code, http.StatusText(e.Code), hint)
 }
 
 // DialOptions are the settings of Dial. Nil is valid.
@@ -74,7 +81,7 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
 			return nil, &StatusError{Code: resp.StatusCode, URL: url}
 		}
-		return nil, fmt.Errorf("dialing %s: %w", url, err)
+		return nil, fmt.Errorf("dialing %s: %w", url, cause(err))
 	}
 	told, err := strconv.ParseUint(resp.Header.Get(MaxFrameHeader), 10, 31)
 	if err != nil {
@@ -87,6 +94,16 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 	s := newWebSocket(conn, g, nil, &options)
 	s.theirs = theirs
 	return s, nil
+}
+
+// cause leaves out what the layers above the network have to say, which is the
+// address again.
+func cause(err error) error {
+	var layers *neturl.Error
+	if errors.As(err, &layers) {
+		return layers.Err
+	}
+	return err
 }
 
 // noRedirect keeps a token from travelling to another place.
