@@ -1,8 +1,10 @@
 package chorus_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -221,22 +223,33 @@ func TestOneInboxCannotFillTheGateway(t *testing.T) {
 	r := startNew(t, nil)
 	callback := newReceiver(t)
 	slow, quick := r.inbox("slow"), r.inbox("quick")
+	const callers, admitted = 48, 16
+	refused := make(chan error, callers)
 	var wg sync.WaitGroup
-	release := make(chan struct{})
-	for range 48 { // callers that send half a body and wait; only some get in
+	defer wg.Wait()
+	for range callers { // each sends half a body and waits; only some get in
 		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer conn.Close()
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{", strings.TrimPrefix(slow, r.url))
-		wg.Go(func() { <-release; conn.Close() })
+		wg.Go(func() {
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err == nil && resp.StatusCode != http.StatusServiceUnavailable {
+				err = errors.New(resp.Status)
+			}
+			refused <- err
+		})
 	}
-	defer wg.Wait()
-	defer close(release)
-	waitFor(t, func() bool {
-		status, _ := post(t, slow, posted("c", "m", "x", callback.url))
-		return status == http.StatusServiceUnavailable
-	})
+	for range callers - admitted {
+		if err := <-refused; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, _ := post(t, slow, posted("c", "m", "x", callback.url)); status != http.StatusServiceUnavailable {
+		t.Errorf("one caller more: %d; want 503", status)
+	}
 	if status, _ := post(t, quick, posted("c", "m", "x", callback.url)); status != http.StatusOK {
 		t.Errorf("another inbox: %d; want 200", status)
 	}
