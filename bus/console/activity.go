@@ -278,42 +278,21 @@ func contentDetail(payload json.RawMessage) string {
 	if json.Unmarshal(payload, &p) != nil {
 		return ""
 	}
-	var x struct {
-		Text, Signal, Event, EventID, RequestID, Status, Reason, Method, Type, Agent, Topic, TalkTo, Disposition, Policy, Injection, State, Error string
-		Typing                                                                                                                                    bool
-	}
+	var x struct{ Text, Event, Reason, Disposition, Policy, Injection, State string }
 	_ = json.Unmarshal(p.Content, &x) // fields of another kind stay empty
-	var result protocol.CollabResult
-	if x.RequestID != "" && x.Method == "" && json.Unmarshal(p.Content, &result) == nil && (result.OK || result.Error != nil) {
-		if result.OK {
-			return "ok"
-		}
-		return clip(result.Error.Code+": "+result.Error.Message, maxText)
-	}
 	switch {
 	case x.Text != "":
 		return "“" + clip(x.Text, maxText) + "”"
-	case x.Signal != "":
-		return "signal " + x.Signal
-	case x.Typing:
-		return "is typing"
 	case x.Event == activitylog.RecordDecision:
 		return clip(x.Policy+", "+x.Injection+": "+x.Reason, maxText)
 	case x.Event == activitylog.RecordDisposition:
 		return clip(strings.TrimSuffix(x.Disposition+": "+x.Reason, ": "), maxText)
 	case x.Event == activitylog.RecordTurn:
 		return "turn " + x.State
-	case x.Event != "":
-		return clip(strings.TrimSuffix(x.Event+": "+x.Reason, ": "), maxText)
 	}
-	var words []string
-	for _, w := range []string{x.Method, x.Type, x.Status, x.Topic, x.TalkTo, x.Agent, x.Reason, x.Error} {
-		if w != "" {
-			words = append(words, w)
-		}
+	words := activitylog.Gist(p.Content)
+	if words == "" && len(p.Content) > 2 {
+		words = string(p.Content)
 	}
-	if len(words) == 0 && len(p.Content) > 2 {
-		return clip(string(p.Content), maxText)
-	}
-	return clip(strings.Join(words, " · "), maxText)
+	return clip(words, maxText)
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"math"
 	"strconv"
 	"time"
@@ -16,33 +15,13 @@ type tick struct {
 	Anchor string
 }
 
-// spans finds what goes on between messages: an event that waits for its turn,
-// from the decision on, and a turn, from its start to its end.
-func (v *messageView) spans() {
-	waits, turns := map[string]*barLine{}, map[string]*barLine{}
+// addSpans adds what goes on between messages to the bars with which it begins.
+func (v *messageView) addSpans(spans map[string]activitylog.Span) {
 	for i := range v.Bars {
 		b := &v.Bars[i]
-		var p struct{ Content activitylog.AttentionRecord }
-		if b.Kind != "message" || b.Type != "agent_event" || json.Unmarshal(b.Payload, &p) != nil {
-			continue
-		}
-		r := &p.Content
-		turn := b.From + " " + r.TurnID
-		switch {
-		case r.Event == activitylog.RecordDecision:
-			waits[b.From+" "+r.EventID] = b
-		case r.Event != activitylog.RecordTurn:
-		case r.State == "started":
-			turns[turn] = b
-			for _, id := range append([]string{r.EventID}, r.MergedEventIDs...) {
-				if w := waits[b.From+" "+id]; w != nil && w.Span == "" {
-					w.Span, w.until = "wait", b.start
-				}
-			}
-		default:
-			if t := turns[turn]; t != nil && t.Span == "" {
-				t.Span, t.until = "turn", b.start
-			}
+		if s, ok := spans[b.ID]; ok && b.Kind == "message" && s.Until.After(b.start) {
+			b.Span, b.until = s.Kind, s.Until
+			delete(spans, b.ID) // of a message that was sent again, the first bar
 		}
 	}
 }

@@ -167,23 +167,21 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 	}
 }
 
-func TestSpansJoinDecisionTurnAndEnd(t *testing.T) {
+func TestSpansAreDrawnBehindTheirMessage(t *testing.T) {
 	at := time.Unix(0, 0)
-	record := func(after time.Duration, content string) barLine {
-		return barLine{Kind: "message", Type: "agent_event", From: "agent:a", Payload: json.RawMessage(`{"content":` + content + `}`), start: at.Add(after), end: at.Add(after + time.Millisecond)}
+	record := func(id string, after time.Duration) barLine {
+		return barLine{Kind: "message", ID: id, start: at.Add(after), end: at.Add(after + time.Millisecond)}
 	}
-	v := &messageView{Bars: []barLine{
-		record(0, `{"event":"attention_decision","eventId":"e1","injection":"buffered"}`),
-		record(time.Second, `{"event":"turn","eventId":"e1","turnId":"t1","state":"started"}`),
-		record(4*time.Second, `{"event":"turn","eventId":"e1","turnId":"t1","state":"finished"}`),
-	}}
-	v.spans()
+	v := &messageView{Bars: []barLine{record("decision", 0), record("started", time.Second), record("finished", 4*time.Second), record("started", 5*time.Second)}}
+	v.addSpans(map[string]activitylog.Span{
+		"decision": {Kind: activitylog.SpanWait, Until: at.Add(time.Second)}, "started": {Kind: activitylog.SpanTurn, Until: at.Add(4 * time.Second)},
+	})
 	v.scale()
 	wait, turn := v.Bars[0], v.Bars[1]
-	if wait.Span != "wait" || wait.Lasted() != time.Second || turn.Span != "turn" || turn.Lasted() != 3*time.Second || v.Bars[2].Span != "" {
+	if wait.Span != "wait" || wait.Lasted() != time.Second || turn.Span != "turn" || turn.Lasted() != 3*time.Second || v.Bars[2].Span+v.Bars[3].Span != "" {
 		t.Errorf("wait %q %s, turn %q %s", wait.Span, wait.Lasted(), turn.Span, turn.Lasted())
 	}
-	if left, width := percentOf(t, turn.SpanLeft), percentOf(t, turn.SpanWidth); left < 24 || left+width > 100 || width < 70 {
+	if left, width := percentOf(t, turn.SpanLeft), percentOf(t, turn.SpanWidth); left < 19 || left+width > 100 || width < 55 {
 		t.Errorf("the turn is drawn at %s, %s wide", turn.SpanLeft, turn.SpanWidth)
 	}
 }

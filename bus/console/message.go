@@ -143,7 +143,7 @@ func newMessageView(chain *activitylog.Chain) *messageView {
 			v.Status = b.Status
 		}
 	}
-	v.spans()
+	v.addSpans(chain.Spans())
 	v.scale()
 	return v
 }

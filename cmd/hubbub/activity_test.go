@@ -104,11 +104,11 @@ func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
 	w.bar = 20
 	want := []string{
 		"                                    0              99 ms",
-		"tg_message tg:1 → agent:a           ████                  +0 µs 20 ms        ok",
-		"  ↳ agent:a                         ████                  +0 µs 20 ms        ok",
-		"  ↳ agent:b                         ████                  +0 µs 20 ms        timeout",
-		"  tg_reply agent:a → tg:1                   ████████      +40 ms 40 ms       ok         \"hi\\x1b[31m\"",
-		"    delivery_status tg:1 → agent:a                     ░  +99 ms             under way  {\"messageId\":\"m2\"}",
+		"tg_message tg:1 → agent:a           ████                     +0 µs    20 ms  ok",
+		"  ↳ agent:a                         ████                     +0 µs    20 ms  ok",
+		"  ↳ agent:b                         ████                     +0 µs    20 ms  timeout",
+		"  tg_reply agent:a → tg:1                   ████████        +40 ms    40 ms  ok         \"hi\\x1b[31m\"",
+		"    delivery_status tg:1 → agent:a                     ░    +99 ms           under way  {\"messageId\":\"m2\"}",
 	}
 	if diff := cmp.Diff(want, w.lines()); diff != "" {
 		t.Error(diff)
@@ -116,6 +116,82 @@ func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
 	var out bytes.Buffer
 	if err := printChain(&out, chain); err != nil || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("a text reaches the terminal as control characters: %q, %v", out.String(), err)
+	}
+}
+
+// TestWaterfallDrawsWaitsAndTurns: what takes time between messages is drawn
+// behind the message with which it began.
+func TestWaterfallDrawsWaitsAndTurns(t *testing.T) {
+	var rows []activitylog.Row
+	rows = append(rows, sent(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, 5*time.Millisecond, "agent:a")...)
+	record := func(at time.Duration, id, content string) {
+		rows = append(rows, sent(at, id, "agent_event", "agent:a", "system:attention", content, time.Millisecond)...)
+	}
+	record(10*time.Millisecond, "m2", `{"event":"attention_decision","eventId":"e","agent":"agent:a","directedness":"to_me","policy":"may_respond","injection":"buffered","reason":"r"}`)
+	record(30*time.Millisecond, "m3", `{"event":"turn","eventId":"e","agent":"agent:a","turnId":"t","state":"started"}`)
+	record(99*time.Millisecond, "m4", `{"event":"turn","eventId":"e","agent":"agent:a","turnId":"t","state":"finished"}`)
+	chain, err := logged(t, rows...).Chain(t.Context(), "m1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWaterfall(chain, false, 0)
+	w.bar = 20
+	want := []string{
+		"                              0             100 ms",
+		"tg_message tg:1 → agent:a     █                        +0 µs   5.0 ms  ok",
+		"  ↳ agent:a                   █                        +0 µs   5.0 ms  ok",
+		"  attention_decision agent:a    ▏───                  +10 ms   1.0 ms  ok         decided: to_me, may_respond, buffered, because r, waited 20 ms",
+		"  turn agent:a                      ▏────────────     +30 ms   1.0 ms  ok         turn started, and took 69 ms",
+		"  turn agent:a                                   ▏    +99 ms   1.0 ms  ok         turn finished",
+	}
+	if diff := cmp.Diff(want, w.lines()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRowsFitANarrowTerminal: no line is wider than the terminal, and a row that
+// needs more takes a second line of its own.
+func TestRowsFitANarrowTerminal(t *testing.T) {
+	local := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = local })
+	long := "agent:" + strings.Repeat("long", 20)
+	rows := sent(0, "msg_01J9Z3X5Q2W8AAAAAAAAAAAAAA", "tg_message", "tg:1", "agent:a", `{"text":"hello, what is the state of the deployment to the second region?"}`, time.Millisecond, "agent:a!offline")
+	rows = append(rows, sent(0, "msg_01J9Z3X5Q2W8BBBBBBBBBBBBBB", "collab_request", long, "collab:broker", `{"method":"identity.heartbeat"}`, time.Millisecond, "collab:broker")...)
+	entries, _, err := logged(t, rows...).After(t.Context(), activitylog.Filter{}, nil, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, columns := range []int{20, 80, 100, 130, 200} {
+		layout := newRowLayout(false, columns)
+		var got []string
+		for i := range entries {
+			got = append(got, strings.Split(layout.line(&entries[i]), "\n")...)
+		}
+		for _, line := range got {
+			if columns >= 80 && screen.Width(line) > columns {
+				t.Errorf("in %d columns a line has %d: %s", columns, screen.Width(line), line)
+			}
+		}
+		if columns != 80 {
+			continue
+		}
+		want := []string{
+			"Tue 17 Feb 2026",
+			"12:00:00.000 send_start      tg_message tg:1 → agent:a",
+			"             msg_01J9Z3X5Q2W8AAAAAAAAAAAAAA \"hello, what is the state of the de…",
+			"12:00:00.000 process_start   agent:a  …AAAAAA",
+			"12:00:00.001 process_finish  agent:a offline  …AAAAAA",
+			"12:00:00.001 send_finish     agent:a ok  …AAAAAA delivered to 1",
+			"12:00:00.000 send_start      collab_request agent:longlongl… → collab:broker",
+			"             msg_01J9Z3X5Q2W8BBBBBBBBBBBBBB identity.heartbeat",
+			"12:00:00.000 process_start   collab:broker  …BBBBBB",
+			"12:00:00.001 process_finish  collab:broker ok  …BBBBBB",
+			"12:00:00.001 send_finish     collab:broker ok  …BBBBBB delivered to 1",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

@@ -56,15 +56,23 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	clock := at.Format("15:04:05.000")
 	b.WriteString(l.paint.Paint(screen.Dim, clock))
 	used := len(clock)
-	for i, c := range cells {
-		cell := screen.Pad(screen.Clip(c, l.widths[i]), l.widths[i])
-		if colour := cellColour(i, e); colour != "" && c != "" {
-			cell = l.paint.Paint(colour, cell)
+	shown := l.columned(e, cells)
+	if l.columns < narrow {
+		shown = l.merged(e, cells)
+	}
+	for _, c := range shown {
+		text := c.text
+		if c.colour != "" {
+			text = l.paint.Paint(c.colour, text)
 		}
-		b.WriteString(" " + cell)
-		used += 1 + l.widths[i]
+		b.WriteString(" " + text)
+		used += 1 + screen.Width(c.text)
 	}
 	id := shownID(e)
+	if left := l.columns - used - 2; screen.Width(id)+1+min(screen.Width(detail), leastDetail) > left {
+		used = len(clock) - 1
+		b.WriteString("\n" + strings.Repeat(" ", used))
+	}
 	left := l.columns - used - 2
 	if id != "" {
 		left -= len(id) + 1
@@ -72,10 +80,63 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	} else {
 		b.WriteString(" ")
 	}
-	if detail != "" {
-		b.WriteString(" " + screen.Clip(detail, max(left, 20)))
+	if detail != "" && left > 1 {
+		b.WriteString(" " + screen.Clip(detail, left))
 	}
 	return strings.TrimRight(b.String(), " ")
+}
+
+const (
+	narrow      = 110 // columns of a terminal in which not everything has a column of its own
+	leastDetail = 20  // columns; where fewer are left, a row takes a second line
+)
+
+// A cell is a piece of a line.
+type cell struct {
+	text   string
+	colour screen.Colour
+}
+
+// columned returns the cells of a row, each as wide as its column.
+func (l *rowLayout) columned(e *activitylog.Entry, cells [5]string) []cell {
+	list := make([]cell, len(cells))
+	for i, c := range cells {
+		list[i].text = screen.Pad(screen.Clip(c, l.widths[i]), l.widths[i])
+		if c != "" {
+			list[i].colour = cellColour(i, e)
+		}
+	}
+	return list
+}
+
+// merged returns the cells of a row for a narrow terminal: the event in a column,
+// and what the rows before it of the same message have not said yet.
+func (l *rowLayout) merged(e *activitylog.Entry, cells [5]string) []cell {
+	event, typ, actor, topic, status := cells[0], cells[1], cells[2], cells[3], cells[4]
+	list := []cell{{screen.Pad(event, l.widths[0]), cellColour(0, e)}}
+	add := func(text string, colour screen.Colour) {
+		if text != "" {
+			list = append(list, cell{text, colour})
+		}
+	}
+	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ)-6)/2, 8) // of actor and topic
+	switch {
+	case e.Is(activitylog.ProcessStart), e.Is(activitylog.ProcessFinish):
+		add(screen.Clip(actor, maxWidths[2]), "")
+	case e.Is(activitylog.SendFinish):
+		add(screen.Clip(topic, maxWidths[3]), "")
+	case topic == "" || topic == actor:
+		add(typ, screen.Cyan)
+		add(screen.Clip(actor, maxWidths[2]), "")
+	default:
+		add(typ, screen.Cyan)
+		add(screen.Clip(actor, name), "")
+		add("→ "+screen.Clip(topic, name-2), "")
+	}
+	if status != activitylog.StatusStart {
+		add(status, cellColour(4, e))
+	}
+	return list
 }
 
 func (l *rowLayout) plain(e *activitylog.Entry, cells [5]string, detail string) string {
@@ -189,6 +250,9 @@ func messageDetail(payload []byte) string {
 	var happening struct{ Event, Message, Status string }
 	if json.Unmarshal(m.Content, &happening) == nil && happening.Event != "" && happening.Message+happening.Status != "" {
 		return happening.Event + ": " + strings.TrimSpace(happening.Status+" "+happening.Message)
+	}
+	if words := activitylog.Gist(m.Content); words != "" {
+		return words
 	}
 	var b bytes.Buffer
 	if json.Compact(&b, m.Content) != nil {

@@ -24,19 +24,21 @@ type waterfall struct {
 
 // A bar is one line of a waterfall.
 type bar struct {
+	id     string // of the message; empty for a delivery
 	label  string
 	note   string
 	status string
 	start  time.Time
 	finish time.Time // zero while under way
+	until  time.Time // of what goes on afterwards at an agent; zero for nothing
 	self   bool      // of the message that is traced
 	cause  bool      // of what led to it
 }
 
 const (
 	maxLabel        = 58
-	besideBars      = 2 + 2 + 18 + 1 + 9 + 2 // gaps, timing and status
-	shownDeliveries = 50                     // of the traced message
+	besideBars      = 2 + 2 + 8 + 9 + 2 + 9 + 2 // gaps, when, how long, and status
+	shownDeliveries = 50                        // of the traced message
 )
 
 func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *waterfall {
@@ -48,6 +50,7 @@ func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *wate
 	for i, s := range c.Steps {
 		f.addStep(s, i == 0)
 	}
+	f.addSpans(c.Spans())
 	var end time.Time
 	for _, r := range f.rows {
 		if f.begin.IsZero() || !r.start.IsZero() && r.start.Before(f.begin) {
@@ -72,17 +75,35 @@ func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *wate
 	return f
 }
 
+// addSpans adds waits and turns to the bars of the messages with which they begin.
+func (f *waterfall) addSpans(spans map[string]activitylog.Span) {
+	for i := range f.rows {
+		r := &f.rows[i]
+		s, ok := spans[r.id]
+		if !ok || !s.Until.After(r.start) {
+			continue
+		}
+		delete(spans, r.id)
+		r.until = s.Until
+		if s.Kind == activitylog.SpanTurn {
+			r.note += ", and took " + short(s.Until.Sub(r.start))
+		} else {
+			r.note += ", waited " + short(s.Until.Sub(r.start))
+		}
+	}
+}
+
 // addStep adds the bars of one message: its own, and one for each delivery that
 // somebody may want to see.
 func (f *waterfall) addStep(s activitylog.Step, self bool) {
 	indent := strings.Repeat("  ", s.Depth)
 	label := func(topic string) string { return indent + nameOf(s.Message, topic) }
 	if len(s.Passes) == 0 {
-		f.rows = append(f.rows, bar{label: label(s.Topic), status: stepStatus(s.Message), note: refusalOf(s.Message), start: s.Begin(), finish: s.End(), self: self})
+		f.rows = append(f.rows, bar{id: s.ID, label: label(s.Topic), status: stepStatus(s.Message), note: refusalOf(s.Message), start: s.Begin(), finish: s.End(), self: self})
 		return
 	}
 	for i, p := range s.Passes {
-		row := bar{label: label(p.Topic), status: p.Status, start: p.Start, finish: p.Finish, self: self}
+		row := bar{id: s.ID, label: label(p.Topic), status: p.Status, start: p.Start, finish: p.Finish, self: self}
 		if row.start.IsZero() {
 			row.start = s.Begin()
 		}
@@ -167,7 +188,8 @@ func (f *waterfall) lines() []string {
 			label = f.paint.Paint(screen.Dim, label)
 		}
 		line := label + "  " + f.paint.Paint(statusColour(r.status), f.draw(r))
-		line += "  " + screen.Pad(f.timing(r), 18) + " " + f.paint.Paint(statusColour(r.status), screen.Pad(orWord(r.status, f.open(r)), 9))
+		at, took := f.timing(r)
+		line += fmt.Sprintf("  %8s %8s  ", at, took) + f.paint.Paint(statusColour(r.status), screen.Pad(orWord(r.status, f.open(r)), 9))
 		if r.note != "" && f.note > 0 {
 			line += "  " + screen.Clip(r.note, f.note)
 		}
@@ -184,19 +206,20 @@ func (f *waterfall) open(r bar) string {
 }
 
 // timing says when a bar begins and how long it lasts.
-func (f *waterfall) timing(r bar) string {
+func (f *waterfall) timing(r bar) (at, took string) {
 	if r.start.IsZero() {
-		return ""
+		return "", ""
 	}
-	at := "+" + short(r.start.Sub(f.begin))
+	at = "+" + short(r.start.Sub(f.begin))
 	if r.finish.IsZero() {
-		return at
+		return at, ""
 	}
-	return at + " " + short(r.finish.Sub(r.start))
+	return at, short(r.finish.Sub(r.start))
 }
 
 // draw returns the bar in its columns. What is too short for a column is a
-// thin mark; what is not finished runs to the end.
+// thin mark; what is not finished runs to the end; a wait or a turn is a line
+// behind its bar.
 func (f *waterfall) draw(r bar) string {
 	if r.start.IsZero() {
 		return strings.Repeat(" ", f.bar)
@@ -212,7 +235,8 @@ func (f *waterfall) draw(r bar) string {
 	} else {
 		to = from + 1
 	}
-	return strings.Repeat(" ", from) + mark + strings.Repeat(" ", f.bar-to)
+	line := max(f.column(r.until)-to, 0)
+	return strings.Repeat(" ", from) + mark + strings.Repeat("─", line) + strings.Repeat(" ", f.bar-to-line)
 }
 
 func (f *waterfall) column(t time.Time) int {
