@@ -101,6 +101,7 @@ var (
 	descDeliveries    = desc("deliveries_total", "Deliveries by outcome.", "outcome")
 	descLimits        = desc("limit_reached_total", "How often a bound was reached.", "limit")
 	descBound         = desc("limit", "The bounds in force.", "limit")
+	descUsed          = desc("limit_used", "What is in use of a bound; of a bound of each peer, by the peer that uses most.", "limit")
 	descLatency       = desc("message_seconds", "Time from acceptance to the last outcome.")
 	descUnanswered    = desc("deliveries_unanswered", "Deliveries that peers have not answered yet.")
 	descQueued        = desc("deliveries_queued", "Deliveries that wait for room at their peer.")
@@ -145,6 +146,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for limit, v := range s.Bounds {
 		gauge(descBound, v, limit)
 	}
+	for limit, v := range s.Used {
+		gauge(descUsed, v, limit)
+	}
 	if cpu, err := processorTime(); err == nil {
 		count(descCPU, cpu.Seconds())
 	}
@@ -178,6 +182,9 @@ func collectLog(s *activitylog.Stats, gauge, count func(d *prometheus.Desc, v fl
 	gauge(descBound, float64(s.MaxRows), "activity_queue_rows")
 	gauge(descBound, float64(s.MaxBytes), "activity_queue_bytes")
 	gauge(descBound, float64(s.MaxWAL), "activity_wal_bytes")
+	gauge(descUsed, float64(s.QueuedRows), "activity_queue_rows")
+	gauge(descUsed, float64(s.QueuedBytes), "activity_queue_bytes")
+	gauge(descUsed, float64(s.WALBytes), "activity_wal_bytes")
 	gauge(descLogQueued, float64(s.QueuedRows))
 	gauge(descLogBytes, float64(s.QueuedBytes))
 	gauge(descLogLag, s.Lag.Seconds())
@@ -215,7 +222,11 @@ func (o *Options) bounds() map[string]float64 {
 	}
 }
 
-type totals struct{ sessions, peers, unanswered, queued int }
+// totals sums up the sessions. The fields of most are of the one that has most.
+type totals struct {
+	sessions, peers, unanswered, queued int
+	most                                struct{ unanswered, queued, queuedBytes, buffered, patterns int }
+}
 
 func (srv *Server) totals() totals {
 	t := totals{}
@@ -226,10 +237,30 @@ func (srv *Server) totals() totals {
 		if s.ready.Load() {
 			t.peers++
 		}
-		s.mu.Lock()
-		t.unanswered += s.unanswered
-		t.queued += len(s.queue)
-		s.mu.Unlock()
+		t.add(s)
 	}
 	return t
+}
+
+func (t *totals) add(s *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.unanswered += s.unanswered
+	t.queued += len(s.queue)
+	m := &t.most
+	m.unanswered, m.queued = max(m.unanswered, s.unanswered), max(m.queued, len(s.queue))
+	m.queuedBytes, m.patterns = max(m.queuedBytes, s.queuedBytes), max(m.patterns, len(s.patterns))
+	m.buffered = max(m.buffered, s.stream.Buffered())
+}
+
+// used lists what is in use of the bounds that can fill up, by their names.
+func (t *totals) used() map[string]float64 {
+	return map[string]float64{
+		"max_sessions":      float64(t.sessions),
+		"peer_window":       float64(t.most.unanswered),
+		"peer_queue":        float64(t.most.queued),
+		"peer_queue_bytes":  float64(t.most.queuedBytes),
+		"peer_buffer_bytes": float64(t.most.buffered),
+		"max_subscriptions": float64(t.most.patterns),
+	}
 }

@@ -28,6 +28,7 @@ type Snapshot struct {
 	Unanswered    int
 	Queued        int
 	Bounds        map[string]float64 // in force
+	Used          map[string]float64 // of those that fill up; of a bound of each peer, by the one that uses most
 
 	Log     *activitylog.Stats // nil without an activity log
 	Cluster any                // Cluster.Status; nil without a cluster
@@ -48,7 +49,7 @@ func (srv *Server) Snapshot() Snapshot {
 		Name: srv.options.Name, Version: srv.options.Version,
 		Frames: m.frames.Load(), Accepted: m.accepted.Load(), Finished: m.finished.Load(), Refused: m.refused.Load(),
 		Deliveries: make(map[string]uint64, len(outcomes)), Limits: make(map[string]uint64, len(limitNames)),
-		Sessions: total.sessions, Peers: total.peers, Unanswered: total.unanswered, Queued: total.queued, Bounds: srv.options.bounds(),
+		Sessions: total.sessions, Peers: total.peers, Unanswered: total.unanswered, Queued: total.queued, Bounds: srv.options.bounds(), Used: total.used(),
 	}
 	if at := srv.started.Load(); at != nil {
 		s.Started = *at

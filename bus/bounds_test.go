@@ -1,0 +1,159 @@
+package bus_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/bus"
+	"hubbub/bus/bustest"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// used reads what is in use of a bound.
+func used(b *bustest.Bus, limit string) int { return int(b.Server().Snapshot().Used[limit]) }
+
+// TestQueueBytesAtTheLimitAndOnePast has two deliveries wait that fill the bytes
+// of the queue exactly, and then a bound of one byte less.
+func TestQueueBytesAtTheLimitAndOnePast(t *testing.T) {
+	const text = "some words"
+	size := len(`{"topic":"agent:silent","payload":}`) + len(payload("m1", "cli:op", text))
+	for limit, wait := range map[int]int{2 * size: 2, 2*size - 1: 1} {
+		b := bustest.Start(t, &bus.Options{PeerWindow: 1, PeerQueueBytes: limit})
+		rawPeer(t, b, "agent:silent", "agent:silent")
+		sender := rawPeer(t, b, "cli:op")
+		for n := range wait + 2 { // one in the window, and one too many
+			sender.write(sendFrame(n+1, "agent:silent", "cli:op", text))
+		}
+		m, err := sender.read()
+		if err != nil || m.ID.String() != fmt.Sprint(wait+2) || !strings.Contains(string(m.Result), `"overflow"`) {
+			t.Errorf("%d bytes: the first answer is %s: %s, %v; want the overflow of %d", limit, m.ID, m.Result, err, wait+2)
+		}
+		if q, bytes := used(b, "peer_queue"), used(b, "peer_queue_bytes"); q != wait || bytes != wait*size || used(b, "peer_window") != 1 {
+			t.Errorf("%d bytes: %d deliveries of %d bytes wait; want %d of %d", limit, q, bytes, wait, wait*size)
+		}
+		if n := b.Server().Snapshot().Limits["peer_queue"]; n != 1 {
+			t.Errorf("the bound was reached %d times; want once", n)
+		}
+	}
+}
+
+// TestPeerBufferAtTheLimitAndOnePast has a peer that reads nothing. The next
+// delivery is written while fewer bytes than the bound are unread; else it waits
+// until the peer has read.
+func TestPeerBufferAtTheLimitAndOnePast(t *testing.T) {
+	const text = "some words"
+	frame := len(jsonrpc.AppendRequest(nil, 1, protocol.MethodProcessMessage,
+		[]byte(`{"topic":"agent:deaf","payload":`+payload("m1", "cli:op", text)+`}`)))
+	for limit, written := range map[int]int{frame + 1: 2, frame: 1} {
+		b := bustest.Start(t, &bus.Options{PeerBuffer: limit})
+		deaf := rawPeer(t, b, "agent:deaf", "agent:deaf")
+		sender := rawPeer(t, b, "cli:op")
+		for n := range 3 {
+			sender.write(sendFrame(n+1, "agent:deaf", "cli:op", text))
+		}
+		waitFor(t, func() bool { return used(b, "peer_queue") == 3-written })
+		if w, bytes := used(b, "peer_window"), used(b, "peer_buffer_bytes"); w != written || bytes != written*frame {
+			t.Errorf("a buffer of %d: %d deliveries of %d bytes were written; want %d of %d", limit, w, bytes, written, written*frame)
+		}
+		for range 3 { // what waits goes out as the peer reads and answers
+			m, err := deaf.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			deaf.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{}}`)
+		}
+		for range 3 {
+			if m, err := sender.read(); err != nil || !strings.Contains(string(m.Result), `"deliveredTo":1`) {
+				t.Errorf("a buffer of %d: %s, %v; want it delivered", limit, m.Result, err)
+			}
+		}
+	}
+}
+
+// A drowsy stream does not answer its first pings.
+type drowsy struct {
+	jsonrpc.Stream
+	misses atomic.Int32
+}
+
+// Ping waits for a pong.
+func (d *drowsy) Ping(ctx context.Context) error {
+	if d.misses.Add(-1) < 0 {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestPingsAtTheLimitAndOnePast misses one ping, which is forgiven, and two.
+func TestPingsAtTheLimitAndOnePast(t *testing.T) {
+	for misses, lives := range map[int32]bool{1: true, 2: false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := bustest.StartInMemory(t, &bus.Options{PingInterval: 20 * time.Second})
+			ours, theirs := wire.Pipe(nil)
+			d := &drowsy{Stream: theirs}
+			d.misses.Store(misses)
+			var serving sync.WaitGroup
+			serving.Go(func() { b.Server().ServeStream(d, "in memory", nil) })
+			open(t, ours, "agent:drowsy")
+			start := time.Now()
+			ended := make(chan error, 1)
+			serving.Go(func() {
+				_, err := ours.Read()
+				ended <- err
+			})
+			select {
+			case err := <-ended:
+				if took := time.Since(start); lives || wire.CloseCode(err) != wire.ClosePolicy || took < 60*time.Second || took > 61*time.Second {
+					t.Errorf("%d misses: it ended after %s with %v; want 1008 after three intervals, or life", misses, took, err)
+				}
+			case <-time.After(10 * time.Minute):
+				if !lives || d.misses.Load() > -5 {
+					t.Errorf("%d misses: the session lives after 10 minutes, and was pinged %d times", misses, misses-d.misses.Load())
+				}
+			}
+			if n := b.Server().Snapshot().Limits["ping"]; (n == 0) != lives {
+				t.Errorf("%d misses: the bound was reached %d times", misses, n)
+			}
+			ours.Close(wire.CloseNormal, "")
+			serving.Wait()
+		})
+	}
+}
+
+// TestAnswersWithinTheirTimeCount initializes, and answers a delivery, just
+// before it would be too late.
+func TestAnswersWithinTheirTimeCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		s, err := b.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(bus.DefaultInitializeTimeout - time.Millisecond)
+		late := open(t, s, "agent:late", "agent:late")
+		sender := b.Join(t, "cli:op")
+		var sending sync.WaitGroup
+		sending.Go(func() {
+			m := sender.Peer.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{})
+			if r, err := sender.Peer.Send(context.Background(), "agent:late", m); err != nil || r.DeliveredTo != 1 {
+				t.Errorf("%+v, %v; want it delivered", r, err)
+			}
+		})
+		m, err := late.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(bus.DefaultDeliveryTimeout - time.Millisecond)
+		late.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{}}`)
+		sending.Wait()
+	})
+}

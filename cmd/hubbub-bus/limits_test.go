@@ -1,0 +1,194 @@
+package main
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus"
+
+	"github.com/spf13/pflag"
+)
+
+// A limit is a bound of the bus, and where it is told, seen and tested.
+type limit struct {
+	flag    string   // empty where the bound is fixed
+	readme  string   // its words in the README's section Limits, beside its flag
+	metric  string   // its label of hubbub_limit
+	used    bool     // hubbub_limit_used says how near it is
+	reached string   // the series that counts, or shows, that it was reached; empty for a fixed one
+	tests   []string // at the limit, and one past it
+}
+
+const reachedTotal = `hubbub_limit_reached_total{limit="`
+
+// limits are all of them. See the tests for what happens at each.
+var limits = []limit{
+	{"max-frame", "frames 1 MiB", "max_frame_bytes", false, reachedTotal + `max_frame"}`,
+		[]string{"TestFrameAtTheLimitAndOnePast", "TestAMessageAtTheBusesLimitAndOnePast"}},
+	{"peer-window", "256 unanswered", "peer_window", true, "hubbub_deliveries_queued", []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
+	{"peer-queue", "1,024 waiting", "peer_queue", true, reachedTotal + `peer_queue"}`, []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
+	{"peer-queue-bytes", "64 MiB", "peer_queue_bytes", true, reachedTotal + `peer_queue"}`, []string{"TestQueueBytesAtTheLimitAndOnePast"}},
+	{"peer-buffer", "8 MiB", "peer_buffer_bytes", true, "hubbub_deliveries_queued", []string{"TestPeerBufferAtTheLimitAndOnePast"}},
+	{"write-timeout", "10 s for a peer that reads nothing", "write_timeout_seconds", false, reachedTotal + `write_timeout"}`,
+		[]string{"TestASideThatReadsSlowlyIsNotASlowConsumer", "TestSlowConsumer", "TestPeerThatNeverReads"}},
+	{"delivery-timeout", "30 s for an answer", "delivery_timeout_seconds", false, `hubbub_deliveries_total{outcome="timeout"}`,
+		[]string{"TestAnswersWithinTheirTimeCount", "TestDeliveryTimeoutCountsQueueTime"}},
+	{"initialize-timeout", "5 s to initialize", "initialize_timeout_seconds", false, reachedTotal + `initialize_timeout"}`,
+		[]string{"TestAnswersWithinTheirTimeCount", "TestInitializeTimeout"}},
+	{"ping-interval", "20 s between pings, of which one may be missed", "ping_interval_seconds", false, reachedTotal + `ping"}`,
+		[]string{"TestPingsAtTheLimitAndOnePast", "TestSilentSocketIsPinged"}},
+	{"max-subscriptions", "1,024 subscriptions", "max_subscriptions", true, reachedTotal + `max_subscriptions"}`,
+		[]string{"TestSubscriptionsAtTheLimitAndOnePast"}},
+	{"max-sessions", "100,000 connections", "max_sessions", true, reachedTotal + `max_sessions"}`,
+		[]string{"TestSessionsAtTheLimitAndOnePast", "TestASlowPeersLastWordsCountAsASession"}},
+	{"activity-queue", "65,536 rows", "activity_queue_rows", true, "hubbub_activity_rows_lost_total",
+		[]string{"TestNobodyWaitsForAStalledWriter", "TestPublishersAreHeldToTheSpeedOfTheWriter"}},
+	{"activity-queue-bytes", "64 MiB that wait", "activity_queue_bytes", true, "hubbub_activity_rows_lost_total",
+		[]string{"TestTheQueueIsBoundedInBytes"}},
+	{"activity-wal", "4 GiB of its write-ahead file", "activity_wal_bytes", true, "hubbub_activity_stalled",
+		[]string{"TestAReaderThatStaysCannotGrowTheWALWithoutBound"}},
+	{"", "topics, identities and message ids 256 bytes", "topic_bytes", false, "", []string{"TestScanSend"}},
+	{"", "topics, identities and message ids 256 bytes", "client_id_bytes", false, "", []string{"TestScanInitialize", "TestScanSend"}},
+	{"", "topics, identities and message ids 256 bytes", "message_id_bytes", false, "", []string{"TestScanSend"}},
+	{"", "patterns 128 bytes", "pattern_bytes", false, "", []string{"TestScanSubscribe"}},
+	{"", "8 stars", "pattern_stars", false, "", []string{"TestScanSubscribe"}},
+	{"", "JSON 64 levels", "json_depth", false, "", []string{"TestDepthAtTheLimitAndOnePast"}},
+}
+
+// TestEveryLimitIsToldSeenAndTested fails when a bound of the bus has no line in
+// the README and in `hubbub help limits`, no metric with its default, or no test,
+// and when a flag with a number or a duration is no bound of the table.
+func TestEveryLimitIsToldSeenAndTested(t *testing.T) {
+	var s settings
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.flags(flags)
+	metrics, readme, help, tests := scrape(t, &s), limitsOfTheREADME(t), squeeze(read(t, "../hubbub/help/limits.txt")), testNames(t)
+	told := map[string]bool{}
+	for _, l := range limits {
+		name := l.metric
+		if l.flag != "" {
+			name, told[l.flag] = "--"+l.flag, true
+			l.check(t, flags.Lookup(l.flag), metrics, readme, help)
+		}
+		if !strings.Contains(readme, l.readme) {
+			t.Errorf("%s: the README's section Limits does not say %q", name, l.readme)
+		}
+		if _, ok := metrics[`hubbub_limit{limit="`+l.metric+`"}`]; !ok {
+			t.Errorf("%s: /metrics has no hubbub_limit with the label %s", name, l.metric)
+		}
+		for _, test := range l.tests {
+			if !tests[test] {
+				t.Errorf("%s: there is no %s", name, test)
+			}
+		}
+		if len(l.tests) == 0 {
+			t.Errorf("%s has no test", name)
+		}
+	}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if kind := f.Value.Type(); slices.Contains([]string{"int", "int64", "duration"}, kind) && !told[f.Name] {
+			t.Errorf("--%s is no bound of the table", f.Name)
+		}
+	})
+}
+
+// check looks for a flag of the bus in what people read.
+func (l *limit) check(t *testing.T, f *pflag.Flag, metrics map[string]float64, readme, help string) {
+	t.Helper()
+	if f == nil {
+		t.Errorf("--%s is no flag", l.flag)
+		return
+	}
+	if got := metrics[`hubbub_limit{limit="`+l.metric+`"}`]; got != number(t, f.DefValue) {
+		t.Errorf("--%s is %s, and its metric says %v", l.flag, f.DefValue, got)
+	}
+	if _, ok := metrics[`hubbub_limit_used{limit="`+l.metric+`"}`]; ok != l.used {
+		t.Errorf("--%s: hubbub_limit_used has the label %s: %t; want %t", l.flag, l.metric, ok, l.used)
+	}
+	if _, ok := metrics[l.reached]; !ok {
+		t.Errorf("--%s: /metrics has no %s", l.flag, l.reached)
+	}
+	if !strings.Contains(readme, "`--"+l.flag+"`") {
+		t.Errorf("--%s is not in the README's section Limits", l.flag)
+	}
+	if want := "--" + l.flag + " " + f.DefValue + " "; !strings.Contains(help, want) {
+		t.Errorf("help limits does not say %q", want)
+	}
+}
+
+// number reads a default: a count, or a duration in seconds.
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	if d, err := time.ParseDuration(text); err == nil {
+		return d.Seconds()
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// scrape reads the metrics of a bus with its default settings.
+func scrape(t *testing.T, s *settings) map[string]float64 {
+	t.Helper()
+	log := activitylog.NewWriter(filepath.Join(t.TempDir(), "activity.db"), &s.log)
+	w := httptest.NewRecorder()
+	bus.New(log, &s.bus).Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:7892/metrics", nil))
+	series := map[string]float64{}
+	for line := range strings.Lines(w.Body.String()) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
+			series[name] = n
+		}
+	}
+	return series
+}
+
+func limitsOfTheREADME(t *testing.T) string {
+	t.Helper()
+	_, section, _ := strings.Cut(read(t, "../../README.md"), "\n## Limits\n")
+	section, _, ok := strings.Cut(section, "\n## ")
+	if !ok {
+		t.Fatal("the README has no section Limits")
+	}
+	return squeeze(section)
+}
+
+// squeeze makes a text one line.
+func squeeze(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// testNames lists the tests of the packages that keep the limits.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names, declared := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
+	for _, pkg := range []string{"bus", "activitylog", "protocol", "protocol/jsonrpc", "protocol/wire", "peers/peer"} {
+		files, err := filepath.Glob(filepath.Join("../..", pkg, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			for _, m := range declared.FindAllStringSubmatch(read(t, file), -1) {
+				names[m[1]] = true
+			}
+		}
+	}
+	return names
+}
