@@ -14,7 +14,7 @@
 //   - Bounds: a stream that has more than Options.MaxBuffered bytes to send
 //     stops reading until they are drained, so a side that asks without
 //     reading the answers slows down only itself.
-//   - An idle stream on a socket holds no read buffer, and waits where its
-//     goroutine needs little stack. (A stream over TLS keeps 4 KiB.)
+//   - An idle stream holds no buffer for frames, and waits where its goroutine
+//     needs little stack. (A stream over TLS keeps 4 KiB to read into.)
 //   - Close waits for every goroutine of the stream.
 package wire

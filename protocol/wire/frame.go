@@ -47,6 +47,19 @@ func appendFrame(dst []byte, first byte, payload []byte, masked bool) []byte {
 	return dst
 }
 
+// frameSize returns the size of the frame that b begins with, one that a server
+// has written.
+func frameSize(b []byte) int {
+	switch n := int(b[1]); n {
+	case length16:
+		return 4 + int(binary.BigEndian.Uint16(b[2:]))
+	case length64:
+		return 10 + int(binary.BigEndian.Uint64(b[2:]))
+	default:
+		return 2 + n
+	}
+}
+
 // maskedText finds a masked text message that lies whole at the beginning of b:
 // its masked payload, its key, and the size of its frame, which is 0 where b
 // begins with anything else.

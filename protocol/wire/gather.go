@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -17,9 +18,9 @@ var errSlowConsumer = errors.New("slow consumer: the other side took nothing for
 // A gatherConn is a net.Conn that gathers what is written to it. Until start
 // it passes everything through, which the handshake needs.
 //
-// Written bytes wait in pending. flush takes them and tries one write that does
-// not block; the rest is left to the drain goroutine. At most one of flush and
-// drain writes at a time (busy), so bytes keep their order.
+// Written bytes wait in pending, whole frames always. flush takes them and tries
+// one write that does not block; the rest is left to the drain goroutine. At most
+// one of flush and drain writes at a time (busy), so bytes keep their order.
 type gatherConn struct {
 	net.Conn
 	raw          syscall.RawConn // nil where a write cannot be tried without blocking
@@ -34,18 +35,23 @@ type gatherConn struct {
 	mu       sync.Mutex // guards the fields below
 	drained  *sync.Cond // pending shrank, or err was set
 	started  bool
-	ending   bool   // a close frame was written: no message may follow
-	pending  []byte // written and not yet taken: whole frames
-	ends     []int  // where frames end in pending
-	spare    []byte // the other buffer, reused
-	closed   bool   // Close was called
-	farewell bool   // the drain writes its last words, and then closes the connection
-	inFlight int    // bytes taken from pending that the network has not taken yet
-	busy     bool   // a flush or the drain is writing
-	again    bool   // a flush came while busy
+	ending   bool    // a close frame was written: no message may follow
+	pending  *[]byte // written and not yet taken, from outputs; nil where there is nothing
+	closed   bool    // Close was called
+	farewell bool    // the drain writes its last words, and then closes the connection
+	inFlight int     // bytes taken from pending that the network has not taken yet
+	busy     bool    // a flush or the drain is writing
+	again    bool    // a flush came while busy
 	err      error
 	draining sync.WaitGroup
 }
+
+// outputs are the buffers that hold nothing: a stream has one only while it has
+// something to send.
+var outputs = sync.Pool{New: func() any { return new([]byte) }}
+
+// keptOutput is the largest buffer that goes back to outputs.
+const keptOutput = 64 << 10
 
 func newGatherConn(conn net.Conn, o *Options) *gatherConn {
 	g := &gatherConn{Conn: conn, writeTimeout: o.writeTimeout(), maxBuffered: o.maxBuffered(), released: make(chan struct{})}
@@ -65,7 +71,7 @@ func (g *gatherConn) start() {
 func (g *gatherConn) waitBelow(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.err == nil && len(g.pending)+g.inFlight > limit {
+	for g.err == nil && g.bufferedLocked() > limit {
 		g.drained.Wait()
 	}
 	if errors.Is(g.err, errSlowConsumer) {
@@ -87,8 +93,8 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 		return 0, g.err
 	}
 	g.ending = g.ending || p[0] == closeFrame
-	g.pending = append(g.pending, p...)
-	g.ends = append(g.ends, len(g.pending))
+	out := g.pendingLocked()
+	*out = append(*out, p...)
 	g.mu.Unlock()
 	g.flush()
 	return len(p), nil
@@ -104,15 +110,29 @@ func (g *gatherConn) writeMessage(first byte, payload []byte) error {
 	case g.ending:
 		return net.ErrClosed
 	}
-	g.pending = appendFrame(g.pending, first, payload, g.client)
-	g.ends = append(g.ends, len(g.pending))
+	out := g.pendingLocked()
+	*out = appendFrame(*out, first, payload, g.client)
 	return nil
+}
+
+func (g *gatherConn) pendingLocked() *[]byte {
+	if g.pending == nil {
+		g.pending = outputs.Get().(*[]byte)
+	}
+	return g.pending
 }
 
 func (g *gatherConn) buffered() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.pending) + g.inFlight
+	return g.bufferedLocked()
+}
+
+func (g *gatherConn) bufferedLocked() int {
+	if g.pending == nil {
+		return g.inFlight
+	}
+	return len(*g.pending) + g.inFlight
 }
 
 // flush sends what is pending, without waiting.
@@ -124,10 +144,10 @@ func (g *gatherConn) flush() {
 		return
 	}
 	g.busy = true
-	for len(g.pending) > 0 && g.err == nil {
-		chunk, ends := g.takeLocked()
+	for g.pending != nil && g.err == nil {
+		chunk := g.takeLocked()
 		g.mu.Unlock()
-		n, err := g.try(chunk)
+		n, err := g.try(*chunk)
 		g.mu.Lock()
 		if g.err != nil {
 			break // closed meanwhile: no drain begins that Close does not wait for
@@ -137,11 +157,11 @@ func (g *gatherConn) flush() {
 			g.breakLocked(err)
 			break
 		}
-		if n < len(chunk) {
-			g.draining.Go(func() { g.drain(chunk, ends, n) })
+		if n < len(*chunk) {
+			g.draining.Go(func() { g.drain(chunk, n) })
 			return // still busy: the drain goes on
 		}
-		g.giveBackLocked(chunk, ends)
+		giveBack(chunk)
 		if !g.again {
 			break
 		}
@@ -150,23 +170,17 @@ func (g *gatherConn) flush() {
 	g.doneLocked()
 }
 
-func (g *gatherConn) takeLocked() (chunk []byte, ends []int) {
-	chunk, ends = g.pending, g.ends
-	g.pending, g.spare = g.spare, nil
-	g.ends = nil
-	g.inFlight = len(chunk)
-	return chunk, ends
+func (g *gatherConn) takeLocked() (chunk *[]byte) {
+	chunk, g.pending = g.pending, nil
+	g.inFlight = len(*chunk)
+	return chunk
 }
 
-// keptBuffer is the largest buffer that an idle connection keeps.
-const keptBuffer = 16 << 10
-
-func (g *gatherConn) giveBackLocked(chunk []byte, ends []int) {
-	if cap(chunk) <= keptBuffer {
-		g.spare = chunk[:0]
-	}
-	if g.ends == nil && cap(ends) <= keptBuffer/64 {
-		g.ends = ends[:0]
+// giveBack keeps a buffer that was sent for whoever has something to send.
+func giveBack(chunk *[]byte) {
+	if cap(*chunk) <= keptOutput {
+		*chunk = (*chunk)[:0]
+		outputs.Put(chunk)
 	}
 }
 
@@ -185,7 +199,7 @@ func (g *gatherConn) failLocked(err error) {
 	if g.err == nil {
 		g.err = err
 	}
-	g.pending, g.ends, g.inFlight = nil, nil, 0
+	g.pending, g.inFlight = nil, 0
 	g.drained.Broadcast() // a reader that waits for room must learn of it now
 }
 
@@ -213,16 +227,16 @@ func (g *gatherConn) try(chunk []byte) (n int, err error) {
 
 // drain writes what try left, and what came meanwhile, until nothing is left
 // or the other side takes nothing for the write timeout.
-func (g *gatherConn) drain(chunk []byte, ends []int, sent int) {
+func (g *gatherConn) drain(chunk *[]byte, sent int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	defer g.doneLocked()
 	for {
 		g.mu.Unlock()
-		n, err := g.writeAll(chunk[sent:])
+		n, err := g.writeAll((*chunk)[sent:])
 		g.mu.Lock()
 		if errors.Is(err, errSlowConsumer) {
-			g.sayFarewellLocked(lastWords(chunk, ends, sent+n))
+			g.sayFarewellLocked(*chunk, sent+n)
 			return
 		}
 		if err != nil {
@@ -230,12 +244,11 @@ func (g *gatherConn) drain(chunk []byte, ends []int, sent int) {
 			return
 		}
 		g.inFlight = 0
-		g.giveBackLocked(chunk, ends)
-		if len(g.pending) == 0 || g.err != nil {
+		giveBack(chunk)
+		if g.pending == nil || g.err != nil {
 			return
 		}
-		chunk, ends = g.takeLocked()
-		sent = 0
+		chunk, sent = g.takeLocked(), 0
 		g.drained.Broadcast()
 	}
 }
@@ -286,18 +299,13 @@ func (g *gatherConn) took(n int) {
 
 // lastWords are what a slow side still gets, should it read again: the rest of
 // the frame that it has a part of, and a close frame with 1008.
-func lastWords(chunk []byte, ends []int, sent int) []byte {
-	rest := []byte(nil)
-	for i, end := range ends {
-		if end >= sent {
-			if i == 0 && sent > 0 || i > 0 && sent > ends[i-1] {
-				rest = chunk[sent:end]
-			}
-			break
-		}
+func lastWords(frames []byte, sent int) []byte {
+	end := 0
+	for end < sent {
+		end += frameSize(frames[end:])
 	}
 	const reason = "slow consumer"
-	words := append([]byte(nil), rest...)
+	words := bytes.Clone(frames[sent:end])
 	words = append(words, closeFrame, byte(2+len(reason)), byte(ClosePolicy>>8), byte(ClosePolicy&0xff))
 	return append(words, reason...)
 }
@@ -309,14 +317,14 @@ func (g *gatherConn) patience() time.Duration { return max(g.writeTimeout, farew
 
 // sayFarewellLocked ends the stream for its owner at once and goes on for a
 // while to bring the last words out.
-func (g *gatherConn) sayFarewellLocked(words []byte) {
+func (g *gatherConn) sayFarewellLocked(frames []byte, sent int) {
 	if !g.farewell {
 		g.partLocked()
 	}
 	stays := g.farewell
 	g.mu.Unlock()
 	if stays {
-		if _, err := g.Conn.Write(words); err == nil {
+		if _, err := g.Conn.Write(lastWords(frames, sent)); err == nil {
 			g.outlast(g.patience())
 		}
 		g.Conn.Close() //nolint:errcheck // it ends either way

@@ -97,7 +97,7 @@ type WebSocket struct {
 	theirs int           // largest frame that the other side reads; 0 where it does not tell
 	cut    <-chan struct{}
 
-	frame []byte // that the library read
+	frame []byte // that the library read; nil while those come that are taken whole
 	whole []byte // that was taken whole; it lies in the input
 
 	readMu    sync.Mutex // held to use in and the input beside the library, and to begin closing
@@ -167,6 +167,7 @@ func (s *WebSocket) takeWhole() bool {
 	}
 	mask(payload, key)
 	s.whole, s.net.in = payload[:len(payload):len(payload)], s.net.in[size:]
+	s.frame = nil
 	return true
 }
 
