@@ -1,15 +1,19 @@
 #!/bin/sh
 # Opens every page of the console of a live demo in headless Chromium, in light
 # and dark: no error in the browser, the tail moves, a trace draws, filters choose,
-# hostile names do nothing. SCREENSHOTS=FOLDER keeps pictures. It needs node, npm
-# and chromium (apt-get install chromium); nothing is installed outside of a
-# temporary folder.
+# hostile names do nothing. SCREENSHOTS=FOLDER keeps pictures. It needs the programs
+# in bin/ (or in the folder given), node, npm and chromium (apt-get install chromium
+# nodejs npm); nothing is installed outside of a temporary folder. Where it cannot
+# run it says so and is no failure.
 set -eu
 cd "$(dirname "$0")/.."
-command -v node >/dev/null || { echo "test-console: skipped: node is missing"; exit 0; }
+bin=$(cd "${1:-bin}" && pwd)
+skip() { echo "test-console: skipped: $*"; exit 0; }
+for tool in node npm script timeout; do
+	command -v $tool >/dev/null || skip "$tool is missing (apt-get install nodejs npm bsdutils)"
+done
 chromium=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
-[ -n "$chromium" ] || { echo "test-console: skipped: chromium is missing (apt-get install chromium)"; exit 0; }
-command -v script >/dev/null || { echo "test-console: skipped: script is missing (bsdutils)"; exit 0; }
+[ -n "$chromium" ] || skip "chromium is missing (apt-get install chromium)"
 
 dir=$(mktemp -d)
 demo=
@@ -20,16 +24,14 @@ finish() {
 	rm -rf "$dir"
 }
 trap finish EXIT INT TERM
-npm install --prefix "$dir" --no-audit --no-fund --loglevel=error playwright-core@1 >"$dir/npm.log" 2>&1 || {
+timeout 120 npm install --prefix "$dir" --no-audit --no-fund --loglevel=error playwright-core@1 >"$dir/npm.log" 2>&1 || {
 	cat "$dir/npm.log" >&2
-	echo "test-console: npm could not install playwright-core; it needs the npm registry" >&2
-	exit 1
+	skip "npm could not install playwright-core; it needs the npm registry"
 }
-scripts/build "$dir/bin"
 
-# The demo stays as long as its terminal does.
+# The demo stays as long as its terminal does, and one without a width makes no pauses.
 mkfifo "$dir/keys"
-script -qfec "'$dir/bin/hubbub' demo --data '$dir/data'" "$dir/demo.out" <"$dir/keys" >/dev/null 2>&1 &
+script -qfec "stty cols 0; exec '$bin/hubbub' demo --data '$dir/data'" "$dir/demo.out" <"$dir/keys" >/dev/null 2>&1 &
 demo=$!
 exec 3>"$dir/keys"
 tries=0
@@ -44,5 +46,5 @@ until grep -q "Now it is yours" "$dir/demo.out" 2>/dev/null; do
 done
 address=$(sed -n 's/^listen = "\(.*\)"$/\1/p' "$dir/data/hubbub.toml")
 [ -z "${SCREENSHOTS:-}" ] || mkdir -p "$SCREENSHOTS"
-NODE_PATH="$dir/node_modules" CHROMIUM="$chromium" node bus/console/testdata/browser.js \
-	"$address" "$dir/data/tokens/cli" "$dir/bin/hubbub" "$dir/data" "${SCREENSHOTS:-}"
+NODE_PATH="$dir/node_modules" CHROMIUM="$chromium" timeout 600 node bus/console/testdata/browser.js \
+	"$address" "$dir/data/tokens/cli" "$bin/hubbub" "$dir/data" "${SCREENSHOTS:-}"

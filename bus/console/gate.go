@@ -63,7 +63,7 @@ func (g *gatekeeper) open() bool { return g.gate == nil || g.gate.Open() }
 
 var (
 	errNobody    = errors.New("the console needs a credential: run `hubbub console` and open the link that it prints")
-	errEnded     = errors.New("this visit has ended, or its credential was revoked: run `hubbub console` for a new link")
+	errEnded     = errors.New("this visit has ended: the bus was started anew, the credential revoked, or nothing asked for half a day; run `hubbub console` for a new link")
 	errNotValid  = errors.New("the token is not valid; it may have been revoked")
 	errNotSeeing = errors.New("the console shows everything: it needs a credential that may subscribe to '*'")
 	errReadOnly  = errors.New("this credential may look and not act: that needs one that may be a cli: identity and publish to '*'")

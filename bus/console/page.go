@@ -125,6 +125,7 @@ var functions = template.FuncMap{
 	"tone":     tone,
 	"short":    shortID,
 	"join":     strings.Join,
+	"many":     many,
 	"plus":     func(a, b int) int { return a + b },
 	"dict":     dict,
 	"known":    func(t time.Time) bool { return !t.IsZero() },
@@ -221,8 +222,10 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < time.Minute:
+	case d < 10*time.Second:
 		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Truncate(100*time.Millisecond).Seconds())
 	case d < time.Hour:
 		return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
 	case d < 48*time.Hour:
@@ -245,6 +248,15 @@ func count(v any) string {
 		digits = digits[:i] + "\u202f" + digits[i:]
 	}
 	return sign + digits
+}
+
+// many writes a number of things, of which the word names one.
+func many(v any, word string) string {
+	n := count(v)
+	if n != "1" {
+		word += "s"
+	}
+	return n + " " + word
 }
 
 // perMinute writes how often something happens.
