@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -8,9 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"hubbub/activitylog"
 	"hubbub/bus"
+	"hubbub/bus/bustest"
 	"hubbub/bus/grant"
 )
 
@@ -124,5 +128,28 @@ func TestForeignNamesAreRefused(t *testing.T) {
 		if refused := status == http.StatusForbidden; refused != c.refused {
 			t.Errorf("%s: %d %s", c.name, status, body)
 		}
+	}
+}
+
+// TestABodyThatNeverComesHoldsNoConnection: also where nobody wants the body.
+func TestABodyThatNeverComesHoldsNoConnection(t *testing.T) {
+	for _, path := range []string{"/", "/healthz", "/credentials", "/nowhere"} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			l := bustest.Listen()
+			ended := make(chan error, 1)
+			go func() { ended <- bus.New(nil, nil).Serve(ctx, l) }()
+			start := time.Now()
+			if err := l.HoldBody("POST", path); err != nil {
+				t.Error(err)
+			}
+			if held := time.Since(start); held > time.Minute {
+				t.Errorf("%s: held for %v", path, held)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

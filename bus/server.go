@@ -110,7 +110,7 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 
 	failed := make(chan error, 1)
 	httpServer := &http.Server{
-		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		TLSConfig: srv.options.TLS, ErrorLog: log.New(httpErrors{srv.options.Log}, "", 0),
 	}
 	if listener != nil {

@@ -98,7 +98,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.members = newMembers(g)
 	g.combined = newCombined(g)
 	g.bus = g.newBus()
-	g.handler = g.routes()
+	g.handler = limitBodyTime(g.routes())
 	return g
 }
 

@@ -11,10 +11,10 @@ import (
 
 // Limits on calls to the gateway.
 const (
-	maxConnections = 1024 // at once; others wait in the system's queue
-	maxCalls       = 256  // of one kind at once
-	maxCallsOfOne  = 16   // at once with one secret
-	bodyTimeout    = 20 * time.Second
+	maxConnections = 1024             // at once; others wait in the system's queue
+	maxCalls       = 256              // of one kind at once
+	maxCallsOfOne  = 16               // at once with one secret
+	bodyTimeout    = 20 * time.Second // for a body to arrive, read or not
 	writeTimeout   = 30 * time.Second // for a caller to read a part of an answer
 	headerTimeout  = 5 * time.Second
 	idleTimeout    = 90 * time.Second
@@ -58,13 +58,40 @@ func (g *gate) enter(key string) (leave func(), ok bool) {
 // errTooLarge says that a body is larger than maxBody.
 var errTooLarge = errors.New("the body is larger than 1 MiB")
 
-// readBody reads a body of at most maxBody bytes within bodyTimeout.
+// limitBodyTime gives callers bodyTimeout for their bodies, also for those that
+// nobody reads: net/http reads what is left of them, without a limit of its own
+// but on their size.
+func limitBodyTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			// Not every connection has deadlines (those of tests may not); the limit on size holds anyway.
+			conn := http.NewResponseController(w)
+			_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout))
+			r.Body = &timedBody{ReadCloser: r.Body, arrived: func() { _ = conn.SetReadDeadline(time.Time{}) }}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A timedBody tells when it has arrived: the answer may take longer.
+type timedBody struct {
+	io.ReadCloser
+	arrived func()
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.arrived()
+	}
+	return n, err
+}
+
+// readBody reads a body of at most maxBody bytes.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge
 	}
-	// Not every connection has deadlines (those of tests may not); the limit on size holds anyway.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -73,7 +100,6 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("the body could not be read")
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return body, nil
 }
 

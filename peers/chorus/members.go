@@ -143,6 +143,7 @@ func (m *members) keep(ctx context.Context, name AgentName, one *member) {
 func (g *Gateway) newMember(name AgentName) *peer.Peer {
 	opts := g.peerOptions()
 	opts.OnConnect = func(ctx context.Context) { g.announce(ctx, name) }
+	opts.Pulse = nil // it is the gateway's own connection's
 	p := peer.New(name.ID(), opts)
 	take := func(ctx context.Context, d *peer.Delivery) error { return g.takeEvent(ctx, name, d) }
 	p.Handle(protocol.TypeTGMessage, take)

@@ -1,0 +1,69 @@
+package bustest
+
+import (
+	"net"
+	"sync"
+)
+
+// A Listener is a net.Listener in memory, for HTTP inside a bubble whose clock
+// is its own.
+type Listener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Listen makes a listener, which looks like one on loopback.
+func Listen() *Listener {
+	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// Dial connects to it, once Accept is called.
+func (l *Listener) Dial() (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Accept waits for a Dial.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept and Dial.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr is an address on loopback that nobody listens at.
+func (*Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7892} }
+
+// HoldBody sends the head of a request with a body that never comes, and waits
+// until the server has ended the connection.
+func (l *Listener) HoldBody(method, path string) error {
+	conn, err := l.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	head := method + " " + path + " HTTP/1.1\r\nHost: 127.0.0.1:7892\r\nContent-Length: 1000\r\n\r\n{"
+	if _, err := conn.Write([]byte(head)); err != nil {
+		return err
+	}
+	buf := make([]byte, 4096)
+	for {
+		if _, err := conn.Read(buf); err != nil {
+			return nil //nolint:nilerr // the end that is waited for
+		}
+	}
+}
