@@ -27,6 +27,7 @@ type Options struct {
 	Version      string       // for serverInfo; "dev"
 	Log          *zerolog.Logger
 	OnReady      func(addr net.Addr) // called once, when the bus listens
+	Pulse        func()              // called after every sweep, which asks each session in turn: while the bus is alive
 
 	DeliveryTimeout   time.Duration // from acceptance, queue time included; 30 s
 	InitializeTimeout time.Duration // from the upgrade; 5 s
@@ -77,6 +78,9 @@ func (o *Options) withDefaults() Options {
 	set(&out.MaxFrame, DefaultMaxFrame)
 	set(&out.MaxSubscriptions, DefaultMaxSubscriptions)
 	set(&out.MaxSessions, DefaultMaxSessions)
+	if out.Pulse == nil {
+		out.Pulse = func() {}
+	}
 	if out.Log == nil {
 		nop := zerolog.Nop()
 		out.Log = &nop

@@ -37,6 +37,7 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 			s.sweep(ctx, b)
 		}
 		b.flush()
+		srv.options.Pulse()
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		o.Name = bus.NewName()
 	}
 	o.Credentials = grant.NewFile(filepath.Join(data, grant.FileName))
-	o.Version, o.Log = program.Version(), &env.Log
+	o.Version, o.Log, o.Pulse = program.Version(), &env.Log, env.Pulse
 	joined, err := s.cluster.join(o, &s.log, &env.Log)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
@@ -126,12 +127,35 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 		printer.Say("hubbub", fmt.Sprintf("everything runs; the bus is at %s, the data in %s", p.bus, p.data))
 		env.Ready()
 	}()
+	pulsed := make(chan struct{})
+	go func() { // ends with ctx, below
+		defer close(pulsed)
+		pulseLoop(ctx, env, f, p)
+	}()
 	err := f.Run(ctx)
 	cancel()
 	<-told
+	<-pulsed
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 2 {
 		return program.Usage("%s", err)
 	}
 	return err
+}
+
+// pulseLoop says that we live as long as every child can be asked for.
+func pulseLoop(ctx context.Context, env *program.Env, f *fleet.Fleet, p *plan) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, c := range p.children {
+			f.PID(c.Name)
+		}
+		env.Pulse()
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -128,6 +129,53 @@ func TestStopTakesNoLongerThanItsTimeout(t *testing.T) {
 		}
 		if r := <-results; len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeOffline {
 			t.Errorf("the sender got %+v; want offline", r)
+		}
+	})
+}
+
+// TestAHandlerThatHangsStopsThePulse has a handler that never comes back, as in a
+// deadlock: whoever watches the program must hear nothing more, and again when it
+// goes on.
+func TestAHandlerThatHangsStopsThePulse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		var pulses atomic.Int64
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Pulse: func() { pulses.Add(1) }})
+		goOn := make(chan struct{})
+		p.Handle(protocol.TypeConfigure, func(context.Context, *peer.Delivery) error { <-goOn; return nil })
+		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+			t.Fatal(err)
+		}
+		run(t, p)
+		during := func(d time.Duration) int64 {
+			before := pulses.Load()
+			time.Sleep(d) // free: the bubble's clock
+			synctest.Wait()
+			return pulses.Load() - before
+		}
+		if n := during(10 * time.Second); n != 10 {
+			t.Errorf("%d pulses in 10s of a sound peer", n)
+		}
+		sender := peer.New("tg:1", &peer.Options{Dial: b.Dial})
+		run(t, sender)
+		sent := make(chan error, 1)
+		go func() {
+			_, err := sender.Send(t.Context(), "agent:x", sender.NewMessage(protocol.TypeConfigure, note{}))
+			sent <- err
+		}()
+		synctest.Wait()
+		if n := during(time.Minute); n != 60 {
+			t.Errorf("%d pulses in the first minute of a handler, which may take it", n)
+		}
+		if n := during(time.Minute); n != 0 {
+			t.Errorf("%d pulses in the second minute of a handler", n)
+		}
+		close(goOn)
+		if n := during(10 * time.Second); n != 10 {
+			t.Errorf("%d pulses in 10s after the handler went on", n)
+		}
+		if err := <-sent; err != nil {
+			t.Error(err)
 		}
 	})
 }

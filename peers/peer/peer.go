@@ -29,6 +29,7 @@ type Options struct {
 	StopTimeout time.Duration             // for running handlers at the end; default 8s
 	OnConnect   func(ctx context.Context) // called after each initialize and subscribe, in its own goroutine; ctx ends with the connection
 	OnDrop      func(err error)           // called when a connection ended, before the next is tried
+	Pulse       func()                    // called every second of Run while no handler hangs: none has run for over a minute
 	Dial        DialFunc                  // default: WebSocket to Buses, with Token and TLS
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // A queue runs jobs: those of one key one at a time and in order, those of
@@ -22,8 +23,9 @@ type queue struct {
 }
 
 type lane struct {
-	key  string
-	jobs []func()
+	key   string
+	jobs  []func()
+	began time.Time // when the job that runs was begun; zero while none does
 }
 
 func newQueue(most, bound int) *queue {
@@ -71,9 +73,11 @@ func (q *queue) workLoop() {
 		job := l.jobs[0]
 		l.jobs = l.jobs[1:]
 		q.waiting--
+		l.began = time.Now()
 		q.mu.Unlock()
 		job()
 		q.mu.Lock()
+		l.began = time.Time{}
 		if len(l.jobs) > 0 {
 			q.ready = append(q.ready, l)
 		} else {
@@ -81,6 +85,18 @@ func (q *queue) workLoop() {
 		}
 	}
 	q.running--
+}
+
+// hangs reports whether a job has run since before a moment.
+func (q *queue) hangs(since time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.lanes {
+		if !l.began.IsZero() && l.began.Before(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // close drops what waits, and waits for what runs until ctx ends.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"hubbub/protocol"
@@ -28,6 +29,8 @@ const (
 	backoffMax       = 10 * time.Second
 	handshakeTimeout = 10 * time.Second
 	keepAliveEvery   = 20 * time.Second
+	pulseEvery       = time.Second
+	handlerLimit     = time.Minute // a handler that takes longer hangs: its sender gave up after half of it
 )
 
 // Run connects and serves until ctx ends (nil), or until the bus refuses the
@@ -35,6 +38,11 @@ const (
 func (p *Peer) Run(ctx context.Context) (err error) {
 	handlers, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer p.work.workers.Wait()
+	if p.options.Pulse != nil {
+		var pulsing sync.WaitGroup
+		defer pulsing.Wait()
+		pulsing.Go(func() { p.pulseLoop(handlers) })
+	}
 	defer cancel()
 	defer p.finishWork(ctx)
 	defer func() { p.stop(err) }()
@@ -62,6 +70,23 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 			return nil
 		}
 		delay = min(2*delay, backoffMax)
+	}
+}
+
+// pulseLoop tells the owner that the peer is alive, until ctx ends.
+func (p *Peer) pulseLoop(ctx context.Context) {
+	ticker := time.NewTicker(pulseEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case at := <-ticker.C:
+			p.current() // whoever holds our lock for good is found here
+			if !p.work.hangs(at.Add(-handlerLimit)) {
+				p.options.Pulse()
+			}
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -42,8 +42,10 @@
 //     seconds from then; afterwards, or at a second signal, the program ends
 //     at once with exit 1.
 //   - Ready: [Env.Ready] writes one log line with the message "ready",
-//     whatever the log level, and tells systemd, whose watchdog is fed from
-//     then on.
+//     whatever the log level, and tells systemd.
+//   - Alive: [Env.Pulse] feeds systemd's watchdog. The loop that does the work calls
+//     it, never a timer of its own, so that a program which hangs is aborted:
+//     the peer of [Env.PeerOptions] does, and the sweep of the bus.
 //
 // The command line hubbub, which has many commands, uses [Attach] and
 // [Execute] for the same frame around cobra; its commands get their Env from

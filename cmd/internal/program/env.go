@@ -73,16 +73,20 @@ func (e *Env) OnTerminal() bool { return isTerminal(e.Stderr) }
 // LogLevel returns the value of --log-level.
 func (e *Env) LogLevel() string { return e.settings.logLevel }
 
-// PeerOptions returns new options for a peer of this program: buses, token
-// (read anew at every connect), name, version and log.
+// PeerOptions returns new options for the peer of this program: buses, token
+// (read anew at every connect), name, version and log; its pulse is the program's.
 func (e *Env) PeerOptions() *peer.Options {
 	log := e.Log
-	return &peer.Options{
+	o := &peer.Options{
 		Buses:     e.Buses,
 		TokenFunc: e.Token,
 		Info:      protocol.Info{Name: e.Name, Version: e.Version},
 		Log:       &log,
 	}
+	if e.notify.interval > 0 { // nobody wakes up for nothing
+		o.Pulse = e.Pulse
+	}
+	return o
 }
 
 // Ready says once that the program is connected and subscribed: in the log, and
@@ -96,6 +100,11 @@ func (e *Env) Ready() {
 		}
 	})
 }
+
+// Pulse says that the program's main loop is alive. It is for that loop itself to
+// call, at least every second: where systemd watches the program, it aborts one
+// whose pulse stays away.
+func (e *Env) Pulse() { e.notify.pulse() }
 
 func (e *Env) redacted(text string) string {
 	if e == nil {

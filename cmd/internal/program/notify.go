@@ -13,13 +13,13 @@ type notifier struct {
 	socket   string        // address of systemd's socket, or empty
 	interval time.Duration // how often to say that the program lives; 0 = not asked for
 
-	mu   sync.Mutex
-	quit chan struct{}
-	wg   sync.WaitGroup
+	mu    sync.Mutex // guards the fields below
+	up    bool       // ready was said
+	alive time.Time  // when it was last said that the program lives
 }
 
 func newNotifier(lookupEnv func(string) (string, bool)) *notifier {
-	n := &notifier{quit: make(chan struct{})}
+	n := &notifier{}
 	n.socket, _ = lookupEnv("NOTIFY_SOCKET")
 	if usec, ok := lookupEnv("WATCHDOG_USEC"); ok && n.socket != "" {
 		if us, err := strconv.ParseInt(usec, 10, 64); err == nil && us > 0 {
@@ -29,43 +29,30 @@ func newNotifier(lookupEnv func(string) (string, bool)) *notifier {
 	return n
 }
 
-// ready tells systemd that the program is up and starts to feed the watchdog.
+// ready tells systemd that the program is up, whose watchdog waits for pulses from
+// now on.
 func (n *notifier) ready() error {
-	if err := n.send("READY=1"); err != nil || n.interval <= 0 {
-		return err
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.up = true
+	return n.send("READY=1")
+}
+
+// pulse feeds the watchdog, as often as that wants it.
+func (n *notifier) pulse() {
+	if n.interval <= 0 {
+		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	select {
-	case <-n.quit:
-		return nil
-	default:
+	if at := time.Now(); n.up && at.Sub(n.alive) >= n.interval {
+		n.alive = at
+		_ = n.send("WATCHDOG=1") // systemd acts when these stay away
 	}
-	n.wg.Go(func() {
-		ticker := time.NewTicker(n.interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				_ = n.send("WATCHDOG=1") // systemd acts when these stay away
-			case <-n.quit:
-				return
-			}
-		}
-	})
-	return nil
 }
 
 // stopping tells systemd that the program has begun to stop.
 func (n *notifier) stopping() { _ = n.send("STOPPING=1") } // nothing depends on it
-
-// close ends the feeding.
-func (n *notifier) close() {
-	n.mu.Lock()
-	close(n.quit)
-	n.mu.Unlock()
-	n.wg.Wait()
-}
 
 func (n *notifier) send(state string) error {
 	if n.socket == "" {

@@ -49,6 +49,5 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 		signal.Stop(signals)
 		cancel()
 		wg.Wait()
-		e.notify.close()
 	}
 }

@@ -3,6 +3,9 @@ package program
 import (
 	"context"
 	"os"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"hubbub/peers/lease"
 
@@ -40,5 +43,37 @@ func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(cont
 		host = "unknown host"
 	}
 	holder := env.Name + " on " + host
-	return lease.New(s.urls, what, holder, &lease.Options{Prefix: s.name, NATS: options, Log: &env.Log}).Run(ctx, work)
+	idle := &idlePulse{pulse: env.Pulse}
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	waiting.Go(func() { idle.loop(ctx) })
+	return lease.New(s.urls, what, holder, &lease.Options{Prefix: s.name, NATS: options, Log: &env.Log}).Run(ctx, func(ctx context.Context) error {
+		idle.working.Store(true)
+		defer idle.working.Store(false)
+		return work(ctx)
+	})
+}
+
+// An idlePulse is the pulse of a program that stands by. While it works, the work
+// has its own.
+type idlePulse struct {
+	pulse   func()
+	working atomic.Bool
+}
+
+func (p *idlePulse) loop(ctx context.Context) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if !p.working.Load() {
+			p.pulse()
+		}
+	}
 }

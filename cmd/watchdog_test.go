@@ -1,0 +1,62 @@
+package cmd_test
+
+import (
+	"net"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestTheMainLoopsFeedTheWatchdog starts each program as systemd does, and waits for
+// two signs of life of each. Agents, which the spawner starts, give none: systemd
+// does not watch them.
+func TestTheMainLoopsFeedTheWatchdog(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // only read
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failed := raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_PASSCRED, 1) }); failed != nil || err != nil {
+		t.Fatal(failed, err) // without, nobody says which program a sign is of
+	}
+	t.Setenv("NOTIFY_SOCKET", socket)
+	t.Setenv("WATCHDOG_USEC", "20000") // less than any program's pulse: each is passed on
+	s := newSystem(t)
+	everyProgram(s)
+	signs := map[int32]int{} // by process
+	for _, p := range s.run {
+		signs[int32(p.cmd.Process.Pid)] = 0
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	for missing := len(s.run); missing > 0; {
+		buf, control := make([]byte, 100), make([]byte, 100)
+		n, nc, _, _, err := conn.ReadMsgUnix(buf, control)
+		if err != nil {
+			t.Fatalf("%v; signs of life by process: %v", err, signs)
+		}
+		messages, err := syscall.ParseSocketControlMessage(control[:nc])
+		if err != nil || len(messages) != 1 {
+			t.Fatalf("%d control messages, %v", len(messages), err)
+		}
+		from, err := syscall.ParseUnixCredentials(&messages[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ours := signs[from.Pid]; !ours {
+			t.Errorf("%q came from process %d, which is none of %v", buf[:n], from.Pid, signs)
+		}
+		if string(buf[:n]) == "WATCHDOG=1" {
+			if signs[from.Pid]++; signs[from.Pid] == 2 {
+				missing--
+			}
+		}
+	}
+}
