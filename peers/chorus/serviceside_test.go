@@ -189,7 +189,7 @@ func TestKnocksCarryNoText(t *testing.T) {
 }
 
 func TestFragmentsBecomeOnePost(t *testing.T) {
-	r := startNew(t, func(o *chorus.Options) { o.ComposeWindow, o.ComposeCap = 300*time.Millisecond, time.Second })
+	r := startNew(t, func(o *chorus.Options) { o.ComposeWindow, o.ComposeCap = 3*time.Second, time.Minute })
 	outside := newReceiver(t)
 	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
 	tg := r.bus.Join(t, "tg:42", "tg:42")
