@@ -52,6 +52,7 @@ func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *p
 	defer func() { err = errors.Join(err, db.Close()) }()
 	options := env.PeerOptions()
 	options.Concurrency, options.Queue = 256, 4096
+	options.StopTimeout = 2 * time.Second // the broker has waited for them
 	log := env.Log
 	opts.Log, opts.OnReady = &log, env.Ready
 	return standby.Run(ctx, env, "broker", func(ctx context.Context) error {

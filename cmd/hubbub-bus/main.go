@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"time"
 
 	"hubbub/activitylog"
 	"hubbub/bus"
@@ -18,6 +19,14 @@ import (
 )
 
 func main() { program.Main(busProgram()) }
+
+// What a stop may take, one after the other, besides 1 s for closing handshakes
+// and 2 s for the copies of the last rows (NATS, traces): less than program.Main
+// gives it, though nobody answers and nobody takes the rows.
+const (
+	drainTime = 3 * time.Second // for messages in flight
+	logTime   = 3 * time.Second // for rows, once the log fails
+)
 
 // A settings is what the flags say.
 type settings struct {
@@ -93,6 +102,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		o.Name = bus.NewName()
 	}
 	o.Credentials = grant.NewFile(filepath.Join(data, grant.FileName))
+	o.StopTimeout, s.log.StopTimeout = drainTime, logTime
 	o.Version, o.Log, o.Pulse = program.Version(), &env.Log, env.Pulse
 	joined, err := s.cluster.join(o, &s.log, &env.Log)
 	if err != nil {

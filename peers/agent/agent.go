@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -53,6 +54,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 			theirs(ctx)
 		}
 	}
+	po.StopTimeout = cmp.Or(po.StopTimeout, time.Second) // turns, harness and outbox have had their time
 	a.peer = peer.New(id, &po)
 	a.box = outbox.New(db, a.sendItem, &outbox.Options{
 		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second, Poll: 15 * time.Second,

@@ -39,7 +39,7 @@
 //   - Doubles: a delivery comes once. A sender that does not know whether a
 //     message arrived may send it again, with the same MessageID.
 //   - Stop: when its context ends, Run takes no new delivery, lets running
-//     handlers finish and answer (at most Options.StopTimeout, 8 s), closes the
+//     handlers finish and answer (at most Options.StopTimeout, 5 s), closes the
 //     connection (at most 1 s) and returns after every goroutine that it started
 //     has ended. A delivery that still waited fails at its sender as offline.
 //

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hubbub/protocol"
@@ -26,7 +27,7 @@ type Options struct {
 	Log         *zerolog.Logger           // default: no log
 	Concurrency int                       // senders whose deliveries are handled at once; default 64
 	Queue       int                       // deliveries that may wait; default 1024
-	StopTimeout time.Duration             // for running handlers at the end; default 8s
+	StopTimeout time.Duration             // for running handlers at the end; default 5s
 	OnConnect   func(ctx context.Context) // called after each initialize and subscribe, in its own goroutine; ctx ends with the connection
 	OnDrop      func(err error)           // called when a connection ended, before the next is tried
 	Pulse       func()                    // called every second of Run while no handler hangs: none has run for over a minute
@@ -65,7 +66,8 @@ type Peer struct {
 	fallback Handler
 	work     *queue
 
-	finishing sync.Once // of work
+	finishing sync.Once                 // of work
+	stopping  atomic.Pointer[time.Time] // when the work beside Run was told to end; nil before
 
 	mu       sync.Mutex                // guards the fields below
 	patterns map[protocol.Pattern]bool // value: observe
@@ -100,7 +102,7 @@ func (o *Options) withDefaults() Options {
 		out.Queue = 1024
 	}
 	if out.StopTimeout <= 0 {
-		out.StopTimeout = 8 * time.Second
+		out.StopTimeout = 5 * time.Second
 	}
 	if out.TokenFunc == nil {
 		token := out.Token

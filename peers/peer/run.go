@@ -237,11 +237,15 @@ func (p *Peer) serve(ctx context.Context, l *link) {
 	}
 }
 
-// finishWork lets running handlers end, at most for StopTimeout. Only the first
-// call waits, so that the end takes no longer than that.
+// finishWork lets running handlers end, at most until StopTimeout after the peer
+// was told to stop. Only the first call waits, so that the end takes no longer.
 func (p *Peer) finishWork(ctx context.Context) {
 	p.finishing.Do(func() {
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.StopTimeout)
+		from := time.Now()
+		if told := p.stopping.Load(); told != nil {
+			from = *told
+		}
+		limit, cancel := context.WithDeadline(context.WithoutCancel(ctx), from.Add(p.options.StopTimeout))
 		defer cancel()
 		p.work.close(limit)
 	})

@@ -81,3 +81,44 @@ func TestTheEndOfEitherEndsTheOther(t *testing.T) {
 		}
 	})
 }
+
+// TestWorkAndHandlersShareTheTimeOfAStop has work and a handler that both outlast
+// the stop: their waits do not add up.
+func TestWorkAndHandlersShareTheTimeOfAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, StopTimeout: 5 * time.Second})
+		started := make(chan struct{})
+		p.HandleAny(func(ctx context.Context, _ *peer.Delivery) error {
+			close(started)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- p.RunWith(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(4 * time.Second)
+				return nil
+			})
+		}()
+		if err := p.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sender := b.Join(t, "cli:s")
+		go sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{})
+		<-started
+		at := time.Now()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(at); took < 5*time.Second || took > 6*time.Second { // and the close handshake
+			t.Errorf("the stop took %s; want 5s", took)
+		}
+	})
+}

@@ -1,7 +1,6 @@
 package tg
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -158,7 +157,6 @@ func (b *Bridge) connect(ctx context.Context) error {
 	if b.opts.Peer != nil {
 		opts = *b.opts.Peer
 	}
-	opts.StopTimeout = cmp.Or(opts.StopTimeout, handlersGrace)
 	theirs := opts.OnConnect
 	opts.OnConnect = func(ctx context.Context) {
 		if theirs != nil {

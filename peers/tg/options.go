@@ -54,7 +54,6 @@ const (
 	typingCap          = 5 * time.Minute
 	apiTimeout         = 30 * time.Second // of a call other than a poll
 	stopGrace          = 6 * time.Second  // for calls under way when the bridge stops
-	handlersGrace      = 2 * time.Second  // for handlers of the bus after that
 	staleUpdate        = 48 * time.Hour   // Telegram repeats an update for 24 hours
 	keepUpdates        = 30 * 24 * time.Hour
 	conflictPause      = 30 * time.Second
