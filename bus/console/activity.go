@@ -34,6 +34,7 @@ type activityView struct {
 	Missed  string // what the tail does not show
 	Problem string
 	Fresh   bool // rows that came while the page was open
+	Paged   bool // rows before those of a page
 }
 
 // An activityQuery is what the form asks for.
@@ -51,6 +52,19 @@ func (q *activityQuery) values() url.Values {
 		}
 	}
 	return v
+}
+
+// Empty says why there is no row.
+func (v *activityView) Empty() string {
+	switch {
+	case v.Problem != "":
+		return "No rows: " + v.Problem + "."
+	case v.Paged:
+		return "That was the oldest row."
+	case len(v.Query.values()) > 0:
+		return "No row matches."
+	}
+	return "Nothing is recorded yet. Rows stand here as soon as something happens."
 }
 
 // A rowLine is one row as it is shown.
@@ -86,16 +100,28 @@ func readQuery(r *http.Request) (q activityQuery, f activitylog.Filter, err erro
 		f.Events = []activitylog.Event{e}
 	}
 	if q.Since != "" {
-		d, err := time.ParseDuration(q.Since)
-		if err != nil {
-			if f.Since, err = activitylog.ParseTime(q.Since); err != nil {
-				return q, f, fmt.Errorf("since %q is neither a time (2026-02-17T12:00:00Z) nor a duration (15m)", q.Since)
-			}
-		} else {
-			f.Since = time.Now().Add(-d)
+		if f.Since, err = readSince(q.Since, time.Now()); err != nil {
+			return q, f, err
 		}
 	}
 	return q, f, nil
+}
+
+// readSince reads a time, or how long ago: in days, too.
+func readSince(text string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseFloat(days, 64); err == nil && n >= 0 && n < 36500 {
+			return now.Add(-time.Duration(n * float64(24*time.Hour))), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return now.Add(-d), nil
+	}
+	at, err := activitylog.ParseTime(text)
+	if err != nil {
+		return at, fmt.Errorf("since %q is neither a time (2026-02-17T12:00:00Z) nor how long ago (15m, 12h, 30d)", text)
+	}
+	return at, nil
 }
 
 func (c *Console) activityPage(w http.ResponseWriter, r *http.Request, v *visitor) {
@@ -180,6 +206,7 @@ func (c *Console) activityRows(w http.ResponseWriter, r *http.Request, _ *visito
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	if at, ok := readCursor(r.FormValue("before")); ok {
+		view.Paged = true
 		if err := c.olderRows(ctx, view, f, at); err != nil {
 			view.Problem = describe(err)
 			view.Older = rowsLink(q, "before", at)
@@ -254,22 +281,42 @@ func readCursor(text string) (at activitylog.Cursor, ok bool) {
 
 // detail says in a line what a row brings.
 func detail(e *activitylog.Entry) string {
-	if e.Error != "" {
+	switch {
+	case e.Is(activitylog.LogGap):
+		var gap struct{ Lost int64 }
+		_ = json.Unmarshal(e.Payload, &gap) // how many is not known then
+		return clip(fmt.Sprintf("%s lost: %s", many(gap.Lost, "row"), e.Error), maxText)
+	case e.Error != "":
 		return clip(e.Error, maxText)
-	}
-	if e.Is(activitylog.SendStart) {
+	case e.Is(activitylog.SendStart):
 		return contentDetail(e.Payload)
-	}
-	if e.Is(activitylog.SendFinish) {
-		var r struct{ DeliveredTo int }
-		if json.Unmarshal(e.Payload, &r) == nil {
-			return fmt.Sprintf("delivered to %d", r.DeliveredTo)
+	case e.Is(activitylog.SendFinish):
+		return resultDetail(e.Payload)
+	case e.Is(activitylog.ProcessFinish), e.Is(activitylog.ProcessStart):
+		return ""
+	case e.Is(activitylog.PeerConnected):
+		var from struct{ Remote string }
+		if json.Unmarshal(e.Payload, &from) == nil && from.Remote != "" {
+			return "from " + clip(from.Remote, maxText)
 		}
 	}
-	if e.Is(activitylog.ProcessFinish) || e.Is(activitylog.ProcessStart) {
+	return clip(string(e.Payload), maxText)
+}
+
+// resultDetail says what became of a message.
+func resultDetail(result json.RawMessage) string {
+	var r protocol.SendResult
+	if json.Unmarshal(result, &r) != nil {
 		return ""
 	}
-	return clip(string(e.Payload), maxText)
+	text := fmt.Sprintf("delivered to %d", r.DeliveredTo)
+	for i, f := range r.Failures {
+		if i == 3 {
+			return text + fmt.Sprintf(", and %d more failed", len(r.Failures)-i)
+		}
+		text += fmt.Sprintf(", %s: %s", clip(string(f.Peer), 60), f.Status)
+	}
+	return text
 }
 
 // contentDetail says in a line what a message says.

@@ -125,5 +125,5 @@ func tickLabel(t time.Duration) string {
 	case t >= time.Millisecond:
 		return strconv.FormatFloat(float64(t)/float64(time.Millisecond), 'f', -1, 64) + " ms"
 	}
-	return strconv.FormatInt(t.Microseconds(), 10) + " µs"
+	return strconv.FormatFloat(float64(t)/float64(time.Microsecond), 'f', -1, 64) + " µs"
 }

@@ -139,7 +139,7 @@ func TestNumbersAgreeWithTheLog(t *testing.T) {
 	}
 	body := s.shows(t, "/console/agents", "agent:other")
 	for _, a := range stats {
-		row := regexp.MustCompile(`(?s)<tr><td><a class="id role-agent" href="[^"]*">` + a.Agent + `</a>.*?</tr>`).FindString(body)
+		row := regexp.MustCompile(`(?s)<tr><td><a class="id role-agent" href="[^"]*" title="[^"]*">` + a.Agent + `</a>.*?</tr>`).FindString(body)
 		numbers := regexp.MustCompile(`<td class="num[^"]*">(\d*)`).FindAllStringSubmatch(row, -1)
 		got := make([]string, 0, len(numbers))
 		for _, n := range numbers {
