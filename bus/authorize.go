@@ -11,7 +11,7 @@ import (
 
 // sendMessage checks a message and publishes it (sections 5.3 and 9).
 func (s *session) sendMessage(m jsonrpc.Message) {
-	send, err := protocol.ScanSend(&s.parser, m.Params)
+	send, err := protocol.ScanSend(&s.batch.parser, m.Params)
 	if err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return

@@ -1,21 +1,41 @@
 package bus
 
 import (
+	"sync"
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/protocol/jsonrpc"
 )
 
 // A batch collects what one goroutine wrote to many sessions, so that each is
 // flushed once, just before the goroutine waits. It belongs to one goroutine.
 type batch struct {
-	log   Log       // nil: no activity log
-	at    time.Time // when its goroutine began what it does now: the clock is read once a step
-	dirty []*session
-	rows  []activitylog.Row // scratch
+	log    Log       // nil: no activity log
+	at     time.Time // when its goroutine began what it does now: the clock is read once a step
+	dirty  []*session
+	parser jsonrpc.Parser    // of a session's reader
+	rows   []activitylog.Row // scratch
+	frame  []byte            // scratch
 }
 
 func newBatch(log Log) *batch { return &batch{log: log, at: time.Now()} }
+
+// batches are those that no goroutine uses. A session's reader has one only while
+// it acts, so that an idle session keeps no scratch.
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// rest gives a batch back when its goroutine waits.
+func (b *batch) rest() {
+	b.flush()
+	if cap(b.frame) > keptFrame {
+		b.frame = nil
+	}
+	batches.Put(b)
+}
+
+// keptFrame is the largest scratch buffer for frames that is kept.
+const keptFrame = 16 << 10
 
 // now is the time of the present step, as rows have it.
 func (b *batch) now() int64 { return b.at.UnixMicro() }

@@ -19,6 +19,7 @@ type delivery struct {
 	id          uint64           // of the processMessage request; 0 where it got no place
 	refused     protocol.Outcome // set where it got no place
 	waits       bool             // it is in the target's queue
+	recorded    bool             // its start is, so that it may be sent; guarded by target.mu
 }
 
 func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
@@ -78,11 +79,17 @@ func (s *session) roomLocked() bool {
 	return s.unanswered < o.PeerWindow && s.stream.Buffered() < o.PeerBuffer
 }
 
-// write sends a delivery that has a place in the window.
+// write sends a delivery whose start is recorded, unless it waits in the queue
+// and is not its turn.
 func (s *session) write(b *batch, d *delivery) {
 	s.mu.Lock()
-	if !d.waits && !s.ended {
-		s.sendLocked(d.id, d.publication.params)
+	d.recorded = true
+	switch {
+	case s.ended:
+	case d.waits:
+		s.pumpLocked(b)
+	default:
+		s.sendLocked(b, d.id, d.publication.params)
 	}
 	s.mu.Unlock()
 	b.touch(s)
@@ -90,19 +97,9 @@ func (s *session) write(b *batch, d *delivery) {
 
 // sendLocked writes a processMessage request. An error is the stream's end,
 // which its reader finds too and settles what waits.
-func (s *session) sendLocked(id uint64, params []byte) {
-	s.out = jsonrpc.AppendRequest(s.out[:0], id, protocol.MethodProcessMessage, params)
-	s.stream.Write(s.out) //nolint:errcheck // see above
-	s.trimLocked()
-}
-
-// keptBuffer is the largest scratch buffer that an idle session keeps.
-const keptBuffer = 16 << 10
-
-func (s *session) trimLocked() {
-	if cap(s.out) > keptBuffer {
-		s.out = nil
-	}
+func (s *session) sendLocked(b *batch, id uint64, params []byte) {
+	b.frame = jsonrpc.AppendRequest(b.frame[:0], id, protocol.MethodProcessMessage, params)
+	s.stream.Write(b.frame) //nolint:errcheck // see above
 }
 
 // observe sends a message that nobody waits for, or drops it.
@@ -117,7 +114,7 @@ func (s *session) observe(b *batch, p *publication) {
 		return
 	}
 	s.observed++
-	s.sendLocked(observerIDs+s.observed, p.params)
+	s.sendLocked(b, observerIDs+s.observed, p.params)
 	b.touch(s)
 }
 
@@ -132,16 +129,16 @@ func (s *session) answered(m jsonrpc.Message, unusable error) {
 	if !ok {
 		return
 	}
-	d, ok := s.take(&s.batch, id)
+	d, ok := s.take(s.batch, id)
 	if !ok {
 		return
 	}
-	o, text := outcome(&s.parser, m, unusable)
+	o, text := outcome(&s.batch.parser, m, unusable)
 	raw := m.Result
 	if m.Error != nil {
 		raw = m.Error
 	}
-	d.settle(&s.batch, o, raw, text)
+	d.settle(s.batch, o, raw, text)
 }
 
 // take removes a delivery from the table and lets the next one of the queue go.
@@ -153,7 +150,7 @@ func (s *session) take(b *batch, id uint64) (*delivery, bool) {
 	} else if ok {
 		s.unanswered--
 	}
-	pumped := s.pumpLocked()
+	pumped := s.pumpLocked(b)
 	s.mu.Unlock()
 	if pumped {
 		b.touch(s)
@@ -162,15 +159,15 @@ func (s *session) take(b *batch, id uint64) (*delivery, bool) {
 }
 
 // pumpLocked sends queued deliveries while there is room.
-func (s *session) pumpLocked() (sent bool) {
-	for len(s.queue) > 0 && s.roomLocked() {
+func (s *session) pumpLocked(b *batch) (sent bool) {
+	for len(s.queue) > 0 && s.queue[0].recorded && s.roomLocked() {
 		d := s.queue[0]
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
 		s.queuedBytes -= len(d.publication.params)
 		d.waits = false
 		s.unanswered++
-		s.sendLocked(d.id, d.publication.params)
+		s.sendLocked(b, d.id, d.publication.params)
 		sent = true
 	}
 	if len(s.queue) == 0 {

@@ -19,7 +19,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the session is initialized already, as %s", s.id))
 		return
 	}
-	id, err := protocol.ScanInitialize(&s.parser, m.Params)
+	id, err := protocol.ScanInitialize(&s.batch.parser, m.Params)
 	if err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
@@ -33,7 +33,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 	}
 	s.id, s.stamp = id, Stamp{At: time.Now().UnixNano(), Bus: s.server.options.Name}
 	if older := s.server.register(s); older != nil {
-		older.evict(&s.batch, protocol.CloseReplaced, "replaced")
+		older.evict(s.batch, protocol.CloseReplaced, "replaced")
 	}
 	s.ready.Store(true)
 	if c := s.server.options.Cluster; c != nil {

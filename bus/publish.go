@@ -40,7 +40,7 @@ func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
 	p := newPublication(s.server, s.batch.at, id, send)
 	p.sender = s
 	s.server.metrics.accepted.Add(1)
-	p.route(&s.batch, s.server.index.targets(send.Topic))
+	p.route(s.batch, s.server.index.targets(send.Topic))
 }
 
 // route hands the message to sessions of this bus, and to the other buses that

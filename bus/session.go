@@ -24,9 +24,8 @@ type session struct {
 	stream jsonrpc.Stream
 	remote string
 	opened time.Time
-	self   subscriber     // what the index knows it by
-	batch  batch          // of the reader
-	parser jsonrpc.Parser // of the reader
+	self   subscriber // what the index knows it by
+	batch  *batch     // of the reader; nil while it waits
 
 	stamp Stamp           // set with id
 	id    protocol.PeerID // set once by initialize, before any other goroutine sees the session
@@ -43,21 +42,35 @@ type session struct {
 	queuedBytes int
 	observed    uint64                    // messages written that nobody waits for
 	patterns    map[protocol.Pattern]bool // value: observe
-	out         []byte                    // scratch for frames
 	pinging     bool
 	pinged      time.Time
 }
 
 // serve reads until the stream ends.
 func (s *session) serve() {
-	s.batch.log = s.server.log
-	s.stream.BeforeWait(s.batch.flush)
+	s.stream.BeforeWait(s.rest)
 	err := s.read()
 	code, reason := s.closeCode(err)
-	s.batch.at = time.Now()
-	s.end(&s.batch, reason)
-	s.batch.flush()
+	s.act()
+	s.end(s.batch, reason)
+	s.rest()
 	s.stream.Close(code, reason)
+}
+
+// act begins a step of the reader, and rest ends what it did since it waited.
+func (s *session) act() {
+	if s.batch == nil {
+		s.batch = batches.Get().(*batch)
+		s.batch.log = s.server.log
+	}
+	s.batch.at = time.Now()
+}
+
+func (s *session) rest() {
+	if s.batch != nil {
+		s.batch.rest()
+		s.batch = nil
+	}
 }
 
 func (s *session) read() error {
@@ -67,7 +80,7 @@ func (s *session) read() error {
 			return err
 		}
 		s.server.metrics.frames.Add(1)
-		s.batch.at = time.Now()
+		s.act()
 		if err := s.handle(frame); err != nil {
 			return err
 		}
@@ -104,7 +117,7 @@ func ended(err error) bool {
 
 // handle acts on one frame. The error is one that must end the connection.
 func (s *session) handle(frame []byte) error {
-	m, err := s.parser.Parse(frame)
+	m, err := s.batch.parser.Parse(frame)
 	if err != nil {
 		var refusal *jsonrpc.Error
 		if !errors.As(err, &refusal) {
@@ -153,7 +166,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 // answer replies to a request; a notification gets nothing.
 func (s *session) answer(m jsonrpc.Message, result []byte) {
 	if m.Kind == jsonrpc.KindRequest {
-		s.reply(&s.batch, m.ID, result)
+		s.reply(s.batch, m.ID, result)
 	}
 }
 
@@ -166,21 +179,16 @@ func (s *session) refuse(m jsonrpc.Message, e *jsonrpc.Error) {
 }
 
 func (s *session) reply(b *batch, id jsonrpc.ID, result []byte) {
-	s.mu.Lock()
-	s.out = jsonrpc.AppendResult(s.out[:0], id, result)
-	s.stream.Write(s.out) //nolint:errcheck // its error is the stream's end, which the reader finds
-	s.trimLocked()
-	s.mu.Unlock()
+	b.frame = jsonrpc.AppendResult(b.frame[:0], id, result)
+	s.stream.Write(b.frame) //nolint:errcheck // its error is the stream's end, which the reader finds
 	b.touch(s)
 }
 
 func (s *session) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
-	s.mu.Lock()
-	s.out = jsonrpc.AppendError(s.out[:0], id, e)
-	s.stream.Write(s.out) //nolint:errcheck // see reply
-	s.trimLocked()
-	s.mu.Unlock()
-	s.batch.touch(s)
+	b := s.batch
+	b.frame = jsonrpc.AppendError(b.frame[:0], id, e)
+	s.stream.Write(b.frame) //nolint:errcheck // see reply
+	b.touch(s)
 }
 
 // end takes the session out of the bus: nothing is delivered to it any more,

@@ -13,7 +13,7 @@ var success = []byte(`{"success":true}`)
 // subscribe adds a pattern to the session's set (section 5.1). Adding one that
 // is there already succeeds and changes only whether it observes.
 func (s *session) subscribe(m jsonrpc.Message) {
-	pattern, observe, err := protocol.ScanSubscribe(&s.parser, m.Params)
+	pattern, observe, err := protocol.ScanSubscribe(&s.batch.parser, m.Params)
 	if err == nil {
 		if err = s.mayHear(pattern); err != nil {
 			s.record(activitylog.Row{
@@ -58,7 +58,7 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) error {
 
 // unsubscribe removes a pattern, by its exact text (section 5.2).
 func (s *session) unsubscribe(m jsonrpc.Message) {
-	pattern, _, err := protocol.ScanSubscribe(&s.parser, m.Params)
+	pattern, _, err := protocol.ScanSubscribe(&s.batch.parser, m.Params)
 	if err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return

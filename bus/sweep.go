@@ -75,7 +75,7 @@ func (s *session) expired(b *batch, deadline time.Time) []*delivery {
 			}
 		}
 	}
-	if s.pumpLocked() {
+	if s.pumpLocked(b) {
 		b.touch(s)
 	}
 	return late

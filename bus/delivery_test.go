@@ -1,0 +1,54 @@
+package bus
+
+import (
+	"strings"
+	"testing"
+
+	"hubbub/protocol/wire"
+)
+
+// TestQueuedDeliveryWaitsForItsRecord has a peer answer between the moments when
+// a delivery gets its place in the queue and when its start is recorded: it is
+// not sent before that, and once.
+func TestQueuedDeliveryWaitsForItsRecord(t *testing.T) {
+	srv := New(nil, &Options{PeerWindow: 1})
+	stream, far := wire.Pipe(nil)
+	s := &session{server: srv, stream: stream}
+	b := newBatch(nil)
+	first := &delivery{publication: &publication{params: []byte(`"first"`)}, target: s}
+	second := &delivery{publication: &publication{params: []byte(`"second"`)}, target: s}
+	for _, d := range []*delivery{first, second} {
+		if refused := s.reserve(d); refused != "" {
+			t.Fatal(refused)
+		}
+	}
+	s.write(b, first)
+	s.take(b, first.id) // answered: there is room for the second
+	if got := written(t, s, far.Read); len(got) != 1 || !strings.Contains(got[0], "first") {
+		t.Fatalf("before its start is recorded, these are sent: %q; want the first alone", got)
+	}
+	s.write(b, second)
+	s.take(b, second.id)
+	if got := written(t, s, far.Read); len(got) != 1 || !strings.Contains(got[0], "second") {
+		t.Fatalf("then these are sent: %q; want the second, once", got)
+	}
+}
+
+// written returns the frames that a session has written until now.
+func written(t *testing.T, s *session, read func() ([]byte, error)) (frames []string) {
+	t.Helper()
+	const end = "end"
+	if err := s.stream.Write([]byte(end)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(frame) == end {
+			return frames
+		}
+		frames = append(frames, string(frame))
+	}
+}
