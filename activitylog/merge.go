@@ -5,8 +5,9 @@ import (
 	"errors"
 )
 
-// merged reads several logs as one, ordered by time; within one log the order
-// of ids stands.
+// merged reads several logs as one, ordered by time; of rows of the same time,
+// those of the log that was named first come first. Within one log the order of
+// ids stands. Backward is the same order from its end.
 type merged struct {
 	dir     direction
 	pagers  []*pager
@@ -32,7 +33,7 @@ func (m *merged) next(ctx context.Context) (*Entry, error) {
 		if len(m.heads[i]) == 0 {
 			continue
 		}
-		if best < 0 || (m.heads[i][0].TS < m.heads[best][0].TS) == (m.dir == forward) && m.heads[i][0].TS != m.heads[best][0].TS {
+		if best < 0 || m.sooner(m.heads[i][0].TS, m.heads[best][0].TS) {
 			best = i
 		}
 	}
@@ -43,6 +44,14 @@ func (m *merged) next(ctx context.Context) (*Entry, error) {
 	m.heads[best] = m.heads[best][1:]
 	m.places[best] = e.ID
 	return e, nil
+}
+
+// sooner reports whether a row is taken before one of a log that was named earlier.
+func (m *merged) sooner(ts, earlier string) bool {
+	if m.dir == backward {
+		return ts >= earlier
+	}
+	return ts < earlier
 }
 
 // fill reads a page of one log when none is left.

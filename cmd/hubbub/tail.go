@@ -32,7 +32,8 @@ func newTail() *cobra.Command {
 			"delivered to each peer and finished, and who connects and subscribes.\n\n" +
 			"With --follow it goes on showing rows as they are written, and outlives restarts\n" +
 			"of the bus. It reads the log, and so slows nobody down. Several logs (--log) are\n" +
-			"merged by time; the rows of each keep the order in which they were written.",
+			"merged by time, and by the order of the flags where times are the same; the\n" +
+			"rows of each keep the order in which they were written.",
 		Example: "  hubbub tail --follow\n  hubbub tail --since 15m --topic 'tg:*' --type tg_reply\n" +
 			"  hubbub tail --status timeout --json | jq .actor",
 		Args: cobra.NoArgs,
