@@ -19,6 +19,9 @@
 //     publishers to its speed; when it makes none, routing goes on.
 //   - Loss: delivery is in memory. What was not answered when the bus dies is
 //     lost, and its sender knows, because it has no answer.
+//   - Memory: a session that waits holds nothing but itself and what waits for
+//     its peer. Options.OnLull is where a program gives back to the system what
+//     traffic, or many new connections, left behind.
 //   - Input: no input ends the bus. Malformed messages are answered with an
 //     error; only frames that break WebSocket end their own connection.
 //   - Stop: when its context ends, Run takes no new message, waits for what is in

@@ -28,6 +28,7 @@ type Options struct {
 	Log          *zerolog.Logger
 	OnReady      func(addr net.Addr) // called once, when the bus listens
 	Pulse        func()              // called after every sweep, which asks each session in turn: while the bus is alive
+	OnLull       func()              // called whenever traffic has ended, to give memory back
 
 	DeliveryTimeout   time.Duration // from acceptance, queue time included; 30 s
 	InitializeTimeout time.Duration // from the upgrade; 5 s
@@ -80,6 +81,9 @@ func (o *Options) withDefaults() Options {
 	set(&out.MaxSessions, DefaultMaxSessions)
 	if out.Pulse == nil {
 		out.Pulse = func() {}
+	}
+	if out.OnLull == nil {
+		out.OnLull = func() {}
 	}
 	if out.Log == nil {
 		nop := zerolog.Nop()

@@ -21,6 +21,7 @@ const sweepEvery = 100 * time.Millisecond
 // bus.
 func (srv *Server) sweepLoop(ctx context.Context) {
 	b := newBatch(srv.log)
+	var traffic lull
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for tick := 0; ; tick++ {
@@ -38,6 +39,9 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 		}
 		b.flush()
 		srv.options.Pulse()
+		if tick%lullLook == 0 && traffic.begins(srv.metrics.frames.Load()) {
+			srv.background.Go(srv.options.OnLull)
+		}
 	}
 }
 

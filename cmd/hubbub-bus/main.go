@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"hubbub/activitylog"
@@ -111,6 +113,8 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err := joined.exportSpans(&s.log, &env.Log); err != nil {
 		return err
 	}
+	o.OnLull = debug.FreeOSMemory
+	defer runtime.KeepAlive(headroom())
 	o.OnReady = func(addr net.Addr) {
 		env.Log.Info().Str("listen", addr.String()).Str("data", data).Msg("listening")
 		env.Ready()

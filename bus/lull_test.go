@@ -1,0 +1,46 @@
+package bus
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLull drives the looks at the traffic: after much of it comes one lull.
+func TestLull(t *testing.T) {
+	var l lull
+	frames := uint64(0)
+	for i, step := range []struct {
+		frames uint64 // since the last look
+		want   bool
+	}{
+		{5, false}, {5, false}, {5, false}, {5, false}, {5, false}, // nothing worth it
+		{100_000, false}, {50, true}, {0, false}, // traffic, and its end
+		{5000, false}, {0, false}, {0, false}, {0, true}, {0, false}, // not twice within the pause
+		{99, false}, {99, false}, {99, false}, {99, false}, {99, false}, {99, false}, {99, false}, {99, false}, {99, false}, {99, false},
+		{99, true}, // little by little
+	} {
+		frames += step.frames
+		if got := l.begins(frames); got != step.want {
+			t.Errorf("look %d, %d frames more: %t; want %t", i, step.frames, got, step.want)
+		}
+	}
+}
+
+// TestOnLull has a bus whose traffic has ended say so.
+func TestOnLull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lulls := 0
+		srv := New(nil, &Options{OnLull: func() { lulls++ }})
+		srv.metrics.frames.Store(lullAfter)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if err := srv.run(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if lulls != 1 {
+			t.Errorf("%d lulls; want 1", lulls)
+		}
+	})
+}
