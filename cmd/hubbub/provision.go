@@ -23,7 +23,7 @@ var partGrants = []grant.Credential{
 	},
 	{
 		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"},
-		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*"},
+		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*", "cli:*"},
 	},
 	{
 		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*"},

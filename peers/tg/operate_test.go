@@ -62,3 +62,34 @@ func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestAnOperatorsReplyLeavesNoDeadLetter has a command line write to a chat: while
+// it stays it is told what became of its reply; when it has ended, nobody is, and
+// that is no failure.
+func TestAnOperatorsReplyLeavesNoDeadLetter(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, _, _ := h.talk()
+		gone := h.bus.Join(t, "cli:pub-1")
+		reply(t, gone, dm.ID, protocol.ChatReply{Text: "from a command that ends"})
+		gone.Leave()
+		stays := h.bus.Join(t, "cli:sub-1", "cli:sub-1")
+		reply(t, stays, dm.ID, protocol.ChatReply{Text: "from one that stays"})
+		h.texts(dm.ID, 2)
+		if s := status(t, stays); s.Status != protocol.StatusDelivered {
+			t.Errorf("the command that stays is told %+v", s)
+		}
+		time.Sleep(5 * time.Minute) // longer than any backoff
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		db, err := tg.Open(h.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		items, err := tg.NewQueues(db).List(t.Context(), outbox.StateDead, outbox.StateUnknown, outbox.StatePending)
+		if err != nil || len(items) != 0 {
+			t.Errorf("what waits or failed: %+v, %v", items, err)
+		}
+	})
+}

@@ -57,7 +57,9 @@ func (b *Bridge) report(ctx context.Context, tx *sql.Tx, o *outgoing, content pr
 	return err
 }
 
-// sendStatus makes one attempt to give a delivery_status to its agent.
+// sendStatus makes one attempt to give a delivery_status to its agent, or to the
+// operator's command that wrote the reply: that one has ended, as a rule, and
+// nobody misses the report.
 func (b *Bridge) sendStatus(ctx context.Context, item outbox.Item) error {
 	var s statusItem
 	if err := json.Unmarshal(item.Body, &s); err != nil {
@@ -68,8 +70,12 @@ func (b *Bridge) sendStatus(ctx context.Context, item outbox.Item) error {
 	err := b.tell(ctx, item.Destination, m)
 	b.crash("reported")
 	var refused *jsonrpc.Error
-	operator := protocol.RoleOf(protocol.PeerID(item.Destination)) == protocol.RoleCLI // does not come back
-	if errors.Is(err, errRejected) || operator && errors.Is(err, errAbsent) || errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams {
+	unwanted := errors.Is(err, errRejected) || errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams
+	operator := protocol.RoleOf(protocol.PeerID(item.Destination)) == protocol.RoleCLI
+	switch {
+	case operator && (unwanted || errors.Is(err, errAbsent)):
+		return nil
+	case unwanted:
 		return permanent(err)
 	}
 	return err
