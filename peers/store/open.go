@@ -12,6 +12,11 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
+// cacheSize bounds the pages that each connection keeps, to 500 KiB. By itself
+// SQLite lets them grow to 2 MiB with the file, in memory that Go does not see; what
+// is not kept is read from the system's cache.
+const cacheSize = "cache_size(-500)"
+
 // Open opens the database at path, creating it and its folder (0700), and
 // brings its schema to version len(steps): step i takes it from version i to
 // i+1. Steps that were released are never changed, only added.
@@ -23,7 +28,7 @@ func Open(path string, steps []string) (*sql.DB, error) {
 		return nil, err
 	}
 	pragmas := url.Values{
-		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)"},
+		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", cacheSize},
 		"_txlock": {"immediate"},
 	}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+pragmas.Encode())

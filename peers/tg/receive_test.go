@@ -346,10 +346,11 @@ func TestEveryCallObeysRetryAfter(t *testing.T) {
 func TestABatchThatIsTooLargeIsTakenOneByOne(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		will, dm := h.dm("Will")
-		large := strings.Repeat("x", 800<<10)
-		for range 24 { // 19 MB in all
+		large := strings.Repeat("x", 80<<10)
+		for range 24 { // 1.9 MB in all
 			h.api.Say(dm, will, large)
 		}
+		h.opts.API = &botapi.Options{Transport: h.api.Transport(), MaxAnswer: 1600 << 10}
 		h.start()
 		time.Sleep(5 * time.Minute)
 		if n := h.api.Pending(); n != 0 {

@@ -20,13 +20,15 @@ const (
 	// DefaultURL is the public Bot API.
 	DefaultURL = "https://api.telegram.org"
 
-	maxAnswer = 16 << 20 // bytes
+	// DefaultMaxAnswer is the bound of an answer, in bytes.
+	DefaultMaxAnswer = 16 << 20
 )
 
 // Options are the optional settings of a Client. Nil is valid.
 type Options struct {
 	URL       string            // address of the Bot API; default DefaultURL
 	Transport http.RoundTripper // default: a transport of its own
+	MaxAnswer int               // bytes; default DefaultMaxAnswer
 }
 
 // A Client calls the Bot API for one bot.
@@ -35,6 +37,7 @@ type Client struct {
 	token string
 	http  *http.Client
 	cut   *strings.Replacer
+	most  int // bytes of an answer
 }
 
 // New makes a client. It does no I/O.
@@ -45,6 +48,9 @@ func New(token string, opts *Options) *Client {
 	}
 	if o.URL == "" {
 		o.URL = DefaultURL
+	}
+	if o.MaxAnswer <= 0 {
+		o.MaxAnswer = DefaultMaxAnswer
 	}
 	if o.Transport == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -61,7 +67,8 @@ func New(token string, opts *Options) *Client {
 			Transport:     o.Transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		cut: redactor(token),
+		cut:  redactor(token),
+		most: o.MaxAnswer,
 	}
 }
 
@@ -152,9 +159,9 @@ func (c *Client) call(ctx context.Context, method string, params, result any) (t
 	}
 	defer resp.Body.Close()
 	date, _ := http.ParseTime(resp.Header.Get("Date"))
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && len(raw) > maxAnswer {
-		err = ErrTooLarge
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, int64(c.most)+1))
+	if err == nil && len(raw) > c.most {
+		err = fmt.Errorf("%w: %d bytes are the most", ErrTooLarge, c.most)
 	}
 	if err != nil && resp.StatusCode/100 == 2 {
 		return date, c.transportError(method, true, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrTooLarge is an answer that is too large to be read.
-var ErrTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+var ErrTooLarge = errors.New("the answer is too large")
 
 // An Error is an answer with which the Bot API refused a call: the call had no
 // effect.
