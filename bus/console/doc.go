@@ -7,11 +7,15 @@
 //     in short read transactions, and the counters of the bus without stopping
 //     it. What it follows by itself it reads at a bounded pace, and only while
 //     somebody looks; where the bus writes faster, it skips rows and says so.
+//     What looking costs, by scripts/bench-console with three watchers on a machine
+//     without other work: messages per second with to without, median of five
+//     pairs 1.08 (0.73 to 1.34), processor time a message 0.97 (0.94 to 1.07). At
+//     rest a watcher of a small bus costs 0.3 % of a core, one of 1,000 peers 1.2 %.
 //   - Everything that it remembers is bounded; what is forgotten is still in the log.
 //   - Where credentials exist, a page needs one that may subscribe to everything:
 //     as bearer token, or as the cookie that a link gives, once, within two
 //     minutes, to who asked for it with the token. A revoked credential is refused
-//     at the next request.
+//     at the next request. A restart of the bus ends every visit.
 //   - It only shows, unless the credential may act, as an operator who may publish
 //     everywhere; actions are POST requests of the console's own pages.
 //   - Pages load nothing from elsewhere and hold no script; texts of chats, names
