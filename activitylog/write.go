@@ -47,7 +47,7 @@ func (w *Writer) tryWrite(rows []Row) (first int64, n int, err error) {
 	}
 	first, n, err = w.sink.write(rows)
 	if err != nil && !isBusy(err) && !errors.Is(err, errHeld) {
-		w.closeSink() // begin anew with a fresh connection
+		_ = w.closeSink() // begin anew with a fresh connection; the fault is known already
 	}
 	return first, n, err
 }
@@ -64,14 +64,13 @@ func (w *Writer) ensureOpen() error {
 	return nil
 }
 
-func (w *Writer) closeSink() {
+func (w *Writer) closeSink() error {
 	if w.sink == nil {
-		return
+		return nil
 	}
-	if err := w.sink.close(); err != nil {
-		w.log.Warn().Err(err).Msg("closing the activity log")
-	}
+	err := w.sink.close()
 	w.sink = nil
+	return err
 }
 
 // committed accounts for the next n rows of a chunk, which are on disk after some

@@ -114,7 +114,11 @@ const (
 // A database that cannot be opened or written does not end it: it tries again
 // until it can. The error tells how many rows were not written in the end.
 func (w *Writer) Run(ctx context.Context) error {
-	defer w.closeSink()
+	defer func() {
+		if err := w.closeSink(); err != nil {
+			w.log.Warn().Err(err).Msg("closing the activity log")
+		}
+	}()
 	w.openIdle()
 	timer := time.NewTimer(reopenEvery)
 	defer timer.Stop()
