@@ -45,7 +45,7 @@ const (
 var handlings = map[string]handling{
 	// Make.
 	"make build":   {elsewhere: "it would write into bin/", file: "scripts/test", text: "scripts/build"},
-	"make test":    {elsewhere: "it is what runs this test", file: ".ci/run", text: "exec make test"},
+	"make test":    {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
 	"make bench":   {elsewhere: "minutes; its workloads run for a moment in TestScripts", file: "cmd/testdata/script/bench.txtar", text: "exec hubbub bench --scale 0.001"},
 	"make fuzz":    {elsewhere: "a minute for each parser; their seeds are run by go test", file: "scripts/fuzz", text: "go test"},
 	"make chaos":   {elsewhere: "ten minutes; the same kills, once each, are in TestKillEachProgram", file: "cmd/kill_test.go", text: "func TestKillEachProgram("},
@@ -80,7 +80,7 @@ var handlings = map[string]handling{
 	"hubbub peers":                                     {says: `(?s)agent:system.*tg:`, on: wholeSystem},
 	"hubbub who":                                       {says: `\S`, on: wholeSystem},
 	"hubbub doctor":                                    {says: `ok +bus: `, on: wholeSystem},
-	"hubbub outbox list":                               {says: `nothing waits`, on: wholeSystem},
+	"hubbub outbox list":                               {says: `nothing waits|pending`, on: wholeSystem},
 	"hubbub log verify":                                {says: `the log is whole: [1-9]`},
 	"hubbub log export --help":                         {says: `--since`},
 	"hubbub log prune":                                 {named: true},
