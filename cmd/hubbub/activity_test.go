@@ -177,7 +177,7 @@ func TestRowsFitANarrowTerminal(t *testing.T) {
 			continue
 		}
 		want := []string{
-			"Tue 17 Feb 2026",
+			"Tue 17 Feb 2026 UTC",
 			"12:00:00.000 send_start      tg_message tg:1 → agent:a",
 			"             msg_01J9Z3X5Q2W8AAAAAAAAAAAAAA \"hello, what is the state of the de…",
 			"12:00:00.000 process_start   agent:a  …AAAAAA",
@@ -214,13 +214,13 @@ func TestRowsAreAlignedOnATerminal(t *testing.T) {
 		got = append(got, strings.Split(layout.line(&entries[i]), "\n")...)
 	}
 	want := []string{
-		"Tue 17 Feb 2026",
+		"Tue 17 Feb 2026 UTC",
 		"12:00:00.000 send_start      tg_message   tg:1       agent:a    start   msg_01J9Z3X5Q2W8 \"hello, what is the state of the deploym…",
 		"12:00:00.000 process_start   tg_message   agent:lead-of-all agent:a    start   …X5Q2W8",
 		"12:00:00.001 process_finish  tg_message   agent:lead-of-all agent:a    offline  …X5Q2W8",
 		"12:00:00.001 send_finish     tg_message   tg:1              agent:a    ok       …X5Q2W8 delivered to 1",
 		"12:00:00.000 log_gap                                                            7 rows could not be written: disk is full",
-		"Wed 18 Feb 2026",
+		"Wed 18 Feb 2026 UTC",
 		"12:00:00.000 peer_connected               tg:�]0;evil�",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -49,7 +49,7 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	}
 	var b strings.Builder
 	at := e.Time().Local()
-	if day := at.Format("Mon 2 Jan 2006"); day != l.day {
+	if day := at.Format("Mon 2 Jan 2006 MST"); day != l.day {
 		l.day = day
 		b.WriteString(l.paint.Paint(screen.Dim, day) + "\n")
 	}
