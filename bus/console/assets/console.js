@@ -44,6 +44,20 @@
     if (p && s) s.textContent = p.dataset.missed || "live";
   });
 
+  // A link that has the focus has it again in the part that replaces its own.
+  var focused = null;
+  function linksTo(href) { return Array.prototype.filter.call(document.querySelectorAll("a[href]"), function (a) { return a.getAttribute("href") === href; }); }
+  document.addEventListener("htmx:beforeSwap", function (e) {
+    var a = document.activeElement, href = a && a.getAttribute("href");
+    focused = href && e.detail.target && e.detail.target.contains(a) ? { href: href, at: linksTo(href).indexOf(a) } : null;
+  });
+  document.addEventListener("htmx:afterSettle", function () {
+    if (!focused) return;
+    var same = linksTo(focused.href), a = same[focused.at] || same[0], now = document.activeElement;
+    focused = null;
+    if (a && (!now || now === document.body)) a.focus({ preventScroll: true });
+  });
+
   // Details that were open stay open.
   var open = {};
   document.addEventListener("toggle", function (e) { if (e.target.id) open[e.target.id] = e.target.open; }, true);

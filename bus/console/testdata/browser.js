@@ -128,6 +128,11 @@ async function visit(browser, colorScheme) {
   await page.waitForFunction(b => document.querySelector(".tile i").textContent !== b, before);
   check(`${colorScheme}: the topology moves by itself`, true);
   await picture("topology");
+  const node = page.locator("svg.map a.node").nth(1), swapped = page.evaluate(() => new Promise(done => { let n = 0; document.addEventListener("htmx:afterSettle", () => { if (++n === 2) setTimeout(done, 50); }); }));
+  await node.focus();
+  const where = await node.getAttribute("href");
+  await swapped;
+  check(`${colorScheme}: the focus outlives news`, await page.evaluate(() => document.activeElement.getAttribute("href")) === where);
   await quiet("topology");
 
   await open("/console/activity");
