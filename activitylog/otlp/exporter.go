@@ -39,7 +39,9 @@ type Exporter struct {
 
 	// Of the goroutine in Run alone.
 	spans      []span
-	complained time.Time
+	failure    error     // of the last request that failed, until it is told
+	told       int64     // of dropped, what the log knows
+	complained time.Time // when it was told
 }
 
 // New makes an exporter. It does no I/O. The log may be nil.
@@ -91,6 +93,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 			e.take(ctx, a, rows)
 		case <-ticker.C:
 			e.flush(ctx)
+			e.complain()
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
 			defer cancel()
@@ -98,6 +101,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 				e.take(last, a, <-e.queue)
 			}
 			e.flush(last)
+			e.complain()
 			return nil
 		}
 	}
@@ -127,10 +131,18 @@ func (e *Exporter) flush(ctx context.Context) {
 		return
 	}
 	e.dropped.Add(n)
-	if time.Since(e.complained) > complainEvery {
-		e.complained = time.Now()
-		e.log.Warn().Err(err).Int64("dropped", e.dropped.Load()).Msg("spans cannot be exported; the activity log is not affected")
+	e.failure = err
+}
+
+// complain tells the log what was dropped, at most once a minute: because the
+// collector is away, or because it takes less than there is.
+func (e *Exporter) complain() {
+	dropped := e.dropped.Load()
+	if dropped == e.told || time.Since(e.complained) < complainEvery {
+		return
 	}
+	e.log.Warn().Err(e.failure).Int64("dropped", dropped).Msg("not everything can be exported as spans; the activity log is not affected")
+	e.failure, e.told, e.complained = nil, dropped, time.Now()
 }
 
 func (e *Exporter) post(ctx context.Context) error {

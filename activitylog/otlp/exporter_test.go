@@ -1,8 +1,10 @@
 package otlp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,8 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/otlp"
+
+	"github.com/rs/zerolog"
 )
 
 type exported struct {
@@ -209,7 +213,9 @@ func TestTheQueueIsBoundedInBytes(t *testing.T) {
 }
 
 func TestOfferNeverBlocks(t *testing.T) {
-	e := otlp.New(otlp.Settings{Endpoint: "http://127.0.0.1:1/v1/traces", Timeout: time.Second}, nil)
+	var said bytes.Buffer
+	log := zerolog.New(&said)
+	e := otlp.New(otlp.Settings{Endpoint: "http://127.0.0.1:1/v1/traces", Timeout: time.Second}, &log)
 	rows := message(1, "m", "a", "b", `{}`, "ok")
 	for range 1000 { // nobody takes them
 		e.Offer(1, rows)
@@ -222,8 +228,33 @@ func TestOfferNeverBlocks(t *testing.T) {
 	if err := e.Run(ctx); err != nil { // the collector is not there
 		t.Error(err)
 	}
-	if sent, dropped := e.Stats(); sent != 0 || dropped <= 4*(1000-256) {
+	sent, dropped := e.Stats()
+	if sent != 0 || dropped <= 4*(1000-256) {
 		t.Errorf("sent %d, dropped %d", sent, dropped)
+	}
+	if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, fmt.Sprintf(`"dropped":%d`, dropped)) || !strings.Contains(text, "connection refused") {
+		t.Errorf("the log says %q", text)
+	}
+}
+
+// TestWhatASlowCollectorMissesIsTold: drops of the queue are told, though every
+// request succeeds.
+func TestWhatASlowCollectorMissesIsTold(t *testing.T) {
+	server := httptest.NewServer(&collector{})
+	defer server.Close()
+	var said bytes.Buffer
+	log := zerolog.New(&said)
+	e := otlp.New(otlp.Settings{Endpoint: server.URL + "/v1/traces", Timeout: time.Minute}, &log)
+	for range 300 {
+		e.Offer(1, message(1, "m", "a", "b", `{}`, "ok"))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if sent, dropped := e.Stats(); sent != 2*256 || dropped != 4*44 || !strings.Contains(said.String(), `"dropped":176`) {
+		t.Errorf("sent %d, dropped %d; the log says %q", sent, dropped, said.String())
 	}
 }
 
