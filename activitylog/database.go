@@ -27,7 +27,8 @@ type database struct {
 	one    insert
 	maxWAL int64
 	wal    int64
-	asked  time.Time // when readers were last asked to make way
+	asked  time.Time     // when readers were last asked to make way
+	commit time.Duration // how long the last one took
 
 	file      os.FileInfo
 	looked    time.Time // when the file was last seen to be ours
@@ -141,8 +142,12 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer end(&err)
-	for n < len(rows) && (n == 0 || time.Since(began) < transactionTime) {
+	defer func() {
+		from := time.Now()
+		end(&err)
+		d.commit = time.Since(from)
+	}()
+	for n < len(rows) && (n == 0 || time.Since(began) < insertTime(d.commit)) {
 		in := &d.one
 		if len(rows)-n >= insertRows {
 			in = &d.many
