@@ -86,7 +86,7 @@ func TestReadTakesAnyMixture(t *testing.T) {
 		pings++
 	}
 	for i := range 400 {
-		text := fmt.Sprint(i, strings.Repeat("é", random.Intn([]int{1, 100, 200, 9000}[random.Intn(4)])))
+		text := fmt.Sprint(i, strings.Repeat("é", random.Intn([]int{1, 100, 200, 18000}[random.Intn(4)])))
 		want = append(want, text)
 		if random.Intn(4) > 0 {
 			sent = appendFrame(sent, wholeText, []byte(text), true)

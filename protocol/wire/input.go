@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	inputSize    = 16 << 10 // read from a socket at once
+	inputSize    = 32 << 10 // read from a socket at once
 	inputSizeTLS = 4 << 10  // kept by each stream that has no socket of its own
 )
 
