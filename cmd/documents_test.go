@@ -54,8 +54,8 @@ var handlings = map[string]handling{
 
 	// What serves.
 	"hubbub demo": {elsewhere: "half a minute, in TestScripts beside this", file: "cmd/testdata/script/demo.txtar", text: "exec hubbub demo"},
-	plainSystem:   {says: `everything runs`, serves: true},
-	wholeSystem:   {says: `everything runs`, serves: true},
+	plainSystem:   {says: `"everything runs;`, serves: true},
+	wholeSystem:   {says: `"everything runs;`, serves: true},
 	openBus:       {says: `"message":"ready"`, serves: true},
 	"hubbub-bus":  {says: `"message":"ready"`, serves: true},
 	"hubbub-bus --cluster nats://...": {

@@ -118,13 +118,16 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 	told := make(chan struct{})
 	go func() { // ends with ctx, at the latest
 		defer close(told)
+		says := "everything runs"
 		for _, c := range p.children {
-			_ = f.Ready(ctx, c.Name) // one that stays down was told
+			if f.Ready(ctx, c.Name) != nil { // why was told
+				says = "not everything runs"
+			}
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		printer.Say("hubbub", fmt.Sprintf("everything runs; the bus is at %s, the data in %s", p.bus, p.data))
+		printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data in %s", says, p.bus, p.data))
 		env.Ready()
 	}()
 	pulsed := make(chan struct{})

@@ -133,11 +133,8 @@ func UnquoteBytes(quoted []byte) []byte {
 	return []byte(s)
 }
 
-// IsString, IsObject and IsNull tell the kind of a value's text.
+// IsString reports whether v is the text of a string.
 func IsString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
 
 // IsObject reports whether v is the text of an object.
 func IsObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
-
-// IsNull reports whether v is the text null.
-func IsNull(v []byte) bool { return string(v) == "null" }

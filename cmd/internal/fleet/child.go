@@ -124,30 +124,6 @@ func (c *child) waitReady(ctx context.Context) error {
 	}
 }
 
-func (c *child) kill(ctx context.Context) error {
-	c.mu.Lock()
-	p := c.process
-	c.mu.Unlock()
-	if p == nil {
-		return fmt.Errorf("%s does not run", c.Name)
-	}
-	if err := p.kill(); err != nil {
-		return fmt.Errorf("killing %s: %w", c.Name, err)
-	}
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	// Whoever asks next whether the child is ready means the next process.
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.process == p && c.isReady {
-		c.ready, c.isReady = make(chan struct{}), false
-	}
-	return nil
-}
-
 func (c *child) pid() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

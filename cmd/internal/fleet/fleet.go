@@ -134,16 +134,6 @@ func (f *Fleet) Ready(ctx context.Context, name string) error {
 	return c.waitReady(ctx)
 }
 
-// Kill ends a child with SIGKILL, as a crash would, and returns when it has
-// ended. It is then started again like any other that crashed.
-func (f *Fleet) Kill(ctx context.Context, name string) error {
-	c, err := f.child(name)
-	if err != nil {
-		return err
-	}
-	return c.kill(ctx)
-}
-
 // PID returns the process id of a child, or 0 when it does not run.
 func (f *Fleet) PID(name string) int {
 	c, err := f.child(name)

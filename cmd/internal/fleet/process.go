@@ -109,9 +109,6 @@ func (p *process) stop(timeout time.Duration, late func()) {
 	case <-timer.C:
 	}
 	late()
-	_ = p.kill() // as above
+	_ = p.cmd.Process.Kill() // as above
 	<-p.ended
 }
-
-// kill ends the process at once.
-func (p *process) kill() error { return p.cmd.Process.Kill() }
