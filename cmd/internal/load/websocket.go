@@ -58,7 +58,7 @@ func upgrade(conn net.Conn, u *url.URL, token string) (early []byte, err error) 
 		return nil, err
 	}
 	r := bufio.NewReader(conn)
-	response, err := http.ReadResponse(r, nil)
+	response, err := http.ReadResponse(r, nil) //nolint:bodyclose // 101 has none; of others the connection is closed
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ import (
 //	version:V        answers initialize with protocolVersion V
 //	lacks:G.NAME     states every capability but this one
 //	bare             states no capabilities
-//	disobey          answers every event that it can see, twice
+//	disobey          answers every event that it can see, twice, before it accepts it
 //	eager            calls a tool right after it has answered initialize
 //	reword           does not know what it has answered, and finds new words
 //	silent-turns     accepts everything and does nothing
@@ -315,6 +315,13 @@ func (r *Reference) deliver(id, params json.RawMessage) error {
 	r.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	if r.has("disobey") && !done { // nobody has to guess how long it takes to
+		r.wg.Go(func() {
+			r.work(&e)
+			r.write(map[string]any{"id": id, "result": map[string]any{"accepted": true}})
+		})
+		return nil
 	}
 	if r.has("late") {
 		id, r.late = r.late, id
