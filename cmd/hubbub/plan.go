@@ -24,7 +24,7 @@ type part struct {
 }
 
 var parts = []part{
-	{name: "bus", stage: 0, always: true},
+	{name: "bus", stage: 0, always: true, secrets: []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}},
 	{name: "system", stage: 1},
 	{name: "broker", stage: 1},
 	{name: "tg", stage: 1, secrets: []string{"TELEGRAM_BOT_TOKEN", "TELEGRAM_WEBHOOK_SECRET"}},

@@ -109,7 +109,7 @@ allow-user = [7]
 [agent]
 harness = "openai"
 role = ["backend-agents", "on-call"]
-`, "TELEGRAM_BOT_TOKEN=secret-token", "OPENAI_API_KEY=secret-key", "HUBBUB_TOKEN=secret-mine", "HUBBUB_LISTEN=1:1", "NOTIFY_SOCKET=/s", "HUBBUB_ALLOW_CHAT=5", "PATH=/bin")
+`, "TELEGRAM_BOT_TOKEN=secret-token", "OPENAI_API_KEY=secret-key", "HUBBUB_TOKEN=secret-mine", "HUBBUB_LISTEN=1:1", "NOTIFY_SOCKET=/s", "HUBBUB_ALLOW_CHAT=5", "PATH=/bin", "OTEL_EXPORTER_OTLP_HEADERS=api-key=secret-otel")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ role = ["backend-agents", "on-call"]
 		env[c.Name], args[c.Name] = strings.Join(c.Env, " "), strings.Join(c.Args, " ")
 	}
 	for name, want := range map[string]string{
-		"bus":    "HUBBUB_LISTEN=1:1 HUBBUB_ALLOW_CHAT=5 PATH=/bin",
+		"bus":    "HUBBUB_LISTEN=1:1 HUBBUB_ALLOW_CHAT=5 PATH=/bin OTEL_EXPORTER_OTLP_HEADERS=api-key=secret-otel",
 		"tg":     "TELEGRAM_BOT_TOKEN=secret-token HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 		"system": "HUBBUB_ALLOW_CHAT=5 PATH=/bin",
 	} {
