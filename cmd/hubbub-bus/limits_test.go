@@ -32,7 +32,7 @@ const reachedTotal = `hubbub_limit_reached_total{limit="`
 // limits are all of them. See the tests for what happens at each.
 var limits = []limit{
 	{"max-frame", "frames 1 MiB", "max_frame_bytes", false, reachedTotal + `max_frame"}`,
-		[]string{"TestFrameAtTheLimitAndOnePast", "TestAMessageAtTheBusesLimitAndOnePast"}},
+		[]string{"TestFrameAtTheLimitAndOnePast", "TestAMessageAtTheBusesLimitAndOnePast", "TestACallAtTheOtherSidesLimitAndOnePast"}},
 	{"peer-window", "256 unanswered", "peer_window", true, "hubbub_deliveries_queued", []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
 	{"peer-queue", "1,024 waiting", "peer_queue", true, reachedTotal + `peer_queue"}`, []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
 	{"peer-queue-bytes", "64 MiB", "peer_queue_bytes", true, reachedTotal + `peer_queue"}`, []string{"TestQueueBytesAtTheLimitAndOnePast"}},

@@ -221,3 +221,37 @@ func TestDepthAtTheLimitAndOnePast(t *testing.T) {
 		}
 	}
 }
+
+// A limited stream tells how large frames the other side reads.
+type limited struct {
+	jsonrpc.Stream
+	most int
+}
+
+func (l limited) MaxWrite() int { return l.most }
+
+// TestACallAtTheOtherSidesLimitAndOnePast makes requests of the size that the
+// other side reads, of one byte more, and of any size where it has not told.
+func TestACallAtTheOtherSidesLimitAndOnePast(t *testing.T) {
+	request := len(jsonrpc.AppendRequest(nil, 1, "m", []byte("{}")))
+	for limit, ok := range map[int]bool{request: true, request - 1: false, 0: true} {
+		near, other := wire.Pipe(nil)
+		c := jsonrpc.NewConn(limited{near, limit}, nil)
+		var running sync.WaitGroup
+		running.Go(func() { _ = c.Run() })
+		running.Go(func() {
+			if _, err := other.Read(); err == nil {
+				_ = other.Write([]byte(`{"jsonrpc":"2.0","id":1,"result":1}`))
+			}
+		})
+		_, err := c.Call(t.Context(), "m", []byte("{}"))
+		var large *jsonrpc.TooLargeError
+		var refusal *jsonrpc.Error
+		if ok && err != nil || !ok && (!errors.As(err, &large) || large.Size != request || large.Limit != limit ||
+			!errors.As(err, &refusal) || refusal.Code != jsonrpc.CodeInvalidParams) {
+			t.Errorf("a limit of %d for %d bytes: %v", limit, request, err)
+		}
+		other.Close(wire.CloseNormal, "")
+		running.Wait()
+	}
+}
