@@ -128,14 +128,14 @@ func (s *sender) sendAll(first, total, depth int) ([]time.Duration, error) {
 	sent := make([]time.Duration, total) // since start
 	latencies := make([]time.Duration, 0, total)
 	var out []byte
-	send := func(n int) {
+	send := func(n int, now time.Duration) {
 		out = s.compose(out[:0], first+n)
-		sent[n] = time.Since(start)
+		sent[n] = now
 		s.send(out)
 	}
 	next := 0
 	for ; next < min(depth, total); next++ {
-		send(next)
+		send(next, time.Since(start))
 	}
 	for len(latencies) < total {
 		frame, err := s.next()
@@ -149,9 +149,10 @@ func (s *sender) sendAll(first, total, depth int) ([]time.Duration, error) {
 		if n -= first; n < 0 || n >= next {
 			return nil, fmt.Errorf("an answer to message %d, which is none of those from %d to %d", first+n, first, first+next)
 		}
-		latencies = append(latencies, time.Since(start)-sent[n])
+		now := time.Since(start)
+		latencies = append(latencies, now-sent[n])
 		if next < total {
-			send(next)
+			send(next, now)
 			next++
 		}
 	}

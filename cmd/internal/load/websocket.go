@@ -90,7 +90,9 @@ const (
 )
 
 // webSocketFrames is the client's side of RFC 6455 without extensions. Each
-// frame must be a whole message, as those of a bus are.
+// frame must be a whole message, as those of a bus are. It shares no code with
+// protocol/wire: what measures a bus must neither repeat its mistakes nor become
+// cheaper or dearer with it, and other systems are measured by it, too.
 type webSocketFrames struct{ kind opcode }
 
 func (w webSocketFrames) append(dst, frame []byte) []byte { return appendFrame(dst, w.kind, frame) }
