@@ -42,6 +42,8 @@
 //     handlers finish and answer (at most Options.StopTimeout, 5 s), closes the
 //     connection (at most 1 s) and returns after every goroutine that it started
 //     has ended. A delivery that still waited fails at its sender as offline.
+//     RunWith does so once the work beside it has returned, for which what is
+//     being sent still gets its answer.
 //
 // A handler's nil answer means "safe with me", not "done": the sender waits for
 // it, at most 30 s. Work that takes longer is stored, or handed to a goroutine,
