@@ -21,6 +21,9 @@ import (
 // remembered is how many conversations a model's memory holds.
 const remembered = 1000
 
+// modelKeys are the keys of the models, which only the agent itself needs.
+var modelKeys = []string{openai.KeyName, openai.KeyName + "_FILE", anthropic.KeyName, anthropic.KeyName + "_FILE"}
+
 // newHarness makes the harness that --harness names. Close what it returns
 // when the harness has ended; it is nil where there is nothing to close.
 func (s *settings) newHarness(env *program.Env, data string, version attention.Version) (harness.Harness, io.Closer, error) {
@@ -64,7 +67,7 @@ func (s *settings) newModel(env *program.Env, data string) (harness.Harness, io.
 	}
 	return newLoop(&modelapi.Options{
 		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(keyName) },
-		Servers: mcptools.NewPool(&mcptools.PoolOptions{Log: &log}),
+		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys, Log: &log}),
 		Loop:    turnloop.Options{Time: s.deadline, History: history, Log: &log},
 	}), history, nil
 }

@@ -48,6 +48,8 @@ func load(ctx context.Context, db querier) (*state, error) {
 			return nil, fmt.Errorf("rebuilding the state: %w", err)
 		}
 	}
+	// Two counts, not one: each is answered from its own partial index, where a count
+	// of everything would read the whole table.
 	var count int64
 	err := db.QueryRowContext(ctx, `SELECT coalesce((SELECT max(seq) FROM events), 0),
 		(SELECT count(*) FROM events WHERE type <> 'collab.agent.heartbeat') + (SELECT count(*) FROM events WHERE type = 'collab.agent.heartbeat')`).

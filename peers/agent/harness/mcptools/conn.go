@@ -28,14 +28,11 @@ const (
 	maxDescription = 4 << 10
 )
 
-// modelKeys are the keys of the models that the agent itself asks. A server that
-// needs one gets it in its own env.
-var modelKeys = []string{"OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY_FILE"}
-
 // A conn is a connection to one server.
 type conn struct {
 	key    [sha256.Size]byte
 	server harness.MCPServer
+	hide   []string      // variables that a command does not get from us
 	used   time.Time     // guarded by Pool.mu
 	calls  atomic.Int32  // in flight
 	ready  chan struct{} // closed when open is done
@@ -94,7 +91,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 			},
 		}, nil
 	case len(c.server.Command) > 0:
-		process, err := child.Start(c.server.Command, &child.Options{Dir: c.server.Dir, Env: c.server.Env, Hide: modelKeys})
+		process, err := child.Start(c.server.Command, &child.Options{Dir: c.server.Dir, Env: c.server.Env, Hide: c.hide})
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 		return
 	}
-	s := newServer("stdio", 10)
+	s := newServer("stdio"+os.Getenv("MCP_TEST_KEY"), 10)
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -150,6 +151,33 @@ func TestToolsOfSeveralServersAndOneThatFails(t *testing.T) {
 	}
 	if r := tools.Call(t.Context(), "nobody__echo", nil); !r.IsError {
 		t.Errorf("an unknown tool answered %+v", r)
+	}
+}
+
+// TestACommandGetsNoHiddenVariable starts one whose echo tells what it got.
+func TestACommandGetsNoHiddenVariable(t *testing.T) {
+	t.Setenv("MCP_TEST_KEY", " has our key")
+	own := map[string]string{"MCP_TEST": "1", "GORACE": "atexit_sleep_ms=0"}
+	for _, c := range []struct {
+		hide []string
+		key  string // in the command's own env
+		says string
+	}{
+		{nil, "", "stdio has our key: x"},
+		{[]string{"MCP_TEST_KEY"}, "", "stdio: x"},
+		{[]string{"MCP_TEST_KEY"}, " has its own", "stdio has its own: x"},
+	} {
+		env := maps.Clone(own)
+		if c.key != "" {
+			env["MCP_TEST_KEY"] = c.key
+		}
+		tools, failures := toolsOf(t, runPool(t, &mcptools.PoolOptions{Hide: c.hide}), harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: env})
+		if len(failures) > 0 {
+			t.Fatal(failures)
+		}
+		if r := tools.Call(t.Context(), "local__echo", json.RawMessage(`{"text":"x"}`)); r.Text() != c.says {
+			t.Errorf("hiding %v, with %q of its own: %q, want %q", c.hide, c.key, r.Text(), c.says)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ type PoolOptions struct {
 	Idle           time.Duration // unused connections are closed after; default 10 m
 	MaxServers     int           // connections kept; default 32
 	ResultBytes    int           // of one result; default 256 KiB
+	Hide           []string      // variables of ours that commands do not get, such as the keys of models; one that needs them has them in its own env
 	Log            *zerolog.Logger
 }
 
@@ -191,7 +192,7 @@ func (p *Pool) reserve(key [sha256.Size]byte, s harness.MCPServer) (c *conn, fre
 		delete(p.conns, oldest.key)
 		p.wg.Go(oldest.close)
 	}
-	c = &conn{key: key, server: s, used: time.Now(), ready: make(chan struct{}), closed: make(chan struct{})}
+	c = &conn{key: key, server: s, hide: p.opts.Hide, used: time.Now(), ready: make(chan struct{}), closed: make(chan struct{})}
 	p.conns[key] = c
 	life := p.life
 	p.wg.Go(func() { c.open(life, p.opts.ConnectTimeout) })
