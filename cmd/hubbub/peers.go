@@ -117,7 +117,7 @@ func describeGet(bus, token string, err error) error {
 	case errors.As(err, &status):
 		return fmt.Errorf("the bus at %s cannot list its peers: %w", bus, err)
 	default:
-		return noBus(bus, err)
+		return describeDial(bus, token, err)
 	}
 }
 

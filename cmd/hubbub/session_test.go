@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -29,5 +30,10 @@ func TestWrongAddressesOfABusAreExplained(t *testing.T) {
 		if err := describeDial(c.url, "", err); !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %q; want it to say %q", what, err, c.says)
 		}
+	}
+	untrusted := strings.Replace(secure.URL, "https:", "wss:", 1)
+	_, err := http.Get(secure.URL) //nolint:bodyclose,noctx // it fails
+	if err = describeGet(untrusted, "", err); !strings.Contains(err.Error(), "SSL_CERT_FILE") {
+		t.Errorf("a page of a bus that is not trusted: %q", err)
 	}
 }
