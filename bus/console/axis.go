@@ -94,9 +94,9 @@ func tickStep(whole time.Duration) time.Duration {
 		if whole < 3*unit {
 			continue
 		}
-		for _, n := range []time.Duration{1, 2, 5, 10, 15, 20, 30} {
-			if whole/(n*unit) <= most+1 {
-				return n * unit
+		for _, n := range []int{1, 2, 5, 10, 15, 20, 30} {
+			if step := time.Duration(n) * unit; whole/step <= most+1 {
+				return step
 			}
 		}
 		if unit == time.Hour {
