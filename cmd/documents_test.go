@@ -44,13 +44,14 @@ const (
 // handlings has every command of README.md, ARCHITECTURE.md and the topics of help.
 var handlings = map[string]handling{
 	// Make.
-	"make build":   {elsewhere: "it would write into bin/", file: "scripts/test", text: "scripts/build"},
-	"make test":    {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
-	"make bench":   {elsewhere: "minutes; its workloads run for a moment in TestScripts", file: "cmd/testdata/script/bench.txtar", text: "exec hubbub bench --scale 0.001"},
-	"make fuzz":    {elsewhere: "a minute for each parser; their seeds are run by go test", file: "scripts/fuzz", text: "go test"},
-	"make chaos":   {elsewhere: "ten minutes; the same kills, once each, are in TestKillEachProgram", file: "cmd/kill_test.go", text: "func TestKillEachProgram("},
-	"make soak":    {elsewhere: "minutes", file: "scripts/soak", text: "TestSoak"},
-	"make package": {elsewhere: "minutes, for two architectures; make package-check makes it twice", file: "scripts/package-check", text: "scripts/package"},
+	"make demo":         {elsewhere: "it is hubbub demo, after make build", file: "scripts/test", text: "scripts/build"},
+	"make test":         {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
+	"make bench":        {elsewhere: "minutes; its workloads run for a moment in TestScripts", file: "cmd/testdata/script/bench.txtar", text: "exec hubbub bench --scale 0.001"},
+	"make fuzz":         {elsewhere: "a minute for each parser; their seeds are run by go test", file: "scripts/fuzz", text: "go test"},
+	"make chaos":        {elsewhere: "ten minutes; the same kills, once each, are in TestKillEachProgram", file: "cmd/kill_test.go", text: "func TestKillEachProgram("},
+	"make soak":         {elsewhere: "minutes", file: "scripts/soak", text: "TestSoak"},
+	"make test-console": {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},
+	"make package":      {elsewhere: "minutes, for two architectures; make package-check makes it twice", file: "scripts/package-check", text: "scripts/package"},
 
 	// What serves.
 	"hubbub demo": {elsewhere: "half a minute, in TestScripts beside this", file: "cmd/testdata/script/demo.txtar", text: "exec hubbub demo"},
@@ -110,6 +111,7 @@ var handlings = map[string]handling{
 	"hubbub token revoke NAME":                                        {says: `^$`},
 
 	// Texts and checks.
+	"hubbub help":                                      {says: `Available Commands`},
 	"hubbub help operating":                            {says: `BACK UP`},
 	"hubbub help protocol":                             {says: `SUBSCRIBE`},
 	"hubbub help limits":                               {says: `--peer-window`},
@@ -265,7 +267,7 @@ func (r *reader) checkElsewhere(c *documentstest.Command, h *handling) {
 	dry := exec.CommandContext(r.t.Context(), "make", "--no-print-directory", "-n", c.Words[1])
 	dry.Dir = ".."
 	recipe, err := dry.Output()
-	scripts := regexp.MustCompile(`(?m)^scripts/[a-z-]+`).FindAllString(string(recipe), -1)
+	scripts := regexp.MustCompile(`(?m)^scripts/[a-z.-]+`).FindAllString(string(recipe), -1)
 	if err != nil || len(scripts) == 0 {
 		r.t.Errorf("%s: make %s would run %q: %v", c.Where, c.Words[1], recipe, err)
 	}
