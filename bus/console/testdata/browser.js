@@ -25,6 +25,9 @@ async function main() {
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
     args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  }).catch((e) => {
+    console.log("chromium does not start: " + e.message.split("\n")[0]);
+    process.exit(77); // no fault of the console
   });
   for (const colorScheme of ["light", "dark"]) await visit(browser, colorScheme);
   await deadLetters(browser);
