@@ -27,14 +27,13 @@ const pageSize = 8 << 10
 
 // database is the sink on SQLite: one connection, WAL, synchronous=FULL.
 type database struct {
-	path   string
-	conn   *sqlite.Conn
-	many   insert // insertRows rows at once
-	one    insert
-	maxWAL int64
-	wal    int64
-	asked  time.Time     // when readers were last asked to make way
-	commit time.Duration // how long the last one took
+	path    string
+	conn    *sqlite.Conn
+	inserts [len(insertRows)]insert
+	maxWAL  int64
+	wal     int64
+	asked   time.Time     // when readers were last asked to make way
+	commit  time.Duration // how long the last one took
 
 	file      os.FileInfo
 	looked    time.Time // when the file was last seen to be ours
@@ -81,11 +80,10 @@ func (d *database) prepare(bus string) error {
 		return err
 	}
 	var err error
-	if d.many, err = prepareInsert(d.conn, insertRows, bus); err != nil {
-		return err
-	}
-	if d.one, err = prepareInsert(d.conn, 1, bus); err != nil {
-		return err
+	for i, rows := range insertRows {
+		if d.inserts[i], err = prepareInsert(d.conn, rows, bus); err != nil {
+			return err
+		}
 	}
 	d.measureWAL()
 	d.file, err = os.Stat(d.path)
@@ -155,16 +153,22 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 		d.commit = time.Since(from)
 	}()
 	for n < len(rows) && (n == 0 || time.Since(began) < insertTime(d.commit)) {
-		in := &d.one
-		if len(rows)-n >= insertRows {
-			in = &d.many
-		}
+		in := d.insertFor(len(rows) - n)
 		if err := in.run(rows[n : n+in.rows]); err != nil {
 			return 0, err
 		}
 		n += in.rows
 	}
 	return n, nil
+}
+
+// insertFor returns the largest insert of at most so many rows.
+func (d *database) insertFor(rows int) *insert {
+	i := 0
+	for d.inserts[i].rows > rows {
+		i++
+	}
+	return &d.inserts[i]
 }
 
 func (d *database) walBytes() int64 { return d.wal }

@@ -8,9 +8,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// insertRows is how many rows one statement inserts: the cost of a statement is
-// shared, and more brings nothing.
-const insertRows = 32
+// insertRows are how many rows one statement inserts: they share the cost of a
+// statement, and more than 64 gain nothing by it. The last is 1.
+var insertRows = [...]int{64, 8, 1}
 
 // The parameters of one row; `bus` is one more parameter for all rows.
 const (
