@@ -110,7 +110,11 @@ func TestWorkAndHandlersShareTheTimeOfAStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		sender := b.Join(t, "cli:s")
-		go sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{})
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			sender.Peer.Send(context.Background(), "agent:x", sender.NewMessage(protocol.TypeAgentEvent, note{})) //nolint:errcheck // it fails
+		}()
 		<-started
 		at := time.Now()
 		stop()
@@ -120,5 +124,6 @@ func TestWorkAndHandlersShareTheTimeOfAStop(t *testing.T) {
 		if took := time.Since(at); took < 5*time.Second || took > 6*time.Second { // and the close handshake
 			t.Errorf("the stop took %s; want 5s", took)
 		}
+		<-sent
 	})
 }
