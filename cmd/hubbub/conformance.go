@@ -77,6 +77,7 @@ func conformBus(cmd *cobra.Command, cases []transcript.Case, only string, timeou
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		v := judge(&c, c.Run(ctx, dial))
+		c.Leave(ctx, dial)
 		cancel()
 		counts[v.Result]++
 		if err := printVerdict(out, v, asJSON(cmd)); err != nil {

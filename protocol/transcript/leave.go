@@ -1,0 +1,45 @@
+package transcript
+
+import (
+	"context"
+	"encoding/json"
+
+	"hubbub/protocol"
+)
+
+// Leave makes sure that nobody of this case hears what a later one sends to the
+// same bus, which may notice a moment late that a connection has ended: each
+// identity is taken over by a connection that subscribes to nothing. A bus where
+// that fails will show it in the cases themselves.
+func (c *Case) Leave(ctx context.Context, dial Dialer) {
+	for _, hello := range c.hellos() {
+		conn, err := dial(ctx)
+		if err != nil {
+			return
+		}
+		if conn.Send([]byte(hello), false) == nil {
+			next(ctx, conn) //nolint:errcheck // see above
+		}
+		conn.Close()
+	}
+}
+
+// hellos are the initialize requests of the case.
+func (c *Case) hellos() []string {
+	var list []string
+	for _, s := range c.steps {
+		if s.verb != "send" {
+			continue
+		}
+		for _, line := range s.lines {
+			var m struct {
+				ID     any
+				Method string
+			}
+			if json.Unmarshal([]byte(line), &m) == nil && m.Method == protocol.MethodInitialize && m.ID != nil {
+				list = append(list, line)
+			}
+		}
+	}
+	return list
+}
