@@ -10,63 +10,65 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIndexAgreesWithTryingEveryPattern drives the index with random changes
-// and asks it for random topics, beside a list that is searched whole.
-func TestIndexAgreesWithTryingEveryPattern(t *testing.T) {
+func TestIndexAgreesWithTryingEveryPattern(t *testing.T) { rapid.Check(t, indexAgrees) }
+
+func FuzzIndex(f *testing.F) { f.Fuzz(rapid.MakeFuzz(indexAgrees)) }
+
+// indexAgrees drives the index with random changes and asks it for random topics,
+// beside a list that is searched whole.
+func indexAgrees(t *rapid.T) {
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab:*?")), 1, 6, -1)
 	topic := rapid.StringOfN(rapid.RuneFrom([]rune("ab:")), 1, 6, -1)
-	rapid.Check(t, func(t *rapid.T) {
-		x := newIndex()
-		sessions := []*subscriber{{peer: "a"}, {peer: "b"}, {peer: "c"}}
-		type key struct {
-			s *subscriber
-			p protocol.Pattern
-		}
-		model := map[key]bool{}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			k := key{rapid.SampledFrom(sessions).Draw(t, "session"), protocol.Pattern(text.Draw(t, "pattern"))}
-			if _, ok := model[k]; ok && rapid.Bool().Draw(t, "remove") {
-				x.remove(k.s, k.p)
-				delete(model, k)
-			} else {
-				observe := rapid.Bool().Draw(t, "observe")
-				x.add(k.s, k.p, observe)
-				model[k] = observe
-			}
-			want := map[*subscriber]bool{}
-			name := topic.Draw(t, "topic")
-			for k, observe := range model {
-				if k.p.Matches(protocol.Topic(name)) {
-					before, ok := want[k.s]
-					want[k.s] = observe && (!ok || before)
-				}
-			}
-			got := x.targets(name)
-			if len(got) != len(want) {
-				t.Fatalf("%q goes to %d sessions; want %d (%v)", name, len(got), len(want), model)
-			}
-			for _, target := range got {
-				if observe, ok := want[target.subscriber]; !ok || observe != target.observe {
-					t.Fatalf("%q goes to %s (observe %t); want %v", name, target.peer, target.observe, want)
-				}
-			}
-			observing := 0
-			for _, observe := range model {
-				if observe {
-					observing++
-				}
-			}
-			if all, o := x.size(); all != len(model) || o != observing {
-				t.Fatalf("size %d, %d; want %d, %d", all, o, len(model), observing)
-			}
-		}
-		for k := range model {
+	x := newIndex()
+	sessions := []*subscriber{{peer: "a"}, {peer: "b"}, {peer: "c"}}
+	type key struct {
+		s *subscriber
+		p protocol.Pattern
+	}
+	model := map[key]bool{}
+	for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		k := key{rapid.SampledFrom(sessions).Draw(t, "session"), protocol.Pattern(text.Draw(t, "pattern"))}
+		if _, ok := model[k]; ok && rapid.Bool().Draw(t, "remove") {
 			x.remove(k.s, k.p)
+			delete(model, k)
+		} else {
+			observe := rapid.Bool().Draw(t, "observe")
+			x.add(k.s, k.p, observe)
+			model[k] = observe
 		}
-		if len(x.entries)+len(x.exact)+len(x.literal) != 0 {
-			t.Fatalf("%d patterns are left behind", len(x.entries))
+		want := map[*subscriber]bool{}
+		name := topic.Draw(t, "topic")
+		for k, observe := range model {
+			if k.p.Matches(protocol.Topic(name)) {
+				before, ok := want[k.s]
+				want[k.s] = observe && (!ok || before)
+			}
 		}
-	})
+		got := x.targets(name)
+		if len(got) != len(want) {
+			t.Fatalf("%q goes to %d sessions; want %d (%v)", name, len(got), len(want), model)
+		}
+		for _, target := range got {
+			if observe, ok := want[target.subscriber]; !ok || observe != target.observe {
+				t.Fatalf("%q goes to %s (observe %t); want %v", name, target.peer, target.observe, want)
+			}
+		}
+		observing := 0
+		for _, observe := range model {
+			if observe {
+				observing++
+			}
+		}
+		if all, o := x.size(); all != len(model) || o != observing {
+			t.Fatalf("size %d, %d; want %d, %d", all, o, len(model), observing)
+		}
+	}
+	for k := range model {
+		x.remove(k.s, k.p)
+	}
+	if len(x.entries)+len(x.exact)+len(x.literal) != 0 {
+		t.Fatalf("%d patterns are left behind", len(x.entries))
+	}
 }
 
 func TestIndexCacheIsBounded(t *testing.T) {
