@@ -1,6 +1,11 @@
 package activitylog
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // timestampLayout is RFC 3339 in UTC with exactly six digits of the second.
 const timestampLayout = "2006-01-02T15:04:05.000000Z"
@@ -35,3 +40,17 @@ func FormatTime(t time.Time) string { return t.UTC().Format(timestampLayout) }
 
 // ParseTime reads a time of the column `ts`, or any RFC 3339 time.
 func ParseTime(ts string) (time.Time, error) { return time.Parse(time.RFC3339Nano, ts) }
+
+// ParseSpan reads a duration, such as 15m; one in days, such as 30d or 0.5d, is
+// neither negative nor as long as a century.
+func ParseSpan(text string) (time.Duration, error) {
+	days, ok := strings.CutSuffix(text, "d")
+	if !ok {
+		return time.ParseDuration(text)
+	}
+	n, err := strconv.ParseFloat(days, 64)
+	if err != nil || !(n >= 0 && n < 36500) { // NaN is neither
+		return 0, fmt.Errorf("no number of days: %q", text)
+	}
+	return time.Duration(n * float64(24*time.Hour)), nil
+}

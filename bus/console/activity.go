@@ -109,12 +109,7 @@ func readQuery(r *http.Request) (q activityQuery, f activitylog.Filter, err erro
 
 // readSince reads a time, or how long ago: in days, too.
 func readSince(text string, now time.Time) (time.Time, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseFloat(days, 64); err == nil && n >= 0 && n < 36500 {
-			return now.Add(-time.Duration(n * float64(24*time.Hour))), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil {
+	if d, err := activitylog.ParseSpan(text); err == nil {
 		return now.Add(-d), nil
 	}
 	at, err := activitylog.ParseTime(text)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,26 +73,10 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
 		return t, nil
 	}
-	if d, err := span(text); err == nil {
+	if d, err := activitylog.ParseSpan(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
 	return time.Time{}, program.Usage("--%s %q is neither a time (2026-02-17T12:00:00Z, 2026-02-17) nor a duration (90s, 15m, 12h, 30d)", flag, text)
-}
-
-// span reads a duration, which may be in days.
-func span(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || n < 0 || n > 36500 {
-			return 0, fmt.Errorf("no duration: %q", text)
-		}
-		return time.Duration(n * float64(24*time.Hour)), nil
-	}
-	d, err := time.ParseDuration(text)
-	if err == nil && d < 0 {
-		err = errors.New("negative")
-	}
-	return d, err
 }
 
 // rowFlags are the flags that choose rows.
