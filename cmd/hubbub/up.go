@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
@@ -133,7 +132,12 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 	pulsed := make(chan struct{})
 	go func() { // ends with ctx, below
 		defer close(pulsed)
-		pulseLoop(ctx, env, f, p)
+		env.PulseWhile(ctx, func() bool {
+			for _, c := range p.children {
+				f.PID(c.Name) // whoever holds a child's lock for good is found here
+			}
+			return true
+		})
 	}()
 	err := f.Run(ctx)
 	cancel()
@@ -144,21 +148,4 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 		return program.Usage("%s", err)
 	}
 	return err
-}
-
-// pulseLoop says that we live as long as every child can be asked for.
-func pulseLoop(ctx context.Context, env *program.Env, f *fleet.Fleet, p *plan) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		for _, c := range p.children {
-			f.PID(c.Name)
-		}
-		env.Pulse()
-	}
 }

@@ -1,12 +1,14 @@
 package program
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -105,6 +107,23 @@ func (e *Env) Ready() {
 // call, at least every second: where systemd watches the program, it aborts one
 // whose pulse stays away.
 func (e *Env) Pulse() { e.notify.pulse() }
+
+// PulseWhile is the pulse of a program without such a loop: every second until ctx
+// ends it asks whether the program is alive, and may block in asking.
+func (e *Env) PulseWhile(ctx context.Context, alive func() bool) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if alive() {
+			e.Pulse()
+		}
+	}
+}
 
 func (e *Env) redacted(text string) string {
 	if e == nil {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"hubbub/peers/lease"
 
@@ -43,37 +42,15 @@ func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(cont
 		host = "unknown host"
 	}
 	holder := env.Name + " on " + host
-	idle := &idlePulse{pulse: env.Pulse}
+	var working atomic.Bool // the work has its own pulse
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	waiting.Go(func() { idle.loop(ctx) })
+	waiting.Go(func() { env.PulseWhile(ctx, func() bool { return !working.Load() }) })
 	return lease.New(s.urls, what, holder, &lease.Options{Prefix: s.name, NATS: options, Log: &env.Log}).Run(ctx, func(ctx context.Context) error {
-		idle.working.Store(true)
-		defer idle.working.Store(false)
+		working.Store(true)
+		defer working.Store(false)
 		return work(ctx)
 	})
-}
-
-// An idlePulse is the pulse of a program that stands by. While it works, the work
-// has its own.
-type idlePulse struct {
-	pulse   func()
-	working atomic.Bool
-}
-
-func (p *idlePulse) loop(ctx context.Context) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		if !p.working.Load() {
-			p.pulse()
-		}
-	}
 }
