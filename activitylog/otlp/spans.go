@@ -150,7 +150,7 @@ func chooseParent(stated parent, answered traced) parent {
 // and that it ended.
 func (a *assembler) turn(above parent, r *activitylog.Row, content []byte) []span {
 	var c struct{ Event, TurnID, State, Reason, Model string }
-	if json.Unmarshal(content, &c) != nil || c.Event != "turn" || c.TurnID == "" {
+	if json.Unmarshal(content, &c) != nil || c.Event != activitylog.RecordTurn || c.TurnID == "" {
 		return nil
 	}
 	key := r.Actor + "\x00" + c.TurnID

@@ -149,13 +149,6 @@ func (f *facts) oddAgents(in *oddInput) (list []oddity) {
 	return list
 }
 
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return count(n) + " " + many
-}
-
 // A deadCount is how many dead letters there are, looked up now and then.
 type deadCount struct {
 	mu sync.Mutex // guards the fields below

@@ -252,11 +252,16 @@ func count(v any) string {
 
 // many writes a number of things, of which the word names one.
 func many(v any, word string) string {
+	return plural(v, word, word+"s")
+}
+
+// plural writes a number of things, with the word for one and that for more.
+func plural(v any, one, more string) string {
 	n := count(v)
-	if n != "1" {
-		word += "s"
+	if n == "1" {
+		more = one
 	}
-	return n + " " + word
+	return n + " " + more
 }
 
 // perMinute writes how often something happens.

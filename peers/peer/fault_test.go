@@ -105,16 +105,7 @@ func TestALongExcuseIsCut(t *testing.T) {
 func TestStopTakesNoLongerThanItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
-		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, StopTimeout: 3 * time.Second})
-		started := make(chan struct{})
-		p.HandleAny(func(ctx context.Context, _ *peer.Delivery) error {
-			close(started)
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
-			t.Fatal(err)
-		}
+		p, started := newStubborn(t, b, 3*time.Second)
 		stop := run(t, p)
 		sender := b.Join(t, "cli:s")
 		results := make(chan protocol.SendResult, 1)

@@ -44,6 +44,22 @@ func run(t *testing.T, p *peer.Peer) (stop func() error) {
 	return stop
 }
 
+// newStubborn makes agent:x, whose handler ends only when its context does.
+func newStubborn(t *testing.T, b *bustest.Bus, stopTimeout time.Duration) (p *peer.Peer, started chan struct{}) {
+	t.Helper()
+	p = peer.New("agent:x", &peer.Options{Dial: b.Dial, StopTimeout: stopTimeout})
+	started = make(chan struct{})
+	p.HandleAny(func(ctx context.Context, _ *peer.Delivery) error {
+		close(started)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+		t.Fatal(err)
+	}
+	return p, started
+}
+
 func TestOneSendersMessagesAreHandledInOrderOthersConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)

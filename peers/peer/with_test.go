@@ -87,16 +87,7 @@ func TestTheEndOfEitherEndsTheOther(t *testing.T) {
 func TestWorkAndHandlersShareTheTimeOfAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bustest.StartInMemory(t, nil)
-		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, StopTimeout: 5 * time.Second})
-		started := make(chan struct{})
-		p.HandleAny(func(ctx context.Context, _ *peer.Delivery) error {
-			close(started)
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
-			t.Fatal(err)
-		}
+		p, started := newStubborn(t, b, 5*time.Second)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
