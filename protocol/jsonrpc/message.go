@@ -69,7 +69,10 @@ var envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "erro
 var ErrNotUTF8 = errors.New("the frame is not valid UTF-8")
 
 // A Parser reads frames. It serves one goroutine; the zero value is ready.
-type Parser struct{ scanner scanner }
+type Parser struct {
+	scanner scanner
+	unknown keySet // of the object that Object looks at
+}
 
 // Parse is Parser.Parse, for those who look into no object.
 func Parse(frame []byte) (Message, error) { return new(Parser).Parse(frame) }

@@ -14,32 +14,41 @@ import (
 // for different things. It reads on after such a key, so that into is whole; of
 // a repeated key the first value counts.
 func (p *Parser) Object(object []byte, known []string, into [][]byte) (refusal error) {
-	var unknown keySet
+	s := &p.scanner
+	p.unknown.clear()
 	clear(into)
-	i, depth := p.scanner.membersOf(object)
-	for ; i < len(p.scanner.members) && p.scanner.members[i].depth >= depth; i++ {
-		m := &p.scanner.members[i]
+	next := 0 // the key to expect: most objects have theirs in the order of known
+	i, depth := s.membersOf(object)
+	for ; i < len(s.members) && s.members[i].depth >= depth; i++ {
+		m := &s.members[i]
 		if m.depth > depth {
 			continue
 		}
-		key := UnquoteBytes(p.scanner.text[m.key:m.keyEnd])
-		slot, err := knownKey(key, known)
-		switch {
-		case err != nil:
-		case slot < 0:
-			if !unknown.add(key) {
-				err = repeated(key)
+		slot := next
+		if next >= len(known) || into[next] != nil || string(s.text[m.key+1:m.keyEnd-1]) != known[next] {
+			var err error
+			if slot, err = p.place(UnquoteBytes(s.text[m.key:m.keyEnd]), known, into); err != nil && refusal == nil {
+				refusal = err
 			}
-		case into[slot] != nil:
-			err = repeated(key)
-		default:
-			into[slot] = p.scanner.text[m.value:m.end]
+			if slot < 0 {
+				continue
+			}
 		}
-		if refusal == nil {
-			refusal = err
-		}
+		into[slot] = s.text[m.value:m.end]
+		next = slot + 1
 	}
 	return refusal
+}
+
+// place returns where the value of a key belongs, or -1 where it belongs nowhere.
+func (p *Parser) place(key []byte, known []string, into [][]byte) (slot int, err error) {
+	slot, err = knownKey(key, known)
+	switch {
+	case err != nil:
+	case slot < 0 && !p.unknown.add(key), slot >= 0 && into[slot] != nil:
+		return -1, repeated(key)
+	}
+	return slot, err
 }
 
 // membersOf returns where the members of an object begin in the list, and how
@@ -89,6 +98,8 @@ type keySet struct {
 	n    int
 	many map[string]struct{}
 }
+
+func (s *keySet) clear() { s.n, s.many = 0, nil }
 
 // add reports whether key was new.
 func (s *keySet) add(key []byte) bool {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // MaxDepth is how deep arrays and objects may nest, the outermost being 1.
@@ -52,11 +53,10 @@ const keptMembers = 64
 
 // scan reports whether text is one JSON value (RFC 8259).
 func (s *scanner) scan(text []byte) error {
-	members := s.members[:0]
-	if cap(members) > keptMembers {
-		members = nil
+	s.text, s.at, s.depth, s.deepest, s.high = text, 0, 0, 0, nil
+	if s.members = s.members[:0]; cap(s.members) > keptMembers {
+		s.members = nil
 	}
-	*s = scanner{text: text, members: members}
 	s.space()
 	s.start = s.at
 	if err := s.value(); err != nil {
@@ -71,7 +71,14 @@ func (s *scanner) scan(text []byte) error {
 
 func (s *scanner) fail(reason string) error { return &SyntaxError{Offset: s.at, Reason: reason} }
 
+// space goes to the next byte that is not white space: as a rule, it is there.
 func (s *scanner) space() {
+	if s.at < len(s.text) && s.text[s.at] <= ' ' {
+		s.skipSpace()
+	}
+}
+
+func (s *scanner) skipSpace() {
 	for s.at < len(s.text) {
 		switch s.text[s.at] {
 		case ' ', '\t', '\n', '\r':
@@ -207,23 +214,34 @@ func (s *scanner) key() error {
 	if s.peek() != '"' {
 		return s.fail("a key is missing")
 	}
-	m := member{depth: s.depth, key: s.at}
+	key := s.at
 	if err := s.str(); err != nil {
 		return err
 	}
-	m.keyEnd = s.at
+	keyEnd := s.at
 	s.space()
 	if s.peek() != ':' {
 		return s.fail("':' is missing")
 	}
 	s.at++
 	s.space()
-	if m.depth <= outlined {
-		m.value = s.at
-		s.last[m.depth] = len(s.members)
-		s.members = append(s.members, m)
+	if s.depth <= outlined {
+		s.begin(key, keyEnd)
 	}
 	return nil
+}
+
+// begin writes down a member whose value is next. It fills the place in the list
+// field by field: a copy of the whole waits for each of its fields to be stored.
+func (s *scanner) begin(key, keyEnd int) {
+	n := len(s.members)
+	s.last[s.depth] = n
+	if n == cap(s.members) {
+		s.members = slices.Grow(s.members, n+16)
+	}
+	s.members = s.members[:n+1]
+	m := &s.members[n]
+	m.depth, m.key, m.keyEnd, m.value, m.end = s.depth, key, keyEnd, s.at, 0
 }
 
 // plain marks the bytes that a string holds as they are.
@@ -234,9 +252,25 @@ var plain = func() (table [256]bool) {
 	return table
 }()
 
+// str reads a string. Most are short and plain: their end is looked for here, and
+// whatever else is found is left to oddStr.
 func (s *scanner) str() error {
 	text := s.text
-	i := s.at + 1
+	for i := s.at + 1; i+8 <= len(text); i += 8 {
+		if found := special(binary.LittleEndian.Uint64(text[i:])); found != 0 {
+			if i += bits.TrailingZeros64(found) / 8; text[i] == '"' {
+				s.at = i + 1
+				return nil
+			}
+			return s.oddStr(i)
+		}
+	}
+	return s.oddStr(s.at + 1)
+}
+
+// oddStr reads on in a string, from i.
+func (s *scanner) oddStr(i int) error {
+	text := s.text
 	for {
 		i += plainRun(text[i:])
 		if i >= len(text) {
@@ -261,17 +295,21 @@ func (s *scanner) str() error {
 	}
 }
 
-// plainRun returns how many bytes at the beginning of text a string holds as
-// they are. It looks at 8 bytes at once: each of the three terms has the top bit
-// set in the lowest byte that is below 0x20, a quote, or a backslash.
-func plainRun(text []byte) int {
+// special finds what a string does not hold as it is in 8 bytes of it: the lowest
+// byte that is below 0x20, a quote, or a backslash is the lowest whose top bit is
+// set. Each of the three terms finds one kind.
+func special(w uint64) uint64 {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	quote, backslash := w^(ones*'"'), w^(ones*'\\')
+	return ((w-ones*0x20)&^w | (quote-ones)&^quote | (backslash-ones)&^backslash) & tops
+}
+
+// plainRun returns how many bytes at the beginning of text a string holds as
+// they are.
+func plainRun(text []byte) int {
 	i := 0
 	for ; i+8 <= len(text); i += 8 {
-		w := binary.LittleEndian.Uint64(text[i:])
-		quote, backslash := w^(ones*'"'), w^(ones*'\\')
-		found := ((w-ones*0x20)&^w | (quote-ones)&^quote | (backslash-ones)&^backslash) & tops
-		if found != 0 {
+		if found := special(binary.LittleEndian.Uint64(text[i:])); found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}
 	}
