@@ -7,6 +7,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
 )
 
 // topics is what initialize says of the topics in use. It is informational.
@@ -41,6 +42,10 @@ func (s *session) initialize(m jsonrpc.Message) {
 	}
 	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(id), Payload: connected(s.remote)})
 	s.server.options.Log.Info().Str("peer", string(id)).Str("remote", s.remote).Msg("peer connected")
+	if err := s.mayBe(id); err != nil { // no longer: recheck had not seen the session as ready
+		s.evict(s.batch, wire.ClosePolicy, errRevoked.Error())
+		return
+	}
 	s.answer(m, s.server.initialized)
 }
 

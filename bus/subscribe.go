@@ -15,15 +15,13 @@ var success = []byte(`{"success":true}`)
 func (s *session) subscribe(m jsonrpc.Message) {
 	pattern, observe, err := protocol.ScanSubscribe(&s.batch.parser, m.Params)
 	if err == nil {
-		if err = s.mayHear(pattern); err != nil {
+		var granted bool
+		if granted, err = s.addPattern(pattern, observe); !granted {
 			s.record(activitylog.Row{
 				Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(s.id), Topic: string(pattern),
 				Status: string(protocol.OutcomeRejected), Error: err.Error(),
 			})
 		}
-	}
-	if err == nil {
-		err = s.addPattern(pattern, observe)
 	}
 	if err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
@@ -35,15 +33,20 @@ func (s *session) subscribe(m jsonrpc.Message) {
 	s.answer(m, success)
 }
 
-func (s *session) addPattern(p protocol.Pattern, observe bool) error {
+// addPattern looks at the credential under the lock that recheck holds, so that
+// no subscription outlives its grant.
+func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.mayHear(p); err != nil {
+		return false, err
+	}
 	if s.ended {
-		return nil
+		return true, nil
 	}
 	if _, ok := s.patterns[p]; !ok && len(s.patterns) >= s.server.options.MaxSubscriptions {
 		s.server.metrics.limit(limitSubscriptions)
-		return fmt.Errorf("a session may have at most %d subscriptions; unsubscribe from some or use a wider pattern", s.server.options.MaxSubscriptions)
+		return true, fmt.Errorf("a session may have at most %d subscriptions; unsubscribe from some or use a wider pattern", s.server.options.MaxSubscriptions)
 	}
 	if s.patterns == nil {
 		s.patterns = map[protocol.Pattern]bool{}
@@ -53,7 +56,7 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) error {
 	if c := s.server.options.Cluster; c != nil {
 		c.Subscribed(s.id, p, observe)
 	}
-	return nil
+	return true, nil
 }
 
 // unsubscribe removes a pattern, by its exact text (section 5.2).
