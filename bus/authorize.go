@@ -32,11 +32,7 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 }
 
 // granted returns the session's credential, nil where the bus is open.
-func (s *session) granted() *grant.Credential {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.credential
-}
+func (s *session) granted() *grant.Credential { return s.credential.Load() }
 
 // mayBe says why the session may not use an identity, or nil.
 func (s *session) mayBe(id protocol.PeerID) error {

@@ -11,15 +11,16 @@ import (
 // A batch collects what one goroutine wrote to many sessions, so that each is
 // flushed once, just before the goroutine waits. It belongs to one goroutine.
 type batch struct {
-	log    Log       // nil: no activity log
-	at     time.Time // when its goroutine began what it does now: the clock is read once a step
+	server *Server
+	at     time.Time // when its goroutine last stopped waiting: the clock is read once for all that came
+	counts tally
 	dirty  []*session
 	parser jsonrpc.Parser    // of a session's reader
 	rows   []activitylog.Row // scratch
 	frame  []byte            // scratch
 }
 
-func newBatch(log Log) *batch { return &batch{log: log, at: time.Now()} }
+func (srv *Server) newBatch() *batch { return &batch{server: srv, at: time.Now()} }
 
 // batches are those that no goroutine uses. A session's reader has one only while
 // it acts, so that an idle session keeps no scratch.
@@ -48,8 +49,9 @@ func (b *batch) touch(s *session) {
 	}
 }
 
-// flush sends what was written.
+// flush sends what was written. Who reads it finds it counted.
 func (b *batch) flush() {
+	b.counts.addTo(&b.server.metrics)
 	for i, s := range b.dirty {
 		s.dirty.Store(false)
 		s.stream.Flush()
@@ -61,11 +63,12 @@ func (b *batch) flush() {
 // record appends rows to the activity log. Where the log makes it wait, it
 // first sends what was written.
 func (b *batch) record(rows ...activitylog.Row) {
-	if b.log == nil || b.log.TryAppend(rows...) {
+	if b.server.log == nil || b.server.log.TryAppend(rows...) {
 		return
 	}
 	b.flush()
-	b.log.Append(rows...)
+	b.server.log.Append(rows...)
+	b.at = time.Now()
 }
 
 // keep takes a slice of rows back for reuse.

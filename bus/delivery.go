@@ -42,12 +42,12 @@ func (d *delivery) startRow() activitylog.Row {
 // settle records the outcome of a delivery and counts it. It keeps no part of
 // the answer.
 func (d *delivery) settle(b *batch, o protocol.Outcome, answer []byte, text string) {
-	if b.log != nil {
+	if b.server.log != nil {
 		row := d.row(activitylog.ProcessFinish, string(o))
 		row.At, row.Payload, row.Error = b.now(), keep(answer), text
 		b.record(row)
 	}
-	d.target.server.metrics.outcome(o)
+	b.counts.outcome(o)
 	d.publication.settled(b, d, o, text)
 }
 
@@ -121,6 +121,13 @@ func (s *session) observe(b *batch, p *publication) {
 // observerIDs keeps the ids of requests that nobody waits for apart from the
 // others, and below 2^53, where every language's numbers are exact.
 const observerIDs = 1 << 52
+
+// processed takes the usual answer to a processMessage; see answered.
+func (s *session) processed(id uint64) {
+	if d, ok := s.take(s.batch, id); ok {
+		d.settle(s.batch, protocol.OutcomeOK, usualResult, "")
+	}
+}
 
 // answered takes a peer's answer to a processMessage. One that nobody waits for
 // (late, double, or to an observation) is ignored.
@@ -226,8 +233,6 @@ func clip(text string) string {
 	}
 	return string(bytes.ToValidUTF8([]byte(text[:most]), nil)) + "..."
 }
-
-var usualResult = []byte(`{"processed":true}`)
 
 // keep copies a span of a frame for the log.
 func keep(raw []byte) []byte {

@@ -14,7 +14,7 @@ func TestQueuedDeliveryWaitsForItsRecord(t *testing.T) {
 	srv := New(nil, &Options{PeerWindow: 1})
 	stream, far := wire.Pipe(nil)
 	s := &session{server: srv, stream: stream}
-	b := newBatch(nil)
+	b := srv.newBatch()
 	first := &delivery{publication: &publication{params: []byte(`"first"`)}, target: s}
 	second := &delivery{publication: &publication{params: []byte(`"second"`)}, target: s}
 	for _, d := range []*delivery{first, second} {

@@ -32,29 +32,20 @@ var limitNames = [limitCount]string{
 	"peer_queue", "observer_buffer", "write_timeout", "max_frame", "max_subscriptions", "max_sessions", "initialize_timeout", "ping",
 }
 
-var outcomes = []protocol.Outcome{
+var outcomes = [...]protocol.Outcome{
 	protocol.OutcomeOK, protocol.OutcomeError, protocol.OutcomeRejected,
 	protocol.OutcomeTimeout, protocol.OutcomeOffline, protocol.OutcomeOverflow,
 }
 
-// metrics are counters that the hot path adds to.
+// metrics are what all goroutines have counted; see tally.
 type metrics struct {
 	frames   atomic.Uint64 // read
 	accepted atomic.Uint64 // messages
 	finished atomic.Uint64 // messages answered
 	refused  atomic.Uint64 // requests answered with an error
-	outcomes [6]atomic.Uint64
+	outcomes [len(outcomes)]atomic.Uint64
 	limits   [limitCount]atomic.Uint64
 	latency  histogram
-}
-
-func (m *metrics) outcome(o protocol.Outcome) {
-	for i := range outcomes {
-		if outcomes[i] == o {
-			m.outcomes[i].Add(1)
-			return
-		}
-	}
 }
 
 func (m *metrics) limit(name limitName) { m.limits[name].Add(1) }
@@ -68,13 +59,12 @@ type histogram struct {
 	sum     atomic.Uint64 // nanoseconds
 }
 
-func (h *histogram) observe(d time.Duration) {
-	i := 0
-	for limit := firstBucket; d > limit && i < len(h.buckets)-1; limit *= 2 {
+// bucketOf returns the bucket that counts a duration.
+func bucketOf(d time.Duration) (i int) {
+	for limit := firstBucket; d > limit && i < len(histogram{}.buckets)-1; limit *= 2 {
 		i++
 	}
-	h.buckets[i].Add(1)
-	h.sum.Add(uint64(d))
+	return i
 }
 
 // registry describes the metrics for Prometheus.

@@ -39,7 +39,7 @@ type publication struct {
 func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
 	p := newPublication(s.server, s.batch.at, id, send)
 	p.sender = s
-	s.server.metrics.accepted.Add(1)
+	s.batch.counts.accepted++
 	p.route(s.batch, s.server.index.targets(send.Topic))
 }
 
@@ -119,7 +119,7 @@ func (p *publication) startRow() activitylog.Row {
 // recorded.
 func (p *publication) deliver(b *batch, targets []target, count int) {
 	rows := b.rows[:0]
-	if p.sender != nil && b.log != nil {
+	if p.sender != nil && b.server.log != nil {
 		rows = append(rows, p.startRow())
 	}
 	deliveries := p.only[:0]
@@ -133,7 +133,7 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 		deliveries = append(deliveries, delivery{publication: p, target: t.session})
 		d := &deliveries[len(deliveries)-1]
 		d.refused = t.session.reserve(d)
-		if b.log != nil {
+		if b.server.log != nil {
 			rows = append(rows, d.startRow())
 		}
 	}
@@ -199,14 +199,14 @@ func (p *publication) finish(b *batch) {
 		return
 	}
 	result := p.result()
-	if b.log != nil {
+	if b.server.log != nil {
 		b.record(activitylog.Row{
 			At: b.now(), Event: activitylog.SendFinish, MessageID: p.messageID, RPCID: p.rpcText,
 			Actor: p.from, Topic: p.topic, Status: p.status(), Payload: result,
 		})
 	}
-	srv.metrics.finished.Add(1)
-	srv.metrics.latency.observe(b.at.Sub(p.accepted))
+	b.counts.finished++
+	b.counts.observe(b.at.Sub(p.accepted))
 	if p.rpcID != nil {
 		p.sender.reply(b, p.rpcID, result)
 	}

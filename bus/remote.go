@@ -120,7 +120,7 @@ func (p *publication) forwards(targets []target) []*Forward {
 // Done takes the other bus's outcome.
 func (f *Forward) Done(r Result) {
 	p := f.publication
-	b := newBatch(p.server.log)
+	b := p.server.newBatch()
 	p.mu.Lock()
 	p.targets += r.Targets - len(f.Peers)
 	p.deliveredTo += r.DeliveredTo
@@ -136,7 +136,7 @@ func (f *Forward) Done(r Result) {
 // and since it may not be able to, this bus records their end.
 func (f *Forward) Lost(reason string) {
 	p := f.publication
-	b := newBatch(p.server.log)
+	b := p.server.newBatch()
 	text := fmt.Sprintf("the bus %s of this peer %s", f.Bus, reason)
 	p.mu.Lock()
 	for _, peer := range f.Peers {
@@ -198,7 +198,7 @@ func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size(
 
 // Deliver implements Local.
 func (srv *Server) Deliver(m Arrived, done func(Result)) {
-	b := newBatch(srv.log)
+	b := srv.newBatch()
 	p := newPublication(srv, b.at, nil, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From})
 	p.finished = func(_ *batch, r Result) { done(r) }
 	p.route(b, srv.index.targets(m.Topic))
@@ -239,7 +239,7 @@ func (srv *Server) Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok boo
 	if !by.Newer(stamp) {
 		return stamp, stamp != by
 	}
-	b := newBatch(srv.log)
+	b := srv.newBatch()
 	s.evict(b, protocol.CloseReplaced, "replaced")
 	b.flush()
 	return Stamp{}, false

@@ -175,7 +175,7 @@ func (srv *Server) refuseSessions() {
 }
 
 func (srv *Server) closeSessions() {
-	b := newBatch(srv.log)
+	b := srv.newBatch()
 	for _, s := range srv.list() {
 		s.evict(b, wire.CloseGoingAway, "the bus is stopping")
 	}
@@ -217,7 +217,8 @@ func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant
 // Whoever serves the session calls leave in the end.
 func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
 	at := time.Now()
-	s := &session{server: srv, stream: stream, remote: remote, opened: at, pinged: at, credential: credential}
+	s := &session{server: srv, stream: stream, remote: remote, opened: at, pinged: at}
+	s.credential.Store(credential)
 	s.self.session = s
 	if srv.admitSession(s) {
 		return s

@@ -32,8 +32,9 @@ type session struct {
 	ready atomic.Bool     // initialize was answered
 	dirty atomic.Bool     // some batch will flush it
 
-	mu          sync.Mutex        // guards the fields below
-	credential  *grant.Credential // nil where the bus is open
+	credential atomic.Pointer[grant.Credential] // nil where the bus is open
+
+	mu          sync.Mutex // guards the fields below
 	ended       bool
 	endReason   string
 	calls       jsonrpc.Calls[*delivery]
@@ -57,13 +58,12 @@ func (s *session) serve() {
 	s.stream.Close(code, reason)
 }
 
-// act begins a step of the reader, and rest ends what it did since it waited.
+// act begins what the reader does until it waits again, and rest ends it.
 func (s *session) act() {
 	if s.batch == nil {
 		s.batch = batches.Get().(*batch)
-		s.batch.log = s.server.log
+		s.batch.server, s.batch.at = s.server, time.Now()
 	}
-	s.batch.at = time.Now()
 }
 
 func (s *session) rest() {
@@ -79,8 +79,8 @@ func (s *session) read() error {
 		if err != nil {
 			return err
 		}
-		s.server.metrics.frames.Add(1)
 		s.act()
+		s.batch.counts.frames++
 		if err := s.handle(frame); err != nil {
 			return err
 		}
@@ -117,6 +117,10 @@ func ended(err error) bool {
 
 // handle acts on one frame. The error is one that must end the connection.
 func (s *session) handle(frame []byte) error {
+	if id, ok := usualAnswer(frame); ok {
+		s.processed(id)
+		return nil
+	}
 	m, err := s.batch.parser.Parse(frame)
 	if err != nil {
 		var refusal *jsonrpc.Error
@@ -200,6 +204,7 @@ func (s *session) end(b *batch, reason string) {
 		return
 	}
 	s.ended, s.endReason = true, reason
+	b.at = time.Now() // it may end what was accepted after this step began
 	calls := s.calls.TakeAll()
 	s.queue, s.queuedBytes, s.unanswered = nil, 0, 0
 	patterns := s.patterns

@@ -20,7 +20,7 @@ const sweepEvery = 100 * time.Millisecond
 // idle sessions, and applies changed credentials. It is the only timer of the
 // bus.
 func (srv *Server) sweepLoop(ctx context.Context) {
-	b := newBatch(srv.log)
+	b := srv.newBatch()
 	var traffic lull
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
@@ -112,7 +112,7 @@ func (s *session) ping(ctx context.Context, p pinger) {
 		}
 	}
 	s.server.metrics.limit(limitPing)
-	b := newBatch(s.server.log)
+	b := s.server.newBatch()
 	s.evict(b, wire.ClosePolicy, "no answer to two pings")
 	b.flush()
 }
@@ -156,14 +156,15 @@ func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error
 	if s.ended {
 		return nil, nil
 	}
-	if s.credential == nil {
+	granted := s.granted()
+	if granted == nil {
 		return nil, errors.New("the bus has credentials now; connect again with a token")
 	}
-	c, ok := file.Current(s.credential)
+	c, ok := file.Current(granted)
 	if !ok {
 		return nil, errRevoked
 	}
-	s.credential = c
+	s.credential.Store(c)
 	if s.ready.Load() && !c.MayBe(s.id) {
 		return nil, errRevoked
 	}

@@ -1,0 +1,53 @@
+package bus
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// TestATallyIsCountedOnce counts in two tallies, each moved twice.
+func TestATallyIsCountedOnce(t *testing.T) {
+	srv := New(nil, nil)
+	for range 2 {
+		var c tally
+		c.frames, c.accepted, c.finished = 5, 2, 2
+		c.outcome(protocol.OutcomeOK)
+		c.outcome(protocol.OutcomeTimeout)
+		c.observe(firstBucket)
+		c.observe(firstBucket + 1)
+		c.observe(24 * time.Hour)
+		c.addTo(&srv.metrics)
+		c.addTo(&srv.metrics)
+		if c != (tally{}) {
+			t.Errorf("once it is moved, a tally holds %+v", c)
+		}
+	}
+	s := srv.Snapshot()
+	if s.Frames != 10 || s.Accepted != 4 || s.Finished != 4 {
+		t.Errorf("%d frames, %d accepted, %d finished; want 10, 4, 4", s.Frames, s.Accepted, s.Finished)
+	}
+	counted := map[string]uint64{}
+	for o, n := range s.Deliveries {
+		if n > 0 {
+			counted[o] = n
+		}
+	}
+	if want := map[string]uint64{"ok": 2, "timeout": 2}; !reflect.DeepEqual(counted, want) {
+		t.Errorf("deliveries %v; want %v", counted, want)
+	}
+	for i, b := range s.Latency {
+		want := uint64(0)
+		if i < 2 || i == len(s.Latency)-1 {
+			want = 2
+		}
+		if b.Count != want {
+			t.Errorf("bucket %d (up to %s) counts %d; want %d", i, b.Upper, b.Count, want)
+		}
+	}
+	if want := 2 * (2*firstBucket + 1 + 24*time.Hour); s.LatencySum != want {
+		t.Errorf("the sum is %s; want %s", s.LatencySum, want)
+	}
+}

@@ -1,0 +1,43 @@
+package bus
+
+import (
+	"testing"
+
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+// FuzzUsualAnswer holds what is read without the parser against the parser: the
+// usual answer is the answer to the same delivery, and says that it was processed.
+func FuzzUsualAnswer(f *testing.F) {
+	for _, id := range []string{"1", "70", "18446744073709551615", "18446744073709551616", "0", "01", "-1", "1.0", "1e3", `"1"`, "null", " 1", "1,", ""} {
+		f.Add([]byte(usualHead + id + usualTail))
+		f.Add([]byte(usualHead + id + usualTail + " "))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		id, ok := usualAnswer(frame)
+		if !ok {
+			return
+		}
+		var p jsonrpc.Parser
+		m, err := p.Parse(frame)
+		if err != nil || m.Kind != jsonrpc.KindResponse {
+			t.Fatalf("the parser takes %q for %+v: %v", frame, m, err)
+		}
+		if want, _ := jsonrpc.ParseCallID(m.ID); id != want {
+			t.Fatalf("%q answers %d; the parser says %d", frame, id, want)
+		}
+		if o, text := outcome(&p, m, nil); o != protocol.OutcomeOK {
+			t.Fatalf("%q means %s: %s", frame, o, text)
+		}
+	})
+}
+
+// TestTheUsualAnswerNeedsNoParser has the answer of our own peers, of encoding/json
+// and of every writer that keeps the order of keys and adds no space.
+func TestTheUsualAnswerNeedsNoParser(t *testing.T) {
+	frame := jsonrpc.AppendResult(nil, jsonrpc.ID("70"), usualResult)
+	if id, ok := usualAnswer(frame); !ok || id != 70 {
+		t.Errorf("usualAnswer(%s) = %d, %t", frame, id, ok)
+	}
+}
