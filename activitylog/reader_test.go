@@ -368,3 +368,33 @@ func TestAReadThatIsCutShortTakesNothing(t *testing.T) {
 		t.Errorf("a page that was read before the end: %d rows, %v, place %d", len(page), err, p.at)
 	}
 }
+
+// TestALogBeingCreatedIsNotForeign reads logs while they are created: each is not
+// there yet, or there, and never taken for the database of something else.
+func TestALogBeingCreatedIsNotForeign(t *testing.T) {
+	for i := range 20 {
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", i))
+		created := make(chan error, 1)
+		go func() {
+			s, err := openDatabase(path, "bus", DefaultMaxWAL)
+			if err == nil {
+				err = s.close()
+			}
+			created <- err
+		}()
+		for {
+			r := Open(path)
+			err := r.Check(t.Context())
+			r.Close()
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, ErrNoLog) {
+				t.Fatal(err)
+			}
+		}
+		if err := <-created; err != nil {
+			t.Fatal(err)
+		}
+	}
+}

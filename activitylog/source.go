@@ -71,9 +71,10 @@ func (s *source) with(ctx context.Context, fn func(*view) error) error {
 	return s.describe(err)
 }
 
-// describe names the log of an error, and tells when it is gone.
+// describe names the log of an error, and tells when it is gone, or was not there
+// a moment ago.
 func (s *source) describe(err error) error {
-	if _, gone := os.Stat(s.path); errors.Is(gone, fs.ErrNotExist) {
+	if _, gone := os.Stat(s.path); errors.Is(gone, fs.ErrNotExist) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w at %s", ErrNoLog, s.path)
 	}
 	return fmt.Errorf("reading the activity log %s: %w", s.path, err)
@@ -150,10 +151,7 @@ func connectView(name string, life int) (*view, error) {
 	}
 	conn.SetBusyTimeout(readTimeout)
 	v := &view{conn: conn, life: life, heads: map[string]head{}, stmts: map[string]*sqlite.Stmt{}, bus: "bus"}
-	columns, err := columnsOf(conn)
-	if err == nil && len(columns) == 0 {
-		err = foreign(conn)
-	}
+	columns, err := logColumns(conn)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -163,22 +161,26 @@ func connectView(name string, life int) (*view, error) {
 	return v, nil
 }
 
-// foreign says what a database without our table is: one that is just being
-// created, or one of something else.
-func foreign(conn *sqlite.Conn) error {
+// logColumns returns the columns of our table. Without it, the database is one
+// that is just being created, or one of something else. Our tables come all at
+// once, so that those looked for first tell which.
+func logColumns(conn *sqlite.Conn) (columns map[string]bool, err error) {
 	tables := 0
-	err := sqlitex.ExecuteTransient(conn, "SELECT count(*) FROM sqlite_master", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+	err = sqlitex.ExecuteTransient(conn, "SELECT count(*) FROM sqlite_master", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
 		tables = s.ColumnInt(0)
 		return nil
 	}})
-	switch {
-	case err != nil:
-		return err
-	case tables == 0:
-		return fmt.Errorf("%w yet: the database is empty", ErrNoLog)
-	default:
-		return errors.New("it has no table activity_log: is it the database of something else?")
+	if err != nil {
+		return nil, err
 	}
+	if tables == 0 {
+		return nil, fmt.Errorf("%w yet: the database is empty", ErrNoLog)
+	}
+	columns, err = columnsOf(conn)
+	if err == nil && len(columns) == 0 {
+		err = errors.New("it has no table activity_log: is it the database of something else?")
+	}
+	return columns, err
 }
 
 // query runs a statement, kept prepared, and calls row for each row of its
