@@ -9,12 +9,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"hubbub/peers/agent/harness/harnesstest"
 )
 
 // binaries is the folder with the built programs.
 var binaries string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func TestMain(m *testing.M) {
+	harnesstest.PlayIfAsked()
+	os.Exit(buildAndRun(m))
+}
 
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "hubbub-programs-")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/documentstest"
+	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/tg/tgtest"
 
 	"github.com/go-telegram/bot/models"
@@ -44,14 +45,14 @@ const (
 // handlings has every command of README.md, ARCHITECTURE.md and the topics of help.
 var handlings = map[string]handling{
 	// Make.
-	"make demo":         {elsewhere: "it is hubbub demo, after make build", file: "scripts/test", text: "scripts/build"},
+	"make demo":         {elsewhere: "it is hubbub demo, after make build", file: "scripts/brief", text: "make demo"},
 	"make test":         {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
-	"make bench":        {elsewhere: "minutes; its workloads run for a moment in TestScripts", file: "cmd/testdata/script/bench.txtar", text: "exec hubbub bench --scale 0.001"},
-	"make fuzz":         {elsewhere: "a minute for each parser; their seeds are run by go test", file: "scripts/fuzz", text: "go test"},
-	"make chaos":        {elsewhere: "ten minutes; the same kills, once each, are in TestKillEachProgram", file: "cmd/kill_test.go", text: "func TestKillEachProgram("},
-	"make soak":         {elsewhere: "minutes", file: "scripts/soak", text: "TestSoak"},
+	"make bench":        {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make bench"},
+	"make fuzz":         {elsewhere: "a minute for each parser; a moment in CI", file: "scripts/brief", text: "make fuzz"},
+	"make chaos":        {elsewhere: "twenty minutes; for a moment in CI", file: "scripts/brief", text: "make chaos"},
+	"make soak":         {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make soak"},
 	"make test-console": {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},
-	"make package":      {elsewhere: "minutes, for two architectures; make package-check makes it twice", file: "scripts/package-check", text: "scripts/package"},
+	"make package":      {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
 
 	// What serves.
 	"hubbub demo": {elsewhere: "half a minute, in TestScripts beside this", file: "cmd/testdata/script/demo.txtar", text: "exec hubbub demo"},
@@ -124,7 +125,7 @@ var handlings = map[string]handling{
 	"hubbub conformance bus":                           {says: `[1-9]\d+ passed, 0 failed`, on: openBus},
 	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus},
 	"hubbub conformance c2a --harness-command COMMAND": {
-		elsewhere: "it needs a program that speaks C2A", file: "peers/agent/harness/conformance/conformance_test.go", text: "conformance.Program(",
+		says: `[1-9]\d+ passed, 0 failed`, first: (*reader).beHarness, with: []string{"--quiet", "30ms"},
 	},
 }
 
@@ -251,6 +252,14 @@ func (r *reader) follow(c *documentstest.Command, h *handling) {
 	}
 	if !regexp.MustCompile(`(?m)` + h.says).MatchString(out) {
 		r.t.Errorf("%s: %q does not say %s:\n%s", c.Where, c, h.says, out)
+	}
+}
+
+// beHarness makes this test, run once more, the program that speaks C2A.
+func (r *reader) beHarness() {
+	r.values["COMMAND"] = os.Args[0]
+	for name, value := range harnesstest.Environ(filepath.Join(r.dir, "harness")) {
+		r.env = append(r.env, name+"="+value)
 	}
 }
 
