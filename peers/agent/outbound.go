@@ -96,6 +96,9 @@ func (a *Agent) sendItem(ctx context.Context, item outbox.Item) error {
 	}
 	topic := protocol.Topic(item.Destination)
 	result, err := a.peer.Send(ctx, topic, m)
+	if needless := peer.Needless(topic, result, err); needless != nil {
+		return outbox.Drop(needless)
+	}
 	if err != nil {
 		return classify(err)
 	}
@@ -109,9 +112,6 @@ func (a *Agent) sendItem(ctx context.Context, item outbox.Item) error {
 		if f.Status == protocol.OutcomeRejected && f.Peer.Family() == protocol.PeerID(topic).Family() {
 			return outbox.Permanent(fmt.Errorf("%s refused it: %s", f.Peer, f.Error))
 		}
-	}
-	if protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI && result.Addressee == protocol.AddresseeAbsent {
-		return outbox.Permanent(fmt.Errorf("%s has left; command lines do not come back", topic))
 	}
 	return fmt.Errorf("%s did not take it (%s)", topic, result.Addressee)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/scripted"
+	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 )
@@ -85,4 +87,20 @@ func TestADirectMessageIsAnswered(t *testing.T) {
 	}
 	slices.Sort(seen)
 	equal(t, "records", seen, []string{"attention_decision", "disposition responded", "turn finished", "turn started"})
+}
+
+// TestAnAnswerToACommandThatEndedIsNoDeadLetter: the log says that nobody got it,
+// and no person has to look at it.
+func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
+	inWorld(t, newStub(answering("done")), nil, func(t *testing.T, w *world) {
+		pub := w.bus.Join(t, "cli:pub-1")
+		pub.Send(t, "agent:lead", protocol.TypeTGMessage, dm("e1", "deploy"))
+		pub.Leave()
+		w.sleep(5 * time.Minute) // longer than any backoff
+		w.wantDispositions("e1 failed")
+		items, err := outbox.New(w.db, nil, nil).List(t.Context(), &outbox.Filter{Destination: "cli:pub-1"})
+		if err != nil || len(items) != 1 || items[0].State != outbox.StateDropped || !strings.Contains(items[0].Error, "cli:pub-1 has left") {
+			t.Errorf("%+v, %v", items, err)
+		}
+	})
 }

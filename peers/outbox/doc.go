@@ -6,7 +6,7 @@
 //   - Durability: when [Outbox.Enqueue] has returned, or the transaction given
 //     to [Outbox.EnqueueTx] has committed, the item survives SIGKILL and a power
 //     cut (with a database opened by peers/store). It leaves the queue only by
-//     an outcome: sent, dead, unknown, or dropped by an operator.
+//     an outcome: sent, dead, unknown, or dropped.
 //   - Exactly-once enqueue: an item is named by (destination, key). A second
 //     enqueue of the same name changes nothing and reports fresh = false, until
 //     [Outbox.Prune] has forgotten the settled item.
@@ -28,7 +28,8 @@
 //     stored, so a restart does not shorten it; [Outbox.Hurry] shortens those of
 //     the backoff, not those that Retry named.
 //   - Ends: [Permanent] makes an item a dead letter at once, and so does its age:
-//     when no attempt is left before Options.MaxAge (24 h) has passed. [Unknown]
+//     when no attempt is left before Options.MaxAge (24 h) has passed. Dead letters
+//     are for a person to look at; [Drop] settles what nobody needs. [Unknown]
 //     settles an item whose effect nobody knows; it is not repeated unless an
 //     operator asks for it with [Outbox.Retry].
 //   - Settlement: Options.OnSettled runs inside the transaction that settles the

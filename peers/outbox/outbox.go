@@ -35,8 +35,8 @@ var (
 )
 
 // A SendFunc makes one attempt. Nil means that the item is sent. An error made
-// by [Retry], [Permanent] or [Unknown] says what to do; any other is retried
-// with backoff. Its context ends at Options.AttemptTimeout and when Run stops: an
+// by [Retry], [Permanent], [Drop] or [Unknown] says what to do; any other is
+// retried with backoff. Its context ends at Options.AttemptTimeout and when Run stops: an
 // unclassified error after that counts as an interrupted attempt. Errors are
 // stored and shown to operators, so they must hold no secret.
 type SendFunc func(ctx context.Context, item Item) error
@@ -51,7 +51,7 @@ const (
 	StateSent    State = "sent"
 	StateDead    State = "dead"    // refused for good, or too old
 	StateUnknown State = "unknown" // it may or may not have been sent
-	StateDropped State = "dropped" // given up by an operator
+	StateDropped State = "dropped" // given up by an operator, or because nobody needs it
 )
 
 // An Item is one thing to send.

@@ -216,6 +216,7 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"sent":      {nil, outbox.StateSent},
 		"permanent": {fmt.Errorf("wrapped: %w", outbox.Permanent(errors.New("chat not found"))), outbox.StateDead},
+		"dropped":   {fmt.Errorf("wrapped: %w", outbox.Drop(errors.New("nobody needs it"))), outbox.StateDropped},
 		"unknown":   {outbox.Unknown(errors.New("no answer came")), outbox.StateUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {

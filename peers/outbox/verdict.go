@@ -15,6 +15,11 @@ func Retry(after time.Duration, err error) error { return &retryError{after, err
 // becomes a dead letter.
 func Permanent(err error) error { return &permanentError{err} }
 
+// Drop makes the error of an attempt that nobody needs to have repeated, because
+// nobody misses what was to be sent: the item is settled as dropped, and is no
+// dead letter.
+func Drop(err error) error { return &dropError{err} }
+
 // Unknown makes the error of an attempt that may have had its effect and may
 // not: the item is settled as unknown and not repeated.
 func Unknown(err error) error { return &unknownError{err} }
@@ -24,13 +29,16 @@ type retryError struct {
 	err   error
 }
 type permanentError struct{ err error }
+type dropError struct{ err error }
 type unknownError struct{ err error }
 
 func (e *retryError) Error() string     { return text(e.err) }
 func (e *permanentError) Error() string { return text(e.err) }
+func (e *dropError) Error() string      { return text(e.err) }
 func (e *unknownError) Error() string   { return text(e.err) }
 func (e *retryError) Unwrap() error     { return e.err }
 func (e *permanentError) Unwrap() error { return e.err }
+func (e *dropError) Unwrap() error      { return e.err }
 func (e *unknownError) Unwrap() error   { return e.err }
 
 // A verdict is what follows from one attempt: a new state, and for a pending
@@ -47,6 +55,7 @@ type verdict struct {
 func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, random float64) verdict {
 	var retry *retryError
 	var permanent *permanentError
+	var drop *dropError
 	var unknown *unknownError
 	delay, paced := o.backoff(item.Attempt, random), false
 	switch {
@@ -56,6 +65,8 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 		return verdict{state: StateUnknown, cause: err}
 	case errors.As(err, &permanent):
 		return verdict{state: StateDead, cause: err}
+	case errors.As(err, &drop):
+		return verdict{state: StateDropped, cause: err}
 	case errors.As(err, &retry):
 		if retry.after > 0 {
 			delay, paced = retry.after, true

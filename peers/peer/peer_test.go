@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -271,5 +272,41 @@ func TestStopLetsRunningHandlersAnswer(t *testing.T) {
 	}
 	if _, err := p.Send(t.Context(), "agent:x", protocol.Message{}); !errors.Is(err, peer.ErrStopped) {
 		t.Errorf("Send after the stop: %v; want ErrStopped", err)
+	}
+}
+
+// TestWhatACommandLineMissesIsNeedless: identities of command lines do not come
+// back; all others may.
+func TestWhatACommandLineMissesIsNeedless(t *testing.T) {
+	absent := protocol.SendResult{Accepted: true, Addressee: protocol.AddresseeAbsent}
+	failed := func(id protocol.PeerID, o protocol.Outcome) protocol.SendResult {
+		return protocol.SendResult{Accepted: true, Addressee: protocol.AddresseeFailed, Failures: []protocol.Failure{{Peer: id, Status: o, Error: "no"}}}
+	}
+	refused := fmt.Errorf("sending: %w", &jsonrpc.Error{Code: protocol.CodeInvalidParams, Message: "not granted"})
+	for name, c := range map[string]struct {
+		topic  protocol.Topic
+		result protocol.SendResult
+		err    error
+		why    string
+	}{
+		"it ended":                  {topic: "cli:pub-1", result: absent, why: "cli:pub-1 has left"},
+		"an observer alone has it":  {topic: "cli:pub-1", result: protocol.SendResult{DeliveredTo: 1, Addressee: protocol.AddresseeAbsent}, why: "has left"},
+		"a bus that names nobody":   {topic: "cli:pub-1", why: "has left"},
+		"it does not want it":       {topic: "cli:pub-1", result: failed("cli:pub-1", protocol.OutcomeRejected), why: "does not want it: no"},
+		"the bus forbids it":        {topic: "cli:pub-1", err: refused, why: "not granted"},
+		"it has it":                 {topic: "cli:pub-1", result: protocol.SendResult{DeliveredTo: 1, Addressee: protocol.AddresseeOK}},
+		"it is slow":                {topic: "cli:pub-1", result: failed("cli:pub-1", protocol.OutcomeTimeout)},
+		"an observer rejects it":    {topic: "cli:pub-1", result: failed("agent:audit", protocol.OutcomeRejected)},
+		"the connection ended":      {topic: "cli:pub-1", err: peer.ErrInterrupted},
+		"an agent comes back":       {topic: "agent:lead", result: absent},
+		"a bridge comes back":       {topic: "tg:42", result: absent},
+		"an agent may not be told":  {topic: "agent:lead", err: refused},
+		"an agent does not want it": {topic: "agent:lead", result: failed("agent:lead", protocol.OutcomeRejected)},
+		"nobody in particular":      {topic: protocol.TopicAgents},
+	} {
+		got := peer.Needless(c.topic, c.result, c.err)
+		if (got != nil) != (c.why != "") || got != nil && !strings.Contains(got.Error(), c.why) {
+			t.Errorf("%s: %v; want %q", name, got, c.why)
+		}
 	}
 }

@@ -3,10 +3,12 @@ package peer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
 )
 
 // Send publishes a message and returns what became of it. It waits for a
@@ -36,6 +38,30 @@ func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Messag
 		return result, fmt.Errorf("reading the bus's answer: %w", err)
 	}
 	return result, nil
+}
+
+// Needless returns why what Send could not deliver need not be sent again, as no
+// mistake of anybody's, or nil. It is so for command lines: they end, or do not
+// listen to what becomes of what they sent, and their identities do not come back.
+func Needless(topic protocol.Topic, result protocol.SendResult, err error) error {
+	if protocol.RoleOf(protocol.PeerID(topic)) != protocol.RoleCLI {
+		return nil
+	}
+	var refused *jsonrpc.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams:
+		return fmt.Errorf("%s may not be told: %w", topic, err)
+	case err != nil:
+		return nil
+	case result.Addressee == protocol.AddresseeAbsent, result.Addressee == "" && result.DeliveredTo == 0 && len(result.Failures) == 0:
+		return fmt.Errorf("%s has left; command lines do not come back", topic)
+	}
+	for _, f := range result.Failures {
+		if f.Peer.Topic() == topic && f.Status == protocol.OutcomeRejected {
+			return fmt.Errorf("%s does not want it: %s", topic, f.Error)
+		}
+	}
+	return nil
 }
 
 func (p *Peer) complete(m *protocol.Message) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 )
@@ -104,7 +105,10 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 // end, when the addressee will never take it.
 func judgeSend(topic protocol.Topic, result protocol.SendResult, err error) error {
 	var refused *jsonrpc.Error
+	needless := peer.Needless(topic, result, err)
 	switch {
+	case needless != nil:
+		return outbox.Drop(needless)
 	case errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams:
 		return outbox.Permanent(fmt.Errorf("the bus refuses it: %w", err))
 	case err != nil:
@@ -113,8 +117,6 @@ func judgeSend(topic protocol.Topic, result protocol.SendResult, err error) erro
 		return nil
 	case result.Addressee == protocol.AddresseeFailed:
 		return judgeFailure(topic, result)
-	case protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI:
-		return outbox.Permanent(fmt.Errorf("%s is gone", topic)) // its identity never comes back
 	}
 	return fmt.Errorf("%s is not on the bus", topic)
 }
@@ -136,7 +138,7 @@ func judgeFailure(topic protocol.Topic, result protocol.SendResult) error {
 // announced forgets a request when its last answer has arrived, or never will.
 func (s *Spawner) announced(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
 	var a announcement
-	if outcome != outbox.StateSent {
+	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		s.log.Warn().Str("topic", item.Destination).Str("message_id", item.Key).Str("outcome", string(outcome)).
 			Err(cause).Msg("an announcement did not arrive")
 	}

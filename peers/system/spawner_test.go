@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/peers/system"
 	"hubbub/protocol"
@@ -488,6 +489,36 @@ func TestProfilesAddToWhatEveryAgentGets(t *testing.T) {
 		spec := h.stage.starts[0]
 		if !slices.Equal(spec.Args[len(spec.Args)-2:], []string{"--a", "--b"}) || !slices.Equal(spec.Env, []string{"A=1", "B=2"}) || spec.Limits.Memory != 2 {
 			t.Errorf("%+v", spec)
+		}
+	})
+}
+
+// TestAnAnswerToACommandThatEndedIsNoDeadLetter: the agent is started all the same,
+// and the request is closed.
+func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		pub := h.bus.Join(t, "cli:pub-1")
+		ask(t, pub, "cli:pub-1", protocol.SpawnRequest{RequestID: "r1", Topic: "tg:42"})
+		pub.Leave()
+		if got := route(t, bridge); got.Agent != "agent:tg-42" {
+			t.Errorf("route %+v", got)
+		}
+		time.Sleep(5 * time.Minute) // longer than any backoff
+		h.stop()
+		db, err := system.Open(h.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		items, err := outbox.New(db, nil, nil).List(t.Context(), &outbox.Filter{Destination: "cli:pub-1"})
+		if err != nil || len(items) != 1 || items[0].State != outbox.StateDropped || !strings.Contains(items[0].Error, "cli:pub-1 has left") {
+			t.Errorf("%+v, %v", items, err)
+		}
+		var open int
+		if err := db.QueryRow(`SELECT count(*) FROM requests`).Scan(&open); err != nil || open != 0 {
+			t.Errorf("%d requests are open, %v", open, err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 )
@@ -67,15 +68,16 @@ func (b *Bridge) sendStatus(ctx context.Context, item outbox.Item) error {
 	}
 	m := protocol.NewMessage(protocol.TypeDeliveryStatus, peerOf(s.Chat), s.Content)
 	m.MessageID, m.InReplyTo, m.TraceParent = s.BusID, s.Content.MessageID, s.Trace
-	err := b.tell(ctx, item.Destination, m)
+	result, err := b.peer.Send(ctx, protocol.Topic(item.Destination), m)
 	b.crash("reported")
+	if needless := peer.Needless(protocol.Topic(item.Destination), result, err); needless != nil {
+		return outbox.Drop(needless)
+	}
+	if err == nil {
+		err = heard(item.Destination, &result)
+	}
 	var refused *jsonrpc.Error
-	unwanted := errors.Is(err, errRejected) || errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams
-	operator := protocol.RoleOf(protocol.PeerID(item.Destination)) == protocol.RoleCLI
-	switch {
-	case operator && (unwanted || errors.Is(err, errAbsent)):
-		return nil
-	case unwanted:
+	if errors.Is(err, errRejected) || errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams {
 		return permanent(err)
 	}
 	return err
