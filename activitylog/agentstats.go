@@ -17,7 +17,7 @@ type AgentStats struct {
 	Withheld     int64            `json:"withheld"`     // those that were kept in the mailbox, or for a digest
 	TurnsRun     int64            `json:"turnsRun"`     // turns of its harness, each once however often it was tried
 	Attempts     int64            `json:"attempts"`     // runs of its harness
-	TurnsAvoided int64            `json:"turnsAvoided"` // events that are part of no turn
+	TurnsAvoided int64            `json:"turnsAvoided"` // events that ended without a turn
 	Merged       int64            `json:"merged"`       // events that shared the turn of another one
 	Refusals     int64            `json:"refusals"`     // actions that policy forbade
 	Open         int64            `json:"open"`         // events without a final disposition
@@ -113,21 +113,23 @@ func (t *agentTally) stats(agent string) AgentStats {
 		default:
 			s.Withheld++
 		}
-		if e.turned {
+		ended := FinalDisposition(e.disposition)
+		switch {
+		case e.turned:
 			turned++
+		case ended:
+			s.TurnsAvoided++
 		}
 		if e.disposition != "" {
 			s.Dispositions[e.disposition]++
 		}
-		switch e.disposition {
-		case "", "claimed", "deferred":
+		if !ended {
 			s.Open++
 		}
 	}
 	if !recordsTurns {
 		s.TurnsRun = turned
 	}
-	s.TurnsAvoided = s.Events - turned
 	s.Merged = max(turned-s.TurnsRun, 0)
 	return s
 }

@@ -51,6 +51,16 @@ func (a *AttentionRecord) Concerns(eventID string) bool {
 	return a.EventID == eventID || slices.Contains(a.MergedEventIDs, eventID)
 }
 
+// FinalDisposition reports whether an event with this disposition has ended. One
+// without any, or that is claimed or deferred, still waits for its end.
+func FinalDisposition(disposition string) bool {
+	switch disposition {
+	case "", "claimed", "deferred":
+		return false
+	}
+	return true
+}
+
 // An AttentionFilter chooses attention records. The zero value chooses all.
 type AttentionFilter struct {
 	EventID string

@@ -31,7 +31,9 @@ func attentionLog(t *testing.T) *Reader {
 	decide("agent:a", "e3", "notify")
 	decide("agent:a", "e4", "tool_mailbox")
 	record("agent:a", `{"event":"refusal","eventId":"e4","agent":"agent:a","tool":"send_message","reason":"must_not_respond"}`)
+	record("agent:a", `{"event":"disposition","eventId":"e4","agent":"agent:a","disposition":"ignored"}`)
 	decide("agent:a", "e10", "silent")
+	record("agent:a", `{"event":"disposition","eventId":"e10","agent":"agent:a","disposition":"deferred"}`)
 	// One that records no turns, and lies about who it is.
 	decide("agent:b", "e1", "immediate")
 	record("agent:b", `{"event":"attention_decision","eventId":"e2","agent":"agent:a","injection":"silent"}`)
@@ -53,7 +55,7 @@ func TestAttentionRecordsOfAnEvent(t *testing.T) {
 			"agent:a attention_decision", "agent:a turn", "agent:a turn", "agent:a disposition", "agent:b attention_decision",
 		}},
 		{AttentionFilter{EventID: "e2", Agent: "agent:b"}, []string{"agent:b attention_decision", "agent:b disposition"}},
-		{AttentionFilter{EventID: "e4"}, []string{"agent:a attention_decision", "agent:a refusal"}},
+		{AttentionFilter{EventID: "e4"}, []string{"agent:a attention_decision", "agent:a refusal", "agent:a disposition"}},
 		{AttentionFilter{EventID: "é"}, nil},
 	} {
 		var got []string
@@ -86,8 +88,8 @@ func TestAgentStats(t *testing.T) {
 	}
 	want := []AgentStats{
 		{
-			Agent: "agent:a", Events: 5, Injected: 2, Knocks: 1, Withheld: 2, TurnsRun: 1, Attempts: 2, TurnsAvoided: 3, Merged: 1,
-			Refusals: 1, Open: 3, Dispositions: map[string]int64{"superseded": 1, "responded": 1},
+			Agent: "agent:a", Events: 5, Injected: 2, Knocks: 1, Withheld: 2, TurnsRun: 1, Attempts: 2, TurnsAvoided: 1, Merged: 1,
+			Refusals: 1, Open: 2, Dispositions: map[string]int64{"superseded": 1, "responded": 1, "ignored": 1, "deferred": 1},
 		},
 		{Agent: "agent:b", Events: 2, Injected: 1, Withheld: 1, TurnsRun: 1, TurnsAvoided: 1, Open: 1, Dispositions: map[string]int64{"ignored": 1}},
 	}

@@ -32,7 +32,9 @@ type agentLine struct {
 	Connected bool
 	Endpoint  *endpoint
 	OpenCount int
-	Saved     int // percent of the events that needed no turn
+	TurnsRun  int64
+	Avoided   int64 // events that ended without a turn
+	Saved     int   // percent of the events that needed no turn
 	Spawned   bool
 }
 
@@ -62,12 +64,12 @@ func (c *Console) agentsPage(w http.ResponseWriter, r *http.Request, v *visitor)
 		view.Total.Injected += a.Injected
 		view.Total.Knocks += a.Knocks
 		view.Total.Withheld += a.Withheld
-		view.Total.Turns += a.Turns
-		view.Total.Turned += a.Turned
+		view.Total.TurnsRun += a.TurnsRun
+		view.Total.Avoided += a.Avoided
 		view.Total.Refusals += a.Refusals
 		view.Total.OpenCount += a.OpenCount
 	}
-	view.Total.Saved = percent(int(view.Total.Decided-view.Total.Turned), int(view.Total.Decided))
+	view.Total.Saved = percent(int(view.Total.Avoided), int(view.Total.Decided))
 	view.AllAgent = len(view.Agents)
 	view.Agents = view.Agents[:min(len(view.Agents), listedAgents)]
 	view.Claims = f.lastClaims(40)
@@ -94,8 +96,8 @@ func (f *facts) agentLines(connected map[string]bool, matches func(...string) bo
 		if a.ID == "agent:system" || !matches(a.ID) {
 			return
 		}
-		l := agentLine{agent: *a, Connected: connected[a.ID], Endpoint: places[a.ID], OpenCount: a.Open()}
-		l.Saved = percent(int(a.Avoided()), int(a.Decided))
+		l := agentLine{agent: *a, Connected: connected[a.ID], Endpoint: places[a.ID], OpenCount: a.Open(), TurnsRun: a.turnsRun(), Avoided: a.avoided()}
+		l.Saved = percent(int(l.Avoided), int(l.Decided))
 		list = append(list, l)
 	}
 	f.agents.each(func(_ string, a *agent) { add(a) })

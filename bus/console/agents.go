@@ -21,10 +21,10 @@ type agent struct {
 	Injected int64
 	Knocks   int64
 	Withheld int64
-	Turned   int64 // events that were part of a turn
 	Turns    int64
 	Attempts int64
 	Ends     map[string]int64 // dispositions as they stand
+	stands   standing         // of all its events
 
 	Events []*agentEvent // the newest last
 	byID   map[string]*agentEvent
@@ -52,6 +52,7 @@ type agentEvent struct {
 	Attempt   int
 	Merged    int // events in its turn
 	turned    bool
+	stands    standing // as it is counted
 
 	Disposition       string
 	DispositionReason string
@@ -106,15 +107,56 @@ func (e *agentEvent) tell(c *chatEvent, chat string) {
 
 // Open reports whether the event waits for its end.
 func (e *agentEvent) Open() bool {
-	switch e.Disposition {
-	case "", "claimed", "deferred":
-		return !e.Decided.IsZero()
-	}
-	return false
+	return !e.Decided.IsZero() && !activitylog.FinalDisposition(e.Disposition)
 }
 
-// Avoided counts the events that are part of no turn.
-func (a *agent) Avoided() int64 { return a.Decided - a.Turned }
+// A standing counts events by what became of them: one of an event, more of an
+// agent.
+type standing struct {
+	Spared int64 // ended, and no turn is recorded for it
+	Shown  int64 // its content was to be shown, and no later one superseded it
+	Both   int64
+}
+
+func (e *agentEvent) standing() (s standing) {
+	if e.Decided.IsZero() {
+		return s
+	}
+	if !e.turned && !e.Open() {
+		s.Spared = 1
+	}
+	if (e.Injection == "immediate" || e.Injection == "buffered") && e.Disposition != "superseded" {
+		s.Shown = 1
+	}
+	s.Both = s.Spared * s.Shown
+	return s
+}
+
+// weigh counts an event anew. What ended without a turn may get one after all: a
+// digest brings it, or an edit.
+func (a *agent) weigh(e *agentEvent) {
+	old := e.stands
+	e.stands = e.standing()
+	a.stands.Spared += e.stands.Spared - old.Spared
+	a.stands.Shown += e.stands.Shown - old.Shown
+	a.stands.Both += e.stands.Both - old.Both
+}
+
+// turnsRun and avoided count as the log's reader does: an agent that records no
+// turns is taken to run one for each event that it was shown.
+func (a *agent) turnsRun() int64 {
+	if a.Attempts == 0 {
+		return a.stands.Shown
+	}
+	return a.Turns
+}
+
+func (a *agent) avoided() int64 {
+	if a.Attempts == 0 {
+		return a.stands.Spared - a.stands.Both
+	}
+	return a.stands.Spared
+}
 
 // Open counts the events that wait for their end, of those remembered.
 func (a *agent) Open() (n int) {
@@ -156,6 +198,7 @@ func (a *agent) record(r *activitylog.AttentionRecord, at time.Time) {
 			a.Ends[r.Disposition]++
 		}
 		e.Disposition, e.DispositionReason, e.Ended = r.Disposition, clip(r.Reason, maxText), at
+		a.weigh(e)
 	case activitylog.RecordRefusal:
 		a.Refusals++
 		if e := a.event(r.EventID); len(e.Refusals) < maxRefusals {
@@ -179,6 +222,7 @@ func (a *agent) decide(e *agentEvent, r *activitylog.AttentionRecord, at time.Ti
 	}
 	e.Decided = at
 	e.Directedness, e.Policy, e.Injection, e.Priority, e.Reason = r.Directedness, r.Policy, r.Injection, r.Priority, clip(r.Reason, maxText)
+	a.weigh(e)
 }
 
 func (a *agent) count(injection string, n int64) {
@@ -210,9 +254,7 @@ func (a *agent) turn(r *activitylog.AttentionRecord, at time.Time) {
 	for _, id := range append([]string{r.EventID}, r.MergedEventIDs...) {
 		e := a.event(id)
 		e.Turn, e.TurnState, e.Attempt, e.Merged = key, r.State, r.Attempt, max(len(r.MergedEventIDs), 1)
-		if !e.turned && r.State == "started" {
-			e.turned = true
-			a.Turned++
-		}
+		e.turned = e.turned || r.State == "started"
+		a.weigh(e)
 	}
 }

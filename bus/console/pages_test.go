@@ -129,27 +129,66 @@ func TestPagesTellTheStory(t *testing.T) {
 }
 
 // TestNumbersAgreeWithTheLog compares what the page counts with what the log's
-// reader counts.
+// reader counts, at each step of events that wait, end, and get a turn after all.
 func TestNumbersAgreeWithTheLog(t *testing.T) {
 	s := newStage(t, nil)
 	s.scene(t)
+	s.agreesWithTheLog(t, "agent:other", 1)
+	late := s.Join(t, "agent:late")
+	for _, step := range []struct {
+		record  string
+		avoided int64
+	}{
+		{`{"event":"attention_decision","eventId":"e1","injection":"buffered"}`, 0},
+		{`{"event":"disposition","eventId":"e1","disposition":"responded"}`, 0}, // it is taken to have had a turn
+		{`{"event":"turn","eventId":"e1","turnId":"t1","state":"started"}`, 0},  // from here on turns are recorded
+		{`{"event":"attention_decision","eventId":"e2","injection":"digest"}`, 0},
+		{`{"event":"disposition","eventId":"e2","disposition":"ignored"}`, 1},
+		{`{"event":"attention_decision","eventId":"e3","injection":"buffered"}`, 1}, // it waits for its turn
+		{`{"event":"disposition","eventId":"e3","disposition":"deferred"}`, 1},
+		{`{"event":"disposition","eventId":"e3","disposition":"superseded"}`, 2},
+		{`{"event":"turn","eventId":"d","mergedEventIds":["e2"],"turnId":"t2","state":"started"}`, 1}, // the digest
+	} {
+		late.Send(t, protocol.TopicAttention, protocol.TypeAgentEvent, json.RawMessage(step.record))
+		s.Sync(t)
+		s.agreesWithTheLog(t, "agent:late", step.avoided)
+	}
+}
+
+// agreesWithTheLog waits until the page has the numbers of the log for every
+// agent; those of one are known.
+func (s *stage) agreesWithTheLog(t *testing.T, known string, avoided int64) {
+	t.Helper()
 	stats, err := s.reader.AgentStats(t.Context(), time.Time{}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := s.shows(t, "/console/agents", "agent:other")
-	for _, a := range stats {
-		row := regexp.MustCompile(`(?s)<tr><td><a class="id role-agent" href="[^"]*" title="[^"]*">` + a.Agent + `</a>.*?</tr>`).FindString(body)
-		numbers := regexp.MustCompile(`<td class="num[^"]*">(\d*)`).FindAllStringSubmatch(row, -1)
-		got := make([]string, 0, len(numbers))
-		for _, n := range numbers {
-			got = append(got, n[1])
-		}
-		want := []string{fmt.Sprint(a.Events), fmt.Sprint(a.Injected), fmt.Sprint(a.Knocks), fmt.Sprint(a.TurnsRun), fmt.Sprint(a.TurnsAvoided)}
-		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
-			t.Errorf("%s: the page has %v, the log %v\n%s", a.Agent, got, want, row)
-		}
+	i := slices.IndexFunc(stats, func(a activitylog.AgentStats) bool { return a.Agent == known })
+	if i < 0 || stats[i].TurnsAvoided != avoided {
+		t.Errorf("the log has %+v; want %d turns of %s avoided", stats, avoided, known)
 	}
+	want, last := map[string][]string{}, map[string][]string{}
+	for _, a := range stats {
+		want[a.Agent] = []string{fmt.Sprint(a.Events), fmt.Sprint(a.Injected), fmt.Sprint(a.Knocks), fmt.Sprint(a.TurnsRun), fmt.Sprint(a.TurnsAvoided)}
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("the page has %v, the log %v", last, want)
+		}
+	}()
+	s.becomes(t, "/console/agents", "the numbers of the log", func(body string) bool {
+		for agent := range want {
+			row := regexp.MustCompile(`(?s)<tr><td><a class="id role-agent" href="[^"]*" title="[^"]*">` + agent + `</a>.*?</tr>`).FindString(body)
+			last[agent] = nil
+			for _, n := range regexp.MustCompile(`<td class="num[^"]*">(\d*)`).FindAllStringSubmatch(row, -1) {
+				last[agent] = append(last[agent], n[1])
+			}
+			if len(last[agent]) < len(want[agent]) || !slices.Equal(last[agent][:len(want[agent])], want[agent]) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 var (

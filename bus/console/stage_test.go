@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -194,19 +195,25 @@ func (s *stage) page(t testing.TB, path string, header ...string) string {
 // shows asks for a page until it holds a text.
 func (s *stage) shows(t testing.TB, path, text string, header ...string) string {
 	t.Helper()
+	return s.becomes(t, path, fmt.Sprintf("%q", text), func(body string) bool { return strings.Contains(body, text) }, header...)
+}
+
+// becomes asks for a page until it is as wanted.
+func (s *stage) becomes(t testing.TB, path, what string, wanted func(body string) bool, header ...string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		body := s.page(t, path, header...)
-		if strings.Contains(body, text) {
+		if wanted(body) {
 			return body
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%s never showed %q:\n%s", path, text, body)
+			t.Fatalf("%s never showed %s:\n%s", path, what, body)
 		}
 	}
 }
