@@ -91,6 +91,8 @@ func (k *keeper) keepLoop(ctx context.Context) {
 			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Msg("the agent is given up")
 			return
 		}
+		// Until it is back nobody is told that it is there.
+		k.persist(ctx, k.markAbsent)
 		pause := k.backoff(failures)
 		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Dur("pause", pause).Msg("the agent ended; starting it again")
 		sleep(ctx, pause)
@@ -155,10 +157,19 @@ func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
 	return k.exec(ctx, `UPDATE agents SET online = CASE handle WHEN '' THEN online ELSE 0 END, handle = ? WHERE name = ?`, inst.Handle(), k.name)
 }
 
+// markAbsent stores that the agent has no instance, so that requests wait for the
+// next one.
+func (k *keeper) markAbsent(ctx context.Context) error {
+	return k.exec(ctx, `UPDATE agents SET handle = '', online = 0 WHERE name = ?`, k.name)
+}
+
 // start starts an instance and stores its handle. A kill in between leaves one
 // that Find finds. It waits for the bus first: without it the agent could not say
 // that it is online.
 func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
+	if err := k.markAbsent(ctx); err != nil {
+		return nil, errors.Join(errNotYet, err)
+	}
 	if err := k.peer.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -190,10 +201,7 @@ func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
 
 // prepare makes everything that a start needs.
 func (k *keeper) prepare(ctx context.Context, spec *Spec) (err error) {
-	err = k.exec(ctx, `UPDATE agents SET handle = '', online = 0 WHERE name = ?`, k.name)
-	if err == nil {
-		err = k.ensureToken(ctx, k.name, spec.TokenFile)
-	}
+	err = k.ensureToken(ctx, k.name, spec.TokenFile)
 	if err == nil {
 		spec.Env, err = k.environment(ctx)
 	}

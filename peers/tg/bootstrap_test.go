@@ -213,6 +213,41 @@ func TestAnAgentThatIsGoneIsAskedForAgain(t *testing.T) {
 	})
 }
 
+func TestAnAgentThatIsBackGetsItsMessagesAtOnce(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		route := func() {
+			t.Helper()
+			answer := protocol.RouteAssigned{Agent: "agent:lead", RequestID: request(t, system).RequestID}
+			if r := system.Send(t, topic(dm.ID), protocol.TypeRouteAssigned, answer); r.DeliveredTo != 1 {
+				t.Fatalf("the route was not taken: %+v", r)
+			}
+		}
+		h.start()
+		time.Sleep(time.Second) // a request that is under way when the bridge connects is repeated
+		h.api.Say(dm, will, "one")
+		route()
+		next(t, lead)
+		lead.Leave()
+		attempts := h.bus.Join(t, "cli:watcher", "agent:lead")
+		h.api.Say(dm, will, "two")
+		for range 6 { // the seventh is 7 s away, or more
+			attempts.NextOf(t, protocol.TypeTGMessage)
+		}
+		back := h.bus.Join(t, "agent:lead", "agent:lead")
+		start := time.Now()
+		route()
+		if got := next(t, back); got.Text != "two" {
+			t.Errorf("got %q", got.Text)
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("the message came %s after the news that the agent is back", d)
+		}
+	})
+}
+
 func TestAnOperatorsAgentIsWaitedFor(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		dm, lead, _ := h.talk()

@@ -103,6 +103,10 @@ func (b *Bridge) takeRoute(ctx context.Context, d *peer.Delivery) error {
 		return err
 	}
 	b.crash("assigned")
+	// The agent is there: what waits for it waits no longer.
+	if err := b.forward.Hurry(ctx, b.agentDestination(key, string(route.Agent))); err != nil {
+		b.log.Warn().Err(err).Str("topic", string(d.Topic)).Msg("what waits for the agent waits for its backoff")
+	}
 	b.forward.Wake()
 	wake(b.chats)
 	return nil

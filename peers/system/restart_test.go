@@ -1,0 +1,40 @@
+package system_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/system"
+	"hubbub/protocol"
+)
+
+// The one who asks waits for the next instance: told of the one that ended, a
+// bridge would send into the void and back off.
+func TestNobodyIsToldOfAnAgentThatEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, &system.Options{MinBackoff: 10 * time.Second})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "first"})
+		result(t, bridge)
+		route(t, bridge)
+		settle()
+		h.stage.actor("tg-1").end(&system.Exit{Reason: "signal: killed"})
+		settle()
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "while it rests"})
+		time.Sleep(9 * time.Second)
+		if n := bridge.Waiting(); n != 0 {
+			t.Fatalf("%d answers while the agent is not there", n)
+		}
+		time.Sleep(4 * time.Second)
+		if n := bridge.Waiting(); n != 2 {
+			t.Fatalf("%d answers when the agent is back", n)
+		}
+		if r, _ := result(t, bridge); r.RequestID != "while it rests" || r.Status != protocol.SpawnSpawned {
+			t.Errorf("%+v", r)
+		}
+		if r := route(t, bridge); r.RequestID != "while it rests" || r.Agent != "agent:tg-1" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
