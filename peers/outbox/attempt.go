@@ -14,7 +14,14 @@ var errCrash = errors.New("crashed by a test")
 // attempt makes one attempt at an item that is marked sending, stores what
 // became of it, and frees its destination.
 func (r *round) attempt(item Item) {
+	r.underWay(item.Destination)
 	err := r.attemptOnce(item)
+	if hurried := r.over(item.Destination); hurried && err == nil {
+		err = r.Hurry(context.WithoutCancel(r.attempts), item.Destination)
+		if err != nil {
+			r.opts.Log.Warn().Err(err).Str("topic", item.Destination).Msg("the next attempt waits for its backoff")
+		}
+	}
 	if errors.Is(err, errCrash) {
 		select {
 		case r.crashed <- err:

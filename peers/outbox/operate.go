@@ -103,21 +103,6 @@ func (o *Outbox) Retry(ctx context.Context, id int64) error {
 	return nil
 }
 
-// Hurry ends the backoff of a destination's waiting items, or of all where
-// destination is empty: call it when what was missing is back, for example
-// after a reconnect. Delays that [Retry] named stay.
-func (o *Outbox) Hurry(ctx context.Context, destination string) error {
-	now := o.opts.Now().UnixMicro()
-	_, err := o.db.ExecContext(ctx, `UPDATE outbox SET not_before = ?1
-		WHERE queue = ?2 AND state = 'pending' AND paced = 0 AND not_before > ?1 AND (?3 = '' OR destination = ?3)`,
-		now, o.opts.Name, destination)
-	if err != nil {
-		return fmt.Errorf("ending the backoff: %w", err)
-	}
-	o.Wake()
-	return nil
-}
-
 // Drop gives an item up: it is settled as dropped, and its key stays known.
 func (o *Outbox) Drop(ctx context.Context, id int64) error {
 	v := verdict{state: StateDropped, cause: errors.New("dropped by an operator")}

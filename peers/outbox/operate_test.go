@@ -198,3 +198,28 @@ func TestADatabaseThatComesBack(t *testing.T) {
 		}
 	})
 }
+
+// What was missing may be back while an attempt is under way that fails for its
+// absence: then it is repeated at once.
+func TestHurryDuringAnAttemptEndsItsBackoff(t *testing.T) {
+	for destination, want := range map[string]int{"slow": 2, "": 2, "other": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var attempts atomic.Int32
+			box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
+				attempts.Add(1)
+				time.Sleep(3 * time.Second)
+				return errors.New("nobody there")
+			}, &outbox.Options{MinBackoff: time.Hour, MaxBackoff: 2 * time.Hour})
+			enqueue(t, box, "slow", "a")
+			run(t, box)
+			time.Sleep(time.Second)
+			if err := box.Hurry(t.Context(), destination); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if n := int(attempts.Load()); n != want {
+				t.Errorf("%d attempts although %q was hurried, want %d", n, destination, want)
+			}
+		})
+	}
+}

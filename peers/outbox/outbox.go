@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	_ "embed"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -115,12 +116,15 @@ type Outbox struct {
 	wake    chan struct{}
 	running atomic.Bool
 	crash   func(point string) error // set by tests: stops everything at a point
+
+	mu      sync.Mutex      // guards hurried
+	hurried map[string]bool // destinations with an attempt under way: Hurry was called since it began
 }
 
 // New makes an outbox on a database that has the table of [Schema]. It does no
 // I/O. send may be nil where only the operators' methods are used.
 func New(db *sql.DB, send SendFunc, opts *Options) *Outbox {
-	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: make(chan struct{}, 1)}
+	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: make(chan struct{}, 1), hurried: map[string]bool{}}
 }
 
 // Wake makes a running outbox look for due items now: call it after the commit
