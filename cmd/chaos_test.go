@@ -72,10 +72,16 @@ func TestKillAmongTenChats(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
 	done := s.tenChats(ctx, 100*time.Millisecond)
-	kills := map[string]int{}
-	s.killUntil(ctx, kills)
+	list := victims
+	if some := strings.Fields(os.Getenv("HUBBUB_CHAOS_VICTIMS")); len(some) > 0 {
+		list = some
+	}
+	kills := s.killUntil(ctx, list)
 	sum, err := verdict(<-done)
-	report(sum.tally, fmt.Sprintf("10 chats talked for %s, kills: %s; slowest round %s", length, counts(kills), sum.slowest.Round(time.Millisecond)))
+	report(sum.tally, fmt.Sprintf("10 chats talked for %s, kills: %s; slowest round %s", length, counts(kills), sum.slowest))
+	if sum.slowest.took > slow {
+		s.tell(os.Stdout, sum.slowest, kills)
+	}
 	if err != nil {
 		t.Error(err)
 	}
@@ -90,17 +96,17 @@ func TestKillAmongTenChats(t *testing.T) {
 var victims = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
 
 // killUntil kills at random until ctx ends.
-func (s *system) killUntil(ctx context.Context, kills map[string]int) {
+func (s *system) killUntil(ctx context.Context, victims []string) (kills []kill) {
 	ticker := time.NewTicker(2 * time.Second)
 	defer ticker.Stop()
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
-			return
+			return kills
 		case <-ticker.C:
 		}
 		victim := victims[rand.N(len(victims))]
-		kills[victim]++
+		kills = append(kills, kill{time.Now(), victim})
 		if victim != "agent" {
 			s.restart(victim)
 		} else if pids := s.agents(); len(pids) > 0 {
@@ -112,10 +118,14 @@ func (s *system) killUntil(ctx context.Context, kills map[string]int) {
 	}
 }
 
-func counts(kills map[string]int) string {
+func counts(kills []kill) string {
+	n := map[string]int{}
+	for _, k := range kills {
+		n[k.victim]++
+	}
 	var list []string
 	for _, v := range victims {
-		list = append(list, fmt.Sprintf("%s %d", v, kills[v]))
+		list = append(list, fmt.Sprintf("%s %d", v, n[v]))
 	}
 	return strings.Join(list, ", ")
 }

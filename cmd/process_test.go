@@ -81,11 +81,16 @@ func (p *process) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text returns the end of the program's log.
-func (p *process) text() string {
+// whole returns the program's log.
+func (p *process) whole() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lines := strings.Split(p.log.String(), "\n")
+	return p.log.String()
+}
+
+// text returns the end of the program's log.
+func (p *process) text() string {
+	lines := strings.Split(p.whole(), "\n")
 	return strings.Join(lines[max(len(lines)-20, 0):], "\n")
 }
 

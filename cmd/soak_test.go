@@ -58,7 +58,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	sum, err := verdict(list)
-	t.Logf("%s in %s; slowest round %s", sum.tally, length, sum.slowest.Round(time.Millisecond))
+	t.Logf("%s in %s; slowest round %s", sum.tally, length, sum.slowest)
 	if err != nil {
 		t.Error(err)
 	}

@@ -29,6 +29,7 @@ type system struct {
 	web   *httptest.Server
 	log   *activitylog.Reader
 	run   map[string]*process
+	past  map[string][]*process // every run of a program, this one included
 }
 
 // The programs of a system, in the order of their start.
@@ -40,7 +41,7 @@ func newSystem(t *testing.T) *system {
 	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-agent", "hubbub-tg"} {
 		built(t, name)
 	}
-	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}}
+	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}}
 	s.tap = newTap(t, s.bus)
 	s.web = httptest.NewServer(s.api)
 	t.Cleanup(s.web.Close)
@@ -81,6 +82,7 @@ func (s *system) start(name string) {
 		args = []string{"--api-url", s.web.URL, "--allow-all", "--min-send-interval", "10ms", "--poll-timeout", "5s"}
 	}
 	s.run[name] = start(s.t, s.whole, "hubbub-"+name, env, args...)
+	s.past[name] = append(s.past[name], s.run[name])
 }
 
 // restart kills a program and starts it again.
@@ -99,11 +101,14 @@ type pass struct {
 }
 
 // passes returns the messages in the log, in the order of their send_start.
-func (s *system) passes() []*pass {
+func (s *system) passes() []*pass { return s.passesOf(activitylog.Filter{}) }
+
+// passesOf returns the messages whose rows a filter chooses.
+func (s *system) passesOf(f activitylog.Filter) []*pass {
 	s.t.Helper()
 	var list []*pass
 	open := map[string]*pass{}
-	err := s.log.Each(s.t.Context(), activitylog.Filter{}, func(e *activitylog.Entry) error {
+	err := s.log.Each(s.t.Context(), f, func(e *activitylog.Entry) error {
 		if e.Is(activitylog.SendStart) {
 			p := &pass{entry: *e}
 			if err := json.Unmarshal(e.Payload, &p.message); err != nil {

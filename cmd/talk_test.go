@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -29,7 +30,7 @@ type talk struct {
 	tally
 	chat    models.Chat
 	user    models.User
-	slowest time.Duration
+	slowest round
 	notes   []string
 }
 
@@ -54,15 +55,32 @@ func (k *talk) run(ctx context.Context, s *system, patience, pause time.Duration
 	}
 }
 
-// round asks one burst.
+// round asks one burst, and waits until every question is answered or its answer
+// reported as unknown, which is not sent again.
 func (k *talk) round(ctx context.Context, s *system, patience time.Duration) {
 	first := k.asked
 	k.ask(s, burst)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_ = s.api.Await(ctx, func(*tgtest.Server) bool { return len(k.open(s, first)) == 0 }) // what is missing after it is counted
-	k.slowest = max(k.slowest, time.Since(began))
+	for waits := true; waits && ctx.Err() == nil; { // what is missing in the end is counted
+		look, stop := context.WithTimeout(ctx, time.Second) // reports are in the log, which tells nobody of news
+		_ = s.api.Await(look, func(*tgtest.Server) bool { return len(k.open(s, first)) == 0 })
+		stop()
+		waits = k.waits(s, first, began)
+	}
+	k.slowest = slower(k.slowest, round{k.chat, began, time.Since(began)})
+}
+
+// waits reports whether a question from the given one on, asked since began, may
+// still be answered.
+func (k *talk) waits(s *system, first int, began time.Time) bool {
+	open := k.open(s, first)
+	if len(open) == 0 {
+		return false
+	}
+	unknown := s.unknownSince(began)
+	return slices.ContainsFunc(open, func(q string) bool { return !unknown.holds(q) })
 }
 
 // ask asks the next n questions.
@@ -140,9 +158,13 @@ func (u unknowns) holds(question string) bool {
 }
 
 // unknownAnswers reads in the log which answers are unknown.
-func (s *system) unknownAnswers() unknowns {
+func (s *system) unknownAnswers() unknowns { return s.unknownSince(time.Time{}) }
+
+// unknownSince reads in the log which of the answers since some time are unknown.
+func (s *system) unknownSince(from time.Time) unknowns {
 	texts, unknown := map[protocol.MessageID]string{}, unknowns{}
-	for _, p := range s.passes() {
+	types := []protocol.MessageType{protocol.TypeTGReply, protocol.TypeDeliveryStatus}
+	for _, p := range s.passesOf(activitylog.Filter{Types: types, Since: from}) {
 		switch p.message.Type {
 		case protocol.TypeTGReply:
 			texts[p.message.MessageID] = contentOf[protocol.ChatReply](p).Text
@@ -186,7 +208,7 @@ func verdict(list []*talk) (sum talk, err error) {
 		sum.unknown += k.unknown
 		sum.doubled += k.doubled
 		sum.disordered += k.disordered
-		sum.slowest = max(sum.slowest, k.slowest)
+		sum.slowest = slower(sum.slowest, k.slowest)
 		notes = append(notes, k.notes...)
 	}
 	if len(notes) > 0 {

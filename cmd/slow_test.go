@@ -1,0 +1,114 @@
+package cmd_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A round is one burst of questions in a chat, and how long its answers took.
+type round struct {
+	chat  models.Chat
+	began time.Time
+	took  time.Duration
+}
+
+func (r round) String() string {
+	if r.took == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%s in chat %d at %s", r.took.Round(time.Millisecond), r.chat.ID, r.began.UTC().Format(time.TimeOnly))
+}
+
+// A kill is what happened to a program, for the story of a slow round.
+type kill struct {
+	at     time.Time
+	victim string
+}
+
+// slow is how long a round may take before chaos says why.
+const slow = 10 * time.Second
+
+// slower returns the one of two rounds that took longer.
+func slower(a, b round) round {
+	if b.took > a.took {
+		return b
+	}
+	return a
+}
+
+// before is how long before a slow round its story begins: what it waits for may
+// have gone wrong then.
+const before = 3 * time.Second
+
+// tell writes why a round may have been slow: what was killed, what the activity
+// log has of its chat, and what the programs said.
+func (s *system) tell(w io.Writer, r round, kills []kill) {
+	from, until := r.began.Add(-before), r.began.Add(r.took)
+	type line struct {
+		at   time.Time
+		text string
+	}
+	var story []line
+	add := func(at time.Time, format string, args ...any) {
+		if !at.Before(from) && !at.After(until) {
+			story = append(story, line{at, fmt.Sprintf(format, args...)})
+		}
+	}
+	for _, k := range kills {
+		add(k.at, "KILLED  %s", k.victim)
+	}
+	agent := fmt.Sprintf("tg-%d", r.chat.ID)
+	for name, text := range s.logs(agent) {
+		lines := bufio.NewScanner(strings.NewReader(text))
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var head struct{ Time time.Time }
+			if json.Unmarshal(lines.Bytes(), &head) == nil {
+				add(head.Time, "%-7s %.300s", name, lines.Text())
+			}
+		}
+	}
+	topic := string(topicOf(r.chat))
+	err := s.log.Each(s.t.Context(), activitylog.Filter{Since: from, Until: until}, func(e *activitylog.Entry) error {
+		if e.Is(activitylog.PeerConnected) || e.Is(activitylog.PeerDisconnected) ||
+			e.Type != string(protocol.TypeAgentEvent) && (e.Topic == topic || e.Topic == "agent:"+agent || e.From == topic) {
+			add(e.Time(), "        %s %s %s -> %s %s %s %s %.150s", e.Event, e.Type, e.Actor, e.Topic, e.MessageID[max(0, len(e.MessageID)-6):], e.Status, e.Error, e.Payload)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Fprintf(w, "the activity log cannot be read: %v\n", err)
+	}
+	slices.SortStableFunc(story, func(a, b line) int { return a.at.Compare(b.at) })
+	for _, l := range story {
+		fmt.Fprintf(w, "%+8.3f %s\n", l.at.Sub(r.began).Seconds(), l.text)
+	}
+}
+
+// logs returns what the programs logged, of agents only the given one.
+func (s *system) logs(agent string) map[string]string {
+	logs := map[string]string{}
+	for name, runs := range s.past {
+		for _, p := range runs {
+			logs[name] += p.whole()
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(s.data, "launch", agent+".log"))
+	if err != nil {
+		raw = []byte(err.Error())
+	}
+	logs["agent"] = string(raw)
+	return logs
+}
