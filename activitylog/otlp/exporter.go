@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -39,6 +39,8 @@ type Exporter struct {
 
 	// Of the goroutine in Run alone.
 	spans      []span
+	tries      int       // of the request that comes next
+	resume     time.Time // nothing is sent before
 	failure    error     // of the last request that failed, until it is told
 	told       int64     // of dropped, what the log knows
 	complained time.Time // when it was told
@@ -80,58 +82,92 @@ func (e *Exporter) Offer(_ int64, rows []activitylog.Row) {
 func (e *Exporter) Stats() (sent, dropped int64) { return e.sent.Load(), e.dropped.Load() }
 
 // Run exports until ctx ends, and then what is queued, as far as that goes within
-// two seconds. A collector that does not answer ends nothing: its spans are
-// dropped, and the log says so at most once a minute.
+// two seconds and without another try. A collector that does not take them ends
+// nothing: its spans are dropped, and the log says so at most once a minute.
 func (e *Exporter) Run(ctx context.Context) error {
 	a := newAssembler()
 	ticker := time.NewTicker(batchWait)
 	defer ticker.Stop()
 	defer e.client.CloseIdleConnections()
 	for {
+		queue := e.queue
+		if len(e.spans) >= batchSpans { // they wait for another try; what comes waits in the queue
+			queue = nil
+		}
 		select {
-		case rows := <-e.queue:
-			e.take(ctx, a, rows)
+		case rows := <-queue:
+			e.take(a, rows)
+			e.flush(ctx, batchSpans)
 		case <-ticker.C:
-			e.flush(ctx)
+			e.flush(ctx, 1)
 			e.complain()
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
-			defer cancel()
-			for len(e.queue) > 0 {
-				e.take(last, a, <-e.queue)
-			}
-			e.flush(last)
-			e.complain()
+			e.finish(context.WithoutCancel(ctx), a)
 			return nil
 		}
 	}
 }
 
-func (e *Exporter) take(ctx context.Context, a *assembler, rows []activitylog.Row) {
+// finish sends what is left.
+func (e *Exporter) finish(ctx context.Context, a *assembler) {
+	ctx, cancel := context.WithTimeout(ctx, lastWait)
+	defer cancel()
+	e.resume = time.Time{}
+	for len(e.queue) > 0 {
+		e.take(a, <-e.queue)
+		e.flush(ctx, batchSpans)
+	}
+	e.flush(ctx, 1)
+	e.drop(len(e.spans))
+	e.complain()
+}
+
+func (e *Exporter) take(a *assembler, rows []activitylog.Row) {
 	for i := range rows {
 		e.waiting.Add(-int64(len(rows[i].Payload)))
 		e.spans = append(e.spans, a.add(&rows[i])...)
-		if len(e.spans) >= batchSpans {
-			e.flush(ctx)
-		}
 	}
 }
 
-// flush sends what is gathered; it is tried once.
-func (e *Exporter) flush(ctx context.Context) {
-	if len(e.spans) == 0 {
-		return
+// flush sends what is gathered, while that is at least so many spans. It never
+// waits for the time of another try.
+func (e *Exporter) flush(ctx context.Context, least int) {
+	for len(e.spans) >= least && ctx.Err() == nil && !time.Now().Before(e.resume) {
+		n := min(len(e.spans), batchSpans)
+		err := e.post(ctx, e.spans[:n])
+		if err != nil && ctx.Err() != nil { // finish comes next, or drops them
+			e.failure = err
+			return
+		}
+		e.settle(n, err)
 	}
-	n := int64(len(e.spans))
-	err := e.post(ctx)
-	clear(e.spans)
-	e.spans = e.spans[:0]
+}
+
+// settle notes what became of a request with the first n spans.
+func (e *Exporter) settle(n int, err error) {
 	if err == nil {
-		e.sent.Add(n)
+		e.tries = 0
+		e.sent.Add(int64(n))
+		e.spans = slices.Delete(e.spans, 0, n)
+		if e.dropped.Load() == e.told {
+			e.failure = nil // another try mended it
+		}
 		return
 	}
-	e.dropped.Add(n)
+	e.tries++
 	e.failure = err
+	pause, again := pauseAfter(err, e.tries, rand.Float64())
+	e.resume = time.Now().Add(pause)
+	if !again || e.tries >= maxTries {
+		e.drop(n)
+	}
+}
+
+// drop gives up the first n spans.
+func (e *Exporter) drop(n int) {
+	e.tries = 0
+	e.dropped.Add(int64(n))
+	e.spans = slices.Delete(e.spans, 0, n)
 }
 
 // complain tells the log what was dropped, at most once a minute: because the
@@ -145,14 +181,14 @@ func (e *Exporter) complain() {
 	e.failure, e.told, e.complained = nil, dropped, time.Now()
 }
 
-func (e *Exporter) post(ctx context.Context) error {
+func (e *Exporter) post(ctx context.Context, spans []span) error {
 	resource := make([]string, 0, 2*len(e.settings.Resource))
 	for _, k := range slices.Sorted(maps.Keys(e.settings.Resource)) {
 		resource = append(resource, k, e.settings.Resource[k])
 	}
 	body, err := json.Marshal(map[string]any{"resourceSpans": []any{map[string]any{
 		"resource":   map[string]any{"attributes": attributes(resource...)},
-		"scopeSpans": []any{map[string]any{"scope": map[string]string{"name": "hubbub"}, "spans": e.spans}},
+		"scopeSpans": []any{map[string]any{"scope": map[string]string{"name": "hubbub"}, "spans": spans}},
 	}}})
 	if err != nil {
 		return err
@@ -171,8 +207,5 @@ func (e *Exporter) post(ctx context.Context) error {
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("the collector answered HTTP %d", resp.StatusCode)
-	}
-	return nil
+	return statusOfAnswer(resp.StatusCode, resp.Header, time.Now())
 }
