@@ -28,6 +28,11 @@ func readmeBlock(t *testing.T, language string) string {
 // TestReadmePeers runs the custom peers of the README, each as it stands there,
 // and sends them a message.
 func TestReadmePeers(t *testing.T) {
+	const needed = "from websockets import connect"
+	python := "python3"
+	if exec.CommandContext(t.Context(), python, "-c", needed).Run() != nil {
+		python = "/usr/bin/python3" // Debian's, for which its packages are
+	}
 	for _, c := range []struct {
 		language, file string
 		command        []string // before the file
@@ -35,7 +40,7 @@ func TestReadmePeers(t *testing.T) {
 	}{
 		{"go", "main.go", nil, []string{"go", "version"}},
 		{"js", "peer.mjs", []string{"node", "--experimental-websocket"}, []string{"node", "--experimental-websocket", "-e", "new WebSocket('ws://127.0.0.1:1').onerror=()=>0"}},
-		{"python", "peer.py", []string{"python3"}, []string{"python3", "-c", "from websockets.sync.client import connect"}},
+		{"python", "peer.py", []string{python}, []string{python, "-c", needed}},
 	} {
 		t.Run(c.language, func(t *testing.T) {
 			if exec.CommandContext(t.Context(), c.needs[0], c.needs[1:]...).Run() != nil {
