@@ -2,7 +2,9 @@ package chorus_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/chorus"
+	"hubbub/peers/outbox"
 	"hubbub/protocol"
 )
 
@@ -175,6 +178,39 @@ func TestAnAgentThatDiedIsAskedForAgain(t *testing.T) {
 	var m protocol.ChatMessage
 	if err := again.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil || m.Text != "two" {
 		t.Errorf("got %q, %v; want two", m.Text, err)
+	}
+}
+
+// TestAnOperatorsReplyLeavesNoDeadLetter has a command line answer a service and
+// end: what became of its answer nobody is told, and no person has to look at it.
+func TestAnOperatorsReplyLeavesNoDeadLetter(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	post(t, r.inbox("ops"), posted("c", "m1", "one", callback.url))
+	agent.NextOf(t, protocol.TypeChatMessage)
+	gone := r.bus.Join(t, "cli:pub-1")
+	gone.Send(t, "chorus:ops.c", protocol.TypeChatReply, protocol.ChatReply{Text: "from a command that ends"})
+	gone.Leave()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.folder, "chorus.db")+"?_pragma=busy_timeout(20000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for state, reason := "", ""; state != string(outbox.StateDropped) || !strings.Contains(reason, "cli:pub-1 has left"); {
+		err := db.QueryRowContext(ctx, `SELECT state, error FROM outbox WHERE destination = 'chorus:ops.c cli:pub-1'`).Scan(&state, &reason)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			t.Fatalf("the report is %q (%s): %v", state, reason, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
 	}
 }
 
