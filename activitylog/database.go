@@ -27,17 +27,20 @@ const pageSize = 8 << 10
 
 // database is the sink on SQLite: one connection, WAL, synchronous=FULL.
 type database struct {
-	path    string
-	conn    *sqlite.Conn
-	inserts [len(insertRows)]insert
-	maxWAL  int64
-	wal     int64
-	asked   time.Time     // when readers were last asked to make way
-	commit  time.Duration // how long the last one took
+	path       string
+	conn       *sqlite.Conn
+	inserts    [len(insertRows)]insert
+	maxWAL     int64
+	wal        int64
+	asked      time.Time             // when a checkpoint in the background began last
+	background chan checkpointResult // of the one under way; nil where there is none
+	commit     time.Duration         // how long the last one took
 
 	file      os.FileInfo
 	looked    time.Time // when the file was last seen to be ours
 	lookEvery time.Duration
+
+	checkpoint func(path string) checkpointResult // backgroundCheckpoint; tests hold it
 }
 
 // openDatabase opens or creates the log at path, for its owner only.
@@ -56,7 +59,7 @@ func openDatabase(path, bus string, maxWAL int64) (sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the activity log %s: %w", path, err)
 	}
-	d := &database{path: path, conn: conn, maxWAL: maxWAL, lookEvery: time.Second}
+	d := &database{path: path, conn: conn, maxWAL: maxWAL, lookEvery: time.Second, checkpoint: backgroundCheckpoint}
 	if err := d.prepare(bus); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing the activity log %s: %w", path, err), conn.Close())
 	}
@@ -69,12 +72,14 @@ func (d *database) prepare(bus string) error {
 		fmt.Sprintf("PRAGMA page_size=%d", pageSize),
 		"PRAGMA journal_mode=WAL",
 		"PRAGMA synchronous=FULL",
-		fmt.Sprintf("PRAGMA journal_size_limit=%d", d.walTarget()),
 		"PRAGMA temp_store=MEMORY",
 	} {
 		if err := sqlitex.ExecuteTransient(d.conn, pragma, nil); err != nil {
 			return err
 		}
+	}
+	if err := d.cutTo(d.walTarget()); err != nil {
+		return err
 	}
 	if err := d.migrate(); err != nil {
 		return err
@@ -177,6 +182,9 @@ func (d *database) walBytes() int64 { return d.wal }
 // whole by itself, whoever else has it open. Where a reader is in the way, the
 // log stays, and nothing is lost.
 func (d *database) close() error {
+	if d.background != nil {
+		<-d.background // the goroutine ends with it
+	}
 	err := sqlitex.ExecuteTransient(d.conn, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
 	if isBusy(err) {
 		err = nil
