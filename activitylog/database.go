@@ -178,6 +178,10 @@ func (d *database) insertFor(rows int) *insert {
 
 func (d *database) walBytes() int64 { return d.wal }
 
+// ending leaves the checkpoint to close: on a slow disk, each one takes as long
+// as two commits. Where the pragma fails, the writes will tell why.
+func (d *database) ending() { _ = d.checkpointAfter(0) }
+
 // close moves the write-ahead log into the database first, so that the file is
 // whole by itself, whoever else has it open. Where a reader is in the way, the
 // log stays, and nothing is lost.

@@ -24,5 +24,7 @@ type sink interface {
 	write(rows []Row) (first int64, n int, err error)
 	// walBytes is the size of the write-ahead log after the last write.
 	walBytes() int64
+	// ending tells that close is near: what writes can leave to it, they leave.
+	ending()
 	close() error
 }

@@ -31,6 +31,7 @@ func (s *slowSink) write(rows []Row) (int64, int, error) {
 
 func (s *slowSink) fail(why string) { s.fault.Store(&why) }
 func (s *slowSink) walBytes() int64 { return 0 }
+func (s *slowSink) ending()         {}
 func (s *slowSink) close() error    { return nil }
 
 func onSink(s *slowSink, opts *Options) *Writer {
@@ -375,6 +376,29 @@ func TestTheQueueIsBoundedInBytes(t *testing.T) {
 		mustSync(t, w)
 		if got := w.Stats(); got.Lost != 1 || got.QueuedBytes != 0 {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestAStopTakesOneCommitForAllThatWaits has commits so slow that a few of them
+// are all that a program that stops has time for.
+func TestAStopTakesOneCommitForAllThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{delay: 1500 * time.Millisecond}
+		w := onSink(s, nil)
+		stop := running(t, w)
+		w.Append(numbered(0))
+		time.Sleep(linger)
+		synctest.Wait() // the first is being committed
+		const most = 60_000
+		for i := range most {
+			w.Append(numbered(i + 1))
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{1, most}; !slices.Equal(s.sizes, want) {
+			t.Errorf("transactions of %d rows; want %d", s.sizes, want)
 		}
 	})
 }

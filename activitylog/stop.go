@@ -7,10 +7,15 @@ import (
 	"time"
 )
 
-// drain writes all that is queued and refuses what comes after.
+// drain writes all that is queued and refuses what comes after. Few, large
+// commits do it, so that a very slow disk can be stopped in time.
 func (w *Writer) drain(ctx context.Context) error {
+	if w.sink != nil {
+		w.sink.ending()
+	}
 	for {
 		w.mu.Lock()
+		w.q.share = len(w.q.chunks)
 		c := w.q.take()
 		if c == nil {
 			w.q.closed = true

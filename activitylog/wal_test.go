@@ -176,6 +176,22 @@ func TestClosingWaitsForTheCheckpointInTheBackground(t *testing.T) {
 	g.end(t)
 }
 
+// TestTheLastCommitsLeaveTheCheckpointToClose has more to write at the end than
+// an automatic checkpoint waits for.
+func TestTheLastCommitsLeaveTheCheckpointToClose(t *testing.T) {
+	g := openGated(t)
+	g.put(t, 1)
+	before := g.backfilled(t)
+	g.ending()
+	for range 10 { // 20 MiB
+		g.put(t, 32)
+	}
+	if now := g.backfilled(t); now != before {
+		t.Errorf("commits have moved pages into the database: %d before, %d after", before, now)
+	}
+	g.end(t)
+}
+
 func TestACheckpointThatFailsIsAFaultOfTheLog(t *testing.T) {
 	g := openGated(t)
 	sick := errors.New("the disk is sick")
