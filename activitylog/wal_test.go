@@ -180,14 +180,12 @@ func TestClosingWaitsForTheCheckpointInTheBackground(t *testing.T) {
 // an automatic checkpoint waits for.
 func TestTheLastCommitsLeaveTheCheckpointToClose(t *testing.T) {
 	g := openGated(t)
-	g.put(t, 1)
-	before := g.backfilled(t)
 	g.ending()
-	for range 10 { // 20 MiB
+	for range 10 {
 		g.put(t, 32)
 	}
-	if now := g.backfilled(t); now != before {
-		t.Errorf("commits have moved pages into the database: %d before, %d after", before, now)
+	if all := int64(10 * 32 * len(largePayload)); g.wal < all {
+		t.Errorf("the write-ahead log has %d bytes; want all of the %d that were written", g.wal, all)
 	}
 	g.end(t)
 }
