@@ -7,12 +7,13 @@ import (
 
 // Hurry ends the backoff of a destination's waiting items, or of all where
 // destination is empty: call it when what was missing is back, for example
-// after a reconnect. An attempt that is under way has no backoff either when it
-// fails. Delays that [Retry] named stay.
+// after a reconnect. The backoff begins anew, as others may need a moment longer
+// to be back, and an attempt that is under way has none when it fails. Delays
+// that [Retry] named stay.
 func (o *Outbox) Hurry(ctx context.Context, destination string) error {
 	o.hurryAttempts(destination) // before the others: one that ends meanwhile is among them, or knows
 	now := o.opts.Now().UnixMicro()
-	_, err := o.db.ExecContext(ctx, `UPDATE outbox SET not_before = ?1
+	_, err := o.db.ExecContext(ctx, `UPDATE outbox SET not_before = ?1, attempt = 0
 		WHERE queue = ?2 AND state = 'pending' AND paced = 0 AND not_before > ?1 AND (?3 = '' OR destination = ?3)`,
 		now, o.opts.Name, destination)
 	if err != nil {

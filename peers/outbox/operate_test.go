@@ -199,6 +199,37 @@ func TestADatabaseThatComesBack(t *testing.T) {
 	})
 }
 
+// After a restart of the bus a sender is often back before the one it sends to:
+// its first attempt fails, and the next must not be as late as the attempts of
+// the time before.
+func TestHurryBeginsTheBackoffAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up atomic.Bool
+		var sent atomic.Pointer[time.Time]
+		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
+			if !up.Load() {
+				return errors.New("nobody there")
+			}
+			now := time.Now()
+			sent.Store(&now)
+			return nil
+		}, nil)
+		enqueue(t, box, "tg:1", "a")
+		run(t, box)
+		time.Sleep(10 * time.Minute) // the backoff is at 30 s to 60 s now
+		if err := box.Hurry(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		up.Store(true)
+		back := time.Now()
+		time.Sleep(2 * time.Minute)
+		if at := sent.Load(); at == nil || at.Sub(back) > 2*time.Second {
+			t.Errorf("sent at %v, the other was back at %v", at, back)
+		}
+	})
+}
+
 // What was missing may be back while an attempt is under way that fails for its
 // absence: then it is repeated at once.
 func TestHurryDuringAnAttemptEndsItsBackoff(t *testing.T) {
