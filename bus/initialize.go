@@ -2,7 +2,6 @@ package bus
 
 import (
 	"encoding/json"
-	"time"
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
@@ -32,21 +31,38 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
-	s.id, s.stamp = id, Stamp{At: time.Now().UnixNano(), Bus: s.server.options.Name}
-	if older := s.server.register(s); older != nil {
+	older, ok := s.server.register(s, id)
+	if !ok {
+		return // it was ended meanwhile, and its stream is being closed
+	}
+	if older != nil {
 		older.evict(s.batch, protocol.CloseReplaced, "replaced")
 	}
-	s.ready.Store(true)
-	if c := s.server.options.Cluster; c != nil {
-		c.Joined(s.id, s.stamp)
-	}
 	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(id), Payload: connected(s.remote)})
+	if reason, ok := s.open(); !ok {
+		s.record(activitylog.Row{Event: activitylog.PeerDisconnected, Actor: string(id), Error: reason})
+		return
+	}
 	s.server.options.Log.Info().Str("peer", string(id)).Str("remote", s.remote).Msg("peer connected")
 	if err := s.mayBe(id); err != nil { // no longer: recheck had not seen the session as ready
 		s.evict(s.batch, wire.ClosePolicy, errRevoked.Error())
 		return
 	}
 	s.answer(m, s.server.initialized)
+}
+
+// open makes a session one of a peer, unless it has ended: then it says why.
+func (s *session) open() (reason string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return s.endReason, false
+	}
+	s.ready.Store(true)
+	if c := s.server.options.Cluster; c != nil {
+		c.Joined(s.id, s.stamp)
+	}
+	return "", true
 }
 
 func connected(remote string) []byte {

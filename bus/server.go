@@ -252,13 +252,18 @@ func (srv *Server) leave() {
 	srv.readers.Done()
 }
 
-// register gives a session its clientId and returns the one that had it.
-func (srv *Server) register(s *session) (older *session) {
+// register gives a session its clientId and returns the one that had it. It is
+// false where the session has ended.
+func (srv *Server) register(s *session, id protocol.PeerID) (older *session, ok bool) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	older = srv.peers[s.id]
-	srv.peers[s.id] = s
-	return older
+	if _, ok := srv.sessions[s]; !ok {
+		return nil, false
+	}
+	s.id, s.stamp = id, Stamp{At: time.Now().UnixNano(), Bus: srv.options.Name}
+	older = srv.peers[id]
+	srv.peers[id] = s
+	return older, true
 }
 
 // forget removes a session that has ended.

@@ -28,8 +28,8 @@ type session struct {
 	batch  *batch     // of the reader; nil while it waits
 
 	stamp Stamp           // set with id
-	id    protocol.PeerID // set once by initialize, before any other goroutine sees the session
-	ready atomic.Bool     // initialize was answered
+	id    protocol.PeerID // set once, under server.mu; for others to read once the session is ready
+	ready atomic.Bool     // initialize is accepted; set under mu
 	dirty atomic.Bool     // some batch will flush it
 
 	credential atomic.Pointer[grant.Credential] // nil where the bus is open
