@@ -67,6 +67,7 @@ func TestTheEndOfEitherEndsTheOther(t *testing.T) {
 		if !errors.Is(err, own) {
 			t.Errorf("%v; want the error of the work", err)
 		}
+		synctest.Wait() // what it had begun to say may reach the bus after its end
 		first := peer.New("cli:x", &peer.Options{Dial: b.Dial})
 		err = first.RunWith(t.Context(), func(ctx context.Context) error {
 			if err := first.Ready(ctx); err != nil {
