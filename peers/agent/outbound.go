@@ -96,7 +96,7 @@ func (a *Agent) sendItem(ctx context.Context, item outbox.Item) error {
 	}
 	topic := protocol.Topic(item.Destination)
 	result, err := a.peer.Send(ctx, topic, m)
-	if needless := peer.Needless(topic, result, err); needless != nil {
+	if needless := peer.Needless(topic, item.Attempt, result, err); needless != nil {
 		return outbox.Drop(needless)
 	}
 	if err != nil {

@@ -61,7 +61,7 @@ const statusAttempts = 8
 // addressee has them, outcomes for a while, reports of activity not at all.
 func verdictOf(out outgoing, res protocol.SendResult, err error, attempt int) error {
 	var rpc *jsonrpc.Error
-	needless := peer.Needless(out.Topic, res, err)
+	needless := peer.Needless(out.Topic, attempt, res, err)
 	switch {
 	case needless != nil:
 		return outbox.Drop(needless)

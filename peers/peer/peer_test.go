@@ -285,11 +285,14 @@ func TestWhatACommandLineMissesIsNeedless(t *testing.T) {
 	refused := fmt.Errorf("sending: %w", &jsonrpc.Error{Code: protocol.CodeInvalidParams, Message: "not granted"})
 	for name, c := range map[string]struct {
 		topic  protocol.Topic
+		early  bool // it is the second attempt, not the third
 		result protocol.SendResult
 		err    error
 		why    string
 	}{
 		"it ended":                  {topic: "cli:pub-1", result: absent, why: "cli:pub-1 has left"},
+		"it may reconnect":          {topic: "cli:pub-1", early: true, result: absent},
+		"it never wanted it":        {topic: "cli:pub-1", early: true, result: failed("cli:pub-1", protocol.OutcomeRejected), why: "does not want it: no"},
 		"an observer alone has it":  {topic: "cli:pub-1", result: protocol.SendResult{DeliveredTo: 1, Addressee: protocol.AddresseeAbsent}, why: "has left"},
 		"a bus that names nobody":   {topic: "cli:pub-1", why: "has left"},
 		"it does not want it":       {topic: "cli:pub-1", result: failed("cli:pub-1", protocol.OutcomeRejected), why: "does not want it: no"},
@@ -304,7 +307,11 @@ func TestWhatACommandLineMissesIsNeedless(t *testing.T) {
 		"an agent does not want it": {topic: "agent:lead", result: failed("agent:lead", protocol.OutcomeRejected)},
 		"nobody in particular":      {topic: protocol.TopicAgents},
 	} {
-		got := peer.Needless(c.topic, c.result, c.err)
+		attempt := 3
+		if c.early {
+			attempt = 2
+		}
+		got := peer.Needless(c.topic, attempt, c.result, c.err)
 		if (got != nil) != (c.why != "") || got != nil && !strings.Contains(got.Error(), c.why) {
 			t.Errorf("%s: %v; want %q", name, got, c.why)
 		}

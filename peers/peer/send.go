@@ -40,10 +40,15 @@ func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Messag
 	return result, nil
 }
 
+// absences is how often a command line is not there before it has left.
+const absences = 3
+
 // Needless returns why what Send could not deliver need not be sent again, as no
 // mistake of anybody's, or nil. It is so for command lines: they end, or do not
 // listen to what becomes of what they sent, and their identities do not come back.
-func Needless(topic protocol.Topic, result protocol.SendResult, err error) error {
+// One that is absent may only have lost its connection, as when the bus is started
+// again: it has left when it is absent at the third attempt, seconds later.
+func Needless(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
 	if protocol.RoleOf(protocol.PeerID(topic)) != protocol.RoleCLI {
 		return nil
 	}
@@ -54,6 +59,9 @@ func Needless(topic protocol.Topic, result protocol.SendResult, err error) error
 	case err != nil:
 		return nil
 	case result.Addressee == protocol.AddresseeAbsent, result.Addressee == "" && result.DeliveredTo == 0 && len(result.Failures) == 0:
+		if attempt < absences {
+			return nil
+		}
 		return fmt.Errorf("%s has left; command lines do not come back", topic)
 	}
 	for _, f := range result.Failures {

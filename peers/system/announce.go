@@ -98,14 +98,14 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 	}
 	result, err := s.peer.Send(ctx, a.Topic, a.Message)
 	s.opts.crash("announced " + string(a.Message.Type))
-	return judgeSend(a.Topic, result, err)
+	return judgeSend(a.Topic, item.Attempt, result, err)
 }
 
 // judgeSend decides what follows from an attempt: nil, another attempt, or the
 // end, when the addressee will never take it.
-func judgeSend(topic protocol.Topic, result protocol.SendResult, err error) error {
+func judgeSend(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
 	var refused *jsonrpc.Error
-	needless := peer.Needless(topic, result, err)
+	needless := peer.Needless(topic, attempt, result, err)
 	switch {
 	case needless != nil:
 		return outbox.Drop(needless)

@@ -70,7 +70,7 @@ func (b *Bridge) sendStatus(ctx context.Context, item outbox.Item) error {
 	m.MessageID, m.InReplyTo, m.TraceParent = s.BusID, s.Content.MessageID, s.Trace
 	result, err := b.peer.Send(ctx, protocol.Topic(item.Destination), m)
 	b.crash("reported")
-	if needless := peer.Needless(protocol.Topic(item.Destination), result, err); needless != nil {
+	if needless := peer.Needless(protocol.Topic(item.Destination), item.Attempt, result, err); needless != nil {
 		return outbox.Drop(needless)
 	}
 	if err == nil {
