@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -48,12 +49,8 @@ func openDatabase(path, bus string, maxWAL int64) (sink, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of the activity log: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening the activity log: %w (is the data folder writable?)", err)
-	}
-	if err := f.Close(); err != nil {
-		return nil, fmt.Errorf("opening the activity log: %w", err)
+	if err := create(path); err != nil {
+		return nil, fmt.Errorf("creating the activity log: %w (is the data folder writable?)", err)
 	}
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
@@ -64,6 +61,20 @@ func openDatabase(path, bus string, maxWAL int64) (sink, error) {
 		return nil, errors.Join(fmt.Errorf("preparing the activity log %s: %w", path, err), conn.Close())
 	}
 	return d, nil
+}
+
+// create makes an empty file. One that is there is not opened: to close it again
+// would take away the locks that this process's readers have on it through SQLite,
+// and another program could then think itself alone with the log.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 func (d *database) prepare(bus string) error {

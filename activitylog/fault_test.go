@@ -224,3 +224,48 @@ func TestAReaderThatStaysCannotGrowTheWALWithoutBound(t *testing.T) {
 		t.Errorf("the write-ahead log still has %d bytes (%v)", info.Size(), err)
 	}
 }
+
+// TestOpeningTakesNoLocksAway has a reader of this process hold a transaction while
+// the writer opens the log once more, as after a fault. The reader's lock on the
+// file must stay: else another program that closes the log would think itself the
+// last, and delete the write-ahead log under the writer.
+func TestOpeningTakesNoLocksAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	first, err := openDatabase(path, "bus", DefaultMaxWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.close() //nolint:errcheck // the test looks at its locks
+	if _, _, err := first.write([]Row{{Event: SendStart, MessageID: "m-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	before := locks(t, path)
+	second, err := openDatabase(path, "bus", DefaultMaxWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.close() //nolint:errcheck // it wrote nothing
+	if after := locks(t, path); before == 0 || after < before {
+		t.Errorf("%d locks on the log; %d after it was opened once more", before, after)
+	}
+}
+
+// locks counts the locks of processes on a file.
+func locks(t *testing.T, path string) (n int) {
+	t.Helper()
+	var info unix.Stat_t
+	if err := unix.Stat(path, &info); err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		t.Skip(err)
+	}
+	inode := fmt.Sprintf(":%d ", info.Ino)
+	for line := range strings.Lines(string(table)) {
+		if strings.Contains(line, inode) && strings.Contains(line, fmt.Sprintf(" %d ", os.Getpid())) {
+			n++
+		}
+	}
+	return n
+}

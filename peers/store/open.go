@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -42,9 +43,14 @@ func Open(path string, steps []string) (*sql.DB, error) {
 	return db, nil
 }
 
-// touch creates the file for its owner only: databases hold what people said.
+// touch creates the file for its owner only: databases hold what people said. One
+// that is there is not opened: to close it again would take away the locks that
+// this process has on it through SQLite.
 func touch(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("opening %s: %w (is the data folder writable?)", path, err)
 	}

@@ -36,7 +36,7 @@ func TestWhatCannotBeOpenedIsSaid(t *testing.T) {
 	mkdir(t, folder)
 	for path, want := range map[string]string{
 		filepath.Join(file, "peer.db"): "creating the data folder",
-		folder:                         "is the data folder writable?",
+		folder:                         "reading the schema version of " + folder,
 		file:                           "reading the schema version of " + file,
 	} {
 		if _, err := store.Open(path, []string{first}); err == nil || !strings.Contains(err.Error(), want) {
