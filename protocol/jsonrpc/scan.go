@@ -256,7 +256,8 @@ var plain = func() (table [256]bool) {
 // whatever else is found is left to oddStr.
 func (s *scanner) str() error {
 	text := s.text
-	for i := s.at + 1; i+8 <= len(text); i += 8 {
+	i := s.at + 1
+	for ; i+8 <= len(text); i += 8 {
 		if found := special(binary.LittleEndian.Uint64(text[i:])); found != 0 {
 			if i += bits.TrailingZeros64(found) / 8; text[i] == '"' {
 				s.at = i + 1
@@ -265,7 +266,7 @@ func (s *scanner) str() error {
 			return s.oddStr(i)
 		}
 	}
-	return s.oddStr(s.at + 1)
+	return s.oddStr(i)
 }
 
 // oddStr reads on in a string, from i.
