@@ -5,16 +5,34 @@ import (
 	"testing"
 
 	"hubbub/activitylog"
+	"hubbub/bus/grant"
 	"hubbub/protocol/wire"
 )
 
 // kept is a log that keeps its rows.
-type kept struct{ rows []activitylog.Row }
+type kept struct {
+	rows []activitylog.Row
+	then func() // runs after each append; may be nil
+}
 
 func (k *kept) TryAppend(rows ...activitylog.Row) bool { k.Append(rows...); return true }
-func (k *kept) Append(rows ...activitylog.Row)         { k.rows = append(k.rows, rows...) }
 func (k *kept) Admit() error                           { return nil }
 func (k *kept) Stats() activitylog.Stats               { return activitylog.Stats{} }
+
+func (k *kept) Append(rows ...activitylog.Row) {
+	k.rows = append(k.rows, rows...)
+	if k.then != nil {
+		k.then()
+	}
+}
+
+// events are those of the rows, in their order.
+func (k *kept) events() (events []activitylog.Event) {
+	for _, r := range k.rows {
+		events = append(events, r.Event)
+	}
+	return events
+}
 
 // TestASessionThatEndsWhileItInitializes ends a session before it gets its
 // clientId, after that, and once it is one of a peer. It never stays in the bus,
@@ -52,15 +70,44 @@ func TestASessionThatEndsWhileItInitializes(t *testing.T) {
 		s := srv.enter(stream, "here", nil)
 		b := srv.newBatch()
 		c.end(s, func() { s.end(b, "it must") })
-		var events []activitylog.Event
-		for _, r := range log.rows {
-			events = append(events, r.Event)
-		}
-		if !slices.Equal(events, c.rows) {
+		if events := log.events(); !slices.Equal(events, c.rows) {
 			t.Errorf("%s: rows %v; want %v", name, events, c.rows)
 		}
 		if len(srv.peers) > 0 || len(srv.sessions) > 0 || len(srv.Peers()) > 0 {
 			t.Errorf("%s: it is still there", name)
 		}
+	}
+}
+
+// TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile withdraws a grant after it was
+// looked at, before the session is one of a peer, and before a subscription counts.
+func TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile(t *testing.T) {
+	log := &kept{}
+	srv := New(log, nil)
+	stream, _ := wire.Pipe(nil)
+	s := srv.enter(stream, "here", &grant.Credential{Name: "c", Identities: []string{"agent:a"}, Subscribe: []string{"*"}})
+	withdraw := func() { s.credential.Store(&grant.Credential{Name: "c"}) }
+
+	withdraw()
+	if granted, err := s.addPattern("agent:a", false); granted || err == nil {
+		t.Errorf("subscribed without a grant: %v", err)
+	}
+	if all, _ := srv.index.size(); all != 0 || len(s.patterns) != 0 {
+		t.Errorf("%d subscriptions are routed to, %v", all, s.patterns)
+	}
+
+	s.credential.Store(&grant.Credential{Name: "c", Identities: []string{"agent:a"}})
+	log.then = withdraw // once the session is recorded as the peer's
+	s.act()
+	if err := s.handle([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"agent:a"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	s.rest()
+	srv.background.Wait()
+	if want := []activitylog.Event{activitylog.PeerConnected, activitylog.PeerDisconnected}; !slices.Equal(log.events(), want) {
+		t.Errorf("rows %v; want %v", log.events(), want)
+	}
+	if len(srv.Peers()) > 0 || s.endReason != errRevoked.Error() {
+		t.Errorf("it is a peer although its identity was withdrawn; ended because %q", s.endReason)
 	}
 }
