@@ -20,7 +20,8 @@
 //     the lost rows as soon as writing works again.
 //   - Faults never end Run: it tries again until the database takes rows.
 //   - Readers do not block the writer. A foreign one that keeps a transaction
-//     open makes the write-ahead log grow, at most to Options.MaxWAL.
+//     open makes the write-ahead log grow, at most to Options.MaxWAL; what has
+//     grown is moved into the database in the background, while rows are written.
 //
 // Guarantees of the [Reader]:
 //
