@@ -67,6 +67,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/fleet":         {"cmd/internal/screen"},
 	"cmd/internal/reference":     {"cmd/internal/program", "cmd/internal/screen"},
 	"cmd/internal/screen":        {},
+	"cmd/internal/letters":       {"peers/outbox", "peers/store", "peers/tg"},
 	"cmd/internal/load":          {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/internal/documentstest": {},
 	"cmd/internal/demo":          {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "activitylog"},

@@ -123,7 +123,7 @@ func formToken(t *testing.T, body string) string {
 
 func TestActionsNeedTheRightAndAFormOfOurs(t *testing.T) {
 	s := newStage(t, newDoor())
-	s.dead.list = []console.DeadLetter{{ID: 7, Queue: "telegram", Destination: "42", State: "dead", Text: "<b>hi</b>", Error: "<script>alert(1)</script>"}}
+	s.dead.list = []console.DeadLetter{{ID: "7", Queue: "telegram", Destination: "42", State: "dead", Text: "<b>hi</b>", Error: "<script>alert(1)</script>"}}
 	cookie := s.enter(t, "operator")
 	body := s.page(t, "/console/work", cookie)
 	if !strings.Contains(body, `value="retry"`) || strings.Contains(body, "<script>alert") {
@@ -194,7 +194,7 @@ func TestAnOpenBusNeedsNoLink(t *testing.T) {
 	if err := json.NewDecoder(resp.Body).Decode(&link); err != nil || link.URL != s.http.URL+"/console/" {
 		t.Errorf("the link is %q, %v", link.URL, err)
 	}
-	s.dead.list = []console.DeadLetter{{ID: 3, State: "unknown"}}
+	s.dead.list = []console.DeadLetter{{ID: "3", State: "unknown"}}
 	token := formToken(t, s.page(t, "/console/work"))
 	if a := s.ask(t, http.MethodPost, "/console/deadletter", "id=3&do=drop"); a.status != http.StatusForbidden {
 		t.Errorf("an action without a form of ours: %d", a.status)

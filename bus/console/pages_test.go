@@ -70,7 +70,7 @@ func (s *stage) scene(t *testing.T) (message protocol.MessageID) {
 
 func TestHostileNamesAreText(t *testing.T) {
 	s := newStage(t, nil)
-	s.dead.list = []console.DeadLetter{{ID: 1, State: "dead", Text: hostile, Error: hostile, Agent: hostile, Destination: hostile, Queue: hostile}}
+	s.dead.list = []console.DeadLetter{{ID: "1", State: "dead", Text: hostile, Error: hostile, Agent: hostile, Destination: hostile, Queue: hostile}}
 	message := s.scene(t)
 	s.shows(t, "/console/agents", "agent:other")
 	escaped := "&lt;script&gt;alert(1)&lt;/script&gt;"

@@ -83,17 +83,18 @@ type Access struct {
 // DeadLetters are the messages that could not be delivered to the outside and
 // wait for a person.
 type DeadLetters interface {
-	// List returns them, the oldest first, at most limit. ErrUnreachable is in the
-	// chain of the error when the queues cannot be reached from here.
+	// List returns them, at most limit, the oldest of each program first. Its error
+	// says whose are missing; ErrUnreachable is in its chain when the bridge's queues
+	// cannot be reached from here.
 	List(ctx context.Context, limit int) ([]DeadLetter, error)
 	// Retry sends one again, Drop gives it up.
-	Retry(ctx context.Context, id int64) error
-	Drop(ctx context.Context, id int64) error
+	Retry(ctx context.Context, id string) error
+	Drop(ctx context.Context, id string) error
 }
 
 // A DeadLetter is one of them.
 type DeadLetter struct {
-	ID          int64
+	ID          string
 	Queue       string
 	Destination string
 	State       string // dead, or unknown: it may have arrived

@@ -132,13 +132,13 @@ func (l *letters) List(context.Context, int) ([]console.DeadLetter, error) {
 	return l.list, nil
 }
 
-func (l *letters) Retry(_ context.Context, id int64) error { return l.do("retry", id) }
-func (l *letters) Drop(_ context.Context, id int64) error  { return l.do("drop", id) }
+func (l *letters) Retry(_ context.Context, id string) error { return l.do("retry", id) }
+func (l *letters) Drop(_ context.Context, id string) error  { return l.do("drop", id) }
 
-func (l *letters) do(what string, id int64) error {
+func (l *letters) do(what, id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.done = append(l.done, what+" "+string(rune('0'+id)))
+	l.done = append(l.done, what+" "+id)
 	return nil
 }
 

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
 const (
-	listedWork = 60 // of one state
-	listedDead = 200
+	listedWork  = 60 // of one state
+	listedDead  = 200
+	maxLetterID = 128 // bytes
 )
 
 // workStates are the columns of the board.
@@ -46,10 +46,11 @@ func (c *Console) workPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	view := &workView{Now: c.now(), Query: strings.ToLower(strings.TrimSpace(r.FormValue("q"))), MayAct: v.Act && c.dead != nil, Token: v.Token, Done: r.FormValue("done")}
 	if c.dead == nil {
 		view.DeadNote = ErrUnreachable.Error()
-	} else if list, err := c.dead.List(r.Context(), listedDead); err != nil {
-		view.DeadNote = err.Error()
 	} else {
-		view.Dead = list
+		var err error
+		if view.Dead, err = c.dead.List(r.Context(), listedDead); err != nil {
+			view.DeadNote = err.Error()
+		}
 	}
 	f := c.facts
 	f.mu.RLock()
@@ -126,12 +127,12 @@ func (c *Console) itemPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 
 // changeDeadLetter retries or drops a dead letter.
 func (c *Console) changeDeadLetter(w http.ResponseWriter, r *http.Request, v *visitor) {
-	id, err := strconv.ParseInt(r.PostFormValue("id"), 10, 64)
-	do := r.PostFormValue("do")
-	if err != nil || c.dead == nil || do != "retry" && do != "drop" {
+	id, do := r.PostFormValue("id"), r.PostFormValue("do")
+	if id == "" || len(id) > maxLetterID || c.dead == nil || do != "retry" && do != "drop" {
 		c.refuse(w, r, http.StatusBadRequest, errors.New("no such dead letter"))
 		return
 	}
+	var err error
 	done := "will be sent again"
 	if do == "retry" {
 		err = c.dead.Retry(r.Context(), id)
@@ -139,10 +140,10 @@ func (c *Console) changeDeadLetter(w http.ResponseWriter, r *http.Request, v *vi
 		done = "is given up"
 		err = c.dead.Drop(r.Context(), id)
 	}
-	c.logger.Info().Str("by", v.Name).Str("do", do).Int64("item", id).Err(err).Msg("dead letter")
+	c.logger.Info().Str("by", v.Name).Str("do", do).Str("item", id).Err(err).Msg("dead letter")
 	if err != nil {
 		c.refuse(w, r, http.StatusConflict, err)
 		return
 	}
-	http.Redirect(w, r, link("work", "done", fmt.Sprintf("Item %d %s", id, done)), http.StatusSeeOther)
+	http.Redirect(w, r, link("work", "done", fmt.Sprintf("Item %s %s", id, done)), http.StatusSeeOther)
 }

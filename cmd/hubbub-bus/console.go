@@ -10,6 +10,7 @@ import (
 	"hubbub/bus"
 	"hubbub/bus/console"
 	"hubbub/bus/grant"
+	"hubbub/cmd/internal/letters"
 	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
@@ -20,7 +21,6 @@ type view struct {
 	console *console.Console
 	server  atomic.Pointer[bus.Server] // nil until the bus is made
 	log     *activitylog.Reader        // nil without an activity log
-	dead    *deadLetters
 }
 
 // newView makes the console and sets it in the options of the bus. It returns
@@ -29,11 +29,11 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 	if s.noConsole {
 		return nil
 	}
-	v := &view{dead: &deadLetters{folder: data}}
+	v := &view{}
 	if !s.noLog {
 		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
 	}
-	v.console = console.New(v, v.log, &console.Options{Gate: gate{s.bus.Credentials}, DeadLetters: v.dead, Log: log})
+	v.console = console.New(v, v.log, &console.Options{Gate: gate{s.bus.Credentials}, DeadLetters: deadLetters{letters.Folder(data)}, Log: log})
 	s.bus.Console = v.console
 	return v
 }
@@ -56,7 +56,6 @@ func (v *view) start(server *bus.Server) (end func()) {
 		if v.log != nil {
 			v.log.Close()
 		}
-		v.dead.close()
 	}
 }
 

@@ -13,7 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/outbox"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
 
@@ -36,7 +38,8 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out why something does not work, and say what to do",
 		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
-			"over, the clock, the disk, the bus, and the login of the agents' harness. Exits 1 when it finds a problem.",
+			"over, the clock, the disk, the bus, what could not be delivered, and the login of the agents' harness. Exits 1 when\n" +
+			"it finds a problem.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
 	}
@@ -62,7 +65,7 @@ func (x *examination) run(cmd *cobra.Command) error {
 		}
 		fmt.Fprintln(cmd.ErrOrStderr(), "the webhook is removed")
 	}
-	findings := []tg.Finding{examineDisk(env.Data), examineBus(cmd.Context(), env)}
+	findings := []tg.Finding{examineDisk(env.Data), examineBus(cmd.Context(), env), examineLetters(cmd.Context(), env.Data)}
 	if token == "" {
 		findings = append(findings, tg.Finding{Check: "bot token", Level: tg.LevelSkipped, Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.",
 			Advice: "Set it to the token from @BotFather to look at the bot."})
@@ -178,6 +181,22 @@ func examineBus(ctx context.Context, env *program.Env) tg.Finding {
 	}
 	defer s.close()
 	return tg.Finding{Check: "bus", Level: tg.LevelOK, Says: fmt.Sprintf("%s answers: %s %s.", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version)}
+}
+
+// examineLetters looks for messages that wait for a person to decide about them.
+func examineLetters(ctx context.Context, data string) tg.Finding {
+	f := tg.Finding{Check: "outbox", Level: tg.LevelOK, Says: "Nothing waits for a person."}
+	items, err := letters.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
+	switch {
+	case errors.Is(err, letters.ErrNoProgram):
+		f.Level, f.Says = tg.LevelSkipped, "No program keeps messages in "+data+"."
+	case len(items) > 0:
+		f.Level, f.Advice = tg.LevelWarning, "`hubbub outbox list --dead` shows them, with the reasons; `hubbub outbox retry` or `drop` decides."
+		f.Says = fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))
+	case err != nil:
+		f.Level, f.Says, f.Advice = tg.LevelWarning, sentence(err.Error()), "Look as the user who runs that program."
+	}
+	return f
 }
 
 // bridging says what is known here of the bot's bridge: whether the bus has a

@@ -2,20 +2,17 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
+	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/peers/outbox"
-	"hubbub/peers/tg"
 
 	"github.com/spf13/cobra"
 )
@@ -23,24 +20,16 @@ import (
 func newOutbox() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "Show what the bridge could not deliver, and decide about it",
-		Long: "Works on the bridge's data folder (--data), while it runs or not. An item is pending, being sent, or needs a\n" +
-			"person: dead (refused for good, or a day old) or unknown (nobody knows whether it arrived).",
+		Short: "Show what could not be delivered, and decide about it",
+		Long: "Works on the data folder (--data) of the bridge and of the programs beside it, while they run or not. An item\n" +
+			"is pending, being sent, or needs a person: dead (refused for good, or a day old) or unknown (nobody knows\n" +
+			"whether it arrived). Where it is not the bridge's, its number has the program before it: agent-lead:12. Of such\n" +
+			"a program, only what needs a person can be retried or dropped.",
 	}
 	cmd.AddCommand(newOutboxList(), newOutboxChange("retry",
-		"Send an item again; an unknown one may then arrive twice", "will be sent again", (*tg.Queues).Retry),
-		newOutboxChange("drop", "Give an item up", "is given up", (*tg.Queues).Drop))
+		"Send an item again; an unknown one may then arrive twice", "will be sent again", letters.Folder.Retry),
+		newOutboxChange("drop", "Give an item up", "is given up", letters.Folder.Drop))
 	return cmd
-}
-
-// bridgeDatabase opens the database of a bridge that has run in the data folder.
-func bridgeDatabase(cmd *cobra.Command) (*sql.DB, error) {
-	env := program.From(cmd)
-	path := env.DataFile(tg.Database)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no Telegram bridge has used the folder %s; name its folder with --data", env.Data)
-	}
-	return tg.Open(path)
 }
 
 func newOutboxList() *cobra.Command {
@@ -59,16 +48,11 @@ func newOutboxList() *cobra.Command {
 			case dead:
 				states = states[2:]
 			}
-			db, err := bridgeDatabase(cmd)
-			if err != nil {
+			items, err := letters.Folder(program.From(cmd).Data).List(cmd.Context(), states...)
+			if err != nil && len(items) == 0 {
 				return err
 			}
-			defer db.Close()
-			items, err := tg.NewQueues(db).List(cmd.Context(), states...)
-			if err != nil {
-				return err
-			}
-			return printOutbox(cmd, items)
+			return errors.Join(printOutbox(cmd, items), err)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "list what was sent or dropped too")
@@ -76,7 +60,7 @@ func newOutboxList() *cobra.Command {
 	return cmd
 }
 
-func printOutbox(cmd *cobra.Command, items []tg.Waiting) error {
+func printOutbox(cmd *cobra.Command, items []letters.Item) error {
 	out := cmd.OutOrStdout()
 	if asJSON(cmd) {
 		encoder := json.NewEncoder(out)
@@ -101,47 +85,47 @@ func printOutbox(cmd *cobra.Command, items []tg.Waiting) error {
 		}
 		to := w.Destination
 		if w.Queue != "agents" {
-			to = w.Queue + " " + to
+			to = strings.TrimSpace(w.Queue + " " + to)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s ago\t%s\t%s\t%s\t%s\n", w.ID, screen.Printable(to), w.State, w.Attempts,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s ago\t%s\t%s\t%s\t%s\n", w.Name(), screen.Printable(to), w.State, w.Attempts,
 			ago(time.Since(w.QueuedAt)), next, screen.Printable(w.Agent), screen.Clip(screen.Printable(w.Text), 40), screen.Clip(screen.Printable(w.Error), 120))
 	}
 	return t.Flush()
 }
 
-func newOutboxChange(name, short, done string, change func(*tg.Queues, context.Context, int64) error) *cobra.Command {
+func newOutboxChange(name, short, done string, change func(letters.Folder, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
-		Use:   name + " ID...",
+		Use:   name + " ITEM...",
 		Short: short,
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var ids []int64
-			for _, arg := range args {
-				id, err := strconv.ParseInt(arg, 10, 64)
-				if err != nil {
-					return program.Usage("%q is no item's number; see hubbub outbox list", arg)
+			for _, item := range args {
+				if _, _, err := letters.Parse(item); err != nil {
+					return program.Usage("%v", err)
 				}
-				ids = append(ids, id)
 			}
-			db, err := bridgeDatabase(cmd)
-			if err != nil {
-				return err
-			}
-			defer db.Close()
-			for _, id := range ids {
-				if err := change(tg.NewQueues(db), cmd.Context(), id); err != nil {
+			folder := letters.Folder(program.From(cmd).Data)
+			for _, item := range args {
+				if err := change(folder, cmd.Context(), item); err != nil {
 					return err
 				}
-				if asJSON(cmd) {
-					err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"id": id, "done": name})
-				} else {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "item %d %s\n", id, done)
-				}
-				if err != nil {
+				if err := printChange(cmd, item, name, done); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
+}
+
+func printChange(cmd *cobra.Command, item, name, done string) error {
+	if !asJSON(cmd) {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "item %s %s\n", item, done)
+		return err
+	}
+	program, id, err := letters.Parse(item)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"program": program, "id": id, "done": name})
 }

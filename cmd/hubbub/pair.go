@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,4 +127,14 @@ func revokeAdmission(cmd *cobra.Command, who string) error {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d is no longer admitted\n", id)
 	return err
+}
+
+// bridgeDatabase opens the database of a bridge that has run in the data folder.
+func bridgeDatabase(cmd *cobra.Command) (*sql.DB, error) {
+	env := program.From(cmd)
+	path := env.DataFile(tg.Database)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no Telegram bridge has used the folder %s; name its folder with --data", env.Data)
+	}
+	return tg.Open(path)
 }

@@ -28,18 +28,36 @@ func Open(path string, steps []string) (*sql.DB, error) {
 	if err := touch(path); err != nil {
 		return nil, err
 	}
-	pragmas := url.Values{
+	db, err := connect(path, url.Values{
 		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", cacheSize},
-		"_txlock": {"immediate"},
+	})
+	if err != nil {
+		return nil, err
 	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+pragmas.Encode())
+	if err := migrate(db, path, steps); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// Attach opens a database that another program keeps, which may run meanwhile, as it
+// is: neither created nor migrated. It fails where there is none.
+func Attach(path string) (*sql.DB, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	return connect(path, url.Values{
+		"mode": {"rw"}, "_pragma": {"busy_timeout(10000)", "synchronous(FULL)", "foreign_keys(ON)", cacheSize},
+	})
+}
+
+func connect(path string, settings url.Values) (*sql.DB, error) {
+	settings.Set("_txlock", "immediate")
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+settings.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(4)
-	if err := migrate(db, path, steps); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
 	return db, nil
 }
 

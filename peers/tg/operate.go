@@ -81,7 +81,7 @@ func (q *Queues) List(ctx context.Context, states ...outbox.State) ([]Waiting, e
 				return nil, err
 			}
 			for i := range items {
-				w := describeItem(&items[i])
+				w := Describe(&items[i])
 				w.Queue, w.Bot = box.name, b.bot
 				if err := q.addText(ctx, &w, items[i].Body); err != nil {
 					return nil, err
@@ -93,7 +93,8 @@ func (q *Queues) List(ctx context.Context, states ...outbox.State) ([]Waiting, e
 	return out, nil
 }
 
-func describeItem(item *outbox.Item) Waiting {
+// Describe is an item as an operator sees it, but for its queue and what it says.
+func Describe(item *outbox.Item) Waiting {
 	w := Waiting{
 		ID: item.ID, Destination: item.Destination, State: item.State, Attempts: item.Attempt,
 		QueuedAt: item.EnqueuedAt, EndedAt: item.SettledAt, Error: item.Error,

@@ -1,0 +1,79 @@
+package letters
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/peers/tg"
+)
+
+// bridge is the program whose items have a number alone for a name.
+const bridge = "tg"
+
+// A Folder is a data folder.
+type Folder string
+
+// HasBridge reports whether a bridge has used the folder.
+func (f Folder) HasBridge() bool { return f.database(bridge) != "" }
+
+// database returns where a program keeps its messages, or "" where it keeps none.
+func (f Folder) database(program string) string {
+	for _, p := range f.programs() {
+		if p.name == program {
+			return p.database
+		}
+	}
+	return ""
+}
+
+type keeper struct{ name, database string }
+
+// programs are those with a database in the folder: the bridge first, the agents
+// last. One that a person started has its database in the folder itself, one of
+// the spawner has a folder below.
+func (f Folder) programs() (found []keeper) {
+	for _, pattern := range []string{bridge + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db"} {
+		files, _ := fs.Glob(os.DirFS(string(f)), pattern) // sorted; the only error is that of a bad pattern
+		for _, file := range files {
+			found = append(found, keeper{strings.TrimSuffix(path.Base(file), ".db"), filepath.Join(string(f), file)})
+		}
+	}
+	return found
+}
+
+func (f Folder) asBridge(do func(*tg.Queues) error) error {
+	db, err := store.Attach(f.database(bridge))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(tg.NewQueues(db)), db.Close())
+}
+
+// each calls do for each queue in the database of another program.
+func each(ctx context.Context, database string, do func(queue string, box *outbox.Outbox) error) (err error) {
+	db, err := store.Attach(database)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // gone by now
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	queues, err := outbox.Queues(ctx, db)
+	if err != nil {
+		return err
+	}
+	for _, queue := range queues {
+		if err := do(queue, outbox.New(db, nil, &outbox.Options{Name: queue})); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package letters_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/cmd/internal/letters"
+	"hubbub/peers/agent"
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/peers/system"
+	"hubbub/peers/tg"
+)
+
+// dead puts an item that is refused for good into a program's outbox, and one that
+// waits behind it.
+func dead(t *testing.T, db *sql.DB, queue, body string) {
+	t.Helper()
+	settled := make(chan struct{}, 1)
+	box := outbox.New(db, func(_ context.Context, item outbox.Item) error {
+		if item.Key == "refused" {
+			return outbox.Permanent(errors.New("the bus refused it"))
+		}
+		return outbox.Retry(time.Hour, errors.New("later"))
+	}, &outbox.Options{Name: queue, AfterSettled: func(outbox.Item, outbox.State, error) { settled <- struct{}{} }})
+	for _, key := range []string{"refused", "waiting"} {
+		if _, err := box.Enqueue(t.Context(), "somebody", key, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- box.Run(ctx) }()
+	<-settled
+	cancel()
+	if err := errors.Join(<-done, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// house is a data folder of a bridge, a spawner, one of its agents and one that a
+// person started.
+func house(t *testing.T) letters.Folder {
+	t.Helper()
+	dir := t.TempDir()
+	for _, p := range []struct {
+		file  string
+		open  func(string) (*sql.DB, error)
+		queue string
+		body  string
+	}{
+		{"system.db", system.Open, "", `{"topic":"system:agents","message":{"type":"agent_event","content":{"event":"online"}}}`},
+		{"agents/lead/agent-lead.db", agent.Open, "", `{"type":"tg_reply","content":{"text":"the deploy is blocked"}}`},
+		{"agent-own.db", agent.Open, "", `{"secret":"not for eyes"}`},
+	} {
+		db, err := p.open(filepath.Join(dir, p.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead(t, db, p.queue, p.body)
+	}
+	db, err := tg.Open(filepath.Join(dir, tg.Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return letters.Folder(dir)
+}
+
+func names(t *testing.T, f letters.Folder, states ...outbox.State) string {
+	t.Helper()
+	items, err := f.List(t.Context(), states...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for i := range items {
+		all = append(all, items[i].Name()+" "+items[i].Agent+" "+items[i].Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestListsWhatEveryProgramCouldNotSend(t *testing.T) {
+	f := house(t)
+	want := `system:1 system agent_event {"event":"online"}
+agent-own:1 agent:own 
+agent-lead:1 agent:lead tg_reply: the deploy is blocked`
+	if got := names(t, f, outbox.StateDead, outbox.StateUnknown); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := strings.Count(names(t, f), "\n"); got != 5 {
+		t.Errorf("%d items in all", got+1)
+	}
+}
+
+func TestAPersonDecides(t *testing.T) {
+	f := house(t)
+	if err := f.Drop(t.Context(), "agent-lead:1"); err != nil {
+		t.Error(err)
+	}
+	if err := f.Retry(t.Context(), "agent-own:1"); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, f, outbox.StateDead); !strings.HasPrefix(got, "system:1 ") || strings.Contains(got, "\n") {
+		t.Errorf("still dead: %s", got)
+	}
+	if got := names(t, f, outbox.StateDropped); !strings.HasPrefix(got, "agent-lead:1 ") {
+		t.Errorf("dropped: %s", got)
+	}
+	if got := names(t, f, outbox.StatePending); !strings.Contains(got, "agent-own:1 ") {
+		t.Errorf("pending: %s", got)
+	}
+}
+
+// TestWhatWaitsIsItsOwners: only the program itself may settle what it has not
+// settled yet.
+func TestWhatWaitsIsItsOwners(t *testing.T) {
+	f := house(t)
+	for _, change := range []func(context.Context, string) error{f.Retry, f.Drop} {
+		if err := change(t.Context(), "agent-lead:2"); err == nil || !strings.Contains(err.Error(), "is pending") {
+			t.Errorf("a pending item: %v", err)
+		}
+		for _, name := range []string{"agent-lead:3", "agent-lost:1", "7"} {
+			if err := change(t.Context(), name); !errors.Is(err, outbox.ErrNotFound) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, name := range []string{"", "x", "0", "-1", ":1", "agent-lead:", "agent-lead:1:2"} {
+			if err := change(t.Context(), name); err == nil || !strings.Contains(err.Error(), "names no item") {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestWhatCannotBeReadIsSaidBesideTheRest(t *testing.T) {
+	f := house(t)
+	if err := os.WriteFile(filepath.Join(string(f), "broker.db"), []byte("this is no database at all, whatever its name"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	items, err := f.List(t.Context(), outbox.StateDead)
+	if len(items) != 3 || err == nil || !strings.Contains(err.Error(), "the outbox of broker cannot be read") {
+		t.Errorf("%d items, %v", len(items), err)
+	}
+}
+
+func TestAFolderOfNobody(t *testing.T) {
+	if _, err := letters.Folder(t.TempDir()).List(t.Context()); !errors.Is(err, letters.ErrNoProgram) {
+		t.Error(err)
+	}
+}
+
+// TestNothingIsMigrated: the tool of another version looks at the databases of
+// programs that run.
+func TestNothingIsMigrated(t *testing.T) {
+	f := house(t)
+	path := filepath.Join(string(f), "system.db")
+	set := func(sql string) (version int) {
+		t.Helper()
+		db, err := store.Attach(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.QueryRow(sql).Scan(&version); err != nil && sql == "PRAGMA user_version" {
+			t.Fatal(err)
+		}
+		return version
+	}
+	set("PRAGMA user_version = 1")
+	names(t, f)
+	if v := set("PRAGMA user_version"); v != 1 {
+		t.Errorf("its version is %d now", v)
+	}
+}
