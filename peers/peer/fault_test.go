@@ -47,6 +47,48 @@ func TestRefusalsAreTyped(t *testing.T) {
 	}
 }
 
+// A watched stream calls a function before each frame that it sends.
+type watched struct {
+	jsonrpc.Stream
+	before func(frame string)
+}
+
+func (w watched) Write(frame []byte) error {
+	w.before(string(frame))
+	return w.Stream.Write(frame)
+}
+
+// TestPatternsThatChangeWhileAConnectionIsOpened adds one pattern and removes
+// another when the peer has begun to subscribe and is not connected yet, as a
+// program does that starts Run first.
+func TestPatternsThatChangeWhileAConnectionIsOpened(t *testing.T) {
+	b := bustest.StartInMemory(t, nil)
+	var p *peer.Peer
+	var once sync.Once
+	p = peer.New("agent:x", &peer.Options{Dial: func(ctx context.Context) (jsonrpc.Stream, error) {
+		s, err := b.Dial(ctx)
+		return watched{s, func(frame string) {
+			if strings.Contains(frame, "agent:last") {
+				once.Do(func() {
+					if err := errors.Join(p.Subscribe(ctx, "agent:late"), p.Unsubscribe(ctx, "agent:first")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}}, err
+	}})
+	if err := p.Subscribe(t.Context(), "agent:first", "agent:last"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, p)
+	for topic, want := range map[protocol.Topic]int{"agent:late": 1, "agent:last": 1, "agent:first": 0} {
+		r, err := p.Send(t.Context(), topic, p.NewMessage(protocol.TypeAgentEvent, note{}))
+		if err != nil || r.DeliveredTo != want {
+			t.Errorf("%s: %+v, %v; want it delivered to %d", topic, r, err, want)
+		}
+	}
+}
+
 // TestAMessageAtTheBusesLimitAndOnePast sends the largest message that the bus
 // takes, and one that is a byte larger: it costs nobody a connection.
 func TestAMessageAtTheBusesLimitAndOnePast(t *testing.T) {

@@ -145,8 +145,7 @@ func (p *Peer) Observe(ctx context.Context, patterns ...protocol.Pattern) error 
 
 func (p *Peer) add(ctx context.Context, patterns []protocol.Pattern, observe bool) error {
 	for _, pattern := range patterns {
-		p.keep(pattern, observe)
-		l := p.current()
+		l := p.keep(pattern, observe)
 		if l == nil {
 			continue
 		}
@@ -164,30 +163,34 @@ func (p *Peer) add(ctx context.Context, patterns []protocol.Pattern, observe boo
 	return nil
 }
 
-func (p *Peer) keep(pattern protocol.Pattern, observe bool) {
+// keep adds a pattern and returns the connection that must be told; nil where
+// the next one will be.
+func (p *Peer) keep(pattern protocol.Pattern, observe bool) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.patterns[pattern]; !ok {
 		p.order = append(p.order, pattern)
 	}
 	p.patterns[pattern] = observe
+	return p.link
 }
 
-func (p *Peer) drop(pattern protocol.Pattern) {
+// drop removes a pattern, and returns what keep does.
+func (p *Peer) drop(pattern protocol.Pattern) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.patterns, pattern)
 	p.order = slices.DeleteFunc(p.order, func(o protocol.Pattern) bool { return o == pattern })
+	return p.link
 }
 
 // Unsubscribe removes a pattern.
 func (p *Peer) Unsubscribe(ctx context.Context, pattern protocol.Pattern) error {
-	p.drop(pattern)
-	l := p.current()
+	l := p.drop(pattern)
 	if l == nil {
 		return nil
 	}
-	_, err := l.call(ctx, protocol.MethodUnsubscribe, protocol.SubscribeParams{Topic: string(pattern)})
+	err := l.unsubscribe(ctx, pattern)
 	if errors.Is(err, ErrInterrupted) {
 		return nil
 	}
@@ -245,14 +248,34 @@ func (p *Peer) failed(err error) {
 	p.failure = err
 }
 
-// use makes a connection the one in use; nil says that there is none.
-func (p *Peer) use(l *link) {
+// useOnceSubscribed makes a connection the one in use if the patterns that it
+// holds are those that are wanted. Otherwise it returns the next one that is
+// missing, or is wanted no more. It looks under the lock, since patterns come and
+// go while a connection is opened.
+func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) (next protocol.Pattern, observe, wanted, done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.link = l
-	if l != nil {
-		p.failure = nil
+	for _, pattern := range p.order {
+		observe := p.patterns[pattern]
+		if now, ok := held[pattern]; !ok || now != observe {
+			return pattern, observe, true, false
+		}
 	}
+	for pattern := range held {
+		if _, ok := p.patterns[pattern]; !ok {
+			return pattern, false, false, false
+		}
+	}
+	p.link, p.failure = l, nil
+	p.announceLocked()
+	return "", false, false, true
+}
+
+// unuse says that there is no connection.
+func (p *Peer) unuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.link = nil
 	p.announceLocked()
 }
 

@@ -136,7 +136,6 @@ func (p *Peer) session(ctx, handlers context.Context, bus string) (connected boo
 		<-l.ended
 		return false, p.explain(err, l.err)
 	}
-	p.use(l)
 	p.options.Log.Info().Str("bus", bus).Str("peer", string(p.id)).Msg("connected")
 	p.serve(ctx, l)
 	<-l.ended
@@ -169,7 +168,7 @@ func (p *Peer) dial(ctx context.Context, bus string) (jsonrpc.Stream, error) {
 	return stream, nil
 }
 
-// open initializes and subscribes.
+// open initializes, subscribes, and makes the connection the one in use.
 func (p *Peer) open(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -180,21 +179,24 @@ func (p *Peer) open(ctx context.Context, l *link) error {
 	if _, err := l.call(ctx, protocol.MethodInitialize, params); err != nil {
 		return fmt.Errorf("initializing as %s: %w", p.id, err)
 	}
-	p.mu.Lock()
-	order := append([]protocol.Pattern(nil), p.order...)
-	p.mu.Unlock()
-	for _, pattern := range order {
-		p.mu.Lock()
-		observe, ok := p.patterns[pattern]
-		p.mu.Unlock()
-		if !ok {
-			continue
-		}
-		if err := l.subscribe(ctx, pattern, observe); err != nil {
-			return fmt.Errorf("subscribing to %q: %w", pattern, err)
+	held := map[protocol.Pattern]bool{} // what this connection subscribes to; value: observe
+	for {
+		pattern, observe, wanted, done := p.useOnceSubscribed(l, held)
+		switch {
+		case done:
+			return nil
+		case wanted:
+			if err := l.subscribe(ctx, pattern, observe); err != nil {
+				return fmt.Errorf("subscribing to %q: %w", pattern, err)
+			}
+			held[pattern] = observe
+		default:
+			if err := l.unsubscribe(ctx, pattern); err != nil {
+				return fmt.Errorf("unsubscribing from %q: %w", pattern, err)
+			}
+			delete(held, pattern)
 		}
 	}
-	return nil
 }
 
 // explain finds the error to report: the bus's refusal, or why the stream ended.
@@ -229,7 +231,7 @@ func (p *Peer) serve(ctx context.Context, l *link) {
 		p.finishWork(ctx)
 		l.stream.Close(wire.CloseNormal, "the peer is stopping")
 	}
-	p.use(nil)
+	p.unuse()
 	l.stream.Close(wire.CloseNormal, "")
 	cancel()
 	for range started {

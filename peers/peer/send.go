@@ -101,3 +101,8 @@ func (l *link) subscribe(ctx context.Context, pattern protocol.Pattern, observe 
 	_, err := l.call(ctx, protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(pattern), Observe: observe})
 	return err
 }
+
+func (l *link) unsubscribe(ctx context.Context, pattern protocol.Pattern) error {
+	_, err := l.call(ctx, protocol.MethodUnsubscribe, protocol.SubscribeParams{Topic: string(pattern)})
+	return err
+}
