@@ -36,6 +36,9 @@ var (
 // on. Like any message that will be refused again, it holds a *jsonrpc.Error.
 type TooLargeError = jsonrpc.TooLargeError
 
+// errExited is a handler that never returned, as its goroutine has ended.
+var errExited = errors.New("the handler ended its goroutine (runtime.Goexit, or Fatal of a test)")
+
 // Reject makes the error with which a handler refuses a delivery.
 func Reject(reason string) error { return rejection(reason) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -140,6 +141,44 @@ func TestAFullQueueAnswersAtOnce(t *testing.T) {
 		sending.Wait()
 		if ok.Load() != 3 || busy.Load() != 2 {
 			t.Errorf("%d handled, %d refused; want 3 and 2", ok.Load(), busy.Load())
+		}
+	})
+}
+
+// TestAHandlerThatEndsItsGoroutine does so with more of its sender waiting, as
+// t.Fatal in a handler does.
+func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		p := peer.New("agent:x", &peer.Options{Dial: b.Dial, Concurrency: 1})
+		goOn := make(chan struct{})
+		p.HandleAny(func(_ context.Context, d *peer.Delivery) error {
+			var n note
+			if err := d.Decode(&n); err != nil || n.N > 0 {
+				return err
+			}
+			<-goOn
+			runtime.Goexit()
+			return nil
+		})
+		if err := p.Subscribe(t.Context(), "agent:x"); err != nil {
+			t.Fatal(err)
+		}
+		run(t, p)
+		sender := b.Join(t, "cli:s")
+		var results [3]protocol.SendResult
+		var sending sync.WaitGroup
+		for n := range results {
+			sending.Go(func() { results[n] = sender.Send(t, "agent:x", protocol.TypeAgentEvent, note{n}) })
+			synctest.Wait()
+		}
+		close(goOn)
+		sending.Wait()
+		if f := results[0].Failures; len(f) != 1 || f[0].Status != protocol.OutcomeError || !strings.Contains(f[0].Error, "Goexit") {
+			t.Errorf("its sender got %+v; want an error that says why", results[0])
+		}
+		if results[1].DeliveredTo != 1 || results[2].DeliveredTo != 1 {
+			t.Errorf("what came after it: %+v", results[1:])
 		}
 	})
 }

@@ -66,16 +66,33 @@ func (q *queue) add(key string, job func()) error {
 // workLoop runs jobs while there are any that no other worker runs.
 func (q *queue) workLoop() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.leaveLocked()
 	for len(q.ready) > 0 {
-		l := q.ready[0]
-		q.ready = q.ready[1:]
-		job := l.jobs[0]
-		l.jobs = l.jobs[1:]
-		q.waiting--
-		l.began = time.Now()
-		q.mu.Unlock()
-		job()
+		q.runFirstLocked()
+	}
+}
+
+// leaveLocked ends a worker. Jobs that are left were left by one that ended its
+// goroutine, as a test's t.Fatal does: another worker takes them.
+func (q *queue) leaveLocked() {
+	defer q.mu.Unlock()
+	if len(q.ready) == 0 {
+		q.running--
+		return
+	}
+	q.workers.Go(q.workLoop)
+}
+
+// runFirstLocked runs the next job, without the lock.
+func (q *queue) runFirstLocked() {
+	l := q.ready[0]
+	q.ready = q.ready[1:]
+	job := l.jobs[0]
+	l.jobs = l.jobs[1:]
+	q.waiting--
+	l.began = time.Now()
+	q.mu.Unlock()
+	defer func() {
 		q.mu.Lock()
 		l.began = time.Time{}
 		if len(l.jobs) > 0 {
@@ -83,8 +100,8 @@ func (q *queue) workLoop() {
 		} else {
 			delete(q.lanes, l.key)
 		}
-	}
-	q.running--
+	}()
+	job()
 }
 
 // hangs reports whether a job has run since before a moment.

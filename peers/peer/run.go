@@ -305,7 +305,13 @@ func (p *Peer) process(ctx context.Context, l *link, id jsonrpc.ID, d *Delivery)
 		return
 	default:
 	}
-	err := p.handle(ctx, d)
+	err := errExited
+	defer func() { p.answer(l, id, d, err) }()
+	err = p.handle(ctx, d)
+}
+
+// answer tells the bus what became of a delivery.
+func (p *Peer) answer(l *link, id jsonrpc.ID, d *Delivery, err error) {
 	var rejected rejection
 	switch {
 	case err == nil:
