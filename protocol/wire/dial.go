@@ -78,6 +78,7 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
+		transport.CloseIdleConnections() // whoever answered may keep it open, and a peer tries for days
 		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
 			return nil, &StatusError{Code: resp.StatusCode, URL: url}
 		}

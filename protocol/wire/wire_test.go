@@ -449,3 +449,27 @@ func TestAClientLearnsHowMuchTheServerReads(t *testing.T) {
 	}
 	writing.Wait()
 }
+
+// TestARefusedDialKeepsNoConnection asks a server that would keep it open.
+func TestARefusedDialKeepsNoConnection(t *testing.T) {
+	closed := make(chan struct{}, 1)
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no bus here", http.StatusBadGateway)
+	}))
+	web.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	web.Start()
+	defer web.Close()
+	var status *wire.StatusError
+	if _, err := wire.Dial(t.Context(), "ws"+strings.TrimPrefix(web.URL, "http"), nil); !errors.As(err, &status) || status.Code != http.StatusBadGateway {
+		t.Fatalf("Dial: %v; want the refusal", err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Error("the connection stays open")
+	}
+}
