@@ -40,8 +40,9 @@ type index struct {
 	count     int // subscriptions
 	observing int // those of them that nobody waits for
 
-	cache [64]shard
-	seed  maphash.Seed
+	cache     [64]shard
+	seed      maphash.Seed
+	forgotten uint64 // generation at the last forget; of the sweeper
 }
 
 // An entry is one pattern and who subscribed to it.
@@ -182,11 +183,31 @@ func (x *index) targets(topic string) []target {
 	targets := x.find(topic)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if x.generation.Load() != generation {
+		return targets // no longer valid, and forget may have been here
+	}
 	if sh.topics == nil || len(sh.topics) >= maxCached {
 		sh.topics = make(map[string]found)
 	}
 	sh.topics[topic] = found{generation, targets}
 	return targets
+}
+
+// forget empties the cache if subscriptions have changed since it last did. What
+// is no longer valid would otherwise keep the sessions that it names, until
+// somebody asks for its topic again.
+func (x *index) forget() {
+	generation := x.generation.Load()
+	if generation == x.forgotten {
+		return
+	}
+	x.forgotten = generation
+	for i := range x.cache {
+		sh := &x.cache[i]
+		sh.mu.Lock()
+		sh.topics = nil
+		sh.mu.Unlock()
+	}
 }
 
 // find looks a topic up in the patterns.

@@ -39,7 +39,11 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 		}
 		b.flush()
 		srv.options.Pulse()
-		if tick%lullLook == 0 && traffic.begins(srv.metrics.frames.Load()) {
+		if tick%lullLook != 0 {
+			continue
+		}
+		srv.index.forget()
+		if traffic.begins(srv.metrics.frames.Load()) {
 			srv.background.Go(srv.options.OnLull)
 		}
 	}

@@ -5,8 +5,56 @@ import (
 	"regexp"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
+	"weak"
+
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
 )
+
+// TestASessionThatHasEndedIsFreed has a peer get a message and leave. Nobody asks
+// for its topic again, and still nothing keeps the session.
+func TestASessionThatHasEndedIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := New(nil, nil)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- srv.run(ctx, nil) }()
+		gone := comeAndGo(t, srv)
+		synctest.Wait()
+		time.Sleep(2 * lullLook * sweepEvery)
+		runtime.GC()
+		if gone.Value() != nil {
+			t.Error("a session that has ended is still in memory")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// comeAndGo connects a peer, sends it one message from itself, and leaves.
+func comeAndGo(t *testing.T, srv *Server) weak.Pointer[session] {
+	near, far := wire.Pipe(nil)
+	srv.start(near, "test", nil)
+	write := func(method, params string) {
+		if err := far.Write(jsonrpc.AppendRequestText(nil, `"x"`, method, params)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("initialize", `{"clientId":"cli:x"}`)
+	write("subscribe", `{"topic":"t"}`)
+	write("sendMessage", `{"topic":"t","payload":{"messageId":"m","type":"agent_event","from":"cli:x","timestamp":"2026-02-17T12:00:00Z","content":{}}}`)
+	synctest.Wait()
+	if srv.metrics.accepted.Load() != 1 || len(srv.list()) != 1 {
+		t.Fatalf("%d messages, %d sessions; want one of each", srv.metrics.accepted.Load(), len(srv.list()))
+	}
+	gone := weak.Make(srv.list()[0])
+	far.Close(wire.CloseNormal, "")
+	return gone
+}
 
 // TestALockThatIsHeldStopsThePulse has somebody keep the lock of the sessions, as
 // in a deadlock: systemd's watchdog must hear nothing more.
