@@ -58,6 +58,11 @@ func New(token string, opts *Options) *Client {
 		// with an unknown outcome.
 		transport.IdleConnTimeout = 20 * time.Second
 		transport.MaxIdleConnsPerHost = 8
+		// Over HTTP/2 all calls share one connection. Should that fall silent, as when
+		// a router forgets it, the kernel finds out after a quarter of an hour, and
+		// until then every send would end with an unknown outcome.
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetHTTP1(true)
 		o.Transport = transport
 	}
 	return &Client{
