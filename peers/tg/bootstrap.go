@@ -155,6 +155,13 @@ func (b *Bridge) advanceChat(ctx context.Context, key int64) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, err
 	}
+	admitted, err := b.admitsTopic(ctx, b.db, c.key)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if !admitted {
+		return time.Time{}, b.stopAsking(ctx, c)
+	}
 	do, tell, again := c.next(time.Now(), b.opts.SpawnPatience)
 	if tell {
 		err := inTx(ctx, b.db, func(tx *sql.Tx) error {
@@ -169,6 +176,15 @@ func (b *Bridge) advanceChat(ctx context.Context, key int64) (time.Time, error) 
 		return again, nil
 	}
 	return b.ask(ctx, c)
+}
+
+// stopAsking ends the way of a chat that is no longer admitted: an agent would be
+// started for it, and its route refused. What was said stays until the chat is
+// admitted again and says something.
+func (b *Bridge) stopAsking(ctx context.Context, c *chat) error {
+	b.log.Warn().Str("topic", string(topicOf(c.key))).Msg("no agent is asked for any more: the chat is no longer admitted")
+	return exec(ctx, b.db, `UPDATE chats SET state = 'idle', trouble = '' WHERE bot = ? AND chat = ? AND request = ? AND state IN ('asking','waiting')`,
+		b.bot, c.key, c.request)
 }
 
 // ask sends a chat's spawn request and notes what became of it, unless the chat

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
+	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -387,4 +388,73 @@ func TestAnAgentThatIsGivenUpIsTold(t *testing.T) {
 			t.Error("an agent was asked for although nobody said anything")
 		}
 	})
+}
+
+// TestAChatThatIsNoLongerAdmittedAsksForNoAgent takes the user off the list while
+// the chat waits for its agent, and puts him on it again.
+func TestAChatThatIsNoLongerAdmittedAsksForNoAgent(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		h.opts.AllowAll, h.opts.AllowUsers = false, []int64{will.ID}
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(dm, will, "one")
+		time.Sleep(10 * time.Second) // nobody starts agents
+		h.opts.AllowUsers = []int64{will.ID + 1}
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		h.spawner("agent:lead")
+		h.start()
+		time.Sleep(5 * time.Minute)
+		if n := h.system.Waiting(); n != 0 {
+			t.Errorf("%d messages reached the spawner", n)
+		}
+		h.texts(dm.ID, 0)
+
+		h.opts.AllowUsers = []int64{will.ID}
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		h.start()
+		h.api.Say(dm, will, "two")
+		for _, want := range []string{"one", "two"} {
+			if got := next(t, lead); got.Text != want {
+				t.Errorf("got %q, want %q", got.Text, want)
+			}
+		}
+	})
+}
+
+// TestWhatWaitedBeforeABreakIsPassedOnAfterIt has a chat with a message that waits
+// for an agent stopped and started, and the bot blocked and let in.
+func TestWhatWaitedBeforeABreakIsPassedOnAfterIt(t *testing.T) {
+	member, out := tgtest.StatusMember, tgtest.StatusRemoved
+	for name, pause := range map[string]func(h *house, dm models.Chat, will models.User){
+		"stop and start": func(h *house, dm models.Chat, will models.User) {
+			h.api.Say(dm, will, "/stop")
+			time.Sleep(time.Minute)
+			h.api.Say(dm, will, "/start")
+		},
+		"block and unblock": func(h *house, dm models.Chat, will models.User) {
+			h.api.Member(dm, will, member, out)
+			time.Sleep(time.Minute)
+			h.api.Member(dm, will, out, member)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				will, dm := h.dm("Will")
+				lead := h.bus.Join(t, "agent:lead", "agent:lead")
+				h.start()
+				h.api.Say(dm, will, "one")
+				time.Sleep(10 * time.Second) // nobody starts agents
+				pause(h, dm, will)
+				h.spawner("agent:lead")
+				if got := next(t, lead); got.Text != "one" {
+					t.Errorf("got %q", got.Text)
+				}
+			})
+		})
+	}
 }

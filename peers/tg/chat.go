@@ -26,6 +26,17 @@ func (b *Bridge) askForAgent(ctx context.Context, tx *sql.Tx, c *chat) error {
 	)
 }
 
+// askAgain asks for an agent where messages wait for one and the way to it was
+// given up, as the chat was stopped or the bot put out of it.
+func (b *Bridge) askAgain(ctx context.Context, tx *sql.Tx, c *chat) error {
+	var waiting bool
+	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM events WHERE bot = ? AND chat = ? AND queued = 0)`, b.bot, c.key).Scan(&waiting)
+	if err != nil || !waiting || c.state != chatIdle || !c.present || c.stopped {
+		return err
+	}
+	return b.askForAgent(ctx, tx, c)
+}
+
 // handOn queues what waits in a chat towards its agents, in order. It stops at an
 // album that may still grow. Without agents everything waits.
 func (b *Bridge) handOn(ctx context.Context, tx *sql.Tx, c *chat) error {

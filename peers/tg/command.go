@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -71,8 +72,9 @@ func (b *Bridge) startChat(ctx context.Context, tx *sql.Tx, c *chat) (string, er
 		return "Hello! Write a message, and an agent will answer. /help says more.", nil
 	}
 	c.stopped = false
-	return "Going on. The agents hear this chat again.",
-		exec(ctx, tx, `UPDATE chats SET stopped = 0 WHERE bot = ? AND chat = ?`, b.bot, c.key)
+	return "Going on. The agents hear this chat again.", errors.Join(
+		exec(ctx, tx, `UPDATE chats SET stopped = 0 WHERE bot = ? AND chat = ?`, b.bot, c.key),
+		b.askAgain(ctx, tx, c))
 }
 
 // stopChat tells the agents to stop, and then keeps both sides apart: what people

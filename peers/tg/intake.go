@@ -142,6 +142,7 @@ func (b *Bridge) takeIn(ctx context.Context, tx *sql.Tx, h *happening, after *[]
 	if err := b.notePerson(ctx, tx, h); err != nil {
 		return "", err
 	}
+	*after = append(*after, func() { wake(b.chats) })
 	if reason, err := b.notePresence(ctx, tx, c, h); err != nil || reason != "" {
 		return reason, err
 	}
@@ -152,7 +153,7 @@ func (b *Bridge) takeIn(ctx context.Context, tx *sql.Tx, h *happening, after *[]
 		}
 	}
 	if h.command != "" {
-		*after = append(*after, b.telegram.Wake, func() { wake(b.chats) })
+		*after = append(*after, b.telegram.Wake)
 		return "the command " + h.command, b.obey(ctx, tx, c, h)
 	}
 	switch {
@@ -162,7 +163,7 @@ func (b *Bridge) takeIn(ctx context.Context, tx *sql.Tx, h *happening, after *[]
 		*after = append(*after, b.telegram.Wake)
 		return "the chat is stopped", b.remindStopped(ctx, tx, c)
 	}
-	*after = append(*after, b.forward.Wake, func() { wake(b.chats) })
+	*after = append(*after, b.forward.Wake)
 	return "", b.storeEvent(ctx, tx, c, h)
 }
 
@@ -192,7 +193,9 @@ func (b *Bridge) notePresence(ctx context.Context, tx *sql.Tx, c *chat, h *happe
 		state = chatIdle // nobody needs an agent there
 	}
 	c.state = state
-	return "", exec(ctx, tx, `UPDATE chats SET present = ?, state = ? WHERE bot = ? AND chat = ?`, c.present, state, b.bot, c.key)
+	return "", errors.Join(
+		exec(ctx, tx, `UPDATE chats SET present = ?, state = ? WHERE bot = ? AND chat = ?`, c.present, state, b.bot, c.key),
+		b.askAgain(ctx, tx, c))
 }
 
 // storeEvent keeps a happening for the agents and hands it on if it can.
