@@ -235,4 +235,7 @@ func (s *session) evict(b *batch, code int, reason string) {
 }
 
 // A pinger is a stream that can be asked for a sign of life.
-type pinger interface{ Ping(context.Context) error }
+type pinger interface {
+	Ping(context.Context) error
+	Behind() bool // input waits that the session has not read
+}

@@ -99,20 +99,24 @@ func (s *session) pingDue(at time.Time) bool {
 	return true
 }
 
-// ping asks for a sign of life, twice, and ends a session that gives none.
+// ping asks for a sign of life, twice, and ends a session that gives none. While
+// there is input that the session has not read, the sign may lie in it: a peer
+// that sends faster than the activity log takes its messages is alive.
 func (s *session) ping(ctx context.Context, p pinger) {
 	defer func() {
 		s.mu.Lock()
 		s.pinging, s.pinged = false, time.Now()
 		s.mu.Unlock()
 	}()
-	var err error
-	for range 2 {
+	for missed := 0; missed < 2; {
 		attempt, cancel := context.WithTimeout(ctx, s.server.options.PingInterval)
-		err = p.Ping(attempt)
+		err := p.Ping(attempt)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return // alive, stopping, or the reader finds the end of the stream
+		}
+		if missed++; p.Behind() {
+			missed = 0
 		}
 	}
 	s.server.metrics.limit(limitPing)

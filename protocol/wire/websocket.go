@@ -222,6 +222,15 @@ func (s *WebSocket) Buffered() int { return s.net.buffered() }
 // Ping sends a ping and waits for its pong. Somebody must be in Read.
 func (s *WebSocket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
+// Behind reports whether input waits that nobody has read yet: a pong may lie in
+// it.
+func (s *WebSocket) Behind() bool {
+	if s.net.raw != nil {
+		return arrived(s.net.raw) > 0
+	}
+	return arrived(socketUnder(s.net.Conn)) > 0
+}
+
 // closeTimeout is how long Close waits for the other side's close frame.
 const closeTimeout = time.Second
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -387,6 +388,36 @@ func TestDialReportsWhatIsNotThere(t *testing.T) {
 	l.Close()
 	if _, err := wire.Dial(t.Context(), "ws://"+addr, nil); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("Dial = %v; want an error that names the address", err)
+	}
+}
+
+// TestInputThatNobodyHasReadIsSeen asks a server whether its client has sent what
+// it has not read, over a socket and over TLS.
+func TestInputThatNobodyHasReadIsSeen(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("it cannot be known here")
+	}
+	for name, start := range map[string]func(http.Handler) *httptest.Server{"tcp": httptest.NewServer, "tls": httptest.NewTLSServer} {
+		server, client := pairOver(t, start, nil)
+		if server.Behind() {
+			t.Errorf("%s: something has come before anything was sent", name)
+		}
+		if err := client.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		client.Flush()
+		wait, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for !server.Behind() {
+			select {
+			case <-wait.Done():
+				t.Fatalf("%s: what was sent is not seen", name)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		if frame, err := server.Read(); err != nil || string(frame) != "hello" || server.Behind() {
+			t.Errorf("%s: %q, %v; and there is more: %t", name, frame, err, server.Behind())
+		}
 	}
 }
 
