@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 )
@@ -44,11 +45,9 @@ func (a *Agent) takeEdit(ctx context.Context, tx *sql.Tx, e *entry) error {
 			return err
 		}
 	}
-	n, err := editCount(ctx, tx, e.SourceID)
-	if err != nil {
+	if e.EventID, err = freeEditID(ctx, tx, e.SourceID); err != nil {
 		return err
 	}
-	e.EventID = fmt.Sprintf("%s#edit-%d", e.SourceID, n)
 	return insertEntry(ctx, tx, e)
 }
 
@@ -61,13 +60,20 @@ func (a *Agent) latestOf(ctx context.Context, tx *sql.Tx, chat protocol.Topic, s
 	return list[0], nil
 }
 
-func editCount(ctx context.Context, tx *sql.Tx, source string) (int, error) {
+// freeEditID names the event of an edit. Counting alone does not do: an older
+// event may have been forgotten, and others may have minted such a name.
+func freeEditID(ctx context.Context, tx *sql.Tx, source string) (string, error) {
 	var n int
 	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM events WHERE source_id = ?`, source).Scan(&n)
 	if err != nil {
-		return 0, fmt.Errorf("counting the edits of %s: %w", source, err)
+		return "", fmt.Errorf("counting the edits of %s: %w", source, err)
 	}
-	return n, nil
+	for ; ; n++ {
+		id := fmt.Sprintf("%s#edit-%d", source, n)
+		if taken, err := entryByID(ctx, tx, id); err != nil || taken == nil {
+			return id, err
+		}
+	}
 }
 
 // replaceText gives an event the text of its edit and keeps what it is.
@@ -84,28 +90,65 @@ func (a *Agent) replaceContent(ctx context.Context, tx *sql.Tx, old, edit *entry
 		return err
 	}
 	if old.Stage == stageTurned {
-		return a.reopenTurn(ctx, tx, old, "the message was edited before an answer")
+		if gone, err := a.editedAway(ctx, tx, old); err != nil || !gone {
+			if err != nil {
+				return err
+			}
+			return a.reopenTurn(ctx, tx, old, "the message was edited before an answer")
+		}
 	}
 	old.Stage = stageStored
-	_, err := tx.ExecContext(ctx, `UPDATE events SET stage = ?, deadline_at = 0 WHERE seq = ?`, stageStored, old.Seq)
+	_, err := tx.ExecContext(ctx, `UPDATE events SET stage = ?, turn_id = '', deadline_at = 0 WHERE seq = ?`, stageStored, old.Seq)
 	if err != nil {
 		return fmt.Errorf("storing the edit of %s: %w", old.EventID, err)
 	}
 	return nil
 }
 
+// editedAway cancels the turn of an event whose new text is not this agent's to
+// answer, such as one that names another agent now: the mailbox decides anew. A
+// turn over several fragments goes on, for the others.
+func (a *Agent) editedAway(ctx context.Context, tx *sql.Tx, e *entry) (bool, error) {
+	t, err := turnByID(ctx, tx, e.TurnID)
+	if err != nil || t == nil || len(t.Merged) > 1 {
+		return false, err
+	}
+	facts, err := a.facts(ctx, tx, e)
+	if err != nil {
+		return false, err
+	}
+	d := attention.Decide(e.event(), a.self(), facts, a.opts.attentionConfig(harness.Capabilities{Injection: harness.AllInjection}))
+	if d.Policy != attention.PolicyMustNotRespond && d.Policy != attention.PolicyAckOnly {
+		return false, nil
+	}
+	return true, a.cancelTurn(ctx, tx, t, "the message was edited, and is not for this agent any more")
+}
+
+// withdrawn reports whether a message was deleted, perhaps before it came.
+func withdrawn(ctx context.Context, tx *sql.Tx, e *entry) (gone bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM receipts WHERE kind = ? AND source_id = ?)`,
+		protocol.EventDelete, receiptName(e)).Scan(&gone)
+	if err != nil {
+		return false, fmt.Errorf("looking whether %s was deleted: %w", e.SourceID, err)
+	}
+	return gone, nil
+}
+
 // takeDelete withdraws a message: its event ends superseded if it is open, and
 // its text is gone from the mailbox.
 func (a *Agent) takeDelete(ctx context.Context, tx *sql.Tx, e *entry) error {
-	old, err := a.latestOf(ctx, tx, e.Chat, e.SourceID)
-	if err != nil || old == nil {
+	told, err := entries(ctx, tx, `WHERE source_id = ? AND chat = ? ORDER BY seq`, e.SourceID, e.Chat)
+	if err != nil || len(told) == 0 {
 		return err
 	}
-	old.Deleted = true
-	old.Content.Text, old.Content.Attachments, old.Content.Mentions = "", nil, nil
-	if err := updateContent(ctx, tx, old); err != nil {
-		return err
+	for _, one := range told { // the message, and each edit that is an event of its own
+		one.Deleted = true
+		one.Content.Text, one.Content.Attachments, one.Content.Mentions = "", nil, nil
+		if err := updateContent(ctx, tx, one); err != nil {
+			return err
+		}
 	}
+	old := told[len(told)-1]
 	if old.MergedInto != "" {
 		if carrier, err := currentEntry(ctx, tx, old.EventID); err != nil || carrier == nil || !carrier.open() || carrier.Acted {
 			return err

@@ -84,7 +84,7 @@ func (a *Agent) escalate(ctx context.Context, tx *sql.Tx, e *entry) error {
 	}
 	text := fmt.Sprintf("%s: %s and %s, %d messages within a minute. I say no more until a person does. Should we go on?",
 		escalationMark, a.id.Name(), attention.HeaderValue(strings.TrimPrefix(c.Author.ID, "agent:")), attention.ExchangeLimit)
-	if err := a.sendNotice(ctx, tx, e, "escalation", text); err != nil {
+	if err := a.sendNotice(ctx, tx, e, noticeEscalation, text); err != nil {
 		return err
 	}
 	return a.recordAbout(ctx, tx, uniqueKey("escalation", e.Seq), e, map[string]any{
@@ -92,9 +92,15 @@ func (a *Agent) escalate(ctx context.Context, tx *sql.Tx, e *entry) error {
 	})
 }
 
+// The kinds of notices.
+const (
+	noticeFailed     = "failed"
+	noticeEscalation = "escalation"
+)
+
 // sendNotice sends a text of the host, not of the model, once per event and kind.
 func (a *Agent) sendNotice(ctx context.Context, tx *sql.Tx, e *entry, kind, text string) error {
-	_, err := a.queueReply(ctx, tx, e, "notice", kind+":"+e.EventID, protocol.ChatReply{
+	_, err := a.queueReply(ctx, tx, e, "notice", noticeKey(kind, e), protocol.ChatReply{
 		Text: text, Visibility: visibilityOf(e), Directedness: string(attention.DirectedAmbient),
 	})
 	return err

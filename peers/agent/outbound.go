@@ -75,7 +75,20 @@ func replyType(chat protocol.Topic) protocol.MessageType {
 	return protocol.TypeTGReply
 }
 
-func replyKey(e *entry) string { return e.EventID + ":reply" }
+// The keys of what the agent itself sends for an event.
+func replyKey(e *entry) string                 { return e.EventID + ":reply" }
+func noticeKey(kind string, e *entry) string   { return kind + ":" + e.EventID }
+func signalKey(e *entry, signal string) string { return "react:" + e.EventID + ":" + signal }
+
+// reservedKey reports whether a model's idempotencyKey is one that the agent may
+// need itself, for this event or for another: taken, it would stand in the way.
+func reservedKey(key string, e *entry) bool {
+	if key == replyKey(e) {
+		return false
+	}
+	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") ||
+		strings.HasPrefix(key, noticeFailed+":") || strings.HasPrefix(key, noticeEscalation+":")
+}
 
 func visibilityOf(e *entry) string {
 	switch {

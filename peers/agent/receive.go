@@ -18,7 +18,7 @@ const (
 	maxText        = 256 << 10 // bytes
 	maxAttachments = 64
 	maxMentions    = 64
-	maxID          = 512 // bytes of an id that others minted
+	maxID          = 400 // bytes of an id that others minted; keys of the outbox (at most 512) are made of it
 )
 
 // handle sets the handlers of the messages that reach an agent.
@@ -146,11 +146,14 @@ func (a *Agent) takeIn(ctx context.Context, tx *sql.Tx, e *entry) error {
 	if err := a.joinChat(ctx, tx, e.Chat, e.Content.Chat.ID); err != nil {
 		return err
 	}
-	switch e.Content.Event {
-	case protocol.EventEdit:
-		return a.takeEdit(ctx, tx, e)
-	case protocol.EventDelete:
+	if e.Content.Event == protocol.EventDelete {
 		return a.takeDelete(ctx, tx, e)
+	}
+	if gone, err := withdrawn(ctx, tx, e); err != nil || gone {
+		return err
+	}
+	if e.Content.Event == protocol.EventEdit {
+		return a.takeEdit(ctx, tx, e)
 	}
 	e.EventID = e.SourceID
 	if known, err := entryByID(ctx, tx, e.EventID); err != nil || known != nil {
@@ -173,13 +176,15 @@ func receipt(ctx context.Context, tx *sql.Tx, e *entry) (bool, error) {
 		sequence = string(e.MessageID)
 	}
 	res, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?)`,
-		e.Content.Event, string(e.Chat)+" "+e.SourceID, sequence, e.Received.UnixMicro())
+		e.Content.Event, receiptName(e), sequence, e.Received.UnixMicro())
 	if err != nil {
 		return false, fmt.Errorf("storing the receipt of %s: %w", e.SourceID, err)
 	}
 	n, err := res.RowsAffected()
 	return n == 1, err
 }
+
+func receiptName(e *entry) string { return string(e.Chat) + " " + e.SourceID }
 
 // checkRoom refuses an event where too many of its chat are open.
 func (a *Agent) checkRoom(ctx context.Context, tx *sql.Tx, chat protocol.Topic) error {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -86,10 +87,20 @@ func (a *Agent) sendFinalText(ctx context.Context, tx *sql.Tx, t *turn, e *entry
 		})
 	}
 	_, err = a.queueReply(ctx, tx, e, "text", replyKey(e), protocol.ChatReply{
-		Text: text, Visibility: visibilityOf(e), Directedness: string(attention.DirectedAmbient),
+		Text: fitReply(text), Visibility: visibilityOf(e), Directedness: string(attention.DirectedAmbient),
 	})
 	t.Outbound = true
 	return err
+}
+
+// fitReply cuts a final text to what one message may hold, and says so: nobody
+// is left to shorten it.
+func fitReply(text string) string {
+	if len(text) <= maxReply {
+		return text
+	}
+	const note = "\n\n[The rest was too long for a message.]"
+	return strings.ToValidUTF8(text[:maxReply-len(note)], "") + note
 }
 
 // finish ends a turn well and gives its event the disposition that is due.
@@ -188,7 +199,7 @@ func (a *Agent) fail(ctx context.Context, tx *sql.Tx, e *entry, reason string) e
 	if e.Content.Author.Kind != "human" || e.Chat == protocol.Topic(protocol.PeerBroker) {
 		return nil // two programs would talk about it for ever
 	}
-	return a.sendNotice(ctx, tx, e, "failed", "I could not answer this message. Please send it again, or ask somebody else.")
+	return a.sendNotice(ctx, tx, e, noticeFailed, "I could not answer this message. Please send it again, or ask somebody else.")
 }
 
 // passDeadlines ends accepted turns and open events whose time has passed, and

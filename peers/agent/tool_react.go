@@ -84,7 +84,7 @@ func (b *toolbox) reactTx(ctx context.Context, tx *sql.Tx, id string, row attent
 			return refusal, nil
 		}
 	}
-	key := "react:" + e.EventID + ":" + string(row.Signal)
+	key := signalKey(e, string(row.Signal))
 	before, err := sentByKey(ctx, tx, key)
 	if err != nil || before != nil { // the same signal twice is one
 		return attention.Refusal{}, err

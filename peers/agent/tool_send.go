@@ -113,6 +113,9 @@ func (b *toolbox) sendTx(ctx context.Context, tx *sql.Tx, args *sendArguments) (
 		if args.IdempotencyKey == "" {
 			args.IdempotencyKey = replyKey(e)
 		}
+		if reservedKey(args.IdempotencyKey, e) {
+			return sendResult{}, keyReused, nil
+		}
 		before, err := sentByKey(ctx, tx, args.IdempotencyKey)
 		if err != nil {
 			return sendResult{}, attention.Refusal{}, err
@@ -196,13 +199,15 @@ func sentByKey(ctx context.Context, tx *sql.Tx, key string) (*sentRow, error) {
 	return &s, nil
 }
 
+var keyReused = attention.Refusal{
+	Reason: "key_reused", Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that names this event.",
+}
+
 // repeated answers a call whose key was used before.
 func repeated(before *sentRow, e *entry, text string) (sendResult, attention.Refusal, error) {
 	switch {
 	case before.event != e.EventID:
-		return sendResult{}, attention.Refusal{
-			Reason: "key_reused", Advice: "This idempotencyKey was used for another event. Use one that names this event.",
-		}, nil
+		return sendResult{}, keyReused, nil
 	case before.text == text:
 		return sendResult{MessageID: before.messageID, Status: "duplicate"}, attention.Refusal{}, nil
 	}

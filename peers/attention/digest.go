@@ -96,7 +96,7 @@ func cutRunes(s string, n int) string {
 func (d *Digest) Block(fence string) string {
 	var all strings.Builder
 	for _, line := range d.Excerpts {
-		all.WriteString(line.EventID + "\n" + authorName(line.Author) + "\n" + BodyText(line.Text) + "\n")
+		all.WriteString(line.EventID + "\n" + authorName(line.Author) + "\n" + line.Author.ID + "\n" + BodyText(line.Text) + "\n")
 	}
 	if fence == "" {
 		fence = "fence"
@@ -118,6 +118,7 @@ func (d *Digest) Block(fence string) string {
 	for _, line := range d.Excerpts {
 		header(&b, "event_id", line.EventID)
 		header(&b, "author", authorName(line.Author))
+		header(&b, "author_id", line.Author.ID)
 		fenced(&b, fence, line.Text)
 	}
 	return b.String()

@@ -42,6 +42,7 @@ func (p *Prompt) Block(fence string) string {
 		for _, line := range p.Around {
 			header(&b, "event_id", line.EventID)
 			header(&b, "author", authorName(line.Author))
+			header(&b, "author_id", line.Author.ID) // names may be alike
 			fenced(&b, fence, line.Text)
 		}
 	}
@@ -158,7 +159,7 @@ func (p *Prompt) safeFence(fence string) string {
 		all.WriteString(BodyText(text) + "\n")
 	}
 	for _, line := range p.Around {
-		all.WriteString(line.EventID + "\n" + authorName(line.Author) + "\n" + BodyText(line.Text) + "\n")
+		all.WriteString(line.EventID + "\n" + authorName(line.Author) + "\n" + line.Author.ID + "\n" + BodyText(line.Text) + "\n")
 	}
 	for _, line := range p.Attachments {
 		all.WriteString(BodyText(line) + "\n")
