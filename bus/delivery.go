@@ -58,7 +58,7 @@ func (s *session) reserve(d *delivery) protocol.Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.ended:
+	case s.ended || d.publication.sender == nil && s.server.stopping.Load():
 		return protocol.OutcomeOffline
 	case len(s.queue) == 0 && s.roomLocked():
 		s.unanswered++

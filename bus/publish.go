@@ -46,7 +46,7 @@ func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
 // route hands the message to sessions of this bus, and to the other buses that
 // have matching subscribers.
 func (p *publication) route(b *batch, targets []target) {
-	p.server.inFlight.Add(1)
+	p.server.inFlight.begin()
 	local, others := 0, false
 	for _, t := range targets {
 		switch {
@@ -153,7 +153,7 @@ func refusalText(o protocol.Outcome) string {
 	if o == protocol.OutcomeOverflow {
 		return "the peer's queue is full"
 	}
-	return "the connection has ended"
+	return "the connection has ended, or its bus is stopping"
 }
 
 // settled counts one outcome and completes the publication with the last.
@@ -193,7 +193,7 @@ func (p *publication) releaseAndUnlock(b *batch) {
 // publication any more.
 func (p *publication) finish(b *batch) {
 	srv := p.server
-	defer srv.inFlight.Done()
+	defer srv.inFlight.end()
 	if p.sender == nil {
 		p.finished(b, Result{Targets: p.targets, DeliveredTo: p.deliveredTo, Failures: p.failures, Addressee: p.addressee})
 		return

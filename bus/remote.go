@@ -23,6 +23,9 @@ type Cluster interface {
 	// Forward sends a message to another bus and sees to it that Done or Lost
 	// is called on it once, unless it observes only.
 	Forward(f *Forward)
+	// GiveUp calls Lost on what was forwarded and has no outcome yet, and on
+	// whatever is forwarded from now on: the bus is stopping.
+	GiveUp(reason string)
 	// Status is what /readyz says of the cluster.
 	Status() any
 }

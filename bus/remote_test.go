@@ -39,7 +39,8 @@ func (c *cord) Left(p protocol.PeerID, _ bus.Stamp)   { c.far.local.DropRemote(c
 func (c *cord) Unsubscribed(p protocol.PeerID, q protocol.Pattern) {
 	c.far.local.UnsetRemote(c.name, p, q)
 }
-func (c *cord) Status() any { return map[string]string{"tiedTo": c.far.name} }
+func (c *cord) GiveUp(string) { c.forwards.Wait() } // it holds none for long
+func (c *cord) Status() any   { return map[string]string{"tiedTo": c.far.name} }
 
 func (c *cord) Subscribed(p protocol.PeerID, q protocol.Pattern, observe bool) {
 	c.far.local.SetRemote(c.name, p, q, observe)

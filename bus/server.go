@@ -33,7 +33,7 @@ type Server struct {
 	cut        chan struct{}  // closed when streams must end at once
 	readers    sync.WaitGroup // one a session
 	background sync.WaitGroup // close handshakes and pings
-	inFlight   sync.WaitGroup // publications that are not finished
+	inFlight   *inFlight      // publications that are not finished
 
 	remoteMu sync.Mutex // guards remotes
 	remotes  map[string]*remote
@@ -51,7 +51,7 @@ func New(log Log, opts *Options) *Server {
 		o.Name = NewName()
 	}
 	srv := &Server{
-		cut: make(chan struct{}), options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
+		cut: make(chan struct{}), options: o, log: log, index: newIndex(), inFlight: newInFlight(), initialized: initializeResult(o.Name, o.Version),
 		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{}, remotes: map[string]*remote{},
 	}
 	if o.Cluster != nil {
@@ -136,6 +136,7 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 	endLoops()
 	loops.Wait()
 	srv.background.Wait()
+	srv.inFlight.wait(nil) // somebody may be finishing the last
 	return err
 }
 
@@ -152,18 +153,15 @@ func (srv *Server) serveHTTP(s *http.Server, listener net.Listener) error {
 	return err
 }
 
-// drain waits for what is in flight, at most Options.StopTimeout.
+// drain waits for what is in flight, at most Options.StopTimeout. Then it waits
+// for other buses no longer: what they were asked to deliver fails, and its
+// senders have their answer before their sessions are closed.
 func (srv *Server) drain() {
-	done := make(chan struct{})
-	srv.background.Go(func() {
-		srv.inFlight.Wait()
-		close(done)
-	})
 	timer := time.NewTimer(srv.options.StopTimeout)
 	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	srv.inFlight.wait(timer.C)
+	if c := srv.options.Cluster; c != nil {
+		c.GiveUp("did not answer before the sender's bus stopped")
 	}
 }
 
@@ -223,7 +221,7 @@ func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant
 	if srv.admitSession(s) {
 		return s
 	}
-	srv.background.Go(func() { stream.Close(wire.CloseTryLater, "the bus takes no more connections") })
+	stream.Close(wire.CloseTryLater, "the bus takes no more connections")
 	return nil
 }
 

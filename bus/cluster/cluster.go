@@ -67,6 +67,7 @@ type Cluster struct {
 	nextID      uint64
 	pending     map[uint64]*bus.Forward
 	connected   bool
+	gaveUp      string   // why nothing is forwarded any more; empty until then
 	known       []string // names of the other buses
 	incarnation uint64   // grows whenever something may have been lost
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -20,7 +21,7 @@ func (c *Cluster) Forward(f *bus.Forward) {
 	body = append(append(append(body, line...), '\n'), f.Arrived.Payload...)
 	c.mu.Lock()
 	c.nextID++
-	id, connected := c.nextID, c.connected
+	id, connected := c.nextID, c.connected && c.gaveUp == ""
 	if !about.Silent {
 		c.pending[id] = f
 	}
@@ -29,8 +30,23 @@ func (c *Cluster) Forward(f *bus.Forward) {
 		subject: c.subject("to." + token(f.Bus)), head: header{Kind: kindForward, ID: id}, body: body,
 	})
 	if !sent {
-		c.lose(id, "cannot be reached")
+		c.lose(id, c.why())
 	}
+}
+
+// why says why a forward cannot be sent.
+func (c *Cluster) why() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.gaveUp, "cannot be reached")
+}
+
+// GiveUp implements bus.Cluster.
+func (c *Cluster) GiveUp(reason string) {
+	c.mu.Lock()
+	c.gaveUp = reason
+	c.mu.Unlock()
+	c.loseAll(reason, nil)
 }
 
 // about says what a forwarded payload is.
