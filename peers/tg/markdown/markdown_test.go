@@ -41,6 +41,11 @@ func TestRender(t *testing.T) {
 		"[site](https://a.example/x)":      "site | text_link(site)=https://a.example/x",
 		"[site](javascript:x)":             "site (javascript:x)",
 		"<b>raw</b>":                       "<b>raw</b>",
+		"<div>\nraw\n</div>\n\n**x**":      "<div>\nraw\n</div>\n\nx | bold(x)",
+		"<!-- one line -->\ntext":          "<!-- one line -->\n\ntext",
+		"<!-- two\nlines -->\ntext":        "<!-- two\nlines -->\n\ntext",
+		"<script>a</script>":               "<script>a</script>",
+		"<pre>\nnever closed":              "<pre>\nnever closed",
 		"a_b_c and 2*3*4":                  "a_b_c and 234 | italic(3)",
 		"1 < 2 & 3 \\* 4 &amp; 5":          "1 < 2 & 3 * 4 & 5",
 		"- a\n- b\n  - c":                  "• a\n• b\n  • c",
@@ -105,7 +110,7 @@ func TestSplitKeepsEntitiesAndCharacters(t *testing.T) {
 }
 
 func TestAnythingRendersAndSplits(t *testing.T) {
-	pieces := []string{"**", "*", "_", "`", "```", "\n", "\n\n", "> ", "- ", "1. ", "[", "](", ")", "https://a.example", "😀", "é", "e\u0301", "|", "<", "&amp;", "~~", "word", "  ", "\t", "#", "\xff", "\\", "-", "|-|-|\n"}
+	pieces := []string{"**", "*", "_", "`", "```", "\n", "\n\n", "> ", "- ", "1. ", "[", "](", ")", "https://a.example", "😀", "é", "e\u0301", "|", "<", "<!--", "-->", "\n<div>", "<pre>", "</pre>", "&amp;", "~~", "word", "  ", "\t", "#", "\xff", "\\", "-", "|-|-|\n"}
 	rapid.Check(t, func(t *rapid.T) {
 		in := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 60).Draw(t, "in"), "")
 		limit := rapid.IntRange(2, 40).Draw(t, "limit")

@@ -103,7 +103,11 @@ func (w *writer) block(n ast.Node, st style, indent string) {
 	case *ast.CodeBlock:
 		w.code(n, "")
 	case *ast.HTMLBlock:
-		w.put(strings.TrimRight(w.lines(n)+string(n.ClosureLine.Value(w.source)), "\n"), st)
+		lines := w.lines(n)
+		if n.HasClosure() {
+			lines += string(n.ClosureLine.Value(w.source))
+		}
+		w.put(strings.TrimRight(lines, "\n"), st)
 	case *ast.ThematicBreak:
 		w.put("———", st)
 	case *extast.Table:
