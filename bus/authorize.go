@@ -78,3 +78,11 @@ func (s *session) speaksFor(id protocol.PeerID) bool {
 	}
 	return protocol.SpeaksForFamily(s.id) && s.id.Family() == id.Family()
 }
+
+// isAddressee reports whether a message to the topic is for the session: it is
+// that identity, or one of its family that may speak for it. A peer of another
+// family may speak for everyone, as an operator's does, and listen to all; still
+// the message has not come to whom it is for.
+func (s *session) isAddressee(topic protocol.PeerID) bool {
+	return topic == s.id || s.id.Family() == topic.Family() && s.speaksFor(topic)
+}

@@ -100,6 +100,38 @@ func TestGrantsDecideIdentityTopicAndPattern(t *testing.T) {
 	}
 }
 
+// TestWhoMaySpeakForAllIsNotTheAddressee has an operator's peer hear everything,
+// with a credential that grants every identity, before the bridge is there too.
+func TestWhoMaySpeakForAllIsNotTheAddressee(t *testing.T) {
+	all := []string{"*"}
+	b, _, tokens := credentialed(t, bridge, grant.Credential{Name: "admin", Identities: all, Subscribe: all, Publish: all})
+	answerAll(join(t, b, tokens["admin"], "cli:audit", "*"))
+	sender := join(t, b, tokens["admin"], "agent:a")
+	send := func(want string) {
+		t.Helper()
+		m := sender.request("sendMessage", `{"topic":"tg:42","payload":`+payload("m", "agent:a", "x")+`}`)
+		if !strings.Contains(string(m.Result), `"addressee":"`+want+`"`) {
+			t.Errorf("%s %s; want the addressee %s", m.Result, m.Error, want)
+		}
+	}
+	send("absent")
+	answerAll(join(t, b, tokens["tg"], "tg:bot", "tg:*"))
+	send("ok")
+}
+
+// answerAll has a peer process whatever it gets, until its connection ends.
+func answerAll(p *raw) {
+	go func() {
+		for {
+			m, err := p.read()
+			if err != nil {
+				return
+			}
+			p.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"processed":true}}`)
+		}
+	}()
+}
+
 func tgPayload(id, from string) string {
 	return strings.Replace(payload(id, from, "x"), "agent_event", "tg_message", 1)
 }

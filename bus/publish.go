@@ -164,7 +164,7 @@ func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text st
 	} else {
 		p.failures = append(p.failures, protocol.Failure{Peer: d.target.id, Status: o, Error: text})
 	}
-	if p.addressee != "" && d.target.speaksFor(protocol.PeerID(p.topic)) {
+	if p.addressee != "" && d.target.isAddressee(protocol.PeerID(p.topic)) {
 		was := protocol.AddresseeFailed
 		if o == protocol.OutcomeOK {
 			was = protocol.AddresseeOK
