@@ -170,6 +170,13 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 		return
 	}
 	token, err := srv.options.Credentials.Create(child)
+	if err == nil && !srv.stillIssues(c, &child) {
+		if err := srv.options.Credentials.Revoke(child.Name, nil); err != nil {
+			srv.options.Log.Error().Err(err).Str("credential", child.Name).Msg("revoking what a revoked credential has issued")
+		}
+		refuseHTTP(w, http.StatusUnauthorized, errWrongToken.Error())
+		return
+	}
 	switch {
 	case errors.Is(err, grant.ErrExists):
 		refuseHTTP(w, http.StatusConflict, err.Error())
@@ -179,6 +186,13 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 		srv.options.Log.Info().Str("credential", child.Name).Str("issuer", c.Name).Msg("credential issued")
 		writeJSON(w, http.StatusCreated, map[string]string{"name": child.Name, "token": token})
 	}
+}
+
+// stillIssues reports whether an issuer may issue a credential by what is in force
+// now: its own may have been revoked while the change waited for its turn.
+func (srv *Server) stillIssues(issuer, child *grant.Credential) bool {
+	now, ok := srv.options.Credentials.Current(issuer)
+	return ok && now.MayIssue(child) == nil
 }
 
 // revoke removes a credential that the caller could have issued.

@@ -1,7 +1,11 @@
 package bus
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"hubbub/activitylog"
@@ -109,5 +113,34 @@ func TestNothingOutlivesAGrantThatIsWithdrawnMeanwhile(t *testing.T) {
 	}
 	if len(srv.Peers()) > 0 || s.endReason != errRevoked.Error() {
 		t.Errorf("it is a peer although its identity was withdrawn; ended because %q", s.endReason)
+	}
+}
+
+// TestARevokedIssuerLeavesNoCredential has an issuer that is revoked after its
+// token was checked and before its request has its turn at the file.
+func TestARevokedIssuerLeavesNoCredential(t *testing.T) {
+	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	if _, err := file.Create(grant.Credential{Name: "spawner", Identities: []string{"agent:system"}, Issue: []string{"agent:*"}}); err != nil {
+		t.Fatal(err)
+	}
+	issuer := file.List()[0]
+	srv := New(nil, &Options{Credentials: file})
+	ask := func(name string) int {
+		w := httptest.NewRecorder()
+		body := strings.NewReader(`{"name":"` + name + `","identities":["agent:` + name + `"]}`)
+		srv.issue(w, httptest.NewRequest(http.MethodPost, "/credentials", body), &issuer)
+		return w.Code
+	}
+	if code := ask("before"); code != http.StatusCreated {
+		t.Fatalf("before: %d", code)
+	}
+	if err := file.Revoke("spawner", nil); err != nil {
+		t.Fatal(err)
+	}
+	if code := ask("after"); code != http.StatusUnauthorized {
+		t.Errorf("after: %d; want 401", code)
+	}
+	if list := file.List(); len(list) != 1 || list[0].Name != "before" {
+		t.Errorf("the credentials are %v", list)
 	}
 }

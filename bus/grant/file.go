@@ -32,6 +32,8 @@ var (
 type File struct {
 	path string
 
+	changing sync.Mutex // held to rewrite the file, which may take as long as the disk or another process wants
+
 	mu      sync.Mutex // guards the fields below
 	stamp   stamp
 	version uint64
@@ -84,7 +86,9 @@ func (f *File) reloadLocked() error {
 		return nil
 	}
 	list, err := read(f.path)
-	f.stamp = now
+	if unread := new(fs.PathError); !errors.As(err, &unread) {
+		f.stamp = now // what cannot be read is tried again: who may read a file shows in no stamp
+	}
 	if err == nil && f.loaded && info.Size() == 0 {
 		err = errors.New("it is empty; to revoke every credential, use: hubbub token revoke")
 	}
@@ -202,8 +206,8 @@ func (f *File) Revoke(name string, permit func(*Credential) error) error {
 
 // change rewrites the file under a lock that other processes respect.
 func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.changing.Lock()
+	defer f.changing.Unlock()
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return err
 	}
@@ -228,7 +232,7 @@ func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	if err := write(f.path, list); err != nil {
 		return err
 	}
-	return f.reloadLocked()
+	return f.Reload()
 }
 
 // document is the file's form.

@@ -171,6 +171,25 @@ func TestAFaultIsReportedOnce(t *testing.T) {
 	}
 }
 
+// TestTokensAreCheckedWhileTheFileChanges looks tokens up in the middle of a
+// change, which waits for the disk and for other processes.
+func TestTokensAreCheckedWhileTheFileChanges(t *testing.T) {
+	f := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	token, err := f.Create(bridge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.Revoke(bridge.Name, func(*grant.Credential) error {
+		if _, ok := f.Lookup(token); !ok || f.Reload() != nil || f.Open() {
+			t.Error("the credential is not in force while it is being revoked")
+		}
+		return nil
+	})
+	if _, ok := f.Lookup(token); err != nil || ok {
+		t.Errorf("a revocation: %v; the token is good: %t", err, ok)
+	}
+}
+
 // TestRootLeavesTheFileToItsOwner writes credentials as root into another user's
 // folder, as an administrator does.
 func TestRootLeavesTheFileToItsOwner(t *testing.T) {
