@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestAnyParamsGetAResult(t *testing.T) {
 		d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "a", "nextMoveOwnerId": "a"})
 		value := rapid.SampledFrom([]any{
 			"a", "w", "c", "", " ", "@a", "@a hi", "endpoint:e-a", "open", "waiting", "dm", "human", "\x00", "\u2028", "é", 0, -1, 1.5, 1 << 62,
-			true, nil, []string{}, []string{"a", ""}, []any{1}, m{}, m{"kind": "actor", "label": "x", "targetId": "w"}, "2026-01-01T00:00:00Z",
+			true, nil, math.MaxInt64, math.MinInt64, 1e300, []string{}, []string{"a", ""}, []any{1}, m{}, m{"kind": "actor", "label": "x", "targetId": "w"}, "2026-01-01T00:00:00Z",
 		})
 		for range rapid.IntRange(1, 10).Draw(rt, "requests") {
 			method := rapid.SampledFrom(names).Draw(rt, "method")

@@ -103,7 +103,7 @@ func (t *turn) listEvents(p eventsParams) (any, error) {
 	list := []Event{}
 	size := 0
 	last := t.seq // what the caller has seen does not grow while it is read
-	for seq := p.After + 1; seq <= last && len(list) < limit; seq++ {
+	for seq := min(p.After, last) + 1; seq <= last && len(list) < limit; seq++ {
 		e, err := t.event(seq)
 		if err != nil {
 			return nil, fmt.Errorf("reading event %d: %w", seq, err)

@@ -86,9 +86,13 @@ func promptSections(text string) []string {
 }
 
 // oneLine makes a value from a record safe to stand in a line of the prompt: no
-// line breaks, no control or direction-changing characters, and no heading.
+// line breaks, no control or direction-changing characters, no heading, and no
+// quotation mark, which would end the ones that the prompt puts around titles.
 func oneLine(v any) string {
 	s := strings.Map(func(r rune) rune {
+		if r == '"' {
+			return '\''
+		}
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
 			return ' '
 		}

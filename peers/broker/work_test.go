@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -396,6 +397,11 @@ func TestListsFilterAndPage(t *testing.T) {
 	}
 	if strings.Join(seqs, " ") != "1 2 3 4 5 6" {
 		t.Errorf("events %v", seqs)
+	}
+	for _, after := range []int64{6, 7, math.MaxInt64} {
+		if got := d.do("cli:will", "events.list", m{"after": after}); len(got.list("events")) != 0 || got["next"] != nil {
+			t.Errorf("after %d come %v", after, got)
+		}
 	}
 }
 
