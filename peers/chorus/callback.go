@@ -125,6 +125,8 @@ func (g *Gateway) takeOutput(ctx context.Context, tx *sql.Tx, t *liveTurn, e *Ev
 	}
 	if key == "" {
 		key = fmt.Sprint(n)
+	} else {
+		key = "key:" + key // "4" may be a key of theirs and a number of ours
 	}
 	key = fmt.Sprintf("callback:%d:%s", t.id, key)
 	if e.Type != EventMessage {

@@ -145,9 +145,12 @@ func (g *Gateway) judge(ctx context.Context, tx *sql.Tx, h *heard, settings Agen
 	return g.act(ctx, tx, h, seq, decision)
 }
 
+// knownEvent reports whether an event was taken in before, or is the text of a
+// message that was deleted.
 func knownEvent(ctx context.Context, tx *sql.Tx, h *heard) (known bool, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM event WHERE agent = ? AND event_id = ? AND kind = ? AND sequence = ?)`,
-		h.agent, h.event.EventID, h.event.Kind, h.sequence).Scan(&known)
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM event WHERE agent = ?1 AND event_id = ?2
+		AND (kind = ?3 AND sequence = ?4 OR ?3 IN ('message', 'edit') AND kind = 'delete' AND chat = ?5))`,
+		h.agent, h.event.EventID, h.event.Kind, h.sequence, h.chat).Scan(&known)
 	return known, err
 }
 

@@ -65,7 +65,7 @@ func (g *Gateway) followChange(ctx context.Context, tx *sql.Tx, h *heard, seq in
 	}
 	var turn int64
 	err = tx.QueryRowContext(ctx, `SELECT turn.id FROM event JOIN turn ON turn.id = event.turn WHERE event.agent = ? AND event.event_id = ?
-		AND event.seq != ? AND turn.state = 'composing' LIMIT 1`, h.agent, h.event.EventID, seq).Scan(&turn)
+		AND event.chat = ? AND event.seq != ? AND turn.state = 'composing' LIMIT 1`, h.agent, h.event.EventID, h.chat, seq).Scan(&turn)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return false, fmt.Errorf("looking for an edited message: %w", err)
 	}
@@ -75,7 +75,10 @@ func (g *Gateway) followChange(ctx context.Context, tx *sql.Tx, h *heard, seq in
 		why = "edited"
 	}
 	// What was posted and not answered is superseded too: an answer to it is refused.
-	err = g.supersede(ctx, tx, h.agent, `agent = ?1 AND event_id = ?2 AND seq != ?3`, why, h.agent, h.event.EventID, seq)
+	err = g.supersede(ctx, tx, h.agent, `agent = ?1 AND event_id = ?2 AND seq != ?3 AND chat = ?4`, why, h.agent, h.event.EventID, seq, h.chat)
+	if err == nil && h.event.Kind == attention.KindDelete {
+		err = eraseText(ctx, tx, h)
+	}
 	if err != nil || !composing || h.event.Kind == attention.KindDelete {
 		return false, err
 	}
@@ -85,6 +88,17 @@ func (g *Gateway) followChange(ctx context.Context, tx *sql.Tx, h *heard, seq in
 		_, err = tx.ExecContext(ctx, `UPDATE event SET turn = ? WHERE seq = ?`, turn, seq)
 	}
 	return true, err
+}
+
+// eraseText takes what a deleted message said out of the mailbox, its edits
+// included: the tools show that there was something, and no more.
+func eraseText(ctx context.Context, tx *sql.Tx, h *heard) error {
+	_, err := tx.ExecContext(ctx, `UPDATE event SET content = CAST(json_remove(json_set(CAST(content AS TEXT), '$.text', ''), '$.attachments', '$.mentions') AS BLOB)
+		WHERE agent = ? AND event_id = ? AND chat = ?`, h.agent, h.event.EventID, h.chat)
+	if err != nil {
+		return fmt.Errorf("erasing a deleted message: %w", err)
+	}
+	return nil
 }
 
 // compose puts an event into the turn that is being composed of its author's

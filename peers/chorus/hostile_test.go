@@ -1,0 +1,78 @@
+package chorus_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"hubbub/peers/chorus"
+	"hubbub/protocol"
+)
+
+// TestAKeyIsNoNumber: an agent that names some of its events "1", "2" and leaves
+// others without a key loses none of them.
+func TestAKeyIsNoNumber(t *testing.T) {
+	r := startNew(t, nil)
+	outside := newReceiver(t)
+	tg := r.bus.Join(t, "tg:42", "tg:42")
+	r.add("ext", outside.url+"/in", chorus.AgentSettings{})
+	says(t, tg, "agent:ext", dm("e1", "hello"))
+	callback := outside.next().body["callback"].(string)
+	for _, e := range []struct{ body, key string }{
+		{`{"type":"status","status":"thinking"}`, ""},
+		{`{"type":"message","content":"the answer"}`, "1"},
+		{`{"type":"message","content":"the answer"}`, "1"}, // repeated
+		{`{"type":"message","content":"and more"}`, ""},
+	} {
+		var header []string
+		if e.key != "" {
+			header = []string{"Idempotency-Key", e.key}
+		}
+		if status, answer := post(t, callback, e.body, header...); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", e.body, status, answer)
+		}
+	}
+	var got []string
+	for len(got) < 2 {
+		var reply protocol.ChatReply
+		if err := tg.NextOf(t, protocol.TypeTGReply).Decode(&reply); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, reply.Text)
+	}
+	if strings.Join(got, ", ") != "the answer, and more" {
+		t.Errorf("the chat got %q", got)
+	}
+}
+
+// TestADeletedMessageIsGone: neither its text nor that of its edits is left to
+// read, and what comes of it late is not posted.
+func TestADeletedMessageIsGone(t *testing.T) {
+	r := startNew(t, nil)
+	outside := newReceiver(t)
+	tg := r.bus.Join(t, "tg:42", "tg:42")
+	r.add("ext", outside.url+"/in", chorus.AgentSettings{})
+	event := func(id, kind, text string, sequence int64) protocol.ChatMessage {
+		m := dm(id, text)
+		m.Event, m.Sequence = kind, sequence
+		return m
+	}
+	says(t, tg, "agent:ext", dm("e1", "secret one"))
+	outside.next()
+	says(t, tg, "agent:ext", event("e1", "edit", "secret two", 2))
+	x := toolsOf(t, outside.next())
+	says(t, tg, "agent:ext", event("e1", "delete", "", 4))
+	says(t, tg, "agent:ext", event("e1", "edit", "secret three", 3)) // overtaken
+	says(t, tg, "agent:ext", event("e2", "delete", "", 2))           // overtook its message
+	says(t, tg, "agent:ext", dm("e2", "secret four"))
+	says(t, tg, "agent:ext", dm("e3", "hello"))
+	if c := outside.next(); c.body["message"].(map[string]any)["content"] != "hello" {
+		t.Errorf("posted %v", c.body["message"])
+	}
+	for _, tool := range []string{"chat.list_events", "chat.read_thread"} {
+		shown, problem := x.call(tool, map[string]any{})
+		if text := asJSON(shown); problem != "" || strings.Contains(text, "secret") || !strings.Contains(text, "hello") {
+			t.Errorf("%s shows %s %s", tool, text, problem)
+		}
+	}
+}
