@@ -170,6 +170,46 @@ func TestHurryEndsBackoffButNotAServersDelay(t *testing.T) {
 	})
 }
 
+// TestAClockThatIsSetBackHoldsUpNothing has a first attempt fail while the clock is
+// two hours ahead, as on a machine whose own clock has the local time.
+func TestAClockThatIsSetBackHoldsUpNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		ahead := 2 * time.Hour
+		clock := func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Now().Add(ahead)
+		}
+		attempts := map[string]int{}
+		box := outbox.New(freshDB(t), func(_ context.Context, it outbox.Item) error {
+			mu.Lock()
+			defer mu.Unlock()
+			attempts[it.Key]++
+			switch {
+			case it.Key == "told":
+				return outbox.Retry(2*time.Hour, errors.New("told to wait"))
+			case it.Key == "backoff" && attempts[it.Key] == 1:
+				return errors.New("nobody there")
+			}
+			return nil
+		}, &outbox.Options{Now: clock})
+		enqueue(t, box, "one", "backoff", "behind")
+		enqueue(t, box, "two", "told")
+		run(t, box)
+		synctest.Wait()
+		mu.Lock()
+		ahead = 0
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if attempts["backoff"] != 2 || attempts["behind"] != 1 || attempts["told"] != 1 {
+			t.Errorf("attempts %v", attempts)
+		}
+	})
+}
+
 func TestAgeMakesADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var outcome outbox.State

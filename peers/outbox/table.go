@@ -33,7 +33,8 @@ type head struct {
 }
 
 // selectHeads jumps from destination to destination in the index, so that a long
-// queue costs no more than a short one.
+// queue costs no more than a short one. A backoff that would last longer than any
+// does (?3) was reckoned before the clock was set back: it is over.
 const selectHeads = `
 	WITH RECURSIVE dest(name) AS (
 	  SELECT min(destination) FROM outbox WHERE queue = ?1 AND state IN ('pending','sending')
@@ -41,7 +42,7 @@ const selectHeads = `
 	  SELECT (SELECT min(destination) FROM outbox
 	          WHERE queue = ?1 AND state IN ('pending','sending') AND destination > dest.name)
 	  FROM dest WHERE dest.name IS NOT NULL)
-	SELECT o.id, o.destination, min(o.not_before, o.expires_at) AS due FROM dest
+	SELECT o.id, o.destination, min(iif(o.paced = 0 AND o.not_before > ?3, 0, o.not_before), o.expires_at) AS due FROM dest
 	JOIN outbox o ON o.id = (SELECT min(id) FROM outbox
 	     WHERE queue = ?1 AND state IN ('pending','sending') AND destination = dest.name)
 	WHERE dest.name IS NOT NULL AND o.state = 'pending'
@@ -57,7 +58,7 @@ func (r *round) heads(ctx context.Context, limit int) ([]head, error) {
 		}
 		r.look = look
 	}
-	rows, err := r.look.QueryContext(ctx, r.opts.Name, limit)
+	rows, err := r.look.QueryContext(ctx, r.opts.Name, limit, r.opts.Now().Add(r.opts.MaxBackoff).UnixMicro())
 	if err != nil {
 		return nil, fmt.Errorf("looking for due items: %w", err)
 	}

@@ -35,7 +35,7 @@ func (c *chat) next(at time.Time, patience time.Duration) (do step, tell bool, a
 	if !c.told && !tell && c.askedAt.Add(patience).Before(again) {
 		again = c.askedAt.Add(patience)
 	}
-	if c.nextAt.After(at) {
+	if wait := c.nextAt.Sub(at); wait > 0 && wait <= maxBackoffBus { // longer was reckoned before the clock was set back
 		return stepRest, tell, again
 	}
 	return stepAsk, tell, again

@@ -458,3 +458,25 @@ func TestWhatWaitedBeforeABreakIsPassedOnAfterIt(t *testing.T) {
 		})
 	}
 }
+
+// TestAClockThatIsSetBackHoldsUpNoChat has times in the database two hours ahead.
+func TestAClockThatIsSetBackHoldsUpNoChat(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Album(dm, will, "two pictures", h.api.AddFile("a.jpg", "image/jpeg", nil), h.api.AddFile("b.jpg", "image/jpeg", nil))
+		time.Sleep(time.Second)
+		for _, back := range []string{`UPDATE chats SET next_at = next_at + ?`, `UPDATE events SET ready_at = ready_at + ?`} {
+			if _, err := h.db.Exec(back, (2 * time.Hour).Microseconds()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begun := time.Now()
+		time.Sleep(10 * time.Second)
+		h.spawner("agent:lead")
+		if got := next(t, lead); got.Text != "two pictures" || time.Since(begun) > 30*time.Second {
+			t.Errorf("got %q after %s", got.Text, time.Since(begun))
+		}
+	})
+}

@@ -83,7 +83,7 @@ func (b *Bridge) readyEvents(ctx context.Context, q querier, key int64) ([]int64
 		if err := rows.Scan(&event, &ready); err != nil {
 			return nil, err
 		}
-		if ready > now() {
+		if wait := time.Until(at(ready)); wait > 0 && wait <= albumCap { // longer was reckoned before the clock was set back
 			break
 		}
 		out = append(out, event)
