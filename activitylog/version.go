@@ -15,26 +15,38 @@ import (
 // 2 added the column `bus`.
 const schemaVersion = 2
 
-// CheckVersion says why this program cannot write the log at path, or nil: a
-// newer one made it. A log that does not exist yet is fine. It changes nothing.
+// CheckVersion says why this program must not write the log at path, or nil: a
+// newer one made it. It changes nothing. A log that does not exist yet is fine, and
+// one that cannot be read just now, since it is locked or damaged, is left to who
+// writes it: that never keeps a bus from routing.
 func CheckVersion(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); err != nil {
 		return nil
 	}
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
-		return fmt.Errorf("opening the activity log %s: %w", path, err)
+		return nil
 	}
-	_, err = knownVersion(conn, path)
+	conn.SetBusyTimeout(busyTimeout) // without it, SQLite would wait for ever
+	if _, err = knownVersion(conn, path); !errors.Is(err, errNewer) {
+		err = nil
+	}
 	return errors.Join(err, conn.Close())
 }
 
+// errNewer is in the chain of the error of a log that a newer program made.
+var errNewer = errors.New("use the newer program that wrote it")
+
 // knownVersion returns the version of a log, unless it is newer than ours.
 func knownVersion(conn *sqlite.Conn, path string) (int, error) {
-	version, err := sqlitex.ResultInt(conn.Prep("PRAGMA user_version"))
+	stmt, err := conn.Prepare("PRAGMA user_version")
+	if err != nil {
+		return 0, err
+	}
+	version, err := sqlitex.ResultInt(stmt)
 	if err == nil && version > schemaVersion {
-		err = fmt.Errorf("the activity log %s has schema version %d, and this program knows up to %d: use the newer program that wrote it",
-			path, version, schemaVersion)
+		err = fmt.Errorf("the activity log %s has schema version %d, and this program knows up to %d: %w",
+			path, version, schemaVersion, errNewer)
 	}
 	return version, err
 }

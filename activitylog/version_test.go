@@ -111,6 +111,28 @@ func TestANewerLogIsRefused(t *testing.T) {
 	}
 }
 
+// TestALogInTroubleIsNotRefused: a bus routes, whatever its log does.
+func TestALogInTroubleIsNotRefused(t *testing.T) {
+	foreign := filepath.Join(t.TempDir(), "activity.db")
+	if err := os.WriteFile(foreign, []byte(strings.Repeat("this is a diary, not a database\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	locked := oldLog(t, 0)
+	conn, err := sqlite.OpenConn(locked, sqlite.OpenReadWrite) // no write-ahead log: nobody can read
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // its transaction ends with it
+	if err := sqlitex.ExecuteTransient(conn, "BEGIN EXCLUSIVE", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{foreign, t.TempDir(), locked} {
+		if err := CheckVersion(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // migratedLog, in the environment, makes the test below a program that opens
 // that log, and so migrates it.
 const migratedLog = "HUBBUB_TEST_MIGRATED_LOG"
