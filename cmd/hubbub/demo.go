@@ -87,11 +87,10 @@ func runDemo(cmd *cobra.Command, exit bool) error {
 
 	s := &show{env: env, data: data, kept: cmd.Flags().Changed("data")}
 	removeAddress, err := s.prepare(ctx, cancel)
-	if err != nil {
-		return errors.Join(err, s.stop(cancel))
+	if err == nil {
+		defer removeAddress()
+		err = s.run(ctx, exit)
 	}
-	defer removeAddress()
-	err = s.run(ctx, exit)
 	if err != nil && ctx.Err() != nil {
 		if err = context.Cause(ctx); errors.Is(err, context.Canceled) {
 			err = nil

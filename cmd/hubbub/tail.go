@@ -65,6 +65,8 @@ func (t *tailing) run(cmd *cobra.Command) error {
 	at, err := t.past(cmd.Context(), r, filter, lines, out)
 	switch {
 	case errors.Is(err, activitylog.ErrNoLog) && t.follow: // it may come
+	case t.follow && cmd.Context().Err() != nil: // to be stopped is its end
+		return out.flush()
 	case err != nil:
 		return describeLog(err)
 	}

@@ -73,6 +73,10 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 	if err != nil && a.env == nil && !errors.As(err, &usage) {
 		err = Usage("%s", err) // it failed before any command ran
 	}
+	if stopped(err, a.env) {
+		// What runs until it is stopped returns no error. This had something to do.
+		err = fmt.Errorf("stopped by a signal before it was done: %w", err)
+	}
 	return fail(o.stderr, a.root.Name(), err, a.env)
 }
 

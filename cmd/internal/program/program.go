@@ -92,6 +92,9 @@ func run(ctx context.Context, p Program, o outside) int {
 	ctx, stop := withSignals(ctx, env)
 	err = p.Run(ctx, env)
 	stop()
+	if stopped(err, env) {
+		return 0 // to stop is the end of a program that serves
+	}
 	return fail(o.stderr, p.Name, err, env)
 }
 
@@ -102,13 +105,16 @@ func printHelp(w io.Writer, p Program, fs *pflag.FlagSet) {
 		"variables over the file.\n")
 }
 
+// stopped reports whether err is only that a signal ended the context.
+func stopped(err error, env *Env) bool {
+	return errors.Is(err, context.Canceled) && env != nil && env.stopping.Load()
+}
+
 // fail prints err, if there is one to print, and returns the exit code.
 func fail(w io.Writer, name string, err error, env *Env) int {
 	var usage *usageError
 	switch {
 	case err == nil:
-		return 0
-	case errors.Is(err, context.Canceled) && env != nil && env.stopping.Load():
 		return 0
 	case errors.As(err, &usage):
 		fmt.Fprintf(w, "%s: %s\nTry %s --help.\n", name, env.redacted(err.Error()), name)

@@ -442,6 +442,35 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestACommandThatIsStoppedSaysSo: what a signal cut short, such as a backup, is
+// not done. What runs until it is stopped returns no error.
+func TestACommandThatIsStoppedSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		code int
+	}{"cut short": {context.Canceled, 1}, "until stopped": {nil, 0}} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			a := tree(func(*Env) error { return nil })
+			one, _, err := a.root.Find([]string{"one"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			one.RunE = func(cmd *cobra.Command, _ []string) error {
+				if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+					return err
+				}
+				<-cmd.Context().Done()
+				return c.err
+			}
+			code := a.execute(t.Context(), call{args: []string{"one", "x"}, env: map[string]string{"HOME": t.TempDir()}}.outside(&stdout, &stderr))
+			if says := strings.Contains(stderr.String(), "stopped by a signal"); code != c.code || says != (c.code == 1) {
+				t.Errorf("exit %d, stderr %q", code, stderr.String())
+			}
+		})
+	}
+}
+
 func TestFold(t *testing.T) {
 	text := "a first line\nof two that fit\n\none that is a little too long,\nand one more\n  an indented line that is too long\nend"
 	want := "a first line\nof two that fit\n\none that is a\nlittle too long,\nand one more\n  an indented line that is too long\nend"
