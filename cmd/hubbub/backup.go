@@ -50,10 +50,11 @@ func backup(cmd *cobra.Command, to string) error {
 		}
 		return err
 	}
-	files := 0
+	files, failed := 0, []error{}
 	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return err
+			failed = append(failed, err)
+			return nil
 		}
 		rel, err := filepath.Rel(from, path)
 		if err != nil || rel == "." {
@@ -66,14 +67,23 @@ func backup(cmd *cobra.Command, to string) error {
 		case !d.Type().IsRegular() || slices.ContainsFunc(notBackedUp, func(end string) bool { return strings.HasSuffix(rel, end) }):
 			return nil
 		}
-		files++
 		if filepath.Ext(path) == ".db" {
-			return store.Copy(cmd.Context(), path, target)
+			err = store.Copy(cmd.Context(), path, target)
+		} else {
+			err = copyFile(path, target)
 		}
-		return copyFile(path, target)
+		switch {
+		case err == nil:
+			files++
+		case cmd.Context().Err() != nil:
+			return err
+		default: // a damaged file is no reason to leave the others behind
+			failed = append(failed, err)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("the backup in %s is not whole: %w", to, err)
+	if err = errors.Join(append(failed, err)...); err != nil {
+		return fmt.Errorf("the backup in %s is not whole, with %d files: %w", to, files, err)
 	}
 	if asJSON(cmd) {
 		return jsonLines(cmd.OutOrStdout()).Encode(map[string]any{"folder": to, "files": files})
