@@ -1,9 +1,11 @@
 package activitylog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -11,8 +13,26 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// pruneRows is how many rows one transaction deletes: the writer waits for it.
-const pruneRows = 500
+// The writer waits for each transaction of a prune. It deletes few enough rows to
+// take about pruneTime: where ids are scattered, each row of a large log costs a
+// page that a slow disk has to fetch first.
+const (
+	pruneRows = 500 // at most
+	pruneTime = 25 * time.Millisecond
+)
+
+// nextPrune is how many rows the next transaction deletes, after one of so many
+// took so long.
+func nextPrune(rows int, took time.Duration) int {
+	switch {
+	case took > 2*pruneTime:
+		return max(rows/2, 1)
+	case took < pruneTime:
+		return min(rows*2, pruneRows)
+	default:
+		return rows
+	}
+}
 
 // Prune deletes the rows of a log that are older than a time, and returns how
 // many. It is the only way by which rows leave. A bus may be writing meanwhile:
@@ -21,7 +41,7 @@ const pruneRows = 500
 // The rows of a message that was under way at that time stay together. The file
 // does not shrink; its free space is used for new rows.
 func Prune(ctx context.Context, path string, before time.Time) (deleted int64, err error) {
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("%w at %s", ErrNoLog, path)
 	}
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
@@ -29,31 +49,39 @@ func Prune(ctx context.Context, path string, before time.Time) (deleted int64, e
 		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	conn.SetBusyTimeout(0) // see lock
+	conn.SetBusyTimeout(readTimeout)
 	if err := sqlitex.ExecuteTransient(conn, "PRAGMA synchronous=FULL", nil); err != nil {
 		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
 	}
-	if columns, err := columnsOf(conn); err != nil || len(columns) == 0 {
-		return 0, errors.Join(fmt.Errorf("%s is not an activity log", path), err)
+	conn.SetInterrupt(ctx.Done())
+	switch columns, err := columnsOf(conn); {
+	case err != nil:
+		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
+	case len(columns) == 0:
+		return 0, fmt.Errorf("%s is not an activity log", path)
 	}
 	if err := keepUnderWay(conn, before); err != nil {
-		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
+		return 0, cmp.Or(ctx.Err(), fmt.Errorf("pruning the activity log %s: %w", path, err))
 	}
-	for ctx.Err() == nil {
+	conn.SetInterrupt(nil) // what follows is short, and is not left half done
+	conn.SetBusyTimeout(0) // see lock
+	for rows := pruneRows / 10; ctx.Err() == nil; {
 		if err := lock(ctx, conn); err != nil {
 			return deleted, fmt.Errorf("pruning the activity log %s: %w", path, err)
 		}
 		began := time.Now()
-		n, err := pruneOnce(conn, before)
+		n, err := pruneOnce(conn, before, rows)
+		took := time.Since(began)
 		deleted += n
 		if err != nil {
 			return deleted, fmt.Errorf("pruning the activity log %s: %w", path, err)
 		}
-		if n < pruneRows {
+		if n < int64(rows) {
 			return deleted, nil
 		}
+		rows = nextPrune(rows, took)
 		select {
-		case <-time.After(time.Since(began)):
+		case <-time.After(took):
 		case <-ctx.Done():
 		}
 	}
@@ -94,11 +122,11 @@ func lock(ctx context.Context, conn *sqlite.Conn) error {
 	}
 }
 
-// pruneOnce deletes some rows and ends the transaction.
-func pruneOnce(conn *sqlite.Conn, before time.Time) (n int64, err error) {
+// pruneOnce deletes so many rows and ends the transaction.
+func pruneOnce(conn *sqlite.Conn, before time.Time, rows int) (n int64, err error) {
 	err = sqlitex.Execute(conn, `DELETE FROM activity_log WHERE id IN (
 		SELECT id FROM activity_log WHERE ts < ? AND message_id NOT IN (SELECT message_id FROM under_way) ORDER BY ts LIMIT ?)`,
-		&sqlitex.ExecOptions{Args: []any{FormatTime(before), pruneRows}})
+		&sqlitex.ExecOptions{Args: []any{FormatTime(before), rows}})
 	if err != nil {
 		return 0, errors.Join(err, sqlitex.Execute(conn, "ROLLBACK", nil))
 	}

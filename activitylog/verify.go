@@ -2,6 +2,9 @@ package activitylog
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -68,15 +71,52 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 		c.longest, quick, c.partial = positive(opts.Longest, c.longest), opts.Quick, opts.Partial
 	}
 	for _, s := range r.sources {
-		if err := s.with(ctx, func(v *view) error { return c.checkFile(v, s.path, quick) }); err != nil {
+		err := s.with(ctx, func(v *view) error { return c.checkFile(v, s.path, quick) })
+		if err := c.unlessDamage(s.path, err); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.Each(ctx, Filter{}, func(e *Entry) error { c.add(e); return nil }); err != nil {
+	err := r.Each(ctx, Filter{}, func(e *Entry) error { c.add(e); return nil })
+	if err := c.unlessDamage(strings.Join(c.paths, ", "), err); err != nil {
 		return nil, err
 	}
 	c.end()
-	return c.verdict, nil
+	return c.verdict, r.leavePruned(ctx, c.verdict)
+}
+
+// unlessDamage returns an error of reading, unless it is that of a damaged file:
+// then it is a problem as others are, and what was found before it is told too.
+func (c *checker) unlessDamage(log string, err error) error {
+	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultCorrupt {
+		return err
+	}
+	c.problem(Problem{Log: log, What: fmt.Sprintf("after %d rows: %v", c.verdict.Rows, err)})
+	return nil
+}
+
+// leavePruned drops the problems of messages whose rows have left since they were
+// read: a prune that goes on meanwhile takes some before others.
+func (r *Reader) leavePruned(ctx context.Context, v *Verdict) error {
+	for _, s := range r.sources {
+		err := s.with(ctx, func(view *view) (err error) {
+			v.Problems = slices.DeleteFunc(v.Problems, func(p Problem) bool {
+				if err != nil || p.MessageID == "" || p.Log != s.path {
+					return false
+				}
+				var there bool
+				if _, there, err = view.int64("SELECT 1 FROM activity_log WHERE id = ?", p.ID); there || err != nil {
+					return false
+				}
+				v.Cut++
+				return true
+			})
+			return err
+		})
+		if err != nil && sqlite.ErrCode(err).ToPrimary() != sqlite.ResultCorrupt {
+			return err
+		}
+	}
+	return nil
 }
 
 // wantedColumns are the columns that every log has.

@@ -122,6 +122,37 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
+// TestVerifyTellsOfDamage: a page that cannot be read does not hide what was found
+// before it.
+func TestVerifyTellsOfDamage(t *testing.T) {
+	s := newScript(t)
+	for range 500 {
+		s.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{"text":"`+strings.Repeat("x", 200)+`"}`, "agent:a")
+	}
+	path := s.written("")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := len(raw) / pageSize
+	for page := pages / 2; page < pages; page++ {
+		clear(raw[page*pageSize:][:64])
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, quick := range []bool{false, true} {
+		v, err := opened(t, path).Verify(t.Context(), &VerifyOptions{Quick: quick})
+		if err != nil || v.OK() {
+			t.Errorf("quick %t: %+v, %v", quick, v, err)
+			continue
+		}
+		if last := v.Problems[len(v.Problems)-1]; !strings.Contains(last.What, "malformed") {
+			t.Errorf("quick %t: the last of %d problems is %q", quick, len(v.Problems), last.What)
+		}
+	}
+}
+
 func TestVerifyOfAClusterWantsAllItsLogs(t *testing.T) {
 	entry, target := newScript(t), newScript(t)
 	id := entry.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{}`)
@@ -227,5 +258,63 @@ func TestPruneOfWhatIsNoLog(t *testing.T) {
 	}
 	if _, err := Prune(t.Context(), path, time.Now()); err == nil || !strings.Contains(err.Error(), "not an activity log") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestPruneHoldsTheWriterBriefly: each transaction takes as many rows as the disk
+// deletes within its time.
+func TestPruneHoldsTheWriterBriefly(t *testing.T) {
+	for _, c := range []struct {
+		rows int
+		took time.Duration
+		want int
+	}{
+		{50, time.Millisecond, 100}, {400, time.Millisecond, pruneRows}, {pruneRows, 30 * time.Millisecond, pruneRows},
+		{pruneRows, 2 * time.Second, pruneRows / 2}, {3, 2 * time.Second, 1}, {1, 2 * time.Second, 1},
+	} {
+		if got := nextPrune(c.rows, c.took); got != c.want {
+			t.Errorf("after %d rows in %s: %d; want %d", c.rows, c.took, got, c.want)
+		}
+	}
+}
+
+// TestPruneWaitsForALock: also the first thing that it reads may be locked, such as
+// while a bus begins or ends.
+func TestPruneWaitsForALock(t *testing.T) {
+	path := oldLog(t, 0)
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite) // no write-ahead log: nobody can read
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlitex.ExecuteTransient(conn, "BEGIN EXCLUSIVE", nil); err != nil {
+		t.Fatal(err)
+	}
+	released := make(chan error)
+	time.AfterFunc(20*time.Millisecond, func() { released <- conn.Close() })
+	if _, err := Prune(t.Context(), path, time.Now().Add(-100*365*24*time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVerifyBesideAPrune: what verify reads of a message may leave before it reads
+// the rest.
+func TestVerifyBesideAPrune(t *testing.T) {
+	path := dayLog(t)
+	change(t, path, "DELETE FROM activity_log WHERE id = (SELECT min(id) FROM activity_log WHERE event = 'process_finish')")
+	r := opened(t, path)
+	v, err := r.Verify(t.Context(), nil)
+	if err != nil || len(v.Problems) != 1 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if err := r.leavePruned(t.Context(), v); err != nil || len(v.Problems) != 1 {
+		t.Errorf("the rows are there, and the problem is not: %+v, %v", v, err)
+	}
+	cut := v.Cut
+	change(t, path, fmt.Sprintf("DELETE FROM activity_log WHERE id <= %d", v.Problems[0].ID))
+	if err := r.leavePruned(t.Context(), v); err != nil || len(v.Problems) != 0 || v.Cut != cut+1 {
+		t.Errorf("the rows have left: %+v, %v", v, err)
 	}
 }

@@ -85,6 +85,7 @@ func (w *Writer) committed(c *chunk, first int64, n int, took time.Duration) boo
 	for i := range rows {
 		if rows[i].Event == LogGap {
 			gaps++
+			w.log.Warn().Str("path", w.path).RawJSON("gap", rows[i].Payload).Msg("rows of the activity log were lost; a log_gap row stands in their place")
 		}
 	}
 	w.mu.Lock()
