@@ -42,10 +42,8 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	if _, err := conn.StartTransientUnitContext(ctx, name, "fail", l.properties(spec, envFile), done); err != nil {
 		return nil, startError(name, err)
 	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return nil, ctx.Err() // Find sees what became of it
+	if err := await(ctx, done); err != nil {
+		return nil, err // Find sees what became of it
 	}
 	s, err := look(ctx, conn, name)
 	if err != nil {
@@ -60,6 +58,24 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 		return nil, exit
 	}
 	return &unit{l, name, s.invocation}, nil
+}
+
+// jobLimit is how long systemd may take to tell that a unit is started, which is
+// when its program is executed.
+const jobLimit = 30 * time.Second
+
+// await waits for the end of a job. The news of it is lost where the connection
+// ends meanwhile, as when D-Bus is started again: then the unit tells.
+func await(ctx context.Context, done <-chan string) error {
+	timer := time.NewTimer(jobLimit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 func noSuchUnit(err error) bool { return isBusError(err, "org.freedesktop.systemd1.NoSuchUnit") }

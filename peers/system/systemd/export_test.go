@@ -1,0 +1,4 @@
+package systemd
+
+// Await is the wait for the end of a job.
+var Await = await
