@@ -115,7 +115,9 @@ func (e *Endpoint) errorOf(status int, what string, f failure, key string) *turn
 		status == http.StatusTooManyRequests, status >= 500 && status != http.StatusNotImplemented:
 		return &turnloop.RequestError{Retry: true, Err: fmt.Errorf("%s", at)}
 	default:
-		return permanent("the API refuses the request; does it take chat tools and streaming?")
+		refused := permanent("the API refuses the request; does it take chat tools and streaming?")
+		refused.Refused = true
+		return refused
 	}
 }
 

@@ -252,6 +252,49 @@ func TestUnusableToolCallsComeBackAsErrors(t *testing.T) {
 	}
 }
 
+// TestWhatAModelMadeUpIsNotSentBack: endpoints refuse a history with arguments
+// that are not JSON, or with a name that no tool can have.
+func TestWhatAModelMadeUpIsNotSentBack(t *testing.T) {
+	api := harnesstest.StartAPI(t,
+		callTool("a", "chat.send_message", `{"text": "unterminated`), callTool("b", "functions.no such tool", `{}`),
+		callTool("c", "", `[]`), callTool("d", "chat.send_message", `{"text":"hello"}`), say(""))
+	tools := &harnesstest.Tools{Names: []string{"chat.send_message"}}
+	if _, err := newHarness(api, &waits{}).Turn(t.Context(), turn("x"), tools); err != nil || len(tools.Calls()) != 1 {
+		t.Fatalf("%v, calls %v", err, tools.Calls())
+	}
+	var got []string
+	for _, m := range api.Requests()[4].Body["messages"].([]any) {
+		calls, _ := m.(map[string]any)["tool_calls"].([]any)
+		for _, c := range calls {
+			f := c.(map[string]any)["function"].(map[string]any)
+			got = append(got, fmt.Sprint(f["name"], f["arguments"]))
+		}
+	}
+	want := []string{"chat_send_message{}", "functions_no_such_tool{}", "unnamed{}", `chat_send_message{"text":"hello"}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("sent back %q, want %q", got, want)
+	}
+}
+
+// TestAPastThatIsRefusedIsForgotten: a conversation whose history an API does
+// not take is not lost for good.
+func TestAPastThatIsRefusedIsForgotten(t *testing.T) {
+	api := harnesstest.StartAPI(t, say("one"),
+		harnesstest.Status(400, `{"error":{"message":"Invalid 'messages[1]': bad history","type":"invalid_request_error"}}`),
+		say("two"), say("three"))
+	h := newHarness(api, &waits{})
+	for _, prompt := range []string{"first", "second", "third"} {
+		if _, err := h.Turn(t.Context(), turn(prompt), &harnesstest.Tools{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []int{2, 4, 2, 4} { // the system prompt, the past, and the new one
+		if got := len(api.Requests()[i].Body["messages"].([]any)); got != want {
+			t.Errorf("request %d has %d messages, want %d", i+1, got, want)
+		}
+	}
+}
+
 func TestConversationIsRememberedWithinBoundsAndAcrossRestarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.db")
 	api := harnesstest.StartAPI(t, say("one"), say("two"), say("three"), say("four"), say("five"))

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"hubbub/peers/agent/harness/turnloop"
@@ -86,11 +87,22 @@ func wireMessages(r *turnloop.Request) []wireMessage {
 				w.Content = nil
 			}
 			for _, c := range m.Calls {
-				w.ToolCalls = append(w.ToolCalls, wireCall{ID: c.ID, Type: "function", Function: wireFunction{c.Name, c.Arguments}, Extra: c.Extra})
+				w.ToolCalls = append(w.ToolCalls, wireCall{ID: c.ID, Type: "function", Function: wireFunction{c.Name, argumentsOf(c)}, Extra: c.Extra})
 			}
 		default:
 			add("user", m.Text)
 		}
 	}
 	return out
+}
+
+// argumentsOf returns arguments as endpoints want them back: many read them, and
+// refuse every request whose history has others. What the model erred in was
+// told to it in the call's result.
+func argumentsOf(c turnloop.Call) string {
+	raw := bytes.TrimSpace([]byte(c.Arguments))
+	if len(raw) == 0 || raw[0] != '{' || !json.Valid(raw) {
+		return "{}"
+	}
+	return c.Arguments
 }

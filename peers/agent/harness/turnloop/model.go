@@ -90,6 +90,7 @@ type RequestError struct {
 	Retry   bool          // it may work later
 	After   time.Duration // how long the API wants us to wait; 0 = not said
 	TooLong bool          // the request exceeds what the model can read
+	Refused bool          // something in the request is not taken; its history may be to blame
 	Err     error
 }
 

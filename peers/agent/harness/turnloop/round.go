@@ -42,6 +42,7 @@ func (r *run) rounds(ctx context.Context) (*Reply, error) {
 		if err != nil {
 			return nil, err
 		}
+		presentable(reply.Calls)
 		if reply.Truncated && reply.Text == "" {
 			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it said anything", harness.ErrBudget, opts.MaxTokens)
 		}
@@ -67,6 +68,17 @@ func (r *run) rounds(ctx context.Context) (*Reply, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: the model did not end it in %d requests", harness.ErrBudget, opts.MaxRounds)
+}
+
+// presentable gives calls names that every API takes back: models make some up
+// (functions.x), or write a tool's name as their prompt has it. One that stayed
+// in the history would have each later request of the conversation refused.
+func presentable(calls []Call) {
+	for i := range calls {
+		if calls[i].Name = wireName(calls[i].Name); calls[i].Name == "" {
+			calls[i].Name = "unnamed"
+		}
+	}
 }
 
 // unanswered takes back calls that nobody will run: APIs refuse a history with
@@ -103,8 +115,8 @@ func (r *run) ask(ctx context.Context, use ToolUse) (*Reply, error) {
 		if !errors.As(err, &failed) {
 			return nil, err
 		}
-		if failed.TooLong && len(r.past) > 0 {
-			r.status("the conversation is too long for the model; its past is left out")
+		if (failed.TooLong || failed.Refused) && len(r.past) > 0 {
+			r.status("the model does not take the past of the conversation, which is left out: " + failed.Error())
 			r.past = nil
 			continue
 		}
