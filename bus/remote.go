@@ -32,7 +32,7 @@ type Cluster interface {
 
 // A Stamp orders the sessions that claim one identity: the greater is newer.
 type Stamp struct {
-	At  int64  `json:"at"`  // unix nanoseconds of initialize
+	At  int64  `json:"at"`  // unix nanoseconds of initialize, and greater than any that its bus has seen
 	Bus string `json:"bus"` // where
 }
 
@@ -52,6 +52,9 @@ type Local interface {
 	UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern)
 	DropRemote(bus string, peer protocol.PeerID)
 	DropBus(bus string)
+	// SetBus replaces what is known of a bus, the patterns of its peers. What
+	// stays is routed to throughout.
+	SetBus(bus string, peers map[protocol.PeerID]map[protocol.Pattern]bool)
 	// Deliver hands a message that another bus accepted to our own sessions and
 	// calls done once with the outcome. It does not wait for it.
 	Deliver(m Arrived, done func(Result))
@@ -231,6 +234,7 @@ func (srv *Server) Members() []Member {
 // Replaced implements Local.
 func (srv *Server) Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok bool) {
 	srv.mu.Lock()
+	srv.latest = max(srv.latest, by.At)
 	s := srv.peers[peer]
 	srv.mu.Unlock()
 	if s == nil {
@@ -252,6 +256,10 @@ func (srv *Server) Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok boo
 func (srv *Server) SetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
+	srv.setRemoteLocked(bus, peer, pattern, observe)
+}
+
+func (srv *Server) setRemoteLocked(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
 	r, ok := srv.remotes[bus]
 	if !ok {
 		r = &remote{bus: bus, peers: map[protocol.PeerID]*remotePeer{}}
@@ -262,8 +270,42 @@ func (srv *Server) SetRemote(bus string, peer protocol.PeerID, pattern protocol.
 		p = &remotePeer{subscriber: subscriber{remote: r, peer: peer}, patterns: map[protocol.Pattern]bool{}}
 		r.peers[peer] = p
 	}
+	if was, ok := p.patterns[pattern]; ok && was == observe {
+		return
+	}
 	p.patterns[pattern] = observe
 	srv.index.add(&p.subscriber, pattern, observe)
+}
+
+// SetBus implements Local.
+func (srv *Server) SetBus(bus string, peers map[protocol.PeerID]map[protocol.Pattern]bool) {
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
+	if r := srv.remotes[bus]; r != nil {
+		for peer, p := range r.peers {
+			srv.keepRemoteLocked(r, p, peers[peer])
+		}
+	}
+	for peer, patterns := range peers {
+		for pattern, observe := range patterns {
+			srv.setRemoteLocked(bus, peer, pattern, observe)
+		}
+	}
+}
+
+// keepRemoteLocked drops the patterns of a peer that are not among those to keep,
+// and the peer where none are.
+func (srv *Server) keepRemoteLocked(r *remote, p *remotePeer, patterns map[protocol.Pattern]bool) {
+	if len(patterns) == 0 {
+		srv.dropRemoteLocked(r, p.peer)
+		return
+	}
+	for pattern := range p.patterns {
+		if _, ok := patterns[pattern]; !ok {
+			delete(p.patterns, pattern)
+			srv.index.remove(&p.subscriber, pattern)
+		}
+	}
 }
 
 // UnsetRemote implements Local.

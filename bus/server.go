@@ -42,6 +42,7 @@ type Server struct {
 	streams  int        // open ones, also those whose session has ended and that are being closed
 	sessions map[*session]struct{}
 	peers    map[protocol.PeerID]*session
+	latest   int64 // greatest Stamp.At until now, the other buses' included: their clocks may be ahead
 }
 
 // New makes a bus that records in log, which may be nil. It does no I/O.
@@ -258,7 +259,8 @@ func (srv *Server) register(s *session, id protocol.PeerID) (older *session, ok 
 	if _, ok := srv.sessions[s]; !ok {
 		return nil, false
 	}
-	s.id, s.stamp = id, Stamp{At: time.Now().UnixNano(), Bus: srv.options.Name}
+	srv.latest = max(srv.latest+1, time.Now().UnixNano())
+	s.id, s.stamp = id, Stamp{At: srv.latest, Bus: srv.options.Name}
 	older = srv.peers[id]
 	srv.peers[id] = s
 	return older, true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +89,7 @@ func New(urls []string, name string, opts *Options) *Cluster {
 	return &Cluster{
 		urls: urls, name: name, instance: ulid.Make().String(), options: o, incarnation: 1,
 		out: make(chan outgoing, o.Queue), in: make(chan *nats.Msg, 4*o.Queue), epoch: make(chan string, 8),
+		nextID:  rand.Uint64() >> 1, // an answer that was meant for the run before must not be taken for one of this
 		pending: map[uint64]*bus.Forward{}, buses: map[string]*member{}, parts: map[partKey]*partial{},
 	}
 }
@@ -138,7 +140,7 @@ func (c *Cluster) settle(nc *nats.Conn) {
 func (c *Cluster) connect() (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name("hubbub-bus " + c.name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.Timeout(2 * time.Second),
+		nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.Timeout(2 * time.Second),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(2 * time.Second),
 		nats.ConnectHandler(func(*nats.Conn) { c.setConnected(true, "connected to NATS") }),
 		nats.ReconnectHandler(func(*nats.Conn) { c.setConnected(true, "connected to NATS again") }),
@@ -263,9 +265,8 @@ func (c *Cluster) restart(why string) {
 
 func (c *Cluster) hello() {
 	c.mu.Lock()
-	h := header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq}
-	c.mu.Unlock()
-	c.tell(outgoing{subject: c.subject("all"), head: h})
+	defer c.mu.Unlock() // or a change might be told first, which would look as if one were missing
+	c.tell(outgoing{subject: c.subject("all"), head: header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq}})
 }
 
 // tick sends a heartbeat, forgets silent buses and gives up what is too late.

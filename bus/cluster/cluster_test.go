@@ -255,6 +255,45 @@ func TestNATSComesAndGoes(t *testing.T) {
 	}
 }
 
+// TestARefusalOfNATSDoesNotLast has a server refuse the bus again and again, as
+// one does whose accounts are not loaded, and then take it.
+func TestARefusalOfNATSDoesNotLast(t *testing.T) {
+	strict, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Username: "u", Password: "p",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go strict.Start()
+	if !strict.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	url, port := strict.ClientURL(), strict.Addr().(*net.TCPAddr).Port
+	dials := make(dialer, 1000)
+	c := cluster.New([]string{url}, "east", &cluster.Options{NATS: []nats.Option{nats.SetCustomDialer(dials)}})
+	bus.New(nil, &bus.Options{Cluster: c})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	waitFor(t, "the bus does not try again", func() bool { return len(dials) >= 4 })
+	strict.Shutdown()
+	strict.WaitForShutdown()
+	startNATS(t, port)
+	waitFor(t, "the bus is not taken back", func() bool { return c.Status().(map[string]any)["connected"] == true })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A dialer counts its calls.
+type dialer chan struct{}
+
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	d <- struct{}{}
+	return net.DialTimeout(network, address, time.Second)
+}
+
 // TestABusThatDies leaves a message on its way: its sender has an answer within
 // seconds, whatever the delivery timeout.
 func TestABusThatDies(t *testing.T) {

@@ -143,10 +143,7 @@ func (c *Cluster) apply(m *member, ch change) {
 			return
 		}
 		c.local.DropRemote(m.name, ch.Peer)
-		m.stamps[ch.Peer] = *ch.Stamp
-		if newer, ok := c.local.Replaced(ch.Peer, *ch.Stamp); ok {
-			c.announceAgain(ch.Peer, newer)
-		}
+		c.claim(m, ch.Peer, *ch.Stamp)
 	case "left":
 		if ch.Stamp != nil && m.stamps[ch.Peer] == *ch.Stamp {
 			delete(m.stamps, ch.Peer)
@@ -156,6 +153,15 @@ func (c *Cluster) apply(m *member, ch change) {
 		c.local.SetRemote(m.name, ch.Peer, ch.Pattern, ch.Observe)
 	case "unsub":
 		c.local.UnsetRemote(m.name, ch.Peer, ch.Pattern)
+	}
+}
+
+// claim notes the session of another bus, and ends ours of that identity where it
+// is older.
+func (c *Cluster) claim(m *member, peer protocol.PeerID, stamp bus.Stamp) {
+	m.stamps[peer] = stamp
+	if newer, ok := c.local.Replaced(peer, stamp); ok {
+		c.announceAgain(peer, newer)
 	}
 }
 
@@ -194,6 +200,20 @@ func (c *Cluster) sendMembers(h header) {
 	c.tell(outgoing{subject: c.subject("to." + token(h.From)), head: head, body: body})
 }
 
+// gathered makes the members of a bus out of the changes that tell them.
+func gathered(changes []change) (map[protocol.PeerID]map[protocol.Pattern]bool, map[protocol.PeerID]bus.Stamp) {
+	patterns, stamps := map[protocol.PeerID]map[protocol.Pattern]bool{}, map[protocol.PeerID]bus.Stamp{}
+	for _, ch := range changes {
+		switch {
+		case ch.Do == "join" && ch.Stamp != nil:
+			patterns[ch.Peer], stamps[ch.Peer] = map[protocol.Pattern]bool{}, *ch.Stamp
+		case ch.Do == "sub" && patterns[ch.Peer] != nil:
+			patterns[ch.Peer][ch.Pattern] = ch.Observe
+		}
+	}
+	return patterns, stamps
+}
+
 // takeMembers replaces what is known of a bus, then applies the changes that
 // came meanwhile.
 func (c *Cluster) takeMembers(m *member, h header, body []byte) {
@@ -202,10 +222,11 @@ func (c *Cluster) takeMembers(m *member, h header, body []byte) {
 		c.options.Log.Warn().Err(err).Str("bus", m.name).Msg("cluster: members that are not understood")
 		return
 	}
-	c.local.DropBus(m.name)
+	patterns, stamps := gathered(changes)
+	c.local.SetBus(m.name, patterns)
 	clear(m.stamps)
-	for _, ch := range changes {
-		c.apply(m, ch)
+	for peer, stamp := range stamps {
+		c.claim(m, peer, stamp)
 	}
 	m.seq, m.epoch, m.stale = h.Seq, h.Epoch, false
 	waiting := m.waiting

@@ -77,7 +77,7 @@ func (s *ActivityStream) subject() string { return s.options.Prefix + ".activity
 func (s *ActivityStream) Run(ctx context.Context) error {
 	nc, err := nats.Connect(strings.Join(s.urls, ","), append([]nats.Option{
 		nats.Name("hubbub-bus activity " + s.bus), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.FlusherTimeout(2 * time.Second),
+		nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.FlusherTimeout(2 * time.Second),
 	}, s.options.NATS...)...)
 	if err != nil {
 		return fmt.Errorf("the activity stream: %w", err)

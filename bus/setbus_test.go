@@ -1,0 +1,59 @@
+package bus
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// TestWhatStaysOfABusIsRoutedToThroughout tells a bus the members of another one
+// again: a lookup finds what stays at any time, since nothing of it changes.
+func TestWhatStaysOfABusIsRoutedToThroughout(t *testing.T) {
+	type members = map[protocol.PeerID]map[protocol.Pattern]bool
+	srv := New(nil, nil)
+	set := func(peers members, all, observing int, changes bool) {
+		t.Helper()
+		before := srv.index.generation.Load()
+		srv.SetBus("west", peers)
+		if changed := srv.index.generation.Load() != before; changed != changes {
+			t.Errorf("%v changed the index: %t", peers, changed)
+		}
+		if a, o := srv.Subscriptions(); a != all || o != observing {
+			t.Errorf("%v: %d subscriptions, %d of them observe; want %d and %d", peers, a, o, all, observing)
+		}
+	}
+	set(members{"agent:a": {"t": false, "u": true}, "agent:b": {"t": false}}, 3, 1, true)
+	set(members{"agent:a": {"t": false, "u": true}, "agent:b": {"t": false}}, 3, 1, false)
+	kept := srv.index.targets("t")
+	set(members{"agent:a": {"t": false, "u": false}, "agent:c": {"v": true}}, 3, 1, true)
+	now := srv.index.targets("t")
+	if len(kept) != 2 || len(now) != 1 || now[0].peer != "agent:a" || now[0].subscriber != kept[0].subscriber && now[0].subscriber != kept[1].subscriber {
+		t.Errorf("the targets were %v and are %v; want agent:a, as it was", kept, now)
+	}
+	set(members{}, 0, 0, true)
+	set(nil, 0, 0, false)
+}
+
+// TestASessionIsNewerThanWhatItsBusHasSeen joins a peer where another bus, whose
+// clock is ahead, has told of its former session.
+func TestASessionIsNewerThanWhatItsBusHasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := New(nil, &Options{Name: "east"})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- srv.run(ctx, nil) }()
+		ahead := Stamp{At: time.Now().Add(time.Minute).UnixNano(), Bus: "west"}
+		srv.Replaced("agent:x", ahead)
+		enters(t, srv, "agent:x", "t")
+		if _, ok := srv.Replaced("agent:x", ahead); !ok || len(srv.Peers()) != 1 {
+			t.Error("the former session, of another bus, has replaced the new one")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
