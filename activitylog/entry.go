@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"time"
+	"unicode/utf8"
 )
 
 // An Entry is one row of a log as it was read. Columns that are NULL are empty.
@@ -47,7 +48,7 @@ func (e *Entry) MarshalJSON() ([]byte, error) {
 	switch {
 	case len(payload) == 0:
 		payload = nil
-	case !json.Valid(payload):
+	case !json.Valid(payload), !utf8.Valid(payload):
 		text, err := json.Marshal(string(payload))
 		if err != nil {
 			return nil, err

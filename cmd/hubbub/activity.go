@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/program"
@@ -144,9 +147,43 @@ func (f *rowFlags) filter(now time.Time) (filter activitylog.Filter, err error) 
 
 // jsonLines makes an encoder that writes one value a line.
 func jsonLines(w io.Writer) *json.Encoder {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(jsonWriter{w})
 	enc.SetEscapeHTML(false)
 	return enc
+}
+
+// A jsonWriter takes whole JSON values and writes them so that a terminal shows
+// them: it escapes what JSON may hold as it is and what would command a terminal or
+// turn the direction of writing. The values stay the same.
+type jsonWriter struct{ w io.Writer }
+
+func (j jsonWriter) Write(values []byte) (int, error) {
+	n := len(values)
+	if bytes.ContainsFunc(values, commandsTerminal) {
+		values = escaped(values)
+	}
+	if _, err := j.w.Write(values); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+func escaped(values []byte) []byte {
+	safe := make([]byte, 0, len(values)+64)
+	for len(values) > 0 {
+		r, size := utf8.DecodeRune(values)
+		if commandsTerminal(r) { // only strings can hold it
+			safe = fmt.Appendf(safe, `\u%04x`, r)
+		} else {
+			safe = append(safe, values[:size]...)
+		}
+		values = values[size:]
+	}
+	return safe
+}
+
+func commandsTerminal(r rune) bool {
+	return r >= 0x7f && (r <= 0x9f || unicode.Is(unicode.Bidi_Control, r))
 }
 
 // exportRows writes all rows of a filter as JSON lines.

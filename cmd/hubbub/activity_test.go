@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
@@ -74,6 +75,41 @@ func TestMoments(t *testing.T) {
 	for _, text := range []string{"yesterday", "-5m", "-1d", "xd", "99999999d", "2026-13-01"} {
 		if got, err := moment("since", text, noon); err == nil {
 			t.Errorf("%q was read as %s", text, got)
+		}
+	}
+}
+
+// TestNothingCommandsTheTerminal: rows hold what anybody sent, and in a log from
+// elsewhere whatever was put there.
+func TestNothingCommandsTheTerminal(t *testing.T) {
+	const evil = "\x1b[2J\u009b31m\x7f\u202e\n"
+	payload, err := json.Marshal(map[string]any{"type": "tg_message" + evil, "content": map[string]string{"text": evil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := []activitylog.Entry{
+		{ID: 1, TS: "today" + evil, Event: "send_start" + evil, MessageID: "m" + evil, Actor: evil, Topic: evil, Status: evil, Payload: payload, Error: evil, Type: evil},
+		{ID: 2, TS: "2026-02-17T12:00:00.000000Z", Event: "send_finish", MessageID: "abééééxyz", Payload: []byte(`"` + evil[:1]), Error: evil},
+		{ID: 3, TS: "2026-02-17T12:00:00.000000Z", Event: "send_start", MessageID: "bytes", Payload: []byte("{\"text\":\"\xff\x9b\"}")},
+	}
+	for i := range entries {
+		var asJSON bytes.Buffer
+		if err := jsonLines(&asJSON).Encode(&entries[i]); err != nil {
+			t.Fatal(err)
+		}
+		var back struct {
+			Payload any    `json:"payload_json"`
+			Error   string `json:"error"`
+		}
+		if err := json.Unmarshal(asJSON.Bytes(), &back); err != nil || back.Error != entries[i].Error {
+			t.Errorf("row %d came back as %+v (%v)", i+1, back, err)
+		}
+		for _, text := range []string{
+			strings.TrimSuffix(asJSON.String(), "\n"), newRowLayout(false, 0).line(&entries[i]), newRowLayout(false, 200).line(&entries[i]),
+		} {
+			if strings.ContainsFunc(text, commandsTerminal) || strings.ContainsRune(text, '\x1b') || !utf8.ValidString(text) {
+				t.Errorf("row %d is shown as %q", i+1, text)
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -63,7 +62,7 @@ func newOutboxList() *cobra.Command {
 func printOutbox(cmd *cobra.Command, items []letters.Item) error {
 	out := cmd.OutOrStdout()
 	if asJSON(cmd) {
-		encoder := json.NewEncoder(out)
+		encoder := jsonLines(out)
 		for i := range items {
 			if err := encoder.Encode(&items[i]); err != nil {
 				return err
@@ -87,7 +86,7 @@ func printOutbox(cmd *cobra.Command, items []letters.Item) error {
 		if w.Queue != "agents" {
 			to = strings.TrimSpace(w.Queue + " " + to)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s ago\t%s\t%s\t%s\t%s\n", w.Name(), screen.Printable(to), w.State, w.Attempts,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s ago\t%s\t%s\t%s\t%s\n", screen.Printable(w.Name()), screen.Printable(to), w.State, w.Attempts,
 			ago(time.Since(w.QueuedAt)), next, screen.Printable(w.Agent), screen.Clip(screen.Printable(w.Text), 40), screen.Clip(screen.Printable(w.Error), 120))
 	}
 	return t.Flush()
@@ -127,5 +126,5 @@ func printChange(cmd *cobra.Command, item, name, done string) error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"program": program, "id": id, "done": name})
+	return jsonLines(cmd.OutOrStdout()).Encode(map[string]any{"program": program, "id": id, "done": name})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
@@ -75,7 +76,7 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	}
 	left := l.columns - used - 2
 	if id != "" {
-		left -= len(id) + 1
+		left -= screen.Width(id) + 1
 		b.WriteString("  " + l.paint.Paint(screen.Dim, id))
 	} else {
 		b.WriteString(" ")
@@ -140,7 +141,7 @@ func (l *rowLayout) merged(e *activitylog.Entry, cells [5]string) []cell {
 }
 
 func (l *rowLayout) plain(e *activitylog.Entry, cells [5]string, detail string) string {
-	fields := []string{e.TS}
+	fields := []string{orDash(strings.ReplaceAll(screen.Printable(e.TS), " ", "_"))}
 	for _, c := range cells {
 		fields = append(fields, orDash(strings.ReplaceAll(c, " ", "_")))
 	}
@@ -165,7 +166,11 @@ func shownID(e *activitylog.Entry) string {
 	if e.Is(activitylog.SendStart) || e.Is(activitylog.Rejected) || len(id) <= 8 {
 		return id
 	}
-	return "…" + id[len(id)-6:]
+	end := len(id) - 6
+	for !utf8.RuneStart(id[end]) {
+		end++
+	}
+	return "…" + id[end:]
 }
 
 func cellColour(column int, e *activitylog.Entry) screen.Colour {

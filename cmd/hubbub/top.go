@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,7 @@ func topOnce(cmd *cobra.Command, out io.Writer) error {
 	case err != nil:
 		return err
 	case asJSON(cmd):
-		_, err = fmt.Fprintln(out, strings.TrimSpace(string(raw)))
+		_, err = jsonWriter{out}.Write(append(bytes.TrimSpace(raw), '\n'))
 		return err
 	}
 	columns, _ := terminalSize(out)
@@ -234,7 +235,7 @@ func (t *topScreen) failure(f *console.StateFailure) {
 	if to == "" {
 		to = f.Topic
 	}
-	who := strings.TrimSpace(fmt.Sprintf("%s %s → %s", f.Type, screen.Printable(f.From), screen.Printable(to)))
+	who := strings.TrimSpace(fmt.Sprintf("%s %s → %s", screen.Printable(f.Type), screen.Printable(f.From), screen.Printable(to)))
 	line := fmt.Sprintf("%s  %s  %s  %s", f.At.Local().Format(time.TimeOnly), t.paint.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8)),
 		who, t.paint.Paint(screen.Dim, screen.Clip(screen.Printable(f.Error), 60)))
 	t.add(line)

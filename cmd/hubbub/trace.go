@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
@@ -161,7 +162,7 @@ func stepStatus(m *activitylog.Message) string {
 }
 
 func orNullJSON(raw json.RawMessage) json.RawMessage {
-	if !json.Valid(raw) {
+	if !json.Valid(raw) || !utf8.Valid(raw) {
 		return nil
 	}
 	return raw
@@ -187,7 +188,7 @@ func printChain(w io.Writer, c *activitylog.Chain) error {
 	paint, columns := screen.NewPainter(w), screen.Columns(w)
 	p := &printer{w: w}
 	self := c.Steps[0]
-	p.line("%s  %s  %s", paint.Paint(screen.Bold, screen.Printable(self.ID)), paint.Paint(screen.Cyan, self.Type), routeOf(self.From, self.Topic))
+	p.line("%s  %s  %s", paint.Paint(screen.Bold, screen.Printable(self.ID)), paint.Paint(screen.Cyan, screen.Printable(self.Type)), routeOf(self.From, self.Topic))
 	p.line("%s", paint.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
 	if detail := messageDetail(self.Payload); detail != "" {
 		p.line("%s", screen.Clip(screen.Printable(detail), max(columns, 100)))
