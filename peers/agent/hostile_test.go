@@ -2,10 +2,12 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol"
 )
@@ -131,5 +133,25 @@ func TestAnEditFindsANameThatIsFree(t *testing.T) {
 		w.say(edit(dm("e1", ""), "hello again", 2))
 		w.sleep(5 * time.Second)
 		w.wantDispositions("e1 responded", "e1#edit-1 responded", "e1#edit-2 ignored")
+	})
+}
+
+// TestWhatWaitsForATurnCountsAsOpen: a model that is stuck does not let a chat
+// fill the mailbox.
+func TestWhatWaitsForATurnCountsAsOpen(t *testing.T) {
+	inWorld(t, newStub(holding), &agent.Options{MaxOpen: 5, Deadline: time.Hour}, func(t *testing.T, w *world) {
+		for i := range 5 {
+			w.say(by(dm(fmt.Sprint("e", i), "hello"), fmt.Sprint("person-", i), "human"))
+			w.sleep(5 * time.Second)
+		}
+		r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, by(dm("e5", "hello"), "person-5", "human"))
+		if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
+			t.Errorf("the sixth gave %+v", r)
+		}
+		other := dm("f1", "hello")
+		other.Chat = &protocol.Chat{ID: "43", Kind: "dm"}
+		if r := w.tg.SendAs(t, "tg:43", "agent:lead", protocol.TypeTGMessage, other); r.DeliveredTo != 1 {
+			t.Errorf("another chat gave %+v", r)
+		}
 	})
 }

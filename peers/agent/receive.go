@@ -186,10 +186,12 @@ func receipt(ctx context.Context, tx *sql.Tx, e *entry) (bool, error) {
 
 func receiptName(e *entry) string { return string(e.Chat) + " " + e.SourceID }
 
-// checkRoom refuses an event where too many of its chat are open.
+// checkRoom refuses an event where too many of its chat are open: not decided,
+// composed, or in a turn that has not ended.
 func (a *Agent) checkRoom(ctx context.Context, tx *sql.Tx, chat protocol.Topic) error {
 	var open int
-	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM events WHERE chat = ? AND stage IN (?, ?)`,
+	err := tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM events WHERE chat = ?1 AND stage IN (?2, ?3)) +
+		(SELECT count(*) FROM turns WHERE chat = ?1 AND state IN ('queued','running','accepted','withdrawn'))`,
 		chat, stageStored, stageHeld).Scan(&open)
 	if err != nil {
 		return fmt.Errorf("counting open events: %w", err)
