@@ -3,6 +3,7 @@ package bus_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -145,6 +146,38 @@ func TestABodyThatNeverComesHoldsNoConnection(t *testing.T) {
 			}
 			if held := time.Since(start); held > time.Minute {
 				t.Errorf("%s: held for %v", path, held)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAnAnswerThatNobodyReadsHoldsNoConnection asks and does not read, with and
+// without a right to ask.
+func TestAnAnswerThatNobodyReadsHoldsNoConnection(t *testing.T) {
+	for _, host := range []string{"127.0.0.1:7892", "elsewhere.example"} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			l := bustest.Listen()
+			ended := make(chan error, 1)
+			go func() { ended <- bus.New(nil, nil).Serve(ctx, l) }()
+			conn, err := l.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := []byte("GET /metrics HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+			if _, err := conn.Write(ask); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.SetWriteDeadline(time.Now().Add(6 * time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Minute)
+			if _, err := conn.Write(ask); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("after 5 minutes: %v; want a connection that the bus has closed", err)
 			}
 			stop()
 			if err := <-ended; err != nil {

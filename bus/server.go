@@ -101,6 +101,10 @@ func (srv *Server) ServeOn(ctx context.Context, listener net.Listener) error {
 	return srv.Serve(ctx, listener)
 }
 
+// answerTimeout is how long a client may take to read an answer of the HTTP side.
+// A session is bound by Options.WriteTimeout instead.
+const answerTimeout = 2 * time.Minute
+
 // run serves until ctx ends.
 func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 	at := time.Now()
@@ -111,7 +115,7 @@ func (srv *Server) run(ctx context.Context, listener net.Listener) error {
 
 	failed := make(chan error, 1)
 	httpServer := &http.Server{
-		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: answerTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		TLSConfig: srv.options.TLS, ErrorLog: log.New(httpErrors{srv.options.Log}, "", 0),
 	}
 	if listener != nil {
