@@ -214,6 +214,31 @@ func TestAnAgentThatIsGoneIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// TestASpawnerThatIsWrongAboutAnAgentIsNotPressed has one that answers each request
+// at once, for an agent that hangs and has lost its connection.
+func TestASpawnerThatIsWrongAboutAnAgentIsNotPressed(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		h.spawner("agent:lead")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		h.api.Say(dm, will, "one")
+		next(t, lead)
+		lead.Leave()
+		h.api.Say(dm, will, "two")
+		before := h.system.Waiting()
+		time.Sleep(10 * time.Minute)
+		if asked := h.system.Waiting() - before; asked < 10 || asked > 32 {
+			t.Errorf("asked %d times in 10 minutes; want 30", asked)
+		}
+		back := h.bus.Join(t, "agent:lead", "agent:lead")
+		begun := time.Now()
+		if got := next(t, back); got.Text != "two" || time.Since(begun) > 15*time.Second {
+			t.Errorf("got %q after %s", got.Text, time.Since(begun))
+		}
+	})
+}
+
 func TestAnAgentThatIsBackGetsItsMessagesAtOnce(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		will, dm := h.dm("Will")

@@ -149,6 +149,9 @@ func (b *Bridge) agentTrouble(ctx context.Context, key int64, agent string, spaw
 		if err != nil || c.state != chatAssigned || !c.present {
 			return err
 		}
+		if often, err := b.askedOften(ctx, tx, key); err != nil || often {
+			return err
+		}
 		b.log.Warn().Str("topic", string(topicOf(key))).Str("peer", agent).Msg("the chat's agent is gone; asking for it again")
 		return b.askForAgent(ctx, tx, c)
 	})
@@ -157,6 +160,17 @@ func (b *Bridge) agentTrouble(ctx context.Context, key int64, agent string, spaw
 	}
 	wake(b.chats)
 	return err
+}
+
+// asksPerMinute bounds how often a chat asks for an agent that is gone: a spawner
+// that believes the agent to be there answers at once, again and again.
+const asksPerMinute = 3
+
+func (b *Bridge) askedOften(ctx context.Context, tx *sql.Tx, key int64) (bool, error) {
+	var asks int
+	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM requests WHERE bot = ? AND chat = ? AND created_at BETWEEN ? AND ?`,
+		b.bot, key, time.Now().Add(-time.Minute).UnixMicro(), now()).Scan(&asks)
+	return asks >= asksPerMinute, err
 }
 
 // eventMessage builds the tg_message of an event, with what is known now about
