@@ -20,6 +20,7 @@ type keeper struct {
 	again   bool          // wanted again while it was ending; guarded by Spawner.mu
 	changed chan struct{} // its row in the table changed
 	idle    chan struct{} // it was idle for too long
+	asking  chan struct{} // it was asked for while it was online
 	seen    atomic.Int64  // when it last gave a sign of life, in microseconds
 }
 
@@ -29,12 +30,14 @@ var (
 	errIdle    = errors.New("nobody talked to it")
 	errTooOld  = errors.New("it ran for as long as it may")
 	errMute    = errors.New("it did not say that it is online")
+	errGone    = errors.New("it runs, but is not on the bus")
 	errNotYet  = errors.New("something that every start needs is missing")
 	errLeft    = errors.New("the spawner is stopping")
 )
 
 func newKeeper(s *Spawner, name AgentName, asked bool) *keeper {
-	k := &keeper{Spawner: s, name: name, asked: asked, changed: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+	k := &keeper{Spawner: s, name: name, asked: asked}
+	k.changed, k.idle, k.asking = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	k.touch()
 	return k
 }
@@ -246,6 +249,7 @@ func (k *keeper) watch(ctx context.Context, inst Instance) error {
 func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, running bool) {
 	mute := time.NewTimer(k.opts.StartTimeout)
 	defer mute.Stop()
+	var d doubt
 	old := make(<-chan time.Time)
 	if k.opts.Limits.Runtime > 0 {
 		timer := time.NewTimer(k.opts.Limits.Runtime)
@@ -271,6 +275,10 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 		case <-k.changed:
 		case <-k.idle:
 			return errIdle, true
+		case <-k.asking:
+			if k.gone(ctx, &d) {
+				return errGone, true
+			}
 		case <-mute.C:
 			if !k.listening(k.opts.StartTimeout) {
 				mute.Reset(k.opts.StartTimeout) // nobody could have heard it

@@ -75,6 +75,7 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 		if k := s.keeper(agent); k != nil {
 			k.touch()
 			signal(k.changed)
+			signal(k.asking)
 		}
 	}
 	// Whoever asks is there to be answered.

@@ -1,0 +1,51 @@
+package system
+
+import (
+	"context"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// A doubt is what speaks against an agent that is stored as online: one that hangs
+// may have lost its connection, and its process tells nothing of it.
+type doubt struct {
+	asks   [2]time.Time // the last two times when it was asked for although it is online
+	absent time.Time    // since when it was not on the bus whenever that was looked at; zero for no doubt
+}
+
+const (
+	askedOften   = time.Minute     // so soon after the last but one, a request says that the agent does not answer
+	probeTimeout = 5 * time.Second // for the bus to say whether the agent is there
+)
+
+// gone is called when the agent is asked for. It reports whether the agent hangs:
+// it is asked for again and again, and has not been on the bus for as long as it
+// may take to come.
+func (k *keeper) gone(ctx context.Context, d *doubt) bool {
+	now := time.Now()
+	often := now.Sub(d.asks[0]) < askedOften
+	d.asks[0], d.asks[1] = d.asks[1], now
+	a, err := loadAgent(ctx, k.db, k.name)
+	if err != nil || !a.online || !often {
+		return false
+	}
+	if !k.isAbsent(ctx) {
+		d.absent = time.Time{}
+		return false
+	}
+	if d.absent.IsZero() {
+		d.absent = now
+	}
+	return now.Sub(d.absent) >= k.opts.StartTimeout && k.listening(k.opts.StartTimeout)
+}
+
+// isAbsent asks the bus whether the agent is not there, by telling the agent that
+// it is wanted.
+func (k *keeper) isAbsent(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	wanted := protocol.AgentOnline{Event: "wanted", Agent: k.name.PeerID()}
+	result, err := k.peer.Send(ctx, k.name.PeerID().Topic(), k.peer.NewMessage(protocol.TypeAgentEvent, wanted))
+	return err == nil && result.Addressee == protocol.AddresseeAbsent
+}
