@@ -59,6 +59,8 @@ func TestScanSend(t *testing.T) {
 		{"timestamp with offset", sendWith("12:00:00Z", "12:00:00.123456+02:00"), ""},
 		{"timestamp escaped", sendWith("2026-", `2026\u002d`), ""},
 		{"timestamp without zone", sendWith("12:00:00Z", "12:00:00"), "payload.timestamp must be an RFC 3339 time"},
+		{"timestamp with an hour of one digit", sendWith("12:00:00Z", "1:00:00Z"), "payload.timestamp must be an RFC 3339 time"},
+		{"timestamp with a comma", sendWith("12:00:00Z", "12:00:00,5Z"), "payload.timestamp must be an RFC 3339 time"},
 		{"timestamp number", sendWith(`"2026-02-17T12:00:00Z"`, "1771329600"), "payload.timestamp must be an RFC 3339 time"},
 		{"timestamp missing", sendWith(`"timestamp":"2026-02-17T12:00:00Z",`, ""), "payload.timestamp must be an RFC 3339 time"},
 		{"content array", sendWith(`"content":{}`, `"content":[]`), "payload.content must be an object"},
