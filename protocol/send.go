@@ -173,11 +173,22 @@ func messageType(v []byte) (MessageType, error) {
 
 func checkTimestamp(v []byte) error {
 	var t time.Time
-	if jsonrpc.IsString(v) && t.UnmarshalJSON(v) == nil { // no allocation, no escapes
+	if jsonrpc.IsString(v) && t.UnmarshalJSON(v) == nil && strict(v[1:len(v)-1]) { // no allocation, no escapes
 		return nil
 	}
-	if t.UnmarshalText(jsonrpc.UnquoteBytes(v)) == nil { // time.Parse takes more than RFC 3339
+	if text := jsonrpc.UnquoteBytes(v); t.UnmarshalText(text) == nil && strict(text) {
 		return nil
 	}
 	return errors.New("payload.timestamp must be an RFC 3339 time, such as 2026-02-17T12:00:00Z")
+}
+
+// strict reports whether a time that package time takes for RFC 3339 is such: the
+// package lets an hour have one digit, a comma begin the fraction, and an offset
+// be 24:60 (https://go.dev/issue/54580).
+func strict(text []byte) bool {
+	if text[len("2006-01-02T1")] == ':' || text[len("2006-01-02T15:04:05")] == ',' {
+		return false
+	}
+	offset := text[len(text)-len("07:00"):]
+	return text[len(text)-1] == 'Z' || string(offset[:2]) < "24" && string(offset[3:]) < "60"
 }
