@@ -28,7 +28,7 @@ type child struct {
 	process *process   // nil while none runs
 	ready   chan struct{}
 	isReady bool
-	down    chan struct{} // closed when it stays down, or is stopped for good
+	down    chan struct{} // closed when nobody need wait for it: it failed again and again, or ended for good
 	isDown  bool
 }
 
@@ -36,7 +36,10 @@ func newChild(c Child, o Options) *child {
 	return &child{Child: c, o: o, ready: make(chan struct{}), down: make(chan struct{})}
 }
 
-// run keeps the child running until ctx ends (nil), or until it stays down.
+// run keeps the child running until ctx ends (nil), or until it stays down. One
+// that fails again and again is still tried now and then, as what it needs may come
+// back while nobody looks; only the first stage ends everything, for whoever
+// started this program.
 func (c *child) run(ctx context.Context) error {
 	defer c.setDown()
 	pause, failures := c.o.MinBackoff, 0
@@ -55,11 +58,16 @@ func (c *child) run(ctx context.Context) error {
 		case errors.As(err, &exit) && exit.ExitCode() == exitUsage:
 			c.o.Event(c.Name, "was called wrongly and stays down; see its line above")
 			return err
-		case failures >= c.o.MaxFailures:
+		case failures >= c.o.MaxFailures && c.Stage == 0:
 			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row and stays down (%s)", failures, describeEnd(err)))
 			return err
+		case failures >= c.o.MaxFailures:
+			pause = c.o.RestPause
+			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row (%s); starting again in %s", failures, describeEnd(err), pause))
+			c.setDown() // who waits for it goes on
+		default:
+			c.o.Event(c.Name, fmt.Sprintf("ended (%s); starting again in %s", describeEnd(err), pause))
 		}
-		c.o.Event(c.Name, fmt.Sprintf("ended (%s); starting again in %s", describeEnd(err), pause))
 		if !sleep(ctx, pause) {
 			return nil
 		}
@@ -106,14 +114,21 @@ func (c *child) line(line []byte) {
 func (c *child) setDown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isDown = true
-	close(c.down)
+	if !c.isDown {
+		c.isDown = true
+		close(c.down)
+	}
 }
 
 func (c *child) waitReady(ctx context.Context) error {
 	c.mu.Lock()
 	ready := c.ready
 	c.mu.Unlock()
+	select {
+	case <-ready:
+		return nil
+	default:
+	}
 	select {
 	case <-ready:
 		return nil

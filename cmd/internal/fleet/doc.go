@@ -8,8 +8,9 @@
 //     has said "ready" in its log.
 //   - Restart: a child that ends by itself starts again after a pause that
 //     doubles from 500 ms to 30 s, and is short again after a minute of running.
-//     A child that was called wrongly (exit 2), and one that fails several times
-//     in a row, stays down: that is logged, and in the first stage it ends Run.
+//     A child that fails several times in a row is tried every 5 minutes; one of
+//     the first stage stays down, and that ends Run. A child that was called
+//     wrongly (exit 2) stays down in any stage. All of it is logged.
 //   - Stop: when the context ends, the last stage gets SIGTERM first, and the
 //     stage before it when every child has ended. A child that takes too long
 //     is killed. Run returns when every child and goroutine has ended.

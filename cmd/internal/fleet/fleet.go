@@ -23,7 +23,8 @@ type Options struct {
 	Event       func(name, text string)        // takes what happens to a child, in plain words
 	MinBackoff  time.Duration                  // pause before the first restart; default 500 ms
 	MaxBackoff  time.Duration                  // longest pause; default 30 s
-	MaxFailures int                            // ends in a row before a child stays down; default 6
+	MaxFailures int                            // ends in a row before a child rests, and one of the first stage stays down; default 6
+	RestPause   time.Duration                  // of a child that rests, between two starts; default 5 min
 	StopTimeout time.Duration                  // for a stage to stop; default 5 s, the first stage has half of it
 }
 
@@ -46,6 +47,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if d.MaxFailures <= 0 {
 		d.MaxFailures = 6
+	}
+	if d.RestPause <= 0 {
+		d.RestPause = 5 * time.Minute
 	}
 	if d.StopTimeout <= 0 {
 		d.StopTimeout = 5 * time.Second
@@ -118,7 +122,7 @@ func (f *Fleet) stage(n int) []*child {
 	return list
 }
 
-// waitStage waits until every child of a stage is ready, or stays down.
+// waitStage waits until every child of a stage is ready, or has failed too often.
 func (f *Fleet) waitStage(ctx context.Context, n int) {
 	for _, c := range f.stage(n) {
 		_ = c.waitReady(ctx) // what went wrong was said; the next stage starts anyway

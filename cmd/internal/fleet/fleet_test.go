@@ -37,6 +37,13 @@ func play(role string) {
 		os.Exit(2)
 	case "fails":
 		os.Exit(1)
+	case "recovers":
+		path := os.Getenv("FLEET_TEST_FILE")
+		starts, _ := os.ReadFile(path) // none at first
+		if len(starts) < 7 {
+			_ = os.WriteFile(path, append(starts, '.'), 0o600)
+			os.Exit(1)
+		}
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM)
 	}
@@ -178,6 +185,24 @@ func TestFirstStageDownEndsRun(t *testing.T) {
 	}
 	if j.index("bus! ended 6 times in a row and stays down (exit status 1)") < 0 {
 		t.Errorf("not said: %q", j.lines)
+	}
+}
+
+// TestAChildThatKeepsFailingIsTriedOn has one whose first seven starts fail, as for
+// want of memory.
+func TestAChildThatKeepsFailingIsTriedOn(t *testing.T) {
+	j := newJournal()
+	o := j.options()
+	o.RestPause = time.Millisecond
+	lock := filepath.Join(t.TempDir(), "starts")
+	peer := as("peer", "recovers", 1)
+	peer.Env = append(peer.Env, "FLEET_TEST_FILE="+lock)
+	f := fleet.New([]fleet.Child{as("bus", "stays", 0), peer}, o)
+	start(t, f)
+	j.await(t, "peer! ended 7 times in a row (exit status 1); starting again in 1ms")
+	j.await(t, `peer| {"level":"info","message":"ready"}`)
+	if err := f.Ready(t.Context(), "peer"); err != nil {
+		t.Errorf("Ready after it came up: %v", err)
 	}
 }
 
