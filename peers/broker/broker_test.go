@@ -29,6 +29,12 @@ type running struct {
 // start runs a broker on a bus until the test ends or stop is called.
 func start(t testing.TB, b *bustest.Bus, path string, opts *broker.Options) *running {
 	t.Helper()
+	return startOver(t, &peer.Options{Dial: b.Dial, Concurrency: 128}, path, opts)
+}
+
+// startOver is start, connected to the bus as link says.
+func startOver(t testing.TB, link *peer.Options, path string, opts *broker.Options) *running {
+	t.Helper()
 	db, err := store.Open(path, broker.Schema)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +45,7 @@ func start(t testing.TB, b *bustest.Bus, path string, opts *broker.Options) *run
 	}
 	ready := make(chan struct{})
 	o.OnReady = func() { close(ready) }
-	br := broker.New(db, peer.New(protocol.PeerBroker, &peer.Options{Dial: b.Dial, Concurrency: 128}), &o)
+	br := broker.New(db, peer.New(protocol.PeerBroker, link), &o)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{done: make(chan error, 1)}
 	go func() {

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
 )
 
 // A letter is what the outbox keeps of a sending.
@@ -53,7 +54,11 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	sentAt := stamp(b.now())
 	result, err := b.send(ctx, l.To.Topic(), l.Message)
 	old := b.now().Sub(item.EnqueuedAt) > giveUpWakeAfter
+	var refused *jsonrpc.Error
 	switch {
+	case errors.As(err, &refused) && refused.Code != protocol.CodeInternal: // it will be refused again, and others wait behind it
+		b.log.Error().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).Msg("the bus refused a fact for a peer; it is not sent")
+		return b.writer.change(ctx, func(t *turn) error { t.putAside(l.DeliveryID); return nil })
 	case err != nil:
 		return err
 	case result.Addressee == protocol.AddresseeFailed && l.DeliveryID != "" && old:

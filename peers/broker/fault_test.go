@@ -213,3 +213,31 @@ func TestEveryAnswerFitsIntoAFrame(t *testing.T) {
 		gone.event(broker.EventWoken)
 	}
 }
+
+// A wake that the bus refuses, because it is larger than a frame there or not
+// granted, is put aside: the agent's later wakes do not wait behind it.
+func TestAWakeThatTheBusRefusesHoldsUpNoOther(t *testing.T) {
+	b := bustest.Start(t, &bustest.Options{MaxFrame: 16 << 10})
+	startOver(t, &peer.Options{Buses: []string{b.URL()}}, filepath.Join(t.TempDir(), "broker.db"), nil)
+	lead, will := join(t, b, "agent:lead"), join(t, b, "cli:will")
+	lead.do("identity.announce", object{"endpointId": "e1"})
+	will.do("conversation.create", object{"id": "c", "kind": "group"})
+	text := "@lead " + strings.Repeat("x", 14_000)
+	for i := range 200 { // each is told again as a mention
+		text += fmt.Sprintf(" @a%d", i)
+	}
+	params, err := json.Marshal(object{"id": "long", "conversationId": "c", "text": text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its answer would not fit either, and does not come.
+	sent := will.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, protocol.CollabRequest{Method: "message.post", Params: params, RequestID: "long"})
+	if sent.Addressee != protocol.AddresseeOK {
+		t.Fatalf("sent = %+v", sent)
+	}
+	will.do("message.post", object{"id": "short", "conversationId": "c", "text": "@lead hi"})
+	woken := lead.event(broker.EventWoken)
+	if got := decode(t, woken.Payload)["message"].(object)["id"]; got != "short" {
+		t.Errorf("woken for %v", got)
+	}
+}

@@ -2,7 +2,9 @@ package chorus
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -60,10 +62,20 @@ func hear(agent AgentName, m *protocol.Message) (*heard, error) {
 	if h.event.Kind == "" {
 		h.event.Kind = attention.KindMessage
 	}
+	if h.event.Kind == attention.KindEdit && h.sequence == 0 {
+		h.sequence = sequenceOf(m.MessageID)
+	}
 	if c.ReplyTo != nil {
 		h.event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author}
 	}
 	return h, nil
+}
+
+// sequenceOf tells edits apart that have no sequence: by the message that brought
+// them, which is the same when it is sent again.
+func sequenceOf(id protocol.MessageID) int64 {
+	sum := sha256.Sum256([]byte(id))
+	return -1 - int64(binary.BigEndian.Uint32(sum[:]))
 }
 
 // author names who wrote the event: kind and id.

@@ -76,3 +76,21 @@ func TestADeletedMessageIsGone(t *testing.T) {
 		}
 	}
 }
+
+// TestEditsWithoutASequenceAreAllRead: a chat need not number its edits.
+func TestEditsWithoutASequenceAreAllRead(t *testing.T) {
+	r := startNew(t, nil)
+	outside := newReceiver(t)
+	tg := r.bus.Join(t, "tg:42", "tg:42")
+	r.add("ext", outside.url+"/in", chorus.AgentSettings{})
+	says(t, tg, "agent:ext", dm("e1", "deploy to prod"))
+	outside.next()
+	for _, text := range []string{"deploy to test", "deploy to staging"} {
+		edit := dm("e1", text)
+		edit.Event = "edit"
+		says(t, tg, "agent:ext", edit)
+		if c := outside.next(); c.body["message"].(map[string]any)["content"] != text {
+			t.Errorf("posted %v; want %q", c.body["message"], text)
+		}
+	}
+}
