@@ -125,6 +125,59 @@ func TestAFullDiskIsOutlived(t *testing.T) {
 	checkGap(t, w, path, appended, "full")
 }
 
+// TestALogOnAFullDiskIsRead: also when no bus runs there, and what one writes later
+// is read too.
+func TestALogOnAFullDiskIsRead(t *testing.T) {
+	dir := mountTemporary(t, "512k")
+	path := filepath.Join(dir, "activity.db")
+	write := func() {
+		w := NewWriter(path, nil)
+		stop := running(t, w)
+		w.Append(numbered(0))
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	r := opened(t, path)
+	for want := 1; want <= 2; want++ {
+		rows, _, err := r.After(t.Context(), Filter{}, nil, 10)
+		if err != nil || len(rows) != want {
+			t.Errorf("%d rows, %v; want %d", len(rows), err, want)
+		}
+		if want == 1 {
+			if err := os.Remove(ballast); err != nil {
+				t.Fatal(err)
+			}
+			write()
+		}
+	}
+}
+
+// TestAPruneWithoutRoom says what it needs: people try it because the disk is full.
+func TestAPruneWithoutRoom(t *testing.T) {
+	dir := mountTemporary(t, "1m")
+	path := filepath.Join(dir, "activity.db")
+	w := NewWriter(path, nil)
+	stop := running(t, w)
+	for i := range 2000 {
+		w.Append(numbered(i))
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	if _, err := Prune(t.Context(), path, time.Now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "make room") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 func TestAReadOnlyFileSystemIsOutlived(t *testing.T) {
 	dir := mountTemporary(t, "4m")
 	path := filepath.Join(dir, "activity.db")

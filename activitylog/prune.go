@@ -46,35 +46,35 @@ func Prune(ctx context.Context, path string, before time.Time) (deleted int64, e
 	}
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
-		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
+		return 0, pruneError(path, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	conn.SetBusyTimeout(readTimeout)
 	if err := sqlitex.ExecuteTransient(conn, "PRAGMA synchronous=FULL", nil); err != nil {
-		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
+		return 0, pruneError(path, err)
 	}
 	conn.SetInterrupt(ctx.Done())
 	switch columns, err := columnsOf(conn); {
 	case err != nil:
-		return 0, fmt.Errorf("pruning the activity log %s: %w", path, err)
+		return 0, pruneError(path, err)
 	case len(columns) == 0:
 		return 0, fmt.Errorf("%s is not an activity log", path)
 	}
 	if err := keepUnderWay(conn, before); err != nil {
-		return 0, cmp.Or(ctx.Err(), fmt.Errorf("pruning the activity log %s: %w", path, err))
+		return 0, cmp.Or(ctx.Err(), pruneError(path, err))
 	}
 	conn.SetInterrupt(nil) // what follows is short, and is not left half done
 	conn.SetBusyTimeout(0) // see lock
 	for rows := pruneRows / 10; ctx.Err() == nil; {
 		if err := lock(ctx, conn); err != nil {
-			return deleted, fmt.Errorf("pruning the activity log %s: %w", path, err)
+			return deleted, pruneError(path, err)
 		}
 		began := time.Now()
 		n, err := pruneOnce(conn, before, rows)
 		took := time.Since(began)
 		deleted += n
 		if err != nil {
-			return deleted, fmt.Errorf("pruning the activity log %s: %w", path, err)
+			return deleted, pruneError(path, err)
 		}
 		if n < int64(rows) {
 			return deleted, nil
@@ -86,6 +86,17 @@ func Prune(ctx context.Context, path string, before time.Time) (deleted int64, e
 		}
 	}
 	return deleted, ctx.Err()
+}
+
+// pruneError names the log of an error, and what to do about it.
+func pruneError(path string, err error) error {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultFull, sqlite.ResultIOErr:
+		err = fmt.Errorf("%w (is its disk full? then make room first: a prune needs some MB to work in)", err)
+	case sqlite.ResultCantOpen, sqlite.ResultReadOnly:
+		err = fmt.Errorf("%w (may this user write it, and its folder?)", err)
+	}
+	return fmt.Errorf("pruning the activity log %s: %w", path, err)
 }
 
 // keepUnderWay notes, in a table of this connection alone, the messages that

@@ -37,11 +37,12 @@ type source struct {
 // A view is one connection to a log that only reads. One goroutine at a time
 // uses it.
 type view struct {
-	conn  *sqlite.Conn
-	life  int
-	bus   string                  // the expression that reads the column `bus`
-	heads map[string]head         // of messages seen lately
-	stmts map[string]*sqlite.Stmt // by their SQL
+	conn   *sqlite.Conn
+	life   int
+	frozen bool                    // it sees nothing that is written later
+	bus    string                  // the expression that reads the column `bus`
+	heads  map[string]head         // of messages seen lately
+	stmts  map[string]*sqlite.Stmt // by their SQL
 }
 
 // A head is what the send_start row tells of a message.
@@ -77,6 +78,12 @@ func (s *source) describe(err error) error {
 	if _, gone := os.Stat(s.path); errors.Is(gone, fs.ErrNotExist) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w at %s", ErrNoLog, s.path)
 	}
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultIOErr:
+		err = fmt.Errorf("%w (is its disk full, or failing?)", err)
+	case sqlite.ResultCantOpen:
+		err = fmt.Errorf("%w (may this user read it, and the -wal and -shm files beside it?)", err)
+	}
 	return fmt.Errorf("reading the activity log %s: %w", s.path, err)
 }
 
@@ -108,7 +115,7 @@ func (s *source) take() (*view, error) {
 func (s *source) put(v *view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.life != s.life || len(s.idle) >= keptConnections {
+	if v.frozen || v.life != s.life || len(s.idle) >= keptConnections {
 		_ = v.conn.Close() // it only read
 		return
 	}
@@ -129,13 +136,17 @@ func (s *source) close() {
 	s.life++
 }
 
-// openView opens a log for reading. A log in a folder that cannot be written,
-// such as a copy on a read-only disk, is read as it stands.
+// openView opens a log for reading. Where SQLite cannot have its files beside it,
+// in a folder that cannot be written or on a full disk, it is read as it stands.
 func openView(path string, life int) (*view, error) {
 	v, err := connectView(fileURI(path), life)
-	if code := sqlite.ErrCode(err).ToPrimary(); code == sqlite.ResultCantOpen || code == sqlite.ResultReadOnly {
-		if _, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultCantOpen, sqlite.ResultReadOnly, sqlite.ResultIOErr:
+		if info, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) || walErr == nil && info.Size() == 0 {
 			v, err = connectView(fileURI(path)+"?immutable=1", life)
+			if err == nil {
+				v.frozen = true
+			}
 		}
 	}
 	return v, err

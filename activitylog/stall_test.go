@@ -1,13 +1,17 @@
 package activitylog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // slowSink takes delay for each transaction and keeps the rows.
@@ -103,7 +107,9 @@ func TestPublishersAreHeldToTheSpeedOfTheWriter(t *testing.T) {
 func TestNobodyWaitsForAStalledWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowSink{delay: 5 * time.Second} // an fsync that hangs
-		w := onSink(s, &Options{QueueRows: 10})
+		var told bytes.Buffer
+		log := zerolog.New(&told)
+		w := onSink(s, &Options{QueueRows: 10, Log: &log})
 		stop := running(t, w)
 		w.Append(numbered(0))
 		time.Sleep(linger)
@@ -130,6 +136,9 @@ func TestNobodyWaitsForAStalledWriter(t *testing.T) {
 		}
 		if got := w.Stats(); got.Gaps != 1 || got.Written != 11 {
 			t.Errorf("%+v", got)
+		}
+		if !strings.Contains(told.String(), `"gap":{"lost":90,`) {
+			t.Errorf("the program's log says %q", told.String())
 		}
 	})
 }
