@@ -143,7 +143,7 @@ func examineDisk(data string) tg.Finding {
 	switch {
 	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
 		f.Says = fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, and agents' answers are not taken, until there is room.", data, size(free))
-		f.Advice = "Make room there: `hubbub log prune --before 720h` removes old activity; or move the folder and name it with --data."
+		f.Advice = "Make room there. With some MB to work in, `hubbub log prune --before 720h` then lets new activity take the place of old. Or move the folder and name it with --data."
 	case err != nil:
 		f.Says, f.Advice = "Nothing can be written to "+folder+": "+err.Error(), "Give this user the folder, or name another with --data."
 	case free < diskWarning:
@@ -193,6 +193,9 @@ func examineLetters(ctx context.Context, data string) tg.Finding {
 	case len(items) > 0:
 		f.Level, f.Advice = tg.LevelWarning, "`hubbub outbox list --dead` shows them, with the reasons; `hubbub outbox retry` or `drop` decides."
 		f.Says = fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))
+		if err != nil {
+			f.Says += " " + sentence(err.Error())
+		}
 	case err != nil:
 		f.Level, f.Says, f.Advice = tg.LevelWarning, sentence(err.Error()), "Look as the user who runs that program."
 	}

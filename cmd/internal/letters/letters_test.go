@@ -152,6 +152,17 @@ func TestWhatCannotBeReadIsSaidBesideTheRest(t *testing.T) {
 	}
 }
 
+// TestAFolderThatCannotBeRead: to whom it is closed, nothing is known of it.
+func TestAFolderThatCannotBeRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "no-folder")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := letters.Folder(file).List(t.Context()); err == nil || errors.Is(err, letters.ErrNoProgram) {
+		t.Errorf("it says %v", err)
+	}
+}
+
 func TestAFolderOfNobody(t *testing.T) {
 	if _, err := letters.Folder(t.TempDir()).List(t.Context()); !errors.Is(err, letters.ErrNoProgram) {
 		t.Error(err)

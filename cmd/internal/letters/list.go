@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 
@@ -33,6 +35,9 @@ func (i *Item) Name() string {
 // the bridge's first, each queue in its order. Its error says which programs'
 // items are missing; it is ErrNoProgram where there is none at all.
 func (f Folder) List(ctx context.Context, states ...outbox.State) (items []Item, err error) {
+	if _, err := os.ReadDir(string(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking for programs: %w", err)
+	}
 	programs := f.programs()
 	if len(programs) == 0 {
 		return nil, fmt.Errorf("%w: %s; name another with --data", ErrNoProgram, string(f))
