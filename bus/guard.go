@@ -98,8 +98,18 @@ func (srv *Server) hostAllowed(r *http.Request) bool {
 	if !ok {
 		return false
 	}
-	_, ok = srv.options.Credentials.Lookup(token)
+	_, ok = srv.lookup(token)
 	return ok
+}
+
+// lookup returns the credential of a token, which may have been created a moment
+// ago: the sweeper has not looked at the file since then.
+func (srv *Server) lookup(token string) (*grant.Credential, bool) {
+	if c, ok := srv.options.Credentials.Lookup(token); ok {
+		return c, true
+	}
+	srv.readCredentials()
+	return srv.options.Credentials.Lookup(token)
 }
 
 func (srv *Server) listensOnLoopback() bool {
@@ -139,7 +149,7 @@ func (srv *Server) authenticate(r *http.Request) (*grant.Credential, error) {
 	if !ok || token == "" {
 		return nil, errNoToken
 	}
-	c, ok := srv.options.Credentials.Lookup(token)
+	c, ok := srv.lookup(token)
 	if !ok {
 		return nil, errWrongToken
 	}

@@ -144,3 +144,28 @@ func TestARevokedIssuerLeavesNoCredential(t *testing.T) {
 		t.Errorf("the credentials are %v", list)
 	}
 }
+
+// TestATokenIsGoodOnceItIsCreated shows a token that another program has just
+// made, before the sweeper has looked.
+func TestATokenIsGoodOnceItIsCreated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), grant.FileName)
+	file := grant.NewFile(path)
+	srv := New(nil, &Options{Credentials: file})
+	if _, err := grant.NewFile(path).Create(grant.Credential{Name: "first", Identities: []string{"agent:a"}}); err != nil {
+		t.Fatal(err)
+	}
+	srv.readCredentials()
+	token, err := grant.NewFile(path).Create(grant.Credential{Name: "second", Identities: []string{"agent:b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "http://bus.example/", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	if c, err := srv.authenticate(r); err != nil || c.Name != "second" {
+		t.Errorf("the token gives %v, %v", c, err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token+"x")
+	if _, err := srv.authenticate(r); err == nil {
+		t.Error("a wrong token is good")
+	}
+}

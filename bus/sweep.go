@@ -132,9 +132,7 @@ func (srv *Server) reloadCredentials(b *batch) {
 	if file == nil {
 		return
 	}
-	if err := file.Reload(); err != nil {
-		srv.options.Log.Error().Err(err).Msg("credentials")
-	}
+	srv.readCredentials()
 	version := file.Version()
 	if version == srv.credentials {
 		return
@@ -151,6 +149,13 @@ func (srv *Server) reloadCredentials(b *batch) {
 		if err != nil {
 			s.evict(b, wire.ClosePolicy, err.Error())
 		}
+	}
+}
+
+// readCredentials reads the credentials file if it changed.
+func (srv *Server) readCredentials() {
+	if err := srv.options.Credentials.Reload(); err != nil {
+		srv.options.Log.Error().Err(err).Msg("credentials")
 	}
 }
 
