@@ -60,7 +60,9 @@ func NewEndpoint(api API, opts *Options) *Endpoint {
 	e.opts.BaseURL = cmp.Or(e.opts.BaseURL, api.BaseURL)
 	e.opts.Model = cmp.Or(e.opts.Model, api.Model)
 	e.opts.Idle = cmp.Or(e.opts.Idle, 90*time.Second)
-	e.opts.Client = cmp.Or(e.opts.Client, noRedirects)
+	if e.opts.Client == nil {
+		e.opts.Client = newClient()
+	}
 	if e.opts.Key == nil {
 		e.opts.Key = harness.KeyFrom(api.KeyName)
 	}
@@ -143,8 +145,18 @@ func (e *Endpoint) Ask(ctx context.Context, body any, answer Answer, onText func
 	return reply, nil
 }
 
-var noRedirects = &http.Client{
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// newClient makes a client that keeps keys from travelling to another place. It
+// speaks HTTP/1.1: over HTTP/2 all requests would share one connection, and should
+// that fall silent, as when a router forgets it, the kernel would find out after a
+// quarter of an hour, in which every try again would fail as well.
+func newClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP1(true)
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // post sends body as JSON and returns the answer's stream once its headers

@@ -1,6 +1,8 @@
 package modelapi_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -124,5 +126,35 @@ func TestAddressesThatCannotBe(t *testing.T) {
 		if err := modelapi.NewEndpoint(modelapi.API{}, &modelapi.Options{BaseURL: bad}).Check(); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
+	}
+}
+
+// TestRequestsDoNotShareOneConnection has a server that offers HTTP/2, as those of
+// the providers do.
+func TestRequestsDoNotShareOneConnection(t *testing.T) {
+	versions := make(chan int, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		versions <- r.ProtoMajor
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{}`) //nolint:errcheck // a test server
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	system := http.DefaultTransport.(*http.Transport)
+	trusted := system.TLSClientConfig
+	system.TLSClientConfig = &tls.Config{RootCAs: roots}
+	defer func() { system.TLSClientConfig = trusted }()
+
+	e := modelapi.NewEndpoint(
+		modelapi.API{KeyName: "TEST_KEY", Path: "/chat", Sign: func(http.Header, string) {}},
+		&modelapi.Options{BaseURL: server.URL, Key: func() (string, error) { return "", nil }})
+	if _, err := ask(t, e); err != nil {
+		t.Fatal(err)
+	}
+	if version := <-versions; version != 1 {
+		t.Errorf("asked over HTTP/%d", version)
 	}
 }
