@@ -24,7 +24,7 @@ const (
 	childBus   = "AGENT_TEST_BUS"   // address of the bus
 	childData  = "AGENT_TEST_DATA"  // path of the database
 	childCrash = "AGENT_TEST_CRASH" // step at which it kills itself, or empty
-	childActs  = "AGENT_TEST_ACTS"  // what its model does: text, send, react
+	childActs  = "AGENT_TEST_ACTS"  // what its model does: text, send, react, defer, hang
 )
 
 func TestMain(m *testing.M) {
@@ -64,6 +64,12 @@ func runChild() error {
 		case "react":
 			call(tools, "chat.react", map[string]any{"signal": "working"})
 			call(tools, "chat.send_message", map[string]any{"text": words})
+		case "defer":
+			if t.Deferrals == 0 && t.Event.EventID == "e1" {
+				call(tools, "chat.defer", map[string]any{"reason": "not now", "eta": "1s"})
+			} else {
+				outcome.FinalText = words
+			}
 		case "hang":
 			select {}
 		default:
@@ -130,6 +136,7 @@ func TestAKilledAgentLosesAndDoublesNothing(t *testing.T) {
 		"text":  {"started", "returned"},
 		"send":  {"stored", "started", "acted", "returned"},
 		"react": {"acted"},
+		"defer": {"acted", "returned"},
 	} {
 		for _, step := range steps {
 			t.Run(acts+" "+step, func(t *testing.T) { killAt(t, acts, step) })
@@ -151,7 +158,7 @@ func killAt(t *testing.T, acts, step string) {
 	}
 	final := ""
 	for final == "" {
-		if r := content[record](t, system.Next(t)); r.is("disposition") && r["disposition"] != "claimed" {
+		if r := content[record](t, system.Next(t)); r.is("disposition") && r["disposition"] != "claimed" && r["disposition"] != "deferred" {
 			final = fmt.Sprint(r["disposition"])
 		}
 	}
@@ -177,6 +184,10 @@ func killAt(t *testing.T, acts, step string) {
 		}
 	case final != "responded":
 		t.Errorf("ended %s; want responded", final)
+	case acts == "defer":
+		if strings.HasSuffix(texts["e1"], mine) {
+			t.Errorf("the answer is %q; the first process had put it off", texts["e1"])
+		}
 	case (step == "acted" || step == "returned" && acts != "text") && !strings.HasSuffix(texts["e1"], mine):
 		t.Errorf("the answer is %q; want the words of the first process", texts["e1"])
 	case (step == "stored" || step == "started") && strings.HasSuffix(texts["e1"], mine):
