@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hubbub/bus"
@@ -22,7 +23,7 @@ type Options struct {
 	Prefix      string        // of every subject; default "hubbub"
 	Heartbeat   time.Duration // default 500 ms
 	SilentAfter time.Duration // a bus without a heartbeat for so long is forgotten; default 2.5 s
-	Queue       int           // messages to NATS that may wait; one more fails; default 65,536
+	Queue       int           // messages to NATS that may wait, besides 256 MiB; one more fails; default 65,536
 	NATS        []nats.Option // credentials, TLS
 	Log         *zerolog.Logger
 }
@@ -59,9 +60,10 @@ type Cluster struct {
 	options  Options
 	local    bus.Local
 
-	out   chan outgoing  // to the sender
-	in    chan *nats.Msg // from NATS
-	epoch chan string    // the connection broke, and why: to the loop
+	out    chan outgoing  // to the sender
+	queued atomic.Int64   // bytes in out, and of what the sender sends
+	in     chan *nats.Msg // from NATS
+	epoch  chan string    // the connection broke, and why: to the loop
 
 	mu          sync.Mutex // guards the fields below
 	seq         uint64     // of the last change that was told
@@ -181,15 +183,23 @@ func (c *Cluster) Status() any {
 	return map[string]any{"connected": c.connected, "buses": append([]string{c.name}, c.known...), "pending": len(c.pending)}
 }
 
+// maxQueued bounds what waits for NATS, in bytes: a slow way to it must not fill
+// the memory.
+const maxQueued = 256 << 20
+
 // tell queues a message for NATS. It never waits: it reports false where the
 // queue is full.
 func (c *Cluster) tell(o outgoing) bool {
-	select {
-	case c.out <- o:
-		return true
-	default:
-		return false
+	size := int64(len(o.body))
+	if c.queued.Add(size) <= maxQueued {
+		select {
+		case c.out <- o:
+			return true
+		default:
+		}
 	}
+	c.queued.Add(-size)
+	return false
 }
 
 // sendLoop is the only goroutine that writes to NATS.
@@ -200,6 +210,7 @@ func (c *Cluster) sendLoop(ctx context.Context, nc *nats.Conn) {
 			return
 		case o := <-c.out:
 			c.send(nc, o)
+			c.queued.Add(-int64(len(o.body)))
 		}
 	}
 }

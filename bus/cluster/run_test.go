@@ -1,6 +1,58 @@
 package cluster
 
-import "testing"
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestWhatWaitsForNATSIsBounded queues up to the bound in bytes and one past it,
+// and again once the sender has taken something.
+func TestWhatWaitsForNATSIsBounded(t *testing.T) {
+	c := New(nil, "east", nil)
+	part := outgoing{body: make([]byte, maxQueued/4)}
+	for i := range 4 {
+		if !c.tell(part) {
+			t.Fatalf("part %d of 4 was refused", i+1)
+		}
+	}
+	if c.tell(outgoing{body: []byte("x")}) {
+		t.Error("a byte too much was queued")
+	}
+	if !c.tell(outgoing{}) {
+		t.Error("a message without a body was refused")
+	}
+	nc, err := nats.Connect("nats://east.invalid", nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1), nats.SetCustomDialer(nowhere{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	sent := make(chan struct{})
+	go func() { defer close(sent); c.sendLoop(ctx, nc) }()
+	patience, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for c.queued.Load() > 0 {
+		select {
+		case <-patience.Done():
+			t.Fatalf("%d bytes still wait", c.queued.Load())
+		case <-time.After(time.Millisecond):
+		}
+	}
+	stop()
+	<-sent
+	if !c.tell(part) {
+		t.Error("there is no room once the sender has taken all")
+	}
+}
+
+// nowhere has no server.
+type nowhere struct{}
+
+func (nowhere) Dial(string, string) (net.Conn, error) { return nil, net.ErrClosed }
 
 // TestTwoRunsOfABusNumberTheirMessagesApart has a bus that was started anew: an
 // outcome on its way to the run before must find nothing that waits for it.
