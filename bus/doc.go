@@ -24,9 +24,10 @@
 //     traffic, or many new connections, left behind.
 //   - Input: no input ends the bus. Malformed messages are answered with an
 //     error; only frames that break WebSocket end their own connection.
-//   - Stop: when its context ends, Run takes no new message, waits for what is in
-//     flight (at most Options.StopTimeout), closes the sessions and returns after
-//     every goroutine that it started.
+//   - Stop: when its context ends, Run takes no new message, from other buses
+//     neither, waits for what is in flight (at most Options.StopTimeout; what other
+//     buses have not answered by then fails as offline), closes the sessions and
+//     returns after every goroutine that it started.
 //
 // The flow of one message: session.go reads it, authorize.go checks it,
 // publish.go finds the targets (index.go) and hands it to each (delivery.go),
