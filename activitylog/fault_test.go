@@ -206,7 +206,7 @@ func TestAFileThatIsNoDatabaseIsNotTouched(t *testing.T) {
 	stop := running(t, w)
 	<-bell.rings
 	w.Append(numbered(0))
-	if err := stop(); err == nil || !strings.Contains(err.Error(), "not a database") {
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "not a database (move it away") {
 		t.Errorf("Run ended with %v", err)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != foreign {

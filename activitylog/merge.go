@@ -14,10 +14,10 @@ type merged struct {
 	heads   [][]Entry // read and not yet taken, of each log
 	places  Cursor    // of the last row taken from each log
 	dry     []bool    // logs that had no more rows, until the next take
-	patient *patience // nil: a log that does not exist is an error
+	patient *patience // nil: such a log is an error
 }
 
-// patience waits for logs that do not exist.
+// patience waits for logs that do not exist, or are locked for all.
 type patience struct {
 	told []bool
 	tell func(error)
@@ -70,7 +70,7 @@ func (m *merged) fill(ctx context.Context, i int) error {
 			m.patient.told[i] = false
 		}
 		return nil
-	case m.patient != nil && errors.Is(err, ErrNoLog):
+	case m.patient != nil && (errors.Is(err, ErrNoLog) || isBusy(err)):
 		if !m.patient.told[i] && m.patient.tell != nil {
 			m.patient.tell(err)
 		}

@@ -116,8 +116,8 @@ const lastLook = time.Second
 // Follow calls fn with the rows that the filter chooses after a place, and then
 // with those that are added, until ctx has ended (nil; it looks once more then)
 // or fn returns an error. It outlives restarts of the bus, and waits for a log
-// that does not exist yet; waiting, which may be nil, is told of it once for
-// each time.
+// that does not exist yet or is locked; waiting, which may be nil, is told of it
+// once for each time.
 func (r *Reader) Follow(ctx context.Context, f Filter, at Cursor, waiting func(error), fn func([]Entry) error) error {
 	m := r.merge(ctx, f, forward, at, pageRows)
 	m.patient = &patience{told: make([]bool, len(r.sources)), tell: waiting}

@@ -307,6 +307,30 @@ func TestFollowSeesWhatComesAcrossRestartsAndReplacement(t *testing.T) {
 	}
 }
 
+// TestFollowWaitsForALock also when it takes longer than a reader waits by itself.
+func TestFollowWaitsForALock(t *testing.T) {
+	t.Parallel()
+	path, conn := lockedLog(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	waited, rows := 0, 0
+	waiting := func(err error) {
+		if waited++; !isBusy(err) {
+			t.Errorf("it waits because of %v", err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	err := opened(t, path).Follow(ctx, Filter{}, nil, waiting, func(list []Entry) error {
+		rows += len(list)
+		cancel()
+		return nil
+	})
+	if err != nil || waited != 1 || rows == 0 {
+		t.Errorf("%v; it waited %d times and showed %d rows", err, waited, rows)
+	}
+}
+
 func TestReadersNeitherBlockTheWriterNorHoldItsLog(t *testing.T) {
 	w, path, _ := started(t, nil)
 	w.Append(numbered(0))

@@ -281,14 +281,7 @@ func TestPruneHoldsTheWriterBriefly(t *testing.T) {
 // TestPruneWaitsForALock: also the first thing that it reads may be locked, such as
 // while a bus begins or ends.
 func TestPruneWaitsForALock(t *testing.T) {
-	path := oldLog(t, 0)
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite) // no write-ahead log: nobody can read
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sqlitex.ExecuteTransient(conn, "BEGIN EXCLUSIVE", nil); err != nil {
-		t.Fatal(err)
-	}
+	path, conn := lockedLog(t)
 	released := make(chan error)
 	time.AfterFunc(20*time.Millisecond, func() { released <- conn.Close() })
 	if _, err := Prune(t.Context(), path, time.Now().Add(-100*365*24*time.Hour)); err != nil {

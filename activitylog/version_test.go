@@ -40,6 +40,22 @@ INSERT INTO activity_log (ts, event, message_id, payload_json) SELECT '2026-02-1
 	return path
 }
 
+// lockedLog makes one that nobody can read before the connection is closed.
+func lockedLog(t *testing.T) (path string, conn *sqlite.Conn) {
+	t.Helper()
+	path = oldLog(t, 0)
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{"PRAGMA journal_mode=DELETE", "BEGIN EXCLUSIVE"} { // beside a write-ahead log, one can read
+		if err := sqlitex.ExecuteTransient(conn, sql, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path, conn
+}
+
 const digest = "SELECT count(*), min(id), max(id), sum(length(payload_json)) FROM activity_log"
 
 func TestAnOldLogIsTakenOver(t *testing.T) {
@@ -117,15 +133,8 @@ func TestALogInTroubleIsNotRefused(t *testing.T) {
 	if err := os.WriteFile(foreign, []byte(strings.Repeat("this is a diary, not a database\n", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	locked := oldLog(t, 0)
-	conn, err := sqlite.OpenConn(locked, sqlite.OpenReadWrite) // no write-ahead log: nobody can read
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close() //nolint:errcheck // its transaction ends with it
-	if err := sqlitex.ExecuteTransient(conn, "BEGIN EXCLUSIVE", nil); err != nil {
-		t.Fatal(err)
-	}
+	locked, conn := lockedLog(t)
+	defer conn.Close() //nolint:errcheck // it wrote nothing
 	for _, path := range []string{foreign, t.TempDir(), locked} {
 		if err := CheckVersion(path); err != nil {
 			t.Errorf("%s: %v", path, err)

@@ -3,7 +3,10 @@ package activitylog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"zombiezen.com/go/sqlite"
 )
 
 // writeChunk writes one chunk, again and again until it is committed or the
@@ -116,6 +119,10 @@ func (w *Writer) recovered() {
 // failed notes why the writer does not get on, and logs it when it is new or
 // a minute old.
 func (w *Writer) failed(err error) {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		err = fmt.Errorf("%w (move it away, and a new log begins)", err)
+	}
 	text := err.Error()
 	w.mu.Lock()
 	w.q.reason = text
