@@ -13,8 +13,13 @@ import (
 	"hubbub/cmd/internal/screen"
 )
 
-// besideWait is how long a line waits for the first rows, to stand beside them.
-const besideWait = 300 * time.Millisecond
+const (
+	// besideWait is how long a line waits for the first rows, to stand beside them:
+	// longer than the 250 ms within which a log that keeps up has them.
+	besideWait = time.Second
+	// besideLook is how often it is looked whether a line has waited so long.
+	besideLook = 100 * time.Millisecond
+)
 
 // A Narrator prints the chats of a stage beside the rows of the activity log.
 type Narrator struct {
@@ -54,7 +59,7 @@ func (n *Narrator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() {
-		ticker := time.NewTicker(besideWait / 3)
+		ticker := time.NewTicker(besideLook)
 		defer ticker.Stop()
 		for {
 			select {
