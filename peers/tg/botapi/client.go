@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -53,17 +54,7 @@ func New(token string, opts *Options) *Client {
 		o.MaxAnswer = DefaultMaxAnswer
 	}
 	if o.Transport == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		// Telegram closes idle connections; a send into a closing one would end
-		// with an unknown outcome.
-		transport.IdleConnTimeout = 20 * time.Second
-		transport.MaxIdleConnsPerHost = 8
-		// Over HTTP/2 all calls share one connection. Should that fall silent, as when
-		// a router forgets it, the kernel finds out after a quarter of an hour, and
-		// until then every send would end with an unknown outcome.
-		transport.Protocols = new(http.Protocols)
-		transport.Protocols.SetHTTP1(true)
-		o.Transport = transport
+		o.Transport = newTransport()
 	}
 	return &Client{
 		base:  strings.TrimRight(o.URL, "/"),
@@ -74,6 +65,26 @@ func New(token string, opts *Options) *Client {
 		},
 		cut:  redactor(token),
 		most: o.MaxAnswer,
+	}
+}
+
+// newTransport makes a transport that speaks HTTP/1.1. Over HTTP/2 all calls would
+// share one connection: should that fall silent, as when a router forgets it, the
+// kernel would find out after a quarter of an hour, and until then every send would
+// end with an unknown outcome. It is no clone of the default one, whose TLS settings
+// offer HTTP/2 whatever the protocols of the clone.
+func newTransport() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Protocols:           protocols,
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 8,
+		// Telegram closes idle connections; a send into a closing one would end
+		// with an unknown outcome.
+		IdleConnTimeout: 20 * time.Second,
 	}
 }
 

@@ -76,14 +76,14 @@ func TestOneSilentConnectionCostsOneCall(t *testing.T) {
 	web.EnableHTTP2 = true
 	web.StartTLS()
 	defer web.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(web.Certificate())
-	system := http.DefaultTransport.(*http.Transport)
-	trusted := system.TLSClientConfig
-	system.TLSClientConfig = &tls.Config{RootCAs: roots}
-	defer func() { system.TLSClientConfig = trusted }()
+	transport := botapi.NewTransport()
+	if transport.TLSClientConfig == nil { // what is there stays
+		transport.TLSClientConfig = &tls.Config{}
+	}
+	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+	transport.TLSClientConfig.RootCAs.AddCert(web.Certificate())
 
-	c := botapi.New("123456:secret", &botapi.Options{URL: web.URL})
+	c := botapi.New("123456:secret", &botapi.Options{URL: web.URL, Transport: transport})
 	defer c.Close()
 	if err := c.Call(t.Context(), "getMe", nil, nil); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -145,17 +146,29 @@ func (e *Endpoint) Ask(ctx context.Context, body any, answer Answer, onText func
 	return reply, nil
 }
 
-// newClient makes a client that keeps keys from travelling to another place. It
-// speaks HTTP/1.1: over HTTP/2 all requests would share one connection, and should
-// that fall silent, as when a router forgets it, the kernel would find out after a
-// quarter of an hour, in which every try again would fail as well.
+// newClient makes a client that keeps keys from travelling to another place.
 func newClient() *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Protocols = new(http.Protocols)
-	transport.Protocols.SetHTTP1(true)
 	return &http.Client{
-		Transport:     transport,
+		Transport:     newTransport(),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// newTransport makes a transport that speaks HTTP/1.1. Over HTTP/2 all requests
+// would share one connection: should that fall silent, as when a router forgets it,
+// the kernel would find out after a quarter of an hour, in which every try again
+// would fail as well. It is no clone of the default one, whose TLS settings offer
+// HTTP/2 whatever the protocols of the clone.
+func newTransport() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Protocols:           protocols,
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 8,
+		IdleConnTimeout:     90 * time.Second,
 	}
 }
 

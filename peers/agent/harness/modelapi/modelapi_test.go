@@ -141,16 +141,17 @@ func TestRequestsDoNotShareOneConnection(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	system := http.DefaultTransport.(*http.Transport)
-	trusted := system.TLSClientConfig
-	system.TLSClientConfig = &tls.Config{RootCAs: roots}
-	defer func() { system.TLSClientConfig = trusted }()
+	client := modelapi.NewClient()
+	transport := client.Transport.(*http.Transport)
+	if transport.TLSClientConfig == nil { // what is there stays
+		transport.TLSClientConfig = &tls.Config{}
+	}
+	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+	transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
 
 	e := modelapi.NewEndpoint(
 		modelapi.API{KeyName: "TEST_KEY", Path: "/chat", Sign: func(http.Header, string) {}},
-		&modelapi.Options{BaseURL: server.URL, Key: func() (string, error) { return "", nil }})
+		&modelapi.Options{BaseURL: server.URL, Client: client, Key: func() (string, error) { return "", nil }})
 	if _, err := ask(t, e); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,4 @@
+package botapi
+
+// NewTransport makes the transport of a client that is given none.
+var NewTransport = newTransport
