@@ -3,11 +3,14 @@ package load
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"hubbub/protocol/jsonrpc"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // A Bus is a running bus, ours or another's, that speaks the protocol.
@@ -79,7 +82,7 @@ func (b Bus) rig(ctx context.Context, w Workload, run int64) (_ *rig, err error)
 		if err != nil {
 			return nil, err
 		}
-		m := newMessage(topic, id, run, i, w.Size)
+		m := newMessage(topic, id, w.Size)
 		wanted := fmt.Appendf(nil, `"deliveredTo":%d}}`, w.Targets)
 		r.senders = append(r.senders, &sender{l, m.append, func(answer []byte) (int, error) { return delivered(answer, wanted) }})
 	}
@@ -147,17 +150,21 @@ func sameCount(answer, wanted []byte) bool {
 	return json.Unmarshal(answer, &a) == nil && strconv.Itoa(a.Result.DeliveredTo) == string(count)
 }
 
-// A message composes sendMessage frames that differ in id and messageId.
+// A message composes sendMessage frames that differ in id and messageId. Each
+// has ids of its own, as peers in processes of their own mint them: ULIDs, which
+// sort by time among those of others. What the log's index costs depends on it.
 type message struct {
 	prefix, middle, suffix string
+	entropy                *ulid.MonotonicEntropy
 }
 
-func newMessage(topic, from string, run int64, sender, size int) *message {
+func newMessage(topic, from string, size int) *message {
 	text := bytes.Repeat([]byte("x"), size)
 	return &message{
-		prefix: `{"jsonrpc":"2.0","id":`,
-		middle: `,"method":"sendMessage","params":{"topic":"` + topic + `","payload":{"messageId":"msg_` + fmt.Sprintf("%011X%04d", run, sender),
-		suffix: `","type":"agent_event","from":"` + from + `","timestamp":"2026-02-17T12:00:00Z","content":{"text":"` + string(text) + `"}}}}`,
+		prefix:  `{"jsonrpc":"2.0","id":`,
+		middle:  `,"method":"sendMessage","params":{"topic":"` + topic + `","payload":{"messageId":"msg_`,
+		suffix:  `","type":"agent_event","from":"` + from + `","timestamp":"2026-02-17T12:00:00Z","content":{"text":"` + string(text) + `"}}}}`,
+		entropy: ulid.Monotonic(rand.Reader, 1),
 	}
 }
 
@@ -165,11 +172,10 @@ func (m *message) append(dst []byte, n int) []byte {
 	dst = append(dst, m.prefix...)
 	dst = strconv.AppendInt(dst, int64(n), 10)
 	dst = append(dst, m.middle...)
-	const digits = 11 // messageIds sort by time, as ULIDs do
-	dst = append(dst, "00000000000"...)
-	for i := 1; i <= digits && n > 0; i++ {
-		dst[len(dst)-i] = '0' + byte(n%10)
-		n /= 10
+	id := ulid.MustNew(ulid.Now(), m.entropy) // it fails where 2^80 are minted in a millisecond
+	dst = append(dst, make([]byte, ulid.EncodedSize)...)
+	if err := id.MarshalTextTo(dst[len(dst)-ulid.EncodedSize:]); err != nil {
+		panic(err) // there is too little room: never
 	}
 	return append(dst, m.suffix...)
 }

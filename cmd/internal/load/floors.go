@@ -18,7 +18,7 @@ func (f EchoFloor) rig(ctx context.Context, w Workload, run int64) (*rig, error)
 				r.close()
 				return nil, fmt.Errorf("the echo server: %w", err)
 			}
-			m := newMessage(fmt.Sprintf("bench:%d:%d", run, i), "cli:bench", run, i, w.Size)
+			m := newMessage(fmt.Sprintf("bench:%d:%d", run, i), "cli:bench", w.Size)
 			r.senders = append(r.senders, &sender{l, m.append, inOrder()})
 		}
 	}
@@ -64,7 +64,7 @@ func (f TCPFloor) rig(ctx context.Context, w Workload, run int64) (_ *rig, err e
 		if err != nil {
 			return nil, err
 		}
-		m := newMessage(topic, "cli:bench", run, i, w.Size)
+		m := newMessage(topic, "cli:bench", w.Size)
 		r.senders = append(r.senders, &sender{l, m.append, inOrder()})
 	}
 	r.rest()

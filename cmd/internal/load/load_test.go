@@ -15,6 +15,8 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/protocol/wire"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // TestEveryServerCarriesThePattern runs real servers, each in a process of its
@@ -213,7 +215,7 @@ func TestAnAnswerCountsOnlyWhenAllProcessed(t *testing.T) {
 
 // TestMessagesAreValidAndSorted holds what the log's speed depends on.
 func TestMessagesAreValidAndSorted(t *testing.T) {
-	m := newMessage("bench:1", "cli:bench", 1771329600000, 3, 100)
+	m := newMessage("bench:1", "cli:bench", 100)
 	last := ""
 	for _, n := range []int{0, 1, 9, 10, 123456, 99_999_999_999} {
 		var f struct {
@@ -229,9 +231,10 @@ func TestMessagesAreValidAndSorted(t *testing.T) {
 		if err := json.Unmarshal(m.append(nil, n), &f); err != nil {
 			t.Fatal(err)
 		}
-		if id := f.Params.Payload.MessageID; id <= last || f.ID != n || f.Params.Topic != "bench:1" || len(f.Params.Payload.Content.Text) != 100 {
-			t.Errorf("message %d after %s: %+v", n, last, f)
+		id := f.Params.Payload.MessageID
+		if _, err := ulid.ParseStrict(strings.TrimPrefix(id, "msg_")); err != nil || id <= last || f.ID != n || f.Params.Topic != "bench:1" || len(f.Params.Payload.Content.Text) != 100 {
+			t.Errorf("message %d after %s: %+v, %v", n, last, f, err)
 		}
-		last = f.Params.Payload.MessageID
+		last = id
 	}
 }

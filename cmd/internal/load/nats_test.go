@@ -182,7 +182,7 @@ func (s natsServer) rig(ctx context.Context, w Workload, run int64) (_ *rig, err
 		if err != nil {
 			return nil, err
 		}
-		m := newMessage(subject, "cli:bench", run, i, w.Size)
+		m := newMessage(subject, "cli:bench", w.Size)
 		var payload []byte
 		r.senders = append(r.senders, &sender{c, func(dst []byte, n int) []byte {
 			payload = m.append(payload[:0], n)
