@@ -122,7 +122,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.settle(nc)
 	stop()
 	sender.Wait()
-	c.loseAll("is stopping", nil)
+	c.GiveUp("cannot be reached any more: the sender's bus is stopping")
 	return nil
 }
 
@@ -154,12 +154,19 @@ func (c *Cluster) connect() (*nats.Conn, error) {
 	return nats.Connect(strings.Join(c.urls, ","), options...)
 }
 
+// setConnected takes what the NATS client tells, some time after it happened:
+// messages may have crossed a new connection by then. So what may have been lost is
+// lost with the old one, and nothing with the new.
 func (c *Cluster) setConnected(on bool, what string) {
 	c.mu.Lock()
 	c.connected = on
 	c.mu.Unlock()
 	c.options.Log.Info().Bool("connected", on).Msg("cluster: " + what)
-	c.broke(what)
+	if on {
+		c.hello()
+	} else {
+		c.broke(what)
+	}
 }
 
 // broke tells the loop that something may have been lost.

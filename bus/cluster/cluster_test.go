@@ -48,11 +48,15 @@ type node struct {
 
 func join(t testing.TB, name, url string, o *bus.Options) *node {
 	t.Helper()
+	return joinBy(t, cluster.New([]string{url}, name, nil), name, o)
+}
+
+func joinBy(t testing.TB, c *cluster.Cluster, name string, o *bus.Options) *node {
+	t.Helper()
 	var opts bus.Options
 	if o != nil {
 		opts = *o
 	}
-	c := cluster.New([]string{url}, name, nil)
 	opts.Name, opts.Cluster = name, c
 	b := bustest.Start(t, &opts)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -210,88 +214,6 @@ func TestOrderAcrossBuses(t *testing.T) {
 			t.Fatalf("message %d is %s", i, d.Message.MessageID)
 		}
 	}
-}
-
-// TestNATSComesAndGoes starts without NATS, starts it, stops it and starts it
-// again: peers of one bus are served all the while.
-func TestNATSComesAndGoes(t *testing.T) {
-	probe := startNATS(t, 0)
-	addr := probe.Addr().String()
-	var port int
-	if _, err := fmt.Sscanf(addr[strings.LastIndexByte(addr, ':')+1:], "%d", &port); err != nil {
-		t.Fatal(err)
-	}
-	probe.Shutdown()
-	probe.WaitForShutdown()
-	url := "nats://" + addr
-	a, b := join(t, "a", url, nil), join(t, "b", url, nil)
-	near, far := a.Join(t, "agent:near", "agent:near"), b.Join(t, "agent:far", "agent:far")
-	sender := a.Join(t, "cli:s")
-	local := func() {
-		t.Helper()
-		if r := sender.Send(t, "agent:near", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
-			t.Fatalf("a peer of the same bus: %+v", r)
-		}
-		near.Next(t)
-	}
-	local()
-	for range 2 {
-		nats := startNATS(t, port)
-		settle(t, a, b)
-		if r := sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
-			t.Fatalf("a peer of the other bus: %+v", r)
-		}
-		far.Next(t)
-		nats.Shutdown()
-		nats.WaitForShutdown()
-		local()
-		waitFor(t, "the other bus is not forgotten", func() bool {
-			all, _ := a.Server().Subscriptions()
-			return all == 1
-		})
-		if r := sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 0 {
-			t.Fatalf("without NATS: %+v", r)
-		}
-	}
-}
-
-// TestARefusalOfNATSDoesNotLast has a server refuse the bus again and again, as
-// one does whose accounts are not loaded, and then take it.
-func TestARefusalOfNATSDoesNotLast(t *testing.T) {
-	strict, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Username: "u", Password: "p",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go strict.Start()
-	if !strict.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the NATS server does not start")
-	}
-	url, port := strict.ClientURL(), strict.Addr().(*net.TCPAddr).Port
-	dials := make(dialer, 1000)
-	c := cluster.New([]string{url}, "east", &cluster.Options{NATS: []nats.Option{nats.SetCustomDialer(dials)}})
-	bus.New(nil, &bus.Options{Cluster: c})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	waitFor(t, "the bus does not try again", func() bool { return len(dials) >= 4 })
-	strict.Shutdown()
-	strict.WaitForShutdown()
-	startNATS(t, port)
-	waitFor(t, "the bus is not taken back", func() bool { return c.Status().(map[string]any)["connected"] == true })
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-// A dialer counts its calls.
-type dialer chan struct{}
-
-func (d dialer) Dial(network, address string) (net.Conn, error) {
-	d <- struct{}{}
-	return net.DialTimeout(network, address, time.Second)
 }
 
 // TestABusThatDies leaves a message on its way: its sender has an answer within

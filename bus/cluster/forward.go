@@ -21,12 +21,12 @@ func (c *Cluster) Forward(f *bus.Forward) {
 	body = append(append(append(body, line...), '\n'), f.Arrived.Payload...)
 	c.mu.Lock()
 	c.nextID++
-	id, connected := c.nextID, c.connected && c.gaveUp == ""
+	id, stopping := c.nextID, c.gaveUp != ""
 	if !about.Silent {
 		c.pending[id] = f
 	}
 	c.mu.Unlock()
-	sent := connected && c.tell(outgoing{
+	sent := !stopping && c.tell(outgoing{
 		subject: c.subject("to." + token(f.Bus)), head: header{Kind: kindForward, ID: id}, body: body,
 	})
 	if !sent {

@@ -1,0 +1,143 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/bus"
+	"hubbub/bus/bustest"
+	"hubbub/bus/cluster"
+	"hubbub/protocol"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// TestNATSComesAndGoes starts without NATS, starts it, stops it and starts it
+// again: peers of one bus are served all the while.
+func TestNATSComesAndGoes(t *testing.T) {
+	probe := startNATS(t, 0)
+	addr := probe.Addr().String()
+	var port int
+	if _, err := fmt.Sscanf(addr[strings.LastIndexByte(addr, ':')+1:], "%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	probe.Shutdown()
+	probe.WaitForShutdown()
+	url := "nats://" + addr
+	a, b := join(t, "a", url, nil), join(t, "b", url, nil)
+	near, far := a.Join(t, "agent:near", "agent:near"), b.Join(t, "agent:far", "agent:far")
+	sender := a.Join(t, "cli:s")
+	local := func() {
+		t.Helper()
+		if r := sender.Send(t, "agent:near", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
+			t.Fatalf("a peer of the same bus: %+v", r)
+		}
+		near.Next(t)
+	}
+	local()
+	for range 2 {
+		nats := startNATS(t, port)
+		settle(t, a, b)
+		if r := sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 1 {
+			t.Fatalf("a peer of the other bus: %+v", r)
+		}
+		far.Next(t)
+		nats.Shutdown()
+		nats.WaitForShutdown()
+		local()
+		waitFor(t, "the other bus is not forgotten", func() bool {
+			all, _ := a.Server().Subscriptions()
+			return all == 1
+		})
+		if r := sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 0 {
+			t.Fatalf("without NATS: %+v", r)
+		}
+	}
+}
+
+// TestARefusalOfNATSDoesNotLast has a server refuse the bus again and again, as
+// one does whose accounts are not loaded, and then take it.
+func TestARefusalOfNATSDoesNotLast(t *testing.T) {
+	strict, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Username: "u", Password: "p",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go strict.Start()
+	if !strict.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	url, port := strict.ClientURL(), strict.Addr().(*net.TCPAddr).Port
+	dials := make(dialer, 1000)
+	c := cluster.New([]string{url}, "east", &cluster.Options{NATS: []nats.Option{nats.SetCustomDialer(dials)}})
+	bus.New(nil, &bus.Options{Cluster: c})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	waitFor(t, "the bus does not try again", func() bool { return len(dials) >= 4 })
+	strict.Shutdown()
+	strict.WaitForShutdown()
+	startNATS(t, port)
+	waitFor(t, "the bus is not taken back", func() bool { return c.Status().(map[string]any)["connected"] == true })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A dialer counts its calls.
+type dialer chan struct{}
+
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	d <- struct{}{}
+	return net.DialTimeout(network, address, time.Second)
+}
+
+// TestAConnectionIsUsedBeforeItIsTold holds back what the NATS client tells of the
+// connection of one bus: messages cross it already, and those that are on their way
+// when it is told stay so.
+func TestAConnectionIsUsedBeforeItIsTold(t *testing.T) {
+	url := startNATS(t, 0).ClientURL()
+	tell, told := make(chan struct{}), make(chan struct{})
+	late := func(o *nats.Options) error {
+		connected := o.ConnectedCB
+		o.ConnectedCB = func(nc *nats.Conn) {
+			<-tell
+			connected(nc)
+			close(told)
+		}
+		return nil
+	}
+	c := cluster.New([]string{url}, "a", &cluster.Options{NATS: []nats.Option{late}})
+	a, b := joinBy(t, c, "a", nil), join(t, "b", url, nil)
+	far := b.Join(t, "agent:far", "agent:far")
+	started, finished := make(chan struct{}, 1), make(chan struct{})
+	finish := sync.OnceFunc(func() { close(finished) })
+	defer finish()
+	far.Refuse(func(*bustest.Delivery) error { started <- struct{}{}; <-finished; return nil })
+	sender := a.Join(t, "cli:s")
+	settle(t, a, b)
+	result := make(chan protocol.SendResult, 1)
+	go func() { result <- sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}) }()
+	select {
+	case <-started:
+	case r := <-result:
+		t.Fatalf("the message did not come to its peer: %+v", r)
+	}
+	close(tell)
+	<-told
+	later := b.Join(t, "agent:later", "agent:later") // the bus goes on reading from the others
+	defer later.Leave()
+	settle(t, a, b)
+	finish()
+	if r := <-result; r.DeliveredTo != 1 {
+		t.Errorf("result %+v; the message was given up", r)
+	}
+}
