@@ -36,7 +36,7 @@
 //     agent_event ([LifecycleEvent]). The next request tries again. What is no fault
 //     of the agent (no bus, no launcher) is waited for instead.
 //   - Hanging: an agent whose process runs is ended and started again where it is
-//     asked for three times within a minute and has not been on the bus for
+//     asked for three times within 90 s and has not been on the bus for
 //     Options.StartTimeout. It is told that it is wanted, which shows whether it is.
 //   - Restart: a new life of the spawner takes over the agents that run and starts
 //     those that are missing. An agent that was online stays so.

@@ -10,12 +10,15 @@ import (
 // A doubt is what speaks against an agent that is stored as online: one that hangs
 // may have lost its connection, and its process tells nothing of it.
 type doubt struct {
-	asks   [2]time.Time // the last two times when it was asked for although it is online
+	asks   [2]time.Time // the last two times when it was asked for
+	looked time.Time    // when the bus was last asked for it
 	absent time.Time    // since when it was not on the bus whenever that was looked at; zero for no doubt
 }
 
 const (
-	askedOften   = time.Minute     // so soon after the last but one, a request says that the agent does not answer
+	// askedOften is the time within which a third request says that the agent does
+	// not answer. A bridge makes three a minute at most.
+	askedOften   = 90 * time.Second
 	probeTimeout = 5 * time.Second // for the bus to say whether the agent is there
 )
 
@@ -30,6 +33,10 @@ func (k *keeper) gone(ctx context.Context, d *doubt) bool {
 	if err != nil || !a.online || !often {
 		return false
 	}
+	if now.Sub(d.looked) > askedOften {
+		d.absent = time.Time{} // it may have been there since
+	}
+	d.looked = now
 	if !k.isAbsent(ctx) {
 		d.absent = time.Time{}
 		return false

@@ -271,53 +271,6 @@ func TestAMuteAgentIsEndedAndStartedAgain(t *testing.T) {
 	})
 }
 
-// TestAnAgentThatHangsIsStartedAgain has one whose process goes on when its
-// connection has ended, and a bridge that asks for it three times a minute.
-func TestAnAgentThatHangsIsStartedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		hang := make(chan struct{})
-		h.stage.playing(func(s *stage, spec system.Spec, a *actor) {
-			if a.handle != "1" {
-				sayOnline(s, spec, a)
-				return
-			}
-			p := s.bus.Join(s.t, a.name.PeerID(), protocol.Pattern(a.name.PeerID()))
-			p.Send(s.t, protocol.TopicAgents, protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online"})
-			<-hang
-			p.Leave()
-		})
-		bridge := h.bus.Join(t, "tg:bot", "tg:*")
-		minutes := func(n int) {
-			for i := range 3 * n {
-				ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: time.Now().String()})
-				if r, _ := result(t, bridge); r.Status != "spawned" {
-					t.Errorf("request %d: %+v", i, r)
-				}
-				route(t, bridge)
-				time.Sleep(20 * time.Second)
-			}
-		}
-		minutes(5)
-		if n := h.stage.startCount(); n != 1 {
-			t.Fatalf("%d starts of an agent that is there", n)
-		}
-		close(hang)
-		time.Sleep(time.Minute)
-		if n := h.stage.startCount(); n != 1 {
-			t.Fatalf("%d starts of an agent that nobody asks for", n)
-		}
-		minutes(2)
-		if n := h.stage.startCount(); n != 2 {
-			t.Errorf("%d starts of an agent that hangs; want one more", n)
-		}
-		minutes(5)
-		if n := h.stage.startCount(); n != 2 {
-			t.Errorf("%d starts in the end", n)
-		}
-	})
-}
-
 func TestARestartedSpawnerTakesUpItsAgents(t *testing.T) {
 	for name, outlive := range map[string]bool{"agents stay": true, "agents end": false} {
 		t.Run(name, func(t *testing.T) {
