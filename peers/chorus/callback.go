@@ -123,21 +123,19 @@ func (g *Gateway) takeOutput(ctx context.Context, tx *sql.Tx, t *liveTurn, e *Ev
 	if err := tx.QueryRowContext(ctx, `UPDATE turn SET messages = messages + 1 WHERE id = ? RETURNING messages`, t.id).Scan(&n); err != nil {
 		return "", fmt.Errorf("counting the output of a turn: %w", err)
 	}
+	name := fmt.Sprintf("callback:%d:%s", t.id, key)
 	if key == "" {
-		key = fmt.Sprint(n)
-	} else {
-		key = "key:" + key // "4" may be a key of theirs and a number of ours
+		name = fmt.Sprintf("callback:%d#%d", t.id, n) // "4" may be a key of theirs and a number of ours
 	}
-	key = fmt.Sprintf("callback:%d:%s", t.id, key)
 	if e.Type != EventMessage {
-		return "", g.takeActivityOf(ctx, tx, t, e, key)
+		return "", g.takeActivityOf(ctx, tx, t, e, name)
 	}
 	// What the event has become meanwhile counts, not what it was when the body began to arrive.
 	event, err := eventBySeq(ctx, tx, t.event.seq)
 	if err != nil {
 		return "", fmt.Errorf("reading the event of a turn: %w", err)
 	}
-	said, err := g.speak(ctx, tx, utterance{event: event, text: e.text(), key: key, tool: "callback", part: true})
+	said, err := g.speak(ctx, tx, utterance{event: event, text: e.text(), key: name, tool: "callback", part: true})
 	return said.Advice, err
 }
 
