@@ -18,13 +18,16 @@ import (
 // askForAgent opens a spawn request. The chat must be written back by the caller's
 // transaction; chatLoop sends the request.
 func (b *Bridge) askForAgent(ctx context.Context, tx *sql.Tx, c *chat) error {
-	c.state, c.request, c.askedAt, c.attempts, c.told, c.trouble = chatAsking, "req_"+ulid.Make().String(), time.Now(), 0, false, ""
+	c.state, c.request, c.askedAt, c.attempts, c.told, c.trouble = chatAsking, requestName(ulid.Make()), time.Now(), 0, false, ""
 	return errors.Join(
 		exec(ctx, tx, `INSERT INTO requests (request, bot, chat, created_at) VALUES (?, ?, ?, ?)`, c.request, b.bot, c.key, now()),
 		exec(ctx, tx, `UPDATE chats SET state = ?, request = ?, asked_at = ?, attempts = 0, next_at = ?, told = 0, trouble = ''
 			WHERE bot = ? AND chat = ?`, c.state, c.request, c.askedAt.UnixMicro(), now(), b.bot, c.key),
 	)
 }
+
+// requestName names a spawn request.
+func requestName(id ulid.ULID) string { return "req_" + id.String() }
 
 // askAgain asks for an agent where messages wait for one and the way to it was
 // given up, as the chat was stopped or the bot put out of it.
@@ -289,7 +292,7 @@ func (b *Bridge) spawnFailed(ctx context.Context, tx *sql.Tx, c *chat, why strin
 	if err := b.tellTrouble(ctx, tx, c, "No agent could be started for this chat: "+clip(why, 300)+". Your messages are kept, and I go on trying."); err != nil {
 		return err
 	}
-	request := "req_" + ulid.Make().String()
+	request := requestName(ulid.Make())
 	next := time.Now().Add(backoffUpTo(c.attempts+2, maxBackoffBus)).UnixMicro()
 	return errors.Join(
 		exec(ctx, tx, `INSERT INTO requests (request, bot, chat, created_at) VALUES (?, ?, ?, ?)`, request, b.bot, c.key, now()),

@@ -12,6 +12,8 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/protocol"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // A forwardItem is the body of an item towards an agent. Without an event it
@@ -166,10 +168,16 @@ func (b *Bridge) agentTrouble(ctx context.Context, key int64, agent string, spaw
 // that believes the agent to be there answers at once, again and again.
 const asksPerMinute = 3
 
-func (b *Bridge) askedOften(ctx context.Context, tx *sql.Tx, key int64) (bool, error) {
+// askedOften counts by name, as names are in order of time: a chat's requests are
+// kept for as long as it has an agent.
+func (b *Bridge) askedOften(ctx context.Context, tx *sql.Tx, key int64) (often bool, err error) {
+	since, err := ulid.New(ulid.Timestamp(time.Now().Add(-time.Minute)), nil)
+	if err != nil {
+		return false, err
+	}
 	var asks int
-	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM requests WHERE bot = ? AND chat = ? AND created_at BETWEEN ? AND ?`,
-		b.bot, key, time.Now().Add(-time.Minute).UnixMicro(), now()).Scan(&asks)
+	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM requests WHERE request >= ? AND bot = ? AND chat = ? AND created_at <= ?`,
+		requestName(since), b.bot, key, now()).Scan(&asks)
 	return asks >= asksPerMinute, err
 }
 
