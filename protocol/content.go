@@ -143,9 +143,11 @@ const (
 )
 
 // AgentOnline is the content of the agent_event that an agent sends to
-// TopicAgents once it is connected and subscribed.
+// TopicAgents once it is connected and subscribed. The spawner sends one with
+// another event to an agent that is asked for again and again, to see whether it
+// is there; nothing need follow.
 type AgentOnline struct {
-	Event string `json:"event"` // "online"
+	Event string `json:"event"` // "online", or "wanted" from the spawner
 	Agent PeerID `json:"agent"`
 }
 

@@ -26,7 +26,8 @@
 //     Options.MinBackoff to Options.MaxBackoff (1 s to 60 s) with jitter, or after
 //     the delay that [Retry] names. The time before which nothing is attempted is
 //     stored, so a restart does not shorten it; [Outbox.Hurry] shortens those of
-//     the backoff, not those that Retry named.
+//     the backoff, not those that Retry named. Where the clock is set back, a
+//     backoff lasts no longer for it; a delay that Retry named does.
 //   - Ends: [Permanent] makes an item a dead letter at once, and so does its age:
 //     when no attempt is left before Options.MaxAge (24 h) has passed. Dead letters
 //     are for a person to look at; [Drop] settles what nobody needs. [Unknown]
