@@ -21,16 +21,22 @@ const (
 	pruneTime = 25 * time.Millisecond
 )
 
-// nextPrune is how many rows the next transaction deletes, after one of so many
-// took so long.
-func nextPrune(rows int, took time.Duration) int {
-	switch {
+// A pace is how many rows the next transaction of a prune deletes.
+type pace struct {
+	rows  int
+	fixed time.Duration // of the quickest commit until now, which fewer rows would not make quicker
+}
+
+// next follows a transaction whose parts took so long.
+func (p *pace) next(deleting, committing time.Duration) {
+	if p.fixed == 0 || committing < p.fixed {
+		p.fixed = committing
+	}
+	switch took := deleting + committing - p.fixed; {
 	case took > 2*pruneTime:
-		return max(rows/2, 1)
+		p.rows = max(p.rows/2, 1)
 	case took < pruneTime:
-		return min(rows*2, pruneRows)
-	default:
-		return rows
+		p.rows = min(p.rows*2, pruneRows)
 	}
 }
 
@@ -65,21 +71,21 @@ func Prune(ctx context.Context, path string, before time.Time) (deleted int64, e
 	}
 	conn.SetInterrupt(nil) // what follows is short, and is not left half done
 	conn.SetBusyTimeout(0) // see lock
-	for rows := pruneRows / 10; ctx.Err() == nil; {
+	for p := (pace{rows: pruneRows / 10}); ctx.Err() == nil; {
 		if err := lock(ctx, conn); err != nil {
 			return deleted, pruneError(path, err)
 		}
 		began := time.Now()
-		n, err := pruneOnce(conn, before, rows)
+		n, committing, err := pruneOnce(conn, before, p.rows)
 		took := time.Since(began)
 		deleted += n
 		if err != nil {
 			return deleted, pruneError(path, err)
 		}
-		if n < int64(rows) {
+		if n < int64(p.rows) {
 			return deleted, nil
 		}
-		rows = nextPrune(rows, took)
+		p.next(took-committing, committing)
 		select {
 		case <-time.After(took):
 		case <-ctx.Done():
@@ -133,14 +139,16 @@ func lock(ctx context.Context, conn *sqlite.Conn) error {
 	}
 }
 
-// pruneOnce deletes so many rows and ends the transaction.
-func pruneOnce(conn *sqlite.Conn, before time.Time, rows int) (n int64, err error) {
+// pruneOnce deletes so many rows and ends the transaction, which takes committing.
+func pruneOnce(conn *sqlite.Conn, before time.Time, rows int) (n int64, committing time.Duration, err error) {
 	err = sqlitex.Execute(conn, `DELETE FROM activity_log WHERE id IN (
 		SELECT id FROM activity_log WHERE ts < ? AND message_id NOT IN (SELECT message_id FROM under_way) ORDER BY ts LIMIT ?)`,
 		&sqlitex.ExecOptions{Args: []any{FormatTime(before), rows}})
 	if err != nil {
-		return 0, errors.Join(err, sqlitex.Execute(conn, "ROLLBACK", nil))
+		return 0, 0, errors.Join(err, sqlitex.Execute(conn, "ROLLBACK", nil))
 	}
 	n = int64(conn.Changes())
-	return n, sqlitex.Execute(conn, "COMMIT", nil)
+	began := time.Now()
+	err = sqlitex.Execute(conn, "COMMIT", nil)
+	return n, time.Since(began), err
 }

@@ -262,18 +262,22 @@ func TestPruneOfWhatIsNoLog(t *testing.T) {
 }
 
 // TestPruneHoldsTheWriterBriefly: each transaction takes as many rows as the disk
-// deletes within its time.
+// deletes within its time. What every commit takes is no reason for fewer.
 func TestPruneHoldsTheWriterBriefly(t *testing.T) {
+	const quick, slow, fsync = time.Millisecond, 2 * time.Second, 300 * time.Millisecond
 	for _, c := range []struct {
-		rows int
-		took time.Duration
-		want int
+		rows                        int
+		fixed, deleting, committing time.Duration
+		want                        int
 	}{
-		{50, time.Millisecond, 100}, {400, time.Millisecond, pruneRows}, {pruneRows, 30 * time.Millisecond, pruneRows},
-		{pruneRows, 2 * time.Second, pruneRows / 2}, {3, 2 * time.Second, 1}, {1, 2 * time.Second, 1},
+		{50, 0, quick, quick, 100}, {400, quick, quick, quick, pruneRows}, {pruneRows, quick, 30 * time.Millisecond, quick, pruneRows},
+		{pruneRows, quick, slow, quick, pruneRows / 2}, {3, quick, slow, quick, 1}, {1, quick, slow, quick, 1},
+		{50, 0, quick, fsync, 100}, {400, fsync, quick, fsync, pruneRows}, {400, fsync, slow, fsync, 200},
+		{400, quick, quick, slow, 200}, {400, fsync, quick, quick, pruneRows},
 	} {
-		if got := nextPrune(c.rows, c.took); got != c.want {
-			t.Errorf("after %d rows in %s: %d; want %d", c.rows, c.took, got, c.want)
+		p := pace{c.rows, c.fixed}
+		if p.next(c.deleting, c.committing); p.rows != c.want {
+			t.Errorf("%+v: %d", c, p.rows)
 		}
 	}
 }
