@@ -139,6 +139,7 @@ func (e *Endpoint) Ask(ctx context.Context, body any, answer Answer, onText func
 			onText(text)
 		}
 	}
+	s.drain()
 	reply := answer.Reply()
 	if reply == nil {
 		return nil, s.broken(io.ErrUnexpectedEOF)

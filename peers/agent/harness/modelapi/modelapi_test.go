@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,5 +159,52 @@ func TestRequestsDoNotShareOneConnection(t *testing.T) {
 	}
 	if version := <-versions; version != 1 {
 		t.Errorf("asked over HTTP/%d", version)
+	}
+}
+
+// untilDone is an answer that ends with [DONE], and says when that has come.
+type untilDone struct {
+	pieces
+	done chan<- struct{}
+}
+
+func (u *untilDone) Add(data []byte) (string, bool, error) {
+	if string(data) != "[DONE]" {
+		return "", false, nil
+	}
+	u.done <- struct{}{}
+	return "", true, nil
+}
+
+// TestRequestsUseAConnectionAgain reads answers that end after their last event was
+// read.
+func TestRequestsUseAConnectionAgain(t *testing.T) {
+	var connections atomic.Int32
+	done := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) //nolint:errcheck // a test server
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: hello\n\ndata: [DONE]\n\n")
+		http.NewResponseController(w).Flush() //nolint:errcheck // a test server
+		<-done
+	}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	e := modelapi.NewEndpoint(
+		modelapi.API{KeyName: "TEST_KEY", Path: "/chat", Sign: func(http.Header, string) {}},
+		&modelapi.Options{BaseURL: server.URL, Key: func() (string, error) { return "", nil }})
+	const requests = 20
+	for range requests {
+		if _, err := e.Ask(t.Context(), map[string]any{}, &untilDone{done: done}, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := connections.Load(); n > requests/2 { // a machine under load may give up some
+		t.Errorf("%d connections for %d requests", n, requests)
 	}
 }

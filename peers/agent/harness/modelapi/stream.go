@@ -47,6 +47,16 @@ func (a awake) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// drainLimit is how long the end of an answer may take when all of it has come.
+const drainLimit = 250 * time.Millisecond
+
+// drain reads the end of an answer that came whole. A connection whose answer was
+// not read to its end is closed, and the next request would wait for a new one.
+func (s *stream) drain() {
+	s.watchdog.Reset(drainLimit)
+	io.CopyN(io.Discard, s.body, 4<<10) //nolint:errcheck // it costs a connection
+}
+
 // close ends the request.
 func (s *stream) close() {
 	s.watchdog.Stop()
