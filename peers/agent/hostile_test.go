@@ -45,7 +45,15 @@ func TestAModelCannotTakeTheKeysOfTheAgent(t *testing.T) {
 }
 
 func TestALongIDIsRefusedAndALegalOneIsAnswered(t *testing.T) {
-	inWorld(t, newStub(answering("hi")), nil, func(t *testing.T, w *world) {
+	named := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		id := turn.Event.EventID
+		_, r := call(tools, "chat.send_message", map[string]any{"inReplyTo": id, "text": "hi", "idempotencyKey": id + ":reply"})
+		if r.IsError {
+			t.Errorf("the answer: %s", r.StructuredContent)
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, named, nil, func(t *testing.T, w *world) {
 		r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm(strings.Repeat("i", 401), "too long a name"))
 		if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
 			t.Errorf("a long id gave %+v", r)

@@ -18,7 +18,8 @@ const (
 	maxText        = 256 << 10 // bytes
 	maxAttachments = 64
 	maxMentions    = 64
-	maxID          = 400 // bytes of an id that others minted; keys of the outbox (at most 512) are made of it
+	maxID          = 400 // bytes of an id that others minted
+	maxKey         = 512 // bytes of an idempotencyKey, as of a key of the outbox; the agent's own are made of an id
 )
 
 // handle sets the handlers of the messages that reach an agent.

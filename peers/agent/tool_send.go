@@ -59,8 +59,8 @@ func (args *sendArguments) check() string {
 		return "text is empty. To stay silent, send nothing."
 	case len(args.Text) > maxReply:
 		return fmt.Sprintf("text has %d bytes; at most %d are sent. Shorten it.", len(args.Text), maxReply)
-	case len(args.IdempotencyKey) > 200:
-		return "idempotencyKey has more than 200 bytes."
+	case len(args.IdempotencyKey) > maxKey:
+		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are taken.", len(args.IdempotencyKey), maxKey)
 	case !slices.Contains(visibilities, args.Visibility):
 		return "visibility must be one of dm, thread, channel, ephemeral."
 	case args.Directedness != "" && !slices.Contains(attention.Directednesses, attention.Directedness(args.Directedness)):
