@@ -118,7 +118,7 @@ func (g *Gateway) escalate(ctx context.Context, tx *sql.Tx, h *heard) error {
 		h.agent.ID(), h.author(), attention.ExchangeLimit, h.agent.ID())
 	e := &eventRow{agent: h.agent, chat: h.chat, kind: h.kind, origin: origin{h.id, h.trace}}
 	return g.tellChat(ctx, tx, e, protocol.ChatReply{
-		Text: text, InReplyTo: h.event.EventID, IdempotencyKey: "exchange:" + h.event.EventID, ThreadID: h.event.Conversation.ThreadID,
+		Text: text, InReplyTo: h.event.EventID, IdempotencyKey: shorten("exchange:" + h.event.EventID), ThreadID: h.event.Conversation.ThreadID,
 	})
 }
 
