@@ -193,9 +193,17 @@ func TestTheLastCommitsLeaveTheCheckpointToClose(t *testing.T) {
 func TestACheckpointThatFailsIsAFaultOfTheLog(t *testing.T) {
 	g := openGated(t)
 	sick := errors.New("the disk is sick")
-	g.checkpoint = func(string) checkpointResult { return checkpointResult{err: sick} }
+	var grown atomic.Bool // where growing takes a second, a checkpoint is asked for before
+	g.checkpoint = func(string) checkpointResult {
+		if !grown.Load() {
+			return checkpointResult{}
+		}
+		return checkpointResult{err: sick}
+	}
 	g.growBehindReader(t, usualWAL+1)()
+	grown.Store(true)
 	for {
+		g.asked = time.Time{} // rather than wait
 		if _, _, err := g.write([]Row{numbered(0)}); err != nil {
 			if want := "checkpointing the activity log: the disk is sick"; !errors.Is(err, sick) || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
