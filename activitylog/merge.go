@@ -70,7 +70,7 @@ func (m *merged) fill(ctx context.Context, i int) error {
 			m.patient.told[i] = false
 		}
 		return nil
-	case m.patient != nil && (errors.Is(err, ErrNoLog) || isBusy(err)):
+	case m.patient != nil && (errors.Is(err, ErrNoLog) || errors.Is(err, ErrLocked)):
 		if !m.patient.told[i] && m.patient.tell != nil {
 			m.patient.tell(err)
 		}

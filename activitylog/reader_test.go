@@ -314,7 +314,7 @@ func TestFollowWaitsForALock(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waited, rows := 0, 0
 	waiting := func(err error) {
-		if waited++; !isBusy(err) {
+		if waited++; !errors.Is(err, ErrLocked) {
 			t.Errorf("it waits because of %v", err)
 		}
 		if err := conn.Close(); err != nil {
@@ -328,6 +328,18 @@ func TestFollowWaitsForALock(t *testing.T) {
 	})
 	if err != nil || waited != 1 || rows == 0 {
 		t.Errorf("%v; it waited %d times and showed %d rows", err, waited, rows)
+	}
+}
+
+// TestAReaderThatIsStoppedDoesNotWaitForALock: it ends with its context.
+func TestAReaderThatIsStoppedDoesNotWaitForALock(t *testing.T) {
+	t.Parallel()
+	path, conn := lockedLog(t)
+	defer conn.Close() //nolint:errcheck // it wrote nothing
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if _, err := opened(t, path).End(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("it waited, and then says %v", err)
 	}
 }
 

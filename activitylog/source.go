@@ -17,6 +17,10 @@ import (
 // ErrNoLog is in the chain of the error of a log that does not exist.
 var ErrNoLog = errors.New("there is no activity log")
 
+// ErrLocked is in the chain of the error of a log that another program keeps for
+// itself.
+var ErrLocked = errors.New("the activity log is locked")
+
 // readTimeout is how long a reader waits where the log is locked for all.
 const readTimeout = 5 * time.Second
 
@@ -54,8 +58,11 @@ func (s *source) with(ctx context.Context, fn func(*view) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	v, err := s.take()
-	if err != nil {
+	v, err := s.take(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		return s.describe(err)
 	}
 	v.conn.SetInterrupt(ctx.Done())
@@ -79,6 +86,8 @@ func (s *source) describe(err error) error {
 		return fmt.Errorf("%w at %s", ErrNoLog, s.path)
 	}
 	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultBusy:
+		return fmt.Errorf("%w by another program: %s: %w", ErrLocked, s.path, err)
 	case sqlite.ResultIOErr:
 		err = fmt.Errorf("%w (is its disk full, or failing?)", err)
 	case sqlite.ResultCantOpen:
@@ -87,7 +96,7 @@ func (s *source) describe(err error) error {
 	return fmt.Errorf("reading the activity log %s: %w", s.path, err)
 }
 
-func (s *source) take() (*view, error) {
+func (s *source) take(ctx context.Context) (*view, error) {
 	info, err := os.Stat(s.path)
 	if err != nil {
 		return nil, err
@@ -109,7 +118,13 @@ func (s *source) take() (*view, error) {
 		return v, nil
 	}
 	s.mu.Unlock()
-	return openView(s.path, life)
+	began := time.Now()
+	for { // SQLite's own waiting would not end with ctx
+		v, err := openView(s.path, life)
+		if err == nil || !isBusy(err) || ctx.Err() != nil || time.Since(began) > readTimeout {
+			return v, err
+		}
+	}
 }
 
 func (s *source) put(v *view) {
@@ -160,7 +175,7 @@ func connectView(name string, life int) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn.SetBusyTimeout(readTimeout)
+	conn.SetBusyTimeout(busyTimeout)
 	v := &view{conn: conn, life: life, heads: map[string]head{}, stmts: map[string]*sqlite.Stmt{}, bus: "bus"}
 	columns, err := logColumns(conn)
 	if err != nil {
@@ -169,6 +184,7 @@ func connectView(name string, life int) (*view, error) {
 	if !columns["bus"] {
 		v.bus = "NULL"
 	}
+	conn.SetBusyTimeout(readTimeout)
 	return v, nil
 }
 

@@ -23,7 +23,11 @@ var noon = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
 // logged writes rows to a log and opens it.
 func logged(t *testing.T, rows ...activitylog.Row) *activitylog.Reader {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), activityFile)
+	return logTo(t, filepath.Join(t.TempDir(), activityFile), rows...)
+}
+
+func logTo(t *testing.T, path string, rows ...activitylog.Row) *activitylog.Reader {
+	t.Helper()
 	w := activitylog.NewWriter(path, nil)
 	w.Append(rows...)
 	ctx, cancel := context.WithCancel(t.Context())

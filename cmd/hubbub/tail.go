@@ -62,7 +62,8 @@ func (t *tailing) run(cmd *cobra.Command) error {
 	if lines < 0 && out.columns > 0 && t.rows.since == "" {
 		lines = linesOnTerminal
 	}
-	at, err := t.past(cmd.Context(), r, filter, lines, out)
+	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
+	at, err := t.past(cmd.Context(), r, filter, lines, out, waiting)
 	switch {
 	case errors.Is(err, activitylog.ErrNoLog) && t.follow: // it may come
 	case t.follow && cmd.Context().Err() != nil: // to be stopped is its end
@@ -76,13 +77,19 @@ func (t *tailing) run(cmd *cobra.Command) error {
 	if err := out.flush(); err != nil {
 		return err
 	}
-	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
 	return r.Follow(cmd.Context(), filter, at, waiting, out.show)
 }
 
-// past shows the rows that are there, and returns where they end.
-func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
+// past shows the rows that are there, and returns where they end. Where new rows
+// are wanted too, it waits for a log that is locked.
+func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error)) (activitylog.Cursor, error) {
 	end, err := r.End(ctx)
+	for told := false; t.follow && errors.Is(err, activitylog.ErrLocked) && ctx.Err() == nil; end, err = r.End(ctx) {
+		if !told {
+			waiting(err)
+			told = true
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
