@@ -37,8 +37,9 @@
 //     of the agent (no bus, no launcher) is waited for instead.
 //   - Hanging: an agent whose process runs is ended and started again where it is
 //     asked for three times within 90 s and has not been on the bus for
-//     Options.StartTimeout. It is told that it is wanted, which shows whether it is.
-//     So is one that a broken cluster hides: its chats cannot reach it either.
+//     Options.StartTimeout, or 30 s if that is more. It is told that it is wanted,
+//     which shows whether it is there. So is one that a broken cluster hides: its
+//     chats cannot reach it either.
 //   - Restart: a new life of the spawner takes over the agents that run and starts
 //     those that are missing. An agent that was online stays so.
 //   - Credentials: with a token of its own the spawner gets one credential for each

@@ -18,8 +18,14 @@ type doubt struct {
 const (
 	// askedOften is the time within which a third request says that the agent does
 	// not answer. A bridge makes three a minute at most.
-	askedOften   = 90 * time.Second
+	askedOften = 90 * time.Second
+
+	lookEvery    = 5 * time.Second // the bus is asked no more often; an agent may have 200 chats
 	probeTimeout = 5 * time.Second // for the bus to say whether the agent is there
+
+	// comeBack is how long an agent may take at least to connect again, as when the
+	// bus was started again: a peer tries every 15 s.
+	comeBack = 30 * time.Second
 )
 
 // gone is called when the agent is asked for. It reports whether the agent hangs:
@@ -30,7 +36,7 @@ func (k *keeper) gone(ctx context.Context, d *doubt) bool {
 	often := now.Sub(d.asks[0]) < askedOften
 	d.asks[0], d.asks[1] = d.asks[1], now
 	a, err := loadAgent(ctx, k.db, k.name)
-	if err != nil || !a.online || !often {
+	if err != nil || !a.online || !often || now.Sub(d.looked) < lookEvery {
 		return false
 	}
 	if now.Sub(d.looked) > askedOften {
@@ -44,7 +50,8 @@ func (k *keeper) gone(ctx context.Context, d *doubt) bool {
 	if d.absent.IsZero() {
 		d.absent = now
 	}
-	return now.Sub(d.absent) >= k.opts.StartTimeout && k.listening(k.opts.StartTimeout)
+	patience := max(k.opts.StartTimeout, comeBack)
+	return now.Sub(d.absent) >= patience && k.listening(patience)
 }
 
 // isAbsent asks the bus whether the agent is not there, by telling the agent that

@@ -56,11 +56,11 @@ func TestAnAgentThatHangsIsStartedAgain(t *testing.T) {
 	})
 }
 
-// TestAnAgentThatIsAwayForAMomentIsLeftAlone has one that is away for ten seconds
+// TestAnAgentThatIsAwayForAMomentIsLeftAlone has one that is away for twenty seconds
 // each hour, and bridges that ask for it often meanwhile.
 func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHouse(t, &system.Options{StartTimeout: 5 * time.Second})
 		leave, back := make(chan struct{}), make(chan struct{})
 		h.stage.playing(func(s *stage, _ system.Spec, a *actor) {
 			for {
@@ -85,7 +85,7 @@ func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
 		asking()
 		for range 3 {
 			leave <- struct{}{}
-			for range 5 {
+			for range 10 {
 				time.Sleep(2 * time.Second)
 				asking()
 			}
