@@ -21,16 +21,17 @@ const bridge = "tg"
 type Folder string
 
 // HasBridge reports whether a bridge has used the folder.
-func (f Folder) HasBridge() bool { return f.database(bridge) != "" }
+func (f Folder) HasBridge() bool { return len(f.databases(bridge)) > 0 }
 
-// database returns where a program keeps its messages, or "" where it keeps none.
-func (f Folder) database(program string) string {
+// databases returns where a program keeps its messages: none, or one, or two of an
+// agent that a person and the spawner have started.
+func (f Folder) databases(program string) (found []string) {
 	for _, p := range f.programs() {
 		if p.name == program {
-			return p.database
+			found = append(found, p.database)
 		}
 	}
-	return ""
+	return found
 }
 
 type keeper struct{ name, database string }
@@ -48,8 +49,8 @@ func (f Folder) programs() (found []keeper) {
 	return found
 }
 
-func (f Folder) asBridge(do func(*tg.Queues) error) error {
-	db, err := store.Attach(f.database(bridge))
+func asBridge(database string, do func(*tg.Queues) error) error {
+	db, err := store.Attach(database)
 	if err != nil {
 		return err
 	}

@@ -141,6 +141,26 @@ func TestWhatWaitsIsItsOwners(t *testing.T) {
 	}
 }
 
+// TestTwoAgentsOfOneName: what may be the one's is not done to the other's.
+func TestTwoAgentsOfOneName(t *testing.T) {
+	f := house(t)
+	below := filepath.Join(string(f), "agents", "own")
+	db, err := agent.Open(filepath.Join(below, "agent-own.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead(t, db, "", `{}`)
+	if err := f.Drop(t.Context(), "agent-own:1"); err == nil || !strings.Contains(err.Error(), "--data "+below) {
+		t.Errorf("an item of both: %v", err)
+	}
+	if err := letters.Folder(below).Drop(t.Context(), "agent-own:1"); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, f, outbox.StateDropped); strings.Count(got, "agent-own:1") != 1 {
+		t.Errorf("dropped: %s", got)
+	}
+}
+
 func TestWhatCannotBeReadIsSaidBesideTheRest(t *testing.T) {
 	f := house(t)
 	if err := os.WriteFile(filepath.Join(string(f), "broker.db"), []byte("this is no database at all, whatever its name"), 0o600); err != nil {

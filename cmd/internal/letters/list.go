@@ -56,7 +56,7 @@ func (f Folder) List(ctx context.Context, states ...outbox.State) (items []Item,
 
 func (f Folder) list(ctx context.Context, program keeper, states []outbox.State) (items []Item, err error) {
 	if program.name == bridge {
-		err = f.asBridge(func(q *tg.Queues) error {
+		err = asBridge(program.database, func(q *tg.Queues) error {
 			found, err := q.List(ctx, states...)
 			for i := range found {
 				items = append(items, Item{program.name, found[i]})
