@@ -17,7 +17,8 @@
 //   - Faults: a bus that is silent for Options.SilentAfter is forgotten; what was
 //     on its way to it fails as offline. A bus whose connection to NATS broke says
 //     so by a new epoch, and what was on its way to or from it fails as offline,
-//     too. Nothing waits for NATS: what cannot be queued fails at once.
+//     too. Nothing waits for NATS: what cannot be queued, beyond Options.Queue
+//     messages or 256 MiB, fails at once.
 //   - Identity: of sessions that claim one clientId on different buses, the newest
 //     stays; the others are closed with 4001.
 //   - Without NATS, at the start or later, a bus serves its own peers.
