@@ -26,9 +26,9 @@
 //     that was cut short before runs again with a higher attempt. Both hold
 //     across SIGKILL: an action and the mark that forbids another are one
 //     transaction.
-//   - Bounds: Options.MaxOpen events may be open in one chat; one more is
-//     refused, and its bridge keeps it. Closed events are kept for
-//     Options.Retention.
+//   - Bounds: Options.MaxOpen events may be open in one chat; one more gets an
+//     error, and its bridge keeps it and tries again. Closed events are kept
+//     for Options.Retention.
 //   - Stop: when its context ends, Run starts no turn, gives running ones a
 //     moment, cancels them (they run again after the next start unless they
 //     acted), sends what is queued as far as time allows, and returns after

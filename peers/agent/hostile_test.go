@@ -145,15 +145,19 @@ func TestAnEditFindsANameThatIsFree(t *testing.T) {
 }
 
 // TestWhatWaitsForATurnCountsAsOpen: a model that is stuck does not let a chat
-// fill the mailbox.
+// fill the mailbox, and loses nothing: what finds no room is not rejected, which a
+// chat would take for the last word.
 func TestWhatWaitsForATurnCountsAsOpen(t *testing.T) {
 	inWorld(t, newStub(holding), &agent.Options{MaxOpen: 5, Deadline: time.Hour}, func(t *testing.T, w *world) {
-		for i := range 5 {
-			w.say(by(dm(fmt.Sprint("e", i), "hello"), fmt.Sprint("person-", i), "human"))
+		said := func(n int) protocol.ChatMessage {
+			return by(dm(fmt.Sprint("e", n), "hello"), fmt.Sprint("person-", n), "human")
+		}
+		for n := range 5 {
+			w.say(said(n))
 			w.sleep(5 * time.Second)
 		}
-		r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, by(dm("e5", "hello"), "person-5", "human"))
-		if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
+		r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, said(5))
+		if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeError {
 			t.Errorf("the sixth gave %+v", r)
 		}
 		other := dm("f1", "hello")
@@ -161,5 +165,8 @@ func TestWhatWaitsForATurnCountsAsOpen(t *testing.T) {
 		if r := w.tg.SendAs(t, "tg:43", "agent:lead", protocol.TypeTGMessage, other); r.DeliveredTo != 1 {
 			t.Errorf("another chat gave %+v", r)
 		}
+		w.say(remove("e0", 2)) // makes room
+		w.sleep(5 * time.Second)
+		w.say(said(5))
 	})
 }

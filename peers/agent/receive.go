@@ -141,14 +141,14 @@ func (a *Agent) takeIn(ctx context.Context, tx *sql.Tx, e *entry) error {
 	if err != nil || !fresh {
 		return err
 	}
-	if err := a.checkRoom(ctx, tx, e.Chat); err != nil {
-		return err
-	}
 	if err := a.joinChat(ctx, tx, e.Chat, e.Content.Chat.ID); err != nil {
 		return err
 	}
 	if e.Content.Event == protocol.EventDelete {
 		return a.takeDelete(ctx, tx, e)
+	}
+	if err := a.checkRoom(ctx, tx, e.Chat); err != nil {
+		return err
 	}
 	if gone, err := withdrawn(ctx, tx, e); err != nil || gone {
 		return err
@@ -187,8 +187,9 @@ func receipt(ctx context.Context, tx *sql.Tx, e *entry) (bool, error) {
 
 func receiptName(e *entry) string { return string(e.Chat) + " " + e.SourceID }
 
-// checkRoom refuses an event where too many of its chat are open: not decided,
-// composed, or in a turn that has not ended.
+// checkRoom fails where too many events of a chat are open: not decided, composed,
+// or in a turn that has not ended. It is no rejection: a chat gives up what is
+// rejected, and this may come again.
 func (a *Agent) checkRoom(ctx context.Context, tx *sql.Tx, chat protocol.Topic) error {
 	var open int
 	err := tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM events WHERE chat = ?1 AND stage IN (?2, ?3)) +
@@ -198,7 +199,7 @@ func (a *Agent) checkRoom(ctx context.Context, tx *sql.Tx, chat protocol.Topic) 
 		return fmt.Errorf("counting open events: %w", err)
 	}
 	if open >= a.opts.MaxOpen {
-		return peer.Reject(fmt.Sprintf("%d events of %s wait for this agent; send it again later", open, chat))
+		return fmt.Errorf("%d events of %s wait for this agent; send it again later", open, chat)
 	}
 	return nil
 }
