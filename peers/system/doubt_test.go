@@ -10,8 +10,17 @@ import (
 )
 
 // TestAnAgentThatHangsIsStartedAgain has one whose process goes on when its
-// connection has ended, and a bridge that asks for it three times a minute.
+// connection has ended, and a bridge that asks for it three times a minute, or a
+// little more rarely and all at once.
 func TestAnAgentThatHangsIsStartedAgain(t *testing.T) {
+	for name, pauses := range map[string][]time.Duration{
+		"evenly": {20 * time.Second, 20 * time.Second, 20 * time.Second}, "at once": {time.Second, 2 * time.Second, 72 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) { hangAndAsk(t, pauses) })
+	}
+}
+
+func hangAndAsk(t *testing.T, pauses []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		hang := make(chan struct{})
@@ -26,17 +35,17 @@ func TestAnAgentThatHangsIsStartedAgain(t *testing.T) {
 			p.Leave()
 		})
 		bridge := h.bus.Join(t, "tg:bot", "tg:*")
-		minutes := func(n int) {
-			for i := range 3 * n {
+		rounds := func(n int) {
+			for i := range n * len(pauses) {
 				ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: time.Now().String()})
 				if r, _ := result(t, bridge); r.Status != "spawned" {
 					t.Errorf("request %d: %+v", i, r)
 				}
 				route(t, bridge)
-				time.Sleep(20 * time.Second)
+				time.Sleep(pauses[i%len(pauses)])
 			}
 		}
-		minutes(5)
+		rounds(5)
 		if n := h.stage.startCount(); n != 1 {
 			t.Fatalf("%d starts of an agent that is there", n)
 		}
@@ -45,11 +54,11 @@ func TestAnAgentThatHangsIsStartedAgain(t *testing.T) {
 		if n := h.stage.startCount(); n != 1 {
 			t.Fatalf("%d starts of an agent that nobody asks for", n)
 		}
-		minutes(2)
+		rounds(2)
 		if n := h.stage.startCount(); n != 2 {
 			t.Errorf("%d starts of an agent that hangs; want one more", n)
 		}
-		minutes(5)
+		rounds(5)
 		if n := h.stage.startCount(); n != 2 {
 			t.Errorf("%d starts in the end", n)
 		}
