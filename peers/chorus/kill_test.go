@@ -267,9 +267,15 @@ func (k *killing) holdMessages(hold chan struct{}) {
 	})
 }
 
+// untilHeld handles what comes until the POST of an answer is under way. What
+// comes first may be a repetition, or a status, and ask for none.
 func (k *killing) untilHeld() {
-	k.handle()
-	<-k.held
+	waitFor(k.t, func() bool {
+		if k.agent.Waiting() > 0 {
+			k.handle()
+		}
+		return len(k.held) > 0
+	})
 }
 
 func tryPost(url, body string) int {
