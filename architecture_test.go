@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"protocol/jsonrpc": {},
 	"protocol":         {"protocol/jsonrpc"},
 	"protocol/wire":    {"protocol", "protocol/jsonrpc"},
+	"protocol/http1":   {},
 
 	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
 
@@ -48,7 +49,7 @@ var mayImport = map[string][]string{
 	"peers/attention": {},
 
 	"peers/tg":                        {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/tg/botapi", "peers/tg/markdown"},
-	"peers/tg/botapi":                 {},
+	"peers/tg/botapi":                 {"protocol/http1"},
 	"peers/tg/markdown":               {},
 	"peers/tg/tgtest":                 {},
 	"peers/system":                    {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store"},
@@ -56,7 +57,7 @@ var mayImport = map[string][]string{
 	"peers/system/systemtest":         {"protocol", "peers/peer"},
 	"peers/agent":                     {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/agent/harness"},
 	"peers/agent/harness":             {"peers/attention", "protocol"},
-	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi", "peers/agent/harness/child"},
+	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi", "peers/agent/harness/child"},
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
 	"peers/chorus":                    {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
 	"peers/broker":                    {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},

@@ -90,10 +90,11 @@ func (a *Agent) replaceContent(ctx context.Context, tx *sql.Tx, old, edit *entry
 		return err
 	}
 	if old.Stage == stageTurned {
-		if gone, err := a.editedAway(ctx, tx, old); err != nil || !gone {
-			if err != nil {
-				return err
-			}
+		gone, err := a.editedAway(ctx, tx, old)
+		if err != nil {
+			return err
+		}
+		if !gone {
 			return a.reopenTurn(ctx, tx, old, "the message was edited before an answer")
 		}
 	}

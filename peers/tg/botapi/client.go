@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"hubbub/protocol/http1"
 )
 
 const (
@@ -68,25 +69,9 @@ func New(token string, opts *Options) *Client {
 	}
 }
 
-// newTransport makes a transport that speaks HTTP/1.1. Over HTTP/2 all calls would
-// share one connection: should that fall silent, as when a router forgets it, the
-// kernel would find out after a quarter of an hour, and until then every send would
-// end with an unknown outcome. It is no clone of the default one, whose TLS settings
-// offer HTTP/2 whatever the protocols of the clone.
-func newTransport() *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		Protocols:           protocols,
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: 8,
-		// Telegram closes idle connections; a send into a closing one would end
-		// with an unknown outcome.
-		IdleConnTimeout: 20 * time.Second,
-	}
-}
+// newTransport makes a transport that lets go of idle connections before Telegram
+// closes them: a send into a closing one would end with an unknown outcome.
+func newTransport() *http.Transport { return http1.NewTransport(20 * time.Second) }
 
 // BotID returns the id of the bot that a token belongs to, which is the part
 // before the colon.

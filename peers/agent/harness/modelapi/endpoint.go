@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/turnloop"
+	"hubbub/protocol/http1"
 )
 
 // maxErrorBody bounds what is read of an error answer.
@@ -150,26 +150,8 @@ func (e *Endpoint) Ask(ctx context.Context, body any, answer Answer, onText func
 // newClient makes a client that keeps keys from travelling to another place.
 func newClient() *http.Client {
 	return &http.Client{
-		Transport:     newTransport(),
+		Transport:     http1.NewTransport(90 * time.Second),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// newTransport makes a transport that speaks HTTP/1.1. Over HTTP/2 all requests
-// would share one connection: should that fall silent, as when a router forgets it,
-// the kernel would find out after a quarter of an hour, in which every try again
-// would fail as well. It is no clone of the default one, whose TLS settings offer
-// HTTP/2 whatever the protocols of the clone.
-func newTransport() *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		Protocols:           protocols,
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: 8,
-		IdleConnTimeout:     90 * time.Second,
 	}
 }
 
