@@ -197,11 +197,12 @@ func TestAnAgentThatIsGoneIsAskedForAgain(t *testing.T) {
 		h.start()
 		h.api.Say(dm, will, "one")
 		next(t, lead)
-		request(t, h.system)
+		first := request(t, h.system)
 		lead.Leave()
 		h.api.Say(dm, will, "two")
 		h.api.Say(dm, will, "three")
-		request(t, h.system)
+		for request(t, h.system) == first { // the bridge repeats what is not answered yet
+		}
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
 		if d := back.Next(t); d.Message.Type != protocol.TypeConfigure {
 			t.Errorf("first the agent got %s", d.Message.Type)
@@ -260,7 +261,7 @@ func TestAnAgentThatIsBackGetsItsMessagesAtOnce(t *testing.T) {
 		attempts := h.bus.Join(t, "cli:watcher", "agent:lead")
 		h.api.Say(dm, will, "two")
 		for range 6 { // the seventh is 7 s away, or more
-			attempts.NextOf(t, protocol.TypeTGMessage)
+			attempts.Next(t)
 		}
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
 		start := time.Now()
@@ -285,6 +286,9 @@ func TestAnOperatorsAgentIsWaitedFor(t *testing.T) {
 			t.Error("another agent was asked for")
 		}
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
+		if d := back.Next(t); d.Message.Type != protocol.TypeConfigure {
+			t.Errorf("first the agent that is back got %s", d.Message.Type)
+		}
 		if got := next(t, back); got.Text != "are you there?" {
 			t.Errorf("got %q", got.Text)
 		}

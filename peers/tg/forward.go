@@ -104,7 +104,12 @@ func (b *Bridge) configure(ctx context.Context, key int64, agent string) error {
 		return err
 	}
 	b.crash("configured")
-	return exec(ctx, b.db, `UPDATE assignments SET configured = 1 WHERE bot = ? AND chat = ? AND agent = ?`, b.bot, key, agent)
+	return b.setConfigured(ctx, key, agent, true)
+}
+
+func (b *Bridge) setConfigured(ctx context.Context, key int64, agent string, configured bool) error {
+	return exec(ctx, b.db, `UPDATE assignments SET configured = ?4 WHERE bot = ?1 AND chat = ?2 AND agent = ?3 AND configured <> ?4`,
+		b.bot, key, agent, configured)
 }
 
 // tell sends a message to an agent; nil means that the agent has it.
@@ -137,13 +142,20 @@ func heard(addressee string, r *protocol.SendResult) error {
 	return nil // a bus that does not say who; somebody took it
 }
 
-// agentTrouble says what follows from an attempt that failed. A spawned agent
-// that is not there is asked for again: its spawner may have stopped it.
+// agentTrouble says what follows from an attempt that failed. An agent that is not
+// there is configured again before it gets anything: the next one of its name may
+// be a new one. A spawned one is asked for again: its spawner may have stopped it.
 func (b *Bridge) agentTrouble(ctx context.Context, key int64, agent string, spawned bool, attempt int, err error) error {
 	if errors.Is(err, errRejected) && attempt >= maxRejections {
 		return permanent(err)
 	}
-	if !errors.Is(err, errAbsent) || !spawned || attempt < 2 {
+	if !errors.Is(err, errAbsent) {
+		return err
+	}
+	if err := b.setConfigured(ctx, key, agent, false); err != nil {
+		return err
+	}
+	if !spawned || attempt < 2 {
 		return err
 	}
 	revive := inTx(ctx, b.db, func(tx *sql.Tx) error {
