@@ -75,8 +75,11 @@ func (f *File) reloadLocked() error {
 	if errors.Is(err, fs.ErrNotExist) && !f.loaded {
 		return nil
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return f.keepLocked(fmt.Errorf("the credentials file is gone; the last state stays in force: %w", err))
+	case err != nil:
+		return f.keepLocked(fmt.Errorf("the credentials file cannot be looked at: %w", err))
 	}
 	now := stamp{modified: info.ModTime(), size: info.Size()}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {

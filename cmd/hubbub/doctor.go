@@ -146,6 +146,9 @@ func examineDisk(data string) tg.Finding {
 		f.Advice = "Make room there. With some MB to work in, `hubbub log prune --before 720h` then lets new activity take the place of old. Or move the folder and name it with --data."
 	case err != nil:
 		f.Says, f.Advice = "Nothing can be written to "+folder+": "+err.Error(), "Give this user the folder, or name another with --data."
+		if advice := program.Advice(err); advice != "" {
+			f.Advice = sentence(advice)
+		}
 	case free < diskWarning:
 		f.Level = tg.LevelWarning
 		f.Says, f.Advice = fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full."
@@ -176,6 +179,8 @@ func examineBus(ctx context.Context, env *program.Env) tg.Finding {
 		var known *busError
 		if errors.As(err, &known) && len(env.Buses) == 1 {
 			f.Says, f.Advice = sentence(known.says), sentence(known.advice)
+		} else if advice := program.Advice(err); advice != "" {
+			f.Advice = sentence(advice)
 		}
 		return f
 	}

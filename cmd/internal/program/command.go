@@ -65,7 +65,12 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 	a.root.SetIn(o.stdin)
 	a.root.SetOut(o.stdout)
 	a.root.SetErr(o.stderr)
-	err := a.root.ExecuteContext(ctx)
+	var refused error
+	explainCalls(a.root, func(err error) { refused = err })
+	cmd, err := a.root.ExecuteContextC(ctx)
+	if err == nil {
+		err = refused
+	}
 	if a.stop != nil {
 		a.stop()
 	}
@@ -77,7 +82,7 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 		// What runs until it is stopped returns no error. This had something to do.
 		err = fmt.Errorf("stopped by a signal before it was done: %w", err)
 	}
-	return fail(o.stderr, a.root.Name(), err, a.env)
+	return fail(o.stderr, cmd.CommandPath(), err, a.env)
 }
 
 // prepare runs after the flags were parsed and the arguments counted, before

@@ -79,6 +79,9 @@ func (c *settings) check(lookupEnv func(string) (string, bool)) error {
 		return fmt.Errorf("finding the folder of --data: %w", err)
 	}
 	c.data = data
+	if info, err := os.Stat(data); err == nil && !info.IsDir() {
+		return Usage("--data %s is a file; it must name a folder", data)
+	}
 	return nil
 }
 
@@ -137,7 +140,7 @@ func divide(f *pflag.Flag, value string) []string {
 func setFlag(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
 	if list, repeatable := f.Value.(pflag.SliceValue); repeatable {
 		if err := list.Replace(values); err != nil {
-			return err
+			return refuseValue(f, strings.Join(values, ","), err)
 		}
 		f.Changed = true
 		return nil
@@ -146,7 +149,7 @@ func setFlag(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
 		return fmt.Errorf("takes one value, not a list")
 	}
 	if err := f.Value.Set(values[0]); err != nil {
-		return fmt.Errorf("%q is not valid: %w", values[0], err)
+		return refuseValue(f, values[0], err)
 	}
 	f.Changed = true
 	return nil

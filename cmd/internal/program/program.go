@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -73,7 +74,7 @@ func run(ctx context.Context, p Program, o outside) int {
 		printHelp(o.stdout, p, fs)
 		return 0
 	case err != nil:
-		return fail(o.stderr, p.Name, Usage("%s", err), nil)
+		return fail(o.stderr, p.Name, refuseFlag(err), nil)
 	case *version:
 		fmt.Fprintln(o.stdout, VersionLine(p.Name))
 		return 0
@@ -111,26 +112,22 @@ func stopped(err error, env *Env) bool {
 }
 
 // fail prints err, if there is one to print, and returns the exit code.
-func fail(w io.Writer, name string, err error, env *Env) int {
+// The command is what to ask for help.
+func fail(w io.Writer, command string, err error, env *Env) int {
+	name, _, _ := strings.Cut(command, " ")
 	var usage *usageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(w, "%s: %s\nTry %s --help.\n", name, env.redacted(err.Error()), name)
+		fmt.Fprintf(w, "%s: %s\nTry %s --help.\n", name, env.redacted(err.Error()), command)
 		return 2
 	default:
-		fmt.Fprintf(w, "%s: %s\n", name, env.redacted(err.Error()))
+		text := err.Error()
+		if advice := Advice(err); advice != "" {
+			text += "; " + advice
+		}
+		fmt.Fprintf(w, "%s: %s\n", name, env.redacted(text))
 		return 1
 	}
 }
-
-// Usage makes the error of a program that was called wrongly: exit 2.
-func Usage(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...)}
-}
-
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }

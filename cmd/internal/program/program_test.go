@@ -414,7 +414,7 @@ func TestCommands(t *testing.T) {
 		"runs":                    {[]string{"one", "x"}, 0, "ran"},
 		"another command's key":   {[]string{"one", "x", "--config", write(t, "since = '1h'\n[tg]\na = 1")}, 0, "ran"},
 		"nobody's key":            {[]string{"one", "x", "--config", write(t, "sincee = '1h'")}, 2, "sincee"},
-		"too few arguments":       {[]string{"one"}, 2, "arg"},
+		"too few arguments":       {[]string{"one"}, 2, "X is missing"},
 		"unknown command":         {[]string{"three"}, 2, "three"},
 		"unknown flag":            {[]string{"one", "x", "--nope"}, 2, "nope"},
 		"version":                 {[]string{"--version"}, 0, "hubbub "},

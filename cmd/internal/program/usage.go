@@ -1,0 +1,142 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Usage makes the error of a program that was called wrongly: exit 2.
+func Usage(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// refuseFlag says what is wrong with a flag of the command line.
+func refuseFlag(err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return Usage("--%s: %s", invalid.GetFlag().Name, refuseValue(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
+	}
+	return Usage("%s", err)
+}
+
+// refuseValue says what a flag wants instead of a value, wherever that came from.
+func refuseValue(f *pflag.Flag, value string, err error) error {
+	var number *strconv.NumError
+	if errors.As(err, &number) {
+		value = number.Num // the one of a list
+	}
+	switch kind := f.Value.Type(); {
+	case number != nil && errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%q is too large or too small", value)
+	case kind == "bool":
+		return fmt.Errorf("%q is neither true nor false", value)
+	case kind == "duration":
+		return fmt.Errorf("%q is no duration such as 500ms, 30s, 15m or 12h", value)
+	case kind == "float64":
+		return fmt.Errorf("%q is no number", value)
+	case number != nil:
+		return fmt.Errorf("%q is no whole number", value)
+	default:
+		return fmt.Errorf("%q is not valid: %w", value, err)
+	}
+}
+
+// explainCalls makes each command of a tree say in words what is wrong with its
+// arguments. A command that only holds others would show its help, and succeed:
+// refuse gets what it was given instead.
+func explainCalls(root *cobra.Command, refuse func(error)) {
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return refuseFlag(err) })
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		asked := cmd.Flags().Changed("help")
+		if rest := cmd.Flags().Args(); !asked && !cmd.Runnable() && cmd.HasParent() && len(rest) > 0 {
+			refuse(unknownCommand(cmd, rest[0]))
+			return
+		}
+		help(cmd, args)
+	})
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.RunE, cmd.Run = helpOn, nil
+		}
+	}
+	explainArguments(root)
+}
+
+func explainArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		explainArguments(sub)
+	}
+	count := cmd.Args
+	if count == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := count(cmd, args)
+		if err == nil {
+			return nil
+		}
+		needed := neededArguments(cmd.Use)
+		switch {
+		case len(args) < len(needed):
+			return Usage("%s is missing: %s", needed[len(args)], cmd.UseLine())
+		case cmd.HasAvailableSubCommands() && len(args) > 0:
+			return unknownCommand(cmd, args[0])
+		case !strings.ContainsAny(strings.TrimPrefix(cmd.Use, cmd.Name()), "[ "):
+			return Usage("%s takes no arguments, and %q is one", nameIn(cmd), args[0])
+		default:
+			return Usage("%q is one argument too many: %s", args[len(args)-1], cmd.UseLine())
+		}
+	}
+}
+
+// neededArguments returns the arguments that a command cannot do without: those at
+// the beginning of what its Use shows.
+func neededArguments(use string) []string {
+	var names []string
+	for _, word := range strings.Fields(use)[1:] {
+		if word[0] == '[' || word[0] == '-' {
+			break
+		}
+		names = append(names, strings.TrimSuffix(word, "..."))
+	}
+	return names
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2 // as cobra has it for the first command
+	text := fmt.Sprintf("%s has no command %q", nameIn(cmd), name)
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return Usage("%s", text)
+}
+
+// nameIn returns the name of a command as one writes it after that of the program.
+func nameIn(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+}
+
+// helpOn is the command help: it fails where there is nothing of that name.
+func helpOn(cmd *cobra.Command, args []string) error {
+	about, rest, err := cmd.Root().Find(args)
+	switch {
+	case err != nil:
+		return unknownCommand(cmd.Root(), args[0])
+	case len(rest) > 0 && about.HasAvailableSubCommands():
+		return unknownCommand(about, rest[0])
+	}
+	about.InitDefaultHelpFlag()
+	return about.Help()
+}
