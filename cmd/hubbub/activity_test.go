@@ -356,3 +356,23 @@ func TestLogPathsTakeFoldersAndFiles(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestEveryReasonIsSaidInWords: whoever asks why at night does not know the names
+// of the rules.
+func TestEveryReasonIsSaidInWords(t *testing.T) {
+	for _, name := range append(attention.Reasons(), "claim_granted", "edited_after_response") {
+		if activitylog.ReasonInWords(name) == "" {
+			t.Errorf("%q has no words", name)
+		}
+	}
+	for reason, want := range map[string]string{
+		"mention+returned+stale": "the agent is mentioned, which brings the agent back, too long ago to owe an answer",
+		"mention+unheard_of":     "",
+		"replied":                "",
+		"":                       "",
+	} {
+		if got := activitylog.ReasonInWords(reason); got != want {
+			t.Errorf("%q is %q; want %q", reason, got, want)
+		}
+	}
+}

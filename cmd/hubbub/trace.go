@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -24,11 +26,12 @@ func newTrace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace MESSAGE",
 		Short: "Show one message from end to end, and what it caused",
-		Long: "Show what happened to one message, by its id: when it was sent, how long each peer\n" +
-			"took, and what each answered; what caused it; and every message that it caused, as\n" +
-			"bars on one time axis.\n\n" +
+		Long: "Show what happened to one message: when it was sent, how long each peer took, and what\n" +
+			"each answered; what caused it; and every message that it caused, as bars on one time\n" +
+			"axis. MESSAGE is its id or, for what was said in a chat, the sourceId\n" +
+			"(tg:<bot>:<chat>:<message>): then each message that brought it to an agent is shown.\n\n" +
 			"Messages belong together by inReplyTo, traceparent, and the ids in their contents.",
-		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace msg_01J9Z3X5Q2W8 --json | jq .caused",
+		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace tg:42:-100123:7\n  hubbub trace msg_01J9Z3X5Q2W8 --json | jq .caused",
 		Args:    cobra.ExactArgs(1),
 	}
 	logs := logFlag(cmd)
@@ -41,26 +44,67 @@ func newTrace() *cobra.Command {
 			return err
 		}
 		defer r.Close()
-		var chain *activitylog.Chain
-		if alone {
-			var m *activitylog.Message
-			if m, err = r.Message(cmd.Context(), args[0]); err == nil {
-				chain = &activitylog.Chain{Steps: []activitylog.Step{{Message: m}}}
+		read := func(id string) (*activitylog.Chain, error) {
+			if !alone {
+				return r.Chain(cmd.Context(), id, &activitylog.ChainOptions{Within: within, Limit: limit})
 			}
-		} else {
-			chain, err = r.Chain(cmd.Context(), args[0], &activitylog.ChainOptions{Within: within, Limit: limit})
+			m, err := r.Message(cmd.Context(), id)
+			if err != nil {
+				return nil, err
+			}
+			return &activitylog.Chain{Steps: []activitylog.Step{{Message: m}}}, nil
 		}
-		switch {
-		case errors.Is(err, activitylog.ErrUnknownMessage):
-			return fmt.Errorf("%w; hubbub tail shows the ids of messages, and --log reads other logs", err)
-		case err != nil:
-			return err
-		case asJSON(cmd):
-			return jsonLines(cmd.OutOrStdout()).Encode(describeChain(chain))
+		ids := []string{args[0]}
+		chain, err := read(args[0])
+		if errors.Is(err, activitylog.ErrUnknownMessage) {
+			brought, err := broughtBy(cmd.Context(), r, args[0])
+			if err != nil {
+				return err
+			}
+			if len(brought) > 0 {
+				ids = brought
+			}
 		}
-		return printChain(cmd.OutOrStdout(), chain)
+		for i, id := range ids {
+			if id != args[0] {
+				chain, err = read(id)
+			}
+			switch {
+			case errors.Is(err, activitylog.ErrUnknownMessage):
+				return fmt.Errorf("%w; hubbub tail shows the ids of messages, and --log reads other logs", err)
+			case err != nil:
+				return err
+			}
+			if err := showChain(cmd, chain, i > 0); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return cmd
+}
+
+// broughtBy returns the messages that brought what was said in a chat to agents,
+// the oldest first.
+func broughtBy(ctx context.Context, r *activitylog.Reader, event string) (ids []string, err error) {
+	err = r.ChatEvents(ctx, activitylog.AttentionFilter{EventID: event}, func(c *activitylog.ChatEvent) error {
+		if !slices.Contains(ids, c.MessageID) {
+			ids = append(ids, c.MessageID)
+		}
+		return nil
+	})
+	return ids, err
+}
+
+func showChain(cmd *cobra.Command, chain *activitylog.Chain, another bool) error {
+	out := cmd.OutOrStdout()
+	if asJSON(cmd) {
+		return jsonLines(out).Encode(describeChain(chain))
+	}
+	if another {
+		fmt.Fprintln(out)
+	}
+	return printChain(out, chain)
 }
 
 // tracedStep is a step of a chain as JSON.

@@ -194,9 +194,15 @@ func printStories(w io.Writer, stories []*story) error {
 		p.line("%s %s", paint.Paint(screen.Cyan, screen.Printable(s.Agent)), wokenWord(s, paint))
 		if len(s.all) == 0 {
 			p.line("  it got the event (%s), and has recorded no decision", screen.Printable(strings.Join(s.MessageIDs, ", ")))
+		} else if len(s.MessageIDs) > 0 {
+			p.line("  %s", paint.Paint(screen.Dim, screen.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
 		}
 		for _, a := range s.all {
-			p.line("  %s  %s", paint.Paint(screen.Dim, a.At.Local().Format("15:04:05.000")), screen.Printable(recordLine(a)))
+			line := recordLine(a)
+			if words := activitylog.ReasonInWords(a.Reason); words != "" {
+				line += " (" + words + ")"
+			}
+			p.line("  %s  %s", paint.Paint(screen.Dim, a.At.Local().Format("15:04:05.000")), screen.Printable(line))
 		}
 	}
 	return p.err

@@ -10,13 +10,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"hubbub/activitylog"
-	"hubbub/peers/attention"
 	"hubbub/peers/tg/tgtest"
 	"hubbub/protocol"
 
@@ -105,14 +103,6 @@ func TestDescribe(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestReasonsInWordsAreThoseOfTheTable(t *testing.T) {
-	for name := range sentences {
-		if !slices.Contains(attention.Reasons(), name) {
-			t.Errorf("the attention table has no rule %q", name)
-		}
 	}
 }
 

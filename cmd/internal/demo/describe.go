@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol"
 )
@@ -133,23 +134,9 @@ func collabLabel(p *passage) (string, bool) {
 	}
 }
 
-// sentences say what a rule of the attention table found, in words.
-var sentences = map[string]string{
-	"acknowledgement":    "it is only thanks",
-	"addressed_to_other": "somebody else is addressed",
-	"ambient":            "nobody in particular is addressed",
-	"answer":             "it answers a question that the agent asked",
-	"direct_message":     "it was written to the agent alone",
-	"direct_question":    "it answers what the agent said",
-	"mention":            "the agent is mentioned",
-	"own_message":        "the agent said it itself",
-	"role_mention":       "a role that the agent has is mentioned",
-	"stop_word":          "it tells the agent to stop",
-}
-
 // reason adds the words to the name of a rule.
 func reason(name string) string {
-	if words, ok := sentences[name]; ok {
+	if words := activitylog.ReasonInWords(name); words != "" {
 		return words + " (" + name + ")"
 	}
 	return name
