@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os/exec"
 	"path/filepath"
 
 	"hubbub/cmd/internal/program"
@@ -28,29 +29,69 @@ var modelKeys = []string{openai.KeyName, openai.KeyName + "_FILE", anthropic.Key
 // when the harness has ended; it is nil where there is nothing to close.
 func (s *settings) newHarness(env *program.Env, data string, version attention.Version) (harness.Harness, io.Closer, error) {
 	log := env.Log
+	argv, permission, err := s.parseHarness()
+	if err != nil {
+		return nil, nil, err
+	}
 	switch s.harness {
 	case "scripted":
 		return scripted.New(nil), nil, nil
 	case "openai", "anthropic":
 		return s.newModel(env, data)
-	case "acp", "c2a":
-	default:
-		return nil, nil, program.Usage("--harness %q is unknown: use scripted, openai, anthropic, acp or c2a", s.harness)
-	}
-	argv, err := child.Split(s.harnessCommand)
-	if err != nil {
-		return nil, nil, program.Usage("--harness-command, which --harness %s needs: %s", s.harness, err)
-	}
-	if s.harness == "c2a" {
+	case "c2a":
 		return c2a.New(argv, &c2a.Options{
 			Version: string(version), Info: c2a.Info{Name: env.Name, Version: env.Version}, Dir: s.workspace, Log: &log,
 		}), nil, nil
 	}
+	return acp.New(argv, &acp.Options{Dir: s.workspace, Permission: permission, Log: &log}), nil, nil
+}
+
+// parseHarness looks at what was said about the harness, and returns the words of
+// its command and its permission, where it has them.
+func (s *settings) parseHarness() ([]string, acp.Permission, error) {
+	switch s.harness {
+	case "scripted", "openai", "anthropic":
+		return nil, "", nil
+	case "acp", "c2a":
+	default:
+		return nil, "", program.Usage("--harness %q is unknown: use scripted, openai, anthropic, acp or c2a", s.harness)
+	}
+	argv, err := child.Split(s.harnessCommand)
+	if err != nil {
+		return nil, "", program.Usage("--harness-command, which --harness %s needs: %s", s.harness, err)
+	}
 	permission, ok := acp.ParsePermission(s.permission)
 	if !ok {
-		return nil, nil, program.Usage("--permission %q is unknown: use reading, everything or nothing", s.permission)
+		return nil, "", program.Usage("--permission %q is unknown: use reading, everything or nothing", s.permission)
 	}
-	return acp.New(argv, &acp.Options{Dir: s.workspace, Permission: permission, Log: &log}), nil, nil
+	return argv, permission, nil
+}
+
+// checkHarness says what the harness would lack here, without starting it.
+func (s *settings) checkHarness(env *program.Env) error {
+	argv, _, err := s.parseHarness()
+	if err != nil {
+		return err
+	}
+	switch s.harness {
+	case "openai", "anthropic":
+		name := openai.KeyName
+		if s.harness == "anthropic" {
+			name = anthropic.KeyName
+		}
+		key, err := env.Secret(name)
+		if err != nil {
+			return err
+		}
+		if key == "" && s.baseURL == "" {
+			return program.Usage("--harness %s needs the key of its model: set %s, or %s_FILE to the file that holds it", s.harness, name, name)
+		}
+	case "acp", "c2a":
+		if _, err := exec.LookPath(argv[0]); err != nil {
+			return program.Usage("--harness-command: %s", err)
+		}
+	}
+	return nil
 }
 
 // newModel makes a harness that asks a model's API. The model's memory of its

@@ -42,6 +42,7 @@ type settings struct {
 	permission     string
 	mcpFile        string
 	wakePolicy     string
+	check          bool
 }
 
 func main() {
@@ -73,6 +74,8 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
 	fs.StringVar(&s.wakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
+	fs.BoolVar(&s.check, program.CheckFlag, false, "look at the settings and exit")
+	fs.Lookup(program.CheckFlag).Hidden = true
 }
 
 var agentName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
@@ -85,6 +88,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	opts, err := s.options(env)
 	if err != nil {
 		return err
+	}
+	if s.check {
+		return s.checkHarness(env)
 	}
 	data, err := env.MakeData()
 	if err != nil {

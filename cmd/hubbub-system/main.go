@@ -25,6 +25,7 @@ func main() { program.Main(systemProgram()) }
 type settings struct {
 	launcher     string
 	agentCommand string
+	ownAgents    bool // no other program was named
 	agentEnvFile string
 	profiles     string
 	memoryMax    string
@@ -86,12 +87,16 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if s.ownAgents {
+		s.checkAgents(ctx, env)
+	}
 	return system.New(db, launcher, s.agentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)
 }
 
 // complete turns what the flags say into options.
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.spawner
+	s.ownAgents = s.agentCommand == ""
 	if s.agentCommand, err = findAgent(s.agentCommand); err != nil {
 		return err
 	}

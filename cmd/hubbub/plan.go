@@ -61,7 +61,11 @@ type plan struct {
 	idle     []idlePart
 }
 
-type idlePart struct{ name, reason string }
+// An idlePart does not run; wanted is one that the file asks for.
+type idlePart struct {
+	name, reason string
+	wanted       bool
+}
 
 // makePlan decides what to run. It changes nothing.
 func makePlan(r request) (*plan, error) {
@@ -82,7 +86,7 @@ func makePlan(r request) (*plan, error) {
 			}
 		}
 		if reason != "" {
-			p.idle = append(p.idle, idlePart{part.name, reason})
+			p.idle = append(p.idle, idlePart{part.name, reason, r.has(part.name)})
 			continue
 		}
 		p.children = append(p.children, fleet.Child{

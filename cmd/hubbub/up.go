@@ -108,8 +108,14 @@ func printerFormat(format string, env *program.Env) fleet.Format {
 
 // runPlan runs the children of a plan until ctx ends.
 func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Printer) error {
+	lacking := false
 	for _, i := range p.idle {
-		printer.Say(i.name, i.reason)
+		if i.wanted {
+			lacking = true
+			printer.Event(i.name, i.reason)
+		} else {
+			printer.Say(i.name, i.reason)
+		}
 	}
 	f := fleet.New(p.children, &fleet.Options{Line: printer.Line, Event: printer.Event})
 	ctx, cancel := context.WithCancel(ctx)
@@ -118,6 +124,9 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 	go func() { // ends with ctx, at the latest
 		defer close(told)
 		says := "everything runs"
+		if lacking {
+			says = "not everything runs"
+		}
 		for _, c := range p.children {
 			if f.Ready(ctx, c.Name) != nil { // why was told
 				says = "not everything runs"

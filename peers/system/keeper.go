@@ -91,13 +91,13 @@ func (k *keeper) keepLoop(ctx context.Context) {
 				err = fmt.Errorf("ended %d times in a row: %w", failures, err)
 			}
 			k.persist(ctx, func(ctx context.Context) error { return k.giveUp(ctx, k.name, err) })
-			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Msg("the agent is given up")
+			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Msg("the agent is given up; what it said last is in its log")
 			return
 		}
 		// Until it is back nobody is told that it is there.
 		k.persist(ctx, k.markAbsent)
 		pause := k.backoff(failures)
-		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Dur("pause", pause).Msg("the agent ended; starting it again")
+		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Dur("pause", pause).Msg("the agent ended; starting it again")
 		sleep(ctx, pause)
 	}
 }

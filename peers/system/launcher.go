@@ -23,10 +23,12 @@ type Limits struct {
 	Runtime time.Duration // then it is ended and started anew
 }
 
-// A Place is where an agent finds its things, as the agent itself sees them.
+// A Place is where an agent finds its things, as the agent itself sees them, and
+// where a person finds what it said.
 type Place struct {
 	Data      string // its data folder
 	TokenFile string // the file with its token
+	Log       string // the file with its log, or a command that shows it
 }
 
 // A Launcher starts agents and finds them again. Its methods may be called from

@@ -42,14 +42,14 @@ func NewPrinter(w io.Writer, format Format, width int) *Printer {
 	return &Printer{w: w, json: format == JSON, paint: format == Colour, width: width, now: time.Now}
 }
 
-// Line prints one line of a program's log. A line that is no JSON is printed as
-// it is.
+// Line prints one line of a program's log. A line that is no JSON, such as why a
+// program cannot go on, is an error.
 func (p *Printer) Line(name string, line []byte) {
 	var entry map[string]any
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.UseNumber()
 	if err := dec.Decode(&entry); err != nil || entry == nil {
-		entry = map[string]any{"level": "info", "message": strings.TrimRight(string(line), "\n"), "time": p.now().Format(time.RFC3339Nano)}
+		entry = map[string]any{"level": "error", "message": strings.TrimRight(string(line), "\n"), "time": p.now().Format(time.RFC3339Nano)}
 	}
 	p.print(name, entry)
 }

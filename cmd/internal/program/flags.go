@@ -95,8 +95,11 @@ func defaultData(lookupEnv func(string) (string, bool)) (string, error) {
 	return "", Usage("there is no home directory to keep data in; say where with --data")
 }
 
+// CheckFlag has a program that others start look at its settings and exit.
+const CheckFlag = "check"
+
 // notSettings are flags that are no settings.
-var notSettings = map[string]bool{"help": true, "version": true, "describe": true}
+var notSettings = map[string]bool{"help": true, "version": true, "describe": true, CheckFlag: true}
 
 // EnvName returns the environment variable of a flag.
 func EnvName(flag string) string {

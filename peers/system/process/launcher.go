@@ -77,6 +77,7 @@ func (l *Launcher) Place(name system.AgentName) system.Place {
 	return system.Place{
 		Data:      filepath.Join(l.folder, "agents", string(name)),
 		TokenFile: filepath.Join(l.folder, "launch", string(name)+".token"),
+		Log:       l.LogFile(name),
 	}
 }
 

@@ -160,6 +160,7 @@ func unitName(name system.AgentName) string { return "hubbub-agent-" + string(na
 func (l *Launcher) Place(name system.AgentName) system.Place {
 	if l.opts.Scope == ScopeSystem {
 		return system.Place{
+			Log:       "journalctl --unit " + unitName(name),
 			Data:      "/var/lib/hubbub-agent-" + string(name),
 			TokenFile: "/run/credentials/" + unitName(name) + "/token",
 		}
@@ -169,6 +170,7 @@ func (l *Launcher) Place(name system.AgentName) system.Place {
 		runtime = fmt.Sprintf("/run/user/%d", os.Geteuid())
 	}
 	return system.Place{
+		Log:       "journalctl --user --unit " + unitName(name),
 		Data:      filepath.Join(l.folder, "agents", string(name)),
 		TokenFile: filepath.Join(runtime, "credentials", unitName(name), "token"),
 	}

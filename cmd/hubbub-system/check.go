@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/cmd/internal/program"
+)
+
+// checkTime is how long an agent may look at its settings.
+const checkTime = 5 * time.Second
+
+// checkAgents has our own agents look at what they will be given, so that a
+// mistake is seen now and not by whoever writes the first message. It only warns:
+// an agent in a unit of its own may find what is not here.
+func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
+	environ, err := s.spawner.Env()
+	if err != nil {
+		env.Log.Warn().Err(err).Msg("agents will not work as they are set")
+		return
+	}
+	if says := checkAgent(ctx, s.agentCommand, s.spawner.Args, environ); says != "" {
+		env.Log.Warn().Str("agent", says).Msg("agents will not work as they are set, see --agent-arg, or [agent] in the file of `hubbub up`")
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.spawner.Profiles)) {
+		p := s.spawner.Profiles[name]
+		more, err := p.Env()
+		says := ""
+		if err == nil {
+			says = checkAgent(ctx, s.agentCommand, slices.Concat(s.spawner.Args, p.Args), slices.Concat(environ, more))
+		} else {
+			says = err.Error()
+		}
+		if says != "" {
+			env.Log.Warn().Str("profile", name).Str("agent", says).Msg("agents of this profile will not work as they are set, see --profiles")
+		}
+	}
+}
+
+// checkAgent returns what an agent has against its arguments and its environment,
+// or nothing.
+func checkAgent(ctx context.Context, command string, args, environ []string) string {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command, append([]string{"--check", "--id", "check"}, args...)...)
+	cmd.Env = append([]string{}, environ...) // never nil, which would mean ours
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return "" // or too slow to be asked: its start will tell
+	case errors.As(err, &exit):
+		first, _, _ := strings.Cut(stderr.String(), "\n")
+		if first = strings.TrimPrefix(first, filepath.Base(command)+": "); first != "" {
+			return first
+		}
+	}
+	return fmt.Sprintf("%s: %s", command, err)
+}
