@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -102,9 +102,17 @@ func bench(cmd *cobra.Command, s benchSettings) error {
 	if err != nil {
 		return err
 	}
+	if err := reach(ctx, env.Buses[0], token); err != nil {
+		return err
+	}
 	bus := load.Bus{URL: env.Buses[0], Token: token, HTTP: "http" + strings.TrimPrefix(env.Buses[0], "ws")}
 	if s.idle > 0 {
 		return benchIdle(ctx, cmd, bus, s.idle)
+	}
+	chosen := workloads(s.scale)
+	chosen = slices.DeleteFunc(chosen, func(w load.Workload) bool { return !strings.Contains(w.Name, s.only) })
+	if len(chosen) == 0 {
+		return program.Usage("no workload has %q in its name; the first is %q", s.only, workloads(1)[0].Name)
 	}
 	echo, err := startFloor(ctx, "echo")
 	if err != nil {
@@ -117,13 +125,16 @@ func bench(cmd *cobra.Command, s benchSettings) error {
 	}
 	defer tcp.Stop() //nolint:errcheck // its end is all that matters
 	var results []load.Result
-	for _, w := range workloads(s.scale) {
-		if !strings.Contains(w.Name, s.only) {
-			continue
+	for i, w := range chosen {
+		if env.OnTerminal() { // the table comes at the end, minutes from now
+			fmt.Fprintf(env.Stderr, "%d of %d: %s\n", i+1, len(chosen), w.Name)
 		}
 		r, err := w.Compare(ctx, bus, load.EchoFloor{Child: echo}, load.TCPFloor{Child: tcp}, s.repeat)
 		if err != nil {
-			return errors.Join(ctx.Err(), err)
+			if ctx.Err() != nil {
+				return ctx.Err() // and not what breaks when one stops
+			}
+			return err
 		}
 		results = append(results, r)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,13 +52,25 @@ func newConformanceBus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return conformBus(cmd, cases, only, timeout, transcript.WebSocket(env.Buses[0], token))
+			cases = slices.DeleteFunc(cases, func(c transcript.Case) bool { return !strings.Contains(c.Name, only) })
+			if len(cases) == 0 {
+				return noCase(only)
+			}
+			if err := reach(cmd.Context(), env.Buses[0], token); err != nil {
+				return err
+			}
+			return conformBus(cmd, cases, timeout, transcript.WebSocket(env.Buses[0], token))
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "for each case")
 	cmd.Flags().BoolVar(&show, "show", false, "print the transcripts instead of running them")
 	return cmd
+}
+
+// noCase is the error where none was chosen: nothing tested is no success.
+func noCase(only string) error {
+	return program.Usage("no case has %q in its name; without --only every case runs", only)
 }
 
 // A verdict is the outcome of one case.
@@ -68,13 +81,10 @@ type verdict struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func conformBus(cmd *cobra.Command, cases []transcript.Case, only string, timeout time.Duration, dial transcript.Dialer) error {
+func conformBus(cmd *cobra.Command, cases []transcript.Case, timeout time.Duration, dial transcript.Dialer) error {
 	out := cmd.OutOrStdout()
 	counts := map[string]int{}
 	for _, c := range cases {
-		if !strings.Contains(c.Name, only) {
-			continue
-		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		v := judge(&c, c.Run(ctx, dial))
 		c.Leave(ctx, dial)

@@ -74,6 +74,9 @@ func conformC2A(cmd *cobra.Command, command string, opts *conformance.Options) e
 	if printing != nil {
 		return printing
 	}
+	if len(counts) == 0 {
+		return noCase(opts.Only)
+	}
 	if !asJSON(cmd) {
 		fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", counts[conformance.OK], counts[conformance.Failed], counts[conformance.Skipped])
 	}

@@ -68,6 +68,17 @@ func openWith(ctx context.Context, env *program.Env, id protocol.PeerID, take fu
 	return nil, errors.Join(failures...)
 }
 
+// reach finds out whether there is something at the address of a bus, for
+// commands that make their own connections.
+func reach(ctx context.Context, bus, token string) error {
+	stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
+	if err != nil {
+		return describeDial(bus, token, err)
+	}
+	stream.Close(wire.CloseNormal, "done")
+	return nil
+}
+
 // answerAnything takes what is sent to a peer that asked for nothing.
 func answerAnything(c *jsonrpc.Conn, m jsonrpc.Message) { c.Reply(m.ID, []byte(`{"processed":true}`)) }
 
