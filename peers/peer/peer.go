@@ -248,27 +248,35 @@ func (p *Peer) failed(err error) {
 	p.failure = err
 }
 
-// useOnceSubscribed makes a connection the one in use if the patterns that it
-// holds are those that are wanted. Otherwise it returns the next one that is
-// missing, or is wanted no more. It looks under the lock, since patterns come and
-// go while a connection is opened.
-func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) (next protocol.Pattern, observe, wanted, done bool) {
+// A subscribeStep is what a connection has yet to do for its subscriptions to be
+// those that are wanted.
+type subscribeStep struct {
+	pattern protocol.Pattern
+	observe bool
+	drop    bool // it is wanted no more
+}
+
+// useOnceSubscribed makes a connection the one in use and returns nil if the
+// patterns that it holds are those that are wanted. Otherwise it returns the next
+// step towards that. It looks under the lock, since patterns come and go while a
+// connection is opened.
+func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) *subscribeStep {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, pattern := range p.order {
 		observe := p.patterns[pattern]
 		if now, ok := held[pattern]; !ok || now != observe {
-			return pattern, observe, true, false
+			return &subscribeStep{pattern: pattern, observe: observe}
 		}
 	}
 	for pattern := range held {
 		if _, ok := p.patterns[pattern]; !ok {
-			return pattern, false, false, false
+			return &subscribeStep{pattern: pattern, drop: true}
 		}
 	}
 	p.link, p.failure = l, nil
 	p.announceLocked()
-	return "", false, false, true
+	return nil
 }
 
 // unuse says that there is no connection.

@@ -181,20 +181,20 @@ func (p *Peer) open(ctx context.Context, l *link) error {
 	}
 	held := map[protocol.Pattern]bool{} // what this connection subscribes to; value: observe
 	for {
-		pattern, observe, wanted, done := p.useOnceSubscribed(l, held)
+		step := p.useOnceSubscribed(l, held)
 		switch {
-		case done:
+		case step == nil:
 			return nil
-		case wanted:
-			if err := l.subscribe(ctx, pattern, observe); err != nil {
-				return fmt.Errorf("subscribing to %q: %w", pattern, err)
+		case step.drop:
+			if err := l.unsubscribe(ctx, step.pattern); err != nil {
+				return fmt.Errorf("unsubscribing from %q: %w", step.pattern, err)
 			}
-			held[pattern] = observe
+			delete(held, step.pattern)
 		default:
-			if err := l.unsubscribe(ctx, pattern); err != nil {
-				return fmt.Errorf("unsubscribing from %q: %w", pattern, err)
+			if err := l.subscribe(ctx, step.pattern, step.observe); err != nil {
+				return fmt.Errorf("subscribing to %q: %w", step.pattern, err)
 			}
-			delete(held, pattern)
+			held[step.pattern] = step.observe
 		}
 	}
 }
