@@ -76,6 +76,13 @@ func judgeClaim(v *claimView) string {
 	}
 }
 
+// taken reports whether another agent answers or has answered, so that nobody
+// misses the reply that is refused.
+func (v *claimView) taken() bool {
+	held := v.newest.State == "" || v.newest.State == "held"
+	return v.newest.State == "answered" || held && v.newest.holder() != "" && !v.newest.isOf(v.agent)
+}
+
 // bare is an identity as records hold it: without its family.
 func bare(agent string) string {
 	if protocol.RoleOf(protocol.PeerID(agent)) == protocol.RoleAgent {
@@ -122,6 +129,9 @@ func (b *Bridge) checkClaim(ctx context.Context, o *outgoing) error {
 			return exec(ctx, b.db, `INSERT OR REPLACE INTO claims (event, token, seen) VALUES (?, ?, ?)`, event, v.shown.Token, now())
 		}
 		return nil
+	}
+	if v.taken() {
+		return needless(errors.New(reason))
 	}
 	return permanent(errors.New(reason))
 }

@@ -11,6 +11,21 @@ import (
 	"hubbub/protocol"
 )
 
+// deadLetters are what waits for the operator.
+func (h *house) deadLetters() []tg.Waiting {
+	h.t.Helper()
+	db, err := tg.Open(h.path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer db.Close()
+	items, err := tg.NewQueues(db).List(h.t.Context(), outbox.StateDead, outbox.StateUnknown)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return items
+}
+
 func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		dm, lead, _ := h.talk()

@@ -409,6 +409,59 @@ func TestClaims(t *testing.T) {
 	})
 }
 
+// A reply that lost its claim to another agent's is missed by nobody: the chat
+// hears nothing of it, and no dead letter waits for the operator.
+func TestAReplyThatLostItsClaimAlarmsNobody(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will := h.api.User("Will")
+		team := h.api.Group(-10, "Team")
+		w3 := h.bus.Join(t, "agent:w3", "agent:w3")
+		w4 := h.bus.Join(t, "agent:w4", "agent:w4")
+		h.start()
+		h.api.Say(team, will, "hello")
+		time.Sleep(time.Second)
+		h.assign(team.ID, "agent:w3")
+		h.assign(team.ID, "agent:w4")
+		var sources []string
+		for _, text := range []string{"hello again", "who can look?", "and who at this?", "and at that?"} {
+			if len(sources) > 0 {
+				h.api.Say(team, will, text)
+				next(t, w4)
+			}
+			sources = append(sources, next(t, w3).SourceID)
+		}
+		held, answered, free := sources[1], sources[2], sources[3]
+		h.broker(t, map[string]any{
+			held:     map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 7, "state": "held"},
+			answered: map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 8, "state": "answered"},
+			free:     map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 9, "state": "offered"},
+		})
+		for _, lost := range []protocol.ChatReply{
+			{Text: "without a claim", InReplyTo: held},
+			{Text: "with an old one", InReplyTo: held, Claim: &protocol.ReplyClaim{EventID: held, Token: 6}},
+			{Text: "with another's", InReplyTo: held, Claim: &protocol.ReplyClaim{EventID: held, Token: 7}},
+			{Text: "too late", InReplyTo: answered},
+		} {
+			reply(t, w4, team.ID, lost)
+			if s := status(t, w4); s.Status != protocol.StatusFailed || s.Reason == "" {
+				t.Errorf("%q: %+v", lost.Text, s)
+			}
+		}
+		time.Sleep(time.Minute)
+		h.texts(team.ID, 0)
+		if letters := h.deadLetters(); len(letters) != 0 {
+			t.Errorf("dead letters %+v", letters)
+		}
+		reply(t, w4, team.ID, protocol.ChatReply{Text: "nobody answers this", InReplyTo: free})
+		if got := h.texts(team.ID, 1); !strings.Contains(got[0], "could not be shown") {
+			t.Errorf("of an answer that is lost Will reads %q", got)
+		}
+		if letters := h.deadLetters(); len(letters) != 1 {
+			t.Errorf("dead letters %+v", letters)
+		}
+	})
+}
+
 func TestAStaleClaimIsRefusedWithoutItsBroker(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		dm, lead, source := h.talk()

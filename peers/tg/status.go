@@ -110,7 +110,12 @@ func (b *Bridge) telegramSettled(ctx context.Context, tx *sql.Tx, item outbox.It
 		return fmt.Errorf("reading reply %d: %w", o.Reply, err)
 	}
 	o.chat = &chat{key: key}
-	if outcome != outbox.StateSent {
+	switch outcome {
+	case outbox.StateSent:
+	case outbox.StateDropped:
+		b.log.Info().Str("topic", string(topicOf(key))).Str("peer", o.agent).Int64("item", item.ID).Str("reason", reason).
+			Msg("an answer was not shown, and nobody misses it")
+	default:
 		b.log.Error().Str("topic", string(topicOf(key))).Str("peer", o.agent).Int64("item", item.ID).Str("outcome", string(outcome)).
 			Str("reason", reason).Msg("an answer was not shown for certain; see `hubbub outbox list`")
 	}

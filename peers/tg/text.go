@@ -37,6 +37,10 @@ func (e *finalError) Unwrap() error { return e.error }
 // permanent makes an item a dead letter.
 func permanent(err error) error { return outbox.Permanent(&finalError{err}) }
 
+// needless makes the error of a reply that must not be sent and that nobody
+// misses: it is no dead letter.
+func needless(err error) error { return outbox.Drop(&finalError{err}) }
+
 func isPermanent(err error) bool {
 	var final *finalError
 	return errors.As(err, &final)
