@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -155,6 +156,51 @@ func TestMessagesOfAChannelKeepTheirOrder(t *testing.T) {
 		var m protocol.ChatMessage
 		if err := agent.NextOf(t, protocol.TypeChatMessage).Decode(&m); err != nil || m.Text != id {
 			t.Fatalf("got %q, %v; want %q", m.Text, err, id)
+		}
+	}
+}
+
+// TestAChannelReadsAnswersInTheirOrder: each message has a callback of its own,
+// and the channel still reads the answers as they were said, also when one of
+// them has to be repeated.
+func TestAChannelReadsAnswersInTheirOrder(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	refused := false
+	callback.responding(func(w http.ResponseWriter, req *http.Request, _ int) bool {
+		if req.URL.Path != "/m3" || refused {
+			return false
+		}
+		refused = true
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	inbox := r.inbox("ops")
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	var ids, want []string
+	for n := range 20 {
+		id := fmt.Sprint("m", n)
+		ids = append(ids, id)
+		post(t, inbox, posted("c", id, id, callback.url+"/"+id))
+	}
+	for range ids {
+		d := agent.NextOf(t, protocol.TypeChatMessage)
+		agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "answer", InReplyTo: string(d.Message.MessageID)})
+	}
+	for _, id := range ids {
+		kinds := []string{"lifecycle:processing", "message", "lifecycle:idle"}
+		if id == "m3" {
+			kinds = append([]string{"lifecycle:processing"}, kinds...) // the refused one
+		}
+		for _, kind := range kinds {
+			want = append(want, "/"+id+" "+kind)
+		}
+	}
+	for i, w := range want {
+		c := callback.next()
+		if got := c.uri + " " + c.kind(); got != w {
+			t.Fatalf("call %d is %s; want %s", i, got, w)
 		}
 	}
 }

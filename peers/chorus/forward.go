@@ -90,7 +90,7 @@ func (w *worker) giveUp(ctx context.Context, in *inbound, why string) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(w.store.now()), in.seq); err != nil {
 			return err
 		}
-		return w.enqueueError(ctx, tx, in.seq, "given-up", why, "not_delivered")
+		return w.enqueueError(ctx, tx, w.channel, in.seq, "given-up", why, "not_delivered")
 	})
 	if err != nil {
 		return fmt.Errorf("giving a message up: %w", err)
@@ -115,7 +115,7 @@ func (g *Gateway) tellNoAgent(ctx context.Context, channel protocol.PeerID, why 
 		if _, err := tx.ExecContext(ctx, `UPDATE channel SET told = 1 WHERE peer = ?`, channel); err != nil {
 			return err
 		}
-		return g.enqueueError(ctx, tx, seq, "no-agent", why, "no_agent")
+		return g.enqueueError(ctx, tx, channel, seq, "no-agent", why, "no_agent")
 	})
 	if err != nil {
 		return fmt.Errorf("telling that there is no agent: %w", err)

@@ -188,14 +188,25 @@ func (r *receiver) types(n int) string {
 	r.t.Helper()
 	var list []string
 	for range n {
-		c := r.next()
-		kind, _ := c.body["type"].(string)
-		if kind == "lifecycle" {
-			kind += ":" + c.body["status"].(string)
-		}
-		list = append(list, kind)
+		list = append(list, r.kind())
 	}
 	return strings.Join(list, " ")
+}
+
+// kind reads an event and returns its type, see call.kind.
+func (r *receiver) kind() string {
+	r.t.Helper()
+	c := r.next()
+	return c.kind()
+}
+
+// kind is an event's type, and the status of a lifecycle event.
+func (c *call) kind() string {
+	kind, _ := c.body["type"].(string)
+	if kind == "lifecycle" {
+		kind += ":" + c.body["status"].(string)
+	}
+	return kind
 }
 
 func (r *receiver) none() {

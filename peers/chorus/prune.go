@@ -3,7 +3,10 @@ package chorus
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
+
+	"hubbub/protocol"
 )
 
 // How long things are kept.
@@ -38,10 +41,15 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 	}
 	for _, seq := range stale {
 		err := g.store.inTx(ctx, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, `UPDATE inbound SET forwarded_at = ? WHERE seq = ? AND forwarded_at = 0`, micros(now), seq); err != nil {
+			var channel protocol.PeerID
+			err := tx.QueryRowContext(ctx, `UPDATE inbound SET forwarded_at = ? WHERE seq = ? AND forwarded_at = 0 RETURNING channel`, micros(now), seq).Scan(&channel)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil // an agent took it meanwhile
+			}
+			if err != nil {
 				return err
 			}
-			return g.enqueueError(ctx, tx, seq, "given-up", "no agent took the message within a day", "not_delivered")
+			return g.enqueueError(ctx, tx, channel, seq, "given-up", "no agent took the message within a day", "not_delivered")
 		})
 		if err != nil {
 			return err

@@ -15,7 +15,8 @@ import (
 
 // A pending event, as it waits for its callback.
 type pendingEvent struct {
-	Event Event `json:"event"`
+	Event   Event `json:"event"`
+	Inbound int64 `json:"inbound"` // the message whose callback it is for
 	// Of the reply that it shows, whose sender is told the outcome; empty for others.
 	Agent   protocol.PeerID    `json:"agent,omitempty"`
 	Channel protocol.PeerID    `json:"channel,omitempty"`
@@ -98,7 +99,7 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 func (g *Gateway) enqueueBracketed(ctx context.Context, tx *sql.Tx, in replied, p pendingEvent, key string, done, visible bool) error {
 	lifecycle := func(status string) error {
 		in.turn = status
-		return g.enqueueEvent(ctx, tx, in.seq, pendingEvent{Event: Event{Type: EventLifecycle, Status: status}}, key+" "+status)
+		return g.enqueueEvent(ctx, tx, p.Channel, in.seq, pendingEvent{Event: Event{Type: EventLifecycle, Status: status}}, key+" "+status)
 	}
 	if in.turn == lifecycleIdle {
 		if !visible {
@@ -112,7 +113,7 @@ func (g *Gateway) enqueueBracketed(ctx context.Context, tx *sql.Tx, in replied, 
 		}
 	}
 	if visible {
-		if err := g.enqueueEvent(ctx, tx, in.seq, p, key); err != nil {
+		if err := g.enqueueEvent(ctx, tx, p.Channel, in.seq, p, key); err != nil {
 			return err
 		}
 	}
@@ -150,23 +151,27 @@ func answered(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, inReplyT
 	return in, err
 }
 
-// enqueueEvent stores one event for the callback of a message.
-func (g *Gateway) enqueueEvent(ctx context.Context, tx *sql.Tx, seq int64, p pendingEvent, key string) error {
+// enqueueEvent stores one event for the callback of a message. The events of a
+// channel go out one after the other, whichever of its callbacks they are for:
+// the channel reads them in the order in which they were said.
+func (g *Gateway) enqueueEvent(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, seq int64, p pendingEvent, key string) error {
+	p.Inbound = seq
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("writing an event: %w", err)
 	}
+	key = fmt.Sprintf("%d %s", seq, key)
 	if len(key) > 256 {
 		key = hashSecret(key)
 	}
-	_, err = g.callbacks.EnqueueTx(ctx, tx, strconv.FormatInt(seq, 10), key, raw)
+	_, err = g.callbacks.EnqueueTx(ctx, tx, string(channel), key, raw)
 	return err
 }
 
 // enqueueError stores an error event of the gateway's own for the callback of a
 // message.
-func (g *Gateway) enqueueError(ctx context.Context, tx *sql.Tx, seq int64, key, why, code string) error {
-	return g.enqueueEvent(ctx, tx, seq, pendingEvent{Event: Event{Type: EventError, Message: why, Code: code}}, key)
+func (g *Gateway) enqueueError(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, seq int64, key, why, code string) error {
+	return g.enqueueEvent(ctx, tx, channel, seq, pendingEvent{Event: Event{Type: EventError, Message: why, Code: code}}, key)
 }
 
 // maxAttempts is the first attempt at a POST and three more.
@@ -178,14 +183,14 @@ var errForgotten = errors.New("the callback is too old to be kept")
 // sendEvent POSTs one event to its callback.
 func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	var p pendingEvent
-	seq, err := strconv.ParseInt(item.Destination, 10, 64)
-	if err == nil {
-		err = json.Unmarshal(item.Body, &p)
+	err := json.Unmarshal(item.Body, &p)
+	if err == nil && p.Inbound == 0 { // stored by a version that queued for each message by itself
+		p.Inbound, err = strconv.ParseInt(item.Destination, 10, 64)
 	}
 	if err != nil {
 		return outbox.Permanent(err)
 	}
-	callback, err := g.store.callbackOf(ctx, seq)
+	callback, err := g.store.callbackOf(ctx, p.Inbound)
 	switch {
 	case errors.Is(err, errSealed):
 		return outbox.Permanent(err)
@@ -240,7 +245,7 @@ func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item,
 func (g *Gateway) afterEvent(item outbox.Item, outcome outbox.State, cause error) {
 	g.toBus.Wake()
 	if outcome != outbox.StateSent {
-		g.log.Warn().Str("message", item.Destination).Str("outcome", string(outcome)).Err(cause).
+		g.log.Warn().Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).
 			Msg("an event did not reach its callback")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // The queues of the gateway, by their names in the outbox table.
 const (
 	busQueue      = "bus"      // messages to the bus; destination: sender and topic
-	callbackQueue = "callback" // events to a service's callback; destination: the message
+	callbackQueue = "callback" // events to a service's callbacks; destination: the channel
 	postQueue     = "post"     // deliveries to external agents; destination: agent and channel
 )
 
