@@ -91,6 +91,10 @@ func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor
 	chain, err := c.log.Chain(ctx, id, &activitylog.ChainOptions{Within: within, Limit: chainSteps})
 	switch {
 	case errors.Is(err, activitylog.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
+		if brought := c.broughtBy(r.Context(), id); brought != "" {
+			http.Redirect(w, r, link("message", "id", brought), http.StatusSeeOther)
+			return
+		}
 		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the log holds no message %q", clip(id, 200)))
 		return
 	case err != nil:
@@ -107,6 +111,20 @@ func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor
 	view.Agents = c.facts.judged(view.EventID)
 	c.facts.mu.RUnlock()
 	c.show(w, v, "message", "Message "+shortID(id), view)
+}
+
+// broughtBy returns the message that brought an event to an agent, for who looks
+// for the sourceId of what was said in a chat; empty where it is not known any more.
+func (c *Console) broughtBy(ctx context.Context, event string) string {
+	c.current(ctx)
+	c.facts.mu.RLock()
+	defer c.facts.mu.RUnlock()
+	for _, e := range c.facts.judged(event) {
+		if e.MessageID != event {
+			return e.MessageID
+		}
+	}
+	return ""
 }
 
 // reach says how long around a message to look: it takes a sample of how busy

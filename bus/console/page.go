@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"hubbub/activitylog"
 )
 
 //go:embed templates/*.html
@@ -130,6 +132,7 @@ var functions = template.FuncMap{
 	"dict":     dict,
 	"known":    func(t time.Time) bool { return !t.IsZero() },
 	"identity": identityLink,
+	"words":    activitylog.ReasonInWords,
 }
 
 // dict makes a map for a part of a page.

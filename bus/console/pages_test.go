@@ -45,7 +45,7 @@ func (s *stage) scene(t *testing.T) (message protocol.MessageID) {
 		as(p, p.ID(), protocol.TopicAttention, protocol.TypeAgentEvent, content)
 	}
 	record(lead, map[string]any{"event": "attention_decision", "directedness": "to_me", "policy": "must_respond", "injection": "immediate", "reason": "mention " + hostile})
-	record(other, map[string]any{"event": "attention_decision", "directedness": "to_other", "policy": "must_not_respond", "injection": "silent", "reason": "addressed to lead"})
+	record(other, map[string]any{"event": "attention_decision", "directedness": "to_other", "policy": "must_not_respond", "injection": "silent", "reason": "addressed_to_other"})
 	record(other, map[string]any{"event": "disposition", "disposition": "ignored", "reason": hostile})
 	record(lead, map[string]any{"event": "turn", "turnId": "t1", "state": "started", "attempt": 1})
 	record(lead, map[string]any{"event": "turn", "turnId": "t1", "state": "finished", "attempt": 1})
@@ -109,7 +109,7 @@ func TestPagesTellTheStory(t *testing.T) {
 		"/console/":                     {"collab:broker", "agent:lead", "role-agent", "speaks through a bridge", `class="edge`},
 		"/console/agents":               {"talking", "responded", "ignored", "50 %", "held"},
 		"/console/agent?id=agent:lead":  {"must_respond", "immediate", "mention", "refused send_message", "finished", "1 refused by policy"},
-		"/console/agent?id=agent:other": {"must_not_respond", "addressed to lead", "silent", "ignored"},
+		"/console/agent?id=agent:other": {"must_not_respond", "addressed_to_other", "somebody else is addressed", "silent", "ignored"},
 		"/console/chat?id=tg:42":        {"claimed by", "no turn", "turn <span", "failed", "blocked"},
 		"/console/work":                 {"waits for Fix", "next other", "failed", "open"},
 		"/console/item?id=w1":           {"collab.work_item.created", "flight failed at lead"},
@@ -125,6 +125,17 @@ func TestPagesTellTheStory(t *testing.T) {
 				t.Errorf("%s does not show %q", path, w)
 			}
 		}
+	}
+}
+
+// TestAMessageIsFoundByWhatWasSaid: who saw the id of an event somewhere need not
+// know that of the message which brought it.
+func TestAMessageIsFoundByWhatWasSaid(t *testing.T) {
+	s := newStage(t, nil)
+	message := s.scene(t)
+	s.shows(t, "/console/agent?id=agent:lead", string(message))
+	if a := s.ask(t, http.MethodGet, "/console/message?id=e1", ""); a.status != http.StatusSeeOther || a.header.Get("Location") != "/console/message?id="+string(message) {
+		t.Errorf("e1: %d, to %s", a.status, a.header.Get("Location"))
 	}
 }
 
