@@ -2,11 +2,72 @@ package main
 
 import (
 	"cmp"
+	"net"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"hubbub/cmd/internal/program"
 )
+
+// check refuses settings that cannot be meant, whatever the machine is like.
+func (s *settings) check() error {
+	if err := s.checkBounds(); err != nil {
+		return err
+	}
+	if err := checkListen(s.bus.Listen); err != nil {
+		return err
+	}
+	if err := checkOrigins(s.bus.AllowOrigins); err != nil {
+		return err
+	}
+	switch {
+	case s.noLog && s.log.Required:
+		return program.Usage("--activity-required asks for the activity log that --no-activity-log leaves out; give one of them")
+	case s.noLog && s.cluster.stream != "":
+		return program.Usage("--activity-stream copies the activity log that --no-activity-log leaves out; give one of them")
+	}
+	return s.cluster.check()
+}
+
+// checkListen refuses what is no address at all. Whether one can be listened on
+// shows when the bus does.
+func checkListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return program.Usage("--listen %q is not an address and a port such as 127.0.0.1:7892", address)
+	}
+	return nil
+}
+
+// natsSchemes are those that the NATS client speaks. Without one it is nats.
+var natsSchemes = []string{"nats", "tls", "ws", "wss"}
+
+// check refuses servers that the NATS client would look for in vain, and names
+// that are no part of a subject: the bus would stand alone.
+func (c *clusterSettings) check() error {
+	for _, server := range c.urls {
+		full := server
+		if !strings.Contains(server, "://") {
+			full = "nats://" + server
+		}
+		u, err := url.Parse(full)
+		if err != nil || u.Hostname() == "" || !slices.Contains(natsSchemes, u.Scheme) {
+			return program.Usage("--cluster is not the address of a NATS server such as nats://10.0.0.1:4222") // it may hold a password
+		}
+	}
+	if c.prefix != "" && (strings.ContainsAny(c.prefix, " \t\r\n*>") || slices.Contains(strings.Split(c.prefix, "."), "")) {
+		return program.Usage("--cluster-name %q cannot begin the names of NATS subjects: it may have no space, * or >, and no empty part between dots", c.prefix)
+	}
+	if (c.cert == "") != (c.key == "") {
+		return program.Usage("--cluster-cert and --cluster-key belong together")
+	}
+	return nil
+}
 
 // checkBounds refuses bounds that would let nothing through.
 func (s *settings) checkBounds() error {

@@ -44,3 +44,36 @@ func TestOnlyFullOriginsAreAllowed(t *testing.T) {
 		}
 	}
 }
+
+func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
+	check := func(args ...string) error {
+		var s settings
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.flags(fs)
+		if err := fs.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return s.check()
+	}
+	for _, good := range [][]string{
+		nil, {"--listen", ":7892"}, {"--listen", "[::1]:0"}, {"--listen", "localhost:http"},
+		{"--cluster", "nats://10.0.0.1:4222"}, {"--cluster", "10.0.0.1:4222,tls://b"}, {"--cluster", "wss://u:p@nats.example.com/ws"},
+		{"--cluster-name", ""}, {"--cluster-name", "a.b-c"}, {"--activity-required"}, {"--no-activity-log"},
+		{"--cluster-cert", "c.pem", "--cluster-key", "k.pem"},
+	} {
+		if err := check(good...); err != nil {
+			t.Errorf("%q is refused: %v", good, err)
+		}
+	}
+	for _, bad := range [][]string{
+		{"--listen", "x"}, {"--listen", ""}, {"--listen", "127.0.0.1:99999"}, {"--listen", "127.0.0.1:no-such-service"},
+		{"--cluster", "http://10.0.0.1:4222"}, {"--cluster", "nats://"}, {"--cluster", "nats://a:b:c"}, {"--cluster", "nats://a:port"},
+		{"--cluster-name", "a b"}, {"--cluster-name", "a..b"}, {"--cluster-name", ".a"}, {"--cluster-name", "*"}, {"--cluster-name", "a.>"},
+		{"--no-activity-log", "--activity-required"}, {"--no-activity-log", "--cluster", "nats://a", "--activity-stream", "S"},
+		{"--cluster-cert", "c.pem"}, {"--cluster-key", "k.pem"},
+	} {
+		if check(bad...) == nil {
+			t.Errorf("%q is not refused", bad)
+		}
+	}
+}

@@ -41,6 +41,7 @@ type joined struct {
 	runs   []func(context.Context) error
 	ctx    context.Context
 	cancel context.CancelFunc
+	failed context.CancelFunc // ends the bus
 	wg     sync.WaitGroup
 	mu     sync.Mutex // guards errs
 	errs   []error
@@ -83,7 +84,9 @@ func (c *clusterSettings) nats() []nats.Option {
 	return list
 }
 
-// start runs the parts, once the bus exists.
+// start runs the parts, once the bus exists. One that fails ends the bus: it does
+// so only where its settings are of no use, and a bus that was to be one of several
+// must not stand alone in silence.
 func (j *joined) start() {
 	for _, run := range j.runs {
 		j.wg.Go(func() {
@@ -91,6 +94,7 @@ func (j *joined) start() {
 				j.mu.Lock()
 				defer j.mu.Unlock()
 				j.errs = append(j.errs, err)
+				j.failed()
 			}
 		})
 	}

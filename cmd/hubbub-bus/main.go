@@ -3,9 +3,7 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -17,6 +15,7 @@ import (
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 )
 
@@ -57,7 +56,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	o := &s.bus
 	fs.StringVar(&o.Listen, "listen", "127.0.0.1:7892", "address to listen on")
 	fs.StringVar(&o.Name, "name", "", "name of this bus in its answers and rows (default random)")
-	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve wss")
+	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve wss; it is read again when it changes")
 	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
 	fs.BoolVar(&o.Plaintext, "plaintext", false, "allow other addresses than loopback without TLS")
 	fs.StringSliceVar(&o.AllowOrigins, "allow-origin", nil, "full origin of a web page that may connect, such as https://ops.example.com (repeatable)")
@@ -84,13 +83,10 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 // run opens the log and serves until ctx ends. The log outlives the bus, so
 // that it holds everything the bus did.
 func (s *settings) run(ctx context.Context, env *program.Env) error {
-	if err := s.checkBounds(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
-	if err := checkOrigins(s.bus.AllowOrigins); err != nil {
-		return err
-	}
-	if err := s.loadTLS(); err != nil {
+	if err := s.loadTLS(&env.Log); err != nil {
 		return err
 	}
 	release, err := env.OwnData() // the activity log has one writer
@@ -119,6 +115,8 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		env.Log.Info().Str("listen", addr.String()).Str("data", data).Msg("listening")
 		env.Ready()
 	}
+	ctx, joined.failed = context.WithCancel(ctx)
+	defer joined.failed()
 	return errors.Join(s.serve(ctx, env, data, joined), joined.wait())
 }
 
@@ -152,17 +150,17 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 	return err
 }
 
-func (s *settings) loadTLS() error {
+func (s *settings) loadTLS(log *zerolog.Logger) error {
 	if s.tlsCert == "" && s.tlsKey == "" {
 		return nil
 	}
 	if s.tlsCert == "" || s.tlsKey == "" {
 		return program.Usage("--tls-cert and --tls-key belong together")
 	}
-	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+	certificate, err := program.LoadCertificate(s.tlsCert, s.tlsKey, log)
 	if err != nil {
-		return fmt.Errorf("loading the certificate: %w", err)
+		return err
 	}
-	s.bus.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	s.bus.TLS = certificate.Config()
 	return nil
 }
