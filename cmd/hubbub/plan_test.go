@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"hubbub/bus/grant"
@@ -225,5 +227,39 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 		if changed := third[name] != first[name]; changed != (name == "hubbub-tg" || name == "hubbub-cli") {
 			t.Errorf("%s changed: %t", name, changed)
 		}
+	}
+}
+
+// TestRootProvisionsForTheOwner: who sets up a folder of a service's user as root
+// leaves nothing there that the service cannot read.
+func TestRootProvisionsForTheOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	const nobody = 65534
+	data := t.TempDir()
+	if err := os.Chown(data, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if err := provision(data, &plan{agentEnv: "OPENAI_API_KEY=x\n"}); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	err := filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		found++
+		if owner := info.Sys().(*syscall.Stat_t).Uid; owner != nobody {
+			t.Errorf("%s belongs to %d", path, owner)
+		}
+		return nil
+	})
+	if err != nil || found < 4+len(partGrants) {
+		t.Errorf("%d files, %v", found, err)
 	}
 }

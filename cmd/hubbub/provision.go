@@ -11,6 +11,7 @@ import (
 
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/store"
 )
 
 // partGrants is what each part of the system may be, hear and say. Its token is
@@ -51,7 +52,7 @@ func provision(data string, p *plan) error {
 // provisionTokens makes sure that each part has a credential, and a file with
 // its token in <data>/tokens.
 func provisionTokens(data string) error {
-	if err := os.MkdirAll(filepath.Join(data, "tokens"), 0o700); err != nil {
+	if err := makeTokens(filepath.Join(data, "tokens")); err != nil {
 		return fmt.Errorf("making the folder of tokens: %w", err)
 	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
@@ -64,6 +65,19 @@ func provisionTokens(data string) error {
 		}
 	}
 	return nil
+}
+
+// makeTokens makes the folder of the tokens, which belongs to the owner of the one
+// around it, as its files do.
+func makeTokens(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.GiveToOwner(folder), folder.Close())
 }
 
 // adoptTokens gives each part a credential for the token that lies in a folder
@@ -159,7 +173,7 @@ func writeSecret(path, secret string) error {
 	}
 	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
 	_, err = tmp.WriteString(secret + "\n")
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+	if err = errors.Join(err, store.GiveToOwner(tmp), tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)
