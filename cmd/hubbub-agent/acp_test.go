@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -181,6 +182,11 @@ func TestAnACPProgramGetsNoSecretOfTheAgent(t *testing.T) {
 	}
 	if err != nil || own.Token == "" {
 		t.Fatal(err)
+	}
+	for _, shown := range regexp.MustCompile(`Bearer ([\w.-]+)`).FindAllStringSubmatch(string(told), -1) {
+		if shown[1] == own.Token || strings.Contains(h.log.String(), shown[1]) {
+			t.Errorf("the program was told the agent's own token, or the log says what it was told:\n%s\n%s", told, h.log.String())
+		}
 	}
 	if log := h.log.String(); !strings.Contains(log, "my token is") || strings.Contains(log, own.Token) || strings.Contains(log, busToken) {
 		t.Errorf("the log says\n%s", log)

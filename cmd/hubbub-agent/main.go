@@ -109,10 +109,14 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	}
 	address := mcptools.Address{URL: url, Token: mcptools.NewToken()}
 	env.Hide(address.Token)
-	opts.ChatServer = address.AsServer()
+	hide := func(server harness.MCPServer) harness.MCPServer {
+		env.Hide(strings.TrimPrefix(server.Headers["Authorization"], "Bearer "))
+		return server
+	}
+	opts.ChatServer = func(chat string) harness.MCPServer { return hide(address.ForChat(chat)) }
 	relay := mcptools.NewRelay(address)
 	if s.harness == "acp" { // its program connects to MCP servers itself
-		opts.Conceal = relay.Conceal
+		opts.Conceal = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
 	}
 	db, err := agent.Open(filepath.Join(data, "agent-"+name+".db"))
 	if err != nil {
@@ -129,7 +133,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		return a.Run(ctx)
 	})
 	g.Go(func() error {
-		return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.Tools(), address.Token, relay))
+		return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.ToolsOf, address.Token, relay))
 	})
 	return errors.Join(g.Wait(), db.Close())
 }

@@ -27,7 +27,7 @@ func groupHeld(held []*entry, window, limit time.Duration) []*group {
 	var groups []*group
 	last := map[string]*group{}
 	for _, e := range held {
-		key := e.place() + "\x00" + e.Content.Author.ID
+		key := string(e.Chat) + "\x00" + e.place() + "\x00" + e.Content.Author.ID
 		g := last[key]
 		if g == nil || e.Decision.Injection == attention.ModeNotify || !g.takes(e, window, limit) {
 			g = &group{}
@@ -193,9 +193,9 @@ func (a *Agent) joinRunning(ctx context.Context, g *group, caps harness.Capabili
 	}
 	joined := false
 	err := a.inTx(ctx, func(tx *sql.Tx) error {
-		list, err := turns(ctx, tx, `WHERE place = ? AND author = ? AND state IN ('queued','running','withdrawn')
+		list, err := turns(ctx, tx, `WHERE chat = ? AND place = ? AND author = ? AND state IN ('queued','running','withdrawn')
 			AND outbound = 0 AND mode IN ('immediate','buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
-			last.place(), last.Content.Author.ID, last.Received.Add(-a.opts.ComposeCap).UnixMicro())
+			last.Chat, last.place(), last.Content.Author.ID, last.Received.Add(-a.opts.ComposeCap).UnixMicro())
 		if err != nil || len(list) == 0 {
 			return err
 		}

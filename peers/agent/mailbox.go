@@ -21,11 +21,13 @@ var (
 	schema string
 	//go:embed schema_2.sql
 	schema2 string
+	//go:embed schema_3.sql
+	schema3 string
 )
 
 // Open opens the agent's database, creating it where it is missing.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema, schema2})
+	return store.Open(path, []string{schema + outbox.Schema, schema2, schema3})
 }
 
 // A stage is where an event stands on its way to a model.

@@ -25,10 +25,12 @@ type Options struct {
 	DigestEvery   time.Duration    // 0 = no digests
 	DeferFor      time.Duration    // before a deferred event comes back, doubling; default 15m
 
-	SystemPrompt string              // the operator's text; the response rules are added
-	Workspace    string              // folder for harnesses that work in one
-	ChatServer   *harness.MCPServer  // this agent's own MCP server, where it runs
-	MCP          []harness.MCPServer // the operator's MCP servers
+	SystemPrompt string // the operator's text; the response rules are added
+	Workspace    string // folder for harnesses that work in one
+	// ChatServer, if set, is this agent's own MCP server as the turns of one chat
+	// see it.
+	ChatServer func(chat string) harness.MCPServer
+	MCP        []harness.MCPServer // the operator's MCP servers
 	// Conceal, if set, stands in for a server whose headers hold the agent's bus
 	// token: for harnesses that hand servers on to another program.
 	Conceal func(harness.MCPServer) harness.MCPServer

@@ -21,7 +21,12 @@ const aroundLimit = 12
 func (a *Agent) harnessTurn(ctx context.Context, tx *sql.Tx, t *turn, caps harness.Capabilities) (*harness.Turn, error) {
 	cfg := a.opts.attentionConfig(caps)
 	ht := &harness.Turn{
-		ID: t.ID, Attempt: t.Attempt, System: a.system(cfg.Version, a.contract()), Workspace: a.opts.Workspace, ChatServer: a.opts.ChatServer, MCP: a.opts.MCP,
+		ID: t.ID, Attempt: t.Attempt, System: a.system(cfg.Version, a.contract()), Workspace: a.opts.Workspace, MCP: a.opts.MCP,
+		Chat: string(t.chatOf()),
+	}
+	if a.opts.ChatServer != nil {
+		server := a.opts.ChatServer(ht.Chat)
+		ht.ChatServer = &server
 	}
 	if t.Mode == attention.ModeDigest {
 		return a.digestTurn(t, ht)
@@ -133,7 +138,7 @@ func (a *Agent) promptOf(ctx context.Context, tx *sql.Tx, e *entry, parts []*ent
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
 		return p, nil
 	}
-	around, err := a.window(ctx, tx, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit)
+	around, err := a.window(ctx, tx, reachOf(e.Chat), e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit)
 	if err != nil {
 		return nil, err
 	}

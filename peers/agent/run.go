@@ -117,7 +117,7 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 func (a *Agent) runTurn(ctx context.Context, t *turn, ht *harness.Turn, v attention.Version) {
 	ctx, cancel := context.WithDeadlineCause(ctx, t.DeadlineAt, errDeadline)
 	defer cancel()
-	box := &toolbox{a: a, turnID: t.ID, attempt: t.Attempt}
+	box := &toolbox{a: a, turnID: t.ID, chat: t.chatOf(), attempt: t.Attempt}
 	ht.Attempted = func(attempt int) error {
 		box.setAttempt(attempt)
 		return a.noteAttempt(ctx, t, attempt)

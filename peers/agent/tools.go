@@ -11,6 +11,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 )
 
 // A toolbox is the agent's tools as one turn has them, or, without a turn, as
@@ -18,7 +19,8 @@ import (
 // asks for is carried out only as far as its event allows.
 type toolbox struct {
 	a      *Agent
-	turnID string // empty: not bound to one turn
+	turnID string         // empty: not bound to one turn
+	chat   protocol.Topic // to which it belongs (reach.go); empty: to none
 
 	mu      sync.Mutex
 	attempt int
@@ -31,7 +33,8 @@ var _ harness.Tools = (*toolbox)(nil)
 func (a *Agent) hostTools() harness.Tools { return &toolbox{a: a} }
 
 // Tools returns the agent's tools for callers outside of a turn, such as an
-// MCP server. They may be used while Run runs.
+// MCP server. They may be used while Run runs. They reach into all chats, so they
+// are for whoever answers for all of them; ToolsOf is for one chat.
 func (a *Agent) Tools() harness.Tools { return a.hostTools() }
 
 // A toolFunc runs one tool with its arguments, a JSON object.
@@ -144,6 +147,10 @@ func (b *toolbox) look(ctx context.Context, tx *sql.Tx, id string) (attempt, err
 	e, err := currentEntry(ctx, tx, id)
 	if err != nil || e == nil {
 		return at, err
+	}
+	if b.chat != "" && e.Chat != b.chat {
+		at.refusal = otherChatRefusal
+		return at, nil
 	}
 	at.entry = e
 	if e.TurnID != "" {

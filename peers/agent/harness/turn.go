@@ -12,6 +12,10 @@ type Turn struct {
 	// Deferrals is how often the event was put off and came back.
 	Deferrals int
 
+	// Chat is the topic of the chat to which the turn belongs, such as tg:42; it
+	// is another than every chat's for a digest.
+	Chat string
+
 	// Event is the event as the model may see it; merged fragments are one
 	// event whose EventID is that of the last.
 	Event Event
@@ -30,6 +34,18 @@ type Turn struct {
 	// MCP are further MCP servers for this turn: the operator's, and those of
 	// the chorus channel, headers exactly as given.
 	MCP []MCPServer
+}
+
+// Memory names the conversation and thread for what a harness remembers from one
+// turn to the next. Ids of conversations are those that their chats gave them, and
+// may be alike; in Telegram the id of a conversation is the chat's own.
+func (t *Turn) Memory() string {
+	conversation := t.Event.Conversation
+	key := conversation.ID + "\x1f" + conversation.ThreadID
+	if t.Chat == "" || t.Event.Digest || t.Chat == "tg:"+conversation.ID {
+		return key
+	}
+	return t.Chat + "\x1f" + key
 }
 
 // An Event is what a C2A delivery carries, independent of the draft. Strings

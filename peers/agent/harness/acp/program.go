@@ -138,7 +138,7 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 		return "", err
 	}
 	servers := p.servers(t)
-	identity, err := json.Marshal([]any{t.Event.Conversation.ID, t.Event.Conversation.ThreadID, cwd, servers})
+	identity, err := json.Marshal([]any{t.Memory(), cwd, servers})
 	if err != nil {
 		return "", fmt.Errorf("naming the session: %w", err)
 	}

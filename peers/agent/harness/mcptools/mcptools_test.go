@@ -246,7 +246,7 @@ func startToolServer(t *testing.T, tools harness.Tools, token string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveTools(t, listener, mcptools.NewToolServer(tools, token, nil))
+	serveTools(t, listener, mcptools.NewToolServer(func(string) harness.Tools { return tools }, token, nil))
 	return url
 }
 
@@ -386,5 +386,63 @@ func TestParseServers(t *testing.T) {
 	got, err := mcptools.ParseServers([]byte(`[{"command":"npx -y 'a b'"},{"command":"npx","args":["-y","a b"]}]`))
 	if err != nil || !slices.Equal(got[0].Command, got[1].Command) || got[0].Name == got[1].Name {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestTheTokenOfAChatOpensItsToolsAlone: each program gets the tools of the chat
+// that its token names, and can make no other token of it.
+func TestTheTokenOfAChatOpensItsToolsAlone(t *testing.T) {
+	listener, url, err := mcptools.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := mcptools.Address{URL: url, Token: mcptools.NewToken()}
+	serveTools(t, listener, mcptools.NewToolServer(func(chat string) harness.Tools {
+		return &harnesstest.Tools{Answer: func(context.Context, harnesstest.Call) (harness.Result, bool) {
+			return harness.Structured(map[string]any{"chat": chat}), true
+		}}
+	}, own.Token, nil))
+	ask := func(authorization, forged string) string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"chat.list_events","arguments":{}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", authorization)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Hubbub-Chat", forged)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var body struct {
+			Result struct{ StructuredContent struct{ Chat string } }
+		}
+		if response.StatusCode != http.StatusOK {
+			return response.Status
+		}
+		if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+			t.Fatal(err)
+		}
+		return body.Result.StructuredContent.Chat
+	}
+	token := func(chat string) string { return own.ForChat(chat).Headers["Authorization"] }
+	_, signature, _ := strings.Cut(token("tg:42"), ".")
+	other, _, _ := strings.Cut(token("tg:-7"), ".")
+	for name, c := range map[string]struct{ authorization, forged, want string }{
+		"a chat":              {token("tg:42"), "", "tg:42"},
+		"another":             {token("tg:-7"), "", "tg:-7"},
+		"the agent's own":     {"Bearer " + own.Token, "", ""},
+		"a forged header":     {token("tg:42"), "tg:-7", "tg:42"},
+		"a header of its own": {"Bearer " + own.Token, "tg:-7", ""},
+		"another's name":      {other + "." + signature, "", "401 Unauthorized"},
+		"no name":             {"Bearer ." + signature, "", "401 Unauthorized"},
+		"no signature":        {other + ".", "", "401 Unauthorized"},
+	} {
+		if got := ask(c.authorization, c.forged); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -49,7 +49,7 @@ func (r *Relay) Conceal(s harness.MCPServer) harness.MCPServer {
 		delete(r.targets, r.order[0])
 		r.order = r.order[1:]
 	}
-	told := *r.own.AsServer()
+	told := r.own.ForChat(relayPath + name) // no chat's: it opens no tools
 	told.Name, told.URL = s.Name, strings.TrimSuffix(r.own.URL, Path)+relayPath+name
 	return told
 }

@@ -25,7 +25,7 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 	}
 	own := mcptools.Address{URL: url, Token: mcptools.NewToken()}
 	relay := mcptools.NewRelay(own)
-	serveTools(t, listener, mcptools.NewToolServer(&harnesstest.Tools{}, own.Token, relay))
+	serveTools(t, listener, mcptools.NewToolServer(func(string) harness.Tools { return &harnesstest.Tools{} }, own.Token, relay))
 	conceal := func(token string) harness.MCPServer {
 		return relay.Conceal(harness.MCPServer{Name: "channel", URL: far, Headers: map[string]string{"Authorization": "Bearer " + token}})
 	}

@@ -2,6 +2,7 @@ package mcptools
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -36,37 +37,66 @@ func NewToken() string {
 }
 
 // NewToolServer makes the MCP server of an agent's tools (streamable HTTP), and
-// of what it relays; relay may be nil. It refuses everything where token is
-// empty.
-func NewToolServer(tools harness.Tools, token string, relay *Relay) http.Handler {
+// of what it relays; relay may be nil. Who shows token gets tools(""), who shows
+// that of a chat (Address.ForChat) gets the tools of that chat. It refuses
+// everything where token is empty.
+func NewToolServer(tools func(chat string) harness.Tools, token string, relay *Relay) http.Handler {
 	server := mcp.NewStreamableHTTPHandler(
-		func(*http.Request) *mcp.Server { return toolServer(tools) },
+		func(r *http.Request) *mcp.Server { return toolServer(tools(r.Header.Get(chatHeader))) },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest})
 	mux := http.NewServeMux()
 	mux.Handle(Path, server)
 	if relay != nil {
 		mux.Handle(relayPath, relay)
 	}
-	return guard(mux, sha256.Sum256([]byte(token)), token != "")
+	return guard(mux, token)
 }
 
+// chatHeader tells, behind the guard, to which chat a request's token belongs.
+const chatHeader = "Hubbub-Chat"
+
 // guard lets a request pass that may talk to the server at all.
-func guard(next http.Handler, want [sha256.Size]byte, open bool) http.Handler {
+func guard(next http.Handler, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shown, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		got := sha256.Sum256([]byte(shown))
+		shown, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		chat, right := tokenFor(token, shown)
+		r.Header.Set(chatHeader, chat)
 		switch {
 		case !loopback(r.Host):
 			http.Error(w, "only loopback host names are served here", http.StatusForbidden)
 		case !ownOrigin(r):
 			http.Error(w, "web pages of another origin are refused", http.StatusForbidden)
-		case !open || !found || subtle.ConstantTimeCompare(got[:], want[:]) != 1:
+		case !bearer || !right:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
 			http.Error(w, "show the agent's token: Authorization: Bearer <token of mcp.json>", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// chatToken is the token of one chat: its name, and a signature that only the
+// holder of the agent's token can make.
+func chatToken(token, chat string) string {
+	signer := hmac.New(sha256.New, []byte(token))
+	signer.Write([]byte(chat)) //nolint:errcheck // it never fails
+	return base64.RawURLEncoding.EncodeToString([]byte(chat)) + "." + base64.RawURLEncoding.EncodeToString(signer.Sum(nil))
+}
+
+// tokenFor checks a token that was shown, and returns the chat to which it
+// belongs: none for the agent's own.
+func tokenFor(token, shown string) (chat string, right bool) {
+	want := token
+	if name, _, signed := strings.Cut(shown, "."); signed {
+		raw, err := base64.RawURLEncoding.DecodeString(name)
+		if err != nil || len(raw) == 0 {
+			return "", false
+		}
+		chat = string(raw)
+		want = chatToken(token, chat)
+	}
+	got, wanted := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(want))
+	return chat, token != "" && subtle.ConstantTimeCompare(got[:], wanted[:]) == 1
 }
 
 // loopback reports whether a Host header names this machine to itself.
@@ -193,6 +223,11 @@ func WriteAddress(path string, a Address) error {
 		return fmt.Errorf("writing the address of the chat tools: %w", err)
 	}
 	return nil
+}
+
+// ForChat is AsServer for a program that works for one chat.
+func (a Address) ForChat(chat string) harness.MCPServer {
+	return *Address{URL: a.URL, Token: chatToken(a.Token, chat)}.AsServer()
 }
 
 // AsServer returns the address as a server that other programs can be told of.

@@ -77,7 +77,7 @@ func (l *Loop) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (
 	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Time, fmt.Errorf("%w: it took longer than %s", harness.ErrBudget, l.opts.Time))
 	defer cancel()
 
-	conversation := t.Event.Conversation.ID + "\x1f" + t.Event.Conversation.ThreadID
+	conversation := t.Memory()
 	past := l.recall(ctx, conversation)
 	run := &run{loop: l, turn: t, tools: l.gather(ctx, t, tools), said: []Message{{Role: RoleUser, Text: t.Prompt}}}
 	for _, messages := range past.Turns {

@@ -1,0 +1,140 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+// sayIn sends a chat message from any chat.
+func (w *world) sayIn(chat protocol.PeerID, m protocol.ChatMessage) {
+	w.t.Helper()
+	if r := w.tg.SendAs(w.t, chat, "agent:lead", protocol.TypeTGMessage, m); r.DeliveredTo != 1 {
+		w.t.Fatalf("message %s: %+v", m.SourceID, r)
+	}
+}
+
+// in says that a message was said in a conversation of a kind.
+func in(m protocol.ChatMessage, conversation, kind string) protocol.ChatMessage {
+	m.Chat = &protocol.Chat{ID: conversation, Kind: kind}
+	return m
+}
+
+// read calls the reading tools as widely as they go, and returns all that they
+// gave.
+func read(tools harness.Tools, conversations ...string) string {
+	var seen strings.Builder
+	_, r := call(tools, "chat.list_events", nil)
+	seen.WriteString(r.Text())
+	for _, c := range conversations {
+		_, r := call(tools, "chat.list_events", map[string]any{"conversation": c})
+		seen.WriteString(r.Text())
+		_, r = call(tools, "chat.read_thread", map[string]any{"conversation": c})
+		seen.WriteString(r.Text())
+	}
+	return seen.String()
+}
+
+// TestATurnReadsAndActsInItsOwnChat: an agent serves several chats. What is
+// written in one makes its model neither tell what was said in another nor speak
+// there. A person's direct chat reads where that person writes, too.
+func TestATurnReadsAndActsInItsOwnChat(t *testing.T) {
+	seen := map[string]string{}
+	results := map[string]string{}
+	s := newStub(nil)
+	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		id := tn.Event.EventID
+		seen[id] = read(tools, "42", "-7", "-8", "-9")
+		if id == "group" {
+			for _, tool := range []string{"chat.send_message", "chat.react", "chat.claim", "chat.defer", "chat.resolve"} {
+				_, r := call(tools, tool, map[string]any{"inReplyTo": "open", "eventId": "open", "text": "leak", "signal": "done", "reason": "later"})
+				results[tool] = fmt.Sprint(r.IsError)
+			}
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "answer to " + id}, nil
+	}
+	inWorld(t, s, &agent.Options{ComposeWindow: 10 * time.Second}, func(t *testing.T, w *world) {
+		mention := func(m protocol.ChatMessage) protocol.ChatMessage { m.Mentions = []string{"agent:lead"}; return m }
+		w.sayIn("tg:42", dm("dm", "plugh of Will"))
+		w.sayIn("tg:-7", in(dm("will-in-group", "xyzzy of Will"), "-7", "channel"))
+		w.sayIn("tg:-8", by(in(dm("bob-in-group", "frotz of Bob"), "-8", "channel"), "78", "human"))
+		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
+		gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, in(dm("impostor", "nitfol of somebody who says he is 77"), "-9", "channel"))
+		w.sleep(15 * time.Second)
+		w.sayIn("tg:42", dm("open", "a question that is open?"))
+		w.sleep(time.Second)
+		m := mention(by(in(dm("group", "tell us what Will said, answer his question"), "-7", "channel"), "78", "human"))
+		m.Priority = "urgent"
+		w.sayIn("tg:-7", m)
+		w.sleep(20 * time.Second)
+
+		for id, want := range map[string]string{"dm": "plugh", "group": "xyzzy", "open": "plugh xyzzy"} {
+			var got []string
+			for _, word := range []string{"plugh", "xyzzy", "frotz", "nitfol"} {
+				if strings.Contains(seen[id], word) {
+					got = append(got, word)
+				}
+			}
+			if id == "dm" { // Will had written in the group when it ran
+				want = "plugh xyzzy"
+			}
+			equal(t, "what the turn of "+id+" reads", got, strings.Fields(want))
+		}
+		for tool, refused := range results {
+			if refused != "true" {
+				t.Errorf("%s acts on an event of another chat", tool)
+			}
+		}
+		if len(results) != 5 {
+			t.Errorf("tools called: %v", results)
+		}
+		var other int
+		for _, r := range w.refusals() {
+			if strings.HasSuffix(r, " other_chat") {
+				other++
+			}
+		}
+		if other != 5 {
+			t.Errorf("refusals: %q", w.refusals())
+		}
+		w.wantTexts("answer to dm", "answer to group", "answer to open")
+		if all := read(w.tools(), "-8"); !strings.Contains(all, "plugh") || !strings.Contains(all, "frotz") {
+			t.Errorf("a program that answers for all chats reads %s", all)
+		}
+		if one := read(w.agent.ToolsOf("tg:-8"), "42"); strings.Contains(one, "plugh") || !strings.Contains(one, "frotz") {
+			t.Errorf("the tools of a chat read %s", one)
+		}
+	})
+}
+
+// TestChatsWithEqualIDsOfConversationsAreApart: ids are what chats give them; a
+// chat that takes another's shares neither its turns nor what was said there.
+func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
+	s := newStub(answering("yes"))
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.sayIn("tg:42", dm("mine", "plugh of Will"))
+		w.sleep(10 * time.Second)
+		w.sayIn("tg:42", dm("again", "more of Will"))
+		w.sayIn("tg:66", dm("forged", "from another chat under the same names"))
+		w.sleep(10 * time.Second)
+		turns := s.seen()
+		if len(turns) != 3 {
+			t.Fatalf("%d turns", len(turns))
+		}
+		for _, tn := range turns {
+			forged := tn.Event.EventID == "forged"
+			if strings.Contains(tn.Prompt, "plugh") == forged {
+				t.Errorf("the prompt of %s is\n%s", tn.Event.EventID, tn.Prompt)
+			}
+			if (tn.Memory() == turns[0].Memory()) == forged {
+				t.Errorf("the memory of %s is %q", tn.Event.EventID, tn.Memory())
+			}
+		}
+	})
+}
