@@ -1,7 +1,11 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 
@@ -94,11 +98,35 @@ func (s *settings) checkHarness(env *program.Env) error {
 	return nil
 }
 
-// newModel makes a harness that asks a model's API. The model's memory of its
-// conversations is a file in the data folder.
+// historyFile is the file of the model's memory of its conversations: one for each
+// agent, since several may share a data folder. The one of all agents that earlier
+// versions kept becomes the agent's where it has the folder to itself.
+func historyFile(data, name string) (string, error) {
+	path := filepath.Join(data, "history-"+name+".db")
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	agents, err := filepath.Glob(filepath.Join(data, "agent-*.db"))
+	if err != nil || len(agents) != 1 || filepath.Base(agents[0]) != "agent-"+name+".db" {
+		return path, err
+	}
+	for _, end := range []string{"-shm", "-wal", ""} { // the database last: until then it is the old one that is there
+		err := os.Rename(filepath.Join(data, "history.db"+end), path+end)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("taking over the model's memory: %w", err)
+		}
+	}
+	return path, nil
+}
+
+// newModel makes a harness that asks a model's API.
 func (s *settings) newModel(env *program.Env, data string) (harness.Harness, io.Closer, error) {
 	log := env.Log
-	history, err := turnloop.OpenHistory(filepath.Join(data, "history.db"), remembered)
+	path, err := historyFile(data, agentName(s.id))
+	if err != nil {
+		return nil, nil, err
+	}
+	history, err := turnloop.OpenHistory(path, remembered)
 	if err != nil {
 		return nil, nil, err
 	}

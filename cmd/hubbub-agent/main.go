@@ -78,11 +78,14 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.Lookup(program.CheckFlag).Hidden = true
 }
 
-var agentName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
+
+// agentName is the name in --id.
+func agentName(id string) string { return strings.TrimPrefix(id, "agent:") }
 
 func (s *settings) run(ctx context.Context, env *program.Env) error {
-	name := strings.TrimPrefix(s.id, "agent:")
-	if !agentName.MatchString(name) || name == protocol.PeerSystem.Name() {
+	name := agentName(s.id)
+	if !validName.MatchString(name) || name == protocol.PeerSystem.Name() {
 		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning with a letter or digit", s.id)
 	}
 	opts, err := s.options(env)

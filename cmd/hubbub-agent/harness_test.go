@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"hubbub/peers/agent/harness/turnloop"
+)
+
+// TestEachAgentHasAMemoryOfItsOwn: agents that share a data folder share no
+// history. One that had the folder to itself keeps what an earlier version wrote.
+func TestEachAgentHasAMemoryOfItsOwn(t *testing.T) {
+	remember := func(data, name, text string) {
+		t.Helper()
+		path, err := historyFile(data, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		history, err := turnloop.OpenHistory(path, remembered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer history.Close()
+		if err := history.Save(t.Context(), "42", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recall := func(data, name string) string {
+		t.Helper()
+		path, err := historyFile(data, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		history, err := turnloop.OpenHistory(path, remembered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer history.Close()
+		text, err := history.Load(t.Context(), "42")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	mailbox := func(data, name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(data, "agent-"+name+".db"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	earlier := func(data string) {
+		t.Helper()
+		remember(data, "tmp", "of an earlier version")
+		if err := os.Rename(filepath.Join(data, "history-tmp.db"), filepath.Join(data, "history.db")); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	shared := t.TempDir()
+	mailbox(shared, "alice")
+	mailbox(shared, "bob")
+	earlier(shared)
+	remember(shared, "alice", "what alice knows")
+	if a, b := recall(shared, "alice"), recall(shared, "bob"); a != "what alice knows" || b != "" {
+		t.Errorf("alice remembers %q, bob %q", a, b)
+	}
+
+	own := t.TempDir()
+	mailbox(own, "lead")
+	earlier(own)
+	for range 2 {
+		if got := recall(own, "lead"); got != "of an earlier version" {
+			t.Errorf("the only agent of the folder remembers %q", got)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(own, "history.db")); !os.IsNotExist(err) {
+		t.Errorf("the old file: %v", err)
+	}
+}
