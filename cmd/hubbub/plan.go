@@ -55,6 +55,7 @@ type request struct {
 // A plan is what will run, and what will not, and why not.
 type plan struct {
 	bus      string // address of the bus, as the peers dial it
+	ownBus   string // where the bus listens, if the peers were told to dial another address
 	data     string // folder of everything
 	agentEnv string // content of the file with the agents' keys, or empty
 	children []fleet.Child
@@ -72,11 +73,14 @@ func makePlan(r request) (*plan, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	bus, err := r.busAddress()
+	own, err := r.ownAddress()
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{bus: bus, data: r.data, agentEnv: r.agentEnv()}
+	p := &plan{bus: own, data: r.data, agentEnv: r.agentEnv()}
+	if r.bus != "" && r.bus != own {
+		p.bus, p.ownBus = r.bus, own
+	}
 	for _, part := range parts {
 		reason := r.whyNot(part)
 		path := ""
@@ -90,7 +94,7 @@ func makePlan(r request) (*plan, error) {
 			continue
 		}
 		p.children = append(p.children, fleet.Child{
-			Name: part.name, Path: path, Stage: part.stage, Args: r.args(part, bus), Env: r.environment(part),
+			Name: part.name, Path: path, Stage: part.stage, Args: r.args(part, p.bus), Env: r.environment(part),
 		})
 	}
 	return p, nil
@@ -249,11 +253,8 @@ func (r *request) environment(p part) []string {
 	})
 }
 
-// busAddress returns where the peers find the bus.
-func (r *request) busAddress() (string, error) {
-	if r.bus != "" {
-		return r.bus, nil
-	}
+// ownAddress returns where the bus listens, as its peers dial it.
+func (r *request) ownAddress() (string, error) {
 	listen := "127.0.0.1:7892"
 	if v, ok := r.table("bus")["listen"].(string); ok {
 		listen = v

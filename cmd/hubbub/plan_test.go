@@ -263,3 +263,23 @@ func TestRootProvisionsForTheOwner(t *testing.T) {
 		t.Errorf("%d files, %v", found, err)
 	}
 }
+
+// TestAnotherBusIsSaid: a variable that was set for another system leads the
+// programs away from the bus that starts beside them.
+func TestAnotherBusIsSaid(t *testing.T) {
+	for _, c := range []struct{ told, uses, own string }{
+		{"", "ws://127.0.0.1:7999", ""},
+		{"ws://127.0.0.1:7999", "ws://127.0.0.1:7999", ""},
+		{"ws://elsewhere:7892", "ws://elsewhere:7892", "ws://127.0.0.1:7999"},
+	} {
+		path, settings := settingsOf(t, "[bus]\nlisten = \"0.0.0.0:7999\"\n")
+		p, err := makePlan(request{file: path, settings: settings, data: t.TempDir(), bus: c.told, find: func(name string) string { return name }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		system := strings.Join(p.children[1].Args, " ")
+		if p.bus != c.uses || p.ownBus != c.own || !strings.Contains(system, "--bus "+c.uses+" ") {
+			t.Errorf("told %q: %q, beside %q: %s", c.told, p.bus, p.ownBus, system)
+		}
+	}
+}

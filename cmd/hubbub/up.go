@@ -108,6 +108,9 @@ func printerFormat(format string, env *program.Env) fleet.Format {
 
 // runPlan runs the children of a plan until ctx ends.
 func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Printer) error {
+	if p.ownBus != "" {
+		printer.Event("hubbub", fmt.Sprintf("the programs connect to %s, as --bus or HUBBUB_BUS says; the bus started here is at %s", p.bus, p.ownBus))
+	}
 	lacking := false
 	for _, i := range p.idle {
 		if i.wanted {
