@@ -37,9 +37,7 @@ type database struct {
 	background chan checkpointResult // of the one under way; nil where there is none
 	commit     time.Duration         // how long the last one took
 
-	file      os.FileInfo
-	looked    time.Time // when the file was last seen to be ours
-	lookEvery time.Duration
+	file os.FileInfo // of the log when it was opened
 
 	checkpoint func(path string) checkpointResult // backgroundCheckpoint; tests hold it
 }
@@ -56,7 +54,7 @@ func openDatabase(path, bus string, maxWAL int64) (sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the activity log %s: %w", path, err)
 	}
-	d := &database{path: path, conn: conn, maxWAL: maxWAL, lookEvery: time.Second, checkpoint: backgroundCheckpoint}
+	d := &database{path: path, conn: conn, maxWAL: maxWAL, checkpoint: backgroundCheckpoint}
 	if err := d.prepare(bus); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing the activity log %s: %w", path, err), conn.Close())
 	}
@@ -103,7 +101,6 @@ func (d *database) prepare(bus string) error {
 	}
 	d.measureWAL()
 	d.file, err = os.Stat(d.path)
-	d.looked = time.Now()
 	return err
 }
 
