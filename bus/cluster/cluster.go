@@ -76,6 +76,7 @@ type Cluster struct {
 
 	buses map[string]*member // of the loop alone
 	parts map[partKey]*partial
+	twin  time.Time // when a bus of the same name was told last; also of the loop
 }
 
 // An outgoing message waits for the sender.

@@ -98,7 +98,7 @@ func (c *Cluster) receive(m *nats.Msg) {
 	}
 	if h.From == c.name {
 		if h.Instance != c.instance {
-			c.options.Log.Error().Str("bus", c.name).Msg("cluster: another bus has the same name; give each its own --name")
+			c.metTwin(time.Now())
 		}
 		return
 	}
@@ -109,6 +109,18 @@ func (c *Cluster) receive(m *nats.Msg) {
 		}
 	}
 	c.handle(h, body)
+}
+
+// twinEvery is how often a bus says that another has its name, which it hears
+// several times a second.
+const twinEvery = time.Minute
+
+func (c *Cluster) metTwin(at time.Time) {
+	if !c.twin.IsZero() && at.Sub(c.twin) < twinEvery {
+		return
+	}
+	c.twin = at
+	c.options.Log.Error().Str("bus", c.name).Msg("cluster: another bus has the same name; give each its own --name")
 }
 
 // gather collects the parts of a message, which come in order.

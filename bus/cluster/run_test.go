@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
 )
 
 // TestWhatWaitsForNATSIsBounded queues up to the bound in bytes and one past it,
@@ -61,5 +63,32 @@ func TestTwoRunsOfABusNumberTheirMessagesApart(t *testing.T) {
 	apart := max(before.nextID, now.nextID) - min(before.nextID, now.nextID)
 	if apart < 1<<20 { // by chance once in 2^42 runs
 		t.Errorf("the runs number from %d and from %d", before.nextID, now.nextID)
+	}
+}
+
+// TestATwinIsToldOnceAMinute has a bus hear another of its name, which says
+// something twice a second and with every subscription.
+func TestATwinIsToldOnceAMinute(t *testing.T) {
+	var logged bytes.Buffer
+	log := zerolog.New(&logged)
+	c := New(nil, "east", &Options{Log: &log})
+	told := func() int { return bytes.Count(logged.Bytes(), []byte("another bus has the same name")) }
+	for range 100 {
+		c.receive(&nats.Msg{Data: join(header{Kind: kindHello, From: "east", Instance: "another"}, nil)})
+	}
+	if told() != 1 {
+		t.Errorf("a twin that was heard 100 times was told %d times; want once", told())
+	}
+	c.metTwin(c.twin.Add(twinEvery - time.Nanosecond))
+	if told() != 1 {
+		t.Error("a twin was told again within a minute")
+	}
+	c.metTwin(c.twin.Add(twinEvery))
+	if told() != 2 {
+		t.Error("a twin was not told again after a minute")
+	}
+	c.receive(&nats.Msg{Data: join(header{Kind: kindHello, From: "east", Instance: c.instance}, nil)})
+	if told() != 2 || len(c.buses) != 0 {
+		t.Error("a bus took its own words for those of another")
 	}
 }

@@ -96,10 +96,18 @@ func (f *File) reloadLocked() error {
 		err = errors.New("it is empty; to revoke every credential, use: hubbub token revoke")
 	}
 	if err != nil {
-		return f.keepLocked(fmt.Errorf("the credentials file cannot be used; the last good state stays in force: %w", err))
+		return f.keepLocked(fmt.Errorf("the credentials file cannot be used%s: %w", f.insteadLocked(), err))
 	}
 	f.setLocked(list)
 	return nil
+}
+
+// insteadLocked says what is in force where the file is not.
+func (f *File) insteadLocked() string {
+	if f.loaded {
+		return "; the last good state stays in force"
+	}
+	return ""
 }
 
 // keepLocked reports an error once, until it changes.

@@ -101,6 +101,9 @@ func TestABrokenFileNeverOpensTheBus(t *testing.T) {
 			t.Errorf("%s: the last good state is gone (open: %t)", name, f.Open())
 		}
 	}
+	if err := grant.NewFile(path).Reload(); err == nil || strings.Contains(err.Error(), "last good state") {
+		t.Errorf("the first look at a broken file: %v; want no word of a good state, since there was none", err)
+	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
