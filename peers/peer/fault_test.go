@@ -213,6 +213,50 @@ func TestAHandlerThatHangsStopsThePulse(t *testing.T) {
 	})
 }
 
+// comesBack runs a peer for a minute whose connections last so long, and returns
+// how many it made, and how many of them later than after the shortest delay.
+func comesBack(t *testing.T, lasts time.Duration) (connects, late int) {
+	t.Helper()
+	b := bustest.StartInMemory(t, nil)
+	var stream jsonrpc.Stream
+	var ended time.Time
+	p := peer.New("agent:x", &peer.Options{
+		Dial: func(ctx context.Context) (s jsonrpc.Stream, err error) {
+			stream, err = b.Dial(ctx)
+			return stream, err
+		},
+		OnConnect: func(context.Context) {
+			connects++
+			if connects > 1 && time.Since(ended) > 75*time.Millisecond {
+				late++
+			}
+			time.Sleep(lasts) // free: the bubble's clock
+			ended = time.Now()
+			stream.Close(1001, "dropped")
+		},
+	})
+	stop := run(t, p)
+	time.Sleep(time.Minute)
+	if err := stop(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	return connects, late
+}
+
+// TestConnectionsThatAreDroppedAtOnce counts how often a peer comes back to a bus
+// that takes it and drops it, as behind a broken proxy, and how soon it does so
+// after a connection that lasted.
+func TestConnectionsThatAreDroppedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if connects, _ := comesBack(t, 0); connects < 40 || connects > 140 {
+			t.Errorf("%d connections in a minute to a bus that drops each at once; want about one a second", connects)
+		}
+		if connects, late := comesBack(t, 2*time.Second); connects < 25 || late > 0 {
+			t.Errorf("%d connections of 2s in a minute, %d of them late; want a quick return from each", connects, late)
+		}
+	})
+}
+
 // A bell rings at the first line of a log.
 type bell struct {
 	once sync.Once

@@ -27,6 +27,7 @@ type link struct {
 const (
 	backoffMin       = 50 * time.Millisecond
 	backoffMax       = 10 * time.Second
+	steadyAfter      = time.Second // a connection that lasted so long was a good one
 	handshakeTimeout = 10 * time.Second
 	keepAliveEvery   = 20 * time.Second
 	pulseEvery       = time.Second
@@ -48,7 +49,7 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 	defer func() { p.stop(err) }()
 	delay := backoffMin
 	for attempt := 0; ; attempt++ {
-		bus := p.options.Buses[attempt%len(p.options.Buses)]
+		bus, began := p.options.Buses[attempt%len(p.options.Buses)], time.Now()
 		connected, err := p.session(ctx, handlers, bus)
 		switch {
 		case ctx.Err() != nil:
@@ -56,7 +57,7 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 		case final(err):
 			return err
 		case connected:
-			delay = backoffMin
+			delay = afterDrop(delay, time.Since(began))
 			if p.options.OnDrop != nil {
 				p.options.OnDrop(err)
 			}
@@ -71,6 +72,16 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 		}
 		delay = min(2*delay, backoffMax)
 	}
+}
+
+// afterDrop returns the delay before the next try when a connection has ended. One
+// that was dropped at once, as by a proxy or a bus that is killed again and again,
+// is no reason to come back many times a second.
+func afterDrop(delay, lasted time.Duration) time.Duration {
+	if lasted >= steadyAfter {
+		return backoffMin
+	}
+	return min(delay, steadyAfter)
 }
 
 // pulseLoop tells the owner that the peer is alive, until ctx ends.
