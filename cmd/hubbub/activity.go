@@ -98,7 +98,25 @@ func (f *rowFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.text, "text", "", "rows with this text in the payload, the error or the message id")
 	flags.StringVar(&f.since, "since", "", "rows from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
 	flags.StringVar(&f.until, "until", "", "rows before this time, written likewise")
-	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	for flag, names := range map[string][]string{"type": typeNames(), "event": eventNames(), "status": statuses} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	}
+}
+
+// statuses are those that rows have.
+var statuses = []string{
+	activitylog.StatusStart, activitylog.StatusOK, activitylog.StatusNoSubscriber, activitylog.StatusPartial, activitylog.StatusFailed,
+	string(protocol.OutcomeError), string(protocol.OutcomeRejected), string(protocol.OutcomeTimeout), string(protocol.OutcomeOffline), string(protocol.OutcomeOverflow),
+}
+
+func eventNames() (names []string) {
+	for e := activitylog.SendStart; ; e++ {
+		name := e.String()
+		if _, ok := activitylog.ParseEvent(name); !ok {
+			return names
+		}
+		names = append(names, name)
+	}
 }
 
 func typeNames() []string {
@@ -112,6 +130,9 @@ func typeNames() []string {
 // filter makes the filter, or says which flag is wrong.
 func (f *rowFlags) filter(now time.Time) (filter activitylog.Filter, err error) {
 	filter.Status, filter.Text = f.status, f.text
+	if f.status != "" && !slices.Contains(statuses, f.status) {
+		return filter, program.Usage("--status %q is no status of a row: %s", f.status, strings.Join(statuses, ", "))
+	}
 	if filter.Since, err = moment("since", f.since, now); err != nil {
 		return filter, err
 	}
@@ -138,7 +159,7 @@ func (f *rowFlags) filter(now time.Time) (filter activitylog.Filter, err error) 
 	for _, name := range f.events {
 		e, ok := activitylog.ParseEvent(name)
 		if !ok {
-			return filter, program.Usage("--event %q is no event of the log, such as send_start or log_gap", name)
+			return filter, program.Usage("--event %q is no event of the log: %s", name, strings.Join(eventNames(), ", "))
 		}
 		filter.Events = append(filter.Events, e)
 	}
