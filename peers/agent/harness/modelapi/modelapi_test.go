@@ -85,6 +85,36 @@ func TestAnEndlessLineIsGivenUp(t *testing.T) {
 	}
 }
 
+// picky takes nothing but whole pieces.
+type picky struct{ pieces }
+
+func (p *picky) Add(data []byte) (string, bool, error) {
+	if !strings.HasSuffix(string(data), "x") || len(data) != 1<<20 {
+		return "", false, errors.New("half a piece")
+	}
+	return "", false, nil
+}
+
+// TestAnEndlessAnswerIsGivenUp: it is not asked for again, and the error says why.
+func TestAnEndlessAnswerIsGivenUp(t *testing.T) {
+	for _, kind := range []string{"text/event-stream", "application/json"} {
+		e := endpoint(t, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", kind)
+			line := "data: " + strings.Repeat("x", 1<<20) + "\n\n"
+			for range 40 {
+				if _, err := io.WriteString(w, line); err != nil {
+					return
+				}
+			}
+		})
+		_, err := e.Ask(t.Context(), map[string]any{}, &picky{}, func(string) {})
+		var failed *turnloop.RequestError
+		if !errors.As(err, &failed) || failed.Retry || !strings.Contains(err.Error(), "longer than 32 MiB") {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"": 0, "3": 3 * time.Second, "0.5": 500 * time.Millisecond, "-4": 0, "junk": 0, "9999999": 10 * time.Minute,

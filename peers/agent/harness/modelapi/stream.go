@@ -29,23 +29,33 @@ type stream struct {
 	watchdog *time.Timer
 	body     io.ReadCloser
 	lines    *bufio.Scanner
+	taken    int // bytes of the body
 }
 
 func (s *stream) start() {
-	s.lines = bufio.NewScanner(io.LimitReader(awake{s}, maxAnswer))
+	s.lines = bufio.NewScanner(awake{s})
 	s.lines.Buffer(make([]byte, 0, 16<<10), maxLine)
 }
 
-// awake resets the watchdog whenever the API says something.
+var errTooLong = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
+
+// awake reads the body as far as it may be long, and resets the watchdog whenever
+// the API says something.
 type awake struct{ s *stream }
 
 func (a awake) Read(p []byte) (int, error) {
+	if a.s.tooLong() {
+		return 0, errTooLong
+	}
 	n, err := a.s.body.Read(p)
 	if n > 0 {
 		a.s.watchdog.Reset(a.s.endpoint.opts.Idle)
 	}
+	a.s.taken += n
 	return n, err
 }
+
+func (s *stream) tooLong() bool { return s.taken > maxAnswer }
 
 // drainLimit is how long the end of an answer may take when all of it has come.
 const drainLimit = 250 * time.Millisecond
@@ -109,7 +119,7 @@ func (s *stream) next() ([]byte, error) {
 
 // piece reads an answer that comes in one piece; io.EOF the second time.
 func (s *stream) piece() ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(awake{s}, maxAnswer))
+	raw, err := io.ReadAll(awake{s})
 	if err != nil {
 		return nil, s.broken(err)
 	}
@@ -128,8 +138,11 @@ func (s *stream) broken(err error) error {
 		}
 		err = cause
 	}
+	if s.tooLong() { // what came before may have been cut in the middle of a line
+		err = errTooLong
+	}
 	return &turnloop.RequestError{
-		Retry: !errors.Is(err, bufio.ErrTooLong),
+		Retry: !errors.Is(err, errTooLong) && !errors.Is(err, bufio.ErrTooLong),
 		Err:   fmt.Errorf("the answer of %s broke off: %s", s.endpoint.opts.BaseURL, harness.Redact(err.Error(), s.key)),
 	}
 }
