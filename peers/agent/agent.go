@@ -34,6 +34,8 @@ type Agent struct {
 	broker  brokerState
 	reports chan harness.Progress
 	begun   chan struct{} // a turn has begun: somebody may wait for an answer
+
+	downSince time.Time // the harness is not ready; zero: it is. Of the mailbox loop alone
 }
 
 // New makes the agent of an identity ("agent:lead") on a database of Open,

@@ -65,8 +65,9 @@ func (a *Agent) round(ctx, work context.Context, wg *sync.WaitGroup) (next time.
 		return next, err
 	}
 	if !ok { // until the harness is initialized, events wait
-		return soonest(next, time.Now().Add(250*time.Millisecond)), nil
+		return soonest(next, time.Now().Add(250*time.Millisecond)), a.giveUpWaiting(ctx)
 	}
+	a.downSince = time.Time{}
 	for more := true; more; {
 		if more, err = a.decideStored(ctx, caps); err != nil {
 			return next, err

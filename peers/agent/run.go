@@ -79,7 +79,10 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 			return err
 		}
 		*t = *fresh
-		t.State, t.Attempt, t.StartedAt, t.DeadlineAt = turnRunning, t.Attempt+1, time.Now(), time.Now().Add(a.opts.Deadline)
+		t.State, t.Attempt, t.StartedAt = turnRunning, t.Attempt+1, time.Now()
+		if t.Failures == 0 || t.DeadlineAt.IsZero() { // one deadline for all tries of a turn that fails
+			t.DeadlineAt = t.StartedAt.Add(a.opts.Deadline)
+		}
 		if ht, err = a.harnessTurn(ctx, tx, t, caps); err != nil || ht == nil {
 			return err
 		}

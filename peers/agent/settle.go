@@ -21,7 +21,7 @@ func (a *Agent) settleTurn(ctx context.Context, id string, box *toolbox, outcome
 			return err
 		}
 		if t.State == turnWithdrawn {
-			t.State = turnQueued
+			t.State, t.DeadlineAt = turnQueued, time.Time{}
 			return saveTurn(ctx, tx, t)
 		}
 		e, err := entryByID(ctx, tx, t.EventID)
@@ -61,7 +61,11 @@ func endsTurn(e *entry) bool {
 func (a *Agent) settleFinished(ctx context.Context, tx *sql.Tx, t *turn, e *entry, box *toolbox, outcome harness.Outcome) error {
 	if e != nil && e.open() && !e.Replied && e.Decision.Policy == attention.PolicyMustRespond &&
 		e.Disposition != attention.DispositionDeferred && !attention.MeansSilence(outcome.FinalText) {
-		if err := a.sendFinalText(ctx, tx, t, e, outcome.FinalText); err != nil {
+		text := outcome.FinalText
+		if outcome.Truncated {
+			text += "\n\n[Cut here: the model's answer was as long as it may be.]"
+		}
+		if err := a.sendFinalText(ctx, tx, t, e, text); err != nil {
 			return err
 		}
 	}
@@ -149,14 +153,14 @@ func (a *Agent) settleFailure(ctx context.Context, tx *sql.Tx, t *turn, e *entry
 	if !acted && errors.Is(failure, harness.ErrMode) {
 		return a.decideAgain(ctx, tx, t, e)
 	}
+	again := a.retryAt(t, failure)
 	stopped := errors.Is(failure, errStopping) || errors.Is(failure, harness.ErrStopped) || errors.Is(failure, context.Canceled)
 	switch {
 	case !acted && stopped:
-		t.State = turnQueued
+		t.State, t.DeadlineAt = turnQueued, time.Time{}
 		return errors.Join(saveTurn(ctx, tx, t), a.recordTurn(ctx, tx, t, "interrupted", "the agent stopped", nil))
-	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < a.opts.MaxTries:
-		t.State, t.Failures = turnQueued, t.Failures+1
-		t.NotBefore = time.Now().Add(a.opts.FirstRetry << (t.Failures - 1))
+	case !acted && errors.Is(failure, harness.ErrTemporary) && t.Failures+1 < a.opts.MaxTries && again.Before(t.DeadlineAt):
+		t.State, t.Failures, t.NotBefore = turnQueued, t.Failures+1, again
 		return errors.Join(saveTurn(ctx, tx, t), a.recordTurn(ctx, tx, t, "interrupted", cut(failure.Error(), 500), nil))
 	}
 	reason := cut(failure.Error(), 500)
@@ -170,6 +174,17 @@ func (a *Agent) settleFailure(ctx context.Context, tx *sql.Tx, t *turn, e *entry
 		reason = "the agent stopped after the turn had acted"
 	}
 	return a.fail(ctx, tx, e, reason)
+}
+
+// retryAt is when a turn that failed for now may run again: after a pause that
+// doubles, and no sooner than whoever failed it wants to be asked.
+func (a *Agent) retryAt(t *turn, failure error) time.Time {
+	pause := a.opts.FirstRetry << t.Failures
+	var later *harness.LaterError
+	if errors.As(failure, &later) {
+		pause = max(pause, later.After)
+	}
+	return time.Now().Add(pause)
 }
 
 // decideAgain gives an event back to the mailbox whose mode the harness no
@@ -267,6 +282,10 @@ func (a *Agent) expire(ctx context.Context, tx *sql.Tx, id string) error {
 func (a *Agent) recoverTurns(ctx context.Context) error {
 	return a.inTx(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE turns SET state = 'queued' WHERE state = 'withdrawn'`); err != nil {
+			return err
+		}
+		// No turn pays for the time in which the program did not run.
+		if _, err := tx.ExecContext(ctx, `UPDATE turns SET deadline_at = 0 WHERE state = 'queued'`); err != nil {
 			return err
 		}
 		list, err := turns(ctx, tx, `WHERE state = 'running'`)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"time"
 )
 
 // Why a turn did not end well. Errors of Turn wrap one of these or the cause
@@ -23,6 +25,19 @@ var (
 	// of the turn. The agent decides on its events again.
 	ErrMode = errors.New("the harness no longer takes this injection mode")
 )
+
+// A LaterError is an ErrTemporary that says when the turn may run again: not
+// before After has passed.
+type LaterError struct {
+	After time.Duration
+	Err   error
+}
+
+// Error returns the text of the cause.
+func (e *LaterError) Error() string { return fmt.Sprintf("%v: %v", ErrTemporary, e.Err) }
+
+// Unwrap returns ErrTemporary and the cause.
+func (e *LaterError) Unwrap() []error { return []error{ErrTemporary, e.Err} }
 
 // A Harness runs turns. Its methods may be called from any goroutine; turns of
 // different conversations run at the same time, turns of one conversation are

@@ -154,7 +154,9 @@ func TestThePromptReachesTheChatTools(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(func(string) harness.Tools { return tools }, token, nil)) }()
+	go func() {
+		served <- mcptools.Serve(ctx, listener, mcptools.NewToolServer(func(string) harness.Tools { return tools }, token, nil))
+	}()
 	defer func() { cancel(); <-served }()
 	tn := turn("chat over mcp")
 	tn.ChatServer = mcptools.Address{URL: url, Token: token}.AsServer()

@@ -107,7 +107,7 @@ func verdict(ctx context.Context, err error) error {
 	var request *RequestError
 	switch {
 	case errors.As(err, &request) && request.Retry:
-		return fmt.Errorf("%w: %w", harness.ErrTemporary, err)
+		return &harness.LaterError{After: request.After, Err: err}
 	case errors.As(err, &request):
 		return fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	default:

@@ -1,0 +1,113 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+)
+
+const told = "I could not answer this message. Please send it again, or ask somebody else."
+
+// TestAHarnessThatNeverComesEndsWhatWaits: events and turns that wait for the
+// harness end as late as an answer would, their authors are told, and later ones
+// are answered once it is there.
+func TestAHarnessThatNeverComesEndsWhatWaits(t *testing.T) {
+	s := newStub(answering("here I am"))
+	s.setReady(false)
+	inWorld(t, s, &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "is anybody there?"))
+		w.say(post("e2", "lunch?"))
+		w.sleep(50 * time.Second)
+		w.wantDispositions()
+		w.stop()
+		w.start() // what it waited before this start does not count
+		w.sleep(50 * time.Second)
+		w.wantDispositions()
+		w.sleep(15 * time.Second)
+		w.wantDispositions("e1 failed", "e2 ignored")
+		w.wantTexts(told)
+
+		s.setReady(true)
+		w.say(dm("e3", "and now?"))
+		w.sleep(time.Second) // it is held
+		s.setReady(false)
+		w.sleep(2 * time.Minute)
+		w.wantDispositions("e1 failed", "e2 ignored", "e3 failed")
+		s.setReady(true)
+		w.say(dm("e4", "now?"))
+		w.sleep(10 * time.Second)
+		w.wantDispositions("e1 failed", "e2 ignored", "e3 failed", "e4 responded")
+		w.wantTexts(told, told, "here I am")
+	})
+}
+
+// TestTheTriesOfATurnShareOneDeadline: a model that fails again and again gets no
+// more time by that, and is not asked sooner than it wants to be.
+func TestTheTriesOfATurnShareOneDeadline(t *testing.T) {
+	var asked []time.Duration
+	for name, c := range map[string]struct {
+		fail func(ctx context.Context) error
+		want string // when the turn began its tries
+		end  time.Duration
+	}{
+		"it hangs after a failure": {func(ctx context.Context) error {
+			if len(asked) == 1 {
+				time.Sleep(40 * time.Second)
+				return fmt.Errorf("%w: overloaded", harness.ErrTemporary)
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, "[0s 42s]", 60 * time.Second},
+		"it wants to be left alone for a while": {func(context.Context) error {
+			return &harness.LaterError{After: 25 * time.Second, Err: errors.New("429")}
+		}, "[0s 25s 50s]", 50 * time.Second},
+		"it wants to be left alone for longer": {func(context.Context) error {
+			return &harness.LaterError{After: time.Hour, Err: errors.New("429")}
+		}, "[0s]", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked = nil
+			var first time.Time
+			s := newStub(nil)
+			s.turn = func(ctx context.Context, _ *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+				if len(asked) == 0 {
+					first = time.Now()
+				}
+				asked = append(asked, time.Since(first))
+				return harness.Outcome{}, c.fail(ctx)
+			}
+			inWorld(t, s, &agent.Options{Deadline: time.Minute}, func(t *testing.T, w *world) {
+				w.say(dm("e1", "well?"))
+				w.sleep(3*time.Second + c.end)
+				w.wantDispositions("e1 failed")
+				w.wantTexts(told)
+				if got := fmt.Sprint(asked); got != c.want {
+					t.Errorf("asked at %s, want %s", got, c.want)
+				}
+				w.sleep(10 * time.Minute)
+				w.wantDispositions("e1 failed")
+			})
+		})
+	}
+}
+
+// TestACutAnswerSaysSo: a text that ends where the model's limit is says that it
+// is not whole.
+func TestACutAnswerSaysSo(t *testing.T) {
+	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		return harness.Outcome{State: harness.Finished, FinalText: "first, and second", Truncated: true}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "list everything"))
+		w.sleep(5 * time.Second)
+		if len(w.replies) != 1 || !strings.HasPrefix(w.replies[0].Text, "first, and second\n") || !strings.Contains(w.replies[0].Text, "Cut here") {
+			t.Errorf("replies: %+v", w.replies)
+		}
+	})
+}
