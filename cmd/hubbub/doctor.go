@@ -16,6 +16,7 @@ import (
 	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/outbox"
+	"hubbub/peers/system"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
 
@@ -38,7 +39,7 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out why something does not work, and say what to do",
 		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
-			"over, the clock, the disk, the bus, what could not be delivered, and the login of the agents' harness. Exits 1 when\n" +
+			"over, the clock, the disk, the bus, what could not be delivered, agents that were given up, and the login of the agents' harness. Exits 1 when\n" +
 			"it finds a problem.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
@@ -66,6 +67,9 @@ func (x *examination) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "the webhook is removed")
 	}
 	findings := []tg.Finding{examineDisk(env.Data), examineBus(cmd.Context(), env), examineLetters(cmd.Context(), env.Data)}
+	if path := env.DataFile(spawnerFile); exists(path) {
+		findings = append(findings, examineAgents(cmd.Context(), path))
+	}
 	if token == "" {
 		findings = append(findings, tg.Finding{Check: "bot token", Level: tg.LevelSkipped, Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.",
 			Advice: "Set it to the token from @BotFather to look at the bot."})
@@ -203,6 +207,41 @@ func examineLetters(ctx context.Context, data string) tg.Finding {
 		}
 	case err != nil:
 		f.Level, f.Says, f.Advice = tg.LevelWarning, sentence(err.Error()), "Look as the user who runs that program."
+	}
+	return f
+}
+
+// spawnerFile is the database of the spawner, in its data folder.
+const spawnerFile = "system.db"
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// examineAgents looks for agents that the spawner has given up.
+func examineAgents(ctx context.Context, path string) tg.Finding {
+	f := tg.Finding{Check: "agents", Level: tg.LevelOK, Says: "None was given up."}
+	failed, err := system.AgentsGivenUp(ctx, path)
+	switch {
+	case err != nil:
+		f.Level, f.Says, f.Advice = tg.LevelWarning, sentence(err.Error()), "Look as the user who runs the spawner."
+	case len(failed) > 0:
+		const shown = 3
+		var each []string
+		for _, g := range failed[:min(len(failed), shown)] {
+			each = append(each, fmt.Sprintf("%s (%s)", g.Agent, g.Error))
+		}
+		if more := len(failed) - shown; more > 0 {
+			each = append(each, fmt.Sprintf("%d more", more))
+		}
+		first := string(failed[0].Name)
+		log := filepath.Join(filepath.Dir(path), "launch", first+".log")
+		if !exists(log) {
+			log = "journalctl --unit hubbub-agent-" + first
+		}
+		f.Level, f.Says = tg.LevelWarning, "Given up, and not started any more: "+strings.Join(each, ", ")+"."
+		f.Advice = "What " + first + " said last: " + log + ". The next message in its chat starts it anew."
 	}
 	return f
 }
