@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"hubbub/bus/grant"
@@ -72,7 +73,11 @@ func NewName() string {
 func (srv *Server) Run(ctx context.Context) error {
 	listener, err := net.Listen("tcp", srv.options.Listen)
 	if err != nil {
-		return fmt.Errorf("listening on %s: %w (is another bus running? choose another --listen)", srv.options.Listen, err)
+		why := "--listen is an address of this machine"
+		if errors.Is(err, syscall.EADDRINUSE) {
+			why = "is another bus running? choose another --listen"
+		}
+		return fmt.Errorf("listening on %s: %w (%s)", srv.options.Listen, err, why)
 	}
 	return srv.Serve(ctx, listener)
 }

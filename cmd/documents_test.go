@@ -109,7 +109,7 @@ var handlings = map[string]handling{
 	"hubbub token create NAME --identity P --subscribe P --publish P": {says: `^\S{40,}$`, first: (*reader).revokeName},
 	"hubbub token create NAME":                                        {says: `^\S{40,}$`, first: (*reader).revokeName, with: []string{"--identity", "agent:name"}},
 	"hubbub token list":                                               {says: `hubbub-tg`},
-	"hubbub token revoke NAME":                                        {says: `^$`},
+	"hubbub token revoke NAME":                                        {says: `is revoked: its sessions end`},
 
 	// Texts and checks.
 	"hubbub help":                                      {says: `Available Commands`},

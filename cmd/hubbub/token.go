@@ -19,7 +19,8 @@ func newToken() *cobra.Command {
 		Use:   "token",
 		Short: "Create, list and revoke the bus's credentials",
 		Long: "Credentials say who may be whom on the bus, hear what and say where. They live in the bus's data folder\n" +
-			"(--data); a running bus applies a change within a second. With none, the bus is open to this machine.",
+			"(--data); a running bus applies a change within a second. Until the first is created, the bus is open to this machine;\n" +
+			"when the last is revoked, to nobody.",
 	}
 	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke(), newTokenProvision())
 	return cmd
@@ -89,6 +90,10 @@ func newTokenList() *cobra.Command {
 				}
 				return nil
 			}
+			if len(list) == 0 && !file.Open() {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "every credential in %s was revoked: nobody can connect to the bus of this folder (--data) until one is created\n", program.From(cmd).Data)
+				return err
+			}
 			if len(list) == 0 {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "no credentials in %s: the bus of this folder (--data) is open to every program on this machine\n", program.From(cmd).Data)
 				return err
@@ -115,9 +120,19 @@ func newTokenRevoke() *cobra.Command {
 				return err
 			}
 			err = file.Revoke(args[0], nil)
-			if errors.Is(err, grant.ErrUnknown) {
+			switch {
+			case errors.Is(err, grant.ErrUnknown):
 				return fmt.Errorf("%s: %w", args[0], err)
+			case err != nil:
+				return err
+			case asJSON(cmd):
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"revoked": args[0]})
 			}
+			says := "its sessions end within seconds"
+			if len(file.List()) == 0 {
+				says += "; it was the last one, so nobody can connect until another is created"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked: %s\n", args[0], says)
 			return err
 		},
 	}
