@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
 
 	"github.com/spf13/cobra"
 )
@@ -67,7 +69,14 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	if err := p.Observe(ctx, list...); err != nil {
 		return err
 	}
-	err := p.Run(ctx)
+	token, err := env.Token()
+	if err == nil {
+		err = lost.look(ctx, env.Buses, token)
+	}
+	if err != nil {
+		return err
+	}
+	err = p.Run(ctx)
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
@@ -79,6 +88,30 @@ type announcer struct {
 	mu   sync.Mutex
 	w    io.Writer
 	said bool // that there is no connection
+}
+
+// look says at the beginning that no bus answers: what only tries again shows
+// nothing.
+func (a *announcer) look(ctx context.Context, buses []string, token string) error {
+	var failures []error
+	for _, bus := range buses {
+		err := reach(ctx, bus, token)
+		if err == nil {
+			return nil
+		}
+		failures = append(failures, err)
+		var status *wire.StatusError
+		if errors.As(err, &status) && status.Code == http.StatusUnauthorized {
+			return err // waiting changes nothing
+		}
+	}
+	if ctx.Err() == nil {
+		fmt.Fprintf(a.w, "%s; waiting for it\n", screen.Printable(fmt.Sprint(errors.Join(failures...))))
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.said = true
+	}
+	return nil
 }
 
 func (a *announcer) connected(patterns []string) {
