@@ -76,7 +76,11 @@ type Cluster struct {
 
 	buses map[string]*member // of the loop alone
 	parts map[partKey]*partial
-	twin  time.Time // when a bus of the same name was told last; also of the loop
+
+	restarted time.Time // also of the loop
+
+	nats trouble // with the NATS server
+	twin trouble // with a bus of the same name
 }
 
 // An outgoing message waits for the sender.
@@ -107,7 +111,7 @@ func (c *Cluster) Attach(local bus.Local) { c.local = local }
 func (c *Cluster) Run(ctx context.Context) error {
 	nc, err := c.connect()
 	if err != nil {
-		return fmt.Errorf("the cluster at %s: %w", strings.Join(c.urls, ", "), err)
+		return fmt.Errorf("the cluster at %s: %w", shown(c.urls), err)
 	}
 	defer nc.Close()
 	for _, subject := range []string{c.subject("all"), c.subject("to." + token(c.name))} {
@@ -150,7 +154,11 @@ func (c *Cluster) connect() (*nats.Conn, error) {
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			c.setConnected(false, fmt.Sprintf("lost NATS: %v", err))
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.broke(fmt.Sprintf("NATS: %v", err)) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.complain(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			c.complain(err)
+			c.broke(fmt.Sprintf("NATS: %v", err))
+		}),
 	}, c.options.NATS...)
 	return nats.Connect(strings.Join(c.urls, ","), options...)
 }
@@ -164,10 +172,16 @@ func (c *Cluster) setConnected(on bool, what string) {
 	c.mu.Unlock()
 	c.options.Log.Info().Bool("connected", on).Msg("cluster: " + what)
 	if on {
+		c.nats.over()
 		c.hello()
 	} else {
 		c.broke(what)
 	}
+}
+
+// complain tells what is wrong with NATS: it refuses the connection, or a subject.
+func (c *Cluster) complain(err error) {
+	c.nats.note(c.options.Log, zerolog.WarnLevel, fmt.Errorf("NATS: %w", err), time.Now())
 }
 
 // broke tells the loop that something may have been lost.
@@ -188,7 +202,11 @@ func token(name string) string { return hex.EncodeToString([]byte(name)) }
 func (c *Cluster) Status() any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return map[string]any{"connected": c.connected, "buses": append([]string{c.name}, c.known...), "pending": len(c.pending)}
+	status := map[string]any{"connected": c.connected, "buses": append([]string{c.name}, c.known...), "pending": len(c.pending)}
+	if what := c.nats.now(time.Now()); what != "" {
+		status["error"] = what
+	}
+	return status
 }
 
 // maxQueued bounds what waits for NATS, in bytes: a slow way to it must not fill
@@ -250,7 +268,7 @@ func (c *Cluster) loop(ctx context.Context) {
 		case m := <-c.in:
 			c.receive(m)
 		case why := <-c.epoch:
-			c.restart(why)
+			c.restart(why, time.Now())
 		case <-ticker.C:
 			c.drain()
 			c.tick(time.Now())
@@ -270,8 +288,10 @@ func (c *Cluster) drain() {
 	}
 }
 
-// restart begins a new epoch: whatever was on its way may be lost.
-func (c *Cluster) restart(why string) {
+// restart begins a new epoch: whatever was on its way may be lost. It says hello at
+// once where this is the first for a while, and otherwise leaves that to the next
+// heartbeat: where NATS refuses the hello itself, each would cause the next.
+func (c *Cluster) restart(why string, at time.Time) {
 	c.mu.Lock()
 	c.incarnation++
 	c.mu.Unlock()
@@ -279,7 +299,10 @@ func (c *Cluster) restart(why string) {
 	for _, m := range c.buses {
 		m.stale = true
 	}
-	c.hello()
+	if at.Sub(c.restarted) >= c.options.Heartbeat {
+		c.hello()
+	}
+	c.restarted = at
 }
 
 func (c *Cluster) hello() {

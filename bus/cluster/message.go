@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
 )
 
 // The kinds of message between buses.
@@ -89,6 +90,8 @@ const (
 	maxPartials = 1024
 )
 
+var errTwin = errors.New("another bus has the same name; give each its own --name")
+
 // receive takes one NATS payload.
 func (c *Cluster) receive(m *nats.Msg) {
 	h, body, err := parse(m.Data)
@@ -98,7 +101,7 @@ func (c *Cluster) receive(m *nats.Msg) {
 	}
 	if h.From == c.name {
 		if h.Instance != c.instance {
-			c.metTwin(time.Now())
+			c.twin.note(c.options.Log, zerolog.ErrorLevel, errTwin, time.Now())
 		}
 		return
 	}
@@ -109,18 +112,6 @@ func (c *Cluster) receive(m *nats.Msg) {
 		}
 	}
 	c.handle(h, body)
-}
-
-// twinEvery is how often a bus says that another has its name, which it hears
-// several times a second.
-const twinEvery = time.Minute
-
-func (c *Cluster) metTwin(at time.Time) {
-	if !c.twin.IsZero() && at.Sub(c.twin) < twinEvery {
-		return
-	}
-	c.twin = at
-	c.options.Log.Error().Str("bus", c.name).Msg("cluster: another bus has the same name; give each its own --name")
 }
 
 // gather collects the parts of a message, which come in order.

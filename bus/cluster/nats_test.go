@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
 )
 
 // TestNATSComesAndGoes starts without NATS, starts it, stops it and starts it
@@ -139,5 +140,57 @@ func TestAConnectionIsUsedBeforeItIsTold(t *testing.T) {
 	finish()
 	if r := <-result; r.DeliveredTo != 1 {
 		t.Errorf("result %+v; the message was given up", r)
+	}
+}
+
+// A lines log is written and read by several goroutines.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestANATSServerThatRefusesIsTold has a server that wants another password, one
+// that lets this bus publish nothing, and none at all: the bus stands alone, and its
+// log and /readyz say why.
+func TestANATSServerThatRefusesIsTold(t *testing.T) {
+	user := &server.User{Username: "u", Password: "right", Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{Deny: []string{">"}},
+	}}
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Users: []*server.User{user}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the NATS server does not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	for url, want := range map[string]string{
+		"nats://u:wrong@" + s.Addr().String(): "authorization violation",
+		"nats://u:right@" + s.Addr().String(): "permissions violation",
+		"nats://127.0.0.1:1":                  "connection refused",
+	} {
+		var logged lines
+		log := zerolog.New(&logged)
+		c := cluster.New([]string{url}, "east", &cluster.Options{Log: &log})
+		node := joinBy(t, c, "east", nil)
+		says := func(what string) bool { return strings.Contains(strings.ToLower(what), want) }
+		waitFor(t, url+" is not told", func() bool { return says(fmt.Sprint(c.Status())) && says(logged.String()) })
+		node.stop()
+		if strings.Contains(logged.String(), "wrong") {
+			t.Errorf("the log has the password:\n%s", logged.String())
+		}
 	}
 }

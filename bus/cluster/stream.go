@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 )
 
 // An ActivityStream copies the rows of the activity log to a JetStream stream,
@@ -26,6 +27,7 @@ type ActivityStream struct {
 	options Options
 
 	queue chan committed
+	fault trouble
 
 	mu   sync.Mutex // guards lost
 	lost int
@@ -118,7 +120,7 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 	defer cancel()
 	if err := s.ensure(limit, js); err != nil {
 		s.count(len(c.rows))
-		s.options.Log.Warn().Err(err).Msg("activity stream")
+		s.fault.note(s.options.Log, zerolog.WarnLevel, fmt.Errorf("the activity stream: %w", err), time.Now())
 		return
 	}
 	if lost := s.takeLost(); lost > 0 {
