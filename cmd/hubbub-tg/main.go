@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -105,6 +106,12 @@ func (s *settings) check(secret string) error {
 		return program.Usage("--poll-timeout must be between 1s and 50s; Telegram waits no longer")
 	case s.interval < 0 || s.perMinute < 0 || s.perSecond < 0:
 		return program.Usage("--min-send-interval, --group-per-minute and --bot-per-second must not be negative")
+	}
+	for _, address := range []struct{ flag, raw string }{{"api-url", s.apiURL}, {"webhook-url", s.webhookURL}, {"files-url", s.filesURL}} {
+		u, err := url.Parse(address.raw)
+		if address.raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", address.flag, address.raw)
+		}
 	}
 	if err := tg.CheckWebhookSecret(secret); err != nil {
 		return fmt.Errorf("--webhook-secret-file: %w", err)
