@@ -110,10 +110,15 @@ func MeansSilence(text string) bool {
 	wrapped := strings.ContainsAny(bare[:1], "*_~`'\"([{<-—–…|#=") || strings.ContainsAny(text, "_")
 	for _, s := range silences {
 		if inner == s {
-			return wrapped || !ordinaryWord(s)
+			return wrapped || !ordinaryWord(s) || shouted(s, text)
 		}
 	}
 	return false
+}
+
+// shouted: nobody answers a question with SILENT; it is a word for a program.
+func shouted(word, text string) bool {
+	return (word == "silent" || word == "silence") && text == strings.ToUpper(text)
 }
 
 // ordinaryWord: a short answer to an honest question, unless it is wrapped.

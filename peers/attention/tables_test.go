@@ -107,12 +107,12 @@ func TestPermitReaction(t *testing.T) {
 }
 
 func TestMeansSilence(t *testing.T) {
-	for _, s := range []string{"", "  \n", "NO_REPLY", "no_reply.", "(silence)", "*stays silent*"[0:0], "[no response needed]", "...", "…", "---", "<silent>", "`NO_REPLY`", "HEARTBEAT_OK", "No response needed.", "\u200b"} {
+	for _, s := range []string{"", "  \n", "NO_REPLY", "no_reply.", "(silence)", "*stays silent*"[0:0], "[no response needed]", "...", "…", "---", "<silent>", "`NO_REPLY`", "HEARTBEAT_OK", "No response needed.", "\u200b", "SILENT", "SILENCE."} {
 		if !attention.MeansSilence(s) {
 			t.Errorf("%q is sent as text", s)
 		}
 	}
-	for _, s := range []string{"None.", "Nothing is blocked.", "👍", "?", "No", "ok", "pass", "I will not reply to that.", "Silence is golden"} {
+	for _, s := range []string{"None.", "Nothing is blocked.", "👍", "?", "No", "ok", "pass", "I will not reply to that.", "Silence is golden", "Silent.", "PASS"} {
 		if attention.MeansSilence(s) {
 			t.Errorf("%q is taken for silence", s)
 		}
