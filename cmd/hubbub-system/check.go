@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 		env.Log.Warn().Err(err).Msg("agents will not work as they are set")
 		return
 	}
-	if says := checkAgent(ctx, s.agentCommand, s.spawner.Args, environ); says != "" {
+	if says := checkAgent(ctx, s.agentCommand, env.Data, s.spawner.Args, environ); says != "" {
 		env.Log.Warn().Str("agent", says).Msg("agents will not work as they are set, see --agent-arg, or [agent] in the file of `hubbub up`")
 		return
 	}
@@ -36,7 +37,7 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 		more, err := p.Env()
 		says := ""
 		if err == nil {
-			says = checkAgent(ctx, s.agentCommand, slices.Concat(s.spawner.Args, p.Args), slices.Concat(environ, more))
+			says = checkAgent(ctx, s.agentCommand, env.Data, slices.Concat(s.spawner.Args, p.Args), slices.Concat(environ, more))
 		} else {
 			says = err.Error()
 		}
@@ -48,11 +49,11 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 
 // checkAgent returns what an agent has against its arguments and its environment,
 // or nothing.
-func checkAgent(ctx context.Context, command string, args, environ []string) string {
+func checkAgent(ctx context.Context, command, data string, args, environ []string) string {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, command, append([]string{"--check", "--id", "check"}, args...)...)
-	cmd.Env = append([]string{}, environ...) // never nil, which would mean ours
+	cmd := exec.CommandContext(ctx, command, append([]string{"--check", "--id", "check", "--data", data}, args...)...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...) // a unit has a PATH without being given one
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	err := cmd.Run()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,5 +89,26 @@ func TestSizes(t *testing.T) {
 		if n, err := parseBytes(bad); err == nil {
 			t.Errorf("%q is %d", bad, n)
 		}
+	}
+}
+
+// TestAgentsLookAtTheirSettings: what an agent says against them is what is told,
+// without its name; the check needs no home, which a unit does not have.
+func TestAgentsLookAtTheirSettings(t *testing.T) {
+	agent := write(t, 0o700, "#!/bin/sh\n[ \"$KEY\" = fits ] && exit 0\necho \"${0##*/}: $* HOME=$HOME KEY=$KEY\" >&2\necho more >&2\nexit 2\n")
+	got := checkAgent(t.Context(), agent, "/data", []string{"--harness=x"}, []string{"KEY=not"})
+	if want := "--check --id check --data /data --harness=x HOME= KEY=not"; got != want {
+		t.Errorf("it says %q; want %q", got, want)
+	}
+	if got := checkAgent(t.Context(), agent, "/data", nil, []string{"KEY=fits"}); got != "" {
+		t.Errorf("where all is well: %q", got)
+	}
+	if got := checkAgent(t.Context(), "/nowhere/agent", "/data", nil, nil); !strings.Contains(got, "/nowhere/agent") {
+		t.Errorf("where there is none: %q", got)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := checkAgent(ended, agent, "/data", nil, nil); got != "" {
+		t.Errorf("at a stop: %q", got)
 	}
 }
