@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -261,18 +259,8 @@ func (r *request) ownAddress() (string, error) {
 	} else if v := lookup(r.env, "HUBBUB_LISTEN"); v != "" {
 		listen = v
 	}
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "", program.Usage("[bus] listen = %q is not an address such as 127.0.0.1:7892", listen)
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	u := url.URL{Scheme: "ws", Host: net.JoinHostPort(host, port)}
-	if _, tls := r.table("bus")["tls-cert"]; tls {
-		u.Scheme = "wss"
-	}
-	return u.String(), nil
+	_, secure := r.table("bus")["tls-cert"]
+	return program.BusAddress(listen, secure)
 }
 
 // findProgram returns the path of a program that stands beside this one, or in

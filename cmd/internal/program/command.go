@@ -14,7 +14,7 @@ import (
 const OwnConfig = "own-config"
 
 // Sections are the tables in the file of `hubbub up`. A command that gets that
-// file passes over them.
+// file passes over them, save for where the bus is.
 var Sections = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
 
 type envKey struct{}
@@ -91,6 +91,16 @@ func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
 	_, a.settings.ownConfig = cmd.Annotations[OwnConfig]
 	if err := settle(cmd.Flags(), a.settings, a.out, a.known); err != nil {
 		return err
+	}
+	// Whoever has the file of the system need not say again where its bus is.
+	if c := a.settings; c.config != "" && !c.ownConfig && !cmd.Flags().Changed("bus") {
+		bus, err := busOf(c.config)
+		if err != nil {
+			return err
+		}
+		if bus != "" {
+			c.buses = []string{bus}
+		}
 	}
 	env, err := newEnv(a.root.Name(), a.settings, a.out)
 	if err != nil {

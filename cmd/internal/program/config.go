@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -53,6 +55,39 @@ func ReadTOML(path string) (map[string]any, error) {
 		part[key] = file[key]
 	}
 	return part, nil
+}
+
+// BusAddress returns where programs of this machine find a bus that listens on an
+// address: one of [bus] in the file of `hubbub up`.
+func BusAddress(listen string, secure bool) (string, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", Usage("[bus] listen = %q is not an address such as 127.0.0.1:7892", listen)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	u := url.URL{Scheme: "ws", Host: net.JoinHostPort(host, port)}
+	if secure {
+		u.Scheme = "wss"
+	}
+	return u.String(), nil
+}
+
+// busOf returns where the bus is that the file of `hubbub up` starts, or nothing
+// where the file does not say.
+func busOf(path string) (string, error) {
+	file, err := ReadTOML(path)
+	if err != nil {
+		return "", err
+	}
+	bus, _ := file["bus"].(map[string]any)
+	listen, ok := bus["listen"].(string)
+	if !ok {
+		return "", nil
+	}
+	_, secure := bus["tls-cert"]
+	return BusAddress(listen, secure)
 }
 
 // fromFile sets every flag that is still unset from a TOML file whose keys are

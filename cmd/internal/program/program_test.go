@@ -413,6 +413,10 @@ func TestCommands(t *testing.T) {
 	}{
 		"runs":                    {[]string{"one", "x"}, 0, "ran"},
 		"another command's key":   {[]string{"one", "x", "--config", write(t, "since = '1h'\n[tg]\na = 1")}, 0, "ran"},
+		"the bus of the system":   {[]string{"one", "x", "--config", write(t, "[bus]\nlisten = '0.0.0.0:7999'")}, 0, "ran with ws://127.0.0.1:7999"},
+		"the bus with TLS":        {[]string{"one", "x", "--config", write(t, "[bus]\nlisten = '[::1]:7999'\ntls-cert = 'c'")}, 0, "ran with wss://[::1]:7999"},
+		"the flag wins":           {[]string{"one", "x", "--bus", "ws://other:1", "--config", write(t, "[bus]\nlisten = '0.0.0.0:7999'")}, 0, "ran with ws://other:1"},
+		"a bus that is nowhere":   {[]string{"one", "x", "--config", write(t, "[bus]\nlisten = '7999'")}, 2, `listen = "7999" is not an address`},
 		"nobody's key":            {[]string{"one", "x", "--config", write(t, "sincee = '1h'")}, 2, "sincee"},
 		"too few arguments":       {[]string{"one"}, 2, "X is missing"},
 		"unknown command":         {[]string{"three"}, 2, "three"},
@@ -425,7 +429,7 @@ func TestCommands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			a := tree(func(env *Env) error {
-				fmt.Fprintln(&stdout, "ran")
+				fmt.Fprintln(&stdout, "ran with "+env.Buses[0])
 				if env.Buses[0] == "ws://fails" {
 					return errors.New("no such bus")
 				}
