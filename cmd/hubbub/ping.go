@@ -56,7 +56,7 @@ func ping(cmd *cobra.Command, times int, interval, timeout time.Duration) error 
 			select {
 			case <-time.After(interval):
 			case <-cmd.Context().Done():
-				return nil
+				return summarize(cmd, s, trips) // whoever stops it has seen enough
 			}
 		}
 		trip, err := s.ping(cmd.Context(), timeout, late)
