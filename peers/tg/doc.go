@@ -25,9 +25,11 @@
 //     An agent that was found absent is configured before it gets anything more.
 //   - Out: a reply is on disk before it is acknowledged, once per agent and key, and
 //     sent in order per chat. A send whose outcome is unknown (no answer came, or
-//     the bridge died meanwhile) is marked so and not repeated, unless asked. What
-//     Telegram refuses for good, and what is older than 24 hours, is a dead letter
-//     that the agent, the user and the operator hear of.
+//     the bridge died meanwhile) is marked so and not repeated, unless asked; a
+//     reaction without an answer is set again, since twice is once. What Telegram
+//     refuses for good, and what is older than 24 hours, is a dead letter that the
+//     agent, the user and the operator hear of. A reply that lost its claim to
+//     another agent's is none: only its agent hears of it.
 //   - Pace: the limits per chat, group and bot hold across restarts, and so does
 //     every retry_after, for signs of typing too.
 //   - Secrets: the bot token is in no error, log line, row or message.

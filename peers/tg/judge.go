@@ -58,6 +58,20 @@ func (b *Bridge) judge(ctx context.Context, o *outgoing, err error) error {
 	}
 }
 
+// idempotentTries is how often a call that got no answer is made in all, where
+// making it twice is the same as once.
+const idempotentTries = 3
+
+// idempotent lets a call without an answer be made again whose effect is the same
+// when it is repeated: a reaction is set, or a button's press answered, only once.
+func (o *outgoing) idempotent(err error) error {
+	var transport *botapi.TransportError
+	if errors.As(err, &transport) && transport.Left && o.attempt < idempotentTries {
+		return errors.New(transport.Error())
+	}
+	return err
+}
+
 // expelled notes that the bot may not write to a chat any more. Not every
 // refusal says so: one may be about a single topic.
 func (b *Bridge) expelled(ctx context.Context, c *chat, refused *botapi.Error) {

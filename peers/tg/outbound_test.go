@@ -156,6 +156,30 @@ func TestAnUnknownOutcomeIsNotRepeated(t *testing.T) {
 	})
 }
 
+// A reaction that is set twice is set once, so a lost answer is no reason to be
+// without it; but a chat does not wait for it for long.
+func TestAReactionWithoutAnAnswerIsSetAgain(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, source := h.talk()
+		h.api.Fail(tgtest.Fault{Method: "setMessageReaction", Cut: tgtest.CutUnheard, Times: 2})
+		reply(t, lead, dm.ID, protocol.ChatReply{Signal: "seen", InReplyTo: source, IdempotencyKey: "a"})
+		for _, want := range []string{protocol.StatusQueued, protocol.StatusDelivered} {
+			if s := status(t, lead); s.Status != want || s.IdempotencyKey != "a" {
+				t.Errorf("status %+v, want %s", s, want)
+			}
+		}
+		h.api.Fail(tgtest.Fault{Method: "setMessageReaction", Cut: tgtest.CutUnheard, Times: 1000})
+		reply(t, lead, dm.ID, protocol.ChatReply{Signal: "working", InReplyTo: source, IdempotencyKey: "b"})
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "the answer"})
+		h.texts(dm.ID, 1)
+		for _, want := range []string{protocol.StatusQueued, protocol.StatusUnknown} {
+			if s := status(t, lead); s.Status != want || s.IdempotencyKey != "b" {
+				t.Errorf("status %+v, want %s", s, want)
+			}
+		}
+	})
+}
+
 func TestUnknownOutcomesAreRepeatedWhenAsked(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.opts.ResendUnknown = true

@@ -47,7 +47,7 @@ func (b *Bridge) react(ctx context.Context, o *outgoing) (*models.Message, error
 		return b.statusLine(ctx, o)
 	}
 	if err != nil {
-		return nil, err
+		return nil, o.idempotent(err)
 	}
 	return nil, exec(context.WithoutCancel(ctx), b.db, `INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
 		b.bot, telegramChat, message, o.agent, signal)

@@ -43,6 +43,7 @@ type outgoing struct {
 	state   string
 	content protocol.ChatReply
 	key     string
+	attempt int
 }
 
 // sendTelegram makes one attempt at one part of a reply.
@@ -77,7 +78,7 @@ func (b *Bridge) sendTelegram(ctx context.Context, item outbox.Item) error {
 var errPaced = errors.New("waiting for Telegram's limits")
 
 func (b *Bridge) loadOutgoing(ctx context.Context, item outbox.Item) (*outgoing, error) {
-	var o outgoing
+	o := outgoing{attempt: item.Attempt}
 	if err := json.Unmarshal(item.Body, &o.sendItem); err != nil {
 		return nil, permanent(fmt.Errorf("the item cannot be read: %w", err))
 	}
@@ -149,7 +150,7 @@ func (b *Bridge) perform(ctx context.Context, o *outgoing) (*models.Message, err
 		if botapi.Code(err) == 400 {
 			return nil, nil // it was pressed too long ago
 		}
-		return nil, err
+		return nil, o.idempotent(err)
 	}
 	var t markdown.Text
 	if err := json.Unmarshal([]byte(o.body), &t); err != nil {
