@@ -251,6 +251,17 @@ func TestGarbageAndLongLinesAreDropped(t *testing.T) {
 	if len(r.received("initialize")) != 1 {
 		t.Error("garbage restarted the program")
 	}
+	var codes []int
+	for _, x := range r.received("error") {
+		var e struct{ Code int }
+		if err := json.Unmarshal(x.Params, &e); err != nil {
+			t.Fatal(err)
+		}
+		codes = append(codes, e.Code)
+	}
+	if want := []int{-32600, -32700, -32700}; !slices.Equal(codes, want) { // no member, too long, cut off
+		t.Errorf("errors %v, want %v", codes, want)
+	}
 }
 
 func TestWithoutInitializeNothingIsDelivered(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 // JSON-RPC error codes.
 const (
+	codeParseError     = -32700
 	codeInvalidRequest = -32600
 	codeUnknownMethod  = -32601
 	codeInvalidParams  = -32602
@@ -89,16 +90,20 @@ func newLineReader(r io.Reader, limit int) *lineReader {
 }
 
 // next returns the next line that is not blank, without its newline, valid
-// until the next call. A line beyond the limit is skipped whole and reported as
-// errLongLine; any other error is final.
+// until the next call. A line beyond the limit is skipped and reported as
+// errLongLine, with its beginning; any other error is final.
 func (l *lineReader) next() ([]byte, error) {
 	for {
 		var whole []byte
 		long := false
 		for {
 			piece, err := l.r.ReadSlice('\n')
-			if long = long || len(whole)+len(piece) > l.limit; !long {
+			switch {
+			case long:
+			case len(whole)+len(piece) <= l.limit:
 				whole = append(whole, piece...)
+			default:
+				long, whole = true, append(whole, piece[:l.limit-len(whole)]...)
 			}
 			if err == nil {
 				break
@@ -112,7 +117,7 @@ func (l *lineReader) next() ([]byte, error) {
 			return nil, err
 		}
 		if long {
-			return nil, errLongLine
+			return bytes.TrimSpace(whole), errLongLine
 		}
 		if whole = bytes.TrimSpace(whole); len(whole) > 0 {
 			return whole, nil

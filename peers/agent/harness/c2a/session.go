@@ -1,6 +1,7 @@
 package c2a
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -204,7 +205,7 @@ func (s *session) readLoop() {
 	for {
 		line, err := lines.next()
 		if errors.Is(err, errLongLine) {
-			s.drop(err)
+			s.drop(line, codeParseError, fmt.Errorf("%w: at most %d bytes are taken", err, s.h.opts.MaxLine))
 			continue
 		}
 		if err != nil {
@@ -216,7 +217,7 @@ func (s *session) readLoop() {
 		}
 		f, err := parseFrame(line)
 		if err != nil {
-			s.drop(err)
+			s.drop(line, codeInvalidRequest, err)
 			continue
 		}
 		s.receive(f)
@@ -224,8 +225,15 @@ func (s *session) readLoop() {
 }
 
 // drop counts a line that cannot be read; the first and every hundredth are
-// logged.
-func (s *session) drop(err error) {
+// logged. What was meant as a message is answered, as JSON-RPC has it, with the id
+// null: whoever called would wait for ever.
+func (s *session) drop(line []byte, code int, err error) {
+	if bytes.HasPrefix(line, []byte("{")) {
+		if !errors.Is(err, errLongLine) && !json.Valid(line) {
+			code = codeParseError
+		}
+		s.send(refusal(json.RawMessage("null"), code, err.Error()))
+	}
 	s.dropped++
 	if s.dropped%100 == 1 {
 		s.h.opts.Log.Warn().Err(err).Int("lines", s.dropped).Msg("the harness program wrote a line that is dropped; only JSON-RPC belongs on its stdout")

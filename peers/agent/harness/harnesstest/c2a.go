@@ -26,7 +26,7 @@ import (
 //	crash-after:N    ends after it has accepted the Nth delivery
 //	mute             never answers initialize
 //	deaf             reads nothing after initialize
-//	garbage          writes lines that are not JSON-RPC, and one of 2 MiB
+//	garbage          writes lines that are not JSON-RPC, and two of 2 MiB
 //	version:V        answers initialize with protocolVersion V
 //	lacks:G.NAME     states every capability but this one
 //	bare             states no capabilities
@@ -60,7 +60,8 @@ type memory struct {
 	Done       map[string]bool `json:"done"`
 }
 
-// Received is one request or notification that the program got.
+// Received is one request or notification that the program got, or, with the
+// method "error", the error of an answer to nothing.
 type Received struct {
 	Run    int             `json:"run"`
 	Method string          `json:"method"`
@@ -156,9 +157,16 @@ func (r *Reference) Run() error {
 			Method string          `json:"method"`
 			Params json.RawMessage `json:"params"`
 			Result json.RawMessage `json:"result"`
+			Error  json.RawMessage `json:"error"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
 			return fmt.Errorf("the host wrote %q: %w", lines.Text(), err)
+		}
+		if f.Method == "" && string(f.ID) == "null" {
+			if err := r.remember(Received{Run: r.memory.Runs, Method: "error", Params: f.Error}); err != nil {
+				return err
+			}
+			continue
 		}
 		if f.Method == "" {
 			r.answered(strings.Trim(string(f.ID), `"`), f.Result)
@@ -237,7 +245,7 @@ func (r *Reference) initialize(id, params json.RawMessage) {
 		return
 	}
 	if r.has("garbage") {
-		fmt.Fprintf(r.Out, "starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n\xff\xfe\n%s\n\n", strings.Repeat("x", 2<<20))
+		fmt.Fprintf(r.Out, "starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n\xff\xfe\n%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n", strings.Repeat("x", 2<<20))
 	}
 	var p struct {
 		ProtocolVersion string                     `json:"protocolVersion"`
