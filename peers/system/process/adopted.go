@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -34,13 +35,36 @@ func (id identity) alive() bool {
 // one with the agent's arguments.
 func findProcess(spec system.Spec, handle string) (identity, error) {
 	var id identity
-	if handle != "" && json.Unmarshal([]byte(handle), &id) == nil && id.PID > 1 && id.alive() {
+	if handle != "" && json.Unmarshal([]byte(handle), &id) == nil && id.PID > 1 && id.alive() && !elsewhere(id.PID, spec.Args) {
 		return id, nil
 	}
 	if id, ok := searchProcess(spec.Args); ok {
 		return id, nil
 	}
 	return identity{}, system.ErrNotRunning
+}
+
+// elsewhere reports whether a process works in another folder than an agent with
+// these arguments: then what names it is a copy, such as a backup that was put back
+// beside the system it was made of, whose agents are not ours to stop. A folder that
+// was moved is the same.
+func elsewhere(pid int, args []string) bool {
+	theirs, err := os.Stat(value(arguments(pid), "--data"))
+	if err != nil {
+		return false
+	}
+	ours, err := os.Stat(value(args, "--data"))
+	return err != nil || !os.SameFile(theirs, ours)
+}
+
+// value returns that of an option, or nothing.
+func value(args []string, option string) string {
+	for i, arg := range args[:max(len(args)-1, 0)] {
+		if arg == option {
+			return args[i+1]
+		}
+	}
+	return ""
 }
 
 // An adopted instance is a process that an earlier life of the spawner started.

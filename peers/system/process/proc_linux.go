@@ -92,6 +92,15 @@ func identify(pid int) identity {
 	return id
 }
 
+// arguments returns those of a process, or none where they cannot be read.
+func arguments(pid int) []string {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+}
+
 // searchProcess looks for a process of this user whose arguments contain the
 // agent's --id and --data, which together no other agent has.
 func searchProcess(args []string) (identity, bool) {
@@ -128,10 +137,8 @@ func searchProcess(args []string) (identity, bool) {
 
 // pair returns an option and its value as they stand in a process's arguments.
 func pair(args []string, option string) []byte {
-	for i, arg := range args[:max(len(args)-1, 0)] {
-		if arg == option {
-			return []byte("\x00" + option + "\x00" + args[i+1] + "\x00")
-		}
+	if v := value(args, option); v != "" {
+		return []byte("\x00" + option + "\x00" + v + "\x00")
 	}
 	return []byte{0, 0, 0} // in no list of arguments
 }

@@ -231,6 +231,31 @@ func TestFindsWhatAnotherLifeStarted(t *testing.T) {
 	}
 }
 
+// TestACopyHasAgentsOfItsOwn: a backup that is put back beside the system that it
+// was made of names the processes of that system; to stop them would be wrong. A
+// folder that was moved is the same one.
+func TestACopyHasAgentsOfItsOwn(t *testing.T) {
+	above := t.TempDir()
+	l := process.New(filepath.Join(above, "system"), nil)
+	inst, _ := start(t, l, specOf(l, "x"))
+	copied := process.New(filepath.Join(above, "copy"), nil)
+	for range 2 {
+		if found, err := copied.Find(t.Context(), specOf(copied, "x"), inst.Handle()); !errors.Is(err, system.ErrNotRunning) {
+			t.Fatalf("the copy finds %v, %v", found, err)
+		}
+		if err := os.MkdirAll(copied.Place("x").Data, 0o700); err != nil { // the second time, as after a restore
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(filepath.Join(above, "system"), filepath.Join(above, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	moved := process.New(filepath.Join(above, "moved"), nil)
+	if found, err := moved.Find(t.Context(), specOf(moved, "x"), inst.Handle()); err != nil || found.Handle() != inst.Handle() {
+		t.Errorf("the moved system finds %v, %v", found, err)
+	}
+}
+
 func TestAgentsEndWithAKilledSpawnerUnlessKept(t *testing.T) {
 	for _, keep := range []string{"", "1"} {
 		folder := t.TempDir()
