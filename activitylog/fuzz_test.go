@@ -27,7 +27,7 @@ func FuzzRows(f *testing.F) {
 				rows = append(rows, e)
 			}
 		}
-		c := &checker{verdict: &Verdict{}, open: map[passKey]*passTally{}, recent: map[string][]*passTally{}, longest: time.Minute, paths: []string{"log"}}
+		c := &checker{verdict: &Verdict{}, open: map[passKey]*passTally{}, recent: map[string][]*passTally{}, longest: time.Minute, paths: []string{"log"}, tails: make([]tail, 1)}
 		var all []clues
 		for i := range rows {
 			c.add(&rows[i])

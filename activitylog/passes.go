@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"hubbub/protocol"
 )
 
 // A passKey tells apart the passes that are under way.
@@ -21,6 +23,7 @@ type passTally struct {
 	seen     time.Time // of its last row
 	begun    map[delivered]int
 	ended    map[delivered]int
+	givenUp  map[string]bool // peers of a bus that did not answer: the message's own bus wrote their end
 	finished bool
 	expected int // peers that the result counts
 }
@@ -48,6 +51,8 @@ type checker struct {
 	recent  map[string][]*passTally // by messageId: those not yet judged
 	done    []*passTally            // finished, and not yet judged: other logs may have rows of them
 	gaps    []gapPlace
+	tails   []tail // of each log
+	silent  []silence
 }
 
 func (c *checker) problem(p Problem) {
@@ -77,6 +82,7 @@ func (c *checker) add(e *Entry) {
 	case e.Is(SendStart), e.Is(ProcessStart), e.Is(ProcessFinish), e.Is(SendFinish):
 		c.count(e, at)
 	}
+	c.follow(e, at)
 	c.judge(at.Add(-c.longest))
 }
 
@@ -108,6 +114,13 @@ func (c *checker) count(e *Entry, at time.Time) {
 	default:
 		d := delivered{e.Actor, e.RPCID}
 		p = c.passOf(key, e, at, func(p *passTally) bool { return p.begun[d] > p.ended[d] })
+		if e.RPCID == "" && e.Status == string(protocol.OutcomeOffline) && p.begun[d] <= p.ended[d] {
+			if p.givenUp == nil {
+				p.givenUp = map[string]bool{}
+			}
+			p.givenUp[e.Actor] = true
+			break
+		}
 		p.ended[d]++
 	}
 	p.seen, p.lastID = at, max(p.lastID, e.ID)
@@ -204,7 +217,7 @@ func (c *checker) weigh(p *passTally) {
 	switch {
 	case what == "":
 		v.Complete++
-	case c.explained(p):
+	case c.explained(p), c.lostElsewhere(p):
 		v.Cut++
 	case !p.finished && !p.seen.Before(v.Last.Add(-c.longest)):
 		v.UnderWay++
@@ -238,7 +251,27 @@ func (c *checker) explained(p *passTally) bool {
 	})
 }
 
-func (p *passTally) fewer() bool { return len(p.begun) < p.expected && p.unpaired() == "" }
+func (p *passTally) fewer() bool { return p.peers() < p.expected && p.unpaired() == "" }
+
+// peers counts those that have rows, once each.
+func (p *passTally) peers() int {
+	n := len(p.begun)
+	for peer := range p.givenUp {
+		if !p.hasBegun(peer) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *passTally) hasBegun(peer string) bool {
+	for d := range p.begun {
+		if d.peer == peer {
+			return true
+		}
+	}
+	return false
+}
 
 // fault says what is wrong with a pass; empty when it is complete.
 func (p *passTally) fault() string {
@@ -251,16 +284,18 @@ func (p *passTally) fault() string {
 	if what := p.unpaired(); what != "" {
 		return what
 	}
-	if p.expected >= 0 && len(p.begun) != p.expected {
-		return fmt.Sprintf("its result counts %d peers, and %d have process rows", p.expected, len(p.begun))
+	if n := p.peers(); p.expected >= 0 && n != p.expected {
+		return fmt.Sprintf("its result counts %d peers, and %d have process rows", p.expected, n)
 	}
 	return ""
 }
 
+// unpaired says which delivery does not have one start and one end. One that was
+// given up may have gone on at the other bus, or not, or have ended with it.
 func (p *passTally) unpaired() string {
 	for d, n := range p.begun {
-		if n != 1 || p.ended[d] != 1 {
-			return fmt.Sprintf("%s has %d process_start and %d process_finish rows", d.peer, n, p.ended[d])
+		if ends := p.ended[d]; n != 1 || ends != 1 && !(ends == 0 && p.givenUp[d.peer]) {
+			return fmt.Sprintf("%s has %d process_start and %d process_finish rows", d.peer, n, ends)
 		}
 	}
 	for d, n := range p.ended {

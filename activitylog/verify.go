@@ -16,7 +16,7 @@ type Verdict struct {
 	Messages  int64     `json:"messages"`  // passes of messages through the bus
 	Complete  int64     `json:"complete"`  // those with one send_start, one send_finish, and every process pair
 	UnderWay  int64     `json:"underWay"`  // those at the end of the log that may still be finished
-	Cut       int64     `json:"cut"`       // those that end early: the bus was killed while they were under way
+	Cut       int64     `json:"cut"`       // those that lack rows since a bus was killed while they were under way, or by a gap
 	Elsewhere int64     `json:"elsewhere"` // with Partial: those that have rows in a log that was not read
 	Gaps      []Gap     `json:"gaps"`      // rows that the bus says it could not write
 	Problems  []Problem `json:"problems"`  // the first ones; what neither a kill nor a gap explains
@@ -66,6 +66,7 @@ type VerifyOptions struct {
 // counts peers.
 func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, error) {
 	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, open: map[passKey]*passTally{}, recent: map[string][]*passTally{}, longest: time.Minute, paths: r.Paths()}
+	c.tails = make([]tail, len(c.paths))
 	quick := false
 	if opts != nil {
 		c.longest, quick, c.partial = positive(opts.Longest, c.longest), opts.Quick, opts.Partial

@@ -1,0 +1,84 @@
+package activitylog
+
+import (
+	"slices"
+	"time"
+)
+
+// A tail is the end of one log, as far as it was read.
+type tail struct {
+	last time.Time // of its last row
+	open int       // sessions that were connected and not disconnected
+}
+
+// A silence is a time in which a log has no rows, and after which a peer connects
+// though sessions were open before, or there was no row before: the bus may have
+// been killed then, and started again.
+type silence struct {
+	log      int
+	from, to time.Time
+}
+
+// killReach is how far the last row that a killed bus has written may lie behind
+// the first that it has not, or before it: rows of one moment are written in no
+// particular order, and clocks differ.
+const killReach = time.Second
+
+// follow notes where a log falls silent.
+func (c *checker) follow(e *Entry, at time.Time) {
+	t := &c.tails[e.Log]
+	switch {
+	case e.Is(PeerConnected):
+		if t.open > 0 || t.last.IsZero() {
+			c.silent = append(c.silent, silence{e.Log, t.last, at})
+		}
+		t.open++
+	case e.Is(PeerDisconnected):
+		t.open--
+	}
+	t.last = at
+	for len(c.silent) > 0 && c.silent[0].to.Before(at.Add(-2*c.longest)) {
+		c.silent = c.silent[1:]
+	}
+}
+
+// lostElsewhere reports whether the rows that a pass lacks may have been lost by
+// another bus of the cluster: it was killed before it wrote them, or has
+// counted them in a gap.
+func (c *checker) lostElsewhere(p *passTally) bool {
+	if !p.lacks() {
+		return false
+	}
+	for log, t := range c.tails {
+		if log != p.log && (t.open > 0 || t.last.IsZero()) && !t.last.After(p.seen.Add(killReach)) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.silent, func(s silence) bool {
+		return s.log != p.log && !s.from.After(p.seen.Add(killReach)) && !s.to.Before(p.began)
+	}) || slices.ContainsFunc(c.gaps, func(g gapPlace) bool {
+		return g.log != p.log && !g.at.Before(p.began) && g.at.Before(p.seen.Add(c.longest))
+	})
+}
+
+// lacks reports whether what a pass lacks is all that is wrong with it: process
+// rows, where it is finished, or else the two rows of the bus that accepted it.
+func (p *passTally) lacks() bool {
+	if !p.start || !p.finished {
+		return !p.start && !p.finished && p.unpaired() == ""
+	}
+	type count struct{ begun, ended int }
+	peers := map[string]count{}
+	for d, n := range p.begun {
+		peers[d.peer] = count{begun: peers[d.peer].begun + n}
+	}
+	for d, n := range p.ended {
+		peers[d.peer] = count{peers[d.peer].begun, peers[d.peer].ended + n}
+	}
+	for _, n := range peers {
+		if n.begun > 1 || n.ended > 1 {
+			return false
+		}
+	}
+	return len(peers) <= p.expected
+}
