@@ -31,7 +31,8 @@
 //     chat.* tools read. POSTs repeat as callbacks do, and after a crash too: the
 //     receiver knows them by message.id.
 //   - A callback takes events for Options.CallbackTTL and answers 410 afterwards.
-//     200 means stored; events reach the chat in the order of receipt.
+//     200 means stored; events reach the chat in the order of receipt. What the
+//     chat's bridge refuses, as too long for one, is a dead letter.
 //   - What policy forbids is refused here, whatever the agent intends, and
 //     recorded; every event ends with exactly one final disposition.
 //

@@ -178,7 +178,8 @@ func hostsOf(urls ...string) []string {
 // newQueues makes the durable queues.
 func (g *Gateway) newQueues() {
 	g.toBus = outbox.New(g.store.db, g.sendToBus, &outbox.Options{
-		Name: busQueue, MaxBackoff: 15 * time.Second, MaxPending: 20_000, AttemptTimeout: sendTimeout, Parallel: 64, Now: g.opts.Now, Log: g.log,
+		Name: busQueue, MaxBackoff: 15 * time.Second, MaxPending: 20_000, AttemptTimeout: sendTimeout, Parallel: 64,
+		AfterSettled: g.afterBus, Now: g.opts.Now, Log: g.log,
 	})
 	g.callbacks = outbox.New(g.store.db, g.sendEvent, &outbox.Options{
 		Name: callbackQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: g.opts.StopTimeout,

@@ -2,13 +2,16 @@ package chorus_test
 
 import (
 	"context"
+	"database/sql"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/chorus"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
 )
 
@@ -323,6 +326,47 @@ func TestAnUnreachableAgentFailsVisibly(t *testing.T) {
 		if err := tg.NextOf(t, protocol.TypeTGReply).Decode(&reply); err != nil || reply.InReplyTo != id || !strings.Contains(reply.Text, "could not be reached") {
 			t.Errorf("the author is told %+v, %v", reply, err)
 		}
+	}
+}
+
+// TestARefusedAnswerHoldsUpNothing: what the chat's bridge does not want, it does
+// not want a second later either, and the agent's next answer must not wait.
+func TestARefusedAnswerHoldsUpNothing(t *testing.T) {
+	r := startNew(t, nil)
+	outside := newReceiver(t)
+	bridge := r.bus.Join(t, "tg:42", "tg:42")
+	bridge.Refuse(func(d *bustest.Delivery) error {
+		if d.Message.Type == protocol.TypeTGReply && strings.Contains(string(d.Message.Content), "too long") {
+			return peer.Reject("the text is too long")
+		}
+		return nil
+	})
+	r.add("ext", outside.url, chorus.AgentSettings{})
+	bridge.Send(t, "agent:ext", protocol.TypeTGMessage, dm("e1", "tell me everything"))
+	callback, _ := outside.next().body["callback"].(string)
+	for _, text := range []string{"this is too long", "short"} {
+		if status, answer := post(t, callback, map[string]any{"type": "message", "content": text}); status != http.StatusOK {
+			t.Fatalf("%q: status %d %s", text, status, answer)
+		}
+	}
+	for {
+		var reply protocol.ChatReply
+		if err := bridge.NextOf(t, protocol.TypeTGReply).Decode(&reply); err != nil {
+			t.Fatal(err)
+		}
+		if reply.Text == "short" {
+			break
+		}
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.folder, "chorus.db")+"?_pragma=busy_timeout(20000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var state, reason string
+	if err := db.QueryRowContext(t.Context(), `SELECT state, error FROM outbox WHERE destination = 'agent:ext tg:42' AND state <> 'sent'`).Scan(&state, &reason); err != nil ||
+		state != "dead" || !strings.Contains(reason, "tg:42 refused it: the text is too long") {
+		t.Errorf("%s %q, %v", state, reason, err)
 	}
 }
 

@@ -74,14 +74,39 @@ func verdictOf(out outgoing, res protocol.SendResult, err error, attempt int) er
 	case !protocol.IsIdentity(out.Topic):
 		return nil
 	}
+	refusal := refusalBy(protocol.PeerID(out.Topic), res)
 	switch r := receptionOf(res); {
 	case r == received:
 		return nil
+	case refusal != nil:
+		return outbox.Permanent(refusal) // it refuses it again, and what comes after it must not wait
 	case out.Message.Type == protocol.TypeAgentEvent, out.Message.Type == protocol.TypeDeliveryStatus && attempt >= statusAttempts:
 		return outbox.Permanent(fmt.Errorf("%s is %s", out.Topic, r))
 	default:
 		return fmt.Errorf("%s is %s", out.Topic, r)
 	}
+}
+
+// refusalBy is the answer of an addressee, or of the bridge that speaks for it,
+// that it does not want a message, nil when it gave none.
+func refusalBy(addressee protocol.PeerID, res protocol.SendResult) error {
+	for _, f := range res.Failures {
+		if f.Status == protocol.OutcomeRejected && (f.Peer == addressee || f.Peer.Family() != "" && f.Peer.Family() == addressee.Family()) {
+			return fmt.Errorf("%s refused it: %s", f.Peer, f.Error)
+		}
+	}
+	return nil
+}
+
+// afterBus logs an answer that its chat will never read.
+func (g *Gateway) afterBus(item outbox.Item, outcome outbox.State, cause error) {
+	var out outgoing
+	if outcome != outbox.StateDead || json.Unmarshal(item.Body, &out) != nil ||
+		out.Message.Type != protocol.TypeTGReply && out.Message.Type != protocol.TypeChatReply {
+		return
+	}
+	g.log.Error().Str("topic", string(out.Topic)).Str("peer", string(out.Message.From)).Int64("item", item.ID).Err(cause).
+		Msg("an answer did not reach its chat; see `hubbub outbox list`")
 }
 
 // tell sends what the addressee must have before the caller goes on, and says
