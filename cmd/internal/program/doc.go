@@ -38,9 +38,10 @@
 //     stderr after a failure, 2 when flags, variables, file or arguments are
 //     wrong (see [Usage]). A panic and SIGABRT print every goroutine and end the
 //     process by that signal, so that whoever watches starts it again.
-//   - Stop: SIGTERM, SIGINT or SIGHUP ends the context of Run. Run has 10
-//     seconds from then; afterwards, or at a second signal, the program ends
-//     at once with exit 1.
+//   - Stop: SIGTERM, SIGINT or, where a terminal has gone, SIGHUP ends the context
+//     of Run. Run has 10 seconds from then; afterwards, or at a second signal, the
+//     program ends at once with exit 1. SIGHUP to a service is logged: there is
+//     nothing that it would have to be told to read again.
 //   - Ready: [Env.Ready] writes one log line with the message "ready",
 //     whatever the log level, and tells systemd.
 //   - Alive: [Env.Pulse] feeds systemd's watchdog. The loop that does the work calls

@@ -46,12 +46,13 @@ type outside struct {
 	stdout    io.Writer
 	stderr    io.Writer
 	exit      func(code int) // ends the process when Run does not
+	terminal  bool           // one controls the process
 }
 
 func process() outside {
 	return outside{
 		args: os.Args[1:], lookupEnv: os.LookupEnv,
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, exit: os.Exit,
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, exit: os.Exit, terminal: controlled(),
 	}
 }
 

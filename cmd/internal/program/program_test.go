@@ -330,6 +330,44 @@ func TestLogTo(t *testing.T) {
 	}
 }
 
+// TestSIGHUPStopsOnlyWhoseTerminalHasGone: to a service it is sent to have the
+// settings read again, and one that stopped would not be started again.
+func TestSIGHUPStopsOnlyWhoseTerminalHasGone(t *testing.T) {
+	for name, terminal := range map[string]bool{"a service": false, "at a terminal": true} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, said := bytes.Buffer{}, bytes.Buffer{}, make(chan string, 8)
+			s := probe{do: func(ctx context.Context, env *Env) error {
+				env.LogTo(writerFunc(func(line []byte) { said <- string(line) }))
+				if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+					return err
+				}
+				if line := <-said; strings.Contains(line, `"stopping"`) != terminal || strings.Contains(line, "changes nothing") == terminal {
+					t.Errorf("at SIGHUP: %s", line)
+				}
+				if !terminal {
+					if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+						return err
+					}
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}}
+			o := call{env: map[string]string{"HOME": t.TempDir()}}.outside(&stdout, &stderr)
+			o.terminal = terminal
+			if code := run(t.Context(), s.program(), o); code != 0 {
+				t.Errorf("exit %d: %s", code, stderr.String())
+			}
+		})
+	}
+}
+
+type writerFunc func(line []byte)
+
+func (w writerFunc) Write(line []byte) (int, error) {
+	w(line)
+	return len(line), nil
+}
+
 func TestSignalEndsRunCleanly(t *testing.T) {
 	s := probe{do: func(ctx context.Context, _ *Env) error {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {

@@ -17,20 +17,29 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	if !signal.Ignored(syscall.SIGHUP) { // nohup stays nohup
+	hangups := make(chan os.Signal, 1)
+	switch {
+	case signal.Ignored(syscall.SIGHUP): // nohup stays nohup
+	case e.outside.terminal:
 		signal.Notify(signals, syscall.SIGHUP)
+	default: // no terminal can have gone: somebody expects a service to read its settings again
+		signal.Notify(hangups, syscall.SIGHUP)
 	}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		select {
-		case sig := <-signals:
-			e.stopping.Store(true)
-			e.Log.Info().Stringer("signal", sig).Msg("stopping")
-			e.notify.stopping()
-			cancel()
-		case <-done:
-			return
+		for !e.stopping.Load() {
+			select {
+			case sig := <-signals:
+				e.stopping.Store(true)
+				e.Log.Info().Stringer("signal", sig).Msg("stopping")
+				e.notify.stopping()
+				cancel()
+			case <-hangups:
+				e.Log.Info().Msg("SIGHUP changes nothing: tokens and certificates are read again by themselves, and other settings at the next start")
+			case <-done:
+				return
+			}
 		}
 		timer := time.NewTimer(stopTimeout)
 		defer timer.Stop()
@@ -47,7 +56,19 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	return ctx, func() {
 		close(done)
 		signal.Stop(signals)
+		signal.Stop(hangups)
 		cancel()
 		wg.Wait()
 	}
+}
+
+// controlled reports whether a terminal controls this process, so that it hears of
+// its end by SIGHUP.
+func controlled() bool {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	tty.Close() //nolint:errcheck // nothing was written
+	return true
 }
