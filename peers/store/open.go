@@ -100,7 +100,11 @@ func migrate(db *sql.DB, path string, steps []string) error {
 	}
 	switch {
 	case version > len(steps):
-		return fmt.Errorf("%s has schema version %d, and this program knows up to %d: use the newer program that wrote it", path, version, len(steps))
+		err := fmt.Errorf("%s has schema version %d, and this program knows up to %d: use the newer program that wrote it", path, version, len(steps))
+		if before := backupPath(path, len(steps)); exists(before) {
+			err = fmt.Errorf("%w, or put back what was there before: %s", err, before)
+		}
+		return err
 	case version == len(steps):
 		return checkShape(db, path, steps)
 	case version > 0:
@@ -116,11 +120,19 @@ func migrate(db *sql.DB, path string, steps []string) error {
 	return nil
 }
 
+// backupPath returns where the copy of a database is that had a version.
+func backupPath(path string, version int) string { return fmt.Sprintf("%s.v%d.backup", path, version) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // backup copies the database before its first migration step. One that a kill
 // cut short is made anew.
 func backup(db *sql.DB, path string, version int) error {
-	to := fmt.Sprintf("%s.v%d.backup", path, version)
-	if _, err := os.Stat(to); err == nil {
+	to := backupPath(path, version)
+	if exists(to) {
 		return nil
 	}
 	if err := copyInto(context.Background(), db, path, to); err != nil {

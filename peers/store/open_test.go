@@ -93,15 +93,28 @@ func TestFailedStepLeavesTheOldVersion(t *testing.T) {
 }
 
 func TestRefusesANewerDatabase(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "peer.db")
-	db, err := store.Open(path, []string{first, second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.Close()
-	_, err = store.Open(path, []string{first})
-	if err == nil || !strings.Contains(err.Error(), "newer") {
-		t.Fatalf("err = %v; want a refusal that names the newer program", err)
+	for name, migrated := range map[string]bool{"made by the newer program": false, "migrated by it": true} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "peer.db")
+			versions := [][]string{{first}, {first, second}}
+			if !migrated {
+				versions = versions[1:]
+			}
+			for _, steps := range versions {
+				db, err := store.Open(path, steps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				db.Close()
+			}
+			_, err := store.Open(path, []string{first})
+			if err == nil || !strings.Contains(err.Error(), "newer") {
+				t.Fatalf("err = %v; want a refusal that names the newer program", err)
+			}
+			if told := strings.HasSuffix(err.Error(), "what was there before: "+path+".v1.backup"); told != migrated {
+				t.Errorf("err = %v; the copy of before is there: %t", err, migrated)
+			}
+		})
 	}
 }
 
