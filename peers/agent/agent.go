@@ -30,6 +30,8 @@ type Agent struct {
 
 	mu      sync.Mutex
 	running map[string]*run // by turn id
+	// entering are closed when the last turn of a place is with the harness, by place.
+	entering map[string]chan struct{}
 
 	broker  brokerState
 	reports chan harness.Progress
@@ -43,7 +45,7 @@ type Agent struct {
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
 	a := &Agent{
 		id: id, db: db, harness: h, opts: opts.withDefaults(), wake: make(chan struct{}, 1),
-		running: map[string]*run{}, reports: make(chan harness.Progress, 256), begun: make(chan struct{}, 1),
+		running: map[string]*run{}, entering: map[string]chan struct{}{}, reports: make(chan harness.Progress, 256), begun: make(chan struct{}, 1),
 	}
 	var po peer.Options
 	if a.opts.Peer != nil {

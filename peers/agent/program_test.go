@@ -118,3 +118,23 @@ func TestAProgramThatDiesIsDeliveredToAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestAProgramGetsAConversationInItsOrder: what falls due at once in one place is
+// handed to the harness in the order in which it was said.
+func TestAProgramGetsAConversationInItsOrder(t *testing.T) {
+	s := newStub(accepting)
+	inWorld(t, s, &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		var want, got []string
+		for i := range 40 {
+			m := by(post(fmt.Sprint("e", i), "well?"), fmt.Sprint("u", i), "human")
+			m.Mentions = []string{"agent:lead"}
+			w.say(m)
+			want = append(want, m.SourceID)
+		}
+		w.sleep(10 * time.Second)
+		for _, turn := range s.seen() {
+			got = append(got, turn.Event.EventID)
+		}
+		equal(t, "deliveries", got, want)
+	})
+}

@@ -100,8 +100,11 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 	a.opts.crash("started")
 	turnCtx, cancel := context.WithCancelCause(work)
 	r := &run{place: t.Place, cancel: cancel}
+	var after <-chan struct{}
+	entered := func() {}
 	if a.ownTime() {
-		r.place = "" // the program orders its deliveries itself
+		r.place = "" // the program takes several of one place, in their order
+		after, entered = a.lineUp(t.Place)
 	}
 	a.addRun(t.ID, r)
 	select {
@@ -111,21 +114,48 @@ func (a *Agent) startTurn(ctx, work context.Context, t *turn, caps harness.Capab
 	wg.Go(func() {
 		defer a.poke()
 		defer cancel(nil)
-		a.runTurn(turnCtx, t, ht, a.opts.attentionConfig(caps).Version)
+		defer entered()
+		a.runTurn(turnCtx, t, ht, a.opts.attentionConfig(caps).Version, after, entered)
 	})
 	return nil
 }
 
+// lineUp gives a turn its place behind the turn of the same place before it: it
+// waits until after is closed (nil: for nothing), and calls entered, as often as it
+// likes, once the harness delivers it or it has ended.
+func (a *Agent) lineUp(place string) (after <-chan struct{}, entered func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	mine := make(chan struct{})
+	after = a.entering[place]
+	a.entering[place] = mine
+	return after, sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.entering[place] == mine {
+			delete(a.entering, place)
+		}
+		close(mine)
+	})
+}
+
 // runTurn lets the harness work on a turn and settles what comes of it.
-func (a *Agent) runTurn(ctx context.Context, t *turn, ht *harness.Turn, v attention.Version) {
+func (a *Agent) runTurn(ctx context.Context, t *turn, ht *harness.Turn, v attention.Version, after <-chan struct{}, entered func()) {
 	ctx, cancel := context.WithDeadlineCause(ctx, t.DeadlineAt, errDeadline)
 	defer cancel()
 	box := &toolbox{a: a, turnID: t.ID, chat: t.chatOf(), attempt: t.Attempt}
 	ht.Attempted = func(attempt int) error {
 		box.setAttempt(attempt)
+		defer entered()
 		return a.noteAttempt(ctx, t, attempt)
 	}
 	a.refreshContract(ctx, ht, v)
+	if after != nil {
+		select {
+		case <-after:
+		case <-ctx.Done():
+		}
+	}
 	outcome, err := a.harness.Turn(ctx, ht, box)
 	a.opts.crash("returned")
 	if err == nil && outcome.State == harness.Accepted {
