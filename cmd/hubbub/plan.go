@@ -139,7 +139,7 @@ func (r *request) whyNot(p part) string {
 		if r.has("tg") {
 			return "TELEGRAM_BOT_TOKEN is not set (a bot's token comes from @BotFather)"
 		}
-		return "not configured: set TELEGRAM_BOT_TOKEN, and who may use the bot in [tg]"
+		return "not configured: set TELEGRAM_BOT_TOKEN, and who may use the bot in [tg] or HUBBUB_ALLOW_USER"
 	case r.has(p.name):
 		return ""
 	case p.name == "chorus":
