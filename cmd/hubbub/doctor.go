@@ -15,6 +15,7 @@ import (
 
 	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/agent"
 	"hubbub/peers/outbox"
 	"hubbub/peers/system"
 	"hubbub/peers/tg"
@@ -39,7 +40,7 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out why something does not work, and say what to do",
 		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
-			"over, the clock, the disk, the bus, what could not be delivered, agents that were given up, and the login of the agents' harness. Exits 1 when\n" +
+			"over, the clock, the disk, the bus, what could not be delivered, agents that were given up or decide nothing, and the login of the agents' harness. Exits 1 when\n" +
 			"it finds a problem.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
@@ -70,6 +71,7 @@ func (x *examination) run(cmd *cobra.Command) error {
 	if path := env.DataFile(spawnerFile); exists(path) {
 		findings = append(findings, examineAgents(cmd.Context(), path))
 	}
+	findings = append(findings, examineMailboxes(cmd.Context(), env.Data, time.Now())...)
 	if token == "" {
 		findings = append(findings, tg.Finding{Check: "bot token", Level: tg.LevelSkipped, Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.",
 			Advice: "Set it to the token from @BotFather to look at the bot."})
@@ -236,14 +238,43 @@ func examineAgents(ctx context.Context, path string) tg.Finding {
 			each = append(each, fmt.Sprintf("%d more", more))
 		}
 		first := string(failed[0].Name)
-		log := filepath.Join(filepath.Dir(path), "launch", first+".log")
-		if !exists(log) {
-			log = "journalctl --unit hubbub-agent-" + first
-		}
 		f.Level, f.Says = tg.LevelWarning, "Given up, and not started any more: "+strings.Join(each, ", ")+"."
-		f.Advice = "What " + first + " said last: " + log + ". The next message in its chat starts it anew."
+		f.Advice = "What " + first + " said last: " + agentLog(filepath.Dir(path), first) + ". The next message in its chat starts it anew."
 	}
 	return f
+}
+
+// agentLog returns where the log of an agent is: a file in the spawner's data
+// folder, or the command that shows it.
+func agentLog(data, name string) string {
+	if file := filepath.Join(data, "launch", name+".log"); exists(file) {
+		return file
+	}
+	return "journalctl --unit hubbub-agent-" + name
+}
+
+// undecided is how long an event may wait for its decision, which takes
+// milliseconds.
+const undecided = 30 * time.Second
+
+// examineMailboxes looks for agents that take events and decide on none.
+func examineMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
+	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db"} {
+		files, _ := filepath.Glob(filepath.Join(data, pattern)) // the only error is that of a bad pattern
+		for _, file := range files {
+			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
+			count, since, err := agent.Undecided(ctx, file)
+			if err != nil || count == 0 || now.Sub(since) < undecided {
+				continue // who may not read it was told so
+			}
+			findings = append(findings, tg.Finding{
+				Check: "agents", Level: tg.LevelProblem,
+				Says:   fmt.Sprintf("agent:%s has decided nothing since %s, and events wait for it: %d. Its harness does not start, or the agent does not run.", name, since.Local().Format("2 Jan 15:04"), count),
+				Advice: "Why it does not: " + agentLog(data, name) + ".",
+			})
+		}
+	}
+	return findings
 }
 
 // bridging says what is known here of the bot's bridge: whether the bus has a

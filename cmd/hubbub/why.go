@@ -193,7 +193,7 @@ func printStories(w io.Writer, stories []*story) error {
 		p.line("")
 		p.line("%s %s", paint.Paint(screen.Cyan, screen.Printable(s.Agent)), wokenWord(s, paint))
 		if len(s.all) == 0 {
-			p.line("  it got the event (%s), and has recorded no decision", screen.Printable(strings.Join(s.MessageIDs, ", ")))
+			p.line("  it got the event (%s), and has recorded no decision; hubbub doctor may know why", screen.Printable(strings.Join(s.MessageIDs, ", ")))
 		} else if len(s.MessageIDs) > 0 {
 			p.line("  %s", paint.Paint(screen.Dim, screen.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
 		}

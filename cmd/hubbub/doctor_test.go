@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/tg"
+)
+
+// TestDoctorFindsAgentsThatDecideNothing: an agent whose harness does not start
+// takes events all the same, and no row of the log says that nothing follows.
+func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
+	data := t.TempDir()
+	path := filepath.Join(data, "agents", "tg-5", "agent-tg-5.db")
+	for _, folder := range []string{filepath.Dir(path), filepath.Join(data, "launch")} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := filepath.Join(data, "launch", "tg-5.log")
+	if err := os.WriteFile(log, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := agent.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for stage, count := range map[string]int{"stored": 2, "done": 1} {
+		for i := range count {
+			_, err := db.ExecContext(t.Context(), `INSERT INTO events (event_id, source_id, chat, message_id, received_at, content, kind, conversation, thread, stream, author, author_kind, stage)
+				VALUES (?, '', '', '', ?, '', '', '', '', '', '', '', ?)`, stage+string(rune('0'+i)), noon.UnixMicro(), stage)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if found := examineMailboxes(t.Context(), data, noon.Add(time.Second)); len(found) != 0 {
+		t.Errorf("a moment after it came: %+v", found)
+	}
+	found := examineMailboxes(t.Context(), data, noon.Add(time.Hour))
+	if len(found) != 1 || found[0].Level != tg.LevelProblem || !strings.Contains(found[0].Says, "agent:tg-5 has decided nothing since ") ||
+		!strings.Contains(found[0].Says, "wait for it: 2.") || !strings.Contains(found[0].Advice, log) {
+		t.Errorf("an hour later: %+v", found)
+	}
+	if _, err := db.ExecContext(t.Context(), `UPDATE events SET stage = 'done'`); err != nil {
+		t.Fatal(err)
+	}
+	if found := examineMailboxes(t.Context(), data, noon.Add(time.Hour)); len(found) != 0 {
+		t.Errorf("once all is decided: %+v", found)
+	}
+}
