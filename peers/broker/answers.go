@@ -99,6 +99,7 @@ func (a *answerer) lane(to protocol.PeerID) {
 // deliver sends one answer until it arrived or is given up; false means that the
 // broker stops first.
 func (a *answerer) deliver(item answer) bool {
+	rejections := 0
 	for delay := retryMin; ; delay = min(2*delay, retryMax) {
 		ctx, cancel := context.WithTimeout(a.ctx, answerTimeout)
 		result, err := a.send(ctx, item.to.Topic(), item.message)
@@ -107,6 +108,9 @@ func (a *answerer) deliver(item answer) bool {
 			return false
 		}
 		age := a.now().Sub(item.at)
+		if err == nil && rejectedBy(result, item.to) {
+			rejections++
+		}
 		var refused *jsonrpc.Error
 		switch {
 		case err == nil && result.Addressee != protocol.AddresseeAbsent && result.Addressee != protocol.AddresseeFailed:
@@ -114,7 +118,7 @@ func (a *answerer) deliver(item answer) bool {
 		case errors.As(err, &refused):
 			a.log.Warn().Err(err).Str("peer", string(item.to)).Msg("the bus refused an answer; it is given up")
 			return true
-		case err == nil && result.Addressee == protocol.AddresseeAbsent && age > goneAfter, age > giveUpAfter:
+		case err == nil && result.Addressee == protocol.AddresseeAbsent && age > goneAfter, age > giveUpAfter, rejections >= maxRejections:
 			a.log.Info().Str("peer", string(item.to)).Msg("a requester did not take its answer; it is given up")
 			return true
 		}

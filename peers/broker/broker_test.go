@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +79,8 @@ type client struct {
 	results chan protocol.CollabResult
 	events  chan protocol.CollabEvent
 	next    int
+
+	unwanted atomic.Pointer[string] // what has this in its content is rejected
 }
 
 func join(t testing.TB, b *bustest.Bus, id protocol.PeerID, patterns ...protocol.Pattern) *client {
@@ -84,6 +88,9 @@ func join(t testing.TB, b *bustest.Bus, id protocol.PeerID, patterns ...protocol
 	c := &client{t: t, results: make(chan protocol.CollabResult, 10_000), events: make(chan protocol.CollabEvent, 10_000)}
 	c.Scripted = b.Join(t, id, append(patterns, protocol.Pattern(id))...)
 	c.Refuse(func(d *bustest.Delivery) error {
+		if text := c.unwanted.Load(); text != nil && strings.Contains(string(d.Message.Content), *text) {
+			return peer.Reject("I do not take this")
+		}
 		switch d.Message.Type {
 		case protocol.TypeCollabResult:
 			var r protocol.CollabResult

@@ -38,7 +38,7 @@ const (
 	wakeNone   = ""       // nobody is to be woken
 	wakeWanted = "wanted" // to be woken when the agent announces itself
 	wakeWoken  = "woken"
-	wakeMissed = "missed" // the agent was absent: the same wake is sent again when it announces itself
+	wakeMissed = "missed" // the agent was absent or rejected it: the same wake is sent again when it announces itself
 )
 
 // A Delivery is the broker's intent to bring something to an agent.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"hubbub/peers/outbox"
@@ -23,6 +24,10 @@ type letter struct {
 // giveUpWakeAfter is for how long a wake is tried on an agent that is connected
 // and does not take it.
 const giveUpWakeAfter = 10 * time.Minute
+
+// maxRejections is how often an addressee may say that it does not want something:
+// then that is its last word, and what comes after it waits no longer.
+const maxRejections = 4
 
 // enqueue puts a wake, or another fact for one peer, into the outbox. A wake for
 // which there is no room is put aside: it waits for the next announcement.
@@ -53,7 +58,8 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	}
 	sentAt := stamp(b.now())
 	result, err := b.send(ctx, l.To.Topic(), l.Message)
-	old := b.now().Sub(item.EnqueuedAt) > giveUpWakeAfter
+	rejected := item.Attempt >= maxRejections && rejectedBy(result, l.To)
+	old := rejected || b.now().Sub(item.EnqueuedAt) > giveUpWakeAfter
 	var refused *jsonrpc.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code != protocol.CodeInternal: // it will be refused again, and others wait behind it
@@ -63,12 +69,23 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 		return err
 	case result.Addressee == protocol.AddresseeFailed && l.DeliveryID != "" && old:
 		return b.writer.change(ctx, func(t *turn) error { t.putAside(l.DeliveryID); return nil })
+	case rejected:
+		return outbox.Drop(fmt.Errorf("%s does not want it: %s", l.To, failureOf(result, l.To)))
 	case result.Addressee == protocol.AddresseeFailed:
 		return fmt.Errorf("%s did not take it: %s", l.To, failureOf(result, l.To))
 	case result.Addressee == protocol.AddresseeAbsent && l.DeliveryID != "":
 		return b.writer.change(ctx, func(t *turn) error { return t.missed(l.DeliveryID, l.To, sentAt) })
 	}
 	return nil
+}
+
+// rejectedBy reports whether an addressee, or the bridge that speaks for it, took a
+// message and did not want it.
+func rejectedBy(result protocol.SendResult, to protocol.PeerID) bool {
+	return result.Addressee == protocol.AddresseeFailed && slices.ContainsFunc(result.Failures, func(f protocol.Failure) bool {
+		bridge := protocol.RoleOf(to) != protocol.RoleAgent && f.Peer.Family() == to.Family()
+		return f.Status == protocol.OutcomeRejected && (f.Peer == to || bridge)
+	})
 }
 
 func failureOf(result protocol.SendResult, to protocol.PeerID) string {

@@ -12,7 +12,7 @@
 //     share one commit.
 //   - Answers: every request that was processed gets one collab_result, sent until
 //     its requester took it; one that is away for a minute, or does not take its
-//     answers for five, loses them. A repeated request (same from, requestId, method
+//     answers for five, loses them, and so does one that rejects an answer four times. A repeated request (same from, requestId, method
 //     and params) gets the first answer again for 24 hours and changes nothing; the
 //     same requestId with another method or params is a conflict. A request that
 //     was refused changed nothing and may be repeated.
@@ -22,7 +22,8 @@
 //   - Wakes: a wake is stored before it is sent, and sent until its addressee took
 //     it, across SIGKILL with the same event id and messageId. An agent that is
 //     absent from the bus, offline, or manual is not woken; the delivery waits, and
-//     its wake is sent once when the agent is next announced or heard of.
+//     its wake is sent once when the agent is next announced or heard of. So waits one
+//     that the agent rejected four times: its other wakes do not wait behind it.
 //   - Work: every work item that is not done or cancelled has an owner and a
 //     next-move owner. Only the changes of state of the machines below happen.
 //   - Claims: at most one holder per event at any time on the broker's clock; tokens

@@ -108,6 +108,40 @@ func TestAWakeIsSentUntilItIsTaken(t *testing.T) {
 	}
 }
 
+// What somebody does not want is not held out to it for ever: its next wake and
+// its next answer come within a minute.
+func TestWhatIsRejectedHoldsUpNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bustest.StartInMemory(t, nil)
+		r := start(t, b, filepath.Join(t.TempDir(), "broker.db"), nil)
+		defer r.stop()
+		lead, will := join(t, b, "agent:lead"), join(t, b, "cli:will")
+		lead.do("identity.announce", object{"endpointId": "e1"})
+		will.do("conversation.create", object{"id": "c", "kind": "group"})
+		poison := "poison"
+		lead.unwanted.Store(&poison)
+		begun := time.Now()
+		will.do("message.post", object{"conversationId": "c", "text": "@lead poison"})
+		will.do("message.post", object{"conversationId": "c", "text": "@lead hi"})
+		for text := ""; text != "@lead hi"; {
+			text, _ = decode(t, lead.event(broker.EventWoken).Payload)["message"].(object)["text"].(string)
+		}
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("the next wake took %s", took)
+		}
+		deliveries := will.do("delivery.list", object{"targetAgentId": "lead"})["deliveries"].([]any)
+		if d := deliveries[0].(object); d["status"] != "pending" || d["wake"] != "missed" {
+			t.Errorf("the delivery that was not wanted: %v", d)
+		}
+		begun = time.Now()
+		lead.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, protocol.CollabRequest{Method: "identity.list", RequestID: "poison"})
+		lead.do("identity.list", nil)
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("the next answer took %s", took)
+		}
+	})
+}
+
 // A subscriber of collab:events that hangs slows the facts, and does not stop
 // them, nor the answers.
 func TestAHangingSubscriberDoesNotStopTheFacts(t *testing.T) {
