@@ -11,11 +11,11 @@
 //     and its wakes are on disk (synchronous=FULL). Requests that come together
 //     share one commit.
 //   - Answers: every request that was processed gets one collab_result, sent until
-//     its requester took it; one that is away for a minute, or does not take its
-//     answers for five, loses them, and so does one that rejects an answer four times. A repeated request (same from, requestId, method
-//     and params) gets the first answer again for 24 hours and changes nothing; the
-//     same requestId with another method or params is a conflict. A request that
-//     was refused changed nothing and may be repeated.
+//     its requester took it; one that is away for a minute, does not take its
+//     answers for five, or rejects one four times loses them. A repeated request
+//     (same from, requestId, method and params) gets the first answer again for 24
+//     hours and changes nothing; the same requestId with another method or params is
+//     a conflict. A request that was refused changed nothing and may be repeated.
 //   - Responsibility: one decision wakes one agent at most, never the sender, by
 //     the rules below; the decision is stored with all that was looked at.
 //     Whether the responsible one can be woken changes nothing about who it is.
