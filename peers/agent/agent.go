@@ -71,7 +71,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 // Run connects, serves and runs turns until ctx ends (nil), or until the bus
 // refuses the agent or its harness can never work. It may be called once.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.recoverTurns(ctx); err != nil {
+	if err := errors.Join(a.recoverTurns(ctx), a.recallBroker(ctx)); err != nil {
 		return fmt.Errorf("taking up what the last run left: %w", err)
 	}
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {

@@ -24,6 +24,10 @@ const (
 	brokerPatience = 10 * time.Second
 	presenceFresh  = 2 * time.Second // how long an answer of the broker proves that it is there
 
+	// brokerReturn is how long a broker that went away is waited for, before agents
+	// do without one: while it restarts, each would take a claim for itself.
+	brokerReturn = 15 * time.Second
+
 	contractPatience = 3 * time.Second // a turn begins without the newest contract then
 )
 
@@ -35,21 +39,29 @@ type brokerState struct {
 	mu       sync.Mutex // guards the fields below
 	present  bool
 	seenAt   time.Time
-	endpoint string // this process's endpoint id
+	lostAt   time.Time // it went away then; zero: it is there, or never was
+	endpoint string    // this process's endpoint id
 	waiting  map[string]chan protocol.CollabResult
 	contract string // the broker's prompt contract for this agent
 }
 
-// brokerKnown reports whether the broker was there when it was last asked.
+// brokerKnown reports whether the broker was there when it was last asked, or went
+// away so lately that it may be back at once.
 func (a *Agent) brokerKnown() bool {
 	a.broker.mu.Lock()
 	defer a.broker.mu.Unlock()
-	return a.broker.present
+	return a.broker.present || !a.broker.lostAt.IsZero() && time.Since(a.broker.lostAt) < brokerReturn
 }
 
 func (a *Agent) noteBroker(present bool) {
 	a.broker.mu.Lock()
 	defer a.broker.mu.Unlock()
+	switch {
+	case present:
+		a.broker.lostAt = time.Time{}
+	case a.broker.present:
+		a.broker.lostAt = time.Now()
+	}
 	a.broker.present, a.broker.seenAt = present, time.Now()
 }
 
@@ -196,6 +208,9 @@ func (a *Agent) brokerLoop(ctx context.Context) {
 	announced := false
 	for {
 		err := a.attend(ctx, announced)
+		if err == nil && !announced {
+			a.rememberBroker(ctx)
+		}
 		announced = err == nil
 		if err != nil && !errors.Is(err, errNoBroker) && ctx.Err() == nil {
 			a.opts.Log.Warn().Err(err).Msg("the collaboration broker did not take the announcement; trying again")
@@ -208,6 +223,31 @@ func (a *Agent) brokerLoop(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// rememberBroker stores that there is a broker, for the next start.
+func (a *Agent) rememberBroker(ctx context.Context) {
+	_, err := a.db.ExecContext(ctx, `INSERT INTO counters (name, value) VALUES ('broker_at', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1`,
+		time.Now().UnixMicro())
+	if err != nil && ctx.Err() == nil {
+		a.opts.Log.Warn().Err(err).Msg("that there is a collaboration broker cannot be stored")
+	}
+}
+
+// recallBroker makes a broker of the last day one that went away just now: it may
+// restart together with this program.
+func (a *Agent) recallBroker(ctx context.Context) error {
+	var at int64
+	err := a.db.QueryRowContext(ctx, `SELECT coalesce((SELECT value FROM counters WHERE name = 'broker_at'), 0)`).Scan(&at)
+	if err != nil {
+		return fmt.Errorf("looking for the last broker: %w", err)
+	}
+	if now := time.Now(); now.Sub(fromMicros(at)) < 24*time.Hour {
+		a.broker.mu.Lock()
+		defer a.broker.mu.Unlock()
+		a.broker.lostAt = now
+	}
+	return nil
 }
 
 // attend sends a heartbeat, or announces the endpoint where the broker does

@@ -25,9 +25,17 @@ type fakeBroker struct {
 	token  int64
 
 	contracts int
+	leave     func()
 }
 
 func joinBroker(t *testing.T, w *world) *fakeBroker {
+	t.Helper()
+	b := startBroker(t, w)
+	w.sleep(35 * time.Second) // the agent looks for it every half minute
+	return b
+}
+
+func startBroker(t *testing.T, w *world) *fakeBroker {
 	t.Helper()
 	b := &fakeBroker{peer: peer.New(protocol.PeerBroker, &peer.Options{Dial: w.bus.Dial}), owners: map[string]string{}}
 	b.peer.Handle(protocol.TypeCollabRequest, b.handle)
@@ -40,11 +48,11 @@ func joinBroker(t *testing.T, w *world) *fakeBroker {
 		defer close(done)
 		b.peer.Run(ctx)
 	}()
-	t.Cleanup(func() {
+	b.leave = func() {
 		stop()
 		<-done
-	})
-	w.sleep(35 * time.Second) // the agent looks for it every half minute
+	}
+	t.Cleanup(b.leave)
 	return b
 }
 
@@ -184,6 +192,66 @@ func TestWithABrokerARoleEventNeedsItsClaim(t *testing.T) {
 		call(w.tools(), "chat.react", map[string]any{"inReplyTo": "e2", "signal": "declined"})
 		w.sleep(time.Second)
 		equal(t, "declined", b.requests("claim.decline"), []string{`{"eventId":"e2"}`})
+	})
+}
+
+// TestABrokerThatRestartsIsWaitedFor: while it is away, no agent answers what
+// several could, until it has been away for long.
+func TestABrokerThatRestartsIsWaitedFor(t *testing.T) {
+	inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) {
+		claim := func(event string) chan map[string]any {
+			done := make(chan map[string]any, 1)
+			go func() {
+				r, _ := call(w.tools(), "chat.claim", map[string]any{"eventId": event})
+				done <- r
+			}()
+			return done
+		}
+		send := func(event string) any {
+			r, _ := call(w.tools(), "chat.send_message", map[string]any{"inReplyTo": event, "text": "me for " + event})
+			return r["reason"]
+		}
+		b := joinBroker(t, w)
+		b.leave()
+		w.say(post("e1", "@backend-agents who can look?"))
+		w.sleep(3 * time.Second)
+		if reason := send("e1"); reason != "claim_needed" {
+			t.Errorf("an answer while the broker restarts is refused for %v", reason)
+		}
+		granted := claim("e1")
+		w.sleep(5 * time.Second)
+		if len(granted) != 0 {
+			t.Fatalf("without the broker the claim gives %v", <-granted)
+		}
+		b = startBroker(t, w)
+		b.mu.Lock()
+		b.token = 7
+		b.mu.Unlock()
+		w.sleep(4 * time.Second)
+		if r := <-granted; r["granted"] != true || r["token"] != 8.0 {
+			t.Errorf("from the broker that is back the claim gives %v", r)
+		}
+		if reason := send("e1"); reason != nil {
+			t.Errorf("an answer with the claim is refused for %v", reason)
+		}
+
+		b.leave()
+		w.stop()
+		w.start() // the agent restarts meanwhile
+		w.say(post("e2", "@backend-agents and this?"))
+		w.sleep(3 * time.Second)
+		granted = claim("e2")
+		w.sleep(10 * time.Second)
+		if len(granted) != 0 {
+			t.Fatalf("without the broker the claim gives %v", <-granted)
+		}
+		w.sleep(10 * time.Second)
+		if r := <-granted; r["granted"] != true {
+			t.Errorf("without a broker for long the claim gives %v", r)
+		}
+		if reason := send("e2"); reason != nil {
+			t.Errorf("an answer without a broker is refused for %v", reason)
+		}
 	})
 }
 

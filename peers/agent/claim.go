@@ -149,12 +149,23 @@ func (b *toolbox) mayClaim(ctx context.Context, id string) (event string, refusa
 	return event, refusal, err
 }
 
-// acquire asks the broker for a claim, or takes it where there is none.
+// acquire asks the broker for a claim, or takes it where there is none. One that
+// went away just now is waited for.
 func (a *Agent) acquire(ctx context.Context, eventID string, ttl time.Duration) (claimResult, string, error) {
-	if a.brokerPresent(ctx) {
-		var result claimResult
-		err := a.askBroker(ctx, "claim.acquire", map[string]any{"eventId": eventID, "ttlMs": ttl.Milliseconds()}, &result)
-		return result, "broker", err
+	for {
+		if a.brokerPresent(ctx) {
+			var result claimResult
+			err := a.askBroker(ctx, "claim.acquire", map[string]any{"eventId": eventID, "ttlMs": ttl.Milliseconds()}, &result)
+			if !errors.Is(err, errNoBroker) {
+				return result, "broker", err
+			}
+		}
+		if !a.brokerKnown() {
+			break
+		}
+		if !sleep(ctx, time.Second) {
+			return claimResult{}, "", context.Cause(ctx)
+		}
 	}
 	var result claimResult
 	err := a.inTx(ctx, func(tx *sql.Tx) error {

@@ -22,6 +22,10 @@
 //     writes (attention.PermitMessage): one answer for each event, only where
 //     it was said, none for events that forbid it, none without a needed
 //     claim, none after leaving, never a word that means silence.
+//   - Reach: the tools of a turn act in its own chat and read no other, save that
+//     a person's direct chat reads where that person writes (reach.go).
+//   - Claims: a broker that went away is waited for (brokerReturn) before the agent
+//     does without one.
 //   - Crashes: a turn that produced an outbound action is never run again; one
 //     that was cut short before runs again with a higher attempt. Both hold
 //     across SIGKILL: an action and the mark that forbids another are one
