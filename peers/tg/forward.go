@@ -112,6 +112,9 @@ func (b *Bridge) setConfigured(ctx context.Context, key int64, agent string, con
 		b.bot, key, agent, configured)
 }
 
+// errUntaken is an agent that is there and failed, or did not answer.
+var errUntaken = errors.New("the agent did not take the message")
+
 // tell sends a message to an agent; nil means that the agent has it.
 func (b *Bridge) tell(ctx context.Context, agent string, m protocol.Message) error {
 	result, err := b.peer.Send(ctx, protocol.Topic(agent), m)
@@ -132,10 +135,12 @@ func heard(addressee string, r *protocol.SendResult) error {
 		return errAbsent
 	case i >= 0 && r.Failures[i].Status == protocol.OutcomeRejected:
 		return fmt.Errorf("%w: %s", errRejected, r.Failures[i].Error)
+	case i >= 0 && r.Failures[i].Status == protocol.OutcomeOffline:
+		return errors.New("the agent left before it took the message")
 	case i >= 0:
-		return fmt.Errorf("the agent did not take the message: %s %s", r.Failures[i].Status, r.Failures[i].Error)
+		return fmt.Errorf("%w: %s %s", errUntaken, r.Failures[i].Status, r.Failures[i].Error)
 	case r.Addressee == protocol.AddresseeFailed:
-		return errors.New("the agent did not take the message")
+		return errUntaken
 	case r.DeliveredTo < 1:
 		return errAbsent
 	}
@@ -148,6 +153,11 @@ func heard(addressee string, r *protocol.SendResult) error {
 func (b *Bridge) agentTrouble(ctx context.Context, key int64, agent string, spawned bool, attempt int, err error) error {
 	if errors.Is(err, errRejected) && attempt >= maxRejections {
 		return permanent(err)
+	}
+	if errors.Is(err, errUntaken) && attempt == untakenAttempts {
+		if notice := b.tellUntaken(ctx, key, agent); notice != nil {
+			return errors.Join(err, notice)
+		}
 	}
 	if !errors.Is(err, errAbsent) {
 		return err
@@ -173,6 +183,21 @@ func (b *Bridge) agentTrouble(ctx context.Context, key int64, agent string, spaw
 		return errors.Join(err, revive)
 	}
 	wake(b.chats)
+	return err
+}
+
+// tellUntaken tells a chat, once a day for each agent, that what it writes waits.
+func (b *Bridge) tellUntaken(ctx context.Context, key int64, agent string) error {
+	err := inTx(ctx, b.db, func(tx *sql.Tx) error {
+		c, err := b.loadChat(ctx, tx, key)
+		if err != nil || !c.present || c.stopped {
+			return err
+		}
+		day := time.Now().UTC().Format(time.DateOnly)
+		return b.notice(ctx, tx, c, 0, "untaken:"+agent+":"+day, fmt.Sprintf(
+			"@%s does not take messages at the moment. They are kept, and I go on trying.", protocol.PeerID(agent).Name()))
+	})
+	b.telegram.Wake()
 	return err
 }
 

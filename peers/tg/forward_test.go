@@ -1,8 +1,10 @@
 package tg_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"hubbub/bus/bustest"
 	"hubbub/protocol"
@@ -60,5 +62,30 @@ func TestAMessageThatNoBusTakesHarmsNoOther(t *testing.T) {
 		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "could not be given to @lead") || !strings.Contains(got[0], "bytes") {
 			t.Errorf("Will reads %q", got)
 		}
+	})
+}
+
+// An agent that is there and fails keeps its chat waiting: the chat is told, once
+// a day, and nothing is lost.
+func TestAChatIsToldThatItsAgentTakesNothing(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		will := models.User{ID: dm.ID, FirstName: "Will"}
+		lead.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full") })
+		h.api.Say(dm, will, "one")
+		time.Sleep(3 * time.Second)
+		h.texts(dm.ID, 0) // a moment's trouble is nobody's business
+		time.Sleep(10 * time.Minute)
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead does not take messages") {
+			t.Errorf("Will reads %q", got)
+		}
+		lead.Refuse(nil)
+		if got := next(t, lead); got.Text != "one" {
+			t.Errorf("lead got %q", got.Text)
+		}
+		lead.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full again") })
+		h.api.Say(dm, will, "two")
+		time.Sleep(10 * time.Minute)
+		h.texts(dm.ID, 1)
 	})
 }

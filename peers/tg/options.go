@@ -65,6 +65,7 @@ const (
 	maxEvent           = 1000 << 10      // bytes of a tg_message's content, below the bus's smallest limit for a frame
 	shortPause         = 3 * time.Second
 	maxRejections      = 10 // by an agent, of one event
+	untakenAttempts    = 5  // at an agent that fails, until its chat is told
 	maxReplyText       = 64 << 10
 	guessesPerHour     = 5
 	albumCap           = 10 * time.Second
