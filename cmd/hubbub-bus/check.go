@@ -11,6 +11,10 @@ import (
 	"hubbub/cmd/internal/program"
 )
 
+// maxName bounds the names of a bus and of its cluster, in bytes: both stand in NATS
+// subjects, and the former in each row.
+const maxName = 256
+
 // check refuses settings that cannot be meant, whatever the machine is like.
 func (s *settings) check() error {
 	if err := s.checkBounds(); err != nil {
@@ -23,6 +27,8 @@ func (s *settings) check() error {
 		return err
 	}
 	switch {
+	case len(s.bus.Name) > maxName:
+		return program.Usage("--name is %d bytes long; at most %d are allowed", len(s.bus.Name), maxName)
 	case s.noLog && s.log.Required:
 		return program.Usage("--activity-required asks for the activity log that --no-activity-log leaves out; give one of them")
 	case s.noLog && s.cluster.stream != "":
@@ -62,6 +68,9 @@ func (c *clusterSettings) check() error {
 	}
 	if c.prefix != "" && (strings.ContainsAny(c.prefix, " \t\r\n*>") || slices.Contains(strings.Split(c.prefix, "."), "")) {
 		return program.Usage("--cluster-name %q cannot begin the names of NATS subjects: it may have no space, * or >, and no empty part between dots", c.prefix)
+	}
+	if len(c.prefix) > maxName {
+		return program.Usage("--cluster-name is %d bytes long; at most %d are allowed", len(c.prefix), maxName)
 	}
 	if (c.cert == "") != (c.key == "") {
 		return program.Usage("--cluster-cert and --cluster-key belong together")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -59,7 +60,7 @@ func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
 		nil, {"--listen", ":7892"}, {"--listen", "[::1]:0"}, {"--listen", "localhost:http"},
 		{"--cluster", "nats://10.0.0.1:4222"}, {"--cluster", "10.0.0.1:4222,tls://b"}, {"--cluster", "wss://u:p@nats.example.com/ws"},
 		{"--cluster-name", ""}, {"--cluster-name", "a.b-c"}, {"--activity-required"}, {"--no-activity-log"},
-		{"--cluster-cert", "c.pem", "--cluster-key", "k.pem"},
+		{"--cluster-cert", "c.pem", "--cluster-key", "k.pem"}, {"--name", strings.Repeat("x", 256), "--cluster-name", strings.Repeat("x", 256)},
 	} {
 		if err := check(good...); err != nil {
 			t.Errorf("%q is refused: %v", good, err)
@@ -71,6 +72,7 @@ func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
 		{"--cluster-name", "a b"}, {"--cluster-name", "a..b"}, {"--cluster-name", ".a"}, {"--cluster-name", "*"}, {"--cluster-name", "a.>"},
 		{"--no-activity-log", "--activity-required"}, {"--no-activity-log", "--cluster", "nats://a", "--activity-stream", "S"},
 		{"--cluster-cert", "c.pem"}, {"--cluster-key", "k.pem"},
+		{"--name", strings.Repeat("x", 257)}, {"--cluster-name", strings.Repeat("x", 257)},
 	} {
 		if check(bad...) == nil {
 			t.Errorf("%q is not refused", bad)
