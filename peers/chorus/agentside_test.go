@@ -359,6 +359,37 @@ func TestCallbacksAreRetriedOn5xxAndNotOn4xx(t *testing.T) {
 	})
 }
 
+// TestACallbackThatDoesNotAnswerGetsNothingTwice: nobody knows whether the service
+// has the event, and what comes after it in the channel waits no longer.
+func TestACallbackThatDoesNotAnswerGetsNothingTwice(t *testing.T) {
+	r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 500 * time.Millisecond })
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	callback := newReceiver(t)
+	callback.responding(func(_ http.ResponseWriter, req *http.Request, n int) bool {
+		if n == 1 { // the first message
+			<-req.Context().Done()
+		}
+		return false
+	})
+	inbox := r.inbox("ops")
+	for _, id := range []string{"one", "two"} {
+		post(t, inbox, posted("c", id, id, callback.url))
+		d := agent.NextOf(t, protocol.TypeChatMessage)
+		agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: id, InReplyTo: string(d.Message.MessageID), IdempotencyKey: id})
+	}
+	for _, want := range []protocol.DeliveryStatus{{IdempotencyKey: "one", Status: protocol.StatusUnknown}, {IdempotencyKey: "two", Status: protocol.StatusDelivered}} {
+		var s protocol.DeliveryStatus
+		if err := agent.NextOf(t, protocol.TypeDeliveryStatus).Decode(&s); err != nil || s.Status != want.Status || s.IdempotencyKey != want.IdempotencyKey {
+			t.Errorf("%+v, %v; want %s %s", s, err, want.IdempotencyKey, want.Status)
+		}
+	}
+	const each = "lifecycle:processing message lifecycle:idle"
+	if got := callback.types(6); got != each+" "+each {
+		t.Errorf("calls %s", got)
+	}
+}
+
 func TestASlowCallbackHoldsUpNobodyElse(t *testing.T) {
 	r := startNew(t, nil)
 	spawner(t, r.bus, "agent:a")

@@ -9,14 +9,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
 // Limits on calls that the gateway makes.
 const (
 	dialTimeout   = 10 * time.Second
-	postTimeout   = 30 * time.Second // of one POST, answer included
 	maxRedirects  = 3
 	maxAnswer     = 64 << 10 // bytes of an answer that are read, and thrown away
 	maxAnswerHead = 64 << 10
@@ -40,14 +41,18 @@ func newTransport(g *Guard) *http.Transport {
 }
 
 // A poster POSTs JSON to URLs that are secrets. Its errors never hold the URL.
-type poster struct{ client *http.Client }
-
-func newPoster(transport http.RoundTripper) *poster {
-	return &poster{client: &http.Client{
-		Transport:     transport,
-		CheckRedirect: keepMethod,
-	}}
+type poster struct {
+	client  *http.Client
+	timeout time.Duration // of one POST, answer included
 }
+
+func newPoster(transport http.RoundTripper, timeout time.Duration) *poster {
+	return &poster{client: &http.Client{Transport: transport, CheckRedirect: keepMethod}, timeout: timeout}
+}
+
+// errNoAnswer is a POST that left and was not answered in time: nobody knows
+// whether it had its effect.
+var errNoAnswer = errors.New("it did not answer in time")
 
 // errRedirect refuses a redirect that would change the request or go on for ever.
 var errRedirect = errors.New("the target redirects in a way that is not followed")
@@ -76,9 +81,13 @@ func (e *statusError) Error() string {
 // post sends one JSON object and waits for the answer. An answer that is not
 // 2xx is a *statusError; every other error means that no answer came.
 func (p *poster) post(ctx context.Context, target, key string, body []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	var left atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(i httptrace.WroteRequestInfo) { left.Store(i.Err == nil) },
+	})
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return errors.New("its URL cannot be used") // the error of the parser repeats the URL
 	}
@@ -88,6 +97,9 @@ func (p *poster) post(ctx context.Context, target, key string, body []byte) erro
 		req.Header.Set("Idempotency-Key", key)
 	}
 	resp, err := p.client.Do(req)
+	if err != nil && left.Load() && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errNoAnswer
+	}
 	if err != nil {
 		return withoutURL(err)
 	}

@@ -18,8 +18,9 @@
 //   - What an agent says and does for a message goes to that message's callback.
 //     All that goes to one channel keeps the order in which the bus delivered it,
 //     across its callbacks too, one POST after the other's answer: after a 5xx or a
-//     failed connection three times more, after anything else not. A POST that a crash cut off is not repeated, since a service
-//     cannot tell; its agent hears "unknown".
+//     failed connection three times more, after anything else not. A POST that
+//     left and was not answered in 30 s, or was cut off by a crash, is not repeated,
+//     since a service cannot tell; its agent hears "unknown".
 //   - A rotated or revoked connection string is dead when the command that did it
 //     returns. Unknown, wrong, rotated and revoked ones are answered alike.
 //

@@ -35,6 +35,7 @@ type Options struct {
 	ComposeCap    time.Duration   // longest such wait; default 30s
 	MaxFrame      int             // bytes of a frame of the bus; default 1 MiB
 	MinBackoff    time.Duration   // before the first repetition of a POST; default 1s
+	PostTimeout   time.Duration   // of one POST, answer included; default 30s
 	StopTimeout   time.Duration   // for running POSTs when Run ends; default 6s
 	Version       string          // of the program, for MCP clients
 	Peer          *peer.Options   // how to connect to the bus
@@ -86,7 +87,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.guard = NewGuard(g.opts.Allow)
 	g.hosts = hostsOf(g.opts.PublicURL, g.opts.ProxyURL, "http://"+listener.Addr().String())
 	g.transport = newTransport(g.guard)
-	g.poster = newPoster(g.transport)
+	g.poster = newPoster(g.transport, g.opts.PostTimeout)
 	g.tools = newToolsClient(g.transport)
 	g.calls, g.toolCalls, g.proxied = newGate(maxCalls, maxCallsOfOne), newGate(maxCalls, maxCallsOfOne), newGate(maxCalls, maxCallsOfOne)
 	g.inOrder = newQueueing(maxCallsOfOne)
@@ -130,6 +131,9 @@ func (g *Gateway) setDefaults() {
 	}
 	if o.MinBackoff <= 0 {
 		o.MinBackoff = time.Second
+	}
+	if o.PostTimeout <= 0 {
+		o.PostTimeout = 30 * time.Second
 	}
 	if o.StopTimeout <= 0 {
 		o.StopTimeout = 6 * time.Second

@@ -203,7 +203,11 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	if err != nil {
 		return outbox.Permanent(err)
 	}
-	return verdictOfPost(g.poster.post(ctx, callback, "", body), item.Attempt)
+	err = g.poster.post(ctx, callback, "", body)
+	if errors.Is(err, errNoAnswer) {
+		return outbox.Unknown(err)
+	}
+	return verdictOfPost(err, item.Attempt)
 }
 
 // verdictOfPost says what follows from one attempt at a POST: three more after a
