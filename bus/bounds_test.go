@@ -12,6 +12,7 @@ import (
 
 	"hubbub/bus"
 	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/wire"
@@ -163,4 +164,33 @@ func TestAnswersWithinTheirTimeCount(t *testing.T) {
 		late.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{}}`)
 		sending.Wait()
 	})
+}
+
+// TestTheListOfFailuresFitsAFrame has peers that refuse with long reasons: few of
+// them, many, and more than half a frame can name.
+func TestTheListOfFailuresFitsAFrame(t *testing.T) {
+	const frame = 4096
+	reason := strings.Repeat("no ", 100)
+	for count, want := range map[int]struct{ named, reasons int }{
+		5: {5, 5}, 10: {10, 0}, 80: {40, 0},
+	} {
+		b := bustest.Start(t, &bus.Options{MaxFrame: frame})
+		for i := range count {
+			b.Join(t, protocol.PeerID(fmt.Sprintf("agent:%d", i)), "collab:all").Refuse(func(*bustest.Delivery) error { return peer.Reject(reason) })
+		}
+		sender := b.Join(t, "cli:op")
+		r := sender.Send(t, "collab:all", protocol.TypeAgentEvent, protocol.AgentOnline{})
+		reasons := 0
+		for _, f := range r.Failures {
+			if f.Error != "" {
+				reasons++
+			}
+			if f.Status != protocol.OutcomeRejected || !strings.HasPrefix(string(f.Peer), "agent:") {
+				t.Errorf("%d peers: a failure is %+v", count, f)
+			}
+		}
+		if len(r.Failures) != want.named || reasons != want.reasons {
+			t.Errorf("%d peers: %d failures, %d with a reason; want %d and %d", count, len(r.Failures), reasons, want.named, want.reasons)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -232,11 +233,8 @@ func (p *publication) result() []byte {
 	buf = append(buf, `,"deliveredTo":`...)
 	buf = strconv.AppendInt(buf, int64(p.deliveredTo), 10)
 	if len(p.failures) > 0 {
-		failures, err := json.Marshal(p.failures)
-		if err != nil { // cannot happen: strings only
-			failures = []byte("[]")
-		}
-		buf = append(append(buf, `,"failures":`...), failures...)
+		buf = append(buf, `,"failures":`...)
+		buf = append(buf, failuresWithin(p.server.options.MaxFrame/2, p.failures)...)
 	}
 	if p.addressee != "" {
 		buf = append(buf, `,"addressee":"`...)
@@ -244,4 +242,26 @@ func (p *publication) result() []byte {
 		buf = append(buf, '"')
 	}
 	return append(buf, '}')
+}
+
+// failuresWithin lists failures in at most limit bytes, so that no sender gets a
+// frame that it may not send: where they are too many, first their reasons are left
+// out, and then the last of them.
+func failuresWithin(limit int, failures []protocol.Failure) []byte {
+	list, err := json.Marshal(failures)
+	if err == nil && len(list) > limit {
+		failures = slices.Clone(failures)
+		for i := range failures {
+			failures[i].Error = ""
+		}
+		list, err = json.Marshal(failures)
+	}
+	for err == nil && len(list) > limit {
+		failures = failures[:len(failures)/2]
+		list, err = json.Marshal(failures)
+	}
+	if err != nil { // cannot happen: strings only
+		return []byte("[]")
+	}
+	return list
 }

@@ -61,7 +61,8 @@ type SendParams struct {
 }
 
 // A SendResult answers sendMessage, after every target answered, failed or
-// timed out.
+// timed out. Failures take at most half a frame: where they are too many, they
+// come without their errors, and then without the last of them.
 type SendResult struct {
 	Accepted    bool      `json:"accepted"`
 	MessageID   MessageID `json:"messageId"`
