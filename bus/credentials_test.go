@@ -1,7 +1,6 @@
 package bus_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -215,6 +214,19 @@ func (r *raw) silent() { r.t.Helper(); r.request("ping", "{}") }
 
 func call(t *testing.T, b *bustest.Bus, token, method, path, body string) (int, map[string]any) {
 	t.Helper()
+	status, raw := ask(t, b, token, method, path, body)
+	var answer map[string]any
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &answer); err != nil {
+			t.Fatalf("%s %s: %q is not JSON", method, path, raw)
+		}
+	}
+	return status, answer
+}
+
+// ask is call for any answer.
+func ask(t *testing.T, b *bustest.Bus, token, method, path, body string) (int, []byte) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, strings.Replace(b.URL(), "ws", "http", 1)+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -231,13 +243,37 @@ func call(t *testing.T, b *bustest.Bus, token, method, path, body string) (int, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer map[string]any
-	if len(raw) > 0 {
-		if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&answer); err != nil {
-			t.Fatalf("%s %s: %q is not JSON", method, path, raw)
+	return resp.StatusCode, raw
+}
+
+// TestPeersAreListedToWhoMayTalkToThem has agents of two chats, of which neither
+// learns of the other or of its chat.
+func TestPeersAreListedToWhoMayTalkToThem(t *testing.T) {
+	agent := func(name, chat string) grant.Credential {
+		return grant.Credential{Name: name, Identities: []string{"agent:" + name}, Subscribe: []string{"agent:" + name}, Publish: []string{chat, "system:*"}}
+	}
+	operator := grant.Credential{Name: "op", Identities: []string{"cli:*"}, Subscribe: []string{"*"}}
+	b, _, tokens := credentialed(t, operator, bridge, agent("x", "tg:1"), agent("y", "tg:2"))
+	join(t, b, tokens["tg"], "tg:1")
+	join(t, b, tokens["tg"], "tg:2")
+	join(t, b, tokens["x"], "agent:x")
+	join(t, b, tokens["y"], "agent:y")
+	for name, want := range map[string]string{
+		"x": "agent:x tg:1", "y": "agent:y tg:2", "tg": "agent:x agent:y tg:1 tg:2", "op": "agent:x agent:y tg:1 tg:2",
+	} {
+		status, raw := ask(t, b, tokens[name], "GET", "/peers", "")
+		var list []bus.PeerInfo
+		if err := json.Unmarshal(raw, &list); err != nil || status != http.StatusOK {
+			t.Fatalf("%s: %d %s, %v", name, status, raw, err)
+		}
+		var seen []string
+		for _, p := range list {
+			seen = append(seen, p.ClientID)
+		}
+		if got := strings.Join(seen, " "); got != want {
+			t.Errorf("%s sees %q; want %q", name, got, want)
 		}
 	}
-	return resp.StatusCode, answer
 }
 
 func TestASpawnerIssuesAndRevokesNarrowerCredentials(t *testing.T) {

@@ -135,8 +135,13 @@ func (s *session) info() PeerInfo {
 	return info
 }
 
-func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, _ *grant.Credential) {
-	writeJSON(w, http.StatusOK, srv.Peers())
+// listPeers answers with the peers that the credential may see.
+func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Credential) {
+	list := srv.Peers()
+	if c != nil {
+		list = slices.DeleteFunc(list, func(p PeerInfo) bool { return !c.MaySee(protocol.PeerID(p.ClientID)) })
+	}
+	writeJSON(w, http.StatusOK, list)
 }
 
 // whoami tells the holder of a token what it grants.

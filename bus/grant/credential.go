@@ -58,6 +58,12 @@ func (c *Credential) MayPublish(topic string) bool { return matches(c.Publish, t
 // MaySubscribe reports whether the holder may subscribe to a pattern.
 func (c *Credential) MaySubscribe(p protocol.Pattern) bool { return covered(c.Subscribe, p) }
 
+// MaySee reports whether the holder may know that a peer is connected: one that it
+// may be, or whose topic it may send to or hear.
+func (c *Credential) MaySee(id protocol.PeerID) bool {
+	return c.MayBe(id) || c.MayPublish(string(id)) || matches(c.Subscribe, string(id))
+}
+
 func matches(granted []string, name string) bool {
 	return slices.ContainsFunc(granted, func(g string) bool {
 		return g == name || protocol.Pattern(g).Matches(protocol.Topic(name))
