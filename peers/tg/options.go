@@ -50,6 +50,7 @@ const (
 	maxBackoffBus      = 15 * time.Second // between attempts towards the bus: the promise is 30 s
 	maxAge             = 24 * time.Hour
 	typingRefresh      = 4 * time.Second
+	typingPause        = 200 * time.Millisecond // until a sign is tried again for which the bot's limit had no room
 	leastPoll          = 500 * time.Millisecond // between polls that find nothing
 	typingCap          = 5 * time.Minute
 	apiTimeout         = 30 * time.Second // of a call other than a poll

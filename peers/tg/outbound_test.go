@@ -296,6 +296,41 @@ func TestTyping(t *testing.T) {
 	})
 }
 
+// However many type at once, and whatever was just sent, each of them has a sign.
+func TestEveryTypistHasASign(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.spawner("agent:lead")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.start()
+		var chats []int64
+		for range 12 { // the bot's limit has room for three at a time
+			will, dm := h.dm("Will")
+			h.api.Say(dm, will, "hello")
+			next(t, lead)
+			chats = append(chats, dm.ID)
+		}
+		for _, chat := range chats {
+			reply(t, lead, chat, protocol.ChatReply{Text: "hello"})
+		}
+		begun := time.Now()
+		for _, chat := range chats {
+			reply(t, lead, chat, protocol.ChatReply{Typing: true})
+		}
+		time.Sleep(13 * time.Second)
+		for _, chat := range chats {
+			var signs []time.Duration
+			for _, c := range h.api.Calls("sendChatAction") {
+				if c.ChatID == chat {
+					signs = append(signs, c.At.Sub(begun).Round(time.Millisecond))
+				}
+			}
+			if len(signs) < 3 || signs[0] > 2*time.Second {
+				t.Errorf("in chat %d the agent was seen typing after %v", chat, signs)
+			}
+		}
+	})
+}
+
 func TestSignals(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		dm, lead, source := h.talk()

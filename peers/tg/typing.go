@@ -1,6 +1,7 @@
 package tg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -34,6 +35,13 @@ type typist struct {
 type typingSpan struct {
 	telegram     int64
 	since, until time.Time
+	shown        time.Time // when its sign was last sent
+}
+
+// A typingPlace is where Telegram shows a sign, whoever types there.
+type typingPlace struct {
+	telegram int64
+	thread   int
 }
 
 func newTyping(b *Bridge) *typing {
@@ -89,8 +97,8 @@ func (t *typing) clear(chat int64, agent string) {
 func (t *typing) loop(ctx context.Context) error {
 	for {
 		var renew <-chan time.Time
-		if t.show(ctx) {
-			renew = time.After(typingRefresh)
+		if next, busy := t.show(ctx); busy {
+			renew = time.After(next)
 		}
 		select {
 		case <-renew:
@@ -101,33 +109,67 @@ func (t *typing) loop(ctx context.Context) error {
 	}
 }
 
-// show sends every sign once; false when there is none.
-func (t *typing) show(ctx context.Context) bool {
+// show sends the signs that are due, the one that was missing longest first, and
+// returns how long the next look can wait; false when nobody types.
+func (t *typing) show(ctx context.Context) (next time.Duration, busy bool) {
 	now := time.Now()
-	t.mu.Lock()
-	maps.DeleteFunc(t.busy, func(_ typist, span typingSpan) bool { return !span.until.After(now) })
-	places := map[[2]int64]bool{}
-	for who, span := range t.busy {
-		places[[2]int64{span.telegram, int64(who.thread)}] = true
+	shown := t.lastShown(now)
+	oldestFirst := func(a, b typingPlace) int {
+		return cmp.Or(shown[a].Compare(shown[b]), cmp.Compare(a.telegram, b.telegram), cmp.Compare(a.thread, b.thread))
 	}
-	t.mu.Unlock()
-	for _, place := range slices.SortedFunc(maps.Keys(places), func(a, b [2]int64) int { return int(a[0] - b[0]) }) {
-		if held, err := t.b.heldUntil(ctx, place[0]); err != nil || held.After(now) {
+	for _, place := range slices.SortedFunc(maps.Keys(shown), oldestFirst) {
+		if wait := shown[place].Add(typingRefresh).Sub(now); wait > 0 {
+			return wait, true
+		}
+		if held, err := t.b.heldUntil(ctx, place.telegram); err != nil || held.After(now) {
 			continue
 		}
 		if !t.b.limiter.Allow() {
-			break // sends come first
+			return typingPause, true // sends come first
 		}
-		params := map[string]any{"chat_id": place[0], "action": "typing"}
-		if place[1] != 0 {
-			params["message_thread_id"] = place[1]
+		t.note(place, now)
+		params := map[string]any{"chat_id": place.telegram, "action": "typing"}
+		if place.thread != 0 {
+			params["message_thread_id"] = place.thread
 		}
 		var refused *botapi.Error
 		err := t.b.call(ctx, "sendChatAction", params, nil)
 		if errors.As(err, &refused) && refused.Code == http.StatusTooManyRequests {
-			t.b.heed(ctx, place[0], refused)
+			t.b.heed(ctx, place.telegram, refused)
 			break
 		}
 	}
-	return len(places) > 0
+	return typingRefresh, len(shown) > 0
+}
+
+// lastShown returns the places where somebody types, each with the time of its
+// last sign. One who begins to type there has none yet: the reply before it ended
+// the sign of the others too.
+func (t *typing) lastShown(now time.Time) map[typingPlace]time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	shown := map[typingPlace]time.Time{}
+	for who, span := range t.busy {
+		place := typingPlace{span.telegram, who.thread}
+		last, known := shown[place]
+		switch {
+		case !span.until.After(now):
+			delete(t.busy, who)
+		case !known, span.shown.Before(last):
+			shown[place] = span.shown
+		}
+	}
+	return shown
+}
+
+// note notes that the sign of a place is sent.
+func (t *typing) note(place typingPlace, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for who, span := range t.busy {
+		if span.telegram == place.telegram && who.thread == place.thread {
+			span.shown = now
+			t.busy[who] = span
+		}
+	}
 }
