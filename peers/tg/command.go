@@ -119,7 +119,7 @@ func (b *Bridge) describeAgents(ctx context.Context, tx *sql.Tx, c *chat) (strin
 		}
 		state := "ready"
 		if !configured {
-			state = "not on the bus"
+			state = "not reached"
 		}
 		lines = append(lines, fmt.Sprintf("• @%s, %s", protocol.PeerID(agent).Name(), state))
 	}

@@ -154,7 +154,7 @@ func (b *Bridge) agentTrouble(ctx context.Context, key int64, agent string, spaw
 	if errors.Is(err, errRejected) && attempt >= maxRejections {
 		return permanent(err)
 	}
-	if errors.Is(err, errUntaken) && attempt == untakenAttempts {
+	if errors.Is(err, errUntaken) && attempt >= untakenAttempts {
 		if notice := b.tellUntaken(ctx, key, agent); notice != nil {
 			return errors.Join(err, notice)
 		}

@@ -89,3 +89,20 @@ func TestAChatIsToldThatItsAgentTakesNothing(t *testing.T) {
 		h.texts(dm.ID, 1)
 	})
 }
+
+// The same holds for an agent that was away for long and fails now that it is back.
+func TestAChatIsToldOfAnAgentThatIsBackAndTakesNothing(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		lead.Leave()
+		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "one")
+		time.Sleep(5 * time.Minute)
+		h.texts(dm.ID, 0)
+		back := h.bus.Join(t, "agent:lead", "agent:lead")
+		back.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full") })
+		time.Sleep(10 * time.Minute)
+		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead does not take messages") {
+			t.Errorf("Will reads %q", got)
+		}
+	})
+}
