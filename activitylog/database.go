@@ -65,6 +65,11 @@ func openDatabase(path, bus string, maxWAL int64) (sink, error) {
 // would take away the locks that this process's readers have on it through SQLite,
 // and another program could then think itself alone with the log.
 func create(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if err := putAside(path); err != nil {
+			return err
+		}
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -73,6 +78,21 @@ func create(path string) error {
 		return err
 	}
 	return f.Close()
+}
+
+// putAside makes room for a new file. What lies beside it belongs to one that was
+// moved or deleted while somebody read it: SQLite would delete the one and share the
+// other with those readers. The write-ahead log may hold rows that the moved file
+// lacks, so it is kept under another name.
+func putAside(path string) error {
+	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	info, err := os.Lstat(path + "-wal")
+	if err != nil || info.Size() == 0 { // SQLite takes an empty one away
+		return nil
+	}
+	return os.Rename(path+"-wal", path+"-wal."+time.Now().UTC().Format("20060102T150405.000000"))
 }
 
 func (d *database) prepare(bus string) error {

@@ -18,7 +18,9 @@
 //   - Loss: then rows wait in the queue, up to its bounds, and what does not fit
 //     is counted. A log_gap row, {"lost":N,"reason":"..."}, takes the place of
 //     the lost rows as soon as writing works again.
-//   - Faults never end Run: it tries again until the database takes rows.
+//   - Faults never end Run: it tries again until the database takes rows. A new log
+//     begins where the file was moved or deleted; a write-ahead log that readers
+//     kept beside it is renamed to *-wal.TIME, and belongs beside the moved file.
 //   - Readers do not block the writer. A foreign one that keeps a transaction
 //     open makes the write-ahead log grow, at most to Options.MaxWAL; what has
 //     grown is moved into the database in the background, while rows are written.

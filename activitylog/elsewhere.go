@@ -7,8 +7,9 @@ import (
 
 // A tail is the end of one log, as far as it was read.
 type tail struct {
-	last time.Time // of its last row
-	open int       // sessions that were connected and not disconnected
+	last     time.Time    // of its last row
+	open     int          // sessions that were connected and not disconnected
+	doubtful []*passTally // its next row tells whether they were cut by a kill of this bus
 }
 
 // A silence is a time in which a log has no rows, and after which a peer connects
@@ -24,12 +25,20 @@ type silence struct {
 // particular order, and clocks differ.
 const killReach = time.Second
 
-// follow notes where a log falls silent.
+// leastSilence is how long a bus takes at least until it is there again after a kill,
+// with its peers: a shorter silence before a peer connects is none.
+const leastSilence = 20 * time.Millisecond
+
+// maxDoubtful bounds the passes that wait for the next row of one log. One more is
+// taken for cut.
+const maxDoubtful = 10_000
+
+// follow notes where a log falls silent, and judges what has waited for its next row.
 func (c *checker) follow(e *Entry, at time.Time) {
 	t := &c.tails[e.Log]
 	switch {
 	case e.Is(PeerConnected):
-		if t.open > 0 || t.last.IsZero() {
+		if t.last.IsZero() || t.open > 0 && at.Sub(t.last) >= leastSilence {
 			c.silent = append(c.silent, silence{e.Log, t.last, at})
 		}
 		t.open++
@@ -40,6 +49,42 @@ func (c *checker) follow(e *Entry, at time.Time) {
 	for len(c.silent) > 0 && c.silent[0].to.Before(at.Add(-2*c.longest)) {
 		c.silent = c.silent[1:]
 	}
+	doubtful := t.doubtful
+	t.doubtful = nil
+	for _, p := range doubtful {
+		c.weighUnlessDoubtful(p)
+	}
+}
+
+// weighUnlessDoubtful weighs a pass, unless the next row of another log will tell
+// more about it.
+func (c *checker) weighUnlessDoubtful(p *passTally) {
+	if p.fault() != "" && !c.explained(p) && p.lacks() && !c.restartedElsewhere(p) {
+		for log := range c.tails {
+			if c.isSilent(log, p) && len(c.tails[log].doubtful) < maxDoubtful {
+				c.tails[log].doubtful = append(c.tails[log].doubtful, p)
+				return
+			}
+		}
+	}
+	c.weigh(p)
+}
+
+// isSilent reports whether another log has said nothing since the pass, as where
+// its bus was killed.
+func (c *checker) isSilent(log int, p *passTally) bool {
+	t := &c.tails[log]
+	return log != p.log && (t.open > 0 || t.last.IsZero()) && !t.last.After(p.seen.Add(killReach))
+}
+
+// restartedElsewhere reports whether another bus may have been killed, and was
+// started again, while the pass was under way, or has counted lost rows in a gap.
+func (c *checker) restartedElsewhere(p *passTally) bool {
+	return slices.ContainsFunc(c.silent, func(s silence) bool {
+		return s.log != p.log && !s.from.After(p.seen.Add(killReach)) && !s.to.Before(p.began)
+	}) || slices.ContainsFunc(c.gaps, func(g gapPlace) bool {
+		return g.log != p.log && !g.at.Before(p.began) && g.at.Before(p.seen.Add(c.longest))
+	})
 }
 
 // lostElsewhere reports whether the rows that a pass lacks may have been lost by
@@ -49,16 +94,12 @@ func (c *checker) lostElsewhere(p *passTally) bool {
 	if !p.lacks() {
 		return false
 	}
-	for log, t := range c.tails {
-		if log != p.log && (t.open > 0 || t.last.IsZero()) && !t.last.After(p.seen.Add(killReach)) {
+	for log := range c.tails {
+		if c.isSilent(log, p) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.silent, func(s silence) bool {
-		return s.log != p.log && !s.from.After(p.seen.Add(killReach)) && !s.to.Before(p.began)
-	}) || slices.ContainsFunc(c.gaps, func(g gapPlace) bool {
-		return g.log != p.log && !g.at.Before(p.began) && g.at.Before(p.seen.Add(c.longest))
-	})
+	return c.restartedElsewhere(p)
 }
 
 // lacks reports whether what a pass lacks is all that is wrong with it: process

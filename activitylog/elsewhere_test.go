@@ -21,6 +21,7 @@ func TestVerifyKnowsWhatAClusterLoses(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		givenUp bool // by east, 3 s later
+		later   bool // east goes on for minutes, as west may not
 		west    []row
 		problem string
 		cut     int64
@@ -36,6 +37,12 @@ func TestVerifyKnowsWhatAClusterLoses(t *testing.T) {
 		"killed, and again long idle": {west: []row{{second, connected}, {10 * second, start}, {3600 * second, connected}, {3601 * second, other}}, cut: 1},
 		"a gap":                       {west: []row{{second, connected}, {10 * second, other}, {12 * second, lost}, {13 * second, other}}, cut: 1},
 		"lost": {west: []row{{second, connected}, {9 * second, other}, {12 * second, other}},
+			problem: "its result counts 1 peers, and 0 have process rows"},
+		"lost, and long idle": {west: []row{{second, connected}, {9 * second, other}, {3600 * second, other}}, later: true,
+			problem: "its result counts 1 peers, and 0 have process rows"},
+		"killed, and long idle beside others": {west: []row{{second, connected}, {9 * second, other}, {3600 * second, connected}}, later: true, cut: 1},
+		"killed for good beside others":       {west: []row{{second, connected}, {9 * second, other}}, later: true, cut: 1},
+		"lost at a new peer of a busy bus": {west: []row{{second, connected}, {10 * second, other}, {10*second + time.Millisecond, connected}, {13 * second, other}},
 			problem: "its result counts 1 peers, and 0 have process rows"},
 		"lost before a clean stop": {west: []row{{second, connected}, {2 * second, gone}},
 			problem: "its result counts 1 peers, and 0 have process rows"},
@@ -57,6 +64,10 @@ func TestVerifyKnowsWhatAClusterLoses(t *testing.T) {
 				result, status = `{"accepted":true,"messageId":"m","deliveredTo":0,"failures":[{"peer":"agent:a","status":"offline","error":""}]}`, StatusFailed
 			}
 			east.add(Row{Event: SendFinish, MessageID: "m", RPCID: "1", Actor: "tg:1", Status: status, Payload: []byte(result)})
+			if c.later {
+				east.now = epoch.Add(600 * second)
+				east.add(other)
+			}
 			for _, r := range c.west {
 				west.now = epoch.Add(r.after)
 				west.add(r.Row)

@@ -230,6 +230,50 @@ func TestADeletedLogIsCreatedAnew(t *testing.T) {
 	}
 }
 
+// TestALogMovedUnderAReaderLosesNothing moves the file alone, while a reader's
+// transaction keeps rows in the write-ahead log beside it.
+func TestALogMovedUnderAReaderLosesNothing(t *testing.T) {
+	w, path, _ := started(t, nil)
+	w.Append(numbered(0))
+	mustSync(t, w)
+	reader, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM activity_log"} {
+		if err := sqlitex.ExecuteTransient(reader, sql, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Append(numbered(1))
+	mustSync(t, w)
+	moved := filepath.Join(filepath.Dir(path), "moved.db")
+	if err := os.Rename(path, moved); err != nil {
+		t.Fatal(err)
+	}
+	w.Append(numbered(2))
+	mustSync(t, w)
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := filepath.Glob(path + "-wal.*")
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("write-ahead logs that were kept: %q, %v", kept, err)
+	}
+	if err := os.Rename(kept[0], moved+"-wal"); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{moved: "[msg_00000000 msg_00000001]", path: "[msg_00000002]"} {
+		if got := fmt.Sprint(query(t, file, "SELECT message_id FROM activity_log")); got != want {
+			t.Errorf("%s holds %s; want %s", file, got, want)
+		}
+		if got := query(t, file, "PRAGMA integrity_check"); got[0] != "ok" {
+			t.Errorf("%s: %s", file, got)
+		}
+	}
+}
+
 func TestAReaderThatStaysCannotGrowTheWALWithoutBound(t *testing.T) {
 	const bound = 1 << 20
 	w, path, _ := started(t, &Options{MaxWAL: bound, QueueRows: 100})

@@ -193,7 +193,7 @@ func peersOf(result []byte) int {
 func (c *checker) judge(before time.Time) {
 	n := 0
 	for ; n < len(c.done) && c.done[n].seen.Before(before); n++ {
-		c.weigh(c.done[n])
+		c.weighUnlessDoubtful(c.done[n])
 	}
 	c.done = slices.Delete(c.done, 0, n)
 }
@@ -205,6 +205,11 @@ func (c *checker) end() {
 	}
 	for _, p := range c.open {
 		c.weigh(p)
+	}
+	for _, t := range c.tails {
+		for _, p := range t.doubtful {
+			c.weigh(p)
+		}
 	}
 }
 

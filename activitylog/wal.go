@@ -29,7 +29,7 @@ func (d *database) checkFile() error {
 	info, err := os.Stat(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(info, d.file):
-		return fmt.Errorf("the activity log %s was moved or deleted; it is created anew", d.path)
+		return fmt.Errorf("the activity log %s was moved or deleted; it is created anew, and what a reader kept in its write-ahead log stays in %s-wal.*", d.path, d.path)
 	case err != nil:
 		return fmt.Errorf("looking at the activity log: %w", err)
 	}
