@@ -230,6 +230,31 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 	}
 }
 
+// TestRootGivesNothingAwayThroughALink: the owner of a folder must not get what he
+// makes its tokens point to.
+func TestRootGivesNothingAwayThroughALink(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder away")
+	}
+	data, other := t.TempDir(), t.TempDir()
+	if err := os.Chown(data, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(data, "tokens")); err != nil {
+		t.Fatal(err)
+	}
+	if err := provision(data, &plan{}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 {
+		t.Errorf("the folder that the link points to belongs to %d now", owner)
+	}
+}
+
 // TestRootProvisionsForTheOwner: who sets up a folder of a service's user as root
 // leaves nothing there that the service cannot read.
 func TestRootProvisionsForTheOwner(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
@@ -68,12 +69,20 @@ func provisionTokens(data string) error {
 }
 
 // makeTokens makes the folder of the tokens, which belongs to the owner of the one
-// around it, as its files do.
+// around it, as its files do. One that is there is left as it is, and no link is
+// followed: root must not give away what somebody else points to.
 func makeTokens(path string) error {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	folder, err := os.Open(path)
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	folder, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
