@@ -91,7 +91,11 @@ func (s *settings) checkHarness(env *program.Env) error {
 			return program.Usage("--harness %s needs the key of its model: set %s, or %s_FILE to the file that holds it", s.harness, name, name)
 		}
 	case "acp", "c2a":
-		if _, err := exec.LookPath(argv[0]); err != nil {
+		command := argv[0]
+		if filepath.Base(command) != command && !filepath.IsAbs(command) && s.workspace != "" {
+			command = filepath.Join(s.workspace, command) // where it will be started
+		}
+		if _, err := exec.LookPath(command); err != nil {
 			return program.Usage("--harness-command: %s", err)
 		}
 	}

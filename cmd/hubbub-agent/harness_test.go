@@ -78,3 +78,22 @@ func TestEachAgentHasAMemoryOfItsOwn(t *testing.T) {
 		t.Errorf("the old file: %v", err)
 	}
 }
+
+// TestACheckLooksWhereTheHarnessWillStart: a path with folders counts from the
+// workspace, a name alone from PATH.
+func TestACheckLooksWhereTheHarnessWillStart(t *testing.T) {
+	workspace := t.TempDir()
+	if err := os.WriteFile(filepath.Join(workspace, "harness"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for command, found := range map[string]bool{"./harness --fast": true, filepath.Join(workspace, "harness"): true, "sh": true, "./nothing": false, "harness": false} {
+		s := settings{harness: "c2a", harnessCommand: command, permission: "reading", workspace: workspace}
+		if err := s.checkHarness(nil); (err == nil) != found {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	s := settings{harness: "c2a", harnessCommand: "./harness", permission: "reading"}
+	if err := s.checkHarness(nil); err == nil {
+		t.Error("without a workspace it was found there all the same")
+	}
+}

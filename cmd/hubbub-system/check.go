@@ -16,20 +16,23 @@ import (
 	"hubbub/cmd/internal/program"
 )
 
-// checkTime is how long an agent may look at its settings.
+// checkTime is how long agents may look at their settings, all together: what only
+// warns must not keep the spawner from its agents.
 const checkTime = 5 * time.Second
 
 // checkAgents has our own agents look at what they will be given, so that a
 // mistake is seen now and not by whoever writes the first message. It only warns:
 // an agent in a unit of its own may find what is not here.
 func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
 	environ, err := s.spawner.Env()
 	if err != nil {
 		env.Log.Warn().Err(err).Msg("agents will not work as they are set")
 		return
 	}
 	if says := checkAgent(ctx, s.agentCommand, env.Data, s.spawner.Args, environ); says != "" {
-		env.Log.Warn().Str("agent", says).Msg("agents will not work as they are set, see --agent-arg, or [agent] in the file of `hubbub up`")
+		env.Log.Warn().Str("agent", says).Msg("agents will not work as they are set, see --agent-arg, or [agent] in the file of `hubbub up`; each runs in a folder of its own, where a relative path leads elsewhere")
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.spawner.Profiles)) {
@@ -48,18 +51,19 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 }
 
 // checkAgent returns what an agent has against its arguments and its environment,
-// or nothing.
+// or nothing. It looks from the data folder, since an agent runs in one below it:
+// what is in the folder of the spawner by chance, it will not find.
 func checkAgent(ctx context.Context, command, data string, args, environ []string) string {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
 	cmd := exec.CommandContext(ctx, command, append([]string{"--check", "--id", "check", "--data", data}, args...)...)
+	cmd.Dir = data
+	cmd.WaitDelay = time.Second                                         // what it started itself may keep its stderr
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...) // a unit has a PATH without being given one
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
-	case err == nil || ctx.Err() != nil:
+	case err == nil || errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil:
 		return "" // or too slow to be asked: its start will tell
 	case errors.As(err, &exit):
 		first, _, _ := strings.Cut(stderr.String(), "\n")

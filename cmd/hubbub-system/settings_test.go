@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,20 +96,46 @@ func TestSizes(t *testing.T) {
 // TestAgentsLookAtTheirSettings: what an agent says against them is what is told,
 // without its name; the check needs no home, which a unit does not have.
 func TestAgentsLookAtTheirSettings(t *testing.T) {
-	agent := write(t, 0o700, "#!/bin/sh\n[ \"$KEY\" = fits ] && exit 0\necho \"${0##*/}: $* HOME=$HOME KEY=$KEY\" >&2\necho more >&2\nexit 2\n")
-	got := checkAgent(t.Context(), agent, "/data", []string{"--harness=x"}, []string{"KEY=not"})
-	if want := "--check --id check --data /data --harness=x HOME= KEY=not"; got != want {
+	data := t.TempDir()
+	agent := write(t, 0o700, "#!/bin/sh\n[ \"$KEY\" = fits ] && exit 0\necho \"${0##*/}: $* HOME=$HOME KEY=$KEY IN=$(pwd)\" >&2\necho more >&2\nexit 2\n")
+	got := checkAgent(t.Context(), agent, data, []string{"--harness=x"}, []string{"KEY=not"})
+	if want := "--check --id check --data " + data + " --harness=x HOME= KEY=not IN=" + data; got != want {
 		t.Errorf("it says %q; want %q", got, want)
 	}
-	if got := checkAgent(t.Context(), agent, "/data", nil, []string{"KEY=fits"}); got != "" {
+	if got := checkAgent(t.Context(), agent, data, nil, []string{"KEY=fits"}); got != "" {
 		t.Errorf("where all is well: %q", got)
 	}
-	if got := checkAgent(t.Context(), "/nowhere/agent", "/data", nil, nil); !strings.Contains(got, "/nowhere/agent") {
+	if got := checkAgent(t.Context(), "/nowhere/agent", data, nil, nil); !strings.Contains(got, "/nowhere/agent") {
 		t.Errorf("where there is none: %q", got)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := checkAgent(ended, agent, "/data", nil, nil); got != "" {
+	if got := checkAgent(ended, agent, data, nil, nil); got != "" {
 		t.Errorf("at a stop: %q", got)
+	}
+}
+
+// TestAHangingCheckHoldsNobodyUp: neither it nor what it started, which may have its
+// stderr, is waited for at a stop.
+func TestAHangingCheckHoldsNobodyUp(t *testing.T) {
+	data := t.TempDir()
+	for _, fifo := range []string{"started", "end"} {
+		if err := syscall.Mkfifo(filepath.Join(data, fifo), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	agent := write(t, 0o700, "#!/bin/sh\ncat end &\necho >started\nwait\necho too late >&2\nexit 2\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	said := make(chan string)
+	go func() { said <- checkAgent(ctx, agent, data, nil, nil) }()
+	if _, err := os.ReadFile(filepath.Join(data, "started")); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if got := <-said; got != "" {
+		t.Errorf("it says %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(data, "end"), nil, 0o600); err != nil { // what was left behind
+		t.Fatal(err)
 	}
 }
