@@ -2,7 +2,6 @@ package program
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -72,11 +71,12 @@ func (c *Certificate) tellLocked(err error) {
 }
 
 func (c *Certificate) stat() (files [2]os.FileInfo, err error) {
-	var errs [2]error
 	for i, path := range []string{c.certFile, c.keyFile} {
-		files[i], errs[i] = os.Stat(path)
+		if files[i], err = os.Stat(path); err != nil {
+			return files, err
+		}
 	}
-	return files, errors.Join(errs[:]...)
+	return files, nil
 }
 
 func (c *Certificate) changedLocked() (bool, error) {
