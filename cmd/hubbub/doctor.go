@@ -245,12 +245,18 @@ func examineAgents(ctx context.Context, path string) tg.Finding {
 }
 
 // agentLog returns where the log of an agent is: a file in the spawner's data
-// folder, or the command that shows it.
+// folder, or the command that shows it. A unit of a user has its folder there, too;
+// one of the system has not.
 func agentLog(data, name string) string {
-	if file := filepath.Join(data, "launch", name+".log"); exists(file) {
+	file := filepath.Join(data, "launch", name+".log")
+	switch {
+	case exists(file):
 		return file
+	case exists(filepath.Join(data, "agents", name)):
+		return "journalctl --user --unit hubbub-agent-" + name
+	default:
+		return "journalctl --unit hubbub-agent-" + name + ", or where it was started by hand"
 	}
-	return "journalctl --unit hubbub-agent-" + name
 }
 
 // undecided is how long an event may wait for its decision, which takes

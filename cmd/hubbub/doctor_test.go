@@ -47,6 +47,15 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 		!strings.Contains(found[0].Says, "wait for it: 2.") || !strings.Contains(found[0].Advice, log) {
 		t.Errorf("an hour later: %+v", found)
 	}
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	if got := agentLog(data, "tg-5"); got != "journalctl --user --unit hubbub-agent-tg-5" {
+		t.Errorf("the log of a user's unit: %s", got)
+	}
+	if got := agentLog(data, "lead"); !strings.HasPrefix(got, "journalctl --unit hubbub-agent-lead,") {
+		t.Errorf("the log of the system's unit: %s", got)
+	}
 	if _, err := db.ExecContext(t.Context(), `UPDATE events SET stage = 'done'`); err != nil {
 		t.Fatal(err)
 	}
