@@ -26,7 +26,9 @@ const (
 
 	// brokerReturn is how long a broker that went away is waited for, before agents
 	// do without one: while it restarts, each would take a claim for itself.
-	brokerReturn = 15 * time.Second
+	brokerReturn  = 15 * time.Second
+	brokerRecall  = 24 * time.Hour // how long ago it may have been there, for a program that starts
+	rememberEvery = time.Hour
 
 	contractPatience = 3 * time.Second // a turn begins without the newest contract then
 )
@@ -206,9 +208,11 @@ func (a *Agent) endpointID() string {
 // as long as the connection does. Where there is no broker, it looks again.
 func (a *Agent) brokerLoop(ctx context.Context) {
 	announced := false
+	var remembered time.Time
 	for {
 		err := a.attend(ctx, announced)
-		if err == nil && !announced {
+		if err == nil && time.Since(remembered) >= rememberEvery {
+			remembered = time.Now()
 			a.rememberBroker(ctx)
 		}
 		announced = err == nil
@@ -234,7 +238,7 @@ func (a *Agent) rememberBroker(ctx context.Context) {
 	}
 }
 
-// recallBroker makes a broker of the last day one that went away just now: it may
+// recallBroker makes a broker of the last day (brokerRecall) one that went away just now: it may
 // restart together with this program.
 func (a *Agent) recallBroker(ctx context.Context) error {
 	var at int64
@@ -242,7 +246,7 @@ func (a *Agent) recallBroker(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("looking for the last broker: %w", err)
 	}
-	if now := time.Now(); now.Sub(fromMicros(at)) < 24*time.Hour {
+	if now := time.Now(); now.Sub(fromMicros(at)) < brokerRecall {
 		a.broker.mu.Lock()
 		defer a.broker.mu.Unlock()
 		a.broker.lostAt = now
