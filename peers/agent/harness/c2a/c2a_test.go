@@ -264,6 +264,18 @@ func TestGarbageAndLongLinesAreDropped(t *testing.T) {
 	}
 }
 
+// TestATorrentOfNonsenseEndsNoProgram: it reads none of the errors while it writes.
+func TestATorrentOfNonsenseEndsNoProgram(t *testing.T) {
+	r := start(t, nil, "torrent")
+	r.accept(turn(1))
+	if len(r.received("initialize")) != 1 {
+		t.Error("the program was started again")
+	}
+	if len(r.received("error")) == 0 {
+		t.Error("no error was answered")
+	}
+}
+
 func TestWithoutInitializeNothingIsDelivered(t *testing.T) {
 	r := start(t, func(o *c2a.Options) { o.InitTimeout = 30 * time.Millisecond; o.Grace = 10 * time.Millisecond }, "mute")
 	cause := errors.New("enough")

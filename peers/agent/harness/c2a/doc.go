@@ -23,8 +23,8 @@
 //   - A program that ends is started again after 1 s, doubled up to 60 s. One
 //     that does not answer initialize, or does not read its input, is ended and
 //     started again likewise. It never outlives Run.
-//   - Lines that are too long or are not JSON-RPC are dropped and logged, those
-//     that begin as an object also answered with an error of id null; the
-//     program's next line is read. What the program says goes into no error but
-//     its last line of stderr.
+//   - Lines that are too long or are not JSON-RPC are dropped and logged. A
+//     broken object, and one that names JSON-RPC, is also answered with an error
+//     of id null, as far as the program reads. The next line is read. What the
+//     program says goes into no error but its last line of stderr.
 package c2a

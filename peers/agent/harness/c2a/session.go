@@ -186,6 +186,14 @@ func (s *session) send(line []byte) {
 	}
 }
 
+// offer is send for what may be lost: a program that writes much of what is no
+// message may well read nothing meanwhile. It leaves half of the queue to others.
+func (s *session) offer(line []byte) {
+	if len(s.out) < maxOutbound/2 {
+		s.send(line)
+	}
+}
+
 func (s *session) writeLoop(ctx context.Context) {
 	for {
 		select {
@@ -226,13 +234,18 @@ func (s *session) readLoop() {
 
 // drop counts a line that cannot be read; the first and every hundredth are
 // logged. What was meant as a message is answered, as JSON-RPC has it, with the id
-// null: whoever called would wait for ever.
+// null: whoever called would wait for ever. A whole object that does not name
+// JSON-RPC is a line of a log: an answer might be logged, and so on for ever.
 func (s *session) drop(line []byte, code int, err error) {
-	if bytes.HasPrefix(line, []byte("{")) {
-		if !errors.Is(err, errLongLine) && !json.Valid(line) {
-			code = codeParseError
-		}
-		s.send(refusal(json.RawMessage("null"), code, err.Error()))
+	var said struct {
+		JSONRPC json.RawMessage `json:"jsonrpc"`
+	}
+	broken := json.Unmarshal(line, &said) != nil
+	if broken {
+		code = codeParseError
+	}
+	if bytes.HasPrefix(line, []byte("{")) && (broken || len(said.JSONRPC) > 0) {
+		s.offer(refusal(json.RawMessage("null"), code, err.Error()))
 	}
 	s.dropped++
 	if s.dropped%100 == 1 {

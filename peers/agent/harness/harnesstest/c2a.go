@@ -27,6 +27,7 @@ import (
 //	mute             never answers initialize
 //	deaf             reads nothing after initialize
 //	garbage          writes lines that are not JSON-RPC, and two of 2 MiB
+//	torrent          writes 2,000 objects that are not JSON-RPC before it reads on
 //	version:V        answers initialize with protocolVersion V
 //	lacks:G.NAME     states every capability but this one
 //	bare             states no capabilities
@@ -245,7 +246,10 @@ func (r *Reference) initialize(id, params json.RawMessage) {
 		return
 	}
 	if r.has("garbage") {
-		fmt.Fprintf(r.Out, "starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n\xff\xfe\n%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n", strings.Repeat("x", 2<<20))
+		fmt.Fprintf(r.Out, "starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n{\"level\":\"info\"}\n\xff\xfe\n%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n", strings.Repeat("x", 2<<20))
+	}
+	if r.has("torrent") {
+		fmt.Fprint(r.Out, strings.Repeat("{\"jsonrpc\":\"2.0\"}\n", 2000))
 	}
 	var p struct {
 		ProtocolVersion string                     `json:"protocolVersion"`
