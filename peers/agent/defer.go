@@ -97,7 +97,7 @@ func (a *Agent) turnAgain(ctx context.Context, tx *sql.Tx, e *entry) (*turn, err
 	}
 	t := &turn{
 		ID: "turn_" + ulid.Make().String(), EventID: e.EventID, Merged: []string{e.EventID}, Chat: e.Chat, Place: e.place(),
-		Author: e.Content.Author.ID, Mode: e.Decision.Injection, State: turnQueued, Seq: e.Seq, Rank: rankNormal, FirstAt: e.Received,
+		Author: e.Content.Author.ID, Mode: e.Decision.Injection, State: turnQueued, Seq: e.Seq, Rank: rankNormal, FirstAt: e.Received, NotBefore: time.Now(),
 	}
 	if before != nil {
 		t.Attempt, t.Merged = before.Attempt, before.Merged

@@ -34,7 +34,7 @@ func (a *Agent) giveUpWaiting(ctx context.Context) error {
 			return fmt.Errorf("ending %s, for which the harness was not ready: %w", e.EventID, err)
 		}
 	}
-	waiting, err := turns(ctx, a.db, `WHERE state = 'queued' AND first_at <= ?1 AND not_before <= ?2 ORDER BY seq LIMIT 100`, before, now.UnixMicro())
+	waiting, err := turns(ctx, a.db, `WHERE state = 'queued' AND max(first_at, not_before) <= ? ORDER BY seq LIMIT 100`, before)
 	if err != nil {
 		return err
 	}

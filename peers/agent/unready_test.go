@@ -47,6 +47,30 @@ func TestAHarnessThatNeverComesEndsWhatWaits(t *testing.T) {
 	})
 }
 
+// TestADeferredEventThatComesBackWaitsForTheHarness as long as any other does: what
+// it rested before does not count.
+func TestADeferredEventThatComesBackWaitsForTheHarness(t *testing.T) {
+	s := newStub(nil)
+	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if tn.Deferrals == 0 {
+			call(tools, "chat.defer", map[string]any{"reason": "later", "eta": "30m"})
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
+	}
+	inWorld(t, s, &agent.Options{Deadline: 5 * time.Minute}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "look at it later"))
+		w.sleep(10 * time.Second)
+		s.setReady(false)
+		w.say(post("e2", "lunch?"))
+		w.sleep(31 * time.Minute)
+		w.wantDispositions("e1 deferred", "e2 ignored")
+		s.setReady(true)
+		w.sleep(10 * time.Second)
+		w.wantTexts("done")
+		w.wantDispositions("e1 deferred", "e2 ignored", "e1 responded")
+	})
+}
+
 // TestTheTriesOfATurnShareOneDeadline: a model that fails again and again gets no
 // more time by that, and is not asked sooner than it wants to be.
 func TestTheTriesOfATurnShareOneDeadline(t *testing.T) {
