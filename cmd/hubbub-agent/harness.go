@@ -110,8 +110,8 @@ func historyFile(data, name string) (string, error) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return path, err
 	}
-	agents, err := filepath.Glob(filepath.Join(data, "agent-*.db"))
-	if err != nil || len(agents) != 1 || filepath.Base(agents[0]) != "agent-"+name+".db" {
+	agents, err := fs.Glob(os.DirFS(data), "agent-*.db") // the folder's name is no pattern
+	if err != nil || len(agents) != 1 || agents[0] != "agent-"+name+".db" {
 		return path, err
 	}
 	for _, end := range []string{"-shm", "-wal", ""} { // the database last: until then it is the old one that is there

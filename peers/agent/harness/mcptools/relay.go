@@ -71,6 +71,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL, p.Out.Host = target, target.Host
 			p.Out.Header.Del("Authorization")
+			p.Out.Header.Del(chatHeader)
 			for name, value := range s.Headers {
 				p.Out.Header.Set(name, value)
 			}
