@@ -13,9 +13,9 @@ import (
 var deferTool = harness.Tool{
 	Name:        "chat.defer",
 	Title:       "Defer an event",
-	Description: "Record that you will see to an event later, and why. It stays open and comes to you again.",
+	Description: "Record that you will see to an event later, and why. It stays open. A model gets it again; a program that stored it (c2a) settles it itself within a day, or by eta.",
 	InputSchema: json.RawMessage(`{"type":"object","properties":{
-		"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string","description":"when it shall come again: a time (RFC 3339), a duration (45m), or in words"}},
+		"eventId":{"type":"string"},"reason":{"type":"string"},"eta":{"type":"string","description":"until when: a time (RFC 3339), a duration (45m), or in words"}},
 		"required":["reason"]}`),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"disposition":{"type":"string"}},"required":["disposition"]}`),
 	Idempotent:   true,
