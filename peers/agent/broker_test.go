@@ -85,6 +85,8 @@ func (b *fakeBroker) answer(from protocol.PeerID, r *protocol.CollabRequest) any
 	case "prompt.contract":
 		b.contracts++
 		return map[string]any{"contract": fmt.Sprintf("# How you work with others here, %d", b.contracts)}
+	case "question.ask":
+		return map[string]any{"question": map[string]any{"id": "q-1"}}
 	case "work_item.list":
 		return map[string]any{"work_items": []any{map[string]any{"id": "wi-1"}}}
 	}
@@ -447,6 +449,73 @@ func TestTheAnswerToAnOwnQuestionObligesNobody(t *testing.T) {
 		w.wantDispositions("evt-9 ignored")
 		equal(t, "closed", b.requests("question.close"), []string{`{"id":"q-1"}`})
 		equal(t, "said", append(b.requests("work_item.update"), b.requests("message.post")...), nil)
+	})
+}
+
+// TestTheAnswerToAQuestionReachesWhoWaitsForIt: a turn asks somebody and puts its
+// event off. The answer belongs to the chat where it was asked: its turn reads and
+// answers there, and nowhere else.
+func TestTheAnswerToAQuestionReachesWhoWaitsForIt(t *testing.T) {
+	seen := map[string]string{}
+	s := newStub(nil)
+	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		id := tn.Event.EventID
+		seen[id] = read(tools, "42", "-8", "work")
+		switch {
+		case strings.Contains(tn.Prompt, "which region"):
+			if strings.Contains(tn.Prompt, "Answer: eu-west") {
+				seen["prompt of "+id] = tn.Prompt
+				_, r := call(tools, "chat.send_message", map[string]any{"inReplyTo": "group", "text": "eu-west"})
+				seen["sending elsewhere of "+id] = r.Text()
+				_, r = call(tools, "chat.send_message", map[string]any{"inReplyTo": "e1", "text": "It is eu-west."})
+				seen["sending of "+id] = r.Text()
+				_, r = call(tools, "chat.resolve", nil)
+				seen["resolving of "+id] = r.Text()
+				break
+			}
+			call(tools, "ask", map[string]any{"title": "which region?", "askedOfId": "w3"})
+			call(tools, "chat.defer", map[string]any{"reason": "asked w3"})
+		case id == "group":
+			call(tools, "chat.defer", map[string]any{"reason": "later"})
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	}
+	inWorld(t, s, &agent.Options{DeferFor: time.Hour}, func(t *testing.T, w *world) {
+		b := joinBroker(t, w)
+		w.say(dm("e1", "which region do we use?"))
+		w.sleep(10 * time.Second)
+		m := by(in(dm("group", "frotz of Bob"), "-8", "channel"), "78", "human")
+		m.Mentions = []string{"agent:lead"}
+		w.sayIn("tg:-8", m)
+		w.sleep(10 * time.Second)
+		w.stop()
+		w.start()
+		answer := func(event, question string) {
+			b.tell(t, "collab.delivery.woken", event, map[string]any{
+				"deliveryId": "d-" + event, "rule": "next_move_owner", "senderId": "w3", "senderKind": "agent",
+				"question": map[string]any{"id": question, "state": "answered", "title": "which region?", "askedById": "lead", "answer": "eu-west"},
+			})
+			w.sleep(10 * time.Second)
+		}
+		answer("evt-8", "q-0") // asked by nobody here: it may tell nobody
+		answer("evt-9", "q-1")
+		w.wantTexts("It is eu-west.")
+		equal(t, "refusals", w.refusals(), []string{
+			"group chat.send_message other_chat", "e1 chat.send_message other_chat", "group chat.send_message other_chat",
+		})
+		if !strings.Contains(seen["prompt of evt-9"], "asked_by_you_for: e1\n") || strings.Contains(seen["prompt of evt-9"], "evt-8") {
+			t.Errorf("the prompt is\n%s", seen["prompt of evt-9"])
+		}
+		if got := seen["evt-9"]; !strings.Contains(got, "which region do we use?") || strings.Contains(got, "frotz") || strings.Contains(got, "evt-8") {
+			t.Errorf("the turn of the answer reads %s", got)
+		}
+		if got := seen["evt-8"]; strings.Contains(got, "which region do we use?") {
+			t.Errorf("the turn of another answer reads %s", got)
+		}
+		w.wantDispositions("e1 deferred", "group deferred", "evt-8 responded", "evt-9 responded", "e1 responded")
+		if later := read(w.agent.ToolsOf("tg:42")); !strings.Contains(later, "Answer: eu-west") || strings.Contains(later, "evt-8") {
+			t.Errorf("a later turn of the chat reads %s", later)
+		}
 	})
 }
 

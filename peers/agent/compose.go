@@ -108,8 +108,12 @@ func (a *Agent) makeTurn(ctx context.Context, g *group) error {
 			return err
 		}
 		first, last := live[0], live[len(live)-1]
+		home, err := a.homeOf(ctx, tx, last)
+		if err != nil {
+			return err
+		}
 		t := &turn{
-			ID: "turn_" + ulid.Make().String(), Chat: last.Chat, Place: last.place(), Author: last.Content.Author.ID,
+			ID: "turn_" + ulid.Make().String(), Chat: home, Place: last.place(), Author: last.Content.Author.ID,
 			Mode: last.Decision.Injection, State: turnQueued, Rank: rankOf(live), FirstAt: first.Received,
 		}
 		return a.fillTurn(ctx, tx, t, live)

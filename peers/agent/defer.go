@@ -95,8 +95,12 @@ func (a *Agent) turnAgain(ctx context.Context, tx *sql.Tx, e *entry) (*turn, err
 	if err != nil {
 		return nil, err
 	}
+	home, err := a.homeOf(ctx, tx, e)
+	if err != nil {
+		return nil, err
+	}
 	t := &turn{
-		ID: "turn_" + ulid.Make().String(), EventID: e.EventID, Merged: []string{e.EventID}, Chat: e.Chat, Place: e.place(),
+		ID: "turn_" + ulid.Make().String(), EventID: e.EventID, Merged: []string{e.EventID}, Chat: home, Place: e.place(),
 		Author: e.Content.Author.ID, Mode: e.Decision.Injection, State: turnQueued, Seq: e.Seq, Rank: rankNormal, FirstAt: e.Received, NotBefore: time.Now(),
 	}
 	if before != nil {

@@ -105,6 +105,7 @@ func (a *Agent) prune(ctx context.Context) error {
 		`DELETE FROM sent WHERE sent_at < ? AND status <> 'queued'`,
 		`DELETE FROM receipts WHERE received_at < ?`,
 		`DELETE FROM claims WHERE expires_at < ?`,
+		`DELETE FROM questions WHERE asked_at < ?`,
 	} {
 		if _, err := a.db.ExecContext(ctx, statement, before); err != nil {
 			return fmt.Errorf("forgetting old events: %w", err)

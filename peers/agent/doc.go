@@ -23,7 +23,8 @@
 //     it was said, none for events that forbid it, none without a needed
 //     claim, none after leaving, never a word that means silence.
 //   - Reach: the tools of a turn act in its own chat and read no other, save that
-//     a person's direct chat reads where that person writes (reach.go).
+//     a person's direct chat reads where that person writes, and that the answer
+//     to a question comes in the chat of the turn that asked it (reach.go).
 //   - Claims: a broker that went away is waited for (brokerReturn) before the agent
 //     does without one.
 //   - Crashes: a turn that produced an outbound action is never run again; one

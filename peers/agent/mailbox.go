@@ -23,11 +23,13 @@ var (
 	schema2 string
 	//go:embed schema_3.sql
 	schema3 string
+	//go:embed schema_4.sql
+	schema4 string
 )
 
 // Open opens the agent's database, creating it where it is missing.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema, schema2, schema3})
+	return store.Open(path, []string{schema + outbox.Schema, schema2, schema3, schema4})
 }
 
 // A stage is where an event stands on its way to a model.

@@ -138,7 +138,11 @@ func (a *Agent) promptOf(ctx context.Context, tx *sql.Tx, e *entry, parts []*ent
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
 		return p, nil
 	}
-	around, err := a.window(ctx, tx, reachOf(e.Chat), e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit)
+	home, err := a.homeOf(ctx, tx, e)
+	if err != nil {
+		return nil, err
+	}
+	around, err := a.window(ctx, tx, reachOf(home), e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +160,11 @@ func (a *Agent) promptOf(ctx context.Context, tx *sql.Tx, e *entry, parts []*ent
 		return nil, err
 	}
 	deferrals, err := a.deferralNotes(ctx, tx, e)
-	p.Notes = append(signals, deferrals...)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := a.askedFor(ctx, tx, e)
+	p.Notes = slices.Concat(signals, deferrals, asked)
 	return p, err
 }
 

@@ -125,7 +125,7 @@ func (b *toolbox) listEvents(ctx context.Context, arguments json.RawMessage) har
 	}
 	list, err := entries(ctx, b.a.db, `WHERE seq > ?1 AND received_at >= ?2 AND (?3 = '' OR stream = ?3) AND (?4 = '' OR conversation = ?4)
 		AND (?5 = '' OR policy = ?5) AND (?6 = '' OR (disposition IN ('', 'claimed', 'deferred')) = (?6 = 'true'))
-		AND `+inReach("?8")+` AND stage <> 'stored' ORDER BY seq `+order+` LIMIT ?7`,
+		AND `+eventInReach("?8")+` AND stage <> 'stored' ORDER BY seq `+order+` LIMIT ?7`,
 		after, micros(from), args.Stream, args.Conversation, args.Policy, open, limit, reach)
 	if err != nil {
 		return broken(err)

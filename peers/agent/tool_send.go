@@ -152,12 +152,12 @@ func (b *toolbox) permitSend(ctx context.Context, tx *sql.Tx, at attempt, args *
 		return refusal, nil
 	}
 	if attention.MeansSilence(args.Text) {
-		return attention.Refusal{Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message."}, nil
+		return attention.Refusal{Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence."}, nil
 	}
 	if at.entry.Chat == protocol.TopicBroker && !at.entry.Origin.takesWords() {
 		return attention.Refusal{
 			Reason: "no_conversation",
-			Advice: "Nobody reads an answer to this event. Go on with your work; use ask or the work tools to reach somebody.",
+			Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
 		}, nil
 	}
 	if args.Target != "" && !sameTarget(at.entry, args.Target) {

@@ -148,16 +148,15 @@ func (b *toolbox) look(ctx context.Context, tx *sql.Tx, id string) (attempt, err
 	if err != nil || e == nil {
 		return at, err
 	}
-	if b.chat != "" && e.Chat != b.chat {
-		at.refusal = otherChatRefusal
-		return at, nil
-	}
-	at.entry = e
 	if e.TurnID != "" {
 		if at.turn, err = turnByID(ctx, tx, e.TurnID); err != nil {
 			return at, err
 		}
 	}
+	if b.chat != "" && e.Chat != b.chat && (at.turn == nil || at.turn.chatOf() != b.chat) {
+		return attempt{refusal: otherChatRefusal}, nil
+	}
+	at.entry = e
 	if at.turn != nil && e.open() && (at.turn.State == turnWithdrawn || at.turn.State == turnCancelled) {
 		at.refusal = cancelledRefusal
 	}

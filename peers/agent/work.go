@@ -91,5 +91,10 @@ func (b *toolbox) callBroker(ctx context.Context, method string, arguments json.
 	case len(result) == 0:
 		result = json.RawMessage("{}")
 	}
+	if method == "question.ask" {
+		if err := b.noteQuestion(ctx, result); err != nil {
+			b.a.opts.Log.Warn().Err(err).Msg("where a question was asked cannot be stored; its answer comes in no chat")
+		}
+	}
 	return harness.Result{Content: []harness.Content{{Type: "text", Text: string(result)}}, StructuredContent: result}
 }
