@@ -73,9 +73,12 @@ func NewName() string {
 func (srv *Server) Run(ctx context.Context) error {
 	listener, err := net.Listen("tcp", srv.options.Listen)
 	if err != nil {
-		why := "--listen is an address of this machine"
-		if errors.Is(err, syscall.EADDRINUSE) {
+		why := "--listen must be an address of this machine"
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
 			why = "is another bus running? choose another --listen"
+		case errors.Is(err, syscall.EACCES):
+			why = "ports below 1024 are not everybody's; choose another --listen"
 		}
 		return fmt.Errorf("listening on %s: %w (%s)", srv.options.Listen, err, why)
 	}

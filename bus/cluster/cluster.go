@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -180,8 +181,14 @@ func (c *Cluster) setConnected(on bool, what string) {
 }
 
 // complain tells what is wrong with NATS: it refuses the connection, or a subject.
+// A subject that it does not let this bus hear is named once, and denied until the
+// next connection.
 func (c *Cluster) complain(err error) {
-	c.nats.note(c.options.Log, zerolog.WarnLevel, fmt.Errorf("NATS: %w", err), time.Now())
+	err = fmt.Errorf("NATS: %w", err)
+	c.nats.note(c.options.Log, zerolog.WarnLevel, err, time.Now())
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "for Subscription to") {
+		c.nats.hold(err)
+	}
 }
 
 // broke tells the loop that something may have been lost.

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +25,7 @@ type trouble struct {
 	mu   sync.Mutex // guards the fields below
 	last string
 	at   time.Time // of last
+	held string    // what stays wrong until over
 	told map[string]time.Time
 }
 
@@ -51,11 +51,18 @@ func (t *trouble) isDue(text string, at time.Time) bool {
 	return true
 }
 
+// hold says that an error, which comes only once, stays until over.
+func (t *trouble) hold(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held = err.Error()
+}
+
 // over says that what was wrong is no longer.
 func (t *trouble) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.last = ""
+	t.last, t.held = "", ""
 }
 
 // now returns what is wrong, or nothing.
@@ -63,19 +70,21 @@ func (t *trouble) now(at time.Time) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if at.Sub(t.at) > recent {
-		return ""
+		return t.held
 	}
 	return t.last
 }
 
-// shown lists servers without the passwords that their addresses may have.
+// shown lists servers without the users of their addresses: that is a password, or
+// where there is none the name alone may be a token.
 func shown(servers []string) string {
 	list := make([]string, len(servers))
 	for i, s := range servers {
-		list[i] = s
-		if u, err := url.Parse(s); err == nil {
-			list[i] = u.Redacted()
+		scheme, rest, ok := strings.Cut(s, "://")
+		if !ok {
+			scheme, rest = "nats", s
 		}
+		list[i] = scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
 	}
 	return strings.Join(list, ", ")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 )
 
@@ -39,6 +40,13 @@ func TestTroubleIsToldOnceAMinute(t *testing.T) {
 	if tr.over(); tr.now(at) != "" {
 		t.Errorf("after its end: %q", tr.now(at))
 	}
+	tr.hold(denied)
+	if tr.now(at.Add(time.Hour)) != "denied" {
+		t.Errorf("what is held shows as %q", tr.now(at.Add(time.Hour)))
+	}
+	if tr.over(); tr.now(at.Add(time.Hour)) != "" {
+		t.Errorf("after its end: %q", tr.now(at.Add(time.Hour)))
+	}
 	for i := range 10 * maxTroubles {
 		tr.note(&log, zerolog.WarnLevel, fmt.Errorf("trouble %d", i), at)
 	}
@@ -47,8 +55,26 @@ func TestTroubleIsToldOnceAMinute(t *testing.T) {
 	}
 }
 
+// TestADeniedSubscriptionIsToldUntilTheNextConnection has NATS let this bus say
+// everything and hear nothing, of which it speaks once.
+func TestADeniedSubscriptionIsToldUntilTheNextConnection(t *testing.T) {
+	c := New(nil, "east", nil)
+	later := func() string { return c.nats.now(time.Now().Add(time.Hour)) }
+	c.complain(fmt.Errorf("%w: Permissions Violation for Publish to \"hubbub.all\"", nats.ErrPermissionViolation))
+	if later() != "" {
+		t.Errorf("a denied publication, which NATS tells each time, stays: %q", later())
+	}
+	c.complain(fmt.Errorf("%w: Permissions Violation for Subscription to \"hubbub.all\"", nats.ErrPermissionViolation))
+	if !bytes.Contains([]byte(later()), []byte("Subscription")) {
+		t.Errorf("an hour later: %q", later())
+	}
+	if c.setConnected(true, "connected"); later() != "" {
+		t.Errorf("on the next connection: %q", later())
+	}
+}
+
 func TestPasswordsOfServersAreNotShown(t *testing.T) {
-	if got, want := shown([]string{"nats://u:secret@a:1", "b:2", "nats://c"}), "nats://u:xxxxx@a:1, b:2, nats://c"; got != want {
+	if got, want := shown([]string{"nats://u:secret@a:1", "b:2", "nats://c", "tls://secret@d", "u:secret@e:1", "nats://u:se@cret@f"}), "nats://a:1, nats://b:2, nats://c, tls://d, nats://e:1, nats://f"; got != want {
 		t.Errorf("shown = %q; want %q", got, want)
 	}
 }

@@ -4,16 +4,11 @@ import (
 	"cmp"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"hubbub/cmd/internal/program"
 )
-
-// maxName bounds the names of a bus and of its cluster, in bytes: both stand in NATS
-// subjects, and the former in each row.
-const maxName = 256
 
 // check refuses settings that cannot be meant, whatever the machine is like.
 func (s *settings) check() error {
@@ -27,8 +22,8 @@ func (s *settings) check() error {
 		return err
 	}
 	switch {
-	case len(s.bus.Name) > maxName:
-		return program.Usage("--name is %d bytes long; at most %d are allowed", len(s.bus.Name), maxName)
+	case len(s.bus.Name) > program.MaxName:
+		return program.Usage("--name is %d bytes long; at most %d are allowed", len(s.bus.Name), program.MaxName)
 	case s.noLog && s.log.Required:
 		return program.Usage("--activity-required asks for the activity log that --no-activity-log leaves out; give one of them")
 	case s.noLog && s.cluster.stream != "":
@@ -44,33 +39,19 @@ func checkListen(address string) error {
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
-	if err != nil {
+	if err != nil || port == "" {
 		return program.Usage("--listen %q is not an address and a port such as 127.0.0.1:7892", address)
 	}
 	return nil
 }
 
-// natsSchemes are those that the NATS client speaks. Without one it is nats.
-var natsSchemes = []string{"nats", "tls", "ws", "wss"}
-
-// check refuses servers that the NATS client would look for in vain, and names
-// that are no part of a subject: the bus would stand alone.
+// check refuses settings of a cluster that cannot be meant: the bus would stand alone.
 func (c *clusterSettings) check() error {
-	for _, server := range c.urls {
-		full := server
-		if !strings.Contains(server, "://") {
-			full = "nats://" + server
-		}
-		u, err := url.Parse(full)
-		if err != nil || u.Hostname() == "" || !slices.Contains(natsSchemes, u.Scheme) {
-			return program.Usage("--cluster is not the address of a NATS server such as nats://10.0.0.1:4222") // it may hold a password
-		}
+	if err := program.CheckCluster(c.urls, c.prefix); err != nil {
+		return err
 	}
-	if c.prefix != "" && (strings.ContainsAny(c.prefix, " \t\r\n*>") || slices.Contains(strings.Split(c.prefix, "."), "")) {
-		return program.Usage("--cluster-name %q cannot begin the names of NATS subjects: it may have no space, * or >, and no empty part between dots", c.prefix)
-	}
-	if len(c.prefix) > maxName {
-		return program.Usage("--cluster-name is %d bytes long; at most %d are allowed", len(c.prefix), maxName)
+	if strings.ContainsAny(c.stream, " \t\r\n.*>/\\") {
+		return program.Usage("--activity-stream %q cannot be the name of a JetStream stream: it may have no space and none of . * > / \\", c.stream)
 	}
 	if (c.cert == "") != (c.key == "") {
 		return program.Usage("--cluster-cert and --cluster-key belong together")

@@ -67,10 +67,11 @@ func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]string{
-		{"--listen", "x"}, {"--listen", ""}, {"--listen", "127.0.0.1:99999"}, {"--listen", "127.0.0.1:no-such-service"},
+		{"--listen", "x"}, {"--listen", "127.0.0.1:"}, {"--listen", ""}, {"--listen", "127.0.0.1:99999"}, {"--listen", "127.0.0.1:no-such-service"},
 		{"--cluster", "http://10.0.0.1:4222"}, {"--cluster", "nats://"}, {"--cluster", "nats://a:b:c"}, {"--cluster", "nats://a:port"},
 		{"--cluster-name", "a b"}, {"--cluster-name", "a..b"}, {"--cluster-name", ".a"}, {"--cluster-name", "*"}, {"--cluster-name", "a.>"},
 		{"--no-activity-log", "--activity-required"}, {"--no-activity-log", "--cluster", "nats://a", "--activity-stream", "S"},
+		{"--activity-stream", "A B", "--cluster", "nats://a"}, {"--activity-stream", "a.b", "--cluster", "nats://a"},
 		{"--cluster-cert", "c.pem"}, {"--cluster-key", "k.pem"},
 		{"--name", strings.Repeat("x", 257)}, {"--cluster-name", strings.Repeat("x", 257)},
 	} {

@@ -15,6 +15,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/chorus"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 )
 
@@ -50,7 +51,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second, "wait for more from the same author before a delivery; 0 for none")
 	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest such wait")
 	fs.IntVar(&o.MaxFrame, "max-frame", 1<<20, "largest frame of the bus, in bytes: what would not fit is refused with 413")
-	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve https")
+	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve https; it is read again when it changes")
 	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
 	fs.BoolVar(&s.plaintext, "plaintext", false, "allow other addresses than loopback without TLS, behind a proxy that has it")
 }
@@ -69,7 +70,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err != nil {
 		return err
 	}
-	listener, err := s.open()
+	listener, err := s.open(&env.Log)
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -134,7 +135,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return netip.ParsePrefix(text)
 }
 
-func (s *settings) open() (net.Listener, error) {
+func (s *settings) open(log *zerolog.Logger) (net.Listener, error) {
 	listener, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w (is another gateway running? see --listen)", err)
@@ -142,9 +143,9 @@ func (s *settings) open() (net.Listener, error) {
 	if s.tlsCert == "" {
 		return listener, nil
 	}
-	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+	certificate, err := program.LoadCertificate(s.tlsCert, s.tlsKey, log)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("loading the certificate: %w", err), listener.Close())
+		return nil, errors.Join(err, listener.Close())
 	}
-	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+	return tls.NewListener(listener, certificate.Config()), nil
 }

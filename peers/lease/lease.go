@@ -67,7 +67,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(2 * time.Second),
 	}, l.options.NATS...)...)
 	if err != nil {
-		return fmt.Errorf("the lease server %s: %w", strings.Join(l.urls, ", "), err)
+		return fmt.Errorf("the lease server: %w", err)
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc)
@@ -99,7 +99,7 @@ func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.
 	limit, cancel := context.WithTimeout(ctx, l.options.TTL/3)
 	defer cancel()
 	kv, err := js.CreateOrUpdateKeyValue(limit, jetstream.KeyValueConfig{
-		Bucket: l.options.Prefix + "-leases", TTL: l.options.TTL, History: 1, Storage: jetstream.MemoryStorage,
+		Bucket: bucket(l.options.Prefix), TTL: l.options.TTL, History: 1, Storage: jetstream.MemoryStorage,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("the bucket of leases: %w (does the NATS server run with JetStream?)", err)
@@ -111,6 +111,21 @@ func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.
 		}
 	}
 	return kv, revision, err
+}
+
+// bucket names the bucket of a cluster: a name of subjects may have dots and other
+// letters, that of a bucket may not.
+func bucket(cluster string) string {
+	plain := func(r rune) rune {
+		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
+			return -1
+		}
+		return r
+	}
+	if strings.Map(plain, cluster) != "" {
+		cluster = hex.EncodeToString([]byte(cluster))
+	}
+	return cluster + "-leases"
 }
 
 func (l *Lease) key() string { return hex.EncodeToString([]byte(l.what)) }

@@ -119,8 +119,10 @@ func portOf(t *testing.T, url string) int {
 func TestTheEndOfTheWorkEndsRun(t *testing.T) {
 	nats := startNATS(t, t.TempDir(), server.RANDOM_PORT)
 	want := errors.New("the bot token is wrong")
-	l := lease.New([]string{nats.ClientURL()}, "broker", "a", nil)
-	if err := l.Run(t.Context(), func(context.Context) error { return want }); !errors.Is(err, want) {
-		t.Errorf("Run = %v", err)
+	for _, cluster := range []string{"", "a.b", "Küche 7"} { // whatever a bus takes, and more
+		l := lease.New([]string{nats.ClientURL()}, "broker", "a", &lease.Options{Prefix: cluster})
+		if err := l.Run(t.Context(), func(context.Context) error { return want }); !errors.Is(err, want) {
+			t.Errorf("in the cluster %q: Run = %v", cluster, err)
+		}
 	}
 }

@@ -85,6 +85,9 @@ func (c *Certificate) changedLocked() (bool, error) {
 		return false, err
 	}
 	for i, was := range c.files {
+		if !now[i].Mode().IsRegular() {
+			return false, nil // a pipe is read once: to open it again would wait for a writer
+		}
 		if !os.SameFile(was, now[i]) || was.Size() != now[i].Size() || !was.ModTime().Equal(now[i].ModTime()) {
 			return true, nil
 		}

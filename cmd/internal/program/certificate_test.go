@@ -9,10 +9,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,6 +95,35 @@ func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	shows("third")
 	if !strings.Contains(logged.String(), "no such file") {
 		t.Errorf("a key that is gone was not told:\n%s", logged.String())
+	}
+}
+
+// TestACertificateFromAPipeIsReadOnce has a key come through a pipe, as from a
+// program that keeps it sealed: nobody writes into it a second time.
+func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile, pipe := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "pipe")
+	writeCertificate(t, certFile, keyFile, "one")
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, key, 0) }()
+	log := zerolog.Nop()
+	c, err := LoadCertificate(certFile, pipe, &log)
+	if err := errors.Join(err, <-written); err != nil {
+		t.Fatal(err)
+	}
+	c.lookEvery = 0
+	if err := os.Chtimes(pipe, time.Now(), time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if pair, err := c.get(nil); err != nil || pair == nil {
+		t.Errorf("%v, %v", pair, err)
 	}
 }
 

@@ -61,13 +61,17 @@ func ReadTOML(path string) (map[string]any, error) {
 // address: one of [bus] in the file of `hubbub up`.
 func BusAddress(listen string, secure bool) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
+	number := 0
+	if err == nil {
+		number, err = net.LookupPort("tcp", port) // it may be a name
+	}
 	if err != nil {
 		return "", Usage("[bus] listen = %q is not an address such as 127.0.0.1:7892", listen)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	u := url.URL{Scheme: "ws", Host: net.JoinHostPort(host, port)}
+	u := url.URL{Scheme: "ws", Host: net.JoinHostPort(host, strconv.Itoa(number))}
 	if secure {
 		u.Scheme = "wss"
 	}

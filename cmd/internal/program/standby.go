@@ -30,6 +30,9 @@ func (s *Standby) Flags(fs *pflag.FlagSet) {
 // Run does the work; with --cluster only while this program holds the lease on
 // what, and again whenever it gets it back.
 func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(context.Context) error) error {
+	if err := CheckCluster(s.urls, s.name); err != nil {
+		return err
+	}
 	if len(s.urls) == 0 {
 		return work(ctx)
 	}

@@ -1,0 +1,36 @@
+package program
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+// TestAStandbyRefusesAClusterThatCannotBe has servers that cannot be asked: the
+// program would stand by for ever.
+func TestAStandbyRefusesAClusterThatCannotBe(t *testing.T) {
+	for _, s := range []Standby{
+		{urls: []string{"nats://u:secret@a b:1"}}, {urls: []string{"http://u:secret@a:1"}}, {urls: []string{"nats://a"}, name: "a b"},
+	} {
+		err := s.Run(t.Context(), &Env{}, "tg:1", func(context.Context) error { t.Error("the work began"); return nil })
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q, named %q: %v", s.urls, s.name, err)
+		}
+	}
+}
+
+func TestBusAddress(t *testing.T) {
+	for listen, want := range map[string]string{
+		"127.0.0.1:7892": "ws://127.0.0.1:7892", ":7892": "ws://127.0.0.1:7892", "[::]:1": "ws://127.0.0.1:1",
+		"[::1]:7892": "ws://[::1]:7892", "localhost:http": "ws://localhost:80",
+	} {
+		if got, err := BusAddress(listen, false); err != nil || got != want {
+			t.Errorf("BusAddress(%q) = %q, %v; want %q", listen, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "7892", "localhost:no-such-service"} {
+		if got, err := BusAddress(bad, false); err == nil {
+			t.Errorf("BusAddress(%q) = %q", bad, got)
+		}
+	}
+}
