@@ -31,6 +31,9 @@ func newChorusCommand() *cobra.Command {
 	return cmd
 }
 
+// gatewayFile is the database of the gateway, in its data folder.
+const gatewayFile = "chorus.db"
+
 // withChorus opens the gateway's data folder for one command.
 func withChorus(cmd *cobra.Command, do func(ctx context.Context, store *chorus.Store) error) error {
 	data, err := program.From(cmd).MakeData()
@@ -153,6 +156,9 @@ func newChorusList() *cobra.Command {
 		Short: "List the agents and the inboxes, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !exists(program.From(cmd).DataFile(gatewayFile)) { // whoever only looks makes none
+				return printChorus(cmd, nil, nil)
+			}
 			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
 				agents, err := store.Agents(ctx)
 				if err != nil {
@@ -161,9 +167,6 @@ func newChorusList() *cobra.Command {
 				inboxes, err := store.Inboxes(ctx)
 				if err != nil {
 					return err
-				}
-				if asJSON(cmd) {
-					return printChorusJSON(cmd, agents, inboxes)
 				}
 				return printChorus(cmd, agents, inboxes)
 			})
@@ -193,8 +196,11 @@ func printChorusJSON(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes 
 }
 
 func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []chorus.Inbox) error {
-	if len(agents)+len(inboxes) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing yet: see `hubbub chorus add --help` and `hubbub chorus inbox --help`")
+	switch {
+	case asJSON(cmd):
+		return printChorusJSON(cmd, agents, inboxes)
+	case len(agents)+len(inboxes) == 0:
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing yet in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`\n", program.From(cmd).Data)
 		return err
 	}
 	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
