@@ -66,7 +66,10 @@ func TestEachAgentHasAMemoryOfItsOwn(t *testing.T) {
 		t.Errorf("alice remembers %q, bob %q", a, b)
 	}
 
-	own := t.TempDir()
+	own := filepath.Join(t.TempDir(), "a folder [1") // as a pattern it is none
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	mailbox(own, "lead")
 	earlier(own)
 	for range 2 {

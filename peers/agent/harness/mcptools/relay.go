@@ -54,9 +54,13 @@ func (r *Relay) Conceal(s harness.MCPServer) harness.MCPServer {
 	return told
 }
 
-// ServeHTTP passes a request on. Whoever calls it has shown the agent's token,
-// which goes no further.
+// ServeHTTP passes a request on. Whoever calls it has shown the token of this path
+// (Conceal), or the agent's own, which goes no further. Paths can be guessed.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if opens := request.Header.Get(chatHeader); opens != "" && opens != request.URL.Path {
+		http.Error(w, "this token is for another server: show the one that came with this address", http.StatusForbidden)
+		return
+	}
 	r.mu.Lock()
 	s, known := r.targets[strings.TrimPrefix(request.URL.Path, relayPath)]
 	r.mu.Unlock()

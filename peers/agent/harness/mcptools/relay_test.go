@@ -29,6 +29,9 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 	conceal := func(token string) harness.MCPServer {
 		return relay.Conceal(harness.MCPServer{Name: "channel", URL: far, Headers: map[string]string{"Authorization": "Bearer " + token}})
 	}
+	token := func(s harness.MCPServer) bearer {
+		return bearer(strings.TrimPrefix(s.Headers["Authorization"], "Bearer "))
+	}
 	conceal(old)
 	told := conceal(busToken)
 	if raw, err := json.Marshal(told); err != nil || strings.Contains(string(raw), "bus-token") || told.Name != "channel" {
@@ -37,7 +40,7 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: told.URL, DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: bearer(own.Token)},
+		Endpoint: told.URL, DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: token(told)},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +59,8 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 		want  int
 	}{
 		"a stranger":        {"wrong", told.URL, http.StatusUnauthorized},
+		"a chat":            {token(own.ForChat("tg:42")), told.URL, http.StatusForbidden},
+		"another server's":  {token(relay.Conceal(harness.MCPServer{Name: "other", URL: url})), told.URL, http.StatusForbidden},
 		"an unknown server": {bearer(own.Token), strings.TrimSuffix(url, mcptools.Path) + "/relay/unknown", http.StatusNotFound},
 	} {
 		r, err := (&http.Client{Transport: c.token}).Post(c.url, "application/json", strings.NewReader(`{}`))
