@@ -176,6 +176,22 @@ func (a *Agent) settleFailure(ctx context.Context, tx *sql.Tx, t *turn, e *entry
 	return a.fail(ctx, tx, e, reason)
 }
 
+// failTurn settles a failure of a turn that no goroutine is at, if it is still in
+// that state.
+func (a *Agent) failTurn(ctx context.Context, id string, in turnState, failure error) error {
+	return a.inTx(ctx, func(tx *sql.Tx) error {
+		t, err := turnByID(ctx, tx, id)
+		if err != nil || t == nil || t.State != in {
+			return err
+		}
+		e, err := entryByID(ctx, tx, t.EventID)
+		if err != nil {
+			return err
+		}
+		return a.settleFailure(ctx, tx, t, e, failure)
+	})
+}
+
 // retryAt is when a turn that failed for now may run again: after a pause that
 // doubles, and no sooner than whoever failed it wants to be asked.
 func (a *Agent) retryAt(t *turn, failure error) time.Time {
@@ -227,18 +243,7 @@ func (a *Agent) passDeadlines(ctx context.Context) (next time.Time, err error) {
 	}
 	for _, t := range late {
 		a.stopRun(t.ID, errDeadline)
-		err := a.inTx(ctx, func(tx *sql.Tx) error {
-			fresh, err := turnByID(ctx, tx, t.ID)
-			if err != nil || fresh == nil || fresh.State != turnAccepted {
-				return err
-			}
-			e, err := entryByID(ctx, tx, fresh.EventID)
-			if err != nil {
-				return err
-			}
-			return a.settleFailure(ctx, tx, fresh, e, errDeadline)
-		})
-		if err != nil {
+		if err := a.failTurn(ctx, t.ID, turnAccepted, errDeadline); err != nil {
 			return next, err
 		}
 	}

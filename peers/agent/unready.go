@@ -39,18 +39,7 @@ func (a *Agent) giveUpWaiting(ctx context.Context) error {
 		return err
 	}
 	for _, t := range waiting {
-		err := a.inTx(ctx, func(tx *sql.Tx) error {
-			fresh, err := turnByID(ctx, tx, t.ID)
-			if err != nil || fresh == nil || fresh.State != turnQueued {
-				return err
-			}
-			e, err := entryByID(ctx, tx, fresh.EventID)
-			if err != nil {
-				return err
-			}
-			return a.settleFailure(ctx, tx, fresh, e, errUnready)
-		})
-		if err != nil {
+		if err := a.failTurn(ctx, t.ID, turnQueued, errUnready); err != nil {
 			return fmt.Errorf("ending the turn %s, for which the harness was not ready: %w", t.ID, err)
 		}
 	}
