@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -216,9 +217,11 @@ func examineLetters(ctx context.Context, data string) tg.Finding {
 // spawnerFile is the database of the spawner, in its data folder.
 const spawnerFile = "system.db"
 
+// exists reports whether there may be a file: what this user may not look at is not
+// missing, and whoever opens it says so.
 func exists(path string) bool {
 	_, err := os.Stat(path)
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // examineAgents looks for agents that the spawner has given up.
@@ -266,10 +269,10 @@ const undecided = 30 * time.Second
 // examineMailboxes looks for agents that take events and decide on none.
 func examineMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
 	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db"} {
-		files, _ := filepath.Glob(filepath.Join(data, pattern)) // the only error is that of a bad pattern
+		files, _ := fs.Glob(os.DirFS(data), pattern) // the only error is that of a bad pattern
 		for _, file := range files {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
-			count, since, err := agent.Undecided(ctx, file)
+			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < undecided {
 				continue // who may not read it was told so
 			}

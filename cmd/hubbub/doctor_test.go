@@ -14,7 +14,7 @@ import (
 // TestDoctorFindsAgentsThatDecideNothing: an agent whose harness does not start
 // takes events all the same, and no row of the log says that nothing follows.
 func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
-	data := t.TempDir()
+	data := filepath.Join(t.TempDir(), "data [of mine")
 	path := filepath.Join(data, "agents", "tg-5", "agent-tg-5.db")
 	for _, folder := range []string{filepath.Dir(path), filepath.Join(data, "launch")} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -61,5 +61,18 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 	}
 	if found := examineMailboxes(t.Context(), data, noon.Add(time.Hour)); len(found) != 0 {
 		t.Errorf("once all is decided: %+v", found)
+	}
+}
+
+func TestWhatMayNotBeLookedAtIsNotMissing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if exists(file) {
+		t.Error("what is missing is there")
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !exists(file) || !exists(filepath.Join(file, "below")) { // refused, also to root
+		t.Error("what is there, or cannot be looked at, is missing")
 	}
 }
