@@ -9,8 +9,12 @@ import (
 type tail struct {
 	last     time.Time    // of its last row
 	open     int          // sessions that were connected and not disconnected
+	pruned   bool         // it does not begin with its first row: more of them may be open
 	doubtful []*passTally // its next row tells whether they were cut by a kill of this bus
 }
+
+// inUse reports whether sessions may be open: a bus that was stopped has ended them.
+func (t *tail) inUse() bool { return t.open > 0 || t.pruned }
 
 // A silence is a time in which a log has no rows, and after which a peer connects
 // though sessions were open before, or there was no row before: the bus may have
@@ -36,9 +40,10 @@ const maxDoubtful = 10_000
 // follow notes where a log falls silent, and judges what has waited for its next row.
 func (c *checker) follow(e *Entry, at time.Time) {
 	t := &c.tails[e.Log]
+	t.pruned = t.pruned || t.last.IsZero() && e.ID > 1
 	switch {
 	case e.Is(PeerConnected):
-		if t.last.IsZero() || t.open > 0 && at.Sub(t.last) >= leastSilence {
+		if t.last.IsZero() || t.inUse() && at.Sub(t.last) >= leastSilence {
 			c.silent = append(c.silent, silence{e.Log, t.last, at})
 		}
 		t.open++
@@ -74,7 +79,7 @@ func (c *checker) weighUnlessDoubtful(p *passTally) {
 // its bus was killed.
 func (c *checker) isSilent(log int, p *passTally) bool {
 	t := &c.tails[log]
-	return log != p.log && (t.open > 0 || t.last.IsZero()) && !t.last.After(p.seen.Add(killReach))
+	return log != p.log && (t.inUse() || t.last.IsZero()) && !t.last.After(p.seen.Add(killReach))
 }
 
 // restartedElsewhere reports whether another bus may have been killed, and was

@@ -1,8 +1,12 @@
 package activitylog
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // TestVerifyKnowsWhatAClusterLoses has one message that bus east accepts, and what
@@ -21,6 +25,7 @@ func TestVerifyKnowsWhatAClusterLoses(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		givenUp bool // by east, 3 s later
+		pruned  bool // west's first row has left
 		later   bool // east goes on for minutes, as west may not
 		west    []row
 		problem string
@@ -34,6 +39,7 @@ func TestVerifyKnowsWhatAClusterLoses(t *testing.T) {
 		"killed before any commit":    {cut: 1},
 		"killed in the middle":        {west: []row{{second, connected}, {10 * second, start}}, cut: 1},
 		"killed and started again":    {west: []row{{second, connected}, {12 * second, connected}, {13 * second, other}}, cut: 1},
+		"killed after a prune":        {pruned: true, west: []row{{second, connected}, {9 * second, other}, {12 * second, connected}, {13 * second, other}}, cut: 1},
 		"killed, and again long idle": {west: []row{{second, connected}, {10 * second, start}, {3600 * second, connected}, {3601 * second, other}}, cut: 1},
 		"a gap":                       {west: []row{{second, connected}, {10 * second, other}, {12 * second, lost}, {13 * second, other}}, cut: 1},
 		"lost": {west: []row{{second, connected}, {9 * second, other}, {12 * second, other}},
@@ -72,7 +78,17 @@ func TestVerifyKnowsWhatAClusterLoses(t *testing.T) {
 				west.now = epoch.Add(r.after)
 				west.add(r.Row)
 			}
-			v := verdict(t, east.written("east"), west.written("west"))
+			westLog := west.written("west")
+			if c.pruned {
+				conn, err := sqlite.OpenConn(westLog, sqlite.OpenReadWrite)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(sqlitex.ExecuteTransient(conn, "DELETE FROM activity_log WHERE id = 1", nil), conn.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v := verdict(t, east.written("east"), westLog)
 			switch {
 			case c.problem != "" && (len(v.Problems) != 1 || v.Problems[0].What != c.problem):
 				t.Errorf("%+v; want %q", v.Problems, c.problem)
