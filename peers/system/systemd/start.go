@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,8 +215,10 @@ func quoteValue(value string) string { return `"` + valueQuoter.Replace(value) +
 
 // removeLeftovers removes environments that a killed spawner left behind.
 func (l *Launcher) removeLeftovers() {
-	paths, _ := filepath.Glob(filepath.Join(l.folder, "launch", "*.env-*")) //nolint:errcheck // the pattern is good
-	for _, path := range paths {
+	folder := filepath.Join(l.folder, "launch")
+	names, _ := fs.Glob(os.DirFS(folder), "*.env-*") //nolint:errcheck // the pattern is good
+	for _, name := range names {
+		path := filepath.Join(folder, name)
 		info, err := os.Stat(path)
 		if err != nil || time.Since(info.ModTime()) < time.Minute {
 			continue // it may be in use
