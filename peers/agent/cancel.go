@@ -47,8 +47,8 @@ func (a *Agent) cancelTurn(ctx context.Context, tx *sql.Tx, t *turn, reason stri
 // together with the stop word.
 func (a *Agent) cancelPlace(ctx context.Context, tx *sql.Tx, stop *entry) error {
 	author := stop.Content.Author
-	list, err := turns(ctx, tx, `WHERE place = ?1 AND (author = ?2 OR ?3 = 'human') AND state IN ('queued','running','accepted','withdrawn')
-		AND mode IN ('immediate','buffered')`, stop.place(), author.ID, author.Kind)
+	list, err := turns(ctx, tx, `WHERE place = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND state IN ('queued','running','accepted','withdrawn')
+		AND mode IN ('immediate','buffered')`, stop.place(), author.ID, author.Kind, stop.Chat)
 	if err != nil {
 		return err
 	}

@@ -113,8 +113,8 @@ func (a *Agent) turnAgain(ctx context.Context, tx *sql.Tx, e *entry) (*turn, err
 // word: for a person everything, for an agent what that agent said.
 func (a *Agent) forgetDeferred(ctx context.Context, tx *sql.Tx, stop *entry) error {
 	author := stop.Content.Author
-	list, err := entries(ctx, tx, `WHERE conversation = ? AND thread = ? AND disposition = 'deferred' AND (author = ? OR ? = 'human')`,
-		stop.Content.Chat.ID, stop.Content.Chat.ThreadID, author.ID, author.Kind)
+	list, err := entries(ctx, tx, `WHERE conversation = ? AND thread = ? AND chat = ? AND disposition = 'deferred' AND (author = ? OR ? = 'human')`,
+		stop.Content.Chat.ID, stop.Content.Chat.ThreadID, stop.Chat, author.ID, author.Kind)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,8 @@ func (a *Agent) deferralNotes(ctx context.Context, tx *sql.Tx, e *entry) ([]stri
 	if e.Deferrals > 0 {
 		notes = append(notes, fmt.Sprintf("deferred_before: %d of at most %d times", e.Deferrals, maxDeferrals))
 	}
-	list, err := entries(ctx, tx, `WHERE conversation = ? AND disposition = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Seq)
+	list, err := entries(ctx, tx, `WHERE conversation = ? AND chat = ? AND disposition = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`,
+		e.Content.Chat.ID, e.Chat, e.Seq)
 	for _, other := range list {
 		notes = append(notes, "deferred_by_you: "+other.EventID)
 	}

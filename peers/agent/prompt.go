@@ -178,9 +178,9 @@ func replyTarget(e *entry) string {
 // signalsSince lists the reactions to the agent's messages in a conversation
 // since its last turn there, as header lines.
 func (a *Agent) signalsSince(ctx context.Context, tx *sql.Tx, e *entry) ([]string, error) {
-	list, err := entries(ctx, tx, `WHERE conversation = ?1 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
+	list, err := entries(ctx, tx, `WHERE conversation = ?1 AND chat = ?4 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
 		AND seq > coalesce((SELECT max(t.seq) FROM turns t WHERE t.place = ?3 AND t.seq < ?2 AND t.attempt > 0), 0) ORDER BY seq LIMIT 20`,
-		e.Content.Chat.ID, e.Seq, e.place())
+		e.Content.Chat.ID, e.Seq, e.place(), e.Chat)
 	if err != nil {
 		return nil, err
 	}

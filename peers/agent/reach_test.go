@@ -113,6 +113,34 @@ func TestATurnReadsAndActsInItsOwnChat(t *testing.T) {
 	})
 }
 
+// TestAStopWordStopsNothingOfAnotherChat that has the same ids.
+func TestAStopWordStopsNothingOfAnotherChat(t *testing.T) {
+	s := newStub(nil)
+	s.turn = func(ctx context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		switch id := tn.Event.EventID; {
+		case tn.Deferrals > 0:
+		case id == "later":
+			call(tools, "chat.defer", map[string]any{"reason": "later", "eta": "5m"})
+		case id == "now":
+			select {
+			case <-ctx.Done():
+				return harness.Outcome{}, context.Cause(ctx)
+			case <-time.After(time.Minute):
+			}
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "answer to " + tn.Event.EventID}, nil
+	}
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.sayIn("tg:42", dm("later", "when there is time?"))
+		w.sleep(10 * time.Second)
+		w.sayIn("tg:42", dm("now", "and this now?"))
+		w.sleep(10 * time.Second)
+		w.sayIn("tg:66", dm("stop", "stop"))
+		w.sleep(10 * time.Minute)
+		w.wantTexts("answer to stop", "answer to now", "answer to later") // it went first, as stop words do
+	})
+}
+
 // TestChatsWithEqualIDsOfConversationsAreApart: ids are what chats give them; a
 // chat that takes another's shares neither its turns nor what was said there.
 func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
