@@ -230,22 +230,29 @@ func TestADeletedLogIsCreatedAnew(t *testing.T) {
 	}
 }
 
+// openReader opens a connection with a read transaction.
+func openReader(t *testing.T, path string) *sqlite.Conn {
+	t.Helper()
+	reader, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM activity_log"} {
+		if err := sqlitex.ExecuteTransient(reader, sql, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reader
+}
+
 // TestALogMovedUnderAReaderLosesNothing moves the file alone, while a reader's
 // transaction keeps rows in the write-ahead log beside it.
 func TestALogMovedUnderAReaderLosesNothing(t *testing.T) {
 	w, path, _ := started(t, nil)
 	w.Append(numbered(0))
 	mustSync(t, w)
-	reader, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := openReader(t, path)
 	defer reader.Close()
-	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM activity_log"} {
-		if err := sqlitex.ExecuteTransient(reader, sql, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
 	w.Append(numbered(1))
 	mustSync(t, w)
 	moved := filepath.Join(filepath.Dir(path), "moved.db")
@@ -279,16 +286,8 @@ func TestAReaderThatStaysCannotGrowTheWALWithoutBound(t *testing.T) {
 	w, path, _ := started(t, &Options{MaxWAL: bound, QueueRows: 100})
 	w.Append(numbered(0))
 	mustSync(t, w)
-	reader, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := openReader(t, path)
 	defer reader.Close()
-	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM activity_log"} {
-		if err := sqlitex.ExecuteTransient(reader, sql, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
 	appended := 1
 	payload := fmt.Appendf(nil, "%q", strings.Repeat("x", 8000))
 	for lost := int64(-1); lost < 0 || w.Stats().Lost == lost; appended++ {
