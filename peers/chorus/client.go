@@ -85,6 +85,7 @@ func (p *poster) post(ctx context.Context, target, key string, body []byte) erro
 	defer cancel()
 	var left atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:      func(string) { left.Store(false) }, // of each redirect too: who redirected has done nothing
 		WroteRequest: func(i httptrace.WroteRequestInfo) { left.Store(i.Err == nil) },
 	})
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, target, bytes.NewReader(body))

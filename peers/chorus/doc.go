@@ -18,7 +18,9 @@
 //   - What an agent says and does for a message goes to that message's callback.
 //     All that goes to one channel keeps the order in which the bus delivered it,
 //     across its callbacks too, one POST after the other's answer: after a 5xx or a
-//     failed connection three times more, after anything else not. A POST that
+//     failed connection three times more, after anything else not. A report of
+//     activity is tried once where its callback did not take the event before, and
+//     not at all where that was not answered: others wait behind it. A POST that
 //     left and was not answered in 30 s, or was cut off by a crash, is not repeated,
 //     since a service cannot tell; its agent hears "unknown".
 //   - A rotated or revoked connection string is dead when the command that did it
@@ -29,8 +31,8 @@
 //   - An event is stored and judged (package attention) before the bus hears
 //     "processed". Only what is let through is POSTed, in order per channel, with
 //     a callback and an MCP token of its own; the rest is in the mailbox that the
-//     chat.* tools read. POSTs repeat as callbacks do, and after a crash too: the
-//     receiver knows them by message.id.
+//     chat.* tools read. POSTs repeat as callbacks do, and without an answer or
+//     after a crash too: the receiver knows them by message.id.
 //   - A callback takes events for Options.CallbackTTL and answers 410 afterwards.
 //     200 means stored; events reach the chat in the order of receipt. What the
 //     chat's bridge refuses, as too long for one, is a dead letter.

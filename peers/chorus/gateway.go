@@ -68,6 +68,7 @@ type Gateway struct {
 	bus       *peer.Peer
 	toBus     *outbox.Outbox
 	callbacks *outbox.Outbox
+	troubles  troubles // of the callbacks
 	posts     *outbox.Outbox
 	channels  *channels
 	turns     *turns
@@ -78,7 +79,7 @@ type Gateway struct {
 // New makes a gateway on an open data folder and a listener, which Run closes.
 // It does no I/O.
 func New(store *Store, listener net.Listener, opts *Options) *Gateway {
-	g := &Gateway{store: store, listener: listener}
+	g := &Gateway{store: store, listener: listener, troubles: troubles{ofChannel: map[string]trouble{}}}
 	if opts != nil {
 		g.opts = *opts
 	}

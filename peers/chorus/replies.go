@@ -190,6 +190,13 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	if err != nil {
 		return outbox.Permanent(err)
 	}
+	attempt := item.Attempt
+	if last, ok := g.troubles.of(item.Destination, p.Inbound); ok && p.isReport() {
+		if last.silent {
+			return outbox.Drop(errSilent)
+		}
+		attempt = maxAttempts
+	}
 	callback, err := g.store.callbackOf(ctx, p.Inbound)
 	switch {
 	case errors.Is(err, errSealed):
@@ -207,7 +214,7 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	if errors.Is(err, errNoAnswer) {
 		return outbox.Unknown(err)
 	}
-	return verdictOfPost(err, item.Attempt)
+	return verdictOfPost(err, attempt)
 }
 
 // verdictOfPost says what follows from one attempt at a POST: three more after a
@@ -248,6 +255,7 @@ func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item,
 // afterEvent logs what became of an event.
 func (g *Gateway) afterEvent(item outbox.Item, outcome outbox.State, cause error) {
 	g.toBus.Wake()
+	g.troubles.note(item, outcome)
 	if outcome != outbox.StateSent {
 		g.log.Warn().Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).
 			Msg("an event did not reach its callback")

@@ -1,0 +1,44 @@
+package chorus
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// TestOnlyAPostThatArrivedIsUnknown: one that was redirected and then reached
+// nobody can be made again.
+func TestOnlyAPostThatArrivedIsUnknown(t *testing.T) {
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the client left
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, "http://unreachable.example/", http.StatusTemporaryRedirect)
+		case "/around":
+			http.Redirect(w, r, "/silent", http.StatusTemporaryRedirect)
+		case "/silent":
+			<-r.Context().Done()
+		}
+	}))
+	defer front.Close()
+	address := front.Listener.Addr().String()
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
+		if to != address {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return new(net.Dialer).DialContext(ctx, network, to)
+	}}
+	defer transport.CloseIdleConnections()
+	p := newPoster(transport, 500*time.Millisecond)
+	for path, unknown := range map[string]bool{"/silent": true, "/around": true, "/moved": false} {
+		if err := p.post(t.Context(), front.URL+path, "", []byte("{}")); err == nil || errors.Is(err, errNoAnswer) != unknown {
+			t.Errorf("%s: %v; want unknown=%t", path, err, unknown)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package chorus_test
+
+import (
+	"database/sql"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/chorus"
+	"hubbub/protocol"
+)
+
+// TestReportsToACallbackThatFailsHoldUpNothing: a turn reports much, and the next
+// message of the channel must not wait until each report has failed.
+func TestReportsToACallbackThatFailsHoldUpNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		respond func(w http.ResponseWriter, req *http.Request)
+		want    map[string]int // attempts by kind of event
+	}{
+		{"it answers 503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+			map[string]int{"lifecycle:processing": 4, "tool_call": 10, "message": 4, "lifecycle:idle": 4}},
+		{"it does not answer", func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() },
+			map[string]int{"lifecycle:processing": 1, "message": 1, "lifecycle:idle": 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := startNew(t, func(o *chorus.Options) { o.PostTimeout = 500 * time.Millisecond })
+			spawner(t, r.bus, "agent:a")
+			agent := r.bus.Join(t, "agent:a", "agent:a")
+			callback := newReceiver(t)
+			callback.responding(func(w http.ResponseWriter, req *http.Request, _ int) bool {
+				if req.URL.Path != "/one" {
+					return false
+				}
+				tt.respond(w, req)
+				return true
+			})
+			inbox := r.inbox("ops")
+			for _, id := range []string{"one", "two"} {
+				post(t, inbox, posted("c", id, id, callback.url+"/"+id))
+				d := agent.NextOf(t, protocol.TypeChatMessage)
+				for n := range 10 {
+					agent.Send(t, d.Message.From.Topic(), protocol.TypeAgentEvent,
+						map[string]any{"event": "tool_call", "name": "search", "id": fmt.Sprint(n), "inReplyTo": d.Message.MessageID})
+				}
+				agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: id, InReplyTo: string(d.Message.MessageID)})
+			}
+			attempts := map[string]int{}
+			c := callback.next()
+			for ; c.uri == "/one"; c = callback.next() {
+				attempts[c.kind()]++
+			}
+			if fmt.Sprint(attempts) != fmt.Sprint(tt.want) {
+				t.Errorf("attempts at the callback that fails: %v; want %v", attempts, tt.want)
+			}
+			for range 12 { // the other callback gets all of its own
+				if c.uri != "/two" {
+					t.Errorf("then came %s %s", c.uri, c.kind())
+				}
+				c = callback.next()
+			}
+			if c.kind() != "lifecycle:idle" {
+				t.Errorf("at last came %s", c.kind())
+			}
+		})
+	}
+}
+
+// TestEventsOfTheVersionBeforeAreSent: it queued for each message by itself, and
+// named the message by the destination alone.
+func TestEventsOfTheVersionBeforeAreSent(t *testing.T) {
+	t.Parallel()
+	b := bustest.Start(t, nil)
+	folder := filepath.Join(t.TempDir(), "chorus")
+	callback := newReceiver(t)
+	callback.responding(func(_ http.ResponseWriter, req *http.Request, n int) bool {
+		if n == 0 {
+			<-req.Context().Done() // until the gateway has ended
+		}
+		return false
+	})
+	r := start(t, b, folder, func(o *chorus.Options) { o.StopTimeout = time.Millisecond })
+	spawner(t, b, "agent:a")
+	agent := b.Join(t, "agent:a", "agent:a")
+	post(t, r.inbox("ops"), posted("c", "m1", "hello", callback.url))
+	d := agent.NextOf(t, protocol.TypeChatMessage)
+	agent.Send(t, d.Message.From.Topic(), protocol.TypeChatReply, protocol.ChatReply{Text: "hello", InReplyTo: string(d.Message.MessageID)})
+	callback.next()
+	r.stop()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "chorus.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	res, err := db.Exec(`UPDATE outbox SET destination = '1', body = CAST(json_remove(CAST(body AS TEXT), '$.inbound') AS BLOB)
+		WHERE queue = 'callback' AND state = 'pending' AND json_extract(CAST(body AS TEXT), '$.inbound') = 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := res.RowsAffected(); n != 2 {
+		t.Fatalf("%d events waited, %v; want 2", n, err)
+	}
+	start(t, b, folder, nil)
+	if got := callback.types(2); got != "message lifecycle:idle" {
+		t.Errorf("calls %s", got)
+	}
+}
