@@ -81,6 +81,9 @@ func newChorusAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if err := chorus.NewGuard(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
+					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to post to %s: %s\n", name.ID(), err)
+				}
 				if asJSON(cmd) {
 					return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": string(name), "peer": string(name.ID())})
 				}

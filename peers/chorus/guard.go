@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -133,6 +134,8 @@ func (g *Guard) CheckURL(raw string) error {
 		return errors.New("the URL must begin with http:// or https://")
 	case u.Hostname() == "" || u.Opaque != "":
 		return errors.New("the URL names no host")
+	case !isPort(u.Port()):
+		return errors.New("the URL's port must be 1 to 65535")
 	case u.User != nil:
 		return errors.New("the URL must not carry a user name or password")
 	case u.Fragment != "" || strings.HasSuffix(raw, "#"):
@@ -146,6 +149,12 @@ func (g *Guard) CheckURL(raw string) error {
 		return g.Check(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	}
 	return nil
+}
+
+// isPort reports whether a URL's port is one, or none, which means the scheme's.
+func isPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // hostOf returns the host and port of a URL, which is all of it that may be

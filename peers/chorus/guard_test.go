@@ -69,7 +69,7 @@ func TestGuardChecksURLs(t *testing.T) {
 	for _, raw := range []string{
 		"", "agent.example.com/inbox", "/inbox/sk", "ftp://example.com/x", "file:///etc/passwd", "https:///x", "https://", "http:example.com",
 		"https://user:sk_hidden@example.com/", "https://example.com/#frag", "https://example.com/\x00sk_hidden", "javascript:alert(1)",
-		"http://127.0.0.1/sk_hidden", "http://[::1]:80/", "http://[::ffff:127.0.0.1]/", "http://localhost/", "http://LOCALHOST.:99/", "http://169.254.169.254/latest",
+		"http://127.0.0.1/sk_hidden", "http://[::1]:80/", "http://[::ffff:127.0.0.1]/", "http://localhost/", "http://LOCALHOST.:99/", "http://example.com:99999/", "http://example.com:0/", "http://169.254.169.254/latest",
 		"https://example.com/" + strings.Repeat("x", maxURL),
 	} {
 		err := g.CheckURL(raw)
