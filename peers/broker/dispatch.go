@@ -68,6 +68,8 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	case err != nil:
 		return err
 	case result.Addressee == protocol.AddresseeFailed && l.DeliveryID != "" && old:
+		b.log.Warn().Str("peer", string(l.To)).Str("delivery", l.DeliveryID).Str("reason", failureOf(result, l.To)).
+			Msg("an agent did not take its wake, which waits for its next announcement")
 		return b.writer.change(ctx, func(t *turn) error { t.putAside(l.DeliveryID); return nil })
 	case rejected:
 		return outbox.Drop(fmt.Errorf("%s does not want it: %s", l.To, failureOf(result, l.To)))
@@ -83,7 +85,7 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 // message and did not want it.
 func rejectedBy(result protocol.SendResult, to protocol.PeerID) bool {
 	return result.Addressee == protocol.AddresseeFailed && slices.ContainsFunc(result.Failures, func(f protocol.Failure) bool {
-		bridge := protocol.RoleOf(to) != protocol.RoleAgent && f.Peer.Family() == to.Family()
+		bridge := protocol.SpeaksForFamily(f.Peer) && f.Peer.Family() == to.Family()
 		return f.Status == protocol.OutcomeRejected && (f.Peer == to || bridge)
 	})
 }

@@ -91,7 +91,8 @@ func verdictOf(out outgoing, res protocol.SendResult, err error, attempt int) er
 // that it does not want a message, nil when it gave none.
 func refusalBy(addressee protocol.PeerID, res protocol.SendResult) error {
 	for _, f := range res.Failures {
-		if f.Status == protocol.OutcomeRejected && (f.Peer == addressee || protocol.RoleOf(addressee) != protocol.RoleAgent && f.Peer.Family() == addressee.Family()) {
+		bridge := protocol.SpeaksForFamily(f.Peer) && f.Peer.Family() == addressee.Family()
+		if f.Status == protocol.OutcomeRejected && (f.Peer == addressee || bridge) {
 			return fmt.Errorf("%s refused it: %s", f.Peer, f.Error)
 		}
 	}
