@@ -108,7 +108,7 @@ func (a *answerer) deliver(item answer) bool {
 			return false
 		}
 		age := a.now().Sub(item.at)
-		if err == nil && rejectedBy(result, item.to) {
+		if err == nil && result.Rejection(item.to) != nil {
 			rejections++
 		}
 		var refused *jsonrpc.Error

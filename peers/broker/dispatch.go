@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"hubbub/peers/outbox"
@@ -58,7 +57,7 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	}
 	sentAt := stamp(b.now())
 	result, err := b.send(ctx, l.To.Topic(), l.Message)
-	rejected := item.Attempt >= maxRejections && rejectedBy(result, l.To)
+	rejected := item.Attempt >= maxRejections && result.Rejection(l.To) != nil
 	old := rejected || b.now().Sub(item.EnqueuedAt) > giveUpWakeAfter
 	var refused *jsonrpc.Error
 	switch {
@@ -79,15 +78,6 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 		return b.writer.change(ctx, func(t *turn) error { return t.missed(l.DeliveryID, l.To, sentAt) })
 	}
 	return nil
-}
-
-// rejectedBy reports whether an addressee, or the bridge that speaks for it, took a
-// message and did not want it.
-func rejectedBy(result protocol.SendResult, to protocol.PeerID) bool {
-	return result.Addressee == protocol.AddresseeFailed && slices.ContainsFunc(result.Failures, func(f protocol.Failure) bool {
-		bridge := protocol.SpeaksForFamily(f.Peer) && f.Peer.Family() == to.Family()
-		return f.Status == protocol.OutcomeRejected && (f.Peer == to || bridge)
-	})
 }
 
 func failureOf(result protocol.SendResult, to protocol.PeerID) string {

@@ -74,29 +74,17 @@ func verdictOf(out outgoing, res protocol.SendResult, err error, attempt int) er
 	case !protocol.IsIdentity(out.Topic):
 		return nil
 	}
-	refusal := refusalBy(protocol.PeerID(out.Topic), res)
+	refusal := res.Rejection(protocol.PeerID(out.Topic))
 	switch r := receptionOf(res); {
 	case r == received:
 		return nil
 	case refusal != nil:
-		return outbox.Permanent(refusal) // it refuses it again, and what comes after it must not wait
+		return outbox.Permanent(fmt.Errorf("%s refused it: %s", refusal.Peer, refusal.Error)) // it refuses it again, and what comes after it must not wait
 	case out.Message.Type == protocol.TypeAgentEvent, out.Message.Type == protocol.TypeDeliveryStatus && attempt >= statusAttempts:
 		return outbox.Permanent(fmt.Errorf("%s is %s", out.Topic, r))
 	default:
 		return fmt.Errorf("%s is %s", out.Topic, r)
 	}
-}
-
-// refusalBy is the answer of an addressee, or of the bridge that speaks for it,
-// that it does not want a message, nil when it gave none.
-func refusalBy(addressee protocol.PeerID, res protocol.SendResult) error {
-	for _, f := range res.Failures {
-		bridge := protocol.SpeaksForFamily(f.Peer) && f.Peer.Family() == addressee.Family()
-		if f.Status == protocol.OutcomeRejected && (f.Peer == addressee || bridge) {
-			return fmt.Errorf("%s refused it: %s", f.Peer, f.Error)
-		}
-	}
-	return nil
 }
 
 // afterBus logs an answer that its chat will never read.
