@@ -15,6 +15,10 @@ type trouble struct {
 	silent  bool  // it did not answer, and each further event would wait as long
 }
 
+// maxTroubles bounds the channels whose trouble is remembered. With one more, all
+// are forgotten, and found out again.
+const maxTroubles = 1000
+
 // troubles are those of all channels. A channel's events go out one after the
 // other, so what comes after must not wait for each report of activity to a
 // callback that fails. After a restart it is found out again.
@@ -43,6 +47,9 @@ func (t *troubles) note(item outbox.Item, outcome outbox.State) {
 	case outbox.StateSent:
 		delete(t.ofChannel, item.Destination)
 	case outbox.StateDead, outbox.StateUnknown:
+		if len(t.ofChannel) >= maxTroubles {
+			clear(t.ofChannel)
+		}
 		t.ofChannel[item.Destination] = trouble{p.Inbound, outcome == outbox.StateUnknown}
 	}
 }
