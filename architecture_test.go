@@ -31,20 +31,22 @@ var mayImport = map[string][]string{
 	"protocol/wire":    {"protocol", "protocol/jsonrpc"},
 	"protocol/http1":   {},
 
+	"protocol/datafolder": {},
+
 	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
 
 	"activitylog":      {"protocol"},
 	"activitylog/otlp": {"activitylog"},
 
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
-	"bus/grant":   {"protocol"},
+	"bus/grant":   {"protocol", "protocol/datafolder"},
 	"bus/console": {"protocol", "activitylog"},
 	"peers/lease": {},
 	"bus/cluster": {"protocol", "activitylog", "bus"},
 	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant", "peers/peer"},
 
 	"peers/peer":      {"protocol", "protocol/jsonrpc", "protocol/wire"},
-	"peers/store":     {},
+	"peers/store":     {"protocol/datafolder"},
 	"peers/outbox":    {"peers/store"},
 	"peers/attention": {},
 
@@ -59,7 +61,7 @@ var mayImport = map[string][]string{
 	"peers/agent/harness":             {"peers/attention", "protocol"},
 	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi", "peers/agent/harness/child"},
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
-	"peers/chorus":                    {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
+	"peers/chorus":                    {"protocol", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
 	"peers/broker":                    {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention"},
 
 	"cmd":                        {"*"}, // tests of the programs

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"hubbub/protocol/datafolder"
+
 	"github.com/BurntSushi/toml"
 )
 
@@ -227,7 +229,7 @@ func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // nothing was written to it
-	if err := giveToOwner(lock); err != nil {
+	if err := datafolder.GiveToOwner(lock); err != nil {
 		return fmt.Errorf("locking the credentials file: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
@@ -298,27 +300,10 @@ func write(path string, list []Credential) error {
 	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
 	_, err = tmp.Write(b.Bytes())
 	if err == nil {
-		err = errors.Join(tmp.Sync(), giveToOwner(tmp))
+		err = errors.Join(tmp.Sync(), datafolder.GiveToOwner(tmp))
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return fmt.Errorf("writing the credentials file: %w", err)
 	}
 	return os.Rename(tmp.Name(), path)
-}
-
-// giveToOwner gives a file that root writes to whoever owns its folder: the bus,
-// which runs as another user, must read it.
-func giveToOwner(f *os.File) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	info, err := os.Stat(filepath.Dir(f.Name()))
-	if err != nil {
-		return err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || owner.Uid == 0 {
-		return nil
-	}
-	return f.Chown(int(owner.Uid), int(owner.Gid))
 }

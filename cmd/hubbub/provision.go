@@ -12,7 +12,7 @@ import (
 
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
-	"hubbub/peers/store"
+	"hubbub/protocol/datafolder"
 )
 
 // partGrants is what each part of the system may be, hear and say. Its token is
@@ -86,7 +86,7 @@ func makeTokens(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(store.GiveToOwner(folder), folder.Close())
+	return errors.Join(datafolder.GiveToOwner(folder), folder.Close())
 }
 
 // adoptTokens gives each part a credential for the token that lies in a folder
@@ -182,7 +182,7 @@ func writeSecret(path, secret string) error {
 	}
 	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
 	_, err = tmp.WriteString(secret + "\n")
-	if err = errors.Join(err, store.GiveToOwner(tmp), tmp.Sync(), tmp.Close()); err != nil {
+	if err = errors.Join(err, datafolder.GiveToOwner(tmp), tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)

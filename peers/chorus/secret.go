@@ -13,7 +13,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"hubbub/peers/store"
+	"hubbub/protocol/datafolder"
 )
 
 // The prefixes of our secrets say what they open.
@@ -95,7 +95,7 @@ func createKey(path string) error {
 	if err == nil {
 		_, err = f.Write(key)
 	}
-	if err = errors.Join(err, store.GiveToOwner(f), f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, datafolder.GiveToOwner(f), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("creating the key of the sealed secrets: %w", err)
 	}
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -9,7 +9,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"hubbub/protocol/datafolder"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
@@ -73,24 +74,7 @@ func touch(path string) error {
 	if err != nil {
 		return fmt.Errorf("opening %s: %w (is the data folder writable?)", path, err)
 	}
-	return errors.Join(GiveToOwner(f), f.Close())
-}
-
-// GiveToOwner gives a file that root makes to whoever owns its folder: the program
-// that keeps its data there runs as that user, and a command of root may come first.
-func GiveToOwner(f *os.File) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	info, err := os.Stat(filepath.Dir(f.Name()))
-	if err != nil {
-		return err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || owner.Uid == 0 {
-		return nil
-	}
-	return f.Chown(int(owner.Uid), int(owner.Gid))
+	return errors.Join(datafolder.GiveToOwner(f), f.Close())
 }
 
 func migrate(db *sql.DB, path string, steps []string) error {

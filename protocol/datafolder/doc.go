@@ -1,0 +1,8 @@
+// Package datafolder is about who may read the files of a data folder.
+//
+// Guarantees:
+//
+//   - What root makes in the folder of another user belongs to that user: the
+//     program that keeps its data there runs as that user, and a command of root
+//     may come first. What anybody else makes stays theirs.
+package datafolder

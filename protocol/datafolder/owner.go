@@ -1,0 +1,24 @@
+package datafolder
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// GiveToOwner gives a file that root makes, or a folder, to whoever owns the folder
+// around it. It does nothing where another user runs it.
+func GiveToOwner(f *os.File) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(filepath.Dir(f.Name()))
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || owner.Uid == 0 {
+		return nil
+	}
+	return f.Chown(int(owner.Uid), int(owner.Gid))
+}
