@@ -27,7 +27,14 @@ func startNATS(t testing.TB, port int) *server.Server {
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true})
+	return runNATS(t, &server.Options{Port: port})
+}
+
+// runNATS is startNATS with options.
+func runNATS(t testing.TB, o *server.Options) *server.Server {
+	t.Helper()
+	o.Host, o.NoLog, o.NoSigs = "127.0.0.1", true, true
+	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}

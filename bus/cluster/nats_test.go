@@ -168,15 +168,7 @@ func TestANATSServerThatRefusesIsTold(t *testing.T) {
 	user := &server.User{Username: "u", Password: "right", Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Deny: []string{">"}},
 	}}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Users: []*server.User{user}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the NATS server does not start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	s := runNATS(t, &server.Options{Port: server.RANDOM_PORT, Users: []*server.User{user}})
 	for url, want := range map[string]string{
 		"nats://u:wrong@" + s.Addr().String(): "authorization violation",
 		"nats://u:right@" + s.Addr().String(): "permissions violation",

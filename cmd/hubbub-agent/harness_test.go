@@ -11,7 +11,7 @@ import (
 // TestEachAgentHasAMemoryOfItsOwn: agents that share a data folder share no
 // history. One that had the folder to itself keeps what an earlier version wrote.
 func TestEachAgentHasAMemoryOfItsOwn(t *testing.T) {
-	remember := func(data, name, text string) {
+	open := func(data, name string) *turnloop.FileHistory {
 		t.Helper()
 		path, err := historyFile(data, name)
 		if err != nil {
@@ -21,6 +21,11 @@ func TestEachAgentHasAMemoryOfItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		return history
+	}
+	remember := func(data, name, text string) {
+		t.Helper()
+		history := open(data, name)
 		defer history.Close()
 		if err := history.Save(t.Context(), "42", []byte(text)); err != nil {
 			t.Fatal(err)
@@ -28,14 +33,7 @@ func TestEachAgentHasAMemoryOfItsOwn(t *testing.T) {
 	}
 	recall := func(data, name string) string {
 		t.Helper()
-		path, err := historyFile(data, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		history, err := turnloop.OpenHistory(path, remembered)
-		if err != nil {
-			t.Fatal(err)
-		}
+		history := open(data, name)
 		defer history.Close()
 		text, err := history.Load(t.Context(), "42")
 		if err != nil {

@@ -393,17 +393,22 @@ func (h *house) broker(t *testing.T, claims map[string]any) *bustest.Scripted {
 	return k
 }
 
+// team makes a group in which Will has said hello, and that two agents got then.
+func (h *house) team() (group models.Chat, will models.User, w3, w4 *bustest.Scripted) {
+	h.t.Helper()
+	will, group = h.api.User("Will"), h.api.Group(-10, "Team")
+	w3, w4 = h.bus.Join(h.t, "agent:w3", "agent:w3"), h.bus.Join(h.t, "agent:w4", "agent:w4")
+	h.start()
+	h.api.Say(group, will, "hello")
+	time.Sleep(time.Second)
+	h.assign(group.ID, "agent:w3")
+	h.assign(group.ID, "agent:w4")
+	return group, will, w3, w4
+}
+
 func TestClaims(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
-		will := h.api.User("Will")
-		team := h.api.Group(-10, "Team")
-		w3 := h.bus.Join(t, "agent:w3", "agent:w3")
-		w4 := h.bus.Join(t, "agent:w4", "agent:w4")
-		h.start()
-		h.api.Say(team, will, "hello")
-		time.Sleep(time.Second)
-		h.assign(team.ID, "agent:w3")
-		h.assign(team.ID, "agent:w4")
+		team, will, w3, w4 := h.team()
 		alone := next(t, w3).SourceID // w4 came later
 		h.api.Say(team, will, "@backend-agents who can look?")
 		role := next(t, w3).SourceID
@@ -472,15 +477,7 @@ func TestClaims(t *testing.T) {
 // hears nothing of it, and no dead letter waits for the operator.
 func TestAReplyThatLostItsClaimAlarmsNobody(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
-		will := h.api.User("Will")
-		team := h.api.Group(-10, "Team")
-		w3 := h.bus.Join(t, "agent:w3", "agent:w3")
-		w4 := h.bus.Join(t, "agent:w4", "agent:w4")
-		h.start()
-		h.api.Say(team, will, "hello")
-		time.Sleep(time.Second)
-		h.assign(team.ID, "agent:w3")
-		h.assign(team.ID, "agent:w4")
+		team, will, w3, w4 := h.team()
 		var sources []string
 		for _, text := range []string{"hello again", "who can look?", "and who at this?", "and at that?"} {
 			if len(sources) > 0 {
