@@ -238,8 +238,8 @@ func (a *Agent) rememberBroker(ctx context.Context) {
 	}
 }
 
-// recallBroker makes a broker of the last day (brokerRecall) one that went away just now: it may
-// restart together with this program.
+// recallBroker makes a broker of the last day (brokerRecall) one that went away just
+// now: it may restart together with this program.
 func (a *Agent) recallBroker(ctx context.Context) error {
 	var at int64
 	err := a.db.QueryRowContext(ctx, `SELECT coalesce((SELECT value FROM counters WHERE name = 'broker_at'), 0)`).Scan(&at)

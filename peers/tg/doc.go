@@ -22,8 +22,8 @@
 //     nothing once a day. A failed spawn_result without a request says that the
 //     chat's agent was given up: the user is told, and the next message asks for the
 //     agent anew. Every assigned agent gets every event, each at its own pace; one
-//     that no frame of the bus can hold is a dead letter.
-//     An agent that was found absent is configured before it gets anything more.
+//     that no frame of the bus can hold is a dead letter. An agent that was found
+//     absent is configured before it gets anything more.
 //   - Out: a reply is on disk before it is acknowledged, once per agent and key, and
 //     sent in order per chat. A send whose outcome is unknown (no answer came, or
 //     the bridge died meanwhile) is marked so and not repeated, unless asked; a
