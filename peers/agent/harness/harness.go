@@ -121,6 +121,12 @@ type Capabilities struct {
 	Tools           []string // names such as "chat.send_message"; nil means all
 	Progress        bool     // the harness may report progress
 	Cancellation    bool     // a running turn can be told to stop
+
+	// The fields below never change in the life of a harness: they are also set
+	// where Capabilities fails.
+
+	OwnTime     bool // it stores deliveries and works on them in its own time: its turns end Accepted
+	ReadsSystem bool // its model reads Turn.System
 }
 
 // Injection lists the injection modes that a harness can take. A mode that it

@@ -80,9 +80,9 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 // progress, cancellation.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	if _, err := h.life.Await(ctx); err != nil {
-		return harness.Capabilities{}, err
+		return harness.Capabilities{ReadsSystem: true}, err
 	}
-	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true, ReadsSystem: true}, nil
 }
 
 // Cancel does nothing: turns end Finished.

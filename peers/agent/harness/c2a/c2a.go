@@ -119,7 +119,7 @@ func (h *Harness) poke() {
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	s, err := h.life.Await(ctx)
 	if err != nil {
-		return harness.Capabilities{}, err
+		return harness.Capabilities{OwnTime: true}, err
 	}
 	return s.caps, nil
 }

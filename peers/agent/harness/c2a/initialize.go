@@ -86,7 +86,7 @@ func (n *negotiated) capabilities(tools harness.Tools) harness.Capabilities {
 			Digest: n.has("injection", "digest"), Interrupt: n.has("injection", "interrupt") && n.has("utilities", "cancellation"),
 		},
 		Progress: n.has("utilities", "progress"), Cancellation: n.has("utilities", "cancellation"),
-		Tools: []string{},
+		OwnTime: true, Tools: []string{},
 	}
 	if tools != nil {
 		for _, t := range tools.List() {

@@ -55,9 +55,9 @@ func (l *Loop) Run(ctx context.Context, host harness.Host) error {
 // Capabilities answers at once: every injection mode, progress, cancellation.
 func (l *Loop) Capabilities(context.Context) (harness.Capabilities, error) {
 	if err := l.model.Check(); err != nil {
-		return harness.Capabilities{}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
+		return harness.Capabilities{ReadsSystem: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	}
-	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true, ReadsSystem: true}, nil
 }
 
 // Cancel does nothing: turns end Finished.
