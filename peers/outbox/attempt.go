@@ -76,7 +76,7 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
 	if v.state == StatePending {
 		_, err := o.db.ExecContext(ctx, `UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
-			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.paced, text(v.cause), item.ID)
+			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.paced, reason(v.cause), item.ID)
 		if err != nil {
 			return fmt.Errorf("storing the time of the next attempt: %w", err)
 		}
@@ -99,14 +99,14 @@ func (o *Outbox) settleTx(ctx context.Context, tx *sql.Tx, item *Item, v verdict
 	now := o.opts.Now()
 	res, err := tx.ExecContext(ctx, `UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
 		body = CASE WHEN ?1 = 'sent' THEN x'' ELSE body END
-		WHERE id = ?4 AND state = ?5`, string(v.state), text(v.cause), now.UnixMicro(), item.ID, string(item.State))
+		WHERE id = ?4 AND state = ?5`, string(v.state), reason(v.cause), now.UnixMicro(), item.ID, string(item.State))
 	if err != nil {
 		return fmt.Errorf("storing the outcome %s: %w", v.state, err)
 	}
 	if n, err := res.RowsAffected(); err != nil || n != 1 {
 		return errors.Join(fmt.Errorf("item %d changed under the outbox: do two processes run it?", item.ID), err)
 	}
-	item.State, item.SettledAt, item.Error = v.state, now, text(v.cause)
+	item.State, item.SettledAt, item.Error = v.state, now, reason(v.cause)
 	if o.opts.OnSettled != nil {
 		if err := o.opts.OnSettled(ctx, tx, *item, v.state, v.cause); err != nil {
 			return fmt.Errorf("telling of the outcome %s: %w", v.state, err)

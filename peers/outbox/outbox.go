@@ -36,7 +36,8 @@ var (
 )
 
 // A SendFunc makes one attempt. Nil means that the item is sent. An error made
-// by [Retry], [Permanent], [Drop] or [Unknown] says what to do; any other is
+// by [Retry], [Permanent], [Drop] or [Unknown], or of a type that has the methods
+// Permanent and Needless, says what to do; any other is
 // retried with backoff. Its context ends at Options.AttemptTimeout and when Run stops: an
 // unclassified error after that counts as an interrupted attempt. Errors are
 // stored and shown to operators, so they must hold no secret.

@@ -249,6 +249,31 @@ func TestAgeEndsAnItemThatWasNeverAttempted(t *testing.T) {
 	})
 }
 
+// A classified error says by itself what follows from it.
+type classified struct{ permanent, needless bool }
+
+func (c classified) Error() string   { return "not taken" }
+func (c classified) Permanent() bool { return c.permanent }
+func (c classified) Needless() bool  { return c.needless }
+
+func TestRetryOverrulesAClassifiedError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
+			if attempts++; attempts == 3 {
+				return nil
+			}
+			return outbox.Retry(0, classified{permanent: true})
+		}, nil)
+		enqueue(t, box, "tg:1", "a")
+		run(t, box)
+		time.Sleep(5 * time.Minute)
+		if item := only(t, box); item.State != outbox.StateSent || attempts != 3 {
+			t.Errorf("%d attempts, %+v", attempts, item)
+		}
+	})
+}
+
 func TestOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -258,6 +283,9 @@ func TestOutcomes(t *testing.T) {
 		"permanent": {fmt.Errorf("wrapped: %w", outbox.Permanent(errors.New("chat not found"))), outbox.StateDead},
 		"dropped":   {fmt.Errorf("wrapped: %w", outbox.Drop(errors.New("nobody needs it"))), outbox.StateDropped},
 		"unknown":   {outbox.Unknown(errors.New("no answer came")), outbox.StateUnknown},
+
+		"permanent by itself": {fmt.Errorf("wrapped: %w", classified{permanent: true}), outbox.StateDead},
+		"needless by itself":  {classified{permanent: true, needless: true}, outbox.StateDropped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
 )
 
 // Retry makes the error of an attempt that shall be repeated after the given
@@ -32,14 +35,23 @@ type permanentError struct{ err error }
 type dropError struct{ err error }
 type unknownError struct{ err error }
 
-func (e *retryError) Error() string     { return text(e.err) }
-func (e *permanentError) Error() string { return text(e.err) }
-func (e *dropError) Error() string      { return text(e.err) }
-func (e *unknownError) Error() string   { return text(e.err) }
+func (e *retryError) Error() string     { return reason(e.err) }
+func (e *permanentError) Error() string { return reason(e.err) }
+func (e *dropError) Error() string      { return reason(e.err) }
+func (e *unknownError) Error() string   { return reason(e.err) }
 func (e *retryError) Unwrap() error     { return e.err }
 func (e *permanentError) Unwrap() error { return e.err }
 func (e *dropError) Unwrap() error      { return e.err }
 func (e *unknownError) Unwrap() error   { return e.err }
+
+// A classified error says by itself what follows from it, as *peer.Undelivered
+// does: what is needless is dropped, what is permanent is a dead letter. Retry
+// around it overrules it.
+type classified interface {
+	error
+	Permanent() bool
+	Needless() bool
+}
 
 // A verdict is what follows from one attempt: a new state, and for a pending
 // item the time before which it is not attempted again.
@@ -53,10 +65,11 @@ type verdict struct {
 // judge decides what follows from an attempt that ended with err. interrupted
 // says that the outbox itself cut the attempt off. random is in [0,1).
 func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, random float64) verdict {
-	var retry *retryError
+	var again *retryError
 	var permanent *permanentError
 	var drop *dropError
 	var unknown *unknownError
+	var known classified
 	delay, paced := o.backoff(item.Attempt, random), false
 	switch {
 	case err == nil:
@@ -67,10 +80,14 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 		return verdict{state: StateDead, cause: err}
 	case errors.As(err, &drop):
 		return verdict{state: StateDropped, cause: err}
-	case errors.As(err, &retry):
-		if retry.after > 0 {
-			delay, paced = retry.after, true
+	case errors.As(err, &again):
+		if again.after > 0 {
+			delay, paced = again.after, true
 		}
+	case errors.As(err, &known) && known.Needless():
+		return verdict{state: StateDropped, cause: err}
+	case errors.As(err, &known) && known.Permanent():
+		return verdict{state: StateDead, cause: err}
 	case interrupted && o.OnInterrupted == GiveUpUnknown:
 		return verdict{state: StateUnknown, cause: fmt.Errorf("the attempt was cut off: %w", err)}
 	}
@@ -92,28 +109,13 @@ func expired(item Item) verdict {
 		item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), last)}
 }
 
-// backoff is the delay after the given attempt: between one and two steps, where
-// the step doubles with each attempt, never less than MinBackoff and never more
-// than MaxBackoff.
 func (o *Options) backoff(attempt int, random float64) time.Duration {
-	step := o.MinBackoff
-	for range min(attempt-1, 62) {
-		if step >= o.MaxBackoff/2 {
-			break
-		}
-		step *= 2
-	}
-	step = max(min(step, o.MaxBackoff/2), o.MinBackoff)
-	return min(step+time.Duration(random*float64(step)), o.MaxBackoff)
+	return retry.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}.At(attempt, random)
 }
 
-func text(err error) string {
+func reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	s := err.Error()
-	if len(s) > maxError {
-		s = s[:maxError]
-	}
-	return s
+	return text.Prefix(err.Error(), maxError)
 }

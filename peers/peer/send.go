@@ -40,10 +40,12 @@ func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Messag
 	return result, nil
 }
 
-// absences is how often a command line is not there before it has left.
+// absences is how often a command line is absent before it counts as gone: it may
+// only have lost its connection, as when the bus is started again.
 const absences = 3
 
-// Needless returns why what Send could not deliver need not be sent again, as no
+// Needless is what Judge says of command lines, for callers that do not use it yet.
+// It returns why what Send could not deliver need not be sent again, as no
 // mistake of anybody's, or nil. It is so for command lines: they end, or do not
 // listen to what becomes of what they sent, and their identities do not come back.
 // One that is absent may only have lost its connection, as when the bus is started

@@ -1,0 +1,159 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+// A Reception is what became of a message that somebody in particular must have.
+type Reception string
+
+// What may become of a message.
+const (
+	Received Reception = "received" // it is safe with the addressee
+	Absent   Reception = "absent"   // no such peer is on the bus now
+	Left     Reception = "left"     // the peer went away before it answered
+	Declined Reception = "declined" // the peer is there and failed, or did not answer
+	Rejected Reception = "rejected" // the peer read it and does not want it
+	Refused  Reception = "refused"  // the bus will never take it
+	Unsent   Reception = "unsent"   // the bus could not be asked, or its answer is lost
+)
+
+// An Undelivered is a message that its addressee does not have, as Judge found.
+type Undelivered struct {
+	Reception Reception
+	needless  bool
+	err       error
+}
+
+// Error says who did not take the message, and why.
+func (u *Undelivered) Error() string { return u.err.Error() }
+
+// Unwrap returns the error of Send, if that failed.
+func (u *Undelivered) Unwrap() error { return u.err }
+
+// Permanent reports whether another attempt will end alike.
+func (u *Undelivered) Permanent() bool { return u.Reception == Refused || u.Reception == Rejected }
+
+// Needless reports whether nobody misses the message. It is so for command lines:
+// they end, or do not listen to what becomes of what they sent, and their
+// identities do not come back.
+func (u *Undelivered) Needless() bool { return u.needless }
+
+// ReceptionOf returns what became of a message whose attempt ended with err.
+func ReceptionOf(err error) Reception {
+	var u *Undelivered
+	switch {
+	case err == nil:
+		return Received
+	case errors.As(err, &u):
+		return u.Reception
+	}
+	return Unsent
+}
+
+// Tell sends a message and judges the answer: nil means that the topic's addressee
+// has it. attempt counts from 1.
+func (p *Peer) Tell(ctx context.Context, topic protocol.Topic, attempt int, m protocol.Message) error {
+	result, err := p.Send(ctx, topic, m)
+	return Judge(topic, attempt, result, err)
+}
+
+// Judge says what the outcome of a Send means for the topic's addressee: nil, or
+// an *Undelivered. A topic that is not written like an identity has no addressee;
+// it is enough that the bus took the message (see JudgeAny). Others may listen to
+// the topic, too; what became of their copies does not count.
+func Judge(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
+	u := judgeSend(err)
+	if u == nil && protocol.IsIdentity(topic) {
+		u = judgeAddressee(topic, result)
+	}
+	if u == nil {
+		return nil
+	}
+	u.needless = protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI && needless(u.Reception, attempt)
+	return u
+}
+
+// JudgeAny says whether somebody has a message, whoever listens to the topic: nil,
+// or an *Undelivered.
+func JudgeAny(topic protocol.Topic, result protocol.SendResult, err error) error {
+	switch u := judgeSend(err); {
+	case u != nil:
+		return u
+	case result.DeliveredTo > 0:
+		return nil
+	case len(result.Failures) > 0:
+		return failure(topic, &result.Failures[0])
+	}
+	return undelivered(Absent, "nobody on the bus listens to %s", topic)
+}
+
+func needless(r Reception, attempt int) bool {
+	return r == Refused || r == Rejected || r == Absent && attempt >= absences
+}
+
+func undelivered(r Reception, format string, args ...any) *Undelivered {
+	return &Undelivered{Reception: r, err: fmt.Errorf(format, args...)}
+}
+
+// judgeSend returns nil if the bus took the message.
+func judgeSend(err error) *Undelivered {
+	var refused *jsonrpc.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused) && refused.Code != protocol.CodeInternal && refused.Code != protocol.CodeNotInitialized:
+		return undelivered(Refused, "the bus refuses it: %w", err)
+	}
+	return &Undelivered{Reception: Unsent, err: err}
+}
+
+// judgeAddressee returns nil if the addressee has the message. A bus that does not
+// tell of the addressee is judged by deliveredTo.
+func judgeAddressee(topic protocol.Topic, result protocol.SendResult) *Undelivered {
+	own := failureOf(protocol.PeerID(topic), result.Failures)
+	switch {
+	case result.Addressee == protocol.AddresseeOK:
+		return nil
+	case result.Addressee == protocol.AddresseeAbsent:
+		return undelivered(Absent, "%s is not on the bus", topic)
+	case own != nil:
+		return failure(topic, own)
+	case result.Addressee == protocol.AddresseeFailed, result.DeliveredTo == 0 && len(result.Failures) > 0:
+		return undelivered(Declined, "%s did not take it", topic)
+	case result.DeliveredTo == 0:
+		return undelivered(Absent, "%s is not on the bus", topic)
+	}
+	return nil
+}
+
+// failureOf returns the failure of the addressee, or of the bridge that speaks for
+// it; nil if there is none.
+func failureOf(addressee protocol.PeerID, failures []protocol.Failure) *protocol.Failure {
+	var bridge *protocol.Failure
+	for i := range failures {
+		f := &failures[i]
+		if f.Peer == addressee {
+			return f
+		}
+		if protocol.SpeaksForFamily(f.Peer) && f.Peer.Family() == addressee.Family() {
+			bridge = f
+		}
+	}
+	return bridge
+}
+
+func failure(topic protocol.Topic, f *protocol.Failure) *Undelivered {
+	switch f.Status {
+	case protocol.OutcomeRejected:
+		return undelivered(Rejected, "%s refused it: %s", f.Peer, f.Error)
+	case protocol.OutcomeOffline:
+		return undelivered(Left, "%s left before it took the message", f.Peer)
+	}
+	return undelivered(Declined, "%s did not take it: %s %s", topic, f.Status, f.Error)
+}

@@ -1,0 +1,87 @@
+package peer
+
+import (
+	"errors"
+	"testing"
+
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+func TestJudge(t *testing.T) {
+	failed := func(addressee protocol.Addressee, failures ...protocol.Failure) protocol.SendResult {
+		return protocol.SendResult{Accepted: true, Addressee: addressee, Failures: failures}
+	}
+	other := protocol.Failure{Peer: "cli:watcher", Status: protocol.OutcomeRejected, Error: "not mine"}
+	for _, tt := range []struct {
+		name     string
+		topic    protocol.Topic
+		attempt  int
+		result   protocol.SendResult
+		err      error
+		want     Reception
+		needless bool
+	}{
+		{name: "taken", topic: "agent:x", result: failed(protocol.AddresseeOK, other), want: Received},
+		{name: "absent", topic: "agent:x", result: failed(protocol.AddresseeAbsent, other), want: Absent},
+		{name: "rejected", topic: "agent:x", result: failed(protocol.AddresseeFailed, other,
+			protocol.Failure{Peer: "agent:x", Status: protocol.OutcomeRejected, Error: "no"}), want: Rejected},
+		{name: "rejected by the bridge that speaks for it", topic: "tg:7", result: failed(protocol.AddresseeFailed,
+			protocol.Failure{Peer: "tg:42", Status: protocol.OutcomeRejected}), want: Rejected},
+		{name: "another of its family does not speak for it", topic: "agent:x", result: failed(protocol.AddresseeFailed,
+			protocol.Failure{Peer: "agent:y", Status: protocol.OutcomeRejected}), want: Declined},
+		{name: "its own word before its bridge's", topic: "tg:7", result: failed(protocol.AddresseeFailed,
+			protocol.Failure{Peer: "tg:42", Status: protocol.OutcomeRejected}, protocol.Failure{Peer: "tg:7", Status: protocol.OutcomeTimeout}), want: Declined},
+		{name: "left", topic: "agent:x", result: failed(protocol.AddresseeFailed, protocol.Failure{Peer: "agent:x", Status: protocol.OutcomeOffline}), want: Left},
+		{name: "timeout", topic: "agent:x", result: failed(protocol.AddresseeFailed, protocol.Failure{Peer: "agent:x", Status: protocol.OutcomeTimeout}), want: Declined},
+		{name: "its failure was cut from the list", topic: "agent:x", result: failed(protocol.AddresseeFailed, other), want: Declined},
+		{name: "a bus that does not tell, taken", topic: "agent:x", result: protocol.SendResult{DeliveredTo: 1}, want: Received},
+		{name: "a bus that does not tell, failed", topic: "agent:x", result: failed("", other), want: Declined},
+		{name: "a bus that does not tell, absent", topic: "agent:x", want: Absent},
+		{name: "no addressee", topic: "system:attention", want: Received},
+		{name: "refused", topic: "agent:x", err: jsonrpc.Errorf(protocol.CodeInvalidParams, "not granted"), want: Refused},
+		{name: "refused, no addressee", topic: "system:attention", err: jsonrpc.Errorf(protocol.CodeInvalidParams, "not granted"), want: Refused},
+		{name: "too large", topic: "agent:x", err: &TooLargeError{}, want: Refused},
+		{name: "the log cannot take it now", topic: "agent:x", err: jsonrpc.Errorf(protocol.CodeInternal, "the log"), want: Unsent},
+		{name: "not connected", topic: "agent:x", err: ErrNotConnected, want: Unsent},
+
+		{name: "a command line that lost its connection", topic: "cli:a", attempt: 2, result: failed(protocol.AddresseeAbsent), want: Absent},
+		{name: "a command line that has left", topic: "cli:a", attempt: 3, result: failed(protocol.AddresseeAbsent), want: Absent, needless: true},
+		{name: "a command line that does not listen", topic: "cli:a", attempt: 1, result: failed(protocol.AddresseeFailed,
+			protocol.Failure{Peer: "cli:a", Status: protocol.OutcomeRejected}), want: Rejected, needless: true},
+		{name: "a command line that may not be told", topic: "cli:a", attempt: 1, err: jsonrpc.Errorf(protocol.CodeInvalidParams, "not granted"),
+			want: Refused, needless: true},
+		{name: "a command line behind a bus that is away", topic: "cli:a", attempt: 9, err: ErrInterrupted, want: Unsent},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := Judge(tt.topic, tt.attempt, tt.result, tt.err)
+			if got := ReceptionOf(err); got != tt.want {
+				t.Fatalf("%v is %s, want %s", err, got, tt.want)
+			}
+			var u *Undelivered
+			if errors.As(err, &u) && (u.Needless() != tt.needless || u.Permanent() != (tt.want == Refused || tt.want == Rejected)) {
+				t.Errorf("needless %v, permanent %v", u.Needless(), u.Permanent())
+			}
+			if tt.err != nil && !errors.Is(err, tt.err) {
+				t.Errorf("%v does not hold its cause", err)
+			}
+		})
+	}
+}
+
+func TestJudgeAny(t *testing.T) {
+	for _, tt := range []struct {
+		result protocol.SendResult
+		err    error
+		want   Reception
+	}{
+		{protocol.SendResult{DeliveredTo: 1, Failures: []protocol.Failure{{Peer: "cli:a", Status: protocol.OutcomeTimeout}}}, nil, Received},
+		{protocol.SendResult{}, nil, Absent},
+		{protocol.SendResult{Failures: []protocol.Failure{{Peer: "agent:system", Status: protocol.OutcomeRejected}}}, nil, Rejected},
+		{protocol.SendResult{}, ErrStopped, Unsent},
+	} {
+		if got := ReceptionOf(JudgeAny(protocol.TopicSpawn, tt.result, tt.err)); got != tt.want {
+			t.Errorf("%+v, %v is %s, want %s", tt.result, tt.err, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+// Package text shortens texts for people. No function here cuts a character in two.
+package text
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Clip returns s in at most n characters; where something was cut off, the last
+// of them is an ellipsis. n is at least 1.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	count, last := 0, 0 // last is where the n-th character begins
+	for i := range s {
+		if count++; count == n {
+			last = i
+		}
+		if count > n {
+			return s[:last] + "…"
+		}
+	}
+	return s
+}
+
+// Prefix returns the longest beginning of s that has at most n bytes.
+func Prefix(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:max(n, 0)]
+}
+
+// Line returns s in one line: each run of white space is one space.
+func Line(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,40 @@
+package text
+
+import (
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+func TestClip(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		n    int
+		want string
+	}{
+		{"", 1, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"ab", 1, "…"}, {"日本語", 2, "日…"},
+	} {
+		if got := Clip(tt.in, tt.n); got != tt.want {
+			t.Errorf("Clip(%q, %d) = %q, want %q", tt.in, tt.n, got, tt.want)
+		}
+	}
+}
+
+func TestNothingIsCutInTwo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, n := rapid.String().Draw(t, "text"), rapid.IntRange(1, 20).Draw(t, "length")
+		if c := Clip(s, n); !utf8.ValidString(c) || utf8.RuneCountInString(c) > n {
+			t.Fatalf("Clip(%q, %d) = %q", s, n, c)
+		}
+		if p := Prefix(s, n); !utf8.ValidString(p) || len(p) > n || s[:len(p)] != p || len(s) > len(p) && len(p)+utf8.UTFMax <= n {
+			t.Fatalf("Prefix(%q, %d) = %q", s, n, p)
+		}
+	})
+}
+
+func TestLine(t *testing.T) {
+	if got := Line("  a\n\tb  c "); got != "a b c" {
+		t.Errorf("Line = %q", got)
+	}
+}
