@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"hubbub/activitylog"
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 )
@@ -65,7 +66,7 @@ func (p *past) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attent
 			facts.OtherAgents = append(facts.OtherAgents, other)
 		}
 	}
-	d := attention.Decide(attentionEvent(c), self, facts, cfg)
+	d := attention.Decide(mailbox.EventOf(c), self, facts, cfg)
 	switch {
 	case d.Action == attention.ActionLeave:
 		here.left, here.participating = true, false
@@ -124,40 +125,7 @@ func chatContent(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
 	if json.Unmarshal(e.Payload, &m) != nil || json.Unmarshal(m.Content, c) != nil {
 		return nil, false
 	}
-	if c.Chat == nil {
-		c.Chat = &protocol.Chat{}
-	}
-	if c.Author == nil {
-		c.Author = &protocol.Author{}
-	}
-	for _, d := range []struct {
-		into    *string
-		missing string
-	}{
-		{&c.Event, protocol.EventMessage}, {&c.SourceID, e.MessageID}, {&c.Chat.Kind, "dm"}, {&c.Chat.ID, m.From.Name()},
-		{&c.Author.Kind, "human"}, {&c.Author.ID, m.From.Name()},
-	} {
-		if *d.into == "" {
-			*d.into = d.missing
-		}
-	}
+	m.MessageID = protocol.MessageID(e.MessageID)
+	mailbox.Complete(c, &m)
 	return c, true
-}
-
-// attentionEvent is a chat message as the attention layer sees it.
-func attentionEvent(c *protocol.ChatMessage) attention.Event {
-	event := attention.Event{
-		EventID: c.SourceID, Kind: attention.EventKind(c.Event), Text: c.Text, Mentions: c.Mentions,
-		Conversation: attention.Conversation{
-			ID: c.Chat.ID, Kind: attention.ConversationKind(c.Chat.Kind), ThreadID: c.Chat.ThreadID, StreamID: c.Chat.StreamID, Title: c.Chat.Title,
-		},
-		Author: attention.Author{
-			ID: c.Author.ID, Kind: attention.AuthorKind(c.Author.Kind), DisplayName: c.Author.DisplayName, Username: c.Author.Username,
-		},
-		Priority: attention.Priority(c.Priority), Signal: c.Signal, Attachments: len(c.Attachments),
-	}
-	if c.ReplyTo != nil {
-		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author}
-	}
-	return event
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -138,20 +139,8 @@ func (e *entry) open() bool { return !e.Disposition.Final() }
 
 // event is the entry as the attention layer sees it.
 func (e *entry) event() attention.Event {
-	c := &e.Content
-	event := attention.Event{
-		EventID: e.EventID, Kind: attention.EventKind(c.Event), Text: c.Text, Mentions: c.Mentions,
-		Conversation: attention.Conversation{
-			ID: c.Chat.ID, Kind: attention.ConversationKind(c.Chat.Kind), ThreadID: c.Chat.ThreadID, StreamID: c.Chat.StreamID, Title: c.Chat.Title,
-		},
-		Author: attention.Author{
-			ID: c.Author.ID, Kind: attention.AuthorKind(c.Author.Kind), DisplayName: c.Author.DisplayName, Username: c.Author.Username,
-		},
-		Priority: attention.Priority(c.Priority), Signal: c.Signal, Attachments: len(c.Attachments),
-	}
-	if c.ReplyTo != nil {
-		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author}
-	}
+	event := mailbox.EventOf(&e.Content)
+	event.EventID = e.EventID
 	return event
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 )
@@ -77,7 +78,7 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery) error {
 	if problem := checkChat(&c); problem != "" {
 		return peer.Reject(problem)
 	}
-	fillIn(&c, &d.Message)
+	mailbox.Complete(&c, &d.Message)
 	e := &entry{
 		SourceID: c.SourceID, Chat: d.Message.From.Topic(), MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent,
 		Received: time.Now(), Content: c, Stage: stageStored,
@@ -102,37 +103,6 @@ func checkChat(c *protocol.ChatMessage) string {
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
 	}
 	return ""
-}
-
-// fillIn gives missing fields their documented meaning.
-func fillIn(c *protocol.ChatMessage, m *protocol.Message) {
-	if c.Event == "" {
-		c.Event = protocol.EventMessage
-	}
-	if c.SourceID == "" {
-		c.SourceID = string(m.MessageID)
-	}
-	if c.Chat == nil {
-		c.Chat = &protocol.Chat{}
-	}
-	if c.Chat.Kind == "" {
-		c.Chat.Kind = "dm"
-	}
-	if c.Chat.ID == "" {
-		c.Chat.ID = m.From.Name()
-	}
-	if c.Author == nil {
-		c.Author = &protocol.Author{}
-	}
-	if c.Author.Kind == "" {
-		c.Author.Kind = "human"
-	}
-	if c.Author.ID == "" {
-		c.Author.ID = m.From.Name()
-	}
-	if c.CreatedAt == "" {
-		c.CreatedAt = m.Timestamp
-	}
 }
 
 // takeIn stores an event once.

@@ -1,0 +1,2 @@
+// Package mailbox keeps the events of one agent.
+package mailbox
