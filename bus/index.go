@@ -48,7 +48,7 @@ type index struct {
 // An entry is one pattern and who subscribed to it.
 type entry struct {
 	pattern protocol.Pattern
-	matcher protocol.Matcher     // nil for exact and prefix patterns
+	matcher *protocol.Matcher    // nil for exact and prefix patterns
 	subs    map[*subscriber]bool // value: observe
 	place   int                  // in its list of index.literal
 }
@@ -102,20 +102,10 @@ func (x *index) entryLocked(p protocol.Pattern) *entry {
 	if shape == protocol.ShapeGeneral {
 		e.matcher = p.Matcher()
 	}
-	text = literalPrefix(p)
 	e.place = len(x.literal[text])
 	x.literal[text] = append(x.literal[text], e)
 	x.lengths[len(text)]++
 	return e
-}
-
-func literalPrefix(p protocol.Pattern) string {
-	for i := range len(p) {
-		if p[i] == '*' || p[i] == '?' {
-			return string(p[:i])
-		}
-	}
-	return string(p)
 }
 
 // remove ends a subscription.
@@ -143,11 +133,11 @@ func (x *index) uncountLocked(e *entry, s *subscriber) {
 
 func (x *index) dropLocked(gone *entry) {
 	delete(x.entries, gone.pattern)
-	if shape, text := gone.pattern.Shape(); shape == protocol.ShapeExact {
+	shape, text := gone.pattern.Shape()
+	if shape == protocol.ShapeExact {
 		delete(x.exact, text)
 		return
 	}
-	text := literalPrefix(gone.pattern)
 	x.lengths[len(text)]--
 	list := x.literal[text]
 	last := len(list) - 1

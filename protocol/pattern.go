@@ -3,16 +3,14 @@ package protocol
 import (
 	"fmt"
 	"strings"
-
-	"github.com/gobwas/glob"
 )
 
-// A Pattern is what one subscribes with: '*' matches any run of characters,
-// none and ':' included, '?' exactly one, and everything else itself, in its
-// own case.
+// A Pattern is what a peer subscribes with. '*' matches any run of characters,
+// the empty one and ':' included, '?' matches exactly one character, and every
+// other character matches itself. Case matters.
 type Pattern string
 
-// ParsePattern says why s cannot be a pattern, or returns it as one.
+// ParsePattern returns s as a pattern, or an error that says why it is none.
 func ParsePattern(s string) (Pattern, error) {
 	if err := checkName("topic pattern", s, MaxPattern); err != nil {
 		return "", err
@@ -31,13 +29,13 @@ type Shape int
 
 // The shapes of a pattern.
 const (
-	ShapeExact   Shape = iota + 1 // no wildcard: equals its one topic
+	ShapeExact   Shape = iota + 1 // no wildcard: matches the one topic that it equals
 	ShapePrefix                   // one star, at the end
 	ShapeGeneral                  // anything else
 )
 
-// Shape returns the pattern's shape, and the text that a topic must equal
-// (exact) or begin with (prefix).
+// Shape returns the pattern's shape and its text before the first wildcard,
+// which a topic must equal (exact) or begin with (prefix and general).
 func (p Pattern) Shape() (Shape, string) {
 	s := string(p)
 	switch i := strings.IndexAny(s, "*?"); {
@@ -46,30 +44,15 @@ func (p Pattern) Shape() (Shape, string) {
 	case i == len(s)-1 && s[i] == '*':
 		return ShapePrefix, s[:i]
 	default:
-		return ShapeGeneral, ""
+		return ShapeGeneral, s[:i]
 	}
 }
 
-// Matches reports whether the topic matches. A Matcher is faster for many.
+// Matches reports whether the topic matches. A Matcher is faster for many topics.
 func (p Pattern) Matches(topic Topic) bool { return p.Matcher().Match(string(topic)) }
 
-// A Matcher is a compiled pattern.
-type Matcher interface{ Match(topic string) bool }
-
-// Matcher compiles a pattern that ParsePattern accepted. Matching is linear in
-// the length of the topic, whatever the pattern: those in which the glob library
-// would try things twice are a walker's.
-func (p Pattern) Matcher() Matcher {
-	text := normal(string(p))
-	stars := strings.Count(text, "*")
-	if stars > 1 || stars == 1 && strings.Contains(text, "?") {
-		return newWalker(text)
-	}
-	return glob.MustCompile(text)
-}
-
-// normal rewrites every run of wildcards as its question marks and then one
-// star, which means the same and leaves nothing to try twice.
+// normal rewrites every run of wildcards as its question marks followed by at
+// most one star, which means the same.
 func normal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -94,14 +77,14 @@ func normal(s string) string {
 }
 
 // Covers reports whether p matches everything that other matches. It reads
-// other as a text in which a star can only be taken by a star of p, and a
-// question mark by either wildcard; so it never says yes wrongly.
+// other as a text in which only a star of p takes a star, and either wildcard
+// takes a question mark. So it is never wrong when it returns true.
 func (p Pattern) Covers(other Pattern) bool {
 	return covers([]rune(normal(string(p))), []rune(normal(string(other))))
 }
 
-// covers matches p against the text q and, where it fails, lets the last star
-// of p take one more: at most len(p)*len(q) steps.
+// covers matches p against the text q. After a mismatch it lets the last star
+// of p take one more character: at most len(p)*len(q) steps.
 func covers(p, q []rune) bool {
 	at, star, mark := 0, -1, 0
 	for i := 0; i < len(q); {

@@ -144,6 +144,7 @@ func BenchmarkWorstPatterns(b *testing.B) {
 	for _, text := range []string{
 		"*a*a*a*a*a*a*a*b", "*?a?*?a?*?a?*?a?*?a?*?a?*?a?*?a?",
 		strings.Repeat("?", 100) + "*b", "*" + strings.Repeat("a", 100) + "b*c",
+		"*" + strings.Repeat("?a", 62) + "b?",
 		"??*a??aaa?aaaaa????a?aaa?a???????a??aa??a????????????aa?a???a?aa??aa???a??a?aa?a??aa??????a?a?a??aa??a???aaaa",
 		"aaaa?aaaaaaaa*aaaaaaaaa?aaaa*a*aa*aaaaaa**aa?aaaaa??aaaaaaaa?aaaaaaaaaaaaa?a?*aaaaaaaaa?aa?aa?a??a*aaaaaaaaa?aaaaaaa?aaa?aaa",
 		"?a*???aa?aa??*a?a?aa?aa?a?*a?a**aa?a?aa?aa?*a?a???a??aa*?????aa???aa?a?a?a?aaa*aaa?????a?a??????aa???aa??aaa?a?a?a?aa",
@@ -172,9 +173,9 @@ func BenchmarkScanSend(b *testing.B) {
 	}
 }
 
-// TestPatternsWithSeveralStars holds the walker to what it must do at its ends:
-// the longest pattern, stars at either side, characters of several bytes.
-func TestPatternsWithSeveralStars(t *testing.T) {
+// TestPatternsAtTheirLimits matches the longest patterns, wildcards at either
+// end, ends that would overlap, and characters of several bytes.
+func TestPatternsAtTheirLimits(t *testing.T) {
 	longest := "*" + strings.Repeat("a", protocol.MaxPattern-2) + "*"
 	for _, c := range []struct {
 		pattern, topic string
@@ -188,6 +189,11 @@ func TestPatternsWithSeveralStars(t *testing.T) {
 		{longest, "b" + strings.Repeat("a", protocol.MaxPattern-2) + "b", true},
 		{"*" + strings.Repeat("?", protocol.MaxPattern-1), strings.Repeat("x", protocol.MaxPattern-1), true},
 		{"*" + strings.Repeat("?", protocol.MaxPattern-1), strings.Repeat("x", protocol.MaxPattern-2), false},
+		{strings.Repeat("?", protocol.MaxPattern), strings.Repeat("é", protocol.MaxPattern), true},
+		{strings.Repeat("?", protocol.MaxPattern), strings.Repeat("é", protocol.MaxPattern-1), false},
+		{strings.Repeat("?", protocol.MaxPattern), strings.Repeat("x", protocol.MaxPattern+1), false},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"a*a", "aba", true}, {"a?a", "aa", false}, {"é*é", "éé", true}, {"é*é", "é", false},
+		{"tg:1", "tg:1", true}, {"tg:1", "tg:11", false}, {"tg:?", "tg:é", true}, {"tg:?", "tg:", false}, {"tg:?", "tg:12", false},
 	} {
 		if got := protocol.Pattern(c.pattern).Matches(protocol.Topic(c.topic)); got != c.want {
 			t.Errorf("%.20q matches %.20q: %t; want %t", c.pattern, c.topic, got, c.want)

@@ -179,7 +179,7 @@ func TestFormatTime(t *testing.T) {
 
 func TestShapes(t *testing.T) {
 	for p, want := range map[protocol.Pattern]string{
-		"tg:1": "exact tg:1", "tg:*": "prefix tg:", "*": "prefix ", "tg:?": "general ", "*:x": "general ", "tg:**": "general ", "a*b*": "general ",
+		"tg:1": "exact tg:1", "tg:*": "prefix tg:", "*": "prefix ", "tg:?": "general tg:", "*:x": "general ", "tg:**": "general tg:", "a*b*": "general a",
 	} {
 		shape, text := p.Shape()
 		got := map[protocol.Shape]string{protocol.ShapeExact: "exact", protocol.ShapePrefix: "prefix", protocol.ShapeGeneral: "general"}[shape] + " " + text
