@@ -158,7 +158,7 @@ func TestTheReplyCarriesWhatItBelongsTo(t *testing.T) {
 		if _, err := w.tg.Peer.Send(t.Context(), "agent:lead", m); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		d := w.tg.NextOf(t, protocol.TypeTGReply)
 		r := content[protocol.ChatReply](t, d)
 		if d.Message.TraceParent != m.TraceParent || d.Message.InReplyTo != m.MessageID || r.ThreadID != "7" || r.Visibility != "thread" {
@@ -202,7 +202,7 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 		chorus.SendAs(t, "chorus:inbox.c1", "agent:lead", protocol.TypeChatMessage, map[string]any{
 			"text": "look it up", "sourceId": "m1", "chat": map[string]any{"id": "inbox.c1", "kind": "dm"}, "mcp": map[string]any{"url": "http://127.0.0.1:1/mcp"},
 		})
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		got := map[string]bool{}
 		for chorus.Waiting() > 0 {
 			d := chorus.Next(t)

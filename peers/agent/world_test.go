@@ -161,9 +161,12 @@ func (w *world) start() {
 	w.sleep(time.Second)
 }
 
+// pass lets d go by on the clock of the bubble.
+func pass(d time.Duration) { time.Sleep(d) }
+
 // sleep lets time pass and everything settle.
 func (w *world) sleep(d time.Duration) {
-	time.Sleep(d)
+	pass(d)
 	synctest.Wait()
 	w.collect()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -76,7 +77,7 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 		})
 	}
 	for len(w.jobs) < len(results) {
-		time.Sleep(0) // until all of them wait for one commit
+		runtime.Gosched() // until all of them wait for one commit
 	}
 	close(release)
 	wg.Wait()
@@ -117,7 +118,7 @@ func TestRequestsShareACommit(t *testing.T) {
 		})
 	}
 	for len(w.jobs) < 50 {
-		time.Sleep(0) // until all of them wait
+		runtime.Gosched() // until all of them wait
 	}
 	close(release)
 	wg.Wait()

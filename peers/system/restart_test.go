@@ -38,3 +38,6 @@ func TestNobodyIsToldOfAnAgentThatEnded(t *testing.T) {
 		}
 	})
 }
+
+// settle lets everything happen that is due within a moment of the bubble's clock.
+func settle() { time.Sleep(50 * time.Millisecond) }

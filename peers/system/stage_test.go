@@ -244,6 +244,3 @@ func route(t *testing.T, p *bustest.Scripted) protocol.RouteAssigned {
 	}
 	return r
 }
-
-// settle lets everything that is due within a moment happen.
-func settle() { time.Sleep(50 * time.Millisecond) }

@@ -66,7 +66,7 @@ func TestAChatWaitsForItsSpawner(t *testing.T) {
 		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "takes longer") {
 			t.Errorf("Will reads %q", got)
 		}
-		time.Sleep(3 * time.Minute)
+		h.pass(3 * time.Minute)
 		if got := h.api.Texts(dm.ID); len(got) != 1 {
 			t.Errorf("Will was told more than once: %q", got)
 		}
@@ -228,7 +228,7 @@ func TestASpawnerThatIsWrongAboutAnAgentIsNotPressed(t *testing.T) {
 		lead.Leave()
 		h.api.Say(dm, will, "two")
 		before := h.system.Waiting()
-		time.Sleep(10 * time.Minute)
+		h.pass(10 * time.Minute)
 		if asked := h.system.Waiting() - before; asked < 10 || asked > 32 {
 			t.Errorf("asked %d times in 10 minutes; want 30", asked)
 		}
@@ -253,7 +253,7 @@ func TestAnAgentThatIsBackGetsItsMessagesAtOnce(t *testing.T) {
 			}
 		}
 		h.start()
-		time.Sleep(time.Second) // a request that is under way when the bridge connects is repeated
+		h.pass(time.Second) // a request that is under way when the bridge connects is repeated
 		h.api.Say(dm, will, "one")
 		route()
 		next(t, lead)
@@ -281,7 +281,7 @@ func TestAnOperatorsAgentIsWaitedFor(t *testing.T) {
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		lead.Leave()
 		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "are you there?")
-		time.Sleep(2 * time.Minute)
+		h.pass(2 * time.Minute)
 		if system.Waiting() != 0 {
 			t.Error("another agent was asked for")
 		}
@@ -312,7 +312,7 @@ func TestAChatNeverGetsTwoAgentsByAccident(t *testing.T) {
 		next(t, first)
 		first.Refuse(func(*peer.Delivery) error { return errors.New("not now") })
 		h.api.Say(dm, will, "two")
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		route("agent:second") // the spawner lost its memory: its new agent replaces the old one
 		if got := next(t, second); got.Text != "two" {
 			t.Errorf("the new agent got %q", got.Text)
@@ -376,7 +376,7 @@ func TestWhatNoAgentTakesIsGivenUpAfterADay(t *testing.T) {
 		dm, lead, _ := h.talk()
 		lead.Leave()
 		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "anybody?")
-		time.Sleep(10 * time.Second)
+		h.pass(10 * time.Second)
 		if _, err := h.db.Exec(`UPDATE outbox SET expires_at = expires_at - ? WHERE state = 'pending'`, (24 * time.Hour).Microseconds()); err != nil {
 			t.Fatal(err)
 		}
@@ -393,7 +393,7 @@ func TestAnAgentThatIsGivenUpIsTold(t *testing.T) {
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
-		time.Sleep(time.Second) // a request that is under way when the bridge connects is repeated
+		h.pass(time.Second) // a request that is under way when the bridge connects is repeated
 		h.api.Say(dm, will, "hello")
 		r := request(t, system)
 		system.Send(t, r.Topic, protocol.TypeRouteAssigned, protocol.RouteAssigned{Agent: "agent:lead", RequestID: r.RequestID})
@@ -428,14 +428,14 @@ func TestAChatThatIsNoLongerAdmittedAsksForNoAgent(t *testing.T) {
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
 		h.api.Say(dm, will, "one")
-		time.Sleep(10 * time.Second) // nobody starts agents
+		h.pass(10 * time.Second) // nobody starts agents
 		h.opts.AllowUsers = []int64{will.ID + 1}
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
 		h.spawner("agent:lead")
 		h.start()
-		time.Sleep(5 * time.Minute)
+		h.pass(5 * time.Minute)
 		if n := h.system.Waiting(); n != 0 {
 			t.Errorf("%d messages reached the spawner", n)
 		}
@@ -462,12 +462,12 @@ func TestWhatWaitedBeforeABreakIsPassedOnAfterIt(t *testing.T) {
 	for name, pause := range map[string]func(h *house, dm models.Chat, will models.User){
 		"stop and start": func(h *house, dm models.Chat, will models.User) {
 			h.api.Say(dm, will, "/stop")
-			time.Sleep(time.Minute)
+			h.pass(time.Minute)
 			h.api.Say(dm, will, "/start")
 		},
 		"block and unblock": func(h *house, dm models.Chat, will models.User) {
 			h.api.Member(dm, will, member, out)
-			time.Sleep(time.Minute)
+			h.pass(time.Minute)
 			h.api.Member(dm, will, out, member)
 		},
 	} {
@@ -477,7 +477,7 @@ func TestWhatWaitedBeforeABreakIsPassedOnAfterIt(t *testing.T) {
 				lead := h.bus.Join(t, "agent:lead", "agent:lead")
 				h.start()
 				h.api.Say(dm, will, "one")
-				time.Sleep(10 * time.Second) // nobody starts agents
+				h.pass(10 * time.Second) // nobody starts agents
 				pause(h, dm, will)
 				h.spawner("agent:lead")
 				if got := next(t, lead); got.Text != "one" {
@@ -495,14 +495,14 @@ func TestAClockThatIsSetBackHoldsUpNoChat(t *testing.T) {
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
 		h.api.Album(dm, will, "two pictures", h.api.AddFile("a.jpg", "image/jpeg", nil), h.api.AddFile("b.jpg", "image/jpeg", nil))
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		for _, back := range []string{`UPDATE chats SET next_at = next_at + ?`, `UPDATE events SET ready_at = ready_at + ?`} {
 			if _, err := h.db.Exec(back, (2 * time.Hour).Microseconds()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		begun := time.Now()
-		time.Sleep(10 * time.Second)
+		h.pass(10 * time.Second)
 		h.spawner("agent:lead")
 		if got := next(t, lead); got.Text != "two pictures" || time.Since(begun) > 30*time.Second {
 			t.Errorf("got %q after %s", got.Text, time.Since(begun))

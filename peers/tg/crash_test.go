@@ -103,6 +103,7 @@ type answerer struct {
 	events []string // texts in order, each event once
 	known  map[string]bool
 	status map[string][]string // by idempotency key
+	told   chan struct{}       // holds one once there is a new status
 	todo   chan todo           // answers, in the order of their events
 }
 
@@ -112,7 +113,7 @@ type todo struct {
 }
 
 func newAnswerer(t *testing.T, b *bustest.Bus, ctx context.Context, wg *sync.WaitGroup) *answerer {
-	a := &answerer{Scripted: b.Join(t, "agent:lead", "agent:lead"), known: map[string]bool{}, status: map[string][]string{}, todo: make(chan todo, 1000)}
+	a := &answerer{Scripted: b.Join(t, "agent:lead", "agent:lead"), known: map[string]bool{}, status: map[string][]string{}, told: make(chan struct{}, 1), todo: make(chan todo, 1000)}
 	wg.Go(func() { a.answerLoop(ctx) })
 	a.Refuse(func(d *peer.Delivery) error {
 		a.mu.Lock()
@@ -120,6 +121,10 @@ func newAnswerer(t *testing.T, b *bustest.Bus, ctx context.Context, wg *sync.Wai
 		var s protocol.DeliveryStatus
 		if d.Message.Type == protocol.TypeDeliveryStatus && d.Decode(&s) == nil {
 			a.status[s.IdempotencyKey] = append(a.status[s.IdempotencyKey], s.Status)
+			select {
+			case a.told <- struct{}{}:
+			default:
+			}
 		}
 		var m protocol.ChatMessage
 		if d.Message.Type != protocol.TypeTGMessage || d.Decode(&m) != nil || a.known[m.SourceID] {
@@ -152,7 +157,10 @@ func (a *answerer) answer(ctx context.Context, to protocol.Topic, m protocol.Cha
 		if err == nil && result.Addressee == protocol.AddresseeOK {
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // the bridge is a real process that is starting
+		select { // the bridge is a real process that is starting
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }
 
@@ -257,11 +265,12 @@ func crashAt(ctx context.Context, t *testing.T, point string, api *tgtest.Server
 		return true
 	}
 	for !settled(api) {
-		if ctx.Err() != nil {
+		select {
+		case <-a.told:
+		case <-ctx.Done():
 			events, status := a.snapshot()
 			t.Fatalf("not everything was settled: events %q, statuses %v, shown %q", events, status, api.Texts(dm.ID))
 		}
-		time.Sleep(5 * time.Millisecond) // real processes are at work
 	}
 	events, status := a.snapshot()
 	if got := events[len(before):]; !slices.Equal(got, want) {

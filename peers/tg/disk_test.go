@@ -32,7 +32,7 @@ func TestAFullDisk(t *testing.T) {
 		for i := range 40 { // until the pages in hand are full
 			h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, fmt.Sprintf("message %d %0800d", i, 0))
 		}
-		time.Sleep(20 * time.Second)
+		h.pass(20 * time.Second)
 		if h.api.Pending() == 0 {
 			t.Error("updates were confirmed that are not on disk")
 		}
@@ -44,7 +44,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Error("a reply was acknowledged that is not on disk")
 		}
 		limit(1 << 30)
-		time.Sleep(2 * time.Minute) // longer than any backoff
+		h.pass(2 * time.Minute) // longer than any backoff
 		for i := range 40 {
 			if got := next(t, lead); got.Text != fmt.Sprintf("message %d %0800d", i, 0) {
 				t.Fatalf("message %d is %.40q", i, got.Text)

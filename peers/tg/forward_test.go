@@ -73,9 +73,9 @@ func TestAChatIsToldThatItsAgentTakesNothing(t *testing.T) {
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		lead.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full") })
 		h.api.Say(dm, will, "one")
-		time.Sleep(3 * time.Second)
+		h.pass(3 * time.Second)
 		h.texts(dm.ID, 0) // a moment's trouble is nobody's business
-		time.Sleep(10 * time.Minute)
+		h.pass(10 * time.Minute)
 		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead does not take messages") {
 			t.Errorf("Will reads %q", got)
 		}
@@ -85,7 +85,7 @@ func TestAChatIsToldThatItsAgentTakesNothing(t *testing.T) {
 		}
 		lead.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full again") })
 		h.api.Say(dm, will, "two")
-		time.Sleep(10 * time.Minute)
+		h.pass(10 * time.Minute)
 		h.texts(dm.ID, 1)
 	})
 }
@@ -96,11 +96,11 @@ func TestAChatIsToldOfAnAgentThatIsBackAndTakesNothing(t *testing.T) {
 		dm, lead, _ := h.talk()
 		lead.Leave()
 		h.api.Say(dm, models.User{ID: dm.ID, FirstName: "Will"}, "one")
-		time.Sleep(5 * time.Minute)
+		h.pass(5 * time.Minute)
 		h.texts(dm.ID, 0)
 		back := h.bus.Join(t, "agent:lead", "agent:lead")
 		back.Refuse(func(*bustest.Delivery) error { return errors.New("the disk is full") })
-		time.Sleep(10 * time.Minute)
+		h.pass(10 * time.Minute)
 		if got := h.texts(dm.ID, 1); !strings.Contains(got[0], "@lead does not take messages") {
 			t.Errorf("Will reads %q", got)
 		}

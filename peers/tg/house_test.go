@@ -164,6 +164,9 @@ func status(t *testing.T, agent *bustest.Scripted) protocol.DeliveryStatus {
 	return s
 }
 
+// pass lets d go by on the clock of the bubble.
+func (h *house) pass(d time.Duration) { time.Sleep(d) }
+
 // texts waits until the bot sent n messages to a chat and nothing moves any
 // more, and returns them.
 func (h *house) texts(chat int64, n int) []string {
@@ -171,7 +174,7 @@ func (h *house) texts(chat int64, n int) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	err := h.api.Await(ctx, func(s *tgtest.Server) bool { return len(s.Texts(chat)) >= n })
-	time.Sleep(2 * time.Second)
+	h.pass(2 * time.Second)
 	got := h.api.Texts(chat)
 	if err != nil || len(got) != n {
 		h.t.Fatalf("sent to %d: %q; want %d messages", chat, got, n)

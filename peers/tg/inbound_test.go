@@ -64,17 +64,17 @@ func TestUpdatesAreToldApartAsASet(t *testing.T) {
 		// The numbers begin anew, far below; and one comes twice.
 		h.api.RestartUpdateIDs(3)
 		h.api.Say(dm, will, "second")
-		time.Sleep(time.Minute)
+		h.pass(time.Minute)
 		raw := json.RawMessage(`{"update_id":3,"message":{"message_id":2,"date":1,"chat":{"id":1001,"type":"private"},"from":{"id":1001,"first_name":"Will"},"text":"second"}}`)
 		h.api.InjectRaw(3, raw)
-		time.Sleep(time.Minute)
+		h.pass(time.Minute)
 		h.api.Say(dm, will, "third")
 		for _, want := range []string{"first", "second", "third"} {
 			if got := next(h.t, lead); got.Text != want {
 				t.Errorf("got %q, want %q", got.Text, want)
 			}
 		}
-		time.Sleep(time.Minute)
+		h.pass(time.Minute)
 		if lead.Waiting() != 0 || h.api.Pending() != 0 {
 			t.Errorf("%d more deliveries, %d updates unconfirmed", lead.Waiting(), h.api.Pending())
 		}
@@ -98,7 +98,7 @@ func TestNothingIsDroppedAtAStart(t *testing.T) {
 		}
 		h.start()
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestNobodyIsAdmittedByDefault(t *testing.T) {
 			Type: models.MessageOriginTypeUser, MessageOriginUser: &models.MessageOriginUser{Type: models.MessageOriginTypeUser, SenderUser: will},
 		}})
 		h.api.Say(annDM, ann, "/start")
-		time.Sleep(10 * time.Second)
+		h.pass(10 * time.Second)
 		var asked []protocol.Topic
 		for system.Waiting() > 0 {
 			var r protocol.SpawnRequest
@@ -200,7 +200,7 @@ func TestPairing(t *testing.T) {
 			t.Error("revoking:", ok, err)
 		}
 		h.api.Say(dm, will, "am I in?")
-		time.Sleep(5 * time.Second)
+		h.pass(5 * time.Second)
 		if got := h.skipped(); !strings.Contains(got[len(got)-1], "not admitted") {
 			t.Errorf("the reasons are %q", got)
 		}
@@ -215,7 +215,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 		h.start()
 		h.api.Member(team, will, tgtest.StatusLeft, tgtest.StatusMember)
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		h.assign(team.ID, "agent:lead")
 		m := h.api.Say(team, will, "@lead what is up? cc @ann @backend-agents @hubbub_bot bob@lead.example")
 		h.api.EditText(m, "@lead what is up now?")
@@ -277,7 +277,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		if c := next(t, lead); c.Text != "/deploy@other_bot now" {
 			t.Errorf("another bot's command became %q", c.Text)
 		}
-		time.Sleep(time.Second) // the press is acknowledged beside the queue
+		h.pass(time.Second) // the press is acknowledged beside the queue
 		if n := len(h.api.Calls("answerCallbackQuery")); n != 1 {
 			t.Errorf("the button was answered %d times", n)
 		}
@@ -324,7 +324,7 @@ func TestForumTopics(t *testing.T) {
 		h.start()
 		inTopic := h.api.SayIn(forum, garden, will, "in the garden")
 		inGeneral := h.api.Say(forum, will, "in general")
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		h.assign(forum.ID, "agent:lead")
 		d := lead.NextOf(t, protocol.TypeTGMessage)
 		byID := d.Message.MessageID // an agent may name what it answers by this too
@@ -375,11 +375,11 @@ func TestAGroupThatMovesKeepsItsAgents(t *testing.T) {
 				lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 				h.start()
 				h.api.Say(old, will, "before")
-				time.Sleep(time.Second)
+				h.pass(time.Second)
 				h.assign(-10, "agent:lead")
 				first := next(t, lead)
 				grown := migrate(h.api, old, -100777)
-				time.Sleep(time.Second)
+				h.pass(time.Second)
 				lead.Send(t, "tg:-10", protocol.TypeTGReply, protocol.ChatReply{Text: "to the old", InReplyTo: first.SourceID})
 				h.texts(grown.ID, 1)
 				h.api.Say(grown, will, "after")
@@ -429,7 +429,7 @@ func TestCommands(t *testing.T) {
 		command("/help", "/status")
 		command("/agents", "No agent yet")
 		h.assign(dm.ID, "agent:lead")
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		command("/agents@hubbub_bot", "@lead, ready")
 		command("/status", "wait for an agent: 0")
 		command("/stop", "Stopped")
@@ -454,7 +454,7 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.start()
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		if n := len(h.api.Calls("setMyCommands")); n != 1 {
 			t.Errorf("the menu was sent again at the second start")
 		}

@@ -70,7 +70,7 @@ func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
 		if got["first"] != protocol.StatusDelivered || got["second"] != protocol.StatusFailed {
 			t.Errorf("statuses %v", got)
 		}
-		time.Sleep(5 * time.Second)
+		h.pass(5 * time.Second)
 		items, err = q.List(t.Context(), outbox.StateDead, outbox.StateUnknown, outbox.StatePending)
 		if err != nil || len(items) != 0 {
 			t.Errorf("%+v, %v", items, err)
@@ -93,7 +93,7 @@ func TestAnOperatorsReplyLeavesNoDeadLetter(t *testing.T) {
 		if s := status(t, stays); s.Status != protocol.StatusDelivered {
 			t.Errorf("the command that stays is told %+v", s)
 		}
-		time.Sleep(5 * time.Minute) // longer than any backoff
+		h.pass(5 * time.Minute) // longer than any backoff
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func (h *house) talk() (models.Chat, *bustest.Scripted, string) {
 	lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
 	h.start()
 	h.api.Say(dm, will, "hello")
-	time.Sleep(time.Second)
+	h.pass(time.Second)
 	h.assign(dm.ID, "agent:lead")
 	return dm, lead, next(h.t, lead).SourceID
 }
@@ -119,7 +119,7 @@ func TestRetryAfterSurvivesARestart(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second)
+		h.pass(5 * time.Second)
 		h.start()
 		h.texts(dm.ID, 1)
 		if d := h.api.Calls("sendMessage")[0].At.Sub(start); d < 40*time.Second || d > 45*time.Second {
@@ -140,7 +140,7 @@ func TestAnUnknownOutcomeIsNotRepeated(t *testing.T) {
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "lost on the way", IdempotencyKey: "b"})
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", Status: 502, Times: 2})
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "a 5xx is an answer", IdempotencyKey: "c"})
-		time.Sleep(2 * time.Minute)
+		h.pass(2 * time.Minute)
 		if got := h.api.Texts(dm.ID); !slices.Equal(got, []string{"arrived, but unanswered", "a 5xx is an answer"}) {
 			t.Errorf("sent %q", got)
 		}
@@ -203,13 +203,13 @@ func TestRefusalsForGoodAreDeadLetters(t *testing.T) {
 		}
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		h.api.Member(dm, will, tgtest.StatusMember, tgtest.StatusRemoved)
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "to somebody who blocked the bot"})
 		if s := status(t, lead); s.Status != protocol.StatusFailed || !strings.Contains(s.Reason, "no longer in this chat") {
 			t.Errorf("status %+v", s)
 		}
 		h.api.Member(dm, will, tgtest.StatusRemoved, tgtest.StatusMember)
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "welcome back"})
 		h.texts(dm.ID, 2)
 	})
@@ -224,7 +224,7 @@ func TestLimitsOfAGroup(t *testing.T) {
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
 		h.api.Say(team, will, "hello")
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		h.assign(team.ID, "agent:lead")
 		for i := range 12 {
 			reply(t, lead, team.ID, protocol.ChatReply{Text: fmt.Sprint(i)})
@@ -258,13 +258,13 @@ func TestAHoldOnASecondChatHoldsTheBot(t *testing.T) {
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", ChatID: a.ID, Status: 429, RetryAfter: 100})
 		h.api.Fail(tgtest.Fault{Method: "sendMessage", ChatID: b.ID, Status: 429, RetryAfter: 50})
 		reply(t, lead, a.ID, protocol.ChatReply{Text: "a"})
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		reply(t, lead, c.ID, protocol.ChatReply{Text: "c1"})
 		h.texts(c.ID, 1)
 		reply(t, lead, b.ID, protocol.ChatReply{Text: "b"})
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		reply(t, lead, c.ID, protocol.ChatReply{Text: "c2"})
-		time.Sleep(30 * time.Second)
+		h.pass(30 * time.Second)
 		h.texts(c.ID, 1)
 		h.texts(a.ID, 1)
 		h.texts(b.ID, 1)
@@ -277,19 +277,19 @@ func TestTyping(t *testing.T) {
 		dm, lead, source := h.talk()
 		typed := func() int { return len(h.api.Calls("sendChatAction")) }
 		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true, InReplyTo: source})
-		time.Sleep(13 * time.Second)
+		h.pass(13 * time.Second)
 		if n := typed(); n != 4 {
 			t.Errorf("typing was shown %d times in 13 s, want 4", n)
 		}
 		reply(t, lead, dm.ID, protocol.ChatReply{Text: "done", InReplyTo: source})
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		n := typed()
-		time.Sleep(20 * time.Second)
+		h.pass(20 * time.Second)
 		if typed() != n {
 			t.Error("typing goes on after the reply")
 		}
 		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true})
-		time.Sleep(2 * time.Minute)
+		h.pass(2 * time.Minute)
 		if got := typed() - n; got != 8 {
 			t.Errorf("one word of the agent lasts %d signs, want 8 (30 s)", got)
 		}
@@ -316,7 +316,7 @@ func TestEveryTypistHasASign(t *testing.T) {
 		for _, chat := range chats {
 			reply(t, lead, chat, protocol.ChatReply{Typing: true})
 		}
-		time.Sleep(13 * time.Second)
+		h.pass(13 * time.Second)
 		for _, chat := range chats {
 			var signs []time.Duration
 			for _, c := range h.api.Calls("sendChatAction") {
@@ -400,7 +400,7 @@ func (h *house) team() (group models.Chat, will models.User, w3, w4 *bustest.Scr
 	w3, w4 = h.bus.Join(h.t, "agent:w3", "agent:w3"), h.bus.Join(h.t, "agent:w4", "agent:w4")
 	h.start()
 	h.api.Say(group, will, "hello")
-	time.Sleep(time.Second)
+	h.pass(time.Second)
 	h.assign(group.ID, "agent:w3")
 	h.assign(group.ID, "agent:w4")
 	return group, will, w3, w4
@@ -503,7 +503,7 @@ func TestAReplyThatLostItsClaimAlarmsNobody(t *testing.T) {
 				t.Errorf("%q: %+v", lost.Text, s)
 			}
 		}
-		time.Sleep(time.Minute)
+		h.pass(time.Minute)
 		h.texts(team.ID, 0)
 		if letters := h.deadLetters(); len(letters) != 0 {
 			t.Errorf("dead letters %+v", letters)
@@ -542,9 +542,9 @@ func TestTypingObeysRetryAfter(t *testing.T) {
 		h.api.Fail(tgtest.Fault{Method: "sendChatAction", Status: 429, RetryAfter: 60, Description: "Too Many Requests: retry after 60"})
 		from := time.Now()
 		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true, InReplyTo: source})
-		time.Sleep(29 * time.Second)
+		h.pass(29 * time.Second)
 		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true, InReplyTo: source})
-		time.Sleep(28 * time.Second)
+		h.pass(28 * time.Second)
 		if n := len(h.api.Calls("sendChatAction")); n != 0 {
 			t.Errorf("typing was shown %d times while Telegram asked for none", n)
 		}

@@ -30,7 +30,7 @@ func TestAnotherPollerIsSaidAndOutlasted(t *testing.T) {
 		will, dm := h.dm("Will")
 		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 409, Times: 3, Description: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"})
 		h.start()
-		time.Sleep(50 * time.Second)
+		h.pass(50 * time.Second)
 		if !h.log.has("another program polls this bot") || !h.log.has("@hubbub_bot") {
 			t.Error("the log does not say what is wrong")
 		}
@@ -46,7 +46,7 @@ func TestAWebhookInTheWay(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.api.SetWebhook("https://somebody.example/secret/path")
 		h.start()
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		if !h.log.has("somebody.example") || h.log.has("secret/path") || !h.log.has("hubbub doctor") {
 			t.Error("the log does not say whose webhook it is, or says too much")
 		}
@@ -97,7 +97,7 @@ func TestAStartWithoutTelegram(t *testing.T) {
 		if r := reply(t, lead, dm.ID, protocol.ChatReply{Text: "as soon as it goes"}); r.DeliveredTo != 1 {
 			t.Errorf("the reply was not taken: %+v", r)
 		}
-		time.Sleep(10 * time.Second)
+		h.pass(10 * time.Second)
 		h.api.Heal()
 		h.texts(dm.ID, 1)
 	})
@@ -106,13 +106,13 @@ func TestAStartWithoutTelegram(t *testing.T) {
 func TestASecondBridgeTakesOver(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.start()
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		h.bus.Join(t, "tg:123456")
 		if err := <-h.done; !errors.Is(err, peer.ErrReplaced) {
 			t.Errorf("Run returned %v", err)
 		}
 		h.cancel = nil
-		time.Sleep(time.Minute)
+		h.pass(time.Minute)
 		will, dm := h.dm("Will")
 		h.api.Say(dm, will, "for the other bridge")
 		if h.api.Pending() != 1 {
@@ -250,7 +250,7 @@ func TestTheTokenIsNowhere(t *testing.T) {
 		for _, text := range []string{"a", "b", "c"} {
 			reply(t, lead, dm.ID, protocol.ChatReply{Text: text})
 		}
-		time.Sleep(time.Minute)
+		h.pass(time.Minute)
 		if err := h.stop(); err != nil {
 			t.Errorf("Run returned %v", err)
 		}
@@ -291,7 +291,7 @@ func TestATokenOfAnotherFormAndAnotherBot(t *testing.T) {
 		will := models.User{ID: dm.ID, FirstName: "Will"}
 		h.start()
 		h.api.Say(h.api.DM(will), will, "to the other bot")
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		if lead.Waiting() != 0 {
 			t.Error("an agent of the first bot's chat got the other bot's message")
 		}
@@ -313,7 +313,7 @@ func TestAPollerThatStaysIsGivenRoom(t *testing.T) {
 		for range 4 {
 			h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 409, Description: "Conflict: terminated by other getUpdates request"})
 			h.api.Say(dm, will, "/help")
-			time.Sleep(40 * time.Second)
+			h.pass(40 * time.Second)
 		}
 		if n := strings.Count(h.log.String(), `"retry_in":30000`); n != 3 {
 			t.Errorf("%d long pauses, want one after each conflict but the first", n)
@@ -333,7 +333,7 @@ func TestEveryCallObeysRetryAfter(t *testing.T) {
 		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: 429, RetryAfter: 200, Description: "Too Many Requests: retry after 200"})
 		will, dm := h.dm("Will")
 		h.api.Say(dm, will, "/help") // ends the poll that waits; the next one fails
-		time.Sleep(time.Second)
+		h.pass(time.Second)
 		from = time.Now()
 		h.api.Say(dm, will, "/help")
 		h.texts(dm.ID, 2)
@@ -352,7 +352,7 @@ func TestABatchThatIsTooLargeIsTakenOneByOne(t *testing.T) {
 		}
 		h.opts.API = &botapi.Options{Transport: h.api.Transport(), MaxAnswer: 1600 << 10}
 		h.start()
-		time.Sleep(5 * time.Minute)
+		h.pass(5 * time.Minute)
 		if n := h.api.Pending(); n != 0 {
 			t.Errorf("%d updates are not taken in", n)
 		}
