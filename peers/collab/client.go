@@ -1,0 +1,199 @@
+package collab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/retry"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+)
+
+const (
+	// Patience is how long a request waits for its answer.
+	Patience = 10 * time.Second
+	// Grace is how long a broker that went away is waited for, before anybody does
+	// without one: while it restarts, each would take a claim for itself.
+	Grace = 15 * time.Second
+	// ClaimTTL is how long a claim holds unless something else is asked for.
+	ClaimTTL = 5 * time.Minute
+)
+
+var errPatience = fmt.Errorf("the collaboration broker did not answer within %s", Patience)
+
+// A SendFunc publishes one message as the identity that it is from, as the Send of
+// a peer.Peer does.
+type SendFunc func(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error)
+
+// Options are the optional settings of a Client. Nil is valid.
+type Options struct {
+	// Remember stores that the broker was there, for Recall at the next start. It is
+	// called once an hour at most, while a request is made.
+	Remember func(ctx context.Context, at time.Time) error
+	Log      *zerolog.Logger // default: no log
+}
+
+// A Client asks the broker as one identity.
+type Client struct {
+	self     protocol.PeerID
+	endpoint string // of Attend
+	*connection
+}
+
+// A connection is what the clients of one program share.
+type connection struct {
+	send     SendFunc
+	remember func(ctx context.Context, at time.Time) error
+	log      *zerolog.Logger
+	presence presence
+
+	mu      sync.Mutex // guards waiting
+	waiting map[string]chan *protocol.CollabResult
+}
+
+// New makes a client that asks as self. Take must be given the collab_results that
+// are sent to it.
+func New(self protocol.PeerID, send SendFunc, opts *Options) *Client {
+	s := &connection{send: send, waiting: map[string]chan *protocol.CollabResult{}}
+	if opts != nil {
+		s.remember, s.log = opts.Remember, opts.Log
+	}
+	if s.log == nil {
+		nop := zerolog.Nop()
+		s.log = &nop
+	}
+	return (&Client{connection: s}).As(self)
+}
+
+// As returns a client that asks as another identity, for programs that have
+// several. It shares what is known of the broker, and Take.
+func (c *Client) As(id protocol.PeerID) *Client {
+	return &Client{self: id, endpoint: "endpoint-" + ulid.Make().String(), connection: c.connection}
+}
+
+// Endpoint returns the id under which Attend announces the client.
+func (c *Client) Endpoint() string { return c.endpoint }
+
+// Call sends one request and waits for its result. The error is a *collab.Error if
+// the broker refused, and collab.ErrNoBroker if there is none.
+func (c *Client) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	limit, cancel := context.WithTimeoutCause(ctx, Patience, errPatience)
+	defer cancel()
+	request := collab.NewRequest(c.self, method, params)
+	answer := c.expect(request.ID)
+	defer c.forget(request.ID)
+	result, err := c.send(limit, protocol.TopicBroker, request.Message)
+	err = peer.Judge(protocol.TopicBroker, 1, result, err)
+	reception := peer.ReceptionOf(err)
+	if reception == peer.Absent || reception == peer.Left {
+		c.presence.note(false)
+	}
+	switch {
+	case limit.Err() != nil:
+		return nil, context.Cause(limit)
+	case reception == peer.Absent:
+		return nil, collab.ErrNoBroker
+	case err != nil && len(answer) == 0:
+		return nil, fmt.Errorf("asking the collaboration broker: %w", err)
+	}
+	select {
+	case r := <-answer:
+		c.noteAnswer(ctx)
+		return collab.ReadResult(r)
+	case <-limit.Done():
+		return nil, context.Cause(limit)
+	}
+}
+
+// noteAnswer notes that the broker is there, for this run and for the next one.
+func (c *Client) noteAnswer(ctx context.Context) {
+	c.presence.note(true)
+	if c.remember == nil || !c.presence.toRemember() {
+		return
+	}
+	if err := c.remember(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		c.log.Warn().Err(err).Msg("storing that there is a collaboration broker failed")
+	}
+}
+
+func (s *connection) expect(id string) <-chan *protocol.CollabResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := make(chan *protocol.CollabResult, 1)
+	s.waiting[id] = answer
+	return answer
+}
+
+func (s *connection) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, id)
+}
+
+// Take is the handler of collab_result: it gives the answer to the Call that waits
+// for it.
+func (s *connection) Take(_ context.Context, d *peer.Delivery) error {
+	if d.Message.From != protocol.PeerBroker {
+		return peer.Reject("only the collaboration broker answers requests")
+	}
+	var r protocol.CollabResult
+	if err := d.Decode(&r); err != nil {
+		return peer.Reject("the content is not a collab_result: " + err.Error())
+	}
+	s.Answer(&r)
+	return nil
+}
+
+// Answer is Take for a program that is no peer.Peer. It does not block.
+func (s *connection) Answer(r *protocol.CollabResult) {
+	s.mu.Lock()
+	answer := s.waiting[r.RequestID]
+	delete(s.waiting, r.RequestID)
+	s.mu.Unlock()
+	switch {
+	case answer != nil:
+		answer <- r
+	case !r.OK && r.Error != nil:
+		s.log.Warn().Str("request", r.RequestID).Str("code", r.Error.Code).Str("reason", r.Error.Message).
+			Msg("the collaboration broker refused a request")
+	}
+}
+
+// Claim asks for the claim on an event, or prolongs it. If the broker went away
+// just now, it waits for it; ErrNoBroker says that there is none to share claims.
+func (c *Client) Claim(ctx context.Context, eventID string, ttl time.Duration) (collab.Grant, error) {
+	return graced(ctx, c, collab.ClaimAcquire, collab.ClaimParams{EventID: eventID, TTLMs: ttl.Milliseconds()})
+}
+
+// ClaimOf returns the claim on an event, the zero Claim if nobody ever claimed it.
+// It waits as Claim does.
+func (c *Client) ClaimOf(ctx context.Context, eventID string) (collab.Claim, error) {
+	r, err := graced(ctx, c, collab.ClaimGet, collab.ClaimParams{EventID: eventID})
+	if collab.Refusal(err) == collab.CodeNotFound {
+		return collab.Claim{}, nil
+	}
+	return r.Claim, err
+}
+
+// graced asks again while the broker is gone and may be back at once. Only a request
+// that may be repeated is asked so.
+func graced[P, R any](ctx context.Context, c *Client, m collab.Method[P, R], params P) (R, error) {
+	for {
+		result, err := m.Ask(ctx, c, params)
+		gone := errors.Is(err, collab.ErrNoBroker) || peer.ReceptionOf(err) == peer.Left
+		if !gone || !c.Known() {
+			return result, err
+		}
+		if !retry.Sleep(ctx, time.Second) {
+			return result, context.Cause(ctx)
+		}
+	}
+}

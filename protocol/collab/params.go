@@ -1,0 +1,221 @@
+package collab
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// IDParams name a record.
+type IDParams struct {
+	ID string `json:"id"`
+}
+
+// PageParams are the params of every list: the cursor that the former page gave
+// as next, and how many items at most.
+type PageParams struct {
+	After string `json:"after,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+}
+
+// SetAfter makes the params those of the page after the one that gave next.
+func (p *PageParams) SetAfter(next string) { p.After = next }
+
+// AnnounceParams announce an endpoint of the caller.
+type AnnounceParams struct {
+	LogicalAgentID string   `json:"logicalAgentId"`
+	EndpointID     string   `json:"endpointId"`
+	HarnessType    string   `json:"harnessType"`
+	WorkspaceID    string   `json:"workspaceId"`
+	ProjectPath    string   `json:"projectPath"`
+	Profile        string   `json:"profile,omitempty"`
+	Model          string   `json:"model,omitempty"`
+	Node           string   `json:"node,omitempty"`
+	Roles          []string `json:"roles"`
+	WakePolicy     string   `json:"wakePolicy"`
+}
+
+// EndpointParams name an endpoint.
+type EndpointParams struct {
+	EndpointID string `json:"endpointId"`
+}
+
+// LabelParams hold a label to resolve.
+type LabelParams struct {
+	Label string `json:"label"`
+}
+
+// ConversationParams describe a conversation.
+type ConversationParams struct {
+	ID        *string  `json:"id,omitempty"`
+	Kind      string   `json:"kind,omitempty"`
+	Title     string   `json:"title,omitempty"`
+	MemberIDs []string `json:"memberIds,omitempty"`
+	MasterID  string   `json:"masterId,omitempty"`
+}
+
+// ConversationGetParams ask for a conversation and a page of its messages.
+type ConversationGetParams struct {
+	IDParams
+	PageParams
+}
+
+// PostParams describe a message.
+type PostParams struct {
+	ID             *string  `json:"id,omitempty"`
+	ConversationID string   `json:"conversationId"`
+	Text           string   `json:"text"`
+	Surface        string   `json:"surface,omitempty"`
+	Kind           string   `json:"kind,omitempty"`
+	Targets        []string `json:"targets,omitempty"`
+	WorkItemID     string   `json:"workItemId,omitempty"`
+	InReplyTo      string   `json:"inReplyTo,omitempty"`
+}
+
+// QuestionParams describe a question.
+type QuestionParams struct {
+	ID              *string       `json:"id,omitempty"`
+	Title           string        `json:"title,omitempty"`
+	ConversationID  string        `json:"conversationId,omitempty"`
+	AskedOfID       string        `json:"askedOfId,omitempty"`
+	NextMoveOwnerID string        `json:"nextMoveOwnerId,omitempty"`
+	State           QuestionState `json:"state,omitempty"`
+	AcceptanceState Acceptance    `json:"acceptanceState,omitempty"`
+	AskedByID       *string       `json:"askedById,omitempty"`
+	CreatedByID     *string       `json:"createdById,omitempty"`
+	Answer          string        `json:"answer,omitempty"`
+	ParentID        string        `json:"parentId,omitempty"`
+	Kind            string        `json:"kind,omitempty"`
+	CreatedAt       *Moment       `json:"createdAt,omitempty"`
+	UpdatedAt       *Moment       `json:"updatedAt,omitempty"`
+}
+
+// AnswerParams answer a question.
+type AnswerParams struct {
+	ID     string `json:"id"`
+	Answer string `json:"answer"`
+}
+
+// QuestionListParams select questions.
+type QuestionListParams struct {
+	State           QuestionState `json:"state,omitempty"`
+	NextMoveOwnerID string        `json:"nextMoveOwnerId,omitempty"`
+	PageParams
+}
+
+// WorkParams describe a work item, or what changes about it: absent members stay
+// as they are.
+type WorkParams struct {
+	ID              *string    `json:"id,omitempty"`
+	Title           *string    `json:"title,omitempty"`
+	Summary         *string    `json:"summary,omitempty"`
+	CreatedByID     *string    `json:"createdById,omitempty"`
+	OwnerID         *string    `json:"ownerId,omitempty"`
+	NextMoveOwnerID *string    `json:"nextMoveOwnerId,omitempty"`
+	State           WorkState  `json:"state,omitempty"`
+	AcceptanceState Acceptance `json:"acceptanceState,omitempty"`
+	RequestedByID   *string    `json:"requestedById,omitempty"`
+	WaitingOn       *WaitingOn `json:"waitingOn,omitempty"`
+	ParentID        *string    `json:"parentId,omitempty"`
+	ConversationID  *string    `json:"conversationId,omitempty"`
+	Priority        *string    `json:"priority,omitempty"`
+	Kind            string     `json:"kind,omitempty"`
+	CreatedAt       *Moment    `json:"createdAt,omitempty"`
+	UpdatedAt       *Moment    `json:"updatedAt,omitempty"`
+	Wake            *bool      `json:"wake,omitempty"` // whether the one responsible is woken; nil is false
+}
+
+// WorkListParams select work items.
+type WorkListParams struct {
+	State           WorkState `json:"state,omitempty"`
+	OwnerID         string    `json:"ownerId,omitempty"`
+	NextMoveOwnerID string    `json:"nextMoveOwnerId,omitempty"`
+	PageParams
+}
+
+// InvocationParams describe an invocation.
+type InvocationParams struct {
+	TargetAgentID  string  `json:"targetAgentId"`
+	ConversationID string  `json:"conversationId,omitempty"`
+	WorkItemID     string  `json:"workItemId,omitempty"`
+	Text           string  `json:"text"`
+	ID             *string `json:"id,omitempty"`
+}
+
+// FlightParams move a flight.
+type FlightParams struct {
+	ID     string      `json:"id"`
+	State  FlightState `json:"state"`
+	Output string      `json:"output,omitempty"`
+	Error  string      `json:"error,omitempty"`
+	Wake   bool        `json:"wake,omitempty"`
+}
+
+// DeliveryListParams select the deliveries to an agent.
+type DeliveryListParams struct {
+	TargetAgentID string         `json:"targetAgentId"`
+	Status        DeliveryStatus `json:"status,omitempty"`
+	PageParams
+}
+
+// DeliveryClaimParams lease the oldest pending delivery to an agent.
+type DeliveryClaimParams struct {
+	TargetAgentID string `json:"targetAgentId"`
+	LeaseMs       int64  `json:"leaseMs,omitempty"`
+}
+
+// BindingParams set or name a binding.
+type BindingParams struct {
+	Surface    string `json:"surface"`
+	ExternalID string `json:"externalId"`
+	AgentID    string `json:"agentId,omitempty"`
+}
+
+// ClaimParams are the params of every method about a claim: TTLMs of acquire,
+// Token and Answered of release.
+type ClaimParams struct {
+	EventID  string `json:"eventId"`
+	TTLMs    int64  `json:"ttlMs,omitempty"`
+	Token    int64  `json:"token,omitempty"`
+	Answered bool   `json:"answered,omitempty"`
+}
+
+// EventsParams ask for the events after a seq.
+type EventsParams struct {
+	After int64 `json:"after,omitempty"`
+	Limit int   `json:"limit,omitempty"`
+}
+
+// ExplainParams name what a wake was decided for.
+type ExplainParams struct {
+	MessageID  string `json:"messageId,omitempty"`
+	WorkItemID string `json:"workItemId,omitempty"`
+	QuestionID string `json:"questionId,omitempty"`
+}
+
+// PromptParams ask for the collaboration contract of an agent.
+type PromptParams struct {
+	AgentID        string `json:"agentId"`
+	HarnessType    string `json:"harnessType,omitempty"`
+	ConversationID string `json:"conversationId,omitempty"`
+	WorkItemID     string `json:"workItemId,omitempty"`
+}
+
+// A Moment is a time in params: RFC 3339, or milliseconds since 1970.
+type Moment struct{ time.Time }
+
+// UnmarshalJSON reads either form.
+func (m *Moment) UnmarshalJSON(raw []byte) error {
+	var ms int64
+	if json.Unmarshal(raw, &ms) == nil {
+		m.Time = time.UnixMilli(ms)
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return errors.New("a time is an RFC 3339 string or milliseconds since 1970")
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	m.Time = t
+	return err
+}

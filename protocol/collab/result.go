@@ -1,0 +1,191 @@
+package collab
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// A Result is what the methods about work items, questions, invocations and
+// flights answer: the records that the request was about, and the wake if it made
+// one. Duplicate says that the record existed and nothing changed.
+type Result struct {
+	Decision   *Decision  `json:"decision,omitempty"`
+	Delivery   *Delivery  `json:"delivery,omitempty"`
+	Duplicate  bool       `json:"duplicate,omitempty"`
+	Flight     Flight     `json:"flight,omitzero"`
+	Invocation Invocation `json:"invocation,omitzero"`
+	Question   Question   `json:"question,omitzero"`
+	Wake       AskedWake  `json:"wake,omitzero"`
+	WorkItem   WorkItem   `json:"work_item,omitzero"`
+}
+
+// An AskedWake is the wake of a request that asked for one: null if nobody was
+// woken. Where none was asked for, the member is absent.
+type AskedWake struct {
+	Asked bool
+	Made  *WakeSummary
+}
+
+// MarshalJSON writes the wake, or null.
+func (w AskedWake) MarshalJSON() ([]byte, error) { return Encode(w.Made) }
+
+// UnmarshalJSON reads the wake, or null.
+func (w *AskedWake) UnmarshalJSON(raw []byte) error {
+	w.Asked = true
+	return json.Unmarshal(raw, &w.Made)
+}
+
+// A WakeSummary is a wake that was made.
+type WakeSummary struct {
+	TargetAgentID string      `json:"targetAgentId"`
+	EndpointID    string      `json:"endpointId"`
+	Rule          Rule        `json:"rule"`
+	Candidates    []Candidate `json:"candidates"`
+	Reason        string      `json:"reason"`
+}
+
+// An IdentityResult is an endpoint, and for identity.resolve why it was chosen.
+type IdentityResult struct {
+	Identity Endpoint `json:"identity"`
+	Reason   string   `json:"reason,omitempty"`
+}
+
+// A ConversationResult answers conversation.create.
+type ConversationResult struct {
+	Conversation Conversation `json:"conversation"`
+	Duplicate    bool         `json:"duplicate,omitempty"`
+}
+
+// A ConversationPage is a conversation with a page of its messages, oldest first.
+type ConversationPage struct {
+	Conversation Conversation      `json:"conversation"`
+	Messages     []Listed[Message] `json:"messages"`
+	Next         *string           `json:"next"`
+}
+
+// A PostResult answers message.post.
+type PostResult struct {
+	Message    Message      `json:"message"`
+	Mentions   []Mention    `json:"mentions"`
+	Deliveries []Delivery   `json:"deliveries"`
+	Wake       *WakeSummary `json:"wake"`
+	Duplicate  bool         `json:"duplicate,omitempty"`
+}
+
+// A DeliveryResult is a delivery, and for delivery.claim what it is about; nil if
+// none waits.
+type DeliveryResult struct {
+	Delivery   *Delivery   `json:"delivery"`
+	Invocation *Invocation `json:"invocation,omitempty"`
+	Message    *Message    `json:"message,omitempty"`
+}
+
+// A BindingResult is a binding.
+type BindingResult struct {
+	Binding Binding `json:"binding"`
+}
+
+// A Grant answers claim.acquire.
+type Grant struct {
+	Granted   bool   `json:"granted"`
+	Token     int64  `json:"token,omitempty"`
+	Owner     string `json:"owner"`
+	ExpiresAt string `json:"expiresAt"`
+	Answered  bool   `json:"answered,omitempty"` // the event was answered: nobody gets it any more
+}
+
+// A ClaimResult is a claim.
+type ClaimResult struct {
+	Claim Claim `json:"claim"`
+}
+
+// An EventPage is a page of the log. Next is the seq of its last event if there are
+// more.
+type EventPage struct {
+	Events []Event `json:"events"`
+	Next   *int64  `json:"next"`
+}
+
+// A PromptResult is the collaboration contract for an agent's prompt.
+type PromptResult struct {
+	AgentID  string   `json:"agentId"`
+	Contract string   `json:"contract"`
+	Sections []string `json:"sections"`
+}
+
+// An Explanation is a wake decision, and the wake if one was made.
+type Explanation struct {
+	Decision
+	Wake *WakeSummary `json:"wake"`
+}
+
+// MarshalJSON writes the members in the order of their names.
+func (e Explanation) MarshalJSON() ([]byte, error) {
+	raw, err := Encode(e.Decision)
+	if err != nil {
+		return nil, err
+	}
+	members := map[string]any{}
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, err
+	}
+	members["wake"] = e.Wake
+	return Encode(members)
+}
+
+// A Listed is a record of a list, in the bytes that the broker wrote.
+type Listed[T any] struct{ json.RawMessage }
+
+// Read decodes the record.
+func (l Listed[T]) Read() (T, error) {
+	var record T
+	if err := json.Unmarshal(l.RawMessage, &record); err != nil {
+		return record, fmt.Errorf("the broker's answer is not what was expected: %w", err)
+	}
+	return record, nil
+}
+
+// A Page is one page of a list: {NAME: items, "next": cursor or null}. NAME
+// follows from the records.
+type Page[T any] struct {
+	Items []Listed[T]
+	Next  *string
+}
+
+func (Page[T]) name() string {
+	var record T
+	switch any(record).(type) {
+	case Endpoint:
+		return "identities"
+	case Question:
+		return "questions"
+	case WorkItem:
+		return "work_items"
+	case Delivery:
+		return "deliveries"
+	default:
+		panic(fmt.Sprintf("there is no list of %T", record))
+	}
+}
+
+// MarshalJSON writes the page.
+func (p Page[T]) MarshalJSON() ([]byte, error) {
+	return Encode(map[string]any{p.name(): p.Items, "next": p.Next})
+}
+
+// UnmarshalJSON reads the page.
+func (p *Page[T]) UnmarshalJSON(raw []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return err
+	}
+	for name, into := range map[string]any{p.name(): &p.Items, "next": &p.Next} {
+		if members[name] == nil {
+			continue
+		}
+		if err := json.Unmarshal(members[name], into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
