@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"hubbub/peers/store"
 )
 
 // errCrash is what tests' crash points return.
@@ -45,7 +47,7 @@ func (r *round) attemptOnce(item Item) error {
 		if err := r.crashAt("after send"); err != nil {
 			return err
 		}
-		v = r.opts.judge(item, err, interrupted, r.opts.Now(), r.opts.Jitter())
+		v = r.opts.judge(item, err, interrupted && r.mayHaveBegun(item), r.opts.Now(), r.opts.Jitter())
 	}
 	return r.settleUntilStored(item, v)
 }
@@ -75,14 +77,14 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 // verdict is an outcome.
 func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
 	if v.state == StatePending {
-		_, err := o.db.ExecContext(ctx, `UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
+		err := store.Exec(ctx, o.db, `UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
 			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.paced, reason(v.cause), item.ID)
 		if err != nil {
-			return fmt.Errorf("storing the time of the next attempt: %w", err)
+			return err
 		}
 		return o.crashAt("after settle")
 	}
-	err := o.inTx(ctx, func(tx *sql.Tx) error { return o.settleTx(ctx, tx, &item, v) })
+	err := store.InTx(ctx, o.db, func(tx *sql.Tx) error { return o.settleTx(ctx, tx, &item, v) })
 	if err != nil {
 		return err
 	}
@@ -97,14 +99,14 @@ func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
 
 func (o *Outbox) settleTx(ctx context.Context, tx *sql.Tx, item *Item, v verdict) error {
 	now := o.opts.Now()
-	res, err := tx.ExecContext(ctx, `UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
+	changed, err := store.Changed(ctx, tx, `UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
 		body = CASE WHEN ?1 = 'sent' THEN x'' ELSE body END
 		WHERE id = ?4 AND state = ?5`, string(v.state), reason(v.cause), now.UnixMicro(), item.ID, string(item.State))
 	if err != nil {
-		return fmt.Errorf("storing the outcome %s: %w", v.state, err)
+		return err
 	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(fmt.Errorf("item %d changed under the outbox: do two processes run it?", item.ID), err)
+	if changed != 1 {
+		return fmt.Errorf("item %d changed under the outbox: do two processes run it?", item.ID)
 	}
 	item.State, item.SettledAt, item.Error = v.state, now, reason(v.cause)
 	if o.opts.OnSettled != nil {
@@ -115,21 +117,25 @@ func (o *Outbox) settleTx(ctx context.Context, tx *sql.Tx, item *Item, v verdict
 	return o.crashAt("in settle")
 }
 
+// mayHaveBegun reports whether an attempt that was cut off may have had its effect.
+func (o *Outbox) mayHaveBegun(item Item) bool {
+	return o.opts.Began == nil || o.opts.Began(item)
+}
+
 // recoverInterrupted decides on the attempts that a former run left behind.
 func (o *Outbox) recoverInterrupted(ctx context.Context) error {
-	if o.opts.OnInterrupted == Resend {
-		_, err := o.db.ExecContext(ctx, `UPDATE outbox SET state = 'pending', error = 'the attempt was cut off'
-			WHERE queue = ? AND state = 'sending'`, o.opts.Name)
-		if err != nil {
-			return fmt.Errorf("taking up interrupted attempts: %w", err)
-		}
-		return nil
-	}
 	items, err := o.List(ctx, &Filter{States: []State{StateSending}, Limit: -1})
 	if err != nil {
 		return err
 	}
 	for _, item := range items {
+		if o.opts.OnInterrupted == Resend || !o.mayHaveBegun(item) {
+			err := store.Exec(ctx, o.db, `UPDATE outbox SET state = 'pending', error = 'the attempt was cut off' WHERE id = ?`, item.ID)
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		v := verdict{state: StateUnknown, cause: errors.New("the program ended during the attempt; it may have been sent")}
 		if err := o.settle(ctx, item, v); err != nil {
 			return err

@@ -19,12 +19,13 @@
 //     so that an attempt that a crash cut short is known after the restart. What
 //     becomes of it is Options.OnInterrupted: Resend calls SendFunc again (for
 //     sends whose repetition the receiver can tell), GiveUpUnknown settles it as
-//     unknown (for sends that must not be repeated). With Resend every accepted
+//     unknown (for sends that must not be repeated), unless Options.Began knows that
+//     it had no effect yet. With Resend every accepted
 //     item is sent at least once, with GiveUpUnknown every item is attempted at
 //     most once after SendFunc could have had an effect.
 //   - Retries: an attempt that fails is repeated after a delay that doubles from
 //     Options.MinBackoff to Options.MaxBackoff (1 s to 60 s) with jitter, or after
-//     the delay that [Retry] names. The time before which nothing is attempted is
+//     the delay that [Retry] or [Later] names. The time before which nothing is attempted is
 //     stored, so a restart does not shorten it; [Outbox.Hurry] shortens those of
 //     the backoff, not those that Retry named. Where the clock is set back, a
 //     backoff lasts no longer for it; a delay that Retry named does.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"hubbub/peers/store"
 )
 
 // Enqueue stores an item and wakes the outbox. It reports false, without an
 // error, when the destination already has or had an item of this key.
 func (o *Outbox) Enqueue(ctx context.Context, destination, key string, body []byte) (fresh bool, err error) {
-	err = o.inTx(ctx, func(tx *sql.Tx) error {
+	err = store.InTx(ctx, o.db, func(tx *sql.Tx) error {
 		fresh, err = o.EnqueueTx(ctx, tx, destination, key, body)
 		return err
 	})
@@ -26,7 +28,8 @@ func (o *Outbox) EnqueueTx(ctx context.Context, tx *sql.Tx, destination, key str
 	if err := o.checkSize(destination, key, body); err != nil {
 		return false, err
 	}
-	known, err := exists(ctx, tx, o.opts.Name, destination, key)
+	known, _, err := store.One(ctx, tx, store.Column[bool], `SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND key = ?)`,
+		o.opts.Name, destination, key)
 	if err != nil || known {
 		return false, err
 	}
@@ -37,7 +40,7 @@ func (o *Outbox) EnqueueTx(ctx context.Context, tx *sql.Tx, destination, key str
 		body = []byte{}
 	}
 	now := o.opts.Now()
-	_, err = tx.ExecContext(ctx, `INSERT INTO outbox
+	err = store.Exec(ctx, tx, `INSERT INTO outbox
 		(queue, destination, key, body, state, enqueued_at, not_before, expires_at)
 		VALUES (?, ?, ?, ?, 'pending', ?, ?, ?)`,
 		o.opts.Name, destination, key, body, now.UnixMicro(), now.UnixMicro(), now.Add(o.opts.MaxAge).UnixMicro())
@@ -57,15 +60,6 @@ func (o *Outbox) checkSize(destination, key string, body []byte) error {
 	return nil
 }
 
-func exists(ctx context.Context, tx *sql.Tx, queue, destination, key string) (known bool, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND key = ?)`,
-		queue, destination, key).Scan(&known)
-	if err != nil {
-		return false, fmt.Errorf("looking for an item of the same key: %w", err)
-	}
-	return known, nil
-}
-
 // checkRoom enforces the bounds on open items.
 func (o *Outbox) checkRoom(ctx context.Context, tx *sql.Tx, destination string) error {
 	var all, here int
@@ -81,21 +75,6 @@ func (o *Outbox) checkRoom(ctx context.Context, tx *sql.Tx, destination string) 
 	case here >= o.opts.MaxPerDestination:
 		return fmt.Errorf("%w: %d items wait for %s and at most %d may; see why they are not sent, or drop some",
 			ErrFull, here, destination, o.opts.MaxPerDestination)
-	}
-	return nil
-}
-
-func (o *Outbox) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
-	tx, err := o.db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("opening a transaction of the outbox: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // a no-op once committed
-	if err := do(tx); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("committing to the outbox: %w", err)
 	}
 	return nil
 }

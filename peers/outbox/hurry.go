@@ -2,7 +2,8 @@ package outbox
 
 import (
 	"context"
-	"fmt"
+
+	"hubbub/peers/store"
 )
 
 // Hurry ends the backoff of a destination's waiting items, or of all where
@@ -13,11 +14,11 @@ import (
 func (o *Outbox) Hurry(ctx context.Context, destination string) error {
 	o.hurryAttempts(destination) // before the others: one that ends meanwhile is among them, or knows
 	now := o.opts.Now().UnixMicro()
-	_, err := o.db.ExecContext(ctx, `UPDATE outbox SET not_before = ?1, attempt = 0
+	err := store.Exec(ctx, o.db, `UPDATE outbox SET not_before = ?1, attempt = 0
 		WHERE queue = ?2 AND state = 'pending' AND paced = 0 AND not_before > ?1 AND (?3 = '' OR destination = ?3)`,
 		now, o.opts.Name, destination)
 	if err != nil {
-		return fmt.Errorf("ending the backoff: %w", err)
+		return err
 	}
 	o.Wake()
 	return nil

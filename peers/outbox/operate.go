@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"hubbub/peers/store"
 )
 
 var errAlready = errors.New("dropped before")
@@ -32,48 +34,40 @@ func (o *Outbox) List(ctx context.Context, f *Filter) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := o.db.QueryContext(ctx, `SELECT `+columns+` FROM outbox
+	return store.All(ctx, o.db, scanItem, `SELECT `+columns+` FROM outbox
 		WHERE queue = ?1 AND id > ?2 AND (?3 = '' OR destination = ?3)
 		AND (json_array_length(?4) IS 0 OR ?4 = 'null' OR state IN (SELECT value FROM json_each(?4)))
 		ORDER BY id LIMIT ?5`, o.opts.Name, f.After, f.Destination, string(states), limit)
-	if err != nil {
-		return nil, fmt.Errorf("listing the outbox: %w", err)
-	}
-	defer rows.Close()
-	var items []Item
-	for rows.Next() {
-		item, err := scanItem(rows)
-		if err != nil {
-			return nil, fmt.Errorf("reading an item: %w", err)
-		}
-		items = append(items, item)
-	}
-	return items, rows.Err()
 }
 
-// Dead returns the items that need a person: dead letters and those whose
-// outcome is unknown.
-func (o *Outbox) Dead(ctx context.Context) ([]Item, error) {
-	return o.List(ctx, &Filter{States: []State{StateDead, StateUnknown}})
+// Group returns the items of a destination whose keys begin alike, in the order in
+// which they were enqueued. q may be a transaction.
+func (o *Outbox) Group(ctx context.Context, q store.Querier, destination, prefix string) ([]Item, error) {
+	return store.All(ctx, q, scanItem, `SELECT `+columns+` FROM outbox WHERE queue = ? AND destination = ?
+		AND key >= ?3 AND key < ?3 || char(1114111) ORDER BY id`, o.opts.Name, destination, prefix)
 }
 
-// Count returns how many items there are in each state.
-func (o *Outbox) Count(ctx context.Context) (map[State]int, error) {
-	rows, err := o.db.QueryContext(ctx, `SELECT state, count(*) FROM outbox WHERE queue = ? GROUP BY state`, o.opts.Name)
+// Count returns how many items there are in the given states, or in any, for the
+// destinations that match a pattern with "*". q is a transaction, or nil.
+func (o *Outbox) Count(ctx context.Context, q store.Querier, destinations string, states ...State) (int, error) {
+	chosen, err := json.Marshal(states)
 	if err != nil {
-		return nil, fmt.Errorf("counting the outbox: %w", err)
+		return 0, err
 	}
-	defer rows.Close()
-	counts := map[State]int{}
-	for rows.Next() {
-		var s State
-		var n int
-		if err := rows.Scan(&s, &n); err != nil {
-			return nil, fmt.Errorf("counting the outbox: %w", err)
-		}
-		counts[s] = n
+	if q == nil {
+		q = o.db
 	}
-	return counts, rows.Err()
+	n, _, err := store.One(ctx, q, store.Column[int], `SELECT count(*) FROM outbox WHERE queue = ? AND destination GLOB ?
+		AND (?3 = 'null' OR state IN (SELECT value FROM json_each(?3)))`, o.opts.Name, destinations, string(chosen))
+	return n, err
+}
+
+// Move gives what waits for one destination to another, in its place there, in the
+// caller's transaction. What is being sent stays, and so does an item whose key the
+// other destination knows.
+func (o *Outbox) Move(ctx context.Context, tx *sql.Tx, from, to string) error {
+	return store.Exec(ctx, tx, `UPDATE OR IGNORE outbox SET destination = ? WHERE queue = ? AND destination = ? AND state = 'pending'`,
+		to, o.opts.Name, from)
 }
 
 // Retry makes an item due now. A dead, unknown or dropped one is open again,
@@ -82,7 +76,7 @@ func (o *Outbox) Count(ctx context.Context) (map[State]int, error) {
 // one that is being sent, ErrNotFound an unknown id.
 func (o *Outbox) Retry(ctx context.Context, id int64) error {
 	now := o.opts.Now()
-	err := o.inTx(ctx, func(tx *sql.Tx) error {
+	err := store.InTx(ctx, o.db, func(tx *sql.Tx) error {
 		item, err := o.find(ctx, tx, id)
 		if err != nil {
 			return err
@@ -90,11 +84,10 @@ func (o *Outbox) Retry(ctx context.Context, id int64) error {
 		if item.State == StateSent {
 			return ErrSettled
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE outbox SET state = 'pending', not_before = ?1, paced = 0, settled_at = 0,
+		return store.Exec(ctx, tx, `UPDATE outbox SET state = 'pending', not_before = ?1, paced = 0, settled_at = 0,
 			attempt = CASE WHEN state = 'pending' THEN attempt ELSE 0 END,
 			expires_at = CASE WHEN state = 'pending' THEN expires_at ELSE ?2 END WHERE id = ?3`,
 			now.UnixMicro(), now.Add(o.opts.MaxAge).UnixMicro(), id)
-		return err
 	})
 	if err != nil {
 		return fmt.Errorf("retrying item %d: %w", id, err)
@@ -107,7 +100,7 @@ func (o *Outbox) Retry(ctx context.Context, id int64) error {
 func (o *Outbox) Drop(ctx context.Context, id int64) error {
 	v := verdict{state: StateDropped, cause: errors.New("dropped by an operator")}
 	var item Item
-	err := o.inTx(ctx, func(tx *sql.Tx) (err error) {
+	err := store.InTx(ctx, o.db, func(tx *sql.Tx) (err error) {
 		if item, err = o.find(ctx, tx, id); err != nil {
 			return err
 		}
@@ -134,13 +127,12 @@ func (o *Outbox) Drop(ctx context.Context, id int64) error {
 
 // find reads an item that an operator wants to change.
 func (o *Outbox) find(ctx context.Context, tx *sql.Tx, id int64) (Item, error) {
-	item, err := scanItem(tx.QueryRowContext(ctx,
-		`SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`, o.opts.Name, id))
+	item, found, err := store.One(ctx, tx, scanItem, `SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`, o.opts.Name, id)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return item, ErrNotFound
 	case err != nil:
 		return item, err
+	case !found:
+		return item, ErrNotFound
 	case item.State == StateSending:
 		return item, ErrBusy
 	}
@@ -160,14 +152,10 @@ func (o *Outbox) Prune(ctx context.Context) (int, error) {
 	total := 0
 	for state, age := range ages {
 		for {
-			res, err := o.db.ExecContext(ctx, `DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
+			n, err := store.Changed(ctx, o.db, `DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
 				WHERE queue = ? AND state = ? AND settled_at < ? LIMIT 500)`, o.opts.Name, string(state), now.Add(-age).UnixMicro())
 			if err != nil {
-				return total, fmt.Errorf("pruning the outbox: %w", err)
-			}
-			n, err := res.RowsAffected()
-			if err != nil {
-				return total, fmt.Errorf("pruning the outbox: %w", err)
+				return total, err
 			}
 			total += int(n)
 			if n < 500 {

@@ -97,6 +97,10 @@ type Options struct {
 	DeadRetention     time.Duration // of dead and unknown items; default 30 days
 	OnInterrupted     Interruption  // default Resend
 
+	// Began reports, with GiveUpUnknown, whether an interrupted attempt may have had
+	// its effect; one that cannot have is attempted again. Default: it may have.
+	Began func(item Item) bool
+
 	// OnSettled is called inside the transaction that settles an item. Write with
 	// tx alone: the database is locked for everybody else, so be short. cause is
 	// the reason of an outcome other than sent.

@@ -3,16 +3,15 @@ package outbox
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
+
+	"hubbub/peers/store"
 )
 
 const columns = `id, destination, key, body, state, attempt, enqueued_at, not_before, expires_at, settled_at, error`
 
-type scanner interface{ Scan(dest ...any) error }
-
-func scanItem(row scanner) (Item, error) {
+func scanItem(row store.Row) (Item, error) {
 	var it Item
 	var enqueued, notBefore, expires, settled int64
 	err := row.Scan(&it.ID, &it.Destination, &it.Key, &it.Body, &it.State, &it.Attempt,
@@ -86,17 +85,16 @@ func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([
 		return nil, err
 	}
 	var items []Item
-	err := o.inTx(ctx, func(tx *sql.Tx) error {
+	err := store.InTx(ctx, o.db, func(tx *sql.Tx) error {
 		for _, id := range ids {
-			item, err := scanItem(tx.QueryRowContext(ctx, `UPDATE outbox SET state = 'sending',
-				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id, now.UnixMicro()))
-			switch {
-			case errors.Is(err, sql.ErrNoRows):
-				continue
-			case err != nil:
-				return fmt.Errorf("marking an item as being sent: %w", err)
+			item, found, err := store.One(ctx, tx, scanItem, `UPDATE outbox SET state = 'sending',
+				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id, now.UnixMicro())
+			if err != nil {
+				return err
 			}
-			items = append(items, item)
+			if found {
+				items = append(items, item)
+			}
 		}
 		return nil
 	})

@@ -12,7 +12,11 @@ import (
 // Retry makes the error of an attempt that shall be repeated after the given
 // delay (a server's retry_after, for example); zero or less means the usual
 // backoff.
-func Retry(after time.Duration, err error) error { return &retryError{after, err} }
+func Retry(after time.Duration, err error) error { return &retryError{after, true, err} }
+
+// Later is Retry with a delay that nobody asked for: Hurry ends it, and it is never
+// longer than Options.MaxBackoff.
+func Later(after time.Duration, err error) error { return &retryError{after, false, err} }
 
 // Permanent makes the error of an attempt that no repetition can mend: the item
 // becomes a dead letter.
@@ -29,6 +33,7 @@ func Unknown(err error) error { return &unknownError{err} }
 
 type retryError struct {
 	after time.Duration
+	paced bool
 	err   error
 }
 type permanentError struct{ err error }
@@ -51,6 +56,13 @@ type classified interface {
 	error
 	Permanent() bool
 	Needless() bool
+}
+
+// Open reports whether the error of an attempt leaves the item open: there will be
+// another attempt, unless the item is too old.
+func Open(err error) bool {
+	v := (&Options{}).judge(Item{ExpiresAt: time.Unix(1<<40, 0)}, err, false, time.Time{}, 0)
+	return v.state == StatePending
 }
 
 // A verdict is what follows from one attempt: a new state, and for a pending
@@ -82,7 +94,10 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 		return verdict{state: StateDropped, cause: err}
 	case errors.As(err, &again):
 		if again.after > 0 {
-			delay, paced = again.after, true
+			delay, paced = again.after, again.paced
+		}
+		if !paced {
+			delay = min(delay, o.MaxBackoff)
 		}
 	case errors.As(err, &known) && known.Needless():
 		return verdict{state: StateDropped, cause: err}

@@ -1,0 +1,118 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+)
+
+// TestWhatWaitsMovesToAnotherDestination: in its place there, but for what is being
+// sent and what the other knows.
+func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := freshDB(t)
+		var sent []string
+		box := outbox.New(db, func(_ context.Context, it outbox.Item) error {
+			if it.Destination == "tg:1 > agent:a" {
+				return errors.New("not there")
+			}
+			sent = append(sent, it.Key)
+			return nil
+		}, nil)
+		enqueue(t, box, "tg:1 > agent:b", "known")
+		enqueue(t, box, "tg:1 > agent:a", "one", "known", "two")
+		err := store.InTx(t.Context(), db, func(tx *sql.Tx) error { return box.Move(t.Context(), tx, "tg:1 > agent:a", "tg:1 > agent:b") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, box)
+		time.Sleep(time.Second)
+		if !slices.Equal(sent, []string{"known", "one", "two"}) {
+			t.Errorf("sent %q", sent)
+		}
+		if n, err := box.Count(t.Context(), nil, "tg:1 > agent:a", outbox.StatePending); n != 1 || err != nil {
+			t.Errorf("%d items stayed, %v; want one", n, err)
+		}
+		group, err := box.Group(t.Context(), db, "tg:1 > agent:b", "t")
+		if err != nil || len(group) != 1 || group[0].Key != "two" || group[0].State != outbox.StateSent {
+			t.Errorf("the group is %+v, %v", group, err)
+		}
+	})
+}
+
+// TestOnlyWhatBeganIsUnknown: an attempt that was cut off before it could have an
+// effect is made again.
+func TestOnlyWhatBeganIsUnknown(t *testing.T) {
+	for _, began := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			db := freshDB(t)
+			attempts := 0
+			box := outbox.New(db, func(ctx context.Context, _ outbox.Item) error {
+				if attempts++; attempts > 1 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}, &outbox.Options{OnInterrupted: outbox.GiveUpUnknown, Began: func(outbox.Item) bool { return began }, AttemptTimeout: time.Second})
+			enqueue(t, box, "tg:1", "a", "cut")
+			if _, err := db.Exec(`UPDATE outbox SET state = 'sending' WHERE key = 'cut'`); err != nil {
+				t.Fatal(err)
+			}
+			run(t, box)
+			time.Sleep(time.Minute)
+			want := outbox.StateSent
+			if began {
+				want = outbox.StateUnknown
+			}
+			items, err := box.List(t.Context(), nil)
+			if err != nil || len(items) != 2 || items[0].State != want || items[1].State != want {
+				t.Errorf("began is %v: %+v, %v; want both %s", began, items, err, want)
+			}
+		})
+	}
+}
+
+// TestADelayThatNobodyAskedForIsEnded: Hurry ends it, and it knows a bound.
+func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := freshDB(t)
+		attempts := 0
+		box := outbox.New(db, func(context.Context, outbox.Item) error {
+			attempts++
+			return outbox.Later(time.Hour, errors.New("not yet"))
+		}, &outbox.Options{MaxBackoff: 15 * time.Second})
+		enqueue(t, box, "tg:1", "a")
+		run(t, box)
+		time.Sleep(time.Second)
+		if err := box.Hurry(t.Context(), "tg:1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if attempts != 2 {
+			t.Errorf("%d attempts after Hurry; want 2", attempts)
+		}
+		time.Sleep(15 * time.Second)
+		if attempts != 3 {
+			t.Errorf("%d attempts after the longest delay; want 3", attempts)
+		}
+	})
+}
+
+func TestWhatLeavesAnItemOpen(t *testing.T) {
+	why := errors.New("why")
+	for err, open := range map[error]bool{
+		nil: false, why: true, outbox.Retry(time.Second, why): true, outbox.Later(0, why): true,
+		outbox.Permanent(why): false, outbox.Drop(why): false, outbox.Unknown(why): false,
+	} {
+		if outbox.Open(err) != open {
+			t.Errorf("Open(%T) = %v", err, !open)
+		}
+	}
+}
