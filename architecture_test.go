@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
 
 	"activitylog":      {"protocol"},
-	"activitylog/otlp": {"activitylog"},
+	"activitylog/otlp": {"activitylog", "protocol"},
 
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
 	"bus/grant":   {"protocol", "protocol/datafolder"},

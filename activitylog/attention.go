@@ -43,6 +43,7 @@ type AttentionRecord struct {
 	Mode           string   `json:"mode,omitempty"`
 	State          string   `json:"state,omitempty"` // started, then one of accepted, finished, failed, cancelled, interrupted
 	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
+	Model          string   `json:"model,omitempty"`
 }
 
 // Concerns reports whether the record tells of an event, be it as one of the

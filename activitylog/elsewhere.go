@@ -7,10 +7,10 @@ import (
 
 // A tail is the end of one log, as far as it was read.
 type tail struct {
-	last     time.Time    // of its last row
-	open     int          // sessions that were connected and not disconnected
-	pruned   bool         // it does not begin with its first row: more of them may be open
-	doubtful []*passTally // its next row tells whether they were cut by a kill of this bus
+	last     time.Time // of its last row
+	open     int       // sessions that were connected and not disconnected
+	pruned   bool      // it does not begin with its first row: more of them may be open
+	doubtful []*Pass   // its next row tells whether they were cut by a kill of this bus
 }
 
 // inUse reports whether sessions may be open: a bus that was stopped has ended them.
@@ -63,8 +63,9 @@ func (c *checker) follow(e *Entry, at time.Time) {
 
 // weighUnlessDoubtful weighs a pass, unless the next row of another log will tell
 // more about it.
-func (c *checker) weighUnlessDoubtful(p *passTally) {
-	if p.fault() != "" && !c.explained(p) && p.lacks() && !c.restartedElsewhere(p) {
+func (c *checker) weighUnlessDoubtful(p *Pass) {
+	t := tallyOf(p)
+	if t.fault != "" && !c.explained(p) && t.lacks() && !c.restartedElsewhere(p) {
 		for log := range c.tails {
 			if c.isSilent(log, p) && len(c.tails[log].doubtful) < maxDoubtful {
 				c.tails[log].doubtful = append(c.tails[log].doubtful, p)
@@ -72,19 +73,19 @@ func (c *checker) weighUnlessDoubtful(p *passTally) {
 			}
 		}
 	}
-	c.weigh(p)
+	c.weigh(t)
 }
 
 // isSilent reports whether another log has said nothing since the pass, as where
 // its bus was killed.
-func (c *checker) isSilent(log int, p *passTally) bool {
+func (c *checker) isSilent(log int, p *Pass) bool {
 	t := &c.tails[log]
 	return log != p.log && (t.inUse() || t.last.IsZero()) && !t.last.After(p.seen.Add(killReach))
 }
 
 // restartedElsewhere reports whether another bus may have been killed, and was
 // started again, while the pass was under way, or has counted lost rows in a gap.
-func (c *checker) restartedElsewhere(p *passTally) bool {
+func (c *checker) restartedElsewhere(p *Pass) bool {
 	return slices.ContainsFunc(c.silent, func(s silence) bool {
 		return s.log != p.log && !s.from.After(p.seen.Add(killReach)) && !s.to.Before(p.began)
 	}) || slices.ContainsFunc(c.gaps, func(g gapPlace) bool {
@@ -95,36 +96,11 @@ func (c *checker) restartedElsewhere(p *passTally) bool {
 // lostElsewhere reports whether the rows that a pass lacks may have been lost by
 // another bus of the cluster: it was killed before it wrote them, or has
 // counted them in a gap.
-func (c *checker) lostElsewhere(p *passTally) bool {
-	if !p.lacks() {
-		return false
-	}
+func (c *checker) lostElsewhere(p *Pass) bool {
 	for log := range c.tails {
 		if c.isSilent(log, p) {
 			return true
 		}
 	}
 	return c.restartedElsewhere(p)
-}
-
-// lacks reports whether what a pass lacks is all that is wrong with it: process
-// rows, where it is finished, or else the two rows of the bus that accepted it.
-func (p *passTally) lacks() bool {
-	if !p.start || !p.finished {
-		return !p.start && !p.finished && p.unpaired() == ""
-	}
-	type count struct{ begun, ended int }
-	peers := map[string]count{}
-	for d, n := range p.begun {
-		peers[d.peer] = count{begun: peers[d.peer].begun + n}
-	}
-	for d, n := range p.ended {
-		peers[d.peer] = count{peers[d.peer].begun, peers[d.peer].ended + n}
-	}
-	for _, n := range peers {
-		if n.begun > 1 || n.ended > 1 {
-			return false
-		}
-	}
-	return len(peers) <= p.expected
 }

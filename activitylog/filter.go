@@ -56,10 +56,10 @@ func (f *Filter) where() (string, []any) {
 		add(`(payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')`, like, like, like)
 	}
 	if !f.Since.IsZero() {
-		add("ts >= ?", FormatTime(f.Since))
+		add("ts >= ?", protocol.FormatTime(f.Since))
 	}
 	if !f.Until.IsZero() {
-		add("ts < ?", FormatTime(f.Until))
+		add("ts < ?", protocol.FormatTime(f.Until))
 	}
 	return sql.String(), args
 }

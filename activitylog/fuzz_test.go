@@ -27,10 +27,11 @@ func FuzzRows(f *testing.F) {
 				rows = append(rows, e)
 			}
 		}
-		c := &checker{verdict: &Verdict{}, open: map[passKey]*passTally{}, recent: map[string][]*passTally{}, longest: time.Minute, paths: []string{"log"}, tails: make([]tail, 1)}
+		c := &checker{verdict: &Verdict{}, longest: time.Minute, paths: []string{"log"}, tails: make([]tail, 1)}
 		var all []clues
 		for i := range rows {
-			c.add(&rows[i])
+			checked := rows[i]
+			c.add(&checked)
 			all = append(all, cluesOf(&rows[i]))
 			attentionRecord(&rows[i])
 			chatEvent(&rows[i])

@@ -58,6 +58,36 @@ func TestMessagePutsItsRowsTogether(t *testing.T) {
 	}
 }
 
+// TestAMessageToTwoTopicsAtOnce: each delivery belongs to the pass of its topic,
+// though both are under way.
+func TestAMessageToTwoTopicsAtOnce(t *testing.T) {
+	s := newScript(t)
+	row := func(event Event, rpc, actor, topic, status string) {
+		s.add(Row{Event: event, MessageID: "m", RPCID: rpc, Actor: actor, Topic: topic, Status: status})
+	}
+	row(SendStart, "1", "tg:1", "agent:a", StatusStart)
+	row(SendStart, "2", "tg:1", "agent:b", StatusStart)
+	row(ProcessStart, "7", "agent:a", "agent:a", StatusStart)
+	row(ProcessStart, "8", "agent:b", "agent:b", StatusStart)
+	row(ProcessFinish, "7", "agent:a", "agent:a", "ok")
+	row(SendFinish, "1", "tg:1", "agent:a", StatusOK)
+	row(ProcessFinish, "8", "agent:b", "agent:b", "ok")
+	row(SendFinish, "2", "tg:1", "agent:b", StatusOK)
+	m, err := opened(t, s.written("")).Message(t.Context(), "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range m.Passes {
+		for _, d := range p.Deliveries {
+			got = append(got, p.Topic+" "+d.Peer)
+		}
+	}
+	if diff := cmp.Diff([]string{"agent:a agent:a", "agent:b agent:b"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAMessageOverTwoBusesIsOne(t *testing.T) {
 	entry, target := newScript(t), newScript(t)
 	id := entry.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{}`)

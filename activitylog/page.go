@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"hubbub/protocol"
+
 	"zombiezen.com/go/sqlite"
 )
 
@@ -103,7 +105,7 @@ func firstID(v *view, f Filter) (int64, error) {
 	if f.Since.IsZero() {
 		return 1, nil
 	}
-	id, ok, err := v.int64("SELECT min(id) FROM (SELECT id FROM activity_log WHERE ts >= ? ORDER BY ts LIMIT 10000)", FormatTime(f.Since))
+	id, ok, err := v.int64("SELECT min(id) FROM (SELECT id FROM activity_log WHERE ts >= ? ORDER BY ts LIMIT 10000)", protocol.FormatTime(f.Since))
 	if err != nil || ok {
 		return id, err
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"hubbub/protocol"
+
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -116,7 +118,7 @@ func keepUnderWay(conn *sqlite.Conn, before time.Time) error {
 		SELECT message_id FROM activity_log AS late
 		WHERE ts >= ?1 AND ts < ?2 AND message_id <> '' AND event <> 'send_start'
 		AND EXISTS (SELECT 1 FROM activity_log AS early WHERE early.message_id = late.message_id AND early.ts < ?1)`,
-		&sqlitex.ExecOptions{Args: []any{FormatTime(before), FormatTime(before.Add(time.Hour))}})
+		&sqlitex.ExecOptions{Args: []any{protocol.FormatTime(before), protocol.FormatTime(before.Add(time.Hour))}})
 }
 
 // lockPatience is how long a prune waits for its turn to write.
@@ -143,7 +145,7 @@ func lock(ctx context.Context, conn *sqlite.Conn) error {
 func pruneOnce(conn *sqlite.Conn, before time.Time, rows int) (n int64, committing time.Duration, err error) {
 	err = sqlitex.Execute(conn, `DELETE FROM activity_log WHERE id IN (
 		SELECT id FROM activity_log WHERE ts < ? AND message_id NOT IN (SELECT message_id FROM under_way) ORDER BY ts LIMIT ?)`,
-		&sqlitex.ExecOptions{Args: []any{FormatTime(before), rows}})
+		&sqlitex.ExecOptions{Args: []any{protocol.FormatTime(before), rows}})
 	if err != nil {
 		return 0, 0, errors.Join(err, sqlitex.Execute(conn, "ROLLBACK", nil))
 	}

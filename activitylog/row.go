@@ -1,6 +1,11 @@
 package activitylog
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"hubbub/protocol"
+)
 
 // An Event says what a row records. The zero value is not an event.
 type Event uint8
@@ -76,6 +81,15 @@ type Row struct {
 	Status    string
 	Payload   []byte // the payload, result or error, as JSON
 	Error     string
+}
+
+// Entry returns the row as a Reader would read it, under an id. Type and From are
+// left empty.
+func (r *Row) Entry(id int64) Entry {
+	return Entry{
+		ID: id, TS: protocol.FormatTime(time.UnixMicro(r.At)), Event: r.Event.String(), MessageID: r.MessageID, RPCID: r.RPCID,
+		Actor: r.Actor, Topic: r.Topic, Status: r.Status, Payload: r.Payload, Error: r.Error,
+	}
 }
 
 // rowOverhead is what a row costs in memory beside its strings, in bytes.

@@ -35,9 +35,6 @@ func (t *timestamper) format(micros int64) []byte {
 	return t.text[:]
 }
 
-// FormatTime renders a time as the column `ts` holds it.
-func FormatTime(t time.Time) string { return t.UTC().Format(timestampLayout) }
-
 // ParseTime reads a time of the column `ts`, or any RFC 3339 time.
 func ParseTime(ts string) (time.Time, error) { return time.Parse(time.RFC3339Nano, ts) }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/protocol"
+
 	"pgregory.net/rapid"
 )
 
@@ -29,7 +31,7 @@ func TestTimestampsAgreeWithTheTimePackage(t *testing.T) {
 	var ts timestamper
 	rapid.Check(t, func(t *rapid.T) {
 		micros := rapid.Int64Range(-62135596800e6, 253402300799e6).Draw(t, "micros")
-		want := FormatTime(time.UnixMicro(micros))
+		want := protocol.FormatTime(time.UnixMicro(micros))
 		if got := string(ts.format(micros)); got != want {
 			t.Fatalf("%d: %s, want %s", micros, got, want)
 		}

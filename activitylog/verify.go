@@ -65,7 +65,7 @@ type VerifyOptions struct {
 // send_finish, and as many process_start and process_finish rows as its result
 // counts peers.
 func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, error) {
-	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, open: map[passKey]*passTally{}, recent: map[string][]*passTally{}, longest: time.Minute, paths: r.Paths()}
+	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, longest: time.Minute, paths: r.Paths()}
 	c.tails = make([]tail, len(c.paths))
 	quick := false
 	if opts != nil {

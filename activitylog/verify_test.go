@@ -181,7 +181,7 @@ func TestPruneTakesOldRowsAndLeavesMessagesWhole(t *testing.T) {
 	path := dayLog(t)
 	// A message that is under way at the time of the prune.
 	before := epoch.Add(5*time.Minute + 30*time.Second)
-	change(t, path, fmt.Sprintf("UPDATE activity_log SET ts = '%s' WHERE id = 30", FormatTime(before.Add(time.Second))))
+	change(t, path, fmt.Sprintf("UPDATE activity_log SET ts = '%s' WHERE id = 30", protocol.FormatTime(before.Add(time.Second))))
 	n, err := Prune(t.Context(), path, before)
 	if err != nil || n != 30 {
 		t.Fatalf("%d rows were deleted (%v); want 30", n, err)

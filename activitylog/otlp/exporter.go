@@ -85,7 +85,7 @@ func (e *Exporter) Stats() (sent, dropped int64) { return e.sent.Load(), e.dropp
 // two seconds and without another try. A collector that does not take them ends
 // nothing: its spans are dropped, and the log says so at most once a minute.
 func (e *Exporter) Run(ctx context.Context) error {
-	a := newAssembler()
+	m := newSpanMaker()
 	ticker := time.NewTicker(batchWait)
 	defer ticker.Stop()
 	defer e.client.CloseIdleConnections()
@@ -96,25 +96,25 @@ func (e *Exporter) Run(ctx context.Context) error {
 		}
 		select {
 		case rows := <-queue:
-			e.take(a, rows)
+			e.take(m, rows)
 			e.flush(ctx, batchSpans)
 		case <-ticker.C:
 			e.flush(ctx, 1)
 			e.complain()
 		case <-ctx.Done():
-			e.finish(context.WithoutCancel(ctx), a)
+			e.finish(context.WithoutCancel(ctx), m)
 			return nil
 		}
 	}
 }
 
 // finish sends what is left.
-func (e *Exporter) finish(ctx context.Context, a *assembler) {
+func (e *Exporter) finish(ctx context.Context, m *spanMaker) {
 	ctx, cancel := context.WithTimeout(ctx, lastWait)
 	defer cancel()
 	e.resume = time.Time{}
 	for len(e.queue) > 0 {
-		e.take(a, <-e.queue)
+		e.take(m, <-e.queue)
 		e.flush(ctx, batchSpans)
 	}
 	e.flush(ctx, 1)
@@ -122,10 +122,10 @@ func (e *Exporter) finish(ctx context.Context, a *assembler) {
 	e.complain()
 }
 
-func (e *Exporter) take(a *assembler, rows []activitylog.Row) {
+func (e *Exporter) take(m *spanMaker, rows []activitylog.Row) {
 	for i := range rows {
 		e.waiting.Add(-int64(len(rows[i].Payload)))
-		e.spans = append(e.spans, a.add(&rows[i])...)
+		e.spans = append(e.spans, m.add(&rows[i])...)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hubbub/activitylog"
+	"hubbub/protocol"
 )
 
 const (
@@ -16,11 +17,12 @@ const (
 	maxTurns    = 10_000 // turns under way that are followed
 )
 
-// An assembler makes spans of rows. It is not safe for concurrent use.
-type assembler struct {
-	open   map[string]*pass  // by message and topic
+// A spanMaker makes spans of rows. It is not safe for concurrent use.
+type spanMaker struct {
+	passes activitylog.Assembler
+	open   map[*activitylog.Pass]*sending
 	traces map[string]traced // of finished and open messages, by messageId
-	turns  map[string]int64  // when each began, by agent and turnId
+	turns  activitylog.Turns[int64]
 }
 
 // traced is what a message hands on to those that answer it.
@@ -29,13 +31,12 @@ type traced struct {
 	stated parent // what its traceparent said
 }
 
-// A pass is one message on its way through the bus.
-type pass struct {
+// A sending is a message on its way through the bus whose spans are wanted.
+type sending struct {
 	trace      parent // trace, and the span above
 	id         string
-	start      activitylog.Row
-	typ        string
-	deliveries map[string]activitylog.Row // process_start, by target and rpc id
+	typ, actor string
+	start      int64
 	spans      []span
 }
 
@@ -75,66 +76,64 @@ const (
 	kindConsumer = 5
 )
 
-func newAssembler() *assembler {
-	return &assembler{open: map[string]*pass{}, traces: map[string]traced{}, turns: map[string]int64{}}
+func newSpanMaker() *spanMaker {
+	return &spanMaker{
+		passes: activitylog.Assembler{Live: maxOpen}, open: map[*activitylog.Pass]*sending{}, traces: map[string]traced{}, turns: activitylog.Turns[int64]{},
+	}
 }
 
 // add takes a row and returns the spans that it completes.
-func (a *assembler) add(r *activitylog.Row) []span {
-	key := r.MessageID + "\x00" + r.Topic
-	switch r.Event {
-	case activitylog.SendStart:
-		return a.begin(key, r)
-	case activitylog.ProcessStart:
-		if p := a.open[key]; p != nil {
-			p.deliveries[r.Actor+"\x00"+r.RPCID] = *r
-		}
-	case activitylog.ProcessFinish:
-		if p := a.open[key]; p != nil {
-			p.deliver(r)
-		}
-	case activitylog.SendFinish:
-		if p := a.open[key]; p != nil {
-			delete(a.open, key)
-			return append(p.spans, p.finish(r))
-		}
+func (m *spanMaker) add(r *activitylog.Row) []span {
+	e := r.Entry(0)
+	p, d := m.passes.Add(&e)
+	if r.Event == activitylog.SendStart {
+		p.Payload = nil // it may be large
+		return m.begin(p, r)
+	}
+	s := m.open[p]
+	switch {
+	case s == nil:
+	case r.Event == activitylog.ProcessFinish && !d.Start.IsZero():
+		s.spans = append(s.spans, s.deliver(d, r))
+	case r.Event == activitylog.SendFinish:
+		delete(m.open, p)
+		return append(s.spans, s.finish(r))
 	}
 	return nil
 }
 
 // begin follows a message from its send_start on. A message that tells the end of
 // a turn completes the turn's span.
-func (a *assembler) begin(key string, r *activitylog.Row) []span {
-	var m struct {
+func (m *spanMaker) begin(p *activitylog.Pass, r *activitylog.Row) []span {
+	var message struct {
 		Type, InReplyTo, TraceParent string
 		Content                      json.RawMessage
 	}
-	_ = json.Unmarshal(r.Payload, &m) // what is no message has no trace of its own
-	stated, sampled := parseParent(m.TraceParent)
-	answered, known := a.traces[m.InReplyTo]
+	_ = json.Unmarshal(r.Payload, &message) // what is no message has no trace of its own
+	stated, sampled := parseParent(message.TraceParent)
+	answered, known := m.traces[message.InReplyTo]
 	above := chooseParent(stated, answered)
 	if above.trace == "" {
 		sampled = sampled && (!known || answered.own.trace != "")
 		above.trace = idOf(16, r.MessageID)
 	}
-	if len(a.traces) >= maxFinished {
-		clear(a.traces)
+	if len(m.traces) >= maxFinished {
+		clear(m.traces)
 	}
 	if !sampled {
-		a.traces[r.MessageID] = traced{stated: stated}
+		m.traces[r.MessageID] = traced{stated: stated}
 		return nil
 	}
-	if len(a.open) >= maxOpen {
-		clear(a.open)
+	if len(m.open) >= maxOpen {
+		clear(m.open)
 	}
-	p := &pass{trace: above, id: idOf(8, "send", key, r.RPCID), start: *r, typ: m.Type, deliveries: map[string]activitylog.Row{}}
-	p.start.Payload = nil // it may be large
-	a.open[key] = p
-	a.traces[r.MessageID] = traced{parent{above.trace, p.id}, stated}
-	if m.Type != "agent_event" {
+	s := &sending{trace: above, id: idOf(8, "send", r.MessageID, r.Topic, r.RPCID), typ: message.Type, actor: r.Actor, start: r.At}
+	m.open[p] = s
+	m.traces[r.MessageID] = traced{parent{above.trace, s.id}, stated}
+	if message.Type != string(protocol.TypeAgentEvent) {
 		return nil
 	}
-	return a.turn(above, r, m.Content)
+	return m.turn(above, r, message.Content)
 }
 
 // chooseParent says below what a message belongs. Peers hand the traceparent on as
@@ -148,28 +147,20 @@ func chooseParent(stated parent, answered traced) parent {
 
 // turn makes the span of a turn from what its agent tells of it: that it started,
 // and that it ended.
-func (a *assembler) turn(above parent, r *activitylog.Row, content []byte) []span {
-	var c struct{ Event, TurnID, State, Reason, Model string }
-	if json.Unmarshal(content, &c) != nil || c.Event != activitylog.RecordTurn || c.TurnID == "" {
+func (m *spanMaker) turn(above parent, r *activitylog.Row, content []byte) []span {
+	var c activitylog.AttentionRecord
+	if json.Unmarshal(content, &c) != nil || c.TurnID == "" {
 		return nil
 	}
-	key := r.Actor + "\x00" + c.TurnID
-	start, begun := a.turns[key]
-	switch {
-	case c.State == "accepted": // it goes on
-		return nil
-	case c.State == "started":
-		if len(a.turns) >= maxTurns {
-			clear(a.turns)
-		}
-		a.turns[key] = r.At
-		return nil
-	case !begun:
+	if len(m.turns) >= maxTurns {
+		clear(m.turns)
+	}
+	start, ended := m.turns.Follow(r.Actor, &c, r.At)
+	if !ended {
 		return nil
 	}
-	delete(a.turns, key)
 	s := span{
-		TraceID: above.trace, SpanID: idOf(8, "turn", key, r.MessageID), ParentID: above.span, Name: "turn", Kind: kindInternal,
+		TraceID: above.trace, SpanID: idOf(8, "turn", r.Actor, c.TurnID, r.MessageID), ParentID: above.span, Name: "turn", Kind: kindInternal,
 		Start: nanos(start), End: nanos(r.At), Status: status{Code: 1},
 		Attrs: attributes("hubbub.peer", r.Actor, "hubbub.turn", c.TurnID, "hubbub.state", c.State, "gen_ai.request.model", c.Model),
 	}
@@ -179,27 +170,21 @@ func (a *assembler) turn(above parent, r *activitylog.Row, content []byte) []spa
 	return []span{s}
 }
 
-func (p *pass) deliver(r *activitylog.Row) {
-	key := r.Actor + "\x00" + r.RPCID
-	start, ok := p.deliveries[key]
-	if !ok {
-		return
-	}
-	delete(p.deliveries, key)
-	p.spans = append(p.spans, span{
-		TraceID: p.trace.trace, SpanID: idOf(8, "deliver", key, r.MessageID, r.Topic), ParentID: p.id, Name: "deliver " + p.typ, Kind: kindConsumer,
-		Start: nanos(start.At), End: nanos(r.At), Status: statusOf(r),
+func (s *sending) deliver(d *activitylog.Delivery, r *activitylog.Row) span {
+	return span{
+		TraceID: s.trace.trace, SpanID: idOf(8, "deliver", r.Actor, r.RPCID, r.MessageID, r.Topic), ParentID: s.id, Name: "deliver " + s.typ, Kind: kindConsumer,
+		Start: nanos(d.Start.UnixMicro()), End: nanos(r.At), Status: statusOf(r),
 		Attrs: attributes("messaging.system", "hubbub", "messaging.operation.name", "deliver", "messaging.destination.name", r.Topic,
 			"messaging.message.id", r.MessageID, "hubbub.peer", r.Actor, "hubbub.outcome", r.Status),
-	})
+	}
 }
 
-func (p *pass) finish(r *activitylog.Row) span {
+func (s *sending) finish(r *activitylog.Row) span {
 	return span{
-		TraceID: p.trace.trace, SpanID: p.id, ParentID: p.trace.span, Name: "send " + p.typ, Kind: kindProducer,
-		Start: nanos(p.start.At), End: nanos(r.At), Status: statusOf(r),
+		TraceID: s.trace.trace, SpanID: s.id, ParentID: s.trace.span, Name: "send " + s.typ, Kind: kindProducer,
+		Start: nanos(s.start), End: nanos(r.At), Status: statusOf(r),
 		Attrs: attributes("messaging.system", "hubbub", "messaging.operation.name", "send", "messaging.destination.name", r.Topic,
-			"messaging.message.id", r.MessageID, "hubbub.type", p.typ, "hubbub.from", p.start.Actor, "hubbub.status", r.Status),
+			"messaging.message.id", r.MessageID, "hubbub.type", s.typ, "hubbub.from", s.actor, "hubbub.status", r.Status),
 	}
 }
 

@@ -14,15 +14,14 @@ import (
 
 // The bounds of what is remembered. What was touched longest ago is forgotten.
 const (
-	maxSendings = 20_000 // messages whose deliveries may still be told of
-	maxEdges    = 10_000
-	maxPeers    = 10_000
-	maxChats    = 5_000
-	maxAgents   = 5_000
-	maxWork     = 10_000
-	maxEvents   = 400 // of one chat, of one agent
-	maxRecent   = 300 // failures, gaps
-	maxText     = 300 // characters of a text
+	maxEdges  = 10_000
+	maxPeers  = 10_000
+	maxChats  = 5_000
+	maxAgents = 5_000
+	maxWork   = 10_000
+	maxEvents = 400 // of one chat, of one agent
+	maxRecent = 300 // failures, gaps
+	maxText   = 300 // characters of a text
 )
 
 // facts is what the rows of the log amount to. The follower alone changes them.
@@ -34,7 +33,6 @@ type facts struct {
 	until    time.Time    // of the last row
 	rows     int64
 	skipped  int64 // rows that were not looked at, because the bus writes faster
-	sendings *bounded[string, *sending]
 	edges    *bounded[edgeKey, *edge]
 	peers    *bounded[string, *peerTally]
 	chats    *bounded[string, *chat]
@@ -51,8 +49,7 @@ type facts struct {
 
 func newFacts() *facts {
 	return &facts{
-		sendings: newBounded[string, *sending](maxSendings), edges: newBounded[edgeKey, *edge](maxEdges),
-		peers: newBounded[string, *peerTally](maxPeers), chats: newBounded[string, *chat](maxChats),
+		edges: newBounded[edgeKey, *edge](maxEdges), peers: newBounded[string, *peerTally](maxPeers), chats: newBounded[string, *chat](maxChats),
 		agents: newBounded[string, *agent](maxAgents), work: newBounded[string, *workItem](maxWork),
 		asked: newBounded[string, *question](maxWork), flights: newBounded[string, *flight](maxWork),
 		claims: newBounded[string, *claim](maxWork), places: newBounded[string, *endpoint](maxAgents),
@@ -155,11 +152,6 @@ type gap struct {
 	Reason string
 }
 
-// A sending is a message whose deliveries may come.
-type sending struct {
-	from, topic, typ string
-}
-
 func (f *facts) failed(err error) {
 	text := err.Error()
 	f.trouble.Store(&text)
@@ -209,10 +201,7 @@ func (f *facts) sent(e *activitylog.Entry, at time.Time) {
 	if json.Unmarshal(e.Payload, &m) != nil {
 		return
 	}
-	from := string(m.From)
-	s := f.sendings.touch(e.MessageID, func() *sending { return &sending{} })
-	*s = sending{from: from, topic: e.Topic, typ: string(m.Type)}
-	f.peer(from).sent.add(at)
+	f.peer(string(m.From)).sent.add(at)
 	switch m.Type {
 	case protocol.TypeSpawnRequest, protocol.TypeSpawnResult, protocol.TypeRouteAssigned, protocol.TypeConfigure:
 		f.route(e, &m, at)
@@ -233,25 +222,20 @@ func (f *facts) sent(e *activitylog.Entry, at time.Time) {
 func (f *facts) delivered(e *activitylog.Entry, at time.Time) {
 	p := f.peer(e.Actor)
 	p.received.add(at)
-	s, known := f.sendings.get(e.MessageID)
 	if e.Status != activitylog.StatusOK {
 		p.fails(at, e.Status, e.Error)
-		x := failure{At: at, MessageID: e.MessageID, Topic: e.Topic, Peer: e.Actor, Status: e.Status, Error: e.Error}
-		if known {
-			x.From, x.Type = s.from, s.typ
-		}
-		f.fail(x)
+		f.fail(failure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.From, Topic: e.Topic, Peer: e.Actor, Status: e.Status, Error: e.Error})
 	}
-	if !known {
-		return
+	if e.From == "" {
+		return // no log holds its send_start
 	}
-	to := receiver(e.Actor, s.topic)
+	to := receiver(e.Actor, e.Topic)
 	if to != e.Actor {
 		f.peer(to).received.add(at)
 	}
-	key := edgeKey(s.from + "\x00" + to)
+	key := edgeKey(e.From + "\x00" + to)
 	g := f.edges.touch(key, func() *edge { return &edge{types: map[string]int64{}} })
-	g.add(at, s.typ, e.Status)
+	g.add(at, e.Type, e.Status)
 }
 
 func (f *facts) fail(x failure) {

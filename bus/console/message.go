@@ -216,7 +216,7 @@ func (v *messageView) add(s activitylog.Step, self, cause bool) {
 	}
 }
 
-func (v *messageView) addDeliveries(list []activitylog.Delivery, of *barLine) {
+func (v *messageView) addDeliveries(list []*activitylog.Delivery, of *barLine) {
 	shown := 0
 	for _, d := range list {
 		failed := d.Status != "" && d.Status != activitylog.StatusOK

@@ -127,7 +127,7 @@ func nameOf(m *activitylog.Message, topic string) string {
 	return orWord(m.Type, "message") + " " + routeOf(m.From, topic)
 }
 
-func (f *waterfall) addDeliveries(list []activitylog.Delivery, indent string, self bool) {
+func (f *waterfall) addDeliveries(list []*activitylog.Delivery, indent string, self bool) {
 	shown := 0
 	for _, d := range list {
 		failed := d.Status != "" && d.Status != activitylog.StatusOK

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,7 +26,7 @@ import (
 // entry is a row of the log about message m.
 func entry(id int64, event, actor, topic, status, payload string) activitylog.Entry {
 	return activitylog.Entry{
-		ID: id, TS: activitylog.FormatTime(time.UnixMilli(1_700_000_000_000 + id)), Event: event,
+		ID: id, TS: protocol.FormatTime(time.UnixMilli(1_700_000_000_000 + id)), Event: event,
 		MessageID: "m", Actor: actor, Topic: topic, Status: status, Payload: json.RawMessage(payload),
 	}
 }
@@ -38,20 +39,20 @@ func passed(t *testing.T, kind protocol.MessageType, from, topic, status string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p passages
-	var last *passage
+	n := NewNarrator(NewStage("key"), nil, nil, io.Discard, 140)
+	n.idle = false
 	for _, e := range []activitylog.Entry{
 		entry(12, "send_start", from, topic, "start", string(raw)),
 		entry(13, "process_start", "agent:x", topic, "start", ""),
 		entry(14, "process_finish", "agent:x", topic, status, "{}"),
 		entry(15, "send_finish", from, topic, "ok", "{}"),
 	} {
-		last = p.add(&e)
+		n.take([]activitylog.Entry{e})
 	}
-	if last == nil {
-		t.Fatal("the passage did not end")
+	if len(n.seen) != 1 {
+		t.Fatalf("%d passages ended", len(n.seen))
 	}
-	return last
+	return n.seen[0]
 }
 
 func TestDescribe(t *testing.T) {
@@ -107,9 +108,10 @@ func TestDescribe(t *testing.T) {
 }
 
 func TestPassageWithoutItsStartIsSkipped(t *testing.T) {
-	var p passages
-	e := entry(15, "send_finish", "tg:1", "agent:x", "ok", "{}")
-	if p.add(&e) != nil {
+	n := NewNarrator(NewStage("key"), nil, nil, io.Discard, 140)
+	n.idle = false
+	n.take([]activitylog.Entry{entry(15, "send_finish", "tg:1", "agent:x", "ok", "{}")})
+	if len(n.seen) > 0 {
 		t.Error("a passage began at its end")
 	}
 }

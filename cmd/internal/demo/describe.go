@@ -24,7 +24,7 @@ type note struct {
 // describe says what a passage was, or nothing where it is none of the story:
 // heartbeats, signs of typing.
 func describe(p *passage) (note, bool) {
-	n := note{at: p.started, rows: fmt.Sprintf("#%d-%d", p.first, p.last)}
+	n := note{at: p.Start, rows: fmt.Sprintf("#%d-%d", p.First, p.Last)}
 	kind := string(p.message.Type)
 	switch p.message.Type {
 	case protocol.TypeAgentEvent:
@@ -52,24 +52,24 @@ func describe(p *passage) (note, bool) {
 }
 
 func route(p *passage) string {
-	return screen.Printable(fmt.Sprintf("%s → %s", p.message.From, p.topic))
+	return screen.Printable(fmt.Sprintf("%s → %s", p.message.From, p.Topic))
 }
 
 // outcome says what became of the deliveries of a passage.
 func outcome(p *passage) (text string, bad bool) {
-	if len(p.targets) == 0 {
+	if len(p.Deliveries) == 0 {
 		return "nobody listens", false
 	}
 	var parts []string
-	for _, t := range p.targets {
+	for _, t := range p.Deliveries {
 		mark := "✓"
-		if t.status != string(protocol.OutcomeOK) {
-			mark, bad = "✗ "+t.status, true
+		if t.Status != string(protocol.OutcomeOK) {
+			mark, bad = "✗ "+t.Status, true
 		}
-		parts = append(parts, mark+" "+screen.Printable(string(t.peer)))
+		parts = append(parts, mark+" "+screen.Printable(t.Peer))
 	}
 	// What belongs together stays on one line.
-	text = strings.Join(parts, ", ") + " " + milliseconds(p.took)
+	text = strings.Join(parts, ", ") + " " + milliseconds(p.Took())
 	return strings.ReplaceAll(text, " ", "\u00a0"), bad
 }
 
@@ -124,7 +124,7 @@ func collabLabel(p *passage) (string, bool) {
 	case strings.HasPrefix(c.Method, "claim."):
 		return c.Method, true
 	case strings.HasPrefix(c.Type, "collab.claim."):
-		return c.Type, len(p.targets) > 0
+		return c.Type, len(p.Deliveries) > 0
 	case c.Result.Granted != nil && *c.Result.Granted:
 		return fmt.Sprintf("claim granted, token %d", c.Result.Token), true
 	case c.Result.Granted != nil:

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
 )
 
 const (
@@ -35,9 +37,18 @@ type Narrator struct {
 	lines   []Line     // everything visible in this scene
 	seen    []*passage // everything that passed the bus in this scene
 	idle    bool       // no scene: nothing is kept
-	open    passages
+	open    activitylog.Assembler
 	changed chan struct{}
 }
+
+// A passage is one message that has gone through the bus.
+type passage struct {
+	*activitylog.Pass
+	message protocol.Message
+}
+
+// maxOpen bounds the passages that wait for their last row.
+const maxOpen = 4096
 
 // NewNarrator makes a narrator of a stage and of a log, from a place in it on,
 // that writes to out, which has so many columns; 0 means that out is no
@@ -49,6 +60,7 @@ func NewNarrator(stage *Stage, log *activitylog.Reader, from activitylog.Cursor,
 	return &Narrator{
 		stage: stage, log: log, from: from, out: out, paint: screen.NewPainter(out),
 		width: columns, changed: make(chan struct{}), idle: true,
+		open: activitylog.Assembler{Live: maxOpen},
 	}
 }
 
@@ -88,7 +100,9 @@ func (n *Narrator) take(rows []activitylog.Entry) {
 	var notes []note
 	var passed []*passage
 	for i := range rows {
-		if p := n.open.add(&rows[i]); p != nil {
+		p := &passage{}
+		p.Pass, _ = n.open.Add(&rows[i])
+		if p.Pass != nil && rows[i].Is(activitylog.SendFinish) && json.Unmarshal(p.Payload, &p.message) == nil {
 			passed = append(passed, p)
 			if d, part := describe(p); part {
 				notes = append(notes, d)

@@ -128,7 +128,7 @@ func (p *Play) claim(ctx context.Context) error {
 	}
 	introduced := func(m moment) bool {
 		for _, passed := range m.passages {
-			if passed.message.Type == protocol.TypeConfigure && passed.topic == "agent:second" && len(passed.targets) > 0 {
+			if passed.message.Type == protocol.TypeConfigure && passed.Topic == "agent:second" && len(passed.Deliveries) > 0 {
 				return true
 			}
 		}

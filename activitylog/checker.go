@@ -1,0 +1,239 @@
+package activitylog
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"hubbub/protocol"
+)
+
+// A gapPlace is where a log_gap row stands.
+type gapPlace struct {
+	log int
+	id  int64
+	at  time.Time
+}
+
+// gapReach is how many rows may lie between the last row of a message and the
+// gap that took its others: what the writer's queue may have held.
+const gapReach = 200_000
+
+// A checker follows the rows of all messages.
+type checker struct {
+	verdict *Verdict
+	paths   []string
+	longest time.Duration
+	partial bool
+	passes  Assembler
+	done    []*Pass // finished, and not yet judged: other logs may have rows of them
+	gaps    []gapPlace
+	tails   []tail // of each log
+	silent  []silence
+}
+
+func (c *checker) problem(p Problem) {
+	if len(c.verdict.Problems) >= maxProblems {
+		c.verdict.More++
+		return
+	}
+	c.verdict.Problems = append(c.verdict.Problems, p)
+}
+
+func (c *checker) add(e *Entry) {
+	v := c.verdict
+	v.Rows++
+	at := e.Time()
+	if at.IsZero() {
+		c.problem(Problem{Log: c.paths[e.Log], ID: e.ID, What: fmt.Sprintf("the time %q is not RFC 3339", e.TS)})
+	}
+	if v.First.IsZero() || at.Before(v.First) {
+		v.First = at
+	}
+	if at.After(v.Last) {
+		v.Last = at
+	}
+	switch {
+	case e.Is(LogGap):
+		c.gap(e, at)
+	case e.Is(SendFinish):
+		p, _ := c.passes.Add(e)
+		c.done = append(c.done, p)
+	default:
+		e.Payload = nil // it need not be kept
+		c.passes.Add(e)
+	}
+	c.follow(e, at)
+	c.judge(at.Add(-c.longest))
+}
+
+func (c *checker) gap(e *Entry, at time.Time) {
+	g := Gap{At: at, Bus: e.Bus}
+	if json.Unmarshal(e.Payload, &g) != nil || g.Lost <= 0 {
+		c.problem(Problem{Log: c.paths[e.Log], ID: e.ID, What: "a log_gap row does not say how many rows were lost"})
+	}
+	g.At = at
+	c.verdict.Gaps = append(c.verdict.Gaps, g)
+	c.gaps = append(c.gaps, gapPlace{e.Log, e.ID, at})
+}
+
+// judge judges the finished passes of which no row can be missing any more.
+func (c *checker) judge(before time.Time) {
+	n := 0
+	for ; n < len(c.done) && c.done[n].seen.Before(before); n++ {
+		c.weighUnlessDoubtful(c.done[n])
+	}
+	c.done = slices.Delete(c.done, 0, n)
+}
+
+// end judges what is left.
+func (c *checker) end() {
+	rest := c.done
+	for _, t := range c.tails {
+		rest = append(rest, t.doubtful...)
+	}
+	for _, p := range rest {
+		c.weigh(tallyOf(p))
+	}
+	for _, p := range slices.Concat(slices.Collect(maps.Values(c.passes.passes))...) {
+		c.weigh(tallyOf(p)) // never finished
+	}
+}
+
+// weigh says whether a pass is complete, cut, or broken.
+func (c *checker) weigh(t *tally) {
+	v, p := c.verdict, t.Pass
+	v.Messages++
+	c.passes.Forget(p)
+	switch {
+	case t.fault == "":
+		v.Complete++
+	case c.explained(p), t.lacks() && c.lostElsewhere(p):
+		v.Cut++
+	case !p.finished && !p.seen.Before(v.Last.Add(-c.longest)):
+		v.UnderWay++
+	case !p.started && !p.began.After(v.First.Add(c.longest)):
+		v.Cut++ // what came before was pruned
+	case !p.finished && p.started:
+		v.Cut++
+	case c.partial && t.unpaired == "" && (p.finished && p.started && t.peers < t.expected || !p.started && !p.finished):
+		v.Elsewhere++
+	default:
+		c.problem(Problem{Log: c.paths[p.log], ID: p.First, MessageID: p.messageID, What: t.fault})
+	}
+}
+
+// explained reports whether rows of the pass may have been lost in a gap: it
+// ended before the gap, or began soon after it.
+func (c *checker) explained(p *Pass) bool {
+	return slices.ContainsFunc(c.gaps, func(g gapPlace) bool {
+		behind := p.Last < g.id && g.id-p.Last < gapReach
+		within := p.started && p.First < g.id && p.Last > g.id
+		ahead := p.First > g.id && p.began.Before(g.at.Add(c.longest))
+		return g.log == p.log && (behind || within || !p.started && ahead)
+	})
+}
+
+// A tally is what the rows of a pass amount to.
+type tally struct {
+	*Pass
+	rows     map[delivered]pair
+	order    []delivered     // of rows
+	givenUp  map[string]bool // peers of a bus that did not answer: the message's own bus wrote their end
+	peers    int             // that have rows, once each
+	expected int             // peers that the result counts; -1 if it does not say
+	unpaired string          // which delivery does not have one start and one end
+	fault    string          // what is wrong with the pass; empty if it is complete
+}
+
+type delivered struct{ peer, rpcID string }
+
+// A pair counts the process rows of a delivery or of a peer.
+type pair struct{ begun, ended int }
+
+func tallyOf(p *Pass) *tally {
+	t := &tally{Pass: p, rows: map[delivered]pair{}, expected: peersOf(p.Result)}
+	for _, d := range p.Deliveries {
+		if !d.begun && d.RPCID == "" && d.Status == string(protocol.OutcomeOffline) {
+			if t.givenUp == nil {
+				t.givenUp = map[string]bool{}
+			}
+			t.givenUp[d.Peer] = true
+			continue
+		}
+		key := delivered{d.Peer, d.RPCID}
+		n, known := t.rows[key]
+		if !known {
+			t.order = append(t.order, key)
+		}
+		if d.begun {
+			n.begun++
+		}
+		if d.ended {
+			n.ended++
+		}
+		t.rows[key] = n
+	}
+	gone := maps.Clone(t.givenUp)
+	for key, n := range t.rows {
+		if n.begun > 0 {
+			t.peers++
+			delete(gone, key.peer)
+		}
+	}
+	t.peers += len(gone)
+	t.unpaired = t.findUnpaired()
+	switch {
+	case !p.started:
+		t.fault = "it has no send_start row"
+	case !p.finished:
+		t.fault = "it has no send_finish row"
+	case t.unpaired != "":
+		t.fault = t.unpaired
+	case t.expected >= 0 && t.peers != t.expected:
+		t.fault = fmt.Sprintf("its result counts %d peers, and %d have process rows", t.expected, t.peers)
+	}
+	return t
+}
+
+// findUnpaired names a delivery without one start and one end. One that was given
+// up may have gone on at the other bus, or not, or have ended with it.
+func (t *tally) findUnpaired() string {
+	for _, key := range t.order {
+		n := t.rows[key]
+		if n != (pair{1, 1}) && (n != pair{1, 0} || !t.givenUp[key.peer]) {
+			return fmt.Sprintf("%s has %d process_start and %d process_finish rows", key.peer, n.begun, n.ended)
+		}
+	}
+	return ""
+}
+
+// lacks reports whether missing rows are all that is wrong with a pass: process
+// rows, if it is finished, or else the two rows of the bus that accepted it.
+func (t *tally) lacks() bool {
+	if !t.started || !t.finished {
+		return !t.started && !t.finished && t.unpaired == ""
+	}
+	peers := map[string]pair{}
+	for key, n := range t.rows {
+		sum := pair{peers[key.peer].begun + n.begun, peers[key.peer].ended + n.ended}
+		if peers[key.peer] = sum; sum.begun > 1 || sum.ended > 1 {
+			return false
+		}
+	}
+	return len(peers) <= t.expected
+}
+
+// peersOf counts the peers that a send result speaks of; -1 if it says nothing.
+func peersOf(result []byte) int {
+	var r struct {
+		DeliveredTo *int              `json:"deliveredTo"`
+		Failures    []json.RawMessage `json:"failures"`
+	}
+	if json.Unmarshal(result, &r) != nil || r.DeliveredTo == nil {
+		return -1
+	}
+	return *r.DeliveredTo + len(r.Failures)
+}

@@ -1,0 +1,151 @@
+package activitylog
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// A Leg is one way of a message, with a beginning and an end.
+type Leg struct {
+	Bus    string
+	RPCID  string
+	Start  time.Time // zero if the row is missing
+	Finish time.Time // zero while it is under way, or if the row is missing
+	Status string    // empty while it is under way
+}
+
+// Took returns how long the leg lasted; 0 if one of its ends is not known.
+func (l *Leg) Took() time.Duration {
+	if l.Start.IsZero() || l.Finish.IsZero() {
+		return 0
+	}
+	return l.Finish.Sub(l.Start)
+}
+
+// A Pass is one message going through the bus once.
+type Pass struct {
+	Leg         // its Status is that of send_finish
+	Topic       string
+	Payload     json.RawMessage // of send_start
+	Result      json.RawMessage // of send_finish
+	Deliveries  []*Delivery
+	First, Last int64 // ids of its first and last row in the log of its first row
+
+	messageID string
+	log       int
+	started   bool
+	finished  bool
+	began     time.Time // of its first row
+	seen      time.Time // of its last row
+	open      int       // no delivery before this one is open
+}
+
+// A Delivery is one message on its way to one peer.
+type Delivery struct {
+	Leg    // its Status is a protocol.Outcome
+	Peer   string
+	Answer json.RawMessage
+	Error  string
+
+	begun, ended bool
+}
+
+// An Assembler puts the rows of messages together, pass by pass. Rows come in
+// the order of their times; a row of another bus may be dated before the
+// send_start row of its message. The zero Assembler is ready to use.
+type Assembler struct {
+	// Live, if positive, is for rows that are assembled as they are written: a pass
+	// is forgotten once it is finished, rows of messages whose send_start was not
+	// seen are skipped, and when so many messages are under way, all are forgotten.
+	Live int
+
+	passes map[string][]*Pass // by message id, in the order of their first rows
+}
+
+// Add takes the next row, and returns the pass that it belongs to and, of a
+// process row, the delivery; nil if it belongs to none.
+func (a *Assembler) Add(e *Entry) (p *Pass, d *Delivery) {
+	if a.passes == nil || a.Live > 0 && len(a.passes) > a.Live {
+		a.passes = map[string][]*Pass{}
+	}
+	at := e.Time()
+	switch {
+	case e.Is(SendStart):
+		p = a.pass(e, at, func(p *Pass) bool { return !p.started && !p.finished })
+		p.started, p.Topic, p.Bus, p.RPCID, p.Start, p.Payload = true, e.Topic, e.Bus, e.RPCID, at, e.Payload
+		p.log, p.First, p.Last = e.Log, e.ID, e.ID
+	case a.Live > 0 && len(a.passes[e.MessageID]) == 0:
+		return nil, nil
+	case e.Is(SendFinish):
+		p = a.pass(e, at,
+			func(p *Pass) bool { return p.started && !p.finished && p.RPCID == e.RPCID && p.Bus == e.Bus },
+			func(p *Pass) bool { return !p.started && !p.finished })
+		p.finished, p.Finish, p.Status, p.Result = true, at, e.Status, e.Payload
+		if a.Live > 0 {
+			a.Forget(p)
+		}
+	case e.Is(ProcessStart):
+		p = a.pass(e, at, func(p *Pass) bool { return p.Topic == e.Topic }, func(*Pass) bool { return true })
+		d = p.deliver(e)
+		d.begun, d.Start = true, at
+	case e.Is(ProcessFinish):
+		p = a.pass(e, at,
+			func(p *Pass) bool { return p.delivery(e) != nil },
+			func(p *Pass) bool { return p.Topic == e.Topic }, func(*Pass) bool { return true })
+		if d = p.delivery(e); d == nil {
+			d = p.deliver(e)
+		}
+		d.ended, d.Finish, d.Status, d.Answer, d.Error = true, at, e.Status, e.Payload, e.Error
+	default:
+		return nil, nil
+	}
+	p.seen = at
+	if p.log == e.Log {
+		p.Last = max(p.Last, e.ID)
+	}
+	return p, d
+}
+
+// pass returns the latest pass of the row's message that fits, by the first
+// test that any fits, else a new one.
+func (a *Assembler) pass(e *Entry, at time.Time, fits ...func(*Pass) bool) *Pass {
+	list := a.passes[e.MessageID]
+	for _, fit := range fits {
+		for _, p := range slices.Backward(list) {
+			if fit(p) {
+				return p
+			}
+		}
+	}
+	p := &Pass{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Topic: e.Topic, messageID: e.MessageID, log: e.Log, First: e.ID, began: at}
+	a.passes[e.MessageID] = append(list, p)
+	return p
+}
+
+// Forget drops a pass: later rows of its message belong to others.
+func (a *Assembler) Forget(p *Pass) {
+	rest := slices.DeleteFunc(a.passes[p.messageID], func(other *Pass) bool { return other == p })
+	if a.passes[p.messageID] = rest; len(rest) == 0 {
+		delete(a.passes, p.messageID)
+	}
+}
+
+func (p *Pass) deliver(e *Entry) *Delivery {
+	d := &Delivery{Leg: Leg{Bus: e.Bus, RPCID: e.RPCID}, Peer: e.Actor}
+	p.Deliveries = append(p.Deliveries, d)
+	return d
+}
+
+// delivery returns the open delivery of the row's request to its peer, or nil.
+func (p *Pass) delivery(e *Entry) *Delivery {
+	for p.open < len(p.Deliveries) && p.Deliveries[p.open].ended {
+		p.open++
+	}
+	for _, d := range p.Deliveries[p.open:] {
+		if !d.ended && d.Peer == e.Actor && d.RPCID == e.RPCID {
+			return d
+		}
+	}
+	return nil
+}
