@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/child"
 
 	"github.com/spf13/cobra"
 )
@@ -155,8 +154,7 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 	cancel()
 	<-told
 	<-pulsed
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 2 {
+	if child.CalledWrongly(err) {
 		return program.Usage("%s", err)
 	}
 	return err

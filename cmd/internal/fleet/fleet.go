@@ -62,7 +62,7 @@ var ErrNoChild = errors.New("no such program")
 
 // A Fleet is a set of children. Its methods may be called from any goroutine.
 type Fleet struct {
-	children []*child
+	children []*member
 	stages   int
 }
 
@@ -75,7 +75,7 @@ func New(children []Child, opts *Options) *Fleet {
 		if c.Stage == 0 {
 			co.StopTimeout /= 2
 		}
-		f.children = append(f.children, newChild(c, co))
+		f.children = append(f.children, newMember(c, co))
 		f.stages = max(f.stages, c.Stage+1)
 	}
 	return f
@@ -112,8 +112,8 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return nil
 }
 
-func (f *Fleet) stage(n int) []*child {
-	var list []*child
+func (f *Fleet) stage(n int) []*member {
+	var list []*member
 	for _, c := range f.children {
 		if c.Stage == n {
 			list = append(list, c)
@@ -131,7 +131,7 @@ func (f *Fleet) waitStage(ctx context.Context, n int) {
 
 // Ready waits until a child has said that it is ready, since its last start.
 func (f *Fleet) Ready(ctx context.Context, name string) error {
-	c, err := f.child(name)
+	c, err := f.member(name)
 	if err != nil {
 		return err
 	}
@@ -140,14 +140,14 @@ func (f *Fleet) Ready(ctx context.Context, name string) error {
 
 // PID returns the process id of a child, or 0 when it does not run.
 func (f *Fleet) PID(name string) int {
-	c, err := f.child(name)
+	c, err := f.member(name)
 	if err != nil {
 		return 0
 	}
 	return c.pid()
 }
 
-func (f *Fleet) child(name string) (*child, error) {
+func (f *Fleet) member(name string) (*member, error) {
 	for _, c := range f.children {
 		if c.Name == name {
 			return c, nil

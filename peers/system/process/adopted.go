@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
 	"hubbub/peers/system"
+	"hubbub/protocol/retry"
 )
 
 // An identity names one process for ever: its number alone is given again, but
@@ -27,8 +29,8 @@ func (id identity) String() string {
 // alive reports whether the process runs. One that has ended and waits for its
 // parent does not.
 func (id identity) alive() bool {
-	now, ended, err := stat(id.PID)
-	return err == nil && !ended && now == id
+	now, s, err := stat(id.PID)
+	return err == nil && !ended(s) && now == id
 }
 
 // findProcess returns the process of an agent: the one that handle names, else
@@ -45,9 +47,9 @@ func findProcess(spec system.Spec, handle string) (identity, error) {
 }
 
 // elsewhere reports whether a process works in another folder than an agent with
-// these arguments: then what names it is a copy, such as a backup that was put back
-// beside the system it was made of, whose agents are not ours to stop. A folder that
-// was moved is the same.
+// these arguments. Then the database that names it is a copy, such as a backup that
+// was put back beside the original system, whose agents are not ours to stop. A
+// folder that was moved is the same folder.
 func elsewhere(pid int, args []string) bool {
 	theirs, err := os.Stat(value(arguments(pid), "--data"))
 	if err != nil {
@@ -57,12 +59,10 @@ func elsewhere(pid int, args []string) bool {
 	return err != nil || !os.SameFile(theirs, ours)
 }
 
-// value returns that of an option, or nothing.
+// value returns what follows an option, or nothing.
 func value(args []string, option string) string {
-	for i, arg := range args[:max(len(args)-1, 0)] {
-		if arg == option {
-			return args[i+1]
-		}
+	if i := slices.Index(args, option); i >= 0 && i+1 < len(args) {
+		return args[i+1]
 	}
 	return ""
 }
@@ -79,37 +79,26 @@ func (a *adopted) Handle() string { return a.id.String() }
 // Wait looks at the process again and again: it is not our child, so nothing
 // tells how it ended.
 func (a *adopted) Wait(ctx context.Context) error {
-	ticker := time.NewTicker(a.poll)
-	defer ticker.Stop()
 	for a.id.alive() {
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, a.poll) {
 			return ctx.Err()
-		case <-ticker.C:
 		}
 	}
 	return &system.Exit{Reason: "ended; how is not known, as another life of the spawner started it"}
 }
 
 func (a *adopted) Stop(ctx context.Context) error {
-	a.signal(syscall.SIGTERM)
-	deadline, cancel := context.WithTimeout(ctx, a.stopTimeout)
-	defer cancel()
-	if a.Wait(deadline); !a.id.alive() { //nolint:errcheck // alive says it
-		return nil
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if a.id.alive() {
+			_ = syscall.Kill(-a.id.PID, sig) // the group that it leads; it may end just now
+		}
+		deadline, cancel := context.WithTimeout(ctx, a.stopTimeout)
+		a.Wait(deadline) //nolint:errcheck // alive says it
+		cancel()
+		if !a.id.alive() {
+			return nil
+		}
+		ctx = context.WithoutCancel(ctx)
 	}
-	a.signal(syscall.SIGKILL)
-	deadline, cancel = context.WithTimeout(context.WithoutCancel(ctx), a.stopTimeout)
-	defer cancel()
-	if a.Wait(deadline); a.id.alive() { //nolint:errcheck // as above
-		return fmt.Errorf("process %d does not end", a.id.PID)
-	}
-	return nil
-}
-
-// signal signals the group that the process leads, unless it has ended.
-func (a *adopted) signal(sig syscall.Signal) {
-	if a.id.alive() {
-		_ = syscall.Kill(-a.id.PID, sig) // it may end just now
-	}
+	return fmt.Errorf("process %d does not end", a.id.PID)
 }

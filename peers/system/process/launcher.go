@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
+	"hubbub/peers/child"
 	"hubbub/peers/system"
 
 	"github.com/rs/zerolog"
@@ -104,20 +107,63 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 		return nil, fmt.Errorf("opening the log of %s: %w", spec.Name, err)
 	}
 	defer log.Close() // the agent has its own
-	c, err := l.startChild(spec, log)
+	s, err := l.start(spec, log)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		err = fmt.Errorf("%w: %w (see --agent-command)", system.ErrHopeless, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	l.watchLog(l.LogFile(spec.Name))
-	return c, nil
+	return s, nil
 }
 
-// hopeless reports whether a program that cannot be started will never be.
-func hopeless(err error) error {
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w: %w (see --agent-command)", system.ErrHopeless, err)
+// start starts the process of an agent, which writes to its log itself.
+func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
+	s := &started{stopTimeout: l.opts.StopTimeout}
+	opts := child.Options{OwnerDeath: syscall.SIGTERM, Started: func(pid int) error {
+		s.id, _, _ = stat(pid)         //nolint:errcheck // without /proc, the process id must do
+		return limit(pid, spec.Limits) // it must not run without them
+	}}
+	if l.opts.KeepAgents {
+		opts.OwnerDeath = 0
 	}
-	return err
+	cmd := exec.Command(spec.Command, spec.Args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = spec.Env, l.Place(spec.Name).Data, log, log
+	process, err := child.Start(cmd, &opts)
+	s.process = process
+	return s, err
+}
+
+// A started instance is a process that this life of the spawner started.
+type started struct {
+	process     *child.Process
+	id          identity
+	stopTimeout time.Duration
+}
+
+func (s *started) Handle() string { return s.id.String() }
+
+func (s *started) Wait(ctx context.Context) error {
+	select {
+	case <-s.process.Done():
+		return describe(s.process.Wait())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *started) Stop(ctx context.Context) error {
+	s.process.Stop(ctx, s.stopTimeout)
+	return nil
+}
+
+// describe says how a process ended.
+func describe(err error) error {
+	if err == nil {
+		return &system.Exit{Reason: "exit status 0"}
+	}
+	return &system.Exit{Reason: err.Error(), Hopeless: child.CalledWrongly(err)}
 }
 
 // Find returns the running process of an agent.

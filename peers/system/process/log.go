@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 )
 
 // watchLog adds a file to those that are kept below the bound.
@@ -17,14 +19,11 @@ func (l *Launcher) watchLog(path string) {
 
 func (l *Launcher) cutLogs() {
 	l.mu.Lock()
-	paths := make([]string, 0, len(l.logs))
-	for path := range l.logs {
-		paths = append(paths, path)
-	}
+	paths := slices.Collect(maps.Keys(l.logs))
 	l.mu.Unlock()
 	for _, path := range paths {
 		if err := cutLog(path, l.opts.MaxLog); err != nil {
-			l.log.Warn().Err(err).Msg("an agent's log cannot be kept small")
+			l.log.Warn().Err(err).Msg("agent log not cut; it grows until the next look")
 		}
 	}
 }
@@ -40,32 +39,24 @@ func cutLog(path string, bound int64) error {
 	if err != nil {
 		return err
 	}
-	if err := copyEnd(path, path+".1", bound); err != nil {
+	if err := copyEnd(path, path+".1", info.Size(), bound); err != nil {
 		return fmt.Errorf("keeping the older part of %s: %w", path, err)
 	}
 	return os.Truncate(path, 0)
 }
 
 // copyEnd writes the last bytes of a file to another.
-func copyEnd(from, to string, bytes int64) error {
+func copyEnd(from, to string, size, bytes int64) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if size, err := in.Seek(0, io.SeekEnd); err != nil {
-		return err
-	} else if _, err := in.Seek(max(0, size-bytes), io.SeekStart); err != nil {
-		return err
-	}
 	out, err := os.OpenFile(to+".partial", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyN(out, in, bytes)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
+	_, err = io.Copy(out, io.NewSectionReader(in, max(0, size-bytes), bytes))
 	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}

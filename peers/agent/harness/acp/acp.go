@@ -9,6 +9,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 )
@@ -22,7 +23,7 @@ type Options struct {
 	CancelTimeout time.Duration     // until a cancelled turn must have ended; default 10 s
 	Grace         time.Duration     // for the program to end; default 2 s
 	MaxSessions   int               // conversations kept by the program; default 64
-	Clock         harness.Clock     // for the wait between restarts
+	Pauses        retry.Backoff     // before the program is started again; default 1 s to 60 s
 	Log           *zerolog.Logger
 }
 
@@ -73,7 +74,7 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.mu.Lock()
 	h.host = host
 	h.mu.Unlock()
-	return h.life.Keep(ctx, h.opts.Clock, h.opts.Log, h.serve)
+	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, h.serve)
 }
 
 // Capabilities waits until the program is initialized: every injection mode,

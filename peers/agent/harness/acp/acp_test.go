@@ -15,6 +15,7 @@ import (
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/protocol/retry"
 
 	"go.uber.org/goleak"
 )
@@ -46,7 +47,7 @@ func start(t *testing.T, argv []string, o *acp.Options) *rig {
 		o.Env = map[string]string{harnesstest.ACPRole: "fake"}
 	}
 	o.Env["GORACE"] = "atexit_sleep_ms=0"
-	o.Clock = harness.Clock{SleepFunc: func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }}
+	o.Pauses = retry.Backoff{Min: 1, Max: 1}
 	r := &rig{Harness: acp.New(argv, o), t: t, done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel

@@ -8,6 +8,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 )
@@ -33,7 +34,7 @@ type Options struct {
 	Window        int           // unanswered deliveries; default 64
 	MaxLine       int           // bytes of a line from the program; default 1 MiB
 	Grace         time.Duration // for the program to end; default 2 s
-	Clock         harness.Clock // for the wait between restarts
+	Pauses        retry.Backoff // before the program is started again; default 1 s to 60 s
 	Log           *zerolog.Logger
 }
 
@@ -104,7 +105,7 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.mu.Lock()
 	h.host = host
 	h.mu.Unlock()
-	return h.life.Keep(ctx, h.opts.Clock, h.opts.Log, h.serve)
+	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, h.serve)
 }
 
 // poke makes the session look again for what is due. It never blocks.

@@ -16,6 +16,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/c2a"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/protocol/retry"
 
 	"go.uber.org/goleak"
 )
@@ -54,7 +55,7 @@ func newRig(t *testing.T, change func(*c2a.Options), faults ...string) *rig {
 	}}
 	o := &c2a.Options{
 		Env: harnesstest.Environ(r.state, faults...), Grace: 500 * time.Millisecond,
-		Clock: harness.Clock{SleepFunc: func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }},
+		Pauses: retry.Backoff{Min: 1, Max: 1},
 	}
 	if change != nil {
 		change(o)

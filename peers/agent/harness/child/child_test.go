@@ -21,6 +21,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/protocol/retry"
 
 	"go.uber.org/goleak"
 )
@@ -117,7 +118,7 @@ func TestProgramDiesWithItsOwner(t *testing.T) {
 	owner := start("owner")
 	readPid(t, owner.Stdout)
 	child := childOf(t, owner)
-	if err := syscall.Kill(owner.Pid(), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(owner.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	owner.Wait() //nolint:errcheck // it was killed
@@ -152,11 +153,11 @@ func mustGlob(t *testing.T, pattern string) []string {
 // childOf finds the program that the owner started.
 func childOf(t *testing.T, p *child.Process) int {
 	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.Pid(), p.Pid()))
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.PID(), p.PID()))
 	if err != nil {
 		t.Skip("needs /proc:", err)
 	}
-	for _, tasks := range mustGlob(t, fmt.Sprintf("/proc/%d/task/*/children", p.Pid())) {
+	for _, tasks := range mustGlob(t, fmt.Sprintf("/proc/%d/task/*/children", p.PID())) {
 		raw, err = os.ReadFile(tasks)
 		if err == nil && len(strings.Fields(string(raw))) > 0 {
 			break
@@ -184,7 +185,7 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 		began := time.Now()
 		var starts []time.Duration
 		ctx, cancel := context.WithCancel(t.Context())
-		err := child.NewLife[int]().Keep(ctx, harness.Clock{}, nil, func(context.Context) error {
+		err := child.NewLife[int]().Keep(ctx, retry.Backoff{}, nil, func(context.Context) error {
 			starts = append(starts, time.Since(began).Round(time.Second))
 			switch len(starts) {
 			case 4:
@@ -205,7 +206,7 @@ func TestKeepBacksOffAndForgives(t *testing.T) {
 
 func TestKeepEndsAtAPermanentError(t *testing.T) {
 	life := child.NewLife[int]()
-	err := life.Keep(t.Context(), harness.Clock{}, nil, func(context.Context) error { return harness.ErrPermanent })
+	err := life.Keep(t.Context(), retry.Backoff{}, nil, func(context.Context) error { return harness.ErrPermanent })
 	if !errors.Is(err, harness.ErrPermanent) || !errors.Is(life.Err(), harness.ErrPermanent) {
 		t.Errorf("err = %v, %v", err, life.Err())
 	}
@@ -221,7 +222,7 @@ func TestAwaitSeesTheRunThatIsInitialized(t *testing.T) {
 		var wg sync.WaitGroup
 		run := 0
 		wg.Go(func() {
-			if err := life.Keep(ctx, harness.Clock{}, nil, func(ctx context.Context) error {
+			if err := life.Keep(ctx, retry.Backoff{}, nil, func(ctx context.Context) error {
 				run++
 				name := fmt.Sprintf("run %d", run)
 				life.Set(&name)

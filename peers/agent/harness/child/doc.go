@@ -1,11 +1,10 @@
-// Package child runs another program for its owner: over stdin and stdout, in
-// a process group of its own, without a shell.
+// Package child runs the program of a harness: peers/child with a conversation over
+// stdin and stdout, and a Life that starts the program again.
 //
-// Guarantees: the program is dead when Wait returns, and so is everything in
-// its group. When its owner is killed, the kernel kills the program too (on
-// Linux), but not what the program had started itself. It gets its owner's
-// environment without what holds secrets that are not its own (HUBBUB_*,
-// TELEGRAM_*, what systemd gave to the owner, and what Options.Hide names). What
-// it writes to stderr is logged line by line, cut at 2 KiB a line, and its last
-// words are part of the error with which it ended.
+// Guarantees: when Wait returns, the program is dead, and so is everything in its
+// group. If its owner is killed, Linux kills the program too, but not what the
+// program had started itself. The program gets its owner's environment without the
+// owner's secrets (HUBBUB_*, TELEGRAM_*, what systemd gave to the owner, and what
+// Options.Hide names). Its stderr is logged by line, at most 2 KiB of each, and the
+// last line is part of the error with which the program ended.
 package child

@@ -7,19 +7,18 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 )
 
-// Bounds of the wait before a program is started again, and how long it must
-// have run for its failures to be forgotten.
-const (
-	shortestWait = time.Second
-	longestWait  = time.Minute
-	forgiveness  = time.Minute
-)
+// Pauses is the default of the waits before a program is started again.
+var Pauses = retry.Backoff{Min: time.Second, Max: time.Minute}
 
-// A Life is that of a program which is started again whenever it ends. S is one
+// steady is how long a program must have run for its failures to be forgotten.
+const steady = time.Minute
+
+// A Life keeps a program running: it is started again whenever it ends. S is one
 // run of it.
 type Life[S any] struct {
 	mu      sync.Mutex
@@ -34,23 +33,40 @@ func NewLife[S any]() *Life[S] {
 	return &Life[S]{changed: make(chan struct{}), over: make(chan struct{})}
 }
 
-// Keep calls run again and again, with backoff from 1 s to 60 s, until ctx ends
-// (nil) or run fails with harness.ErrPermanent (that error). Run starts the
-// program and returns when it has ended. Call Keep once.
-func (l *Life[S]) Keep(ctx context.Context, clock harness.Clock, log *zerolog.Logger, run func(ctx context.Context) error) error {
-	err := keep(ctx, clock, log, func(ctx context.Context) error {
-		defer l.Set(nil)
-		return run(ctx)
-	})
+// Keep calls run again and again, with pauses in between (zero means [Pauses]),
+// until ctx ends (nil) or run fails with harness.ErrPermanent (that error). Run
+// starts the program and returns when it has ended. Call Keep once.
+func (l *Life[S]) Keep(ctx context.Context, pauses retry.Backoff, log *zerolog.Logger, run func(ctx context.Context) error) error {
 	l.err = harness.ErrStopped
-	if err != nil {
-		l.err = err
+	defer close(l.over)
+	if pauses == (retry.Backoff{}) {
+		pauses = Pauses
 	}
-	close(l.over)
-	return err
+	for failures := 0; ; {
+		began := time.Now()
+		err := run(ctx)
+		l.Set(nil)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, harness.ErrPermanent):
+			l.err = err
+			return err
+		case time.Since(began) >= steady:
+			failures = 0
+		}
+		failures++
+		pause := pauses.After(failures)
+		if log != nil {
+			log.Warn().Err(err).Dur("pause_ms", pause).Int("failures", failures).Msg("harness program ended; starting it again")
+		}
+		if !retry.Sleep(ctx, pause) {
+			return nil
+		}
+	}
 }
 
-// Set says that a run is initialized, or with nil that none is.
+// Set records the run that is initialized, or with nil that there is none.
 func (l *Life[S]) Set(live *S) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,8 +82,8 @@ func (l *Life[S]) Live() *S {
 	return l.live
 }
 
-// Await waits for a run that is initialized. It fails with the cause of ctx,
-// or with Err where there will be none any more.
+// Await waits for a run that is initialized. It fails with the cause of ctx, or
+// with Err if there will be none any more.
 func (l *Life[S]) Await(ctx context.Context) (*S, error) {
 	for {
 		l.mu.Lock()
@@ -94,28 +110,4 @@ func (l *Life[S]) Over() <-chan struct{} { return l.over }
 func (l *Life[S]) Err() error {
 	<-l.over
 	return l.err
-}
-
-func keep(ctx context.Context, clock harness.Clock, log *zerolog.Logger, run func(ctx context.Context) error) error {
-	for failures := 0; ; {
-		began := clock.Now()
-		err := run(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, harness.ErrPermanent) {
-			return err
-		}
-		if clock.Now().Sub(began) >= forgiveness {
-			failures = 0
-		}
-		failures++
-		wait := harness.Backoff(failures, shortestWait, longestWait)
-		if log != nil {
-			log.Warn().Err(err).Dur("wait", wait).Int("failures", failures).Msg("the harness program ended and is started again")
-		}
-		if clock.Sleep(ctx, wait) != nil {
-			return nil
-		}
-	}
 }

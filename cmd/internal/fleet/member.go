@@ -2,46 +2,45 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
-)
 
-// exitUsage is the exit code of a program that was called wrongly: it would
-// fail again.
-const exitUsage = 2
+	"hubbub/peers/child"
+	"hubbub/protocol/retry"
+)
 
 // steady is how long a child must run to count as healthy again.
 const steady = time.Minute
 
-// errDown is the end of waiting for a child that stays down.
+// errDown ends the wait for a child that stays down.
 var errDown = errors.New("it stays down")
 
-// A child is a Child with its present process.
-type child struct {
+// A member is a Child with its present process.
+type member struct {
 	Child
 	o Options
 
 	mu      sync.Mutex // guards the fields below
-	process *process   // nil while none runs
-	ready   chan struct{}
-	isReady bool
+	process *child.Process
+	ready   chan struct{} // closed once the process has said that it is ready
 	down    chan struct{} // closed when nobody need wait for it: it failed again and again, or ended for good
-	isDown  bool
 }
 
-func newChild(c Child, o Options) *child {
-	return &child{Child: c, o: o, ready: make(chan struct{}), down: make(chan struct{})}
+func newMember(c Child, o Options) *member {
+	return &member{Child: c, o: o, ready: make(chan struct{}), down: make(chan struct{})}
 }
 
 // run keeps the child running until ctx ends (nil), or until it stays down. One
 // that fails again and again is still tried now and then, as what it needs may come
 // back while nobody looks; only the first stage ends everything, for whoever
 // started this program.
-func (c *child) run(ctx context.Context) error {
-	defer c.setDown()
+func (c *member) run(ctx context.Context) error {
+	defer c.close(c.down)
 	pause, failures := c.o.MinBackoff, 0
 	for {
 		from := time.Now()
@@ -53,9 +52,8 @@ func (c *child) run(ctx context.Context) error {
 			pause, failures = c.o.MinBackoff, 0
 		}
 		failures++
-		var exit *exec.ExitError
 		switch {
-		case errors.As(err, &exit) && exit.ExitCode() == exitUsage:
+		case child.CalledWrongly(err):
 			c.o.Event(c.Name, "was called wrongly and stays down; see its line above")
 			return err
 		case failures >= c.o.MaxFailures && c.Stage == 0:
@@ -64,11 +62,11 @@ func (c *child) run(ctx context.Context) error {
 		case failures >= c.o.MaxFailures:
 			pause = c.o.RestPause
 			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row (%s); starting again in %s", failures, describeEnd(err), pause))
-			c.setDown() // who waits for it goes on
+			c.close(c.down) // who waits for it goes on
 		default:
 			c.o.Event(c.Name, fmt.Sprintf("ended (%s); starting again in %s", describeEnd(err), pause))
 		}
-		if !sleep(ctx, pause) {
+		if !retry.Sleep(ctx, pause) {
 			return nil
 		}
 		pause = min(2*pause, c.o.MaxBackoff)
@@ -76,8 +74,10 @@ func (c *child) run(ctx context.Context) error {
 }
 
 // once runs one process of the child to its end.
-func (c *child) once(ctx context.Context) error {
-	p, err := startProcess(c.Child, c.line)
+func (c *member) once(ctx context.Context) error {
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env = c.Env
+	p, err := child.Start(cmd, &child.Options{OwnerDeath: syscall.SIGTERM, Line: c.line})
 	if err != nil {
 		return err
 	}
@@ -85,49 +85,63 @@ func (c *child) once(ctx context.Context) error {
 	c.process = p
 	c.mu.Unlock()
 	select {
-	case <-p.ended:
+	case <-p.Done():
 	case <-ctx.Done():
-		p.stop(c.o.StopTimeout, func() { c.o.Event(c.Name, "does not stop; killing it") })
+		if p.Terminate(); !p.Ends(context.WithoutCancel(ctx), c.o.StopTimeout) {
+			c.o.Event(c.Name, "does not stop; killing it")
+			p.Kill()
+		}
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.process = nil
-	if c.isReady {
-		c.ready, c.isReady = make(chan struct{}), false
+	if closed(c.ready) {
+		c.ready = make(chan struct{})
 	}
-	c.mu.Unlock()
-	return p.err
+	return p.Wait()
 }
 
 // line takes one line of the child's log.
-func (c *child) line(line []byte) {
+func (c *member) line(line []byte) {
 	if saysReady(line) {
-		c.mu.Lock()
-		if !c.isReady {
-			c.isReady = true
-			close(c.ready)
-		}
-		c.mu.Unlock()
+		c.close(c.ready)
 	}
 	c.o.Line(c.Name, line)
 }
 
-func (c *child) setDown() {
+// saysReady reports whether a line of a log is the one that a program writes
+// when it is connected and subscribed.
+func saysReady(line []byte) bool {
+	var entry struct {
+		Message string `json:"message"`
+	}
+	return json.Unmarshal(line, &entry) == nil && entry.Message == "ready"
+}
+
+// close closes ready or down, once.
+func (c *member) close(ch chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.isDown {
-		c.isDown = true
-		close(c.down)
+	if !closed(ch) {
+		close(ch)
 	}
 }
 
-func (c *child) waitReady(ctx context.Context) error {
+func closed(ch chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *member) waitReady(ctx context.Context) error {
 	c.mu.Lock()
 	ready := c.ready
 	c.mu.Unlock()
-	select {
-	case <-ready:
+	if closed(ready) {
 		return nil
-	default:
 	}
 	select {
 	case <-ready:
@@ -139,13 +153,13 @@ func (c *child) waitReady(ctx context.Context) error {
 	}
 }
 
-func (c *child) pid() int {
+func (c *member) pid() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.process == nil {
 		return 0
 	}
-	return c.process.cmd.Process.Pid
+	return c.process.PID()
 }
 
 func describeEnd(err error) string {
@@ -153,16 +167,4 @@ func describeEnd(err error) string {
 		return "exit status 0"
 	}
 	return err.Error()
-}
-
-// sleep waits, or reports false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

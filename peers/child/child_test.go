@@ -1,0 +1,218 @@
+package child_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/peers/child"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+// TestMain lets the test binary play the programs that the tests run.
+func TestMain(m *testing.M) {
+	role := os.Getenv("CHILD_TEST")
+	if role == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if role == "deaf" {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	fmt.Println("ready")
+	switch role {
+	case "cat":
+		io.Copy(os.Stdout, os.Stdin) //nolint:errcheck // a test program
+	case "usage":
+		fmt.Fprint(os.Stderr, "wrong")
+		os.Exit(2)
+	case "deaf":
+		<-time.After(time.Hour)
+	case "env":
+		fmt.Print(strings.Join(os.Environ(), "\n"))
+	case "holder": // somebody who leaves the group holds its output
+		holder := exec.Command("/bin/sleep", "600")
+		holder.Stdout, holder.SysProcAttr = os.Stdout, &syscall.SysProcAttr{Setpgid: true}
+		if err := holder.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println(holder.Process.Pid)
+	}
+}
+
+func command(role string, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(env, "CHILD_TEST="+role, "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// run runs a program to its end and returns its lines.
+func run(t *testing.T, cmd *exec.Cmd) ([]string, error) {
+	t.Helper()
+	var lines []string
+	p, err := child.Start(cmd, &child.Options{Line: func(line []byte) { lines = append(lines, string(line)) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Wait()
+	return lines, err
+}
+
+func TestLinesComeWholeAndTheEndSaysWhy(t *testing.T) {
+	lines, err := run(t, command("usage"))
+	if !child.CalledWrongly(err) || !slices.Equal(slices.Sorted(slices.Values(lines)), []string{"ready", "wrong"}) {
+		t.Errorf("%q, %v", lines, err)
+	}
+	if _, err := child.Start(exec.Command("/no/such/program"), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing program: %v", err)
+	}
+}
+
+func TestTheEnvironmentIsTheCommandsAlone(t *testing.T) {
+	t.Setenv("TOP_SECRET", "1")
+	lines, err := run(t, command("env", "KEY=value"))
+	if err != nil || !slices.Contains(lines, "KEY=value") || slices.Contains(lines, "TOP_SECRET=1") {
+		t.Errorf("%q, %v", lines, err)
+	}
+	if env := child.Environ("TOP_*"); slices.Contains(env, "TOP_SECRET=1") || len(env) == 0 {
+		t.Errorf("%q", env)
+	}
+	all := []string{"A=1", "AB=2", "B=A"}
+	if got := child.Without(all, "A"); !slices.Equal(got, []string{"AB=2", "B=A"}) {
+		t.Errorf("without A: %q", got)
+	}
+	if got := child.Only(all, "A*"); !slices.Equal(got, []string{"A=1", "AB=2"}) {
+		t.Errorf("only A*: %q", got)
+	}
+}
+
+// TestADeafProcessIsKilled also has the end of a context cut the grace short.
+func TestADeafProcessIsKilled(t *testing.T) {
+	for _, grace := range []time.Duration{time.Millisecond, time.Hour} {
+		ready := make(chan struct{})
+		p, err := child.Start(command("deaf"), &child.Options{Line: func([]byte) { close(ready) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-ready
+		ctx, cancel := context.WithCancel(t.Context())
+		if grace == time.Hour {
+			cancel()
+		}
+		p.Stop(ctx, grace)
+		cancel()
+		if err := p.Wait(); err == nil || !p.Ends(t.Context(), time.Hour) {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+}
+
+// TestOutputThatIsHeldOpenIsLeft: the end of a process does not wait for somebody
+// whom it started, and who left its group.
+func TestOutputThatIsHeldOpenIsLeft(t *testing.T) {
+	lines, err := run(t, command("holder"))
+	if err != nil || len(lines) != 2 {
+		t.Fatalf("%q, %v", lines, err)
+	}
+	var pid int
+	if _, err := fmt.Sscan(lines[1], &pid); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it is ours
+}
+
+// TestAProcessOutlivesTheThreadOfItsStart: Linux would tell it that its owner died.
+func TestAProcessOutlivesTheThreadOfItsStart(t *testing.T) {
+	cmd := command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = w
+	started := make(chan *child.Process)
+	go func() {
+		runtime.LockOSThread() // so that the thread ends with the goroutine
+		p, err := child.Start(cmd, &child.Options{OwnerDeath: syscall.SIGKILL})
+		if err != nil {
+			panic(err)
+		}
+		started <- p
+	}()
+	p := <-started
+	w.Close()
+	r := bufio.NewReader(out)
+	for range 100 { // until the thread has ended for sure
+		runtime.Gosched()
+	}
+	fmt.Fprintln(in, "hello")
+	for _, want := range []string{"ready\n", "hello\n"} {
+		if line, err := r.ReadString('\n'); err != nil || line != want {
+			t.Errorf("%q, %v", line, err)
+		}
+	}
+	in.Close()
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+	out.Close()
+}
+
+func TestWhatFailsAtItsStartIsEnded(t *testing.T) {
+	pid := 0
+	_, err := child.Start(command("deaf"), &child.Options{Started: func(n int) error {
+		pid = n
+		return io.ErrUnexpectedEOF
+	}})
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		t.Errorf("err = %v, process %d", err, pid)
+	}
+}
+
+// TestLines: whatever the lengths and the writes, each line comes once and in
+// order, and each that is too long is cut.
+func TestLines(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.SampledFrom([]int{10, 4096, 70_000}).Draw(t, "limit")
+		var input string
+		var want []string
+		for range rapid.IntRange(0, 6).Draw(t, "lines") {
+			n := rapid.SampledFrom([]int{0, 1, 9, 10, 11, 4095, 4096, 4097, 69_999, 70_000, 70_001, 100_000}).Draw(t, "length")
+			input += strings.Repeat("x", n) + rapid.SampledFrom([]string{"\n", "\r\n"}).Draw(t, "end")
+			if n > 0 {
+				want = append(want, strings.Repeat("x", min(n, limit)))
+			}
+		}
+		if rest := rapid.SampledFrom([]string{"", "tail"}).Draw(t, "rest"); rest != "" {
+			input += rest
+			want = append(want, rest)
+		}
+		var got []string
+		lines := child.Lines{Max: limit, Line: func(line []byte, _ bool) { got = append(got, string(line)) }}
+		for input != "" {
+			n := rapid.IntRange(1, len(input)).Draw(t, "piece")
+			lines.Write([]byte(input[:n])) //nolint:errcheck // it never fails
+			input = input[n:]
+		}
+		lines.Flush()
+		if !slices.Equal(got, want) {
+			t.Fatalf("%d lines, want %d", len(got), len(want))
+		}
+	})
+}

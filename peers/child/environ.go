@@ -1,0 +1,35 @@
+package child
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// OfService are the variables that systemd gives to a service alone.
+var OfService = []string{
+	"NOTIFY_SOCKET", "WATCHDOG_*", "LISTEN_*", "CREDENTIALS_DIRECTORY", "INVOCATION_ID", "JOURNAL_STREAM",
+	"SYSTEMD_EXEC_PID", "MAINPID", "MANAGERPID",
+}
+
+// Environ returns our environment without the named variables. A name that ends in
+// * means all that begin so.
+func Environ(without ...string) []string { return Without(os.Environ(), without...) }
+
+// Without returns an environment without the named variables, as Environ does.
+func Without(env []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return named(kv, names) })
+}
+
+// Only returns the variables of an environment that are named, as for Without.
+func Only(env []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return !named(kv, names) })
+}
+
+func named(kv string, names []string) bool {
+	key, _, _ := strings.Cut(kv, "=")
+	return slices.ContainsFunc(names, func(name string) bool {
+		prefix, open := strings.CutSuffix(name, "*")
+		return key == name || open && strings.HasPrefix(key, prefix)
+	})
+}

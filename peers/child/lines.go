@@ -1,0 +1,41 @@
+package child
+
+import "bytes"
+
+// Lines is a writer that calls Line for each line written to it that is not empty,
+// without its end. It is for one goroutine.
+type Lines struct {
+	Max  int                         // bytes at which a line is cut; default 64 KiB
+	Line func(line []byte, cut bool) // must not keep the line
+
+	rest []byte // of a line whose end has not come yet
+	cut  bool
+}
+
+// Write takes any part of the text.
+func (l *Lines) Write(b []byte) (int, error) {
+	n := len(b)
+	limit := l.Max
+	if limit <= 0 {
+		limit = 64 << 10
+	}
+	for {
+		head, tail, found := bytes.Cut(b, []byte("\n"))
+		room := min(len(head), limit-len(l.rest))
+		l.rest = append(l.rest, head[:room]...)
+		l.cut = l.cut || room < len(head)
+		if !found {
+			return n, nil
+		}
+		l.Flush()
+		b = tail
+	}
+}
+
+// Flush gives the last line, if it had no end.
+func (l *Lines) Flush() {
+	if line := bytes.TrimRight(l.rest, "\r"); len(line) > 0 {
+		l.Line(line, l.cut)
+	}
+	l.rest, l.cut = l.rest[:0], false
+}

@@ -1,0 +1,10 @@
+//go:build unix && !linux
+
+package process
+
+import "hubbub/peers/system"
+
+// canFind reports whether processes can be found again.
+const canFind = false
+
+func limit(int, system.Limits) error { return nil }

@@ -1,0 +1,63 @@
+package process
+
+import (
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/procfs"
+)
+
+// bootID names this boot of the machine.
+var bootID = sync.OnceValue(func() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") //nolint:errcheck // without it, process id and start time must do
+	return strings.TrimSpace(string(b))
+})
+
+// stat returns what /proc says of a process, and its identity.
+func stat(pid int) (identity, procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return identity{PID: pid}, procfs.ProcStat{}, err
+	}
+	s, err := p.Stat()
+	return identity{PID: pid, Start: s.Starttime, Boot: bootID()}, s, err
+}
+
+// ended reports whether a process waits for its parent to look at how it ended.
+func ended(s procfs.ProcStat) bool { return s.State == "Z" || s.State == "X" }
+
+// arguments returns those of a process, or none where they cannot be read.
+func arguments(pid int) []string {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return nil
+	}
+	args, _ := p.CmdLine() //nolint:errcheck // as said above
+	return args
+}
+
+// searchProcess looks for a process of this user whose arguments contain the
+// agent's --id and --data, which together no other agent has.
+func searchProcess(args []string) (identity, bool) {
+	name, data := value(args, "--id"), value(args, "--data")
+	all, err := procfs.AllProcs()
+	if err != nil || name == "" || data == "" {
+		return identity{}, false
+	}
+	for _, p := range all {
+		theirs := arguments(p.PID)
+		if p.PID == os.Getpid() || value(theirs, "--id") != name || value(theirs, "--data") != data {
+			continue
+		}
+		status, err := p.NewStatus()
+		if err != nil || int(status.UIDs[1]) != os.Geteuid() {
+			continue
+		}
+		// A child of the agent, which was not started by a spawner, leads no group.
+		if id, s, err := stat(p.PID); err == nil && !ended(s) && s.PGRP == p.PID {
+			return id, true
+		}
+	}
+	return identity{}, false
+}
