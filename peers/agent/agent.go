@@ -21,6 +21,7 @@ type Agent struct {
 	id      protocol.PeerID
 	db      *sql.DB
 	harness harness.Harness
+	traits  harness.Capabilities // of the harness: those that never change
 	opts    Options
 	peer    *peer.Peer
 	box     *outbox.Outbox
@@ -47,6 +48,9 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 		id: id, db: db, harness: h, opts: opts.withDefaults(), wake: make(chan struct{}, 1),
 		running: map[string]*run{}, entering: map[string]chan struct{}{}, reports: make(chan harness.Progress, 256), begun: make(chan struct{}, 1),
 	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	a.traits, _ = h.Capabilities(gone) // what never changes is told also by a harness that does not run
 	var po peer.Options
 	if a.opts.Peer != nil {
 		po = *a.opts.Peer
@@ -98,7 +102,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start(&others, link, "progress", a.reportLoop)
 	start(&others, link, "the typing sign", a.typingLoop)
 	start(&turns, work, "the harness", func(ctx context.Context) error {
-		return a.harness.Run(ctx, harness.Host{Tools: a.hostTools(), Progress: a.progress})
+		return a.harness.Run(ctx, harness.Host{Tools: a.hostTools(), Progress: a.progress, Output: a.output})
 	})
 	start(&turns, ctx, "the mailbox", func(ctx context.Context) error { return a.mailboxLoop(ctx, work) })
 	<-ctx.Done()

@@ -308,7 +308,7 @@ func (a *Agent) askContract(ctx context.Context, o origin) string {
 // for models that read it. Where the broker does not answer, what stood at the
 // announcement remains.
 func (a *Agent) refreshContract(ctx context.Context, ht *harness.Turn, v attention.Version) {
-	if a.opts.HarnessType == "scripted" || a.opts.HarnessType == "c2a" || !a.brokerKnown() {
+	if !a.traits.ReadsSystem || !a.brokerKnown() {
 		return
 	}
 	e, err := entryByID(ctx, a.db, ht.Event.EventID)
@@ -316,20 +316,17 @@ func (a *Agent) refreshContract(ctx context.Context, ht *harness.Turn, v attenti
 		return
 	}
 	if text := a.askContract(ctx, e.Origin); text != "" {
-		ht.System = a.system(v, strings.TrimSpace(text)+"\n")
+		ht.System, ht.Contract = a.system(v, strings.TrimSpace(text)+"\n"), strings.TrimSpace(text)
 	}
 }
 
 // contract is the part of the system prompt that says who the agent is and how
 // it works with others: the broker's where there is one.
 func (a *Agent) contract() string {
-	a.broker.mu.Lock()
-	text, present := a.broker.contract, a.broker.present
-	a.broker.mu.Unlock()
-	if text != "" && present {
-		return strings.TrimSpace(text) + "\n"
+	if text := a.brokerContract(); text != "" {
+		return text + "\n"
 	}
-	text = "You are the agent " + a.id.Name() + " on a message bus. Others reach you as @" + a.id.Name() + ". You speak for nobody else.\n"
+	text := "You are the agent " + a.id.Name() + " on a message bus. Others reach you as @" + a.id.Name() + ". You speak for nobody else.\n"
 	if len(a.opts.Roles) > 0 {
 		text += "Your roles: " + strings.Join(a.opts.Roles, ", ") + ".\n"
 	}
@@ -337,4 +334,15 @@ func (a *Agent) contract() string {
 		text += "Your workspace is the folder " + a.opts.Workspace + ".\n"
 	}
 	return text
+}
+
+// brokerContract is the contract that the broker gave last, empty where there is no
+// broker.
+func (a *Agent) brokerContract() string {
+	a.broker.mu.Lock()
+	defer a.broker.mu.Unlock()
+	if !a.broker.present {
+		return ""
+	}
+	return strings.TrimSpace(a.broker.contract)
 }

@@ -195,9 +195,19 @@ func nextCounter(ctx context.Context, tx *sql.Tx, name string) (value int64, err
 	return value, nil
 }
 
-// claimTx stores the outcome of a claim. A grant gives a knocked event again,
-// with its content.
+// claimTx stores the outcome of a claim. A grant gives an event again that was not
+// shown, with its content.
 func (b *toolbox) claimTx(ctx context.Context, tx *sql.Tx, id, via string, r claimResult) error {
+	e, err := b.noteClaim(ctx, tx, id, via, r)
+	if err != nil || e == nil || !r.Granted || e.Decision.Injection.Injects() {
+		return err
+	}
+	return b.a.grant(ctx, tx, e)
+}
+
+// noteClaim stores the outcome of a claim. It returns the event, nil where that is
+// settled.
+func (b *toolbox) noteClaim(ctx context.Context, tx *sql.Tx, id, via string, r claimResult) (*entry, error) {
 	if r.Granted {
 		r.Owner = string(b.a.id) // the broker knows agents by their bare names
 	}
@@ -209,27 +219,21 @@ func (b *toolbox) claimTx(ctx context.Context, tx *sql.Tx, id, via string, r cla
 		ON CONFLICT (event_id) DO UPDATE SET owner = excluded.owner, token = excluded.token, expires_at = excluded.expires_at, via = excluded.via`,
 		id, r.Owner, r.Token, expires.UnixMicro(), via)
 	if err != nil {
-		return fmt.Errorf("storing the claim on %s: %w", id, err)
+		return nil, fmt.Errorf("storing the claim on %s: %w", id, err)
 	}
 	e, err := entryByID(ctx, tx, id)
 	if err != nil || e == nil {
-		return err
+		return nil, err
 	}
 	if err := b.a.recordAbout(ctx, tx, uniqueKey("claim", e.Seq), e, claimRecord{
 		Event: "claim", EventID: id, Agent: string(b.a.id), Granted: r.Granted, Owner: r.Owner, Token: r.Token, Via: via,
 	}); err != nil || !e.open() || e.Replied {
-		return err
+		return nil, err
 	}
 	if !r.Granted {
-		return b.waitForOffer(ctx, tx, e)
+		return e, b.waitForOffer(ctx, tx, e)
 	}
-	if err := b.a.dispose(ctx, tx, e, attention.DispositionClaimed, "claim granted"); err != nil {
-		return err
-	}
-	if e.Decision.Injection != attention.ModeNotify {
-		return nil
-	}
-	return b.a.grant(ctx, tx, e)
+	return e, b.a.dispose(ctx, tx, e, attention.DispositionClaimed, "claim granted")
 }
 
 // waitForOffer leaves an event open that another agent has claimed: it may be
@@ -299,7 +303,7 @@ func (a *Agent) grant(ctx context.Context, tx *sql.Tx, e *entry) error {
 	if err != nil {
 		return err
 	}
-	e.Stage, e.TurnID = stageTurned, t.ID
+	e.Stage, e.TurnID, e.DeadlineAt = stageTurned, t.ID, time.Time{}
 	if _, err := tx.ExecContext(ctx, `UPDATE events SET turn_id = ? WHERE seq = ?`, t.ID, e.Seq); err != nil {
 		return fmt.Errorf("storing the turn of %s: %w", e.EventID, err)
 	}

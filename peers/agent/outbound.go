@@ -126,7 +126,11 @@ func (a *Agent) sendItem(ctx context.Context, item outbox.Item) error {
 			return outbox.Permanent(fmt.Errorf("%s refused it: %s", f.Peer, f.Error))
 		}
 	}
-	return fmt.Errorf("%s did not take it (%s)", topic, result.Addressee)
+	err = fmt.Errorf("%s did not take it (%s)", topic, result.Addressee)
+	if m.Type == protocol.TypeAgentEvent { // answers wait behind it
+		return outbox.Permanent(err)
+	}
+	return err
 }
 
 // needsAddressee reports whether somebody in particular must take a message.

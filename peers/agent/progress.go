@@ -72,6 +72,7 @@ func (a *Agent) showTyping(ctx context.Context) (shown int, err error) {
 type activityEvent struct {
 	Event     string          `json:"event"` // status, tool_call, tool_result or error
 	InReplyTo string          `json:"inReplyTo"`
+	Agent     protocol.PeerID `json:"agent,omitempty"` // of a program elsewhere
 	Status    string          `json:"status,omitempty"`
 	Name      string          `json:"name,omitempty"`
 	ID        string          `json:"id,omitempty"`
@@ -79,6 +80,8 @@ type activityEvent struct {
 	Content   json.RawMessage `json:"content,omitempty"`
 	Progress  float64         `json:"progress,omitempty"`
 	Total     float64         `json:"total,omitempty"`
+	Message   string          `json:"message,omitempty"`
+	Code      string          `json:"code,omitempty"`
 }
 
 // progress passes on what happens during a turn. It never blocks: reports wait
@@ -141,6 +144,8 @@ func (a *Agent) report(ctx context.Context, p harness.Progress) error {
 func activityOf(e *entry, p harness.Progress) activityEvent {
 	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress, Total: p.Total}
 	switch p.Kind {
+	case harness.ProgressError:
+		event = activityEvent{Event: "error", InReplyTo: e.SourceID, Message: p.Message, Code: p.Code}
 	case harness.ProgressToolCall:
 		event = activityEvent{Event: "tool_call", InReplyTo: e.SourceID, Name: p.Tool, ID: p.CallID, Args: p.Content}
 	case harness.ProgressToolResult:

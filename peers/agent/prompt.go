@@ -22,7 +22,7 @@ func (a *Agent) harnessTurn(ctx context.Context, tx *sql.Tx, t *turn, caps harne
 	cfg := a.opts.attentionConfig(caps)
 	ht := &harness.Turn{
 		ID: t.ID, Attempt: t.Attempt, System: a.system(cfg.Version, a.contract()), Workspace: a.opts.Workspace, MCP: a.opts.MCP,
-		Chat: string(t.chatOf()),
+		Chat: string(t.chatOf()), Contract: a.brokerContract(),
 	}
 	if a.opts.ChatServer != nil {
 		server := a.opts.ChatServer(ht.Chat)
@@ -84,7 +84,7 @@ func (a *Agent) harnessEvent(e *entry, parts []*entry, t *turn, v attention.Vers
 		Conversation: conversationOf(&e.Content), Author: authorOf(&e.Content), Mentions: e.Content.Mentions,
 		Recipient: string(a.id), Directedness: string(d.Directedness), Policy: string(d.Policy.In(v)), Reason: d.Reason,
 		Priority: string(d.Priority), DeadlineMS: d.DeadlineMS, Mode: string(d.Injection), Context: d.Context, Role: "user",
-		IdempotencyKey: e.EventID + ":" + string(a.id),
+		IdempotencyKey: e.EventID + ":" + string(a.id), Signal: e.Content.Signal,
 	}
 	if len(t.Merged) > 1 {
 		for _, p := range parts {
@@ -96,7 +96,8 @@ func (a *Agent) harnessEvent(e *entry, parts []*entry, t *turn, v attention.Vers
 			From: k.From, Where: k.Where, Directedness: string(k.Directedness), Policy: string(k.Policy), Priority: string(k.Priority),
 			Topic: k.Topic, PullWith: k.PullWith,
 		}
-		event.Author.DisplayName, event.Conversation.Title = "", "" // names are text of others
+		event.Author.DisplayName, event.Author.Username = "", "" // names are text of others
+		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""
 		event.Mentions = slices.DeleteFunc(slices.Clone(event.Mentions), func(m string) bool { return !a.meant(m) })
 		return event
 	}

@@ -282,7 +282,7 @@ func (a *Agent) holderOf(place string) string {
 
 // ownTime reports whether the harness stores deliveries and works on them in
 // its own time: then several of one place may be with it at once.
-func (a *Agent) ownTime() bool { return a.opts.HarnessType == "c2a" }
+func (a *Agent) ownTime() bool { return a.traits.OwnTime }
 
 func (a *Agent) parallel() int {
 	if a.ownTime() {

@@ -173,6 +173,9 @@ func (a *Agent) settleFailure(ctx context.Context, tx *sql.Tx, t *turn, e *entry
 	if stopped {
 		reason = "the agent stopped after the turn had acted"
 	}
+	if errors.Is(failure, harness.ErrUnreached) {
+		return a.failTelling(ctx, tx, e, reason, a.id.Name()+" could not be reached, so this message was not delivered to it.")
+	}
 	return a.fail(ctx, tx, e, reason)
 }
 
@@ -218,6 +221,11 @@ func (a *Agent) decideAgain(ctx context.Context, tx *sql.Tx, t *turn, e *entry) 
 
 // fail ends an event that got no answer. Whoever was owed one is told once.
 func (a *Agent) fail(ctx context.Context, tx *sql.Tx, e *entry, reason string) error {
+	return a.failTelling(ctx, tx, e, reason, "I could not answer this message. Please send it again, or ask somebody else.")
+}
+
+// failTelling is fail with the words of the notice.
+func (a *Agent) failTelling(ctx context.Context, tx *sql.Tx, e *entry, reason, notice string) error {
 	if e.Decision.Policy != attention.PolicyMustRespond {
 		return a.dispose(ctx, tx, e, attention.DispositionIgnored, reason)
 	}
@@ -230,7 +238,7 @@ func (a *Agent) fail(ctx context.Context, tx *sql.Tx, e *entry, reason string) e
 	if e.Content.Author.Kind != "human" || e.Chat == protocol.Topic(protocol.PeerBroker) {
 		return nil // two programs would talk about it for ever
 	}
-	return a.sendNotice(ctx, tx, e, noticeFailed, "I could not answer this message. Please send it again, or ask somebody else.")
+	return a.sendNotice(ctx, tx, e, noticeFailed, notice)
 }
 
 // passDeadlines ends accepted turns and open events whose time has passed, and
@@ -243,7 +251,11 @@ func (a *Agent) passDeadlines(ctx context.Context) (next time.Time, err error) {
 	}
 	for _, t := range late {
 		a.stopRun(t.ID, errDeadline)
-		if err := a.failTurn(ctx, t.ID, turnAccepted, errDeadline); err != nil {
+		failure := errDeadline
+		if t.Body != "" {
+			failure = errors.New("error: " + t.Body) // the program's own, after which nothing came
+		}
+		if err := a.failTurn(ctx, t.ID, turnAccepted, failure); err != nil {
 			return next, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -75,18 +76,19 @@ func (a *Agent) listed(e *entry) listedEvent {
 }
 
 func conversationOf(c *protocol.ChatMessage) harness.Conversation {
-	return harness.Conversation{ID: c.Chat.ID, Kind: c.Chat.Kind, StreamID: c.Chat.StreamID, ThreadID: c.Chat.ThreadID, Title: c.Chat.Title}
+	return harness.Conversation{ID: c.Chat.ID, Kind: c.Chat.Kind, StreamID: c.Chat.StreamID, ThreadID: c.Chat.ThreadID, Title: c.Chat.Title,
+		Service: c.Chat.Service, Context: c.Chat.Context}
 }
 
 func authorOf(c *protocol.ChatMessage) harness.Author {
-	return harness.Author{ID: c.Author.ID, Kind: c.Author.Kind, DisplayName: c.Author.DisplayName}
+	return harness.Author{ID: c.Author.ID, Kind: c.Author.Kind, DisplayName: c.Author.DisplayName, Username: c.Author.Username}
 }
 
 // partsOf is the content of one event: its text, then its files' metadata.
 func partsOf(e *entry) []harness.Part {
 	parts := []harness.Part{{Type: "text", Text: e.Content.Text}}
 	for _, f := range e.Content.Attachments {
-		parts = append(parts, harness.Part{Type: "file", Name: f.Name, MimeType: f.MimeType, Ref: f.Ref, Size: f.Size})
+		parts = append(parts, harness.Part{Type: "file", Name: f.Name, MimeType: f.MimeType, Ref: f.Ref, Size: f.Size, Kind: f.Kind})
 	}
 	return parts
 }
@@ -190,6 +192,13 @@ func (b *toolbox) readThread(ctx context.Context, arguments json.RawMessage) har
 		if e != nil {
 			args.Conversation, args.ThreadID = e.Content.Chat.ID, e.Content.Chat.ThreadID
 		}
+	}
+	if args.Conversation == "" && b.chat != "" {
+		conversation, _, err := store.One(ctx, b.a.db, store.Column[string], `SELECT conversation FROM chats WHERE topic = ?`, b.chat)
+		if err != nil {
+			return broken(err)
+		}
+		args.Conversation = conversation
 	}
 	reach, err := b.readable(ctx)
 	if err != nil {

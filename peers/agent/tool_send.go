@@ -155,10 +155,7 @@ func (b *toolbox) permitSend(ctx context.Context, tx *sql.Tx, at attempt, args *
 		return attention.Refusal{Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence."}, nil
 	}
 	if at.entry.Chat == protocol.TopicBroker && !at.entry.Origin.takesWords() {
-		return attention.Refusal{
-			Reason: "no_conversation",
-			Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
-		}, nil
+		return noConversation, nil
 	}
 	if args.Target != "" && !sameTarget(at.entry, args.Target) {
 		return attention.Refusal{
@@ -167,6 +164,11 @@ func (b *toolbox) permitSend(ctx context.Context, tx *sql.Tx, at attempt, args *
 		}, nil
 	}
 	return attention.Refusal{}, nil
+}
+
+var noConversation = attention.Refusal{
+	Reason: "no_conversation",
+	Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
 }
 
 // sameTarget: a conversation id, with or without the word for its kind, or the

@@ -6,11 +6,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -144,6 +146,12 @@ func (b *toolbox) look(ctx context.Context, tx *sql.Tx, id string) (attempt, err
 			id = t.EventID
 		}
 	}
+	if id == "" && b.chat != "" {
+		var err error
+		if id, at.refusal, err = b.onlyOpen(ctx, tx); err != nil || at.refusal.Refused() {
+			return at, err
+		}
+	}
 	e, err := currentEntry(ctx, tx, id)
 	if err != nil || e == nil {
 		return at, err
@@ -161,6 +169,24 @@ func (b *toolbox) look(ctx context.Context, tx *sql.Tx, id string) (attempt, err
 		at.refusal = cancelledRefusal
 	}
 	return at, nil
+}
+
+// onlyOpen returns the id of the one event of the toolbox's chat that may be
+// answered and was not, for a call that names none.
+func (b *toolbox) onlyOpen(ctx context.Context, tx *sql.Tx) (string, attention.Refusal, error) {
+	ids, err := store.All(ctx, tx, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND merged_into = '' AND replied = 0
+		AND policy IN ('must_respond', 'may_respond') AND disposition IN ('', 'claimed', 'deferred') ORDER BY seq DESC LIMIT 20`, b.chat)
+	switch {
+	case err != nil:
+		return "", attention.Refusal{}, err
+	case len(ids) == 1:
+		return ids[0], attention.Refusal{}, nil
+	case len(ids) == 0:
+		return "", attention.Refusal{Reason: "unknown_event", Advice: "No event of this chat waits for you. Name the one that you mean; chat.list_events shows them."}, nil
+	}
+	return "", attention.Refusal{
+		Reason: "which_event", Advice: "Several events of this chat wait for you. Name the one that you mean: " + strings.Join(ids, ", ") + ".",
+	}, nil
 }
 
 func (b *toolbox) attemptNow() int {

@@ -145,6 +145,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	opts := w.opts
+	w.stub.caps.OwnTime, w.stub.caps.ReadsSystem = opts.HarnessType == "c2a", opts.HarnessType == "openai"
 	opts.Peer = &peer.Options{Dial: w.bus.Dial}
 	w.db, w.agent = db, agent.New("agent:lead", db, w.stub, &opts)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -24,6 +24,8 @@ var (
 	// ErrMode: the harness, started anew, no longer takes the injection mode
 	// of the turn. The agent decides on its events again.
 	ErrMode = errors.New("the harness no longer takes this injection mode")
+	// ErrUnreached: the program has not got the turn and will not.
+	ErrUnreached = errors.New("the agent could not be reached")
 )
 
 // A LaterError is an ErrTemporary that says when the turn may run again: not
@@ -78,7 +80,29 @@ type Host struct {
 	Tools Tools
 	// Progress, if set, is told what happens during turns. It must not block.
 	Progress func(Progress)
+	// Output takes what a program says and reports of a turn that it has accepted,
+	// besides its tool calls. Nil means that it is stored: it reaches the chat in
+	// the order of the calls. A *RefusedError says that policy forbids it.
+	Output func(ctx context.Context, o Output) error
 }
+
+// An Output is one thing that a program says or reports of a turn.
+type Output struct {
+	TurnID string
+	Key    string    // unique among the agent's outputs: a repeated one changes nothing
+	Text   string    // a part of the answer; all parts of one turn are one answer
+	Report *Progress // in place of Text: what the program does
+	Stale  bool      // the turn was delivered anew since, with other words
+}
+
+// A RefusedError is an output that policy forbids.
+type RefusedError struct {
+	Reason string // "superseded"
+	Advice string // what to do instead
+}
+
+// Error returns the advice.
+func (e *RefusedError) Error() string { return e.Advice }
 
 // A State says how far a turn has come when Turn returns.
 type State string
@@ -151,6 +175,7 @@ type Progress struct {
 	Tool     string          // tool_call, tool_result: name as the model knows it
 	CallID   string          // tool_call, tool_result: equal in both
 	Content  json.RawMessage // tool_call: arguments; tool_result: the Result
+	Code     string          // error: a word for programs
 }
 
 // A ProgressKind says what a Progress reports.
@@ -162,4 +187,5 @@ const (
 	ProgressText       ProgressKind = "text" // a piece of streamed text
 	ProgressToolCall   ProgressKind = "tool_call"
 	ProgressToolResult ProgressKind = "tool_result"
+	ProgressError      ProgressKind = "error" // the program failed at something and says so
 )

@@ -22,6 +22,9 @@ type Turn struct {
 
 	// System is the system prompt: the operator's text and the standing rules.
 	System string
+	// Contract is the part of System with which the collaboration broker tells the
+	// agent how it works with others. Empty without a broker.
+	Contract string
 	// Prompt is the user turn, ready-made: header, fence and body, or the
 	// knock, or the digest. It contains everything the model may see of Event.
 	Prompt string
@@ -75,6 +78,7 @@ type Event struct {
 	IdempotencyKey string // stable over attempts
 
 	Content []Part // one text part per fragment; nil with Knock
+	Signal  string // of a reaction
 	Knock   *Knock // set for notify; then Content is nil
 	Digest  bool   // a rolled-up summary
 }
@@ -93,6 +97,9 @@ type Conversation struct {
 	ThreadID string `json:"threadId,omitempty"`
 	// Title is for people; untrusted.
 	Title string `json:"title,omitempty"`
+	// Service and Context are what a Chorus service says of its channel; untrusted.
+	Service string `json:"-"`
+	Context string `json:"-"`
 }
 
 // Author says who wrote an event.
@@ -100,6 +107,7 @@ type Author struct {
 	ID          string `json:"id"`
 	Kind        string `json:"kind"` // human, agent, system
 	DisplayName string `json:"displayName,omitempty"`
+	Username    string `json:"-"`
 }
 
 // A Part is one typed piece of content.
@@ -110,6 +118,7 @@ type Part struct {
 	MimeType string `json:"mimeType,omitempty"`
 	Ref      string `json:"ref,omitempty"`
 	Size     int64  `json:"size,omitempty"`
+	Kind     string `json:"-"` // of a file: photo, voice and the like
 }
 
 // A Knock says that an event exists, without its body.
