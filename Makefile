@@ -1,6 +1,6 @@
 # What one does with this repository. `make` alone lists it.
 
-.PHONY: help build test quick lint demo run bench chaos fuzz conformance test-systemd test-deb test-partition test-slow-disk generate package package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test quick lint size demo run bench chaos fuzz conformance test-systemd test-deb test-partition test-slow-disk generate package package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -16,6 +16,9 @@ quick: ## all tests without -race, the short way
 
 lint: ## gofmt, vet, staticcheck
 	@scripts/lint
+
+size: ## count the lines of production code of each package
+	@scripts/size
 
 lint-deep: ## golangci-lint, whose first build takes minutes
 	@scripts/lint-deep

@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"protocol/http1":   {},
 
 	"protocol/datafolder": {},
+	"protocol/defaults":   {},
 	"protocol/retry":      {},
 	"protocol/text":       {},
 
@@ -85,16 +86,40 @@ var mayImport = map[string][]string{
 
 // freeForAll may be imported by every package that is not alone: they know nothing
 // of what Hubbub is about.
-var freeForAll = []string{"protocol/retry", "protocol/text"}
+var freeForAll = []string{"protocol/defaults", "protocol/retry", "protocol/text"}
 
 // alone are the packages that import none of ours.
-var alone = []string{"protocol/jsonrpc", "protocol/http1", "protocol/datafolder", "protocol/retry", "protocol/text", "peers/attention"}
+var alone = []string{"protocol/defaults", "protocol/jsonrpc", "protocol/http1", "protocol/datafolder", "protocol/retry", "protocol/text", "peers/attention"}
 
 // sizes in lines that nothing may exceed. The aim is two thirds of it.
 const (
 	maxFileLines     = 600
 	maxFunctionLines = 100
+	maxMethods       = 60 // of a type
+	maxFields        = 15 // of a struct
 )
+
+// tooLarge are the types that exceed maxMethods or maxFields, each to be divided.
+var tooLarge = []string{
+	"activitylog.Writer", "activitylog.queue", "bus/cluster.Cluster", "bus/console.agent", "bus/console.agentEvent", "bus/console.facts",
+	"bus/console.barLine", "bus/console.peerLine", "bus/console.topology", "bus.publication", "bus.Server", "bus.session", "bus.Snapshot",
+	"cmd/hubbub-agent.settings", "cmd/internal/program.Env", "peers/agent.Agent", "peers/agent/harness.Event", "peers/agent.entry", "peers/agent.turn",
+	"peers/broker.state", "peers/broker.turn", "peers/chorus.Gateway", "peers/chorus.eventRow", "peers/tg.Bridge", "peers/tg.happening",
+	"protocol/wire.gatherConn",
+}
+
+// rooms are the packages that alone define what these words name: a function whose
+// name begins with one of them belongs there.
+var rooms = map[string]string{"clip": "protocol/text", "sleep": "protocol/retry", "backoff": "protocol/retry", "positive": "protocol/defaults"}
+
+// outsideRooms are the functions that the law of rooms does not move yet.
+var outsideRooms = []string{
+	"bus/console.clip", "peers/agent/harness/modelapi.clip", "peers/agent/harness/scripted.clip", "peers/agent/harness.Sleep",
+	"peers/agent/harness.Backoff", "peers/agent/harness/c2a.clip", "peers/agent.sleep", "peers/tg/markdown.clip", "peers/tg.clip", "peers/tg.backoff",
+	"peers/tg.backoffUpTo", "peers/tg.sleep", "peers/broker.clip", "peers/system.backoff", "peers/system.sleep", "cmd/internal/screen.Clip",
+	"cmd/internal/fleet.sleep", "bus.clip", "protocol/transcript.clip", "protocol/jsonrpc.clip", "protocol/wire.clipReason", "peers/lease.sleep",
+	"peers/peer.sleep", "peers/peer.clip", "peers/outbox.backoff",
+}
 
 // bannedWords name nothing, and so everything ends up under them.
 var bannedWords = []string{"core", "engine", "util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
@@ -260,6 +285,69 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestTypesAreNotTooManyThings limits the methods and fields of a type. Options,
+// records whose every field has a tag, and what only tests use are excepted.
+func TestTypesAreNotTooManyThings(t *testing.T) {
+	methods := map[string]int{}
+	for _, s := range sources(t) {
+		if s.test() || strings.HasSuffix(s.pkg, "test") {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if name := receiverType(d); name != nil {
+					methods[s.pkg+"."+name.Name]++
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if spec, ok := spec.(*ast.TypeSpec); ok {
+						checkFields(t, s, spec)
+					}
+				}
+			}
+		}
+	}
+	for name, n := range methods {
+		if n > maxMethods && !slices.Contains(tooLarge, name) {
+			t.Errorf("%s has %d methods; at most %d", name, n, maxMethods)
+		}
+	}
+}
+
+func checkFields(t *testing.T, s source, spec *ast.TypeSpec) {
+	st, ok := spec.Type.(*ast.StructType)
+	if !ok || strings.HasSuffix(spec.Name.Name, "Options") || slices.Contains(tooLarge, s.pkg+"."+spec.Name.Name) {
+		return
+	}
+	fields, tagged := 0, 0
+	for _, f := range st.Fields.List {
+		n := max(1, len(f.Names))
+		fields += n
+		if f.Tag != nil {
+			tagged += n
+		}
+	}
+	if fields > maxFields && tagged < fields {
+		t.Errorf("%s: %s has %d fields; at most %d", s.path, spec.Name.Name, fields, maxFields)
+	}
+}
+
+// TestOneRoomForEachIdea keeps what every package needs from being written again.
+func TestOneRoomForEachIdea(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || s.test() || slices.Contains(outsideRooms, s.pkg+"."+f.Name.Name) {
+				continue
+			}
+			if room := rooms[words(f.Name.Name)[0]]; room != "" && room != s.pkg {
+				t.Errorf("%s: %s belongs into %s", s.fset.Position(f.Pos()), f.Name.Name, room)
+			}
+		}
+	}
+}
+
 func TestPackagesAreDocumented(t *testing.T) {
 	documented, folders := map[string]bool{}, map[string]int{}
 	for _, s := range sources(t) {
@@ -324,10 +412,18 @@ func checkGroup(t *testing.T, s source, d *ast.GenDecl) {
 	}
 }
 
-// exportedReceiver reports whether a function is none of a private type's.
+// exportedReceiver reports whether a function is exported from its package: it is
+// no method of an unexported type.
 func exportedReceiver(f *ast.FuncDecl) bool {
+	name := receiverType(f)
+	return name == nil || name.IsExported()
+}
+
+// receiverType returns the name of the type that f is a method of, nil if f is a
+// function.
+func receiverType(f *ast.FuncDecl) *ast.Ident {
 	if f.Recv == nil {
-		return true
+		return nil
 	}
 	expr := f.Recv.List[0].Type
 	for {
@@ -339,9 +435,9 @@ func exportedReceiver(f *ast.FuncDecl) bool {
 		case *ast.IndexListExpr:
 			expr = e.X
 		case *ast.Ident:
-			return e.IsExported()
+			return e
 		default:
-			return true
+			return nil
 		}
 	}
 }

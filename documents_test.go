@@ -1,31 +1,110 @@
 package hubbub_test
 
 import (
+	"go/ast"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// namedFile is a path of this repository as a document writes it.
-var namedFile = regexp.MustCompile("[`(]((?:bus|protocol|activitylog|peers|cmd|scripts|deploy)/[A-Za-z0-9_./-]+|[A-Z]+\\.md|architecture_test\\.go)[`)#]")
+// namedPath is a path of this repository as a document writes it: `bus/publish.go`,
+// or, with a name that is declared there, `bus/publish.go:targets`,
+// `bus/publish.go:message.finish` or `bus/publish.go:(*message).finish`.
+var namedPath = regexp.MustCompile("[`(]((?:bus|protocol|activitylog|peers|cmd|scripts|deploy)/[A-Za-z0-9_./-]+|[A-Z]+\\.md|architecture_test\\.go)(?::([A-Za-z0-9_.()*]+))?[`)#]")
 
-// TestDocumentsNameRealFiles fails when a document names a file that is gone.
+// nameInFile is the other way in which a document names a declaration: `targets`
+// in `bus/publish.go`.
+var nameInFile = regexp.MustCompile("`([A-Za-z0-9_.()*]+)`\\s+in\\s+`([a-z0-9_/]+\\.go)`")
+
+// TestDocumentsNameRealFiles fails when a document names a file that is gone, or
+// a declaration that is not in its file.
 func TestDocumentsNameRealFiles(t *testing.T) {
+	declared := declarations(t)
 	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md"} {
-		text, err := os.ReadFile(doc)
+		raw, err := os.ReadFile(doc)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		found := namedFile.FindAllStringSubmatch(string(text), -1)
+		text := string(raw)
+		found := namedPath.FindAllStringSubmatch(text, -1)
+		for _, m := range nameInFile.FindAllStringSubmatch(text, -1) {
+			found = append(found, []string{m[0], m[2], m[1]})
+		}
 		for _, m := range found {
 			if _, err := os.Stat(m[1]); err != nil {
 				t.Errorf("%s names %s, which does not exist", doc, m[1])
+			} else if m[2] != "" && !declared[m[1]+":"+plainName(m[2])] {
+				t.Errorf("%s names %s in %s, which declares no such thing", doc, m[2], m[1])
 			}
 		}
 		if doc == "ARCHITECTURE.md" && len(found) < 40 {
 			t.Errorf("only %d files found in %s", len(found), doc)
+		}
+	}
+}
+
+// plainName writes a method as Type.Method, whatever its receiver.
+func plainName(name string) string {
+	return strings.NewReplacer("(", "", ")", "", "*", "").Replace(name)
+}
+
+// declarations returns what every file declares at its top level, as FILE:NAME, a
+// method as FILE:TYPE.METHOD.
+func declarations(t *testing.T) map[string]bool {
+	all := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				all[s.path+":"+receiver(d)+d.Name.Name] = true
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						all[s.path+":"+spec.Name.Name] = true
+					case *ast.ValueSpec:
+						for _, n := range spec.Names {
+							all[s.path+":"+n.Name] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// receiver returns the type of a method and a dot, and nothing for a function.
+func receiver(f *ast.FuncDecl) string {
+	if name := receiverType(f); name != nil {
+		return name.Name + "."
+	}
+	return ""
+}
+
+// TestDeclarationsAreFound holds the test above to one of each kind.
+func TestDeclarationsAreFound(t *testing.T) {
+	declared := declarations(t)
+	for _, name := range []string{
+		"protocol/pattern.go:Pattern", "protocol/pattern.go:(Pattern).Shape", "protocol/matcher.go:(*Matcher).Match",
+		"protocol/pattern.go:ParsePattern", "protocol/pattern.go:ShapeExact", "architecture_test.go:mayImport",
+		"protocol/jsonrpc/calls.go:(*Calls).Add",
+	} {
+		if !declared[plainName(name)] {
+			t.Errorf("%s is not found", name)
+		}
+	}
+	if declared["protocol/pattern.go:NoSuchName"] || declared["protocol/pattern.go:Pattern.Match"] {
+		t.Error("a name is found that is not there")
+	}
+	for text, want := range map[string][2]string{
+		"`bus/publish.go:(*message).finish`": {"bus/publish.go", "(*message).finish"}, "`bus/doc.go`": {"bus/doc.go", ""},
+		"(peers/peer)": {"peers/peer", ""}, "`bus/index.go:index.find`": {"bus/index.go", "index.find"},
+	} {
+		if m := namedPath.FindStringSubmatch(text); m == nil || m[1] != want[0] || m[2] != want[1] {
+			t.Errorf("%s is read as %q", text, m)
 		}
 	}
 }

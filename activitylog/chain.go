@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"hubbub/protocol/defaults"
 )
 
 // A Step is one message of a chain.
@@ -35,20 +37,19 @@ const maxChainMessages = 200_000
 // be told from inReplyTo, traceparent, and the ids in contents. The error wraps
 // ErrUnknownMessage when no row has its id.
 func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Chain, error) {
-	within, limit := 15*time.Minute, 200
-	if opts != nil {
-		within, limit = positive(opts.Within, within), positive(opts.Limit, limit)
-	}
+	o := defaults.Of(opts)
+	defaults.Positive(&o.Within, 15*time.Minute)
+	defaults.Positive(&o.Limit, 200)
 	m, err := r.Message(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	all, cut, err := r.cluesAround(ctx, m, within)
+	all, cut, err := r.cluesAround(ctx, m, o.Within)
 	if err != nil {
 		return nil, err
 	}
 	c := &Chain{Cut: cut}
-	plan := planChain(all, id, limit)
+	plan := planChain(all, id, o.Limit)
 	c.Cut = c.Cut || plan.cut
 	for i, p := range append(plan.causes, plan.steps...) {
 		step := Step{Message: m, Depth: p.depth, Cause: p.cause, Reason: p.reason}

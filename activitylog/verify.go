@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/protocol/defaults"
+
 	"zombiezen.com/go/sqlite"
 )
 
@@ -65,14 +67,12 @@ type VerifyOptions struct {
 // send_finish, and as many process_start and process_finish rows as its result
 // counts peers.
 func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, error) {
-	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, longest: time.Minute, paths: r.Paths()}
+	o := defaults.Of(opts)
+	defaults.Positive(&o.Longest, time.Minute)
+	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, longest: o.Longest, partial: o.Partial, paths: r.Paths()}
 	c.tails = make([]tail, len(c.paths))
-	quick := false
-	if opts != nil {
-		c.longest, quick, c.partial = positive(opts.Longest, c.longest), opts.Quick, opts.Partial
-	}
 	for _, s := range r.sources {
-		err := s.with(ctx, func(v *view) error { return c.checkFile(v, s.path, quick) })
+		err := s.with(ctx, func(v *view) error { return c.checkFile(v, s.path, o.Quick) })
 		if err := c.unlessDamage(s.path, err); err != nil {
 			return nil, err
 		}

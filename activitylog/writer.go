@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/protocol/defaults"
+
 	"github.com/rs/zerolog"
 )
 
@@ -69,33 +71,26 @@ type Writer struct {
 // NewWriter makes a writer of the log at path, a SQLite database that Run
 // creates where it does not exist. It does no I/O.
 func NewWriter(path string, opts *Options) *Writer {
-	if opts == nil {
-		opts = &Options{}
-	}
+	o := defaults.Of(opts)
+	defaults.Positive(&o.QueueRows, DefaultQueueRows)
+	defaults.Positive(&o.QueueBytes, DefaultQueueBytes)
+	defaults.Positive(&o.MaxWAL, DefaultMaxWAL)
+	defaults.Positive(&o.StopTimeout, 5*time.Second)
+	defaults.Log(&o.Log)
 	w := &Writer{
 		path:        path,
-		bus:         opts.Bus,
-		required:    opts.Required,
-		maxRows:     positive(opts.QueueRows, DefaultQueueRows),
-		maxBytes:    positive(opts.QueueBytes, DefaultQueueBytes),
-		maxWAL:      positive(opts.MaxWAL, DefaultMaxWAL),
-		stopTimeout: positive(opts.StopTimeout, 5*time.Second),
-		onCommit:    opts.OnCommit,
-		log:         zerolog.Nop(),
+		bus:         o.Bus,
+		required:    o.Required,
+		maxRows:     o.QueueRows,
+		maxBytes:    o.QueueBytes,
+		maxWAL:      o.MaxWAL,
+		stopTimeout: o.StopTimeout,
+		onCommit:    o.OnCommit,
+		log:         *o.Log,
 		wake:        make(chan struct{}, 1),
-	}
-	if opts.Log != nil {
-		w.log = *opts.Log
 	}
 	w.open = func() (sink, error) { return openDatabase(w.path, w.bus, w.maxWAL) }
 	return w
-}
-
-func positive[T int | int64 | time.Duration](v, otherwise T) T {
-	if v > 0 {
-		return v
-	}
-	return otherwise
 }
 
 const (

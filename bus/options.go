@@ -8,6 +8,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus/grant"
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/wire"
 
 	"github.com/rs/zerolog"
@@ -61,42 +62,25 @@ const (
 )
 
 func (o *Options) withDefaults() Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	set(&out.Listen, "127.0.0.1:7892")
-	set(&out.Version, "dev")
-	set(&out.DeliveryTimeout, DefaultDeliveryTimeout)
-	set(&out.InitializeTimeout, DefaultInitializeTimeout)
-	set(&out.WriteTimeout, DefaultWriteTimeout)
-	set(&out.PingInterval, DefaultPingInterval)
-	set(&out.StopTimeout, 5*time.Second)
-	set(&out.PeerWindow, DefaultPeerWindow)
-	set(&out.PeerQueue, DefaultPeerQueue)
-	set(&out.PeerQueueBytes, DefaultPeerQueueBytes)
-	set(&out.PeerBuffer, DefaultPeerBuffer)
-	set(&out.MaxFrame, DefaultMaxFrame)
-	set(&out.MaxSubscriptions, DefaultMaxSubscriptions)
-	set(&out.MaxSessions, DefaultMaxSessions)
-	if out.Pulse == nil {
-		out.Pulse = func() {}
-	}
-	if out.OnLull == nil {
-		out.OnLull = func() {}
-	}
-	if out.Log == nil {
-		nop := zerolog.Nop()
-		out.Log = &nop
-	}
+	out := defaults.Of(o)
+	defaults.Set(&out.Listen, "127.0.0.1:7892")
+	defaults.Set(&out.Version, "dev")
+	defaults.Set(&out.DeliveryTimeout, DefaultDeliveryTimeout)
+	defaults.Set(&out.InitializeTimeout, DefaultInitializeTimeout)
+	defaults.Set(&out.WriteTimeout, DefaultWriteTimeout)
+	defaults.Set(&out.PingInterval, DefaultPingInterval)
+	defaults.Set(&out.StopTimeout, 5*time.Second)
+	defaults.Set(&out.PeerWindow, DefaultPeerWindow)
+	defaults.Set(&out.PeerQueue, DefaultPeerQueue)
+	defaults.Set(&out.PeerQueueBytes, DefaultPeerQueueBytes)
+	defaults.Set(&out.PeerBuffer, DefaultPeerBuffer)
+	defaults.Set(&out.MaxFrame, DefaultMaxFrame)
+	defaults.Set(&out.MaxSubscriptions, DefaultMaxSubscriptions)
+	defaults.Set(&out.MaxSessions, DefaultMaxSessions)
+	defaults.Set(&out.Pulse, func() {})
+	defaults.Set(&out.OnLull, func() {})
+	defaults.Log(&out.Log)
 	return out
-}
-
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (srv *Server) wire() *wire.Options {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -48,11 +49,8 @@ type Exporter struct {
 
 // New makes an exporter. It does no I/O. The log may be nil.
 func New(s Settings, log *zerolog.Logger) *Exporter {
-	e := &Exporter{settings: s, client: &http.Client{Timeout: s.Timeout}, log: zerolog.Nop(), queue: make(chan []activitylog.Row, queuedCommits)}
-	if log != nil {
-		e.log = *log
-	}
-	return e
+	defaults.Log(&log)
+	return &Exporter{settings: s, client: &http.Client{Timeout: s.Timeout}, log: *log, queue: make(chan []activitylog.Row, queuedCommits)}
 }
 
 // Offer takes rows that were committed: it is an OnCommit of the log's writer.

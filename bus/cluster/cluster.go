@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/bus"
+	"hubbub/protocol/defaults"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
@@ -30,26 +31,12 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	if out.Prefix == "" {
-		out.Prefix = "hubbub"
-	}
-	if out.Heartbeat <= 0 {
-		out.Heartbeat = 500 * time.Millisecond
-	}
-	if out.SilentAfter <= 0 {
-		out.SilentAfter = 2500 * time.Millisecond
-	}
-	if out.Queue <= 0 {
-		out.Queue = 65536
-	}
-	if out.Log == nil {
-		nop := zerolog.Nop()
-		out.Log = &nop
-	}
+	out := defaults.Of(o)
+	defaults.Set(&out.Prefix, "hubbub")
+	defaults.Positive(&out.Heartbeat, 500*time.Millisecond)
+	defaults.Positive(&out.SilentAfter, 2500*time.Millisecond)
+	defaults.Positive(&out.Queue, 65536)
+	defaults.Log(&out.Log)
 	return out
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -47,19 +48,12 @@ type Console struct {
 // New makes the console of a bus whose activity log is read with log, which may
 // be nil. It does no I/O.
 func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o := defaults.Of(opts)
+	defaults.Set(&o.Now, time.Now)
+	defaults.Log(&o.Log)
 	c := &Console{
-		bus: bus, log: log, dead: o.DeadLetters, logger: zerolog.Nop(), now: o.Now,
+		bus: bus, log: log, dead: o.DeadLetters, logger: *o.Log, now: o.Now,
 		facts: newFacts(), series: newSeries(), look: make(chan struct{}, 1),
-	}
-	if o.Log != nil {
-		c.logger = *o.Log
 	}
 	caught := make(chan struct{})
 	c.caught.Store(&caught)

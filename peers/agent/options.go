@@ -6,6 +6,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
 	"hubbub/peers/peer"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -54,47 +55,25 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
-	if d.Version == "" {
-		d.Version = attention.Version0602
-	}
-	positive(&d.ComposeWindow, 2*time.Second)
-	positive(&d.ComposeCap, 30*time.Second)
-	positive(&d.Deadline, attention.DefaultDeadline)
-	positive(&d.DeferFor, 15*time.Minute)
-	positive(&d.Parallel, 8)
-	positive(&d.MaxOpen, 1000)
-	positive(&d.MaxTries, 3)
-	positive(&d.Retention, 30*24*time.Hour)
-	positive(&d.ClaimTTL, 5*time.Minute)
-	positive(&d.StopGrace, time.Second)
-	positive(&d.FirstRetry, 2*time.Second)
-	if d.HarnessType == "" {
-		d.HarnessType = "scripted"
-	}
-	if d.WakePolicy == "" {
-		d.WakePolicy = "auto"
-	}
-	if d.Fence == nil {
-		d.Fence = randomFence
-	}
-	if d.Log == nil {
-		nop := zerolog.Nop()
-		d.Log = &nop
-	}
-	if d.crash == nil {
-		d.crash = func(string) {}
-	}
+	d := defaults.Of(o)
+	defaults.Set(&d.Version, attention.Version0602)
+	defaults.Positive(&d.ComposeWindow, 2*time.Second)
+	defaults.Positive(&d.ComposeCap, 30*time.Second)
+	defaults.Positive(&d.Deadline, attention.DefaultDeadline)
+	defaults.Positive(&d.DeferFor, 15*time.Minute)
+	defaults.Positive(&d.Parallel, 8)
+	defaults.Positive(&d.MaxOpen, 1000)
+	defaults.Positive(&d.MaxTries, 3)
+	defaults.Positive(&d.Retention, 30*24*time.Hour)
+	defaults.Positive(&d.ClaimTTL, 5*time.Minute)
+	defaults.Positive(&d.StopGrace, time.Second)
+	defaults.Positive(&d.FirstRetry, 2*time.Second)
+	defaults.Set(&d.HarnessType, "scripted")
+	defaults.Set(&d.WakePolicy, "auto")
+	defaults.Set(&d.Fence, randomFence)
+	defaults.Log(&d.Log)
+	defaults.Set(&d.crash, func(string) {})
 	return d
-}
-
-func positive[T int | time.Duration](v *T, def T) {
-	if *v <= 0 {
-		*v = def
-	}
 }
 
 // attentionConfig is how decisions are made for a harness.

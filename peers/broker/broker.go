@@ -14,6 +14,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
+	"hubbub/protocol/defaults"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
@@ -31,25 +32,13 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
-	for setting, def := range map[*time.Duration]time.Duration{
-		&d.SweepInterval: time.Minute, &d.StaleAfter: 30 * time.Minute,
-		&d.EndpointTimeout: 30 * time.Second, &d.RetireAfter: 7 * 24 * time.Hour,
-	} {
-		if *setting <= 0 {
-			*setting = def
-		}
-	}
-	if d.Now == nil {
-		d.Now = time.Now
-	}
-	if d.Log == nil {
-		nop := zerolog.Nop()
-		d.Log = &nop
-	}
+	d := defaults.Of(o)
+	defaults.Positive(&d.SweepInterval, time.Minute)
+	defaults.Positive(&d.StaleAfter, 30*time.Minute)
+	defaults.Positive(&d.EndpointTimeout, 30*time.Second)
+	defaults.Positive(&d.RetireAfter, 7*24*time.Hour)
+	defaults.Set(&d.Now, time.Now)
+	defaults.Log(&d.Log)
 	return d
 }
 

@@ -11,6 +11,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
 	"github.com/oklog/ulid/v2"
@@ -66,10 +67,7 @@ func New(self protocol.PeerID, send SendFunc, opts *Options) *Client {
 	if opts != nil {
 		s.remember, s.log = opts.Remember, opts.Log
 	}
-	if s.log == nil {
-		nop := zerolog.Nop()
-		s.log = &nop
-	}
+	defaults.Log(&s.log)
 	return (&Client{connection: s}).As(self)
 }
 

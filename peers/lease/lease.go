@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/protocol/defaults"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
@@ -23,21 +25,11 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	if out.Prefix == "" {
-		out.Prefix = "hubbub"
-	}
-	if out.TTL <= 0 {
-		out.TTL = 6 * time.Second
-	}
+	out := defaults.Of(o)
+	defaults.Set(&out.Prefix, "hubbub")
+	defaults.Positive(&out.TTL, 6*time.Second)
 	out.TTL = max(out.TTL, time.Second)
-	if out.Log == nil {
-		nop := zerolog.Nop()
-		out.Log = &nop
-	}
+	defaults.Log(&out.Log)
 	return out
 }
 

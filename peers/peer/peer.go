@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/jsonrpc"
 
 	"github.com/rs/zerolog"
@@ -88,30 +89,18 @@ func New(id protocol.PeerID, opts *Options) *Peer {
 }
 
 func (o *Options) withDefaults() Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
+	out := defaults.Of(o)
 	if len(out.Buses) == 0 {
 		out.Buses = []string{"ws://127.0.0.1:7892"}
 	}
-	if out.Concurrency <= 0 {
-		out.Concurrency = 64
-	}
-	if out.Queue <= 0 {
-		out.Queue = 1024
-	}
-	if out.StopTimeout <= 0 {
-		out.StopTimeout = 5 * time.Second
-	}
+	defaults.Positive(&out.Concurrency, 64)
+	defaults.Positive(&out.Queue, 1024)
+	defaults.Positive(&out.StopTimeout, 5*time.Second)
 	if out.TokenFunc == nil {
 		token := out.Token
 		out.TokenFunc = func() (string, error) { return token, nil }
 	}
-	if out.Log == nil {
-		nop := zerolog.Nop()
-		out.Log = &nop
-	}
+	defaults.Log(&out.Log)
 	return out
 }
 

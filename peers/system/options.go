@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hubbub/peers/peer"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -45,36 +46,18 @@ type Profile struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
-	positive(&d.MaxAgents, 100)
-	positive(&d.MaxRequests, 4096)
-	positive(&d.SpawnRate, 60)
-	if d.MaxRestarts == 0 {
-		d.MaxRestarts = 5
-	}
+	d := defaults.Of(o)
+	defaults.Positive(&d.MaxAgents, 100)
+	defaults.Positive(&d.MaxRequests, 4096)
+	defaults.Positive(&d.SpawnRate, 60)
+	defaults.Set(&d.MaxRestarts, 5)
 	d.MaxRestarts = max(d.MaxRestarts, 0)
-	positive(&d.SteadyAfter, time.Minute)
-	positive(&d.StartTimeout, 30*time.Second)
-	positive(&d.MinBackoff, time.Second)
-	positive(&d.MaxBackoff, 30*time.Second)
-	if d.HTTP == nil {
-		d.HTTP = &http.Client{Timeout: 10 * time.Second}
-	}
-	if d.Log == nil {
-		nop := zerolog.Nop()
-		d.Log = &nop
-	}
-	if d.crash == nil {
-		d.crash = func(string) {}
-	}
+	defaults.Positive(&d.SteadyAfter, time.Minute)
+	defaults.Positive(&d.StartTimeout, 30*time.Second)
+	defaults.Positive(&d.MinBackoff, time.Second)
+	defaults.Positive(&d.MaxBackoff, 30*time.Second)
+	defaults.Set(&d.HTTP, &http.Client{Timeout: 10 * time.Second})
+	defaults.Log(&d.Log)
+	defaults.Set(&d.crash, func(string) {})
 	return d
-}
-
-func positive[T int | time.Duration](v *T, def T) {
-	if *v <= 0 {
-		*v = def
-	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"hubbub/peers/peer"
 	"hubbub/peers/tg/botapi"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -76,31 +77,16 @@ const (
 )
 
 func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
-	set(&d.PollTimeout, 50*time.Second)
-	set(&d.SpawnPatience, 30*time.Second)
-	set(&d.AlbumWait, 1500*time.Millisecond)
-	set(&d.TypingHold, 30*time.Second)
-	set(&d.MinSendInterval, time.Second)
-	set(&d.GroupPerMinute, 20)
-	set(&d.BotPerSecond, 30)
-	set(&d.MaxPending, 10_000)
-	if d.WebhookListen == "" {
-		d.WebhookListen = defaultHookAddr
-	}
-	if d.Log == nil {
-		nop := zerolog.Nop()
-		d.Log = &nop
-	}
+	d := defaults.Of(o)
+	defaults.Set(&d.PollTimeout, 50*time.Second)
+	defaults.Set(&d.SpawnPatience, 30*time.Second)
+	defaults.Set(&d.AlbumWait, 1500*time.Millisecond)
+	defaults.Set(&d.TypingHold, 30*time.Second)
+	defaults.Set(&d.MinSendInterval, time.Second)
+	defaults.Set(&d.GroupPerMinute, 20)
+	defaults.Set(&d.BotPerSecond, 30)
+	defaults.Set(&d.MaxPending, 10_000)
+	defaults.Set(&d.WebhookListen, defaultHookAddr)
+	defaults.Log(&d.Log)
 	return d
-}
-
-// set gives a setting that was left out its default.
-func set[T int | time.Duration](v *T, def T) {
-	if *v == 0 {
-		*v = def
-	}
 }

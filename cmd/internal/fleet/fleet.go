@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"hubbub/protocol/defaults"
 )
 
 // A Child is one program to run.
@@ -29,31 +31,14 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
-	if d.Line == nil {
-		d.Line = func(string, []byte) {}
-	}
-	if d.Event == nil {
-		d.Event = func(string, string) {}
-	}
-	if d.MinBackoff <= 0 {
-		d.MinBackoff = 500 * time.Millisecond
-	}
-	if d.MaxBackoff <= 0 {
-		d.MaxBackoff = 30 * time.Second
-	}
-	if d.MaxFailures <= 0 {
-		d.MaxFailures = 6
-	}
-	if d.RestPause <= 0 {
-		d.RestPause = 5 * time.Minute
-	}
-	if d.StopTimeout <= 0 {
-		d.StopTimeout = 5 * time.Second
-	}
+	d := defaults.Of(o)
+	defaults.Set(&d.Line, func(string, []byte) {})
+	defaults.Set(&d.Event, func(string, string) {})
+	defaults.Positive(&d.MinBackoff, 500*time.Millisecond)
+	defaults.Positive(&d.MaxBackoff, 30*time.Second)
+	defaults.Positive(&d.MaxFailures, 6)
+	defaults.Positive(&d.RestPause, 5*time.Minute)
+	defaults.Positive(&d.StopTimeout, 5*time.Second)
 	return d
 }
 

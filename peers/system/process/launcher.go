@@ -13,6 +13,7 @@ import (
 
 	"hubbub/peers/child"
 	"hubbub/peers/system"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -38,23 +39,11 @@ type Launcher struct {
 
 // New makes a launcher that keeps its files below folder. It does no I/O.
 func New(folder string, opts *Options) *Launcher {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	if o.StopTimeout <= 0 {
-		o.StopTimeout = 6 * time.Second
-	}
-	if o.MaxLog <= 0 {
-		o.MaxLog = 8 << 20
-	}
-	if o.Poll <= 0 {
-		o.Poll = 250 * time.Millisecond
-	}
-	if o.Log == nil {
-		nop := zerolog.Nop()
-		o.Log = &nop
-	}
+	o := defaults.Of(opts)
+	defaults.Positive(&o.StopTimeout, 6*time.Second)
+	defaults.Positive(&o.MaxLog, 8<<20)
+	defaults.Positive(&o.Poll, 250*time.Millisecond)
+	defaults.Log(&o.Log)
 	return &Launcher{folder: folder, opts: o, log: o.Log, logs: map[string]bool{}}
 }
 

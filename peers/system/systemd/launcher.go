@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/peers/system"
+	"hubbub/protocol/defaults"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	"github.com/rs/zerolog"
@@ -48,23 +49,15 @@ type Launcher struct {
 
 // New makes a launcher that keeps its files below folder. It does no I/O.
 func New(folder string, opts *Options) *Launcher {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
+	o := defaults.Of(opts)
 	if o.Scope == ScopeAuto {
 		o.Scope = ScopeUser
 		if os.Geteuid() == 0 {
 			o.Scope = ScopeSystem
 		}
 	}
-	if o.StopTimeout <= 0 {
-		o.StopTimeout = 8 * time.Second
-	}
-	if o.Log == nil {
-		nop := zerolog.Nop()
-		o.Log = &nop
-	}
+	defaults.Positive(&o.StopTimeout, 8*time.Second)
+	defaults.Log(&o.Log)
 	return &Launcher{
 		folder: folder, opts: o, log: o.Log, waiters: map[*unit]chan struct{}{},
 		updates: make(chan *dbus.PropertiesUpdate, 256), lost: make(chan error, 1),

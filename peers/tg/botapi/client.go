@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/http1"
 )
 
@@ -44,16 +45,9 @@ type Client struct {
 
 // New makes a client. It does no I/O.
 func New(token string, opts *Options) *Client {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	if o.URL == "" {
-		o.URL = DefaultURL
-	}
-	if o.MaxAnswer <= 0 {
-		o.MaxAnswer = DefaultMaxAnswer
-	}
+	o := defaults.Of(opts)
+	defaults.Set(&o.URL, DefaultURL)
+	defaults.Positive(&o.MaxAnswer, DefaultMaxAnswer)
 	if o.Transport == nil {
 		o.Transport = newTransport()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -28,26 +29,12 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	if out.Permission == "" {
-		out.Permission = PermitReading
-	}
-	if out.InitTimeout <= 0 {
-		out.InitTimeout = time.Minute
-	}
-	if out.CancelTimeout <= 0 {
-		out.CancelTimeout = 10 * time.Second
-	}
-	if out.MaxSessions <= 0 {
-		out.MaxSessions = 64
-	}
-	if out.Log == nil {
-		nop := zerolog.Nop()
-		out.Log = &nop
-	}
+	out := defaults.Of(o)
+	defaults.Set(&out.Permission, PermitReading)
+	defaults.Positive(&out.InitTimeout, time.Minute)
+	defaults.Positive(&out.CancelTimeout, 10*time.Second)
+	defaults.Positive(&out.MaxSessions, 64)
+	defaults.Log(&out.Log)
 	return out
 }
 

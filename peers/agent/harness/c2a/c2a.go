@@ -8,6 +8,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -45,32 +46,16 @@ type Info struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	if out.Version == "" {
-		out.Version = Version0602
-	}
+	out := defaults.Of(o)
+	defaults.Set(&out.Version, Version0602)
 	if out.Info.Name == "" {
 		out.Info = Info{Name: "hubbub-agent", Version: "1"}
 	}
-	if out.AnswerTimeout <= 0 {
-		out.AnswerTimeout = 10 * time.Second
-	}
-	if out.InitTimeout <= 0 {
-		out.InitTimeout = time.Minute
-	}
-	if out.Window <= 0 {
-		out.Window = 64
-	}
-	if out.MaxLine <= 0 {
-		out.MaxLine = 1 << 20
-	}
-	if out.Log == nil {
-		nop := zerolog.Nop()
-		out.Log = &nop
-	}
+	defaults.Positive(&out.AnswerTimeout, 10*time.Second)
+	defaults.Positive(&out.InitTimeout, time.Minute)
+	defaults.Positive(&out.Window, 64)
+	defaults.Positive(&out.MaxLine, 1<<20)
+	defaults.Log(&out.Log)
 	return out
 }
 

@@ -13,6 +13,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/c2a"
 	"hubbub/peers/attention"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -29,19 +30,12 @@ type Options struct {
 }
 
 func (opts *Options) withDefaults() Options {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
+	o := defaults.Of(opts)
 	if len(o.Versions) == 0 {
 		o.Versions = Versions
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = time.Minute
-	}
-	if o.Quiet <= 0 {
-		o.Quiet = 2 * time.Second
-	}
+	defaults.Positive(&o.Timeout, time.Minute)
+	defaults.Positive(&o.Quiet, 2*time.Second)
 	return o
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -26,28 +27,14 @@ type PoolOptions struct {
 }
 
 func (o *PoolOptions) withDefaults() PoolOptions {
-	var out PoolOptions
-	if o != nil {
-		out = *o
-	}
-	for field, standard := range map[*time.Duration]time.Duration{
-		&out.ConnectTimeout: 10 * time.Second, &out.CallTimeout: 2 * time.Minute,
-		&out.Refresh: 5 * time.Minute, &out.Idle: 10 * time.Minute,
-	} {
-		if *field <= 0 {
-			*field = standard
-		}
-	}
-	if out.MaxServers <= 0 {
-		out.MaxServers = 32
-	}
-	if out.ResultBytes <= 0 {
-		out.ResultBytes = 256 << 10
-	}
-	if out.Log == nil {
-		nop := zerolog.Nop()
-		out.Log = &nop
-	}
+	out := defaults.Of(o)
+	defaults.Positive(&out.ConnectTimeout, 10*time.Second)
+	defaults.Positive(&out.CallTimeout, 2*time.Minute)
+	defaults.Positive(&out.Refresh, 5*time.Minute)
+	defaults.Positive(&out.Idle, 10*time.Minute)
+	defaults.Positive(&out.MaxServers, 32)
+	defaults.Positive(&out.ResultBytes, 256<<10)
+	defaults.Log(&out.Log)
 	return out
 }
 

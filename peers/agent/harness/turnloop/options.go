@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 )
@@ -24,30 +25,16 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	positive(&out.MaxRounds, 16)
-	positive(&out.MaxTokens, 4096)
-	positive(&out.TokenBudget, 400_000)
-	positive(&out.Time, 5*time.Minute)
-	positive(&out.Retries, 5)
-	positive(&out.HistoryTurns, 20)
-	positive(&out.HistoryBytes, 64<<10)
-	positive(&out.ResultBytes, 32<<10)
-	if out.History == nil {
-		out.History = NewMemoryHistory(256)
-	}
-	if out.Log == nil {
-		nop := zerolog.Nop()
-		out.Log = &nop
-	}
+	out := defaults.Of(o)
+	defaults.Positive(&out.MaxRounds, 16)
+	defaults.Positive(&out.MaxTokens, 4096)
+	defaults.Positive(&out.TokenBudget, 400_000)
+	defaults.Positive(&out.Time, 5*time.Minute)
+	defaults.Positive(&out.Retries, 5)
+	defaults.Positive(&out.HistoryTurns, 20)
+	defaults.Positive(&out.HistoryBytes, 64<<10)
+	defaults.Positive(&out.ResultBytes, 32<<10)
+	defaults.Set(&out.History, NewMemoryHistory(256))
+	defaults.Log(&out.Log)
 	return out
-}
-
-func positive[T int | int64 | time.Duration](field *T, standard T) {
-	if *field <= 0 {
-		*field = standard
-	}
 }
