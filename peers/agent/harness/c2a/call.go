@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/jsonrpc"
 )
 
 // callLoop answers the program's requests one after another.
@@ -27,15 +28,15 @@ func (s *session) call(ctx context.Context, f *frame) {
 	s.h.mu.Unlock()
 	switch {
 	case *f.Method == "ping":
-		s.send(answer(f.ID, map[string]any{}))
+		s.answer(f.ID, map[string]any{})
 	case *f.Method != "tools/list" && *f.Method != "tools/call":
-		s.send(refusal(f.ID, codeUnknownMethod, "unknown method; call tools/list or tools/call"))
+		s.refuse(f.ID, jsonrpc.CodeMethodNotFound, "unknown method; call tools/list or tools/call")
 	case !ready:
-		s.send(refusal(f.ID, codeNotInitialized, "answer initialize first"))
+		s.refuse(f.ID, codeNotInitialized, "answer initialize first")
 	case tools == nil:
-		s.send(refusal(f.ID, codeUnknownMethod, "this host has no tools"))
+		s.refuse(f.ID, jsonrpc.CodeMethodNotFound, "this host has no tools")
 	case *f.Method == "tools/list":
-		s.send(answer(f.ID, map[string]any{"tools": s.tools(tools)}))
+		s.answer(f.ID, map[string]any{"tools": s.tools(tools)})
 	default:
 		s.callTool(ctx, f, tools)
 	}
@@ -58,7 +59,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 		Arguments json.RawMessage `json:"arguments"`
 	}
 	if json.Unmarshal(f.Params, &params) != nil || params.Name == "" {
-		s.send(refusal(f.ID, codeInvalidParams, `tools/call needs {"name","arguments"}`))
+		s.refuse(f.ID, jsonrpc.CodeInvalidParams, `tools/call needs {"name","arguments"}`)
 		return
 	}
 	arguments := bytes.TrimSpace(params.Arguments)
@@ -66,11 +67,11 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 		arguments = []byte("{}")
 	}
 	if arguments[0] != '{' {
-		s.send(refusal(f.ID, codeInvalidParams, "arguments must be an object"))
+		s.refuse(f.ID, jsonrpc.CodeInvalidParams, "arguments must be an object")
 		return
 	}
 	if !s.agreed.mayCall(params.Name) {
-		s.send(answer(f.ID, harness.Refused("initialize did not agree on "+params.Name+"; state its capability to use it", nil)))
+		s.answer(f.ID, harness.Refused("initialize did not agree on "+params.Name+"; state its capability to use it", nil))
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -86,7 +87,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 	if result.Content == nil {
 		result.Content = []harness.Content{}
 	}
-	s.send(answer(f.ID, result))
+	s.answer(f.ID, result)
 }
 
 var errWithdrawn = errors.New("the harness program withdrew the call")
@@ -114,7 +115,7 @@ func (s *session) notified(method string, params json.RawMessage) {
 			Data  json.RawMessage `json:"data"`
 		}
 		if json.Unmarshal(params, &p) == nil {
-			s.h.opts.Log.Debug().Str("level", clip(p.Level)).Str("data", clip(string(p.Data))).Msg("the harness program says")
+			s.h.opts.Log.Debug().Str("level", clip(p.Level)).Str("data", clip(string(p.Data))).Msg("harness program logged")
 		}
 	}
 }

@@ -12,6 +12,9 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/child"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
 )
 
 // maxOutbound bounds the lines that wait for a program to read them.
@@ -40,13 +43,13 @@ type session struct {
 
 // serve runs the program once, until ctx or the program ends.
 func (h *Harness) serve(ctx context.Context) error {
-	process, err := child.Start(h.argv, &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log})
+	running, err := child.Start(h.argv, &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log})
 	if err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	s := &session{
-		h: h, process: process, fail: fail, running: map[string]context.CancelCauseFunc{},
+		h: h, process: running, fail: fail, running: map[string]context.CancelCauseFunc{},
 		out: make(chan []byte, maxOutbound), calls: make(chan *frame, maxOutbound), started: make(chan error, 1),
 	}
 	h.mu.Lock()
@@ -58,9 +61,9 @@ func (h *Harness) serve(ctx context.Context) error {
 	wg.Go(func() { s.callLoop(ctx) })
 	err = s.run(ctx)
 	fail(err)
-	process.Stop()
+	running.Stop()
 	wg.Wait()
-	process.Stdout.Close() //nolint:errcheck // read to its end
+	running.Stdout.Close() //nolint:errcheck // read to its end
 	return err
 }
 
@@ -173,7 +176,7 @@ func (s *session) deliverOne(d *delivery) time.Time {
 // cancelled tells the program to stop working on a request, where it can.
 func (s *session) cancelled(requestID, reason string) {
 	if s.agreed.has("utilities", "cancellation") {
-		s.send(notification("notifications/cancelled", map[string]any{"requestId": requestID, "reason": reason}))
+		s.send(request("", "notifications/cancelled", map[string]any{"requestId": requestID, "reason": reason}))
 	}
 }
 
@@ -186,19 +189,21 @@ func (s *session) send(line []byte) {
 	}
 }
 
-// offer is send for what may be lost: a program that writes much of what is no
-// message may well read nothing meanwhile. It leaves half of the queue to others.
-func (s *session) offer(line []byte) {
-	if len(s.out) < maxOutbound/2 {
-		s.send(line)
-	}
+// answer answers a request.
+func (s *session) answer(id json.RawMessage, result any) {
+	s.send(jsonrpc.AppendResult(nil, jsonrpc.ID(id), marshal(result)))
+}
+
+// refuse answers a request with an error; a nil id is written as null.
+func (s *session) refuse(id json.RawMessage, code int, message string) {
+	s.send(jsonrpc.AppendError(nil, jsonrpc.ID(id), jsonrpc.Errorf(code, "%s", message)))
 }
 
 func (s *session) writeLoop(ctx context.Context) {
 	for {
 		select {
 		case line := <-s.out:
-			if _, err := s.process.Stdin.Write(line); err != nil {
+			if _, err := s.process.Stdin.Write(append(line, '\n')); err != nil {
 				return // the program has ended; its end is seen elsewhere
 			}
 		case <-ctx.Done():
@@ -209,47 +214,52 @@ func (s *session) writeLoop(ctx context.Context) {
 
 // readLoop reads the program's lines to its end.
 func (s *session) readLoop() {
-	lines := newLineReader(s.process.Stdout, s.h.opts.MaxLine)
-	for {
-		line, err := lines.next()
-		if errors.Is(err, errLongLine) {
-			s.drop(line, codeParseError, fmt.Errorf("%w: at most %d bytes are taken", err, s.h.opts.MaxLine))
-			continue
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				s.h.opts.Log.Debug().Err(err).Msg("reading the harness program ended")
-			}
-			close(s.calls)
-			return
-		}
-		f, err := parseFrame(line)
-		if err != nil {
-			s.drop(line, codeInvalidRequest, err)
-			continue
-		}
-		s.receive(f)
+	lines := &process.Lines{Max: s.h.opts.MaxLine, Line: s.line}
+	if _, err := io.Copy(lines, s.process.Stdout); err != nil {
+		s.h.opts.Log.Debug().Err(err).Msg("output of the harness program not read to its end")
 	}
+	lines.Flush()
+	close(s.calls)
+}
+
+// line takes one line from the program.
+func (s *session) line(line []byte, cut bool) {
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return
+	}
+	if cut {
+		s.drop(line, fmt.Errorf("the line is too long: at most %d bytes are taken", s.h.opts.MaxLine))
+		return
+	}
+	f, err := parseFrame(line)
+	if err != nil {
+		s.drop(line, err)
+		return
+	}
+	s.receive(f)
 }
 
 // drop counts a line that cannot be read; the first and every hundredth are
 // logged. What was meant as a message is answered, as JSON-RPC has it, with the id
 // null: whoever called would wait for ever. A whole object that does not name
 // JSON-RPC is a line of a log: an answer might be logged, and so on for ever.
-func (s *session) drop(line []byte, code int, err error) {
+func (s *session) drop(line []byte, err error) {
 	var said struct {
 		JSONRPC json.RawMessage `json:"jsonrpc"`
 	}
+	code := jsonrpc.CodeInvalidRequest
 	broken := json.Unmarshal(line, &said) != nil
 	if broken {
-		code = codeParseError
+		code = jsonrpc.CodeParse
 	}
-	if bytes.HasPrefix(line, []byte("{")) && (broken || len(said.JSONRPC) > 0) {
-		s.offer(refusal(json.RawMessage("null"), code, err.Error()))
+	// A program that writes much of what is no message may well read nothing
+	// meanwhile: half of the queue is left to others.
+	if bytes.HasPrefix(line, []byte("{")) && (broken || len(said.JSONRPC) > 0) && len(s.out) < maxOutbound/2 {
+		s.refuse(nil, code, err.Error())
 	}
 	s.dropped++
 	if s.dropped%100 == 1 {
-		s.h.opts.Log.Warn().Err(err).Int("lines", s.dropped).Msg("the harness program wrote a line that is dropped; only JSON-RPC belongs on its stdout")
+		s.h.opts.Log.Warn().Err(err).Int("lines", s.dropped).Msg("line of the harness program dropped; only JSON-RPC belongs on its stdout")
 	}
 }
 
@@ -262,7 +272,7 @@ func (s *session) receive(f *frame) {
 		select {
 		case s.calls <- f:
 		default:
-			s.send(refusal(f.ID, codeBusy, "too many calls at once; call again when one is answered"))
+			s.refuse(f.ID, codeBusy, "too many calls at once; call again when one is answered")
 		}
 	default:
 		s.notified(*f.Method, f.Params)
@@ -284,7 +294,7 @@ func (s *session) answered(f *frame) {
 		return
 	}
 	if f.Error != nil {
-		s.h.opts.Log.Warn().Str("request", id).Str("error", clip(f.Error.Message)).Msg("the harness program refused a delivery; it is sent again")
+		s.h.opts.Log.Warn().Str("request", id).Str("error", clip(f.Error.Message)).Msg("delivery refused by the harness program; it is sent again")
 		return
 	}
 	var result struct {
@@ -298,11 +308,5 @@ func (s *session) answered(f *frame) {
 	s.h.acceptedLocked(id)
 }
 
-// clip keeps what a program says to one short line.
-func clip(text string) string {
-	text = harness.Redact(text)
-	if runes := []rune(text); len(runes) > 300 {
-		text = string(runes[:300]) + "…"
-	}
-	return text
-}
+// clip keeps what a program says to one short text.
+func clip(said string) string { return text.Clip(harness.Redact(said), 300) }
