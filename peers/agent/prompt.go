@@ -91,11 +91,7 @@ func (a *Agent) harnessEvent(e *entry, parts []*entry, t *turn, v attention.Vers
 			event.MergedEventIDs = append(event.MergedEventIDs, p.EventID)
 		}
 	}
-	if k := d.Knock; k != nil {
-		event.Knock = &harness.Knock{
-			From: k.From, Where: k.Where, Directedness: string(k.Directedness), Policy: string(k.Policy), Priority: string(k.Priority),
-			Topic: k.Topic, PullWith: k.PullWith,
-		}
+	if event.Knock = d.Knock; event.Knock != nil {
 		event.Author.DisplayName, event.Author.Username = "", "" // names are text of others
 		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""
 		event.Mentions = slices.DeleteFunc(slices.Clone(event.Mentions), func(m string) bool { return !a.meant(m) })

@@ -1,5 +1,7 @@
 package harness
 
+import "hubbub/peers/attention"
+
 // A Turn is one run of a harness over one event or several merged ones. The
 // agent makes it; a harness changes nothing in it.
 type Turn struct {
@@ -122,15 +124,7 @@ type Part struct {
 }
 
 // A Knock says that an event exists, without its body.
-type Knock struct {
-	From         string `json:"from"`
-	Where        string `json:"where"`
-	Directedness string `json:"directedness"`
-	Policy       string `json:"policy"`
-	Priority     string `json:"priority"`
-	Topic        string `json:"topic"` // made by the host, never from the body
-	PullWith     string `json:"pullWith"`
-}
+type Knock = attention.Knock
 
 // An MCPServer is a server of the Model Context Protocol: URL (streamable
 // HTTP) or Command (stdio), never both. Headers and Env may hold secrets.

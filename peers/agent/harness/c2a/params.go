@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
 )
 
 // deliverParams renders an event as the params of chat/deliver in a draft. It
@@ -116,7 +117,7 @@ func flatEvent(e *harness.Event, attempt int) *flat {
 	}
 	if e.Knock != nil {
 		knock := *e.Knock
-		knock.Policy = flatPolicy(knock.Policy)
+		knock.Policy = attention.Policy(flatPolicy(string(knock.Policy)))
 		f.Knock = &knock
 		f.Author.DisplayName = ""
 		return f

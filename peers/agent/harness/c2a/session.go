@@ -12,7 +12,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
-	"hubbub/peers/child"
+	runner "hubbub/peers/child"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
 )
@@ -214,7 +214,7 @@ func (s *session) writeLoop(ctx context.Context) {
 
 // readLoop reads the program's lines to its end.
 func (s *session) readLoop() {
-	lines := &process.Lines{Max: s.h.opts.MaxLine, Line: s.line}
+	lines := &runner.Lines{Max: s.h.opts.MaxLine, Line: s.line}
 	if _, err := io.Copy(lines, s.process.Stdout); err != nil {
 		s.h.opts.Log.Debug().Err(err).Msg("output of the harness program not read to its end")
 	}

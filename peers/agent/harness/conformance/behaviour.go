@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"hubbub/peers/agent/harness"
@@ -13,7 +14,7 @@ import (
 func (r *run) behaviours(ctx context.Context) {
 	for _, b := range []struct {
 		name, title string
-		run         func(ctx context.Context, name string) []string
+		run         func(ctx context.Context, name string) error
 	}{
 		{"thanks", "a knock about an acknowledgement is not answered with a message", r.thanks},
 		{"overheard", "a digest is not answered", r.overheard},
@@ -24,15 +25,18 @@ func (r *run) behaviours(ctx context.Context) {
 		{"burst", "many deliveries at once are all accepted", r.burst},
 		{"alive", "after all that, a question is still answered", r.alive},
 	} {
-		if name := string(r.version) + "/" + b.name; r.wanted(name, b.title) && ctx.Err() == nil {
-			r.conclude(b.name, b.title, b.run(ctx, b.name)...)
+		if r.wanted(b.name, b.title) && ctx.Err() == nil {
+			r.conclude(b.name, b.title, b.run(ctx, b.name))
 		}
 	}
 	r.chat.mu.Lock()
-	stray := r.chat.stray
+	stray := errors.Join(r.chat.stray...)
 	r.chat.mu.Unlock()
-	r.conclude("named", "what the program does names an event that it was told of", stray...)
+	r.conclude("named", "what the program does names an event that it was told of", stray)
 }
+
+// checked is the agent that the program plays.
+var checked = attention.Self{ID: "agent:lead"}
 
 // question puts a direct question into the chat.
 func (r *run) question(name string, n int) *said {
@@ -41,42 +45,43 @@ func (r *run) question(name string, n int) *said {
 		event: &attention.Event{
 			Conversation: attention.Conversation{ID: "D-" + name, Kind: attention.ConversationDM},
 			Author:       attention.Author{ID: "77", Kind: attention.AuthorHuman, DisplayName: "Will"},
-			Text:         "Can you check whether the deploy is blocked?", Recipient: "agent:lead",
+			Text:         "Can you check whether the deploy is blocked?", Recipient: checked.ID,
 		},
 	}
 	s.event.EventID = s.id
-	s.decision = attention.Decide(*s.event, attention.Self{ID: "agent:lead"}, attention.Facts{}, attention.Config{Version: r.version, Inject: inject(r.caps)})
+	s.decision = attention.Decide(*s.event, checked, attention.Facts{}, attention.Config{Version: r.version, Inject: inject(r.caps)})
 	r.chat.add(s)
 	return s
 }
 
-// ask delivers a question and waits until it is discharged.
-func (r *run) ask(ctx context.Context, s *said) []string {
-	e := r.event(s)
-	if !mode(r.caps, e.Mode) {
-		return nil // the program takes no content at all
+// ask delivers an event and waits until it is discharged.
+func (r *run) ask(ctx context.Context, e *harness.Event, attempt int) error {
+	if err := r.deliver(ctx, e, attempt); err != nil {
+		return err
 	}
-	if err := r.deliver(ctx, e, 1); err != nil {
-		return []string{err.Error()}
-	}
-	if problem := r.awaitDischarge(ctx, s.id); problem != "" {
-		return []string{problem}
-	}
-	return nil
+	return r.awaitDischarge(ctx, e.EventID)
 }
 
-// settledProblems waits for quiet and says what is wrong with an event.
-func (r *run) settledProblems(ctx context.Context, id string) (problems []string) {
+// settled waits for quiet and says what is wrong with an event.
+func (r *run) settled(ctx context.Context, id string) (wrong error) {
 	r.chat.quiet(ctx, r.opts.Quiet)
-	r.chat.look(id, func(s *said) { problems = silenceProblems(s) })
-	return problems
+	r.chat.look(id, func(s *said) { wrong = silenceProblems(s) })
+	return wrong
+}
+
+// overhear delivers what must not be answered.
+func (r *run) overhear(ctx context.Context, s *said) error {
+	if err := r.deliver(ctx, r.event(s), 1); err != nil {
+		return err
+	}
+	return r.settled(ctx, s.id)
 }
 
 // thanks delivers an acknowledgement as a knock, which hosts may do.
-func (r *run) thanks(ctx context.Context, name string) []string {
+func (r *run) thanks(ctx context.Context, name string) error {
 	s := r.question(name, 1)
 	s.event.Text = "thanks!"
-	s.decision = attention.Decide(*s.event, attention.Self{ID: "agent:lead"}, attention.Facts{}, attention.Config{Version: r.version})
+	s.decision = attention.Decide(*s.event, checked, attention.Facts{}, attention.Config{Version: r.version})
 	s.decision.Injection = attention.ModeNotify
 	s.decision.Knock = &attention.Knock{
 		From: "human:77", Where: "dm:D-thanks", Directedness: s.decision.Directedness, Policy: s.decision.Policy,
@@ -86,7 +91,7 @@ func (r *run) thanks(ctx context.Context, name string) []string {
 }
 
 // overheard delivers a digest with a question in it that is not for the agent.
-func (r *run) overheard(ctx context.Context, name string) []string {
+func (r *run) overheard(ctx context.Context, name string) error {
 	s := r.question(name, 1)
 	s.event.Text = "3 messages in channel C1; the last: who can look at the deploy?"
 	s.decision = attention.Decision{
@@ -96,119 +101,90 @@ func (r *run) overheard(ctx context.Context, name string) []string {
 	return r.overhear(ctx, s)
 }
 
-// overhear delivers what must not be answered.
-func (r *run) overhear(ctx context.Context, s *said) []string {
-	e := r.event(s)
-	if !mode(r.caps, e.Mode) {
-		return nil
-	}
-	if err := r.deliver(ctx, e, 1); err != nil {
-		return []string{err.Error()}
-	}
-	return r.settledProblems(ctx, s.id)
-}
-
-func (r *run) redelivery(ctx context.Context, name string) []string {
+func (r *run) redelivery(ctx context.Context, name string) error {
 	s := r.question(name, 1)
 	e := r.event(s)
-	if !mode(r.caps, e.Mode) {
-		return nil
-	}
 	for attempt := 1; attempt <= 3; attempt++ {
-		if err := r.deliver(ctx, e, attempt); err != nil {
-			return []string{fmt.Sprintf("attempt %d: %v", attempt, err)}
-		}
-		if problem := r.awaitDischarge(ctx, s.id); problem != "" {
-			return []string{problem}
+		if err := r.ask(ctx, e, attempt); err != nil {
+			return fmt.Errorf("attempt %d: %w", attempt, err)
 		}
 	}
-	return r.settledProblems(ctx, s.id)
+	return r.settled(ctx, s.id)
 }
 
-func (r *run) merged(ctx context.Context, name string) []string {
+func (r *run) merged(ctx context.Context, name string) error {
 	first, last := r.question(name, 1), r.question(name, 2)
 	e := r.event(last)
-	if !mode(r.caps, e.Mode) {
-		return nil
-	}
 	e.MergedEventIDs = []string{first.id, last.id}
 	e.Content = []harness.Part{{Type: "text", Text: "Can you check"}, {Type: "text", Text: "whether the deploy is blocked?"}}
-	if err := r.deliver(ctx, e, 1); err != nil {
-		return []string{err.Error()}
+	if err := r.ask(ctx, e, 1); err != nil {
+		return err
 	}
-	if problem := r.awaitDischarge(ctx, last.id); problem != "" {
-		return []string{problem}
-	}
-	problems := r.settledProblems(ctx, last.id)
+	wrong := r.settled(ctx, last.id)
 	r.chat.look(first.id, func(s *said) {
 		if len(s.sends) > 0 {
-			problems = append(problems, "it answered a fragment beside the turn")
+			wrong = errors.Join(wrong, errors.New("it answered a fragment beside the turn"))
 		}
 	})
-	return problems
+	return wrong
 }
 
 // refusedMessage refuses what the program says: it may try again a few times,
 // not for ever.
-func (r *run) refusedMessage(ctx context.Context, name string) []string {
+func (r *run) refusedMessage(ctx context.Context, name string) (wrong error) {
 	const tries = 5
 	s := r.question(name, 1)
 	s.refuse = true
-	if problems := r.ask(ctx, s); problems != nil {
-		return problems
+	if err := r.ask(ctx, r.event(s), 1); err != nil {
+		return err
 	}
 	r.chat.quiet(ctx, r.opts.Quiet)
-	var problems []string
 	r.chat.look(s.id, func(s *said) {
-		if problems = s.problems; len(s.sends) > tries {
-			problems = append(problems, fmt.Sprintf("it sent %d times what was refused", len(s.sends)))
+		if wrong = errors.Join(s.problems...); len(s.sends) > tries {
+			wrong = errors.Join(wrong, fmt.Errorf("it sent %d times what was refused", len(s.sends)))
 		}
 	})
-	return problems
+	return wrong
 }
 
-func (r *run) cancelled(ctx context.Context, name string) []string {
-	s := r.question(name, 1)
-	e := r.event(s)
-	if !mode(r.caps, e.Mode) {
-		return nil
-	}
+func (r *run) cancelled(ctx context.Context, name string) error {
+	e := r.event(r.question(name, 1))
 	if err := r.deliver(ctx, e, 1); err != nil {
-		return []string{err.Error()}
+		return err
 	}
-	r.harness.Cancel(fmt.Sprintf("%s#1", s.id), "Message was edited before response")
-	return r.ask(ctx, r.question(name, 2))
+	r.harness.Cancel(turnID(e, 1), "Message was edited before response")
+	return r.ask(ctx, r.event(r.question(name, 2)), 1)
 }
 
-func (r *run) burst(ctx context.Context, name string) []string {
+func (r *run) burst(ctx context.Context, name string) error {
 	const n = 20
 	failures := make(chan error, n)
+	var ids []string
 	for i := range n {
-		s := r.question(name, i)
-		e := r.event(s)
-		if !mode(r.caps, e.Mode) {
-			return nil
-		}
+		e := r.event(r.question(name, i))
+		ids = append(ids, e.EventID)
 		r.granted.Go(func() { failures <- r.deliver(ctx, e, 1) })
 	}
-	var problems []string
+	var wrong error
 	for range n {
-		if err := <-failures; err != nil {
-			problems = append(problems, err.Error())
+		if err := <-failures; errors.Is(err, errWithheld) {
+			return err
+		} else if err != nil {
+			wrong = errors.Join(wrong, err)
 		}
 	}
-	for i := range n {
-		if problem := r.awaitDischarge(ctx, fmt.Sprintf("evt_%s_%d.%s", name, i, r.id)); problem != "" {
-			return append(problems, problem)
+	for _, id := range ids {
+		if err := r.awaitDischarge(ctx, id); err != nil {
+			return errors.Join(wrong, err)
 		}
 	}
-	return problems
+	return wrong
 }
 
-func (r *run) alive(ctx context.Context, name string) []string {
+func (r *run) alive(ctx context.Context, name string) error {
 	s := r.question(name, 1)
-	if problems := r.ask(ctx, s); problems != nil {
-		return problems
+	if err := r.ask(ctx, r.event(s), 1); err != nil {
+		return err
 	}
-	return r.settledProblems(ctx, s.id)
+	return r.settled(ctx, s.id)
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,7 +19,7 @@ type chat struct {
 	mu      sync.Mutex
 	order   []string
 	events  map[string]*said
-	stray   []string      // actions that name no event of this run
+	stray   []error       // actions that name no event of this run
 	changed chan struct{} // closed and replaced at each action
 	acted   time.Time     // of the last action
 	onClaim func(id string)
@@ -28,6 +29,7 @@ type chat struct {
 type said struct {
 	event    *attention.Event
 	id       string
+	self     string // the agent, where the event names no recipient
 	decision attention.Decision
 	refuse   bool // its messages are refused
 
@@ -35,7 +37,7 @@ type said struct {
 	settled   []string // tools that discharged it
 	reactions []string
 	claims    int
-	problems  []string // what was wrong with the arguments
+	problems  []error // what was wrong with the arguments
 }
 
 type send struct{ text, key string }
@@ -164,7 +166,7 @@ func (c *chat) record(name string, a *arguments) (result harness.Result, claimed
 	}
 	s := c.events[id]
 	if s == nil {
-		c.stray = append(c.stray, fmt.Sprintf("%s named the event %q, which it was never told of", name, id))
+		c.stray = append(c.stray, fmt.Errorf("%s named the event %q, which it was never told of", name, id))
 		return harness.Refused("there is no such event; name one that you were told of", map[string]any{"status": "refused", "reason": "unknown_event"}), ""
 	}
 	switch name {
@@ -187,11 +189,11 @@ func (c *chat) record(name string, a *arguments) (result harness.Result, claimed
 func (s *said) send(a *arguments) harness.Result {
 	switch {
 	case a.Text == "":
-		s.problems = append(s.problems, "send_message without a text")
+		s.problems = append(s.problems, errors.New("send_message without a text"))
 	case a.IdempotencyKey == "":
-		s.problems = append(s.problems, "send_message without an idempotencyKey")
+		s.problems = append(s.problems, errors.New("send_message without an idempotencyKey"))
 	case a.Target != "" && a.Target != s.event.Conversation.ID:
-		s.problems = append(s.problems, fmt.Sprintf("send_message to %q, which is not where the event was said", a.Target))
+		s.problems = append(s.problems, fmt.Errorf("send_message to %q, which is not where the event was said", a.Target))
 	}
 	again := slices.Contains(s.sends, send{a.Text, a.IdempotencyKey})
 	s.sends = append(s.sends, send{a.Text, a.IdempotencyKey})
@@ -217,7 +219,7 @@ func mayAnswer(p attention.Policy) bool {
 func (s *said) react(a *arguments) harness.Result {
 	row, err := attention.ParseSignal(a.Signal)
 	if err != nil {
-		s.problems = append(s.problems, fmt.Sprintf("react with the unknown signal %q", a.Signal))
+		s.problems = append(s.problems, fmt.Errorf("react with the unknown signal %q", a.Signal))
 		return harness.Refused(err.Error(), nil)
 	}
 	s.reactions = append(s.reactions, a.Signal)

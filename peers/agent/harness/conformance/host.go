@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,13 +24,30 @@ const (
 	Skipped = "skipped"
 )
 
-func verdict(name, title string, problems []string) Verdict {
-	v := Verdict{Case: name, Title: title, Result: OK}
-	if len(problems) > 0 {
-		v.Result, v.Error = Failed, strings.Join(problems, "\n")
+// verdict judges a case by what is wrong; nil is nothing.
+func verdict(version attention.Version, name, title string, wrong error) Verdict {
+	v := Verdict{Case: caseName(version, name), Title: title, Result: OK}
+	if wrong != nil {
+		v.Result, v.Error = Failed, wrong.Error()
+	}
+	if _, skipped := errors.AsType[skipError](wrong); skipped {
+		v.Result = Skipped
 	}
 	return v
 }
+
+// A skipError says why a case is skipped.
+type skipError string
+
+func (e skipError) Error() string { return string(e) }
+
+// wanted reports whether a case is to be run.
+func wanted(o *Options, version attention.Version, name, title string) bool {
+	return strings.Contains(caseName(version, name)+" "+title, o.Only)
+}
+
+// caseName names a case of a draft; those of vectors are named like their events.
+func caseName(version attention.Version, name string) string { return string(version) + "/" + name }
 
 // Versions are the drafts that are checked.
 var Versions = []attention.Version{attention.Version0602, attention.Version0624}
@@ -45,76 +63,63 @@ func Host(opts *Options, report func(Verdict)) error {
 	for _, version := range o.Versions {
 		for i := range vectors {
 			v := &vectors[i]
-			name := caseName(version, v)
-			if !strings.Contains(name+" "+v.Name, o.Only) {
-				continue
+			if name := v.Event.EventID; wanted(&o, version, name, v.Name) {
+				cfg := v.Config
+				cfg.Version = version
+				report(verdict(version, name, v.Name, CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, cfg), version)))
 			}
-			cfg := v.Config
-			cfg.Version = version
-			report(verdict(name, v.Name, CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, cfg), version)))
 		}
 	}
 	return nil
 }
 
-// caseName names a vector's case: its draft and event.
-func caseName(version attention.Version, v *attention.Vector) string {
-	return fmt.Sprintf("%s/%s", version, v.Event.EventID)
-}
-
-// CheckDecision says what of a host's decision does not conform to a vector;
-// nil means that it does. It is pure.
-func CheckDecision(v *attention.Vector, d attention.Decision, version attention.Version) []string {
-	var problems []string
-	wrong := func(what string, got, want any) {
-		problems = append(problems, fmt.Sprintf("%s is %v, want one of %v", what, got, want))
-	}
+// CheckDecision says what of a host's decision does not conform to a vector. It is
+// pure.
+func CheckDecision(v *attention.Vector, d attention.Decision, version attention.Version) error {
+	var problems []error
 	policies := v.Want.Policy
 	if version == attention.Version0624 {
 		policies = v.Want.Draft0624.Policy
-		if !slices.Contains(v.Want.Draft0624.AddressedToMe, d.AddressedToMe()) {
-			wrong("addressedToMe", d.AddressedToMe(), v.Want.Draft0624.AddressedToMe)
-		}
+		problems = append(problems, oneOf("addressedToMe", d.AddressedToMe(), v.Want.Draft0624.AddressedToMe))
 	}
-	if !slices.Contains(v.Want.Directedness, d.Directedness) {
-		wrong("directedness", d.Directedness, v.Want.Directedness)
+	problems = append(problems, oneOf("directedness", d.Directedness, v.Want.Directedness), oneOf("policy", d.Policy, policies),
+		oneOf("injection", d.Injection, v.Want.Injection))
+	if v.Want.Priority != "" {
+		problems = append(problems, oneOf("priority", d.Priority, []attention.Priority{v.Want.Priority}))
 	}
-	if !slices.Contains(policies, d.Policy) {
-		wrong("policy", d.Policy, policies)
+	return errors.Join(append(problems, checkKnock(v, d)...)...)
+}
+
+// oneOf is an error if got is none of the wanted values.
+func oneOf[T comparable](what string, got T, want []T) error {
+	if slices.Contains(want, got) {
+		return nil
 	}
-	if !slices.Contains(v.Want.Injection, d.Injection) {
-		wrong("injection", d.Injection, v.Want.Injection)
-	}
-	if v.Want.Priority != "" && d.Priority != v.Want.Priority {
-		wrong("priority", d.Priority, v.Want.Priority)
-	}
-	return append(problems, checkKnock(v, d)...)
+	return fmt.Errorf("%s is %v, want one of %v", what, got, want)
 }
 
 // checkKnock looks for a knock that is missing, wrong or tells too much.
-func checkKnock(v *attention.Vector, d attention.Decision) []string {
-	if d.Injection != attention.ModeNotify {
-		if d.Knock != nil {
-			return []string{"a knock comes with injection " + string(d.Injection)}
-		}
+func checkKnock(v *attention.Vector, d attention.Decision) (problems []error) {
+	switch {
+	case d.Injection != attention.ModeNotify && d.Knock != nil:
+		return []error{fmt.Errorf("a knock comes with injection %s", d.Injection)}
+	case d.Injection != attention.ModeNotify:
 		return nil
+	case d.Knock == nil:
+		return []error{errors.New("injection is notify without a knock")}
 	}
-	if d.Knock == nil {
-		return []string{"injection is notify without a knock"}
+	names := []string{"from", "where", "topic", "pullWith"}
+	got := []string{d.Knock.From, d.Knock.Where, d.Knock.Topic, d.Knock.PullWith}
+	want := []string{"*", "*", "*", "*"}
+	if k := v.Want.Knock; k != nil {
+		want = []string{k.From, k.Where, k.Topic, k.PullWith}
 	}
-	var problems []string
-	got := map[string]string{"from": d.Knock.From, "where": d.Knock.Where, "topic": d.Knock.Topic, "pullWith": d.Knock.PullWith}
-	if v.Want.Knock != nil {
-		want := map[string]string{"from": v.Want.Knock.From, "where": v.Want.Knock.Where, "topic": v.Want.Knock.Topic, "pullWith": v.Want.Knock.PullWith}
-		for _, field := range []string{"from", "where", "topic", "pullWith"} {
-			if want[field] != "*" && got[field] != want[field] {
-				problems = append(problems, fmt.Sprintf("knock.%s is %q, want %q", field, got[field], want[field]))
-			}
+	for i, name := range names {
+		if want[i] != "*" && got[i] != want[i] {
+			problems = append(problems, fmt.Errorf("knock.%s is %q, want %q", name, got[i], want[i]))
 		}
-	}
-	for field, value := range got {
-		if run := sharedRun(v.Event.Text, value, 20); run != "" {
-			problems = append(problems, fmt.Sprintf("knock.%s holds text of the event: %q", field, run))
+		if run := sharedRun(v.Event.Text, got[i], 20); run != "" {
+			problems = append(problems, fmt.Errorf("knock.%s holds text of the event: %q", name, run))
 		}
 	}
 	return problems

@@ -1,11 +1,11 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,14 +67,19 @@ type run struct {
 	granted  sync.WaitGroup // deliveries after a claim
 }
 
-// wanted reports whether a case is to be run.
-func (r *run) wanted(name, title string) bool { return strings.Contains(name+" "+title, r.opts.Only) }
+// errWithheld is the outcome of a delivery in a mode that the program does not take.
+var errWithheld = errors.New("the program does not take this mode")
 
-// conclude reports a case, if it is wanted.
-func (r *run) conclude(name, title string, problems ...string) {
-	name = string(r.version) + "/" + name
+// wanted reports whether a case is to be run.
+func (r *run) wanted(name, title string) bool { return wanted(&r.opts, r.version, name, title) }
+
+// conclude reports a case, if it is wanted. What was withheld is not wrong.
+func (r *run) conclude(name, title string, wrong error) {
+	if errors.Is(wrong, errWithheld) {
+		wrong = nil
+	}
 	if r.wanted(name, title) {
-		r.report(verdict(name, title, problems))
+		r.report(verdict(r.version, name, title, wrong))
 	}
 }
 
@@ -103,18 +108,14 @@ func (r *run) cases(ctx context.Context) error {
 	if errors.Is(err, harness.ErrPermanent) {
 		return err
 	}
+	if err == nil && caps.ProtocolVersion != string(r.version) {
+		err = skipError("the program chose the draft " + caps.ProtocolVersion)
+	}
+	r.conclude("initialize", title, err)
 	if err != nil {
-		r.conclude("initialize", title, err.Error())
 		return nil
 	}
 	r.caps = caps
-	if caps.ProtocolVersion != string(r.version) {
-		if r.wanted(string(r.version)+"/initialize", title) {
-			r.report(Verdict{Case: string(r.version) + "/initialize", Title: title, Result: Skipped, Error: "the program chose the draft " + caps.ProtocolVersion})
-		}
-		return nil
-	}
-	r.conclude("initialize", title)
 	r.chat.onClaim = func(id string) { r.granted.Go(func() { r.grant(ctx, id) }) }
 	defer r.granted.Wait()
 	if err := r.vectors(ctx); err != nil {
@@ -124,11 +125,23 @@ func (r *run) cases(ctx context.Context) error {
 	return r.raw(ctx)
 }
 
-// deliver delivers an event of the chat once and waits for its acceptance.
+// turnID names an attempt of a delivery.
+func turnID(e *harness.Event, attempt int) string { return fmt.Sprintf("%s#%d", e.EventID, attempt) }
+
+// deliver delivers an event of the chat once and waits for its acceptance. It
+// returns errWithheld, and delivers nothing, if the program does not take the mode.
 func (r *run) deliver(ctx context.Context, e *harness.Event, attempt int) error {
+	switch m := attention.Mode(e.Mode); m {
+	case attention.ModeImmediate, attention.ModeBuffered, attention.ModeNotify, attention.ModeDigest:
+		if !inject(r.caps).Takes(m) {
+			return errWithheld
+		}
+	default:
+		return errWithheld
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeout, fmt.Errorf("the delivery was not accepted in %s", r.opts.Timeout))
 	defer cancel()
-	_, err := r.harness.Turn(ctx, &harness.Turn{ID: fmt.Sprintf("%s#%d", e.EventID, attempt), Attempt: attempt, Event: *e}, nil)
+	_, err := r.harness.Turn(ctx, &harness.Turn{ID: turnID(e, attempt), Attempt: attempt, Event: *e}, nil)
 	return err
 }
 
@@ -141,28 +154,18 @@ func (r *run) grant(ctx context.Context, id string) {
 			e = r.event(s)
 		}
 	})
-	if e == nil || !mode(r.caps, e.Mode) {
+	if e == nil {
 		return
 	}
-	if err := r.deliver(ctx, e, 1); err != nil {
-		r.chat.look(id, func(s *said) { s.problems = append(s.problems, "after its claim: "+err.Error()) })
+	if err := r.deliver(ctx, e, 1); err != nil && !errors.Is(err, errWithheld) {
+		r.chat.look(id, func(s *said) { s.problems = append(s.problems, fmt.Errorf("after its claim: %w", err)) })
 	}
 }
 
-// inject is what the program takes, as attention asks for it.
+// inject returns what the program takes, as the attention layer asks for it.
 func inject(c harness.Capabilities) *attention.Capabilities {
 	i := c.Injection
 	return &attention.Capabilities{Immediate: i.Immediate, Buffered: i.Buffered, Notify: i.Notify, ToolMailbox: i.ToolMailbox, Digest: i.Digest}
-}
-
-// mode reports whether a mode is delivered to the program.
-func mode(c harness.Capabilities, m string) bool {
-	switch attention.Mode(m) {
-	case attention.ModeImmediate, attention.ModeBuffered, attention.ModeNotify, attention.ModeDigest:
-		return inject(c).Takes(attention.Mode(m))
-	default:
-		return false
-	}
 }
 
 // event makes the delivery of an event from its decision.
@@ -172,25 +175,20 @@ func (r *run) event(s *said) *harness.Event {
 		EventID: s.id, Sequence: r.sequence.Add(1), CreatedAt: time.Now().UTC().Format(time.RFC3339Nano),
 		Source: harness.Source{Platform: "conformance"},
 		Conversation: harness.Conversation{
-			ID: e.Conversation.ID, Kind: string(e.Conversation.Kind), StreamID: e.Conversation.StreamID,
+			ID: e.Conversation.ID, Kind: cmp.Or(string(e.Conversation.Kind), "dm"), StreamID: e.Conversation.StreamID,
 			ThreadID: e.Conversation.ThreadID, Title: e.Conversation.Title,
 		},
 		Author:   harness.Author{ID: e.Author.ID, Kind: string(e.Author.Kind), DisplayName: e.Author.DisplayName},
 		Mentions: e.Mentions, Recipient: e.Recipient, Directedness: string(d.Directedness),
 		Policy: string(d.Policy), Reason: d.Reason, Priority: string(d.Priority), DeadlineMS: d.DeadlineMS,
 		Mode: string(d.Injection), Context: d.Context, Role: "user", IdempotencyKey: s.id + ":checked",
-		Digest: d.Injection == attention.ModeDigest,
+		Digest: d.Injection == attention.ModeDigest, Knock: d.Knock,
 	}
-	if out.Conversation.Kind == "" {
-		out.Conversation.Kind = "dm"
+	if d.AddressedToMe() && out.Recipient == "" {
+		out.Recipient = s.self
 	}
-	if d.Knock != nil {
-		out.Knock = &harness.Knock{
-			From: d.Knock.From, Where: d.Knock.Where, Directedness: string(d.Knock.Directedness), Policy: string(d.Knock.Policy),
-			Priority: string(d.Knock.Priority), Topic: d.Knock.Topic, PullWith: d.Knock.PullWith,
-		}
-		return out
+	if d.Knock == nil {
+		out.Content = []harness.Part{{Type: "text", Text: e.Text}}
 	}
-	out.Content = []harness.Part{{Type: "text", Text: e.Text}}
 	return out
 }

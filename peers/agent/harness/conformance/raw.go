@@ -11,11 +11,11 @@ import (
 	"hubbub/peers/agent/harness/child"
 )
 
-// raw speaks to a fresh run of the program by hand: what a well-behaved host
-// never says.
+// raw speaks to a fresh run of the program by hand: it says what a well-behaved
+// host never says.
 func (r *run) raw(ctx context.Context) error {
 	const name, title = "unknown", "unknown methods get an error, unknown notifications nothing, and stdout holds JSON-RPC alone"
-	if !r.wanted(string(r.version)+"/"+name, title) {
+	if !r.wanted(name, title) {
 		return nil
 	}
 	process, err := child.Start(r.argv, &child.Options{Dir: r.opts.Dir, Env: r.opts.Env, Log: r.opts.Log})
@@ -27,41 +27,41 @@ func (r *run) raw(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, process.Stop)
 	defer stop()
 	process.Stdout.SetReadDeadline(time.Now().Add(r.opts.Timeout)) //nolint:errcheck // then a read fails later
-	lines := []string{
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":"init-1","method":"initialize","params":{"protocolVersion":%q,"clientInfo":{"name":"hubbub-conformance","version":"1"},"capabilities":{}}}`, r.version),
-		`{"jsonrpc":"2.0","method":"notifications/unheard_of","params":{"x":1}}`,
-		`{"jsonrpc":"2.0","id":"odd-1","method":"chat/unheard_of","params":{}}`,
-	}
-	out := bufio.NewScanner(process.Stdout)
-	out.Buffer(nil, 1<<20)
-	var problems []string
-	for i, line := range lines {
-		if _, err := fmt.Fprintln(process.Stdin, line); err != nil {
-			problems = append(problems, "it does not read: "+err.Error())
-			break
-		}
-		want := []string{"init-1", "", "odd-1"}[i]
-		if want == "" {
-			continue
-		}
-		failed, err := awaitAnswer(out, want)
-		switch {
-		case err != nil:
-			problems = append(problems, fmt.Sprintf("%s: %v", want, err))
-		case want == "odd-1" && !failed:
-			problems = append(problems, "an unknown method got a result, want an error (-32601)")
-		case want == "init-1" && failed:
-			problems = append(problems, "initialize without capabilities got an error")
-		}
-		if err != nil {
-			break
-		}
-	}
-	r.conclude(name, title, problems...)
+	r.conclude(name, title, talk(process, fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":"init-1","method":"initialize","params":{"protocolVersion":%q,"clientInfo":{"name":"hubbub-conformance","version":"1"},"capabilities":{}}}`,
+		r.version)))
 	return nil
 }
 
-// awaitAnswer reads lines until the answer to an id.
+// talk initializes the program and asks for what no program knows.
+func talk(process *child.Process, initialize string) error {
+	lines := bufio.NewScanner(process.Stdout)
+	lines.Buffer(nil, 1<<20)
+	unheard := `{"jsonrpc":"2.0","method":"notifications/unheard_of","params":{"x":1}}` + "\n" +
+		`{"jsonrpc":"2.0","id":"odd-1","method":"chat/unheard_of","params":{}}`
+	for _, request := range []struct {
+		text, id, wrong string
+		fails           bool
+	}{
+		{initialize, "init-1", "initialize without capabilities got an error", false},
+		{unheard, "odd-1", "an unknown method got a result, want an error (-32601)", true},
+	} {
+		if _, err := fmt.Fprintln(process.Stdin, request.text); err != nil {
+			return fmt.Errorf("it does not read: %w", err)
+		}
+		failed, err := awaitAnswer(lines, request.id)
+		if err != nil {
+			return fmt.Errorf("%s: %w", request.id, err)
+		}
+		if failed != request.fails {
+			return errors.New(request.wrong)
+		}
+	}
+	return nil
+}
+
+// awaitAnswer reads lines until the answer to an id, and reports whether that is an
+// error.
 func awaitAnswer(lines *bufio.Scanner, id string) (failed bool, err error) {
 	for lines.Scan() {
 		var f struct {
