@@ -40,10 +40,11 @@ var mayImport = map[string][]string{
 
 	"activitylog":      {"protocol"},
 	"activitylog/otlp": {"activitylog", "protocol"},
+	"activitylog/view": {"activitylog", "protocol", "protocol/text"},
 
 	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
 	"bus/grant":   {"protocol", "protocol/datafolder"},
-	"bus/console": {"protocol", "protocol/collab", "activitylog"},
+	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/view"},
 	"peers/lease": {},
 	"bus/cluster": {"protocol", "activitylog", "bus"},
 	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant", "peers/peer"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/protocol"
 )
 
@@ -126,11 +127,11 @@ func TestQuantiles(t *testing.T) {
 
 func TestBarsLieOnTheAxis(t *testing.T) {
 	at := time.Unix(0, 0)
-	v := &messageView{Bars: []barLine{
-		{start: at, end: at.Add(time.Second)}, {start: at.Add(time.Second), end: at.Add(time.Second)},
-		{start: at.Add(300 * time.Millisecond)}, {end: at.Add(500 * time.Millisecond)}, {Kind: "note"},
-	}}
-	v.scale()
+	v := &messageView{}
+	v.draw(&view.Waterfall{Begin: at, Whole: time.Second, Bars: []view.Bar{
+		{Start: at, Finish: at.Add(time.Second)}, {Start: at.Add(time.Second), Finish: at.Add(time.Second)},
+		{Start: at.Add(300 * time.Millisecond)}, {Finish: at.Add(500 * time.Millisecond)}, {Kind: view.BarNote},
+	}})
 	for i, b := range v.Bars {
 		left, width := percentOf(t, b.Left), percentOf(t, b.Width)
 		if left < 0 || left+width > 100.01 {
@@ -169,17 +170,22 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 
 func TestSpansAreDrawnBehindTheirMessage(t *testing.T) {
 	at := time.Unix(0, 0)
-	record := func(id string, after time.Duration) barLine {
-		return barLine{Kind: "message", ID: id, start: at.Add(after), end: at.Add(after + time.Millisecond)}
+	chain := &activitylog.Chain{}
+	record := func(id string, after time.Duration, content string) {
+		m := &activitylog.Message{ID: id, Type: "agent_event", From: "agent:a", Payload: []byte(`{"content":` + content + `}`)}
+		for _, end := range []time.Duration{0, time.Millisecond} {
+			m.Rows = append(m.Rows, activitylog.Entry{TS: protocol.FormatTime(at.Add(after + end))})
+		}
+		chain.Steps = append(chain.Steps, activitylog.Step{Message: m})
 	}
-	v := &messageView{Bars: []barLine{record("decision", 0), record("started", time.Second), record("finished", 4*time.Second), record("started", 5*time.Second)}}
-	v.addSpans(map[string]activitylog.Span{
-		"decision": {Kind: activitylog.SpanWait, Until: at.Add(time.Second)}, "started": {Kind: activitylog.SpanTurn, Until: at.Add(4 * time.Second)},
-	})
-	v.scale()
-	wait, turn := v.Bars[0], v.Bars[1]
-	if wait.Span != "wait" || wait.Lasted() != time.Second || turn.Span != "turn" || turn.Lasted() != 3*time.Second || v.Bars[2].Span+v.Bars[3].Span != "" {
-		t.Errorf("wait %q %s, turn %q %s", wait.Span, wait.Lasted(), turn.Span, turn.Lasted())
+	record("decision", 0, `{"event":"attention_decision","eventId":"e"}`)
+	record("started", time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"started"}`)
+	record("finished", 4*time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"finished"}`)
+	record("started", 5*time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"started"}`)
+	v := newMessageView(chain)
+	wait, turn := &v.Bars[0], &v.Bars[1]
+	if wait.Span.Kind != "wait" || wait.Lasted() != time.Second || turn.Span.Kind != "turn" || turn.Lasted() != 3*time.Second || v.Bars[2].Span.Kind+v.Bars[3].Span.Kind != "" {
+		t.Errorf("wait %q %s, turn %q %s", wait.Span.Kind, wait.Lasted(), turn.Span.Kind, turn.Lasted())
 	}
 	if left, width := percentOf(t, turn.SpanLeft), percentOf(t, turn.SpanWidth); left < 19 || left+width > 100 || width < 55 {
 		t.Errorf("the turn is drawn at %s, %s wide", turn.SpanLeft, turn.SpanWidth)

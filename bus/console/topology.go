@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hubbub/activitylog/view"
+	"hubbub/protocol/text"
 )
 
 const (
@@ -107,10 +110,10 @@ func (c *Console) pulse() pulse {
 	p := pulse{Counters: c.bus.Counters(), point: now, Accepted: now.accepted, Delivered: now.delivered, Failed: now.failed, Rows: now.rows}
 	p.P50, p.P99 = millis(now.p50), millis(now.p99)
 	if !p.Started.IsZero() {
-		p.Uptime = span(c.now().Sub(p.Started))
+		p.Uptime = view.Long(c.now().Sub(p.Started))
 	}
 	if p.Log != nil {
-		p.LogLag = span(p.Log.Lag)
+		p.LogLag = view.Long(p.Log.Lag)
 	}
 	return p
 }
@@ -119,7 +122,7 @@ func millis(v float64) string {
 	if v < 0 {
 		return "–"
 	}
-	return span(time.Duration(v * float64(time.Millisecond)))
+	return view.Long(time.Duration(v * float64(time.Millisecond)))
 }
 
 func (c *Console) topologyPage(w http.ResponseWriter, r *http.Request, v *visitor) {
@@ -280,7 +283,7 @@ type peerView struct {
 
 func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.current(r.Context())
-	id := clip(r.FormValue("id"), 300)
+	id := text.Clip(r.FormValue("id"), 300)
 	now := c.now()
 	peer, connected := Peer{ID: id}, false
 	for _, p := range c.bus.Peers() {
@@ -290,15 +293,15 @@ func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	}
 	bounds := c.bus.Counters().Bounds
 	c.facts.mu.RLock()
-	view := &peerView{peerLine: c.facts.peerLine(peer, connected, bounds, now), Now: now}
+	page := &peerView{peerLine: c.facts.peerLine(peer, connected, bounds, now), Now: now}
 	for _, e := range c.facts.edgeLines(now) {
-		if (e.From == id || e.To == id) && len(view.Talk) < pageEdges {
-			view.Talk = append(view.Talk, e)
+		if (e.From == id || e.To == id) && len(page.Talk) < pageEdges {
+			page.Talk = append(page.Talk, e)
 		}
 	}
-	view.Failures = c.facts.lastFailures(30, func(x *failure) bool { return x.Peer == id || x.From == id })
+	page.Failures = c.facts.lastFailures(30, func(x *failure) bool { return x.Peer == id || x.From == id })
 	c.facts.mu.RUnlock()
-	c.show(w, v, "peer", id, view)
+	c.show(w, v, "peer", id, page)
 }
 
 // lastFailures returns at most n failures that fit, the newest first.

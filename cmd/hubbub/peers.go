@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol"
@@ -159,15 +160,4 @@ func printPeers(w io.Writer, list []connectedPeer, now time.Time) error {
 }
 
 // ago writes how long ago something was.
-func ago(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(max(d, 0).Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours())/24)
-	}
-}
+func ago(d time.Duration) string { return view.Ago(d, "") }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/activitylog/view"
 	"hubbub/bus/console"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
@@ -149,7 +150,7 @@ func (t *topScreen) draw(s console.State) {
 	c, r := &s.Counters, &s.Rates
 	p99 := "–"
 	if r.P99 >= 0 {
-		p99 = short(time.Duration(r.P99 * float64(time.Millisecond)))
+		p99 = view.Short(time.Duration(r.P99 * float64(time.Millisecond)))
 	}
 	t.add(fmt.Sprintf("%s  %s  up %s  %s", t.paint.Paint(screen.Bold, "hubbub "+c.Name), c.Version, ago(s.At.Sub(c.Started)), t.paint.Paint(screen.Dim, s.At.Local().Format(time.TimeOnly))))
 	failed := fmt.Sprintf("%.1f failed/s", r.Failed)
