@@ -102,7 +102,7 @@ const (
 
 // tooLarge are the types that exceed maxMethods or maxFields, each to be divided.
 var tooLarge = []string{
-	"activitylog.Writer", "activitylog.queue", "bus/cluster.Cluster", "bus/console.agent", "bus/console.agentEvent", "bus/console.facts",
+	"activitylog.Writer", "activitylog.queue", "bus/console.agent", "bus/console.agentEvent", "bus/console.facts",
 	"bus/console.barLine", "bus/console.peerLine", "bus/console.topology", "bus.publication", "bus.Server", "bus.session", "bus.Snapshot",
 	"cmd/hubbub-agent.settings", "cmd/internal/program.Env", "peers/agent.Agent", "peers/agent/harness.Event", "peers/agent.entry", "peers/agent.turn",
 	"peers/broker.state", "peers/broker.turn", "peers/chorus.Gateway", "peers/chorus.eventRow", "peers/tg.Bridge", "peers/tg.happening",
@@ -118,8 +118,7 @@ var outsideRooms = []string{
 	"bus/console.clip", "peers/agent/harness/modelapi.clip", "peers/agent/harness/scripted.clip", "peers/agent/harness.Sleep",
 	"peers/agent/harness.Backoff", "peers/agent/harness/c2a.clip", "peers/agent.sleep", "peers/tg/markdown.clip", "peers/tg.clip", "peers/tg.backoff",
 	"peers/tg.backoffUpTo", "peers/tg.sleep", "peers/broker.clip", "peers/system.backoff", "peers/system.sleep", "cmd/internal/screen.Clip",
-	"cmd/internal/fleet.sleep", "bus.clip", "protocol/transcript.clip", "protocol/jsonrpc.clip", "protocol/wire.clipReason", "peers/lease.sleep",
-	"peers/peer.sleep", "peers/peer.clip", "peers/outbox.backoff",
+	"cmd/internal/fleet.sleep",
 }
 
 // bannedWords name nothing, and so everything ends up under them.
