@@ -61,13 +61,13 @@ var mayImport = map[string][]string{
 	"peers/tg/botapi":                 {"protocol/http1"},
 	"peers/tg/markdown":               {},
 	"peers/tg/tgtest":                 {},
-	"peers/system":                    {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store"},
+	"peers/system":                    {"protocol", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store"},
 	"peers/system/*":                  {"peers/system", "peers/child"},
 	"peers/system/systemtest":         {"protocol", "peers/peer"},
 	"peers/agent":                     {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "peers/agent/harness", "peers/agent/mailbox", "protocol/collab", "peers/collab"},
 	"peers/agent/mailbox":             {"protocol", "peers/attention"},
 	"peers/agent/harness":             {"peers/attention", "protocol"},
-	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi", "peers/agent/harness/child", "peers/child", "protocol/jsonrpc"},
+	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi", "peers/agent/harness/child", "peers/child", "protocol/jsonrpc", "protocol/datafolder"},
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
 	"peers/chorus":                    {"protocol", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab", "peers/collab"},
 	"peers/collab":                    {"protocol", "protocol/collab", "peers/peer"},
@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/letters":       {"peers/outbox", "peers/store", "peers/tg"},
 	"cmd/internal/load":          {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/internal/documentstest": {},
-	"cmd/internal/demo":          {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "activitylog"},
+	"cmd/internal/demo":          {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "activitylog", "protocol/datafolder"},
 }
 
 // freeForAll may be imported by every package that is not alone: they know nothing
