@@ -42,9 +42,10 @@ var mayImport = map[string][]string{
 	"activitylog/otlp": {"activitylog", "protocol"},
 	"activitylog/view": {"activitylog", "protocol", "protocol/text"},
 
-	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant"},
+	"bus":         {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus/grant", "bus/report"},
 	"bus/grant":   {"protocol", "protocol/datafolder"},
-	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/view"},
+	"bus/report":  {"activitylog"},
+	"bus/console": {"protocol", "protocol/collab", "protocol/retry", "protocol/text", "activitylog", "activitylog/view", "bus/report"},
 	"peers/lease": {},
 	"bus/cluster": {"protocol", "activitylog", "bus"},
 	"bus/bustest": {"protocol", "protocol/jsonrpc", "protocol/wire", "activitylog", "bus", "bus/grant", "peers/peer"},
@@ -103,7 +104,7 @@ const (
 // tooLarge are the types that exceed maxMethods or maxFields, each to be divided.
 var tooLarge = []string{
 	"activitylog.Writer", "activitylog.queue", "bus/console.agent", "bus/console.agentEvent", "bus/console.facts",
-	"bus/console.barLine", "bus/console.peerLine", "bus/console.topology", "bus.publication", "bus.Server", "bus.session", "bus.Snapshot",
+	"bus/console.barLine", "bus/console.peerLine", "bus/console.topology", "bus.publication", "bus.Server", "bus.session",
 	"cmd/hubbub-agent.settings", "cmd/internal/program.Env", "peers/agent.Agent", "peers/agent/harness.Event", "peers/agent.entry", "peers/agent.turn",
 	"peers/broker.state", "peers/broker.turn", "peers/chorus.Gateway", "peers/chorus.eventRow", "peers/tg.Bridge", "peers/tg.happening",
 	"protocol/wire.gatherConn",

@@ -13,14 +13,15 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
+	"hubbub/bus/report"
 	"hubbub/protocol"
 )
 
 // noBus is a bus of which nothing is known.
 type noBus struct{}
 
-func (noBus) Peers() []Peer      { return nil }
-func (noBus) Counters() Counters { return Counters{} }
+func (noBus) Peers() []report.Peer      { return nil }
+func (noBus) Counters() report.Counters { return report.Counters{} }
 
 // TestABusyBusIsReadAtABoundedPace checks that one look reads so many rows and no
 // more, and that what it leaves out is counted.
@@ -112,8 +113,11 @@ func TestRatesFade(t *testing.T) {
 
 func TestQuantiles(t *testing.T) {
 	ms := time.Millisecond
-	before := []Bucket{{ms, 10}, {2 * ms, 0}, {4 * ms, 5}, {0, 0}}
-	after := []Bucket{{ms, 10}, {2 * ms, 90}, {4 * ms, 15}, {0, 0}}
+	buckets := func(counts ...uint64) []report.Bucket {
+		return []report.Bucket{{Upper: ms, Count: counts[0]}, {Upper: 2 * ms, Count: counts[1]}, {Upper: 4 * ms, Count: counts[2]}, {Count: counts[3]}}
+	}
+	before := buckets(10, 0, 5, 0)
+	after := buckets(10, 90, 15, 0)
 	if v := quantile(before, after, 0.5); v < 1 || v > 2 {
 		t.Errorf("half took %.2f ms", v)
 	}

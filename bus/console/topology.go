@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hubbub/activitylog/view"
+	"hubbub/bus/report"
 	"hubbub/protocol/text"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // A peerLine is one identity: connected, or spoken for by a bridge.
 type peerLine struct {
-	Peer
+	report.Peer
 	Title     string
 	Connected bool
 	Role      string // class
@@ -97,7 +98,7 @@ type paging struct {
 
 // A pulse is how the bus is, in a line.
 type pulse struct {
-	Counters
+	report.Counters
 	point
 	Accepted, Delivered, Failed, Rows float64
 	P50, P99                          string
@@ -157,7 +158,7 @@ func (c *Console) topology(r *http.Request) *topology {
 }
 
 // peerLines joins who is connected with what they did, the busiest first.
-func (f *facts) peerLines(connected []Peer, bounds map[string]float64, now time.Time) []peerLine {
+func (f *facts) peerLines(connected []report.Peer, bounds map[string]float64, now time.Time) []peerLine {
 	lines := make([]peerLine, 0, len(connected)+16)
 	seen := make(map[string]bool, len(connected))
 	for _, p := range connected {
@@ -166,13 +167,13 @@ func (f *facts) peerLines(connected []Peer, bounds map[string]float64, now time.
 	}
 	f.peers.each(func(id string, t *peerTally) {
 		if !seen[id] && now.Sub(latest(t.sent.last, t.received.last)) < recently {
-			lines = append(lines, f.peerLine(Peer{ID: id}, false, bounds, now))
+			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
 			seen[id] = true
 		}
 	})
 	f.chats.each(func(id string, ch *chat) {
 		if !seen[id] && now.Sub(ch.Last) < recently {
-			lines = append(lines, f.peerLine(Peer{ID: id}, false, bounds, now))
+			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
 		}
 	})
 	slices.SortFunc(lines, func(a, b peerLine) int {
@@ -188,7 +189,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func (f *facts) peerLine(p Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
+func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
 	l := peerLine{Peer: p, Connected: connected, Role: roleClass(p.ID)}
 	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero when it is not told
 	if t, ok := f.peers.get(p.ID); ok {
@@ -285,7 +286,7 @@ func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.current(r.Context())
 	id := text.Clip(r.FormValue("id"), 300)
 	now := c.now()
-	peer, connected := Peer{ID: id}, false
+	peer, connected := report.Peer{ID: id}, false
 	for _, p := range c.bus.Peers() {
 		if p.ID == id {
 			peer, connected = p, true

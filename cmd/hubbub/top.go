@@ -14,6 +14,7 @@ import (
 
 	"hubbub/activitylog/view"
 	"hubbub/bus/console"
+	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 
@@ -181,7 +182,7 @@ func (t *topScreen) draw(s console.State) {
 	}
 }
 
-func (t *topScreen) logLine(c *console.Counters) string {
+func (t *topScreen) logLine(c *report.Counters) string {
 	s := c.Log
 	if s == nil {
 		return "no activity log"
