@@ -9,7 +9,6 @@ import (
 	"hubbub/activitylog"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
-	"hubbub/protocol/text"
 )
 
 // A delivery is one message on its way to one peer. It is settled once: by
@@ -215,7 +214,7 @@ func errorText(raw []byte) string {
 	if err := json.Unmarshal(raw, &e); err != nil || e.Message == "" {
 		return "the peer answered with an error"
 	}
-	return text.Cut(e.Message, maxShown)
+	return clip(e.Message)
 }
 
 func rejectionText(raw []byte) string {
@@ -223,11 +222,17 @@ func rejectionText(raw []byte) string {
 	if err := json.Unmarshal(raw, &r); err != nil || r.Message == "" {
 		return "the peer refused the message"
 	}
-	return text.Cut(r.Message, maxShown)
+	return clip(r.Message)
 }
 
-// maxShown bounds a text of a peer's that others are shown, in bytes.
-const maxShown = 500
+// clip bounds the text of a peer that others are shown.
+func clip(text string) string {
+	const most = 500
+	if len(text) <= most {
+		return text
+	}
+	return string(bytes.ToValidUTF8([]byte(text[:most]), nil)) + "..."
+}
 
 // keep copies a span of a frame for the log.
 func keep(raw []byte) []byte {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"hubbub/activitylog"
-	"hubbub/bus/report"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 
@@ -110,7 +109,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
-// Collect implements prometheus.Collector: it writes out the Counters.
+// Collect implements prometheus.Collector: it writes out a Snapshot.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -118,7 +117,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	s := c.srv.Counters()
+	s := c.srv.Snapshot()
 	gauge(descSessions, float64(s.Sessions))
 	gauge(descPeers, float64(s.Peers))
 	gauge(descUnanswered, float64(s.Unanswered))
@@ -157,7 +156,7 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
 }
 
-func latencyMetric(s *report.Counters) prometheus.Metric {
+func latencyMetric(s *Snapshot) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(s.Latency))
 	var total uint64
 	for _, b := range s.Latency {

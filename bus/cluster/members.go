@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"time"
 
 	"hubbub/bus"
@@ -37,11 +38,14 @@ type change struct {
 // announce tells every bus of a change. A change that cannot be queued breaks
 // the numbering, and the others ask for the whole.
 func (c *Cluster) announce(ch change) {
-	body := encode(ch)
+	body, err := json.Marshal(ch)
+	if err != nil {
+		panic("a change cannot be marshalled: " + err.Error())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seq++
-	c.tellAll(header{Kind: kindChange, Epoch: c.incarnation, Seq: c.seq}, body)
+	c.tell(outgoing{subject: c.subject("all"), head: header{Kind: kindChange, Epoch: c.incarnation, Seq: c.seq}, body: body})
 }
 
 // Joined implements bus.Cluster.
@@ -102,7 +106,7 @@ const askAgain = time.Second
 func (c *Cluster) ask(m *member) {
 	if m.stale && time.Since(m.asked) > askAgain {
 		m.asked = time.Now()
-		c.tellBus(m.name, header{Kind: kindSync}, nil)
+		c.tell(outgoing{subject: c.subject("to." + token(m.name)), head: header{Kind: kindSync}})
 	}
 }
 
@@ -112,7 +116,8 @@ const maxWaiting = 100_000
 // takeChange applies a change in its turn.
 func (c *Cluster) takeChange(m *member, h header, body []byte) {
 	var ch change
-	if !c.decode(m.name, "a change", body, &ch) {
+	if err := json.Unmarshal(body, &ch); err != nil {
+		c.options.Log.Warn().Err(err).Str("bus", m.name).Msg("cluster: a change that is not understood")
 		return
 	}
 	switch {
@@ -188,7 +193,11 @@ func (c *Cluster) sendMembers(h header) {
 			changes = append(changes, change{Do: "sub", Peer: member.Peer, Pattern: pattern, Observe: observe})
 		}
 	}
-	c.tellBus(h.From, head, encode(changes))
+	body, err := json.Marshal(changes)
+	if err != nil {
+		panic("members cannot be marshalled: " + err.Error())
+	}
+	c.tell(outgoing{subject: c.subject("to." + token(h.From)), head: head, body: body})
 }
 
 // gathered makes the members of a bus out of the changes that tell them.
@@ -209,7 +218,8 @@ func gathered(changes []change) (map[protocol.PeerID]map[protocol.Pattern]bool, 
 // came meanwhile.
 func (c *Cluster) takeMembers(m *member, h header, body []byte) {
 	var changes []change
-	if !c.decode(m.name, "a list of members", body, &changes) {
+	if err := json.Unmarshal(body, &changes); err != nil {
+		c.options.Log.Warn().Err(err).Str("bus", m.name).Msg("cluster: members that are not understood")
 		return
 	}
 	patterns, stamps := gathered(changes)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"hubbub/activitylog"
-	"hubbub/protocol/retry"
 )
 
 const (
@@ -73,12 +72,23 @@ func (c *Console) follow(ctx context.Context) {
 				}
 			}
 			at = next
-			if !retry.Sleep(ctx, followEvery) {
+			if !pause(ctx, followEvery) {
 				return
 			}
 		}
 		fresh := make(chan struct{})
 		c.caught.Store(&fresh)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -126,7 +136,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 		if len(rows) < page || !first && passed(at, end) {
 			break
 		}
-		if !retry.Sleep(ctx, time.Since(began)) { // others want the processor too
+		if !pause(ctx, time.Since(began)) { // others want the processor too
 			return at, ctx.Err()
 		}
 	}

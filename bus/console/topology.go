@@ -8,10 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"hubbub/activitylog/view"
-	"hubbub/bus/report"
-	"hubbub/protocol/text"
 )
 
 const (
@@ -24,7 +20,7 @@ const (
 
 // A peerLine is one identity: connected, or spoken for by a bridge.
 type peerLine struct {
-	report.Peer
+	Peer
 	Title     string
 	Connected bool
 	Role      string // class
@@ -98,7 +94,7 @@ type paging struct {
 
 // A pulse is how the bus is, in a line.
 type pulse struct {
-	report.Counters
+	Counters
 	point
 	Accepted, Delivered, Failed, Rows float64
 	P50, P99                          string
@@ -111,10 +107,10 @@ func (c *Console) pulse() pulse {
 	p := pulse{Counters: c.bus.Counters(), point: now, Accepted: now.accepted, Delivered: now.delivered, Failed: now.failed, Rows: now.rows}
 	p.P50, p.P99 = millis(now.p50), millis(now.p99)
 	if !p.Started.IsZero() {
-		p.Uptime = view.Long(c.now().Sub(p.Started))
+		p.Uptime = span(c.now().Sub(p.Started))
 	}
 	if p.Log != nil {
-		p.LogLag = view.Long(p.Log.Lag)
+		p.LogLag = span(p.Log.Lag)
 	}
 	return p
 }
@@ -123,7 +119,7 @@ func millis(v float64) string {
 	if v < 0 {
 		return "–"
 	}
-	return view.Long(time.Duration(v * float64(time.Millisecond)))
+	return span(time.Duration(v * float64(time.Millisecond)))
 }
 
 func (c *Console) topologyPage(w http.ResponseWriter, r *http.Request, v *visitor) {
@@ -158,7 +154,7 @@ func (c *Console) topology(r *http.Request) *topology {
 }
 
 // peerLines joins who is connected with what they did, the busiest first.
-func (f *facts) peerLines(connected []report.Peer, bounds map[string]float64, now time.Time) []peerLine {
+func (f *facts) peerLines(connected []Peer, bounds map[string]float64, now time.Time) []peerLine {
 	lines := make([]peerLine, 0, len(connected)+16)
 	seen := make(map[string]bool, len(connected))
 	for _, p := range connected {
@@ -167,13 +163,13 @@ func (f *facts) peerLines(connected []report.Peer, bounds map[string]float64, no
 	}
 	f.peers.each(func(id string, t *peerTally) {
 		if !seen[id] && now.Sub(latest(t.sent.last, t.received.last)) < recently {
-			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
+			lines = append(lines, f.peerLine(Peer{ID: id}, false, bounds, now))
 			seen[id] = true
 		}
 	})
 	f.chats.each(func(id string, ch *chat) {
 		if !seen[id] && now.Sub(ch.Last) < recently {
-			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
+			lines = append(lines, f.peerLine(Peer{ID: id}, false, bounds, now))
 		}
 	})
 	slices.SortFunc(lines, func(a, b peerLine) int {
@@ -189,7 +185,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
+func (f *facts) peerLine(p Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
 	l := peerLine{Peer: p, Connected: connected, Role: roleClass(p.ID)}
 	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero when it is not told
 	if t, ok := f.peers.get(p.ID); ok {
@@ -284,9 +280,9 @@ type peerView struct {
 
 func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.current(r.Context())
-	id := text.Clip(r.FormValue("id"), 300)
+	id := clip(r.FormValue("id"), 300)
 	now := c.now()
-	peer, connected := report.Peer{ID: id}, false
+	peer, connected := Peer{ID: id}, false
 	for _, p := range c.bus.Peers() {
 		if p.ID == id {
 			peer, connected = p, true
@@ -294,15 +290,15 @@ func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	}
 	bounds := c.bus.Counters().Bounds
 	c.facts.mu.RLock()
-	page := &peerView{peerLine: c.facts.peerLine(peer, connected, bounds, now), Now: now}
+	view := &peerView{peerLine: c.facts.peerLine(peer, connected, bounds, now), Now: now}
 	for _, e := range c.facts.edgeLines(now) {
-		if (e.From == id || e.To == id) && len(page.Talk) < pageEdges {
-			page.Talk = append(page.Talk, e)
+		if (e.From == id || e.To == id) && len(view.Talk) < pageEdges {
+			view.Talk = append(view.Talk, e)
 		}
 	}
-	page.Failures = c.facts.lastFailures(30, func(x *failure) bool { return x.Peer == id || x.From == id })
+	view.Failures = c.facts.lastFailures(30, func(x *failure) bool { return x.Peer == id || x.From == id })
 	c.facts.mu.RUnlock()
-	c.show(w, v, "peer", id, page)
+	c.show(w, v, "peer", id, view)
 }
 
 // lastFailures returns at most n failures that fit, the newest first.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"hubbub/protocol"
-	"hubbub/protocol/text"
 )
 
 // A rate counts what happens, the older the less: its value is about how often
@@ -50,9 +49,9 @@ func (f *facts) peer(id string) *peerTally {
 	return f.peers.touch(id, func() *peerTally { return &peerTally{id: id} })
 }
 
-func (p *peerTally) fails(at time.Time, status, reason string) {
+func (p *peerTally) fails(at time.Time, status, text string) {
 	p.failures++
-	p.lastFailure, p.lastStatus, p.lastError = at, status, text.Clip(reason, maxText)
+	p.lastFailure, p.lastStatus, p.lastError = at, status, clip(text, maxText)
 }
 
 // An edgeKey is "from NUL to".

@@ -100,8 +100,7 @@ func newLogExport(logs *[]string) *cobra.Command {
 			}
 			defer r.Close()
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
-			enc := jsonLines(w)
-			err = r.Each(cmd.Context(), filter, func(e *activitylog.Entry) error { return enc.Encode(e) })
+			_, err = exportRows(cmd.Context(), r, filter, w)
 			return errors.Join(err, w.Flush())
 		},
 	}

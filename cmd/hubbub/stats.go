@@ -54,7 +54,13 @@ func newStats() *cobra.Command {
 		if !asJSON(cmd) {
 			return printStats(cmd.OutOrStdout(), list)
 		}
-		return printJSON(cmd.OutOrStdout(), list)
+		enc := jsonLines(cmd.OutOrStdout())
+		for i := range list {
+			if err := enc.Encode(&list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return cmd
 }

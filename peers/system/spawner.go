@@ -131,11 +131,10 @@ func (s *Spawner) Run(ctx context.Context) error {
 	return errors.Join(err, <-launched)
 }
 
-// resume takes up every agent that shall run, and every one that perhaps still
-// does although it shall not.
+// resume takes up every agent that shall run: it finds those that do and starts
+// the others.
 func (s *Spawner) resume(ctx context.Context) error {
-	names, err := store.All(ctx, s.db, store.Column[AgentName],
-		`SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
+	names, err := s.agentsToKeep(ctx)
 	if err != nil {
 		return err
 	}

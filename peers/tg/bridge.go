@@ -11,15 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 
-	"github.com/go-telegram/bot/models"
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 )
 
 // ErrToken ends Run: Telegram does not know the bot token.
@@ -27,83 +26,44 @@ var ErrToken = errors.New("the bot token is not accepted by Telegram; check TELE
 
 // A Bridge connects one bot to the bus.
 type Bridge struct {
-	token string
-	db    *sql.DB
-	opts  Options
-	log   zerolog.Logger
+	*account
+	peer    *peer.Peer
+	surface *surface.Surface
+	chats   *chats
+	out     *outbound
+	in      *intake
+	files   *files
 
-	bot  int64
-	me   models.User
-	api  *botapi.Client
-	peer *peer.Peer
-
-	forward  *outbox.Outbox // to the agents
-	telegram *outbox.Outbox // to Telegram
-	status   *outbox.Outbox // delivery_status to the agents
-
-	limiter  *rate.Limiter
-	typing   *typing
-	broker   *broker
-	files    *files
-	chats    chan struct{} // wakes chatLoop
-	arrived  chan struct{} // wakes intakeLoop
-	quit     <-chan struct{}
-	fatal    context.CancelCauseFunc
 	conflict time.Time    // when another poller was last noticed; pollLoop's own
 	polled   atomic.Int64 // time of the last good answer to a poll, microseconds
-
-	crash func(point string) // set by tests
 }
 
 // New makes a bridge for the bot of a token, on a database of Open. It does no
 // I/O.
 func New(token string, db *sql.DB, opts *Options) *Bridge {
-	b := &Bridge{
-		token: token, db: db, opts: opts.withDefaults(),
-		chats: make(chan struct{}, 1), arrived: make(chan struct{}, 1),
-		crash: func(string) {},
-	}
-	b.log = *b.opts.Log
-	b.api = botapi.New(token, b.opts.API)
-	b.limiter = rate.NewLimiter(rate.Inf, 1)
-	if n := b.opts.BotPerSecond; n > 0 {
-		b.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
-	}
-	b.typing = newTyping(b)
-	b.files = newFiles(b)
-	return b
+	a := &account{token: token, db: db, opts: opts.withDefaults(), crash: func(string) {}}
+	a.log = *a.opts.Log
+	a.api = botapi.New(token, a.opts.API)
+	return &Bridge{account: a, files: &files{a}}
 }
 
 // become makes the bridge that of one bot, whose queues carry its id.
 func (b *Bridge) become(bot int64) {
 	b.bot = bot
-	log := &b.log
-	b.forward = outbox.New(b.db, b.sendForward, &outbox.Options{
-		Name: b.queue(queueForward), Poll: outboxPoll, MaxBackoff: maxBackoffBus, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
-		Parallel: 32, AttemptTimeout: time.Minute, OnSettled: b.forwardSettled, Log: log,
-		AfterSettled: func(outbox.Item, outbox.State, error) { b.telegram.Wake() },
+	b.chats = &chats{account: b.account}
+	b.out = newOutbound(b.chats)
+	b.surface = surface.New(b.db, &events{b.chats, b.out}, &surface.Options{
+		Name: b.name(), Patience: b.opts.SpawnPatience, Crash: func(point string) { b.crash(point) }, Log: &b.log,
 	})
-	b.telegram = outbox.New(b.db, b.sendTelegram, &outbox.Options{
-		Name: b.queue(queueTelegram), Poll: outboxPoll, MaxAge: maxAge, MaxPending: b.opts.MaxPending, Parallel: 32,
-		AttemptTimeout: time.Minute, StopTimeout: stopGrace, OnSettled: b.telegramSettled, Log: log,
-		AfterSettled: func(outbox.Item, outbox.State, error) { b.status.Wake() },
-	})
-	b.status = outbox.New(b.db, b.sendStatus, &outbox.Options{
-		Name: b.queue(queueStatus), Poll: outboxPoll, MaxBackoff: 30 * time.Second, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
-		Parallel: 8, AttemptTimeout: time.Minute, Log: log,
-	})
+	b.chats.surface = b.surface
+	b.in = &intake{chats: b.chats, out: b.out, files: b.files, arrived: make(chan struct{}, 1)}
 }
 
 // The names of the bridge's queues, in the order in which operators see them.
 const (
 	queueTelegram = "telegram"
-	queueForward  = "agents"
 	queueStatus   = "status"
 )
-
-// queue is the name of one of this bot's queues in the database: bots that share
-// a database do not touch each other's.
-func (b *Bridge) queue(name string) string { return name + ":" + id(b.bot) }
 
 // Run bridges until ctx ends; then it returns nil. It ends with an error when
 // Telegram refuses the token (ErrToken), and when the bus refuses the bridge for
@@ -129,8 +89,8 @@ func (b *Bridge) Run(ctx context.Context) error {
 	err = b.peer.RunWith(ctx, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		for _, loop := range []func(context.Context) error{
-			b.readyOnce, b.receiveLoop, b.intakeLoop, b.chatLoop, b.forward.Run, b.telegram.Run, b.status.Run,
-			b.typing.loop, b.pruneLoop, b.commandsOnce,
+			b.readyOnce, b.receiveLoop, b.in.loop, b.surface.Run, b.out.telegram.Run, b.out.status.Run,
+			b.out.typing.loop, b.pruneLoop, b.in.commandsOnce,
 			func(ctx context.Context) error { return b.files.serve(ctx, listener) },
 		} {
 			g.Go(func() error { return loop(ctx) })
@@ -165,12 +125,10 @@ func (b *Bridge) connect(ctx context.Context) error {
 		b.connected(ctx)
 	}
 	b.peer = peer.New(protocol.PeerID("tg:"+id(b.bot)), &opts)
-	b.broker = newBroker(b)
+	b.out.peer = b.peer
+	b.surface.Handle(b.peer)
 	for t, h := range map[protocol.MessageType]peer.Handler{
-		protocol.TypeTGReply:       b.takeReply,
-		protocol.TypeRouteAssigned: b.takeRoute,
-		protocol.TypeSpawnResult:   b.takeSpawnResult,
-		protocol.TypeCollabResult:  b.broker.takeResult,
+		protocol.TypeTGReply: b.out.takeReply,
 		// Agents tell of each other's events; a chat has no use for them.
 		protocol.TypeAgentEvent:     ignore,
 		protocol.TypeDeliveryStatus: ignore,
@@ -187,15 +145,10 @@ func ignore(context.Context, *peer.Delivery) error { return nil }
 
 // connected ends every wait that was for the bus.
 func (b *Bridge) connected(ctx context.Context) {
-	err := errors.Join(
-		b.forward.Hurry(ctx, ""),
-		b.status.Hurry(ctx, ""),
-		exec(ctx, b.db, `UPDATE chats SET next_at = ?1 WHERE bot = ?2 AND state IN ('asking','waiting') AND next_at > ?1`, now(), b.bot),
-	)
-	if err != nil && ctx.Err() == nil {
-		b.log.Warn().Err(err).Msg("what waited for the bus is not hurried")
+	b.surface.Connected(ctx)
+	if err := b.out.status.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+		b.log.Warn().Err(err).Msg("delivery reports not hurried after a reconnect; they wait for their backoff")
 	}
-	wake(b.chats)
 }
 
 func (b *Bridge) readyOnce(ctx context.Context) error {
@@ -229,7 +182,7 @@ func (b *Bridge) identify(ctx context.Context) error {
 		}
 		wait := pauseAfter(err, try)
 		b.log.Warn().Err(err).Dur("retry_in", wait).Msg("Telegram cannot be reached")
-		if !sleep(ctx, wait) {
+		if !retry.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 	}
@@ -254,7 +207,7 @@ func (b *Bridge) rememberBot(ctx context.Context) error {
 		return err
 	}
 	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("this is the bot")
-	err = exec(ctx, b.db, `INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
+	err = store.Exec(ctx, b.db, `INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
 		b.bot, hashToken(b.token), string(raw))
 	if err != nil {
 		return fmt.Errorf("writing to the database: %w", err)
@@ -277,11 +230,4 @@ func (b *Bridge) recallBot(ctx context.Context) bool {
 func hashToken(token string) string {
 	sum := sha256.Sum256([]byte("hubbub bot token " + token))
 	return hex.EncodeToString(sum[:])
-}
-
-// call makes a Bot API call with the usual time limit.
-func (b *Bridge) call(ctx context.Context, method string, params, result any) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	return b.api.Call(ctx, method, params, result)
 }

@@ -4,8 +4,8 @@
 //	err = tg.New(token, db, &tg.Options{AllowUsers: []int64{77}}).Run(ctx)
 //
 // The files show the path of a message: poll or webhook, intake (stored), read
-// (what it means), admit, command, chat and bootstrap (an agent), forward (to the
-// agents); and back: reply (stored), send, pace, status.
+// (what it means), admit, command, forward (to the agents, by peers/surface); and
+// back: reply (stored), send, pace, status.
 //
 // Guarantees:
 //

@@ -1,6 +1,10 @@
 package tg
 
-import "github.com/go-telegram/bot/models"
+import (
+	"hubbub/peers/outbox"
+
+	"github.com/go-telegram/bot/models"
+)
 
 // CrashAt sets what is called at the points between receiving, storing, sending
 // and acknowledging.
@@ -18,3 +22,7 @@ func NextPoll(highest int64, size, fresh int) (offset int64, wait bool) {
 	c := cursor{}.next(highest, size, fresh)
 	return c.offset, c.wait
 }
+
+// SchemaBefore is the database of the bridges before chats found their agents by
+// peers/surface.
+var SchemaBefore = []string{schema + outbox.Schema}

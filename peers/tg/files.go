@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
 
@@ -24,23 +25,21 @@ const filesPath = "/telegram-files/"
 
 // files gives out references to Telegram's files and serves them: whoever has a
 // reference can fetch the file from the bridge, and never sees the bot token.
-type files struct{ b *Bridge }
-
-func newFiles(b *Bridge) *files { return &files{b: b} }
+type files struct{ *account }
 
 // refer makes the references of a message's files.
 func (f *files) refer(ctx context.Context, tx *sql.Tx, list []attachment) ([]protocol.Attachment, error) {
 	var out []protocol.Attachment
 	for _, a := range list {
-		if f.b.opts.FilesListen == NoFiles && f.b.opts.FilesURL == "" {
+		if f.opts.FilesListen == NoFiles && f.opts.FilesURL == "" {
 			out = append(out, protocol.Attachment{Kind: a.kind, Name: a.name, MimeType: a.mime, Size: a.size})
 			continue
 		}
 		ref := rand.Text()
-		err := exec(ctx, tx, `INSERT OR IGNORE INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)`,
-			ref, f.b.bot, a.fileID, a.name, a.mime, now())
+		err := store.Exec(ctx, tx, `INSERT OR IGNORE INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)`,
+			ref, f.bot, a.fileID, a.name, a.mime, now())
 		if err == nil {
-			err = tx.QueryRowContext(ctx, `SELECT ref FROM files WHERE bot = ? AND file_id = ?`, f.b.bot, a.fileID).Scan(&ref)
+			err = tx.QueryRowContext(ctx, `SELECT ref FROM files WHERE bot = ? AND file_id = ?`, f.bot, a.fileID).Scan(&ref)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("making a reference to a file: %w", err)
@@ -51,12 +50,12 @@ func (f *files) refer(ctx context.Context, tx *sql.Tx, list []attachment) ([]pro
 }
 
 // address is what stands in front of references.
-func (f *files) address(ctx context.Context, q querier) string {
-	if f.b.opts.FilesURL != "" {
-		return strings.TrimRight(f.b.opts.FilesURL, "/")
+func (f *files) address(ctx context.Context, q store.Querier) string {
+	if f.opts.FilesURL != "" {
+		return strings.TrimRight(f.opts.FilesURL, "/")
 	}
 	var address string
-	if err := q.QueryRowContext(ctx, `SELECT files_addr FROM bots WHERE bot = ?`, f.b.bot).Scan(&address); err != nil || address == "" {
+	if err := q.QueryRowContext(ctx, `SELECT files_addr FROM bots WHERE bot = ?`, f.bot).Scan(&address); err != nil || address == "" {
 		address = "127.0.0.1"
 	}
 	return "http://" + address
@@ -66,7 +65,7 @@ func (f *files) address(ctx context.Context, q querier) string {
 // start, so that references stay good, or any.
 func (f *files) listen(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
-	if at := f.b.opts.FilesListen; at != "" {
+	if at := f.opts.FilesListen; at != "" {
 		l, err := config.Listen(ctx, "tcp", at)
 		if err != nil {
 			return nil, fmt.Errorf("listening for files on %s (see --files-listen): %w", at, err)
@@ -74,7 +73,7 @@ func (f *files) listen(ctx context.Context) (net.Listener, error) {
 		return l, nil
 	}
 	var last string
-	if err := f.b.db.QueryRowContext(ctx, `SELECT files_addr FROM bots WHERE bot = ?`, f.b.bot).Scan(&last); err == nil && last != "" {
+	if err := f.db.QueryRowContext(ctx, `SELECT files_addr FROM bots WHERE bot = ?`, f.bot).Scan(&last); err == nil && last != "" {
 		if l, err := config.Listen(ctx, "tcp", last); err == nil {
 			return l, nil
 		}
@@ -85,14 +84,14 @@ func (f *files) listen(ctx context.Context) (net.Listener, error) {
 // open listens before anything else runs, so that references name the right port.
 // It returns nil where no files are served.
 func (f *files) open(ctx context.Context) (net.Listener, error) {
-	if f.b.opts.FilesListen == NoFiles {
+	if f.opts.FilesListen == NoFiles {
 		return nil, nil
 	}
 	l, err := f.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := exec(ctx, f.b.db, `UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), f.b.bot); err != nil {
+	if err := store.Exec(ctx, f.db, `UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), f.bot); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -114,20 +113,20 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var fileID, name, kind string
-	err := f.b.db.QueryRowContext(r.Context(), `SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, f.b.bot).Scan(&fileID, &name, &kind)
+	err := f.db.QueryRowContext(r.Context(), `SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, f.bot).Scan(&fileID, &name, &kind)
 	if errors.Is(err, sql.ErrNoRows) {
 		http.NotFound(w, r)
 		return
 	}
 	var file models.File
 	if err == nil {
-		err = f.b.call(r.Context(), "getFile", map[string]any{"file_id": fileID}, &file)
+		err = f.call(r.Context(), "getFile", map[string]any{"file_id": fileID}, &file)
 	}
 	if err != nil || file.FilePath == "" {
 		f.refuse(w, err)
 		return
 	}
-	resp, err := f.b.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
+	resp, err := f.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
 	if err != nil {
 		f.refuse(w, err)
 		return
@@ -161,7 +160,7 @@ func (f *files) refuse(w http.ResponseWriter, err error) {
 		return
 	}
 	if err != nil {
-		f.b.log.Warn().Err(err).Msg("a file cannot be fetched from Telegram")
+		f.log.Warn().Err(err).Msg("a file cannot be fetched from Telegram")
 	}
 	http.Error(w, "Telegram cannot be reached for this file; try again", http.StatusBadGateway)
 }

@@ -9,18 +9,21 @@ import (
 	"time"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
+	"hubbub/protocol/retry"
 )
 
 // errUnknown marks a send without an answer.
 var errUnknown = errors.New("no answer came from Telegram, so the message may or may not have been sent")
 
-func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
+// backoff paces calls to Telegram that fail.
+var backoff = retry.Backoff{Min: time.Second, Max: time.Minute}
 
 // pauseAfter is the pause after so many failed calls in a row: the backoff, or
 // what Telegram asks for where that is longer.
 func pauseAfter(err error, failures int) time.Duration {
-	pause := backoff(failures)
+	pause := backoff.After(failures)
 	var refused *botapi.Error
 	if errors.As(err, &refused) {
 		pause = max(pause, refused.RetryAfter)
@@ -30,31 +33,37 @@ func pauseAfter(err error, failures int) time.Duration {
 
 // judge says what follows from a call that failed. An answer means that the
 // call had no effect, a 5xx too; no answer means that nobody knows.
-func (b *Bridge) judge(ctx context.Context, o *outgoing, err error) error {
+func (out *outbound) judge(ctx context.Context, o *outgoing, err error) error {
 	var transport *botapi.TransportError
 	if errors.As(err, &transport) {
-		if transport.Left {
-			return outbox.Unknown(fmt.Errorf("%w: %w", errUnknown, err))
+		switch {
+		case !transport.Left:
+			return outbox.Retry(0, err)
+		case out.opts.ResendUnknown:
+			return outbox.Retry(0, fmt.Errorf("sending again, though it may have arrived: %w: %w", errUnknown, err))
 		}
-		return err
+		return outbox.Unknown(fmt.Errorf("%w: %w", errUnknown, err))
 	}
 	var refused *botapi.Error
 	if !errors.As(err, &refused) {
+		if outbox.Open(err) {
+			err = outbox.Retry(0, err)
+		}
 		return err
 	}
 	switch {
 	case refused.Code == http.StatusTooManyRequests:
-		return outbox.Retry(b.heed(ctx, o.chat.telegram, refused), err)
+		return outbox.Retry(out.heed(ctx, o.chat.telegram, refused), err)
 	case refused.Code == http.StatusUnauthorized:
-		b.fatal(ErrToken)
+		out.fatal(ErrToken)
 		return outbox.Retry(time.Minute, err)
 	case refused.Code == http.StatusForbidden:
-		b.expelled(ctx, o.chat, refused)
-		return permanent(err)
+		out.expelled(ctx, o.chat, refused)
+		return outbox.Permanent(err)
 	case refused.Code >= 500, refused.Code/100 == 3, refused.Code == http.StatusNotFound:
-		return err // another answer may come later
+		return outbox.Retry(0, err) // another answer may come later
 	default:
-		return permanent(err)
+		return outbox.Permanent(err)
 	}
 }
 
@@ -74,11 +83,11 @@ func (o *outgoing) idempotent(err error) error {
 
 // expelled notes that the bot may not write to a chat any more. Not every
 // refusal says so: one may be about a single topic.
-func (b *Bridge) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
+func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
 	for _, sign := range []string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"} {
 		if refused.Says(sign) {
-			if err := exec(ctx, b.db, `UPDATE chats SET present = 0 WHERE bot = ? AND chat = ?`, b.bot, c.key); err != nil {
-				b.log.Error().Err(err).Msg("that the bot left a chat cannot be stored")
+			if err := store.Exec(ctx, out.db, `UPDATE chats SET present = 0 WHERE bot = ? AND chat = ?`, out.bot, c.key); err != nil {
+				out.log.Error().Err(err).Msg("that the bot left a chat cannot be stored")
 			}
 			return
 		}
@@ -87,26 +96,26 @@ func (b *Bridge) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
 
 // heed stops sends to a chat for as long as a 429 asks, and returns how long that
 // is.
-func (b *Bridge) heed(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
+func (out *outbound) heed(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
 	wait := refused.RetryAfter
 	if wait <= 0 {
 		wait = shortPause
 	}
-	if err := b.hold(ctx, telegramChat, wait); err != nil {
-		b.log.Error().Err(err).Msg("Telegram's retry_after cannot be stored")
+	if err := out.hold(ctx, telegramChat, wait); err != nil {
+		out.log.Error().Err(err).Msg("Telegram's retry_after cannot be stored")
 	}
-	b.log.Warn().Int64("chat", telegramChat).Dur("retry_in", wait).Msg("Telegram asks to send later")
+	out.log.Warn().Int64("chat", telegramChat).Dur("retry_in", wait).Msg("Telegram asks to send later")
 	return wait
 }
 
 // hold stops sends to a chat until a time that a restart does not forget. When a
 // second chat is told to wait while one waits, the limit is the bot's.
-func (b *Bridge) hold(ctx context.Context, telegramChat int64, wait time.Duration) error {
+func (out *outbound) hold(ctx context.Context, telegramChat int64, wait time.Duration) error {
 	until := time.Now().Add(wait).UnixMicro()
-	return inTx(context.WithoutCancel(ctx), b.db, func(tx *sql.Tx) error {
+	return store.InTx(context.WithoutCancel(ctx), out.db, func(tx *sql.Tx) error {
 		scope := "chat:" + id(telegramChat)
 		var others int
-		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM holds WHERE bot = ? AND scope <> ? AND scope <> 'bot' AND until > ?`, b.bot, scope, now()).Scan(&others)
+		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM holds WHERE bot = ? AND scope <> ? AND scope <> 'bot' AND until > ?`, out.bot, scope, now()).Scan(&others)
 		if err != nil {
 			return err
 		}
@@ -115,8 +124,8 @@ func (b *Bridge) hold(ctx context.Context, telegramChat int64, wait time.Duratio
 			scopes = append(scopes, "bot")
 		}
 		for _, s := range scopes {
-			if err := exec(ctx, tx, `INSERT INTO holds (bot, scope, until) VALUES (?1, ?2, ?3)
-				ON CONFLICT (bot, scope) DO UPDATE SET until = max(until, ?3)`, b.bot, s, until); err != nil {
+			if err := store.Exec(ctx, tx, `INSERT INTO holds (bot, scope, until) VALUES (?1, ?2, ?3)
+				ON CONFLICT (bot, scope) DO UPDATE SET until = max(until, ?3)`, out.bot, s, until); err != nil {
 				return err
 			}
 		}

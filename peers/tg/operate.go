@@ -6,16 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
+	"hubbub/protocol/text"
 )
 
 // A Waiting is one item of a bridge's queues as an operator sees it.
 type Waiting struct {
 	ID          int64        `json:"id"`
-	Queue       string       `json:"queue"` // telegram, agents or status
+	Queue       string       `json:"queue"` // telegram, agents, status or chats
 	Bot         int64        `json:"bot"`
 	Destination string       `json:"destination"`
 	State       outbox.State `json:"state"`
@@ -35,59 +37,46 @@ type Queues struct{ db *sql.DB }
 // NewQueues makes one on a database of Open.
 func NewQueues(db *sql.DB) *Queues { return &Queues{db} }
 
-// bridges returns the bridge of each bot that used the database, not running:
-// its outboxes settle as the running ones do.
-func (q *Queues) bridges(ctx context.Context) ([]*Bridge, error) {
-	bots, err := list(ctx, q.db, `SELECT bot FROM bots ORDER BY bot`)
-	if err != nil {
-		return nil, fmt.Errorf("looking for bots: %w", err)
-	}
-	var out []*Bridge
-	for _, bot := range bots {
-		number, err := strconv.ParseInt(bot, 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		b := New("", q.db, nil)
-		b.become(number)
-		out = append(out, b)
-	}
-	return out, nil
+// A box is one queue of one bot.
+type box struct {
+	*outbox.Outbox
+	name string
+	bot  int64
 }
 
-// boxes are a bridge's queues in the order in which operators see them.
-func (b *Bridge) boxes() []struct {
-	name string
-	*outbox.Outbox
-} {
-	return []struct {
-		name string
-		*outbox.Outbox
-	}{{queueTelegram, b.telegram}, {queueForward, b.forward}, {queueStatus, b.status}}
+// boxes returns the queues of each bot that used the database, in the order in which
+// operators see them. They settle as those of a running bridge do.
+func (q *Queues) boxes(ctx context.Context) (all []box, err error) {
+	bots, err := store.All(ctx, q.db, store.Column[int64], `SELECT bot FROM bots ORDER BY bot`)
+	for _, bot := range bots {
+		b := New("", q.db, nil)
+		b.become(bot)
+		all = append(all, box{b.out.telegram, queueTelegram, bot}, box{b.surface.Queue(surface.QueueAgents), surface.QueueAgents, bot},
+			box{b.out.status, queueStatus, bot}, box{b.surface.Queue(surface.QueueChats), surface.QueueChats, bot})
+	}
+	return all, err
 }
 
 // List returns the items in the given states, or in any: what goes to Telegram
 // first, then what goes to the agents, each in the order of queueing.
 func (q *Queues) List(ctx context.Context, states ...outbox.State) ([]Waiting, error) {
-	bridges, err := q.bridges(ctx)
+	boxes, err := q.boxes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []Waiting
-	for _, b := range bridges {
-		for _, box := range b.boxes() {
-			items, err := box.List(ctx, &outbox.Filter{States: states, Limit: -1})
-			if err != nil {
+	for _, box := range boxes {
+		items, err := box.List(ctx, &outbox.Filter{States: states, Limit: -1})
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			w := Describe(&items[i])
+			w.Queue, w.Bot = box.name, box.bot
+			if err := q.addText(ctx, &w, items[i].Body); err != nil {
 				return nil, err
 			}
-			for i := range items {
-				w := Describe(&items[i])
-				w.Queue, w.Bot = box.name, b.bot
-				if err := q.addText(ctx, &w, items[i].Body); err != nil {
-					return nil, err
-				}
-				out = append(out, w)
-			}
+			out = append(out, w)
 		}
 	}
 	return out, nil
@@ -121,18 +110,14 @@ func (q *Queues) addText(ctx context.Context, w *Waiting, body []byte) error {
 		if err == nil && json.Unmarshal([]byte(content), &t) == nil {
 			content = t.Text
 		}
-		w.Text = clip(content, 200)
-	case queueForward:
-		var f forwardItem
+		w.Text = text.Clip(content, 200)
+	case surface.QueueAgents:
 		var d draft
-		var raw string
-		if json.Unmarshal(body, &f) != nil || f.Event == 0 {
-			return nil
-		}
-		err = q.db.QueryRowContext(ctx, `SELECT draft FROM events WHERE id = ?`, f.Event).Scan(&raw)
+		raw, _, err := store.One(ctx, q.db, store.Column[string], `SELECT draft FROM events WHERE id = ?`, surface.EventOf(body))
 		if err == nil && json.Unmarshal([]byte(raw), &d) == nil {
-			w.Text = clip(d.Content.Text, 200)
+			w.Text = text.Clip(d.Content.Text, 200)
 		}
+		return err
 	case queueStatus:
 		var s statusItem
 		if json.Unmarshal(body, &s) == nil {
@@ -157,15 +142,13 @@ func (q *Queues) Drop(ctx context.Context, id int64) error {
 }
 
 func (q *Queues) change(ctx context.Context, item int64, f func(*outbox.Outbox, context.Context, int64) error) error {
-	bridges, err := q.bridges(ctx)
+	boxes, err := q.boxes(ctx)
 	if err != nil {
 		return err
 	}
-	for _, b := range bridges {
-		for _, box := range b.boxes() {
-			if err := f(box.Outbox, ctx, item); !errors.Is(err, outbox.ErrNotFound) {
-				return err
-			}
+	for _, box := range boxes {
+		if err := f(box.Outbox, ctx, item); !errors.Is(err, outbox.ErrNotFound) {
+			return err
 		}
 	}
 	return fmt.Errorf("item %d: %w", item, outbox.ErrNotFound)

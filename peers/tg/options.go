@@ -48,7 +48,6 @@ const NoFiles = "none"
 
 // Bounds that are no settings.
 const (
-	maxBackoffBus      = 15 * time.Second // between attempts towards the bus: the promise is 30 s
 	maxAge             = 24 * time.Hour
 	typingRefresh      = 4 * time.Second
 	typingPause        = 200 * time.Millisecond // until a sign is tried again for which the bot's limit had no room
@@ -66,8 +65,7 @@ const (
 	maxUpdate          = 1 << 20         // bytes
 	maxEvent           = 1000 << 10      // bytes of a tg_message's content, below the bus's smallest limit for a frame
 	shortPause         = 3 * time.Second
-	maxRejections      = 10 // by an agent, of one event
-	untakenAttempts    = 5  // at an agent that fails, until its chat is told
+	maxReason          = 300 // characters of why something failed
 	maxReplyText       = 64 << 10
 	guessesPerHour     = 5
 	albumCap           = 10 * time.Second

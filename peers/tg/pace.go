@@ -10,18 +10,18 @@ import (
 // pace waits until a send to a chat is within every limit, if that is soon, and
 // then takes its place; else it returns how long to wait. The limits of chat and
 // group are reckoned from the sends on disk, so that a restart forgets none.
-func (b *Bridge) pace(ctx context.Context, o *outgoing) time.Duration {
+func (out *outbound) pace(ctx context.Context, o *outgoing) time.Duration {
 	for {
-		wait, err := b.waitFor(ctx, o)
+		wait, err := out.waitFor(ctx, o)
 		if err != nil {
-			b.log.Error().Err(err).Msg("Telegram's limits cannot be reckoned")
+			out.log.Error().Err(err).Msg("Telegram's limits cannot be reckoned")
 			return shortPause
 		}
 		if wait <= 0 {
-			if wait = b.limiter.Reserve().Delay(); wait <= 0 {
+			if wait = out.limiter.Reserve().Delay(); wait <= 0 {
 				return 0
 			}
-			if !b.rest(ctx, wait) {
+			if !out.rest(ctx, wait) {
 				return time.Millisecond
 			}
 			return 0
@@ -29,20 +29,20 @@ func (b *Bridge) pace(ctx context.Context, o *outgoing) time.Duration {
 		if wait > shortPause {
 			return wait
 		}
-		if !b.rest(ctx, wait) {
+		if !out.rest(ctx, wait) {
 			return time.Millisecond
 		}
 	}
 }
 
 // rest sleeps; false when the bridge stops.
-func (b *Bridge) rest(ctx context.Context, d time.Duration) bool {
+func (out *outbound) rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-b.quit:
+	case <-out.quit:
 	case <-ctx.Done():
 	}
 	return false
@@ -50,24 +50,24 @@ func (b *Bridge) rest(ctx context.Context, d time.Duration) bool {
 
 // waitFor returns how long the limits forbid a send to a chat, zero or less when
 // they do not.
-func (b *Bridge) waitFor(ctx context.Context, o *outgoing) (time.Duration, error) {
+func (out *outbound) waitFor(ctx context.Context, o *outgoing) (time.Duration, error) {
 	c := o.chat
-	held, err := b.heldUntil(ctx, c.telegram)
+	held, err := out.heldUntil(ctx, c.telegram)
 	if err != nil || o.kind == kindCallback {
 		return time.Until(held), err
 	}
 	var last, first sql.NullInt64
-	err = b.db.QueryRowContext(ctx, `SELECT max(begun_at) FROM sends WHERE bot = ? AND chat = ? AND begun_at > 0 AND kind <> 'callback'`, b.bot, c.key).Scan(&last)
-	if err == nil && c.group() && b.opts.GroupPerMinute > 0 {
-		err = b.db.QueryRowContext(ctx, `SELECT (SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND kind <> 'callback'
-			ORDER BY begun_at DESC LIMIT 1 OFFSET ?)`, b.bot, c.key, time.Now().Add(-time.Minute).UnixMicro(), b.opts.GroupPerMinute-1).Scan(&first)
+	err = out.db.QueryRowContext(ctx, `SELECT max(begun_at) FROM sends WHERE bot = ? AND chat = ? AND begun_at > 0 AND kind <> 'callback'`, out.bot, c.key).Scan(&last)
+	if err == nil && c.group() && out.opts.GroupPerMinute > 0 {
+		err = out.db.QueryRowContext(ctx, `SELECT (SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND kind <> 'callback'
+			ORDER BY begun_at DESC LIMIT 1 OFFSET ?)`, out.bot, c.key, time.Now().Add(-time.Minute).UnixMicro(), out.opts.GroupPerMinute-1).Scan(&first)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the last sends: %w", err)
 	}
 	until := held
-	if last.Valid && b.opts.MinSendInterval > 0 {
-		until = later(until, at(last.Int64).Add(b.opts.MinSendInterval))
+	if last.Valid && out.opts.MinSendInterval > 0 {
+		until = later(until, at(last.Int64).Add(out.opts.MinSendInterval))
 	}
 	if first.Valid {
 		until = later(until, at(first.Int64).Add(time.Minute))
@@ -81,10 +81,10 @@ func (b *Bridge) waitFor(ctx context.Context, o *outgoing) (time.Duration, error
 
 // heldUntil returns until when Telegram asked not to be called for a chat, zero
 // when it did not.
-func (b *Bridge) heldUntil(ctx context.Context, telegramChat int64) (time.Time, error) {
+func (out *outbound) heldUntil(ctx context.Context, telegramChat int64) (time.Time, error) {
 	var held sql.NullInt64
-	err := b.db.QueryRowContext(ctx, `SELECT max(until) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
-		b.bot, "chat:"+id(telegramChat)).Scan(&held)
+	err := out.db.QueryRowContext(ctx, `SELECT max(until) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
+		out.bot, "chat:"+id(telegramChat)).Scan(&held)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading the holds: %w", err)
 	}

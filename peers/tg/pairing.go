@@ -7,8 +7,11 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"math/big"
 	"strings"
 	"time"
+
+	"hubbub/peers/store"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -24,28 +27,14 @@ const codeLength = 8
 func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, error) {
 	letters := make([]byte, codeLength)
 	for i := range letters {
-		letters[i] = codeLetters[randomBelow(len(codeLetters))]
+		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(codeLetters))))
+		if err != nil {
+			return "", fmt.Errorf("making a code: %w", err)
+		}
+		letters[i] = codeLetters[n.Int64()]
 	}
 	code := string(letters[:4]) + "-" + string(letters[4:])
-	err := exec(ctx, db, `INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
-	if err != nil {
-		return "", fmt.Errorf("storing the code: %w", err)
-	}
-	return code, nil
-}
-
-// randomBelow picks evenly: bytes that would favour the first letters are thrown
-// away.
-func randomBelow(n int) int {
-	var one [1]byte
-	for {
-		if _, err := rand.Read(one[:]); err != nil {
-			panic(err) // never: it ends the program itself
-		}
-		if int(one[0]) < 256-256%n {
-			return int(one[0]) % n
-		}
-	}
+	return code, store.Exec(ctx, db, `INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
 }
 
 // codeHash is how a code is kept. Case, spaces and hyphens do not matter.
@@ -55,26 +44,59 @@ func codeHash(code string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// turnAway records what a stranger did. Only a code and, a few times a day, a
+// question how to get in are answered.
+func (in *intake) turnAway(ctx context.Context, tx *sql.Tx, h *happening) (string, error) {
+	reason := fmt.Sprintf("chat %d is not admitted (--allow-chat, or /pair there)", h.chat.ID)
+	direct := h.chat.Type == models.ChatTypePrivate
+	if direct {
+		reason = fmt.Sprintf("user %d is not admitted (--allow-user, or /pair)", h.user)
+	}
+	pairing := (h.command == "/pair" || h.command == "/start") && h.arguments != ""
+	asking := h.command == "/pair" || direct && (h.command == "/start" || h.command == "/help")
+	if !pairing && !asking {
+		in.log.Info().Int64("chat", h.chat.ID).Int64("user", h.user).Msg("turned away: " + reason)
+		return reason, nil
+	}
+	c, err := in.meet(ctx, tx, &h.chat)
+	if err != nil {
+		return "", err
+	}
+	if pairing {
+		return "the command " + h.command, in.pair(ctx, tx, c, h)
+	}
+	told, _, err := store.One(ctx, tx, store.Column[int], `SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
+		in.bot, c.key, time.Now().Add(-24*time.Hour).UnixMicro())
+	if err != nil || told >= maxNotices {
+		return reason, err
+	}
+	who := fmt.Sprintf("you: your user id is %d", h.user)
+	if !direct {
+		who = fmt.Sprintf("this group: its id is %d", h.chat.ID)
+	}
+	return reason, in.out.notice(ctx, tx, c, h.thread, fmt.Sprintf("stranger:%d", h.message), fmt.Sprintf(
+		"This bot is private. Ask whoever runs it to admit %s. With a one-time code from them (`hubbub pair`), send /pair CODE.", who))
+}
+
 // pair lets whoever knows a code in.
-func (b *Bridge) pair(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
+func (in *intake) pair(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
 	key := fmt.Sprintf("pair:%d", h.message)
-	say := func(text string) error { return b.notice(ctx, tx, c, h.thread, key, text) }
-	var guesses int
-	hourAgo := time.Now().Add(-time.Hour).UnixMicro()
-	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`, b.bot, h.user, hourAgo).Scan(&guesses)
+	say := func(text string) error { return in.out.notice(ctx, tx, c, h.thread, key, text) }
+	guesses, _, err := store.One(ctx, tx, store.Column[int], `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`,
+		in.bot, h.user, time.Now().Add(-time.Hour).UnixMicro())
 	if err != nil {
 		return err
 	}
 	if guesses >= guessesPerHour {
-		b.log.Warn().Int64("user", h.user).Msg("too many wrong pairing codes")
+		in.log.Warn().Int64("user", h.user).Msg("too many wrong pairing codes")
 		return nil // no answer that could be used to go on guessing
 	}
-	result, err := tx.ExecContext(ctx, `UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, now(), codeHash(h.arguments))
+	used, err := store.Changed(ctx, tx, `UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, now(), codeHash(h.arguments))
 	if err != nil {
 		return err
 	}
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		if err := exec(ctx, tx, `INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, b.bot, h.user, now()); err != nil {
+	if used == 0 {
+		if err := store.Exec(ctx, tx, `INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, h.user, now()); err != nil {
 			return err
 		}
 		return say("This code is not valid: it was used already, it expired, or it is mistyped.")
@@ -83,8 +105,8 @@ func (b *Bridge) pair(ctx context.Context, tx *sql.Tx, c *chat, h *happening) er
 	if h.chat.Type == models.ChatTypePrivate {
 		kind, who, welcome = "user", h.user, "You are admitted. Write a message, and an agent will answer."
 	}
-	b.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("admitted by a one-time code")
-	if err := exec(ctx, tx, `INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, b.bot, kind, who, h.user, now()); err != nil {
+	in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("admitted by a one-time code")
+	if err := store.Exec(ctx, tx, `INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, h.user, now()); err != nil {
 		return err
 	}
 	return say(welcome)
@@ -101,31 +123,17 @@ type Admission struct {
 
 // Admissions lists who was let in by a code, oldest first.
 func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
-	rows, err := db.QueryContext(ctx, `SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
-	if err != nil {
-		return nil, fmt.Errorf("reading who is admitted: %w", err)
-	}
-	defer rows.Close()
-	var out []Admission
-	for rows.Next() {
-		var a Admission
+	return store.All(ctx, db, func(row store.Row) (a Admission, err error) {
 		var micro int64
-		if err := rows.Scan(&a.Bot, &a.Kind, &a.ID, &a.By, &micro); err != nil {
-			return nil, err
-		}
+		err = row.Scan(&a.Bot, &a.Kind, &a.ID, &a.By, &micro)
 		a.At = time.UnixMicro(micro)
-		out = append(out, a)
-	}
-	return out, rows.Err()
+		return a, err
+	}, `SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
 }
 
 // Revoke takes back an admission by code, of a user or a chat. It reports
 // whether there was one. What the bridge's own flags allow it cannot take back.
 func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
-	result, err := db.ExecContext(ctx, `DELETE FROM admitted WHERE id = ?`, who)
-	if err != nil {
-		return false, fmt.Errorf("revoking: %w", err)
-	}
-	n, err := result.RowsAffected()
+	n, err := store.Changed(ctx, db, `DELETE FROM admitted WHERE id = ?`, who)
 	return n > 0, err
 }

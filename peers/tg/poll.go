@@ -2,6 +2,7 @@ package tg
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"net/url"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
+	"hubbub/protocol/retry"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -70,7 +73,7 @@ func (b *Bridge) pollLoop(ctx context.Context) error {
 			b.crash("stored")
 			failures = 0
 			if at.wait && len(batch) == 0 && time.Since(asked) < leastPoll {
-				sleep(ctx, leastPoll) // a server that does not know long polls
+				retry.Sleep(ctx, leastPoll) // a server that does not know long polls
 			}
 			at = at.next(highest, len(batch), fresh)
 			continue
@@ -81,7 +84,7 @@ func (b *Bridge) pollLoop(ctx context.Context) error {
 		if fatal != nil {
 			return fatal
 		}
-		sleep(ctx, pause)
+		retry.Sleep(ctx, pause)
 	}
 	return nil
 }
@@ -110,7 +113,7 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 	if len(batch) == 0 {
 		return 0, 0, nil
 	}
-	err = inTx(context.WithoutCancel(ctx), b.db, func(tx *sqlTx) error {
+	err = store.InTx(context.WithoutCancel(ctx), b.db, func(tx *sql.Tx) error {
 		fresh, highest = 0, 0
 		for _, raw := range batch {
 			number, isNew, err := b.storeUpdate(ctx, tx, raw)
@@ -128,14 +131,14 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 		return 0, 0, fmt.Errorf("storing updates: %w", err)
 	}
 	if fresh > 0 {
-		wake(b.arrived)
+		wake(b.in.arrived)
 	}
 	return fresh, highest, nil
 }
 
 // storeUpdate puts one update on disk. A number that was stored before is the
 // same update again, unless that was longer ago than Telegram repeats anything.
-func (b *Bridge) storeUpdate(ctx context.Context, tx *sqlTx, raw json.RawMessage) (number int64, isNew bool, err error) {
+func (b *Bridge) storeUpdate(ctx context.Context, tx *sql.Tx, raw json.RawMessage) (number int64, isNew bool, err error) {
 	var head struct {
 		ID *int64 `json:"update_id"`
 	}
@@ -144,7 +147,7 @@ func (b *Bridge) storeUpdate(ctx context.Context, tx *sqlTx, raw json.RawMessage
 		return 0, false, nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := exec(ctx, tx, `DELETE FROM updates WHERE bot = ? AND update_id = ? AND received_at < ? AND state <> 'new'`,
+	if err := store.Exec(ctx, tx, `DELETE FROM updates WHERE bot = ? AND update_id = ? AND received_at < ? AND state <> 'new'`,
 		b.bot, *head.ID, time.Now().Add(-staleUpdate).UnixMicro()); err != nil {
 		return 0, false, err
 	}
@@ -165,7 +168,7 @@ func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time
 	}
 	var refused *botapi.Error
 	if !errors.As(err, &refused) {
-		pause := backoff(failures)
+		pause := backoff.After(failures)
 		b.log.Warn().Err(err).Dur("retry_in", pause).Msg("no updates can be taken in; they stay with Telegram for 24 hours")
 		return pause, nil
 	}

@@ -3,6 +3,9 @@ package tg
 import (
 	"context"
 	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol/retry"
 )
 
 // keepRecords is how long what is settled is remembered: enough to tell who
@@ -16,7 +19,7 @@ func (b *Bridge) pruneLoop(ctx context.Context) error {
 		if err := b.prune(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn().Err(err).Msg("old records stay for now")
 		}
-		if !sleep(ctx, 24*time.Hour) {
+		if !retry.Sleep(ctx, 24*time.Hour) {
 			return nil
 		}
 	}
@@ -32,15 +35,12 @@ func (b *Bridge) prune(ctx context.Context) error {
 		{`DELETE FROM holds WHERE until < ?`, 0},
 		{`DELETE FROM guesses WHERE at < ?`, time.Hour},
 		{`DELETE FROM codes WHERE expires_at < ?`, 24 * time.Hour},
-		{`DELETE FROM claims WHERE seen < ?`, keepRecords},
-		{`DELETE FROM requests WHERE created_at < ? AND request NOT IN (SELECT request FROM chats)
-			AND chat NOT IN (SELECT chat FROM assignments)`, keepRecords},
-		{`DELETE FROM sends WHERE state IN ('sent','failed') AND reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
+		{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
 		{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, keepRecords},
 	} {
-		if err := exec(ctx, b.db, p.query, nowTime.Add(-p.age).UnixMicro()); err != nil {
+		if err := store.Exec(ctx, b.db, p.query, nowTime.Add(-p.age).UnixMicro()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return b.surface.Prune(ctx, nowTime.Add(-keepRecords))
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
@@ -16,15 +18,15 @@ import (
 // react shows a signal as the bot's reaction to a message. A bot has one reaction
 // per message: where another agent's signal stands, and where the chat does not
 // take the emoji, a short line says it instead.
-func (b *Bridge) react(ctx context.Context, o *outgoing) (*models.Message, error) {
+func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, error) {
 	_, telegramChat, message, ok := parseSource(o.content.InReplyTo)
 	if !ok {
-		return nil, permanent(fmt.Errorf("%q is no message in Telegram that could get a reaction", o.content.InReplyTo))
+		return nil, outbox.Permanent(fmt.Errorf("%q is no message in Telegram that could get a reaction", o.content.InReplyTo))
 	}
 	if telegramChat != o.chat.telegram {
-		return nil, permanent(fmt.Errorf("%s is not in this chat", o.content.InReplyTo))
+		return nil, outbox.Permanent(fmt.Errorf("%s is not in this chat", o.content.InReplyTo))
 	}
-	holder, shown, err := b.shownSignal(ctx, telegramChat, message)
+	holder, shown, err := out.shownSignal(ctx, telegramChat, message)
 	if err != nil {
 		return nil, err
 	}
@@ -35,28 +37,28 @@ func (b *Bridge) react(ctx context.Context, o *outgoing) (*models.Message, error
 	case holder != "" && holder != o.agent && signal == "seen":
 		return nil, nil // the other signal says at least that
 	case holder != "" && holder != o.agent && shown != "seen":
-		return b.statusLine(ctx, o)
+		return out.statusLine(ctx, o)
 	}
-	err = b.call(ctx, "setMessageReaction", map[string]any{
+	err = out.call(ctx, "setMessageReaction", map[string]any{
 		"chat_id": telegramChat, "message_id": message,
 		"reaction": []map[string]string{{"type": "emoji", "emoji": reactionOf[signal]}},
 	}, nil)
 	var refused *botapi.Error
 	if errors.As(err, &refused) && refused.Code == 400 && refused.MigrateTo == 0 &&
 		(refused.Says("REACTION") || refused.Says("not enough rights") || refused.Says("can't be")) {
-		return b.statusLine(ctx, o)
+		return out.statusLine(ctx, o)
 	}
 	if err != nil {
 		return nil, o.idempotent(err)
 	}
-	return nil, exec(context.WithoutCancel(ctx), b.db, `INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
-		b.bot, telegramChat, message, o.agent, signal)
+	return nil, store.Exec(context.WithoutCancel(ctx), out.db, `INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
+		out.bot, telegramChat, message, o.agent, signal)
 }
 
 // shownSignal returns which agent's signal stands on a message.
-func (b *Bridge) shownSignal(ctx context.Context, telegramChat int64, message int) (agent, signal string, err error) {
-	err = b.db.QueryRowContext(ctx, `SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`,
-		b.bot, telegramChat, message).Scan(&agent, &signal)
+func (out *outbound) shownSignal(ctx context.Context, telegramChat int64, message int) (agent, signal string, err error) {
+	err = out.db.QueryRowContext(ctx, `SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`,
+		out.bot, telegramChat, message).Scan(&agent, &signal)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", "", nil
 	}
@@ -64,9 +66,9 @@ func (b *Bridge) shownSignal(ctx context.Context, telegramChat int64, message in
 }
 
 // statusLine says a signal in words, as an answer to its message.
-func (b *Bridge) statusLine(ctx context.Context, o *outgoing) (*models.Message, error) {
+func (out *outbound) statusLine(ctx context.Context, o *outgoing) (*models.Message, error) {
 	line := *o
 	line.content.ReplyTo = o.content.InReplyTo
 	text := fmt.Sprintf("%s %s: %s", reactionOf[o.body], protocol.PeerID(o.agent).Name(), o.body)
-	return b.sendText(ctx, &line, markdown.Plain(text))
+	return out.sendText(ctx, &line, markdown.Plain(text))
 }

@@ -291,8 +291,6 @@ func readCallback(q *models.CallbackQuery, update int64) (happening, error) {
 	return h, nil
 }
 
-func id(n int64) string { return strconv.FormatInt(n, 10) }
-
 // stamp writes Telegram's seconds as RFC 3339.
 func stamp(seconds int) string {
 	if seconds <= 0 {

@@ -8,15 +8,58 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 	"unicode"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
+	"golang.org/x/time/rate"
 )
+
+// An outbound is the way from the bus to Telegram: what shall be shown waits in the
+// queue "telegram", and what became of it, for its agent, in the queue "status".
+type outbound struct {
+	*chats
+	peer     *peer.Peer // nil for operators
+	telegram *outbox.Outbox
+	status   *outbox.Outbox
+	limiter  *rate.Limiter
+	typing   *typing
+	shown    sync.Map // the number of the message that an item made, until it is settled
+}
+
+func newOutbound(cs *chats) *outbound {
+	out := &outbound{chats: cs, limiter: rate.NewLimiter(rate.Inf, 1)}
+	if n := cs.opts.BotPerSecond; n > 0 {
+		out.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
+	}
+	out.typing = newTyping(out)
+	interrupted := outbox.GiveUpUnknown
+	if cs.opts.ResendUnknown {
+		interrupted = outbox.Resend
+	}
+	out.telegram = outbox.New(cs.db, out.send, &outbox.Options{
+		Name: cs.queue(queueTelegram), Poll: outboxPoll, MaxAge: maxAge, MaxPending: cs.opts.MaxPending, Parallel: 32,
+		AttemptTimeout: time.Minute, StopTimeout: stopGrace, OnInterrupted: interrupted, Began: out.began,
+		OnSettled: out.settled, Log: &cs.log,
+		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
+			out.shown.Delete(item.ID)
+			cs.crash("recorded")
+			out.status.Wake()
+		},
+	})
+	out.status = outbox.New(cs.db, out.sendStatus, &outbox.Options{
+		Name: cs.queue(queueStatus), Poll: outboxPoll, MaxBackoff: 30 * time.Second, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
+		Parallel: 8, AttemptTimeout: time.Minute, Log: &cs.log,
+	})
+	return out
+}
 
 // A reply is what shall be shown in a chat: an agent's tg_reply, or a notice of
 // the bridge itself, which has no agent.
@@ -40,7 +83,7 @@ const (
 // takeReply is a tg_reply: it is on disk when nil is returned. What can never be
 // shown because it makes no sense is rejected; what cannot be shown because of
 // the chat's state is stored, and its failure reported by delivery_status.
-func (b *Bridge) takeReply(ctx context.Context, d *peer.Delivery) error {
+func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	key, err := chatOf(d.Topic)
 	if err != nil {
 		return peer.Reject(err.Error())
@@ -49,28 +92,28 @@ func (b *Bridge) takeReply(ctx context.Context, d *peer.Delivery) error {
 	if err := d.Decode(&r.content); err != nil {
 		return peer.Reject("the content of this tg_reply cannot be read: " + err.Error())
 	}
-	if err := b.checkReply(&r.content); err != nil {
+	if err := out.checkReply(&r.content); err != nil {
 		return peer.Reject(err.Error())
 	}
-	c, err := b.chatForReply(ctx, key)
+	c, err := out.chatForReply(ctx, key)
 	if err != nil {
 		return err
 	}
-	if err := b.nameSources(ctx, &r.content, d.Message.InReplyTo); err != nil {
+	if err := out.nameSources(ctx, &r.content, d.Message.InReplyTo); err != nil {
 		return err
 	}
 	r.chat = c.key
 	if r.content.Text == "" && r.content.Signal == "" {
-		b.typing.set(c, &r)
+		out.typing.set(c, &r)
 		return nil
 	}
 	if r.key = r.content.IdempotencyKey; r.key == "" {
 		r.key = string(r.busID)
 	}
-	b.crash("reply received")
+	out.crash("reply received")
 	var fresh bool
-	err = inTx(ctx, b.db, func(tx *sql.Tx) error {
-		fresh, err = b.storeReply(ctx, tx, &r)
+	err = store.InTx(ctx, out.db, func(tx *sql.Tx) error {
+		fresh, err = out.storeReply(ctx, tx, &r)
 		return err
 	})
 	switch {
@@ -79,16 +122,16 @@ func (b *Bridge) takeReply(ctx context.Context, d *peer.Delivery) error {
 	case err != nil:
 		return err
 	}
-	b.crash("reply stored")
+	out.crash("reply stored")
 	if fresh {
-		b.typing.clear(c.key, r.agent)
-		b.telegram.Wake()
+		out.typing.clear(c.key, r.agent)
+		out.telegram.Wake()
 	}
 	return nil
 }
 
 // checkReply says what makes a reply senseless.
-func (b *Bridge) checkReply(content *protocol.ChatReply) error {
+func (out *outbound) checkReply(content *protocol.ChatReply) error {
 	shown := strings.TrimFunc(content.Text, unicode.IsSpace)
 	if shown == "" && content.Text != "" && content.Signal == "" {
 		return errors.New("the text is nothing but white space, which Telegram does not show")
@@ -104,7 +147,7 @@ func (b *Bridge) checkReply(content *protocol.ChatReply) error {
 		return errors.New("a signal needs inReplyTo, the sourceId of the message that it is about")
 	}
 	for _, source := range []string{content.InReplyTo, content.ReplyTo} {
-		if bot, _, _, ok := parseSource(source); ok && bot != b.bot {
+		if bot, _, _, ok := parseSource(source); ok && bot != out.bot {
 			return fmt.Errorf("%s is a message of another bot", source)
 		}
 	}
@@ -118,7 +161,7 @@ func (b *Bridge) checkReply(content *protocol.ChatReply) error {
 
 // nameSources turns the messageId of a tg_message, by which an agent may name what
 // it answers, into the sourceId.
-func (b *Bridge) nameSources(ctx context.Context, content *protocol.ChatReply, inReplyTo protocol.MessageID) error {
+func (out *outbound) nameSources(ctx context.Context, content *protocol.ChatReply, inReplyTo protocol.MessageID) error {
 	if content.InReplyTo == "" {
 		content.InReplyTo = string(inReplyTo)
 	}
@@ -126,41 +169,27 @@ func (b *Bridge) nameSources(ctx context.Context, content *protocol.ChatReply, i
 		if _, _, _, ok := parseSource(*name); ok || *name == "" {
 			continue
 		}
-		var source string
-		err := b.db.QueryRowContext(ctx, `SELECT source_id FROM events WHERE bus_id = ?`, eventOf(*name)).Scan(&source)
-		switch {
-		case err == nil:
+		source, found, err := store.One(ctx, out.db, store.Column[string], `SELECT source_id FROM events WHERE bus_id = ?`, eventOf(*name))
+		if err != nil {
+			return err
+		}
+		if found {
 			*name = source
-		case !errors.Is(err, sql.ErrNoRows):
-			return fmt.Errorf("looking up what is answered: %w", err)
 		}
 	}
 	return nil
 }
 
-// parseSource takes a sourceId of a Telegram message apart. What follows the
-// message's number, as for a reaction, is passed over.
-func parseSource(source string) (bot, telegramChat int64, message int, ok bool) {
-	parts := strings.SplitN(source, ":", 5)
-	if len(parts) < 4 || parts[0] != "tg" {
-		return 0, 0, 0, false
-	}
-	bot, err1 := strconv.ParseInt(parts[1], 10, 64)
-	telegramChat, err2 := strconv.ParseInt(parts[2], 10, 64)
-	message, err3 := strconv.Atoi(parts[3])
-	return bot, telegramChat, message, errors.Join(err1, err2, err3) == nil && message > 0
-}
-
 // chatForReply finds the chat, also one that never said anything but is admitted.
-func (b *Bridge) chatForReply(ctx context.Context, key int64) (*chat, error) {
-	c, err := b.loadChat(ctx, b.db, key)
+func (out *outbound) chatForReply(ctx context.Context, key int64) (*chat, error) {
+	c, err := out.load(ctx, out.db, key)
 	if err == nil || !errors.Is(err, errNoChat) {
 		return c, err
 	}
-	if key == b.bot {
+	if key == out.bot {
 		return nil, peer.Reject("this is the bot itself; address a chat as tg:<chat id>")
 	}
-	admitted, err := b.admitsTopic(ctx, b.db, key)
+	admitted, err := out.admitsTopic(ctx, out.db, key)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +200,8 @@ func (b *Bridge) chatForReply(ctx context.Context, key int64) (*chat, error) {
 	if key < 0 {
 		kind = models.ChatTypeSupergroup
 	}
-	err = inTx(ctx, b.db, func(tx *sql.Tx) error {
-		c, err = b.meetChat(ctx, tx, &models.Chat{ID: key, Type: kind})
+	err = store.InTx(ctx, out.db, func(tx *sql.Tx) error {
+		c, err = out.meet(ctx, tx, &models.Chat{ID: key, Type: kind})
 		return err
 	})
 	return c, err
@@ -180,35 +209,28 @@ func (b *Bridge) chatForReply(ctx context.Context, key int64) (*chat, error) {
 
 // storeReply stores a reply with its parts and queues them; false when the agent
 // gave this key before.
-func (b *Bridge) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool, error) {
+func (out *outbound) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool, error) {
 	content, err := json.Marshal(r.content)
 	if err != nil {
 		return false, err
 	}
-	result, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?)`, b.bot, r.chat, r.agent, r.key, string(r.busID), string(content), now())
-	if err != nil {
-		return false, fmt.Errorf("storing a reply: %w", err)
-	}
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
+	number, fresh, err := store.One(ctx, tx, store.Column[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(content), now())
+	if err != nil || !fresh {
 		return false, err
 	}
-	number, err := result.LastInsertId()
-	if err != nil {
-		return false, err
-	}
-	destination := b.destination(r.chat)
+	destination := string(topicOf(r.chat))
 	if r.callback != "" {
 		destination += " buttons" // a button must not wait for what the chat waits for
 	}
-	for i, p := range b.parts(r) {
-		err := exec(ctx, tx, `INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`,
-			number, i, b.bot, r.chat, p.kind, p.body)
+	for i, p := range cut(r) {
+		err := store.Exec(ctx, tx, `INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`,
+			number, i, out.bot, r.chat, p.kind, p.body)
 		if err == nil {
 			content, err = json.Marshal(sendItem{Reply: number, Part: i, Trace: r.trace})
 		}
 		if err == nil {
-			_, err = b.telegram.EnqueueTx(ctx, tx, destination, fmt.Sprintf("%d.%d", number, i), content)
+			_, err = out.telegram.EnqueueTx(ctx, tx, destination, fmt.Sprintf("%d.%d", number, i), content)
 		}
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)
@@ -219,14 +241,14 @@ func (b *Bridge) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool, er
 
 type part struct{ kind, body string }
 
-// parts cuts a reply into what Telegram takes, one call each.
-func (b *Bridge) parts(r *reply) []part {
-	var out []part
+// cut cuts a reply into what Telegram takes, one call each.
+func cut(r *reply) []part {
+	var parts []part
 	if r.callback != "" {
 		return []part{{kindCallback, r.callback}}
 	}
 	if r.content.Signal != "" {
-		out = append(out, part{kindSignal, r.content.Signal})
+		parts = append(parts, part{kindSignal, r.content.Signal})
 	}
 	texts := markdown.Split(markdown.Render(r.content.Text), markdown.MaxUnits)
 	if len(texts) == 0 && r.content.Text != "" { // Markdown that shows nothing, such as a lone comment
@@ -237,16 +259,30 @@ func (b *Bridge) parts(r *reply) []part {
 		if err != nil {
 			panic(err) // texts and numbers always marshal
 		}
-		out = append(out, part{kindText, string(raw)})
+		parts = append(parts, part{kindText, string(raw)})
 	}
-	return out
+	return parts
+}
+
+// notice queues a text of the bridge's own to a chat, once per key.
+func (out *outbound) notice(ctx context.Context, tx *sql.Tx, c *chat, thread int, key, text string) error {
+	content := protocol.ChatReply{Text: text}
+	if thread != 0 {
+		content.ThreadID = id(int64(thread))
+	}
+	return out.own(ctx, tx, &reply{chat: c.key, key: key, content: content})
 }
 
 // answerCallback queues the answer to a pressed button, which else goes on
 // turning.
-func (b *Bridge) answerCallback(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
-	_, err := b.storeReply(ctx, tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback})
-	if errorsIsFull(err) {
+func (out *outbound) answerCallback(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
+	return out.own(ctx, tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback})
+}
+
+// own queues what the bridge itself has to say, unless too much waits already.
+func (out *outbound) own(ctx context.Context, tx *sql.Tx, r *reply) error {
+	_, err := out.storeReply(ctx, tx, r)
+	if errors.Is(err, outbox.ErrFull) {
 		return nil
 	}
 	return err

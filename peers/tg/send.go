@@ -2,13 +2,13 @@ package tg
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
@@ -23,15 +23,6 @@ type sendItem struct {
 	Trace string `json:"traceparent,omitempty"` // of the tg_reply
 }
 
-// The states of one part of a reply, see the table sends.
-const (
-	partPending = "pending"
-	partSending = "sending" // the request may have left
-	partSent    = "sent"
-	partUnknown = "unknown"
-	partFailed  = "failed"
-)
-
 // An outgoing is one part of a reply with what is needed to send it.
 type outgoing struct {
 	sendItem
@@ -40,113 +31,165 @@ type outgoing struct {
 	busID   protocol.MessageID
 	kind    string
 	body    string
-	state   string
 	content protocol.ChatReply
 	key     string
-	attempt int
+	message int64 // that it made; 0 unless an older bridge sent it
+
+	destination string // of its item
+	attempt     int
 }
 
-// sendTelegram makes one attempt at one part of a reply.
-func (b *Bridge) sendTelegram(ctx context.Context, item outbox.Item) error {
-	o, err := b.loadOutgoing(ctx, item)
+// send makes one attempt at one part of a reply.
+func (out *outbound) send(ctx context.Context, item outbox.Item) error {
+	o, err := out.loadOutgoing(ctx, item)
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.state == partSent:
-		return nil // the bridge died between sending it and settling it
-	case o.state == partSending && !b.opts.ResendUnknown:
-		return outbox.Unknown(errors.New("the bridge died while this was being sent"))
+	if o.message > 0 { // an older bridge noted so, and died before it had settled it
+		out.shown.Store(item.ID, o.message)
+		return nil
 	}
-	if err := b.mayShow(ctx, o); err != nil {
-		return b.delayed(ctx, o, item, err)
+	if err := out.mayShow(ctx, o); err != nil {
+		return out.delayed(ctx, o, item, err)
 	}
-	if wait := b.pace(ctx, o); wait > 0 {
-		return b.delayed(ctx, o, item, outbox.Retry(wait, errPaced))
+	if wait := out.pace(ctx, o); wait > 0 {
+		return out.delayed(ctx, o, item, outbox.Retry(wait, errPaced))
 	}
-	if err := b.mark(ctx, o); err != nil {
+	if err := out.mark(ctx, o); err != nil {
 		return err
 	}
-	b.crash("sending")
-	sent, err := b.perform(ctx, o)
-	b.crash("sent")
-	err = b.afterSend(ctx, o, sent, err)
-	b.crash("recorded")
-	return b.delayed(ctx, o, item, err)
+	out.crash("sending")
+	sent, err := out.perform(ctx, o)
+	out.crash("sent")
+	if err != nil {
+		return out.delayed(ctx, o, item, out.judge(ctx, o, err))
+	}
+	if sent != nil {
+		out.shown.Store(item.ID, int64(sent.ID))
+	}
+	return nil
 }
 
 var errPaced = errors.New("waiting for Telegram's limits")
 
-func (b *Bridge) loadOutgoing(ctx context.Context, item outbox.Item) (*outgoing, error) {
-	o := outgoing{attempt: item.Attempt}
+func (out *outbound) loadOutgoing(ctx context.Context, item outbox.Item) (*outgoing, error) {
+	o := outgoing{destination: item.Destination, attempt: item.Attempt}
 	if err := json.Unmarshal(item.Body, &o.sendItem); err != nil {
-		return nil, permanent(fmt.Errorf("the item cannot be read: %w", err))
+		return nil, outbox.Permanent(fmt.Errorf("the item cannot be read: %w", err))
 	}
 	var key int64
 	var content string
-	err := b.db.QueryRowContext(ctx, `SELECT s.kind, s.body, s.state, s.chat, r.agent, r.bus_id, r.content, r.key
+	err := out.db.QueryRowContext(ctx, `SELECT s.kind, s.body, s.message, s.chat, r.agent, r.bus_id, r.content, r.key
 		FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, o.Reply, o.Part).
-		Scan(&o.kind, &o.body, &o.state, &key, &o.agent, &o.busID, &content, &o.key)
+		Scan(&o.kind, &o.body, &o.message, &key, &o.agent, &o.busID, &content, &o.key)
 	if err != nil {
 		return nil, fmt.Errorf("reading reply %d: %w", o.Reply, err)
 	}
 	if err := json.Unmarshal([]byte(content), &o.content); err != nil {
-		return nil, permanent(fmt.Errorf("reply %d cannot be read: %w", o.Reply, err))
+		return nil, outbox.Permanent(fmt.Errorf("reply %d cannot be read: %w", o.Reply, err))
 	}
-	o.chat, err = b.loadChat(ctx, b.db, key)
+	o.chat, err = out.load(ctx, out.db, key)
 	return &o, err
 }
 
 // mayShow says why a reply must not be shown now: because of the chat, or
 // because another agent holds the claim on what it answers.
-func (b *Bridge) mayShow(ctx context.Context, o *outgoing) error {
+func (out *outbound) mayShow(ctx context.Context, o *outgoing) error {
 	if !o.chat.present {
-		return permanent(errors.New("the bot is no longer in this chat"))
+		return outbox.Permanent(errors.New("the bot is no longer in this chat"))
 	}
 	if o.agent == "" {
 		return nil
 	}
 	if v := o.content.Visibility; o.chat.group() && (v == "dm" || v == "ephemeral") {
-		return permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; send it to the person's direct chat", v))
+		return outbox.Permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; send it to the person's direct chat", v))
 	}
 	if o.chat.stopped {
-		return permanent(errors.New("the user stopped this chat; /start goes on"))
+		return outbox.Permanent(errors.New("the user stopped this chat; /start goes on"))
 	}
-	admitted, err := b.admitsTopic(ctx, b.db, o.chat.key)
+	admitted, err := out.admitsTopic(ctx, out.db, o.chat.key)
 	if err != nil {
 		return err
 	}
 	if !admitted {
-		return permanent(errors.New("this chat is no longer admitted"))
+		return outbox.Permanent(errors.New("this chat is no longer admitted"))
 	}
-	if o.kind != kindText || o.Part > 0 && o.state == partPending && b.shownBefore(ctx, o) {
+	if o.kind != kindText {
 		return nil
 	}
-	return b.checkClaim(ctx, o)
+	if o.Part > 0 {
+		if shown, err := out.shownBefore(ctx, o); err != nil || shown {
+			return err
+		}
+	}
+	return out.surface.MayShow(ctx, protocol.PeerID(o.agent), &o.content)
+}
+
+// A sentPart is a part of a reply with what became of it.
+type sentPart struct {
+	kind   string
+	state  outbox.State
+	reason string
+}
+
+// partsOf returns the parts of a reply in order. What the outbox has forgotten was
+// sent long ago.
+func (out *outbound) partsOf(ctx context.Context, q store.Querier, reply int64, destination string) ([]sentPart, error) {
+	items, err := out.telegram.Group(ctx, q, destination, fmt.Sprintf("%d.", reply))
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]*outbox.Item{}
+	for i := range items {
+		known[items[i].Key] = &items[i]
+	}
+	kinds, err := store.All(ctx, q, store.Column[string], `SELECT kind FROM sends WHERE reply = ? ORDER BY part`, reply)
+	parts := make([]sentPart, len(kinds))
+	for i, kind := range kinds {
+		parts[i] = sentPart{kind: kind, state: outbox.StateSent}
+		if item := known[fmt.Sprintf("%d.%d", reply, i)]; item != nil {
+			parts[i].state, parts[i].reason = item.State, item.Error
+		}
+	}
+	return parts, err
 }
 
 // shownBefore reports whether a part of the same reply is shown already: the
 // others follow, whoever holds the claim now.
-func (b *Bridge) shownBefore(ctx context.Context, o *outgoing) bool {
-	var n int
-	err := b.db.QueryRowContext(ctx, `SELECT count(*) FROM sends WHERE reply = ? AND kind = 'text' AND state IN ('sent','unknown')`, o.Reply).Scan(&n)
-	return err == nil && n > 0
+func (out *outbound) shownBefore(ctx context.Context, o *outgoing) (bool, error) {
+	parts, err := out.partsOf(ctx, out.db, o.Reply, o.destination)
+	for _, p := range parts {
+		if p.kind == kindText && (p.state == outbox.StateSent || p.state == outbox.StateUnknown) {
+			return true, err
+		}
+	}
+	return false, err
 }
 
-// mark notes, durably, that the request is about to leave: should the bridge die
-// before the answer, the outcome is unknown.
-func (b *Bridge) mark(ctx context.Context, o *outgoing) error {
-	return exec(ctx, b.db, `UPDATE sends SET state = 'sending', begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
-		now(), o.chat.telegram, o.Reply, o.Part)
+// mark notes, durably, that the request is about to leave in this attempt: if that
+// is cut off, the outcome is unknown.
+func (out *outbound) mark(ctx context.Context, o *outgoing) error {
+	return store.Exec(ctx, out.db, `UPDATE sends SET attempt = ?, begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
+		o.attempt, now(), o.chat.telegram, o.Reply, o.Part)
+}
+
+// began reports whether the request of an interrupted attempt may have left.
+func (out *outbound) began(item outbox.Item) bool {
+	var s sendItem
+	if json.Unmarshal(item.Body, &s) != nil {
+		return true
+	}
+	attempt, _, err := store.One(context.Background(), out.db, store.Column[int], `SELECT attempt FROM sends WHERE reply = ? AND part = ?`, s.Reply, s.Part)
+	return err != nil || attempt == item.Attempt
 }
 
 // perform makes the calls of one part and returns the message that it made.
-func (b *Bridge) perform(ctx context.Context, o *outgoing) (*models.Message, error) {
+func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message, error) {
 	switch o.kind {
 	case kindSignal:
-		return b.react(ctx, o)
+		return out.react(ctx, o)
 	case kindCallback:
-		err := b.call(ctx, "answerCallbackQuery", map[string]any{"callback_query_id": o.body}, nil)
+		err := out.call(ctx, "answerCallbackQuery", map[string]any{"callback_query_id": o.body}, nil)
 		if botapi.Code(err) == 400 {
 			return nil, nil // it was pressed too long ago
 		}
@@ -154,27 +197,27 @@ func (b *Bridge) perform(ctx context.Context, o *outgoing) (*models.Message, err
 	}
 	var t markdown.Text
 	if err := json.Unmarshal([]byte(o.body), &t); err != nil {
-		return nil, permanent(fmt.Errorf("part %d cannot be read: %w", o.Part, err))
+		return nil, outbox.Permanent(fmt.Errorf("part %d cannot be read: %w", o.Part, err))
 	}
-	return b.sendText(ctx, o, t)
+	return out.sendText(ctx, o, t)
 }
 
 // sendText sends one message. Telegram may refuse the formatting, or the topic
 // may be gone: then it is sent without.
-func (b *Bridge) sendText(ctx context.Context, o *outgoing, t markdown.Text) (*models.Message, error) {
+func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text) (*models.Message, error) {
 	params := map[string]any{"chat_id": o.chat.telegram, "text": t.Text}
 	if len(t.Entities) > 0 {
 		params["entities"] = t.Entities
 	}
-	if thread := b.threadFor(ctx, o); thread > generalThread {
+	if thread := out.threadFor(ctx, o); thread > generalThread {
 		params["message_thread_id"] = thread
 	}
-	if quoted := b.quoteFor(ctx, o); quoted != 0 {
+	if quoted := out.quoteFor(ctx, o); quoted != 0 {
 		params["reply_parameters"] = map[string]any{"message_id": quoted, "allow_sending_without_reply": true}
 	}
 	for {
 		var m models.Message
-		err := b.call(ctx, "sendMessage", params, &m)
+		err := out.call(ctx, "sendMessage", params, &m)
 		var refused *botapi.Error
 		if err == nil || !errors.As(err, &refused) || refused.Code != 400 {
 			return &m, err
@@ -183,13 +226,13 @@ func (b *Bridge) sendText(ctx context.Context, o *outgoing, t markdown.Text) (*m
 		_, inTopic := params["message_thread_id"]
 		switch {
 		case refused.MigrateTo != 0 && params["chat_id"] != refused.MigrateTo:
-			if err := b.movedTo(ctx, o.chat, refused.MigrateTo); err != nil {
+			if err := out.movedTo(ctx, o.chat, refused.MigrateTo); err != nil {
 				return nil, err
 			}
 			params["chat_id"] = refused.MigrateTo
 			delete(params, "reply_parameters")
 		case formatted && (refused.Says("entit") || refused.Says("parse")):
-			b.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("Telegram refused the formatting; sending plain text")
+			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("Telegram refused the formatting; sending plain text")
 			delete(params, "entities")
 		case inTopic && (refused.Says("thread not found") || refused.Says("TOPIC_DELETED")):
 			delete(params, "message_thread_id")
@@ -199,23 +242,13 @@ func (b *Bridge) sendText(ctx context.Context, o *outgoing, t markdown.Text) (*m
 	}
 }
 
-// movedTo notes that a group has another id, which a refusal told.
-func (b *Bridge) movedTo(ctx context.Context, c *chat, to int64) error {
-	err := inTx(ctx, b.db, func(tx *sql.Tx) error { return b.moveChat(ctx, tx, c.key, to) })
-	if err == nil {
-		c.telegram = to
-	}
-	return err
-}
-
 // threadFor returns the topic that a reply belongs to: the one that it names,
 // else the one of the message that it answers.
-func (b *Bridge) threadFor(ctx context.Context, o *outgoing) int {
+func (out *outbound) threadFor(ctx context.Context, o *outgoing) int {
 	if n, err := strconv.Atoi(o.content.ThreadID); err == nil {
 		return n
 	}
-	var thread int
-	err := b.db.QueryRowContext(ctx, `SELECT thread FROM events WHERE source_id = ? ORDER BY id DESC LIMIT 1`, o.content.InReplyTo).Scan(&thread)
+	thread, _, err := store.One(ctx, out.db, store.Column[int], `SELECT thread FROM events WHERE source_id = ? ORDER BY id DESC LIMIT 1`, o.content.InReplyTo)
 	if err != nil {
 		return 0
 	}
@@ -225,9 +258,8 @@ func (b *Bridge) threadFor(ctx context.Context, o *outgoing) int {
 // quoteFor returns the number of the message that a reply is shown as an answer
 // to: the one that it names, or, in a group, the one that it answers. Only the
 // first part quotes, and only what is in the same chat.
-func (b *Bridge) quoteFor(ctx context.Context, o *outgoing) int {
-	var first int
-	err := b.db.QueryRowContext(ctx, `SELECT min(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply).Scan(&first)
+func (out *outbound) quoteFor(ctx context.Context, o *outgoing) int {
+	first, _, err := store.One(ctx, out.db, store.Column[int], `SELECT min(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply)
 	if err != nil || o.Part != first {
 		return 0
 	}
@@ -243,45 +275,4 @@ func (b *Bridge) quoteFor(ctx context.Context, o *outgoing) int {
 		return 0
 	}
 	return message
-}
-
-// afterSend notes what became of a call and says what follows from it.
-func (b *Bridge) afterSend(ctx context.Context, o *outgoing, sent *models.Message, err error) error {
-	if err == nil {
-		var number int
-		if sent != nil {
-			number = sent.ID
-		}
-		return b.keepTrying(ctx, func(ctx context.Context) error {
-			return exec(ctx, b.db, `UPDATE sends SET state = 'sent', telegram_chat = ?, message = ? WHERE reply = ? AND part = ?`,
-				o.chat.telegram, number, o.Reply, o.Part)
-		})
-	}
-	verdict := b.judge(ctx, o, err)
-	if isUnknown(verdict) && !b.opts.ResendUnknown {
-		return verdict
-	}
-	// The call had no effect, or may be repeated.
-	err = exec(context.WithoutCancel(ctx), b.db, `UPDATE sends SET state = 'pending' WHERE reply = ? AND part = ? AND state = 'sending'`, o.Reply, o.Part)
-	if isUnknown(verdict) {
-		verdict = fmt.Errorf("sending again, though it may have arrived: %s", verdict) // no longer unknown to the outbox
-	}
-	if err != nil {
-		return errors.Join(verdict, err)
-	}
-	return verdict
-}
-
-// keepTrying stores what must not be forgotten: that a message was sent.
-func (b *Bridge) keepTrying(ctx context.Context, f func(context.Context) error) error {
-	for failures := 1; ; failures++ {
-		err := f(context.WithoutCancel(ctx))
-		if err == nil {
-			return nil
-		}
-		b.log.Error().Err(err).Msg("that a message was sent cannot be stored; trying again")
-		if !sleep(ctx, backoff(failures)) {
-			return outbox.Unknown(fmt.Errorf("it was sent, but that could not be stored: %w", err))
-		}
-	}
 }

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/surface"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -20,66 +20,23 @@ import (
 //go:embed schema.sql
 var schema string
 
+//go:embed surface.sql
+var toSurface string
+
+// Database is the name of the bridge's database in its data folder.
+const Database = "tg.db"
+
 // Open opens or creates the bridge's database. A running bridge and the
 // operator's commands may have it open at the same time.
 func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema})
+	return store.Open(path, []string{schema + outbox.Schema, surface.Schema + toSurface})
 }
 
-// sqlTx keeps the signatures short.
-type sqlTx = sql.Tx
-
-// inTx runs f in one transaction, which holds the write lock from its start.
-func inTx(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // a no-op once committed
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+// chats are the chats that the bot is or was in, and their ways to agents.
+type chats struct {
+	*account
+	surface *surface.Surface
 }
-
-// A querier is a database or a transaction.
-type querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// exec runs a statement for its effect.
-func exec(ctx context.Context, q querier, query string, args ...any) error {
-	_, err := q.ExecContext(ctx, query, args...)
-	return err
-}
-
-// list reads a column of texts.
-func list(ctx context.Context, q querier, query string, args ...any) ([]string, error) {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		out = append(out, s)
-	}
-	return out, rows.Err()
-}
-
-// The states of a chat on its way to an agent.
-const (
-	chatIdle     = "idle"     // nobody said anything yet
-	chatAsking   = "asking"   // a spawn_request waits for somebody who takes it
-	chatWaiting  = "waiting"  // it was taken; the route is awaited
-	chatAssigned = "assigned" // there is an agent
-)
 
 // A chat is one row of chats.
 type chat struct {
@@ -90,23 +47,14 @@ type chat struct {
 	forum    bool
 	present  bool
 	stopped  bool
-	state    string
-	request  string
-	askedAt  time.Time
-	attempts int
-	nextAt   time.Time
-	told     bool
-	trouble  string
 }
 
 func (c *chat) direct() bool { return c.kind == string(models.ChatTypePrivate) }
 
 func (c *chat) group() bool { return !c.direct() }
 
-// topic is where the chat is addressed on the bus, and how it speaks.
-func topicOf(key int64) protocol.Topic { return protocol.Topic("tg:" + id(key)) }
-
-func peerOf(key int64) protocol.PeerID { return protocol.PeerID("tg:" + id(key)) }
+// silent reports whether the people in the chat can be told nothing.
+func (c *chat) silent() bool { return !c.present || c.stopped }
 
 // chatOf returns the chat that a topic names.
 func chatOf(topic protocol.Topic) (int64, error) {
@@ -120,63 +68,91 @@ func chatOf(topic protocol.Topic) (int64, error) {
 
 var errNoChat = errors.New("this bot has no such chat")
 
-// loadChat reads a chat by its key or by any id that it has had.
-func (b *Bridge) loadChat(ctx context.Context, q querier, anyID int64) (*chat, error) {
-	var c chat
-	var asked, next int64
-	err := q.QueryRowContext(ctx, `SELECT chat, telegram_id, kind, title, forum, present, stopped, state, request,
-		asked_at, attempts, next_at, told, trouble FROM chats WHERE bot = ?1 AND chat =
-		coalesce((SELECT chat FROM aliases WHERE bot = ?1 AND telegram_id = ?2), ?2)`, b.bot, anyID).
-		Scan(&c.key, &c.telegram, &c.kind, &c.title, &c.forum, &c.present, &c.stopped, &c.state, &c.request,
-			&asked, &c.attempts, &next, &c.told, &c.trouble)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, errNoChat
+// load reads a chat by its key or by any id that it has had.
+func (cs *chats) load(ctx context.Context, q store.Querier, anyID int64) (*chat, error) {
+	c, found, err := store.One(ctx, q, func(row store.Row) (c chat, err error) {
+		err = row.Scan(&c.key, &c.telegram, &c.kind, &c.title, &c.forum, &c.present, &c.stopped)
+		return c, err
+	}, `SELECT chat, telegram_id, kind, title, forum, present, stopped FROM chats WHERE bot = ?1 AND chat =
+		coalesce((SELECT chat FROM aliases WHERE bot = ?1 AND telegram_id = ?2), ?2)`, cs.bot, anyID)
+	if err == nil && !found {
+		err = errNoChat
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading chat %d: %w", anyID, err)
-	}
-	c.askedAt, c.nextAt = at(asked), at(next)
-	return &c, nil
+	return &c, err
 }
 
-// meetChat returns the chat of an update, making it known when it is new.
-func (b *Bridge) meetChat(ctx context.Context, tx *sql.Tx, from *models.Chat) (*chat, error) {
+// meet returns the chat of an update, making it known when it is new.
+func (cs *chats) meet(ctx context.Context, tx *sql.Tx, from *models.Chat) (*chat, error) {
 	title := from.Title
 	if title == "" {
 		title = strings.TrimSpace(from.FirstName + " " + from.LastName)
 	}
-	c, err := b.loadChat(ctx, tx, from.ID)
+	c, err := cs.load(ctx, tx, from.ID)
 	if errors.Is(err, errNoChat) {
-		err = exec(ctx, tx, `INSERT INTO chats (bot, chat, telegram_id, kind, title, forum) VALUES (?, ?, ?, ?, ?, ?)`,
-			b.bot, from.ID, from.ID, string(from.Type), title, from.IsForum)
-		return &chat{key: from.ID, telegram: from.ID, kind: string(from.Type), title: title,
-			forum: from.IsForum, present: true, state: chatIdle}, err
+		err = store.Exec(ctx, tx, `INSERT INTO chats (bot, chat, telegram_id, kind, title, forum) VALUES (?, ?, ?, ?, ?, ?)`,
+			cs.bot, from.ID, from.ID, string(from.Type), title, from.IsForum)
+		return &chat{key: from.ID, telegram: from.ID, kind: string(from.Type), title: title, forum: from.IsForum, present: true}, err
 	}
 	if err != nil {
 		return nil, err
 	}
 	if from.ID == c.telegram && from.Type != "" && (c.title != title || c.forum != from.IsForum || c.kind != string(from.Type)) {
 		c.title, c.forum, c.kind = title, from.IsForum, string(from.Type)
-		err = exec(ctx, tx, `UPDATE chats SET kind = ?, title = ?, forum = ? WHERE bot = ? AND chat = ?`,
-			c.kind, c.title, c.forum, b.bot, c.key)
+		err = store.Exec(ctx, tx, `UPDATE chats SET kind = ?, title = ?, forum = ? WHERE bot = ? AND chat = ?`,
+			c.kind, c.title, c.forum, cs.bot, c.key)
 	}
 	return c, err
 }
 
-// agentsOf returns the agents of a chat in the order of their assignment.
-func (b *Bridge) agentsOf(ctx context.Context, q querier, key int64) ([]string, error) {
-	return list(ctx, q, `SELECT agent FROM assignments WHERE bot = ? AND chat = ? ORDER BY id`, b.bot, key)
+// setPresent notes whether the bot may write to a chat. Where it may not, nobody
+// needs an agent.
+func (cs *chats) setPresent(ctx context.Context, tx *sql.Tx, c *chat, present bool) error {
+	c.present = present
+	return cs.change(ctx, tx, c, `UPDATE chats SET present = ? WHERE bot = ? AND chat = ?`, present, present)
 }
 
-// at is the time of a stored number, zero for zero.
-func at(micro int64) time.Time {
-	if micro == 0 {
-		return time.Time{}
+// setStopped notes that a user stopped a chat, or let it go on.
+func (cs *chats) setStopped(ctx context.Context, tx *sql.Tx, c *chat, stopped bool) error {
+	c.stopped = stopped
+	return cs.change(ctx, tx, c, `UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, !stopped)
+}
+
+func (cs *chats) change(ctx context.Context, tx *sql.Tx, c *chat, query string, value, open bool) error {
+	if err := store.Exec(ctx, tx, query, value, cs.bot, c.key); err != nil {
+		return err
 	}
-	return time.UnixMicro(micro)
+	switch {
+	case !open:
+		return cs.surface.Close(ctx, tx, peerOf(c.key))
+	case c.silent():
+		return nil
+	}
+	return cs.surface.Open(ctx, tx, peerOf(c.key))
 }
 
-func now() int64 { return time.Now().UnixMicro() }
+// move makes the new id of a group an alias of the one it was known by.
+func (cs *chats) move(ctx context.Context, tx *sql.Tx, from, to int64) error {
+	c, err := cs.load(ctx, tx, from)
+	if errors.Is(err, errNoChat) {
+		return nil // nothing was ever said there
+	}
+	if err != nil || c.telegram == to {
+		return err
+	}
+	cs.log.Info().Int64("chat", c.key).Int64("moved_to", to).Msg("a group became a supergroup and keeps its agents")
+	return errors.Join(
+		store.Exec(ctx, tx, `INSERT OR REPLACE INTO aliases (bot, telegram_id, chat) VALUES (?, ?, ?)`, cs.bot, to, c.key),
+		store.Exec(ctx, tx, `UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
+			to, string(models.ChatTypeSupergroup), cs.bot, c.key),
+		// What was said under the new id before this was known belongs here too.
+		cs.surface.Rename(ctx, tx, peerOf(to), peerOf(c.key)))
+}
 
-// Database is the name of the bridge's database in its data folder.
-const Database = "tg.db"
+// movedTo notes that a group has another id, which a refusal told.
+func (cs *chats) movedTo(ctx context.Context, c *chat, to int64) error {
+	err := store.InTx(ctx, cs.db, func(tx *sql.Tx) error { return cs.move(ctx, tx, c.key, to) })
+	if err == nil {
+		c.telegram = to
+	}
+	return err
+}

@@ -18,7 +18,7 @@ import (
 // 5 s, so it is renewed every 4 s as long as an agent says so: one word of the agent
 // lasts TypingHold, all of them together at most 5 minutes, and its reply ends it.
 type typing struct {
-	b    *Bridge
+	out  *outbound
 	wake chan struct{}
 
 	mu   sync.Mutex
@@ -44,8 +44,8 @@ type typingPlace struct {
 	thread   int
 }
 
-func newTyping(b *Bridge) *typing {
-	return &typing{b: b, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}}
+func newTyping(out *outbound) *typing {
+	return &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}}
 }
 
 // maxTypists bounds the table: more than this many at once are not shown.
@@ -62,7 +62,7 @@ func (t *typing) set(c *chat, r *reply) {
 	}
 	thread, err := strconv.Atoi(r.content.ThreadID)
 	if err != nil {
-		thread = t.b.threadFor(context.Background(), &outgoing{content: r.content})
+		thread = t.out.threadFor(context.Background(), &outgoing{content: r.content})
 	}
 	who := typist{c.key, r.agent, thread}
 	now := time.Now()
@@ -75,7 +75,7 @@ func (t *typing) set(c *chat, r *reply) {
 		}
 		span = typingSpan{telegram: c.telegram, since: now}
 	}
-	span.until = now.Add(t.b.opts.TypingHold)
+	span.until = now.Add(t.out.opts.TypingHold)
 	if most := span.since.Add(typingCap); span.until.After(most) {
 		span.until = most
 	}
@@ -121,10 +121,10 @@ func (t *typing) show(ctx context.Context) (next time.Duration, busy bool) {
 		if wait := shown[place].Add(typingRefresh).Sub(now); wait > 0 {
 			return wait, true
 		}
-		if held, err := t.b.heldUntil(ctx, place.telegram); err != nil || held.After(now) {
+		if held, err := t.out.heldUntil(ctx, place.telegram); err != nil || held.After(now) {
 			continue
 		}
-		if !t.b.limiter.Allow() {
+		if !t.out.limiter.Allow() {
 			return typingPause, true // sends come first
 		}
 		t.note(place, now)
@@ -133,9 +133,9 @@ func (t *typing) show(ctx context.Context) (next time.Duration, busy bool) {
 			params["message_thread_id"] = place.thread
 		}
 		var refused *botapi.Error
-		err := t.b.call(ctx, "sendChatAction", params, nil)
+		err := t.out.call(ctx, "sendChatAction", params, nil)
 		if errors.As(err, &refused) && refused.Code == http.StatusTooManyRequests {
-			t.b.heed(ctx, place.telegram, refused)
+			t.out.heed(ctx, place.telegram, refused)
 			break
 		}
 	}

@@ -13,7 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
+	"hubbub/protocol/retry"
 )
 
 // secretHeader carries the webhook's secret.
@@ -52,7 +54,7 @@ func (b *Bridge) webhookLoop(ctx context.Context) error {
 // delivered one at a time, which keeps their order.
 func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 	for failures := 1; ; failures++ {
-		err := exec(ctx, b.db, `UPDATE bots SET webhook_url = ? WHERE bot = ?`, b.opts.WebhookURL, b.bot)
+		err := store.Exec(ctx, b.db, `UPDATE bots SET webhook_url = ? WHERE bot = ?`, b.opts.WebhookURL, b.bot)
 		if err == nil {
 			err = b.call(ctx, "setWebhook", map[string]any{
 				"url": b.opts.WebhookURL, "secret_token": secret, "max_connections": 1,
@@ -72,7 +74,7 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 			return fmt.Errorf("the address of --webhook-url is refused by Telegram: %w", err)
 		}
 		b.log.Warn().Err(err).Msg("Telegram did not take the webhook; trying again")
-		sleep(ctx, pauseAfter(err, failures))
+		retry.Sleep(ctx, pauseAfter(err, failures))
 	}
 }
 

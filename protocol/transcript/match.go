@@ -7,8 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"time"
-
-	"hubbub/protocol/text"
 )
 
 // names are the values that a transcript remembers.
@@ -122,9 +120,12 @@ func (n names) named(at, name string, got any) error {
 }
 
 func show(v any) string {
-	raw, err := json.Marshal(v)
+	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return text.Cut(string(raw), 200)
+	if len(text) > 200 {
+		return string(text[:200]) + "..."
+	}
+	return string(text)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"hubbub/protocol/jsonrpc"
-	"hubbub/protocol/text"
 )
 
 // A Conn is one connection to the bus under test.
@@ -104,7 +103,7 @@ func (r *run) expect(ctx context.Context, conn Conn, lines []string) error {
 			return fmt.Errorf("%w; want %s", err, line)
 		}
 		if err := r.names.match(line, string(frame)); err != nil {
-			return fmt.Errorf("%w\n  got  %s\n  want %s", err, text.Cut(string(frame), maxShown), line)
+			return fmt.Errorf("%w\n  got  %s\n  want %s", err, clip(frame), line)
 		}
 	}
 	return nil
@@ -129,7 +128,7 @@ func (r *run) expectAny(ctx context.Context, conn Conn, lines []string) error {
 			return true
 		})
 		if i < 0 {
-			return fmt.Errorf("got %s; want one of %q", text.Cut(string(frame), maxShown), left)
+			return fmt.Errorf("got %s; want one of %q", clip(frame), left)
 		}
 		left = slices.Delete(left, i, i+1)
 	}
@@ -181,5 +180,9 @@ func next(ctx context.Context, conn Conn) ([]byte, error) {
 	}
 }
 
-// maxShown bounds a frame in an error message, in bytes.
-const maxShown = 500
+func clip(b []byte) string {
+	if len(b) > 500 {
+		return string(b[:500]) + "..."
+	}
+	return string(b)
+}

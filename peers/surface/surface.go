@@ -1,0 +1,206 @@
+package surface
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"hubbub/peers/collab"
+	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/defaults"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+)
+
+// Schema is the SQL of a surface's tables. The owner of the database makes it a
+// migration step, or a part of one, beside outbox.Schema.
+//
+//go:embed schema.sql
+var Schema string
+
+// A Host is the bridge whose chats a surface serves. What it is asked within a
+// transaction it answers with that transaction alone.
+type Host interface {
+	// Find returns the chat that a topic names. A refusal says why it may have no
+	// agent: there is no such chat, or it is not admitted.
+	Find(ctx context.Context, q store.Querier, topic protocol.Topic) (chat protocol.PeerID, refusal string, err error)
+	// Message returns the message by which one agent hears of an event, the same at
+	// each call. An error of outbox.Permanent gives the event up for this agent.
+	Message(ctx context.Context, e *Event) (protocol.Message, error)
+	// Tell tells the people in a chat of trouble, if they can be told.
+	Tell(ctx context.Context, tx *sql.Tx, n *Notice) error
+	// Settled says what became of an event: an agent has it (sent), or will not get
+	// it (dead, with the cause, or dropped).
+	Settled(ctx context.Context, tx *sql.Tx, e *Event, outcome outbox.State, cause error) error
+	// Wake is called after the commit of what Tell and Settled wrote.
+	Wake()
+}
+
+// An Event is something said in a chat, on its way to one of its agents.
+type Event struct {
+	ID     int64 // the host's number; grows in the order of the chat
+	Chat   protocol.PeerID
+	Source string            // sourceId
+	Agents []protocol.PeerID // to whom it was handed on, in the order of their assignment
+	Agent  protocol.PeerID   // who gets it now
+}
+
+// A Notice is trouble that a chat is told of.
+type Notice struct {
+	Kind  NoticeKind
+	Chat  protocol.PeerID
+	Agent protocol.PeerID // whom it is about; empty where there is none
+	Why   string
+	Key   string // differs between troubles of one kind; empty where they need not be told apart
+	Event int64  // the oldest that waits for an agent, 0 where none does
+}
+
+// A NoticeKind says what is the matter.
+type NoticeKind string
+
+// The kinds of notices.
+const (
+	NoticeSlow    NoticeKind = "slow"    // no agent was assigned within Options.Patience; told once
+	NoticeFailed  NoticeKind = "failed"  // no agent could be started; told once, instead of slow
+	NoticeGivenUp NoticeKind = "givenUp" // the chat's own agent ended for good
+	NoticeUntaken NoticeKind = "untaken" // an agent is there and takes nothing
+	NoticeAway    NoticeKind = "away"    // an agent is not there
+)
+
+// Options are the optional settings of a Surface. Nil is valid.
+type Options struct {
+	Name       string          // tells surfaces in one database apart; "" for the only one
+	OneAgent   bool            // an agent takes the place of the one before, whoever assigned it
+	Patience   time.Duration   // until a chat is told that no agent came; default 30s
+	MinBackoff time.Duration   // between attempts; default 1s
+	Crash      func(at string) // set by tests of crashes
+	Now        func() time.Time
+	Log        *zerolog.Logger // default: no log
+}
+
+const (
+	maxBackoff = 15 * time.Second // between attempts: an agent is to be found within 30 s
+	forever    = 100 * 365 * 24 * time.Hour
+	askTimeout = 40 * time.Second // longer than the bus waits for a peer
+)
+
+// A Surface serves the chats of one bridge.
+type Surface struct {
+	db     *sql.DB
+	host   Host
+	opts   Options
+	log    *zerolog.Logger
+	peer   *peer.Peer
+	broker *collab.Client
+	chats  *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
+	agents *outbox.Outbox // what agents are to get; destination: the chat and the agent
+
+	passing sync.Map // the event that is being handed to an agent, by chat
+}
+
+// New makes a surface on a database with its tables and the outbox's. It does no
+// I/O.
+func New(db *sql.DB, host Host, opts *Options) *Surface {
+	s := &Surface{db: db, host: host, opts: defaults.Of(opts)}
+	defaults.Positive(&s.opts.Patience, 30*time.Second)
+	defaults.Set(&s.opts.Crash, func(string) {})
+	defaults.Set(&s.opts.Now, time.Now)
+	defaults.Log(&s.opts.Log)
+	s.log = s.opts.Log
+	s.chats = outbox.New(db, s.step, &outbox.Options{
+		Name: s.queue(QueueChats), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxAge: forever, MaxPending: 1_000_000,
+		Parallel: 16, AttemptTimeout: time.Minute, Retention: time.Hour, OnSettled: s.stepped, Now: s.opts.Now, Log: s.log,
+	})
+	s.agents = outbox.New(db, s.pass, &outbox.Options{
+		Name: s.queue(QueueAgents), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
+		Parallel: 64, AttemptTimeout: time.Minute, OnSettled: s.settled, Now: s.opts.Now, Log: s.log,
+		AfterSettled: func(outbox.Item, outbox.State, error) { host.Wake() },
+	})
+	return s
+}
+
+// The names of a surface's queues.
+const (
+	QueueChats  = "chats"
+	QueueAgents = "agents"
+)
+
+// queue returns the name of a queue in the database.
+func (s *Surface) queue(name string) string {
+	if s.opts.Name == "" {
+		return name
+	}
+	return name + ":" + s.opts.Name
+}
+
+// Queue returns one of the surface's queues, for operators.
+func (s *Surface) Queue(name string) *outbox.Outbox {
+	if name == QueueChats {
+		return s.chats
+	}
+	return s.agents
+}
+
+// Handle makes a peer the one that speaks and hears for the chats.
+func (s *Surface) Handle(p *peer.Peer) {
+	s.peer = p
+	p.Handle(protocol.TypeRouteAssigned, s.takeRoute)
+	p.Handle(protocol.TypeSpawnResult, s.takeSpawnResult)
+	s.broker = collab.New(p.ID(), p.Send, &collab.Options{Log: s.log})
+	p.Handle(protocol.TypeCollabResult, s.broker.Take)
+}
+
+// Run serves the chats until ctx ends; then it returns nil.
+func (s *Surface) Run(ctx context.Context) error {
+	if err := s.resume(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.chats.Run(ctx) })
+	group.Go(func() error { return s.agents.Run(ctx) })
+	return group.Wait()
+}
+
+// Connected ends every wait that was for the bus.
+func (s *Surface) Connected(ctx context.Context) {
+	if err := errors.Join(s.chats.Hurry(ctx, ""), s.agents.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
+		s.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
+	}
+}
+
+// Wake makes the surface look at what a transaction has left: call it after the
+// commit of whatever was given a transaction.
+func (s *Surface) Wake() {
+	s.chats.Wake()
+	s.agents.Wake()
+}
+
+// Prune forgets what was settled before a time.
+func (s *Surface) Prune(ctx context.Context, before time.Time) error {
+	return errors.Join(
+		store.Exec(ctx, s.db, `DELETE FROM surface_events WHERE surface = ? AND at < ? AND agents <> ''`, s.opts.Name, before.UnixMicro()),
+		store.Exec(ctx, s.db, `DELETE FROM surface_requests WHERE surface = ?1 AND at < ?2
+			AND request NOT IN (SELECT request FROM surface_chats WHERE surface = ?1)
+			AND chat NOT IN (SELECT chat FROM surface_agents WHERE surface = ?1)`, s.opts.Name, before.UnixMicro()),
+		store.Exec(ctx, s.db, `DELETE FROM surface_claims WHERE at < ?`, before.UnixMicro()),
+	)
+}
+
+func (s *Surface) now() int64 { return s.opts.Now().UnixMicro() }
+
+// namesOf writes a list of agents as it is stored.
+func namesOf(agents []protocol.PeerID) string {
+	raw, err := json.Marshal(agents)
+	if err != nil {
+		panic("names cannot be marshalled: " + err.Error())
+	}
+	return string(raw)
+}

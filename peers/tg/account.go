@@ -1,0 +1,89 @@
+package tg
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"hubbub/peers/tg/botapi"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/rs/zerolog"
+)
+
+// An account is the bot, and what every part of its bridge needs.
+type account struct {
+	token string
+	db    *sql.DB
+	opts  Options
+	log   zerolog.Logger
+	api   *botapi.Client
+
+	bot int64 // the bot's id; 0 until it is known
+	me  models.User
+
+	quit  <-chan struct{} // closed when the bridge is to stop
+	fatal context.CancelCauseFunc
+	crash func(point string) // set by tests
+}
+
+// name is how the bot is told apart in queues and identities.
+func (a *account) name() string { return id(a.bot) }
+
+// queue returns the name of one of this bot's queues in the database: bots that
+// share a database do not touch each other's.
+func (a *account) queue(name string) string { return name + ":" + a.name() }
+
+// call makes a Bot API call with the usual time limit.
+func (a *account) call(ctx context.Context, method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return a.api.Call(ctx, method, params, result)
+}
+
+// sourceID names a Telegram message on the bus.
+func (a *account) sourceID(telegramChat int64, message int) string {
+	return "tg:" + a.name() + ":" + id(telegramChat) + ":" + id(int64(message))
+}
+
+// parseSource takes a sourceId of a Telegram message apart. What follows the
+// message's number, as for a reaction, is passed over.
+func parseSource(source string) (bot, telegramChat int64, message int, ok bool) {
+	parts := strings.SplitN(source, ":", 5)
+	if len(parts) < 4 || parts[0] != "tg" {
+		return 0, 0, 0, false
+	}
+	bot, err1 := strconv.ParseInt(parts[1], 10, 64)
+	telegramChat, err2 := strconv.ParseInt(parts[2], 10, 64)
+	message, err3 := strconv.Atoi(parts[3])
+	return bot, telegramChat, message, errors.Join(err1, err2, err3) == nil && message > 0
+}
+
+// peerOf returns the identity of a chat, and topicOf where it is addressed.
+func peerOf(key int64) protocol.PeerID { return protocol.PeerID("tg:" + id(key)) }
+
+func topicOf(key int64) protocol.Topic { return peerOf(key).Topic() }
+
+func id(n int64) string { return strconv.FormatInt(n, 10) }
+
+// at is the time of a stored number, zero for zero.
+func at(micro int64) time.Time {
+	if micro == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micro)
+}
+
+func now() int64 { return time.Now().UnixMicro() }
+
+// wake makes a loop look again. It never blocks.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
