@@ -46,6 +46,15 @@ type AttentionRecord struct {
 	Model          string   `json:"model,omitempty"`
 }
 
+// Known reports whether the record is of a known kind.
+func (a *AttentionRecord) Known() bool {
+	switch a.Event {
+	case RecordDecision, RecordDisposition, RecordRefusal, RecordTurn:
+		return true
+	}
+	return false
+}
+
 // Concerns reports whether the record tells of an event, be it as one of the
 // fragments of a turn.
 func (a *AttentionRecord) Concerns(eventID string) bool {
@@ -107,9 +116,7 @@ func attentionRecord(e *Entry) (AttentionRecord, bool) {
 	if json.Unmarshal(p.Content, &a) != nil {
 		return AttentionRecord{}, false
 	}
-	switch a.Event {
-	case RecordDecision, RecordDisposition, RecordRefusal, RecordTurn:
-	default:
+	if !a.Known() {
 		return AttentionRecord{}, false
 	}
 	a.At, a.MessageID = e.Time(), e.MessageID

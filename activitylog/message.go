@@ -48,6 +48,18 @@ func (m *Message) End() time.Time {
 	return m.Rows[len(m.Rows)-1].Time()
 }
 
+// Status returns how the message ended, the last time that it was sent; empty
+// while it is under way.
+func (m *Message) Status() string {
+	if n := len(m.Passes); n > 0 {
+		return m.Passes[n-1].Status
+	}
+	if len(m.Refusals) > 0 {
+		return Rejected.String()
+	}
+	return ""
+}
+
 // Message returns one message. The error wraps ErrUnknownMessage when no row
 // has its id.
 func (r *Reader) Message(ctx context.Context, id string) (*Message, error) {

@@ -104,7 +104,7 @@ func TestBadInputIsAnsweredAndTheConnectionStays(t *testing.T) {
 			t.Errorf("after %s: %s %s %s, %v; want the answer to the ping", c.frame, m.ID, m.Result, m.Error, err)
 		}
 	}
-	if info := b.Server().Peers(); len(info) != 1 || info[0].ClientID != "agent:x" || len(info[0].Subscriptions) != 1 {
+	if info := b.Server().Peers(); len(info) != 1 || info[0].ID != "agent:x" || len(info[0].Subscriptions) != 1 {
 		t.Errorf("the peers are %+v", info)
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // used reads what is in use of a bound.
-func used(b *bustest.Bus, limit string) int { return int(b.Server().Snapshot().Used[limit]) }
+func used(b *bustest.Bus, limit string) int { return int(b.Server().Counters().Used[limit]) }
 
 // TestQueueBytesAtTheLimitAndOnePast has two deliveries wait that fill the bytes
 // of the queue exactly, and then a bound of one byte less.
@@ -40,7 +40,7 @@ func TestQueueBytesAtTheLimitAndOnePast(t *testing.T) {
 		if q, bytes := used(b, "peer_queue"), used(b, "peer_queue_bytes"); q != wait || bytes != wait*size || used(b, "peer_window") != 1 {
 			t.Errorf("%d bytes: %d deliveries of %d bytes wait; want %d of %d", limit, q, bytes, wait, wait*size)
 		}
-		if n := b.Server().Snapshot().Limits["peer_queue"]; n != 1 {
+		if n := b.Server().Counters().Limits["peer_queue"]; n != 1 {
 			t.Errorf("the bound was reached %d times; want once", n)
 		}
 	}
@@ -128,7 +128,7 @@ func TestPingsAtTheLimitAndOnePast(t *testing.T) {
 					t.Errorf("%d misses: the session lives after 10 minutes, and was pinged %d times", misses, misses-d.misses.Load())
 				}
 			}
-			if n := b.Server().Snapshot().Limits["ping"]; (n == 0) != lives {
+			if n := b.Server().Counters().Limits["ping"]; (n == 0) != lives {
 				t.Errorf("%d misses: the bound was reached %d times", misses, n)
 			}
 			ours.Close(wire.CloseNormal, "")

@@ -23,6 +23,7 @@ import (
 	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/bus/grant"
+	"hubbub/bus/report"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/wire"
@@ -262,13 +263,13 @@ func TestPeersAreListedToWhoMayTalkToThem(t *testing.T) {
 		"x": "agent:x tg:1", "y": "agent:y tg:2", "tg": "agent:x agent:y tg:1 tg:2", "op": "agent:x agent:y tg:1 tg:2",
 	} {
 		status, raw := ask(t, b, tokens[name], "GET", "/peers", "")
-		var list []bus.PeerInfo
+		var list []report.Peer
 		if err := json.Unmarshal(raw, &list); err != nil || status != http.StatusOK {
 			t.Fatalf("%s: %d %s, %v", name, status, raw, err)
 		}
 		var seen []string
 		for _, p := range list {
-			seen = append(seen, p.ClientID)
+			seen = append(seen, p.ID)
 		}
 		if got := strings.Join(seen, " "); got != want {
 			t.Errorf("%s sees %q; want %q", name, got, want)

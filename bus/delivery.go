@@ -9,6 +9,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
 )
 
 // A delivery is one message on its way to one peer. It is settled once: by
@@ -214,7 +215,7 @@ func errorText(raw []byte) string {
 	if err := json.Unmarshal(raw, &e); err != nil || e.Message == "" {
 		return "the peer answered with an error"
 	}
-	return clip(e.Message)
+	return text.Cut(e.Message, maxShown)
 }
 
 func rejectionText(raw []byte) string {
@@ -222,17 +223,11 @@ func rejectionText(raw []byte) string {
 	if err := json.Unmarshal(raw, &r); err != nil || r.Message == "" {
 		return "the peer refused the message"
 	}
-	return clip(r.Message)
+	return text.Cut(r.Message, maxShown)
 }
 
-// clip bounds the text of a peer that others are shown.
-func clip(text string) string {
-	const most = 500
-	if len(text) <= most {
-		return text
-	}
-	return string(bytes.ToValidUTF8([]byte(text[:most]), nil)) + "..."
-}
+// maxShown bounds a text of a peer's that others are shown, in bytes.
+const maxShown = 500
 
 // keep copies a span of a frame for the log.
 func keep(raw []byte) []byte {

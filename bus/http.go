@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"hubbub/bus/grant"
+	"hubbub/bus/report"
 	"hubbub/protocol"
 	"hubbub/protocol/wire"
 
@@ -91,47 +92,29 @@ func (srv *Server) readiness(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, state)
 }
 
-// A PeerInfo describes one connected peer.
-type PeerInfo struct {
-	ClientID      string             `json:"clientId"`
-	Role          string             `json:"role"`
-	Remote        string             `json:"remote"`
-	ConnectedAt   string             `json:"connectedAt"`
-	Subscriptions []SubscriptionInfo `json:"subscriptions"`
-	Unanswered    int                `json:"unanswered"` // deliveries written and not answered
-	Queued        int                `json:"queued"`     // deliveries waiting for room
-	Buffered      int                `json:"buffered"`   // bytes that the network has not taken
-}
-
-// A SubscriptionInfo describes one subscription.
-type SubscriptionInfo struct {
-	Pattern string `json:"pattern"`
-	Observe bool   `json:"observe,omitempty"`
-}
-
 // Peers lists the connected peers, sorted by clientId.
-func (srv *Server) Peers() []PeerInfo {
-	list := []PeerInfo{}
+func (srv *Server) Peers() []report.Peer {
+	list := []report.Peer{}
 	for _, s := range srv.list() {
 		if s.ready.Load() {
 			list = append(list, s.info())
 		}
 	}
-	slices.SortFunc(list, func(a, b PeerInfo) int { return strings.Compare(a.ClientID, b.ClientID) })
+	slices.SortFunc(list, func(a, b report.Peer) int { return strings.Compare(a.ID, b.ID) })
 	return list
 }
 
-func (s *session) info() PeerInfo {
+func (s *session) info() report.Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	info := PeerInfo{
-		ClientID: string(s.id), Role: string(protocol.RoleOf(s.id)), Remote: s.remote, ConnectedAt: protocol.FormatTime(s.opened),
-		Unanswered: s.unanswered, Queued: len(s.queue), Buffered: s.stream.Buffered(), Subscriptions: []SubscriptionInfo{},
+	info := report.Peer{
+		ID: string(s.id), Role: string(protocol.RoleOf(s.id)), Remote: s.remote, ConnectedAt: protocol.FormatTime(s.opened),
+		Unanswered: s.unanswered, Queued: len(s.queue), Buffered: s.stream.Buffered(), Subscriptions: []report.Subscription{},
 	}
 	for p, observe := range s.patterns {
-		info.Subscriptions = append(info.Subscriptions, SubscriptionInfo{string(p), observe})
+		info.Subscriptions = append(info.Subscriptions, report.Subscription{Pattern: string(p), Observe: observe})
 	}
-	slices.SortFunc(info.Subscriptions, func(a, b SubscriptionInfo) int { return strings.Compare(a.Pattern, b.Pattern) })
+	slices.SortFunc(info.Subscriptions, func(a, b report.Subscription) int { return strings.Compare(a.Pattern, b.Pattern) })
 	return info
 }
 
@@ -139,7 +122,7 @@ func (s *session) info() PeerInfo {
 func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Credential) {
 	list := srv.Peers()
 	if c != nil {
-		list = slices.DeleteFunc(list, func(p PeerInfo) bool { return !c.MaySee(protocol.PeerID(p.ClientID)) })
+		list = slices.DeleteFunc(list, func(p report.Peer) bool { return !c.MaySee(protocol.PeerID(p.ID)) })
 	}
 	writeJSON(w, http.StatusOK, list)
 }

@@ -271,7 +271,7 @@ func TestSessionsAtTheLimitAndOnePast(t *testing.T) {
 		t.Errorf("the third connection: %v; want close code 1013", err)
 	}
 	second.stream.Close(wire.CloseNormal, "")
-	waitFor(t, func() bool { return b.Server().Snapshot().Sessions == 1 })
+	waitFor(t, func() bool { return b.Server().Counters().Sessions == 1 })
 	socketPeer(t, b, "cli:c")
 }
 
@@ -300,7 +300,7 @@ func TestASlowPeersLastWordsCountAsASession(t *testing.T) {
 		t.Errorf("the slow peer reads again and gets %v; want 1008", err)
 	}
 	stuck.stream.Close(wire.CloseNormal, "")
-	waitFor(t, func() bool { return b.Server().Snapshot().Sessions == 1 })
+	waitFor(t, func() bool { return b.Server().Counters().Sessions == 1 })
 	socketPeer(t, b, "cli:next")
 }
 

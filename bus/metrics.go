@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/bus/report"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 
@@ -109,7 +110,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
-// Collect implements prometheus.Collector: it writes out a Snapshot.
+// Collect implements prometheus.Collector: it writes out the Counters.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -117,7 +118,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	s := c.srv.Snapshot()
+	s := c.srv.Counters()
 	gauge(descSessions, float64(s.Sessions))
 	gauge(descPeers, float64(s.Peers))
 	gauge(descUnanswered, float64(s.Unanswered))
@@ -156,7 +157,7 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
 }
 
-func latencyMetric(s *Snapshot) prometheus.Metric {
+func latencyMetric(s *report.Counters) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(s.Latency))
 	var total uint64
 	for _, b := range s.Latency {

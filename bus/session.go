@@ -13,6 +13,7 @@ import (
 	"hubbub/bus/grant"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
 	"hubbub/protocol/wire"
 )
 
@@ -163,7 +164,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 	case protocol.MethodInitialize:
 		s.initialize(m)
 	default:
-		s.refuse(m, jsonrpc.Errorf(protocol.CodeMethodNotFound, "unknown method %q", clip(string(m.Method))))
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeMethodNotFound, "unknown method %q", text.Cut(string(m.Method), maxShown)))
 	}
 }
 

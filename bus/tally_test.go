@@ -25,7 +25,7 @@ func TestATallyIsCountedOnce(t *testing.T) {
 			t.Errorf("once it is moved, a tally holds %+v", c)
 		}
 	}
-	s := srv.Snapshot()
+	s := srv.Counters()
 	if s.Frames != 10 || s.Accepted != 4 || s.Finished != 4 {
 		t.Errorf("%d frames, %d accepted, %d finished; want 10, 4, 4", s.Frames, s.Accepted, s.Finished)
 	}

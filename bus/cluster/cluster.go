@@ -51,8 +51,17 @@ type Cluster struct {
 	out    chan outgoing  // to the sender
 	queued atomic.Int64   // bytes in out, and of what the sender sends
 	in     chan *nats.Msg // from NATS
-	epoch  chan string    // the connection broke, and why: to the loop
+	epoch  chan string    // to the loop: the connection broke, and why
 
+	shared
+	neighbours
+
+	nats trouble // with the NATS server
+	twin trouble // with a bus of the same name
+}
+
+// shared is what every goroutine of a Cluster uses.
+type shared struct {
 	mu          sync.Mutex // guards the fields below
 	seq         uint64     // of the last change that was told
 	nextID      uint64
@@ -61,14 +70,13 @@ type Cluster struct {
 	gaveUp      string   // why nothing is forwarded any more; empty until then
 	known       []string // names of the other buses
 	incarnation uint64   // grows whenever something may have been lost
+}
 
-	buses map[string]*member // of the loop alone
-	parts map[partKey]*partial
-
-	restarted time.Time // also of the loop
-
-	nats trouble // with the NATS server
-	twin trouble // with a bus of the same name
+// neighbours is what the loop knows of the other buses. Only the loop uses it.
+type neighbours struct {
+	buses     map[string]*member
+	parts     map[partKey]*partial // of messages that are not whole yet
+	restarted time.Time            // when the last epoch began
 }
 
 // An outgoing message waits for the sender.
@@ -82,10 +90,13 @@ type outgoing struct {
 func New(urls []string, name string, opts *Options) *Cluster {
 	o := opts.withDefaults()
 	return &Cluster{
-		urls: urls, name: name, instance: ulid.Make().String(), options: o, incarnation: 1,
+		urls: urls, name: name, instance: ulid.Make().String(), options: o,
 		out: make(chan outgoing, o.Queue), in: make(chan *nats.Msg, 4*o.Queue), epoch: make(chan string, 8),
-		nextID:  rand.Uint64() >> 1, // an answer that was meant for the run before must not be taken for one of this
-		pending: map[uint64]*bus.Forward{}, buses: map[string]*member{}, parts: map[partKey]*partial{},
+		shared: shared{
+			incarnation: 1, pending: map[uint64]*bus.Forward{},
+			nextID: rand.Uint64() >> 1, // so that this run takes no answer that is meant for the one before
+		},
+		neighbours: neighbours{buses: map[string]*member{}, parts: map[partKey]*partial{}},
 	}
 }
 
@@ -102,7 +113,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return fmt.Errorf("the cluster at %s: %w", shown(c.urls), err)
 	}
 	defer nc.Close()
-	for _, subject := range []string{c.subject("all"), c.subject("to." + token(c.name))} {
+	for _, subject := range []string{c.subjectOfAll(), c.subjectOf(c.name)} {
 		if _, err := nc.ChanSubscribe(subject, c.in); err != nil {
 			return fmt.Errorf("subscribing to %s: %w", subject, err)
 		}
@@ -111,7 +122,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	sender.Go(func() { c.sendLoop(sending, nc) })
 	c.loop(ctx)
-	c.tell(outgoing{subject: c.subject("all"), head: header{Kind: kindBye}})
+	c.tellAll(header{Kind: kindBye}, nil)
 	c.settle(nc)
 	stop()
 	sender.Wait()
@@ -133,10 +144,8 @@ func (c *Cluster) settle(nc *nats.Conn) {
 }
 
 func (c *Cluster) connect() (*nats.Conn, error) {
-	options := append([]nats.Option{
-		nats.Name("hubbub-bus " + c.name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.Timeout(2 * time.Second),
-		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(2 * time.Second),
+	return connect(c.urls, "hubbub-bus "+c.name, &c.options,
+		nats.NoEcho(),
 		nats.ConnectHandler(func(*nats.Conn) { c.setConnected(true, "connected to NATS") }),
 		nats.ReconnectHandler(func(*nats.Conn) { c.setConnected(true, "connected to NATS again") }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -147,8 +156,18 @@ func (c *Cluster) connect() (*nats.Conn, error) {
 			c.complain(err)
 			c.broke(fmt.Sprintf("NATS: %v", err))
 		}),
-	}, c.options.NATS...)
-	return nats.Connect(strings.Join(c.urls, ","), options...)
+	)
+}
+
+// connect connects to NATS, now or once it can be reached. A server that does not
+// answer for two seconds is left for another.
+func connect(urls []string, name string, o *Options, more ...nats.Option) (*nats.Conn, error) {
+	own := []nats.Option{
+		nats.Name(name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.Timeout(2 * time.Second),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(2 * time.Second),
+	}
+	return nats.Connect(strings.Join(urls, ","), slices.Concat(own, more, o.NATS)...)
 }
 
 // setConnected takes what the NATS client tells, some time after it happened:
@@ -186,8 +205,9 @@ func (c *Cluster) broke(why string) {
 	}
 }
 
-// subject makes a subject of the cluster.
-func (c *Cluster) subject(rest string) string { return c.options.Prefix + "." + rest }
+// subjectOfAll is where every bus listens, subjectOf where one does.
+func (c *Cluster) subjectOfAll() string        { return c.options.Prefix + ".all" }
+func (c *Cluster) subjectOf(bus string) string { return c.options.Prefix + ".to." + token(bus) }
 
 // token makes any name fit for a subject.
 func token(name string) string { return hex.EncodeToString([]byte(name)) }
@@ -207,8 +227,18 @@ func (c *Cluster) Status() any {
 // the memory.
 const maxQueued = 256 << 20
 
-// tell queues a message for NATS. It never waits: it reports false where the
-// queue is full.
+// tellAll queues a message for every bus, and tellBus one for the bus of that name,
+// as tell does.
+func (c *Cluster) tellAll(head header, body []byte) bool {
+	return c.tell(outgoing{c.subjectOfAll(), head, body})
+}
+
+func (c *Cluster) tellBus(name string, head header, body []byte) bool {
+	return c.tell(outgoing{c.subjectOf(name), head, body})
+}
+
+// tell queues a message for NATS. It never waits: it returns false if the queue is
+// full.
 func (c *Cluster) tell(o outgoing) bool {
 	size := int64(len(o.body))
 	if c.queued.Add(size) <= maxQueued {
@@ -302,7 +332,7 @@ func (c *Cluster) restart(why string, at time.Time) {
 func (c *Cluster) hello() {
 	c.mu.Lock()
 	defer c.mu.Unlock() // or a change might be told first, which would look as if one were missing
-	c.tell(outgoing{subject: c.subject("all"), head: header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq}})
+	c.tellAll(header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq}, nil)
 }
 
 // tick sends a heartbeat, forgets silent buses and gives up what is too late.

@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"time"
 
 	"hubbub/bus"
@@ -13,12 +11,6 @@ import (
 // at once, and its peers count as offline.
 func (c *Cluster) Forward(f *bus.Forward) {
 	about := about{Topic: f.Arrived.Topic, MessageID: f.Arrived.MessageID, From: f.Arrived.From, Silent: len(f.Peers) == 0}
-	line, err := json.Marshal(about)
-	if err != nil {
-		panic("a forward cannot be marshalled: " + err.Error())
-	}
-	body := make([]byte, 0, len(line)+1+len(f.Arrived.Payload))
-	body = append(append(append(body, line...), '\n'), f.Arrived.Payload...)
 	c.mu.Lock()
 	c.nextID++
 	id, stopping := c.nextID, c.gaveUp != ""
@@ -26,10 +18,7 @@ func (c *Cluster) Forward(f *bus.Forward) {
 		c.pending[id] = f
 	}
 	c.mu.Unlock()
-	sent := !stopping && c.tell(outgoing{
-		subject: c.subject("to." + token(f.Bus)), head: header{Kind: kindForward, ID: id}, body: body,
-	})
-	if !sent {
+	if stopping || !c.tellBus(f.Bus, header{Kind: kindForward, ID: id}, join(about, f.Arrived.Payload)) {
 		c.lose(id, c.why())
 	}
 }
@@ -59,10 +48,9 @@ type about struct {
 
 // takeForward delivers a message that another bus accepted.
 func (c *Cluster) takeForward(h header, body []byte) {
-	line, payload, ok := bytes.Cut(body, []byte("\n"))
 	var a about
-	if !ok || json.Unmarshal(line, &a) != nil {
-		c.options.Log.Warn().Str("bus", h.From).Msg("cluster: a forward that is not understood")
+	payload, err := parse(body, &a)
+	if !c.understood(h.From, "a message", err) {
 		return
 	}
 	arrived := bus.Arrived{Topic: a.Topic, MessageID: a.MessageID, From: a.From, Payload: payload}
@@ -70,11 +58,7 @@ func (c *Cluster) takeForward(h header, body []byte) {
 		if a.Silent {
 			return
 		}
-		outcome, err := json.Marshal(r)
-		if err != nil {
-			panic("a result cannot be marshalled: " + err.Error())
-		}
-		if !c.tell(outgoing{subject: c.subject("to." + token(h.From)), head: header{Kind: kindOutcome, ID: h.ID}, body: outcome}) {
+		if !c.tellBus(h.From, header{Kind: kindOutcome, ID: h.ID}, encode(r)) {
 			c.broke("the queue to NATS is full")
 		}
 	})
@@ -83,8 +67,7 @@ func (c *Cluster) takeForward(h header, body []byte) {
 // takeOutcome completes a forward. One that was given up is ignored.
 func (c *Cluster) takeOutcome(h header, body []byte) {
 	var r bus.Result
-	if err := json.Unmarshal(body, &r); err != nil {
-		c.options.Log.Warn().Err(err).Str("bus", h.From).Msg("cluster: an outcome that is not understood")
+	if !c.decode(h.From, "an outcome", body, &r) {
 		return
 	}
 	if f := c.take(h.ID); f != nil {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"encoding/json"
 	"time"
 
 	"hubbub/bus"
@@ -38,14 +37,11 @@ type change struct {
 // announce tells every bus of a change. A change that cannot be queued breaks
 // the numbering, and the others ask for the whole.
 func (c *Cluster) announce(ch change) {
-	body, err := json.Marshal(ch)
-	if err != nil {
-		panic("a change cannot be marshalled: " + err.Error())
-	}
+	body := encode(ch)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seq++
-	c.tell(outgoing{subject: c.subject("all"), head: header{Kind: kindChange, Epoch: c.incarnation, Seq: c.seq}, body: body})
+	c.tellAll(header{Kind: kindChange, Epoch: c.incarnation, Seq: c.seq}, body)
 }
 
 // Joined implements bus.Cluster.
@@ -106,7 +102,7 @@ const askAgain = time.Second
 func (c *Cluster) ask(m *member) {
 	if m.stale && time.Since(m.asked) > askAgain {
 		m.asked = time.Now()
-		c.tell(outgoing{subject: c.subject("to." + token(m.name)), head: header{Kind: kindSync}})
+		c.tellBus(m.name, header{Kind: kindSync}, nil)
 	}
 }
 
@@ -116,8 +112,7 @@ const maxWaiting = 100_000
 // takeChange applies a change in its turn.
 func (c *Cluster) takeChange(m *member, h header, body []byte) {
 	var ch change
-	if err := json.Unmarshal(body, &ch); err != nil {
-		c.options.Log.Warn().Err(err).Str("bus", m.name).Msg("cluster: a change that is not understood")
+	if !c.decode(m.name, "a change", body, &ch) {
 		return
 	}
 	switch {
@@ -193,11 +188,7 @@ func (c *Cluster) sendMembers(h header) {
 			changes = append(changes, change{Do: "sub", Peer: member.Peer, Pattern: pattern, Observe: observe})
 		}
 	}
-	body, err := json.Marshal(changes)
-	if err != nil {
-		panic("members cannot be marshalled: " + err.Error())
-	}
-	c.tell(outgoing{subject: c.subject("to." + token(h.From)), head: head, body: body})
+	c.tellBus(h.From, head, encode(changes))
 }
 
 // gathered makes the members of a bus out of the changes that tell them.
@@ -218,8 +209,7 @@ func gathered(changes []change) (map[protocol.PeerID]map[protocol.Pattern]bool, 
 // came meanwhile.
 func (c *Cluster) takeMembers(m *member, h header, body []byte) {
 	var changes []change
-	if err := json.Unmarshal(body, &changes); err != nil {
-		c.options.Log.Warn().Err(err).Str("bus", m.name).Msg("cluster: members that are not understood")
+	if !c.decode(m.name, "a list of members", body, &changes) {
 		return
 	}
 	patterns, stamps := gathered(changes)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,13 +36,13 @@ type header struct {
 
 var errNoHeader = errors.New("a message between buses has no header")
 
-func parse(data []byte) (header, []byte, error) {
+// parse is the inverse of join: it reads the first line and returns the rest.
+func parse(data []byte, head any) (body []byte, err error) {
 	line, body, ok := bytes.Cut(data, []byte("\n"))
-	var h header
 	if !ok {
-		return h, nil, errNoHeader
+		return nil, errNoHeader
 	}
-	return h, body, json.Unmarshal(line, &h)
+	return body, json.Unmarshal(line, head)
 }
 
 // headerRoom is what a header may take of a NATS payload.
@@ -63,12 +64,29 @@ func split(h header, body []byte, most int) [][]byte {
 	return parts
 }
 
-func join(h header, body []byte) []byte {
-	line, err := json.Marshal(h)
+// join writes a message: its head as one line of JSON, and its body.
+func join(head any, body []byte) []byte { return append(append(encode(head), '\n'), body...) }
+
+// encode writes a value of this package, each of which can be written.
+func encode(v any) []byte {
+	raw, err := json.Marshal(v)
 	if err != nil {
-		panic("a header cannot be marshalled: " + err.Error())
+		panic(fmt.Sprintf("a %T cannot be marshalled: %v", v, err))
 	}
-	return append(append(line, '\n'), body...)
+	return raw
+}
+
+// decode reads what another bus sent, and reports whether it could.
+func (c *Cluster) decode(from, what string, body []byte, into any) bool {
+	return c.understood(from, what, json.Unmarshal(body, into))
+}
+
+// understood reports whether something that another bus sent could be read.
+func (c *Cluster) understood(from, what string, err error) bool {
+	if err != nil {
+		c.options.Log.Warn().Err(err).Str("bus", from).Msg("cluster: " + what + " from another bus cannot be read; ignored")
+	}
+	return err == nil
 }
 
 type partKey struct {
@@ -94,7 +112,8 @@ var errTwin = errors.New("another bus has the same name; give each its own --nam
 
 // receive takes one NATS payload.
 func (c *Cluster) receive(m *nats.Msg) {
-	h, body, err := parse(m.Data)
+	var h header
+	body, err := parse(m.Data, &h)
 	if err != nil {
 		c.options.Log.Warn().Err(err).Msg("cluster")
 		return

@@ -84,3 +84,21 @@ func TestATwinIsToldOnce(t *testing.T) {
 		t.Error("a bus took its own words for those of another")
 	}
 }
+
+// TestBothConnectionsNoticeADeadServer has the copy of the log and the cluster find
+// out equally soon that a server does not answer: the copy once waited for minutes.
+func TestBothConnectionsNoticeADeadServer(t *testing.T) {
+	o := (&Options{NATS: []nats.Option{nats.SetCustomDialer(nowhere{})}}).withDefaults()
+	c := New([]string{"nats://east.invalid"}, "east", &o)
+	s := NewActivityStream([]string{"nats://east.invalid"}, "activity", "east", &o)
+	for what, dial := range map[string]func() (*nats.Conn, error){"cluster": c.connect, "copy": s.connect} {
+		nc, err := dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := nc.Opts.PingInterval; got != time.Second {
+			t.Errorf("the %s pings every %s, want 1 s", what, got)
+		}
+		nc.Close()
+	}
+}

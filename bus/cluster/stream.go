@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -74,13 +73,14 @@ func (s *ActivityStream) takeLost() int {
 // subject is where the rows of this bus are published.
 func (s *ActivityStream) subject() string { return s.options.Prefix + ".activity." + token(s.bus) }
 
+func (s *ActivityStream) connect() (*nats.Conn, error) {
+	return connect(s.urls, "hubbub-bus activity "+s.bus, &s.options)
+}
+
 // Run publishes until ctx ends, then what is queued, for at most 2 s. NATS that
 // is absent does not end it.
 func (s *ActivityStream) Run(ctx context.Context) error {
-	nc, err := nats.Connect(strings.Join(s.urls, ","), append([]nats.Option{
-		nats.Name("hubbub-bus activity " + s.bus), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectBufSize(-1), nats.FlusherTimeout(2 * time.Second),
-	}, s.options.NATS...)...)
+	nc, err := s.connect()
 	if err != nil {
 		return fmt.Errorf("the activity stream: %w", err)
 	}
@@ -129,7 +129,7 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 	}
 	futures := make([]jetstream.PubAckFuture, 0, len(c.rows))
 	for i := range c.rows {
-		f, err := js.PublishAsync(s.subject(), s.encode(c.first+int64(i), &c.rows[i]))
+		f, err := js.PublishAsync(s.subject(), s.line(c.first+int64(i), &c.rows[i]))
 		if err != nil {
 			s.count(len(c.rows) - i)
 			break
@@ -166,15 +166,11 @@ func gap(lost int) activitylog.Row {
 	}
 }
 
-// encode writes a row as `hubbub tail --json` does.
-func (s *ActivityStream) encode(id int64, row *activitylog.Row) []byte {
+// line writes a row as `hubbub tail --json` does.
+func (s *ActivityStream) line(id int64, row *activitylog.Row) []byte {
 	e := activitylog.Entry{
 		ID: id, TS: protocol.FormatTime(time.UnixMicro(row.At)), Event: row.Event.String(), MessageID: row.MessageID, RPCID: row.RPCID,
 		Actor: row.Actor, Topic: row.Topic, Status: row.Status, Payload: json.RawMessage(row.Payload), Error: row.Error, Bus: s.bus,
 	}
-	b, err := json.Marshal(&e)
-	if err != nil {
-		panic("a row cannot be marshalled: " + err.Error())
-	}
-	return b
+	return encode(&e)
 }

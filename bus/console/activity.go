@@ -2,9 +2,9 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"hubbub/activitylog"
-	"hubbub/protocol"
+	"hubbub/activitylog/view"
+	"hubbub/protocol/text"
 )
 
 const (
@@ -24,34 +25,18 @@ const (
 
 // An activityView is the page of the rows.
 type activityView struct {
-	Now     time.Time
-	Query   activityQuery
-	Types   []protocol.MessageType
-	Events  []string
-	Rows    []rowLine
-	Live    string // where newer rows come from; empty when the tail stands still
-	Older   string // where older rows come from; empty when there are none
-	Missed  string // what the tail does not show
-	Problem string
-	Fresh   bool // rows that came while the page was open
-	Paged   bool // rows before those of a page
-}
-
-// An activityQuery is what the form asks for.
-type activityQuery struct {
-	Topic, Peer, Type, Event, Status, Text, Since string
-}
-
-func (q *activityQuery) values() url.Values {
-	v := url.Values{}
-	for name, value := range map[string]string{
-		"topic": q.Topic, "peer": q.Peer, "type": q.Type, "event": q.Event, "status": q.Status, "text": q.Text, "since": q.Since,
-	} {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
-	return v
+	Now      time.Time
+	Query    url.Values // what the form asks for
+	Types    []string
+	Events   []string
+	Statuses []string
+	Rows     []rowLine
+	Live     string // where newer rows come from; empty when the tail stands still
+	Older    string // where older rows come from; empty when there are none
+	Missed   string // what the tail does not show
+	Problem  string
+	Fresh    bool // rows that came while the page was open
+	Paged    bool // rows before those of a page
 }
 
 // Empty says why there is no row.
@@ -61,7 +46,7 @@ func (v *activityView) Empty() string {
 		return "No rows: " + v.Problem + "."
 	case v.Paged:
 		return "That was the oldest row."
-	case len(v.Query.values()) > 0:
+	case len(v.Query) > 0:
 		return "No row matches."
 	}
 	return "Nothing is recorded yet. Rows stand here as soon as something happens."
@@ -74,82 +59,46 @@ type rowLine struct {
 	Detail string
 }
 
-func readQuery(r *http.Request) (q activityQuery, f activitylog.Filter, err error) {
-	get := func(name string) string { return clip(strings.TrimSpace(r.FormValue(name)), 512) }
-	q = activityQuery{get("topic"), get("peer"), get("type"), get("event"), get("status"), get("text"), get("since")}
-	f.Status, f.Text = q.Status, q.Text
-	for _, p := range []struct {
-		name, text string
-		into       *protocol.Pattern
-	}{{"topic", q.Topic, &f.Topic}, {"peer", q.Peer, &f.Peer}} {
-		if p.text == "" {
-			continue
-		}
-		if *p.into, err = protocol.ParsePattern(p.text); err != nil {
-			return q, f, fmt.Errorf("the %s is no pattern: %w", p.name, err)
+// readQuery reads the form; its values hold what is not empty.
+func readQuery(r *http.Request) (url.Values, activitylog.Filter, error) {
+	form := url.Values{}
+	for _, name := range []string{"topic", "peer", "type", "event", "status", "text", "since"} {
+		if value := text.Clip(strings.TrimSpace(r.FormValue(name)), 512); value != "" {
+			form.Set(name, value)
 		}
 	}
-	if q.Type != "" {
-		f.Types = []protocol.MessageType{protocol.MessageType(q.Type)}
+	q := view.Query{
+		Topic: form.Get("topic"), Peer: form.Get("peer"), Status: form.Get("status"), Text: form.Get("text"), Since: form.Get("since"),
+		Types: form["type"], Events: form["event"],
 	}
-	if q.Event != "" {
-		e, ok := activitylog.ParseEvent(q.Event)
-		if !ok {
-			return q, f, fmt.Errorf("there is no event %q", q.Event)
-		}
-		f.Events = []activitylog.Event{e}
-	}
-	if q.Since != "" {
-		if f.Since, err = readSince(q.Since, time.Now()); err != nil {
-			return q, f, err
-		}
-	}
-	return q, f, nil
-}
-
-// readSince reads a time, or how long ago: in days, too.
-func readSince(text string, now time.Time) (time.Time, error) {
-	if d, err := activitylog.ParseSpan(text); err == nil {
-		return now.Add(-d), nil
-	}
-	at, err := activitylog.ParseTime(text)
-	if err != nil {
-		return at, fmt.Errorf("since %q is neither a time (2026-02-17T12:00:00Z) nor how long ago (15m, 12h, 30d)", text)
-	}
-	return at, nil
+	f, err := q.Filter(time.Now())
+	return form, f, err
 }
 
 func (c *Console) activityPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	q, f, err := readQuery(r)
-	view := &activityView{Now: c.now(), Query: q, Types: protocol.AllTypes, Events: eventNames()}
+	page := &activityView{Now: c.now(), Query: q, Types: view.TypeNames(), Events: view.EventNames(), Statuses: view.Statuses}
 	switch {
 	case err != nil:
-		view.Problem = err.Error()
+		page.Problem = err.Error()
 	case c.log == nil:
-		view.Problem = "this bus keeps no activity log"
+		page.Problem = "this bus keeps no activity log"
 	default:
-		c.lastRows(r.Context(), view, f)
+		c.lastRows(r.Context(), page, f)
 	}
-	c.show(w, v, "activity", "Activity", view)
-}
-
-func eventNames() (names []string) {
-	for e := activitylog.SendStart; e <= activitylog.LogGap; e++ {
-		names = append(names, e.String())
-	}
-	return names
+	c.show(w, v, "activity", "Activity", page)
 }
 
 // lastRows fills the page with the newest rows.
-func (c *Console) lastRows(ctx context.Context, view *activityView, f activitylog.Filter) {
+func (c *Console) lastRows(ctx context.Context, page *activityView, f activitylog.Filter) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	end, err := c.log.End(ctx)
 	if err == nil {
-		view.Live = rowsLink(view.Query, "after", end)
-		err = c.olderRows(ctx, view, f, beyond(end))
+		page.Live = rowsLink(page.Query, "after", end)
+		err = c.olderRows(ctx, page, f, beyond(end))
 	}
-	view.Problem = describe(err)
+	page.Problem = describe(err)
 }
 
 // beyond is the place after the last row, for reading backward.
@@ -161,11 +110,11 @@ func beyond(end activitylog.Cursor) activitylog.Cursor {
 	return at
 }
 
-func (c *Console) olderRows(ctx context.Context, view *activityView, f activitylog.Filter, at activitylog.Cursor) error {
+func (c *Console) olderRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) error {
 	rows, next, err := c.log.Before(ctx, f, at, pageRows)
-	view.show(rows)
+	page.show(rows)
 	if len(rows) == pageRows {
-		view.Older = rowsLink(view.Query, "before", next)
+		page.Older = rowsLink(page.Query, "before", next)
 	}
 	return err
 }
@@ -186,14 +135,14 @@ func describe(err error) string {
 func (v *activityView) show(rows []activitylog.Entry) {
 	for i := len(rows) - 1; i >= 0; i-- {
 		e := rows[i]
-		v.Rows = append(v.Rows, rowLine{Entry: e, At: e.Time(), Detail: detail(&e)})
+		v.Rows = append(v.Rows, rowLine{Entry: e, At: e.Time(), Detail: text.Clip(view.Brief.Row(&e), maxText)})
 	}
 }
 
 // activityRows answers with older rows, or with those that are new.
 func (c *Console) activityRows(w http.ResponseWriter, r *http.Request, _ *visitor) {
 	q, f, err := readQuery(r)
-	view := &activityView{Now: c.now(), Query: q}
+	page := &activityView{Now: c.now(), Query: q}
 	if err != nil || c.log == nil {
 		http.Error(w, "no such rows", http.StatusBadRequest)
 		return
@@ -201,12 +150,12 @@ func (c *Console) activityRows(w http.ResponseWriter, r *http.Request, _ *visito
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	if at, ok := readCursor(r.FormValue("before")); ok {
-		view.Paged = true
-		if err := c.olderRows(ctx, view, f, at); err != nil {
-			view.Problem = describe(err)
-			view.Older = rowsLink(q, "before", at)
+		page.Paged = true
+		if err := c.olderRows(ctx, page, f, at); err != nil {
+			page.Problem = describe(err)
+			page.Older = rowsLink(q, "before", at)
 		}
-		c.part(w, "activity", "older", view)
+		c.part(w, "activity", "older", page)
 		return
 	}
 	at, ok := readCursor(r.FormValue("after"))
@@ -214,17 +163,17 @@ func (c *Console) activityRows(w http.ResponseWriter, r *http.Request, _ *visito
 		http.Error(w, "no such rows", http.StatusBadRequest)
 		return
 	}
-	c.newRows(ctx, view, f, at)
-	c.part(w, "activity", "newer", view)
+	c.newRows(ctx, page, f, at)
+	c.part(w, "activity", "newer", page)
 }
 
 // newRows fills the page with what was written after a place: the last of it,
 // where it is much.
-func (c *Console) newRows(ctx context.Context, view *activityView, f activitylog.Filter, at activitylog.Cursor) {
-	view.Fresh = true
+func (c *Console) newRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) {
+	page.Fresh = true
 	end, err := c.log.End(ctx)
 	if err != nil {
-		view.Live, view.Problem = rowsLink(view.Query, "after", at), describe(err)
+		page.Live, page.Problem = rowsLink(page.Query, "after", at), describe(err)
 		return
 	}
 	from := slices.Clone(end)
@@ -244,14 +193,14 @@ func (c *Console) newRows(ctx context.Context, view *activityView, f activitylog
 		rows = rows[len(rows)-liveRows:]
 	}
 	if missed > 0 {
-		view.Missed = count(missed) + " rows went by faster than they can be shown"
+		page.Missed = view.Count(missed) + " rows went by faster than they can be shown"
 	}
-	view.show(rows)
-	view.Live, view.Problem = rowsLink(view.Query, "after", next), describe(err)
+	page.show(rows)
+	page.Live, page.Problem = rowsLink(page.Query, "after", next), describe(err)
 }
 
-func rowsLink(q activityQuery, name string, at activitylog.Cursor) string {
-	v := q.values()
+func rowsLink(q url.Values, name string, at activitylog.Cursor) string {
+	v := maps.Clone(q)
 	parts := make([]string, len(at))
 	for i, id := range at {
 		parts[i] = strconv.FormatInt(id, 10)
@@ -260,11 +209,11 @@ func rowsLink(q activityQuery, name string, at activitylog.Cursor) string {
 	return "/console/activity/rows?" + v.Encode()
 }
 
-func readCursor(text string) (at activitylog.Cursor, ok bool) {
-	if text == "" || len(text) > 1000 {
+func readCursor(place string) (at activitylog.Cursor, ok bool) {
+	if place == "" || len(place) > 1000 {
 		return nil, false
 	}
-	for part := range strings.SplitSeq(text, ".") {
+	for part := range strings.SplitSeq(place, ".") {
 		id, err := strconv.ParseInt(part, 10, 64)
 		if err != nil || id < 0 {
 			return nil, false
@@ -272,69 +221,4 @@ func readCursor(text string) (at activitylog.Cursor, ok bool) {
 		at = append(at, id)
 	}
 	return at, true
-}
-
-// detail says in a line what a row brings.
-func detail(e *activitylog.Entry) string {
-	switch {
-	case e.Is(activitylog.LogGap):
-		var gap struct{ Lost int64 }
-		_ = json.Unmarshal(e.Payload, &gap) // how many is not known then
-		return clip(fmt.Sprintf("%s lost: %s", many(gap.Lost, "row"), e.Error), maxText)
-	case e.Error != "":
-		return clip(e.Error, maxText)
-	case e.Is(activitylog.SendStart):
-		return contentDetail(e.Payload)
-	case e.Is(activitylog.SendFinish):
-		return resultDetail(e.Payload)
-	case e.Is(activitylog.ProcessFinish), e.Is(activitylog.ProcessStart):
-		return ""
-	case e.Is(activitylog.PeerConnected):
-		var from struct{ Remote string }
-		if json.Unmarshal(e.Payload, &from) == nil && from.Remote != "" {
-			return "from " + clip(from.Remote, maxText)
-		}
-	}
-	return clip(string(e.Payload), maxText)
-}
-
-// resultDetail says what became of a message.
-func resultDetail(result json.RawMessage) string {
-	var r protocol.SendResult
-	if json.Unmarshal(result, &r) != nil {
-		return ""
-	}
-	text := fmt.Sprintf("delivered to %d", r.DeliveredTo)
-	for i, f := range r.Failures {
-		if i == 3 {
-			return text + fmt.Sprintf(", and %d more failed", len(r.Failures)-i)
-		}
-		text += fmt.Sprintf(", %s: %s", clip(string(f.Peer), 60), f.Status)
-	}
-	return text
-}
-
-// contentDetail says in a line what a message says.
-func contentDetail(payload json.RawMessage) string {
-	var p struct{ Content json.RawMessage }
-	if json.Unmarshal(payload, &p) != nil {
-		return ""
-	}
-	var x struct{ Text, Event, Reason, Disposition, Policy, Injection, State string }
-	_ = json.Unmarshal(p.Content, &x) // fields of another kind stay empty
-	switch {
-	case x.Text != "":
-		return "“" + clip(x.Text, maxText) + "”"
-	case x.Event == activitylog.RecordDecision:
-		return clip(x.Policy+", "+x.Injection+": "+x.Reason, maxText)
-	case x.Event == activitylog.RecordDisposition:
-		return clip(strings.TrimSuffix(x.Disposition+": "+x.Reason, ": "), maxText)
-	case x.Event == activitylog.RecordTurn:
-		return "turn " + x.State
-	}
-	words := activitylog.Gist(p.Content)
-	if words == "" && len(p.Content) > 2 {
-		words = string(p.Content)
-	}
-	return clip(words, maxText)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hubbub/protocol/text"
 )
 
 const (
@@ -40,40 +42,40 @@ type agentLine struct {
 
 func (c *Console) agentsPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.current(r.Context())
-	view := &agentsView{Now: c.now(), Query: strings.ToLower(strings.TrimSpace(r.FormValue("q")))}
+	page := &agentsView{Now: c.now(), Query: strings.ToLower(strings.TrimSpace(r.FormValue("q")))}
 	connected := c.connected()
 	f := c.facts
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	view.Since, view.Skipped = f.since, f.skipped
+	page.Since, page.Skipped = f.since, f.skipped
 	matches := func(words ...string) bool {
-		return view.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), view.Query)
+		return page.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), page.Query)
 	}
 	f.chats.each(func(_ string, ch *chat) {
 		if matches(ch.Topic, ch.Title) && (ch.In > 0 || ch.Out > 0 || ch.State != "unknown") {
-			view.Chats = append(view.Chats, ch)
+			page.Chats = append(page.Chats, ch)
 		}
 	})
-	slices.SortFunc(view.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
-	view.AllChats = len(view.Chats)
-	view.Chats = view.Chats[:min(len(view.Chats), listedChats)]
-	view.Agents = f.agentLines(connected, matches)
-	for i := range view.Agents {
-		a := &view.Agents[i]
-		view.Total.Decided += a.Decided
-		view.Total.Injected += a.Injected
-		view.Total.Knocks += a.Knocks
-		view.Total.Withheld += a.Withheld
-		view.Total.TurnsRun += a.TurnsRun
-		view.Total.Avoided += a.Avoided
-		view.Total.Refusals += a.Refusals
-		view.Total.OpenCount += a.OpenCount
+	slices.SortFunc(page.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
+	page.AllChats = len(page.Chats)
+	page.Chats = page.Chats[:min(len(page.Chats), listedChats)]
+	page.Agents = f.agentLines(connected, matches)
+	for i := range page.Agents {
+		a := &page.Agents[i]
+		page.Total.Decided += a.Decided
+		page.Total.Injected += a.Injected
+		page.Total.Knocks += a.Knocks
+		page.Total.Withheld += a.Withheld
+		page.Total.TurnsRun += a.TurnsRun
+		page.Total.Avoided += a.Avoided
+		page.Total.Refusals += a.Refusals
+		page.Total.OpenCount += a.OpenCount
 	}
-	view.Total.Saved = percent(int(view.Total.Avoided), int(view.Total.Decided))
-	view.AllAgent = len(view.Agents)
-	view.Agents = view.Agents[:min(len(view.Agents), listedAgents)]
-	view.Claims = f.lastClaims(40)
-	c.show(w, v, "agents", "Chats and agents", view)
+	page.Total.Saved = percent(int(page.Total.Avoided), int(page.Total.Decided))
+	page.AllAgent = len(page.Agents)
+	page.Agents = page.Agents[:min(len(page.Agents), listedAgents)]
+	page.Claims = f.lastClaims(40)
+	c.show(w, v, "agents", "Chats and agents", page)
 }
 
 func (c *Console) connected() map[string]bool {
@@ -134,13 +136,13 @@ func (c *Console) agentPage(w http.ResponseWriter, r *http.Request, v *visitor) 
 	defer f.mu.RUnlock()
 	lines := f.agentLines(connected, func(words ...string) bool { return words[0] == id })
 	if len(lines) == 0 {
-		lines = []agentLine{{agent: agent{ID: clip(id, 300)}}}
+		lines = []agentLine{{agent: agent{ID: text.Clip(id, 300)}}}
 	}
-	view := &agentView{agentLine: lines[0], Now: c.now()}
-	for i := len(view.Events) - 1; i >= 0 && len(view.Recent) < listedEvents; i-- {
-		view.Recent = append(view.Recent, *view.Events[i])
+	page := &agentView{agentLine: lines[0], Now: c.now()}
+	for i := len(page.Events) - 1; i >= 0 && len(page.Recent) < listedEvents; i-- {
+		page.Recent = append(page.Recent, *page.Events[i])
 	}
-	c.show(w, v, "agent", clip(id, 100), view)
+	c.show(w, v, "agent", text.Clip(id, 100), page)
 }
 
 type chatView struct {
@@ -164,10 +166,10 @@ func (c *Console) chatPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	defer f.mu.RUnlock()
 	ch, ok := f.chats.get(id)
 	if !ok {
-		ch = &chat{Topic: clip(id, 300), State: "not heard of lately"}
+		ch = &chat{Topic: text.Clip(id, 300), State: "not heard of lately"}
 	}
-	view := &chatView{chat: ch, Now: c.now()}
-	for i := len(ch.Events) - 1; i >= 0 && len(view.Recent) < listedEvents; i-- {
+	page := &chatView{chat: ch, Now: c.now()}
+	for i := len(ch.Events) - 1; i >= 0 && len(page.Recent) < listedEvents; i-- {
 		e := ch.Events[i]
 		line := chatLine{chatEvent: e}
 		if !e.Reply {
@@ -184,7 +186,7 @@ func (c *Console) chatPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 				line.Claim = x
 			}
 		}
-		view.Recent = append(view.Recent, line)
+		page.Recent = append(page.Recent, line)
 	}
-	c.show(w, v, "chat", clip(id, 100), view)
+	c.show(w, v, "chat", text.Clip(id, 100), page)
 }

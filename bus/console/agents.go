@@ -7,6 +7,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // An agent is what is known of one.
@@ -197,12 +198,12 @@ func (a *agent) record(r *activitylog.AttentionRecord, at time.Time) {
 		if _, ok := a.Ends[r.Disposition]; ok || len(a.Ends) < maxEndingNames {
 			a.Ends[r.Disposition]++
 		}
-		e.Disposition, e.DispositionReason, e.Ended = r.Disposition, clip(r.Reason, maxText), at
+		e.Disposition, e.DispositionReason, e.Ended = r.Disposition, text.Clip(r.Reason, maxText), at
 		a.weigh(e)
 	case activitylog.RecordRefusal:
 		a.Refusals++
 		if e := a.event(r.EventID); len(e.Refusals) < maxRefusals {
-			e.Refusals = append(e.Refusals, refusal{at, r.Tool, clip(r.Reason, maxText)})
+			e.Refusals = append(e.Refusals, refusal{at, r.Tool, text.Clip(r.Reason, maxText)})
 		}
 	case activitylog.RecordTurn:
 		a.turn(r, at)
@@ -221,7 +222,7 @@ func (a *agent) decide(e *agentEvent, r *activitylog.AttentionRecord, at time.Ti
 		e.At = at
 	}
 	e.Decided = at
-	e.Directedness, e.Policy, e.Injection, e.Priority, e.Reason = r.Directedness, r.Policy, r.Injection, r.Priority, clip(r.Reason, maxText)
+	e.Directedness, e.Policy, e.Injection, e.Priority, e.Reason = r.Directedness, r.Policy, r.Injection, r.Priority, text.Clip(r.Reason, maxText)
 	a.weigh(e)
 }
 

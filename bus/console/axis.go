@@ -5,7 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/protocol/text"
 )
 
 // A tick is one mark of the time axis.
@@ -15,61 +16,25 @@ type tick struct {
 	Anchor string
 }
 
-// addSpans adds what goes on between messages to the bars with which it begins.
-func (v *messageView) addSpans(spans map[string]activitylog.Span) {
-	for i := range v.Bars {
-		b := &v.Bars[i]
-		if s, ok := spans[b.ID]; ok && b.Kind == "message" && s.Until.After(b.start) {
-			b.Span, b.until = s.Kind, s.Until
-			delete(spans, b.ID) // of a message that was sent again, the first bar
-		}
-	}
-}
-
-// Lasted is how long the span of a message took.
-func (b barLine) Lasted() time.Duration { return b.until.Sub(b.start) }
-
 // narrowest is the least width of a bar, in percent of the axis.
 const narrowest = 0.5
 
-// scale places the bars on one time axis.
-func (v *messageView) scale() {
-	var begin, end time.Time
-	for _, b := range v.Bars {
-		for _, t := range []time.Time{b.start, b.end} {
-			if t.IsZero() {
-				continue
-			}
-			if begin.IsZero() || t.Before(begin) {
-				begin = t
-			}
-			end = latest(end, t)
+// draw places the bars of a waterfall on its axis.
+func (v *messageView) draw(w *view.Waterfall) {
+	v.Whole = w.Whole
+	for _, bar := range w.Bars {
+		bar.Depth = min(bar.Depth, 12)
+		b := barLine{Bar: bar, Detail: bar.Note}
+		if b.Kind == view.BarMessage {
+			b.Detail = text.Clip(view.Brief.Message(b.Payload), maxText)
 		}
-	}
-	v.Whole = max(end.Sub(begin), time.Microsecond)
-	place := func(t time.Time) float64 { return 100 * float64(t.Sub(begin)) / float64(v.Whole) }
-	for i := range v.Bars {
-		b := &v.Bars[i]
-		if b.start.IsZero() {
-			b.start = b.end
+		if b.Start.IsZero() {
+			b.Start = b.Finish
 		}
-		if b.start.IsZero() {
-			continue
+		if !b.Start.IsZero() {
+			b.place(w)
 		}
-		b.At = b.start.Sub(begin)
-		finish := b.end
-		if finish.IsZero() {
-			finish = end
-		} else {
-			b.Took = b.end.Sub(b.start)
-		}
-		left, right := place(b.start), place(finish)
-		width := max(right-left, narrowest)
-		left = min(left, 100-width)
-		b.Left, b.Width = percents(left), percents(width)
-		if b.Span != "" {
-			b.SpanLeft, b.SpanWidth = percents(left), percents(max(place(b.until)-left, narrowest))
-		}
+		v.Bars = append(v.Bars, b)
 	}
 	step := tickStep(v.Whole)
 	for t := time.Duration(0); t <= v.Whole; t += step {
@@ -82,6 +47,21 @@ func (v *messageView) scale() {
 			anchor = "end"
 		}
 		v.Ticks = append(v.Ticks, tick{Left: percents(at), Label: tickLabel(t), Anchor: anchor})
+	}
+}
+
+// place says where a bar lies. One that is open runs to the end of the axis.
+func (b *barLine) place(w *view.Waterfall) {
+	b.At = b.Start.Sub(w.Begin)
+	left, right := 100*w.Place(b.Start), 100.0
+	if !b.Open() {
+		b.Took, right = b.Finish.Sub(b.Start), 100*w.Place(b.Finish)
+	}
+	width := max(right-left, narrowest)
+	left = min(left, 100-width)
+	b.Left, b.Width = percents(left), percents(width)
+	if b.Span.Kind != "" {
+		b.SpanLeft, b.SpanWidth = percents(left), percents(max(100*w.Place(b.Span.Until)-left, narrowest))
 	}
 }
 
@@ -119,11 +99,15 @@ func tickLabel(t time.Duration) string {
 	case t == 0:
 		return "0"
 	case t >= time.Minute:
-		return span(t)
+		return view.Long(t)
 	case t >= time.Second:
-		return strconv.FormatFloat(t.Seconds(), 'f', -1, 64) + " s"
+		return inUnit(t, time.Second) + " s"
 	case t >= time.Millisecond:
-		return strconv.FormatFloat(float64(t)/float64(time.Millisecond), 'f', -1, 64) + " ms"
+		return inUnit(t, time.Millisecond) + " ms"
 	}
-	return strconv.FormatFloat(float64(t)/float64(time.Microsecond), 'f', -1, 64) + " µs"
+	return inUnit(t, time.Microsecond) + " µs"
+}
+
+func inUnit(t, unit time.Duration) string {
+	return strconv.FormatFloat(float64(t)/float64(unit), 'f', -1, 64)
 }

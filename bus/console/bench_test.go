@@ -14,16 +14,17 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus/console"
+	"hubbub/bus/report"
 	"hubbub/protocol"
 )
 
 // A crowd is a bus of 1,000 peers that does nothing.
-type crowd struct{ peers []console.Peer }
+type crowd struct{ peers []report.Peer }
 
-func (c *crowd) Peers() []console.Peer { return slices.Clone(c.peers) }
+func (c *crowd) Peers() []report.Peer { return slices.Clone(c.peers) }
 
-func (c *crowd) Counters() console.Counters {
-	return console.Counters{Peers: len(c.peers), Bounds: map[string]float64{"peer_window": 256, "peer_queue": 1024}, Deliveries: map[string]uint64{"ok": 1}}
+func (c *crowd) Counters() report.Counters {
+	return report.Counters{Peers: len(c.peers), Bounds: map[string]float64{"peer_window": 256, "peer_queue": 1024}, Deliveries: map[string]uint64{"ok": 1}}
 }
 
 const (
@@ -91,7 +92,7 @@ func processorTime(b *testing.B) time.Duration {
 func BenchmarkPages(b *testing.B) {
 	bus := &crowd{}
 	for i := range crowdPeers {
-		bus.peers = append(bus.peers, console.Peer{ID: fmt.Sprintf("agent:a%d", i), ConnectedAt: "2026-01-01T00:00:00Z", Subscriptions: []console.Subscription{{Pattern: fmt.Sprintf("agent:a%d", i)}}})
+		bus.peers = append(bus.peers, report.Peer{ID: fmt.Sprintf("agent:a%d", i), ConnectedAt: "2026-01-01T00:00:00Z", Subscriptions: []report.Subscription{{Pattern: fmt.Sprintf("agent:a%d", i)}}})
 	}
 	path := filepath.Join(b.TempDir(), "activity.db")
 	message := fill(b, path)

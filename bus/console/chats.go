@@ -7,6 +7,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // A chat is what is known of one, by its topic.
@@ -93,7 +94,7 @@ func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 		var r protocol.SpawnResult
 		if json.Unmarshal(m.Content, &r) == nil && isChat(string(r.Topic)) {
 			c := f.chat(string(r.Topic))
-			c.State, c.Problem = r.Status, clip(r.Error, maxText)
+			c.State, c.Problem = r.Status, text.Clip(r.Error, maxText)
 		}
 	case protocol.TypeRouteAssigned:
 		var r protocol.RouteAssigned
@@ -134,13 +135,13 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	}
 	c := f.chat(string(m.From))
 	if content.Chat != nil {
-		c.Title, c.Kind = clip(content.Chat.Title, maxText), content.Chat.Kind
+		c.Title, c.Kind = text.Clip(content.Chat.Title, maxText), content.Chat.Kind
 	}
 	c.State = "talking"
 	c.assign(e.Topic)
 	ev := c.byID[key]
 	if ev == nil {
-		ev = &chatEvent{At: at, ID: key, MessageID: e.MessageID, Kind: kind, Author: author(content.Author), Text: clip(content.Text, maxText)}
+		ev = &chatEvent{At: at, ID: key, MessageID: e.MessageID, Kind: kind, Author: author(content.Author), Text: text.Clip(content.Text, maxText)}
 		if content.Signal != "" && ev.Text == "" {
 			ev.Text = content.Signal
 		}
@@ -163,11 +164,11 @@ func author(a *protocol.Author) string {
 	case a == nil:
 		return ""
 	case a.DisplayName != "":
-		return clip(a.DisplayName, 80)
+		return text.Clip(a.DisplayName, 80)
 	case a.Username != "":
-		return clip("@"+a.Username, 80)
+		return text.Clip("@"+a.Username, 80)
 	}
-	return clip(a.ID, 80)
+	return text.Clip(a.ID, 80)
 }
 
 // replied takes what an agent says in a chat.
@@ -182,7 +183,7 @@ func (f *facts) replied(e *activitylog.Entry, m *protocol.Message, at time.Time)
 	}
 	ev := &chatEvent{
 		At: at, ID: e.MessageID, MessageID: e.MessageID, Kind: "reply", Author: string(m.From), Reply: true,
-		InReplyTo: content.InReplyTo, Text: clip(content.Text, maxText),
+		InReplyTo: content.InReplyTo, Text: text.Clip(content.Text, maxText),
 	}
 	if content.Signal != "" {
 		ev.Kind, ev.Text = "signal", content.Signal
@@ -210,7 +211,7 @@ func (f *facts) status(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 	chat := f.chat(string(m.From))
 	ev := chat.byID[string(content.MessageID)]
 	if ev != nil {
-		ev.Status, ev.Reason = content.Status, clip(content.Reason, maxText)
+		ev.Status, ev.Reason = content.Status, text.Clip(content.Reason, maxText)
 	}
 	if content.Status != protocol.StatusFailed && content.Status != protocol.StatusUnknown {
 		return

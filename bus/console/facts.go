@@ -10,6 +10,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // The bounds of what is remembered. What was touched longest ago is forgotten.
@@ -239,7 +240,7 @@ func (f *facts) delivered(e *activitylog.Entry, at time.Time) {
 }
 
 func (f *facts) fail(x failure) {
-	x.Error = clip(x.Error, maxText)
+	x.Error = text.Clip(x.Error, maxText)
 	f.failures = appendBounded(f.failures, x)
 }
 
@@ -248,19 +249,4 @@ func appendBounded[T any](list []T, v T) []T {
 		list = append(list[:0], list[maxRecent:]...)
 	}
 	return append(list, v)
-}
-
-// clip shortens a text to n characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	i, count := 0, 0
-	for i = range s {
-		if count == n-1 {
-			return s[:i] + "…"
-		}
-		count++
-	}
-	return s
 }

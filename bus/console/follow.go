@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/protocol/retry"
 )
 
 const (
@@ -72,23 +73,12 @@ func (c *Console) follow(ctx context.Context) {
 				}
 			}
 			at = next
-			if !pause(ctx, followEvery) {
+			if !retry.Sleep(ctx, followEvery) {
 				return
 			}
 		}
 		fresh := make(chan struct{})
 		c.caught.Store(&fresh)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -136,7 +126,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 		if len(rows) < page || !first && passed(at, end) {
 			break
 		}
-		if !pause(ctx, time.Since(began)) { // others want the processor too
+		if !retry.Sleep(ctx, time.Since(began)) { // others want the processor too
 			return at, ctx.Err()
 		}
 	}

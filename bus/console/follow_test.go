@@ -12,14 +12,16 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/bus/report"
 	"hubbub/protocol"
 )
 
 // noBus is a bus of which nothing is known.
 type noBus struct{}
 
-func (noBus) Peers() []Peer      { return nil }
-func (noBus) Counters() Counters { return Counters{} }
+func (noBus) Peers() []report.Peer      { return nil }
+func (noBus) Counters() report.Counters { return report.Counters{} }
 
 // TestABusyBusIsReadAtABoundedPace checks that one look reads so many rows and no
 // more, and that what it leaves out is counted.
@@ -111,8 +113,11 @@ func TestRatesFade(t *testing.T) {
 
 func TestQuantiles(t *testing.T) {
 	ms := time.Millisecond
-	before := []Bucket{{ms, 10}, {2 * ms, 0}, {4 * ms, 5}, {0, 0}}
-	after := []Bucket{{ms, 10}, {2 * ms, 90}, {4 * ms, 15}, {0, 0}}
+	buckets := func(counts ...uint64) []report.Bucket {
+		return []report.Bucket{{Upper: ms, Count: counts[0]}, {Upper: 2 * ms, Count: counts[1]}, {Upper: 4 * ms, Count: counts[2]}, {Count: counts[3]}}
+	}
+	before := buckets(10, 0, 5, 0)
+	after := buckets(10, 90, 15, 0)
 	if v := quantile(before, after, 0.5); v < 1 || v > 2 {
 		t.Errorf("half took %.2f ms", v)
 	}
@@ -126,11 +131,11 @@ func TestQuantiles(t *testing.T) {
 
 func TestBarsLieOnTheAxis(t *testing.T) {
 	at := time.Unix(0, 0)
-	v := &messageView{Bars: []barLine{
-		{start: at, end: at.Add(time.Second)}, {start: at.Add(time.Second), end: at.Add(time.Second)},
-		{start: at.Add(300 * time.Millisecond)}, {end: at.Add(500 * time.Millisecond)}, {Kind: "note"},
-	}}
-	v.scale()
+	v := &messageView{}
+	v.draw(&view.Waterfall{Begin: at, Whole: time.Second, Bars: []view.Bar{
+		{Start: at, Finish: at.Add(time.Second)}, {Start: at.Add(time.Second), Finish: at.Add(time.Second)},
+		{Start: at.Add(300 * time.Millisecond)}, {Finish: at.Add(500 * time.Millisecond)}, {Kind: view.BarNote},
+	}})
 	for i, b := range v.Bars {
 		left, width := percentOf(t, b.Left), percentOf(t, b.Width)
 		if left < 0 || left+width > 100.01 {
@@ -169,17 +174,22 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 
 func TestSpansAreDrawnBehindTheirMessage(t *testing.T) {
 	at := time.Unix(0, 0)
-	record := func(id string, after time.Duration) barLine {
-		return barLine{Kind: "message", ID: id, start: at.Add(after), end: at.Add(after + time.Millisecond)}
+	chain := &activitylog.Chain{}
+	record := func(id string, after time.Duration, content string) {
+		m := &activitylog.Message{ID: id, Type: "agent_event", From: "agent:a", Payload: []byte(`{"content":` + content + `}`)}
+		for _, end := range []time.Duration{0, time.Millisecond} {
+			m.Rows = append(m.Rows, activitylog.Entry{TS: protocol.FormatTime(at.Add(after + end))})
+		}
+		chain.Steps = append(chain.Steps, activitylog.Step{Message: m})
 	}
-	v := &messageView{Bars: []barLine{record("decision", 0), record("started", time.Second), record("finished", 4*time.Second), record("started", 5*time.Second)}}
-	v.addSpans(map[string]activitylog.Span{
-		"decision": {Kind: activitylog.SpanWait, Until: at.Add(time.Second)}, "started": {Kind: activitylog.SpanTurn, Until: at.Add(4 * time.Second)},
-	})
-	v.scale()
-	wait, turn := v.Bars[0], v.Bars[1]
-	if wait.Span != "wait" || wait.Lasted() != time.Second || turn.Span != "turn" || turn.Lasted() != 3*time.Second || v.Bars[2].Span+v.Bars[3].Span != "" {
-		t.Errorf("wait %q %s, turn %q %s", wait.Span, wait.Lasted(), turn.Span, turn.Lasted())
+	record("decision", 0, `{"event":"attention_decision","eventId":"e"}`)
+	record("started", time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"started"}`)
+	record("finished", 4*time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"finished"}`)
+	record("started", 5*time.Second, `{"event":"turn","eventId":"e","turnId":"t","state":"started"}`)
+	v := newMessageView(chain)
+	wait, turn := &v.Bars[0], &v.Bars[1]
+	if wait.Span.Kind != "wait" || wait.Lasted() != time.Second || turn.Span.Kind != "turn" || turn.Lasted() != 3*time.Second || v.Bars[2].Span.Kind+v.Bars[3].Span.Kind != "" {
+		t.Errorf("wait %q %s, turn %q %s", wait.Span.Kind, wait.Lasted(), turn.Span.Kind, turn.Lasted())
 	}
 	if left, width := percentOf(t, turn.SpanLeft), percentOf(t, turn.SpanWidth); left < 19 || left+width > 100 || width < 55 {
 		t.Errorf("the turn is drawn at %s, %s wide", turn.SpanLeft, turn.SpanWidth)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hubbub/activitylog/view"
 )
 
 type healthView struct {
@@ -32,24 +34,24 @@ type bound struct {
 
 func (c *Console) healthPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.current(r.Context())
-	view := &healthView{Now: c.now(), Pulse: c.pulse()}
-	view.Outcomes, view.Limits = sortNamed(view.Pulse.Deliveries), sortNamed(view.Pulse.Limits)
-	for name, value := range view.Pulse.Bounds {
-		view.Bounds = append(view.Bounds, describeBound(name, value))
+	page := &healthView{Now: c.now(), Pulse: c.pulse()}
+	page.Outcomes, page.Limits = sortNamed(page.Pulse.Deliveries), sortNamed(page.Pulse.Limits)
+	for name, value := range page.Pulse.Bounds {
+		page.Bounds = append(page.Bounds, describeBound(name, value))
 	}
-	slices.SortFunc(view.Bounds, func(a, b bound) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(page.Bounds, func(a, b bound) int { return cmp.Compare(a.Name, b.Name) })
 	c.facts.mu.RLock()
-	view.Failures = c.facts.lastFailures(60, func(*failure) bool { return true })
-	for i := len(c.facts.gaps) - 1; i >= 0 && len(view.Gaps) < 50; i-- {
-		view.Gaps = append(view.Gaps, c.facts.gaps[i])
+	page.Failures = c.facts.lastFailures(60, func(*failure) bool { return true })
+	for i := len(c.facts.gaps) - 1; i >= 0 && len(page.Gaps) < 50; i-- {
+		page.Gaps = append(page.Gaps, c.facts.gaps[i])
 	}
-	view.Skipped = c.facts.skipped
+	page.Skipped = c.facts.skipped
 	c.facts.mu.RUnlock()
 	if r.Header.Get("HX-Request") != "" && r.FormValue("part") != "" {
-		c.part(w, "health", "health-live", view)
+		c.part(w, "health", "health-live", page)
 		return
 	}
-	c.show(w, v, "health", "Health", view)
+	c.show(w, v, "health", "Health", page)
 }
 
 func sortNamed(m map[string]uint64) (list []named) {
@@ -61,9 +63,9 @@ func sortNamed(m map[string]uint64) (list []named) {
 }
 
 func describeBound(name string, value float64) bound {
-	text := count(value)
+	text := view.Count(value)
 	if rest, ok := strings.CutSuffix(name, "_seconds"); ok {
-		return bound{strings.ReplaceAll(rest, "_", " "), span(time.Duration(value * float64(time.Second)))}
+		return bound{strings.ReplaceAll(rest, "_", " "), view.Long(time.Duration(value * float64(time.Second)))}
 	}
 	if rest, ok := strings.CutSuffix(name, "_bytes"); ok {
 		return bound{strings.ReplaceAll(rest, "_", " "), bytesText(value)}
@@ -74,9 +76,9 @@ func describeBound(name string, value float64) bound {
 func bytesText(v float64) string {
 	for _, unit := range []string{"bytes", "KiB", "MiB"} {
 		if v < 1024 {
-			return count(v) + " " + unit
+			return view.Count(v) + " " + unit
 		}
 		v /= 1024
 	}
-	return count(v) + " GiB"
+	return view.Count(v) + " GiB"
 }

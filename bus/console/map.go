@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"hubbub/protocol/text"
 )
 
 // The measures of the map.
@@ -77,9 +79,9 @@ func (t *topology) box(l peerLine, at int) node {
 	n := node{peerLine: l, Width: boxWidth, Height: boxHeight, column: at}
 	n.Failing = !l.LastFail.IsZero() && t.Now.Sub(l.LastFail) < rateSpan
 	n.Fill = max(l.WindowPct, l.QueuePct) * 2
-	n.Label, n.Sub = clip(l.ID, 25), fmt.Sprintf("in %s · out %s", perMinute(l.In), perMinute(l.Out))
+	n.Label, n.Sub = text.Clip(l.ID, 25), fmt.Sprintf("in %s · out %s", perMinute(l.In), perMinute(l.Out))
 	if l.Title != "" {
-		n.Label, n.Sub = clip(l.Title, 25), clip(l.ID, 18)+" · "+perMinute(l.In+l.Out)
+		n.Label, n.Sub = text.Clip(l.Title, 25), text.Clip(l.ID, 18)+" · "+perMinute(l.In+l.Out)
 	}
 	if l.Queued > 0 || l.Unanswered > 0 {
 		n.Sub = fmt.Sprintf("%d unanswered · %d queued", l.Unanswered, l.Queued)

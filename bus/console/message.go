@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/protocol/text"
 )
 
 const (
@@ -42,31 +44,13 @@ type messageView struct {
 	Agents  []eventAt // how agents judged it
 }
 
-// A barLine is one line of the waterfall.
+// A barLine is one line of the waterfall; places and widths are percents of the axis.
 type barLine struct {
-	Kind        string // message, delivery, note
-	Depth       int
-	ID          string
-	Type        string
-	From, Topic string
-	Peer        string
-	Detail      string
-	Error       string
-	Status      string
-	Reason      string // why it belongs to the chain
-	At          time.Duration
-	Took        time.Duration
-	Open        bool   // not finished
-	Left, Width string // percents of the axis
-	Span        string // what goes on after the message: turn, wait
-	SpanLeft    string
-	SpanWidth   string
-	Self        bool
-	Cause       bool
-	Payload     json.RawMessage
-	Answer      json.RawMessage
-	start, end  time.Time
-	until       time.Time // end of the span
+	view.Bar
+	Detail              string
+	At, Took            time.Duration
+	Left, Width         string
+	SpanLeft, SpanWidth string
 }
 
 // An eventAt is an event as one agent judged it.
@@ -95,22 +79,22 @@ func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor
 			http.Redirect(w, r, link("message", "id", brought), http.StatusSeeOther)
 			return
 		}
-		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the log holds no message %q", clip(id, 200)))
+		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the log holds no message %q", text.Clip(id, 200)))
 		return
 	case err != nil:
 		c.broken(w, r, err)
 		return
 	}
-	view := newMessageView(chain)
-	view.Now, view.Within = c.now(), within
+	page := newMessageView(chain)
+	page.Now, page.Within = c.now(), within
 	if within < chainWithin {
-		view.Wider = link("message", "id", id, "wide", "1")
+		page.Wider = link("message", "id", id, "wide", "1")
 	}
 	c.current(r.Context())
 	c.facts.mu.RLock()
-	view.Agents = c.facts.judged(view.EventID)
+	page.Agents = c.facts.judged(page.EventID)
 	c.facts.mu.RUnlock()
-	c.show(w, v, "message", "Message "+shortID(id), view)
+	c.show(w, v, "message", "Message "+shortID(id), page)
 }
 
 // broughtBy returns the message that brought an event to an agent, for who looks
@@ -150,19 +134,12 @@ func newMessageView(chain *activitylog.Chain) *messageView {
 	if len(v.Rows) > 200 {
 		v.Rows = v.Rows[:200]
 	}
-	for _, s := range chain.Causes {
-		v.add(s, false, true)
-	}
-	for i, s := range chain.Steps {
-		v.add(s, i == 0, false)
-	}
+	v.draw(view.NewWaterfall(chain, shownDeliveries, shownDeliveries))
 	for _, b := range v.Bars {
-		if b.Self && b.Kind == "message" {
+		if b.Self && b.Kind == view.BarMessage {
 			v.Status = b.Status
 		}
 	}
-	v.addSpans(chain.Spans())
-	v.scale()
 	return v
 }
 
@@ -181,57 +158,6 @@ func eventIDOf(m *activitylog.Message) string {
 		return p.Content.InReplyTo
 	}
 	return m.ID
-}
-
-// add adds the bars of one message: its own, and those of its deliveries.
-func (v *messageView) add(s activitylog.Step, self, cause bool) {
-	line := barLine{
-		Kind: "message", Depth: min(s.Depth, 12), ID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Detail: contentDetail(s.Payload),
-		Reason: s.Reason, Self: self, Cause: cause, Payload: s.Payload, start: s.Begin(), end: s.End(),
-	}
-	if len(s.Passes) == 0 {
-		line.Status = "rejected"
-		if n := len(s.Refusals); n > 0 {
-			line.Error = s.Refusals[n-1].Error
-		}
-		v.Bars = append(v.Bars, line)
-		return
-	}
-	for i, p := range s.Passes {
-		pass := line
-		if !p.Start.IsZero() {
-			pass.start = p.Start
-		}
-		pass.end, pass.Topic, pass.Status = p.Finish, p.Topic, p.Status
-		pass.Answer = p.Result
-		if i > 0 {
-			pass.Reason = "also sent"
-			if p.Topic == s.Passes[i-1].Topic {
-				pass.Reason = "sent again"
-			}
-		}
-		pass.Open = p.Finish.IsZero()
-		v.Bars = append(v.Bars, pass)
-		v.addDeliveries(p.Deliveries, &pass)
-	}
-}
-
-func (v *messageView) addDeliveries(list []*activitylog.Delivery, of *barLine) {
-	shown := 0
-	for _, d := range list {
-		failed := d.Status != "" && d.Status != activitylog.StatusOK
-		if shown >= shownDeliveries || !failed && !of.Self {
-			continue
-		}
-		shown++
-		v.Bars = append(v.Bars, barLine{
-			Kind: "delivery", Depth: of.Depth + 1, ID: of.ID, Peer: d.Peer, Status: d.Status, Error: d.Error, Answer: d.Answer, Self: of.Self, Cause: of.Cause,
-			Open: d.Finish.IsZero(), start: d.Start, end: d.Finish,
-		})
-	}
-	if rest := len(list) - shown; rest > 0 && of.Self {
-		v.Bars = append(v.Bars, barLine{Kind: "note", Depth: of.Depth + 1, Detail: fmt.Sprintf("and %d peers more", rest)})
-	}
 }
 
 // judged returns how agents judged an event.

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"hubbub/activitylog/view"
+	"hubbub/protocol/text"
 )
 
 const (
@@ -56,14 +59,14 @@ func oddBus(in *oddInput) (list []oddity) {
 			list = append(list, oddity{Tone: "bad", What: "The activity log is not being written", More: s.LastError, Link: link("health"), At: in.Now})
 		}
 		if s.Lost > 0 {
-			list = append(list, oddity{Tone: "bad", What: count(s.Lost) + " rows of the activity log were lost since the start", More: fmt.Sprintf("in %d gaps", s.Gaps), Link: link("health")})
+			list = append(list, oddity{Tone: "bad", What: view.Count(s.Lost) + " rows of the activity log were lost since the start", More: fmt.Sprintf("in %d gaps", s.Gaps), Link: link("health")})
 		}
 	}
 	if in.Dead > 0 {
-		list = append(list, oddity{Tone: "bad", What: plural(in.Dead, "dead letter waits", "dead letters wait") + " for a person", More: "retry or drop", Link: link("work") + "#dead"})
+		list = append(list, oddity{Tone: "bad", What: view.Plural(in.Dead, "dead letter waits", "dead letters wait") + " for a person", More: "retry or drop", Link: link("work") + "#dead"})
 	}
 	if in.Limited >= 1 {
-		list = append(list, oddity{Tone: "warn", What: "Bounds were reached " + plural(int(in.Limited), "time", "times"), More: "in the last 10 minutes", Link: link("health")})
+		list = append(list, oddity{Tone: "warn", What: "Bounds were reached " + view.Plural(int(in.Limited), "time", "times"), More: "in the last 10 minutes", Link: link("health")})
 	}
 	return list
 }
@@ -85,11 +88,11 @@ func (f *facts) oddFailures(now time.Time) []oddity {
 	list := make([]oddity, 0, len(order))
 	for _, g := range order {
 		x := last[g]
-		what := plural(counts[g], "delivery", "deliveries") + " failed at "
+		what := view.Plural(counts[g], "delivery", "deliveries") + " failed at "
 		if x.Peer == "" {
-			what = plural(counts[g], "message", "messages") + " refused from "
+			what = view.Plural(counts[g], "message", "messages") + " refused from "
 		}
-		list = append(list, oddity{Tone: "bad", What: g.status + ": " + what + clip(g.who, 60), More: x.Error, Link: link("peer", "id", g.who), At: x.At})
+		list = append(list, oddity{Tone: "bad", What: g.status + ": " + what + text.Clip(g.who, 60), More: x.Error, Link: link("peer", "id", g.who), At: x.At})
 	}
 	return list
 }
@@ -99,7 +102,7 @@ func oddQueues(peers []peerLine) (list []oddity) {
 	for _, l := range peers {
 		if l.WindowPct >= oddFill || l.QueuePct >= oddFill || l.Queued > 0 {
 			list = append(list, oddity{
-				Tone: "warn", What: clip(l.ID, 60) + " does not keep up", Link: link("peer", "id", l.ID), At: l.Last,
+				Tone: "warn", What: text.Clip(l.ID, 60) + " does not keep up", Link: link("peer", "id", l.ID), At: l.Last,
 				More: fmt.Sprintf("%d of %d unanswered, %d of %d queued", l.Unanswered, l.WindowMax, l.Queued, l.QueueMax),
 			})
 		}
@@ -110,7 +113,7 @@ func oddQueues(peers []peerLine) (list []oddity) {
 // oddChats finds the chats that nobody answers.
 func (f *facts) oddChats(now time.Time) (list []oddity) {
 	f.chats.each(func(id string, c *chat) {
-		name := clip(cmp.Or(c.Title, id), 60)
+		name := text.Clip(cmp.Or(c.Title, id), 60)
 		switch {
 		case c.Problem != "":
 			list = append(list, oddity{Tone: "bad", What: name + " has no agent", More: c.Problem, Link: link("chat", "id", id), At: c.Last})
@@ -137,13 +140,13 @@ func (f *facts) oddAgents(in *oddInput) (list []oddity) {
 				}
 			}
 		}
-		more := plural(open, "open event", "open events") + ", the oldest " + ago(in.Now, oldest)
+		more := view.Plural(open, "open event", "open events") + ", the oldest " + ago(in.Now, oldest)
 		switch {
 		case open == 0:
 		case !connected[id]:
-			list = append(list, oddity{Tone: "bad", What: clip(id, 60) + " is away", More: more, Link: link("agent", "id", id), At: a.Last})
+			list = append(list, oddity{Tone: "bad", What: text.Clip(id, 60) + " is away", More: more, Link: link("agent", "id", id), At: a.Last})
 		case in.Now.Sub(oldest) > oddStuck:
-			list = append(list, oddity{Tone: "warn", What: clip(id, 60) + " gets nothing done", More: more, Link: link("agent", "id", id), At: a.Last})
+			list = append(list, oddity{Tone: "warn", What: text.Clip(id, 60) + " gets nothing done", More: more, Link: link("agent", "id", id), At: a.Last})
 		}
 	})
 	return list

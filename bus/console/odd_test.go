@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/bus/report"
 )
 
 func TestOdditiesAreFoundAndSorted(t *testing.T) {
@@ -26,9 +27,9 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	a.event("e1").Decided = now.Add(-time.Minute)
 	stuck := f.agent("agent:stuck")
 	stuck.event("e2").Decided = now.Add(-time.Hour)
-	p := &pulse{Counters: Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}}}
+	p := &pulse{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}}}
 	list := f.odd(&oddInput{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
-		{Peer: Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
+		{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
 	}})
 	var got []string
 	for _, o := range list {

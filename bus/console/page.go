@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/protocol/text"
 )
 
 //go:embed templates/*.html
@@ -45,8 +47,8 @@ type frame struct {
 func (c *Console) frame(v *visitor, section, title string, page any) *frame {
 	counters := c.bus.Counters()
 	f := &frame{Title: title, Section: section, Visitor: v, Bus: counters.Name, Version: counters.Version, Now: c.now(), Page: page}
-	if text := c.facts.trouble.Load(); text != nil {
-		f.Trouble = *text
+	if trouble := c.facts.trouble.Load(); trouble != nil {
+		f.Trouble = *trouble
 	}
 	if s := counters.Log; f.Trouble == "" && s != nil && s.Failing {
 		f.Trouble = "the activity log is not being written: " + s.LastError
@@ -103,7 +105,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, status int, err
 }
 
 func (c *Console) nothing(w http.ResponseWriter, r *http.Request, _ *visitor) {
-	c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the console has no page %s", clip(r.URL.Path, 200)))
+	c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the console has no page %s", text.Clip(r.URL.Path, 200)))
 }
 
 // broken says that the log cannot be read.
@@ -117,17 +119,17 @@ var functions = template.FuncMap{
 	"moment":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") },
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	"ago":      ago,
-	"span":     span,
-	"count":    count,
+	"span":     view.Long,
+	"count":    view.Count,
 	"perMin":   perMinute,
 	"pretty":   pretty,
-	"clip":     func(n int, s string) string { return clip(s, n) },
+	"clip":     func(n int, s string) string { return text.Clip(s, n) },
 	"link":     link,
 	"role":     roleClass,
 	"tone":     tone,
 	"short":    shortID,
 	"join":     strings.Join,
-	"many":     many,
+	"many":     view.Many,
 	"plus":     func(a, b int) int { return a + b },
 	"dict":     dict,
 	"known":    func(t time.Time) bool { return !t.IsZero() },
@@ -198,73 +200,14 @@ func tone(status string) string {
 }
 
 func ago(now, t time.Time) string {
-	d := now.Sub(t)
-	switch {
+	switch d := now.Sub(t); {
 	case t.IsZero():
 		return ""
 	case d < time.Second:
 		return "now"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh %02dm ago", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return view.Ago(d, " ") + " ago"
 	}
-	return fmt.Sprintf("%dd ago", int(d.Hours())/24)
-}
-
-// span writes a duration with three digits at most.
-func span(d time.Duration) string {
-	switch {
-	case d < 0:
-		return ""
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.2f s", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Truncate(100*time.Millisecond).Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh %02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%d days", int(d.Hours())/24)
-}
-
-// count writes a number with its thousands apart.
-func count(v any) string {
-	digits := fmt.Sprint(v)
-	if f, ok := v.(float64); ok {
-		digits = fmt.Sprintf("%.0f", f)
-	}
-	sign := ""
-	if strings.HasPrefix(digits, "-") {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "\u202f" + digits[i:]
-	}
-	return sign + digits
-}
-
-// many writes a number of things, of which the word names one.
-func many(v any, word string) string {
-	return plural(v, word, word+"s")
-}
-
-// plural writes a number of things, with the word for one and that for more.
-func plural(v any, one, more string) string {
-	n := count(v)
-	if n == "1" {
-		more = one
-	}
-	return n + " " + more
 }
 
 // perMinute writes how often something happens.
@@ -277,7 +220,7 @@ func perMinute(v float64) string {
 	case v < 600:
 		return fmt.Sprintf("%.0f/min", v)
 	}
-	return fmt.Sprintf("%s/s", count(v/60))
+	return fmt.Sprintf("%s/s", view.Count(v/60))
 }
 
 // maxPretty is how much of a payload is shown, in bytes.
@@ -285,15 +228,15 @@ const maxPretty = 64 << 10
 
 // pretty indents JSON for people, and cuts what is too long.
 func pretty(raw json.RawMessage) string {
-	text := string(raw)
+	words := string(raw)
 	var b bytes.Buffer
 	if len(raw) <= maxPretty && json.Indent(&b, raw, "", "  ") == nil {
-		text = b.String()
+		words = b.String()
 	}
-	if len(text) > maxPretty {
-		return strings.ToValidUTF8(text[:maxPretty], "") + fmt.Sprintf("\n… and %s bytes more", count(len(text)-maxPretty))
+	if len(words) > maxPretty {
+		return text.Prefix(words, maxPretty) + fmt.Sprintf("\n… and %s bytes more", view.Count(len(words)-maxPretty))
 	}
-	return text
+	return words
 }
 
 // shortID is the end of a long id, by which people tell it from others.

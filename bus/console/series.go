@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"hubbub/bus/report"
 )
 
 // keptSamples is how many samples are kept: half an hour of them.
@@ -13,7 +15,7 @@ const keptSamples = 900
 // A sample is a picture of the counters.
 type sample struct {
 	at time.Time
-	Counters
+	report.Counters
 }
 
 // series keeps the last samples, the oldest first.
@@ -24,8 +26,8 @@ type series struct {
 
 func newSeries() *series { return &series{list: make([]sample, 0, 2*keptSamples)} }
 
-func (s *series) add(at time.Time, c Counters) {
-	c.Bounds, c.Cluster = nil, nil // not worth keeping
+func (s *series) add(at time.Time, c report.Counters) {
+	c.Bounds, c.Used, c.Cluster = nil, nil, nil // not worth keeping
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 2*keptSamples {
@@ -91,7 +93,7 @@ func between(a, b sample) point {
 
 // quantile estimates, in milliseconds, how long at most the q-th part of the
 // messages took that were finished between two pictures; -1 where none was.
-func quantile(before, after []Bucket, q float64) float64 {
+func quantile(before, after []report.Bucket, q float64) float64 {
 	total := uint64(0)
 	diff := make([]uint64, len(after))
 	for i := range after {

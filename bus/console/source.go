@@ -4,64 +4,14 @@ import (
 	"context"
 	"time"
 
-	"hubbub/activitylog"
+	"hubbub/bus/report"
 )
 
 // A Bus is what the console shows of one. Its methods are called from any
 // goroutine, about once a second and for each page.
 type Bus interface {
-	Peers() []Peer
-	Counters() Counters
-}
-
-// A Peer is one connected peer.
-type Peer struct {
-	ID            string         `json:"clientId"`
-	Role          string         `json:"role"`
-	Remote        string         `json:"remote"`
-	ConnectedAt   string         `json:"connectedAt"` // RFC 3339
-	Subscriptions []Subscription `json:"subscriptions"`
-	Unanswered    int            `json:"unanswered"` // deliveries written and not answered
-	Queued        int            `json:"queued"`     // deliveries that wait for room
-	Buffered      int            `json:"buffered"`   // bytes that the network has not taken
-}
-
-// A Subscription is one pattern of a peer.
-type Subscription struct {
-	Pattern string `json:"pattern"`
-	Observe bool   `json:"observe,omitempty"`
-}
-
-// Counters are the numbers of a bus at one moment; those of the first group
-// only grow.
-type Counters struct {
-	Frames     uint64            `json:"framesRead"`
-	Accepted   uint64            `json:"accepted"`
-	Finished   uint64            `json:"finished"`
-	Refused    uint64            `json:"refused"`
-	Deliveries map[string]uint64 `json:"deliveries"` // by outcome
-	Limits     map[string]uint64 `json:"limits"`     // how often each bound was reached
-	Latency    []Bucket          `json:"-"`          // from acceptance to the last outcome
-
-	Sessions      int                `json:"sessions"`
-	Peers         int                `json:"peers"`
-	Subscriptions int                `json:"subscriptions"`
-	Unanswered    int                `json:"unanswered"`
-	Queued        int                `json:"queued"`
-	Bounds        map[string]float64 `json:"bounds"`
-
-	Log     *activitylog.Stats `json:"activityLog,omitempty"` // nil: the bus keeps no log
-	Cluster any                `json:"cluster,omitempty"`     // of a bus that is one of several
-	Name    string             `json:"bus"`
-	Version string             `json:"version"`
-	Started time.Time          `json:"started"`
-}
-
-// A Bucket counts the messages that took at most Upper and longer than the
-// bucket before.
-type Bucket struct {
-	Upper time.Duration // 0 in the last one: any time
-	Count uint64
+	Peers() []report.Peer
+	Counters() report.Counters
 }
 
 // A Gate decides who may look. A nil Gate is open.

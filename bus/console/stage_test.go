@@ -16,6 +16,7 @@ import (
 	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/bus/console"
+	"hubbub/bus/report"
 )
 
 // A stage is a real bus with its real log, and a console beside it.
@@ -56,29 +57,10 @@ func newStage(t testing.TB, gate *door) *stage {
 }
 
 // Peers implements console.Bus.
-func (s *stage) Peers() (list []console.Peer) {
-	for _, p := range s.Server().Peers() {
-		peer := console.Peer{ID: p.ClientID, Role: p.Role, Remote: p.Remote, ConnectedAt: p.ConnectedAt, Unanswered: p.Unanswered, Queued: p.Queued}
-		for _, sub := range p.Subscriptions {
-			peer.Subscriptions = append(peer.Subscriptions, console.Subscription{Pattern: sub.Pattern, Observe: sub.Observe})
-		}
-		list = append(list, peer)
-	}
-	return list
-}
+func (s *stage) Peers() []report.Peer { return s.Server().Peers() }
 
 // Counters implements console.Bus.
-func (s *stage) Counters() console.Counters {
-	x := s.Server().Snapshot()
-	c := console.Counters{
-		Frames: x.Frames, Accepted: x.Accepted, Finished: x.Finished, Deliveries: x.Deliveries, Limits: x.Limits, Bounds: x.Bounds,
-		Sessions: x.Sessions, Peers: x.Peers, Subscriptions: x.Subscriptions, Log: x.Log, Name: x.Name, Version: x.Version, Started: x.Started,
-	}
-	for _, b := range x.Latency {
-		c.Latency = append(c.Latency, console.Bucket{Upper: b.Upper, Count: b.Count})
-	}
-	return c
-}
+func (s *stage) Counters() report.Counters { return s.Server().Counters() }
 
 // A door is a gate whose tokens are known.
 type door struct {

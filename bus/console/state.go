@@ -3,19 +3,21 @@ package console
 import (
 	"net/http"
 	"time"
+
+	"hubbub/bus/report"
 )
 
 // A State is what GET /console/state.json answers: how the bus is, for programs
 // such as `hubbub top`.
 type State struct {
-	At       time.Time      `json:"at"`
-	Counters Counters       `json:"counters"`
-	Rates    StateRates     `json:"rates"`
-	Peers    []StatePeer    `json:"peers"` // the busiest first
-	Talk     []StateTalk    `json:"talk"`  // the busiest first
-	Failures []StateFailure `json:"failures"`
-	Agents   int            `json:"agents"` // that were heard of
-	Skipped  int64          `json:"skippedRows"`
+	At       time.Time       `json:"at"`
+	Counters report.Counters `json:"counters"`
+	Rates    StateRates      `json:"rates"`
+	Peers    []StatePeer     `json:"peers"` // the busiest first
+	Talk     []StateTalk     `json:"talk"`  // the busiest first
+	Failures []StateFailure  `json:"failures"`
+	Agents   int             `json:"agents"` // that were heard of
+	Skipped  int64           `json:"skippedRows"`
 }
 
 // StateRates are per second; latencies are in milliseconds, -1 when nothing was
@@ -32,7 +34,7 @@ type StateRates struct {
 // A StatePeer is an identity and how often, about, it sent and got messages in
 // the last minute.
 type StatePeer struct {
-	Peer
+	report.Peer
 	Title     string    `json:"title,omitempty"`
 	Connected bool      `json:"connected"`
 	In        float64   `json:"inPerMinute"`

@@ -8,6 +8,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hubbub/activitylog/view"
+	"hubbub/bus/report"
+	"hubbub/protocol/text"
 )
 
 const (
@@ -20,7 +24,7 @@ const (
 
 // A peerLine is one identity: connected, or spoken for by a bridge.
 type peerLine struct {
-	Peer
+	report.Peer
 	Title     string
 	Connected bool
 	Role      string // class
@@ -94,7 +98,7 @@ type paging struct {
 
 // A pulse is how the bus is, in a line.
 type pulse struct {
-	Counters
+	report.Counters
 	point
 	Accepted, Delivered, Failed, Rows float64
 	P50, P99                          string
@@ -107,10 +111,10 @@ func (c *Console) pulse() pulse {
 	p := pulse{Counters: c.bus.Counters(), point: now, Accepted: now.accepted, Delivered: now.delivered, Failed: now.failed, Rows: now.rows}
 	p.P50, p.P99 = millis(now.p50), millis(now.p99)
 	if !p.Started.IsZero() {
-		p.Uptime = span(c.now().Sub(p.Started))
+		p.Uptime = view.Long(c.now().Sub(p.Started))
 	}
 	if p.Log != nil {
-		p.LogLag = span(p.Log.Lag)
+		p.LogLag = view.Long(p.Log.Lag)
 	}
 	return p
 }
@@ -119,7 +123,7 @@ func millis(v float64) string {
 	if v < 0 {
 		return "–"
 	}
-	return span(time.Duration(v * float64(time.Millisecond)))
+	return view.Long(time.Duration(v * float64(time.Millisecond)))
 }
 
 func (c *Console) topologyPage(w http.ResponseWriter, r *http.Request, v *visitor) {
@@ -154,7 +158,7 @@ func (c *Console) topology(r *http.Request) *topology {
 }
 
 // peerLines joins who is connected with what they did, the busiest first.
-func (f *facts) peerLines(connected []Peer, bounds map[string]float64, now time.Time) []peerLine {
+func (f *facts) peerLines(connected []report.Peer, bounds map[string]float64, now time.Time) []peerLine {
 	lines := make([]peerLine, 0, len(connected)+16)
 	seen := make(map[string]bool, len(connected))
 	for _, p := range connected {
@@ -163,13 +167,13 @@ func (f *facts) peerLines(connected []Peer, bounds map[string]float64, now time.
 	}
 	f.peers.each(func(id string, t *peerTally) {
 		if !seen[id] && now.Sub(latest(t.sent.last, t.received.last)) < recently {
-			lines = append(lines, f.peerLine(Peer{ID: id}, false, bounds, now))
+			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
 			seen[id] = true
 		}
 	})
 	f.chats.each(func(id string, ch *chat) {
 		if !seen[id] && now.Sub(ch.Last) < recently {
-			lines = append(lines, f.peerLine(Peer{ID: id}, false, bounds, now))
+			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
 		}
 	})
 	slices.SortFunc(lines, func(a, b peerLine) int {
@@ -185,7 +189,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func (f *facts) peerLine(p Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
+func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
 	l := peerLine{Peer: p, Connected: connected, Role: roleClass(p.ID)}
 	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero when it is not told
 	if t, ok := f.peers.get(p.ID); ok {
@@ -280,9 +284,9 @@ type peerView struct {
 
 func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.current(r.Context())
-	id := clip(r.FormValue("id"), 300)
+	id := text.Clip(r.FormValue("id"), 300)
 	now := c.now()
-	peer, connected := Peer{ID: id}, false
+	peer, connected := report.Peer{ID: id}, false
 	for _, p := range c.bus.Peers() {
 		if p.ID == id {
 			peer, connected = p, true
@@ -290,15 +294,15 @@ func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	}
 	bounds := c.bus.Counters().Bounds
 	c.facts.mu.RLock()
-	view := &peerView{peerLine: c.facts.peerLine(peer, connected, bounds, now), Now: now}
+	page := &peerView{peerLine: c.facts.peerLine(peer, connected, bounds, now), Now: now}
 	for _, e := range c.facts.edgeLines(now) {
-		if (e.From == id || e.To == id) && len(view.Talk) < pageEdges {
-			view.Talk = append(view.Talk, e)
+		if (e.From == id || e.To == id) && len(page.Talk) < pageEdges {
+			page.Talk = append(page.Talk, e)
 		}
 	}
-	view.Failures = c.facts.lastFailures(30, func(x *failure) bool { return x.Peer == id || x.From == id })
+	page.Failures = c.facts.lastFailures(30, func(x *failure) bool { return x.Peer == id || x.From == id })
 	c.facts.mu.RUnlock()
-	c.show(w, v, "peer", id, view)
+	c.show(w, v, "peer", id, page)
 }
 
 // lastFailures returns at most n failures that fit, the newest first.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // A rate counts what happens, the older the less: its value is about how often
@@ -49,9 +50,9 @@ func (f *facts) peer(id string) *peerTally {
 	return f.peers.touch(id, func() *peerTally { return &peerTally{id: id} })
 }
 
-func (p *peerTally) fails(at time.Time, status, text string) {
+func (p *peerTally) fails(at time.Time, status, reason string) {
 	p.failures++
-	p.lastFailure, p.lastStatus, p.lastError = at, status, clip(text, maxText)
+	p.lastFailure, p.lastStatus, p.lastError = at, status, text.Clip(reason, maxText)
 }
 
 // An edgeKey is "from NUL to".

@@ -7,6 +7,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // The records of the broker, as far as they are shown. Its events hold whole
@@ -150,7 +151,7 @@ func (f *facts) changeWork(ev *protocol.CollabEvent, s step) {
 	if w.WaitingOn != nil {
 		s.Text += ", on " + w.WaitingOn.Label
 	}
-	w.Title, w.Summary = clip(w.Title, maxText), clip(w.Summary, 10*maxText)
+	w.Title, w.Summary = text.Clip(w.Title, maxText), text.Clip(w.Summary, 10*maxText)
 	w.Steps = appendStep(kept.Steps, s)
 	*kept = w
 }
@@ -160,7 +161,7 @@ func (f *facts) changeFlight(ev *protocol.CollabEvent, s step) {
 	if json.Unmarshal(ev.Payload, &x) != nil || x.ID == "" {
 		return
 	}
-	x.Output, x.Error = clip(x.Output, maxText), clip(x.Error, maxText)
+	x.Output, x.Error = text.Clip(x.Output, maxText), text.Clip(x.Error, maxText)
 	*f.flights.touch(x.ID, func() *flight { return &flight{} }) = x
 	if w, ok := f.work.get(x.WorkItemID); ok {
 		s.Text = "flight " + x.State + " at " + x.TargetAgentID
@@ -178,7 +179,7 @@ func (f *facts) decideWake(ev *protocol.CollabEvent, s step) {
 	if json.Unmarshal(ev.Payload, &d) != nil {
 		return
 	}
-	s.Text = d.Decision.Rule + ": " + clip(d.Decision.Reason, maxText)
+	s.Text = d.Decision.Rule + ": " + text.Clip(d.Decision.Reason, maxText)
 	if d.Sweep {
 		s.Text = "swept: " + s.Text
 	}

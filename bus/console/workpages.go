@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hubbub/protocol/text"
 )
 
 const (
@@ -114,7 +116,7 @@ func (c *Console) itemPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	view.Item, _ = f.work.get(id)
 	view.Question, _ = f.asked.get(id)
 	if view.Item == nil && view.Question == nil {
-		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("no row of the log that was looked at tells of %q; `hubbub work show` asks the broker", clip(id, 200)))
+		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("no row of the log that was looked at tells of %q; `hubbub work show` asks the broker", text.Clip(id, 200)))
 		return
 	}
 	for _, x := range f.flights.sorted() {
@@ -122,7 +124,7 @@ func (c *Console) itemPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 			view.Flights = append(view.Flights, x)
 		}
 	}
-	c.show(w, v, "item", "Work "+clip(id, 60), view)
+	c.show(w, v, "item", "Work "+text.Clip(id, 60), view)
 }
 
 // changeDeadLetter retries or drops a dead letter.

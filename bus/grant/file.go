@@ -293,17 +293,8 @@ func write(path string, list []Credential) error {
 	if err := toml.NewEncoder(&b).Encode(document{Credential: list}); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".credentials-*") // made with mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
-	_, err = tmp.Write(b.Bytes())
-	if err == nil {
-		err = errors.Join(tmp.Sync(), datafolder.GiveToOwner(tmp))
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
+	if err := datafolder.Write(path, b.Bytes()); err != nil {
 		return fmt.Errorf("writing the credentials file: %w", err)
 	}
-	return os.Rename(tmp.Name(), path)
+	return nil
 }

@@ -139,7 +139,7 @@ func TestAChangeThatCannotBeWrittenChangesNothing(t *testing.T) {
 		if _, ok := f.Lookup(token); ok || f.Version() != 0 {
 			t.Errorf("%s: its token counts", name)
 		}
-		left, err := filepath.Glob(filepath.Join(dir, ".credentials-*"))
+		left, err := filepath.Glob(filepath.Join(dir, ".credentials*"))
 		if err != nil || len(left) > 0 {
 			t.Errorf("%s: it left %v, %v", name, left, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"hubbub/bus"
 	"hubbub/bus/console"
 	"hubbub/bus/grant"
+	"hubbub/bus/report"
 	"hubbub/cmd/internal/letters"
 	"hubbub/protocol"
 
@@ -60,42 +61,19 @@ func (v *view) start(server *bus.Server) (end func()) {
 }
 
 // Peers implements console.Bus.
-func (v *view) Peers() []console.Peer {
-	server := v.server.Load()
-	if server == nil {
-		return nil
+func (v *view) Peers() []report.Peer {
+	if server := v.server.Load(); server != nil {
+		return server.Peers()
 	}
-	infos := server.Peers()
-	list := make([]console.Peer, len(infos))
-	for i, p := range infos {
-		list[i] = console.Peer{
-			ID: p.ClientID, Role: p.Role, Remote: p.Remote, ConnectedAt: p.ConnectedAt,
-			Unanswered: p.Unanswered, Queued: p.Queued, Buffered: p.Buffered, Subscriptions: make([]console.Subscription, len(p.Subscriptions)),
-		}
-		for j, sub := range p.Subscriptions {
-			list[i].Subscriptions[j] = console.Subscription{Pattern: sub.Pattern, Observe: sub.Observe}
-		}
-	}
-	return list
+	return nil
 }
 
 // Counters implements console.Bus.
-func (v *view) Counters() console.Counters {
-	server := v.server.Load()
-	if server == nil {
-		return console.Counters{}
+func (v *view) Counters() report.Counters {
+	if server := v.server.Load(); server != nil {
+		return server.Counters()
 	}
-	s := server.Snapshot()
-	c := console.Counters{
-		Frames: s.Frames, Accepted: s.Accepted, Finished: s.Finished, Refused: s.Refused, Deliveries: s.Deliveries, Limits: s.Limits,
-		Sessions: s.Sessions, Peers: s.Peers, Subscriptions: s.Subscriptions, Unanswered: s.Unanswered, Queued: s.Queued,
-		Bounds: s.Bounds, Log: s.Log, Cluster: s.Cluster, Name: s.Name, Version: s.Version, Started: s.Started,
-		Latency: make([]console.Bucket, len(s.Latency)),
-	}
-	for i, b := range s.Latency {
-		c.Latency[i] = console.Bucket{Upper: b.Upper, Count: b.Count}
-	}
-	return c
+	return report.Counters{}
 }
 
 // A gate lets in the holders of the bus's credentials.

@@ -2,22 +2,19 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
-	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
 )
@@ -65,103 +62,38 @@ func describeLog(err error) error {
 	return err
 }
 
-// moment reads a time: RFC 3339, a day, or a duration before now.
+// moment reads the time of a flag: RFC 3339, a day, or a duration before now.
 func moment(flag, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
+	at, err := view.Moment(flag, text, now)
+	if err != nil {
+		return at, program.Usage("--%s", err)
 	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
-	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
-		return t, nil
-	}
-	if d, err := activitylog.ParseSpan(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	return time.Time{}, program.Usage("--%s %q is neither a time (2026-02-17T12:00:00Z, 2026-02-17) nor a duration (90s, 15m, 12h, 30d)", flag, text)
+	return at, nil
 }
 
 // rowFlags are the flags that choose rows.
-type rowFlags struct {
-	topic, peer, status, text, since, until string
-	types, events                           []string
-}
+type rowFlags struct{ view.Query }
 
 func (f *rowFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.topic, "topic", "", "rows whose topic matches this pattern")
-	flags.StringVar(&f.peer, "peer", "", "rows whose actor matches this pattern: the sender of send rows, the target of process rows")
-	flags.StringSliceVar(&f.types, "type", nil, "rows of messages of this type (repeatable)")
-	flags.StringSliceVar(&f.events, "event", nil, "rows of this event, such as send_start (repeatable)")
-	flags.StringVar(&f.status, "status", "", "rows with this status, such as timeout")
-	flags.StringVar(&f.text, "text", "", "rows with this text in the payload, the error or the message id")
-	flags.StringVar(&f.since, "since", "", "rows from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
-	flags.StringVar(&f.until, "until", "", "rows before this time, written likewise")
-	for flag, names := range map[string][]string{"type": typeNames(), "event": eventNames(), "status": statuses} {
+	flags.StringVar(&f.Topic, "topic", "", "rows whose topic matches this pattern")
+	flags.StringVar(&f.Peer, "peer", "", "rows whose actor matches this pattern: the sender of send rows, the target of process rows")
+	flags.StringSliceVar(&f.Types, "type", nil, "rows of messages of this type (repeatable)")
+	flags.StringSliceVar(&f.Events, "event", nil, "rows of this event, such as send_start (repeatable)")
+	flags.StringVar(&f.Status, "status", "", "rows with this status, such as timeout")
+	flags.StringVar(&f.Text, "text", "", "rows with this text in the payload, the error or the message id")
+	flags.StringVar(&f.Since, "since", "", "rows from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
+	flags.StringVar(&f.Until, "until", "", "rows before this time, written likewise")
+	for flag, names := range map[string][]string{"type": view.TypeNames(), "event": view.EventNames(), "status": view.Statuses} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	}
 }
 
-// statuses are those that rows have.
-var statuses = []string{
-	activitylog.StatusStart, activitylog.StatusOK, activitylog.StatusNoSubscriber, activitylog.StatusPartial, activitylog.StatusFailed,
-	string(protocol.OutcomeError), string(protocol.OutcomeRejected), string(protocol.OutcomeTimeout), string(protocol.OutcomeOffline), string(protocol.OutcomeOverflow),
-}
-
-func eventNames() (names []string) {
-	for e := activitylog.SendStart; ; e++ {
-		name := e.String()
-		if _, ok := activitylog.ParseEvent(name); !ok {
-			return names
-		}
-		names = append(names, name)
-	}
-}
-
-func typeNames() []string {
-	names := make([]string, len(protocol.AllTypes))
-	for i, t := range protocol.AllTypes {
-		names[i] = string(t)
-	}
-	return names
-}
-
 // filter makes the filter, or says which flag is wrong.
-func (f *rowFlags) filter(now time.Time) (filter activitylog.Filter, err error) {
-	filter.Status, filter.Text = f.status, f.text
-	if f.status != "" && !slices.Contains(statuses, f.status) {
-		return filter, program.Usage("--status %q is no status of a row: %s", f.status, strings.Join(statuses, ", "))
-	}
-	if filter.Since, err = moment("since", f.since, now); err != nil {
-		return filter, err
-	}
-	if filter.Until, err = moment("until", f.until, now); err != nil {
-		return filter, err
-	}
-	for _, p := range []struct {
-		flag, text string
-		into       *protocol.Pattern
-	}{{"topic", f.topic, &filter.Topic}, {"peer", f.peer, &filter.Peer}} {
-		if p.text == "" {
-			continue
-		}
-		if *p.into, err = protocol.ParsePattern(p.text); err != nil {
-			return filter, program.Usage("--%s %q: %s", p.flag, p.text, err)
-		}
-	}
-	for _, name := range f.types {
-		if !slices.Contains(protocol.AllTypes, protocol.MessageType(name)) {
-			return filter, program.Usage("--type %q is no message type: %s", name, strings.Join(typeNames(), ", "))
-		}
-		filter.Types = append(filter.Types, protocol.MessageType(name))
-	}
-	for _, name := range f.events {
-		e, ok := activitylog.ParseEvent(name)
-		if !ok {
-			return filter, program.Usage("--event %q is no event of the log: %s", name, strings.Join(eventNames(), ", "))
-		}
-		filter.Events = append(filter.Events, e)
+func (f *rowFlags) filter(now time.Time) (activitylog.Filter, error) {
+	filter, err := f.Filter(now)
+	if err != nil {
+		return filter, program.Usage("--%s", err)
 	}
 	return filter, nil
 }
@@ -207,12 +139,13 @@ func commandsTerminal(r rune) bool {
 	return r >= 0x7f && (r <= 0x9f || unicode.Is(unicode.Bidi_Control, r))
 }
 
-// exportRows writes all rows of a filter as JSON lines.
-func exportRows(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, w io.Writer) (n int64, err error) {
+// printJSON prints values as JSON, one a line.
+func printJSON[T any](w io.Writer, list []T) error {
 	enc := jsonLines(w)
-	err = r.Each(ctx, f, func(e *activitylog.Entry) error {
-		n++
-		return enc.Encode(e)
-	})
-	return n, err
+	for i := range list {
+		if err := enc.Encode(&list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
 	"hubbub/peers/attention"
 
@@ -283,7 +284,7 @@ func TestDurationsAreShort(t *testing.T) {
 		0: "0 µs", 999 * time.Microsecond: "999 µs", 4200 * time.Microsecond: "4.2 ms", 120 * time.Millisecond: "120 ms",
 		2500 * time.Millisecond: "2.5 s", 125 * time.Second: "2m5s", -3 * time.Millisecond: "-3.0 ms",
 	} {
-		if got := short(d); got != want {
+		if got := view.Short(d); got != want {
 			t.Errorf("%d: %q, want %q", d, got, want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/bus/report"
 	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent"
@@ -296,9 +297,9 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var known tg.Bridging
-	var list []connectedPeer
+	var list []report.Peer
 	if raw, err := fetch(ctx, env, "/peers"); err == nil && json.Unmarshal(raw, &list) == nil {
-		known.Runs = slices.ContainsFunc(list, func(p connectedPeer) bool { return string(p.ClientID) == fmt.Sprintf("tg:%d", bot) })
+		known.Runs = slices.ContainsFunc(list, func(p report.Peer) bool { return p.ID == fmt.Sprintf("tg:%d", bot) })
 	}
 	path := env.DataFile(tg.Database)
 	if _, err := os.Stat(path); err != nil {

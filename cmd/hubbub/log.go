@@ -100,7 +100,8 @@ func newLogExport(logs *[]string) *cobra.Command {
 			}
 			defer r.Close()
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
-			_, err = exportRows(cmd.Context(), r, filter, w)
+			enc := jsonLines(w)
+			err = r.Each(cmd.Context(), filter, func(e *activitylog.Entry) error { return enc.Encode(e) })
 			return errors.Join(err, w.Flush())
 		},
 	}

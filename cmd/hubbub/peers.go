@@ -11,27 +11,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"hubbub/activitylog/view"
+	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
-	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
 )
-
-// A connectedPeer is one session as the bus describes it at /peers.
-type connectedPeer struct {
-	ClientID      protocol.PeerID        `json:"clientId"`
-	ConnectedAt   time.Time              `json:"connectedAt"`
-	Remote        string                 `json:"remote"`
-	Subscriptions []observedSubscription `json:"subscriptions"`
-	Unanswered    int                    `json:"unanswered"`
-	Queued        int                    `json:"queued"`
-}
-
-type observedSubscription struct {
-	Pattern protocol.Pattern `json:"pattern"`
-	Observe bool             `json:"observe"`
-}
 
 func newPeers() *cobra.Command {
 	return &cobra.Command{
@@ -48,7 +34,7 @@ func newPeers() *cobra.Command {
 			if asJSON(cmd) {
 				return printEach(cmd.OutOrStdout(), raw)
 			}
-			var list []connectedPeer
+			var list []report.Peer
 			if err := json.Unmarshal(raw, &list); err != nil {
 				return fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
 			}
@@ -136,7 +122,7 @@ func printEach(w io.Writer, raw []byte) error {
 	return nil
 }
 
-func printPeers(w io.Writer, list []connectedPeer, now time.Time) error {
+func printPeers(w io.Writer, list []report.Peer, now time.Time) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, "nobody is connected")
 		return err
@@ -144,30 +130,23 @@ func printPeers(w io.Writer, list []connectedPeer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PEER\tSINCE\tFROM\tUNANSWERED\tQUEUED\tLISTENS TO")
 	for _, p := range list {
+		since := p.ConnectedAt
+		if at, err := time.Parse(time.RFC3339, since); err == nil {
+			since = ago(now.Sub(at))
+		}
 		var patterns []string
 		for _, s := range p.Subscriptions {
-			pattern := string(s.Pattern)
+			pattern := s.Pattern
 			if s.Observe {
 				pattern += " (observes)"
 			}
 			patterns = append(patterns, pattern)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", screen.Printable(string(p.ClientID)), ago(now.Sub(p.ConnectedAt)), p.Remote,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", screen.Printable(p.ID), since, p.Remote,
 			p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", ")))
 	}
 	return t.Flush()
 }
 
 // ago writes how long ago something was.
-func ago(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(max(d, 0).Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours())/24)
-	}
-}
+func ago(d time.Duration) string { return view.Ago(d, "") }

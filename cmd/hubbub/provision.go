@@ -145,7 +145,7 @@ func writeAgentEnv(data, content string) error {
 		if err := os.MkdirAll(data, 0o700); err != nil {
 			return err
 		}
-		return writeSecret(path, strings.TrimSuffix(content, "\n"))
+		return datafolder.Write(path, []byte(content))
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -171,19 +171,5 @@ func provisionOne(file *grant.File, path string, want grant.Credential) error {
 	if err != nil {
 		return err
 	}
-	return writeSecret(path, fresh)
-}
-
-// writeSecret writes a file that only its owner can read, whole or not at all.
-func writeSecret(path, secret string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // made with mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
-	_, err = tmp.WriteString(secret + "\n")
-	if err = errors.Join(err, datafolder.GiveToOwner(tmp), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return datafolder.Write(path, []byte(fresh+"\n"))
 }

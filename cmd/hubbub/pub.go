@@ -88,7 +88,7 @@ func (p *publication) run(cmd *cobra.Command, topic string, text []string) error
 	if err := s.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.Topic(topic), Payload: m}, &result); err != nil {
 		return fmt.Errorf("sending to %s: %w", topic, err)
 	}
-	return report(cmd, topic, result)
+	return printSend(cmd, topic, result)
 }
 
 // body returns the content to send.
@@ -115,8 +115,8 @@ func (p *publication) body(stdin io.Reader, text []string) (json.RawMessage, err
 	return raw, nil
 }
 
-// report says what became of a message.
-func report(cmd *cobra.Command, topic string, result protocol.SendResult) error {
+// printSend says what became of a message.
+func printSend(cmd *cobra.Command, topic string, result protocol.SendResult) error {
 	out := cmd.OutOrStdout()
 	switch {
 	case asJSON(cmd):

@@ -112,16 +112,10 @@ func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog
 	if !asJSON(cmd) {
 		return p.print(cmd.OutOrStdout(), list)
 	}
-	enc := jsonLines(cmd.OutOrStdout())
-	for i := range list {
-		if p.onlyDifferent && list[i].Woke == list[i].WouldWake {
-			continue
-		}
-		if err := enc.Encode(&list[i]); err != nil {
-			return err
-		}
+	if p.onlyDifferent {
+		list = slices.DeleteFunc(list, func(e replayed) bool { return e.Woke == e.WouldWake })
 	}
-	return nil
+	return printJSON(cmd.OutOrStdout(), list)
 }
 
 // decide goes through the log once: chat events are decided on with what the

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
-	"hubbub/protocol"
 )
 
 // A rowLayout writes rows of the activity log as lines. On a terminal the
@@ -44,7 +40,7 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	for i := range cells {
 		cells[i] = screen.Printable(cells[i])
 	}
-	detail := screen.Printable(rowDetail(e))
+	detail := screen.Printable(view.Full.Row(e))
 	if l.columns == 0 {
 		return l.plain(e, cells, detail)
 	}
@@ -209,96 +205,5 @@ func statusColour(status string) screen.Colour {
 		return screen.Yellow
 	default:
 		return screen.Red
-	}
-}
-
-// rowDetail says in a few words what a row holds beside its columns.
-func rowDetail(e *activitylog.Entry) string {
-	detail := ""
-	switch {
-	case e.Is(activitylog.SendStart):
-		detail = messageDetail(e.Payload)
-	case e.Is(activitylog.SendFinish):
-		detail = resultDetail(e.Payload)
-	case e.Is(activitylog.LogGap):
-		var gap struct{ Lost int64 }
-		if json.Unmarshal(e.Payload, &gap) == nil {
-			detail = fmt.Sprintf("%d rows could not be written:", gap.Lost)
-		}
-	case e.Is(activitylog.ProcessFinish) && e.Error == "":
-		var answer protocol.ProcessResult
-		if json.Unmarshal(e.Payload, &answer) == nil {
-			detail = answer.Message
-		}
-	}
-	return strings.TrimSpace(detail + " " + e.Error)
-}
-
-// messageDetail says what a message says: its text, what an agent recorded, or
-// its content.
-func messageDetail(payload []byte) string {
-	var m struct{ Content json.RawMessage }
-	if json.Unmarshal(payload, &m) != nil {
-		return ""
-	}
-	var c struct{ Text string }
-	if json.Unmarshal(m.Content, &c) == nil && c.Text != "" {
-		return fmt.Sprintf("%q", c.Text)
-	}
-	var a activitylog.AttentionRecord
-	if json.Unmarshal(m.Content, &a) == nil {
-		switch a.Event {
-		case activitylog.RecordDecision, activitylog.RecordDisposition, activitylog.RecordRefusal, activitylog.RecordTurn:
-			return recordLine(&a)
-		}
-	}
-	var happening struct{ Event, Message, Status string }
-	if json.Unmarshal(m.Content, &happening) == nil && happening.Event != "" && happening.Message+happening.Status != "" {
-		return happening.Event + ": " + strings.TrimSpace(happening.Status+" "+happening.Message)
-	}
-	if words := activitylog.Gist(m.Content); words != "" {
-		return words
-	}
-	var b bytes.Buffer
-	if json.Compact(&b, m.Content) != nil {
-		return ""
-	}
-	return b.String()
-}
-
-// resultDetail says what became of a message.
-func resultDetail(result []byte) string {
-	var r protocol.SendResult
-	if json.Unmarshal(result, &r) != nil {
-		return ""
-	}
-	if r.DeliveredTo == 0 && len(r.Failures) == 0 {
-		return "nobody listens"
-	}
-	text := fmt.Sprintf("delivered to %d", r.DeliveredTo)
-	for i, f := range r.Failures {
-		if i == 3 {
-			return text + fmt.Sprintf(", and %d more failed", len(r.Failures)-i)
-		}
-		text += fmt.Sprintf(", %s %s", f.Peer, f.Status)
-	}
-	return text
-}
-
-// short writes a duration with three digits that matter.
-func short(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + short(-d)
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 100*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	default:
-		return d.Round(time.Second).String()
 	}
 }

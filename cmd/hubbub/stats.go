@@ -54,13 +54,7 @@ func newStats() *cobra.Command {
 		if !asJSON(cmd) {
 			return printStats(cmd.OutOrStdout(), list)
 		}
-		enc := jsonLines(cmd.OutOrStdout())
-		for i := range list {
-			if err := enc.Encode(&list[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printJSON(cmd.OutOrStdout(), list)
 	}
 	return cmd
 }

@@ -64,8 +64,8 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	options.OnConnect = func(context.Context) { lost.connected(patterns) }
 	options.OnDrop = lost.dropped
 	p := peer.New(id, options)
-	view := &view{w: cmd.OutOrStdout(), json: asJSON(cmd), limit: limit, full: stop}
-	p.HandleAny(view.show)
+	shown := &watcher{w: cmd.OutOrStdout(), json: asJSON(cmd), limit: limit, full: stop}
+	p.HandleAny(shown.show)
 	if err := p.Observe(ctx, list...); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	return errors.Join(err, view.failure())
+	return errors.Join(err, shown.failure())
 }
 
 // An announcer tells a person on stderr about the connection.
@@ -130,8 +130,8 @@ func (a *announcer) dropped(err error) {
 	a.said = true
 }
 
-// A view prints deliveries.
-type view struct {
+// A watcher prints deliveries.
+type watcher struct {
 	mu    sync.Mutex
 	w     io.Writer
 	json  bool
@@ -141,7 +141,7 @@ type view struct {
 	err   error
 }
 
-func (s *view) show(_ context.Context, d *peer.Delivery) error {
+func (s *watcher) show(_ context.Context, d *peer.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.limit > 0 && s.shown >= s.limit || s.err != nil {
@@ -164,7 +164,7 @@ func (s *view) show(_ context.Context, d *peer.Delivery) error {
 	return nil
 }
 
-func (s *view) failure() error {
+func (s *watcher) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err

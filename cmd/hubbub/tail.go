@@ -59,7 +59,7 @@ func (t *tailing) run(cmd *cobra.Command) error {
 	defer r.Close()
 	out := newTailWriter(cmd.OutOrStdout(), asJSON(cmd))
 	lines := t.lines
-	if lines < 0 && out.columns > 0 && t.rows.since == "" {
+	if lines < 0 && out.columns > 0 && t.rows.Since == "" {
 		lines = linesOnTerminal
 	}
 	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
@@ -136,13 +136,7 @@ func newTailWriter(w io.Writer, json bool) *tailWriter {
 
 func (t *tailWriter) write(rows []activitylog.Entry) error {
 	if t.json {
-		enc := jsonLines(t.w)
-		for i := range rows {
-			if err := enc.Encode(&rows[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printJSON(t.w, rows)
 	}
 	for i := range rows {
 		t.layout.fit(&rows[i]) // all of them stand below each other

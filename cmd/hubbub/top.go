@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/activitylog/view"
 	"hubbub/bus/console"
+	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 
@@ -149,7 +151,7 @@ func (t *topScreen) draw(s console.State) {
 	c, r := &s.Counters, &s.Rates
 	p99 := "–"
 	if r.P99 >= 0 {
-		p99 = short(time.Duration(r.P99 * float64(time.Millisecond)))
+		p99 = view.Short(time.Duration(r.P99 * float64(time.Millisecond)))
 	}
 	t.add(fmt.Sprintf("%s  %s  up %s  %s", t.paint.Paint(screen.Bold, "hubbub "+c.Name), c.Version, ago(s.At.Sub(c.Started)), t.paint.Paint(screen.Dim, s.At.Local().Format(time.TimeOnly))))
 	failed := fmt.Sprintf("%.1f failed/s", r.Failed)
@@ -180,7 +182,7 @@ func (t *topScreen) draw(s console.State) {
 	}
 }
 
-func (t *topScreen) logLine(c *console.Counters) string {
+func (t *topScreen) logLine(c *report.Counters) string {
 	s := c.Log
 	if s == nil {
 		return "no activity log"

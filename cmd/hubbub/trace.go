@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol"
 
@@ -125,24 +126,24 @@ type tracedStep struct {
 }
 
 type tracedPass struct {
-	Bus        string           `json:"bus,omitempty"`
-	Start      *time.Time       `json:"start"`
-	Finish     *time.Time       `json:"finish"`
-	DurationUS int64            `json:"durationUs,omitempty"`
-	Status     string           `json:"status"`
+	tracedLeg
 	Result     json.RawMessage  `json:"result"`
 	Deliveries []tracedDelivery `json:"deliveries"`
 }
 
 type tracedDelivery struct {
-	Peer       string          `json:"peer"`
-	Bus        string          `json:"bus,omitempty"`
-	Start      *time.Time      `json:"start"`
-	Finish     *time.Time      `json:"finish"`
-	DurationUS int64           `json:"durationUs,omitempty"`
-	Status     string          `json:"status"`
-	Answer     json.RawMessage `json:"answer,omitempty"`
-	Error      string          `json:"error,omitempty"`
+	Peer string `json:"peer"`
+	tracedLeg
+	Answer json.RawMessage `json:"answer,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+type tracedLeg struct {
+	Bus        string     `json:"bus,omitempty"`
+	Start      *time.Time `json:"start"`
+	Finish     *time.Time `json:"finish"`
+	DurationUS int64      `json:"durationUs,omitempty"`
+	Status     string     `json:"status"`
 }
 
 // tracedChain is what trace prints as JSON.
@@ -172,37 +173,25 @@ func describeChain(c *activitylog.Chain) tracedChain {
 func describeStep(s activitylog.Step) tracedStep {
 	t := tracedStep{
 		MessageID: s.ID, Type: s.Type, From: s.From, Topic: s.Topic, Depth: s.Depth, Cause: s.Cause, Reason: s.Reason,
-		Start: s.Begin(), End: s.End(), Status: stepStatus(s.Message), Payload: orNullJSON(s.Payload), Passes: []tracedPass{},
+		Start: s.Begin(), End: s.End(), Status: s.Status(), Payload: orNullJSON(s.Payload), Passes: []tracedPass{},
 	}
 	for _, p := range s.Passes {
-		pass := tracedPass{
-			Bus: p.Bus, Start: orNoTime(p.Start), Finish: orNoTime(p.Finish), DurationUS: took(p.Start, p.Finish).Microseconds(),
-			Status: p.Status, Result: orNullJSON(p.Result), Deliveries: []tracedDelivery{},
-		}
+		pass := tracedPass{describeLeg(p.Leg), orNullJSON(p.Result), []tracedDelivery{}}
 		for _, d := range p.Deliveries {
-			pass.Deliveries = append(pass.Deliveries, tracedDelivery{
-				Peer: d.Peer, Bus: d.Bus, Start: orNoTime(d.Start), Finish: orNoTime(d.Finish), DurationUS: took(d.Start, d.Finish).Microseconds(),
-				Status: d.Status, Answer: orNullJSON(d.Answer), Error: d.Error,
-			})
+			pass.Deliveries = append(pass.Deliveries, tracedDelivery{d.Peer, describeLeg(d.Leg), orNullJSON(d.Answer), d.Error})
 		}
 		t.Passes = append(t.Passes, pass)
 	}
 	for _, e := range s.Refusals {
 		at := e.Time()
-		t.Refusals = append(t.Refusals, tracedDelivery{Peer: e.Actor, Bus: e.Bus, Start: &at, Finish: &at, Status: "rejected", Error: e.Error})
+		leg := describeLeg(activitylog.Leg{Bus: e.Bus, Start: at, Finish: at, Status: activitylog.Rejected.String()})
+		t.Refusals = append(t.Refusals, tracedDelivery{Peer: e.Actor, tracedLeg: leg, Error: e.Error})
 	}
 	return t
 }
 
-// stepStatus says how a message ended, the last time that it was sent.
-func stepStatus(m *activitylog.Message) string {
-	if n := len(m.Passes); n > 0 {
-		return m.Passes[n-1].Status
-	}
-	if len(m.Refusals) > 0 {
-		return "rejected"
-	}
-	return ""
+func describeLeg(l activitylog.Leg) tracedLeg {
+	return tracedLeg{l.Bus, orNoTime(l.Start), orNoTime(l.Finish), l.Took().Microseconds(), l.Status}
 }
 
 func orNullJSON(raw json.RawMessage) json.RawMessage {
@@ -219,14 +208,6 @@ func orNoTime(t time.Time) *time.Time {
 	return &t
 }
 
-// took returns how long something lasted; 0 where an end is not known.
-func took(start, finish time.Time) time.Duration {
-	if start.IsZero() || finish.IsZero() {
-		return 0
-	}
-	return finish.Sub(start)
-}
-
 // printChain draws a chain for people.
 func printChain(w io.Writer, c *activitylog.Chain) error {
 	paint, columns := screen.NewPainter(w), screen.Columns(w)
@@ -234,7 +215,7 @@ func printChain(w io.Writer, c *activitylog.Chain) error {
 	self := c.Steps[0]
 	p.line("%s  %s  %s", paint.Paint(screen.Bold, screen.Printable(self.ID)), paint.Paint(screen.Cyan, screen.Printable(self.Type)), routeOf(self.From, self.Topic))
 	p.line("%s", paint.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
-	if detail := messageDetail(self.Payload); detail != "" {
+	if detail := view.Full.Message(self.Payload); detail != "" {
 		p.line("%s", screen.Clip(screen.Printable(detail), max(columns, 100)))
 	}
 	p.line("")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 
@@ -198,7 +199,7 @@ func printStories(w io.Writer, stories []*story) error {
 			p.line("  %s", paint.Paint(screen.Dim, screen.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
 		}
 		for _, a := range s.all {
-			line := recordLine(a)
+			line := view.Full.Record(a)
 			if words := activitylog.ReasonInWords(a.Reason); words != "" {
 				line += " (" + words + ")"
 			}
@@ -230,34 +231,5 @@ func wakes(injection string) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// recordLine says in a sentence what an attention record tells.
-func recordLine(a *activitylog.AttentionRecord) string {
-	because := ""
-	if a.Reason != "" {
-		because = ", because " + a.Reason
-	}
-	switch a.Event {
-	case activitylog.RecordDecision:
-		line := fmt.Sprintf("decided: %s, %s, %s", a.Directedness, a.Policy, a.Injection)
-		if a.Priority != "" && a.Priority != "normal" {
-			line += ", " + a.Priority
-		}
-		return line + because
-	case activitylog.RecordTurn:
-		line := "turn " + a.State
-		if a.Attempt > 1 {
-			line += fmt.Sprintf(" (attempt %d)", a.Attempt)
-		}
-		if n := len(a.MergedEventIDs); n > 1 {
-			line += fmt.Sprintf(", for %d events at once", n)
-		}
-		return line + because
-	case activitylog.RecordRefusal:
-		return fmt.Sprintf("refused: %s%s", a.Tool, because)
-	default:
-		return "ended: " + a.Disposition + because
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/retry"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -80,7 +81,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 			l.options.Log.Info().Str("lease", l.what).Err(err).Msg("standing by")
 		}
 		standby = true
-		if !sleep(ctx, l.options.TTL/12) {
+		if !retry.Sleep(ctx, l.options.TTL/12) {
 			return nil
 		}
 	}
@@ -171,16 +172,5 @@ func (l *Lease) renew(kv jetstream.KeyValue, revision uint64, stop <-chan struct
 			end(ErrLost)
 			return revision
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

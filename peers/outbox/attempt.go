@@ -63,7 +63,7 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 		}
 		r.opts.Log.Error().Err(err).Str("topic", item.Destination).Int64("item", item.ID).
 			Msg("the outcome of a send cannot be stored; trying again")
-		timer := time.NewTimer(r.opts.backoff(try, r.opts.Jitter()))
+		timer := time.NewTimer(r.opts.pause(try, r.opts.Jitter()))
 		select {
 		case <-timer.C:
 		case <-r.attempts.Done():

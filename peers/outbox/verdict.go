@@ -82,7 +82,7 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 	var drop *dropError
 	var unknown *unknownError
 	var known classified
-	delay, paced := o.backoff(item.Attempt, random), false
+	delay, paced := o.pause(item.Attempt, random), false
 	switch {
 	case err == nil:
 		return verdict{state: StateSent}
@@ -124,7 +124,8 @@ func expired(item Item) verdict {
 		item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), last)}
 }
 
-func (o *Options) backoff(attempt int, random float64) time.Duration {
+// pause returns the delay after an attempt that failed.
+func (o *Options) pause(attempt int, random float64) time.Duration {
 	return retry.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}.At(attempt, random)
 }
 

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
 	"hubbub/protocol/wire"
 )
 
@@ -67,7 +68,7 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 		if (attempt+1)%len(p.options.Buses) != 0 && !connected {
 			continue // try the next bus at once
 		}
-		if !sleep(ctx, delay/2+rand.N(delay)) {
+		if !retry.Sleep(ctx, delay/2+rand.N(delay)) {
 			return nil
 		}
 		delay = min(2*delay, backoffMax)
@@ -115,18 +116,6 @@ func (p *Peer) stop(err error) {
 // final reports whether an error means that trying again is no use.
 func final(err error) bool {
 	return errors.Is(err, ErrReplaced) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrRefused)
-}
-
-// sleep waits, and reports false where ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // session runs one connection to its end. connected says that the bus accepted
@@ -266,7 +255,7 @@ func (p *Peer) finishWork(ctx context.Context) {
 
 // keepAlive pings the bus and ends a connection whose bus does not answer.
 func (p *Peer) keepAlive(ctx context.Context, l *link) {
-	for sleep(ctx, keepAliveEvery) {
+	for retry.Sleep(ctx, keepAliveEvery) {
 		limit, cancel := context.WithTimeout(ctx, keepAliveEvery)
 		_, err := l.call(limit, protocol.MethodPing, struct{}{})
 		cancel()
@@ -328,24 +317,18 @@ func (p *Peer) answer(l *link, id jsonrpc.ID, d *Delivery, err error) {
 	case err == nil:
 		l.reply(id, `{"processed":true,"status":"ok"}`)
 	case errors.As(err, &rejected):
-		text, _ := json.Marshal(clip(string(rejected))) //nolint:errcheck // a string can always be marshalled
-		l.reply(id, `{"processed":false,"status":"rejected","message":`+string(text)+`}`)
+		quoted, _ := json.Marshal(text.Cut(string(rejected), maxReason)) //nolint:errcheck // a string can always be marshalled
+		l.reply(id, `{"processed":false,"status":"rejected","message":`+string(quoted)+`}`)
 	default:
 		p.options.Log.Warn().Err(err).Str("message_id", string(d.Message.MessageID)).Str("type", string(d.Message.Type)).Msg("handling failed")
 		if id != nil {
-			l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s", clip(err.Error())))
+			l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s", text.Cut(err.Error(), maxReason)))
 		}
 	}
 }
 
-// clip keeps a handler's words within what any bus takes, and shows.
-func clip(text string) string {
-	const most = 1000
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
+// maxReason bounds what a handler's answer says, in bytes: any bus takes and shows it.
+const maxReason = 1000
 
 func (l *link) reply(id jsonrpc.ID, result string) {
 	if len(id) > 0 {

@@ -4,14 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"hubbub/peers/outbox"
-	"hubbub/peers/peer"
 	"hubbub/protocol"
-	"hubbub/protocol/jsonrpc"
 )
 
 const (
@@ -52,13 +49,8 @@ func (s *Spawner) answer(ctx context.Context, tx *sql.Tx, r request, agent Agent
 		route := protocol.RouteAssigned{Topic: r.topic, Agent: agent.PeerID(), RequestID: r.echo}
 		answers = append(answers, s.announcement(r, r.topic, protocol.TypeRouteAssigned, route))
 	}
-	if err := storeRequest(ctx, tx, r, agent); err != nil {
+	if err := storeRequest(ctx, tx, r, agent, len(answers)); err != nil {
 		return err
-	}
-	_, err := tx.ExecContext(ctx, `UPDATE requests SET answering = ? WHERE requester = ? AND id = ? AND topic = ?`,
-		len(answers), r.requester, r.id, r.topic)
-	if err != nil {
-		return fmt.Errorf("storing that a request is answered: %w", err)
 	}
 	return s.announce(ctx, tx, answers...)
 }
@@ -96,43 +88,9 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 	if err := json.Unmarshal(item.Body, &a); err != nil {
 		return outbox.Permanent(fmt.Errorf("reading an announcement: %w", err))
 	}
-	result, err := s.peer.Send(ctx, a.Topic, a.Message)
+	err := s.peer.Tell(ctx, a.Topic, item.Attempt, a.Message)
 	s.opts.crash("announced " + string(a.Message.Type))
-	return judgeSend(a.Topic, item.Attempt, result, err)
-}
-
-// judgeSend decides what follows from an attempt: nil, another attempt, or the
-// end, when the addressee will never take it.
-func judgeSend(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
-	var refused *jsonrpc.Error
-	needless := peer.Needless(topic, attempt, result, err)
-	switch {
-	case needless != nil:
-		return outbox.Drop(needless)
-	case errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams:
-		return outbox.Permanent(fmt.Errorf("the bus refuses it: %w", err))
-	case err != nil:
-		return err
-	case !protocol.IsIdentity(topic), result.Addressee == protocol.AddresseeOK:
-		return nil
-	case result.Addressee == protocol.AddresseeFailed:
-		return judgeFailure(topic, result)
-	}
-	return fmt.Errorf("%s is not on the bus", topic)
-}
-
-func judgeFailure(topic protocol.Topic, result protocol.SendResult) error {
-	for _, f := range result.Failures {
-		if f.Peer.Topic() != topic && f.Peer.Family() != protocol.PeerID(topic).Family() {
-			continue
-		}
-		err := fmt.Errorf("%s: %s: %s", f.Peer, f.Status, f.Error)
-		if f.Status == protocol.OutcomeRejected {
-			return outbox.Permanent(err)
-		}
-		return err
-	}
-	return fmt.Errorf("%s did not take it", topic)
+	return err
 }
 
 // announced forgets a request when its last answer has arrived, or never will.
@@ -140,18 +98,10 @@ func (s *Spawner) announced(ctx context.Context, tx *sql.Tx, item outbox.Item, o
 	var a announcement
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		s.log.Warn().Str("topic", item.Destination).Str("message_id", item.Key).Str("outcome", string(outcome)).
-			Err(cause).Msg("an announcement did not arrive")
+			Err(cause).Msg("announcement not delivered")
 	}
 	if err := json.Unmarshal(item.Body, &a); err != nil || a.Requester == "" {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM requests WHERE requester = ? AND id = ? AND topic = ? AND answering = 1`, a.Requester, a.ID, a.For)
-	if err == nil {
-		_, err = tx.ExecContext(ctx, `UPDATE requests SET answering = answering - 1
-			WHERE requester = ? AND id = ? AND topic = ? AND answering > 1`, a.Requester, a.ID, a.For)
-	}
-	if err != nil {
-		return fmt.Errorf("closing a request: %w", err)
-	}
-	return nil
+	return settleRequest(ctx, tx, a)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,9 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol/datafolder"
 
 	"github.com/oklog/ulid/v2"
 )
@@ -40,7 +42,7 @@ func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) 
 		if err == nil && len(token) > 0 {
 			return nil
 		}
-		return writeSecret(path, randomToken())
+		return writeToken(path, rand.Text()+rand.Text())
 	}
 	fits, want, err := k.currentFits(ctx)
 	if err != nil {
@@ -66,15 +68,8 @@ func (k *keeper) currentFits(ctx context.Context) (fits bool, want grantRequest,
 		return false, want, err
 	}
 	want = grants(k.name, topics)
-	var has string
-	err = k.db.QueryRowContext(ctx, `SELECT grants FROM credentials WHERE agent = ? AND state = 'current'`, k.name).Scan(&has)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, want, nil
-	}
-	if err != nil {
-		return false, want, fmt.Errorf("reading the credential of %s: %w", k.name, err)
-	}
-	return has == want.text(), want, nil
+	has, found, err := store.One(ctx, k.db, store.Column[string], `SELECT grants FROM credentials WHERE agent = ? AND state = 'current'`, k.name)
+	return found && has == want.text(), want, err
 }
 
 // mustRestart reports whether the agent runs with a credential that no longer
@@ -97,15 +92,15 @@ func (g grantRequest) text() string {
 // asked, so that a kill at any moment leaves none that nobody revokes.
 func (k *keeper) issue(ctx context.Context, want grantRequest, path string) error {
 	want.Name = "agent." + string(k.name) + "." + strings.ToLower(ulid.Make().String())
-	err := k.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE credentials SET state = 'old' WHERE agent = ? AND state = 'asked'`, k.name)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, `INSERT INTO credentials (name, agent, grants, state) VALUES (?, ?, ?, 'asked')`, want.Name, k.name, want.text())
+	err := store.InTx(ctx, k.db, func(tx *sql.Tx) error {
+		err := store.Exec(ctx, tx, `UPDATE credentials SET state = 'old' WHERE agent = ? AND state = 'asked'`, k.name)
+		if err != nil {
+			return err
 		}
-		return err
+		return store.Exec(ctx, tx, `INSERT INTO credentials (name, agent, grants, state) VALUES (?, ?, ?, 'asked')`, want.Name, k.name, want.text())
 	})
 	if err != nil {
-		return fmt.Errorf("storing the name of a credential: %w", err)
+		return err
 	}
 	k.opts.crash("credential named")
 	token, err := k.requestToken(ctx, want)
@@ -113,15 +108,12 @@ func (k *keeper) issue(ctx context.Context, want grantRequest, path string) erro
 		return err
 	}
 	k.opts.crash("credential issued")
-	if err := writeSecret(path, token); err != nil {
+	if err := writeToken(path, token); err != nil {
 		return err
 	}
-	err = k.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE credentials SET state = CASE WHEN name = ? THEN 'current' ELSE 'old' END WHERE agent = ?`, want.Name, k.name)
-		return err
-	})
+	err = store.Exec(ctx, k.db, `UPDATE credentials SET state = CASE WHEN name = ? THEN 'current' ELSE 'old' END WHERE agent = ?`, want.Name, k.name)
 	if err != nil {
-		return fmt.Errorf("storing that a credential is in use: %w", err)
+		return err
 	}
 	k.opts.crash("credential stored")
 	signal(k.revocations)
@@ -196,12 +188,8 @@ func (s *Spawner) ownToken() (string, error) {
 }
 
 // retireCredentials marks an agent's credentials for revocation.
-func retireCredentials(ctx context.Context, q querier, agent AgentName) error {
-	_, err := q.ExecContext(ctx, `UPDATE credentials SET state = 'old' WHERE agent = ?`, agent)
-	if err != nil {
-		return fmt.Errorf("retiring the credentials of %s: %w", agent, err)
-	}
-	return nil
+func retireCredentials(ctx context.Context, q store.Querier, agent AgentName) error {
+	return store.Exec(ctx, q, `UPDATE credentials SET state = 'old' WHERE agent = ?`, agent)
 }
 
 // revokeLoop revokes the credentials that agents no longer use.
@@ -227,7 +215,7 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 	if !s.opts.Credentials {
 		return nil
 	}
-	names, err := column[string](ctx, s.db, `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`)
+	names, err := store.All(ctx, s.db, store.Column[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`)
 	if err != nil {
 		return err
 	}
@@ -239,7 +227,7 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 		if status >= 300 && status != http.StatusNotFound {
 			return fmt.Errorf("the bus does not revoke %s: HTTP %d %.200s", name, status, answer)
 		}
-		if err := s.exec(ctx, `DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); err != nil {
+		if err := store.Exec(ctx, s.db, `DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); err != nil {
 			return err
 		}
 		s.log.Info().Str("credential", name).Msg("credential revoked")
@@ -247,25 +235,8 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 	return nil
 }
 
-// randomToken makes a token for a bus that asks for none.
-func randomToken() string {
-	b := make([]byte, 32)
-	rand.Read(b) //nolint:errcheck // it never fails
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// writeSecret writes a file that only its owner can read, whole or not at all.
-func writeSecret(path, secret string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // made with mode 0600
-	if err != nil {
-		return fmt.Errorf("writing a token file: %w", err)
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
-	_, err = tmp.WriteString(secret + "\n")
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return fmt.Errorf("writing a token file: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
+func writeToken(path, token string) error {
+	if err := datafolder.Write(path, []byte(token+"\n")); err != nil {
 		return fmt.Errorf("writing a token file: %w", err)
 	}
 	return nil

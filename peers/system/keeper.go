@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol/retry"
 )
 
 // A keeper runs one agent: it finds or starts its instance, watches it, starts
@@ -76,7 +78,7 @@ func (k *keeper) keepLoop(ctx context.Context) {
 		case errors.Is(err, errNotYet):
 			hitches++
 			k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Msg("the agent cannot be started yet")
-			sleep(ctx, k.backoff(hitches))
+			retry.Sleep(ctx, k.backoff(hitches))
 			continue
 		case errors.Is(err, errTooOld):
 			failures = 0
@@ -98,7 +100,7 @@ func (k *keeper) keepLoop(ctx context.Context) {
 		k.persist(ctx, k.markAbsent)
 		pause := k.backoff(failures)
 		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Dur("pause", pause).Msg("the agent ended; starting it again")
-		sleep(ctx, pause)
+		retry.Sleep(ctx, pause)
 	}
 }
 
@@ -110,22 +112,18 @@ func (k *keeper) isHopeless(ctx context.Context, err error) bool {
 	if !errors.As(err, &exit) || !exit.Hopeless {
 		return errors.Is(err, ErrHopeless)
 	}
-	a, err := loadAgent(ctx, k.db, k.name)
+	a, err := findAgent(ctx, k.db, k.name)
 	return err == nil && !a.online
 }
 
-// backoff is the pause after so many failures in a row.
+// backoff returns the pause after so many failures in a row.
 func (k *keeper) backoff(failures int) time.Duration {
-	step := k.opts.MinBackoff
-	for range min(max(failures-1, 0), 30) {
-		step = min(2*step, k.opts.MaxBackoff)
-	}
-	return min(step+rand.N(step/4+1), k.opts.MaxBackoff)
+	return retry.Backoff{Min: k.opts.MinBackoff, Max: k.opts.MaxBackoff}.After(failures)
 }
 
 // once runs one instance to its end. Nil means that the agent shall not run.
 func (k *keeper) once(ctx context.Context) error {
-	a, err := loadAgent(ctx, k.db, k.name)
+	a, err := findAgent(ctx, k.db, k.name)
 	if err != nil {
 		return errors.Join(errNotYet, err)
 	}
@@ -155,15 +153,13 @@ func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
 	if inst.Handle() == a.handle {
 		return nil
 	}
-	// Its start was not recorded in time. Whether it is online was, as that is
-	// cleared before every start.
-	return k.exec(ctx, `UPDATE agents SET online = CASE handle WHEN '' THEN online ELSE 0 END, handle = ? WHERE name = ?`, inst.Handle(), k.name)
+	return store.Exec(ctx, k.db, toFound, k.name, inst.Handle())
 }
 
 // markAbsent stores that the agent has no instance, so that requests wait for the
 // next one.
 func (k *keeper) markAbsent(ctx context.Context) error {
-	return k.exec(ctx, `UPDATE agents SET handle = '', online = 0 WHERE name = ?`, k.name)
+	return store.Exec(ctx, k.db, toAbsent, k.name)
 }
 
 // start starts an instance and stores its handle. A kill in between leaves one
@@ -195,7 +191,7 @@ func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
 	}
 	k.opts.crash("started")
 	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("the agent is started")
-	if err := k.exec(ctx, `UPDATE agents SET handle = ? WHERE name = ?`, inst.Handle(), k.name); err != nil {
+	if err := store.Exec(ctx, k.db, toStarted, k.name, inst.Handle()); err != nil {
 		return nil, errors.Join(err, k.stop(ctx, inst))
 	}
 	k.opts.crash("start stored")
@@ -257,7 +253,7 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 		old = timer.C
 	}
 	for {
-		a, err := loadAgent(ctx, k.db, k.name)
+		a, err := findAgent(ctx, k.db, k.name)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			k.log.Error().Err(err).Msg("the spawner's table cannot be read")
@@ -317,18 +313,13 @@ func (k *keeper) end(ctx context.Context, inst Instance) error {
 
 // forget clears what is stored of the instance of an agent that shall not run.
 func (k *keeper) forget(ctx context.Context) error {
-	return k.exec(ctx, `UPDATE agents SET handle = '', online = 0 WHERE name = ? AND state <> 'wanted'`, k.name)
+	return store.Exec(ctx, k.db, toForgotten, k.name)
 }
 
 // setIdle stores that the agent shall not run, unless a request waits for it.
 func (k *keeper) setIdle(ctx context.Context) (stored bool, err error) {
-	err = k.inTx(ctx, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE agents SET state = 'idle', online = 0 WHERE name = ? AND state = 'wanted'
-			AND NOT EXISTS (SELECT 1 FROM requests WHERE agent = agents.name)`, k.name)
-		if err != nil {
-			return err
-		}
-		n, err := res.RowsAffected()
+	err = store.InTx(ctx, k.db, func(tx *sql.Tx) error {
+		n, err := store.Changed(ctx, tx, toIdle, k.name)
 		if stored = n == 1; err != nil || !stored {
 			return err
 		}
@@ -350,16 +341,6 @@ func (k *keeper) persist(ctx context.Context, write func(ctx context.Context) er
 			return
 		}
 		k.log.Error().Err(err).Msg("the spawner's table cannot be written; trying again")
-		sleep(ctx, time.Second)
-	}
-}
-
-// sleep waits, or less when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		retry.Sleep(ctx, time.Second)
 	}
 }

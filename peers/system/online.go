@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -29,7 +30,7 @@ func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("%s cannot say that %s is online", from, c.Agent))
 	}
 	s.opts.crash("online received")
-	if err := s.inTx(ctx, func(tx *sql.Tx) error { return s.setOnline(ctx, tx, name) }); err != nil {
+	if err := store.InTx(ctx, s.db, func(tx *sql.Tx) error { return s.setOnline(ctx, tx, name) }); err != nil {
 		return fmt.Errorf("storing that %s is online: %w", from, err)
 	}
 	s.opts.crash("online stored")
@@ -43,54 +44,44 @@ func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 // setOnline stores that an agent is online and answers who waits for it. Agents
 // that the spawner does not run are none of its business.
 func (s *Spawner) setOnline(ctx context.Context, tx *sql.Tx, name AgentName) error {
-	a, err := loadAgent(ctx, tx, name)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && a.state != stateWanted {
-		return nil
-	}
-	if err != nil {
+	a, err := findAgent(ctx, tx, name)
+	if err != nil || a.state != stateWanted {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE agents SET online = 1 WHERE name = ?`, name); err != nil {
+	if err := store.Exec(ctx, tx, toOnline, name); err != nil {
 		return err
 	}
+	if _, err := s.answerAll(ctx, tx, name, nil); err != nil || a.online {
+		return err
+	}
+	return s.announceEvent(ctx, tx, "spawned", name, "")
+}
+
+// answerAll answers every request that waits for an agent, and returns how many
+// there are.
+func (s *Spawner) answerAll(ctx context.Context, tx *sql.Tx, name AgentName, failure error) (int, error) {
 	requests, err := waitingFor(ctx, tx, name)
-	if err != nil {
-		return err
-	}
 	for _, r := range requests {
-		if err := s.answer(ctx, tx, r, name, nil); err != nil {
-			return err
-		}
+		err = errors.Join(err, s.answer(ctx, tx, r, name, failure))
 	}
-	if !a.online {
-		return s.announceEvent(ctx, tx, "spawned", name, "")
-	}
-	return nil
+	return len(requests), err
 }
 
 // giveUp stores that an agent failed and tells everybody who waits for it, or
 // else the chats that it talked to.
 func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error {
-	err := s.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE agents SET state = 'failed', online = 0, handle = '', error = ? WHERE name = ?`, cause.Error(), name)
-		if err != nil {
+	err := store.InTx(ctx, s.db, func(tx *sql.Tx) error {
+		if err := store.Exec(ctx, tx, toFailed, name, cause.Error()); err != nil {
 			return err
 		}
-		requests, err := waitingFor(ctx, tx, name)
+		waited, err := s.answerAll(ctx, tx, name, cause)
+		if err == nil && waited == 0 {
+			err = s.tellChats(ctx, tx, name, cause)
+		}
+		if err == nil {
+			err = retireCredentials(ctx, tx, name)
+		}
 		if err != nil {
-			return err
-		}
-		for _, r := range requests {
-			if err := s.answer(ctx, tx, r, name, cause); err != nil {
-				return err
-			}
-		}
-		if len(requests) == 0 {
-			if err := s.tellChats(ctx, tx, name, cause); err != nil {
-				return err
-			}
-		}
-		if err := retireCredentials(ctx, tx, name); err != nil {
 			return err
 		}
 		return s.announceEvent(ctx, tx, "failed", name, cause.Error())

@@ -3,11 +3,12 @@ package system
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -61,7 +62,7 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 	s.opts.crash("request received")
 	var agent AgentName
 	var woken bool
-	err = s.inTx(ctx, func(tx *sql.Tx) (err error) {
+	err = store.InTx(ctx, s.db, func(tx *sql.Tx) (err error) {
 		agent, woken, err = s.admit(ctx, tx, r)
 		return err
 	})
@@ -80,7 +81,7 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 	}
 	// Whoever asks is there to be answered.
 	if err := s.box.Hurry(ctx, string(r.requester)); err != nil {
-		s.log.Warn().Err(err).Msg("answers wait for their backoff")
+		s.log.Warn().Err(err).Msg("answers not hurried; they wait for their backoff")
 	}
 	return nil
 }
@@ -89,9 +90,8 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 // and the request waiting for it, an answer at once, or a refusal. woken says
 // that the agent was not wanted before.
 func (s *Spawner) admit(ctx context.Context, tx *sql.Tx, r request) (agent AgentName, woken bool, err error) {
-	known, err := s.repeated(ctx, tx, r)
-	if err != nil || known.answering > 0 {
-		return "", false, err // its answer is on the way
+	if n, err := answering(ctx, tx, r); err != nil || n > 0 {
+		return "", false, err // it came before, and its answer is on the way
 	}
 	agent, refusal, err := s.choose(ctx, tx, r)
 	if err == nil && refusal == nil {
@@ -101,13 +101,13 @@ func (s *Spawner) admit(ctx context.Context, tx *sql.Tx, r request) (agent Agent
 		return "", false, err
 	}
 	if refusal != nil {
-		s.log.Warn().Str("peer", string(r.requester)).Str("topic", string(r.topic)).Err(refusal).Msg("no agent is spawned")
+		s.log.Warn().Str("peer", string(r.requester)).Str("topic", string(r.topic)).Err(refusal).Msg("spawn request refused")
 		return "", false, s.answer(ctx, tx, r, "", refusal)
 	}
-	if err := storeRequest(ctx, tx, r, agent); err != nil {
+	if err := storeRequest(ctx, tx, r, agent, 0); err != nil {
 		return "", false, err
 	}
-	a, err := loadAgent(ctx, tx, agent)
+	a, err := findAgent(ctx, tx, agent)
 	if err == nil && a.online {
 		err = s.answer(ctx, tx, r, agent, nil)
 	}
@@ -131,12 +131,8 @@ func (s *Spawner) choose(ctx context.Context, tx *sql.Tx, r request) (agent Agen
 		return agent, nil, err
 	}
 	for _, name := range deriveNames(r.topic) {
-		taken, err := agentExists(ctx, tx, name)
-		if err != nil {
-			return "", nil, err
-		}
-		if !taken {
-			return name, nil, nil
+		if a, err := findAgent(ctx, tx, name); err != nil || a.state == "" {
+			return name, nil, err
 		}
 	}
 	return "", fmt.Errorf("every name for an agent of %s is taken; ask for one by name", r.topic), nil
@@ -147,39 +143,34 @@ func (s *Spawner) want(ctx context.Context, tx *sql.Tx, agent AgentName, r reque
 	if _, ok := s.opts.Profiles[r.profile]; r.profile != "" && !ok {
 		return false, fmt.Errorf("there is no profile %.60q", r.profile), nil
 	}
-	a, err := loadAgent(ctx, tx, agent)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		a = agentRow{name: agent, profile: r.profile, state: stateNew}
+	a, err := findAgent(ctx, tx, agent)
+	if err != nil {
+		return false, nil, err
+	}
+	if a.state == "" {
+		a.profile = r.profile
 		if r.agent == "" {
 			a.derived = r.topic
 		}
-	case err != nil:
-		return false, nil, err
 	}
-	if a.state != stateWanted {
+	if woken = a.state != stateWanted; woken {
 		refusal, err := s.checkRoom(ctx, tx)
+		if refusal == nil && err == nil {
+			err = store.Exec(ctx, tx, toWanted, a.name, a.profile, a.derived, time.Now().UnixMicro())
+		}
 		if refusal != nil || err != nil {
 			return false, refusal, err
-		}
-		if err := wantAgent(ctx, tx, a); err != nil {
-			return false, nil, err
 		}
 	}
 	topics, err := topicsOf(ctx, tx, agent)
 	switch {
-	case err != nil:
-		return false, nil, err
-	case slices.Contains(topics, r.topic):
-		return a.state != stateWanted, nil, nil
+	case err != nil || slices.Contains(topics, r.topic):
+		return woken, nil, err
 	case len(topics) >= maxTopics:
 		return false, fmt.Errorf("%s talks to %d chats already", agent.PeerID(), len(topics)), nil
 	}
 	// A further chat needs a wider credential, and so a new start.
-	if err := assign(ctx, tx, agent, r.topic, s.opts.Credentials); err != nil {
-		return false, nil, err
-	}
-	return a.state != stateWanted, nil, nil
+	return woken, nil, assign(ctx, tx, agent, r.topic, s.opts.Credentials)
 }
 
 // checkRoom enforces the bounds on agents and on waiting requests.

@@ -26,7 +26,7 @@ func TestNobodyIsToldOfAnAgentThatEnded(t *testing.T) {
 		if n := bridge.Waiting(); n != 0 {
 			t.Fatalf("%d answers while the agent is not there", n)
 		}
-		time.Sleep(4 * time.Second)
+		time.Sleep(12 * time.Second)
 		if n := bridge.Waiting(); n != 2 {
 			t.Fatalf("%d answers when the agent is back", n)
 		}

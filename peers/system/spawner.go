@@ -131,10 +131,11 @@ func (s *Spawner) Run(ctx context.Context) error {
 	return errors.Join(err, <-launched)
 }
 
-// resume takes up every agent that shall run: it finds those that do and starts
-// the others.
+// resume takes up every agent that shall run, and every one that perhaps still
+// does although it shall not.
 func (s *Spawner) resume(ctx context.Context) error {
-	names, err := s.agentsToKeep(ctx)
+	names, err := store.All(ctx, s.db, store.Column[AgentName],
+		`SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (s *Spawner) buses() []string {
 
 // environment returns the variables of the agent, read anew.
 func (k *keeper) environment(ctx context.Context) ([]string, error) {
-	a, err := loadAgent(ctx, k.db, k.name)
+	a, err := findAgent(ctx, k.db, k.name)
 	if err != nil {
 		return nil, err
 	}

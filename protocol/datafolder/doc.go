@@ -1,7 +1,9 @@
-// Package datafolder is about who may read the files of a data folder.
+// Package datafolder is about who may read the files of a data folder, and how they
+// are written.
 //
 // Guarantees:
 //
+//   - A file of [Write] is readable by its owner alone, and never seen in part.
 //   - What root makes in the folder of another user belongs to that user: the
 //     program that keeps its data there runs as that user, and a command of root
 //     may come first. What anybody else makes stays theirs.

@@ -67,15 +67,7 @@ func (s *scanner) membersOf(object []byte) (first, depth int) {
 	return len(s.members), 0
 }
 
-func repeated(key []byte) error { return fmt.Errorf("the key %q is repeated", clip(key)) }
-
-// clip shortens what goes into an error message.
-func clip(b []byte) []byte {
-	if len(b) > 64 {
-		return b[:64]
-	}
-	return b
-}
+func repeated(key []byte) error { return fmt.Errorf("the key %.64q is repeated", key) }
 
 // knownKey returns the index of key among known, or -1.
 func knownKey(key []byte, known []string) (int, error) {

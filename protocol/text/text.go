@@ -35,5 +35,14 @@ func Prefix(s string, n int) string {
 	return s[:max(n, 0)]
 }
 
+// Cut returns s if it has at most n bytes, and otherwise its longest beginning that
+// has, followed by three dots.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return Prefix(s, n) + "..."
+}
+
 // Line returns s in one line: each run of white space is one space.
 func Line(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -33,6 +33,14 @@ func TestNothingIsCutInTwo(t *testing.T) {
 	})
 }
 
+func TestCut(t *testing.T) {
+	for in, want := range map[string]string{"": "", "abc": "abc", "abcd": "abc...", "aäb": "aä...", "abä": "ab..."} {
+		if got := Cut(in, 3); got != want {
+			t.Errorf("Cut(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestLine(t *testing.T) {
 	if got := Line("  a\n\tb  c "); got != "a b c" {
 		t.Errorf("Line = %q", got)

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"hubbub/protocol/text"
 )
 
 // names are the values that a transcript remembers.
@@ -120,12 +122,9 @@ func (n names) named(at, name string, got any) error {
 }
 
 func show(v any) string {
-	text, err := json.Marshal(v)
+	raw, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	if len(text) > 200 {
-		return string(text[:200]) + "..."
-	}
-	return string(text)
+	return text.Cut(string(raw), 200)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
 )
 
 // A Conn is one connection to the bus under test.
@@ -103,7 +104,7 @@ func (r *run) expect(ctx context.Context, conn Conn, lines []string) error {
 			return fmt.Errorf("%w; want %s", err, line)
 		}
 		if err := r.names.match(line, string(frame)); err != nil {
-			return fmt.Errorf("%w\n  got  %s\n  want %s", err, clip(frame), line)
+			return fmt.Errorf("%w\n  got  %s\n  want %s", err, text.Cut(string(frame), maxShown), line)
 		}
 	}
 	return nil
@@ -128,7 +129,7 @@ func (r *run) expectAny(ctx context.Context, conn Conn, lines []string) error {
 			return true
 		})
 		if i < 0 {
-			return fmt.Errorf("got %s; want one of %q", clip(frame), left)
+			return fmt.Errorf("got %s; want one of %q", text.Cut(string(frame), maxShown), left)
 		}
 		left = slices.Delete(left, i, i+1)
 	}
@@ -180,9 +181,5 @@ func next(ctx context.Context, conn Conn) ([]byte, error) {
 	}
 }
 
-func clip(b []byte) string {
-	if len(b) > 500 {
-		return string(b[:500]) + "..."
-	}
-	return string(b)
-}
+// maxShown bounds a frame in an error message, in bytes.
+const maxShown = 500

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
 
 	"github.com/coder/websocket"
 )
@@ -231,6 +232,9 @@ func (s *WebSocket) Behind() bool {
 	return arrived(socketUnder(s.net.Conn)) > 0
 }
 
+// maxReason is how many bytes of a reason a close frame holds.
+const maxReason = 123
+
 // closeTimeout is how long Close waits for the other side's close frame.
 const closeTimeout = time.Second
 
@@ -241,8 +245,8 @@ func (s *WebSocket) Close(code int, reason string) {
 		s.readMu.Lock()
 		s.net.closing.Store(true)
 		s.readMu.Unlock()
-		cut := time.AfterFunc(closeTimeout, func() { s.net.Close() }) //nolint:errcheck // it ends either way
-		s.conn.Close(websocket.StatusCode(code), clipReason(reason))  //nolint:errcheck // the stream ends either way
+		cut := time.AfterFunc(closeTimeout, func() { s.net.Close() })            //nolint:errcheck // it ends either way
+		s.conn.Close(websocket.StatusCode(code), text.Prefix(reason, maxReason)) //nolint:errcheck // the stream ends either way
 		cut.Stop()
 		s.net.Close() //nolint:errcheck // closed already, as a rule
 		s.await()
@@ -262,15 +266,6 @@ func (s *WebSocket) await() {
 		s.net.cut()
 		<-done
 	}
-}
-
-// clipReason keeps a reason within the 123 bytes that a close frame holds.
-func clipReason(reason string) string {
-	for len(reason) > 123 {
-		runes := []rune(reason)
-		reason = string(runes[:len(runes)-1])
-	}
-	return reason
 }
 
 // WriteBinary sends a binary frame, which this protocol forbids: for tests of

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"hubbub/protocol/datafolder"
 )
 
 // addressFile is the name of the file in the demo's data folder.
@@ -32,7 +34,7 @@ func WriteAddress(a Address) (remove func(), err error) {
 		return nil, err
 	}
 	for _, path := range paths {
-		if err := replaceFile(path, raw); err != nil {
+		if err := datafolder.Write(path, raw); err != nil {
 			return nil, fmt.Errorf("writing the address of the demo: %w", err)
 		}
 	}
@@ -43,20 +45,6 @@ func WriteAddress(a Address) (remove func(), err error) {
 			}
 		}
 	}, nil
-}
-
-// replaceFile writes a file of its owner's, whole or not at all.
-func replaceFile(path string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".hubbub-*") // made with mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
-	_, err = tmp.Write(content)
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }
 
 // ReadAddress returns the address of the demo in a data folder, or, where data

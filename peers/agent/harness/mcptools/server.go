@@ -13,12 +13,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/datafolder"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -209,17 +208,7 @@ func WriteAddress(path string, a Address) error {
 	if err != nil {
 		return err
 	}
-	partial, err := os.CreateTemp(filepath.Dir(path), ".mcp-*.json") // 0600
-	if err != nil {
-		return fmt.Errorf("writing the address of the chat tools: %w", err)
-	}
-	_, err = partial.Write(append(raw, '\n'))
-	err = errors.Join(err, partial.Close())
-	if err == nil {
-		err = os.Rename(partial.Name(), path)
-	}
-	if err != nil {
-		os.Remove(partial.Name()) //nolint:errcheck // it is of no use
+	if err := datafolder.Write(path, append(raw, '\n')); err != nil {
 		return fmt.Errorf("writing the address of the chat tools: %w", err)
 	}
 	return nil

@@ -1,0 +1,104 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+)
+
+// A Query is which rows a person asked for, as they typed it. What is empty
+// chooses all.
+type Query struct {
+	Topic, Peer, Status, Text, Since, Until string
+	Types, Events                           []string
+}
+
+// Statuses are those that rows have.
+var Statuses = []string{
+	activitylog.StatusStart, activitylog.StatusOK, activitylog.StatusNoSubscriber, activitylog.StatusPartial, activitylog.StatusFailed,
+	string(protocol.OutcomeError), string(protocol.OutcomeRejected), string(protocol.OutcomeTimeout), string(protocol.OutcomeOffline), string(protocol.OutcomeOverflow),
+}
+
+// EventNames are the names of the events that rows record.
+func EventNames() (names []string) {
+	for e := activitylog.SendStart; e <= activitylog.LogGap; e++ {
+		names = append(names, e.String())
+	}
+	return names
+}
+
+// TypeNames are the names of the types of messages.
+func TypeNames() []string {
+	names := make([]string, len(protocol.AllTypes))
+	for i, t := range protocol.AllTypes {
+		names[i] = string(t)
+	}
+	return names
+}
+
+// Filter makes the filter. Its error begins with the name of the member that is
+// wrong.
+func (q *Query) Filter(now time.Time) (f activitylog.Filter, err error) {
+	f.Status, f.Text = q.Status, q.Text
+	if q.Status != "" && !slices.Contains(Statuses, q.Status) {
+		return f, fmt.Errorf("status %q is no status of a row: %s", q.Status, strings.Join(Statuses, ", "))
+	}
+	if f.Since, err = Moment("since", q.Since, now); err != nil {
+		return f, err
+	}
+	if f.Until, err = Moment("until", q.Until, now); err != nil {
+		return f, err
+	}
+	if f.Topic, err = pattern("topic", q.Topic); err != nil {
+		return f, err
+	}
+	if f.Peer, err = pattern("peer", q.Peer); err != nil {
+		return f, err
+	}
+	for _, name := range q.Types {
+		if !slices.Contains(protocol.AllTypes, protocol.MessageType(name)) {
+			return f, fmt.Errorf("type %q is no message type: %s", name, strings.Join(TypeNames(), ", "))
+		}
+		f.Types = append(f.Types, protocol.MessageType(name))
+	}
+	for _, name := range q.Events {
+		e, ok := activitylog.ParseEvent(name)
+		if !ok {
+			return f, fmt.Errorf("event %q is no event of the log: %s", name, strings.Join(EventNames(), ", "))
+		}
+		f.Events = append(f.Events, e)
+	}
+	return f, nil
+}
+
+func pattern(name, text string) (p protocol.Pattern, err error) {
+	if text == "" {
+		return "", nil
+	}
+	if p, err = protocol.ParsePattern(text); err != nil {
+		err = fmt.Errorf("%s %q: %w", name, text, err)
+	}
+	return p, err
+}
+
+// Moment reads a time: RFC 3339, a day, or a duration before now. Its error
+// begins with the name; an empty text is the zero time.
+func Moment(name, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
+		return t, nil
+	}
+	if d, err := activitylog.ParseSpan(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, fmt.Errorf("%s %q is neither a time (2026-02-17T12:00:00Z, 2026-02-17) nor a duration (90s, 15m, 12h, 30d)", name, text)
+}

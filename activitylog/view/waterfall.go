@@ -1,0 +1,153 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"hubbub/activitylog"
+)
+
+// The kinds of a Bar.
+const (
+	BarMessage  = "message"
+	BarDelivery = "delivery"
+	BarNote     = "note" // words alone
+)
+
+// A Bar is one line of a waterfall: a message, one of its deliveries, or a note.
+type Bar struct {
+	*activitylog.Step // the message
+	Kind              string
+	Depth             int
+	Topic             string
+	Peer              string // of a delivery
+	Note              string // of a note
+	Error             string
+	Status            string // empty while under way
+	Reason            string // why it belongs to the chain
+	Self              bool   // of the message that is traced
+	Cause             bool   // of what led to it
+	Answer            json.RawMessage
+	Start             time.Time
+	Finish            time.Time        // zero while under way
+	Span              activitylog.Span // what goes on afterwards at an agent
+}
+
+// Open reports whether the message or delivery has not ended.
+func (b *Bar) Open() bool { return b.Kind != BarNote && b.Finish.IsZero() }
+
+// Lasted returns how long the span took.
+func (b *Bar) Lasted() time.Duration { return b.Span.Until.Sub(b.Start) }
+
+// A Waterfall is messages and their deliveries on one time axis.
+type Waterfall struct {
+	Bars  []Bar
+	Begin time.Time
+	Whole time.Duration
+
+	deliveries, most int
+}
+
+// NewWaterfall lays out a chain. Of the traced message so many deliveries are
+// bars, and all that failed; of the others those that failed; never more than
+// most of one message, if most is positive.
+func NewWaterfall(c *activitylog.Chain, deliveries, most int) *Waterfall {
+	w := &Waterfall{deliveries: deliveries, most: most}
+	for i := range c.Causes {
+		w.add(&c.Causes[i], Bar{Cause: true})
+	}
+	for i := range c.Steps {
+		w.add(&c.Steps[i], Bar{Self: i == 0})
+	}
+	w.addSpans(c.Spans())
+	var end time.Time
+	for _, b := range w.Bars {
+		for _, t := range []time.Time{b.Start, b.Finish} {
+			if !t.IsZero() && (w.Begin.IsZero() || t.Before(w.Begin)) {
+				w.Begin = t
+			}
+			if t.After(end) {
+				end = t
+			}
+		}
+	}
+	w.Whole = max(end.Sub(w.Begin), time.Microsecond)
+	return w
+}
+
+// add adds the bars of a message: one each time that it was sent, and those of
+// its deliveries.
+func (w *Waterfall) add(s *activitylog.Step, b Bar) {
+	b.Step, b.Kind, b.Depth, b.Topic, b.Reason, b.Start = s, BarMessage, s.Depth, s.Topic, s.Reason, s.Begin()
+	if len(s.Passes) == 0 {
+		b.Status, b.Finish = s.Message.Status(), s.End()
+		if n := len(s.Refusals); n > 0 {
+			b.Error = s.Refusals[n-1].Error
+		}
+		w.Bars = append(w.Bars, b)
+		return
+	}
+	for i, p := range s.Passes {
+		pass := b
+		if !p.Start.IsZero() {
+			pass.Start = p.Start
+		}
+		pass.Finish, pass.Topic, pass.Status, pass.Answer = p.Finish, p.Topic, p.Status, p.Result
+		switch {
+		case i > 0 && p.Topic == s.Passes[i-1].Topic:
+			pass.Reason = SentAgain
+		case i > 0:
+			pass.Reason = "also sent"
+		}
+		w.Bars = append(w.Bars, pass)
+		w.addDeliveries(p.Deliveries, &pass)
+	}
+}
+
+// SentAgain is the reason of a message that its sender repeated.
+const SentAgain = "sent again"
+
+func (w *Waterfall) addDeliveries(list []*activitylog.Delivery, of *Bar) {
+	shown := 0
+	for _, d := range list {
+		failed := d.Status != "" && d.Status != activitylog.StatusOK
+		if !failed && (!of.Self || shown >= w.deliveries) || w.most > 0 && shown >= w.most {
+			continue
+		}
+		shown++
+		w.Bars = append(w.Bars, Bar{
+			Step: of.Step, Kind: BarDelivery, Depth: of.Depth + 1, Peer: d.Peer, Status: d.Status, Error: d.Error, Answer: d.Answer,
+			Self: of.Self, Cause: of.Cause, Start: d.Start, Finish: d.Finish,
+		})
+	}
+	if rest := len(list) - shown; rest > 0 && of.Self {
+		w.Bars = append(w.Bars, Bar{Step: of.Step, Kind: BarNote, Depth: of.Depth + 1, Self: true, Note: fmt.Sprintf("and %d peers more", rest)})
+	}
+}
+
+// addSpans adds waits and turns to the bars of the messages with which they
+// begin: of a message that was sent again, to the first.
+func (w *Waterfall) addSpans(spans map[string]activitylog.Span) {
+	for i := range w.Bars {
+		b := &w.Bars[i]
+		s, ok := spans[b.ID]
+		if ok && b.Kind == BarMessage && s.Until.After(b.Start) {
+			b.Span = s
+			delete(spans, b.ID)
+		}
+	}
+}
+
+// Place returns where on the axis a time lies: 0 is its beginning, 1 its end.
+func (w *Waterfall) Place(t time.Time) float64 { return float64(t.Sub(w.Begin)) / float64(w.Whole) }
+
+// NameOf returns the name of a message: what an agent tells by it, else its type.
+func NameOf(typ string, payload []byte) (name string, told bool) {
+	var m struct{ Content struct{ Event string } }
+	if typ == "agent_event" && json.Unmarshal(payload, &m) == nil && m.Content.Event != "" {
+		return m.Content.Event, true
+	}
+	return cmp.Or(typ, "message"), false
+}

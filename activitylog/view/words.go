@@ -1,0 +1,159 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+)
+
+// A Voice is how much words say. They say the same of a row.
+type Voice int
+
+// The voices.
+const (
+	Full  Voice = iota // a sentence, for a terminal
+	Brief              // a phrase, for a cell of a table
+)
+
+// Row says what a row holds beside its columns.
+func (v Voice) Row(e *activitylog.Entry) string {
+	detail := ""
+	switch {
+	case e.Is(activitylog.LogGap):
+		detail = v.gap(e.Payload)
+	case v == Brief && e.Error != "":
+	case e.Is(activitylog.SendStart):
+		detail = v.Message(e.Payload)
+	case e.Is(activitylog.SendFinish):
+		detail = v.result(e.Payload)
+	case e.Is(activitylog.ProcessFinish) && v == Full && e.Error == "":
+		var answer protocol.ProcessResult
+		if json.Unmarshal(e.Payload, &answer) == nil {
+			detail = answer.Message
+		}
+	case v == Full, e.Is(activitylog.ProcessFinish), e.Is(activitylog.ProcessStart):
+	case e.Is(activitylog.PeerConnected):
+		var from struct{ Remote string }
+		if detail = string(e.Payload); json.Unmarshal(e.Payload, &from) == nil && from.Remote != "" {
+			detail = "from " + from.Remote
+		}
+	default:
+		detail = string(e.Payload)
+	}
+	return strings.TrimSpace(detail + " " + e.Error)
+}
+
+func (v Voice) gap(payload []byte) string {
+	var gap struct{ Lost int64 }
+	err := json.Unmarshal(payload, &gap)
+	switch {
+	case v == Brief:
+		return Many(gap.Lost, "row") + " lost:"
+	case err != nil:
+		return ""
+	}
+	return fmt.Sprintf("%d rows could not be written:", gap.Lost)
+}
+
+// Message says what a message says: its text, what an agent recorded, or its content.
+func (v Voice) Message(payload []byte) string {
+	var m struct{ Content json.RawMessage }
+	if json.Unmarshal(payload, &m) != nil {
+		return ""
+	}
+	var c struct{ Text, Event, Message, Status string }
+	if json.Unmarshal(m.Content, &c) == nil && c.Text != "" {
+		if v == Brief {
+			return "“" + c.Text + "”"
+		}
+		return fmt.Sprintf("%q", c.Text)
+	}
+	var a activitylog.AttentionRecord
+	if json.Unmarshal(m.Content, &a) == nil && a.Known() {
+		return v.Record(&a)
+	}
+	if v == Full && c.Event != "" && c.Message+c.Status != "" {
+		return c.Event + ": " + strings.TrimSpace(c.Status+" "+c.Message)
+	}
+	if words := activitylog.Gist(m.Content); words != "" {
+		return words
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, m.Content) != nil || v == Brief && b.Len() <= 2 {
+		return ""
+	}
+	return b.String()
+}
+
+// result says what became of a message.
+func (v Voice) result(result []byte) string {
+	var r protocol.SendResult
+	if json.Unmarshal(result, &r) != nil {
+		return ""
+	}
+	between := ": "
+	if v == Full {
+		between = " "
+		if r.DeliveredTo == 0 && len(r.Failures) == 0 {
+			return "nobody listens"
+		}
+	}
+	text := fmt.Sprintf("delivered to %d", r.DeliveredTo)
+	for i, f := range r.Failures {
+		if i == 3 {
+			return text + fmt.Sprintf(", and %d more failed", len(r.Failures)-i)
+		}
+		text += fmt.Sprintf(", %s%s%s", f.Peer, between, f.Status)
+	}
+	return text
+}
+
+// Record says what an agent recorded.
+func (v Voice) Record(a *activitylog.AttentionRecord) string {
+	if v == Brief {
+		return brief(a)
+	}
+	because := ""
+	if a.Reason != "" {
+		because = ", because " + a.Reason
+	}
+	switch a.Event {
+	case activitylog.RecordDecision:
+		line := fmt.Sprintf("decided: %s, %s, %s", a.Directedness, a.Policy, a.Injection)
+		if a.Priority != "" && a.Priority != "normal" {
+			line += ", " + a.Priority
+		}
+		return line + because
+	case activitylog.RecordTurn:
+		line := "turn " + a.State
+		if a.Attempt > 1 {
+			line += fmt.Sprintf(" (attempt %d)", a.Attempt)
+		}
+		if n := len(a.MergedEventIDs); n > 1 {
+			line += fmt.Sprintf(", for %d events at once", n)
+		}
+		return line + because
+	case activitylog.RecordRefusal:
+		return "refused: " + a.Tool + because
+	default:
+		return "ended: " + a.Disposition + because
+	}
+}
+
+func brief(a *activitylog.AttentionRecord) string {
+	why := func(what string) string { return strings.TrimSuffix(what+": "+a.Reason, ": ") }
+	switch a.Event {
+	case activitylog.RecordDecision:
+		return a.Policy + ", " + a.Injection + ": " + a.Reason
+	case activitylog.RecordTurn:
+		return "turn " + a.State
+	case activitylog.RecordDisposition:
+		return why(a.Disposition)
+	default:
+		return why(a.Event)
+	}
+}

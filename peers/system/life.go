@@ -1,0 +1,119 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol"
+)
+
+// The states of an agent. Beside its state, its row says which instance runs (the
+// handle) and whether that instance is online.
+const (
+	stateWanted = "wanted" // it shall run
+	stateIdle   = "idle"   // stopped, as nobody talked to it
+	stateFailed = "failed" // given up
+)
+
+// The life of an agent: each step that changes its row, and what it may follow.
+//
+//	step         from               to         who takes it
+//	toWanted     none, idle, failed wanted     a request
+//	toStarted    wanted             + handle   its keeper, once it has started an instance
+//	toFound      any                + handle   its keeper, once it has found one that runs
+//	toOnline     wanted             + online   the agent says so
+//	toWidened    any                - online   a request for a further chat: it starts again
+//	toAbsent     any                - instance its keeper, while there is no instance
+//	toIdle       wanted             idle       its keeper, unless a request waits
+//	toFailed     wanted             failed     its keeper, after too many failures
+//	toForgotten  idle, failed       - instance its keeper, once the instance has ended
+//
+// The first parameter of each statement is the agent's name.
+const (
+	toWanted = `INSERT INTO agents (name, profile, derived, state, created_at) VALUES (?, ?, ?, 'wanted', ?)
+		ON CONFLICT (name) DO UPDATE SET state = 'wanted', online = 0, error = ''`
+	toStarted = `UPDATE agents SET handle = ?2 WHERE name = ?1`
+	// The start of the instance was not recorded in time. Whether it is online was, as
+	// that is cleared before every start.
+	toFound   = `UPDATE agents SET online = CASE handle WHEN '' THEN online ELSE 0 END, handle = ?2 WHERE name = ?1`
+	toOnline  = `UPDATE agents SET online = 1 WHERE name = ? AND state = 'wanted'`
+	toWidened = `UPDATE agents SET online = 0 WHERE name = ?`
+	toAbsent  = `UPDATE agents SET online = 0, handle = '' WHERE name = ?`
+	toIdle    = `UPDATE agents SET state = 'idle', online = 0 WHERE name = ? AND state = 'wanted'
+		AND NOT EXISTS (SELECT 1 FROM requests WHERE agent = agents.name)`
+	toFailed    = `UPDATE agents SET state = 'failed', online = 0, handle = '', error = ?2 WHERE name = ?1`
+	toForgotten = `UPDATE agents SET online = 0, handle = '' WHERE name = ? AND state <> 'wanted'`
+)
+
+// An agentRow is one agent as it is stored.
+type agentRow struct {
+	name    AgentName
+	profile string
+	derived protocol.Topic // the topic whose own agent this is
+	state   string         // empty: not stored yet
+	handle  string         // of its running instance
+	online  bool           // that instance has said so
+}
+
+func scanAgent(row store.Row) (a agentRow, err error) {
+	err = row.Scan(&a.name, &a.profile, &a.derived, &a.state, &a.handle, &a.online)
+	return a, err
+}
+
+// findAgent returns an agent, or a row without a state if it is not stored.
+func findAgent(ctx context.Context, q store.Querier, name AgentName) (agentRow, error) {
+	a, _, err := store.One(ctx, q, scanAgent, `SELECT name, profile, derived, state, handle, online FROM agents WHERE name = ?`, name)
+	a.name = name
+	return a, err
+}
+
+// ownAgent returns the agent that a topic has when a request names none: the one
+// derived from it, else the first that it was given. It is empty when it has none.
+func ownAgent(ctx context.Context, q store.Querier, topic protocol.Topic) (AgentName, error) {
+	name, _, err := store.One(ctx, q, store.Column[AgentName], `SELECT name FROM (
+		SELECT name, 0 AS rank, 0 AS since FROM agents WHERE derived = ?1
+		UNION ALL SELECT agent, 1, since FROM assignments WHERE topic = ?1)
+		ORDER BY rank, since, name LIMIT 1`, topic)
+	return name, err
+}
+
+// assign adds a chat to an agent. widen says that a running instance cannot serve
+// it: its credential is too narrow.
+func assign(ctx context.Context, q store.Querier, agent AgentName, topic protocol.Topic, widen bool) error {
+	err := store.Exec(ctx, q, `INSERT INTO assignments (topic, agent, since) VALUES (?, ?, ?)`, topic, agent, time.Now().UnixMicro())
+	if err == nil && widen {
+		err = store.Exec(ctx, q, toWidened, agent)
+	}
+	if err != nil {
+		return fmt.Errorf("assigning %s to %s: %w", agent, topic, err)
+	}
+	return nil
+}
+
+func topicsOf(ctx context.Context, q store.Querier, agent AgentName) ([]protocol.Topic, error) {
+	return store.All(ctx, q, store.Column[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
+}
+
+// A GivenUp is an agent that is not started again until somebody asks for it.
+type GivenUp struct {
+	Agent protocol.PeerID
+	Name  AgentName
+	Error string // how it ended, the last time
+}
+
+// AgentsGivenUp reads from the database of a spawner, which may run meanwhile, the
+// agents that it gave up, by name.
+func AgentsGivenUp(ctx context.Context, path string) ([]GivenUp, error) {
+	db, err := store.Attach(path)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close() //nolint:errcheck // nothing was written
+	return store.All(ctx, db, func(row store.Row) (g GivenUp, err error) {
+		err = row.Scan(&g.Name, &g.Error)
+		g.Agent = g.Name.PeerID()
+		return g, err
+	}, `SELECT name, error FROM agents WHERE state = ? ORDER BY name`, stateFailed)
+}
