@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
 	"peers/chorus":                    {"protocol", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab", "peers/collab"},
 	"peers/collab":                    {"protocol", "protocol/collab", "peers/peer"},
-	"peers/broker":                    {"protocol", "protocol/jsonrpc", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab"},
+	"peers/broker":                    {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab"},
 
 	"cmd":                        {"*"}, // tests of the programs
 	"cmd/*":                      {"*"},
@@ -107,7 +107,7 @@ var tooLarge = []string{
 	"activitylog.Writer", "activitylog.queue", "bus/console.agent", "bus/console.agentEvent", "bus/console.facts",
 	"bus/console.barLine", "bus/console.peerLine", "bus/console.topology", "bus.publication", "bus.Server", "bus.session",
 	"cmd/hubbub-agent.settings", "cmd/internal/program.Env", "peers/agent.Agent", "peers/agent/harness.Event", "peers/agent.entry", "peers/agent.turn",
-	"peers/broker.state", "peers/broker.turn", "peers/chorus.Gateway", "peers/chorus.eventRow", "peers/tg.Bridge", "peers/tg.happening",
+	"peers/chorus.Gateway", "peers/chorus.eventRow", "peers/tg.Bridge", "peers/tg.happening",
 	"protocol/wire.gatherConn",
 }
 
@@ -119,7 +119,7 @@ var rooms = map[string]string{"clip": "protocol/text", "sleep": "protocol/retry"
 var outsideRooms = []string{
 	"bus/console.clip", "peers/agent/harness/modelapi.clip", "peers/agent/harness/scripted.clip", "peers/agent/harness.Sleep",
 	"peers/agent/harness.Backoff", "peers/agent/harness/c2a.clip", "peers/agent.sleep", "peers/tg/markdown.clip", "peers/tg.clip", "peers/tg.backoff",
-	"peers/tg.backoffUpTo", "peers/tg.sleep", "peers/broker.clip", "peers/system.backoff", "peers/system.sleep", "cmd/internal/screen.Clip",
+	"peers/tg.backoffUpTo", "peers/tg.sleep", "peers/system.backoff", "peers/system.sleep", "cmd/internal/screen.Clip",
 	"cmd/internal/fleet.sleep",
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/screen"
-	"hubbub/peers/broker"
+	contract "hubbub/protocol/collab"
 
 	"github.com/spf13/cobra"
 )
@@ -27,8 +27,8 @@ func (w *workCommand) questions() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				keep := func(q *broker.Question) bool { return all || !q.Terminal() }
-				return printList(cmd, list, keep, func(out io.Writer, questions []broker.Question) error {
+				keep := func(q *contract.Question) bool { return all || !q.Terminal() }
+				return printList(cmd, list, keep, func(out io.Writer, questions []contract.Question) error {
 					return questionTable(out, questions, time.Now())
 				})
 			})
@@ -82,8 +82,8 @@ func (w *workCommand) closeQuestion() *cobra.Command {
 func (w *workCommand) aboutQuestion(cmd *cobra.Command, method string, params map[string]any) error {
 	return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
 		var got struct {
-			Question broker.Question  `json:"question"`
-			Decision *broker.Decision `json:"decision,omitempty"`
+			Question contract.Question  `json:"question"`
+			Decision *contract.Decision `json:"decision,omitempty"`
 		}
 		if err := c.ask(ctx, method, params, &got); err != nil {
 			return err
@@ -101,7 +101,7 @@ func (w *workCommand) aboutQuestion(cmd *cobra.Command, method string, params ma
 	})
 }
 
-func questionTable(out io.Writer, questions []broker.Question, now time.Time) error {
+func questionTable(out io.Writer, questions []contract.Question, now time.Time) error {
 	if len(questions) == 0 {
 		_, err := fmt.Fprintln(out, "no questions")
 		return err

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/screen"
-	"hubbub/peers/broker"
+	contract "hubbub/protocol/collab"
 
 	"github.com/spf13/cobra"
 )
@@ -35,8 +35,8 @@ func newWhoCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				keep := func(e *broker.Endpoint) bool { return !online || e.Status == broker.StatusOnline }
-				return printList(cmd, list, keep, func(out io.Writer, agents []broker.Endpoint) error {
+				keep := func(e *contract.Endpoint) bool { return !online || e.Status == contract.StatusOnline }
+				return printList(cmd, list, keep, func(out io.Writer, agents []contract.Endpoint) error {
 					return whoTable(out, agents, moves, time.Now())
 				})
 			})
@@ -67,7 +67,7 @@ func movesOf(ctx context.Context, c *collab) (map[string]int, error) {
 	}
 	moves := map[string]int{}
 	for _, raw := range list {
-		var w broker.WorkItem
+		var w contract.WorkItem
 		if err := readAnswer(raw, &w); err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func movesOf(ctx context.Context, c *collab) (map[string]int, error) {
 	return moves, nil
 }
 
-func whoTable(out io.Writer, agents []broker.Endpoint, moves map[string]int, now time.Time) error {
+func whoTable(out io.Writer, agents []contract.Endpoint, moves map[string]int, now time.Time) error {
 	if len(agents) == 0 {
 		_, err := fmt.Fprintln(out, "no agent has announced itself to the broker")
 		return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"hubbub/peers/broker"
+	contract "hubbub/protocol/collab"
 
 	"github.com/spf13/cobra"
 )
@@ -45,13 +45,13 @@ type workMove struct {
 }
 
 var workMoves = []workMove{
-	{"start", "Say that work on an item has begun", "", map[string]any{"state": broker.WorkWorking}},
-	{"review", "Hand an item in for review", "who has to look at it (default who asked for it)", map[string]any{"state": broker.WorkReview}},
-	{"done", "Finish an item", "", map[string]any{"state": broker.WorkDone}},
-	{"cancel", "Give an item up", "", map[string]any{"state": broker.WorkCancelled}},
-	{"reopen", "Take up an item that was done or cancelled", "whose move it is", map[string]any{"state": broker.WorkOpen}},
-	{"accept", "Accept what was reviewed, and finish the item", "", map[string]any{"state": broker.WorkDone, "acceptanceState": broker.AcceptanceAccepted}},
-	{"reject", "Send what was reviewed back to its owner", "whose move it is (default the owner)", map[string]any{"state": broker.WorkWorking, "acceptanceState": broker.AcceptanceRejected}},
+	{"start", "Say that work on an item has begun", "", map[string]any{"state": contract.WorkWorking}},
+	{"review", "Hand an item in for review", "who has to look at it (default who asked for it)", map[string]any{"state": contract.WorkReview}},
+	{"done", "Finish an item", "", map[string]any{"state": contract.WorkDone}},
+	{"cancel", "Give an item up", "", map[string]any{"state": contract.WorkCancelled}},
+	{"reopen", "Take up an item that was done or cancelled", "whose move it is", map[string]any{"state": contract.WorkOpen}},
+	{"accept", "Accept what was reviewed, and finish the item", "", map[string]any{"state": contract.WorkDone, "acceptanceState": contract.AcceptanceAccepted}},
+	{"reject", "Send what was reviewed back to its owner", "whose move it is (default the owner)", map[string]any{"state": contract.WorkWorking, "acceptanceState": contract.AcceptanceRejected}},
 }
 
 func (w *workCommand) list() *cobra.Command {
@@ -68,8 +68,8 @@ func (w *workCommand) list() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				keep := func(item *broker.WorkItem) bool { return all || state != "" || !item.Terminal() }
-				return printList(cmd, list, keep, func(out io.Writer, items []broker.WorkItem) error {
+				keep := func(item *contract.WorkItem) bool { return all || state != "" || !item.Terminal() }
+				return printList(cmd, list, keep, func(out io.Writer, items []contract.WorkItem) error {
 					return workTable(out, items, time.Now())
 				})
 			})
@@ -98,7 +98,7 @@ func (w *workCommand) show() *cobra.Command {
 				var why json.RawMessage
 				err := c.ask(ctx, "wake.explain", map[string]any{"workItemId": args[0]}, &why)
 				var refused *refusal
-				if errors.As(err, &refused) && refused.Code == string(broker.CodeNotFound) {
+				if errors.As(err, &refused) && refused.Code == string(contract.CodeNotFound) {
 					err = nil // nobody was woken for it yet
 				}
 				if err != nil {
@@ -174,8 +174,8 @@ func (w *workCommand) wait() *cobra.Command {
 		Example: "  hubbub work wait wi_1 'the review of the API' --on lead\n  hubbub work wait wi_1 'the fix' --kind work_item --on wi_2",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			waiting := broker.WaitingOn{Kind: kind, Label: strings.Join(args[1:], " "), TargetID: on}
-			params := map[string]any{"id": args[0], "state": broker.WorkWaiting, "waitingOn": waiting, "wake": wake}
+			waiting := contract.WaitingOn{Kind: kind, Label: strings.Join(args[1:], " "), TargetID: on}
+			params := map[string]any{"id": args[0], "state": contract.WorkWaiting, "waitingOn": waiting, "wake": wake}
 			return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
 				return change(ctx, cmd, c, "work_item.update", params)
 			})

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/screen"
-	"hubbub/peers/broker"
+	contract "hubbub/protocol/collab"
 
 	"github.com/spf13/cobra"
 )
 
 // A workAnswer is what the broker says about one item.
 type workAnswer struct {
-	WorkItem  broker.WorkItem `json:"work_item"`
-	Decision  json.RawMessage `json:"decision,omitempty"`
-	Duplicate bool            `json:"duplicate,omitempty"`
+	WorkItem  contract.WorkItem `json:"work_item"`
+	Decision  json.RawMessage   `json:"decision,omitempty"`
+	Duplicate bool              `json:"duplicate,omitempty"`
 }
 
 // print shows one item: in one line, or with everything about it.
@@ -27,7 +27,7 @@ func (a *workAnswer) print(cmd *cobra.Command, full bool) error {
 	if asJSON(cmd) {
 		return json.NewEncoder(out).Encode(a)
 	}
-	decision := broker.Decision{}
+	decision := contract.Decision{}
 	if len(a.Decision) > 0 {
 		if err := readAnswer(a.Decision, &decision); err != nil {
 			return err
@@ -51,7 +51,7 @@ func (a *workAnswer) print(cmd *cobra.Command, full bool) error {
 	return err
 }
 
-func movesNow(w *broker.WorkItem) string {
+func movesNow(w *contract.WorkItem) string {
 	if w.Terminal() {
 		return ""
 	}
@@ -59,17 +59,17 @@ func movesNow(w *broker.WorkItem) string {
 }
 
 // wakeLine says what became of a wake decision.
-func wakeLine(d *broker.Decision) string {
+func wakeLine(d *contract.Decision) string {
 	switch d.Outcome {
-	case broker.OutcomeWoken:
+	case contract.OutcomeWoken:
 		return "woke " + d.TargetAgentID
-	case broker.OutcomeUnavailable:
+	case contract.OutcomeUnavailable:
 		return d.TargetAgentID + " is not there and is told when it comes"
 	}
 	return "woke nobody: " + d.Reason
 }
 
-func printWorkItem(out io.Writer, w *broker.WorkItem, d *broker.Decision) error {
+func printWorkItem(out io.Writer, w *contract.WorkItem, d *contract.Decision) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {
@@ -85,7 +85,7 @@ func printWorkItem(out io.Writer, w *broker.WorkItem, d *broker.Decision) error 
 	row("owner", w.OwnerID)
 	row("next move", movesNow(w))
 	row("requested by", w.RequestedByID)
-	if w.AcceptanceState != broker.AcceptanceNone {
+	if w.AcceptanceState != contract.AcceptanceNone {
 		row("acceptance", string(w.AcceptanceState))
 	}
 	row("priority", w.Priority)
@@ -112,7 +112,7 @@ func bracketed(s string) string {
 	return "(" + s + ")"
 }
 
-func workTable(out io.Writer, items []broker.WorkItem, now time.Time) error {
+func workTable(out io.Writer, items []contract.WorkItem, now time.Time) error {
 	if len(items) == 0 {
 		_, err := fmt.Fprintln(out, "no work items")
 		return err

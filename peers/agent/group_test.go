@@ -19,6 +19,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 // A group is three scripted agents with one role and the collaboration broker,
@@ -227,7 +228,7 @@ func TestAFlightWaitsWhileItsAgentPutsItOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range page.Events {
-				if e.Type == broker.EventFlight {
+				if e.Type == collab.EventFlight.Name {
 					list = append(list, e.Payload.State)
 				}
 			}

@@ -2,49 +2,42 @@ package broker
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
-type announceParams struct {
-	LogicalAgentID string   `json:"logicalAgentId"`
-	EndpointID     string   `json:"endpointId"`
-	HarnessType    string   `json:"harnessType"`
-	WorkspaceID    string   `json:"workspaceId"`
-	ProjectPath    string   `json:"projectPath"`
-	Profile        string   `json:"profile"`
-	Model          string   `json:"model"`
-	Node           string   `json:"node"`
-	Roles          []string `json:"roles"`
-	WakePolicy     string   `json:"wakePolicy"`
-}
-
 // announce takes note of an endpoint, and wakes its agent for what waited.
-func (t *turn) announce(p announceParams) (any, error) {
+func announce(t *tx, p collab.AnnounceParams) (out collab.IdentityResult, err error) {
 	p.LogicalAgentID = cmp.Or(bareName(p.LogicalAgentID), bareName(string(t.caller.Identity)))
-	p.WakePolicy = cmp.Or(p.WakePolicy, WakeAuto)
+	p.WakePolicy = cmp.Or(p.WakePolicy, collab.WakeAuto)
 	if err := t.checkAnnounce(p); err != nil {
-		return nil, err
+		return out, err
 	}
 	now := stamp(t.now)
-	e := Endpoint{
+	e := collab.Endpoint{
 		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity,
 		HarnessType: p.HarnessType, WorkspaceID: p.WorkspaceID, ProjectPath: strings.TrimRight(p.ProjectPath, "/"),
 		Profile: p.Profile, Model: p.Model, Node: p.Node, Roles: p.Roles, WakePolicy: p.WakePolicy,
-		Status: StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
+		Status: collab.StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
 	}
-	t.emit(EventOnline, "agent:"+e.LogicalAgentID, e, nil)
+	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
 	t.caller = t.state.caller(t.caller.Identity)
-	if err := t.wakeWaiting(e.LogicalAgentID); err != nil {
-		return nil, err
-	}
-	return map[string]any{"identity": t.endpoints[e.EndpointID]}, nil
+	err = t.wakeWaiting(e.LogicalAgentID)
+	return t.identity(e.EndpointID), err
 }
 
-func (t *turn) checkAnnounce(p announceParams) error {
+func (s *state) identity(endpointID string) collab.IdentityResult {
+	return collab.IdentityResult{Identity: s.endpoints[endpointID].Endpoint}
+}
+
+func (t *tx) checkAnnounce(p collab.AnnounceParams) error {
 	if err := checkNames("logicalAgentId", p.LogicalAgentID, "endpointId", p.EndpointID, "harnessType", p.HarnessType,
 		"workspaceId", p.WorkspaceID, "profile", p.Profile, "model", p.Model, "node", p.Node); err != nil {
 		return err
@@ -64,23 +57,23 @@ func (t *turn) checkAnnounce(p announceParams) error {
 			return err
 		}
 	}
-	if err := checkOneOf("wakePolicy", p.WakePolicy, WakeAuto, WakeManual); err != nil {
+	if err := checkOneOf("wakePolicy", p.WakePolicy, collab.WakeAuto, collab.WakeManual); err != nil {
 		return err
 	}
 	if old := t.endpoints[p.EndpointID]; old != nil && old.Identity != t.caller.Identity {
-		return refuse(CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself", p.EndpointID, old.Identity)
+		return collab.Refuse(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself", p.EndpointID, old.Identity)
 	}
 	return t.checkName(p.LogicalAgentID)
 }
 
 // checkName refuses to take the name of another agent that goes by its own.
-func (t *turn) checkName(name string) error {
+func (t *tx) checkName(name string) error {
 	if bareName(string(t.caller.Identity)) == name {
 		return nil
 	}
 	for identity, announced := range t.actsAs {
 		if announced == name && bareName(string(identity)) == name && identity != t.caller.Identity {
-			return refuse(CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, identity)
+			return collab.Refuse(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, identity)
 		}
 	}
 	return nil
@@ -89,35 +82,30 @@ func (t *turn) checkName(name string) error {
 // heartbeat keeps an endpoint online. A sign of life is stored when it changes
 // something: the endpoint was offline, it is not the one heard of last, or
 // the last one stored is a tenth of the timeout old.
-func (t *turn) heartbeat(p struct {
-	EndpointID string `json:"endpointId"`
-}) (any, error) {
+func heartbeat(t *tx, p collab.EndpointParams) (out collab.IdentityResult, err error) {
 	e := t.endpoints[p.EndpointID]
 	switch {
 	case e == nil:
-		return nil, refuse(CodeNotFound, "endpoint %q is not known: announce it with identity.announce", clip(p.EndpointID, 80))
+		return out, collab.Refuse(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce", text.Clip(p.EndpointID, 80))
 	case e.Identity != t.caller.Identity:
-		return nil, refuse(CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
+		return out, collab.Refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	}
-	if e.Status == StatusOnline && t.heardLast(e) && t.now.Sub(parseTime(e.LastHeartbeatAt)) < t.endpointTimeout/10 {
-		return map[string]any{"identity": e}, nil
+	if e.Status == collab.StatusOnline && t.heardLast(e) && t.now.Sub(collab.ParseTime(e.LastHeartbeatAt)) < t.endpointTimeout/10 {
+		return t.identity(e.EndpointID), nil
 	}
-	back := e.Status != StatusOnline
-	beat := *e
-	beat.Status, beat.LastHeartbeatAt = StatusOnline, stamp(t.now)
-	if back {
-		t.emit(EventOnline, "agent:"+e.LogicalAgentID, beat, nil)
-		if err := t.wakeWaiting(e.LogicalAgentID); err != nil {
-			return nil, err
-		}
+	beat := e.Endpoint
+	beat.Status, beat.LastHeartbeatAt = collab.StatusOnline, stamp(t.now)
+	if e.Status == collab.StatusOnline {
+		emit(t, collab.EventHeartbeat, "agent:"+e.LogicalAgentID, beat, nil)
 	} else {
-		t.emit(EventHeartbeat, "agent:"+e.LogicalAgentID, beat, nil)
+		emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, beat, nil)
+		err = t.wakeWaiting(e.LogicalAgentID)
 	}
-	return map[string]any{"identity": t.endpoints[e.EndpointID]}, nil
+	return t.identity(e.EndpointID), err
 }
 
-func (t *turn) heardLast(e *Endpoint) bool {
-	for _, other := range t.endpointsOf(e.LogicalAgentID) {
+func (s *state) heardLast(e *endpoint) bool {
+	for _, other := range s.endpointsOf(e.LogicalAgentID) {
 		if other.seq > e.seq {
 			return false
 		}
@@ -126,60 +114,66 @@ func (t *turn) heardLast(e *Endpoint) bool {
 }
 
 // listIdentities answers with every endpoint, by agent and endpoint.
-func (t *turn) listIdentities(p pageParams) (any, error) {
-	list := slices.SortedFunc(maps.Values(t.endpoints), func(a, b *Endpoint) int {
+func listIdentities(t *tx, p collab.PageParams) (collab.Page[collab.Endpoint], error) {
+	list := slices.SortedFunc(maps.Values(t.endpoints), func(a, b *endpoint) int {
 		return cmp.Or(cmp.Compare(a.LogicalAgentID, b.LogicalAgentID), cmp.Compare(a.EndpointID, b.EndpointID))
 	})
-	return pageOf("identities", list, func(e *Endpoint) string { return e.EndpointID }, p)
+	return pageOf(list, func(e *endpoint) string { return e.EndpointID }, func(e *endpoint) collab.Endpoint { return e.Endpoint }, p)
 }
 
 // resolveIdentity answers with the endpoint that a label means now.
-func (t *turn) resolveIdentity(p struct {
-	Label string `json:"label"`
-}) (any, error) {
+func resolveIdentity(t *tx, p collab.LabelParams) (out collab.IdentityResult, err error) {
 	if strings.TrimSpace(p.Label) == "" || len(p.Label) > maxLabel {
-		return nil, invalid("label is required, with at most %d bytes", maxLabel)
+		return out, invalid("label is required, with at most %d bytes", maxLabel)
 	}
 	st := t.resolve(p.Label, t.localityOf(t.caller))
 	switch {
 	case st.Failure != "":
-		return nil, routingError(st.Failure, p.Label, st.Reason, st.Candidates, nil)
+		return out, routingError(st.Failure, p.Label, st.Reason, st.Candidates, nil)
 	case st.Endpoint == nil:
-		return nil, routingError(CodeUnknownTarget, p.Label, st.Reason+", not an agent", st.Candidates, nil)
+		return out, routingError(collab.CodeUnknownTarget, p.Label, st.Reason+", not an agent", st.Candidates, nil)
 	}
-	return map[string]any{"identity": st.Endpoint, "reason": st.Reason}, nil
+	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}, nil
 }
 
-// routingError says why a label led to nobody. More is added to its details.
-func routingError(code Code, label, reason string, candidates []Option, more map[string]any) *Error {
-	if candidates == nil {
-		candidates = []Option{}
+// routingError says why a label led to nobody. The members of more, if it is not
+// nil, are added to its details.
+func routingError(code collab.Code, label, reason string, candidates []collab.Option, more any) *collab.Error {
+	details := map[string]any{}
+	if raw, err := collab.Encode(more); err == nil {
+		members := map[string]json.RawMessage{}
+		_ = json.Unmarshal(raw, &members) // an object, as every result is
+		for name, value := range members {
+			details[name] = value
+		}
 	}
-	details := map[string]any{"askedLabel": label, "candidates": candidates}
-	maps.Copy(details, more)
-	e := refuse(code, "%s: %s", label, reason)
+	if candidates == nil {
+		candidates = []collab.Option{}
+	}
+	details["askedLabel"], details["candidates"] = label, candidates
+	e := collab.Refuse(code, "%s: %s", label, reason)
 	e.Details = details
 	return e
 }
 
 // setOffline notes that an endpoint is gone.
-func (t *turn) setOffline(e *Endpoint, why string) {
-	gone := *e
-	gone.Status = StatusOffline
-	t.emit(EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
+func (t *tx) setOffline(e *endpoint, why string) {
+	gone := e.Endpoint
+	gone.Status = collab.StatusOffline
+	emit(t, collab.EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
 }
 
 // expireEndpoints takes endpoints offline that were silent for too long, and
 // forgets those that were for retireAfter.
-func (t *turn) expireEndpoints() {
+func (t *tx) expireEndpoints() {
 	for _, id := range slices.Sorted(maps.Keys(t.endpoints)) {
 		e := t.endpoints[id]
-		heard := parseTime(e.LastHeartbeatAt)
+		heard := collab.ParseTime(e.LastHeartbeatAt)
 		switch {
-		case e.Status == StatusOnline && !t.now.Before(heard.Add(t.endpointTimeout)):
+		case e.Status == collab.StatusOnline && !t.now.Before(heard.Add(t.endpointTimeout)):
 			t.setOffline(e, fmt.Sprintf("no heartbeat for %s", t.endpointTimeout))
-		case e.Status == StatusOffline && !t.now.Before(heard.Add(t.retireAfter)):
-			t.emit(EventAgentRetired, "agent:"+e.LogicalAgentID, e, nil)
+		case e.Status == collab.StatusOffline && !t.now.Before(heard.Add(t.retireAfter)):
+			emit(t, collab.EventAgentRetired, "agent:"+e.LogicalAgentID, e.Endpoint, nil)
 		}
 	}
 }

@@ -3,13 +3,13 @@ package broker
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
-	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 )
@@ -20,9 +20,10 @@ const (
 	answerTimeout = 40 * time.Second
 	goneAfter     = time.Minute     // for how long a requester may be away
 	giveUpAfter   = 5 * time.Minute // for how long it may fail to take an answer
-	retryMin      = 200 * time.Millisecond
-	retryMax      = 10 * time.Second
 )
+
+// backoff is the pause between attempts at an answer or a fact.
+var backoff = retry.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}
 
 // A sendFunc publishes one message; it is peer.Peer.Send.
 type sendFunc func(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error)
@@ -100,31 +101,25 @@ func (a *answerer) lane(to protocol.PeerID) {
 // broker stops first.
 func (a *answerer) deliver(item answer) bool {
 	rejections := 0
-	for delay := retryMin; ; delay = min(2*delay, retryMax) {
+	for attempt := 1; ; attempt++ {
 		ctx, cancel := context.WithTimeout(a.ctx, answerTimeout)
 		result, err := a.send(ctx, item.to.Topic(), item.message)
 		cancel()
-		if a.ctx.Err() != nil {
-			return false
-		}
-		age := a.now().Sub(item.at)
-		if err == nil && result.Rejection(item.to) != nil {
+		err = peer.Judge(item.to.Topic(), attempt, result, err)
+		reception, age := peer.ReceptionOf(err), a.now().Sub(item.at)
+		if reception == peer.Rejected {
 			rejections++
 		}
-		var refused *jsonrpc.Error
 		switch {
-		case err == nil && result.Addressee != protocol.AddresseeAbsent && result.Addressee != protocol.AddresseeFailed:
+		case a.ctx.Err() != nil:
+			return false
+		case err == nil:
 			return true
-		case errors.As(err, &refused):
-			a.log.Warn().Err(err).Str("peer", string(item.to)).Msg("the bus refused an answer; it is given up")
-			return true
-		case err == nil && result.Addressee == protocol.AddresseeAbsent && age > goneAfter, age > giveUpAfter, rejections >= maxRejections:
-			a.log.Info().Str("peer", string(item.to)).Msg("a requester did not take its answer; it is given up")
+		case reception == peer.Refused, reception == peer.Absent && age > goneAfter, age > giveUpAfter, rejections >= maxRejections:
+			a.log.Warn().Err(err).Str("peer", string(item.to)).Msg("answer given up; its requester did not take it")
 			return true
 		}
-		select {
-		case <-time.After(delay):
-		case <-a.ctx.Done():
+		if !retry.Sleep(a.ctx, backoff.After(attempt)) {
 			return false
 		}
 	}
@@ -159,16 +154,16 @@ func (a *answerer) write(ctx context.Context, tx *sql.Tx) (func(), error) {
 	prune := now.Sub(a.pruned) >= time.Hour
 	a.mu.Unlock()
 	for _, id := range rows {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM answers WHERE id = ? AND kept = 0`, id); err != nil {
-			return nil, fmt.Errorf("forgetting an answer: %w", err)
+		if err := store.Exec(ctx, tx, `DELETE FROM answers WHERE id = ? AND kept = 0`, id); err != nil {
+			return nil, err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE answers SET sent = 1 WHERE id = ?`, id); err != nil {
-			return nil, fmt.Errorf("marking an answer as sent: %w", err)
+		if err := store.Exec(ctx, tx, `UPDATE answers SET sent = 1 WHERE id = ?`, id); err != nil {
+			return nil, err
 		}
 	}
 	if prune {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM answers WHERE sent = 1 AND at < ?`, now.Add(-answersKept).UnixMicro()); err != nil {
-			return nil, fmt.Errorf("forgetting old answers: %w", err)
+		if err := store.Exec(ctx, tx, `DELETE FROM answers WHERE sent = 1 AND at < ?`, now.Add(-answersKept).UnixMicro()); err != nil {
+			return nil, err
 		}
 	}
 	if len(rows) == 0 && !prune {
@@ -185,25 +180,14 @@ func (a *answerer) write(ctx context.Context, tx *sql.Tx) (func(), error) {
 }
 
 // unsentAnswers reads the answers that a former run stored and did not send.
-func unsentAnswers(ctx context.Context, db querier) ([]answer, error) {
-	rows, err := db.QueryContext(ctx, `SELECT id, requester, content, message_id, in_reply_to, traceparent, at
-		FROM answers WHERE sent = 0 ORDER BY id`)
-	if err != nil {
-		return nil, fmt.Errorf("reading unsent answers: %w", err)
-	}
-	defer rows.Close()
-	var list []answer
-	for rows.Next() {
-		var a answer
-		var content string
+func unsentAnswers(ctx context.Context, db store.Querier) ([]answer, error) {
+	return store.All(ctx, db, func(row store.Row) (a answer, err error) {
 		var at int64
-		a.message.Type, a.message.From = protocol.TypeCollabResult, protocol.PeerBroker
-		if err := rows.Scan(&a.id, &a.to, &content, &a.message.MessageID, &a.message.InReplyTo, &a.message.TraceParent, &at); err != nil {
-			return nil, fmt.Errorf("reading an unsent answer: %w", err)
-		}
+		m := &a.message
+		m.Type, m.From = protocol.TypeCollabResult, protocol.PeerBroker
+		err = row.Scan(&a.id, &a.to, (*[]byte)(&m.Content), &m.MessageID, &m.InReplyTo, &m.TraceParent, &at)
 		a.at = time.UnixMicro(at)
-		a.message.Content, a.message.Timestamp = []byte(content), stamp(a.at)
-		list = append(list, a)
-	}
-	return list, rows.Err()
+		m.Timestamp = stamp(a.at)
+		return a, err
+	}, `SELECT id, requester, content, message_id, in_reply_to, traceparent, at FROM answers WHERE sent = 0 ORDER BY id`)
 }

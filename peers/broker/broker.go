@@ -193,10 +193,10 @@ func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
 // committed lets out what a batch brought about.
 func (b *Broker) committed(done *batch) {
 	b.answers.add(done.answers)
-	if len(done.turn.sends) > 0 {
+	if len(done.tx.sends) > 0 {
 		b.outbox.Wake()
 	}
-	if len(done.turn.events) > 0 {
+	if len(done.tx.events) > 0 {
 		b.facts.notify()
 	}
 	if done.due.IsZero() {

@@ -18,6 +18,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 type object = map[string]any
@@ -187,22 +188,22 @@ func TestRequestsOverTheBus(t *testing.T) {
 	lead.do("identity.announce", object{"logicalAgentId": "lead", "endpointId": "e1"})
 	will.do("conversation.create", object{"id": "c", "kind": "group"})
 	posted := will.do("message.post", object{"conversationId": "c", "text": "@lead hi", "surface": "human"})
-	woken := lead.event(broker.EventWoken)
-	var w broker.Wake
-	if err := json.Unmarshal(woken.Payload, &w); err != nil || w.Message == nil || w.Message.Text != "@lead hi" || w.Rule != broker.RuleExplicit {
+	woken := lead.event(collab.EventWoken.Name)
+	var w collab.Wake
+	if err := json.Unmarshal(woken.Payload, &w); err != nil || w.Message == nil || w.Message.Text != "@lead hi" || w.Rule != collab.RuleExplicit {
 		t.Errorf("woken with %s, %v", woken.Payload, err)
 	}
 	if woken.Source != "collab:broker" || woken.Target != "agent:lead" {
 		t.Errorf("woken = %+v", woken)
 	}
 	for i, want := range []string{
-		broker.EventOnline, broker.EventConversation, broker.EventMessagePosted, broker.EventDelivery, broker.EventWoken,
+		collab.EventOnline.Name, collab.EventConversation.Name, collab.EventMessagePosted.Name, collab.EventDelivery.Name, collab.EventWoken.Name,
 	} {
 		e := wait(t, watch.events)
 		if e.Type != want || decode(t, e.Metadata)["seq"] != float64(i+1) {
 			t.Errorf("fact %d is %s %s, want %s", i+1, e.Type, e.Metadata, want)
 		}
-		if want == broker.EventWoken && e.ID != woken.ID {
+		if want == collab.EventWoken.Name && e.ID != woken.ID {
 			t.Errorf("two wakes: %s and %s", e.ID, woken.ID)
 		}
 	}
@@ -269,15 +270,15 @@ func TestAWakeForAnAbsentAgentWaitsForItsReturn(t *testing.T) {
 	if r := will.ask("message.post", object{"conversationId": "c", "text": "@lead hi"}); !r.OK {
 		t.Fatalf("got %+v", r.Error)
 	}
-	watch.event(broker.EventOffline)
+	watch.event(collab.EventOffline.Name)
 	if r := will.ask("message.post", object{"conversationId": "c", "text": "@lead again"}); r.OK || r.Error.Code != "unavailable" {
 		t.Fatalf("got %+v", r)
 	}
 	back := join(t, b, "agent:lead")
 	back.do("identity.announce", object{"endpointId": "e2"})
 	for _, want := range []string{"@lead hi", "@lead again"} {
-		var w broker.Wake
-		if err := json.Unmarshal(back.event(broker.EventWoken).Payload, &w); err != nil || w.Message.Text != want {
+		var w collab.Wake
+		if err := json.Unmarshal(back.event(collab.EventWoken.Name).Payload, &w); err != nil || w.Message.Text != want {
 			t.Errorf("woken with %+v, want %q", w, want)
 		}
 	}
@@ -300,7 +301,7 @@ func TestClaimsExpireOnTheBrokersClock(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		begun := time.Now()
-		offered := two.event(broker.EventClaimOffered)
+		offered := two.event(collab.EventClaimOffered.Name)
 		if took := time.Since(begun); took < 1900*time.Millisecond || took > 2500*time.Millisecond {
 			t.Errorf("offered again after %s", took)
 		}

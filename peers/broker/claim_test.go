@@ -3,6 +3,8 @@ package broker
 import (
 	"testing"
 	"time"
+
+	"hubbub/protocol/collab"
 )
 
 func TestAClaimHasOneHolder(t *testing.T) {
@@ -22,10 +24,10 @@ func TestAClaimHasOneHolder(t *testing.T) {
 	if longer := acquire("agent:a", 8000); longer["token"] != first["token"] || longer["expiresAt"] == first["expiresAt"] {
 		t.Errorf("prolonged to %v", longer)
 	}
-	d.refuse(CodeForbidden, "agent:b", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
-	d.refuse(CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": 99})
+	d.refuse(collab.CodeForbidden, "agent:b", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
+	d.refuse(collab.CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": 99})
 	d.do("agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
-	if len(d.sent) != 1 || d.sent[0].to != "agent:b" || d.sent[0].event.Type != EventClaimOffered {
+	if len(d.sent) != 1 || d.sent[0].to != "agent:b" || d.sent[0].event.Type != collab.EventClaimOffered.Name {
 		t.Errorf("offered to %v", d.sent)
 	}
 	d.sent = nil
@@ -33,7 +35,7 @@ func TestAClaimHasOneHolder(t *testing.T) {
 	if second["granted"] != true || second["token"].(float64) <= first["token"].(float64) {
 		t.Errorf("second = %v", second)
 	}
-	d.refuse(CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
+	d.refuse(collab.CodeConflict, "agent:a", "claim.release", m{"eventId": "tg:1:2:3", "token": first["token"]})
 	acquire("agent:a", 5000)
 	acquire("agent:c", 5000)
 	got := d.do("agent:b", "claim.decline", m{"eventId": "tg:1:2:3"})
@@ -98,9 +100,9 @@ func TestWhoDeclinedIsNotAskedAgain(t *testing.T) {
 	if len(d.sent) != 0 {
 		t.Errorf("offered to %v", d.sent)
 	}
-	d.refuse(CodeNotFound, "agent:a", "claim.decline", m{"eventId": "f"})
-	d.refuse(CodeNotFound, "agent:a", "claim.get", m{"eventId": "f"})
-	d.refuse(CodeInvalid, "agent:a", "claim.acquire", m{"eventId": " "})
-	d.refuse(CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "f", "ttlMs": -5})
+	d.refuse(collab.CodeNotFound, "agent:a", "claim.decline", m{"eventId": "f"})
+	d.refuse(collab.CodeNotFound, "agent:a", "claim.get", m{"eventId": "f"})
+	d.refuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": " "})
+	d.refuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "f", "ttlMs": -5})
 	d.checkRebuild()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -18,7 +19,7 @@ type desk struct {
 	t     testing.TB
 	state *state
 	now   time.Time
-	log   []Event
+	log   []collab.Event
 	sent  []sending
 	ids   int
 }
@@ -30,15 +31,15 @@ func newDesk(t testing.TB) *desk {
 }
 
 // turn begins a turn of the given caller.
-func (d *desk) turn(from protocol.PeerID) *turn {
-	return &turn{
+func (d *desk) turn(from protocol.PeerID) *tx {
+	return &tx{
 		state: d.state, now: d.now,
 		limits: limits{endpointTimeout: 30 * time.Second, staleAfter: 10 * time.Minute, retireAfter: 24 * time.Hour},
 		caller: d.state.caller(from),
 		mint:   func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
-		stored: func(seq int64) (Event, error) {
+		stored: func(seq int64) (collab.Event, error) {
 			if seq < 1 || seq > int64(len(d.log)) {
-				return Event{}, fmt.Errorf("no event %d", seq)
+				return collab.Event{}, fmt.Errorf("no event %d", seq)
 			}
 			return d.log[seq-1], nil
 		},
@@ -47,7 +48,7 @@ func (d *desk) turn(from protocol.PeerID) *turn {
 
 // end keeps what a turn brought about and checks that the log alone gives the
 // same state.
-func (d *desk) end(t *turn) {
+func (d *desk) end(t *tx) {
 	d.t.Helper()
 	if t.failed != nil {
 		d.t.Fatalf("a turn failed: %v", t.failed)
@@ -66,9 +67,9 @@ func (d *desk) checkRebuild() {
 	}
 	d.same(again)
 
-	short, heartbeats := newState(), map[string]Event{} // as load does it
+	short, heartbeats := newState(), map[string]collab.Event{} // as load does it
 	for _, e := range d.log {
-		if e.Type == EventHeartbeat {
+		if e.Type == collab.EventHeartbeat.Name {
 			heartbeats[parse(d.t, e.Payload)["endpointId"].(string)] = e
 			short.seq = e.Seq
 		} else if err := short.fold(e); err != nil {
@@ -127,7 +128,7 @@ func (d *desk) do(from protocol.PeerID, name string, params any) result {
 
 // refuse is ask for a request that must fail with the code. It returns the
 // details, with the message in them.
-func (d *desk) refuse(code Code, from protocol.PeerID, name string, params any) result {
+func (d *desk) refuse(code collab.Code, from protocol.PeerID, name string, params any) result {
 	d.t.Helper()
 	a := d.ask(from, name, params)
 	if a.OK || a.Error.Code != string(code) {

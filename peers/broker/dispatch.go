@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
-	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/collab"
 )
 
 // A letter is what the outbox keeps of a sending.
@@ -30,8 +31,8 @@ const maxRejections = 4
 
 // enqueue puts a wake, or another fact for one peer, into the outbox. A wake for
 // which there is no room is put aside: it waits for the next announcement.
-func (b *Broker) enqueue(ctx context.Context, tx *sql.Tx, t *turn, s sending) error {
-	body, err := encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")})
+func (b *Broker) enqueue(ctx context.Context, db *sql.Tx, t *tx, s sending) error {
+	body, err := collab.Encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")})
 	if err != nil {
 		return err
 	}
@@ -39,9 +40,9 @@ func (b *Broker) enqueue(ctx context.Context, tx *sql.Tx, t *turn, s sending) er
 	if s.again > 0 {
 		key = fmt.Sprintf("%s/%d", key, s.again)
 	}
-	_, err = b.outbox.EnqueueTx(ctx, tx, string(s.to), key, body)
+	_, err = b.outbox.EnqueueTx(ctx, db, string(s.to), key, body)
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
-		b.log.Warn().Err(err).Str("peer", string(s.to)).Msg("a fact for a peer cannot wait; it is not sent now")
+		b.log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
 		t.putAside(s.deliveryID)
 		return nil
 	}
@@ -57,36 +58,23 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	}
 	sentAt := stamp(b.now())
 	result, err := b.send(ctx, l.To.Topic(), l.Message)
-	rejected := item.Attempt >= maxRejections && result.Rejection(l.To) != nil
+	err = peer.Judge(l.To.Topic(), item.Attempt, result, err)
+	reception := peer.ReceptionOf(err)
+	rejected := item.Attempt >= maxRejections && reception == peer.Rejected
 	old := rejected || b.now().Sub(item.EnqueuedAt) > giveUpWakeAfter
-	var refused *jsonrpc.Error
 	switch {
-	case errors.As(err, &refused) && refused.Code != protocol.CodeInternal: // it will be refused again, and others wait behind it
-		b.log.Error().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).Msg("the bus refused a fact for a peer; it is not sent")
-		return b.writer.change(ctx, func(t *turn) error { t.putAside(l.DeliveryID); return nil })
-	case err != nil:
-		return err
-	case result.Addressee == protocol.AddresseeFailed && l.DeliveryID != "" && old:
-		b.log.Warn().Str("peer", string(l.To)).Str("delivery", l.DeliveryID).Str("reason", failureOf(result, l.To)).
-			Msg("an agent did not take its wake, which waits for its next announcement")
-		return b.writer.change(ctx, func(t *turn) error { t.putAside(l.DeliveryID); return nil })
+	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "":
+		return nil
+	case reception == peer.Absent:
+		return b.writer.change(ctx, func(t *tx) error { return t.missed(l.DeliveryID, l.To, sentAt) })
+	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // others wait behind it
+		b.log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
+			Msg("fact for a peer not taken; a wake waits for the next announcement")
+		return b.writer.change(ctx, func(t *tx) error { t.putAside(l.DeliveryID); return nil })
 	case rejected:
-		return outbox.Drop(fmt.Errorf("%s does not want it: %s", l.To, failureOf(result, l.To)))
-	case result.Addressee == protocol.AddresseeFailed:
-		return fmt.Errorf("%s did not take it: %s", l.To, failureOf(result, l.To))
-	case result.Addressee == protocol.AddresseeAbsent && l.DeliveryID != "":
-		return b.writer.change(ctx, func(t *turn) error { return t.missed(l.DeliveryID, l.To, sentAt) })
+		return outbox.Drop(err)
 	}
-	return nil
-}
-
-func failureOf(result protocol.SendResult, to protocol.PeerID) string {
-	for _, f := range result.Failures {
-		if f.Peer == to {
-			return string(f.Status) + " " + f.Error
-		}
-	}
-	return "no reason given"
+	return outbox.Retry(0, err)
 }
 
 // clockLoop has the writer do what is due by the clock: at once when a claim or an
@@ -108,9 +96,9 @@ func (b *Broker) clockLoop(ctx context.Context) error {
 		case <-thorough.C:
 			full = true
 		}
-		err := b.writer.change(ctx, func(t *turn) error { return t.sweep(full) })
+		err := b.writer.change(ctx, func(t *tx) error { return t.sweep(full) })
 		if err != nil && ctx.Err() == nil {
-			b.log.Error().Err(err).Msg("what is due could not be done; trying again")
+			b.log.Error().Err(err).Msg("sweep failed; trying again")
 			due.Reset(time.Second)
 		}
 	}

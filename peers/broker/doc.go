@@ -56,6 +56,8 @@
 //
 // # Requests
 //
+// Params, results and records are the types of package protocol/collab.
+//
 // A collab_request to collab:broker has {"method", "params", "requestId"}; the
 // collab_result goes to the sender's topic with {"requestId", "ok", "result"} or
 // {"requestId", "ok":false, "error":{"code","message","details"}}. Without a
@@ -137,13 +139,13 @@
 // not_found; it sends identity.heartbeat every third of the endpoint timeout. On its
 // own topic it gets, as collab_event:
 //
-//   - collab.delivery.woken, payload [Wake]: deliveryId, rule, reason, senderId and
+//   - collab.delivery.woken, payload [collab.Wake]: deliveryId, rule, reason, senderId and
 //     senderKind (human or agent; agents alone must not wake each other for ever), and whichever
 //     of message, workItem, question, invocation, flight and conversation it is about.
 //     It stores the event by its id (a repetition has the same one), sends
 //     delivery.ack, and acts: flight.update running, then completed or failed;
 //     work_item.update; question.answer; message.post with inReplyTo.
-//   - collab.claim.offered, payload [Claim]: an event that was refused to it is free.
+//   - collab.claim.offered, payload [collab.Claim]: an event that was refused to it is free.
 //
 // For an event that needs a claim it calls claim.acquire, shows eventId and token with
 // its reply, prolongs by acquiring again (the token stays), and ends with claim.release
@@ -160,7 +162,7 @@
 //
 // # Events
 //
-// The types and payloads are in event.go. The source is who caused the event
+// The types and payloads are in protocol/collab. The source is who caused the event
 // ("agent:lead", "tg:42"), or collab:broker for what the broker decides; the target is
 // what it is about ("conversation:c1", "work_item:w1", "question:q1", "agent:lead",
 // "flight:f1", "event:e1", ...). Published events carry their seq in metadata.seq.

@@ -4,10 +4,11 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
-	"errors"
 	"fmt"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/protocol/collab"
 )
 
 var (
@@ -20,31 +21,25 @@ var (
 // Schema is the steps with which store.Open makes the broker's database.
 var Schema = []string{schema, outbox.Schema, schemaHeartbeats}
 
-const eventColumns = `seq, id, type, source, target, payload, metadata, at`
-
-// A querier is a database or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
+const (
+	eventColumns = `seq, id, type, source, target, payload, metadata, at`
+	insertEvent  = `INSERT INTO events (` + eventColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+)
 
 // load folds the log into a state. Of the heartbeats of an endpoint only the
 // last one counts, and only that one is read.
-func load(ctx context.Context, db querier) (*state, error) {
+func load(ctx context.Context, db store.Querier) (*state, error) {
 	s := newState()
 	if err := foldOthers(ctx, db, s); err != nil {
 		return nil, err
 	}
 	for _, id := range sortedKeys(s.endpoints) {
-		e, err := scanEvent(db.QueryRowContext(ctx, `SELECT `+eventColumns+` FROM events
-			WHERE type = 'collab.agent.heartbeat' AND json_extract(payload, '$.endpointId') = ? ORDER BY seq DESC LIMIT 1`, id))
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
+		e, found, err := store.One(ctx, db, scanEvent, `SELECT `+eventColumns+` FROM events
+			WHERE type = 'collab.agent.heartbeat' AND json_extract(payload, '$.endpointId') = ? ORDER BY seq DESC LIMIT 1`, id)
+		if err == nil && found {
+			err = s.lastHeartbeat(e)
 		}
 		if err != nil {
-			return nil, err
-		}
-		if err := s.lastHeartbeat(e); err != nil {
 			return nil, fmt.Errorf("rebuilding the state: %w", err)
 		}
 	}
@@ -60,8 +55,8 @@ func load(ctx context.Context, db querier) (*state, error) {
 	return s, err
 }
 
-// foldOthers folds everything but heartbeats.
-func foldOthers(ctx context.Context, db querier, s *state) error {
+// foldOthers folds everything but heartbeats, one event after the other.
+func foldOthers(ctx context.Context, db store.Querier, s *state) error {
 	rows, err := db.QueryContext(ctx, `SELECT `+eventColumns+` FROM events WHERE type <> 'collab.agent.heartbeat' ORDER BY seq`)
 	if err != nil {
 		return fmt.Errorf("reading the event log: %w", err)
@@ -69,63 +64,33 @@ func foldOthers(ctx context.Context, db querier, s *state) error {
 	defer rows.Close()
 	for rows.Next() {
 		e, err := scanEvent(rows)
-		if err != nil {
-			return err
+		if err == nil {
+			err = s.fold(e)
 		}
-		if err := s.fold(e); err != nil {
+		if err != nil {
 			return fmt.Errorf("rebuilding the state: %w", err)
 		}
 	}
 	return rows.Err()
 }
 
-func scanEvent(row interface{ Scan(...any) error }) (Event, error) {
-	var e Event
-	var payload string
-	var metadata sql.NullString
-	if err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.Source, &e.Target, &payload, &metadata, &e.At); err != nil {
-		return e, fmt.Errorf("reading an event: %w", err)
-	}
-	e.Payload = []byte(payload)
-	if metadata.Valid {
-		e.Metadata = []byte(metadata.String)
-	}
-	return e, nil
+func scanEvent(row store.Row) (e collab.Event, err error) {
+	err = row.Scan(&e.Seq, &e.ID, &e.Type, &e.Source, &e.Target, (*[]byte)(&e.Payload), (*[]byte)(&e.Metadata), &e.At)
+	return e, err
 }
 
-func readEvent(ctx context.Context, db querier, seq int64) (Event, error) {
-	e, err := scanEvent(db.QueryRowContext(ctx, `SELECT `+eventColumns+` FROM events WHERE seq = ?`, seq))
-	if errors.Is(err, sql.ErrNoRows) {
-		return e, fmt.Errorf("event %d is missing from the log", seq)
+func readEvent(ctx context.Context, db store.Querier, seq int64) (collab.Event, error) {
+	e, found, err := store.One(ctx, db, scanEvent, `SELECT `+eventColumns+` FROM events WHERE seq = ?`, seq)
+	if err == nil && !found {
+		err = fmt.Errorf("event %d is missing from the log", seq)
 	}
 	return e, err
 }
 
-// readEvents reads the events after seq, at most limit.
-func readEvents(ctx context.Context, db querier, after int64, limit int) ([]Event, error) {
-	rows, err := db.QueryContext(ctx, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("reading events: %w", err)
-	}
-	defer rows.Close()
-	var list []Event
-	for rows.Next() {
-		e, err := scanEvent(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, e)
-	}
-	return list, rows.Err()
-}
-
 // appendEvents writes events at the end of the log.
-func appendEvents(ctx context.Context, insert *sql.Stmt, events []Event) error {
+func appendEvents(ctx context.Context, insert *sql.Stmt, events []collab.Event) error {
 	for _, e := range events {
-		var metadata any
-		if e.Metadata != nil {
-			metadata = string(e.Metadata)
-		}
+		metadata := sql.NullString{String: string(e.Metadata), Valid: e.Metadata != nil}
 		_, err := insert.ExecContext(ctx, e.Seq, e.ID, e.Type, e.Source, e.Target, string(e.Payload), metadata, e.At)
 		if err != nil {
 			return fmt.Errorf("storing event %d: %w", e.Seq, err)
@@ -133,5 +98,3 @@ func appendEvents(ctx context.Context, insert *sql.Stmt, events []Event) error {
 	}
 	return nil
 }
-
-const insertEvent = `INSERT INTO events (` + eventColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`

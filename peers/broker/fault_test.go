@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"hubbub/bus/bustest"
-	"hubbub/peers/broker"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 // A write that fails is no answer and leaves no trace: the requests are refused
@@ -96,7 +96,7 @@ func TestAWakeIsSentUntilItIsTaken(t *testing.T) {
 	})
 	will.do("message.post", object{"conversationId": "c", "text": "@lead hi"})
 	will.do("message.post", object{"conversationId": "c", "text": "@other hi"})
-	other.event(broker.EventWoken)
+	other.event(collab.EventWoken.Name)
 	wait(t, taken)
 	mu.Lock()
 	defer mu.Unlock()
@@ -124,7 +124,7 @@ func TestWhatIsRejectedHoldsUpNothing(t *testing.T) {
 		will.do("message.post", object{"conversationId": "c", "text": "@lead poison"})
 		will.do("message.post", object{"conversationId": "c", "text": "@lead hi"})
 		for text := ""; text != "@lead hi"; {
-			text, _ = decode(t, lead.event(broker.EventWoken).Payload)["message"].(object)["text"].(string)
+			text, _ = decode(t, lead.event(collab.EventWoken.Name).Payload)["message"].(object)["text"].(string)
 		}
 		if took := time.Since(begun); took > time.Minute {
 			t.Errorf("the next wake took %s", took)
@@ -244,7 +244,7 @@ func TestEveryAnswerFitsIntoAFrame(t *testing.T) {
 	gone := join(t, b, "agent:gone")
 	gone.do("identity.announce", object{"endpointId": "e"})
 	for range 3 {
-		gone.event(broker.EventWoken)
+		gone.event(collab.EventWoken.Name)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestAWakeThatTheBusRefusesHoldsUpNoOther(t *testing.T) {
 		t.Fatalf("sent = %+v", sent)
 	}
 	will.do("message.post", object{"id": "short", "conversationId": "c", "text": "@lead hi"})
-	woken := lead.event(broker.EventWoken)
+	woken := lead.event(collab.EventWoken.Name)
 	if got := decode(t, woken.Payload)["message"].(object)["id"]; got != "short" {
 		t.Errorf("woken for %v", got)
 	}

@@ -1,212 +1,198 @@
 package broker
 
-import "cmp"
+import (
+	"cmp"
 
-type invocationParams struct {
-	TargetAgentID  string  `json:"targetAgentId"`
-	ConversationID string  `json:"conversationId"`
-	WorkItemID     string  `json:"workItemId"`
-	Text           string  `json:"text"`
-	ID             *string `json:"id"`
-}
+	"hubbub/protocol/collab"
+)
 
 // invoke asks an agent for work: an invocation, its flight, and a delivery that
 // wakes the agent.
-func (t *turn) invoke(p invocationParams) (any, error) {
+func invoke(t *tx, p collab.InvocationParams) (out collab.Result, err error) {
 	if err := t.checkInvocation(p); err != nil {
-		return nil, err
+		return out, err
 	}
 	id, err := t.newID(p.ID, "inv_")
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	if old := t.invocations[id]; old != nil {
-		if t.created["invocation:"+id] != t.digest {
-			return nil, refuse(CodeConflict, "invocation %s exists with other content", id)
-		}
-		return map[string]any{"invocation": old, "flight": t.flights[old.FlightID], "duplicate": true}, nil
+		out = collab.Result{Invocation: *old, Flight: *t.flights[old.FlightID], Duplicate: true}
+		return out, t.madeBefore("invocation:"+id, "invocation", id)
 	}
 	st := t.resolve(p.TargetAgentID, t.localityOf(t.caller))
 	switch {
 	case st.Failure != "":
-		return nil, routingError(st.Failure, p.TargetAgentID, st.Reason, st.Candidates, nil)
+		return out, routingError(st.Failure, p.TargetAgentID, st.Reason, st.Candidates, nil)
 	case st.Person:
-		return nil, routingError(CodeUnknownTarget, p.TargetAgentID, st.Reason+", not an agent", st.Candidates, nil)
+		return out, routingError(collab.CodeUnknownTarget, p.TargetAgentID, st.Reason+", not an agent", st.Candidates, nil)
 	}
 	return t.startFlight(id, p, st)
 }
 
-func (t *turn) startFlight(id string, p invocationParams, st Standing) (any, error) {
+func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) (out collab.Result, err error) {
 	now := stamp(t.now)
 	deliveryID := t.mint("dlv_")
-	inv := Invocation{
+	inv := collab.Invocation{
 		ID: id, RequestedByID: t.caller.Name, TargetAgentID: st.AgentID, ConversationID: p.ConversationID,
 		WorkItemID: p.WorkItemID, FlightID: t.mint("flt_"), Text: p.Text, CreatedAt: now,
 	}
-	flight := Flight{
+	flight := collab.Flight{
 		ID: inv.FlightID, InvocationID: inv.ID, DeliveryID: deliveryID, RequestedByID: inv.RequestedByID,
-		TargetAgentID: inv.TargetAgentID, WorkItemID: inv.WorkItemID, State: FlightQueued, CreatedAt: now, UpdatedAt: now,
+		TargetAgentID: inv.TargetAgentID, WorkItemID: inv.WorkItemID, State: collab.FlightQueued, CreatedAt: now, UpdatedAt: now,
 	}
-	dec := Decision{
-		Rule: RuleExplicit, TargetAgentID: st.AgentID, Reason: st.AgentID + ": was invoked",
-		Candidates: []Candidate{{AgentID: st.AgentID, Rule: RuleExplicit, Chosen: true, Reason: "was invoked"}},
+	dec := collab.Decision{
+		Rule: collab.RuleExplicit, TargetAgentID: st.AgentID, Reason: st.AgentID + ": was invoked",
+		Candidates: []collab.Candidate{{AgentID: st.AgentID, Rule: collab.RuleExplicit, Chosen: true, Reason: "was invoked"}},
 	}
-	dec.settle(st)
-	t.emit(EventInvocation, "invocation:"+inv.ID, inv, stepMetadata{Digest: t.digest})
-	t.emit(EventFlight, "flight:"+flight.ID, flight, nil)
-	about := subject{invocation: &inv}
-	if w := t.work[inv.WorkItemID]; w != nil {
-		copied := *w
-		about.work = &copied
-	}
-	d := t.requestAs(deliveryID, Delivery{
-		TargetAgentID: inv.TargetAgentID, Reason: ReasonInvocation, Policy: PolicyMustAck, AskedLabel: p.TargetAgentID,
+	settle(&dec, st)
+	emit(t, collab.EventInvocation, "invocation:"+inv.ID, inv, collab.StepMetadata{Digest: t.digest})
+	emit(t, collab.EventFlight, "flight:"+flight.ID, flight, nil)
+	d := t.requestAs(deliveryID, collab.Delivery{
+		TargetAgentID: inv.TargetAgentID, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, AskedLabel: p.TargetAgentID,
 		InvocationID: inv.ID, WorkItemID: inv.WorkItemID, ConversationID: inv.ConversationID,
-	}, dec, about)
-	out := map[string]any{"invocation": inv, "flight": *t.flights[flight.ID], "delivery": d, "wake": dec.summary()}
-	if dec.Outcome != OutcomeWoken {
-		out["invocationId"], out["flightId"] = inv.ID, flight.ID
-		return nil, routingError(CodeUnavailable, p.TargetAgentID, dec.Reason, dec.Options, out)
+	}, dec, subject{invocation: &inv, record: t.records[inv.WorkItemID]})
+	out = collab.Result{
+		Invocation: inv, Flight: *t.flights[flight.ID], Delivery: &d, Wake: collab.AskedWake{Asked: true, Made: dec.Summary()},
+	}
+	if dec.Outcome != collab.OutcomeWoken {
+		return out, routingError(collab.CodeUnavailable, p.TargetAgentID, dec.Reason, dec.Options, struct {
+			collab.Result
+			InvocationID string `json:"invocationId"`
+			FlightID     string `json:"flightId"`
+		}{out, inv.ID, flight.ID})
 	}
 	return out, nil
 }
 
-func (t *turn) checkInvocation(p invocationParams) error {
+func (t *tx) checkInvocation(p collab.InvocationParams) error {
 	if err := checkText("targetAgentId", p.TargetAgentID, maxName); err != nil {
 		return err
 	}
 	if err := checkText("text", p.Text, maxText); err != nil {
 		return err
 	}
-	if p.ConversationID != "" && t.conversations[p.ConversationID] == nil {
-		return notFound("conversation", p.ConversationID)
-	}
-	if p.WorkItemID != "" && t.work[p.WorkItemID] == nil {
-		return notFound("work item", p.WorkItemID)
-	}
-	return nil
+	return t.checkPlace(p.ConversationID, p.WorkItemID)
 }
 
-type flightParams struct {
-	ID     string      `json:"id"`
-	State  FlightState `json:"state"`
-	Output string      `json:"output"`
-	Error  string      `json:"error"`
-	Wake   bool        `json:"wake"`
+// checkPlace refuses the conversation and the work item of a request if they are
+// given and do not exist.
+func (t *tx) checkPlace(conversationID, workItemID string) error {
+	if conversationID != "" && t.conversations[conversationID] == nil {
+		return notFound("conversation", conversationID)
+	}
+	if workItemID == "" {
+		return nil
+	}
+	_, err := t.record(collab.KindWorkItem, workItemID)
+	return err
 }
 
 // updateFlight moves a flight. Its agent and people may; its requester may
 // cancel it. A completed flight brings its work to review.
-func (t *turn) updateFlight(p flightParams) (any, error) {
+func updateFlight(t *tx, p collab.FlightParams) (out collab.Result, err error) {
 	old := t.flights[p.ID]
 	if old == nil {
-		return nil, notFound("flight", p.ID)
+		return out, notFound("flight", p.ID)
 	}
-	if err := checkOneOf("state", string(p.State), "queued", "waking", "running", "waiting", "completed", "failed", "cancelled"); err != nil {
-		return nil, err
-	}
-	mine := t.caller.speaksFor(old.TargetAgentID)
-	if !mine && (t.caller.Name != old.RequestedByID || p.State != FlightCancelled) {
-		return nil, refuse(CodeForbidden, "flight %s is flown by %s", p.ID, old.TargetAgentID)
-	}
-	if err := checkMove("flight", flightMoves, old.State, p.State); err != nil {
-		return nil, err
-	}
-	if err := checkLength("output", p.Output, maxText); err != nil {
-		return nil, err
-	}
-	if err := checkLength("error", p.Error, maxTitle); err != nil {
-		return nil, err
+	if err := t.checkFlight(old, p); err != nil {
+		return out, err
 	}
 	f := *old
 	f.State, f.UpdatedAt = p.State, stamp(t.now)
 	f.Output, f.Error = cmp.Or(p.Output, f.Output), cmp.Or(p.Error, f.Error)
 	if f.State == old.State && f.Output == old.Output && f.Error == old.Error {
-		return map[string]any{"flight": old}, nil // said twice
+		return collab.Result{Flight: *old}, nil // said twice
 	}
-	t.emit(EventFlight, "flight:"+f.ID, f, map[string]string{"from": string(old.State)})
+	emit(t, collab.EventFlight, "flight:"+f.ID, f, map[string]string{"from": string(old.State)})
 	if err := t.landed(f, old.State); err != nil {
-		return nil, err
+		return out, err
 	}
-	out := map[string]any{"flight": *t.flights[f.ID]}
-	if w := t.work[f.WorkItemID]; w != nil && p.Wake && f.State == FlightCompleted {
-		for key, value := range t.workResult(w.ID, true) {
-			out[key] = value
-		}
+	if r := t.records[f.WorkItemID]; r != nil && p.Wake && f.State == collab.FlightCompleted {
+		out = t.result(r.ID, true)
 	}
+	out.Flight = *t.flights[f.ID]
 	return out, nil
 }
 
+func (t *tx) checkFlight(old *collab.Flight, p collab.FlightParams) error {
+	err := checkOneOf("state", p.State, collab.FlightQueued, collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting,
+		collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled)
+	if err != nil {
+		return err
+	}
+	cancels := t.caller.Name == old.RequestedByID && p.State == collab.FlightCancelled
+	if !cancels && !t.caller.speaksFor(old.TargetAgentID) {
+		return collab.Refuse(collab.CodeForbidden, "flight %s is flown by %s", p.ID, old.TargetAgentID)
+	}
+	if err := checkMove("flight", flightMoves, old.State, p.State); err != nil {
+		return err
+	}
+	if err := checkLength("output", p.Output, maxText); err != nil {
+		return err
+	}
+	return checkLength("error", p.Error, maxTitle)
+}
+
 // landed settles what hung on a flight that ended.
-func (t *turn) landed(f Flight, from FlightState) error {
+func (t *tx) landed(f collab.Flight, from collab.FlightState) error {
 	if !f.Terminal() || from == f.State {
 		return nil
 	}
 	if d := t.deliveries[f.DeliveryID]; d != nil && !d.Terminal() {
-		settled := *d
-		settled.Status, settled.LeasedBy, settled.LeaseUntil = DeliveryAcknowledged, "", ""
-		if f.State == FlightCancelled {
-			settled.Status = DeliveryCancelled
+		status := collab.DeliveryAcknowledged
+		if f.State == collab.FlightCancelled {
+			status = collab.DeliveryCancelled
 		}
-		t.changeDelivery(settled)
+		t.changeDelivery(settled(*d, status))
 	}
-	old := t.work[f.WorkItemID]
-	if old == nil || f.State != FlightCompleted || old.Terminal() || old.State == WorkReview {
+	old := t.records[f.WorkItemID]
+	if old == nil || f.State != collab.FlightCompleted || old.Terminal() || old.State == collab.WorkReview {
 		return nil
 	}
-	w := *old
-	w.State, w.AcceptanceState, w.WaitingOn = WorkReview, AcceptancePending, nil
-	w.RequestedByID = cmp.Or(w.RequestedByID, f.RequestedByID)
-	w.NextMoveOwnerID, w.UpdatedAt = w.RequestedByID, stamp(t.now)
-	if err := t.putWork(EventWorkUpdated, StepReviewRequested, old, w); err != nil {
-		return err
-	}
-	t.cancelObsolete(old, &w)
-	return nil
+	r := *old
+	r.State, r.AcceptanceState, r.WaitingOn = collab.WorkReview, collab.AcceptancePending, nil
+	r.RequestedByID = cmp.Or(r.RequestedByID, f.RequestedByID)
+	r.NextMoveOwnerID = r.RequestedByID
+	return t.change(old, &r)
 }
 
-func (t *turn) getFlight(p idParams) (any, error) {
+func getFlight(t *tx, p collab.IDParams) (out collab.Result, err error) {
 	f := t.flights[p.ID]
 	if f == nil {
-		return nil, notFound("flight", p.ID)
+		return out, notFound("flight", p.ID)
 	}
-	return map[string]any{"flight": f, "invocation": t.invocations[f.InvocationID]}, nil
-}
-
-type bindingParams struct {
-	Surface    string `json:"surface"`
-	ExternalID string `json:"externalId"`
-	AgentID    string `json:"agentId"`
+	return collab.Result{Flight: *f, Invocation: *t.invocations[f.InvocationID]}, nil
 }
 
 // setBinding links something outside to an agent. Agents bind only themselves.
-func (t *turn) setBinding(p bindingParams) (any, error) {
+func setBinding(t *tx, p collab.BindingParams) (out collab.BindingResult, err error) {
 	for _, f := range [][2]string{{"surface", p.Surface}, {"externalId", p.ExternalID}, {"agentId", p.AgentID}} {
 		if err := checkText(f[0], f[1], maxName); err != nil {
-			return nil, err
+			return out, err
 		}
 	}
 	agent := t.recordName(p.AgentID)
 	if !t.caller.speaksFor(agent) {
-		return nil, refuse(CodeForbidden, "%s may bind only itself", t.caller.Identity)
+		return out, collab.Refuse(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
 	}
-	b := Binding{Surface: p.Surface, ExternalID: p.ExternalID, AgentID: agent, SetByID: t.caller.Name, UpdatedAt: stamp(t.now)}
 	if old := t.bindings[[2]string{p.Surface, p.ExternalID}]; old != nil {
 		if old.AgentID == agent {
-			return map[string]any{"binding": old}, nil
+			return collab.BindingResult{Binding: *old}, nil
 		}
 		if !t.caller.speaksFor(old.AgentID) {
-			return nil, refuse(CodeForbidden, "%s %s is bound to %s", p.Surface, p.ExternalID, old.AgentID)
+			return out, collab.Refuse(collab.CodeForbidden, "%s %s is bound to %s", p.Surface, p.ExternalID, old.AgentID)
 		}
 	}
-	t.emit(EventBinding, "binding:"+p.Surface+":"+p.ExternalID, b, nil)
-	return map[string]any{"binding": b}, nil
+	b := collab.Binding{Surface: p.Surface, ExternalID: p.ExternalID, AgentID: agent, SetByID: t.caller.Name, UpdatedAt: stamp(t.now)}
+	emit(t, collab.EventBinding, "binding:"+p.Surface+":"+p.ExternalID, b, nil)
+	return collab.BindingResult{Binding: b}, nil
 }
 
-func (t *turn) getBinding(p bindingParams) (any, error) {
+func getBinding(t *tx, p collab.BindingParams) (out collab.BindingResult, err error) {
 	b := t.bindings[[2]string{p.Surface, p.ExternalID}]
 	if b == nil {
-		return nil, notFound("binding", p.Surface+" "+p.ExternalID)
+		return out, notFound("binding", p.Surface+" "+p.ExternalID)
 	}
-	return map[string]any{"binding": b}, nil
+	return collab.BindingResult{Binding: *b}, nil
 }

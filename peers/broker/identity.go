@@ -5,49 +5,26 @@ import (
 	"strings"
 
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
-// The states of an endpoint.
-const (
-	StatusOnline  = "online"
-	StatusOffline = "offline"
-)
-
-// The wake policies of an endpoint.
-const (
-	WakeAuto   = "auto"
-	WakeManual = "manual" // it asks for its deliveries; nobody wakes it
-)
-
-// An Endpoint is one process behind a logical agent: the record that
-// identity.* methods return.
-type Endpoint struct {
-	LogicalAgentID  string          `json:"logicalAgentId"`
-	EndpointID      string          `json:"endpointId"`
-	Identity        protocol.PeerID `json:"identity"` // who announced it; wakes go there
-	HarnessType     string          `json:"harnessType,omitempty"`
-	WorkspaceID     string          `json:"workspaceId,omitempty"`
-	ProjectPath     string          `json:"projectPath,omitempty"`
-	Profile         string          `json:"profile,omitempty"`
-	Model           string          `json:"model,omitempty"`
-	Node            string          `json:"node,omitempty"`
-	Roles           []string        `json:"roles,omitempty"`
-	WakePolicy      string          `json:"wakePolicy"`
-	Status          string          `json:"status"`
-	AnnouncedAt     string          `json:"announcedAt"`
-	LastHeartbeatAt string          `json:"lastHeartbeatAt"`
-	seq             int64           // of the event that last heard of it: the finest order of heartbeats
+// An endpoint is one process behind a logical agent, and when it was heard of.
+type endpoint struct {
+	collab.Endpoint
+	seq int64 // of the event that last heard of it: the finest order of heartbeats
 }
 
 // wakeable reports whether a wake sent now can be expected to arrive.
-func (e *Endpoint) wakeable() bool { return e.Status == StatusOnline && e.WakePolicy == WakeAuto }
+func (e *endpoint) wakeable() bool {
+	return e.Status == collab.StatusOnline && e.WakePolicy == collab.WakeAuto
+}
 
 // label is the shortest label by which a person can mean this endpoint's agent.
-func (e *Endpoint) label() string {
+func (e *endpoint) label() string {
 	return Label{Name: normal(e.LogicalAgentID), Workspace: normal(e.WorkspaceID)}.String()
 }
 
-func (e *Endpoint) fits(l Label) bool {
+func (e *endpoint) fits(l Label) bool {
 	workspace := l.Workspace == "" || l.Workspace == normal(e.WorkspaceID) ||
 		e.ProjectPath != "" && l.Workspace == normal(e.ProjectPath[strings.LastIndex(e.ProjectPath, "/")+1:])
 	model := normal(e.Model)
@@ -58,7 +35,7 @@ func (e *Endpoint) fits(l Label) bool {
 		(l.Node == "" || l.Node == normal(e.Node))
 }
 
-func (e *Endpoint) hasRole(role string) bool {
+func (e *endpoint) hasRole(role string) bool {
 	return slices.ContainsFunc(e.Roles, func(r string) bool { return normal(strings.TrimPrefix(r, "role:")) == role })
 }
 
@@ -109,9 +86,9 @@ func (s *state) caller(id protocol.PeerID) Caller {
 // kind says which surface the caller speaks from, whatever it says of itself.
 func (c Caller) kind() string {
 	if c.Person {
-		return SurfaceHuman
+		return collab.SurfaceHuman
 	}
-	return SurfaceAgent
+	return collab.SurfaceAgent
 }
 
 // speaksFor reports whether the caller may act for the agent of that name.

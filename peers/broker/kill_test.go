@@ -18,6 +18,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 
 	"go.uber.org/goleak"
 )
@@ -141,7 +142,7 @@ func TestSurvivesSIGKILL(t *testing.T) {
 	progress := make(chan struct{}, 10_000)
 	lead.Refuse(func(d *bustest.Delivery) error {
 		var e protocol.CollabEvent
-		var w broker.Wake
+		var w collab.Wake
 		if d.Message.Type != protocol.TypeCollabEvent || d.Decode(&e) != nil || json.Unmarshal(e.Payload, &w) != nil {
 			return nil
 		}
@@ -201,9 +202,9 @@ func checkLog(t *testing.T, c *client, want int) {
 				t.Fatalf("event %v stands where %v was to come", e["seq"], seq)
 			}
 			switch e["type"] {
-			case broker.EventMessagePosted:
+			case collab.EventMessagePosted.Name:
 				posted[e["payload"].(object)["id"].(string)]++
-			case broker.EventWoken:
+			case collab.EventWoken.Name:
 				woken++
 			}
 		}

@@ -1,70 +1,101 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // A method is one method of the broker.
 type method struct {
-	run func(t *turn, params json.RawMessage) (any, error)
+	name string
+	run  func(t *tx, params json.RawMessage) (any, error)
 	// fresh methods tell or refresh the state as it is now: a repetition of the
 	// request runs again instead of getting the stored answer.
 	fresh bool
 }
 
 // methods is every method by name.
-var methods = map[string]method{
-	"identity.announce":   again((*turn).announce),
-	"identity.heartbeat":  again((*turn).heartbeat),
-	"identity.list":       again((*turn).listIdentities),
-	"identity.resolve":    again((*turn).resolveIdentity),
-	"conversation.create": once((*turn).createConversation),
-	"conversation.get":    again((*turn).getConversation),
-	"message.post":        once((*turn).postMessage),
-	"question.ask":        once((*turn).ask),
-	"question.answer":     once((*turn).answer),
-	"question.close":      once((*turn).closeQuestion),
-	"question.decline":    once((*turn).declineQuestion),
-	"question.reopen":     once((*turn).reopenQuestion),
-	"question.spawn_work": once((*turn).spawnWork),
-	"question.get":        again((*turn).getQuestion),
-	"question.list":       again((*turn).listQuestions),
-	"work_item.create":    once((*turn).createWork),
-	"work_item.update":    once((*turn).updateWork),
-	"work_item.get":       again((*turn).getWork),
-	"work_item.list":      again((*turn).listWork),
-	"work_item.wake":      once((*turn).wakeWork),
-	"invocation.create":   once((*turn).invoke),
-	"flight.update":       once((*turn).updateFlight),
-	"flight.get":          again((*turn).getFlight),
-	"delivery.list":       again((*turn).listDeliveries),
-	"delivery.claim":      once((*turn).claimDelivery),
-	"delivery.ack":        once((*turn).ackDelivery),
-	"delivery.nack":       once((*turn).nackDelivery),
-	"binding.set":         once((*turn).setBinding),
-	"binding.get":         again((*turn).getBinding),
-	"claim.acquire":       once((*turn).acquireClaim),
-	"claim.release":       once((*turn).releaseClaim),
-	"claim.decline":       once((*turn).declineClaim),
-	"claim.get":           again((*turn).getClaim),
-	"events.list":         again((*turn).listEvents),
-	"wake.explain":        again((*turn).explainWake),
-	"prompt.contract":     again((*turn).promptContract),
+var methods = byName(
+	again(collab.IdentityAnnounce, announce),
+	again(collab.IdentityHeartbeat, heartbeat),
+	again(collab.IdentityList, listIdentities),
+	again(collab.IdentityResolve, resolveIdentity),
+	once(collab.ConversationCreate, createConversation),
+	again(collab.ConversationGet, getConversation),
+	once(collab.MessagePost, postMessage),
+	once(collab.QuestionAsk, ask),
+	once(collab.QuestionAnswer, answerQuestion),
+	once(collab.QuestionClose, endQuestion(questionClosed)),
+	once(collab.QuestionDecline, endQuestion(questionDeclined)),
+	once(collab.QuestionReopen, reopenQuestion),
+	once(collab.QuestionSpawnWork, spawnWork),
+	again(collab.QuestionGet, getRecord(collab.KindQuestion)),
+	again(collab.QuestionList, listQuestions),
+	once(collab.WorkCreate, createWork),
+	once(collab.WorkUpdate, updateWork),
+	again(collab.WorkGet, getRecord(collab.KindWorkItem)),
+	again(collab.WorkList, listWork),
+	once(collab.WorkWake, wakeWork),
+	once(collab.InvocationCreate, invoke),
+	once(collab.FlightUpdate, updateFlight),
+	again(collab.FlightGet, getFlight),
+	again(collab.DeliveryList, listDeliveries),
+	once(collab.DeliveryClaim, claimDelivery),
+	once(collab.DeliveryAck, ackDelivery),
+	once(collab.DeliveryNack, nackDelivery),
+	once(collab.BindingSet, setBinding),
+	again(collab.BindingGet, getBinding),
+	once(collab.ClaimAcquire, acquireClaim),
+	once(collab.ClaimRelease, releaseClaim),
+	once(collab.ClaimDecline, declineClaim),
+	again(collab.ClaimGet, getClaim),
+	again(collab.EventsList, listEvents),
+	again(collab.WakeExplain, explainWake),
+	again(collab.PromptContract, promptContract),
+)
+
+func byName(list ...method) map[string]method {
+	m := map[string]method{}
+	for _, one := range list {
+		m[one.name] = one
+	}
+	return m
 }
 
-func once[P any](run func(*turn, P) (any, error)) method  { return method{decoded(run), false} }
-func again[P any](run func(*turn, P) (any, error)) method { return method{decoded(run), true} }
-
-func decoded[P any](run func(*turn, P) (any, error)) func(*turn, json.RawMessage) (any, error) {
-	return func(t *turn, raw json.RawMessage) (any, error) {
+// once makes a method whose answer is remembered for repetitions of the request.
+func once[P, R any](m collab.Method[P, R], run func(*tx, P) (R, error)) method {
+	return method{name: m.Name, run: func(t *tx, raw json.RawMessage) (any, error) {
 		p, err := decodeParams[P](raw)
 		if err != nil {
 			return nil, err
 		}
 		return run(t, p)
+	}}
+}
+
+// again makes a fresh method.
+func again[P, R any](m collab.Method[P, R], run func(*tx, P) (R, error)) method {
+	made := once(m, run)
+	made.fresh = true
+	return made
+}
+
+// decodeParams reads a method's params. Absent params are an empty object;
+// unknown members are passed over.
+func decodeParams[P any](raw json.RawMessage) (p P, err error) {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
+		return p, nil
 	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, invalid("params cannot be read: %v", err)
+	}
+	return p, nil
 }
 
 // findMethod returns a method, or the error that names the known ones.
@@ -72,50 +103,84 @@ func findMethod(name string) (method, error) {
 	if m, ok := methods[name]; ok {
 		return m, nil
 	}
+	known := sortedKeys(methods)
 	family, _, _ := strings.Cut(name, ".")
-	var known []string
-	for _, m := range sortedKeys(methods) {
-		if strings.HasPrefix(m, family+".") {
-			known = append(known, m)
-		}
+	related := slices.DeleteFunc(slices.Clone(known), func(m string) bool { return !strings.HasPrefix(m, family+".") })
+	if len(related) > 0 {
+		known = related
 	}
-	if known == nil {
-		known = sortedKeys(methods)
-	}
-	return method{}, invalid("there is no method %q; there are %s", clip(name, 80), strings.Join(known, ", "))
+	return method{}, invalid("there is no method %q; there are %s", text.Clip(name, 80), strings.Join(known, ", "))
 }
 
-type eventsParams struct {
-	After int64 `json:"after"`
-	Limit int   `json:"limit"`
-}
+// What one page of a list holds at most, so that a result fits into a frame
+// (1 MiB by default) with room to spare.
+const (
+	pageBytes    = 512 << 10
+	defaultLimit = 200
+	maxLimit     = 1000
+)
 
-// listEvents answers with a page of the log. Next is the seq of its last event
-// when there are more, else null.
-func (t *turn) listEvents(p eventsParams) (any, error) {
-	limit, err := pageLimit(p.Limit)
-	if err != nil {
-		return nil, err
+// take returns how many items the next page takes from a list of n whose sizes are
+// given by the function, in bytes; one at least.
+func take(asked, n int, size func(i int) (int, error)) (int, error) {
+	if asked < 0 {
+		return 0, invalid("limit must not be negative")
 	}
-	if p.After < 0 {
-		return nil, invalid("after must not be negative")
+	if asked == 0 {
+		asked = defaultLimit
 	}
-	list := []Event{}
-	size := 0
-	last := t.seq // what the caller has seen does not grow while it is read
-	for seq := min(p.After, last) + 1; seq <= last && len(list) < limit; seq++ {
-		e, err := t.event(seq)
+	total := 0
+	for i := range min(asked, maxLimit, n) {
+		bytes, err := size(i)
 		if err != nil {
-			return nil, fmt.Errorf("reading event %d: %w", seq, err)
+			return i, err
 		}
-		if size += len(e.Payload) + len(e.Metadata); len(list) > 0 && size > pageBytes {
-			break
+		if total += bytes; i > 0 && total > pageBytes {
+			return i, nil
 		}
-		list = append(list, e)
 	}
-	var next any
-	if n := len(list); n > 0 && list[n-1].Seq < last {
-		next = list[n-1].Seq
+	return min(asked, maxLimit, n), nil
+}
+
+// pageOf cuts one page from a list. The cursor is the key of the page's last item.
+func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.PageParams) (page collab.Page[T], err error) {
+	if p.After != "" {
+		i := slices.IndexFunc(list, func(item S) bool { return key(item) == p.After })
+		if i < 0 {
+			return page, invalid("after %q is not in the list: use the next of the former page", text.Clip(p.After, 80))
+		}
+		list = list[i+1:]
 	}
-	return map[string]any{"events": list, "next": next}, nil
+	page.Items = []collab.Listed[T]{}
+	n, err := take(p.Limit, len(list), func(i int) (int, error) {
+		raw, err := collab.Encode(show(list[i]))
+		page.Items = append(page.Items, collab.Listed[T]{RawMessage: raw})
+		return len(raw), err
+	})
+	if page.Items = page.Items[:n]; err == nil && 0 < n && n < len(list) {
+		page.Next = new(key(list[n-1]))
+	}
+	return page, err
+}
+
+// listEvents answers with a page of the log.
+func listEvents(t *tx, p collab.EventsParams) (page collab.EventPage, err error) {
+	if p.After < 0 {
+		return page, invalid("after must not be negative")
+	}
+	page.Events = []collab.Event{}
+	last := t.seq // what the caller has seen does not grow while it is read
+	first := min(p.After, last) + 1
+	n, err := take(p.Limit, int(last-first+1), func(i int) (int, error) {
+		e, err := t.event(first + int64(i))
+		if err != nil {
+			return 0, fmt.Errorf("reading event %d: %w", first+int64(i), err)
+		}
+		page.Events = append(page.Events, e)
+		return len(e.Payload) + len(e.Metadata), nil
+	})
+	if page.Events = page.Events[:n]; err == nil && n > 0 && page.Events[n-1].Seq < last {
+		page.Next = new(page.Events[n-1].Seq)
+	}
+	return page, err
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"text/template"
 	"unicode"
+
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 //go:embed prompt.tmpl
@@ -14,56 +17,40 @@ var promptText string
 
 var promptTemplate = template.Must(template.New("contract").Funcs(template.FuncMap{"line": oneLine}).Parse(promptText))
 
-type promptParams struct {
-	AgentID        string `json:"agentId"`
-	HarnessType    string `json:"harnessType"`
-	ConversationID string `json:"conversationId"`
-	WorkItemID     string `json:"workItemId"`
-}
-
 // A contract is what the template is filled with.
 type contract struct {
 	Agent        string
 	Harness      string
-	Endpoint     *Endpoint
-	Conversation *Conversation
-	Work         *WorkItem
-	Open         []*WorkItem // what the agent has the next move on
+	Endpoint     *endpoint
+	Conversation *collab.Conversation
+	Work         *record
+	Open         []*record // what the agent has the next move on
 }
 
 const maxOpenInPrompt = 10
 
 // promptContract answers with the collaboration contract for an agent's prompt.
 // Its meaning is the same for every harness.
-func (t *turn) promptContract(p promptParams) (any, error) {
+func promptContract(t *tx, p collab.PromptParams) (out collab.PromptResult, err error) {
 	if err := checkText("agentId", p.AgentID, maxName); err != nil {
-		return nil, err
+		return out, err
 	}
 	agent := t.recordName(p.AgentID)
 	c := contract{Agent: agent, Harness: p.HarnessType}
 	if st := t.standing(agent, locality{}); st.Endpoint != nil {
 		c.Endpoint = st.Endpoint
 	}
-	if p.ConversationID != "" {
-		if c.Conversation = t.conversations[p.ConversationID]; c.Conversation == nil {
-			return nil, notFound("conversation", p.ConversationID)
-		}
+	if err := t.checkPlace(p.ConversationID, p.WorkItemID); err != nil {
+		return out, err
 	}
-	if p.WorkItemID != "" {
-		if c.Work = t.work[p.WorkItemID]; c.Work == nil {
-			return nil, notFound("work item", p.WorkItemID)
-		}
-	}
-	for _, id := range t.workOrder {
-		if w := t.work[id]; !w.Terminal() && w.NextMoveOwnerID == agent && w != c.Work && len(c.Open) < maxOpenInPrompt {
+	c.Conversation, c.Work = t.conversations[p.ConversationID], t.records[p.WorkItemID]
+	for _, w := range t.recordsOf(collab.KindWorkItem, "", "", "") {
+		if !w.Terminal() && w.NextMoveOwnerID == agent && w != c.Work && len(c.Open) < maxOpenInPrompt {
 			c.Open = append(c.Open, w)
 		}
 	}
 	text, err := c.render()
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"contract": text, "agentId": agent, "sections": promptSections(text)}, nil
+	return collab.PromptResult{Contract: text, AgentID: agent, Sections: promptSections(text)}, err
 }
 
 func (c contract) render() (string, error) {
@@ -100,5 +87,5 @@ func oneLine(v any) string {
 	}, fmt.Sprint(v))
 	words := strings.Fields(s)
 	words = slices.DeleteFunc(words, func(w string) bool { return strings.Trim(w, "#") == "" })
-	return clip(strings.Join(words, " "), 300)
+	return text.Clip(strings.Join(words, " "), 300)
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
-	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 )
@@ -44,11 +46,9 @@ func newPublisher(db *sql.DB, send sendFunc, log *zerolog.Logger) *publisher {
 
 // open reads how far the last run got.
 func (p *publisher) open(ctx context.Context) error {
-	if err := p.db.QueryRowContext(ctx, `SELECT seq FROM published`).Scan(&p.settled); err != nil {
-		return fmt.Errorf("reading how far events were published: %w", err)
-	}
-	p.recorded = p.settled
-	return nil
+	seq, _, err := store.One(ctx, p.db, store.Column[int64], `SELECT seq FROM published`)
+	p.settled, p.recorded = seq, seq
+	return err
 }
 
 // notify says that there are new events. It does not block.
@@ -68,9 +68,9 @@ func (p *publisher) run(ctx context.Context) error {
 	last := p.settled
 	p.mu.Unlock()
 	for ctx.Err() == nil {
-		events, err := readEvents(ctx, p.db, last, publishBatch)
+		events, err := store.All(ctx, p.db, scanEvent, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
 		if err != nil && ctx.Err() == nil {
-			p.log.Error().Err(err).Msg("events cannot be read for publishing; trying again")
+			p.log.Error().Err(err).Msg("reading events for publishing failed; trying again")
 		}
 		for _, e := range events {
 			if !p.start(ctx, &wg, room, e) {
@@ -92,7 +92,7 @@ func (p *publisher) run(ctx context.Context) error {
 
 // start sends one event and waits for its answer, though not for long; the
 // answer may come while later events are under way.
-func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan struct{}, e Event) bool {
+func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan struct{}, e collab.Event) bool {
 	select {
 	case room <- struct{}{}:
 	case <-ctx.Done():
@@ -116,23 +116,18 @@ func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan str
 }
 
 // publish sends one event until the bus took it; false means that ctx ended.
-func (p *publisher) publish(ctx context.Context, e Event) bool {
+func (p *publisher) publish(ctx context.Context, e collab.Event) bool {
 	m := factMessage(e, "")
-	for delay := retryMin; ; delay = min(2*delay, retryMax) {
-		_, err := p.send(ctx, protocol.TopicCollabEvents, m)
-		var refused *jsonrpc.Error
-		switch {
-		case err == nil:
+	for attempt := 1; ; attempt++ {
+		result, err := p.send(ctx, protocol.TopicCollabEvents, m)
+		switch err := peer.Judge(protocol.TopicCollabEvents, attempt, result, err); peer.ReceptionOf(err) {
+		case peer.Received:
 			return true
-		case ctx.Err() != nil:
-			return false
-		case errors.As(err, &refused):
-			p.log.Error().Err(err).Int64("seq", e.Seq).Msg("the bus refused a fact; it stays in the log and is not published")
+		case peer.Refused:
+			p.log.Error().Err(err).Int64("seq", e.Seq).Msg("event refused by the bus; it stays in the log and is not published")
 			return true
 		}
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, backoff.After(attempt)) {
 			return false
 		}
 	}
@@ -162,8 +157,8 @@ func (p *publisher) write(ctx context.Context, tx *sql.Tx) (func(), error) {
 	if seq == recorded {
 		return nil, nil
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE published SET seq = ?`, seq); err != nil {
-		return nil, fmt.Errorf("storing how far events were published: %w", err)
+	if err := store.Exec(ctx, tx, `UPDATE published SET seq = ?`, seq); err != nil {
+		return nil, err
 	}
 	return func() {
 		p.mu.Lock()
@@ -174,12 +169,12 @@ func (p *publisher) write(ctx context.Context, tx *sql.Tx) (func(), error) {
 
 // factMessage is the collab_event of an event. Its messageId follows from the
 // event and from where it goes, so that a repetition can be told.
-func factMessage(e Event, where string) protocol.Message {
+func factMessage(e collab.Event, where string) protocol.Message {
 	metadata := e.Metadata
 	if metadata == nil {
 		metadata = json.RawMessage("{}")
 	}
-	content, err := encode(protocol.CollabEvent{
+	content, err := collab.Encode(protocol.CollabEvent{
 		ID: e.ID, Type: e.Type, Source: e.Source, Target: e.Target, Payload: e.Payload, Metadata: withSeq(metadata, e.Seq),
 	})
 	if err != nil {

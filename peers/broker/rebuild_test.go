@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 
 	"pgregory.net/rapid"
 )
@@ -49,7 +50,7 @@ func TestTheLogAloneGivesTheState(t *testing.T) {
 				return m{"id": id("w"), "title": "t", "ownerId": name("owner"), "nextMoveOwnerId": name("next"), "wake": rapid.Bool().Draw(rt, "wake")}
 			},
 			"work_item.update": func() m {
-				p := m{"id": id("w"), "state": rapid.SampledFrom(workStates).Draw(rt, "state"), "nextMoveOwnerId": name("next")}
+				p := m{"id": id("w"), "state": rapid.SampledFrom(kinds[collab.KindWorkItem].states).Draw(rt, "state"), "nextMoveOwnerId": name("next")}
 				if rapid.Bool().Draw(rt, "waits") {
 					p["waitingOn"] = m{"kind": "work_item", "label": "x", "targetId": id("w")}
 				}
@@ -82,12 +83,12 @@ func TestTheLogAloneGivesTheState(t *testing.T) {
 			case kind == 2 && len(d.state.flights) > 0:
 				d.ask(rapid.SampledFrom(identities).Draw(rt, "from"), "flight.update", m{
 					"id":    rapid.SampledFrom(sortedKeys(d.state.flights)).Draw(rt, "flight"),
-					"state": rapid.SampledFrom([]FlightState{FlightRunning, FlightCompleted, FlightFailed}).Draw(rt, "flight state"),
+					"state": rapid.SampledFrom([]collab.FlightState{collab.FlightRunning, collab.FlightCompleted, collab.FlightFailed}).Draw(rt, "flight state"),
 				})
 			default:
 				method := rapid.SampledFrom(methods).Draw(rt, "method")
 				d.ask(rapid.SampledFrom(identities).Draw(rt, "from"), method, steps[method]())
-				if woken := countType(d.log[before:], EventWoken); woken > 1 && method != "identity.announce" && method != "identity.heartbeat" {
+				if woken := countType(d.log[before:], collab.EventWoken.Name); woken > 1 && method != "identity.announce" && method != "identity.heartbeat" {
 					rt.Fatalf("%s woke %d", method, woken)
 				}
 			}
@@ -97,7 +98,7 @@ func TestTheLogAloneGivesTheState(t *testing.T) {
 	})
 }
 
-func countType(events []Event, kind string) (n int) {
+func countType(events []collab.Event, kind string) (n int) {
 	for _, e := range events {
 		if e.Type == kind {
 			n++
@@ -112,19 +113,14 @@ func (d *desk) checkInvariants(t rapid.TB) {
 			t.Fatalf("event %d is %+v", i+1, e)
 		}
 	}
-	for _, w := range d.state.work {
-		if wrong := w.Validate(); len(wrong) > 0 {
-			t.Fatalf("%+v is stored although %v", w, wrong)
-		}
-	}
-	for _, q := range d.state.questions {
-		if wrong := q.Validate(); len(wrong) > 0 {
-			t.Fatalf("%+v is stored although %v", q, wrong)
+	for _, r := range d.state.records {
+		if wrong := r.validate(); len(wrong) > 0 {
+			t.Fatalf("%+v is stored although %v", r, wrong)
 		}
 	}
 	tokens := map[int64]string{}
 	for _, e := range d.log {
-		if e.Type != EventClaimGranted {
+		if e.Type != collab.EventClaimGranted.Name {
 			continue
 		}
 		claim := parse(d.t, e.Payload)
@@ -136,7 +132,7 @@ func (d *desk) checkInvariants(t rapid.TB) {
 	}
 	// A wake is never its own sender's.
 	for _, e := range d.log {
-		if e.Type == EventWoken {
+		if e.Type == collab.EventWoken.Name {
 			w := parse(d.t, e.Payload)
 			if w["sweep"] == nil && w["rule"] != nil && w["senderId"] == w["targetAgentId"] && w["invocation"] == nil {
 				t.Fatalf("a sender was woken by itself: %s", e.Payload)

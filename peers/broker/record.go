@@ -1,203 +1,220 @@
 package broker
 
-import "encoding/json"
+import (
+	"slices"
+	"strings"
+	"time"
 
-// The kinds of collaboration records.
-const (
-	KindWorkItem = "work_item"
-	KindQuestion = "question"
+	"hubbub/protocol/collab"
 )
 
-// A WorkState is the state of a work item.
-type WorkState string
-
-// The states of a work item; done and cancelled are terminal.
-const (
-	WorkOpen      WorkState = "open"
-	WorkWorking   WorkState = "working"
-	WorkWaiting   WorkState = "waiting"
-	WorkReview    WorkState = "review"
-	WorkDone      WorkState = "done"
-	WorkCancelled WorkState = "cancelled"
-)
-
-// A QuestionState is the state of a question.
-type QuestionState string
-
-// The states of a question; closed and declined are terminal.
-const (
-	QuestionOpen     QuestionState = "open"
-	QuestionAnswered QuestionState = "answered"
-	QuestionClosed   QuestionState = "closed"
-	QuestionDeclined QuestionState = "declined"
-)
-
-// An Acceptance says whether the requester has accepted the outcome.
-type Acceptance string
-
-// The acceptance states.
-const (
-	AcceptanceNone     Acceptance = "none"
-	AcceptancePending  Acceptance = "pending"
-	AcceptanceAccepted Acceptance = "accepted"
-	AcceptanceRejected Acceptance = "rejected"
-)
-
-// WaitingOn says what a waiting work item waits for. Kind is actor, question,
-// work_item, approval, artifact or condition; TargetID is an agent's name or
-// the id of a record.
-type WaitingOn struct {
-	Kind     string `json:"kind"`
-	Label    string `json:"label"`
-	TargetID string `json:"targetId,omitempty"`
+// A record is a work item or a question. Both have one machine (see kinds), one
+// path by which they change (tx.change), and wakes by the same rules. A question
+// uses what it shares with a work item, and the fields below.
+type record struct {
+	collab.WorkItem
+	AskedByID         string
+	AskedOfID         string
+	Answer            string
+	SpawnedWorkItemID string
 }
 
-// A WorkItem is durable work. Names are bare ("lead", not "agent:lead"), times
-// RFC 3339 UTC on the broker's clock.
-type WorkItem struct {
-	ID              string     `json:"id"`
-	Kind            string     `json:"kind"` // "work_item"
-	Title           string     `json:"title"`
-	Summary         string     `json:"summary,omitempty"`
-	CreatedByID     string     `json:"createdById"`
-	OwnerID         string     `json:"ownerId,omitempty"`
-	NextMoveOwnerID string     `json:"nextMoveOwnerId,omitempty"`
-	State           WorkState  `json:"state"`
-	AcceptanceState Acceptance `json:"acceptanceState"`
-	RequestedByID   string     `json:"requestedById,omitempty"`
-	WaitingOn       *WaitingOn `json:"waitingOn,omitempty"`
-	ParentID        string     `json:"parentId,omitempty"`
-	ConversationID  string     `json:"conversationId,omitempty"`
-	Priority        string     `json:"priority,omitempty"` // low, normal, high or urgent
-	CreatedAt       string     `json:"createdAt"`
-	UpdatedAt       string     `json:"updatedAt"`
+func recordOf(q collab.Question) *record {
+	return &record{
+		WorkItem: collab.WorkItem{
+			ID: q.ID, Kind: q.Kind, Title: q.Title, CreatedByID: q.CreatedByID, NextMoveOwnerID: q.NextMoveOwnerID,
+			State: collab.WorkState(q.State), AcceptanceState: q.AcceptanceState,
+			ParentID: q.ParentID, ConversationID: q.ConversationID, CreatedAt: q.CreatedAt, UpdatedAt: q.UpdatedAt,
+		},
+		AskedByID: q.AskedByID, AskedOfID: q.AskedOfID, Answer: q.Answer, SpawnedWorkItemID: q.SpawnedWorkItemID,
+	}
 }
 
-// Terminal reports whether nothing is owed any more.
-func (w *WorkItem) Terminal() bool { return w.State == WorkDone || w.State == WorkCancelled }
-
-// A Question asks for information. It has no owner, only a next-move owner.
-type Question struct {
-	ID                string        `json:"id"`
-	Kind              string        `json:"kind"` // "question"
-	Title             string        `json:"title"`
-	CreatedByID       string        `json:"createdById"`
-	NextMoveOwnerID   string        `json:"nextMoveOwnerId,omitempty"`
-	AskedByID         string        `json:"askedById,omitempty"`
-	AskedOfID         string        `json:"askedOfId,omitempty"`
-	State             QuestionState `json:"state"`
-	AcceptanceState   Acceptance    `json:"acceptanceState"`
-	Answer            string        `json:"answer,omitempty"`
-	ConversationID    string        `json:"conversationId,omitempty"`
-	ParentID          string        `json:"parentId,omitempty"`
-	SpawnedWorkItemID string        `json:"spawnedWorkItemId,omitempty"`
-	CreatedAt         string        `json:"createdAt"`
-	UpdatedAt         string        `json:"updatedAt"`
+func (r *record) question() collab.Question {
+	return collab.Question{
+		ID: r.ID, Kind: r.Kind, Title: r.Title, CreatedByID: r.CreatedByID, NextMoveOwnerID: r.NextMoveOwnerID,
+		AskedByID: r.AskedByID, AskedOfID: r.AskedOfID, State: collab.QuestionState(r.State), AcceptanceState: r.AcceptanceState,
+		Answer: r.Answer, ConversationID: r.ConversationID, ParentID: r.ParentID, SpawnedWorkItemID: r.SpawnedWorkItemID,
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+	}
 }
 
-// Terminal reports whether nobody owes anything. An answered question still
+func (r *record) workItem() collab.WorkItem { return r.WorkItem }
+
+func (r *record) isQuestion() bool { return r.Kind == collab.KindQuestion }
+
+// target is the record as the target of events.
+func (r *record) target() string { return r.Kind + ":" + r.ID }
+
+// name is the record in a sentence, such as "work item wi_1".
+func (r *record) name() string { return kinds[r.Kind].name + " " + r.ID }
+
+// Terminal reports whether nothing is owed any more. An answered question still
 // waits for its asker.
-func (q *Question) Terminal() bool { return q.State == QuestionClosed || q.State == QuestionDeclined }
+func (r *record) Terminal() bool { return slices.Contains(kinds[r.Kind].ends, r.State) }
 
-// A Conversation is where messages are said. MasterID is woken when nobody else
-// is responsible.
-type Conversation struct {
-	ID          string   `json:"id"`
-	Kind        string   `json:"kind"` // dm, group, channel or thread
-	Title       string   `json:"title,omitempty"`
-	MemberIDs   []string `json:"memberIds,omitempty"`
-	MasterID    string   `json:"masterId,omitempty"`
-	CreatedByID string   `json:"createdById"`
-	CreatedAt   string   `json:"createdAt"`
+// A kind is one kind of record: its machine, and what is said about it.
+type kind struct {
+	name   string
+	prefix string                                      // of fresh ids
+	states []collab.WorkState                          // as they are listed
+	ends   []collab.WorkState                          // the terminal ones
+	moves  map[collab.WorkState][]collab.WorkState     // leaving a terminal state is a reopening
+	denied func(caller string, r *record) (why string) // to a caller that may not move it
 }
 
-// A Message is one turn in a conversation. It may refer to work, and never is
-// the record of work.
-type Message struct {
-	ID             string    `json:"id"`
-	ConversationID string    `json:"conversationId"`
-	AuthorID       string    `json:"authorId"`
-	Surface        string    `json:"surface"` // human or agent
-	Kind           string    `json:"kind"`    // chat, status or final
-	Text           string    `json:"text"`
-	Mentions       []Mention `json:"mentions,omitempty"`
-	Targets        []string  `json:"targets,omitempty"`
-	WorkItemID     string    `json:"workItemId,omitempty"`
-	InReplyTo      string    `json:"inReplyTo,omitempty"`
-	CreatedAt      string    `json:"createdAt"`
-}
-
-// A Mention is a label that a message's text contains. AgentID is empty when
-// the label names nobody or too many.
-type Mention struct {
-	Label   string `json:"label"` // canonical, such as "@arc.main"
-	AgentID string `json:"agentId,omitempty"`
-	Hard    bool   `json:"hard"` // it routes: leading, from a human surface
-}
-
-// An Invocation is an explicit request to do work.
-type Invocation struct {
-	ID             string `json:"id"`
-	RequestedByID  string `json:"requestedById"`
-	TargetAgentID  string `json:"targetAgentId"`
-	ConversationID string `json:"conversationId,omitempty"`
-	WorkItemID     string `json:"workItemId,omitempty"`
-	FlightID       string `json:"flightId"`
-	Text           string `json:"text"`
-	CreatedAt      string `json:"createdAt"`
-}
-
-// A FlightState is how far a flight has come.
-type FlightState string
-
-// The states of a flight; completed, failed and cancelled are terminal.
+// The states of questions, as those of records.
 const (
-	FlightQueued    FlightState = "queued"
-	FlightWaking    FlightState = "waking"
-	FlightRunning   FlightState = "running"
-	FlightWaiting   FlightState = "waiting"
-	FlightCompleted FlightState = "completed"
-	FlightFailed    FlightState = "failed"
-	FlightCancelled FlightState = "cancelled"
+	questionAnswered = collab.WorkState(collab.QuestionAnswered)
+	questionClosed   = collab.WorkState(collab.QuestionClosed)
+	questionDeclined = collab.WorkState(collab.QuestionDeclined)
 )
 
-// A Flight is the life of an invocation.
-type Flight struct {
-	ID            string      `json:"id"`
-	InvocationID  string      `json:"invocationId"`
-	DeliveryID    string      `json:"deliveryId"`
-	RequestedByID string      `json:"requestedById"`
-	TargetAgentID string      `json:"targetAgentId"`
-	WorkItemID    string      `json:"workItemId,omitempty"`
-	State         FlightState `json:"state"`
-	Output        string      `json:"output,omitempty"`
-	Error         string      `json:"error,omitempty"`
-	CreatedAt     string      `json:"createdAt"`
-	UpdatedAt     string      `json:"updatedAt"`
+var kinds = map[string]*kind{
+	collab.KindWorkItem: {
+		name: "work item", prefix: "wi_",
+		states: []collab.WorkState{
+			collab.WorkOpen, collab.WorkWorking, collab.WorkWaiting, collab.WorkReview, collab.WorkDone, collab.WorkCancelled,
+		},
+		ends: []collab.WorkState{collab.WorkDone, collab.WorkCancelled},
+		moves: map[collab.WorkState][]collab.WorkState{
+			collab.WorkOpen:      {collab.WorkWorking, collab.WorkWaiting, collab.WorkReview, collab.WorkDone, collab.WorkCancelled},
+			collab.WorkWorking:   {collab.WorkWaiting, collab.WorkReview, collab.WorkDone, collab.WorkCancelled},
+			collab.WorkWaiting:   {collab.WorkWorking, collab.WorkReview, collab.WorkDone, collab.WorkCancelled},
+			collab.WorkReview:    {collab.WorkWorking, collab.WorkDone, collab.WorkCancelled},
+			collab.WorkDone:      {collab.WorkOpen},
+			collab.WorkCancelled: {collab.WorkOpen},
+		},
+		denied: func(caller string, r *record) string {
+			return caller + " is neither creator, owner nor next mover of " + r.ID
+		},
+	},
+	collab.KindQuestion: {
+		name: "question", prefix: "q_",
+		states: []collab.WorkState{collab.WorkOpen, questionAnswered, questionClosed, questionDeclined},
+		ends:   []collab.WorkState{questionClosed, questionDeclined},
+		moves: map[collab.WorkState][]collab.WorkState{
+			collab.WorkOpen:  {questionAnswered, questionClosed, questionDeclined},
+			questionAnswered: {questionClosed, collab.WorkOpen},
+		},
+		denied: func(caller string, r *record) string {
+			return caller + " neither asked question " + r.ID + " nor was asked"
+		},
+	},
 }
 
-// Terminal reports whether the flight has ended.
-func (f *Flight) Terminal() bool {
-	return f.State == FlightCompleted || f.State == FlightFailed || f.State == FlightCancelled
+var flightMoves = map[collab.FlightState][]collab.FlightState{
+	collab.FlightQueued: {
+		collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled,
+	},
+	collab.FlightWaking:  {collab.FlightRunning, collab.FlightWaiting, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled},
+	collab.FlightRunning: {collab.FlightWaiting, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled},
+	collab.FlightWaiting: {collab.FlightRunning, collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled},
 }
 
-// A Binding links something outside, such as a chat, to an agent.
-type Binding struct {
-	Surface    string `json:"surface"`
-	ExternalID string `json:"externalId"`
-	AgentID    string `json:"agentId"`
-	SetByID    string `json:"setById"`
-	UpdatedAt  string `json:"updatedAt"`
+// checkMove refuses a change of state that the machine does not have. Staying
+// in a state is no change.
+func checkMove[S ~string](what string, moves map[S][]S, from, to S) *collab.Error {
+	if from == to || slices.Contains(moves[from], to) {
+		return nil
+	}
+	return badMove(moves, from, to, "a %s cannot go from %s to %s", what, from, to)
 }
 
-// An Event is one fact: a row of the log, and the content of a collab_event.
-type Event struct {
-	Seq      int64           `json:"seq"`
-	ID       string          `json:"id"`
-	Type     string          `json:"type"`
-	Source   string          `json:"source"` // who caused it: an identity on the bus
-	Target   string          `json:"target"` // what it is about: "conversation:ID", "work_item:ID", "agent:NAME" ...
-	Payload  json.RawMessage `json:"payload"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-	At       string          `json:"at"`
+func badMove[S ~string](moves map[S][]S, from, to S, format string, args ...any) *collab.Error {
+	allowed := moves[from]
+	if allowed == nil {
+		allowed = []S{}
+	}
+	e := collab.Refuse(collab.CodeBadTransition, format, args...)
+	e.Details = map[string]any{"from": from, "to": to, "allowed": allowed}
+	return e
+}
+
+// steps names what bringing a record into a state is.
+var steps = map[collab.WorkState]collab.Step{
+	collab.WorkOpen: collab.StepReopened, collab.WorkWaiting: collab.StepWaiting, collab.WorkReview: collab.StepReviewRequested,
+	collab.WorkDone: collab.StepDone, collab.WorkCancelled: collab.StepCancelled,
+	questionAnswered: collab.StepAnswered, questionClosed: collab.StepClosed, questionDeclined: collab.StepDeclined,
+}
+
+// stepOf names what bringing a record from one version to the next was; old is nil
+// for a new one.
+func stepOf(old, r *record) collab.Step {
+	switch {
+	case old == nil:
+		return collab.StepCreated
+	case old.State == collab.WorkOpen && r.State == collab.WorkWorking:
+		return collab.StepClaimed
+	case old.State != r.State && steps[r.State] != "":
+		return steps[r.State]
+	case old.State != r.State:
+	case old.SpawnedWorkItemID != r.SpawnedWorkItemID:
+		return collab.StepSpawned
+	case old.AcceptanceState != r.AcceptanceState && r.AcceptanceState == collab.AcceptanceAccepted:
+		return collab.StepAccepted
+	case old.AcceptanceState != r.AcceptanceState && r.AcceptanceState == collab.AcceptanceRejected:
+		return collab.StepRejected
+	case old.OwnerID != r.OwnerID || old.NextMoveOwnerID != r.NextMoveOwnerID:
+		return collab.StepHandoff
+	}
+	return collab.StepProgressed
+}
+
+var (
+	waitingKinds = []string{"actor", "agent", "question", "work_item", "approval", "artifact", "condition"}
+	acceptances  = []collab.Acceptance{collab.AcceptanceNone, collab.AcceptancePending, collab.AcceptanceAccepted, collab.AcceptanceRejected}
+)
+
+// validate returns what is wrong with a record, in the order of its fields; nothing
+// if it may be stored.
+func (r *record) validate() (wrong []string) {
+	add := func(bad bool, what string) {
+		if bad {
+			wrong = append(wrong, what)
+		}
+	}
+	blank := func(s string) bool { return strings.TrimSpace(s) == "" }
+	work := !r.isQuestion()
+	add(blank(r.ID), "collaboration record id is required")
+	add(blank(r.Title), "collaboration title is required")
+	add(blank(r.CreatedByID), "createdById is required")
+	add(r.ParentID != "" && r.ParentID == r.ID, "parentId cannot reference the record itself")
+	created, errC := time.Parse(time.RFC3339, r.CreatedAt)
+	updated, errU := time.Parse(time.RFC3339, r.UpdatedAt)
+	timed := errC == nil && errU == nil
+	add(!timed, "createdAt and updatedAt must be RFC 3339 times")
+	add(timed && updated.Before(created), "updatedAt must be greater than or equal to createdAt")
+	states := kinds[r.Kind].states
+	add(!slices.Contains(states, r.State), `state "`+string(r.State)+`" is not one of `+listed(states))
+	add(work && !r.Terminal() && r.OwnerID == "", "non-terminal work items require ownerId")
+	add(!r.Terminal() && r.NextMoveOwnerID == "", "non-terminal collaboration records require nextMoveOwnerId")
+	add(r.WaitingOn == nil && r.State == collab.WorkWaiting, "waiting work items require waitingOn")
+	if on := r.WaitingOn; on != nil {
+		add(!slices.Contains(waitingKinds, on.Kind), `waitingOn.kind "`+on.Kind+`" is not one of `+listed(waitingKinds))
+		add(blank(on.Label) && on.TargetID == "", "waitingOn requires a label or a targetId")
+		add(on.TargetID != "" && on.TargetID == r.ID, "waitingOn.targetId cannot reference the work item itself")
+	}
+	add(!slices.Contains([]string{"", "low", "normal", "high", "urgent"}, r.Priority),
+		`priority "`+r.Priority+`" is not one of low, normal, high, urgent`)
+	add(r.State == questionAnswered && blank(r.Answer), "answered questions require an answer")
+	add(r.SpawnedWorkItemID != "" && r.SpawnedWorkItemID == r.ID, "spawnedWorkItemId cannot reference the question itself")
+	known, needs := r.RequestedByID != "", "requestedById"
+	if !work {
+		known, needs = r.AskedByID != "" && r.AskedOfID != "", "askedById and askedOfId"
+	}
+	accepts := slices.Contains(acceptances, r.AcceptanceState)
+	add(!accepts, `acceptanceState "`+string(r.AcceptanceState)+`" is not one of `+listed(acceptances))
+	add(accepts && r.AcceptanceState != collab.AcceptanceNone && !known, "acceptanceState "+string(r.AcceptanceState)+" requires "+needs)
+	return wrong
+}
+
+// invalidRecord refuses what validate found wrong; it returns nil if that is nothing.
+func invalidRecord(wrong []string) error {
+	if len(wrong) == 0 {
+		return nil
+	}
+	e := invalid("%s", strings.Join(wrong, "; "))
+	e.Details = map[string]any{"errors": wrong}
+	return e
 }

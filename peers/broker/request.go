@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // A request is one collab_request as it came.
@@ -49,14 +51,14 @@ const (
 
 // answer decides one request and stores its answer. A request that was answered
 // before gets the same answer again.
-func (w *writer) answer(ctx context.Context, tx *sql.Tx, t *turn, r request) (answer, error) {
+func (w *writer) answer(ctx context.Context, db *sql.Tx, t *tx, r request) (answer, error) {
 	requestID := r.content.RequestID
 	if requestID == "" {
 		requestID = string(r.messageID)
 	}
 	t.caller = t.state.caller(r.from)
 	t.digest = digest(t.caller.Name, r.content)
-	result, kept, err := w.recalled(ctx, tx, t, r, requestID)
+	result, kept, err := w.recalled(ctx, db, t, r, requestID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -74,7 +76,7 @@ func (w *writer) answer(ctx context.Context, tx *sql.Tx, t *turn, r request) (an
 	if kept != remembered { // an answer that is remembered for this requestId stays
 		key = string(m.MessageID)
 	}
-	err = tx.StmtContext(ctx, w.remember).QueryRowContext(ctx, string(r.from), key, t.digest, string(result),
+	err = db.StmtContext(ctx, w.remember).QueryRowContext(ctx, string(r.from), key, t.digest, string(result),
 		string(m.MessageID), string(m.InReplyTo), m.TraceParent, int(kept), t.now.UnixMicro()).Scan(&a.id)
 	if err != nil {
 		return answer{}, fmt.Errorf("storing an answer: %w", err)
@@ -91,13 +93,13 @@ const (
 )
 
 // recalled returns the stored answer to a repeated request, or nothing.
-func (w *writer) recalled(ctx context.Context, tx *sql.Tx, t *turn, r request, requestID string) (json.RawMessage, retention, error) {
+func (w *writer) recalled(ctx context.Context, db *sql.Tx, t *tx, r request, requestID string) (json.RawMessage, retention, error) {
 	if m, ok := methods[r.content.Method]; !ok || m.fresh || r.malformed != nil {
 		return nil, 0, nil
 	}
 	var stored, content string
 	var kept retention
-	err := tx.StmtContext(ctx, w.recall).QueryRowContext(ctx, string(r.from), requestID, t.now.Add(-answersKept).UnixMicro()).
+	err := db.StmtContext(ctx, w.recall).QueryRowContext(ctx, string(r.from), requestID, t.now.Add(-answersKept).UnixMicro()).
 		Scan(&stored, &content, &kept)
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || err == nil && kept != remembered:
@@ -105,7 +107,7 @@ func (w *writer) recalled(ctx context.Context, tx *sql.Tx, t *turn, r request, r
 	case err != nil:
 		return nil, 0, fmt.Errorf("looking for an earlier answer: %w", err)
 	case stored != t.digest:
-		result, err := failure(requestID, refuse(CodeConflict, "requestId %s was used for another request; use a fresh one", clip(requestID, 80)))
+		result, err := failure(requestID, collab.Refuse(collab.CodeConflict, "requestId %s was used for another request; use a fresh one", text.Clip(requestID, 80)))
 		return result, forgotten, err
 	}
 	repeated := json.RawMessage(content)
@@ -130,20 +132,20 @@ func markDuplicate(content json.RawMessage) (json.RawMessage, error) {
 		return nil, fmt.Errorf("reading a stored answer: %w", err)
 	}
 	members["duplicate"] = json.RawMessage("true")
-	raw, err := encode(members)
+	raw, err := collab.Encode(members)
 	if err != nil {
 		return nil, err
 	}
 	*part = raw
-	return encode(answer)
+	return collab.Encode(answer)
 }
 
 // decideRequest runs the method. The error is one of the program or the database;
 // a refusal is a result.
-func decideRequest(t *turn, r request, requestID string) (json.RawMessage, retention, error) {
+func decideRequest(t *tx, r request, requestID string) (json.RawMessage, retention, error) {
 	before := len(t.events)
 	value, kept, err := runMethod(t, r)
-	var refusal *Error
+	var refusal *collab.Error
 	if err != nil && !errors.As(err, &refusal) {
 		return nil, 0, fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err)
 	}
@@ -161,7 +163,7 @@ func decideRequest(t *turn, r request, requestID string) (json.RawMessage, reten
 	return result, kept, err
 }
 
-func runMethod(t *turn, r request) (any, retention, error) {
+func runMethod(t *tx, r request) (any, retention, error) {
 	if r.malformed != nil {
 		return nil, forgotten, invalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
 	}
@@ -184,26 +186,26 @@ func runMethod(t *turn, r request) (any, retention, error) {
 }
 
 func success(requestID string, value any) (json.RawMessage, error) {
-	raw, err := encode(value)
+	raw, err := collab.Encode(value)
 	if err != nil {
 		return nil, err
 	}
 	if len(raw) > maxResult {
 		return failure(requestID, invalid("the result has %d bytes and at most %d fit into a frame: ask for fewer with limit", len(raw), maxResult))
 	}
-	return encode(protocol.CollabResult{RequestID: requestID, OK: true, Result: raw})
+	return collab.Encode(protocol.CollabResult{RequestID: requestID, OK: true, Result: raw})
 }
 
-func failure(requestID string, e *Error) (json.RawMessage, error) {
+func failure(requestID string, e *collab.Error) (json.RawMessage, error) {
 	out := &protocol.CollabError{Code: string(e.Code), Message: e.Message}
 	if e.Details != nil {
-		raw, err := encode(e.Details)
+		raw, err := collab.Encode(e.Details)
 		if err != nil {
 			return nil, err
 		}
 		out.Details = raw
 	}
-	return encode(protocol.CollabResult{RequestID: requestID, Error: out})
+	return collab.Encode(protocol.CollabResult{RequestID: requestID, Error: out})
 }
 
 // digest tells two requests of one requestId, or of one record id, apart.
@@ -220,7 +222,7 @@ func compact(raw json.RawMessage) []byte {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return raw
 	}
-	out, err := encode(v)
+	out, err := collab.Encode(v)
 	if err != nil {
 		return raw
 	}

@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"hubbub/protocol/collab"
 )
 
 // A Standing is what a label was found to mean.
 type Standing struct {
-	AgentID    string    // the logical agent or person; empty when unknown or ambiguous
-	Person     bool      // a person: nobody to wake
-	Endpoint   *Endpoint // the endpoint chosen among those that fit, if there is any
-	Failure    Code      // unknown_target, ambiguous, or empty
+	AgentID    string      // the logical agent or person; empty when unknown or ambiguous
+	Person     bool        // a person: nobody to wake
+	Endpoint   *endpoint   // the endpoint chosen among those that fit, if there is any
+	Failure    collab.Code // unknown_target, ambiguous, or empty
 	Reason     string
-	Candidates []Option // the endpoints looked at
+	Candidates []collab.Option // the endpoints looked at
 }
 
 // An Option is one endpoint that a label may have meant.
@@ -36,9 +38,9 @@ func (s *state) resolve(target string, from locality) Standing {
 	if id, ok := strings.CutPrefix(target, endpointPrefix); ok {
 		e := s.endpoints[id]
 		if e == nil {
-			return Standing{Failure: CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint %q was announced", id)}
+			return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint %q was announced", id)}
 		}
-		return Standing{AgentID: e.LogicalAgentID, Endpoint: e, Reason: "the endpoint was named", Candidates: options([]*Endpoint{e})}
+		return Standing{AgentID: e.LogicalAgentID, Endpoint: e, Reason: "the endpoint was named", Candidates: options([]*endpoint{e})}
 	}
 	name := strings.TrimPrefix(bareName(strings.TrimPrefix(target, "@")), "role:")
 	if known := s.resolveExact(name, from); known != nil {
@@ -46,7 +48,7 @@ func (s *state) resolve(target string, from locality) Standing {
 	}
 	l, err := ParseLabel(name)
 	if err != nil {
-		return Standing{Failure: CodeUnknownTarget, Reason: err.Error()}
+		return Standing{Failure: collab.CodeUnknownTarget, Reason: err.Error()}
 	}
 	return s.resolveLabel(l, from)
 }
@@ -63,7 +65,7 @@ func (s *state) resolveExact(name string, from locality) *Standing {
 }
 
 func (s *state) resolveLabel(l Label, from locality) Standing {
-	var named, roled []*Endpoint
+	var named, roled []*endpoint
 	for _, e := range s.endpoints {
 		if normal(e.LogicalAgentID) == l.Name {
 			named = append(named, e)
@@ -78,7 +80,7 @@ func (s *state) resolveLabel(l Label, from locality) Standing {
 	if len(named) == 0 {
 		return s.resolvePerson(l)
 	}
-	var fit []*Endpoint
+	var fit []*endpoint
 	for _, e := range named {
 		if e.fits(l) {
 			fit = append(fit, e)
@@ -86,7 +88,7 @@ func (s *state) resolveLabel(l Label, from locality) Standing {
 	}
 	if len(fit) == 0 {
 		return Standing{
-			Failure: CodeUnknownTarget, Candidates: options(named),
+			Failure: collab.CodeUnknownTarget, Candidates: options(named),
 			Reason: fmt.Sprintf("no endpoint of that name fits %s", l),
 		}
 	}
@@ -103,7 +105,7 @@ func (s *state) resolvePerson(l Label) Standing {
 	if len(match) == 1 && l == (Label{Name: l.Name}) {
 		return Standing{AgentID: match[0], Person: true, Reason: match[0] + " is a person"}
 	}
-	return Standing{Failure: CodeUnknownTarget, Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
+	return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
 }
 
 // choose picks one endpoint of those that a label fits (at least one): live and
@@ -111,13 +113,13 @@ func (s *state) resolvePerson(l Label) Standing {
 // workspace, then the one heard of last. Endpoints of several agents are
 // ambiguous; so are those of one name that different identities announced in
 // different workspaces, unless the asker's own place decides.
-func choose(fit []*Endpoint, from locality) Standing {
-	slices.SortFunc(fit, func(a, b *Endpoint) int {
+func choose(fit []*endpoint, from locality) Standing {
+	slices.SortFunc(fit, func(a, b *endpoint) int {
 		return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(a.EndpointID, b.EndpointID))
 	})
 	st := Standing{Candidates: options(fit)}
-	if other := differs(fit, func(a, b *Endpoint) bool { return a.LogicalAgentID != b.LogicalAgentID }); other != nil {
-		st.Failure = CodeAmbiguous
+	if other := differs(fit, func(a, b *endpoint) bool { return a.LogicalAgentID != b.LogicalAgentID }); other != nil {
+		st.Failure = collab.CodeAmbiguous
 		st.Reason = fmt.Sprintf("the label fits %s and %s", fit[0].LogicalAgentID, other.LogicalAgentID)
 		return st
 	}
@@ -128,14 +130,14 @@ func choose(fit []*Endpoint, from locality) Standing {
 	}
 	for _, rule := range []struct {
 		why  string
-		keep func(e *Endpoint) bool
+		keep func(e *endpoint) bool
 	}{
-		{"", (*Endpoint).wakeable},
-		{"", func(e *Endpoint) bool { return e.Status == StatusOnline }},
-		{"it is in the sender's project", func(e *Endpoint) bool { return from.project != "" && e.ProjectPath == from.project }},
-		{"it is in the sender's workspace", func(e *Endpoint) bool { return from.workspace != "" && e.WorkspaceID == from.workspace }},
+		{"", (*endpoint).wakeable},
+		{"", func(e *endpoint) bool { return e.Status == collab.StatusOnline }},
+		{"it is in the sender's project", func(e *endpoint) bool { return from.project != "" && e.ProjectPath == from.project }},
+		{"it is in the sender's workspace", func(e *endpoint) bool { return from.workspace != "" && e.WorkspaceID == from.workspace }},
 	} {
-		kept := slices.DeleteFunc(slices.Clone(pool), func(e *Endpoint) bool { return !rule.keep(e) })
+		kept := slices.DeleteFunc(slices.Clone(pool), func(e *endpoint) bool { return !rule.keep(e) })
 		if len(kept) == 0 || len(kept) == len(pool) {
 			continue
 		}
@@ -144,9 +146,9 @@ func choose(fit []*Endpoint, from locality) Standing {
 			why = rule.why
 		}
 	}
-	other := differs(pool, func(a, b *Endpoint) bool { return a.Identity != b.Identity && a.WorkspaceID != b.WorkspaceID })
+	other := differs(pool, func(a, b *endpoint) bool { return a.Identity != b.Identity && a.WorkspaceID != b.WorkspaceID })
 	if other != nil {
-		st.Failure, st.AgentID = CodeAmbiguous, ""
+		st.Failure, st.AgentID = collab.CodeAmbiguous, ""
 		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", pool[0].label(), other.label())
 		return st
 	}
@@ -156,7 +158,7 @@ func choose(fit []*Endpoint, from locality) Standing {
 }
 
 // differs returns the first endpoint that differs from the first of the list.
-func differs(list []*Endpoint, differ func(a, b *Endpoint) bool) *Endpoint {
+func differs(list []*endpoint, differ func(a, b *endpoint) bool) *endpoint {
 	for _, e := range list[1:] {
 		if differ(list[0], e) {
 			return e
@@ -165,12 +167,12 @@ func differs(list []*Endpoint, differ func(a, b *Endpoint) bool) *Endpoint {
 	return nil
 }
 
-func options(list []*Endpoint) []Option {
-	out := make([]Option, 0, len(list))
+func options(list []*endpoint) []collab.Option {
+	out := make([]collab.Option, 0, len(list))
 	for _, e := range list {
-		out = append(out, Option{e.LogicalAgentID, e.EndpointID, e.label(), e.Status})
+		out = append(out, collab.Option{AgentID: e.LogicalAgentID, EndpointID: e.EndpointID, Label: e.label(), Status: e.Status})
 	}
-	slices.SortFunc(out, func(a, b Option) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
+	slices.SortFunc(out, func(a, b collab.Option) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	if len(out) > maxOptions {
 		out = out[:maxOptions]
 	}
@@ -188,14 +190,14 @@ func (s *state) standing(name string, from locality) Standing {
 	if s.people[name] {
 		return Standing{AgentID: name, Person: true, Reason: name + " is a person"}
 	}
-	if st := s.resolve(name, from); st.Failure == "" || st.Failure == CodeAmbiguous {
+	if st := s.resolve(name, from); st.Failure == "" || st.Failure == collab.CodeAmbiguous {
 		return st
 	}
 	return Standing{AgentID: name, Reason: name + " has never announced itself"}
 }
 
-func (s *state) endpointsOf(name string) []*Endpoint {
-	var fit []*Endpoint
+func (s *state) endpointsOf(name string) []*endpoint {
+	var fit []*endpoint
 	for _, e := range s.endpoints {
 		if e.LogicalAgentID == name {
 			fit = append(fit, e)
@@ -206,7 +208,7 @@ func (s *state) endpointsOf(name string) []*Endpoint {
 
 // localityOf is where a caller works: the place of its endpoint heard of last.
 func (s *state) localityOf(c Caller) locality {
-	var last *Endpoint
+	var last *endpoint
 	for _, e := range s.endpoints {
 		if e.Identity == c.Identity && (last == nil || e.seq > last.seq) {
 			last = e

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 func group(d *desk, master string, members ...string) {
@@ -87,8 +88,8 @@ func TestAWakeSaysWhatKindItsSenderIs(t *testing.T) {
 	d.do("cli:will", "question.ask", m{"title": "how?", "askedOfId": "lead"})
 	var kinds []string
 	for _, s := range d.sent {
-		var w Wake
-		if s.event.Type == EventWoken && json.Unmarshal(s.event.Payload, &w) == nil {
+		var w collab.Wake
+		if s.event.Type == collab.EventWoken.Name && json.Unmarshal(s.event.Payload, &w) == nil {
 			kinds = append(kinds, w.SenderID+" "+w.SenderKind)
 		}
 	}
@@ -140,12 +141,12 @@ func TestAMessageIsKeptWhenRoutingFails(t *testing.T) {
 	d.do("agent:arc-2", "identity.announce", m{"logicalAgentId": "arc", "endpointId": "e2", "workspaceId": "dev"})
 	d.do("agent:man", "identity.announce", m{"logicalAgentId": "man", "endpointId": "e3", "wakePolicy": "manual"})
 	d.announce("gone")
-	for code, text := range map[Code]string{CodeUnknownTarget: "@ghost hi", CodeAmbiguous: "@arc hi", CodeUnavailable: "@man hi"} {
+	for code, text := range map[collab.Code]string{collab.CodeUnknownTarget: "@ghost hi", collab.CodeAmbiguous: "@arc hi", collab.CodeUnavailable: "@man hi"} {
 		details := d.refuse(code, "cli:will", "message.post", m{"id": "m-" + string(code), "conversationId": "c", "text": text, "surface": "human"})
 		if details["messageId"] != "m-"+string(code) || details["askedLabel"] != strings.Fields(text)[0] {
 			t.Errorf("%s: details = %v", code, details)
 		}
-		if candidates := details.list("candidates"); code == CodeAmbiguous && len(candidates) != 2 {
+		if candidates := details.list("candidates"); code == collab.CodeAmbiguous && len(candidates) != 2 {
 			t.Errorf("candidates = %v", candidates)
 		}
 		if _, ok := d.state.messages["m-"+string(code)]; !ok {
@@ -161,7 +162,7 @@ func TestAMessageIsKeptWhenRoutingFails(t *testing.T) {
 	d.wantWakes("agent:arc-2 explicit_mention")
 	d.do("cli:will", "message.post", m{"conversationId": "c", "text": "x", "targets": []string{"endpoint:e1"}})
 	d.wantWakes("agent:arc-1 explicit_mention")
-	d.refuse(CodeUnknownTarget, "cli:will", "message.post", m{"conversationId": "c", "text": "x", "targets": []string{"endpoint:e9"}})
+	d.refuse(collab.CodeUnknownTarget, "cli:will", "message.post", m{"conversationId": "c", "text": "x", "targets": []string{"endpoint:e9"}})
 	d.checkRebuild()
 }
 
@@ -170,7 +171,7 @@ func TestARoleOfSeveralIsAmbiguous(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		d.do(protocol.PeerID("agent:"+name), "identity.announce", m{"endpointId": "e-" + name, "roles": []string{"backend-agents", name + "-only"}})
 	}
-	r := d.refuse(CodeAmbiguous, "cli:will", "identity.resolve", m{"label": "@backend-agents"})
+	r := d.refuse(collab.CodeAmbiguous, "cli:will", "identity.resolve", m{"label": "@backend-agents"})
 	if len(r.list("candidates")) != 2 {
 		t.Errorf("details = %v", r)
 	}
@@ -214,8 +215,8 @@ func TestResolutionByHarnessAndModel(t *testing.T) {
 			t.Errorf("%s is %v, want %v", label, got, want)
 		}
 	}
-	d.refuse(CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@lattices#codex?sonnet"})
-	d.refuse(CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@arc.a.b.c"})
+	d.refuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@lattices#codex?sonnet"})
+	d.refuse(collab.CodeUnknownTarget, "cli:will", "identity.resolve", m{"label": "@arc.a.b.c"})
 }
 
 func TestADirectConversationReachesTheOtherSide(t *testing.T) {
@@ -241,8 +242,8 @@ func TestPostingIsIdempotentByID(t *testing.T) {
 		t.Errorf("again = %v", again)
 	}
 	d.wantWakes("agent:lead conversation_master")
-	d.refuse(CodeConflict, "cli:will", "message.post", m{"id": "m1", "conversationId": "c", "text": "other"})
-	d.refuse(CodeConflict, "agent:other", "message.post", m{"id": "m1", "conversationId": "c", "text": "hi"})
+	d.refuse(collab.CodeConflict, "cli:will", "message.post", m{"id": "m1", "conversationId": "c", "text": "other"})
+	d.refuse(collab.CodeConflict, "agent:other", "message.post", m{"id": "m1", "conversationId": "c", "text": "hi"})
 	page := d.do("cli:will", "conversation.get", m{"id": "c"})
 	if len(page.list("messages")) != 1 || page["next"] != nil {
 		t.Errorf("the conversation holds %v", page)
@@ -282,10 +283,10 @@ func TestPendingWakesAreSentOnceAtTheNextAnnouncement(t *testing.T) {
 	group(d, "")
 	d.announce("lead")
 	d.sweep(time.Minute) // no heartbeat: offline
-	if d.state.endpoints["e-lead"].Status != StatusOffline {
+	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Fatal("the endpoint is still online")
 	}
-	r := d.refuse(CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@lead hi", "surface": "human"})
+	r := d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@lead hi", "surface": "human"})
 	if dl := r.list("deliveries"); len(dl) != 1 || dl[0]["status"] != "pending" || dl[0]["wake"] != "wanted" {
 		t.Errorf("deliveries = %v", dl)
 	}
@@ -310,7 +311,7 @@ func TestAnAbsentAddresseeIsOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.end(tr)
-	if d.state.endpoints["e-lead"].Status != StatusOffline {
+	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Error("the endpoint is still online")
 	}
 	d.now = d.now.Add(time.Second)
@@ -334,18 +335,18 @@ func TestAnAbsentAddresseeIsOffline(t *testing.T) {
 func TestIdentitiesSpeakForThemselves(t *testing.T) {
 	d := newDesk(t)
 	d.announce("lead")
-	d.refuse(CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "lead", "endpointId": "x"})
-	d.refuse(CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "mallory", "endpointId": "e-lead"})
-	d.refuse(CodeForbidden, "agent:mallory", "identity.heartbeat", m{"endpointId": "e-lead"})
-	d.refuse(CodeForbidden, "agent:mallory", "delivery.list", m{"targetAgentId": "lead"})
-	d.refuse(CodeForbidden, "agent:mallory", "binding.set", m{"surface": "telegram", "externalId": "1", "agentId": "lead"})
+	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "lead", "endpointId": "x"})
+	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.announce", m{"logicalAgentId": "mallory", "endpointId": "e-lead"})
+	d.refuse(collab.CodeForbidden, "agent:mallory", "identity.heartbeat", m{"endpointId": "e-lead"})
+	d.refuse(collab.CodeForbidden, "agent:mallory", "delivery.list", m{"targetAgentId": "lead"})
+	d.refuse(collab.CodeForbidden, "agent:mallory", "binding.set", m{"surface": "telegram", "externalId": "1", "agentId": "lead"})
 	for _, params := range []m{
 		{"logicalAgentId": "a.b", "endpointId": "x"}, {"logicalAgentId": "a", "endpointId": " "},
 		{"logicalAgentId": "a", "endpointId": "x", "wakePolicy": "sometimes"}, {"logicalAgentId": "a", "endpointId": strings.Repeat("x", 300)},
 	} {
-		d.refuse(CodeInvalid, "agent:a", "identity.announce", params)
+		d.refuse(collab.CodeInvalid, "agent:a", "identity.announce", params)
 	}
-	d.refuse(CodeNotFound, "agent:a", "identity.heartbeat", m{"endpointId": "nowhere"})
+	d.refuse(collab.CodeNotFound, "agent:a", "identity.heartbeat", m{"endpointId": "nowhere"})
 	list := d.do("cli:will", "identity.list", nil)
 	if ids := list.list("identities"); len(ids) != 1 || ids[0]["status"] != "online" || ids[0]["identity"] != "agent:lead" {
 		t.Errorf("identities = %v", ids)
@@ -370,7 +371,7 @@ func TestHeartbeatsKeepAnEndpointOnline(t *testing.T) {
 		t.Errorf("100 heartbeats in a second made %d events", len(d.log)-before)
 	}
 	d.sweep(29 * time.Second)
-	if d.state.endpoints["e-lead"].Status != StatusOffline {
+	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Error("online without heartbeats")
 	}
 	if d.do("agent:lead", "identity.heartbeat", m{"endpointId": "e-lead"}).at("identity", "status") != "online" {
@@ -390,7 +391,7 @@ func TestEventsAreTheSpecificationsShape(t *testing.T) {
 	d.do("cli:will", "conversation.create", m{"id": "thread-9", "kind": "thread"})
 	d.do("tg:7", "message.post", m{"conversationId": "thread-9", "text": "@claude-river Please review this change", "inReplyTo": "evt-122"})
 	for _, e := range d.log {
-		if e.Type != EventMessagePosted {
+		if e.Type != collab.EventMessagePosted.Name {
 			continue
 		}
 		var content protocol.CollabEvent

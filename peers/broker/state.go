@@ -2,11 +2,12 @@ package broker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 // A state is what the events so far amount to. It has one owner, the writer,
@@ -14,28 +15,41 @@ import (
 // same way (load passes over what cannot matter).
 type state struct {
 	seq           int64
-	endpoints     map[string]*Endpoint
+	endpoints     map[string]*endpoint
 	actsAs        map[protocol.PeerID]string // the name that an identity announced last
 	people        map[string]bool            // names that acted through a person's identity
-	conversations map[string]*Conversation
+	conversations map[string]*collab.Conversation
 	posts         map[string][]int64 // events of a conversation's messages
 	messages      map[string]messageRef
-	work          map[string]*WorkItem
-	workOrder     []string
-	questions     map[string]*Question
-	questionOrder []string
-	wakes         map[string]wakeRef // by id of the work item, question or flight
-	invocations   map[string]*Invocation
-	flights       map[string]*Flight
-	deliveries    map[string]*Delivery
-	deliveriesTo  map[string][]string // ids by target, oldest first
-	openTo        map[string][]string // those of them that are not terminal
-	wokenBy       map[string]int64    // the event that woke a delivery
-	bindings      map[[2]string]*Binding
-	claims        map[string]*Claim
-	held          map[string]bool   // the claims that somebody holds
-	token         int64             // the newest claim's
+	records       map[string]*record // work items and questions
+	order         []string           // their ids, oldest first
+	wakes         map[string]wakeRef // by id of the record or flight
+	bindings      map[[2]string]*collab.Binding
 	created       map[string]string // digests of the requests that created records, by the event's target
+	flightState
+	deliveryState
+	claimState
+}
+
+// A flightState is the invocations and their flights.
+type flightState struct {
+	invocations map[string]*collab.Invocation
+	flights     map[string]*collab.Flight
+}
+
+// A deliveryState is the deliveries and their wakes.
+type deliveryState struct {
+	deliveries   map[string]*collab.Delivery
+	deliveriesTo map[string][]string // ids by target, oldest first
+	openTo       map[string][]string // those of them that are not terminal
+	wokenBy      map[string]int64    // the event that woke a delivery
+}
+
+// A claimState is the claims on events.
+type claimState struct {
+	claims map[string]*collab.Claim
+	held   map[string]bool // the claims that somebody holds
+	token  int64           // the newest claim's
 }
 
 // A messageRef says where a message is in the log; its text stays there.
@@ -43,7 +57,6 @@ type messageRef struct {
 	seq            int64
 	conversationID string
 	authorID       string
-	digest         string
 }
 
 // A wakeRef says when a record's wake was decided last, and where that stands.
@@ -54,59 +67,55 @@ type wakeRef struct {
 
 func newState() *state {
 	return &state{
-		endpoints: map[string]*Endpoint{}, actsAs: map[protocol.PeerID]string{}, people: map[string]bool{},
-		conversations: map[string]*Conversation{}, posts: map[string][]int64{}, messages: map[string]messageRef{},
-		work: map[string]*WorkItem{}, questions: map[string]*Question{}, wakes: map[string]wakeRef{},
-		invocations: map[string]*Invocation{}, flights: map[string]*Flight{},
-		deliveries: map[string]*Delivery{}, deliveriesTo: map[string][]string{}, openTo: map[string][]string{},
-		wokenBy: map[string]int64{}, bindings: map[[2]string]*Binding{}, claims: map[string]*Claim{}, held: map[string]bool{},
-		created: map[string]string{},
+		endpoints: map[string]*endpoint{}, actsAs: map[protocol.PeerID]string{}, people: map[string]bool{},
+		conversations: map[string]*collab.Conversation{}, posts: map[string][]int64{}, messages: map[string]messageRef{},
+		records: map[string]*record{}, wakes: map[string]wakeRef{}, bindings: map[[2]string]*collab.Binding{}, created: map[string]string{},
+		flightState:   flightState{map[string]*collab.Invocation{}, map[string]*collab.Flight{}},
+		deliveryState: deliveryState{map[string]*collab.Delivery{}, map[string][]string{}, map[string][]string{}, map[string]int64{}},
+		claimState:    claimState{claims: map[string]*collab.Claim{}, held: map[string]bool{}},
 	}
 }
 
-// folds says what each type of event does to the state.
-var folds = map[string]func(s *state, e Event) error{
-	EventMessagePosted:    (*state).foldMessage,
-	EventConversation:     (*state).foldConversation,
-	EventQuestionCreated:  (*state).foldQuestion,
-	EventQuestionAnswered: (*state).foldQuestion,
-	EventQuestionUpdated:  (*state).foldQuestion,
-	EventWorkCreated:      (*state).foldWork,
-	EventWorkUpdated:      (*state).foldWork,
-	EventWakeDecided: folded(func(s *state, e Event, w WakeDecided) {
-		s.wakes[w.RecordID] = wakeRef{e.Seq, e.At}
-	}),
-	EventDelivery:        folded(func(s *state, _ Event, d Delivery) { s.putDelivery(d) }),
-	EventDeliveryChanged: folded(func(s *state, _ Event, d Delivery) { s.putDelivery(d) }),
-	EventWoken:           folded((*state).foldWoken),
-	EventOnline:          folded((*state).foldEndpoint),
-	EventHeartbeat:       folded((*state).foldEndpoint),
-	EventOffline:         folded((*state).foldEndpoint),
-	EventAgentRetired:    folded(func(s *state, _ Event, e Endpoint) { delete(s.endpoints, e.EndpointID) }),
-	EventInvocation:      folded(func(s *state, _ Event, i Invocation) { s.invocations[i.ID] = &i }),
-	EventFlight:          folded(func(s *state, _ Event, f Flight) { s.flights[f.ID] = &f }),
-	EventBinding:         folded(func(s *state, _ Event, b Binding) { s.bindings[[2]string{b.Surface, b.ExternalID}] = &b }),
-	EventClaimGranted:    folded((*state).foldClaim),
-	EventClaimContended:  folded((*state).foldClaim),
-	EventClaimOffered:    folded((*state).foldClaim),
-	EventClaimAnswered:   folded((*state).foldClaim),
-}
+// A fold takes one event into the state.
+type fold func(s *state, e collab.Event) error
 
-// folded makes a fold of a function on the decoded payload.
-func folded[P any](fold func(s *state, e Event, p P)) func(*state, Event) error {
-	return func(s *state, e Event) error {
-		var p P
-		if err := json.Unmarshal(e.Payload, &p); err != nil {
-			return err
+// folds says what each type of event does to the state.
+var folds = func() map[string]fold {
+	m := map[string]fold{collab.EventMessagePosted.Name: (*state).foldMessage}
+	on(m, func(s *state, _ collab.Event, c collab.Conversation) { s.conversations[c.ID] = &c }, collab.EventConversation)
+	on(m, func(s *state, _ collab.Event, q collab.Question) { s.foldRecord(recordOf(q)) },
+		collab.EventQuestionCreated, collab.EventQuestionAnswered, collab.EventQuestionUpdated)
+	on(m, func(s *state, _ collab.Event, w collab.WorkItem) { s.foldRecord(&record{WorkItem: w}) },
+		collab.EventWorkCreated, collab.EventWorkUpdated)
+	on(m, func(s *state, e collab.Event, w collab.WakeDecided) { s.wakes[w.RecordID] = wakeRef{e.Seq, e.At} }, collab.EventWakeDecided)
+	on(m, func(s *state, _ collab.Event, d collab.Delivery) { s.putDelivery(d) }, collab.EventDelivery, collab.EventDeliveryChanged)
+	on(m, (*state).foldWoken, collab.EventWoken)
+	on(m, (*state).foldEndpoint, collab.EventOnline, collab.EventHeartbeat, collab.EventOffline)
+	on(m, func(s *state, _ collab.Event, e collab.Endpoint) { delete(s.endpoints, e.EndpointID) }, collab.EventAgentRetired)
+	on(m, func(s *state, _ collab.Event, i collab.Invocation) { s.invocations[i.ID] = &i }, collab.EventInvocation)
+	on(m, func(s *state, _ collab.Event, f collab.Flight) { s.flights[f.ID] = &f }, collab.EventFlight)
+	on(m, func(s *state, _ collab.Event, b collab.Binding) { s.bindings[[2]string{b.Surface, b.ExternalID}] = &b }, collab.EventBinding)
+	on(m, (*state).foldClaim, collab.EventClaimGranted, collab.EventClaimContended, collab.EventClaimOffered, collab.EventClaimAnswered)
+	return m
+}()
+
+// on makes the fold of some types of event from a function on the decoded payload.
+func on[P any](m map[string]fold, do func(s *state, e collab.Event, p P), kinds ...collab.EventType[P]) {
+	for _, kind := range kinds {
+		m[kind.Name] = func(s *state, e collab.Event) error {
+			var p P
+			if err := json.Unmarshal(e.Payload, &p); err != nil {
+				return err
+			}
+			do(s, e, p)
+			return nil
 		}
-		fold(s, e, p)
-		return nil
 	}
 }
 
 // apply takes one event into the state. Its outcome depends on the state and the
 // event alone.
-func (s *state) apply(e Event) error {
+func (s *state) apply(e collab.Event) error {
 	if e.Seq != s.seq+1 {
 		return fmt.Errorf("event %d follows event %d: the log has a gap", e.Seq, s.seq)
 	}
@@ -114,114 +123,90 @@ func (s *state) apply(e Event) error {
 }
 
 // fold is apply for an event that need not follow the last one.
-func (s *state) fold(e Event) error {
+func (s *state) fold(e collab.Event) error {
 	fold := folds[e.Type]
 	if fold == nil {
 		return fmt.Errorf("event %d has the unknown type %q: use the newer program that wrote it", e.Seq, e.Type)
 	}
-	if err := fold(s, e); err != nil {
+	err := fold(s, e)
+	if err == nil {
+		err = s.foldMetadata(e)
+	}
+	if err != nil {
 		return fmt.Errorf("event %d (%s) cannot be read: %w", e.Seq, e.Type, err)
 	}
-	if source := protocol.PeerID(e.Source); isPerson(source) {
+	if isPerson(protocol.PeerID(e.Source)) {
 		s.people[bareName(e.Source)] = true
 	}
 	s.seq = e.Seq
 	return nil
 }
 
-func (s *state) foldMessage(e Event) error {
-	var m Message
-	var meta postMetadata
-	if err := json.Unmarshal(e.Payload, &m); err != nil {
+// foldMetadata remembers which request created the record that an event is about.
+func (s *state) foldMetadata(e collab.Event) error {
+	if e.Metadata == nil || e.Type == collab.EventMessagePosted.Name {
+		return nil
+	}
+	var meta struct{ Digest string }
+	err := json.Unmarshal(e.Metadata, &meta)
+	if meta.Digest != "" {
+		s.created[e.Target] = meta.Digest
+	}
+	return err
+}
+
+func (s *state) foldMessage(e collab.Event) error {
+	var m collab.Message
+	var meta collab.PostMetadata
+	if err := errors.Join(json.Unmarshal(e.Payload, &m), json.Unmarshal(e.Metadata, &meta)); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(e.Metadata, &meta); err != nil {
-		return err
-	}
-	s.messages[m.ID] = messageRef{e.Seq, m.ConversationID, m.AuthorID, meta.Digest}
+	s.messages[m.ID] = messageRef{e.Seq, m.ConversationID, m.AuthorID}
+	s.created["message:"+m.ID] = meta.Digest
 	s.posts[m.ConversationID] = append(s.posts[m.ConversationID], e.Seq)
-	if m.WorkItemID != "" && meta.Wake.Outcome == OutcomeWoken {
+	if m.WorkItemID != "" && meta.Wake.Outcome == collab.OutcomeWoken {
 		s.wakes[m.WorkItemID] = wakeRef{e.Seq, e.At}
 	}
 	return nil
 }
 
-func (s *state) foldConversation(e Event) error {
-	var c Conversation
-	if err := json.Unmarshal(e.Payload, &c); err != nil {
-		return err
+func (s *state) foldRecord(r *record) {
+	if s.records[r.ID] == nil {
+		s.order = append(s.order, r.ID)
 	}
-	s.conversations[c.ID] = &c
-	return s.foldDigest(e)
+	s.records[r.ID] = r
 }
 
-func (s *state) foldWork(e Event) error {
-	var w WorkItem
-	if err := json.Unmarshal(e.Payload, &w); err != nil {
-		return err
-	}
-	if s.work[w.ID] == nil {
-		s.workOrder = append(s.workOrder, w.ID)
-	}
-	s.work[w.ID] = &w
-	return s.foldDigest(e)
-}
-
-func (s *state) foldQuestion(e Event) error {
-	var q Question
-	if err := json.Unmarshal(e.Payload, &q); err != nil {
-		return err
-	}
-	if s.questions[q.ID] == nil {
-		s.questionOrder = append(s.questionOrder, q.ID)
-	}
-	s.questions[q.ID] = &q
-	return s.foldDigest(e)
-}
-
-// foldDigest remembers what request created the record that an event is about.
-func (s *state) foldDigest(e Event) error {
-	var meta stepMetadata
-	if err := json.Unmarshal(e.Metadata, &meta); err != nil {
-		return err
-	}
-	if meta.Digest != "" {
-		s.created[e.Target] = meta.Digest
-	}
-	return nil
-}
-
-// foldWoken marks a delivery as woken, and its flight as waking.
-func (s *state) foldWoken(e Event, w Wake) {
+// foldWoken marks a delivery as woken.
+func (s *state) foldWoken(e collab.Event, w collab.Wake) {
 	d := *s.deliveries[w.DeliveryID]
 	d.Wake, d.EndpointID, d.UpdatedAt = wakeWoken, w.EndpointID, e.At
 	s.putDelivery(d)
 	s.wokenBy[d.ID] = e.Seq
 }
 
-func (s *state) foldEndpoint(e Event, ep Endpoint) {
-	ep.seq = e.Seq
-	if e.Type == EventOffline {
+func (s *state) foldEndpoint(e collab.Event, announced collab.Endpoint) {
+	ep := &endpoint{announced, e.Seq}
+	if e.Type == collab.EventOffline.Name {
 		ep.seq = s.endpoints[ep.EndpointID].seq // falling silent is no sign of life
 	}
-	s.endpoints[ep.EndpointID] = &ep
-	if e.Type == EventOnline {
+	s.endpoints[ep.EndpointID] = ep
+	if e.Type == collab.EventOnline.Name {
 		s.actsAs[ep.Identity] = ep.LogicalAgentID
 	}
 }
 
 // lastHeartbeat takes in the last heartbeat of an endpoint after everything else
 // was folded.
-func (s *state) lastHeartbeat(e Event) error {
-	var heard Endpoint
+func (s *state) lastHeartbeat(e collab.Event) error {
+	heard := endpoint{seq: e.Seq}
 	if err := json.Unmarshal(e.Payload, &heard); err != nil {
 		return fmt.Errorf("event %d (%s) cannot be read: %w", e.Seq, e.Type, err)
 	}
 	now := s.endpoints[heard.EndpointID]
 	switch {
 	case e.Seq < now.seq: // it was announced anew since
-	case now.Status == StatusOnline:
-		heard.seq = e.Seq
+	case now.Status == collab.StatusOnline:
 		s.endpoints[heard.EndpointID] = &heard
 	default:
 		now.seq = e.Seq
@@ -229,30 +214,13 @@ func (s *state) lastHeartbeat(e Event) error {
 	return nil
 }
 
-func (s *state) foldClaim(_ Event, c Claim) {
+func (s *state) foldClaim(_ collab.Event, c collab.Claim) {
 	s.claims[c.EventID] = &c
 	s.token = max(s.token, c.Token)
-	if delete(s.held, c.EventID); c.State == ClaimHeld {
+	if delete(s.held, c.EventID); c.State == collab.ClaimHeld {
 		s.held[c.EventID] = true
 	}
 }
 
 // stamp writes a time as records have it.
 func stamp(t time.Time) string { return protocol.FormatTime(t) }
-
-// parseTime reads a time that stamp wrote.
-func parseTime(s string) time.Time {
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t
-}
-
-// clip shortens a text for a log line or an error.
-func clip(s string, length int) string {
-	if len(s) <= length {
-		return s
-	}
-	return strings.ToValidUTF8(s[:length], "") + "…"
-}

@@ -4,11 +4,13 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"hubbub/protocol/collab"
 )
 
 // sweep does what is due by the clock alone: endpoints that fell silent, claims
 // that ran out, and, when thorough, work that waits for too long.
-func (t *turn) sweep(thorough bool) error {
+func (t *tx) sweep(thorough bool) error {
 	t.expireEndpoints()
 	t.expireClaims()
 	if thorough {
@@ -18,13 +20,13 @@ func (t *turn) sweep(thorough bool) error {
 }
 
 // nextDue is when sweep has something to do, whatever the thorough one has.
-func (t *turn) nextDue() (next time.Time) {
+func (t *tx) nextDue() (next time.Time) {
 	for id := range t.held {
-		next = sooner(next, parseTime(t.claims[id].ExpiresAt))
+		next = sooner(next, collab.ParseTime(t.claims[id].ExpiresAt))
 	}
 	for _, e := range t.endpoints {
-		if e.Status == StatusOnline {
-			next = sooner(next, parseTime(e.LastHeartbeatAt).Add(t.endpointTimeout))
+		if e.Status == collab.StatusOnline {
+			next = sooner(next, collab.ParseTime(e.LastHeartbeatAt).Add(t.endpointTimeout))
 		}
 	}
 	return next
@@ -34,24 +36,16 @@ func (t *turn) nextDue() (next time.Time) {
 // staleAfter: work that is open, waiting or in review, open and answered
 // questions, and flights that never began. Each is woken for once per staleAfter;
 // while a wake for it still waits for its agent, no other is made.
-func (t *turn) sweepStale() error {
-	for _, id := range t.workOrder {
-		w := *t.work[id]
-		if w.State != WorkOpen && w.State != WorkWaiting && w.State != WorkReview || !t.stale(w.ID, w.UpdatedAt) {
-			continue
+func (t *tx) sweepStale() error {
+	records := append(t.recordsOf(collab.KindWorkItem, "", "", ""), t.recordsOf(collab.KindQuestion, "", "", "")...)
+	for _, r := range records {
+		if !r.Terminal() && r.State != collab.WorkWorking && t.stale(r.ID, r.UpdatedAt) {
+			t.wakeFor(r, "", true)
 		}
-		t.wakeFor(subject{work: &w, sweep: true}, "")
-	}
-	for _, id := range t.questionOrder {
-		q := *t.questions[id]
-		if q.Terminal() || !t.stale(q.ID, q.UpdatedAt) {
-			continue
-		}
-		t.wakeFor(subject{question: &q, sweep: true}, "")
 	}
 	for _, id := range sortedKeys(t.flights) {
 		f := *t.flights[id]
-		if f.State != FlightQueued && f.State != FlightWaking || !t.stale(f.ID, f.UpdatedAt) {
+		if f.State != collab.FlightQueued && f.State != collab.FlightWaking || !t.stale(f.ID, f.UpdatedAt) {
 			continue
 		}
 		if err := t.remindFlight(f); err != nil {
@@ -64,10 +58,10 @@ func (t *turn) sweepStale() error {
 
 // stale reports whether nothing was done about a record for staleAfter, and
 // nobody was woken for it.
-func (t *turn) stale(id, updatedAt string) bool {
-	last := parseTime(updatedAt)
+func (t *tx) stale(id, updatedAt string) bool {
+	last := collab.ParseTime(updatedAt)
 	if ref, ok := t.wakes[id]; ok {
-		if woken := parseTime(ref.at); woken.After(last) {
+		if woken := collab.ParseTime(ref.at); woken.After(last) {
 			last = woken
 		}
 	}
@@ -75,31 +69,26 @@ func (t *turn) stale(id, updatedAt string) bool {
 }
 
 // remindFlight wakes the agent of a flight that never began.
-func (t *turn) remindFlight(f Flight) error {
+func (t *tx) remindFlight(f collab.Flight) error {
 	d := t.deliveries[f.DeliveryID]
 	if d == nil || d.Terminal() || d.Wake != wakeWoken {
 		return nil // it is woken when its agent announces itself
 	}
-	dec := t.choose(Situation{Explicit: []string{f.TargetAgentID}}, locality{})
-	t.emit(EventWakeDecided, "flight:"+f.ID, WakeDecided{RecordID: f.ID, RecordKind: "flight", Sweep: true, Decision: dec}, nil)
-	if dec.Outcome != OutcomeWoken {
+	dec := t.choose(situation{explicit: []string{f.TargetAgentID}}, locality{})
+	emit(t, collab.EventWakeDecided, "flight:"+f.ID, collab.WakeDecided{RecordID: f.ID, RecordKind: "flight", Sweep: true, Decision: dec}, nil)
+	if dec.Outcome != collab.OutcomeWoken {
 		return nil
 	}
-	about := subject{invocation: t.invocations[f.InvocationID], sweep: true}
-	if w := t.work[f.WorkItemID]; w != nil {
-		copied := *w
-		about.work = &copied
-	}
-	t.woken(*d, dec, about)
+	t.woken(*d, dec, subject{invocation: t.invocations[f.InvocationID], record: t.records[f.WorkItemID], sweep: true})
 	return nil
 }
 
 // dropBestEffort cancels the best-effort deliveries that nobody took.
-func (t *turn) dropBestEffort() {
+func (t *tx) dropBestEffort() {
 	for _, agent := range sortedKeys(t.openTo) {
 		for _, id := range slices.Clone(t.openTo[agent]) {
-			d := t.deliveries[id].at(t.now)
-			if d.Policy == PolicyBestEffort && d.Status == DeliveryPending && t.now.Sub(parseTime(d.UpdatedAt)) >= t.staleAfter {
+			d := at(t.deliveries[id], t.now)
+			if d.Policy == collab.PolicyBestEffort && d.Status == collab.DeliveryPending && t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.staleAfter {
 				t.cancelDelivery(d, "best effort: nobody took it")
 			}
 		}

@@ -3,22 +3,23 @@ package broker
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"testing"
+
+	"hubbub/protocol/collab"
 )
 
-func baseWork() WorkItem {
-	return WorkItem{
-		ID: "wi-1", Kind: KindWorkItem, Title: "Test work item", CreatedByID: "actor-1", OwnerID: "actor-1",
-		NextMoveOwnerID: "actor-1", State: WorkOpen, AcceptanceState: AcceptanceNone,
+func baseWork() record {
+	return record{WorkItem: collab.WorkItem{
+		ID: "wi-1", Kind: collab.KindWorkItem, Title: "Test work item", CreatedByID: "actor-1", OwnerID: "actor-1",
+		NextMoveOwnerID: "actor-1", State: collab.WorkOpen, AcceptanceState: collab.AcceptanceNone,
 		CreatedAt: "2023-11-14T22:13:20.000000Z", UpdatedAt: "2023-11-14T22:13:20.000000Z",
-	}
+	}}
 }
 
-func baseQuestion() Question {
-	return Question{
-		ID: "q-1", Kind: KindQuestion, Title: "Test question", CreatedByID: "actor-1", NextMoveOwnerID: "actor-1",
-		State: QuestionOpen, AcceptanceState: AcceptanceNone,
+func baseQuestion() collab.Question {
+	return collab.Question{
+		ID: "q-1", Kind: collab.KindQuestion, Title: "Test question", CreatedByID: "actor-1", NextMoveOwnerID: "actor-1",
+		State: collab.QuestionOpen, AcceptanceState: collab.AcceptanceNone,
 		CreatedAt: "2023-11-14T22:13:20.000000Z", UpdatedAt: "2023-11-14T22:13:20.000000Z",
 	}
 }
@@ -26,36 +27,40 @@ func baseQuestion() Question {
 func TestWorkItemRules(t *testing.T) {
 	const later, noOwner, noNext = "2023-11-14T22:13:21.000000Z", "non-terminal work items require ownerId", "non-terminal collaboration records require nextMoveOwnerId"
 	for name, c := range map[string]struct {
-		change func(w *WorkItem)
+		change func(w *record)
 		want   []string
 	}{
-		"as it is":                     {func(*WorkItem) {}, nil},
-		"no owner":                     {func(w *WorkItem) { w.OwnerID = "" }, []string{noOwner}},
-		"no next mover":                {func(w *WorkItem) { w.NextMoveOwnerID = "" }, []string{noNext}},
-		"done needs neither":           {func(w *WorkItem) { w.State, w.OwnerID, w.NextMoveOwnerID = WorkDone, "", "" }, nil},
-		"cancelled needs neither":      {func(w *WorkItem) { w.State, w.OwnerID, w.NextMoveOwnerID = WorkCancelled, "", "" }, nil},
-		"waiting on nothing":           {func(w *WorkItem) { w.State = WorkWaiting }, []string{"waiting work items require waitingOn"}},
-		"waiting on nothing by nobody": {func(w *WorkItem) { w.State, w.NextMoveOwnerID = WorkWaiting, "" }, []string{noNext, "waiting work items require waitingOn"}},
+		"as it is":                     {func(*record) {}, nil},
+		"no owner":                     {func(w *record) { w.OwnerID = "" }, []string{noOwner}},
+		"no next mover":                {func(w *record) { w.NextMoveOwnerID = "" }, []string{noNext}},
+		"done needs neither":           {func(w *record) { w.State, w.OwnerID, w.NextMoveOwnerID = collab.WorkDone, "", "" }, nil},
+		"cancelled needs neither":      {func(w *record) { w.State, w.OwnerID, w.NextMoveOwnerID = collab.WorkCancelled, "", "" }, nil},
+		"waiting on nothing":           {func(w *record) { w.State = collab.WorkWaiting }, []string{"waiting work items require waitingOn"}},
+		"waiting on nothing by nobody": {func(w *record) { w.State, w.NextMoveOwnerID = collab.WorkWaiting, "" }, []string{noNext, "waiting work items require waitingOn"}},
 		"waiting on itself": {
-			func(w *WorkItem) { w.State, w.WaitingOn = WorkWaiting, &WaitingOn{"work_item", "x", "wi-1"} },
+			func(w *record) {
+				w.State, w.WaitingOn = collab.WorkWaiting, &collab.WaitingOn{Kind: "work_item", Label: "x", TargetID: "wi-1"}
+			},
 			[]string{"waitingOn.targetId cannot reference the work item itself"},
 		},
-		"waiting on another":           {func(w *WorkItem) { w.State, w.WaitingOn = WorkWaiting, &WaitingOn{"work_item", "x", "wi-2"} }, nil},
-		"its own parent":               {func(w *WorkItem) { w.ParentID = "wi-1" }, []string{"parentId cannot reference the record itself"}},
-		"updated before created":       {func(w *WorkItem) { w.CreatedAt = later }, []string{"updatedAt must be greater than or equal to createdAt"}},
-		"updated after created":        {func(w *WorkItem) { w.UpdatedAt = later }, nil},
-		"pending without a requester":  {func(w *WorkItem) { w.AcceptanceState = AcceptancePending }, []string{"acceptanceState pending requires requestedById"}},
-		"pending with a requester":     {func(w *WorkItem) { w.AcceptanceState, w.RequestedByID = AcceptancePending, "will" }, nil},
-		"blank id":                     {func(w *WorkItem) { w.ID = "  " }, []string{"collaboration record id is required"}},
-		"blank title":                  {func(w *WorkItem) { w.Title = "\t" }, []string{"collaboration title is required"}},
-		"no creator":                   {func(w *WorkItem) { w.CreatedByID = "" }, []string{"createdById is required"}},
-		"a state that there is not":    {func(w *WorkItem) { w.State = "paused" }, []string{`state "paused" is not one of open, working, waiting, review, done, cancelled`}},
-		"a priority that there is not": {func(w *WorkItem) { w.Priority = "asap" }, []string{`priority "asap" is not one of low, normal, high, urgent`}},
+		"waiting on another": {func(w *record) {
+			w.State, w.WaitingOn = collab.WorkWaiting, &collab.WaitingOn{Kind: "work_item", Label: "x", TargetID: "wi-2"}
+		}, nil},
+		"its own parent":               {func(w *record) { w.ParentID = "wi-1" }, []string{"parentId cannot reference the record itself"}},
+		"updated before created":       {func(w *record) { w.CreatedAt = later }, []string{"updatedAt must be greater than or equal to createdAt"}},
+		"updated after created":        {func(w *record) { w.UpdatedAt = later }, nil},
+		"pending without a requester":  {func(w *record) { w.AcceptanceState = collab.AcceptancePending }, []string{"acceptanceState pending requires requestedById"}},
+		"pending with a requester":     {func(w *record) { w.AcceptanceState, w.RequestedByID = collab.AcceptancePending, "will" }, nil},
+		"blank id":                     {func(w *record) { w.ID = "  " }, []string{"collaboration record id is required"}},
+		"blank title":                  {func(w *record) { w.Title = "\t" }, []string{"collaboration title is required"}},
+		"no creator":                   {func(w *record) { w.CreatedByID = "" }, []string{"createdById is required"}},
+		"a state that there is not":    {func(w *record) { w.State = "paused" }, []string{`state "paused" is not one of open, working, waiting, review, done, cancelled`}},
+		"a priority that there is not": {func(w *record) { w.Priority = "asap" }, []string{`priority "asap" is not one of low, normal, high, urgent`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := baseWork()
 			c.change(&w)
-			if got := w.Validate(); !slices.Equal(got, c.want) {
+			if got := w.validate(); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -64,47 +69,70 @@ func TestWorkItemRules(t *testing.T) {
 
 func TestQuestionRules(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(q *Question)
+		change func(q *record)
 		want   []string
 	}{
-		"as it is":            {func(*Question) {}, nil},
-		"no next mover":       {func(q *Question) { q.NextMoveOwnerID = "" }, []string{"non-terminal collaboration records require nextMoveOwnerId"}},
-		"no answer":           {func(q *Question) { q.State = QuestionAnswered }, []string{"answered questions require an answer"}},
-		"blank answer":        {func(q *Question) { q.State, q.Answer = QuestionAnswered, " " }, []string{"answered questions require an answer"}},
-		"an answer":           {func(q *Question) { q.State, q.Answer = QuestionAnswered, "42" }, nil},
-		"answered still owed": {func(q *Question) { q.State, q.Answer, q.NextMoveOwnerID = QuestionAnswered, "42", "" }, []string{"non-terminal collaboration records require nextMoveOwnerId"}},
-		"closed":              {func(q *Question) { q.State, q.NextMoveOwnerID = QuestionClosed, "" }, nil},
-		"declined":            {func(q *Question) { q.State, q.NextMoveOwnerID = QuestionDeclined, "" }, nil},
-		"pending by nobody":   {func(q *Question) { q.AcceptanceState = AcceptancePending }, []string{"acceptanceState pending requires askedById and askedOfId"}},
-		"its own parent":      {func(q *Question) { q.ParentID = "q-1" }, []string{"parentId cannot reference the record itself"}},
+		"as it is":            {func(*record) {}, nil},
+		"no next mover":       {func(q *record) { q.NextMoveOwnerID = "" }, []string{"non-terminal collaboration records require nextMoveOwnerId"}},
+		"no answer":           {func(q *record) { q.State = questionAnswered }, []string{"answered questions require an answer"}},
+		"blank answer":        {func(q *record) { q.State, q.Answer = questionAnswered, " " }, []string{"answered questions require an answer"}},
+		"an answer":           {func(q *record) { q.State, q.Answer = questionAnswered, "42" }, nil},
+		"answered still owed": {func(q *record) { q.State, q.Answer, q.NextMoveOwnerID = questionAnswered, "42", "" }, []string{"non-terminal collaboration records require nextMoveOwnerId"}},
+		"closed":              {func(q *record) { q.State, q.NextMoveOwnerID = questionClosed, "" }, nil},
+		"declined":            {func(q *record) { q.State, q.NextMoveOwnerID = questionDeclined, "" }, nil},
+		"pending by nobody":   {func(q *record) { q.AcceptanceState = collab.AcceptancePending }, []string{"acceptanceState pending requires askedById and askedOfId"}},
+		"its own parent":      {func(q *record) { q.ParentID = "q-1" }, []string{"parentId cannot reference the record itself"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := baseQuestion()
-			c.change(&q)
-			if got := q.Validate(); !slices.Equal(got, c.want) {
+			q := recordOf(baseQuestion())
+			c.change(q)
+			if got := q.validate(); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
+// TestStepsBelongToTheirRecord: whatever the machine lets happen to a record is told
+// as a step that its kind has.
 func TestStepsBelongToTheirRecord(t *testing.T) {
-	q := StepEvent{RecordID: "q-1", RecordKind: KindQuestion, ActorID: "lead"}
-	for _, step := range []Step{StepWaiting, StepProgressed, StepReviewRequested, StepDone, StepCancelled, StepClaimed} {
-		q.Step = step
-		if wrong := strings.Join(q.Validate("q-1", KindQuestion), "; "); !strings.Contains(wrong, string(step)) {
-			t.Errorf("%s on a question gives %q; want a refusal that names it", step, wrong)
+	has := map[string][]collab.Step{
+		collab.KindQuestion: {
+			collab.StepCreated, collab.StepAnswered, collab.StepClosed, collab.StepDeclined, collab.StepReopened, collab.StepSpawned,
+		},
+		collab.KindWorkItem: {
+			collab.StepCreated, collab.StepClaimed, collab.StepProgressed, collab.StepHandoff, collab.StepWaiting, collab.StepReviewRequested,
+			collab.StepAccepted, collab.StepRejected, collab.StepDone, collab.StepCancelled, collab.StepReopened,
+		},
+	}
+	for kind, k := range kinds {
+		r := record{WorkItem: collab.WorkItem{ID: "r", Kind: kind}}
+		if step := stepOf(nil, &r); step != collab.StepCreated {
+			t.Errorf("a new %s is %s", kind, step)
+		}
+		for from, all := range k.moves {
+			for _, to := range all {
+				old, moved := r, r
+				old.State, moved.State = from, to
+				if step := stepOf(&old, &moved); !slices.Contains(has[kind], step) {
+					t.Errorf("%s from %s to %s is %s", kind, from, to, step)
+				}
+			}
 		}
 	}
-	q.Step = StepAnswered
-	if wrong := q.Validate("q-1", KindQuestion); wrong != nil {
-		t.Errorf("answered on a question: %q", wrong)
-	}
-	if wrong := q.Validate("q-2", KindQuestion); len(wrong) != 1 {
-		t.Errorf("another record's id: %q", wrong)
-	}
-	if wrong := q.Validate("q-1", KindWorkItem); len(wrong) != 2 { // the kind, and the step that work items do not have
-		t.Errorf("another record's kind: %q", wrong)
+	old := record{WorkItem: collab.WorkItem{State: collab.WorkReview, OwnerID: "a", NextMoveOwnerID: "a", AcceptanceState: collab.AcceptancePending}}
+	for want, edit := range map[collab.Step]func(r *record){
+		collab.StepProgressed: func(r *record) { r.Summary = "x" },
+		collab.StepHandoff:    func(r *record) { r.NextMoveOwnerID = "b" },
+		collab.StepAccepted:   func(r *record) { r.AcceptanceState = collab.AcceptanceAccepted },
+		collab.StepRejected:   func(r *record) { r.AcceptanceState = collab.AcceptanceRejected },
+		collab.StepSpawned:    func(r *record) { r.SpawnedWorkItemID = "wi_1" },
+		collab.StepDone:       func(r *record) { r.State, r.AcceptanceState = collab.WorkDone, collab.AcceptanceAccepted },
+	} {
+		r := old
+		if edit(&r); stepOf(&old, &r) != want {
+			t.Errorf("got %s, want %s", stepOf(&old, &r), want)
+		}
 	}
 }
 
@@ -116,21 +144,21 @@ func TestTransitions(t *testing.T) {
 		"review working": true, "review done": true, "review cancelled": true,
 		"done open": true, "cancelled open": true,
 	}
-	for _, from := range workStates {
-		for _, to := range workStates {
-			err := checkMove("work item", workMoves, from, to)
+	for _, from := range kinds[collab.KindWorkItem].states {
+		for _, to := range kinds[collab.KindWorkItem].states {
+			err := checkMove("work item", kinds[collab.KindWorkItem].moves, from, to)
 			if ok := err == nil; ok != (from == to || allowed[string(from)+" "+string(to)]) {
 				t.Errorf("%s to %s: %v", from, to, err)
 			}
-			if err != nil && err.Code != CodeBadTransition {
+			if err != nil && err.Code != collab.CodeBadTransition {
 				t.Errorf("%s to %s: code %s", from, to, err.Code)
 			}
 		}
 	}
 	questions := map[string]bool{"open answered": true, "open closed": true, "open declined": true, "answered closed": true, "answered open": true}
-	for _, from := range questionStates {
-		for _, to := range questionStates {
-			if ok := checkMove("question", questionMoves, from, to) == nil; ok != (from == to || questions[string(from)+" "+string(to)]) {
+	for _, from := range kinds[collab.KindQuestion].states {
+		for _, to := range kinds[collab.KindQuestion].states {
+			if ok := checkMove("question", kinds[collab.KindQuestion].moves, from, to) == nil; ok != (from == to || questions[string(from)+" "+string(to)]) {
 				t.Errorf("question %s to %s: %v", from, to, ok)
 			}
 		}
@@ -139,7 +167,7 @@ func TestTransitions(t *testing.T) {
 
 func TestTimesInParams(t *testing.T) {
 	for _, raw := range []string{`1700000000000`, `"2023-11-14T22:13:20Z"`} {
-		var m moment
+		var m collab.Moment
 		if err := json.Unmarshal([]byte(raw), &m); err != nil || m.Unix() != 1700000000 {
 			t.Errorf("%s is read as %v, %v", raw, m, err)
 		}

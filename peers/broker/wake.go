@@ -1,75 +1,34 @@
 package broker
 
-import "fmt"
+import (
+	"fmt"
 
-// A Rule names why somebody is woken. The order of the constants is the order in
-// which the rules are tried.
-type Rule string
-
-// The wake rules.
-const (
-	RuleExplicit   Rule = "explicit_mention"
-	RuleDependency Rule = "dependency_owner" // only for work that waits: the one it waits for
-	RuleNextMove   Rule = "next_move_owner"
-	RuleOwner      Rule = "owner"
-	RuleMaster     Rule = "conversation_master"
-	RuleNone       Rule = "none"
+	"hubbub/protocol/collab"
 )
 
-// An Outcome says what became of a wake decision.
-type Outcome string
-
-// The outcomes of a wake decision.
-const (
-	OutcomeWoken       Outcome = "woken"
-	OutcomeUnavailable Outcome = "unavailable" // the delivery is stored, and woken when its agent announces itself
-	OutcomeUnknown     Outcome = "unknown_target"
-	OutcomeAmbiguous   Outcome = "ambiguous"
-	OutcomeNobody      Outcome = "nobody" // nobody, or a person, is responsible
-)
-
-// A Decision is one wake decision with everything it was made from. It is
-// stored with the event that it was made for.
-type Decision struct {
-	TargetAgentID string      `json:"targetAgentId,omitempty"`
-	EndpointID    string      `json:"endpointId,omitempty"`
-	Rule          Rule        `json:"rule"`
-	Candidates    []Candidate `json:"candidates"`
-	Reason        string      `json:"reason"`
-	Outcome       Outcome     `json:"outcome"`
-	Options       []Option    `json:"endpoints,omitempty"` // the endpoints looked at for the target
+// A situation is all that a wake decision depends on.
+type situation struct {
+	sender     string   // never woken
+	explicit   []string // agents that were named, in order
+	record     *record  // that the message or the wake is about
+	dependency string   // who holds what the record waits for, if it waits
+	master     string   // of the conversation
+	final      bool     // the message says that nothing is expected
 }
 
-// A Candidate is one name that a rule brought up, and why it was taken or not.
-type Candidate struct {
-	AgentID string `json:"agentId"`
-	Rule    Rule   `json:"rule"`
-	Chosen  bool   `json:"chosen"`
-	Reason  string `json:"reason"`
-}
-
-// A Situation is all that a wake decision depends on.
-type Situation struct {
-	Sender     string    // never woken
-	Explicit   []string  // agents that were named, in order
-	Work       *WorkItem // that the message or the wake is about
-	Dependency string    // who holds what Work waits for, if it waits
-	Question   *Question // that the wake is about
-	Master     string    // of the conversation
-	Final      bool      // the message says that nothing is expected
-}
-
-// ChooseWake picks the one who is responsible now. It looks at names only:
+// chooseWake picks the one who is responsible now. It looks at names only:
 // whether the chosen one can be woken is found out afterwards and changes nothing
 // about who is responsible.
-func ChooseWake(s Situation) Decision {
-	d := Decision{Rule: RuleNone, Outcome: OutcomeNobody, Candidates: []Candidate{}}
-	consider := func(name string, rule Rule, why string) {
-		c := Candidate{AgentID: name, Rule: rule, Reason: why}
+func chooseWake(s situation) collab.Decision {
+	d := collab.Decision{Rule: collab.RuleNone, Outcome: collab.OutcomeNobody, Candidates: []collab.Candidate{}}
+	consider := func(name string, rule collab.Rule, why string) {
+		c := collab.Candidate{AgentID: name, Rule: rule, Reason: why}
 		switch {
+		case name == "":
+			return
 		case d.TargetAgentID != "":
 			c.Reason = "not needed: " + d.TargetAgentID + " is woken, and only one is"
-		case name == s.Sender:
+		case name == s.sender:
 			c.Reason = "passed over: the sender is never woken by its own message"
 		default:
 			c.Chosen = true
@@ -77,8 +36,8 @@ func ChooseWake(s Situation) Decision {
 		}
 		d.Candidates = append(d.Candidates, c)
 	}
-	for _, name := range s.Explicit {
-		consider(name, RuleExplicit, "was named explicitly")
+	for _, name := range s.explicit {
+		consider(name, collab.RuleExplicit, "was named explicitly")
 	}
 	if quiet := s.quiet(); quiet != "" {
 		if d.TargetAgentID == "" {
@@ -86,23 +45,12 @@ func ChooseWake(s Situation) Decision {
 		}
 		return d
 	}
-	if s.Work != nil {
-		if s.Work.State == WorkWaiting && s.Dependency != "" {
-			consider(s.Dependency, RuleDependency, "holds what the work waits for")
-		}
-		if s.Work.NextMoveOwnerID != "" {
-			consider(s.Work.NextMoveOwnerID, RuleNextMove, "has the next move on "+s.Work.ID)
-		}
-		if s.Work.OwnerID != "" {
-			consider(s.Work.OwnerID, RuleOwner, "owns "+s.Work.ID)
-		}
+	if r := s.record; r != nil {
+		consider(s.dependency, collab.RuleDependency, "holds what the work waits for")
+		consider(r.NextMoveOwnerID, collab.RuleNextMove, "has the next move on "+r.ID)
+		consider(r.OwnerID, collab.RuleOwner, "owns "+r.ID)
 	}
-	if s.Question != nil && s.Question.NextMoveOwnerID != "" {
-		consider(s.Question.NextMoveOwnerID, RuleNextMove, "has the next move on "+s.Question.ID)
-	}
-	if s.Master != "" {
-		consider(s.Master, RuleMaster, "answers for the conversation")
-	}
+	consider(s.master, collab.RuleMaster, "answers for the conversation")
 	if d.TargetAgentID == "" {
 		d.Reason = "nobody else is responsible"
 		if len(d.Candidates) == 0 {
@@ -113,35 +61,33 @@ func ChooseWake(s Situation) Decision {
 }
 
 // quiet says why nobody but those named is woken, or nothing.
-func (s Situation) quiet() string {
+func (s situation) quiet() string {
 	switch {
-	case s.Final:
+	case s.final:
 		return "the message is informational: it expects nothing"
-	case s.Work != nil && s.Work.Terminal():
-		return fmt.Sprintf("work item %s is %s", s.Work.ID, s.Work.State)
-	case s.Question != nil && s.Question.Terminal():
-		return fmt.Sprintf("question %s is %s", s.Question.ID, s.Question.State)
+	case s.record != nil && s.record.Terminal():
+		return s.record.name() + " is " + string(s.record.State)
 	}
 	return ""
 }
 
 // settle completes a decision with what is known of its target.
-func (d *Decision) settle(st Standing) {
+func settle(d *collab.Decision, st Standing) {
 	d.Options = st.Candidates
 	switch {
-	case st.Failure == CodeAmbiguous:
-		d.Outcome, d.Reason = OutcomeAmbiguous, d.Reason+"; "+st.Reason
+	case st.Failure == collab.CodeAmbiguous:
+		d.Outcome, d.Reason = collab.OutcomeAmbiguous, d.Reason+"; "+st.Reason
 	case st.Failure != "":
-		d.Outcome, d.Reason = OutcomeUnknown, d.Reason+"; "+st.Reason
+		d.Outcome, d.Reason = collab.OutcomeUnknown, d.Reason+"; "+st.Reason
 	case st.Person:
-		d.Outcome, d.Reason = OutcomeNobody, d.Reason+"; "+st.Reason+", and people are not woken"
+		d.Outcome, d.Reason = collab.OutcomeNobody, d.Reason+"; "+st.Reason+", and people are not woken"
 	case st.Endpoint == nil:
-		d.Outcome, d.Reason = OutcomeUnavailable, d.Reason+"; "+st.Reason
-	case st.Endpoint.Status != StatusOnline:
-		d.Outcome, d.Reason = OutcomeUnavailable, d.Reason+"; no endpoint is online"
-	case st.Endpoint.WakePolicy != WakeAuto:
-		d.Outcome, d.Reason = OutcomeUnavailable, d.Reason+"; endpoint "+st.Endpoint.EndpointID+" has the wake policy manual"
+		d.Outcome, d.Reason = collab.OutcomeUnavailable, d.Reason+"; "+st.Reason
+	case st.Endpoint.Status != collab.StatusOnline:
+		d.Outcome, d.Reason = collab.OutcomeUnavailable, d.Reason+"; no endpoint is online"
+	case st.Endpoint.WakePolicy != collab.WakeAuto:
+		d.Outcome, d.Reason = collab.OutcomeUnavailable, d.Reason+"; endpoint "+st.Endpoint.EndpointID+" has the wake policy manual"
 	default:
-		d.Outcome, d.EndpointID, d.Reason = OutcomeWoken, st.Endpoint.EndpointID, d.Reason+"; "+st.Reason
+		d.Outcome, d.EndpointID, d.Reason = collab.OutcomeWoken, st.Endpoint.EndpointID, d.Reason+"; "+st.Reason
 	}
 }

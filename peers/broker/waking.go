@@ -1,41 +1,38 @@
 package broker
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // A subject is what a wake is about.
 type subject struct {
-	message    *Message
-	work       *WorkItem
-	question   *Question
-	invocation *Invocation
+	message    *collab.Message
+	record     *record
+	invocation *collab.Invocation
 	sweep      bool
 }
 
-// request stores a delivery; with a decision that woke somebody it stores the
+// requestAs stores a delivery; with a decision that woke somebody it stores the
 // wake too, and has it sent. It returns the delivery as it stands then.
-func (t *turn) request(d Delivery, dec Decision, about subject) Delivery {
-	return t.requestAs(t.mint("dlv_"), d, dec, about)
-}
-
-// requestAs is request for a delivery whose id is known already.
-func (t *turn) requestAs(id string, d Delivery, dec Decision, about subject) Delivery {
+func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about subject) collab.Delivery {
 	d.ID, d.CreatedAt = id, stamp(t.now)
-	d.UpdatedAt, d.Status = d.CreatedAt, DeliveryPending
+	d.UpdatedAt, d.Status = d.CreatedAt, collab.DeliveryPending
 	if !about.sweep {
 		d.SenderID, d.SenderKind = t.caller.Name, t.caller.kind()
 	}
 	d.EndpointID = dec.EndpointID
-	if dec.Outcome == OutcomeUnavailable {
+	if dec.Outcome == collab.OutcomeUnavailable {
 		d.Wake = wakeWanted
 	}
-	t.emit(EventDelivery, "agent:"+d.TargetAgentID, d, map[string]any{"rule": dec.Rule, "reason": dec.Reason})
-	if dec.Outcome == OutcomeWoken {
+	emit(t, collab.EventDelivery, "agent:"+d.TargetAgentID, d, map[string]any{"rule": dec.Rule, "reason": dec.Reason})
+	if dec.Outcome == collab.OutcomeWoken {
 		t.woken(d, dec, about)
 	}
 	if stored := t.deliveries[d.ID]; stored != nil {
@@ -46,11 +43,18 @@ func (t *turn) requestAs(id string, d Delivery, dec Decision, about subject) Del
 
 // woken makes the fact that an agent is woken, and has it sent to the identity
 // that announced the endpoint.
-func (t *turn) woken(d Delivery, dec Decision, about subject) {
-	w := Wake{
+func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
+	w := collab.Wake{
 		DeliveryID: d.ID, TargetAgentID: d.TargetAgentID, EndpointID: dec.EndpointID,
 		Rule: dec.Rule, Reason: dec.Reason, Candidates: dec.Candidates, SenderID: d.SenderID, SenderKind: d.SenderKind, Sweep: about.sweep,
-		Message: about.message, WorkItem: about.work, Question: about.question, Invocation: about.invocation,
+		Message: about.message, Invocation: about.invocation,
+	}
+	switch r := about.record; {
+	case r == nil:
+	case r.isQuestion():
+		w.Question = new(r.question())
+	default:
+		w.WorkItem = &r.WorkItem
 	}
 	if c := t.conversations[d.ConversationID]; c != nil {
 		short := *c
@@ -59,14 +63,14 @@ func (t *turn) woken(d Delivery, dec Decision, about subject) {
 	}
 	if about.invocation != nil {
 		f := t.flights[about.invocation.FlightID]
-		if f.State == FlightQueued {
+		if f.State == collab.FlightQueued {
 			moving := *f
-			moving.State, moving.UpdatedAt = FlightWaking, stamp(t.now)
-			t.emit(EventFlight, "flight:"+f.ID, moving, nil)
+			moving.State, moving.UpdatedAt = collab.FlightWaking, stamp(t.now)
+			emit(t, collab.EventFlight, "flight:"+f.ID, moving, nil)
 		}
 		w.Flight = t.flights[f.ID]
 	}
-	e := t.emit(EventWoken, "agent:"+d.TargetAgentID, w, nil)
+	e := emit(t, collab.EventWoken, "agent:"+d.TargetAgentID, w, nil)
 	if ep := t.endpoints[dec.EndpointID]; ep != nil {
 		t.sends = append(t.sends, sending{to: ep.Identity, event: e, deliveryID: d.ID})
 	}
@@ -74,10 +78,10 @@ func (t *turn) woken(d Delivery, dec Decision, about subject) {
 
 // wakeWaiting wakes an agent for the deliveries that could not wake it before,
 // each once, and cancels those that nobody needs any more.
-func (t *turn) wakeWaiting(agent string) error {
+func (t *tx) wakeWaiting(agent string) error {
 	for _, id := range slices.Clone(t.openTo[agent]) {
-		d := t.deliveries[id].at(t.now)
-		if d.Status != DeliveryPending || d.Wake != wakeWanted && d.Wake != wakeMissed {
+		d := at(t.deliveries[id], t.now)
+		if d.Status != collab.DeliveryPending || d.Wake != wakeWanted && d.Wake != wakeMissed {
 			continue
 		}
 		if why := t.obsolete(d); why != "" {
@@ -103,9 +107,10 @@ func (t *turn) wakeWaiting(agent string) error {
 }
 
 // wakeNow makes the wake that a delivery waits for.
-func (t *turn) wakeNow(d Delivery, st Standing) error {
+func (t *tx) wakeNow(d collab.Delivery, st Standing) error {
 	var about subject
-	dec := Decision{Candidates: []Candidate{}}
+	dec := collab.Decision{Candidates: []collab.Candidate{}}
+	about.record = t.records[cmp.Or(d.WorkItemID, d.QuestionID)]
 	switch {
 	case d.MessageID != "":
 		m, meta, err := t.message(d.MessageID)
@@ -113,21 +118,17 @@ func (t *turn) wakeNow(d Delivery, st Standing) error {
 			return err
 		}
 		about.message, dec = &m, meta.Wake
-		about.work = t.work[m.WorkItemID]
 	case d.InvocationID != "":
 		about.invocation = t.invocations[d.InvocationID]
-		about.work = t.work[about.invocation.WorkItemID]
-		dec.Rule, dec.Reason = RuleExplicit, d.TargetAgentID+": was invoked"
+		dec.Rule, dec.Reason = collab.RuleExplicit, d.TargetAgentID+": was invoked"
 	default:
-		recordID := d.WorkItemID + d.QuestionID // one of them is empty
-		about.work, about.question = t.work[d.WorkItemID], t.questions[d.QuestionID]
-		decided, err := t.decided(recordID)
+		decided, err := t.decided(about.record.ID)
 		if err != nil {
 			return err
 		}
 		dec = decided.Decision
 	}
-	dec.Outcome, dec.EndpointID = OutcomeWoken, st.Endpoint.EndpointID
+	dec.Outcome, dec.EndpointID = collab.OutcomeWoken, st.Endpoint.EndpointID
 	dec.Reason = fmt.Sprintf("%s; woken when %s announced itself", dec.Reason, st.Endpoint.EndpointID)
 	t.woken(d, dec, about)
 	return nil
@@ -135,7 +136,7 @@ func (t *turn) wakeNow(d Delivery, st Standing) error {
 
 // wakeAgain sends a wake once more that found its addressee absent: the same
 // event, so that an agent which did get it can tell.
-func (t *turn) wakeAgain(d Delivery, st Standing) error {
+func (t *tx) wakeAgain(d collab.Delivery, st Standing) error {
 	e, err := t.event(t.wokenBy[d.ID])
 	if err != nil {
 		return err
@@ -149,20 +150,20 @@ func (t *turn) wakeAgain(d Delivery, st Standing) error {
 // missed takes note that a wake found its addressee absent: its endpoints are
 // offline, and the wake waits for the next announcement. One that came since
 // the wake was sent counts.
-func (t *turn) missed(deliveryID string, to protocol.PeerID, sentAt string) error {
+func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) error {
 	d, ok := t.putAside(deliveryID)
 	if !ok {
 		return nil
 	}
 	since := false
 	for _, e := range t.endpoints {
-		since = since || e.Identity == to && e.Status == StatusOnline && e.AnnouncedAt > sentAt
+		since = since || e.Identity == to && e.Status == collab.StatusOnline && e.AnnouncedAt > sentAt
 	}
 	if since {
 		return t.wakeWaiting(d.TargetAgentID)
 	}
 	for _, o := range t.endpointIDs(to) {
-		if e := t.endpoints[o]; e.Status == StatusOnline {
+		if e := t.endpoints[o]; e.Status == collab.StatusOnline {
 			t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
 		}
 	}
@@ -170,10 +171,10 @@ func (t *turn) missed(deliveryID string, to protocol.PeerID, sentAt string) erro
 }
 
 // putAside has a wake wait for the next announcement; false when it need not.
-func (t *turn) putAside(deliveryID string) (Delivery, bool) {
+func (t *tx) putAside(deliveryID string) (collab.Delivery, bool) {
 	stored := t.deliveries[deliveryID]
 	if stored == nil || stored.Terminal() || stored.Wake != wakeWoken {
-		return Delivery{}, false
+		return collab.Delivery{}, false
 	}
 	d := *stored
 	d.Wake = wakeMissed
@@ -194,12 +195,9 @@ func (s *state) endpointIDs(identity protocol.PeerID) []string {
 }
 
 // obsolete says why a delivery needs nobody any more, or nothing.
-func (s *state) obsolete(d Delivery) string {
-	if w := s.work[d.WorkItemID]; w != nil && w.Terminal() {
-		return "work item " + w.ID + " is " + string(w.State)
-	}
-	if q := s.questions[d.QuestionID]; q != nil && q.Terminal() {
-		return "question " + q.ID + " is " + string(q.State)
+func (s *state) obsolete(d collab.Delivery) string {
+	if r := s.records[cmp.Or(d.WorkItemID, d.QuestionID)]; r != nil && r.Terminal() {
+		return r.name() + " is " + string(r.State)
 	}
 	if i := s.invocations[d.InvocationID]; i != nil && s.flights[i.FlightID].Terminal() {
 		return "flight " + i.FlightID + " is " + string(s.flights[i.FlightID].State)
@@ -207,26 +205,27 @@ func (s *state) obsolete(d Delivery) string {
 	return ""
 }
 
-func (t *turn) cancelDelivery(d Delivery, why string) {
-	d.Status, d.LeasedBy, d.LeaseUntil, d.UpdatedAt = DeliveryCancelled, "", "", stamp(t.now)
-	t.emit(EventDeliveryChanged, "agent:"+d.TargetAgentID, d, map[string]string{"reason": why})
+func (t *tx) cancelDelivery(d collab.Delivery, why string) {
+	d = settled(d, collab.DeliveryCancelled)
+	d.UpdatedAt = stamp(t.now)
+	emit(t, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, map[string]string{"reason": why})
 }
 
 // decided reads the last wake decision about a work item or a question.
-func (t *turn) decided(recordID string) (WakeDecided, error) {
-	var w WakeDecided
+func (t *tx) decided(recordID string) (collab.WakeDecided, error) {
+	var w collab.WakeDecided
 	ref, ok := t.wakes[recordID]
 	if !ok {
-		return w, refuse(CodeNotFound, "no wake was decided for %q", clip(recordID, 80))
+		return w, collab.Refuse(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
 	}
 	e, err := t.event(ref.seq)
 	if err != nil {
 		return w, err
 	}
-	if e.Type == EventMessagePosted {
-		var meta postMetadata
+	if e.Type == collab.EventMessagePosted.Name {
+		var meta collab.PostMetadata
 		err = json.Unmarshal(e.Metadata, &meta)
-		w.RecordID, w.RecordKind, w.Decision = recordID, KindWorkItem, meta.Wake
+		w.RecordID, w.RecordKind, w.Decision = recordID, collab.KindWorkItem, meta.Wake
 	} else {
 		err = json.Unmarshal(e.Payload, &w)
 	}
@@ -236,63 +235,86 @@ func (t *turn) decided(recordID string) (WakeDecided, error) {
 	return w, nil
 }
 
-// wakeFor decides whom a work item or a question wakes, stores the decision and
-// makes the wake. The delivery is nil when nobody is to be woken.
-func (t *turn) wakeFor(about subject, sender string) (Decision, *Delivery) {
-	s := Situation{Sender: sender, Work: about.work, Question: about.question}
-	d := Delivery{Reason: ReasonInvocation, Policy: PolicyMustAck}
-	record := WakeDecided{SenderID: sender, Sweep: about.sweep}
-	if w := about.work; w != nil {
-		s.Dependency = t.dependency(w)
-		d.WorkItemID, d.ConversationID = w.ID, w.ConversationID
-		record.RecordID, record.RecordKind = w.ID, KindWorkItem
-	} else {
-		q := about.question
-		d.QuestionID, d.ConversationID = q.ID, q.ConversationID
-		record.RecordID, record.RecordKind = q.ID, KindQuestion
+// explainWake answers with the stored decision of a message, or with the last one
+// of a record.
+func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation, err error) {
+	switch id := cmp.Or(p.WorkItemID, p.QuestionID); {
+	case p.MessageID != "":
+		_, meta, err := t.message(p.MessageID)
+		if err != nil {
+			return out, err
+		}
+		out.Decision = meta.Wake
+	case id != "":
+		w, err := t.decided(id)
+		if err != nil {
+			return out, err
+		}
+		out.Decision = w.Decision
+	default:
+		return out, invalid("messageId or workItemId is required")
 	}
-	dec := t.choose(s, locality{})
-	record.Decision = dec
-	t.emit(EventWakeDecided, record.RecordKind+":"+record.RecordID, record, nil)
-	if dec.Outcome != OutcomeWoken && dec.Outcome != OutcomeUnavailable {
-		return dec, nil
-	}
-	d.TargetAgentID = dec.TargetAgentID
-	stored := t.request(d, dec, about)
-	return dec, &stored
+	out.Wake = out.Summary()
+	return out, nil
 }
 
-// choose makes a decision and completes it with what is known of its target.
-func (t *turn) choose(s Situation, from locality) Decision {
-	dec := ChooseWake(s)
-	if dec.TargetAgentID != "" {
-		st := t.standing(dec.TargetAgentID, from)
-		if st.AgentID != "" {
-			dec.TargetAgentID = st.AgentID
-		}
-		dec.settle(st)
+// wakeFor decides whom a record wakes, stores the decision and makes the wake. The
+// delivery is nil if nobody is to be woken.
+func (t *tx) wakeFor(r *record, sender string, sweep bool) (collab.Decision, *collab.Delivery) {
+	dec := t.choose(situation{sender: sender, record: r}, locality{})
+	emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
+		RecordID: r.ID, RecordKind: r.Kind, SenderID: sender, Sweep: sweep, Decision: dec,
+	}, nil)
+	if dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
+		return dec, nil
 	}
+	d := collab.Delivery{
+		TargetAgentID: dec.TargetAgentID, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, ConversationID: r.ConversationID,
+	}
+	if r.isQuestion() {
+		d.QuestionID = r.ID
+	} else {
+		d.WorkItemID = r.ID
+	}
+	d = t.requestAs(t.mint("dlv_"), d, dec, subject{record: r, sweep: sweep})
+	return dec, &d
+}
+
+// choose makes a decision and completes it with what is known of its target: what
+// a label that named it means, or else what its name means to the one who asks.
+func (t *tx) choose(s situation, from locality, named ...named) collab.Decision {
+	if s.record != nil {
+		s.dependency = t.dependency(s.record)
+	}
+	dec := chooseWake(s)
+	if dec.TargetAgentID == "" {
+		return dec
+	}
+	st := t.standing(dec.TargetAgentID, from)
+	for _, n := range named {
+		if dec.Rule == collab.RuleExplicit && n.standing.AgentID == dec.TargetAgentID {
+			st = n.standing // the endpoint that its label means
+		}
+	}
+	dec.TargetAgentID = cmp.Or(st.AgentID, dec.TargetAgentID)
+	settle(&dec, st)
 	return dec
 }
 
-// dependency finds who holds what a work item waits for; empty when the broker
-// cannot tell.
-func (t *turn) dependency(w *WorkItem) string {
-	if w.State != WorkWaiting || w.WaitingOn == nil {
+// dependency finds who holds what a record waits for; empty if the broker cannot
+// tell.
+func (s *state) dependency(r *record) string {
+	on := r.WaitingOn
+	if r.State != collab.WorkWaiting || on == nil {
 		return ""
 	}
-	on := w.WaitingOn
-	if other := t.work[on.TargetID]; other != nil {
-		if other.Terminal() {
-			return ""
-		}
+	other := s.records[on.TargetID]
+	switch {
+	case other != nil && other.Terminal():
+		return ""
+	case other != nil:
 		return other.NextMoveOwnerID
-	}
-	if q := t.questions[on.TargetID]; q != nil {
-		return q.NextMoveOwnerID
-	}
-	switch on.Kind {
-	case KindWorkItem, KindQuestion:
+	case kinds[on.Kind] != nil:
 		return ""
 	}
 	return bareName(on.TargetID)

@@ -2,339 +2,197 @@ package broker
 
 import (
 	"cmp"
-	"encoding/json"
 	"strings"
+
+	"hubbub/protocol/collab"
 )
 
-type workParams struct {
-	ID              *string    `json:"id"`
-	Title           *string    `json:"title"`
-	Summary         *string    `json:"summary"`
-	CreatedByID     *string    `json:"createdById"`
-	OwnerID         *string    `json:"ownerId"`
-	NextMoveOwnerID *string    `json:"nextMoveOwnerId"`
-	State           WorkState  `json:"state"`
-	AcceptanceState Acceptance `json:"acceptanceState"`
-	RequestedByID   *string    `json:"requestedById"`
-	WaitingOn       *WaitingOn `json:"waitingOn"`
-	ParentID        *string    `json:"parentId"`
-	ConversationID  *string    `json:"conversationId"`
-	Priority        *string    `json:"priority"`
-	Kind            string     `json:"kind"`
-	CreatedAt       *moment    `json:"createdAt"`
-	UpdatedAt       *moment    `json:"updatedAt"`
-	Wake            bool       `json:"wake"`
-}
+// given returns whether a wake was asked for.
+func given(wake *bool) bool { return wake != nil && *wake }
 
-// createWork stores a work item. With wake it wakes the one responsible too.
-func (t *turn) createWork(p workParams) (any, error) {
-	w, err := t.newWork(p)
+func createWork(t *tx, p collab.WorkParams) (out collab.Result, err error) {
+	r, err := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	if old := t.work[w.ID]; old != nil {
-		if t.created["work_item:"+w.ID] != t.digest {
-			return nil, refuse(CodeConflict, "work item %s exists with other content", w.ID)
-		}
-		return map[string]any{"work_item": old, "duplicate": true}, nil
-	}
-	if t.questions[w.ID] != nil {
-		return nil, refuse(CodeConflict, "%s is the id of a question", w.ID)
-	}
-	if err := t.putWork(EventWorkCreated, StepCreated, nil, w); err != nil {
-		return nil, err
-	}
-	return t.workResult(w.ID, p.Wake), nil
-}
-
-// newWork makes the record that the params describe and checks it. The broker's
-// clock and the caller stand in the record; what the params say of them is only
-// checked.
-func (t *turn) newWork(p workParams) (WorkItem, error) {
-	now := stamp(t.now)
-	w := WorkItem{Kind: KindWorkItem, CreatedByID: t.caller.Name, State: WorkOpen, AcceptanceState: AcceptanceNone, CreatedAt: now, UpdatedAt: now}
-	if p.Kind != "" && p.Kind != KindWorkItem {
-		return w, invalid("kind %q is not work_item", clip(p.Kind, 40))
-	}
-	id, err := t.newID(p.ID, "wi_")
-	if err != nil {
-		return w, err
-	}
-	w.ID = id
-	if err := t.takeOver(&w, p); err != nil {
-		return w, err
-	}
-	checked := w
-	if p.CreatedByID != nil && strings.TrimSpace(*p.CreatedByID) == "" {
-		checked.CreatedByID = ""
-	}
-	if p.CreatedAt != nil && p.UpdatedAt != nil {
-		checked.CreatedAt, checked.UpdatedAt = stamp(p.CreatedAt.Time), stamp(p.UpdatedAt.Time)
-	}
-	if wrong := checked.Validate(); len(wrong) > 0 {
-		return w, invalidRecord(wrong)
-	}
-	return w, nil
-}
-
-func invalidRecord(wrong []string) *Error {
-	e := invalid("%s", strings.Join(wrong, "; "))
-	e.Details = map[string]any{"errors": wrong}
-	return e
-}
-
-// takeOver writes the members that the params have into the record.
-func (t *turn) takeOver(w *WorkItem, p workParams) error {
-	for _, f := range []struct {
-		what string
-		from *string
-		to   *string
-		name bool // of somebody: stored bare
-	}{
-		{"title", p.Title, &w.Title, false}, {"summary", p.Summary, &w.Summary, false},
-		{"ownerId", p.OwnerID, &w.OwnerID, true}, {"nextMoveOwnerId", p.NextMoveOwnerID, &w.NextMoveOwnerID, true},
-		{"requestedById", p.RequestedByID, &w.RequestedByID, true}, {"parentId", p.ParentID, &w.ParentID, false},
-		{"conversationId", p.ConversationID, &w.ConversationID, false}, {"priority", p.Priority, &w.Priority, false},
-	} {
-		if f.from == nil {
-			continue
-		}
-		if f.what == "title" || f.what == "summary" {
-			if err := checkLength(f.what, *f.from, maxTitle); err != nil {
-				return err
-			}
-		} else if err := checkName(f.what, *f.from); err != nil {
-			return err
-		}
-		*f.to = *f.from
-		if f.name {
-			*f.to = t.recordName(*f.from)
-		}
-	}
-	if p.WaitingOn != nil {
-		on := *p.WaitingOn
-		if err := checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID); err != nil {
-			return err
-		}
-		if err := checkLength("waitingOn.label", on.Label, maxTitle); err != nil {
-			return err
-		}
-		w.WaitingOn = &on
-	}
-	w.State = cmp.Or(p.State, w.State)
-	w.AcceptanceState = cmp.Or(p.AcceptanceState, w.AcceptanceState)
-	return nil
-}
-
-// recordName is the form in which somebody stands in a record: bare, and for a
-// label that means exactly one agent that agent's name.
-func (t *turn) recordName(s string) string {
-	s = strings.TrimSpace(s)
-	if strings.HasPrefix(s, "@") {
-		if st := t.resolve(s, t.localityOf(t.caller)); st.Failure == "" {
-			return st.AgentID
-		}
-	}
-	return bareName(strings.TrimPrefix(s, "@"))
-}
-
-// putWork emits an event about a work item, after checking the event itself.
-func (t *turn) putWork(kind string, step Step, old *WorkItem, w WorkItem) error {
-	meta := stepMetadata{StepEvent: StepEvent{RecordID: w.ID, RecordKind: KindWorkItem, Step: step, ActorID: t.caller.Name}}
-	if old != nil {
-		meta.From = string(old.State)
-	} else {
-		meta.Digest = t.digest
-	}
-	if wrong := meta.Validate(w.ID, w.Kind); len(wrong) > 0 {
-		return invalidRecord(wrong)
-	}
-	t.emit(kind, "work_item:"+w.ID, w, meta)
-	return nil
-}
-
-// workResult answers with a work item, and with the wake if one was asked for.
-func (t *turn) workResult(id string, wake bool) map[string]any {
-	out := map[string]any{"work_item": *t.work[id]}
-	if wake && !t.work[id].Terminal() {
-		w := *t.work[id]
-		dec, d := t.wakeFor(subject{work: &w}, t.caller.Name)
-		out["wake"], out["decision"] = dec.summary(), dec
-		if d != nil {
-			out["delivery"] = *d
-		}
-	}
-	return out
+	return t.create(r, given(p.Wake))
 }
 
 // updateWork changes a work item. Who moves it without saying whom the next move
 // belongs to keeps it where it is.
-func (t *turn) updateWork(p workParams) (any, error) {
+func updateWork(t *tx, p collab.WorkParams) (out collab.Result, err error) {
 	if p.ID == nil {
-		return nil, invalid("id is required")
+		return out, invalid("id is required")
 	}
-	old := t.work[*p.ID]
-	if old == nil {
-		return nil, t.noWork(*p.ID, p)
+	if q := t.records[*p.ID]; q != nil && q.isQuestion() {
+		return out, invalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID, cmp.Or(p.State, "update"))
 	}
-	if !t.mayMove(old) {
-		return nil, refuse(CodeForbidden, "%s is neither creator, owner nor next mover of %s", t.caller.Name, old.ID)
+	old, err := t.record(collab.KindWorkItem, *p.ID)
+	if err != nil {
+		return out, err
 	}
-	w := *old
-	if err := t.takeOver(&w, p); err != nil {
-		return nil, err
+	if err := t.mayMove(old); err != nil {
+		return out, err
 	}
-	if err := checkMove("work item", workMoves, old.State, w.State); err != nil {
-		return nil, err
+	r := *old
+	if err := t.takeOver(&r, p); err != nil {
+		return out, err
 	}
-	if w.State != WorkWaiting && p.WaitingOn == nil {
-		w.WaitingOn = nil // nothing is waited for any more
+	if r.State != collab.WorkWaiting && p.WaitingOn == nil {
+		r.WaitingOn = nil // nothing is waited for any more
 	}
-	w.UpdatedAt = stamp(t.now)
-	if wrong := w.Validate(); len(wrong) > 0 {
-		return nil, invalidRecord(wrong)
+	if err := t.change(old, &r); err != nil {
+		return out, err
 	}
-	if err := t.putWork(EventWorkUpdated, workStep(old, &w), old, w); err != nil {
-		return nil, err
-	}
-	t.cancelObsolete(old, &w)
-	return t.workResult(w.ID, p.Wake), nil
-}
-
-// noWork says why an id cannot be moved as a work item.
-func (t *turn) noWork(id string, p workParams) error {
-	if t.questions[id] != nil {
-		step := cmp.Or(string(p.State), "update")
-		return invalid("%s is a question: %s applies to work items only; use the question.* methods", id, step)
-	}
-	return notFound("work item", id)
-}
-
-func (t *turn) mayMove(w *WorkItem) bool {
-	name := t.caller.Name
-	return t.caller.Person || name == w.CreatedByID || name == w.OwnerID || name == w.NextMoveOwnerID
-}
-
-// cancelObsolete cancels the wakes still owed for a work item that ended, or
-// whose next move went to somebody else.
-func (t *turn) cancelObsolete(old, w *WorkItem) {
-	ended := !old.Terminal() && w.Terminal()
-	if !ended && old.NextMoveOwnerID == w.NextMoveOwnerID {
-		return
-	}
-	for _, d := range t.owed(w.ID) {
-		switch {
-		case ended:
-			t.cancelDelivery(d, "work item "+w.ID+" is "+string(w.State))
-		case d.MessageID == "" && d.InvocationID == "" && d.TargetAgentID == old.NextMoveOwnerID:
-			t.cancelDelivery(d, "the next move went to "+w.NextMoveOwnerID)
-		}
-	}
-}
-
-// owed lists the deliveries about a record that wait for their agent to
-// announce itself.
-func (t *turn) owed(recordID string) (list []Delivery) {
-	for _, agent := range sortedKeys(t.openTo) {
-		for _, id := range t.openTo[agent] {
-			d := t.deliveries[id]
-			if (d.WorkItemID == recordID || d.QuestionID == recordID) && (d.Wake == wakeWanted || d.Wake == wakeMissed) {
-				list = append(list, *d)
-			}
-		}
-	}
-	return list
-}
-
-func (t *turn) getWork(p idParams) (any, error) {
-	w := t.work[p.ID]
-	if w == nil {
-		return nil, notFound("work item", p.ID)
-	}
-	return map[string]any{"work_item": w}, nil
-}
-
-type workListParams struct {
-	State           WorkState `json:"state"`
-	OwnerID         string    `json:"ownerId"`
-	NextMoveOwnerID string    `json:"nextMoveOwnerId"`
-	pageParams
-}
-
-// listWork answers with the work items that fit, oldest first.
-func (t *turn) listWork(p workListParams) (any, error) {
-	if p.State != "" {
-		if _, ok := workMoves[p.State]; !ok {
-			return nil, invalid("state %q is not one of open, working, waiting, review, done, cancelled", clip(string(p.State), 40))
-		}
-	}
-	var list []*WorkItem
-	for _, id := range t.workOrder {
-		w := t.work[id]
-		if (p.State == "" || w.State == p.State) &&
-			(p.OwnerID == "" || w.OwnerID == t.recordName(p.OwnerID)) &&
-			(p.NextMoveOwnerID == "" || w.NextMoveOwnerID == t.recordName(p.NextMoveOwnerID)) {
-			list = append(list, w)
-		}
-	}
-	return pageOf("work_items", list, func(w *WorkItem) string { return w.ID }, p.pageParams)
+	return t.result(r.ID, given(p.Wake)), nil
 }
 
 // wakeWork wakes the one who is responsible for a work item now.
-func (t *turn) wakeWork(p idParams) (any, error) {
-	stored := t.work[p.ID]
-	if stored == nil {
-		return nil, notFound("work item", p.ID)
+func wakeWork(t *tx, p collab.IDParams) (out collab.Result, err error) {
+	r, err := t.record(collab.KindWorkItem, p.ID)
+	if err != nil {
+		return out, err
 	}
-	w := *stored
-	dec, d := t.wakeFor(subject{work: &w}, t.caller.Name)
-	out := map[string]any{"work_item": w, "wake": dec.summary(), "decision": dec}
-	if d != nil {
-		out["delivery"] = *d
-	}
-	switch dec.Outcome {
-	case OutcomeUnavailable:
-		return nil, routingError(CodeUnavailable, dec.TargetAgentID, dec.Reason, dec.Options, out)
-	case OutcomeAmbiguous:
-		return nil, routingError(CodeAmbiguous, dec.TargetAgentID, dec.Reason, dec.Options, out)
+	out.WorkItem = r.WorkItem
+	dec := t.wakeInto(&out, r)
+	if code := routingCodes[dec.Outcome]; code != "" {
+		return out, routingError(code, dec.TargetAgentID, dec.Reason, dec.Options, out)
 	}
 	return out, nil
 }
 
-type explainParams struct {
-	MessageID  string `json:"messageId"`
-	WorkItemID string `json:"workItemId"`
-	QuestionID string `json:"questionId"`
+// getRecord answers with a record of a kind.
+func getRecord(kind string) func(t *tx, p collab.IDParams) (collab.Result, error) {
+	return func(t *tx, p collab.IDParams) (out collab.Result, err error) {
+		if _, err := t.record(kind, p.ID); err != nil {
+			return out, err
+		}
+		return t.result(p.ID, false), nil
+	}
 }
 
-// explainWake answers with the stored decision of a message, or with the last one
-// of a work item or a question.
-func (t *turn) explainWake(p explainParams) (any, error) {
-	var dec Decision
-	switch {
-	case p.MessageID != "":
-		_, meta, err := t.message(p.MessageID)
-		if err != nil {
-			return nil, err
+func listWork(t *tx, p collab.WorkListParams) (page collab.Page[collab.WorkItem], err error) {
+	if p.State != "" {
+		if err := checkOneOf("state", p.State, kinds[collab.KindWorkItem].states...); err != nil {
+			return page, err
 		}
-		dec = meta.Wake
-	case p.WorkItemID != "" || p.QuestionID != "":
-		w, err := t.decided(cmp.Or(p.WorkItemID, p.QuestionID))
-		if err != nil {
-			return nil, err
-		}
-		dec = w.Decision
-	default:
-		return nil, invalid("messageId or workItemId is required")
 	}
-	raw, err := encode(dec)
+	list := t.recordsOf(collab.KindWorkItem, p.State, p.OwnerID, p.NextMoveOwnerID)
+	return pageOf(list, func(r *record) string { return r.ID }, (*record).workItem, p.PageParams)
+}
+
+func listQuestions(t *tx, p collab.QuestionListParams) (collab.Page[collab.Question], error) {
+	list := t.recordsOf(collab.KindQuestion, collab.WorkState(p.State), "", p.NextMoveOwnerID)
+	return pageOf(list, func(r *record) string { return r.ID }, (*record).question, p.PageParams)
+}
+
+// ask stores a question and wakes the one it is asked of.
+func ask(t *tx, p collab.QuestionParams) (out collab.Result, err error) {
+	if err := checkName("askedOfId", p.AskedOfID); err != nil {
+		return out, err
+	}
+	if err := checkLength("answer", p.Answer, maxText); err != nil {
+		return out, err
+	}
+	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: t.recordName(p.AskedOfID), Answer: p.Answer}
+	if p.AskedByID == nil || strings.TrimSpace(*p.AskedByID) != "" {
+		q.AskedByID = t.caller.Name
+	}
+	r, err := t.newRecord(q, collab.WorkParams{
+		ID: p.ID, Kind: p.Kind, Title: &p.Title, NextMoveOwnerID: new(cmp.Or(p.NextMoveOwnerID, p.AskedOfID)),
+		State: collab.WorkState(p.State), AcceptanceState: p.AcceptanceState, ConversationID: &p.ConversationID, ParentID: &p.ParentID,
+		CreatedByID: p.CreatedByID, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
+	})
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out := map[string]any{}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return nil, err
+	r.AskedByID = t.caller.Name
+	return t.create(r, r.State == collab.WorkOpen)
+}
+
+// answerQuestion stores the answer to a question and wakes the asker, whose move it then is.
+func answerQuestion(t *tx, p collab.AnswerParams) (out collab.Result, err error) {
+	if strings.TrimSpace(p.Answer) == "" {
+		return out, invalid("answered questions require an answer")
 	}
-	out["wake"] = dec.summary()
+	if err := checkLength("answer", p.Answer, maxText); err != nil {
+		return out, err
+	}
+	if q, err := t.record(collab.KindQuestion, p.ID); err == nil && q.State == questionAnswered {
+		if q.Answer != p.Answer {
+			return out, badMove(kinds[q.Kind].moves, q.State, q.State, "question %s is %s already", q.ID, q.State)
+		}
+		out = t.result(q.ID, false)
+		out.Duplicate = true
+		return out, nil
+	}
+	return t.moveQuestion(p.ID, questionAnswered, func(q *record) { q.Answer, q.NextMoveOwnerID = p.Answer, q.CreatedByID })
+}
+
+// endQuestion ends a question in a state.
+func endQuestion(to collab.WorkState) func(t *tx, p collab.IDParams) (collab.Result, error) {
+	return func(t *tx, p collab.IDParams) (collab.Result, error) {
+		return t.moveQuestion(p.ID, to, func(q *record) { q.NextMoveOwnerID = "" })
+	}
+}
+
+// reopenQuestion takes an answer back: the question is open again.
+func reopenQuestion(t *tx, p collab.IDParams) (collab.Result, error) {
+	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *record) { q.Answer, q.NextMoveOwnerID = "", cmp.Or(q.AskedOfID, q.CreatedByID) })
+}
+
+// moveQuestion brings a question into a state, and wakes whose move it then is.
+func (t *tx) moveQuestion(id string, to collab.WorkState, edit func(q *record)) (out collab.Result, err error) {
+	old, err := t.record(collab.KindQuestion, id)
+	if err != nil {
+		return out, err
+	}
+	if err := t.mayMove(old); err != nil {
+		return out, err
+	}
+	if old.State == to {
+		return t.result(id, false), nil // said twice
+	}
+	q := *old
+	q.State = to
+	edit(&q)
+	if err := t.change(old, &q); err != nil {
+		return out, err
+	}
+	return t.result(id, true), nil
+}
+
+// spawnWork makes the durable work that a question turned out to need. A
+// question spawns one work item at most.
+func spawnWork(t *tx, p collab.WorkParams) (out collab.Result, err error) {
+	if p.ID == nil {
+		return out, invalid("id (of the question) is required")
+	}
+	old, err := t.record(collab.KindQuestion, *p.ID)
+	if err != nil {
+		return out, err
+	}
+	if old.SpawnedWorkItemID != "" {
+		out = t.result(old.SpawnedWorkItemID, false)
+		out.Question, out.Duplicate = old.question(), true
+		return out, nil
+	}
+	owner := cmp.Or(p.OwnerID, new(cmp.Or(old.AskedOfID, old.NextMoveOwnerID, old.CreatedByID)))
+	p.ID, p.Kind, p.OwnerID = nil, "", owner
+	p.Title = cmp.Or(p.Title, &old.Title)
+	p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, owner)
+	p.RequestedByID = cmp.Or(p.RequestedByID, &old.CreatedByID)
+	p.ParentID = cmp.Or(p.ParentID, &old.ID)
+	p.ConversationID = cmp.Or(p.ConversationID, &old.ConversationID)
+	w, err := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p)
+	if err != nil {
+		return out, err
+	}
+	t.put(nil, w)
+	q := *old
+	q.SpawnedWorkItemID, q.UpdatedAt = w.ID, stamp(t.now)
+	t.put(old, &q)
+	out = t.result(w.ID, given(p.Wake))
+	out.Question = q.question()
 	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 func w0(extra m) m {
@@ -56,7 +57,7 @@ func TestWorkItemsAreCheckedWhenTheyAreMade(t *testing.T) {
 				}
 				return
 			}
-			details := d.refuse(CodeInvalid, "agent:actor-1", "work_item.create", w0(c.extra))
+			details := d.refuse(collab.CodeInvalid, "agent:actor-1", "work_item.create", w0(c.extra))
 			if !strings.Contains(details["error"].(string), c.want) {
 				t.Errorf("refused with %v; want %q", details["error"], c.want)
 			}
@@ -71,14 +72,14 @@ func TestWorkMovesByItsPeople(t *testing.T) {
 	d := newDesk(t)
 	d.announce("owner", "mover", "stranger")
 	d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "agent:mover"})
-	d.refuse(CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
-	d.refuse(CodeNotFound, "agent:owner", "work_item.update", m{"id": "v", "state": "working"})
+	d.refuse(collab.CodeForbidden, "agent:stranger", "work_item.update", m{"id": "w", "state": "working"})
+	d.refuse(collab.CodeNotFound, "agent:owner", "work_item.update", m{"id": "v", "state": "working"})
 	d.do("agent:mover", "work_item.update", m{"id": "w", "state": "working"})
-	r := d.refuse(CodeBadTransition, "agent:owner", "work_item.update", m{"id": "w", "state": "open"})
+	r := d.refuse(collab.CodeBadTransition, "agent:owner", "work_item.update", m{"id": "w", "state": "open"})
 	if r["from"] != "working" || r["to"] != "open" || len(r["allowed"].([]any)) != 4 {
 		t.Errorf("details = %v", r)
 	}
-	d.refuse(CodeInvalid, "agent:boss", "work_item.update", m{"id": "w", "state": "waiting"})
+	d.refuse(collab.CodeInvalid, "agent:boss", "work_item.update", m{"id": "w", "state": "waiting"})
 	got := d.do("tg:7", "work_item.update", m{"id": "w", "state": "waiting", "waitingOn": m{"kind": "actor", "label": "review", "targetId": "stranger"}})
 	if got.at("work_item", "waitingOn", "targetId") != "stranger" {
 		t.Errorf("got %v", got)
@@ -87,7 +88,7 @@ func TestWorkMovesByItsPeople(t *testing.T) {
 	if got.at("work_item", "waitingOn") != nil || got.at("work_item", "ownerId") != "owner" {
 		t.Errorf("got %v", got)
 	}
-	d.refuse(CodeBadTransition, "agent:boss", "work_item.update", m{"id": "w", "state": "working"})
+	d.refuse(collab.CodeBadTransition, "agent:boss", "work_item.update", m{"id": "w", "state": "working"})
 	d.do("agent:boss", "work_item.update", m{"id": "w", "state": "open"})
 	steps := ""
 	for _, e := range d.log {
@@ -123,7 +124,7 @@ func TestWorkIsWokenOnRequest(t *testing.T) {
 		t.Errorf("a cancelled item wakes %v", r)
 	}
 	d.do("cli:will", "work_item.create", m{"id": "v", "title": "t", "ownerId": "gone", "nextMoveOwnerId": "gone"})
-	d.refuse(CodeUnavailable, "cli:will", "work_item.wake", m{"id": "v"})
+	d.refuse(collab.CodeUnavailable, "cli:will", "work_item.wake", m{"id": "v"})
 	d.announce("gone")
 	d.wantWakes("agent:gone next_move_owner")
 	d.do("cli:will", "work_item.create", m{"id": "p", "title": "t", "ownerId": "will", "nextMoveOwnerId": "will"})
@@ -210,18 +211,18 @@ func TestQuestions(t *testing.T) {
 	if again := d.do("agent:asker", "question.ask", q); again["duplicate"] != true {
 		t.Errorf("again = %v", again)
 	}
-	d.refuse(CodeForbidden, "agent:stranger", "question.answer", m{"id": "q", "answer": "x"})
-	d.refuse(CodeInvalid, "agent:asked", "question.answer", m{"id": "q", "answer": " "})
+	d.refuse(collab.CodeForbidden, "agent:stranger", "question.answer", m{"id": "q", "answer": "x"})
+	d.refuse(collab.CodeInvalid, "agent:asked", "question.answer", m{"id": "q", "answer": " "})
 	got := d.do("agent:asked", "question.answer", m{"id": "q", "answer": "that one"})
 	if got.at("question", "state") != "answered" || got.at("question", "nextMoveOwnerId") != "asker" {
 		t.Errorf("got %v", got)
 	}
 	d.wantWakes("agent:asker next_move_owner")
-	if len(d.state.work) != 0 {
+	if len(d.turn("cli:will").recordsOf(collab.KindWorkItem, "", "", "")) != 0 {
 		t.Error("an answered question made work")
 	}
-	d.refuse(CodeBadTransition, "agent:asked", "question.decline", m{"id": "q"})
-	d.refuse(CodeBadTransition, "agent:asked", "question.answer", m{"id": "q", "answer": "no, the other"})
+	d.refuse(collab.CodeBadTransition, "agent:asked", "question.decline", m{"id": "q"})
+	d.refuse(collab.CodeBadTransition, "agent:asked", "question.answer", m{"id": "q", "answer": "no, the other"})
 	d.do("agent:asker", "question.reopen", m{"id": "q"})
 	d.wantWakes("agent:asked next_move_owner")
 	d.do("agent:asked", "question.answer", m{"id": "q", "answer": "the other"})
@@ -235,10 +236,10 @@ func TestQuestions(t *testing.T) {
 		t.Errorf("again = %v", again)
 	}
 	d.do("agent:asker", "question.close", m{"id": "q"})
-	d.refuse(CodeBadTransition, "agent:asker", "question.answer", m{"id": "q", "answer": "late"})
-	d.refuse(CodeInvalid, "agent:asker", "question.ask", m{"title": "of nobody"})
-	d.refuse(CodeInvalid, "agent:asker", "question.ask", m{"title": "t", "askedOfId": "asked", "state": "answered"})
-	r := d.refuse(CodeInvalid, "agent:asker", "work_item.update", m{"id": "q", "state": "waiting"})
+	d.refuse(collab.CodeBadTransition, "agent:asker", "question.answer", m{"id": "q", "answer": "late"})
+	d.refuse(collab.CodeInvalid, "agent:asker", "question.ask", m{"title": "of nobody"})
+	d.refuse(collab.CodeInvalid, "agent:asker", "question.ask", m{"title": "t", "askedOfId": "asked", "state": "answered"})
+	r := d.refuse(collab.CodeInvalid, "agent:asker", "work_item.update", m{"id": "q", "state": "waiting"})
 	if !strings.Contains(r["error"].(string), "waiting") {
 		t.Errorf("refused with %v", r["error"])
 	}
@@ -263,10 +264,10 @@ func TestAnInvocationFlies(t *testing.T) {
 		t.Errorf("wake = %v", wake)
 	}
 	d.wantWakes("agent:lead explicit_mention")
-	d.refuse(CodeForbidden, "agent:boss", "flight.update", m{"id": flight, "state": "completed"})
+	d.refuse(collab.CodeForbidden, "agent:boss", "flight.update", m{"id": flight, "state": "completed"})
 	d.do("agent:lead", "flight.update", m{"id": flight, "state": "running"})
-	d.refuse(CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "queued"})
-	d.refuse(CodeInvalid, "agent:lead", "flight.update", m{"id": flight, "state": "landed"})
+	d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "queued"})
+	d.refuse(collab.CodeInvalid, "agent:lead", "flight.update", m{"id": flight, "state": "landed"})
 	d.do("agent:lead", "flight.update", m{"id": flight, "state": "completed", "output": "done"})
 	got := d.do("agent:boss", "work_item.get", m{"id": "w"})
 	if got.at("work_item", "state") != "review" || got.at("work_item", "acceptanceState") != "pending" ||
@@ -277,10 +278,10 @@ func TestAnInvocationFlies(t *testing.T) {
 		t.Errorf("flight = %v", f)
 	}
 	d.do("agent:lead", "flight.update", m{"id": flight, "state": "completed"}) // said twice
-	d.refuse(CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "running"})
-	d.refuse(CodeUnknownTarget, "agent:boss", "invocation.create", m{"targetAgentId": "ghost", "text": "go"})
+	d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": flight, "state": "running"})
+	d.refuse(collab.CodeUnknownTarget, "agent:boss", "invocation.create", m{"targetAgentId": "ghost", "text": "go"})
 	d.sweep(time.Minute)
-	u := d.refuse(CodeUnavailable, "agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "again"})
+	u := d.refuse(collab.CodeUnavailable, "agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "again"})
 	if u.at("flight", "state") != "queued" {
 		t.Errorf("details = %v", u)
 	}
@@ -305,8 +306,8 @@ func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
 	d := newDesk(t)
 	group(d, "")
 	d.do("agent:man", "identity.announce", m{"endpointId": "e1", "wakePolicy": "manual"})
-	d.refuse(CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
-	d.refuse(CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man two"})
+	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
+	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man two"})
 	first := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": 1000})
 	if first.at("delivery", "status") != "leased" || first.at("message", "text") != "@man one" {
 		t.Errorf("first = %v", first)
@@ -326,9 +327,9 @@ func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
 	id := first.at("delivery", "id")
 	d.do("agent:man", "delivery.ack", m{"id": id})
 	d.do("agent:man", "delivery.ack", m{"id": id})
-	d.refuse(CodeBadTransition, "agent:man", "delivery.nack", m{"id": id})
-	d.refuse(CodeNotFound, "agent:man", "delivery.ack", m{"id": "nowhere"})
-	d.refuse(CodeInvalid, "agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": -1})
+	d.refuse(collab.CodeBadTransition, "agent:man", "delivery.nack", m{"id": id})
+	d.refuse(collab.CodeNotFound, "agent:man", "delivery.ack", m{"id": "nowhere"})
+	d.refuse(collab.CodeInvalid, "agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": -1})
 	id = second.at("delivery", "id")
 	for range maxAttempts {
 		d.do("agent:man", "delivery.nack", m{"id": id})
@@ -349,8 +350,8 @@ func TestBindings(t *testing.T) {
 	if got := d.do("cli:will", "binding.get", m{"surface": "telegram", "externalId": "tg:7"}); got.at("binding", "agentId") != "lead" {
 		t.Errorf("got %v", got)
 	}
-	d.refuse(CodeNotFound, "cli:will", "binding.get", m{"surface": "telegram", "externalId": "8"})
-	d.refuse(CodeForbidden, "agent:w3", "binding.set", m{"surface": "telegram", "externalId": "tg:7", "agentId": "w3"})
+	d.refuse(collab.CodeNotFound, "cli:will", "binding.get", m{"surface": "telegram", "externalId": "8"})
+	d.refuse(collab.CodeForbidden, "agent:w3", "binding.set", m{"surface": "telegram", "externalId": "tg:7", "agentId": "w3"})
 	d.checkRebuild()
 }
 
@@ -382,9 +383,9 @@ func TestListsFilterAndPage(t *testing.T) {
 	if strings.Join(ids, " ") != "w0 w1 w2 w3 w4" {
 		t.Errorf("paged through %v", ids)
 	}
-	d.refuse(CodeInvalid, "cli:will", "work_item.list", m{"limit": -1})
-	d.refuse(CodeInvalid, "cli:will", "work_item.list", m{"after": "nowhere"})
-	d.refuse(CodeInvalid, "cli:will", "work_item.list", m{"state": "paused"})
+	d.refuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"limit": -1})
+	d.refuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"after": "nowhere"})
+	d.refuse(collab.CodeInvalid, "cli:will", "work_item.list", m{"state": "paused"})
 
 	var seqs []string
 	var next any = 0
@@ -407,9 +408,25 @@ func TestListsFilterAndPage(t *testing.T) {
 
 func TestUnknownMethodsNameTheKnownOnes(t *testing.T) {
 	d := newDesk(t)
-	r := d.refuse(CodeInvalid, "cli:will", "work_item.destroy", nil)
+	r := d.refuse(collab.CodeInvalid, "cli:will", "work_item.destroy", nil)
 	if !strings.Contains(r["error"].(string), "work_item.update") {
 		t.Errorf("refused with %v", r["error"])
 	}
-	d.refuse(CodeInvalid, "cli:will", "", nil)
+	d.refuse(collab.CodeInvalid, "cli:will", "", nil)
+}
+
+// TestAnInvocationIsMadeOnce: an invocation that is made again by its id is told
+// from another of that id, as every record is.
+func TestAnInvocationIsMadeOnce(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "boss")
+	named := m{"id": "inv", "targetAgentId": "lead", "text": "go"}
+	first := d.do("agent:boss", "invocation.create", named)
+	d.wantWakes("agent:lead explicit_mention")
+	if again := d.do("agent:boss", "invocation.create", named); again["duplicate"] != true || again.at("flight", "id") != first.at("flight", "id") {
+		t.Errorf("the same invocation once more = %v", again)
+	}
+	d.wantWakes()
+	d.refuse(collab.CodeConflict, "agent:boss", "invocation.create", m{"id": "inv", "targetAgentId": "lead", "text": "else"})
+	d.checkRebuild()
 }

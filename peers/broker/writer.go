@@ -8,6 +8,9 @@ import (
 	"runtime/debug"
 	"time"
 
+	"hubbub/peers/store"
+	"hubbub/protocol/collab"
+
 	"github.com/rs/zerolog"
 )
 
@@ -20,7 +23,7 @@ var errStopping = errors.New("the broker is stopping; send the request again")
 // broker itself makes. Done gets one error, nil once the job is durable.
 type job struct {
 	request *request
-	decide  func(t *turn) error
+	decide  func(t *tx) error
 	done    chan error
 }
 
@@ -35,7 +38,7 @@ type writer struct {
 	log       *zerolog.Logger
 	jobs      chan job
 	chores    []chore
-	enqueue   func(ctx context.Context, tx *sql.Tx, t *turn, s sending) error
+	enqueue   func(ctx context.Context, db *sql.Tx, t *tx, s sending) error
 	committed func(b *batch) // after each commit
 
 	state    *state
@@ -48,12 +51,12 @@ type writer struct {
 type chore interface {
 	pending() bool
 	// write writes what is pending. Once it is durable, settled is called.
-	write(ctx context.Context, tx *sql.Tx) (settled func(), err error)
+	write(ctx context.Context, db *sql.Tx) (settled func(), err error)
 }
 
 // A batch is one transaction of the writer.
 type batch struct {
-	turn    *turn
+	tx      *tx
 	answers []answer
 	settled []func()
 	due     time.Time // when the clock alone changes something next
@@ -94,7 +97,7 @@ func (w *writer) submit(ctx context.Context, j job) error {
 }
 
 // change has the broker itself change something.
-func (w *writer) change(ctx context.Context, decide func(t *turn) error) error {
+func (w *writer) change(ctx context.Context, decide func(t *tx) error) error {
 	return w.submit(ctx, job{decide: decide})
 }
 
@@ -169,7 +172,7 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 		w.committed(b)
 		return nil
 	}
-	w.log.Error().Err(err).Int("jobs", len(jobs)).Msg("a batch could not be stored; its requests are refused")
+	w.log.Error().Err(err).Int("jobs", len(jobs)).Msg("batch not stored; its requests are refused")
 	if w.state, err = load(ctx, w.db); err != nil {
 		err = fmt.Errorf("the state cannot be rebuilt after a failed write: %w", err)
 		for _, j := range jobs {
@@ -191,55 +194,57 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 	return w.commit(ctx, rest)
 }
 
-// try decides and stores a batch. When a single job is to blame for the error,
+// try decides and stores a batch. If a single job is to blame for the error,
 // guilty is its index, else it is -1.
 func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err error) {
-	tx, err := w.db.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, -1, fmt.Errorf("beginning a transaction: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // a no-op once committed
-	t := &turn{
-		state: w.state, limits: w.limits, now: w.now().UTC(), mint: w.mint,
-		stored: func(seq int64) (Event, error) { return readEvent(ctx, tx, seq) },
-	}
-	b = &batch{turn: t}
-	for i, j := range jobs {
-		err := w.decide(ctx, tx, b, j)
-		var own *mistake
-		if errors.As(err, &own) {
-			return nil, i, err
+	guilty = -1
+	err = store.InTx(ctx, w.db, func(db *sql.Tx) error {
+		t := &tx{
+			state: w.state, limits: w.limits, now: w.now().UTC(), mint: w.mint,
+			stored: func(seq int64) (collab.Event, error) { return readEvent(ctx, db, seq) },
 		}
-		if err != nil {
-			return nil, -1, err
+		b = &batch{tx: t}
+		for i, j := range jobs {
+			if err := w.decide(ctx, db, b, j); err != nil {
+				var own *mistake
+				if errors.As(err, &own) {
+					guilty = i
+				}
+				return err
+			}
+		}
+		t.caller = brokerItself
+		return w.store(ctx, db, b)
+	})
+	if err == nil {
+		b.due = b.tx.nextDue()
+	}
+	return b, guilty, err
+}
+
+// store writes what a batch brought about.
+func (w *writer) store(ctx context.Context, db *sql.Tx, b *batch) error {
+	for _, s := range b.tx.sends {
+		if err := w.enqueue(ctx, db, b.tx, s); err != nil {
+			return err
 		}
 	}
-	t.caller = brokerItself
-	for _, s := range t.sends {
-		if err := w.enqueue(ctx, tx, t, s); err != nil {
-			return nil, -1, err
-		}
+	if b.tx.failed != nil {
+		return b.tx.failed
 	}
-	if t.failed != nil {
-		return nil, -1, t.failed
-	}
-	if err := appendEvents(ctx, tx.StmtContext(ctx, w.insert), t.events); err != nil {
-		return nil, -1, err
+	if err := appendEvents(ctx, db.StmtContext(ctx, w.insert), b.tx.events); err != nil {
+		return err
 	}
 	for _, c := range w.chores {
-		settled, err := c.write(ctx, tx)
+		settled, err := c.write(ctx, db)
 		if err != nil {
-			return nil, -1, err
+			return err
 		}
 		if settled != nil {
 			b.settled = append(b.settled, settled)
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		return nil, -1, fmt.Errorf("committing: %w", err)
-	}
-	b.due = t.nextDue()
-	return b, -1, nil
+	return nil
 }
 
 // A mistake is an error of the program in deciding one job.
@@ -248,21 +253,21 @@ type mistake struct{ error }
 func (m *mistake) Unwrap() error { return m.error }
 
 // decide runs one job. The error is a mistake, or one of the database.
-func (w *writer) decide(ctx context.Context, tx *sql.Tx, b *batch, j job) (err error) {
+func (w *writer) decide(ctx context.Context, db *sql.Tx, b *batch, j job) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &mistake{fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 		}
-		if err == nil && b.turn.failed != nil {
-			err = &mistake{b.turn.failed}
+		if err == nil && b.tx.failed != nil {
+			err = &mistake{b.tx.failed}
 		}
 	}()
-	t := b.turn
+	t := b.tx
 	if j.request == nil {
 		t.caller = brokerItself
 		return j.decide(t)
 	}
-	a, err := w.answer(ctx, tx, t, *j.request)
+	a, err := w.answer(ctx, db, t, *j.request)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 
 	"github.com/rs/zerolog"
 )
@@ -30,7 +31,7 @@ func newWriter(t *testing.T) *writer {
 	w := &writer{
 		db: db, now: time.Now, mint: newMint(time.Now).next, log: &log, jobs: make(chan job, 64),
 		limits:    limits{time.Minute, time.Minute, time.Hour},
-		enqueue:   func(context.Context, *sql.Tx, *turn, sending) error { return nil },
+		enqueue:   func(context.Context, *sql.Tx, *tx, sending) error { return nil },
 		committed: func(*batch) {},
 	}
 	if err := w.open(t.Context()); err != nil {
@@ -51,7 +52,7 @@ func newWriter(t *testing.T) *writer {
 // hold keeps the writer busy until what it returns is closed.
 func hold(t *testing.T, w *writer) chan struct{} {
 	begun, release := make(chan struct{}), make(chan struct{})
-	go w.change(t.Context(), func(*turn) error { close(begun); <-release; return nil }) //nolint:errcheck // it only holds
+	go w.change(t.Context(), func(*tx) error { close(begun); <-release; return nil }) //nolint:errcheck // it only holds
 	<-begun
 	return release
 }
@@ -64,13 +65,13 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 	results := make([]error, 12)
 	for i := range results {
 		wg.Go(func() {
-			results[i] = w.change(t.Context(), func(t *turn) error {
-				t.emit(EventConversation, fmt.Sprint("conversation:", i), Conversation{ID: fmt.Sprint(i)}, stepMetadata{Digest: "d"})
+			results[i] = w.change(t.Context(), func(t *tx) error {
+				emit(t, collab.EventConversation, fmt.Sprint("conversation:", i), collab.Conversation{ID: fmt.Sprint(i)}, collab.StepMetadata{Digest: "d"})
 				switch i {
 				case 3:
 					panic("a mistake")
 				case 7:
-					t.emit("no.such.type", "x:y", m{}, nil)
+					emit(t, collab.EventType[m]{Name: "no.such.type"}, "x:y", m{}, nil)
 				}
 				return nil
 			})
@@ -90,7 +91,7 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 	if err != nil || len(again.conversations) != 10 || again.seq != 10 {
 		t.Fatalf("the log holds %d conversations up to event %d, %v", len(again.conversations), again.seq, err)
 	}
-	if err := w.change(t.Context(), func(tr *turn) error {
+	if err := w.change(t.Context(), func(tr *tx) error {
 		if !reflect.DeepEqual(tr.state, again) {
 			return errors.New("the live state differs from the log's")
 		}
@@ -122,7 +123,7 @@ func TestRequestsShareACommit(t *testing.T) {
 	}
 	close(release)
 	wg.Wait()
-	w.change(t.Context(), func(*turn) error { return nil }) //nolint:errcheck // the commits before it are counted then
+	w.change(t.Context(), func(*tx) error { return nil }) //nolint:errcheck // the commits before it are counted then
 	if n := commits.Load(); n > 4 {
 		t.Errorf("52 jobs took %d commits", n)
 	}

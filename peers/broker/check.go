@@ -1,13 +1,14 @@
 package broker
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // Limits on what a request may bring, in bytes or counted.
@@ -18,32 +19,30 @@ const (
 	maxList  = 1000
 )
 
-// decodeParams reads a method's params. Absent params are an empty object;
-// unknown members are passed over.
-func decodeParams[P any](raw json.RawMessage) (P, error) {
-	var p P
-	if len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
-		raw = json.RawMessage("{}")
-	}
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return p, invalid("params cannot be read: %v", err)
-	}
-	return p, nil
+func invalid(format string, args ...any) *collab.Error {
+	return collab.Refuse(collab.CodeInvalid, format, args...)
 }
 
-type idParams struct {
-	ID string `json:"id"`
+// notFound refuses a request for a record that does not exist.
+func notFound(kind, id string) *collab.Error {
+	return collab.Refuse(collab.CodeNotFound, "there is no %s %q", kind, id)
 }
 
 // newID returns the id that a record gets: the one asked for, or a fresh one.
-func (t *turn) newID(asked *string, prefix string) (string, error) {
+func (t *tx) newID(asked *string, prefix string) (string, error) {
 	if asked == nil {
 		return t.mint(prefix), nil
 	}
-	if err := checkName("id", *asked); err != nil {
-		return "", err
+	return *asked, checkName("id", *asked)
+}
+
+// filledID is newID for records whose id must not be blank.
+func (t *tx) filledID(asked *string, prefix string) (string, error) {
+	id, err := t.newID(asked, prefix)
+	if err == nil && strings.TrimSpace(id) == "" {
+		err = invalid("id must not be empty")
 	}
-	return *asked, nil
+	return id, err
 }
 
 // checkName refuses names and ids that are too long or hold control characters.
@@ -52,10 +51,8 @@ func checkName(what, s string) error {
 	if len(s) > maxName {
 		return invalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
 	}
-	for _, r := range s {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError {
-			return invalid("%s must not contain control characters", what)
-		}
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }) {
+		return invalid("%s must not contain control characters", what)
 	}
 	return nil
 }
@@ -79,7 +76,7 @@ func checkText(what, s string, limit int) error {
 }
 
 func checkLength(what, s string, limit int) error {
-	raw, err := encode(s)
+	raw, err := collab.Encode(s)
 	if err != nil {
 		return invalid("%s cannot be stored: %v", what, err)
 	}
@@ -89,11 +86,23 @@ func checkLength(what, s string, limit int) error {
 	return nil
 }
 
-func checkOneOf(what, s string, allowed ...string) error {
-	if !slices.Contains(allowed, s) {
-		return invalid("%s %q is not one of %s", what, clip(s, 40), strings.Join(allowed, ", "))
+func checkOneOf[S ~string](what string, s S, allowed ...S) error {
+	if slices.Contains(allowed, s) {
+		return nil
 	}
-	return nil
+	return invalid("%s %q is not one of %s", what, text.Clip(string(s), 40), listed(allowed))
+}
+
+// listed writes the values that there are, for an error.
+func listed[S ~string](values []S) string {
+	var b strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(v))
+	}
+	return b.String()
 }
 
 // duration reads a number of milliseconds; zero means the default.
@@ -107,20 +116,10 @@ func duration(ms int64, what string, def, limit time.Duration) (time.Duration, e
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// A moment is a time in params: RFC 3339, or milliseconds since 1970.
-type moment struct{ time.Time }
-
-func (m *moment) UnmarshalJSON(raw []byte) error {
-	var ms int64
-	if json.Unmarshal(raw, &ms) == nil {
-		m.Time = time.UnixMilli(ms)
-		return nil
-	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return fmt.Errorf("a time is an RFC 3339 string or milliseconds since 1970")
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	m.Time = t
-	return err
+// routingFailed reports whether err says that a message was stored although
+// nobody could be woken for it.
+func routingFailed(err error) bool {
+	var e *collab.Error
+	return errors.As(err, &e) &&
+		(e.Code == collab.CodeUnknownTarget || e.Code == collab.CodeAmbiguous || e.Code == collab.CodeUnavailable)
 }

@@ -1,0 +1,224 @@
+package broker
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// newRecord completes a record with what the params say and checks it. The broker's
+// clock and the caller stand in the record; what the params say of them is only
+// checked.
+func (t *tx) newRecord(r record, p collab.WorkParams) (*record, error) {
+	k := kinds[r.Kind]
+	r.CreatedByID, r.State, r.AcceptanceState = t.caller.Name, collab.WorkOpen, collab.AcceptanceNone
+	r.CreatedAt = stamp(t.now)
+	r.UpdatedAt = r.CreatedAt
+	if p.Kind != "" && p.Kind != r.Kind {
+		return nil, invalid("kind %q is not %s", text.Clip(p.Kind, 40), r.Kind)
+	}
+	var err error
+	if r.ID, err = t.newID(p.ID, k.prefix); err != nil {
+		return nil, err
+	}
+	if err := t.takeOver(&r, p); err != nil {
+		return nil, err
+	}
+	checked := r
+	if p.CreatedByID != nil && strings.TrimSpace(*p.CreatedByID) == "" {
+		checked.CreatedByID = ""
+	}
+	if p.CreatedAt != nil && p.UpdatedAt != nil {
+		checked.CreatedAt, checked.UpdatedAt = stamp(p.CreatedAt.Time), stamp(p.UpdatedAt.Time)
+	}
+	return &r, invalidRecord(checked.validate())
+}
+
+// takeOver writes the members that the params have into the record.
+func (t *tx) takeOver(r *record, p collab.WorkParams) error {
+	for _, f := range []struct {
+		what string
+		from *string
+		to   *string
+	}{
+		{"title", p.Title, &r.Title}, {"summary", p.Summary, &r.Summary},
+		{"ownerId", p.OwnerID, &r.OwnerID}, {"nextMoveOwnerId", p.NextMoveOwnerID, &r.NextMoveOwnerID},
+		{"requestedById", p.RequestedByID, &r.RequestedByID}, {"parentId", p.ParentID, &r.ParentID},
+		{"conversationId", p.ConversationID, &r.ConversationID}, {"priority", p.Priority, &r.Priority},
+	} {
+		if f.from == nil {
+			continue
+		}
+		err := checkName(f.what, *f.from)
+		*f.to = *f.from
+		switch f.what {
+		case "title", "summary":
+			err = checkLength(f.what, *f.from, maxTitle)
+		case "ownerId", "nextMoveOwnerId", "requestedById":
+			*f.to = t.recordName(*f.from)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if on := p.WaitingOn; on != nil {
+		if err := checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID); err != nil {
+			return err
+		}
+		if err := checkLength("waitingOn.label", on.Label, maxTitle); err != nil {
+			return err
+		}
+		r.WaitingOn = on
+	}
+	r.State = cmp.Or(p.State, r.State)
+	r.AcceptanceState = cmp.Or(p.AcceptanceState, r.AcceptanceState)
+	return nil
+}
+
+// recordName is the form in which somebody stands in a record: bare, and for a
+// label that means exactly one agent that agent's name.
+func (t *tx) recordName(s string) string {
+	s = strings.TrimSpace(s)
+	if strings.HasPrefix(s, "@") {
+		if st := t.resolve(s, t.localityOf(t.caller)); st.Failure == "" {
+			return st.AgentID
+		}
+	}
+	return bareName(strings.TrimPrefix(s, "@"))
+}
+
+// create stores a record, unless the same request has made it before. With wake it
+// wakes the one responsible too.
+func (t *tx) create(r *record, wake bool) (out collab.Result, err error) {
+	old := t.records[r.ID]
+	switch {
+	case old == nil:
+		t.put(nil, r)
+		return t.result(r.ID, wake), nil
+	case old.Kind != r.Kind:
+		return out, collab.Refuse(collab.CodeConflict, "%s is the id of a %s", r.ID, kinds[old.Kind].name)
+	}
+	out = t.result(r.ID, false)
+	out.Duplicate = true
+	return out, t.madeBefore(r.target(), kinds[r.Kind].name, r.ID)
+}
+
+// put emits the event about a new version of a record; old is nil for a new one.
+func (t *tx) put(old, r *record) {
+	step := stepOf(old, r)
+	meta := collab.StepMetadata{RecordID: r.ID, RecordKind: r.Kind, Step: step, ActorID: t.caller.Name}
+	if old == nil {
+		meta.Digest = t.digest
+	} else {
+		meta.From = string(old.State)
+	}
+	switch {
+	case r.isQuestion() && old == nil:
+		emit(t, collab.EventQuestionCreated, r.target(), r.question(), meta)
+	case r.isQuestion() && step == collab.StepAnswered:
+		emit(t, collab.EventQuestionAnswered, r.target(), r.question(), meta)
+	case r.isQuestion():
+		emit(t, collab.EventQuestionUpdated, r.target(), r.question(), meta)
+	case old == nil:
+		emit(t, collab.EventWorkCreated, r.target(), r.WorkItem, meta)
+	default:
+		emit(t, collab.EventWorkUpdated, r.target(), r.WorkItem, meta)
+	}
+}
+
+// change brings a record from one version to the next, and cancels the wakes that
+// nobody needs any more. It refuses what the machine or the rules do not allow.
+func (t *tx) change(old, r *record) error {
+	if err := checkMove(kinds[r.Kind].name, kinds[r.Kind].moves, old.State, r.State); err != nil {
+		return err
+	}
+	r.UpdatedAt = stamp(t.now)
+	if err := invalidRecord(r.validate()); err != nil {
+		return err
+	}
+	t.put(old, r)
+	t.cancelObsolete(old, r)
+	return nil
+}
+
+// cancelObsolete cancels the wakes still owed for a record that ended or a question
+// that moved, and for work those of whom the next move was taken from.
+func (t *tx) cancelObsolete(old, r *record) {
+	for _, d := range t.owed(r.ID) {
+		switch {
+		case r.isQuestion(), !old.Terminal() && r.Terminal():
+			t.cancelDelivery(d, r.name()+" is "+string(r.State))
+		case old.NextMoveOwnerID != r.NextMoveOwnerID && d.MessageID == "" && d.InvocationID == "" && d.TargetAgentID == old.NextMoveOwnerID:
+			t.cancelDelivery(d, "the next move went to "+r.NextMoveOwnerID)
+		}
+	}
+}
+
+// owed lists the deliveries about a record that wait for their agent to
+// announce itself.
+func (t *tx) owed(recordID string) (list []collab.Delivery) {
+	for _, agent := range sortedKeys(t.openTo) {
+		for _, id := range t.openTo[agent] {
+			d := t.deliveries[id]
+			if (d.WorkItemID == recordID || d.QuestionID == recordID) && (d.Wake == wakeWanted || d.Wake == wakeMissed) {
+				list = append(list, *d)
+			}
+		}
+	}
+	return list
+}
+
+// result answers with a record; with wake it also wakes the one whose move it is.
+func (t *tx) result(id string, wake bool) (out collab.Result) {
+	r := t.records[id]
+	if r.isQuestion() {
+		out.Question = r.question()
+	} else {
+		out.WorkItem = r.WorkItem
+	}
+	if wake && !r.Terminal() {
+		t.wakeInto(&out, r)
+	}
+	return out
+}
+
+// wakeInto wakes the one responsible for a record, and adds the wake to a result.
+func (t *tx) wakeInto(out *collab.Result, r *record) collab.Decision {
+	dec, d := t.wakeFor(r, t.caller.Name, false)
+	out.Decision, out.Delivery, out.Wake = &dec, d, collab.AskedWake{Asked: true, Made: dec.Summary()}
+	return dec
+}
+
+// record returns a record of a kind.
+func (s *state) record(kind, id string) (*record, error) {
+	if r := s.records[id]; r != nil && r.Kind == kind {
+		return r, nil
+	}
+	return nil, notFound(kinds[kind].name, id)
+}
+
+// mayMove refuses agents that have nothing to do with a record.
+func (t *tx) mayMove(r *record) error {
+	concerned := []string{r.CreatedByID, r.OwnerID, r.AskedOfID, r.NextMoveOwnerID}
+	if t.caller.Person || slices.Contains(concerned, t.caller.Name) {
+		return nil
+	}
+	return collab.Refuse(collab.CodeForbidden, "%s", kinds[r.Kind].denied(t.caller.Name, r))
+}
+
+// recordsOf lists the records of a kind that fit, oldest first. Empty conditions
+// fit all.
+func (t *tx) recordsOf(kind string, state collab.WorkState, owner, next string) (list []*record) {
+	for _, id := range t.order {
+		r := t.records[id]
+		if r.Kind == kind && (state == "" || r.State == state) &&
+			(owner == "" || r.OwnerID == t.recordName(owner)) &&
+			(next == "" || r.NextMoveOwnerID == t.recordName(next)) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
