@@ -24,112 +24,201 @@ type AgentStats struct {
 	Dispositions map[string]int64 `json:"dispositions"` // how events ended, or stand
 }
 
-// agentTally gathers what AgentStats is made of.
-type agentTally struct {
-	events   map[string]*eventTally
-	turns    map[string]bool
-	attempts int64
-	refusals int64
+// Add adds the numbers of another agent.
+func (s *AgentStats) Add(o *AgentStats) {
+	for _, n := range []struct{ sum, more *int64 }{
+		{&s.Events, &o.Events}, {&s.Injected, &o.Injected}, {&s.Knocks, &o.Knocks}, {&s.Withheld, &o.Withheld}, {&s.TurnsRun, &o.TurnsRun},
+		{&s.Attempts, &o.Attempts}, {&s.TurnsAvoided, &o.TurnsAvoided}, {&s.Merged, &o.Merged}, {&s.Refusals, &o.Refusals}, {&s.Open, &o.Open},
+	} {
+		*n.sum += *n.more
+	}
+	for d, n := range o.Dispositions {
+		s.Dispositions[d] += n
+	}
 }
 
-type eventTally struct {
-	decided     bool
-	injection   string
-	disposition string
-	turned      bool
+// An EventTally is what one agent made of one event: the last record of each kind,
+// empty while there is none.
+type EventTally struct {
+	Decision AttentionRecord
+	Turn     AttentionRecord
+	End      AttentionRecord   // a disposition, final or not
+	Refusals []AttentionRecord // the first ones
+
+	turned  bool
+	counted eventCounts
+}
+
+// Decided reports whether the agent has decided on the event.
+func (e *EventTally) Decided() bool { return e.Decision.Event != "" }
+
+// Open reports whether the event waits for its end.
+func (e *EventTally) Open() bool { return e.Decided() && !FinalDisposition(e.End.Disposition) }
+
+// What one event adds to the numbers of its agent: 0 or 1 of each.
+const (
+	countDecided = iota
+	countInjected
+	countKnocks
+	countWithheld
+	countOpen
+	countTurned // it had a turn
+	countSpared // it ended, and no turn is recorded for it
+	countShown  // its content was to be shown, and no later one superseded it
+	countBoth   // spared and shown
+	countKinds
+)
+
+type eventCounts [countKinds]int64
+
+func (e *EventTally) counts() (c eventCounts) {
+	if !e.Decided() {
+		return c
+	}
+	shown := false
+	switch e.Decision.Injection {
+	case "immediate", "buffered":
+		c[countInjected] = 1
+		shown = e.End.Disposition != "superseded"
+	case "notify":
+		c[countKnocks] = 1
+	default:
+		c[countWithheld] = 1
+	}
+	spared := !e.turned && !e.Open()
+	for kind, holds := range map[int]bool{
+		countDecided: true, countOpen: e.Open(), countTurned: e.turned, countSpared: spared, countShown: shown, countBoth: spared && shown,
+	} {
+		if holds {
+			c[kind] = 1
+		}
+	}
+	return c
+}
+
+// An AgentTally counts the attention records of one agent as they come. The zero
+// AgentTally is ready to use.
+type AgentTally struct {
+	// Keep, if positive, bounds the turns that are remembered, so that their later
+	// attempts count as the same turn, and the names of dispositions.
+	Keep int
+
+	sum      eventCounts
+	attempts int64
+	turns    int64
+	refusals int64
+	ends     map[string]int64
+	known    map[string]bool // turns
+}
+
+// maxRefusals bounds the refusals that are kept of one event.
+const maxRefusals = 10
+
+// Add takes the next record. The caller keeps the events: event returns one by
+// its id.
+func (t *AgentTally) Add(r *AttentionRecord, event func(id string) *EventTally) {
+	switch r.Event {
+	case RecordDecision:
+		t.change(event(r.EventID), func(e *EventTally) { e.Decision = *r })
+	case RecordDisposition:
+		t.change(event(r.EventID), func(e *EventTally) { e.End = *r })
+	case RecordRefusal:
+		t.refusals++
+		if e := event(r.EventID); len(e.Refusals) < maxRefusals {
+			e.Refusals = append(e.Refusals, *r)
+		}
+	case RecordTurn:
+		started := r.State == "started"
+		if started {
+			t.start(cmp.Or(r.TurnID, r.EventID))
+		}
+		for _, id := range append([]string{r.EventID}, r.MergedEventIDs...) {
+			t.change(event(id), func(e *EventTally) { e.Turn, e.turned = *r, e.turned || started })
+		}
+	}
+}
+
+func (t *AgentTally) start(turn string) {
+	t.attempts++
+	if t.known == nil || t.Keep > 0 && len(t.known) >= t.Keep {
+		t.known = map[string]bool{}
+	}
+	if !t.known[turn] {
+		t.known[turn] = true
+		t.turns++
+	}
+}
+
+// change changes an event and counts it anew. What ended without a turn may get
+// one after all: a digest brings it, or an edit.
+func (t *AgentTally) change(e *EventTally, change func(*EventTally)) {
+	before := e.End.Disposition
+	change(e)
+	now := e.counts()
+	for kind := range now {
+		t.sum[kind] += now[kind] - e.counted[kind]
+	}
+	if t.ends == nil {
+		t.ends = map[string]int64{}
+	}
+	if e.counted[countDecided] > 0 {
+		if t.ends[before]--; t.ends[before] <= 0 {
+			delete(t.ends, before)
+		}
+	}
+	end := e.End.Disposition
+	if _, ok := t.ends[end]; e.Decided() && end != "" && (ok || t.Keep == 0 || len(t.ends) < t.Keep) {
+		t.ends[end]++
+	}
+	e.counted = now
+}
+
+// Stats sums up. An agent that records no turns is taken to run one for each
+// event whose content was injected and that no later one superseded.
+func (t *AgentTally) Stats(agent string) AgentStats {
+	s := AgentStats{
+		Agent: agent, Events: t.sum[countDecided], Injected: t.sum[countInjected], Knocks: t.sum[countKnocks], Withheld: t.sum[countWithheld],
+		Open: t.sum[countOpen], TurnsRun: t.turns, TurnsAvoided: t.sum[countSpared], Attempts: t.attempts, Refusals: t.refusals, Dispositions: maps.Clone(t.ends),
+	}
+	if t.attempts == 0 {
+		s.TurnsRun, s.TurnsAvoided = t.sum[countShown], t.sum[countSpared]-t.sum[countBoth]
+	} else {
+		s.Merged = max(t.sum[countTurned]-t.turns, 0)
+	}
+	if s.Dispositions == nil {
+		s.Dispositions = map[string]int64{}
+	}
+	return s
 }
 
 // AgentStats returns a line for each agent, by name, from the attention records
 // of a time.
 func (r *Reader) AgentStats(ctx context.Context, since, until time.Time) ([]AgentStats, error) {
-	tallies := map[string]*agentTally{}
+	type agent struct {
+		AgentTally
+		events map[string]*EventTally
+	}
+	agents := map[string]*agent{}
 	err := r.Attention(ctx, AttentionFilter{Since: since, Until: until}, func(a *AttentionRecord) error {
-		t := tallies[a.Agent]
+		t := agents[a.Agent]
 		if t == nil {
-			t = &agentTally{events: map[string]*eventTally{}, turns: map[string]bool{}}
-			tallies[a.Agent] = t
+			t = &agent{events: map[string]*EventTally{}}
+			agents[a.Agent] = t
 		}
-		t.add(a)
+		t.Add(a, func(id string) *EventTally {
+			if t.events[id] == nil {
+				t.events[id] = &EventTally{}
+			}
+			return t.events[id]
+		})
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	var list []AgentStats
-	for _, agent := range slices.Sorted(maps.Keys(tallies)) {
-		list = append(list, tallies[agent].stats(agent))
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		list = append(list, agents[name].Stats(name))
 	}
 	return list, nil
-}
-
-func (t *agentTally) event(id string) *eventTally {
-	e := t.events[id]
-	if e == nil {
-		e = &eventTally{}
-		t.events[id] = e
-	}
-	return e
-}
-
-func (t *agentTally) add(a *AttentionRecord) {
-	switch a.Event {
-	case RecordDecision:
-		e := t.event(a.EventID)
-		e.decided, e.injection = true, a.Injection
-	case RecordDisposition:
-		t.event(a.EventID).disposition = a.Disposition
-	case RecordRefusal:
-		t.refusals++
-	case RecordTurn:
-		if a.State != "started" {
-			return
-		}
-		t.attempts++
-		t.turns[cmp.Or(a.TurnID, a.EventID)] = true
-		t.event(a.EventID).turned = true
-		for _, id := range a.MergedEventIDs {
-			t.event(id).turned = true
-		}
-	}
-}
-
-// stats sums up. An agent that records no turns is taken to run one for each
-// event whose content was injected and that no later one superseded.
-func (t *agentTally) stats(agent string) AgentStats {
-	s := AgentStats{Agent: agent, Attempts: t.attempts, Refusals: t.refusals, TurnsRun: int64(len(t.turns)), Dispositions: map[string]int64{}}
-	recordsTurns := len(t.turns) > 0
-	turned := int64(0)
-	for _, e := range t.events {
-		if !e.decided {
-			continue
-		}
-		s.Events++
-		switch e.injection {
-		case "immediate", "buffered":
-			s.Injected++
-			e.turned = e.turned || !recordsTurns && e.disposition != "superseded"
-		case "notify":
-			s.Knocks++
-		default:
-			s.Withheld++
-		}
-		ended := FinalDisposition(e.disposition)
-		switch {
-		case e.turned:
-			turned++
-		case ended:
-			s.TurnsAvoided++
-		}
-		if e.disposition != "" {
-			s.Dispositions[e.disposition]++
-		}
-		if !ended {
-			s.Open++
-		}
-	}
-	if !recordsTurns {
-		s.TurnsRun = turned
-	}
-	s.Merged = max(turned-s.TurnsRun, 0)
-	return s
 }

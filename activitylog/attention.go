@@ -10,17 +10,21 @@ import (
 	"hubbub/protocol"
 )
 
-// The kinds of attention records.
+// The kinds of attention records. There may be others, which are told too.
 const (
 	RecordDecision    = "attention_decision"
 	RecordDisposition = "disposition"
 	RecordRefusal     = "refusal"
 	RecordTurn        = "turn"
+	RecordClaim       = "claim"
+	RecordDelivery    = "delivery"
+	RecordEscalation  = "escalation"
+	RecordProgress    = "progress"
 )
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
-// judged an event, ran a turn for it, was refused an action, or ended it. Which
-// fields are set depends on Event.
+// judged an event, ran a turn for it, claimed it, was refused an action, or ended
+// it. Which fields are set depends on Event.
 type AttentionRecord struct {
 	At        time.Time `json:"ts"`
 	MessageID string    `json:"messageId"`
@@ -44,15 +48,18 @@ type AttentionRecord struct {
 	State          string   `json:"state,omitempty"` // started, then one of accepted, finished, failed, cancelled, interrupted
 	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
 	Model          string   `json:"model,omitempty"`
-}
 
-// Known reports whether the record is of a known kind.
-func (a *AttentionRecord) Known() bool {
-	switch a.Event {
-	case RecordDecision, RecordDisposition, RecordRefusal, RecordTurn:
-		return true
-	}
-	return false
+	Granted *bool  `json:"granted,omitempty"` // of a claim
+	Owner   string `json:"owner,omitempty"`
+	Token   int64  `json:"token,omitempty"`
+	Via     string `json:"via,omitempty"` // broker or local
+
+	Sent   string `json:"sent,omitempty"` // of a delivery: id of the message that it is about
+	Kind   string `json:"kind,omitempty"`
+	Status string `json:"status,omitempty"`
+
+	With    string `json:"with,omitempty"`    // of an escalation: the other agent
+	Message string `json:"message,omitempty"` // of progress
 }
 
 // Concerns reports whether the record tells of an event, be it as one of the
@@ -101,23 +108,23 @@ func manySpellings(c rune) bool {
 	return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"\/<>&'`, c)
 }
 
-// attentionRecord reads the record that a send_start row brings; false when it
+// attentionRecord reads the record that a send_start row brings; false if it
 // brings none.
-func attentionRecord(e *Entry) (AttentionRecord, bool) {
+func attentionRecord(e *Entry) (a AttentionRecord, ok bool) {
 	var p struct {
 		Type    protocol.MessageType
 		From    string
 		Content json.RawMessage
 	}
 	if json.Unmarshal(e.Payload, &p) != nil || p.Type != protocol.TypeAgentEvent {
-		return AttentionRecord{}, false
+		return a, false
 	}
-	var a AttentionRecord
-	if json.Unmarshal(p.Content, &a) != nil {
-		return AttentionRecord{}, false
+	_ = json.Unmarshal(p.Content, &a) // fields of another kind stay empty
+	if a.Event == "" {
+		return a, false
 	}
-	if !a.Known() {
-		return AttentionRecord{}, false
+	if a.Event == RecordDelivery {
+		a.Sent = a.MessageID
 	}
 	a.At, a.MessageID = e.Time(), e.MessageID
 	if protocol.RoleOf(protocol.PeerID(p.From)) == protocol.RoleAgent || a.Agent == "" {

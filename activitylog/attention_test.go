@@ -53,6 +53,7 @@ func TestAttentionRecordsOfAnEvent(t *testing.T) {
 	}{
 		{AttentionFilter{EventID: "e1"}, []string{
 			"agent:a attention_decision", "agent:a turn", "agent:a turn", "agent:a disposition", "agent:b attention_decision",
+			"agent:b mood", // nobody knows it, and it is told all the same
 		}},
 		{AttentionFilter{EventID: "e2", Agent: "agent:b"}, []string{"agent:b attention_decision", "agent:b disposition"}},
 		{AttentionFilter{EventID: "e4"}, []string{"agent:a attention_decision", "agent:a refusal", "agent:a disposition"}},

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -73,8 +74,11 @@ func (v Voice) Message(payload []byte) string {
 		return fmt.Sprintf("%q", c.Text)
 	}
 	var a activitylog.AttentionRecord
-	if json.Unmarshal(m.Content, &a) == nil && a.Known() {
-		return v.Record(&a)
+	if json.Unmarshal(m.Content, &a) == nil {
+		switch a.Event {
+		case activitylog.RecordDecision, activitylog.RecordDisposition, activitylog.RecordRefusal, activitylog.RecordTurn:
+			return v.Record(&a)
+		}
 	}
 	if v == Full && c.Event != "" && c.Message+c.Status != "" {
 		return c.Event + ": " + strings.TrimSpace(c.Status+" "+c.Message)
@@ -139,8 +143,21 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 		return line + because
 	case activitylog.RecordRefusal:
 		return "refused: " + a.Tool + because
-	default:
+	case activitylog.RecordDisposition:
 		return "ended: " + a.Disposition + because
+	case activitylog.RecordClaim:
+		if a.Granted == nil || !*a.Granted {
+			return "lost the claim to " + cmp.Or(a.Owner, "another agent") + because
+		}
+		return fmt.Sprintf("claimed: token %d, by the %s", a.Token, cmp.Or(a.Via, "broker")) + because
+	case activitylog.RecordDelivery:
+		return strings.Join(strings.Fields("delivery of "+a.Kind+" "+a.Sent), " ") + ": " + a.Status + because
+	case activitylog.RecordEscalation:
+		return "escalated: a person was called into the exchange with " + cmp.Or(a.With, "another agent") + because
+	case activitylog.RecordProgress:
+		return "progress: " + a.Message + because
+	default:
+		return "recorded " + a.Event + because
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/protocol/text"
 )
 
@@ -30,15 +31,15 @@ type agentsView struct {
 
 // An agentLine is one agent in the list.
 type agentLine struct {
-	agent
+	*agent
+	Stats     activitylog.AgentStats
 	Connected bool
 	Endpoint  *endpoint
-	OpenCount int
-	TurnsRun  int64
-	Avoided   int64 // events that ended without a turn
-	Saved     int   // percent of the events that needed no turn
-	Spawned   bool
+	OpenCount int // of the events that are remembered
+	Saved     int // percent of the events that needed no turn
 }
+
+func (l *agentLine) save() { l.Saved = percent(int(l.Stats.TurnsAvoided), int(l.Stats.Events)) }
 
 func (c *Console) agentsPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.current(r.Context())
@@ -60,18 +61,12 @@ func (c *Console) agentsPage(w http.ResponseWriter, r *http.Request, v *visitor)
 	page.AllChats = len(page.Chats)
 	page.Chats = page.Chats[:min(len(page.Chats), listedChats)]
 	page.Agents = f.agentLines(connected, matches)
+	page.Total.Stats.Dispositions = map[string]int64{}
 	for i := range page.Agents {
-		a := &page.Agents[i]
-		page.Total.Decided += a.Decided
-		page.Total.Injected += a.Injected
-		page.Total.Knocks += a.Knocks
-		page.Total.Withheld += a.Withheld
-		page.Total.TurnsRun += a.TurnsRun
-		page.Total.Avoided += a.Avoided
-		page.Total.Refusals += a.Refusals
-		page.Total.OpenCount += a.OpenCount
+		page.Total.Stats.Add(&page.Agents[i].Stats)
+		page.Total.OpenCount += page.Agents[i].OpenCount
 	}
-	page.Total.Saved = percent(int(page.Total.Avoided), int(page.Total.Decided))
+	page.Total.save()
 	page.AllAgent = len(page.Agents)
 	page.Agents = page.Agents[:min(len(page.Agents), listedAgents)]
 	page.Claims = f.lastClaims(40)
@@ -98,8 +93,8 @@ func (f *facts) agentLines(connected map[string]bool, matches func(...string) bo
 		if a.ID == "agent:system" || !matches(a.ID) {
 			return
 		}
-		l := agentLine{agent: *a, Connected: connected[a.ID], Endpoint: places[a.ID], OpenCount: a.Open(), TurnsRun: a.turnsRun(), Avoided: a.avoided()}
-		l.Saved = percent(int(l.Avoided), int(l.Decided))
+		l := agentLine{agent: a, Stats: a.Stats(a.ID), Connected: connected[a.ID], Endpoint: places[a.ID], OpenCount: a.Open()}
+		l.save()
 		list = append(list, l)
 	}
 	f.agents.each(func(_ string, a *agent) { add(a) })
@@ -136,7 +131,7 @@ func (c *Console) agentPage(w http.ResponseWriter, r *http.Request, v *visitor) 
 	defer f.mu.RUnlock()
 	lines := f.agentLines(connected, func(words ...string) bool { return words[0] == id })
 	if len(lines) == 0 {
-		lines = []agentLine{{agent: agent{ID: text.Clip(id, 300)}}}
+		lines = []agentLine{{agent: &agent{ID: text.Clip(id, 300)}}}
 	}
 	page := &agentView{agentLine: lines[0], Now: c.now()}
 	for i := len(page.Events) - 1; i >= 0 && len(page.Recent) < listedEvents; i-- {

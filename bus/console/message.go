@@ -163,7 +163,7 @@ func eventIDOf(m *activitylog.Message) string {
 // judged returns how agents judged an event.
 func (f *facts) judged(eventID string) (list []eventAt) {
 	for _, a := range f.agents.sorted() {
-		if e := a.byID[eventID]; e != nil && !e.Decided.IsZero() {
+		if e := a.byID[eventID]; e != nil && e.Decided() {
 			list = append(list, eventAt{a.ID, *e})
 		}
 	}

@@ -133,10 +133,10 @@ func (f *facts) oddAgents(in *oddInput) (list []oddity) {
 	f.agents.each(func(id string, a *agent) {
 		open, oldest := 0, in.Now
 		for _, e := range a.Events {
-			if e.Open() && e.Disposition != "deferred" {
+			if e.Open() && e.End.Disposition != "deferred" {
 				open++
-				if e.Decided.Before(oldest) {
-					oldest = e.Decided
+				if e.Decision.At.Before(oldest) {
+					oldest = e.Decision.At
 				}
 			}
 		}

@@ -24,9 +24,9 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	c := f.chat("tg:7")
 	c.Title, c.State, c.Last = "<script>", "asked for an agent", now.Add(-time.Minute)
 	a := f.agent("agent:gone")
-	a.event("e1").Decided = now.Add(-time.Minute)
+	a.event("e1").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Minute)}
 	stuck := f.agent("agent:stuck")
-	stuck.event("e2").Decided = now.Add(-time.Hour)
+	stuck.event("e2").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Hour)}
 	p := &pulse{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}}}
 	list := f.odd(&oddInput{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
 		{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true, WindowPct: 100, WindowMax: 256, QueueMax: 1024},

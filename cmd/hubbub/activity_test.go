@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"hubbub/peers/attention"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 )
 
 var noon = time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
@@ -358,22 +360,44 @@ func TestLogPathsTakeFoldersAndFiles(t *testing.T) {
 	}
 }
 
-// TestEveryReasonIsSaidInWords: whoever asks why at night does not know the names
-// of the rules.
-func TestEveryReasonIsSaidInWords(t *testing.T) {
-	for _, name := range append(attention.Reasons(), "claim_granted", "edited_after_response") {
-		if activitylog.ReasonInWords(name) == "" {
-			t.Errorf("%q has no words", name)
+// TestWhyTellsOfEveryRecord: what an agent did with an event is told, whatever kind
+// of record tells it.
+func TestWhyTellsOfEveryRecord(t *testing.T) {
+	var rows []activitylog.Row
+	for i, content := range []string{
+		`{"event":"claim","granted":false,"owner":"agent:b"}`, `{"event":"claim","granted":true,"owner":"agent:a","token":7,"via":"broker"}`,
+		`{"event":"delivery","messageId":"m-reply","kind":"text","status":"failed","reason":"blocked"}`,
+		`{"event":"escalation","with":"agent:b","reason":"exchange_limit"}`, `{"event":"progress","message":"half done"}`,
+		`{"event":"turn","turnId":"t","state":"finished","attempt":1}`, `{"event":"mood","reason":{"not":"a text"}}`,
+	} {
+		content = `{"eventId":"e1","agent":"agent:a",` + strings.TrimPrefix(content, "{")
+		rows = append(rows, sent(time.Duration(i)*time.Second, fmt.Sprintf("m%d", i), "agent_event", "agent:a", "system:attention", content, time.Millisecond)...)
+	}
+	r := logged(t, rows...)
+	why := func(json bool) string {
+		var out bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		cmd.SetOut(&out)
+		cmd.Flags().Bool("json", json, "")
+		if err := explain(cmd, r, activitylog.AttentionFilter{EventID: "e1"}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	text, asJSON := why(false), why(true)
+	for _, want := range []string{
+		"lost the claim to agent:b", "claimed: token 7, by the broker", "delivery of text m-reply: failed, because blocked",
+		"escalated: a person was called into the exchange with agent:b, because exchange_limit (two agents have said much without a person)",
+		"progress: half done", "turn finished", "recorded mood",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("why does not say %q:\n%s", want, text)
 		}
 	}
-	for reason, want := range map[string]string{
-		"mention+returned+stale": "the agent is mentioned, which brings the agent back, too long ago to owe an answer",
-		"mention+unheard_of":     "",
-		"replied":                "",
-		"":                       "",
-	} {
-		if got := activitylog.ReasonInWords(reason); got != want {
-			t.Errorf("%q is %q; want %q", reason, got, want)
+	for _, want := range []string{`"claims":[{`, `"deliveries":[{`, `"sent":"m-reply"`, `"escalations":[{`, `"others":[{`} {
+		if !strings.Contains(asJSON, want) {
+			t.Errorf("as JSON it lacks %s: %s", want, asJSON)
 		}
 	}
 }

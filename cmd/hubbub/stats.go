@@ -70,16 +70,7 @@ func printStats(w io.Writer, list []activitylog.AgentStats) error {
 	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
 	for _, s := range list {
 		printStatsLine(&b, s, columns)
-		total.Events += s.Events
-		total.Injected += s.Injected
-		total.Knocks += s.Knocks
-		total.TurnsRun += s.TurnsRun
-		total.TurnsAvoided += s.TurnsAvoided
-		total.Refusals += s.Refusals
-		total.Open += s.Open
-		for d, n := range s.Dispositions {
-			total.Dispositions[d] += n
-		}
+		total.Add(&s)
 	}
 	if len(list) > 1 {
 		printStatsLine(&b, total, columns)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -83,32 +84,57 @@ func agentName(s string) string {
 	return "agent:" + s
 }
 
-// A story is what one agent made of one event.
+// A story is what one agent made of one event: its records by kind, and all by time.
 type story struct {
-	EventID      string                         `json:"eventId"`
-	Agent        string                         `json:"agent"`
-	MessageIDs   []string                       `json:"messageIds"` // of the messages that brought the event
-	Text         string                         `json:"text,omitempty"`
-	Author       string                         `json:"author,omitempty"`
-	Decision     *activitylog.AttentionRecord   `json:"decision"` // the last one
-	Decisions    []activitylog.AttentionRecord  `json:"decisions,omitempty"`
-	Turns        []activitylog.AttentionRecord  `json:"turns"`
-	Refusals     []activitylog.AttentionRecord  `json:"refusals"`
-	Dispositions []activitylog.AttentionRecord  `json:"dispositions"`
-	all          []*activitylog.AttentionRecord // by time
+	EventID      string    `json:"eventId"`
+	Agent        string    `json:"agent"`
+	MessageIDs   []string  `json:"messageIds"` // of the messages that brought the event
+	Text         string    `json:"text,omitempty"`
+	Author       string    `json:"author,omitempty"`
+	Decision     *attended `json:"decision"` // the last one
+	Decisions    records   `json:"decisions,omitempty"`
+	Turns        records   `json:"turns"`
+	Refusals     records   `json:"refusals"`
+	Dispositions records   `json:"dispositions"`
+	Claims       records   `json:"claims,omitempty"`
+	Deliveries   records   `json:"deliveries,omitempty"`
+	Escalations  records   `json:"escalations,omitempty"`
+	Others       records   `json:"others,omitempty"` // of any other kind
+	all          records
 }
 
-func (s *story) add(a *activitylog.AttentionRecord) {
-	s.all = append(s.all, a)
-	switch a.Event {
+type (
+	attended = activitylog.AttentionRecord
+	records  []*attended
+)
+
+// of returns where the story keeps the records of a kind.
+func (s *story) of(kind string) *records {
+	switch kind {
 	case activitylog.RecordDecision:
-		s.Decision, s.Decisions = a, append(s.Decisions, *a)
+		return &s.Decisions
 	case activitylog.RecordTurn:
-		s.Turns = append(s.Turns, *a)
+		return &s.Turns
 	case activitylog.RecordRefusal:
-		s.Refusals = append(s.Refusals, *a)
+		return &s.Refusals
 	case activitylog.RecordDisposition:
-		s.Dispositions = append(s.Dispositions, *a)
+		return &s.Dispositions
+	case activitylog.RecordClaim:
+		return &s.Claims
+	case activitylog.RecordDelivery:
+		return &s.Deliveries
+	case activitylog.RecordEscalation:
+		return &s.Escalations
+	default:
+		return &s.Others
+	}
+}
+
+func (s *story) add(a *attended) {
+	list := s.of(a.Event)
+	*list, s.all = append(*list, a), append(s.all, a)
+	if a.Event == activitylog.RecordDecision {
+		s.Decision = a
 	}
 }
 
@@ -125,36 +151,27 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 		}
 		return fmt.Errorf("%s recorded anything about %q, and it was sent to none; hubbub tail --type tg_message --json shows sourceIds", who, f.EventID)
 	}
-	if asJSON(cmd) {
-		enc := jsonLines(cmd.OutOrStdout())
-		for _, s := range stories {
-			if len(s.Decisions) == 1 {
-				s.Decisions = nil
-			}
-			if err := enc.Encode(s); err != nil {
-				return err
-			}
-		}
-		return nil
+	if !asJSON(cmd) {
+		return printStories(cmd.OutOrStdout(), stories)
 	}
-	return printStories(cmd.OutOrStdout(), stories)
+	for _, s := range stories {
+		if len(s.Decisions) == 1 {
+			s.Decisions = nil
+		}
+	}
+	return printJSON(cmd.OutOrStdout(), stories)
 }
 
 // gather reads the stories of an event, one for each agent, by name.
 func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) ([]*story, error) {
 	byAgent := map[string]*story{}
 	of := func(agent string) *story {
-		s := byAgent[agent]
-		if s == nil {
-			s = &story{
-				EventID: f.EventID, Agent: agent, MessageIDs: []string{},
-				Turns: []activitylog.AttentionRecord{}, Refusals: []activitylog.AttentionRecord{}, Dispositions: []activitylog.AttentionRecord{},
-			}
-			byAgent[agent] = s
+		if byAgent[agent] == nil {
+			byAgent[agent] = &story{EventID: f.EventID, Agent: agent, MessageIDs: []string{}, Turns: records{}, Refusals: records{}, Dispositions: records{}}
 		}
-		return s
+		return byAgent[agent]
 	}
-	err := r.Attention(cmd.Context(), f, func(a *activitylog.AttentionRecord) error {
+	err := r.Attention(cmd.Context(), f, func(a *attended) error {
 		of(a.Agent).add(a)
 		return nil
 	})
@@ -172,12 +189,7 @@ func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFi
 	if err != nil {
 		return nil, err
 	}
-	stories := make([]*story, 0, len(byAgent))
-	for _, s := range byAgent {
-		stories = append(stories, s)
-	}
-	slices.SortFunc(stories, func(a, b *story) int { return strings.Compare(a.Agent, b.Agent) })
-	return stories, nil
+	return slices.SortedFunc(maps.Values(byAgent), func(a, b *story) int { return strings.Compare(a.Agent, b.Agent) }), nil
 }
 
 func printStories(w io.Writer, stories []*story) error {
@@ -186,7 +198,7 @@ func printStories(w io.Writer, stories []*story) error {
 	p.line("%s", paint.Paint(screen.Bold, screen.Printable(stories[0].EventID)))
 	for _, s := range stories {
 		if s.Text != "" {
-			p.line("%s %s", screen.Printable(orWord(s.Author, "somebody")), screen.Clip(screen.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
+			p.line("%s %s", orWord(s.Author, "somebody"), screen.Clip(screen.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
 			break
 		}
 	}
@@ -211,7 +223,7 @@ func printStories(w io.Writer, stories []*story) error {
 
 // wokenWord says in a word whether the agent's harness ran for the event.
 func wokenWord(s *story, paint screen.Painter) string {
-	started := slices.ContainsFunc(s.Turns, func(a activitylog.AttentionRecord) bool { return a.State == "started" })
+	started := slices.ContainsFunc(s.Turns, func(a *attended) bool { return a.State == "started" })
 	switch {
 	case started:
 		return paint.Paint(screen.Green, "was woken")
