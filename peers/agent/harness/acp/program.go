@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/protocol/text"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 )
@@ -36,15 +36,10 @@ type program struct {
 
 	opening sync.Mutex // held while a session is opened
 
-	mu       sync.Mutex
-	sessions map[[sha256.Size]byte]*list.Element
-	order    *list.List // of opened, most recently used first
-	turns    map[acpsdk.SessionId]*collector
-}
+	sessions *harness.Recent[[sha256.Size]byte, acpsdk.SessionId]
 
-type opened struct {
-	key [sha256.Size]byte
-	id  acpsdk.SessionId
+	mu    sync.Mutex
+	turns map[acpsdk.SessionId]*collector
 }
 
 // serve runs the program once, until ctx or the program ends.
@@ -56,7 +51,7 @@ func (h *Harness) serve(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	p := &program{
-		h: h, fail: fail, sessions: map[[sha256.Size]byte]*list.Element{}, order: list.New(),
+		h: h, fail: fail, sessions: harness.NewRecent[[sha256.Size]byte, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
 	}
 	output := &gate{r: process.Stdout, open: make(chan struct{})}
@@ -145,7 +140,8 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 	key := sha256.Sum256(identity)
 	p.opening.Lock()
 	defer p.opening.Unlock()
-	if id, ok := p.known(key); ok {
+	if id, ok := p.sessions.Get(key); ok {
+		p.sessions.Put(key, id)
 		return id, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.h.opts.InitTimeout, fmt.Errorf("the program did not open a session in %s", p.h.opts.InitTimeout))
@@ -157,25 +153,8 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 		}
 		return "", fmt.Errorf("opening a session: %w", said(err))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sessions[key] = p.order.PushFront(opened{key, response.SessionId})
-	for p.order.Len() > p.h.opts.MaxSessions {
-		oldest := p.order.Remove(p.order.Back()).(opened)
-		delete(p.sessions, oldest.key)
-	}
+	p.sessions.Put(key, response.SessionId)
 	return response.SessionId, nil
-}
-
-func (p *program) known(key [sha256.Size]byte) (acpsdk.SessionId, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e, ok := p.sessions[key]
-	if !ok {
-		return "", false
-	}
-	p.order.MoveToFront(e)
-	return e.Value.(opened).id, true
 }
 
 // folder returns the absolute folder that a session works in.
@@ -294,14 +273,11 @@ func said(err error) error {
 	if !errors.As(err, &refusal) {
 		return errors.New(harness.Redact(err.Error()))
 	}
-	text := harness.Redact(refusal.Error())
-	if runes := []rune(text); len(runes) > 400 {
-		text = string(runes[:400]) + "…"
-	}
+	says := text.Clip(harness.Redact(refusal.Error()), 400)
 	if refusal.Code == codeAuthRequired {
-		return fmt.Errorf("%w: the program is not logged in (%s); log in by hand once, as the user that the agent runs as", harness.ErrPermanent, text)
+		return fmt.Errorf("%w: the program is not logged in (%s); log in by hand once, as the user that the agent runs as", harness.ErrPermanent, says)
 	}
-	return errors.New(text)
+	return errors.New(says)
 }
 
 // sorted returns the names of a map in order.

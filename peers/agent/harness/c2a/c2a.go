@@ -68,10 +68,10 @@ type Harness struct {
 
 	mu       sync.Mutex
 	host     harness.Host
-	pending  []*delivery // not yet accepted, in order of sequence
-	accepted recent      // turn id -> request id of the accepted delivery
-	tokens   recent      // event, request and idempotency ids -> turn id
-	requests int         // ids given
+	pending  []*delivery                     // not yet accepted, in order of sequence
+	accepted *harness.Recent[string, string] // turn id -> request id of the accepted delivery
+	tokens   *harness.Recent[string, string] // event, request and idempotency ids -> turn id
+	requests int                             // ids given
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -80,7 +80,7 @@ var _ harness.Harness = (*Harness)(nil)
 func New(argv []string, opts *Options) *Harness {
 	return &Harness{
 		argv: argv, opts: opts.withDefaults(), life: child.NewLife[session](), wake: make(chan struct{}, 1),
-		accepted: newRecent(1024), tokens: newRecent(4096),
+		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096),
 	}
 }
 
@@ -132,7 +132,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 // Cancel tells the program to stop working on an accepted delivery.
 func (h *Harness) Cancel(turnID, reason string) {
 	h.mu.Lock()
-	request, known := h.accepted.take(turnID)
+	request, known := h.accepted.Take(turnID)
 	h.mu.Unlock()
 	if live := h.life.Live(); known && live != nil {
 		live.cancelled(request, reason)

@@ -137,8 +137,9 @@ func (s *session) progress(params json.RawMessage) {
 		token = text
 	}
 	s.h.mu.Lock()
-	report, turn := s.h.host.Progress, s.h.tokens.values[token]
+	report := s.h.host.Progress
 	s.h.mu.Unlock()
+	turn, _ := s.h.tokens.Get(token)
 	ready := s.h.life.Live() == s
 	if report != nil && ready && s.agreed.has("utilities", "progress") {
 		report(harness.Progress{

@@ -32,7 +32,9 @@ func (h *Harness) enqueueLocked(d *delivery) {
 	})
 	h.pending = slices.Insert(h.pending, at, d)
 	for _, token := range append([]string{d.turn.Event.EventID, d.turn.Event.IdempotencyKey, d.turn.ID}, d.turn.Event.MergedEventIDs...) {
-		h.tokens.put(token, d.turn.ID)
+		if token != "" {
+			h.tokens.Put(token, d.turn.ID)
+		}
 	}
 }
 
@@ -71,43 +73,10 @@ func (h *Harness) dueLocked(s *session, now time.Time) (due []*delivery, next ti
 func (h *Harness) acceptedLocked(id string) {
 	for _, d := range h.pending {
 		if slices.Contains(d.ids, id) {
-			h.accepted.put(d.turn.ID, id)
+			h.accepted.Put(d.turn.ID, id)
 			h.settleLocked(d, nil)
 			h.poke() // the window has room
 			return
 		}
 	}
-}
-
-// recent is a bounded map: the oldest entry goes when it is full.
-type recent struct {
-	limit  int
-	values map[string]string
-	order  []string
-}
-
-func newRecent(limit int) recent { return recent{limit: limit, values: map[string]string{}} }
-
-func (r *recent) put(key, value string) {
-	if key == "" {
-		return
-	}
-	if _, known := r.values[key]; !known {
-		r.order = append(r.order, key)
-	}
-	r.values[key] = value
-	for len(r.order) > r.limit {
-		delete(r.values, r.order[0])
-		r.order = r.order[1:]
-	}
-}
-
-// take returns a value and forgets it.
-func (r *recent) take(key string) (string, bool) {
-	value, ok := r.values[key]
-	if ok {
-		delete(r.values, key)
-		r.order = slices.DeleteFunc(r.order, func(k string) bool { return k == key })
-	}
-	return value, ok
 }

@@ -168,7 +168,7 @@ func (s *session) deliverOne(d *delivery) time.Time {
 		d.ids = d.ids[1:]
 	}
 	d.sentTo, d.due = s, again
-	s.h.tokens.put(d.lastID, d.turn.ID)
+	s.h.tokens.Put(d.lastID, d.turn.ID)
 	s.send(request(d.lastID, "chat/deliver", deliverParams(&d.turn.Event, s.agreed.version, d.attempt)))
 	return again
 }

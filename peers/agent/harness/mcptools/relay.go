@@ -7,7 +7,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync"
 
 	"hubbub/peers/agent/harness"
 )
@@ -22,16 +21,13 @@ const maxRelayed = 256
 // see, such as the agent's bus token: the program is told of an address of the
 // agent's own server, which passes requests on with those headers.
 type Relay struct {
-	own Address
-
-	mu      sync.Mutex
-	targets map[string]harness.MCPServer
-	order   []string // names of targets, the oldest first
+	own     Address
+	targets *harness.Recent[string, harness.MCPServer] // by name
 }
 
 // NewRelay makes a relay behind the agent's own server.
 func NewRelay(own Address) *Relay {
-	return &Relay{own: own, targets: map[string]harness.MCPServer{}}
+	return &Relay{own: own, targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
 }
 
 // Conceal returns the server that a program is told of in the place of s. The
@@ -39,16 +35,7 @@ func NewRelay(own Address) *Relay {
 func (r *Relay) Conceal(s harness.MCPServer) harness.MCPServer {
 	sum := sha256.Sum256([]byte(s.URL))
 	name := hex.EncodeToString(sum[:16])
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.targets[name]; !known {
-		r.order = append(r.order, name)
-	}
-	r.targets[name] = s
-	for len(r.order) > maxRelayed {
-		delete(r.targets, r.order[0])
-		r.order = r.order[1:]
-	}
+	r.targets.Put(name, s)
 	told := r.own.ForChat(relayPath + name) // no chat's: it opens no tools
 	told.Name, told.URL = s.Name, strings.TrimSuffix(r.own.URL, Path)+relayPath+name
 	return told
@@ -61,9 +48,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, "this token is for another server: show the one that came with this address", http.StatusForbidden)
 		return
 	}
-	r.mu.Lock()
-	s, known := r.targets[strings.TrimPrefix(request.URL.Path, relayPath)]
-	r.mu.Unlock()
+	s, known := r.targets.Get(strings.TrimPrefix(request.URL.Path, relayPath))
 	target, err := url.Parse(s.URL)
 	if !known || err != nil {
 		http.Error(w, "this MCP server is no longer known here; it comes anew with the next message", http.StatusNotFound)
