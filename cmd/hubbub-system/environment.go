@@ -8,37 +8,30 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/child"
+
 	"github.com/rs/zerolog"
 )
 
-// notForAgents are variables that mean the spawner alone.
-var notForAgents = []string{
+// notForAgents are variables of the spawner alone: its bus, its secrets and those
+// of other programs.
+var notForAgents = append([]string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_ID",
-	"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES",
-	"INVOCATION_ID", "JOURNAL_STREAM", "CREDENTIALS_DIRECTORY", "SYSTEMD_EXEC_PID", "MAINPID", "MANAGERPID",
 	"TELEGRAM_BOT_TOKEN", "TELEGRAM_BOT_TOKEN_FILE", "TELEGRAM_WEBHOOK_SECRET", "TELEGRAM_WEBHOOK_SECRET_FILE",
-}
+}, child.OfService...)
 
-// inheritedEnv is the part of the spawner's environment that agents get: the keys
-// of language models and settings of agents, but not the spawner's own.
+// aboutAgents are the variables that are about agents: keys of models and settings.
+var aboutAgents = []string{"HUBBUB_*", "OPENAI_API_KEY*", "ANTHROPIC_API_KEY*"}
+
+// inheritedEnv is the part of the spawner's environment that agents get: without
+// what is for the spawner alone, and without its own flags.
 func inheritedEnv(env, flags []string) []string {
 	drop := slices.Clone(notForAgents)
 	for _, f := range flags {
-		drop = append(drop, "HUBBUB_"+strings.ToUpper(strings.ReplaceAll(f, "-", "_")))
+		drop = append(drop, program.EnvName(f))
 	}
-	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		key, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(drop, key)
-	})
-}
-
-// onlyForAgents keeps the variables that are about agents: keys of models and
-// settings of ours.
-func onlyForAgents(env []string) []string {
-	prefixes := []string{"HUBBUB_", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"}
-	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		return !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(kv, p) })
-	})
+	return child.Without(env, drop...)
 }
 
 // maxEnvFile bounds the file of --agent-env-file, in bytes.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/child"
 	"hubbub/peers/system"
 	"hubbub/peers/system/process"
 	"hubbub/peers/system/systemd"
@@ -113,7 +114,7 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	inherited := inheritedEnv(os.Environ(), s.flagNames)
 	if s.launcher == "systemd" {
-		inherited = onlyForAgents(inherited) // units have an environment of their own
+		inherited = child.Only(inherited, aboutAgents...) // units have an environment of their own
 	}
 	o.Env = func() ([]string, error) {
 		more, err := readEnvFile(s.agentEnvFile, &env.Log)
@@ -147,26 +148,16 @@ func (s *settings) makeLauncher(data string) (system.Launcher, error) {
 
 // findAgent returns the absolute path of the agents' program.
 func findAgent(command string) (string, error) {
-	if command != "" {
-		path, err := exec.LookPath(command)
+	if command == "" {
+		path, err := program.Find("hubbub-agent")
 		if err != nil {
-			return "", fmt.Errorf("--agent-command: %w", err)
+			return "", fmt.Errorf("%w, or name it with --agent-command", err)
 		}
-		return filepath.Abs(path)
-	}
-	self, err := os.Executable()
-	if err == nil {
-		self, err = filepath.EvalSymlinks(self)
-	}
-	if err != nil {
-		return "", fmt.Errorf("looking for hubbub-agent beside this program: %w", err)
-	}
-	path := filepath.Join(filepath.Dir(self), "hubbub-agent")
-	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if path, err := exec.LookPath("hubbub-agent"); err == nil {
-		return filepath.Abs(path)
+	path, err := exec.LookPath(command)
+	if err != nil {
+		return "", fmt.Errorf("--agent-command: %w", err)
 	}
-	return "", fmt.Errorf("there is no hubbub-agent beside this program or in PATH; build it (make build) or name it with --agent-command")
+	return filepath.Abs(path)
 }

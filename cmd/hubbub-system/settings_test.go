@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"hubbub/peers/child"
 	"hubbub/peers/system"
 
 	"github.com/rs/zerolog"
@@ -56,7 +57,7 @@ func TestAgentsInheritNoSecretOfTheSpawner(t *testing.T) {
 	if want := []string{"PATH=/bin", "OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}; !slices.Equal(env, want) {
 		t.Errorf("%q", env)
 	}
-	if env := onlyForAgents(env); !slices.Equal(env, []string{"OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}) {
+	if env := child.Only(env, aboutAgents...); !slices.Equal(env, []string{"OPENAI_API_KEY=k", "HUBBUB_MODEL=m"}) {
 		t.Errorf("units: %q", env)
 	}
 }

@@ -59,9 +59,9 @@ func printSample(cmd *cobra.Command, e *reference.Edition) error {
 func describePrograms(cmd *cobra.Command, names []string) ([]program.Description, error) {
 	var list []program.Description
 	for _, name := range names {
-		path := findProgram(name)
-		if path == "" {
-			return nil, fmt.Errorf("the program %s is neither beside this one nor in PATH; build it with: make build", name)
+		path, err := program.Find(name)
+		if err != nil {
+			return nil, err
 		}
 		d, err := reference.Read(cmd.Context(), path)
 		if err != nil {

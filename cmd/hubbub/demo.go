@@ -193,7 +193,7 @@ func (s *show) makePlan(api string) error {
 	if err != nil {
 		return err
 	}
-	r := request{file: file, settings: settings, data: s.data, level: "info", find: findProgram}
+	r := request{file: file, settings: settings, data: s.data, level: "info", find: program.Find}
 	r.env = append(os.Environ(), "TELEGRAM_BOT_TOKEN="+s.stage.API.Token())
 	if s.plan, err = makePlan(r); err != nil {
 		return err

@@ -3,14 +3,13 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/child"
 )
 
 // A part is one of the programs that `hubbub up` runs.
@@ -41,13 +40,13 @@ var ownFlags = []string{"bus", "data", "token-file", "log-level", "log-format", 
 
 // A request is everything that a plan depends on.
 type request struct {
-	file     string                   // path of the settings, or empty
-	settings map[string]any           // its content
-	env      []string                 // of this process
-	data     string                   // folder
-	level    string                   // --log-level
-	bus      string                   // address that the peers shall use; empty: where the bus listens
-	find     func(name string) string // path of a program, or empty
+	file     string         // path of the settings, or empty
+	settings map[string]any // its content
+	env      []string       // of this process
+	data     string         // folder
+	level    string         // --log-level
+	bus      string         // address that the peers shall use; empty: where the bus listens
+	find     func(name string) (path string, err error)
 }
 
 // A plan is what will run, and what will not, and why not.
@@ -80,16 +79,13 @@ func makePlan(r request) (*plan, error) {
 		p.bus, p.ownBus = r.bus, own
 	}
 	for _, part := range parts {
-		reason := r.whyNot(part)
-		path := ""
-		if reason == "" {
-			if path = r.find("hubbub-" + part.name); path == "" {
-				return nil, fmt.Errorf("the program hubbub-%s is neither beside this one nor in PATH; build it with: make build", part.name)
-			}
-		}
-		if reason != "" {
+		if reason := r.whyNot(part); reason != "" {
 			p.idle = append(p.idle, idlePart{part.name, reason, r.has(part.name)})
 			continue
+		}
+		path, err := r.find("hubbub-" + part.name)
+		if err != nil {
+			return nil, err
 		}
 		p.children = append(p.children, fleet.Child{
 			Name: part.name, Path: path, Stage: part.stage, Args: r.args(part, p.bus), Env: r.environment(part),
@@ -224,10 +220,10 @@ func (r *request) agentEnv() string {
 }
 
 // notInherited are variables that mean this process alone.
-var notInherited = []string{
+var notInherited = append([]string{
 	"HUBBUB_BUS", "HUBBUB_CONFIG", "HUBBUB_DATA", "HUBBUB_JSON", "HUBBUB_LOG_FORMAT", "HUBBUB_LOG_LEVEL",
-	"HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_EXIT", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID",
-}
+	"HUBBUB_TOKEN", "HUBBUB_TOKEN_FILE", "HUBBUB_EXIT",
+}, child.OfService...)
 
 // environment returns the variables of a part: ours, without what is only for
 // us, and without the secrets of other parts.
@@ -245,10 +241,7 @@ func (r *request) environment(p part) []string {
 	for _, s := range secrets {
 		drop = append(drop, s, s+"_FILE")
 	}
-	return slices.DeleteFunc(slices.Clone(r.env), func(kv string) bool {
-		key, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(drop, key)
-	})
+	return child.Without(r.env, drop...)
 }
 
 // ownAddress returns where the bus listens, as its peers dial it.
@@ -261,22 +254,4 @@ func (r *request) ownAddress() (string, error) {
 	}
 	_, secure := r.table("bus")["tls-cert"]
 	return program.BusAddress(listen, secure)
-}
-
-// findProgram returns the path of a program that stands beside this one, or in
-// PATH.
-func findProgram(name string) string {
-	if self, err := os.Executable(); err == nil {
-		if self, err = filepath.EvalSymlinks(self); err == nil {
-			path := filepath.Join(filepath.Dir(self), name)
-			if info, err := os.Stat(path); err == nil && !info.IsDir() {
-				return path
-			}
-		}
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return ""
-	}
-	return path
 }

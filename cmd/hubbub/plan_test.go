@@ -30,7 +30,7 @@ func settingsOf(t *testing.T, text string) (path string, settings map[string]any
 
 func planOf(t *testing.T, text string, env ...string) (*plan, error) {
 	t.Helper()
-	r := request{env: env, data: "/d", level: "info", find: func(name string) string { return "/bin/" + name }}
+	r := request{env: env, data: "/d", level: "info", find: func(name string) (string, error) { return "/bin/" + name, nil }}
 	if text != "" {
 		r.file, r.settings = settingsOf(t, text)
 	}
@@ -298,7 +298,7 @@ func TestAnotherBusIsSaid(t *testing.T) {
 		{"ws://elsewhere:7892", "ws://elsewhere:7892", "ws://127.0.0.1:7999"},
 	} {
 		path, settings := settingsOf(t, "[bus]\nlisten = \"0.0.0.0:7999\"\n")
-		p, err := makePlan(request{file: path, settings: settings, data: t.TempDir(), bus: c.told, find: func(name string) string { return name }})
+		p, err := makePlan(request{file: path, settings: settings, data: t.TempDir(), bus: c.told, find: func(name string) (string, error) { return name, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func newUp() *cobra.Command {
 
 func up(cmd *cobra.Command) error {
 	env := program.From(cmd)
-	r := request{file: env.Config, env: os.Environ(), data: env.Data, level: "info", find: findProgram}
+	r := request{file: env.Config, env: os.Environ(), data: env.Data, level: "info", find: program.Find}
 	format := env.LogFormat()
 	if cmd.Flags().Changed("log-level") {
 		r.level = env.LogLevel()

@@ -12,7 +12,7 @@
 //     left the group holds it open.
 //   - If the owner is killed, Linux sends the process Options.OwnerDeath. What the
 //     process had started itself gets nothing.
-//   - The environment is exec.Cmd.Env and nothing else; see [Environ] for what of
+//   - The environment is exec.Cmd.Env and nothing else; see [Without] for what of
 //     our own to hand on.
 //   - Lines are cut at Options.MaxLine; memory is bounded.
 package child

@@ -1,7 +1,6 @@
 package child
 
 import (
-	"os"
 	"slices"
 	"strings"
 )
@@ -12,11 +11,8 @@ var OfService = []string{
 	"SYSTEMD_EXEC_PID", "MAINPID", "MANAGERPID",
 }
 
-// Environ returns our environment without the named variables. A name that ends in
-// * means all that begin so.
-func Environ(without ...string) []string { return Without(os.Environ(), without...) }
-
-// Without returns an environment without the named variables, as Environ does.
+// Without returns an environment without the named variables. A name that ends in *
+// means all that begin so.
 func Without(env []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return named(kv, names) })
 }

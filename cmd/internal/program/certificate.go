@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -19,7 +20,7 @@ type Certificate struct {
 
 	mu     sync.Mutex // guards the fields below
 	pair   *tls.Certificate
-	files  [2]os.FileInfo // of which pair was made
+	files  string // of which pair was made, see stamp
 	looked time.Time
 	told   string // the last error that was logged
 }
@@ -39,7 +40,7 @@ func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 }
 
-// get looks at the files at most once a second. Where they are of no use, such as
+// get looks at the files at most once a second. While they are of no use, such as
 // in the middle of a renewal, the pair that was good stays.
 func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
@@ -48,57 +49,43 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.pair, nil
 	}
 	c.looked = time.Now()
-	changed, err := c.changedLocked()
-	if err == nil && changed {
+	files, err := c.stamp()
+	if err == nil && files != "" && files != c.files {
 		if err = c.loadLocked(); err == nil {
-			c.log.Info().Str("certificate", c.certFile).Msg("the certificate was read again")
+			c.log.Info().Str("certificate", c.certFile).Msg("certificate read again")
 		}
 	}
-	c.tellLocked(err)
+	if err == nil {
+		c.told = ""
+	} else if err.Error() != c.told {
+		c.told = err.Error()
+		c.log.Error().Err(err).Msg("certificate not read again; the one that was read stays in use")
+	}
 	return c.pair, nil
 }
 
-// tellLocked logs what is wrong with the files, once.
-func (c *Certificate) tellLocked(err error) {
-	if err == nil {
-		c.told = ""
-		return
-	}
-	if err.Error() != c.told {
-		c.told = err.Error()
-		c.log.Error().Err(err).Msg("the certificate cannot be read again; the one that was read stays in use")
-	}
-}
-
-func (c *Certificate) stat() (files [2]os.FileInfo, err error) {
-	for i, path := range []string{c.certFile, c.keyFile} {
-		if files[i], err = os.Stat(path); err != nil {
-			return files, err
+// stamp returns a text that changes with the files. It is empty if one of them is a
+// pipe, which is read once: to open it again would wait for a writer.
+func (c *Certificate) stamp() (string, error) {
+	stamp := ""
+	for _, path := range []string{c.certFile, c.keyFile} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", err
 		}
-	}
-	return files, nil
-}
-
-func (c *Certificate) changedLocked() (bool, error) {
-	now, err := c.stat()
-	if err != nil {
-		return false, err
-	}
-	for i, was := range c.files {
-		if !now[i].Mode().IsRegular() {
-			return false, nil // a pipe is read once: to open it again would wait for a writer
+		if !info.Mode().IsRegular() {
+			return "", nil
 		}
-		if !os.SameFile(was, now[i]) || was.Size() != now[i].Size() || !was.ModTime().Equal(now[i].ModTime()) {
-			return true, nil
-		}
+		stat, _ := info.Sys().(*syscall.Stat_t)
+		stamp += fmt.Sprintln(stat.Dev, stat.Ino, info.Size(), info.ModTime())
 	}
-	return false, nil
+	return stamp, nil
 }
 
 // loadLocked looks at the files before it reads them: a change in between is seen
 // at the next look.
 func (c *Certificate) loadLocked() error {
-	files, err := c.stat()
+	files, err := c.stamp()
 	if err != nil {
 		return fmt.Errorf("loading the certificate: %w", err)
 	}

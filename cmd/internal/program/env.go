@@ -42,7 +42,7 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 	e := &Env{
 		Name: name, Version: Version(), Data: c.data, Buses: c.buses, Config: c.config,
 		Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
-		settings: c, outside: o, secrets: &secrets{}, notify: newNotifier(o.lookupEnv),
+		settings: c, outside: o, secrets: &secrets{}, notify: newNotifier(),
 	}
 	var err error
 	if e.Log, e.logEnd, err = newLogger(c, o.stderr, e.secrets); err != nil {

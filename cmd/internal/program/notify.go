@@ -1,41 +1,35 @@
 package program
 
 import (
-	"net"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// A notifier speaks to systemd, where that started the program: ready, alive,
+// A notifier speaks to systemd, if that started the program: ready, alive,
 // stopping. Without systemd it does nothing.
 type notifier struct {
-	socket   string        // address of systemd's socket, or empty
-	interval time.Duration // how often to say that the program lives; 0 = not asked for
+	interval time.Duration // how often to say that the program is alive; 0 = not asked for
 
 	mu    sync.Mutex // guards the fields below
 	up    bool       // ready was said
-	alive time.Time  // when it was last said that the program lives
+	alive time.Time  // when it was last said that the program is alive
 }
 
-func newNotifier(lookupEnv func(string) (string, bool)) *notifier {
-	n := &notifier{}
-	n.socket, _ = lookupEnv("NOTIFY_SOCKET")
-	if usec, ok := lookupEnv("WATCHDOG_USEC"); ok && n.socket != "" {
-		if us, err := strconv.ParseInt(usec, 10, 64); err == nil && us > 0 {
-			n.interval = time.Duration(us) * time.Microsecond / 2
-		}
-	}
-	return n
+func newNotifier() *notifier {
+	watchdog, _ := daemon.SdWatchdogEnabled(false) //nolint:errcheck // what cannot be read is not asked for
+	return &notifier{interval: watchdog / 2}
 }
 
-// ready tells systemd that the program is up, whose watchdog waits for pulses from
+// ready tells systemd that the program is up. Its watchdog waits for pulses from
 // now on.
 func (n *notifier) ready() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.up = true
-	return n.send("READY=1")
+	_, err := daemon.SdNotify(false, daemon.SdNotifyReady)
+	return err
 }
 
 // pulse feeds the watchdog, as often as that wants it.
@@ -47,22 +41,9 @@ func (n *notifier) pulse() {
 	defer n.mu.Unlock()
 	if at := time.Now(); n.up && at.Sub(n.alive) >= n.interval {
 		n.alive = at
-		_ = n.send("WATCHDOG=1") // systemd acts when these stay away
+		daemon.SdNotify(false, daemon.SdNotifyWatchdog) //nolint:errcheck // systemd acts when these stay away
 	}
 }
 
 // stopping tells systemd that the program has begun to stop.
-func (n *notifier) stopping() { _ = n.send("STOPPING=1") } // nothing depends on it
-
-func (n *notifier) send(state string) error {
-	if n.socket == "" {
-		return nil
-	}
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.socket, Net: "unixgram"})
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = conn.Write([]byte(state))
-	return err
-}
+func (n *notifier) stopping() { daemon.SdNotify(false, daemon.SdNotifyStopping) } //nolint:errcheck // nothing depends on it

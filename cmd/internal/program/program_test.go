@@ -414,7 +414,9 @@ func TestSystemdIsTold(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	}}
-	out := call{env: map[string]string{"HOME": "/x", "NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "60000000"}}.run(t, s.program())
+	t.Setenv("NOTIFY_SOCKET", socket)
+	t.Setenv("WATCHDOG_USEC", "60000000")
+	out := call{}.run(t, s.program())
 	if out.code != 0 {
 		t.Fatalf("%+v", out)
 	}

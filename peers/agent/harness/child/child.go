@@ -72,7 +72,7 @@ func Start(argv []string, opts *Options) (*Process, error) {
 	p := &Process{name: argv[0], grace: o.Grace, log: o.Log}
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the operator names the program
 	cmd.Dir = o.Dir
-	cmd.Env = child.Environ(slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, child.OfService, o.Hide)...)
+	cmd.Env = child.Without(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, child.OfService, o.Hide)...)
 	for name, value := range o.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
