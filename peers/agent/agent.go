@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -11,71 +10,107 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/tools"
+	"hubbub/peers/agent/turns"
+	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 )
 
 // An Agent is one agent of the bus.
 type Agent struct {
 	id      protocol.PeerID
-	db      *sql.DB
-	harness harness.Harness
-	traits  harness.Capabilities // of the harness: those that never change
 	opts    Options
+	harness harness.Harness
 	peer    *peer.Peer
-	box     *outbox.Outbox
-	wake    chan struct{}
-	queued  sync.Map // transactions (*sql.Tx) that queue something in the outbox
+	box     *mailbox.Mailbox
+	turns   *turns.Runner
+	kit     *tools.Kit
+	broker  *broker
+
 	ready   sync.Once
-
-	mu      sync.Mutex
-	running map[string]*run // by turn id
-	// entering are closed when the last turn of a place is with the harness, by place.
-	entering map[string]chan struct{}
-
-	broker  brokerState
 	reports chan harness.Progress
 	begun   chan struct{} // a turn has begun: somebody may wait for an answer
-
-	downSince time.Time // the harness is not ready; zero: it is. Of the mailbox loop alone
 }
 
-// New makes the agent of an identity ("agent:lead") on a database of Open,
-// whose turns h runs. It does no I/O and starts nothing.
+// Open opens the agent's database, creating it if it is missing.
+func Open(path string) (*sql.DB, error) { return mailbox.Open(path) }
+
+// Undecided reads from the database of an agent, which may run meanwhile, how many
+// events wait for a decision, and since when.
+func Undecided(ctx context.Context, path string) (count int, since time.Time, err error) {
+	return mailbox.Undecided(ctx, path)
+}
+
+// New makes the agent of an identity ("agent:lead") on a database of Open, whose
+// turns h runs. It does no I/O and starts nothing. Several agents may run in one
+// program.
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
-	a := &Agent{
-		id: id, db: db, harness: h, opts: opts.withDefaults(), wake: make(chan struct{}, 1),
-		running: map[string]*run{}, entering: map[string]chan struct{}{}, reports: make(chan harness.Progress, 256), begun: make(chan struct{}, 1),
+	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan harness.Progress, 256), begun: make(chan struct{}, 1)}
+	a.peer = a.newPeer()
+	a.broker = newBroker(a)
+	o := &a.opts
+	nature := natureOf(h)
+	self := attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams}
+	cfg := attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words}
+	a.box = mailbox.New(db, a.send, mailbox.Options{
+		Self: self, Attention: cfg, OwnTime: nature.OwnTime, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
+		Broker: a.broker, Stop: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, Log: o.Log,
+	})
+	a.kit = &tools.Kit{
+		ID: id, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }, Crash: o.crash, Log: o.Log,
 	}
-	gone, cancel := context.WithCancel(context.Background())
-	cancel()
-	a.traits, _ = h.Capabilities(gone) // what never changes is told also by a harness that does not run
-	var po peer.Options
-	if a.opts.Peer != nil {
-		po = *a.opts.Peer
-	}
-	theirs := po.OnConnect
-	po.OnConnect = func(ctx context.Context) {
-		a.online(ctx)
-		if theirs != nil {
-			theirs(ctx)
-		}
-	}
-	po.StopTimeout = cmp.Or(po.StopTimeout, time.Second) // turns, harness and outbox have had their time
-	a.peer = peer.New(id, &po)
-	a.box = outbox.New(db, a.sendItem, &outbox.Options{
-		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second, Poll: 15 * time.Second,
-		OnSettled: a.itemSettled, Log: a.opts.Log,
+	a.turns = turns.New(a.box, h, a.kit, a.broker, turns.Options{
+		Self: self, Attention: cfg, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery,
+		OwnTime: nature.OwnTime, ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxTries: o.MaxTries, FirstRetry: o.FirstRetry,
+		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence,
+		Begun: a.noteBegun, Crash: o.crash, Log: o.Log,
 	})
 	a.handle()
 	return a
 }
 
-// Run connects, serves and runs turns until ctx ends (nil), or until the bus
-// refuses the agent or its harness can never work. It may be called once.
+// natureOf returns those capabilities of a harness that never change. With an ended
+// context, Capabilities waits for nothing.
+func natureOf(h harness.Harness) harness.Capabilities {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	caps, _ := h.Capabilities(ctx) //nolint:errcheck // they are set in any case
+	return caps
+}
+
+func (a *Agent) newPeer() *peer.Peer {
+	var opts peer.Options
+	if a.opts.Peer != nil {
+		opts = *a.opts.Peer
+	}
+	theirs := opts.OnConnect
+	opts.OnConnect = func(ctx context.Context) {
+		a.online(ctx)
+		if theirs != nil {
+			theirs(ctx)
+		}
+	}
+	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Second) // turns, harness and outbox have had their time
+	return peer.New(a.id, &opts)
+}
+
+// Tools returns the agent's tools for callers outside of a turn, such as an MCP
+// server. They may be used while Run runs. They reach into all chats, so they are for
+// whoever answers for all of them; ToolsOf is for one chat.
+func (a *Agent) Tools() harness.Tools { return a.ToolsOf("") }
+
+// ToolsOf returns the tools as the turns of one chat have them, for a server that
+// gives them to a program. The tools of "" are those of Tools.
+func (a *Agent) ToolsOf(chat string) harness.Tools { return a.kit.OfChat(protocol.Topic(chat)) }
+
+// Run connects, serves and runs turns until ctx ends (nil), or until the bus refuses
+// the agent or its harness can never work. It may be called once.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := errors.Join(a.recoverTurns(ctx), a.recallBroker(ctx)); err != nil {
+	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx)); err != nil {
 		return fmt.Errorf("taking up what the last run left: %w", err)
 	}
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {
@@ -87,7 +122,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	link, stopLink := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLink()
-	var turns, others sync.WaitGroup
+	var inner, outer sync.WaitGroup
 	fail := make(chan error, 6)
 	start := func(wg *sync.WaitGroup, ctx context.Context, what string, run func(context.Context) error) {
 		wg.Go(func() {
@@ -97,21 +132,21 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		})
 	}
-	start(&others, link, "the connection to the bus", a.peer.Run)
-	start(&others, link, "the outbox", a.box.Run)
-	start(&others, link, "progress", a.reportLoop)
-	start(&others, link, "the typing sign", a.typingLoop)
-	start(&turns, work, "the harness", func(ctx context.Context) error {
-		return a.harness.Run(ctx, harness.Host{Tools: a.hostTools(), Progress: a.progress, Output: a.output})
+	start(&outer, link, "the connection to the bus", a.peer.Run)
+	start(&outer, link, "the outbox", a.box.Outbox.Run)
+	start(&outer, link, "progress", a.reportLoop)
+	start(&outer, link, "the typing sign", a.typingLoop)
+	start(&inner, work, "the harness", func(ctx context.Context) error {
+		return a.harness.Run(ctx, harness.Host{Tools: a.Tools(), Progress: a.progress, Output: a.output})
 	})
-	start(&turns, ctx, "the mailbox", func(ctx context.Context) error { return a.mailboxLoop(ctx, work) })
+	start(&inner, ctx, "the mailbox", func(ctx context.Context) error { return a.turns.Run(ctx, work) })
 	<-ctx.Done()
-	a.stopTurns()
-	stopWork(errStopping)
-	turns.Wait()
+	waitWhile(work, a.opts.StopGrace, func(context.Context) bool { return a.turns.Busy() })
+	stopWork(turns.ErrStopping)
+	inner.Wait()
 	a.flush(link)
 	stopLink()
-	others.Wait()
+	outer.Wait()
 	select {
 	case err := <-fail:
 		return err
@@ -120,48 +155,27 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// errStopping is the cause with which turns end when the agent stops.
-var errStopping = errors.New("the agent is stopping")
-
-// stopTurns gives running turns the grace of Options.StopGrace.
-func (a *Agent) stopTurns() {
-	deadline := time.NewTimer(a.opts.StopGrace)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for a.busyTurns() > 0 {
-		select {
-		case <-deadline.C:
-			return
-		case <-tick.C:
-		}
+// waitWhile waits as long as a condition holds, at most for limit.
+func waitWhile(ctx context.Context, limit time.Duration, holds func(ctx context.Context) bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for holds(ctx) && retry.Sleep(ctx, 20*time.Millisecond) {
 	}
 }
 
 // flush gives the outbox a moment to send what is due, as long as there is a
 // connection.
 func (a *Agent) flush(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	connected, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer stop()
-	if a.peer.Ready(connected) != nil {
-		return
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for a.somethingDue(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	if a.peer.Ready(connected) == nil {
+		waitWhile(ctx, 2*time.Second, a.somethingDue)
 	}
 }
 
 // somethingDue reports whether the outbox sends something now, or could.
 func (a *Agent) somethingDue(ctx context.Context) bool {
-	items, err := a.box.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
+	items, err := a.box.Outbox.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
 	if err != nil {
 		return false
 	}
@@ -173,58 +187,29 @@ func (a *Agent) somethingDue(ctx context.Context) bool {
 	return false
 }
 
-// poke makes the mailbox loop look again. It never blocks.
-func (a *Agent) poke() {
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
-}
-
-// online says on every connection that the agent is there, until somebody has
-// heard it: the spawner may be starting anew at this moment. Then it attends to
-// the collaboration broker as long as the connection lasts.
+// online says on every connection that the agent is there, until somebody has heard
+// it: the spawner may be starting anew at this moment. Meanwhile it attends to the
+// collaboration broker, as long as the connection lasts.
 func (a *Agent) online(ctx context.Context) {
 	if err := a.peer.Ready(ctx); err != nil {
 		return
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { a.brokerLoop(ctx) })
-	if err := a.box.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
-		a.opts.Log.Warn().Err(err).Msg("the outbox was not hurried")
+	wg.Go(func() { a.broker.attend(ctx) })
+	if err := a.box.Outbox.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
+		a.opts.Log.Warn().Err(err).Msg("outbox not hurried; its backoff goes on")
 	}
 	m := a.peer.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.id})
 	for wait := time.Second; ; wait = min(2*wait, 20*time.Second) {
 		result, err := a.peer.Send(ctx, protocol.TopicAgents, m)
-		switch {
-		case err == nil:
-			a.ready.Do(func() {
-				if a.opts.OnReady != nil {
-					a.opts.OnReady()
-				}
-			})
-			if result.DeliveredTo > 0 {
-				return
-			}
-		case ctx.Err() == nil:
-			a.opts.Log.Warn().Err(err).Msg("the bus did not take the news that this agent is online; trying again")
+		if err == nil {
+			a.ready.Do(a.opts.OnReady)
+		} else if ctx.Err() == nil {
+			a.opts.Log.Warn().Err(err).Msg("announcement on the bus failed; trying again")
 		}
-		if !sleep(ctx, wait) {
+		if err == nil && result.DeliveredTo > 0 || !retry.Sleep(ctx, wait) {
 			return
 		}
 	}
 }
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func randomFence() string { return rand.Text()[:16] }

@@ -2,16 +2,13 @@ package agent_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -173,31 +170,4 @@ func TestAgentThatWasAskedToLeaveDropsWhatItDeferred(t *testing.T) {
 		w.wantTexts("bye")
 		w.wantDispositions("e1 deferred", "e2 responded", "e1 ignored")
 	})
-}
-
-// TestWhatAnOlderAgentDeferredComesBackToo: its database knows no time for it.
-func TestWhatAnOlderAgentDeferredComesBackToo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "agent.db")
-	old, err := store.Open(path, agent.FirstSchema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = old.Exec(`INSERT INTO events (event_id, source_id, chat, message_id, received_at, content, kind, conversation, thread, stream, author, author_kind, stage,
-		disposition, disposed_at) VALUES ('e1', 'e1', 'tg:42', 'm1', 1, '{}', 'message', '42', '', '', '77', 'human', 'turned', 'deferred', 1000000)`)
-	if err := errors.Join(err, old.Close()); err != nil {
-		t.Fatal(err)
-	}
-	db, err := agent.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var deferrals int
-	var back int64
-	if err := db.QueryRow(`SELECT deferrals, deadline_at FROM events WHERE event_id = 'e1'`).Scan(&deferrals, &back); err != nil {
-		t.Fatal(err)
-	}
-	if deferrals != 1 || back != (15*time.Minute+time.Second).Microseconds() {
-		t.Errorf("%d deferrals, back at %d", deferrals, back)
-	}
 }

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"crypto/rand"
 	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+	"hubbub/peers/collab"
 	"hubbub/peers/peer"
 	"hubbub/protocol/defaults"
 
@@ -65,28 +67,14 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.MaxOpen, 1000)
 	defaults.Positive(&d.MaxTries, 3)
 	defaults.Positive(&d.Retention, 30*24*time.Hour)
-	defaults.Positive(&d.ClaimTTL, 5*time.Minute)
+	defaults.Positive(&d.ClaimTTL, collab.ClaimTTL)
 	defaults.Positive(&d.StopGrace, time.Second)
 	defaults.Positive(&d.FirstRetry, 2*time.Second)
 	defaults.Set(&d.HarnessType, "scripted")
 	defaults.Set(&d.WakePolicy, "auto")
-	defaults.Set(&d.Fence, randomFence)
-	defaults.Log(&d.Log)
+	defaults.Set(&d.Fence, func() string { return rand.Text()[:16] })
+	defaults.Set(&d.OnReady, func() {})
 	defaults.Set(&d.crash, func(string) {})
+	defaults.Log(&d.Log)
 	return d
-}
-
-// attentionConfig is how decisions are made for a harness.
-func (o *Options) attentionConfig(caps harness.Capabilities) attention.Config {
-	version := o.Version
-	if v, err := attention.ParseVersion(caps.ProtocolVersion); err == nil && caps.ProtocolVersion != "" {
-		version = v
-	}
-	return attention.Config{
-		Version: version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words,
-		Inject: &attention.Capabilities{
-			Immediate: caps.Injection.Immediate, Buffered: caps.Injection.Buffered, Notify: caps.Injection.Notify,
-			ToolMailbox: caps.Injection.ToolMailbox, Digest: caps.Injection.Digest,
-		},
-	}
 }

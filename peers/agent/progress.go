@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // Timings of the sign that the agent is typing: when it first shows (a quick
@@ -18,6 +20,17 @@ const (
 	typingEvery = 4 * time.Second
 	typingFor   = 5 * time.Minute
 )
+
+// maxToken bounds a progress token, in bytes.
+const maxToken = 200
+
+// noteBegun has the typing sign shown soon.
+func (a *Agent) noteBegun() {
+	select {
+	case a.begun <- struct{}{}:
+	default:
+	}
+}
 
 // typingLoop shows in their chats that answers are being worked on. The sign
 // is not kept: a lost one is no loss.
@@ -47,19 +60,18 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 // owes an answer. Where none is owed it shows nothing: silence is a good
 // outcome.
 func (a *Agent) showTyping(ctx context.Context) (shown int, err error) {
-	list, err := entries(ctx, a.db, `WHERE turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?)
-		AND merged_into = '' AND replied = 0 AND disposition IN ('', 'claimed') LIMIT 100`, time.Now().Add(-typingFor).UnixMicro())
+	list, err := a.box.View(ctx).AtWork(time.Now().Add(-typingFor))
 	if err != nil {
 		return 0, err
 	}
 	told := map[string]bool{}
 	for _, e := range list {
-		if !replyExpected(&e.Decision) || told[e.place()] || !needsAddressee(e.Chat) || e.Chat == protocol.TopicBroker {
+		expected := e.Decision.Policy == attention.PolicyMustRespond || e.Decision.Reason == "claim_granted"
+		if !expected || told[e.Place()] || !protocol.IsIdentity(e.Chat) || e.FromBroker() {
 			continue
 		}
-		told[e.place()] = true
-		m := a.peer.NewMessage(replyType(e.Chat), protocol.ChatReply{Typing: true, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID})
-		m.InReplyTo, m.TraceParent = e.MessageID, e.TraceParent
+		told[e.Place()] = true
+		m := a.box.Caused(e, mailbox.ReplyType(e.Chat), protocol.ChatReply{Typing: true, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID})
 		once, cancel := context.WithTimeout(ctx, typingEvery)
 		_, failure := a.peer.Send(once, e.Chat, m)
 		cancel()
@@ -113,18 +125,17 @@ func (a *Agent) reportLoop(ctx context.Context) error {
 }
 
 func (a *Agent) report(ctx context.Context, p harness.Progress) error {
-	var e *entry
-	if t, err := turnByID(ctx, a.db, p.TurnID); err != nil {
+	var e *mailbox.Entry
+	v := a.box.View(ctx)
+	t, err := v.Turn(p.TurnID)
+	if t != nil && err == nil {
+		e, err = v.Entry(t.EventID)
+	}
+	if err != nil {
 		return err
-	} else if t != nil {
-		if e, err = entryByID(ctx, a.db, t.EventID); err != nil {
-			return err
-		}
 	}
 	if e != nil && protocol.PeerID(e.Chat).Family() == "chorus" {
-		m := a.peer.NewMessage(protocol.TypeAgentEvent, activityOf(e, p))
-		m.InReplyTo, m.TraceParent = e.MessageID, e.TraceParent
-		_, err := a.peer.Send(ctx, e.Chat, m)
+		_, err := a.peer.Send(ctx, e.Chat, a.box.Caused(e, protocol.TypeAgentEvent, activityOf(e, p)))
 		return err
 	}
 	if p.Kind != harness.ProgressStatus {
@@ -135,13 +146,13 @@ func (a *Agent) report(ctx context.Context, p harness.Progress) error {
 		content["eventId"] = e.EventID
 	}
 	if p.Token != "" {
-		content["progressToken"] = cut(p.Token, 200)
+		content["progressToken"] = text.Prefix(p.Token, maxToken)
 	}
-	_, err := a.peer.Send(ctx, protocol.TopicAttention, a.peer.NewMessage(protocol.TypeAgentEvent, content))
+	_, err = a.peer.Send(ctx, protocol.TopicAttention, a.peer.NewMessage(protocol.TypeAgentEvent, content))
 	return err
 }
 
-func activityOf(e *entry, p harness.Progress) activityEvent {
+func activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
 	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress, Total: p.Total}
 	switch p.Kind {
 	case harness.ProgressError:

@@ -2,112 +2,65 @@ package agent
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
-
-	"github.com/oklog/ulid/v2"
+	"hubbub/protocol/collab"
 )
 
-// replyPrefix begins the outbox keys of answers to the broker, which settle an
-// event; other requests to it settle nothing.
-const replyPrefix = "reply:"
-
-// An origin is what the answer to a wake goes to. It is empty for chat events.
-type origin struct {
-	DeliveryID     string `json:"deliveryId,omitempty"`
-	ConversationID string `json:"conversationId,omitempty"`
-	MessageID      string `json:"messageId,omitempty"`
-	QuestionID     string `json:"questionId,omitempty"`
-	AnsweredID     string `json:"answeredId,omitempty"` // this agent's own question
-	WorkItemID     string `json:"workItemId,omitempty"`
-	FlightID       string `json:"flightId,omitempty"`
-}
-
-// A wakeFact is the part of collab.delivery.woken that an agent reads.
-type wakeFact struct {
-	DeliveryID string `json:"deliveryId"`
-	Rule       string `json:"rule"`
-	Reason     string `json:"reason"`
-	SenderID   string `json:"senderId"`
-	SenderKind string `json:"senderKind"` // human or agent; absent from older brokers
-	Message    *struct {
-		ID, ConversationID, AuthorID, Surface, Text string
-	} `json:"message"`
-	WorkItem *struct {
-		ID, Title, Summary, State, ConversationID, Priority string
-	} `json:"workItem"`
-	Question *struct {
-		ID, Title, State, AskedByID, ConversationID, Answer string
-	} `json:"question"`
-	Invocation *struct {
-		ID, Text, ConversationID, RequestedByID string
-	} `json:"invocation"`
-	Flight *struct {
-		ID string
-	} `json:"flight"`
-	Conversation *struct {
-		ID, Kind, Title string
-	} `json:"conversation"`
-}
-
-// receiveFact takes what the broker tells this agent: a wake, which is an
-// event like any other, or that a claimed event is free again.
+// receiveFact takes what the broker tells this agent: a wake, which is an event like
+// any other, or that a claimed event is free again.
 func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery) error {
-	if !fromBroker(d) {
+	if from := d.Message.From; from != protocol.PeerBroker && protocol.RoleOf(from) != protocol.RoleCLI {
 		return peer.Reject("only the collaboration broker sends facts")
 	}
 	var fact protocol.CollabEvent
 	if err := d.Decode(&fact); err != nil {
 		return peer.Reject("the content is not a collab_event: " + err.Error())
 	}
-	defer a.poke()
+	defer a.turns.Poke()
 	switch fact.Type {
-	case "collab.delivery.woken":
+	case collab.EventWoken.Name:
 		return a.receiveWake(ctx, d, &fact)
-	case "collab.claim.offered":
-		var claim struct {
-			EventID string `json:"eventId"`
-		}
-		if err := json.Unmarshal(fact.Payload, &claim); err != nil {
+	case collab.EventClaimOffered.Name:
+		claim, err := collab.EventClaimOffered.Read(&fact)
+		if err != nil {
 			return peer.Reject("the claim cannot be read: " + err.Error())
 		}
-		return a.inTx(ctx, func(tx *sql.Tx) error { return a.offered(ctx, tx, claim.EventID) })
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) error { return tx.Offered(claim.EventID) })
 	}
 	return nil
 }
 
 func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
-	var w wakeFact
-	if err := json.Unmarshal(fact.Payload, &w); err != nil {
+	w, err := collab.EventWoken.Read(fact)
+	if err != nil {
 		return peer.Reject("the wake cannot be read: " + err.Error())
 	}
 	if fact.ID == "" {
 		return peer.Reject("the wake has no id")
 	}
-	e := &entry{
-		SourceID: fact.ID, Chat: protocol.TopicBroker, MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent,
-		Received: time.Now(), Content: w.content(a.id, fact.ID, d.Message.Timestamp), Origin: w.origin(), Stage: stageStored,
-	}
-	return a.inTx(ctx, func(tx *sql.Tx) error {
-		if err := a.takeIn(ctx, tx, e); err != nil {
+	c := wakeContent(&w)
+	c.SourceID, c.CreatedAt, c.Mentions = fact.ID, d.Message.Timestamp, []string{string(a.id)}
+	e := entryOf(d, c)
+	e.Chat, e.Origin = protocol.TopicBroker, originOf(&w)
+	err = a.box.InTx(ctx, func(tx *mailbox.Tx) error {
+		if err := tx.TakeIn(e); err != nil || w.DeliveryID == "" {
 			return err
 		}
-		if w.DeliveryID == "" {
-			return nil
-		}
-		return a.requestLater(ctx, tx, "delivery.ack", "ack:"+w.DeliveryID+":"+string(d.Message.MessageID), map[string]any{"id": w.DeliveryID})
+		key := "ack:" + w.DeliveryID + ":" + string(d.Message.MessageID)
+		return tx.Enqueue(protocol.TopicBroker, key, collab.DeliveryAck.Message(a.id, collab.IDParams{ID: w.DeliveryID}))
 	})
+	return rejection(err)
 }
 
-func (w *wakeFact) origin() origin {
-	o := origin{DeliveryID: w.DeliveryID}
+// originOf returns what the answer to a wake goes to.
+func originOf(w *collab.Wake) mailbox.Origin {
+	o := mailbox.Origin{DeliveryID: w.DeliveryID}
 	if w.Conversation != nil {
 		o.ConversationID = w.Conversation.ID
 	}
@@ -115,9 +68,9 @@ func (w *wakeFact) origin() origin {
 		o.WorkItemID = w.WorkItem.ID
 	}
 	switch {
-	case w.answers():
+	case answers(w):
 		o.AnsweredID = w.Question.ID
-	case w.Question != nil && w.Question.State == "open":
+	case w.Question != nil && w.Question.State == collab.QuestionOpen:
 		o.QuestionID = w.Question.ID
 	}
 	if w.Message != nil {
@@ -130,24 +83,24 @@ func (w *wakeFact) origin() origin {
 }
 
 // answers reports whether a wake brings the answer to a question of this agent.
-func (w *wakeFact) answers() bool {
-	return w.Question != nil && w.Question.State == "answered" && w.Message == nil && w.WorkItem == nil
+func answers(w *collab.Wake) bool {
+	return w.Question != nil && w.Question.State == collab.QuestionAnswered && w.Message == nil && w.WorkItem == nil
 }
 
-// content is a wake as a chat event: an assignment of this agent, an approval
-// where work is to be reviewed, a blocker where others wait for it, or the
-// answer to its own question.
-func (w *wakeFact) content(self protocol.PeerID, id, at string) protocol.ChatMessage {
+// wakeContent returns a wake as a chat event: an assignment of this agent, an approval
+// if work is to be reviewed, a blocker if others wait for it, or the answer to its own
+// question.
+func wakeContent(w *collab.Wake) protocol.ChatMessage {
 	c := protocol.ChatMessage{
-		Event: protocol.EventAssignment, SourceID: id, CreatedAt: at, Mentions: []string{string(self)}, Text: w.text(),
+		Event: protocol.EventAssignment, Text: wakeText(w),
 		Chat: &protocol.Chat{ID: "work", Kind: "channel"}, Author: &protocol.Author{ID: "broker", Kind: "system"},
 	}
 	switch {
-	case w.answers():
+	case answers(w):
 		c.Event = string(attention.KindAnswer)
-	case w.Rule == "dependency_owner":
+	case w.Rule == collab.RuleDependency:
 		c.Event = protocol.EventBlocker
-	case w.WorkItem != nil && w.WorkItem.State == "review":
+	case w.WorkItem != nil && w.WorkItem.State == collab.WorkReview:
 		c.Event = protocol.EventApproval
 	}
 	if w.WorkItem != nil {
@@ -165,15 +118,15 @@ func (w *wakeFact) content(self protocol.PeerID, id, at string) protocol.ChatMes
 	}
 	if w.SenderID != "" {
 		c.Author.ID, c.Author.Kind = w.SenderID, "human"
-		if w.SenderKind == "agent" || w.Message != nil && w.Message.Surface == "agent" {
+		if w.SenderKind == collab.SurfaceAgent || w.Message != nil && w.Message.Surface == collab.SurfaceAgent {
 			c.Author.Kind = "agent"
 		}
 	}
 	return c
 }
 
-// text says what a wake is about, in the words of the records.
-func (w *wakeFact) text() string {
+// wakeText says what a wake is about, in the words of the records.
+func wakeText(w *collab.Wake) string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if w.Message != nil {
@@ -200,96 +153,90 @@ func (w *wakeFact) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// requestLater queues a request to the broker. The broker answers a repeated
-// request as it did before, so it has its effect once.
-func (a *Agent) requestLater(ctx context.Context, tx *sql.Tx, method, key string, params any) error {
-	raw, err := json.Marshal(params)
-	if err != nil {
-		return err
-	}
-	m := a.peer.NewMessage(protocol.TypeCollabRequest, protocol.CollabRequest{Method: method, Params: raw, RequestID: "req_" + ulid.Make().String()})
-	return a.enqueue(ctx, tx, protocol.TopicBroker, key, m)
-}
-
-// takesWords reports whether an answer to a wake would reach anybody.
-func (o *origin) takesWords() bool {
-	return o.QuestionID != "" || o.ConversationID != "" || o.FlightID != "" || o.WorkItemID != ""
-}
-
-// answerBroker queues the answer to a wake: an answer to its question, a
-// message in its conversation, or the output of its flight. A notice of the
-// host is a message in its conversation.
-func (a *Agent) answerBroker(ctx context.Context, tx *sql.Tx, e *entry, kind string, id protocol.MessageID, reply *protocol.ChatReply) error {
-	o := e.Origin
-	key := replyPrefix + reply.IdempotencyKey
-	if kind == "notice" && o.ConversationID != "" { // for people who read there; it wakes nobody
-		return a.requestLater(ctx, tx, "message.post", key, map[string]any{
-			"id": string(id), "conversationId": o.ConversationID, "text": reply.Text, "surface": "agent", "kind": "status",
-		})
-	}
-	if kind != "text" {
-		return nil // signals show in the state of the flight; see tellBroker
-	}
+// Answer queues the answer to a wake: an answer to its question, a message in its
+// conversation, or the output of its flight. A notice of the host is a message in its
+// conversation. Signals show in the state of the flight; see Disposed.
+func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) error {
+	o, m := &e.Origin, protocol.Message{}
+	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent}
 	switch {
+	case kind == mailbox.SentNotice && o.ConversationID != "": // for people who read there; it wakes nobody
+		post.Kind = collab.KindStatus
+		m = collab.MessagePost.Message(b.id, post)
+	case kind != mailbox.SentText:
+		return nil
 	case o.QuestionID != "":
-		return a.requestLater(ctx, tx, "question.answer", key, map[string]any{"id": o.QuestionID, "answer": reply.Text})
+		m = collab.QuestionAnswer.Message(b.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
 	case o.ConversationID != "":
-		params := map[string]any{"id": string(id), "conversationId": o.ConversationID, "text": reply.Text, "surface": "agent"}
-		if o.MessageID != "" {
-			params["inReplyTo"] = o.MessageID
+		post.InReplyTo, post.WorkItemID = o.MessageID, o.WorkItemID
+		if o.WorkItemID == "" && e.Content.Author.Kind == "human" { // who asked reads it there; no other agent has to
+			post.Kind = collab.KindFinal
 		}
-		switch {
-		case o.WorkItemID != "":
-			params["workItemId"] = o.WorkItemID
-		case e.Content.Author.Kind == "human": // who asked reads it there; no other agent has to
-			params["kind"] = "final"
-		}
-		return a.requestLater(ctx, tx, "message.post", key, params)
+		m = collab.MessagePost.Message(b.id, post)
 	case o.FlightID != "":
-		return a.requestLater(ctx, tx, "flight.update", key, map[string]any{"id": o.FlightID, "state": "completed", "output": reply.Text})
+		m = collab.FlightUpdate.Message(b.id, collab.FlightParams{ID: o.FlightID, State: collab.FlightCompleted, Output: reply.Text})
+	default: // no chat takes words: the work item itself says where things stand
+		m = collab.WorkUpdate.Message(b.id, collab.WorkParams{ID: &o.WorkItemID, Summary: &reply.Text})
 	}
-	// No chat takes words: the work item itself says where things stand.
-	return a.requestLater(ctx, tx, "work_item.update", key, map[string]any{"id": o.WorkItemID, "summary": reply.Text})
+	return tx.Enqueue(protocol.TopicBroker, mailbox.BrokerReplyPrefix+reply.IdempotencyKey, m)
 }
 
-// tellBroker keeps the broker's records in step with an event: the claim on
-// it, its flight, and the question that it answered, which ends when this agent
-// has taken the answer in.
-func (a *Agent) tellBroker(ctx context.Context, tx *sql.Tx, e *entry, d attention.Disposition, reason string) error {
+// Disposed keeps the broker's records in step with an event: the claim on it, its
+// flight, and the question that it answered, which ends when this agent has taken the
+// answer in.
+func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition, reason string) error {
 	if d.Final() {
-		if err := a.settleClaim(ctx, tx, e, d); err != nil {
+		if err := b.settleClaim(tx, e, d); err != nil {
 			return err
 		}
 	}
-	o := e.Origin
+	o := &e.Origin
 	if o.AnsweredID != "" && d.Final() && d != attention.DispositionFailed {
-		return a.requestLater(ctx, tx, "question.close", "close:"+o.AnsweredID+":"+e.EventID, map[string]any{"id": o.AnsweredID})
+		return tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID, collab.QuestionClose.Message(b.id, collab.IDParams{ID: o.AnsweredID}))
 	}
-	if o.FlightID == "" || e.Replied && o.ConversationID == "" && o.QuestionID == "" { // the answer itself completed the flight
+	completed := d == attention.DispositionResponded && o.ConversationID == "" && o.QuestionID == "" // by the answer itself
+	if o.FlightID == "" || completed {
 		return nil
 	}
-	params := map[string]any{"id": e.Origin.FlightID}
+	flight := collab.FlightParams{ID: o.FlightID}
 	switch d {
 	case attention.DispositionResponded, attention.DispositionAcknowledged:
-		params["state"] = "completed"
+		flight.State = collab.FlightCompleted
 	case attention.DispositionDeferred:
-		params["state"] = "waiting"
+		flight.State = collab.FlightWaiting
 	case attention.DispositionFailed:
-		params["state"], params["error"] = "failed", reason
+		flight.State, flight.Error = collab.FlightFailed, reason
 	case attention.DispositionIgnored, attention.DispositionSuperseded:
-		params["state"], params["error"] = "cancelled", reason
+		flight.State, flight.Error = collab.FlightCancelled, reason
 	default:
 		return nil
 	}
-	return a.requestLater(ctx, tx, "flight.update", uniqueKey("flight:"+e.Origin.FlightID, e.Seq), params)
+	return b.moveFlight(tx, e, flight)
 }
 
-// tellFlight tells the broker that a woken agent is at work.
-func (a *Agent) tellFlight(ctx context.Context, tx *sql.Tx, t *turn) error {
-	e, err := entryByID(ctx, tx, t.EventID)
-	if err != nil || e == nil || e.Origin.FlightID == "" {
+// settleClaim tells the broker how a claimed event ended: answered, so that it is closed
+// for all, or not, so that it is offered to others.
+func (b *broker) settleClaim(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition) error {
+	c, err := tx.Claim(e.EventID)
+	if err != nil || c.Owner != string(b.id) || !c.FromBroker {
 		return err
 	}
-	return a.requestLater(ctx, tx, "flight.update", uniqueKey("flight:"+e.Origin.FlightID, e.Seq),
-		map[string]any{"id": e.Origin.FlightID, "state": "running"})
+	answered := d == attention.DispositionResponded || d == attention.DispositionAcknowledged
+	key := "declined:" + e.EventID
+	if answered {
+		key = "answered:" + e.EventID
+	}
+	return tx.Enqueue(protocol.TopicBroker, key, collab.SettleClaim(b.id, e.EventID, c.Token, answered))
+}
+
+// Started tells the broker that a woken agent is at work.
+func (b *broker) Started(tx *mailbox.Tx, e *mailbox.Entry) error {
+	if e.Origin.FlightID == "" {
+		return nil
+	}
+	return b.moveFlight(tx, e, collab.FlightParams{ID: e.Origin.FlightID, State: collab.FlightRunning})
+}
+
+func (b *broker) moveFlight(tx *mailbox.Tx, e *mailbox.Entry, flight collab.FlightParams) error {
+	return tx.Enqueue(protocol.TopicBroker, mailbox.UniqueKey("flight:"+flight.ID, e.Seq), collab.FlightUpdate.Message(b.id, flight))
 }

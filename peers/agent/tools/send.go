@@ -1,22 +1,18 @@
-package agent
+package tools
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
-	"hubbub/peers/outbox"
 	"hubbub/protocol"
 )
-
-// maxReply bounds the text of one message, in bytes.
-const maxReply = 64 << 10
 
 var sendMessageTool = harness.Tool{
 	Name:  "chat.send_message",
@@ -51,14 +47,17 @@ type sendResult struct {
 	Reason    string             `json:"reason,omitempty"`
 }
 
+func unsent(reason string) any { return sendResult{Status: "refused", Reason: reason} }
+
 var visibilities = []string{"", "dm", "thread", "channel", "ephemeral"}
 
+// check says what is wrong with the arguments, or nothing.
 func (args *sendArguments) check() string {
 	switch {
 	case strings.TrimSpace(args.Text) == "":
 		return "text is empty. To stay silent, send nothing."
-	case len(args.Text) > maxReply:
-		return fmt.Sprintf("text has %d bytes; at most %d are sent. Shorten it.", len(args.Text), maxReply)
+	case len(args.Text) > MaxReply:
+		return fmt.Sprintf("text has %d bytes; at most %d are sent. Shorten it.", len(args.Text), MaxReply)
 	case len(args.IdempotencyKey) > maxKey:
 		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are taken.", len(args.IdempotencyKey), maxKey)
 	case !slices.Contains(visibilities, args.Visibility):
@@ -69,98 +68,77 @@ func (args *sendArguments) check() string {
 	return ""
 }
 
-func (b *toolbox) sendMessage(ctx context.Context, arguments json.RawMessage) harness.Result {
-	var args sendArguments
-	if problem := decode(arguments, &args); problem != "" {
-		return harness.Refused(problem, nil)
-	}
+func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
 	if problem := args.check(); problem != "" {
-		return harness.Refused(problem, sendResult{Status: "refused", Reason: "invalid"})
+		return harness.Refused(problem, unsent("invalid"))
 	}
 	b.refreshBroker(ctx, args.InReplyTo)
-	var result sendResult
-	var refusal attention.Refusal
-	err := b.a.inTx(ctx, func(tx *sql.Tx) (err error) {
-		result, refusal, err = b.sendTx(ctx, tx, &args)
-		return err
-	})
-	if errors.Is(err, outbox.ErrFull) {
-		return harness.Refused("Too many messages wait to be sent. Try again later.", sendResult{Status: "refused", Reason: "outbox_full"})
+	result := b.act(ctx, sendMessageTool.Name, args.InReplyTo, unsent, args.send)
+	if !result.IsError {
+		b.setPending("")
 	}
-	if err != nil {
-		return broken(err)
-	}
-	b.a.opts.crash("acted")
-	if refusal.Refused() {
-		if err := b.a.refuse(ctx, args.InReplyTo, "chat.send_message", refusal.Reason); err != nil {
-			return broken(err)
-		}
-		return harness.Refused(refusal.Advice, sendResult{Status: "refused", Reason: refusal.Reason})
-	}
-	b.setPending("")
-	return harness.Structured(result)
+	return result
 }
 
-// sendTx queues the message, or says why not.
-func (b *toolbox) sendTx(ctx context.Context, tx *sql.Tx, args *sendArguments) (sendResult, attention.Refusal, error) {
-	at, err := b.look(ctx, tx, args.InReplyTo)
-	if err != nil {
-		return sendResult{}, attention.Refusal{}, err
+// refreshBroker makes sure, before an answer to an event that may need a claim, that
+// it is known whether there is a broker.
+func (b *Toolbox) refreshBroker(ctx context.Context, id string) {
+	if id == "" {
+		if e, err := b.turnEvent(ctx); err == nil && e != nil {
+			id = e.EventID
+		}
 	}
-	e := at.entry
+	e, err := b.kit.Mailbox.View(ctx).Current(id)
+	if err == nil && e != nil && e.Decision.NeedsClaim() {
+		b.kit.Broker.Present(ctx)
+	}
+}
+
+// send queues the message, or says why not.
+func (args *sendArguments) send(t *try) (any, attention.Refusal, error) {
+	e := t.event
 	if e != nil {
-		args.InReplyTo = e.EventID
-		if args.IdempotencyKey == "" {
-			args.IdempotencyKey = replyKey(e)
+		args.IdempotencyKey = cmp.Or(args.IdempotencyKey, mailbox.ReplyKey(e))
+		if mailbox.ReservedKey(args.IdempotencyKey, e) {
+			return nil, keyReused, nil
 		}
-		if reservedKey(args.IdempotencyKey, e) {
-			return sendResult{}, keyReused, nil
-		}
-		before, err := sentByKey(ctx, tx, args.IdempotencyKey)
-		if err != nil {
-			return sendResult{}, attention.Refusal{}, err
-		}
-		if before != nil {
-			return repeated(before, e, args.Text)
+		if before, err := t.SentAs(args.IdempotencyKey); err != nil || before != nil {
+			return repeated(before, e, args.Text, err)
 		}
 	}
-	refusal, err := b.permitSend(ctx, tx, at, args)
-	if err != nil || refusal.Refused() {
-		return sendResult{}, refusal, err
+	if refusal, err := args.permit(t); err != nil || refusal.Refused() {
+		return nil, refusal, err
 	}
-	if args.Visibility == "" {
-		args.Visibility = visibilityOf(e)
-	}
-	id, err := b.a.queueReply(ctx, tx, e, "text", args.IdempotencyKey, protocol.ChatReply{
-		Text: args.Text, Visibility: args.Visibility, Directedness: args.Directedness,
+	id, err := t.Reply(e, mailbox.SentText, args.IdempotencyKey, protocol.ChatReply{
+		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()), Directedness: args.Directedness,
 	})
 	if err != nil {
-		return sendResult{}, attention.Refusal{}, err
+		return nil, attention.Refusal{}, err
 	}
-	return sendResult{MessageID: id, Status: "sent"}, attention.Refusal{}, b.a.endAccepted(ctx, tx, at)
+	return sendResult{MessageID: id, Status: "sent"}, attention.Refusal{}, t.FinishAccepted(t.turn, e)
 }
 
-func (b *toolbox) permitSend(ctx context.Context, tx *sql.Tx, at attempt, args *sendArguments) (attention.Refusal, error) {
-	if at.refusal.Refused() {
-		return at.refusal, nil
+func (args *sendArguments) permit(t *try) (attention.Refusal, error) {
+	if t.refusal.Refused() {
+		return t.refusal, nil
 	}
-	standing, err := b.a.standing(ctx, tx, at.entry, args.Text)
+	e := t.event
+	standing, err := t.Standing(e, args.Text)
 	if err != nil {
 		return attention.Refusal{}, err
 	}
 	if refusal := attention.PermitMessage(standing); refusal.Refused() {
 		return refusal, nil
 	}
-	if attention.MeansSilence(args.Text) {
+	switch {
+	case attention.MeansSilence(args.Text):
 		return attention.Refusal{Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence."}, nil
-	}
-	if at.entry.Chat == protocol.TopicBroker && !at.entry.Origin.takesWords() {
+	case e.FromBroker() && !e.Origin.TakesWords():
 		return noConversation, nil
-	}
-	if args.Target != "" && !sameTarget(at.entry, args.Target) {
+	case args.Target != "" && !sameTarget(e, args.Target):
 		return attention.Refusal{
 			Reason: "wrong_target",
-			Advice: "An answer goes only where its event was said: leave target out, or give " + attention.HeaderValue(at.entry.Content.Chat.ID) + ".",
+			Advice: "An answer goes only where its event was said: leave target out, or give " + attention.HeaderValue(e.Content.Chat.ID) + ".",
 		}, nil
 	}
 	return attention.Refusal{}, nil
@@ -171,9 +149,9 @@ var noConversation = attention.Refusal{
 	Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
 }
 
-// sameTarget: a conversation id, with or without the word for its kind, or the
-// thread of the event.
-func sameTarget(e *entry, target string) bool {
+// sameTarget reports whether a target is where an event was said: a conversation id,
+// with or without the word for its kind, or the thread.
+func sameTarget(e *mailbox.Entry, target string) bool {
 	c := e.Content.Chat
 	accepted := []string{c.ID, c.Kind + ":" + c.ID, string(e.Chat)}
 	if c.ThreadID != "" {
@@ -182,38 +160,21 @@ func sameTarget(e *entry, target string) bool {
 	return slices.Contains(accepted, target)
 }
 
-// A sentRow is one message that was sent before.
-type sentRow struct {
-	messageID protocol.MessageID
-	event     string
-	text      string
-}
-
-func sentByKey(ctx context.Context, tx *sql.Tx, key string) (*sentRow, error) {
-	var s sentRow
-	err := tx.QueryRowContext(ctx, `SELECT message_id, event_id, text FROM sent WHERE key = ?`, key).Scan(&s.messageID, &s.event, &s.text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("looking for an earlier message: %w", err)
-	}
-	return &s, nil
-}
-
 var keyReused = attention.Refusal{
 	Reason: "key_reused", Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that names this event.",
 }
 
 // repeated answers a call whose key was used before.
-func repeated(before *sentRow, e *entry, text string) (sendResult, attention.Refusal, error) {
+func repeated(before *mailbox.Sent, e *mailbox.Entry, text string, err error) (any, attention.Refusal, error) {
 	switch {
-	case before.event != e.EventID:
-		return sendResult{}, keyReused, nil
-	case before.text == text:
-		return sendResult{MessageID: before.messageID, Status: "duplicate"}, attention.Refusal{}, nil
+	case err != nil:
+		return nil, attention.Refusal{}, err
+	case before.EventID != e.EventID:
+		return nil, keyReused, nil
+	case before.Text == text:
+		return sendResult{MessageID: before.MessageID, Status: "duplicate"}, attention.Refusal{}, nil
 	}
-	return sendResult{}, attention.Refusal{
+	return nil, attention.Refusal{
 		Reason: "already_answered", Advice: "You have answered this event with other words. One event gets one answer: send nothing more for it.",
 	}, nil
 }

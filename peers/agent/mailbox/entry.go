@@ -1,0 +1,163 @@
+package mailbox
+
+import (
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+)
+
+// An Entry is one stored event.
+type Entry struct {
+	Seq      int64  // the mailbox's own growing number
+	EventID  string // the sourceId, save that of an edit which is an event of its own
+	SourceID string // of the message that it tells of
+	Chat     protocol.Topic
+	Carrier  Carrier
+	Received time.Time
+	Content  protocol.ChatMessage // complete
+	Origin   Origin
+	Decision attention.Decision
+	Status
+}
+
+// A Carrier is the bus message that brought an event: traces follow it.
+type Carrier struct {
+	MessageID   protocol.MessageID
+	TraceParent string
+}
+
+// A Status is what becomes of an event. Only Tx.Move changes its state.
+type Status struct {
+	State      State
+	Claimed    bool      // promised; it counts while the event is open
+	DeadlineAt time.Time // of an event that no turn is at: when it ends or, deferred, comes back
+	TurnID     string    // the newest turn that shows it
+	MergedInto string    // event id of the fragment that carries it
+	Deferrals  int       // times that it was put off
+	Deleted    bool      // its message was deleted, and its text is gone
+	Acted      bool      // its newest turn has sent something; read only
+}
+
+// An Origin is what the answer to a wake of the broker goes to. It is empty for
+// events of chats.
+type Origin struct {
+	DeliveryID     string `json:"deliveryId,omitempty"`
+	ConversationID string `json:"conversationId,omitempty"`
+	MessageID      string `json:"messageId,omitempty"`
+	QuestionID     string `json:"questionId,omitempty"`
+	AnsweredID     string `json:"answeredId,omitempty"` // this agent's own question
+	WorkItemID     string `json:"workItemId,omitempty"`
+	FlightID       string `json:"flightId,omitempty"`
+}
+
+// TakesWords reports whether an answer to a wake would reach anybody.
+func (o *Origin) TakesWords() bool {
+	return o.QuestionID != "" || o.ConversationID != "" || o.FlightID != "" || o.WorkItemID != ""
+}
+
+// Event returns the entry as the attention layer sees it.
+func (e *Entry) Event() attention.Event {
+	event := EventOf(&e.Content)
+	event.EventID = e.EventID
+	return event
+}
+
+// Place names where an event was said: one turn at a time runs there.
+func (e *Entry) Place() string { return e.Content.Chat.ID + "\x00" + e.Content.Chat.ThreadID }
+
+// FromAgent reports whether another agent wrote the event.
+func (e *Entry) FromAgent() bool { return e.Content.Author.Kind == string(attention.AuthorAgent) }
+
+// FromBroker reports whether the event is a wake of the collaboration broker.
+func (e *Entry) FromBroker() bool { return e.Chat == protocol.TopicBroker }
+
+// Visibility returns who sees an answer to the event if its author does not choose.
+func (e *Entry) Visibility() string {
+	switch {
+	case e.Content.Chat.Kind == string(attention.ConversationDM):
+		return "dm"
+	case e.Content.Chat.ThreadID != "" || e.Content.Chat.Kind == string(attention.ConversationThread):
+		return "thread"
+	}
+	return "channel"
+}
+
+const entryColumns = `seq, event_id, source_id, chat, message_id, traceparent, received_at, content, origin, decision,
+	state, claimed, deadline_at, turn_id, merged_into, deferrals, deleted,
+	coalesce((SELECT outbound FROM turns WHERE turns.turn_id = events.turn_id), 0)`
+
+func scanEntry(row store.Row) (*Entry, error) {
+	var e Entry
+	err := row.Scan(&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Carrier.MessageID, &e.Carrier.TraceParent, timeColumn{&e.Received},
+		jsonColumn{&e.Content}, jsonColumn{&e.Origin}, jsonColumn{&e.Decision},
+		&e.State, &e.Claimed, timeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted)
+	return &e, err
+}
+
+// Entries returns the events of a query; where follows SELECT ... FROM events.
+func (v View) entries(where string, args ...any) ([]*Entry, error) {
+	return store.All(v.ctx, v.q, scanEntry, `SELECT `+entryColumns+` FROM events `+where, args...)
+}
+
+// Entry returns an event, or nil if there is none.
+func (v View) Entry(id string) (*Entry, error) {
+	e, _, err := store.One(v.ctx, v.q, scanEntry, `SELECT `+entryColumns+` FROM events WHERE event_id = ?`, id)
+	return e, err
+}
+
+// Current is Entry, following fragments to the event that carries them.
+func (v View) Current(id string) (*Entry, error) {
+	e, err := v.Entry(id)
+	for range 100 {
+		if err != nil || e == nil || e.MergedInto == "" {
+			break
+		}
+		e, err = v.Entry(e.MergedInto)
+	}
+	return e, err
+}
+
+// InState returns the events in a state, in the order in which they came, at most
+// limit.
+func (v View) InState(s State, limit int) ([]*Entry, error) {
+	return v.entries(`WHERE state = ? ORDER BY seq LIMIT ?`, s, limit)
+}
+
+// insert adds an event and sets its sequence.
+func (tx *Tx) insert(e *Entry) (err error) {
+	c := &e.Content
+	e.State = Stored
+	e.Seq, _, err = store.One(tx.ctx, tx.q, store.Column[int64], `INSERT INTO events
+		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, state)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
+		e.EventID, e.SourceID, e.Chat, e.Carrier.MessageID, e.Carrier.TraceParent, timeColumn{&e.Received}, jsonColumn{c}, jsonColumn{&e.Origin},
+		c.Event, c.Chat.ID, c.Chat.ThreadID, c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.State)
+	return err
+}
+
+// Save stores an event's status.
+func (tx *Tx) Save(e *Entry) error {
+	return tx.exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
+		e.State, e.Claimed, timeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
+}
+
+// saveContent replaces what an event says.
+func (tx *Tx) saveContent(e *Entry) error {
+	return tx.exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
+}
+
+// Decide stores and records what was decided about an event.
+func (tx *Tx) Decide(e *Entry) error {
+	d := &e.Decision
+	err := tx.exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
+		jsonColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
+	if err != nil {
+		return err
+	}
+	return tx.Record(uniqueKey("decision", e.Seq), e, protocol.AttentionDecision{
+		Event: "attention_decision", EventID: e.EventID, Agent: tx.m.id, Directedness: string(d.Directedness),
+		Policy: string(d.Policy), Injection: string(d.Injection), Priority: string(d.Priority), Reason: d.Reason,
+	})
+}

@@ -1,0 +1,140 @@
+package mailbox
+
+import (
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+)
+
+// A PlaceChange is what happens to the agent in a conversation or thread, as an
+// assignment of SQL: ?3 is the time, ?4 the event.
+type PlaceChange string
+
+// The changes.
+const (
+	Joined    PlaceChange = `joined_at = ?3` // it was named
+	Spoke     PlaceChange = `joined_at = CASE WHEN left_at > 0 THEN joined_at ELSE ?3 END`
+	Left      PlaceChange = `left_at = ?3, leave_event = ?4, joined_at = 0`
+	Returned  PlaceChange = `left_at = 0, leave_event = '', joined_at = ?3`
+	Escalated PlaceChange = `escalated_at = ?3` // a person was called in
+)
+
+// SetPlace stores what an event changed in its place.
+func (tx *Tx) SetPlace(e *Entry, change PlaceChange) error {
+	chat := e.Content.Chat
+	if err := tx.exec(`INSERT OR IGNORE INTO places (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID); err != nil {
+		return err
+	}
+	return tx.exec(`UPDATE places SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
+		chat.ID, chat.ThreadID, time.Now().UnixMicro(), e.EventID)
+}
+
+// A place is where the agent takes part, or no longer does.
+type place struct {
+	joined, left, chatLeft     int64
+	leaveEvent, chatLeaveEvent string
+}
+
+// gone reports whether the agent was asked to leave the place, or the chat around
+// it, and was not named since.
+func (p place) gone() bool { return p.left > 0 || p.chatLeft > p.joined }
+
+func (v View) place(e *Entry) (place, error) {
+	p, _, err := store.One(v.ctx, v.q, func(row store.Row) (p place, err error) {
+		return p, row.Scan(&p.joined, &p.left, &p.leaveEvent, &p.chatLeft, &p.chatLeaveEvent)
+	}, `SELECT coalesce(max(joined_at) FILTER (WHERE thread = ?2), 0),
+			coalesce(max(left_at) FILTER (WHERE thread = ?2), 0), coalesce(max(leave_event) FILTER (WHERE thread = ?2), ''),
+			coalesce(max(left_at) FILTER (WHERE thread = ''), 0), coalesce(max(leave_event) FILTER (WHERE thread = ''), '')
+		FROM places WHERE conversation = ?1`, e.Content.Chat.ID, e.Content.Chat.ThreadID)
+	return p, err
+}
+
+// Facts returns what the records say about an event.
+func (v View) Facts(e *Entry) (attention.Facts, error) {
+	facts := attention.Facts{Age: max(0, time.Since(e.Received))}
+	p, err := v.place(e)
+	if err != nil {
+		return facts, err
+	}
+	facts.Participating, facts.Left = p.joined > 0, p.gone()
+	c := &e.Content
+	var lastOwn, lastOther int64
+	var lastText string
+	err = v.q.QueryRowContext(v.ctx, `SELECT
+		EXISTS (SELECT 1 FROM events e JOIN claims c ON c.event_id = e.event_id
+			WHERE e.conversation = ?1 AND e.thread = ?2 AND c.owner = ?3 AND c.expires_at > ?4)
+			OR EXISTS (SELECT 1 FROM events WHERE conversation = ?1 AND thread = ?2 AND kind = 'assignment' AND directedness = 'to_me'
+				AND `+isOpen+` AND seq < ?5),
+		EXISTS (SELECT 1 FROM sent s JOIN events e ON e.event_id = s.event_id WHERE e.source_id = ?6 AND e.chat = ?7 AND s.kind = 'text'),
+		coalesce((SELECT max(sent_at) FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text'), 0),
+		coalesce((SELECT text FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
+		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message'), 0)`,
+		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat).
+		Scan(&facts.OwnsThread, &facts.Answered, &lastOwn, &lastText, &lastOther)
+	if err != nil {
+		return facts, err
+	}
+	facts.Asked = lastOwn > lastOther && strings.HasSuffix(strings.TrimRight(lastText, " \n\t)*_"), "?")
+	facts.OtherAgents, err = store.All(v.ctx, v.q, store.Column[string], `SELECT DISTINCT author FROM events
+		WHERE conversation = ? AND author_kind = 'agent' AND author NOT IN (?, ?) LIMIT 100`, c.Chat.ID, v.m.id, v.m.id.Name())
+	return facts, err
+}
+
+// Standing returns what the records say about an event at this moment. text is what
+// the agent wants to say; e may be nil.
+func (v View) Standing(e *Entry, text string) (attention.Standing, error) {
+	if e == nil {
+		return attention.Standing{}, nil
+	}
+	s := attention.Standing{Known: true, Policy: e.Decision.Policy, Disposition: e.Disposition(), Replied: e.State == Answered}
+	if e.State == Stored {
+		s.Policy = attention.PolicyMustNotRespond // nothing was decided yet
+	}
+	if err := v.standingPlace(e, &s); err != nil {
+		return s, err
+	}
+	if err := v.standingClaim(e, &s); err != nil || !e.FromAgent() {
+		return s, err
+	}
+	x, err := v.Exchange(e)
+	if err != nil {
+		return s, err
+	}
+	s.Exchange = x.Weigh(time.Now())
+	earlier, err := store.All(v.ctx, v.q, store.Column[string],
+		`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID)
+	s.Repeats = attention.AddsNothing(text, earlier)
+	return s, err
+}
+
+func (v View) standingPlace(e *Entry, s *attention.Standing) error {
+	p, err := v.place(e)
+	s.Left, s.LeaveEvent = p.gone(), e.EventID == p.leaveEvent || e.EventID == p.chatLeaveEvent
+	return err
+}
+
+// Exchange returns what this agent and an event's author said to each other in the
+// conversation since a person last spoke there.
+func (v View) Exchange(e *Entry) (attention.Exchange, error) {
+	var x attention.Exchange
+	conversation, other := e.Content.Chat.ID, e.Content.Author.ID
+	var person, escalated int64
+	err := v.q.QueryRowContext(v.ctx, `SELECT
+		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND author_kind = 'human' AND kind IN ('message','edit','assignment','approval','blocker')), 0),
+		coalesce((SELECT max(escalated_at) FROM places WHERE conversation = ?1), 0)`, conversation).Scan(&person, &escalated)
+	if err != nil {
+		return x, err
+	}
+	x.Escalated = escalated > person
+	x.Sent, err = store.All(v.ctx, v.q, func(row store.Row) (at time.Time, err error) {
+		return at, row.Scan(timeColumn{&at})
+	}, `SELECT received_at FROM events
+			WHERE conversation = ?1 AND author = ?2 AND kind IN ('message','assignment','approval','blocker','answer') AND received_at > ?3 AND received_at > ?4
+			AND directedness IN ('', 'to_me', 'to_my_role')
+		UNION ALL SELECT s.sent_at FROM sent s JOIN events e ON e.event_id = s.event_id
+			WHERE s.conversation = ?1 AND e.author = ?2 AND s.kind = 'text' AND s.sent_at > ?3 AND s.sent_at > ?4
+		ORDER BY 1 LIMIT 1000`, conversation, other, person, time.Now().Add(-attention.ExchangeWindow).UnixMicro())
+	return x, err
+}

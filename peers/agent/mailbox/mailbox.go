@@ -1,0 +1,232 @@
+package mailbox
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+)
+
+// schemas holds the schema, and what later versions changed in it.
+//
+//go:embed schema*.sql
+var schemas embed.FS
+
+// steps returns the migrations in order.
+func steps() []string {
+	files, err := schemas.ReadDir(".")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	var all []string
+	for _, f := range files {
+		text, err := schemas.ReadFile(f.Name())
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, string(text))
+	}
+	all[0] += outbox.Schema
+	return all
+}
+
+// Open opens an agent's database, creating it if it is missing.
+func Open(path string) (*sql.DB, error) { return store.Open(path, steps()) }
+
+// Options are the settings of a Mailbox.
+type Options struct {
+	Self      attention.Self
+	Attention attention.Config // how decisions are made
+	OwnTime   bool             // the harness works in its own time: see harness.Capabilities
+	MaxOpen   int              // open events of one chat
+	DeferFor  time.Duration    // before a deferred event comes back, doubling
+	Retention time.Duration    // of closed events
+
+	Broker Broker
+	// Stop is called after the transaction that cancelled a turn which is with the
+	// harness.
+	Stop func(turnID, reason string)
+	Log  *zerolog.Logger
+}
+
+// A Broker is the collaboration broker, whose records follow what happens to events.
+type Broker interface {
+	// Known reports whether there is a broker, or was one just now: events of a
+	// role need its claims.
+	Known() bool
+	// Answer queues a message in response to a wake.
+	Answer(tx *Tx, e *Entry, kind SentKind, id protocol.MessageID, reply *protocol.ChatReply) error
+	// Disposed tells of a disposition that was just given.
+	Disposed(tx *Tx, e *Entry, d attention.Disposition, reason string) error
+}
+
+// A Mailbox is the stored events of one agent, its turns and what it sends.
+type Mailbox struct {
+	id     protocol.PeerID
+	db     *sql.DB
+	opts   Options
+	Outbox *outbox.Outbox // what waits to be sent; its states are the only ones of a reply
+}
+
+// New returns the mailbox of an identity on a database of Open. send makes one
+// attempt to send a queued message. Nothing is read or written yet.
+func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
+	m := &Mailbox{id: protocol.PeerID(opts.Self.ID), db: db, opts: opts}
+	m.Outbox = outbox.New(db, send, &outbox.Options{
+		MaxPending: 100_000, MaxPerDestination: 90_000, StopTimeout: 2 * time.Second, AttemptTimeout: 40 * time.Second, Poll: 15 * time.Second,
+		OnSettled: m.settled, Log: opts.Log,
+	})
+	return m
+}
+
+// A View reads the mailbox, outside of a transaction or in one.
+type View struct {
+	m   *Mailbox
+	ctx context.Context
+	q   store.Querier
+}
+
+// View returns a view of what is committed, each read for itself.
+func (m *Mailbox) View(ctx context.Context) View { return View{m, ctx, m.db} }
+
+// Self returns the identity of the agent.
+func (v View) Self() string { return string(v.m.id) }
+
+// A Tx is a transaction of the mailbox. What it queues is sent, and what it stops
+// is stopped, after it has committed.
+type Tx struct {
+	View
+	tx    *sql.Tx
+	sends bool
+	after []func()
+}
+
+func (m *Mailbox) tx(ctx context.Context, tx *sql.Tx) *Tx { return &Tx{View: View{m, ctx, tx}, tx: tx} }
+
+// InTx runs do in one transaction.
+func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx) error) error {
+	var tx *Tx
+	err := store.InTx(ctx, m.db, func(begun *sql.Tx) error {
+		tx = m.tx(ctx, begun)
+		return do(tx)
+	})
+	if err != nil {
+		return err
+	}
+	if tx.sends {
+		m.Outbox.Wake()
+	}
+	for _, f := range tx.after {
+		f()
+	}
+	return nil
+}
+
+func (tx *Tx) exec(query string, args ...any) error { return store.Exec(tx.ctx, tx.q, query, args...) }
+
+// Record queues an agent_event to system:attention in the transaction of what it
+// tells of. It carries the id and trace of the message that brought e, which may be
+// nil.
+func (tx *Tx) Record(key string, e *Entry, content any) error {
+	return tx.Enqueue(protocol.TopicAttention, key, tx.message(protocol.TypeAgentEvent, e, content))
+}
+
+// Refusal records an action that policy forbade. e may be nil.
+func (tx *Tx) Refusal(e *Entry, eventID, tool, reason string) error {
+	return tx.Record(uniqueKey("refusal", time.Now().UnixMicro()), e, protocol.Refusal{
+		Event: "refusal", EventID: eventID, Agent: tx.m.id, Tool: tool, Reason: reason,
+	})
+}
+
+// Caused returns a message of this agent on account of an event; e may be nil.
+func (m *Mailbox) Caused(e *Entry, t protocol.MessageType, content any) protocol.Message {
+	msg := protocol.NewMessage(t, m.id, content)
+	if e != nil {
+		msg.InReplyTo, msg.TraceParent = e.Carrier.MessageID, e.Carrier.TraceParent
+	}
+	return msg
+}
+
+func (tx *Tx) message(t protocol.MessageType, e *Entry, content any) protocol.Message {
+	return tx.m.Caused(e, t, content)
+}
+
+// Enqueue queues a message for a topic. A record for which there is no room is lost,
+// and logged.
+func (tx *Tx) Enqueue(topic protocol.Topic, key string, m protocol.Message) error {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("writing the message for %s: %w", topic, err)
+	}
+	_, err = tx.m.Outbox.EnqueueTx(tx.ctx, tx.tx, string(topic), key, body)
+	tx.sends = true
+	if errors.Is(err, outbox.ErrFull) && topic == protocol.TopicAttention {
+		tx.m.opts.Log.Error().Err(err).Msg("record for system:attention lost")
+		return nil
+	}
+	return err
+}
+
+// UniqueKey names something that is queued in the transaction of what it tells of,
+// hence once; the rest of the key only keeps two of one event apart.
+func UniqueKey(kind string, n int64) string { return uniqueKey(kind, n) }
+
+func uniqueKey(kind string, n int64) string { return fmt.Sprintf("%s:%d:%s", kind, n, ulid.Make()) }
+
+// Counter returns a number that is kept under a name, 0 if there is none.
+func (v View) Counter(name string) (int64, error) {
+	n, _, err := store.One(v.ctx, v.q, store.Column[int64], `SELECT value FROM counters WHERE name = ?`, name)
+	return n, err
+}
+
+// SetCounter keeps a number under a name.
+func (tx *Tx) SetCounter(name string, n int64) error {
+	return tx.exec(`INSERT INTO counters (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2`, name, n)
+}
+
+// Prune forgets closed events, ended turns and sent messages older than
+// Options.Retention.
+func (m *Mailbox) Prune(ctx context.Context) error {
+	before := time.Now().Add(-m.opts.Retention).UnixMicro()
+	for _, statement := range []string{
+		`DELETE FROM events WHERE received_at < ? AND NOT ` + isOpen + `
+			AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.turn_id = events.turn_id AND turns.` + isLive + `)`,
+		`DELETE FROM turns WHERE ended_at > 0 AND ended_at < ?`,
+		`DELETE FROM sent WHERE sent_at < ?`,
+		`DELETE FROM receipts WHERE received_at < ?`,
+		`DELETE FROM claims WHERE expires_at < ?`,
+		`DELETE FROM questions WHERE asked_at < ?`,
+	} {
+		if err := store.Exec(ctx, m.db, statement, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Undecided reads from the database of an agent, which may run meanwhile, how many
+// events wait for a decision, and since when. Nothing is decided while the harness
+// cannot say what it takes, such as a program that ends as soon as it is started.
+func Undecided(ctx context.Context, path string) (count int, since time.Time, err error) {
+	db, err := store.Attach(path)
+	if err != nil {
+		return 0, since, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var first sql.NullInt64
+	if err := db.QueryRowContext(ctx, `SELECT count(*), min(received_at) FROM events WHERE state = ?`, Stored).Scan(&count, &first); err != nil {
+		return 0, since, fmt.Errorf("reading what waits for a decision: %w", err)
+	}
+	return count, fromMicros(first.Int64), nil
+}

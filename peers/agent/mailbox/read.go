@@ -1,0 +1,202 @@
+package mailbox
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+
+	"hubbub/peers/store"
+	"hubbub/protocol"
+)
+
+// An agent may serve several chats, and what is written in one of them may try to
+// make its model tell what was said in another, or speak there. So the tools of a
+// turn belong to the chat of the turn: they act on its events alone, and read only
+// what those who see the answer may read. What the agent asked others in a turn
+// comes back to the chat of that turn.
+
+// A Reach is the chats that somebody may read, as a JSON list; "null" is all.
+type Reach string
+
+// ReachOf returns the reach of one chat alone.
+func ReachOf(chats ...protocol.Topic) Reach {
+	raw, _ := json.Marshal(chats) //nolint:errcheck // strings can be written
+	return Reach(raw)
+}
+
+// Reach returns what the turns of a chat may read: the chat, and, in a direct chat
+// with a person, those where this person writes, too. Who a person is, Telegram
+// vouches for in all its chats; other platforms do so in one at most. The empty chat
+// reads all.
+func (v View) Reach(chat protocol.Topic) (Reach, error) {
+	switch {
+	case chat == "":
+		return ReachOf(), nil
+	case protocol.PeerID(chat).Family() != "tg":
+		return ReachOf(chat), nil
+	}
+	list, err := v.entries(`WHERE chat = ? AND author_kind = 'human' ORDER BY seq DESC LIMIT 1`, chat)
+	if err != nil || len(list) == 0 || list[0].Content.Chat.Kind != "dm" {
+		return ReachOf(chat), err
+	}
+	others, err := store.All(v.ctx, v.q, store.Column[protocol.Topic],
+		`SELECT DISTINCT chat FROM events WHERE author = ? AND author_kind = 'human' AND chat LIKE 'tg:%' AND chat <> ?`, list[0].Content.Author.ID, chat)
+	return ReachOf(append(others, chat)...), err
+}
+
+// inReach is the condition that a row's chat is in a reach, and that the agent still
+// talks to it.
+func inReach(parameter string) string {
+	return `(` + parameter + ` = 'null' OR chat IN (SELECT value FROM json_each(` + parameter + `))) AND chat IN (SELECT topic FROM chats)`
+}
+
+// A Filter says which events List returns. Empty fields do not matter.
+type Filter struct {
+	After        int64 // a sequence
+	From         time.Time
+	Stream       string
+	Conversation string
+	Policy       string
+	Open         *bool
+	Limit        int
+}
+
+// List returns events in reach on which something was decided, the oldest first:
+// those after Filter.After and Filter.From, or the newest if both are zero. Events
+// are also readable where their turns are: the answers to questions.
+func (v View) List(reach Reach, f Filter) ([]*Entry, error) {
+	newest := f.After == 0 && f.From.IsZero()
+	order, open := "ASC", "1"
+	if newest {
+		order = "DESC"
+	}
+	if f.Open != nil {
+		if open = isOpen; !*f.Open {
+			open = "NOT " + isOpen
+		}
+	}
+	list, err := v.entries(`WHERE seq > ?1 AND received_at >= ?2 AND (?3 = '' OR stream = ?3) AND (?4 = '' OR conversation = ?4)
+		AND (?5 = '' OR policy = ?5) AND `+open+` AND state <> 'stored'
+		AND (`+inReach("?7")+` OR chat = ?8 AND EXISTS (SELECT 1 FROM turns t
+			WHERE t.turn_id = events.turn_id AND t.chat IN (SELECT value FROM json_each(?7)))) ORDER BY seq `+order+` LIMIT ?6`,
+		f.After, timeColumn{&f.From}, f.Stream, f.Conversation, f.Policy, f.Limit, reach, protocol.TopicBroker)
+	if newest {
+		slices.Reverse(list)
+	}
+	return list, err
+}
+
+// Knows reports whether a conversation is in reach.
+func (v View) Knows(reach Reach, conversation string) (bool, error) {
+	_, known, err := store.One(v.ctx, v.q, store.Column[int], `SELECT 1 FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation, reach)
+	return known, err
+}
+
+// Unanswered returns the ids of the open events of a chat that may be answered and
+// were not, the newest first, at most 20.
+func (v View) Unanswered(chat protocol.Topic) ([]string, error) {
+	return store.All(v.ctx, v.q, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND policy IN ('must_respond', 'may_respond')
+		AND state <> 'answered' AND `+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
+}
+
+// A Line is one message of a conversation: an event, or the agent's own.
+type Line struct {
+	Entry *Entry
+	Sent  *Sent
+}
+
+func (l *Line) at() time.Time {
+	if l.Entry != nil {
+		return l.Entry.Received
+	}
+	return l.Sent.At
+}
+
+// Window returns the newest messages of a conversation, or of one thread of it, that
+// came before an event (nil: all): the oldest first, the agent's own included. Only
+// chats in reach are read: ids of conversations are those that their chats gave
+// them, and may be alike.
+func (v View) Window(reach Reach, conversation, thread string, before *Entry, limit int) ([]Line, error) {
+	seq, at := int64(math.MaxInt64), int64(math.MaxInt64)
+	if before != nil {
+		seq, at = before.Seq, before.Received.UnixMicro()
+	}
+	list, err := v.entries(`WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
+		AND `+inReach("?5")+` ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit, reach)
+	if err != nil {
+		return nil, err
+	}
+	own, err := store.All(v.ctx, v.q, scanSent, `SELECT `+sentColumns+` FROM sent
+		WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
+		conversation, thread, at, limit, reach)
+	if err != nil {
+		return nil, err
+	}
+	var lines []Line
+	for _, e := range slices.Backward(list) {
+		lines = append(lines, Line{Entry: e})
+	}
+	for _, s := range own {
+		lines = append(lines, Line{Sent: s})
+	}
+	slices.SortStableFunc(lines, func(x, y Line) int { return x.at().Compare(y.at()) })
+	return lines[max(0, len(lines)-limit):], nil
+}
+
+// Signals returns the reactions to the agent's messages in the conversation of an
+// event since the agent's last turn there, at most 20.
+func (v View) Signals(e *Entry) ([]*Entry, error) {
+	return v.entries(`WHERE conversation = ?1 AND chat = ?4 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
+		AND seq > coalesce((SELECT max(t.seq) FROM turns t WHERE t.place = ?3 AND t.seq < ?2 AND t.attempt > 0), 0) ORDER BY seq LIMIT 20`,
+		e.Content.Chat.ID, e.Seq, e.Place(), e.Chat)
+}
+
+// AtWork returns the events that running and accepted turns show which started since
+// then, and that nobody was answered.
+func (v View) AtWork(since time.Time) ([]*Entry, error) {
+	return v.entries(`WHERE state = 'turned' AND turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?) LIMIT 100`,
+		timeColumn{&since})
+}
+
+// A question is one that a turn asked through the broker: where, and for what.
+type question struct {
+	chat  protocol.Topic
+	event string
+}
+
+// Asked remembers where a question was asked that the broker has stored.
+func (tx *Tx) Asked(id string, chat protocol.Topic, eventID string) error {
+	if chat == "" || chat == digestChat {
+		return nil
+	}
+	return tx.exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat, eventID, time.Now().UnixMicro())
+}
+
+// questionOf returns what was asked, if an event brings the answer to it and nobody
+// but the agent hears what it says to that.
+func (v View) questionOf(e *Entry) (question, error) {
+	if !e.FromBroker() || e.Origin.AnsweredID == "" || e.Origin.TakesWords() {
+		return question{}, nil
+	}
+	q, _, err := store.One(v.ctx, v.q, func(row store.Row) (q question, err error) {
+		return q, row.Scan(&q.chat, &q.event)
+	}, `SELECT chat, event_id FROM questions WHERE question_id = ?`, e.Origin.AnsweredID)
+	return q, err
+}
+
+// Home returns the chat of an event's turns: its own, or, for the answer to a
+// question, the one where it was asked, so that who waits there is told.
+func (v View) Home(e *Entry) (protocol.Topic, error) {
+	q, err := v.questionOf(e)
+	if q.chat == "" {
+		return e.Chat, err
+	}
+	return q.chat, err
+}
+
+// AskedFor returns the event for which the agent asked what an event answers, or "".
+func (v View) AskedFor(e *Entry) (string, error) {
+	q, err := v.questionOf(e)
+	return q.event, err
+}

@@ -1,0 +1,367 @@
+package mailbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// A Turn is one run of the harness over one event or several merged ones.
+type Turn struct {
+	ID       string
+	EventID  string   // of the last fragment, which carries the others
+	Merged   []string // all fragments, in order
+	Chat     protocol.Topic
+	Place    string // one turn at a time runs there
+	Author   string
+	Mode     attention.Mode
+	State    TurnState
+	Seq      int64 // of the last fragment
+	Rank     int
+	Attempt  int // deliveries begun
+	Failures int
+	Outbound bool   // something was sent
+	Body     string // of a digest; else the program's own error, after which nothing came
+	Times
+}
+
+// Times are when things happen to a turn.
+type Times struct {
+	NotBefore time.Time
+	FirstAt   time.Time // the first fragment came
+	StartedAt time.Time
+	Deadline  time.Time
+	EndedAt   time.Time
+}
+
+// Ranks of turns: what goes first within a place.
+const (
+	RankUrgent = iota
+	RankImmediate
+	RankNormal
+	RankDigest
+)
+
+// digestChat is the chat of a digest's turn: none. Its excerpts are of many chats,
+// so it reads no more and acts nowhere.
+const digestChat protocol.Topic = "digest"
+
+// Home returns the chat to which the tools of a turn belong.
+func (t *Turn) Home() protocol.Topic {
+	if t.Mode == attention.ModeDigest {
+		return digestChat
+	}
+	return t.Chat
+}
+
+// newTurn returns a queued turn without events.
+func newTurn() *Turn {
+	return &Turn{ID: "turn_" + ulid.Make().String(), State: TurnQueued, Rank: RankNormal}
+}
+
+const turnColumns = `turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, attempt, failures, outbound, body,
+	not_before, first_at, started_at, deadline_at, ended_at`
+
+func scanTurn(row store.Row) (*Turn, error) {
+	var t Turn
+	err := row.Scan(&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.Place, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
+		&t.Failures, &t.Outbound, &t.Body, timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline},
+		timeColumn{&t.EndedAt})
+	return &t, err
+}
+
+func (v View) turns(where string, args ...any) ([]*Turn, error) {
+	return store.All(v.ctx, v.q, scanTurn, `SELECT `+turnColumns+` FROM turns `+where, args...)
+}
+
+// Turn returns a turn, or nil if there is none.
+func (v View) Turn(id string) (*Turn, error) {
+	t, _, err := store.One(v.ctx, v.q, scanTurn, `SELECT `+turnColumns+` FROM turns WHERE turn_id = ?`, id)
+	return t, err
+}
+
+// TurnsIn returns the turns in a state, the most pressing first.
+func (v View) TurnsIn(s TurnState) ([]*Turn, error) {
+	return v.turns(`WHERE state = ? ORDER BY rank, seq LIMIT 500`, s)
+}
+
+// Late returns the accepted turns whose deadline has passed.
+func (v View) Late(now time.Time) ([]*Turn, error) {
+	return v.turns(`WHERE state = 'accepted' AND deadline_at <= ?`, timeColumn{&now})
+}
+
+// Recover queues the withdrawn turns of the last run of the program again, and
+// returns those that were running. No queued turn keeps its deadline.
+func (tx *Tx) Recover() ([]*Turn, error) {
+	err := tx.exec(`UPDATE turns SET state = 'queued', deadline_at = 0 WHERE state IN ('queued', 'withdrawn')`)
+	if err != nil {
+		return nil, err
+	}
+	return tx.TurnsIn(TurnRunning)
+}
+
+// Fragments returns the events of a turn, in order.
+func (v View) Fragments(t *Turn) ([]*Entry, error) {
+	return v.entries(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`, jsonColumn{t.Merged})
+}
+
+// SaveTurn inserts or replaces a turn.
+func (tx *Tx) SaveTurn(t *Turn) error {
+	return tx.exec(`INSERT INTO turns (`+turnColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (turn_id) DO UPDATE SET event_id = excluded.event_id, merged = excluded.merged, mode = excluded.mode, state = excluded.state,
+			seq = excluded.seq, rank = excluded.rank, attempt = excluded.attempt, failures = excluded.failures,
+			outbound = max(outbound, excluded.outbound), not_before = excluded.not_before, first_at = excluded.first_at,
+			body = excluded.body, started_at = excluded.started_at, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at`,
+		t.ID, t.EventID, jsonColumn{t.Merged}, t.Chat, t.Place, t.Author, t.Mode, t.State, t.Seq, t.Rank, t.Attempt, t.Failures, t.Outbound, t.Body,
+		timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline}, timeColumn{&t.EndedAt})
+}
+
+// A TurnRecord is the agent_event that tells of one run of the harness, so that
+// turns can be counted from the activity log alone.
+type TurnRecord struct {
+	Event          string          `json:"event"` // "turn"
+	EventID        string          `json:"eventId"`
+	MergedEventIDs []string        `json:"mergedEventIds,omitempty"`
+	Agent          protocol.PeerID `json:"agent"`
+	TurnID         string          `json:"turnId"`
+	Attempt        int             `json:"attempt"`
+	Mode           string          `json:"mode"`  // immediate, buffered, notify or digest
+	State          string          `json:"state"` // started, accepted, finished, failed, cancelled, interrupted
+	Reason         string          `json:"reason,omitempty"`
+	Cost
+}
+
+// A Cost is what a finished turn took.
+type Cost struct {
+	Model        string `json:"model,omitempty"`
+	InputTokens  int64  `json:"inputTokens,omitempty"`
+	OutputTokens int64  `json:"outputTokens,omitempty"`
+	ToolCalls    int    `json:"toolCalls,omitempty"`
+	DurationMS   int64  `json:"durationMs,omitempty"`
+}
+
+// MoveTurn stores a turn in another state and records it. A turn that never
+// started ends without a record. A state that may not follow is an error.
+func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) error {
+	word, ok := turnTransitions[t.State][to]
+	if !ok {
+		return fmt.Errorf("turn %s is %s and cannot become %s", t.ID, t.State, to)
+	}
+	if t.State == TurnQueued && to != TurnRunning && t.Attempt == 0 {
+		word = ""
+	}
+	if t.State = to; t.Ended() {
+		t.EndedAt = time.Now()
+	}
+	if err := tx.SaveTurn(t); err != nil || word == "" {
+		return err
+	}
+	return tx.recordTurn(t, word, reason, cost)
+}
+
+// Redeliver records that a harness delivers a running turn once more.
+func (tx *Tx) Redeliver(t *Turn, attempt int) error {
+	t.Attempt = attempt
+	if err := tx.SaveTurn(t); err != nil {
+		return err
+	}
+	return tx.recordTurn(t, "started", "delivered again", Cost{})
+}
+
+func (tx *Tx) recordTurn(t *Turn, word, reason string, cost Cost) error {
+	r := TurnRecord{
+		Event: "turn", EventID: t.EventID, Agent: tx.m.id, TurnID: t.ID, Attempt: t.Attempt, Mode: string(t.Mode), State: word, Reason: reason, Cost: cost,
+	}
+	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
+		r.MergedEventIDs = t.Merged
+	}
+	e, err := tx.Entry(t.EventID)
+	if err != nil {
+		return err
+	}
+	return tx.Record(uniqueKey("turn:"+t.ID+":"+word, int64(t.Attempt)), e, r)
+}
+
+// Withdraw makes the turn of an event begin anew, with the newest text: a queued
+// one shows it anyway, one that is with the harness is stopped first.
+func (tx *Tx) Withdraw(turnID, reason string) error {
+	t, err := tx.Turn(turnID)
+	if err != nil || t == nil || t.State != TurnRunning && t.State != TurnAccepted {
+		return err
+	}
+	return tx.MoveTurn(t, TurnWithdrawn, reason, Cost{})
+}
+
+// cancel ends a turn for good. Its run is stopped after the transaction, and its
+// tools are refused from then on.
+func (tx *Tx) cancel(t *Turn, reason string) error {
+	if t.Ended() {
+		return nil
+	}
+	if t.State != TurnQueued {
+		tx.after = append(tx.after, func() { tx.m.opts.Stop(t.ID, reason) })
+	}
+	return tx.MoveTurn(t, TurnCancelled, reason, Cost{})
+}
+
+// Fill adds events to a new or waiting turn, which carries their last one from now
+// on. All others of it end superseded.
+func (tx *Tx) Fill(t *Turn, more []*Entry) error {
+	last, before := more[len(more)-1], t.EventID
+	for _, e := range more {
+		t.Merged = append(t.Merged, e.EventID)
+	}
+	t.EventID, t.Seq = last.EventID, last.Seq
+	if err := tx.SaveTurn(t); err != nil {
+		return err
+	}
+	merged := more[:len(more)-1]
+	if before != "" {
+		old, err := tx.Entry(before)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			merged = append([]*Entry{old}, merged...)
+		}
+	}
+	for _, e := range merged {
+		e.TurnID, e.MergedInto = t.ID, last.EventID
+		if err := tx.Move(e, Supersede, "merged into "+last.EventID); err != nil {
+			return err
+		}
+	}
+	last.TurnID, last.DeadlineAt = t.ID, time.Time{}
+	return tx.Move(last, Join, "")
+}
+
+// Compose queues a turn over events that are still held, if any are.
+func (tx *Tx) Compose(events []*Entry) error {
+	live, err := tx.stillHeld(events)
+	if err != nil || len(live) == 0 {
+		return err
+	}
+	last := live[len(live)-1]
+	t := newTurn()
+	if t.Chat, err = tx.Home(last); err != nil {
+		return err
+	}
+	t.Place, t.Author, t.Mode, t.Rank, t.FirstAt = last.Place(), last.Content.Author.ID, last.Decision.Injection, rankOf(live), live[0].Received
+	return tx.Fill(t, live)
+}
+
+// Extend adds held events to the turn that waits or runs over the fragments before
+// them, if that came after since and has sent nothing. It begins anew, not before
+// due. It reports whether there was such a turn.
+func (tx *Tx) Extend(events []*Entry, since, due time.Time) (extended bool, err error) {
+	last := events[len(events)-1]
+	list, err := tx.turns(`WHERE chat = ? AND place = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
+		AND outbound = 0 AND mode IN ('immediate', 'buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
+		last.Chat, last.Place(), last.Content.Author.ID, timeColumn{&since})
+	if err != nil || len(list) == 0 {
+		return false, err
+	}
+	t := list[0]
+	carrier, err := tx.Entry(t.EventID)
+	if err != nil || carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" {
+		return false, err
+	}
+	live, err := tx.stillHeld(events)
+	if err != nil || len(live) == 0 {
+		return false, err
+	}
+	if t.State == TurnRunning {
+		if err := tx.MoveTurn(t, TurnWithdrawn, "a fragment came before an answer", Cost{}); err != nil {
+			return false, err
+		}
+	}
+	t.NotBefore, t.Rank, t.Mode = due, min(t.Rank, rankOf(live)), live[len(live)-1].Decision.Injection
+	return true, tx.Fill(t, live)
+}
+
+// stillHeld reads events anew and returns those that are held: an edit or a
+// deletion may have come between.
+func (tx *Tx) stillHeld(list []*Entry) ([]*Entry, error) {
+	var live []*Entry
+	for _, e := range list {
+		fresh, err := tx.Entry(e.EventID)
+		if err != nil {
+			return nil, err
+		}
+		if fresh != nil && fresh.State == Held {
+			live = append(live, fresh)
+		}
+	}
+	return live, nil
+}
+
+// Mergeable reports whether an event may be one of several in a turn: messages
+// merge; knocks, edits, work and requests to leave stand alone.
+func (e *Entry) Mergeable() bool {
+	return e.Decision.Action != attention.ActionLeave && e.Decision.Injection.Injects() && e.Content.Event == protocol.EventMessage
+}
+
+func rankOf(list []*Entry) int {
+	rank := RankNormal
+	for _, e := range list {
+		switch {
+		case e.Decision.Injection != attention.ModeImmediate:
+		case e.Decision.Priority == attention.PriorityUrgent:
+			return RankUrgent
+		default:
+			rank = RankImmediate
+		}
+	}
+	return rank
+}
+
+// Again queues another turn of an event, with all its fragments and the attempts
+// counted on.
+func (tx *Tx) Again(e *Entry) error {
+	before, err := tx.Turn(e.TurnID)
+	if err != nil {
+		return err
+	}
+	t := newTurn()
+	if t.Chat, err = tx.Home(e); err != nil {
+		return err
+	}
+	t.EventID, t.Merged, t.Place, t.Author, t.Mode, t.Seq = e.EventID, []string{e.EventID}, e.Place(), e.Content.Author.ID, e.Decision.Injection, e.Seq
+	t.FirstAt, t.NotBefore = e.Received, time.Now()
+	if before != nil {
+		t.Attempt, t.Merged = before.Attempt, before.Merged
+	}
+	if err := tx.SaveTurn(t); err != nil {
+		return err
+	}
+	e.TurnID, e.DeadlineAt = t.ID, time.Time{}
+	return tx.Move(e, Join, "")
+}
+
+// NextDigest returns the events that wait for the next digest, in order, at most 1,000.
+func (v View) NextDigest() ([]*Entry, error) {
+	after, err := v.Counter("digest_seq")
+	if err != nil {
+		return nil, err
+	}
+	return v.entries(`WHERE mode = 'digest' AND seq > ? ORDER BY seq LIMIT 1000`, after)
+}
+
+// Digest queues the turn of a digest, of which no later one tells again. It runs apart
+// from every chat.
+func (tx *Tx) Digest(list []*Entry, ids []string, body string) error {
+	last := list[len(list)-1]
+	t := newTurn()
+	t.EventID, t.Merged, t.Chat, t.Place = strings.Replace(t.ID, "turn_", "digest_", 1), ids, last.Chat, "\x00digest"
+	t.Mode, t.Seq, t.Rank, t.FirstAt, t.Body = attention.ModeDigest, last.Seq, RankDigest, list[0].Received, body
+	if err := tx.SaveTurn(t); err != nil {
+		return err
+	}
+	return tx.SetCounter("digest_seq", last.Seq)
+}

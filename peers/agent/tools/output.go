@@ -1,0 +1,83 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// outputTool names in records what a program says of a turn without a tool call.
+const outputTool = "callback"
+
+// Say queues a part of the answer of a turn that a program has accepted. All parts are
+// judged as one answer; a repeated key changes nothing. It fails with a
+// *harness.RefusedError if policy forbids it. See harness.Host.
+func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error {
+	b := k.OfChat("")
+	if !o.Stale {
+		if err := b.holdClaim(ctx, t.EventID); err != nil {
+			return fmt.Errorf("claiming %s: %w", t.EventID, err)
+		}
+	}
+	refusal, err := b.try(ctx, outputTool, t.EventID, func(t *try) (attention.Refusal, error) { return say(t, o) })
+	if err != nil {
+		return err
+	}
+	k.Changed()
+	if refusal.Refused() {
+		return &harness.RefusedError{Reason: refusal.Reason, Advice: refusal.Advice}
+	}
+	return nil
+}
+
+func say(t *try, o harness.Output) (attention.Refusal, error) {
+	none := attention.Refusal{}
+	if o.Stale {
+		return cancelled, nil
+	}
+	if before, err := t.SentAs(o.Key); before != nil || err != nil {
+		return none, err
+	}
+	if t.refusal.Refused() {
+		return t.refusal, nil
+	}
+	e := t.event
+	standing, err := t.Standing(e, o.Text)
+	if err != nil {
+		return none, err
+	}
+	if e != nil {
+		if spoken, err := t.Spoken(e); err != nil {
+			return none, err
+		} else if spoken {
+			continueAnswer(&standing)
+		}
+	}
+	if refusal := attention.PermitMessage(standing); refusal.Refused() {
+		return refusal, nil
+	}
+	switch {
+	case attention.MeansSilence(o.Text):
+		return attention.Refusal{Reason: "silence", Advice: "Silence is not a text: to stay silent, send nothing."}, nil
+	case e.FromBroker() && !e.Origin.TakesWords():
+		return noConversation, nil
+	}
+	if _, err := t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text}); err != nil {
+		return none, err
+	}
+	return none, t.FinishAccepted(t.turn, e)
+}
+
+// continueAnswer makes the standing of an event that was answered that of one whose
+// answer goes on, however its first part ended. One sentence is enough to leave.
+func continueAnswer(s *attention.Standing) {
+	s.Replied, s.LeaveEvent = false, false
+	switch s.Disposition {
+	case attention.DispositionResponded, attention.DispositionFailed:
+		s.Disposition = ""
+	}
+}

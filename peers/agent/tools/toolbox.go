@@ -1,0 +1,289 @@
+package tools
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/peers/collab"
+	"hubbub/peers/outbox"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+
+	"github.com/rs/zerolog"
+)
+
+// Bounds of what a model writes, in bytes.
+const (
+	MaxReply  = 64 << 10 // of the text of one message
+	maxReason = 500
+	maxETA    = 200
+	maxID     = 400
+	maxKey    = 512 // of an idempotencyKey, as of a key of the outbox; the agent's own are made of an id
+)
+
+// A Kit makes the toolboxes of one agent.
+type Kit struct {
+	ID       protocol.PeerID
+	Mailbox  *mailbox.Mailbox
+	Broker   *collab.Client
+	ClaimTTL time.Duration // where a claim names none
+	Changed  func()        // called after each tool that may have changed something
+	Crash    func(step string)
+	Log      *zerolog.Logger
+}
+
+// A Toolbox is the agent's tools as one turn has them, or, without a turn, as a
+// program that names its events itself.
+type Toolbox struct {
+	kit    *Kit
+	turnID string         // empty: not bound to one turn
+	chat   protocol.Topic // to which it belongs; empty: to none, it reaches all
+
+	mu      sync.Mutex // guards the fields below
+	attempt int
+	pending attention.Signal
+}
+
+var _ harness.Tools = (*Toolbox)(nil)
+
+// OfChat returns the tools as the turns of one chat have them, for callers outside
+// of a turn. Those of the empty chat reach into all chats.
+func (k *Kit) OfChat(chat protocol.Topic) *Toolbox { return &Toolbox{kit: k, chat: chat} }
+
+// OfTurn returns the tools of a running turn.
+func (k *Kit) OfTurn(t *mailbox.Turn) *Toolbox {
+	return &Toolbox{kit: k, turnID: t.ID, chat: t.Home(), attempt: t.Attempt}
+}
+
+// SetAttempt tells that the turn is delivered once more.
+func (b *Toolbox) SetAttempt(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.attempt = n
+}
+
+// Pending returns the signal that acknowledges the event of the turn unless a
+// message follows, or "".
+func (b *Toolbox) Pending() attention.Signal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pending
+}
+
+func (b *Toolbox) setPending(s attention.Signal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending = s
+}
+
+// A row is one tool and what runs it with its arguments, a JSON object.
+type row struct {
+	tool harness.Tool
+	call func(b *Toolbox, ctx context.Context, arguments json.RawMessage) harness.Result
+}
+
+// table lists the tools in the order in which models see them. The broker's tools
+// follow where there is one.
+var table = []row{
+	{listEventsTool, reading((*Toolbox).listEvents)},
+	{readThreadTool, reading((*Toolbox).readThread)},
+	{sendMessageTool, reading((*Toolbox).sendMessage)},
+	{reactTool, reading((*Toolbox).react)},
+	{claimTool, reading((*Toolbox).claim)},
+	{deferTool, reading((*Toolbox).deferEvent)},
+	{resolveTool, reading((*Toolbox).resolve)},
+}
+
+// reading returns what reads the arguments of a tool and runs it.
+func reading[T any](run func(b *Toolbox, ctx context.Context, args *T) harness.Result) func(*Toolbox, context.Context, json.RawMessage) harness.Result {
+	return func(b *Toolbox, ctx context.Context, arguments json.RawMessage) harness.Result {
+		var args T
+		if err := json.Unmarshal(arguments, &args); err != nil {
+			return harness.Refused("The arguments are not what the tool takes: "+err.Error()+". See its input schema.", nil)
+		}
+		return run(b, ctx, &args)
+	}
+}
+
+// List returns the tools.
+func (b *Toolbox) List() []harness.Tool {
+	var list []harness.Tool
+	for _, r := range b.rows() {
+		list = append(list, r.tool)
+	}
+	return list
+}
+
+func (b *Toolbox) rows() []row {
+	if !b.kit.Broker.Known() {
+		return table
+	}
+	return append(table[:len(table):len(table)], workTable...)
+}
+
+// Call runs one tool.
+func (b *Toolbox) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+	if len(bytes.TrimSpace(arguments)) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	for _, r := range b.rows() {
+		if r.tool.Name != name {
+			continue
+		}
+		result := r.call(b, ctx, arguments)
+		if !r.tool.ReadOnly {
+			b.kit.Changed()
+		}
+		return result
+	}
+	return harness.Refused(fmt.Sprintf("There is no tool %q. Use one of those of tools/list.", name), nil)
+}
+
+// An eventName is how a tool call names its event, in either word.
+type eventName struct {
+	EventID   string `json:"eventId"`
+	InReplyTo string `json:"inReplyTo"`
+}
+
+func (n *eventName) id() string { return cmp.Or(n.EventID, n.InReplyTo) }
+
+// A try is one attempt to act on an event: the event with its newest turn, either of
+// which may be nil, and why nothing may be done at all.
+type try struct {
+	*mailbox.Tx
+	event   *mailbox.Entry
+	turn    *mailbox.Turn
+	refusal attention.Refusal
+}
+
+// act runs a tool that acts on an event. do returns the tool's result or why it is
+// refused, which is told with what refused makes of the reason.
+func (b *Toolbox) act(
+	ctx context.Context, tool, id string, refused func(reason string) any, do func(t *try) (result any, refusal attention.Refusal, err error),
+) harness.Result {
+	var result any
+	refusal, err := b.try(ctx, tool, id, func(t *try) (refusal attention.Refusal, err error) {
+		result, refusal, err = do(t)
+		return refusal, err
+	})
+	switch {
+	case errors.Is(err, outbox.ErrFull):
+		return harness.Refused("Too many messages wait to be sent. Try again later.", refused("outbox_full"))
+	case err != nil:
+		return broken(err)
+	}
+	b.kit.Crash("acted")
+	if refusal.Refused() {
+		return harness.Refused(refusal.Advice, refused(refusal.Reason))
+	}
+	return harness.Structured(result)
+}
+
+// try acts on an event in one transaction, and records a refusal.
+func (b *Toolbox) try(ctx context.Context, tool, id string, do func(t *try) (attention.Refusal, error)) (refusal attention.Refusal, err error) {
+	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) error {
+		t, err := b.look(tx, id)
+		if err != nil {
+			return err
+		}
+		if refusal, err = do(t); err != nil || !refusal.Refused() {
+			return err
+		}
+		if t.event != nil {
+			id = t.event.EventID
+		}
+		return tx.Refusal(t.event, text.Prefix(id, maxID), tool, refusal.Reason)
+	})
+	return refusal, err
+}
+
+func broken(err error) harness.Result {
+	return harness.Refused("The agent could not store this: "+err.Error()+". Try once more.", nil)
+}
+
+var (
+	cancelled = attention.Refusal{
+		Reason: "cancelled",
+		Advice: "This turn was cancelled because its message changed or was withdrawn. Stop now; what is left will come to you as a new turn.",
+	}
+	otherChat = attention.Refusal{
+		Reason: "other_chat",
+		Advice: "That event was said in another chat. This turn acts in its own chat only; the other event comes to you in a turn of its own where it is for you.",
+	}
+)
+
+// whichEvent refuses a call that names no event, if not just one of these waits for an
+// answer.
+func whichEvent(ids []string) attention.Refusal {
+	if len(ids) == 0 {
+		return attention.Refusal{Reason: "unknown_event", Advice: "No event of this chat waits for you. Name the one that you mean; chat.list_events shows them."}
+	}
+	return attention.Refusal{
+		Reason: "which_event", Advice: "Several events of this chat wait for you. Name the one that you mean: " + strings.Join(ids, ", ") + ".",
+	}
+}
+
+// look finds the event that a tool call is about and checks that its turn is still
+// the one that calls. An empty id means the event of the turn.
+func (b *Toolbox) look(tx *mailbox.Tx, id string) (*try, error) {
+	t := &try{Tx: tx}
+	if b.turnID != "" {
+		mine, err := tx.Turn(b.turnID)
+		if err != nil {
+			return t, err
+		}
+		b.mu.Lock()
+		attempt := b.attempt
+		b.mu.Unlock()
+		if mine == nil || mine.State != mailbox.TurnRunning || mine.Attempt > attempt {
+			t.refusal = cancelled
+			return t, nil
+		}
+		id = cmp.Or(id, mine.EventID)
+	}
+	if id == "" && b.chat != "" {
+		open, err := tx.Unanswered(b.chat)
+		if len(open) != 1 || err != nil {
+			t.refusal = whichEvent(open)
+			return t, err
+		}
+		id = open[0]
+	}
+	e, err := tx.Current(id)
+	if err != nil || e == nil {
+		return t, err
+	}
+	turn, err := tx.Turn(e.TurnID)
+	if err != nil {
+		return t, err
+	}
+	if b.chat != "" && e.Chat != b.chat && (turn == nil || turn.Home() != b.chat) {
+		t.refusal = otherChat
+		return t, nil
+	}
+	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled) {
+		t.refusal = cancelled
+	}
+	t.event, t.turn = e, turn
+	return t, nil
+}
+
+// turnEvent returns the event of the toolbox's turn, or nil.
+func (b *Toolbox) turnEvent(ctx context.Context) (*mailbox.Entry, error) {
+	v := b.kit.Mailbox.View(ctx)
+	t, err := v.Turn(b.turnID)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	return v.Entry(t.EventID)
+}

@@ -1,0 +1,86 @@
+package turns
+
+import (
+	"context"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+)
+
+// A group is a run of held events that become one turn: fragments of one author in
+// one place, or a single knock.
+type group struct {
+	events []*mailbox.Entry
+	due    time.Time
+}
+
+// groupHeld cuts held events, which are in order, into groups. A fragment joins the
+// one before it if it came within the window after it and within the cap after the
+// first. An immediate event makes its group due at once.
+func groupHeld(held []*mailbox.Entry, window, limit time.Duration) []*group {
+	var groups []*group
+	last := map[string]*group{}
+	for _, e := range held {
+		key := string(e.Chat) + "\x00" + e.Place() + "\x00" + e.Content.Author.ID
+		mode := e.Decision.Injection
+		g := last[key]
+		if g == nil || mode == attention.ModeNotify || !g.takes(e, window, limit) {
+			g = &group{}
+			groups = append(groups, g)
+			last[key] = g
+		}
+		g.events = append(g.events, e)
+		g.due = e.Received.Add(window)
+		if latest := g.events[0].Received.Add(limit); latest.Before(g.due) {
+			g.due = latest
+		}
+		if mode == attention.ModeImmediate || mode == attention.ModeNotify {
+			g.due = e.Received
+		}
+	}
+	return groups
+}
+
+func (g *group) takes(e *mailbox.Entry, window, limit time.Duration) bool {
+	first, last := g.events[0], g.events[len(g.events)-1]
+	return last.Mergeable() && e.Mergeable() && e.Received.Sub(last.Received) <= window && e.Received.Sub(first.Received) <= limit
+}
+
+// compose makes turns of the held events whose window has passed, and returns when
+// the next one does. Fragments join the turn that runs, or waits to run, over the
+// ones before them, as long as that has sent nothing.
+func (r *Runner) compose(ctx context.Context, caps harness.Capabilities) (next time.Time, err error) {
+	held, err := r.box.View(ctx).InState(mailbox.Held, 2000)
+	if err != nil {
+		return next, err
+	}
+	now := time.Now()
+	for _, g := range groupHeld(held, r.opts.ComposeWindow, r.opts.ComposeCap) {
+		first, last := g.events[0], g.events[len(g.events)-1]
+		joins := first.Mergeable() && caps.Injection.Interrupt && !r.opts.OwnTime
+		waits := g.due.After(now)
+		if waits {
+			next = soonest(next, g.due)
+		}
+		if waits && !joins {
+			continue
+		}
+		err := r.box.InTx(ctx, func(tx *mailbox.Tx) error {
+			if joins {
+				if joined, err := tx.Extend(g.events, last.Received.Add(-r.opts.ComposeCap), g.due); err != nil || joined {
+					return err
+				}
+			}
+			if waits {
+				return nil
+			}
+			return tx.Compose(g.events)
+		})
+		if err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}

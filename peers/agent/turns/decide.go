@@ -1,0 +1,138 @@
+package turns
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+)
+
+// decideStored decides on the events that have no decision yet, in the order in
+// which they came, at most a hundred at once; more reports whether others may wait.
+func (r *Runner) decideStored(ctx context.Context, caps harness.Capabilities) (more bool, err error) {
+	const batch = 100
+	list, err := r.box.View(ctx).InState(mailbox.Stored, batch)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range list {
+		err := r.box.InTx(ctx, func(tx *mailbox.Tx) error {
+			fresh, err := tx.Entry(e.EventID)
+			if err != nil || fresh == nil || fresh.State != mailbox.Stored {
+				return err
+			}
+			return r.decide(tx, fresh, caps)
+		})
+		if err != nil {
+			return false, fmt.Errorf("deciding on %s: %w", e.EventID, err)
+		}
+	}
+	return len(list) == batch, nil
+}
+
+// decide decides on one event, records why, and puts it where it belongs.
+func (r *Runner) decide(tx *mailbox.Tx, e *mailbox.Entry, caps harness.Capabilities) error {
+	facts, err := tx.Facts(e)
+	if err != nil {
+		return err
+	}
+	e.Decision = attention.Decide(e.Event(), r.opts.Self, facts, r.config(caps))
+	if err := r.weighExchange(tx, e); err != nil {
+		return err
+	}
+	if err := act(tx, e); err != nil {
+		return err
+	}
+	if err := tx.Decide(e); err != nil {
+		return err
+	}
+	return r.assign(tx, e)
+}
+
+// act carries out what a decision asks of the host itself.
+func act(tx *mailbox.Tx, e *mailbox.Entry) error {
+	switch e.Decision.Action {
+	case attention.ActionLeave:
+		return tx.SetPlace(e, mailbox.Left)
+	case attention.ActionReturn:
+		return tx.SetPlace(e, mailbox.Returned)
+	case attention.ActionCancel:
+		if err := tx.StopPlace(e); err != nil {
+			return err
+		}
+	}
+	if e.Decision.Directedness == attention.DirectedToMe && e.Decision.Policy == attention.PolicyMustRespond {
+		return tx.SetPlace(e, mailbox.Joined)
+	}
+	return nil
+}
+
+// assign puts a decided event where it belongs.
+func (r *Runner) assign(tx *mailbox.Tx, e *mailbox.Entry) error {
+	d := &e.Decision
+	silent := d.Policy == attention.PolicyMustNotRespond
+	switch {
+	case d.Injection == attention.ModeNotify && silent && !r.opts.OwnTime:
+		return tx.Move(e, mailbox.Ignore, "told with the next turn")
+	case d.Injection.Injects(), d.Injection == attention.ModeNotify:
+		return tx.Move(e, mailbox.Hold, "")
+	case d.Injection == attention.ModeDigest || silent:
+		return tx.Move(e, mailbox.Ignore, d.Reason)
+	case d.Policy == attention.PolicyAckOnly:
+		return tx.Move(e, mailbox.Acknowledge, "seen")
+	}
+	e.DeadlineAt = time.Now().Add(r.opts.Attention.Deadline) // the harness lacks the mode: it may find the event through its tools
+	return tx.Move(e, mailbox.Keep, "")
+}
+
+// escalationMark begins the message that calls a person in. Agents recognize it, so
+// that the other one does not call a person in as well.
+const escalationMark = "Two agents have been talking here without a person"
+
+// weighExchange takes back the obligation towards another agent if the two have said
+// too much without a person, and calls a person in, once.
+func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) error {
+	d := &e.Decision
+	if !e.FromAgent() || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
+		return nil
+	}
+	if strings.HasPrefix(e.Content.Text, escalationMark) {
+		if err := tx.SetPlace(e, mailbox.Escalated); err != nil {
+			return err
+		}
+	}
+	x, err := tx.Exchange(e)
+	if err != nil {
+		return err
+	}
+	verdict := x.Weigh(time.Now())
+	if verdict == attention.VerdictAllow {
+		return nil
+	}
+	d.Policy, d.Injection, d.Context = attention.PolicyMustNotRespond, attention.ModeToolMailbox, ""
+	d.Knock, d.DeadlineMS, d.Reason = nil, 0, "exchange_held"
+	if verdict == attention.VerdictHold {
+		return nil
+	}
+	return r.escalate(tx, e)
+}
+
+// escalate tells people, once, that two agents were stopped.
+func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) error {
+	if err := tx.SetPlace(e, mailbox.Escalated); err != nil {
+		return err
+	}
+	other := e.Content.Author.ID
+	text := fmt.Sprintf("%s: %s and %s, %d messages within a minute. I say no more until a person does. Should we go on?",
+		escalationMark, strings.TrimPrefix(r.opts.Self.ID, "agent:"), attention.HeaderValue(strings.TrimPrefix(other, "agent:")), attention.ExchangeLimit)
+	if err := tx.Notice(e, mailbox.NoticeEscalation, text); err != nil {
+		return err
+	}
+	return tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, map[string]any{
+		"event": "escalation", "eventId": e.EventID, "agent": r.opts.Self.ID, "with": other, "reason": "exchange_limit",
+	})
+}

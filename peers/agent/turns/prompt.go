@@ -1,0 +1,259 @@
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/tools"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// aroundLimit is how many earlier messages go with an event.
+const aroundLimit = 12
+
+// show makes what the harness gets of a turn, and returns the event that carries it,
+// nil for a digest. If nothing is left to show, it ends the turn and shows nothing.
+func (r *Runner) show(tx *mailbox.Tx, j *job) (*mailbox.Entry, error) {
+	t := j.turn
+	shown := &harness.Turn{ID: t.ID, Workspace: r.opts.Workspace, Chat: string(t.Home())}
+	if r.opts.ChatServer != nil {
+		server := r.opts.ChatServer(shown.Chat)
+		shown.ChatServer = &server
+	}
+	if t.Mode == attention.ModeDigest {
+		if err := r.showDigest(shown, t); err != nil {
+			return nil, err
+		}
+		j.shown = shown
+		var err error
+		shown.MCP, err = r.opts.Servers(nil)
+		return nil, err
+	}
+	parts, err := tx.Fragments(t)
+	if err != nil {
+		return nil, err
+	}
+	parts = slices.DeleteFunc(parts, func(e *mailbox.Entry) bool { return e.Deleted })
+	if len(parts) == 0 {
+		return nil, tx.MoveTurn(t, mailbox.TurnCancelled, "its messages were deleted", mailbox.Cost{})
+	}
+	carrier, err := tx.Entry(t.EventID)
+	if err != nil {
+		return nil, err
+	}
+	if carrier == nil || carrier.Settled() {
+		return nil, tx.MoveTurn(t, mailbox.TurnCancelled, "the event was settled before", mailbox.Cost{})
+	}
+	shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.config.Version), carrier.Deferrals
+	if shown.MCP, err = r.opts.Servers(carrier); err != nil {
+		return nil, err
+	}
+	prompt, err := promptOf(tx, carrier, parts)
+	if err != nil {
+		return nil, err
+	}
+	shown.Prompt, j.shown = prompt.Block(r.opts.Fence()), shown
+	return carrier, nil
+}
+
+// system returns the system prompt: the operator's text, the contract (who the agent is
+// and how it works with others), and the standing rules; and the broker's part of it.
+func (r *Runner) system(ctx context.Context, j *job) (system, contract string) {
+	origin := j.origin
+	if !r.opts.ReadsSystem {
+		origin = nil // nobody reads it: what stood at the last announcement will do
+	}
+	system, given := r.broker.Contract(ctx, origin)
+	if given {
+		contract = system
+	}
+	system += "\n\n" + attention.ResponseRules(j.config.Version)
+	if r.opts.SystemPrompt != "" {
+		system = strings.TrimSpace(r.opts.SystemPrompt) + "\n\n" + system
+	}
+	return system, contract
+}
+
+// eventOf returns an event as C2A delivers it.
+func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Turn, v attention.Version) harness.Event {
+	d := &e.Decision
+	event := harness.Event{
+		EventID: e.EventID, Sequence: e.Seq, CreatedAt: e.Content.CreatedAt,
+		Source:       harness.Source{Platform: platformOf(e.Chat)},
+		Conversation: tools.ConversationOf(&e.Content), Author: tools.AuthorOf(&e.Content), Mentions: e.Content.Mentions,
+		Recipient: r.opts.Self.ID, Directedness: string(d.Directedness), Policy: string(d.Policy.In(v)), Reason: d.Reason,
+		Priority: string(d.Priority), DeadlineMS: d.DeadlineMS, Mode: string(d.Injection), Context: d.Context, Role: "user",
+		IdempotencyKey: e.EventID + ":" + r.opts.Self.ID, Signal: e.Content.Signal,
+	}
+	if len(t.Merged) > 1 {
+		for _, p := range parts {
+			event.MergedEventIDs = append(event.MergedEventIDs, p.EventID)
+		}
+	}
+	if event.Knock = d.Knock; event.Knock != nil {
+		event.Author.DisplayName, event.Author.Username = "", "" // names are text of others
+		event.Conversation.Title, event.Conversation.Service, event.Conversation.Context = "", "", ""
+		event.Mentions = slices.DeleteFunc(slices.Clone(event.Mentions), func(m string) bool { return !r.meant(m) })
+		return event
+	}
+	for _, p := range parts {
+		event.Content = append(event.Content, tools.PartsOf(&p.Content)...)
+	}
+	return event
+}
+
+// meant reports whether a mention is of this agent or of a role of its own: other
+// labels are words of the text.
+func (r *Runner) meant(mention string) bool {
+	return mention == r.opts.Self.ID || slices.ContainsFunc(r.opts.Self.Roles, func(role string) bool {
+		return mention == "role:"+strings.TrimPrefix(role, "role:")
+	})
+}
+
+func platformOf(chat protocol.Topic) string {
+	switch family := protocol.PeerID(chat).Family(); family {
+	case "tg":
+		return "telegram"
+	case "":
+		return "bus"
+	default:
+		return family
+	}
+}
+
+// promptOf returns an event as a model reads it.
+func promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) (*attention.Prompt, error) {
+	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{}}
+	for _, part := range parts {
+		p.Parts = append(p.Parts, part.Content.Text)
+		p.Merged = append(p.Merged, part.EventID)
+		for _, f := range part.Content.Attachments {
+			p.Attachments = append(p.Attachments, fmt.Sprintf("%s %q %s %d bytes", f.Kind, f.Name, f.MimeType, f.Size))
+		}
+	}
+	if e.Decision.Knock != nil || e.Decision.Context == "" {
+		return p, nil
+	}
+	home, err := tx.Home(e)
+	if err != nil {
+		return nil, err
+	}
+	around, err := tx.Window(mailbox.ReachOf(home), e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range around {
+		switch before := line.Entry; {
+		case before == nil:
+			p.Around = append(p.Around, attention.Line{
+				EventID: string(line.Sent.MessageID), Text: line.Sent.Text, Author: attention.Author{ID: tx.Self(), Kind: attention.AuthorAgent},
+			})
+		case !before.Deleted:
+			event := before.Event()
+			event.Author.Username = ""
+			p.Around = append(p.Around, attention.Line{EventID: event.EventID, Text: event.Text, Author: event.Author})
+		}
+	}
+	p.Notes, err = notes(tx, e)
+	return p, err
+}
+
+func replyTarget(e *mailbox.Entry) string {
+	if thread := e.Content.Chat.ThreadID; thread != "" {
+		return "thread:" + thread
+	}
+	return e.Content.Chat.Kind + ":" + e.Content.Chat.ID
+}
+
+// notes tells the model, as header lines, of the reactions to its messages since its
+// last turn, of what it has put off, and for which event it asked what is answered now.
+func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string, err error) {
+	signals, err := tx.Signals(e)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range signals {
+		if s.Content.ReplyTo != nil && s.Decision.Knock != nil {
+			lines = append(lines, "signal_to_you: "+s.Decision.Knock.Topic+" "+s.Content.ReplyTo.SourceID+" from "+s.Decision.Knock.From)
+		}
+	}
+	if e.Deferrals > 0 {
+		lines = append(lines, fmt.Sprintf("deferred_before: %d of at most %d times", e.Deferrals, mailbox.MaxDeferrals))
+	}
+	deferred, err := tx.DeferredBeside(e)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range deferred {
+		lines = append(lines, "deferred_by_you: "+other.EventID)
+	}
+	asked, err := tx.AskedFor(e)
+	if asked != "" {
+		lines = append(lines, "asked_by_you_for: "+asked)
+	}
+	return lines, err
+}
+
+// digest queues the turn of a digest if one is due and there is something to tell, and
+// returns when the next one is.
+func (r *Runner) digest(ctx context.Context, caps harness.Capabilities) (next time.Time, err error) {
+	if r.opts.DigestEvery <= 0 {
+		return next, nil
+	}
+	err = r.box.InTx(ctx, func(tx *mailbox.Tx) error {
+		last, err := tx.Counter("digest_at")
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if next = time.UnixMicro(last).Add(r.opts.DigestEvery); last > 0 && next.After(now) {
+			return nil
+		}
+		next = now.Add(r.opts.DigestEvery)
+		if err := tx.SetCounter("digest_at", now.UnixMicro()); err != nil || last == 0 {
+			return err // the first period begins now
+		}
+		list, err := tx.NextDigest()
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		var items []attention.DigestItem
+		for _, e := range list {
+			items = append(items, attention.DigestItem{Event: e.Event(), Decision: e.Decision})
+		}
+		d := attention.MakeDigest(items, r.config(caps).Version)
+		body, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		return tx.Digest(list, d.EventIDs, string(body))
+	})
+	return next, err
+}
+
+// showDigest makes what the harness gets of a digest.
+func (r *Runner) showDigest(shown *harness.Turn, t *mailbox.Turn) error {
+	var d attention.Digest
+	if err := json.Unmarshal([]byte(t.Body), &d); err != nil {
+		return fmt.Errorf("reading the digest %s: %w", t.EventID, err)
+	}
+	shown.Prompt = d.Block(r.opts.Fence())
+	shown.Event = harness.Event{
+		EventID: t.EventID, MergedEventIDs: d.EventIDs, Sequence: t.Seq, CreatedAt: t.FirstAt.Format(time.RFC3339),
+		Source: harness.Source{Platform: "hubbub"}, Conversation: harness.Conversation{ID: "digest", Kind: "system"},
+		Author: harness.Author{ID: "hubbub", Kind: "system"}, Recipient: r.opts.Self.ID, Directedness: string(attention.DirectedAmbient),
+		Policy: string(d.Policy), Reason: d.Reason, Priority: string(attention.PriorityLow), Mode: string(attention.ModeDigest), Role: "user",
+		IdempotencyKey: t.EventID + ":" + r.opts.Self.ID, Digest: true, Content: []harness.Part{{Type: "text", Text: d.Summary}},
+	}
+	for _, line := range d.Excerpts {
+		shown.Event.Content = append(shown.Event.Content, harness.Part{Type: "text", Text: attention.FromLabel(line.Author) + ": " + line.Text})
+	}
+	return nil
+}

@@ -1,0 +1,318 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol/retry"
+)
+
+// errDeadline is the cause with which a turn ends that took too long.
+var errDeadline = errors.New("the deadline has passed")
+
+// A withdrawal is the cause with which a running turn ends because of something that
+// happened in its chat.
+type withdrawal struct{ reason string }
+
+// Error returns what happened.
+func (w withdrawal) Error() string { return w.reason }
+
+// A run is a turn in the hands of the harness.
+type run struct {
+	place    string // held while the turn runs; empty: none
+	cancel   context.CancelCauseFunc
+	accepted bool // a program has it; its place is free for others
+}
+
+// runs are the turns that goroutines are at.
+type runs struct {
+	mu   *sync.Mutex // guards the fields below
+	byID map[string]*run
+	// entering are closed when the last turn of a place is with the harness, by place.
+	entering map[string]chan struct{}
+}
+
+func newRuns() runs {
+	return runs{mu: &sync.Mutex{}, byID: map[string]*run{}, entering: map[string]chan struct{}{}}
+}
+
+func (rs *runs) add(id string, r *run) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.byID[id] = r
+}
+
+func (rs *runs) remove(id string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	delete(rs.byID, id)
+}
+
+// accept marks a run as one that a program has.
+func (rs *runs) accept(id string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.byID[id].accepted = true
+}
+
+// stop ends the context of a run, if a goroutine is at it, and reports whether the
+// harness must be told, because a program may have the turn.
+func (rs *runs) stop(id string, why error) (running, tell bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.byID[id]
+	if r != nil {
+		r.cancel(why)
+	}
+	return r != nil, r == nil || r.accepted
+}
+
+// busy counts the turns that have not been accepted.
+func (rs *runs) busy() (n int) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.byID {
+		if !r.accepted {
+			n++
+		}
+	}
+	return n
+}
+
+// holder returns the turn that holds a place, or "".
+func (rs *runs) holder(place string) string {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for id, r := range rs.byID {
+		if r.place == place && !r.accepted {
+			return id
+		}
+	}
+	return ""
+}
+
+// lineUp queues a turn behind the previous one of its place: it waits until after is
+// closed (nil: for nothing), and calls entered, any number of times, once the
+// harness delivers it or it has ended.
+func (rs *runs) lineUp(place string) (after <-chan struct{}, entered func()) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	mine := make(chan struct{})
+	after = rs.entering[place]
+	rs.entering[place] = mine
+	return after, sync.OnceFunc(func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		if rs.entering[place] == mine {
+			delete(rs.entering, place)
+		}
+		close(mine)
+	})
+}
+
+// Stop stops a turn that is with the harness, because of something that happened in
+// its chat.
+func (r *Runner) Stop(turnID, reason string) { r.stop(turnID, withdrawal{reason}) }
+
+// stop reports whether a goroutine is still at the turn.
+func (r *Runner) stop(id string, why error) bool {
+	running, tell := r.runs.stop(id, why)
+	if tell {
+		r.harness.Cancel(id, why.Error())
+	}
+	return running
+}
+
+// stopWithdrawn stops the turns that are to begin anew, and queues those again that
+// no goroutine is at.
+func (r *Runner) stopWithdrawn(ctx context.Context) error {
+	list, err := r.box.View(ctx).TurnsIn(mailbox.TurnWithdrawn)
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		if r.stop(t.ID, withdrawal{"the message was edited, deleted or continued before a response"}) {
+			continue // its goroutine queues it again
+		}
+		err := r.inTurn(ctx, t.ID, mailbox.TurnWithdrawn, requeue)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// requeue queues a turn again that was withdrawn.
+func requeue(tx *mailbox.Tx, t *mailbox.Turn) error {
+	t.Deadline = time.Time{}
+	return tx.MoveTurn(t, mailbox.TurnQueued, "", mailbox.Cost{})
+}
+
+// inTurn runs do in a transaction with a turn, if that is still in a state.
+func (r *Runner) inTurn(ctx context.Context, id string, state mailbox.TurnState, do func(tx *mailbox.Tx, t *mailbox.Turn) error) error {
+	return r.box.InTx(ctx, func(tx *mailbox.Tx) error {
+		t, err := tx.Turn(id)
+		if err != nil || t == nil || t.State != state {
+			return err
+		}
+		return do(tx, t)
+	})
+}
+
+// parallel is how many turns run at once.
+func (r *Runner) parallel() int {
+	if r.opts.OwnTime {
+		return max(r.opts.Parallel, 64)
+	}
+	return r.opts.Parallel
+}
+
+// startTurns starts what is due and has its place free, the most pressing first, and
+// returns when the next turn is due.
+func (r *Runner) startTurns(ctx, work context.Context, caps harness.Capabilities, wg *sync.WaitGroup) (next time.Time, err error) {
+	list, err := r.box.View(ctx).TurnsIn(mailbox.TurnQueued)
+	if err != nil {
+		return next, err
+	}
+	now := time.Now()
+	for _, t := range list {
+		urgent := t.Rank == mailbox.RankUrgent
+		holder := r.runs.holder(t.Place)
+		switch {
+		case t.NotBefore.After(now):
+			next = soonest(next, t.NotBefore)
+		case r.runs.busy() >= r.parallel() && !urgent: // a turn that ends pokes the loop
+		case holder != "" && urgent && caps.Injection.Interrupt:
+			err = r.preempt(ctx, holder)
+		case holder == "":
+			err = r.startTurn(ctx, work, t.ID, caps, wg)
+		}
+		if err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// preempt stops a running turn that has sent nothing, for an urgent one; it runs
+// again afterwards.
+func (r *Runner) preempt(ctx context.Context, id string) error {
+	return r.inTurn(ctx, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) error {
+		if t.Outbound || t.Rank == mailbox.RankUrgent {
+			return nil
+		}
+		r.Poke()
+		return tx.MoveTurn(t, mailbox.TurnWithdrawn, "something urgent came", mailbox.Cost{})
+	})
+}
+
+// A job is a turn on its way through the harness.
+type job struct {
+	turn   *mailbox.Turn
+	shown  *harness.Turn
+	origin *mailbox.Origin // of the wake, or empty; nil for a digest
+	config attention.Config
+}
+
+// startTurn marks a turn as running, durably, and hands it to the harness.
+func (r *Runner) startTurn(ctx, work context.Context, id string, caps harness.Capabilities, wg *sync.WaitGroup) error {
+	var j *job
+	err := r.inTurn(ctx, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) error {
+		next := &job{turn: t, config: r.config(caps)}
+		carrier, err := r.show(tx, next)
+		if err != nil || next.shown == nil {
+			return err
+		}
+		t.Attempt, t.StartedAt = t.Attempt+1, time.Now()
+		if t.Failures == 0 || t.Deadline.IsZero() { // one deadline for all tries of a turn that fails
+			t.Deadline = t.StartedAt.Add(r.opts.Attention.Deadline)
+		}
+		next.shown.Attempt = t.Attempt
+		if carrier != nil {
+			next.origin = &carrier.Origin
+			if err := r.broker.Started(tx, carrier); err != nil {
+				return err
+			}
+		}
+		j = next
+		return tx.MoveTurn(t, mailbox.TurnRunning, "", mailbox.Cost{})
+	})
+	if err != nil || j == nil {
+		return err
+	}
+	r.opts.Crash("started")
+	turnCtx, cancel := context.WithCancelCause(work)
+	held := &run{place: j.turn.Place, cancel: cancel}
+	var after <-chan struct{}
+	entered := func() {}
+	if r.opts.OwnTime {
+		held.place = "" // the program takes several of one place, in their order
+		after, entered = r.runs.lineUp(j.turn.Place)
+	}
+	r.runs.add(id, held)
+	r.opts.Begun()
+	wg.Go(func() {
+		defer r.Poke()
+		defer cancel(nil)
+		defer entered()
+		r.runTurn(turnCtx, j, after, entered)
+	})
+	return nil
+}
+
+// runTurn lets the harness work on a turn and settles what comes of it.
+func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, entered func()) {
+	t := j.turn
+	ctx, cancel := context.WithDeadlineCause(ctx, t.Deadline, errDeadline)
+	defer cancel()
+	defer r.runs.remove(t.ID)
+	box := r.kit.OfTurn(t)
+	j.shown.Attempted = func(attempt int) error {
+		box.SetAttempt(attempt)
+		defer entered()
+		return r.noteAttempt(ctx, t, attempt)
+	}
+	j.shown.System, j.shown.Contract = r.system(ctx, j)
+	if after != nil {
+		select {
+		case <-after:
+		case <-ctx.Done():
+		}
+	}
+	outcome, err := r.harness.Turn(ctx, j.shown, box)
+	r.opts.Crash("returned")
+	if err == nil && outcome.State == harness.Accepted {
+		r.runs.accept(t.ID)
+	}
+	settled := context.WithoutCancel(ctx)
+	for try := 1; ; try++ { // until it is stored: nothing may be forgotten
+		stored := r.settle(settled, t.ID, box, outcome, err)
+		if stored == nil {
+			return
+		}
+		r.opts.Log.Error().Err(stored).Str("turn", t.ID).Msg("storing the end of a turn failed; trying again")
+		if errors.Is(context.Cause(ctx), ErrStopping) || !retry.Sleep(settled, time.Second) || try > 60 {
+			return // the next start takes it up
+		}
+	}
+}
+
+// noteAttempt stores that a harness delivers a turn once more.
+func (r *Runner) noteAttempt(ctx context.Context, t *mailbox.Turn, attempt int) error {
+	if attempt <= t.Attempt {
+		return nil
+	}
+	return r.box.InTx(context.WithoutCancel(ctx), func(tx *mailbox.Tx) error {
+		fresh, err := tx.Turn(t.ID)
+		if err != nil || fresh == nil || fresh.Attempt >= attempt {
+			return err
+		}
+		t.Attempt = attempt
+		return tx.Redeliver(fresh, attempt)
+	})
+}
