@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
@@ -96,56 +91,4 @@ func (f *rowFlags) filter(now time.Time) (activitylog.Filter, error) {
 		return filter, program.Usage("--%s", err)
 	}
 	return filter, nil
-}
-
-// jsonLines makes an encoder that writes one value a line.
-func jsonLines(w io.Writer) *json.Encoder {
-	enc := json.NewEncoder(jsonWriter{w})
-	enc.SetEscapeHTML(false)
-	return enc
-}
-
-// A jsonWriter takes whole JSON values and writes them so that a terminal shows
-// them: it escapes what JSON may hold as it is and what would command a terminal or
-// turn the direction of writing. The values stay the same.
-type jsonWriter struct{ w io.Writer }
-
-func (j jsonWriter) Write(values []byte) (int, error) {
-	n := len(values)
-	if bytes.ContainsFunc(values, commandsTerminal) {
-		values = escaped(values)
-	}
-	if _, err := j.w.Write(values); err != nil {
-		return 0, err
-	}
-	return n, nil
-}
-
-func escaped(values []byte) []byte {
-	safe := make([]byte, 0, len(values)+64)
-	for len(values) > 0 {
-		r, size := utf8.DecodeRune(values)
-		if commandsTerminal(r) { // only strings can hold it
-			safe = fmt.Appendf(safe, `\u%04x`, r)
-		} else {
-			safe = append(safe, values[:size]...)
-		}
-		values = values[size:]
-	}
-	return safe
-}
-
-func commandsTerminal(r rune) bool {
-	return r >= 0x7f && (r <= 0x9f || unicode.Is(unicode.Bidi_Control, r))
-}
-
-// printJSON prints values as JSON, one a line.
-func printJSON[T any](w io.Writer, list []T) error {
-	enc := jsonLines(w)
-	for i := range list {
-		if err := enc.Encode(&list[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -85,11 +85,7 @@ func backup(cmd *cobra.Command, to string) error {
 	if err = errors.Join(append(failed, err)...); err != nil {
 		return fmt.Errorf("the backup in %s is not whole, with %d files: %w", to, files, err)
 	}
-	if asJSON(cmd) {
-		return jsonLines(cmd.OutOrStdout()).Encode(map[string]any{"folder": to, "files": files})
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d files copied to %s\n", files, to)
-	return err
+	return printLine(cmd, map[string]any{"folder": to, "files": files}, "%d files copied to %s", files, to)
 }
 
 // copyFile copies a file that its writer replaces rather than changes. One that

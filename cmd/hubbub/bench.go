@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -138,10 +137,7 @@ func bench(cmd *cobra.Command, s benchSettings) error {
 		}
 		results = append(results, r)
 	}
-	if asJSON(cmd) {
-		return printResultLines(cmd.OutOrStdout(), results)
-	}
-	return printResults(cmd.OutOrStdout(), results)
+	return printAll(cmd, results, "", printResults)
 }
 
 // startFloor runs this program as a floor.
@@ -159,21 +155,7 @@ func benchIdle(ctx context.Context, cmd *cobra.Command, bus load.Bus, count int)
 	if err != nil {
 		return err
 	}
-	if asJSON(cmd) {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d idle connections: %.1f KiB of memory and %.2f goroutines each\n", r.Connections, r.Bytes/1024, r.Goroutines)
-	return err
-}
-
-func printResultLines(w io.Writer, results []load.Result) error {
-	encoder := json.NewEncoder(w)
-	for _, r := range results {
-		if err := encoder.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printLine(cmd, r, "%d idle connections: %.1f KiB of memory and %.2f goroutines each", r.Connections, r.Bytes/1024, r.Goroutines)
 }
 
 func printResults(w io.Writer, results []load.Result) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/agent/harness/conformance"
 	"hubbub/protocol"
 	"hubbub/protocol/transcript"
 
@@ -68,61 +68,73 @@ func newConformanceBus() *cobra.Command {
 	return cmd
 }
 
-// noCase is the error where none was chosen: nothing tested is no success.
+// noCase is the error if no case was chosen: nothing tested is no success.
 func noCase(only string) error {
 	return program.Usage("no case has %q in its name; without --only every case runs", only)
 }
 
-// A verdict is the outcome of one case.
-type verdict struct {
-	Case   string `json:"case"`
-	Title  string `json:"title"`
-	Result string `json:"result"` // ok, failed or skipped
-	Error  string `json:"error,omitempty"`
+// A tally prints the verdict on each case, and counts them.
+type tally struct {
+	cmd    *cobra.Command
+	counts map[string]int
+	err    error // of printing
 }
 
-func conformBus(cmd *cobra.Command, cases []transcript.Case, timeout time.Duration, dial transcript.Dialer) error {
-	out := cmd.OutOrStdout()
-	counts := map[string]int{}
-	for _, c := range cases {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		v := judge(&c, c.Run(ctx, dial))
-		c.Leave(ctx, dial)
-		cancel()
-		counts[v.Result]++
-		if err := printVerdict(out, v, asJSON(cmd)); err != nil {
-			return err
+func (t *tally) add(v conformance.Verdict) {
+	t.counts[v.Result]++
+	if t.err != nil {
+		return
+	}
+	t.err = printResult(t.cmd, v, func(w io.Writer) error {
+		text := fmt.Sprintf("%-8s %-28s %s", v.Result, v.Case, v.Title)
+		if v.Error != "" {
+			text += strings.ReplaceAll("\n"+v.Error, "\n", "\n         ")
 		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}
+
+// end prints the counts, and is an error if a case failed or none ran.
+func (t *tally) end(only string) error {
+	passed, failed := t.counts[conformance.OK], t.counts[conformance.Failed]
+	switch {
+	case t.err != nil:
+		return t.err
+	case len(t.counts) == 0:
+		return noCase(only)
+	case !asJSON(t.cmd):
+		fmt.Fprintf(t.cmd.OutOrStdout(), "%d passed, %d failed, %d skipped\n", passed, failed, t.counts[conformance.Skipped])
 	}
-	if !asJSON(cmd) {
-		fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", counts["ok"], counts["failed"], counts["skipped"])
-	}
-	if counts["failed"] > 0 {
-		return fmt.Errorf("%d of %d cases failed", counts["failed"], counts["failed"]+counts["ok"])
+	if failed > 0 {
+		return fmt.Errorf("%d of %d cases failed", failed, failed+passed)
 	}
 	return nil
 }
 
-func judge(c *transcript.Case, err error) verdict {
-	v := verdict{Case: c.Name, Title: c.Title, Result: "ok"}
-	switch {
-	case errors.Is(err, transcript.ErrSkipped):
-		v.Result, v.Error = "skipped", err.Error()
-	case err != nil:
-		v.Result, v.Error = "failed", err.Error()
+func conformBus(cmd *cobra.Command, cases []transcript.Case, timeout time.Duration, dial transcript.Dialer) error {
+	t := &tally{cmd: cmd, counts: map[string]int{}}
+	for _, c := range cases {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		t.add(judge(&c, c.Run(ctx, dial)))
+		c.Leave(ctx, dial)
+		cancel()
+		if t.err != nil {
+			return t.err
+		}
 	}
-	return v
+	return t.end("")
 }
 
-func printVerdict(w io.Writer, v verdict, jsonLines bool) error {
-	if jsonLines {
-		return json.NewEncoder(w).Encode(v)
+func judge(c *transcript.Case, err error) conformance.Verdict {
+	v := conformance.Verdict{Case: c.Name, Title: c.Title, Result: conformance.OK}
+	switch {
+	case errors.Is(err, transcript.ErrSkipped):
+		v.Result, v.Error = conformance.Skipped, err.Error()
+	case err != nil:
+		v.Result, v.Error = conformance.Failed, err.Error()
 	}
-	_, err := fmt.Fprintf(w, "%-8s %-28s %s\n", v.Result, v.Case, v.Title)
-	if err == nil && v.Error != "" {
-		_, err = fmt.Fprintf(w, "         %s\n", strings.ReplaceAll(v.Error, "\n", "\n         "))
-	}
-	return err
+	return v
 }
 
 func showTranscripts(w io.Writer, files fs.FS, only string) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -49,39 +48,19 @@ func newConformanceC2A() *cobra.Command {
 }
 
 func conformC2A(cmd *cobra.Command, command string, opts *conformance.Options) error {
-	out := cmd.OutOrStdout()
-	counts := map[string]int{}
-	var printing error
-	report := func(v conformance.Verdict) {
-		counts[v.Result]++
-		if printing == nil {
-			printing = printVerdict(out, verdict(v), asJSON(cmd))
-		}
-	}
+	t := &tally{cmd: cmd, counts: map[string]int{}}
 	var err error
 	if strings.TrimSpace(command) == "" {
-		err = conformance.Host(opts, report)
+		err = conformance.Host(opts, t.add)
 	} else {
 		argv, split := child.Split(command)
 		if split != nil {
 			return program.Usage("--harness-command: %s", split)
 		}
-		err = conformance.Program(cmd.Context(), argv, opts, report)
+		err = conformance.Program(cmd.Context(), argv, opts, t.add)
 	}
 	if err != nil {
 		return err
 	}
-	if printing != nil {
-		return printing
-	}
-	if len(counts) == 0 {
-		return noCase(opts.Only)
-	}
-	if !asJSON(cmd) {
-		fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", counts[conformance.OK], counts[conformance.Failed], counts[conformance.Skipped])
-	}
-	if counts[conformance.Failed] > 0 {
-		return fmt.Errorf("%d of %d cases failed", counts[conformance.Failed], counts[conformance.Failed]+counts[conformance.OK])
-	}
-	return nil
+	return t.end(opts.Only)
 }

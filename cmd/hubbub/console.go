@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -34,11 +33,7 @@ func newConsole() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON(cmd) {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(link)
-			} else {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), link.URL)
-			}
+			err = printLine(cmd, link, "%s", link.URL)
 			if err == nil && open {
 				err = openBrowser(link.URL)
 			}
@@ -57,46 +52,15 @@ type invitation struct {
 
 // consoleLink asks the first bus that answers for a link.
 func consoleLink(ctx context.Context, env *program.Env) (link invitation, err error) {
-	token, err := env.Token()
+	raw, bus, err := fetch(ctx, env, http.MethodPost, "/console/link", describeConsole)
 	if err != nil {
 		return link, err
 	}
-	var failures []error
-	for _, bus := range env.Buses {
-		address, err := httpAddress(bus, "/console/link")
-		if err != nil {
-			return link, err
-		}
-		err = post(ctx, address, token, &link)
-		if err == nil {
-			if u, parsed := url.Parse(link.URL); parsed != nil || u.Host == "" {
-				return link, fmt.Errorf("the bus at %s answered with no link", bus)
-			}
-			return link, nil
-		}
-		failures = append(failures, describeConsole(bus, token, err))
+	err = json.Unmarshal(raw, &link)
+	if u, parsed := url.Parse(link.URL); err != nil || parsed != nil || u.Host == "" {
+		return link, fmt.Errorf("the bus at %s answered with no link", bus)
 	}
-	return link, errors.Join(failures...)
-}
-
-func post(ctx context.Context, address, token string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
-	if err != nil {
-		return err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return statusError(resp.StatusCode)
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(into)
+	return link, nil
 }
 
 // describeConsole says what to do about a console that does not answer.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,18 +88,11 @@ func (x *examination) run(cmd *cobra.Command) error {
 // reportFindings prints the findings, and is an error when one is a problem.
 func reportFindings(cmd *cobra.Command, findings []tg.Finding) error {
 	problems := 0
-	encoder := json.NewEncoder(cmd.OutOrStdout())
 	for _, f := range findings {
 		if f.Level == tg.LevelProblem {
 			problems++
 		}
-		var err error
-		if asJSON(cmd) {
-			err = encoder.Encode(f)
-		} else {
-			err = printFinding(cmd.OutOrStdout(), f)
-		}
-		if err != nil {
+		if err := printResult(cmd, f, func(w io.Writer) error { return printFinding(w, f) }); err != nil {
 			return err
 		}
 	}
@@ -298,7 +292,7 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	defer cancel()
 	var known tg.Bridging
 	var list []report.Peer
-	if raw, err := fetch(ctx, env, "/peers"); err == nil && json.Unmarshal(raw, &list) == nil {
+	if raw, _, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet); err == nil && json.Unmarshal(raw, &list) == nil {
 		known.Runs = slices.ContainsFunc(list, func(p report.Peer) bool { return p.ID == fmt.Sprintf("tg:%d", bot) })
 	}
 	path := env.DataFile(tg.Database)

@@ -69,15 +69,11 @@ func prune(cmd *cobra.Command, path string, before time.Time) error {
 		}
 		return err
 	}
-	if asJSON(cmd) {
-		return jsonLines(cmd.OutOrStdout()).Encode(struct {
-			Log     string    `json:"log"`
-			Before  time.Time `json:"before"`
-			Deleted int64     `json:"deleted"`
-		}{path, before.UTC(), n})
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows from before %s deleted from %s\n", n, before.Local().Format(time.DateTime), path)
-	return err
+	return printLine(cmd, struct {
+		Log     string    `json:"log"`
+		Before  time.Time `json:"before"`
+		Deleted int64     `json:"deleted"`
+	}{path, before.UTC(), n}, "%d rows from before %s deleted from %s", n, before.Local().Format(time.DateTime), path)
 }
 
 func newLogExport(logs *[]string) *cobra.Command {
@@ -130,11 +126,7 @@ func newLogVerify(logs *[]string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON(cmd) {
-				err = jsonLines(cmd.OutOrStdout()).Encode(v)
-			} else {
-				err = printLogVerdict(cmd.OutOrStdout(), v)
-			}
+			err = printResult(cmd, v, func(w io.Writer) error { return printLogVerdict(w, v) })
 			switch {
 			case err != nil:
 				return err

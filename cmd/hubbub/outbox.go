@@ -3,9 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"hubbub/cmd/internal/letters"
@@ -60,36 +59,24 @@ func newOutboxList() *cobra.Command {
 }
 
 func printOutbox(cmd *cobra.Command, items []letters.Item) error {
-	out := cmd.OutOrStdout()
-	if asJSON(cmd) {
-		encoder := jsonLines(out)
-		for i := range items {
-			if err := encoder.Encode(&items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+	return printAll(cmd, items, "nothing waits, and nothing needs a person", func(w io.Writer, items []letters.Item) error {
+		return printTable(w, []string{"ID", "TO", "STATE", "TRIED", "QUEUED", "NEXT", "FROM", "TEXT", "LAST ERROR"}, items, outboxRow)
+	})
+}
+
+func outboxRow(w letters.Item) []any {
+	next := ""
+	if d := time.Until(w.NextAt); w.State == outbox.StatePending && d > 0 {
+		next = "in " + d.Round(time.Second).String()
 	}
-	if len(items) == 0 {
-		_, err := fmt.Fprintln(out, "nothing waits, and nothing needs a person")
-		return err
+	to := w.Destination
+	if w.Queue != "agents" {
+		to = strings.TrimSpace(w.Queue + " " + to)
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tTO\tSTATE\tTRIED\tQUEUED\tNEXT\tFROM\tTEXT\tLAST ERROR")
-	for i := range items {
-		w := &items[i]
-		next := ""
-		if d := time.Until(w.NextAt); w.State == outbox.StatePending && d > 0 {
-			next = "in " + d.Round(time.Second).String()
-		}
-		to := w.Destination
-		if w.Queue != "agents" {
-			to = strings.TrimSpace(w.Queue + " " + to)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s ago\t%s\t%s\t%s\t%s\n", screen.Printable(w.Name()), screen.Printable(to), w.State, w.Attempts,
-			ago(time.Since(w.QueuedAt)), next, screen.Printable(w.Agent), screen.Clip(screen.Printable(w.Text), 40), screen.Clip(screen.Printable(w.Error), 120))
+	return []any{
+		screen.Printable(w.Name()), screen.Printable(to), w.State, w.Attempts, ago(time.Since(w.QueuedAt)) + " ago", next,
+		screen.Printable(w.Agent), screen.Clip(screen.Printable(w.Text), 40), screen.Clip(screen.Printable(w.Error), 120),
 	}
-	return t.Flush()
 }
 
 func newOutboxChange(name, short, done string, change func(letters.Folder, context.Context, string) error) *cobra.Command {
@@ -118,13 +105,9 @@ func newOutboxChange(name, short, done string, change func(letters.Folder, conte
 }
 
 func printChange(cmd *cobra.Command, item, name, done string) error {
-	if !asJSON(cmd) {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "item %s %s\n", item, done)
-		return err
-	}
 	program, id, err := letters.Parse(item)
 	if err != nil {
 		return err
 	}
-	return jsonLines(cmd.OutOrStdout()).Encode(map[string]any{"program": program, "id": id, "done": name})
+	return printLine(cmd, map[string]any{"program": program, "id": id, "done": name}, "item %s %s", item, done)
 }

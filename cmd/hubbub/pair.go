@@ -2,13 +2,12 @@ package main
 
 import (
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"hubbub/cmd/internal/program"
@@ -63,14 +62,12 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if asJSON(cmd) {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"code": code})
+	unused := ""
+	if errors.Is(statErr, fs.ErrNotExist) {
+		unused = fmt.Sprintf("\nNo bridge has used the folder %s (--data) yet; only one that does takes the code.", env.Data)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nSend this to the bot within %s, in the chat that shall be admitted: /pair %s\n", code, valid, code)
-	if err == nil && errors.Is(statErr, fs.ErrNotExist) {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "No bridge has used the folder %s (--data) yet; only one that does takes the code.\n", env.Data)
-	}
-	return err
+	return printLine(cmd, map[string]string{"code": code},
+		"%s\nSend this to the bot within %s, in the chat that shall be admitted: /pair %s%s", code, valid, code, unused)
 }
 
 func listAdmissions(cmd *cobra.Command) error {
@@ -83,26 +80,11 @@ func listAdmissions(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if asJSON(cmd) {
-		encoder := json.NewEncoder(out)
-		for _, a := range admitted {
-			if err := encoder.Encode(a); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(admitted) == 0 {
-		_, err := fmt.Fprintln(out, "nobody was admitted by a code")
-		return err
-	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KIND\tID\tBY USER\tBOT\tSINCE")
-	for _, a := range admitted {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime))
-	}
-	return t.Flush()
+	return printAll(cmd, admitted, "nobody was admitted by a code", func(w io.Writer, list []tg.Admission) error {
+		return printTable(w, []string{"KIND", "ID", "BY USER", "BOT", "SINCE"}, list, func(a tg.Admission) []any {
+			return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime)}
+		})
+	})
 }
 
 func revokeAdmission(cmd *cobra.Command, who string) error {
@@ -122,11 +104,7 @@ func revokeAdmission(cmd *cobra.Command, who string) error {
 	if !found {
 		return fmt.Errorf("nobody with the id %d was admitted by a code; who is allowed by the bridge's own flags is not listed here", id)
 	}
-	if asJSON(cmd) {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]int64{"revoked": id})
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d is no longer admitted\n", id)
-	return err
+	return printLine(cmd, map[string]int64{"revoked": id}, "%d is no longer admitted", id)
 }
 
 // bridgeDatabase opens the database of a bridge that has run in the data folder.

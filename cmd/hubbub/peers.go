@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"hubbub/activitylog/view"
@@ -27,7 +26,7 @@ func newPeers() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), 10*time.Second, errors.New("no answer within 10s"))
 			defer cancel()
-			raw, err := fetch(ctx, program.From(cmd), "/peers")
+			raw, _, err := fetch(ctx, program.From(cmd), http.MethodGet, "/peers", describeGet)
 			if err != nil {
 				return err
 			}
@@ -38,30 +37,31 @@ func newPeers() *cobra.Command {
 			if err := json.Unmarshal(raw, &list); err != nil {
 				return fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
 			}
-			return printPeers(cmd.OutOrStdout(), list, time.Now())
+			return printAll(cmd, list, "nobody is connected", printPeers)
 		},
 	}
 }
 
-// fetch reads a path from the first bus that answers.
-func fetch(ctx context.Context, env *program.Env, path string) ([]byte, error) {
+// fetch asks the first bus that answers for a path, and returns its answer and its
+// address. describe says what to do about a bus that fails.
+func fetch(ctx context.Context, env *program.Env, method, path string, describe func(bus, token string, err error) error) (raw []byte, bus string, err error) {
 	token, err := env.Token()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	var failures []error
 	for _, bus := range env.Buses {
 		address, err := httpAddress(bus, path)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		body, err := get(ctx, address, token)
+		body, err := callHTTP(ctx, method, address, token)
 		if err == nil {
-			return body, nil
+			return body, bus, nil
 		}
-		failures = append(failures, describeGet(bus, token, err))
+		failures = append(failures, describe(bus, token, err))
 	}
-	return nil, errors.Join(failures...)
+	return nil, "", errors.Join(failures...)
 }
 
 // maxPage is the most that a bus's answer may hold, in bytes.
@@ -73,8 +73,8 @@ func (e statusError) Error() string {
 	return fmt.Sprintf("HTTP %d %s", int(e), http.StatusText(int(e)))
 }
 
-func get(ctx context.Context, address, token string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+func callHTTP(ctx context.Context, method, address, token string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -107,32 +107,20 @@ func describeGet(bus, token string, err error) error {
 	}
 }
 
-// printEach prints the members of a JSON array, one a line.
+// printEach prints the members of a JSON array as they are, one a line.
 func printEach(w io.Writer, raw []byte) error {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return fmt.Errorf("the bus's answer is not a list: %w", err)
 	}
-	enc := json.NewEncoder(w)
-	for _, item := range list {
-		if err := enc.Encode(item); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printJSON(w, list)
 }
 
-func printPeers(w io.Writer, list []report.Peer, now time.Time) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "nobody is connected")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PEER\tSINCE\tFROM\tUNANSWERED\tQUEUED\tLISTENS TO")
-	for _, p := range list {
+func printPeers(w io.Writer, list []report.Peer) error {
+	return printTable(w, []string{"PEER", "SINCE", "FROM", "UNANSWERED", "QUEUED", "LISTENS TO"}, list, func(p report.Peer) []any {
 		since := p.ConnectedAt
 		if at, err := time.Parse(time.RFC3339, since); err == nil {
-			since = ago(now.Sub(at))
+			since = ago(time.Since(at))
 		}
 		var patterns []string
 		for _, s := range p.Subscriptions {
@@ -142,10 +130,8 @@ func printPeers(w io.Writer, list []report.Peer, now time.Time) error {
 			}
 			patterns = append(patterns, pattern)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", screen.Printable(p.ID), since, p.Remote,
-			p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", ")))
-	}
-	return t.Flush()
+		return []any{screen.Printable(p.ID), since, p.Remote, p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", "))}
+	})
 }
 
 // ago writes how long ago something was.

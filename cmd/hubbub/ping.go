@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,16 +89,11 @@ func summarize(cmd *cobra.Command, s *session, trips []time.Duration) error {
 		sum += t
 	}
 	least, middle, most := trips[0], trips[len(trips)/2], trips[len(trips)-1]
-	if asJSON(cmd) {
-		micro := func(d time.Duration) int64 { return d.Microseconds() }
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
-			"bus": s.bus, "serverId": s.server.ServerID, "version": s.server.ServerInfo.Version, "count": len(trips),
-			"minMicros": micro(least), "medianMicros": micro(middle), "meanMicros": micro(sum / time.Duration(len(trips))), "maxMicros": micro(most),
-		})
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: min %s, median %s, max %s\n",
-		count(len(trips), "round trip"), round(least), round(middle), round(most))
-	return err
+	return printLine(cmd, map[string]any{
+		"bus": s.bus, "serverId": s.server.ServerID, "version": s.server.ServerInfo.Version, "count": len(trips),
+		"minMicros": least.Microseconds(), "medianMicros": middle.Microseconds(),
+		"meanMicros": (sum / time.Duration(len(trips))).Microseconds(), "maxMicros": most.Microseconds(),
+	}, "%s: min %s, median %s, max %s", count(len(trips), "round trip"), round(least), round(middle), round(most))
 }
 
 // round keeps three or four digits of a duration.

@@ -117,23 +117,17 @@ func (p *publication) body(stdin io.Reader, text []string) (json.RawMessage, err
 
 // printSend says what became of a message.
 func printSend(cmd *cobra.Command, topic string, result protocol.SendResult) error {
-	out := cmd.OutOrStdout()
-	switch {
-	case asJSON(cmd):
-		if err := json.NewEncoder(out).Encode(result); err != nil {
-			return err
-		}
-	case result.DeliveredTo == 0 && len(result.Failures) == 0:
-		fmt.Fprintf(out, "%s accepted, but nobody subscribes to %s\n", result.MessageID, topic)
-	default:
-		fmt.Fprintf(out, "%s processed by %s\n", result.MessageID, count(result.DeliveredTo, "peer"))
-		for _, f := range result.Failures {
-			fmt.Fprintf(out, "  %s  %s", f.Peer, f.Status)
-			if f.Error != "" {
-				fmt.Fprintf(out, "  %s", f.Error)
-			}
-			fmt.Fprintln(out)
-		}
+	var b strings.Builder
+	if result.DeliveredTo == 0 && len(result.Failures) == 0 {
+		fmt.Fprintf(&b, "%s accepted, but nobody subscribes to %s", result.MessageID, topic)
+	} else {
+		fmt.Fprintf(&b, "%s processed by %s", result.MessageID, count(result.DeliveredTo, "peer"))
+	}
+	for _, f := range result.Failures {
+		fmt.Fprint(&b, strings.TrimSuffix(fmt.Sprintf("\n  %s  %s  %s", f.Peer, f.Status, f.Error), "  "))
+	}
+	if err := printLine(cmd, result, "%s", b.String()); err != nil {
+		return err
 	}
 	if result.DeliveredTo == 0 && len(result.Failures) > 0 {
 		return errors.New("nobody processed the message")

@@ -51,19 +51,12 @@ func newStats() *cobra.Command {
 				return !slices.ContainsFunc(args, func(a string) bool { return agentName(a) == s.Agent })
 			})
 		}
-		if !asJSON(cmd) {
-			return printStats(cmd.OutOrStdout(), list)
-		}
-		return printJSON(cmd.OutOrStdout(), list)
+		return printAll(cmd, list, "no agent has recorded a decision", printStats)
 	}
 	return cmd
 }
 
 func printStats(w io.Writer, list []activitylog.AgentStats) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no agent has recorded a decision")
-		return err
-	}
 	columns := screen.Columns(w)
 	var b strings.Builder
 	b.WriteString("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  REFUSED  OPEN  AGENT, HOW EVENTS ENDED\n")

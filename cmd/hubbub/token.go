@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
@@ -56,11 +55,7 @@ func newTokenCreate() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("creating the credential %s: %w", c.Name, err)
 			}
-			if asJSON(cmd) {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": c.Name, "token": token})
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
-			return err
+			return printLine(cmd, map[string]string{"name": c.Name, "token": token}, "%s", token)
 		},
 	}
 	cmd.Flags().StringArrayVar(&c.Identities, "identity", nil, "pattern of identities that the holder may use (repeatable)")
@@ -80,33 +75,20 @@ func newTokenList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list := file.List()
-			if asJSON(cmd) {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				for _, c := range list {
-					if err := encoder.Encode(c); err != nil {
-						return err
-					}
-				}
-				return nil
+			none := "no credentials in %s: the bus of this folder (--data) is open to every program on this machine"
+			if !file.Open() {
+				none = "every credential in %s was revoked: nobody can connect to the bus of this folder (--data) until one is created"
 			}
-			if len(list) == 0 && !file.Open() {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "every credential in %s was revoked: nobody can connect to the bus of this folder (--data) until one is created\n", program.From(cmd).Data)
-				return err
-			}
-			if len(list) == 0 {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "no credentials in %s: the bus of this folder (--data) is open to every program on this machine\n", program.From(cmd).Data)
-				return err
-			}
-			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "NAME\tIDENTITIES\tSUBSCRIBE\tPUBLISH\tISSUE")
-			for _, c := range list {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Name, strings.Join(c.Identities, " "),
-					strings.Join(c.Subscribe, " "), strings.Join(c.Publish, " "), strings.Join(c.Issue, " "))
-			}
-			return t.Flush()
+			return printAll(cmd, file.List(), fmt.Sprintf(none, program.From(cmd).Data), printCredentials)
 		},
 	}
+}
+
+func printCredentials(w io.Writer, list []grant.Credential) error {
+	words := func(patterns []string) string { return strings.Join(patterns, " ") }
+	return printTable(w, []string{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE"}, list, func(c grant.Credential) []any {
+		return []any{c.Name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue)}
+	})
 }
 
 func newTokenRevoke() *cobra.Command {
@@ -125,15 +107,12 @@ func newTokenRevoke() *cobra.Command {
 				return fmt.Errorf("%s: %w", args[0], err)
 			case err != nil:
 				return err
-			case asJSON(cmd):
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"revoked": args[0]})
 			}
 			says := "its sessions end within seconds"
 			if len(file.List()) == 0 {
 				says += "; it was the last one, so nobody can connect until another is created"
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked: %s\n", args[0], says)
-			return err
+			return printLine(cmd, map[string]string{"revoked": args[0]}, "%s is revoked: %s", args[0], says)
 		},
 	}
 }
@@ -165,11 +144,7 @@ func newTokenProvision() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON(cmd) {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"tokens": tokens, "names": names})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s have their tokens in %s\n", strings.Join(names, ", "), tokens)
-			return err
+			return printLine(cmd, map[string]any{"tokens": tokens, "names": names}, "%s have their tokens in %s", strings.Join(names, ", "), tokens)
 		},
 	}
 	cmd.Flags().StringVar(&tokens, "tokens", "", "folder with tokens that exist: "+strings.Join(partNames(), ", "))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -118,12 +119,8 @@ func terminalSize(w io.Writer) (columns, rows int) {
 func fetchState(ctx context.Context, env *program.Env) (state console.State, raw []byte, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer within 10s"))
 	defer cancel()
-	raw, err = fetch(ctx, env, "/console/state.json")
+	raw, _, err = fetch(ctx, env, http.MethodGet, "/console/state.json", describeConsole)
 	if err != nil {
-		var status statusError
-		if errors.As(err, &status) && (status == 404 || status == 403) {
-			return state, nil, describeConsole(env.Buses[0], "token", status)
-		}
 		return state, nil, err
 	}
 	if err := json.Unmarshal(raw, &state); err != nil {

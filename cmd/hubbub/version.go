@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"runtime"
 
 	"hubbub/cmd/internal/program"
@@ -16,13 +14,8 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON(cmd) {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
-					"version": program.Version(), "revision": program.Revision(), "go": runtime.Version(),
-				})
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), program.VersionLine("hubbub"))
-			return err
+			all := map[string]string{"version": program.Version(), "revision": program.Revision(), "go": runtime.Version()}
+			return printLine(cmd, all, "%s", program.VersionLine("hubbub"))
 		},
 	}
 }
