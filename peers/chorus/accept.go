@@ -4,11 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
 	"hubbub/protocol"
 )
 
@@ -105,7 +106,10 @@ func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 		if in.seq, err = res.LastInsertId(); err != nil {
 			return fmt.Errorf("storing a message: %w", err)
 		}
-		return g.store.keepSecrets(ctx, tx, in, now)
+		if err := g.store.keepSecrets(ctx, tx, in, now); err != nil {
+			return err
+		}
+		return g.surface.Pass(ctx, tx, &surface.Event{ID: in.seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
 	})
 }
 
@@ -175,13 +179,9 @@ func toolsLabel(channel protocol.PeerID) string { return "tools:" + string(chann
 // callbackOf returns the callback of a stored message; empty when it has been
 // forgotten.
 func (s *Store) callbackOf(ctx context.Context, seq int64) (string, error) {
-	var sealed []byte
-	err := s.db.QueryRowContext(ctx, `SELECT callback FROM inbound WHERE seq = ?`, seq).Scan(&sealed)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && sealed == nil {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading a callback: %w", err)
+	sealed, _, err := store.One(ctx, s.db, store.Column[[]byte], `SELECT callback FROM inbound WHERE seq = ?`, seq)
+	if err != nil || sealed == nil {
+		return "", err
 	}
 	callback, err := s.seal.open(callbackLabel(seq), sealed)
 	return string(callback), err
@@ -189,18 +189,14 @@ func (s *Store) callbackOf(ctx context.Context, seq int64) (string, error) {
 
 // toolsOf returns the newest MCP configuration of a channel; empty when it has
 // none.
-func (s *Store) toolsOf(ctx context.Context, channel protocol.PeerID) (servers []MCPServer, agent protocol.PeerID, err error) {
-	var sealed []byte
-	err = s.db.QueryRowContext(ctx, `SELECT mcp, agent FROM channel WHERE peer = ?`, channel).Scan(&sealed, &agent)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && sealed == nil {
-		return nil, agent, nil
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("reading the tools of a channel: %w", err)
+func (s *Store) toolsOf(ctx context.Context, channel protocol.PeerID) (servers []MCPServer, err error) {
+	sealed, _, err := store.One(ctx, s.db, store.Column[[]byte], `SELECT mcp FROM channel WHERE peer = ?`, channel)
+	if err != nil || sealed == nil {
+		return nil, err
 	}
 	raw, err := s.seal.open(toolsLabel(channel), sealed)
 	if err == nil {
 		err = json.Unmarshal(raw, &servers)
 	}
-	return servers, agent, err
+	return servers, err
 }

@@ -110,9 +110,9 @@ func (g *Gateway) askBroker(ctx context.Context, agent AgentName, method string,
 	if err != nil {
 		return fmt.Errorf("asking the broker: %w", err)
 	}
-	got := receptionOf(res)
-	g.asked.setSeen(got != absent)
-	if got == absent {
+	got := peer.ReceptionOf(peer.Judge(protocol.TopicBroker, 1, res, nil))
+	g.asked.setSeen(got != peer.Absent)
+	if got == peer.Absent {
 		return errNoBroker
 	}
 	select {

@@ -13,7 +13,7 @@
 //     comes after the 200. A message POSTed again, by (channel id, message id),
 //     is answered 200 and changes nothing.
 //   - A channel is the identity "chorus:<inbox>.<channel id>" and finds its agent
-//     by the same steps as a Telegram chat (bootstrap.go). Every step is repeated
+//     by the same steps as a Telegram chat (peers/surface). Every step is repeated
 //     until its addressee has taken it; messages reach the agent in order.
 //   - What an agent says and does for a message goes to that message's callback.
 //     All that goes to one channel keeps the order in which the bus delivered it,

@@ -14,6 +14,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/surface"
 	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
@@ -70,7 +71,7 @@ type Gateway struct {
 	callbacks *outbox.Outbox
 	troubles  troubles // of the callbacks
 	posts     *outbox.Outbox
-	channels  *channels
+	surface   *surface.Surface // finds the agents of channels
 	turns     *turns
 	members   *members
 	combined  *combined
@@ -95,7 +96,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.who = newBearers(g.opts.Peer.Buses, g.opts.Now)
 	g.asked = newAsked()
 	g.newQueues()
-	g.channels = newChannels(g)
+	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
 	g.turns = &turns{g: g, signal: make(chan struct{}, 1)}
 	g.members = newMembers(g)
 	g.combined = newCombined(g)
@@ -202,14 +203,13 @@ func (g *Gateway) newQueues() {
 func (g *Gateway) newBus() *peer.Peer {
 	opts := g.peerOptions()
 	opts.OnConnect = func(ctx context.Context) {
-		g.channels.pokeAll()
+		g.surface.Connected(ctx)
 		if err := g.toBus.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
 			g.log.Error().Err(err).Msg("waiting messages cannot be hurried")
 		}
 	}
 	p := peer.New(g.opts.ID, opts)
-	p.Handle(protocol.TypeRouteAssigned, g.takeRoute)
-	p.Handle(protocol.TypeSpawnResult, g.takeSpawnResult)
+	g.surface.Handle(p)
 	p.Handle(protocol.TypeChatReply, g.takeReply)
 	p.Handle(protocol.TypeAgentEvent, g.takeActivity)
 	g.subscribe(p, "chorus:*")
@@ -260,7 +260,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	err := g.bus.RunWith(ctx, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, run := range []func(context.Context) error{
-			g.toBus.Run, g.callbacks.Run, g.posts.Run, g.channels.run, g.turns.run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
+			g.toBus.Run, g.callbacks.Run, g.posts.Run, g.surface.Run, g.turns.run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
 		} {
 			group.Go(func() error { return run(ctx) })
 		}
@@ -274,7 +274,6 @@ func (g *Gateway) sayReady(ctx context.Context) error {
 	if err := g.bus.Ready(ctx); err != nil {
 		return nil // Run's other parts say why
 	}
-	g.channels.pokeAll()
 	if g.opts.OnReady != nil {
 		g.opts.OnReady()
 	}

@@ -59,6 +59,6 @@ func (g *Gateway) takePosted(w http.ResponseWriter, r *http.Request) error {
 	if err := g.accept(ctx, in); err != nil {
 		return err
 	}
-	g.channels.note(in.channel)
+	g.surface.Wake()
 	return nil
 }

@@ -69,21 +69,27 @@ var (
 // mayUseTools returns the servers of a channel if the caller is the agent that
 // talks to it. Channels that do not exist look like those of others.
 func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPServer, error) {
-	servers, agent, err := g.store.toolsOf(r.Context(), channel)
+	ctx := r.Context()
+	servers, err := g.store.toolsOf(ctx, channel)
 	if err != nil {
 		return nil, err
 	}
-	may, err := g.who.mayBe(r.Context(), r.Header.Get("Authorization"), agent)
+	agents, err := g.surface.Agents(ctx, g.store.db, channel)
 	if err != nil {
 		return nil, err
 	}
-	if !may || agent == "" {
-		return nil, errStranger
+	for _, a := range agents {
+		may, err := g.who.mayBe(ctx, r.Header.Get("Authorization"), a.Agent)
+		switch {
+		case err != nil:
+			return nil, err
+		case may && len(servers) == 0:
+			return nil, errNoTools
+		case may:
+			return servers, nil
+		}
 	}
-	if len(servers) == 0 {
-		return nil, errNoTools
-	}
-	return servers, nil
+	return nil, errStranger
 }
 
 // passedOn are the headers of the agent's MCP client that reach the service,

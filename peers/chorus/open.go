@@ -11,10 +11,14 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/surface"
 )
 
 //go:embed schema.sql
 var schema string
+
+//go:embed surface.sql
+var toSurface string
 
 // Files in the gateway's data folder.
 const (
@@ -37,7 +41,7 @@ func OpenStore(folder string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema})
+	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema, surface.Schema + toSurface})
 	if err != nil {
 		return nil, err
 	}

@@ -3,10 +3,7 @@ package chorus
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
-
-	"hubbub/protocol"
 )
 
 // How long things are kept.
@@ -35,27 +32,9 @@ func (g *Gateway) prune(ctx context.Context) error {
 
 func (g *Gateway) pruneOnce(ctx context.Context) error {
 	now := g.store.now()
-	stale, err := integers(ctx, g.store.db, `SELECT seq FROM inbound WHERE forwarded_at = 0 AND received_at < ? LIMIT 1000`, micros(now.Add(-keepWaiting)))
-	if err != nil {
+	if err := g.surface.GiveUp(ctx, now.Add(-keepWaiting)); err != nil {
 		return err
 	}
-	for _, seq := range stale {
-		err := g.store.inTx(ctx, func(tx *sql.Tx) error {
-			var channel protocol.PeerID
-			err := tx.QueryRowContext(ctx, `UPDATE inbound SET forwarded_at = ? WHERE seq = ? AND forwarded_at = 0 RETURNING channel`, micros(now), seq).Scan(&channel)
-			if errors.Is(err, sql.ErrNoRows) {
-				return nil // an agent took it meanwhile
-			}
-			if err != nil {
-				return err
-			}
-			return g.enqueueError(ctx, tx, channel, seq, "given-up", "no agent took the message within a day", "not_delivered")
-		})
-		if err != nil {
-			return err
-		}
-	}
-	g.callbacks.Wake()
 	for _, forget := range []struct {
 		query string
 		age   time.Duration
@@ -71,6 +50,9 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 		if _, err := g.store.db.ExecContext(ctx, forget.query, micros(now.Add(-forget.age))); err != nil {
 			return err
 		}
+	}
+	if err := g.surface.Prune(ctx, now.Add(-keepMessages)); err != nil {
+		return err
 	}
 	return g.ignoreUnanswered(ctx, now)
 }

@@ -71,7 +71,7 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 		p.Agent = "" // nobody is told of a report's outcome
 	}
 	err := g.store.inTx(ctx, func(tx *sql.Tx) error {
-		in, err := answered(ctx, tx, p.Channel, inReplyTo, g.channels.inFlight(p.Channel))
+		in, err := answered(ctx, tx, p.Channel, inReplyTo, g.surface.Passing(p.Channel))
 		if err != nil {
 			return err
 		}

@@ -4,13 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
-	"hubbub/protocol/jsonrpc"
 )
 
 // The queues of the gateway, by their names in the outbox table.
@@ -49,9 +48,11 @@ func (g *Gateway) sendToBus(ctx context.Context, item outbox.Item) error {
 	if speaker == nil {
 		return fmt.Errorf("%s is not on the bus", out.Message.From)
 	}
-	res, err := speaker.Send(ctx, out.Topic, out.Message)
-	return verdictOf(out, res, err, item.Attempt)
+	return verdictOf(out, speaker.Tell(ctx, out.Topic, item.Attempt, out.Message), item.Attempt)
 }
+
+// sendTimeout bounds one attempt; it is longer than the bus waits for a peer.
+const sendTimeout = 45 * time.Second
 
 // statusAttempts is how often a delivery_status is sent to an agent that is not
 // there: about a minute.
@@ -59,32 +60,14 @@ const statusAttempts = 8
 
 // verdictOf says what follows from an attempt: answers are repeated until their
 // addressee has them, outcomes for a while, reports of activity not at all.
-func verdictOf(out outgoing, res protocol.SendResult, err error, attempt int) error {
-	var rpc *jsonrpc.Error
-	needless := peer.Needless(out.Topic, attempt, res, err)
-	switch {
-	case needless != nil:
-		return outbox.Drop(needless)
-	case errors.As(err, &rpc) && rpc.Code != protocol.CodeInternal:
-		return outbox.Permanent(err)
-	case errors.Is(err, peer.ErrStopped):
-		return errors.New("the connection has ended")
-	case err != nil:
+func verdictOf(out outgoing, err error, attempt int) error {
+	switch r := peer.ReceptionOf(err); {
+	case r == peer.Received, r == peer.Unsent, !outbox.Open(err):
 		return err
-	case !protocol.IsIdentity(out.Topic):
-		return nil
-	}
-	refusal := res.Rejection(protocol.PeerID(out.Topic))
-	switch r := receptionOf(res); {
-	case r == received:
-		return nil
-	case refusal != nil:
-		return outbox.Permanent(fmt.Errorf("%s refused it: %s", refusal.Peer, refusal.Error)) // it refuses it again, and what comes after it must not wait
 	case out.Message.Type == protocol.TypeAgentEvent, out.Message.Type == protocol.TypeDeliveryStatus && attempt >= statusAttempts:
-		return outbox.Permanent(fmt.Errorf("%s is %s", out.Topic, r))
-	default:
-		return fmt.Errorf("%s is %s", out.Topic, r)
+		return outbox.Permanent(err)
 	}
+	return err
 }
 
 // afterBus logs an answer that its chat will never read.
@@ -96,25 +79,4 @@ func (g *Gateway) afterBus(item outbox.Item, outcome outbox.State, cause error) 
 	}
 	g.log.Error().Str("topic", string(out.Topic)).Str("peer", string(out.Message.From)).Int64("item", item.ID).Err(cause).
 		Msg("an answer did not reach its chat; see `hubbub outbox list`")
-}
-
-// tell sends what the addressee must have before the caller goes on, and says
-// what became of it.
-func (g *Gateway) tell(ctx context.Context, topic protocol.Topic, m protocol.Message) (reception, error) {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
-	defer cancel()
-	res, err := g.bus.Send(ctx, topic, m)
-	var rpc *jsonrpc.Error
-	switch {
-	case errors.As(err, &rpc) && rpc.Code != protocol.CodeInternal:
-		return refused, err
-	case err != nil:
-		return unsent, err
-	case protocol.IsIdentity(topic):
-		return receptionOf(res), nil
-	case res.DeliveredTo > 0:
-		return received, nil
-	default:
-		return absent, nil
-	}
 }

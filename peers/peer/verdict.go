@@ -76,6 +76,9 @@ func Judge(topic protocol.Topic, attempt int, result protocol.SendResult, err er
 		return nil
 	}
 	u.needless = protocol.RoleOf(protocol.PeerID(topic)) == protocol.RoleCLI && needless(u.Reception, attempt)
+	if u.needless && u.Reception == Absent {
+		u.err = fmt.Errorf("%s has left; command lines do not come back", topic)
+	}
 	return u
 }
 

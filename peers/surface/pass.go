@@ -122,7 +122,7 @@ func (s *Surface) oldest(ctx context.Context, q store.Querier, id protocol.PeerI
 // to look again where something must wait on: what may still change, and what finds
 // a queue full. Without agents everything waits.
 func (s *Surface) handOn(ctx context.Context, tx *sql.Tx, id protocol.PeerID) (time.Duration, error) {
-	agents, err := s.assignments(ctx, tx, id)
+	agents, err := s.Agents(ctx, tx, id)
 	if err != nil || len(agents) == 0 {
 		return 0, err
 	}
@@ -221,16 +221,17 @@ func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 	}
 	// The agent may answer before the bus has said that it took the message.
 	s.passing.Store(e.Chat, e.ID)
-	defer s.passing.Delete(e.Chat)
 	s.opts.Crash("forwarding")
 	if err := s.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m); err != nil {
+		s.passing.Delete(e.Chat)
 		return s.trouble(ctx, &e, a.Spawned, it.Attempt, err)
 	}
 	s.opts.Crash("forwarded")
 	return s.back(ctx, e.Chat)
 }
 
-// Passing returns the event of a chat that is being handed to an agent now, or 0.
+// Passing returns the event of a chat that is being handed to an agent now, until
+// the host was told that the agent has it; else 0.
 func (s *Surface) Passing(id protocol.PeerID) int64 {
 	event, _ := s.passing.Load(id)
 	n, _ := event.(int64)
@@ -299,7 +300,7 @@ func (s *Surface) trouble(ctx context.Context, e *Event, spawned bool, attempt i
 	if err := s.setConfigured(ctx, e, false); err != nil {
 		return err
 	}
-	if attempt >= untakenAttempts {
+	if !spawned && attempt >= untakenAttempts {
 		err = errors.Join(err, s.tellNow(ctx, &Notice{Kind: NoticeAway, Chat: e.Chat, Agent: e.Agent, Why: err.Error()}))
 	}
 	if !spawned || attempt < 2 {
@@ -356,6 +357,25 @@ func (s *Surface) settled(ctx context.Context, tx *sql.Tx, it outbox.Item, outco
 	}
 	return s.host.Settled(ctx, tx, &e, outcome, cause)
 }
+
+// GiveUp gives up what has waited for an agent since before a time.
+func (s *Surface) GiveUp(ctx context.Context, before time.Time) error {
+	err := store.InTx(ctx, s.db, func(tx *sql.Tx) error {
+		events, err := store.All(ctx, tx, func(row store.Row) (e Event, err error) {
+			err = row.Scan(&e.ID, &e.Chat, &e.Source)
+			return e, err
+		}, `DELETE FROM surface_events WHERE surface = ? AND agents = '' AND at < ? RETURNING event, chat, source`, s.opts.Name, before.UnixMicro())
+		for i := range events {
+			err = errors.Join(err, s.host.Settled(ctx, tx, &events[i], outbox.StateDead, errTooLong))
+		}
+		return err
+	})
+	s.host.Wake()
+	return err
+}
+
+// errTooLong is why GiveUp gives up.
+var errTooLong = errors.New("there was none for too long")
 
 // stepped ends the way of a chat whose step an operator gave up.
 func (s *Surface) stepped(ctx context.Context, tx *sql.Tx, it outbox.Item, outcome outbox.State, _ error) error {

@@ -100,7 +100,7 @@ func (s *Surface) answersRequest(ctx context.Context, tx *sql.Tx, c *chat, route
 	}
 	// The spawner may repeat itself, or announce the agent anew after a restart; it
 	// must not add a second one to an operator's.
-	agents, err := s.assignments(ctx, tx, c.id)
+	agents, err := s.Agents(ctx, tx, c.id)
 	if err != nil {
 		return false, err
 	}
@@ -116,7 +116,7 @@ func (s *Surface) answersRequest(ctx context.Context, tx *sql.Tx, c *chat, route
 // any: a chat never has two by accident. What the old one did not get goes to the
 // new.
 func (s *Surface) replace(ctx context.Context, tx *sql.Tx, c *chat, agent protocol.PeerID) error {
-	agents, err := s.assignments(ctx, tx, c.id)
+	agents, err := s.Agents(ctx, tx, c.id)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *Surface) takeGivenUp(ctx context.Context, tx *sql.Tx, topic protocol.To
 	if result.Agent == "" {
 		return s.spawnFailed(ctx, tx, id, result.Error)
 	}
-	agents, err := s.assignments(ctx, tx, id)
+	agents, err := s.Agents(ctx, tx, id)
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,8 @@ type Assignment struct {
 	Configured bool // it knows that it talks to the chat
 }
 
-func (s *Surface) assignments(ctx context.Context, q store.Querier, id protocol.PeerID) ([]Assignment, error) {
+// Agents returns the agents of a chat in the order of their assignment.
+func (s *Surface) Agents(ctx context.Context, q store.Querier, id protocol.PeerID) ([]Assignment, error) {
 	return store.All(ctx, q, func(row store.Row) (a Assignment, err error) {
 		err = row.Scan(&a.Agent, &a.Spawned, &a.Configured)
 		return a, err
@@ -137,7 +138,7 @@ func (s *Surface) Standing(ctx context.Context, q store.Querier, id protocol.Pee
 		return Standing{}, err
 	}
 	st := Standing{State: c.state, Trouble: c.trouble}
-	if st.Agents, err = s.assignments(ctx, q, id); err != nil {
+	if st.Agents, err = s.Agents(ctx, q, id); err != nil {
 		return st, err
 	}
 	st.Waiting, _, err = store.One(ctx, q, store.Column[int], `SELECT count(*) FROM surface_events WHERE surface = ? AND chat = ? AND agents = ''`,

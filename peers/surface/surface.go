@@ -122,7 +122,11 @@ func New(db *sql.DB, host Host, opts *Options) *Surface {
 	s.agents = outbox.New(db, s.pass, &outbox.Options{
 		Name: s.queue(QueueAgents), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 64, AttemptTimeout: time.Minute, OnSettled: s.settled, Now: s.opts.Now, Log: s.log,
-		AfterSettled: func(outbox.Item, outbox.State, error) { host.Wake() },
+		AfterSettled: func(it outbox.Item, _ outbox.State, _ error) {
+			id, _ := ParseDestination(it.Destination)
+			s.passing.CompareAndDelete(id, EventOf(it.Body))
+			host.Wake()
+		},
 	})
 	return s
 }
