@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"peers/agent/tools":               {"protocol", "protocol/collab", "peers/attention", "peers/collab", "peers/outbox", "peers/agent/harness", "peers/agent/mailbox"},
 	"peers/agent/turns":               {"protocol", "peers/attention", "peers/agent/harness", "peers/agent/mailbox", "peers/agent/tools"},
 	"peers/agent/harness":             {"peers/attention", "protocol"},
-	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/turnloop", "peers/agent/harness/modelapi", "peers/agent/harness/child", "peers/child", "protocol/jsonrpc", "protocol/datafolder"},
+	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/child", "peers/child", "protocol/jsonrpc", "protocol/datafolder"},
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
 	"peers/chorus":                    {"protocol", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "protocol/collab", "peers/collab"},
 	"peers/collab":                    {"protocol", "protocol/collab", "peers/peer"},

@@ -12,14 +12,11 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/acp"
-	"hubbub/peers/agent/harness/anthropic"
 	"hubbub/peers/agent/harness/c2a"
 	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/mcptools"
-	"hubbub/peers/agent/harness/modelapi"
-	"hubbub/peers/agent/harness/openai"
+	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/scripted"
-	"hubbub/peers/agent/harness/turnloop"
 	"hubbub/peers/attention"
 )
 
@@ -27,7 +24,7 @@ import (
 const remembered = 1000
 
 // modelKeys are the keys of the models, which only the agent itself needs.
-var modelKeys = []string{openai.KeyName, openai.KeyName + "_FILE", anthropic.KeyName, anthropic.KeyName + "_FILE"}
+var modelKeys = []string{model.OpenAIKey, model.OpenAIKey + "_FILE", model.AnthropicKey, model.AnthropicKey + "_FILE"}
 
 // newHarness makes the harness that --harness names. Close what it returns
 // when the harness has ended; it is nil where there is nothing to close.
@@ -79,9 +76,9 @@ func (s *settings) checkHarness(env *program.Env) error {
 	}
 	switch s.harness {
 	case "openai", "anthropic":
-		name := openai.KeyName
+		name := model.OpenAIKey
 		if s.harness == "anthropic" {
-			name = anthropic.KeyName
+			name = model.AnthropicKey
 		}
 		key, err := env.Secret(name)
 		if err != nil {
@@ -130,17 +127,17 @@ func (s *settings) newModel(env *program.Env, data string) (harness.Harness, io.
 	if err != nil {
 		return nil, nil, err
 	}
-	history, err := turnloop.OpenHistory(path, remembered)
+	history, err := model.OpenHistory(path, remembered)
 	if err != nil {
 		return nil, nil, err
 	}
-	newLoop, keyName := openai.New, openai.KeyName
+	newHarness, keyName := model.OpenAI, model.OpenAIKey
 	if s.harness == "anthropic" {
-		newLoop, keyName = anthropic.New, anthropic.KeyName
+		newHarness, keyName = model.Anthropic, model.AnthropicKey
 	}
-	return newLoop(&modelapi.Options{
+	return newHarness(&model.Options{
 		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(keyName) },
 		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys, Log: &log}),
-		Loop:    turnloop.Options{Time: s.deadline, History: history, Log: &log},
+		Time:    s.deadline, History: history, Log: &log,
 	}), history, nil
 }

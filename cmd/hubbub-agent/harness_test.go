@@ -5,19 +5,19 @@ import (
 	"path/filepath"
 	"testing"
 
-	"hubbub/peers/agent/harness/turnloop"
+	"hubbub/peers/agent/harness/model"
 )
 
 // TestEachAgentHasAMemoryOfItsOwn: agents that share a data folder share no
 // history. One that had the folder to itself keeps what an earlier version wrote.
 func TestEachAgentHasAMemoryOfItsOwn(t *testing.T) {
-	open := func(data, name string) *turnloop.FileHistory {
+	open := func(data, name string) *model.History {
 		t.Helper()
 		path, err := historyFile(data, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		history, err := turnloop.OpenHistory(path, remembered)
+		history, err := model.OpenHistory(path, remembered)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,9 +2,9 @@
 //
 // The agent decides what a model sees (attention, compose window, prompt) and
 // carries out what it does (tools, outbox). A Harness in between runs the
-// model: package scripted has rules and no model, packages openai and
-// anthropic run a model's tool loop themselves, packages acp and c2a drive
-// another program. Package mcptools offers an agent's tools as an MCP server
+// model: package scripted has rules and no model, package model runs the tool
+// loop of a model behind an HTTP API itself, packages acp and c2a drive another
+// program. Package mcptools offers an agent's tools as an MCP server
 // and other MCP servers as tools.
 //
 // Guarantees, for every harness:

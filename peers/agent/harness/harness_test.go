@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"hubbub/peers/agent/harness"
 )
@@ -44,16 +43,6 @@ func TestRedact(t *testing.T) {
 	}
 	if !strings.Contains(got, "risk-free text") {
 		t.Errorf("%q lost plain words", got)
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	for n, full := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 7: time.Minute, 1000: time.Minute} {
-		for range 100 {
-			if got := harness.Backoff(n, time.Second, time.Minute); got > full || got < full/2 {
-				t.Fatalf("Backoff(%d) = %s, want %s to %s", n, got, full/2, full)
-			}
-		}
 	}
 }
 

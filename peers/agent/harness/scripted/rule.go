@@ -2,10 +2,10 @@ package scripted
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/text"
 )
 
 // An action is what a rule decides to do with an event.
@@ -89,11 +89,11 @@ func decideText(text string, e *harness.Event) decision {
 	}
 	switch {
 	case strings.Contains(text, "?"):
-		return decision{actSay, "You asked" + fragments + ": “" + clip(text, 300) + "” A rule cannot know the answer, but I heard you.", "a question"}
+		return decision{actSay, "You asked" + fragments + ": “" + quoted(text, 300) + "” A rule cannot know the answer, but I heard you.", "a question"}
 	case text == "":
 		return decision{actReact, "seen", "no text"}
 	default:
-		return decision{actSay, "I read" + fragments + ": “" + clip(text, 300) + "”", "anything else"}
+		return decision{actSay, "I read" + fragments + ": “" + quoted(text, 300) + "”", "anything else"}
 	}
 }
 
@@ -107,9 +107,9 @@ func asks(text string) bool {
 var mention = regexp.MustCompile(`(^|\s)@[\w.:#-]+`)
 
 // normalize lowers a text and cuts mentions, and punctuation at both ends.
-func normalize(text string) string {
-	text = strings.ToLower(mention.ReplaceAllString(text, " "))
-	return strings.Join(strings.Fields(strings.Trim(text, " \t\n.,;:!?…'\"()")), " ")
+func normalize(said string) string {
+	said = strings.ToLower(mention.ReplaceAllString(said, " "))
+	return text.Line(strings.Trim(said, " \t\n.,;:!?…'\"()"))
 }
 
 // textOf joins the text parts of an event as they were written.
@@ -123,11 +123,5 @@ func textOf(e *harness.Event) string {
 	return strings.TrimSpace(strings.Join(parts, "\n"))
 }
 
-// clip shortens a text to n runes, in one line.
-func clip(text string, n int) string {
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	if len(runes) > n {
-		return string(slices.Concat(runes[:n-1], []rune("…")))
-	}
-	return string(runes)
-}
+// quoted shortens a text to n characters, in one line.
+func quoted(said string, n int) string { return text.Clip(text.Line(said), n) }

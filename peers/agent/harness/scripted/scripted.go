@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/defaults"
+	"hubbub/protocol/retry"
 )
 
 // Marker ends every text that this harness sends.
@@ -16,33 +17,25 @@ const Marker = "(scripted agent, no language model)"
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	Pace  time.Duration // how long "work on X" works between its steps; default 0
-	Clock harness.Clock
+	Pace time.Duration // how long "work on X" works between its steps; default 0
 }
 
 // Harness follows the rules of the package documentation.
 type Harness struct {
+	harness.InTurn
 	opts Options
-	mu   sync.Mutex
-	host harness.Host
 }
 
 var _ harness.Harness = (*Harness)(nil)
 
 // New makes a scripted harness.
 func New(opts *Options) *Harness {
-	h := &Harness{}
-	if opts != nil {
-		h.opts = *opts
-	}
-	return h
+	return &Harness{opts: defaults.Of(opts)}
 }
 
 // Run waits for ctx: rules need nothing else.
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
-	h.mu.Lock()
-	h.host = host
-	h.mu.Unlock()
+	h.Attach(host)
 	<-ctx.Done()
 	return nil
 }
@@ -52,28 +45,19 @@ func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true}, nil
 }
 
-// Cancel does nothing: turns end Finished.
-func (h *Harness) Cancel(string, string) {}
-
 // Turn applies the rules and carries out the action.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
-	outcome := harness.Outcome{State: harness.Finished, Attempt: t.Attempt}
-	if t.Attempted != nil {
-		if err := t.Attempted(t.Attempt); err != nil {
-			return outcome, err
-		}
-	}
-	if ctx.Err() != nil {
-		return outcome, context.Cause(ctx)
+	outcome, err := h.Begin(ctx, t)
+	if err != nil {
+		return outcome, err
 	}
 	p := &play{h: h, turn: t, tools: tools}
 	d := decide(&t.Event)
 	if d.act == actDefer && t.Deferrals > 0 {
-		d = decision{actSay, "It is later now: “" + clip(textOf(&t.Event), 300) + "”", "what was deferred came back"}
+		d = decision{actSay, "It is later now: “" + quoted(textOf(&t.Event), 300) + "”", "what was deferred came back"}
 	}
 	p.progress(0, 0, "rule: "+d.rule)
-	final, err := p.perform(ctx, d)
-	outcome.FinalText = final
+	outcome.FinalText, err = p.perform(ctx, d)
 	outcome.Usage = harness.Usage{Model: "scripted", ToolCalls: p.calls}
 	return outcome, err
 }
@@ -139,10 +123,10 @@ func (p *play) react(ctx context.Context, signal string) {
 func (p *play) work(ctx context.Context, what string) error {
 	p.react(ctx, "working")
 	for step := 1; step <= 2; step++ {
-		if err := p.h.opts.Clock.Sleep(ctx, p.h.opts.Pace); err != nil {
-			return err
+		if !retry.Sleep(ctx, p.h.opts.Pace) {
+			return context.Cause(ctx)
 		}
-		p.progress(float64(step), 2, "working on "+clip(what, 60))
+		p.progress(float64(step), 2, "working on "+quoted(what, 60))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -230,7 +214,7 @@ func (p *play) call(ctx context.Context, name string, args map[string]any) harne
 	p.calls++
 	result := p.tools.Call(ctx, name, raw)
 	if result.IsError {
-		p.progress(0, 0, name+" was refused: "+clip(result.Text(), 200))
+		p.progress(0, 0, name+" was refused: "+quoted(result.Text(), 200))
 	}
 	return result
 }
@@ -254,12 +238,7 @@ func (p *play) decode(r harness.Result, into any) {
 }
 
 func (p *play) progress(done, total float64, text string) {
-	p.h.mu.Lock()
-	report := p.h.host.Progress
-	p.h.mu.Unlock()
-	if report != nil {
-		report(harness.Progress{TurnID: p.turn.ID, Kind: harness.ProgressStatus, Progress: done, Total: total, Message: text})
-	}
+	p.h.Report(harness.Progress{TurnID: p.turn.ID, Kind: harness.ProgressStatus, Progress: done, Total: total, Message: text})
 }
 
 // count writes a number with its noun.

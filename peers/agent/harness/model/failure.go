@@ -1,4 +1,4 @@
-package modelapi
+package model
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/turnloop"
+	"hubbub/protocol/text"
 )
 
 // A failure is what an API says went wrong.
@@ -35,15 +35,15 @@ func parseFailure(raw []byte) failure {
 		Detail  json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(raw, &body) != nil {
-		return failure{Message: clip(string(raw))}
+		return failure{Message: short(string(raw))}
 	}
 	if f, ok := parseError(body.Error); ok {
 		return f
 	}
 	if body.Message != "" {
-		return failure{Message: clip(body.Message)}
+		return failure{Message: short(body.Message)}
 	}
-	return failure{Message: clip(string(bytes.Trim(body.Detail, `"`)))}
+	return failure{Message: short(string(bytes.Trim(body.Detail, `"`)))}
 }
 
 // failureIn finds the failure that an answer or a stream's event tells of.
@@ -62,9 +62,9 @@ func parseError(raw json.RawMessage) (failure, bool) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return failure{}, false
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return failure{Message: clip(text)}, true
+	var said string
+	if json.Unmarshal(raw, &said) == nil {
+		return failure{Message: short(said)}, true
 	}
 	var object struct {
 		Message string          `json:"message"`
@@ -72,48 +72,42 @@ func parseError(raw json.RawMessage) (failure, bool) {
 		Code    json.RawMessage `json:"code"` // a string, a number or null
 	}
 	if json.Unmarshal(raw, &object) != nil {
-		return failure{Message: clip(string(raw))}, true
+		return failure{Message: short(string(raw))}, true
 	}
 	code := strings.Trim(string(object.Code), `"`)
 	if code == "null" {
 		code = ""
 	}
-	return failure{Message: clip(object.Message), Type: object.Type, Code: code}, true
+	return failure{Message: short(object.Message), Type: object.Type, Code: code}, true
 }
 
-// clip keeps error texts to one short line.
-func clip(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > 400 {
-		text = string(runes[:400]) + "…"
-	}
-	return text
-}
+// short keeps an error's text to one short line.
+func short(said string) string { return text.Clip(text.Line(said), 400) }
 
 // errorOf says what a status and the API's own words mean for the turn.
-func (e *Endpoint) errorOf(status int, what string, f failure, key string) *turnloop.RequestError {
+func (e *endpoint) errorOf(status int, what string, f failure, key string) *requestError {
 	said := harness.Redact(f.Message, key)
 	if said == "" {
 		said = http.StatusText(status)
 	}
 	at := fmt.Sprintf("%s %s: %s", e.opts.BaseURL, what, said)
-	permanent := func(advice string) *turnloop.RequestError {
-		return &turnloop.RequestError{Err: fmt.Errorf("%s (%s)", at, advice)}
+	permanent := func(advice string) *requestError {
+		return &requestError{Err: fmt.Errorf("%s (%s)", at, advice)}
 	}
 	switch {
 	case tooLong(status, f):
-		return &turnloop.RequestError{TooLong: true, Err: fmt.Errorf("%s (the event is longer than the model can read)", at)}
+		return &requestError{TooLong: true, Err: fmt.Errorf("%s (the event is longer than the model can read)", at)}
 	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
-		return permanent("the account has no credit left; top it up or use another key in " + e.api.KeyName)
+		return permanent("the account has no credit left; top it up or use another key in " + e.keyName)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return permanent("check " + e.api.KeyName + " or " + e.api.KeyName + "_FILE")
+		return permanent("check " + e.keyName + " or " + e.keyName + "_FILE")
 	case status == http.StatusNotFound:
 		return permanent("check --model and --base-url, which includes the version such as /v1")
 	case status >= 300 && status < 400:
 		return permanent("redirects are not followed; set --base-url to the address where the API is")
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests, status >= 500 && status != http.StatusNotImplemented:
-		return &turnloop.RequestError{Retry: true, Err: fmt.Errorf("%s", at)}
+		return &requestError{Retry: true, Err: fmt.Errorf("%s", at)}
 	default:
 		refused := permanent("the API refuses the request; does it take chat tools and streaming?")
 		refused.Refused = true
@@ -137,7 +131,7 @@ var passing = []string{"server_error", "overloaded", "rate_limit", "api_error", 
 
 // failed makes the error of a failure that came inside a stream, where there is
 // no status: overload and internal errors may pass.
-func (s *stream) failed(f failure) *turnloop.RequestError {
+func (s *stream) failed(f failure) *requestError {
 	status := http.StatusBadRequest
 	if f.Type == "" && f.Code == "" {
 		status = http.StatusServiceUnavailable

@@ -1,14 +1,17 @@
-package turnloop
+package model
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/text"
 )
 
 // maxName is the longest tool name that every API takes.
@@ -86,7 +89,7 @@ func (s *toolset) free(wire string) string {
 
 // call runs the tool of a model's call. What the model got wrong comes back as
 // a result that says what to do.
-func (s *toolset) call(ctx context.Context, c Call) harness.Result {
+func (s *toolset) call(ctx context.Context, c call) harness.Result {
 	source, ok := s.source[c.Name]
 	if !ok {
 		return harness.Refused(fmt.Sprintf("there is no tool %q; use one of the listed tools", c.Name), nil)
@@ -103,27 +106,18 @@ func (s *toolset) call(ctx context.Context, c Call) harness.Result {
 
 // resultText is what a model reads of a result: at most limit bytes.
 func resultText(r harness.Result, limit int) string {
-	text := r.Text()
-	if len(r.StructuredContent) > 0 && (text == "" || r.IsError && !bytes.Equal(r.StructuredContent, []byte(text))) {
-		if text != "" {
-			text += "\n"
-		}
-		text += string(r.StructuredContent)
+	said := r.Text()
+	if len(r.StructuredContent) > 0 && (said == "" || r.IsError && said != string(r.StructuredContent)) {
+		said = strings.TrimPrefix(said+"\n"+string(r.StructuredContent), "\n")
 	}
-	if text == "" {
-		text = "done"
-	}
-	return cut(text, limit)
+	return cut(cmp.Or(said, "done"), limit)
 }
 
 // cut shortens a text to limit bytes without breaking a character, and says so.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
+func cut(said string, limit int) string {
+	if len(said) <= limit {
+		return said
 	}
-	end := limit
-	for end > 0 && text[end]&0xC0 == 0x80 {
-		end--
-	}
-	return text[:end] + fmt.Sprintf("\n[cut: %d of %d bytes shown; ask for less]", end, len(text))
+	shown := text.Prefix(said, limit)
+	return shown + fmt.Sprintf("\n[cut: %d of %d bytes shown; ask for less]", len(shown), len(said))
 }

@@ -1,16 +1,18 @@
-package modelapi
+package model
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
-	"hubbub/peers/agent/harness/turnloop"
+
+	"github.com/tmaxmax/go-sse"
 )
 
 // Bounds of an answer.
@@ -22,19 +24,13 @@ const (
 // A stream is an answer as it comes. One goroutine reads it.
 type stream struct {
 	whole    bool // the API ignored the wish for a stream: it answers in one piece
-	endpoint *Endpoint
+	endpoint *endpoint
 	key      string
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	watchdog *time.Timer
 	body     io.ReadCloser
-	lines    *bufio.Scanner
 	taken    int // bytes of the body
-}
-
-func (s *stream) start() {
-	s.lines = bufio.NewScanner(awake{s})
-	s.lines.Buffer(make([]byte, 0, 16<<10), maxLine)
 }
 
 var errTooLong = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
@@ -74,59 +70,26 @@ func (s *stream) close() {
 	s.body.Close() //nolint:errcheck // nothing is left to lose
 }
 
-// next returns the data of the next server-sent event, or an answer in one
-// piece whole. The error is io.EOF at the end, else *RequestError or the cause
-// of the context.
-func (s *stream) next() ([]byte, error) {
-	if s.whole {
-		return s.piece()
-	}
-	var data []byte
-	for s.lines.Scan() {
-		line := bytes.TrimSuffix(s.lines.Bytes(), []byte("\r"))
-		if len(line) == 0 {
-			if data != nil {
-				return data, nil
+// events returns the data of each server-sent event, or an answer in one piece
+// whole. An error is the last that it returns.
+func (s *stream) events() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		if s.whole {
+			if raw, err := io.ReadAll(awake{s}); err != nil || len(raw) > 0 {
+				yield(raw, err)
 			}
-			continue
+			return
 		}
-		field, value, _ := bytes.Cut(line, []byte(":"))
-		if string(field) != "data" {
-			continue
+		// Some endpoints leave out the empty line behind their last event.
+		body := io.MultiReader(awake{s}, strings.NewReader("\n\n"))
+		for event, err := range sse.Read(body, &sse.ReadConfig{MaxEventSize: maxLine}) {
+			if err != nil || event.Data != "" {
+				if !yield([]byte(event.Data), err) {
+					return
+				}
+			}
 		}
-		value = bytes.TrimPrefix(value, []byte(" "))
-		if len(data)+len(value) > maxLine {
-			return nil, s.broken(bufio.ErrTooLong)
-		}
-		if data == nil {
-			data = make([]byte, 0, len(value))
-		} else {
-			data = append(data, '\n')
-		}
-		data = append(data, value...)
 	}
-	if err := s.lines.Err(); err != nil {
-		return nil, s.broken(err)
-	}
-	if s.ctx.Err() != nil {
-		return nil, s.broken(context.Cause(s.ctx))
-	}
-	if data != nil {
-		return data, nil
-	}
-	return nil, io.EOF
-}
-
-// piece reads an answer that comes in one piece; io.EOF the second time.
-func (s *stream) piece() ([]byte, error) {
-	raw, err := io.ReadAll(awake{s})
-	if err != nil {
-		return nil, s.broken(err)
-	}
-	if len(raw) == 0 {
-		return nil, io.EOF
-	}
-	return raw, nil
 }
 
 // broken makes the error of a stream that ended before its answer did, or that
@@ -141,7 +104,7 @@ func (s *stream) broken(err error) error {
 	if s.tooLong() { // what came before may have been cut in the middle of a line
 		err = errTooLong
 	}
-	return &turnloop.RequestError{
+	return &requestError{
 		Retry: !errors.Is(err, errTooLong) && !errors.Is(err, bufio.ErrTooLong),
 		Err:   fmt.Errorf("the answer of %s broke off: %s", s.endpoint.opts.BaseURL, harness.Redact(err.Error(), s.key)),
 	}

@@ -1,44 +1,40 @@
-package turnloop
+package model
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/retry"
 )
 
 // maxCalls bounds the tool calls that one answer may hold; more are refused.
 const maxCalls = 32
 
-// Bounds of the wait between repetitions of a request.
-const (
-	shortestWait = time.Second
-	longestWait  = 30 * time.Second
-)
+// pauses are the waits before a request is sent again.
+var pauses = retry.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}
 
 // A run is one turn in progress.
 type run struct {
-	loop  *Loop
+	h     *Harness
 	turn  *harness.Turn
 	tools *toolset
-	past  []Message // of earlier turns
-	said  []Message // in this turn, the prompt first
+	past  []message // of earlier turns
+	said  []message // in this turn, the prompt first
 	usage harness.Usage
 }
 
 // rounds asks and answers until the model calls no more tools.
-func (r *run) rounds(ctx context.Context) (*Reply, error) {
-	opts := &r.loop.opts
+func (r *run) rounds(ctx context.Context) (*reply, error) {
+	opts := r.h.opts
 	paused := ""
 	for r.usage.Rounds < opts.MaxRounds {
-		use := ToolsAllowed
-		if r.usage.Rounds == opts.MaxRounds-1 {
-			use = ToolsDenied
-		}
-		reply, err := r.ask(ctx, use)
+		last := r.usage.Rounds == opts.MaxRounds-1
+		reply, err := r.ask(ctx, last)
 		if err != nil {
 			return nil, err
 		}
@@ -47,19 +43,19 @@ func (r *run) rounds(ctx context.Context) (*Reply, error) {
 			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it said anything", harness.ErrBudget, opts.MaxTokens)
 		}
 		if reply.Text != "" || len(reply.Calls) > 0 {
-			r.said = append(r.said, Message{Role: RoleAssistant, Text: reply.Text, Calls: reply.Calls})
+			r.said = append(r.said, message{Role: roleAssistant, Text: reply.Text, Calls: reply.Calls})
 		}
 		if reply.Paused {
 			paused += reply.Text
 			continue
 		}
-		if len(reply.Calls) == 0 || use == ToolsDenied {
+		if len(reply.Calls) == 0 || last {
 			r.unanswered(reply)
 			reply.Text = paused + reply.Text
 			return reply, nil
 		}
 		paused = ""
-		r.said = append(r.said, Message{Role: RoleTool, Results: r.answer(ctx, reply.Calls)})
+		r.said = append(r.said, message{Role: roleTool, Results: r.answer(ctx, reply.Calls)})
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -73,7 +69,7 @@ func (r *run) rounds(ctx context.Context) (*Reply, error) {
 // presentable gives calls names that every API takes back: models make some up
 // (functions.x), or write a tool's name as their prompt has it. One that stayed
 // in the history would have each later request of the conversation refused.
-func presentable(calls []Call) {
+func presentable(calls []call) {
 	for i := range calls {
 		if calls[i].Name = wireName(calls[i].Name); calls[i].Name == "" {
 			calls[i].Name = "unnamed"
@@ -83,7 +79,7 @@ func presentable(calls []Call) {
 
 // unanswered takes back calls that nobody will run: APIs refuse a history with
 // calls that have no answer.
-func (r *run) unanswered(reply *Reply) {
+func (r *run) unanswered(reply *reply) {
 	if len(reply.Calls) == 0 {
 		return
 	}
@@ -95,15 +91,14 @@ func (r *run) unanswered(reply *Reply) {
 }
 
 // ask sends one request, as often as it takes and is allowed.
-func (r *run) ask(ctx context.Context, use ToolUse) (*Reply, error) {
+func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 	r.usage.Rounds++
-	clock := r.loop.opts.Clock
 	for try := 1; ; try++ {
-		request := &Request{
-			System: r.turn.System + r.tools.hint(), Tools: r.tools.tools, WithTools: use, MaxTokens: r.loop.opts.MaxTokens,
-			Messages: append(append([]Message(nil), r.past...), r.said...),
+		request := &request{
+			System: r.turn.System + r.tools.hint(), Tools: r.tools.tools, NoTools: noTools, MaxTokens: r.h.opts.MaxTokens,
+			Messages: slices.Concat(r.past, r.said),
 		}
-		reply, err := r.loop.model.Stream(ctx, request, r.text)
+		reply, err := r.h.endpoint.ask(ctx, request, r.text)
 		if err == nil {
 			r.count(request, reply)
 			return reply, nil
@@ -111,7 +106,7 @@ func (r *run) ask(ctx context.Context, use ToolUse) (*Reply, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		var failed *RequestError
+		var failed *requestError
 		if !errors.As(err, &failed) {
 			return nil, err
 		}
@@ -120,23 +115,23 @@ func (r *run) ask(ctx context.Context, use ToolUse) (*Reply, error) {
 			r.past = nil
 			continue
 		}
-		if !failed.Retry || try > r.loop.opts.Retries {
+		if !failed.Retry || try > r.h.opts.Retries {
 			return nil, err
 		}
-		wait := max(failed.After, harness.Backoff(try, shortestWait, longestWait))
-		if deadline, ok := ctx.Deadline(); ok && clock.Now().Add(wait).After(deadline) {
+		wait := max(failed.After, pauses.After(try))
+		if deadline, ok := ctx.Deadline(); ok && time.Now().Add(wait).After(deadline) {
 			return nil, fmt.Errorf("the model can be asked again only in %s: %w", wait.Round(time.Second), err)
 		}
 		r.status(fmt.Sprintf("asking the model again in %s: %v", wait.Round(100*time.Millisecond), err))
-		if err := clock.Sleep(ctx, wait); err != nil {
-			return nil, err
+		if !retry.Sleep(ctx, wait) {
+			return nil, context.Cause(ctx)
 		}
 	}
 }
 
 // count adds up what a request cost; four bytes are taken for a token where
 // the API does not tell.
-func (r *run) count(request *Request, reply *Reply) {
+func (r *run) count(request *request, reply *reply) {
 	if reply.InputTokens == 0 && reply.OutputTokens == 0 {
 		raw, _ := json.Marshal(request) //nolint:errcheck // an estimate
 		reply.InputTokens = int64(len(raw) / 4)
@@ -148,8 +143,8 @@ func (r *run) count(request *Request, reply *Reply) {
 
 // answer runs the calls of one answer in order. Calls that the turn's end
 // leaves over are answered as cancelled, so that the history stays whole.
-func (r *run) answer(ctx context.Context, calls []Call) []CallResult {
-	results := make([]CallResult, 0, len(calls))
+func (r *run) answer(ctx context.Context, calls []call) []callResult {
+	results := make([]callResult, 0, len(calls))
 	for i, c := range calls {
 		var result harness.Result
 		switch {
@@ -164,7 +159,7 @@ func (r *run) answer(ctx context.Context, calls []Call) []CallResult {
 			raw, _ := json.Marshal(result) //nolint:errcheck // strings and valid JSON
 			r.report(harness.ProgressToolResult, c, raw)
 		}
-		results = append(results, CallResult{ID: c.ID, Text: resultText(result, r.loop.opts.ResultBytes), IsError: result.IsError})
+		results = append(results, callResult{ID: c.ID, Text: resultText(result, r.h.opts.ResultBytes), IsError: result.IsError})
 	}
 	return results
 }
@@ -176,18 +171,18 @@ func validOrNull(raw string) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-func (r *run) report(kind harness.ProgressKind, c Call, content json.RawMessage) {
+func (r *run) report(kind harness.ProgressKind, c call, content json.RawMessage) {
 	name := c.Name
 	if source, ok := r.tools.source[c.Name]; ok {
 		name = source.name
 	}
-	r.loop.report(harness.Progress{TurnID: r.turn.ID, Kind: kind, Tool: name, CallID: c.ID, Content: content})
+	r.h.Report(harness.Progress{TurnID: r.turn.ID, Kind: kind, Tool: name, CallID: c.ID, Content: content})
 }
 
 func (r *run) text(piece string) {
-	r.loop.report(harness.Progress{TurnID: r.turn.ID, Kind: harness.ProgressText, Message: piece})
+	r.h.Report(harness.Progress{TurnID: r.turn.ID, Kind: harness.ProgressText, Message: piece})
 }
 
 func (r *run) status(text string) {
-	r.loop.report(harness.Progress{TurnID: r.turn.ID, Kind: harness.ProgressStatus, Message: text})
+	r.h.Report(harness.Progress{TurnID: r.turn.ID, Kind: harness.ProgressStatus, Message: text})
 }

@@ -1,0 +1,116 @@
+package model
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Bounds of what one answer may hold.
+const (
+	maxParts     = 256
+	maxCallName  = 1 << 10
+	maxArguments = 1 << 20
+)
+
+// An answer gathers what an API sends of one answer; see words.read.
+type answer struct {
+	onText func(piece string) // is called with each piece of text as it comes
+
+	text      strings.Builder
+	parts     []*part
+	byIndex   map[int]*part // the API's index of a part -> the last part with it
+	whole     bool          // its end came
+	last      bool          // nothing of it follows
+	truncated bool          // cut by the token limit
+	paused    bool          // the API ended it in between and wants to be asked again with it
+
+	inputTokens, outputTokens int64 // 0 if the API did not tell
+}
+
+// A part is one tool call of an answer, or something else that is passed over.
+type part struct {
+	call
+	isCall bool
+	pieces strings.Builder // of the call's arguments, which came at once if this is empty
+}
+
+// say adds a piece of text.
+func (a *answer) say(piece string) {
+	if piece != "" {
+		a.text.WriteString(piece)
+		a.onText(piece)
+	}
+}
+
+// stop notes why the model stopped, in the words of either API; "" says nothing.
+func (a *answer) stop(reason string) {
+	if reason != "" {
+		a.truncated = reason == "length" || reason == "max_tokens"
+		a.paused = reason == "pause_turn"
+	}
+}
+
+// begin adds a part. An index that is taken belongs to the new part from now on.
+func (a *answer) begin(index *int, p *part) error {
+	if len(a.parts) >= maxParts {
+		return fmt.Errorf("more than %d parts in one answer", maxParts)
+	}
+	a.parts = append(a.parts, p)
+	if index != nil {
+		a.byIndex[*index] = p
+	}
+	return nil
+}
+
+// add continues a call's name and arguments.
+func (p *part) add(name, arguments string) error {
+	p.Name += name
+	p.pieces.WriteString(arguments)
+	if len(p.Name) > maxCallName || p.pieces.Len() > maxArguments {
+		return fmt.Errorf("a tool call's name is longer than %d bytes, or its arguments are longer than %d", maxCallName, maxArguments)
+	}
+	return nil
+}
+
+var errNotBegun = errors.New("a piece came for a part that was not begun")
+
+// A reply is one whole answer of a model.
+type reply struct {
+	Text              string
+	Calls             []call
+	Truncated, Paused bool // see answer
+	InputTokens       int64
+	OutputTokens      int64
+}
+
+// reply makes the whole answer, or returns nil if its end did not come. Calls
+// without an id get one; those of an answer that the token limit cut are dropped,
+// since their arguments may be half.
+func (a *answer) reply() *reply {
+	if !a.whole {
+		return nil
+	}
+	r := &reply{Text: a.text.String(), Truncated: a.truncated, Paused: a.paused, InputTokens: a.inputTokens, OutputTokens: a.outputTokens}
+	for _, p := range a.parts {
+		if p.isCall && !a.truncated {
+			p.Arguments = cmp.Or(p.pieces.String(), p.Arguments)
+			p.ID = cmp.Or(p.ID, fmt.Sprintf("call_%d", len(r.Calls)+1))
+			r.Calls = append(r.Calls, p.call)
+		}
+	}
+	return r
+}
+
+// words are what tells one API from another.
+type words interface {
+	// sign adds the headers that show the key, which may be empty.
+	sign(h http.Header, key string)
+	// request returns the body of a request. If the API refuses it, learn (which
+	// may be nil) reports whether a changed request can succeed.
+	request(model string, r *request) (body any, learn func(refusal string) bool)
+	// read takes one event of a stream, or an answer that came in one piece.
+	read(a *answer, data []byte) error
+}

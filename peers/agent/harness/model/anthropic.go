@@ -1,0 +1,199 @@
+package model
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// What the Messages API takes.
+type (
+	anthropicRequest struct {
+		Model      string             `json:"model"`
+		MaxTokens  int                `json:"max_tokens"`
+		Stream     bool               `json:"stream"`
+		System     []anthropicBlock   `json:"system,omitempty"`
+		Messages   []anthropicMessage `json:"messages"`
+		Tools      []anthropicTool    `json:"tools,omitempty"`
+		ToolChoice map[string]any     `json:"tool_choice,omitempty"`
+	}
+	anthropicMessage struct {
+		Role    string           `json:"role"`
+		Content []anthropicBlock `json:"content"`
+	}
+	anthropicBlock struct {
+		Type      string          `json:"type"`
+		Text      string          `json:"text,omitempty"`        // text
+		ID        string          `json:"id,omitempty"`          // tool_use
+		Name      string          `json:"name,omitempty"`        // tool_use
+		Input     json.RawMessage `json:"input,omitempty"`       // tool_use
+		ToolUseID string          `json:"tool_use_id,omitempty"` // tool_result
+		Content   string          `json:"content,omitempty"`     // tool_result
+		IsError   bool            `json:"is_error,omitempty"`    // tool_result
+		Cache     *anthropicCache `json:"cache_control,omitempty"`
+	}
+	anthropicTool struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		InputSchema json.RawMessage `json:"input_schema"`
+		Cache       *anthropicCache `json:"cache_control,omitempty"`
+	}
+	anthropicCache struct {
+		Type string `json:"type"`
+	}
+)
+
+// What it sends: one event of a stream, or an answer in one piece.
+type (
+	anthropicEvent struct {
+		Type    string `json:"type"`
+		Message struct {
+			Usage anthropicUsage `json:"usage"`
+		} `json:"message"` // message_start
+		Index        int           `json:"index"`
+		ContentBlock anthropicPart `json:"content_block"` // content_block_start
+		Delta        struct {
+			Type        string `json:"type"`
+			Text        string `json:"text"`
+			PartialJSON string `json:"partial_json"`
+			StopReason  string `json:"stop_reason"`
+		} `json:"delta"`
+		Usage *anthropicUsage `json:"usage"` // message_delta, one piece
+
+		// Of an answer in one piece.
+		Content    []anthropicPart `json:"content"`
+		StopReason string          `json:"stop_reason"`
+	}
+	anthropicPart struct {
+		Type  string          `json:"type"`
+		Text  string          `json:"text"`
+		ID    string          `json:"id"`
+		Name  string          `json:"name"`
+		Input json.RawMessage `json:"input"`
+	}
+	anthropicUsage struct {
+		InputTokens         int64 `json:"input_tokens"`
+		CacheCreationTokens int64 `json:"cache_creation_input_tokens"`
+		CacheReadTokens     int64 `json:"cache_read_input_tokens"`
+		OutputTokens        int64 `json:"output_tokens"`
+	}
+)
+
+// anthropicVersion is the version of the API whose answers are read here.
+const anthropicVersion = "2023-06-01"
+
+var cached = &anthropicCache{Type: "ephemeral"}
+
+// anthropic is the Messages API.
+type anthropic struct{}
+
+func (anthropic) sign(h http.Header, key string) {
+	h.Set("Anthropic-Version", anthropicVersion)
+	if key != "" {
+		h.Set("X-Api-Key", key)
+	}
+}
+
+func (anthropic) request(model string, r *request) (body any, learn func(refusal string) bool) {
+	w := &anthropicRequest{Model: model, MaxTokens: r.MaxTokens, Stream: true, Messages: anthropicMessages(r.Messages)}
+	if r.System != "" {
+		w.System = []anthropicBlock{{Type: "text", Text: r.System, Cache: cached}}
+	}
+	for _, t := range r.Tools {
+		w.Tools = append(w.Tools, anthropicTool{Name: t.Name, Description: t.Description, InputSchema: schemaOf(t)})
+	}
+	if n := len(w.Tools); n > 0 {
+		w.Tools[n-1].Cache = cached
+		if r.NoTools {
+			w.ToolChoice = map[string]any{"type": "none"}
+		}
+	}
+	return w, nil
+}
+
+// anthropicMessages joins neighbours of one role, as the API wants: results of
+// tools belong to the user.
+func anthropicMessages(messages []message) []anthropicMessage {
+	var out []anthropicMessage
+	for _, m := range messages {
+		role, blocks := "user", anthropicBlocks(m)
+		if m.Role == roleAssistant {
+			role = "assistant"
+		}
+		if len(blocks) == 0 {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].Role == role {
+			out[n-1].Content = append(out[n-1].Content, blocks...)
+			continue
+		}
+		out = append(out, anthropicMessage{Role: role, Content: blocks})
+	}
+	return out
+}
+
+func anthropicBlocks(m message) []anthropicBlock {
+	var blocks []anthropicBlock
+	for _, r := range m.Results {
+		blocks = append(blocks, anthropicBlock{Type: "tool_result", ToolUseID: r.ID, Content: r.Text, IsError: r.IsError})
+	}
+	if m.Text != "" {
+		blocks = append(blocks, anthropicBlock{Type: "text", Text: m.Text})
+	}
+	for _, c := range m.Calls {
+		blocks = append(blocks, anthropicBlock{Type: "tool_use", ID: c.ID, Name: c.Name, Input: c.sentBack()})
+	}
+	return blocks
+}
+
+func (anthropic) read(a *answer, data []byte) error {
+	var e anthropicEvent
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	switch {
+	case e.StopReason != "": // an answer in one piece
+		for i, p := range e.Content {
+			if err := p.begin(a, i); err != nil {
+				return err
+			}
+		}
+		a.stop(e.StopReason)
+		a.whole, a.last = true, true
+		if e.Usage != nil {
+			a.inputTokens, a.outputTokens = e.Usage.input(), e.Usage.OutputTokens
+		}
+	case e.Type == "message_start":
+		a.inputTokens, a.outputTokens = e.Message.Usage.input(), e.Message.Usage.OutputTokens
+	case e.Type == "content_block_start":
+		return e.ContentBlock.begin(a, e.Index)
+	case e.Type == "content_block_delta":
+		p := a.byIndex[e.Index]
+		if p == nil {
+			return errNotBegun
+		}
+		if e.Delta.Type == "text_delta" {
+			a.say(e.Delta.Text)
+		}
+		return p.add("", e.Delta.PartialJSON)
+	case e.Type == "message_delta":
+		a.stop(e.Delta.StopReason)
+		if e.Usage != nil {
+			a.outputTokens = e.Usage.OutputTokens
+		}
+	case e.Type == "message_stop":
+		a.whole, a.last = true, true
+	}
+	return nil
+}
+
+// begin adds a block to an answer. Types that it does not know are passed over.
+func (b *anthropicPart) begin(a *answer, index int) error {
+	if b.Type == "text" {
+		a.say(b.Text)
+	}
+	return a.begin(&index, &part{isCall: b.Type == "tool_use", call: call{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}})
+}
+
+func (u anthropicUsage) input() int64 {
+	return u.InputTokens + u.CacheCreationTokens + u.CacheReadTokens
+}

@@ -1,0 +1,129 @@
+package model
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"hubbub/peers/store"
+)
+
+const historySchema = `CREATE TABLE history (
+	conversation TEXT PRIMARY KEY,
+	document     BLOB NOT NULL,
+	saved_at     INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX history_saved ON history (saved_at);`
+
+// A History keeps what a model remembers of the last n conversations, one
+// document for each, in a SQLite database.
+type History struct {
+	db    *sql.DB
+	limit int
+}
+
+// OpenHistory opens or creates the database at path. Close it when done.
+func OpenHistory(path string, n int) (*History, error) {
+	db, err := store.Open(path, []string{historySchema})
+	if err != nil {
+		return nil, err
+	}
+	return &History{db: db, limit: n}, nil
+}
+
+// Close closes the database.
+func (h *History) Close() error { return h.db.Close() }
+
+// Load returns the document of a conversation, nil if there is none.
+func (h *History) Load(ctx context.Context, conversation string) ([]byte, error) {
+	document, _, err := store.One(ctx, h.db, store.Column[[]byte], "SELECT document FROM history WHERE conversation = ?", conversation)
+	return document, err
+}
+
+// Save replaces the document of a conversation and forgets the oldest beyond
+// the limit.
+func (h *History) Save(ctx context.Context, conversation string, document []byte) error {
+	return store.InTx(ctx, h.db, func(tx *sql.Tx) error {
+		if err := store.Exec(ctx, tx, "INSERT OR REPLACE INTO history VALUES (?, ?, ?)", conversation, document, time.Now().UnixNano()); err != nil {
+			return err
+		}
+		return store.Exec(ctx, tx, "DELETE FROM history WHERE conversation IN (SELECT conversation FROM history ORDER BY saved_at DESC LIMIT -1 OFFSET ?)", h.limit)
+	})
+}
+
+// remembered is the document: past turns, oldest first, each with its messages.
+type remembered struct {
+	Turns [][]message `json:"turns"`
+}
+
+// recall reads a conversation's past. A document that cannot be read is a past
+// forgotten, not a turn failed.
+func (h *Harness) recall(ctx context.Context, conversation string) remembered {
+	var past remembered
+	if h.opts.History == nil {
+		return past
+	}
+	document, err := h.opts.History.Load(ctx, conversation)
+	if err == nil && document != nil {
+		err = json.Unmarshal(document, &past)
+	}
+	if err != nil {
+		h.opts.Log.Warn().Err(err).Str("conversation", conversation).Msg("history not readable; the model forgets this conversation")
+		return remembered{}
+	}
+	return past
+}
+
+// remember adds a turn to a conversation's past and keeps it within bounds.
+func (h *Harness) remember(ctx context.Context, conversation string, past remembered, turn []message) {
+	if h.opts.History == nil {
+		return
+	}
+	past.Turns = append(past.Turns, shorten(turn))
+	document, err := trim(&past, h.opts.HistoryTurns, h.opts.HistoryBytes)
+	if err == nil {
+		// The turn is over: its end must not lose what was said in it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		err = h.opts.History.Save(ctx, conversation, document)
+	}
+	if err != nil {
+		h.opts.Log.Warn().Err(err).Str("conversation", conversation).Msg("history not saved; the model will forget this turn")
+	}
+}
+
+// shorten returns a turn's messages as they are remembered: tool results cut.
+func shorten(turn []message) []message {
+	short := make([]message, len(turn))
+	for i, m := range turn {
+		results := make([]callResult, len(m.Results))
+		for j, r := range m.Results {
+			r.Text = cut(r.Text, 2<<10)
+			results[j] = r
+		}
+		if len(results) > 0 {
+			m.Results = results
+		}
+		short[i] = m
+	}
+	return short
+}
+
+// trim forgets the oldest turns until the past fits, and returns its document.
+func trim(past *remembered, turns, size int) ([]byte, error) {
+	if over := len(past.Turns) - turns; over > 0 {
+		past.Turns = past.Turns[over:]
+	}
+	for {
+		document, err := json.Marshal(past)
+		if err != nil {
+			return nil, fmt.Errorf("writing the history: %w", err)
+		}
+		if len(document) <= size || len(past.Turns) == 0 {
+			return document, nil
+		}
+		past.Turns = past.Turns[1:]
+	}
+}

@@ -1,0 +1,150 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"hubbub/peers/agent/harness"
+)
+
+// The environment variables of the keys.
+const (
+	OpenAIKey    = "OPENAI_API_KEY"
+	AnthropicKey = "ANTHROPIC_API_KEY"
+)
+
+// A provider is where an API is found unless a harness is told otherwise.
+type provider struct {
+	keyName string // environment variable of the key
+	baseURL string // with the version
+	model   string
+	path    string // of requests
+}
+
+// official reports whether an address is the provider's own.
+func (p provider) official(baseURL string) bool { return strings.TrimRight(baseURL, "/") == p.baseURL }
+
+// A Harness runs the turns of one model behind one endpoint.
+type Harness struct {
+	harness.InTurn
+	endpoint endpoint
+	opts     *Options // of endpoint
+}
+
+var _ harness.Harness = (*Harness)(nil)
+
+// OpenAI makes the harness of an endpoint that speaks the chat completions API.
+// It does no I/O.
+func OpenAI(opts *Options) *Harness {
+	p := provider{keyName: OpenAIKey, baseURL: "https://api.openai.com/v1", model: "gpt-5-mini", path: "/chat/completions"}
+	h := newHarness(p, opts)
+	o := &openai{official: p.official(h.opts.BaseURL), quirks: quirks{limitName: "max_tokens"}}
+	if o.official {
+		o.quirks.limitName = "max_completion_tokens"
+	}
+	h.endpoint.words = o
+	return h
+}
+
+// Anthropic makes the harness of an endpoint that speaks the Messages API. It
+// does no I/O.
+func Anthropic(opts *Options) *Harness {
+	h := newHarness(provider{keyName: AnthropicKey, baseURL: "https://api.anthropic.com/v1", model: "claude-sonnet-4-5", path: "/messages"}, opts)
+	h.endpoint.words = anthropic{}
+	return h
+}
+
+func newHarness(p provider, opts *Options) *Harness {
+	h := &Harness{endpoint: endpoint{provider: p, opts: opts.withDefaults(p)}}
+	h.opts = &h.endpoint.opts
+	return h
+}
+
+// Run keeps the connections to MCP servers until ctx ends. It fails at once
+// with harness.ErrPermanent if the model cannot be asked.
+func (h *Harness) Run(ctx context.Context, host harness.Host) error {
+	if _, err := h.Capabilities(ctx); err != nil {
+		return err
+	}
+	h.Attach(host)
+	if h.opts.Servers == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return h.opts.Servers.Run(ctx)
+}
+
+// Capabilities answers at once: every injection mode, progress, cancellation. It
+// fails with harness.ErrPermanent if the model cannot be asked.
+func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
+	if err := h.endpoint.check(); err != nil {
+		return harness.Capabilities{ReadsSystem: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
+	}
+	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true, ReadsSystem: true}, nil
+}
+
+// Turn asks the model and runs its tools until it ends its turn.
+func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+	if _, err := h.Capabilities(ctx); err != nil {
+		return harness.Outcome{State: harness.Finished, Attempt: t.Attempt}, err
+	}
+	outcome, err := h.Begin(ctx, t)
+	if err != nil {
+		return outcome, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.Time, fmt.Errorf("%w: it took longer than %s", harness.ErrBudget, h.opts.Time))
+	defer cancel()
+
+	conversation := t.Memory()
+	past := h.recall(ctx, conversation)
+	run := &run{h: h, turn: t, tools: h.gather(ctx, t, tools), said: []message{{Role: roleUser, Text: t.Prompt}}}
+	for _, messages := range past.Turns {
+		run.past = append(run.past, messages...)
+	}
+	final, err := run.rounds(ctx)
+	if err == nil || run.usage.ToolCalls > 0 {
+		if run.past == nil { // the model could not read it
+			past = remembered{}
+		}
+		h.remember(ctx, conversation, past, run.said)
+	}
+	outcome.Usage = run.usage
+	outcome.Usage.Model = h.opts.Model
+	if err != nil {
+		return outcome, verdict(ctx, err)
+	}
+	outcome.FinalText, outcome.Truncated = strings.TrimSpace(final.Text), final.Truncated
+	return outcome, nil
+}
+
+// verdict says whether a failed turn may be tried again.
+func verdict(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var failed *requestError
+	switch {
+	case !errors.As(err, &failed):
+		return err
+	case failed.Retry:
+		return &harness.LaterError{After: failed.After, Err: err}
+	default:
+		return fmt.Errorf("%w: %w", harness.ErrPermanent, err)
+	}
+}
+
+// gather joins the agent's tools and those of the turn's MCP servers. A server
+// that cannot be reached is reported and left out.
+func (h *Harness) gather(ctx context.Context, t *harness.Turn, tools harness.Tools) *toolset {
+	if h.opts.Servers == nil || len(t.MCP) == 0 {
+		return newToolset(tools)
+	}
+	more, failures := h.opts.Servers.Tools(ctx, t.MCP)
+	for _, err := range failures {
+		h.opts.Log.Warn().Err(err).Str("turn", t.ID).Msg("MCP server not reached; the turn runs without it")
+		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: err.Error()})
+	}
+	return newToolset(tools, more)
+}

@@ -1,0 +1,218 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// What the chat completions API takes. Content is always sent, since some
+// endpoints miss it.
+type (
+	openaiMessage struct {
+		Role       string       `json:"role"`
+		Content    *string      `json:"content"`
+		ToolCalls  []openaiCall `json:"tool_calls,omitempty"`
+		ToolCallID string       `json:"tool_call_id,omitempty"`
+	}
+	openaiCall struct {
+		Index    *int            `json:"index,omitempty"` // of answers; missing on some endpoints, which send whole calls
+		ID       string          `json:"id"`
+		Type     string          `json:"type"`
+		Function openaiFunction  `json:"function"`
+		Extra    json.RawMessage `json:"extra_content,omitempty"` // Gemini's thought signatures
+	}
+	openaiFunction struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	openaiTool struct {
+		Type     string     `json:"type"`
+		Function openaiSpec `json:"function"`
+	}
+	openaiSpec struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parameters"`
+	}
+)
+
+// What it sends: one event of a stream, or an answer in one piece.
+type (
+	openaiChunk struct {
+		Choices []struct {
+			Index        int          `json:"index"`
+			Delta        openaiPiece  `json:"delta"`
+			Message      *openaiPiece `json:"message"` // of an answer in one piece
+			FinishReason string       `json:"finish_reason"`
+		} `json:"choices"`
+		Usage *struct {
+			PromptTokens     int64 `json:"prompt_tokens"`
+			CompletionTokens int64 `json:"completion_tokens"`
+		} `json:"usage"`
+	}
+	openaiPiece struct {
+		Content   string       `json:"content"` // null reads as ""
+		Refusal   string       `json:"refusal"`
+		ToolCalls []openaiCall `json:"tool_calls"`
+	}
+)
+
+// openai is the chat completions API of one endpoint.
+type openai struct {
+	official bool // OpenAI's own
+
+	mu     sync.Mutex
+	quirks quirks
+}
+
+// quirks are what an endpoint turned out to want.
+type quirks struct {
+	limitName       string // "max_tokens" or "max_completion_tokens"
+	noStreamOptions bool
+}
+
+func (*openai) sign(h http.Header, key string) {
+	if key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+func (o *openai) request(model string, r *request) (body any, learn func(refusal string) bool) {
+	o.mu.Lock()
+	q := o.quirks
+	o.mu.Unlock()
+	fields := map[string]any{"model": model, "stream": true, "messages": openaiMessages(r), q.limitName: r.MaxTokens}
+	if !q.noStreamOptions {
+		fields["stream_options"] = map[string]any{"include_usage": true}
+	}
+	tools := make([]openaiTool, 0, len(r.Tools))
+	for _, t := range r.Tools {
+		tools = append(tools, openaiTool{Type: "function", Function: openaiSpec{Name: t.Name, Description: t.Description, Parameters: schemaOf(t)}})
+	}
+	if len(tools) > 0 {
+		fields["tools"] = tools
+		if r.NoTools {
+			fields["tool_choice"] = "none"
+		}
+	}
+	return fields, func(refusal string) bool { return o.learn(q, refusal) }
+}
+
+// learn reports whether a refusal taught something about the endpoint, so that
+// another request can succeed. Each lesson is learned once.
+func (o *openai) learn(used quirks, refusal string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case !used.noStreamOptions && strings.Contains(refusal, "stream_options"):
+		o.quirks.noStreamOptions = true
+	case used.limitName == "max_tokens" && strings.Contains(refusal, "max_completion_tokens"):
+		o.quirks.limitName = "max_completion_tokens"
+	case used.limitName == "max_completion_tokens" && !o.official && strings.Contains(refusal, "max_completion_tokens"):
+		o.quirks.limitName = "max_tokens"
+	default:
+		return false
+	}
+	return true
+}
+
+func openaiMessages(r *request) []openaiMessage {
+	var out []openaiMessage
+	add := func(role, text string) *openaiMessage {
+		out = append(out, openaiMessage{Role: role, Content: &text})
+		return &out[len(out)-1]
+	}
+	if r.System != "" {
+		add("system", r.System)
+	}
+	for _, m := range r.Messages {
+		if m.Role == roleUser {
+			add("user", m.Text)
+		}
+		if m.Role == roleAssistant {
+			w := add("assistant", m.Text)
+			if m.Text == "" {
+				w.Content = nil
+			}
+			for _, c := range m.Calls {
+				function := openaiFunction{Name: c.Name, Arguments: string(c.sentBack())}
+				w.ToolCalls = append(w.ToolCalls, openaiCall{ID: c.ID, Type: "function", Function: function, Extra: c.Extra})
+			}
+		}
+		for _, result := range m.Results {
+			text := result.Text
+			if result.IsError {
+				text = "error: " + text
+			}
+			add("tool", text).ToolCallID = result.ID
+		}
+	}
+	return out
+}
+
+func (*openai) read(a *answer, data []byte) error {
+	if string(data) == "[DONE]" {
+		a.last = true
+		return nil
+	}
+	var c openaiChunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		return err
+	}
+	if c.Usage != nil {
+		a.inputTokens, a.outputTokens = c.Usage.PromptTokens, c.Usage.CompletionTokens
+	}
+	for _, choice := range c.Choices {
+		if choice.Index != 0 {
+			continue // only one was asked for
+		}
+		said := choice.Delta
+		if choice.Message != nil {
+			said, a.whole = *choice.Message, true
+		}
+		a.say(said.Content + said.Refusal)
+		for _, piece := range said.ToolCalls {
+			if err := openaiPart(a, piece); err != nil {
+				return err
+			}
+		}
+		if choice.FinishReason != "" {
+			a.stop(choice.FinishReason)
+			a.whole = true
+		}
+	}
+	return nil
+}
+
+// openaiPart joins a piece to its call. Without an index, a piece with an id (or
+// a name) begins a call and any other continues the last one; some endpoints
+// give every call index 0, so that only another id tells that one begins.
+func openaiPart(a *answer, piece openaiCall) error {
+	var p *part
+	switch {
+	case piece.Index != nil:
+		p = a.byIndex[*piece.Index]
+		if p != nil && piece.ID != "" && p.ID != "" && p.ID != piece.ID {
+			p = nil
+		}
+	case piece.ID == "" && piece.Function.Name == "":
+		if len(a.parts) == 0 {
+			return errNotBegun
+		}
+		p = a.parts[len(a.parts)-1]
+	}
+	if p == nil {
+		p = &part{isCall: true}
+		if err := a.begin(piece.Index, p); err != nil {
+			return err
+		}
+	}
+	p.ID = cmp.Or(piece.ID, p.ID)
+	if len(piece.Extra) > 0 {
+		p.Extra = piece.Extra
+	}
+	return p.add(piece.Function.Name, piece.Function.Arguments)
+}

@@ -1,0 +1,173 @@
+package model_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/peers/agent/harness/harnesstest"
+)
+
+// alone runs a test of one API's words.
+func alone(t *testing.T, name string, test func(r rig)) {
+	for _, r := range rigs {
+		if r.Name == name {
+			r.T = t
+			test(r)
+		}
+	}
+}
+
+func chunk(delta, finish string) string {
+	return fmt.Sprintf(`{"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`, delta, finish)
+}
+
+// TestParallelCalls covers several calls in one answer, and endpoints that
+// leave the index out or give every call index 0.
+func TestParallelCalls(t *testing.T) {
+	const react, resolve = `"id":"a","function":{"name":"chat_react","arguments":"{\"signal\":\"done\"}"}`, `"id":"b","function":{"name":"chat_resolve","arguments":"{}"}`
+	for name, pieces := range map[string][]string{
+		"indexed": {
+			`[{"index":0,"id":"a","function":{"name":"chat_react","arguments":"{\"signal\":"}},{"index":1,"id":"b","function":{"name":"chat_resolve","arguments":""}}]`,
+			`[{"index":1,"function":{"arguments":"{}"}},{"index":0,"function":{"arguments":"\"done\"}"}}]`,
+		},
+		"no index":        {`[{` + react + `}]`, `[{` + resolve + `}]`},
+		"same index":      {`[{"index":0,` + react + `}]`, `[{"index":0,` + resolve + `}]`},
+		"in pieces alone": {`[{"id":"a","function":{"name":"chat_react","arguments":"{\"signal\":"}}]`, `[{"function":{"arguments":"\"done\"}"}}]`, `[{` + resolve + `}]`},
+	} {
+		alone(t, "openai", func(r rig) {
+			var events []string
+			for _, piece := range pieces {
+				events = append(events, chunk(`{"tool_calls":`+piece+`}`, "null"))
+			}
+			_, h := r.start(nil, Events(append(events, chunk("{}", `"tool_calls"`), "[DONE]")...), r.say(""))
+			tools := &harnesstest.Tools{}
+			if _, err := h.Turn(t.Context(), turn("x"), tools); err != nil {
+				t.Fatal(err)
+			}
+			if got := tools.Called(); !slices.Equal(got, []string{"chat.react", "chat.resolve"}) || tools.Calls()[0].Arguments["signal"] != "done" {
+				t.Errorf("%s: calls %v", name, tools.Calls())
+			}
+		})
+	}
+}
+
+// TestWhatAnEndpointAdds: reasoning is passed over, and what Gemini wants back with
+// a call goes back.
+func TestWhatAnEndpointAdds(t *testing.T) {
+	alone(t, "openai", func(r rig) {
+		api, h := r.start(nil, Events(
+			chunk(`{"reasoning_content":"let me think","content":null}`, "null"),
+			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"chat_resolve","arguments":"{}"},"extra_content":{"google":{"thought_signature":"sig"}}}]}`, `"tool_calls"`),
+		), r.say("ok"))
+		out, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{})
+		if err != nil || out.FinalText != "ok" {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		if sent := fmt.Sprint(api.Requests()[1].Body["messages"]); !strings.Contains(sent, "extra_content:map[google:map[thought_signature:sig]]") || strings.Contains(sent, "let me think") {
+			t.Errorf("sent back %s", sent)
+		}
+	})
+}
+
+// TestEndpointsAreMetHalfway: no streaming, another name for the limit, no
+// stream_options.
+func TestEndpointsAreMetHalfway(t *testing.T) {
+	alone(t, "openai", func(r rig) {
+		api, h := r.start(nil,
+			Status(400, `{"error":{"message":"unknown field stream_options"}}`),
+			Status(400, `{"error":{"message":"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}`),
+			Status(200, r.Whole("whole")))
+		for range 2 {
+			if out, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{}); err != nil || out.FinalText != "whole" {
+				t.Fatalf("%+v, %v", out, err)
+			}
+		}
+		requests := api.Requests()
+		last := requests[len(requests)-1].Body
+		if len(requests) != 4 || last["stream_options"] != nil || last["max_tokens"] != nil || last["max_completion_tokens"] == nil {
+			t.Errorf("%d requests, the last %v", len(requests), last)
+		}
+	})
+}
+
+// TestAPausedAnswerIsContinued: the API is asked again with what it said.
+func TestAPausedAnswerIsContinued(t *testing.T) {
+	alone(t, "anthropic", func(r rig) {
+		api, h := r.start(nil, r.said(said{Text: []string{"first half, "}, Stop: stopPaused}), r.say("second half"))
+		out, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{})
+		if err != nil || out.FinalText != "first half, second half" {
+			t.Errorf("%+v, %v", out, err)
+		}
+		if shown := r.last(api); shown[len(shown)-1].Role != "assistant" {
+			t.Errorf("a paused answer was continued with %v", shown)
+		}
+	})
+}
+
+// TestBlocksThatNobodyKnows are passed over, whatever they hold; a call whose
+// arguments came at once is run.
+func TestBlocksThatNobodyKnows(t *testing.T) {
+	alone(t, "anthropic", func(r rig) {
+		end := r.Events(said{Calls: []modelCall{{ID: "x"}}})
+		events := []string{
+			`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"let me think"}}`,
+			`{"type":"content_block_start","index":1,"content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}`,
+			`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`,
+			`{"type":"content_block_start","index":2,"content_block":{"type":"web_search_tool_result","content":[{"text":"found"}]}}`,
+			`{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"a","name":"chat_react","input":{"signal":"done"}}}`,
+		}
+		_, h := r.start(nil, Events(append(events, end[len(end)-2:]...)...), r.say("ok"))
+		tools := &harnesstest.Tools{}
+		out, err := h.Turn(t.Context(), turn("x"), tools)
+		if calls := tools.Calls(); err != nil || out.FinalText != "ok" || len(calls) != 1 || calls[0].Arguments["signal"] != "done" {
+			t.Errorf("%+v, %v, calls %v", out, err, calls)
+		}
+	})
+}
+
+// TestAPieceOfNothingBreaksTheAnswerOff: what a call lacks must not be guessed.
+func TestAPieceOfNothingBreaksTheAnswerOff(t *testing.T) {
+	pieces := map[string]string{
+		"openai":    chunk(`{"tool_calls":[{"function":{"arguments":"{}"}}]}`, `"tool_calls"`),
+		"anthropic": `{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`,
+	}
+	each(t, func(r rig) {
+		api, h := r.start(nil, Events(append([]string{pieces[r.Name]}, r.Say("never")...)...), r.say("whole"))
+		if out, err := h.Turn(r.Context(), turn("x"), &harnesstest.Tools{}); err != nil || out.FinalText != "whole" || len(api.Requests()) != 2 {
+			r.Errorf("%+v, %v", out, err)
+		}
+	})
+}
+
+// TestThePromptCache: the system prompt and the tools are marked for it.
+func TestThePromptCache(t *testing.T) {
+	alone(t, "anthropic", func(r rig) {
+		api, h := r.start(nil, r.say("ok"))
+		if _, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{}); err != nil {
+			t.Fatal(err)
+		}
+		q := api.Requests()[0]
+		if q.Header.Get("Anthropic-Version") != "2023-06-01" || q.Body["max_tokens"] == nil || strings.Count(fmt.Sprint(q.Body["system"], q.Body["tools"]), "cache_control") != 2 {
+			t.Errorf("%v %v", q.Header, q.Body)
+		}
+	})
+}
+
+// TestNeighboursOfOneRoleAreJoined, as the Messages API wants.
+func TestNeighboursOfOneRoleAreJoined(t *testing.T) {
+	alone(t, "anthropic", func(r rig) {
+		calls := []modelCall{{ID: "a", Name: "chat_react"}, {ID: "b", Name: "chat_react"}}
+		api, h := r.start(nil, r.said(said{Calls: calls}), r.say("ok"))
+		if _, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{}); err != nil {
+			t.Fatal(err)
+		}
+		messages := api.Requests()[1].Body["messages"].([]any)
+		answered := messages[2].(map[string]any)
+		if len(messages) != 3 || answered["role"] != "user" || len(answered["content"].([]any)) != 2 {
+			t.Errorf("messages %v", messages)
+		}
+	})
+}
