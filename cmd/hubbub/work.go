@@ -1,20 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"strings"
-	"time"
 
-	contract "hubbub/protocol/collab"
+	"hubbub/protocol/collab"
 
 	"github.com/spf13/cobra"
 )
 
 func newWorkCommand() *cobra.Command {
-	w := &workCommand{}
 	cmd := &cobra.Command{
 		Use:   "work",
 		Short: "See, give out and finish work; ask and answer questions",
@@ -26,272 +22,270 @@ func newWorkCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&w.as, "as", "", "name under which you stand in the records (default your user name)")
-	cmd.AddCommand(w.list(), w.show(), w.create(), w.assign(), w.wait(), w.wake(),
-		w.questions(), w.ask(), w.answer(), w.closeQuestion())
-	for _, m := range workMoves {
-		cmd.AddCommand(w.move(m))
+	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
+	for _, c := range workCommands {
+		cmd.AddCommand(c.command())
 	}
+	for _, m := range workMoves {
+		cmd.AddCommand(m.command())
+	}
+	list, _, _ := cmd.Find([]string{"list"})     //nolint:errcheck // the command exists, as does its flag
+	_ = list.RegisterFlagCompletionFunc("state", // the flag exists
+		cobra.FixedCompletions([]string{"open", "working", "waiting", "review", "done", "cancelled"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-type workCommand struct{ as string }
+// workCommands are the commands of `hubbub work` but for workMoves.
+var workCommands = []brokerCommand{
+	{
+		use: "list", short: "List work items, those that are open unless asked otherwise", args: cobra.NoArgs,
+		flags: []brokerFlag{
+			{"state", "", "open, working, waiting, review, done or cancelled"},
+			{"owner", "", "only those of this owner"},
+			{"next", "", "only those where it is this one's move"},
+			{"all", false, "also those that are done or cancelled"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			p := collab.WorkListParams{State: collab.WorkState(in.text("state")), OwnerID: in.text("owner"), NextMoveOwnerID: in.text("next")}
+			list, err := pages(ctx, in, collab.WorkList, p)
+			if err != nil {
+				return err
+			}
+			return workListing.print(in, list, func(w *collab.WorkItem) bool { return in.is("all") || p.State != "" || !w.Terminal() })
+		},
+	},
+	{
+		use: "show ID", short: "Show one work item, and who was woken for it last and why", args: cobra.ExactArgs(1),
+		run: showWork,
+	},
+	{
+		use: "create TITLE...", short: "Create a work item and wake the one whose move it is", args: cobra.MinimumNArgs(1),
+		flags: []brokerFlag{
+			{"owner", "", "who is responsible (default you)"},
+			{"next", "", "whose move it is (default the owner)"},
+			{"summary", "", "more about it"},
+			{"priority", "", "low, normal, high or urgent"},
+			{"parent", "", "id of the item or question that it belongs to"},
+			{"conversation", "", "id of the conversation that it belongs to"},
+			{"id", "", "id of the item, so that the command may be repeated (default a new one)"},
+			{"quiet", false, "wake nobody"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			owner := cmp.Or(in.text("owner"), in.person)
+			return about(ctx, in, collab.WorkCreate, collab.WorkParams{
+				ID: in.optional("id"), Title: new(in.words(0)), Summary: in.optional("summary"), Priority: in.optional("priority"),
+				OwnerID: &owner, NextMoveOwnerID: new(cmp.Or(in.text("next"), owner)), RequestedByID: &in.person,
+				ParentID: in.optional("parent"), ConversationID: in.optional("conversation"), Wake: new(!in.is("quiet")),
+			})
+		},
+	},
+	{
+		use: "assign ID NAME", short: "Make somebody owner and next mover of an item, and wake them", args: cobra.ExactArgs(2),
+		flags: []brokerFlag{{"next-only", false, "give away the next move and keep the owner"}, {"quiet", false, "wake nobody"}},
+		run: func(ctx context.Context, in *brokerInput) error {
+			p := collab.WorkParams{ID: &in.given[0], NextMoveOwnerID: &in.given[1], Wake: new(!in.is("quiet"))}
+			if !in.is("next-only") {
+				p.OwnerID = &in.given[1]
+			}
+			return about(ctx, in, collab.WorkUpdate, p)
+		},
+	},
+	{
+		use: "wait ID WHAT...", short: "Say that an item waits for something", args: cobra.MinimumNArgs(2),
+		example: "  hubbub work wait wi_1 'the review of the API' --on lead\n  hubbub work wait wi_1 'the fix' --kind work_item --on wi_2",
+		flags: []brokerFlag{
+			{"kind", "actor", "actor, question, work_item, approval, artifact or condition"},
+			{"on", "", "name of the one, or id of the record, that it waits for"},
+			{"wake", false, "wake the one it waits for"},
+		},
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.WorkUpdate, collab.WorkParams{
+				ID: &in.given[0], State: collab.WorkWaiting, Wake: new(in.is("wake")),
+				WaitingOn: &collab.WaitingOn{Kind: in.text("kind"), Label: in.words(1), TargetID: in.text("on")},
+			})
+		},
+	},
+	{
+		use: "wake ID", short: "Wake the one who is responsible for an item now", args: cobra.ExactArgs(1),
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.WorkWake, collab.IDParams{ID: in.given[0]})
+		},
+	},
+	{
+		use: "questions", short: "List the questions that are open or answered, and their answers", args: cobra.NoArgs,
+		flags: []brokerFlag{{"all", false, "also those that are closed or declined"}},
+		run: func(ctx context.Context, in *brokerInput) error {
+			list, err := pages(ctx, in, collab.QuestionList, collab.QuestionListParams{})
+			if err != nil {
+				return err
+			}
+			return questionListing.print(in, list, func(q *collab.Question) bool { return in.is("all") || !q.Terminal() })
+		},
+	},
+	{
+		use: "ask NAME QUESTION...", short: "Ask an agent or a person, and wake the agent", args: cobra.MinimumNArgs(2),
+		example: "  hubbub work ask lead 'which region do we deploy to?'",
+		flags:   []brokerFlag{{"id", "", "id of the question, so that the command may be repeated (default a new one)"}},
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.QuestionAsk, collab.QuestionParams{ID: in.optional("id"), AskedOfID: in.given[0], Title: in.words(1)})
+		},
+	},
+	{
+		use: "answer ID ANSWER...", short: "Answer a question, and wake the agent that asked", args: cobra.MinimumNArgs(2),
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.QuestionAnswer, collab.AnswerParams{ID: in.given[0], Answer: in.words(1)})
+		},
+	},
+	{
+		use: "close ID", short: "Close a question that is answered or no longer asked", args: cobra.ExactArgs(1),
+		run: func(ctx context.Context, in *brokerInput) error {
+			return about(ctx, in, collab.QuestionClose, collab.IDParams{ID: in.given[0]})
+		},
+	},
+}
+
+// about makes a request about one record and prints what came of it.
+func about[P any](ctx context.Context, in *brokerInput, m collab.Method[P, collab.Result], params P) error {
+	got, err := m.Ask(ctx, in, params)
+	if err != nil {
+		return err
+	}
+	return printRecord(in, &got)
+}
+
+func showWork(ctx context.Context, in *brokerInput) error {
+	got, err := collab.WorkGet.Ask(ctx, in, collab.IDParams{ID: in.given[0]})
+	if err != nil {
+		return err
+	}
+	why := new(collab.Explanation)
+	switch *why, err = collab.WakeExplain.Ask(ctx, in, collab.ExplainParams{WorkItemID: in.given[0]}); {
+	case collab.Refusal(err) == collab.CodeNotFound:
+		why = nil // nobody was woken for it yet
+	case err != nil:
+		return err
+	}
+	if asJSON(in.Command) {
+		return json.NewEncoder(in.OutOrStdout()).Encode(workAnswer[*collab.Explanation]{WorkItem: got.WorkItem, Decision: why})
+	}
+	return printWorkItem(in.OutOrStdout(), &got.WorkItem, why)
+}
 
 // A workMove is a command that only sets states.
 type workMove struct {
 	name, short string
 	next        string // what --next says, where there is one
-	set         map[string]any
+	state       collab.WorkState
+	acceptance  collab.Acceptance
+	// complete, if it is not nil, adds what a move needs and its caller did not say.
+	complete func(p *collab.WorkParams, item *collab.WorkItem, person string)
 }
 
 var workMoves = []workMove{
-	{"start", "Say that work on an item has begun", "", map[string]any{"state": contract.WorkWorking}},
-	{"review", "Hand an item in for review", "who has to look at it (default who asked for it)", map[string]any{"state": contract.WorkReview}},
-	{"done", "Finish an item", "", map[string]any{"state": contract.WorkDone}},
-	{"cancel", "Give an item up", "", map[string]any{"state": contract.WorkCancelled}},
-	{"reopen", "Take up an item that was done or cancelled", "whose move it is", map[string]any{"state": contract.WorkOpen}},
-	{"accept", "Accept what was reviewed, and finish the item", "", map[string]any{"state": contract.WorkDone, "acceptanceState": contract.AcceptanceAccepted}},
-	{"reject", "Send what was reviewed back to its owner", "whose move it is (default the owner)", map[string]any{"state": contract.WorkWorking, "acceptanceState": contract.AcceptanceRejected}},
+	{name: "start", short: "Say that work on an item has begun", state: collab.WorkWorking},
+	{
+		name: "review", short: "Hand an item in for review", next: "who has to look at it (default who asked for it)", state: collab.WorkReview,
+		complete: func(p *collab.WorkParams, item *collab.WorkItem, _ string) {
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(cmp.Or(item.RequestedByID, item.CreatedByID)))
+			p.Wake = new(true)
+		},
+	},
+	{name: "done", short: "Finish an item", state: collab.WorkDone},
+	{name: "cancel", short: "Give an item up", state: collab.WorkCancelled},
+	{
+		name: "reopen", short: "Take up an item that was done or cancelled", next: "whose move it is", state: collab.WorkOpen,
+		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
+			p.OwnerID = new(cmp.Or(item.OwnerID, person))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, new(cmp.Or(item.NextMoveOwnerID, item.OwnerID, person)))
+		},
+	},
+	{
+		name: "accept", short: "Accept what was reviewed, and finish the item", state: collab.WorkDone, acceptance: collab.AcceptanceAccepted,
+		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
+			p.RequestedByID = new(cmp.Or(item.RequestedByID, person))
+		},
+	},
+	{
+		name: "reject", short: "Send what was reviewed back to its owner", next: "whose move it is (default the owner)",
+		state: collab.WorkWorking, acceptance: collab.AcceptanceRejected,
+		complete: func(p *collab.WorkParams, item *collab.WorkItem, person string) {
+			p.RequestedByID = new(cmp.Or(item.RequestedByID, person))
+			p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, optional(item.OwnerID))
+			p.Wake = new(true)
+		},
+	},
 }
 
-func (w *workCommand) list() *cobra.Command {
-	var state, owner, next string
-	var all bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List work items, those that are open unless asked otherwise",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			params := map[string]any{"state": state, "ownerId": owner, "nextMoveOwnerId": next}
-			return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
-				list, err := c.pages(ctx, "work_item.list", "work_items", params)
-				if err != nil {
-					return err
-				}
-				keep := func(item *contract.WorkItem) bool { return all || state != "" || !item.Terminal() }
-				return printList(cmd, list, keep, func(out io.Writer, items []contract.WorkItem) error {
-					return workTable(out, items, time.Now())
-				})
-			})
-		},
-	}
-	cmd.Flags().StringVar(&state, "state", "", "open, working, waiting, review, done or cancelled")
-	cmd.Flags().StringVar(&owner, "owner", "", "only those of this owner")
-	cmd.Flags().StringVar(&next, "next", "", "only those where it is this one's move")
-	cmd.Flags().BoolVar(&all, "all", false, "also those that are done or cancelled")
-	_ = cmd.RegisterFlagCompletionFunc("state", // the flag exists
-		cobra.FixedCompletions([]string{"open", "working", "waiting", "review", "done", "cancelled"}, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
-}
-
-func (w *workCommand) show() *cobra.Command {
-	return &cobra.Command{
-		Use:   "show ID",
-		Short: "Show one work item, and who was woken for it last and why",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
-				var got workAnswer
-				if err := c.ask(ctx, "work_item.get", map[string]any{"id": args[0]}, &got); err != nil {
-					return err
-				}
-				var why json.RawMessage
-				err := c.ask(ctx, "wake.explain", map[string]any{"workItemId": args[0]}, &why)
-				var refused *refusal
-				if errors.As(err, &refused) && refused.Code == string(contract.CodeNotFound) {
-					err = nil // nobody was woken for it yet
-				}
-				if err != nil {
-					return err
-				}
-				got.Decision = why
-				return got.print(cmd, true)
-			})
-		},
-	}
-}
-
-func (w *workCommand) create() *cobra.Command {
-	var id, owner, next, summary, parent, conversation, priority string
-	var quiet bool
-	cmd := &cobra.Command{
-		Use:   "create TITLE...",
-		Short: "Create a work item and wake the one whose move it is",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			params := map[string]any{"title": strings.Join(args, " "), "wake": !quiet}
-			return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
-				params["requestedById"] = c.person()
-				set(params, "ownerId", or(owner, c.person()))
-				set(params, "nextMoveOwnerId", or(next, owner, c.person()))
-				for key, value := range map[string]string{
-					"id": id, "summary": summary, "parentId": parent, "conversationId": conversation, "priority": priority,
-				} {
-					set(params, key, value)
-				}
-				return change(ctx, cmd, c, "work_item.create", params)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&owner, "owner", "", "who is responsible (default you)")
-	cmd.Flags().StringVar(&next, "next", "", "whose move it is (default the owner)")
-	cmd.Flags().StringVar(&summary, "summary", "", "more about it")
-	cmd.Flags().StringVar(&priority, "priority", "", "low, normal, high or urgent")
-	cmd.Flags().StringVar(&parent, "parent", "", "id of the item or question that it belongs to")
-	cmd.Flags().StringVar(&conversation, "conversation", "", "id of the conversation that it belongs to")
-	cmd.Flags().StringVar(&id, "id", "", "id of the item, so that the command may be repeated (default a new one)")
-	cmd.Flags().BoolVar(&quiet, "quiet", false, "wake nobody")
-	return cmd
-}
-
-func (w *workCommand) assign() *cobra.Command {
-	var nextOnly, quiet bool
-	cmd := &cobra.Command{
-		Use:   "assign ID NAME",
-		Short: "Make somebody owner and next mover of an item, and wake them",
-		Args:  cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			params := map[string]any{"id": args[0], "nextMoveOwnerId": args[1], "wake": !quiet}
-			if !nextOnly {
-				params["ownerId"] = args[1]
-			}
-			return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
-				return change(ctx, cmd, c, "work_item.update", params)
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&nextOnly, "next-only", false, "give away the next move and keep the owner")
-	cmd.Flags().BoolVar(&quiet, "quiet", false, "wake nobody")
-	return cmd
-}
-
-func (w *workCommand) wait() *cobra.Command {
-	var kind, on string
-	var wake bool
-	cmd := &cobra.Command{
-		Use:     "wait ID WHAT...",
-		Short:   "Say that an item waits for something",
-		Example: "  hubbub work wait wi_1 'the review of the API' --on lead\n  hubbub work wait wi_1 'the fix' --kind work_item --on wi_2",
-		Args:    cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			waiting := contract.WaitingOn{Kind: kind, Label: strings.Join(args[1:], " "), TargetID: on}
-			params := map[string]any{"id": args[0], "state": contract.WorkWaiting, "waitingOn": waiting, "wake": wake}
-			return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
-				return change(ctx, cmd, c, "work_item.update", params)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&kind, "kind", "actor", "actor, question, work_item, approval, artifact or condition")
-	cmd.Flags().StringVar(&on, "on", "", "name of the one, or id of the record, that it waits for")
-	cmd.Flags().BoolVar(&wake, "wake", false, "wake the one it waits for")
-	return cmd
-}
-
-func (w *workCommand) wake() *cobra.Command {
-	return &cobra.Command{
-		Use:   "wake ID",
-		Short: "Wake the one who is responsible for an item now",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
-				return change(ctx, cmd, c, "work_item.wake", map[string]any{"id": args[0]})
-			})
-		},
-	}
-}
-
-// move makes one of workMoves.
-func (w *workCommand) move(m workMove) *cobra.Command {
-	var next, summary string
-	cmd := &cobra.Command{
-		Use:   m.name + " ID...",
-		Short: m.short,
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withCollab(cmd, w.as, func(ctx context.Context, c *collab) error {
-				for _, id := range args {
-					params := map[string]any{"id": id}
-					for key, value := range m.set {
-						params[key] = value
-					}
-					set(params, "summary", summary)
-					set(params, "nextMoveOwnerId", next)
-					if err := c.completeMove(ctx, m.name, params); err != nil {
-						return err
-					}
-					if err := change(ctx, cmd, c, "work_item.update", params); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
+func (m *workMove) command() *cobra.Command {
+	b := brokerCommand{
+		use: m.name + " ID...", short: m.short, args: cobra.MinimumNArgs(1), run: m.run,
+		flags: []brokerFlag{{"summary", "", "what to say about it in the item"}},
 	}
 	if m.next != "" {
-		cmd.Flags().StringVar(&next, "next", "", m.next)
+		b.flags = append(b.flags, brokerFlag{"next", "", m.next})
 	}
-	cmd.Flags().StringVar(&summary, "summary", "", "what to say about it in the item")
-	return cmd
+	return b.command()
 }
 
-// completeMove adds what a move needs and its caller did not say: who accepts,
-// and whose move it then is.
-func (c *collab) completeMove(ctx context.Context, move string, params map[string]any) error {
-	var got workAnswer
-	if err := c.ask(ctx, "work_item.get", map[string]any{"id": params["id"]}, &got); err != nil {
-		return err
-	}
-	item := got.WorkItem
-	_, named := params["nextMoveOwnerId"]
-	switch move {
-	case "review":
-		if !named {
-			set(params, "nextMoveOwnerId", or(item.RequestedByID, item.CreatedByID))
+func (m *workMove) run(ctx context.Context, in *brokerInput) error {
+	for _, id := range in.given {
+		got, err := collab.WorkGet.Ask(ctx, in, collab.IDParams{ID: id})
+		if err != nil {
+			return err
 		}
-		params["wake"] = true
-	case "accept":
-		set(params, "requestedById", or(item.RequestedByID, c.person()))
-	case "reject":
-		set(params, "requestedById", or(item.RequestedByID, c.person()))
-		if !named {
-			set(params, "nextMoveOwnerId", item.OwnerID)
+		p := collab.WorkParams{ID: &id, State: m.state, AcceptanceState: m.acceptance, Summary: in.optional("summary")}
+		if m.next != "" {
+			p.NextMoveOwnerID = in.optional("next")
 		}
-		params["wake"] = true
-	case "reopen":
-		set(params, "ownerId", or(item.OwnerID, c.person()))
-		if !named {
-			set(params, "nextMoveOwnerId", or(item.NextMoveOwnerID, item.OwnerID, c.person()))
+		if m.complete != nil {
+			m.complete(&p, &got.WorkItem, in.person)
+		}
+		if err := about(ctx, in, collab.WorkUpdate, p); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// change makes a request about one item and prints what came of it.
-func change(ctx context.Context, cmd *cobra.Command, c *collab, method string, params map[string]any) error {
-	var got workAnswer
-	if err := c.ask(ctx, method, params, &got); err != nil {
-		return err
+func newWhoCommand() *cobra.Command {
+	who := brokerCommand{
+		use: "who [LABEL]", short: "List the agents that the broker knows, and who can be woken",
+		long: "List the endpoints that agents announced to the collaboration broker, and how many\nunfinished work items wait for each. With LABEL, such as\n" +
+			"@lead, @lead.workspace or @lead#codex, show the one that a mention would reach now.",
+		example: "  hubbub who\n  hubbub who @lead.main",
+		args:    cobra.MaximumNArgs(1),
+		flags:   []brokerFlag{{"online", false, "only those that are online"}},
+		run: func(ctx context.Context, in *brokerInput) error {
+			list, err := whoIs(ctx, in)
+			if err != nil {
+				return err
+			}
+			work, err := pages(ctx, in, collab.WorkList, collab.WorkListParams{})
+			if err != nil {
+				return err
+			}
+			moves := map[string]int{}
+			for _, raw := range work {
+				w, err := raw.Read()
+				if err != nil {
+					return err
+				}
+				moves[movesNow(&w)]++
+			}
+			return whoListing(moves).print(in, list, func(e *collab.Endpoint) bool { return !in.is("online") || e.Status == collab.StatusOnline })
+		},
 	}
-	return got.print(cmd, false)
+	return who.command()
 }
 
-// person is the name under which this run stands in the records.
-func (c *collab) person() string {
-	name, _, _ := strings.Cut(c.id.Name(), ".")
-	return name
-}
-
-func set(params map[string]any, key, value string) {
-	if value != "" {
-		params[key] = value
+func whoIs(ctx context.Context, in *brokerInput) ([]collab.Listed[collab.Endpoint], error) {
+	if len(in.given) == 0 {
+		return pages(ctx, in, collab.IdentityList, collab.PageParams{})
 	}
-}
-
-func or(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
+	found, err := collab.IdentityResolve.Ask(ctx, in, collab.LabelParams{Label: in.given[0]})
+	if err != nil {
+		return nil, err
 	}
-	return ""
+	raw, err := collab.Encode(found.Identity)
+	return []collab.Listed[collab.Endpoint]{{RawMessage: raw}}, err
 }

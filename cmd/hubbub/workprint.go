@@ -1,75 +1,167 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"hubbub/cmd/internal/screen"
-	contract "hubbub/protocol/collab"
-
-	"github.com/spf13/cobra"
+	"hubbub/protocol/collab"
 )
 
-// A workAnswer is what the broker says about one item.
-type workAnswer struct {
-	WorkItem  contract.WorkItem `json:"work_item"`
-	Decision  json.RawMessage   `json:"decision,omitempty"`
-	Duplicate bool              `json:"duplicate,omitempty"`
+// A listing says how the records of a list are shown.
+type listing[T any] struct {
+	none   string // what is said of an empty list
+	header string
+	widths []int // of the columns at most
+	row    func(record *T, now time.Time) []string
 }
 
-// print shows one item: in one line, or with everything about it.
-func (a *workAnswer) print(cmd *cobra.Command, full bool) error {
-	out := cmd.OutOrStdout()
-	if asJSON(cmd) {
-		return json.NewEncoder(out).Encode(a)
-	}
-	decision := contract.Decision{}
-	if len(a.Decision) > 0 {
-		if err := readAnswer(a.Decision, &decision); err != nil {
+// print shows the records of a list that keep wants: with --json each as the
+// broker wrote it, one a line, else as a table.
+func (l *listing[T]) print(in *brokerInput, list []collab.Listed[T], keep func(*T) bool) error {
+	out := in.OutOrStdout()
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	now, shown := time.Now(), 0
+	for _, raw := range list {
+		record, err := raw.Read()
+		if err != nil {
 			return err
 		}
+		if !keep(&record) {
+			continue
+		}
+		if asJSON(in.Command) {
+			if _, err := fmt.Fprintln(out, string(raw.RawMessage)); err != nil {
+				return err
+			}
+			continue
+		}
+		if shown++; shown == 1 {
+			fmt.Fprintln(t, l.header)
+		}
+		row := l.row(&record, now)
+		for i, width := range l.widths {
+			row[i] = screen.Clip(screen.Printable(cmp.Or(row[i], "-")), width)
+		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	w := &a.WorkItem
-	if full {
-		return printWorkItem(out, w, &decision)
+	if shown == 0 && !asJSON(in.Command) {
+		_, err := fmt.Fprintln(out, l.none)
+		return err
 	}
-	line := fmt.Sprintf("%s  %s  %s", w.ID, w.State, w.Title)
-	if a.Duplicate {
-		line += "  (it existed)"
-	}
-	if who := movesNow(w); who != "" {
-		line += "  next: " + who
-	}
-	if decision.Rule != "" {
-		line += "  (" + wakeLine(&decision) + ")"
-	}
-	_, err := fmt.Fprintln(out, screen.Printable(line))
-	return err
+	return t.Flush()
 }
 
-func movesNow(w *contract.WorkItem) string {
+var workListing = listing[collab.WorkItem]{
+	"no work items", "ID\tSTATE\tOWNER\tNEXT MOVE\tUPDATED\tTITLE", []int{64, 40, 32, 32, 20, 80},
+	func(w *collab.WorkItem, now time.Time) []string {
+		state := string(w.State)
+		if w.WaitingOn != nil {
+			state += " on " + cmp.Or(w.WaitingOn.TargetID, w.WaitingOn.Label)
+		}
+		return []string{w.ID, state, w.OwnerID, movesNow(w), sinceText(w.UpdatedAt, now), w.Title}
+	},
+}
+
+var questionListing = listing[collab.Question]{
+	"no questions", "ID\tSTATE\tASKED BY\tASKED OF\tUPDATED\tQUESTION\tANSWER", []int{64, 20, 32, 32, 20, 60, 80},
+	func(q *collab.Question, now time.Time) []string {
+		return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), q.AskedOfID, sinceText(q.UpdatedAt, now), q.Title, q.Answer}
+	},
+}
+
+// whoListing shows agents, with how many unfinished work items wait for each.
+func whoListing(moves map[string]int) *listing[collab.Endpoint] {
+	return &listing[collab.Endpoint]{
+		"no agent has announced itself to the broker", "AGENT\tSTATUS\tWAKE\tNEXT MOVES\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT",
+		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40},
+		func(e *collab.Endpoint, now time.Time) []string {
+			return []string{
+				e.LogicalAgentID, e.Status, e.WakePolicy, strconv.Itoa(moves[e.LogicalAgentID]), e.HarnessType,
+				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
+			}
+		},
+	}
+}
+
+// sinceText says how long ago a time of the broker's was.
+func sinceText(at string, now time.Time) string {
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return at
+	}
+	return ago(now.Sub(t)) + " ago"
+}
+
+func movesNow(w *collab.WorkItem) string {
 	if w.Terminal() {
 		return ""
 	}
 	return w.NextMoveOwnerID
 }
 
+// printRecord shows the record that a request was about in one line, and who was
+// woken.
+func printRecord(in *brokerInput, got *collab.Result) error {
+	out := in.OutOrStdout()
+	var line string
+	if q := &got.Question; q.ID != "" {
+		if asJSON(in.Command) {
+			return json.NewEncoder(out).Encode(questionAnswer{*q, got.Decision})
+		}
+		line = fmt.Sprintf("%s  %s  %s", q.ID, q.State, q.Title)
+	} else {
+		w := &got.WorkItem
+		if asJSON(in.Command) {
+			return json.NewEncoder(out).Encode(workAnswer[*collab.Decision]{*w, got.Decision, got.Duplicate})
+		}
+		line = fmt.Sprintf("%s  %s  %s", w.ID, w.State, w.Title)
+		if got.Duplicate {
+			line += "  (it existed)"
+		}
+		if who := movesNow(w); who != "" {
+			line += "  next: " + who
+		}
+	}
+	if got.Decision != nil {
+		line += "  (" + wakeLine(got.Decision) + ")"
+	}
+	_, err := fmt.Fprintln(out, screen.Printable(line))
+	return err
+}
+
+// A workAnswer is what --json shows of a request about a work item.
+type workAnswer[D any] struct {
+	WorkItem  collab.WorkItem `json:"work_item"`
+	Decision  D               `json:"decision,omitzero"`
+	Duplicate bool            `json:"duplicate,omitempty"`
+}
+
+// A questionAnswer is what --json shows of a request about a question.
+type questionAnswer struct {
+	Question collab.Question  `json:"question"`
+	Decision *collab.Decision `json:"decision,omitempty"`
+}
+
 // wakeLine says what became of a wake decision.
-func wakeLine(d *contract.Decision) string {
+func wakeLine(d *collab.Decision) string {
 	switch d.Outcome {
-	case contract.OutcomeWoken:
+	case collab.OutcomeWoken:
 		return "woke " + d.TargetAgentID
-	case contract.OutcomeUnavailable:
+	case collab.OutcomeUnavailable:
 		return d.TargetAgentID + " is not there and is told when it comes"
 	}
 	return "woke nobody: " + d.Reason
 }
 
-func printWorkItem(out io.Writer, w *contract.WorkItem, d *contract.Decision) error {
+// printWorkItem shows everything about an item; d is nil if nobody was to be woken.
+func printWorkItem(out io.Writer, w *collab.WorkItem, d *collab.Explanation) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {
@@ -79,13 +171,15 @@ func printWorkItem(out io.Writer, w *contract.WorkItem, d *contract.Decision) er
 	row("id", w.ID)
 	row("title", w.Title)
 	row("state", string(w.State))
-	if w.WaitingOn != nil {
-		row("waits for", strings.TrimSpace(w.WaitingOn.Label+" "+bracketed(w.WaitingOn.TargetID)))
+	if on := w.WaitingOn; on != nil && on.TargetID != "" {
+		row("waits for", strings.TrimSpace(on.Label+" ("+on.TargetID+")"))
+	} else if on != nil {
+		row("waits for", strings.TrimSpace(on.Label))
 	}
 	row("owner", w.OwnerID)
 	row("next move", movesNow(w))
 	row("requested by", w.RequestedByID)
-	if w.AcceptanceState != contract.AcceptanceNone {
+	if w.AcceptanceState != collab.AcceptanceNone {
 		row("acceptance", string(w.AcceptanceState))
 	}
 	row("priority", w.Priority)
@@ -94,42 +188,13 @@ func printWorkItem(out io.Writer, w *contract.WorkItem, d *contract.Decision) er
 	row("created", w.CreatedAt+" by "+w.CreatedByID)
 	row("updated", w.UpdatedAt)
 	row("summary", w.Summary)
-	if d.Rule != "" {
-		row("last wake", wakeLine(d))
+	if d != nil && d.Rule != "" {
+		row("last wake", wakeLine(&d.Decision))
 		row("rule", string(d.Rule))
 		row("because", d.Reason)
 		for _, c := range d.Candidates {
 			row("looked at", c.AgentID+" ("+string(c.Rule)+"): "+c.Reason)
 		}
-	}
-	return t.Flush()
-}
-
-func bracketed(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "(" + s + ")"
-}
-
-func workTable(out io.Writer, items []contract.WorkItem, now time.Time) error {
-	if len(items) == 0 {
-		_, err := fmt.Fprintln(out, "no work items")
-		return err
-	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tSTATE\tOWNER\tNEXT MOVE\tUPDATED\tTITLE")
-	for i := range items {
-		w := &items[i]
-		state := string(w.State)
-		if w.WaitingOn != nil {
-			state += " on " + or(w.WaitingOn.TargetID, w.WaitingOn.Label)
-		}
-		row := []string{w.ID, state, orDash(w.OwnerID), orDash(movesNow(w)), sinceText(w.UpdatedAt, now), w.Title}
-		for i, width := range []int{64, 40, 32, 32, 20, 80} {
-			row[i] = screen.Clip(screen.Printable(row[i]), width)
-		}
-		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	return t.Flush()
 }
