@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
 
@@ -22,7 +23,7 @@ type agentsView struct {
 	Query              string
 	Chats              []*chat
 	Agents             []agentLine
-	Claims             []claim
+	Claims             []*claim
 	Total              agentLine
 	AllChats, AllAgent int
 	Since              time.Time
@@ -82,7 +83,7 @@ func (c *Console) connected() map[string]bool {
 }
 
 func (f *facts) agentLines(connected map[string]bool, matches func(...string) bool) []agentLine {
-	places := map[string]*endpoint{}
+	places := map[protocol.PeerID]*endpoint{}
 	f.places.each(func(_ string, p *endpoint) {
 		if old := places[p.Identity]; old == nil || p.LastHeartbeatAt.After(old.LastHeartbeatAt) {
 			places[p.Identity] = p
@@ -93,7 +94,7 @@ func (f *facts) agentLines(connected map[string]bool, matches func(...string) bo
 		if a.ID == "agent:system" || !matches(a.ID) {
 			return
 		}
-		l := agentLine{agent: a, Stats: a.Stats(a.ID), Connected: connected[a.ID], Endpoint: places[a.ID], OpenCount: a.Open()}
+		l := agentLine{agent: a, Stats: a.Stats(a.ID), Connected: connected[a.ID], Endpoint: places[protocol.PeerID(a.ID)], OpenCount: a.Open()}
 		l.save()
 		list = append(list, l)
 	}
@@ -109,11 +110,8 @@ func (f *facts) agentLines(connected map[string]bool, matches func(...string) bo
 	return list
 }
 
-func (f *facts) lastClaims(n int) []claim {
-	var list []claim
-	f.claims.each(func(_ string, x *claim) { list = append(list, *x) })
-	slices.SortFunc(list, func(a, b claim) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.EventID, b.EventID)) })
-	return list[:min(len(list), n)]
+func (f *facts) lastClaims(n int) []*claim {
+	return first(n, newest(f.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID }))
 }
 
 type agentView struct {

@@ -125,16 +125,21 @@ var functions = template.FuncMap{
 	"pretty":   pretty,
 	"clip":     func(n int, s string) string { return text.Clip(s, n) },
 	"link":     link,
-	"role":     roleClass,
-	"tone":     tone,
+	"role":     plain(roleClass),
+	"tone":     plain(tone),
 	"short":    shortID,
 	"join":     strings.Join,
 	"many":     view.Many,
 	"plus":     func(a, b int) int { return a + b },
 	"dict":     dict,
 	"known":    func(t time.Time) bool { return !t.IsZero() },
-	"identity": identityLink,
+	"identity": plain(identityLink),
 	"words":    activitylog.ReasonInWords,
+}
+
+// plain makes a function of a page take texts of any type.
+func plain(f func(string) string) func(any) string {
+	return func(v any) string { return f(fmt.Sprint(v)) }
 }
 
 // dict makes a map for a part of a page.

@@ -7,35 +7,38 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
 
-// The records of the broker, as far as they are shown. Its events hold whole
-// records.
-type workItem struct {
-	ID              string     `json:"id"`
-	Title           string     `json:"title"`
-	Summary         string     `json:"summary"`
-	CreatedByID     string     `json:"createdById"`
-	OwnerID         string     `json:"ownerId"`
-	NextMoveOwnerID string     `json:"nextMoveOwnerId"`
-	State           string     `json:"state"`
-	AcceptanceState string     `json:"acceptanceState"`
-	RequestedByID   string     `json:"requestedById"`
-	WaitingOn       *waitingOn `json:"waitingOn"`
-	ConversationID  string     `json:"conversationId"`
-	Priority        string     `json:"priority"`
-	CreatedAt       time.Time  `json:"createdAt"`
-	UpdatedAt       time.Time  `json:"updatedAt"`
-
-	Steps []step `json:"-"`
-}
-
-type waitingOn struct {
-	Kind     string `json:"kind"`
-	Label    string `json:"label"`
-	TargetID string `json:"targetId"`
-}
+// The broker's records, whose times are read, and what the log told of them.
+type (
+	workItem struct {
+		collab.WorkItem
+		CreatedAt time.Time `json:"createdAt"`
+		UpdatedAt time.Time `json:"updatedAt"`
+		Steps     []step    `json:"-"`
+	}
+	question struct {
+		collab.Question
+		CreatedAt time.Time `json:"createdAt"`
+		UpdatedAt time.Time `json:"updatedAt"`
+		Steps     []step    `json:"-"`
+	}
+	flight struct {
+		collab.Flight
+		UpdatedAt time.Time `json:"updatedAt"`
+	}
+	claim struct {
+		collab.Claim
+		At   time.Time `json:"-"`
+		Last string    `json:"-"` // type of the last event
+	}
+	endpoint struct {
+		collab.Endpoint
+		LastHeartbeatAt time.Time `json:"lastHeartbeatAt"`
+	}
+)
 
 // A step is one event about a record.
 type step struct {
@@ -44,60 +47,6 @@ type step struct {
 	Type      string
 	Source    string
 	Text      string
-}
-
-type question struct {
-	ID              string    `json:"id"`
-	Title           string    `json:"title"`
-	AskedByID       string    `json:"askedById"`
-	AskedOfID       string    `json:"askedOfId"`
-	NextMoveOwnerID string    `json:"nextMoveOwnerId"`
-	State           string    `json:"state"`
-	Answer          string    `json:"answer"`
-	CreatedAt       time.Time `json:"createdAt"`
-	UpdatedAt       time.Time `json:"updatedAt"`
-	Steps           []step    `json:"-"`
-}
-
-type flight struct {
-	ID            string    `json:"id"`
-	InvocationID  string    `json:"invocationId"`
-	RequestedByID string    `json:"requestedById"`
-	TargetAgentID string    `json:"targetAgentId"`
-	WorkItemID    string    `json:"workItemId"`
-	State         string    `json:"state"`
-	Output        string    `json:"output"`
-	Error         string    `json:"error"`
-	CreatedAt     time.Time `json:"createdAt"`
-	UpdatedAt     time.Time `json:"updatedAt"`
-}
-
-type claim struct {
-	EventID    string    `json:"eventId"`
-	Owner      string    `json:"owner"`
-	Identity   string    `json:"ownerIdentity"`
-	Token      int64     `json:"token"`
-	State      string    `json:"state"`
-	GrantedAt  time.Time `json:"grantedAt"`
-	ExpiresAt  time.Time `json:"expiresAt"`
-	Contenders []string  `json:"contenders"`
-	Declined   []string  `json:"declined"`
-
-	At   time.Time `json:"-"`
-	Last string    `json:"-"` // type of the last event
-}
-
-type endpoint struct {
-	LogicalAgentID  string    `json:"logicalAgentId"`
-	EndpointID      string    `json:"endpointId"`
-	Identity        string    `json:"identity"`
-	HarnessType     string    `json:"harnessType"`
-	ProjectPath     string    `json:"projectPath"`
-	Model           string    `json:"model"`
-	Roles           []string  `json:"roles"`
-	WakePolicy      string    `json:"wakePolicy"`
-	Status          string    `json:"status"`
-	LastHeartbeatAt time.Time `json:"lastHeartbeatAt"`
 }
 
 const maxSteps = 60
@@ -119,11 +68,11 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 		var q question
 		if json.Unmarshal(ev.Payload, &q) == nil && q.ID != "" {
 			kept := f.asked.touch(q.ID, func() *question { return &question{} })
-			s.Text = q.State
+			s.Text = string(q.State)
 			q.Steps = appendStep(kept.Steps, s)
 			*kept = q
 		}
-	case ev.Type == "collab.flight.updated":
+	case ev.Type == collab.EventFlight.Name:
 		f.changeFlight(&ev, s)
 	case strings.HasPrefix(ev.Type, "collab.claim."):
 		var c claim
@@ -136,7 +85,7 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 		if json.Unmarshal(ev.Payload, &p) == nil && p.EndpointID != "" {
 			*f.places.touch(p.EndpointID, func() *endpoint { return &endpoint{} }) = p
 		}
-	case ev.Type == "collab.wake.decided":
+	case ev.Type == collab.EventWakeDecided.Name:
 		f.decideWake(&ev, s)
 	}
 }
@@ -147,7 +96,7 @@ func (f *facts) changeWork(ev *protocol.CollabEvent, s step) {
 		return
 	}
 	kept := f.work.touch(w.ID, func() *workItem { return &workItem{} })
-	s.Text = w.State
+	s.Text = string(w.State)
 	if w.WaitingOn != nil {
 		s.Text += ", on " + w.WaitingOn.Label
 	}
@@ -164,22 +113,18 @@ func (f *facts) changeFlight(ev *protocol.CollabEvent, s step) {
 	x.Output, x.Error = text.Clip(x.Output, maxText), text.Clip(x.Error, maxText)
 	*f.flights.touch(x.ID, func() *flight { return &flight{} }) = x
 	if w, ok := f.work.get(x.WorkItemID); ok {
-		s.Text = "flight " + x.State + " at " + x.TargetAgentID
+		s.Text = "flight " + string(x.State) + " at " + x.TargetAgentID
 		w.Steps = appendStep(w.Steps, s)
 	}
 }
 
 // decideWake takes why somebody, or nobody, was woken for a record.
 func (f *facts) decideWake(ev *protocol.CollabEvent, s step) {
-	var d struct {
-		RecordID string
-		Sweep    bool
-		Decision struct{ TargetAgentID, Rule, Reason, Outcome string }
-	}
-	if json.Unmarshal(ev.Payload, &d) != nil {
+	d, err := collab.EventWakeDecided.Read(ev)
+	if err != nil {
 		return
 	}
-	s.Text = d.Decision.Rule + ": " + text.Clip(d.Decision.Reason, maxText)
+	s.Text = string(d.Decision.Rule) + ": " + text.Clip(d.Decision.Reason, maxText)
 	if d.Sweep {
 		s.Text = "swept: " + s.Text
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
 
@@ -19,7 +20,9 @@ const (
 )
 
 // workStates are the columns of the board.
-var workStates = []string{"open", "working", "waiting", "review", "done", "cancelled"}
+var workStates = []collab.WorkState{
+	collab.WorkOpen, collab.WorkWorking, collab.WorkWaiting, collab.WorkReview, collab.WorkDone, collab.WorkCancelled,
+}
 
 type workView struct {
 	Now       time.Time
@@ -38,7 +41,7 @@ type workView struct {
 }
 
 type workColumn struct {
-	State string
+	State collab.WorkState
 	Items []*workItem
 	Total int
 }
@@ -63,16 +66,14 @@ func (c *Console) workPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 }
 
 func (v *workView) fill(f *facts) {
-	columns := map[string]*workColumn{}
+	columns := map[collab.WorkState]*workColumn{}
 	for _, s := range workStates {
 		columns[s] = &workColumn{State: s}
 	}
 	matches := func(words ...string) bool {
 		return v.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), v.Query)
 	}
-	var items []*workItem
-	f.work.each(func(_ string, x *workItem) { items = append(items, x) })
-	slices.SortFunc(items, func(a, b *workItem) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(a.ID, b.ID)) })
+	items := newest(f.work, func(x *workItem) (time.Time, string) { return x.UpdatedAt, x.ID })
 	for _, x := range items {
 		col := columns[x.State]
 		if col == nil || !matches(x.ID, x.Title, x.OwnerID, x.NextMoveOwnerID) {
@@ -86,18 +87,24 @@ func (v *workView) fill(f *facts) {
 	for _, s := range workStates {
 		v.Columns = append(v.Columns, *columns[s])
 	}
-	f.asked.each(func(_ string, q *question) { v.Questions = append(v.Questions, q) })
-	slices.SortFunc(v.Questions, func(a, b *question) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(a.ID, b.ID)) })
-	v.Questions = v.Questions[:min(len(v.Questions), listedWork)]
-	f.flights.each(func(_ string, x *flight) { v.Flights = append(v.Flights, x) })
-	slices.SortFunc(v.Flights, func(a, b *flight) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(a.ID, b.ID)) })
-	v.Flights = v.Flights[:min(len(v.Flights), listedWork)]
-	f.statuses.each(func(_ string, s *deliveryStatus) { v.Failed = append(v.Failed, s) })
-	slices.SortFunc(v.Failed, func(a, b *deliveryStatus) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.MessageID, b.MessageID))
-	})
-	v.Failed = v.Failed[:min(len(v.Failed), listedWork)]
+	v.Questions = first(listedWork, newest(f.asked, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }))
+	v.Flights = first(listedWork, newest(f.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID }))
+	v.Failed = first(listedWork, newest(f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) }))
 }
+
+// newest lists what is kept, the latest first.
+func newest[V any](kept *bounded[string, V], at func(V) (time.Time, string)) []V {
+	var list []V
+	kept.each(func(_ string, v V) { list = append(list, v) })
+	slices.SortFunc(list, func(a, b V) int {
+		atA, idA := at(a)
+		atB, idB := at(b)
+		return cmp.Or(atB.Compare(atA), cmp.Compare(idA, idB))
+	})
+	return list
+}
+
+func first[V any](n int, list []V) []V { return list[:min(len(list), n)] }
 
 type itemView struct {
 	Now      time.Time
