@@ -25,8 +25,8 @@ type delivery struct {
 
 func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
 	row := activitylog.Row{
-		Event: event, MessageID: d.publication.messageID, Actor: string(d.target.id),
-		Topic: d.publication.topic, Status: status,
+		Event: event, MessageID: d.publication.message.MessageID, Actor: string(d.target.id),
+		Topic: d.publication.message.Topic, Status: status,
 	}
 	if d.id > 0 {
 		row.RPCID = strconv.FormatUint(d.id, 10)

@@ -14,26 +14,20 @@ import (
 
 // A publication is one accepted message and what becomes of it.
 type publication struct {
-	server    *Server
-	sender    *session             // nil where another bus of the cluster accepted the message
-	finished  func(*batch, Result) // takes the outcome where sender is nil
-	rpcID     jsonrpc.ID           // of the sendMessage; nil for a notification
-	rpcText   string               // of rpcID, for the activity log
-	topic     string
-	messageID string
-	from      string
-	params    []byte // of the processMessage requests; the payload is inside
-	payload   []byte // as it came
-	room      []byte // empty, for the result
-	accepted  time.Time
-	only      [1]delivery // the delivery where there is one
+	server   *Server
+	sender   *session             // nil if another bus of the cluster accepted the message
+	finished func(*batch, Result) // takes the outcome if sender is nil
+	rpcID    jsonrpc.ID           // of the sendMessage; nil for a notification
+	rpcText  string               // of rpcID, for the activity log
+	message  Arrived
+	params   []byte // of the processMessage requests; the payload is inside
+	room     []byte // empty, for the answer
+	accepted time.Time
+	only     [1]delivery // the delivery, if there is one only
 
-	mu          sync.Mutex // guards the fields below
-	targets     int        // peers that the bus waits for
-	waiting     int        // deliveries and forwards without an outcome, and one for route itself
-	deliveredTo int
-	failures    []protocol.Failure
-	addressee   protocol.Addressee
+	mu      sync.Mutex // guards the fields below
+	waiting int        // deliveries and forwards without an outcome, and one for route itself
+	outcome Result
 }
 
 // publish hands a checked message to every subscriber.
@@ -61,9 +55,9 @@ func (p *publication) route(b *batch, targets []target) {
 	if others && p.sender != nil {
 		forwards = p.forwards(targets)
 	}
-	p.targets, p.waiting = local, local+len(forwards)+1
+	p.outcome.Targets, p.waiting = local, local+len(forwards)+1
 	for _, f := range forwards {
-		p.targets += len(f.Peers)
+		p.outcome.Targets += len(f.Peers)
 	}
 	if p.sender != nil || local > 0 {
 		p.deliver(b, targets, local)
@@ -82,7 +76,7 @@ func (p *publication) route(b *batch, targets []target) {
 // newPublication copies what it is given. One buffer holds the params, the id
 // and the result to come.
 func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send) *publication {
-	p := &publication{server: srv, topic: send.Topic, messageID: send.MessageID, from: send.From, accepted: at}
+	p := &publication{server: srv, accepted: at}
 	const envelopes = len(`{"topic":"","payload":}`) + len(`{"accepted":true,"messageId":"","deliveredTo":999,"addressee":"absent"}`)
 	buf := make([]byte, 0, envelopes+len(send.Topic)+len(send.Payload)+len(id)+len(send.MessageID))
 	buf = append(buf, `{"topic":`...)
@@ -90,7 +84,7 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 	buf = append(buf, `,"payload":`...)
 	start := len(buf)
 	buf = append(buf, send.Payload...)
-	p.payload = buf[start:len(buf):len(buf)]
+	p.message = Arrived{Topic: send.Topic, MessageID: send.MessageID, From: send.From, Payload: buf[start:len(buf):len(buf)]}
 	buf = append(buf, '}')
 	p.params = buf[:len(buf):len(buf)]
 	if id != nil {
@@ -103,15 +97,15 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 	}
 	p.room = buf[len(buf):]
 	if protocol.IsIdentity(protocol.Topic(send.Topic)) {
-		p.addressee = protocol.AddresseeAbsent
+		p.outcome.Addressee = protocol.AddresseeAbsent
 	}
 	return p
 }
 
 func (p *publication) startRow() activitylog.Row {
 	return activitylog.Row{
-		At: p.accepted.UnixMicro(), Event: activitylog.SendStart, MessageID: p.messageID, RPCID: p.rpcText,
-		Actor: p.from, Topic: p.topic, Status: activitylog.StatusStart, Payload: p.payload,
+		At: p.accepted.UnixMicro(), Event: activitylog.SendStart, MessageID: p.message.MessageID, RPCID: p.rpcText,
+		Actor: p.message.From, Topic: p.message.Topic, Status: activitylog.StatusStart, Payload: p.message.Payload,
 	}
 }
 
@@ -161,16 +155,16 @@ func refusalText(o protocol.Outcome) string {
 func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text string) {
 	p.mu.Lock()
 	if o == protocol.OutcomeOK {
-		p.deliveredTo++
+		p.outcome.DeliveredTo++
 	} else {
-		p.failures = append(p.failures, protocol.Failure{Peer: d.target.id, Status: o, Error: text})
+		p.outcome.Failures = append(p.outcome.Failures, protocol.Failure{Peer: d.target.id, Status: o, Error: text})
 	}
-	if p.addressee != "" && d.target.isAddressee(protocol.PeerID(p.topic)) {
+	if p.outcome.Addressee != "" && d.target.isAddressee(protocol.PeerID(p.message.Topic)) {
 		was := protocol.AddresseeFailed
 		if o == protocol.OutcomeOK {
 			was = protocol.AddresseeOK
 		}
-		p.addressee = best(p.addressee, was)
+		p.outcome.Addressee = best(p.outcome.Addressee, was)
 	}
 	p.releaseAndUnlock(b)
 }
@@ -196,49 +190,51 @@ func (p *publication) finish(b *batch) {
 	srv := p.server
 	defer srv.inFlight.end()
 	if p.sender == nil {
-		p.finished(b, Result{Targets: p.targets, DeliveredTo: p.deliveredTo, Failures: p.failures, Addressee: p.addressee})
+		p.finished(b, p.outcome)
 		return
 	}
-	result := p.result()
+	answer := p.answer()
 	if b.server.log != nil {
 		b.record(activitylog.Row{
-			At: b.now(), Event: activitylog.SendFinish, MessageID: p.messageID, RPCID: p.rpcText,
-			Actor: p.from, Topic: p.topic, Status: p.status(), Payload: result,
+			At: b.now(), Event: activitylog.SendFinish, MessageID: p.message.MessageID, RPCID: p.rpcText,
+			Actor: p.message.From, Topic: p.message.Topic, Status: p.outcome.status(), Payload: answer,
 		})
 	}
 	b.counts.finished++
 	b.counts.observe(b.at.Sub(p.accepted))
 	if p.rpcID != nil {
-		p.sender.reply(b, p.rpcID, result)
+		p.sender.reply(b, p.rpcID, answer)
 	}
 }
 
-func (p *publication) status() string {
+// status is how the activity log names an outcome.
+func (r *Result) status() string {
 	switch {
-	case p.targets == 0:
+	case r.Targets == 0:
 		return activitylog.StatusNoSubscriber
-	case p.deliveredTo == p.targets:
+	case r.DeliveredTo == r.Targets:
 		return activitylog.StatusOK
-	case p.deliveredTo == 0:
+	case r.DeliveredTo == 0:
 		return activitylog.StatusFailed
 	default:
 		return activitylog.StatusPartial
 	}
 }
 
-// result is the answer to sendMessage.
-func (p *publication) result() []byte {
+// answer is the result of sendMessage.
+func (p *publication) answer() []byte {
+	r := &p.outcome
 	buf := append(p.room, `{"accepted":true,"messageId":`...)
-	buf = jsonrpc.AppendString(buf, p.messageID)
+	buf = jsonrpc.AppendString(buf, p.message.MessageID)
 	buf = append(buf, `,"deliveredTo":`...)
-	buf = strconv.AppendInt(buf, int64(p.deliveredTo), 10)
-	if len(p.failures) > 0 {
+	buf = strconv.AppendInt(buf, int64(r.DeliveredTo), 10)
+	if len(r.Failures) > 0 {
 		buf = append(buf, `,"failures":`...)
-		buf = append(buf, failuresWithin(p.server.options.MaxFrame/2, p.failures)...)
+		buf = append(buf, failuresWithin(p.server.options.MaxFrame/2, r.Failures)...)
 	}
-	if p.addressee != "" {
+	if r.Addressee != "" {
 		buf = append(buf, `,"addressee":"`...)
-		buf = append(buf, p.addressee...)
+		buf = append(buf, r.Addressee...)
 		buf = append(buf, '"')
 	}
 	return append(buf, '}')

@@ -106,7 +106,7 @@ func (p *publication) forwards(targets []target) []*Forward {
 		if !ok {
 			f = &Forward{
 				Bus: t.remote.bus, publication: p, Expires: p.accepted.Add(p.server.options.DeliveryTimeout + time.Second),
-				Arrived: Arrived{Topic: p.topic, MessageID: p.messageID, From: p.from, Payload: p.payload},
+				Arrived: p.message,
 			}
 			byBus[t.remote.bus] = f
 			list = append(list, f)
@@ -128,11 +128,12 @@ func (f *Forward) Done(r Result) {
 	p := f.publication
 	b := p.server.newBatch()
 	p.mu.Lock()
-	p.targets += r.Targets - len(f.Peers)
-	p.deliveredTo += r.DeliveredTo
-	p.failures = append(p.failures, r.Failures...)
-	if p.addressee != "" {
-		p.addressee = best(p.addressee, r.Addressee)
+	o := &p.outcome
+	o.Targets += r.Targets - len(f.Peers)
+	o.DeliveredTo += r.DeliveredTo
+	o.Failures = append(o.Failures, r.Failures...)
+	if o.Addressee != "" {
+		o.Addressee = best(o.Addressee, r.Addressee)
 	}
 	p.releaseAndUnlock(b)
 	b.flush()
@@ -145,16 +146,17 @@ func (f *Forward) Lost(reason string) {
 	b := p.server.newBatch()
 	text := fmt.Sprintf("the bus %s of this peer %s", f.Bus, reason)
 	p.mu.Lock()
+	o := &p.outcome
 	for _, peer := range f.Peers {
-		p.failures = append(p.failures, protocol.Failure{Peer: peer, Status: protocol.OutcomeOffline, Error: text})
-		if p.addressee != "" && addresses(peer, protocol.PeerID(p.topic)) {
-			p.addressee = best(p.addressee, protocol.AddresseeFailed)
+		o.Failures = append(o.Failures, protocol.Failure{Peer: peer, Status: protocol.OutcomeOffline, Error: text})
+		if o.Addressee != "" && addresses(peer, protocol.PeerID(p.message.Topic)) {
+			o.Addressee = best(o.Addressee, protocol.AddresseeFailed)
 		}
 	}
 	p.mu.Unlock()
 	for _, peer := range f.Peers {
 		b.record(activitylog.Row{
-			At: b.now(), Event: activitylog.ProcessFinish, MessageID: p.messageID, Actor: string(peer), Topic: p.topic,
+			At: b.now(), Event: activitylog.ProcessFinish, MessageID: p.message.MessageID, Actor: string(peer), Topic: p.message.Topic,
 			Status: string(protocol.OutcomeOffline), Error: text,
 		})
 	}

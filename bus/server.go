@@ -30,11 +30,7 @@ type Server struct {
 	started     atomic.Pointer[time.Time] // set by Run
 	credentials uint64                    // version that the sessions were checked against; of the sweeper
 
-	stopping   atomic.Bool
-	cut        chan struct{}  // closed when streams must end at once
-	readers    sync.WaitGroup // one a session
-	background sync.WaitGroup // close handshakes and pings
-	inFlight   *inFlight      // publications that are not finished
+	ending
 
 	remoteMu sync.Mutex // guards remotes
 	remotes  map[string]*remote
@@ -46,6 +42,15 @@ type Server struct {
 	latest   int64 // greatest Stamp.At until now, the other buses' included: their clocks may be ahead
 }
 
+// ending is what a bus needs to stop.
+type ending struct {
+	stopping   atomic.Bool
+	cut        chan struct{}  // closed when streams must end at once
+	readers    sync.WaitGroup // one for each session
+	background sync.WaitGroup // close handshakes and pings
+	inFlight   *inFlight      // publications that are not finished
+}
+
 // New makes a bus that records in log, which may be nil. It does no I/O.
 func New(log Log, opts *Options) *Server {
 	o := opts.withDefaults()
@@ -53,7 +58,8 @@ func New(log Log, opts *Options) *Server {
 		o.Name = NewName()
 	}
 	srv := &Server{
-		cut: make(chan struct{}), options: o, log: log, index: newIndex(), inFlight: newInFlight(), initialized: initializeResult(o.Name, o.Version),
+		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
+		ending:   ending{cut: make(chan struct{}), inFlight: newInFlight()},
 		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{}, remotes: map[string]*remote{},
 	}
 	if o.Cluster != nil {
@@ -228,7 +234,7 @@ func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant
 // Whoever serves the session calls leave in the end.
 func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
 	at := time.Now()
-	s := &session{server: srv, stream: stream, remote: remote, opened: at, pinged: at}
+	s := &session{server: srv, stream: stream, remote: remote, opened: at, pings: pings{pinged: at}}
 	s.credential.Store(credential)
 	s.self.session = s
 	if srv.admitSession(s) {

@@ -25,27 +25,41 @@ type session struct {
 	stream jsonrpc.Stream
 	remote string
 	opened time.Time
-	self   subscriber // what the index knows it by
-	batch  *batch     // of the reader; nil while it waits
+	self   subscriber  // what the index knows it by
+	batch  *batch      // of the reader; nil while it waits
+	dirty  atomic.Bool // some batch will flush it
 
+	credential atomic.Pointer[grant.Credential] // nil if the bus is open
+	identity
+
+	mu        sync.Mutex // guards the fields below
+	ended     bool
+	endReason string
+	patterns  map[protocol.Pattern]bool // value: observe
+	window
+	pings
+}
+
+// An identity is who a session is, from initialize on.
+type identity struct {
 	stamp Stamp           // set with id
-	id    protocol.PeerID // set once, under server.mu; for others to read once the session is ready
-	ready atomic.Bool     // initialize is accepted; set under mu
-	dirty atomic.Bool     // some batch will flush it
+	id    protocol.PeerID // set once, under server.mu; others may read it once ready is set
+	ready atomic.Bool     // initialize is accepted; set under session.mu
+}
 
-	credential atomic.Pointer[grant.Credential] // nil where the bus is open
-
-	mu          sync.Mutex // guards the fields below
-	ended       bool
-	endReason   string
+// A window holds the deliveries of a session that have no outcome yet.
+type window struct {
 	calls       jsonrpc.Calls[*delivery]
-	unanswered  int         // deliveries that were written and not answered
+	unanswered  int         // deliveries written and not answered
 	queue       []*delivery // deliveries that wait for room, in order
 	queuedBytes int
-	observed    uint64                    // messages written that nobody waits for
-	patterns    map[protocol.Pattern]bool // value: observe
-	pinging     bool
-	pinged      time.Time
+	observed    uint64 // messages written that nobody waits for
+}
+
+// pings say when a session was last asked for a sign of life.
+type pings struct {
+	pinging bool // it is being asked
+	pinged  time.Time
 }
 
 // serve reads until the stream ends.

@@ -31,7 +31,11 @@ type gatherConn struct {
 	closing      atomic.Bool   // Close is reading
 	released     chan struct{} // closed by Close: nobody else reads any more
 	input
+	output
+}
 
+// An output is what was written to a gatherConn and the network has not taken.
+type output struct {
 	mu       sync.Mutex // guards the fields below
 	drained  *sync.Cond // pending shrank, or err was set
 	started  bool
