@@ -31,10 +31,10 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 	s.publish(m.ID, send)
 }
 
-// granted returns the session's credential, nil where the bus is open.
+// granted returns the session's credential, or nil if the bus is open.
 func (s *session) granted() *grant.Credential { return s.credential.Load() }
 
-// mayBe says why the session may not use an identity, or nil.
+// mayBe returns nil if the session may use an identity, or the reason why not.
 func (s *session) mayBe(id protocol.PeerID) error {
 	if c := s.granted(); c != nil && !c.MayBe(id) {
 		return fmt.Errorf("the credential %q does not grant the identity %q", c.Name, id)
@@ -42,7 +42,8 @@ func (s *session) mayBe(id protocol.PeerID) error {
 	return nil
 }
 
-// mayHear says why the session may not subscribe to a pattern, or nil.
+// mayHear returns nil if the session may subscribe to a pattern, or the reason why
+// not.
 func (s *session) mayHear(p protocol.Pattern) error {
 	if c := s.granted(); c != nil && !c.MaySubscribe(p) {
 		return fmt.Errorf("the credential %q does not grant the subscription %q", c.Name, p)
@@ -50,9 +51,9 @@ func (s *session) mayHear(p protocol.Pattern) error {
 	return nil
 }
 
-// maySend says why the session may not send a message, or nil: the role of
-// payload.from must allow its type, the session must be or speak for it, and
-// its credential must grant the topic.
+// maySend returns nil if the session may send a message, or the reason why not. The
+// role of payload.from must allow the type, the session must be that identity or
+// speak for it, and its credential must grant the topic.
 func (s *session) maySend(m *protocol.Send) error {
 	from := protocol.PeerID(m.From)
 	if err := protocol.MaySend(from, m.Type); err != nil {
@@ -81,8 +82,8 @@ func (s *session) speaksFor(id protocol.PeerID) bool {
 
 // isAddressee reports whether a message to the topic is for the session: it is
 // that identity, or one of its family that may speak for it. A peer of another
-// family may speak for everyone, as an operator's does, and listen to all; still
-// the message has not come to whom it is for.
+// family may speak for everyone and listen to everything, as an operator's does,
+// but a message that it processed has not reached its addressee.
 func (s *session) isAddressee(topic protocol.PeerID) bool {
 	return topic == s.id || s.id.Family() == topic.Family() && s.speaksFor(topic)
 }

@@ -8,25 +8,25 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A batch collects what one goroutine wrote to many sessions, so that each is
-// flushed once, just before the goroutine waits. It belongs to one goroutine.
+// A batch remembers the sessions that one goroutine wrote to, so that each is
+// flushed once, just before the goroutine waits. It belongs to that goroutine.
 type batch struct {
 	server *Server
-	at     time.Time // when its goroutine last stopped waiting: the clock is read once for all that came
+	at     time.Time // when its goroutine last stopped waiting; the clock is read once for everything that arrived
 	counts tally
 	dirty  []*session
-	parser jsonrpc.Parser    // of a session's reader
+	parser jsonrpc.Parser    // for the frames that a session's reader gets
 	rows   []activitylog.Row // scratch
 	frame  []byte            // scratch
 }
 
 func (srv *Server) newBatch() *batch { return &batch{server: srv, at: time.Now()} }
 
-// batches are those that no goroutine uses. A session's reader has one only while
-// it acts, so that an idle session keeps no scratch.
+// batches pools the batches that are not in use. A session's reader holds one only
+// while it acts, so an idle session keeps no scratch memory.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// rest gives a batch back when its goroutine waits.
+// rest flushes a batch and returns it to the pool, before its goroutine waits.
 func (b *batch) rest() {
 	b.flush()
 	if cap(b.frame) > keptFrame {
@@ -35,21 +35,22 @@ func (b *batch) rest() {
 	batches.Put(b)
 }
 
-// keptFrame is the largest scratch buffer for frames that is kept.
+// keptFrame is the largest scratch frame that a pooled batch keeps, in bytes.
 const keptFrame = 16 << 10
 
-// now is the time of the present step, as rows have it.
+// now returns b.at as rows store it.
 func (b *batch) now() int64 { return b.at.UnixMicro() }
 
-// touch remembers that a session was written to. A session that another
-// goroutine has remembered is left to it.
+// touch remembers that a session was written to. If another batch has marked the
+// session, that batch flushes it.
 func (b *batch) touch(s *session) {
 	if s.dirty.CompareAndSwap(false, true) {
 		b.dirty = append(b.dirty, s)
 	}
 }
 
-// flush sends what was written. Who reads it finds it counted.
+// flush sends what was written. The counters are updated before the data is
+// flushed.
 func (b *batch) flush() {
 	b.counts.addTo(&b.server.metrics)
 	for i, s := range b.dirty {
@@ -60,8 +61,8 @@ func (b *batch) flush() {
 	b.dirty = b.dirty[:0]
 }
 
-// record appends rows to the activity log. Where the log makes it wait, it
-// first sends what was written.
+// record appends rows to the activity log. If the log makes it wait, it flushes
+// first.
 func (b *batch) record(rows ...activitylog.Row) {
 	if b.server.log == nil || b.server.log.TryAppend(rows...) {
 		return
@@ -71,7 +72,7 @@ func (b *batch) record(rows ...activitylog.Row) {
 	b.at = time.Now()
 }
 
-// keep takes a slice of rows back for reuse.
+// keep takes back a slice of rows, to use it again.
 func (b *batch) keep(rows []activitylog.Row) {
 	clear(rows)
 	b.rows = rows[:0]

@@ -12,15 +12,15 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A delivery is one message on its way to one peer. It is settled once: by
-// whoever takes it from the peer's table of calls.
+// A delivery is one message on its way to one peer. It is settled once, by the
+// goroutine that takes it from the peer's table of calls.
 type delivery struct {
 	publication *publication
 	target      *session
-	id          uint64           // of the processMessage request; 0 where it got no place
-	refused     protocol.Outcome // set where it got no place
-	waits       bool             // it is in the target's queue
-	recorded    bool             // its start is, so that it may be sent; guarded by target.mu
+	id          uint64           // of the processMessage request; 0 if it got no place
+	refused     protocol.Outcome // why it got no place; empty if it has one
+	waits       bool             // it is in the target's queue, not in its window
+	recorded    bool             // its start is in the log, so it may be sent; guarded by target.mu
 }
 
 func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
@@ -40,8 +40,7 @@ func (d *delivery) startRow() activitylog.Row {
 	return row
 }
 
-// settle records the outcome of a delivery and counts it. It keeps no part of
-// the answer.
+// settle records and counts the outcome of a delivery. It does not retain answer.
 func (d *delivery) settle(b *batch, o protocol.Outcome, answer []byte, text string) {
 	if b.server.log != nil {
 		row := d.row(activitylog.ProcessFinish, string(o))
@@ -52,8 +51,8 @@ func (d *delivery) settle(b *batch, o protocol.Outcome, answer []byte, text stri
 	d.publication.settled(b, d, o, text)
 }
 
-// reserve gives a delivery a place at the peer: in the window of unanswered
-// ones, or in the queue. Otherwise it says why not.
+// reserve gives a delivery a place in the peer's window of unanswered deliveries, or
+// in its queue. It returns an empty Outcome, or the reason why there is no place.
 func (s *session) reserve(d *delivery) protocol.Outcome {
 	o := &s.server.options
 	s.mu.Lock()
@@ -80,8 +79,7 @@ func (s *session) roomLocked() bool {
 	return s.unanswered < o.PeerWindow && s.stream.Buffered() < o.PeerBuffer
 }
 
-// write sends a delivery whose start is recorded, unless it waits in the queue
-// and is not its turn.
+// write sends a delivery whose start is recorded, unless it must wait in the queue.
 func (s *session) write(b *batch, d *delivery) {
 	s.mu.Lock()
 	d.recorded = true
@@ -96,14 +94,15 @@ func (s *session) write(b *batch, d *delivery) {
 	b.touch(s)
 }
 
-// sendLocked writes a processMessage request. An error is the stream's end,
-// which its reader finds too and settles what waits.
+// sendLocked writes a processMessage request. It ignores errors: the stream has
+// ended, and its reader, which finds the same error, settles the deliveries.
 func (s *session) sendLocked(b *batch, id uint64, params []byte) {
 	b.frame = jsonrpc.AppendRequest(b.frame[:0], id, protocol.MethodProcessMessage, params)
 	s.stream.Write(b.frame) //nolint:errcheck // see above
 }
 
-// observe sends a message that nobody waits for, or drops it.
+// observe sends a message whose answer nobody waits for. It drops the message if the
+// peer is slow.
 func (s *session) observe(b *batch, p *publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,19 +118,19 @@ func (s *session) observe(b *batch, p *publication) {
 	b.touch(s)
 }
 
-// observerIDs keeps the ids of requests that nobody waits for apart from the
-// others, and below 2^53, where every language's numbers are exact.
+// observerIDs is where the ids of observed messages begin: above all others, and below
+// 2^53, up to which every language's numbers are exact.
 const observerIDs = 1 << 52
 
-// processed takes the usual answer to a processMessage; see answered.
+// processed handles the usual answer to a processMessage; answered handles all others.
 func (s *session) processed(id uint64) {
 	if d, ok := s.take(s.batch, id); ok {
 		d.settle(s.batch, protocol.OutcomeOK, usualResult, "")
 	}
 }
 
-// answered takes a peer's answer to a processMessage. One that nobody waits for
-// (late, double, or to an observation) is ignored.
+// answered handles a peer's answer to a processMessage. It ignores an answer that
+// nobody waits for: a late one, a second one, or one to an observed message.
 func (s *session) answered(m jsonrpc.Message, unusable error) {
 	id, ok := jsonrpc.ParseCallID(m.ID)
 	if !ok {
@@ -149,7 +148,8 @@ func (s *session) answered(m jsonrpc.Message, unusable error) {
 	d.settle(s.batch, o, raw, text)
 }
 
-// take removes a delivery from the table and lets the next one of the queue go.
+// take removes a delivery from the table of calls and sends what it made room for. It
+// returns false if no delivery has this id.
 func (s *session) take(b *batch, id uint64) (*delivery, bool) {
 	s.mu.Lock()
 	d, ok := s.calls.Take(id)
@@ -166,7 +166,8 @@ func (s *session) take(b *batch, id uint64) (*delivery, bool) {
 	return d, ok
 }
 
-// pumpLocked sends queued deliveries while there is room.
+// pumpLocked sends queued deliveries while there is room, and reports whether it sent
+// any. The caller holds s.mu.
 func (s *session) pumpLocked(b *batch) (sent bool) {
 	for len(s.queue) > 0 && s.queue[0].recorded && s.roomLocked() {
 		d := s.queue[0]
@@ -191,7 +192,7 @@ func (s *session) dropQueuedLocked(d *delivery) {
 	}
 }
 
-// outcome judges a peer's answer.
+// outcome tells what a peer's answer means. unusable is the error of parsing it, if any.
 func outcome(p *jsonrpc.Parser, m jsonrpc.Message, unusable error) (protocol.Outcome, string) {
 	if unusable != nil {
 		return protocol.OutcomeError, "unusable answer: " + unusable.Error()
@@ -229,7 +230,7 @@ func rejectionText(raw []byte) string {
 // maxShown bounds a text of a peer's that others are shown, in bytes.
 const maxShown = 500
 
-// keep copies a span of a frame for the log.
+// keep copies a part of a frame for the log: the frame's memory is used again.
 func keep(raw []byte) []byte {
 	if bytes.Equal(raw, usualResult) {
 		return usualResult

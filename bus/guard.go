@@ -14,14 +14,14 @@ import (
 	"hubbub/protocol"
 )
 
-// checkExposure says why the bus must not serve on an address, or nil: without
-// credentials it serves this machine only, and without TLS it needs to be told
-// so (Options.Plaintext).
+// checkExposure returns nil if the bus may serve on an address, or the reason why not.
+// Without credentials it serves this machine only. Without TLS it serves others only
+// with Options.Plaintext.
 func (srv *Server) checkExposure(addr net.Addr) error {
 	open := srv.open()
 	if loopbackAddr(addr) {
 		if open {
-			srv.options.Log.Warn().Msg("no credentials: every program on this machine may connect as anyone; see: hubbub token create")
+			srv.options.Log.Warn().Msg("the bus has no credentials: every program on this machine may connect as anyone; see: hubbub token create")
 		}
 		return nil
 	}
@@ -45,8 +45,8 @@ func (srv *Server) open() bool {
 	return srv.options.Credentials == nil || srv.options.Credentials.Open()
 }
 
-// guard refuses what a browser on another site could be made to send: foreign
-// origins, and, where no valid token is shown, foreign host names.
+// guard refuses requests that another site could make a browser send: those with a
+// foreign Origin, and those with a foreign Host and no valid token.
 func (srv *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
@@ -71,10 +71,10 @@ func (srv *Server) originAllowed(origin string, r *http.Request) bool {
 		slices.ContainsFunc(srv.options.AllowOrigins, func(o string) bool { return strings.EqualFold(o, origin) })
 }
 
-// hostAllowed reports whether a request may name the host that it names. An open
-// bus has loopback names only. With credentials, an address or a host of an
-// allowed origin will do, and any name for a request with a valid token in its
-// Authorization header, which no browser sends for another site.
+// hostAllowed reports whether a request's Host is allowed. An open bus has loopback
+// names only. With credentials, an IP address or the host of an allowed origin is
+// allowed as well, and so is any name if the Authorization header has a valid token:
+// no browser sends that header for another site.
 func (srv *Server) hostAllowed(r *http.Request) bool {
 	host := hostname(r.Host)
 	if loopbackName(host) {
@@ -102,8 +102,8 @@ func (srv *Server) hostAllowed(r *http.Request) bool {
 	return ok
 }
 
-// lookup returns the credential of a token, which may have been created a moment
-// ago: the sweeper has not looked at the file since then.
+// lookup returns the credential of a token. If the token is unknown it reads the file
+// again: the credential may have been created since the sweeper last did.
 func (srv *Server) lookup(token string) (*grant.Credential, bool) {
 	if c, ok := srv.options.Credentials.Lookup(token); ok {
 		return c, true
@@ -137,7 +137,7 @@ var errNoToken = errors.New("a token is needed: send it as Authorization: Bearer
 
 var errWrongToken = errors.New("the token is not valid; it may have been revoked")
 
-// authenticate returns the credential of a request, nil on an open bus.
+// authenticate returns the credential of a request, or nil if the bus is open.
 func (srv *Server) authenticate(r *http.Request) (*grant.Credential, error) {
 	if srv.open() {
 		return nil, nil
@@ -176,7 +176,7 @@ func bearerSubprotocol(r *http.Request) string {
 	return ""
 }
 
-// authenticated wraps a handler that needs a credential where there are any.
+// authenticated wraps a handler that needs a credential, unless the bus is open.
 func (srv *Server) authenticated(next func(http.ResponseWriter, *http.Request, *grant.Credential)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := srv.authenticate(r)

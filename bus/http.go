@@ -38,7 +38,7 @@ func (srv *Server) Handler() http.Handler {
 	return srv.guard(mux)
 }
 
-// root upgrades to a session, or leads a browser to the console.
+// root upgrades the request to a session, or redirects a browser to the console.
 func (srv *Server) root(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		http.Redirect(w, r, "/console/", http.StatusFound)
@@ -56,8 +56,8 @@ func (srv *Server) root(w http.ResponseWriter, r *http.Request) {
 	srv.start(stream, r.RemoteAddr, credential) // returning frees what the HTTP server keeps of the connection
 }
 
-// httpErrors writes to the program's log what the HTTP server has to say, such as
-// a TLS handshake that failed.
+// httpErrors writes the HTTP server's messages, such as failed TLS handshakes, to the
+// program's log.
 type httpErrors struct{ log *zerolog.Logger }
 
 func (h httpErrors) Write(line []byte) (int, error) {
@@ -69,8 +69,8 @@ func (srv *Server) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// readiness says whether the bus takes messages. A log in trouble does not make
-// it unready, unless it is required, but shows.
+// readiness answers whether the bus accepts messages. A failing activity log is shown,
+// but makes the bus unready only if the log is required.
 func (srv *Server) readiness(w http.ResponseWriter, _ *http.Request) {
 	state := map[string]any{"status": "ready", "bus": srv.options.Name}
 	if srv.log != nil {
@@ -140,7 +140,7 @@ func (srv *Server) whoami(w http.ResponseWriter, _ *http.Request, c *grant.Crede
 // maxCredentialBody bounds the request of POST /credentials, in bytes.
 const maxCredentialBody = 64 << 10
 
-// issue creates a credential inside what the caller may issue.
+// issue creates a credential that lies within what the caller may issue.
 func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
 	if c == nil {
 		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials; create the first with: hubbub token create")
@@ -160,7 +160,7 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	token, err := srv.options.Credentials.Create(child)
 	if err == nil && !srv.stillIssues(c, &child) {
 		if err := srv.options.Credentials.Revoke(child.Name, nil); err != nil {
-			srv.options.Log.Error().Err(err).Str("credential", child.Name).Msg("revoking what a revoked credential has issued")
+			srv.options.Log.Error().Err(err).Str("credential", child.Name).Msg("credential not revoked, though its issuer was; revoke it with: hubbub token revoke")
 		}
 		refuseHTTP(w, http.StatusUnauthorized, errWrongToken.Error())
 		return
@@ -176,8 +176,8 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	}
 }
 
-// stillIssues reports whether an issuer may issue a credential by what is in force
-// now: its own may have been revoked while the change waited for its turn.
+// stillIssues reports whether the issuer may still issue a credential: its own may
+// have been revoked while the change waited for its turn.
 func (srv *Server) stillIssues(issuer, child *grant.Credential) bool {
 	now, ok := srv.options.Credentials.Current(issuer)
 	return ok && now.MayIssue(child) == nil

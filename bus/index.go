@@ -8,27 +8,27 @@ import (
 	"hubbub/protocol"
 )
 
-// A subscriber is a peer whose patterns are in the index: a session of this bus,
-// or a peer of another bus of the cluster.
+// A subscriber is a peer that has patterns in the index: a session of this bus, or a
+// peer of another bus of the cluster.
 type subscriber struct {
-	session *session        // nil for a peer of another bus
-	remote  *remote         // nil for a session of this bus
+	session *session        // nil if it is a peer of another bus
+	remote  *remote         // nil if it is a session of this bus
 	peer    protocol.PeerID // of a peer of another bus
 }
 
 // A target is a subscriber that a topic's messages go to.
 type target struct {
 	*subscriber
-	observe bool // nobody waits for it
+	observe bool // nobody waits for its answer
 }
 
 // An index finds the subscribers whose patterns match a topic.
 //
 // Patterns are kept by shape: exact ones under their topic, all others under
 // the literal text before their first wildcard, so that a lookup visits one map
-// entry per distinct length of such a text. The result is cached per topic; a
-// generation number, which every change of the subscriptions raises, makes old
-// results invalid. So a lookup costs the same for any number of subscriptions.
+// entry per distinct length of such a text. Results are cached by topic, and every
+// change of the subscriptions raises a generation number that makes older results
+// invalid. So a lookup costs the same for any number of subscriptions.
 type index struct {
 	generation atomic.Uint64
 
@@ -38,11 +38,11 @@ type index struct {
 	literal   map[string][]*entry // by the text before the first wildcard
 	lengths   [protocol.MaxPattern + 1]int
 	count     int // subscriptions
-	observing int // those of them that nobody waits for
+	observing int // subscriptions that only observe
 
 	cache     [64]shard
 	seed      maphash.Seed
-	forgotten uint64 // generation at the last forget; of the sweeper
+	forgotten uint64 // generation at the last call of forget; used only by the sweeper
 }
 
 // An entry is one pattern and who subscribed to it.
@@ -53,7 +53,7 @@ type entry struct {
 	place   int                  // in its list of index.literal
 }
 
-// A shard is a part of the cache.
+// A shard is one part of the cache, with a lock of its own.
 type shard struct {
 	mu     sync.RWMutex // guards topics
 	topics map[string]found
@@ -64,8 +64,8 @@ type found struct {
 	targets    []target
 }
 
-// maxCached bounds the topics that one shard remembers: topics come from peers.
-// A full shard starts anew.
+// maxCached bounds the topics of one shard, since peers choose the topics. A full
+// shard is emptied.
 const maxCached = 2048
 
 func newIndex() *index {
@@ -74,7 +74,7 @@ func newIndex() *index {
 	}
 }
 
-// add subscribes a peer to a pattern, or changes how.
+// add subscribes a peer to a pattern, or changes whether it observes.
 func (x *index) add(s *subscriber, p protocol.Pattern, observe bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -152,15 +152,15 @@ func (x *index) dropLocked(gone *entry) {
 	x.literal[text] = list[:last]
 }
 
-// size returns the number of subscriptions, and of those that only observe.
+// size returns the number of subscriptions, and how many of them only observe.
 func (x *index) size() (all, observing int) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.count, x.observing
 }
 
-// targets returns the subscribers that a topic's messages go to, each once. The
-// slice is shared: do not change it.
+// targets returns the subscribers of a topic, each once. The slice is shared: the
+// caller must not change it.
 func (x *index) targets(topic string) []target {
 	generation := x.generation.Load()
 	sh := &x.cache[maphash.String(x.seed, topic)%uint64(len(x.cache))]
@@ -174,7 +174,7 @@ func (x *index) targets(topic string) []target {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if x.generation.Load() != generation {
-		return targets // no longer valid, and forget may have been here
+		return targets // too old to be cached
 	}
 	if sh.topics == nil || len(sh.topics) >= maxCached {
 		sh.topics = make(map[string]found)
@@ -183,9 +183,9 @@ func (x *index) targets(topic string) []target {
 	return targets
 }
 
-// forget empties the cache if subscriptions have changed since it last did. What
-// is no longer valid would otherwise keep the sessions that it names, until
-// somebody asks for its topic again.
+// forget empties the cache if the subscriptions have changed since the last call.
+// Invalid results would otherwise keep ended sessions in memory until somebody asks
+// for the same topic again.
 func (x *index) forget() {
 	generation := x.generation.Load()
 	if generation == x.forgotten {
@@ -200,7 +200,7 @@ func (x *index) forget() {
 	}
 }
 
-// find looks a topic up in the patterns.
+// find looks a topic up in the patterns, without the cache.
 func (x *index) find(topic string) []target {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -221,7 +221,8 @@ func (x *index) find(topic string) []target {
 	return merge(matched)
 }
 
-// merge makes one target of each subscriber; waiting for it wins over observing.
+// merge returns one target for each subscriber. A subscriber observes only if all of
+// its matching subscriptions do.
 func merge(entries []*entry) []target {
 	if len(entries) == 0 {
 		return nil

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// An inFlight counts the publications that are not finished. It is no WaitGroup,
-// whose count must not rise from 0 while somebody waits for it: another bus of
-// the cluster may hand over a message at any time, also while this one stops.
+// An inFlight counts the publications that are not finished. A WaitGroup would not
+// do: its count must not rise from 0 while somebody waits, but another bus of the
+// cluster may forward a message at any time, even while this bus stops.
 type inFlight struct {
 	count atomic.Int64
-	none  chan struct{} // has room for one: the count fell to 0
+	none  chan struct{} // capacity 1; holds a value after the count fell to 0
 }
 
 func newInFlight() *inFlight { return &inFlight{none: make(chan struct{}, 1)} }
@@ -23,12 +23,11 @@ func (f *inFlight) end() {
 	}
 	select {
 	case f.none <- struct{}{}:
-	default: // whoever waits will look
+	default: // a value is there already
 	}
 }
 
-// wait waits until nothing is in flight, or until the time is over, and reports
-// which.
+// wait waits until nothing is in flight. It returns false if over fires first.
 func (f *inFlight) wait(over <-chan time.Time) bool {
 	for f.count.Load() > 0 {
 		select {

@@ -9,7 +9,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// topics is what initialize says of the topics in use. It is informational.
+// topics are the topics in use that initialize reports, for information only.
 var topics = []string{"tg:*", "agent:*", "system:*", "chorus:*", "collab:*", "cli:*"}
 
 // initialize opens the session (section 4.1). An older session of the same
@@ -33,7 +33,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 	}
 	older, ok := s.server.register(s, id)
 	if !ok {
-		return // it was ended meanwhile, and its stream is being closed
+		return // the session was ended meanwhile, and its stream is being closed
 	}
 	if older != nil {
 		older.evict(s.batch, protocol.CloseReplaced, "replaced")
@@ -44,14 +44,15 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return
 	}
 	s.server.options.Log.Info().Str("peer", string(id)).Str("remote", s.remote).Msg("peer connected")
-	if err := s.mayBe(id); err != nil { // no longer: recheck had not seen the session as ready
+	if err := s.mayBe(id); err != nil { // the credential changed before recheck could see the session as ready
 		s.evict(s.batch, wire.ClosePolicy, errRevoked.Error())
 		return
 	}
 	s.answer(m, s.server.initialized)
 }
 
-// open makes a session one of a peer, unless it has ended: then it says why.
+// open marks a session as initialized. If the session has ended already, it returns
+// the reason and false.
 func (s *session) open() (reason string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,7 @@ func connected(remote string) []byte {
 	return append(jsonrpc.AppendString([]byte(`{"remote":`), remote), '}')
 }
 
-// record writes one row of the session's own to the activity log.
+// record writes a row about the session itself to the activity log.
 func (s *session) record(row activitylog.Row) {
 	row.At = s.batch.now()
 	s.batch.record(row)

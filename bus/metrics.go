@@ -38,7 +38,8 @@ var outcomes = [...]protocol.Outcome{
 	protocol.OutcomeTimeout, protocol.OutcomeOffline, protocol.OutcomeOverflow,
 }
 
-// metrics are what all goroutines have counted; see tally.
+// metrics are the counters of all goroutines. Each goroutine adds to them through a
+// tally.
 type metrics struct {
 	frames   atomic.Uint64 // read
 	accepted atomic.Uint64 // messages
@@ -60,7 +61,7 @@ type histogram struct {
 	sum     atomic.Uint64 // nanoseconds
 }
 
-// bucketOf returns the bucket that counts a duration.
+// bucketOf returns the index of the bucket for a duration.
 func bucketOf(d time.Duration) (i int) {
 	for limit := firstBucket; d > limit && i < len(histogram{}.buckets)-1; limit *= 2 {
 		i++
@@ -68,7 +69,7 @@ func bucketOf(d time.Duration) (i int) {
 	return i
 }
 
-// registry describes the metrics for Prometheus.
+// registry returns the metrics for Prometheus.
 func (srv *Server) registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &collector{srv})
@@ -149,8 +150,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// processorTime is what this program has used. What Linux tells in /proc, and
-// so process_cpu_seconds_total, has steps of 10 ms.
+// processorTime returns the processor time of this program. The figure in Linux's
+// /proc, which process_cpu_seconds_total shows, has steps of 10 ms.
 func processorTime() (time.Duration, error) {
 	var r syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &r)
@@ -190,7 +191,7 @@ func collectLog(s *activitylog.Stats, gauge, count func(d *prometheus.Desc, v fl
 	gauge(descLogStalled, stalled)
 }
 
-// bounds lists the limits in force, by the names of their flags.
+// bounds returns the limits in force, named after their flags.
 func (o *Options) bounds() map[string]float64 {
 	return map[string]float64{
 		"delivery_timeout_seconds":   o.DeliveryTimeout.Seconds(),
@@ -213,7 +214,7 @@ func (o *Options) bounds() map[string]float64 {
 	}
 }
 
-// totals sums up the sessions. The fields of most are of the one that has most.
+// totals sums up all sessions. Each field of most is the largest of any session.
 type totals struct {
 	sessions, peers, unanswered, queued int
 	most                                struct{ unanswered, queued, queuedBytes, buffered, patterns int }
@@ -244,7 +245,7 @@ func (t *totals) add(s *session) {
 	m.buffered = max(m.buffered, s.stream.Buffered())
 }
 
-// used lists what is in use of the bounds that can fill up, by their names.
+// used returns how much of each bound that can fill up is in use.
 func (t *totals) used() map[string]float64 {
 	return map[string]float64{
 		"max_sessions":      float64(t.sessions),

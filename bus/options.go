@@ -28,14 +28,14 @@ type Options struct {
 	Version      string       // for serverInfo; "dev"
 	Log          *zerolog.Logger
 	OnReady      func(addr net.Addr) // called once, when the bus listens
-	Pulse        func()              // called after every sweep, which asks each session in turn: while the bus is alive
-	OnLull       func()              // called whenever traffic has ended, to give memory back
+	Pulse        func()              // called after every sweep, which visits each session: so only while the bus is alive
+	OnLull       func()              // called when traffic has ended, to return memory to the system
 
-	DeliveryTimeout   time.Duration // from acceptance, queue time included; 30 s
+	DeliveryTimeout   time.Duration // from acceptance, time in the queue included; 30 s
 	InitializeTimeout time.Duration // from the upgrade; 5 s
-	WriteTimeout      time.Duration // a peer that reads nothing for so long is closed; 10 s
+	WriteTimeout      time.Duration // a peer that reads nothing for this long is closed; 10 s
 	PingInterval      time.Duration // two missed pongs close a session; 20 s
-	StopTimeout       time.Duration // for what is in flight at the end; 5 s
+	StopTimeout       time.Duration // for what is in flight when the bus stops; 5 s
 
 	PeerWindow       int // unanswered deliveries per peer; 256
 	PeerQueue        int // deliveries that wait per peer; 1,024
@@ -88,8 +88,8 @@ func (srv *Server) wire() *wire.Options {
 	return &wire.Options{MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer, Cut: srv.cut}
 }
 
-// A Log takes the rows of the activity log. *activitylog.Writer is one; see
-// there for what blocks.
+// A Log takes the rows of the activity log. See *activitylog.Writer, which is one, for
+// which methods block.
 type Log interface {
 	TryAppend(rows ...activitylog.Row) bool
 	Append(rows ...activitylog.Row)

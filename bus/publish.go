@@ -12,7 +12,7 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A publication is one accepted message and what becomes of it.
+// A publication is one accepted message and its outcome.
 type publication struct {
 	server   *Server
 	sender   *session             // nil if another bus of the cluster accepted the message
@@ -30,7 +30,7 @@ type publication struct {
 	outcome Result
 }
 
-// publish hands a checked message to every subscriber.
+// publish delivers a checked message to every subscriber.
 func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
 	p := newPublication(s.server, s.batch.at, id, send)
 	p.sender = s
@@ -38,8 +38,8 @@ func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
 	p.route(s.batch, s.server.index.targets(send.Topic))
 }
 
-// route hands the message to sessions of this bus, and to the other buses that
-// have matching subscribers.
+// route delivers the message to sessions of this bus, and forwards it to the other
+// buses that have matching subscribers.
 func (p *publication) route(b *batch, targets []target) {
 	p.server.inFlight.begin()
 	local, others := 0, false
@@ -73,8 +73,8 @@ func (p *publication) route(b *batch, targets []target) {
 	p.release(b)
 }
 
-// newPublication copies what it is given. One buffer holds the params, the id
-// and the result to come.
+// newPublication copies id and send. One buffer holds the params, the id, and later the
+// answer.
 func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send) *publication {
 	p := &publication{server: srv, accepted: at}
 	const envelopes = len(`{"topic":"","payload":}`) + len(`{"accepted":true,"messageId":"","deliveredTo":999,"addressee":"absent"}`)
@@ -109,9 +109,9 @@ func (p *publication) startRow() activitylog.Row {
 	}
 }
 
-// deliver asks every session that is waited for: it reserves a place at each,
-// records that, and then writes, so that no answer can come before its start is
-// recorded.
+// deliver sends the message to every session whose answer is waited for. It reserves a
+// place at each, records the starts, and only then writes, so that no answer can
+// arrive before its start is recorded.
 func (p *publication) deliver(b *batch, targets []target, count int) {
 	rows := b.rows[:0]
 	if p.sender != nil && b.server.log != nil {
@@ -151,7 +151,7 @@ func refusalText(o protocol.Outcome) string {
 	return "the connection has ended, or its bus is stopping"
 }
 
-// settled counts one outcome and completes the publication with the last.
+// settled adds the outcome of one delivery. The last one completes the publication.
 func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text string) {
 	p.mu.Lock()
 	if o == protocol.OutcomeOK {
@@ -169,7 +169,7 @@ func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text st
 	p.releaseAndUnlock(b)
 }
 
-// release lets go of the publication; the last one to do so completes it.
+// release ends one wait of the publication. The last one completes it.
 func (p *publication) release(b *batch) {
 	p.mu.Lock()
 	p.releaseAndUnlock(b)
@@ -184,7 +184,7 @@ func (p *publication) releaseAndUnlock(b *batch) {
 	}
 }
 
-// finish records the outcome and answers the sender. Nobody else touches the
+// finish records the outcome and answers the sender. No other goroutine uses the
 // publication any more.
 func (p *publication) finish(b *batch) {
 	srv := p.server
@@ -240,9 +240,9 @@ func (p *publication) answer() []byte {
 	return append(buf, '}')
 }
 
-// failuresWithin lists failures in at most limit bytes, so that no sender gets a
-// frame that it may not send: where they are too many, first their reasons are left
-// out, and then the last of them.
+// failuresWithin encodes failures in at most limit bytes, so that no sender gets a
+// larger frame than it may send itself. If there are too many it leaves out the
+// reasons first, and then the last failures.
 func failuresWithin(limit int, failures []protocol.Failure) []byte {
 	list, err := json.Marshal(failures)
 	if err == nil && len(list) > limit {

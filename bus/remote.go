@@ -14,37 +14,37 @@ import (
 type Cluster interface {
 	// Attach gives the cluster its bus, before anything else is called.
 	Attach(Local)
-	// Joined says that a session took an identity; Left that it ended.
+	// Joined is called when a session took an identity, Left when it ended.
 	Joined(peer protocol.PeerID, stamp Stamp)
 	Left(peer protocol.PeerID, stamp Stamp)
-	// Subscribed and Unsubscribed tell of the sessions' patterns.
+	// Subscribed and Unsubscribed are called when a session's patterns change.
 	Subscribed(peer protocol.PeerID, pattern protocol.Pattern, observe bool)
 	Unsubscribed(peer protocol.PeerID, pattern protocol.Pattern)
-	// Forward sends a message to another bus and sees to it that Done or Lost
-	// is called on it once, unless it observes only.
+	// Forward sends a message to another bus. It calls Done or Lost once, unless
+	// f.Peers is empty.
 	Forward(f *Forward)
-	// GiveUp calls Lost on what was forwarded and has no outcome yet, and on
-	// whatever is forwarded from now on: the bus is stopping.
+	// GiveUp calls Lost on each forward without an outcome, and on all later ones:
+	// the bus is stopping.
 	GiveUp(reason string)
-	// Status is what /readyz says of the cluster.
+	// Status returns what /readyz says about the cluster.
 	Status() any
 }
 
-// A Stamp orders the sessions that claim one identity: the greater is newer.
+// A Stamp orders the sessions of one identity: the greater is newer.
 type Stamp struct {
-	At  int64  `json:"at"`  // unix nanoseconds of initialize, and greater than any that its bus has seen
-	Bus string `json:"bus"` // where
+	At  int64  `json:"at"`  // unix nanoseconds of initialize, raised above every stamp that its bus has seen
+	Bus string `json:"bus"` // the session's
 }
 
 // Newer reports whether s is newer than o.
 func (s Stamp) Newer(o Stamp) bool { return s.At > o.At || s.At == o.At && s.Bus > o.Bus }
 
-// Local is what a cluster does with its bus.
+// Local is how a cluster uses its bus.
 type Local interface {
 	// Members lists the sessions and their patterns.
 	Members() []Member
-	// Replaced ends our session of that identity, where it is older. It
-	// reports the stamp of a session that is newer.
+	// Replaced ends this bus's session of that identity if it is older than by. If
+	// it is newer, Replaced returns its stamp and true.
 	Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok bool)
 	// SetRemote adds or changes a pattern of a peer of another bus,
 	// UnsetRemote removes it, DropRemote removes a peer, DropBus a whole bus.
@@ -52,22 +52,22 @@ type Local interface {
 	UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern)
 	DropRemote(bus string, peer protocol.PeerID)
 	DropBus(bus string)
-	// SetBus replaces what is known of a bus, the patterns of its peers. What
-	// stays is routed to throughout.
+	// SetBus replaces the patterns of all peers of a bus. Patterns that it had
+	// before are routed to without a gap.
 	SetBus(bus string, peers map[protocol.PeerID]map[protocol.Pattern]bool)
-	// Deliver hands a message that another bus accepted to our own sessions and
-	// calls done once with the outcome. It does not wait for it.
+	// Deliver delivers a message that another bus accepted to this bus's sessions.
+	// It calls done once with the outcome, and does not wait for it.
 	Deliver(m Arrived, done func(Result))
 }
 
-// A Member is one session of this bus, for the others.
+// A Member is one session of this bus, as the other buses are told of it.
 type Member struct {
 	Peer     protocol.PeerID
 	Stamp    Stamp
 	Patterns map[protocol.Pattern]bool // value: observe
 }
 
-// An Arrived message was accepted by another bus, which checked it.
+// An Arrived message was accepted, and so checked, by this bus or another one.
 type Arrived struct {
 	Topic     string
 	MessageID string
@@ -75,7 +75,7 @@ type Arrived struct {
 	Payload   []byte
 }
 
-// A Result is what became of a message at one bus.
+// A Result is the outcome of a message at one bus.
 type Result struct {
 	Targets     int                `json:"targets"`
 	DeliveredTo int                `json:"deliveredTo"`
@@ -86,15 +86,15 @@ type Result struct {
 // A Forward is one message on its way to one other bus.
 type Forward struct {
 	Bus     string
-	Peers   []protocol.PeerID // that are waited for; none where all observe
+	Peers   []protocol.PeerID // whose answers are waited for; none if all of them observe
 	Arrived Arrived
 	Expires time.Time // when to give up
 
 	publication *publication
 }
 
-// forwards groups the peers of other buses that are waited for by their bus.
-// Where all of a bus observe, the message is sent without waiting.
+// forwards returns one Forward for each other bus that has targets whose answers are
+// waited for. To a bus whose targets all observe it sends the message at once.
 func (p *publication) forwards(targets []target) []*Forward {
 	byBus := map[string]*Forward{}
 	var list []*Forward
@@ -123,7 +123,7 @@ func (p *publication) forwards(targets []target) []*Forward {
 	return slices.DeleteFunc(list, func(f *Forward) bool { return len(f.Peers) == 0 })
 }
 
-// Done takes the other bus's outcome.
+// Done adds the other bus's outcome to that of the message.
 func (f *Forward) Done(r Result) {
 	p := f.publication
 	b := p.server.newBatch()
@@ -139,8 +139,8 @@ func (f *Forward) Done(r Result) {
 	b.flush()
 }
 
-// Lost says that the other bus cannot be reached: its peers count as offline,
-// and since it may not be able to, this bus records their end.
+// Lost ends a forward to a bus that cannot be reached. Its peers count as offline, and
+// this bus records that, since the other one may be unable to.
 func (f *Forward) Lost(reason string) {
 	p := f.publication
 	b := p.server.newBatch()
@@ -164,13 +164,13 @@ func (f *Forward) Lost(reason string) {
 	b.flush()
 }
 
-// addresses reports whether a peer of another bus counts as the addressee of a
-// topic: itself, or the bridge of its family.
+// addresses reports whether a peer of another bus is the addressee of a topic: it has
+// that identity, or is the bridge of its family.
 func addresses(peer, topic protocol.PeerID) bool {
 	return peer == topic || protocol.SpeaksForFamily(peer) && peer.Family() == topic.Family()
 }
 
-// best keeps the better of two outcomes of the addressee.
+// best returns the better of two outcomes at the addressee.
 func best(a, b protocol.Addressee) protocol.Addressee {
 	rank := func(o protocol.Addressee) int {
 		switch o {
@@ -200,8 +200,8 @@ type remotePeer struct {
 
 var _ Local = (*Server)(nil)
 
-// Subscriptions returns how many this bus routes to, those of peers of other
-// buses included, and how many of them only observe.
+// Subscriptions returns the number of subscriptions that this bus routes to, those of
+// other buses' peers included, and how many of them only observe.
 func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size() }
 
 // Deliver implements Local.
@@ -295,8 +295,8 @@ func (srv *Server) SetBus(bus string, peers map[protocol.PeerID]map[protocol.Pat
 	}
 }
 
-// keepRemoteLocked drops the patterns of a peer that are not among those to keep,
-// and the peer where none are.
+// keepRemoteLocked drops the patterns of a peer that are not in patterns, and the peer
+// itself if patterns is empty.
 func (srv *Server) keepRemoteLocked(r *remote, p *remotePeer, patterns map[protocol.Pattern]bool) {
 	if len(patterns) == 0 {
 		srv.dropRemoteLocked(r, p.peer)

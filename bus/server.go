@@ -23,12 +23,12 @@ import (
 // A Server is one bus.
 type Server struct {
 	options     Options
-	log         Log // nil: no activity log
+	log         Log // nil if there is no activity log
 	index       *index
 	metrics     metrics
 	initialized []byte                    // the result of initialize
 	started     atomic.Pointer[time.Time] // set by Run
-	credentials uint64                    // version that the sessions were checked against; of the sweeper
+	credentials uint64                    // version that the sessions were last checked against; used only by the sweeper
 
 	ending
 
@@ -36,10 +36,10 @@ type Server struct {
 	remotes  map[string]*remote
 
 	mu       sync.Mutex // guards the fields below
-	streams  int        // open ones, also those whose session has ended and that are being closed
+	streams  int        // that are open, those included whose session has ended and that are being closed
 	sessions map[*session]struct{}
 	peers    map[protocol.PeerID]*session
-	latest   int64 // greatest Stamp.At until now, the other buses' included: their clocks may be ahead
+	latest   int64 // greatest Stamp.At so far, also of other buses, whose clocks may be ahead
 }
 
 // ending is what a bus needs to stop.
@@ -51,7 +51,7 @@ type ending struct {
 	inFlight   *inFlight      // publications that are not finished
 }
 
-// New makes a bus that records in log, which may be nil. It does no I/O.
+// New makes a bus that records its activity in log, which may be nil. It does no I/O.
 func New(log Log, opts *Options) *Server {
 	o := opts.withDefaults()
 	if o.Name == "" {
@@ -91,8 +91,8 @@ func (srv *Server) Run(ctx context.Context) error {
 	return srv.Serve(ctx, listener)
 }
 
-// Serve serves on a listener until ctx ends, then stops as Run does. It closes
-// the listener. It refuses to be open to more than this machine.
+// Serve serves on a listener until ctx ends, then stops as Run does and closes the
+// listener. Without credentials it refuses to serve other machines.
 func (srv *Server) Serve(ctx context.Context, listener net.Listener) error {
 	defer listener.Close() //nolint:errcheck // closed below, as a rule
 	if file := srv.options.Credentials; file != nil {
@@ -106,8 +106,8 @@ func (srv *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return srv.run(ctx, listener)
 }
 
-// ServeOn is Serve on a listener that may be nil: sessions then come by
-// ServeStream alone.
+// ServeOn is Serve with a listener that may be nil; then ServeStream is the only way
+// to add sessions.
 func (srv *Server) ServeOn(ctx context.Context, listener net.Listener) error {
 	if listener == nil {
 		return srv.run(ctx, nil)
@@ -115,8 +115,8 @@ func (srv *Server) ServeOn(ctx context.Context, listener net.Listener) error {
 	return srv.Serve(ctx, listener)
 }
 
-// answerTimeout is how long a client may take to read an answer of the HTTP side.
-// A session is bound by Options.WriteTimeout instead.
+// answerTimeout is how long a client may take to read an HTTP answer. Sessions have
+// Options.WriteTimeout instead.
 const answerTimeout = 2 * time.Minute
 
 // run serves until ctx ends.
@@ -172,9 +172,9 @@ func (srv *Server) serveHTTP(s *http.Server, listener net.Listener) error {
 	return err
 }
 
-// drain waits for what is in flight, at most Options.StopTimeout. Then it waits
-// for other buses no longer: what they were asked to deliver fails, and its
-// senders have their answer before their sessions are closed.
+// drain waits for what is in flight, at most Options.StopTimeout. Then it gives up the
+// forwards to other buses, so that their senders get an answer before their sessions
+// are closed.
 func (srv *Server) drain() {
 	timer := time.NewTimer(srv.options.StopTimeout)
 	defer timer.Stop()
@@ -184,7 +184,7 @@ func (srv *Server) drain() {
 	}
 }
 
-// refuseSessions lets no new session in: those that are in are counted by then.
+// refuseSessions admits no session from now on.
 func (srv *Server) refuseSessions() {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -199,7 +199,7 @@ func (srv *Server) closeSessions() {
 	b.flush()
 }
 
-// admit says why no message is accepted now, or nil.
+// admit returns nil if messages are accepted now, or the reason why not.
 func (srv *Server) admit() error {
 	if srv.stopping.Load() {
 		return errors.New("the bus is stopping; send again once it is back")
@@ -230,8 +230,8 @@ func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant
 	}
 }
 
-// enter adds a session, or closes the stream where the bus is full or stopping.
-// Whoever serves the session calls leave in the end.
+// enter adds a session. If the bus is full or stopping, it closes the stream and
+// returns nil. The caller serves the session and then calls leave.
 func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant.Credential) *session {
 	at := time.Now()
 	s := &session{server: srv, stream: stream, remote: remote, opened: at, pings: pings{pinged: at}}
@@ -260,8 +260,8 @@ func (srv *Server) admitSession(s *session) bool {
 	return true
 }
 
-// leave counts a stream that is closed. The last words to a slow peer keep a
-// stream open for a while after its session.
+// leave counts a stream as closed. It may be called long after the session ended: the
+// last words to a slow peer keep its stream open.
 func (srv *Server) leave() {
 	srv.mu.Lock()
 	srv.streams--
@@ -269,8 +269,8 @@ func (srv *Server) leave() {
 	srv.readers.Done()
 }
 
-// register gives a session its clientId and returns the one that had it. It is
-// false where the session has ended.
+// register gives a session its clientId and returns the session that had it before. It
+// returns false if the session has ended.
 func (srv *Server) register(s *session, id protocol.PeerID) (older *session, ok bool) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// A session is one live connection of a peer. Its reader, the goroutine in
-// serve, is the only one that reads the stream; it acts on each message itself
-// and starts no other goroutine.
+// A session is one live connection of a peer. Only its reader, the goroutine in serve,
+// reads the stream. The reader acts on each message itself and starts no other
+// goroutine.
 type session struct {
 	server *Server
 	stream jsonrpc.Stream
@@ -27,7 +27,7 @@ type session struct {
 	opened time.Time
 	self   subscriber  // what the index knows it by
 	batch  *batch      // of the reader; nil while it waits
-	dirty  atomic.Bool // some batch will flush it
+	dirty  atomic.Bool // a batch will flush it
 
 	credential atomic.Pointer[grant.Credential] // nil if the bus is open
 	identity
@@ -73,7 +73,7 @@ func (s *session) serve() {
 	s.stream.Close(code, reason)
 }
 
-// act begins what the reader does until it waits again, and rest ends it.
+// act takes a batch for what the reader does until it waits; rest gives it back.
 func (s *session) act() {
 	if s.batch == nil {
 		s.batch = batches.Get().(*batch)
@@ -102,7 +102,8 @@ func (s *session) read() error {
 	}
 }
 
-// closeCode tells with what to close a stream whose reading ended with err.
+// closeCode returns the code and reason for closing a stream whose Read failed with
+// err.
 func (s *session) closeCode(err error) (int, string) {
 	var closed *wire.CloseError
 	switch {
@@ -123,14 +124,14 @@ func (s *session) closeCode(err error) (int, string) {
 	}
 }
 
-// ended reports whether err says that the connection is gone, so that nobody
-// hears with what it is closed.
+// ended reports whether err means that the connection is gone. Then nobody receives
+// the close frame.
 func ended(err error) bool {
 	var network net.Error
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network)
 }
 
-// handle acts on one frame. The error is one that must end the connection.
+// handle acts on one frame. It returns an error only if the connection must end.
 func (s *session) handle(frame []byte) error {
 	if id, ok := usualAnswer(frame); ok {
 		s.processed(id)
@@ -147,7 +148,7 @@ func (s *session) handle(frame []byte) error {
 			return nil
 		}
 		if m.Kind == 0 {
-			s.answered(m, err) // with the id of a delivery, it was meant as its answer
+			s.answered(m, err) // if it has the id of a delivery, it was meant as its answer
 		}
 		s.replyError(m.ID, refusal)
 		return nil
@@ -199,7 +200,7 @@ func (s *session) refuse(m jsonrpc.Message, e *jsonrpc.Error) {
 
 func (s *session) reply(b *batch, id jsonrpc.ID, result []byte) {
 	b.frame = jsonrpc.AppendResult(b.frame[:0], id, result)
-	s.stream.Write(b.frame) //nolint:errcheck // its error is the stream's end, which the reader finds
+	s.stream.Write(b.frame) //nolint:errcheck // an error is the end of the stream, which the reader finds too
 	b.touch(s)
 }
 
@@ -210,8 +211,8 @@ func (s *session) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
 	b.touch(s)
 }
 
-// end takes the session out of the bus: nothing is delivered to it any more,
-// and what it had not answered fails as offline. Only the first call does it.
+// end removes the session from the bus. Nothing is delivered to it any more, and what
+// it has not answered fails as offline. Only the first call has an effect.
 func (s *session) end(b *batch, reason string) {
 	s.mu.Lock()
 	if s.ended {
@@ -219,7 +220,7 @@ func (s *session) end(b *batch, reason string) {
 		return
 	}
 	s.ended, s.endReason = true, reason
-	b.at = time.Now() // it may end what was accepted after this step began
+	b.at = time.Now() // deliveries that end here may have been accepted after b.at
 	calls := s.calls.TakeAll()
 	s.queue, s.queuedBytes, s.unanswered = nil, 0, 0
 	patterns := s.patterns
@@ -242,15 +243,15 @@ func (s *session) end(b *batch, reason string) {
 	}
 }
 
-// evict ends a session from outside its reader: in the background, since the
-// close handshake waits for the peer. b is the caller's batch.
+// evict ends a session from outside its reader. It closes the stream in the
+// background, since the close handshake waits for the peer. b is the caller's batch.
 func (s *session) evict(b *batch, code int, reason string) {
 	s.end(b, reason)
 	s.server.background.Go(func() { s.stream.Close(code, reason) })
 }
 
-// A pinger is a stream that can be asked for a sign of life.
+// A pinger is a stream whose other side can be asked for a sign of life.
 type pinger interface {
 	Ping(context.Context) error
-	Behind() bool // input waits that the session has not read
+	Behind() bool // reports whether input waits that the session has not read
 }

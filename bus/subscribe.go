@@ -10,8 +10,8 @@ import (
 
 var success = []byte(`{"success":true}`)
 
-// subscribe adds a pattern to the session's set (section 5.1). Adding one that
-// is there already succeeds and changes only whether it observes.
+// subscribe adds a pattern to the session's set (section 5.1). If the set has it
+// already, this changes only whether it observes.
 func (s *session) subscribe(m jsonrpc.Message) {
 	pattern, observe, err := protocol.ScanSubscribe(&s.batch.parser, m.Params)
 	if err == nil {
@@ -33,8 +33,8 @@ func (s *session) subscribe(m jsonrpc.Message) {
 	s.answer(m, success)
 }
 
-// addPattern looks at the credential under the lock that recheck holds, so that
-// no subscription outlives its grant.
+// addPattern adds a pattern if the credential grants it. It checks the credential under
+// the lock that recheck holds, so that no subscription outlives its grant.
 func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,13 +12,12 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// sweepEvery is how often the server looks for what waits too long. It is the
-// precision of its timeouts.
+// sweepEvery is how often the server looks for what has waited too long: the precision
+// of all its timeouts.
 const sweepEvery = 100 * time.Millisecond
 
-// sweepLoop ends deliveries, handshakes and sessions whose time is over, pings
-// idle sessions, and applies changed credentials. It is the only timer of the
-// bus.
+// sweepLoop ends deliveries, handshakes and sessions that have timed out, pings
+// sessions, and applies changed credentials. It is the only timer of the bus.
 func (srv *Server) sweepLoop(ctx context.Context) {
 	b := srv.newBatch()
 	var traffic lull
@@ -49,7 +48,7 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 	}
 }
 
-// sweep ends what waits too long at one session.
+// sweep ends what has waited too long at one session.
 func (s *session) sweep(ctx context.Context, b *batch) {
 	o, at := &s.server.options, b.at
 	if !s.ready.Load() {
@@ -67,7 +66,7 @@ func (s *session) sweep(ctx context.Context, b *batch) {
 	}
 }
 
-// expired takes the deliveries that were accepted before the deadline.
+// expired removes and returns the deliveries that were accepted before the deadline.
 func (s *session) expired(b *batch, deadline time.Time) []*delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,9 +98,9 @@ func (s *session) pingDue(at time.Time) bool {
 	return true
 }
 
-// ping asks for a sign of life, twice, and ends a session that gives none. While
-// there is input that the session has not read, the sign may lie in it: a peer
-// that sends faster than the activity log takes its messages is alive.
+// ping asks for a sign of life twice, and ends a session that gives none. It asks again
+// while the session has unread input, since the sign may be in it: a peer that sends
+// faster than the activity log takes its messages is alive.
 func (s *session) ping(ctx context.Context, p pinger) {
 	defer func() {
 		s.mu.Lock()
@@ -125,8 +124,8 @@ func (s *session) ping(ctx context.Context, p pinger) {
 	b.flush()
 }
 
-// reloadCredentials applies a changed credentials file to the live sessions:
-// those whose token was revoked, or which may no longer be who they are, end.
+// reloadCredentials applies a changed credentials file to the live sessions. It ends
+// those whose token was revoked or no longer grants their identity.
 func (srv *Server) reloadCredentials(b *batch) {
 	file := srv.options.Credentials
 	if file == nil {
@@ -155,14 +154,15 @@ func (srv *Server) reloadCredentials(b *batch) {
 // readCredentials reads the credentials file if it changed.
 func (srv *Server) readCredentials() {
 	if err := srv.options.Credentials.Reload(); err != nil {
-		srv.options.Log.Error().Err(err).Msg("credentials")
+		srv.options.Log.Error().Err(err).Msg("credentials not reloaded")
 	}
 }
 
 var errRevoked = errors.New("the credential was revoked")
 
-// recheck takes over the credential in force and ends the subscriptions that it
-// no longer grants. The error says why the session itself must end.
+// recheck gives the session the credential in force now, and ends and returns the
+// subscriptions that it no longer grants. It returns an error if the session itself
+// must end.
 func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

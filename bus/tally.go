@@ -8,16 +8,16 @@ import (
 	"hubbub/protocol"
 )
 
-// A tally counts what one goroutine does until it waits. The counters that the
-// metrics show are shared by all readers: each addition to one takes its cache
-// line away from the other processors, which messages one by one would feel.
+// A tally holds the counts of one goroutine until it waits. The metrics are shared by
+// all readers: every addition takes the cache line away from the other processors,
+// which would cost too much for each single message.
 type tally struct {
 	frames   uint64
 	accepted uint64
 	finished uint64
 	outcomes [len(outcomes)]uint64
 	latency  [len(histogram{}.buckets)]uint64
-	touched  uint32 // a bit for each bucket of latency that counts something
+	touched  uint32 // a bit for each bucket of latency that is not 0
 	sum      time.Duration
 }
 
@@ -37,7 +37,7 @@ func (t *tally) observe(d time.Duration) {
 	t.sum += d
 }
 
-// addTo moves the counts to the metrics.
+// addTo adds the counts to the metrics and sets them to 0.
 func (t *tally) addTo(m *metrics) {
 	move(&t.frames, &m.frames)
 	move(&t.accepted, &m.accepted)

@@ -2,7 +2,8 @@ package bus
 
 import "hubbub/protocol/jsonrpc"
 
-// The usual answer, byte for byte as most JSON writers make it, around the id.
+// The usual answer to a delivery, as most JSON writers write it: what stands before
+// and after the id.
 const (
 	usualHead = `{"jsonrpc":"2.0","id":`
 	usualTail = `,"result":{"processed":true}}`
@@ -10,8 +11,8 @@ const (
 
 var usualResult = []byte(`{"processed":true}`)
 
-// usualAnswer takes the id of a delivery out of the usual answer to it. Half of
-// the frames that a bus reads are such: they need no parser. All others do.
+// usualAnswer returns the id in the usual answer to a delivery, or false for any other
+// frame. Half of the frames that a bus reads are usual answers, and need no parser.
 func usualAnswer(frame []byte) (id uint64, ok bool) {
 	digits := len(frame) - len(usualHead) - len(usualTail)
 	if digits < 1 || string(frame[:len(usualHead)]) != usualHead || string(frame[len(usualHead)+digits:]) != usualTail {
