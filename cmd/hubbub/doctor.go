@@ -19,12 +19,12 @@ import (
 	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/outbox"
 	"hubbub/peers/system"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
 
-	"github.com/google/shlex"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -76,12 +76,12 @@ func (x *examination) run(cmd *cobra.Command) error {
 	}
 	findings = append(findings, examineMailboxes(cmd.Context(), env.Data, time.Now())...)
 	if token == "" {
-		findings = append(findings, tg.Finding{Check: "bot token", Level: tg.LevelSkipped, Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.",
-			Advice: "Set it to the token from @BotFather to look at the bot."})
+		findings = append(findings, tg.Finding{Check: "bot token", Level: tg.LevelSkipped,
+			Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.", Advice: "Set it to the token from @BotFather to look at the bot."})
 	} else {
 		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridging(cmd.Context(), env, token))...)
 	}
-	findings = append(findings, x.examineHarness(env)...)
+	findings = append(findings, x.examineHarness(env))
 	return reportFindings(cmd, findings)
 }
 
@@ -101,9 +101,8 @@ func reportFindings(cmd *cobra.Command, findings []tg.Finding) error {
 		return nil
 	case 1:
 		return errors.New("one problem was found")
-	default:
-		return fmt.Errorf("%d problems were found", problems)
 	}
+	return fmt.Errorf("%d problems were found", problems)
 }
 
 func printFinding(w io.Writer, f tg.Finding) error {
@@ -123,18 +122,14 @@ const (
 
 // examineDisk looks whether the data folder can be written, and for how long.
 func examineDisk(data string) tg.Finding {
-	f := tg.Finding{Check: "disk", Level: tg.LevelProblem}
 	folder := data
-	for {
-		if _, err := os.Stat(folder); err == nil || filepath.Dir(folder) == folder {
-			break
-		}
+	for !exists(folder) && filepath.Dir(folder) != folder {
 		folder = filepath.Dir(folder)
 	}
+	finding := func(level tg.Level, says, advice string) tg.Finding { return tg.Finding{Check: "disk", Level: level, Says: says, Advice: advice} }
 	var stat unix.Statfs_t
 	if err := unix.Statfs(folder, &stat); err != nil {
-		f.Says, f.Advice = "The data folder "+data+" cannot be looked at: "+err.Error(), "Name another with --data."
-		return f
+		return finding(tg.LevelProblem, "The data folder "+data+" cannot be looked at: "+err.Error(), "Name another with --data.")
 	}
 	probe, err := os.CreateTemp(folder, ".doctor-*")
 	if err == nil {
@@ -144,20 +139,25 @@ func examineDisk(data string) tg.Finding {
 	free := int64(stat.Bavail) * int64(stat.Bsize)
 	switch {
 	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
-		f.Says = fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, and agents' answers are not taken, until there is room.", data, size(free))
-		f.Advice = "Make room there. With some MB to work in, `hubbub log prune --before 720h` then lets new activity take the place of old. Or move the folder and name it with --data."
+		return finding(tg.LevelProblem, fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, "+
+			"and agents' answers are not taken, until there is room.", data, size(free)),
+			"Make room there. With some MB to work in, `hubbub log prune --before 720h` then lets new activity take the place of old. "+
+				"Or move the folder and name it with --data.")
 	case err != nil:
-		f.Says, f.Advice = "Nothing can be written to "+folder+": "+err.Error(), "Give this user the folder, or name another with --data."
-		if advice := program.Advice(err); advice != "" {
-			f.Advice = sentence(advice)
-		}
+		return finding(tg.LevelProblem, "Nothing can be written to "+folder+": "+err.Error(),
+			adviceOn(err, "Give this user the folder, or name another with --data."))
 	case free < diskWarning:
-		f.Level = tg.LevelWarning
-		f.Says, f.Advice = fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full."
-	default:
-		f.Level, f.Says = tg.LevelOK, fmt.Sprintf("%s are free for %s.", size(free), data)
+		return finding(tg.LevelWarning, fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full.")
 	}
-	return f
+	return finding(tg.LevelOK, fmt.Sprintf("%s are free for %s.", size(free), data), "")
+}
+
+// adviceOn returns what to do about an error: the frame's advice, if it has one.
+func adviceOn(err error, otherwise string) string {
+	if advice := program.Advice(err); advice != "" {
+		return sentence(advice)
+	}
+	return otherwise
 }
 
 // sentence makes a text one.
@@ -172,41 +172,37 @@ func size(n int64) string {
 
 // examineBus looks whether the bus answers.
 func examineBus(ctx context.Context, env *program.Env) tg.Finding {
-	f := tg.Finding{Check: "bus", Level: tg.LevelProblem}
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
 	defer cancel()
 	s, err := open(ctx, env, newID("doctor"))
-	if err != nil {
-		f.Says, f.Advice = sentence(err.Error()), "Look at --bus, and at the log of the bus there."
-		var known *busError
-		if errors.As(err, &known) && len(env.Buses) == 1 {
-			f.Says, f.Advice = sentence(known.says), sentence(known.advice)
-		} else if advice := program.Advice(err); advice != "" {
-			f.Advice = sentence(advice)
-		}
-		return f
+	var known *busError
+	switch {
+	case err == nil:
+		defer s.close()
+		return tg.Finding{Check: "bus", Level: tg.LevelOK, Says: fmt.Sprintf("%s answers: %s %s.", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version)}
+	case errors.As(err, &known) && len(env.Buses) == 1:
+		return tg.Finding{Check: "bus", Level: tg.LevelProblem, Says: sentence(known.says), Advice: sentence(known.advice)}
 	}
-	defer s.close()
-	return tg.Finding{Check: "bus", Level: tg.LevelOK, Says: fmt.Sprintf("%s answers: %s %s.", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version)}
+	return tg.Finding{Check: "bus", Level: tg.LevelProblem, Says: sentence(err.Error()), Advice: adviceOn(err, "Look at --bus, and at the log of the bus there.")}
 }
 
 // examineLetters looks for messages that wait for a person to decide about them.
 func examineLetters(ctx context.Context, data string) tg.Finding {
-	f := tg.Finding{Check: "outbox", Level: tg.LevelOK, Says: "Nothing waits for a person."}
 	items, err := letters.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
 	switch {
 	case errors.Is(err, letters.ErrNoProgram):
-		f.Level, f.Says = tg.LevelSkipped, "No program keeps messages in "+data+"."
+		return tg.Finding{Check: "outbox", Level: tg.LevelSkipped, Says: "No program keeps messages in " + data + "."}
 	case len(items) > 0:
-		f.Level, f.Advice = tg.LevelWarning, "`hubbub outbox list --dead` shows them, with the reasons; `hubbub outbox retry` or `drop` decides."
-		f.Says = fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))
+		says := fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))
 		if err != nil {
-			f.Says += " " + sentence(err.Error())
+			says += " " + sentence(err.Error())
 		}
+		return tg.Finding{Check: "outbox", Level: tg.LevelWarning, Says: says,
+			Advice: "`hubbub outbox list --dead` shows them, with the reasons; `hubbub outbox retry` or `drop` decides."}
 	case err != nil:
-		f.Level, f.Says, f.Advice = tg.LevelWarning, sentence(err.Error()), "Look as the user who runs that program."
+		return tg.Finding{Check: "outbox", Level: tg.LevelWarning, Says: sentence(err.Error()), Advice: "Look as the user who runs that program."}
 	}
-	return f
+	return tg.Finding{Check: "outbox", Level: tg.LevelOK, Says: "Nothing waits for a person."}
 }
 
 // spawnerFile is the database of the spawner, in its data folder.
@@ -306,73 +302,78 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	return known
 }
 
+// harnessFinding makes a finding about the agents' harness: a problem if there is
+// something to do.
+func harnessFinding(says, advice string) tg.Finding {
+	f := tg.Finding{Check: "harness", Level: tg.LevelOK, Says: says, Advice: advice}
+	if advice != "" {
+		f.Level = tg.LevelProblem
+	}
+	return f
+}
+
+// modelKeyOf are the variables with the keys of the harnesses that ask a model.
+var modelKeyOf = map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
 // examineHarness looks at what the agents' harness needs to log in.
-func (x *examination) examineHarness(env *program.Env) []tg.Finding {
-	keys := map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+func (x *examination) examineHarness(env *program.Env) tg.Finding {
 	switch x.harness {
 	case "":
 		for _, name := range []string{"openai", "anthropic"} {
-			if key, err := env.Secret(keys[name]); err == nil && key != "" {
-				return []tg.Finding{{Check: "harness", Level: tg.LevelOK, Says: keys[name] + " is set, for --harness " + name + "."}}
+			if key, err := env.Secret(modelKeyOf[name]); err == nil && key != "" {
+				return harnessFinding(modelKeyOf[name]+" is set, for --harness "+name+".", "")
 			}
 		}
-		return []tg.Finding{{Check: "harness", Level: tg.LevelWarning, Says: "No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
-			Advice: "Set OPENAI_API_KEY or ANTHROPIC_API_KEY and choose --harness openai or anthropic for the agents; or use acp with an agent's own login."}}
+		f := harnessFinding("No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
+			"Set OPENAI_API_KEY or ANTHROPIC_API_KEY and choose --harness openai or anthropic for the agents; or use acp with an agent's own login.")
+		f.Level = tg.LevelWarning
+		return f
 	case "scripted":
-		return []tg.Finding{{Check: "harness", Level: tg.LevelOK, Says: "The scripted harness needs no login."}}
+		return harnessFinding("The scripted harness needs no login.", "")
 	case "openai", "anthropic":
-		key, err := env.Secret(keys[x.harness])
+		name := modelKeyOf[x.harness]
+		key, err := env.Secret(name)
 		switch {
 		case err != nil:
-			return []tg.Finding{{Check: "harness", Level: tg.LevelProblem, Says: err.Error(), Advice: "Put the key into that file."}}
+			return harnessFinding(err.Error(), "Put the key into that file.")
 		case key == "":
-			return []tg.Finding{{Check: "harness", Level: tg.LevelProblem, Says: keys[x.harness] + " is not set.", Advice: "Set it, or " + keys[x.harness] + "_FILE to a file that holds the key."}}
+			return harnessFinding(name+" is not set.", "Set it, or "+name+"_FILE to a file that holds the key.")
 		}
-		return []tg.Finding{{Check: "harness", Level: tg.LevelOK, Says: keys[x.harness] + " is set."}}
+		return harnessFinding(name+" is set.", "")
 	case "acp", "c2a":
-		return []tg.Finding{examineCommand(x.harness, x.harnessCommand)}
-	default:
-		return []tg.Finding{{Check: "harness", Level: tg.LevelProblem, Says: fmt.Sprintf("There is no harness %q.", x.harness), Advice: "The harnesses are scripted, openai, anthropic, acp and c2a."}}
+		return examineCommand(x.harness, x.harnessCommand)
 	}
+	return harnessFinding(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp and c2a.")
 }
 
 // logins are where the known command-line agents keep their login, in the home
 // directory, and how to log in.
-var logins = map[string]struct{ file, how string }{
-	"claude":          {".claude/.credentials.json", "run `claude` once and log in, or set ANTHROPIC_API_KEY"},
-	"claude-code-acp": {".claude/.credentials.json", "run `claude` once and log in, or set ANTHROPIC_API_KEY"},
-	"codex":           {".codex/auth.json", "run `codex login`, or set OPENAI_API_KEY"},
-	"codex-acp":       {".codex/auth.json", "run `codex login`, or set OPENAI_API_KEY"},
-	"gemini":          {".gemini/oauth_creds.json", "run `gemini` once and log in, or set GEMINI_API_KEY"},
+var logins = map[string]struct{ file, how, key string }{
+	"claude": {".claude/.credentials.json", "run `claude` once and log in", "ANTHROPIC_API_KEY"},
+	"codex":  {".codex/auth.json", "run `codex login`", "OPENAI_API_KEY"},
+	"gemini": {".gemini/oauth_creds.json", "run `gemini` once and log in", "GEMINI_API_KEY"},
 }
 
 func examineCommand(harness, command string) tg.Finding {
-	words, err := shlex.Split(command)
-	if err != nil || len(words) == 0 {
-		return tg.Finding{Check: "harness", Level: tg.LevelProblem, Says: "The " + harness + " harness needs a command.", Advice: "Name it with --harness-command."}
+	words, err := child.Split(command)
+	if err != nil {
+		return harnessFinding("The "+harness+" harness needs a command.", "Name it with --harness-command.")
 	}
 	path, err := exec.LookPath(words[0])
 	if err != nil {
-		return tg.Finding{Check: "harness", Level: tg.LevelProblem, Says: fmt.Sprintf("%s is no program that can be started here.", words[0]), Advice: "Install it, or give its full path in --harness-command."}
+		return harnessFinding(words[0]+" is no program that can be started here.", "Install it, or give its full path in --harness-command.")
 	}
 	for _, word := range words {
-		login, known := logins[filepath.Base(word)]
-		if !known {
-			continue
-		}
+		name := filepath.Base(word)
+		login, known := logins[strings.TrimSuffix(strings.TrimSuffix(name, "-acp"), "-code")]
 		home, err := os.UserHomeDir()
-		if err != nil {
-			continue
+		switch {
+		case !known || err != nil:
+		case exists(filepath.Join(home, login.file)) || os.Getenv(login.key) != "":
+			return harnessFinding(name+" has a login.", "")
+		default:
+			return harnessFinding(name+" seems not to be logged in for this user.", sentence(login.how+", or set "+login.key))
 		}
-		if _, err := os.Stat(filepath.Join(home, login.file)); err != nil && !hasKey(login.how) {
-			return tg.Finding{Check: "harness", Level: tg.LevelProblem, Says: filepath.Base(word) + " seems not to be logged in for this user.", Advice: sentence(login.how)}
-		}
-		return tg.Finding{Check: "harness", Level: tg.LevelOK, Says: filepath.Base(word) + " has a login."}
 	}
-	return tg.Finding{Check: "harness", Level: tg.LevelOK, Says: path + " can be started; whether it is logged in only it knows."}
-}
-
-// hasKey reports whether the variable at the end of a hint is set.
-func hasKey(how string) bool {
-	return os.Getenv(how[strings.LastIndexByte(how, ' ')+1:]) != ""
+	return harnessFinding(path+" can be started; whether it is logged in only it knows.", "")
 }

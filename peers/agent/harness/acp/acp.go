@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -43,9 +42,6 @@ type Harness struct {
 	argv []string
 	opts Options
 	life *child.Life[program]
-
-	mu   sync.Mutex
-	host harness.Host
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -58,10 +54,7 @@ func New(argv []string, opts *Options) *Harness {
 // Run keeps the program running until ctx ends (nil), or until it can never
 // work (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
-	h.mu.Lock()
-	h.host = host
-	h.mu.Unlock()
-	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, h.serve)
+	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return h.serve(ctx, host.Progress) })
 }
 
 // Capabilities waits until the program is initialized: every injection mode,
@@ -112,14 +105,5 @@ func (h *Harness) verdict(ctx context.Context, err error) error {
 		return err
 	default:
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, err)
-	}
-}
-
-func (h *Harness) report(p harness.Progress) {
-	h.mu.Lock()
-	report := h.host.Progress
-	h.mu.Unlock()
-	if report != nil {
-		report(p)
 	}
 }

@@ -102,27 +102,49 @@ func raw(v any) json.RawMessage {
 	return out
 }
 
-// client answers what the program asks of us.
-type client struct{ p *program }
+// handle takes what the program asks of us or tells. It was told that this side has
+// no files and no terminals, so everything else is refused.
+func (p *program) handle(_ context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
+	switch method {
+	case acpsdk.ClientMethodSessionUpdate:
+		var n acpsdk.SessionNotification
+		if refusal := read(params, &n); refusal != nil {
+			return nil, refusal
+		}
+		if turn := p.running(n.SessionId); turn != nil {
+			turn.update(&n.Update)
+		}
+		return nil, nil
+	case acpsdk.ClientMethodSessionRequestPermission:
+		var r acpsdk.RequestPermissionRequest
+		if refusal := read(params, &r); refusal != nil {
+			return nil, refusal
+		}
+		return acpsdk.RequestPermissionResponse{Outcome: p.permission(&r)}, nil
+	}
+	return nil, acpsdk.NewMethodNotFound(method)
+}
 
-var _ acpsdk.Client = (*client)(nil)
-
-// SessionUpdate hands an update to the turn of its session.
-func (c *client) SessionUpdate(_ context.Context, n acpsdk.SessionNotification) error {
-	if turn := c.p.running(n.SessionId); turn != nil {
-		turn.update(&n.Update)
+// read reads the params of a request.
+func read(params json.RawMessage, into interface{ Validate() error }) *acpsdk.RequestError {
+	err := json.Unmarshal(params, into)
+	if err == nil {
+		err = into.Validate()
+	}
+	if err != nil {
+		return acpsdk.NewInvalidParams(map[string]any{"error": err.Error()})
 	}
 	return nil
 }
 
-// RequestPermission answers by the policy.
-func (c *client) RequestPermission(_ context.Context, r acpsdk.RequestPermissionRequest) (acpsdk.RequestPermissionResponse, error) {
-	turn := c.p.running(r.SessionId)
-	if turn == nil { // no turn, hence nothing to permit
-		return acpsdk.RequestPermissionResponse{Outcome: acpsdk.RequestPermissionOutcome{Cancelled: &acpsdk.RequestPermissionOutcomeCancelled{}}}, nil
+// permission decides by the policy.
+func (p *program) permission(r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
+	turn := p.running(r.SessionId)
+	if turn == nil { // nothing to permit
+		return choose(nil, nil)
 	}
 	options, said := rejecting, "not permitted: "
-	if permits(c.p.h.opts.Permission, &r.ToolCall) {
+	if permits(p.h.opts.Permission, &r.ToolCall) {
 		options, said = allowing, "permitted: "
 	}
 	title := string(r.ToolCall.ToolCallId)
@@ -130,42 +152,5 @@ func (c *client) RequestPermission(_ context.Context, r acpsdk.RequestPermission
 		title = *r.ToolCall.Title
 	}
 	turn.report(harness.Progress{TurnID: turn.turnID, Kind: harness.ProgressStatus, Message: said + title})
-	return acpsdk.RequestPermissionResponse{Outcome: choose(options, r.Options)}, nil
-}
-
-// The program was told that this side has no files and no terminals.
-
-// ReadTextFile refuses.
-func (c *client) ReadTextFile(context.Context, acpsdk.ReadTextFileRequest) (acpsdk.ReadTextFileResponse, error) {
-	return acpsdk.ReadTextFileResponse{}, acpsdk.NewMethodNotFound(acpsdk.ClientMethodFsReadTextFile)
-}
-
-// WriteTextFile refuses.
-func (c *client) WriteTextFile(context.Context, acpsdk.WriteTextFileRequest) (acpsdk.WriteTextFileResponse, error) {
-	return acpsdk.WriteTextFileResponse{}, acpsdk.NewMethodNotFound(acpsdk.ClientMethodFsWriteTextFile)
-}
-
-// CreateTerminal refuses.
-func (c *client) CreateTerminal(context.Context, acpsdk.CreateTerminalRequest) (acpsdk.CreateTerminalResponse, error) {
-	return acpsdk.CreateTerminalResponse{}, acpsdk.NewMethodNotFound(acpsdk.ClientMethodTerminalCreate)
-}
-
-// KillTerminal refuses.
-func (c *client) KillTerminal(context.Context, acpsdk.KillTerminalRequest) (acpsdk.KillTerminalResponse, error) {
-	return acpsdk.KillTerminalResponse{}, acpsdk.NewMethodNotFound(acpsdk.ClientMethodTerminalKill)
-}
-
-// TerminalOutput refuses.
-func (c *client) TerminalOutput(context.Context, acpsdk.TerminalOutputRequest) (acpsdk.TerminalOutputResponse, error) {
-	return acpsdk.TerminalOutputResponse{}, acpsdk.NewMethodNotFound(acpsdk.ClientMethodTerminalOutput)
-}
-
-// ReleaseTerminal refuses.
-func (c *client) ReleaseTerminal(context.Context, acpsdk.ReleaseTerminalRequest) (acpsdk.ReleaseTerminalResponse, error) {
-	return acpsdk.ReleaseTerminalResponse{}, acpsdk.NewMethodNotFound(acpsdk.ClientMethodTerminalRelease)
-}
-
-// WaitForTerminalExit refuses.
-func (c *client) WaitForTerminalExit(context.Context, acpsdk.WaitForTerminalExitRequest) (acpsdk.WaitForTerminalExitResponse, error) {
-	return acpsdk.WaitForTerminalExitResponse{}, acpsdk.NewMethodNotFound(acpsdk.ClientMethodTerminalWaitForExit)
+	return choose(options, r.Options)
 }

@@ -29,10 +29,11 @@ var errUnstoppable = errors.New("the program did not stop a cancelled turn")
 
 // A program is one run of the ACP program.
 type program struct {
-	h    *Harness
-	conn *acpsdk.ClientSideConnection
-	fail context.CancelCauseFunc
-	http bool // it takes MCP over HTTP
+	h      *Harness
+	report func(harness.Progress)
+	conn   *acpsdk.Connection
+	fail   context.CancelCauseFunc
+	http   bool // it takes MCP over HTTP
 
 	opening sync.Mutex // held while a session is opened
 
@@ -43,19 +44,22 @@ type program struct {
 }
 
 // serve runs the program once, until ctx or the program ends.
-func (h *Harness) serve(ctx context.Context) error {
+func (h *Harness) serve(ctx context.Context, report func(harness.Progress)) error {
 	process, err := child.Start(h.argv, &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log})
 	if err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	if report == nil {
+		report = func(harness.Progress) {}
+	}
 	p := &program{
-		h: h, fail: fail, sessions: harness.NewRecent[[sha256.Size]byte, acpsdk.SessionId](h.opts.MaxSessions),
+		h: h, report: report, fail: fail, sessions: harness.NewRecent[[sha256.Size]byte, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
 	}
 	output := &gate{r: process.Stdout, open: make(chan struct{})}
-	p.conn = acpsdk.NewClientSideConnection(&client{p}, process.Stdin, output)
+	p.conn = acpsdk.NewConnection(p.handle, process.Stdin, output)
 	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log what people say
 	close(output.open)
 
@@ -98,21 +102,18 @@ func (p *program) initialize(ctx context.Context, process *child.Process) error 
 	ctx, cancel := context.WithTimeoutCause(ctx, p.h.opts.InitTimeout,
 		fmt.Errorf("%s did not answer initialize in %s; does --harness-command start its ACP mode?", p.h.argv[0], p.h.opts.InitTimeout))
 	defer cancel()
-	response, err := p.conn.Initialize(ctx, acpsdk.InitializeRequest{
+	response, err := acpsdk.SendRequest[acpsdk.InitializeResponse](p.conn, ctx, acpsdk.AgentMethodInitialize, acpsdk.InitializeRequest{
 		ProtocolVersion: acpsdk.ProtocolVersionNumber,
 		ClientInfo:      &acpsdk.Implementation{Name: "hubbub-agent", Version: "1"},
 	})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case err != nil && isClosed(process.Done()):
+		return process.Wait()
+	case err != nil && isClosed(p.conn.Done()):
+		return fmt.Errorf("%s ended the connection", p.h.argv[0])
 	case err != nil:
-		select {
-		case <-process.Done():
-			return process.Wait()
-		case <-p.conn.Done():
-			return fmt.Errorf("%s ended the connection", p.h.argv[0])
-		default:
-		}
 		return fmt.Errorf("%s refused initialize: %w", p.h.argv[0], said(err))
 	case response.ProtocolVersion != acpsdk.ProtocolVersionNumber:
 		return fmt.Errorf("%w: %s speaks version %d of the Agent Client Protocol, and this program %d",
@@ -120,9 +121,19 @@ func (p *program) initialize(ctx context.Context, process *child.Process) error 
 	}
 	p.http = response.AgentCapabilities.McpCapabilities.Http
 	if !p.http {
-		p.h.opts.Log.Warn().Str("program", p.h.argv[0]).Msg("the program takes no MCP over HTTP, so it has no chat tools: the text that ends a turn is its only answer")
+		p.h.opts.Log.Warn().Str("program", p.h.argv[0]).
+			Msg("harness program takes no MCP over HTTP, so it has no chat tools: the text that ends a turn is its only answer")
 	}
 	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // session returns the session of the turn's conversation, opening it where
@@ -146,7 +157,8 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.h.opts.InitTimeout, fmt.Errorf("the program did not open a session in %s", p.h.opts.InitTimeout))
 	defer cancel()
-	response, err := p.conn.NewSession(ctx, acpsdk.NewSessionRequest{Cwd: cwd, McpServers: servers})
+	response, err := acpsdk.SendRequest[acpsdk.NewSessionResponse](p.conn, ctx, acpsdk.AgentMethodSessionNew,
+		acpsdk.NewSessionRequest{Cwd: cwd, McpServers: servers})
 	if err != nil {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
@@ -191,7 +203,7 @@ func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
 			}
 			servers = append(servers, acpsdk.McpServer{Http: http})
 		default:
-			p.h.report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program takes no MCP over HTTP; it goes without the server " + s.Name})
+			p.report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program takes no MCP over HTTP; it goes without the server " + s.Name})
 		}
 	}
 	return servers
@@ -199,7 +211,7 @@ func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
 
 // prompt runs one turn in a session.
 func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn) (*collector, error) {
-	c := &collector{turnID: t.ID, report: p.h.report}
+	c := &collector{turnID: t.ID, report: p.report}
 	p.mu.Lock()
 	if p.turns[id] != nil {
 		p.mu.Unlock()
@@ -224,7 +236,8 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 	}
 	answered := make(chan answer, 1)
 	go func() { // ends with its answer or with the connection, whichever is first
-		r, err := p.conn.Prompt(context.WithoutCancel(ctx), acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
+		r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, context.WithoutCancel(ctx), acpsdk.AgentMethodSessionPrompt,
+			acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
 		answered <- answer{r, err}
 	}()
 	select {
@@ -232,7 +245,7 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 		return c, c.end(a.response, a.err)
 	case <-ctx.Done():
 	}
-	go p.conn.Cancel(context.WithoutCancel(ctx), acpsdk.CancelNotification{SessionId: id}) //nolint:errcheck // its answer is what counts
+	go p.conn.SendNotification(context.WithoutCancel(ctx), acpsdk.AgentMethodSessionCancel, acpsdk.CancelNotification{SessionId: id}) //nolint:errcheck // its answer is what counts
 	patience := time.NewTimer(p.h.opts.CancelTimeout)
 	defer patience.Stop()
 	select {

@@ -67,7 +67,6 @@ type Harness struct {
 	wake chan struct{} // something may be due
 
 	mu       sync.Mutex
-	host     harness.Host
 	pending  []*delivery                     // not yet accepted, in order of sequence
 	accepted *harness.Recent[string, string] // turn id -> request id of the accepted delivery
 	tokens   *harness.Recent[string, string] // event, request and idempotency ids -> turn id
@@ -87,10 +86,7 @@ func New(argv []string, opts *Options) *Harness {
 // Run keeps the program running until ctx ends (nil), or until it cannot be
 // started at all (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
-	h.mu.Lock()
-	h.host = host
-	h.mu.Unlock()
-	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, h.serve)
+	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return h.serve(ctx, host) })
 }
 
 // poke makes the session look again for what is due. It never blocks.

@@ -23,9 +23,7 @@ func (s *session) callLoop(ctx context.Context) {
 // call answers one request.
 func (s *session) call(ctx context.Context, f *frame) {
 	ready := s.h.life.Live() == s
-	s.h.mu.Lock()
-	tools := s.h.host.Tools
-	s.h.mu.Unlock()
+	tools := s.host.Tools
 	switch {
 	case *f.Method == "ping":
 		s.answer(f.ID, map[string]any{})
@@ -136,9 +134,7 @@ func (s *session) progress(params json.RawMessage) {
 	if json.Unmarshal(p.Token, &text) == nil {
 		token = text
 	}
-	s.h.mu.Lock()
-	report := s.h.host.Progress
-	s.h.mu.Unlock()
+	report := s.host.Progress
 	turn, _ := s.h.tokens.Get(token)
 	ready := s.h.life.Live() == s
 	if report != nil && ready && s.agreed.has("utilities", "progress") {

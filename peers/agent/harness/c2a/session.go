@@ -25,6 +25,7 @@ var errNotReading = errors.New("the program does not read its input")
 // A session is one run of the program.
 type session struct {
 	h       *Harness
+	host    harness.Host
 	process *child.Process
 	fail    context.CancelCauseFunc
 	out     chan []byte
@@ -42,14 +43,14 @@ type session struct {
 }
 
 // serve runs the program once, until ctx or the program ends.
-func (h *Harness) serve(ctx context.Context) error {
+func (h *Harness) serve(ctx context.Context, host harness.Host) error {
 	running, err := child.Start(h.argv, &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log})
 	if err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	s := &session{
-		h: h, process: running, fail: fail, running: map[string]context.CancelCauseFunc{},
+		h: h, host: host, process: running, fail: fail, running: map[string]context.CancelCauseFunc{},
 		out: make(chan []byte, maxOutbound), calls: make(chan *frame, maxOutbound), started: make(chan error, 1),
 	}
 	h.mu.Lock()
@@ -120,7 +121,7 @@ func (s *session) initialized(f *frame) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.h.argv[0], err)
 	}
-	s.agreed, s.caps = agreed, agreed.capabilities(s.h.host.Tools)
+	s.agreed, s.caps = agreed, agreed.capabilities(s.host.Tools)
 	s.h.life.Set(s)
 	return nil
 }
