@@ -126,7 +126,9 @@ func examineDisk(data string) tg.Finding {
 	for !exists(folder) && filepath.Dir(folder) != folder {
 		folder = filepath.Dir(folder)
 	}
-	finding := func(level tg.Level, says, advice string) tg.Finding { return tg.Finding{Check: "disk", Level: level, Says: says, Advice: advice} }
+	finding := func(level tg.Level, says, advice string) tg.Finding {
+		return tg.Finding{Check: "disk", Level: level, Says: says, Advice: advice}
+	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(folder, &stat); err != nil {
 		return finding(tg.LevelProblem, "The data folder "+data+" cannot be looked at: "+err.Error(), "Name another with --data.")

@@ -78,7 +78,7 @@ func (k *keeper) keepLoop(ctx context.Context) {
 		case errors.Is(err, errNotYet):
 			hitches++
 			k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Msg("the agent cannot be started yet")
-			retry.Sleep(ctx, k.backoff(hitches))
+			retry.Sleep(ctx, k.pauses().After(hitches))
 			continue
 		case errors.Is(err, errTooOld):
 			failures = 0
@@ -98,7 +98,7 @@ func (k *keeper) keepLoop(ctx context.Context) {
 		}
 		// Until it is back nobody is told that it is there.
 		k.persist(ctx, k.markAbsent)
-		pause := k.backoff(failures)
+		pause := k.pauses().After(failures)
 		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Dur("pause", pause).Msg("the agent ended; starting it again")
 		retry.Sleep(ctx, pause)
 	}
@@ -116,9 +116,9 @@ func (k *keeper) isHopeless(ctx context.Context, err error) bool {
 	return err == nil && !a.online
 }
 
-// backoff returns the pause after so many failures in a row.
-func (k *keeper) backoff(failures int) time.Duration {
-	return retry.Backoff{Min: k.opts.MinBackoff, Max: k.opts.MaxBackoff}.After(failures)
+// pauses are those before the next start.
+func (k *keeper) pauses() retry.Backoff {
+	return retry.Backoff{Min: k.opts.MinBackoff, Max: k.opts.MaxBackoff}
 }
 
 // once runs one instance to its end. Nil means that the agent shall not run.

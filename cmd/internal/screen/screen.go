@@ -6,6 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"hubbub/protocol/text"
+
 	"golang.org/x/term"
 )
 
@@ -25,13 +27,7 @@ func Printable(s string) string {
 }
 
 // Clip shortens a text to n characters, the last of which then is "…".
-func Clip(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	return string(r[:max(n-1, 0)]) + "…"
-}
+func Clip(s string, n int) string { return text.Clip(s, max(n, 1)) }
 
 // Fit cuts a line to n columns. Colours take no room, and end with the line.
 func Fit(s string, n int) string {

@@ -113,7 +113,7 @@ func (s *session) notified(method string, params json.RawMessage) {
 			Data  json.RawMessage `json:"data"`
 		}
 		if json.Unmarshal(params, &p) == nil {
-			s.h.opts.Log.Debug().Str("level", clip(p.Level)).Str("data", clip(string(p.Data))).Msg("harness program logged")
+			s.h.opts.Log.Debug().Str("level", brief(p.Level)).Str("data", brief(string(p.Data))).Msg("harness program logged")
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (s *session) progress(params json.RawMessage) {
 	if report != nil && ready && s.agreed.has("utilities", "progress") {
 		report(harness.Progress{
 			TurnID: turn, Kind: harness.ProgressStatus, Token: token,
-			Progress: p.Progress, Total: p.Total, Message: clip(p.Message),
+			Progress: p.Progress, Total: p.Total, Message: brief(p.Message),
 		})
 	}
 }

@@ -115,7 +115,7 @@ func (s *session) initialized(f *frame) error {
 		return nil // answered twice
 	}
 	if f.Error != nil {
-		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], clip(f.Error.Message), f.Error.Code)
+		return fmt.Errorf("%s refused initialize: %s (%d)", s.h.argv[0], brief(f.Error.Message), f.Error.Code)
 	}
 	agreed, err := negotiate(s.h.opts.Version, f.Result)
 	if err != nil {
@@ -295,7 +295,7 @@ func (s *session) answered(f *frame) {
 		return
 	}
 	if f.Error != nil {
-		s.h.opts.Log.Warn().Str("request", id).Str("error", clip(f.Error.Message)).Msg("delivery refused by the harness program; it is sent again")
+		s.h.opts.Log.Warn().Str("request", id).Str("error", brief(f.Error.Message)).Msg("delivery refused by the harness program; it is sent again")
 		return
 	}
 	var result struct {
@@ -309,5 +309,5 @@ func (s *session) answered(f *frame) {
 	s.h.acceptedLocked(id)
 }
 
-// clip keeps what a program says to one short text.
-func clip(said string) string { return text.Clip(harness.Redact(said), 300) }
+// brief keeps what a program says to one short text.
+func brief(said string) string { return text.Clip(harness.Redact(said), 300) }
