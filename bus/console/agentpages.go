@@ -60,7 +60,7 @@ func (c *Console) agentsPage(w http.ResponseWriter, r *http.Request, v *visitor)
 	})
 	slices.SortFunc(page.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
 	page.AllChats = len(page.Chats)
-	page.Chats = page.Chats[:min(len(page.Chats), listedChats)]
+	page.Chats = first(listedChats, page.Chats)
 	page.Agents = f.agentLines(connected, matches)
 	page.Total.Stats.Dispositions = map[string]int64{}
 	for i := range page.Agents {
@@ -69,7 +69,7 @@ func (c *Console) agentsPage(w http.ResponseWriter, r *http.Request, v *visitor)
 	}
 	page.Total.save()
 	page.AllAgent = len(page.Agents)
-	page.Agents = page.Agents[:min(len(page.Agents), listedAgents)]
+	page.Agents = first(listedAgents, page.Agents)
 	page.Claims = f.lastClaims(40)
 	c.show(w, v, "agents", "Chats and agents", page)
 }

@@ -31,7 +31,6 @@ type facts struct {
 
 	mu       sync.RWMutex // guards everything below
 	since    time.Time    // of the first row
-	until    time.Time    // of the last row
 	rows     int64
 	skipped  int64 // rows that were not looked at, because the bus writes faster
 	edges    *bounded[edgeKey, *edge]
@@ -135,16 +134,7 @@ func (b *bounded[K, V]) sorted() []V {
 }
 
 // A failure is one delivery or message that came to nothing.
-type failure struct {
-	At        time.Time
-	MessageID string
-	Type      string
-	From      string
-	Topic     string
-	Peer      string // that it was to be delivered to
-	Status    string
-	Error     string
-}
+type failure = StateFailure
 
 // A gap is a log_gap row.
 type gap struct {
@@ -180,7 +170,6 @@ func (f *facts) applyRow(e *activitylog.Entry) {
 	if f.since.IsZero() {
 		f.since = at
 	}
-	f.until = at
 	switch {
 	case e.Is(activitylog.SendStart):
 		f.sent(e, at)

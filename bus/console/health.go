@@ -41,7 +41,7 @@ func (c *Console) healthPage(w http.ResponseWriter, r *http.Request, v *visitor)
 	}
 	slices.SortFunc(page.Bounds, func(a, b bound) int { return cmp.Compare(a.Name, b.Name) })
 	c.facts.mu.RLock()
-	page.Failures = c.facts.lastFailures(60, func(*failure) bool { return true })
+	page.Failures = c.facts.lastFailures(60, nil)
 	for i := len(c.facts.gaps) - 1; i >= 0 && len(page.Gaps) < 50; i-- {
 		page.Gaps = append(page.Gaps, c.facts.gaps[i])
 	}

@@ -96,27 +96,27 @@ func drawEdge(e edgeLine, from, to node, way *detour) edgeLine {
 	if from.column > to.column || from.column == to.column && from.Y > to.Y {
 		y1, y2 = y1+14, y2+14
 	}
+	x1, x2, bend1, bend2 := from.X+boxWidth, to.X+boxWidth+4, 80, 80 // a loop to the right of its column
+	c1, c2 := y1, y2
 	switch {
 	case from.column-to.column == 2 || to.column-from.column == 2:
-		x1, x2, c := from.X+boxWidth, to.X-4, way.control(y1, y2)
+		x2 = to.X - 4
 		if from.column > to.column {
 			x1, x2 = from.X, to.X+boxWidth+4
 		}
-		third := (x2 - x1) / 4
-		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+third, c, x2-third, c, x2, y2)
+		bend1, bend2 = (x2-x1)/4, -(x2-x1)/4
+		c1 = way.control(y1, y2)
+		c2 = c1
 	case from.column < to.column:
-		x1, x2 := from.X+boxWidth, to.X
-		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+90, y1, x2-90, y2, x2-4, y2)
+		x2, bend1, bend2 = to.X-4, 90, -86
 	case from.column > to.column:
-		x1, x2 := from.X, to.X+boxWidth
-		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1-90, y1, x2+90, y2, x2+4, y2)
-	case from.column == 2:
-		x := from.X
-		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x, y1, x-80, y1, x-80, y2, x-4, y2)
+		x1, bend1, bend2 = from.X, -90, 86
+	case from.column == 2: // to the left
+		x1, x2, bend1, bend2 = from.X, from.X-4, -80, -76
 	default:
-		x := from.X + boxWidth
-		e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x, y1, x+80, y1, x+80, y2, x+4, y2)
+		x2, bend2 = x1+4, 76
 	}
+	e.Path = fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, x1+bend1, c1, x2+bend2, c2, x2, y2)
 	level := min(int(e.Rate/4)+1, 4)
 	e.Width, e.Speed = fmt.Sprintf("w%d", level), "idle"
 	if e.Rate >= 0.3 {

@@ -29,7 +29,7 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	stuck.event("e2").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Hour)}
 	p := &pulse{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}}}
 	list := f.odd(&oddInput{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
-		{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
+		{StatePeer: StatePeer{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true}, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
 	}})
 	var got []string
 	for _, o := range list {

@@ -47,17 +47,33 @@ func (s *series) last(n int) []sample {
 // A point is what happened between two samples, per second.
 type point struct {
 	at          time.Time
-	accepted    float64
-	delivered   float64
-	failed      float64
-	rows        float64
-	p50, p99    float64 // milliseconds; -1 where nothing was finished
+	rates       StateRates
 	queued      float64
 	unanswered  float64
 	logQueued   float64
 	logLag      float64 // milliseconds
 	limits      float64
 	connections float64
+}
+
+// columns are what the charts draw of points; a negative value is not known.
+var columns = []struct {
+	name string
+	of   func(*point) float64
+}{
+	{"t", func(p *point) float64 { return float64(p.at.UnixMilli()) / 1000 }},
+	{"accepted", func(p *point) float64 { return p.rates.Accepted }},
+	{"delivered", func(p *point) float64 { return p.rates.Delivered }},
+	{"failed", func(p *point) float64 { return p.rates.Failed }},
+	{"rows", func(p *point) float64 { return p.rates.Rows }},
+	{"p50", func(p *point) float64 { return p.rates.P50 }},
+	{"p99", func(p *point) float64 { return p.rates.P99 }},
+	{"queued", func(p *point) float64 { return p.queued }},
+	{"unanswered", func(p *point) float64 { return p.unanswered }},
+	{"logQueued", func(p *point) float64 { return p.logQueued }},
+	{"logLag", func(p *point) float64 { return p.logLag }},
+	{"limits", func(p *point) float64 { return p.limits }},
+	{"connections", func(p *point) float64 { return p.connections }},
 }
 
 // between compares two samples.
@@ -72,20 +88,20 @@ func between(a, b sample) point {
 		}
 		return float64(after-before) / seconds
 	}
-	p := point{at: b.at, accepted: rate(a.Accepted, b.Accepted), queued: float64(b.Queued), unanswered: float64(b.Unanswered), connections: float64(b.Sessions)}
+	p := point{at: b.at, rates: StateRates{Accepted: rate(a.Accepted, b.Accepted)}, queued: float64(b.Queued), unanswered: float64(b.Unanswered), connections: float64(b.Sessions)}
 	for outcome, n := range b.Deliveries {
 		if outcome == "ok" {
-			p.delivered += rate(a.Deliveries[outcome], n)
+			p.rates.Delivered += rate(a.Deliveries[outcome], n)
 		} else {
-			p.failed += rate(a.Deliveries[outcome], n)
+			p.rates.Failed += rate(a.Deliveries[outcome], n)
 		}
 	}
 	for name, n := range b.Limits {
 		p.limits += rate(a.Limits[name], n)
 	}
-	p.p50, p.p99 = quantile(a.Latency, b.Latency, 0.5), quantile(a.Latency, b.Latency, 0.99)
+	p.rates.P50, p.rates.P99 = quantile(a.Latency, b.Latency, 0.5), quantile(a.Latency, b.Latency, 0.99)
 	if a.Log != nil && b.Log != nil {
-		p.rows = rate(uint64(a.Log.Written), uint64(b.Log.Written))
+		p.rates.Rows = rate(uint64(a.Log.Written), uint64(b.Log.Written))
 		p.logQueued, p.logLag = float64(b.Log.QueuedRows), float64(b.Log.Lag.Microseconds())/1000
 	}
 	return p
@@ -137,7 +153,7 @@ func (s *series) points(n int) []point {
 func (s *series) now() point {
 	list := s.last(6)
 	if len(list) < 2 {
-		return point{p50: -1, p99: -1}
+		return point{rates: StateRates{P50: -1, P99: -1}}
 	}
 	return between(list[0], list[len(list)-1])
 }
@@ -145,31 +161,15 @@ func (s *series) now() point {
 // seriesJSON serves the points as columns for the charts.
 func (c *Console) seriesJSON(w http.ResponseWriter, _ *http.Request, _ *visitor) {
 	points := c.series.points(keptSamples)
-	columns := map[string][]any{}
-	add := func(name string, v float64, known bool) {
-		var value any
-		if known {
-			value = v
+	answer := map[string][]any{}
+	for _, column := range columns {
+		values := make([]any, len(points))
+		for i := range points {
+			if v := column.of(&points[i]); v >= 0 {
+				values[i] = v
+			}
 		}
-		columns[name] = append(columns[name], value)
+		answer[column.name] = values
 	}
-	for _, name := range []string{"t", "accepted", "delivered", "failed", "rows", "p50", "p99", "queued", "unanswered", "logQueued", "logLag", "limits", "connections"} {
-		columns[name] = []any{}
-	}
-	for _, p := range points {
-		add("t", float64(p.at.UnixMilli())/1000, true)
-		add("accepted", p.accepted, true)
-		add("delivered", p.delivered, true)
-		add("failed", p.failed, true)
-		add("rows", p.rows, true)
-		add("p50", p.p50, p.p50 >= 0)
-		add("p99", p.p99, p.p99 >= 0)
-		add("queued", p.queued, true)
-		add("unanswered", p.unanswered, true)
-		add("logQueued", p.logQueued, true)
-		add("logLag", p.logLag, true)
-		add("limits", p.limits, true)
-		add("connections", p.connections, true)
-	}
-	writeJSON(w, http.StatusOK, columns)
+	writeJSON(w, http.StatusOK, answer)
 }

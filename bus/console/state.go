@@ -71,25 +71,22 @@ const statePeers = 500
 // stateJSON serves the state.
 func (c *Console) stateJSON(w http.ResponseWriter, r *http.Request, _ *visitor) {
 	c.current(r.Context())
-	now, p := c.now(), c.series.now()
-	s := State{At: now, Counters: c.bus.Counters(), Rates: StateRates{p.accepted, p.delivered, p.failed, p.rows, p.p50, p.p99}}
-	s.Peers, s.Talk, s.Failures = []StatePeer{}, []StateTalk{}, []StateFailure{}
+	now := c.now()
+	s := State{
+		At: now, Counters: c.bus.Counters(), Rates: c.series.now().rates,
+		Peers: []StatePeer{}, Talk: []StateTalk{}, Failures: []StateFailure{},
+	}
 	connected := c.bus.Peers()
 	f := c.facts
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	s.Skipped = f.skipped
-	lines := f.peerLines(connected, nil, now)
-	for _, l := range lines[:min(len(lines), statePeers)] {
-		s.Peers = append(s.Peers, StatePeer{l.Peer, l.Title, l.Connected, l.In, l.Out, l.Failures, l.LastFail, l.Status, l.LastError})
+	s.Skipped, s.Agents = f.skipped, len(f.agents.m)
+	for _, l := range first(statePeers, f.peerLines(connected, nil, now)) {
+		s.Peers = append(s.Peers, l.StatePeer)
 	}
-	edges := f.edgeLines(now)
-	for _, e := range edges[:min(len(edges), pageEdges)] {
-		s.Talk = append(s.Talk, StateTalk{e.From, e.To, e.Rate, e.Total, e.Failed})
+	for _, e := range first(pageEdges, f.edgeLines(now)) {
+		s.Talk = append(s.Talk, e.StateTalk)
 	}
-	for _, x := range f.lastFailures(20, func(*failure) bool { return true }) {
-		s.Failures = append(s.Failures, StateFailure{x.At, x.MessageID, x.Type, x.From, x.Peer, x.Topic, x.Status, x.Error})
-	}
-	s.Agents = len(f.agents.m)
+	s.Failures = append(s.Failures, f.lastFailures(20, nil)...)
 	writeJSON(w, http.StatusOK, s)
 }

@@ -24,16 +24,9 @@ const (
 
 // A peerLine is one identity: connected, or spoken for by a bridge.
 type peerLine struct {
-	report.Peer
-	Title     string
-	Connected bool
+	StatePeer
 	Role      string // class
-	In, Out   float64
 	Total     int64
-	Failures  int64
-	LastFail  time.Time
-	LastError string
-	Status    string
 	WindowPct int
 	QueuePct  int
 	QueueMax  int
@@ -47,17 +40,14 @@ func (l peerLine) Spoken() bool { return !l.Connected && isChat(l.ID) }
 
 // An edgeLine is one pair that talks.
 type edgeLine struct {
-	From, To string
-	Rate     float64
-	Total    int64
-	Failed   int64
-	Last     time.Time
-	Failing  bool
-	Types    string
-	Path     string
-	Width    string
-	Speed    string
-	key      edgeKey
+	StateTalk
+	Last    time.Time
+	Failing bool
+	Types   string
+	Path    string
+	Width   string
+	Speed   string
+	key     edgeKey
 }
 
 // A node is one box of the map.
@@ -70,14 +60,18 @@ type node struct {
 	column              int
 }
 
+// A chart is the map of who talks to whom.
+type chart struct {
+	Nodes         []node
+	Edges         []edgeLine
+	Hidden        int // identities for which the map has no room
+	Width, Height int
+}
+
 type topology struct {
+	chart
 	Now      time.Time
 	Pulse    pulse
-	Nodes    []node
-	Edges    []edgeLine
-	Hidden   int // identities for which the map has no room
-	Width    int
-	Height   int
 	Talk     []edgeLine
 	Odd      []oddity
 	DeadSeen bool // dead letters could be counted
@@ -99,17 +93,15 @@ type paging struct {
 // A pulse is how the bus is, in a line.
 type pulse struct {
 	report.Counters
-	point
-	Accepted, Delivered, Failed, Rows float64
-	P50, P99                          string
-	Uptime                            string
-	LogLag                            string
+	Rates    StateRates
+	P50, P99 string
+	Uptime   string
+	LogLag   string
 }
 
 func (c *Console) pulse() pulse {
-	now := c.series.now()
-	p := pulse{Counters: c.bus.Counters(), point: now, Accepted: now.accepted, Delivered: now.delivered, Failed: now.failed, Rows: now.rows}
-	p.P50, p.P99 = millis(now.p50), millis(now.p99)
+	p := pulse{Counters: c.bus.Counters(), Rates: c.series.now().rates}
+	p.P50, p.P99 = millis(p.Rates.P50), millis(p.Rates.P99)
 	if !p.Started.IsZero() {
 		p.Uptime = view.Long(c.now().Sub(p.Started))
 	}
@@ -151,8 +143,8 @@ func (c *Console) topology(r *http.Request) *topology {
 	in.Peers = lines
 	t.Odd = c.facts.odd(in)
 	t.MoreOdd = max(len(t.Odd)-oddLines, 0)
-	t.Odd = t.Odd[:len(t.Odd)-t.MoreOdd]
-	t.Talk = edges[:min(len(edges), pageEdges)]
+	t.Odd = first(oddLines, t.Odd)
+	t.Talk = first(pageEdges, edges)
 	t.listPeers(lines, r)
 	return t
 }
@@ -190,11 +182,11 @@ func latest(a, b time.Time) time.Time {
 }
 
 func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
-	l := peerLine{Peer: p, Connected: connected, Role: roleClass(p.ID)}
+	l := peerLine{StatePeer: StatePeer{Peer: p, Connected: connected}, Role: roleClass(p.ID)}
 	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero when it is not told
 	if t, ok := f.peers.get(p.ID); ok {
 		l.In, l.Out, l.Total = t.received.at(now), t.sent.at(now), t.sent.total+t.received.total
-		l.Failures, l.LastFail, l.LastError, l.Status = t.failures, t.lastFailure, t.lastError, t.lastStatus
+		l.Failures, l.LastFail, l.Error, l.Status = t.failures, t.lastFailure, t.lastError, t.lastStatus
 		l.Last = latest(t.sent.last, t.received.last)
 	}
 	if ch, ok := f.chats.get(p.ID); ok {
@@ -222,20 +214,20 @@ func (f *facts) edgeLines(now time.Time) []edgeLine {
 		}
 		from, to := k.ends()
 		lines = append(lines, edgeLine{
-			From: from, To: to, Rate: e.at(now), Total: e.total, Failed: e.failed, Last: e.last, key: k,
+			StateTalk: StateTalk{from, to, e.at(now), e.total, e.failed}, Last: e.last, key: k,
 			Failing: !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateSpan,
 		})
 	})
 	slices.SortFunc(lines, func(a, b edgeLine) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Total, a.Total), cmp.Compare(a.key, b.key))
 	})
-	for i := range lines[:min(len(lines), pageEdges)] {
+	for i := range first(pageEdges, lines) {
 		e, _ := f.edges.get(lines[i].key)
 		types := slices.SortedFunc(maps.Keys(e.types), func(a, b string) int { return cmp.Or(cmp.Compare(e.types[b], e.types[a]), cmp.Compare(a, b)) })
 		for j, t := range types {
 			types[j] = fmt.Sprintf("%s × %d", t, e.types[t])
 		}
-		lines[i].Types = strings.Join(types[:min(len(types), 4)], ", ")
+		lines[i].Types = strings.Join(first(4, types), ", ")
 	}
 	return lines
 }
@@ -305,10 +297,11 @@ func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.show(w, v, "peer", id, page)
 }
 
-// lastFailures returns at most n failures that fit, the newest first.
+// lastFailures returns at most n failures that fit, if fits is not nil, the newest
+// first.
 func (f *facts) lastFailures(n int, fits func(*failure) bool) (list []failure) {
 	for i := len(f.failures) - 1; i >= 0 && len(list) < n; i-- {
-		if fits(&f.failures[i]) {
+		if fits == nil || fits(&f.failures[i]) {
 			list = append(list, f.failures[i])
 		}
 	}
