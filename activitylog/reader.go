@@ -92,16 +92,34 @@ func (r *Reader) Before(ctx context.Context, f Filter, at Cursor, n int) ([]Entr
 	return rows, m.cursor(), err
 }
 
+// Beyond returns the place after the last row, for reading backward from an End.
+func Beyond(end Cursor) Cursor {
+	at := slices.Clone(end)
+	for i := range at {
+		at[i]++
+	}
+	return at
+}
+
 // Each calls fn with every row that the filter chooses, the oldest first, until
 // fn returns an error. It holds no transaction meanwhile.
 func (r *Reader) Each(ctx context.Context, f Filter, fn func(*Entry) error) error {
+	return r.EachPage(ctx, f, func(rows []Entry) error {
+		for i := range rows {
+			if err := fn(&rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// EachPage is Each for many rows at a time.
+func (r *Reader) EachPage(ctx context.Context, f Filter, fn func([]Entry) error) error {
 	m := r.merge(ctx, f, forward, nil, pageRows)
 	for {
-		e, err := m.next(ctx)
-		if err != nil || e == nil {
-			return err
-		}
-		if err := fn(e); err != nil {
+		n, err := m.show(ctx, fn)
+		if err != nil || n == 0 {
 			return err
 		}
 	}

@@ -96,18 +96,9 @@ func (c *Console) lastRows(ctx context.Context, page *activityView, f activitylo
 	end, err := c.log.End(ctx)
 	if err == nil {
 		page.Live = rowsLink(page.Query, "after", end)
-		err = c.olderRows(ctx, page, f, beyond(end))
+		err = c.olderRows(ctx, page, f, activitylog.Beyond(end))
 	}
 	page.Problem = describe(err)
-}
-
-// beyond is the place after the last row, for reading backward.
-func beyond(end activitylog.Cursor) activitylog.Cursor {
-	at := slices.Clone(end)
-	for i := range at {
-		at[i]++
-	}
-	return at
 }
 
 func (c *Console) olderRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) error {

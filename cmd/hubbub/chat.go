@@ -56,27 +56,14 @@ func chat(ctx context.Context, env *program.Env, address demo.Address, group boo
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() { cancel(showLines(ctx, env, address)) })
-	lines := readLines(ctx, stdin)
-	for {
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				return nil
-			}
-			text, toGroup := strings.CutPrefix(line, "/group ")
-			if strings.TrimSpace(text) == "" {
-				continue
-			}
-			if _, err := address.Say(ctx, group || toGroup, text); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-				return err
-			}
-			return nil
-		}
+	err := eachTyped(ctx, stdin, func(text string, toGroup bool) error {
+		_, err := address.Say(ctx, group || toGroup, text)
+		return err
+	})
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
 	}
+	return err
 }
 
 // showLines prints what becomes visible in the demo's chats.

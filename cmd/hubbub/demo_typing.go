@@ -27,6 +27,19 @@ func (s *show) conclude(stays, kept bool) {
 
 // typing takes lines from the terminal until its end.
 func (s *show) typing(ctx context.Context, stdin *os.File) error {
+	return eachTyped(ctx, stdin, func(text string, group bool) error {
+		chat := s.stage.API.DM(s.stage.You)
+		if group {
+			chat = s.stage.Group
+		}
+		s.stage.Say(chat, s.stage.You, text)
+		return nil
+	})
+}
+
+// eachTyped calls say with each line that is typed and not empty, until their end
+// or that of ctx; "/group TEXT" is for the group.
+func eachTyped(ctx context.Context, stdin *os.File, say func(text string, group bool) error) error {
 	lines := readLines(ctx, stdin)
 	for {
 		select {
@@ -35,12 +48,11 @@ func (s *show) typing(ctx context.Context, stdin *os.File) error {
 				return nil
 			}
 			text, group := strings.CutPrefix(line, "/group ")
-			chat := s.stage.API.DM(s.stage.You)
-			if group {
-				chat = s.stage.Group
+			if strings.TrimSpace(text) == "" {
+				continue
 			}
-			if strings.TrimSpace(text) != "" {
-				s.stage.Say(chat, s.stage.You, text)
+			if err := say(text, group); err != nil {
+				return err
 			}
 		case <-ctx.Done():
 			return nil

@@ -63,61 +63,53 @@ func (t *tailing) run(cmd *cobra.Command) error {
 		lines = linesOnTerminal
 	}
 	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
-	at, err := t.past(cmd.Context(), r, filter, lines, out, waiting)
-	switch {
-	case errors.Is(err, activitylog.ErrNoLog) && t.follow: // it may come
-	case t.follow && cmd.Context().Err() != nil: // to be stopped is its end
-		return out.flush()
-	case err != nil:
-		return describeLog(err)
-	}
 	if !t.follow {
-		return out.flush()
+		_, err := t.past(cmd.Context(), r, filter, lines, out)
+		return errors.Join(describeLog(err), out.flush())
 	}
-	if err := out.flush(); err != nil {
-		return err
+	var at activitylog.Cursor // from the beginning
+	if lines >= 0 {
+		if at, err = t.last(cmd.Context(), r, filter, lines, out, waiting); err != nil || cmd.Context().Err() != nil {
+			return errors.Join(err, out.flush())
+		}
 	}
 	return r.Follow(cmd.Context(), filter, at, waiting, out.show)
 }
 
-// past shows the rows that are there, and returns where they end. Where new rows
-// are wanted too, it waits for a log that is locked.
-func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error)) (activitylog.Cursor, error) {
-	end, err := r.End(ctx)
-	for told := false; t.follow && errors.Is(err, activitylog.ErrLocked) && ctx.Err() == nil; end, err = r.End(ctx) {
+// last shows the last rows before new ones, and returns where they end. It waits
+// for a log that is locked; one that is not there yet may come.
+func (t *tailing) last(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter, waiting func(error)) (activitylog.Cursor, error) {
+	at, err := t.past(ctx, r, f, lines, out)
+	for told := false; errors.Is(err, activitylog.ErrLocked) && ctx.Err() == nil; at, err = t.past(ctx, r, f, lines, out) {
 		if !told {
 			waiting(err)
 			told = true
 		}
 	}
+	switch {
+	case errors.Is(err, activitylog.ErrNoLog), ctx.Err() != nil: // to be stopped is its end
+		err = nil
+	case err == nil:
+		err = out.flush()
+	}
+	return at, describeLog(err)
+}
+
+// past writes the rows that are there, the last ones only where lines says how
+// many, and returns where those end.
+func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
+	if lines < 0 {
+		return nil, r.EachPage(ctx, f, out.write)
+	}
+	end, err := r.End(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if lines >= 0 {
-		before := make(activitylog.Cursor, len(end))
-		for i := range end {
-			before[i] = end[i] + 1
-		}
-		rows, _, err := r.Before(ctx, f, before, lines)
-		if err != nil {
-			return nil, err
-		}
-		return end, out.write(rows)
+	rows, _, err := r.Before(ctx, f, activitylog.Beyond(end), lines)
+	if err != nil {
+		return nil, err
 	}
-	var at activitylog.Cursor
-	for {
-		const page = 1000
-		rows, next, err := r.After(ctx, f, at, page)
-		if err != nil {
-			return nil, err
-		}
-		if err := out.write(rows); err != nil {
-			return nil, err
-		}
-		if at = next; len(rows) < page {
-			return at, nil
-		}
-	}
+	return end, out.write(rows)
 }
 
 // A tailWriter shows rows: as JSON, as aligned and coloured columns on a

@@ -69,29 +69,23 @@ func outcome(p *passage) (text string, bad bool) {
 		parts = append(parts, mark+" "+screen.Printable(t.Peer))
 	}
 	// What belongs together stays on one line.
-	text = strings.Join(parts, ", ") + " " + milliseconds(p.Took())
+	text = fmt.Sprintf("%s %.1f ms", strings.Join(parts, ", "), float64(p.Took().Microseconds())/1000)
 	return strings.ReplaceAll(text, " ", "\u00a0"), bad
-}
-
-func milliseconds(d time.Duration) string {
-	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
 // describeEvent says what an agent_event was about.
 func describeEvent(n note, p *passage) (note, bool) {
-	var e struct {
-		Event, Agent, Directedness, Policy, Injection, Reason, Disposition, Tool string
-	}
+	var e activitylog.AttentionRecord
 	if json.Unmarshal(p.message.Content, &e) != nil {
 		return n, false
 	}
 	agent := screen.Printable(string(p.message.From))
 	switch e.Event {
-	case "attention_decision":
+	case activitylog.RecordDecision:
 		n.what = fmt.Sprintf("%s decides: %s, %s, %s", agent, e.Directedness, e.Policy, e.Injection)
-	case "disposition":
+	case activitylog.RecordDisposition:
 		n.what = fmt.Sprintf("%s ends it: %s", agent, e.Disposition)
-	case "refusal":
+	case activitylog.RecordRefusal:
 		n.what, n.bad = fmt.Sprintf("%s is refused: %s", agent, e.Tool), true
 	case "online":
 		n.what = fmt.Sprintf("agent_event online  %s", route(p))
@@ -100,7 +94,10 @@ func describeEvent(n note, p *passage) (note, bool) {
 	default:
 		return n, false
 	}
-	n.why = reason(screen.Printable(e.Reason))
+	n.why = screen.Printable(e.Reason)
+	if words := activitylog.ReasonInWords(e.Reason); words != "" {
+		n.why = words + " (" + n.why + ")"
+	}
 	return n, true
 }
 
@@ -132,12 +129,4 @@ func collabLabel(p *passage) (string, bool) {
 	default:
 		return "", false
 	}
-}
-
-// reason adds the words to the name of a rule.
-func reason(name string) string {
-	if words := activitylog.ReasonInWords(name); words != "" {
-		return words + " (" + name + ")"
-	}
-	return name
 }

@@ -139,18 +139,14 @@ const left = 44
 // print writes lines and notes in the order in which they happened: side by
 // side, or below each other where the screen is narrow.
 func (n *Narrator) print(lines []Line, notes []note) {
-	if n.width < 110 {
-		n.printBelow(lines, notes)
-		return
-	}
+	narrow := n.width < 110
 	var said []string // of the left side, not yet printed
-	blank := strings.Repeat(" ", left)
 	row := func(right string) {
-		l := blank
+		l := strings.Repeat(" ", left)
 		if len(said) > 0 {
 			l, said = said[0], said[1:]
 		}
-		fmt.Fprintln(n.out, strings.TrimRight(l+n.paint.Paint(screen.Dim, " │")+" "+right, " "))
+		n.line(l + n.paint.Paint(screen.Dim, " │") + " " + right)
 	}
 	finish := func() {
 		for len(said) > 0 {
@@ -158,35 +154,34 @@ func (n *Narrator) print(lines []Line, notes []note) {
 		}
 	}
 	for len(lines)+len(notes) > 0 {
-		if len(notes) == 0 || len(lines) > 0 && lines[0].At.Before(notes[0].at) {
+		next := len(notes) == 0 || len(lines) > 0 && lines[0].At.Before(notes[0].at) // a line
+		switch {
+		case next && narrow:
+			for _, l := range n.bubble(lines[0], n.width-2) {
+				n.line(l)
+			}
+		case next:
 			finish()
-			said, lines = n.bubble(lines[0], left), lines[1:]
-			continue
+			said = n.bubble(lines[0], left)
+		case narrow:
+			for _, right := range n.render(notes[0], n.width-4) {
+				n.line("    " + right)
+			}
+		default:
+			for _, right := range n.render(notes[0], n.width-left-3) {
+				row(right)
+			}
 		}
-		for _, right := range n.render(notes[0], n.width-left-3) {
-			row(right)
+		if next {
+			lines = lines[1:]
+		} else {
+			notes = notes[1:]
 		}
-		notes = notes[1:]
 	}
 	finish()
 }
 
-// printBelow prints for a narrow screen.
-func (n *Narrator) printBelow(lines []Line, notes []note) {
-	for len(lines)+len(notes) > 0 {
-		if len(notes) == 0 || len(lines) > 0 && lines[0].At.Before(notes[0].at) {
-			for _, s := range n.bubble(lines[0], n.width-2) {
-				fmt.Fprintln(n.out, strings.TrimRight(s, " "))
-			}
-			lines = lines[1:]
-			continue
-		}
-		for _, right := range n.render(notes[0], n.width-4) {
-			fmt.Fprintln(n.out, "    "+right)
-		}
-		notes = notes[1:]
-	}
-}
+func (n *Narrator) line(text string) { fmt.Fprintln(n.out, strings.TrimRight(text, " ")) }
 
 // bubble is one line of the chat, wrapped and padded to n columns.
 func (n *Narrator) bubble(l Line, room int) []string {
@@ -242,29 +237,31 @@ func (n *Narrator) render(d note, room int) []string {
 
 // title prints the heading of a scene and begins it.
 func (n *Narrator) title(title, explanation string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lines, n.seen, n.idle = nil, nil, false
-	fmt.Fprintf(n.out, "\n%s\n", n.paint.Paint(screen.Bold, title))
-	for _, l := range screen.Wrap(explanation, min(n.width, 110)) {
-		fmt.Fprintln(n.out, n.paint.Paint(screen.Dim, l))
-	}
-	fmt.Fprintln(n.out)
+	n.begin(false)
+	n.say(screen.Bold, "\n", title)
+	n.say(screen.Dim, "", screen.Wrap(explanation, min(n.width, 110))...)
+	n.say("", "", "")
 }
 
-// end forgets the last scene: from now on nobody waits.
-func (n *Narrator) end() {
+// begin forgets the last scene. Idle means that nobody waits from now on.
+func (n *Narrator) begin(idle bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lines, n.seen, n.idle = nil, nil, true
+	n.lines, n.seen, n.idle = nil, nil, idle
+}
+
+func (n *Narrator) say(colour screen.Colour, before string, lines ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range lines {
+		fmt.Fprintf(n.out, "%s%s\n", before, n.paint.Paint(colour, l))
+	}
 }
 
 // note prints a sentence between what happens.
 func (n *Narrator) note(text string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	for _, l := range screen.Wrap(text, min(n.width, 110)-2) {
-		fmt.Fprintln(n.out, n.paint.Paint(screen.Magenta, "» "+l))
+		n.say(screen.Magenta, "", "» "+l)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -62,9 +63,9 @@ var scenes = []scene{
 
 // Run plays every scene. It needs a running Narrator.
 func (p *Play) Run(ctx context.Context) error {
-	defer p.Narrator.end()
+	defer p.Narrator.begin(true)
 	for _, s := range scenes {
-		if !pause(ctx, p.Pause) {
+		if !retry.Sleep(ctx, p.Pause) {
 			return context.Cause(ctx)
 		}
 		p.Narrator.title(s.title, s.explanation)
@@ -73,18 +74,6 @@ func (p *Play) Run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pause waits, or reports false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // await waits until done holds; what says what it waits for.
