@@ -71,39 +71,44 @@ func hasFold(list []string, s string) bool {
 // "@lead#codex?5" the name is the first part.
 func textMentions(text string) []string {
 	var names []string
-	for _, at := range labelSpans(text) {
-		name := text[at.from+1 : at.nameEnd]
-		if !slices.Contains(names, name) {
+	for _, l := range Labels(text) {
+		if name := text[l.From+1 : l.NameEnd]; !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// A labelSpan is the place of one label: "@" at from, its name until nameEnd,
-// all of it until to.
-type labelSpan struct{ from, nameEnd, to int }
+// A Label is the place of a label in a text: its "@" is at From, its name ends at
+// NameEnd and all of it, without the punctuation of the sentence, at To.
+type Label struct{ From, NameEnd, To int }
 
-func labelSpans(text string) []labelSpan {
-	var spans []labelSpan
+// labelPunctuation may stand inside a label, but not end it.
+const labelPunctuation = ".:/#?"
+
+// Labels returns the labels of a text, in order. It is the one grammar of mentions:
+// a label begins where no word, "@" or "/" precedes it, so that mail addresses and
+// parts of web addresses are none, and what is no UTF-8 neither.
+func Labels(text string) []Label {
+	var labels []Label
 	previous := rune(' ')
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
-		if r != '@' || isWordRune(previous) || strings.ContainsRune("@/", previous) {
+		if r != '@' || isWordRune(previous) || strings.ContainsRune("@/\uFFFD", previous) {
 			previous, i = r, i+size
 			continue
 		}
 		nameEnd := scan(text, i+1, isWordRune)
-		to := scan(text, nameEnd, func(r rune) bool { return isWordRune(r) || strings.ContainsRune(".:#?", r) })
-		if to < len(text) && text[to] == '@' {
+		to := scan(text, nameEnd, func(r rune) bool { return isWordRune(r) || strings.ContainsRune(labelPunctuation, r) })
+		if to < len(text) && text[to] == '@' && text[to-1] != '/' {
 			nameEnd = i + 1 // "@a@b" is no label
 		}
 		if nameEnd > i+1 {
-			spans = append(spans, labelSpan{i, nameEnd, nameEnd + len(strings.TrimRight(text[nameEnd:to], ".:#?"))})
+			labels = append(labels, Label{i, nameEnd, nameEnd + len(strings.TrimRight(text[nameEnd:to], labelPunctuation))})
 		}
 		previous, i = 'x', max(to, i+1)
 	}
-	return spans
+	return labels
 }
 
 func scan(text string, from int, want func(rune) bool) int {
@@ -125,10 +130,10 @@ func isWordRune(r rune) bool {
 func withoutLabels(text string) string {
 	var b strings.Builder
 	end := 0
-	for _, span := range labelSpans(text) {
-		b.WriteString(text[end:span.from])
+	for _, l := range Labels(text) {
+		b.WriteString(text[end:l.From])
 		b.WriteByte(' ')
-		end = span.to
+		end = l.To
 	}
 	b.WriteString(text[end:])
 	return b.String()

@@ -3,9 +3,11 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"hubbub/peers/attention"
 )
 
 // A Label names an agent, and may narrow which one is meant:
@@ -149,44 +151,22 @@ type Found struct {
 // 50. What only looks like a label, such as a mail address, is passed over.
 func FindMentions(text string) []Found {
 	var found []Found
-	seen := map[Label]bool{}
-	leading := true
-	for i := 0; i < len(text) && len(found) < maxMentions; {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		if r != '@' || !mayPrecede(text[:i]) {
-			leading = leading && (unicode.IsSpace(r) || strings.ContainsRune(",;:", r))
-			i += size
-			continue
-		}
-		length := labelLength(text[i+1:])
-		l, err := ParseLabel(text[i+1 : i+1+length])
-		i += 1 + length
+	leading, end := true, 0
+	for _, at := range attention.Labels(text) {
+		leading = leading && strings.TrimFunc(text[end:at.From], separates) == ""
+		end = at.To
+		l, err := ParseLabel(text[at.From+1 : at.To])
 		if err != nil {
 			leading = false
 			continue
 		}
-		if !seen[l] {
-			seen[l] = true
+		known := slices.ContainsFunc(found, func(f Found) bool { return f.Label == l })
+		if !known && len(found) < maxMentions {
 			found = append(found, Found{l, leading})
 		}
 	}
 	return found
 }
 
-// mayPrecede reports whether a label may begin after this text.
-func mayPrecede(before string) bool {
-	r, size := utf8.DecodeLastRuneInString(before)
-	return size == 0 || unicode.IsSpace(r) || strings.ContainsRune("([{<\"'“‘«,;:!—–>", r)
-}
-
-// labelLength returns how many bytes belong to the label that text begins with.
-// Punctuation at its end belongs to the sentence.
-func labelLength(text string) int {
-	end := strings.IndexFunc(text, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.:/#?", r)
-	})
-	if end < 0 {
-		end = len(text)
-	}
-	return len(strings.TrimRight(text[:end], "_-.:/#?"))
-}
+// separates reports whether a rune may stand between leading labels.
+func separates(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:", r) }

@@ -61,6 +61,10 @@ func TestMentionsInText(t *testing.T) {
 		"":                            nil,
 		"\u00a0@lead hi":              {"!@lead"},
 		"\xff@lead":                   nil,
+		"**@lead** status?":           {"@lead"},
+		"@lead/@w3 who?":              {"!@lead"},
+		"@lead- status":               {"!@lead"},
+		"@lead.branch:a/b now":        {"!@lead.a-b"},
 		"@arc.a.b.c first, then @arc": {"@arc"},
 	} {
 		var got []string
