@@ -73,9 +73,12 @@ var mayImport = map[string][]string{
 	"peers/agent/harness":             {"peers/attention", "protocol"},
 	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/child", "peers/child", "protocol/jsonrpc", "protocol/datafolder"},
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
-	"peers/chorus":                    {"protocol", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "protocol/collab", "peers/collab"},
-	"peers/collab":                    {"protocol", "protocol/collab", "peers/peer"},
-	"peers/broker":                    {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab"},
+	"peers/agent/external": {
+		"protocol", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",
+	},
+	"peers/chorus": {"protocol", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "protocol/collab", "peers/collab"},
+	"peers/collab": {"protocol", "protocol/collab", "peers/peer"},
+	"peers/broker": {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab"},
 
 	"cmd":                        {"*"}, // tests of the programs
 	"cmd/*":                      {"*"},

@@ -122,7 +122,7 @@ func answersTelegram(t *testing.T, s *system, hubbub func(...string) string) {
 	s.await("its passes in the log", func() bool {
 		seen = nil
 		for _, p := range s.passes() {
-			if p.message.From == "agent:weather" && protocol.Topic(p.entry.Topic) == topicOf(chat) && p.status != "" {
+			if p.message.From == "agent:weather" && protocol.Topic(p.entry.Topic) == topicOf(chat) && p.status != "" && !contentOf[protocol.ChatReply](p).Typing {
 				seen = append(seen, string(p.message.Type))
 			}
 		}

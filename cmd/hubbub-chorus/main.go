@@ -78,7 +78,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if o.PublicURL == "" && s.tlsCert != "" {
 		o.PublicURL, o.ProxyURL = "https://"+listener.Addr().String(), "https://"+listener.Addr().String()
 	}
-	o.Peer, o.Log, o.Version = env.PeerOptions(), &env.Log, env.Version
+	o.Peer, o.Log, o.Version, o.OpenAgent = env.PeerOptions(), &env.Log, env.Version, openAgent
 	o.OnReady = func() {
 		env.Log.Info().Str("listen", listener.Addr().String()).Str("data", data).Msg("listening")
 		env.Ready()

@@ -261,7 +261,7 @@ const undecided = 30 * time.Second
 
 // examineMailboxes looks for agents that take events and decide on none.
 func examineMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
-	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db"} {
+	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
 		files, _ := fs.Glob(os.DirFS(data), pattern) // the only error is that of a bad pattern
 		for _, file := range files {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")

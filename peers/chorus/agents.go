@@ -96,10 +96,10 @@ func (s *Store) Agents(ctx context.Context) ([]ExternalAgent, error) {
 }
 
 // agent returns the settings of one external agent.
-func (s *Store) agent(ctx context.Context, q querier, name AgentName) (AgentSettings, error) {
+func (s *Store) agent(ctx context.Context, name AgentName) (AgentSettings, error) {
 	var raw string
 	var settings AgentSettings
-	err := q.QueryRowContext(ctx, `SELECT settings FROM agent WHERE name = ?`, name).Scan(&raw)
+	err := s.db.QueryRowContext(ctx, `SELECT settings FROM agent WHERE name = ?`, name).Scan(&raw)
 	if errors.Is(err, sql.ErrNoRows) {
 		return settings, ErrNotFound
 	}
@@ -133,11 +133,4 @@ func (s *Store) setTrouble(ctx context.Context, name AgentName, trouble string) 
 		return fmt.Errorf("recording the state of %s: %w", name, err)
 	}
 	return nil
-}
-
-// A querier is a database or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }

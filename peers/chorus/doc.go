@@ -28,16 +28,19 @@
 //
 // Guarantees, service side (the gateway POSTs to an external agent):
 //
-//   - An event is stored and judged (package attention) before the bus hears
-//     "processed". Only what is let through is POSTed, in order per channel, with
-//     a callback and an MCP token of its own; the rest is in the mailbox that the
-//     chat.* tools read. POSTs repeat as callbacks do, and without an answer or
-//     after a crash too: the receiver knows them by message.id.
+//   - An external agent is an agent like any other, with a mailbox, attention and
+//     tools of its own (Options.OpenAgent); it gets its turns over HTTP. It has its
+//     own folder below the data folder, which is removed with it. Agents are begun
+//     and ended as they are added and removed, without a restart.
+//   - Turns are POSTed in order per channel, each with a callback and an MCP token
+//     of its own. POSTs repeat as callbacks do, and without an answer or after a
+//     crash too: the receiver knows them by message.id. A turn whose words changed
+//     is POSTed again under another message.id, and answers to the old words are
+//     refused.
 //   - A callback takes events for Options.CallbackTTL and answers 410 afterwards.
-//     200 means stored; events reach the chat in the order of receipt. What the
-//     chat's bridge refuses, as too long for one, is a dead letter.
-//   - What policy forbids is refused here, whatever the agent intends, and
-//     recorded; every event ends with exactly one final disposition.
+//     200 means stored; events reach the chat in the order of receipt. What policy
+//     forbids is answered 403 with what to do instead. What the chat's bridge
+//     refuses is a dead letter of the agent.
 //
 // Both sides:
 //
@@ -49,9 +52,5 @@
 //     is refused with a status that says so.
 //
 // Not promised: exactly-once POSTs (HTTP has no such thing; see above), order
-// between channels, and anything about two gateways on one data folder. External
-// agents take part in chats alone: the gateway claims what they answer, but does
-// not announce them to the collaboration broker, since their protocol has no word
-// for work. The broker wakes none of them: it keeps what is addressed to one, and
-// answers unknown_target or unavailable.
+// between channels, and anything about two gateways on one data folder.
 package chorus

@@ -40,9 +40,12 @@ type Options struct {
 	StopTimeout   time.Duration   // for running POSTs when Run ends; default 6s
 	Version       string          // of the program, for MCP clients
 	Peer          *peer.Options   // how to connect to the bus
-	OnReady       func()          // called once, when connected, subscribed and listening
-	Now           func() time.Time
-	Log           *zerolog.Logger // default: no log
+	// OpenAgent opens what runs an external agent. Without it the gateway has inboxes
+	// alone.
+	OpenAgent func(ctx context.Context, s *AgentSpec) (Agent, error)
+	OnReady   func() // called once, when connected, subscribed and listening
+	Now       func() time.Time
+	Log       *zerolog.Logger // default: no log
 }
 
 // A Gateway is both sides of Chorus: the agent side, to which services POST,
@@ -63,7 +66,6 @@ type Gateway struct {
 	proxied   *gate        // to the tools of services
 	inOrder   *queueing
 	who       *bearers
-	asked     *asked
 	handler   http.Handler
 
 	bus       *peer.Peer
@@ -71,8 +73,8 @@ type Gateway struct {
 	callbacks *outbox.Outbox
 	troubles  troubles // of the callbacks
 	posts     *outbox.Outbox
+	awaited   awaited          // deliveries
 	surface   *surface.Surface // finds the agents of channels
-	turns     *turns
 	members   *members
 	combined  *combined
 }
@@ -94,10 +96,8 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.calls, g.toolCalls, g.proxied = newGate(maxCalls, maxCallsOfOne), newGate(maxCalls, maxCallsOfOne), newGate(maxCalls, maxCallsOfOne)
 	g.inOrder = newQueueing(maxCallsOfOne)
 	g.who = newBearers(g.opts.Peer.Buses, g.opts.Now)
-	g.asked = newAsked()
 	g.newQueues()
 	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
-	g.turns = &turns{g: g, signal: make(chan struct{}, 1)}
 	g.members = newMembers(g)
 	g.combined = newCombined(g)
 	g.bus = g.newBus()
@@ -185,7 +185,7 @@ func hostsOf(urls ...string) []string {
 func (g *Gateway) newQueues() {
 	g.toBus = outbox.New(g.store.db, g.sendToBus, &outbox.Options{
 		Name: busQueue, MaxBackoff: 15 * time.Second, MaxPending: 20_000, AttemptTimeout: sendTimeout, Parallel: 64,
-		AfterSettled: g.afterBus, Now: g.opts.Now, Log: g.log,
+		Now: g.opts.Now, Log: g.log,
 	})
 	g.callbacks = outbox.New(g.store.db, g.sendEvent, &outbox.Options{
 		Name: callbackQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: g.opts.StopTimeout,
@@ -230,14 +230,6 @@ func (g *Gateway) subscribe(p *peer.Peer, pattern protocol.Pattern) {
 	}
 }
 
-// speaker returns the connection that may send as an identity.
-func (g *Gateway) speaker(from protocol.PeerID) *peer.Peer {
-	if protocol.RoleOf(from) == protocol.RoleChorus {
-		return g.bus
-	}
-	return g.members.of(AgentName(from.Name()))
-}
-
 // routes is everything that the listener serves.
 func (g *Gateway) routes() http.Handler {
 	mux := http.NewServeMux()
@@ -259,8 +251,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	err := g.bus.RunWith(ctx, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
+		g.members.look(ctx) // callbacks find their agents
 		for _, run := range []func(context.Context) error{
-			g.toBus.Run, g.callbacks.Run, g.posts.Run, g.surface.Run, g.turns.run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
+			g.toBus.Run, g.callbacks.Run, g.posts.Run, g.surface.Run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
 		} {
 			group.Go(func() error { return run(ctx) })
 		}
@@ -309,13 +302,6 @@ func (g *Gateway) serve(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("serving: %w", err)
-}
-
-// wakeAll makes the queues and the turns look at what a transaction has left.
-func (g *Gateway) wakeAll() {
-	g.toBus.Wake()
-	g.posts.Wake()
-	g.turns.look()
 }
 
 // logCall logs a call that was refused, without anything of its URL.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hubbub/bus/bustest"
+	"hubbub/peers/agent/external"
 	"hubbub/peers/chorus"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -53,7 +54,7 @@ func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Opti
 	ready := make(chan struct{})
 	opts := &chorus.Options{
 		Allow: loopback, ComposeWindow: -1, MinBackoff: time.Millisecond, Log: &log,
-		Peer: &peer.Options{Buses: []string{b.URL()}}, OnReady: func() { close(ready) },
+		Peer: &peer.Options{Buses: []string{b.URL()}}, OnReady: func() { close(ready) }, OpenAgent: openAgent,
 	}
 	if adjust != nil {
 		adjust(opts)
@@ -83,6 +84,14 @@ func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Opti
 		t.Fatal("the gateway is not ready")
 	}
 	return r
+}
+
+// openAgent runs an external agent as hubbub-chorus does.
+func openAgent(ctx context.Context, s *chorus.AgentSpec) (chorus.Agent, error) {
+	return external.Open(ctx, &external.Spec{
+		Name: string(s.Name), Folder: s.Folder, Legacy: s.Legacy, Roles: s.Settings.Roles, Streams: s.Settings.Streams, Knocks: s.Settings.Knocks,
+		Post: s.Post, Peer: s.Peer, ComposeWindow: s.ComposeWindow, ComposeCap: s.ComposeCap, Deadline: s.Deadline, Version: s.Version, Log: s.Log,
+	})
 }
 
 // startNew runs a gateway on a bus of its own, beside other tests.

@@ -34,11 +34,7 @@ func TestAKeyIsNoNumber(t *testing.T) {
 	}
 	var got []string
 	for len(got) < 2 {
-		var reply protocol.ChatReply
-		if err := tg.NextOf(t, protocol.TypeTGReply).Decode(&reply); err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, reply.Text)
+		got = append(got, nextReply(t, tg).Text)
 	}
 	if strings.Join(got, ", ") != "the answer, and more" {
 		t.Errorf("the chat got %q", got)

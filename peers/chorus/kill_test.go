@@ -47,7 +47,7 @@ func gatewayProcess(folder, listen, bus string) error {
 		os.Exit(1)
 	}()
 	return chorus.New(store, listener, &chorus.Options{
-		Allow: loopback, ComposeWindow: -1, MinBackoff: time.Millisecond, Peer: &peer.Options{Buses: []string{bus}},
+		Allow: loopback, ComposeWindow: -1, MinBackoff: time.Millisecond, OpenAgent: openAgent, Peer: &peer.Options{Buses: []string{bus}},
 		OnReady: func() { fmt.Println("ready") },
 	}).Run(context.Background())
 }

@@ -2,16 +2,12 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // toolsPath is where external agents find the chat.* tools: agent and channel
@@ -23,61 +19,61 @@ func (g *Gateway) toolsURL(agent AgentName, channel string) string {
 	return g.opts.PublicURL + toolsPath + string(agent) + "/" + pathSegment(escapeName(channel))
 }
 
-type scopeKey struct{}
+// toolTimeout bounds one call of a tool, the wait for a claim included.
+const toolTimeout = 45 * time.Second
 
-// newToolsHandler makes the MCP endpoint. It keeps no sessions: every request
-// shows its token, and is answered for what that token opens.
+// newToolsHandler makes the MCP endpoint. It keeps no sessions: every request shows
+// its token, and is answered by the tools of the chat that it opens.
 func (g *Gateway) newToolsHandler() http.Handler {
-	endpoint := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
-		s, _ := r.Context().Value(scopeKey{}).(scope)
-		return g.toolServer(s)
-	}, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
-		DisableLocalhostProtection: true, // localOnly checks the Host, and knows the public one
-	})
 	return g.localOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s, err := g.scopeOf(r)
-		if err != nil {
+		if err := g.serveTools(w, r); err != nil {
 			g.logCall(err, "tools")
 			writeRefusal(w, err)
-			return
 		}
-		leave, ok := g.toolCalls.enter(toolsPath + string(s.agent))
-		if !ok {
-			writeRefusal(w, errBusy)
-			return
-		}
-		defer leave()
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(toolTimeout + writeTimeout))
-		endpoint.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), scopeKey{}, s)))
 	}))
+}
+
+func (g *Gateway) serveTools(w http.ResponseWriter, r *http.Request) error {
+	d, err := g.opened(r)
+	if err != nil {
+		return err
+	}
+	leave, ok := g.toolCalls.enter(toolsPath + string(d.agent))
+	if !ok {
+		return errBusy
+	}
+	defer leave()
+	agent := g.members.of(d.agent)
+	if agent == nil {
+		return errAway
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(toolTimeout + writeTimeout))
+	ctx, cancel := context.WithTimeout(r.Context(), toolTimeout)
+	defer cancel()
+	agent.Tools(d.chat).ServeHTTP(w, r.WithContext(ctx))
+	return nil
 }
 
 var errToken = refuse(http.StatusUnauthorized, "the token is missing, wrong or expired; use the one that came with the latest message")
 
-// scopeOf checks a request's bearer token against the agent and the channel of
-// its path.
-func (g *Gateway) scopeOf(r *http.Request) (scope, error) {
-	var s scope
+// opened checks a request's bearer token against the agent and the channel of its
+// path, and returns the delivery that it came with.
+func (g *Gateway) opened(r *http.Request) (*liveDelivery, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		return s, errToken
+		return nil, errToken
 	}
-	var due int64
-	var state string
-	err := g.store.db.QueryRowContext(r.Context(), `SELECT agent, channel, state, due_at FROM turn WHERE token_sha256 = ?`, hashSecret(strings.TrimSpace(token))).
-		Scan(&s.agent, &s.channel, &state, &due)
-	if errors.Is(err, sql.ErrNoRows) {
-		return s, errToken
+	d, err := g.store.deliveryWith(r.Context(), "token_sha256", strings.TrimSpace(token))
+	if errors.Is(err, errNobody) {
+		return nil, errToken
 	}
 	if err != nil {
-		return s, fmt.Errorf("looking for a token: %w", err)
+		return nil, err
 	}
-	if state == turnClosed || due <= micros(g.store.now()) ||
-		r.PathValue("agent") != string(s.agent) || r.PathValue("channel") != pathSegment(escapeName(s.channel)) {
-		return s, errToken
+	if !d.live(g.store.now()) || r.PathValue("agent") != string(d.agent) || r.PathValue("channel") != pathSegment(escapeName(d.channel)) {
+		return nil, errToken
 	}
-	return s, nil
+	return d, nil
 }
 
 var (

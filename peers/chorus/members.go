@@ -4,26 +4,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"hubbub/peers/peer"
-	"hubbub/protocol"
+	"hubbub/peers/store"
+	"hubbub/protocol/retry"
+
+	"github.com/rs/zerolog"
 )
 
-// members keeps one connection to the bus for every external agent in the
-// database, as they come and go.
+// An Agent runs one external agent: its mailbox, its attention, its tools.
+type Agent interface {
+	// Run runs the agent until ctx ends (nil) or the bus refuses it. It is called
+	// once; the other methods may be called before and meanwhile.
+	Run(ctx context.Context) error
+	// Take stores one event that came to the callback of a turn; key names it among
+	// the events of the agent. Refused is why policy forbids it, if it does.
+	Take(ctx context.Context, turn, key string, event []byte) (refused string, err error)
+	// Refuse records a message for words that the turn has no more, and says so.
+	Refuse(ctx context.Context, turn string) (refused string, err error)
+	// Tools is the MCP endpoint of the tools of one chat.
+	Tools(chat string) http.Handler
+}
+
+// An AgentSpec is what it takes to run an external agent.
+type AgentSpec struct {
+	Name     AgentName
+	Settings AgentSettings
+	Folder   string // of its own, for its database
+	Legacy   string // database that may hold what an earlier version left of it
+	Peer     *peer.Options
+	// Post has a turn POSTed; it returns nil when the agent has it. Body holds the
+	// members channel and message of the POST.
+	Post          func(ctx context.Context, turn, chat string, body []byte) error
+	ComposeWindow time.Duration
+	ComposeCap    time.Duration
+	Deadline      time.Duration // of an answer
+	Version       string
+	Log           *zerolog.Logger
+}
+
+// members keeps an agent running for every external agent in the database, as they
+// come and go.
 type members struct {
-	g *Gateway
+	g  *Gateway
+	wg sync.WaitGroup
 
 	mu   sync.Mutex
 	open map[AgentName]*member
 }
 
-// A member is one external agent's connection.
+// A member is one external agent.
 type member struct {
+	name   AgentName
 	added  int64 // tells an agent from one of the same name that was removed before
-	peer   *peer.Peer
+	folder string
+	agent  Agent // nil where it cannot be opened; guarded by members.mu
 	cancel context.CancelFunc
 }
 
@@ -37,152 +77,149 @@ func newMembers(g *Gateway) *members {
 	return &members{g: g, open: map[AgentName]*member{}}
 }
 
-// of returns the connection of an agent, nil when it has none.
-func (m *members) of(name AgentName) *peer.Peer {
+// of returns what runs an agent, nil if nothing does.
+func (m *members) of(name AgentName) Agent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if one := m.open[name]; one != nil {
-		return one.peer
+		return one.agent
 	}
 	return nil
 }
 
-// run follows the database until ctx ends, and returns when every connection
-// has ended.
+// run follows the database until ctx ends, and returns when every agent has ended.
 func (m *members) run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	defer m.wg.Wait()
 	ticker := time.NewTicker(memberScan)
 	defer ticker.Stop()
 	for {
-		wanted, err := m.wanted(ctx)
-		if err != nil && ctx.Err() == nil {
-			m.g.log.Error().Err(err).Msg("the agents cannot be read; trying again")
-		}
-		if err == nil {
-			m.follow(ctx, wanted, &wg)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
+			m.look(ctx)
 		}
 	}
 }
 
-func (m *members) wanted(ctx context.Context) (map[AgentName]int64, error) {
-	rows, err := m.g.store.db.QueryContext(ctx, `SELECT name, added_at FROM agent`)
+// look ends the agents that are gone and begins those that are new.
+func (m *members) look(ctx context.Context) {
+	if m.g.opts.OpenAgent == nil {
+		return
+	}
+	wanted, err := store.All(ctx, m.g.store.db, func(row store.Row) (one member, err error) {
+		return one, row.Scan(&one.name, &one.added)
+	}, `SELECT name, added_at FROM agent`)
 	if err != nil {
-		return nil, fmt.Errorf("listing agents: %w", err)
-	}
-	defer rows.Close()
-	wanted := map[AgentName]int64{}
-	for rows.Next() {
-		var name AgentName
-		var added int64
-		if err := rows.Scan(&name, &added); err != nil {
-			return nil, fmt.Errorf("listing agents: %w", err)
+		if ctx.Err() == nil {
+			m.g.log.Error().Err(err).Msg("agents not read; trying again")
 		}
-		wanted[name] = added
+		return
 	}
-	return wanted, rows.Err()
-}
-
-// follow ends the connections of agents that are gone and begins those of new
-// ones.
-func (m *members) follow(ctx context.Context, wanted map[AgentName]int64, wg *sync.WaitGroup) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	added := map[AgentName]int64{}
+	for _, w := range wanted {
+		added[w.name] = w.added
+	}
 	for name, one := range m.open {
-		if added, ok := wanted[name]; !ok || added != one.added {
+		if at, ok := added[name]; !ok || at != one.added {
 			one.cancel()
 			delete(m.open, name)
-			m.g.log.Info().Str("agent", string(name)).Msg("the agent was removed")
+			m.g.log.Info().Str("agent", string(name)).Msg("agent removed")
 		}
 	}
-	for name, added := range wanted {
-		if m.open[name] != nil {
-			continue
+	for _, w := range wanted {
+		if m.open[w.name] == nil {
+			m.begin(ctx, w)
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		one := &member{added: added, peer: m.g.newMember(name), cancel: cancel}
-		m.open[name] = one
-		wg.Go(func() { m.keep(ctx, name, one) })
 	}
 }
 
-// keep runs one agent's connection until it is removed. What the bus refuses is
-// recorded for `hubbub chorus list`, and tried again.
-func (m *members) keep(ctx context.Context, name AgentName, one *member) {
-	for ctx.Err() == nil {
-		err := one.peer.Run(ctx)
+// begin opens an agent and runs it. The caller holds mu.
+func (m *members) begin(ctx context.Context, w member) {
+	ctx, cancel := context.WithCancel(ctx)
+	one := &w
+	one.cancel, one.folder = cancel, filepath.Join(m.g.store.folder, agentsFolder, fmt.Sprintf("%s-%d", w.name, w.added))
+	agent, err := m.g.openAgent(ctx, one)
+	one.agent, m.open[w.name] = agent, one
+	m.wg.Go(func() {
+		m.keep(ctx, one, err)
+		m.clear(one)
+	})
+}
+
+// keep runs one agent until it is removed. What the bus refuses is recorded for
+// `hubbub chorus list`, and tried again. Err is why it could not be opened, if so.
+func (m *members) keep(ctx context.Context, one *member, err error) {
+	for {
+		if err == nil {
+			err = one.agent.Run(ctx)
+		}
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		m.g.log.Error().Err(err).Str("agent", string(name)).Msg("the bus does not take this agent")
-		if err := m.g.store.setTrouble(ctx, name, err.Error()); err != nil {
-			m.g.log.Error().Err(err).Msg("the state of an agent cannot be stored")
+		m.g.log.Error().Err(err).Str("agent", string(one.name)).Msg("agent not on the bus; trying again later")
+		if err := m.g.store.setTrouble(ctx, one.name, err.Error()); err != nil {
+			m.g.log.Error().Err(err).Msg("state of an agent not stored")
 		}
+		m.replace(one, nil)
 		if errors.Is(err, peer.ErrReplaced) {
 			<-ctx.Done() // somebody else is this agent now; to fight over it helps nobody
 			return
 		}
-		timer := time.NewTimer(memberRetry)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
+		if !retry.Sleep(ctx, memberRetry) {
+			return
 		}
-		timer.Stop()
-		m.mu.Lock()
-		one.peer = m.g.newMember(name)
-		m.mu.Unlock()
+		var agent Agent
+		if agent, err = m.g.openAgent(ctx, one); err == nil {
+			m.replace(one, agent)
+		}
 	}
 }
 
-// newMember makes the peer of one external agent.
-func (g *Gateway) newMember(name AgentName) *peer.Peer {
-	opts := g.peerOptions()
-	opts.OnConnect = func(ctx context.Context) { g.announce(ctx, name) }
-	opts.Pulse = nil // it is the gateway's own connection's
-	p := peer.New(name.ID(), opts)
-	take := func(ctx context.Context, d *peer.Delivery) error { return g.takeEvent(ctx, name, d) }
-	p.Handle(protocol.TypeTGMessage, take)
-	p.Handle(protocol.TypeChatMessage, take)
-	p.Handle(protocol.TypeCollabResult, g.takeResult)
-	p.Handle(protocol.TypeDeliveryStatus, g.takeStatus)
-	g.subscribe(p, protocol.Pattern(name.ID()))
-	return p
+func (m *members) replace(one *member, agent Agent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	one.agent = agent
 }
 
-// announce says that an agent is on the bus, as every agent does.
-func (g *Gateway) announce(ctx context.Context, name AgentName) {
-	if err := g.store.setTrouble(ctx, name, ""); err != nil && ctx.Err() == nil {
-		g.log.Error().Err(err).Msg("the state of an agent cannot be stored")
-	}
-	if err := g.toBus.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
-		g.log.Error().Err(err).Msg("waiting messages cannot be hurried")
-	}
-	p := g.members.of(name)
-	if p == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+// clear removes what was kept for an agent that was removed, once it has ended.
+func (m *members) clear(one *member) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	_, err := p.Send(ctx, protocol.TopicAgents, p.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: name.ID()}))
-	if err != nil && ctx.Err() == nil {
-		g.log.Warn().Err(err).Str("agent", string(name)).Msg("the agent could not announce itself")
+	there, _, err := store.One(ctx, m.g.store.db, store.Column[bool], `SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`, one.name, one.added)
+	if err == nil && !there {
+		err = os.RemoveAll(one.folder)
 	}
-	g.log.Info().Str("agent", string(name)).Msg("the agent is on the bus")
+	if err != nil {
+		m.g.log.Error().Err(err).Str("agent", string(one.name)).Msg("data of a removed agent not removed")
+	}
 }
 
-// takeStatus hears what a bridge made of an agent's reply.
-func (g *Gateway) takeStatus(_ context.Context, d *peer.Delivery) error {
-	var s protocol.DeliveryStatus
-	if err := d.Decode(&s); err != nil {
-		return peer.Reject("the content of delivery_status cannot be read")
+// openAgent opens what runs an external agent.
+func (g *Gateway) openAgent(ctx context.Context, one *member) (Agent, error) {
+	settings, err := g.store.agent(ctx, one.name)
+	if err != nil {
+		return nil, err
 	}
-	if s.Status == protocol.StatusFailed || s.Status == protocol.StatusUnknown {
-		g.log.Warn().Str("message_id", string(s.MessageID)).Str("outcome", s.Status).Str("error", s.Reason).Msg("a reply did not reach its chat")
+	link := g.peerOptions()
+	link.Pulse = nil // it is the gateway's own connection's
+	link.OnConnect = func(ctx context.Context) {
+		if err := g.store.setTrouble(ctx, one.name, ""); err != nil && ctx.Err() == nil {
+			g.log.Error().Err(err).Msg("state of an agent not stored")
+		}
+		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")
 	}
-	return nil
+	agent, err := g.opts.OpenAgent(ctx, &AgentSpec{
+		Name: one.name, Settings: settings, Folder: one.folder, Legacy: filepath.Join(g.store.folder, databaseFile), Peer: link,
+		Post: func(ctx context.Context, turn, chat string, body []byte) error {
+			return g.deliver(ctx, one.name, turn, chat, body)
+		},
+		ComposeWindow: g.opts.ComposeWindow, ComposeCap: g.opts.ComposeCap, Deadline: g.opts.CallbackTTL, Version: g.opts.Version, Log: g.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return agent, nil
 }

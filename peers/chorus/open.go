@@ -14,25 +14,31 @@ import (
 	"hubbub/peers/surface"
 )
 
-//go:embed schema.sql
-var schema string
-
-//go:embed surface.sql
-var toSurface string
+// The schema, and what later versions changed in it.
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed surface.sql
+	toSurface string // how channels find their agents
+	//go:embed agents.sql
+	toAgents string // external agents have databases of their own
+)
 
 // Files in the gateway's data folder.
 const (
 	databaseFile = "chorus.db"
 	keyFile      = "chorus.key"
+	agentsFolder = "chorus" // of the external agents' own databases
 )
 
 // A Store is the gateway's data folder: its database and the key of its sealed
 // secrets. The gateway and the command line use it at the same time; what one
 // commits the other sees at once.
 type Store struct {
-	db   *sql.DB
-	seal *sealer
-	now  func() time.Time
+	folder string
+	db     *sql.DB
+	seal   *sealer
+	now    func() time.Time
 }
 
 // OpenStore opens the data folder of a gateway, creating it when it is missing.
@@ -41,11 +47,11 @@ func OpenStore(folder string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema, surface.Schema + toSurface})
+	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents})
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: db, seal: seal, now: time.Now}, nil
+	return &Store{folder: folder, db: db, seal: seal, now: time.Now}, nil
 }
 
 // Close closes the database.
@@ -53,18 +59,7 @@ func (s *Store) Close() error { return s.db.Close() }
 
 // inTx runs do in one transaction, which holds the write lock from the start.
 func (s *Store) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("opening a transaction: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // a no-op once committed
-	if err := do(tx); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("committing: %w", err)
-	}
-	return nil
+	return store.InTx(ctx, s.db, do)
 }
 
 // publicURL is the name of the setting under which the gateway records where

@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	"time"
 )
 
@@ -43,34 +42,12 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 		{`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2 * keepSecret},
 		{`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2 * keepSecret},
 		{`DELETE FROM inbound WHERE received_at < ?`, keepMessages},
-		{`DELETE FROM event WHERE received_at < ? AND (turn = 0 OR turn IN (SELECT id FROM turn WHERE state = 'closed'))`, keepMessages},
-		{`DELETE FROM turn WHERE first_at < ? AND state = 'closed'`, keepMessages},
-		{`DELETE FROM said WHERE said_at < ?`, keepMessages},
+		{`UPDATE delivery SET callback = NULL, token = NULL WHERE callback IS NOT NULL AND due_at < ? AND state <> 'posting'`, 0},
+		{`DELETE FROM delivery WHERE due_at < ? AND state <> 'posting'`, keepMessages},
 	} {
 		if _, err := g.store.db.ExecContext(ctx, forget.query, micros(now.Add(-forget.age))); err != nil {
 			return err
 		}
 	}
-	if err := g.surface.Prune(ctx, now.Add(-keepMessages)); err != nil {
-		return err
-	}
-	return g.ignoreUnanswered(ctx, now)
-}
-
-// ignoreUnanswered ends the events that an agent could have read and answered
-// and did not.
-func (g *Gateway) ignoreUnanswered(ctx context.Context, now time.Time) error {
-	list, err := events(ctx, g.store.db, `turn = 0 AND disposition IN ('', 'claimed', 'deferred') AND received_at < ? LIMIT 1000`,
-		micros(now.Add(-g.opts.CallbackTTL)))
-	if err != nil {
-		return err
-	}
-	for _, e := range list {
-		err := g.store.inTx(ctx, func(tx *sql.Tx) error { return g.dispose(ctx, tx, e.agent, e.seq, "ignored", "deadline") })
-		if err != nil {
-			return err
-		}
-	}
-	g.toBus.Wake()
-	return nil
+	return g.surface.Prune(ctx, now.Add(-keepMessages))
 }

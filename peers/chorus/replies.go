@@ -248,7 +248,8 @@ func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item,
 	if cause != nil {
 		status.Reason = cause.Error()
 	}
-	m := origin{id: p.Reply}.message(protocol.TypeDeliveryStatus, p.Channel, status)
+	m := protocol.NewMessage(protocol.TypeDeliveryStatus, p.Channel, status)
+	m.InReplyTo = p.Reply
 	return g.enqueueBus(ctx, tx, p.Agent.Topic(), string(p.Reply)+" "+status.Status, m)
 }
 

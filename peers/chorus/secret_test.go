@@ -87,24 +87,27 @@ func TestSecretsAreNowhere(t *testing.T) {
 	b.Stop()
 	places := map[string][]byte{"the log": []byte(r.logs.String()), "the list": []byte(asJSON(agents) + asJSON(inboxes))}
 	for _, dir := range []string{folder, filepath.Dir(b.Log)} {
-		files, err := os.ReadDir(dir)
+		err := filepath.WalkDir(dir, func(path string, f os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := f.Info()
+			if err != nil {
+				return err
+			}
+			if dir == folder && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s has mode %s; want it for its owner alone", path, info.Mode())
+			}
+			if !f.IsDir() {
+				places[f.Name()], err = os.ReadFile(path)
+			}
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range files {
-			info, err := f.Info()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if dir == folder && info.Mode().Perm()&0o077 != 0 {
-				t.Errorf("%s has mode %s; want it for its owner alone", f.Name(), info.Mode())
-			}
-			if places[f.Name()], err = os.ReadFile(filepath.Join(dir, f.Name())); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
-	if len(places["chorus.db"]) == 0 || len(places["activity.db"]) == 0 || len(places["the log"]) == 0 {
+	if len(places["chorus.db"]) == 0 || len(places["agent-good.db"]) == 0 || len(places["activity.db"]) == 0 || len(places["the log"]) == 0 {
 		t.Fatal("a place is empty; nothing was looked at")
 	}
 	for where, content := range places {

@@ -34,6 +34,16 @@ func (r *rig) add(name chorus.AgentName, url string, settings chorus.AgentSettin
 	}
 }
 
+// database is the file of an external agent's own database.
+func (r *rig) database(name string) string {
+	r.t.Helper()
+	files, err := filepath.Glob(filepath.Join(r.folder, "chorus", name+"-*", "agent-"+name+".db"))
+	if err != nil || len(files) != 1 {
+		r.t.Fatalf("databases of %s: %q, %v; want one", name, files, err)
+	}
+	return files[0]
+}
+
 // says sends a tg_message to an agent and checks that it was taken.
 func says(t *testing.T, tg *bustest.Scripted, to protocol.Topic, m protocol.ChatMessage) {
 	t.Helper()
@@ -210,11 +220,11 @@ func TestFragmentsBecomeOnePost(t *testing.T) {
 	if d := report(t, log, "disposition", "e1"); d["disposition"] != "superseded" {
 		t.Errorf("disposition of a fragment %v", d)
 	}
-	// A stop word passes at once, and cancels what is being composed.
+	// A stop word passes at once, together with what is being composed.
 	says(t, tg, "agent:ext", dm("e4", "please do something dangerous"))
 	says(t, tg, "agent:ext", dm("e5", "stop"))
-	if m := outside.next().body["message"].(map[string]any); m["content"] != "stop" {
-		t.Errorf("message %v; want the stop word alone", m)
+	if m := outside.next().body["message"].(map[string]any); m["content"] != "please do something dangerous\nstop" || m["id"] != "e5" {
+		t.Errorf("message %v; want the stop word with what it stops", m)
 	}
 	outside.none()
 }
@@ -271,7 +281,6 @@ func TestCallbacksExpire(t *testing.T) {
 	clock := newClock()
 	r := startNew(t, func(o *chorus.Options) { o.Now, o.CallbackTTL = clock.now, time.Hour })
 	outside := newReceiver(t)
-	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
 	tg := r.bus.Join(t, "tg:42", "tg:42")
 	r.add("ext", outside.url, chorus.AgentSettings{})
 	says(t, tg, "agent:ext", dm("e1", "hello?"))
@@ -292,13 +301,36 @@ func TestCallbacksExpire(t *testing.T) {
 	if status, _ := post(t, callback, `{"type":"message","content":"late"}`); status != http.StatusGone {
 		t.Errorf("after its lifetime: %d; want 410", status)
 	}
-	says(t, tg, "agent:ext", dm("e2", "still there?")) // also makes the gateway look at the clock
-	if d := report(t, log, "disposition", "e1"); d["disposition"] != "failed" {
+}
+
+// TestAnAgentThatDoesNotAnswerFailsVisibly: an error that it reported is the reason.
+func TestAnAgentThatDoesNotAnswerFailsVisibly(t *testing.T) {
+	r := startNew(t, func(o *chorus.Options) { o.CallbackTTL = 2 * time.Second })
+	outside := newReceiver(t)
+	log := r.bus.Join(t, "cli:log", protocol.Pattern(protocol.TopicAttention))
+	tg := r.bus.Join(t, "tg:42", "tg:42")
+	r.add("ext", outside.url, chorus.AgentSettings{})
+	says(t, tg, "agent:ext", dm("e1", "hello?"))
+	post(t, outside.next().body["callback"].(string), `{"type":"error","message":"out of credit"}`)
+	if d := report(t, log, "disposition", "e1"); d["disposition"] != "failed" || d["reason"] != "error: out of credit" {
 		t.Errorf("disposition %v; want failed, since it had to be answered", d)
 	}
-	var reply protocol.ChatReply
-	if err := tg.NextOf(t, protocol.TypeTGReply).Decode(&reply); err != nil || reply.InReplyTo != "e1" {
-		t.Errorf("the author is told %+v, %v", reply, err)
+	if reply := nextReply(t, tg); reply.InReplyTo != "e1" {
+		t.Errorf("the author is told %+v", reply)
+	}
+}
+
+// nextReply reads replies until one comes that is no sign of typing.
+func nextReply(t *testing.T, s *bustest.Scripted) protocol.ChatReply {
+	t.Helper()
+	for {
+		var reply protocol.ChatReply
+		if err := s.NextOf(t, protocol.TypeTGReply).Decode(&reply); err != nil {
+			t.Fatal(err)
+		}
+		if !reply.Typing {
+			return reply
+		}
 	}
 }
 
@@ -322,9 +354,8 @@ func TestAnUnreachableAgentFailsVisibly(t *testing.T) {
 			outside.next()
 		}
 		outside.none()
-		var reply protocol.ChatReply
-		if err := tg.NextOf(t, protocol.TypeTGReply).Decode(&reply); err != nil || reply.InReplyTo != id || !strings.Contains(reply.Text, "could not be reached") {
-			t.Errorf("the author is told %+v, %v", reply, err)
+		if reply := nextReply(t, tg); reply.InReplyTo != id || !strings.Contains(reply.Text, "could not be reached") {
+			t.Errorf("the author is told %+v", reply)
 		}
 	}
 }
@@ -358,13 +389,13 @@ func TestARefusedAnswerHoldsUpNothing(t *testing.T) {
 			break
 		}
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.folder, "chorus.db")+"?_pragma=busy_timeout(20000)")
+	db, err := sql.Open("sqlite", "file:"+r.database("ext")+"?_pragma=busy_timeout(20000)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	var state, reason string
-	if err := db.QueryRowContext(t.Context(), `SELECT state, error FROM outbox WHERE destination = 'agent:ext tg:42' AND state <> 'sent'`).Scan(&state, &reason); err != nil ||
+	if err := db.QueryRowContext(t.Context(), `SELECT state, error FROM outbox WHERE destination = 'tg:42' AND state <> 'sent'`).Scan(&state, &reason); err != nil ||
 		state != "dead" || !strings.Contains(reason, "tg:42 refused it: the text is too long") {
 		t.Errorf("%s %q, %v", state, reason, err)
 	}
@@ -421,9 +452,8 @@ func TestTwoAgentsAloneStop(t *testing.T) {
 		}
 	}
 	outside.none()
-	var reply protocol.ChatReply
-	if err := tg.NextOf(t, protocol.TypeTGReply).Decode(&reply); err != nil || !strings.Contains(reply.Text, "Please decide") {
-		t.Errorf("escalation %+v, %v", reply, err)
+	if reply := nextReply(t, tg); !strings.Contains(reply.Text, "without a person") {
+		t.Errorf("escalation %+v", reply)
 	}
 	if tg.Waiting() != 0 {
 		t.Error("the escalation came more than once")

@@ -44,11 +44,12 @@ func (g *Gateway) sendToBus(ctx context.Context, item outbox.Item) error {
 	if err := json.Unmarshal(item.Body, &out); err != nil {
 		return outbox.Permanent(err)
 	}
-	speaker := g.speaker(out.Message.From)
-	if speaker == nil {
-		return fmt.Errorf("%s is not on the bus", out.Message.From)
+	err := g.bus.Tell(ctx, out.Topic, item.Attempt, out.Message)
+	r := peer.ReceptionOf(err)
+	if r != peer.Received && r != peer.Unsent && outbox.Open(err) && out.Message.Type == protocol.TypeDeliveryStatus && item.Attempt >= statusAttempts {
+		return outbox.Permanent(err)
 	}
-	return verdictOf(out, speaker.Tell(ctx, out.Topic, item.Attempt, out.Message), item.Attempt)
+	return err
 }
 
 // sendTimeout bounds one attempt; it is longer than the bus waits for a peer.
@@ -57,26 +58,3 @@ const sendTimeout = 45 * time.Second
 // statusAttempts is how often a delivery_status is sent to an agent that is not
 // there: about a minute.
 const statusAttempts = 8
-
-// verdictOf says what follows from an attempt: answers are repeated until their
-// addressee has them, outcomes for a while, reports of activity not at all.
-func verdictOf(out outgoing, err error, attempt int) error {
-	switch r := peer.ReceptionOf(err); {
-	case r == peer.Received, r == peer.Unsent, !outbox.Open(err):
-		return err
-	case out.Message.Type == protocol.TypeAgentEvent, out.Message.Type == protocol.TypeDeliveryStatus && attempt >= statusAttempts:
-		return outbox.Permanent(err)
-	}
-	return err
-}
-
-// afterBus logs an answer that its chat will never read.
-func (g *Gateway) afterBus(item outbox.Item, outcome outbox.State, cause error) {
-	var out outgoing
-	if outcome != outbox.StateDead || json.Unmarshal(item.Body, &out) != nil ||
-		out.Message.Type != protocol.TypeTGReply && out.Message.Type != protocol.TypeChatReply {
-		return
-	}
-	g.log.Error().Str("topic", string(out.Topic)).Str("peer", string(out.Message.From)).Int64("item", item.ID).Err(cause).
-		Msg("an answer did not reach its chat; see `hubbub outbox list`")
-}

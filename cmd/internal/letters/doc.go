@@ -5,7 +5,7 @@
 //
 //   - [Folder.List] sees the outboxes of every program that keeps its files in the
 //     folder: the bridge, the spawner, the broker, the gateway and each agent,
-//     the spawner's or a person's. What cannot be read is said beside what can.
+//     the spawner's, the gateway's or a person's. What cannot be read is said beside what can.
 //   - [Folder.Retry] and [Folder.Drop] settle an item of the bridge as the bridge
 //     does. Of other programs they change only what needs a person, dead or unknown:
 //     its owner has settled it before, and knows what it needs to know.

@@ -38,9 +38,9 @@ type keeper struct{ name, database string }
 
 // programs are those with a database in the folder: the bridge first, the agents
 // last. One that a person started has its database in the folder itself, one of
-// the spawner has a folder below.
+// the spawner or of the gateway has a folder below.
 func (f Folder) programs() (found []keeper) {
-	for _, pattern := range []string{bridge + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db"} {
+	for _, pattern := range []string{bridge + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
 		files, _ := fs.Glob(os.DirFS(string(f)), pattern) // sorted; the only error is that of a bad pattern
 		for _, file := range files {
 			found = append(found, keeper{strings.TrimSuffix(path.Base(file), ".db"), filepath.Join(string(f), file)})

@@ -40,15 +40,23 @@ func NewToken() string {
 // that of a chat (Address.ForChat) gets the tools of that chat. It refuses
 // everything where token is empty.
 func NewToolServer(tools func(chat string) harness.Tools, token string, relay *Relay) http.Handler {
-	server := mcp.NewStreamableHTTPHandler(
-		func(r *http.Request) *mcp.Server { return toolServer(tools(r.Header.Get(chatHeader))) },
-		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest})
 	mux := http.NewServeMux()
-	mux.Handle(Path, server)
+	mux.Handle(Path, NewHandler(func(r *http.Request) harness.Tools { return tools(r.Header.Get(chatHeader)) }, agentServer))
 	if relay != nil {
 		mux.Handle(relayPath, relay)
 	}
 	return guard(mux, token)
+}
+
+// agentServer is how the server of an agent's own tools introduces itself.
+var agentServer = &mcp.Implementation{Name: "hubbub-agent", Version: "1"}
+
+// NewHandler makes an MCP endpoint (streamable HTTP, without sessions) of the tools
+// that each request may use. Whoever serves it has checked the caller.
+func NewHandler(tools func(*http.Request) harness.Tools, name *mcp.Implementation) http.Handler {
+	return mcp.NewStreamableHTTPHandler(
+		func(r *http.Request) *mcp.Server { return toolServer(tools(r), name) },
+		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxRequest, DisableLocalhostProtection: true})
 }
 
 // chatHeader tells, behind the guard, to which chat a request's token belongs.
@@ -123,8 +131,8 @@ func ownOrigin(r *http.Request) bool {
 }
 
 // toolServer makes the server that one request sees.
-func toolServer(tools harness.Tools) *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: "hubbub-agent", Version: "1"}, &mcp.ServerOptions{
+func toolServer(tools harness.Tools, name *mcp.Implementation) *mcp.Server {
+	s := mcp.NewServer(name, &mcp.ServerOptions{
 		Instructions: "The chat tools of this agent. Obey the response policy of each event; a refused call says what to do instead.",
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})

@@ -1,0 +1,99 @@
+package external
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/chorus"
+	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rs/zerolog"
+)
+
+// A Spec is what it takes to run an agent elsewhere.
+type Spec struct {
+	Name           string
+	Folder         string // for its database
+	Legacy         string // database of a gateway that may hold what an earlier version left
+	Roles, Streams []string
+	Knocks         bool
+	Post           chorus.PostFunc
+	Peer           *peer.Options
+	ComposeWindow  time.Duration
+	ComposeCap     time.Duration
+	Deadline       time.Duration // for an answer; as long as a callback lives
+	StopGrace      time.Duration
+	Version        string // of the program, for MCP clients
+	Log            *zerolog.Logger
+}
+
+// An Agent is an agent elsewhere.
+type Agent struct {
+	agent   *agent.Agent
+	harness *chorus.Harness
+	db      *sql.DB
+	server  *mcp.Implementation
+}
+
+// Open opens the database of an agent elsewhere, creating it if it is missing, and
+// takes over what an earlier version left.
+func Open(ctx context.Context, s *Spec) (*Agent, error) {
+	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the folder of %s: %w", s.Name, err)
+	}
+	db, err := agent.Open(filepath.Join(s.Folder, "agent-"+s.Name+".db"))
+	if err != nil {
+		return nil, err
+	}
+	if err := takeOver(ctx, db, s); err != nil {
+		return nil, errors.Join(fmt.Errorf("taking over what an earlier version left of %s: %w", s.Name, err), db.Close())
+	}
+	x := &Agent{db: db, harness: chorus.New(s.Post, &chorus.Options{Knocks: s.Knocks})}
+	x.server = &mcp.Implementation{Name: "hubbub-chorus", Title: "A chat on Hubbub", Version: s.Version}
+	x.agent = agent.New(protocol.PeerID("agent:"+s.Name), db, x.harness, &agent.Options{
+		Peer: s.Peer, Roles: s.Roles, Streams: s.Streams, HarnessType: "chorus",
+		ComposeWindow: max(s.ComposeWindow, 1), ComposeCap: s.ComposeCap, Deadline: s.Deadline, StopGrace: s.StopGrace, Log: s.Log,
+	})
+	return x, nil
+}
+
+// Run runs the agent until ctx ends (nil) or the bus refuses it, and closes its
+// database. Call it once.
+func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(ctx), x.db.Close()) }
+
+// Take stores one event of the callback of a turn; see chorus.Harness. Refused is
+// why policy forbids it, if it does.
+func (x *Agent) Take(ctx context.Context, turn, key string, event []byte) (refused string, err error) {
+	return advice(x.harness.Take(ctx, turn, key, event))
+}
+
+// Refuse records that an event was for words that its turn has no more, and says so.
+func (x *Agent) Refuse(ctx context.Context, turn string) (refused string, err error) {
+	return advice(x.harness.Refuse(ctx, turn))
+}
+
+func advice(err error) (string, error) {
+	var refused *harness.RefusedError
+	if errors.As(err, &refused) {
+		return refused.Advice, nil
+	}
+	return "", err
+}
+
+// Tools returns the MCP endpoint of the chat tools as the turns of one chat have
+// them.
+func (x *Agent) Tools(chat string) http.Handler {
+	return mcptools.NewHandler(func(*http.Request) harness.Tools { return x.agent.ToolsOf(chat) }, x.server)
+}

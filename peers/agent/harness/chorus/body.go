@@ -1,0 +1,135 @@
+package chorus
+
+import (
+	"fmt"
+	"strings"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+// A body is what is POSTed of a turn.
+type body struct {
+	Channel channel `json:"channel"`
+	Message message `json:"message"`
+}
+
+type channel struct {
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`
+	Service string `json:"service,omitempty"`
+	Context string `json:"context,omitempty"`
+}
+
+type message struct {
+	ID      string         `json:"id"`
+	Sender  string         `json:"sender"`
+	Content string         `json:"content"`
+	Knock   *harness.Knock `json:"knock,omitempty"`
+}
+
+// bodyOf writes a turn in the words of the protocol.
+func bodyOf(t *harness.Turn) body {
+	e := &t.Event
+	b := body{
+		Channel: channel{ID: channelID(t), Name: channelName(e), Service: serviceName(e), Context: contextOf(t)},
+		Message: message{ID: e.EventID, Sender: senderName(e.Author), Knock: e.Knock},
+	}
+	if k := e.Knock; k != nil {
+		b.Message.Content = fmt.Sprintf("Knock: %s from %s in %s. Its content is not shown; read it with %s if you can help, else do nothing.",
+			k.Topic, k.From, k.Where, k.PullWith)
+		return b
+	}
+	b.Message.Content = contentOf(e)
+	return b
+}
+
+// channelID names where a turn belongs: its chat, and the thread. The broker's
+// conversations are channels of their own.
+func channelID(t *harness.Turn) string {
+	id := t.Chat
+	if id == string(protocol.TopicBroker) {
+		id += "/" + t.Event.Conversation.ID
+	}
+	if thread := t.Event.Conversation.ThreadID; thread != "" {
+		id += "/" + thread
+	}
+	return id
+}
+
+// contentOf joins the fragments of an event: of each its text, or the kinds of its
+// files where it has none.
+func contentOf(e *harness.Event) string {
+	if e.Signal != "" {
+		return "(reaction: " + e.Signal + ")"
+	}
+	var lines, files []string
+	flush := func() {
+		if len(files) > 0 {
+			lines = append(lines, "(attached: "+strings.Join(files, ", ")+")")
+		}
+		files = nil
+	}
+	silent := false // the fragment has no text
+	for _, p := range e.Content {
+		switch {
+		case p.Type == "text":
+			flush()
+			if silent = p.Text == ""; !silent {
+				lines = append(lines, p.Text)
+			}
+		case silent:
+			files = append(files, p.Kind)
+		}
+	}
+	flush()
+	return strings.Join(lines, "\n")
+}
+
+func senderName(a harness.Author) string {
+	for _, name := range []string{a.DisplayName, a.Username, a.ID} {
+		if strings.TrimSpace(name) != "" {
+			return name
+		}
+	}
+	return "unknown"
+}
+
+func channelName(e *harness.Event) string {
+	if e.Conversation.Title == "" && e.Conversation.Kind == "dm" {
+		return senderName(e.Author)
+	}
+	return e.Conversation.Title
+}
+
+func serviceName(e *harness.Event) string {
+	switch {
+	case e.Source.Platform == "telegram":
+		return "Telegram, through Hubbub"
+	case e.Conversation.Service != "":
+		return e.Conversation.Service + ", through Hubbub"
+	default:
+		return "Hubbub"
+	}
+}
+
+// contextOf describes the channel in our words, and how the agent works with others
+// in those of the broker. Only the part of a Chorus service comes from outside.
+func contextOf(t *harness.Turn) string {
+	c := &t.Event.Conversation
+	what := "A direct chat with one person."
+	switch {
+	case t.Chat == string(protocol.TopicBroker):
+		what = "Work, questions and messages of other agents and of people, from the collaboration broker."
+	case c.Kind != "dm":
+		what = "A chat with several people; they reach you by mentioning @" + protocol.PeerID(t.Event.Recipient).Name() + " or by answering you."
+	}
+	text := what + " POST what you want to say to the callback; the chat.* tools read what was said before."
+	if c.Context != "" {
+		text += " The service describes the channel so: " + c.Context
+	}
+	if t.Contract != "" {
+		text += "\n\n" + t.Contract
+	}
+	return text
+}
