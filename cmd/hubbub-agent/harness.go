@@ -17,7 +17,6 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/scripted"
-	"hubbub/peers/attention"
 )
 
 // remembered is how many conversations a model's memory holds.
@@ -28,7 +27,7 @@ var modelKeys = []string{model.OpenAIKey, model.OpenAIKey + "_FILE", model.Anthr
 
 // newHarness makes the harness that --harness names. Close what it returns
 // when the harness has ended; it is nil where there is nothing to close.
-func (s *settings) newHarness(env *program.Env, data string, version attention.Version) (harness.Harness, io.Closer, error) {
+func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, io.Closer, error) {
 	log := env.Log
 	argv, permission, err := s.parseHarness()
 	if err != nil {
@@ -41,10 +40,10 @@ func (s *settings) newHarness(env *program.Env, data string, version attention.V
 		return s.newModel(env, data)
 	case "c2a":
 		return c2a.New(argv, &c2a.Options{
-			Version: string(version), Info: c2a.Info{Name: env.Name, Version: env.Version}, Dir: s.workspace, Log: &log,
+			Version: string(s.agent.Version), Info: c2a.Info{Name: env.Name, Version: env.Version}, Dir: s.agent.Workspace, Log: &log,
 		}), nil, nil
 	}
-	return acp.New(argv, &acp.Options{Dir: s.workspace, Permission: permission, Log: &log}), nil, nil
+	return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil
 }
 
 // parseHarness looks at what was said about the harness, and returns the words of
@@ -89,8 +88,8 @@ func (s *settings) checkHarness(env *program.Env) error {
 		}
 	case "acp", "c2a":
 		command := argv[0]
-		if filepath.Base(command) != command && !filepath.IsAbs(command) && s.workspace != "" {
-			command = filepath.Join(s.workspace, command) // where it will be started
+		if filepath.Base(command) != command && !filepath.IsAbs(command) && s.agent.Workspace != "" {
+			command = filepath.Join(s.agent.Workspace, command) // where it will be started
 		}
 		if _, err := exec.LookPath(command); err != nil {
 			return program.Usage("--harness-command: %s", err)
@@ -138,6 +137,6 @@ func (s *settings) newModel(env *program.Env, data string) (harness.Harness, io.
 	return newHarness(&model.Options{
 		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(keyName) },
 		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys, Log: &log}),
-		Time:    s.deadline, History: history, Log: &log,
+		Time:    s.agent.Deadline, History: history, Log: &log,
 	}), history, nil
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness/model"
 )
 
@@ -88,7 +89,7 @@ func TestACheckLooksWhereTheHarnessWillStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for command, found := range map[string]bool{"./harness --fast": true, filepath.Join(workspace, "harness"): true, "sh": true, "./nothing": false, "harness": false} {
-		s := settings{harness: "c2a", harnessCommand: command, permission: "reading", workspace: workspace}
+		s := settings{harness: "c2a", harnessCommand: command, permission: "reading", agent: agent.Options{Workspace: workspace}}
 		if err := s.checkHarness(nil); (err == nil) != found {
 			t.Errorf("%s: %v", command, err)
 		}

@@ -23,25 +23,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// settings are the program's own flags.
+// settings are what the flags say.
 type settings struct {
+	agent          agent.Options
 	id             string
 	harness        string
 	harnessCommand string
 	model          string
 	baseURL        string
-	systemPrompt   string
-	roles, streams []string
-	composeWindow  time.Duration
-	composeCap     time.Duration
-	digestEvery    time.Duration
-	deadline       time.Duration
-	deferFor       time.Duration
+	systemPrompt   string // file
 	policyVersion  string
-	workspace      string
 	permission     string
 	mcpFile        string
-	wakePolicy     string
 	check          bool
 }
 
@@ -56,24 +49,25 @@ func main() {
 }
 
 func (s *settings) add(fs *pflag.FlagSet) {
+	o := &s.agent
 	fs.StringVar(&s.id, "id", "", "name of the agent, with or without agent: (required)")
 	fs.StringVar(&s.harness, "harness", "scripted", "what runs its turns: scripted, openai, anthropic, acp or c2a")
 	fs.StringVar(&s.harnessCommand, "harness-command", "", "program of the harness acp or c2a, in shell words")
 	fs.StringVar(&s.model, "model", "", "model of the harness openai or anthropic")
 	fs.StringVar(&s.baseURL, "base-url", "", "endpoint of the harness openai or anthropic, with /v1")
 	fs.StringVar(&s.systemPrompt, "system-prompt-file", "", "file with the text that begins the system prompt")
-	fs.StringArrayVar(&s.roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
-	fs.StringArrayVar(&s.streams, "stream", nil, "stream that the agent owns (repeatable)")
-	fs.DurationVar(&s.composeWindow, "compose-window", 2*time.Second, "wait after a message for more of its author")
-	fs.DurationVar(&s.composeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
-	fs.DurationVar(&s.digestEvery, "digest-every", 0, "time between digests; 0 for none")
-	fs.DurationVar(&s.deadline, "deadline", 5*time.Minute, "longest time for an answer")
-	fs.DurationVar(&s.deferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
+	fs.StringArrayVar(&o.Roles, "role", nil, "role that the agent has, such as backend-agents (repeatable)")
+	fs.StringArrayVar(&o.Streams, "stream", nil, "stream that the agent owns (repeatable)")
+	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second, "wait after a message for more of its author")
+	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest time over which messages are merged")
+	fs.DurationVar(&o.DigestEvery, "digest-every", 0, "time between digests; 0 for none")
+	fs.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "longest time for an answer")
+	fs.DurationVar(&o.DeferFor, "defer-for", 15*time.Minute, "rest of a deferred event before it comes back, doubled each time")
 	fs.StringVar(&s.policyVersion, "policy-version", string(attention.Version0602), "draft of C2A: 2026-06-02 or 2026-06-24")
-	fs.StringVar(&s.workspace, "workspace", "", "folder in which the harness may work")
+	fs.StringVar(&o.Workspace, "workspace", "", "folder in which the harness may work")
 	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
-	fs.StringVar(&s.wakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
+	fs.StringVar(&o.WakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
 	fs.BoolVar(&s.check, program.CheckFlag, false, "look at the settings and exit")
 	fs.Lookup(program.CheckFlag).Hidden = true
 }
@@ -88,10 +82,10 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if !validName.MatchString(name) || name == protocol.PeerSystem.Name() {
 		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning with a letter or digit", s.id)
 	}
-	opts, err := s.options(env)
-	if err != nil {
+	if err := s.complete(env); err != nil {
 		return err
 	}
+	opts := &s.agent
 	if s.check {
 		return s.checkHarness(env)
 	}
@@ -99,7 +93,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err != nil {
 		return err
 	}
-	h, memory, err := s.newHarness(env, data, opts.Version)
+	h, memory, err := s.newHarness(env, data)
 	if err != nil {
 		return err
 	}
@@ -141,46 +135,41 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	return errors.Join(g.Wait(), db.Close())
 }
 
-// options turns the flags into the agent's options.
-func (s *settings) options(env *program.Env) (*agent.Options, error) {
-	version, err := attention.ParseVersion(s.policyVersion)
-	if err != nil {
-		return nil, program.Usage("--policy-version: %s", err)
+// complete checks the flags and adds what they do not say.
+func (s *settings) complete(env *program.Env) (err error) {
+	o := &s.agent
+	switch o.Version, err = attention.ParseVersion(s.policyVersion); {
+	case err != nil:
+		return program.Usage("--policy-version: %s", err)
+	case o.WakePolicy != "auto" && o.WakePolicy != "manual":
+		return program.Usage("--wake-policy must be auto or manual")
+	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
+		return program.Usage("--compose-window, --compose-cap, --deadline, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
-	if s.wakePolicy != "auto" && s.wakePolicy != "manual" {
-		return nil, program.Usage("--wake-policy must be auto or manual")
-	}
-	if s.composeWindow < 0 || s.composeCap < s.composeWindow || s.deadline <= 0 || s.deferFor <= 0 || s.digestEvery < 0 {
-		return nil, program.Usage("--compose-window, --compose-cap, --deadline, --defer-for and --digest-every must not be negative, and the cap not below the window")
-	}
-	opts := &agent.Options{
-		Peer: env.PeerOptions(), Version: version, Streams: s.streams, ComposeWindow: max(s.composeWindow, 1), ComposeCap: max(s.composeCap, 1),
-		Deadline: s.deadline, DigestEvery: s.digestEvery, DeferFor: s.deferFor, HarnessType: s.harness, WakePolicy: s.wakePolicy, Log: &env.Log, OnReady: env.Ready,
-	}
-	for _, role := range s.roles {
-		opts.Roles = append(opts.Roles, strings.TrimPrefix(strings.TrimPrefix(role, "role:"), "@"))
+	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
+	for i, role := range o.Roles {
+		o.Roles[i] = strings.TrimPrefix(strings.TrimPrefix(role, "role:"), "@")
 	}
 	if s.systemPrompt != "" {
-		if opts.SystemPrompt, err = readText(s.systemPrompt); err != nil {
-			return nil, err
+		if o.SystemPrompt, err = readText(s.systemPrompt); err != nil {
+			return err
 		}
 	}
-	if s.workspace != "" {
-		if opts.Workspace, err = filepath.Abs(s.workspace); err != nil {
-			return nil, err
+	if given := o.Workspace; given != "" {
+		if o.Workspace, err = filepath.Abs(given); err != nil {
+			return err
 		}
-		if info, err := os.Stat(opts.Workspace); err != nil || !info.IsDir() {
-			return nil, program.Usage("--workspace %s is not a folder", s.workspace)
+		if info, err := os.Stat(o.Workspace); err != nil || !info.IsDir() {
+			return program.Usage("--workspace %s is not a folder", given)
 		}
 	}
 	if s.mcpFile != "" {
-		var servers []harness.MCPServer
-		if servers, err = mcptools.LoadServers(s.mcpFile); err != nil {
-			return nil, program.Usage("--mcp-file: %s", err)
+		if o.MCP, err = mcptools.LoadServers(s.mcpFile); err != nil {
+			return program.Usage("--mcp-file: %s", err)
 		}
-		opts.MCP = servers
 	}
-	return opts, nil
+	o.Peer, o.HarnessType, o.Log, o.OnReady = env.PeerOptions(), s.harness, &env.Log, env.Ready
+	return nil
 }
 
 const maxPrompt = 256 << 10

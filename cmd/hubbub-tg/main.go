@@ -16,22 +16,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settings are the flags of this program alone.
+// settings are what the flags say.
 type settings struct {
-	apiURL        string
-	pollTimeout   time.Duration
-	webhookURL    string
-	webhookListen string
+	tg            tg.Options
+	api           botapi.Options
 	webhookSecret string // file
-	allowUsers    []int64
-	allowChats    []int64
-	allowAll      bool
-	interval      time.Duration
-	perMinute     int
-	perSecond     int
-	resend        bool
-	filesListen   string
-	filesURL      string
 	standby       program.Standby
 }
 
@@ -46,20 +35,21 @@ func main() {
 }
 
 func (s *settings) add(fs *pflag.FlagSet) {
-	fs.StringVar(&s.apiURL, "api-url", botapi.DefaultURL, "address of the Bot API")
-	fs.DurationVar(&s.pollTimeout, "poll-timeout", 50*time.Second, "how long one poll for updates waits")
-	fs.StringVar(&s.webhookURL, "webhook-url", "", "address at which Telegram reaches this program; without one it polls")
-	fs.StringVar(&s.webhookListen, "webhook-listen", "127.0.0.1:8443", "where the webhook listens")
+	o := &s.tg
+	fs.StringVar(&s.api.URL, "api-url", botapi.DefaultURL, "address of the Bot API")
+	fs.DurationVar(&o.PollTimeout, "poll-timeout", 50*time.Second, "how long one poll for updates waits")
+	fs.StringVar(&o.WebhookURL, "webhook-url", "", "address at which Telegram reaches this program; without one it polls")
+	fs.StringVar(&o.WebhookListen, "webhook-listen", "127.0.0.1:8443", "where the webhook listens")
 	fs.StringVar(&s.webhookSecret, "webhook-secret-file", "", "file with the webhook's secret (or the variable TELEGRAM_WEBHOOK_SECRET; default random)")
-	fs.Int64SliceVar(&s.allowUsers, "allow-user", nil, "id of a user whose direct chat is admitted (repeatable; nobody is admitted by default)")
-	fs.Int64SliceVar(&s.allowChats, "allow-chat", nil, "id of a group that is admitted with its members (repeatable)")
-	fs.BoolVar(&s.allowAll, "allow-all", false, "admit everybody who finds the bot")
-	fs.DurationVar(&s.interval, "min-send-interval", time.Second, "least time between two sends to one chat (0: no limit)")
-	fs.IntVar(&s.perMinute, "group-per-minute", 20, "most sends to one group in a minute (0: no limit)")
-	fs.IntVar(&s.perSecond, "bot-per-second", 30, "most sends of the bot in a second (0: no limit)")
-	fs.BoolVar(&s.resend, "resend-unknown", false, "send again where nobody knows whether a send arrived: messages may come twice")
-	fs.StringVar(&s.filesListen, "files-listen", "", "where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
-	fs.StringVar(&s.filesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
+	fs.Int64SliceVar(&o.AllowUsers, "allow-user", nil, "id of a user whose direct chat is admitted (repeatable; nobody is admitted by default)")
+	fs.Int64SliceVar(&o.AllowChats, "allow-chat", nil, "id of a group that is admitted with its members (repeatable)")
+	fs.BoolVar(&o.AllowAll, "allow-all", false, "admit everybody who finds the bot")
+	fs.DurationVar(&o.MinSendInterval, "min-send-interval", time.Second, "least time between two sends to one chat (0: no limit)")
+	fs.IntVar(&o.GroupPerMinute, "group-per-minute", 20, "most sends to one group in a minute (0: no limit)")
+	fs.IntVar(&o.BotPerSecond, "bot-per-second", 30, "most sends of the bot in a second (0: no limit)")
+	fs.BoolVar(&o.ResendUnknown, "resend-unknown", false, "send again where nobody knows whether a send arrived: messages may come twice")
+	fs.StringVar(&o.FilesListen, "files-listen", "", "where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
+	fs.StringVar(&o.FilesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
 	s.standby.Flags(fs)
 }
 
@@ -71,14 +61,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if token == "" {
 		return errors.New("no bot token: set TELEGRAM_BOT_TOKEN to the token from @BotFather, or TELEGRAM_BOT_TOKEN_FILE to a file that holds it")
 	}
-	secret, err := env.Secret("TELEGRAM_WEBHOOK_SECRET")
-	if err == nil && s.webhookSecret != "" {
-		secret, err = env.SecretFile(s.webhookSecret)
-	}
-	if err != nil {
-		return err
-	}
-	if err := s.check(secret); err != nil {
+	if err := s.complete(env); err != nil {
 		return err
 	}
 	release, err := env.OwnData()
@@ -90,49 +73,50 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err != nil {
 		return err
 	}
-	if !s.allowAll && len(s.allowUsers)+len(s.allowChats) == 0 {
+	if !s.tg.AllowAll && len(s.tg.AllowUsers)+len(s.tg.AllowChats) == 0 {
 		env.Log.Warn().Msg("nobody is allowed by --allow-user or --allow-chat: only who sends a code of `hubbub pair` is heard")
 	}
 	bot, _, _ := strings.Cut(token, ":") // the public part: the bot's id
 	err = s.standby.Run(ctx, env, "tg:"+bot, func(ctx context.Context) error {
-		return tg.New(token, db, s.options(env, secret)).Run(ctx)
+		return tg.New(token, db, &s.tg).Run(ctx)
 	})
 	return errors.Join(err, db.Close())
 }
 
-func (s *settings) check(secret string) error {
+// complete checks the flags and adds what they do not say.
+func (s *settings) complete(env *program.Env) (err error) {
+	o := &s.tg
+	o.WebhookSecret, err = env.Secret("TELEGRAM_WEBHOOK_SECRET")
+	if err == nil && s.webhookSecret != "" {
+		o.WebhookSecret, err = env.SecretFile(s.webhookSecret)
+	}
 	switch {
-	case s.pollTimeout < time.Second || s.pollTimeout > 50*time.Second:
+	case err != nil:
+		return err
+	case o.PollTimeout < time.Second || o.PollTimeout > 50*time.Second:
 		return program.Usage("--poll-timeout must be between 1s and 50s; Telegram waits no longer")
-	case s.interval < 0 || s.perMinute < 0 || s.perSecond < 0:
+	case o.MinSendInterval < 0 || o.GroupPerMinute < 0 || o.BotPerSecond < 0:
 		return program.Usage("--min-send-interval, --group-per-minute and --bot-per-second must not be negative")
 	}
-	for _, address := range []struct{ flag, raw string }{{"api-url", s.apiURL}, {"webhook-url", s.webhookURL}, {"files-url", s.filesURL}} {
+	for _, address := range []struct{ flag, raw string }{{"api-url", s.api.URL}, {"webhook-url", o.WebhookURL}, {"files-url", o.FilesURL}} {
 		u, err := url.Parse(address.raw)
 		if address.raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 			return program.Usage("--%s %q is not an address such as https://hubbub.example.com", address.flag, address.raw)
 		}
 	}
-	if err := tg.CheckWebhookSecret(secret); err != nil {
+	if err := tg.CheckWebhookSecret(o.WebhookSecret); err != nil {
 		return fmt.Errorf("--webhook-secret-file: %w", err)
 	}
+	noLimit(&o.MinSendInterval)
+	noLimit(&o.GroupPerMinute)
+	noLimit(&o.BotPerSecond)
+	o.Peer, o.API, o.Log, o.OnReady = env.PeerOptions(), &s.api, &env.Log, env.Ready
 	return nil
 }
 
-func (s *settings) options(env *program.Env, secret string) *tg.Options {
-	return &tg.Options{
-		Peer: env.PeerOptions(), API: &botapi.Options{URL: s.apiURL}, Log: &env.Log, OnReady: env.Ready,
-		PollTimeout: s.pollTimeout, WebhookURL: s.webhookURL, WebhookListen: s.webhookListen, WebhookSecret: secret,
-		AllowUsers: s.allowUsers, AllowChats: s.allowChats, AllowAll: s.allowAll,
-		MinSendInterval: orNone(s.interval), GroupPerMinute: orNone(s.perMinute), BotPerSecond: orNone(s.perSecond),
-		ResendUnknown: s.resend, FilesListen: s.filesListen, FilesURL: s.filesURL,
+// noLimit turns the flags' "no limit" into the options', where zero is the default.
+func noLimit[T int | time.Duration](v *T) {
+	if *v == 0 {
+		*v = -1
 	}
-}
-
-// orNone turns the flags' "no limit" into the options', where zero is the default.
-func orNone[T int | time.Duration](v T) T {
-	if v == 0 {
-		return -1
-	}
-	return v
 }
