@@ -39,14 +39,14 @@ func newBroker(a *Agent) *broker {
 const seenCounter = "broker_at"
 
 func (b *broker) remember(ctx context.Context, at time.Time) error {
-	return b.box().InTx(ctx, func(tx *mailbox.Tx) error { return tx.SetCounter(seenCounter, at.UnixMicro()) })
+	return b.box().InTx(ctx, func(tx *mailbox.Tx) { tx.SetCounter(seenCounter, at.UnixMicro()) })
 }
 
 // recall makes a broker that the last run saw one that went away just now.
 func (b *broker) recall(ctx context.Context) error {
-	at, err := b.box().View(ctx).Counter(seenCounter)
-	b.Recall(time.UnixMicro(at))
-	return err
+	v := b.box().View(ctx)
+	b.Recall(time.UnixMicro(v.Counter(seenCounter)))
+	return v.Err()
 }
 
 // attend keeps the agent announced until ctx ends.

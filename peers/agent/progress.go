@@ -60,12 +60,9 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 // owes an answer. Where none is owed it shows nothing: silence is a good
 // outcome.
 func (a *Agent) showTyping(ctx context.Context) (shown int, err error) {
-	list, err := a.box.View(ctx).AtWork(time.Now().Add(-typingFor))
-	if err != nil {
-		return 0, err
-	}
 	told := map[string]bool{}
-	for _, e := range list {
+	v := a.box.View(ctx)
+	for _, e := range v.AtWork(time.Now().Add(-typingFor)) {
 		expected := e.Decision.Policy == attention.PolicyMustRespond || e.Decision.Reason == "claim_granted"
 		if !expected || told[e.Place()] || !protocol.IsIdentity(e.Chat) || e.FromBroker() {
 			continue
@@ -77,7 +74,7 @@ func (a *Agent) showTyping(ctx context.Context) (shown int, err error) {
 		cancel()
 		err = errors.Join(err, failure)
 	}
-	return len(told), err
+	return len(told), errors.Join(err, v.Err())
 }
 
 // An activityEvent tells a chorus channel what happens during a turn.
@@ -127,11 +124,10 @@ func (a *Agent) reportLoop(ctx context.Context) error {
 func (a *Agent) report(ctx context.Context, p harness.Progress) error {
 	var e *mailbox.Entry
 	v := a.box.View(ctx)
-	t, err := v.Turn(p.TurnID)
-	if t != nil && err == nil {
-		e, err = v.Entry(t.EventID)
+	if t := v.Turn(p.TurnID); t != nil {
+		e = v.Entry(t.EventID)
 	}
-	if err != nil {
+	if err := v.Err(); err != nil {
 		return err
 	}
 	if e != nil && protocol.PeerID(e.Chat).Family() == "chorus" {
@@ -148,7 +144,7 @@ func (a *Agent) report(ctx context.Context, p harness.Progress) error {
 	if p.Token != "" {
 		content["progressToken"] = text.Prefix(p.Token, maxToken)
 	}
-	_, err = a.peer.Send(ctx, protocol.TopicAttention, a.peer.NewMessage(protocol.TypeAgentEvent, content))
+	_, err := a.peer.Send(ctx, protocol.TopicAttention, a.peer.NewMessage(protocol.TypeAgentEvent, content))
 	return err
 }
 

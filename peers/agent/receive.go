@@ -48,7 +48,7 @@ func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery) error {
 	if c.TalkTo != from.Topic() && role != protocol.RoleCLI && role != protocol.RoleSystem {
 		return peer.Reject(fmt.Sprintf("%s may not configure this agent for %s", from, c.TalkTo))
 	}
-	return a.box.InTx(ctx, func(tx *mailbox.Tx) error { return tx.JoinChat(c.TalkTo, "") })
+	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.JoinChat(c.TalkTo, "") })
 }
 
 // receiveChat stores a chat event. Nil means that it is in the mailbox, or was before.
@@ -63,7 +63,7 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery) error {
 	mailbox.Complete(&c, &d.Message)
 	e := entryOf(d, c)
 	e.Chat = d.Message.From.Topic()
-	err := a.box.InTx(ctx, func(tx *mailbox.Tx) error { return tx.TakeIn(e) })
+	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.TakeIn(e) })
 	if err != nil {
 		return rejection(err)
 	}
@@ -108,7 +108,7 @@ func (a *Agent) receiveStatus(ctx context.Context, d *peer.Delivery) error {
 	if err := d.Decode(&s); err != nil {
 		return peer.Reject("the content is not a delivery_status: " + err.Error())
 	}
-	return a.box.InTx(ctx, func(tx *mailbox.Tx) error { return tx.Delivered(d.Message.From.Topic(), &s) })
+	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.Delivered(d.Message.From.Topic(), &s) })
 }
 
 // receiveAgentEvent takes events of other agents and of the spawner. None asks

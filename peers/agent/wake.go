@@ -31,7 +31,7 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery) error {
 		if err != nil {
 			return peer.Reject("the claim cannot be read: " + err.Error())
 		}
-		return a.box.InTx(ctx, func(tx *mailbox.Tx) error { return tx.Offered(claim.EventID) })
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.Offered(claim.EventID) })
 	}
 	return nil
 }
@@ -48,12 +48,12 @@ func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protoco
 	c.SourceID, c.CreatedAt, c.Mentions = fact.ID, d.Message.Timestamp, []string{string(a.id)}
 	e := entryOf(d, c)
 	e.Chat, e.Origin = protocol.TopicBroker, originOf(&w)
-	err = a.box.InTx(ctx, func(tx *mailbox.Tx) error {
-		if err := tx.TakeIn(e); err != nil || w.DeliveryID == "" {
-			return err
+	err = a.box.InTx(ctx, func(tx *mailbox.Tx) {
+		tx.TakeIn(e)
+		if w.DeliveryID != "" {
+			key := "ack:" + w.DeliveryID + ":" + string(d.Message.MessageID)
+			tx.Enqueue(protocol.TopicBroker, key, collab.DeliveryAck.Message(a.id, collab.IDParams{ID: w.DeliveryID}))
 		}
-		key := "ack:" + w.DeliveryID + ":" + string(d.Message.MessageID)
-		return tx.Enqueue(protocol.TopicBroker, key, collab.DeliveryAck.Message(a.id, collab.IDParams{ID: w.DeliveryID}))
 	})
 	return rejection(err)
 }
@@ -156,7 +156,7 @@ func wakeText(w *collab.Wake) string {
 // Answer queues the answer to a wake: an answer to its question, a message in its
 // conversation, or the output of its flight. A notice of the host is a message in its
 // conversation. Signals show in the state of the flight; see Disposed.
-func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) error {
+func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) {
 	o, m := &e.Origin, protocol.Message{}
 	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent}
 	switch {
@@ -164,7 +164,7 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 		post.Kind = collab.KindStatus
 		m = collab.MessagePost.Message(b.id, post)
 	case kind != mailbox.SentText:
-		return nil
+		return
 	case o.QuestionID != "":
 		m = collab.QuestionAnswer.Message(b.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
 	case o.ConversationID != "":
@@ -178,25 +178,24 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 	default: // no chat takes words: the work item itself says where things stand
 		m = collab.WorkUpdate.Message(b.id, collab.WorkParams{ID: &o.WorkItemID, Summary: &reply.Text})
 	}
-	return tx.Enqueue(protocol.TopicBroker, mailbox.BrokerReplyPrefix+reply.IdempotencyKey, m)
+	tx.Enqueue(protocol.TopicBroker, mailbox.BrokerReplyPrefix+reply.IdempotencyKey, m)
 }
 
 // Disposed keeps the broker's records in step with an event: the claim on it, its
 // flight, and the question that it answered, which ends when this agent has taken the
 // answer in.
-func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition, reason string) error {
+func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition, reason string) {
 	if d.Final() {
-		if err := b.settleClaim(tx, e, d); err != nil {
-			return err
-		}
+		b.settleClaim(tx, e, d)
 	}
 	o := &e.Origin
 	if o.AnsweredID != "" && d.Final() && d != attention.DispositionFailed {
-		return tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID, collab.QuestionClose.Message(b.id, collab.IDParams{ID: o.AnsweredID}))
+		tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID, collab.QuestionClose.Message(b.id, collab.IDParams{ID: o.AnsweredID}))
+		return
 	}
 	completed := d == attention.DispositionResponded && o.ConversationID == "" && o.QuestionID == "" // by the answer itself
 	if o.FlightID == "" || completed {
-		return nil
+		return
 	}
 	flight := collab.FlightParams{ID: o.FlightID}
 	switch d {
@@ -209,34 +208,33 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 	case attention.DispositionIgnored, attention.DispositionSuperseded:
 		flight.State, flight.Error = collab.FlightCancelled, reason
 	default:
-		return nil
+		return
 	}
-	return b.moveFlight(tx, e, flight)
+	b.moveFlight(tx, e, flight)
 }
 
 // settleClaim tells the broker how a claimed event ended: answered, so that it is closed
 // for all, or not, so that it is offered to others.
-func (b *broker) settleClaim(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition) error {
-	c, err := tx.Claim(e.EventID)
-	if err != nil || c.Owner != string(b.id) || !c.FromBroker {
-		return err
+func (b *broker) settleClaim(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition) {
+	c := tx.Claim(e.EventID)
+	if c.Owner != string(b.id) || !c.FromBroker {
+		return
 	}
 	answered := d == attention.DispositionResponded || d == attention.DispositionAcknowledged
 	key := "declined:" + e.EventID
 	if answered {
 		key = "answered:" + e.EventID
 	}
-	return tx.Enqueue(protocol.TopicBroker, key, collab.SettleClaim(b.id, e.EventID, c.Token, answered))
+	tx.Enqueue(protocol.TopicBroker, key, collab.SettleClaim(b.id, e.EventID, c.Token, answered))
 }
 
 // Started tells the broker that a woken agent is at work.
-func (b *broker) Started(tx *mailbox.Tx, e *mailbox.Entry) error {
-	if e.Origin.FlightID == "" {
-		return nil
+func (b *broker) Started(tx *mailbox.Tx, e *mailbox.Entry) {
+	if e.Origin.FlightID != "" {
+		b.moveFlight(tx, e, collab.FlightParams{ID: e.Origin.FlightID, State: collab.FlightRunning})
 	}
-	return b.moveFlight(tx, e, collab.FlightParams{ID: e.Origin.FlightID, State: collab.FlightRunning})
 }
 
-func (b *broker) moveFlight(tx *mailbox.Tx, e *mailbox.Entry, flight collab.FlightParams) error {
-	return tx.Enqueue(protocol.TopicBroker, mailbox.UniqueKey("flight:"+flight.ID, e.Seq), collab.FlightUpdate.Message(b.id, flight))
+func (b *broker) moveFlight(tx *mailbox.Tx, e *mailbox.Entry, flight collab.FlightParams) {
+	tx.Enqueue(protocol.TopicBroker, mailbox.UniqueKey("flight:"+flight.ID, e.Seq), collab.FlightUpdate.Message(b.id, flight))
 }

@@ -1,10 +1,6 @@
 package mailbox
 
-import (
-	"time"
-
-	"hubbub/peers/attention"
-)
+import "time"
 
 // Bounds of putting an event off. A model gets a deferred event back; a program
 // that works in its own time has it, and gets no second delivery.
@@ -28,9 +24,9 @@ func restFor(eta string, deferrals int, first time.Duration, now time.Time) time
 
 // PutOff defers an event and sets when it comes back. An event that is deferred
 // already stays as it is.
-func (tx *Tx) PutOff(e *Entry, eta, reason string) error {
+func (tx *Tx) PutOff(e *Entry, eta, reason string) {
 	if _, ok := Next(e.State, Defer); !ok {
-		return nil
+		return
 	}
 	now := time.Now()
 	rest := restFor(eta, e.Deferrals, tx.m.opts.DeferFor, now)
@@ -38,28 +34,25 @@ func (tx *Tx) PutOff(e *Entry, eta, reason string) error {
 		rest = max(rest, programRests*tx.m.opts.DeferFor)
 	}
 	e.DeadlineAt, e.Deferrals = now.Add(rest), e.Deferrals+1
-	return tx.Move(e, Defer, reason)
+	tx.Move(e, Defer, reason)
 }
 
 // comeBack gives a deferred event to the model once more: the same event, the next
 // attempt, with what was edited since. One that a program deferred, and never
 // settled, ends.
-func (tx *Tx) comeBack(e *Entry) error {
-	var s attention.Standing
-	if err := tx.standingPlace(e, &s); err != nil {
-		return err
-	}
+func (tx *Tx) comeBack(e *Entry) {
 	switch {
-	case s.Left:
-		return tx.Move(e, Ignore, "asked to leave since it was deferred")
+	case tx.place(e).gone():
+		tx.Move(e, Ignore, "asked to leave since it was deferred")
 	case tx.m.opts.OwnTime:
-		return tx.Fail(e, "deferred, and never settled")
+		tx.Fail(e, "deferred, and never settled")
+	default:
+		tx.Again(e)
 	}
-	return tx.Again(e)
 }
 
 // DeferredBeside returns the other deferred events of an event's conversation, at
 // most 20.
-func (v View) DeferredBeside(e *Entry) ([]*Entry, error) {
+func (v *View) DeferredBeside(e *Entry) []*Entry {
 	return v.entries(`WHERE conversation = ? AND chat = ? AND state = 'deferred' AND seq <> ? ORDER BY seq LIMIT 20`, e.Content.Chat.ID, e.Chat, e.Seq)
 }

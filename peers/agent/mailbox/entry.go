@@ -96,67 +96,59 @@ func scanEntry(row store.Row) (*Entry, error) {
 	return &e, err
 }
 
-// Entries returns the events of a query; where follows SELECT ... FROM events.
-func (v View) entries(where string, args ...any) ([]*Entry, error) {
-	return store.All(v.ctx, v.q, scanEntry, `SELECT `+entryColumns+` FROM events `+where, args...)
+// entries returns the events of a query; where follows SELECT ... FROM events.
+func (v *View) entries(where string, args ...any) []*Entry {
+	return all(v, scanEntry, `SELECT `+entryColumns+` FROM events `+where, args...)
 }
 
 // Entry returns an event, or nil if there is none.
-func (v View) Entry(id string) (*Entry, error) {
-	e, _, err := store.One(v.ctx, v.q, scanEntry, `SELECT `+entryColumns+` FROM events WHERE event_id = ?`, id)
-	return e, err
+func (v *View) Entry(id string) *Entry {
+	return one(v, scanEntry, `SELECT `+entryColumns+` FROM events WHERE event_id = ?`, id)
 }
 
 // Current is Entry, following fragments to the event that carries them.
-func (v View) Current(id string) (*Entry, error) {
-	e, err := v.Entry(id)
-	for range 100 {
-		if err != nil || e == nil || e.MergedInto == "" {
-			break
-		}
-		e, err = v.Entry(e.MergedInto)
+func (v *View) Current(id string) *Entry {
+	e := v.Entry(id)
+	for n := 0; n < 100 && e != nil && e.MergedInto != ""; n++ {
+		e = v.Entry(e.MergedInto)
 	}
-	return e, err
+	return e
 }
 
 // InState returns the events in a state, in the order in which they came, at most
 // limit.
-func (v View) InState(s State, limit int) ([]*Entry, error) {
+func (v *View) InState(s State, limit int) []*Entry {
 	return v.entries(`WHERE state = ? ORDER BY seq LIMIT ?`, s, limit)
 }
 
 // insert adds an event and sets its sequence.
-func (tx *Tx) insert(e *Entry) (err error) {
+func (tx *Tx) insert(e *Entry) {
 	c := &e.Content
 	e.State = Stored
-	e.Seq, _, err = store.One(tx.ctx, tx.q, store.Column[int64], `INSERT INTO events
+	e.Seq = one(&tx.View, store.Column[int64], `INSERT INTO events
 		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
 		e.EventID, e.SourceID, e.Chat, e.Carrier.MessageID, e.Carrier.TraceParent, timeColumn{&e.Received}, jsonColumn{c}, jsonColumn{&e.Origin},
 		c.Event, c.Chat.ID, c.Chat.ThreadID, c.Chat.StreamID, c.Author.ID, c.Author.Kind, e.State)
-	return err
 }
 
 // Save stores an event's status.
-func (tx *Tx) Save(e *Entry) error {
-	return tx.exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
+func (tx *Tx) Save(e *Entry) {
+	tx.exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
 		e.State, e.Claimed, timeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
 }
 
 // saveContent replaces what an event says.
-func (tx *Tx) saveContent(e *Entry) error {
-	return tx.exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
+func (tx *Tx) saveContent(e *Entry) {
+	tx.exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
 }
 
 // Decide stores and records what was decided about an event.
-func (tx *Tx) Decide(e *Entry) error {
+func (tx *Tx) Decide(e *Entry) {
 	d := &e.Decision
-	err := tx.exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
+	tx.exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
 		jsonColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
-	if err != nil {
-		return err
-	}
-	return tx.Record(uniqueKey("decision", e.Seq), e, protocol.AttentionDecision{
+	tx.Record(UniqueKey("decision", e.Seq), e, protocol.AttentionDecision{
 		Event: "attention_decision", EventID: e.EventID, Agent: tx.m.id, Directedness: string(d.Directedness),
 		Policy: string(d.Policy), Injection: string(d.Injection), Priority: string(d.Priority), Reason: d.Reason,
 	})

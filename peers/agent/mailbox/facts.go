@@ -22,12 +22,10 @@ const (
 )
 
 // SetPlace stores what an event changed in its place.
-func (tx *Tx) SetPlace(e *Entry, change PlaceChange) error {
+func (tx *Tx) SetPlace(e *Entry, change PlaceChange) {
 	chat := e.Content.Chat
-	if err := tx.exec(`INSERT OR IGNORE INTO places (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID); err != nil {
-		return err
-	}
-	return tx.exec(`UPDATE places SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
+	tx.exec(`INSERT OR IGNORE INTO places (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID)
+	tx.exec(`UPDATE places SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
 		chat.ID, chat.ThreadID, time.Now().UnixMicro(), e.EventID)
 }
 
@@ -41,28 +39,23 @@ type place struct {
 // it, and was not named since.
 func (p place) gone() bool { return p.left > 0 || p.chatLeft > p.joined }
 
-func (v View) place(e *Entry) (place, error) {
-	p, _, err := store.One(v.ctx, v.q, func(row store.Row) (p place, err error) {
+func (v *View) place(e *Entry) place {
+	return one(v, func(row store.Row) (p place, err error) {
 		return p, row.Scan(&p.joined, &p.left, &p.leaveEvent, &p.chatLeft, &p.chatLeaveEvent)
 	}, `SELECT coalesce(max(joined_at) FILTER (WHERE thread = ?2), 0),
 			coalesce(max(left_at) FILTER (WHERE thread = ?2), 0), coalesce(max(leave_event) FILTER (WHERE thread = ?2), ''),
 			coalesce(max(left_at) FILTER (WHERE thread = ''), 0), coalesce(max(leave_event) FILTER (WHERE thread = ''), '')
 		FROM places WHERE conversation = ?1`, e.Content.Chat.ID, e.Content.Chat.ThreadID)
-	return p, err
 }
 
 // Facts returns what the records say about an event.
-func (v View) Facts(e *Entry) (attention.Facts, error) {
-	facts := attention.Facts{Age: max(0, time.Since(e.Received))}
-	p, err := v.place(e)
-	if err != nil {
-		return facts, err
-	}
-	facts.Participating, facts.Left = p.joined > 0, p.gone()
-	c := &e.Content
+func (v *View) Facts(e *Entry) attention.Facts {
+	c, p := &e.Content, v.place(e)
 	var lastOwn, lastOther int64
 	var lastText string
-	err = v.q.QueryRowContext(v.ctx, `SELECT
+	facts := one(v, func(row store.Row) (f attention.Facts, err error) {
+		return f, row.Scan(&f.OwnsThread, &f.Answered, &lastOwn, &lastText, &lastOther)
+	}, `SELECT
 		EXISTS (SELECT 1 FROM events e JOIN claims c ON c.event_id = e.event_id
 			WHERE e.conversation = ?1 AND e.thread = ?2 AND c.owner = ?3 AND c.expires_at > ?4)
 			OR EXISTS (SELECT 1 FROM events WHERE conversation = ?1 AND thread = ?2 AND kind = 'assignment' AND directedness = 'to_me'
@@ -71,70 +64,54 @@ func (v View) Facts(e *Entry) (attention.Facts, error) {
 		coalesce((SELECT max(sent_at) FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text'), 0),
 		coalesce((SELECT text FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
 		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message'), 0)`,
-		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat).
-		Scan(&facts.OwnsThread, &facts.Answered, &lastOwn, &lastText, &lastOther)
-	if err != nil {
-		return facts, err
-	}
+		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
+	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
 	facts.Asked = lastOwn > lastOther && strings.HasSuffix(strings.TrimRight(lastText, " \n\t)*_"), "?")
-	facts.OtherAgents, err = store.All(v.ctx, v.q, store.Column[string], `SELECT DISTINCT author FROM events
+	facts.OtherAgents = all(v, store.Column[string], `SELECT DISTINCT author FROM events
 		WHERE conversation = ? AND author_kind = 'agent' AND author NOT IN (?, ?) LIMIT 100`, c.Chat.ID, v.m.id, v.m.id.Name())
-	return facts, err
+	return facts
 }
 
 // Standing returns what the records say about an event at this moment. text is what
 // the agent wants to say; e may be nil.
-func (v View) Standing(e *Entry, text string) (attention.Standing, error) {
+func (v *View) Standing(e *Entry, text string) attention.Standing {
 	if e == nil {
-		return attention.Standing{}, nil
+		return attention.Standing{}
 	}
 	s := attention.Standing{Known: true, Policy: e.Decision.Policy, Disposition: e.Disposition(), Replied: e.State == Answered}
 	if e.State == Stored {
 		s.Policy = attention.PolicyMustNotRespond // nothing was decided yet
 	}
-	if err := v.standingPlace(e, &s); err != nil {
-		return s, err
-	}
-	if err := v.standingClaim(e, &s); err != nil || !e.FromAgent() {
-		return s, err
-	}
-	x, err := v.Exchange(e)
-	if err != nil {
-		return s, err
-	}
-	s.Exchange = x.Weigh(time.Now())
-	earlier, err := store.All(v.ctx, v.q, store.Column[string],
-		`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID)
-	s.Repeats = attention.AddsNothing(text, earlier)
-	return s, err
-}
-
-func (v View) standingPlace(e *Entry, s *attention.Standing) error {
-	p, err := v.place(e)
+	p := v.place(e)
 	s.Left, s.LeaveEvent = p.gone(), e.EventID == p.leaveEvent || e.EventID == p.chatLeaveEvent
-	return err
+	v.standingClaim(e, &s)
+	if e.FromAgent() {
+		s.Exchange = v.Exchange(e).Weigh(time.Now())
+		s.Repeats = attention.AddsNothing(text, all(v, store.Column[string],
+			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID))
+	}
+	return s
 }
 
 // Exchange returns what this agent and an event's author said to each other in the
 // conversation since a person last spoke there.
-func (v View) Exchange(e *Entry) (attention.Exchange, error) {
-	var x attention.Exchange
-	conversation, other := e.Content.Chat.ID, e.Content.Author.ID
-	var person, escalated int64
-	err := v.q.QueryRowContext(v.ctx, `SELECT
+func (v *View) Exchange(e *Entry) (x attention.Exchange) {
+	var person int64
+	conversation := e.Content.Chat.ID
+	x.Escalated = one(v, func(row store.Row) (bool, error) {
+		var escalated int64
+		err := row.Scan(&person, &escalated)
+		return escalated > person, err
+	}, `SELECT
 		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND author_kind = 'human' AND kind IN ('message','edit','assignment','approval','blocker')), 0),
-		coalesce((SELECT max(escalated_at) FROM places WHERE conversation = ?1), 0)`, conversation).Scan(&person, &escalated)
-	if err != nil {
-		return x, err
-	}
-	x.Escalated = escalated > person
-	x.Sent, err = store.All(v.ctx, v.q, func(row store.Row) (at time.Time, err error) {
+		coalesce((SELECT max(escalated_at) FROM places WHERE conversation = ?1), 0)`, conversation)
+	x.Sent = all(v, func(row store.Row) (at time.Time, err error) {
 		return at, row.Scan(timeColumn{&at})
 	}, `SELECT received_at FROM events
 			WHERE conversation = ?1 AND author = ?2 AND kind IN ('message','assignment','approval','blocker','answer') AND received_at > ?3 AND received_at > ?4
 			AND directedness IN ('', 'to_me', 'to_my_role')
 		UNION ALL SELECT s.sent_at FROM sent s JOIN events e ON e.event_id = s.event_id
 			WHERE s.conversation = ?1 AND e.author = ?2 AND s.kind = 'text' AND s.sent_at > ?3 AND s.sent_at > ?4
-		ORDER BY 1 LIMIT 1000`, conversation, other, person, time.Now().Add(-attention.ExchangeWindow).UnixMicro())
-	return x, err
+		ORDER BY 1 LIMIT 1000`, conversation, e.Content.Author.ID, person, time.Now().Add(-attention.ExchangeWindow).UnixMicro())
+	return x
 }

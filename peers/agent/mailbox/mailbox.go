@@ -66,9 +66,9 @@ type Broker interface {
 	// role need its claims.
 	Known() bool
 	// Answer queues a message in response to a wake.
-	Answer(tx *Tx, e *Entry, kind SentKind, id protocol.MessageID, reply *protocol.ChatReply) error
+	Answer(tx *Tx, e *Entry, kind SentKind, id protocol.MessageID, reply *protocol.ChatReply)
 	// Disposed tells of a disposition that was just given.
-	Disposed(tx *Tx, e *Entry, d attention.Disposition, reason string) error
+	Disposed(tx *Tx, e *Entry, d attention.Disposition, reason string)
 }
 
 // A Mailbox is the stored events of one agent, its turns and what it sends.
@@ -90,21 +90,42 @@ func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
 	return m
 }
 
-// A View reads the mailbox, outside of a transaction or in one.
+// A View reads the mailbox, outside of a transaction or in one. It remembers its first
+// error: from then on it finds nothing.
 type View struct {
 	m   *Mailbox
 	ctx context.Context
 	q   store.Querier
+	err error
 }
 
 // View returns a view of what is committed, each read for itself.
-func (m *Mailbox) View(ctx context.Context) View { return View{m, ctx, m.db} }
+func (m *Mailbox) View(ctx context.Context) *View { return &View{m: m, ctx: ctx, q: m.db} }
+
+// Err returns the first error of the view.
+func (v *View) Err() error { return v.err }
 
 // Self returns the identity of the agent.
-func (v View) Self() string { return string(v.m.id) }
+func (v *View) Self() string { return string(v.m.id) }
 
-// A Tx is a transaction of the mailbox. What it queues is sent, and what it stops
-// is stopped, after it has committed.
+func all[T any](v *View, scan func(store.Row) (T, error), query string, args ...any) (list []T) {
+	if v.err == nil {
+		list, v.err = store.All(v.ctx, v.q, scan, query, args...)
+	}
+	return list
+}
+
+// one returns the zero value if there is no row.
+func one[T any](v *View, scan func(store.Row) (T, error), query string, args ...any) (value T) {
+	if v.err == nil {
+		value, _, v.err = store.One(v.ctx, v.q, scan, query, args...)
+	}
+	return value
+}
+
+// A Tx is a transaction of the mailbox. After its first error, or Abort, it finds and
+// writes nothing, and InTx rolls it back. What it queues is sent, and what it stops is
+// stopped, after it has committed.
 type Tx struct {
 	View
 	tx    *sql.Tx
@@ -112,14 +133,17 @@ type Tx struct {
 	after []func()
 }
 
-func (m *Mailbox) tx(ctx context.Context, tx *sql.Tx) *Tx { return &Tx{View: View{m, ctx, tx}, tx: tx} }
+func (m *Mailbox) tx(ctx context.Context, tx *sql.Tx) *Tx {
+	return &Tx{View: View{m: m, ctx: ctx, q: tx}, tx: tx}
+}
 
 // InTx runs do in one transaction.
-func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx) error) error {
+func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
 	var tx *Tx
 	err := store.InTx(ctx, m.db, func(begun *sql.Tx) error {
 		tx = m.tx(ctx, begun)
-		return do(tx)
+		do(tx)
+		return tx.err
 	})
 	if err != nil {
 		return err
@@ -133,18 +157,29 @@ func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx) error) error {
 	return nil
 }
 
-func (tx *Tx) exec(query string, args ...any) error { return store.Exec(tx.ctx, tx.q, query, args...) }
+// Abort makes the transaction fail.
+func (tx *Tx) Abort(err error) {
+	if tx.err == nil {
+		tx.err = err
+	}
+}
+
+func (tx *Tx) exec(query string, args ...any) {
+	if tx.err == nil {
+		tx.err = store.Exec(tx.ctx, tx.q, query, args...)
+	}
+}
 
 // Record queues an agent_event to system:attention in the transaction of what it
 // tells of. It carries the id and trace of the message that brought e, which may be
 // nil.
-func (tx *Tx) Record(key string, e *Entry, content any) error {
-	return tx.Enqueue(protocol.TopicAttention, key, tx.message(protocol.TypeAgentEvent, e, content))
+func (tx *Tx) Record(key string, e *Entry, content any) {
+	tx.Enqueue(protocol.TopicAttention, key, tx.m.Caused(e, protocol.TypeAgentEvent, content))
 }
 
 // Refusal records an action that policy forbade. e may be nil.
-func (tx *Tx) Refusal(e *Entry, eventID, tool, reason string) error {
-	return tx.Record(uniqueKey("refusal", time.Now().UnixMicro()), e, protocol.Refusal{
+func (tx *Tx) Refusal(e *Entry, eventID, tool, reason string) {
+	tx.Record(UniqueKey("refusal", time.Now().UnixMicro()), e, protocol.Refusal{
 		Event: "refusal", EventID: eventID, Agent: tx.m.id, Tool: tool, Reason: reason,
 	})
 }
@@ -158,41 +193,36 @@ func (m *Mailbox) Caused(e *Entry, t protocol.MessageType, content any) protocol
 	return msg
 }
 
-func (tx *Tx) message(t protocol.MessageType, e *Entry, content any) protocol.Message {
-	return tx.m.Caused(e, t, content)
-}
-
 // Enqueue queues a message for a topic. A record for which there is no room is lost,
 // and logged.
-func (tx *Tx) Enqueue(topic protocol.Topic, key string, m protocol.Message) error {
-	body, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("writing the message for %s: %w", topic, err)
+func (tx *Tx) Enqueue(topic protocol.Topic, key string, m protocol.Message) {
+	if tx.err != nil {
+		return
 	}
-	_, err = tx.m.Outbox.EnqueueTx(tx.ctx, tx.tx, string(topic), key, body)
+	body, err := json.Marshal(m)
+	if err == nil {
+		_, err = tx.m.Outbox.EnqueueTx(tx.ctx, tx.tx, string(topic), key, body)
+	}
 	tx.sends = true
 	if errors.Is(err, outbox.ErrFull) && topic == protocol.TopicAttention {
 		tx.m.opts.Log.Error().Err(err).Msg("record for system:attention lost")
-		return nil
+		return
 	}
-	return err
+	tx.err = err
 }
 
 // UniqueKey names something that is queued in the transaction of what it tells of,
 // hence once; the rest of the key only keeps two of one event apart.
-func UniqueKey(kind string, n int64) string { return uniqueKey(kind, n) }
-
-func uniqueKey(kind string, n int64) string { return fmt.Sprintf("%s:%d:%s", kind, n, ulid.Make()) }
+func UniqueKey(kind string, n int64) string { return fmt.Sprintf("%s:%d:%s", kind, n, ulid.Make()) }
 
 // Counter returns a number that is kept under a name, 0 if there is none.
-func (v View) Counter(name string) (int64, error) {
-	n, _, err := store.One(v.ctx, v.q, store.Column[int64], `SELECT value FROM counters WHERE name = ?`, name)
-	return n, err
+func (v *View) Counter(name string) int64 {
+	return one(v, store.Column[int64], `SELECT value FROM counters WHERE name = ?`, name)
 }
 
 // SetCounter keeps a number under a name.
-func (tx *Tx) SetCounter(name string, n int64) error {
-	return tx.exec(`INSERT INTO counters (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2`, name, n)
+func (tx *Tx) SetCounter(name string, n int64) {
+	tx.exec(`INSERT INTO counters (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2`, name, n)
 }
 
 // Prune forgets closed events, ended turns and sent messages older than

@@ -81,8 +81,9 @@ func TestStatesOfAnOlderMailbox(t *testing.T) {
 		t.Errorf("what was deferred without a time comes back at %d, %v", back, err)
 	}
 	box := mailbox.New(db, nil, mailbox.Options{})
-	waiting, err := box.View(t.Context()).NextDigest()
-	if err != nil || len(waiting) != 1 || waiting[0].EventID != "status" {
-		t.Errorf("for the next digest wait %d, %v", len(waiting), err)
+	v := box.View(t.Context())
+	waiting := v.NextDigest()
+	if v.Err() != nil || len(waiting) != 1 || waiting[0].EventID != "status" {
+		t.Errorf("for the next digest wait %d, %v", len(waiting), v.Err())
 	}
 }

@@ -4,16 +4,17 @@ import (
 	"time"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
-// Move changes the state of an event as the table says, and records the
-// disposition if that changed. Where the table has no entry, it does nothing. It
-// stores the rest of the status, too.
-func (tx *Tx) Move(e *Entry, c Cause, reason string) error {
+// Move changes the state of an event as the table says, and records the disposition
+// if that changed. If the table has no entry, it does nothing. It stores the rest of
+// the status, too.
+func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	to, ok := Next(e.State, c)
 	if !ok {
-		return nil
+		return
 	}
 	before := e.Disposition()
 	if c == Claim {
@@ -24,164 +25,126 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) error {
 	if e.State = to; to == Answered || !e.Open() {
 		e.DeadlineAt = time.Time{}
 	}
-	if err := tx.Save(e); err != nil {
-		return err
-	}
+	tx.Save(e)
 	d := e.Disposition()
 	if d == before || d == "" {
-		return nil
+		return
 	}
-	if err := tx.m.opts.Broker.Disposed(tx, e, d, reason); err != nil {
-		return err
-	}
-	return tx.Record(uniqueKey("disposition", e.Seq), e, protocol.Disposition{
+	tx.m.opts.Broker.Disposed(tx, e, d, reason)
+	tx.Record(UniqueKey("disposition", e.Seq), e, protocol.Disposition{
 		Event: "disposition", EventID: e.EventID, Agent: tx.m.id, Disposition: string(d), Reason: reason,
 	})
 }
 
 // Fail ends an event that got no answer. Whoever was owed one is told once.
-func (tx *Tx) Fail(e *Entry, reason string) error {
-	return tx.FailTelling(e, reason, "I could not answer this message. Please send it again, or ask somebody else.")
+func (tx *Tx) Fail(e *Entry, reason string) {
+	tx.FailTelling(e, reason, "I could not answer this message. Please send it again, or ask somebody else.")
 }
 
 // FailTelling is Fail with the words of the notice.
-func (tx *Tx) FailTelling(e *Entry, reason, notice string) error {
+func (tx *Tx) FailTelling(e *Entry, reason, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond {
-		return tx.Move(e, Ignore, reason)
+		tx.Move(e, Ignore, reason)
+		return
 	}
 	if !e.Open() {
-		return nil
+		return
 	}
-	if err := tx.Move(e, Fail, reason); err != nil {
-		return err
+	tx.Move(e, Fail, reason)
+	if e.Content.Author.Kind == string(attention.AuthorHuman) && !e.FromBroker() { // two programs would talk about it for ever
+		tx.Notice(e, NoticeFailed, notice)
 	}
-	if e.Content.Author.Kind != string(attention.AuthorHuman) || e.FromBroker() {
-		return nil // two programs would talk about it for ever
-	}
-	return tx.Notice(e, NoticeFailed, notice)
 }
 
 // Finish ends a turn well and gives its event the disposition that is due. e may be
 // nil.
-func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) error {
+func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) {
 	cost.DurationMS = time.Since(t.StartedAt).Milliseconds()
-	if err := tx.MoveTurn(t, TurnFinished, "", cost); err != nil || e == nil || e.Settled() {
-		return err
-	}
+	tx.MoveTurn(t, TurnFinished, "", cost)
 	switch {
+	case e == nil || e.Settled():
 	case !e.DeadlineAt.IsZero(): // another agent has it; it may be offered again
-		return nil
 	case e.Claimed && t.Mode != attention.ModeNotify && e.Decision.Reason == "claim_granted" && !e.Acted:
-		return tx.Move(e, Ignore, "claimed, and not answered")
+		tx.Move(e, Ignore, "claimed, and not answered")
 	case e.Claimed:
-		return tx.watchClaimed(t, e)
+		if len(tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID)) == 0 { // a promise must end
+			tx.waitFor(e)
+		}
 	case e.Decision.Policy == attention.PolicyMustRespond:
-		return tx.Fail(e, "the turn ended without an answer")
+		tx.Fail(e, "the turn ended without an answer")
 	case e.Decision.Policy == attention.PolicyAckOnly:
-		return tx.Move(e, Acknowledge, "seen")
+		tx.Move(e, Acknowledge, "seen")
+	default:
+		tx.Move(e, Ignore, "no answer was needed")
 	}
-	return tx.Move(e, Ignore, "no answer was needed")
 }
 
 // FinishAccepted ends the turn of an event that a program works on in its own time,
 // once it has done what ends a turn.
-func (tx *Tx) FinishAccepted(t *Turn, e *Entry) error {
-	if t == nil || t.State != TurnAccepted || !e.Settled() {
-		return nil
+func (tx *Tx) FinishAccepted(t *Turn, e *Entry) {
+	if t != nil && t.State == TurnAccepted && e.Settled() {
+		tx.Finish(t, e, Cost{})
 	}
-	return tx.Finish(t, e, Cost{})
 }
 
-// watchClaimed gives a claimed event that no other turn will take up a deadline: a
-// promise must end.
-func (tx *Tx) watchClaimed(t *Turn, e *Entry) error {
-	others, err := tx.turns(`WHERE event_id = ? AND turn_id <> ? AND `+isLive, e.EventID, t.ID)
-	if err != nil || len(others) > 0 {
-		return err
-	}
-	return tx.WaitFor(e)
-}
-
-// WaitFor gives an event that no turn is at a deadline, at which it ends.
-func (tx *Tx) WaitFor(e *Entry) error {
+// waitFor gives an event that no turn is at a deadline, at which it ends.
+func (tx *Tx) waitFor(e *Entry) {
 	e.DeadlineAt = time.Now().Add(tx.m.opts.Attention.Deadline)
-	return tx.Save(e)
+	tx.Save(e)
 }
 
 // Expire does what is due at an event's deadline: what was deferred comes back, all
 // else ends.
-func (tx *Tx) Expire(id, reason string) error {
-	e, err := tx.Entry(id)
-	if err != nil || e == nil || e.DeadlineAt.IsZero() || e.DeadlineAt.After(time.Now()) {
-		return err
+func (tx *Tx) Expire(id, reason string) {
+	e := tx.Entry(id)
+	if e == nil || e.DeadlineAt.IsZero() || e.DeadlineAt.After(time.Now()) {
+		return
 	}
 	e.DeadlineAt = time.Time{}
 	if e.State == Deferred {
-		return tx.comeBack(e)
+		tx.comeBack(e)
+	} else {
+		tx.Fail(e, reason)
 	}
-	return tx.Fail(e, reason)
 }
 
-// Expired returns the ids of the events whose deadline has passed.
-func (v View) Expired(now time.Time) (ids []string, err error) {
-	list, err := v.entries(`WHERE deadline_at > 0 AND deadline_at <= ?`, timeColumn{&now})
-	for _, e := range list {
-		ids = append(ids, e.EventID)
-	}
-	return ids, err
+// Expired returns the events whose deadline has passed.
+func (v *View) Expired(now time.Time) []*Entry {
+	return v.entries(`WHERE deadline_at > 0 AND deadline_at <= ?`, timeColumn{&now})
 }
 
 // NextDeadline returns the earliest deadline of an event or of an accepted turn, the
 // zero time if there is none.
-func (v View) NextDeadline() (at time.Time, err error) {
-	err = v.q.QueryRowContext(v.ctx, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
-		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted')`).Scan(timeColumn{&at})
-	return at, err
+func (v *View) NextDeadline() time.Time {
+	return fromMicros(one(v, store.Column[int64], `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
+		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted')`))
 }
 
-// DecideAgain gives an event back whose mode the harness no longer takes.
-func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) error {
-	if err := tx.MoveTurn(t, TurnCancelled, reason, Cost{}); err != nil || e == nil {
-		return err
+// DecideAgain gives an event back whose mode the harness no longer takes. e may be nil.
+func (tx *Tx) DecideAgain(t *Turn, e *Entry, reason string) {
+	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
+	if e != nil {
+		e.TurnID = ""
+		tx.Move(e, Reopen, reason)
 	}
-	e.TurnID = ""
-	return tx.Move(e, Reopen, reason)
 }
 
 // StopPlace stops what runs or waits in the place of a stop word, and supersedes it,
 // also what was deferred; an agent's stop word stops only what that agent began.
 // What is still in the compose window goes to the model together with the stop
 // word.
-func (tx *Tx) StopPlace(stop *Entry) error {
+func (tx *Tx) StopPlace(stop *Entry) {
 	const reason = "stopped on request"
 	author := stop.Content.Author
-	list, err := tx.turns(`WHERE place = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
-		stop.Place(), author.ID, author.Kind, stop.Chat)
-	if err != nil {
-		return err
-	}
-	var ends []*Entry
-	for _, t := range list {
-		e, err := tx.Entry(t.EventID)
-		if err != nil {
-			return err
-		}
-		if err := tx.cancel(t, reason); err != nil {
-			return err
-		}
-		if e != nil && e.State != Answered { // an answer that is on its way counts
-			ends = append(ends, e)
+	for _, t := range tx.turns(`WHERE place = ?1 AND (author = ?2 OR ?3 = 'human') AND chat = ?4 AND mode IN ('immediate', 'buffered') AND `+isLive,
+		stop.Place(), author.ID, author.Kind, stop.Chat) {
+		tx.cancel(t, reason)
+		if e := tx.Entry(t.EventID); e != nil && e.State != Answered { // an answer that is on its way counts
+			tx.Move(e, Supersede, reason)
 		}
 	}
-	deferred, err := tx.entries(`WHERE conversation = ? AND thread = ? AND chat = ? AND state = 'deferred' AND (author = ? OR ? = 'human')`,
-		stop.Content.Chat.ID, stop.Content.Chat.ThreadID, stop.Chat, author.ID, author.Kind)
-	if err != nil {
-		return err
+	for _, e := range tx.entries(`WHERE conversation = ? AND thread = ? AND chat = ? AND state = 'deferred' AND (author = ? OR ? = 'human')`,
+		stop.Content.Chat.ID, stop.Content.Chat.ThreadID, stop.Chat, author.ID, author.Kind) {
+		tx.Move(e, Supersede, reason)
 	}
-	for _, e := range append(ends, deferred...) {
-		if err := tx.Move(e, Supersede, reason); err != nil {
-			return err
-		}
-	}
-	return nil
 }

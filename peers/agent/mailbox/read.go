@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -29,20 +30,20 @@ func ReachOf(chats ...protocol.Topic) Reach {
 // with a person, those where this person writes, too. Who a person is, Telegram
 // vouches for in all its chats; other platforms do so in one at most. The empty chat
 // reads all.
-func (v View) Reach(chat protocol.Topic) (Reach, error) {
+func (v *View) Reach(chat protocol.Topic) Reach {
 	switch {
 	case chat == "":
-		return ReachOf(), nil
+		return ReachOf()
 	case protocol.PeerID(chat).Family() != "tg":
-		return ReachOf(chat), nil
+		return ReachOf(chat)
 	}
-	list, err := v.entries(`WHERE chat = ? AND author_kind = 'human' ORDER BY seq DESC LIMIT 1`, chat)
-	if err != nil || len(list) == 0 || list[0].Content.Chat.Kind != "dm" {
-		return ReachOf(chat), err
+	list := v.entries(`WHERE chat = ? AND author_kind = 'human' ORDER BY seq DESC LIMIT 1`, chat)
+	if len(list) == 0 || list[0].Content.Chat.Kind != "dm" {
+		return ReachOf(chat)
 	}
-	others, err := store.All(v.ctx, v.q, store.Column[protocol.Topic],
+	others := all(v, store.Column[protocol.Topic],
 		`SELECT DISTINCT chat FROM events WHERE author = ? AND author_kind = 'human' AND chat LIKE 'tg:%' AND chat <> ?`, list[0].Content.Author.ID, chat)
-	return ReachOf(append(others, chat)...), err
+	return ReachOf(append(others, chat)...)
 }
 
 // inReach is the condition that a row's chat is in a reach, and that the agent still
@@ -65,7 +66,7 @@ type Filter struct {
 // List returns events in reach on which something was decided, the oldest first:
 // those after Filter.After and Filter.From, or the newest if both are zero. Events
 // are also readable where their turns are: the answers to questions.
-func (v View) List(reach Reach, f Filter) ([]*Entry, error) {
+func (v *View) List(reach Reach, f Filter) []*Entry {
 	newest := f.After == 0 && f.From.IsZero()
 	order, open := "ASC", "1"
 	if newest {
@@ -76,7 +77,7 @@ func (v View) List(reach Reach, f Filter) ([]*Entry, error) {
 			open = "NOT " + isOpen
 		}
 	}
-	list, err := v.entries(`WHERE seq > ?1 AND received_at >= ?2 AND (?3 = '' OR stream = ?3) AND (?4 = '' OR conversation = ?4)
+	list := v.entries(`WHERE seq > ?1 AND received_at >= ?2 AND (?3 = '' OR stream = ?3) AND (?4 = '' OR conversation = ?4)
 		AND (?5 = '' OR policy = ?5) AND `+open+` AND state <> 'stored'
 		AND (`+inReach("?7")+` OR chat = ?8 AND EXISTS (SELECT 1 FROM turns t
 			WHERE t.turn_id = events.turn_id AND t.chat IN (SELECT value FROM json_each(?7)))) ORDER BY seq `+order+` LIMIT ?6`,
@@ -84,19 +85,18 @@ func (v View) List(reach Reach, f Filter) ([]*Entry, error) {
 	if newest {
 		slices.Reverse(list)
 	}
-	return list, err
+	return list
 }
 
 // Knows reports whether a conversation is in reach.
-func (v View) Knows(reach Reach, conversation string) (bool, error) {
-	_, known, err := store.One(v.ctx, v.q, store.Column[int], `SELECT 1 FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation, reach)
-	return known, err
+func (v *View) Knows(reach Reach, conversation string) bool {
+	return one(v, store.Column[bool], `SELECT true FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation, reach)
 }
 
 // Unanswered returns the ids of the open events of a chat that may be answered and
 // were not, the newest first, at most 20.
-func (v View) Unanswered(chat protocol.Topic) ([]string, error) {
-	return store.All(v.ctx, v.q, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND policy IN ('must_respond', 'may_respond')
+func (v *View) Unanswered(chat protocol.Topic) []string {
+	return all(v, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND policy IN ('must_respond', 'may_respond')
 		AND state <> 'answered' AND `+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
 }
 
@@ -117,22 +117,16 @@ func (l *Line) at() time.Time {
 // came before an event (nil: all): the oldest first, the agent's own included. Only
 // chats in reach are read: ids of conversations are those that their chats gave
 // them, and may be alike.
-func (v View) Window(reach Reach, conversation, thread string, before *Entry, limit int) ([]Line, error) {
+func (v *View) Window(reach Reach, conversation, thread string, before *Entry, limit int) []Line {
 	seq, at := int64(math.MaxInt64), int64(math.MaxInt64)
 	if before != nil {
 		seq, at = before.Seq, before.Received.UnixMicro()
 	}
-	list, err := v.entries(`WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
+	list := v.entries(`WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
 		AND `+inReach("?5")+` ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit, reach)
-	if err != nil {
-		return nil, err
-	}
-	own, err := store.All(v.ctx, v.q, scanSent, `SELECT `+sentColumns+` FROM sent
+	own := all(v, scanSent, `SELECT `+sentColumns+` FROM sent
 		WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
 		conversation, thread, at, limit, reach)
-	if err != nil {
-		return nil, err
-	}
 	var lines []Line
 	for _, e := range slices.Backward(list) {
 		lines = append(lines, Line{Entry: e})
@@ -141,12 +135,12 @@ func (v View) Window(reach Reach, conversation, thread string, before *Entry, li
 		lines = append(lines, Line{Sent: s})
 	}
 	slices.SortStableFunc(lines, func(x, y Line) int { return x.at().Compare(y.at()) })
-	return lines[max(0, len(lines)-limit):], nil
+	return lines[max(0, len(lines)-limit):]
 }
 
 // Signals returns the reactions to the agent's messages in the conversation of an
 // event since the agent's last turn there, at most 20.
-func (v View) Signals(e *Entry) ([]*Entry, error) {
+func (v *View) Signals(e *Entry) []*Entry {
 	return v.entries(`WHERE conversation = ?1 AND chat = ?4 AND kind = 'reaction' AND mode = 'notify' AND policy = 'must_not_respond' AND seq < ?2
 		AND seq > coalesce((SELECT max(t.seq) FROM turns t WHERE t.place = ?3 AND t.seq < ?2 AND t.attempt > 0), 0) ORDER BY seq LIMIT 20`,
 		e.Content.Chat.ID, e.Seq, e.Place(), e.Chat)
@@ -154,7 +148,7 @@ func (v View) Signals(e *Entry) ([]*Entry, error) {
 
 // AtWork returns the events that running and accepted turns show which started since
 // then, and that nobody was answered.
-func (v View) AtWork(since time.Time) ([]*Entry, error) {
+func (v *View) AtWork(since time.Time) []*Entry {
 	return v.entries(`WHERE state = 'turned' AND turn_id IN (SELECT turn_id FROM turns WHERE state IN ('running','accepted') AND started_at > ?) LIMIT 100`,
 		timeColumn{&since})
 }
@@ -166,37 +160,26 @@ type question struct {
 }
 
 // Asked remembers where a question was asked that the broker has stored.
-func (tx *Tx) Asked(id string, chat protocol.Topic, eventID string) error {
-	if chat == "" || chat == digestChat {
-		return nil
+func (tx *Tx) Asked(id string, chat protocol.Topic, eventID string) {
+	if chat != "" && chat != digestChat {
+		tx.exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat, eventID, time.Now().UnixMicro())
 	}
-	return tx.exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat, eventID, time.Now().UnixMicro())
 }
 
 // questionOf returns what was asked, if an event brings the answer to it and nobody
 // but the agent hears what it says to that.
-func (v View) questionOf(e *Entry) (question, error) {
+func (v *View) questionOf(e *Entry) question {
 	if !e.FromBroker() || e.Origin.AnsweredID == "" || e.Origin.TakesWords() {
-		return question{}, nil
+		return question{}
 	}
-	q, _, err := store.One(v.ctx, v.q, func(row store.Row) (q question, err error) {
+	return one(v, func(row store.Row) (q question, err error) {
 		return q, row.Scan(&q.chat, &q.event)
 	}, `SELECT chat, event_id FROM questions WHERE question_id = ?`, e.Origin.AnsweredID)
-	return q, err
 }
 
 // Home returns the chat of an event's turns: its own, or, for the answer to a
 // question, the one where it was asked, so that who waits there is told.
-func (v View) Home(e *Entry) (protocol.Topic, error) {
-	q, err := v.questionOf(e)
-	if q.chat == "" {
-		return e.Chat, err
-	}
-	return q.chat, err
-}
+func (v *View) Home(e *Entry) protocol.Topic { return cmp.Or(v.questionOf(e).chat, e.Chat) }
 
 // AskedFor returns the event for which the agent asked what an event answers, or "".
-func (v View) AskedFor(e *Entry) (string, error) {
-	q, err := v.questionOf(e)
-	return q.event, err
-}
+func (v *View) AskedFor(e *Entry) string { return v.questionOf(e).event }

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"strings"
@@ -42,18 +43,16 @@ func scanSent(row store.Row) (*Sent, error) {
 	return &s, err
 }
 
-func (v View) sent(where string, args ...any) (*Sent, error) {
-	s, _, err := store.One(v.ctx, v.q, scanSent, `SELECT `+sentColumns+` FROM sent WHERE `+where, args...)
-	return s, err
+func (v *View) sent(where string, args ...any) *Sent {
+	return one(v, scanSent, `SELECT `+sentColumns+` FROM sent WHERE `+where, args...)
 }
 
 // SentAs returns the message that was sent under a key, or nil.
-func (v View) SentAs(key string) (*Sent, error) { return v.sent(`key = ?`, key) }
+func (v *View) SentAs(key string) *Sent { return v.sent(`key = ?`, key) }
 
 // Spoken reports whether a message was sent in response to an event.
-func (v View) Spoken(e *Entry) (bool, error) {
-	s, err := v.sent(`event_id = ? AND kind = 'text'`, e.EventID)
-	return s != nil, err
+func (v *View) Spoken(e *Entry) bool {
+	return v.sent(`event_id = ? AND kind = 'text'`, e.EventID) != nil
 }
 
 // The notices.
@@ -93,53 +92,39 @@ func ReplyType(chat protocol.Topic) protocol.MessageType {
 }
 
 // Notice sends a text of the host, once per event and kind.
-func (tx *Tx) Notice(e *Entry, kind, text string) error {
-	_, err := tx.Reply(e, SentNotice, kind+":"+e.EventID, protocol.ChatReply{
+func (tx *Tx) Notice(e *Entry, kind, text string) {
+	tx.Reply(e, SentNotice, kind+":"+e.EventID, protocol.ChatReply{
 		Text: text, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 	})
-	return err
 }
 
 // Reply queues a message or a signal to the chat of an event, and marks the event, in
 // one transaction: after a crash the mark forbids another.
-func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatReply) (protocol.MessageID, error) {
+func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatReply) protocol.MessageID {
 	reply.IdempotencyKey, reply.InReplyTo, reply.ThreadID = key, e.SourceID, e.Content.Chat.ThreadID
 	if e.Content.Chat.Kind != string(attention.ConversationDM) && reply.Text != "" {
 		reply.ReplyTo = e.SourceID // among many messages, show which one is meant
 	}
-	claim, err := tx.Claim(e.EventID)
-	if err != nil {
-		return "", err
-	}
-	if claim.FromBroker && claim.Owner == string(tx.m.id) {
+	if claim := tx.Claim(e.EventID); claim.FromBroker && claim.Owner == string(tx.m.id) {
 		reply.Claim = &protocol.ReplyClaim{EventID: e.EventID, Token: claim.Token}
 	}
-	m := tx.message(ReplyType(e.Chat), e, reply)
+	m := tx.m.Caused(e, ReplyType(e.Chat), reply)
 	if e.FromBroker() {
-		err = tx.m.opts.Broker.Answer(tx, e, kind, m.MessageID, &reply)
+		tx.m.opts.Broker.Answer(tx, e, kind, m.MessageID, &reply)
 	} else {
-		err = tx.Enqueue(e.Chat, key, m)
+		tx.Enqueue(e.Chat, key, m)
 	}
-	if err != nil {
-		return "", err
+	tx.exec(`INSERT INTO sent (`+sentColumns+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		m.MessageID, e.EventID, e.Content.Chat.ID, e.Content.Chat.ThreadID, kind, cmp.Or(reply.Text, reply.Signal), time.Now().UnixMicro(), key, e.Chat)
+	if kind != SentNotice {
+		e.Acted = true
+		tx.exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID)
 	}
-	words := reply.Text
-	if kind == SentSignal {
-		words = reply.Signal
+	if kind == SentText {
+		tx.Move(e, Answer, "")
+		tx.SetPlace(e, Spoke)
 	}
-	err = tx.exec(`INSERT INTO sent (`+sentColumns+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		m.MessageID, e.EventID, e.Content.Chat.ID, e.Content.Chat.ThreadID, kind, words, time.Now().UnixMicro(), key, e.Chat)
-	if err != nil || kind == SentNotice {
-		return m.MessageID, err
-	}
-	e.Acted = true
-	if err := tx.exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID); err != nil || kind == SentSignal {
-		return m.MessageID, err
-	}
-	if err := tx.Move(e, Answer, ""); err != nil {
-		return "", err
-	}
-	return m.MessageID, tx.SetPlace(e, Spoke)
+	return m.MessageID
 }
 
 // settled stores what became of a message to a chat, in the transaction in which the
@@ -157,45 +142,43 @@ func (m *Mailbox) settled(ctx context.Context, begun *sql.Tx, item outbox.Item, 
 		key = answer
 	}
 	tx := m.tx(ctx, begun)
-	s, err := tx.sent(`key = ? AND chat = ?`, key, item.Destination)
-	if err != nil || s == nil {
-		return err
+	s := tx.sent(`key = ? AND chat = ?`, key, item.Destination)
+	if s == nil {
+		return tx.err
 	}
-	why := string(outcome)
-	if cause != nil {
-		why = cause.Error()
-	}
-	if outcome != outbox.StateSent {
-		if err := tx.recordDelivery(s, "undelivered", protocol.StatusFailed, why); err != nil {
-			return err
+	e := tx.Entry(s.EventID)
+	answered := e != nil && s.Kind == SentText
+	switch {
+	case outcome != outbox.StateSent:
+		why := string(outcome)
+		if cause != nil {
+			why = cause.Error()
 		}
+		tx.recordDelivery(s, "undelivered", protocol.StatusFailed, why)
+		if answered {
+			tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
+		}
+	case answered:
+		tx.Move(e, Respond, "answered")
 	}
-	e, err := tx.Entry(s.EventID)
-	if err != nil || e == nil || s.Kind != SentText {
-		return err
-	}
-	if outcome != outbox.StateSent {
-		return tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
-	}
-	return tx.Move(e, Respond, "answered")
+	return tx.err
 }
 
-// Delivered takes what a chat says became of a message.
-func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) error {
+// Delivered takes what a chat says became of a message. One that is not known any
+// more, or was a typing sign, is passed over.
+func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) {
 	if s.Status != protocol.StatusFailed && s.Status != protocol.StatusUnknown {
-		return nil
+		return
 	}
-	sent, err := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat)
-	if err != nil || sent == nil { // it is no longer known, or was a typing sign
-		return err
+	if sent := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); sent != nil {
+		tx.recordDelivery(sent, s.Status, s.Status, s.Reason)
 	}
-	return tx.recordDelivery(sent, s.Status, s.Status, s.Reason)
 }
 
 // recordDelivery tells of a message that its chat did not get, or perhaps not, once
 // for each of the reasons why.
-func (tx *Tx) recordDelivery(s *Sent, once, status, reason string) error {
-	return tx.Record("delivery:"+string(s.MessageID)+":"+once, nil, map[string]any{
+func (tx *Tx) recordDelivery(s *Sent, once, status, reason string) {
+	tx.Record("delivery:"+string(s.MessageID)+":"+once, nil, map[string]any{
 		"event": "delivery", "eventId": s.EventID, "agent": tx.m.id, "messageId": s.MessageID, "kind": s.Kind, "status": status, "reason": reason,
 	})
 }

@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,9 +61,11 @@ func (t *Turn) Home() protocol.Topic {
 	return t.Chat
 }
 
-// newTurn returns a queued turn without events.
-func newTurn() *Turn {
-	return &Turn{ID: "turn_" + ulid.Make().String(), State: TurnQueued, Rank: RankNormal}
+// newTurn returns a queued turn for an event that it does not hold yet.
+func newTurn(e *Entry) *Turn {
+	return &Turn{
+		ID: "turn_" + ulid.Make().String(), Place: e.Place(), Author: e.Content.Author.ID, Mode: e.Decision.Injection, State: TurnQueued, Rank: RankNormal,
+	}
 }
 
 const turnColumns = `turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, attempt, failures, outbound, body,
@@ -76,48 +79,44 @@ func scanTurn(row store.Row) (*Turn, error) {
 	return &t, err
 }
 
-func (v View) turns(where string, args ...any) ([]*Turn, error) {
-	return store.All(v.ctx, v.q, scanTurn, `SELECT `+turnColumns+` FROM turns `+where, args...)
+func (v *View) turns(where string, args ...any) []*Turn {
+	return all(v, scanTurn, `SELECT `+turnColumns+` FROM turns `+where, args...)
 }
 
 // Turn returns a turn, or nil if there is none.
-func (v View) Turn(id string) (*Turn, error) {
-	t, _, err := store.One(v.ctx, v.q, scanTurn, `SELECT `+turnColumns+` FROM turns WHERE turn_id = ?`, id)
-	return t, err
+func (v *View) Turn(id string) *Turn {
+	return one(v, scanTurn, `SELECT `+turnColumns+` FROM turns WHERE turn_id = ?`, id)
 }
 
-// TurnsIn returns the turns in a state, the most pressing first.
-func (v View) TurnsIn(s TurnState) ([]*Turn, error) {
+// TurnsIn returns the turns in a state, the most pressing first, at most 500.
+func (v *View) TurnsIn(s TurnState) []*Turn {
 	return v.turns(`WHERE state = ? ORDER BY rank, seq LIMIT 500`, s)
 }
 
 // Late returns the accepted turns whose deadline has passed.
-func (v View) Late(now time.Time) ([]*Turn, error) {
+func (v *View) Late(now time.Time) []*Turn {
 	return v.turns(`WHERE state = 'accepted' AND deadline_at <= ?`, timeColumn{&now})
 }
 
 // Recover queues the withdrawn turns of the last run of the program again, and
 // returns those that were running. No queued turn keeps its deadline.
-func (tx *Tx) Recover() ([]*Turn, error) {
-	err := tx.exec(`UPDATE turns SET state = 'queued', deadline_at = 0 WHERE state IN ('queued', 'withdrawn')`)
-	if err != nil {
-		return nil, err
-	}
+func (tx *Tx) Recover() []*Turn {
+	tx.exec(`UPDATE turns SET state = 'queued', deadline_at = 0 WHERE state IN ('queued', 'withdrawn')`)
 	return tx.TurnsIn(TurnRunning)
 }
 
 // Fragments returns the events of a turn, in order.
-func (v View) Fragments(t *Turn) ([]*Entry, error) {
+func (v *View) Fragments(t *Turn) []*Entry {
 	return v.entries(`JOIN json_each(?) AS fragment ON fragment.value = event_id ORDER BY fragment.key`, jsonColumn{t.Merged})
 }
 
 // SaveTurn inserts or replaces a turn.
-func (tx *Tx) SaveTurn(t *Turn) error {
-	return tx.exec(`INSERT INTO turns (`+turnColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+func (tx *Tx) SaveTurn(t *Turn) {
+	tx.exec(`INSERT INTO turns (`+turnColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (turn_id) DO UPDATE SET event_id = excluded.event_id, merged = excluded.merged, mode = excluded.mode, state = excluded.state,
-			seq = excluded.seq, rank = excluded.rank, attempt = excluded.attempt, failures = excluded.failures,
+			seq = excluded.seq, rank = excluded.rank, attempt = excluded.attempt, failures = excluded.failures, body = excluded.body,
 			outbound = max(outbound, excluded.outbound), not_before = excluded.not_before, first_at = excluded.first_at,
-			body = excluded.body, started_at = excluded.started_at, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at`,
+			started_at = excluded.started_at, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at`,
 		t.ID, t.EventID, jsonColumn{t.Merged}, t.Chat, t.Place, t.Author, t.Mode, t.State, t.Seq, t.Rank, t.Attempt, t.Failures, t.Outbound, t.Body,
 		timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline}, timeColumn{&t.EndedAt})
 }
@@ -146,12 +145,13 @@ type Cost struct {
 	DurationMS   int64  `json:"durationMs,omitempty"`
 }
 
-// MoveTurn stores a turn in another state and records it. A turn that never
-// started ends without a record. A state that may not follow is an error.
-func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) error {
+// MoveTurn stores a turn in another state and records it. A turn that never started
+// ends without a record. A state that may not follow is an error.
+func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 	word, ok := turnTransitions[t.State][to]
 	if !ok {
-		return fmt.Errorf("turn %s is %s and cannot become %s", t.ID, t.State, to)
+		tx.Abort(fmt.Errorf("turn %s is %s and cannot become %s", t.ID, t.State, to))
+		return
 	}
 	if t.State == TurnQueued && to != TurnRunning && t.Attempt == 0 {
 		word = ""
@@ -159,146 +159,115 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) error {
 	if t.State = to; t.Ended() {
 		t.EndedAt = time.Now()
 	}
-	if err := tx.SaveTurn(t); err != nil || word == "" {
-		return err
+	tx.SaveTurn(t)
+	if word != "" {
+		tx.recordTurn(t, word, reason, cost)
 	}
-	return tx.recordTurn(t, word, reason, cost)
 }
 
 // Redeliver records that a harness delivers a running turn once more.
-func (tx *Tx) Redeliver(t *Turn, attempt int) error {
+func (tx *Tx) Redeliver(t *Turn, attempt int) {
 	t.Attempt = attempt
-	if err := tx.SaveTurn(t); err != nil {
-		return err
-	}
-	return tx.recordTurn(t, "started", "delivered again", Cost{})
+	tx.SaveTurn(t)
+	tx.recordTurn(t, "started", "delivered again", Cost{})
 }
 
-func (tx *Tx) recordTurn(t *Turn, word, reason string, cost Cost) error {
+func (tx *Tx) recordTurn(t *Turn, word, reason string, cost Cost) {
 	r := TurnRecord{
 		Event: "turn", EventID: t.EventID, Agent: tx.m.id, TurnID: t.ID, Attempt: t.Attempt, Mode: string(t.Mode), State: word, Reason: reason, Cost: cost,
 	}
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
 		r.MergedEventIDs = t.Merged
 	}
-	e, err := tx.Entry(t.EventID)
-	if err != nil {
-		return err
-	}
-	return tx.Record(uniqueKey("turn:"+t.ID+":"+word, int64(t.Attempt)), e, r)
+	tx.Record(UniqueKey("turn:"+t.ID+":"+word, int64(t.Attempt)), tx.Entry(t.EventID), r)
 }
 
 // Withdraw makes the turn of an event begin anew, with the newest text: a queued
 // one shows it anyway, one that is with the harness is stopped first.
-func (tx *Tx) Withdraw(turnID, reason string) error {
-	t, err := tx.Turn(turnID)
-	if err != nil || t == nil || t.State != TurnRunning && t.State != TurnAccepted {
-		return err
+func (tx *Tx) Withdraw(turnID, reason string) {
+	if t := tx.Turn(turnID); t != nil && (t.State == TurnRunning || t.State == TurnAccepted) {
+		tx.MoveTurn(t, TurnWithdrawn, reason, Cost{})
 	}
-	return tx.MoveTurn(t, TurnWithdrawn, reason, Cost{})
 }
 
 // cancel ends a turn for good. Its run is stopped after the transaction, and its
 // tools are refused from then on.
-func (tx *Tx) cancel(t *Turn, reason string) error {
+func (tx *Tx) cancel(t *Turn, reason string) {
 	if t.Ended() {
-		return nil
+		return
 	}
 	if t.State != TurnQueued {
 		tx.after = append(tx.after, func() { tx.m.opts.Stop(t.ID, reason) })
 	}
-	return tx.MoveTurn(t, TurnCancelled, reason, Cost{})
-}
-
-// Fill adds events to a new or waiting turn, which carries their last one from now
-// on. All others of it end superseded.
-func (tx *Tx) Fill(t *Turn, more []*Entry) error {
-	last, before := more[len(more)-1], t.EventID
-	for _, e := range more {
-		t.Merged = append(t.Merged, e.EventID)
-	}
-	t.EventID, t.Seq = last.EventID, last.Seq
-	if err := tx.SaveTurn(t); err != nil {
-		return err
-	}
-	merged := more[:len(more)-1]
-	if before != "" {
-		old, err := tx.Entry(before)
-		if err != nil {
-			return err
-		}
-		if old != nil {
-			merged = append([]*Entry{old}, merged...)
-		}
-	}
-	for _, e := range merged {
-		e.TurnID, e.MergedInto = t.ID, last.EventID
-		if err := tx.Move(e, Supersede, "merged into "+last.EventID); err != nil {
-			return err
-		}
-	}
-	last.TurnID, last.DeadlineAt = t.ID, time.Time{}
-	return tx.Move(last, Join, "")
+	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
 }
 
 // Compose queues a turn over events that are still held, if any are.
-func (tx *Tx) Compose(events []*Entry) error {
-	live, err := tx.stillHeld(events)
-	if err != nil || len(live) == 0 {
-		return err
+func (tx *Tx) Compose(events []*Entry) {
+	if live := tx.stillHeld(events); len(live) > 0 {
+		last := live[len(live)-1]
+		t := newTurn(last)
+		t.Chat, t.Rank, t.FirstAt = tx.Home(last), rankOf(live), live[0].Received
+		tx.fill(t, live)
 	}
-	last := live[len(live)-1]
-	t := newTurn()
-	if t.Chat, err = tx.Home(last); err != nil {
-		return err
-	}
-	t.Place, t.Author, t.Mode, t.Rank, t.FirstAt = last.Place(), last.Content.Author.ID, last.Decision.Injection, rankOf(live), live[0].Received
-	return tx.Fill(t, live)
 }
 
 // Extend adds held events to the turn that waits or runs over the fragments before
 // them, if that came after since and has sent nothing. It begins anew, not before
 // due. It reports whether there was such a turn.
-func (tx *Tx) Extend(events []*Entry, since, due time.Time) (extended bool, err error) {
+func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	last := events[len(events)-1]
-	list, err := tx.turns(`WHERE chat = ? AND place = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
+	list := tx.turns(`WHERE chat = ? AND place = ? AND author = ? AND state IN ('queued', 'running', 'withdrawn')
 		AND outbound = 0 AND mode IN ('immediate', 'buffered') AND first_at >= ? ORDER BY seq DESC LIMIT 1`,
 		last.Chat, last.Place(), last.Content.Author.ID, timeColumn{&since})
-	if err != nil || len(list) == 0 {
-		return false, err
+	if len(list) == 0 {
+		return false
 	}
 	t := list[0]
-	carrier, err := tx.Entry(t.EventID)
-	if err != nil || carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" {
-		return false, err
+	carrier := tx.Entry(t.EventID)
+	if carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" {
+		return false
 	}
-	live, err := tx.stillHeld(events)
-	if err != nil || len(live) == 0 {
-		return false, err
+	live := tx.stillHeld(events)
+	if len(live) == 0 {
+		return false
 	}
 	if t.State == TurnRunning {
-		if err := tx.MoveTurn(t, TurnWithdrawn, "a fragment came before an answer", Cost{}); err != nil {
-			return false, err
-		}
+		tx.MoveTurn(t, TurnWithdrawn, "a fragment came before an answer", Cost{})
 	}
 	t.NotBefore, t.Rank, t.Mode = due, min(t.Rank, rankOf(live)), live[len(live)-1].Decision.Injection
-	return true, tx.Fill(t, live)
+	tx.fill(t, append([]*Entry{carrier}, live...))
+	return true
+}
+
+// fill adds events to a turn, which carries their last one from now on. All others of
+// it end superseded.
+func (tx *Tx) fill(t *Turn, events []*Entry) {
+	last := events[len(events)-1]
+	for _, e := range events {
+		if !slices.Contains(t.Merged, e.EventID) {
+			t.Merged = append(t.Merged, e.EventID)
+		}
+	}
+	t.EventID, t.Seq = last.EventID, last.Seq
+	tx.SaveTurn(t)
+	for _, e := range events[:len(events)-1] {
+		e.TurnID, e.MergedInto = t.ID, last.EventID
+		tx.Move(e, Supersede, "merged into "+last.EventID)
+	}
+	last.TurnID, last.DeadlineAt = t.ID, time.Time{}
+	tx.Move(last, Join, "")
 }
 
 // stillHeld reads events anew and returns those that are held: an edit or a
 // deletion may have come between.
-func (tx *Tx) stillHeld(list []*Entry) ([]*Entry, error) {
-	var live []*Entry
+func (tx *Tx) stillHeld(list []*Entry) (live []*Entry) {
 	for _, e := range list {
-		fresh, err := tx.Entry(e.EventID)
-		if err != nil {
-			return nil, err
-		}
-		if fresh != nil && fresh.State == Held {
+		if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == Held {
 			live = append(live, fresh)
 		}
 	}
-	return live, nil
+	return live
 }
 
 // Mergeable reports whether an event may be one of several in a turn: messages
@@ -323,45 +292,29 @@ func rankOf(list []*Entry) int {
 
 // Again queues another turn of an event, with all its fragments and the attempts
 // counted on.
-func (tx *Tx) Again(e *Entry) error {
-	before, err := tx.Turn(e.TurnID)
-	if err != nil {
-		return err
-	}
-	t := newTurn()
-	if t.Chat, err = tx.Home(e); err != nil {
-		return err
-	}
-	t.EventID, t.Merged, t.Place, t.Author, t.Mode, t.Seq = e.EventID, []string{e.EventID}, e.Place(), e.Content.Author.ID, e.Decision.Injection, e.Seq
-	t.FirstAt, t.NotBefore = e.Received, time.Now()
-	if before != nil {
+func (tx *Tx) Again(e *Entry) {
+	t := newTurn(e)
+	t.Chat, t.EventID, t.Merged, t.Seq, t.FirstAt, t.NotBefore = tx.Home(e), e.EventID, []string{e.EventID}, e.Seq, e.Received, time.Now()
+	if before := tx.Turn(e.TurnID); before != nil {
 		t.Attempt, t.Merged = before.Attempt, before.Merged
 	}
-	if err := tx.SaveTurn(t); err != nil {
-		return err
-	}
+	tx.SaveTurn(t)
 	e.TurnID, e.DeadlineAt = t.ID, time.Time{}
-	return tx.Move(e, Join, "")
+	tx.Move(e, Join, "")
 }
 
 // NextDigest returns the events that wait for the next digest, in order, at most 1,000.
-func (v View) NextDigest() ([]*Entry, error) {
-	after, err := v.Counter("digest_seq")
-	if err != nil {
-		return nil, err
-	}
-	return v.entries(`WHERE mode = 'digest' AND seq > ? ORDER BY seq LIMIT 1000`, after)
+func (v *View) NextDigest() []*Entry {
+	return v.entries(`WHERE mode = 'digest' AND seq > ? ORDER BY seq LIMIT 1000`, v.Counter("digest_seq"))
 }
 
 // Digest queues the turn of a digest, of which no later one tells again. It runs apart
 // from every chat.
-func (tx *Tx) Digest(list []*Entry, ids []string, body string) error {
+func (tx *Tx) Digest(list []*Entry, ids []string, body string) {
 	last := list[len(list)-1]
-	t := newTurn()
-	t.EventID, t.Merged, t.Chat, t.Place = strings.Replace(t.ID, "turn_", "digest_", 1), ids, last.Chat, "\x00digest"
+	t := newTurn(last)
+	t.EventID, t.Merged, t.Chat, t.Place, t.Author = strings.Replace(t.ID, "turn_", "digest_", 1), ids, last.Chat, "\x00digest", ""
 	t.Mode, t.Seq, t.Rank, t.FirstAt, t.Body = attention.ModeDigest, last.Seq, RankDigest, list[0].Received, body
-	if err := tx.SaveTurn(t); err != nil {
-		return err
-	}
-	return tx.SetCounter("digest_seq", last.Seq)
+	tx.SaveTurn(t)
+	tx.SetCounter("digest_seq", last.Seq)
 }

@@ -47,107 +47,76 @@ func (b *Toolbox) claim(ctx context.Context, args *claimArguments) harness.Resul
 		ttl = b.kit.ClaimTTL
 	}
 	var id string
-	result := b.act(ctx, claimTool.Name, args.id(), notGranted, func(t *try) (any, attention.Refusal, error) {
-		refusal, err := permitClaim(t)
-		if err == nil && !refusal.Refused() {
+	result := b.act(ctx, claimTool.Name, args.id(), notGranted, func(t *try) (any, attention.Refusal) {
+		refusal := permitClaim(t)
+		if !refusal.Refused() {
 			id = t.event.EventID
 		}
-		return nil, refusal, err
+		return nil, refusal
 	})
 	if result.IsError {
 		return result
 	}
-	grant, err := b.acquire(ctx, id, ttl)
+	grant, err := b.acquire(ctx, id, ttl, (*mailbox.Tx).Grant)
 	if err != nil {
 		return harness.Refused("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.", claimResult{Reason: "unavailable"})
-	}
-	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) error {
-		e, err := b.noteClaim(tx, id, ttl, &grant)
-		if err != nil || e == nil || !grant.Granted {
-			return err
-		}
-		return tx.Grant(e)
-	})
-	if err != nil {
-		return broken(err)
 	}
 	b.kit.Crash("acted")
 	return harness.Structured(claimResult{Granted: grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
 }
 
 // permitClaim checks that there is something to claim.
-func permitClaim(t *try) (attention.Refusal, error) {
+func permitClaim(t *try) attention.Refusal {
 	if t.refusal.Refused() {
-		return t.refusal, nil
+		return t.refusal
 	}
-	standing, err := t.Standing(t.event, "")
+	standing := t.Standing(t.event, "")
 	standing.ClaimNeeded, standing.Exchange = false, ""
 	if standing.Known && !standing.Replied && standing.Policy == attention.PolicyAckOnly {
-		return attention.Refusal{}, err
+		return attention.Refusal{}
 	}
-	return attention.PermitMessage(standing), err
+	return attention.PermitMessage(standing)
 }
 
-// acquire asks the broker for a claim. If there is none, the token of the grant is 0.
-func (b *Toolbox) acquire(ctx context.Context, id string, ttl time.Duration) (collab.Grant, error) {
+// acquire asks the broker for a claim, or takes it if there is none, and stores the
+// outcome. With a grant it calls granted for an event that is not settled.
+func (b *Toolbox) acquire(ctx context.Context, id string, ttl time.Duration, granted func(*mailbox.Tx, *mailbox.Entry)) (collab.Grant, error) {
 	grant, err := b.kit.Broker.Claim(ctx, id, ttl)
-	if errors.Is(err, collab.ErrNoBroker) {
-		return collab.Grant{Granted: true}, nil
+	local := errors.Is(err, collab.ErrNoBroker)
+	if err != nil && !local {
+		return grant, err
 	}
-	return grant, err
-}
-
-// noteClaim stores the outcome of acquire, and completes a grant without a broker. It
-// returns the event, or nil if that is settled.
-func (b *Toolbox) noteClaim(tx *mailbox.Tx, id string, ttl time.Duration, grant *collab.Grant) (*mailbox.Entry, error) {
-	if grant.Granted && grant.Token == 0 {
-		c, err := tx.OwnClaim(id, ttl)
-		if err != nil {
-			return nil, err
+	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		c := mailbox.ClaimRow{Owner: grant.Owner, Token: grant.Token, FromBroker: true}
+		if local {
+			c = tx.OwnClaim(id, ttl)
+			grant = collab.Grant{Granted: true, Owner: c.Owner, Token: c.Token, ExpiresAt: protocol.FormatTime(c.ExpiresAt)}
+		} else if c.ExpiresAt, err = time.Parse(time.RFC3339, grant.ExpiresAt); err != nil {
+			c.ExpiresAt = time.Now().Add(ttl)
 		}
-		grant.Owner, grant.Token, grant.ExpiresAt = c.Owner, c.Token, protocol.FormatTime(c.ExpiresAt)
-		return tx.Claimed(id, true, c)
-	}
-	c := mailbox.ClaimRow{Owner: grant.Owner, Token: grant.Token, FromBroker: true}
-	if grant.Granted {
-		c.Owner = string(b.kit.ID) // the broker knows agents by their bare names
-	}
-	var err error
-	if c.ExpiresAt, err = time.Parse(time.RFC3339, grant.ExpiresAt); err != nil {
-		c.ExpiresAt = time.Now().Add(ttl)
-	}
-	return tx.Claimed(id, grant.Granted, c)
+		if grant.Granted {
+			c.Owner = string(b.kit.ID) // the broker knows agents by their bare names
+		}
+		if e := tx.Claimed(id, grant.Granted, c); e != nil && grant.Granted {
+			granted(tx, e)
+		}
+	})
+	return grant, err
 }
 
 // holdClaim claims an event that needs it before it is answered. If another agent has
 // it, what follows is refused.
 func (b *Toolbox) holdClaim(ctx context.Context, id string) error {
 	v := b.kit.Mailbox.View(ctx)
-	e, err := v.Current(id)
-	if err != nil || e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered {
-		return err
-	}
-	held, err := v.Claim(e.EventID)
-	if err != nil || held.Owner == string(b.kit.ID) || !b.kit.Broker.Present(ctx) && !b.kit.Broker.Known() {
-		return err
+	e := v.Current(id)
+	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.Claim(e.EventID).Owner == string(b.kit.ID) || v.Err() != nil ||
+		!b.kit.Broker.Present(ctx) && !b.kit.Broker.Known() {
+		return v.Err()
 	}
 	var refusal attention.Refusal
-	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) error {
-		t, err := b.look(tx, e.EventID)
-		if err == nil {
-			refusal, err = permitClaim(t)
-		}
-		return err
-	})
-	if err != nil || refusal.Refused() {
-		return err
+	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { refusal = permitClaim(b.look(tx, e.EventID)) })
+	if err == nil && !refusal.Refused() {
+		_, err = b.acquire(ctx, e.EventID, b.kit.ClaimTTL, func(*mailbox.Tx, *mailbox.Entry) {})
 	}
-	grant, err := b.acquire(ctx, e.EventID, b.kit.ClaimTTL)
-	if err != nil {
-		return err
-	}
-	return b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) error {
-		_, err := b.noteClaim(tx, e.EventID, b.kit.ClaimTTL, &grant)
-		return err
-	})
+	return err
 }

@@ -23,7 +23,7 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)
 		}
 	}
-	refusal, err := b.try(ctx, outputTool, t.EventID, func(t *try) (attention.Refusal, error) { return say(t, o) })
+	refusal, err := b.try(ctx, outputTool, t.EventID, func(t *try) attention.Refusal { return say(t, o) })
 	if err != nil {
 		return err
 	}
@@ -34,42 +34,24 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 	return nil
 }
 
-func say(t *try, o harness.Output) (attention.Refusal, error) {
-	none := attention.Refusal{}
+func say(t *try, o harness.Output) attention.Refusal {
 	if o.Stale {
-		return cancelled, nil
+		return cancelled
 	}
-	if before, err := t.SentAs(o.Key); before != nil || err != nil {
-		return none, err
-	}
-	if t.refusal.Refused() {
-		return t.refusal, nil
+	if t.SentAs(o.Key) != nil {
+		return attention.Refusal{}
 	}
 	e := t.event
-	standing, err := t.Standing(e, o.Text)
-	if err != nil {
-		return none, err
+	standing := t.Standing(e, o.Text)
+	if e != nil && t.Spoken(e) {
+		continueAnswer(&standing)
 	}
-	if e != nil {
-		if spoken, err := t.Spoken(e); err != nil {
-			return none, err
-		} else if spoken {
-			continueAnswer(&standing)
-		}
+	refusal := t.permit(standing, o.Text)
+	if !refusal.Refused() {
+		t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text})
+		t.FinishAccepted(t.turn, e)
 	}
-	if refusal := attention.PermitMessage(standing); refusal.Refused() {
-		return refusal, nil
-	}
-	switch {
-	case attention.MeansSilence(o.Text):
-		return attention.Refusal{Reason: "silence", Advice: "Silence is not a text: to stay silent, send nothing."}, nil
-	case e.FromBroker() && !e.Origin.TakesWords():
-		return noConversation, nil
-	}
-	if _, err := t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text}); err != nil {
-		return none, err
-	}
-	return none, t.FinishAccepted(t.turn, e)
+	return refusal
 }
 
 // continueAnswer makes the standing of an event that was answered that of one whose

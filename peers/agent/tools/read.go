@@ -111,14 +111,10 @@ func (b *Toolbox) listEvents(ctx context.Context, args *listArguments) harness.R
 		return harness.Refused(problem, nil)
 	}
 	v := b.kit.Mailbox.View(ctx)
-	reach, err := v.Reach(b.chat)
-	if err != nil {
-		return broken(err)
-	}
-	list, err := v.List(reach, mailbox.Filter{
+	list := v.List(v.Reach(b.chat), mailbox.Filter{
 		After: after, From: from, Stream: args.Stream, Conversation: args.Conversation, Policy: args.Policy, Open: args.Open, Limit: clampLimit(args.Limit),
 	})
-	if err != nil {
+	if err := v.Err(); err != nil {
 		return broken(err)
 	}
 	answer := struct {
@@ -165,36 +161,21 @@ type threadArguments struct {
 }
 
 func (b *Toolbox) readThread(ctx context.Context, args *threadArguments) harness.Result {
-	if args.Conversation == "" {
-		e, err := b.turnEvent(ctx)
-		if err != nil {
-			return broken(err)
-		}
-		if e != nil {
-			args.Conversation, args.ThreadID = e.Content.Chat.ID, e.Content.Chat.ThreadID
-		}
-	}
 	v := b.kit.Mailbox.View(ctx)
 	if args.Conversation == "" {
-		var err error
-		if args.Conversation, err = v.ConversationOf(b.chat); err != nil {
-			return broken(err)
+		if e := b.turnEvent(v); e != nil {
+			args.Conversation, args.ThreadID = e.Content.Chat.ID, e.Content.Chat.ThreadID
+		} else {
+			args.Conversation = v.ConversationOf(b.chat)
 		}
 	}
-	reach, err := v.Reach(b.chat)
-	if err != nil {
-		return broken(err)
-	}
-	known, err := v.Knows(reach, args.Conversation)
-	if err != nil {
-		return broken(err)
-	}
-	if !known {
+	reach := v.Reach(b.chat)
+	known, lines := v.Knows(reach, args.Conversation), v.Window(reach, args.Conversation, args.ThreadID, nil, clampLimit(args.Limit))
+	switch {
+	case v.Err() != nil:
+		return broken(v.Err())
+	case !known:
 		return harness.Refused("There is no such conversation that this turn may read. Give the conversation id of an event of chat.list_events.", nil)
-	}
-	lines, err := v.Window(reach, args.Conversation, args.ThreadID, nil, clampLimit(args.Limit))
-	if err != nil {
-		return broken(err)
 	}
 	messages := []listed{}
 	for _, line := range lines {

@@ -83,70 +83,73 @@ func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.
 // refreshBroker makes sure, before an answer to an event that may need a claim, that
 // it is known whether there is a broker.
 func (b *Toolbox) refreshBroker(ctx context.Context, id string) {
+	v := b.kit.Mailbox.View(ctx)
+	e := v.Current(id)
 	if id == "" {
-		if e, err := b.turnEvent(ctx); err == nil && e != nil {
-			id = e.EventID
-		}
+		e = b.turnEvent(v)
 	}
-	e, err := b.kit.Mailbox.View(ctx).Current(id)
-	if err == nil && e != nil && e.Decision.NeedsClaim() {
+	if e != nil && e.Decision.NeedsClaim() {
 		b.kit.Broker.Present(ctx)
 	}
 }
 
 // send queues the message, or says why not.
-func (args *sendArguments) send(t *try) (any, attention.Refusal, error) {
+func (args *sendArguments) send(t *try) (any, attention.Refusal) {
 	e := t.event
 	if e != nil {
 		args.IdempotencyKey = cmp.Or(args.IdempotencyKey, mailbox.ReplyKey(e))
 		if mailbox.ReservedKey(args.IdempotencyKey, e) {
-			return nil, keyReused, nil
+			return nil, keyReused
 		}
-		if before, err := t.SentAs(args.IdempotencyKey); err != nil || before != nil {
-			return repeated(before, e, args.Text, err)
+		if before := t.SentAs(args.IdempotencyKey); before != nil {
+			return repeated(before, e, args.Text)
 		}
 	}
-	if refusal, err := args.permit(t); err != nil || refusal.Refused() {
-		return nil, refusal, err
+	if refusal := args.permit(t); refusal.Refused() {
+		return nil, refusal
 	}
-	id, err := t.Reply(e, mailbox.SentText, args.IdempotencyKey, protocol.ChatReply{
+	id := t.Reply(e, mailbox.SentText, args.IdempotencyKey, protocol.ChatReply{
 		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()), Directedness: args.Directedness,
 	})
-	if err != nil {
-		return nil, attention.Refusal{}, err
-	}
-	return sendResult{MessageID: id, Status: "sent"}, attention.Refusal{}, t.FinishAccepted(t.turn, e)
+	t.FinishAccepted(t.turn, e)
+	return sendResult{MessageID: id, Status: "sent"}, attention.Refusal{}
 }
 
-func (args *sendArguments) permit(t *try) (attention.Refusal, error) {
-	if t.refusal.Refused() {
-		return t.refusal, nil
-	}
+func (args *sendArguments) permit(t *try) attention.Refusal {
 	e := t.event
-	standing, err := t.Standing(e, args.Text)
-	if err != nil {
-		return attention.Refusal{}, err
+	if refusal := t.permit(t.Standing(e, args.Text), args.Text); refusal.Refused() {
+		return refusal
 	}
-	if refusal := attention.PermitMessage(standing); refusal.Refused() {
-		return refusal, nil
-	}
-	switch {
-	case attention.MeansSilence(args.Text):
-		return attention.Refusal{Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence."}, nil
-	case e.FromBroker() && !e.Origin.TakesWords():
-		return noConversation, nil
-	case args.Target != "" && !sameTarget(e, args.Target):
+	if args.Target != "" && !sameTarget(e, args.Target) {
 		return attention.Refusal{
 			Reason: "wrong_target",
 			Advice: "An answer goes only where its event was said: leave target out, or give " + attention.HeaderValue(e.Content.Chat.ID) + ".",
-		}, nil
+		}
 	}
-	return attention.Refusal{}, nil
+	return attention.Refusal{}
 }
 
-var noConversation = attention.Refusal{
-	Reason: "no_conversation",
-	Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
+// permit says why a text must not be sent in response to the event, whose standing is
+// s.
+func (t *try) permit(s attention.Standing, text string) attention.Refusal {
+	if t.refusal.Refused() {
+		return t.refusal
+	}
+	if refusal := attention.PermitMessage(s); refusal.Refused() {
+		return refusal
+	}
+	switch {
+	case attention.MeansSilence(text):
+		return attention.Refusal{
+			Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",
+		}
+	case t.event.FromBroker() && !t.event.Origin.TakesWords():
+		return attention.Refusal{
+			Reason: "no_conversation",
+			Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
+		}
+	}
+	return attention.Refusal{}
 }
 
 // sameTarget reports whether a target is where an event was said: a conversation id,
@@ -165,16 +168,14 @@ var keyReused = attention.Refusal{
 }
 
 // repeated answers a call whose key was used before.
-func repeated(before *mailbox.Sent, e *mailbox.Entry, text string, err error) (any, attention.Refusal, error) {
+func repeated(before *mailbox.Sent, e *mailbox.Entry, text string) (any, attention.Refusal) {
 	switch {
-	case err != nil:
-		return nil, attention.Refusal{}, err
 	case before.EventID != e.EventID:
-		return nil, keyReused, nil
+		return nil, keyReused
 	case before.Text == text:
-		return sendResult{MessageID: before.MessageID, Status: "duplicate"}, attention.Refusal{}, nil
+		return sendResult{MessageID: before.MessageID, Status: "duplicate"}, attention.Refusal{}
 	}
 	return nil, attention.Refusal{
 		Reason: "already_answered", Advice: "You have answered this event with other words. One event gets one answer: send nothing more for it.",
-	}, nil
+	}
 }

@@ -64,56 +64,44 @@ func (b *Toolbox) react(ctx context.Context, args *reactArguments) harness.Resul
 		return harness.Refused("Invalid params: "+err.Error()+".", nil)
 	}
 	refused := func(reason string) any { return reactResult{Signal: row.Signal, Reason: reason} }
-	return b.act(ctx, reactTool.Name, args.id(), refused, func(t *try) (any, attention.Refusal, error) {
-		result := reactResult{Signal: row.Signal, Disposition: row.Disposition}
-		refusal, err := b.signal(t, row, text.Prefix(args.ETA, maxETA))
-		return result, refusal, err
+	return b.act(ctx, reactTool.Name, args.id(), refused, func(t *try) (any, attention.Refusal) {
+		return reactResult{Signal: row.Signal, Disposition: row.Disposition}, b.signal(t, row, text.Prefix(args.ETA, maxETA))
 	})
 }
 
 // signal queues a signal and gives the event its disposition, or says why not.
-func (b *Toolbox) signal(t *try, row attention.SignalRow, eta string) (attention.Refusal, error) {
-	none := attention.Refusal{}
+func (b *Toolbox) signal(t *try, row attention.SignalRow, eta string) attention.Refusal {
 	if t.refusal.Refused() {
-		return t.refusal, nil
+		return t.refusal
 	}
 	e := t.event
-	standing, err := t.Standing(e, "")
-	if err != nil {
-		return none, err
-	}
-	if refusal := attention.PermitReaction(standing); refusal.Refused() {
-		return refusal, nil
+	if refusal := attention.PermitReaction(t.Standing(e, "")); refusal.Refused() {
+		return refusal
 	}
 	if row.Disposition == attention.DispositionDeferred {
 		if refusal := permitDeferral(e); refusal.Refused() {
-			return refusal, nil
+			return refusal
 		}
 	}
-	key := mailbox.SignalKey(e, row.Signal)
-	if before, err := t.SentAs(key); err != nil || before != nil { // the same signal twice is one
-		return none, err
+	if key := mailbox.SignalKey(e, row.Signal); t.SentAs(key) == nil { // the same signal twice is one
+		t.Reply(e, mailbox.SentSignal, key, protocol.ChatReply{Signal: string(row.Signal)})
+		b.settleSignal(t, row, eta)
+		t.FinishAccepted(t.turn, e)
 	}
-	if _, err := t.Reply(e, mailbox.SentSignal, key, protocol.ChatReply{Signal: string(row.Signal)}); err != nil {
-		return none, err
-	}
-	if err := b.settleSignal(t, row, eta); err != nil {
-		return none, err
-	}
-	return none, t.FinishAccepted(t.turn, e)
+	return attention.Refusal{}
 }
 
 // settleSignal gives the event the disposition of a signal. In a turn whose model is
 // still at work, a receipt for an event that is owed an answer waits for the end of
 // the turn: a message may follow.
-func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) error {
+func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) {
 	e := t.event
 	if row.Disposition == "" || e.State == mailbox.Answered {
-		return nil
+		return
 	}
 	if b.turnID != "" && row.Disposition == attention.DispositionAcknowledged && e.Decision.Policy == attention.PolicyMustRespond {
 		b.setPending(row.Signal)
-		return nil
+		return
 	}
 	d := row.Disposition
 	if !e.Decision.Policy.May(d) {
@@ -127,9 +115,10 @@ func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) erro
 		reason += ", " + eta
 	}
 	if d == attention.DispositionDeferred {
-		return t.PutOff(e, eta, reason)
+		t.PutOff(e, eta, reason)
+	} else {
+		t.Move(e, mailbox.CauseOf(d), reason)
 	}
-	return t.Move(e, mailbox.CauseOf(d), reason)
 }
 
 type settleArguments struct {
@@ -144,44 +133,46 @@ type dispositionResult struct {
 }
 
 func (b *Toolbox) deferEvent(ctx context.Context, args *settleArguments) harness.Result {
-	return b.settle(ctx, deferTool.Name, args, func(t *try) (attention.Refusal, error) {
+	return b.settle(ctx, deferTool.Name, args, func(t *try) attention.Refusal {
 		if refusal := permitDeferral(t.event); refusal.Refused() {
-			return refusal, nil
+			return refusal
 		}
 		reason := text.Prefix(args.Reason, maxReason)
 		if args.ETA != "" {
 			reason += fmt.Sprintf(" (%s)", text.Prefix(args.ETA, maxETA))
 		}
-		return attention.Refusal{}, t.PutOff(t.event, args.ETA, reason)
+		t.PutOff(t.event, args.ETA, reason)
+		return attention.Refusal{}
 	})
 }
 
 func (b *Toolbox) resolve(ctx context.Context, args *settleArguments) harness.Result {
-	return b.settle(ctx, resolveTool.Name, args, func(t *try) (attention.Refusal, error) {
+	return b.settle(ctx, resolveTool.Name, args, func(t *try) attention.Refusal {
 		cause := mailbox.Ignore
 		for _, d := range []attention.Disposition{attention.DispositionAcknowledged, attention.DispositionResponded} {
 			if t.event.Decision.Policy.May(d) {
 				cause = mailbox.CauseOf(d)
 			}
 		}
-		return attention.Refusal{}, t.Move(t.event, cause, "resolved")
+		t.Move(t.event, cause, "resolved")
+		return attention.Refusal{}
 	})
 }
 
 // settle gives an event a disposition by do. One that has its final disposition keeps
 // it, and the call gets the same answer again.
-func (b *Toolbox) settle(ctx context.Context, tool string, args *settleArguments, do func(t *try) (attention.Refusal, error)) harness.Result {
+func (b *Toolbox) settle(ctx context.Context, tool string, args *settleArguments, do func(t *try) attention.Refusal) harness.Result {
 	refused := func(reason string) any { return dispositionResult{Reason: reason} }
-	return b.act(ctx, tool, args.id(), refused, func(t *try) (any, attention.Refusal, error) {
-		if refusal := permitSettle(t); refusal.Refused() {
-			return nil, refusal, nil
+	return b.act(ctx, tool, args.id(), refused, func(t *try) (any, attention.Refusal) {
+		refusal := permitSettle(t)
+		if !refusal.Refused() && t.event.Open() {
+			refusal = do(t)
 		}
-		if t.event.Open() {
-			if refusal, err := do(t); err != nil || refusal.Refused() {
-				return nil, refusal, err
-			}
+		if refusal.Refused() {
+			return nil, refusal
 		}
-		return dispositionResult{Disposition: t.event.Disposition()}, attention.Refusal{}, t.FinishAccepted(t.turn, t.event)
+		t.FinishAccepted(t.turn, t.event)
+		return dispositionResult{Disposition: t.event.Disposition()}, refusal
 	})
 }
 

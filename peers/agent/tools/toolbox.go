@@ -169,12 +169,12 @@ type try struct {
 // act runs a tool that acts on an event. do returns the tool's result or why it is
 // refused, which is told with what refused makes of the reason.
 func (b *Toolbox) act(
-	ctx context.Context, tool, id string, refused func(reason string) any, do func(t *try) (result any, refusal attention.Refusal, err error),
+	ctx context.Context, tool, id string, refused func(reason string) any, do func(t *try) (result any, refusal attention.Refusal),
 ) harness.Result {
 	var result any
-	refusal, err := b.try(ctx, tool, id, func(t *try) (refusal attention.Refusal, err error) {
-		result, refusal, err = do(t)
-		return refusal, err
+	refusal, err := b.try(ctx, tool, id, func(t *try) (refusal attention.Refusal) {
+		result, refusal = do(t)
+		return refusal
 	})
 	switch {
 	case errors.Is(err, outbox.ErrFull):
@@ -190,19 +190,16 @@ func (b *Toolbox) act(
 }
 
 // try acts on an event in one transaction, and records a refusal.
-func (b *Toolbox) try(ctx context.Context, tool, id string, do func(t *try) (attention.Refusal, error)) (refusal attention.Refusal, err error) {
-	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) error {
-		t, err := b.look(tx, id)
-		if err != nil {
-			return err
-		}
-		if refusal, err = do(t); err != nil || !refusal.Refused() {
-			return err
+func (b *Toolbox) try(ctx context.Context, tool, id string, do func(t *try) attention.Refusal) (refusal attention.Refusal, err error) {
+	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
+		t := b.look(tx, id)
+		if refusal = do(t); !refusal.Refused() {
+			return
 		}
 		if t.event != nil {
 			id = t.event.EventID
 		}
-		return tx.Refusal(t.event, text.Prefix(id, maxID), tool, refusal.Reason)
+		tx.Refusal(t.event, text.Prefix(id, maxID), tool, refusal.Reason)
 	})
 	return refusal, err
 }
@@ -234,56 +231,44 @@ func whichEvent(ids []string) attention.Refusal {
 }
 
 // look finds the event that a tool call is about and checks that its turn is still
-// the one that calls. An empty id means the event of the turn.
-func (b *Toolbox) look(tx *mailbox.Tx, id string) (*try, error) {
-	t := &try{Tx: tx}
+// the one that calls. An empty id means the event of the turn, or the one event of the
+// chat that waits for an answer.
+func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 	if b.turnID != "" {
-		mine, err := tx.Turn(b.turnID)
-		if err != nil {
-			return t, err
-		}
+		mine := tx.Turn(b.turnID)
 		b.mu.Lock()
 		attempt := b.attempt
 		b.mu.Unlock()
 		if mine == nil || mine.State != mailbox.TurnRunning || mine.Attempt > attempt {
-			t.refusal = cancelled
-			return t, nil
+			return &try{Tx: tx, refusal: cancelled}
 		}
 		id = cmp.Or(id, mine.EventID)
 	}
 	if id == "" && b.chat != "" {
-		open, err := tx.Unanswered(b.chat)
-		if len(open) != 1 || err != nil {
-			t.refusal = whichEvent(open)
-			return t, err
+		open := tx.Unanswered(b.chat)
+		if len(open) != 1 {
+			return &try{Tx: tx, refusal: whichEvent(open)}
 		}
 		id = open[0]
 	}
-	e, err := tx.Current(id)
-	if err != nil || e == nil {
-		return t, err
+	e := tx.Current(id)
+	if e == nil {
+		return &try{Tx: tx}
 	}
-	turn, err := tx.Turn(e.TurnID)
-	if err != nil {
-		return t, err
+	turn := tx.Turn(e.TurnID)
+	switch {
+	case b.chat != "" && e.Chat != b.chat && (turn == nil || turn.Home() != b.chat):
+		return &try{Tx: tx, refusal: otherChat}
+	case turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled):
+		return &try{Tx: tx, event: e, turn: turn, refusal: cancelled}
 	}
-	if b.chat != "" && e.Chat != b.chat && (turn == nil || turn.Home() != b.chat) {
-		t.refusal = otherChat
-		return t, nil
-	}
-	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled) {
-		t.refusal = cancelled
-	}
-	t.event, t.turn = e, turn
-	return t, nil
+	return &try{Tx: tx, event: e, turn: turn}
 }
 
 // turnEvent returns the event of the toolbox's turn, or nil.
-func (b *Toolbox) turnEvent(ctx context.Context) (*mailbox.Entry, error) {
-	v := b.kit.Mailbox.View(ctx)
-	t, err := v.Turn(b.turnID)
-	if err != nil || t == nil {
-		return nil, err
+func (b *Toolbox) turnEvent(v *mailbox.View) *mailbox.Entry {
+	if t := v.Turn(b.turnID); t != nil {
+		return v.Entry(t.EventID)
 	}
-	return v.Entry(t.EventID)
+	return nil
 }

@@ -88,14 +88,13 @@ func (b *Toolbox) noteQuestion(ctx context.Context, result json.RawMessage) {
 	if json.Unmarshal(result, &asked) != nil || asked.Question.ID == "" {
 		return
 	}
-	e, err := b.turnEvent(ctx)
-	if err == nil {
+	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		var event string
-		if e != nil {
+		if e := b.turnEvent(&tx.View); e != nil {
 			event = e.EventID
 		}
-		err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) error { return tx.Asked(asked.Question.ID, b.chat, event) })
-	}
+		tx.Asked(asked.Question.ID, b.chat, event)
+	})
 	if err != nil {
 		b.kit.Log.Warn().Err(err).Str("question", asked.Question.ID).Msg("question not noted; its answer comes in no chat")
 	}

@@ -52,12 +52,8 @@ func (g *group) takes(e *mailbox.Entry, window, limit time.Duration) bool {
 // the next one does. Fragments join the turn that runs, or waits to run, over the
 // ones before them, as long as that has sent nothing.
 func (r *Runner) compose(ctx context.Context, caps harness.Capabilities) (next time.Time, err error) {
-	held, err := r.box.View(ctx).InState(mailbox.Held, 2000)
-	if err != nil {
-		return next, err
-	}
-	now := time.Now()
-	for _, g := range groupHeld(held, r.opts.ComposeWindow, r.opts.ComposeCap) {
+	v, now := r.box.View(ctx), time.Now()
+	for _, g := range groupHeld(v.InState(mailbox.Held, 2000), r.opts.ComposeWindow, r.opts.ComposeCap) {
 		first, last := g.events[0], g.events[len(g.events)-1]
 		joins := first.Mergeable() && caps.Injection.Interrupt && !r.opts.OwnTime
 		waits := g.due.After(now)
@@ -67,20 +63,15 @@ func (r *Runner) compose(ctx context.Context, caps harness.Capabilities) (next t
 		if waits && !joins {
 			continue
 		}
-		err := r.box.InTx(ctx, func(tx *mailbox.Tx) error {
-			if joins {
-				if joined, err := tx.Extend(g.events, last.Received.Add(-r.opts.ComposeCap), g.due); err != nil || joined {
-					return err
-				}
+		err := r.box.InTx(ctx, func(tx *mailbox.Tx) {
+			joined := joins && tx.Extend(g.events, last.Received.Add(-r.opts.ComposeCap), g.due)
+			if !joined && !waits {
+				tx.Compose(g.events)
 			}
-			if waits {
-				return nil
-			}
-			return tx.Compose(g.events)
 		})
 		if err != nil {
 			return next, err
 		}
 	}
-	return next, nil
+	return next, v.Err()
 }

@@ -15,78 +15,64 @@ import (
 // which they came, at most a hundred at once; more reports whether others may wait.
 func (r *Runner) decideStored(ctx context.Context, caps harness.Capabilities) (more bool, err error) {
 	const batch = 100
-	list, err := r.box.View(ctx).InState(mailbox.Stored, batch)
-	if err != nil {
-		return false, err
-	}
+	v := r.box.View(ctx)
+	list := v.InState(mailbox.Stored, batch)
 	for _, e := range list {
-		err := r.box.InTx(ctx, func(tx *mailbox.Tx) error {
-			fresh, err := tx.Entry(e.EventID)
-			if err != nil || fresh == nil || fresh.State != mailbox.Stored {
-				return err
+		err := r.box.InTx(ctx, func(tx *mailbox.Tx) {
+			if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == mailbox.Stored {
+				r.decide(tx, fresh, caps)
 			}
-			return r.decide(tx, fresh, caps)
 		})
 		if err != nil {
 			return false, fmt.Errorf("deciding on %s: %w", e.EventID, err)
 		}
 	}
-	return len(list) == batch, nil
+	return len(list) == batch, v.Err()
 }
 
 // decide decides on one event, records why, and puts it where it belongs.
-func (r *Runner) decide(tx *mailbox.Tx, e *mailbox.Entry, caps harness.Capabilities) error {
-	facts, err := tx.Facts(e)
-	if err != nil {
-		return err
-	}
-	e.Decision = attention.Decide(e.Event(), r.opts.Self, facts, r.config(caps))
-	if err := r.weighExchange(tx, e); err != nil {
-		return err
-	}
-	if err := act(tx, e); err != nil {
-		return err
-	}
-	if err := tx.Decide(e); err != nil {
-		return err
-	}
-	return r.assign(tx, e)
+func (r *Runner) decide(tx *mailbox.Tx, e *mailbox.Entry, caps harness.Capabilities) {
+	e.Decision = attention.Decide(e.Event(), r.opts.Self, tx.Facts(e), r.config(caps))
+	r.weighExchange(tx, e)
+	act(tx, e)
+	tx.Decide(e)
+	r.assign(tx, e)
 }
 
 // act carries out what a decision asks of the host itself.
-func act(tx *mailbox.Tx, e *mailbox.Entry) error {
+func act(tx *mailbox.Tx, e *mailbox.Entry) {
 	switch e.Decision.Action {
 	case attention.ActionLeave:
-		return tx.SetPlace(e, mailbox.Left)
+		tx.SetPlace(e, mailbox.Left)
+		return
 	case attention.ActionReturn:
-		return tx.SetPlace(e, mailbox.Returned)
+		tx.SetPlace(e, mailbox.Returned)
+		return
 	case attention.ActionCancel:
-		if err := tx.StopPlace(e); err != nil {
-			return err
-		}
+		tx.StopPlace(e)
 	}
 	if e.Decision.Directedness == attention.DirectedToMe && e.Decision.Policy == attention.PolicyMustRespond {
-		return tx.SetPlace(e, mailbox.Joined)
+		tx.SetPlace(e, mailbox.Joined)
 	}
-	return nil
 }
 
 // assign puts a decided event where it belongs.
-func (r *Runner) assign(tx *mailbox.Tx, e *mailbox.Entry) error {
+func (r *Runner) assign(tx *mailbox.Tx, e *mailbox.Entry) {
 	d := &e.Decision
 	silent := d.Policy == attention.PolicyMustNotRespond
 	switch {
 	case d.Injection == attention.ModeNotify && silent && !r.opts.OwnTime:
-		return tx.Move(e, mailbox.Ignore, "told with the next turn")
+		tx.Move(e, mailbox.Ignore, "told with the next turn")
 	case d.Injection.Injects(), d.Injection == attention.ModeNotify:
-		return tx.Move(e, mailbox.Hold, "")
+		tx.Move(e, mailbox.Hold, "")
 	case d.Injection == attention.ModeDigest || silent:
-		return tx.Move(e, mailbox.Ignore, d.Reason)
+		tx.Move(e, mailbox.Ignore, d.Reason)
 	case d.Policy == attention.PolicyAckOnly:
-		return tx.Move(e, mailbox.Acknowledge, "seen")
+		tx.Move(e, mailbox.Acknowledge, "seen")
+	default: // the harness lacks the mode: it may find the event through its tools
+		e.DeadlineAt = time.Now().Add(r.opts.Attention.Deadline)
+		tx.Move(e, mailbox.Keep, "")
 	}
-	e.DeadlineAt = time.Now().Add(r.opts.Attention.Deadline) // the harness lacks the mode: it may find the event through its tools
-	return tx.Move(e, mailbox.Keep, "")
 }
 
 // escalationMark begins the message that calls a person in. Agents recognize it, so
@@ -95,44 +81,33 @@ const escalationMark = "Two agents have been talking here without a person"
 
 // weighExchange takes back the obligation towards another agent if the two have said
 // too much without a person, and calls a person in, once.
-func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) error {
+func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 	d := &e.Decision
 	if !e.FromAgent() || d.Policy == attention.PolicyMustNotRespond || d.Policy == attention.PolicyAckOnly {
-		return nil
+		return
 	}
 	if strings.HasPrefix(e.Content.Text, escalationMark) {
-		if err := tx.SetPlace(e, mailbox.Escalated); err != nil {
-			return err
-		}
+		tx.SetPlace(e, mailbox.Escalated)
 	}
-	x, err := tx.Exchange(e)
-	if err != nil {
-		return err
-	}
-	verdict := x.Weigh(time.Now())
+	verdict := tx.Exchange(e).Weigh(time.Now())
 	if verdict == attention.VerdictAllow {
-		return nil
+		return
 	}
 	d.Policy, d.Injection, d.Context = attention.PolicyMustNotRespond, attention.ModeToolMailbox, ""
 	d.Knock, d.DeadlineMS, d.Reason = nil, 0, "exchange_held"
-	if verdict == attention.VerdictHold {
-		return nil
+	if verdict == attention.VerdictEscalate {
+		r.escalate(tx, e)
 	}
-	return r.escalate(tx, e)
 }
 
 // escalate tells people, once, that two agents were stopped.
-func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) error {
-	if err := tx.SetPlace(e, mailbox.Escalated); err != nil {
-		return err
-	}
+func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
+	tx.SetPlace(e, mailbox.Escalated)
 	other := e.Content.Author.ID
 	text := fmt.Sprintf("%s: %s and %s, %d messages within a minute. I say no more until a person does. Should we go on?",
 		escalationMark, strings.TrimPrefix(r.opts.Self.ID, "agent:"), attention.HeaderValue(strings.TrimPrefix(other, "agent:")), attention.ExchangeLimit)
-	if err := tx.Notice(e, mailbox.NoticeEscalation, text); err != nil {
-		return err
-	}
-	return tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, map[string]any{
+	tx.Notice(e, mailbox.NoticeEscalation, text)
+	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, map[string]any{
 		"event": "escalation", "eventId": e.EventID, "agent": r.opts.Self.ID, "with": other, "reason": "exchange_limit",
 	})
 }

@@ -20,47 +20,35 @@ const aroundLimit = 12
 
 // show makes what the harness gets of a turn, and returns the event that carries it,
 // nil for a digest. If nothing is left to show, it ends the turn and shows nothing.
-func (r *Runner) show(tx *mailbox.Tx, j *job) (*mailbox.Entry, error) {
+func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 	t := j.turn
 	shown := &harness.Turn{ID: t.ID, Workspace: r.opts.Workspace, Chat: string(t.Home())}
+	if t.Mode == attention.ModeDigest {
+		r.showDigest(tx, shown, t)
+	} else {
+		parts := slices.DeleteFunc(tx.Fragments(t), func(e *mailbox.Entry) bool { return e.Deleted })
+		if len(parts) == 0 {
+			tx.MoveTurn(t, mailbox.TurnCancelled, "its messages were deleted", mailbox.Cost{})
+			return nil
+		}
+		carrier = tx.Entry(t.EventID)
+		if carrier == nil || carrier.Settled() {
+			tx.MoveTurn(t, mailbox.TurnCancelled, "the event was settled before", mailbox.Cost{})
+			return nil
+		}
+		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.config.Version), carrier.Deferrals
+		shown.Prompt = promptOf(tx, carrier, parts).Block(r.opts.Fence())
+	}
 	if r.opts.ChatServer != nil {
 		server := r.opts.ChatServer(shown.Chat)
 		shown.ChatServer = &server
 	}
-	if t.Mode == attention.ModeDigest {
-		if err := r.showDigest(shown, t); err != nil {
-			return nil, err
-		}
-		j.shown = shown
-		var err error
-		shown.MCP, err = r.opts.Servers(nil)
-		return nil, err
-	}
-	parts, err := tx.Fragments(t)
-	if err != nil {
-		return nil, err
-	}
-	parts = slices.DeleteFunc(parts, func(e *mailbox.Entry) bool { return e.Deleted })
-	if len(parts) == 0 {
-		return nil, tx.MoveTurn(t, mailbox.TurnCancelled, "its messages were deleted", mailbox.Cost{})
-	}
-	carrier, err := tx.Entry(t.EventID)
-	if err != nil {
-		return nil, err
-	}
-	if carrier == nil || carrier.Settled() {
-		return nil, tx.MoveTurn(t, mailbox.TurnCancelled, "the event was settled before", mailbox.Cost{})
-	}
-	shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.config.Version), carrier.Deferrals
+	var err error
 	if shown.MCP, err = r.opts.Servers(carrier); err != nil {
-		return nil, err
+		tx.Abort(err)
 	}
-	prompt, err := promptOf(tx, carrier, parts)
-	if err != nil {
-		return nil, err
-	}
-	shown.Prompt, j.shown = prompt.Block(r.opts.Fence()), shown
-	return carrier, nil
+	j.shown = shown
+	return carrier
 }
 
 // system returns the system prompt: the operator's text, the contract (who the agent is
@@ -129,7 +117,7 @@ func platformOf(chat protocol.Topic) string {
 }
 
 // promptOf returns an event as a model reads it.
-func promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) (*attention.Prompt, error) {
+func promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) *attention.Prompt {
 	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{}}
 	for _, part := range parts {
 		p.Parts = append(p.Parts, part.Content.Text)
@@ -139,17 +127,9 @@ func promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) (*attent
 		}
 	}
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
-		return p, nil
+		return p
 	}
-	home, err := tx.Home(e)
-	if err != nil {
-		return nil, err
-	}
-	around, err := tx.Window(mailbox.ReachOf(home), e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit)
-	if err != nil {
-		return nil, err
-	}
-	for _, line := range around {
+	for _, line := range tx.Window(mailbox.ReachOf(tx.Home(e)), e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit) {
 		switch before := line.Entry; {
 		case before == nil:
 			p.Around = append(p.Around, attention.Line{
@@ -161,8 +141,8 @@ func promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) (*attent
 			p.Around = append(p.Around, attention.Line{EventID: event.EventID, Text: event.Text, Author: event.Author})
 		}
 	}
-	p.Notes, err = notes(tx, e)
-	return p, err
+	p.Notes = notes(tx, e)
+	return p
 }
 
 func replyTarget(e *mailbox.Entry) string {
@@ -174,12 +154,8 @@ func replyTarget(e *mailbox.Entry) string {
 
 // notes tells the model, as header lines, of the reactions to its messages since its
 // last turn, of what it has put off, and for which event it asked what is answered now.
-func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string, err error) {
-	signals, err := tx.Signals(e)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range signals {
+func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
+	for _, s := range tx.Signals(e) {
 		if s.Content.ReplyTo != nil && s.Decision.Knock != nil {
 			lines = append(lines, "signal_to_you: "+s.Decision.Knock.Topic+" "+s.Content.ReplyTo.SourceID+" from "+s.Decision.Knock.From)
 		}
@@ -187,18 +163,13 @@ func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string, err error) {
 	if e.Deferrals > 0 {
 		lines = append(lines, fmt.Sprintf("deferred_before: %d of at most %d times", e.Deferrals, mailbox.MaxDeferrals))
 	}
-	deferred, err := tx.DeferredBeside(e)
-	if err != nil {
-		return nil, err
-	}
-	for _, other := range deferred {
+	for _, other := range tx.DeferredBeside(e) {
 		lines = append(lines, "deferred_by_you: "+other.EventID)
 	}
-	asked, err := tx.AskedFor(e)
-	if asked != "" {
+	if asked := tx.AskedFor(e); asked != "" {
 		lines = append(lines, "asked_by_you_for: "+asked)
 	}
-	return lines, err
+	return lines
 }
 
 // digest queues the turn of a digest if one is due and there is something to tell, and
@@ -207,22 +178,16 @@ func (r *Runner) digest(ctx context.Context, caps harness.Capabilities) (next ti
 	if r.opts.DigestEvery <= 0 {
 		return next, nil
 	}
-	err = r.box.InTx(ctx, func(tx *mailbox.Tx) error {
-		last, err := tx.Counter("digest_at")
-		if err != nil {
-			return err
-		}
-		now := time.Now()
+	err = r.box.InTx(ctx, func(tx *mailbox.Tx) {
+		last, now := tx.Counter("digest_at"), time.Now()
 		if next = time.UnixMicro(last).Add(r.opts.DigestEvery); last > 0 && next.After(now) {
-			return nil
+			return
 		}
 		next = now.Add(r.opts.DigestEvery)
-		if err := tx.SetCounter("digest_at", now.UnixMicro()); err != nil || last == 0 {
-			return err // the first period begins now
-		}
-		list, err := tx.NextDigest()
-		if err != nil || len(list) == 0 {
-			return err
+		tx.SetCounter("digest_at", now.UnixMicro())
+		list := tx.NextDigest()
+		if last == 0 || len(list) == 0 { // the first period begins now
+			return
 		}
 		var items []attention.DigestItem
 		for _, e := range list {
@@ -231,18 +196,18 @@ func (r *Runner) digest(ctx context.Context, caps harness.Capabilities) (next ti
 		d := attention.MakeDigest(items, r.config(caps).Version)
 		body, err := json.Marshal(d)
 		if err != nil {
-			return err
+			tx.Abort(err)
 		}
-		return tx.Digest(list, d.EventIDs, string(body))
+		tx.Digest(list, d.EventIDs, string(body))
 	})
 	return next, err
 }
 
 // showDigest makes what the harness gets of a digest.
-func (r *Runner) showDigest(shown *harness.Turn, t *mailbox.Turn) error {
+func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn) {
 	var d attention.Digest
 	if err := json.Unmarshal([]byte(t.Body), &d); err != nil {
-		return fmt.Errorf("reading the digest %s: %w", t.EventID, err)
+		tx.Abort(fmt.Errorf("reading the digest %s: %w", t.EventID, err))
 	}
 	shown.Prompt = d.Block(r.opts.Fence())
 	shown.Event = harness.Event{
@@ -255,5 +220,4 @@ func (r *Runner) showDigest(shown *harness.Turn, t *mailbox.Turn) error {
 	for _, line := range d.Excerpts {
 		shown.Event.Content = append(shown.Event.Content, harness.Part{Type: "text", Text: attention.FromLabel(line.Author) + ": " + line.Text})
 	}
-	return nil
 }

@@ -131,36 +131,30 @@ func (r *Runner) stop(id string, why error) bool {
 // stopWithdrawn stops the turns that are to begin anew, and queues those again that
 // no goroutine is at.
 func (r *Runner) stopWithdrawn(ctx context.Context) error {
-	list, err := r.box.View(ctx).TurnsIn(mailbox.TurnWithdrawn)
-	if err != nil {
-		return err
-	}
-	for _, t := range list {
+	v := r.box.View(ctx)
+	for _, t := range v.TurnsIn(mailbox.TurnWithdrawn) {
 		if r.stop(t.ID, withdrawal{"the message was edited, deleted or continued before a response"}) {
 			continue // its goroutine queues it again
 		}
-		err := r.inTurn(ctx, t.ID, mailbox.TurnWithdrawn, requeue)
-		if err != nil {
+		if err := r.inTurn(ctx, t.ID, mailbox.TurnWithdrawn, requeue); err != nil {
 			return err
 		}
 	}
-	return nil
+	return v.Err()
 }
 
 // requeue queues a turn again that was withdrawn.
-func requeue(tx *mailbox.Tx, t *mailbox.Turn) error {
+func requeue(tx *mailbox.Tx, t *mailbox.Turn) {
 	t.Deadline = time.Time{}
-	return tx.MoveTurn(t, mailbox.TurnQueued, "", mailbox.Cost{})
+	tx.MoveTurn(t, mailbox.TurnQueued, "", mailbox.Cost{})
 }
 
 // inTurn runs do in a transaction with a turn, if that is still in a state.
-func (r *Runner) inTurn(ctx context.Context, id string, state mailbox.TurnState, do func(tx *mailbox.Tx, t *mailbox.Turn) error) error {
-	return r.box.InTx(ctx, func(tx *mailbox.Tx) error {
-		t, err := tx.Turn(id)
-		if err != nil || t == nil || t.State != state {
-			return err
+func (r *Runner) inTurn(ctx context.Context, id string, state mailbox.TurnState, do func(tx *mailbox.Tx, t *mailbox.Turn)) error {
+	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
+		if t := tx.Turn(id); t != nil && t.State == state {
+			do(tx, t)
 		}
-		return do(tx, t)
 	})
 }
 
@@ -175,12 +169,8 @@ func (r *Runner) parallel() int {
 // startTurns starts what is due and has its place free, the most pressing first, and
 // returns when the next turn is due.
 func (r *Runner) startTurns(ctx, work context.Context, caps harness.Capabilities, wg *sync.WaitGroup) (next time.Time, err error) {
-	list, err := r.box.View(ctx).TurnsIn(mailbox.TurnQueued)
-	if err != nil {
-		return next, err
-	}
-	now := time.Now()
-	for _, t := range list {
+	v, now := r.box.View(ctx), time.Now()
+	for _, t := range v.TurnsIn(mailbox.TurnQueued) {
 		urgent := t.Rank == mailbox.RankUrgent
 		holder := r.runs.holder(t.Place)
 		switch {
@@ -196,18 +186,17 @@ func (r *Runner) startTurns(ctx, work context.Context, caps harness.Capabilities
 			return next, err
 		}
 	}
-	return next, nil
+	return next, v.Err()
 }
 
 // preempt stops a running turn that has sent nothing, for an urgent one; it runs
 // again afterwards.
 func (r *Runner) preempt(ctx context.Context, id string) error {
-	return r.inTurn(ctx, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) error {
-		if t.Outbound || t.Rank == mailbox.RankUrgent {
-			return nil
+	return r.inTurn(ctx, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
+		if !t.Outbound && t.Rank != mailbox.RankUrgent {
+			r.Poke()
+			tx.MoveTurn(t, mailbox.TurnWithdrawn, "something urgent came", mailbox.Cost{})
 		}
-		r.Poke()
-		return tx.MoveTurn(t, mailbox.TurnWithdrawn, "something urgent came", mailbox.Cost{})
 	})
 }
 
@@ -222,11 +211,11 @@ type job struct {
 // startTurn marks a turn as running, durably, and hands it to the harness.
 func (r *Runner) startTurn(ctx, work context.Context, id string, caps harness.Capabilities, wg *sync.WaitGroup) error {
 	var j *job
-	err := r.inTurn(ctx, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) error {
+	err := r.inTurn(ctx, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) {
 		next := &job{turn: t, config: r.config(caps)}
-		carrier, err := r.show(tx, next)
-		if err != nil || next.shown == nil {
-			return err
+		carrier := r.show(tx, next)
+		if next.shown == nil {
+			return
 		}
 		t.Attempt, t.StartedAt = t.Attempt+1, time.Now()
 		if t.Failures == 0 || t.Deadline.IsZero() { // one deadline for all tries of a turn that fails
@@ -235,12 +224,10 @@ func (r *Runner) startTurn(ctx, work context.Context, id string, caps harness.Ca
 		next.shown.Attempt = t.Attempt
 		if carrier != nil {
 			next.origin = &carrier.Origin
-			if err := r.broker.Started(tx, carrier); err != nil {
-				return err
-			}
+			r.broker.Started(tx, carrier)
 		}
 		j = next
-		return tx.MoveTurn(t, mailbox.TurnRunning, "", mailbox.Cost{})
+		tx.MoveTurn(t, mailbox.TurnRunning, "", mailbox.Cost{})
 	})
 	if err != nil || j == nil {
 		return err
@@ -307,12 +294,10 @@ func (r *Runner) noteAttempt(ctx context.Context, t *mailbox.Turn, attempt int) 
 	if attempt <= t.Attempt {
 		return nil
 	}
-	return r.box.InTx(context.WithoutCancel(ctx), func(tx *mailbox.Tx) error {
-		fresh, err := tx.Turn(t.ID)
-		if err != nil || fresh == nil || fresh.Attempt >= attempt {
-			return err
+	return r.box.InTx(context.WithoutCancel(ctx), func(tx *mailbox.Tx) {
+		if fresh := tx.Turn(t.ID); fresh != nil && fresh.Attempt < attempt {
+			t.Attempt = attempt
+			tx.Redeliver(fresh, attempt)
 		}
-		t.Attempt = attempt
-		return tx.Redeliver(fresh, attempt)
 	})
 }

@@ -24,7 +24,7 @@ type Broker interface {
 	// asked for it as it stands now, with the conversation and the work of that wake.
 	Contract(ctx context.Context, o *mailbox.Origin) (text string, given bool)
 	// Started tells that a turn of an event has begun.
-	Started(tx *mailbox.Tx, e *mailbox.Entry) error
+	Started(tx *mailbox.Tx, e *mailbox.Entry)
 }
 
 // Options are the settings of a Runner.
