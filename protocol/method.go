@@ -71,23 +71,6 @@ type SendResult struct {
 	Addressee   Addressee `json:"addressee,omitempty"`
 }
 
-// Rejection returns the failure by which the addressee, or the bridge that speaks
-// for it, took the message and did not want it; nil where there is none. Others
-// may listen too; what they do not want does not count.
-func (r *SendResult) Rejection(addressee PeerID) *Failure {
-	if r.Addressee == AddresseeOK {
-		return nil
-	}
-	for i := range r.Failures {
-		f := &r.Failures[i]
-		bridge := SpeaksForFamily(f.Peer) && f.Peer.Family() == addressee.Family()
-		if f.Status == OutcomeRejected && (f.Peer == addressee || bridge) {
-			return f
-		}
-	}
-	return nil
-}
-
 // A Failure is one peer that did not process a message, and why.
 type Failure struct {
 	Peer   PeerID  `json:"peer"`

@@ -331,10 +331,10 @@ func TestWhatACommandLineMissesIsNeedless(t *testing.T) {
 	}{
 		"it ended":                  {topic: "cli:pub-1", result: absent, why: "cli:pub-1 has left"},
 		"it may reconnect":          {topic: "cli:pub-1", early: true, result: absent},
-		"it never wanted it":        {topic: "cli:pub-1", early: true, result: failed("cli:pub-1", protocol.OutcomeRejected), why: "does not want it: no"},
+		"it never wanted it":        {topic: "cli:pub-1", early: true, result: failed("cli:pub-1", protocol.OutcomeRejected), why: "refused it: no"},
 		"an observer alone has it":  {topic: "cli:pub-1", result: protocol.SendResult{DeliveredTo: 1, Addressee: protocol.AddresseeAbsent}, why: "has left"},
 		"a bus that names nobody":   {topic: "cli:pub-1", why: "has left"},
-		"it does not want it":       {topic: "cli:pub-1", result: failed("cli:pub-1", protocol.OutcomeRejected), why: "does not want it: no"},
+		"it does not want it":       {topic: "cli:pub-1", result: failed("cli:pub-1", protocol.OutcomeRejected), why: "refused it: no"},
 		"the bus forbids it":        {topic: "cli:pub-1", err: refused, why: "not granted"},
 		"it has it":                 {topic: "cli:pub-1", result: protocol.SendResult{DeliveredTo: 1, Addressee: protocol.AddresseeOK}},
 		"it is slow":                {topic: "cli:pub-1", result: failed("cli:pub-1", protocol.OutcomeTimeout)},
@@ -350,9 +350,11 @@ func TestWhatACommandLineMissesIsNeedless(t *testing.T) {
 		if c.early {
 			attempt = 2
 		}
-		got := peer.Needless(c.topic, attempt, c.result, c.err)
-		if (got != nil) != (c.why != "") || got != nil && !strings.Contains(got.Error(), c.why) {
-			t.Errorf("%s: %v; want %q", name, got, c.why)
+		err := peer.Judge(c.topic, attempt, c.result, c.err)
+		var u *peer.Undelivered
+		needless := errors.As(err, &u) && u.Needless()
+		if needless != (c.why != "") || needless && !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s: %v, needless %t; want %q", name, err, needless, c.why)
 		}
 	}
 }

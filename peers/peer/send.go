@@ -3,12 +3,10 @@ package peer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"hubbub/protocol"
-	"hubbub/protocol/jsonrpc"
 )
 
 // Send publishes a message and returns what became of it. It waits for a
@@ -43,36 +41,6 @@ func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Messag
 // absences is how often a command line is absent before it counts as gone: it may
 // only have lost its connection, as when the bus is started again.
 const absences = 3
-
-// Needless is what Judge says of command lines, for callers that do not use it yet.
-// It returns why what Send could not deliver need not be sent again, as no
-// mistake of anybody's, or nil. It is so for command lines: they end, or do not
-// listen to what becomes of what they sent, and their identities do not come back.
-// One that is absent may only have lost its connection, as when the bus is started
-// again: it has left when it is absent at the third attempt, seconds later.
-func Needless(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
-	if protocol.RoleOf(protocol.PeerID(topic)) != protocol.RoleCLI {
-		return nil
-	}
-	var refused *jsonrpc.Error
-	switch {
-	case errors.As(err, &refused) && refused.Code == protocol.CodeInvalidParams:
-		return fmt.Errorf("%s may not be told: %w", topic, err)
-	case err != nil:
-		return nil
-	case result.Addressee == protocol.AddresseeAbsent, result.Addressee == "" && result.DeliveredTo == 0 && len(result.Failures) == 0:
-		if attempt < absences {
-			return nil
-		}
-		return fmt.Errorf("%s has left; command lines do not come back", topic)
-	}
-	for _, f := range result.Failures {
-		if f.Peer.Topic() == topic && f.Status == protocol.OutcomeRejected {
-			return fmt.Errorf("%s does not want it: %s", topic, f.Error)
-		}
-	}
-	return nil
-}
 
 func (p *Peer) complete(m *protocol.Message) {
 	if m.MessageID == "" {
