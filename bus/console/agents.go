@@ -39,11 +39,11 @@ const (
 	maxTurnsKept  = 4 * maxEvents
 )
 
-func (f *facts) agent(id string) *agent {
-	return f.agents.touch(id, func() *agent {
-		return &agent{ID: id, AgentTally: activitylog.AgentTally{Keep: maxTurnsKept}, byID: map[string]*agentEvent{}}
-	})
+func newAgent(id string) *agent {
+	return &agent{ID: id, AgentTally: activitylog.AgentTally{Keep: maxTurnsKept}, byID: map[string]*agentEvent{}}
 }
+
+func (f *facts) agent(id string) *agent { return f.agents.touch(id) }
 
 func (a *agent) talks(chat string) {
 	if !slices.Contains(a.Chats, chat) && len(a.Chats) < maxAgentChats {
@@ -52,17 +52,11 @@ func (a *agent) talks(chat string) {
 }
 
 func (a *agent) event(id string) *agentEvent {
-	if e := a.byID[id]; e != nil {
-		return e
+	e := a.byID[id]
+	if e == nil {
+		e = &agentEvent{ID: id}
+		a.Events = keepByID(a.Events, a.byID, e, func(e *agentEvent) string { return e.ID })
 	}
-	if len(a.Events) >= 2*maxEvents {
-		for _, old := range a.Events[:maxEvents] {
-			delete(a.byID, old.ID)
-		}
-		a.Events = append(a.Events[:0], a.Events[maxEvents:]...)
-	}
-	e := &agentEvent{ID: id}
-	a.Events, a.byID[id] = append(a.Events, e), e
 	return e
 }
 

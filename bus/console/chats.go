@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -44,9 +45,11 @@ type chatEvent struct {
 
 const maxChatAgents = 100
 
-func (f *facts) chat(topic string) *chat {
-	return f.chats.touch(topic, func() *chat { return &chat{Topic: topic, State: "unknown", byID: map[string]*chatEvent{}} })
+func newChat(topic string) *chat {
+	return &chat{Topic: topic, State: "unknown", byID: map[string]*chatEvent{}}
 }
+
+func (f *facts) chat(topic string) *chat { return f.chats.touch(topic) }
 
 func (c *chat) assign(agent string) {
 	if agent != "" && !slices.Contains(c.Agents, agent) && len(c.Agents) < maxChatAgents {
@@ -54,20 +57,26 @@ func (c *chat) assign(agent string) {
 	}
 }
 
-// add appends an event, and forgets the oldest when there are too many.
+// add appends an event, and forgets the oldest if there are too many.
 func (c *chat) add(e *chatEvent) {
-	if len(c.Events) >= 2*maxEvents {
-		for _, old := range c.Events[:maxEvents] {
-			delete(c.byID, old.ID)
-		}
-		c.Events = append(c.Events[:0], c.Events[maxEvents:]...)
-	}
-	c.Events = append(c.Events, e)
-	c.byID[e.ID] = e
+	c.Events = keepByID(c.Events, c.byID, e, func(e *chatEvent) string { return e.ID })
 	c.Last = e.At
 	if e.Text != "" {
 		c.LastText, c.LastAuthor = e.Text, e.Author
 	}
+}
+
+// keepByID appends an event to a list and its index, which forget the older half
+// if there are too many.
+func keepByID[E any](list []*E, byID map[string]*E, e *E, id func(*E) string) []*E {
+	if len(list) >= 2*maxEvents {
+		for _, old := range list[:maxEvents] {
+			delete(byID, id(old))
+		}
+		list = append(list[:0], list[maxEvents:]...)
+	}
+	byID[id(e)] = e
+	return append(list, e)
 }
 
 // isChat reports whether an identity is a chat, not a program.
@@ -78,40 +87,36 @@ func isChat(id string) bool {
 
 // route takes the steps by which a chat gets its agent.
 func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
+	var r struct {
+		protocol.RouteAssigned
+		TalkTo protocol.Topic
+		Status string
+		Error  string
+	}
+	unread := json.Unmarshal(m.Content, &r) != nil
+	topic, state, agent := string(r.Topic), "assigned", string(r.Agent)
 	switch m.Type {
 	case protocol.TypeSpawnRequest:
-		var r protocol.SpawnRequest
-		_ = json.Unmarshal(m.Content, &r) // the sender's own topic, then
-		topic := string(r.Topic)
-		if topic == "" {
-			topic = string(m.From)
-		}
-		if isChat(topic) {
-			c := f.chat(topic)
-			c.State, c.Last = "asked for an agent", at
-		}
+		topic, state, agent = cmp.Or(topic, string(m.From)), "asked for an agent", ""
+		unread = false // it asks for its sender, then
 	case protocol.TypeSpawnResult:
-		var r protocol.SpawnResult
-		if json.Unmarshal(m.Content, &r) == nil && isChat(string(r.Topic)) {
-			c := f.chat(string(r.Topic))
-			c.State, c.Problem = r.Status, text.Clip(r.Error, maxText)
-		}
-	case protocol.TypeRouteAssigned:
-		var r protocol.RouteAssigned
-		if json.Unmarshal(m.Content, &r) == nil && isChat(string(r.Topic)) {
-			c := f.chat(string(r.Topic))
-			c.State, c.Problem = "assigned", ""
-			c.assign(string(r.Agent))
-			f.agent(string(r.Agent)).talks(string(r.Topic))
-		}
+		state, agent = r.Status, ""
 	case protocol.TypeConfigure:
-		var r protocol.Configure
-		if json.Unmarshal(m.Content, &r) == nil && isChat(string(r.TalkTo)) {
-			c := f.chat(string(r.TalkTo))
-			c.State, c.Problem = "configured", ""
-			c.assign(e.Topic)
-			f.agent(e.Topic).talks(string(r.TalkTo))
-		}
+		topic, state, agent = string(r.TalkTo), "configured", e.Topic
+	}
+	if unread || !isChat(topic) {
+		return
+	}
+	c := f.chat(topic)
+	c.State = state
+	if m.Type == protocol.TypeSpawnRequest {
+		c.Last = at
+		return
+	}
+	c.Problem = text.Clip(r.Error, maxText)
+	if agent != "" {
+		c.assign(agent)
+		f.agent(agent).talks(topic)
 	}
 }
 
@@ -217,7 +222,7 @@ func (f *facts) status(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 		return
 	}
 	chat.Failed++
-	s := f.statuses.touch(string(content.MessageID), func() *deliveryStatus { return &deliveryStatus{} })
+	s := f.statuses.touch(string(content.MessageID))
 	*s = deliveryStatus{DeliveryStatus: content, At: at, Chat: string(m.From), Agent: e.Topic}
 	if ev != nil {
 		s.Text = ev.Text

@@ -49,11 +49,16 @@ type facts struct {
 
 func newFacts() *facts {
 	return &facts{
-		edges: newBounded[edgeKey, *edge](maxEdges), peers: newBounded[string, *peerTally](maxPeers), chats: newBounded[string, *chat](maxChats),
-		agents: newBounded[string, *agent](maxAgents), work: newBounded[string, *workItem](maxWork),
-		asked: newBounded[string, *question](maxWork), flights: newBounded[string, *flight](maxWork),
-		claims: newBounded[string, *claim](maxWork), places: newBounded[string, *endpoint](maxAgents),
-		statuses: newBounded[string, *deliveryStatus](maxWork),
+		edges:    newBounded(maxEdges, func(edgeKey) *edge { return &edge{types: map[string]int64{}} }),
+		peers:    newBounded[string, peerTally](maxPeers, nil),
+		chats:    newBounded(maxChats, newChat),
+		agents:   newBounded(maxAgents, newAgent),
+		work:     newBounded[string, workItem](maxWork, nil),
+		asked:    newBounded[string, question](maxWork, nil),
+		flights:  newBounded[string, flight](maxWork, nil),
+		claims:   newBounded[string, claim](maxWork, nil),
+		places:   newBounded[string, endpoint](maxAgents, nil),
+		statuses: newBounded[string, deliveryStatus](maxWork, nil),
 	}
 }
 
@@ -61,6 +66,7 @@ func newFacts() *facts {
 // that were touched longest ago.
 type bounded[K cmp.Ordered, V any] struct {
 	limit int
+	blank func(K) V // makes an entry
 	clock int64
 	m     map[K]*touched[V]
 }
@@ -70,8 +76,12 @@ type touched[V any] struct {
 	at int64
 }
 
-func newBounded[K cmp.Ordered, V any](limit int) *bounded[K, V] {
-	return &bounded[K, V]{limit: limit, m: map[K]*touched[V]{}}
+// newBounded makes such a map. Without a function that makes entries they are empty.
+func newBounded[K cmp.Ordered, V any](limit int, blank func(K) *V) *bounded[K, *V] {
+	if blank == nil {
+		blank = func(K) *V { return new(V) }
+	}
+	return &bounded[K, *V]{limit: limit, blank: blank, m: map[K]*touched[*V]{}}
 }
 
 // get returns an entry without touching it.
@@ -84,7 +94,7 @@ func (b *bounded[K, V]) get(k K) (v V, ok bool) {
 }
 
 // touch returns an entry, and makes it where there is none.
-func (b *bounded[K, V]) touch(k K, make func() V) V {
+func (b *bounded[K, V]) touch(k K) V {
 	b.clock++
 	if t, ok := b.m[k]; ok {
 		t.at = b.clock
@@ -93,7 +103,7 @@ func (b *bounded[K, V]) touch(k K, make func() V) V {
 	if len(b.m) >= b.limit {
 		b.forget()
 	}
-	t := &touched[V]{make(), b.clock}
+	t := &touched[V]{b.blank(k), b.clock}
 	b.m[k] = t
 	return t.v
 }
@@ -224,7 +234,7 @@ func (f *facts) delivered(e *activitylog.Entry, at time.Time) {
 		f.peer(to).received.add(at)
 	}
 	key := edgeKey(e.From + "\x00" + to)
-	g := f.edges.touch(key, func() *edge { return &edge{types: map[string]int64{}} })
+	g := f.edges.touch(key)
 	g.add(at, e.Type, e.Status)
 }
 

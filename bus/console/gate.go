@@ -36,26 +36,39 @@ type gatekeeper struct {
 	openForm string // token of the forms on an open bus
 	origin   *http.CrossOriginProtection
 
-	mu       sync.Mutex // guards the fields below
-	links    map[[32]byte]invitation
+	mu       sync.Mutex            // guards the fields below
+	links    map[[32]byte]*session // without a form
 	sessions map[[32]byte]*session
 }
 
-type invitation struct {
+// A session is what a secret opens, until it expires. They are kept by the hashes
+// of their secrets.
+type session struct {
 	access  Access
+	form    string // token of the forms
 	expires time.Time
 }
 
-type session struct {
-	access  Access
-	form    string
-	expires time.Time
+// add keeps a session under a secret. The caller holds g.mu.
+func (g *gatekeeper) add(kept map[[32]byte]*session, limit int, secret string, s *session) {
+	now := g.now()
+	for k, old := range kept {
+		if now.After(old.expires) || len(kept) >= limit {
+			delete(kept, k)
+		}
+	}
+	kept[sha256.Sum256([]byte(secret))] = s
+}
+
+// valid reports whether a session has not expired and its credential stands.
+func (g *gatekeeper) valid(s *session) bool {
+	return s != nil && !g.now().After(s.expires) && s.access.Current()
 }
 
 func newGatekeeper(gate Gate, now func() time.Time) *gatekeeper {
 	return &gatekeeper{
 		gate: gate, now: now, openForm: rand.Text(), origin: http.NewCrossOriginProtection(),
-		links: map[[32]byte]invitation{}, sessions: map[[32]byte]*session{},
+		links: map[[32]byte]*session{}, sessions: map[[32]byte]*session{},
 	}
 }
 
@@ -93,10 +106,7 @@ func (g *gatekeeper) admit(r *http.Request) (*visitor, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.sessions[key]
-	if s == nil {
-		return nil, errEnded
-	}
-	if now := g.now(); now.After(s.expires) || !s.access.Current() {
+	if !g.valid(s) {
 		delete(g.sessions, key)
 		return nil, errEnded
 	}
@@ -126,13 +136,7 @@ func (g *gatekeeper) link(access Access) string {
 	key := rand.Text()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.now()
-	for k, l := range g.links {
-		if now.After(l.expires) || len(g.links) >= maxLinks {
-			delete(g.links, k)
-		}
-	}
-	g.links[sha256.Sum256([]byte(key))] = invitation{access, now.Add(linkLife)}
+	g.add(g.links, maxLinks, key, &session{access: access, expires: g.now().Add(linkLife)})
 	return key
 }
 
@@ -141,19 +145,13 @@ func (g *gatekeeper) redeem(key string) (secret string, ok bool) {
 	hash := sha256.Sum256([]byte(key))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l, ok := g.links[hash]
+	l := g.links[hash]
 	delete(g.links, hash)
-	now := g.now()
-	if !ok || now.After(l.expires) || !l.access.Current() {
+	if !g.valid(l) {
 		return "", false
 	}
-	for k, s := range g.sessions {
-		if now.After(s.expires) || len(g.sessions) >= maxSessions {
-			delete(g.sessions, k)
-		}
-	}
 	secret = rand.Text() + rand.Text()
-	g.sessions[sha256.Sum256([]byte(secret))] = &session{access: l.access, form: rand.Text(), expires: now.Add(sessionLife)}
+	g.add(g.sessions, maxSessions, secret, &session{access: l.access, form: rand.Text(), expires: g.now().Add(sessionLife)})
 	return secret, true
 }
 
@@ -176,24 +174,25 @@ func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"url": address})
 		return
 	}
-	token, ok := bearer(r)
-	if !ok {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
-		writeJSON(w, http.StatusUnauthorized, map[string]string{"error": "a token is needed: send it as Authorization: Bearer"})
-		return
+	err, status := errors.New("a token is needed: send it as Authorization: Bearer"), http.StatusUnauthorized
+	if token, ok := bearer(r); ok {
+		access, known := c.gate.gate.Lookup(token)
+		switch {
+		case known && access.See:
+			writeJSON(w, http.StatusOK, map[string]any{
+				"url": address + "enter/" + c.gate.link(access), "expiresIn": int(linkLife.Seconds()), "mayAct": access.Act,
+			})
+			return
+		case known:
+			err, status = errNotSeeing, http.StatusForbidden
+		default:
+			err = errNotValid
+		}
 	}
-	access, ok := c.gate.gate.Lookup(token)
-	switch {
-	case !ok:
+	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
-		writeJSON(w, http.StatusUnauthorized, map[string]string{"error": errNotValid.Error()})
-	case !access.See:
-		writeJSON(w, http.StatusForbidden, map[string]string{"error": errNotSeeing.Error()})
-	default:
-		writeJSON(w, http.StatusOK, map[string]any{
-			"url": address + "enter/" + c.gate.link(access), "expiresIn": int(linkLife.Seconds()), "mayAct": access.Act,
-		})
 	}
+	writeJSON(w, status, map[string]string{"error": err.Error()})
 }
 
 // enter lets in who follows a link. The page that it shows leads on by itself,

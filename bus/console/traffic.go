@@ -37,7 +37,6 @@ func (r *rate) at(t time.Time) float64 {
 
 // A peerTally is what one identity did.
 type peerTally struct {
-	id          string
 	sent        rate
 	received    rate
 	failures    int64
@@ -46,9 +45,7 @@ type peerTally struct {
 	lastError   string
 }
 
-func (f *facts) peer(id string) *peerTally {
-	return f.peers.touch(id, func() *peerTally { return &peerTally{id: id} })
-}
+func (f *facts) peer(id string) *peerTally { return f.peers.touch(id) }
 
 func (p *peerTally) fails(at time.Time, status, reason string) {
 	p.failures++

@@ -67,7 +67,7 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 	case strings.HasPrefix(ev.Type, "collab.question."):
 		var q question
 		if json.Unmarshal(ev.Payload, &q) == nil && q.ID != "" {
-			kept := f.asked.touch(q.ID, func() *question { return &question{} })
+			kept := f.asked.touch(q.ID)
 			s.Text = string(q.State)
 			q.Steps = appendStep(kept.Steps, s)
 			*kept = q
@@ -78,12 +78,12 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 		var c claim
 		if json.Unmarshal(ev.Payload, &c) == nil && c.EventID != "" {
 			c.At, c.Last = at, strings.TrimPrefix(ev.Type, "collab.claim.")
-			*f.claims.touch(c.EventID, func() *claim { return &claim{} }) = c
+			*f.claims.touch(c.EventID) = c
 		}
 	case strings.HasPrefix(ev.Type, "collab.agent."):
 		var p endpoint
 		if json.Unmarshal(ev.Payload, &p) == nil && p.EndpointID != "" {
-			*f.places.touch(p.EndpointID, func() *endpoint { return &endpoint{} }) = p
+			*f.places.touch(p.EndpointID) = p
 		}
 	case ev.Type == collab.EventWakeDecided.Name:
 		f.decideWake(&ev, s)
@@ -95,7 +95,7 @@ func (f *facts) changeWork(ev *protocol.CollabEvent, s step) {
 	if json.Unmarshal(ev.Payload, &w) != nil || w.ID == "" {
 		return
 	}
-	kept := f.work.touch(w.ID, func() *workItem { return &workItem{} })
+	kept := f.work.touch(w.ID)
 	s.Text = string(w.State)
 	if w.WaitingOn != nil {
 		s.Text += ", on " + w.WaitingOn.Label
@@ -111,7 +111,7 @@ func (f *facts) changeFlight(ev *protocol.CollabEvent, s step) {
 		return
 	}
 	x.Output, x.Error = text.Clip(x.Output, maxText), text.Clip(x.Error, maxText)
-	*f.flights.touch(x.ID, func() *flight { return &flight{} }) = x
+	*f.flights.touch(x.ID) = x
 	if w, ok := f.work.get(x.WorkItemID); ok {
 		s.Text = "flight " + string(x.State) + " at " + x.TargetAgentID
 		w.Steps = appendStep(w.Steps, s)
