@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"hubbub/peers/child"
@@ -213,6 +214,34 @@ func TestLines(t *testing.T) {
 		lines.Flush()
 		if !slices.Equal(got, want) {
 			t.Fatalf("%d lines, want %d", len(got), len(want))
+		}
+	})
+}
+
+func TestKeepStartsAgainUntilItIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs, last := 0, 0
+		err := child.Keep(t.Context(), time.Minute, func(context.Context) error {
+			if runs++; runs == 3 {
+				time.Sleep(time.Hour) // long enough to be forgiven
+			}
+			return io.EOF
+		}, func(ends int, err error) (time.Duration, bool) {
+			if want := []int{1, 2, 1, 2}[runs-1]; ends != want || !errors.Is(err, io.EOF) {
+				t.Errorf("run %d is end %d in a row, %v", runs, ends, err)
+			}
+			last = ends
+			return time.Second, runs == 4
+		})
+		if !errors.Is(err, io.EOF) || runs != 4 || last != 2 {
+			t.Errorf("%d runs, %v", runs, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := child.Keep(ctx, time.Minute, func(context.Context) error { return io.EOF }, func(int, error) (time.Duration, bool) {
+			cancel()
+			return time.Hour, false
+		}); err != nil {
+			t.Errorf("after its context ended: %v", err)
 		}
 	})
 }

@@ -41,36 +41,25 @@ func newMember(c Child, o Options) *member {
 // started this program.
 func (c *member) run(ctx context.Context) error {
 	defer c.close(c.down)
-	pause, failures := c.o.MinBackoff, 0
-	for {
-		from := time.Now()
-		err := c.once(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if time.Since(from) >= steady {
-			pause, failures = c.o.MinBackoff, 0
-		}
-		failures++
+	pauses := retry.Backoff{Min: c.o.MinBackoff, Max: c.o.MaxBackoff}
+	return child.Keep(ctx, steady, c.once, func(ends int, err error) (pause time.Duration, down bool) {
+		pause = pauses.After(ends).Round(time.Millisecond)
 		switch {
 		case child.CalledWrongly(err):
 			c.o.Event(c.Name, "was called wrongly and stays down; see its line above")
-			return err
-		case failures >= c.o.MaxFailures && c.Stage == 0:
-			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row and stays down (%s)", failures, describeEnd(err)))
-			return err
-		case failures >= c.o.MaxFailures:
+			return 0, true
+		case ends >= c.o.MaxFailures && c.Stage == 0:
+			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row and stays down (%s)", ends, describeEnd(err)))
+			return 0, true
+		case ends >= c.o.MaxFailures:
 			pause = c.o.RestPause
-			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row (%s); starting again in %s", failures, describeEnd(err), pause))
+			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row (%s); starting again in %s", ends, describeEnd(err), pause))
 			c.close(c.down) // who waits for it goes on
 		default:
 			c.o.Event(c.Name, fmt.Sprintf("ended (%s); starting again in %s", describeEnd(err), pause))
 		}
-		if !retry.Sleep(ctx, pause) {
-			return nil
-		}
-		pause = min(2*pause, c.o.MaxBackoff)
-	}
+		return pause, false
+	})
 }
 
 // once runs one process of the child to its end.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/child"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -42,28 +43,20 @@ func (l *Life[S]) Keep(ctx context.Context, pauses retry.Backoff, log *zerolog.L
 	if pauses == (retry.Backoff{}) {
 		pauses = Pauses
 	}
-	for failures := 0; ; {
-		began := time.Now()
-		err := run(ctx)
-		l.Set(nil)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, harness.ErrPermanent):
+	return child.Keep(ctx, steady, func(ctx context.Context) error {
+		defer l.Set(nil)
+		return run(ctx)
+	}, func(ends int, err error) (time.Duration, bool) {
+		if errors.Is(err, harness.ErrPermanent) {
 			l.err = err
-			return err
-		case time.Since(began) >= steady:
-			failures = 0
+			return 0, true
 		}
-		failures++
-		pause := pauses.After(failures)
+		pause := pauses.After(ends)
 		if log != nil {
-			log.Warn().Err(err).Dur("pause_ms", pause).Int("failures", failures).Msg("harness program ended; starting it again")
+			log.Warn().Err(err).Dur("pause_ms", pause).Int("failures", ends).Msg("harness program ended; starting it again")
 		}
-		if !retry.Sleep(ctx, pause) {
-			return nil
-		}
-	}
+		return pause, false
+	})
 }
 
 // Set records the run that is initialized, or with nil that there is none.
