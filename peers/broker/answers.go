@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"database/sql"
 	"sync"
 	"time"
 
@@ -33,22 +32,21 @@ type sendFunc func(ctx context.Context, topic protocol.Topic, m protocol.Message
 // repetitions, with the writer's next commit after it arrived; a crash in between
 // sends it again.
 type answerer struct {
-	send sendFunc
-	now  func() time.Time
-	log  *zerolog.Logger
-
-	mu      sync.Mutex                   // guards the fields below
-	waiting map[protocol.PeerID][]answer // a requester with an entry has a lane
-	settled []int64                      // rows of answers that arrived or were given up
-	pruned  time.Time
-	wg      sync.WaitGroup
+	send    sendFunc
+	settled func(item answer) // is called once the answer arrived or was given up
+	now     func() time.Time
+	log     *zerolog.Logger
 	ctx     context.Context // of the lanes
 	stop    context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex                   // guards waiting
+	waiting map[protocol.PeerID][]answer // a requester with an entry has a lane
 }
 
-func newAnswerer(send sendFunc, now func() time.Time, log *zerolog.Logger) *answerer {
+func newAnswerer(send sendFunc, settled func(answer), now func() time.Time, log *zerolog.Logger) *answerer {
 	ctx, stop := context.WithCancel(context.Background())
-	return &answerer{send: send, now: now, log: log, waiting: map[protocol.PeerID][]answer{}, ctx: ctx, stop: stop}
+	return &answerer{send: send, settled: settled, now: now, log: log, waiting: map[protocol.PeerID][]answer{}, ctx: ctx, stop: stop}
 }
 
 // full reports whether a requester has too many answers that it did not take.
@@ -78,23 +76,30 @@ func (a *answerer) add(list []answer) {
 // lane sends the answers to one requester until none is left.
 func (a *answerer) lane(to protocol.PeerID) {
 	for {
-		a.mu.Lock()
-		list := a.waiting[to]
-		if len(list) == 0 || a.ctx.Err() != nil {
-			delete(a.waiting, to)
-			a.mu.Unlock()
+		item, ok := a.first(to)
+		if !ok {
 			return
 		}
-		item := list[0]
-		a.mu.Unlock()
 		if !a.deliver(item) {
 			continue // stopping
 		}
+		a.settled(item)
 		a.mu.Lock()
 		a.waiting[to] = a.waiting[to][1:]
-		a.settled = append(a.settled, item.id)
 		a.mu.Unlock()
 	}
+}
+
+// first returns the answer that a lane sends next. If there is none, or the broker
+// stops, it ends the lane.
+func (a *answerer) first(to protocol.PeerID) (item answer, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.waiting[to]) == 0 || a.ctx.Err() != nil {
+		delete(a.waiting, to)
+		return item, false
+	}
+	return a.waiting[to][0], true
 }
 
 // deliver sends one answer until it arrived or is given up; false means that the
@@ -138,45 +143,6 @@ func (a *answerer) close() {
 	a.stop() // no lane begins after it
 	a.mu.Unlock()
 	a.wg.Wait()
-}
-
-func (a *answerer) pending() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.settled) > 0
-}
-
-// write stores which answers were sent, and once an hour forgets old ones.
-func (a *answerer) write(ctx context.Context, tx *sql.Tx) (func(), error) {
-	a.mu.Lock()
-	rows := a.settled[:len(a.settled):len(a.settled)]
-	now := a.now()
-	prune := now.Sub(a.pruned) >= time.Hour
-	a.mu.Unlock()
-	for _, id := range rows {
-		if err := store.Exec(ctx, tx, `DELETE FROM answers WHERE id = ? AND kept = 0`, id); err != nil {
-			return nil, err
-		}
-		if err := store.Exec(ctx, tx, `UPDATE answers SET sent = 1 WHERE id = ?`, id); err != nil {
-			return nil, err
-		}
-	}
-	if prune {
-		if err := store.Exec(ctx, tx, `DELETE FROM answers WHERE sent = 1 AND at < ?`, now.Add(-answersKept).UnixMicro()); err != nil {
-			return nil, err
-		}
-	}
-	if len(rows) == 0 && !prune {
-		return nil, nil
-	}
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.settled = a.settled[len(rows):]
-		if prune {
-			a.pruned = now
-		}
-	}, nil
 }
 
 // unsentAnswers reads the answers that a former run stored and did not send.

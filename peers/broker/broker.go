@@ -81,15 +81,14 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 		Name: "letters", MaxPending: 20_000, MaxAge: time.Hour, OnInterrupted: outbox.Resend,
 		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
 	})
-	b.answers = newAnswerer(b.send, o.Now, o.Log)
-	b.facts = newPublisher(db, b.send, o.Log)
 	ids := newMint(o.Now)
 	b.writer = &writer{
 		db: db, now: o.Now, mint: ids.next, log: o.Log, jobs: make(chan job, queueLength),
 		limits:  limits{o.EndpointTimeout, o.StaleAfter, o.RetireAfter},
-		chores:  []chore{b.answers, b.facts},
 		enqueue: b.enqueue, committed: b.committed,
 	}
+	b.answers = newAnswerer(b.send, b.forget, o.Now, o.Log)
+	b.facts = newPublisher(db, b.send, b.writer.later, o.Log)
 	p.Handle(protocol.TypeCollabRequest, b.handle)
 	return b
 }
@@ -101,7 +100,6 @@ func (b *Broker) Run(outer context.Context) error {
 	if err := b.open(outer); err != nil {
 		return err
 	}
-	defer b.writer.close() //nolint:errcheck // statements of a database that is about to be closed
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
 	inner, stopInner := context.WithCancel(context.WithoutCancel(ctx))
@@ -133,9 +131,11 @@ func (b *Broker) Run(outer context.Context) error {
 
 // open loads what is stored and takes up what was left unsent.
 func (b *Broker) open(ctx context.Context) error {
-	if err := b.writer.open(ctx); err != nil {
+	state, err := load(ctx, b.db)
+	if err != nil {
 		return err
 	}
+	b.writer.state = state
 	if err := b.facts.open(ctx); err != nil {
 		return err
 	}
@@ -188,6 +188,13 @@ func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
 		r.malformed = err
 	}
 	return b.writer.submit(ctx, job{request: &r})
+}
+
+// forget forgets an answer that was sent, or notes that it was if it is kept for
+// repetitions.
+func (b *Broker) forget(sent answer) {
+	b.writer.later(`DELETE FROM answers WHERE id = ? AND kept = 0`, sent.id)
+	b.writer.later(`UPDATE answers SET sent = 1 WHERE id = ?`, sent.id)
 }
 
 // committed lets out what a batch brought about.

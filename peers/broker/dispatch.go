@@ -95,6 +95,7 @@ func (b *Broker) clockLoop(ctx context.Context) error {
 		case <-due.C:
 		case <-thorough.C:
 			full = true
+			b.writer.later(`DELETE FROM answers WHERE sent = 1 AND at < ?`, b.now().Add(-answersKept).UnixMicro())
 		}
 		err := b.writer.change(ctx, func(t *tx) error { return t.sweep(full) })
 		if err != nil && ctx.Err() == nil {

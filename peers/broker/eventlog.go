@@ -88,12 +88,12 @@ func readEvent(ctx context.Context, db store.Querier, seq int64) (collab.Event, 
 }
 
 // appendEvents writes events at the end of the log.
-func appendEvents(ctx context.Context, insert *sql.Stmt, events []collab.Event) error {
+func appendEvents(ctx context.Context, db *sql.Tx, events []collab.Event) error {
 	for _, e := range events {
 		metadata := sql.NullString{String: string(e.Metadata), Valid: e.Metadata != nil}
-		_, err := insert.ExecContext(ctx, e.Seq, e.ID, e.Type, e.Source, e.Target, string(e.Payload), metadata, e.At)
+		err := store.Exec(ctx, db, insertEvent, e.Seq, e.ID, e.Type, e.Source, e.Target, string(e.Payload), metadata, e.At)
 		if err != nil {
-			return fmt.Errorf("storing event %d: %w", e.Seq, err)
+			return err
 		}
 	}
 	return nil

@@ -29,25 +29,24 @@ const (
 // run got to. A subscriber that does not answer slows it down, and does not stop
 // it.
 type publisher struct {
-	db   *sql.DB
-	send sendFunc
-	log  *zerolog.Logger
-	wake chan struct{}
+	db    *sql.DB
+	send  sendFunc
+	later func(query string, args ...any) // see writer
+	log   *zerolog.Logger
+	wake  chan struct{}
 
-	mu       sync.Mutex // guards the fields below
-	done     map[int64]bool
-	settled  int64 // every event up to this one was published
-	recorded int64 // and this is what the database knows
+	mu      sync.Mutex // guards the fields below
+	done    map[int64]bool
+	settled int64 // every event up to this one was published
 }
 
-func newPublisher(db *sql.DB, send sendFunc, log *zerolog.Logger) *publisher {
-	return &publisher{db: db, send: send, log: log, wake: make(chan struct{}, 1), done: map[int64]bool{}}
+func newPublisher(db *sql.DB, send sendFunc, later func(string, ...any), log *zerolog.Logger) *publisher {
+	return &publisher{db: db, send: send, later: later, log: log, wake: make(chan struct{}, 1), done: map[int64]bool{}}
 }
 
 // open reads how far the last run got.
-func (p *publisher) open(ctx context.Context) error {
-	seq, _, err := store.One(ctx, p.db, store.Column[int64], `SELECT seq FROM published`)
-	p.settled, p.recorded = seq, seq
+func (p *publisher) open(ctx context.Context) (err error) {
+	p.settled, _, err = store.One(ctx, p.db, store.Column[int64], `SELECT seq FROM published`)
 	return err
 }
 
@@ -64,9 +63,7 @@ func (p *publisher) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	room := make(chan struct{}, publishWindow)
-	p.mu.Lock()
-	last := p.settled
-	p.mu.Unlock()
+	last := p.settled // nobody else is running yet
 	for ctx.Err() == nil {
 		events, err := store.All(ctx, p.db, scanEvent, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
 		if err != nil && ctx.Err() == nil {
@@ -133,6 +130,7 @@ func (p *publisher) publish(ctx context.Context, e collab.Event) bool {
 	}
 }
 
+// settle notes that an event was published, and stores how far events were.
 func (p *publisher) settle(seq int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,30 +139,7 @@ func (p *publisher) settle(seq int64) {
 		p.settled++
 		delete(p.done, p.settled)
 	}
-}
-
-func (p *publisher) pending() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.settled > p.recorded
-}
-
-// write stores how far events were published.
-func (p *publisher) write(ctx context.Context, tx *sql.Tx) (func(), error) {
-	p.mu.Lock()
-	seq, recorded := p.settled, p.recorded
-	p.mu.Unlock()
-	if seq == recorded {
-		return nil, nil
-	}
-	if err := store.Exec(ctx, tx, `UPDATE published SET seq = ?`, seq); err != nil {
-		return nil, err
-	}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.recorded = seq
-	}, nil
+	p.later(`UPDATE published SET seq = ?`, p.settled)
 }
 
 // factMessage is the collab_event of an event. Its messageId follows from the

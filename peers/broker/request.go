@@ -3,13 +3,13 @@ package broker
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -46,19 +46,19 @@ const (
 		message_id = excluded.message_id, in_reply_to = excluded.in_reply_to, traceparent = excluded.traceparent,
 		kept = excluded.kept, sent = 0, at = excluded.at
 		RETURNING id`
-	recallAnswer = `SELECT digest, content, kept FROM answers WHERE requester = ? AND request_id = ? AND at > ?`
+	recallAnswer = `SELECT digest, content FROM answers WHERE requester = ? AND request_id = ? AND at > ? AND kept = 1`
 )
 
-// answer decides one request and stores its answer. A request that was answered
+// answerRequest decides one request and stores its answer. A request that was answered
 // before gets the same answer again.
-func (w *writer) answer(ctx context.Context, db *sql.Tx, t *tx, r request) (answer, error) {
+func answerRequest(ctx context.Context, db store.Querier, t *tx, r request) (answer, error) {
 	requestID := r.content.RequestID
 	if requestID == "" {
 		requestID = string(r.messageID)
 	}
 	t.caller = t.state.caller(r.from)
 	t.digest = digest(t.caller.Name, r.content)
-	result, kept, err := w.recalled(ctx, db, t, r, requestID)
+	result, kept, err := recalled(ctx, db, t, r, requestID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -76,12 +76,9 @@ func (w *writer) answer(ctx context.Context, db *sql.Tx, t *tx, r request) (answ
 	if kept != remembered { // an answer that is remembered for this requestId stays
 		key = string(m.MessageID)
 	}
-	err = db.StmtContext(ctx, w.remember).QueryRowContext(ctx, string(r.from), key, t.digest, string(result),
-		string(m.MessageID), string(m.InReplyTo), m.TraceParent, int(kept), t.now.UnixMicro()).Scan(&a.id)
-	if err != nil {
-		return answer{}, fmt.Errorf("storing an answer: %w", err)
-	}
-	return a, nil
+	a.id, _, err = store.One(ctx, db, store.Column[int64], rememberAnswer, string(r.from), key, t.digest, string(result),
+		string(m.MessageID), string(m.InReplyTo), m.TraceParent, int(kept), t.now.UnixMicro())
+	return a, err
 }
 
 // retention says what becomes of an answer once it is sent.
@@ -93,19 +90,16 @@ const (
 )
 
 // recalled returns the stored answer to a repeated request, or nothing.
-func (w *writer) recalled(ctx context.Context, db *sql.Tx, t *tx, r request, requestID string) (json.RawMessage, retention, error) {
+func recalled(ctx context.Context, db store.Querier, t *tx, r request, requestID string) (json.RawMessage, retention, error) {
 	if m, ok := methods[r.content.Method]; !ok || m.fresh || r.malformed != nil {
 		return nil, 0, nil
 	}
 	var stored, content string
-	var kept retention
-	err := db.StmtContext(ctx, w.recall).QueryRowContext(ctx, string(r.from), requestID, t.now.Add(-answersKept).UnixMicro()).
-		Scan(&stored, &content, &kept)
+	_, found, err := store.One(ctx, db, func(row store.Row) (bool, error) { return true, row.Scan(&stored, &content) },
+		recallAnswer, string(r.from), requestID, t.now.Add(-answersKept).UnixMicro())
 	switch {
-	case errors.Is(err, sql.ErrNoRows) || err == nil && kept != remembered:
-		return nil, 0, nil
-	case err != nil:
-		return nil, 0, fmt.Errorf("looking for an earlier answer: %w", err)
+	case err != nil || !found:
+		return nil, 0, err
 	case stored != t.digest:
 		result, err := failure(requestID, collab.Refuse(collab.CodeConflict, "requestId %s was used for another request; use a fresh one", text.Clip(requestID, 80)))
 		return result, forgotten, err

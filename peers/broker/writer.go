@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"hubbub/peers/store"
@@ -37,46 +38,41 @@ type writer struct {
 	mint      func(prefix string) string
 	log       *zerolog.Logger
 	jobs      chan job
-	chores    []chore
 	enqueue   func(ctx context.Context, db *sql.Tx, t *tx, s sending) error
 	committed func(b *batch) // after each commit
 
-	state    *state
-	insert   *sql.Stmt
-	remember *sql.Stmt
-	recall   *sql.Stmt
+	state *state
+
+	mu       sync.Mutex  // guards deferred
+	deferred []statement // to be run along with the next commit
 }
 
-// A chore is something that others want written along with the next commit.
-type chore interface {
-	pending() bool
-	// write writes what is pending. Once it is durable, settled is called.
-	write(ctx context.Context, db *sql.Tx) (settled func(), err error)
+// A statement is one SQL statement and its arguments.
+type statement struct {
+	query string
+	args  []any
 }
 
 // A batch is one transaction of the writer.
 type batch struct {
 	tx      *tx
 	answers []answer
-	settled []func()
 	due     time.Time // when the clock alone changes something next
 }
 
-// open loads the state and prepares the statements.
-func (w *writer) open(ctx context.Context) (err error) {
-	if w.state, err = load(ctx, w.db); err != nil {
-		return err
-	}
-	for stmt, query := range map[**sql.Stmt]string{&w.insert: insertEvent, &w.remember: rememberAnswer, &w.recall: recallAnswer} {
-		if *stmt, err = w.db.PrepareContext(ctx, query); err != nil {
-			return fmt.Errorf("preparing a statement: %w", err)
-		}
-	}
-	return nil
+// later has a statement run along with the next commit, within a second. It is run
+// again if that fails: it must be one that may be repeated.
+func (w *writer) later(query string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deferred = append(w.deferred, statement{query, args})
 }
 
-func (w *writer) close() error {
-	return errors.Join(w.insert.Close(), w.remember.Close(), w.recall.Close())
+// postponed returns the statements that wait for a commit.
+func (w *writer) postponed() []statement {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.deferred[:len(w.deferred):len(w.deferred)]
 }
 
 // submit hands a job to the writer and waits until it is durable. It waits for
@@ -113,7 +109,7 @@ func (w *writer) run(ctx context.Context) error {
 			w.refuseRest()
 			return w.commit(context.WithoutCancel(ctx), nil)
 		case <-flush.C:
-			if !w.hasChores() {
+			if len(w.postponed()) == 0 {
 				continue
 			}
 		case j := <-w.jobs:
@@ -149,15 +145,6 @@ func (w *writer) refuseRest() {
 	}
 }
 
-func (w *writer) hasChores() bool {
-	for _, c := range w.chores {
-		if c.pending() {
-			return true
-		}
-	}
-	return false
-}
-
 // commit makes a batch of jobs durable and tells their submitters. When one of
 // them fails for a reason of its own, the others are tried without it.
 func (w *writer) commit(ctx context.Context, jobs []job) error {
@@ -165,9 +152,6 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 	if err == nil {
 		for _, j := range jobs {
 			j.done <- nil
-		}
-		for _, settled := range b.settled {
-			settled()
 		}
 		w.committed(b)
 		return nil
@@ -198,7 +182,13 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 // guilty is its index, else it is -1.
 func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err error) {
 	guilty = -1
+	deferred := w.postponed()
 	err = store.InTx(ctx, w.db, func(db *sql.Tx) error {
+		for _, s := range deferred {
+			if err := store.Exec(ctx, db, s.query, s.args...); err != nil {
+				return err
+			}
+		}
 		t := &tx{
 			state: w.state, limits: w.limits, now: w.now().UTC(), mint: w.mint,
 			stored: func(seq int64) (collab.Event, error) { return readEvent(ctx, db, seq) },
@@ -218,6 +208,9 @@ func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err
 	})
 	if err == nil {
 		b.due = b.tx.nextDue()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.deferred = w.deferred[len(deferred):]
 	}
 	return b, guilty, err
 }
@@ -232,19 +225,7 @@ func (w *writer) store(ctx context.Context, db *sql.Tx, b *batch) error {
 	if b.tx.failed != nil {
 		return b.tx.failed
 	}
-	if err := appendEvents(ctx, db.StmtContext(ctx, w.insert), b.tx.events); err != nil {
-		return err
-	}
-	for _, c := range w.chores {
-		settled, err := c.write(ctx, db)
-		if err != nil {
-			return err
-		}
-		if settled != nil {
-			b.settled = append(b.settled, settled)
-		}
-	}
-	return nil
+	return appendEvents(ctx, db, b.tx.events)
 }
 
 // A mistake is an error of the program in deciding one job.
@@ -267,7 +248,7 @@ func (w *writer) decide(ctx context.Context, db *sql.Tx, b *batch, j job) (err e
 		t.caller = brokerItself
 		return j.decide(t)
 	}
-	a, err := w.answer(ctx, db, t, *j.request)
+	a, err := answerRequest(ctx, db, t, *j.request)
 	if err != nil {
 		return err
 	}

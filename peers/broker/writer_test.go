@@ -34,7 +34,7 @@ func newWriter(t *testing.T) *writer {
 		enqueue:   func(context.Context, *sql.Tx, *tx, sending) error { return nil },
 		committed: func(*batch) {},
 	}
-	if err := w.open(t.Context()); err != nil {
+	if w.state, err = load(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -42,7 +42,7 @@ func newWriter(t *testing.T) *writer {
 	go func() { done <- w.run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := errors.Join(<-done, w.close(), db.Close()); err != nil {
+		if err := errors.Join(<-done, db.Close()); err != nil {
 			t.Error(err)
 		}
 	})
