@@ -322,8 +322,54 @@ func TestADeliveryThatAKillCutOffIsMadeAgain(t *testing.T) {
 		t.Errorf("the callback: %d %s", status, answer)
 	}
 	d := tg.NextOf(t, protocol.TypeTGReply)
+	for strings.Contains(string(d.Message.Content), `"typing"`) {
+		d = tg.NextOf(t, protocol.TypeTGReply)
+	}
 	if d.Message.InReplyTo == "" {
 		t.Error("the reply does not name the message that it answers; traces would end here")
 	}
 	k.callback.none()
+}
+
+// TestWhatACallbackAnswered200SurvivesAKill: the parts of an answer and a report reach
+// the chat once, in their order, although the gateway is killed before any could.
+func TestWhatACallbackAnswered200SurvivesAKill(t *testing.T) {
+	k := newKilling(t)
+	store, err := chorus.OpenStore(k.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.AddAgent(context.Background(), "ext", k.callback.url, chorus.AgentSettings{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k.start()
+	tg := k.world.Join(t, "tg:42", "tg:42")
+	waitFor(t, func() bool {
+		return tg.Send(t, "agent:ext", protocol.TypeTGMessage, dm("e1", "hello?")).DeliveredTo == 1
+	})
+	callback := k.callback.next().body["callback"].(string)
+	tg.Leave()
+	for _, text := range []string{"one", "two", "three"} {
+		if status, answer := post(t, callback, map[string]any{"type": "message", "content": text}, "Idempotency-Key", text); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", text, status, answer)
+		}
+	}
+	k.kill()
+	k.start()
+	defer k.kill()
+	if status, answer := post(t, callback, map[string]any{"type": "message", "content": "two"}, "Idempotency-Key", "two"); status != http.StatusOK {
+		t.Errorf("repeated: %d %s", status, answer)
+	}
+	if status, answer := post(t, callback, map[string]any{"type": "message", "content": "four"}); status != http.StatusOK {
+		t.Errorf("after the kill: %d %s", status, answer)
+	}
+	tg = k.world.Join(t, "tg:42", "tg:42")
+	for _, want := range []string{"one", "two", "three", "four"} {
+		if got := nextReply(t, tg).Text; got != want {
+			t.Errorf("the chat got %q; want %q", got, want)
+		}
+	}
 }

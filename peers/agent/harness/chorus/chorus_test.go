@@ -1,0 +1,165 @@
+package chorus_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/chorus"
+)
+
+// posted is the body of a POST, as an agent elsewhere reads it.
+type posted struct {
+	Channel struct{ ID, Name, Service, Context string }
+	Message struct {
+		ID, Sender, Content string
+		Knock               *harness.Knock
+	}
+}
+
+// deliver runs one turn and returns what was POSTed.
+func deliver(t *testing.T, turn *harness.Turn) posted {
+	t.Helper()
+	var body []byte
+	h := chorus.New(func(_ context.Context, _, _ string, b []byte) error { body = b; return nil }, nil)
+	if outcome, err := h.Turn(t.Context(), turn, nil); err != nil || outcome.State != harness.Accepted {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	var p posted
+	if err := json.Unmarshal(body, &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func event(conversation harness.Conversation, parts ...harness.Part) harness.Event {
+	return harness.Event{
+		EventID: "e1", Source: harness.Source{Platform: "telegram"}, Conversation: conversation, Recipient: "agent:ext",
+		Author: harness.Author{ID: "77", Kind: "human", DisplayName: "Will"}, Content: parts,
+	}
+}
+
+// TestATurnInTheWordsOfTheProtocol: the channel, what was said, and what is said of
+// both.
+func TestATurnInTheWordsOfTheProtocol(t *testing.T) {
+	text := func(s string) harness.Part { return harness.Part{Type: "text", Text: s} }
+	file := func(kind string) harness.Part { return harness.Part{Type: "file", Kind: kind} }
+	reaction := event(harness.Conversation{ID: "42", Kind: "dm"}, text(""))
+	reaction.Signal = "agree"
+	elsewhere := event(harness.Conversation{ID: "c", Kind: "dm", Service: "A studio", Context: "Ops."}, text("x"))
+	elsewhere.Source.Platform, elsewhere.Author = "chorus", harness.Author{ID: "77", Username: "will"}
+	for name, tt := range map[string]struct {
+		turn                       harness.Turn
+		id, name, service, content string
+		context                    []string
+	}{
+		"a direct chat": {
+			turn: harness.Turn{Chat: "tg:42", Event: event(harness.Conversation{ID: "42", Kind: "dm"}, text("hello"))},
+			id:   "tg:42", name: "Will", service: "Telegram, through Hubbub", content: "hello", context: []string{"A direct chat"},
+		},
+		"a thread of a group, in fragments with files": {
+			turn: harness.Turn{Chat: "tg:-100", Event: event(harness.Conversation{ID: "-100", Kind: "thread", ThreadID: "7", Title: "ops"},
+				text("one"), file("photo"), text(""), file("voice"), file("document"), text("two"))},
+			id: "tg:-100/7", name: "ops", service: "Telegram, through Hubbub", content: "one\n(attached: voice, document)\ntwo", context: []string{"mentioning @ext"},
+		},
+		"a reaction": {
+			turn: harness.Turn{Chat: "tg:42", Event: reaction}, id: "tg:42", name: "Will", service: "Telegram, through Hubbub", content: "(reaction: agree)",
+		},
+		"a channel of a service": {
+			turn: harness.Turn{Chat: "chorus:ops.c", Event: elsewhere, Contract: "# How you work"},
+			id:   "chorus:ops.c", name: "will", service: "A studio, through Hubbub", content: "x", context: []string{"so: Ops.", "# How you work"},
+		},
+		"work": {
+			turn: harness.Turn{Chat: "collab:broker", Event: event(harness.Conversation{ID: "work:wi_1", Kind: "channel"}, text("do it"))},
+			id:   "collab:broker/work:wi_1", service: "Telegram, through Hubbub", content: "do it", context: []string{"collaboration broker"},
+		},
+	} {
+		p := deliver(t, &tt.turn)
+		if p.Channel.ID != tt.id || p.Channel.Name != tt.name || p.Channel.Service != tt.service || p.Message.Content != tt.content || p.Message.ID != "e1" {
+			t.Errorf("%s: posted %+v", name, p)
+		}
+		for _, part := range tt.context {
+			if !strings.Contains(p.Channel.Context, part) {
+				t.Errorf("%s: the context %q has no %q", name, p.Channel.Context, part)
+			}
+		}
+	}
+	knock := event(harness.Conversation{ID: "-100", Kind: "channel"})
+	knock.Author.DisplayName, knock.Knock = "", &harness.Knock{From: "human:77", Where: "channel:-100", Topic: "a question", PullWith: "chat.read_thread"}
+	if p := deliver(t, &harness.Turn{Chat: "tg:-100", Event: knock}); p.Message.Knock == nil || *p.Message.Knock != *knock.Knock ||
+		p.Message.Sender != "77" || !strings.Contains(p.Message.Content, "a question from human:77") {
+		t.Errorf("a knock: posted %+v", p)
+	}
+}
+
+// TestWhatComesBack: each event of a callback is an output of its turn; a turn that
+// is not delivered says so, and one that is withdrawn why.
+func TestWhatComesBack(t *testing.T) {
+	broken := errors.New("it answered HTTP 404")
+	h := chorus.New(func(ctx context.Context, turn, _ string, _ []byte) error {
+		if turn == "waits" {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return broken
+	}, &chorus.Options{Knocks: true})
+	caps, err := h.Capabilities(t.Context())
+	if err != nil || !caps.OwnTime || !caps.Injection.Notify || caps.Injection.Digest {
+		t.Errorf("capabilities %+v, %v", caps, err)
+	}
+	if _, err := h.Turn(t.Context(), &harness.Turn{ID: "fails"}, nil); !errors.Is(err, harness.ErrUnreached) || !errors.Is(err, broken) {
+		t.Errorf("a turn that was not delivered: %v", err)
+	}
+	withdrawn := errors.New("the message was edited")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(withdrawn)
+	if _, err := h.Turn(ctx, &harness.Turn{ID: "waits"}, nil); !errors.Is(err, withdrawn) {
+		t.Errorf("a turn that was withdrawn: %v", err)
+	}
+	early, end := context.WithTimeout(t.Context(), time.Millisecond)
+	defer end()
+	if err := h.Take(early, "t1", "k", []byte(`{"type":"status"}`)); !errors.Is(err, harness.ErrStopped) {
+		t.Errorf("before it runs: %v", err)
+	}
+	got := make(chan harness.Output, 1)
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- h.Run(running, harness.Host{Output: func(_ context.Context, o harness.Output) error { got <- o; return nil }})
+	}()
+	for body, want := range map[string]string{
+		`{"type":"message","content":"hi"}`:                            `hi`,
+		`{"type":"status","status":"thinking"}`:                        `status thinking`,
+		`{"type":"lifecycle","status":"idle"}`:                         `status idle`,
+		`{"type":"error","message":"lost","code":"tool_error"}`:        `error lost tool_error`,
+		`{"type":"tool_call","name":"search","id":"1","args":{"q":1}}`: `tool_call search 1 {"q":1}`,
+		`{"type":"tool_result","id":"1","content":"3 degrees"}`:        `tool_result 1 "3 degrees"`,
+	} {
+		if err := h.Take(t.Context(), "t1", "k", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		o := <-got
+		text := o.Text
+		if p := o.Report; p != nil {
+			text = strings.Join(strings.Fields(fmt.Sprint(p.Kind, " ", p.Tool, " ", p.CallID, " ", p.Message, " ", p.Code, " ", string(p.Content))), " ")
+		}
+		if text != want || o.TurnID != "t1" || o.Key != "k" || o.Stale {
+			t.Errorf("%s is %q of %+v; want %q", body, text, o, want)
+		}
+	}
+	if err := h.Refuse(t.Context(), "t1"); err != nil {
+		t.Error(err)
+	}
+	if o := <-got; !o.Stale || o.TurnID != "t1" {
+		t.Errorf("what is for other words: %+v", o)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
