@@ -1,7 +1,6 @@
 package tg_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -11,19 +10,41 @@ import (
 	"hubbub/protocol"
 )
 
-// deadLetters are what waits for the operator.
-func (h *house) deadLetters() []tg.Waiting {
+// A letter is an item as an operator sees it.
+type letter struct {
+	outbox.Item
+	queue       tg.Queue
+	agent, text string
+}
+
+// letters are the items in some states, seen as the command line does: on the
+// database, beside the running bridge.
+func (h *house) letters(states ...outbox.State) (all []letter) {
 	h.t.Helper()
-	db, err := tg.Open(h.path)
+	queues, err := tg.Queues(h.t.Context(), h.db)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	defer db.Close()
-	items, err := tg.NewQueues(db).List(h.t.Context(), outbox.StateDead, outbox.StateUnknown)
-	if err != nil {
-		h.t.Fatal(err)
+	for _, q := range queues {
+		items, err := q.List(h.t.Context(), &outbox.Filter{States: states})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, item := range items {
+			l := letter{Item: item, queue: q}
+			if l.agent, l.text, err = q.Says(h.t.Context(), &item); err != nil {
+				h.t.Fatal(err)
+			}
+			all = append(all, l)
+		}
 	}
-	return items
+	return all
+}
+
+// deadLetters are what waits for the operator.
+func (h *house) deadLetters() []letter {
+	h.t.Helper()
+	return h.letters(outbox.StateDead, outbox.StateUnknown)
 }
 
 func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
@@ -38,26 +59,16 @@ func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
 				t.Fatalf("status %+v", s)
 			}
 		}
-		// As the command line does: on the database, beside the running bridge.
-		db, err := tg.Open(h.path)
-		if err != nil {
+		items := h.deadLetters()
+		if len(items) != 2 || items[0].text != "first" || items[0].agent != "agent:lead" ||
+			items[0].queue.Name != "telegram" || items[0].queue.Bot != 123456 || items[0].State != outbox.StateUnknown {
+			t.Fatalf("%+v", items)
+		}
+		if err := items[0].queue.Retry(t.Context(), items[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		defer db.Close()
-		q := tg.NewQueues(db)
-		items, err := q.List(t.Context(), outbox.StateDead, outbox.StateUnknown)
-		if err != nil || len(items) != 2 || items[0].Text != "first" || items[0].Agent != "agent:lead" ||
-			items[0].Queue != "telegram" || items[0].Bot != 123456 || items[0].State != outbox.StateUnknown {
-			t.Fatalf("%+v, %v", items, err)
-		}
-		if err := q.Retry(t.Context(), items[0].ID); err != nil {
+		if err := items[1].queue.Drop(t.Context(), items[1].ID); err != nil {
 			t.Fatal(err)
-		}
-		if err := q.Drop(t.Context(), items[1].ID); err != nil {
-			t.Fatal(err)
-		}
-		if err := q.Retry(t.Context(), 4711); !errors.Is(err, outbox.ErrNotFound) {
-			t.Errorf("an unknown item: %v", err)
 		}
 		if got := h.texts(dm.ID, 1); got[0] != "first" {
 			t.Errorf("sent %q", got)
@@ -71,9 +82,8 @@ func TestAnOperatorDecidesWhatIsSentAgain(t *testing.T) {
 			t.Errorf("statuses %v", got)
 		}
 		h.pass(5 * time.Second)
-		items, err = q.List(t.Context(), outbox.StateDead, outbox.StateUnknown, outbox.StatePending)
-		if err != nil || len(items) != 0 {
-			t.Errorf("%+v, %v", items, err)
+		if items := h.letters(outbox.StateDead, outbox.StateUnknown, outbox.StatePending); len(items) != 0 {
+			t.Errorf("%+v", items)
 		}
 	})
 }
@@ -97,14 +107,8 @@ func TestAnOperatorsReplyLeavesNoDeadLetter(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
-		db, err := tg.Open(h.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		items, err := tg.NewQueues(db).List(t.Context(), outbox.StateDead, outbox.StateUnknown, outbox.StatePending)
-		if err != nil || len(items) != 0 {
-			t.Errorf("what waits or failed: %+v, %v", items, err)
+		if items := h.letters(outbox.StateDead, outbox.StateUnknown, outbox.StatePending); len(items) != 0 {
+			t.Errorf("what waits or failed: %+v", items)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package letters
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io/fs"
 	"os"
@@ -21,45 +22,31 @@ const bridge = "tg"
 type Folder string
 
 // HasBridge reports whether a bridge has used the folder.
-func (f Folder) HasBridge() bool { return len(f.databases(bridge)) > 0 }
+func (f Folder) HasBridge() bool { return len(f.keepers(bridge)) > 0 }
 
-// databases returns where a program keeps its messages: none, or one, or two of an
-// agent that a person and the spawner have started.
-func (f Folder) databases(program string) (found []string) {
-	for _, p := range f.programs() {
-		if p.name == program {
-			found = append(found, p.database)
-		}
-	}
-	return found
-}
-
+// A keeper is a program with a database in the folder.
 type keeper struct{ name, database string }
 
-// programs are those with a database in the folder: the bridge first, the agents
-// last. One that a person started has its database in the folder itself, one of
-// the spawner or of the gateway has a folder below.
-func (f Folder) programs() (found []keeper) {
+// keepers returns the programs of a name, or all if it is empty: the bridge first,
+// the agents last. There are two of an agent that a person and the spawner have
+// started: that of a person has its database in the folder itself, one of the
+// spawner or of the gateway has a folder below.
+func (f Folder) keepers(name string) (found []keeper) {
 	for _, pattern := range []string{bridge + ".db", "broker.db", "chorus.db", "system.db", "agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
 		files, _ := fs.Glob(os.DirFS(string(f)), pattern) // sorted; the only error is that of a bad pattern
 		for _, file := range files {
-			found = append(found, keeper{strings.TrimSuffix(path.Base(file), ".db"), filepath.Join(string(f), file)})
+			k := keeper{strings.TrimSuffix(path.Base(file), ".db"), filepath.Join(string(f), file)}
+			if name == "" || name == k.name {
+				found = append(found, k)
+			}
 		}
 	}
 	return found
 }
 
-func asBridge(database string, do func(*tg.Queues) error) error {
-	db, err := store.Attach(database)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(tg.NewQueues(db)), db.Close())
-}
-
-// each calls do for each queue in the database of another program.
-func each(ctx context.Context, database string, do func(queue string, box *outbox.Outbox) error) (err error) {
-	db, err := store.Attach(database)
+// each calls do for each queue of a program.
+func (k keeper) each(ctx context.Context, do func(*tg.Queue) error) (err error) {
+	db, err := store.Attach(k.database)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // gone by now
 	}
@@ -67,14 +54,26 @@ func each(ctx context.Context, database string, do func(queue string, box *outbo
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	queues, err := outbox.Queues(ctx, db)
+	queues, err := k.queues(ctx, db)
 	if err != nil {
 		return err
 	}
-	for _, queue := range queues {
-		if err := do(queue, outbox.New(db, nil, &outbox.Options{Name: queue})); err != nil {
+	for i := range queues {
+		if err := do(&queues[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (k keeper) queues(ctx context.Context, db *sql.DB) ([]tg.Queue, error) {
+	if k.name == bridge {
+		return tg.Queues(ctx, db)
+	}
+	names, err := outbox.Queues(ctx, db)
+	queues := make([]tg.Queue, len(names))
+	for i, name := range names {
+		queues[i] = tg.Queue{Outbox: outbox.New(db, nil, &outbox.Options{Name: name}), Name: name}
+	}
+	return queues, err
 }

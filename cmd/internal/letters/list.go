@@ -9,9 +9,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/tg"
+	"hubbub/protocol/text"
 )
 
 // ErrNoProgram says that no program keeps a queue in a folder.
@@ -19,8 +21,19 @@ var ErrNoProgram = errors.New("no program keeps messages in this folder")
 
 // An Item is a message of one program's outbox.
 type Item struct {
-	Program string `json:"program"` // tg, system, broker, chorus, agent-NAME
-	tg.Waiting
+	Program     string       `json:"program"` // tg, system, broker, chorus, agent-NAME
+	ID          int64        `json:"id"`
+	Queue       string       `json:"queue"` // of tg: telegram, agents, status or chats
+	Bot         int64        `json:"bot"`
+	Destination string       `json:"destination"`
+	State       outbox.State `json:"state"`
+	Attempts    int          `json:"attempts"`
+	QueuedAt    time.Time    `json:"queuedAt"`
+	NextAt      time.Time    `json:"nextAt,omitzero"` // of the next attempt
+	EndedAt     time.Time    `json:"endedAt,omitzero"`
+	Agent       string       `json:"agent,omitempty"` // whose message it is
+	Text        string       `json:"text,omitempty"`  // its beginning
+	Error       string       `json:"error,omitempty"` // of the last attempt
 }
 
 // Name is what Retry and Drop take.
@@ -38,13 +51,13 @@ func (f Folder) List(ctx context.Context, states ...outbox.State) (items []Item,
 	if _, err := os.ReadDir(string(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("looking for programs: %w", err)
 	}
-	programs := f.programs()
+	programs := f.keepers("")
 	if len(programs) == 0 {
 		return nil, fmt.Errorf("%w: %s; name another with --data", ErrNoProgram, string(f))
 	}
 	var unread []error
 	for _, program := range programs {
-		found, err := f.list(ctx, program, states)
+		found, err := program.list(ctx, states)
 		if err != nil {
 			unread = append(unread, fmt.Errorf("the outbox of %s cannot be read: %w", program.name, err))
 			continue
@@ -54,36 +67,40 @@ func (f Folder) List(ctx context.Context, states ...outbox.State) (items []Item,
 	return items, errors.Join(unread...)
 }
 
-func (f Folder) list(ctx context.Context, program keeper, states []outbox.State) (items []Item, err error) {
-	if program.name == bridge {
-		err = asBridge(program.database, func(q *tg.Queues) error {
-			found, err := q.List(ctx, states...)
-			for i := range found {
-				items = append(items, Item{program.name, found[i]})
-			}
-			return err
-		})
-		return items, err
-	}
-	err = each(ctx, program.database, func(queue string, box *outbox.Outbox) error {
-		found, err := box.List(ctx, &outbox.Filter{States: states, Limit: -1})
+func (k keeper) list(ctx context.Context, states []outbox.State) (items []Item, err error) {
+	err = k.each(ctx, func(q *tg.Queue) error {
+		found, err := q.List(ctx, &outbox.Filter{States: states, Limit: -1})
 		for i := range found {
-			items = append(items, describe(program.name, queue, &found[i]))
+			item, e := k.describe(ctx, q, &found[i])
+			items, err = append(items, item), errors.Join(err, e)
 		}
 		return err
 	})
 	return items, err
 }
 
-func describe(program, queue string, found *outbox.Item) Item {
-	item := Item{program, tg.Describe(found)}
-	item.Queue, item.Text = queue, says(found.Body)
-	item.Agent = program
-	if name, ok := strings.CutPrefix(program, "agent-"); ok {
+func (k keeper) describe(ctx context.Context, q *tg.Queue, found *outbox.Item) (item Item, err error) {
+	item = Item{
+		Program: k.name, ID: found.ID, Queue: q.Name, Bot: q.Bot, Destination: found.Destination, State: found.State, Attempts: found.Attempt,
+		QueuedAt: found.EnqueuedAt, EndedAt: found.SettledAt, Error: found.Error, Agent: k.name,
+	}
+	if found.State == outbox.StatePending {
+		item.NextAt = found.NotBefore
+	}
+	if k.name == bridge {
+		item.Agent, item.Text, err = q.Says(ctx, found)
+		item.Text = text.Clip(item.Text, maxText)
+		return item, err
+	}
+	item.Text = says(found.Body)
+	if name, ok := strings.CutPrefix(k.name, "agent-"); ok {
 		item.Agent = "agent:" + name
 	}
-	return item
+	return item, nil
 }
+
+// maxText bounds the text of a bridge's item, in characters.
+const maxText = 200
 
 // says is what a stored message is about. What is no message of the bus says
 // nothing: it may hold what is not for eyes.
