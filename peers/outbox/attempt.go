@@ -48,6 +48,9 @@ func (r *round) attemptOnce(item Item) error {
 			return err
 		}
 		v = r.opts.judge(item, err, interrupted && r.mayHaveBegun(item), r.opts.Now(), r.opts.Jitter())
+		if v.named { // the attempt knows what it waits for
+			r.underWay(item.Destination)
+		}
 	}
 	return r.settleUntilStored(item, v)
 }

@@ -105,6 +105,29 @@ func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 	})
 }
 
+// TestADelayThatAnAttemptNamedOutlastsAHurryBefore: the attempt knew that what was
+// missing was back.
+func TestADelayThatAnAttemptNamedOutlastsAHurryBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
+			attempts++
+			time.Sleep(2 * time.Second)
+			return outbox.Later(10*time.Second, errors.New("not yet"))
+		}, nil)
+		enqueue(t, box, "tg:1", "a")
+		run(t, box)
+		time.Sleep(time.Second)
+		if err := box.Hurry(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if attempts != 1 {
+			t.Errorf("%d attempts; want one", attempts)
+		}
+	})
+}
+
 func TestWhatLeavesAnItemOpen(t *testing.T) {
 	why := errors.New("why")
 	for err, open := range map[error]bool{

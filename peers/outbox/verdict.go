@@ -14,8 +14,8 @@ import (
 // backoff.
 func Retry(after time.Duration, err error) error { return &retryError{after, true, err} }
 
-// Later is Retry with a delay that nobody asked for: Hurry ends it, and it is never
-// longer than Options.MaxBackoff.
+// Later is Retry with a delay that nobody asked for: Hurry ends it, if it is called
+// after the attempt, and it is never longer than Options.MaxBackoff.
 func Later(after time.Duration, err error) error { return &retryError{after, false, err} }
 
 // Permanent makes the error of an attempt that no repetition can mend: the item
@@ -71,6 +71,7 @@ type verdict struct {
 	state     State
 	notBefore time.Time
 	paced     bool // the delay was asked for by Retry: Hurry does not shorten it
+	named     bool // the delay was asked for by Retry or Later: a Hurry before does not shorten it
 	cause     error
 }
 
@@ -82,7 +83,7 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 	var drop *dropError
 	var unknown *unknownError
 	var known classified
-	delay, paced := o.pause(item.Attempt, random), false
+	delay, paced, named := o.pause(item.Attempt, random), false, false
 	switch {
 	case err == nil:
 		return verdict{state: StateSent}
@@ -94,7 +95,7 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 		return verdict{state: StateDropped, cause: err}
 	case errors.As(err, &again):
 		if again.after > 0 {
-			delay, paced = again.after, again.paced
+			delay, paced, named = again.after, again.paced, true
 		}
 		if !paced {
 			delay = min(delay, o.MaxBackoff)
@@ -111,7 +112,7 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 		return verdict{state: StateDead, cause: fmt.Errorf("given up %s after it was queued, at attempt %d: %w",
 			item.ExpiresAt.Sub(item.EnqueuedAt).Round(time.Second), item.Attempt, err)}
 	}
-	return verdict{state: StatePending, notBefore: next, paced: paced, cause: err}
+	return verdict{state: StatePending, notBefore: next, paced: paced, named: named, cause: err}
 }
 
 // expired is the verdict on an item whose time ran out while it waited.

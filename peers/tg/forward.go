@@ -136,8 +136,7 @@ func (ev *events) Tell(ctx context.Context, tx *sql.Tx, n *surface.Notice) error
 		}
 		return ev.out.notice(ctx, tx, c, thread, "trouble:"+n.Key, says)
 	case surface.NoticeGivenUp:
-		hour := time.Now().UTC().Format("2006-01-02T15")
-		return ev.out.notice(ctx, tx, c, 0, "gone:"+string(n.Agent)+":"+hour, fmt.Sprintf(
+		return ev.out.notice(ctx, tx, c, 0, "gone:"+string(n.Agent)+":"+thisHour(), fmt.Sprintf(
 			"@%s, the agent of this chat, ended and could not be started again: %s. Your next message has it started anew, and it goes on with what it did not answer.",
 			name, n.Why))
 	case surface.NoticeUntaken:
@@ -170,5 +169,7 @@ func (ev *events) Settled(ctx context.Context, tx *sql.Tx, e *surface.Event, out
 // Wake has what was told sent.
 func (ev *events) Wake() { ev.out.telegram.Wake() }
 
-// today names the day, for what is told once a day.
+// today and thisHour name the day and the hour, for what is told once in each.
 func today() string { return time.Now().UTC().Format(time.DateOnly) }
+
+func thisHour() string { return time.Now().UTC().Format("2006-01-02T15") }

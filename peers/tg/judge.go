@@ -1,6 +1,7 @@
 package tg
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -86,8 +87,9 @@ func (o *outgoing) idempotent(err error) error {
 func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
 	for _, sign := range []string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"} {
 		if refused.Says(sign) {
-			if err := store.Exec(ctx, out.db, `UPDATE chats SET present = 0 WHERE bot = ? AND chat = ?`, out.bot, c.key); err != nil {
-				out.log.Error().Err(err).Msg("that the bot left a chat cannot be stored")
+			err := store.InTx(ctx, out.db, func(tx *sql.Tx) error { return out.setPresent(ctx, tx, c, false) })
+			if err != nil {
+				out.log.Error().Err(err).Msg("storing that the bot left a chat failed")
 			}
 			return
 		}
@@ -97,10 +99,7 @@ func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Erro
 // heed stops sends to a chat for as long as a 429 asks, and returns how long that
 // is.
 func (out *outbound) heed(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
-	wait := refused.RetryAfter
-	if wait <= 0 {
-		wait = shortPause
-	}
+	wait := cmp.Or(max(refused.RetryAfter, 0), shortPause)
 	if err := out.hold(ctx, telegramChat, wait); err != nil {
 		out.log.Error().Err(err).Msg("Telegram's retry_after cannot be stored")
 	}
@@ -114,13 +113,13 @@ func (out *outbound) hold(ctx context.Context, telegramChat int64, wait time.Dur
 	until := time.Now().Add(wait).UnixMicro()
 	return store.InTx(context.WithoutCancel(ctx), out.db, func(tx *sql.Tx) error {
 		scope := "chat:" + id(telegramChat)
-		var others int
-		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM holds WHERE bot = ? AND scope <> ? AND scope <> 'bot' AND until > ?`, out.bot, scope, now()).Scan(&others)
+		_, others, err := store.One(ctx, tx, store.Column[int], `SELECT 1 FROM holds WHERE bot = ? AND scope <> ? AND scope <> 'bot' AND until > ?`,
+			out.bot, scope, now())
 		if err != nil {
 			return err
 		}
 		scopes := []string{scope}
-		if others > 0 {
+		if others {
 			scopes = append(scopes, "bot")
 		}
 		for _, s := range scopes {

@@ -2,9 +2,10 @@ package tg
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
+	"errors"
 	"time"
+
+	"hubbub/peers/store"
 )
 
 // pace waits until a send to a chat is within every limit, if that is soon, and
@@ -35,65 +36,52 @@ func (out *outbound) pace(ctx context.Context, o *outgoing) time.Duration {
 	}
 }
 
-// rest sleeps; false when the bridge stops.
+// rest sleeps, and reports false if the bridge is to stop before.
 func (out *outbound) rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	select {
-	case <-timer.C:
-		return true
-	case <-out.quit:
 	case <-ctx.Done():
+		return errors.Is(ctx.Err(), context.DeadlineExceeded)
+	case <-out.quit:
+		return false
 	}
-	return false
 }
 
-// waitFor returns how long the limits forbid a send to a chat, zero or less when
-// they do not.
+// waitFor returns how long the limits forbid a send to a chat, zero or less if they
+// do not.
 func (out *outbound) waitFor(ctx context.Context, o *outgoing) (time.Duration, error) {
-	c := o.chat
-	held, err := out.heldUntil(ctx, c.telegram)
+	until, err := out.heldUntil(ctx, o.chat.telegram)
+	held := time.Until(until)
 	if err != nil || o.kind == kindCallback {
-		return time.Until(held), err
+		return held, err
 	}
-	var last, first sql.NullInt64
-	err = out.db.QueryRowContext(ctx, `SELECT max(begun_at) FROM sends WHERE bot = ? AND chat = ? AND begun_at > 0 AND kind <> 'callback'`, out.bot, c.key).Scan(&last)
-	if err == nil && c.group() && out.opts.GroupPerMinute > 0 {
-		err = out.db.QueryRowContext(ctx, `SELECT (SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND kind <> 'callback'
-			ORDER BY begun_at DESC LIMIT 1 OFFSET ?)`, out.bot, c.key, time.Now().Add(-time.Minute).UnixMicro(), out.opts.GroupPerMinute-1).Scan(&first)
-	}
+	const sends = `SELECT begun_at FROM sends WHERE bot = ? AND chat = ? AND begun_at > ? AND kind <> 'callback' ORDER BY begun_at DESC LIMIT 1 OFFSET ?`
+	last, sent, err := store.One(ctx, out.db, store.Column[int64], sends, out.bot, o.chat.key, 0, 0)
 	if err != nil {
-		return 0, fmt.Errorf("reading the last sends: %w", err)
+		return 0, err
 	}
-	until := held
-	if last.Valid && out.opts.MinSendInterval > 0 {
-		until = later(until, at(last.Int64).Add(out.opts.MinSendInterval))
+	wait := held
+	if sent && out.opts.MinSendInterval > 0 {
+		wait = max(wait, time.Until(at(last).Add(out.opts.MinSendInterval)))
 	}
-	if first.Valid {
-		until = later(until, at(first.Int64).Add(time.Minute))
-	}
-	if until.IsZero() {
-		return 0, nil
+	if limit := out.opts.GroupPerMinute; limit > 0 && o.chat.group() {
+		first, full, err := store.One(ctx, out.db, store.Column[int64], sends, out.bot, o.chat.key, time.Now().Add(-time.Minute).UnixMicro(), limit-1)
+		if err != nil {
+			return 0, err
+		}
+		if full {
+			wait = max(wait, time.Until(at(first).Add(time.Minute)))
+		}
 	}
 	// A clock that was set back must not stop a chat for long.
-	return min(time.Until(until), max(time.Minute, time.Until(held))), nil
+	return min(wait, max(time.Minute, held)), nil
 }
 
-// heldUntil returns until when Telegram asked not to be called for a chat, zero
-// when it did not.
+// heldUntil returns until when Telegram asked not to be called for a chat, zero if
+// it did not.
 func (out *outbound) heldUntil(ctx context.Context, telegramChat int64) (time.Time, error) {
-	var held sql.NullInt64
-	err := out.db.QueryRowContext(ctx, `SELECT max(until) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
-		out.bot, "chat:"+id(telegramChat)).Scan(&held)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("reading the holds: %w", err)
-	}
-	return at(held.Int64), nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	held, _, err := store.One(ctx, out.db, store.Column[int64], `SELECT coalesce(max(until), 0) FROM holds WHERE bot = ? AND scope IN ('bot', ?)`,
+		out.bot, "chat:"+id(telegramChat))
+	return at(held), err
 }

@@ -2,7 +2,6 @@ package tg
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 
@@ -57,11 +56,8 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 
 // shownSignal returns which agent's signal stands on a message.
 func (out *outbound) shownSignal(ctx context.Context, telegramChat int64, message int) (agent, signal string, err error) {
-	err = out.db.QueryRowContext(ctx, `SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`,
-		out.bot, telegramChat, message).Scan(&agent, &signal)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", "", nil
-	}
+	_, _, err = store.One(ctx, out.db, func(row store.Row) (struct{}, error) { return struct{}{}, row.Scan(&agent, &signal) },
+		`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot, telegramChat, message)
 	return agent, signal, err
 }
 

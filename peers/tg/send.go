@@ -32,7 +32,6 @@ type outgoing struct {
 	kind    string
 	body    string
 	content protocol.ChatReply
-	key     string
 	message int64 // that it made; 0 unless an older bridge sent it
 
 	destination string // of its item
@@ -41,7 +40,7 @@ type outgoing struct {
 
 // send makes one attempt at one part of a reply.
 func (out *outbound) send(ctx context.Context, item outbox.Item) error {
-	o, err := out.loadOutgoing(ctx, item)
+	o, err := out.outgoing(ctx, out.db, &item)
 	if err != nil {
 		return err
 	}
@@ -50,10 +49,10 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 		return nil
 	}
 	if err := out.mayShow(ctx, o); err != nil {
-		return out.delayed(ctx, o, item, err)
+		return out.delayed(ctx, o, err)
 	}
 	if wait := out.pace(ctx, o); wait > 0 {
-		return out.delayed(ctx, o, item, outbox.Retry(wait, errPaced))
+		return out.delayed(ctx, o, outbox.Retry(wait, errPaced))
 	}
 	if err := out.mark(ctx, o); err != nil {
 		return err
@@ -62,7 +61,7 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 	sent, err := out.perform(ctx, o)
 	out.crash("sent")
 	if err != nil {
-		return out.delayed(ctx, o, item, out.judge(ctx, o, err))
+		return out.delayed(ctx, o, out.judge(ctx, o, err))
 	}
 	if sent != nil {
 		out.shown.Store(item.ID, int64(sent.ID))
@@ -72,23 +71,24 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 
 var errPaced = errors.New("waiting for Telegram's limits")
 
-func (out *outbound) loadOutgoing(ctx context.Context, item outbox.Item) (*outgoing, error) {
+// outgoing reads what is needed to send an item.
+func (out *outbound) outgoing(ctx context.Context, q store.Querier, item *outbox.Item) (*outgoing, error) {
 	o := outgoing{destination: item.Destination, attempt: item.Attempt}
 	if err := json.Unmarshal(item.Body, &o.sendItem); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("the item cannot be read: %w", err))
 	}
 	var key int64
-	var content string
-	err := out.db.QueryRowContext(ctx, `SELECT s.kind, s.body, s.message, s.chat, r.agent, r.bus_id, r.content, r.key
+	var content []byte
+	err := q.QueryRowContext(ctx, `SELECT s.kind, s.body, s.message, s.chat, r.agent, r.bus_id, r.content
 		FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, o.Reply, o.Part).
-		Scan(&o.kind, &o.body, &o.message, &key, &o.agent, &o.busID, &content, &o.key)
+		Scan(&o.kind, &o.body, &o.message, &key, &o.agent, &o.busID, &content)
 	if err != nil {
 		return nil, fmt.Errorf("reading reply %d: %w", o.Reply, err)
 	}
-	if err := json.Unmarshal([]byte(content), &o.content); err != nil {
+	if err := json.Unmarshal(content, &o.content); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("reply %d cannot be read: %w", o.Reply, err))
 	}
-	o.chat, err = out.load(ctx, out.db, key)
+	o.chat, err = out.load(ctx, q, key)
 	return &o, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -24,8 +23,8 @@ type statusItem struct {
 
 // delayed tells the agent, once, that its reply waits, when an attempt did not
 // settle it.
-func (out *outbound) delayed(ctx context.Context, o *outgoing, item outbox.Item, err error) error {
-	if item.Attempt > 1 || !outbox.Open(err) {
+func (out *outbound) delayed(ctx context.Context, o *outgoing, err error) error {
+	if o.attempt > 1 || !outbox.Open(err) {
 		return err
 	}
 	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *sql.Tx) error {
@@ -73,36 +72,28 @@ func (out *outbound) sendStatus(ctx context.Context, item outbox.Item) error {
 // settled runs in the transaction that settles a part: it notes the message that the
 // part made, and with the last part reports what became of the reply.
 func (out *outbound) settled(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
-	var o outgoing
-	if err := json.Unmarshal(item.Body, &o.sendItem); err != nil {
-		return nil //nolint:nilerr // an item that nobody can read has nobody to report to
+	o, err := out.outgoing(ctx, tx, &item)
+	if err != nil {
+		if !outbox.Open(err) {
+			return nil // an item that nobody can read has nobody to report to
+		}
+		return err
 	}
 	number, _ := out.shown.Load(item.ID)
 	message, _ := number.(int64)
-	err := store.Exec(ctx, tx, `UPDATE sends SET attempt = 0, message = max(message, ?) WHERE reply = ? AND part = ?`, message, o.Reply, o.Part)
+	err = store.Exec(ctx, tx, `UPDATE sends SET attempt = 0, message = max(message, ?) WHERE reply = ? AND part = ?`, message, o.Reply, o.Part)
 	if err != nil {
 		return err
 	}
-	var key int64
-	var content string
-	err = tx.QueryRowContext(ctx, `SELECT chat, agent, bus_id, content, key FROM replies WHERE id = ?`, o.Reply).Scan(&key, &o.agent, &o.busID, &content, &o.key)
-	if err == nil {
-		err = json.Unmarshal([]byte(content), &o.content)
-	}
-	if err != nil {
-		return fmt.Errorf("reading reply %d: %w", o.Reply, err)
-	}
-	o.chat, o.destination = &chat{key: key}, item.Destination
+	log := out.log.With().Str("topic", string(topicOf(o.chat.key))).Str("peer", o.agent).Int64("item", item.ID).AnErr("reason", cause).Logger()
 	switch outcome {
 	case outbox.StateSent:
 	case outbox.StateDropped:
-		out.log.Info().Str("topic", string(topicOf(key))).Str("peer", o.agent).Int64("item", item.ID).AnErr("reason", cause).
-			Msg("an answer was not shown, and nobody misses it")
+		log.Info().Msg("answer not shown, and nobody misses it")
 	default:
-		out.log.Error().Str("topic", string(topicOf(key))).Str("peer", o.agent).Int64("item", item.ID).Str("outcome", string(outcome)).
-			AnErr("reason", cause).Msg("an answer was not shown for certain; see `hubbub outbox list`")
+		log.Error().Str("outcome", string(outcome)).Msg("answer not shown for certain; see `hubbub outbox list`")
 	}
-	return out.reportWhole(ctx, tx, &o, item, outcome)
+	return out.reportWhole(ctx, tx, o, item, outcome)
 }
 
 // reportWhole reports a reply whose last open part has been settled.
@@ -126,31 +117,29 @@ func (out *outbound) reportWhole(ctx context.Context, tx *sql.Tx, o *outgoing, i
 		}
 		status.Reason = max(status.Reason, text.Clip(out.api.Redact(p.reason), maxReason))
 	}
-	var telegramChat int64
-	err = tx.QueryRowContext(ctx, `SELECT telegram_chat, message FROM sends WHERE reply = ? AND message > 0 ORDER BY part LIMIT 1`, o.Reply).
-		Scan(&telegramChat, &status.TelegramMessageID)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	source, _, err := store.One(ctx, tx, func(row store.Row) (source string, err error) {
+		var chat int64
+		err = row.Scan(&chat, &status.TelegramMessageID)
+		return out.sourceID(chat, int(status.TelegramMessageID)), err
+	}, `SELECT telegram_chat, message FROM sends WHERE reply = ? AND message > 0 ORDER BY part LIMIT 1`, o.Reply)
+	if err != nil {
 		return err
 	}
-	if status.TelegramMessageID > 0 {
-		status.SourceID = out.sourceID(telegramChat, int(status.TelegramMessageID))
-	}
+	status.SourceID = source
 	// An operator may have a part sent again: then there is another report.
 	if err := out.report(ctx, tx, o, status, fmt.Sprintf("%s:%d", status.Status, item.SettledAt.UnixMicro())); err != nil {
 		return err
 	}
 	if lost && o.agent != "" && outcome != outbox.StateDropped { // a reaction less needs no alarm
-		return out.tellUser(ctx, tx, o.chat.key)
+		return out.tellLost(ctx, tx, o.chat)
 	}
 	return nil
 }
 
-// tellUser tells a chat that an answer was lost, where it can be told.
-func (out *outbound) tellUser(ctx context.Context, tx *sql.Tx, key int64) error {
-	c, err := out.load(ctx, tx, key)
-	if err != nil || c.silent() {
-		return err
+// tellLost tells a chat that an answer was lost, if it can be told.
+func (out *outbound) tellLost(ctx context.Context, tx *sql.Tx, c *chat) error {
+	if c.silent() {
+		return nil
 	}
-	hour := time.Now().UTC().Format("2006-01-02T15")
-	return out.notice(ctx, tx, c, 0, "lost:"+hour, "An answer could not be shown here. Ask again if you miss one; /status says more.")
+	return out.notice(ctx, tx, c, 0, "lost:"+thisHour(), "An answer could not be shown here. Ask again if you miss one; /status says more.")
 }
