@@ -149,7 +149,7 @@ func TestAFailedSpawnIsToldOnceAndTriedAgain(t *testing.T) {
 		system := h.bus.Join(t, protocol.PeerSystem, "system:*")
 		lead := h.bus.Join(t, "agent:lead", "agent:lead")
 		h.start()
-		time.Sleep(time.Second) // a request that is under way when the bridge connects is repeated
+		h.pass(time.Second) // a request that is under way when the bridge connects is repeated
 		h.api.Say(dm, will, "hello")
 		ids := map[string]bool{}
 		for i := range 4 {
