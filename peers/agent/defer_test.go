@@ -171,3 +171,34 @@ func TestAgentThatWasAskedToLeaveDropsWhatItDeferred(t *testing.T) {
 		w.wantDispositions("e1 deferred", "e2 responded", "e1 ignored")
 	})
 }
+
+// TestAnEventThatIsDeferredBeforeItsTurnComesBack: a program outside of a turn may put
+// off what is still in the compose window. It leaves the window, and comes back.
+func TestAnEventThatIsDeferredBeforeItsTurnComesBack(t *testing.T) {
+	inWorld(t, newStub(answering("done")), &agent.Options{ComposeWindow: 10 * time.Second}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(time.Second)
+		call(w.tools(), "chat.defer", map[string]any{"eventId": "e1", "reason": "busy", "eta": "5m"})
+		w.sleep(4 * time.Minute)
+		w.wantDispositions("e1 deferred")
+		w.wantTexts()
+		w.sleep(2 * time.Minute)
+		w.wantDispositions("e1 deferred", "e1 responded")
+		w.wantTexts("done")
+	})
+}
+
+// TestWhatWasAnsweredIsNotPutOff: the answer is on its way, or has come.
+func TestWhatWasAnsweredIsNotPutOff(t *testing.T) {
+	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		call(tools, "chat.send_message", map[string]any{"text": "green"})
+		call(tools, "chat.defer", map[string]any{"reason": "more later"})
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(time.Hour)
+		w.wantTexts("green")
+		w.wantDispositions("e1 responded")
+	})
+}

@@ -50,9 +50,9 @@ func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 		Injection:    o.mode,
 		Priority:     e.priority(),
 		Reason:       r.name,
-		Action:       o.action,
+		Action:       r.action,
 	}
-	if o.urgent {
+	if r.urgent {
 		d.Priority = PriorityUrgent
 	}
 	if d.Injection == ModeBuffered && d.Priority == PriorityUrgent {

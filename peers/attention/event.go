@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -131,6 +132,7 @@ type Capabilities struct {
 	Notify      bool `json:"notify"`
 	ToolMailbox bool `json:"tool_mailbox"`
 	Digest      bool `json:"digest"`
+	Interrupt   bool `json:"interrupt,omitempty"` // a running turn may be cancelled and begun anew with more
 }
 
 // Takes reports whether the harness takes a mode. Modes that inject nothing
@@ -153,47 +155,19 @@ func (c *Capabilities) Takes(m Mode) bool {
 	}
 }
 
-func (c Config) deadline() time.Duration {
-	if c.Deadline <= 0 {
-		return DefaultDeadline
-	}
-	return c.Deadline
-}
+func (c Config) deadline() time.Duration { return cmp.Or(max(c.Deadline, 0), DefaultDeadline) }
 
-func (c Config) freshness() time.Duration {
-	if c.Freshness <= 0 {
-		return DefaultFreshness
-	}
-	return c.Freshness
-}
+func (c Config) freshness() time.Duration { return cmp.Or(max(c.Freshness, 0), DefaultFreshness) }
 
-func (c Config) words() *Words {
-	if c.Words == nil {
-		return &defaultWords
-	}
-	return c.Words
-}
+func (c Config) words() *Words { return cmp.Or(c.Words, &defaultWords) }
 
-func (e *Event) kind() EventKind {
-	if e.Kind == "" {
-		return KindMessage
-	}
-	return e.Kind
-}
+func (e *Event) kind() EventKind { return cmp.Or(e.Kind, KindMessage) }
 
 func (e *Event) conversationKind() ConversationKind {
-	if e.Conversation.Kind == "" {
-		return ConversationDM
-	}
-	return e.Conversation.Kind
+	return cmp.Or(e.Conversation.Kind, ConversationDM)
 }
 
-func (e *Event) authorKind() AuthorKind {
-	if e.Author.Kind == "" {
-		return AuthorHuman
-	}
-	return e.Author.Kind
-}
+func (e *Event) authorKind() AuthorKind { return cmp.Or(e.Author.Kind, AuthorHuman) }
 
 func (e *Event) priority() Priority {
 	switch e.Priority {

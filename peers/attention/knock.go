@@ -16,11 +16,8 @@ type Knock struct {
 	PullWith     string       `json:"pullWith"` // the tool that shows the content
 }
 
-// The tools that a knock can point to.
-const (
-	PullThread = "chat.read_thread"
-	PullEvents = "chat.list_events"
-)
+// PullThread is the tool that a knock points to.
+const PullThread = "chat.read_thread"
 
 func newKnock(v *view, d *Decision) Knock {
 	return Knock{

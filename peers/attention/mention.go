@@ -12,7 +12,6 @@ type mentions struct {
 	me     bool // by name or alias
 	role   bool // a role that it has, or the whole group
 	others bool // somebody else, or a role that it does not have
-	agents bool // another agent, as resolved by the chat surface
 }
 
 // resolveMentions reads the mentions that the chat surface resolved, and the
@@ -46,7 +45,7 @@ func (m *mentions) add(name string, self *Self, w *Words) {
 		if self.is(rest) {
 			m.me = true
 		} else {
-			m.others, m.agents = true, true
+			m.others = true
 		}
 	case family != "": // "user:dave" and whatever else a surface resolves
 		m.others = true

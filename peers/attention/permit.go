@@ -1,6 +1,9 @@
 package attention
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A Standing is what an agent's records say about an event at the moment when
 // it wants to act on it.
@@ -14,7 +17,6 @@ type Standing struct {
 	ClaimNeeded bool        // it must hold the claim
 	ClaimHeld   bool        // it does
 	ClaimOwner  string      // who does, where somebody else does
-	Withheld    bool        // its content was never shown: it was kept in the mailbox only
 	Exchange    Verdict     // of the exchange between agents; empty = allow
 	Repeats     bool        // the text says again what was said
 }
@@ -66,25 +68,22 @@ var refusals = []permitRow{
 
 // PermitMessage says whether an agent may send a message in response to an
 // event.
-func PermitMessage(s Standing) Refusal {
-	for i := range refusals {
-		if refusals[i].when(&s) {
-			return Refusal{refusals[i].reason, refusals[i].advice}
-		}
-	}
-	return Refusal{}
-}
+func PermitMessage(s Standing) Refusal { return permit(&s, func(string) bool { return true }) }
 
 // PermitReaction says whether an agent may put a signal on an event. Signals
 // promise and acknowledge; they do not need a claim, and are allowed where a
 // message is not, except on events of others and after leaving.
 func PermitReaction(s Standing) Refusal {
-	for i := range refusals {
-		switch refusals[i].reason {
-		case "unknown_event", "superseded", "must_not_respond", "left":
-			if refusals[i].when(&s) {
-				return Refusal{refusals[i].reason, refusals[i].advice}
-			}
+	return permit(&s, func(reason string) bool {
+		return slices.Contains([]string{"unknown_event", "superseded", "must_not_respond", "left"}, reason)
+	})
+}
+
+// permit returns the first refusal that applies, of those that count.
+func permit(s *Standing, counts func(reason string) bool) Refusal {
+	for _, row := range refusals {
+		if counts(row.reason) && row.when(s) {
+			return Refusal{row.reason, row.advice}
 		}
 	}
 	return Refusal{}

@@ -16,22 +16,16 @@ type Words struct {
 	Groups  []string `json:"groups,omitempty"`  // "all": a mention of every agent in a conversation
 }
 
-var defaultWords = Words{
-	Stop:    []string{"stop", "cancel", "wait"},
-	Acks:    []string{"thanks", "thank you", "thx", "got it", "nice", "ok", "okay", "great", "cool"},
-	Answers: []string{"ok", "okay", "great"},
-	Leave:   []string{"leave", "go away"},
-	Groups:  []string{"all", "everyone", "here", "channel", "agents"},
-}
+var defaultWords = DefaultWords()
 
-// DefaultWords returns a copy of the words that hold when nothing is configured.
+// DefaultWords returns the words that hold when nothing is configured.
 func DefaultWords() Words {
 	return Words{
-		Stop:    slices.Clone(defaultWords.Stop),
-		Acks:    slices.Clone(defaultWords.Acks),
-		Answers: slices.Clone(defaultWords.Answers),
-		Leave:   slices.Clone(defaultWords.Leave),
-		Groups:  slices.Clone(defaultWords.Groups),
+		Stop:    []string{"stop", "cancel", "wait"},
+		Acks:    []string{"thanks", "thank you", "thx", "got it", "nice", "ok", "okay", "great", "cool"},
+		Answers: []string{"ok", "okay", "great"},
+		Leave:   []string{"leave", "go away"},
+		Groups:  []string{"all", "everyone", "here", "channel", "agents"},
 	}
 }
 

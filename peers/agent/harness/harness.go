@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"hubbub/peers/attention"
 )
 
 // Why a turn did not end well. Errors of Turn wrap one of these or the cause
@@ -153,13 +155,8 @@ type Capabilities struct {
 	ReadsSystem bool // its model reads Turn.System
 }
 
-// Injection lists the injection modes that a harness can take. A mode that it
-// lacks falls back to tool_mailbox.
-type Injection struct {
-	Immediate, Buffered, Notify, ToolMailbox, Digest bool
-	// Interrupt: a running turn may be cancelled and begun anew with more.
-	Interrupt bool
-}
+// Injection lists the injection modes that a harness can take.
+type Injection = attention.Capabilities
 
 // AllInjection is what harnesses that run their own model loop can take.
 var AllInjection = Injection{Immediate: true, Buffered: true, Notify: true, ToolMailbox: true, Digest: true, Interrupt: true}

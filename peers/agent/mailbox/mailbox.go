@@ -254,9 +254,9 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 		return 0, since, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var first sql.NullInt64
-	if err := db.QueryRowContext(ctx, `SELECT count(*), min(received_at) FROM events WHERE state = ?`, Stored).Scan(&count, &first); err != nil {
-		return 0, since, fmt.Errorf("reading what waits for a decision: %w", err)
+	column, _, err := store.One(ctx, db, store.Column[string], `SELECT name FROM pragma_table_info('events') WHERE name IN ('state', 'stage')`) // stage of old
+	if err == nil {
+		err = db.QueryRowContext(ctx, `SELECT count(*), coalesce(min(received_at), 0) FROM events WHERE `+column+` = ?`, Stored).Scan(&count, timeColumn{&since})
 	}
-	return count, fromMicros(first.Int64), nil
+	return count, since, err
 }

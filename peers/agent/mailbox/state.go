@@ -27,7 +27,7 @@ const (
 	Failed       State = "failed"
 )
 
-// A Cause is why an event changes its state.
+// A Cause is why an event changes its state. A disposition is the cause of itself.
 type Cause string
 
 // The causes.
@@ -36,15 +36,15 @@ const (
 	Keep   Cause = "keep"   // decided: no turn shows it
 	Join   Cause = "join"   // a turn shows it, for the first time or again
 	Reopen Cause = "reopen" // its text or the harness changed: it is decided anew
-	Claim  Cause = "claim"  // the agent promises to see to it
-	Defer  Cause = "defer"
 	Answer Cause = "answer" // a message in response was queued
 
-	Respond     Cause = "respond"
-	Acknowledge Cause = "acknowledge"
-	Ignore      Cause = "ignore"
-	Supersede   Cause = "supersede" // deleted, replaced, merged or stopped
-	Fail        Cause = "fail"
+	Claim       = Cause(attention.DispositionClaimed) // the agent promises to see to it
+	Defer       = Cause(attention.DispositionDeferred)
+	Respond     = Cause(attention.DispositionResponded)
+	Acknowledge = Cause(attention.DispositionAcknowledged)
+	Ignore      = Cause(attention.DispositionIgnored)
+	Supersede   = Cause(attention.DispositionSuperseded) // deleted, replaced, merged or stopped
+	Fail        = Cause(attention.DispositionFailed)
 )
 
 // openStates are the states that are not final.
@@ -72,25 +72,6 @@ var transitions = map[Cause]map[State]State{
 func Next(s State, c Cause) (State, bool) {
 	to, ok := transitions[c][s]
 	return to, ok
-}
-
-// CauseOf returns the cause that gives an event a disposition.
-func CauseOf(d attention.Disposition) Cause {
-	switch d {
-	case attention.DispositionClaimed:
-		return Claim
-	case attention.DispositionDeferred:
-		return Defer
-	case attention.DispositionResponded:
-		return Respond
-	case attention.DispositionAcknowledged:
-		return Acknowledge
-	case attention.DispositionSuperseded:
-		return Supersede
-	case attention.DispositionFailed:
-		return Fail
-	}
-	return Ignore
 }
 
 // Open reports whether no final disposition was written.

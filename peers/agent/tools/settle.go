@@ -117,7 +117,7 @@ func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) {
 	if d == attention.DispositionDeferred {
 		t.PutOff(e, eta, reason)
 	} else {
-		t.Move(e, mailbox.CauseOf(d), reason)
+		t.Move(e, mailbox.Cause(d), reason)
 	}
 }
 
@@ -148,13 +148,13 @@ func (b *Toolbox) deferEvent(ctx context.Context, args *settleArguments) harness
 
 func (b *Toolbox) resolve(ctx context.Context, args *settleArguments) harness.Result {
 	return b.settle(ctx, resolveTool.Name, args, func(t *try) attention.Refusal {
-		cause := mailbox.Ignore
+		end := attention.DispositionIgnored
 		for _, d := range []attention.Disposition{attention.DispositionAcknowledged, attention.DispositionResponded} {
 			if t.event.Decision.Policy.May(d) {
-				cause = mailbox.CauseOf(d)
+				end = d
 			}
 		}
-		t.Move(t.event, cause, "resolved")
+		t.Move(t.event, mailbox.Cause(end), "resolved")
 		return attention.Refusal{}
 	})
 }

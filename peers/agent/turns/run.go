@@ -15,12 +15,8 @@ import (
 // errDeadline is the cause with which a turn ends that took too long.
 var errDeadline = errors.New("the deadline has passed")
 
-// A withdrawal is the cause with which a running turn ends because of something that
-// happened in its chat.
-type withdrawal struct{ reason string }
-
-// Error returns what happened.
-func (w withdrawal) Error() string { return w.reason }
+// errWithdrawn is the cause with which a turn ends that begins anew.
+var errWithdrawn = errors.New("the message was edited, deleted or continued before a response")
 
 // A run is a turn in the hands of the harness.
 type run struct {
@@ -84,10 +80,14 @@ func (rs *runs) busy() (n int) {
 	return n
 }
 
-// holder returns the turn that holds a place, or "".
-func (rs *runs) holder(place string) string {
+// holder returns the turn that holds a place, or "". A turn that a goroutine has not
+// left yet holds its own.
+func (rs *runs) holder(place, turnID string) string {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	if rs.byID[turnID] != nil {
+		return turnID
+	}
 	for id, r := range rs.byID {
 		if r.place == place && !r.accepted {
 			return id
@@ -117,7 +117,7 @@ func (rs *runs) lineUp(place string) (after <-chan struct{}, entered func()) {
 
 // Stop stops a turn that is with the harness, because of something that happened in
 // its chat.
-func (r *Runner) Stop(turnID, reason string) { r.stop(turnID, withdrawal{reason}) }
+func (r *Runner) Stop(turnID, reason string) { r.stop(turnID, errors.New(reason)) }
 
 // stop reports whether a goroutine is still at the turn.
 func (r *Runner) stop(id string, why error) bool {
@@ -133,7 +133,7 @@ func (r *Runner) stop(id string, why error) bool {
 func (r *Runner) stopWithdrawn(ctx context.Context) error {
 	v := r.box.View(ctx)
 	for _, t := range v.TurnsIn(mailbox.TurnWithdrawn) {
-		if r.stop(t.ID, withdrawal{"the message was edited, deleted or continued before a response"}) {
+		if r.stop(t.ID, errWithdrawn) {
 			continue // its goroutine queues it again
 		}
 		if err := r.inTurn(ctx, t.ID, mailbox.TurnWithdrawn, requeue); err != nil {
@@ -172,7 +172,7 @@ func (r *Runner) startTurns(ctx, work context.Context, caps harness.Capabilities
 	v, now := r.box.View(ctx), time.Now()
 	for _, t := range v.TurnsIn(mailbox.TurnQueued) {
 		urgent := t.Rank == mailbox.RankUrgent
-		holder := r.runs.holder(t.Place)
+		holder := r.runs.holder(t.Place, t.ID)
 		switch {
 		case t.NotBefore.After(now):
 			next = soonest(next, t.NotBefore)

@@ -169,8 +169,7 @@ func (r *Runner) config(caps harness.Capabilities) attention.Config {
 	if v, err := attention.ParseVersion(caps.ProtocolVersion); err == nil && caps.ProtocolVersion != "" {
 		cfg.Version = v
 	}
-	in := caps.Injection
-	cfg.Inject = &attention.Capabilities{Immediate: in.Immediate, Buffered: in.Buffered, Notify: in.Notify, ToolMailbox: in.ToolMailbox, Digest: in.Digest}
+	cfg.Inject = &caps.Injection
 	return cfg
 }
 

@@ -20,16 +20,16 @@ const maxFailure = 500
 // settle stores what came of a run of the harness.
 func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolbox, outcome harness.Outcome, failure error) error {
 	accepted := failure == nil && outcome.State == harness.Accepted
-	gone := ""
-	err := r.box.InTx(ctx, func(tx *mailbox.Tx) {
+	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
+		if accepted && (t == nil || t.State != mailbox.TurnRunning) { // it was stopped while the program took it
+			r.harness.Cancel(id, errWithdrawn.Error())
+		}
 		switch {
 		case t == nil:
 		case t.State == mailbox.TurnWithdrawn:
-			gone = "it begins anew"
 			requeue(tx, t)
 		case t.State != mailbox.TurnRunning:
-			gone = "it was cancelled"
 		case failure != nil:
 			r.fail(tx, t, failure)
 		case accepted:
@@ -38,10 +38,6 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolbox, outc
 			settleFinished(tx, t, box, outcome)
 		}
 	})
-	if err == nil && accepted && gone != "" { // it was stopped while the program took it
-		r.harness.Cancel(id, gone)
-	}
-	return err
 }
 
 // settleAccepted keeps a turn open that a program works on in its own time, unless it
