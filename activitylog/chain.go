@@ -48,27 +48,24 @@ func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Cha
 	if err != nil {
 		return nil, err
 	}
-	c := &Chain{Cut: cut}
-	plan := planChain(all, id, o.Limit)
-	c.Cut = c.Cut || plan.cut
-	for i, p := range append(plan.causes, plan.steps...) {
-		step := Step{Message: m, Depth: p.depth, Cause: p.cause, Reason: p.reason}
-		if p.id != id {
-			if step.Message, err = r.Message(ctx, p.id); err != nil {
-				if errors.Is(err, ErrUnknownMessage) {
-					continue // pruned meanwhile
-				}
+	c := planChain(all, id, o.Limit)
+	c.Cut = c.Cut || cut
+	for _, steps := range []*[]Step{&c.Causes, &c.Steps} {
+		kept := (*steps)[:0]
+		for _, s := range *steps {
+			if s.ID == id {
+				s.Message = m
+			} else if s.Message, err = r.Message(ctx, s.ID); errors.Is(err, ErrUnknownMessage) {
+				continue // pruned meanwhile
+			} else if err != nil {
 				return nil, err
 			}
+			kept = append(kept, s)
 		}
-		if i < len(plan.causes) {
-			c.Causes = append(c.Causes, step)
-		} else {
-			c.Steps = append(c.Steps, step)
-		}
+		*steps = kept
 	}
-	if len(plan.steps) == 0 { // only a rejected row
-		c.Steps = append(c.Steps, Step{Message: m})
+	if len(c.Steps) == 0 { // only a rejected row
+		c.Steps = []Step{{Message: m}}
 	}
 	return c, nil
 }
@@ -105,48 +102,36 @@ func (r *Reader) cluesAround(ctx context.Context, m *Message, within time.Durati
 	return all, cut, err
 }
 
-// A plannedStep is a step before its message is read.
-type plannedStep struct {
-	id     string
-	depth  int
-	cause  string
-	reason string
-}
-
-type chainPlan struct {
-	causes, steps []plannedStep
-	cut           bool
-}
-
 // A cause is why a message was sent.
 type cause struct{ id, reason string }
 
-// planChain decides which messages belong to the chain of one.
-func planChain(all []clues, id string, limit int) (plan chainPlan) {
-	causes, caused := causesOf(all)
-	known := false
-	for i := range all {
-		known = known || all[i].id == id
+// planChain decides which messages belong to the chain of one; of each it gives
+// only the id.
+func planChain(all []clues, id string, limit int) *Chain {
+	c := &Chain{}
+	if !slices.ContainsFunc(all, func(other clues) bool { return other.id == id }) {
+		return c
 	}
-	if !known {
-		return plan
+	causes, caused := causesOf(all)
+	step := func(id string, depth int) Step {
+		return Step{Message: &Message{ID: id}, Depth: depth, Cause: causes[id].id, Reason: causes[id].reason}
 	}
 	visited := map[string]bool{id: true}
 	for at := causes[id].id; at != "" && !visited[at]; at = causes[at].id {
 		visited[at] = true
-		plan.causes = append(plan.causes, plannedStep{id: at, cause: causes[at].id, reason: causes[at].reason})
+		c.Causes = append(c.Causes, step(at, 0))
 	}
-	slices.Reverse(plan.causes)
-	for i := range plan.causes {
-		plan.causes[i].depth = i
+	slices.Reverse(c.Causes)
+	for i := range c.Causes {
+		c.Causes[i].Depth = i
 	}
 	var visit func(id string, depth int)
 	visit = func(id string, depth int) {
-		if len(plan.steps) >= limit {
-			plan.cut = true
+		if len(c.Steps) >= limit {
+			c.Cut = true
 			return
 		}
-		plan.steps = append(plan.steps, plannedStep{id: id, depth: depth, cause: causes[id].id, reason: causes[id].reason})
+		c.Steps = append(c.Steps, step(id, depth))
 		for _, child := range caused[id] {
 			if !visited[child] {
 				visited[child] = true
@@ -154,8 +139,8 @@ func planChain(all []clues, id string, limit int) (plan chainPlan) {
 			}
 		}
 	}
-	visit(id, len(plan.causes))
-	return plan
+	visit(id, len(c.Causes))
+	return c
 }
 
 // causesOf returns the cause of each message that has one, and what each

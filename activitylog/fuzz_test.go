@@ -45,7 +45,7 @@ func FuzzRows(f *testing.F) {
 		}
 		makeMessage(id, rows)
 		plan := planChain(all, id, 10)
-		if len(plan.steps) == 0 || plan.steps[0].id != id {
+		if len(plan.Steps) == 0 || plan.Steps[0].ID != id {
 			t.Fatalf("%+v", plan)
 		}
 	})

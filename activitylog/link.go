@@ -87,38 +87,32 @@ func traceID(parent string) string {
 // A linker finds what caused a message. It holds all messages of a time, in
 // order.
 type linker struct {
-	all       []clues
-	byID      map[string][]int
-	bySource  map[string][]int
-	byRequest map[string][]int
-	byRoute   map[string][]int // route_assigned
-	byConfig  map[string][]int // configure
-	byTrace   map[string][]int
-	welcomed  map[int]bool // configure messages whose first chat message was seen
+	all      []clues
+	index    map[mark][]int
+	welcomed map[int]bool // configure messages whose first chat message was seen
 }
 
+// A mark is a value by which messages are found: an id, a sourceId, the requestId
+// of a request, the route of a route_assigned or a configure, a trace.
+type mark struct{ kind, value string }
+
 func newLinker(all []clues) *linker {
-	l := &linker{
-		all: all, byID: map[string][]int{}, bySource: map[string][]int{}, byRequest: map[string][]int{},
-		byRoute: map[string][]int{}, byConfig: map[string][]int{}, byTrace: map[string][]int{}, welcomed: map[int]bool{},
-	}
-	add := func(index map[string][]int, key string, i int) {
-		if key != "" {
-			index[key] = append(index[key], i)
-		}
-	}
+	l := &linker{all: all, index: map[mark][]int{}, welcomed: map[int]bool{}}
 	for i := range all {
 		c := &all[i]
-		add(l.byID, c.id, i)
-		add(l.bySource, c.sourceID, i)
-		add(l.byTrace, c.trace, i)
+		marks := []mark{{"id", c.id}, {"source", c.sourceID}, {"trace", c.trace}}
 		switch c.typ {
 		case protocol.TypeSpawnRequest, protocol.TypeCollabRequest:
-			add(l.byRequest, c.requestID, i)
+			marks = append(marks, mark{"request", c.requestID})
 		case protocol.TypeRouteAssigned:
-			add(l.byRoute, c.route, i)
+			marks = append(marks, mark{"route", c.route})
 		case protocol.TypeConfigure:
-			add(l.byConfig, c.route, i)
+			marks = append(marks, mark{"configure", c.route})
+		}
+		for _, m := range marks {
+			if m.value != "" {
+				l.index[m] = append(l.index[m], i)
+			}
 		}
 	}
 	return l
@@ -133,37 +127,33 @@ const (
 	LinkTrace   = "trace"     // the same traceparent
 )
 
-// parent returns which message caused message i and why; -1 when none did.
+// parent returns which message caused message i and why; -1 if none did.
 func (l *linker) parent(i int) (int, string) {
 	c := &l.all[i]
+	toMe := func(o *clues) bool { return o.topic == c.from }
 	for _, id := range c.answers {
-		if at := l.last(l.byID[id], i, nil); at >= 0 {
-			return at, LinkAnswers
-		}
-		toMe := func(o *clues) bool { return o.topic == c.from }
-		if at := l.last(l.bySource[id], i, toMe); at >= 0 {
-			return at, LinkAnswers
-		}
-		if at := l.last(l.bySource[id], i, nil); at >= 0 {
-			return at, LinkAnswers
+		for _, at := range []int{l.last(mark{"id", id}, i, nil), l.last(mark{"source", id}, i, toMe), l.last(mark{"source", id}, i, nil)} {
+			if at >= 0 {
+				return at, LinkAnswers
+			}
 		}
 	}
 	switch c.typ {
 	case protocol.TypeSpawnResult, protocol.TypeRouteAssigned, protocol.TypeCollabResult:
-		if at := l.last(l.byRequest[c.requestID], i, nil); at >= 0 {
+		if at := l.last(mark{"request", c.requestID}, i, nil); at >= 0 {
 			return at, LinkRequest
 		}
 	case protocol.TypeConfigure:
-		if at := l.last(l.byRoute[c.route], i, nil); at >= 0 {
+		if at := l.last(mark{"route", c.route}, i, nil); at >= 0 {
 			return at, LinkRoute
 		}
 	case protocol.TypeTGMessage, protocol.TypeChatMessage:
-		if at := l.last(l.byConfig[c.route], i, nil); at >= 0 && l.waited(c, at) {
+		if at := l.last(mark{"configure", c.route}, i, nil); at >= 0 && l.waited(c, at) {
 			return at, LinkFirst
 		}
 	}
-	if at := l.first(l.byTrace[c.trace], i); at >= 0 {
-		return at, LinkTrace
+	if traced := l.index[mark{"trace", c.trace}]; len(traced) > 0 && traced[0] < i {
+		return traced[0], LinkTrace
 	}
 	return -1, ""
 }
@@ -178,22 +168,15 @@ func (l *linker) waited(c *clues, configure int) bool {
 	return !c.createdAt.IsZero() && c.createdAt.Before(l.all[configure].at)
 }
 
-// last returns the last of some messages before i that fits; where none is
-// before it (another bus has another clock), the first after it.
-func (l *linker) last(of []int, i int, fits func(*clues) bool) int {
+// last returns the last message with a mark before i that fits; if none is
+// before it (another bus has another clock), the first after it; else -1.
+func (l *linker) last(m mark, i int, fits func(*clues) bool) int {
 	at := -1
-	for _, j := range of {
+	for _, j := range l.index[m] {
 		if l.all[j].id == l.all[i].id || fits != nil && !fits(&l.all[j]) || j > i && at >= 0 {
 			continue
 		}
 		at = j
 	}
 	return at
-}
-
-func (l *linker) first(of []int, i int) int {
-	if len(of) == 0 || of[0] >= i {
-		return -1
-	}
-	return of[0]
 }

@@ -43,10 +43,9 @@ type source struct {
 type view struct {
 	conn   *sqlite.Conn
 	life   int
-	frozen bool                    // it sees nothing that is written later
-	bus    string                  // the expression that reads the column `bus`
-	heads  map[string]head         // of messages seen lately
-	stmts  map[string]*sqlite.Stmt // by their SQL
+	frozen bool            // it sees nothing that is written later
+	bus    string          // the expression that reads the column `bus`
+	heads  map[string]head // of messages seen lately
 }
 
 // A head is what the send_start row tells of a message.
@@ -176,7 +175,7 @@ func connectView(name string, life int) (*view, error) {
 		return nil, err
 	}
 	conn.SetBusyTimeout(busyTimeout)
-	v := &view{conn: conn, life: life, heads: map[string]head{}, stmts: map[string]*sqlite.Stmt{}, bus: "bus"}
+	v := &view{conn: conn, life: life, heads: map[string]head{}, bus: "bus"}
 	columns, err := logColumns(conn)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -210,37 +209,20 @@ func logColumns(conn *sqlite.Conn) (columns map[string]bool, err error) {
 	return columns, err
 }
 
-// query runs a statement, kept prepared, and calls row for each row of its
-// result until that returns false. The read transaction ends with it.
-func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool, err error)) (err error) {
-	stmt := v.stmts[sql]
-	if stmt == nil {
-		if stmt, err = v.conn.Prepare(sql); err != nil {
-			return err
+// query runs a statement, which the connection keeps prepared, and calls row for
+// each row of its result until that returns false. The read transaction ends with it.
+func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool, err error)) error {
+	err := sqlitex.Execute(v.conn, sql, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+		more, err := row(s)
+		if err == nil && !more {
+			err = errEnough
 		}
-		v.stmts[sql] = stmt
+		return err
+	}})
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	for i, arg := range args {
-		switch a := arg.(type) {
-		case string:
-			stmt.BindText(i+1, a)
-		case int64:
-			stmt.BindInt64(i+1, a)
-		case int:
-			stmt.BindInt64(i+1, int64(a))
-		}
-	}
-	defer func() { err = errors.Join(err, stmt.Reset()) }()
-	for {
-		has, err := stmt.Step()
-		if err != nil || !has {
-			return err
-		}
-		more, err := row(stmt)
-		if err != nil || !more {
-			return err
-		}
-	}
+	return err
 }
 
 // int64 returns the single number that a query gives; false where it is NULL.
