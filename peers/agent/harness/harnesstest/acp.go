@@ -2,19 +2,22 @@ package harnesstest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
 
+	"hubbub/peers/agent/harness"
+
 	acpsdk "github.com/coder/acp-go-sdk"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // ACPRole is the environment variable that makes a test binary play an ACP
-// program: "fake" for one that works, "mute", "no-http", "future" and
-// "logged-out" for the others.
+// program: "fake" for one that works, "mute", "no-http", "future",
+// "logged-out" and "crash-once FILE" for the others.
 const ACPRole = "ACP_TEST"
 
 // ServeACP plays an ACP program without a model, as ACPRole says, until its
@@ -31,9 +34,10 @@ func ServeACP() {
 }
 
 type acpProgram struct {
-	conn     *acpsdk.AgentSideConnection
-	mu       sync.Mutex
-	sessions map[acpsdk.SessionId]*acpSession
+	acpsdk.Agent // methods that nobody asks for
+	conn         *acpsdk.AgentSideConnection
+	mu           sync.Mutex
+	sessions     map[acpsdk.SessionId]*acpSession
 }
 
 type acpSession struct {
@@ -82,6 +86,9 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	f.mu.Unlock()
 	defer cancel()
 	end := acpsdk.PromptResponse{StopReason: acpsdk.StopReasonEndTurn, Usage: &acpsdk.Usage{InputTokens: 5, OutputTokens: 3}}
+	if file, crashes := strings.CutPrefix(os.Getenv(ACPRole), "crash-once "); crashes {
+		crashOnce(file)
+	}
 	event, text := spoken(r.Prompt[len(r.Prompt)-1].Text.Text)
 	command, argument, _ := strings.Cut(text, " ")
 	switch command {
@@ -100,11 +107,8 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		f.say(r.SessionId, fmt.Sprintf("%s prompt %d of %d blocks in %s", r.SessionId, n, len(r.Prompt), s.cwd))
 	case "crash":
 		os.Exit(4)
-	case "crash-once": // argument: a file that remembers it
-		if _, err := os.Stat(argument); err != nil {
-			os.WriteFile(argument, nil, 0o600) //nolint:errcheck // then it crashes again
-			os.Exit(4)
-		}
+	case "crash-once":
+		crashOnce(argument)
 		f.say(r.SessionId, "survived")
 	case "tell": // argument: a file that gets what the program was given
 		raw := strings.Join(os.Environ(), "\n")
@@ -127,10 +131,23 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		end.StopReason = acpsdk.StopReasonMaxTurnRequests
 	case "permission":
 		f.say(r.SessionId, f.permission(ctx, r.SessionId, argument))
-	case "chat":
-		f.say(r.SessionId, f.chat(ctx, s, event, argument))
+	case "chat": // sends the argument with the chat tools
+		f.say(r.SessionId, s.withTools(ctx, func(tools harness.Tools) string {
+			arguments, _ := json.Marshal(map[string]any{"text": argument, "inReplyTo": event}) //nolint:errcheck // strings
+			return fmt.Sprintf("sent, error %v", tools.Call(ctx, "chat.send_message", arguments).IsError)
+		}))
+	case "play": // takes the argument for an event, and does what a scripted agent does
+		f.say(r.SessionId, s.withTools(ctx, func(tools harness.Tools) string { return play(ctx, []byte(argument), tools) }))
 	}
 	return end, nil
+}
+
+// crashOnce ends the program, unless the file that remembers it is there.
+func crashOnce(file string) {
+	if _, err := os.Stat(file); err != nil {
+		os.WriteFile(file, nil, 0o600) //nolint:errcheck // then it crashes again
+		os.Exit(4)
+	}
 }
 
 // spoken is what a prompt tells the program to do: all of it, or the message of
@@ -176,8 +193,8 @@ func (f *acpProgram) permission(ctx context.Context, id acpsdk.SessionId, what s
 	return string(r.Outcome.Selected.OptionId)
 }
 
-// chat sends a message with the chat tools of the session's first MCP server.
-func (f *acpProgram) chat(ctx context.Context, s *acpSession, event, text string) string {
+// withTools does something with the chat tools of the session's first MCP server.
+func (s *acpSession) withTools(ctx context.Context, do func(harness.Tools) string) string {
 	if len(s.servers) == 0 || s.servers[0].Http == nil {
 		return "no tools"
 	}
@@ -189,11 +206,14 @@ func (f *acpProgram) chat(ctx context.Context, s *acpSession, event, text string
 		return err.Error()
 	}
 	defer session.Close() //nolint:errcheck // a test program
-	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "chat.send_message", Arguments: map[string]any{"text": text, "inReplyTo": event}})
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("sent, error %v", result.IsError)
+	return do(&Tools{Answer: func(ctx context.Context, c Call) (harness.Result, bool) {
+		r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: c.Name, Arguments: c.Arguments})
+		if err != nil {
+			return harness.Refused(err.Error(), nil), true
+		}
+		raw, _ := json.Marshal(r.StructuredContent) //nolint:errcheck // it was JSON
+		return harness.Result{IsError: r.IsError, StructuredContent: raw}, true
+	}})
 }
 
 type header struct{ h acpsdk.HttpHeader }
@@ -201,32 +221,4 @@ type header struct{ h acpsdk.HttpHeader }
 func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set(h.h.Name, h.h.Value)
 	return http.DefaultTransport.RoundTrip(r)
-}
-
-func (f *acpProgram) Authenticate(context.Context, acpsdk.AuthenticateRequest) (acpsdk.AuthenticateResponse, error) {
-	return acpsdk.AuthenticateResponse{}, nil
-}
-
-func (f *acpProgram) Logout(context.Context, acpsdk.LogoutRequest) (acpsdk.LogoutResponse, error) {
-	return acpsdk.LogoutResponse{}, nil
-}
-
-func (f *acpProgram) CloseSession(context.Context, acpsdk.CloseSessionRequest) (acpsdk.CloseSessionResponse, error) {
-	return acpsdk.CloseSessionResponse{}, nil
-}
-
-func (f *acpProgram) ListSessions(context.Context, acpsdk.ListSessionsRequest) (acpsdk.ListSessionsResponse, error) {
-	return acpsdk.ListSessionsResponse{}, nil
-}
-
-func (f *acpProgram) ResumeSession(context.Context, acpsdk.ResumeSessionRequest) (acpsdk.ResumeSessionResponse, error) {
-	return acpsdk.ResumeSessionResponse{}, nil
-}
-
-func (f *acpProgram) SetSessionConfigOption(context.Context, acpsdk.SetSessionConfigOptionRequest) (acpsdk.SetSessionConfigOptionResponse, error) {
-	return acpsdk.SetSessionConfigOptionResponse{}, nil
-}
-
-func (f *acpProgram) SetSessionMode(context.Context, acpsdk.SetSessionModeRequest) (acpsdk.SetSessionModeResponse, error) {
-	return acpsdk.SetSessionModeResponse{}, nil
 }

@@ -2,6 +2,7 @@ package harnesstest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"hubbub/peers/agent/harness"
 )
 
 // Reference is a small C2A program, as a program in any language could be
@@ -37,6 +40,7 @@ import (
 //	silent-turns     accepts everything and does nothing
 //	chatty           writes a line that is not JSON-RPC before each answer
 //	nameless         names no event in what it sends
+//	scripted         does what a scripted agent does, until the event is withdrawn
 type Reference struct {
 	In     io.Reader
 	Out    io.Writer
@@ -49,6 +53,7 @@ type Reference struct {
 	waiting map[string]chan json.RawMessage
 	calls   int
 	late    json.RawMessage // id of a delivery that is not answered yet
+	running map[string]context.CancelFunc
 	wg      sync.WaitGroup
 }
 
@@ -138,7 +143,7 @@ func (r *Reference) text(name string) string {
 
 // Run reads lines until the end of its input.
 func (r *Reference) Run() error {
-	r.waiting = map[string]chan json.RawMessage{}
+	r.waiting, r.running = map[string]chan json.RawMessage{}, map[string]context.CancelFunc{}
 	r.memory.Done = map[string]bool{}
 	if raw, err := os.ReadFile(r.State); err == nil {
 		if err := json.Unmarshal(raw, &r.memory); err != nil {
@@ -186,6 +191,8 @@ func (r *Reference) Run() error {
 			if err := r.deliver(f.ID, f.Params); err != nil {
 				return err
 			}
+		case "notifications/cancelled":
+			r.withdrawn(f.Params)
 		default:
 			if len(f.ID) > 0 {
 				r.write(map[string]any{"id": f.ID, "error": map[string]any{"code": -32601, "message": "unknown method " + f.Method}})
@@ -318,7 +325,9 @@ func (r *Reference) deliver(id, params json.RawMessage) error {
 		}
 		os.Exit(3)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
 	r.mu.Lock()
+	r.running[string(id)] = cancel
 	if !known {
 		r.memory.Stored = append(r.memory.Stored, e.EventID)
 	}
@@ -344,10 +353,25 @@ func (r *Reference) deliver(id, params json.RawMessage) error {
 	if n == r.number("crash-after") {
 		os.Exit(3)
 	}
-	if !done {
+	if !done && r.has("scripted") {
+		r.wg.Go(func() { play(ctx, params, &Tools{Answer: r.answer}) })
+	} else if !done {
 		r.wg.Go(func() { r.work(&e) })
 	}
 	return nil
+}
+
+// withdrawn ends the play of an event.
+func (r *Reference) withdrawn(params json.RawMessage) {
+	var p struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	json.Unmarshal(params, &p) //nolint:errcheck // then nothing has this id
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cancel, ok := r.running[string(p.RequestID)]; ok {
+		cancel()
+	}
 }
 
 func (r *Reference) save() error {
@@ -411,4 +435,10 @@ func (r *Reference) answered(id string, result json.RawMessage) {
 		c <- append(json.RawMessage(nil), result...)
 		delete(r.waiting, id)
 	}
+}
+
+// answer has the host answer a call of the script.
+func (r *Reference) answer(_ context.Context, c Call) (result harness.Result, answered bool) {
+	answered = json.Unmarshal(r.call(c.Name, c.Arguments), &result) == nil
+	return result, answered
 }

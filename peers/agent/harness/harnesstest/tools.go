@@ -1,12 +1,14 @@
 package harnesstest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
 	"sync"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/scripted"
 )
 
 // A Call is one recorded tool call.
@@ -77,4 +79,24 @@ func (t *Tools) Called() []string {
 		names = append(names, c.Name)
 	}
 	return names
+}
+
+// play does with an event what a scripted agent does, and returns the text that
+// ends the turn. The event is a harness.Event or the params of chat/deliver.
+func play(ctx context.Context, event []byte, tools harness.Tools) string {
+	var params struct {
+		harness.Event
+		Attention struct{ Policy, Reason string }
+	}
+	if err := json.Unmarshal(event, &params); err != nil {
+		return err.Error()
+	}
+	turn := harness.Turn{Event: params.Event}
+	turn.Event.Policy = cmp.Or(turn.Event.Policy, params.Attention.Policy)
+	turn.Event.Reason = cmp.Or(turn.Event.Reason, params.Attention.Reason)
+	outcome, err := scripted.New(nil).Turn(ctx, &turn, tools)
+	if err != nil {
+		return err.Error()
+	}
+	return outcome.FinalText
 }
