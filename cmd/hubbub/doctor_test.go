@@ -30,10 +30,10 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for stage, count := range map[string]int{"stored": 2, "done": 1} {
+	for state, count := range map[string]int{"stored": 2, "ignored": 1} {
 		for i := range count {
-			_, err := db.ExecContext(t.Context(), `INSERT INTO events (event_id, source_id, chat, message_id, received_at, content, kind, conversation, thread, stream, author, author_kind, stage)
-				VALUES (?, '', '', '', ?, '', '', '', '', '', '', '', ?)`, stage+string(rune('0'+i)), noon.UnixMicro(), stage)
+			_, err := db.ExecContext(t.Context(), `INSERT INTO events (event_id, source_id, chat, message_id, received_at, content, kind, conversation, thread, stream, author, author_kind, state)
+				VALUES (?, '', '', '', ?, '', '', '', '', '', '', '', ?)`, state+string(rune('0'+i)), noon.UnixMicro(), state)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 	if got := agentLog(data, "lead"); !strings.HasPrefix(got, "journalctl --unit hubbub-agent-lead,") {
 		t.Errorf("the log of the system's unit: %s", got)
 	}
-	if _, err := db.ExecContext(t.Context(), `UPDATE events SET stage = 'done'`); err != nil {
+	if _, err := db.ExecContext(t.Context(), `UPDATE events SET state = 'ignored'`); err != nil {
 		t.Fatal(err)
 	}
 	if found := examineMailboxes(t.Context(), data, noon.Add(time.Hour)); len(found) != 0 {
