@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	announceBackoff = 10 * time.Second // at most, between two attempts
-	announceTimeout = 40 * time.Second // of one attempt; the bus answers after 30 s at the latest
-	stopTimeout     = 2 * time.Second  // for running attempts at the end
+	announceBackoff = 10 * time.Second // longest pause between two attempts
+	announceTimeout = 40 * time.Second // of one attempt; the bus answers within 30 s
+	stopTimeout     = 2 * time.Second  // for attempts that are running when Run ends
 	maxAnnouncement = 64 << 10         // bytes
 )
 
@@ -35,7 +35,7 @@ type LifecycleEvent struct {
 	Reason string          `json:"reason,omitempty"`
 }
 
-// answer queues the answers to a request: that its agent is there, or why not.
+// answer queues the answers to a request: its agent is there, or why it is not.
 func (s *Spawner) answer(ctx context.Context, tx *sql.Tx, r request, agent AgentName, failure error) error {
 	result := protocol.SpawnResult{RequestID: r.echo, Topic: r.topic, Status: protocol.SpawnSpawned}
 	if agent != "" {
@@ -93,7 +93,7 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 	return err
 }
 
-// announced forgets a request when its last answer has arrived, or never will.
+// announced forgets a request once its last answer has arrived, or never will.
 func (s *Spawner) announced(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
 	var a announcement
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {

@@ -28,8 +28,8 @@ func (s *Spawner) tokenFile(agent AgentName) string {
 }
 
 // ensureToken makes sure that an agent's token file holds a token that grants
-// what the agent needs, and nothing else. On a bus without credentials it holds
-// one that nobody looks at.
+// what the agent needs, and nothing else. On a bus without credentials the file
+// holds a random token that nobody checks.
 func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) error {
 	if err := os.MkdirAll(k.folder, 0o700); err != nil {
 		return fmt.Errorf("making the folder of token files: %w", err)
@@ -60,8 +60,8 @@ func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) 
 	return k.issue(ctx, want, path)
 }
 
-// currentFits reports whether the agent's present credential grants exactly what
-// it needs, which is returned as well.
+// currentFits reports whether the agent's current credential grants exactly what the
+// agent needs, and returns what that is.
 func (k *keeper) currentFits(ctx context.Context) (fits bool, want grantRequest, err error) {
 	topics, err := topicsOf(ctx, k.db, k.name)
 	if err != nil {
@@ -88,8 +88,8 @@ func (g grantRequest) text() string {
 	return string(b)
 }
 
-// issue gets a credential from the bus. Its name is stored before the bus is
-// asked, so that a kill at any moment leaves none that nobody revokes.
+// issue gets a credential from the bus. Its name is stored before the bus is asked:
+// whenever the spawner is killed, no credential is left that nobody revokes.
 func (k *keeper) issue(ctx context.Context, want grantRequest, path string) error {
 	want.Name = "agent." + string(k.name) + "." + strings.ToLower(ulid.Make().String())
 	err := store.InTx(ctx, k.db, func(tx *sql.Tx) error {
@@ -197,7 +197,7 @@ func (s *Spawner) revokeLoop(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait := time.Hour
 		if err := s.revokeOld(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn().Err(err).Msg("old credentials are not revoked yet; trying again")
+			s.log.Warn().Err(err).Msg("old credentials not revoked; trying again")
 			wait = 5 * time.Second
 		}
 		timer := time.NewTimer(wait)

@@ -7,30 +7,30 @@ import (
 	"hubbub/protocol"
 )
 
-// A doubt is what speaks against an agent that is stored as online: one that hangs
-// may have lost its connection, and its process tells nothing of it.
+// A doubt is evidence that an agent recorded as online hangs: it may have lost its
+// connection while its process still runs.
 type doubt struct {
-	asks   [2]time.Time // the last two times when it was asked for
-	looked time.Time    // when the bus was last asked for it
-	absent time.Time    // since when it was not on the bus whenever that was looked at; zero for no doubt
+	asks   [2]time.Time // when the agent was asked for, the last two times
+	looked time.Time    // when the bus was last asked about the agent
+	absent time.Time    // since when every look found the agent absent; zero if the last one did not
 }
 
 const (
-	// askedOften is the time within which a third request says that the agent does
-	// not answer. A bridge makes three a minute at most.
+	// askedOften is the time within which a third request means that the agent does
+	// not answer. A bridge makes at most three requests a minute.
 	askedOften = 90 * time.Second
 
-	lookEvery    = 5 * time.Second // the bus is asked no more often; an agent may have 200 chats
+	lookEvery    = 5 * time.Second // shortest time between two looks; an agent may have 200 chats
 	probeTimeout = 5 * time.Second // for the bus to say whether the agent is there
 
-	// comeBack is how long an agent may take at least to connect again, as when the
-	// bus was started again: a peer tries every 15 s.
+	// comeBack is the least time that an agent gets to connect again, for example
+	// after a restart of the bus: a peer tries every 15 s.
 	comeBack = 30 * time.Second
 )
 
-// gone is called when the agent is asked for. It reports whether the agent hangs:
-// it is asked for again and again, and has not been on the bus for as long as it
-// may take to come.
+// gone is called whenever the agent is asked for. It reports whether the agent hangs:
+// whether it is asked for repeatedly and has been absent for longer than it may take
+// to connect.
 func (k *keeper) gone(ctx context.Context, d *doubt) bool {
 	now := time.Now()
 	often := now.Sub(d.asks[0]) < askedOften
@@ -54,8 +54,8 @@ func (k *keeper) gone(ctx context.Context, d *doubt) bool {
 	return now.Sub(d.absent) >= patience && k.listening(patience)
 }
 
-// isAbsent asks the bus whether the agent is not there, by telling the agent that
-// it is wanted.
+// isAbsent reports whether the agent is not on the bus. It tells the agent that it is
+// wanted, and looks at what the bus answers.
 func (k *keeper) isAbsent(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// idleLoop ends agents to which nobody talked for long. An agent's events on the
-// system's topics, one for every message that it judges, are the sign that
-// somebody does.
+// idleLoop ends agents that nobody has talked to for Options.IdleStop. The sign that
+// somebody does are the agent's events on the system's topics, one for each message
+// that it judges.
 func (s *Spawner) idleLoop(ctx context.Context) error {
 	if s.opts.IdleStop <= 0 {
 		return nil

@@ -12,21 +12,21 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// A keeper runs one agent: it finds or starts its instance, watches it, starts
-// it again when it ends, and gives it up in the end. Its goroutine is the only
-// one that starts instances of this agent.
+// A keeper runs one agent: it finds or starts an instance, watches it, starts the
+// next one when it ends, and gives up after too many failures. Only its goroutine
+// starts instances of this agent.
 type keeper struct {
 	*Spawner
 	name    AgentName
-	asked   bool          // a request wants it, so its start counts for the spawn rate
-	again   bool          // wanted again while it was ending; guarded by Spawner.mu
-	changed chan struct{} // its row in the table changed
-	idle    chan struct{} // it was idle for too long
-	asking  chan struct{} // it was asked for while it was online
-	seen    atomic.Int64  // when it last gave a sign of life, in microseconds
+	asked   bool          // a request wants the agent, so its start counts against the spawn rate
+	again   bool          // the agent was wanted again while it was ending; guarded by Spawner.mu
+	changed chan struct{} // the agent's row changed
+	idle    chan struct{} // the agent was idle for too long
+	asking  chan struct{} // the agent was asked for while it was online
+	seen    atomic.Int64  // time of the agent's last sign of life, in microseconds since 1970
 }
 
-// Why a watch ended, beside the instance's own end.
+// Reasons for the end of a watch, besides the end of the instance.
 var (
 	errRestart = errors.New("it must start again with a new credential")
 	errIdle    = errors.New("nobody talked to it")
@@ -53,7 +53,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// run keeps the agent until it shall no longer run, or ctx ends.
+// run keeps the agent until it is no longer wanted, or ctx ends.
 func (k *keeper) run(ctx context.Context) {
 	for {
 		k.keepLoop(ctx)
@@ -77,7 +77,7 @@ func (k *keeper) keepLoop(ctx context.Context) {
 			continue
 		case errors.Is(err, errNotYet):
 			hitches++
-			k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Msg("the agent cannot be started yet")
+			k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Msg("agent not started yet; trying again")
 			retry.Sleep(ctx, k.pauses().After(hitches))
 			continue
 		case errors.Is(err, errTooOld):
@@ -96,17 +96,17 @@ func (k *keeper) keepLoop(ctx context.Context) {
 			k.log.Error().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Msg("the agent is given up; what it said last is in its log")
 			return
 		}
-		// Until it is back nobody is told that it is there.
+		// Nobody is told that the agent is there until it is back.
 		k.persist(ctx, k.markAbsent)
 		pause := k.pauses().After(failures)
-		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Dur("pause", pause).Msg("the agent ended; starting it again")
+		k.log.Warn().Str("peer", string(k.name.PeerID())).Err(err).Str("log", k.launcher.Place(k.name).Log).Dur("pause_ms", pause).Msg("agent ended; starting it again")
 		retry.Sleep(ctx, pause)
 	}
 }
 
-// isHopeless reports whether an instance would end again as it did. The status
-// of a wrong call is also that of a program which panicked, so it counts only
-// where the instance was never online.
+// isHopeless reports whether the next instance would end in the same way. A program
+// that was called wrongly and one that panicked exit with the same code, so the code
+// counts only if the instance was never online.
 func (k *keeper) isHopeless(ctx context.Context, err error) bool {
 	var exit *Exit
 	if !errors.As(err, &exit) || !exit.Hopeless {
@@ -116,12 +116,12 @@ func (k *keeper) isHopeless(ctx context.Context, err error) bool {
 	return err == nil && !a.online
 }
 
-// pauses are those before the next start.
+// pauses returns the pauses between starts.
 func (k *keeper) pauses() retry.Backoff {
 	return retry.Backoff{Min: k.opts.MinBackoff, Max: k.opts.MaxBackoff}
 }
 
-// once runs one instance to its end. Nil means that the agent shall not run.
+// once runs one instance to its end. It returns nil if the agent is not to run.
 func (k *keeper) once(ctx context.Context) error {
 	a, err := findAgent(ctx, k.db, k.name)
 	if err != nil {
@@ -149,22 +149,22 @@ func (k *keeper) once(ctx context.Context) error {
 
 // adopt takes over an instance that runs already.
 func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
-	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("the agent runs already")
+	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent runs already")
 	if inst.Handle() == a.handle {
 		return nil
 	}
 	return store.Exec(ctx, k.db, toFound, k.name, inst.Handle())
 }
 
-// markAbsent stores that the agent has no instance, so that requests wait for the
+// markAbsent records that the agent has no instance, so that requests wait for the
 // next one.
 func (k *keeper) markAbsent(ctx context.Context) error {
 	return store.Exec(ctx, k.db, toAbsent, k.name)
 }
 
-// start starts an instance and stores its handle. A kill in between leaves one
-// that Find finds. It waits for the bus first: without it the agent could not say
-// that it is online.
+// start starts an instance and records its handle. If the spawner is killed in
+// between, Find finds the instance. start waits for the bus first: without it the
+// agent could not say that it is online.
 func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
 	if err := k.markAbsent(ctx); err != nil {
 		return nil, errors.Join(errNotYet, err)
@@ -190,7 +190,7 @@ func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
 		return nil, fmt.Errorf("starting it: %w", err)
 	}
 	k.opts.crash("started")
-	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("the agent is started")
+	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent started")
 	if err := store.Exec(ctx, k.db, toStarted, k.name, inst.Handle()); err != nil {
 		return nil, errors.Join(err, k.stop(ctx, inst))
 	}
@@ -198,7 +198,7 @@ func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
 	return inst, nil
 }
 
-// prepare makes everything that a start needs.
+// prepare gets the token and the environment that a start needs.
 func (k *keeper) prepare(ctx context.Context, spec *Spec) (err error) {
 	err = k.ensureToken(ctx, k.name, spec.TokenFile)
 	if err == nil {
@@ -211,7 +211,7 @@ func (k *keeper) prepare(ctx context.Context, spec *Spec) (err error) {
 func (k *keeper) watch(ctx context.Context, inst Instance) error {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { // waited for below, by the close
+	go func() { // waited for below: it closes ended
 		defer close(ended)
 		ended <- inst.Wait(waiting)
 	}()
@@ -223,7 +223,7 @@ func (k *keeper) watch(ctx context.Context, inst Instance) error {
 			if stored, err := k.setIdle(ctx); err != nil || !stored {
 				cancel()
 				<-ended
-				return errors.Join(err, errRestart) // somebody wants it after all: take it up again
+				return errors.Join(err, errRestart) // somebody wants the agent after all
 			}
 			cause = k.end(ctx, inst)
 		default:
@@ -256,7 +256,7 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 		a, err := findAgent(ctx, k.db, k.name)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			k.log.Error().Err(err).Msg("the spawner's table cannot be read")
+			k.log.Error().Err(err).Msg("agents table not read; the watch goes on")
 		case err == nil && a.online:
 			mute.Stop()
 		case err == nil && k.mustRestart(ctx):
@@ -277,7 +277,7 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 			}
 		case <-mute.C:
 			if !k.listening(k.opts.StartTimeout) {
-				mute.Reset(k.opts.StartTimeout) // nobody could have heard it
+				mute.Reset(k.opts.StartTimeout) // the spawner could not have heard it
 				continue
 			}
 			return errMute, true
@@ -289,13 +289,13 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 	}
 }
 
-// listening reports whether the spawner was on the bus for the last while.
+// listening reports whether the spawner was on the bus all that while.
 func (s *Spawner) listening(while time.Duration) bool {
 	since := s.connected.Load()
 	return since != 0 && time.Now().Add(-while).UnixMicro() >= since
 }
 
-// stop ends an instance, also when the spawner itself is stopping.
+// stop ends an instance, even while the spawner itself is stopping.
 func (k *keeper) stop(ctx context.Context, inst Instance) error {
 	if err := inst.Stop(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("stopping it: %w", err)
@@ -303,7 +303,7 @@ func (k *keeper) stop(ctx context.Context, inst Instance) error {
 	return nil
 }
 
-// end ends an instance of an agent that shall not run.
+// end ends the instance of an agent that is not to run.
 func (k *keeper) end(ctx context.Context, inst Instance) error {
 	if err := k.stop(ctx, inst); err != nil {
 		return err
@@ -311,12 +311,12 @@ func (k *keeper) end(ctx context.Context, inst Instance) error {
 	return k.forget(context.WithoutCancel(ctx))
 }
 
-// forget clears what is stored of the instance of an agent that shall not run.
+// forget clears the record of the instance of an agent that is not to run.
 func (k *keeper) forget(ctx context.Context) error {
 	return store.Exec(ctx, k.db, toForgotten, k.name)
 }
 
-// setIdle stores that the agent shall not run, unless a request waits for it.
+// setIdle records that the agent is not to run, unless a request waits for it.
 func (k *keeper) setIdle(ctx context.Context) (stored bool, err error) {
 	err = store.InTx(ctx, k.db, func(tx *sql.Tx) error {
 		n, err := store.Changed(ctx, tx, toIdle, k.name)
@@ -340,7 +340,7 @@ func (k *keeper) persist(ctx context.Context, write func(ctx context.Context) er
 		if err == nil {
 			return
 		}
-		k.log.Error().Err(err).Msg("the spawner's table cannot be written; trying again")
+		k.log.Error().Err(err).Msg("agents table not written; trying again")
 		retry.Sleep(ctx, time.Second)
 	}
 }

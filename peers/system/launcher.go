@@ -12,7 +12,7 @@ type Spec struct {
 	Command   string   // path of the program
 	Args      []string // without the program's name
 	Env       []string // "KEY=value"; may hold secrets
-	TokenFile string   // file with the agent's token, 0600, for launchers that hand a copy on; empty for none
+	TokenFile string   // file with the agent's token, mode 0600, for launchers that pass on a copy; may be empty
 	Limits    Limits
 }
 
@@ -20,11 +20,11 @@ type Spec struct {
 type Limits struct {
 	Memory  int64         // bytes
 	Tasks   int64         // processes and threads
-	Runtime time.Duration // then it is ended and started anew
+	Runtime time.Duration // then the agent is ended and started again
 }
 
-// A Place is where an agent finds its things, as the agent itself sees them, and
-// where a person finds what it said.
+// A Place holds the paths of an agent's files, as the agent itself sees them, and
+// where a person finds its log.
 type Place struct {
 	Data      string // its data folder
 	TokenFile string // the file with its token
@@ -41,8 +41,8 @@ type Launcher interface {
 	// Place returns where an agent will find its things. It does no I/O.
 	Place(name AgentName) Place
 
-	// Start starts an agent that is not running. An error that wraps
-	// ErrHopeless would come again.
+	// Start starts an agent that is not running. An error wraps ErrHopeless if
+	// trying again would fail in the same way.
 	Start(ctx context.Context, spec Spec) (Instance, error)
 
 	// Find returns the running instance of an agent, or ErrNotRunning. handle is
@@ -50,7 +50,7 @@ type Launcher interface {
 	// an older instance: whatever runs under this name is found.
 	Find(ctx context.Context, spec Spec, handle string) (Instance, error)
 
-	// Outlives reports whether agents shall go on running without the spawner.
+	// Outlives reports whether agents go on running without the spawner.
 	Outlives() bool
 }
 
@@ -63,8 +63,8 @@ type Instance interface {
 	// Wait returns why the instance ended (an *Exit), or ctx's error.
 	Wait(ctx context.Context) error
 
-	// Stop ends the instance, politely and after a while by force, and returns
-	// when it has ended.
+	// Stop asks the instance to end, kills it after a while, and returns when it has
+	// ended.
 	Stop(ctx context.Context) error
 }
 
@@ -79,7 +79,7 @@ var (
 // An Exit says how an instance ended.
 type Exit struct {
 	Reason   string // "exit status 1", "killed", "out of memory"
-	Hopeless bool   // it looks as if it was called wrongly, and would end so again
+	Hopeless bool   // it was probably called wrongly, and would end in the same way
 }
 
 func (e *Exit) Error() string { return e.Reason }

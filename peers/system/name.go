@@ -37,9 +37,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// deriveNames returns the names that an agent of a topic may get, best first.
-// The first that is free, or is the topic's already, is taken; which one that was
-// is stored. A plain topic such as "tg:42" or "tg:-100123" has a readable first
+// deriveNames returns the names that an agent of a topic may get, best first. The
+// first free one is taken and stored. A plain topic such as "tg:42" or "tg:-100123" has a readable first
 // name that no other topic derives; the others carry a hash of the topic.
 func deriveNames(topic protocol.Topic) []AgentName {
 	sum := sha256.Sum256([]byte(topic))
@@ -59,8 +58,8 @@ func deriveNames(topic protocol.Topic) []AgentName {
 	return names
 }
 
-// checkTopic says why no agent can be spawned for a topic at the wish of from,
-// or nil. A bridge may ask for its own family, an operator for any chat.
+// checkTopic says why from may not have an agent spawned for a topic, or nil. A bridge
+// may ask for its own family, an operator for any chat.
 func checkTopic(topic protocol.Topic, from protocol.PeerID) error {
 	if err := protocol.CheckTopic(string(topic)); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"hubbub/protocol"
 )
 
-// takeAgentEvent hears what agents say on the system's topics: that they are
-// online, and by everything else that they are in use.
+// takeAgentEvent takes what agents say on the system's topics: that they are online,
+// and, by anything else, that they are in use.
 func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 	from := d.Message.From
 	if protocol.RoleOf(from) != protocol.RoleAgent {
@@ -41,8 +41,8 @@ func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 	return nil
 }
 
-// setOnline stores that an agent is online and answers who waits for it. Agents
-// that the spawner does not run are none of its business.
+// setOnline records that an agent is online and answers the requests that wait for
+// it. It ignores agents that the spawner does not run.
 func (s *Spawner) setOnline(ctx context.Context, tx *sql.Tx, name AgentName) error {
 	a, err := findAgent(ctx, tx, name)
 	if err != nil || a.state != stateWanted {
@@ -67,8 +67,8 @@ func (s *Spawner) answerAll(ctx context.Context, tx *sql.Tx, name AgentName, fai
 	return len(requests), err
 }
 
-// giveUp stores that an agent failed and tells everybody who waits for it, or
-// else the chats that it talked to.
+// giveUp records that an agent failed and tells everybody who waits for it. If nobody
+// does, it tells the chats that the agent talked to.
 func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error {
 	err := store.InTx(ctx, s.db, func(tx *sql.Tx) error {
 		if err := store.Exec(ctx, tx, toFailed, name, cause.Error()); err != nil {

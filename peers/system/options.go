@@ -20,17 +20,17 @@ type Options struct {
 	Limits   Limits                   // of each agent
 
 	MaxAgents    int           // running at once; default 100
-	MaxRequests  int           // waiting for an answer; default 4096
+	MaxRequests  int           // that wait for an answer; default 4096
 	SpawnRate    int           // new starts by request in a minute; default 60
 	MaxRestarts  int           // in a row, before an agent is given up; default 5, negative: none
-	SteadyAfter  time.Duration // of running, after which restarts are counted anew; default 60s
+	SteadyAfter  time.Duration // run time after which restarts are counted from zero; default 60s
 	StartTimeout time.Duration // until an agent must be online; default 30s
 	MinBackoff   time.Duration // before a restart, doubling; default 1s
 	MaxBackoff   time.Duration // default 30s
-	IdleStop     time.Duration // without a sign of life of its chats; 0: never
+	IdleStop     time.Duration // before an agent is ended to which no chat talks; 0: never
 
 	Credentials bool         // issue one credential for each agent; needs a token in Peer
-	HTTP        *http.Client // for credentials; default one with a timeout of 10s
+	HTTP        *http.Client // for requests about credentials; default has a timeout of 10s
 
 	OnReady func()          // called once, when connected and subscribed
 	Log     *zerolog.Logger // default: no log

@@ -79,16 +79,16 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 			signal(k.asking)
 		}
 	}
-	// Whoever asks is there to be answered.
+	// The requester is on the bus now, so its answers need not wait for their backoff.
 	if err := s.box.Hurry(ctx, string(r.requester)); err != nil {
 		s.log.Warn().Err(err).Msg("answers not hurried; they wait for their backoff")
 	}
 	return nil
 }
 
-// admit decides on a request and stores what follows: an agent that is wanted
-// and the request waiting for it, an answer at once, or a refusal. woken says
-// that the agent was not wanted before.
+// admit decides on a request and stores what follows: a wanted agent and the request
+// that waits for it, an immediate answer, or a refusal. woken reports whether the
+// agent was not wanted before.
 func (s *Spawner) admit(ctx context.Context, tx *sql.Tx, r request) (agent AgentName, woken bool, err error) {
 	if n, err := answering(ctx, tx, r); err != nil || n > 0 {
 		return "", false, err // it came before, and its answer is on the way
@@ -114,8 +114,8 @@ func (s *Spawner) admit(ctx context.Context, tx *sql.Tx, r request) (agent Agent
 	return agent, woken, err
 }
 
-// choose finds or names the agent that a request is about. refusal is for the
-// requester.
+// choose finds or names the agent that a request is about. refusal is the reason
+// that the requester is told.
 func (s *Spawner) choose(ctx context.Context, tx *sql.Tx, r request) (agent AgentName, refusal, err error) {
 	if err := checkTopic(r.topic, r.requester); err != nil {
 		return "", err, nil
@@ -138,7 +138,7 @@ func (s *Spawner) choose(ctx context.Context, tx *sql.Tx, r request) (agent Agen
 	return "", fmt.Errorf("every name for an agent of %s is taken; ask for one by name", r.topic), nil
 }
 
-// want makes sure that an agent exists, is to run, and talks to the topic.
+// want makes sure that an agent exists, is wanted, and talks to the topic.
 func (s *Spawner) want(ctx context.Context, tx *sql.Tx, agent AgentName, r request) (woken bool, refusal, err error) {
 	if _, ok := s.opts.Profiles[r.profile]; r.profile != "" && !ok {
 		return false, fmt.Errorf("there is no profile %.60q", r.profile), nil
@@ -169,7 +169,7 @@ func (s *Spawner) want(ctx context.Context, tx *sql.Tx, agent AgentName, r reque
 	case len(topics) >= maxTopics:
 		return false, fmt.Errorf("%s talks to %d chats already", agent.PeerID(), len(topics)), nil
 	}
-	// A further chat needs a wider credential, and so a new start.
+	// Another chat needs a wider credential, and so a new start.
 	return woken, nil, assign(ctx, tx, agent, r.topic, s.opts.Credentials)
 }
 

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The schema, and what later versions changed in it.
+// The schema, and the changes that later versions made to it.
 var (
 	//go:embed schema.sql
 	schema string
@@ -45,17 +45,17 @@ type Spawner struct {
 	peer        *peer.Peer
 	box         *outbox.Outbox
 	rate        *rate.Limiter
-	revocations chan struct{}  // some credential is to be revoked
+	revocations chan struct{}  // there are credentials to revoke
 	tasks       sync.WaitGroup // the keepers
-	connected   atomic.Int64   // since when there is a connection, in microseconds; 0 for none
+	connected   atomic.Int64   // start of the connection in microseconds since 1970; 0 while there is none
 
 	mu      sync.Mutex      // guards the fields below
 	ctx     context.Context // of Run; nil before
 	keepers map[AgentName]*keeper
 }
 
-// New makes a spawner on a database of [Open]. command is the path of the program
-// that agents are; folder is where files for agents are written. It does no I/O.
+// New makes a spawner on a database of [Open]. command is the path of the agents'
+// program; files for agents are written into folder. New does no I/O.
 func New(db *sql.DB, launcher Launcher, command, folder string, opts *Options) *Spawner {
 	o := opts.withDefaults()
 	s := &Spawner{
@@ -88,7 +88,7 @@ func (s *Spawner) peerOptions() *peer.Options {
 		s.connected.Store(time.Now().UnixMicro())
 		defer s.connected.Store(0)
 		if err := s.box.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
-			s.log.Warn().Err(err).Msg("announcements wait for their backoff")
+			s.log.Warn().Err(err).Msg("announcements not hurried; they wait for their backoff")
 		}
 		ready.Do(func() {
 			if s.opts.OnReady != nil {
@@ -131,8 +131,8 @@ func (s *Spawner) Run(ctx context.Context) error {
 	return errors.Join(err, <-launched)
 }
 
-// resume takes up every agent that shall run, and every one that perhaps still
-// does although it shall not.
+// resume starts a keeper for every agent that is wanted, and for every one that may
+// still run although it is not.
 func (s *Spawner) resume(ctx context.Context) error {
 	names, err := store.All(ctx, s.db, store.Column[AgentName],
 		`SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
@@ -148,13 +148,13 @@ func (s *Spawner) resume(ctx context.Context) error {
 	return nil
 }
 
-// keep makes sure that an agent has a keeper. asked says that a request wants a
-// new agent, which the spawn rate then bounds.
+// keep makes sure that an agent has a keeper. asked means that a request wants a new
+// agent, so that its start counts against the spawn rate.
 func (s *Spawner) keep(name AgentName, asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil || s.ctx.Err() != nil {
-		return // the next start takes it up from the table
+		return // the next run finds the agent in the table
 	}
 	if k := s.keepers[name]; k != nil {
 		k.again = true
@@ -165,7 +165,8 @@ func (s *Spawner) keep(name AgentName, asked bool) {
 	s.tasks.Go(func() { k.run(s.ctx) })
 }
 
-// release ends a keeper's time, unless its agent was wanted again meanwhile.
+// release removes a keeper, unless its agent was wanted again meanwhile, which it
+// reports.
 func (s *Spawner) release(k *keeper) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"hubbub/protocol"
 )
 
-// spec says how an agent is started, all but its environment.
+// spec says how an agent is started, except for its environment.
 func (s *Spawner) spec(a agentRow) Spec {
 	place := s.launcher.Place(a.name)
 	args := []string{"--id", string(a.name)}
@@ -32,7 +32,7 @@ func (s *Spawner) buses() []string {
 	return s.opts.Peer.Buses
 }
 
-// environment returns the variables of the agent, read anew.
+// environment reads the variables of the agent.
 func (k *keeper) environment(ctx context.Context) ([]string, error) {
 	a, err := findAgent(ctx, k.db, k.name)
 	if err != nil {
@@ -65,8 +65,8 @@ type grantRequest struct {
 	Publish    []string `json:"publish"`
 }
 
-// grants says what an agent may be, hear and say: itself, its own topic, and its
-// chats, the system and the broker.
+// grants returns what an agent is granted: to be itself, to hear its own topic, and to
+// publish to its chats, to the system and to the broker.
 func grants(agent AgentName, topics []protocol.Topic) grantRequest {
 	self := string(agent.PeerID())
 	g := grantRequest{Identities: []string{self}, Subscribe: []string{self}, Publish: []string{"system:*", "collab:*"}}

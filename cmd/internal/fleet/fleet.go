@@ -25,9 +25,9 @@ type Options struct {
 	Event       func(name, text string)        // takes what happens to a child, in plain words
 	MinBackoff  time.Duration                  // pause before the first restart; default 500 ms
 	MaxBackoff  time.Duration                  // longest pause; default 30 s
-	MaxFailures int                            // ends in a row before a child rests, and one of the first stage stays down; default 6
-	RestPause   time.Duration                  // of a child that rests, between two starts; default 5 min
-	StopTimeout time.Duration                  // for a stage to stop; default 5 s, the first stage has half of it
+	MaxFailures int                            // ends in a row before a child rests, or, in the first stage, stays down; default 6
+	RestPause   time.Duration                  // between two starts of a child that rests; default 5 min
+	StopTimeout time.Duration                  // for a stage to stop, half of it for the first stage; default 5 s
 }
 
 func (o *Options) withDefaults() Options {
@@ -42,7 +42,7 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// ErrNoChild is the error for a name that no child has.
+// ErrNoChild means that no child has the given name.
 var ErrNoChild = errors.New("no such program")
 
 // A Fleet is a set of children. Its methods may be called from any goroutine.
@@ -107,14 +107,14 @@ func (f *Fleet) stage(n int) []*member {
 	return list
 }
 
-// waitStage waits until every child of a stage is ready, or has failed too often.
+// waitStage waits until every child of a stage is ready or has failed too often.
 func (f *Fleet) waitStage(ctx context.Context, n int) {
 	for _, c := range f.stage(n) {
-		_ = c.waitReady(ctx) // what went wrong was said; the next stage starts anyway
+		_ = c.waitReady(ctx) // its Event said what went wrong; the next stage starts anyway
 	}
 }
 
-// Ready waits until a child has said that it is ready, since its last start.
+// Ready waits until a child has said that it is ready since its last start.
 func (f *Fleet) Ready(ctx context.Context, name string) error {
 	c, err := f.member(name)
 	if err != nil {
@@ -123,7 +123,7 @@ func (f *Fleet) Ready(ctx context.Context, name string) error {
 	return c.waitReady(ctx)
 }
 
-// PID returns the process id of a child, or 0 when it does not run.
+// PID returns the process id of a child, or 0 if it does not run.
 func (f *Fleet) PID(name string) int {
 	c, err := f.member(name)
 	if err != nil {

@@ -20,7 +20,7 @@ const steady = time.Minute
 // errDown ends the wait for a child that stays down.
 var errDown = errors.New("it stays down")
 
-// A member is a Child with its present process.
+// A member is a Child with its current process.
 type member struct {
 	Child
 	o Options
@@ -28,17 +28,17 @@ type member struct {
 	mu      sync.Mutex // guards the fields below
 	process *child.Process
 	ready   chan struct{} // closed once the process has said that it is ready
-	down    chan struct{} // closed when nobody need wait for it: it failed again and again, or ended for good
+	down    chan struct{} // closed when waiting is of no use: the child failed too often, or ended for good
 }
 
 func newMember(c Child, o Options) *member {
 	return &member{Child: c, o: o, ready: make(chan struct{}), down: make(chan struct{})}
 }
 
-// run keeps the child running until ctx ends (nil), or until it stays down. One
-// that fails again and again is still tried now and then, as what it needs may come
-// back while nobody looks; only the first stage ends everything, for whoever
-// started this program.
+// run keeps the child running until ctx ends (nil), or until it stays down. A child
+// that keeps failing is still tried every RestPause: what it needs may come back while
+// nobody looks. Only in the first stage it stays down, which ends everything, so that
+// whoever started this program can act.
 func (c *member) run(ctx context.Context) error {
 	defer c.close(c.down)
 	pauses := retry.Backoff{Min: c.o.MinBackoff, Max: c.o.MaxBackoff}
@@ -54,7 +54,7 @@ func (c *member) run(ctx context.Context) error {
 		case ends >= c.o.MaxFailures:
 			pause = c.o.RestPause
 			c.o.Event(c.Name, fmt.Sprintf("ended %d times in a row (%s); starting again in %s", ends, describeEnd(err), pause))
-			c.close(c.down) // who waits for it goes on
+			c.close(c.down) // nobody waits any longer
 		default:
 			c.o.Event(c.Name, fmt.Sprintf("ended (%s); starting again in %s", describeEnd(err), pause))
 		}

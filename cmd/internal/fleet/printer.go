@@ -14,16 +14,15 @@ import (
 	"hubbub/cmd/internal/screen"
 )
 
-// A Printer writes the log lines of many programs as one log: for people one
-// line each with the program's name before it, for machines JSON with the name
-// in "program".
+// A Printer merges the log lines of many programs: for people, each line begins with
+// the program's name; for machines, it is JSON with the name in "program".
 type Printer struct {
 	mu    sync.Mutex
 	w     io.Writer
 	json  bool
 	paint screen.Painter
 	width int
-	names []string // in the order of their first line, which chooses the colour
+	names []string // in the order of their first lines; the index chooses the colour
 	now   func() time.Time
 }
 
@@ -37,13 +36,13 @@ const (
 	JSON                 // for machines
 )
 
-// NewPrinter makes a printer whose names take width characters.
+// NewPrinter makes a printer that pads names to width characters.
 func NewPrinter(w io.Writer, format Format, width int) *Printer {
 	return &Printer{w: w, json: format == JSON, paint: format == Colour, width: width, now: time.Now}
 }
 
-// Line prints one line of a program's log. A line that is no JSON, such as why a
-// program cannot go on, is an error.
+// Line prints one line of a program's log. A line that is not JSON, such as the reason
+// why a program ends, is printed as an error.
 func (p *Printer) Line(name string, line []byte) {
 	var entry map[string]any
 	dec := json.NewDecoder(bytes.NewReader(line))
@@ -115,7 +114,7 @@ func (p *Printer) colourOf(name string) screen.Colour {
 	return nameColours[i%len(nameColours)]
 }
 
-// clock shortens a time stamp to what one reads on a screen.
+// clock shortens a time stamp to local time of day.
 func clock(stamp string) string {
 	t, err := time.Parse(time.RFC3339Nano, stamp)
 	if err != nil {
@@ -141,7 +140,7 @@ func text(v any) string {
 	return string(raw)
 }
 
-// value quotes a value that would not be read as one word.
+// value quotes a value that does not read as one word.
 func value(s string) string {
 	if s == "" || strings.ContainsAny(s, " \t\n\"=") {
 		return fmt.Sprintf("%q", s)

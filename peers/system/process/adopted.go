@@ -13,8 +13,8 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// An identity names one process for ever: its number alone is given again, but
-// not with the same start time in the same boot of the machine.
+// An identity names one process forever: the kernel reuses its number, but not with
+// the same start time in the same boot of the machine.
 type identity struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot
@@ -26,8 +26,7 @@ func (id identity) String() string {
 	return string(b)
 }
 
-// alive reports whether the process runs. One that has ended and waits for its
-// parent does not.
+// alive reports whether the process runs. A zombie does not.
 func (id identity) alive() bool {
 	now, s, err := stat(id.PID)
 	return err == nil && !ended(s) && now == id
@@ -67,7 +66,7 @@ func value(args []string, option string) string {
 	return ""
 }
 
-// An adopted instance is a process that an earlier life of the spawner started.
+// An adopted instance is a process that was started before the spawner's own start.
 type adopted struct {
 	id          identity
 	poll        time.Duration
@@ -76,8 +75,7 @@ type adopted struct {
 
 func (a *adopted) Handle() string { return a.id.String() }
 
-// Wait looks at the process again and again: it is not our child, so nothing
-// tells how it ended.
+// Wait polls the process: it is not our child, so nobody tells how it ended.
 func (a *adopted) Wait(ctx context.Context) error {
 	for a.id.alive() {
 		if !retry.Sleep(ctx, a.poll) {

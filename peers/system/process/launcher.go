@@ -23,7 +23,7 @@ type Options struct {
 	KeepAgents  bool          // let agents outlive the spawner
 	StopTimeout time.Duration // after SIGTERM, before SIGKILL; default 6s
 	MaxLog      int64         // bytes of one log file; default 8 MiB
-	Poll        time.Duration // how often to look after processes that are not our children; default 250ms
+	Poll        time.Duration // between two looks at a process that is not our child; default 250ms
 	Log         *zerolog.Logger
 }
 
@@ -34,7 +34,7 @@ type Launcher struct {
 	log    *zerolog.Logger
 
 	mu   sync.Mutex      // guards logs
-	logs map[string]bool // files to keep below the bound
+	logs map[string]bool // files that are kept below MaxLog
 }
 
 // New makes a launcher that keeps its files below folder. It does no I/O.
@@ -64,7 +64,7 @@ func (l *Launcher) Run(ctx context.Context) error {
 // Outlives reports whether agents go on without the spawner.
 func (l *Launcher) Outlives() bool { return l.opts.KeepAgents }
 
-// Place returns where an agent finds its things.
+// Place returns the paths of an agent's files.
 func (l *Launcher) Place(name system.AgentName) system.Place {
 	return system.Place{
 		Data:      filepath.Join(l.folder, "agents", string(name)),
@@ -112,7 +112,7 @@ func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
 	s := &started{stopTimeout: l.opts.StopTimeout}
 	opts := child.Options{OwnerDeath: syscall.SIGTERM, Started: func(pid int) error {
 		s.id, _, _ = stat(pid)         //nolint:errcheck // without /proc, the process id must do
-		return limit(pid, spec.Limits) // it must not run without them
+		return limit(pid, spec.Limits) // the agent must not run without them
 	}}
 	if l.opts.KeepAgents {
 		opts.OwnerDeath = 0
@@ -124,7 +124,7 @@ func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
 	return s, err
 }
 
-// A started instance is a process that this life of the spawner started.
+// A started instance is a child process of the spawner.
 type started struct {
 	process     *child.Process
 	id          identity

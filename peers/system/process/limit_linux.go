@@ -12,7 +12,7 @@ import (
 // canFind reports whether processes can be found again.
 const canFind = true
 
-// limit bounds what a process may use.
+// limit bounds the memory of a process.
 func limit(pid int, l system.Limits) error {
 	if l.Memory <= 0 {
 		return nil

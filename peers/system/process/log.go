@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// watchLog adds a file to those that are kept below the bound.
+// watchLog adds a file to those that are kept below MaxLog.
 func (l *Launcher) watchLog(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,8 +29,8 @@ func (l *Launcher) cutLogs() {
 }
 
 // cutLog moves the content of a log that is too large to the file beside it and
-// empties the log. The agent writes to the same file all the time, at its end, so
-// the file itself stays.
+// empties the log. The agent keeps appending to the open file, so the file itself
+// stays.
 func cutLog(path string, bound int64) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= bound {

@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// bootID names this boot of the machine.
+// bootID identifies this boot of the machine.
 var bootID = sync.OnceValue(func() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") //nolint:errcheck // without it, process id and start time must do
 	return strings.TrimSpace(string(b))
 })
 
-// stat returns what /proc says of a process, and its identity.
+// stat returns the identity of a process and what /proc says about it.
 func stat(pid int) (identity, procfs.ProcStat, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -24,10 +24,10 @@ func stat(pid int) (identity, procfs.ProcStat, error) {
 	return identity{PID: pid, Start: s.Starttime, Boot: bootID()}, s, err
 }
 
-// ended reports whether a process waits for its parent to look at how it ended.
+// ended reports whether a process is a zombie.
 func ended(s procfs.ProcStat) bool { return s.State == "Z" || s.State == "X" }
 
-// arguments returns those of a process, or none where they cannot be read.
+// arguments returns the arguments of a process, or nil if they cannot be read.
 func arguments(pid int) []string {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -54,7 +54,7 @@ func searchProcess(args []string) (identity, bool) {
 		if err != nil || int(status.UIDs[1]) != os.Geteuid() {
 			continue
 		}
-		// A child of the agent, which was not started by a spawner, leads no group.
+		// Only what a spawner started leads a group: a child of the agent does not.
 		if id, s, err := stat(p.PID); err == nil && !ended(s) && s.PGRP == p.PID {
 			return id, true
 		}

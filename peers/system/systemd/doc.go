@@ -5,8 +5,8 @@
 //
 //   - The agent NAME is the unit hubbub-agent-NAME.service in hubbub-agents.slice;
 //     its log is in the journal (journalctl -u hubbub-agent-NAME). systemd starts
-//     at most one unit of a name, so an agent never runs twice.
-//   - Units go on when the spawner ends, and are found again by their names.
+//     at most one unit of each name, so an agent never runs twice.
+//   - Units go on after the spawner has ended, and are found again by their names.
 //     systemd does not start them again; the spawner does.
 //   - Arguments reach the agent as they are: nothing expands variables or
 //     specifiers in them. The token comes as a credential of the unit, readable by

@@ -21,14 +21,14 @@ type Scope int
 // The scopes.
 const (
 	ScopeAuto   Scope = iota // the system's for root, else the user's
-	ScopeSystem              // the system's manager; needs root, or leave of polkit
+	ScopeSystem              // the system's manager; needs root, or permission by polkit
 	ScopeUser                // the manager of this user's session
 )
 
 // Options are the optional settings of a Launcher. Nil is valid.
 type Options struct {
 	Scope       Scope
-	User        string        // that agents run as with the system's manager; default one of their own each
+	User        string        // that agents run as with the system's manager; default: a user of its own for each
 	StopTimeout time.Duration // after SIGTERM, before SIGKILL; default 8s
 	Log         *zerolog.Logger
 }
@@ -39,7 +39,7 @@ type Launcher struct {
 	opts    Options
 	log     *zerolog.Logger
 	updates chan *dbus.PropertiesUpdate // of units, from D-Bus
-	lost    chan error                  // updates that found no room
+	lost    chan error                  // signals that updates were dropped
 
 	mu      sync.Mutex // guards the fields below
 	conn    *dbus.Conn // nil while there is none
@@ -64,12 +64,12 @@ func New(folder string, opts *Options) *Launcher {
 	}
 }
 
-// lookEvery is how often units are looked at, whether D-Bus told of a change or
-// not: the connection may have been away.
+// lookEvery is how often units are looked at even if D-Bus reported no change: the
+// connection may have been lost.
 const lookEvery = 2 * time.Second
 
-// Run tells waiting instances of changes until ctx ends; then it closes the
-// connection.
+// Run wakes waiting instances when their units change, until ctx ends. Then it closes
+// the connection.
 func (l *Launcher) Run(ctx context.Context) error {
 	l.removeLeftovers()
 	ticker := time.NewTicker(lookEvery)
@@ -89,7 +89,7 @@ func (l *Launcher) Run(ctx context.Context) error {
 	}
 }
 
-// poke makes those who wait for a unit look at it; an empty name means all.
+// poke makes the instances that wait for a unit look at it; an empty name means all.
 func (l *Launcher) poke(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +103,7 @@ func (l *Launcher) poke(name string) {
 	}
 }
 
-// connection returns the connection to D-Bus, opening it where there is none.
+// connection returns the connection to D-Bus. It opens one if there is none.
 func (l *Launcher) connection() (*dbus.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *Launcher) connection() (*dbus.Conn, error) {
 		l.conn.Close()
 		l.conn = nil
 	}
-	// The context of a connection is its whole life, so it is none of a caller's.
+	// A connection ends with its context, so it gets none of a caller's.
 	open := dbus.NewSystemConnectionContext
 	if l.opts.Scope == ScopeUser {
 		open = dbus.NewUserConnectionContext
@@ -149,7 +149,7 @@ func (l *Launcher) Outlives() bool { return true }
 
 func unitName(name system.AgentName) string { return "hubbub-agent-" + string(name) + ".service" }
 
-// Place returns where an agent finds its things.
+// Place returns the paths of an agent's files, as its unit sees them.
 func (l *Launcher) Place(name system.AgentName) system.Place {
 	if l.opts.Scope == ScopeSystem {
 		return system.Place{

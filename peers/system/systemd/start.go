@@ -44,7 +44,7 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 		return nil, startError(name, err)
 	}
 	if err := await(ctx, done); err != nil {
-		return nil, err // Find sees what became of it
+		return nil, err // Find finds the unit if it runs
 	}
 	s, err := look(ctx, conn, name)
 	if err != nil {
@@ -61,12 +61,12 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	return &unit{l, name, s.invocation}, nil
 }
 
-// jobLimit is how long systemd may take to tell that a unit is started, which is
-// when its program is executed.
+// jobLimit is how long systemd may take to report that a unit has started, which it
+// does once the program is executed.
 const jobLimit = 30 * time.Second
 
-// await waits for the end of a job. The news of it is lost where the connection
-// ends meanwhile, as when D-Bus is started again: then the unit tells.
+// await waits for the end of a job, for at most jobLimit. If the connection ends
+// meanwhile, the report is lost, and the state of the unit tells.
 func await(ctx context.Context, done <-chan string) error {
 	timer := time.NewTimer(jobLimit)
 	defer timer.Stop()
@@ -94,7 +94,7 @@ func isBusError(err error, names ...string) bool {
 	return false
 }
 
-// startError tells a refusal that would come again from trouble that passes.
+// startError separates refusals, which would come again, from passing trouble.
 func startError(name string, err error) error {
 	switch {
 	case isBusError(err, "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"):
@@ -157,7 +157,7 @@ func (l *Launcher) properties(spec system.Spec, envFile string) []dbus.Property 
 	return all
 }
 
-// confine takes from the unit what an agent does not need.
+// confine takes away privileges that an agent does not need.
 func (l *Launcher) confine(set func(string, any), spec system.Spec, place system.Place) {
 	set("NoNewPrivileges", true)
 	set("ProtectSystem", "strict")
@@ -209,8 +209,8 @@ func (l *Launcher) writeEnvironment(spec system.Spec) (path string, err error) {
 
 var valueQuoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`", `$`, `\$`)
 
-// quoteValue writes a value so that systemd reads the same: between double
-// quotes, in which a backslash keeps those characters from being special.
+// quoteValue quotes a value for systemd: between double quotes, with a backslash
+// before the characters that are special there.
 func quoteValue(value string) string { return `"` + valueQuoter.Replace(value) + `"` }
 
 // removeLeftovers removes environments that a killed spawner left behind.
@@ -224,7 +224,7 @@ func (l *Launcher) removeLeftovers() {
 			continue // it may be in use
 		}
 		if err := os.Remove(path); err != nil {
-			l.log.Warn().Err(err).Msg("an environment is left behind; remove it")
+			l.log.Warn().Err(err).Msg("environment file left behind; remove it")
 		}
 	}
 }

@@ -18,7 +18,7 @@ type unit struct {
 	invocation string // systemd's id of this run of the unit
 }
 
-// A state is what systemd says of a unit.
+// A state is what systemd says about a unit.
 type state struct {
 	active     string // "active", "activating", "inactive", "failed" ...
 	invocation string
@@ -58,7 +58,7 @@ const (
 	exitUsage = 2
 )
 
-// exit says how a unit ended.
+// exit describes how a unit ended.
 func (s *state) exit() *system.Exit {
 	exited := s.code == 1 && s.result != "success"
 	reason := "ended"
@@ -96,10 +96,10 @@ func (l *Launcher) Find(ctx context.Context, spec system.Spec, _ string) (system
 	return &unit{l, unitName(spec.Name), s.invocation}, nil
 }
 
-// Handle names the run of the unit.
+// Handle returns the name of the unit and the id of this run.
 func (u *unit) Handle() string { return u.name + " " + u.invocation }
 
-// Wait looks at the unit whenever D-Bus tells of a change, and now and then.
+// Wait looks at the unit whenever D-Bus reports a change, and every lookEvery.
 func (u *unit) Wait(ctx context.Context) error {
 	poke := make(chan struct{}, 1)
 	u.launcher.mu.Lock()
@@ -116,7 +116,7 @@ func (u *unit) Wait(ctx context.Context) error {
 			return exit
 		}
 		if err != nil && ctx.Err() == nil {
-			u.launcher.log.Warn().Err(err).Str("unit", u.name).Msg("the unit cannot be looked at; trying again")
+			u.launcher.log.Warn().Err(err).Str("unit", u.name).Msg("unit not looked at; trying again")
 		}
 		select {
 		case <-poke:
@@ -126,8 +126,8 @@ func (u *unit) Wait(ctx context.Context) error {
 	}
 }
 
-// ended returns how the unit ended, or nil while it runs. A failed unit is
-// cleared, so that nothing is left of it.
+// ended returns how the unit ended, or nil while it runs. It clears a failed unit, so
+// that nothing is left of it.
 func (u *unit) ended(ctx context.Context) (*system.Exit, error) {
 	conn, err := u.launcher.connection()
 	if err != nil {
@@ -153,7 +153,7 @@ func (l *Launcher) clear(ctx context.Context, conn *dbus.Conn, name string, s *s
 		return
 	}
 	if err := conn.ResetFailedUnitContext(ctx, name); err != nil {
-		l.log.Debug().Err(err).Str("unit", name).Msg("a failed unit is not cleared")
+		l.log.Debug().Err(err).Str("unit", name).Msg("failed unit not cleared")
 	}
 }
 
@@ -178,7 +178,7 @@ func (u *unit) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The answer may have been lost with the connection: what counts is the unit.
+	// The answer may have been lost with the connection, so ask about the unit.
 	if exit, err := u.ended(context.WithoutCancel(ctx)); exit == nil {
 		return errors.Join(fmt.Errorf("%s does not stop", u.name), err)
 	}
