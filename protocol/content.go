@@ -68,18 +68,18 @@ const (
 	EventStatus     = "status"
 )
 
-// A Chat says where a chat message was said.
+// A Chat tells where a chat message was written.
 type Chat struct {
 	ID       string `json:"id"`
 	Kind     string `json:"kind,omitempty"` // dm, channel, thread, system or tool
 	Title    string `json:"title,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
 	StreamID string `json:"streamId,omitempty"`
-	Service  string `json:"service,omitempty"` // chorus: name of the service, for people; never trusted
-	Context  string `json:"context,omitempty"` // chorus: what the channel is for, in the service's words; never trusted
+	Service  string `json:"service,omitempty"` // chorus: name of the service, for people; untrusted
+	Context  string `json:"context,omitempty"` // chorus: what the channel is for, in the service's words; untrusted
 }
 
-// An Author says who wrote a chat message.
+// An Author tells who wrote a chat message.
 type Author struct {
 	ID          string `json:"id"`
 	Kind        string `json:"kind,omitempty"` // human, agent or system
@@ -90,10 +90,10 @@ type Author struct {
 // ReplyTo names the message that a chat message answers.
 type ReplyTo struct {
 	SourceID string `json:"sourceId,omitempty"`
-	Author   string `json:"author,omitempty"` // identity of the agent that wrote it, if one did
+	Author   string `json:"author,omitempty"` // identity of the agent that wrote it; empty if a person did
 }
 
-// An Attachment is a file's metadata with a reference that reveals no secret.
+// An Attachment is the metadata of a file, with a reference that reveals no secret.
 type Attachment struct {
 	Kind     string `json:"kind"`
 	Ref      string `json:"ref,omitempty"`
@@ -123,8 +123,8 @@ type ReplyClaim struct {
 	Token   int64  `json:"token"`
 }
 
-// DeliveryStatus is the content of delivery_status: what became of a tg_reply
-// or chat_reply. MessageID is the reply's.
+// DeliveryStatus is the content of delivery_status: whether a tg_reply or chat_reply
+// was delivered. MessageID is that of the reply.
 type DeliveryStatus struct {
 	MessageID         MessageID `json:"messageId"`
 	Status            string    `json:"status"` // queued, delivered, failed or unknown
@@ -142,10 +142,10 @@ const (
 	StatusUnknown   = "unknown"
 )
 
-// AgentOnline is the content of the agent_event that an agent sends to
-// TopicAgents once it is connected and subscribed. The spawner sends one with
-// another event to an agent that is asked for again and again, to see whether it
-// is there; nothing need follow.
+// AgentOnline is the content of the agent_event that an agent sends to TopicAgents once
+// it is connected and subscribed. The spawner sends one with event "wanted" to an agent
+// that is requested again and again, to see whether it is still connected; the agent
+// need not react.
 type AgentOnline struct {
 	Event string `json:"event"` // "online", or "wanted" from the spawner
 	Agent PeerID `json:"agent"`

@@ -19,12 +19,12 @@ type Message struct {
 	TraceParent string          `json:"traceparent,omitempty"` // W3C trace context
 }
 
-// NewMessageID mints a message id: "msg_" and a ULID, so that ids sort by time.
+// NewMessageID returns a new message id: "msg_" and a ULID, so ids sort by time.
 func NewMessageID() MessageID { return MessageID("msg_" + ulid.Make().String()) }
 
-// NewMessage makes a message with a fresh id and the time now. Content must
-// marshal to a JSON object; it panics on content that cannot be marshalled,
-// which is a mistake of the program.
+// NewMessage makes a message with a new id and the current time. Content must marshal
+// to a JSON object. NewMessage panics if content cannot be marshalled, which is a
+// programming error.
 func NewMessage(t MessageType, from PeerID, content any) Message {
 	raw, err := json.Marshal(content)
 	if err != nil {
@@ -39,6 +39,6 @@ func NewMessage(t MessageType, from PeerID, content any) Message {
 	}
 }
 
-// FormatTime renders a time as the wire and the activity log write it: RFC 3339,
-// UTC, microseconds.
+// FormatTime formats a time as the wire and the activity log write it: RFC 3339, UTC,
+// with microseconds.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }

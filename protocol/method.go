@@ -60,9 +60,9 @@ type SendParams struct {
 	Payload Message `json:"payload"`
 }
 
-// A SendResult answers sendMessage, after every target answered, failed or
-// timed out. Failures take at most half a frame: where they are too many, they
-// come without their errors, and then without the last of them.
+// A SendResult answers sendMessage, after every target answered, failed or timed out.
+// Failures take at most half a frame: if there are too many, the bus first leaves out
+// their errors, and then the last failures.
 type SendResult struct {
 	Accepted    bool      `json:"accepted"`
 	MessageID   MessageID `json:"messageId"`
@@ -78,7 +78,7 @@ type Failure struct {
 	Error  string  `json:"error,omitempty"`
 }
 
-// An Outcome is what became of one delivery.
+// An Outcome tells how one delivery ended.
 type Outcome string
 
 // The outcomes of a delivery.
@@ -91,10 +91,10 @@ const (
 	OutcomeOverflow Outcome = "overflow" // the peer's queue was full
 )
 
-// An Addressee is what became of the delivery to the peer that the topic names.
+// An Addressee tells how the delivery to the peer that the topic names ended.
 type Addressee string
 
-// What became of the addressee.
+// The outcomes at the addressee.
 const (
 	AddresseeOK     Addressee = "ok"
 	AddresseeFailed Addressee = "failed"
@@ -107,8 +107,8 @@ type ProcessParams struct {
 	Payload json.RawMessage `json:"payload"`
 }
 
-// ProcessResult answers processMessage. "Processed" means accepted and safe
-// with the peer, never "answered".
+// ProcessResult answers processMessage. Processed means that the message is accepted
+// and safe with the peer, not that the peer has replied to it.
 type ProcessResult struct {
 	Processed bool   `json:"processed"`
 	Status    string `json:"status,omitempty"`

@@ -14,8 +14,8 @@ type PeerID string
 // never treated as a pattern.
 type Topic string
 
-// A MessageID names one message, minted by its sender. Ours are ULIDs with the
-// prefix "msg_"; others may be any non-empty string of at most 256 bytes.
+// A MessageID names one message. The sender chooses it: Hubbub uses ULIDs with the
+// prefix "msg_", others any non-empty string of at most 256 bytes.
 type MessageID string
 
 // Limits on names, in bytes.
@@ -27,10 +27,10 @@ const (
 	MaxStars     = 8
 )
 
-// CheckPeerID says why id cannot be a clientId, or nil.
+// CheckPeerID returns nil if id can be a clientId, or the reason why not.
 func CheckPeerID(id string) error { return checkName("clientId", id, MaxPeerID) }
 
-// CheckTopic says why topic cannot be a destination, or nil.
+// CheckTopic returns nil if topic can be a destination, or the reason why not.
 func CheckTopic(topic string) error { return checkName("topic", topic, MaxTopic) }
 
 func checkName[T string | []byte](what string, s T, limit int) error {
@@ -46,7 +46,7 @@ func checkName[T string | []byte](what string, s T, limit int) error {
 }
 
 // Family returns the part of an identity before the first colon: "tg" for
-// "tg:42". It is empty where there is no colon.
+// "tg:42". It returns "" if there is no colon.
 func (id PeerID) Family() string {
 	family, _, ok := strings.Cut(string(id), ":")
 	if !ok {
@@ -68,7 +68,7 @@ func (id PeerID) Topic() Topic { return Topic(id) }
 const (
 	TopicSpawn        Topic = "system:spawn"     // spawn requests to the spawner
 	TopicRoute        Topic = "system:route"     // routing control events
-	TopicAgents       Topic = "system:agents"    // agents say here that they are online
+	TopicAgents       Topic = "system:agents"    // where agents say that they are online
 	TopicAttention    Topic = "system:attention" // attention decisions and dispositions
 	TopicBroker       Topic = "collab:broker"    // requests to the collaboration broker
 	TopicCollabEvents Topic = "collab:events"    // facts published by the broker

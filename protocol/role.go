@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A MessageType says what a message's content is (section 8).
+// A MessageType tells what a message's content is (section 8).
 type MessageType string
 
-// The message types. Those below the blank line extend the specification.
+// The message types. Those after the blank line extend the specification.
 const (
 	TypeSpawnRequest   MessageType = "spawn_request"
 	TypeSpawnResult    MessageType = "spawn_result"
@@ -34,11 +34,11 @@ var AllTypes = []MessageType{
 	TypeChatMessage, TypeChatReply, TypeCollabRequest, TypeCollabResult, TypeCollabEvent,
 }
 
-// A Role is what an identity is allowed to be on the bus.
+// A Role decides what an identity may send.
 type Role string
 
-// The roles. An identity that matches none has RoleUnknown: it may connect and
-// subscribe, and may send nothing.
+// The roles. An identity of no other role has RoleUnknown: it may connect and
+// subscribe, but send nothing.
 const (
 	RoleUnknown Role = ""
 	RoleTG      Role = "tg"     // tg:{chat_id}
@@ -58,8 +58,8 @@ type Permission struct {
 	Extension []MessageType // those of Sends that the specification does not have
 }
 
-// Matrix is the authorization matrix. It is the one place that says who may
-// send what: the bus enforces Sends; Receives documents what to expect.
+// Matrix is the authorization matrix, the only place that says who may send what. The
+// bus enforces Sends; Receives only documents what to expect.
 var Matrix = []Permission{
 	{
 		Role: RoleTG, Identity: "tg:{chat_id}",
@@ -124,7 +124,8 @@ func RoleOf(id PeerID) Role {
 	return RoleUnknown
 }
 
-// MaySend says why an identity may not send a message of type t, or nil.
+// MaySend returns nil if an identity may send messages of type t, or the reason why
+// not.
 func MaySend(from PeerID, t MessageType) error {
 	role := RoleOf(from)
 	if role == RoleUnknown {
@@ -141,13 +142,13 @@ func MaySend(from PeerID, t MessageType) error {
 	return fmt.Errorf("%s may not send %s", from, t)
 }
 
-// IsIdentity reports whether a topic is written like an identity that has a
-// role, so that one peer is its addressee.
+// IsIdentity reports whether a topic is written like an identity that has a role. Such
+// a topic has an addressee: the peer of that identity.
 func IsIdentity(topic Topic) bool { return RoleOf(PeerID(topic)) != RoleUnknown }
 
-// SpeaksForFamily reports whether a session of identity id may, without
-// credentials, send as any identity of its family: bridges carry many chats on
-// one connection.
+// SpeaksForFamily reports whether, on a bus without credentials, a session of identity
+// id may send as any identity of its family. Bridges may: they carry many chats on one
+// connection.
 func SpeaksForFamily(id PeerID) bool {
 	switch RoleOf(id) {
 	case RoleTG, RoleChorus:

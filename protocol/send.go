@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// A Send is a checked sendMessage. Payload is the span of the params that
-// reaches the subscribers byte for byte.
+// A Send is a checked sendMessage. Payload is a span of the params; it reaches the
+// subscribers byte for byte.
 type Send struct {
 	Topic     string
 	Payload   []byte
@@ -23,8 +23,8 @@ var (
 	payloadKeys = []string{"messageId", "type", "from", "timestamp", "content", "inReplyTo", "traceparent"}
 )
 
-// ScanSend checks the params of sendMessage (sections 5.3 and 7), a span of the
-// frame that p parsed last. It does not check the role: see MaySend.
+// ScanSend reads and checks the params of sendMessage (sections 5.3 and 7), which must
+// be a span of the frame that p parsed last. It does not check the role: see MaySend.
 func ScanSend(p *jsonrpc.Parser, params []byte) (Send, error) {
 	var f [5][]byte
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
@@ -79,7 +79,7 @@ func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {
 	return nil
 }
 
-// setNames copies the names out of the frame, in one piece.
+// setNames copies the names out of the frame, with one allocation.
 func (s *Send) setNames(topic, messageID, from []byte) {
 	var room [256]byte
 	all := string(append(append(append(room[:0], topic...), messageID...), from...))
@@ -124,8 +124,9 @@ func ScanSubscribe(p *jsonrpc.Parser, params []byte) (pattern Pattern, observe b
 
 var resultKeys = []string{"processed", "status", "message"}
 
-// ScanProcessed reads a processMessage result: whether it is usable, and
-// whether the peer processed the message (processed is not false).
+// ScanProcessed reads the result of a processMessage and reports whether the peer
+// processed the message: processed is not false. It returns an error if the result is
+// unusable.
 func ScanProcessed(p *jsonrpc.Parser, result []byte) (processed bool, err error) {
 	var r [3][]byte
 	if err := scanObject(p, "result", result, resultKeys, r[:]); err != nil {
@@ -158,7 +159,8 @@ func text(what string, v []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%s must be a non-empty string", what)
 }
 
-// messageType reads a type and interns the known ones; MaySend refuses others.
+// messageType reads a type, without allocating if it is a known one. MaySend refuses
+// all others.
 func messageType(v []byte) (MessageType, error) {
 	if len(v) > 2 && v[0] == '"' {
 		for _, t := range AllTypes {
@@ -182,9 +184,9 @@ func checkTimestamp(v []byte) error {
 	return errors.New("payload.timestamp must be an RFC 3339 time, such as 2026-02-17T12:00:00Z")
 }
 
-// strict reports whether a time that package time takes for RFC 3339 is such: the
-// package lets an hour have one digit, a comma begin the fraction, and an offset
-// be 24:60 (https://go.dev/issue/54580).
+// strict reports whether a time that package time has parsed as RFC 3339 really is. The
+// package also accepts hours of one digit, a comma before the fraction, and offsets up
+// to 24:60 (https://go.dev/issue/54580).
 func strict(text []byte) bool {
 	if text[len("2006-01-02T1")] == ':' || text[len("2006-01-02T15:04:05")] == ',' {
 		return false

@@ -24,8 +24,8 @@ import (
 type Options struct {
 	Prefix      string        // of every subject; default "hubbub"
 	Heartbeat   time.Duration // default 500 ms
-	SilentAfter time.Duration // a bus without a heartbeat for so long is forgotten; default 2.5 s
-	Queue       int           // messages to NATS that may wait, besides 256 MiB; one more fails; default 65,536
+	SilentAfter time.Duration // a bus without a heartbeat for this long is forgotten; default 2.5 s
+	Queue       int           // messages that may wait for NATS, up to 256 MiB in all; one more fails; default 65,536
 	NATS        []nats.Option // credentials, TLS
 	Log         *zerolog.Logger
 }
@@ -40,7 +40,7 @@ func (o *Options) withDefaults() Options {
 	return out
 }
 
-// A Cluster is one bus's part in a cluster.
+// A Cluster is the part of one bus in a cluster.
 type Cluster struct {
 	urls     []string
 	name     string // of this bus
@@ -49,7 +49,7 @@ type Cluster struct {
 	local    bus.Local
 
 	out    chan outgoing  // to the sender
-	queued atomic.Int64   // bytes in out, and of what the sender sends
+	queued atomic.Int64   // bytes in out, and of the message that is being sent
 	in     chan *nats.Msg // from NATS
 	epoch  chan string    // to the loop: the connection broke, and why
 
@@ -86,7 +86,7 @@ type outgoing struct {
 	body    []byte
 }
 
-// New makes the part of the bus of that name. It does no I/O.
+// New makes the part of the bus with that name. It does no I/O.
 func New(urls []string, name string, opts *Options) *Cluster {
 	o := opts.withDefaults()
 	return &Cluster{
@@ -105,8 +105,8 @@ var _ bus.Cluster = (*Cluster)(nil)
 // Attach implements bus.Cluster.
 func (c *Cluster) Attach(local bus.Local) { c.local = local }
 
-// Run takes part until ctx ends, then says goodbye. A NATS server that cannot be
-// reached does not end it.
+// Run takes part in the cluster until ctx ends, then tells the others that it leaves. It
+// does not end if no NATS server can be reached.
 func (c *Cluster) Run(ctx context.Context) error {
 	nc, err := c.connect()
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// settle gives the goodbye a moment to leave.
+// settle waits a moment for the last message to be sent.
 func (c *Cluster) settle(nc *nats.Conn) {
 	for range 20 {
 		if len(c.out) == 0 {
@@ -139,7 +139,7 @@ func (c *Cluster) settle(nc *nats.Conn) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if nc.IsConnected() {
-		nc.FlushTimeout(200 * time.Millisecond) //nolint:errcheck // the others notice the silence
+		nc.FlushTimeout(200 * time.Millisecond) //nolint:errcheck // otherwise the others notice that this bus is silent
 	}
 }
 
@@ -170,9 +170,9 @@ func connect(urls []string, name string, o *Options, more ...nats.Option) (*nats
 	return nats.Connect(strings.Join(urls, ","), slices.Concat(own, more, o.NATS)...)
 }
 
-// setConnected takes what the NATS client tells, some time after it happened:
-// messages may have crossed a new connection by then. So what may have been lost is
-// lost with the old one, and nothing with the new.
+// setConnected notes that a connection to NATS began or ended. The NATS client calls it
+// some time later, when messages may already have crossed a new connection. So only the
+// end of a connection counts as a loss of messages.
 func (c *Cluster) setConnected(on bool, what string) {
 	c.mu.Lock()
 	c.connected = on
@@ -186,9 +186,8 @@ func (c *Cluster) setConnected(on bool, what string) {
 	}
 }
 
-// complain tells what is wrong with NATS: it refuses the connection, or a subject.
-// A subject that it does not let this bus hear is named once, and denied until the
-// next connection.
+// complain logs an error of NATS. If NATS does not let this bus subscribe to a subject,
+// it says so only once, and the error holds until the next connection.
 func (c *Cluster) complain(err error) {
 	err = fmt.Errorf("NATS: %w", err)
 	c.nats.note(c.options.Log, zerolog.WarnLevel, err, time.Now())
@@ -197,11 +196,11 @@ func (c *Cluster) complain(err error) {
 	}
 }
 
-// broke tells the loop that something may have been lost.
+// broke tells the loop that messages may have been lost.
 func (c *Cluster) broke(why string) {
 	select {
 	case c.epoch <- why:
-	default: // it will see the others
+	default: // the loop has epochs to begin already
 	}
 }
 
@@ -209,7 +208,7 @@ func (c *Cluster) broke(why string) {
 func (c *Cluster) subjectOfAll() string        { return c.options.Prefix + ".all" }
 func (c *Cluster) subjectOf(bus string) string { return c.options.Prefix + ".to." + token(bus) }
 
-// token makes any name fit for a subject.
+// token encodes any name so that it can be a part of a subject.
 func token(name string) string { return hex.EncodeToString([]byte(name)) }
 
 // Status implements bus.Cluster.
@@ -223,8 +222,8 @@ func (c *Cluster) Status() any {
 	return status
 }
 
-// maxQueued bounds what waits for NATS, in bytes: a slow way to it must not fill
-// the memory.
+// maxQueued bounds what waits for NATS, in bytes: a slow connection must not fill the
+// memory.
 const maxQueued = 256 << 20
 
 // tellAll queues a message for every bus, and tellBus one for the bus of that name,
@@ -300,7 +299,7 @@ func (c *Cluster) loop(ctx context.Context) {
 	}
 }
 
-// drain reads what has arrived before the loop judges who is silent.
+// drain handles what has arrived, before the loop decides which buses are silent.
 func (c *Cluster) drain() {
 	for range cap(c.in) {
 		select {
@@ -312,9 +311,9 @@ func (c *Cluster) drain() {
 	}
 }
 
-// restart begins a new epoch: whatever was on its way may be lost. It says hello at
-// once where this is the first for a while, and otherwise leaves that to the next
-// heartbeat: where NATS refuses the hello itself, each would cause the next.
+// restart begins a new epoch: what was on its way may be lost. It says hello at once if
+// the last epoch began more than a heartbeat ago, and otherwise leaves that to the next
+// heartbeat: if NATS refuses the hello itself, each hello would cause the next.
 func (c *Cluster) restart(why string, at time.Time) {
 	c.mu.Lock()
 	c.incarnation++
@@ -331,11 +330,11 @@ func (c *Cluster) restart(why string, at time.Time) {
 
 func (c *Cluster) hello() {
 	c.mu.Lock()
-	defer c.mu.Unlock() // or a change might be told first, which would look as if one were missing
+	defer c.mu.Unlock() // after tellAll: a change that is told first would make one seem to be missing
 	c.tellAll(header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq}, nil)
 }
 
-// tick sends a heartbeat, forgets silent buses and gives up what is too late.
+// tick sends a heartbeat, forgets silent buses and gives up what waited too long.
 func (c *Cluster) tick(at time.Time) {
 	c.hello()
 	for name, m := range c.buses {
@@ -351,13 +350,13 @@ func (c *Cluster) tick(at time.Time) {
 	}
 }
 
-// forget removes a bus and fails what was on its way to it.
+// forget removes a bus and fails the forwards to it.
 func (c *Cluster) forget(name, why string) {
 	delete(c.buses, name)
 	c.listKnown()
 	c.local.DropBus(name)
 	c.loseAll(why, func(f *bus.Forward) bool { return f.Bus == name })
-	c.options.Log.Warn().Str("bus", name).Msg("cluster: a bus " + why)
+	c.options.Log.Warn().Str("bus", name).Msg("cluster: another bus " + why)
 }
 
 func (c *Cluster) listKnown() {

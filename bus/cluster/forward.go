@@ -7,7 +7,7 @@ import (
 	"hubbub/bus"
 )
 
-// Forward implements bus.Cluster. It never waits: what cannot be queued is lost
+// Forward implements bus.Cluster. It never waits: a message that cannot be queued is lost
 // at once, and its peers count as offline.
 func (c *Cluster) Forward(f *bus.Forward) {
 	about := about{Topic: f.Arrived.Topic, MessageID: f.Arrived.MessageID, From: f.Arrived.From, Silent: len(f.Peers) == 0}
@@ -23,7 +23,7 @@ func (c *Cluster) Forward(f *bus.Forward) {
 	}
 }
 
-// why says why a forward cannot be sent.
+// why returns the reason why a forward cannot be sent.
 func (c *Cluster) why() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *Cluster) GiveUp(reason string) {
 	c.loseAll(reason, nil)
 }
 
-// about says what a forwarded payload is.
+// about describes a forwarded payload.
 type about struct {
 	Topic     string `json:"topic"`
 	MessageID string `json:"messageId"`
@@ -46,7 +46,7 @@ type about struct {
 	Silent    bool   `json:"silent,omitempty"` // nobody waits for the outcome
 }
 
-// takeForward delivers a message that another bus accepted.
+// takeForward delivers a message that another bus accepted and forwarded.
 func (c *Cluster) takeForward(h header, body []byte) {
 	var a about
 	payload, err := parse(body, &a)
@@ -64,7 +64,7 @@ func (c *Cluster) takeForward(h header, body []byte) {
 	})
 }
 
-// takeOutcome completes a forward. One that was given up is ignored.
+// takeOutcome completes a forward. It ignores the outcome of one that was given up.
 func (c *Cluster) takeOutcome(h header, body []byte) {
 	var r bus.Result
 	if !c.decode(h.From, "an outcome", body, &r) {
@@ -90,7 +90,7 @@ func (c *Cluster) lose(id uint64, why string) {
 	}
 }
 
-// loseAll fails the forwards that which selects; nil selects all.
+// loseAll fails the forwards for which which returns true, or all if which is nil.
 func (c *Cluster) loseAll(why string, which func(*bus.Forward) bool) {
 	var lost []*bus.Forward
 	c.mu.Lock()
@@ -106,7 +106,7 @@ func (c *Cluster) loseAll(why string, which func(*bus.Forward) bool) {
 	}
 }
 
-// expire fails the forwards that waited too long, and those to a bus that was
+// expire fails the forwards that have waited too long, and those to a bus that was
 // forgotten while they were queued.
 func (c *Cluster) expire(at time.Time) {
 	c.loseAll("did not answer", func(f *bus.Forward) bool {

@@ -7,15 +7,15 @@ import (
 	"hubbub/protocol"
 )
 
-// A member is another bus, as this one knows it.
+// A member is what this bus knows of another one.
 type member struct {
 	name     string
 	instance string
 	epoch    uint64
 	seq      uint64 // of the last change that was applied
 	seen     time.Time
-	stale    bool      // its members are to be asked for
-	asked    time.Time // when they were
+	stale    bool      // its peers are not known for certain: it must be asked for them
+	asked    time.Time // when it was asked
 	waiting  []pendingChange
 	stamps   map[protocol.PeerID]bus.Stamp
 }
@@ -25,7 +25,7 @@ type pendingChange struct {
 	change change
 }
 
-// A change is one fact of a bus's members.
+// A change is one change of the peers of a bus.
 type change struct {
 	Do      string           `json:"do"` // join, left, sub or unsub
 	Peer    protocol.PeerID  `json:"peer"`
@@ -34,8 +34,8 @@ type change struct {
 	Stamp   *bus.Stamp       `json:"stamp,omitempty"`
 }
 
-// announce tells every bus of a change. A change that cannot be queued breaks
-// the numbering, and the others ask for the whole.
+// announce tells every bus of a change. If a change cannot be queued, its number is
+// missing, and the others ask for the whole state.
 func (c *Cluster) announce(ch change) {
 	body := encode(ch)
 	c.mu.Lock()
@@ -64,7 +64,7 @@ func (c *Cluster) Unsubscribed(peer protocol.PeerID, pattern protocol.Pattern) {
 	c.announce(change{Do: "unsub", Peer: peer, Pattern: pattern})
 }
 
-// meet returns what is known of the sender of a message, which may be new or
+// meet returns what is known of the sender of a message. The sender may be unknown, or
 // have been restarted.
 func (c *Cluster) meet(h header) *member {
 	m := c.buses[h.From]
@@ -83,7 +83,7 @@ func (c *Cluster) meet(h header) *member {
 	return m
 }
 
-// takeHello compares what the other says of itself with what is known.
+// takeHello compares what another bus says about itself with what is known.
 func (c *Cluster) takeHello(m *member, h header) {
 	if m.epoch != 0 && h.Epoch != m.epoch {
 		c.loseAll("lost its connection", func(f *bus.Forward) bool { return f.Bus == m.name })
@@ -96,7 +96,7 @@ func (c *Cluster) takeHello(m *member, h header) {
 	c.ask(m)
 }
 
-// askAgain is how long a bus has to tell its members before it is asked again.
+// askAgain is how long a bus may take to tell its peers before it is asked again.
 const askAgain = time.Second
 
 func (c *Cluster) ask(m *member) {
@@ -106,10 +106,11 @@ func (c *Cluster) ask(m *member) {
 	}
 }
 
-// maxWaiting bounds the changes that wait while the members are asked for.
+// maxWaiting bounds the changes that wait while a bus is asked for its peers.
 const maxWaiting = 100_000
 
-// takeChange applies a change in its turn.
+// takeChange applies a change if it is the next one, and otherwise asks for the whole
+// state.
 func (c *Cluster) takeChange(m *member, h header, body []byte) {
 	var ch change
 	if !c.decode(m.name, "a change", body, &ch) {
@@ -151,8 +152,8 @@ func (c *Cluster) apply(m *member, ch change) {
 	}
 }
 
-// claim notes the session of another bus, and ends ours of that identity where it
-// is older.
+// claim notes the session of another bus, and ends the session of that identity at this
+// bus if it is older.
 func (c *Cluster) claim(m *member, peer protocol.PeerID, stamp bus.Stamp) {
 	m.stamps[peer] = stamp
 	if newer, ok := c.local.Replaced(peer, stamp); ok {
@@ -160,8 +161,8 @@ func (c *Cluster) claim(m *member, peer protocol.PeerID, stamp bus.Stamp) {
 	}
 }
 
-// announceAgain tells a bus that took an identity which is ours by a newer
-// session. The patterns follow, since a join begins anew.
+// announceAgain tells a bus whose session of an identity is older than ours that ours
+// stays. It repeats the patterns, since a join resets them.
 func (c *Cluster) announceAgain(peer protocol.PeerID, stamp bus.Stamp) {
 	c.Joined(peer, stamp)
 	for _, member := range c.local.Members() {
@@ -173,8 +174,9 @@ func (c *Cluster) announceAgain(peer protocol.PeerID, stamp bus.Stamp) {
 	}
 }
 
-// sendMembers answers a bus that asks for our members. The number is read first:
-// a change that comes meanwhile is told again, which does no harm.
+// sendMembers answers a bus that asks for the peers of this one. It reads the number of
+// the last change first: a change that happens meanwhile is then told twice, which does
+// no harm.
 func (c *Cluster) sendMembers(h header) {
 	c.mu.Lock()
 	head := header{Kind: kindMembers, Epoch: c.incarnation, Seq: c.seq}
@@ -191,7 +193,8 @@ func (c *Cluster) sendMembers(h header) {
 	c.tellBus(h.From, head, encode(changes))
 }
 
-// gathered makes the members of a bus out of the changes that tell them.
+// gathered returns the peers of a bus, with their patterns and stamps, that a list of
+// changes describes.
 func gathered(changes []change) (map[protocol.PeerID]map[protocol.Pattern]bool, map[protocol.PeerID]bus.Stamp) {
 	patterns, stamps := map[protocol.PeerID]map[protocol.Pattern]bool{}, map[protocol.PeerID]bus.Stamp{}
 	for _, ch := range changes {
@@ -205,8 +208,8 @@ func gathered(changes []change) (map[protocol.PeerID]map[protocol.Pattern]bool, 
 	return patterns, stamps
 }
 
-// takeMembers replaces what is known of a bus, then applies the changes that
-// came meanwhile.
+// takeMembers replaces what is known of a bus, then applies the changes that have
+// arrived meanwhile.
 func (c *Cluster) takeMembers(m *member, h header, body []byte) {
 	var changes []change
 	if !c.decode(m.name, "a list of members", body, &changes) {

@@ -13,10 +13,10 @@ import (
 
 // The kinds of message between buses.
 const (
-	kindHello   = "hello"   // to all: I am here, this is the number of my last change
+	kindHello   = "hello"   // to all: I am here, and this is the number of my last change
 	kindBye     = "bye"     // to all: I am leaving
-	kindChange  = "change"  // to all: one change of my members
-	kindSync    = "sync"    // to one: tell me all your members
+	kindChange  = "change"  // to all: one change of my peers
+	kindSync    = "sync"    // to one: tell me all your peers
 	kindMembers = "members" // the answer
 	kindForward = "forward" // to one: a message for your peers
 	kindOutcome = "outcome" // the answer
@@ -27,7 +27,7 @@ type header struct {
 	Kind     string `json:"k"`
 	From     string `json:"f"`           // name of the bus
 	Instance string `json:"i"`           // which run of it
-	Epoch    uint64 `json:"e,omitempty"` // hello, members: grows when something may have been lost
+	Epoch    uint64 `json:"e,omitempty"` // hello, members: grows when messages may have been lost
 	Seq      uint64 `json:"s,omitempty"` // number of the change, or of the last one
 	ID       uint64 `json:"id,omitempty"`
 	Part     int    `json:"p,omitempty"` // from 0
@@ -45,10 +45,10 @@ func parse(data []byte, head any) (body []byte, err error) {
 	return body, json.Unmarshal(line, head)
 }
 
-// headerRoom is what a header may take of a NATS payload.
+// headerRoom is how many bytes of a NATS payload are reserved for the header.
 const headerRoom = 2 << 10
 
-// split makes the NATS payloads of a message, each at most most bytes.
+// split encodes a message as NATS payloads of at most most bytes each.
 func split(h header, body []byte, most int) [][]byte {
 	room := max(most-headerRoom, 1)
 	if len(body) <= room {
@@ -94,15 +94,15 @@ type partKey struct {
 	id                   uint64
 }
 
-// A partial message waits for its other parts.
+// A partial is a message whose last parts have not arrived yet.
 type partial struct {
 	body  []byte
 	next  int
 	since time.Time
 }
 
-// maxPartial bounds what one message in parts may hold, in bytes, and maxPartials
-// how many may be incomplete.
+// maxPartial bounds the size of a message that arrives in parts, in bytes, and
+// maxPartials the number of incomplete messages.
 const (
 	maxPartial  = 256 << 20
 	maxPartials = 1024
@@ -110,12 +110,12 @@ const (
 
 var errTwin = errors.New("another bus has the same name; give each its own --name")
 
-// receive takes one NATS payload.
+// receive handles one NATS payload.
 func (c *Cluster) receive(m *nats.Msg) {
 	var h header
 	body, err := parse(m.Data, &h)
 	if err != nil {
-		c.options.Log.Warn().Err(err).Msg("cluster")
+		c.options.Log.Warn().Err(err).Msg("cluster: message from another bus cannot be read; ignored")
 		return
 	}
 	if h.From == c.name {
@@ -133,7 +133,8 @@ func (c *Cluster) receive(m *nats.Msg) {
 	c.handle(h, body)
 }
 
-// gather collects the parts of a message, which come in order.
+// gather collects the parts of a message, which arrive in order. It returns true with
+// the last one.
 func (c *Cluster) gather(h header, body []byte) ([]byte, bool) {
 	key := partKey{h.From, h.Instance, h.Kind, h.ID}
 	p := c.parts[key]

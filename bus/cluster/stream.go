@@ -15,10 +15,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// An ActivityStream copies the rows of the activity log to a JetStream stream,
-// for central keeping. It never slows the log: what does not fit in its queue is
-// counted, and a row `stream_gap` with the count follows as soon as there is
-// room.
+// An ActivityStream copies the rows of the activity log to a JetStream stream, so that
+// they can be kept in one place. It never slows the log: rows that do not fit in its
+// queue are counted, and a log_gap row with the count follows as soon as there is room.
 type ActivityStream struct {
 	urls    []string
 	stream  string
@@ -41,12 +40,12 @@ type committed struct {
 // streamQueue is how many commits may wait.
 const streamQueue = 256
 
-// NewActivityStream makes the copy of one bus's rows. It does no I/O.
+// NewActivityStream makes an ActivityStream for the rows of one bus. It does no I/O.
 func NewActivityStream(urls []string, stream, bus string, opts *Options) *ActivityStream {
 	return &ActivityStream{urls: urls, stream: stream, bus: bus, options: opts.withDefaults(), queue: make(chan committed, streamQueue)}
 }
 
-// Offer takes one commit. It does not block, and may be activitylog's OnCommit.
+// Offer takes one commit, as activitylog's OnCommit. It does not block.
 func (s *ActivityStream) Offer(first int64, rows []activitylog.Row) {
 	c := committed{first, append([]activitylog.Row(nil), rows...)}
 	select {
@@ -77,8 +76,8 @@ func (s *ActivityStream) connect() (*nats.Conn, error) {
 	return connect(s.urls, "hubbub-bus activity "+s.bus, &s.options)
 }
 
-// Run publishes until ctx ends, then what is queued, for at most 2 s. NATS that
-// is absent does not end it.
+// Run publishes rows until ctx ends, and then those in the queue, for at most 2 s. It
+// does not end if NATS cannot be reached.
 func (s *ActivityStream) Run(ctx context.Context) error {
 	nc, err := s.connect()
 	if err != nil {
@@ -113,8 +112,8 @@ func (s *ActivityStream) flush(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-// publish sends one commit and waits until the stream has it. Rows that it does
-// not take are counted.
+// publish sends one commit and waits until the stream has stored it. It counts the rows
+// that the stream does not accept.
 func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c committed) {
 	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -147,7 +146,7 @@ func (s *ActivityStream) publish(ctx context.Context, js jetstream.JetStream, c 
 	}
 }
 
-// ensure makes the stream where it does not exist.
+// ensure creates the stream if it does not exist.
 func (s *ActivityStream) ensure(ctx context.Context, js jetstream.JetStream) error {
 	if _, err := js.Stream(ctx, s.stream); err == nil {
 		return nil

@@ -11,25 +11,25 @@ import (
 // tellEvery is how often the same trouble is logged.
 const tellEvery = time.Minute
 
-// recent is how long after its last sign a trouble is still there: NATS is tried, and
-// spoken to, several times within.
+// recent is how long a trouble lasts after its last sign. NATS is used several times
+// within that time.
 const recent = 5 * time.Second
 
-// maxTroubles bounds how many different ones are remembered.
+// maxTroubles bounds how many different errors are remembered.
 const maxTroubles = 16
 
-// A trouble keeps what is wrong, for whoever looks, and logs it: each kind when it
-// is new, and again every minute, though it comes many times a second. The zero
-// value is ready.
+// A trouble remembers what is wrong, for the status, and logs it. An error that occurs
+// many times a second is logged when it is new and then once a minute. The zero value
+// has nothing to report.
 type trouble struct {
 	mu   sync.Mutex // guards the fields below
 	last string
 	at   time.Time // of last
-	held string    // what stays wrong until over
+	held string    // an error that lasts until over is called
 	told map[string]time.Time
 }
 
-// note takes one error.
+// note remembers an error, and logs it if it is new or due again.
 func (t *trouble) note(log *zerolog.Logger, level zerolog.Level, err error, at time.Time) {
 	text := err.Error()
 	if t.isDue(text, at) {
@@ -51,21 +51,21 @@ func (t *trouble) isDue(text string, at time.Time) bool {
 	return true
 }
 
-// hold says that an error, which comes only once, stays until over.
+// hold makes an error that occurs only once last until over is called.
 func (t *trouble) hold(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.held = err.Error()
 }
 
-// over says that what was wrong is no longer.
+// over forgets what was wrong.
 func (t *trouble) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last, t.held = "", ""
 }
 
-// now returns what is wrong, or nothing.
+// now returns what is wrong, or "".
 func (t *trouble) now(at time.Time) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +75,8 @@ func (t *trouble) now(at time.Time) string {
 	return t.last
 }
 
-// shown lists servers without the users of their addresses: that is a password, or
-// where there is none the name alone may be a token.
+// shown lists the addresses of servers without their user part: it holds a password, or
+// its name alone may be a token.
 func shown(servers []string) string {
 	list := make([]string, len(servers))
 	for i, s := range servers {

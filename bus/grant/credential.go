@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol"
 )
 
-// A Credential says what the holder of one token may do.
+// A Credential defines what the holder of one token may do.
 type Credential struct {
 	Name       string   `toml:"name" json:"name"`
 	SHA256     string   `toml:"sha256" json:"-"` // of the token, lowercase hex
@@ -25,7 +25,7 @@ type Credential struct {
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
-// Check says what is wrong with a credential, or nil.
+// Check returns nil if a credential is valid, or what is wrong with it.
 func (c *Credential) Check() error {
 	if b, err := hex.DecodeString(c.SHA256); err != nil || len(b) != sha256.Size || hex.EncodeToString(b) != c.SHA256 {
 		return fmt.Errorf("the sha256 of credential %q must be 64 lowercase hex digits", c.Name)
@@ -33,8 +33,8 @@ func (c *Credential) Check() error {
 	return c.CheckGrants()
 }
 
-// CheckGrants says what is wrong with the name or the patterns of a credential,
-// or nil: what whoever asks for one can mend.
+// CheckGrants is Check without the hash: it checks what a request for a credential has,
+// its name and its patterns.
 func (c *Credential) CheckGrants() error {
 	if !nameSyntax.MatchString(c.Name) {
 		return fmt.Errorf("the credential name %q must be 1 to 128 letters, digits, '.', '_', ':' or '-', the first a letter or digit", c.Name)
@@ -58,8 +58,8 @@ func (c *Credential) MayPublish(topic string) bool { return matches(c.Publish, t
 // MaySubscribe reports whether the holder may subscribe to a pattern.
 func (c *Credential) MaySubscribe(p protocol.Pattern) bool { return covered(c.Subscribe, p) }
 
-// MaySee reports whether the holder may know that a peer is connected: one that it
-// may be, or whose topic it may send to or hear.
+// MaySee reports whether the holder may know that a peer is connected: it may use that
+// identity, or send or subscribe to that topic.
 func (c *Credential) MaySee(id protocol.PeerID) bool {
 	return c.MayBe(id) || c.MayPublish(string(id)) || matches(c.Subscribe, string(id))
 }
@@ -74,10 +74,10 @@ func covered(granted []string, p protocol.Pattern) bool {
 	return slices.ContainsFunc(granted, func(g string) bool { return protocol.Pattern(g).Covers(p) })
 }
 
-// MayIssue says why the holder may not issue or revoke a credential, or nil:
-// its identities and issue patterns must lie inside the holder's issue
-// patterns, and what it may hear or say inside those or the holder's own
-// subscribe or publish patterns.
+// MayIssue returns nil if the holder may issue or revoke the credential child, or the
+// reason why not. The identities and issue patterns of child must lie inside the issue
+// patterns of the holder, and its subscribe and publish patterns inside those or the
+// holder's own subscribe and publish patterns.
 func (c *Credential) MayIssue(child *Credential) error {
 	if len(c.Issue) == 0 {
 		return errors.New("this credential may not issue others; grant it --issue patterns")
@@ -101,14 +101,14 @@ func (c *Credential) MayIssue(child *Credential) error {
 	)
 }
 
-// NewToken mints a random token of 256 bits.
+// NewToken returns a random token of 256 bits.
 func NewToken() string {
 	b := make([]byte, 32)
 	rand.Read(b) //nolint:errcheck // it never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Hash returns what the file keeps of a token.
+// Hash returns the hash of a token that the file keeps.
 func Hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])

@@ -5,10 +5,10 @@
 // Guarantees:
 //
 //   - A token is never stored: the file holds its SHA-256.
-//   - What is granted is a list of patterns. A pattern that is asked for must be
-//     covered by a granted one, which must match everything that it matches.
-//   - A file that is deleted or broken at runtime changes nothing: the last good
-//     state stays in force, and Reload says so.
+//   - Grants are lists of patterns. A pattern that a peer asks for must be covered by a
+//     granted one: that one must match everything that it matches.
+//   - If the file is deleted or broken at runtime, the last good state stays in force,
+//     and Reload returns an error.
 //   - A change of the file is written whole or not at all (rename), and the
 //     file is readable by its owner only.
 //   - An issued credential lies inside what its issuer may issue.

@@ -34,7 +34,7 @@ var (
 type File struct {
 	path string
 
-	changing sync.Mutex // held to rewrite the file, which may take as long as the disk or another process wants
+	changing sync.Mutex // held while the file is rewritten, which may wait for the disk or another process
 
 	mu      sync.Mutex // guards the fields below
 	stamp   stamp
@@ -45,7 +45,7 @@ type File struct {
 	lastErr error
 }
 
-// A stamp tells whether the file changed.
+// A stamp tells whether the file has changed.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -55,17 +55,17 @@ type stamp struct {
 // NewFile returns the credentials file at path. It does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Version grows whenever a new state comes into force, by Reload or by a change
-// that this File made.
+// Version returns a number that grows whenever a new state comes into force, by Reload
+// or by a change that this File makes.
 func (f *File) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.version
 }
 
-// Reload reads the file if it changed. The error says why the file cannot be
-// used; the last good state then stays, and the same error is reported once. A
-// file that never existed is no error: the bus is open.
+// Reload reads the file if it has changed. If the file cannot be used, the last good
+// state stays in force and Reload returns an error, the same one only once. It is no
+// error if the file has never existed: the bus is open.
 func (f *File) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +92,7 @@ func (f *File) reloadLocked() error {
 	}
 	list, err := read(f.path)
 	if unread := new(fs.PathError); !errors.As(err, &unread) {
-		f.stamp = now // what cannot be read is tried again: who may read a file shows in no stamp
+		f.stamp = now // but a file that could not be read is read again: a stamp does not show permissions
 	}
 	if err == nil && f.loaded && info.Size() == 0 {
 		err = errors.New("it is empty; to revoke every credential, use: hubbub token revoke")
@@ -104,7 +104,7 @@ func (f *File) reloadLocked() error {
 	return nil
 }
 
-// insteadLocked says what is in force where the file is not.
+// insteadLocked returns what to say about the state that stays in force.
 func (f *File) insteadLocked() string {
 	if f.loaded {
 		return "; the last good state stays in force"
@@ -112,7 +112,7 @@ func (f *File) insteadLocked() string {
 	return ""
 }
 
-// keepLocked reports an error once, until it changes.
+// keepLocked returns an error, or nil if it is the same as the last one.
 func (f *File) keepLocked(err error) error {
 	if f.lastErr != nil && f.lastErr.Error() == err.Error() {
 		return nil
@@ -132,14 +132,14 @@ func (f *File) setLocked(list []Credential) {
 	}
 }
 
-// Open reports whether there are no credentials at all: nobody needs a token.
+// Open reports whether the file never existed: then nobody needs a token.
 func (f *File) Open() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.loaded
 }
 
-// Lookup returns the credential of a token.
+// Lookup returns the credential that a token belongs to.
 func (f *File) Lookup(token string) (*Credential, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,9 +185,8 @@ func (f *File) Create(c Credential) (token string, err error) {
 	})
 }
 
-// Put sets a credential whose token exists already: c.SHA256 is its [Hash]. It
-// replaces a credential of the same name, and changes nothing where c is in
-// force as it is.
+// Put sets a credential whose token exists already: c.SHA256 is its [Hash]. It replaces a
+// credential of the same name, and changes nothing if c is in force already.
 func (f *File) Put(c Credential) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -217,7 +216,7 @@ func (f *File) Revoke(name string, permit func(*Credential) error) error {
 	})
 }
 
-// change rewrites the file under a lock that other processes respect.
+// change rewrites the file while it holds a lock that other processes respect.
 func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -248,7 +247,7 @@ func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	return f.Reload()
 }
 
-// document is the file's form.
+// document is the content of the file.
 type document struct {
 	Credential []Credential `toml:"credential"`
 }

@@ -19,8 +19,8 @@ import (
 
 // Options are the optional settings of a Lease. Nil is valid.
 type Options struct {
-	Prefix string        // of the bucket's name; default "hubbub"
-	TTL    time.Duration // how long a lease lasts that is not renewed; default 6 s, at least 1 s
+	Prefix string        // of the name of the bucket; default "hubbub"
+	TTL    time.Duration // after which a lease that is not renewed ends; default 6 s, at least 1 s
 	NATS   []nats.Option
 	Log    *zerolog.Logger
 }
@@ -34,7 +34,7 @@ func (o *Options) withDefaults() Options {
 	return out
 }
 
-// A Lease is a claim to be the one that does something.
+// A Lease is the right to be the one program that does something.
 type Lease struct {
 	urls    []string
 	what    string
@@ -42,18 +42,18 @@ type Lease struct {
 	options Options
 }
 
-// New makes a lease on what, such as "tg:123456", for a holder whose name the
-// others log. It does no I/O.
+// New makes a lease on what, such as "tg:123456". The other programs log the holder's
+// name. It does no I/O.
 func New(urls []string, what, holder string, opts *Options) *Lease {
 	return &Lease{urls: urls, what: what, holder: holder, options: opts.withDefaults()}
 }
 
-// ErrLost is the cause of the end of the context of work whose lease was lost.
+// ErrLost is the cause with which the context of work ends when the lease is lost.
 var ErrLost = errors.New("the lease was lost: another program may be the active one now")
 
-// Run waits for the lease and does the work while it holds it, again and again,
-// until ctx ends or the work ends by itself; it returns what the work returned.
-// The work's context ends when the lease is lost.
+// Run waits for the lease and calls work while it holds the lease, again and again, until
+// ctx ends or work returns by itself. It returns what work returned. The context of
+// work ends when the lease is lost.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
 	nc, err := nats.Connect(strings.Join(l.urls, ","), append([]nats.Option{
 		nats.Name("hubbub lease " + l.what), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
@@ -71,14 +71,14 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 	for {
 		kv, revision, err := l.acquire(ctx, js)
 		if err == nil {
-			l.options.Log.Info().Str("lease", l.what).Msg("active")
+			l.options.Log.Info().Str("lease", l.what).Msg("lease taken: this program is active")
 			lost, err := l.hold(ctx, kv, revision, work)
 			if !lost || ctx.Err() != nil {
 				return err
 			}
-			l.options.Log.Warn().Str("lease", l.what).Err(err).Msg("no longer active; standing by")
+			l.options.Log.Warn().Str("lease", l.what).Err(err).Msg("lease lost: this program stands by")
 		} else if !standby {
-			l.options.Log.Info().Str("lease", l.what).Err(err).Msg("standing by")
+			l.options.Log.Info().Str("lease", l.what).Err(err).Msg("lease held by another program, or out of reach: this program stands by")
 		}
 		standby = true
 		if !retry.Sleep(ctx, l.options.TTL/12) {
@@ -87,7 +87,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 	}
 }
 
-// acquire takes the lease, if nobody has it.
+// acquire takes the lease if nobody has it.
 func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, uint64, error) {
 	limit, cancel := context.WithTimeout(ctx, l.options.TTL/3)
 	defer cancel()
@@ -106,8 +106,8 @@ func (l *Lease) acquire(ctx context.Context, js jetstream.JetStream) (jetstream.
 	return kv, revision, err
 }
 
-// bucket names the bucket of a cluster: a name of subjects may have dots and other
-// letters, that of a bucket may not.
+// bucket returns the name of the bucket of a cluster. The cluster's name may have dots and
+// other characters that are not allowed in the name of a bucket.
 func bucket(cluster string) string {
 	plain := func(r rune) rune {
 		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
@@ -123,8 +123,8 @@ func bucket(cluster string) string {
 
 func (l *Lease) key() string { return hex.EncodeToString([]byte(l.what)) }
 
-// hold does the work while the lease can be renewed. lost says that the work
-// ended because it could not.
+// hold calls work while the lease can be renewed. It returns true if work ended because
+// the lease was lost.
 func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64, work func(context.Context) error) (lost bool, err error) {
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -140,7 +140,7 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, revision uint64
 	limit, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer done()
 	if e := kv.Delete(limit, l.key(), jetstream.LastRevision(revision)); e != nil {
-		l.options.Log.Debug().Err(e).Str("lease", l.what).Msg("not given back; it will run out")
+		l.options.Log.Debug().Err(e).Str("lease", l.what).Msg("lease not given back; it will run out")
 	}
 	return false, err
 }
@@ -166,7 +166,7 @@ func (l *Lease) renew(kv jetstream.KeyValue, revision uint64, stop <-chan struct
 		case err == nil:
 			revision, renewed = next, asked
 		case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
-			end(ErrLost) // somebody else wrote it, or it ran out
+			end(ErrLost) // another program has taken it, or it ran out
 			return revision
 		case time.Since(renewed) > l.options.TTL*2/3:
 			end(ErrLost)

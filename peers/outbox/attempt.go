@@ -13,15 +13,15 @@ import (
 // errCrash is what tests' crash points return.
 var errCrash = errors.New("crashed by a test")
 
-// attempt makes one attempt at an item that is marked sending, stores what
-// became of it, and frees its destination.
+// attempt makes one attempt at an item that is marked as sending, stores the verdict on
+// it, and frees its destination.
 func (r *round) attempt(item Item) {
 	r.underWay(item.Destination)
 	err := r.attemptOnce(item)
 	if hurried := r.over(item.Destination); hurried && err == nil {
 		err = r.Hurry(context.WithoutCancel(r.attempts), item.Destination)
 		if err != nil {
-			r.opts.Log.Warn().Err(err).Str("topic", item.Destination).Msg("the next attempt waits for its backoff")
+			r.opts.Log.Warn().Err(err).Str("topic", item.Destination).Msg("outbox not hurried; the next attempt waits for its backoff")
 		}
 	}
 	if errors.Is(err, errCrash) {
@@ -55,9 +55,9 @@ func (r *round) attemptOnce(item Item) error {
 	return r.settleUntilStored(item, v)
 }
 
-// settleUntilStored stores a verdict. When the database or OnSettled fails it
-// tries again, without a new attempt, until Run's grace is over: then the item
-// stays marked as sending and counts as interrupted.
+// settleUntilStored stores a verdict. If the database or OnSettled fails it tries again,
+// without a new attempt, until Run's grace is over. The item then stays marked as
+// sending, and counts as interrupted.
 func (r *round) settleUntilStored(item Item, v verdict) error {
 	for try := 1; ; try++ {
 		err := r.settle(context.WithoutCancel(r.attempts), item, v)
@@ -65,7 +65,7 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 			return err
 		}
 		r.opts.Log.Error().Err(err).Str("topic", item.Destination).Int64("item", item.ID).
-			Msg("the outcome of a send cannot be stored; trying again")
+			Msg("outcome of a send not stored; trying again")
 		timer := time.NewTimer(r.opts.pause(try, r.opts.Jitter()))
 		select {
 		case <-timer.C:
@@ -76,8 +76,8 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 	}
 }
 
-// settle stores a verdict in one transaction, with OnSettled in it when the
-// verdict is an outcome.
+// settle stores a verdict in one transaction. If the verdict is an outcome, OnSettled
+// runs in the same transaction.
 func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
 	if v.state == StatePending {
 		err := store.Exec(ctx, o.db, `UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
@@ -125,7 +125,7 @@ func (o *Outbox) mayHaveBegun(item Item) bool {
 	return o.opts.Began == nil || o.opts.Began(item)
 }
 
-// recoverInterrupted decides on the attempts that a former run left behind.
+// recoverInterrupted decides about the attempts that an earlier run left behind.
 func (o *Outbox) recoverInterrupted(ctx context.Context) error {
 	items, err := o.List(ctx, &Filter{States: []State{StateSending}, Limit: -1})
 	if err != nil {

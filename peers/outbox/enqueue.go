@@ -8,8 +8,8 @@ import (
 	"hubbub/peers/store"
 )
 
-// Enqueue stores an item and wakes the outbox. It reports false, without an
-// error, when the destination already has or had an item of this key.
+// Enqueue stores an item and wakes the outbox. It returns false and no error if the
+// destination has or had an item with this key.
 func (o *Outbox) Enqueue(ctx context.Context, destination, key string, body []byte) (fresh bool, err error) {
 	err = store.InTx(ctx, o.db, func(tx *sql.Tx) error {
 		fresh, err = o.EnqueueTx(ctx, tx, destination, key, body)

@@ -6,13 +6,12 @@ import (
 	"hubbub/peers/store"
 )
 
-// Hurry ends the backoff of a destination's waiting items, or of all where
-// destination is empty: call it when what was missing is back, for example
-// after a reconnect. The backoff begins anew, as others may need a moment longer
-// to be back, and an attempt that is under way has none when it fails. Delays
-// that [Retry] named stay.
+// Hurry ends the backoff of a destination's waiting items, or of all items if
+// destination is empty. Call it when what was missing is back, for example after a
+// reconnect. If the next attempt fails as well, the backoff begins anew; if an attempt
+// that is under way fails, the next one follows at once. Delays that [Retry] named stay.
 func (o *Outbox) Hurry(ctx context.Context, destination string) error {
-	o.hurryAttempts(destination) // before the others: one that ends meanwhile is among them, or knows
+	o.hurryAttempts(destination) // first: an attempt that ends now is seen by one of the two
 	now := o.opts.Now().UnixMicro()
 	err := store.Exec(ctx, o.db, `UPDATE outbox SET not_before = ?1, attempt = 0
 		WHERE queue = ?2 AND state = 'pending' AND paced = 0 AND not_before > ?1 AND (?3 = '' OR destination = ?3)`,
@@ -24,15 +23,15 @@ func (o *Outbox) Hurry(ctx context.Context, destination string) error {
 	return nil
 }
 
-// underWay notes that an attempt for a destination begins.
+// underWay notes that an attempt at a destination begins.
 func (o *Outbox) underWay(destination string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.hurried[destination] = false
 }
 
-// over notes that the attempt for a destination is stored, and reports whether
-// it was hurried.
+// over notes that the verdict on an attempt is stored, and reports whether Hurry was
+// called meanwhile.
 func (o *Outbox) over(destination string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,7 +40,7 @@ func (o *Outbox) over(destination string) bool {
 	return hurried
 }
 
-// hurryAttempts notes for attempts under way that what was missing is back.
+// hurryAttempts marks the attempts under way as hurried.
 func (o *Outbox) hurryAttempts(destination string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

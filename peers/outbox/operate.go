@@ -62,9 +62,9 @@ func (o *Outbox) Count(ctx context.Context, q store.Querier, destinations string
 	return n, err
 }
 
-// Move gives what waits for one destination to another, in its place there, in the
-// caller's transaction. What is being sent stays, and so does an item whose key the
-// other destination knows.
+// Move moves the waiting items of one destination to another, in the caller's
+// transaction. They take their places there by age. An item that is being sent stays,
+// and so does one whose key the other destination knows.
 func (o *Outbox) Move(ctx context.Context, tx *sql.Tx, from, to string) error {
 	return store.Exec(ctx, tx, `UPDATE OR IGNORE outbox SET destination = ? WHERE queue = ? AND destination = ? AND state = 'pending'`,
 		to, o.opts.Name, from)

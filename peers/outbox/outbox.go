@@ -36,11 +36,11 @@ var (
 )
 
 // A SendFunc makes one attempt. Nil means that the item is sent. An error made
-// by [Retry], [Permanent], [Drop] or [Unknown], or of a type that has the methods
-// Permanent and Needless, says what to do; any other is
-// retried with backoff. Its context ends at Options.AttemptTimeout and when Run stops: an
-// unclassified error after that counts as an interrupted attempt. Errors are
-// stored and shown to operators, so they must hold no secret.
+// by [Retry], [Later], [Permanent], [Drop] or [Unknown], or of a type that has the
+// methods Permanent and Needless, says what follows; after any other error the item is
+// retried with backoff. The context ends after Options.AttemptTimeout and when Run stops:
+// an unclassified error after that counts as an interrupted attempt. Errors are stored
+// and shown to operators, so they must not contain secrets.
 type SendFunc func(ctx context.Context, item Item) error
 
 // A State is where an item stands. The last four are outcomes.
@@ -120,10 +120,10 @@ type Outbox struct {
 	opts    Options
 	wake    chan struct{}
 	running atomic.Bool
-	crash   func(point string) error // set by tests: stops everything at a point
+	crash   func(point string) error // set by tests; an error stops everything at a point
 
 	mu      sync.Mutex      // guards hurried
-	hurried map[string]bool // destinations with an attempt under way: Hurry was called since it began
+	hurried map[string]bool // by destination with an attempt under way: whether Hurry was called since it began
 }
 
 // New makes an outbox on a database that has the table of [Schema]. It does no

@@ -14,15 +14,15 @@ var errStopped = errors.New("the outbox is stopping")
 type round struct {
 	*Outbox
 	attempts context.Context // of SendFunc: ends StopTimeout after Run's
-	look     *sql.Stmt       // selectHeads, once it was needed
+	look     *sql.Stmt       // selectHeads; nil until it is needed
 	busy     map[string]bool // destinations with a running attempt
 	done     chan string     // destinations whose attempt ended
 	wg       sync.WaitGroup
 	crashed  chan error // from tests' crash points
 }
 
-// Run sends what is due until ctx ends; then it returns nil. A database that
-// cannot be written is logged and tried again: it does not end Run.
+// Run sends what is due until ctx ends; then it returns nil. If the database cannot be
+// used, Run logs that and tries again.
 func (o *Outbox) Run(ctx context.Context) error {
 	if !o.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -47,8 +47,8 @@ func (o *Outbox) Run(ctx context.Context) error {
 	return err
 }
 
-// dispatchLoop starts attempts until ctx ends. It is the only goroutine that
-// picks items, so a destination never has two attempts.
+// dispatchLoop starts attempts until ctx ends. Only this goroutine picks items, so a
+// destination never has two attempts at once.
 func (r *round) dispatchLoop(ctx context.Context) error {
 	recovered := false
 	prune := r.opts.Now()
@@ -69,7 +69,7 @@ func (r *round) dispatchLoop(ctx context.Context) error {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
-			r.opts.Log.Error().Err(err).Msg("the outbox cannot use its database; trying again")
+			r.opts.Log.Error().Err(err).Msg("outbox database not usable; trying again")
 			wait = time.Second
 		}
 		if err := r.await(ctx, wait); err != nil {
@@ -102,8 +102,8 @@ func (r *round) await(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// startDue starts an attempt for every destination whose first item is due, as
-// far as there is room, and returns how long nothing else will be due.
+// startDue starts an attempt for every destination whose first item is due, as far as
+// there is room. It returns how long to wait until something else may be due.
 func (r *round) startDue(ctx context.Context) (time.Duration, error) {
 	room := r.opts.Parallel - len(r.busy)
 	if room <= 0 {

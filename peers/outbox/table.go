@@ -23,17 +23,17 @@ func scanItem(row store.Row) (Item, error) {
 	return it, err
 }
 
-// A head is the first open item of a destination. It is due when it may be
-// attempted or when its time has run out.
+// A head is the first open item of a destination. It is due when it may be attempted, or
+// when it becomes too old.
 type head struct {
 	id          int64
 	destination string
 	due         time.Time
 }
 
-// selectHeads jumps from destination to destination in the index, so that a long
-// queue costs no more than a short one. A backoff that would last longer than any
-// does (?3) was reckoned before the clock was set back: it is over.
+// selectHeads jumps from destination to destination in the index, so that a long queue
+// costs no more than a short one. If a backoff ends later than any can (?3), the clock
+// was set back since: the backoff counts as over.
 const selectHeads = `
 	WITH RECURSIVE dest(name) AS (
 	  SELECT min(destination) FROM outbox WHERE queue = ?1 AND state IN ('pending','sending')
@@ -47,8 +47,8 @@ const selectHeads = `
 	WHERE dest.name IS NOT NULL AND o.state = 'pending'
 	ORDER BY due, o.id LIMIT ?2`
 
-// heads returns the pending first items of at most limit destinations, those
-// that are due first in front.
+// heads returns the pending first items of at most limit destinations, in the order in
+// which they are due.
 func (r *round) heads(ctx context.Context, limit int) ([]head, error) {
 	if r.look == nil { // parsing the query costs more than running it
 		look, err := r.db.PrepareContext(ctx, selectHeads)

@@ -9,26 +9,24 @@ import (
 	"hubbub/protocol/text"
 )
 
-// Retry makes the error of an attempt that shall be repeated after the given
-// delay (a server's retry_after, for example); zero or less means the usual
-// backoff.
+// Retry returns the error of an attempt that must be repeated after the given delay,
+// such as a server's retry_after. Zero or less means the usual backoff.
 func Retry(after time.Duration, err error) error { return &retryError{after, true, err} }
 
-// Later is Retry with a delay that nobody asked for: Hurry ends it, if it is called
-// after the attempt, and it is never longer than Options.MaxBackoff.
+// Later is Retry with a delay that the receiver did not ask for: it is never longer than
+// Options.MaxBackoff, and Hurry ends it if it is called after the attempt.
 func Later(after time.Duration, err error) error { return &retryError{after, false, err} }
 
-// Permanent makes the error of an attempt that no repetition can mend: the item
-// becomes a dead letter.
+// Permanent returns the error of an attempt whose repetition would fail as well: the
+// item becomes a dead letter.
 func Permanent(err error) error { return &permanentError{err} }
 
-// Drop makes the error of an attempt that nobody needs to have repeated, because
-// nobody misses what was to be sent: the item is settled as dropped, and is no
-// dead letter.
+// Drop returns the error of an attempt that need not be repeated, because nobody misses
+// the item: it is settled as dropped, and is not a dead letter.
 func Drop(err error) error { return &dropError{err} }
 
-// Unknown makes the error of an attempt that may have had its effect and may
-// not: the item is settled as unknown and not repeated.
+// Unknown returns the error of an attempt that may or may not have had its effect: the
+// item is settled as unknown and not repeated.
 func Unknown(err error) error { return &unknownError{err} }
 
 type retryError struct {
@@ -49,17 +47,17 @@ func (e *permanentError) Unwrap() error { return e.err }
 func (e *dropError) Unwrap() error      { return e.err }
 func (e *unknownError) Unwrap() error   { return e.err }
 
-// A classified error says by itself what follows from it, as *peer.Undelivered
-// does: what is needless is dropped, what is permanent is a dead letter. Retry
-// around it overrules it.
+// A classified error, such as *peer.Undelivered, says itself what follows: a needless
+// item is dropped, a permanently failed one is a dead letter. Wrapping it with Retry
+// overrules it.
 type classified interface {
 	error
 	Permanent() bool
 	Needless() bool
 }
 
-// Open reports whether the error of an attempt leaves the item open: there will be
-// another attempt, unless the item is too old.
+// Open reports whether an item stays open after an attempt that ended with err: there
+// will be another attempt, unless the item is too old.
 func Open(err error) bool {
 	v := (&Options{}).judge(Item{ExpiresAt: time.Unix(1<<40, 0)}, err, false, time.Time{}, 0)
 	return v.state == StatePending
@@ -70,13 +68,13 @@ func Open(err error) bool {
 type verdict struct {
 	state     State
 	notBefore time.Time
-	paced     bool // the delay was asked for by Retry: Hurry does not shorten it
-	named     bool // the delay was asked for by Retry or Later: a Hurry before does not shorten it
+	paced     bool // the delay was named by Retry, so Hurry does not shorten it
+	named     bool // the delay was named by Retry or Later, so a Hurry during the attempt does not shorten it
 	cause     error
 }
 
-// judge decides what follows from an attempt that ended with err. interrupted
-// says that the outbox itself cut the attempt off. random is in [0,1).
+// judge returns the verdict on an attempt that ended with err. interrupted is true if
+// the outbox itself cut off the attempt. random is in [0,1).
 func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, random float64) verdict {
 	var again *retryError
 	var permanent *permanentError
@@ -115,7 +113,7 @@ func (o *Options) judge(item Item, err error, interrupted bool, now time.Time, r
 	return verdict{state: StatePending, notBefore: next, paced: paced, named: named, cause: err}
 }
 
-// expired is the verdict on an item whose time ran out while it waited.
+// expired returns the verdict on an item that became too old while it waited.
 func expired(item Item) verdict {
 	last := item.Error
 	if last == "" {

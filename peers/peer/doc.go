@@ -22,28 +22,28 @@
 //     than the bus takes is not sent: *TooLargeError.
 //   - Connection: Run connects, initializes, subscribes, and does so again with
 //     backoff and jitter whenever the connection ends. It gives up only when a
-//     newer session took the identity over (ErrReplaced), when the bus refuses
-//     the credential (ErrUnauthorized) or the identity (ErrRefused), or when its
-//     context ends. All else it tries again, and says why it must in
+//     newer session took over the identity (ErrReplaced), when the bus refuses the
+//     credential (ErrUnauthorized) or the identity (ErrRefused), or when its context
+//     ends. After all other errors it tries again, and reports the error in
 //     Options.Log and in the errors of Ready and Send (ErrNotConnected).
 //   - Blocking: Send waits for a connection, then for the bus's answer, at most
 //     until its context ends. The answer comes when every subscriber has
 //     answered or failed, 30 s later at the latest, so give Send a longer time
-//     or none. Sends from one goroutine reach the bus in order. Send may be
-//     called inside a handler; but no handler may wait for another message of the
-//     sender that it serves, since that one comes after it.
+//     or none. Sends from one goroutine reach the bus in order. A handler may call
+//     Send, but must not wait for another message of the sender whose message it
+//     handles: that message is handled after it returns.
 //   - Loss: when the connection ends before the answer, Send returns
 //     ErrInterrupted: the message may or may not have been delivered. Send it
-//     again with the same MessageID if the receivers can tell. A bus keeps
-//     nothing: what was sent while a peer was away is not delivered later.
-//   - Doubles: a delivery comes once. A sender that does not know whether a
-//     message arrived may send it again, with the same MessageID.
+//     again with the same MessageID if the receivers detect doubles. A bus keeps no
+//     messages: what was sent while a peer was away is not delivered later.
+//   - Doubles: the bus makes each delivery once. But a sender that does not know
+//     whether a message arrived may send it again, with the same MessageID.
 //   - Stop: when its context ends, Run takes no new delivery, lets running
 //     handlers finish and answer (at most Options.StopTimeout, 5 s), closes the
 //     connection (at most 1 s) and returns after every goroutine that it started
-//     has ended. A delivery that still waited fails at its sender as offline.
-//     RunWith does so once the work beside it has returned, for which what is
-//     being sent still gets its answer.
+//     has ended. Deliveries that still waited fail at their senders as offline.
+//     RunWith stops in the same way, after the work beside it has returned, so that
+//     the work still gets the answers to what it sends.
 //
 // A handler's nil answer means "safe with me", not "done": the sender waits for
 // it, at most 30 s. Work that takes longer is stored, or handed to a goroutine,

@@ -13,8 +13,8 @@ var (
 	ErrReplaced = errors.New("another session took over this identity; two programs must not share one")
 	// ErrUnauthorized: the bus knows no such token.
 	ErrUnauthorized = errors.New("the bus refused the token; check --token-file or HUBBUB_TOKEN")
-	// ErrRefused: the credential does not grant the identity or a pattern, or one
-	// of them is not well-formed.
+	// ErrRefused: the credential does not grant the identity or a pattern, or one of
+	// these is malformed.
 	ErrRefused = errors.New("the bus refused the identity or a subscription")
 )
 
@@ -22,32 +22,32 @@ var (
 // would refuse it again), a *TooLargeError and the end of the caller's context.
 var (
 	// ErrNotConnected: there was no connection before the context ended. Nothing
-	// was sent. The error holds the context's, and why the last try to connect failed.
+	// was sent. The error wraps the context's, and that of the last attempt to connect.
 	ErrNotConnected = errors.New("no connection to the bus")
 	// ErrInterrupted: the connection ended before the answer came. The message may
 	// have been delivered.
 	ErrInterrupted = errors.New("the connection ended before the bus answered; the message may have been delivered")
-	// ErrStopped: Run has ended. Nothing was sent. The error holds that of Run.
+	// ErrStopped: Run has ended. Nothing was sent. The error wraps that of Run.
 	ErrStopped = errors.New("the peer has stopped")
 )
 
-// A TooLargeError says that a message is larger than the bus takes, which it
-// told when the connection was made. Nothing was sent, and the connection goes
-// on. Like any message that will be refused again, it holds a *jsonrpc.Error.
+// A TooLargeError says that a message is larger than the bus accepts, as it said when
+// the connection was made. Nothing was sent, and the connection stays open. It wraps a
+// *jsonrpc.Error, like every error of a message that will be refused again.
 type TooLargeError = jsonrpc.TooLargeError
 
-// errExited is a handler that never returned, as its goroutine has ended.
+// errExited is the error of a handler that ended its goroutine instead of returning.
 var errExited = errors.New("the handler ended its goroutine (runtime.Goexit, or Fatal of a test)")
 
-// Reject makes the error with which a handler refuses a delivery.
+// Reject returns the error with which a handler refuses a delivery.
 func Reject(reason string) error { return rejection(reason) }
 
 type rejection string
 
-// Error is the reason.
+// Error returns the reason.
 func (r rejection) Error() string { return string(r) }
 
-// explainCall says what to do about a failed request.
+// explainCall adds to the error of a request what to do about it.
 func explainCall(err error) error {
 	var large *TooLargeError
 	switch {

@@ -26,12 +26,12 @@ type Options struct {
 	TLS         *tls.Config               // for wss; default: the roots of the system (and of SSL_CERT_FILE)
 	Info        protocol.Info             // name and version of the program
 	Log         *zerolog.Logger           // default: no log
-	Concurrency int                       // senders whose deliveries are handled at once; default 64
+	Concurrency int                       // number of senders whose deliveries are handled at once; default 64
 	Queue       int                       // deliveries that may wait; default 1024
 	StopTimeout time.Duration             // for running handlers at the end; default 5s
-	OnConnect   func(ctx context.Context) // called after each initialize and subscribe, in its own goroutine; ctx ends with the connection
-	OnDrop      func(err error)           // called when a connection ended, before the next is tried
-	Pulse       func()                    // called every second of Run while no handler hangs: none has run for over a minute
+	OnConnect   func(ctx context.Context) // called in a goroutine of its own when connected and subscribed; ctx ends with the connection
+	OnDrop      func(err error)           // called when a connection has ended, before the next attempt
+	Pulse       func()                    // called every second of Run unless a handler hangs: has run for more than a minute
 	Dial        DialFunc                  // default: WebSocket to Buses, with Token and TLS
 }
 
@@ -50,9 +50,8 @@ func (d *Delivery) Decode(into any) error { return json.Unmarshal(d.Message.Cont
 // reason; any other error, or a panic, answers a JSON-RPC error. The sender
 // reads either in its SendResult.
 //
-// The context goes on when the connection ends and when Run's ends; it ends
-// Options.StopTimeout after that. A handler must then return, since Run waits
-// for it.
+// The context does not end with the connection. It ends Options.StopTimeout after Run's
+// context; the handler must then return, since Run waits for it.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // A DialFunc opens a stream to a bus.
@@ -67,16 +66,16 @@ type Peer struct {
 	fallback Handler
 	work     *queue
 
-	finishing sync.Once                 // of work
-	stopping  atomic.Pointer[time.Time] // when the work beside Run was told to end; nil before
+	finishing sync.Once                 // guards the end of work
+	stopping  atomic.Pointer[time.Time] // when RunWith told its work to end; nil before
 
 	mu       sync.Mutex                // guards the fields below
 	patterns map[protocol.Pattern]bool // value: observe
 	order    []protocol.Pattern        // as they were added
-	link     *link                     // the connection in use; nil while there is none
-	changed  chan struct{}             // closed when link or stopped change
+	link     *link                     // the connection in use, or nil
+	changed  chan struct{}             // closed and replaced when link or stopped changes
 	stopped  bool
-	failure  error // of the last try to connect, or of Run
+	failure  error // of the last attempt to connect, or of Run
 }
 
 // New makes a peer of the given identity. It does no I/O.
@@ -107,27 +106,27 @@ func (o *Options) withDefaults() Options {
 // ID returns the identity.
 func (p *Peer) ID() protocol.PeerID { return p.id }
 
-// NewMessage makes a message from this peer with a fresh id and the time now.
+// NewMessage makes a message from this peer with a new id and the current time.
 func (p *Peer) NewMessage(t protocol.MessageType, content any) protocol.Message {
 	return protocol.NewMessage(t, p.id, content)
 }
 
-// Handle sets the handler of one message type. Types without one go to the
-// HandleAny handler, or are answered "processed" and dropped.
+// Handle sets the handler of one message type. Messages of other types go to the handler
+// of HandleAny; without one they are answered "processed" and dropped.
 func (p *Peer) Handle(t protocol.MessageType, h Handler) { p.handlers[t] = h }
 
-// HandleAny sets the handler of every message type that has none of its own.
+// HandleAny sets the handler of all message types that have no handler of their own.
 func (p *Peer) HandleAny(h Handler) { p.fallback = h }
 
-// Subscribe adds patterns to the set that every connection subscribes to. Once
-// Run is connected it waits for the bus's answer; a pattern that the bus
-// refuses is not kept.
+// Subscribe adds patterns to the set that every connection subscribes to. If the peer is
+// connected, Subscribe waits for the bus's answers, and does not keep a pattern that
+// the bus refuses.
 func (p *Peer) Subscribe(ctx context.Context, patterns ...protocol.Pattern) error {
 	return p.add(ctx, patterns, false)
 }
 
-// Observe is Subscribe for patterns whose messages nobody waits for. The bus
-// may drop some of them when this peer is slow, and records none of it.
+// Observe is Subscribe for a peer that only watches: no sender waits for it. The bus may
+// drop messages while this peer is slow, and records nothing about them.
 func (p *Peer) Observe(ctx context.Context, patterns ...protocol.Pattern) error {
 	return p.add(ctx, patterns, true)
 }
@@ -147,13 +146,13 @@ func (p *Peer) add(ctx context.Context, patterns []protocol.Pattern, observe boo
 		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// A connection that ended subscribes again when it is back.
+		// If the connection has ended, the next one subscribes to the pattern.
 	}
 	return nil
 }
 
-// keep adds a pattern and returns the connection that must be told; nil where
-// the next one will be.
+// keep adds a pattern to the set. It returns the connection in use, which must be told
+// of the pattern, or nil.
 func (p *Peer) keep(pattern protocol.Pattern, observe bool) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +163,7 @@ func (p *Peer) keep(pattern protocol.Pattern, observe bool) *link {
 	return p.link
 }
 
-// drop removes a pattern, and returns what keep does.
+// drop removes a pattern from the set. It returns the connection in use, or nil.
 func (p *Peer) drop(pattern protocol.Pattern) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,8 +185,8 @@ func (p *Peer) Unsubscribe(ctx context.Context, pattern protocol.Pattern) error 
 	return err
 }
 
-// Ready waits until the peer is connected and subscribed. Its errors are
-// ErrNotConnected where ctx ends first, and ErrStopped.
+// Ready waits until the peer is connected and subscribed. It returns ErrNotConnected if
+// ctx ends first, and ErrStopped if Run has ended.
 func (p *Peer) Ready(ctx context.Context) error {
 	_, err := p.wait(ctx)
 	return err
@@ -220,7 +219,7 @@ func (p *Peer) wait(ctx context.Context) (*link, error) {
 	}
 }
 
-// because adds to an error why there is no connection, if that is known.
+// because wraps the reason why there is no connection, if known, into an error.
 func (p *Peer) because(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,25 +229,24 @@ func (p *Peer) because(err error) error {
 	return fmt.Errorf("%w: %w", err, p.failure)
 }
 
-// failed keeps why there is no connection, for whoever waits for one.
+// failed stores the reason why there is no connection.
 func (p *Peer) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failure = err
 }
 
-// A subscribeStep is what a connection has yet to do for its subscriptions to be
-// those that are wanted.
+// A subscribeStep is one change that makes the subscriptions of a connection those that
+// are wanted.
 type subscribeStep struct {
 	pattern protocol.Pattern
 	observe bool
-	drop    bool // it is wanted no more
+	drop    bool // the pattern is no longer wanted
 }
 
-// useOnceSubscribed makes a connection the one in use and returns nil if the
-// patterns that it holds are those that are wanted. Otherwise it returns the next
-// step towards that. It looks under the lock, since patterns come and go while a
-// connection is opened.
+// useOnceSubscribed makes l the connection in use and returns nil if held are exactly
+// the patterns that are wanted. Otherwise it returns the next step towards that. It
+// compares them under the lock, since patterns may change while a connection is opened.
 func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) *subscribeStep {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,7 +266,7 @@ func (p *Peer) useOnceSubscribed(l *link, held map[protocol.Pattern]bool) *subsc
 	return nil
 }
 
-// unuse says that there is no connection.
+// unuse notes that there is no connection.
 func (p *Peer) unuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

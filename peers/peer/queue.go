@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A queue runs jobs: those of one key one at a time and in order, those of
-// different keys at once, up to a bound.
+// A queue runs jobs. Those of one key run one at a time and in order; up to most keys
+// have jobs that run at once.
 type queue struct {
-	most    int // keys at once
+	most    int // keys whose jobs run at once
 	bound   int // jobs that may wait
 	workers sync.WaitGroup
 
@@ -25,20 +25,20 @@ type queue struct {
 type lane struct {
 	key   string
 	jobs  []func()
-	began time.Time // when the job that runs was begun; zero while none does
+	began time.Time // when the running job began; zero while none runs
 }
 
 func newQueue(most, bound int) *queue {
 	return &queue{most: most, bound: bound, lanes: map[string]*lane{}}
 }
 
-// Why a queue takes no job, as the end of a sentence about its peer.
+// Why a queue refuses a job; the texts continue a sentence about its peer.
 var (
 	errFull   = errors.New("is busy: its queue is full")
 	errClosed = errors.New("is stopping")
 )
 
-// add enters a job, or says why not.
+// add adds a job. It returns errFull or errClosed if it cannot.
 func (q *queue) add(key string, job func()) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +63,7 @@ func (q *queue) add(key string, job func()) error {
 	return nil
 }
 
-// workLoop runs jobs while there are any that no other worker runs.
+// workLoop runs jobs until no lane is ready.
 func (q *queue) workLoop() {
 	q.mu.Lock()
 	defer q.leaveLocked()
@@ -72,8 +72,8 @@ func (q *queue) workLoop() {
 	}
 }
 
-// leaveLocked ends a worker. Jobs that are left were left by one that ended its
-// goroutine, as a test's t.Fatal does: another worker takes them.
+// leaveLocked ends a worker. If a job has ended the worker's goroutine, as t.Fatal does
+// in a test, lanes may still be ready: then it starts another worker.
 func (q *queue) leaveLocked() {
 	defer q.mu.Unlock()
 	if len(q.ready) == 0 {
@@ -83,7 +83,7 @@ func (q *queue) leaveLocked() {
 	q.workers.Go(q.workLoop)
 }
 
-// runFirstLocked runs the next job, without the lock.
+// runFirstLocked runs the next job, and releases the lock meanwhile.
 func (q *queue) runFirstLocked() {
 	l := q.ready[0]
 	q.ready = q.ready[1:]
@@ -104,7 +104,7 @@ func (q *queue) runFirstLocked() {
 	job()
 }
 
-// hangs reports whether a job has run since before a moment.
+// hangs reports whether a job that is running began before the given time.
 func (q *queue) hangs(since time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,7 +116,8 @@ func (q *queue) hangs(since time.Time) bool {
 	return false
 }
 
-// close drops what waits, and waits for what runs until ctx ends.
+// close drops the jobs that wait, and waits until those that run have ended or ctx
+// ends.
 func (q *queue) close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true

@@ -22,17 +22,17 @@ type link struct {
 	stream jsonrpc.Stream
 	conn   *jsonrpc.Conn
 	ended  chan struct{} // closed when the reader has returned
-	err    error         // why; read it once ended is closed
+	err    error         // why the reader returned; valid once ended is closed
 }
 
 const (
 	backoffMin       = 50 * time.Millisecond
 	backoffMax       = 10 * time.Second
-	steadyAfter      = time.Second // a connection that lasted so long was a good one
+	steadyAfter      = time.Second // a connection that lasted this long was good
 	handshakeTimeout = 10 * time.Second
 	keepAliveEvery   = 20 * time.Second
 	pulseEvery       = time.Second
-	handlerLimit     = time.Minute // a handler that takes longer hangs: its sender gave up after half of it
+	handlerLimit     = time.Minute // a handler that takes longer hangs: its sender gave up after half of that
 )
 
 // Run connects and serves until ctx ends (nil), or until the bus refuses the
@@ -64,7 +64,7 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 			}
 		}
 		p.failed(err)
-		p.options.Log.Warn().Err(err).Str("bus", bus).Msg("no connection to the bus; trying again")
+		p.options.Log.Warn().Err(err).Str("bus", bus).Msg("bus not connected; trying again")
 		if (attempt+1)%len(p.options.Buses) != 0 && !connected {
 			continue // try the next bus at once
 		}
@@ -75,9 +75,9 @@ func (p *Peer) Run(ctx context.Context) (err error) {
 	}
 }
 
-// afterDrop returns the delay before the next try when a connection has ended. One
-// that was dropped at once, as by a proxy or a bus that is killed again and again,
-// is no reason to come back many times a second.
+// afterDrop returns the delay before the next attempt when a connection has ended. If
+// connections are dropped at once, by a proxy or by a bus that is killed repeatedly, the
+// peer must not come back many times a second.
 func afterDrop(delay, lasted time.Duration) time.Duration {
 	if lasted >= steadyAfter {
 		return backoffMin
@@ -85,14 +85,14 @@ func afterDrop(delay, lasted time.Duration) time.Duration {
 	return min(delay, steadyAfter)
 }
 
-// pulseLoop tells the owner that the peer is alive, until ctx ends.
+// pulseLoop calls Options.Pulse while the peer is alive, until ctx ends.
 func (p *Peer) pulseLoop(ctx context.Context) {
 	ticker := time.NewTicker(pulseEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case at := <-ticker.C:
-			p.current() // whoever holds our lock for good is found here
+			p.current() // blocks if a goroutine holds p.mu for good
 			if !p.work.hangs(at.Add(-handlerLimit)) {
 				p.options.Pulse()
 			}
@@ -102,7 +102,7 @@ func (p *Peer) pulseLoop(ctx context.Context) {
 	}
 }
 
-// stop says that Run ends, and why, to whoever waits for a connection.
+// stop tells everyone who waits for a connection that Run ends, and why.
 func (p *Peer) stop(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,13 +113,12 @@ func (p *Peer) stop(err error) {
 	p.announceLocked()
 }
 
-// final reports whether an error means that trying again is no use.
+// final reports whether an error means that another attempt is useless.
 func final(err error) bool {
 	return errors.Is(err, ErrReplaced) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrRefused)
 }
 
-// session runs one connection to its end. connected says that the bus accepted
-// the peer.
+// session runs one connection to its end. It returns true if the bus accepted the peer.
 func (p *Peer) session(ctx, handlers context.Context, bus string) (connected bool, err error) {
 	stream, err := p.dial(ctx, bus)
 	if err != nil {
@@ -199,7 +198,7 @@ func (p *Peer) open(ctx context.Context, l *link) error {
 	}
 }
 
-// explain finds the error to report: the bus's refusal, or why the stream ended.
+// explain returns the error to report: the bus's refusal, or why the stream ended.
 func (p *Peer) explain(err, streamErr error) error {
 	var refused *jsonrpc.Error
 	switch {
@@ -214,7 +213,7 @@ func (p *Peer) explain(err, streamErr error) error {
 	}
 }
 
-// serve waits for the end of the connection, or of ctx; then it stops cleanly.
+// serve waits until the connection or ctx ends, then stops cleanly.
 func (p *Peer) serve(ctx context.Context, l *link) {
 	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -239,8 +238,8 @@ func (p *Peer) serve(ctx context.Context, l *link) {
 	}
 }
 
-// finishWork lets running handlers end, at most until StopTimeout after the peer
-// was told to stop. Only the first call waits, so that the end takes no longer.
+// finishWork waits for running handlers, until StopTimeout after the peer was told to
+// stop. Only the first call waits.
 func (p *Peer) finishWork(ctx context.Context) {
 	p.finishing.Do(func() {
 		from := time.Now()
@@ -253,7 +252,7 @@ func (p *Peer) finishWork(ctx context.Context) {
 	})
 }
 
-// keepAlive pings the bus and ends a connection whose bus does not answer.
+// keepAlive pings the bus and ends the connection if the bus does not answer.
 func (p *Peer) keepAlive(ctx context.Context, l *link) {
 	for retry.Sleep(ctx, keepAliveEvery) {
 		limit, cancel := context.WithTimeout(ctx, keepAliveEvery)
@@ -266,7 +265,7 @@ func (p *Peer) keepAlive(ctx context.Context, l *link) {
 	}
 }
 
-// receive takes one request of the bus. It runs in the reader.
+// receive handles one request of the bus. It runs in the reader.
 func (p *Peer) receive(ctx context.Context, l *link, m jsonrpc.Message) {
 	if string(m.Method) != protocol.MethodProcessMessage {
 		if m.Kind == jsonrpc.KindRequest {
@@ -297,8 +296,8 @@ func parseDelivery(params []byte) (*Delivery, error) {
 	return d, nil
 }
 
-// process runs the handler of one delivery and answers the bus. A delivery whose
-// connection has ended meanwhile is not started: its sender knows already.
+// process runs the handler of one delivery and answers the bus. It does nothing if the
+// connection has ended meanwhile: the sender has been told.
 func (p *Peer) process(ctx context.Context, l *link, id jsonrpc.ID, d *Delivery) {
 	select {
 	case <-l.ended:
@@ -310,7 +309,7 @@ func (p *Peer) process(ctx context.Context, l *link, id jsonrpc.ID, d *Delivery)
 	err = p.handle(ctx, d)
 }
 
-// answer tells the bus what became of a delivery.
+// answer tells the bus how the handler of a delivery ended.
 func (p *Peer) answer(l *link, id jsonrpc.ID, d *Delivery, err error) {
 	var rejected rejection
 	switch {
@@ -320,14 +319,14 @@ func (p *Peer) answer(l *link, id jsonrpc.ID, d *Delivery, err error) {
 		quoted, _ := json.Marshal(text.Cut(string(rejected), maxReason)) //nolint:errcheck // a string can always be marshalled
 		l.reply(id, `{"processed":false,"status":"rejected","message":`+string(quoted)+`}`)
 	default:
-		p.options.Log.Warn().Err(err).Str("message_id", string(d.Message.MessageID)).Str("type", string(d.Message.Type)).Msg("handling failed")
+		p.options.Log.Warn().Err(err).Str("message_id", string(d.Message.MessageID)).Str("type", string(d.Message.Type)).Msg("message not handled; its sender is told")
 		if id != nil {
 			l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s", text.Cut(err.Error(), maxReason)))
 		}
 	}
 }
 
-// maxReason bounds what a handler's answer says, in bytes: any bus takes and shows it.
+// maxReason bounds the text of a handler's answer, in bytes.
 const maxReason = 1000
 
 func (l *link) reply(id jsonrpc.ID, result string) {
@@ -336,7 +335,7 @@ func (l *link) reply(id jsonrpc.ID, result string) {
 	}
 }
 
-// handle runs the handler, and turns its panic into an error.
+// handle runs the handler and turns a panic into an error.
 func (p *Peer) handle(ctx context.Context, d *Delivery) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -9,18 +9,17 @@ import (
 	"hubbub/protocol"
 )
 
-// Send publishes a message and returns what became of it. It waits for a
-// connection and for the bus's answer until ctx ends. Empty MessageID, From and
-// Timestamp are filled in.
+// Send publishes a message and returns the bus's answer. It waits for a connection and
+// for the answer until ctx ends. Empty MessageID, From and Timestamp are filled in.
 //
-// A nil error says that the bus took the message; the result says who processed
-// it, and who failed and how. Nobody at all is no error: see
-// SendResult.DeliveredTo and, where one peer in particular matters, Addressee.
+// A nil error means that the bus accepted the message; the result tells who processed
+// it, and who failed and how. It is no error if nobody did: see SendResult.DeliveredTo
+// and, if one peer in particular matters, Addressee.
 //
-// With ErrNotConnected, ErrStopped, *TooLargeError and *jsonrpc.Error nothing
-// was delivered; the last two will be the same at every try. With
-// ErrInterrupted, and where ctx ends before the answer, the message may have
-// been delivered: send it again with the same MessageID if the receivers can tell.
+// With ErrNotConnected, ErrStopped, *TooLargeError and *jsonrpc.Error nothing was
+// delivered; the last two will be the same at every attempt. With ErrInterrupted, and if
+// ctx ends before the answer, the message may have been delivered: send it again with
+// the same MessageID if the receivers detect doubles.
 func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
 	var result protocol.SendResult
 	p.complete(&m)
@@ -38,8 +37,8 @@ func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Messag
 	return result, nil
 }
 
-// absences is how often a command line is absent before it counts as gone: it may
-// only have lost its connection, as when the bus is started again.
+// absences is how often a command line must be absent before it counts as gone: it may
+// only have lost its connection, for example because the bus restarts.
 const absences = 3
 
 func (p *Peer) complete(m *protocol.Message) {
@@ -57,7 +56,7 @@ func (p *Peer) complete(m *protocol.Message) {
 	}
 }
 
-// call makes a request on one connection.
+// call sends a request on one connection and waits for the answer.
 func (l *link) call(ctx context.Context, method string, params any) ([]byte, error) {
 	raw, err := json.Marshal(params)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// RunWith is Run beside work that sends. When ctx ends, so does the context of
-// work, and the connection only after work has returned: what is being sent then
-// still gets its answer. (Where there is no connection then, Send fails at once
-// with ErrStopped.) Handlers have Options.StopTimeout from the end of ctx, the time
-// that work takes to return included. The end of either ends the other, and
+// RunWith calls Run and, beside it, work, which sends messages. When ctx ends, the
+// context of work ends, and the connection only after work has returned, so that work
+// gets the answers to what it has sent. (If there is no connection then, Send fails at
+// once with ErrStopped.) Handlers have Options.StopTimeout from the end of ctx, which
+// includes the time that work takes to return. If either ends, so does the other, and
 // RunWith returns the first error of the two. Call it instead of Run.
 func (p *Peer) RunWith(ctx context.Context, work func(ctx context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)

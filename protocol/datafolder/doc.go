@@ -4,7 +4,7 @@
 // Guarantees:
 //
 //   - A file of [Write] is readable by its owner alone, and never seen in part.
-//   - What root makes in the folder of another user belongs to that user: the
-//     program that keeps its data there runs as that user, and a command of root
-//     may come first. What anybody else makes stays theirs.
+//   - What root makes in the folder of another user belongs to that user: the program
+//     that keeps its data there runs as that user, but a command that root runs may
+//     come first. What other users make stays theirs.
 package datafolder

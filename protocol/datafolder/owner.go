@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// GiveToOwner gives a file that root makes, or a folder, to whoever owns the folder
-// around it. It does nothing where another user runs it.
+// GiveToOwner gives a file or folder that root has made to the owner of the folder that
+// it is in. For other users it does nothing.
 func GiveToOwner(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -1,13 +1,12 @@
-// Package http1 makes the transport with which our programs call the HTTP
-// servers of others, such as Telegram's and those of models.
+// Package http1 makes the transport for calls to other people's HTTP servers, such as
+// Telegram's and those of models.
 //
 // Guarantees:
 //
-//   - One silent connection costs one call: each call under way has a connection
-//     of its own, as the transport speaks HTTP/1.1 alone, also where the server
-//     offers HTTP/2.
-//   - A server that cannot be reached is told within 30 s, and one that does not
-//     answer the TLS handshake within 10 s. How long an answer may take is the
-//     caller's context's to say.
+//   - A connection that falls silent affects one call only: the transport speaks
+//     HTTP/1.1, even if the server offers HTTP/2, so each call has its own connection.
+//   - A call fails within 30 s if the server cannot be reached, and within 10 s if it
+//     does not answer the TLS handshake. The caller's context limits the time for the
+//     answer.
 //   - The proxy of the environment is used (HTTPS_PROXY, NO_PROXY).
 package http1

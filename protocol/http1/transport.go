@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// NewTransport makes a transport that keeps an idle connection for so long.
+// NewTransport makes a transport that closes connections after they were idle for that
+// long.
 //
-// Over HTTP/2 all calls would share one connection: should that fall silent, as
-// when a router forgets it, the kernel would find out after a quarter of an hour,
-// in which every call would fail, or end with nobody knowing how. It is no clone of
-// http.DefaultTransport, whose TLS settings offer HTTP/2 whatever the protocols of
-// the clone.
+// Over HTTP/2 all calls would share one connection. If that fell silent, for example
+// because a router forgot it, the kernel would notice only after a quarter of an hour,
+// and until then every call would fail or end with an unknown outcome. The transport is
+// not a clone of http.DefaultTransport, whose TLS settings offer HTTP/2 whatever the
+// protocols of the clone are.
 func NewTransport(idle time.Duration) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

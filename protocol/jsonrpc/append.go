@@ -31,7 +31,7 @@ func AppendResult(dst []byte, id ID, result []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendError appends the error answer to a request; a nil id is written null.
+// AppendError appends the error answer to a request. A nil id is written as null.
 func AppendError(dst []byte, id ID, e *Error) []byte {
 	dst = appendResponseHead(dst, id)
 	dst = append(dst, `"error":{"code":`...)

@@ -2,15 +2,14 @@ package jsonrpc
 
 import "strconv"
 
-// Calls is the table of requests that wait for their answers. Ids count up
-// from 1. It has no lock of its own: its owner guards it. The zero value is
-// ready.
+// Calls is a table of requests that wait for their answers. Ids count up from 1. It
+// has no lock: the owner must guard it. The zero value is an empty table.
 type Calls[T any] struct {
 	last    uint64
 	waiting map[uint64]T
 }
 
-// Add enters a request and returns its id.
+// Add adds a request and returns its id.
 func (c *Calls[T]) Add(call T) uint64 {
 	if c.waiting == nil {
 		c.waiting = make(map[uint64]T)
@@ -20,8 +19,8 @@ func (c *Calls[T]) Add(call T) uint64 {
 	return c.last
 }
 
-// Take removes the request with that id. It reports false where nobody waits:
-// the answer came late, twice or unasked.
+// Take removes and returns the request with that id. It returns false if there is
+// none: the answer came late, twice or unasked.
 func (c *Calls[T]) Take(id uint64) (T, bool) {
 	call, ok := c.waiting[id]
 	if ok {
@@ -33,14 +32,14 @@ func (c *Calls[T]) Take(id uint64) (T, bool) {
 // Len returns how many requests wait.
 func (c *Calls[T]) Len() int { return len(c.waiting) }
 
-// TakeAll empties the table.
+// TakeAll empties the table and returns what was in it.
 func (c *Calls[T]) TakeAll() map[uint64]T {
 	all := c.waiting
 	c.waiting = nil
 	return all
 }
 
-// All yields the waiting requests in no order.
+// All yields the waiting requests, in no particular order.
 func (c *Calls[T]) All(yield func(uint64, T) bool) {
 	for id, call := range c.waiting {
 		if !yield(id, call) {
@@ -49,7 +48,7 @@ func (c *Calls[T]) All(yield func(uint64, T) bool) {
 	}
 }
 
-// ParseCallID reads an id that Add made back from an answer.
+// ParseCallID reads an id made by Add from an answer.
 func ParseCallID(id ID) (uint64, bool) {
 	if len(id) == 0 || id[0] < '1' || id[0] > '9' {
 		return 0, false

@@ -11,16 +11,16 @@ import (
 // ErrClosed is the error of a call whose connection ended before the answer.
 var ErrClosed = errors.New("the connection ended before the answer")
 
-// A Handler takes requests and notifications. It runs in the goroutine of
-// Conn.Run, one message at a time; the message is valid until it returns. A
-// request is answered with Conn.Reply or Conn.ReplyError, now or later.
+// A Handler handles requests and notifications. Conn.Run calls it with one message at a
+// time; the message is valid until the Handler returns. A request is answered with
+// Conn.Reply or Conn.ReplyError, then or later.
 type Handler func(c *Conn, m Message)
 
 // A Conn is one side of a JSON-RPC connection.
 type Conn struct {
 	stream  Stream
 	handler Handler
-	parser  Parser // of Run
+	parser  Parser // used only by Run
 
 	mu    sync.Mutex // guards the fields below
 	calls Calls[chan answer]
@@ -85,7 +85,7 @@ func (c *Conn) complete(id ID, a answer) {
 	waiting, ok := c.calls.Take(n)
 	c.mu.Unlock()
 	if ok {
-		waiting <- a // has room for one, and is sent to once
+		waiting <- a // it has capacity 1, and gets one answer
 	}
 }
 
@@ -99,10 +99,10 @@ func (c *Conn) end() {
 	}
 }
 
-// Call sends a request and waits for its answer, until ctx ends. The result is
-// the answer's text; the error is a *Error when the other side refused, and a
-// *TooLargeError when it would not read the request. Requests of one goroutine
-// are sent in order.
+// Call sends a request and waits for its answer until ctx ends. It returns the text of
+// the result. The error is an *Error if the other side refused the request, and a
+// *TooLargeError if the other side would not read it. Requests of one goroutine are
+// sent in order.
 func (c *Conn) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
 	ch := make(chan answer, 1)
 	c.mu.Lock()
@@ -137,7 +137,7 @@ func (c *Conn) forget(id uint64) {
 	c.calls.Take(id)
 }
 
-// Reply answers a request. A nil id (a notification) is not answered.
+// Reply answers a request. It does nothing if id is nil, as for a notification.
 func (c *Conn) Reply(id ID, result []byte) {
 	if id != nil {
 		c.write(AppendResult(nil, id, result))
@@ -147,7 +147,7 @@ func (c *Conn) Reply(id ID, result []byte) {
 // ReplyError answers a request with an error; a nil id is written as null.
 func (c *Conn) ReplyError(id ID, e *Error) { c.write(AppendError(nil, id, e)) }
 
-// write sends a frame. Its error is the stream's end, which Run reports.
+// write sends a frame. It ignores errors: they end the stream, which Run reports.
 func (c *Conn) write(frame []byte) {
 	if c.stream.Write(frame) == nil {
 		c.stream.Flush()

@@ -4,12 +4,12 @@
 // Guarantees:
 //
 //   - A frame has one reading. Parse accepts exactly the texts that RFC 8259
-//     allows, in valid UTF-8, and says where an object repeats a key, or has a
-//     key that a lenient reader could take for another (Object).
+//     allows, in valid UTF-8. Object refuses an object that repeats a key, or has a
+//     key that a lenient reader could take for another one.
 //   - Ids are echoed as they came: same JSON type, same digits.
-//   - A frame's text is scanned once. A Parser writes down where the members of
-//     its outer objects are, and Object reads that list. Both give spans of the
-//     frame, valid as long as it is, and allocate nothing on the common path.
+//   - A frame's text is scanned once. A Parser notes where the members of its outer
+//     objects are, and Object reads these notes. Both return spans of the frame,
+//     which are valid as long as the frame is, and allocate nothing in the usual case.
 //   - Conn reads in the goroutine of Run and calls its Handler there, one
 //     message at a time. A Handler that must wait starts a goroutine of its own.
 //   - When a Conn ends, every call that still waits fails with ErrClosed.

@@ -35,7 +35,7 @@ func Errorf(code int, format string, args ...any) *Error {
 // that there is none.
 type ID []byte
 
-// String is the id without quotes, as the activity log writes it.
+// String returns the id without quotes, as the activity log writes it.
 func (id ID) String() string {
 	if IsString(id) {
 		return Unquote(id)
@@ -58,9 +58,9 @@ type Message struct {
 	Kind   Kind
 	ID     ID
 	Method []byte // unquoted
-	Params []byte // nil where absent
-	Result []byte // of a response; nil where absent
-	Error  []byte // of a response; nil where absent
+	Params []byte // nil if absent
+	Result []byte // of a response; nil if absent
+	Error  []byte // of a response; nil if absent
 }
 
 var envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
@@ -71,16 +71,16 @@ var ErrNotUTF8 = errors.New("the frame is not valid UTF-8")
 // A Parser reads frames. It serves one goroutine; the zero value is ready.
 type Parser struct {
 	scanner scanner
-	unknown keySet // of the object that Object looks at
+	unknown keySet // keys of the object that Object is reading
 }
 
-// Parse is Parser.Parse, for those who look into no object.
+// Parse is Parser.Parse for callers that do not use Object.
 func Parse(frame []byte) (Message, error) { return new(Parser).Parse(frame) }
 
-// Parse reads one frame. The error is ErrNotUTF8 or a *Error with which the
-// frame must be answered; the message then has the id to answer with, nil for
-// null, and Kind is KindResponse where the frame was an unusable response, or 0
-// where it has neither a method nor a result nor an error.
+// Parse reads one frame. The error is ErrNotUTF8, or an *Error that the frame must be
+// answered with. In the latter case the message has the id to answer with (nil for
+// null), and its Kind is KindResponse if the frame is an unusable response, or 0 if it
+// has neither a method nor a result nor an error.
 func (p *Parser) Parse(frame []byte) (Message, error) {
 	if !utf8.Valid(frame) {
 		return Message{}, ErrNotUTF8
@@ -127,7 +127,7 @@ func (p *Parser) Parse(frame []byte) (Message, error) {
 	return m, nil
 }
 
-// checkID drops an id that cannot be echoed and says so.
+// checkID removes an id that cannot be echoed, and returns an error for it.
 func checkID(m *Message) error {
 	if m.ID == nil || IsString(m.ID) || m.ID[0] == '-' || m.ID[0] >= '0' && m.ID[0] <= '9' {
 		return nil

@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// Object puts the value of known[i] into into[i], nil where it is absent. The
-// object is a span of the frame that p parsed last, at most 3 deep in it, and so
-// are the values. Object reports an object that repeats a key, or that has a key
-// which equals a known one but for case: two readers could take such an object
-// for different things. It reads on after such a key, so that into is whole; of
-// a repeated key the first value counts.
+// Object sets into[i] to the value of known[i], or to nil if there is none. The object
+// must be a span of the frame that p parsed last, at most 3 deep in it; the values are
+// spans as well. Object returns an error if the object repeats a key, or has a key that
+// differs from a known one only by case, since two readers could then understand it
+// differently. It still fills in all of into; of a repeated key the first value counts.
 func (p *Parser) Object(object []byte, known []string, into [][]byte) (refusal error) {
 	s := &p.scanner
 	p.unknown.clear()
 	clear(into)
-	next := 0 // the key to expect: most objects have theirs in the order of known
+	next := 0 // index of the expected key: most objects have their keys in the order of known
 	i, depth := s.membersOf(object)
 	for ; i < len(s.members) && s.members[i].depth >= depth; i++ {
 		m := &s.members[i]
@@ -40,7 +39,8 @@ func (p *Parser) Object(object []byte, known []string, into [][]byte) (refusal e
 	return refusal
 }
 
-// place returns where the value of a key belongs, or -1 where it belongs nowhere.
+// place returns the index in into for the value of a key, or -1 if the value is not
+// wanted.
 func (p *Parser) place(key []byte, known []string, into [][]byte) (slot int, err error) {
 	slot, err = knownKey(key, known)
 	switch {
@@ -51,9 +51,9 @@ func (p *Parser) place(key []byte, known []string, into [][]byte) (slot int, err
 	return slot, err
 }
 
-// membersOf returns where the members of an object begin in the list, and how
-// deep they are. The object is a span of the text: both end in the same array,
-// so that their capacities tell where it begins.
+// membersOf returns the index of an object's first member in s.members, and the depth of
+// its members. The object is a span of the text: both slices end at the end of the same
+// array, so their capacities tell where the object begins.
 func (s *scanner) membersOf(object []byte) (first, depth int) {
 	at := cap(s.text) - cap(object)
 	if at == s.start {
@@ -69,7 +69,7 @@ func (s *scanner) membersOf(object []byte) (first, depth int) {
 
 func repeated(key []byte) error { return fmt.Errorf("the key %.64q is repeated", key) }
 
-// knownKey returns the index of key among known, or -1.
+// knownKey returns the index of key in known, or -1.
 func knownKey(key []byte, known []string) (int, error) {
 	for i, k := range known {
 		if string(key) == k {
@@ -84,7 +84,8 @@ func knownKey(key []byte, known []string) (int, error) {
 	return -1, nil
 }
 
-// A keySet holds the unknown keys of one object: a few in place, more in a map.
+// A keySet holds the unknown keys of one object: the first few in an array, the others
+// in a map.
 type keySet struct {
 	few  [8][]byte
 	n    int
@@ -93,7 +94,7 @@ type keySet struct {
 
 func (s *keySet) clear() { s.n, s.many = 0, nil }
 
-// add reports whether key was new.
+// add adds a key and reports whether it was new.
 func (s *keySet) add(key []byte) bool {
 	for _, k := range s.few[:min(s.n, len(s.few))] {
 		if bytes.Equal(k, key) {
@@ -115,12 +116,12 @@ func (s *keySet) add(key []byte) bool {
 	return true
 }
 
-// Unquote returns the text of a JSON string that Parse accepted; any other
-// value gives "".
+// Unquote returns the text of a JSON string that Parse accepted, and "" for any other
+// value.
 func Unquote(quoted []byte) string { return string(UnquoteBytes(quoted)) }
 
-// UnquoteBytes is Unquote without a copy: where the string has no escapes, it
-// returns a span of its text.
+// UnquoteBytes is Unquote without a copy: if the string has no escapes, it returns a
+// span of it.
 func UnquoteBytes(quoted []byte) []byte {
 	if len(quoted) < 2 || quoted[0] != '"' {
 		return nil
@@ -136,8 +137,8 @@ func UnquoteBytes(quoted []byte) []byte {
 	return []byte(s)
 }
 
-// IsString reports whether v is the text of a string.
+// IsString reports whether v is a JSON string.
 func IsString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
 
-// IsObject reports whether v is the text of an object.
+// IsObject reports whether v is a JSON object.
 func IsObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }

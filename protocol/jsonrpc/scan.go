@@ -10,7 +10,7 @@ import (
 // MaxDepth is how deep arrays and objects may nest, the outermost being 1.
 const MaxDepth = 64
 
-// A SyntaxError says where a text stops being JSON.
+// A SyntaxError says where and why a text is not JSON.
 type SyntaxError struct {
 	Offset int
 	Reason string
@@ -21,9 +21,9 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("malformed JSON at byte %d: %s", e.Offset, e.Reason)
 }
 
-// A scanner walks a text once, without recursion, and writes down where the
-// members of its outer objects are. The open containers are a stack of bits,
-// one for an object and zero for an array.
+// A scanner reads a text once, without recursion, and notes where the members of its
+// outer objects are. The open containers are a stack of bits: 1 for an object and 0 for
+// an array.
 type scanner struct {
 	text    []byte
 	start   int // of the value
@@ -31,24 +31,25 @@ type scanner struct {
 	depth   int
 	deepest int
 	low     uint64   // containers 1 to 64
-	high    []uint64 // deeper ones, only for texts that will be refused
+	high    []uint64 // deeper ones, which only refused texts have
 
-	members []member          // of objects at most outlined deep, in the order of the text
-	last    [outlined + 1]int // by depth: which of members was begun last
+	members []member          // of objects that are at most outlined deep, in the order of the text
+	last    [outlined + 1]int // by depth: index of the member that began last
 }
 
-// outlined is how deep the objects nest whose members are written down: the
-// envelope of a frame, its params, and the payload in them.
+// outlined is the depth down to which the members of objects are noted: those of a
+// frame's envelope, of its params, and of the payload in them.
 const outlined = 3
 
-// A member is one member of an object. Places are offsets in the text.
+// A member is one member of an object. All positions are offsets in the text.
 type member struct {
 	depth       int // of its object, the outermost container being 1
-	key, keyEnd int // where its key begins, and ends
-	value, end  int // where its value begins, and ends
+	key, keyEnd int // begin and end of its key
+	value, end  int // begin and end of its value
 }
 
-// keptMembers is the longest list of members that is kept for the next text.
+// keptMembers is the capacity up to which the list of members is kept for the next
+// text.
 const keptMembers = 64
 
 // scan reports whether text is one JSON value (RFC 8259).
@@ -71,7 +72,7 @@ func (s *scanner) scan(text []byte) error {
 
 func (s *scanner) fail(reason string) error { return &SyntaxError{Offset: s.at, Reason: reason} }
 
-// space goes to the next byte that is not white space: as a rule, it is there.
+// space skips white space. Usually there is none.
 func (s *scanner) space() {
 	if s.at < len(s.text) && s.text[s.at] <= ' ' {
 		s.skipSpace()
@@ -89,7 +90,7 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// value reads one value of any kind, containers to their end.
+// value reads one value of any kind, a container up to its end.
 func (s *scanner) value() error {
 	for {
 		opened, err := s.scalarOrOpen()
@@ -106,8 +107,8 @@ func (s *scanner) value() error {
 	}
 }
 
-// scalarOrOpen reads a scalar, an empty container, or the opening of a
-// container up to its first value; opened says that a value must follow.
+// scalarOrOpen reads a scalar, an empty container, or the beginning of a container up
+// to its first value. opened reports the last case: a value must follow.
 func (s *scanner) scalarOrOpen() (opened bool, err error) {
 	if s.at >= len(s.text) {
 		return false, s.fail("a value is missing")
@@ -144,8 +145,8 @@ func (s *scanner) scalarOrOpen() (opened bool, err error) {
 	}
 }
 
-// afterValue reads what may follow a value: the ends of containers, then a
-// comma and what it announces. done says that the outermost value has ended.
+// afterValue reads what may follow a value: the ends of containers, then a comma and, in
+// an object, the next key. done reports whether the outermost value has ended.
 func (s *scanner) afterValue() (done bool, err error) {
 	for s.depth > 0 {
 		inObject := s.inObject()
@@ -231,8 +232,8 @@ func (s *scanner) key() error {
 	return nil
 }
 
-// begin writes down a member whose value is next. It fills the place in the list
-// field by field: a copy of the whole waits for each of its fields to be stored.
+// begin notes a member whose value is next. It sets the fields in the list one by one,
+// which is faster than copying a whole member.
 func (s *scanner) begin(key, keyEnd int) {
 	n := len(s.members)
 	s.last[s.depth] = n
@@ -244,7 +245,7 @@ func (s *scanner) begin(key, keyEnd int) {
 	m.depth, m.key, m.keyEnd, m.value, m.end = s.depth, key, keyEnd, s.at, 0
 }
 
-// plain marks the bytes that a string holds as they are.
+// plain marks the bytes that stand for themselves in a string.
 var plain = func() (table [256]bool) {
 	for c := range table {
 		table[c] = c >= 0x20 && c != '"' && c != '\\'
@@ -252,8 +253,8 @@ var plain = func() (table [256]bool) {
 	return table
 }()
 
-// str reads a string. Most are short and plain: their end is looked for here, and
-// whatever else is found is left to oddStr.
+// str reads a string. It looks for the end of short, plain strings, which most are, and
+// leaves all others to oddStr.
 func (s *scanner) str() error {
 	text := s.text
 	i := s.at + 1
@@ -269,7 +270,7 @@ func (s *scanner) str() error {
 	return s.oddStr(i)
 }
 
-// oddStr reads on in a string, from i.
+// oddStr reads the rest of a string, from i.
 func (s *scanner) oddStr(i int) error {
 	text := s.text
 	for {
@@ -296,17 +297,16 @@ func (s *scanner) oddStr(i int) error {
 	}
 }
 
-// special finds what a string does not hold as it is in 8 bytes of it: the lowest
-// byte that is below 0x20, a quote, or a backslash is the lowest whose top bit is
-// set. Each of the three terms finds one kind.
+// special finds bytes below 0x20, quotes and backslashes among 8 bytes of a string. In
+// the result, the lowest byte whose top bit is set is the first of them. Each of the
+// three terms finds one kind.
 func special(w uint64) uint64 {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	quote, backslash := w^(ones*'"'), w^(ones*'\\')
 	return ((w-ones*0x20)&^w | (quote-ones)&^quote | (backslash-ones)&^backslash) & tops
 }
 
-// plainRun returns how many bytes at the beginning of text a string holds as
-// they are.
+// plainRun returns how many bytes at the beginning of text are plain.
 func plainRun(text []byte) int {
 	i := 0
 	for ; i+8 <= len(text); i += 8 {
@@ -320,7 +320,8 @@ func plainRun(text []byte) int {
 	return i
 }
 
-// escape returns the length of the escape sequence that text begins with, or 0.
+// escape returns the length of the escape sequence at the beginning of text, or 0 if
+// there is none.
 func escape(text []byte) int {
 	if len(text) < 2 {
 		return 0
