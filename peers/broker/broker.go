@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -81,9 +80,8 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 		Name: "letters", MaxPending: 20_000, MaxAge: time.Hour, OnInterrupted: outbox.Resend,
 		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
 	})
-	ids := newMint(o.Now)
 	b.writer = &writer{
-		db: db, now: o.Now, mint: ids.next, log: o.Log, jobs: make(chan job, queueLength),
+		db: db, now: o.Now, log: o.Log, jobs: make(chan job, queueLength),
 		limits:  limits{o.EndpointTimeout, o.StaleAfter, o.RetireAfter},
 		enqueue: b.enqueue, committed: b.committed,
 	}
@@ -102,27 +100,24 @@ func (b *Broker) Run(outer context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
-	inner, stopInner := context.WithCancel(context.WithoutCancel(ctx))
-	peerCtx, stopPeer := context.WithCancel(context.WithoutCancel(ctx))
-	var served, wg sync.WaitGroup
-	for _, run := range []func(context.Context) error{b.outbox.Run, b.facts.run, b.clockLoop} {
-		wg.Go(func() { cancel(run(inner)) })
+	start := func(runs ...func(context.Context) error) (stop func()) {
+		ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+		var wg sync.WaitGroup
+		for _, run := range runs {
+			wg.Go(func() { cancel(run(ctx)) })
+		}
+		return func() { end(); wg.Wait() }
 	}
-	writerCtx, stopWriter := context.WithCancel(context.WithoutCancel(ctx))
-	writerDone := make(chan struct{})
-	go func() { defer close(writerDone); cancel(b.writer.run(writerCtx)) }()
-	served.Go(func() { cancel(b.peer.Run(peerCtx)) })
-	wg.Go(func() { b.announceReady(inner) })
+	stopWriter := start(b.writer.run)
+	stopSending := start(b.outbox.Run, b.facts.run, b.clockLoop, b.announceReady)
+	stopPeer := start(b.peer.Run)
 
 	<-ctx.Done()
 	b.drain()
 	stopPeer()
-	served.Wait()
 	b.answers.close()
-	stopInner()
-	wg.Wait()
+	stopSending()
 	stopWriter()
-	<-writerDone
 	if outer.Err() != nil || errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil
 	}
@@ -147,10 +142,13 @@ func (b *Broker) open(ctx context.Context) error {
 	return b.peer.Subscribe(ctx, "collab:*")
 }
 
-func (b *Broker) announceReady(ctx context.Context) {
+// announceReady says that the broker is connected, and waits for ctx to end.
+func (b *Broker) announceReady(ctx context.Context) error {
 	if b.peer.Ready(ctx) == nil && b.opts.OnReady != nil {
 		b.opts.OnReady()
 	}
+	<-ctx.Done()
+	return nil
 }
 
 // drain refuses new requests and waits a moment until those before them have
@@ -213,25 +211,10 @@ func (b *Broker) committed(done *batch) {
 	case <-b.due: // only the newest counts
 	default:
 	}
-	select {
-	case b.due <- done.due:
-	default:
-	}
+	b.due <- done.due // has room: nobody else sends
 }
 
-// A mint makes ids that sort in the order in which they were made.
-type mint struct {
-	mu      sync.Mutex // guards entropy
-	entropy *ulid.MonotonicEntropy
-	now     func() time.Time
-}
-
-func newMint(now func() time.Time) *mint {
-	return &mint{entropy: ulid.Monotonic(rand.Reader, 0), now: now}
-}
-
-func (m *mint) next(prefix string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return prefix + ulid.MustNew(ulid.Timestamp(m.now()), m.entropy).String()
+// newID makes an id that sorts after those made before it.
+func newID(prefix string, now time.Time) string {
+	return prefix + ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String()
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -49,66 +50,52 @@ const (
 	recallAnswer = `SELECT digest, content FROM answers WHERE requester = ? AND request_id = ? AND at > ? AND kept = 1`
 )
 
-// answerRequest decides one request and stores its answer. A request that was answered
-// before gets the same answer again.
+// answerRequest decides one request and stores its answer. A request that was
+// answered before gets the same answer again.
 func answerRequest(ctx context.Context, db store.Querier, t *tx, r request) (answer, error) {
-	requestID := r.content.RequestID
-	if requestID == "" {
-		requestID = string(r.messageID)
-	}
+	requestID := cmp.Or(r.content.RequestID, string(r.messageID))
 	t.caller = t.state.caller(r.from)
 	t.digest = digest(t.caller.Name, r.content)
-	result, kept, err := recalled(ctx, db, t, r, requestID)
+	content, kept, err := recalled(ctx, db, t, r, requestID)
+	if err == nil && content == nil {
+		content, kept, err = decideRequest(t, r, requestID)
+	}
 	if err != nil {
 		return answer{}, err
 	}
-	if result == nil {
-		if result, kept, err = decideRequest(t, r, requestID); err != nil {
-			return answer{}, err
-		}
-	}
 	m := protocol.Message{
 		MessageID: protocol.MessageID(t.mint("msg_")), Type: protocol.TypeCollabResult, From: protocol.PeerBroker,
-		Timestamp: stamp(t.now), Content: result, InReplyTo: r.messageID, TraceParent: r.traceParent,
+		Timestamp: stamp(t.now), Content: content, InReplyTo: r.messageID, TraceParent: r.traceParent,
 	}
-	a := answer{to: r.from, message: m, at: t.now}
 	key := requestID
-	if kept != remembered { // an answer that is remembered for this requestId stays
+	if !kept { // an answer that is kept for this requestId stays
 		key = string(m.MessageID)
 	}
-	a.id, _, err = store.One(ctx, db, store.Column[int64], rememberAnswer, string(r.from), key, t.digest, string(result),
-		string(m.MessageID), string(m.InReplyTo), m.TraceParent, int(kept), t.now.UnixMicro())
-	return a, err
+	id, _, err := store.One(ctx, db, store.Column[int64], rememberAnswer, string(r.from), key, t.digest, string(content),
+		string(m.MessageID), string(m.InReplyTo), m.TraceParent, kept, t.now.UnixMicro())
+	return answer{id: id, to: r.from, message: m, at: t.now}, err
 }
 
-// retention says what becomes of an answer once it is sent.
-type retention int
-
-const (
-	forgotten retention = iota
-	remembered
-)
-
-// recalled returns the stored answer to a repeated request, or nothing.
-func recalled(ctx context.Context, db store.Querier, t *tx, r request, requestID string) (json.RawMessage, retention, error) {
+// recalled returns the stored answer to a repeated request, or nil, and whether it
+// is kept for the next repetition.
+func recalled(ctx context.Context, db store.Querier, t *tx, r request, requestID string) (content json.RawMessage, kept bool, err error) {
 	if m, ok := methods[r.content.Method]; !ok || m.fresh || r.malformed != nil {
-		return nil, 0, nil
+		return nil, false, nil
 	}
-	var stored, content string
-	_, found, err := store.One(ctx, db, func(row store.Row) (bool, error) { return true, row.Scan(&stored, &content) },
+	var stored string
+	_, found, err := store.One(ctx, db, func(row store.Row) (bool, error) { return true, row.Scan(&stored, (*[]byte)(&content)) },
 		recallAnswer, string(r.from), requestID, t.now.Add(-answersKept).UnixMicro())
 	switch {
 	case err != nil || !found:
-		return nil, 0, err
+		return nil, false, err
 	case stored != t.digest:
-		result, err := failure(requestID, collab.Refuse(collab.CodeConflict, "requestId %s was used for another request; use a fresh one", text.Clip(requestID, 80)))
-		return result, forgotten, err
+		content, err = encodeResult(requestID, nil, collab.Refuse(collab.CodeConflict,
+			"requestId %s was used for another request; use a fresh one", text.Clip(requestID, 80)))
+		return content, false, err
+	case r.content.Method == collab.MessagePost.Name:
+		content, err = markDuplicate(content)
 	}
-	repeated := json.RawMessage(content)
-	if r.content.Method == "message.post" {
-		repeated, err = markDuplicate(repeated)
-	}
-	return repeated, remembered, err
+	return content, true, err
 }
 
 // markDuplicate says in a stored answer of message.post that it is one.
@@ -134,72 +121,64 @@ func markDuplicate(content json.RawMessage) (json.RawMessage, error) {
 	return collab.Encode(answer)
 }
 
-// decideRequest runs the method. The error is one of the program or the database;
-// a refusal is a result.
-func decideRequest(t *tx, r request, requestID string) (json.RawMessage, retention, error) {
+// decideRequest runs the method, and returns its answer and whether that is kept for
+// repetitions of the request. The error is one of the program or the database; a
+// refusal is an answer.
+func decideRequest(t *tx, r request, requestID string) (content json.RawMessage, kept bool, err error) {
 	before := len(t.events)
 	value, kept, err := runMethod(t, r)
 	var refusal *collab.Error
-	if err != nil && !errors.As(err, &refusal) {
-		return nil, 0, fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err)
-	}
-	if t.failed != nil {
-		return nil, 0, &mistake{t.failed}
-	}
-	if refusal != nil {
-		if len(t.events) > before && !routingFailed(refusal) {
-			return nil, 0, &mistake{fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)}
+	switch errors.As(err, &refusal); {
+	case err != nil && refusal == nil:
+		return nil, false, fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err)
+	case t.failed != nil:
+		return nil, false, &mistake{t.failed}
+	case refusal != nil && !routingFailed(refusal):
+		kept = false // a refusal changed nothing: the request may be made again
+		if len(t.events) > before {
+			return nil, false, &mistake{fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)}
 		}
-		result, err := failure(requestID, refusal)
-		return result, kept, err
 	}
-	result, err := success(requestID, value)
-	return result, kept, err
+	content, err = encodeResult(requestID, value, refusal)
+	return content, kept, err
 }
 
-func runMethod(t *tx, r request) (any, retention, error) {
+func runMethod(t *tx, r request) (value any, kept bool, err error) {
 	if r.malformed != nil {
-		return nil, forgotten, invalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
+		return nil, false, invalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
 	}
 	if err := checkName("requestId", r.content.RequestID); err != nil {
-		return nil, forgotten, err
+		return nil, false, err
 	}
 	m, err := findMethod(r.content.Method)
 	if err != nil {
-		return nil, forgotten, err
+		return nil, false, err
 	}
-	kept := remembered
-	if m.fresh {
-		kept = forgotten
-	}
-	value, err := m.run(t, r.content.Params)
-	if err != nil && !routingFailed(err) {
-		kept = forgotten // a refusal changed nothing: the request may be made again
-	}
-	return value, kept, err
+	value, err = m.run(t, r.content.Params)
+	return value, !m.fresh, err
 }
 
-func success(requestID string, value any) (json.RawMessage, error) {
-	raw, err := collab.Encode(value)
+// encodeResult writes the content of a collab_result: of a refusal, or else of a
+// value.
+func encodeResult(requestID string, value any, refusal *collab.Error) (json.RawMessage, error) {
+	r := protocol.CollabResult{RequestID: requestID, OK: refusal == nil}
+	var err error
+	switch {
+	case refusal == nil:
+		r.Result, err = collab.Encode(value)
+		if n := len(r.Result); n > maxResult {
+			return encodeResult(requestID, nil, invalid("the result has %d bytes and at most %d fit into a frame: ask for fewer with limit", n, maxResult))
+		}
+	default:
+		r.Error = &protocol.CollabError{Code: string(refusal.Code), Message: refusal.Message}
+		if refusal.Details != nil {
+			r.Error.Details, err = collab.Encode(refusal.Details)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(raw) > maxResult {
-		return failure(requestID, invalid("the result has %d bytes and at most %d fit into a frame: ask for fewer with limit", len(raw), maxResult))
-	}
-	return collab.Encode(protocol.CollabResult{RequestID: requestID, OK: true, Result: raw})
-}
-
-func failure(requestID string, e *collab.Error) (json.RawMessage, error) {
-	out := &protocol.CollabError{Code: string(e.Code), Message: e.Message}
-	if e.Details != nil {
-		raw, err := collab.Encode(e.Details)
-		if err != nil {
-			return nil, err
-		}
-		out.Details = raw
-	}
-	return collab.Encode(protocol.CollabResult{RequestID: requestID, Error: out})
+	return collab.Encode(r)
 }
 
 // digest tells two requests of one requestId, or of one record id, apart.
@@ -213,12 +192,10 @@ func digest(caller string, c protocol.CollabRequest) string {
 // compact brings params into a form in which equal ones are equal bytes.
 func compact(raw json.RawMessage) []byte {
 	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return raw
+	if json.Unmarshal(raw, &v) == nil {
+		if out, err := collab.Encode(v); err == nil {
+			return out
+		}
 	}
-	out, err := collab.Encode(v)
-	if err != nil {
-		return raw
-	}
-	return out
+	return raw
 }

@@ -35,7 +35,6 @@ type writer struct {
 	db        *sql.DB
 	limits    limits
 	now       func() time.Time
-	mint      func(prefix string) string
 	log       *zerolog.Logger
 	jobs      chan job
 	enqueue   func(ctx context.Context, db *sql.Tx, t *tx, s sending) error
@@ -190,7 +189,8 @@ func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err
 			}
 		}
 		t := &tx{
-			state: w.state, limits: w.limits, now: w.now().UTC(), mint: w.mint,
+			mint:  func(prefix string) string { return newID(prefix, w.now()) },
+			state: w.state, limits: w.limits, now: w.now().UTC(),
 			stored: func(seq int64) (collab.Event, error) { return readEvent(ctx, db, seq) },
 		}
 		b = &batch{tx: t}

@@ -29,7 +29,7 @@ func newWriter(t *testing.T) *writer {
 	}
 	log := zerolog.Nop()
 	w := &writer{
-		db: db, now: time.Now, mint: newMint(time.Now).next, log: &log, jobs: make(chan job, 64),
+		db: db, now: time.Now, log: &log, jobs: make(chan job, 64),
 		limits:    limits{time.Minute, time.Minute, time.Hour},
 		enqueue:   func(context.Context, *sql.Tx, *tx, sending) error { return nil },
 		committed: func(*batch) {},
