@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// announce takes note of an endpoint, and wakes its agent for what waited.
+// announce stores an endpoint, and wakes its agent for what waited.
 func announce(t *tx, p collab.AnnounceParams) (out collab.IdentityResult, err error) {
 	p.LogicalAgentID = cmp.Or(bareName(p.LogicalAgentID), bareName(string(t.caller.Identity)))
 	p.WakePolicy = cmp.Or(p.WakePolicy, collab.WakeAuto)
@@ -66,7 +66,7 @@ func (t *tx) checkAnnounce(p collab.AnnounceParams) error {
 	return t.checkName(p.LogicalAgentID)
 }
 
-// checkName refuses to take the name of another agent that goes by its own.
+// checkName refuses the name of another agent that announced itself by its own name.
 func (t *tx) checkName(name string) error {
 	if bareName(string(t.caller.Identity)) == name {
 		return nil
@@ -79,9 +79,9 @@ func (t *tx) checkName(name string) error {
 	return nil
 }
 
-// heartbeat keeps an endpoint online. A sign of life is stored when it changes
-// something: the endpoint was offline, it is not the one heard of last, or
-// the last one stored is a tenth of the timeout old.
+// heartbeat keeps an endpoint online. It is stored only if it changes something: the
+// endpoint was offline, another one was heard of since, or the last heartbeat
+// stored is older than a tenth of the timeout.
 func heartbeat(t *tx, p collab.EndpointParams) (out collab.IdentityResult, err error) {
 	e := t.endpoints[p.EndpointID]
 	switch {
@@ -136,8 +136,8 @@ func resolveIdentity(t *tx, p collab.LabelParams) (out collab.IdentityResult, er
 	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}, nil
 }
 
-// routingError says why a label led to nobody. The members of more, if it is not
-// nil, are added to its details.
+// routingError says why a label led to nobody. Its details have the members of more,
+// which may be nil, as well.
 func routingError(code collab.Code, label, reason string, candidates []collab.Option, more any) *collab.Error {
 	details := map[string]any{}
 	if raw, err := collab.Encode(more); err == nil {
@@ -163,8 +163,8 @@ func (t *tx) setOffline(e *endpoint, why string) {
 	emit(t, collab.EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
 }
 
-// expireEndpoints takes endpoints offline that were silent for too long, and
-// forgets those that were for retireAfter.
+// expireEndpoints takes endpoints offline that were silent for endpointTimeout, and
+// forgets those that were silent for retireAfter.
 func (t *tx) expireEndpoints() {
 	for _, id := range slices.Sorted(maps.Keys(t.endpoints)) {
 		e := t.endpoints[id]
@@ -178,7 +178,7 @@ func (t *tx) expireEndpoints() {
 	}
 }
 
-// sooner returns the earlier of two times; the zero time is never.
+// sooner returns the earlier of two times, where the zero time means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -28,9 +28,9 @@ var backoff = retry.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}
 type sendFunc func(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error)
 
 // An answerer sends answers: to one requester in order, to different ones in
-// parallel. An answer is stored before it is sent and forgotten, or kept for
-// repetitions, with the writer's next commit after it arrived; a crash in between
-// sends it again.
+// parallel. An answer is stored before it is sent. The writer's next commit after it
+// arrived forgets it, or keeps it for repetitions; after a crash in between it is
+// sent again.
 type answerer struct {
 	send    sendFunc
 	settled func(item answer) // is called once the answer arrived or was given up
@@ -102,7 +102,7 @@ func (a *answerer) first(to protocol.PeerID) (item answer, ok bool) {
 	return a.waiting[to][0], true
 }
 
-// deliver sends one answer until it arrived or is given up; false means that the
+// deliver sends one answer until it arrives or is given up. It returns false if the
 // broker stops first.
 func (a *answerer) deliver(item answer) bool {
 	rejections := 0

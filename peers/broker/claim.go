@@ -62,7 +62,7 @@ func checkEventID(id string) error {
 	return nil
 }
 
-// contend notes that the caller wanted a claim that another holds.
+// contend adds the caller to those who want a claim that another one holds.
 func (t *tx) contend(c collab.Claim) {
 	if slices.Contains(c.Contenders, t.caller.Identity) || len(c.Contenders) >= maxContenders {
 		return
@@ -101,8 +101,8 @@ func releaseClaim(t *tx, p collab.ClaimParams) (out collab.ClaimResult, err erro
 	return collab.ClaimResult{Claim: *t.claims[p.EventID]}, nil
 }
 
-// declineClaim says that the caller will not answer. The holder's claim is
-// offered again; anybody else is only not asked any more.
+// declineClaim records that the caller will not answer. If it holds the claim, the
+// claim is offered again; otherwise it is no longer told when the claim is free.
 func declineClaim(t *tx, p collab.ClaimParams) (out collab.ClaimResult, err error) {
 	c, err := t.claim(p.EventID)
 	if err != nil {
@@ -121,7 +121,7 @@ func declineClaim(t *tx, p collab.ClaimParams) (out collab.ClaimResult, err erro
 	return collab.ClaimResult{Claim: *t.claims[p.EventID]}, nil
 }
 
-// getClaim answers with a claim as it is now.
+// getClaim answers with a claim as it stands now: one that ran out is offered.
 func getClaim(t *tx, p collab.ClaimParams) (collab.ClaimResult, error) {
 	c, err := t.claim(p.EventID)
 	if c.State == collab.ClaimHeld && !heldAt(&c, t.now) {
@@ -141,7 +141,7 @@ func (t *tx) claim(eventID string) (collab.Claim, error) {
 	return *c, nil
 }
 
-// offer makes a claim free and tells those who were refused it.
+// offer frees a claim and tells those who were refused it.
 func (t *tx) offer(c collab.Claim, why string) {
 	told := slices.DeleteFunc(slices.Clone(c.Contenders), func(id protocol.PeerID) bool {
 		return id == c.Identity || slices.Contains(c.Declined, id)
@@ -153,7 +153,7 @@ func (t *tx) offer(c collab.Claim, why string) {
 	}
 }
 
-// expireClaims offers claims again whose time is over.
+// expireClaims offers the claims that ran out.
 func (t *tx) expireClaims() {
 	for _, id := range sortedKeys(t.held) {
 		c := t.claims[id]

@@ -21,7 +21,7 @@ const (
 	maxLease     = 24 * time.Hour
 )
 
-// at returns a delivery as it is at a time: a lease that ran out is none.
+// at returns a delivery as it stands at a time, without a lease that ran out.
 func at(d *collab.Delivery, now time.Time) collab.Delivery {
 	c := *d
 	if c.Status == collab.DeliveryLeased && !now.Before(collab.ParseTime(c.LeaseUntil)) {
@@ -30,7 +30,7 @@ func at(d *collab.Delivery, now time.Time) collab.Delivery {
 	return c
 }
 
-// settled returns a delivery with a status in which nobody has a lease on it.
+// settled returns a delivery with a new status and without a lease.
 func settled(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
 	d.Status, d.LeasedBy, d.LeaseUntil = status, "", ""
 	return d
@@ -106,7 +106,7 @@ func ackDelivery(t *tx, p collab.IDParams) (out collab.DeliveryResult, err error
 	return collab.DeliveryResult{Delivery: t.deliveries[d.ID]}, nil
 }
 
-// nackDelivery gives a leased delivery back; after maxAttempts it has failed.
+// nackDelivery gives a leased delivery back. After maxAttempts the delivery fails.
 func nackDelivery(t *tx, p collab.IDParams) (out collab.DeliveryResult, err error) {
 	d, err := t.ownDelivery(p.ID)
 	switch {

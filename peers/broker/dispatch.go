@@ -21,16 +21,16 @@ type letter struct {
 	Message    protocol.Message `json:"message"`
 }
 
-// giveUpWakeAfter is for how long a wake is tried on an agent that is connected
-// and does not take it.
+// giveUpWakeAfter is how long a wake is tried on an agent that is connected and
+// does not take it.
 const giveUpWakeAfter = 10 * time.Minute
 
-// maxRejections is how often an addressee may say that it does not want something:
-// then that is its last word, and what comes after it waits no longer.
+// maxRejections is how often an addressee may reject something before it is given
+// up, so that what comes after it need not wait.
 const maxRejections = 4
 
-// enqueue puts a wake, or another fact for one peer, into the outbox. A wake for
-// which there is no room is put aside: it waits for the next announcement.
+// enqueue puts a wake, or another fact for one peer, into the outbox. If there is no
+// room for a wake, it is parked until the next announcement.
 func (b *Broker) enqueue(ctx context.Context, db *sql.Tx, t *tx, s sending) error {
 	body, err := collab.Encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")})
 	if err != nil {
@@ -43,14 +43,14 @@ func (b *Broker) enqueue(ctx context.Context, db *sql.Tx, t *tx, s sending) erro
 	_, err = b.outbox.EnqueueTx(ctx, db, string(s.to), key, body)
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
 		b.log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
-		t.putAside(s.deliveryID)
+		t.park(s.deliveryID)
 		return nil
 	}
 	return err
 }
 
-// sendLetter makes one attempt at a letter. An addressee that is absent from the
-// bus is offline: its wake is put aside until it announces itself.
+// sendLetter makes one attempt at a letter. If the addressee is absent from the bus,
+// it is offline, and its wake is parked until it announces itself.
 func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	var l letter
 	if err := json.Unmarshal(item.Body, &l); err != nil {
@@ -70,15 +70,15 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // others wait behind it
 		b.log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
 			Msg("fact for a peer not taken; a wake waits for the next announcement")
-		return b.writer.change(ctx, func(t *tx) error { t.putAside(l.DeliveryID); return nil })
+		return b.writer.change(ctx, func(t *tx) error { t.park(l.DeliveryID); return nil })
 	case rejected:
 		return outbox.Drop(err)
 	}
 	return outbox.Retry(0, err)
 }
 
-// clockLoop has the writer do what is due by the clock: at once when a claim or an
-// endpoint runs out, and thoroughly at every sweep interval.
+// clockLoop makes the writer sweep: when a claim or an endpoint runs out, and
+// thoroughly once per sweep interval.
 func (b *Broker) clockLoop(ctx context.Context) error {
 	thorough := time.NewTicker(b.opts.SweepInterval)
 	defer thorough.Stop()

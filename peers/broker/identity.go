@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// An endpoint is one process behind a logical agent, and when it was heard of.
+// An endpoint is one process behind a logical agent.
 type endpoint struct {
 	collab.Endpoint
 	seq int64 // of the event that last heard of it: the finest order of heartbeats
@@ -19,7 +19,7 @@ func (e *endpoint) wakeable() bool {
 	return e.Status == collab.StatusOnline && e.WakePolicy == collab.WakeAuto
 }
 
-// label is the shortest label by which a person can mean this endpoint's agent.
+// label returns the shortest label by which a person can name the endpoint's agent.
 func (e *endpoint) label() string {
 	return Label{Name: normal(e.LogicalAgentID), Workspace: normal(e.WorkspaceID)}.String()
 }
@@ -56,15 +56,14 @@ func bareName(id string) string {
 	return p.Name()
 }
 
-// A Caller is who sent a request: the message's from, and the name that it acts
-// as.
+// A Caller is who sent a request: its identity, and the name that it acts as.
 type Caller struct {
 	Identity protocol.PeerID
 	Name     string
 	Person   bool // speaks for people: not an agent's identity
 }
 
-// brokerItself is the caller of what the broker does of its own accord.
+// brokerItself is the caller of what the broker does by itself.
 var brokerItself = Caller{Identity: protocol.PeerBroker, Name: "broker"}
 
 func isPerson(id protocol.PeerID) bool {
@@ -83,7 +82,7 @@ func (s *state) caller(id protocol.PeerID) Caller {
 	return Caller{Identity: id, Name: name, Person: isPerson(id)}
 }
 
-// kind says which surface the caller speaks from, whatever it says of itself.
+// kind returns the surface that the caller speaks from, whatever it claims.
 func (c Caller) kind() string {
 	if c.Person {
 		return collab.SurfaceHuman

@@ -7,7 +7,7 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A route is where the explicit targets of a message lead.
+// A route is what the explicit targets of a message were found to mean.
 type route struct {
 	named    []named
 	mentions []collab.Mention
@@ -30,7 +30,7 @@ func (r *route) labelOf(dec collab.Decision) (label string) {
 	return label
 }
 
-// postMessage stores a message and wakes the one who is responsible now.
+// postMessage stores a message and wakes whoever is responsible now.
 func postMessage(t *tx, p collab.PostParams) (out collab.PostResult, err error) {
 	m, err := t.newMessage(p)
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *tx) newMessage(p collab.PostParams) (collab.Message, error) {
 }
 
 // route finds whom the message names: its targets, then the labels that its text
-// begins with when a person wrote it. All other labels are only hints.
+// begins with if a person wrote it. All other labels are only hints.
 func (t *tx) route(m *collab.Message) route {
 	var r route
 	from := t.localityOf(t.caller)
@@ -128,7 +128,7 @@ func (t *tx) route(m *collab.Message) route {
 	return r
 }
 
-// decide chooses the one that the message wakes.
+// decide chooses whom the message wakes.
 func (t *tx) decide(m collab.Message, r route) collab.Decision {
 	if r.failure != nil {
 		dec := collab.Decision{Rule: collab.RuleExplicit, Candidates: []collab.Candidate{}, Reason: r.label + " was named explicitly"}
@@ -145,8 +145,8 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 	return t.choose(s, t.localityOf(t.caller), r.named...)
 }
 
-// master is who answers for a conversation: its master, or in a direct one the
-// other side, if that is an agent.
+// master returns who answers for a conversation: its master, or in a direct
+// conversation the other side if that is an agent.
 func (t *tx) master(conversationID string) string {
 	c := t.conversations[conversationID]
 	if c.MasterID != "" || c.Kind != "dm" {
@@ -231,8 +231,8 @@ func (t *tx) postMetadata(m collab.Message, r route, dec collab.Decision) collab
 	return meta
 }
 
-// routingCodes are the codes of decisions that woke nobody although somebody was
-// to be woken.
+// routingCodes are the codes for decisions that should have woken somebody and could
+// not.
 var routingCodes = map[collab.Outcome]collab.Code{
 	collab.OutcomeUnavailable: collab.CodeUnavailable,
 	collab.OutcomeUnknown:     collab.CodeUnknownTarget,

@@ -20,14 +20,13 @@ import (
 // How facts are published.
 const (
 	publishWindow = 64                     // facts on their way at once
-	publishPace   = 100 * time.Millisecond // how long one waits for the answer to the one before
+	publishPace   = 100 * time.Millisecond // wait for the answer to the fact before
 	publishBatch  = 256
 )
 
-// A publisher sends every event to collab:events, in order, at least once, with
-// a messageId that follows from the event: it reads the log from where the last
-// run got to. A subscriber that does not answer slows it down, and does not stop
-// it.
+// A publisher sends every event to collab:events, in order and at least once, with
+// a messageId that follows from the event. It reads the log from where the last run
+// stopped. A subscriber that does not answer slows it down but does not stop it.
 type publisher struct {
 	db    *sql.DB
 	send  sendFunc
@@ -87,8 +86,8 @@ func (p *publisher) run(ctx context.Context) error {
 	return nil
 }
 
-// start sends one event and waits for its answer, though not for long; the
-// answer may come while later events are under way.
+// start sends one event and waits at most publishPace for its answer, which may come
+// while later events are under way. It returns false if ctx ends.
 func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan struct{}, e collab.Event) bool {
 	select {
 	case room <- struct{}{}:
@@ -112,7 +111,7 @@ func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan str
 	return true
 }
 
-// publish sends one event until the bus took it; false means that ctx ended.
+// publish sends one event until the bus takes it. It returns false if ctx ends.
 func (p *publisher) publish(ctx context.Context, e collab.Event) bool {
 	m := factMessage(e, "")
 	for attempt := 1; ; attempt++ {
@@ -142,8 +141,8 @@ func (p *publisher) settle(seq int64) {
 	p.later(`UPDATE published SET seq = ?`, p.settled)
 }
 
-// factMessage is the collab_event of an event. Its messageId follows from the
-// event and from where it goes, so that a repetition can be told.
+// factMessage makes the collab_event of an event. Its messageId follows from the
+// event and from where it goes, so that receivers can tell a repetition.
 func factMessage(e collab.Event, where string) protocol.Message {
 	metadata := e.Metadata
 	if metadata == nil {
@@ -161,7 +160,7 @@ func factMessage(e collab.Event, where string) protocol.Message {
 	}
 }
 
-// withSeq adds the event's place in the log to its metadata.
+// withSeq adds the event's seq to its metadata.
 func withSeq(metadata json.RawMessage, seq int64) json.RawMessage {
 	if string(metadata) == "{}" {
 		return json.RawMessage(fmt.Sprintf(`{"seq":%d}`, seq))

@@ -19,21 +19,13 @@ type Standing struct {
 	Candidates []collab.Option // the endpoints looked at
 }
 
-// An Option is one endpoint that a label may have meant.
-type Option struct {
-	AgentID    string `json:"agentId"`
-	EndpointID string `json:"endpointId"`
-	Label      string `json:"label"` // by which it can be meant
-	Status     string `json:"status"`
-}
-
-// A locality is where the one who asks works.
+// A locality is where a caller works.
 type locality struct{ project, workspace string }
 
 const endpointPrefix = "endpoint:"
 
-// resolve finds whom a target means: "endpoint:ID", a label, or an identity
-// such as "agent:lead". It never guesses.
+// resolve finds whom a target names. A target is "endpoint:ID", a label, or an
+// identity such as "agent:lead". It never guesses.
 func (s *state) resolve(target string, from locality) Standing {
 	if id, ok := strings.CutPrefix(target, endpointPrefix); ok {
 		e := s.endpoints[id]
@@ -206,7 +198,8 @@ func (s *state) endpointsOf(name string) []*endpoint {
 	return fit
 }
 
-// localityOf is where a caller works: the place of its endpoint heard of last.
+// localityOf returns where a caller works: the place of the endpoint that was heard
+// of last.
 func (s *state) localityOf(c Caller) locality {
 	var last *endpoint
 	for _, e := range s.endpoints {

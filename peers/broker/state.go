@@ -10,9 +10,9 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A state is what the events so far amount to. It has one owner, the writer,
-// and changes only by apply: live and after a restart it comes about in the
-// same way (load passes over what cannot matter).
+// A state is what the events so far amount to. It has one owner, the writer, and
+// changes only by apply, so that it is the same live and after a restart (load
+// skips what cannot matter).
 type state struct {
 	seq           int64
 	endpoints     map[string]*endpoint
@@ -99,7 +99,7 @@ var folds = func() map[string]fold {
 	return m
 }()
 
-// on makes the fold of some types of event from a function on the decoded payload.
+// on registers a function on the decoded payload as the fold of some types of event.
 func on[P any](m map[string]fold, do func(s *state, e collab.Event, p P), kinds ...collab.EventType[P]) {
 	for _, kind := range kinds {
 		m[kind.Name] = func(s *state, e collab.Event) error {
@@ -122,7 +122,7 @@ func (s *state) apply(e collab.Event) error {
 	return s.fold(e)
 }
 
-// fold is apply for an event that need not follow the last one.
+// fold is apply without the check that the event follows the last one.
 func (s *state) fold(e collab.Event) error {
 	fold := folds[e.Type]
 	if fold == nil {
@@ -196,8 +196,7 @@ func (s *state) foldEndpoint(e collab.Event, announced collab.Endpoint) {
 	}
 }
 
-// lastHeartbeat takes in the last heartbeat of an endpoint after everything else
-// was folded.
+// lastHeartbeat folds the last heartbeat of an endpoint after all other events were.
 func (s *state) lastHeartbeat(e collab.Event) error {
 	heard := endpoint{seq: e.Seq}
 	if err := json.Unmarshal(e.Payload, &heard); err != nil {
@@ -222,5 +221,5 @@ func (s *state) foldClaim(_ collab.Event, c collab.Claim) {
 	}
 }
 
-// stamp writes a time as records have it.
+// stamp formats a time for a record.
 func stamp(t time.Time) string { return protocol.FormatTime(t) }

@@ -8,8 +8,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// sweep does what is due by the clock alone: endpoints that fell silent, claims
-// that ran out, and, when thorough, work that waits for too long.
+// sweep does what only the clock makes due: it expires endpoints that fell silent
+// and claims that ran out and, if thorough, wakes for work that waits for too long.
 func (t *tx) sweep(thorough bool) error {
 	t.expireEndpoints()
 	t.expireClaims()
@@ -19,7 +19,7 @@ func (t *tx) sweep(thorough bool) error {
 	return nil
 }
 
-// nextDue is when sweep has something to do, whatever the thorough one has.
+// nextDue returns when a sweep that is not thorough has something to do.
 func (t *tx) nextDue() (next time.Time) {
 	for id := range t.held {
 		next = sooner(next, collab.ParseTime(t.claims[id].ExpiresAt))
@@ -34,8 +34,8 @@ func (t *tx) nextDue() (next time.Time) {
 
 // sweepStale wakes the next-move owners of what nobody has touched for
 // staleAfter: work that is open, waiting or in review, open and answered
-// questions, and flights that never began. Each is woken for once per staleAfter;
-// while a wake for it still waits for its agent, no other is made.
+// questions, and flights that never began. It makes one wake per staleAfter for
+// each, and none while an earlier one still waits for its agent.
 func (t *tx) sweepStale() error {
 	records := append(t.recordsOf(collab.KindWorkItem, "", "", ""), t.recordsOf(collab.KindQuestion, "", "", "")...)
 	for _, r := range records {
@@ -56,8 +56,8 @@ func (t *tx) sweepStale() error {
 	return nil
 }
 
-// stale reports whether nothing was done about a record for staleAfter, and
-// nobody was woken for it.
+// stale reports whether a record was not touched for staleAfter and nobody was
+// woken for it since.
 func (t *tx) stale(id, updatedAt string) bool {
 	last := collab.ParseTime(updatedAt)
 	if ref, ok := t.wakes[id]; ok {

@@ -10,10 +10,10 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// A tx is one request being decided: the state, who asks, the time, and what
-// comes of it. Methods check first and emit afterwards, so that a refusal leaves
-// no event behind (except where a message is kept although nobody could be
-// woken for it).
+// A tx decides one batch, one request after the other: it has the state, the caller,
+// the time, and what comes of the requests. A method checks first and emits
+// afterwards, so that a refusal leaves no event behind (except if a message is kept
+// although nobody could be woken for it).
 type tx struct {
 	*state
 	limits
@@ -63,7 +63,7 @@ func emit[P any](t *tx, kind collab.EventType[P], target string, payload P, meta
 	return e
 }
 
-// brokersOwn are the facts that the broker alone decides, whoever asked.
+// brokersOwn are the events whose source is the broker, whoever asked.
 var brokersOwn = map[string]bool{
 	collab.EventDelivery.Name: true, collab.EventWoken.Name: true, collab.EventWakeDecided.Name: true,
 	collab.EventOffline.Name: true, collab.EventAgentRetired.Name: true, collab.EventClaimOffered.Name: true,
@@ -101,8 +101,8 @@ func (t *tx) message(id string) (m collab.Message, meta collab.PostMetadata, err
 	return m, meta, nil
 }
 
-// madeBefore returns nil if the request is the one that made the record of target,
-// again, and a conflict if another one did.
+// madeBefore returns nil if the request repeats the one that made the record of
+// target, and a conflict if a different request made it.
 func (t *tx) madeBefore(target, what, id string) error {
 	if t.created[target] == t.digest {
 		return nil

@@ -16,9 +16,8 @@ type situation struct {
 	final      bool     // the message says that nothing is expected
 }
 
-// chooseWake picks the one who is responsible now. It looks at names only:
-// whether the chosen one can be woken is found out afterwards and changes nothing
-// about who is responsible.
+// chooseWake picks whoever is responsible now. It looks at names only: whether the
+// chosen one can be woken is found out later and does not change who is responsible.
 func chooseWake(s situation) collab.Decision {
 	d := collab.Decision{Rule: collab.RuleNone, Outcome: collab.OutcomeNobody, Candidates: []collab.Candidate{}}
 	consider := func(name string, rule collab.Rule, why string) {
@@ -60,7 +59,7 @@ func chooseWake(s situation) collab.Decision {
 	return d
 }
 
-// quiet says why nobody but those named is woken, or nothing.
+// quiet returns why only those named are woken, or "".
 func (s situation) quiet() string {
 	switch {
 	case s.final:
@@ -71,7 +70,7 @@ func (s situation) quiet() string {
 	return ""
 }
 
-// settle completes a decision with what is known of its target.
+// settle completes a decision with what its target was found to mean.
 func settle(d *collab.Decision, st Standing) {
 	d.Options = st.Candidates
 	switch {

@@ -19,8 +19,8 @@ type subject struct {
 	sweep      bool
 }
 
-// requestAs stores a delivery; with a decision that woke somebody it stores the
-// wake too, and has it sent. It returns the delivery as it stands then.
+// requestAs stores a delivery. If the decision woke somebody, it stores the wake too
+// and queues it. It returns the delivery as it stands then.
 func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about subject) collab.Delivery {
 	d.ID, d.CreatedAt = id, stamp(t.now)
 	d.UpdatedAt, d.Status = d.CreatedAt, collab.DeliveryPending
@@ -41,8 +41,8 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 	return d
 }
 
-// woken makes the fact that an agent is woken, and has it sent to the identity
-// that announced the endpoint.
+// woken emits the event that wakes an agent and queues it for the identity that
+// announced the endpoint.
 func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 	w := collab.Wake{
 		DeliveryID: d.ID, TargetAgentID: d.TargetAgentID, EndpointID: dec.EndpointID,
@@ -76,8 +76,8 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 	}
 }
 
-// wakeWaiting wakes an agent for the deliveries that could not wake it before,
-// each once, and cancels those that nobody needs any more.
+// wakeWaiting wakes an agent once for each delivery that could not wake it before,
+// and cancels the deliveries that nobody needs any more.
 func (t *tx) wakeWaiting(agent string) error {
 	for _, id := range slices.Clone(t.openTo[agent]) {
 		d := at(t.deliveries[id], t.now)
@@ -134,8 +134,8 @@ func (t *tx) wakeNow(d collab.Delivery, st Standing) error {
 	return nil
 }
 
-// wakeAgain sends a wake once more that found its addressee absent: the same
-// event, so that an agent which did get it can tell.
+// wakeAgain sends a parked wake again. It is the same event, so that an agent that did
+// get it can tell.
 func (t *tx) wakeAgain(d collab.Delivery, st Standing) error {
 	e, err := t.event(t.wokenBy[d.ID])
 	if err != nil {
@@ -147,31 +147,32 @@ func (t *tx) wakeAgain(d collab.Delivery, st Standing) error {
 	return nil
 }
 
-// missed takes note that a wake found its addressee absent: its endpoints are
-// offline, and the wake waits for the next announcement. One that came since
-// the wake was sent counts.
+// missed notes that a wake found its addressee absent: it parks the wake and takes
+// the addressee's endpoints offline. If the addressee announced itself since the
+// wake was sent, it wakes it again instead.
 func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) error {
-	d, ok := t.putAside(deliveryID)
-	if !ok {
+	d, parked := t.park(deliveryID)
+	if !parked {
 		return nil
 	}
-	since := false
-	for _, e := range t.endpoints {
-		since = since || e.Identity == to && e.Status == collab.StatusOnline && e.AnnouncedAt > sentAt
+	var online []*endpoint
+	for _, id := range sortedKeys(t.endpoints) {
+		if e := t.endpoints[id]; e.Identity == to && e.Status == collab.StatusOnline {
+			online = append(online, e)
+		}
 	}
-	if since {
+	if slices.ContainsFunc(online, func(e *endpoint) bool { return e.AnnouncedAt > sentAt }) {
 		return t.wakeWaiting(d.TargetAgentID)
 	}
-	for _, o := range t.endpointIDs(to) {
-		if e := t.endpoints[o]; e.Status == collab.StatusOnline {
-			t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
-		}
+	for _, e := range online {
+		t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
 	}
 	return nil
 }
 
-// putAside has a wake wait for the next announcement; false when it need not.
-func (t *tx) putAside(deliveryID string) (collab.Delivery, bool) {
+// park makes a wake wait until the next announcement. It reports whether the wake
+// was parked: a delivery that is done needs none.
+func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
 	stored := t.deliveries[deliveryID]
 	if stored == nil || stored.Terminal() || stored.Wake != wakeWoken {
 		return collab.Delivery{}, false
@@ -182,19 +183,7 @@ func (t *tx) putAside(deliveryID string) (collab.Delivery, bool) {
 	return d, true
 }
 
-// endpointIDs returns the ids of an identity's endpoints, sorted.
-func (s *state) endpointIDs(identity protocol.PeerID) []string {
-	var ids []string
-	for id, e := range s.endpoints {
-		if e.Identity == identity {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// obsolete says why a delivery needs nobody any more, or nothing.
+// obsolete returns why nobody needs a delivery any more, or "".
 func (s *state) obsolete(d collab.Delivery) string {
 	if r := s.records[cmp.Or(d.WorkItemID, d.QuestionID)]; r != nil && r.Terminal() {
 		return r.name() + " is " + string(r.State)
@@ -258,8 +247,8 @@ func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation, err err
 	return out, nil
 }
 
-// wakeFor decides whom a record wakes, stores the decision and makes the wake. The
-// delivery is nil if nobody is to be woken.
+// wakeFor decides whom a record wakes, stores the decision and makes the wake. It
+// returns a nil delivery if nobody is to be woken.
 func (t *tx) wakeFor(r *record, sender string, sweep bool) (collab.Decision, *collab.Delivery) {
 	dec := t.choose(situation{sender: sender, record: r}, locality{})
 	emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
@@ -280,8 +269,8 @@ func (t *tx) wakeFor(r *record, sender string, sweep bool) (collab.Decision, *co
 	return dec, &d
 }
 
-// choose makes a decision and completes it with what is known of its target: what
-// a label that named it means, or else what its name means to the one who asks.
+// choose makes a decision and settles it: by the label that named its target if one
+// did, and otherwise by what the target's name means to the caller.
 func (t *tx) choose(s situation, from locality, named ...named) collab.Decision {
 	if s.record != nil {
 		s.dependency = t.dependency(s.record)
@@ -301,7 +290,7 @@ func (t *tx) choose(s situation, from locality, named ...named) collab.Decision 
 	return dec
 }
 
-// dependency finds who holds what a record waits for; empty if the broker cannot
+// dependency returns who holds what a record waits for, or "" if the broker cannot
 // tell.
 func (s *state) dependency(r *record) string {
 	on := r.WaitingOn

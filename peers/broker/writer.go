@@ -59,8 +59,8 @@ type batch struct {
 	due     time.Time // when the clock alone changes something next
 }
 
-// later has a statement run along with the next commit, within a second. It is run
-// again if that fails: it must be one that may be repeated.
+// later runs a statement along with the next commit, within a second. The statement
+// must be repeatable: it runs again if the commit fails.
 func (w *writer) later(query string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,13 +91,13 @@ func (w *writer) submit(ctx context.Context, j job) error {
 	}
 }
 
-// change has the broker itself change something.
+// change makes a change of the broker itself durable.
 func (w *writer) change(ctx context.Context, decide func(t *tx) error) error {
 	return w.submit(ctx, job{decide: decide})
 }
 
-// run commits until ctx ends. A state that does not follow from the log any more,
-// because a commit failed, is loaded anew; only when that fails too does run.
+// run commits until ctx ends. After a failed commit it loads the state anew, since
+// that no longer follows from the log; run fails only if this fails too.
 func (w *writer) run(ctx context.Context) error {
 	flush := time.NewTicker(time.Second)
 	defer flush.Stop()
@@ -144,8 +144,8 @@ func (w *writer) refuseRest() {
 	}
 }
 
-// commit makes a batch of jobs durable and tells their submitters. When one of
-// them fails for a reason of its own, the others are tried without it.
+// commit makes a batch of jobs durable and tells their submitters. If one job fails
+// for a reason of its own, the others are tried without it.
 func (w *writer) commit(ctx context.Context, jobs []job) error {
 	b, guilty, err := w.try(ctx, jobs)
 	if err == nil {
@@ -177,8 +177,8 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 	return w.commit(ctx, rest)
 }
 
-// try decides and stores a batch. If a single job is to blame for the error,
-// guilty is its index, else it is -1.
+// try decides and stores a batch. guilty is the index of the job that is to blame for
+// the error, or -1.
 func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err error) {
 	guilty = -1
 	deferred := w.postponed()
