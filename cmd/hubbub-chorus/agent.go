@@ -2,15 +2,10 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"hubbub/peers/agent/external"
 	"hubbub/peers/chorus"
 )
-
-// stopGrace is how long running POSTs to agents elsewhere have when the program
-// stops.
-const stopGrace = 3 * time.Second
 
 // openAgent opens what runs an agent elsewhere: an agent like any other, whose
 // harness POSTs through the gateway.
@@ -18,6 +13,6 @@ func openAgent(ctx context.Context, s *chorus.AgentSpec) (chorus.Agent, error) {
 	return external.Open(ctx, &external.Spec{
 		Name: string(s.Name), Folder: s.Folder, Legacy: s.Legacy, Roles: s.Settings.Roles, Streams: s.Settings.Streams, Knocks: s.Settings.Knocks,
 		Post: s.Post, Peer: s.Peer, ComposeWindow: s.ComposeWindow, ComposeCap: s.ComposeCap, Deadline: s.Deadline,
-		StopGrace: stopGrace, Version: s.Version, Log: s.Log,
+		Version: s.Version, Log: s.Log,
 	})
 }

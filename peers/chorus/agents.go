@@ -2,12 +2,12 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"hubbub/peers/store"
 )
 
 // AgentSettings say how an external agent is seen by the attention layer and
@@ -27,6 +27,8 @@ type ExternalAgent struct {
 	Settings AgentSettings `json:"settings"`
 	Trouble  string        `json:"trouble,omitempty"` // why it is not on the bus
 	AddedAt  time.Time     `json:"addedAt"`
+
+	connection string // secret
 }
 
 // AddAgent puts an external agent on the bus, reached by its connection string.
@@ -68,69 +70,36 @@ func (s *Store) RemoveAgent(ctx context.Context, name AgentName) error {
 
 // Agents lists the external agents by name.
 func (s *Store) Agents(ctx context.Context) ([]ExternalAgent, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT name, connection, settings, trouble, added_at FROM agent ORDER BY name`)
-	if err != nil {
-		return nil, fmt.Errorf("listing agents: %w", err)
-	}
-	defer rows.Close()
-	list := []ExternalAgent{}
-	for rows.Next() {
-		var a ExternalAgent
-		var sealed []byte
-		var settings string
-		var added int64
-		if err := rows.Scan(&a.Name, &sealed, &settings, &a.Trouble, &added); err != nil {
-			return nil, fmt.Errorf("listing agents: %w", err)
-		}
-		if err := json.Unmarshal([]byte(settings), &a.Settings); err != nil {
-			return nil, fmt.Errorf("reading the settings of %s: %w", a.Name, err)
-		}
-		connection, err := s.seal.open(connectionLabel(a.Name), sealed)
-		if err != nil {
-			return nil, fmt.Errorf("reading the connection string of %s: %w", a.Name, err)
-		}
-		a.Peer, a.Host, a.AddedAt = string(a.Name.ID()), hostOf(string(connection)), time.UnixMicro(added).UTC()
-		list = append(list, a)
-	}
-	return list, rows.Err()
+	return store.All(ctx, s.db, s.scanAgent, `SELECT name, connection, settings, trouble, added_at FROM agent ORDER BY name`)
 }
 
-// agent returns the settings of one external agent.
-func (s *Store) agent(ctx context.Context, name AgentName) (AgentSettings, error) {
-	var raw string
-	var settings AgentSettings
-	err := s.db.QueryRowContext(ctx, `SELECT settings FROM agent WHERE name = ?`, name).Scan(&raw)
-	if errors.Is(err, sql.ErrNoRows) {
-		return settings, ErrNotFound
+func (s *Store) scanAgent(row store.Row) (a ExternalAgent, err error) {
+	var sealed, settings []byte
+	var added int64
+	if err := row.Scan(&a.Name, &sealed, &settings, &a.Trouble, &added); err != nil {
+		return a, err
 	}
-	if err == nil {
-		err = json.Unmarshal([]byte(raw), &settings)
+	if err := json.Unmarshal(settings, &a.Settings); err != nil {
+		return a, fmt.Errorf("the settings of %s: %w", a.Name, err)
 	}
+	connection, err := s.seal.open(connectionLabel(a.Name), sealed)
 	if err != nil {
-		return settings, fmt.Errorf("reading the agent %s: %w", name, err)
+		return a, fmt.Errorf("the connection string of %s: %w", a.Name, err)
 	}
-	return settings, nil
+	a.Peer, a.Host, a.AddedAt, a.connection = string(a.Name.ID()), hostOf(string(connection)), time.UnixMicro(added).UTC(), string(connection)
+	return a, nil
 }
 
-// connection returns the connection string of one external agent.
-func (s *Store) connection(ctx context.Context, name AgentName) (string, error) {
-	var sealed []byte
-	err := s.db.QueryRowContext(ctx, `SELECT connection FROM agent WHERE name = ?`, name).Scan(&sealed)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", ErrNotFound
+// agent returns an external agent. It fails with ErrNotFound if there is none.
+func (s *Store) agent(ctx context.Context, name AgentName) (ExternalAgent, error) {
+	a, found, err := store.One(ctx, s.db, s.scanAgent, `SELECT name, connection, settings, trouble, added_at FROM agent WHERE name = ?`, name)
+	if err == nil && !found {
+		err = ErrNotFound
 	}
-	if err != nil {
-		return "", fmt.Errorf("reading the connection string of %s: %w", name, err)
-	}
-	connection, err := s.seal.open(connectionLabel(name), sealed)
-	return string(connection), err
+	return a, err
 }
 
 // setTrouble records why an external agent is not on the bus; empty when it is.
 func (s *Store) setTrouble(ctx context.Context, name AgentName, trouble string) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble != ?1`, trouble, name)
-	if err != nil {
-		return fmt.Errorf("recording the state of %s: %w", name, err)
-	}
-	return nil
+	return store.Exec(ctx, s.db, `UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
 }

@@ -37,15 +37,41 @@ type message struct {
 	Knock   json.RawMessage `json:"knock,omitempty"`
 }
 
+// A turn is what an agent gives the gateway to POST.
+type turn struct {
+	agent   AgentName
+	name    string
+	chat    string
+	channel string // the channel's id
+	body    delivery
+	digest  string // of what the turn says
+}
+
+func readTurn(agent AgentName, name, chat string, body []byte) (*turn, error) {
+	t := &turn{agent: agent, name: name, chat: chat, digest: hashSecret(string(body))}
+	var channel struct {
+		ID string `json:"id"`
+	}
+	if err := errors.Join(json.Unmarshal(body, &t.body), json.Unmarshal(t.body.Channel, &channel)); err != nil {
+		return nil, fmt.Errorf("reading a turn: %w", err)
+	}
+	t.channel = channel.ID
+	return t, nil
+}
+
 var errRemoved = errors.New("the agent was removed, or got something newer instead")
 
 // deliver has a turn POSTed to its agent and waits until the agent has it (nil), or
 // never will. What the turn says is in body. The same words again are the same
 // delivery; other words are another, and make the one before stale.
-func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat string, body []byte) error {
+func (g *Gateway) deliver(ctx context.Context, agent AgentName, name, chat string, body []byte) error {
+	t, err := readTurn(agent, name, chat, body)
+	if err != nil {
+		return err
+	}
 	var id int64
-	err := g.store.inTx(ctx, func(tx *sql.Tx) (err error) {
-		id, err = g.prepare(ctx, tx, agent, turn, chat, body)
+	err = store.InTx(ctx, g.store.db, func(tx *sql.Tx) (err error) {
+		id, err = g.prepare(ctx, tx, t)
 		return err
 	})
 	if err != nil {
@@ -55,14 +81,16 @@ func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat strin
 	defer forget()
 	g.posts.Wake()
 	for {
-		reached, trouble, err := g.store.outcome(ctx, id)
+		o, found, err := store.One(ctx, g.store.db, scanOutcome, `SELECT state, trouble FROM delivery WHERE id = ?`, id)
 		switch {
 		case err != nil:
 			return err
-		case reached:
+		case !found, o.state == deliveryStale:
+			return errRemoved
+		case o.state == deliveryOpen:
 			return nil
-		case trouble != "":
-			return errors.New(trouble)
+		case o.state == deliveryFailed:
+			return errors.New(o.trouble)
 		}
 		select {
 		case <-settled:
@@ -72,25 +100,16 @@ func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat strin
 	}
 }
 
-// outcome reports whether the agent has a delivery, or why it never will.
-func (s *Store) outcome(ctx context.Context, id int64) (reached bool, trouble string, err error) {
-	var state string
-	err = s.db.QueryRowContext(ctx, `SELECT state, trouble FROM delivery WHERE id = ?`, id).Scan(&state, &trouble)
-	switch {
-	case errors.Is(err, sql.ErrNoRows), err == nil && state == deliveryStale:
-		return false, errRemoved.Error(), nil
-	case err != nil:
-		return false, "", fmt.Errorf("reading a delivery: %w", err)
-	}
-	return state == deliveryOpen, trouble, nil
-}
+// An outcome is what became of a delivery.
+type outcome struct{ state, trouble string }
+
+func scanOutcome(row store.Row) (o outcome, err error) { return o, row.Scan(&o.state, &o.trouble) }
 
 // prepare stores the delivery of a turn for its POST, if there is none of the same
 // words, and returns its id.
-func (g *Gateway) prepare(ctx context.Context, tx *sql.Tx, agent AgentName, turn, chat string, body []byte) (id int64, err error) {
+func (g *Gateway) prepare(ctx context.Context, tx *sql.Tx, t *turn) (id int64, err error) {
 	var state, before string
-	digest := hashSecret(string(body))
-	err = tx.QueryRowContext(ctx, `SELECT id, state, digest FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, agent, turn).
+	err = tx.QueryRowContext(ctx, `SELECT id, state, digest FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, t.agent, t.name).
 		Scan(&id, &state, &before)
 	known := err == nil
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -98,30 +117,30 @@ func (g *Gateway) prepare(ctx context.Context, tx *sql.Tx, agent AgentName, turn
 	}
 	switch {
 	case known && before == "": // of an earlier version
-		err = store.Exec(ctx, tx, `UPDATE delivery SET digest = ?, body = ? WHERE id = ?`, digest, body, id)
-	case !known || before != digest:
-		err = store.Exec(ctx, tx, `UPDATE delivery SET state = ?, body = NULL WHERE agent = ? AND turn = ?`, deliveryStale, agent, turn)
-		if err == nil {
-			id, err = g.newDelivery(ctx, tx, agent, turn, chat, body, known)
-		}
+		err = g.fill(ctx, tx, id, t)
+	case !known || before != t.digest:
 		state = deliveryPosting
+		id, err = g.newDelivery(ctx, tx, t, known)
 	}
 	if err != nil || state != deliveryPosting {
 		return id, err
 	}
 	number := strconv.FormatInt(id, 10)
-	_, err = g.posts.EnqueueTx(ctx, tx, string(agent)+"/"+hashSecret(channelOf(body)), "delivery:"+number, []byte(number))
+	_, err = g.posts.EnqueueTx(ctx, tx, string(t.agent)+"/"+hashSecret(t.channel), "delivery:"+number, []byte(number))
 	return id, err
 }
 
 // newDelivery stores a delivery with a callback and a token of its own. A message
 // that the agent had before, in other words, gets another id: agents know
 // repetitions by it.
-func (g *Gateway) newDelivery(ctx context.Context, tx *sql.Tx, agent AgentName, turn, chat string, body []byte, again bool) (int64, error) {
+func (g *Gateway) newDelivery(ctx context.Context, tx *sql.Tx, t *turn, again bool) (int64, error) {
+	err := store.Exec(ctx, tx, `UPDATE delivery SET state = ?, body = NULL WHERE agent = ? AND turn = ?`, deliveryStale, t.agent, t.name)
+	if err != nil {
+		return 0, err
+	}
 	callback, token := newSecret(callbackPrefix), newSecret(toolPrefix)
-	res, err := tx.ExecContext(ctx, `INSERT INTO delivery (agent, turn, chat, channel, state, digest, due_at, callback_sha256, token_sha256)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, agent, turn, chat, channelOf(body), deliveryPosting, hashSecret(string(body)),
-		micros(g.store.now().Add(g.opts.CallbackTTL)), hashSecret(callback), hashSecret(token))
+	res, err := tx.ExecContext(ctx, `INSERT INTO delivery (agent, turn, chat, channel, state, due_at, callback_sha256, token_sha256) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		t.agent, t.name, t.chat, t.channel, deliveryPosting, micros(g.store.now().Add(g.opts.CallbackTTL)), hashSecret(callback), hashSecret(token))
 	if err != nil {
 		return 0, err
 	}
@@ -130,31 +149,26 @@ func (g *Gateway) newDelivery(ctx context.Context, tx *sql.Tx, agent AgentName, 
 		return 0, err
 	}
 	if again {
-		var d delivery
-		if err := json.Unmarshal(body, &d); err != nil {
-			return 0, err
-		}
-		d.Message.ID = fmt.Sprintf("%s~%d", d.Message.ID, id)
-		if body, err = json.Marshal(d); err != nil {
-			return 0, err
-		}
+		t.body.Message.ID = fmt.Sprintf("%s~%d", t.body.Message.ID, id)
 	}
-	return id, store.Exec(ctx, tx, `UPDATE delivery SET body = ?, callback = ?, token = ? WHERE id = ?`,
-		body, g.store.seal.seal(turnLabel(id), []byte(callback)), g.store.seal.seal(turnLabel(id), []byte(token)), id)
+	seal := func(secret string) []byte { return g.store.seal.seal(turnLabel(id), []byte(secret)) }
+	err = store.Exec(ctx, tx, `UPDATE delivery SET callback = ?, token = ? WHERE id = ?`, seal(callback), seal(token), id)
+	if err != nil {
+		return 0, err
+	}
+	return id, g.fill(ctx, tx, id, t)
+}
+
+// fill stores what a delivery says.
+func (g *Gateway) fill(ctx context.Context, tx *sql.Tx, id int64, t *turn) error {
+	body, err := json.Marshal(t.body)
+	if err != nil {
+		return err
+	}
+	return store.Exec(ctx, tx, `UPDATE delivery SET digest = ?, body = ? WHERE id = ?`, t.digest, body, id)
 }
 
 func turnLabel(id int64) string { return "turn:" + strconv.FormatInt(id, 10) }
-
-// channelOf returns the channel's id of a delivery.
-func channelOf(body []byte) string {
-	var d struct {
-		Channel struct {
-			ID string `json:"id"`
-		} `json:"channel"`
-	}
-	_ = json.Unmarshal(body, &d) // it was written here
-	return d.Channel.ID
-}
 
 // sendPost POSTs one delivery to its external agent.
 func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
@@ -163,10 +177,10 @@ func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
 		return outbox.Permanent(err)
 	}
 	connection, body, err := g.postOf(ctx, id)
-	if errors.Is(err, errRemoved) || errors.Is(err, errSealed) || errors.Is(err, ErrNotFound) {
+	switch {
+	case errors.Is(err, errRemoved), errors.Is(err, errSealed), errors.Is(err, ErrNotFound):
 		return outbox.Permanent(err)
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	return verdictOfPost(g.poster.post(ctx, connection, "", body), item.Attempt)
@@ -175,42 +189,35 @@ func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
 // postOf returns where a delivery goes and what is POSTed. The callback's lifetime
 // begins anew with every attempt.
 func (g *Gateway) postOf(ctx context.Context, id int64) (connection string, body []byte, err error) {
-	var agent AgentName
+	var name AgentName
 	var channel string
 	var callback, token []byte
 	err = g.store.db.QueryRowContext(ctx, `UPDATE delivery SET due_at = ? WHERE id = ? AND state = ? RETURNING agent, channel, body, callback, token`,
-		micros(g.store.now().Add(g.opts.CallbackTTL)), id, deliveryPosting).Scan(&agent, &channel, &body, &callback, &token)
+		micros(g.store.now().Add(g.opts.CallbackTTL)), id, deliveryPosting).Scan(&name, &channel, &body, &callback, &token)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil, errRemoved
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("reading a delivery: %w", err)
 	}
-	if callback, err = g.store.seal.open(turnLabel(id), callback); err != nil {
-		return "", nil, err
-	}
-	if token, err = g.store.seal.open(turnLabel(id), token); err != nil {
-		return "", nil, err
-	}
-	settings, err := g.store.agent(ctx, agent)
+	agent, err := g.store.agent(ctx, name)
 	if err != nil {
 		return "", nil, err
 	}
-	if connection, err = g.store.connection(ctx, agent); err != nil {
+	var d delivery
+	callback, sealed := g.store.seal.open(turnLabel(id), callback)
+	token, alike := g.store.seal.open(turnLabel(id), token)
+	if err := errors.Join(sealed, alike, json.Unmarshal(body, &d)); err != nil {
 		return "", nil, err
 	}
-	var d delivery
-	if err := json.Unmarshal(body, &d); err != nil {
-		return "", nil, fmt.Errorf("reading a delivery: %w", err)
-	}
-	server := MCPServer{URL: g.toolsURL(agent, channel), Headers: map[string]string{"Authorization": "Bearer " + string(token)}}
+	server := MCPServer{URL: g.toolsURL(name, channel), Headers: map[string]string{"Authorization": "Bearer " + string(token)}}
 	d.Callback, d.MCP = g.opts.PublicURL+callbackPath+string(callback), server
-	if settings.MCPList {
+	if agent.Settings.MCPList {
 		server.Name = "chat"
 		d.MCP = []MCPServer{server}
 	}
 	body, err = json.Marshal(d)
-	return connection, body, err
+	return agent.connection, body, err
 }
 
 // settlePost stores what became of a delivery: the agent has it, or never will.

@@ -16,6 +16,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
+	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
@@ -55,48 +56,58 @@ type Gateway struct {
 	store    *Store
 	listener net.Listener
 	log      *zerolog.Logger
-	guard    *Guard
 	hosts    []string // that a Host header may name
+	handler  http.Handler
+	outward
+	gates
+	queues
 
+	bus      *peer.Peer
+	surface  *surface.Surface // finds the agents of channels
+	members  *members
+	combined *combined
+}
+
+// outward is how the gateway reaches addresses that others name.
+type outward struct {
+	guard     *Guard
 	transport *http.Transport
 	poster    *poster
 	tools     *http.Client // of services' MCP servers
-	calls     *gate        // to inboxes and callbacks
-	toolCalls *gate        // to the chat tools
-	proxied   *gate        // to the tools of services
+}
+
+// gates decide which calls are served now.
+type gates struct {
+	calls     *gate // to inboxes and callbacks
+	toolCalls *gate // to the chat tools
+	proxied   *gate // to the tools of services
 	inOrder   *queueing
 	who       *bearers
-	handler   http.Handler
+}
 
-	bus       *peer.Peer
+// queues are what waits to be sent.
+type queues struct {
 	toBus     *outbox.Outbox
 	callbacks *outbox.Outbox
 	troubles  troubles // of the callbacks
 	posts     *outbox.Outbox
-	awaited   awaited          // deliveries
-	surface   *surface.Surface // finds the agents of channels
-	members   *members
-	combined  *combined
+	awaited   awaited // posts
 }
 
 // New makes a gateway on an open data folder and a listener, which Run closes.
 // It does no I/O.
 func New(store *Store, listener net.Listener, opts *Options) *Gateway {
-	g := &Gateway{store: store, listener: listener, troubles: troubles{ofChannel: map[string]trouble{}}}
-	if opts != nil {
-		g.opts = *opts
-	}
-	g.setDefaults()
-	store.now = g.opts.Now
-	g.guard = NewGuard(g.opts.Allow)
+	g := &Gateway{opts: opts.withDefaults(listener), store: store, listener: listener}
+	g.log, store.now = g.opts.Log, g.opts.Now
 	g.hosts = hostsOf(g.opts.PublicURL, g.opts.ProxyURL, "http://"+listener.Addr().String())
+	g.guard = NewGuard(g.opts.Allow)
 	g.transport = newTransport(g.guard)
-	g.poster = newPoster(g.transport, g.opts.PostTimeout)
-	g.tools = newToolsClient(g.transport)
-	g.calls, g.toolCalls, g.proxied = newGate(maxCalls, maxCallsOfOne), newGate(maxCalls, maxCallsOfOne), newGate(maxCalls, maxCallsOfOne)
-	g.inOrder = newQueueing(maxCallsOfOne)
-	g.who = newBearers(g.opts.Peer.Buses, g.opts.Now)
-	g.newQueues()
+	g.poster, g.tools = newPoster(g.transport, g.opts.PostTimeout), newToolsClient(g.transport)
+	g.gates = gates{
+		calls: newGate(maxCalls, maxCallsOfOne), toolCalls: newGate(maxCalls, maxCallsOfOne), proxied: newGate(maxCalls, maxCallsOfOne),
+		inOrder: newQueueing(maxCallsOfOne), who: newBearers(g.opts.Peer.Buses, g.opts.Now),
+	}
+	g.queues = g.newQueues()
 	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
 	g.members = newMembers(g)
 	g.combined = newCombined(g)
@@ -105,61 +116,33 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	return g
 }
 
-func (g *Gateway) setDefaults() {
-	o := &g.opts
-	if o.ID == "" {
-		o.ID = DefaultID
+func (o *Options) withDefaults(listener net.Listener) Options {
+	d := defaults.Of(o)
+	local := "http://" + reachable(listener.Addr())
+	defaults.Set(&d.ID, DefaultID)
+	defaults.Set(&d.PublicURL, local)
+	defaults.Set(&d.ProxyURL, local)
+	d.PublicURL, d.ProxyURL = strings.TrimRight(d.PublicURL, "/"), strings.TrimRight(d.ProxyURL, "/")
+	defaults.Positive(&d.CallbackTTL, time.Hour)
+	defaults.Set(&d.ComposeWindow, 2*time.Second)
+	d.ComposeWindow = max(0, d.ComposeWindow)
+	defaults.Positive(&d.ComposeCap, 30*time.Second)
+	defaults.Positive(&d.MaxFrame, 1<<20)
+	defaults.Positive(&d.MinBackoff, time.Second)
+	defaults.Positive(&d.PostTimeout, 30*time.Second)
+	defaults.Positive(&d.StopTimeout, 6*time.Second)
+	defaults.Set(&d.Now, time.Now)
+	defaults.Log(&d.Log)
+	link := defaults.Of(d.Peer)
+	if len(link.Buses) == 0 {
+		link.Buses = []string{"ws://127.0.0.1:7892"}
 	}
-	local := "http://" + reachable(g.listener.Addr())
-	if o.PublicURL == "" {
-		o.PublicURL = local
-	}
-	if o.ProxyURL == "" {
-		o.ProxyURL = local
-	}
-	o.PublicURL, o.ProxyURL = strings.TrimRight(o.PublicURL, "/"), strings.TrimRight(o.ProxyURL, "/")
-	if o.CallbackTTL <= 0 {
-		o.CallbackTTL = time.Hour
-	}
-	if o.ComposeWindow == 0 {
-		o.ComposeWindow = 2 * time.Second
-	}
-	o.ComposeWindow = max(0, o.ComposeWindow)
-	if o.ComposeCap <= 0 {
-		o.ComposeCap = 30 * time.Second
-	}
-	if o.MaxFrame <= 0 {
-		o.MaxFrame = 1 << 20
-	}
-	if o.MinBackoff <= 0 {
-		o.MinBackoff = time.Second
-	}
-	if o.PostTimeout <= 0 {
-		o.PostTimeout = 30 * time.Second
-	}
-	if o.StopTimeout <= 0 {
-		o.StopTimeout = 6 * time.Second
-	}
-	if o.Peer == nil {
-		o.Peer = &peer.Options{}
-	}
-	if len(o.Peer.Buses) == 0 {
-		p := *o.Peer
-		p.Buses = []string{"ws://127.0.0.1:7892"}
-		o.Peer = &p
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		nop := zerolog.Nop()
-		o.Log = &nop
-	}
-	g.log = o.Log
+	d.Peer = &link
+	return d
 }
 
-// reachable is an address as one dials it: a listener on every address is
-// reached on this machine's.
+// reachable returns a listener's address as one dials it: one that listens on every
+// address is reached on this machine's.
 func reachable(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
@@ -181,22 +164,24 @@ func hostsOf(urls ...string) []string {
 	return hosts
 }
 
-// newQueues makes the durable queues.
-func (g *Gateway) newQueues() {
-	g.toBus = outbox.New(g.store.db, g.sendToBus, &outbox.Options{
-		Name: busQueue, MaxBackoff: 15 * time.Second, MaxPending: 20_000, AttemptTimeout: sendTimeout, Parallel: 64,
-		Now: g.opts.Now, Log: g.log,
-	})
-	g.callbacks = outbox.New(g.store.db, g.sendEvent, &outbox.Options{
-		Name: callbackQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: g.opts.StopTimeout,
-		// A service cannot tell a repeated message from a second one.
-		OnInterrupted: outbox.GiveUpUnknown,
-		OnSettled:     g.settleEvent, AfterSettled: g.afterEvent, Now: g.opts.Now, Log: g.log,
-	})
-	g.posts = outbox.New(g.store.db, g.sendPost, &outbox.Options{
-		Name: postQueue, MinBackoff: g.opts.MinBackoff, MaxPending: 20_000, Parallel: 32, StopTimeout: g.opts.StopTimeout,
-		OnSettled: g.settlePost, AfterSettled: g.afterPost, Now: g.opts.Now, Log: g.log,
-	})
+func (g *Gateway) newQueues() queues {
+	open := func(send outbox.SendFunc, o outbox.Options) *outbox.Outbox {
+		o.MaxPending, o.Now, o.Log = 20_000, g.opts.Now, g.log
+		return outbox.New(g.store.db, send, &o)
+	}
+	return queues{
+		troubles: troubles{ofChannel: map[string]trouble{}},
+		toBus:    open(g.sendToBus, outbox.Options{Name: busQueue, MaxBackoff: 15 * time.Second, AttemptTimeout: sendTimeout, Parallel: 64}),
+		callbacks: open(g.sendEvent, outbox.Options{
+			Name: callbackQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
+			OnInterrupted: outbox.GiveUpUnknown, // a service cannot tell a repeated message from a second one
+			OnSettled:     g.settleEvent, AfterSettled: g.afterEvent,
+		}),
+		posts: open(g.sendPost, outbox.Options{
+			Name: postQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
+			OnSettled: g.settlePost, AfterSettled: g.afterPost,
+		}),
+	}
 }
 
 // newBus makes the connection that speaks for every channel.
@@ -205,14 +190,16 @@ func (g *Gateway) newBus() *peer.Peer {
 	opts.OnConnect = func(ctx context.Context) {
 		g.surface.Connected(ctx)
 		if err := g.toBus.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
-			g.log.Error().Err(err).Msg("waiting messages cannot be hurried")
+			g.log.Error().Err(err).Msg("waiting messages not hurried")
 		}
 	}
 	p := peer.New(g.opts.ID, opts)
 	g.surface.Handle(p)
 	p.Handle(protocol.TypeChatReply, g.takeReply)
 	p.Handle(protocol.TypeAgentEvent, g.takeActivity)
-	g.subscribe(p, "chorus:*")
+	if err := p.Subscribe(context.Background(), "chorus:*"); err != nil { // it is noted for when p runs
+		g.log.Error().Err(err).Msg("channels not subscribed to")
+	}
 	return p
 }
 
@@ -221,13 +208,6 @@ func (g *Gateway) peerOptions() *peer.Options {
 	o.Log = g.log
 	o.OnConnect, o.OnDrop = nil, nil
 	return &o
-}
-
-// subscribe asks for a pattern before the peer runs, which only notes it.
-func (g *Gateway) subscribe(p *peer.Peer, pattern protocol.Pattern) {
-	if err := p.Subscribe(context.Background(), pattern); err != nil {
-		g.log.Error().Err(err).Str("topic", string(pattern)).Msg("a pattern cannot be subscribed to")
-	}
 }
 
 // routes is everything that the listener serves.
@@ -308,10 +288,10 @@ func (g *Gateway) serve(ctx context.Context) error {
 func (g *Gateway) logCall(err error, what string) {
 	var r *refusal
 	if errors.As(err, &r) {
-		g.log.Debug().Str("step", what).Int("status", r.status).Str("error", r.text).Msg("a call was refused")
+		g.log.Debug().Str("step", what).Int("status", r.status).Str("error", r.text).Msg("call refused")
 		return
 	}
-	g.log.Error().Str("step", what).Err(err).Msg("a call failed")
+	g.log.Error().Str("step", what).Err(err).Msg("call failed")
 }
 
 // errorWriter logs what the HTTP server has to say about connections and
@@ -319,6 +299,6 @@ func (g *Gateway) logCall(err error, what string) {
 type errorWriter struct{ log *zerolog.Logger }
 
 func (w errorWriter) Write(line []byte) (int, error) {
-	w.log.Debug().Str("error", strings.TrimSpace(string(line))).Msg("the HTTP server reports")
+	w.log.Debug().Str("error", strings.TrimSpace(string(line))).Msg("HTTP server reports")
 	return len(line), nil
 }

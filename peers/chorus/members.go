@@ -199,7 +199,7 @@ func (m *members) clear(one *member) {
 
 // openAgent opens what runs an external agent.
 func (g *Gateway) openAgent(ctx context.Context, one *member) (Agent, error) {
-	settings, err := g.store.agent(ctx, one.name)
+	known, err := g.store.agent(ctx, one.name)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (g *Gateway) openAgent(ctx context.Context, one *member) (Agent, error) {
 		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")
 	}
 	agent, err := g.opts.OpenAgent(ctx, &AgentSpec{
-		Name: one.name, Settings: settings, Folder: one.folder, Legacy: filepath.Join(g.store.folder, databaseFile), Peer: link,
+		Name: one.name, Settings: known.Settings, Folder: one.folder, Legacy: filepath.Join(g.store.folder, databaseFile), Peer: link,
 		Post: func(ctx context.Context, turn, chat string, body []byte) error {
 			return g.deliver(ctx, one.name, turn, chat, body)
 		},

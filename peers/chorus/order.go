@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // A queueing lets one caller at a time in for each key, in the order in which
-// they came. What waits is bounded.
+// they came, and bounds how many wait.
 type queueing struct {
 	limit int // callers of one key, the one inside included
 
@@ -15,8 +17,10 @@ type queueing struct {
 	keys map[int64]*line
 }
 
+// A line is the callers of one key. The queueing's mu guards callers.
 type line struct {
-	waiting []chan struct{} // the first is the one inside
+	inside  *semaphore.Weighted
+	callers int
 }
 
 func newQueueing(limit int) *queueing {
@@ -25,50 +29,37 @@ func newQueueing(limit int) *queueing {
 
 var errLine = errors.New("too many wait")
 
-// enter waits for its turn. The returned func lets the next one in.
+// enter waits for the caller's turn. The caller calls leave to let the next one in.
 func (q *queueing) enter(ctx context.Context, key int64) (leave func(), err error) {
 	q.mu.Lock()
 	l := q.keys[key]
 	if l == nil {
-		l = &line{}
+		l = &line{inside: semaphore.NewWeighted(1)}
 		q.keys[key] = l
 	}
-	if len(l.waiting) >= q.limit {
-		q.mu.Unlock()
-		return nil, errLine
-	}
-	mine := make(chan struct{})
-	l.waiting = append(l.waiting, mine)
-	if len(l.waiting) == 1 {
-		close(mine)
+	full := l.callers >= q.limit
+	if !full {
+		l.callers++
 	}
 	q.mu.Unlock()
-	select {
-	case <-mine:
-		return func() { q.leave(key, mine) }, nil
-	case <-ctx.Done():
-		q.leave(key, mine)
-		return nil, ctx.Err()
+	if full {
+		return nil, errLine
 	}
+	if err := l.inside.Acquire(ctx, 1); err != nil {
+		q.gone(key, l)
+		return nil, err
+	}
+	return func() {
+		l.inside.Release(1)
+		q.gone(key, l)
+	}, nil
 }
 
-// leave takes a caller out of its line, and lets the next one in if it was the
-// first.
-func (q *queueing) leave(key int64, mine chan struct{}) {
+// gone forgets a caller, and the line with the last of them.
+func (q *queueing) gone(key int64, l *line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.keys[key]
-	for i, c := range l.waiting {
-		if c != mine {
-			continue
-		}
-		l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
-		if i == 0 && len(l.waiting) > 0 {
-			close(l.waiting[0])
-		}
-		break
-	}
-	if len(l.waiting) == 0 {
+	if l.callers--; l.callers == 0 {
 		delete(q.keys, key)
 	}
 }

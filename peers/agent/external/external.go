@@ -34,8 +34,7 @@ type Spec struct {
 	ComposeWindow  time.Duration
 	ComposeCap     time.Duration
 	Deadline       time.Duration // for an answer; as long as a callback lives
-	StopGrace      time.Duration
-	Version        string // of the program, for MCP clients
+	Version        string        // of the program, for MCP clients
 	Log            *zerolog.Logger
 }
 
@@ -64,7 +63,7 @@ func Open(ctx context.Context, s *Spec) (*Agent, error) {
 	x.server = &mcp.Implementation{Name: "hubbub-chorus", Title: "A chat on Hubbub", Version: s.Version}
 	x.agent = agent.New(protocol.PeerID("agent:"+s.Name), db, x.harness, &agent.Options{
 		Peer: s.Peer, Roles: s.Roles, Streams: s.Streams, HarnessType: "chorus",
-		ComposeWindow: max(s.ComposeWindow, 1), ComposeCap: s.ComposeCap, Deadline: s.Deadline, StopGrace: s.StopGrace, Log: s.Log,
+		ComposeWindow: max(s.ComposeWindow, 1), ComposeCap: s.ComposeCap, Deadline: s.Deadline, Log: s.Log,
 	})
 	return x, nil
 }
