@@ -9,10 +9,10 @@ import (
 // ErrBehind is in the chain of Admit's errors.
 var ErrBehind = errors.New("the activity log cannot keep up")
 
-// Admit says whether a new message may start. It returns nil unless
-// Options.Required is set; then it returns an error (wrapping ErrBehind) while
-// the log cannot keep up: it has made no progress for 250 ms, or for 50 ms with
-// a queue more than half full, so that the rows of what was admitted still fit.
+// Admit returns why no new message may start, or nil if one may. The error wraps
+// ErrBehind. There is one only if Options.Required is set, while the log cannot keep
+// up: it has made no progress for 250 ms, or for 50 ms with a queue more than half
+// full, so that the rows of admitted messages still fit.
 func (w *Writer) Admit() error {
 	if !w.required {
 		return nil

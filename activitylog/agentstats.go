@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// AgentStats says what one agent's attention did with what was said around it.
+// AgentStats counts what one agent did with the events that it was given.
 type AgentStats struct {
 	Agent        string           `json:"agent"`
 	Events       int64            `json:"events"`       // that it decided on
-	Injected     int64            `json:"injected"`     // those whose content its model was to see
-	Knocks       int64            `json:"knocks"`       // those of which its model was only to be told
-	Withheld     int64            `json:"withheld"`     // those that were kept in the mailbox, or for a digest
-	TurnsRun     int64            `json:"turnsRun"`     // turns of its harness, each once however often it was tried
-	Attempts     int64            `json:"attempts"`     // runs of its harness
+	Injected     int64            `json:"injected"`     // events whose content went to the model
+	Knocks       int64            `json:"knocks"`       // events that the model was only notified of
+	Withheld     int64            `json:"withheld"`     // events kept in the mailbox or for a digest
+	TurnsRun     int64            `json:"turnsRun"`     // turns of the harness; a turn that is retried counts once
+	Attempts     int64            `json:"attempts"`     // runs of the harness
 	TurnsAvoided int64            `json:"turnsAvoided"` // events that ended without a turn
-	Merged       int64            `json:"merged"`       // events that shared the turn of another one
+	Merged       int64            `json:"merged"`       // events that shared the turn of another event
 	Refusals     int64            `json:"refusals"`     // actions that policy forbade
 	Open         int64            `json:"open"`         // events without a final disposition
-	Dispositions map[string]int64 `json:"dispositions"` // how events ended, or stand
+	Dispositions map[string]int64 `json:"dispositions"` // number of events by their last disposition
 }
 
 // Add adds the numbers of another agent.
@@ -64,7 +64,7 @@ const (
 	countOpen
 	countTurned // it had a turn
 	countSpared // it ended, and no turn is recorded for it
-	countShown  // its content was to be shown, and no later one superseded it
+	countShown  // its content went to the model, and no later event superseded it
 	countBoth   // spared and shown
 	countKinds
 )
@@ -149,8 +149,8 @@ func (t *AgentTally) start(turn string) {
 	}
 }
 
-// change changes an event and counts it anew. What ended without a turn may get
-// one after all: a digest brings it, or an edit.
+// change changes an event and counts it again. An event that ended without a turn
+// may get one later: a digest brings it, or an edit.
 func (t *AgentTally) change(e *EventTally, change func(*EventTally)) {
 	before := e.End.Disposition
 	change(e)
@@ -173,8 +173,8 @@ func (t *AgentTally) change(e *EventTally, change func(*EventTally)) {
 	e.counted = now
 }
 
-// Stats sums up. An agent that records no turns is taken to run one for each
-// event whose content was injected and that no later one superseded.
+// Stats returns the numbers. An agent that records no turns is assumed to run one
+// for each event whose content was injected and that no later event superseded.
 func (t *AgentTally) Stats(agent string) AgentStats {
 	s := AgentStats{
 		Agent: agent, Events: t.sum[countDecided], Injected: t.sum[countInjected], Knocks: t.sum[countKnocks], Withheld: t.sum[countWithheld],
@@ -191,8 +191,8 @@ func (t *AgentTally) Stats(agent string) AgentStats {
 	return s
 }
 
-// AgentStats returns a line for each agent, by name, from the attention records
-// of a time.
+// AgentStats returns the statistics of each agent, sorted by name, from the
+// attention records between two times.
 func (r *Reader) AgentStats(ctx context.Context, since, until time.Time) ([]AgentStats, error) {
 	type agent struct {
 		AgentTally

@@ -10,7 +10,7 @@ import (
 	"hubbub/protocol"
 )
 
-// The kinds of attention records. There may be others, which are told too.
+// The kinds of attention records. Others are possible and are reported too.
 const (
 	RecordDecision    = "attention_decision"
 	RecordDisposition = "disposition"
@@ -62,14 +62,14 @@ type AttentionRecord struct {
 	Message string `json:"message,omitempty"` // of progress
 }
 
-// Concerns reports whether the record tells of an event, be it as one of the
-// fragments of a turn.
+// Concerns reports whether the record is about an event, or about a turn in which
+// the event was merged.
 func (a *AttentionRecord) Concerns(eventID string) bool {
 	return a.EventID == eventID || slices.Contains(a.MergedEventIDs, eventID)
 }
 
-// FinalDisposition reports whether an event with this disposition has ended. One
-// without any, or that is claimed or deferred, still waits for its end.
+// FinalDisposition reports whether an event with this disposition has ended. An
+// event without a disposition, or that is claimed or deferred, is still open.
 func FinalDisposition(disposition string) bool {
 	switch disposition {
 	case "", "claimed", "deferred":
@@ -128,7 +128,7 @@ func attentionRecord(e *Entry) (a AttentionRecord, ok bool) {
 	}
 	a.At, a.MessageID = e.Time(), e.MessageID
 	if protocol.RoleOf(protocol.PeerID(p.From)) == protocol.RoleAgent || a.Agent == "" {
-		a.Agent = p.From // who sent it, not who it says
+		a.Agent = p.From // the sender, whatever the content claims
 	}
 	return a, true
 }
@@ -144,8 +144,8 @@ type ChatEvent struct {
 	Content   protocol.ChatMessage
 }
 
-// ChatEvents calls fn with every time that a chat message of the filter was
-// sent to an agent, the oldest first, until fn returns an error.
+// ChatEvents calls fn each time that a chat message that the filter chooses was sent
+// to an agent, the oldest first, until fn returns an error.
 func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*ChatEvent) error) error {
 	rows := f.rows()
 	rows.Types = []protocol.MessageType{protocol.TypeTGMessage, protocol.TypeChatMessage}
@@ -161,7 +161,7 @@ func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*Cha
 	})
 }
 
-// rows is the filter of the send_start rows that may be meant.
+// rows returns the filter of the send_start rows that the filter may choose.
 func (f *AttentionFilter) rows() Filter {
 	rows := Filter{Events: []Event{SendStart}, Since: f.Since, Until: f.Until}
 	if !strings.ContainsFunc(f.EventID, manySpellings) {
@@ -181,8 +181,8 @@ func chatEvent(e *Entry) (ChatEvent, bool) {
 	return c, true
 }
 
-// EventID returns the id by which attention records name what a message brings:
-// for the id of a chat message its sourceId, else the id itself.
+// EventID returns the id that attention records use for the event that a message
+// brings: for a chat message its sourceId, otherwise the message's own id.
 func (r *Reader) EventID(ctx context.Context, id string) (string, error) {
 	rows, err := r.rowsOf(ctx, id)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // A Step is one message of a chain.
 type Step struct {
 	*Message
-	Depth  int    // causes that lie between it and the first step
+	Depth  int    // number of causes between it and the first step
 	Cause  string // id of the message that caused it; empty for the first
 	Reason string // why that counts as its cause: LinkAnswers and so on
 }
@@ -33,8 +33,8 @@ type ChainOptions struct {
 // maxChainMessages bounds how many messages are looked at.
 const maxChainMessages = 200_000
 
-// Chain returns a message with its causes and consequences, as far as they can
-// be told from inReplyTo, traceparent, and the ids in contents. The error wraps
+// Chain returns a message with its causes and consequences, as far as
+// they can be derived from inReplyTo, traceparent, and the ids in contents. The error wraps
 // ErrUnknownMessage when no row has its id.
 func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Chain, error) {
 	o := defaults.Of(opts)
@@ -70,7 +70,7 @@ func (r *Reader) Chain(ctx context.Context, id string, opts *ChainOptions) (*Cha
 	return c, nil
 }
 
-// errEnough ends a reading.
+// errEnough ends a reading early.
 var errEnough = errors.New("enough")
 
 // cluesAround reads the messages around one, by time: each once for every topic
@@ -105,8 +105,8 @@ func (r *Reader) cluesAround(ctx context.Context, m *Message, within time.Durati
 // A cause is why a message was sent.
 type cause struct{ id, reason string }
 
-// planChain decides which messages belong to the chain of one; of each it gives
-// only the id.
+// planChain decides which messages belong to the chain of a message. The steps that it
+// returns hold only the ids of their messages.
 func planChain(all []clues, id string, limit int) *Chain {
 	c := &Chain{}
 	if !slices.ContainsFunc(all, func(other clues) bool { return other.id == id }) {

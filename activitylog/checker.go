@@ -18,7 +18,7 @@ type gapPlace struct {
 }
 
 // gapReach is how many rows may lie between the last row of a message and the
-// gap that took its others: what the writer's queue may have held.
+// gap that lost its other rows: the size of the writer's queue.
 const gapReach = 200_000
 
 // A checker follows the rows of all messages.
@@ -102,7 +102,7 @@ func (c *checker) end() {
 	}
 }
 
-// weigh says whether a pass is complete, cut, or broken.
+// weigh counts a pass as complete, cut or broken.
 func (c *checker) weigh(t *tally) {
 	v, p := c.verdict, t.Pass
 	v.Messages++
@@ -136,12 +136,12 @@ func (c *checker) explained(p *Pass) bool {
 	})
 }
 
-// A tally is what the rows of a pass amount to.
+// A tally counts the rows of a pass.
 type tally struct {
 	*Pass
 	rows     map[delivered]pair
 	order    []delivered     // of rows
-	givenUp  map[string]bool // peers of a bus that did not answer: the message's own bus wrote their end
+	givenUp  map[string]bool // peers of a bus that did not answer; the message's own bus wrote their process_finish row
 	peers    int             // that have rows, once each
 	expected int             // peers that the result counts; -1 if it does not say
 	unpaired string          // which delivery does not have one start and one end
@@ -198,8 +198,8 @@ func tallyOf(p *Pass) *tally {
 	return t
 }
 
-// findUnpaired names a delivery without one start and one end. One that was given
-// up may have gone on at the other bus, or not, or have ended with it.
+// findUnpaired names a delivery without one start and one end. A delivery
+// that was given up may or may not have gone on at the other bus.
 func (t *tally) findUnpaired() string {
 	for _, key := range t.order {
 		n := t.rows[key]

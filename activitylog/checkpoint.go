@@ -19,10 +19,10 @@ type checkpointResult struct {
 }
 
 // backgroundCheckpoint moves the write-ahead log at path into its database by a
-// connection of its own, while the writer goes on: a log that grew to a gigabyte
-// behind a reader takes seconds. What the writer adds meanwhile takes another
-// round, until little is left, a reader is in the way, or the writer adds as fast
-// as this moves: then it has to wait for the rest, which no round makes less.
+// connection of its own while the writer goes on: a log that grew to a gigabyte
+// behind a reader takes seconds. It repeats for what the writer adds meanwhile, until
+// little is left, a reader blocks it, or the writer adds as fast as it moves: then the
+// writer has to wait for the rest.
 func backgroundCheckpoint(path string) checkpointResult {
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
@@ -54,7 +54,7 @@ func checkpointRounds(conn *sqlite.Conn) (little bool, err error) {
 
 // A walState is what a checkpoint found and did.
 type walState struct {
-	busy   bool // somebody else was in the way
+	busy   bool // another connection blocked it
 	frames int  // in the write-ahead log
 	moved  int  // of those, in the database now
 }

@@ -34,12 +34,12 @@ type database struct {
 	maxWAL     int64
 	wal        int64
 	asked      time.Time             // when a checkpoint in the background began last
-	background chan checkpointResult // of the one under way; nil where there is none
+	background chan checkpointResult // of the running one; nil if there is none
 	commit     time.Duration         // how long the last one took
 
 	file os.FileInfo // of the log when it was opened
 
-	checkpoint func(path string) checkpointResult // backgroundCheckpoint; tests hold it
+	checkpoint func(path string) checkpointResult // backgroundCheckpoint; tests replace it
 }
 
 // openDatabase opens or creates the log at path, for its owner only.
@@ -61,9 +61,9 @@ func openDatabase(path, bus string, maxWAL int64) (sink, error) {
 	return d, nil
 }
 
-// create makes an empty file. One that is there is not opened: to close it again
-// would take away the locks that this process's readers have on it through SQLite,
-// and another program could then think itself alone with the log.
+// create makes an empty file. It does not open an existing file: closing it again
+// would drop the locks that this process's readers hold on it through SQLite, and
+// another program could take the log for unused.
 func create(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		if err := putAside(path); err != nil {
@@ -80,10 +80,10 @@ func create(path string) error {
 	return f.Close()
 }
 
-// putAside makes room for a new file. What lies beside it belongs to one that was
-// moved or deleted while somebody read it: SQLite would delete the one and share the
-// other with those readers. The write-ahead log may hold rows that the moved file
-// lacks, so it is kept under another name.
+// putAside makes room for a new log. A -shm and a -wal file beside a missing log belong
+// to one that was moved or deleted while it was read: SQLite would share the first with
+// those readers and delete the second. The write-ahead log may hold rows that the moved
+// file lacks, so it is kept under another name.
 func putAside(path string) error {
 	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -206,13 +206,12 @@ func (d *database) insertFor(rows int) *insert {
 
 func (d *database) walBytes() int64 { return d.wal }
 
-// ending leaves the checkpoint to close: on a slow disk, each one takes as long
-// as two commits. Where the pragma fails, the writes will tell why.
+// ending leaves the checkpoint to close: on a slow disk, a checkpoint takes as long as
+// two commits. If the pragma fails, so will the writes, which report it.
 func (d *database) ending() { _ = d.checkpointAfter(0) }
 
-// close moves the write-ahead log into the database first, so that the file is
-// whole by itself, whoever else has it open. Where a reader is in the way, the
-// log stays, and nothing is lost.
+// close moves the write-ahead log into the database first, so that the file is complete
+// without it. If a reader prevents that, the write-ahead log stays and nothing is lost.
 func (d *database) close() error {
 	if d.background != nil {
 		<-d.background // the goroutine ends with it

@@ -9,7 +9,7 @@ import (
 type tail struct {
 	last     time.Time // of its last row
 	open     int       // sessions that were connected and not disconnected
-	pruned   bool      // it does not begin with its first row: more of them may be open
+	pruned   bool      // its first rows are gone: more sessions may be open
 	doubtful []*Pass   // its next row tells whether they were cut by a kill of this bus
 }
 
@@ -29,15 +29,16 @@ type silence struct {
 // particular order, and clocks differ.
 const killReach = time.Second
 
-// leastSilence is how long a bus takes at least until it is there again after a kill,
-// with its peers: a shorter silence before a peer connects is none.
+// leastSilence is the shortest gap that counts as a restart: no bus is back, with its
+// peers, sooner after a kill.
 const leastSilence = 20 * time.Millisecond
 
-// maxDoubtful bounds the passes that wait for the next row of one log. One more is
-// taken for cut.
+// maxDoubtful bounds the passes that wait for the next row of one log. Further
+// passes count as cut.
 const maxDoubtful = 10_000
 
-// follow notes where a log falls silent, and judges what has waited for its next row.
+// follow records where a log falls silent, and judges the passes that waited for its
+// next row.
 func (c *checker) follow(e *Entry, at time.Time) {
 	t := &c.tails[e.Log]
 	t.pruned = t.pruned || t.last.IsZero() && e.ID > 1
@@ -61,8 +62,8 @@ func (c *checker) follow(e *Entry, at time.Time) {
 	}
 }
 
-// weighUnlessDoubtful weighs a pass, unless the next row of another log will tell
-// more about it.
+// weighUnlessDoubtful weighs a pass, unless the next row of another log can decide
+// the case.
 func (c *checker) weighUnlessDoubtful(p *Pass) {
 	t := tallyOf(p)
 	if t.fault != "" && !c.explained(p) && t.lacks() && !c.restartedElsewhere(p) {
@@ -76,8 +77,8 @@ func (c *checker) weighUnlessDoubtful(p *Pass) {
 	c.weigh(t)
 }
 
-// isSilent reports whether another log has said nothing since the pass, as where
-// its bus was killed.
+// isSilent reports whether another log has no rows since the pass, as if
+// its bus had been killed.
 func (c *checker) isSilent(log int, p *Pass) bool {
 	t := &c.tails[log]
 	return log != p.log && (t.inUse() || t.last.IsZero()) && !t.last.After(p.seen.Add(killReach))

@@ -22,14 +22,14 @@ type Entry struct {
 	Bus       string
 
 	// Type and From are those of the row's message, read from its send_start
-	// row; empty where there is none.
+	// row; empty if there is none.
 	Type string
 	From string
 
 	Log int // which of the Reader's logs holds it, from 0
 }
 
-// Time returns the time of the row; the zero time when TS cannot be read.
+// Time returns the time of the row; the zero time if TS cannot be read.
 func (e *Entry) Time() time.Time {
 	t, err := ParseTime(e.TS)
 	if err != nil {
@@ -41,8 +41,8 @@ func (e *Entry) Time() time.Time {
 // Is reports whether the row records an event.
 func (e *Entry) Is(event Event) bool { return e.Event == event.String() }
 
-// MarshalJSON writes the columns by their names, NULL as null and payload_json
-// as the JSON that it is, and beside them `type` and `from` of the message.
+// MarshalJSON writes the columns under their names, NULL as null and payload_json as
+// plain JSON, followed by `type` and `from` of the message.
 func (e *Entry) MarshalJSON() ([]byte, error) {
 	payload := e.Payload
 	switch {

@@ -8,15 +8,15 @@ import (
 	"hubbub/protocol"
 )
 
-// A Filter chooses rows. The zero value chooses all; every field that is set
-// must agree.
+// A Filter chooses rows. The zero value chooses all; a row must match every field that
+// is set.
 type Filter struct {
 	Topic  protocol.Pattern       // of the row's topic
 	Peer   protocol.Pattern       // of the row's actor: the sender in send rows, the target in process rows
 	Types  []protocol.MessageType // the row belongs to a message of one of these types
 	Events []Event
 	Status string
-	Text   string    // stands somewhere in the payload, the error or an id, whatever the case of ASCII letters
+	Text   string    // occurs in the payload, the error or the message id; ASCII letters match in either case
 	Since  time.Time // at this time or later
 	Until  time.Time // before this time
 }

@@ -7,9 +7,9 @@ import (
 	"hubbub/protocol"
 )
 
-// Gist says in a few words what the content of a message without a text says:
-// the method asked for, the kind of event, a status. Empty where its form is not
-// known. The words are as they came; whoever shows them clips and escapes them.
+// Gist summarizes the content of a message without a text in a few words: the method
+// asked for, the kind of event, a status. It returns nothing for content of an unknown
+// form. The words are as they were sent: the caller clips and escapes them.
 func Gist(content json.RawMessage) string {
 	var x struct {
 		Signal, Event, RequestID, Method, Type, Status, Topic, TalkTo, Agent, Reason, Error string

@@ -9,7 +9,7 @@ import (
 )
 
 // insertRows are how many rows one statement inserts: they share the cost of a
-// statement, and more than 64 gain nothing by it. The last is 1.
+// statement, and more than 64 gain nothing. The last is 1.
 var insertRows = [...]int{64, 8, 1}
 
 // The parameters of one row; `bus` is one more parameter for all rows.
@@ -86,8 +86,8 @@ func (in *insert) bind(at int, r *Row) {
 	in.text(at+columnError, r.Error)
 }
 
-// text binds a string, or NULL for an empty one. What the row before had at
-// this place stays bound: most are the same.
+// text binds a string, or NULL for an empty one. A value that the
+// previous row had at this place is still bound: most are the same.
 func (in *insert) text(at int, s string) {
 	if s == in.last[at] {
 		return
@@ -100,5 +100,5 @@ func (in *insert) text(at int, s string) {
 	}
 }
 
-// borrow views bytes as a string for the time of one bind.
+// borrow returns bytes as a string that is valid for one bind.
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol"
 )
 
-// clues are what a message says about its place in a chain of messages.
+// clues are the members of a message from which its place in a chain follows.
 type clues struct {
 	id      string
 	typ     protocol.MessageType
@@ -16,7 +16,7 @@ type clues struct {
 	topic   string
 	at      time.Time
 	trace   string   // trace id of its traceparent
-	answers []string // ids or sourceIds of what it answers or tells of, the surest first
+	answers []string // ids or sourceIds of the messages that it answers or reports on, the surest first
 
 	sourceID  string    // of the chat event that it brings
 	createdAt time.Time // of that event
@@ -75,7 +75,7 @@ func route(chat, agent string) string {
 	return chat + "\x00" + agent
 }
 
-// traceID returns the trace id of a W3C traceparent; empty where there is none.
+// traceID returns the trace id of a W3C traceparent; empty if there is none.
 func traceID(parent string) string {
 	parts := strings.Split(parent, "-")
 	if len(parts) < 4 || len(parts[1]) != 32 {
@@ -122,7 +122,7 @@ func newLinker(all []clues) *linker {
 const (
 	LinkAnswers = "answers"   // inReplyTo, eventId, or the messageId of a delivery_status
 	LinkRequest = "requestId" // the answer to a request
-	LinkRoute   = "route"     // the chat was told of its agent, and configures it
+	LinkRoute   = "route"     // the chat learned its agent, and configures it
 	LinkFirst   = "bootstrap" // the messages that waited for the agent
 	LinkTrace   = "trace"     // the same traceparent
 )

@@ -5,25 +5,25 @@ import (
 	"errors"
 )
 
-// merged reads several logs as one, ordered by time; of rows of the same time,
-// those of the log that was named first come first. Within one log the order of
-// ids stands. Backward is the same order from its end.
+// merged reads several logs as one, ordered by time; rows with the same time come in
+// the order in which their logs were named. Rows of one log keep the order of their ids.
+// Backward is the reverse order.
 type merged struct {
 	dir     direction
 	pagers  []*pager
 	heads   [][]Entry // read and not yet taken, of each log
 	places  Cursor    // of the last row taken from each log
 	dry     []bool    // logs that had no more rows, until the next take
-	patient *patience // nil: such a log is an error
+	patient *patience // nil: a log that cannot be read is an error
 }
 
-// patience waits for logs that do not exist, or are locked for all.
+// patience makes a reading wait for logs that do not exist or are locked.
 type patience struct {
 	told []bool
 	tell func(error)
 }
 
-// next returns the next row; nil when there is none for now.
+// next returns the next row; nil if there is none for now.
 func (m *merged) next(ctx context.Context) (*Entry, error) {
 	best := -1
 	for i := range m.pagers {
@@ -81,7 +81,7 @@ func (m *merged) fill(ctx context.Context, i int) error {
 	}
 }
 
-// take returns the next rows, at most n; with an error those before it.
+// take returns the next rows, at most n; with an error, the rows before it.
 func (m *merged) take(ctx context.Context, n int) ([]Entry, error) {
 	clear(m.dry)
 	var rows []Entry

@@ -60,7 +60,7 @@ func (m *Message) Status() string {
 	return ""
 }
 
-// Message returns one message. The error wraps ErrUnknownMessage when no row
+// Message returns one message. The error wraps ErrUnknownMessage if no row
 // has its id.
 func (r *Reader) Message(ctx context.Context, id string) (*Message, error) {
 	rows, err := r.rowsOf(ctx, id)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// windowIDs is how many ids one query looks at, at most: its read
-	// transaction is short however rare the rows are that it looks for.
+	// windowIDs is how many ids one query looks at, at most: so that its
+	// read transaction is short, however rare the wanted rows are.
 	windowIDs = 20_000
 	// pageRows and pageBytes are how much one query returns, at most.
 	pageRows  = 1000
@@ -39,7 +39,7 @@ type pager struct {
 	from   int64 // backward: no row before this id
 	life   int   // of the source that at belongs to
 
-	// elsewhere looks for a message's head in the other logs; nil where there
+	// elsewhere looks for a message's head in the other logs; nil if there
 	// are none.
 	elsewhere func(messageID string) (head, error)
 }
@@ -47,7 +47,7 @@ type pager struct {
 // A window is a range of ids, both ends included.
 type window struct{ low, high int64 }
 
-// next returns the next rows; none when there are no more for now.
+// next returns the next rows; none if there are no more for now.
 func (p *pager) next(ctx context.Context) (page []Entry, err error) {
 	for len(page) == 0 {
 		done := false
@@ -71,7 +71,7 @@ func (p *pager) next(ctx context.Context) (page []Entry, err error) {
 	return page, nil
 }
 
-// window returns the ids to look at next; false when there are none left.
+// window returns the ids to look at next; false if there are none left.
 func (p *pager) window(v *view) (w window, ok bool, err error) {
 	if p.dir == backward {
 		if p.from == 0 {
@@ -99,8 +99,8 @@ func (p *pager) window(v *view) (w window, ok bool, err error) {
 }
 
 // firstID returns an id before which no row has the time that the filter asks
-// for. Rows come nearly in the order of their times: a publisher may be a
-// moment behind another.
+// for. Rows are nearly in the order of their times: publishers may be a moment
+// apart.
 func firstID(v *view, f Filter) (int64, error) {
 	if f.Since.IsZero() {
 		return 1, nil
@@ -134,7 +134,7 @@ func (p *pager) read(v *view, w window) (page []Entry, err error) {
 	})
 	switch {
 	case err != nil:
-		return nil, err // the place stays: nothing was taken
+		return nil, err // the place stays the same
 	case full:
 		p.at = at
 	case p.dir == backward:
@@ -150,7 +150,7 @@ func (v *view) selectEntries() string {
 	return "SELECT id, event, message_id, ts, rpc_id, actor, topic, status, payload_json, error, " + v.bus + " FROM activity_log"
 }
 
-// entry reads a row of such a statement; false when its message is of no
+// entry reads a row of such a statement; false if its message is of no
 // wanted type.
 func (p *pager) entry(v *view, s *sqlite.Stmt) (Entry, bool, error) {
 	e := Entry{ID: s.ColumnInt64(0), Event: intern(s.ColumnText(1)), MessageID: s.ColumnText(2), Log: p.log}

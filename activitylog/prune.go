@@ -23,13 +23,13 @@ const (
 	pruneTime = 25 * time.Millisecond
 )
 
-// A pace is how many rows the next transaction of a prune deletes.
+// A pace decides how many rows the next transaction of a prune deletes.
 type pace struct {
 	rows  int
-	fixed time.Duration // of the quickest commit until now, which fewer rows would not make quicker
+	fixed time.Duration // duration of the fastest commit so far, which fewer rows would not shorten
 }
 
-// next follows a transaction whose parts took so long.
+// next adapts the pace to how long the parts of a transaction took.
 func (p *pace) next(deleting, committing time.Duration) {
 	if p.fixed == 0 || committing < p.fixed {
 		p.fixed = committing
@@ -43,7 +43,7 @@ func (p *pace) next(deleting, committing time.Duration) {
 }
 
 // Prune deletes the rows of a log that are older than a time, and returns how
-// many. It is the only way by which rows leave. A bus may be writing meanwhile:
+// many. Nothing else removes rows. A bus may be writing meanwhile:
 // rows go in short transactions, with as much time between them as they take.
 //
 // The rows of a message that was under way at that time stay together. The file
@@ -96,7 +96,7 @@ func Prune(ctx context.Context, path string, before time.Time) (deleted int64, e
 	return deleted, ctx.Err()
 }
 
-// pruneError names the log of an error, and what to do about it.
+// pruneError adds the log to an error, and advice.
 func pruneError(path string, err error) error {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull, sqlite.ResultIOErr:
@@ -107,8 +107,8 @@ func pruneError(path string, err error) error {
 	return fmt.Errorf("pruning the activity log %s: %w", path, err)
 }
 
-// keepUnderWay notes, in a table of this connection alone, the messages that
-// have rows before and after a time: no message is under way for an hour.
+// keepUnderWay lists, in a temporary table, the messages that have rows before and
+// after a time; no message takes an hour.
 func keepUnderWay(conn *sqlite.Conn, before time.Time) error {
 	err := sqlitex.ExecuteTransient(conn, "CREATE TEMP TABLE under_way (message_id TEXT PRIMARY KEY) WITHOUT ROWID", nil)
 	if err != nil {
@@ -124,9 +124,9 @@ func keepUnderWay(conn *sqlite.Conn, before time.Time) error {
 // lockPatience is how long a prune waits for its turn to write.
 const lockPatience = time.Minute
 
-// lock begins a transaction that writes. A busy bus leaves the database alone
-// only for moments, so that one has to look often; SQLite's own waiting, which
-// looks less and less often, would starve.
+// lock begins a transaction that writes. A busy bus leaves the database
+// unlocked only for moments, so it polls often; SQLite's own waiting, which polls less
+// and less often, would starve.
 func lock(ctx context.Context, conn *sqlite.Conn) error {
 	for began := time.Now(); ; {
 		err := sqlitex.Execute(conn, "BEGIN IMMEDIATE", nil)

@@ -18,13 +18,13 @@ const (
 	// stallAfter is how long the writer may make no progress before nobody
 	// waits for it any more.
 	stallAfter = 250 * time.Millisecond
-	// maxLag is how long the rows that wait may take to be written before
-	// publishers are held, so that a kill takes at most the last 250 ms.
+	// maxLag is how long writing the queued rows may take before publishers are
+	// held, so that a kill loses at most the last 250 ms.
 	maxLag = 50 * time.Millisecond
 	// freshProgress is how recent the last commit must be for a log that is
 	// required to be trusted with a queue more than half full.
 	freshProgress = 50 * time.Millisecond
-	// slowCommit is how long a commit takes from which more chunks share the next.
+	// slowCommit is the duration from which a commit makes more chunks share the next.
 	slowCommit = 100 * time.Millisecond
 	// keptChunks is how many empty chunks are kept for reuse.
 	keptChunks = 8
@@ -46,18 +46,18 @@ type queue struct {
 	rows     int           // waiting and in flight
 	bytes    int           // waiting and in flight
 	share    int           // chunks that one transaction takes; 0 is 1
-	limit    int           // rows that the writer writes within maxLag; 0 where that is not known, or hopeless
+	limit    int           // rows that the writer writes within maxLag; 0 if that is not known, or hopeless
 	credit   int           // rows that may be queued beyond limit
 	progress time.Time     // of the last commit, or when the queue became non-empty
 	appended uint64        // rows accepted since the start
 	settled  uint64        // rows of those that are committed, or given up at the end
 	syncTo   uint64        // somebody waits in Sync until so many are settled
-	space    chan struct{} // closed at the next commit; nil when nobody waits
+	space    chan struct{} // closed at the next commit; nil if nobody waits
 	closed   bool          // Run has ended; whatever comes is lost
 
 	lost   gap    // rows lost since the last log_gap row
 	totals Stats  // the counters of it
-	reason string // why the writer does not get on; empty while it does
+	reason string // why the writer makes no progress; empty while it does
 }
 
 // A gap counts the rows that could not be queued.
@@ -68,8 +68,8 @@ type gap struct {
 
 // TryAppend queues rows, all or none, and reports whether the caller may go on.
 // It returns false only when the caller must wait: the queue is full, or its
-// oldest row is about to exceed what a kill may cost, and the writer is getting
-// on. Then nothing was queued, and the caller calls Append.
+// oldest row is about to exceed what a kill may lose, and the writer makes
+// progress. Then nothing was queued, and the caller calls Append.
 //
 // When the queue is full and the writer makes no progress, the rows are counted
 // as lost (a log_gap row will say so) and TryAppend returns true. It never
@@ -206,7 +206,7 @@ func (q *queue) tail() *chunk {
 	return c
 }
 
-// oldest returns the chunk with the oldest unwritten row; nil when there is none.
+// oldest returns the chunk with the oldest unwritten row; nil if there is none.
 func (q *queue) oldest() *chunk {
 	switch {
 	case q.inFlight != nil:

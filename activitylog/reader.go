@@ -42,7 +42,7 @@ func (r *Reader) Paths() []string {
 	return paths
 }
 
-// Check says why a log cannot be read, or nil.
+// Check returns why a log cannot be read, or nil.
 func (r *Reader) Check(ctx context.Context) error {
 	for _, s := range r.sources {
 		if err := s.with(ctx, func(*view) error { return nil }); err != nil {

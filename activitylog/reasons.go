@@ -2,8 +2,8 @@ package activitylog
 
 import "strings"
 
-// reasonWords say in words what the rules of the agents' attention found; what
-// follows a + weighed in as well.
+// reasonWords describe each reason that an attention record may carry. Those with a
+// + are added to another reason.
 var reasonWords = map[string]string{
 	"acknowledgement":       "it is only thanks",
 	"addressed_to_other":    "somebody else is addressed",
@@ -70,8 +70,8 @@ var reasonWords = map[string]string{
 	"+no_digest":            "its harness takes no digests",
 }
 
-// ReasonInWords says what the reason of an attention record means, or nothing
-// where it is in words already, or unknown.
+// ReasonInWords describes the reason of an attention record. It returns nothing if the
+// reason is in words already, or unknown.
 func ReasonInWords(reason string) string {
 	name, more, weighed := strings.Cut(reason, "+")
 	words := reasonWords[name]

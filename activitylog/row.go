@@ -46,7 +46,7 @@ func (e Event) String() string {
 	return eventNames[e]
 }
 
-// ParseEvent returns the event of that name; false when there is none.
+// ParseEvent returns the event of that name; false if there is none.
 func ParseEvent(name string) (Event, bool) {
 	for e, n := range eventNames {
 		if e > 0 && n == name {

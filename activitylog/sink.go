@@ -9,8 +9,8 @@ const transactionTime = 50 * time.Millisecond
 // maxTransactionTime bounds how long one goes on where the disk is slow.
 const maxTransactionTime = 2 * time.Second
 
-// insertTime is how long a transaction may go on inserting after a commit that
-// took so long: as long, so that a slow disk has as much to do as it can carry.
+// insertTime is how long a transaction may go on inserting: as long as the last commit
+// took, so that a slow disk writes large transactions.
 func insertTime(commit time.Duration) time.Duration {
 	return min(max(transactionTime, commit), maxTransactionTime)
 }
@@ -24,7 +24,7 @@ type sink interface {
 	write(rows []Row) (first int64, n int, err error)
 	// walBytes is the size of the write-ahead log after the last write.
 	walBytes() int64
-	// ending tells that close is near: what writes can leave to it, they leave.
+	// ending announces close: writes may leave work to it.
 	ending()
 	close() error
 }

@@ -51,8 +51,8 @@ type view struct {
 // A head is what the send_start row tells of a message.
 type head struct{ Type, From string }
 
-// with gives fn a connection. It opens one when none is idle, or when the file
-// was replaced.
+// with calls fn with a connection. It opens one if none is idle, or if the file was
+// replaced.
 func (s *source) with(ctx context.Context, fn func(*view) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -78,8 +78,7 @@ func (s *source) with(ctx context.Context, fn func(*view) error) error {
 	return s.describe(err)
 }
 
-// describe names the log of an error, and tells when it is gone, or was not there
-// a moment ago.
+// describe adds the log to an error, and whether it is missing.
 func (s *source) describe(err error) error {
 	if _, gone := os.Stat(s.path); errors.Is(gone, fs.ErrNotExist) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w at %s", ErrNoLog, s.path)
@@ -150,8 +149,8 @@ func (s *source) close() {
 	s.life++
 }
 
-// openView opens a log for reading. Where SQLite cannot have its files beside it,
-// in a folder that cannot be written or on a full disk, it is read as it stands.
+// openView opens a log for reading. If SQLite cannot create its files beside it, in a
+// read-only folder or on a full disk, the log is read as it is.
 func openView(path string, life int) (*view, error) {
 	v, err := connectView(fileURI(path), life)
 	switch sqlite.ErrCode(err).ToPrimary() {
@@ -166,7 +165,7 @@ func openView(path string, life int) (*view, error) {
 	return v, err
 }
 
-// fileURI names a file in a way that no character of its path can change.
+// fileURI returns the URI of a file, whatever characters its path has.
 func fileURI(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPath() }
 
 func connectView(name string, life int) (*view, error) {
@@ -225,7 +224,7 @@ func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool, 
 	return err
 }
 
-// int64 returns the single number that a query gives; false where it is NULL.
+// int64 returns the single number that a query gives; false if it is NULL.
 func (v *view) int64(sql string, args ...any) (n int64, ok bool, err error) {
 	err = v.query(sql, args, func(s *sqlite.Stmt) (bool, error) {
 		n, ok = s.ColumnInt64(0), s.ColumnType(0) != sqlite.TypeNull

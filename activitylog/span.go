@@ -14,8 +14,8 @@ const (
 	SpanTurn = "turn" // a turn runs
 )
 
-// A Span is what goes on at an agent after a message by which it told of its
-// beginning, until another by which it told of its end.
+// A Span is what goes on at an agent between the message that reports its beginning
+// and the one that reports its end.
 type Span struct {
 	Kind  string
 	Until time.Time

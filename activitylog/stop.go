@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// drain writes all that is queued and refuses what comes after. Few, large
-// commits do it, so that a very slow disk can be stopped in time.
+// drain writes all queued rows and refuses later ones. It makes few, large commits, so
+// that the writer of a very slow disk stops in time.
 func (w *Writer) drain(ctx context.Context) error {
 	if w.sink != nil {
 		w.sink.ending()
@@ -33,7 +33,7 @@ func (w *Writer) drain(ctx context.Context) error {
 	return nil
 }
 
-// giveUp drops the chunk in flight and, since the time is up, all that waits.
+// giveUp drops the chunk in flight and all queued rows.
 func (w *Writer) giveUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

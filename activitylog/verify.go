@@ -12,7 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// A Verdict is what Verify found out about the logs.
+// A Verdict is the result of Verify.
 type Verdict struct {
 	Rows      int64     `json:"rows"`
 	Messages  int64     `json:"messages"`  // passes of messages through the bus
@@ -85,8 +85,8 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 	return c.verdict, r.leavePruned(ctx, c.verdict)
 }
 
-// unlessDamage returns an error of reading, unless it is that of a damaged file:
-// then it is a problem as others are, and what was found before it is told too.
+// unlessDamage returns an error of reading, unless the file is damaged: that is a
+// problem like others, listed after those found before it.
 func (c *checker) unlessDamage(log string, err error) error {
 	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultCorrupt {
 		return err

@@ -23,8 +23,8 @@ const (
 // errHeld is the error of a write-ahead log that has reached its bound.
 var errHeld = errors.New("a reader keeps a transaction open")
 
-// checkFile notices before each commit, which takes a thousand times as long, that
-// the file was moved or deleted: SQLite would go on writing where nobody looks.
+// checkFile returns an error if the file was moved or deleted: SQLite would go on
+// writing to it. It runs before each commit and takes a thousandth of its time.
 func (d *database) checkFile() error {
 	info, err := os.Stat(d.path)
 	switch {
@@ -101,5 +101,5 @@ func (d *database) measureWAL() {
 	}
 }
 
-// walTarget is the size that the write-ahead log should not stay above.
+// walTarget is the size above which the write-ahead log is cut.
 func (d *database) walTarget() int64 { return min(usualWAL, d.maxWAL/2) }

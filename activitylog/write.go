@@ -88,7 +88,7 @@ func (w *Writer) committed(c *chunk, first int64, n int, took time.Duration) boo
 	for i := range rows {
 		if rows[i].Event == LogGap {
 			gaps++
-			w.log.Warn().Str("path", w.path).RawJSON("gap", rows[i].Payload).Msg("rows of the activity log were lost; a log_gap row stands in their place")
+			w.log.Warn().Str("path", w.path).RawJSON("gap", rows[i].Payload).Msg("activity log lost rows; a log_gap row stands in their place")
 		}
 	}
 	w.mu.Lock()
@@ -105,19 +105,19 @@ func (w *Writer) committed(c *chunk, first int64, n int, took time.Duration) boo
 	return done
 }
 
-// recovered notes that the database takes rows.
+// recovered records that the database accepts rows.
 func (w *Writer) recovered() {
 	w.mu.Lock()
 	w.q.reason = ""
 	w.mu.Unlock()
 	if w.loggedError != "" {
 		w.loggedError = ""
-		w.log.Info().Str("path", w.path).Msg("the activity log is written again")
+		w.log.Info().Str("path", w.path).Msg("activity log is written again")
 	}
 }
 
-// failed notes why the writer does not get on, and logs it when it is new or
-// a minute old.
+// failed records why the writer makes no progress, and logs it if it is new or a
+// minute old.
 func (w *Writer) failed(err error) {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
@@ -140,6 +140,6 @@ func (w *Writer) failed(err error) {
 		return
 	}
 	w.loggedError, w.loggedAt = text, time.Now()
-	w.log.Error().Err(err).Str("path", w.path).Int("queued", queued).
-		Msg("the activity log cannot be written; rows wait in memory and routing goes on")
+	w.log.Error().Err(err).Str("path", w.path).Int("queued_rows", queued).
+		Msg("activity log cannot be written; rows wait in memory and routing goes on")
 }

@@ -69,7 +69,7 @@ type Writer struct {
 }
 
 // NewWriter makes a writer of the log at path, a SQLite database that Run
-// creates where it does not exist. It does no I/O.
+// creates if it does not exist. It does no I/O.
 func NewWriter(path string, opts *Options) *Writer {
 	o := defaults.Of(opts)
 	defaults.Positive(&o.QueueRows, DefaultQueueRows)
@@ -111,7 +111,7 @@ const (
 func (w *Writer) Run(ctx context.Context) error {
 	defer func() {
 		if err := w.closeSink(); err != nil {
-			w.log.Warn().Err(err).Msg("closing the activity log")
+			w.log.Warn().Err(err).Msg("activity log not closed cleanly")
 		}
 	}()
 	w.openIdle()
@@ -136,8 +136,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return w.drain(ctx)
 }
 
-// openIdle opens the database when no row is there to be written, so that a
-// fault is known early and its end as well.
+// openIdle opens the database while no row waits, so that a fault, and its end, is
+// known early.
 func (w *Writer) openIdle() {
 	if err := w.ensureOpen(); err != nil {
 		w.failed(err)
@@ -160,7 +160,7 @@ func (w *Writer) next() (*chunk, time.Duration) {
 	return q.take(), reopenEvery
 }
 
-// signal makes the writing goroutine look at the queue.
+// signal wakes the writing goroutine.
 func (w *Writer) signal() {
 	select {
 	case w.wake <- struct{}{}:

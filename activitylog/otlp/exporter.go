@@ -168,14 +168,14 @@ func (e *Exporter) drop(n int) {
 	e.spans = slices.Delete(e.spans, 0, n)
 }
 
-// complain tells the log what was dropped, at most once a minute: because the
-// collector is away, or because it takes less than there is.
+// complain logs what was dropped, at most once a minute: the collector is away, or too
+// slow.
 func (e *Exporter) complain() {
 	dropped := e.dropped.Load()
 	if dropped == e.told || time.Since(e.complained) < complainEvery {
 		return
 	}
-	e.log.Warn().Err(e.failure).Int64("dropped", dropped).Msg("not everything can be exported as spans; the activity log is not affected")
+	e.log.Warn().Err(e.failure).Int64("dropped", dropped).Msg("spans dropped; the activity log is not affected")
 	e.failure, e.told, e.complained = nil, dropped, time.Now()
 }
 

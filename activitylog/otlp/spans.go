@@ -27,7 +27,7 @@ type spanMaker struct {
 
 // traced is what a message hands on to those that answer it.
 type traced struct {
-	own    parent // its trace, and its span in it; empty where it was not sampled
+	own    parent // its trace, and its span in it; empty if it was not sampled
 	stated parent // what its traceparent said
 }
 

@@ -31,8 +31,8 @@ type activityView struct {
 	Events   []string
 	Statuses []string
 	Rows     []rowLine
-	Live     string // where newer rows come from; empty when the tail stands still
-	Older    string // where older rows come from; empty when there are none
+	Live     string // where newer rows come from; empty if the tail stands still
+	Older    string // where older rows come from; empty if there are none
 	Missed   string // what the tail does not show
 	Problem  string
 	Fresh    bool // rows that came while the page was open

@@ -93,7 +93,7 @@ func (b *bounded[K, V]) get(k K) (v V, ok bool) {
 	return t.v, true
 }
 
-// touch returns an entry, and makes it where there is none.
+// touch returns an entry, and makes it if there is none.
 func (b *bounded[K, V]) touch(k K) V {
 	b.clock++
 	if t, ok := b.m[k]; ok {

@@ -38,7 +38,7 @@ type messageView struct {
 	Whole   time.Duration
 	Cut     bool
 	Within  time.Duration // how long around the message was looked
-	Wider   string        // where more is looked at; empty when all was
+	Wider   string        // where more is looked at; empty if all was
 	Rows    []activitylog.Entry
 	EventID string
 	Agents  []eventAt // how agents judged it
@@ -98,7 +98,7 @@ func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor
 }
 
 // broughtBy returns the message that brought an event to an agent, for who looks
-// for the sourceId of what was said in a chat; empty where it is not known any more.
+// for the sourceId of what was said in a chat; empty if it is not known any more.
 func (c *Console) broughtBy(ctx context.Context, event string) string {
 	c.current(ctx)
 	c.facts.mu.RLock()

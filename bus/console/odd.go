@@ -39,7 +39,7 @@ type oddInput struct {
 	Dead    int     // letters
 }
 
-// odd finds what somebody should look at, the worst first. It wants the lock.
+// odd finds what somebody should look at, the worst first. The caller holds f.mu.
 func (f *facts) odd(in *oddInput) []oddity {
 	list := oddBus(in)
 	list = append(list, f.oddFailures(in.Now)...)

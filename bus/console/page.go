@@ -85,7 +85,7 @@ func (c *Console) part(w http.ResponseWriter, page, part string, data any) {
 func (c *Console) execute(w http.ResponseWriter, status int, page, part string, data any) {
 	var b bytes.Buffer
 	if err := pages[page].ExecuteTemplate(&b, part, data); err != nil {
-		c.logger.Error().Err(err).Str("page", page).Msg("a page of the console cannot be drawn")
+		c.logger.Error().Err(err).Str("page", page).Msg("console page not drawn")
 		http.Error(w, "this page cannot be drawn; the log of the bus says why", http.StatusInternalServerError)
 		return
 	}

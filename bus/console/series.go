@@ -108,7 +108,7 @@ func between(a, b sample) point {
 }
 
 // quantile estimates, in milliseconds, how long at most the q-th part of the
-// messages took that were finished between two pictures; -1 where none was.
+// messages took that were finished between two pictures; -1 if none was.
 func quantile(before, after []report.Bucket, q float64) float64 {
 	total := uint64(0)
 	diff := make([]uint64, len(after))

@@ -18,7 +18,7 @@ type Bus interface {
 type Gate interface {
 	// Open reports whether the bus has no credentials: everyone may look and act.
 	Open() bool
-	// Lookup returns what a token allows; false when it is not valid.
+	// Lookup returns what a token allows; false if it is not valid.
 	Lookup(token string) (Access, bool)
 }
 

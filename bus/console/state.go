@@ -20,7 +20,7 @@ type State struct {
 	Skipped  int64           `json:"skippedRows"`
 }
 
-// StateRates are per second; latencies are in milliseconds, -1 when nothing was
+// StateRates are per second; latencies are in milliseconds, -1 if nothing was
 // finished.
 type StateRates struct {
 	Accepted  float64 `json:"accepted"`

@@ -42,7 +42,7 @@ func (p *replaying) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&p.onlyDifferent, "changed", false, "with --replay: show only events for which the answer changes")
 }
 
-// changed returns a flag of a changed policy that was given; empty where none was.
+// changed returns a flag of a changed policy that was given; empty if none was.
 func (p *replaying) changed(cmd *cobra.Command) (name string) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&replaying{}).flags(own)

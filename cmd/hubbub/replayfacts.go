@@ -114,7 +114,7 @@ func (p *past) reply(e *activitylog.Entry) {
 	here.asked = strings.HasSuffix(strings.TrimRight(c.Text, " \n\t)*_"), "?")
 }
 
-// chatContent reads a chat message with its documented defaults; false when the
+// chatContent reads a chat message with its documented defaults; false if the
 // row brings none.
 func chatContent(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
 	if t := protocol.MessageType(e.Type); t != protocol.TypeTGMessage && t != protocol.TypeChatMessage {

@@ -13,7 +13,7 @@ import (
 // columns stand below each other; they grow with what they have to hold.
 type rowLayout struct {
 	paint   screen.Painter
-	columns int // of the terminal; 0 where there is none
+	columns int // of the terminal; 0 if there is none
 	day     string
 	widths  [5]int
 }

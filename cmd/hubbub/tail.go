@@ -117,7 +117,7 @@ func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog
 type tailWriter struct {
 	w       *bufio.Writer
 	json    bool
-	columns int // of the terminal; 0 where there is none
+	columns int // of the terminal; 0 if there is none
 	layout  *rowLayout
 }
 

@@ -102,7 +102,7 @@ func topOnce(cmd *cobra.Command, out io.Writer) error {
 	return err
 }
 
-// terminalSize returns the size of the terminal that w is; 0 where it is none.
+// terminalSize returns the size of the terminal that w is; 0 if it is none.
 func terminalSize(w io.Writer) (columns, rows int) {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -240,7 +240,7 @@ func (t *topScreen) failure(f *console.StateFailure) {
 	t.add(line)
 }
 
-// decimal writes a rate; nothing where there is next to none.
+// decimal writes a rate; nothing if there is next to none.
 func decimal(v float64) string {
 	if v < 0.05 {
 		return ""

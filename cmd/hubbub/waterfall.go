@@ -15,7 +15,7 @@ import (
 type waterfall struct {
 	*view.Waterfall
 	paint   screen.Painter
-	columns int // of the terminal; 0 where there is none
+	columns int // of the terminal; 0 if there is none
 	bar     int // columns of the axis
 	note    int // columns of what stands behind it
 }
