@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	pageRows = 100             // of the activity, at a time
-	liveRows = 200             // new rows that one look shows at most
+	pageRows = 100             // rows of a page
+	liveRows = 200             // new rows that one poll shows at most
 	patience = 3 * time.Second // for a search in the log
 )
 
-// An activityView is the page of the rows.
+// An activityView is the page of the log's rows.
 type activityView struct {
 	Now      time.Time
 	Query    url.Values // what the form asks for
@@ -31,15 +31,15 @@ type activityView struct {
 	Events   []string
 	Statuses []string
 	Rows     []rowLine
-	Live     string // where newer rows come from; empty if the tail stands still
-	Older    string // where older rows come from; empty if there are none
+	Live     string // link to newer rows; empty if the tail stands still
+	Older    string // link to older rows; empty if there are none
 	Missed   string // what the tail does not show
 	Problem  string
 	Fresh    bool // rows that came while the page was open
 	Paged    bool // rows before those of a page
 }
 
-// Empty says why there is no row.
+// Empty explains why there is no row.
 func (v *activityView) Empty() string {
 	switch {
 	case v.Problem != "":
@@ -130,7 +130,7 @@ func (v *activityView) show(rows []activitylog.Entry) {
 	}
 }
 
-// activityRows answers with older rows, or with those that are new.
+// activityRows answers with older rows, or with new ones.
 func (c *Console) activityRows(w http.ResponseWriter, r *http.Request, _ *visitor) {
 	q, f, err := readQuery(r)
 	page := &activityView{Now: c.now(), Query: q}
@@ -158,8 +158,8 @@ func (c *Console) activityRows(w http.ResponseWriter, r *http.Request, _ *visito
 	c.part(w, "activity", "newer", page)
 }
 
-// newRows fills the page with what was written after a place: the last of it,
-// where it is much.
+// newRows fills the page with the rows after a place, with the last ones if there are
+// many.
 func (c *Console) newRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) {
 	page.Fresh = true
 	end, err := c.log.End(ctx)

@@ -36,7 +36,7 @@ type agentLine struct {
 	Stats     activitylog.AgentStats
 	Connected bool
 	Endpoint  *endpoint
-	OpenCount int // of the events that are remembered
+	OpenCount int // among the remembered events
 	Saved     int // percent of the events that needed no turn
 }
 

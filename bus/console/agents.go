@@ -10,7 +10,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// An agent is what is known of one.
+// An agent is what the log tells of one agent.
 type agent struct {
 	activitylog.AgentTally
 	ID      string
@@ -66,7 +66,7 @@ func (e *agentEvent) tell(c *chatEvent, chat string) {
 	}
 }
 
-// Open counts the events that wait for their end, of those remembered.
+// Open counts the open events among those remembered.
 func (a *agent) Open() (n int) {
 	for _, e := range a.Events {
 		if e.Open() {
@@ -76,7 +76,7 @@ func (a *agent) Open() (n int) {
 	return n
 }
 
-// agentEvent takes what an agent records.
+// agentEvent applies a record of an agent.
 func (f *facts) agentEvent(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var r activitylog.AttentionRecord
 	if json.Unmarshal(m.Content, &r) != nil || protocol.RoleOf(m.From) != protocol.RoleAgent {

@@ -16,7 +16,7 @@ type tick struct {
 	Anchor string
 }
 
-// narrowest is the least width of a bar, in percent of the axis.
+// narrowest is the smallest width of a bar, in percent of the axis.
 const narrowest = 0.5
 
 // draw places the bars of a waterfall on its axis.
@@ -50,7 +50,7 @@ func (v *messageView) draw(w *view.Waterfall) {
 	}
 }
 
-// place says where a bar lies. One that is open runs to the end of the axis.
+// place sets where a bar lies. An open bar runs to the end of the axis.
 func (b *barLine) place(w *view.Waterfall) {
 	b.At = b.Start.Sub(w.Begin)
 	left, right := 100*w.Place(b.Start), 100.0
@@ -67,7 +67,7 @@ func (b *barLine) place(w *view.Waterfall) {
 
 func percents(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) + "%" }
 
-// tickStep is a round part of a duration that fits into it three to seven times.
+// tickStep returns a round duration that fits three to seven times into whole.
 func tickStep(whole time.Duration) time.Duration {
 	const most = 6
 	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second} {
@@ -93,7 +93,7 @@ func tickStep(whole time.Duration) time.Duration {
 	return time.Duration(10 * power)
 }
 
-// tickLabel writes a mark.
+// tickLabel returns the label of a mark.
 func tickLabel(t time.Duration) string {
 	switch {
 	case t == 0:

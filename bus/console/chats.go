@@ -11,7 +11,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A chat is what is known of one, by its topic.
+// A chat is what the log tells of one chat.
 type chat struct {
 	Topic      string
 	Title      string
@@ -38,7 +38,7 @@ type chatEvent struct {
 	Reply     bool // by an agent of ours
 	InReplyTo string
 	Text      string
-	Agents    []string // that it was sent to
+	Agents    []string // that got it
 	Status    string   // of a reply: queued, delivered, ...
 	Reason    string
 }
@@ -85,7 +85,7 @@ func isChat(id string) bool {
 	return role == protocol.RoleTG || role == protocol.RoleChorus
 }
 
-// route takes the steps by which a chat gets its agent.
+// route applies a step by which a chat gets its agent.
 func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var r struct {
 		protocol.RouteAssigned
@@ -98,7 +98,7 @@ func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	switch m.Type {
 	case protocol.TypeSpawnRequest:
 		topic, state, agent = cmp.Or(topic, string(m.From)), "asked for an agent", ""
-		unread = false // it asks for its sender, then
+		unread = false // the topic defaults to the sender
 	case protocol.TypeSpawnResult:
 		state, agent = r.Status, ""
 	case protocol.TypeConfigure:
@@ -120,7 +120,7 @@ func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	}
 }
 
-// said takes an event of a chat, once for every agent that it is sent to.
+// said applies an event of a chat, once for every agent that it is sent to.
 func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.ChatMessage
 	if json.Unmarshal(m.Content, &content) != nil {
@@ -136,7 +136,7 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	}
 	key := id
 	if kind == protocol.EventEdit || kind == protocol.EventDelete {
-		key = kind + " " + id // these repeat the id of their message
+		key = kind + " " + id // they repeat the id of their message
 	}
 	c := f.chat(string(m.From))
 	if content.Chat != nil {
@@ -176,7 +176,7 @@ func author(a *protocol.Author) string {
 	return text.Clip(a.ID, 80)
 }
 
-// replied takes what an agent says in a chat.
+// replied applies what an agent says in a chat.
 func (f *facts) replied(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.ChatReply
 	if json.Unmarshal(m.Content, &content) != nil || content.Typing || !isChat(e.Topic) {
@@ -198,7 +198,7 @@ func (f *facts) replied(e *activitylog.Entry, m *protocol.Message, at time.Time)
 	f.agent(string(m.From)).Replies++
 }
 
-// A deliveryStatus is the last that was said of a reply.
+// A deliveryStatus is the last status of a reply.
 type deliveryStatus struct {
 	protocol.DeliveryStatus
 	At    time.Time
@@ -207,7 +207,7 @@ type deliveryStatus struct {
 	Text  string
 }
 
-// status takes what became of a reply outside.
+// status applies the delivery status of a reply.
 func (f *facts) status(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	var content protocol.DeliveryStatus
 	if json.Unmarshal(m.Content, &content) != nil {

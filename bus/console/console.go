@@ -21,7 +21,7 @@ var ErrUnreachable = errors.New("the bridge's queues are not in this bus's data 
 // Options are the optional settings of a Console. Nil is valid.
 type Options struct {
 	Gate        Gate        // who may look; nil: everyone
-	DeadLetters DeadLetters // nil: none to be seen
+	DeadLetters DeadLetters // nil: there are none to show
 	Log         *zerolog.Logger
 	Now         func() time.Time // default time.Now
 }
@@ -39,8 +39,8 @@ type Console struct {
 	facts     *facts
 	series    *series
 	deadCount deadCount
-	viewed    atomic.Int64  // when somebody last looked, unix nanoseconds
-	look      chan struct{} // somebody looks; capacity 1
+	viewed    atomic.Int64  // time of the last request, in unix nanoseconds
+	look      chan struct{} // wakes the follower; capacity 1
 	caught    atomic.Pointer[chan struct{}]
 	mux       *http.ServeMux
 }
@@ -105,7 +105,7 @@ func (c *Console) Run(ctx context.Context) error {
 	return nil
 }
 
-// sampleEvery is how often the counters are looked at.
+// sampleEvery is how often the counters are sampled.
 const sampleEvery = 2 * time.Second
 
 func (c *Console) sample(ctx context.Context) {

@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// The bounds of what is remembered. What was touched longest ago is forgotten.
+// The bounds of what is remembered. The entries touched least recently are forgotten.
 const (
 	maxEdges  = 10_000
 	maxPeers  = 10_000
@@ -25,14 +25,14 @@ const (
 	maxText   = 300 // characters of a text
 )
 
-// facts is what the rows of the log amount to. The follower alone changes them.
+// facts are what the rows of the log add up to. Only the follower changes them.
 type facts struct {
 	trouble atomic.Pointer[string] // why the log cannot be read; nil while it can
 
 	mu       sync.RWMutex // guards everything below
 	since    time.Time    // of the first row
 	rows     int64
-	skipped  int64 // rows that were not looked at, because the bus writes faster
+	skipped  int64 // rows that were not read, because the bus writes faster
 	edges    *bounded[edgeKey, *edge]
 	peers    *bounded[string, *peerTally]
 	chats    *bounded[string, *chat]
@@ -62,8 +62,8 @@ func newFacts() *facts {
 	}
 }
 
-// bounded is a map that forgets a tenth of its entries when it is full: those
-// that were touched longest ago.
+// bounded is a map that forgets a tenth of its entries when it is full: those touched
+// least recently.
 type bounded[K cmp.Ordered, V any] struct {
 	limit int
 	blank func(K) V // makes an entry
@@ -76,7 +76,7 @@ type touched[V any] struct {
 	at int64
 }
 
-// newBounded makes such a map. Without a function that makes entries they are empty.
+// newBounded makes such a map. If blank is nil, new entries are zero.
 func newBounded[K cmp.Ordered, V any](limit int, blank func(K) *V) *bounded[K, *V] {
 	if blank == nil {
 		blank = func(K) *V { return new(V) }
@@ -93,7 +93,7 @@ func (b *bounded[K, V]) get(k K) (v V, ok bool) {
 	return t.v, true
 }
 
-// touch returns an entry, and makes it if there is none.
+// touch returns an entry, which it makes if there is none.
 func (b *bounded[K, V]) touch(k K) V {
 	b.clock++
 	if t, ok := b.m[k]; ok {
@@ -143,7 +143,7 @@ func (b *bounded[K, V]) sorted() []V {
 	return list
 }
 
-// A failure is one delivery or message that came to nothing.
+// A failure is a delivery or message that failed.
 type failure = StateFailure
 
 // A gap is a log_gap row.
@@ -165,7 +165,7 @@ func (f *facts) skip(n int64) {
 	f.trouble.Store(nil)
 }
 
-// apply takes rows in the order of the log.
+// apply applies rows, in the order of the log.
 func (f *facts) apply(rows []activitylog.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,12 +190,12 @@ func (f *facts) applyRow(e *activitylog.Entry) {
 		f.peer(e.Actor).fails(at, "rejected", e.Error)
 	case e.Is(activitylog.LogGap):
 		g := gap{At: at}
-		_ = json.Unmarshal(e.Payload, &g) // what cannot be read stays unknown
+		_ = json.Unmarshal(e.Payload, &g) // unreadable members stay unknown
 		f.gaps = appendBounded(f.gaps, g)
 	}
 }
 
-// sent takes a message as it enters the bus.
+// sent applies the send_start row of a message.
 func (f *facts) sent(e *activitylog.Entry, at time.Time) {
 	var m protocol.Message
 	if json.Unmarshal(e.Payload, &m) != nil {
@@ -218,7 +218,7 @@ func (f *facts) sent(e *activitylog.Entry, at time.Time) {
 	}
 }
 
-// delivered takes the outcome of one delivery.
+// delivered applies the outcome of one delivery.
 func (f *facts) delivered(e *activitylog.Entry, at time.Time) {
 	p := f.peer(e.Actor)
 	p.received.add(at)

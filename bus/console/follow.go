@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// historyRows is how many rows are read when somebody first looks, and after
-	// more than that were missed.
+	// historyRows is how many rows are read for the first request, and after more
+	// than that were missed.
 	historyRows = 100_000
-	// followEvery is how often new rows are looked for.
+	// followEvery is how often new rows are read.
 	followEvery = 500 * time.Millisecond
-	// followRows is how many rows are read each time, at most: what the bus writes
-	// beyond that is skipped, so that looking costs the bus little.
+	// followRows is how many rows are read each time, at most. Further rows are
+	// skipped, so that the console costs the bus little.
 	followRows = 1_000
-	// lookAway is how long after the last request the log is no longer followed.
+	// lookAway is how long after the last request the log is still followed.
 	lookAway = 2 * time.Minute
-	// catchUp is how long a page waits for the rows that it is made of.
+	// catchUp is how long a page waits for the rows that it shows.
 	catchUp = 150 * time.Millisecond
 )
 
-// followed are the events that facts are made of.
+// followed chooses the rows that facts are made of.
 var followed = activitylog.Filter{Events: []activitylog.Event{
 	activitylog.SendStart, activitylog.ProcessFinish, activitylog.Rejected, activitylog.LogGap,
 }}
 
-// noticed tells the follower that somebody looks.
+// noticed tells the follower of a request.
 func (c *Console) noticed() {
 	c.viewed.Store(c.now().UnixNano())
 	select {
@@ -82,8 +82,8 @@ func (c *Console) follow(ctx context.Context) {
 	}
 }
 
-// catchUp reads what was written since a place: everything at first, a bounded
-// part of it later.
+// catchUp reads the rows since a place: all of the history at first, later a bounded
+// number.
 func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activitylog.Cursor, error) {
 	end, err := c.log.End(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 	select {
 	case <-*c.caught.Load():
 	default:
-		first, room = true, historyRows // nobody has looked for a while
+		first, room = true, historyRows // the log was not followed for a while
 	}
 	begin := make(activitylog.Cursor, len(end))
 	skipped := int64(0)
@@ -126,7 +126,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 		if len(rows) < page || !first && passed(at, end) {
 			break
 		}
-		if !retry.Sleep(ctx, time.Since(began)) { // others want the processor too
+		if !retry.Sleep(ctx, time.Since(began)) { // leave the processor to others as well
 			return at, ctx.Err()
 		}
 	}

@@ -20,13 +20,13 @@ const (
 	maxSessions = 1000
 )
 
-// A visitor is who asks, and what they may do.
+// A visitor is who sent a request, and what they may do.
 type visitor struct {
 	Name   string // of the credential; empty on an open bus
 	Act    bool
 	Token  string // that the forms of this visitor carry
 	Cookie bool   // came by a link, and can leave
-	bearer bool   // showed a token of its own: no page can make a browser do that
+	bearer bool   // sent a bearer token, which no page can make a browser do
 }
 
 // A gatekeeper lets visitors in.
@@ -41,7 +41,7 @@ type gatekeeper struct {
 	sessions map[[32]byte]*session
 }
 
-// A session is what a secret opens, until it expires. They are kept by the hashes
+// A session is what a secret opens until it expires. Sessions are kept by the hashes
 // of their secrets.
 type session struct {
 	access  Access
@@ -83,7 +83,7 @@ var (
 	errForged    = errors.New("this request did not come from a page of the console; go back and try again")
 )
 
-// admit says who asks, or why they may not look.
+// admit returns the visitor, or why they may not look.
 func (g *gatekeeper) admit(r *http.Request) (*visitor, error) {
 	if g.open() {
 		return &visitor{Act: true, Token: g.openForm}, nil
@@ -131,7 +131,7 @@ func cookieName(r *http.Request) string {
 	return "hubbub_console"
 }
 
-// link makes a link's key for who has a credential.
+// link makes the key of a link for the holder of a credential.
 func (g *gatekeeper) link(access Access) string {
 	key := rand.Text()
 	g.mu.Lock()
@@ -195,8 +195,8 @@ func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, map[string]string{"error": err.Error()})
 }
 
-// enter lets in who follows a link. The page that it shows leads on by itself,
-// so that the browser sends the cookie wherever the link was followed from.
+// enter lets in who follows a link. Its page refreshes to the console, so that the
+// browser sends the cookie wherever the link was followed from.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	if c.gate.open() {
 		http.Redirect(w, r, "/console/", http.StatusSeeOther)
@@ -223,7 +223,7 @@ func (c *Console) leave(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.refuse(w, r, http.StatusOK, errors.New("you have left; `hubbub console` lets you in again"))
 }
 
-// checkForm says why an action is not one of our own pages', or nil.
+// checkForm returns nil if an action comes from one of our own pages.
 func (g *gatekeeper) checkForm(r *http.Request, v *visitor) error {
 	if v.bearer {
 		return nil
@@ -235,7 +235,7 @@ func (g *gatekeeper) checkForm(r *http.Request, v *visitor) error {
 	return nil
 }
 
-// seen wraps a page: who may not look is told so.
+// seen wraps a page: it refuses who may not look.
 func (c *Console) seen(page func(http.ResponseWriter, *http.Request, *visitor)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := c.gate.admit(r)
@@ -275,7 +275,7 @@ func (c *Console) acting(action func(http.ResponseWriter, *http.Request, *visito
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// secure sets what holds for every answer.
+// secure sets the headers of every answer.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -16,8 +16,8 @@ const (
 	mapMargin                   = 46
 )
 
-// column says where on the map an identity stands: chats to the left, agents to
-// the right, what serves both between.
+// column returns the column of an identity on the map: chats left, agents right, and
+// between them what serves both.
 func column(id string) int {
 	switch roleClass(id) {
 	case "role-tg", "role-chorus":
@@ -28,7 +28,7 @@ func column(id string) int {
 	return 1
 }
 
-// gonePast is how long who left is on the map. A command comes and goes.
+// gonePast is how long an identity that left stays on the map; a command stays briefly.
 func gonePast(role string) time.Duration {
 	if role == "role-cli" {
 		return 20 * time.Second
@@ -125,8 +125,8 @@ func drawEdge(e edgeLine, from, to node, way *detour) edgeLine {
 	return e
 }
 
-// A detour leads the edges between chats and agents around what stands between
-// them, above or below, one beside the other.
+// A detour leads the edges between chats and agents above or below the boxes between
+// them, one edge beside the other.
 type detour struct{ above, below int }
 
 const detourStep = 7

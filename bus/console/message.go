@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// chainWithin is how long around a message its causes and consequences are
-	// looked for, less where the bus is so busy that more than chainMessages were
-	// sent before or after it; never less than chainLeast.
+	// chainWithin is how far around a message to look for causes and consequences:
+	// less if more than chainMessages were sent before or after it, but never less
+	// than chainLeast.
 	chainWithin   = 15 * time.Minute
 	chainLeast    = 30 * time.Second
 	chainMessages = 2000
@@ -37,8 +37,8 @@ type messageView struct {
 	Ticks   []tick
 	Whole   time.Duration
 	Cut     bool
-	Within  time.Duration // how long around the message was looked
-	Wider   string        // where more is looked at; empty if all was
+	Within  time.Duration // how far around the message the search went
+	Wider   string        // link to a longer search; empty if there is none
 	Rows    []activitylog.Entry
 	EventID string
 	Agents  []eventAt // how agents judged it
@@ -97,8 +97,8 @@ func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor
 	c.show(w, v, "message", "Message "+shortID(id), page)
 }
 
-// broughtBy returns the message that brought an event to an agent, for who looks
-// for the sourceId of what was said in a chat; empty if it is not known any more.
+// broughtBy returns the message that brought an event to an agent, for those who
+// search a sourceId; empty if it is forgotten.
 func (c *Console) broughtBy(ctx context.Context, event string) string {
 	c.current(ctx)
 	c.facts.mu.RLock()
@@ -111,8 +111,8 @@ func (c *Console) broughtBy(ctx context.Context, event string) string {
 	return ""
 }
 
-// reach says how long around a message to look: it takes a sample of how busy
-// the bus was after it.
+// reach returns how far around a message to look, from a sample of how busy the bus
+// was after it.
 func (c *Console) reach(ctx context.Context, id string) time.Duration {
 	const some = 100
 	m, err := c.log.Message(ctx, id)
@@ -143,7 +143,7 @@ func newMessageView(chain *activitylog.Chain) *messageView {
 	return v
 }
 
-// eventIDOf is how agents name what a message brings.
+// eventIDOf returns the id that agents use for the event that a message brings.
 func eventIDOf(m *activitylog.Message) string {
 	var p struct {
 		Content struct{ SourceID, EventID, InReplyTo string }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	oddSpan    = 10 * time.Minute // a failure older than that is no news
+	oddSpan    = 10 * time.Minute // older failures are not shown
 	oddPatient = 30 * time.Second // how long a chat may wait for an agent
 	oddStuck   = 10 * time.Minute // how long an event may stay open
 	oddFill    = 50               // percent of a bound
@@ -21,7 +21,7 @@ const (
 	deadEvery  = 5 * time.Second
 )
 
-// An oddity is one thing that somebody should look at.
+// An oddity is something that somebody should look at.
 type oddity struct {
 	Tone string // bad or warn
 	What string
@@ -71,7 +71,7 @@ func oddBus(in *oddInput) (list []oddity) {
 	return list
 }
 
-// oddFailures groups the failures of the last minutes by whom they concern.
+// oddFailures groups the recent failures by peer and status.
 func (f *facts) oddFailures(now time.Time) []oddity {
 	type group struct{ who, status string }
 	counts := map[group]int{}
@@ -124,7 +124,7 @@ func (f *facts) oddChats(now time.Time) (list []oddity) {
 	return list
 }
 
-// oddAgents finds the agents that owe something and are away, or stuck.
+// oddAgents finds agents with open events that are away or stuck.
 func (f *facts) oddAgents(in *oddInput) (list []oddity) {
 	connected := make(map[string]bool, len(in.Peers))
 	for _, l := range in.Peers {
@@ -152,7 +152,7 @@ func (f *facts) oddAgents(in *oddInput) (list []oddity) {
 	return list
 }
 
-// A deadCount is how many dead letters there are, looked up now and then.
+// A deadCount is the number of dead letters, counted now and then.
 type deadCount struct {
 	mu sync.Mutex // guards the fields below
 	at time.Time
@@ -160,8 +160,8 @@ type deadCount struct {
 	ok bool // they could be counted
 }
 
-// deadLetters counts the dead letters, as of some seconds ago at most; not ok
-// where the bridge's queues are not to be seen from here.
+// deadLetters returns the number of dead letters, at most some seconds old; not ok if
+// the bridge's queues cannot be read from here.
 func (c *Console) deadLetters(ctx context.Context) (n int, ok bool) {
 	if c.dead == nil {
 		return 0, false

@@ -72,7 +72,7 @@ func (c *Console) show(w http.ResponseWriter, v *visitor, name, title string, pa
 	c.render(w, http.StatusOK, name, c.frame(v, section, title, page))
 }
 
-// render writes a page, or says that it cannot.
+// render writes a page, or an error.
 func (c *Console) render(w http.ResponseWriter, status int, name string, data any) {
 	c.execute(w, status, name, "layout", data)
 }
@@ -94,7 +94,7 @@ func (c *Console) execute(w http.ResponseWriter, status int, page, part string, 
 	w.Write(b.Bytes()) //nolint:errcheck // the client went away
 }
 
-// refuse says why a page is not shown: as JSON to programs.
+// refuse answers why a page is not shown; programs get JSON.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	accept := r.Header.Get("Accept")
 	if strings.HasSuffix(r.URL.Path, ".json") || !strings.Contains(accept, "text/html") && accept != "" && accept != "*/*" {
@@ -108,7 +108,7 @@ func (c *Console) nothing(w http.ResponseWriter, r *http.Request, _ *visitor) {
 	c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the console has no page %s", text.Clip(r.URL.Path, 200)))
 }
 
-// broken says that the log cannot be read.
+// broken answers that the log cannot be read.
 func (c *Console) broken(w http.ResponseWriter, r *http.Request, err error) {
 	c.refuse(w, r, http.StatusServiceUnavailable, fmt.Errorf("the activity log cannot be read now: %w", err))
 }
@@ -165,7 +165,7 @@ func link(page string, pairs ...string) string {
 	return "/console/" + page + "?" + q.Encode()
 }
 
-// identityLink is where more about an identity is shown.
+// identityLink returns the link to the page of an identity.
 func identityLink(id string) string {
 	switch {
 	case isChat(id):
@@ -177,7 +177,7 @@ func identityLink(id string) string {
 	}
 }
 
-// roleClass is the class that colours an identity.
+// roleClass returns the CSS class that colours an identity.
 func roleClass(id string) string {
 	family, _, _ := strings.Cut(id, ":")
 	switch {
@@ -189,7 +189,7 @@ func roleClass(id string) string {
 	return "role-other"
 }
 
-// tone is the class that colours a status.
+// tone returns the CSS class that colours a status.
 func tone(status string) string {
 	switch status {
 	case "ok", "delivered", "done", "responded", "acknowledged", "completed", "accepted", "finished", "answered", "online", "talking", "spawned":
@@ -244,7 +244,7 @@ func pretty(raw json.RawMessage) string {
 	return words
 }
 
-// shortID is the end of a long id, by which people tell it from others.
+// shortID returns the end of a long id, which differs most.
 func shortID(id string) string {
 	if len(id) <= 12 {
 		return id

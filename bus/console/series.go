@@ -12,7 +12,7 @@ import (
 // keptSamples is how many samples are kept: half an hour of them.
 const keptSamples = 900
 
-// A sample is a picture of the counters.
+// A sample is the counters at one moment.
 type sample struct {
 	at time.Time
 	report.Counters
@@ -56,7 +56,7 @@ type point struct {
 	connections float64
 }
 
-// columns are what the charts draw of points; a negative value is not known.
+// columns are the columns of the charts; a negative value is unknown.
 var columns = []struct {
 	name string
 	of   func(*point) float64
@@ -108,7 +108,7 @@ func between(a, b sample) point {
 }
 
 // quantile estimates, in milliseconds, how long at most the q-th part of the
-// messages took that were finished between two pictures; -1 if none was.
+// messages took that were finished between two samples; -1 if none was.
 func quantile(before, after []report.Bucket, q float64) float64 {
 	total := uint64(0)
 	diff := make([]uint64, len(after))
@@ -149,7 +149,7 @@ func (s *series) points(n int) []point {
 	return points
 }
 
-// now returns what happens now: over the last samples.
+// now returns what happened over the last samples.
 func (s *series) now() point {
 	list := s.last(6)
 	if len(list) < 2 {

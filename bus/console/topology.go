@@ -19,7 +19,7 @@ const (
 	mapEdges  = 120 // on the map
 	pagePeers = 100 // in the list
 	pageEdges = 40
-	recently  = 30 * time.Minute // what was last heard of longer ago is not on the map
+	recently  = 30 * time.Minute // after that silence an identity is not on the map
 )
 
 // A peerLine is one identity: connected, or spoken for by a bridge.
@@ -90,7 +90,7 @@ type paging struct {
 	Prev, Next   string
 }
 
-// A pulse is how the bus is, in a line.
+// A pulse is the state of the bus in one line.
 type pulse struct {
 	report.Counters
 	Rates    StateRates
@@ -183,7 +183,7 @@ func latest(a, b time.Time) time.Time {
 
 func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
 	l := peerLine{StatePeer: StatePeer{Peer: p, Connected: connected}, Role: roleClass(p.ID)}
-	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero when it is not told
+	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero if it is missing
 	if t, ok := f.peers.get(p.ID); ok {
 		l.In, l.Out, l.Total = t.received.at(now), t.sent.at(now), t.sent.total+t.received.total
 		l.Failures, l.LastFail, l.Error, l.Status = t.failures, t.lastFailure, t.lastError, t.lastStatus
@@ -232,7 +232,7 @@ func (f *facts) edgeLines(now time.Time) []edgeLine {
 	return lines
 }
 
-// listPeers fills the list, as far as it is asked for.
+// listPeers fills the page of the list that the request asks for.
 func (t *topology) listPeers(lines []peerLine, r *http.Request) {
 	if t.Query != "" {
 		want := strings.ToLower(t.Query)
@@ -253,7 +253,7 @@ func (t *topology) listPeers(lines []peerLine, r *http.Request) {
 	}
 }
 
-// Part is where the page's live part comes from.
+// Part returns the link to the page's live part.
 func (t *topology) Part() string {
 	return link("topology", "q", t.Query, "from", fmt.Sprint(t.Pages.From-1))
 }

@@ -9,8 +9,8 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A rate counts what happens, the older the less: its value is about how often
-// it happened within the last minute.
+// A rate counts events with exponential decay: its value is about the number of
+// events in the last minute.
 type rate struct {
 	total int64
 	value float64
@@ -81,7 +81,7 @@ func (e *edge) add(at time.Time, typ, status string) {
 	}
 }
 
-// receiver names who got a message: the chat, where a bridge took it for one.
+// receiver returns who got a message: the chat, if a bridge took it for one.
 func receiver(peer, topic string) string {
 	p, t := protocol.PeerID(peer), protocol.PeerID(topic)
 	if protocol.SpeaksForFamily(p) && protocol.IsIdentity(protocol.Topic(topic)) && p.Family() == t.Family() {

@@ -15,8 +15,8 @@ import (
 // addressFile is the name of the file in the demo's data folder.
 const addressFile = "demo.json"
 
-// latestPath is where the address of the demo started last is, for people who
-// do not know its data folder.
+// latestPath is the file with the address of the latest demo, for those who do not
+// know its data folder.
 func latestPath() string {
 	name := "hubbub-demo-" + strconv.Itoa(os.Getuid()) + ".json"
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
@@ -41,7 +41,7 @@ func WriteAddress(a Address) (remove func(), err error) {
 	return func() {
 		for _, path := range paths {
 			if now, err := readAddress(path); err == nil && now == a {
-				_ = os.Remove(path) // a stale one is recognized by its silence
+				_ = os.Remove(path) // a stale address does not answer
 			}
 		}
 	}, nil

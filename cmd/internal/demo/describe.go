@@ -21,8 +21,8 @@ type note struct {
 	why  string // the reason, where an agent gave one
 }
 
-// describe says what a passage was, or nothing where it is none of the story:
-// heartbeats, signs of typing.
+// describe makes the note of a passage; false if it is no part of the story, such as a
+// heartbeat or a sign of typing.
 func describe(p *passage) (note, bool) {
 	n := note{at: p.Start, rows: fmt.Sprintf("#%d-%d", p.First, p.Last)}
 	kind := string(p.message.Type)
@@ -55,7 +55,7 @@ func route(p *passage) string {
 	return screen.Printable(fmt.Sprintf("%s → %s", p.message.From, p.Topic))
 }
 
-// outcome says what became of the deliveries of a passage.
+// outcome describes the deliveries of a passage.
 func outcome(p *passage) (text string, bad bool) {
 	if len(p.Deliveries) == 0 {
 		return "nobody listens", false
@@ -73,7 +73,7 @@ func outcome(p *passage) (text string, bad bool) {
 	return strings.ReplaceAll(text, " ", "\u00a0"), bad
 }
 
-// describeEvent says what an agent_event was about.
+// describeEvent describes an agent_event.
 func describeEvent(n note, p *passage) (note, bool) {
 	var e activitylog.AttentionRecord
 	if json.Unmarshal(p.message.Content, &e) != nil {

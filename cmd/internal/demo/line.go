@@ -21,8 +21,7 @@ type Line struct {
 	ReplyTo int       `json:"replyTo,omitempty"`
 }
 
-// lineOf turns a call of the bridge into what people see of it; false for what
-// they do not see.
+// lineOf returns what people see of a call of the bridge; false if they see nothing.
 func lineOf(bot string, c tgtest.Call) (Line, bool) {
 	l := Line{At: c.At, ChatID: c.ChatID, Author: bot, Bot: true}
 	if c.Message != nil {
@@ -52,7 +51,7 @@ func lineOf(bot string, c tgtest.Call) (Line, bool) {
 	}
 }
 
-// unquote gives the JSON inside of a JSON string, as forms carry it.
+// unquote returns the JSON inside a JSON string, as forms carry it.
 func unquote(raw json.RawMessage) json.RawMessage {
 	if s, err := strconv.Unquote(string(raw)); err == nil {
 		return json.RawMessage(s)

@@ -19,7 +19,7 @@ const (
 	// besideWait is how long a line waits for the first rows, to stand beside them:
 	// longer than the 250 ms within which a log that keeps up has them.
 	besideWait = time.Second
-	// besideLook is how often it is looked whether a line has waited so long.
+	// besideLook is how often waiting lines are checked.
 	besideLook = 100 * time.Millisecond
 )
 
@@ -88,7 +88,7 @@ func (n *Narrator) Run(ctx context.Context) error {
 	})
 }
 
-// take prints what is new and tells whoever waits for it.
+// take prints new lines and rows, and wakes those who wait for them.
 func (n *Narrator) take(rows []activitylog.Entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -84,7 +84,7 @@ func (s *Stage) serveLines(w http.ResponseWriter, r *http.Request) {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
+	_ = json.NewEncoder(w).Encode(v) // the client went away
 }
 
 // An Address is where a person reaches a running demo. It is written to a file

@@ -175,7 +175,7 @@ func (p *Play) crash(ctx context.Context) error {
 	})
 }
 
-// ended reports whether some agent has written how an event ended.
+// ended reports whether some agent has recorded the end of an event.
 func (p *Play) ended(m moment, l Line) bool {
 	_, ok := first(m, protocol.TypeAgentEvent, func(d protocol.Disposition) bool {
 		return d.Event == "disposition" && d.EventID == p.eventID(l)

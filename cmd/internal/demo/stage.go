@@ -74,7 +74,7 @@ func (s *Stage) Run(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serving the demo's Bot API: %w", err)
 }
 
-// collect turns what the bridge does into lines.
+// collect makes lines of what the bridge sends.
 func (s *Stage) collect(ctx context.Context) {
 	seen := 0
 	for {
