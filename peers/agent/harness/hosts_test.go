@@ -312,8 +312,8 @@ var hostCases = map[string]struct {
 	"later":                 {run: simple("must_respond", "look at the logs later", "C1 defer")},
 	"a crash before it acts": {failing: true, run: func(o *host) {
 		o.same(o.run(o.turn("C1", "must_respond", "is the deploy blocked?"), 1), "C1 send_message")
-		if asksAgain := strings.Contains(o.Name(), "/openai/") || strings.Contains(o.Name(), "/anthropic/"); o.tries != 2 && !asksAgain {
-			o.Errorf("it took %d tries, want one that failed and one that did not", o.tries)
+		if asksAgain := strings.Contains(o.Name(), "/openai/") || strings.Contains(o.Name(), "/anthropic/"); o.tries < 2 && !asksAgain {
+			o.Errorf("it took %d tries, want one that failed before", o.tries)
 		}
 	}},
 
@@ -371,6 +371,7 @@ var hostCases = map[string]struct {
 			if err := <-ended; !errors.Is(err, cause) {
 				o.Errorf("it ended with %v", err)
 			}
+			close(withdrawn) // a call over MCP does not end with its connection
 		}
 		o.answer = nil
 		o.same(o.run(o.turn("C2", "ack_only", "thanks!"), 2), "C1 react working", "C2 react seen")
