@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 )
 
@@ -54,20 +56,20 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	a.broker = newBroker(a)
 	o := &a.opts
 	nature := natureOf(h)
-	self := attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams}
-	cfg := attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words}
-	a.box = mailbox.New(db, a.send, mailbox.Options{
-		Self: self, Attention: cfg, OwnTime: nature.OwnTime, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
-		Broker: a.broker, Stop: func(turnID, reason string) { a.turns.Stop(turnID, reason) }, Log: o.Log,
-	})
-	a.kit = &tools.Kit{
-		ID: id, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }, Crash: o.crash, Log: o.Log,
+	settings := mailbox.Settings{
+		Self:      attention.Self{ID: string(id), Aliases: o.Aliases, Roles: o.Roles, Streams: o.Streams},
+		Attention: attention.Config{Version: o.Version, Deadline: o.Deadline, Digests: o.DigestEvery > 0, Words: o.Words},
+		OwnTime:   nature.OwnTime, Log: o.Log, Crash: o.crash,
 	}
+	a.box = mailbox.New(db, a.send, mailbox.Options{
+		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
+		Broker: a.broker, Stop: func(turnID, reason string) { a.turns.Stop(turnID, reason) },
+	})
+	a.kit = &tools.Kit{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }}
 	a.turns = turns.New(a.box, h, a.kit, a.broker, turns.Options{
-		Self: self, Attention: cfg, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery,
-		OwnTime: nature.OwnTime, ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxTries: o.MaxTries, FirstRetry: o.FirstRetry,
-		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence,
-		Begun: a.noteBegun, Crash: o.crash, Log: o.Log,
+		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery,
+		ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxTries: o.MaxTries, FirstRetry: o.FirstRetry,
+		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, Begun: a.noteBegun,
 	})
 	a.handle()
 	return a
@@ -83,10 +85,7 @@ func natureOf(h harness.Harness) harness.Capabilities {
 }
 
 func (a *Agent) newPeer() *peer.Peer {
-	var opts peer.Options
-	if a.opts.Peer != nil {
-		opts = *a.opts.Peer
-	}
+	opts := defaults.Of(a.opts.Peer)
 	theirs := opts.OnConnect
 	opts.OnConnect = func(ctx context.Context) {
 		a.online(ctx)
@@ -176,15 +175,7 @@ func (a *Agent) flush(ctx context.Context) {
 // somethingDue reports whether the outbox sends something now, or could.
 func (a *Agent) somethingDue(ctx context.Context) bool {
 	items, err := a.box.Outbox.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
-	if err != nil {
-		return false
-	}
-	for i := range items {
-		if items[i].State == outbox.StateSending || !items[i].NotBefore.After(time.Now()) {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(items, func(i outbox.Item) bool { return i.State == outbox.StateSending || !i.NotBefore.After(time.Now()) })
 }
 
 // online says on every connection that the agent is there, until somebody has heard

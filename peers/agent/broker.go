@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"hubbub/peers/agent/mailbox"
@@ -25,8 +25,7 @@ type broker struct {
 	opts *Options
 	box  func() *mailbox.Mailbox
 
-	mu       sync.Mutex // guards contract
-	contract string     // of the last announcement
+	contract atomic.Value // string: of the last announcement
 }
 
 func newBroker(a *Agent) *broker {
@@ -61,9 +60,7 @@ func (b *broker) attend(ctx context.Context) {
 	}
 	b.Attend(ctx, who, func(ctx context.Context) {
 		if text := b.askContract(ctx, &mailbox.Origin{}); text != "" {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.contract = text
+			b.contract.Store(text)
 		}
 	})
 }
@@ -91,10 +88,7 @@ func (b *broker) Contract(ctx context.Context, o *mailbox.Origin) (text string, 
 			return text, true
 		}
 	}
-	b.mu.Lock()
-	text = b.contract
-	b.mu.Unlock()
-	if text != "" && b.Seen() {
+	if text, ok := b.contract.Load().(string); ok && b.Seen() {
 		return text, true
 	}
 	text = "You are the agent " + b.id.Name() + " on a message bus. Others reach you as @" + b.id.Name() + ". You speak for nobody else."

@@ -47,7 +47,7 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 		case <-timer.C:
 			shown, err := a.showTyping(ctx)
 			if err != nil && ctx.Err() == nil {
-				a.opts.Log.Debug().Err(err).Msg("the typing sign was not sent")
+				a.opts.Log.Debug().Err(err).Msg("typing sign not sent")
 			}
 			if shown > 0 {
 				timer.Reset(typingEvery)
@@ -115,7 +115,7 @@ func (a *Agent) reportLoop(ctx context.Context) error {
 			return nil
 		case p := <-a.reports:
 			if err := a.report(ctx, p); err != nil && ctx.Err() == nil {
-				a.opts.Log.Debug().Err(err).Msg("a progress report was not sent")
+				a.opts.Log.Debug().Err(err).Msg("progress report not sent")
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,23 +23,33 @@ const (
 // handle sets the handlers of the messages that reach an agent.
 func (a *Agent) handle() {
 	for t, h := range map[protocol.MessageType]peer.Handler{
-		protocol.TypeConfigure:      a.receiveConfigure,
-		protocol.TypeTGMessage:      a.receiveChat,
-		protocol.TypeChatMessage:    a.receiveChat,
-		protocol.TypeDeliveryStatus: a.receiveStatus,
+		protocol.TypeConfigure:      reading("a configure", a.receiveConfigure),
+		protocol.TypeTGMessage:      reading("a chat message", a.receiveChat),
+		protocol.TypeChatMessage:    reading("a chat message", a.receiveChat),
+		protocol.TypeDeliveryStatus: reading("a delivery_status", a.receiveStatus),
 		protocol.TypeCollabResult:   a.broker.Take,
-		protocol.TypeCollabEvent:    a.receiveFact,
-		protocol.TypeAgentEvent:     a.receiveAgentEvent,
+		protocol.TypeCollabEvent:    reading("a collab_event", a.receiveFact),
+		protocol.TypeAgentEvent:     reading("an agent_event", a.receiveAgentEvent),
 	} {
 		a.peer.Handle(t, h)
 	}
 }
 
+// reading returns a handler that reads the content of a message and has it taken.
+func reading[T any](what string, take func(ctx context.Context, d *peer.Delivery, content *T) error) peer.Handler {
+	return func(ctx context.Context, d *peer.Delivery) error {
+		var content T
+		if err := d.Decode(&content); err != nil {
+			return peer.Reject("the content is not " + what + ": " + err.Error())
+		}
+		return take(ctx, d, &content)
+	}
+}
+
 // receiveConfigure remembers a chat that the agent talks to. A chat speaks for itself;
 // people at the command line and the spawner may name any.
-func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery) error {
-	var c protocol.Configure
-	if err := d.Decode(&c); err != nil || c.TalkTo == "" {
+func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
+	if c.TalkTo == "" {
 		return peer.Reject(`configure needs content.talkto, such as {"talkto":"tg:42"}`)
 	}
 	from := d.Message.From
@@ -52,16 +61,12 @@ func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery) error {
 }
 
 // receiveChat stores a chat event. Nil means that it is in the mailbox, or was before.
-func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery) error {
-	var c protocol.ChatMessage
-	if err := json.Unmarshal(d.Message.Content, &c); err != nil {
-		return peer.Reject("the content is not a chat message: " + err.Error())
-	}
-	if problem := checkChat(&c); problem != "" {
+func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.ChatMessage) error {
+	if problem := checkChat(c); problem != "" {
 		return peer.Reject(problem)
 	}
-	mailbox.Complete(&c, &d.Message)
-	e := entryOf(d, c)
+	mailbox.Complete(c, &d.Message)
+	e := entryOf(d, *c)
 	e.Chat = d.Message.From.Topic()
 	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.TakeIn(e) })
 	if err != nil {
@@ -103,23 +108,15 @@ func checkChat(c *protocol.ChatMessage) string {
 }
 
 // receiveStatus notes what became of one of the agent's messages.
-func (a *Agent) receiveStatus(ctx context.Context, d *peer.Delivery) error {
-	var s protocol.DeliveryStatus
-	if err := d.Decode(&s); err != nil {
-		return peer.Reject("the content is not a delivery_status: " + err.Error())
-	}
-	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.Delivered(d.Message.From.Topic(), &s) })
+func (a *Agent) receiveStatus(ctx context.Context, d *peer.Delivery, s *protocol.DeliveryStatus) error {
+	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.Delivered(d.Message.From.Topic(), s) })
 }
 
 // receiveAgentEvent takes events of other agents and of the spawner. None asks
 // anything of this agent; they are on the bus's record.
-func (a *Agent) receiveAgentEvent(_ context.Context, d *peer.Delivery) error {
-	var head struct {
-		Event string `json:"event"`
-	}
-	if err := d.Decode(&head); err != nil {
-		return peer.Reject("the content is not an agent_event: " + err.Error())
-	}
+func (a *Agent) receiveAgentEvent(_ context.Context, d *peer.Delivery, head *struct {
+	Event string `json:"event"`
+}) error {
 	a.opts.Log.Debug().Str("peer", string(d.Message.From)).Str("event", strings.ToValidUTF8(head.Event, "?")).Msg("agent event")
 	return nil
 }

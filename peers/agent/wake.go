@@ -14,20 +14,16 @@ import (
 
 // receiveFact takes what the broker tells this agent: a wake, which is an event like
 // any other, or that a claimed event is free again.
-func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery) error {
+func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protocol.CollabEvent) error {
 	if from := d.Message.From; from != protocol.PeerBroker && protocol.RoleOf(from) != protocol.RoleCLI {
 		return peer.Reject("only the collaboration broker sends facts")
-	}
-	var fact protocol.CollabEvent
-	if err := d.Decode(&fact); err != nil {
-		return peer.Reject("the content is not a collab_event: " + err.Error())
 	}
 	defer a.turns.Poke()
 	switch fact.Type {
 	case collab.EventWoken.Name:
-		return a.receiveWake(ctx, d, &fact)
+		return a.receiveWake(ctx, d, fact)
 	case collab.EventClaimOffered.Name:
-		claim, err := collab.EventClaimOffered.Read(&fact)
+		claim, err := collab.EventClaimOffered.Read(fact)
 		if err != nil {
 			return peer.Reject("the claim cannot be read: " + err.Error())
 		}

@@ -93,21 +93,14 @@ func cutRunes(s string, n int) string {
 }
 
 // Block renders a digest for a model, excerpts behind the fence.
-func (d *Digest) Block(fence string) string {
-	var all strings.Builder
-	for _, line := range d.Excerpts {
-		all.WriteString(line.EventID + "\n" + authorName(line.Author) + "\n" + line.Author.ID + "\n" + BodyText(line.Text) + "\n")
-	}
-	if fence == "" {
-		fence = "fence"
-	}
-	fence = FenceFor(fence, all.String()+d.Summary)
-	var b strings.Builder
+func (d *Digest) Block(fence string) string { return behindFence(fence, d.write) }
+
+func (d *Digest) write(b *strings.Builder, fence string) {
 	b.WriteString("C2A DIGEST\n")
-	header(&b, "response_policy", string(d.Policy))
-	header(&b, "reason", d.Reason)
-	header(&b, "events", strconv.Itoa(len(d.EventIDs)))
-	header(&b, "fence", fence)
+	header(b, "response_policy", string(d.Policy))
+	header(b, "reason", d.Reason)
+	header(b, "events", strconv.Itoa(len(d.EventIDs)))
+	header(b, "fence", fence)
 	b.WriteString("\nSUMMARY\n" + d.Summary)
 	if d.Withheld > 0 {
 		b.WriteString("not quoted: " + strconv.Itoa(d.Withheld) + "\n")
@@ -116,10 +109,6 @@ func (d *Digest) Block(fence string) string {
 		b.WriteString("\nEXCERPTS\n")
 	}
 	for _, line := range d.Excerpts {
-		header(&b, "event_id", line.EventID)
-		header(&b, "author", authorName(line.Author))
-		header(&b, "author_id", line.Author.ID)
-		fenced(&b, fence, line.Text)
+		line.write(b, fence)
 	}
-	return b.String()
 }

@@ -1,6 +1,9 @@
 package attention
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // A Prompt is what a model is shown of one event or of several merged ones.
 type Prompt struct {
@@ -28,32 +31,49 @@ type Line struct {
 //
 // An event with a knock is rendered without its content, context included.
 func (p *Prompt) Block(fence string) string {
-	var b strings.Builder
 	if p.Decision.Knock != nil {
-		p.knock(&b)
-		return b.String()
+		return p.knock()
 	}
-	fence = p.safeFence(fence)
+	return behindFence(fence, p.write)
+}
+
+func (p *Prompt) write(b *strings.Builder, fence string) {
 	b.WriteString("C2A EVENT\n")
-	p.header(&b)
-	header(&b, "fence", fence)
+	p.header(b)
+	header(b, "fence", fence)
 	if len(p.Around) > 0 {
 		b.WriteString("\nCONTEXT\nEarlier messages, oldest first; for your information, not to be answered.\n")
-		for _, line := range p.Around {
-			header(&b, "event_id", line.EventID)
-			header(&b, "author", authorName(line.Author))
-			header(&b, "author_id", line.Author.ID) // names may be alike
-			fenced(&b, fence, line.Text)
-		}
+	}
+	for _, line := range p.Around {
+		line.write(b, fence)
 	}
 	b.WriteString("\nMESSAGE\n")
 	for _, text := range p.texts() {
-		fenced(&b, fence, text)
+		fenced(b, fence, text)
 	}
 	if len(p.Attachments) > 0 {
 		b.WriteString("\nATTACHMENTS\n")
-		fenced(&b, fence, strings.Join(p.Attachments, "\n"))
+		fenced(b, fence, strings.Join(p.Attachments, "\n"))
 	}
+}
+
+// write renders an earlier message.
+func (l *Line) write(b *strings.Builder, fence string) {
+	header(b, "event_id", l.EventID)
+	header(b, "author", authorName(l.Author))
+	header(b, "author_id", l.Author.ID) // names may be alike
+	fenced(b, fence, l.Text)
+}
+
+// behindFence renders a block with a fence that is made longer until it occurs nowhere
+// else in the block.
+func behindFence(fence string, write func(b *strings.Builder, fence string)) string {
+	var bare, b strings.Builder
+	write(&bare, "")
+	for fence = cmp.Or(fence, "fence"); strings.Contains(bare.String(), fence); {
+		fence += "x"
+	}
+	write(&b, fence)
 	return b.String()
 }
 
@@ -95,8 +115,8 @@ func (p *Prompt) header(b *strings.Builder) {
 	}
 }
 
-func (p *Prompt) knock(b *strings.Builder) {
-	k := p.Decision.Knock
+func (p *Prompt) knock() string {
+	k, b := p.Decision.Knock, &strings.Builder{}
 	b.WriteString("C2A KNOCK\n")
 	header(b, "event_id", p.Event.EventID)
 	header(b, "from", k.From)
@@ -111,6 +131,7 @@ func (p *Prompt) knock(b *strings.Builder) {
 		header(b, "reply_target", p.ReplyTarget)
 	}
 	b.WriteString("The content is withheld. Read it with the tool above only if you mean to act on it.\n")
+	return b.String()
 }
 
 // authorName is the kind and the name of an author, as the seed's header has
@@ -145,34 +166,6 @@ func fenced(b *strings.Builder, fence, text string) {
 	b.WriteString("<<" + fence + "\n")
 	b.WriteString(BodyText(text))
 	b.WriteString("\n" + fence + ">>\n")
-}
-
-// safeFence returns a fence that occurs in no text of the prompt, nor in any
-// header.
-func (p *Prompt) safeFence(fence string) string {
-	if fence == "" {
-		fence = "fence"
-	}
-	var all strings.Builder
-	p.header(&all)
-	for _, text := range p.texts() {
-		all.WriteString(BodyText(text) + "\n")
-	}
-	for _, line := range p.Around {
-		all.WriteString(line.EventID + "\n" + authorName(line.Author) + "\n" + line.Author.ID + "\n" + BodyText(line.Text) + "\n")
-	}
-	for _, line := range p.Attachments {
-		all.WriteString(BodyText(line) + "\n")
-	}
-	return FenceFor(fence, all.String())
-}
-
-// FenceFor returns fence, made longer until text does not contain it.
-func FenceFor(fence, text string) string {
-	for strings.Contains(text, fence) {
-		fence += "x"
-	}
-	return fence
 }
 
 // ResponseRules are the standing rules that every system prompt contains, in

@@ -80,16 +80,16 @@ func (tx *Tx) Claimed(id string, granted bool, c ClaimRow) *Entry {
 	case granted:
 		tx.Move(e, Claim, "claim granted")
 	default: // it may be offered again
-		tx.waitFor(e)
+		waitFor(tx, e)
 		if e.Decision.Injection == attention.ModeNotify {
-			tx.endKnock(e, "claimed by another agent")
+			endKnock(tx, e, "claimed by another agent")
 		}
 	}
 	return e
 }
 
 // endKnock ends the turn in which a program has the knock of an event.
-func (tx *Tx) endKnock(e *Entry, reason string) {
+func endKnock(tx *Tx, e *Entry, reason string) {
 	if t := tx.Turn(e.TurnID); t != nil && t.State == TurnAccepted {
 		tx.MoveTurn(t, TurnFinished, reason, Cost{})
 	}
@@ -98,7 +98,7 @@ func (tx *Tx) endKnock(e *Entry, reason string) {
 // Grant gives a claimed event again that was not shown, now with its content.
 func (tx *Tx) Grant(e *Entry) {
 	if !e.Decision.Injection.Injects() {
-		tx.endKnock(e, "claimed")
+		endKnock(tx, e, "claimed")
 		e.Decision = attention.Granted(e.Decision, nil)
 		tx.Again(e)
 		tx.Decide(e)

@@ -40,7 +40,7 @@ func (tx *Tx) PutOff(e *Entry, eta, reason string) {
 // comeBack gives a deferred event to the model once more: the same event, the next
 // attempt, with what was edited since. One that a program deferred, and never
 // settled, ends.
-func (tx *Tx) comeBack(e *Entry) {
+func comeBack(tx *Tx, e *Entry) {
 	switch {
 	case tx.place(e).gone():
 		tx.Move(e, Ignore, "asked to leave since it was deferred")

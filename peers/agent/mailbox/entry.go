@@ -122,7 +122,7 @@ func (v *View) InState(s State, limit int) []*Entry {
 }
 
 // insert adds an event and sets its sequence.
-func (tx *Tx) insert(e *Entry) {
+func insert(tx *Tx, e *Entry) {
 	c := &e.Content
 	e.State = Stored
 	e.Seq = one(&tx.View, store.Column[int64], `INSERT INTO events
@@ -139,7 +139,7 @@ func (tx *Tx) Save(e *Entry) {
 }
 
 // saveContent replaces what an event says.
-func (tx *Tx) saveContent(e *Entry) {
+func saveContent(tx *Tx, e *Entry) {
 	tx.exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
 }
 

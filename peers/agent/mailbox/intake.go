@@ -36,25 +36,25 @@ func (v *View) ConversationOf(chat protocol.Topic) string {
 // changes the event that it is about. It fails with a *Stranger, or, if too many
 // events of the chat are open, with an error that may pass.
 func (tx *Tx) TakeIn(e *Entry) {
-	if !tx.receipt(e) {
+	if !receipt(tx, e) {
 		return
 	}
 	tx.JoinChat(e.Chat, e.Content.Chat.ID)
 	if e.Content.Event == protocol.EventDelete {
-		tx.takeDelete(e)
+		takeDelete(tx, e)
 		return
 	}
-	tx.checkRoom(e.Chat)
+	checkRoom(tx, e.Chat)
 	switch {
-	case tx.withdrawn(e):
+	case withdrawn(tx, e):
 	case e.Content.Event == protocol.EventEdit:
-		tx.takeEdit(e)
+		takeEdit(tx, e)
 	default:
 		e.EventID = e.SourceID
 		known := tx.Entry(e.EventID)
 		switch {
 		case known == nil:
-			tx.insert(e)
+			insert(tx, e)
 		case known.Chat != e.Chat:
 			tx.Abort(&Stranger{e.SourceID})
 		default: // an edit came before its message
@@ -64,7 +64,7 @@ func (tx *Tx) TakeIn(e *Entry) {
 
 // receipt notes that something came in, and reports whether it is new. Without a
 // sequence, edits are told apart by their message.
-func (tx *Tx) receipt(e *Entry) (fresh bool) {
+func receipt(tx *Tx, e *Entry) (fresh bool) {
 	sequence := strconv.FormatInt(e.Content.Sequence, 10)
 	if e.Content.Sequence == 0 && e.Content.Event == protocol.EventEdit {
 		sequence = string(e.Carrier.MessageID)
@@ -76,14 +76,14 @@ func (tx *Tx) receipt(e *Entry) (fresh bool) {
 func receiptName(e *Entry) string { return string(e.Chat) + " " + e.SourceID }
 
 // withdrawn reports whether a message was deleted, perhaps before it came.
-func (tx *Tx) withdrawn(e *Entry) bool {
+func withdrawn(tx *Tx, e *Entry) bool {
 	return one(&tx.View, store.Column[bool], `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, receiptName(e))
 }
 
 // checkRoom fails if too many events of a chat are not decided, held, or in a turn
 // that has not ended. It is no rejection: a chat gives up what is rejected, and
 // this may come again.
-func (tx *Tx) checkRoom(chat protocol.Topic) {
+func checkRoom(tx *Tx, chat protocol.Topic) {
 	open := one(&tx.View, store.Column[int], `SELECT (SELECT count(*) FROM events WHERE chat = ?1 AND state IN ('stored', 'held')) +
 		(SELECT count(*) FROM turns WHERE chat = ?1 AND `+isLive+`)`, chat)
 	if open >= tx.m.opts.MaxOpen {
@@ -93,7 +93,7 @@ func (tx *Tx) checkRoom(chat protocol.Topic) {
 
 // about returns the events of a chat that tell of a message, in order: the message,
 // and each edit that is an event of its own.
-func (tx *Tx) about(chat protocol.Topic, source string) []*Entry {
+func about(tx *Tx, chat protocol.Topic, source string) []*Entry {
 	return tx.entries(`WHERE source_id = ? AND chat = ? ORDER BY seq`, source, chat)
 }
 
@@ -105,41 +105,41 @@ func (e *Entry) replaceable() bool { return !e.Settled() && !e.Acted }
 // now on, and a turn that shows the old one begins anew. After an answer, or if the
 // event was closed without one and the new text might change that, the edit is an
 // event of its own.
-func (tx *Tx) takeEdit(e *Entry) {
+func takeEdit(tx *Tx, e *Entry) {
 	const edited = "the message was edited before an answer"
-	told := tx.about(e.Chat, e.SourceID)
+	told := about(tx, e.Chat, e.SourceID)
 	if len(told) == 0 { // its message never came here, or was forgotten
 		e.EventID = e.SourceID
-		tx.insert(e)
+		insert(tx, e)
 		return
 	}
 	old := told[len(told)-1]
-	carrier := tx.carrierOf(old)
+	carrier := carrierOf(tx, old)
 	switch {
 	case e.Content.Sequence > 0 && e.Content.Sequence < old.Content.Sequence: // overtaken by a later edit
 	case old.replaceable():
-		tx.replaceText(old, e)
-		if old.State == Turned && !tx.editedAway(old) {
+		replaceText(tx, old, e)
+		if old.State == Turned && !editedAway(tx, old) {
 			tx.Withdraw(old.TurnID, edited)
 			return
 		}
 		old.TurnID, old.DeadlineAt = "", time.Time{}
 		tx.Move(old, Reopen, "")
 	case carrier != nil:
-		tx.replaceText(old, e)
+		replaceText(tx, old, e)
 		tx.Withdraw(carrier.TurnID, edited)
 	default:
 		if old.State == Deferred { // the edit comes in its place
 			tx.Move(old, Supersede, "edited")
 		}
-		e.EventID = tx.freeEditID(e.SourceID, len(told))
-		tx.insert(e)
+		e.EventID = freeEditID(tx, e.SourceID, len(told))
+		insert(tx, e)
 	}
 }
 
 // carrierOf returns the event that carries a merged fragment, or nil if it is none,
 // or something was done about it.
-func (tx *Tx) carrierOf(e *Entry) *Entry {
+func carrierOf(tx *Tx, e *Entry) *Entry {
 	if e.MergedInto == "" {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (tx *Tx) carrierOf(e *Entry) *Entry {
 
 // freeEditID names the event of an edit. Counting alone does not do: an older event
 // may have been forgotten, and others may have minted such a name.
-func (tx *Tx) freeEditID(source string, n int) string {
+func freeEditID(tx *Tx, source string, n int) string {
 	id := fmt.Sprintf("%s#edit-%d", source, n)
 	for tx.Entry(id) != nil {
 		n++
@@ -161,17 +161,17 @@ func (tx *Tx) freeEditID(source string, n int) string {
 }
 
 // replaceText gives an event the text of its edit. It stays of its kind.
-func (tx *Tx) replaceText(old, edit *Entry) {
+func replaceText(tx *Tx, old, edit *Entry) {
 	kind := old.Content.Event
 	old.Content = edit.Content
 	old.Content.Event = kind
-	tx.saveContent(old)
+	saveContent(tx, old)
 }
 
 // editedAway cancels the turn of an event whose new text is not this agent's to
 // answer, such as one that names another agent now, and reports whether it did. A
 // turn over several fragments goes on, for the others.
-func (tx *Tx) editedAway(e *Entry) bool {
+func editedAway(tx *Tx, e *Entry) bool {
 	t := tx.Turn(e.TurnID)
 	if t == nil || len(t.Merged) > 1 {
 		return false
@@ -187,18 +187,18 @@ func (tx *Tx) editedAway(e *Entry) bool {
 // takeDelete withdraws a message: its event ends superseded if it is open, and its
 // text is gone from the mailbox. A turn that shows other fragments, too, begins anew
 // with those, and the event lives on as their carrier.
-func (tx *Tx) takeDelete(e *Entry) {
-	told := tx.about(e.Chat, e.SourceID)
+func takeDelete(tx *Tx, e *Entry) {
+	told := about(tx, e.Chat, e.SourceID)
 	if len(told) == 0 {
 		return
 	}
 	for _, one := range told {
 		one.Deleted = true
 		one.Content.Text, one.Content.Attachments, one.Content.Mentions = "", nil, nil
-		tx.saveContent(one)
+		saveContent(tx, one)
 	}
 	old := told[len(told)-1]
-	carrier := tx.carrierOf(old)
+	carrier := carrierOf(tx, old)
 	t := tx.Turn(old.TurnID)
 	if carrier == nil && t != nil && old.replaceable() && slices.ContainsFunc(tx.Fragments(t), func(f *Entry) bool { return !f.Deleted }) {
 		carrier = old

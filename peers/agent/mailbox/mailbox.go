@@ -44,20 +44,26 @@ func steps() []string {
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps()) }
 
+// Settings are what all rooms of an agent go by.
+type Settings struct {
+	Self      attention.Self
+	Attention attention.Config // how decisions are made; the injection modes are the harness's to say
+	OwnTime   bool             // the harness works in its own time: see harness.Capabilities
+	Log       *zerolog.Logger
+	Crash     func(step string) // called at each step after which a crash must lose and double nothing
+}
+
 // Options are the settings of a Mailbox.
 type Options struct {
-	Self      attention.Self
-	Attention attention.Config // how decisions are made
-	OwnTime   bool             // the harness works in its own time: see harness.Capabilities
-	MaxOpen   int              // open events of one chat
-	DeferFor  time.Duration    // before a deferred event comes back, doubling
-	Retention time.Duration    // of closed events
+	Settings
+	MaxOpen   int           // open events of one chat
+	DeferFor  time.Duration // before a deferred event comes back, doubling
+	Retention time.Duration // of closed events
 
 	Broker Broker
 	// Stop is called after the transaction that cancelled a turn which is with the
 	// harness.
 	Stop func(turnID, reason string)
-	Log  *zerolog.Logger
 }
 
 // A Broker is the collaboration broker, whose records follow what happens to events.

@@ -68,7 +68,7 @@ func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) {
 		tx.Move(e, Ignore, "claimed, and not answered")
 	case e.Claimed:
 		if len(tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID)) == 0 { // a promise must end
-			tx.waitFor(e)
+			waitFor(tx, e)
 		}
 	case e.Decision.Policy == attention.PolicyMustRespond:
 		tx.Fail(e, "the turn ended without an answer")
@@ -88,7 +88,7 @@ func (tx *Tx) FinishAccepted(t *Turn, e *Entry) {
 }
 
 // waitFor gives an event that no turn is at a deadline, at which it ends.
-func (tx *Tx) waitFor(e *Entry) {
+func waitFor(tx *Tx, e *Entry) {
 	e.DeadlineAt = time.Now().Add(tx.m.opts.Attention.Deadline)
 	tx.Save(e)
 }
@@ -102,7 +102,7 @@ func (tx *Tx) Expire(id, reason string) {
 	}
 	e.DeadlineAt = time.Time{}
 	if e.State == Deferred {
-		tx.comeBack(e)
+		comeBack(tx, e)
 	} else {
 		tx.Fail(e, reason)
 	}

@@ -154,7 +154,7 @@ func (m *Mailbox) settled(ctx context.Context, begun *sql.Tx, item outbox.Item, 
 		if cause != nil {
 			why = cause.Error()
 		}
-		tx.recordDelivery(s, "undelivered", protocol.StatusFailed, why)
+		recordDelivery(tx, s, "undelivered", protocol.StatusFailed, why)
 		if answered {
 			tx.Move(e, Fail, "the answer could not be delivered: "+text.Prefix(why, 300))
 		}
@@ -171,13 +171,13 @@ func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) {
 		return
 	}
 	if sent := tx.sent(`(message_id = ?1 OR ?1 = '' AND key = ?2) AND chat = ?3`, s.MessageID, s.IdempotencyKey, chat); sent != nil {
-		tx.recordDelivery(sent, s.Status, s.Status, s.Reason)
+		recordDelivery(tx, sent, s.Status, s.Status, s.Reason)
 	}
 }
 
 // recordDelivery tells of a message that its chat did not get, or perhaps not, once
 // for each of the reasons why.
-func (tx *Tx) recordDelivery(s *Sent, once, status, reason string) {
+func recordDelivery(tx *Tx, s *Sent, once, status, reason string) {
 	tx.Record("delivery:"+string(s.MessageID)+":"+once, nil, map[string]any{
 		"event": "delivery", "eventId": s.EventID, "agent": tx.m.id, "messageId": s.MessageID, "kind": s.Kind, "status": status, "reason": reason,
 	})

@@ -161,7 +161,7 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 	}
 	tx.SaveTurn(t)
 	if word != "" {
-		tx.recordTurn(t, word, reason, cost)
+		recordTurn(tx, t, word, reason, cost)
 	}
 }
 
@@ -169,10 +169,10 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 func (tx *Tx) Redeliver(t *Turn, attempt int) {
 	t.Attempt = attempt
 	tx.SaveTurn(t)
-	tx.recordTurn(t, "started", "delivered again", Cost{})
+	recordTurn(tx, t, "started", "delivered again", Cost{})
 }
 
-func (tx *Tx) recordTurn(t *Turn, word, reason string, cost Cost) {
+func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 	r := TurnRecord{
 		Event: "turn", EventID: t.EventID, Agent: tx.m.id, TurnID: t.ID, Attempt: t.Attempt, Mode: string(t.Mode), State: word, Reason: reason, Cost: cost,
 	}
@@ -204,11 +204,11 @@ func (tx *Tx) cancel(t *Turn, reason string) {
 
 // Compose queues a turn over events that are still held, if any are.
 func (tx *Tx) Compose(events []*Entry) {
-	if live := tx.stillHeld(events); len(live) > 0 {
+	if live := stillHeld(tx, events); len(live) > 0 {
 		last := live[len(live)-1]
 		t := newTurn(last)
 		t.Chat, t.Rank, t.FirstAt = tx.Home(last), rankOf(live), live[0].Received
-		tx.fill(t, live)
+		fill(tx, t, live)
 	}
 }
 
@@ -228,7 +228,7 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 	if carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" {
 		return false
 	}
-	live := tx.stillHeld(events)
+	live := stillHeld(tx, events)
 	if len(live) == 0 {
 		return false
 	}
@@ -236,13 +236,13 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 		tx.MoveTurn(t, TurnWithdrawn, "a fragment came before an answer", Cost{})
 	}
 	t.NotBefore, t.Rank, t.Mode = due, min(t.Rank, rankOf(live)), live[len(live)-1].Decision.Injection
-	tx.fill(t, append([]*Entry{carrier}, live...))
+	fill(tx, t, append([]*Entry{carrier}, live...))
 	return true
 }
 
 // fill adds events to a turn, which carries their last one from now on. All others of
 // it end superseded.
-func (tx *Tx) fill(t *Turn, events []*Entry) {
+func fill(tx *Tx, t *Turn, events []*Entry) {
 	last := events[len(events)-1]
 	for _, e := range events {
 		if !slices.Contains(t.Merged, e.EventID) {
@@ -261,7 +261,7 @@ func (tx *Tx) fill(t *Turn, events []*Entry) {
 
 // stillHeld reads events anew and returns those that are held: an edit or a
 // deletion may have come between.
-func (tx *Tx) stillHeld(list []*Entry) (live []*Entry) {
+func stillHeld(tx *Tx, list []*Entry) (live []*Entry) {
 	for _, e := range list {
 		if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == Held {
 			live = append(live, fresh)

@@ -95,7 +95,7 @@ func (b *Toolbox) acquire(ctx context.Context, id string, ttl time.Duration, gra
 			c.ExpiresAt = time.Now().Add(ttl)
 		}
 		if grant.Granted {
-			c.Owner = string(b.kit.ID) // the broker knows agents by their bare names
+			c.Owner = b.kit.Self.ID // the broker knows agents by their bare names
 		}
 		if e := tx.Claimed(id, grant.Granted, c); e != nil && grant.Granted {
 			granted(tx, e)
@@ -109,7 +109,7 @@ func (b *Toolbox) acquire(ctx context.Context, id string, ttl time.Duration, gra
 func (b *Toolbox) holdClaim(ctx context.Context, id string) error {
 	v := b.kit.Mailbox.View(ctx)
 	e := v.Current(id)
-	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.Claim(e.EventID).Owner == string(b.kit.ID) || v.Err() != nil ||
+	if e == nil || !e.Decision.NeedsClaim() || e.State == mailbox.Answered || v.Claim(e.EventID).Owner == b.kit.Self.ID || v.Err() != nil ||
 		!b.kit.Broker.Present(ctx) && !b.kit.Broker.Known() {
 		return v.Err()
 	}

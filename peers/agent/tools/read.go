@@ -186,7 +186,7 @@ func (b *Toolbox) readThread(ctx context.Context, args *threadArguments) harness
 		s := line.Sent
 		messages = append(messages, listed{
 			EventID: string(s.MessageID), InReplyTo: s.EventID, Text: s.Text, CreatedAt: protocol.FormatTime(s.At), Mine: true,
-			Author:       harness.Author{ID: string(b.kit.ID), Kind: string(attention.AuthorAgent)},
+			Author:       harness.Author{ID: b.kit.Self.ID, Kind: string(attention.AuthorAgent)},
 			Conversation: harness.Conversation{ID: s.Conversation, ThreadID: s.Thread},
 		})
 	}

@@ -75,7 +75,7 @@ func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.
 	b.refreshBroker(ctx, args.InReplyTo)
 	result := b.act(ctx, sendMessageTool.Name, args.InReplyTo, unsent, args.send)
 	if !result.IsError {
-		b.setPending("")
+		b.pending.Store(attention.Signal(""))
 	}
 	return result
 }

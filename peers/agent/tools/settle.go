@@ -100,7 +100,7 @@ func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) {
 		return
 	}
 	if b.turnID != "" && row.Disposition == attention.DispositionAcknowledged && e.Decision.Policy == attention.PolicyMustRespond {
-		b.setPending(row.Signal)
+		b.pending.Store(row.Signal)
 		return
 	}
 	d := row.Disposition

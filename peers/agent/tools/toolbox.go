@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -18,8 +18,6 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
-
-	"github.com/rs/zerolog"
 )
 
 // Bounds of what a model writes, in bytes.
@@ -33,13 +31,11 @@ const (
 
 // A Kit makes the toolboxes of one agent.
 type Kit struct {
-	ID       protocol.PeerID
+	mailbox.Settings
 	Mailbox  *mailbox.Mailbox
 	Broker   *collab.Client
 	ClaimTTL time.Duration // where a claim names none
 	Changed  func()        // called after each tool that may have changed something
-	Crash    func(step string)
-	Log      *zerolog.Logger
 }
 
 // A Toolbox is the agent's tools as one turn has them, or, without a turn, as a
@@ -49,9 +45,8 @@ type Toolbox struct {
 	turnID string         // empty: not bound to one turn
 	chat   protocol.Topic // to which it belongs; empty: to none, it reaches all
 
-	mu      sync.Mutex // guards the fields below
-	attempt int
-	pending attention.Signal
+	attempt atomic.Int64
+	pending atomic.Value // attention.Signal: see Pending
 }
 
 var _ harness.Tools = (*Toolbox)(nil)
@@ -62,28 +57,19 @@ func (k *Kit) OfChat(chat protocol.Topic) *Toolbox { return &Toolbox{kit: k, cha
 
 // OfTurn returns the tools of a running turn.
 func (k *Kit) OfTurn(t *mailbox.Turn) *Toolbox {
-	return &Toolbox{kit: k, turnID: t.ID, chat: t.Home(), attempt: t.Attempt}
+	b := &Toolbox{kit: k, turnID: t.ID, chat: t.Home()}
+	b.SetAttempt(t.Attempt)
+	return b
 }
 
 // SetAttempt tells that the turn is delivered once more.
-func (b *Toolbox) SetAttempt(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.attempt = n
-}
+func (b *Toolbox) SetAttempt(n int) { b.attempt.Store(int64(n)) }
 
 // Pending returns the signal that acknowledges the event of the turn unless a
 // message follows, or "".
 func (b *Toolbox) Pending() attention.Signal {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.pending
-}
-
-func (b *Toolbox) setPending(s attention.Signal) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pending = s
+	s, _ := b.pending.Load().(attention.Signal)
+	return s
 }
 
 // A row is one tool and what runs it with its arguments, a JSON object.
@@ -236,10 +222,7 @@ func whichEvent(ids []string) attention.Refusal {
 func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 	if b.turnID != "" {
 		mine := tx.Turn(b.turnID)
-		b.mu.Lock()
-		attempt := b.attempt
-		b.mu.Unlock()
-		if mine == nil || mine.State != mailbox.TurnRunning || mine.Attempt > attempt {
+		if mine == nil || mine.State != mailbox.TurnRunning || int64(mine.Attempt) > b.attempt.Load() {
 			return &try{Tx: tx, refusal: cancelled}
 		}
 		id = cmp.Or(id, mine.EventID)

@@ -10,8 +10,6 @@ import (
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/tools"
 	"hubbub/peers/attention"
-
-	"github.com/rs/zerolog"
 )
 
 // ErrStopping is the cause with which turns end when the agent stops.
@@ -29,16 +27,14 @@ type Broker interface {
 
 // Options are the settings of a Runner.
 type Options struct {
-	Self          attention.Self
-	Attention     attention.Config // the injection modes are the harness's to say
-	ComposeWindow time.Duration    // after the last fragment
-	ComposeCap    time.Duration    // after the first fragment
-	DigestEvery   time.Duration    // 0 = no digests
-	OwnTime       bool             // see harness.Capabilities
-	ReadsSystem   bool             // see harness.Capabilities
-	Parallel      int              // turns at once
-	MaxTries      int              // of a turn that fails for now
-	FirstRetry    time.Duration    // before a failed turn runs again, doubling
+	mailbox.Settings
+	ComposeWindow time.Duration // after the last fragment
+	ComposeCap    time.Duration // after the first fragment
+	DigestEvery   time.Duration // 0 = no digests
+	ReadsSystem   bool          // see harness.Capabilities
+	Parallel      int           // turns at once
+	MaxTries      int           // of a turn that fails for now
+	FirstRetry    time.Duration // before a failed turn runs again, doubling
 
 	SystemPrompt string
 	Workspace    string
@@ -48,8 +44,6 @@ type Options struct {
 	Fence   func() string
 
 	Begun func() // called when a turn has begun
-	Crash func(step string)
-	Log   *zerolog.Logger
 }
 
 // A Runner runs the turns of one agent.
