@@ -16,7 +16,7 @@ import (
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
-	Dir           string            // working folder where a turn names none; default the owner's
+	Dir           string            // working folder of turns that name none; default the owner's
 	Env           map[string]string // added to the program's environment
 	Permission    Permission        // default PermitReading
 	InitTimeout   time.Duration     // until initialize must be answered; default 60 s
@@ -57,8 +57,8 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return h.serve(ctx, host.Progress) })
 }
 
-// Capabilities waits until the program is initialized: every injection mode,
-// progress, cancellation.
+// Capabilities waits until the program is initialized. It takes every injection mode,
+// reports progress and can be cancelled.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	if _, err := h.life.Await(ctx); err != nil {
 		return harness.Capabilities{ReadsSystem: true}, err
@@ -69,8 +69,8 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 // Cancel does nothing: turns end Finished.
 func (h *Harness) Cancel(string, string) {}
 
-// Turn prompts the program and waits until it has ended its turn. The tools
-// are not used: the program calls those of Turn.ChatServer.
+// Turn prompts the program and waits until that has ended its turn. It does not use
+// the tools: the program calls those of Turn.ChatServer.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 	outcome := harness.Outcome{State: harness.Finished, Attempt: t.Attempt}
 	p, err := h.life.Await(ctx)

@@ -93,7 +93,7 @@ func (c *collector) update(u *acpsdk.SessionUpdate) {
 	}
 }
 
-// raw writes what a program says of a tool's input or output, if it is small.
+// raw returns the input or output of a tool as JSON, or null if it is large.
 func raw(v any) json.RawMessage {
 	out, err := json.Marshal(v)
 	if err != nil || len(out) > 64<<10 {
@@ -137,7 +137,7 @@ func read(params json.RawMessage, into interface{ Validate() error }) *acpsdk.Re
 	return nil
 }
 
-// permission decides by the policy.
+// permission decides on a permission request by Options.Permission.
 func (p *program) permission(r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
 	turn := p.running(r.SessionId)
 	if turn == nil { // nothing to permit

@@ -6,7 +6,7 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// A Permission says what an ACP program may do without anybody being asked.
+// A Permission says what an ACP program may do without asking anybody.
 type Permission string
 
 // The permissions.
@@ -14,7 +14,7 @@ const (
 	// PermitReading lets it read, search, think and fetch, and refuses to let
 	// it change, delete, move or run anything.
 	PermitReading Permission = "reading"
-	// PermitEverything lets it do what it likes in the sandbox that it runs in.
+	// PermitEverything lets it do anything, within the sandbox that it runs in.
 	PermitEverything Permission = "everything"
 	// PermitNothing refuses all but the chat tools.
 	PermitNothing Permission = "nothing"
@@ -51,8 +51,8 @@ func permits(p Permission, call *acpsdk.ToolCallUpdate) bool {
 	return false
 }
 
-// choose picks the option that says so, the one that lasts shortest first. A
-// request without such an option is cancelled.
+// choose picks an option of one of the given kinds, the kinds in order of preference.
+// A request without such an option is cancelled.
 func choose(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) acpsdk.RequestPermissionOutcome {
 	for _, kind := range allow {
 		for _, o := range options {

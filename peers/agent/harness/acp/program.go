@@ -60,7 +60,7 @@ func (h *Harness) serve(ctx context.Context, report func(harness.Progress)) erro
 	}
 	output := &gate{r: process.Stdout, open: make(chan struct{})}
 	p.conn = acpsdk.NewConnection(p.handle, process.Stdin, output)
-	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log what people say
+	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log chat content
 	close(output.open)
 
 	err = p.run(ctx, process)
@@ -71,7 +71,7 @@ func (h *Harness) serve(ctx context.Context, report func(harness.Progress)) erro
 	return err
 }
 
-// A gate lets reading begin when its connection is set up.
+// A gate holds back reads until the connection is set up.
 type gate struct {
 	r    io.Reader
 	open chan struct{}
@@ -136,8 +136,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// session returns the session of the turn's conversation, opening it where
-// there is none. Other MCP servers or another folder make another session.
+// session returns the session of the turn's conversation. It opens one if there is
+// none. Other MCP servers or another folder mean another session.
 func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionId, error) {
 	cwd, err := p.folder(t)
 	if err != nil {
@@ -181,7 +181,7 @@ func (p *program) folder(t *harness.Turn) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// servers writes the turn's MCP servers as the program takes them.
+// servers returns the turn's MCP servers in ACP's words.
 func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
 	all := t.MCP
 	if t.ChatServer != nil {
@@ -257,7 +257,7 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 	return c, context.Cause(ctx)
 }
 
-// end reads the program's answer to a prompt.
+// end records the program's answer to a prompt, and says what it means for the turn.
 func (c *collector) end(r acpsdk.PromptResponse, err error) error {
 	if err != nil {
 		return fmt.Errorf("the program failed in its turn: %w", said(err))
@@ -280,7 +280,7 @@ func (p *program) running(id acpsdk.SessionId) *collector {
 	return p.turns[id]
 }
 
-// said makes an error of a program readable and safe to show.
+// said shortens an error from the program and redacts keys.
 func said(err error) error {
 	var refusal *acpsdk.RequestError
 	if !errors.As(err, &refusal) {
@@ -293,5 +293,5 @@ func said(err error) error {
 	return errors.New(says)
 }
 
-// sorted returns the names of a map in order.
+// sorted returns the keys of a map in order.
 func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

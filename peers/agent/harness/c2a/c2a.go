@@ -20,8 +20,8 @@ const (
 	Version0624 = "2026-06-24"
 )
 
-// ErrMode ends a turn whose injection mode the program, started anew, no
-// longer takes: the agent decides again.
+// ErrMode ends a turn whose injection mode the program no longer takes after a
+// restart: the agent decides again.
 var ErrMode = harness.ErrMode
 
 // Options are the optional settings of a Harness. Nil is valid.
@@ -32,7 +32,7 @@ type Options struct {
 	Env           map[string]string
 	AnswerTimeout time.Duration // until a delivery is sent again; default 10 s
 	InitTimeout   time.Duration // until initialize must be answered; default 60 s
-	Window        int           // unanswered deliveries; default 64
+	Window        int           // most deliveries without an answer; default 64
 	MaxLine       int           // bytes of a line from the program; default 1 MiB
 	Grace         time.Duration // for the program to end; default 2 s
 	Pauses        retry.Backoff // before the program is started again; default 1 s to 60 s
@@ -64,13 +64,13 @@ type Harness struct {
 	argv []string
 	opts Options
 	life *child.Life[session]
-	wake chan struct{} // something may be due
+	wake chan struct{} // a delivery may be due
 
 	mu       sync.Mutex
 	pending  []*delivery                     // not yet accepted, in order of sequence
 	accepted *harness.Recent[string, string] // turn id -> request id of the accepted delivery
 	tokens   *harness.Recent[string, string] // event, request and idempotency ids -> turn id
-	requests int                             // ids given
+	requests int                             // number of request ids given
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -89,7 +89,7 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return h.serve(ctx, host) })
 }
 
-// poke makes the session look again for what is due. It never blocks.
+// poke makes the session look for due deliveries. It never blocks.
 func (h *Harness) poke() {
 	select {
 	case h.wake <- struct{}{}:
@@ -106,8 +106,8 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 	return s.caps, nil
 }
 
-// Turn delivers an event, as often as it takes, until the program accepts it.
-// The tools of the turn are not used: the program calls Host.Tools.
+// Turn delivers an event until the program accepts it. It does not use the tools of
+// the turn: the program calls Host.Tools.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 	d := &delivery{turn: t, attempt: t.Attempt, next: max(t.Attempt, 1), done: make(chan struct{})}
 	h.mu.Lock()
@@ -135,7 +135,7 @@ func (h *Harness) Cancel(turnID, reason string) {
 	}
 }
 
-// withdraw takes a delivery back and tells the program that got it.
+// withdraw takes a delivery back and tells the program, if that got it.
 func (h *Harness) withdraw(d *delivery, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,7 +151,8 @@ func (h *Harness) settle(d *delivery, err error) {
 	h.settleLocked(d, err)
 }
 
-// settleLocked is settle; it reports whether the delivery was still pending.
+// settleLocked is settle for a caller that holds mu. It reports whether the delivery
+// was still pending.
 func (h *Harness) settleLocked(d *delivery, err error) bool {
 	if d.settled {
 		return false
@@ -162,7 +163,7 @@ func (h *Harness) settleLocked(d *delivery, err error) bool {
 	return true
 }
 
-// requestIDLocked gives the next id of a request.
+// requestIDLocked returns a fresh request id. The caller holds mu.
 func (h *Harness) requestIDLocked(method string) string {
 	h.requests++
 	return fmt.Sprintf("%s-%d", method, h.requests)

@@ -22,7 +22,7 @@ type delivery struct {
 	done    chan struct{} // closed when settled
 }
 
-// enqueueLocked inserts a delivery by sequence, behind its equals.
+// enqueueLocked inserts a delivery by sequence, after equal ones.
 func (h *Harness) enqueueLocked(d *delivery) {
 	at, _ := slices.BinarySearchFunc(h.pending, d.turn.Event.Sequence, func(p *delivery, sequence int64) int {
 		if p.turn.Event.Sequence <= sequence {
@@ -44,8 +44,8 @@ func (h *Harness) removeLocked(d *delivery) {
 	}
 }
 
-// dueLocked returns what is to be sent to a session now, in order of sequence,
-// and when the next delivery falls due (zero: none).
+// dueLocked returns the deliveries to send to a session now, in order of sequence, and
+// when the next one is due (zero if none is).
 func (h *Harness) dueLocked(s *session, now time.Time) (due []*delivery, next time.Time) {
 	open := 0
 	for _, d := range h.pending {

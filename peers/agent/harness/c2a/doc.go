@@ -10,21 +10,21 @@
 // Guarantees:
 //
 //   - Nothing is delivered before initialize is answered, and only what both
-//     sides can do is used: modes, tools, progress, cancellation. A group that
-//     the program's answer leaves out altogether is taken as "everything";
-//     within a group, what is not true is lacking.
+//     sides can do is used: modes, tools, progress, cancellation. A group that the
+//     program's answer leaves out counts as "everything"; within a group, whatever is
+//     not true counts as missing.
 //   - A delivery without an answer for Options.AnswerTimeout (10 s), or after a
 //     restart of the program, is sent again with the same eventId and
-//     idempotencyKey and a higher attempt. Whatever is sent at one time is sent
-//     in the order of timing.sequence. An error answer counts as none; an
-//     answer to an earlier attempt counts. Accepted deliveries never come again.
+//     idempotencyKey and a higher attempt. Deliveries that are due at the same time
+//     are sent in the order of timing.sequence. An error counts as no answer; an
+//     answer to an earlier attempt counts. Accepted deliveries are never sent again.
 //   - At most Options.Window deliveries are unanswered at once; others wait.
 //   - Tool calls run one after another in the order in which they came.
 //   - A program that ends is started again after 1 s, doubled up to 60 s. One
 //     that does not answer initialize, or does not read its input, is ended and
-//     started again likewise. It never outlives Run.
-//   - Lines that are too long or are not JSON-RPC are dropped and logged. A
-//     broken object, and one that names JSON-RPC, is also answered with an error
-//     of id null, as far as the program reads. The next line is read. What the
-//     program says goes into no error but its last line of stderr.
+//     started again in the same way. It never outlives Run.
+//   - Lines that are too long or are not JSON-RPC are dropped and logged. A broken
+//     object, and one that names JSON-RPC, is also answered with an error whose id is
+//     null, as long as the program reads. The next line is read. Errors quote nothing
+//     of what the program says but its last line of stderr.
 package c2a

@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// Codes of errors beside those of JSON-RPC.
+// Error codes besides those of JSON-RPC.
 const (
 	codeNotInitialized = -32001
 	codeBusy           = -32000
@@ -25,7 +25,7 @@ type frame struct {
 	Error  *jsonrpc.Error  `json:"error"`
 }
 
-// parseFrame reads a line. The error says why it is no JSON-RPC message.
+// parseFrame reads a line. The error says why the line is not a JSON-RPC message.
 func parseFrame(line []byte) (*frame, error) {
 	var f frame
 	if err := json.Unmarshal(line, &f); err != nil {
@@ -37,7 +37,7 @@ func parseFrame(line []byte) (*frame, error) {
 	return &f, nil
 }
 
-// hasID reports whether a frame is answered or is an answer.
+// hasID reports whether a frame has an id, as requests and answers do.
 func (f *frame) hasID() bool { return len(f.ID) > 0 && string(f.ID) != "null" }
 
 // request writes a request, or with no id a notification.

@@ -25,7 +25,7 @@ func initializeParams(o *Options) any {
 	return map[string]any{"protocolVersion": o.Version, "clientInfo": o.Info, "capabilities": offered}
 }
 
-// negotiated is what both sides can do.
+// negotiated holds what both sides can do.
 type negotiated struct {
 	version string
 	both    map[string]map[string]bool
@@ -63,7 +63,8 @@ func negotiate(asked string, result json.RawMessage) (*negotiated, error) {
 	return n, nil
 }
 
-// stated reports whether a capability is claimed: true, or an object of details.
+// stated reports whether a program claims a capability: with true, or with an object of
+// details.
 func stated(raw json.RawMessage) bool {
 	return string(raw) == "true" || len(raw) > 0 && raw[0] == '{'
 }
@@ -76,7 +77,7 @@ func (n *negotiated) mayCall(tool string) bool {
 	return !needed || n.has("chatTools", capability)
 }
 
-// capabilities renders the outcome for the agent.
+// capabilities returns the outcome in the words of package harness.
 func (n *negotiated) capabilities(tools harness.Tools) harness.Capabilities {
 	c := harness.Capabilities{
 		ProtocolVersion: n.version,

@@ -76,13 +76,13 @@ func nestedEvent(e *harness.Event, attempt int) *nested {
 	}
 	if e.Knock == nil {
 		n.Content = e.Content
-	} else { // a title is text of people
+	} else { // titles and names are written by people
 		n.Conversation.Title, n.Author.DisplayName = "", ""
 	}
 	return n
 }
 
-// flat is the event of the draft of 2026-06-24, with what it may also carry.
+// flat is the event of the draft of 2026-06-24, with its optional members.
 type flat struct {
 	EventID        string           `json:"eventId"`
 	Conversation   flatConversation `json:"conversation"`

@@ -30,10 +30,10 @@ type session struct {
 	fail    context.CancelCauseFunc
 	out     chan []byte
 	calls   chan *frame
-	started chan error // what came of initialize
+	started chan error // outcome of initialize
 	initID  string
 
-	// Set when initialize is answered, before the session counts as live.
+	// Set when initialize is answered, before the session becomes live.
 	agreed *negotiated
 	caps   harness.Capabilities
 
@@ -126,7 +126,7 @@ func (s *session) initialized(f *frame) error {
 	return nil
 }
 
-// deliver sends what is due, in order, and returns when more falls due.
+// deliver sends what is due, in order, and returns when the next delivery is due.
 func (s *session) deliver(ctx context.Context) time.Time {
 	s.h.mu.Lock()
 	due, next := s.h.dueLocked(s, time.Now())
@@ -142,8 +142,8 @@ func (s *session) deliver(ctx context.Context) time.Time {
 	return next
 }
 
-// deliverOne sends one delivery with its next attempt, and returns when it
-// falls due again.
+// deliverOne sends one delivery with its next attempt, and returns when it is due
+// again.
 func (s *session) deliverOne(d *delivery) time.Time {
 	again := time.Now().Add(s.h.opts.AnswerTimeout)
 	if !s.agreed.takes(d.turn.Event.Mode) {
@@ -165,7 +165,7 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	d.next++
 	d.lastID = s.h.requestIDLocked("deliver")
 	d.ids = append(d.ids, d.lastID)
-	if len(d.ids) > 64 { // answers that late are of no use
+	if len(d.ids) > 64 { // later answers are not recognized
 		d.ids = d.ids[1:]
 	}
 	d.sentTo, d.due = s, again
@@ -174,14 +174,14 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	return again
 }
 
-// cancelled tells the program to stop working on a request, where it can.
+// cancelled tells the program to stop working on a request, if it understands that.
 func (s *session) cancelled(requestID, reason string) {
 	if s.agreed.has("utilities", "cancellation") {
 		s.send(request("", "notifications/cancelled", map[string]any{"requestId": requestID, "reason": reason}))
 	}
 }
 
-// send queues a line. A program that lets the queue fill up is ended.
+// send queues a frame. A program that lets the queue fill up is ended.
 func (s *session) send(line []byte) {
 	select {
 	case s.out <- line:
@@ -205,7 +205,7 @@ func (s *session) writeLoop(ctx context.Context) {
 		select {
 		case line := <-s.out:
 			if _, err := s.process.Stdin.Write(append(line, '\n')); err != nil {
-				return // the program has ended; its end is seen elsewhere
+				return // the program has ended, which run notices
 			}
 		case <-ctx.Done():
 			return
@@ -240,10 +240,11 @@ func (s *session) line(line []byte, cut bool) {
 	s.receive(f)
 }
 
-// drop counts a line that cannot be read; the first and every hundredth are
-// logged. What was meant as a message is answered, as JSON-RPC has it, with the id
-// null: whoever called would wait for ever. A whole object that does not name
-// JSON-RPC is a line of a log: an answer might be logged, and so on for ever.
+// drop counts a line that cannot be read, and logs the first and every hundredth. If
+// the line was meant as a message, it is answered with the id null, as JSON-RPC
+// demands: otherwise the caller would wait forever. A whole object that does not name
+// JSON-RPC is a log line and gets no answer: the program might log that, and so on
+// forever.
 func (s *session) drop(line []byte, err error) {
 	var said struct {
 		JSONRPC json.RawMessage `json:"jsonrpc"`
@@ -253,8 +254,8 @@ func (s *session) drop(line []byte, err error) {
 	if broken {
 		code = jsonrpc.CodeParse
 	}
-	// A program that writes much of what is no message may well read nothing
-	// meanwhile: half of the queue is left to others.
+	// A program that writes many such lines may read nothing meanwhile, so these
+	// answers leave half of the queue free.
 	if bytes.HasPrefix(line, []byte("{")) && (broken || len(said.JSONRPC) > 0) && len(s.out) < maxOutbound/2 {
 		s.refuse(nil, code, err.Error())
 	}
@@ -309,5 +310,5 @@ func (s *session) answered(f *frame) {
 	s.h.acceptedLocked(id)
 }
 
-// brief keeps what a program says to one short text.
+// brief shortens a text from the program, and redacts keys.
 func brief(said string) string { return text.Clip(harness.Redact(said), 300) }

@@ -38,7 +38,7 @@ func Split(command string) ([]string, error) {
 type Options struct {
 	Dir   string            // working folder; default the owner's
 	Env   map[string]string // added to the environment
-	Hide  []string          // further variables of the owner that it does not get
+	Hide  []string          // more variables of the owner that the program does not get
 	Grace time.Duration     // between closing stdin, SIGTERM and SIGKILL; default 2 s each
 	Log   *zerolog.Logger   // for its stderr
 }
@@ -59,7 +59,7 @@ type Process struct {
 	stop  sync.Once
 }
 
-// Start starts a program. The error wraps harness.ErrPermanent where it can
+// Start starts a program. The error wraps harness.ErrPermanent if the program can
 // never be started.
 func Start(argv []string, opts *Options) (*Process, error) {
 	var o Options
@@ -117,7 +117,7 @@ func (p *Process) stderr(line []byte) {
 	}
 }
 
-// Wait waits for the program's end and says how it ended; never nil.
+// Wait waits for the end of the program and says how it ended. It never returns nil.
 func (p *Process) Wait() error {
 	err := p.Process.Wait()
 	switch {
@@ -130,8 +130,8 @@ func (p *Process) Wait() error {
 	}
 }
 
-// Stop ends the program and waits for it: its stdin is closed, then its group
-// gets SIGTERM and, at last, SIGKILL, each after the grace period.
+// Stop ends the program and waits for it: it closes its stdin, then sends its group
+// SIGTERM, and at last SIGKILL, each after the grace period.
 func (p *Process) Stop() {
 	p.stop.Do(func() {
 		p.Stdin.Close() //nolint:errcheck // it may be gone

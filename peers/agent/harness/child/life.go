@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Pauses is the default of the waits before a program is started again.
+// Pauses is the default of the pauses before a program is started again.
 var Pauses = retry.Backoff{Min: time.Second, Max: time.Minute}
 
 // steady is how long a program must have run for its failures to be forgotten.
@@ -26,10 +26,10 @@ type Life[S any] struct {
 	live    *S            // initialized and running; nil otherwise
 	changed chan struct{} // closed and replaced when live changes
 	over    chan struct{} // closed when Keep has returned
-	err     error         // why nothing is started any more; valid then
+	err     error         // why the program is not started any more; valid once over is closed
 }
 
-// NewLife makes a life that has not begun.
+// NewLife makes a Life that has not begun.
 func NewLife[S any]() *Life[S] {
 	return &Life[S]{changed: make(chan struct{}), over: make(chan struct{})}
 }

@@ -9,8 +9,8 @@ import (
 	"hubbub/peers/attention"
 )
 
-// behaviours runs the cases that are more than one event: what a host does
-// when answers are late, messages change or actions are refused.
+// behaviours runs the cases that consist of more than one event: late answers, changed
+// messages, refused actions.
 func (r *run) behaviours(ctx context.Context) {
 	for _, b := range []struct {
 		name, title string
@@ -62,7 +62,7 @@ func (r *run) ask(ctx context.Context, e *harness.Event, attempt int) error {
 	return r.awaitDischarge(ctx, e.EventID)
 }
 
-// settled waits for quiet and says what is wrong with an event.
+// settled waits for quiet and returns what is wrong with the answers to an event.
 func (r *run) settled(ctx context.Context, id string) (wrong error) {
 	r.chat.quiet(ctx, r.opts.Quiet)
 	r.chat.look(id, func(s *said) { wrong = silenceProblems(s) })
@@ -129,8 +129,8 @@ func (r *run) merged(ctx context.Context, name string) error {
 	return wrong
 }
 
-// refusedMessage refuses what the program says: it may try again a few times,
-// not for ever.
+// refusedMessage refuses what the program says: the program may try again a few times,
+// but not forever.
 func (r *run) refusedMessage(ctx context.Context, name string) (wrong error) {
 	const tries = 5
 	s := r.question(name, 1)

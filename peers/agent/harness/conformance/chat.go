@@ -13,8 +13,8 @@ import (
 	"hubbub/peers/attention"
 )
 
-// A chat plays the conversations of a run and their tools, and keeps what the
-// program does to each event.
+// A chat plays the conversations of a run and their tools, and records what the program
+// does about each event.
 type chat struct {
 	mu      sync.Mutex
 	order   []string
@@ -29,7 +29,7 @@ type chat struct {
 type said struct {
 	event    *attention.Event
 	id       string
-	self     string // the agent, where the event names no recipient
+	self     string // recipient, if the event names none
 	decision attention.Decision
 	refuse   bool // its messages are refused
 
@@ -54,7 +54,7 @@ func (c *chat) add(s *said) {
 	c.events[s.id] = s
 }
 
-// look runs a function on an event while nothing changes.
+// look calls a function with an event while it holds the lock.
 func (c *chat) look(id string, f func(s *said)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +63,7 @@ func (c *chat) look(id string, f func(s *said)) {
 	}
 }
 
-// await waits until a condition on an event holds. It reports whether it does.
+// await waits until a condition on an event holds. It reports false if ctx ends first.
 func (c *chat) await(ctx context.Context, id string, holds func(s *said) bool) bool {
 	for {
 		c.mu.Lock()
@@ -80,7 +80,7 @@ func (c *chat) await(ctx context.Context, id string, holds func(s *said) bool) b
 	}
 }
 
-// quiet waits until nothing was done for a while.
+// quiet waits until the program has done nothing for d.
 func (c *chat) quiet(ctx context.Context, d time.Duration) {
 	began := time.Now()
 	for {
@@ -124,7 +124,7 @@ var toolList = []struct{ name, description, schema string }{
 	{"chat.resolve", "Mark an event, thread, or assignment resolved.", `{"type":"object","properties":{"eventId":{"type":"string"}},"required":["eventId"]}`},
 }
 
-// arguments are those of every chat tool.
+// arguments holds the arguments of all chat tools.
 type arguments struct {
 	Target         string `json:"target"`
 	InReplyTo      string `json:"inReplyTo"`
@@ -229,7 +229,7 @@ func (s *said) react(a *arguments) harness.Result {
 	return harness.Structured(map[string]any{"signal": a.Signal, "disposition": row.Disposition})
 }
 
-// readLocked shows the events of a conversation, the newest last.
+// readLocked lists the events of a conversation, the newest last.
 func (c *chat) readLocked(name string, a *arguments) harness.Result {
 	list := []map[string]any{}
 	for _, id := range c.order {

@@ -4,17 +4,15 @@
 // Host runs the vectors against our own rules. Program runs them against any
 // program that speaks C2A over stdio, in both drafts: it plays the host, the
 // chat and its tools, delivers each vector whose event reaches a model, and
-// looks at what the program does.
+// judges what the program does.
 //
-// A program conforms when it accepts every delivery, keeps silent where the
-// policy says so (also where only its tools could show it an event), discharges
-// every must_respond with a message, a reaction, a deferral or a resolution,
-// says at most one thing to an event however often it is delivered, names the
-// event and an idempotency key in what it sends, and outlives cancellations,
-// refusals and methods that it does not know.
+// A program conforms if it accepts every delivery, keeps silent when the policy says so
+// (also about events that only its tools could show it), discharges every must_respond
+// with a message, a reaction, a deferral or a resolution, answers an event at most once
+// however often it is delivered, names the event and an idempotency key in what it
+// sends, and survives cancellations, refusals and unknown methods.
 //
-// Guarantees: cases are reported in order, each once; a case that fails does
-// not keep later ones from running; the program has ended when Program returns.
-// Event ids are fresh in each run, so that a program with a memory can be
-// checked again.
+// Guarantees: cases are reported in order, each once; later cases run even if one
+// fails; the program has ended when Program returns. Event ids are fresh in each run,
+// so that a program with a memory can be checked again.
 package conformance

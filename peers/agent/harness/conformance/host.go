@@ -24,7 +24,7 @@ const (
 	Skipped = "skipped"
 )
 
-// verdict judges a case by what is wrong; nil is nothing.
+// verdict returns the outcome of a case; wrong is nil if nothing is wrong.
 func verdict(version attention.Version, name, title string, wrong error) Verdict {
 	v := Verdict{Case: caseName(version, name), Title: title, Result: OK}
 	if wrong != nil {
@@ -73,8 +73,8 @@ func Host(opts *Options, report func(Verdict)) error {
 	return nil
 }
 
-// CheckDecision says what of a host's decision does not conform to a vector. It is
-// pure.
+// CheckDecision returns in what a host's decision does not conform to a vector, or nil.
+// It is pure.
 func CheckDecision(v *attention.Vector, d attention.Decision, version attention.Version) error {
 	var problems []error
 	policies := v.Want.Policy
@@ -90,7 +90,7 @@ func CheckDecision(v *attention.Vector, d attention.Decision, version attention.
 	return errors.Join(append(problems, checkKnock(v, d)...)...)
 }
 
-// oneOf is an error if got is none of the wanted values.
+// oneOf returns an error if got is none of the wanted values.
 func oneOf[T comparable](what string, got T, want []T) error {
 	if slices.Contains(want, got) {
 		return nil
@@ -125,7 +125,7 @@ func checkKnock(v *attention.Vector, d attention.Decision) (problems []error) {
 	return problems
 }
 
-// sharedRun returns a run of n characters that stands in both texts, or "".
+// sharedRun returns n consecutive characters that both texts have, or "".
 func sharedRun(text, other string, n int) string {
 	runes := []rune(text)
 	for i := 0; i+n <= len(runes); i++ {

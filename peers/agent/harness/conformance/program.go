@@ -23,7 +23,7 @@ type Options struct {
 	Only     string              // run only the cases whose name or title contains this
 	Versions []attention.Version // default both drafts
 	Timeout  time.Duration       // for an answer to a delivery and for a discharge; default 60 s
-	Quiet    time.Duration       // how long nothing must happen before silence counts; default 2 s
+	Quiet    time.Duration       // inactivity after which silence counts; default 2 s
 	Dir      string              // the program's working folder
 	Env      map[string]string   // added to its environment
 	Log      *zerolog.Logger     // for its stderr
@@ -39,7 +39,7 @@ func (opts *Options) withDefaults() Options {
 	return o
 }
 
-// Program checks a C2A program and reports each case. The error says why it
+// Program checks a C2A program and reports each case. The error says why the program
 // could not be checked at all; failed cases are no error.
 func Program(ctx context.Context, argv []string, opts *Options, report func(Verdict)) error {
 	o := opts.withDefaults()
@@ -73,7 +73,7 @@ var errWithheld = errors.New("the program does not take this mode")
 // wanted reports whether a case is to be run.
 func (r *run) wanted(name, title string) bool { return wanted(&r.opts, r.version, name, title) }
 
-// conclude reports a case, if it is wanted. What was withheld is not wrong.
+// conclude reports a case if it is wanted. A withheld delivery is not wrong.
 func (r *run) conclude(name, title string, wrong error) {
 	if errors.Is(wrong, errWithheld) {
 		wrong = nil
@@ -145,7 +145,7 @@ func (r *run) deliver(ctx context.Context, e *harness.Event, attempt int) error 
 	return err
 }
 
-// grant delivers a claimed event again, with its content.
+// grant delivers an event again once it is claimed, this time with its content.
 func (r *run) grant(ctx context.Context, id string) {
 	var e *harness.Event
 	r.chat.look(id, func(s *said) {
@@ -162,7 +162,7 @@ func (r *run) grant(ctx context.Context, id string) {
 	}
 }
 
-// inject returns what the program takes, as the attention layer asks for it.
+// inject returns the modes that the program takes, in the words of package attention.
 func inject(c harness.Capabilities) *attention.Capabilities {
 	i := c.Injection
 	return &attention.Capabilities{Immediate: i.Immediate, Buffered: i.Buffered, Notify: i.Notify, ToolMailbox: i.ToolMailbox, Digest: i.Digest}

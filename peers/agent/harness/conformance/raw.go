@@ -11,8 +11,7 @@ import (
 	"hubbub/peers/agent/harness/child"
 )
 
-// raw speaks to a fresh run of the program by hand: it says what a well-behaved
-// host never says.
+// raw starts the program once more and sends it what a well-behaved host never sends.
 func (r *run) raw(ctx context.Context) error {
 	const name, title = "unknown", "unknown methods get an error, unknown notifications nothing, and stdout holds JSON-RPC alone"
 	if !r.wanted(name, title) {
@@ -33,7 +32,7 @@ func (r *run) raw(ctx context.Context) error {
 	return nil
 }
 
-// talk initializes the program and asks for what no program knows.
+// talk initializes the program and calls a method that no program knows.
 func talk(process *child.Process, initialize string) error {
 	lines := bufio.NewScanner(process.Stdout)
 	lines.Buffer(nil, 1<<20)

@@ -20,8 +20,8 @@ type trial struct {
 	wrong  error
 }
 
-// vectors delivers every vector whose event reaches a model, puts the others
-// where only tools find them, and judges each when all is quiet.
+// vectors delivers every vector whose event reaches a model, leaves the others where
+// only tools find them, and judges all of them once the program is quiet.
 func (r *run) vectors(ctx context.Context) error {
 	vectors, err := attention.Vectors()
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *run) place(t *trial) *said {
 	return s
 }
 
-// awaitDischarge waits for what a must_respond asks for.
+// awaitDischarge waits until a must_respond is discharged.
 func (r *run) awaitDischarge(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
@@ -81,8 +81,8 @@ func (r *run) awaitDischarge(ctx context.Context, id string) error {
 	return nil
 }
 
-// silenceProblems says where a program spoke that had to be silent, or spoke
-// twice. It is pure.
+// silenceProblems returns in what the program broke its silence, or answered twice. It
+// is pure.
 func silenceProblems(s *said) error {
 	problems := slices.Clone(s.problems)
 	texts := map[string]bool{}
