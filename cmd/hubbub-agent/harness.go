@@ -19,7 +19,7 @@ import (
 	"hubbub/peers/agent/harness/scripted"
 )
 
-// remembered is how many conversations a model's memory holds.
+// remembered is the number of conversations in a model's memory.
 const remembered = 1000
 
 // modelKeys are the keys of the models, which only the agent itself needs.
@@ -46,8 +46,8 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil
 }
 
-// parseHarness looks at what was said about the harness, and returns the words of
-// its command and its permission, where it has them.
+// parseHarness checks the flags of the harness, and returns the words of its command and
+// its permission, if it has them.
 func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	switch s.harness {
 	case "scripted", "openai", "anthropic":
@@ -67,7 +67,7 @@ func (s *settings) parseHarness() ([]string, acp.Permission, error) {
 	return argv, permission, nil
 }
 
-// checkHarness says what the harness would lack here, without starting it.
+// checkHarness returns what the harness would lack here, without starting it.
 func (s *settings) checkHarness(env *program.Env) error {
 	argv, _, err := s.parseHarness()
 	if err != nil {
@@ -98,9 +98,9 @@ func (s *settings) checkHarness(env *program.Env) error {
 	return nil
 }
 
-// historyFile is the file of the model's memory of its conversations: one for each
-// agent, since several may share a data folder. The one of all agents that earlier
-// versions kept becomes the agent's where it has the folder to itself.
+// historyFile returns the file of the model's memory of its conversations: one for each
+// agent, since several may share a data folder. Earlier versions kept one file for all
+// agents, which an agent takes over if it has the folder to itself.
 func historyFile(data, name string) (string, error) {
 	path := filepath.Join(data, "history-"+name+".db")
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -74,7 +74,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
 
-// agentName is the name in --id.
+// agentName returns the name in --id.
 func agentName(id string) string { return strings.TrimPrefix(id, "agent:") }
 
 func (s *settings) run(ctx context.Context, env *program.Env) error {

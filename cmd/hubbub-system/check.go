@@ -16,13 +16,13 @@ import (
 	"hubbub/cmd/internal/program"
 )
 
-// checkTime is how long agents may look at their settings, all together: what only
-// warns must not keep the spawner from its agents.
+// checkTime bounds all checks of agents' settings together: a check that only warns must
+// not delay the spawner.
 const checkTime = 5 * time.Second
 
-// checkAgents has our own agents look at what they will be given, so that a
-// mistake is seen now and not by whoever writes the first message. It only warns:
-// an agent in a unit of its own may find what is not here.
+// checkAgents makes our own agents check the settings that they will get, so that a
+// mistake shows now and not with the first message. It only warns: an agent in its own
+// unit may find what is missing here.
 func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -50,9 +50,9 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 	}
 }
 
-// checkAgent returns what an agent has against its arguments and its environment,
-// or nothing. It looks from the data folder, since an agent runs in one below it:
-// what is in the folder of the spawner by chance, it will not find.
+// checkAgent returns why an agent refuses its arguments or its environment, or "". The
+// check runs in the data folder, as an agent runs in one below it: it does not find
+// what happens to be in the folder of the spawner.
 func checkAgent(ctx context.Context, command, data string, args, environ []string) string {
 	cmd := exec.CommandContext(ctx, command, append([]string{"--check", "--id", "check", "--data", data}, args...)...)
 	cmd.Dir = data

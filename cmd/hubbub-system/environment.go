@@ -37,9 +37,9 @@ func inheritedEnv(env, flags []string) []string {
 // maxEnvFile bounds the file of --agent-env-file, in bytes.
 const maxEnvFile = 64 << 10
 
-// readEnvFile reads KEY=value lines. Empty lines and lines that begin with # are
-// passed over; a value may stand in single or double quotes, which are cut off.
-// An empty path is no file. Errors show no values.
+// readEnvFile reads KEY=value lines. It ignores empty lines and lines that begin with #,
+// and removes single or double quotes around a value. An empty path means no file.
+// Errors show no values.
 func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
 	if path == "" {
 		return nil, nil

@@ -1,5 +1,5 @@
-// The spawner: it starts an agent for each chat that asks for one, and keeps it
-// running.
+// Command hubbub-system is the spawner: it starts an agent for each chat that asks for
+// one, and keeps it running.
 package main
 
 import (
@@ -22,11 +22,11 @@ import (
 
 func main() { program.Main(systemProgram()) }
 
-// A settings is what the flags say.
+// settings are what the flags say.
 type settings struct {
 	launcher     string
 	agentCommand string
-	ownAgents    bool // no other program was named
+	ownAgents    bool // --agent-command names no other program
 	agentEnvFile string
 	profiles     string
 	memoryMax    string
@@ -94,7 +94,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 	return system.New(db, launcher, s.agentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)
 }
 
-// complete turns what the flags say into options.
+// complete checks the flags and adds what they do not say.
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.spawner
 	s.ownAgents = s.agentCommand == ""

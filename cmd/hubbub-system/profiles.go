@@ -23,8 +23,8 @@ type profileTable struct {
 	RuntimeMax string   `toml:"runtime-max"`
 }
 
-// readProfiles reads the profiles that requests may name. What a profile does not
-// limit is limited as for every agent.
+// readProfiles reads the profiles that requests may name. Limits that a profile does not
+// set are those of every agent.
 func readProfiles(path string, limits system.Limits) (map[string]system.Profile, error) {
 	var tables map[string]profileTable
 	meta, err := toml.DecodeFile(path, &tables)
@@ -61,7 +61,7 @@ func readProfiles(path string, limits system.Limits) (map[string]system.Profile,
 	return profiles, nil
 }
 
-// parseBytes reads a size such as 512M; empty means none.
+// parseBytes parses a size such as 512M. An empty text means no limit.
 func parseBytes(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

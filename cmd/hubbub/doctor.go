@@ -162,7 +162,7 @@ func adviceOn(err error, otherwise string) string {
 	return otherwise
 }
 
-// sentence makes a text one.
+// sentence turns a text into a sentence.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
 func size(n int64) string {
@@ -210,8 +210,8 @@ func examineLetters(ctx context.Context, data string) tg.Finding {
 // spawnerFile is the database of the spawner, in its data folder.
 const spawnerFile = "system.db"
 
-// exists reports whether there may be a file: what this user may not look at is not
-// missing, and whoever opens it says so.
+// exists reports whether there may be a file. A file that this user may not look at is
+// not missing: opening it says so.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -240,9 +240,9 @@ func examineAgents(ctx context.Context, path string) tg.Finding {
 	return f
 }
 
-// agentLog returns where the log of an agent is: a file in the spawner's data
-// folder, or the command that shows it. A unit of a user has its folder there, too;
-// one of the system has not.
+// agentLog returns the file with an agent's log in the spawner's data folder, or the
+// command that shows the log. Units of a user have their folders there, too; units of
+// the system do not.
 func agentLog(data, name string) string {
 	file := filepath.Join(data, "launch", name+".log")
 	switch {
@@ -267,7 +267,7 @@ func examineMailboxes(ctx context.Context, data string, now time.Time) (findings
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < undecided {
-				continue // who may not read it was told so
+				continue // another finding says that it may not be read
 			}
 			findings = append(findings, tg.Finding{
 				Check: "agents", Level: tg.LevelProblem,
@@ -279,8 +279,8 @@ func examineMailboxes(ctx context.Context, data string, now time.Time) (findings
 	return findings
 }
 
-// bridging says what is known here of the bot's bridge: whether the bus has a
-// session of it, and what it stored about its webhook.
+// bridging returns what is known here about the bot's bridge: whether it has a session
+// on the bus, and what it stored about its webhook.
 func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	bot, err := botapi.BotID(token)
 	if err != nil {
@@ -295,7 +295,7 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	}
 	path := env.DataFile(tg.Database)
 	if _, err := os.Stat(path); err != nil {
-		return known // no bridge was ever here
+		return known // there was never a bridge here
 	}
 	if db, err := tg.Open(path); err == nil { // what else is wrong with it, the disk's check says
 		defer db.Close()
@@ -348,7 +348,7 @@ func (x *examination) examineHarness(env *program.Env) tg.Finding {
 	return harnessFinding(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp and c2a.")
 }
 
-// logins are where the known command-line agents keep their login, in the home
+// logins says where the known command-line agents keep their login, in the home
 // directory, and how to log in.
 var logins = map[string]struct{ file, how, key string }{
 	"claude": {".claude/.credentials.json", "run `claude` once and log in", "ANTHROPIC_API_KEY"},

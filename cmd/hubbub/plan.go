@@ -45,11 +45,11 @@ type request struct {
 	env      []string       // of this process
 	data     string         // folder
 	level    string         // --log-level
-	bus      string         // address that the peers shall use; empty: where the bus listens
+	bus      string         // address that the peers use; empty: where the bus listens
 	find     func(name string) (path string, err error)
 }
 
-// A plan is what will run, and what will not, and why not.
+// A plan says what will run, what will not, and why.
 type plan struct {
 	bus      string // address of the bus, as the peers dial it
 	ownBus   string // where the bus listens, if the peers were told to dial another address
@@ -59,7 +59,7 @@ type plan struct {
 	idle     []idlePart
 }
 
-// An idlePart does not run; wanted is one that the file asks for.
+// An idlePart is a part that does not run. It is wanted if the file asks for it.
 type idlePart struct {
 	name, reason string
 	wanted       bool
@@ -94,7 +94,7 @@ func makePlan(r request) (*plan, error) {
 	return p, nil
 }
 
-// check refuses what no part would read.
+// check refuses settings that no part would read.
 func (r *request) check() error {
 	top := append([]string{"data", "log-level", "log-format"}, program.Sections...)
 	for _, key := range slices.Sorted(maps.Keys(r.settings)) {
@@ -126,7 +126,7 @@ func (r *request) table(name string) map[string]any {
 
 func (r *request) has(name string) bool { _, ok := r.settings[name]; return ok }
 
-// whyNot says why a part does not run, or nothing.
+// whyNot returns why a part does not run, or "".
 func (r *request) whyNot(p part) string {
 	switch {
 	case p.always:
@@ -166,8 +166,8 @@ func lookup(env []string, key string) string {
 	return ""
 }
 
-// args returns the arguments of a part: what up decides as flags, the rest as
-// its table of the file.
+// args returns the arguments of a part: flags for what `hubbub up` decides, and its
+// table of the file for the rest.
 func (r *request) args(p part, bus string) []string {
 	args := []string{"--data", r.data, "--log-format", "json", "--log-level", r.level}
 	if p.name != "bus" {
@@ -193,7 +193,7 @@ func (r *request) agentArgs() []string {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		values, err := program.TOMLStrings(table[key])
 		if err != nil {
-			values = []string{fmt.Sprint(table[key])} // the agent refuses it, with its reason
+			values = []string{fmt.Sprint(table[key])} // the agent refuses it and says why
 		}
 		for _, v := range values {
 			args = append(args, "--agent-arg=--"+key+"="+v)

@@ -15,8 +15,8 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// partGrants is what each part of the system may be, hear and say. Its token is
-// in <data>/tokens, in the file that program.TokenPath names.
+// partGrants is what each part of the system is granted. Its token is in <data>/tokens,
+// in the file that program.TokenPath names.
 var partGrants = []grant.Credential{
 	{
 		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
@@ -41,8 +41,8 @@ var partGrants = []grant.Credential{
 }
 
 // provision makes sure that each part has a credential and a file with its
-// token, and writes the agents' keys; all readable by the owner alone. What
-// exists and fits together is kept.
+// token, and writes the agents' keys; all readable by the owner alone. It keeps what is
+// there and fits together.
 func provision(data string, p *plan) error {
 	if err := writeAgentEnv(data, p.agentEnv); err != nil {
 		return fmt.Errorf("writing the agents' keys: %w", err)
@@ -68,9 +68,9 @@ func provisionTokens(data string) error {
 	return nil
 }
 
-// makeTokens makes the folder of the tokens, which belongs to the owner of the one
-// around it, as its files do. One that is there is left as it is, and no link is
-// followed: root must not give away what somebody else points to.
+// makeTokens makes the folder of the tokens, which belongs to the owner of the folder
+// around it, as its files do. It leaves an existing folder alone and follows no link:
+// root must not give away what somebody else points to.
 func makeTokens(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -89,8 +89,8 @@ func makeTokens(path string) error {
 	return errors.Join(datafolder.GiveToOwner(folder), folder.Close())
 }
 
-// adoptTokens gives each part a credential for the token that lies in a folder
-// already, in a file with the part's name. Parts without a file get none.
+// adoptTokens gives each part a credential for an existing token, in a file of the
+// folder with the part's name. Parts without a file get none.
 func adoptTokens(data, folder string) (names []string, err error) {
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
 	if err := file.Reload(); err != nil {
@@ -121,7 +121,7 @@ func adoptTokens(data, folder string) (names []string, err error) {
 	return names, nil
 }
 
-// minToken is the least length of a token that somebody else made.
+// minToken is the shortest length of a token that somebody else made.
 const minToken = 32
 
 func partNames() []string {

@@ -20,7 +20,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// newID makes the identity of one run of a command: nobody else has it.
+// newID makes a unique identity for one run of a command.
 func newID(name string) protocol.PeerID {
 	return protocol.PeerID("cli:" + name + "-" + strings.ToLower(rand.Text()[:10]))
 }
@@ -40,7 +40,7 @@ func open(ctx context.Context, env *program.Env, id protocol.PeerID) (*session, 
 	return openWith(ctx, env, id, answerAnything)
 }
 
-// openWith is open for a command that takes what is sent to it.
+// openWith is open for a command that handles what is sent to it.
 func openWith(ctx context.Context, env *program.Env, id protocol.PeerID, take func(*jsonrpc.Conn, jsonrpc.Message)) (*session, error) {
 	token, err := env.Token()
 	if err != nil {
@@ -68,8 +68,8 @@ func openWith(ctx context.Context, env *program.Env, id protocol.PeerID, take fu
 	return nil, errors.Join(failures...)
 }
 
-// reach finds out whether there is something at the address of a bus, for
-// commands that make their own connections.
+// reach checks that a bus answers at an address, for commands that make their own
+// connections.
 func reach(ctx context.Context, bus, token string) error {
 	stream, err := wire.Dial(ctx, bus, &wire.DialOptions{Token: token})
 	if err != nil {
@@ -79,10 +79,10 @@ func reach(ctx context.Context, bus, token string) error {
 	return nil
 }
 
-// answerAnything takes what is sent to a peer that asked for nothing.
+// answerAnything acknowledges whatever is sent to a peer that expects nothing.
 func answerAnything(c *jsonrpc.Conn, m jsonrpc.Message) { c.Reply(m.ID, []byte(`{"processed":true}`)) }
 
-// A busError is a bus that cannot be spoken to, and what to do about it.
+// A busError says why a bus cannot be used, and what to do about it.
 type busError struct {
 	says, advice string
 	cause        error
@@ -116,7 +116,7 @@ func describeDial(bus, token string, err error) error {
 func noBus(bus string, err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
-		err = op // the layers around it repeat the address
+		err = op // the errors around it repeat the address
 	}
 	return &busError{fmt.Sprintf("no bus answers at %s (%s)", bus, err), "start one with `hubbub up` or hubbub-bus, or name it with --bus", err}
 }

@@ -64,7 +64,7 @@ func up(cmd *cobra.Command) error {
 	return runPlan(cmd.Context(), env, p, printer)
 }
 
-// A lineWriter takes whole lines.
+// A lineWriter calls a function for each whole line.
 type lineWriter func(line []byte)
 
 func (w lineWriter) Write(line []byte) (int, error) {
@@ -72,8 +72,8 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// applyTop takes the settings outside of the tables, where no flag or variable
-// says otherwise.
+// applyTop applies the settings outside the tables, unless a flag or variable overrides
+// them.
 func applyTop(cmd *cobra.Command, r *request, format *string) error {
 	for key, into := range map[string]*string{"data": &r.data, "log-level": &r.level, "log-format": format} {
 		v, ok := r.settings[key]
@@ -130,7 +130,7 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 			says = "not everything runs"
 		}
 		for _, c := range p.children {
-			if f.Ready(ctx, c.Name) != nil { // why was told
+			if f.Ready(ctx, c.Name) != nil { // an event said why
 				says = "not everything runs"
 			}
 		}
@@ -145,7 +145,7 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 		defer close(pulsed)
 		env.PulseWhile(ctx, func() bool {
 			for _, c := range p.children {
-				f.PID(c.Name) // whoever holds a child's lock for good is found here
+				f.PID(c.Name) // blocks if a child's lock is held forever
 			}
 			return true
 		})

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Advice says what to do about an error, where the error itself cannot know: what
-// may not be touched belongs to somebody. It is empty where there is none.
+// Advice says what to do about an error that does not say so itself: a file that may
+// not be touched belongs to somebody. It is empty if there is no advice.
 func Advice(err error) string {
 	var denied *fs.PathError
 	if !errors.Is(err, fs.ErrPermission) || !errors.As(err, &denied) {
@@ -21,14 +21,14 @@ func Advice(err error) string {
 	return adviceFor(denied.Path, os.Geteuid())
 }
 
-// adviceFor says as whom to look at a path that this user may not touch.
+// adviceFor says which user may look at a path that this user may not touch.
 func adviceFor(path string, self int) string {
 	for {
 		info, err := os.Lstat(path)
 		if err == nil {
 			stat, ok := info.Sys().(*syscall.Stat_t)
 			if !ok || int(stat.Uid) == self || stat.Uid == 0 && info.IsDir() && info.Mode().Perm()&0o005 != 0 {
-				return "" // its mode is the reason, or a folder of everybody's
+				return "" // the mode is the reason, or the folder is open to everybody
 			}
 			owner := userName(stat.Uid)
 			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder with --data", path, owner, owner)

@@ -11,8 +11,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A Certificate is one of TLS whose files are read again when they change, since
-// certificates are renewed more often than programs are started.
+// A Certificate is a TLS certificate whose files are read again when they change:
+// certificates are renewed more often than programs are restarted.
 type Certificate struct {
 	certFile, keyFile string
 	log               *zerolog.Logger
@@ -20,7 +20,7 @@ type Certificate struct {
 
 	mu     sync.Mutex // guards the fields below
 	pair   *tls.Certificate
-	files  string // of which pair was made, see stamp
+	files  string // stamp of the files that pair was read from
 	looked time.Time
 	told   string // the last error that was logged
 }
@@ -40,8 +40,8 @@ func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 }
 
-// get looks at the files at most once a second. While they are of no use, such as
-// in the middle of a renewal, the pair that was good stays.
+// get looks at the files at most once a second. While they are unusable, for example in
+// the middle of a renewal, the last good pair stays.
 func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +82,8 @@ func (c *Certificate) stamp() (string, error) {
 	return stamp, nil
 }
 
-// loadLocked looks at the files before it reads them: a change in between is seen
-// at the next look.
+// loadLocked takes the stamp before it reads the files, so that the next look sees a
+// change in between. The caller holds mu, or has just made c.
 func (c *Certificate) loadLocked() error {
 	files, err := c.stamp()
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// MaxName bounds the names of a bus and of its cluster, in bytes: both stand in NATS
-// subjects, and the former in each row.
+// MaxName bounds the names of a bus and of its cluster, in bytes: both are part of NATS
+// subjects, and the name of the bus is part of each row.
 const MaxName = 256
 
-// natsSchemes are those that the NATS client speaks. Without one it is nats.
+// natsSchemes are the schemes that the NATS client speaks. The default is nats.
 var natsSchemes = []string{"nats", "tls", "ws", "wss"}
 
-// CheckCluster refuses servers of --cluster that the NATS client would look for in
-// vain, and a --cluster-name that is no part of a subject.
+// CheckCluster refuses servers of --cluster that the NATS client could never reach, and
+// a --cluster-name that cannot be part of a subject.
 func CheckCluster(servers []string, name string) error {
 	for _, server := range servers {
 		full := server

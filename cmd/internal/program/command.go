@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// OwnConfig, as a key of a command's Annotations, says that the command reads
-// the file of --config by itself.
+// OwnConfig, as a key of a command's Annotations, means that the command reads the file
+// of --config itself.
 const OwnConfig = "own-config"
 
-// Sections are the tables in the file of `hubbub up`. A command that gets that
-// file passes over them, save for where the bus is.
+// Sections are the tables in the file of `hubbub up`. A command that gets that file
+// ignores them, except for the address of the bus.
 var Sections = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
 
 type envKey struct{}
@@ -29,8 +29,8 @@ func From(cmd *cobra.Command) *Env {
 	return env
 }
 
-// Attach gives a tree of commands the common flags and settings. Commands take
-// their Env with From.
+// Attach gives a tree of commands the common flags and settings. Commands get their Env
+// from [From].
 func Attach(root *cobra.Command) *Attached {
 	a := &Attached{root: root}
 	a.settings = addSettings(root.PersistentFlags(), true)
@@ -79,20 +79,20 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 		err = Usage("%s", err) // it failed before any command ran
 	}
 	if stopped(err, a.env) {
-		// What runs until it is stopped returns no error. This had something to do.
+		// A command that runs until it is stopped returns no error. This one was interrupted.
 		err = fmt.Errorf("stopped by a signal before it was done: %w", err)
 	}
 	return fail(o.stderr, cmd.CommandPath(), err, a.env)
 }
 
-// prepare runs after the flags were parsed and the arguments counted, before
-// the command.
+// prepare is called before each command, once the flags are parsed and the arguments
+// are counted.
 func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
 	_, a.settings.ownConfig = cmd.Annotations[OwnConfig]
 	if err := settle(cmd.Flags(), a.settings, a.out, a.known); err != nil {
 		return err
 	}
-	// Whoever has the file of the system need not say again where its bus is.
+	// The file of the system says where its bus is.
 	if c := a.settings; c.config != "" && !c.ownConfig && !cmd.Flags().Changed("bus") {
 		bus, err := busOf(c.config)
 		if err != nil {
@@ -113,8 +113,8 @@ func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// known says whether a key of the file belongs to some command, though not to
-// this one, or is a table of `hubbub up`.
+// known reports whether a key of the file belongs to some command, or is a table of
+// `hubbub up`.
 func (a *Attached) known(key string) bool {
 	for _, s := range Sections {
 		if s == key {

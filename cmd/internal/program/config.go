@@ -16,14 +16,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// topKeys at the top of a file count for each of its tables, unless that says
-// otherwise.
+// topKeys are the keys that each table of a file inherits from its top, unless the
+// table sets them.
 var topKeys = []string{"log-level", "log-format"}
 
-// ReadTOML reads a settings file, or, where path is written file#table, one
-// table of it, with the level and the format of the log from the top of the
-// file. A table that the file lacks is empty. The error says what is wrong with
-// the file, and where (see Usage).
+// ReadTOML reads a settings file. A path of the form file#table means one table of it,
+// with the topKeys from the top of the file; a missing table is empty. The error says
+// what is wrong with the file, and where (see Usage).
 func ReadTOML(path string) (map[string]any, error) {
 	name, table := path, ""
 	if _, err := os.Stat(path); err != nil {
@@ -57,8 +56,8 @@ func ReadTOML(path string) (map[string]any, error) {
 	return part, nil
 }
 
-// BusAddress returns where programs of this machine find a bus that listens on an
-// address: one of [bus] in the file of `hubbub up`.
+// BusAddress returns the address at which programs of this machine reach a bus that
+// listens on listen, as [bus] in the file of `hubbub up` says.
 func BusAddress(listen string, secure bool) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	number := 0
@@ -78,8 +77,8 @@ func BusAddress(listen string, secure bool) (string, error) {
 	return u.String(), nil
 }
 
-// busOf returns where the bus is that the file of `hubbub up` starts, or nothing
-// where the file does not say.
+// busOf returns the address of the bus that the file of `hubbub up` configures, or ""
+// if the file does not say.
 func busOf(path string) (string, error) {
 	file, err := ReadTOML(path)
 	if err != nil {
@@ -127,7 +126,7 @@ func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) er
 	return nil
 }
 
-// describeTOML says where in the file the mistake is.
+// describeTOML returns the line and the text of a mistake in the file.
 func describeTOML(err error) string {
 	var parse toml.ParseError
 	if errors.As(err, &parse) {
@@ -136,8 +135,8 @@ func describeTOML(err error) string {
 	return err.Error()
 }
 
-// TOMLStrings renders a value of a settings file as one would write it after a
-// flag; a list gives one text for each member.
+// TOMLStrings returns a value of a settings file as one would write it after a flag,
+// and each member of a list by itself.
 func TOMLStrings(value any) ([]string, error) {
 	list, ok := value.([]any)
 	if !ok {

@@ -7,15 +7,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Description is what a program says about itself to programs: its answer to
-// the hidden flag --describe, as JSON. Documents are made from it.
+// A Description is what a program tells other programs about itself: its answer to the
+// hidden flag --describe, as JSON. Documents are generated from it.
 type Description struct {
 	Name     string    `json:"name"`
 	Summary  string    `json:"summary"` // one sentence without its subject
 	Settings []Setting `json:"settings"`
 }
 
-// A Setting is one flag, which is a variable and a key of the file too.
+// A Setting is one flag, which is also a variable and a key of the file.
 type Setting struct {
 	Name       string `json:"name"`
 	Type       string `json:"type"`    // of the value, such as string, int, bool, duration
@@ -25,8 +25,8 @@ type Setting struct {
 	Shared     bool   `json:"shared,omitempty"` // every program has it
 }
 
-// Settings describes the flags of a set that are settings, in their order.
-// Shared says which of them every program has; nil says none.
+// Settings describes the flags of a set that are settings, in their order. shared
+// reports whether every program has a flag; nil means that none is shared.
 func Settings(fs *pflag.FlagSet, shared func(name string) bool) []Setting {
 	var list []Setting
 	fs.VisitAll(func(f *pflag.Flag) {

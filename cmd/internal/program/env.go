@@ -65,8 +65,8 @@ func (e *Env) DataFile(name ...string) string {
 	return filepath.Join(append([]string{e.Data}, name...)...)
 }
 
-// LogFormat returns "console" or "json": how this program logs, for programs
-// that start others.
+// LogFormat returns the format in which this program logs, "console" or "json", for
+// programs that start others.
 func (e *Env) LogFormat() string { return logFormat(e.settings, e.Stderr) }
 
 // OnTerminal reports whether the log goes to a terminal.
@@ -75,8 +75,8 @@ func (e *Env) OnTerminal() bool { return isTerminal(e.Stderr) }
 // LogLevel returns the value of --log-level.
 func (e *Env) LogLevel() string { return e.settings.logLevel }
 
-// PeerOptions returns new options for the peer of this program: buses, token
-// (read anew at every connect), name, version and log; its pulse is the program's.
+// PeerOptions returns new options for the peer of this program: buses, token (read
+// again at every connect), name, version, log and pulse.
 func (e *Env) PeerOptions() *peer.Options {
 	log := e.Log
 	o := &peer.Options{
@@ -85,31 +85,30 @@ func (e *Env) PeerOptions() *peer.Options {
 		Info:      protocol.Info{Name: e.Name, Version: e.Version},
 		Log:       &log,
 	}
-	if e.notify.interval > 0 { // nobody wakes up for nothing
+	if e.notify.interval > 0 { // no wake-ups without a watchdog
 		o.Pulse = e.Pulse
 	}
 	return o
 }
 
-// Ready says once that the program is connected and subscribed: in the log, and
-// to systemd where that started it. Later calls do nothing.
+// Ready says that the program is connected and subscribed: in the log, and to systemd
+// if that started the program. Only the first call has an effect.
 func (e *Env) Ready() {
 	e.ready.Do(func() {
-		// Whoever waits for this line must see it at every log level.
+		// Others wait for this line, so it is written at every log level.
 		e.Log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("version", e.Version).Msg("ready")
 		if err := e.notify.ready(); err != nil {
-			e.Log.Warn().Err(err).Msg("systemd cannot be told that the program is ready")
+			e.Log.Warn().Err(err).Msg("systemd not told that the program is ready")
 		}
 	})
 }
 
-// Pulse says that the program's main loop is alive. It is for that loop itself to
-// call, at least every second: where systemd watches the program, it aborts one
-// whose pulse stays away.
+// Pulse says that the program's main loop is alive. That loop itself must call it at
+// least every second: the watchdog of systemd aborts a program without a pulse.
 func (e *Env) Pulse() { e.notify.pulse() }
 
-// PulseWhile is the pulse of a program without such a loop: every second until ctx
-// ends it asks whether the program is alive, and may block in asking.
+// PulseWhile is the pulse of a program without such a loop: every second until ctx ends
+// it calls Pulse if alive reports true. alive may block.
 func (e *Env) PulseWhile(ctx context.Context, alive func() bool) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()

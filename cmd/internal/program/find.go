@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Find returns the path of a program of ours: beside this one, or in PATH.
+// Find returns the path of one of our programs: beside this one, or in PATH.
 func Find(name string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if self, err = filepath.EvalSymlinks(self); err == nil {

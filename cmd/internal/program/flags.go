@@ -22,8 +22,8 @@ type settings struct {
 	logLevel  string
 	logFormat string
 
-	tokenFlag bool // --token-file was given as a flag, not by variable or file
-	ownConfig bool // the program reads the file of --config by itself
+	tokenFlag bool // --token-file was given on the command line
+	ownConfig bool // the program reads the file of --config itself
 }
 
 func addSettings(fs *pflag.FlagSet, bus bool) *settings {
@@ -39,9 +39,9 @@ func addSettings(fs *pflag.FlagSet, bus bool) *settings {
 	return c
 }
 
-// settle completes the parsed flags from the environment and the file, and
-// checks the common ones. Other, if not nil, says which further keys the file
-// may have; they are passed over.
+// settle completes the parsed flags from the environment and the file, and checks the
+// common ones. other, if not nil, reports which more keys the file may have; these are
+// ignored.
 func settle(fs *pflag.FlagSet, c *settings, o outside, other func(key string) bool) error {
 	if f := fs.Lookup("token-file"); f != nil {
 		c.tokenFlag = f.Changed
@@ -95,10 +95,10 @@ func defaultData(lookupEnv func(string) (string, bool)) (string, error) {
 	return "", Usage("there is no home directory to keep data in; say where with --data")
 }
 
-// CheckFlag has a program that others start look at its settings and exit.
+// CheckFlag is the flag that makes a program check its settings and exit.
 const CheckFlag = "check"
 
-// notSettings are flags that are no settings.
+// notSettings are the flags that are not settings.
 var notSettings = map[string]bool{"help": true, "version": true, "describe": true, CheckFlag: true}
 
 // EnvName returns the environment variable of a flag.
@@ -121,7 +121,7 @@ func fromEnvironment(fs *pflag.FlagSet, lookupEnv func(string) (string, bool)) (
 	return err
 }
 
-// divide splits the variable of a repeatable flag.
+// divide returns the values in the variable of a flag: several for a repeatable one.
 func divide(f *pflag.Flag, value string) []string {
 	if _, repeatable := f.Value.(pflag.SliceValue); !repeatable {
 		return []string{value}
@@ -139,7 +139,7 @@ func divide(f *pflag.Flag, value string) []string {
 	return list
 }
 
-// setFlag gives a flag its value, or a repeatable one its values.
+// setFlag sets a flag: to one value, or to several if it is repeatable.
 func setFlag(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
 	if list, repeatable := f.Value.(pflag.SliceValue); repeatable {
 		if err := list.Replace(values); err != nil {

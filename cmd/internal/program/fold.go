@@ -12,8 +12,7 @@ import (
 // terminalWidth is that of help, in characters: any terminal shows it.
 const terminalWidth = 80
 
-// foldHelp makes what a tree of commands says about itself as narrow as a
-// terminal.
+// foldHelp folds the long texts of a tree of commands to the width of a terminal.
 func foldHelp(cmd *cobra.Command) {
 	cmd.Long = fold(cmd.Long, terminalWidth)
 	for _, sub := range cmd.Commands() {
@@ -21,8 +20,8 @@ func foldHelp(cmd *cobra.Command) {
 	}
 }
 
-// fold breaks the lines of the paragraphs that are too wide anew. Indented lines
-// are no paragraphs and stay.
+// fold wraps the paragraphs that are too wide. Indented lines belong to no paragraph
+// and stay as they are.
 func fold(text string, width int) string {
 	var out, paragraph []string
 	end := func() {

@@ -11,7 +11,8 @@ import (
 
 func terminal(fd int) bool { return term.IsTerminal(fd) }
 
-// logFormat returns how to log to w: as the flag says, else by what w is.
+// logFormat returns the format for a log to w: that of the flag, or else the usual one
+// for a terminal or a file.
 func logFormat(c *settings, w io.Writer) string {
 	switch {
 	case c.logFormat != "":
@@ -23,19 +24,18 @@ func logFormat(c *settings, w io.Writer) string {
 	}
 }
 
-// A switchWriter is the end of a log, which may be changed while it is used.
+// A switchWriter is the destination of a log, which may change while it is used.
 type switchWriter struct{ to atomic.Pointer[io.Writer] }
 
 func (w *switchWriter) set(to io.Writer) { w.to.Store(&to) }
 
 func (w *switchWriter) Write(p []byte) (int, error) { return (*w.to.Load()).Write(p) }
 
-// LogTo sends the log elsewhere from now on: as JSON, one call of w for each
-// line, without the known secrets.
+// LogTo redirects the log to w: as JSON, one Write for each line, without the known
+// secrets.
 func (e *Env) LogTo(w io.Writer) { e.logEnd.set(&redactingWriter{secrets: e.secrets, to: w}) }
 
-// newLogger makes the logger of a program, and the end of it that can be
-// changed.
+// newLogger makes the logger of a program, and its destination.
 func newLogger(c *settings, w io.Writer, s *secrets) (zerolog.Logger, *switchWriter, error) {
 	level, err := zerolog.ParseLevel(c.logLevel)
 	if err != nil || c.logLevel == "" {

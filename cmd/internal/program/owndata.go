@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// OwnData is MakeData for a program that must be the only one of its name to
-// work on the folder. Call release at the end; the kernel frees the folder when
-// the process ends, however it ends.
+// OwnData is MakeData for a program that must be the only one of its name that works on
+// the folder. Call release at the end. If the process is killed, the kernel releases
+// the folder.
 func (e *Env) OwnData() (release func(), err error) {
 	if _, err := e.MakeData(); err != nil {
 		return nil, err

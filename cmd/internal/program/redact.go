@@ -11,8 +11,8 @@ import (
 // redactedText stands where a secret was.
 const redactedText = "[secret]"
 
-// minSecret is the length below which a text is too short to be cut out
-// everywhere: it would spoil lines without hiding anything.
+// minSecret is the shortest length of a secret that is cut out: to cut out shorter ones
+// would garble lines without hiding anything.
 const minSecret = 6
 
 // secrets cuts known secrets out of text.
@@ -33,7 +33,7 @@ func (s *secrets) add(secret string) {
 		return
 	}
 	s.known = append(s.known, secret)
-	// A longer secret first, so that one which contains another goes whole.
+	// Longer secrets first, so that a secret which contains another is cut out whole.
 	slices.SortStableFunc(s.known, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, k := range s.known {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Token returns the token for the bus: from the file of a --token-file flag,
-// else from HUBBUB_TOKEN, else from a token-file set elsewhere, else the one that
-// `hubbub up` leaves for this program in the data folder. It is empty when there is
-// none, for a bus without credentials. It reads the file anew at each call, so that
-// a replaced token is used at the next connect.
+// Token returns the token for the bus: from the file of a --token-file flag, else from
+// HUBBUB_TOKEN, else from a token-file set elsewhere, else the one that `hubbub up`
+// leaves for this program in the data folder. It is empty if there is none, for a bus
+// without credentials. Token reads the file at each call, so that the next connect uses
+// a replaced token.
 func (e *Env) Token() (string, error) {
 	c := e.settings
 	if token, ok := e.outside.lookupEnv("HUBBUB_TOKEN"); ok && token != "" && !c.tokenFlag {
@@ -41,8 +41,8 @@ func TokenPath(data, name string) string {
 }
 
 // Secret returns the secret in an environment variable, or in the file that the
-// variable with _FILE at its end names. It is empty, without an error, when
-// neither is set.
+// variable with _FILE at its end names. It is empty, without an error, if neither is
+// set.
 func (e *Env) Secret(variable string) (string, error) {
 	if s, ok := e.outside.lookupEnv(variable); ok && s != "" {
 		s = strings.TrimSpace(s)
@@ -81,6 +81,5 @@ func (e *Env) SecretFile(path string) (string, error) {
 	return s, nil
 }
 
-// Hide makes sure that a secret which the program got elsewhere appears in no
-// log line.
+// Hide keeps a secret that the program got elsewhere out of every log line.
 func (e *Env) Hide(secret string) { e.secrets.add(secret) }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// withSignals returns a context that ends at the first signal to stop. The
-// returned function releases everything and waits for the goroutine behind it.
-// A second signal, or no end within stopTimeout, ends the process.
+// withSignals returns a context that ends at the first signal to stop, and a function
+// that releases everything and waits for the goroutine behind it. A second signal, or
+// no end within stopTimeout, ends the process.
 func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
@@ -22,7 +22,7 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	case signal.Ignored(syscall.SIGHUP): // nohup stays nohup
 	case e.outside.terminal:
 		signal.Notify(signals, syscall.SIGHUP)
-	default: // no terminal can have gone: somebody expects a service to read its settings again
+	default: // a service: somebody expects it to read its settings again
 		signal.Notify(hangups, syscall.SIGHUP)
 	}
 	done := make(chan struct{})
@@ -62,8 +62,8 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 	}
 }
 
-// controlled reports whether a terminal controls this process, so that it hears of
-// its end by SIGHUP.
+// controlled reports whether a terminal controls this process: then SIGHUP means that
+// the terminal is gone.
 func controlled() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {

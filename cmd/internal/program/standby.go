@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Standby are the flags of a program of which only one may be active on a
+// Standby holds the flags of a program of which only one instance may be active in a
 // cluster of machines.
 type Standby struct {
 	urls  []string
@@ -27,8 +27,8 @@ func (s *Standby) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.creds, "cluster-creds", "", "NATS credentials file")
 }
 
-// Run does the work; with --cluster only while this program holds the lease on
-// what, and again whenever it gets it back.
+// Run does the work. With --cluster it does so only while this program holds the lease
+// on what, and again whenever it gets the lease back.
 func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(context.Context) error) error {
 	if err := CheckCluster(s.urls, s.name); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Usage makes the error of a program that was called wrongly: exit 2.
+// Usage makes the error of a program that was called wrongly: it exits with 2.
 func Usage(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
@@ -29,7 +29,7 @@ func refuseFlag(err error) error {
 	return Usage("%s", err)
 }
 
-// refuseValue says what a flag wants instead of a value, wherever that came from.
+// refuseValue says what a flag wants instead of a value, from wherever that came.
 func refuseValue(f *pflag.Flag, value string, err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &number) {
@@ -52,8 +52,8 @@ func refuseValue(f *pflag.Flag, value string, err error) error {
 }
 
 // explainCalls makes each command of a tree say in words what is wrong with its
-// arguments. A command that only holds others would show its help, and succeed:
-// refuse gets what it was given instead.
+// arguments. A command that only groups others would show its help and succeed when it
+// is called with an unknown one: refuse gets that error instead.
 func explainCalls(root *cobra.Command, refuse func(error)) {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return refuseFlag(err) })
 	help := root.HelpFunc()
@@ -101,8 +101,8 @@ func explainArguments(cmd *cobra.Command) {
 	}
 }
 
-// neededArguments returns the arguments that a command cannot do without: those at
-// the beginning of what its Use shows.
+// neededArguments returns the required arguments of a command: those at the beginning of
+// its Use.
 func neededArguments(use string) []string {
 	var names []string
 	for _, word := range strings.Fields(use)[1:] {
@@ -123,12 +123,12 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return Usage("%s", text)
 }
 
-// nameIn returns the name of a command as one writes it after that of the program.
+// nameIn returns the name of a command, without that of the program.
 func nameIn(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
-// helpOn is the command help: it fails where there is nothing of that name.
+// helpOn is the command help: it fails if there is no command of that name.
 func helpOn(cmd *cobra.Command, args []string) error {
 	about, rest, err := cmd.Root().Find(args)
 	switch {

@@ -10,8 +10,8 @@ import (
 // version and revision are set when a release is built (-ldflags -X).
 var version, revision string
 
-// Version returns the version of the running program: that of the release, else
-// what the Go toolchain recorded about the source.
+// Version returns the version of the running program: that of the release, or what the
+// Go toolchain recorded about the source.
 func Version() string {
 	if version != "" {
 		return strings.TrimPrefix(version, "v")
@@ -26,8 +26,8 @@ func Version() string {
 	return "devel"
 }
 
-// Revision returns the commit that the program was built from, shortened, with
-// a plus sign when the source had changes; empty when it is not known.
+// Revision returns the abbreviated commit that the program was built from, with a plus
+// sign if the source was modified, or "" if it is not known.
 func Revision() string {
 	if revision != "" {
 		return revision

@@ -67,7 +67,7 @@ func TopicPage(version, name, short, text string) string {
 	return p.String()
 }
 
-// A page is a text in the language of man.
+// A page is a text in the language of man(1).
 type page struct{ strings.Builder }
 
 func (p *page) line(s string) { p.WriteString(s + "\n") }
@@ -88,7 +88,7 @@ func (p *page) paragraph(text string) {
 	}
 }
 
-// text writes lines: those that are indented stay as they are.
+// text writes paragraphs. Indented lines stay as they are.
 func (p *page) text(text string) {
 	literal := false
 	p.line(".PP")
@@ -138,7 +138,7 @@ func (p *page) see() {
 	p.line(`.BR hubbub\-security (7)`)
 }
 
-// escape makes text stand for itself.
+// escape escapes what has a meaning in roff.
 func escape(s string) string {
 	s = strings.ReplaceAll(s, `\`, `\e`)
 	s = strings.ReplaceAll(s, "-", `\-`)

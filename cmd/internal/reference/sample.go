@@ -154,7 +154,7 @@ func comment(b *strings.Builder, text string) {
 	}
 }
 
-// sentence gives a text a capital, unless it begins with a name, and a stop.
+// sentence capitalizes a text, unless it begins with a name, and ends it with a period.
 func sentence(text string) string {
 	text = strings.ReplaceAll(text, "(repeatable)", "(a list)")
 	text = strings.ReplaceAll(text, "(repeatable; ", "(a list; ")
@@ -167,7 +167,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// literal writes the default of a setting in TOML.
+// literal returns the default of a setting in TOML.
 func literal(s program.Setting) string {
 	switch {
 	case s.Repeatable:
@@ -181,7 +181,7 @@ func literal(s program.Setting) string {
 	}
 }
 
-// short cuts the zeros from a duration: 5m0s is 5m.
+// short drops trailing zeros from a duration: 5m0s becomes 5m.
 func short(d string) string {
 	if strings.HasSuffix(d, "m0s") {
 		d = strings.TrimSuffix(d, "0s")

@@ -1,3 +1,3 @@
-// Package screen makes text fit for a terminal: foreign text without control
-// characters, lines of a width, colours where they can be seen.
+// Package screen prepares text for a terminal: it removes control characters, folds and
+// pads lines, and adds colours if the terminal shows them.
 package screen

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Printable makes foreign text safe for a terminal: one line, no control
-// characters, nothing that turns the direction of writing.
+// Printable makes foreign text safe for a terminal: one line without control characters
+// and without marks that change the direction of writing.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -29,7 +29,7 @@ func Printable(s string) string {
 // Clip shortens a text to n characters, the last of which then is "…".
 func Clip(s string, n int) string { return text.Clip(s, max(n, 1)) }
 
-// Fit cuts a line to n columns. Colours take no room, and end with the line.
+// Fit cuts a line to n columns. Colours take no columns, and end with the line.
 func Fit(s string, n int) string {
 	width, colour, painted := 0, false, false
 	for i, r := range s {
@@ -51,7 +51,7 @@ func Fit(s string, n int) string {
 	return s
 }
 
-// joiner makes one emoji of the two around it.
+// joiner joins the two emoji around it to one.
 const joiner = '\u200d'
 
 // Width returns how many columns a text takes. East Asian wide characters and
@@ -84,8 +84,8 @@ func runeWidth(r rune) int {
 // Pad fills a text with blanks up to n columns.
 func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Width(s), 0)) }
 
-// Wrap breaks a text at blanks into lines of at most n columns. A word that is
-// longer is cut. A no-break space is no place to break.
+// Wrap breaks a text at blanks into lines of at most n columns. It cuts longer words,
+// and does not break at a no-break space.
 func Wrap(s string, n int) []string {
 	var lines []string
 	line := ""
@@ -124,7 +124,7 @@ func cut(word string, n int) (head, tail string) {
 	return word, ""
 }
 
-// Columns returns the width of the terminal that f is, or 0 when it is none.
+// Columns returns the width of f if that is a terminal, or else 0.
 func Columns(f any) int {
 	file, ok := f.(*os.File)
 	if !ok {
