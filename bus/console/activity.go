@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -167,17 +166,7 @@ func (c *Console) newRows(ctx context.Context, page *activityView, f activitylog
 		page.Live, page.Problem = rowsLink(page.Query, "after", at), describe(err)
 		return
 	}
-	from := slices.Clone(end)
-	missed := int64(0)
-	for i := range from {
-		if from[i] = 0; i < len(at) && at[i] <= end[i] {
-			from[i] = at[i]
-		}
-		if behind := end[i] - from[i]; behind > followRows {
-			missed += behind - followRows
-			from[i] = end[i] - followRows
-		}
-	}
+	from, missed := within(followRows, at, end)
 	rows, next, err := c.log.After(ctx, f, from, followRows)
 	if len(rows) > liveRows {
 		missed += int64(len(rows) - liveRows)

@@ -117,7 +117,7 @@ func (f *facts) lastClaims(n int) []*claim {
 type agentView struct {
 	agentLine
 	Now    time.Time
-	Recent []agentEvent
+	Recent []*agentEvent
 }
 
 func (c *Console) agentPage(w http.ResponseWriter, r *http.Request, v *visitor) {
@@ -131,10 +131,7 @@ func (c *Console) agentPage(w http.ResponseWriter, r *http.Request, v *visitor) 
 	if len(lines) == 0 {
 		lines = []agentLine{{agent: &agent{ID: text.Clip(id, 300)}}}
 	}
-	page := &agentView{agentLine: lines[0], Now: c.now()}
-	for i := len(page.Events) - 1; i >= 0 && len(page.Recent) < listedEvents; i-- {
-		page.Recent = append(page.Recent, *page.Events[i])
-	}
+	page := &agentView{agentLine: lines[0], Now: c.now(), Recent: lastOf(lines[0].Events, listedEvents, nil)}
 	c.show(w, v, "agent", text.Clip(id, 100), page)
 }
 
@@ -162,8 +159,7 @@ func (c *Console) chatPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 		ch = &chat{Topic: text.Clip(id, 300), State: "not heard of lately"}
 	}
 	page := &chatView{chat: ch, Now: c.now()}
-	for i := len(ch.Events) - 1; i >= 0 && len(page.Recent) < listedEvents; i-- {
-		e := ch.Events[i]
+	for _, e := range lastOf(ch.Events, listedEvents, nil) {
 		line := chatLine{chatEvent: e}
 		if !e.Reply {
 			_, eventID, edited := strings.Cut(e.ID, " ")

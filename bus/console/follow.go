@@ -96,21 +96,9 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 	default:
 		first, room = true, historyRows // the log was not followed for a while
 	}
-	begin := make(activitylog.Cursor, len(end))
-	skipped := int64(0)
-	for i := range end {
-		if i < len(at) {
-			begin[i] = at[i]
-		}
-		if begin[i] > end[i] {
-			begin[i] = 0 // another file took its place
-		}
-		if behind := end[i] - begin[i]; behind > room {
-			if at != nil {
-				skipped += behind - room
-			}
-			begin[i] = end[i] - room
-		}
+	begin, skipped := within(room, at, end)
+	if at == nil {
+		skipped = 0 // the older history
 	}
 	c.facts.skip(skipped)
 	at = begin
@@ -134,6 +122,22 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 		c.markCaught()
 	}
 	return at, nil
+}
+
+// within returns the place from which at most so many rows of each log lie before its
+// end, and how many rows after at that skips.
+func within(room int64, at, end activitylog.Cursor) (begin activitylog.Cursor, skipped int64) {
+	begin = make(activitylog.Cursor, len(end))
+	for i := range end {
+		if i < len(at) && at[i] <= end[i] { // else another file took its place
+			begin[i] = at[i]
+		}
+		if behind := end[i] - begin[i]; behind > room {
+			skipped += behind - room
+			begin[i] = end[i] - room
+		}
+	}
+	return begin, skipped
 }
 
 func passed(at, end activitylog.Cursor) bool {

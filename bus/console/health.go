@@ -1,9 +1,7 @@
 package console
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,38 +11,16 @@ import (
 type healthView struct {
 	Now      time.Time
 	Pulse    pulse
-	Outcomes []named
-	Limits   []named
-	Bounds   []bound
 	Failures []failure
 	Gaps     []gap
 	Skipped  int64
 }
 
-type named struct {
-	Name  string
-	Value uint64
-}
-
-// A bound is one limit in force.
-type bound struct {
-	Name  string
-	Value string
-}
-
 func (c *Console) healthPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 	c.current(r.Context())
 	page := &healthView{Now: c.now(), Pulse: c.pulse()}
-	page.Outcomes, page.Limits = sortNamed(page.Pulse.Deliveries), sortNamed(page.Pulse.Limits)
-	for name, value := range page.Pulse.Bounds {
-		page.Bounds = append(page.Bounds, describeBound(name, value))
-	}
-	slices.SortFunc(page.Bounds, func(a, b bound) int { return cmp.Compare(a.Name, b.Name) })
 	c.facts.mu.RLock()
-	page.Failures = c.facts.lastFailures(60, nil)
-	for i := len(c.facts.gaps) - 1; i >= 0 && len(page.Gaps) < 50; i-- {
-		page.Gaps = append(page.Gaps, c.facts.gaps[i])
-	}
+	page.Failures, page.Gaps = lastOf(c.facts.failures, 60, nil), lastOf(c.facts.gaps, 50, nil)
 	page.Skipped = c.facts.skipped
 	c.facts.mu.RUnlock()
 	if r.Header.Get("HX-Request") != "" && r.FormValue("part") != "" {
@@ -54,23 +30,21 @@ func (c *Console) healthPage(w http.ResponseWriter, r *http.Request, v *visitor)
 	c.show(w, v, "health", "Health", page)
 }
 
-func sortNamed(m map[string]uint64) (list []named) {
-	for name, value := range m {
-		list = append(list, named{name, value})
-	}
-	slices.SortFunc(list, func(a, b named) int { return cmp.Compare(a.Name, b.Name) })
-	return list
+// boundName returns the words for the name of a bound, and boundValue its value with
+// a unit.
+func boundName(name string) string {
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "_seconds"), "_bytes")
+	return strings.ReplaceAll(name, "_", " ")
 }
 
-func describeBound(name string, value float64) bound {
-	text := view.Count(value)
-	if rest, ok := strings.CutSuffix(name, "_seconds"); ok {
-		return bound{strings.ReplaceAll(rest, "_", " "), view.Long(time.Duration(value * float64(time.Second)))}
+func boundValue(name string, value float64) string {
+	switch {
+	case strings.HasSuffix(name, "_seconds"):
+		return view.Long(time.Duration(value * float64(time.Second)))
+	case strings.HasSuffix(name, "_bytes"):
+		return bytesText(value)
 	}
-	if rest, ok := strings.CutSuffix(name, "_bytes"); ok {
-		return bound{strings.ReplaceAll(rest, "_", " "), bytesText(value)}
-	}
-	return bound{strings.ReplaceAll(name, "_", " "), text}
+	return view.Count(value)
 }
 
 func bytesText(v float64) string {

@@ -114,41 +114,31 @@ func (c *Console) broken(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 var functions = template.FuncMap{
-	"asset":    assetPath,
-	"clock":    func(t time.Time) string { return t.UTC().Format("15:04:05.000") },
-	"moment":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") },
-	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
-	"ago":      ago,
-	"span":     view.Long,
-	"count":    view.Count,
-	"perMin":   perMinute,
-	"pretty":   pretty,
-	"clip":     func(n int, s string) string { return text.Clip(s, n) },
-	"link":     link,
-	"role":     plain(roleClass),
-	"tone":     plain(tone),
-	"short":    shortID,
-	"join":     strings.Join,
-	"many":     view.Many,
-	"plus":     func(a, b int) int { return a + b },
-	"dict":     dict,
-	"known":    func(t time.Time) bool { return !t.IsZero() },
-	"identity": plain(identityLink),
-	"words":    activitylog.ReasonInWords,
+	"asset":      assetPath,
+	"clock":      func(t time.Time) string { return t.UTC().Format("15:04:05.000") },
+	"moment":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") },
+	"ago":        ago,
+	"span":       view.Long,
+	"count":      view.Count,
+	"perMin":     perMinute,
+	"pretty":     pretty,
+	"clip":       func(n int, s string) string { return text.Clip(s, n) },
+	"link":       link,
+	"role":       plain(roleClass),
+	"tone":       plain(tone),
+	"short":      shortID,
+	"many":       view.Many,
+	"plus":       func(a, b int) int { return a + b },
+	"known":      func(t time.Time) bool { return !t.IsZero() },
+	"identity":   plain(identityLink),
+	"words":      activitylog.ReasonInWords,
+	"boundName":  boundName,
+	"boundValue": boundValue,
 }
 
 // plain makes a function of a page take texts of any type.
 func plain(f func(string) string) func(any) string {
 	return func(v any) string { return f(fmt.Sprint(v)) }
-}
-
-// dict makes a map for a part of a page.
-func dict(pairs ...any) map[string]any {
-	m := map[string]any{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		m[pairs[i].(string)] = pairs[i+1]
-	}
-	return m
 }
 
 // link makes an address inside of the console.

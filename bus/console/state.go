@@ -87,6 +87,6 @@ func (c *Console) stateJSON(w http.ResponseWriter, r *http.Request, _ *visitor) 
 	for _, e := range first(pageEdges, f.edgeLines(now)) {
 		s.Talk = append(s.Talk, e.StateTalk)
 	}
-	s.Failures = append(s.Failures, f.lastFailures(20, nil)...)
+	s.Failures = append(s.Failures, lastOf(f.failures, 20, nil)...)
 	writeJSON(w, http.StatusOK, s)
 }

@@ -292,18 +292,18 @@ func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 			page.Talk = append(page.Talk, e)
 		}
 	}
-	page.Failures = c.facts.lastFailures(30, func(x *failure) bool { return x.Peer == id || x.From == id })
+	page.Failures = lastOf(c.facts.failures, 30, func(x *failure) bool { return x.Peer == id || x.From == id })
 	c.facts.mu.RUnlock()
 	c.show(w, v, "peer", id, page)
 }
 
-// lastFailures returns at most n failures that fit, if fits is not nil, the newest
-// first.
-func (f *facts) lastFailures(n int, fits func(*failure) bool) (list []failure) {
-	for i := len(f.failures) - 1; i >= 0 && len(list) < n; i-- {
-		if fits == nil || fits(&f.failures[i]) {
-			list = append(list, f.failures[i])
+// lastOf returns the last n items of a list that fit, the newest first. If fits is nil,
+// all fit.
+func lastOf[T any](list []T, n int, fits func(*T) bool) (last []T) {
+	for i := len(list) - 1; i >= 0 && len(last) < n; i-- {
+		if fits == nil || fits(&list[i]) {
+			last = append(last, list[i])
 		}
 	}
-	return list
+	return last
 }
