@@ -9,6 +9,7 @@ import (
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
 )
 
 // past is what the log has told so far about where agents take part. It stands
@@ -89,8 +90,8 @@ func (p *past) learn(e *activitylog.Entry) {
 	}
 	var m protocol.Message
 	var c protocol.CollabRequest
-	var announced struct{ Roles []string }
-	if json.Unmarshal(e.Payload, &m) == nil && json.Unmarshal(m.Content, &c) == nil && c.Method == "identity.announce" &&
+	var announced collab.AnnounceParams
+	if json.Unmarshal(e.Payload, &m) == nil && json.Unmarshal(m.Content, &c) == nil && c.Method == collab.IdentityAnnounce.Name &&
 		json.Unmarshal(c.Params, &announced) == nil {
 		p.roles[e.From] = announced.Roles
 	}
