@@ -105,12 +105,7 @@ func heartbeat(t *tx, p collab.EndpointParams) (out collab.IdentityResult, err e
 }
 
 func (s *state) heardLast(e *endpoint) bool {
-	for _, other := range s.endpointsOf(e.LogicalAgentID) {
-		if other.seq > e.seq {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.endpointsOf(e.LogicalAgentID), func(other *endpoint) bool { return other.seq > e.seq })
 }
 
 // listIdentities answers with every endpoint, by agent and endpoint.

@@ -65,10 +65,10 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) error {
 		}
 	}
 	if on := p.WaitingOn; on != nil {
-		if err := checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID); err != nil {
-			return err
-		}
-		if err := checkLength("waitingOn.label", on.Label, maxTitle); err != nil {
+		err := cmp.Or(
+			checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID), checkLength("waitingOn.label", on.Label, maxTitle),
+		)
+		if err != nil {
 			return err
 		}
 		r.WaitingOn = on

@@ -67,6 +67,20 @@ func checkNames(pairs ...string) error {
 	return nil
 }
 
+// checkEach is checkText for a list of at most so many names; tooMany is what is said
+// of more.
+func checkEach(what string, names []string, most int, tooMany string) error {
+	if len(names) > most {
+		return invalid(tooMany, most)
+	}
+	for _, name := range names {
+		if err := checkText(what, name, maxName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkText refuses texts that are empty or too long.
 func checkText(what, s string, limit int) error {
 	if strings.TrimSpace(s) == "" {

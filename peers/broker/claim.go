@@ -73,11 +73,7 @@ func (t *tx) contend(c collab.Claim) {
 }
 
 func without(list []protocol.PeerID, id protocol.PeerID) []protocol.PeerID {
-	kept := slices.DeleteFunc(slices.Clone(list), func(x protocol.PeerID) bool { return x == id })
-	if len(kept) == 0 {
-		return nil
-	}
-	return kept
+	return filter(list, func(x protocol.PeerID) bool { return x != id })
 }
 
 // releaseClaim gives a claim up, so that it is offered again, or, with answered,
@@ -143,9 +139,7 @@ func (t *tx) claim(eventID string) (collab.Claim, error) {
 
 // offer frees a claim and tells those who were refused it.
 func (t *tx) offer(c collab.Claim, why string) {
-	told := slices.DeleteFunc(slices.Clone(c.Contenders), func(id protocol.PeerID) bool {
-		return id == c.Identity || slices.Contains(c.Declined, id)
-	})
+	told := filter(c.Contenders, func(id protocol.PeerID) bool { return id != c.Identity && !slices.Contains(c.Declined, id) })
 	c.State, c.Contenders = collab.ClaimOffered, nil
 	e := emit(t, collab.EventClaimOffered, "event:"+c.EventID, c, map[string]any{"reason": why, "offeredTo": told})
 	for _, id := range told {

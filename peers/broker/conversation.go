@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"slices"
 
 	"hubbub/protocol/collab"
@@ -9,26 +10,20 @@ import (
 
 // createConversation stores a conversation.
 func createConversation(t *tx, p collab.ConversationParams) (out collab.ConversationResult, err error) {
-	if err := checkOneOf("kind", p.Kind, "dm", "group", "channel", "thread"); err != nil {
+	err = cmp.Or(
+		checkOneOf("kind", p.Kind, "dm", "group", "channel", "thread"),
+		checkEach("a member", p.MemberIDs, maxList, "a conversation has at most %d members"),
+		checkLength("title", p.Title, maxTitle),
+		checkName("masterId", p.MasterID),
+	)
+	if err != nil {
 		return out, err
-	}
-	if len(p.MemberIDs) > maxList {
-		return out, invalid("a conversation has at most %d members", maxList)
 	}
 	c := collab.Conversation{Kind: p.Kind, Title: p.Title, MasterID: bareName(p.MasterID), CreatedByID: t.caller.Name, CreatedAt: stamp(t.now)}
 	for _, member := range p.MemberIDs {
-		if err := checkText("a member", member, maxName); err != nil {
-			return out, err
-		}
 		if name := bareName(member); !slices.Contains(c.MemberIDs, name) {
 			c.MemberIDs = append(c.MemberIDs, name)
 		}
-	}
-	if err := checkLength("title", p.Title, maxTitle); err != nil {
-		return out, err
-	}
-	if err := checkName("masterId", p.MasterID); err != nil {
-		return out, err
 	}
 	if c.ID, err = t.filledID(p.ID, "conv_"); err != nil {
 		return out, err

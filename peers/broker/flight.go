@@ -66,13 +66,11 @@ func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) (out
 }
 
 func (t *tx) checkInvocation(p collab.InvocationParams) error {
-	if err := checkText("targetAgentId", p.TargetAgentID, maxName); err != nil {
-		return err
-	}
-	if err := checkText("text", p.Text, maxText); err != nil {
-		return err
-	}
-	return t.checkPlace(p.ConversationID, p.WorkItemID)
+	return cmp.Or(
+		checkText("targetAgentId", p.TargetAgentID, maxName),
+		checkText("text", p.Text, maxText),
+		t.checkPlace(p.ConversationID, p.WorkItemID),
+	)
 }
 
 // checkPlace refuses the conversation and the work item of a request if they are
@@ -128,10 +126,7 @@ func (t *tx) checkFlight(old *collab.Flight, p collab.FlightParams) error {
 	if err := checkMove("flight", flightMoves, old.State, p.State); err != nil {
 		return err
 	}
-	if err := checkLength("output", p.Output, maxText); err != nil {
-		return err
-	}
-	return checkLength("error", p.Error, maxTitle)
+	return cmp.Or(checkLength("output", p.Output, maxText), checkLength("error", p.Error, maxTitle))
 }
 
 // landed settles what hung on a flight that ended.
@@ -167,10 +162,11 @@ func getFlight(t *tx, p collab.IDParams) (out collab.Result, err error) {
 
 // setBinding links something outside to an agent. Agents bind only themselves.
 func setBinding(t *tx, p collab.BindingParams) (out collab.BindingResult, err error) {
-	for _, f := range [][2]string{{"surface", p.Surface}, {"externalId", p.ExternalID}, {"agentId", p.AgentID}} {
-		if err := checkText(f[0], f[1], maxName); err != nil {
-			return out, err
-		}
+	err = cmp.Or(
+		checkText("surface", p.Surface, maxName), checkText("externalId", p.ExternalID, maxName), checkText("agentId", p.AgentID, maxName),
+	)
+	if err != nil {
+		return out, err
 	}
 	agent := t.recordName(p.AgentID)
 	if !t.caller.speaksFor(agent) {

@@ -81,19 +81,11 @@ func (l *Label) parseSegments(segments []string) error {
 }
 
 func (l *Label) set(key, value string) error {
-	var part *string
-	switch key {
-	case "workspace", "branch", "worktree":
-		part = &l.Workspace
-	case "profile", "persona":
-		part = &l.Profile
-	case "harness", "runtime":
-		part = &l.Harness
-	case "model":
-		part = &l.Model
-	case "node", "host":
-		part = &l.Node
-	default:
+	part := map[string]*string{
+		"workspace": &l.Workspace, "branch": &l.Workspace, "worktree": &l.Workspace, "profile": &l.Profile, "persona": &l.Profile,
+		"harness": &l.Harness, "runtime": &l.Harness, "model": &l.Model, "node": &l.Node, "host": &l.Node,
+	}[key]
+	if part == nil {
 		return fmt.Errorf("a label has no part %q; use workspace, profile, harness, model or node", key)
 	}
 	if *part != "" {

@@ -9,10 +9,9 @@ import (
 
 // A route is what the explicit targets of a message were found to mean.
 type route struct {
-	named    []named
-	mentions []collab.Mention
-	failure  *Standing // of the first target, when it leads to nobody
-	label    string    // of the failure
+	named   []named
+	failure *Standing // of the first target, if it leads to nobody
+	label   string    // of the failure
 }
 
 type named struct {
@@ -66,34 +65,23 @@ func (t *tx) newMessage(p collab.PostParams) (collab.Message, error) {
 		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: stamp(t.now),
 	}
 	m.Surface = cmp.Or(p.Surface, collab.SurfaceHuman)
-	if err := checkOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent); err != nil {
+	err := cmp.Or(
+		checkOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent),
+		checkOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal),
+		checkText("text", p.Text, maxText),
+		checkNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo),
+		checkEach("a target", p.Targets, maxMentions, "a message has at most %d targets"),
+	)
+	if err != nil {
 		return m, err
 	}
 	if !t.caller.Person {
 		m.Surface = collab.SurfaceAgent // whatever an agent says of itself
 	}
-	if err := checkOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal); err != nil {
-		return m, err
-	}
-	if err := checkText("text", p.Text, maxText); err != nil {
-		return m, err
-	}
-	if err := checkNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo); err != nil {
-		return m, err
-	}
-	if len(p.Targets) > maxMentions {
-		return m, invalid("a message has at most %d targets", maxMentions)
-	}
-	for _, target := range p.Targets {
-		if err := checkText("a target", target, maxName); err != nil {
-			return m, err
-		}
-	}
 	if t.conversations[p.ConversationID] == nil {
 		return m, notFound("conversation", p.ConversationID)
 	}
-	err := t.checkPlace("", p.WorkItemID)
-	if err == nil {
+	if err = t.checkPlace("", p.WorkItemID); err == nil {
 		m.ID, err = t.filledID(p.ID, "msg_")
 	}
 	return m, err
@@ -119,12 +107,11 @@ func (t *tx) route(m *collab.Message) route {
 	for _, f := range FindMentions(m.Text) {
 		st := t.resolve(f.Label.String(), from)
 		hard := f.Leading && m.Surface == collab.SurfaceHuman
-		r.mentions = append(r.mentions, collab.Mention{Label: f.Label.String(), AgentID: st.AgentID, Hard: hard})
+		m.Mentions = append(m.Mentions, collab.Mention{Label: f.Label.String(), AgentID: st.AgentID, Hard: hard})
 		if hard {
 			add(f.Label.String(), st)
 		}
 	}
-	m.Mentions = r.mentions
 	return r
 }
 
@@ -152,12 +139,7 @@ func (t *tx) master(conversationID string) string {
 	if c.MasterID != "" || c.Kind != "dm" {
 		return c.MasterID
 	}
-	var others []string
-	for _, id := range c.MemberIDs {
-		if id != t.caller.Name {
-			others = append(others, id)
-		}
-	}
+	others := filter(c.MemberIDs, func(id string) bool { return id != t.caller.Name })
 	if len(others) == 1 && len(t.endpointsOf(others[0])) > 0 {
 		return others[0]
 	}

@@ -105,7 +105,7 @@ func findMethod(name string) (method, error) {
 	}
 	known := sortedKeys(methods)
 	family, _, _ := strings.Cut(name, ".")
-	related := slices.DeleteFunc(slices.Clone(known), func(m string) bool { return !strings.HasPrefix(m, family+".") })
+	related := filter(known, func(m string) bool { return strings.HasPrefix(m, family+".") })
 	if len(related) > 0 {
 		known = related
 	}

@@ -35,8 +35,8 @@ func (s *state) resolve(target string, from locality) Standing {
 		return Standing{AgentID: e.LogicalAgentID, Endpoint: e, Reason: "the endpoint was named", Candidates: options([]*endpoint{e})}
 	}
 	name := strings.TrimPrefix(bareName(strings.TrimPrefix(target, "@")), "role:")
-	if known := s.resolveExact(name, from); known != nil {
-		return *known
+	if fit := s.endpointsOf(name); len(fit) > 0 { // as it was announced, whatever characters it has
+		return choose(fit, from)
 	}
 	l, err := ParseLabel(name)
 	if err != nil {
@@ -45,39 +45,15 @@ func (s *state) resolve(target string, from locality) Standing {
 	return s.resolveLabel(l, from)
 }
 
-// resolveExact finds a name written exactly as it was announced, whatever
-// characters it has.
-func (s *state) resolveExact(name string, from locality) *Standing {
-	fit := s.endpointsOf(name)
-	if len(fit) == 0 {
-		return nil
-	}
-	st := choose(fit, from)
-	return &st
-}
-
 func (s *state) resolveLabel(l Label, from locality) Standing {
-	var named, roled []*endpoint
-	for _, e := range s.endpoints {
-		if normal(e.LogicalAgentID) == l.Name {
-			named = append(named, e)
-		}
-		if e.hasRole(l.Name) {
-			roled = append(roled, e)
-		}
-	}
+	named := s.endpointsThat(func(e *endpoint) bool { return normal(e.LogicalAgentID) == l.Name })
 	if len(named) == 0 {
-		named = roled
+		named = s.endpointsThat(func(e *endpoint) bool { return e.hasRole(l.Name) })
 	}
 	if len(named) == 0 {
 		return s.resolvePerson(l)
 	}
-	var fit []*endpoint
-	for _, e := range named {
-		if e.fits(l) {
-			fit = append(fit, e)
-		}
-	}
+	fit := filter(named, func(e *endpoint) bool { return e.fits(l) })
 	if len(fit) == 0 {
 		return Standing{
 			Failure: collab.CodeUnknownTarget, Candidates: options(named),
@@ -110,9 +86,9 @@ func choose(fit []*endpoint, from locality) Standing {
 		return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(a.EndpointID, b.EndpointID))
 	})
 	st := Standing{Candidates: options(fit)}
-	if other := differs(fit, func(a, b *endpoint) bool { return a.LogicalAgentID != b.LogicalAgentID }); other != nil {
+	if others := filter(fit, func(e *endpoint) bool { return e.LogicalAgentID != fit[0].LogicalAgentID }); len(others) > 0 {
 		st.Failure = collab.CodeAmbiguous
-		st.Reason = fmt.Sprintf("the label fits %s and %s", fit[0].LogicalAgentID, other.LogicalAgentID)
+		st.Reason = fmt.Sprintf("the label fits %s and %s", fit[0].LogicalAgentID, others[0].LogicalAgentID)
 		return st
 	}
 	st.AgentID = fit[0].LogicalAgentID
@@ -129,7 +105,7 @@ func choose(fit []*endpoint, from locality) Standing {
 		{"it is in the sender's project", func(e *endpoint) bool { return from.project != "" && e.ProjectPath == from.project }},
 		{"it is in the sender's workspace", func(e *endpoint) bool { return from.workspace != "" && e.WorkspaceID == from.workspace }},
 	} {
-		kept := slices.DeleteFunc(slices.Clone(pool), func(e *endpoint) bool { return !rule.keep(e) })
+		kept := filter(pool, rule.keep)
 		if len(kept) == 0 || len(kept) == len(pool) {
 			continue
 		}
@@ -138,10 +114,10 @@ func choose(fit []*endpoint, from locality) Standing {
 			why = rule.why
 		}
 	}
-	other := differs(pool, func(a, b *endpoint) bool { return a.Identity != b.Identity && a.WorkspaceID != b.WorkspaceID })
-	if other != nil {
+	others := filter(pool, func(e *endpoint) bool { return e.Identity != pool[0].Identity && e.WorkspaceID != pool[0].WorkspaceID })
+	if len(others) > 0 {
 		st.Failure, st.AgentID = collab.CodeAmbiguous, ""
-		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", pool[0].label(), other.label())
+		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", pool[0].label(), others[0].label())
 		return st
 	}
 	st.Endpoint = pool[0]
@@ -149,14 +125,9 @@ func choose(fit []*endpoint, from locality) Standing {
 	return st
 }
 
-// differs returns the first endpoint that differs from the first of the list.
-func differs(list []*endpoint, differ func(a, b *endpoint) bool) *endpoint {
-	for _, e := range list[1:] {
-		if differ(list[0], e) {
-			return e
-		}
-	}
-	return nil
+// filter returns what keep holds of, in order.
+func filter[T any](list []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !keep(v) })
 }
 
 func options(list []*endpoint) []collab.Option {
@@ -165,10 +136,7 @@ func options(list []*endpoint) []collab.Option {
 		out = append(out, collab.Option{AgentID: e.LogicalAgentID, EndpointID: e.EndpointID, Label: e.label(), Status: e.Status})
 	}
 	slices.SortFunc(out, func(a, b collab.Option) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
-	if len(out) > maxOptions {
-		out = out[:maxOptions]
-	}
-	return out
+	return out[:min(len(out), maxOptions)]
 }
 
 const maxOptions = 20
@@ -189,26 +157,26 @@ func (s *state) standing(name string, from locality) Standing {
 }
 
 func (s *state) endpointsOf(name string) []*endpoint {
-	var fit []*endpoint
+	return s.endpointsThat(func(e *endpoint) bool { return e.LogicalAgentID == name })
+}
+
+// endpointsThat returns the endpoints that keep holds of, in any order.
+func (s *state) endpointsThat(keep func(e *endpoint) bool) (list []*endpoint) {
 	for _, e := range s.endpoints {
-		if e.LogicalAgentID == name {
-			fit = append(fit, e)
+		if keep(e) {
+			list = append(list, e)
 		}
 	}
-	return fit
+	return list
 }
 
 // localityOf returns where a caller works: the place of the endpoint that was heard
 // of last.
 func (s *state) localityOf(c Caller) locality {
-	var last *endpoint
-	for _, e := range s.endpoints {
-		if e.Identity == c.Identity && (last == nil || e.seq > last.seq) {
-			last = e
-		}
-	}
-	if last == nil {
+	own := s.endpointsThat(func(e *endpoint) bool { return e.Identity == c.Identity })
+	if len(own) == 0 {
 		return locality{}
 	}
+	last := slices.MaxFunc(own, func(a, b *endpoint) int { return cmp.Compare(a.seq, b.seq) })
 	return locality{last.ProjectPath, last.WorkspaceID}
 }

@@ -155,15 +155,11 @@ func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) error 
 	if !parked {
 		return nil
 	}
-	var online []*endpoint
-	for _, id := range sortedKeys(t.endpoints) {
-		if e := t.endpoints[id]; e.Identity == to && e.Status == collab.StatusOnline {
-			online = append(online, e)
-		}
-	}
+	online := t.endpointsThat(func(e *endpoint) bool { return e.Identity == to && e.Status == collab.StatusOnline })
 	if slices.ContainsFunc(online, func(e *endpoint) bool { return e.AnnouncedAt > sentAt }) {
 		return t.wakeWaiting(d.TargetAgentID)
 	}
+	slices.SortFunc(online, func(a, b *endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	for _, e := range online {
 		t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
 	}

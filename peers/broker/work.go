@@ -88,10 +88,7 @@ func listQuestions(t *tx, p collab.QuestionListParams) (collab.Page[collab.Quest
 
 // ask stores a question and wakes the one it is asked of.
 func ask(t *tx, p collab.QuestionParams) (out collab.Result, err error) {
-	if err := checkName("askedOfId", p.AskedOfID); err != nil {
-		return out, err
-	}
-	if err := checkLength("answer", p.Answer, maxText); err != nil {
+	if err := cmp.Or(checkName("askedOfId", p.AskedOfID), checkLength("answer", p.Answer, maxText)); err != nil {
 		return out, err
 	}
 	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: t.recordName(p.AskedOfID), Answer: p.Answer}
