@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/c2a"
+	"hubbub/peers/agent/harness/chorus"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/agent/harness/model"
@@ -61,6 +63,7 @@ var harnesses = map[string]func(t *testing.T, failing bool) harness.Harness{
 			Env: map[string]string{harnesstest.ACPRole: role, "GORACE": "atexit_sleep_ms=0"}, Pauses: retry.Backoff{Min: 1, Max: 1},
 		})
 	},
+	"chorus": newElsewhere,
 	"c2a": func(t *testing.T, failing bool) harness.Harness {
 		faults := []string{"scripted"}
 		if failing {
@@ -71,6 +74,38 @@ var harnesses = map[string]func(t *testing.T, failing bool) harness.Harness{
 			Env: harnesstest.Environ(state, faults...), Grace: 500 * time.Millisecond, Pauses: retry.Backoff{Min: 1, Max: 1},
 		})}
 	},
+}
+
+// elsewhere is the harness of an agent elsewhere, which is told of each turn's policy
+// beside the protocol.
+type elsewhere struct {
+	*chorus.Harness
+	turns sync.Map // by id: func(), which plays one
+}
+
+func newElsewhere(t *testing.T, failing bool) harness.Harness {
+	if failing {
+		t.Skip("whoever POSTs tries again")
+	}
+	e := &elsewhere{}
+	var playing sync.WaitGroup
+	t.Cleanup(playing.Wait)
+	e.Harness = chorus.New(func(_ context.Context, turn, _ string, body []byte) error {
+		if !json.Valid(body) {
+			t.Errorf("POSTed %s", body)
+		}
+		play, _ := e.turns.Load(turn)
+		playing.Go(play.(func()))
+		return nil
+	}, &chorus.Options{Knocks: true})
+	return e
+}
+
+func (e *elsewhere) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+	e.turns.Store(t.ID, func() {
+		scripted.New(nil).Turn(context.WithoutCancel(ctx), &harness.Turn{Event: t.Event}, tools) //nolint:errcheck // the calls show it
+	})
+	return e.Harness.Turn(ctx, t, nil)
 }
 
 // reference is the harness of a program whose state can be read.
@@ -340,6 +375,9 @@ var hostCases = map[string]struct {
 		o.same(calls, "C1 send_message", "C2 send_message")
 	}},
 	"a turn is withdrawn": {run: func(o *host) {
+		if !o.caps.Cancellation {
+			o.Skip("it has no word for it")
+		}
 		cause := errors.New("the message was deleted")
 		ctx, cancel := context.WithCancelCause(o.Context())
 		defer cancel(nil)
