@@ -136,7 +136,7 @@ func (s *settings) newModel(env *program.Env, data string) (harness.Harness, io.
 	}
 	return newHarness(&model.Options{
 		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(keyName) },
-		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys, Log: &log}),
+		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys}),
 		Time:    s.agent.Deadline, History: history, Log: &log,
 	}), history, nil
 }

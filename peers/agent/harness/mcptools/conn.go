@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -28,49 +26,53 @@ const (
 	maxDescription = 4 << 10
 )
 
-// A conn is a connection to one server.
+// A conn is a connection to one server. Pool.mu guards what changes.
 type conn struct {
+	pool   *Pool
 	key    [sha256.Size]byte
 	server harness.MCPServer
-	hide   []string      // variables that a command does not get from us
-	used   time.Time     // guarded by Pool.mu
-	calls  atomic.Int32  // in flight
-	ready  chan struct{} // closed when open is done
-	err    error         // of open; valid then
+	stop   context.CancelFunc // ends run
+	ready  chan struct{}      // closed when it is open, or err says why not
 
-	once    sync.Once
-	closed  chan struct{} // closed by close
+	err     error
 	session *mcp.ClientSession
 	process *child.Process // of a command; nil otherwise
 
-	mu     sync.Mutex
+	used   time.Time
+	calls  int // in flight
 	tools  []harness.Tool
-	listed time.Time
+	listed time.Time // zero once a call has failed: the next turn asks whether the server is still there
 }
 
-// open connects and lists. It does not return before the connection is usable
-// or given up.
-func (c *conn) open(life context.Context, timeout time.Duration) {
-	defer close(c.ready)
-	ctx, cancel := context.WithTimeoutCause(life, timeout, fmt.Errorf("it did not answer in %s", timeout))
+// run keeps the connection until ctx ends.
+func (c *conn) run(ctx context.Context) {
+	c.err = c.open(ctx)
+	close(c.ready)
+	if c.err == nil {
+		<-ctx.Done()
+	}
+	if c.process != nil {
+		c.process.Stop()
+	}
+	if c.session != nil {
+		c.session.Close() //nolint:errcheck // the server may be gone
+	}
+}
+
+// open connects and lists.
+func (c *conn) open(ctx context.Context) error {
+	timeout := c.pool.opts.ConnectTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not answer in %s", timeout))
 	defer cancel()
 	transport, err := c.transport()
 	if err != nil {
-		c.err = err
-		return
+		return err
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "hubbub-agent", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
-	c.session, err = client.Connect(ctx, transport, nil)
-	if err != nil {
-		c.err = causeOf(ctx, err)
-		if c.process != nil {
-			c.process.Kill()
-		}
-		return
+	if c.session, err = client.Connect(ctx, transport, nil); err != nil {
+		return causeOf(ctx, err)
 	}
-	if err := c.list(ctx, timeout); err != nil {
-		c.err = err
-	}
+	return c.list(ctx)
 }
 
 // transport starts a command, or prepares requests to a URL.
@@ -91,7 +93,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 			},
 		}, nil
 	case len(c.server.Command) > 0:
-		process, err := child.Start(c.server.Command, &child.Options{Dir: c.server.Dir, Env: c.server.Env, Hide: c.hide})
+		process, err := child.Start(c.server.Command, &child.Options{Dir: c.server.Dir, Env: c.server.Env, Hide: c.pool.opts.Hide})
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +143,8 @@ func (l *limited) Read(p []byte) (int, error) {
 }
 
 // list asks for the tools. What is too large to show a model is left out.
-func (c *conn) list(ctx context.Context, timeout time.Duration) error {
+func (c *conn) list(ctx context.Context) error {
+	timeout := c.pool.opts.ConnectTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not list its tools in %s", timeout))
 	defer cancel()
 	var tools []harness.Tool
@@ -164,49 +167,29 @@ func (c *conn) list(ctx context.Context, timeout time.Duration) error {
 			break
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
 	c.tools, c.listed = tools, time.Now()
 	return nil
 }
 
-func (c *conn) listedAt() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.listed
+// call calls a tool once.
+func (c *conn) call(ctx context.Context, name string, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+	c.count(1)
+	defer c.count(-1)
+	result, err := c.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+	if err != nil {
+		c.pool.mu.Lock()
+		defer c.pool.mu.Unlock()
+		c.listed = time.Time{}
+	}
+	return result, err
 }
 
-func (c *conn) listedTools() []harness.Tool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tools
-}
-
-// close ends the connection and its program, once open is done.
-func (c *conn) close() {
-	c.once.Do(func() {
-		defer close(c.closed)
-		<-c.ready
-		if c.session != nil {
-			if c.process == nil {
-				c.session.Close() //nolint:errcheck // the server may be gone
-			} else {
-				c.process.Stop()
-				c.session.Close() //nolint:errcheck // its program is gone
-			}
-		} else if c.process != nil {
-			c.process.Stop()
-		}
-	})
-	<-c.closed
-}
-
-// expire has the next turn list the tools anew, which shows whether the server
-// is still there.
-func (c *conn) expire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.listed = time.Time{}
+func (c *conn) count(calls int) {
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	c.calls += calls
 }
 
 // causeOf prefers the reason why a context ended to the error that it caused.

@@ -13,7 +13,7 @@ import (
 
 // joinedTools are the tools of several servers.
 type joinedTools struct {
-	opts   *PoolOptions
+	pool   *Pool
 	tools  []harness.Tool
 	source map[string]remoteTool
 }
@@ -30,7 +30,10 @@ func (j *joinedTools) add(c *conn) {
 	if prefix == "" {
 		prefix = "mcp"
 	}
-	for _, t := range c.listedTools() {
+	j.pool.mu.Lock()
+	tools := c.tools
+	j.pool.mu.Unlock()
+	for _, t := range tools {
 		name := prefix + "__" + t.Name
 		for n := 2; j.source[name].conn != nil; n++ {
 			name = fmt.Sprintf("%s%d__%s", prefix, n, t.Name)
@@ -53,13 +56,10 @@ func (j *joinedTools) Call(ctx context.Context, name string, arguments json.RawM
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, j.opts.CallTimeout, fmt.Errorf("it did not answer in %s", j.opts.CallTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, j.pool.opts.CallTimeout, fmt.Errorf("it did not answer in %s", j.pool.opts.CallTimeout))
 	defer cancel()
-	tool.conn.calls.Add(1)
-	defer tool.conn.calls.Add(-1)
-	result, err := tool.conn.session.CallTool(ctx, &mcp.CallToolParams{Name: tool.name, Arguments: arguments})
+	result, err := tool.conn.call(ctx, tool.name, arguments)
 	if err != nil {
-		tool.conn.expire()
 		return harness.Refused(fmt.Sprintf("the tool gave no result, and may or may not have acted: %s", cleaned(&tool.conn.server, causeOf(ctx, err))), nil)
 	}
 	return j.read(result)
@@ -68,7 +68,7 @@ func (j *joinedTools) Call(ctx context.Context, name string, arguments json.RawM
 // read takes what a model can read of a result, within the bound.
 func (j *joinedTools) read(r *mcp.CallToolResult) harness.Result {
 	out := harness.Result{IsError: r.IsError}
-	left := j.opts.ResultBytes
+	left := j.pool.opts.ResultBytes
 	add := func(text string) {
 		if left <= 0 {
 			return
@@ -99,7 +99,7 @@ func (j *joinedTools) read(r *mcp.CallToolResult) harness.Result {
 		}
 	}
 	if r.StructuredContent != nil {
-		if raw, err := json.Marshal(r.StructuredContent); err == nil && len(raw) <= j.opts.ResultBytes && len(out.Content) == 0 {
+		if raw, err := json.Marshal(r.StructuredContent); err == nil && len(raw) <= j.pool.opts.ResultBytes && len(out.Content) == 0 {
 			out.StructuredContent = raw
 		}
 	}

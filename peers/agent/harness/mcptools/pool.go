@@ -10,8 +10,6 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol/defaults"
-
-	"github.com/rs/zerolog"
 )
 
 // PoolOptions are the optional settings of a Pool. Nil is valid.
@@ -23,7 +21,6 @@ type PoolOptions struct {
 	MaxServers     int           // connections kept; default 32
 	ResultBytes    int           // of one result; default 256 KiB
 	Hide           []string      // variables of ours that commands do not get, such as the keys of models; one that needs them has them in its own env
-	Log            *zerolog.Logger
 }
 
 func (o *PoolOptions) withDefaults() PoolOptions {
@@ -34,19 +31,17 @@ func (o *PoolOptions) withDefaults() PoolOptions {
 	defaults.Positive(&out.Idle, 10*time.Minute)
 	defaults.Positive(&out.MaxServers, 32)
 	defaults.Positive(&out.ResultBytes, 256<<10)
-	defaults.Log(&out.Log)
 	return out
 }
 
 // A Pool keeps connections to MCP servers for the turns of one agent.
 type Pool struct {
 	opts PoolOptions
-	wg   sync.WaitGroup // of connections
 	runs chan struct{}  // closed when Run begins
+	wg   sync.WaitGroup // of connections
 
-	mu    sync.Mutex
-	life  context.Context // set by Run
-	ended bool
+	mu    sync.Mutex      // also guards what conn says
+	life  context.Context // while Run runs
 	conns map[[sha256.Size]byte]*conn
 }
 
@@ -67,79 +62,70 @@ func (p *Pool) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
 		case <-sweep.C:
-			p.drop(p.idleSince(time.Now().Add(-p.opts.Idle))...)
+			p.mu.Lock()
+			for c := p.unusedLocked(p.opts.Idle); c != nil; c = p.unusedLocked(p.opts.Idle) {
+				p.dropLocked(c)
+			}
+			p.mu.Unlock()
 		case <-ctx.Done():
 		}
 	}
 	p.mu.Lock()
-	p.ended = true
-	var all []*conn
-	for _, c := range p.conns {
-		all = append(all, c)
-	}
+	p.life = nil // whoever asks for a connection from here on is refused
 	p.mu.Unlock()
-	p.drop(all...)
 	p.wg.Wait()
 	return nil
 }
 
-// Tools connects to servers, where it is not yet connected, and returns their
+// Tools connects to servers, unless it is connected already, and returns their
 // tools as name__tool. The errors are of the servers that are left out. It
 // waits for Run to begin, at most PoolOptions.ConnectTimeout.
 func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer) (harness.Tools, []error) {
 	p.awaitRun(ctx)
-	type answer struct {
-		conn *conn
-		err  error
-	}
-	answers := make([]answer, len(servers))
+	conns, errs := make([]*conn, len(servers)), make([]error, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
-		wg.Go(func() { answers[i].conn, answers[i].err = p.get(ctx, s) })
+		wg.Go(func() { conns[i], errs[i] = p.get(ctx, s) })
 	}
 	wg.Wait()
-	joined := &joinedTools{opts: &p.opts, source: map[string]remoteTool{}}
+	joined := &joinedTools{pool: p, source: map[string]remoteTool{}}
 	var failures []error
-	for i, a := range answers {
-		if a.err != nil {
-			failures = append(failures, failed(&servers[i], a.err))
+	for i, c := range conns {
+		if errs[i] != nil {
+			failures = append(failures, failed(&servers[i], errs[i]))
 			continue
 		}
-		joined.add(a.conn)
+		joined.add(c)
 	}
 	return joined, failures
 }
 
 func (p *Pool) awaitRun(ctx context.Context) {
-	timer := time.NewTimer(p.opts.ConnectTimeout)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
+	defer cancel()
 	select {
 	case <-p.runs:
-	case <-timer.C:
 	case <-ctx.Done():
 	}
 }
 
-// get returns the connection to a server, connecting where there is none. A
-// server of another address, header or command is another server.
+// get returns a usable connection to a server. A server of another address,
+// header or command is another server. A kept connection that broke is made anew,
+// once.
 func (p *Pool) get(ctx context.Context, s harness.MCPServer) (*conn, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
-	key := sha256.Sum256(raw)
-	c, fresh, err := p.reserve(key, s)
-	if err != nil {
-		return nil, err
+	for {
+		c, fresh, err := p.reserve(sha256.Sum256(raw), s)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.usable(ctx, c); err == nil || fresh || ctx.Err() != nil {
+			return c, err
+		}
 	}
-	if err := p.usable(ctx, c); err == nil || fresh || ctx.Err() != nil {
-		return c, err
-	}
-	// A kept connection that broke is made anew, once.
-	if c, _, err = p.reserve(key, s); err != nil {
-		return nil, err
-	}
-	return c, p.usable(ctx, c)
 }
 
 // usable waits until a connection is open and its tools are known and fresh.
@@ -151,11 +137,16 @@ func (p *Pool) usable(ctx context.Context, c *conn) error {
 		return context.Cause(ctx)
 	}
 	err := c.err
-	if err == nil && time.Since(c.listedAt()) >= p.opts.Refresh {
-		err = c.list(ctx, p.opts.ConnectTimeout)
+	p.mu.Lock()
+	stale := time.Since(c.listed) >= p.opts.Refresh
+	p.mu.Unlock()
+	if err == nil && stale {
+		err = c.list(ctx)
 	}
 	if err != nil {
-		p.drop(c)
+		p.mu.Lock()
+		p.dropLocked(c)
+		p.mu.Unlock()
 	}
 	return err
 }
@@ -164,7 +155,7 @@ func (p *Pool) usable(ctx context.Context, c *conn) error {
 func (p *Pool) reserve(key [sha256.Size]byte, s harness.MCPServer) (c *conn, fresh bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life == nil || p.ended {
+	if p.life == nil {
 		return nil, false, harness.ErrStopped
 	}
 	if c, ok := p.conns[key]; ok {
@@ -172,52 +163,34 @@ func (p *Pool) reserve(key [sha256.Size]byte, s harness.MCPServer) (c *conn, fre
 		return c, false, nil
 	}
 	if len(p.conns) >= p.opts.MaxServers {
-		oldest := p.oldestLocked()
+		oldest := p.unusedLocked(0)
 		if oldest == nil {
 			return nil, false, errors.New("too many MCP servers are in use at once")
 		}
-		delete(p.conns, oldest.key)
-		p.wg.Go(oldest.close)
+		p.dropLocked(oldest)
 	}
-	c = &conn{key: key, server: s, hide: p.opts.Hide, used: time.Now(), ready: make(chan struct{}), closed: make(chan struct{})}
+	ctx, stop := context.WithCancel(p.life)
+	c = &conn{pool: p, key: key, server: s, stop: stop, used: time.Now(), ready: make(chan struct{})}
 	p.conns[key] = c
-	life := p.life
-	p.wg.Go(func() { c.open(life, p.opts.ConnectTimeout) })
+	p.wg.Go(func() { c.run(ctx) })
 	return c, true, nil
 }
 
-// oldestLocked finds the connection that was not used for longest, among those
-// that no call uses.
-func (p *Pool) oldestLocked() *conn {
-	var oldest *conn
+// unusedLocked returns the connection that was not used for longest, and for that
+// long at least, among those that no call uses; nil if there is none.
+func (p *Pool) unusedLocked(idle time.Duration) (oldest *conn) {
 	for _, c := range p.conns {
-		if c.calls.Load() == 0 && (oldest == nil || c.used.Before(oldest.used)) {
+		if c.calls == 0 && time.Since(c.used) >= idle && (oldest == nil || c.used.Before(oldest.used)) {
 			oldest = c
 		}
 	}
 	return oldest
 }
 
-func (p *Pool) idleSince(limit time.Time) []*conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var idle []*conn
-	for _, c := range p.conns {
-		if c.calls.Load() == 0 && c.used.Before(limit) {
-			idle = append(idle, c)
-		}
+// dropLocked forgets a connection, which then closes.
+func (p *Pool) dropLocked(c *conn) {
+	if p.conns[c.key] == c {
+		delete(p.conns, c.key)
 	}
-	return idle
-}
-
-// drop closes connections and forgets them.
-func (p *Pool) drop(conns ...*conn) {
-	for _, c := range conns {
-		p.mu.Lock()
-		if p.conns[c.key] == c {
-			delete(p.conns, c.key)
-		}
-		p.mu.Unlock()
-		c.close()
-	}
+	c.stop()
 }

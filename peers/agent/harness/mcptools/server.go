@@ -29,11 +29,7 @@ const Path = "/mcp"
 const maxRequest = 1 << 20
 
 // NewToken makes a random bearer token.
-func NewToken() string {
-	var raw [32]byte
-	rand.Read(raw[:]) //nolint:errcheck // it never fails
-	return base64.RawURLEncoding.EncodeToString(raw[:])
-}
+func NewToken() string { return rand.Text() }
 
 // NewToolServer makes the MCP server of an agent's tools (streamable HTTP), and
 // of what it relays; relay may be nil. Who shows token gets tools(""), who shows
