@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
@@ -110,50 +111,40 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 	if p.ownBus != "" {
 		printer.Event("hubbub", fmt.Sprintf("the programs connect to %s, as --bus or HUBBUB_BUS says; the bus started here is at %s", p.bus, p.ownBus))
 	}
-	lacking := false
+	says := "everything runs"
 	for _, i := range p.idle {
 		if i.wanted {
-			lacking = true
+			says = "not everything runs"
 			printer.Event(i.name, i.reason)
 		} else {
 			printer.Say(i.name, i.reason)
 		}
 	}
 	f := fleet.New(p.children, &fleet.Options{Line: printer.Line, Event: printer.Event})
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	told := make(chan struct{})
-	go func() { // ends with ctx, at the latest
-		defer close(told)
-		says := "everything runs"
-		if lacking {
-			says = "not everything runs"
-		}
+	running, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		for _, c := range p.children {
-			if f.Ready(ctx, c.Name) != nil { // an event said why
+			if f.Ready(running, c.Name) != nil { // an event said why
 				says = "not everything runs"
 			}
 		}
-		if ctx.Err() != nil {
-			return
+		if running.Err() == nil {
+			printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data in %s", says, p.bus, p.data))
+			env.Ready()
 		}
-		printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data in %s", says, p.bus, p.data))
-		env.Ready()
-	}()
-	pulsed := make(chan struct{})
-	go func() { // ends with ctx, below
-		defer close(pulsed)
-		env.PulseWhile(ctx, func() bool {
+	})
+	wg.Go(func() {
+		env.PulseWhile(running, func() bool {
 			for _, c := range p.children {
 				f.PID(c.Name) // blocks if a child's lock is held forever
 			}
 			return true
 		})
-	}()
-	err := f.Run(ctx)
+	})
+	err := f.Run(running)
 	cancel()
-	<-told
-	<-pulsed
+	wg.Wait()
 	if child.CalledWrongly(err) {
 		return program.Usage("%s", err)
 	}

@@ -215,26 +215,22 @@ func (k *keeper) watch(ctx context.Context, inst Instance) error {
 		defer close(ended)
 		ended <- inst.Wait(waiting)
 	}()
-	cause, running := k.watchLoop(ctx, ended)
-	if running {
-		switch {
-		case errors.Is(cause, errLeft) && k.launcher.Outlives():
-		case errors.Is(cause, errIdle):
-			if stored, err := k.setIdle(ctx); err != nil || !stored {
-				cancel()
-				<-ended
-				return errors.Join(err, errRestart) // somebody wants the agent after all
-			}
-			cause = k.end(ctx, inst)
-		default:
-			if err := k.stop(ctx, inst); err != nil {
-				cause = errors.Join(cause, err)
-			}
-		}
+	defer func() {
 		cancel()
-		<-ended
+		for range ended { // until it is closed
+		}
+	}()
+	cause, running := k.watchLoop(ctx, ended)
+	switch {
+	case !running, errors.Is(cause, errLeft) && k.launcher.Outlives():
+	case errors.Is(cause, errIdle):
+		if stored, err := k.setIdle(ctx); err != nil || !stored {
+			return errors.Join(err, errRestart) // somebody wants the agent after all
+		}
+		cause = k.end(ctx, inst)
+	default:
+		cause = errors.Join(cause, k.stop(ctx, inst))
 	}
-	cancel()
 	if errors.Is(cause, errLeft) {
 		return nil
 	}
@@ -246,11 +242,9 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 	mute := time.NewTimer(k.opts.StartTimeout)
 	defer mute.Stop()
 	var d doubt
-	old := make(<-chan time.Time)
+	var old <-chan time.Time
 	if k.opts.Limits.Runtime > 0 {
-		timer := time.NewTimer(k.opts.Limits.Runtime)
-		defer timer.Stop()
-		old = timer.C
+		old = time.After(k.opts.Limits.Runtime)
 	}
 	for {
 		a, err := findAgent(ctx, k.db, k.name)
