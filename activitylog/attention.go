@@ -1,8 +1,8 @@
 package activitylog
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -111,24 +111,16 @@ func manySpellings(c rune) bool {
 // attentionRecord reads the record that a send_start row brings; false if it
 // brings none.
 func attentionRecord(e *Entry) (a AttentionRecord, ok bool) {
-	var p struct {
-		Type    protocol.MessageType
-		From    string
-		Content json.RawMessage
-	}
-	if json.Unmarshal(e.Payload, &p) != nil || p.Type != protocol.TypeAgentEvent {
-		return a, false
-	}
-	_ = json.Unmarshal(p.Content, &a) // fields of another kind stay empty
-	if a.Event == "" {
+	m, _ := e.Decode(&a)
+	if m.Type != protocol.TypeAgentEvent || a.Event == "" {
 		return a, false
 	}
 	if a.Event == RecordDelivery {
 		a.Sent = a.MessageID
 	}
 	a.At, a.MessageID = e.Time(), e.MessageID
-	if protocol.RoleOf(protocol.PeerID(p.From)) == protocol.RoleAgent || a.Agent == "" {
-		a.Agent = p.From // the sender, whatever the content claims
+	if protocol.RoleOf(m.From) == protocol.RoleAgent || a.Agent == "" {
+		a.Agent = string(m.From) // the sender, whatever the content claims
 	}
 	return a, true
 }
@@ -172,13 +164,9 @@ func (f *AttentionFilter) rows() Filter {
 
 func chatEvent(e *Entry) (ChatEvent, bool) {
 	c := ChatEvent{MessageID: e.MessageID, At: e.Time(), Agent: e.Topic, From: e.From}
-	if json.Unmarshal(e.Payload, &c.Message) != nil || json.Unmarshal(c.Message.Content, &c.Content) != nil {
-		return ChatEvent{}, false
-	}
-	if c.EventID = c.Content.SourceID; c.EventID == "" {
-		c.EventID = e.MessageID
-	}
-	return c, true
+	m, ok := e.Decode(&c.Content)
+	c.Message, c.EventID = m, cmp.Or(c.Content.SourceID, e.MessageID)
+	return c, ok
 }
 
 // EventID returns the id that attention records use for the event that a message

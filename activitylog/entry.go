@@ -3,8 +3,11 @@ package activitylog
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"time"
 	"unicode/utf8"
+
+	"hubbub/protocol"
 )
 
 // An Entry is one row of a log as it was read. Columns that are NULL are empty.
@@ -36,6 +39,17 @@ func (e *Entry) Time() time.Time {
 		return time.Time{}
 	}
 	return t
+}
+
+// Decode reads the message that a send_start row brings, and its content into content,
+// unless that is nil. It reports whether both could be read; members of another kind
+// stay empty.
+func (e *Entry) Decode(content any) (m protocol.Message, ok bool) {
+	err := json.Unmarshal(e.Payload, &m)
+	if content != nil {
+		err = errors.Join(err, json.Unmarshal(m.Content, content))
+	}
+	return m, err == nil
 }
 
 // Is reports whether the row records an event.

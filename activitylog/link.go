@@ -1,7 +1,7 @@
 package activitylog
 
 import (
-	"encoding/json"
+	"cmp"
 	"strings"
 	"time"
 
@@ -26,28 +26,18 @@ type clues struct {
 
 // cluesOf reads a send_start row.
 func cluesOf(e *Entry) clues {
-	var p struct {
-		Type        protocol.MessageType
-		From        string
-		InReplyTo   string
-		TraceParent string
-		Content     json.RawMessage
-	}
-	_ = json.Unmarshal(e.Payload, &p) // what cannot be read gives no clues
-	c := clues{id: e.MessageID, typ: p.Type, from: p.From, topic: e.Topic, at: e.Time(), trace: traceID(p.TraceParent)}
-	c.answer(p.InReplyTo)
 	var content struct {
 		InReplyTo, SourceID, EventID, RequestID, CreatedAt, MessageID string
 		Topic, Agent, TalkTo                                          string
 	}
-	_ = json.Unmarshal(p.Content, &content) // fields of another kind stay empty
+	p, _ := e.Decode(&content) // what cannot be read gives no clues
+	from := string(p.From)
+	c := clues{id: e.MessageID, typ: p.Type, from: from, topic: e.Topic, at: e.Time(), trace: traceID(p.TraceParent)}
+	c.answer(string(p.InReplyTo))
 	c.requestID = content.RequestID
 	switch p.Type {
 	case protocol.TypeTGMessage, protocol.TypeChatMessage:
-		c.sourceID, c.route = content.SourceID, route(p.From, e.Topic)
-		if c.sourceID == "" {
-			c.sourceID = e.MessageID
-		}
+		c.sourceID, c.route = cmp.Or(content.SourceID, e.MessageID), route(from, e.Topic)
 		c.createdAt, _ = ParseTime(content.CreatedAt) // zero when it is not told
 	case protocol.TypeConfigure:
 		c.route = route(content.TalkTo, e.Topic)

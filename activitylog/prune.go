@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -88,10 +89,7 @@ func Prune(ctx context.Context, path string, before time.Time) (deleted int64, e
 			return deleted, nil
 		}
 		p.next(took-committing, committing)
-		select {
-		case <-time.After(took):
-		case <-ctx.Done():
-		}
+		retry.Sleep(ctx, took)
 	}
 	return deleted, ctx.Err()
 }
@@ -133,9 +131,7 @@ func lock(ctx context.Context, conn *sqlite.Conn) error {
 		if err == nil || !isBusy(err) || time.Since(began) > lockPatience {
 			return err
 		}
-		select {
-		case <-time.After(100 * time.Microsecond):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, 100*time.Microsecond) {
 			return ctx.Err()
 		}
 	}

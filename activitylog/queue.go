@@ -111,10 +111,7 @@ func (w *Writer) awaitSpace(rows []Row) {
 		w.mu.Unlock()
 		return
 	}
-	if w.q.space == nil {
-		w.q.space = make(chan struct{})
-	}
-	space := w.q.space
+	space := w.q.nextCommit()
 	w.mu.Unlock()
 
 	timer := time.NewTimer(left)
@@ -285,6 +282,14 @@ func (q *queue) settle(n int) {
 	}
 	q.inFlight = nil
 	q.recycle(c)
+}
+
+// nextCommit returns a channel that is closed at the next commit.
+func (q *queue) nextCommit() <-chan struct{} {
+	if q.space == nil {
+		q.space = make(chan struct{})
+	}
+	return q.space
 }
 
 // wakeWaiters lets everyone who waits for room look again.

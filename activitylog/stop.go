@@ -86,10 +86,7 @@ func (w *Writer) Sync(ctx context.Context) error {
 			return nil
 		}
 		q.syncTo = max(q.syncTo, target)
-		if q.space == nil {
-			q.space = make(chan struct{})
-		}
-		space := q.space
+		space := q.nextCommit()
 		w.mu.Unlock()
 		w.signal()
 		select {

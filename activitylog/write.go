@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"hubbub/protocol/retry"
+
 	"zombiezen.com/go/sqlite"
 )
 
@@ -32,16 +34,10 @@ func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 
 // pause waits before the next attempt; the end of ctx cuts it short once.
 func (w *Writer) pause(ctx context.Context) {
-	done := ctx.Done()
 	if ctx.Err() != nil {
-		done = nil
+		ctx = context.WithoutCancel(ctx)
 	}
-	timer := time.NewTimer(retryEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-done:
-	}
+	retry.Sleep(ctx, retryEvery)
 }
 
 func (w *Writer) tryWrite(rows []Row) (first int64, n int, err error) {

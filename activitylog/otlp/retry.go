@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"hubbub/protocol/retry"
 )
 
 const (
@@ -57,6 +59,5 @@ func pauseAfter(err error, tries int, random float64) (pause time.Duration, agai
 	case !errors.As(err, &connection):
 		return 0, false
 	}
-	step := minPause << (tries - 1)
-	return step + time.Duration(random*float64(step)), true
+	return retry.Backoff{Min: minPause, Max: maxPause}.At(tries, random), true
 }

@@ -197,8 +197,8 @@ func (f *facts) applyRow(e *activitylog.Entry) {
 
 // sent applies the send_start row of a message.
 func (f *facts) sent(e *activitylog.Entry, at time.Time) {
-	var m protocol.Message
-	if json.Unmarshal(e.Payload, &m) != nil {
+	m, ok := e.Decode(nil)
+	if !ok {
 		return
 	}
 	f.peer(string(m.From)).sent.add(at)

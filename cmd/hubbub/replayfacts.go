@@ -88,10 +88,9 @@ func (p *past) learn(e *activitylog.Entry) {
 		p.reply(e)
 		return
 	}
-	var m protocol.Message
 	var c protocol.CollabRequest
 	var announced collab.AnnounceParams
-	if json.Unmarshal(e.Payload, &m) == nil && json.Unmarshal(m.Content, &c) == nil && c.Method == collab.IdentityAnnounce.Name &&
+	if _, ok := e.Decode(&c); ok && c.Method == collab.IdentityAnnounce.Name &&
 		json.Unmarshal(c.Params, &announced) == nil {
 		p.roles[e.From] = announced.Roles
 	}
@@ -99,9 +98,8 @@ func (p *past) learn(e *activitylog.Entry) {
 
 // reply remembers what an agent wrote.
 func (p *past) reply(e *activitylog.Entry) {
-	var m protocol.Message
 	var c protocol.ChatReply
-	if json.Unmarshal(e.Payload, &m) != nil || json.Unmarshal(m.Content, &c) != nil || c.Text == "" {
+	if _, ok := e.Decode(&c); !ok || c.Text == "" {
 		return
 	}
 	p.answered[[2]string{e.From, c.InReplyTo}] = true
@@ -121,9 +119,9 @@ func chatContent(e *activitylog.Entry) (*protocol.ChatMessage, bool) {
 	if t := protocol.MessageType(e.Type); t != protocol.TypeTGMessage && t != protocol.TypeChatMessage {
 		return nil, false
 	}
-	var m protocol.Message
 	c := &protocol.ChatMessage{}
-	if json.Unmarshal(e.Payload, &m) != nil || json.Unmarshal(m.Content, c) != nil {
+	m, ok := e.Decode(c)
+	if !ok {
 		return nil, false
 	}
 	m.MessageID = protocol.MessageID(e.MessageID)

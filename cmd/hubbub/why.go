@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -108,30 +109,14 @@ type (
 	records  []*attended
 )
 
-// of returns where the story keeps the records of a kind.
-func (s *story) of(kind string) *records {
-	switch kind {
-	case activitylog.RecordDecision:
-		return &s.Decisions
-	case activitylog.RecordTurn:
-		return &s.Turns
-	case activitylog.RecordRefusal:
-		return &s.Refusals
-	case activitylog.RecordDisposition:
-		return &s.Dispositions
-	case activitylog.RecordClaim:
-		return &s.Claims
-	case activitylog.RecordDelivery:
-		return &s.Deliveries
-	case activitylog.RecordEscalation:
-		return &s.Escalations
-	default:
-		return &s.Others
-	}
-}
-
+// add takes the agent's next record about the event.
 func (s *story) add(a *attended) {
-	list := s.of(a.Event)
+	kinds := map[string]*records{
+		activitylog.RecordDecision: &s.Decisions, activitylog.RecordTurn: &s.Turns, activitylog.RecordRefusal: &s.Refusals,
+		activitylog.RecordDisposition: &s.Dispositions, activitylog.RecordClaim: &s.Claims, activitylog.RecordDelivery: &s.Deliveries,
+		activitylog.RecordEscalation: &s.Escalations,
+	}
+	list := cmp.Or(kinds[a.Event], &s.Others)
 	*list, s.all = append(*list, a), append(s.all, a)
 	if a.Event == activitylog.RecordDecision {
 		s.Decision = a
