@@ -20,6 +20,8 @@ import (
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // An Agent is one agent of the bus.
@@ -115,43 +117,48 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {
 		return fmt.Errorf("subscribing to %s: %w", a.id, err)
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	// Turns end first, then the harness, then what they queued is sent, then the connection ends.
-	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
-	link, stopLink := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopLink()
-	var inner, outer sync.WaitGroup
-	fail := make(chan error, 6)
-	start := func(wg *sync.WaitGroup, ctx context.Context, what string, run func(context.Context) error) {
-		wg.Go(func() {
-			if err := run(ctx); err != nil {
-				fail <- fmt.Errorf("%s: %w", what, err)
-				stop(err)
-			}
-		})
+	link, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	g, ctx := errgroup.WithContext(ctx)
+	for what, run := range map[string]func(context.Context) error{
+		"the connection to the bus": a.peer.Run, "the outbox": a.box.Outbox.Run, "progress": a.reportLoop, "the typing sign": a.typingLoop,
+	} {
+		g.Go(func() error { return failed(what, run(link)) })
 	}
-	start(&outer, link, "the connection to the bus", a.peer.Run)
-	start(&outer, link, "the outbox", a.box.Outbox.Run)
-	start(&outer, link, "progress", a.reportLoop)
-	start(&outer, link, "the typing sign", a.typingLoop)
-	start(&inner, work, "the harness", func(ctx context.Context) error {
-		return a.harness.Run(ctx, harness.Host{Tools: a.Tools(), Progress: a.progress, Output: a.output})
-	})
-	start(&inner, ctx, "the mailbox", func(ctx context.Context) error { return a.turns.Run(ctx, work) })
-	<-ctx.Done()
-	waitWhile(work, a.opts.StopGrace, func(context.Context) bool { return a.turns.Busy() })
-	stopWork(turns.ErrStopping)
-	inner.Wait()
-	a.flush(link)
-	stopLink()
-	outer.Wait()
-	select {
-	case err := <-fail:
+	g.Go(func() error {
+		defer hangUp()
+		err := a.work(ctx)
+		a.flush(link)
 		return err
-	default:
+	})
+	return g.Wait()
+}
+
+// work runs turns until ctx ends, and gives those that run then the grace of
+// Options.StopGrace.
+func (a *Agent) work(ctx context.Context) error {
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return failed("the harness", a.harness.Run(work, harness.Host{Tools: a.Tools(), Progress: a.progress, Output: a.output}))
+	})
+	g.Go(func() error { return failed("the mailbox", a.turns.Run(ctx, work)) })
+	g.Go(func() error {
+		<-ctx.Done()
+		waitWhile(work, a.opts.StopGrace, func(context.Context) bool { return a.turns.Busy() })
+		stop(turns.ErrStopping)
+		return nil
+	})
+	return g.Wait()
+}
+
+// failed returns an error that names what failed, or nil.
+func failed(what string, err error) error {
+	if err == nil {
 		return nil
 	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // waitWhile waits as long as a condition holds, at most for limit.

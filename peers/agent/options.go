@@ -46,7 +46,7 @@ type Options struct {
 	MaxOpen    int           // open events of one chat; default 1000
 	MaxTries   int           // of a turn that fails for now; default 3
 	Retention  time.Duration // of closed events; default 30 days
-	ClaimTTL   time.Duration // where a claim names none; default 5m
+	ClaimTTL   time.Duration // of a claim that names none; default 5m
 	StopGrace  time.Duration // for running turns when Run ends; default 1s
 	FirstRetry time.Duration // before a failed turn runs again, doubling; default 2s
 

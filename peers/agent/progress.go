@@ -21,8 +21,11 @@ const (
 	typingFor   = 5 * time.Minute
 )
 
-// maxToken bounds a progress token, in bytes.
-const maxToken = 200
+// Bounds of what a program reports, in bytes.
+const (
+	maxToken = 200
+	maxError = 500 // of what is kept of it
+)
 
 // noteBegun has the typing sign shown soon.
 func (a *Agent) noteBegun() {
@@ -32,8 +35,8 @@ func (a *Agent) noteBegun() {
 	}
 }
 
-// typingLoop shows in their chats that answers are being worked on. The sign
-// is not kept: a lost one is no loss.
+// typingLoop shows in their chats that answers are being worked on. The sign is not
+// stored: a lost one is no loss.
 func (a *Agent) typingLoop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -56,8 +59,8 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 	}
 }
 
-// showTyping sends the sign once to each place where a turn is at work that
-// owes an answer. Where none is owed it shows nothing: silence is a good
+// showTyping sends the sign once to each place in which a running turn owes an answer,
+// and returns how many there are. If none is owed it shows nothing: silence is a good
 // outcome.
 func (a *Agent) showTyping(ctx context.Context) (shown int, err error) {
 	told := map[string]bool{}
@@ -159,4 +162,44 @@ func activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
 		event = activityEvent{Event: "tool_result", InReplyTo: e.SourceID, Name: p.Tool, ID: p.CallID, Content: p.Content}
 	}
 	return event
+}
+
+// output stores what a program says or reports of a turn that it has accepted. See
+// harness.Host.
+func (a *Agent) output(ctx context.Context, o harness.Output) error {
+	v := a.box.View(ctx)
+	t := v.Turn(o.TurnID)
+	switch {
+	case v.Err() != nil:
+		return v.Err()
+	case t == nil:
+		return &harness.RefusedError{Reason: "unknown_turn", Advice: "There is no such turn any more. Send nothing for it."}
+	case o.Report == nil:
+		return a.kit.Say(ctx, t, o)
+	}
+	return a.box.InTx(ctx, func(tx *mailbox.Tx) { a.storeReport(tx, o) })
+}
+
+// storeReport queues what a program does for the chat of its turn, behind what it said
+// before. What nobody reads there is told as progress. An error is the reason if nothing
+// more comes of the turn.
+func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
+	t := tx.Turn(o.TurnID)
+	if t == nil {
+		return
+	}
+	if o.Report.Kind == harness.ProgressError && !t.Ended() {
+		t.Body = text.Prefix(o.Report.Message, maxError)
+		tx.SaveTurn(t)
+	}
+	e := tx.Entry(t.EventID)
+	if e == nil || e.FromBroker() {
+		report := *o.Report
+		report.TurnID = t.ID
+		a.progress(report)
+		return
+	}
+	activity := activityOf(e, *o.Report)
+	activity.Agent = a.id
+	tx.Enqueue(e.Chat, o.Key, a.box.Caused(e, protocol.TypeAgentEvent, activity))
 }

@@ -28,7 +28,7 @@ const (
 	VerdictHold     Verdict = "hold"     // send nothing until a person speaks
 )
 
-// Weigh says whether one more message may join an exchange at a time: at most
+// Weigh returns whether one more message may join an exchange at a time: at most
 // ExchangeLimit in any ExchangeWindow, then one escalation, then nothing until
 // a person has spoken (which begins a new exchange).
 func (x Exchange) Weigh(now time.Time) Verdict {

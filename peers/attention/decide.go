@@ -1,15 +1,18 @@
 package attention
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A Decision is how one agent treats one event. Every field is set.
 type Decision struct {
 	Directedness Directedness `json:"directedness"`
 	Policy       Policy       `json:"policy"` // in the words of the configured draft
 	Injection    Mode         `json:"injection"`
-	Context      string       `json:"context,omitempty"` // ContextThread, or empty where nothing goes with it
+	Context      string       `json:"context,omitempty"` // ContextThread, or empty if nothing goes with it
 	Priority     Priority     `json:"priority"`
-	DeadlineMS   int64        `json:"deadlineMs,omitempty"` // for an answer; 0 where none is wanted
+	DeadlineMS   int64        `json:"deadlineMs,omitempty"` // for an answer; 0 if none is wanted
 	Reason       string       `json:"reason"`               // name of the rule, and what else weighed in, joined by "+"
 	Action       Action       `json:"action,omitempty"`     // what the host does beside
 	Knock        *Knock       `json:"knock,omitempty"`      // set exactly when Injection is notify
@@ -19,7 +22,7 @@ type Decision struct {
 func (d Decision) AddressedToMe() bool { return d.Directedness == DirectedToMe }
 
 // NeedsClaim reports whether the agent must own the event before it answers,
-// where there is somebody to hand out claims: others may see the same offer.
+// if there is somebody to hand out claims: others may see the same offer.
 func (d Decision) NeedsClaim() bool {
 	return d.Directedness == DirectedToMyRole && d.Policy == PolicyMayRespond
 }
@@ -35,7 +38,7 @@ const (
 	ActionReturn Action = "return" // take part again
 )
 
-// Decide says how the agent self treats the event e, given what its records
+// Decide returns how the agent self treats the event e, given what its records
 // say (facts) and how it is configured. It is total and pure.
 func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 	v := look(&e, &self, &facts, &cfg)
@@ -148,7 +151,7 @@ func (v *view) own() bool {
 }
 
 // direct reports whether the event is a direct message to this agent: a dm
-// whose recipient, where told, is the agent, and which does not name only
+// whose recipient, if told, is the agent, and which does not name only
 // other agents that are known to be in the same dm.
 func (v *view) direct() bool {
 	if v.event.conversationKind() != ConversationDM {
@@ -168,16 +171,9 @@ func (v *view) namesOnlyAnother() bool {
 	return slices.ContainsFunc(named, func(name string) bool {
 		return slices.ContainsFunc(v.facts.OtherAgents, func(other string) bool {
 			s := Self{ID: other}
-			return s.is(trimAt(name))
+			return s.is(strings.TrimPrefix(name, "@"))
 		})
 	})
-}
-
-func trimAt(s string) string {
-	if len(s) > 0 && s[0] == '@' {
-		return s[1:]
-	}
-	return s
 }
 
 // aimed reports whether the event is aimed at this agent by name: it is a
@@ -213,7 +209,8 @@ func (v *view) work() bool {
 	return false
 }
 
-// workForMe: by recipient, else by mention, else because it was sent here.
+// workForMe reports whether work is for this agent: by recipient, else by mention, else
+// because it was sent here.
 func (v *view) workForMe() bool {
 	if v.event.Recipient != "" {
 		return v.self.is(v.event.Recipient)

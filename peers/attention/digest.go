@@ -29,7 +29,7 @@ const (
 	maxExcerptRunes = 200
 )
 
-// MakeDigest sums up items, which are in order. It allows an answer only where
+// MakeDigest sums up items, which are in order. It allows an answer only if
 // an item mentions the agent or assigns work to it.
 func MakeDigest(items []DigestItem, v Version) Digest {
 	d := Digest{Policy: PolicyMustNotRespond.In(v), Reason: "digest"}

@@ -23,7 +23,7 @@
 //   - A prompt block cannot be forged from a body, a name, a title or an id:
 //     header values are one line each, without control and bidirectional
 //     characters, and the body stands behind a fence that the caller draws at
-//     random for every turn and that is made longer where the body contains it.
+//     random for every turn and that is made longer if the body contains it.
 //
 // It implements both drafts of C2A: 2026-06-02 (four policies, directedness)
 // and its projection 2026-06-24 (three policies, addressedToMe). The tables of

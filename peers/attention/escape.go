@@ -64,8 +64,8 @@ func BodyText(s string) string {
 	return b.String()
 }
 
-// hidden: control characters and those that turn the direction of a text. The
-// joiners that make up emoji and some scripts are not.
+// hidden reports whether a character is a control character, or turns the direction of
+// a text. The joiners that make up emoji and some scripts are not hidden.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':

@@ -82,7 +82,7 @@ const (
 )
 
 // A ReplyTo names the message that an event answers or reacts to. Author is
-// the identity of the agent that wrote it, and empty where a person did.
+// the identity of the agent that wrote it, and empty if a person did.
 type ReplyTo struct {
 	EventID string `json:"eventId,omitempty"`
 	Author  string `json:"author,omitempty"`

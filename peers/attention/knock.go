@@ -31,7 +31,7 @@ func newKnock(v *view, d *Decision) Knock {
 	}
 }
 
-// knockTopic says what kind of thing happened. Only the kind of the event, the
+// knockTopic returns what kind of thing happened. Only the kind of the event, the
 // agent's own roles and streams, and the length of the text go into it.
 func knockTopic(v *view) string {
 	what := "a message"

@@ -16,7 +16,7 @@ type Standing struct {
 	LeaveEvent  bool        // this is the event that asked it to leave
 	ClaimNeeded bool        // it must hold the claim
 	ClaimHeld   bool        // it does
-	ClaimOwner  string      // who does, where somebody else does
+	ClaimOwner  string      // who does, if somebody else does
 	Exchange    Verdict     // of the exchange between agents; empty = allow
 	Repeats     bool        // the text says again what was said
 }
@@ -66,13 +66,13 @@ var refusals = []permitRow{
 		"You have said exactly this before. Add something new or end your turn in silence."},
 }
 
-// PermitMessage says whether an agent may send a message in response to an
-// event.
+// PermitMessage returns why an agent may not send a message in response to an event,
+// or the zero Refusal.
 func PermitMessage(s Standing) Refusal { return permit(&s, func(string) bool { return true }) }
 
-// PermitReaction says whether an agent may put a signal on an event. Signals
-// promise and acknowledge; they do not need a claim, and are allowed where a
-// message is not, except on events of others and after leaving.
+// PermitReaction is PermitMessage for a signal. Signals promise and acknowledge; they
+// need no claim, and are allowed where a message is not, except on events of others and
+// after leaving.
 func PermitReaction(s Standing) Refusal {
 	return permit(&s, func(reason string) bool {
 		return slices.Contains([]string{"unknown_event", "superseded", "must_not_respond", "left"}, reason)
@@ -115,12 +115,14 @@ func MeansSilence(text string) bool {
 	return false
 }
 
-// shouted: nobody answers a question with SILENT; it is a word for a program.
+// shouted reports whether a word is written for a program: nobody answers a question with
+// SILENT.
 func shouted(word, text string) bool {
 	return (word == "silent" || word == "silence") && text == strings.ToUpper(text)
 }
 
-// ordinaryWord: a short answer to an honest question, unless it is wrapped.
+// ordinaryWord reports whether a word is a short answer to an honest question, unless it
+// is wrapped.
 func ordinaryWord(s string) bool {
 	switch s {
 	case "none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty", "no comment":

@@ -14,7 +14,7 @@ const (
 // Versions lists the drafts, the default first.
 var Versions = []Version{Version0602, Version0624}
 
-// ParseVersion says which draft a string names; empty means the default.
+// ParseVersion returns the draft that a string names; empty means the default.
 func ParseVersion(s string) (Version, error) {
 	switch Version(s) {
 	case "", Version0602:

@@ -7,7 +7,7 @@ import (
 
 // A Prompt is what a model is shown of one event or of several merged ones.
 type Prompt struct {
-	Event       Event    // of the last fragment, where several were merged
+	Event       Event    // of the last fragment, if several were merged
 	Decision    Decision // of the same
 	Merged      []string // ids of all fragments in order; nil for a single event
 	Parts       []string // the texts, one per fragment; nil shows Event.Text
@@ -26,7 +26,7 @@ type Line struct {
 
 // Block renders the user turn for an event: header lines, then the text of
 // others behind a fence. The fence is a random string, drawn anew for each
-// turn by the caller (at least 16 characters); where a text contains it, a
+// turn by the caller (at least 16 characters); if a text contains it, a
 // longer one is used, and the header names the one in use.
 //
 // An event with a knock is rendered without its content, context included.

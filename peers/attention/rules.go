@@ -120,7 +120,7 @@ func withSignal(signals ...Signal) func(*view) bool {
 // onMine reports whether a reaction was put on a message of this agent.
 func onMine(v *view) bool { return v.replyMe }
 
-// reacted says at whom a reaction is aimed: at the author of its message.
+// reacted returns at whom a reaction is aimed: at the author of its message.
 func reacted(v *view) Directedness {
 	switch {
 	case v.replyMe:
@@ -136,7 +136,7 @@ func (v *view) toOther() bool {
 	return v.mentions.others || v.replyNot || v.event.conversationKind() == ConversationDM
 }
 
-// nominal says at whom an event is aimed where that alone does not decide.
+// nominal returns at whom an event is aimed, for rules that do not depend on it.
 func nominal(v *view) Directedness {
 	switch {
 	case v.aimed():

@@ -45,7 +45,7 @@ var Signals = []SignalRow{
 	{SignalUnclear, "❓", "needs to be explained", ""},
 }
 
-// ParseSignal says which signal a string names. The error lists them all.
+// ParseSignal returns the signal that a string names. The error lists them all.
 func ParseSignal(s string) (SignalRow, error) {
 	names := make([]string, 0, len(Signals))
 	for _, row := range Signals {

@@ -33,7 +33,7 @@ type Want struct {
 	Priority     Priority       `json:"priority,omitempty"` // empty = not checked
 	Reason       string         `json:"reason,omitempty"`   // ours; others may name it otherwise
 	Action       Action         `json:"action,omitempty"`
-	Knock        *WantKnock     `json:"knock,omitempty"` // set exactly where a knock is due
+	Knock        *WantKnock     `json:"knock,omitempty"` // set exactly if a knock is due
 	Draft0624    Want0624       `json:"2026-06-24"`
 }
 

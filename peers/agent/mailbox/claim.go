@@ -13,7 +13,7 @@ type ClaimRow struct {
 	Owner      string // identity
 	Token      int64
 	ExpiresAt  time.Time
-	FromBroker bool // else the agent took it where there is no broker
+	FromBroker bool // else the agent took it itself
 }
 
 // A claimRecord is the agent_event that tells of a claim.
@@ -47,7 +47,7 @@ func (v *View) standingClaim(e *Entry, s *attention.Standing) {
 	}
 }
 
-// OwnClaim returns a claim that the agent takes for itself, where there is no broker.
+// OwnClaim returns a claim that the agent takes for itself, as there is no broker.
 func (tx *Tx) OwnClaim(eventID string, ttl time.Duration) ClaimRow {
 	c := tx.Claim(eventID)
 	if c.Owner != string(tx.m.id) {

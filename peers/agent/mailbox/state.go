@@ -68,7 +68,7 @@ var transitions = map[Cause]map[State]State{
 	Fail:        {Stored: Failed, Held: Failed, Turned: Failed, Kept: Failed, Deferred: Failed, Answered: Failed},
 }
 
-// Next returns the state that follows a cause, and false where nothing changes.
+// Next returns the state that follows a cause, or false if nothing changes.
 func Next(s State, c Cause) (State, bool) {
 	to, ok := transitions[c][s]
 	return to, ok

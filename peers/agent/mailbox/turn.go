@@ -308,8 +308,8 @@ func (v *View) NextDigest() []*Entry {
 	return v.entries(`WHERE mode = 'digest' AND seq > ? ORDER BY seq LIMIT 1000`, v.Counter("digest_seq"))
 }
 
-// Digest queues the turn of a digest, of which no later one tells again. It runs apart
-// from every chat.
+// Digest queues the turn of a digest over these events; no later digest tells of them.
+// It runs apart from every chat.
 func (tx *Tx) Digest(list []*Entry, ids []string, body string) {
 	last := list[len(list)-1]
 	t := newTurn(last)

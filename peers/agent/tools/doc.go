@@ -10,5 +10,5 @@
 //   - Once: an action and the mark that forbids another are one transaction. A call
 //     that is repeated with the same key and words has its effect once.
 //   - A turn that was cancelled, or is delivered again, acts no more.
-//   - Blocking: a tool waits for the database, and for the broker where it asks it.
+//   - Blocking: a tool waits for the database, and for the broker if it asks it.
 package tools

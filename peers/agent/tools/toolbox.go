@@ -34,7 +34,7 @@ type Kit struct {
 	mailbox.Settings
 	Mailbox  *mailbox.Mailbox
 	Broker   *collab.Client
-	ClaimTTL time.Duration // where a claim names none
+	ClaimTTL time.Duration // of a claim that names none
 	Changed  func()        // called after each tool that may have changed something
 }
 
@@ -79,7 +79,7 @@ type row struct {
 }
 
 // table lists the tools in the order in which models see them. The broker's tools
-// follow where there is one.
+// follow if there is one.
 var table = []row{
 	{listEventsTool, reading((*Toolbox).listEvents)},
 	{readThreadTool, reading((*Toolbox).readThread)},
@@ -90,7 +90,7 @@ var table = []row{
 	{resolveTool, reading((*Toolbox).resolve)},
 }
 
-// reading returns what reads the arguments of a tool and runs it.
+// reading returns a function that reads the arguments of a tool and runs it.
 func reading[T any](run func(b *Toolbox, ctx context.Context, args *T) harness.Result) func(*Toolbox, context.Context, json.RawMessage) harness.Result {
 	return func(b *Toolbox, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
