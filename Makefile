@@ -1,4 +1,4 @@
-# What one does with this repository. `make` alone lists it.
+# The commands of this repository. `make` lists them.
 
 .PHONY: help build test quick lint size demo run bench chaos fuzz conformance test-systemd test-deb test-partition test-slow-disk generate package package-check mcp-conformance test-console soak lint-deep clean
 
@@ -23,16 +23,16 @@ size: ## count the lines of production code of each package
 lint-deep: ## golangci-lint, whose first build takes minutes
 	@scripts/lint-deep
 
-demo: build ## show the whole system at work, without a token and without network
+demo: build ## play a group chat with the whole system, without a token and without network
 	@bin/hubbub demo
 
-run: build ## run the system with hubbub.toml (see deploy/hubbub.toml)
+run: build ## run the whole system with hubbub.toml (see deploy/hubbub.toml)
 	@bin/hubbub up --config hubbub.toml
 
 bench: build ## measure the bus beside its floors and other systems, the hot path, the log, the broker, the cluster
 	@scripts/bench
 
-chaos: ## kill every program at each step, then at random for ten minutes: what is lost or doubled?
+chaos: ## kill every program at each step, then at random for ten minutes: is anything lost or doubled?
 	@scripts/chaos
 
 fuzz: ## fuzz every parser, a minute each
@@ -59,16 +59,16 @@ mcp-conformance: build ## the public MCP suite against the chat tools (needs npm
 test-console: build ## the console in headless Chromium on a live demo (needs chromium and npm)
 	@scripts/test-console.sh
 
-generate: ## write what is made from the programs: sample settings, licences
+generate: ## write the generated documents: sample settings, licences
 	@scripts/generate
 
 package: ## make a release in dist/: archives and .deb for amd64 and arm64
 	@scripts/package
 
-package-check: ## make it twice and compare the bytes
+package-check: ## make the release twice and compare the bytes
 	@scripts/package-check
 
-soak: ## talk for minutes and watch memory, files and goroutines of every program
+soak: ## talk for minutes and watch the memory, files and goroutines of every program
 	@scripts/soak
 
 clean: ## remove what was built

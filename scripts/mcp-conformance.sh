@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the public MCP conformance suite against the MCP endpoint of the Chorus
-# gateway. The suite needs node 22, which npm brings along: nothing is installed
-# outside of a temporary folder.
+# gateway. The suite needs node 22, which npm fetches: nothing is installed outside of
+# a temporary folder.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Opens every page of the console of a live demo in headless Chromium, in light
-# and dark: no error in the browser, the tail moves, a trace draws, filters choose,
-# hostile names do nothing. SCREENSHOTS=FOLDER keeps pictures. It needs the programs
-# in bin/ (or in the folder given), node, npm and chromium (apt-get install chromium
-# nodejs npm); nothing is installed outside of a temporary folder. Where it cannot
-# run it says so and is no failure.
+# and dark: no error in the browser, the tail moves, a trace is drawn, filters work,
+# hostile names have no effect. SCREENSHOTS=FOLDER keeps pictures. It needs the
+# programs in bin/ (or in the folder given), node, npm and chromium (apt-get install
+# chromium nodejs npm); nothing is installed outside of a temporary folder. If it
+# cannot run it says so and succeeds.
 set -eu
 cd "$(dirname "$0")/.."
 bin=$(cd "${1:-bin}" && pwd)
@@ -29,7 +29,7 @@ timeout 120 npm install --prefix "$dir" --no-audit --no-fund --loglevel=error pl
 	skip "npm could not install playwright-core; it needs the npm registry"
 }
 
-# The demo stays as long as its terminal does, and one without a width makes no pauses.
+# The demo runs as long as its terminal exists, and makes no pauses if that has no width.
 mkfifo "$dir/keys"
 script -qfec "stty cols 0; exec '$bin/hubbub' demo --data '$dir/data'" "$dir/demo.out" <"$dir/keys" >/dev/null 2>&1 &
 demo=$!
