@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/child"
 )
 
 // checkTime bounds all checks of agents' settings together: a check that only warns must
@@ -27,49 +29,45 @@ func (s *settings) checkAgents(ctx context.Context, env *program.Env) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	environ, err := s.spawner.Env()
-	if err != nil {
-		env.Log.Warn().Err(err).Msg("agents will not work as they are set")
-		return
+	if err == nil {
+		err = checkAgent(ctx, s.agentCommand, env.Data, s.spawner.Args, environ)
 	}
-	if says := checkAgent(ctx, s.agentCommand, env.Data, s.spawner.Args, environ); says != "" {
-		env.Log.Warn().Str("agent", says).Msg("agents will not work as they are set, see --agent-arg, or [agent] in the file of `hubbub up`; each runs in a folder of its own, where a relative path leads elsewhere")
+	if err != nil {
+		env.Log.Warn().Str("agent", err.Error()).Msg("agents will not work as they are set, see --agent-arg, or [agent] in the file of `hubbub up`; each runs in a folder of its own, where a relative path leads elsewhere")
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.spawner.Profiles)) {
 		p := s.spawner.Profiles[name]
 		more, err := p.Env()
-		says := ""
 		if err == nil {
-			says = checkAgent(ctx, s.agentCommand, env.Data, slices.Concat(s.spawner.Args, p.Args), slices.Concat(environ, more))
-		} else {
-			says = err.Error()
+			err = checkAgent(ctx, s.agentCommand, env.Data, slices.Concat(s.spawner.Args, p.Args), slices.Concat(environ, more))
 		}
-		if says != "" {
-			env.Log.Warn().Str("profile", name).Str("agent", says).Msg("agents of this profile will not work as they are set, see --profiles")
+		if err != nil {
+			env.Log.Warn().Str("profile", name).Str("agent", err.Error()).Msg("agents of this profile will not work as they are set, see --profiles")
 		}
 	}
 }
 
-// checkAgent returns why an agent refuses its arguments or its environment, or "". The
-// check runs in the data folder, as an agent runs in one below it: it does not find
-// what happens to be in the folder of the spawner.
-func checkAgent(ctx context.Context, command, data string, args, environ []string) string {
-	cmd := exec.CommandContext(ctx, command, append([]string{"--check", "--id", "check", "--data", data}, args...)...)
+// checkAgent returns why an agent refuses its arguments or its environment. The check
+// runs in the data folder, as an agent runs in one below it: it does not find what
+// happens to be in the folder of the spawner.
+func checkAgent(ctx context.Context, command, data string, args, environ []string) error {
+	cmd := exec.Command(command, append([]string{"--check", "--id", "check", "--data", data}, args...)...)
 	cmd.Dir = data
-	cmd.WaitDelay = time.Second                                         // what it started itself may keep its stderr
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...) // a unit has a PATH without being given one
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case err == nil || errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil:
-		return "" // or too slow to be asked: its start will tell
-	case errors.As(err, &exit):
-		first, _, _ := strings.Cut(stderr.String(), "\n")
-		if first = strings.TrimPrefix(first, filepath.Base(command)+": "); first != "" {
-			return first
-		}
+	first := ""
+	p, err := child.Start(cmd, &child.Options{OwnerDeath: syscall.SIGKILL, Line: func(line []byte) { first = cmp.Or(first, string(line)) }})
+	if err == nil {
+		stop := context.AfterFunc(ctx, p.Kill)
+		err = p.Wait()
+		stop()
 	}
-	return fmt.Sprintf("%s: %s", command, err)
+	first = strings.TrimPrefix(first, filepath.Base(command)+": ")
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return nil // or too slow to be asked: its start will tell
+	case first != "":
+		return errors.New(first)
+	}
+	return fmt.Errorf("%s: %w", command, err)
 }
