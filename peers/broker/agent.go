@@ -90,7 +90,7 @@ func heartbeat(t *tx, p collab.EndpointParams) (out collab.IdentityResult, err e
 	case e.Identity != t.caller.Identity:
 		return out, collab.Refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	}
-	if e.Status == collab.StatusOnline && t.heardLast(e) && t.now.Sub(collab.ParseTime(e.LastHeartbeatAt)) < t.endpointTimeout/10 {
+	if e.Status == collab.StatusOnline && t.heardLast(e) && t.now.Sub(collab.ParseTime(e.LastHeartbeatAt)) < t.opts.EndpointTimeout/10 {
 		return t.identity(e.EndpointID), nil
 	}
 	beat := e.Endpoint
@@ -158,16 +158,16 @@ func (t *tx) setOffline(e *endpoint, why string) {
 	emit(t, collab.EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
 }
 
-// expireEndpoints takes endpoints offline that were silent for endpointTimeout, and
-// forgets those that were silent for retireAfter.
+// expireEndpoints takes endpoints offline that were silent for EndpointTimeout, and
+// forgets those that were silent for RetireAfter.
 func (t *tx) expireEndpoints() {
 	for _, id := range slices.Sorted(maps.Keys(t.endpoints)) {
 		e := t.endpoints[id]
 		heard := collab.ParseTime(e.LastHeartbeatAt)
 		switch {
-		case e.Status == collab.StatusOnline && !t.now.Before(heard.Add(t.endpointTimeout)):
-			t.setOffline(e, fmt.Sprintf("no heartbeat for %s", t.endpointTimeout))
-		case e.Status == collab.StatusOffline && !t.now.Before(heard.Add(t.retireAfter)):
+		case e.Status == collab.StatusOnline && !t.now.Before(heard.Add(t.opts.EndpointTimeout)):
+			t.setOffline(e, fmt.Sprintf("no heartbeat for %s", t.opts.EndpointTimeout))
+		case e.Status == collab.StatusOffline && !t.now.Before(heard.Add(t.opts.RetireAfter)):
 			emit(t, collab.EventAgentRetired, "agent:"+e.LogicalAgentID, e.Endpoint, nil)
 		}
 	}

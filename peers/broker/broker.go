@@ -81,9 +81,7 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
 	})
 	b.writer = &writer{
-		db: db, now: o.Now, log: o.Log, jobs: make(chan job, queueLength),
-		limits:  limits{o.EndpointTimeout, o.StaleAfter, o.RetireAfter},
-		enqueue: b.enqueue, committed: b.committed,
+		db: db, opts: &b.opts, jobs: make(chan job, queueLength), enqueue: b.enqueue, committed: b.committed,
 	}
 	b.answers = newAnswerer(b.send, b.forget, o.Now, o.Log)
 	b.facts = newPublisher(db, b.send, b.writer.later, o.Log)
@@ -196,22 +194,23 @@ func (b *Broker) forget(sent answer) {
 }
 
 // committed lets out what a batch brought about.
-func (b *Broker) committed(done *batch) {
+func (b *Broker) committed(done *tx) {
 	b.answers.add(done.answers)
-	if len(done.tx.sends) > 0 {
+	if len(done.sends) > 0 {
 		b.outbox.Wake()
 	}
-	if len(done.tx.events) > 0 {
+	if len(done.events) > 0 {
 		b.facts.notify()
 	}
-	if done.due.IsZero() {
+	due := done.nextDue()
+	if due.IsZero() {
 		return
 	}
 	select {
 	case <-b.due: // only the newest counts
 	default:
 	}
-	b.due <- done.due // has room: nobody else sends
+	b.due <- due // has room: nobody else sends
 }
 
 // newID makes an id that sorts after those made before it.

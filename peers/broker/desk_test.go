@@ -34,7 +34,7 @@ func newDesk(t testing.TB) *desk {
 func (d *desk) turn(from protocol.PeerID) *tx {
 	return &tx{
 		state: d.state, now: d.now,
-		limits: limits{endpointTimeout: 30 * time.Second, staleAfter: 10 * time.Minute, retireAfter: 24 * time.Hour},
+		opts:   &Options{EndpointTimeout: 30 * time.Second, StaleAfter: 10 * time.Minute, RetireAfter: 24 * time.Hour},
 		caller: d.state.caller(from),
 		mint:   func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
 		stored: func(seq int64) (collab.Event, error) {

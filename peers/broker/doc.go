@@ -11,23 +11,24 @@
 //     and its wakes are on disk (synchronous=FULL). Requests that come together
 //     share one commit.
 //   - Answers: every request that was processed gets one collab_result, sent until
-//     its requester took it; one that is away for a minute, does not take its
-//     answers for five, or rejects one four times loses them. A repeated request
+//     its requester took it. A requester that is away for a minute, does not take
+//     its answers for five, or rejects one four times loses them. A repeated request
 //     (same from, requestId, method and params) gets the first answer again for 24
 //     hours and changes nothing; the same requestId with another method or params is
 //     a conflict. A request that was refused changed nothing and may be repeated.
 //   - Responsibility: one decision wakes one agent at most, never the sender, by
 //     the rules below; the decision is stored with all that was looked at.
-//     Whether the responsible one can be woken changes nothing about who it is.
+//     Who is responsible does not depend on whether they can be woken.
 //   - Wakes: a wake is stored before it is sent, and sent until its addressee took
 //     it, across SIGKILL with the same event id and messageId. An agent that is
 //     absent from the bus, offline, or manual is not woken; the delivery waits, and
-//     its wake is sent once when the agent is next announced or heard of. So waits one
-//     that the agent rejected four times: its other wakes do not wait behind it.
+//     its wake is sent once when the agent is next announced or heard of. A wake that
+//     the agent rejected four times is parked in the same way, so that the agent's other
+//     wakes do not wait behind it.
 //   - Work: every work item that is not done or cancelled has an owner and a
 //     next-move owner. Only the changes of state of the machines below happen.
-//   - Claims: at most one holder per event at any time on the broker's clock; tokens
-//     are integers that only grow.
+//   - Claims: an event has at most one holder at any time on the broker's clock;
+//     tokens are integers that only grow.
 //   - Order: requests of one sender are decided in the order in which they were
 //     sent. Events go to collab:events in the order of the log, at least once; their
 //     metadata.seq tells repetitions and gaps.
@@ -38,8 +39,9 @@
 // Not promised: privacy between agents. Whoever may publish to collab:broker may
 // read all records; membership of a conversation says who is concerned, not who
 // may read. And the log grows for good: about 1 KB a message, 0.3 KB for every
-// heartbeat that is stored (one a tenth of the endpoint timeout at most). A start
-// reads all of it but the heartbeats, of which it reads each endpoint's last.
+// heartbeat that is stored (at most one per tenth of the endpoint timeout). A start
+// reads all of it except the heartbeats, of which it reads the last one of each
+// endpoint.
 //
 // # Who is who
 //
@@ -119,7 +121,7 @@
 // dependency_owner (only for a message or wake about work that waits), next_move_owner,
 // owner, conversation_master (in a dm without one, the other side if it is an agent),
 // none. A message of kind status or final, or about work that ended, wakes only who
-// is named. When the first one named leads nowhere the answer is unknown_target,
+// is named. If the first one named leads nowhere, the answer is unknown_target,
 // ambiguous or unavailable, and the message is kept: details has messageId, askedLabel,
 // candidates, deliveries.
 //
@@ -130,7 +132,7 @@
 //
 // A sweep wakes the next-move owner (the dependency owner of waiting work) of work
 // that is open, waiting or in review, of questions not yet closed, and the agents of
-// flights that never began, when nothing happened to them for --stale-after, once per
+// flights that never began, if nothing happened to them for --stale-after, once per
 // such period.
 //
 // # What an agent does

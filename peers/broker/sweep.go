@@ -26,15 +26,15 @@ func (t *tx) nextDue() (next time.Time) {
 	}
 	for _, e := range t.endpoints {
 		if e.Status == collab.StatusOnline {
-			next = sooner(next, collab.ParseTime(e.LastHeartbeatAt).Add(t.endpointTimeout))
+			next = sooner(next, collab.ParseTime(e.LastHeartbeatAt).Add(t.opts.EndpointTimeout))
 		}
 	}
 	return next
 }
 
 // sweepStale wakes the next-move owners of what nobody has touched for
-// staleAfter: work that is open, waiting or in review, open and answered
-// questions, and flights that never began. It makes one wake per staleAfter for
+// StaleAfter: work that is open, waiting or in review, open and answered
+// questions, and flights that never began. It makes one wake per StaleAfter for
 // each, and none while an earlier one still waits for its agent.
 func (t *tx) sweepStale() error {
 	records := append(t.recordsOf(collab.KindWorkItem, "", "", ""), t.recordsOf(collab.KindQuestion, "", "", "")...)
@@ -56,7 +56,7 @@ func (t *tx) sweepStale() error {
 	return nil
 }
 
-// stale reports whether a record was not touched for staleAfter and nobody was
+// stale reports whether a record was not touched for StaleAfter and nobody was
 // woken for it since.
 func (t *tx) stale(id, updatedAt string) bool {
 	last := collab.ParseTime(updatedAt)
@@ -65,7 +65,7 @@ func (t *tx) stale(id, updatedAt string) bool {
 			last = woken
 		}
 	}
-	return t.now.Sub(last) >= t.staleAfter && len(t.owed(id)) == 0
+	return t.now.Sub(last) >= t.opts.StaleAfter && len(t.owed(id)) == 0
 }
 
 // remindFlight wakes the agent of a flight that never began.
@@ -88,7 +88,7 @@ func (t *tx) dropBestEffort() {
 	for _, agent := range sortedKeys(t.openTo) {
 		for _, id := range slices.Clone(t.openTo[agent]) {
 			d := at(t.deliveries[id], t.now)
-			if d.Policy == collab.PolicyBestEffort && d.Status == collab.DeliveryPending && t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.staleAfter {
+			if d.Policy == collab.PolicyBestEffort && d.Status == collab.DeliveryPending && t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.opts.StaleAfter {
 				t.cancelDelivery(d, "best effort: nobody took it")
 			}
 		}

@@ -16,22 +16,16 @@ import (
 // although nobody could be woken for it).
 type tx struct {
 	*state
-	limits
-	caller Caller
-	now    time.Time
-	mint   func(prefix string) string            // a fresh id
-	stored func(seq int64) (collab.Event, error) // reads the log, without this batch
-	digest string                                // of the request
-	events []collab.Event                        // of this batch that are not stored yet, oldest first
-	sends  []sending                             // what is to be sent once they are
-	failed error                                 // an event that could not be made: a mistake of the program
-}
-
-// limits are the settings on which decisions depend.
-type limits struct {
-	endpointTimeout time.Duration
-	staleAfter      time.Duration
-	retireAfter     time.Duration
+	opts    *Options
+	caller  Caller
+	now     time.Time
+	mint    func(prefix string) string            // a fresh id
+	stored  func(seq int64) (collab.Event, error) // reads the log, without this batch
+	digest  string                                // of the request
+	events  []collab.Event                        // of this batch that are not stored yet, oldest first
+	sends   []sending                             // what is to be sent once they are
+	answers []answer                              // to the requests, to be sent likewise
+	failed  error                                 // an event that could not be made: a mistake of the program
 }
 
 // A sending is a fact that goes to somebody's own topic.

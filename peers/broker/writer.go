@@ -11,8 +11,6 @@ import (
 
 	"hubbub/peers/store"
 	"hubbub/protocol/collab"
-
-	"github.com/rs/zerolog"
 )
 
 // maxBatch is how many jobs become durable in one transaction at most.
@@ -33,12 +31,10 @@ type job struct {
 // what came of them in one transaction, and only then lets anything out.
 type writer struct {
 	db        *sql.DB
-	limits    limits
-	now       func() time.Time
-	log       *zerolog.Logger
+	opts      *Options
 	jobs      chan job
 	enqueue   func(ctx context.Context, db *sql.Tx, t *tx, s sending) error
-	committed func(b *batch) // after each commit
+	committed func(t *tx) // after each commit
 
 	state *state
 
@@ -50,13 +46,6 @@ type writer struct {
 type statement struct {
 	query string
 	args  []any
-}
-
-// A batch is one transaction of the writer.
-type batch struct {
-	tx      *tx
-	answers []answer
-	due     time.Time // when the clock alone changes something next
 }
 
 // later runs a statement along with the next commit, within a second. The statement
@@ -147,15 +136,15 @@ func (w *writer) refuseRest() {
 // commit makes a batch of jobs durable and tells their submitters. If one job fails
 // for a reason of its own, the others are tried without it.
 func (w *writer) commit(ctx context.Context, jobs []job) error {
-	b, guilty, err := w.try(ctx, jobs)
+	t, guilty, err := w.try(ctx, jobs)
 	if err == nil {
 		for _, j := range jobs {
 			j.done <- nil
 		}
-		w.committed(b)
+		w.committed(t)
 		return nil
 	}
-	w.log.Error().Err(err).Int("jobs", len(jobs)).Msg("batch not stored; its requests are refused")
+	w.opts.Log.Error().Err(err).Int("jobs", len(jobs)).Msg("batch not stored; its requests are refused")
 	if w.state, err = load(ctx, w.db); err != nil {
 		err = fmt.Errorf("the state cannot be rebuilt after a failed write: %w", err)
 		for _, j := range jobs {
@@ -179,7 +168,7 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 
 // try decides and stores a batch. guilty is the index of the job that is to blame for
 // the error, or -1.
-func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err error) {
+func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err error) {
 	guilty = -1
 	deferred := w.postponed()
 	err = store.InTx(ctx, w.db, func(db *sql.Tx) error {
@@ -188,14 +177,13 @@ func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err
 				return err
 			}
 		}
-		t := &tx{
-			mint:  func(prefix string) string { return newID(prefix, w.now()) },
-			state: w.state, limits: w.limits, now: w.now().UTC(),
+		t = &tx{
+			state: w.state, opts: w.opts, now: w.opts.Now().UTC(),
+			mint:   func(prefix string) string { return newID(prefix, w.opts.Now()) },
 			stored: func(seq int64) (collab.Event, error) { return readEvent(ctx, db, seq) },
 		}
-		b = &batch{tx: t}
 		for i, j := range jobs {
-			if err := w.decide(ctx, db, b, j); err != nil {
+			if err := w.decide(ctx, db, t, j); err != nil {
 				var own *mistake
 				if errors.As(err, &own) {
 					guilty = i
@@ -204,28 +192,22 @@ func (w *writer) try(ctx context.Context, jobs []job) (b *batch, guilty int, err
 			}
 		}
 		t.caller = brokerItself
-		return w.store(ctx, db, b)
+		for _, s := range t.sends {
+			if err := w.enqueue(ctx, db, t, s); err != nil {
+				return err
+			}
+		}
+		if t.failed != nil {
+			return t.failed
+		}
+		return appendEvents(ctx, db, t.events)
 	})
 	if err == nil {
-		b.due = b.tx.nextDue()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.deferred = w.deferred[len(deferred):]
 	}
-	return b, guilty, err
-}
-
-// store writes what a batch brought about.
-func (w *writer) store(ctx context.Context, db *sql.Tx, b *batch) error {
-	for _, s := range b.tx.sends {
-		if err := w.enqueue(ctx, db, b.tx, s); err != nil {
-			return err
-		}
-	}
-	if b.tx.failed != nil {
-		return b.tx.failed
-	}
-	return appendEvents(ctx, db, b.tx.events)
+	return t, guilty, err
 }
 
 // A mistake is an error of the program in deciding one job.
@@ -234,24 +216,20 @@ type mistake struct{ error }
 func (m *mistake) Unwrap() error { return m.error }
 
 // decide runs one job. The error is a mistake, or one of the database.
-func (w *writer) decide(ctx context.Context, db *sql.Tx, b *batch, j job) (err error) {
+func (w *writer) decide(ctx context.Context, db *sql.Tx, t *tx, j job) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &mistake{fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 		}
-		if err == nil && b.tx.failed != nil {
-			err = &mistake{b.tx.failed}
+		if err == nil && t.failed != nil {
+			err = &mistake{t.failed}
 		}
 	}()
-	t := b.tx
 	if j.request == nil {
 		t.caller = brokerItself
 		return j.decide(t)
 	}
 	a, err := answerRequest(ctx, db, t, *j.request)
-	if err != nil {
-		return err
-	}
-	b.answers = append(b.answers, a)
-	return nil
+	t.answers = append(t.answers, a)
+	return err
 }

@@ -11,13 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
-
-	"github.com/rs/zerolog"
 )
 
 // newWriter runs a writer on a database of its own until the test ends.
@@ -27,12 +24,12 @@ func newWriter(t *testing.T) *writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := zerolog.Nop()
+	opts := (*Options)(nil).withDefaults()
 	w := &writer{
-		db: db, now: time.Now, log: &log, jobs: make(chan job, 64),
-		limits:    limits{time.Minute, time.Minute, time.Hour},
+		db: db, jobs: make(chan job, 64),
+		opts:      &opts,
 		enqueue:   func(context.Context, *sql.Tx, *tx, sending) error { return nil },
-		committed: func(*batch) {},
+		committed: func(*tx) {},
 	}
 	if w.state, err = load(t.Context(), db); err != nil {
 		t.Fatal(err)
@@ -105,7 +102,7 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 func TestRequestsShareACommit(t *testing.T) {
 	w := newWriter(t)
 	var commits atomic.Int64
-	w.committed = func(*batch) { commits.Add(1) }
+	w.committed = func(*tx) { commits.Add(1) }
 	release := hold(t, w)
 	var wg sync.WaitGroup
 	for i := range 50 {
