@@ -110,8 +110,6 @@ const (
 
 // tooLarge are the types that exceed maxMethods or maxFields, each to be divided.
 var tooLarge = []string{
-	"activitylog.Writer", "activitylog.queue", "bus/console.facts",
-	"bus/console.peerLine", "bus/console.topology",
 	"cmd/hubbub-agent.settings", "cmd/internal/program.Env", "peers/agent.Agent", "peers/agent/harness.Event", "peers/agent.entry", "peers/agent.turn",
 	"peers/chorus.Gateway", "peers/chorus.eventRow", "peers/tg.Bridge", "peers/tg.happening",
 }

@@ -14,7 +14,7 @@ var ErrBehind = errors.New("the activity log cannot keep up")
 // up: it has made no progress for 250 ms, or for 50 ms with a queue more than half
 // full, so that the rows of admitted messages still fit.
 func (w *Writer) Admit() error {
-	if !w.required {
+	if !w.opts.Required {
 		return nil
 	}
 	w.mu.Lock()
@@ -27,7 +27,7 @@ func (w *Writer) Admit() error {
 		return nil
 	}
 	limit := stallAfter
-	if q.rows*2 > w.maxRows || q.bytes*2 > w.maxBytes {
+	if q.rows*2 > w.opts.QueueRows || q.bytes*2 > w.opts.QueueBytes {
 		limit = freshProgress
 	}
 	if time.Since(q.progress) < limit {

@@ -43,11 +43,9 @@ type queue struct {
 	chunks   []*chunk // waiting; the last one still takes rows
 	inFlight *chunk   // being written
 	free     []*chunk
-	rows     int           // waiting and in flight
-	bytes    int           // waiting and in flight
-	share    int           // chunks that one transaction takes; 0 is 1
-	limit    int           // rows that the writer writes within maxLag; 0 if that is not known, or hopeless
-	credit   int           // rows that may be queued beyond limit
+	rows     int // waiting and in flight
+	bytes    int // waiting and in flight
+	pacing
 	progress time.Time     // of the last commit, or when the queue became non-empty
 	appended uint64        // rows accepted since the start
 	settled  uint64        // rows of those that are committed, or given up at the end
@@ -58,6 +56,13 @@ type queue struct {
 	lost   gap    // rows lost since the last log_gap row
 	totals Stats  // the counters of it
 	reason string // why the writer makes no progress; empty while it does
+}
+
+// pacing is what commits have taught about the disk.
+type pacing struct {
+	share  int // chunks that one transaction takes; 0 is 1
+	limit  int // rows that the writer writes within maxLag; 0 if unknown, or if the disk is too slow
+	credit int // rows that may be queued beyond limit
 }
 
 // A gap counts the rows that could not be queued.
@@ -141,7 +146,7 @@ func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 // fullLocked reports whether so many rows more would pass a bound. An empty
 // queue is never full, so that no row is too large for it.
 func (w *Writer) fullLocked(rows, size int) bool {
-	return w.q.rows > 0 && (w.q.rows+rows > w.maxRows || w.q.bytes+size > w.maxBytes)
+	return w.q.rows > 0 && (w.q.rows+rows > w.opts.QueueRows || w.q.bytes+size > w.opts.QueueBytes)
 }
 
 // pushOrLoseLocked queues the rows or counts them as lost, and reports whether

@@ -28,7 +28,7 @@ func (w *Writer) Stats() Stats {
 	q := &w.q
 	s := q.totals
 	s.QueuedRows, s.QueuedBytes = q.rows, q.bytes
-	s.MaxRows, s.MaxBytes, s.MaxWAL = w.maxRows, w.maxBytes, w.maxWAL
+	s.MaxRows, s.MaxBytes, s.MaxWAL = w.opts.QueueRows, w.opts.QueueBytes, w.opts.MaxWAL
 	s.Failing = q.reason != ""
 	if c := q.oldest(); c != nil {
 		s.Lag = time.Since(c.since)

@@ -60,7 +60,7 @@ func (w *Writer) mustStop(ctx context.Context) bool {
 		return false
 	}
 	if w.stopBy.IsZero() {
-		w.stopBy = time.Now().Add(w.stopTimeout)
+		w.stopBy = time.Now().Add(w.opts.StopTimeout)
 	}
 	return time.Now().After(w.stopBy)
 }

@@ -77,14 +77,14 @@ func (w *Writer) closeSink() error {
 // caller's.
 func (w *Writer) committed(c *chunk, first int64, n int, took time.Duration) bool {
 	rows := c.rows[c.done : c.done+n]
-	if w.onCommit != nil {
-		w.onCommit(first, rows)
+	if w.opts.OnCommit != nil {
+		w.opts.OnCommit(first, rows)
 	}
 	gaps := int64(0)
 	for i := range rows {
 		if rows[i].Event == LogGap {
 			gaps++
-			w.log.Warn().Str("path", w.path).RawJSON("gap", rows[i].Payload).Msg("activity log lost rows; a log_gap row stands in their place")
+			w.opts.Log.Warn().Str("path", w.path).RawJSON("gap", rows[i].Payload).Msg("activity log lost rows; a log_gap row stands in their place")
 		}
 	}
 	w.mu.Lock()
@@ -108,7 +108,7 @@ func (w *Writer) recovered() {
 	w.mu.Unlock()
 	if w.loggedError != "" {
 		w.loggedError = ""
-		w.log.Info().Str("path", w.path).Msg("activity log is written again")
+		w.opts.Log.Info().Str("path", w.path).Msg("activity log is written again")
 	}
 }
 
@@ -136,6 +136,6 @@ func (w *Writer) failed(err error) {
 		return
 	}
 	w.loggedError, w.loggedAt = text, time.Now()
-	w.log.Error().Err(err).Str("path", w.path).Int("queued_rows", queued).
+	w.opts.Log.Error().Err(err).Str("path", w.path).Int("queued_rows", queued).
 		Msg("activity log cannot be written; rows wait in memory and routing goes on")
 }

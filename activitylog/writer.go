@@ -44,16 +44,9 @@ type Options struct {
 // A Writer is the one writer of an activity log. Its methods may be called from
 // any goroutine.
 type Writer struct {
-	path        string
-	bus         string
-	required    bool
-	maxRows     int
-	maxBytes    int
-	maxWAL      int64
-	stopTimeout time.Duration
-	onCommit    func(firstID int64, rows []Row)
-	log         zerolog.Logger
-	open        func() (sink, error)
+	path string
+	opts Options
+	open func() (sink, error)
 
 	wake chan struct{} // capacity 1
 
@@ -77,19 +70,8 @@ func NewWriter(path string, opts *Options) *Writer {
 	defaults.Positive(&o.MaxWAL, DefaultMaxWAL)
 	defaults.Positive(&o.StopTimeout, 5*time.Second)
 	defaults.Log(&o.Log)
-	w := &Writer{
-		path:        path,
-		bus:         o.Bus,
-		required:    o.Required,
-		maxRows:     o.QueueRows,
-		maxBytes:    o.QueueBytes,
-		maxWAL:      o.MaxWAL,
-		stopTimeout: o.StopTimeout,
-		onCommit:    o.OnCommit,
-		log:         *o.Log,
-		wake:        make(chan struct{}, 1),
-	}
-	w.open = func() (sink, error) { return openDatabase(w.path, w.bus, w.maxWAL) }
+	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1)}
+	w.open = func() (sink, error) { return openDatabase(path, o.Bus, o.MaxWAL) }
 	return w
 }
 
@@ -111,7 +93,7 @@ const (
 func (w *Writer) Run(ctx context.Context) error {
 	defer func() {
 		if err := w.closeSink(); err != nil {
-			w.log.Warn().Err(err).Msg("activity log not closed cleanly")
+			w.opts.Log.Warn().Err(err).Msg("activity log not closed cleanly")
 		}
 	}()
 	w.openIdle()

@@ -29,35 +29,42 @@ const (
 type facts struct {
 	trouble atomic.Pointer[string] // why the log cannot be read; nil while it can
 
-	mu       sync.RWMutex // guards everything below
-	since    time.Time    // of the first row
+	mu sync.RWMutex // guards everything below
+	ledger
+	since    time.Time // of the first row
 	rows     int64
 	skipped  int64 // rows that were not read, because the bus writes faster
 	edges    *bounded[edgeKey, *edge]
 	peers    *bounded[string, *peerTally]
 	chats    *bounded[string, *chat]
 	agents   *bounded[string, *agent]
-	work     *bounded[string, *workItem]
-	asked    *bounded[string, *question]
-	flights  *bounded[string, *flight]
-	claims   *bounded[string, *claim]
-	places   *bounded[string, *endpoint]
 	statuses *bounded[string, *deliveryStatus] // by messageId of the reply
 	failures []failure                         // the newest last
 	gaps     []gap
 }
 
+// A ledger is what the broker published.
+type ledger struct {
+	work    *bounded[string, *workItem]
+	asked   *bounded[string, *question]
+	flights *bounded[string, *flight]
+	claims  *bounded[string, *claim]
+	places  *bounded[string, *endpoint]
+}
+
 func newFacts() *facts {
 	return &facts{
-		edges:    newBounded(maxEdges, func(edgeKey) *edge { return &edge{types: map[string]int64{}} }),
-		peers:    newBounded[string, peerTally](maxPeers, nil),
-		chats:    newBounded(maxChats, newChat),
-		agents:   newBounded(maxAgents, newAgent),
-		work:     newBounded[string, workItem](maxWork, nil),
-		asked:    newBounded[string, question](maxWork, nil),
-		flights:  newBounded[string, flight](maxWork, nil),
-		claims:   newBounded[string, claim](maxWork, nil),
-		places:   newBounded[string, endpoint](maxAgents, nil),
+		edges:  newBounded(maxEdges, func(edgeKey) *edge { return &edge{types: map[string]int64{}} }),
+		peers:  newBounded[string, peerTally](maxPeers, nil),
+		chats:  newBounded(maxChats, newChat),
+		agents: newBounded(maxAgents, newAgent),
+		ledger: ledger{
+			work:    newBounded[string, workItem](maxWork, nil),
+			asked:   newBounded[string, question](maxWork, nil),
+			flights: newBounded[string, flight](maxWork, nil),
+			claims:  newBounded[string, claim](maxWork, nil),
+			places:  newBounded[string, endpoint](maxAgents, nil),
+		},
 		statuses: newBounded[string, deliveryStatus](maxWork, nil),
 	}
 }
