@@ -30,3 +30,7 @@ INSERT INTO delivery (id, agent, turn, chat, channel, state, due_at, callback_sh
 DELETE FROM sqlite_sequence WHERE name = 'delivery';
 INSERT INTO sqlite_sequence (name, seq) SELECT 'delivery', coalesce(max(id), 0) FROM turn;
 DELETE FROM outbox WHERE queue = 'post' AND state IN ('pending', 'sending');
+
+-- What channels have to say to the bus are reports of what became of replies; what
+-- agents have to say their own databases take over.
+UPDATE outbox SET queue = 'status' WHERE queue = 'bus' AND destination GLOB 'chorus:*';

@@ -249,7 +249,7 @@ func TestAnOperatorsReplyLeavesNoDeadLetter(t *testing.T) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for state, reason := "", ""; state != string(outbox.StateDropped) || !strings.Contains(reason, "cli:pub-1 has left"); {
-		err := db.QueryRowContext(ctx, `SELECT state, error FROM outbox WHERE destination = 'chorus:ops.c cli:pub-1'`).Scan(&state, &reason)
+		err := db.QueryRowContext(ctx, `SELECT state, error FROM outbox WHERE destination = 'cli:pub-1'`).Scan(&state, &reason)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			t.Fatalf("the report is %q (%s): %v", state, reason, err)
 		}

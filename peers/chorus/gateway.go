@@ -87,7 +87,6 @@ type gates struct {
 
 // queues are what waits to be sent.
 type queues struct {
-	toBus     *outbox.Outbox
 	callbacks *outbox.Outbox
 	troubles  troubles // of the callbacks
 	posts     *outbox.Outbox
@@ -164,6 +163,12 @@ func hostsOf(urls ...string) []string {
 	return hosts
 }
 
+// The gateway's own queues, by their names in the outbox table.
+const (
+	callbackQueue = "callback" // events to a service's callbacks; destination: the channel
+	postQueue     = "post"     // deliveries to external agents; destination: agent and channel
+)
+
 func (g *Gateway) newQueues() queues {
 	open := func(send outbox.SendFunc, o outbox.Options) *outbox.Outbox {
 		o.MaxPending, o.Now, o.Log = 20_000, g.opts.Now, g.log
@@ -171,7 +176,6 @@ func (g *Gateway) newQueues() queues {
 	}
 	return queues{
 		troubles: troubles{ofChannel: map[string]trouble{}},
-		toBus:    open(g.sendToBus, outbox.Options{Name: busQueue, MaxBackoff: 15 * time.Second, AttemptTimeout: sendTimeout, Parallel: 64}),
 		callbacks: open(g.sendEvent, outbox.Options{
 			Name: callbackQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
 			OnInterrupted: outbox.GiveUpUnknown, // a service cannot tell a repeated message from a second one
@@ -187,12 +191,7 @@ func (g *Gateway) newQueues() queues {
 // newBus makes the connection that speaks for every channel.
 func (g *Gateway) newBus() *peer.Peer {
 	opts := g.peerOptions()
-	opts.OnConnect = func(ctx context.Context) {
-		g.surface.Connected(ctx)
-		if err := g.toBus.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
-			g.log.Error().Err(err).Msg("waiting messages not hurried")
-		}
-	}
+	opts.OnConnect = g.surface.Connected
 	p := peer.New(g.opts.ID, opts)
 	g.surface.Handle(p)
 	p.Handle(protocol.TypeChatReply, g.takeReply)
@@ -233,7 +232,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		g.members.look(ctx) // callbacks find their agents
 		for _, run := range []func(context.Context) error{
-			g.toBus.Run, g.callbacks.Run, g.posts.Run, g.surface.Run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
+			g.callbacks.Run, g.posts.Run, g.surface.Run, g.members.run, g.combined.run, g.prune, g.serve, g.sayReady,
 		} {
 			group.Go(func() error { return run(ctx) })
 		}

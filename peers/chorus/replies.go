@@ -10,6 +10,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/surface"
 	"hubbub/protocol"
 )
 
@@ -248,14 +249,12 @@ func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item,
 	if cause != nil {
 		status.Reason = cause.Error()
 	}
-	m := protocol.NewMessage(protocol.TypeDeliveryStatus, p.Channel, status)
-	m.InReplyTo = p.Reply
-	return g.enqueueBus(ctx, tx, p.Agent.Topic(), string(p.Reply)+" "+status.Status, m)
+	return g.surface.Report(ctx, tx, &surface.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
 }
 
 // afterEvent logs what became of an event.
 func (g *Gateway) afterEvent(item outbox.Item, outcome outbox.State, cause error) {
-	g.toBus.Wake()
+	g.surface.Wake()
 	g.troubles.note(item, outcome)
 	if outcome != outbox.StateSent {
 		g.log.Warn().Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).

@@ -94,14 +94,15 @@ const (
 
 // A Surface serves the chats of one bridge.
 type Surface struct {
-	db     *sql.DB
-	host   Host
-	opts   Options
-	log    *zerolog.Logger
-	peer   *peer.Peer
-	broker *collab.Client
-	chats  *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
-	agents *outbox.Outbox // what agents are to get; destination: the chat and the agent
+	db      *sql.DB
+	host    Host
+	opts    Options
+	log     *zerolog.Logger
+	peer    *peer.Peer
+	broker  *collab.Client
+	chats   *outbox.Outbox // steps of chats on their way to an agent; destination: the chat
+	agents  *outbox.Outbox // what agents are to get; destination: the chat and the agent
+	reports *outbox.Outbox // what became of their replies; destination: the agent
 
 	passing sync.Map // the event that is being handed to an agent, by chat
 }
@@ -128,13 +129,18 @@ func New(db *sql.DB, host Host, opts *Options) *Surface {
 			host.Wake()
 		},
 	})
+	s.reports = outbox.New(db, s.report, &outbox.Options{
+		Name: s.queue(QueueReports), MaxBackoff: 2 * maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
+		Parallel: 8, AttemptTimeout: time.Minute, Now: s.opts.Now, Log: s.log,
+	})
 	return s
 }
 
 // The names of a surface's queues.
 const (
-	QueueChats  = "chats"
-	QueueAgents = "agents"
+	QueueChats   = "chats"
+	QueueAgents  = "agents"
+	QueueReports = "status"
 )
 
 // queue returns the name of a queue in the database.
@@ -147,10 +153,7 @@ func (s *Surface) queue(name string) string {
 
 // Queue returns one of the surface's queues, for operators.
 func (s *Surface) Queue(name string) *outbox.Outbox {
-	if name == QueueChats {
-		return s.chats
-	}
-	return s.agents
+	return map[string]*outbox.Outbox{QueueChats: s.chats, QueueAgents: s.agents, QueueReports: s.reports}[name]
 }
 
 // Handle makes a peer the one that speaks and hears for the chats.
@@ -170,12 +173,13 @@ func (s *Surface) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.chats.Run(ctx) })
 	group.Go(func() error { return s.agents.Run(ctx) })
+	group.Go(func() error { return s.reports.Run(ctx) })
 	return group.Wait()
 }
 
 // Connected ends every wait that was for the bus.
 func (s *Surface) Connected(ctx context.Context) {
-	if err := errors.Join(s.chats.Hurry(ctx, ""), s.agents.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
+	if err := errors.Join(s.chats.Hurry(ctx, ""), s.agents.Hurry(ctx, ""), s.reports.Hurry(ctx, "")); err != nil && ctx.Err() == nil {
 		s.log.Warn().Err(err).Msg("waiting messages not hurried after a reconnect; they wait for their backoff")
 	}
 }
@@ -185,6 +189,7 @@ func (s *Surface) Connected(ctx context.Context) {
 func (s *Surface) Wake() {
 	s.chats.Wake()
 	s.agents.Wake()
+	s.reports.Wake()
 }
 
 // Prune forgets what was settled before a time.

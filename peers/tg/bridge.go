@@ -59,11 +59,8 @@ func (b *Bridge) become(bot int64) {
 	b.in = &intake{chats: b.chats, out: b.out, files: b.files, arrived: make(chan struct{}, 1)}
 }
 
-// The names of the bridge's queues, in the order in which operators see them.
-const (
-	queueTelegram = "telegram"
-	queueStatus   = "status"
-)
+// queueTelegram is the name of the bridge's own queue.
+const queueTelegram = "telegram"
 
 // Run bridges until ctx ends; then it returns nil. It ends with an error when
 // Telegram refuses the token (ErrToken), and when the bus refuses the bridge for
@@ -89,7 +86,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	err = b.peer.RunWith(ctx, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		for _, loop := range []func(context.Context) error{
-			b.readyOnce, b.receiveLoop, b.in.loop, b.surface.Run, b.out.telegram.Run, b.out.status.Run,
+			b.readyOnce, b.receiveLoop, b.in.loop, b.surface.Run, b.out.telegram.Run,
 			b.out.typing.loop, b.pruneLoop, b.in.commandsOnce,
 			func(ctx context.Context) error { return b.files.serve(ctx, listener) },
 		} {
@@ -122,10 +119,9 @@ func (b *Bridge) connect(ctx context.Context) error {
 		if theirs != nil {
 			theirs(ctx)
 		}
-		b.connected(ctx)
+		b.surface.Connected(ctx)
 	}
 	b.peer = peer.New(protocol.PeerID("tg:"+id(b.bot)), &opts)
-	b.out.peer = b.peer
 	b.surface.Handle(b.peer)
 	for t, h := range map[protocol.MessageType]peer.Handler{
 		protocol.TypeTGReply: b.out.takeReply,
@@ -142,14 +138,6 @@ func (b *Bridge) connect(ctx context.Context) error {
 }
 
 func ignore(context.Context, *peer.Delivery) error { return nil }
-
-// connected ends every wait that was for the bus.
-func (b *Bridge) connected(ctx context.Context) {
-	b.surface.Connected(ctx)
-	if err := b.out.status.Hurry(ctx, ""); err != nil && ctx.Err() == nil {
-		b.log.Warn().Err(err).Msg("delivery reports not hurried after a reconnect; they wait for their backoff")
-	}
-}
 
 func (b *Bridge) readyOnce(ctx context.Context) error {
 	if err := b.peer.Ready(ctx); err != nil {

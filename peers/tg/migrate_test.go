@@ -41,6 +41,7 @@ func TestWhatTheVersionBeforeLeftIsFinished(t *testing.T) {
 				(3, 0, 123456, 1002, 'text', '{"text":"waits"}', 'pending', ?1, 0)`,
 			`INSERT INTO outbox (queue, destination, key, body, state, attempt, enqueued_at, not_before, expires_at) VALUES
 				('agents:123456', 'tg:1002 > agent:lead', 'event:2', CAST('{"event":2}' AS BLOB), 'sending', 1, ?1, ?1, ?2),
+				('status:123456', 'agent:lead', '9:delivered', CAST('{"chat":1002,"busId":"old","content":{"messageId":"r9","status":"delivered","sourceId":"older"}}' AS BLOB), 'pending', 0, ?1, ?1, ?2),
 				('telegram:123456', 'tg:1002', '1.0', CAST('{"reply":1,"part":0}' AS BLOB), 'sending', 1, ?1, ?1, ?2),
 				('telegram:123456', 'tg:1002', '2.0', CAST('{"reply":2,"part":0}' AS BLOB), 'sending', 2, ?1, ?1, ?2),
 				('telegram:123456', 'tg:1002', '3.0', CAST('{"reply":3,"part":0}' AS BLOB), 'sending', 1, ?1, ?1, ?2)`,
@@ -64,7 +65,7 @@ func TestWhatTheVersionBeforeLeftIsFinished(t *testing.T) {
 			t.Errorf("the new agent got %+v", got)
 		}
 		outcomes := map[string]bool{}
-		for len(outcomes) < 4 {
+		for len(outcomes) < 5 {
 			var m protocol.ChatMessage
 			var st protocol.DeliveryStatus
 			switch d := lead.Next(t); d.Message.Type {
@@ -80,7 +81,7 @@ func TestWhatTheVersionBeforeLeftIsFinished(t *testing.T) {
 				outcomes[st.Status+" "+st.SourceID] = true
 			}
 		}
-		for _, want := range []string{"tg:123456:1002:8", "delivered tg:123456:0:77", "unknown "} {
+		for _, want := range []string{"tg:123456:1002:8", "delivered tg:123456:0:77", "unknown ", "delivered older"} {
 			if !outcomes[want] {
 				t.Errorf("%q is not among %v", want, outcomes)
 			}

@@ -28,12 +28,9 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 	for _, bot := range bots {
 		b := New("", db, nil)
 		b.become(bot)
-		for _, q := range []Queue{
-			{Outbox: b.out.telegram, Name: queueTelegram}, {Outbox: b.surface.Queue(surface.QueueAgents), Name: surface.QueueAgents},
-			{Outbox: b.out.status, Name: queueStatus}, {Outbox: b.surface.Queue(surface.QueueChats), Name: surface.QueueChats},
-		} {
-			q.Bot, q.db = bot, db
-			all = append(all, q)
+		all = append(all, Queue{b.out.telegram, queueTelegram, bot, db})
+		for _, name := range []string{surface.QueueAgents, surface.QueueReports, surface.QueueChats} {
+			all = append(all, Queue{b.surface.Queue(name), name, bot, db})
 		}
 	}
 	return all, err
@@ -59,10 +56,9 @@ func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string
 	case surface.QueueAgents:
 		says, _, err = store.One(ctx, q.db, store.Column[string], `SELECT coalesce(json_extract(draft, '$.content.text'), '') FROM events WHERE id = ?`,
 			surface.EventOf(item.Body))
-	case queueStatus:
-		var status statusItem
-		if json.Unmarshal(item.Body, &status) == nil {
-			says = fmt.Sprintf("%s is %s", status.Content.MessageID, status.Content.Status)
+	case surface.QueueReports:
+		if status := surface.Reported(item.Body); status.MessageID != "" {
+			says = fmt.Sprintf("%s is %s", status.MessageID, status.Status)
 		}
 	}
 	return agent, says, err

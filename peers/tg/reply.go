@@ -23,12 +23,10 @@ import (
 )
 
 // An outbound is the way from the bus to Telegram: what shall be shown waits in the
-// queue "telegram", and what became of it, for its agent, in the queue "status".
+// queue "telegram".
 type outbound struct {
 	*chats
-	peer     *peer.Peer // nil for operators
 	telegram *outbox.Outbox
-	status   *outbox.Outbox
 	limiter  *rate.Limiter
 	typing   *typing
 	shown    sync.Map // the number of the message that an item made, until it is settled
@@ -51,12 +49,8 @@ func newOutbound(cs *chats) *outbound {
 		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
 			out.shown.Delete(item.ID)
 			cs.crash("recorded")
-			out.status.Wake()
+			cs.surface.Wake()
 		},
-	})
-	out.status = outbox.New(cs.db, out.sendStatus, &outbox.Options{
-		Name: cs.queue(queueStatus), Poll: outboxPoll, MaxBackoff: 30 * time.Second, MaxAge: maxAge, MaxPending: 1_000_000, MaxPerDestination: 100_000,
-		Parallel: 8, AttemptTimeout: time.Minute, Log: &cs.log,
 	})
 	return out
 }

@@ -3,23 +3,14 @@ package tg
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
 )
-
-// A statusItem is the body of an item of the status queue.
-type statusItem struct {
-	Chat    int64                   `json:"chat"`
-	BusID   protocol.MessageID      `json:"busId"` // of the delivery_status, the same at each attempt
-	Trace   string                  `json:"traceparent,omitempty"`
-	Content protocol.DeliveryStatus `json:"content"`
-}
 
 // delayed tells the agent, once, that its reply waits, when an attempt did not
 // settle it.
@@ -31,42 +22,18 @@ func (out *outbound) delayed(ctx context.Context, o *outgoing, err error) error 
 		return out.report(ctx, tx, o, protocol.DeliveryStatus{Status: protocol.StatusQueued, Reason: text.Clip(err.Error(), maxReason)}, "queued")
 	})
 	if status != nil {
-		out.log.Error().Err(status).Msg("that a reply waits cannot be reported")
+		out.log.Error().Err(status).Msg("reporting that a reply waits failed")
 	}
-	out.status.Wake()
+	out.surface.Wake()
 	return err
 }
 
 // report queues a delivery_status for the agent that wrote a reply, once per name.
 func (out *outbound) report(ctx context.Context, tx *sql.Tx, o *outgoing, content protocol.DeliveryStatus, name string) error {
-	if o.agent == "" {
-		return nil
-	}
 	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
-	body, err := json.Marshal(statusItem{Chat: o.chat.key, BusID: protocol.NewMessageID(), Trace: o.Trace, Content: content})
-	if err != nil {
-		return err
-	}
-	_, err = out.status.EnqueueTx(context.WithoutCancel(ctx), tx, o.agent, fmt.Sprintf("%d:%s", o.Reply, name), body)
-	if errors.Is(err, outbox.ErrFull) {
-		return nil // the agent has been away for a hundred thousand replies
-	}
-	return err
-}
-
-// sendStatus makes one attempt to give a delivery_status to its agent, or to the
-// operator's command that wrote the reply: that one has ended, as a rule, and
-// nobody misses the report.
-func (out *outbound) sendStatus(ctx context.Context, item outbox.Item) error {
-	var s statusItem
-	if err := json.Unmarshal(item.Body, &s); err != nil {
-		return outbox.Permanent(err)
-	}
-	m := protocol.NewMessage(protocol.TypeDeliveryStatus, peerOf(s.Chat), s.Content)
-	m.MessageID, m.InReplyTo, m.TraceParent = s.BusID, s.Content.MessageID, s.Trace
-	err := out.peer.Tell(ctx, protocol.Topic(item.Destination), item.Attempt, m)
-	out.crash("reported")
-	return err
+	return out.surface.Report(ctx, tx, &surface.Report{
+		Chat: peerOf(o.chat.key), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name), Trace: o.Trace, Status: content,
+	})
 }
 
 // settled runs in the transaction that settles a part: it notes the message that the

@@ -28,3 +28,9 @@ UPDATE sends SET attempt = coalesce((SELECT attempt FROM outbox
     WHERE queue = 'telegram:' || sends.bot AND key = sends.reply || '.' || sends.part), 0) WHERE state = 'sending';
 ALTER TABLE sends DROP COLUMN state;
 ALTER TABLE sends DROP COLUMN reason;
+-- Reports of what became of replies are whole messages.
+UPDATE outbox SET body = (SELECT CAST(json_object('topic', destination, 'message', json_object('messageId', old ->> 'busId',
+    'type', 'delivery_status', 'from', 'tg:' || (old ->> 'chat'), 'timestamp', strftime('%Y-%m-%dT%H:%M:%SZ', enqueued_at / 1000000, 'unixepoch'),
+    'content', json(old -> 'content'), 'inReplyTo', old ->> '$.content.messageId', 'traceparent', coalesce(old ->> 'traceparent', ''))) AS BLOB)
+    FROM (SELECT CAST(body AS TEXT) AS old))
+  WHERE queue LIKE 'status:%' AND json_valid(CAST(body AS TEXT));

@@ -1,0 +1,67 @@
+package surface
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"hubbub/peers/outbox"
+	"hubbub/protocol"
+)
+
+// A Report tells an agent what became of its reply in a chat.
+type Report struct {
+	Chat   protocol.PeerID
+	Agent  protocol.PeerID // whoever wrote the reply; empty: nobody is told
+	Key    string          // once per agent
+	Trace  string          // traceparent of the reply
+	Status protocol.DeliveryStatus
+}
+
+// A reported message is the body of an item of the queue of reports.
+type reported struct {
+	Topic   protocol.Topic   `json:"topic"`
+	Message protocol.Message `json:"message"`
+}
+
+// Report queues a delivery_status, in the transaction that knows what it says. Call
+// Wake after the commit.
+func (s *Surface) Report(ctx context.Context, tx *sql.Tx, r *Report) error {
+	if r.Agent == "" {
+		return nil
+	}
+	m := protocol.NewMessage(protocol.TypeDeliveryStatus, r.Chat, r.Status)
+	m.InReplyTo, m.TraceParent = r.Status.MessageID, r.Trace
+	body, err := json.Marshal(reported{r.Agent.Topic(), m})
+	if err != nil {
+		return err
+	}
+	_, err = s.reports.EnqueueTx(ctx, tx, string(r.Agent), r.Key, body)
+	if errors.Is(err, outbox.ErrFull) {
+		return nil // the agent has been away for a hundred thousand replies
+	}
+	return err
+}
+
+// report makes one attempt to give a report to its agent, or to the operator's
+// command that wrote the reply: that one has ended, as a rule, and nobody misses it.
+func (s *Surface) report(ctx context.Context, it outbox.Item) error {
+	var r reported
+	if err := json.Unmarshal(it.Body, &r); err != nil {
+		return outbox.Permanent(err)
+	}
+	err := s.peer.Tell(ctx, r.Topic, it.Attempt, r.Message)
+	s.opts.Crash("reported")
+	return err
+}
+
+// Reported returns what a report says, for operators.
+func Reported(body []byte) protocol.DeliveryStatus {
+	var r reported
+	var status protocol.DeliveryStatus
+	if json.Unmarshal(body, &r) == nil {
+		_ = json.Unmarshal(r.Message.Content, &status) // what cannot be read says nothing
+	}
+	return status
+}
