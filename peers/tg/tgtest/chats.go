@@ -93,13 +93,7 @@ func (s *Server) chatLocked(req *request) (*chat, *apiError) {
 	return c, nil
 }
 
-func (s *Server) getChat(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, err := s.chatLocked(req)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) getChat(c *chat, _ *request) (any, *apiError) {
 	return models.ChatFullInfo{
 		ID: c.ID, Type: c.Type, Title: c.Title, Username: c.Username,
 		FirstName: c.FirstName, LastName: c.LastName, IsForum: c.IsForum, MaxReactionCount: 1,
@@ -111,16 +105,12 @@ func (s *Server) setMyCommands(req *request) (any, *apiError) {
 	if err := req.decode("commands", &commands); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.commands = commands
 	s.recordLocked(req, nil)
 	return true, nil
 }
 
 func (s *Server) getMyCommands(*request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return append([]models.BotCommand{}, s.commands...), nil
 }
 

@@ -24,8 +24,6 @@ func (s *Server) AddFile(name, mime string, content []byte) string {
 }
 
 func (s *Server) getFile(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	id := req.str("file_id")
 	f, ok := s.files[id]
 	if !ok {

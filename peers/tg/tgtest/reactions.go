@@ -13,15 +13,9 @@ var ReactionEmoji = strings.Fields(`
 	🍾 💋 🖕 😈 😴 😭 🤓 👻 👨‍💻 👀 🎃 🙈 😇 😨 🤝 ✍ 🤗 🫡 🎅 🎄 ☃ 💅 🤪 🗿 🆒 💘 🙉 🦄 😘 💊 🙊 😎 👾 🤷‍♂ 🤷
 	🤷‍♀ 😡`)
 
-func (s *Server) setMessageReaction(req *request) (any, *apiError) {
+func (s *Server) setMessageReaction(c *chat, req *request) (any, *apiError) {
 	var reactions []models.ReactionType
 	if err := req.decode("reaction", &reactions); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, err := s.chatLocked(req)
-	if err != nil {
 		return nil, err
 	}
 	id := int(req.int("message_id"))

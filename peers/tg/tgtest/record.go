@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -58,11 +59,7 @@ func (s *Server) Calls(methods ...string) []Call {
 func (s *Server) callsLocked(methods []string) []Call {
 	var out []Call
 	for _, c := range s.calls {
-		match := len(methods) == 0
-		for _, m := range methods {
-			match = match || m == c.Method
-		}
-		if match {
+		if len(methods) == 0 || slices.Contains(methods, c.Method) {
 			out = append(out, c)
 		}
 	}

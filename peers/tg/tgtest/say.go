@@ -174,11 +174,8 @@ func (s *Server) Album(c models.Chat, from models.User, caption string, fileIDs 
 // Migrate turns a group into a supergroup with a new id: both chats say so,
 // and calls with the old id are refused from now on.
 func (s *Server) Migrate(old models.Chat, newID int64) models.Chat {
-	grown := s.AddChat(models.Chat{ID: newID, Type: models.ChatTypeSupergroup, Title: old.Title})
+	grown := s.MigrateSilently(old, newID)
 	s.Post(models.Message{Chat: old, MigrateToChatID: newID})
-	s.mu.Lock()
-	s.chats[old.ID].migratedTo = newID
-	s.mu.Unlock()
 	s.Post(models.Message{Chat: grown, MigrateFromChatID: old.ID})
 	return grown
 }

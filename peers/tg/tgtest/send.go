@@ -2,6 +2,7 @@ package tgtest
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/go-telegram/bot/models"
@@ -13,13 +14,7 @@ const (
 	generalTopic = 1 // the thread that must be left out of sends
 )
 
-func (s *Server) sendMessage(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, err := s.chatLocked(req)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) sendMessage(c *chat, req *request) (any, *apiError) {
 	text, entities, err := readText(req)
 	if err != nil {
 		return nil, err
@@ -105,13 +100,7 @@ func (c *chat) quote(req *request, m *models.Message) *apiError {
 	return nil
 }
 
-func (s *Server) editMessageText(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, err := s.chatLocked(req)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) editMessageText(c *chat, req *request) (any, *apiError) {
 	m, ok := c.messages[int(req.int("message_id"))]
 	if !ok || m.From == nil || m.From.ID != s.bot.ID {
 		return nil, badRequest("message to edit not found")
@@ -135,18 +124,8 @@ var actions = []string{
 	"upload_document", "choose_sticker", "find_location", "record_video_note", "upload_video_note",
 }
 
-func (s *Server) sendChatAction(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, err := s.chatLocked(req)
-	if err != nil {
-		return nil, err
-	}
-	known := false
-	for _, a := range actions {
-		known = known || a == req.str("action")
-	}
-	if !known {
+func (s *Server) sendChatAction(c *chat, req *request) (any, *apiError) {
+	if !slices.Contains(actions, req.str("action")) {
 		return nil, badRequest("wrong parameter action in request")
 	}
 	if id := int(req.int("message_thread_id")); id != 0 && id != generalTopic {
@@ -159,8 +138,6 @@ func (s *Server) sendChatAction(req *request) (any, *apiError) {
 }
 
 func (s *Server) answerCallbackQuery(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	id := req.str("callback_query_id")
 	if id == "" || s.answered[id] {
 		return nil, badRequest("query is too old and response timeout expired or query ID is invalid")

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/protocol/defaults"
+
 	"github.com/go-telegram/bot/models"
 )
 
@@ -48,22 +50,11 @@ type Server struct {
 
 // New makes a server with no chats and no updates.
 func New(opts *Options) *Server {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	if o.Token == "" {
-		o.Token = DefaultToken
-	}
-	if o.Username == "" {
-		o.Username = "hubbub_bot"
-	}
-	if o.FirstUpdateID == 0 {
-		o.FirstUpdateID = 1000
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o := defaults.Of(opts)
+	defaults.Set(&o.Token, DefaultToken)
+	defaults.Set(&o.Username, "hubbub_bot")
+	defaults.Positive(&o.FirstUpdateID, 1000)
+	defaults.Set(&o.Now, time.Now)
 	prefix, _, _ := strings.Cut(o.Token, ":")
 	id, err := strconv.ParseInt(prefix, 10, 64)
 	if err != nil {
@@ -99,8 +90,19 @@ func (s *Server) notifyLocked() {
 	s.changed = make(chan struct{})
 }
 
-// A method answers one Bot API method. It is called without the lock.
+// A method answers one Bot API method. The caller holds mu.
 type method func(*Server, *request) (any, *apiError)
+
+// inChat makes a method of what needs the chat of its call.
+func inChat(act func(*Server, *chat, *request) (any, *apiError)) method {
+	return func(s *Server, req *request) (any, *apiError) {
+		c, err := s.chatLocked(req)
+		if err != nil {
+			return nil, err
+		}
+		return act(s, c, req)
+	}
+}
 
 var methods map[string]method
 
@@ -111,15 +113,15 @@ func init() {
 		"setWebhook":          (*Server).setWebhook,
 		"deleteWebhook":       (*Server).deleteWebhook,
 		"getWebhookInfo":      (*Server).getWebhookInfo,
-		"sendMessage":         (*Server).sendMessage,
-		"editMessageText":     (*Server).editMessageText,
-		"setMessageReaction":  (*Server).setMessageReaction,
-		"sendChatAction":      (*Server).sendChatAction,
+		"sendMessage":         inChat((*Server).sendMessage),
+		"editMessageText":     inChat((*Server).editMessageText),
+		"setMessageReaction":  inChat((*Server).setMessageReaction),
+		"sendChatAction":      inChat((*Server).sendChatAction),
 		"getFile":             (*Server).getFile,
 		"answerCallbackQuery": (*Server).answerCallbackQuery,
 		"setMyCommands":       (*Server).setMyCommands,
 		"getMyCommands":       (*Server).getMyCommands,
-		"getChat":             (*Server).getChat,
+		"getChat":             inChat((*Server).getChat),
 	}
 }
 
@@ -168,7 +170,9 @@ func (s *Server) answer(w http.ResponseWriter, req *request, act method) {
 			return
 		}
 	}
+	s.mu.Lock()
 	result, failure := act(s, req)
+	s.mu.Unlock()
 	if fault != nil && fault.Cut == CutAfter {
 		cut()
 	}

@@ -75,7 +75,12 @@ func (s *Server) injectLocked(u *models.Update) int64 {
 	if err != nil {
 		panic("an update that cannot be marshalled: " + err.Error())
 	}
-	return s.injectRawLocked(raw)
+	if !s.allowed[kindOf(raw)] {
+		return 0
+	}
+	s.nextID++
+	s.queueLocked(u.ID, raw)
+	return u.ID
 }
 
 // InjectRaw queues an update given as JSON, with the number that it has. Use it
@@ -83,19 +88,12 @@ func (s *Server) injectLocked(u *models.Update) int64 {
 func (s *Server) InjectRaw(id int64, raw json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending = append(s.pending, queued{id: id, raw: raw, at: s.now()})
-	s.notifyLocked()
+	s.queueLocked(id, raw)
 }
 
-func (s *Server) injectRawLocked(raw json.RawMessage) int64 {
-	if kind := kindOf(raw); !s.allowed[kind] {
-		return 0
-	}
-	id := s.nextID
-	s.nextID++
+func (s *Server) queueLocked(id int64, raw json.RawMessage) {
 	s.pending = append(s.pending, queued{id: id, raw: raw, at: s.now()})
 	s.notifyLocked()
-	return id
 }
 
 // kindOf returns the name of the one member beside update_id.
@@ -128,8 +126,6 @@ func (s *Server) Pending() int {
 }
 
 func (s *Server) getUpdates(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.webhook.url != "" {
 		return nil, errf(http.StatusConflict, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
 	}

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/protocol/retry"
+
 	"github.com/go-telegram/bot/models"
 )
 
-// Pauses between attempts to deliver an update to a webhook.
-const (
-	webhookRetryFirst = 50 * time.Millisecond
-	webhookRetryMax   = 5 * time.Second
-	webhookTimeout    = 10 * time.Second
-)
+const webhookTimeout = 10 * time.Second
+
+// pauses are between attempts to deliver an update to a webhook.
+var pauses = retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}
 
 type webhook struct {
 	url       string
@@ -26,8 +26,6 @@ type webhook struct {
 }
 
 func (s *Server) setWebhook(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	url := req.str("url")
 	secret := req.str("secret_token")
 	if len(secret) > 256 || strings.Trim(secret, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
@@ -46,8 +44,6 @@ func (s *Server) setWebhook(req *request) (any, *apiError) {
 }
 
 func (s *Server) deleteWebhook(req *request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.webhook = webhook{}
 	if req.bool("drop_pending_updates") {
 		s.pending = nil
@@ -58,8 +54,6 @@ func (s *Server) deleteWebhook(req *request) (any, *apiError) {
 }
 
 func (s *Server) getWebhookInfo(*request) (any, *apiError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	info := models.WebhookInfo{
 		URL: s.webhook.url, PendingUpdateCount: len(s.pending), LastErrorMessage: s.webhook.lastError,
 	}
@@ -81,7 +75,7 @@ func (s *Server) SetWebhook(url string) {
 // Run delivers updates to the webhook, one at a time in order, each until it is
 // answered with a 2xx status. It blocks until ctx ends and then returns nil.
 func (s *Server) Run(ctx context.Context) error {
-	pause := webhookRetryFirst
+	failures := 0
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		hook, changed := s.webhook, s.changed
@@ -100,15 +94,12 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		err := deliver(ctx, hook, next)
 		s.settle(next, err)
+		failures++
 		if err == nil {
-			pause = webhookRetryFirst
-			continue
+			failures = 0
+		} else {
+			retry.Sleep(ctx, pauses.After(failures))
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-		pause = min(2*pause, webhookRetryMax)
 	}
 	return nil
 }

@@ -30,9 +30,8 @@
 //     Options.HistoryTurns and HistoryBytes, and nothing of any other. A turn
 //     that failed before its first tool is not remembered.
 //   - A tool's result is cut at Options.ResultBytes, and the model is told so.
-//   - The key (OPENAI_API_KEY or ANTHROPIC_API_KEY, or the file that the same
-//     name with _FILE names) is read anew at each request and goes only to the
-//     base URL: redirects are not followed. It appears in no error.
+//   - The key is asked for at each request and goes only to the base URL:
+//     redirects are not followed. It appears in no error.
 //
 // Tool names are rewritten for the APIs, which allow letters, digits, _ and -
 // only: chat.send_message is chat_send_message to the model.

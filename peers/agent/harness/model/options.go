@@ -16,7 +16,7 @@ import (
 type Options struct {
 	BaseURL string                 // with the version, such as https://host/v1; default the provider's
 	Model   string                 // default the provider's standard model
-	Key     func() (string, error) // asked at each request, "" = send none; default from the environment
+	Key     func() (string, error) // asked at each request, "" = send none; default none
 	Servers Servers                // for MCP servers; default none: turns get no other tools than the agent's
 	Idle    time.Duration          // longest silence of a stream; default 90 s
 	Client  *http.Client           // default: one without redirects; its Timeout must be 0
@@ -46,7 +46,7 @@ func (o *Options) withDefaults(p provider) Options {
 	out := defaults.Of(o)
 	defaults.Set(&out.BaseURL, p.baseURL)
 	defaults.Set(&out.Model, p.model)
-	defaults.Set(&out.Key, harness.KeyFrom(p.keyName))
+	defaults.Set(&out.Key, func() (string, error) { return "", nil })
 	defaults.Positive(&out.Idle, 90*time.Second)
 	defaults.Set(&out.Client, newClient())
 	defaults.Positive(&out.MaxRounds, 16)
