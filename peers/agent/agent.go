@@ -182,7 +182,9 @@ func (a *Agent) flush(ctx context.Context) {
 // somethingDue reports whether the outbox sends something now, or could.
 func (a *Agent) somethingDue(ctx context.Context) bool {
 	items, err := a.box.Outbox.List(ctx, &outbox.Filter{States: []outbox.State{outbox.StatePending, outbox.StateSending}, Limit: 100})
-	return err == nil && slices.ContainsFunc(items, func(i outbox.Item) bool { return i.State == outbox.StateSending || !i.NotBefore.After(time.Now()) })
+	return err == nil && slices.ContainsFunc(items, func(i outbox.Item) bool {
+		return i.State == outbox.StateSending || !i.NotBefore.After(time.Now())
+	})
 }
 
 // online says on every connection that the agent is there, until somebody has heard

@@ -202,3 +202,21 @@ func TestWhatWasAnsweredIsNotPutOff(t *testing.T) {
 		w.wantDispositions("e1 responded")
 	})
 }
+
+// TestALongReasonIsCutBetweenCharacters and not within one.
+func TestALongReasonIsCutBetweenCharacters(t *testing.T) {
+	s := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		call(tools, "chat.defer", map[string]any{"reason": "x" + strings.Repeat("é", 400)})
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "check the deploy"))
+		w.sleep(5 * time.Second)
+		w.wantDispositions("e1 deferred")
+		for _, r := range w.records {
+			if reason, _ := r["reason"].(string); strings.ContainsRune(reason, '\uFFFD') || len(reason) > 500 {
+				t.Errorf("the record says %q", reason)
+			}
+		}
+	})
+}

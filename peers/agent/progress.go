@@ -140,7 +140,9 @@ func (a *Agent) report(ctx context.Context, p harness.Progress) error {
 	if p.Kind != harness.ProgressStatus {
 		return nil
 	}
-	content := map[string]any{"event": "progress", "agent": a.id, "turnId": p.TurnID, "message": attention.HeaderValue(p.Message), "progress": p.Progress, "total": p.Total}
+	content := map[string]any{
+		"event": "progress", "agent": a.id, "turnId": p.TurnID, "message": attention.HeaderValue(p.Message), "progress": p.Progress, "total": p.Total,
+	}
 	if e != nil {
 		content["eventId"] = e.EventID
 	}

@@ -21,12 +21,14 @@ func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 	if err := json.Unmarshal(item.Body, &m); err != nil {
 		return outbox.Permanent(fmt.Errorf("a queued message cannot be read: %w", err))
 	}
-	err := a.peer.Tell(ctx, protocol.Topic(item.Destination), item.Attempt, m)
+	topic := protocol.Topic(item.Destination)
+	err := a.peer.Tell(ctx, topic, item.Attempt, m)
+	report := m.Type == protocol.TypeAgentEvent && protocol.IsIdentity(topic) // of a turn: answers wait behind it
 	switch {
 	case errors.Is(err, peer.ErrStopped):
 		return outbox.Retry(time.Second, err)
-	case err != nil && m.Type == protocol.TypeAgentEvent && protocol.IsIdentity(protocol.Topic(item.Destination)) && peer.ReceptionOf(err) != peer.Unsent:
-		return outbox.Permanent(err) // answers wait behind it
+	case err != nil && report && peer.ReceptionOf(err) != peer.Unsent:
+		return outbox.Permanent(err)
 	}
 	return err
 }

@@ -261,9 +261,11 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 		return 0, since, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	column, _, err := store.One(ctx, db, store.Column[string], `SELECT name FROM pragma_table_info('events') WHERE name IN ('state', 'stage')`) // stage of old
+	column, _, err := store.One(ctx, db, store.Column[string],
+		`SELECT name FROM pragma_table_info('events') WHERE name IN ('state', 'stage')`) // stage before it was updated
 	if err == nil {
-		err = db.QueryRowContext(ctx, `SELECT count(*), coalesce(min(received_at), 0) FROM events WHERE `+column+` = ?`, Stored).Scan(&count, timeColumn{&since})
+		query := `SELECT count(*), coalesce(min(received_at), 0) FROM events WHERE ` + column + ` = ?`
+		err = db.QueryRowContext(ctx, query, Stored).Scan(&count, timeColumn{&since})
 	}
 	return count, since, err
 }

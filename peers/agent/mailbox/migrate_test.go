@@ -87,3 +87,30 @@ func TestStatesOfAnOlderMailbox(t *testing.T) {
 		t.Errorf("for the next digest wait %d, %v", len(waiting), v.Err())
 	}
 }
+
+// TestUndecidedBeforeAndAfterTheUpdate: whoever looks may be newer than the agent.
+func TestUndecidedBeforeAndAfterTheUpdate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.db")
+	db, err := store.Open(path, mailbox.Steps()[:4])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if n, since, err := mailbox.Undecided(t.Context(), path); n != 0 || !since.IsZero() || err != nil {
+		t.Errorf("of an empty mailbox: %d since %v, %v", n, since, err)
+	}
+	_, err = db.Exec(insertOld + `('e1', 'e1', 'tg:42', 'm1', 1000000, '{}', 'message', '42', '', '', '77', 'human', '', 'stored', '', 0, 0)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"before", "after"} {
+		if n, since, err := mailbox.Undecided(t.Context(), path); n != 1 || since.Unix() != 1 || err != nil {
+			t.Errorf("%s the update: %d since %v, %v", when, n, since, err)
+		}
+		newer, err := mailbox.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newer.Close()
+	}
+}

@@ -115,7 +115,7 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 		tx.Enqueue(e.Chat, key, m)
 	}
 	tx.exec(`INSERT INTO sent (`+sentColumns+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		m.MessageID, e.EventID, e.Content.Chat.ID, e.Content.Chat.ThreadID, kind, cmp.Or(reply.Text, reply.Signal), time.Now().UnixMicro(), key, e.Chat)
+		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, cmp.Or(reply.Text, reply.Signal), time.Now().UnixMicro(), key, e.Chat)
 	if kind != SentNotice {
 		e.Acted = true
 		tx.exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID)

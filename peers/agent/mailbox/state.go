@@ -116,8 +116,11 @@ var liveTurns = []TurnState{TurnQueued, TurnRunning, TurnAccepted, TurnWithdrawn
 // turnTransitions says which states may follow which, and the word with which the
 // agent_event tells of it; an empty word tells nothing.
 var turnTransitions = map[TurnState]map[TurnState]string{
-	TurnQueued:    {TurnRunning: "started", TurnCancelled: "cancelled", TurnFailed: "failed"},
-	TurnRunning:   {TurnQueued: "interrupted", TurnWithdrawn: "interrupted", TurnAccepted: "accepted", TurnFinished: "finished", TurnFailed: "failed", TurnCancelled: "cancelled"},
+	TurnQueued: {TurnRunning: "started", TurnCancelled: "cancelled", TurnFailed: "failed"},
+	TurnRunning: {
+		TurnQueued: "interrupted", TurnWithdrawn: "interrupted", TurnAccepted: "accepted",
+		TurnFinished: "finished", TurnFailed: "failed", TurnCancelled: "cancelled",
+	},
 	TurnAccepted:  {TurnWithdrawn: "interrupted", TurnFinished: "finished", TurnFailed: "failed", TurnCancelled: "cancelled"},
 	TurnWithdrawn: {TurnQueued: "", TurnCancelled: "cancelled", TurnFailed: "failed"},
 }

@@ -64,7 +64,8 @@ func (t *Turn) Home() protocol.Topic {
 // newTurn returns a queued turn for an event that it does not hold yet.
 func newTurn(e *Entry) *Turn {
 	return &Turn{
-		ID: "turn_" + ulid.Make().String(), Place: e.Place(), Author: e.Content.Author.ID, Mode: e.Decision.Injection, State: TurnQueued, Rank: RankNormal,
+		ID: "turn_" + ulid.Make().String(), Place: e.Place(), Author: e.Content.Author.ID, Mode: e.Decision.Injection,
+		State: TurnQueued, Rank: RankNormal,
 	}
 }
 
@@ -174,7 +175,8 @@ func (tx *Tx) Redeliver(t *Turn, attempt int) {
 
 func recordTurn(tx *Tx, t *Turn, word, reason string, cost Cost) {
 	r := TurnRecord{
-		Event: "turn", EventID: t.EventID, Agent: tx.m.id, TurnID: t.ID, Attempt: t.Attempt, Mode: string(t.Mode), State: word, Reason: reason, Cost: cost,
+		Event: "turn", EventID: t.EventID, Agent: tx.m.id, TurnID: t.ID, Attempt: t.Attempt, Mode: string(t.Mode),
+		State: word, Reason: reason, Cost: cost,
 	}
 	if len(t.Merged) > 1 || t.Mode == attention.ModeDigest {
 		r.MergedEventIDs = t.Merged

@@ -80,7 +80,9 @@ func permitClaim(t *try) attention.Refusal {
 
 // acquire asks the broker for a claim, or takes it if there is none, and stores the
 // outcome. With a grant it calls granted for an event that is not settled.
-func (b *Toolbox) acquire(ctx context.Context, id string, ttl time.Duration, granted func(*mailbox.Tx, *mailbox.Entry)) (collab.Grant, error) {
+func (b *Toolbox) acquire(
+	ctx context.Context, id string, ttl time.Duration, granted func(*mailbox.Tx, *mailbox.Entry),
+) (collab.Grant, error) {
 	grant, err := b.kit.Broker.Claim(ctx, id, ttl)
 	local := errors.Is(err, collab.ErrNoBroker)
 	if err != nil && !local {

@@ -72,10 +72,12 @@ func (b *Toolbox) Pending() attention.Signal {
 	return s
 }
 
-// A row is one tool and what runs it with its arguments, a JSON object.
+// A call runs one tool with its arguments, a JSON object.
+type call func(b *Toolbox, ctx context.Context, arguments json.RawMessage) harness.Result
+
 type row struct {
 	tool harness.Tool
-	call func(b *Toolbox, ctx context.Context, arguments json.RawMessage) harness.Result
+	call call
 }
 
 // table lists the tools in the order in which models see them. The broker's tools
@@ -91,7 +93,7 @@ var table = []row{
 }
 
 // reading returns a function that reads the arguments of a tool and runs it.
-func reading[T any](run func(b *Toolbox, ctx context.Context, args *T) harness.Result) func(*Toolbox, context.Context, json.RawMessage) harness.Result {
+func reading[T any](run func(b *Toolbox, ctx context.Context, args *T) harness.Result) call {
 	return func(b *Toolbox, ctx context.Context, arguments json.RawMessage) harness.Result {
 		var args T
 		if err := json.Unmarshal(arguments, &args); err != nil {

@@ -60,7 +60,7 @@ var workTable = []row{
 
 // passOn returns what passes a call on to a method of the broker, whose refusals say
 // what to do.
-func passOn(method string) func(*Toolbox, context.Context, json.RawMessage) harness.Result {
+func passOn(method string) call {
 	return reading(func(b *Toolbox, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
 		result, err := b.kit.Broker.Call(ctx, method, *params)
 		var refused *collab.Error

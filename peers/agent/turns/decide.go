@@ -103,9 +103,9 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 // escalate tells people, once, that two agents were stopped.
 func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
 	tx.SetPlace(e, mailbox.Escalated)
-	other := e.Content.Author.ID
+	other, name := e.Content.Author.ID, func(id string) string { return attention.HeaderValue(strings.TrimPrefix(id, "agent:")) }
 	text := fmt.Sprintf("%s: %s and %s, %d messages within a minute. I say no more until a person does. Should we go on?",
-		escalationMark, strings.TrimPrefix(r.opts.Self.ID, "agent:"), attention.HeaderValue(strings.TrimPrefix(other, "agent:")), attention.ExchangeLimit)
+		escalationMark, name(r.opts.Self.ID), name(other), attention.ExchangeLimit)
 	tx.Notice(e, mailbox.NoticeEscalation, text)
 	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, map[string]any{
 		"event": "escalation", "eventId": e.EventID, "agent": r.opts.Self.ID, "with": other, "reason": "exchange_limit",
