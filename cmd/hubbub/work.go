@@ -23,15 +23,17 @@ func newWorkCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("as", "", "name under which you stand in the records (default your user name)")
+	states := []string{"open", "working", "waiting", "review", "done", "cancelled"}
 	for _, c := range workCommands {
-		cmd.AddCommand(c.command())
+		one := c.command()
+		if one.Flag("state") != nil {
+			_ = one.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+		}
+		cmd.AddCommand(one)
 	}
 	for _, m := range workMoves {
 		cmd.AddCommand(m.command())
 	}
-	list, _, _ := cmd.Find([]string{"list"})     //nolint:errcheck // the command exists, as does its flag
-	_ = list.RegisterFlagCompletionFunc("state", // the flag exists
-		cobra.FixedCompletions([]string{"open", "working", "waiting", "review", "done", "cancelled"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -250,7 +252,8 @@ func (m *workMove) run(ctx context.Context, in *brokerInput) error {
 func newWhoCommand() *cobra.Command {
 	who := brokerCommand{
 		use: "who [LABEL]", short: "List the agents that the broker knows, and who can be woken",
-		long: "List the endpoints that agents announced to the collaboration broker, and how many\nunfinished work items wait for each. With LABEL, such as\n" +
+		long: "List the endpoints that agents announced to the collaboration broker, and how many\n" +
+			"unfinished work items wait for each. With LABEL, such as\n" +
 			"@lead, @lead.workspace or @lead#codex, show the one that a mention would reach now.",
 		example: "  hubbub who\n  hubbub who @lead.main",
 		args:    cobra.MaximumNArgs(1),

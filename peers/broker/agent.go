@@ -61,7 +61,8 @@ func (t *tx) checkAnnounce(p collab.AnnounceParams) error {
 		return err
 	}
 	if old := t.endpoints[p.EndpointID]; old != nil && old.Identity != t.caller.Identity {
-		return collab.Refuse(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself", p.EndpointID, old.Identity)
+		return collab.Refuse(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself",
+			p.EndpointID, old.Identity)
 	}
 	return t.checkName(p.LogicalAgentID)
 }
@@ -86,7 +87,8 @@ func heartbeat(t *tx, p collab.EndpointParams) (out collab.IdentityResult, err e
 	e := t.endpoints[p.EndpointID]
 	switch {
 	case e == nil:
-		return out, collab.Refuse(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce", text.Clip(p.EndpointID, 80))
+		return out, collab.Refuse(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce",
+			text.Clip(p.EndpointID, 80))
 	case e.Identity != t.caller.Identity:
 		return out, collab.Refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	}

@@ -64,7 +64,8 @@ func (p *publisher) run(ctx context.Context) error {
 	room := make(chan struct{}, publishWindow)
 	last := p.settled // nobody else is running yet
 	for ctx.Err() == nil {
-		events, err := store.All(ctx, p.db, scanEvent, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
+		events, err := store.All(ctx, p.db, scanEvent,
+			`SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
 		if err != nil && ctx.Err() == nil {
 			p.log.Error().Err(err).Msg("reading events for publishing failed; trying again")
 		}

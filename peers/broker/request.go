@@ -167,7 +167,8 @@ func encodeResult(requestID string, value any, refusal *collab.Error) (json.RawM
 	case refusal == nil:
 		r.Result, err = collab.Encode(value)
 		if n := len(r.Result); n > maxResult {
-			return encodeResult(requestID, nil, invalid("the result has %d bytes and at most %d fit into a frame: ask for fewer with limit", n, maxResult))
+			return encodeResult(requestID, nil, invalid(
+				"the result has %d bytes and at most %d fit into a frame: ask for fewer with limit", n, maxResult))
 		}
 	default:
 		r.Error = &protocol.CollabError{Code: string(refusal.Code), Message: refusal.Message}

@@ -88,7 +88,8 @@ func (t *tx) dropBestEffort() {
 	for _, agent := range sortedKeys(t.openTo) {
 		for _, id := range slices.Clone(t.openTo[agent]) {
 			d := at(t.deliveries[id], t.now)
-			if d.Policy == collab.PolicyBestEffort && d.Status == collab.DeliveryPending && t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.opts.StaleAfter {
+			if d.Policy == collab.PolicyBestEffort && d.Status == collab.DeliveryPending &&
+				t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.opts.StaleAfter {
 				t.cancelDelivery(d, "best effort: nobody took it")
 			}
 		}
