@@ -10,7 +10,7 @@ import (
 	"hubbub/cmd/internal/program"
 )
 
-// check refuses settings that cannot be meant, whatever the machine is like.
+// check refuses settings that make no sense on any machine.
 func (s *settings) check() error {
 	if err := s.checkBounds(); err != nil {
 		return err
@@ -32,8 +32,8 @@ func (s *settings) check() error {
 	return s.cluster.check()
 }
 
-// checkListen refuses what is no address at all. Whether one can be listened on
-// shows when the bus does.
+// checkListen refuses what is not an address. Whether the bus can listen there shows when
+// it does.
 func checkListen(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
@@ -45,7 +45,7 @@ func checkListen(address string) error {
 	return nil
 }
 
-// check refuses settings of a cluster that cannot be meant: the bus would stand alone.
+// check refuses settings of a cluster with which the bus would stay alone.
 func (c *clusterSettings) check() error {
 	if err := program.CheckCluster(c.urls, c.prefix); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (c *clusterSettings) check() error {
 	return nil
 }
 
-// checkBounds refuses bounds that would let nothing through.
+// checkBounds refuses bounds that would not let anything through.
 func (s *settings) checkBounds() error {
 	o := &s.bus
 	for _, b := range []struct {
@@ -89,8 +89,8 @@ func (s *settings) checkBounds() error {
 	return nil
 }
 
-// checkOrigins refuses what no browser could send as its Origin, since it would
-// allow nothing.
+// checkOrigins refuses what no browser can send as an Origin, since it would allow
+// nothing.
 func checkOrigins(list []string) error {
 	for _, o := range list {
 		u, err := url.Parse(o)

@@ -36,7 +36,7 @@ func (c *clusterSettings) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.stream, "activity-stream", "", "JetStream stream that keeps a copy of the activity rows")
 }
 
-// joined is what runs beside the bus when it is one of several.
+// joined is what runs beside a bus that is one of several.
 type joined struct {
 	runs   []func(context.Context) error
 	ctx    context.Context
@@ -47,8 +47,8 @@ type joined struct {
 	errs   []error
 }
 
-// join adds the cluster to the settings of the bus and of its log. Without
-// --cluster nothing of it runs.
+// join adds the cluster to the options of the bus and of its log. Without --cluster it
+// adds nothing.
 func (c *clusterSettings) join(o *bus.Options, log *activitylog.Options, logger *zerolog.Logger) (*joined, error) {
 	j := &joined{}
 	j.ctx, j.cancel = context.WithCancel(context.Background())
@@ -84,9 +84,9 @@ func (c *clusterSettings) nats() []nats.Option {
 	return list
 }
 
-// start runs the parts, once the bus exists. One that fails ends the bus: it does
-// so only where its settings are of no use, and a bus that was to be one of several
-// must not stand alone in silence.
+// start runs the parts, once the bus exists. A part that fails ends the bus: it fails
+// only if its settings are unusable, and a bus that should be one of several must not
+// stay alone silently.
 func (j *joined) start() {
 	for _, run := range j.runs {
 		j.wg.Go(func() {
@@ -100,10 +100,10 @@ func (j *joined) start() {
 	}
 }
 
-// stop ends the parts, after the bus and its log.
+// stop ends the parts. It is called after the bus and its log have ended.
 func (j *joined) stop() { j.cancel() }
 
-// wait waits for the parts and returns what went wrong.
+// wait waits for the parts and returns their errors.
 func (j *joined) wait() error {
 	j.wg.Wait()
 	return errors.Join(j.errs...)

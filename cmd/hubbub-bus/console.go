@@ -24,8 +24,8 @@ type view struct {
 	log     *activitylog.Reader        // nil without an activity log
 }
 
-// newView makes the console and sets it in the options of the bus. It returns
-// nil where none is wanted.
+// newView makes the console and sets it in the options of the bus. With --no-console it
+// returns nil.
 func (s *settings) newView(data string, log *zerolog.Logger) *view {
 	if s.noConsole {
 		return nil
@@ -39,7 +39,7 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 	return v
 }
 
-// start lets the console show a bus, and returns what ends that.
+// start makes the console show a bus. It returns a function that ends that.
 func (v *view) start(server *bus.Server) (end func()) {
 	if v == nil {
 		return func() {}
@@ -49,7 +49,7 @@ func (v *view) start(server *bus.Server) (end func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = v.console.Run(ctx) // it has no error
+		_ = v.console.Run(ctx) // it returns nil
 	}()
 	return func() {
 		cancel()
@@ -76,7 +76,7 @@ func (v *view) Counters() report.Counters {
 	return report.Counters{}
 }
 
-// A gate lets in the holders of the bus's credentials.
+// A gate admits the holders of the bus's credentials.
 type gate struct{ file *grant.File }
 
 // Open implements console.Gate.
@@ -102,8 +102,9 @@ func (g gate) Lookup(token string) (console.Access, bool) {
 	}, true
 }
 
-// rights says what a credential allows in the console: to see is to be allowed
-// to hear everything, to act is to be an operator who may speak everywhere.
+// rights returns what a credential allows in the console. Its holder may see everything
+// if it may subscribe to everything, and act if it is an operator who may also send
+// everywhere.
 func rights(c *grant.Credential) (see, act bool) {
 	const everything = protocol.Pattern("*")
 	everywhere := slices.ContainsFunc(c.Publish, func(p string) bool { return protocol.Pattern(p).Covers(everything) })

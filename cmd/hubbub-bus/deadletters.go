@@ -9,8 +9,8 @@ import (
 	"hubbub/peers/outbox"
 )
 
-// deadLetters are those of the programs that have the same data folder, as with
-// `hubbub up`. They may run meanwhile: it is `hubbub outbox` in a page.
+// deadLetters are the dead letters of the programs that share the data folder, as with
+// `hubbub up`: what `hubbub outbox` shows. The programs may be running.
 type deadLetters struct{ letters.Folder }
 
 var _ console.DeadLetters = deadLetters{}
@@ -19,7 +19,7 @@ var _ console.DeadLetters = deadLetters{}
 func (d deadLetters) List(ctx context.Context, limit int) ([]console.DeadLetter, error) {
 	items, err := d.Folder.List(ctx, outbox.StateDead, outbox.StateUnknown)
 	if errors.Is(err, letters.ErrNoProgram) {
-		err = nil // ErrUnreachable says it
+		err = nil // ErrUnreachable says that
 	}
 	if !d.HasBridge() {
 		err = errors.Join(console.ErrUnreachable, err)

@@ -21,15 +21,15 @@ import (
 
 func main() { program.Main(busProgram()) }
 
-// What a stop may take, one after the other, besides 1 s for closing handshakes
-// and 2 s for the copies of the last rows (NATS, traces): less than program.Main
-// gives it, though nobody answers and nobody takes the rows.
+// The steps of a stop may take this long, besides 1 s for close handshakes and 2 s for
+// the copies of the last rows (NATS, traces). The sum is less than program.Main allows,
+// even if nobody answers and nothing takes the rows.
 const (
-	drainTime = 3 * time.Second // for messages in flight
-	logTime   = 3 * time.Second // for rows, once the log fails
+	drainTime = 3 * time.Second // for the messages in flight
+	logTime   = 3 * time.Second // for the rows, if the log fails
 )
 
-// A settings is what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	bus     bus.Options
 	log     activitylog.Options
@@ -80,8 +80,8 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.noLog, "no-activity-log", false, "write no activity log (for measuring what it costs)")
 }
 
-// run opens the log and serves until ctx ends. The log outlives the bus, so
-// that it holds everything the bus did.
+// run opens the log and serves until ctx ends. The log is closed after the bus, so that it
+// holds everything that the bus did.
 func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err := s.check(); err != nil {
 		return err

@@ -10,8 +10,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// exportSpans adds the export of traces, where the standard OTEL_ variables ask
-// for it.
+// exportSpans adds the export of traces if the standard OTEL_ variables ask for it.
 func (j *joined) exportSpans(log *activitylog.Options, logger *zerolog.Logger) error {
 	s, err := otlp.FromEnv(os.Getenv)
 	switch {

@@ -29,7 +29,7 @@ func newBackup() *cobra.Command {
 	}
 }
 
-// notBackedUp are the endings of files that are of no use elsewhere.
+// notBackedUp are the name endings of files that are useless in a backup.
 var notBackedUp = []string{"-wal", "-shm", "-journal", ".lock", ".log", ".log.1", ".partial", ".sock"}
 
 func backup(cmd *cobra.Command, to string) error {
@@ -77,7 +77,7 @@ func backup(cmd *cobra.Command, to string) error {
 			files++
 		case cmd.Context().Err() != nil:
 			return err
-		default: // a damaged file is no reason to leave the others behind
+		default: // a damaged file is no reason not to copy the others
 			failed = append(failed, err)
 		}
 		return nil
@@ -88,8 +88,8 @@ func backup(cmd *cobra.Command, to string) error {
 	return printLine(cmd, map[string]any{"folder": to, "files": files}, "%d files copied to %s", files, to)
 }
 
-// copyFile copies a file that its writer replaces rather than changes. One that
-// is gone by now is passed over.
+// copyFile copies a file that its writer replaces rather than changes. It does nothing if
+// the file is gone by now.
 func copyFile(path, to string) (err error) {
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

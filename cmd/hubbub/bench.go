@@ -17,13 +17,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A benchSettings is what the flags of bench say.
+// benchSettings are the values of the flags of bench.
 type benchSettings struct {
 	scale  float64
 	repeat int
 	idle   int
 	only   string
-	serve  string // be a floor: echo or tcp
+	serve  string // which floor to be: echo or tcp; empty for none
 }
 
 func newBench() *cobra.Command {
@@ -65,7 +65,7 @@ func newBench() *cobra.Command {
 	return cmd
 }
 
-// workloads are what users of a bus do with it, and how its cost grows.
+// workloads returns what users of a bus do with it, and what shows how its cost grows.
 func workloads(scale float64) []load.Workload {
 	const depth, size = 64, 100
 	workload := func(name string, senders, depth, messages, targets int) load.Workload {
@@ -131,7 +131,7 @@ func bench(cmd *cobra.Command, s benchSettings) error {
 		r, err := w.Compare(ctx, bus, load.EchoFloor{Child: echo}, load.TCPFloor{Child: tcp}, s.repeat)
 		if err != nil {
 			if ctx.Err() != nil {
-				return ctx.Err() // and not what breaks when one stops
+				return ctx.Err() // not the errors that a stop causes
 			}
 			return err
 		}
@@ -140,7 +140,7 @@ func bench(cmd *cobra.Command, s benchSettings) error {
 	return printAll(cmd, results, "", printResults)
 }
 
-// startFloor runs this program as a floor.
+// startFloor runs this program as a floor, in a process of its own.
 func startFloor(ctx context.Context, kind string) (*load.Child, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -73,7 +73,7 @@ func noCase(only string) error {
 	return program.Usage("no case has %q in its name; without --only every case runs", only)
 }
 
-// A tally prints the verdict on each case, and counts them.
+// A tally prints the verdict on each case and counts the results.
 type tally struct {
 	cmd    *cobra.Command
 	counts map[string]int

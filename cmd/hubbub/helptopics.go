@@ -36,8 +36,8 @@ func topics() []topic {
 	return list
 }
 
-// addTopics makes the texts part of `hubbub help`. A command of the same name
-// explains itself with the topic's text.
+// addTopics adds the texts to `hubbub help`. If a command has the name of a topic, the
+// topic's text is added to the command's own.
 func addTopics(root *cobra.Command) {
 	for _, t := range topics() {
 		own := true

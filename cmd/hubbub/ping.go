@@ -55,7 +55,7 @@ func ping(cmd *cobra.Command, times int, interval, timeout time.Duration) error 
 			select {
 			case <-time.After(interval):
 			case <-cmd.Context().Done():
-				return summarize(cmd, s, trips) // whoever stops it has seen enough
+				return summarize(cmd, s, trips) // interrupted: show what was measured
 			}
 		}
 		trip, err := s.ping(cmd.Context(), timeout, late)
@@ -96,7 +96,7 @@ func summarize(cmd *cobra.Command, s *session, trips []time.Duration) error {
 	}, "%s: min %s, median %s, max %s", count(len(trips), "round trip"), round(least), round(middle), round(most))
 }
 
-// round keeps three or four digits of a duration.
+// round rounds a duration to three or four digits.
 func round(d time.Duration) time.Duration {
 	if d >= time.Millisecond {
 		return d.Round(10 * time.Microsecond)

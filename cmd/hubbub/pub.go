@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// publication is what pub was asked to send.
+// publication is what the flags of pub ask to send.
 type publication struct {
 	kind      string
 	content   string
@@ -79,7 +79,7 @@ func (p *publication) run(cmd *cobra.Command, topic string, text []string) error
 	defer s.close()
 
 	m := protocol.NewMessage(protocol.MessageType(p.kind), id, struct{}{})
-	m.Content = content // as it was given
+	m.Content = content // unchanged
 	if p.messageID != "" {
 		m.MessageID = protocol.MessageID(p.messageID)
 	}
@@ -115,7 +115,7 @@ func (p *publication) body(stdin io.Reader, text []string) (json.RawMessage, err
 	return raw, nil
 }
 
-// printSend says what became of a message.
+// printSend prints the outcome of a message.
 func printSend(cmd *cobra.Command, topic string, result protocol.SendResult) error {
 	var b strings.Builder
 	if result.DeliveredTo == 0 && len(result.Failures) == 0 {
@@ -135,7 +135,7 @@ func printSend(cmd *cobra.Command, topic string, result protocol.SendResult) err
 	return nil
 }
 
-// count writes a number with its noun.
+// count returns a number with its noun, in the plural unless it is 1.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -2,9 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// constructors makes each command. A command takes its settings with
-// program.From(cmd), writes results to cmd.OutOrStdout(), and returns
-// program.Usage errors for exit 2.
+// constructors make the commands. A command gets its settings from program.From(cmd),
+// writes results to cmd.OutOrStdout(), and returns program.Usage errors for exit code 2.
 var constructors = []func() *cobra.Command{
 	newUp,
 	newDemo,
@@ -51,7 +50,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// asJSON reports whether the results shall be JSON.
+// asJSON reports whether results are printed as JSON.
 func asJSON(cmd *cobra.Command) bool {
 	on, err := cmd.Flags().GetBool("json")
 	return err == nil && on

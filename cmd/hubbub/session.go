@@ -25,8 +25,8 @@ func newID(name string) protocol.PeerID {
 	return protocol.PeerID("cli:" + name + "-" + strings.ToLower(rand.Text()[:10]))
 }
 
-// A session is one connection to a bus for one command. It does not reconnect:
-// a command that cannot reach its bus says so and ends.
+// A session is the connection of one command to a bus. It does not reconnect: a command
+// that cannot reach the bus says so and ends.
 type session struct {
 	bus    string // address that answered
 	server protocol.InitializeResult
@@ -35,7 +35,7 @@ type session struct {
 	wg     sync.WaitGroup
 }
 
-// open connects to the first bus that answers, as id. Close must be called.
+// open connects to the first bus that answers, as id. The caller must call close.
 func open(ctx context.Context, env *program.Env, id protocol.PeerID) (*session, error) {
 	return openWith(ctx, env, id, answerAnything)
 }
@@ -91,7 +91,7 @@ type busError struct {
 func (e *busError) Error() string { return e.says + ": " + e.advice }
 func (e *busError) Unwrap() error { return e.cause }
 
-// describeDial says what to do about a bus that cannot be reached.
+// describeDial adds to an error of dialing a bus what to do about it.
 func describeDial(bus, token string, err error) error {
 	var status *wire.StatusError
 	var unverified *tls.CertificateVerificationError
@@ -112,7 +112,7 @@ func describeDial(bus, token string, err error) error {
 	}
 }
 
-// noBus says that nobody listens where a bus should be.
+// noBus returns the error of an address where nothing listens.
 func noBus(bus string, err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {

@@ -1,7 +1,7 @@
-// Package transcript runs wire transcripts: text files of what clients send and
-// what the bus must answer, which a reader of any language can check by eye.
+// Package transcript runs wire transcripts: text files with what clients send and what
+// the bus must answer, which people can read whatever language they program in.
 //
-// A file begins with a title line and free text; then come sections:
+// A file begins with a title line and free text, followed by sections:
 //
 //	-- a > --            frames that connection a sends, one a line
 //	-- a < --            frames that a must get next, one a line, in this order

@@ -7,10 +7,10 @@ import (
 	"hubbub/protocol"
 )
 
-// Leave makes sure that nobody of this case hears what a later one sends to the
-// same bus, which may notice a moment late that a connection has ended: each
-// identity is taken over by a connection that subscribes to nothing. A bus where
-// that fails will show it in the cases themselves.
+// Leave makes sure that no connection of this case receives what a later case sends to
+// the same bus, which may notice the end of a connection late: each identity is taken
+// over by a connection that subscribes to nothing. Errors are ignored: if the bus is at
+// fault, the cases themselves show it.
 func (c *Case) Leave(ctx context.Context, dial Dialer) {
 	for _, hello := range c.hellos() {
 		conn, err := dial(ctx)
@@ -24,7 +24,7 @@ func (c *Case) Leave(ctx context.Context, dial Dialer) {
 	}
 }
 
-// hellos are the initialize requests of the case.
+// hellos returns the initialize requests of the case.
 func (c *Case) hellos() []string {
 	var list []string
 	for _, s := range c.steps {

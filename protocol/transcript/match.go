@@ -14,7 +14,7 @@ import (
 // names are the values that a transcript remembers.
 type names map[string]any
 
-// fill puts remembered values into a frame to be sent.
+// fill replaces the names in a frame to be sent by their remembered values.
 func (n names) fill(line string) string {
 	for name, value := range n {
 		text, err := json.Marshal(value)
@@ -25,7 +25,7 @@ func (n names) fill(line string) string {
 	return line
 }
 
-// match compares a frame with an expected one and remembers names.
+// match compares a frame with an expected one and remembers the values of names.
 func (n names) match(expected, frame string) error {
 	want, err := decode(expected)
 	if err != nil {

@@ -26,7 +26,7 @@ type step struct {
 	header string
 }
 
-// Load reads every transcript of a file system, in the order of their names.
+// Load reads all transcripts of a file system, sorted by name.
 func Load(files fs.FS) ([]Case, error) {
 	names, err := fs.Glob(files, "*/*.txt")
 	if err != nil {

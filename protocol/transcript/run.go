@@ -15,23 +15,25 @@ import (
 type Conn interface {
 	Send(frame []byte, binary bool) error
 	Close()
-	// Frames yields what the bus sends; it is closed when the connection ends.
+	// Frames returns what the bus sends. The channel is closed when the connection
+	// ends.
 	Frames() <-chan []byte
-	// CloseCode is the WebSocket code of the end, once Frames is closed.
+	// CloseCode returns the WebSocket close code, once the channel of Frames is
+	// closed.
 	CloseCode() int
 }
 
 // A Dialer opens a connection.
 type Dialer func(ctx context.Context) (Conn, error)
 
-// ErrSkipped is the error of a case that a connection cannot run, such as
+// ErrSkipped is the error of a case that cannot run over a kind of connection, such as
 // binary frames over a pipe.
 var ErrSkipped = errors.New("this kind of connection cannot send binary frames")
 
-// patience is how long a frame may take.
+// patience is how long a frame may take to arrive.
 const patience = 10 * time.Second
 
-// Run runs one case and says where the bus departs from it.
+// Run runs one case. The error says where the bus departs from it.
 func (c *Case) Run(ctx context.Context, dial Dialer) error {
 	r := &run{dial: dial, conns: map[string]Conn{}, names: names{}}
 	defer r.close()
@@ -136,7 +138,7 @@ func (r *run) expectAny(ctx context.Context, conn Conn, lines []string) error {
 	return nil
 }
 
-// closed drops frames until the bus closes the connection.
+// closed ignores frames until the bus closes the connection, and checks its code.
 func (r *run) closed(ctx context.Context, conn Conn, s step) error {
 	for {
 		if _, err := next(ctx, conn); err != nil {
@@ -153,7 +155,7 @@ func (r *run) closed(ctx context.Context, conn Conn, s step) error {
 	}
 }
 
-// silent sends a ping and expects nothing before its answer.
+// silent sends a ping and expects no other frame before its answer.
 func (r *run) silent(ctx context.Context, conn Conn) error {
 	r.pings++
 	id := fmt.Sprintf(`"silence-%d"`, r.pings)

@@ -8,7 +8,7 @@ import (
 	"hubbub/protocol/wire"
 )
 
-// A streamConn is a Conn over a stream. Its reader ends with the stream.
+// A streamConn is a Conn over a stream. Its reader goroutine ends with the stream.
 type streamConn struct {
 	stream jsonrpc.Stream
 	binary func([]byte) error
@@ -18,8 +18,8 @@ type streamConn struct {
 	err    error
 }
 
-// OverStream makes a Conn of a stream. Binary sends a binary frame and may be
-// nil; code finds the close code in the error that ended the stream.
+// OverStream makes a Conn of a stream. binary sends a binary frame and may be nil; code
+// returns the close code for the error that ended the stream.
 func OverStream(stream jsonrpc.Stream, binary func([]byte) error, code func(error) int) Conn {
 	c := &streamConn{stream: stream, binary: binary, code: code, frames: make(chan []byte, 4096)}
 	c.reader.Go(c.readLoop)
@@ -54,18 +54,19 @@ func (c *streamConn) Send(frame []byte, binary bool) error {
 // Close ends the connection and its reader.
 func (c *streamConn) Close() {
 	c.stream.Close(1000, "")
-	for range c.frames { // let a reader go that waits for room
+	for range c.frames { // frees a reader that waits for room
 	}
 	c.reader.Wait()
 }
 
-// Frames yields what the bus sends.
+// Frames returns what the bus sends.
 func (c *streamConn) Frames() <-chan []byte { return c.frames }
 
-// CloseCode is the WebSocket code of the end.
+// CloseCode returns the WebSocket close code.
 func (c *streamConn) CloseCode() int { return c.code(c.err) }
 
-// WebSocket dials a bus at a URL, with a bearer token if it is not empty.
+// WebSocket returns a Dialer for the bus at a URL, with a bearer token unless it is
+// empty.
 func WebSocket(url, token string) Dialer {
 	return func(ctx context.Context) (Conn, error) {
 		s, err := wire.Dial(ctx, url, &wire.DialOptions{Token: token})

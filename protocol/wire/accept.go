@@ -11,13 +11,13 @@ import (
 	"github.com/coder/websocket"
 )
 
-// MaxFrameHeader is the header of an upgrade's answer that tells the largest
+// MaxFrameHeader is the header in the answer to an upgrade that gives the largest
 // frame that the server reads, in bytes.
 const MaxFrameHeader = "Hubbub-Max-Frame"
 
-// Accept upgrades a request to a stream. It does not check the Origin: the
-// caller has. A subprotocol, if not empty, is echoed. On an error the response
-// has been written.
+// Accept upgrades a request to a stream. The caller must have checked the Origin. A
+// subprotocol that is not empty is echoed. If Accept returns an error, it has written
+// the response.
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Options) (*WebSocket, error) {
 	h := &hijacker{ResponseWriter: w, options: o}
 	w.Header().Set(MaxFrameHeader, strconv.FormatInt(o.maxFrame(), 10))
@@ -32,8 +32,8 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 	return newWebSocket(conn, h.conn, h.in, o), nil
 }
 
-// A hijacker hands the library a connection that gathers writes, and buffers
-// of the size that an idle connection should have.
+// A hijacker gives the library a connection that gathers writes, and buffers as small as
+// an idle connection should have.
 type hijacker struct {
 	http.ResponseWriter
 	options *Options
@@ -42,8 +42,8 @@ type hijacker struct {
 }
 
 const (
-	readBuffer  = 64  // for frames that are not taken as they came: see input
-	writeBuffer = 128 // holds any control frame, so that it comes to the gathering connection whole
+	readBuffer  = 64  // for frames that are not taken from the input directly
+	writeBuffer = 128 // holds any control frame, so that the gathering connection gets it whole
 )
 
 // Hijack implements http.Hijacker.

@@ -21,7 +21,7 @@ type StatusError struct {
 	URL  string
 }
 
-// Error gives the status.
+// Error describes the status.
 func (e *StatusError) Error() string {
 	hint := ""
 	if e.Code == http.StatusBadRequest && strings.HasPrefix(e.URL, "ws:") {
@@ -38,11 +38,11 @@ type DialOptions struct {
 }
 
 const (
-	// clientMaxFrame is what a client reads by default: more than any frame that a
-	// bus with its default limit sends, envelope included.
+	// clientMaxFrame is the largest frame that a client reads by default: larger than
+	// any that a bus with its default limit sends, the envelope included.
 	clientMaxFrame = 16 << 20
 
-	envelopeRoom = 64 << 10 // by which a frame of the bus may exceed the one that it read
+	envelopeRoom = 64 << 10 // by how much a frame from the bus may exceed the one that it read
 )
 
 // Dial opens a stream to a bus at a ws:// or wss:// URL.
@@ -78,7 +78,7 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
-		transport.CloseIdleConnections() // whoever answered may keep it open, and a peer tries for days
+		transport.CloseIdleConnections() // the server may keep it open, and a peer tries for days
 		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
 			return nil, &StatusError{Code: resp.StatusCode, URL: url}
 		}
@@ -97,8 +97,8 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 	return s, nil
 }
 
-// cause leaves out what the layers above the network have to say, which is the
-// address again.
+// cause returns the error of the network without those of the layers above it, which
+// only repeat the address.
 func cause(err error) error {
 	var layers *neturl.Error
 	if errors.As(err, &layers) {
@@ -107,5 +107,5 @@ func cause(err error) error {
 	return err
 }
 
-// noRedirect keeps a token from travelling to another place.
+// noRedirect prevents a token from being sent to another server.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

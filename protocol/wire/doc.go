@@ -5,16 +5,16 @@
 //
 //   - Every frame is one UTF-8 text message; a binary one ends the stream with
 //     close code 1003, one above the limit with 1009.
-//   - Write never waits for the other side. Frames are gathered and leave
-//     together when Flush is called, when Read is about to wait, or when a
-//     control frame must go out.
-//   - What the network does not take at once is drained by one goroutine, which
-//     exists only while there is something to drain. A side that takes nothing
-//     for Options.WriteTimeout ends the stream as a slow consumer (1008).
+//   - Write never waits for the other side. Frames are gathered, and sent together
+//     when Flush is called, when Read is about to wait, or when a control frame must
+//     be sent.
+//   - What the network does not take at once is sent by one goroutine, which exists
+//     only while there is something to send. If the other side takes nothing for
+//     Options.WriteTimeout, the stream ends (1008, slow consumer).
 //   - Bounds: a stream that has more than Options.MaxBuffered bytes to send
-//     stops reading until they are drained, so a side that asks without
+//     stops reading until they are sent, so a side that sends requests without
 //     reading the answers slows down only itself.
-//   - An idle stream holds no buffer for frames, and waits where its goroutine
-//     needs little stack. (A stream over TLS keeps 4 KiB to read into.)
+//   - An idle stream holds no buffer for frames, and its goroutine waits with a small
+//     stack. (A stream over TLS keeps a read buffer of 4 KiB.)
 //   - Close waits for every goroutine of the stream.
 package wire

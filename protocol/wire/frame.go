@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// Frames as RFC 6455 section 5.2 lays them out. Whole messages are made here,
-// and those that lie whole in the input are taken here. All else is the
-// library's: the handshake, control frames, fragments, broken frames.
+// Frames as defined in RFC 6455, section 5.2. This file writes messages as single
+// frames, and reads those frames that are complete in the input. The library does all
+// else: the handshake, control frames, fragments, broken frames.
 
 const (
 	wholeText   = 0x81 // the first byte of a text message in one frame
@@ -16,12 +16,12 @@ const (
 	closeFrame  = 0x88
 
 	maskBit  = 0x80
-	length16 = 126 // the length stands in the next 2 bytes
-	length64 = 127 // the length stands in the next 8 bytes
+	length16 = 126 // the next 2 bytes are the length
+	length64 = 127 // the next 8 bytes are the length
 )
 
-// appendFrame appends a message as one frame. A client's frames are masked with
-// a key that nobody can foresee.
+// appendFrame appends a message as one frame. The frames of a client are masked with an
+// unpredictable key.
 func appendFrame(dst []byte, first byte, payload []byte, masked bool) []byte {
 	bit := byte(0)
 	if masked {
@@ -47,8 +47,8 @@ func appendFrame(dst []byte, first byte, payload []byte, masked bool) []byte {
 	return dst
 }
 
-// frameSize returns the size of the frame that b begins with, one that a server
-// has written.
+// frameSize returns the size of the frame at the beginning of b, which must be written by
+// a server.
 func frameSize(b []byte) int {
 	switch n := int(b[1]); n {
 	case length16:
@@ -60,9 +60,9 @@ func frameSize(b []byte) int {
 	}
 }
 
-// maskedText finds a masked text message that lies whole at the beginning of b:
-// its masked payload, its key, and the size of its frame, which is 0 where b
-// begins with anything else.
+// maskedText returns the masked payload, the key and the frame size of the text message
+// at the beginning of b. The size is 0 if b does not begin with a complete masked text
+// message.
 func maskedText(b []byte) (payload []byte, key uint32, size int) {
 	if len(b) < 6 || b[0] != wholeText || b[1] < maskBit {
 		return nil, 0, 0
@@ -80,7 +80,7 @@ func maskedText(b []byte) (payload []byte, key uint32, size int) {
 	return b[head+4 : size], binary.LittleEndian.Uint32(b[head:]), size
 }
 
-// mask applies a key to a payload, or takes it away.
+// mask masks or unmasks a payload.
 func mask(b []byte, key uint32) {
 	wide := uint64(key)<<32 | uint64(key)
 	for len(b) >= 8 {

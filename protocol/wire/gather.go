@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// errSlowConsumer ends a stream whose other side takes nothing.
+// errSlowConsumer ends a stream whose other side has taken nothing for too long.
 var errSlowConsumer = errors.New("slow consumer: the other side took nothing for the write timeout")
 
-// A gatherConn is a net.Conn that gathers what is written to it. Until start
-// it passes everything through, which the handshake needs.
+// A gatherConn is a net.Conn that gathers what is written to it. Until start is called it
+// passes everything through, as the handshake requires.
 //
-// Written bytes wait in pending, whole frames always. flush takes them and tries
-// one write that does not block; the rest is left to the drain goroutine. At most
-// one of flush and drain writes at a time (busy), so bytes keep their order.
+// Written bytes wait in pending, which always holds whole frames. flush takes them and
+// tries one write that does not block; the drain goroutine writes the rest. Only one of
+// flush and drain writes at a time (busy), so the bytes keep their order.
 type gatherConn struct {
 	net.Conn
-	raw          syscall.RawConn // nil where a write cannot be tried without blocking
+	raw          syscall.RawConn // nil if a write cannot be tried without blocking
 	writeTimeout time.Duration
 	maxBuffered  int
-	client       bool          // frames are masked: no close frame can be made here
+	client       bool          // frames are masked, so no close frame can be made here
 	beforeWait   func()        // called before each read from the network
-	closing      atomic.Bool   // Close is reading
-	released     chan struct{} // closed by Close: nobody else reads any more
+	closing      atomic.Bool   // Close has begun and reads itself
+	released     chan struct{} // closed by Close: no other goroutine reads any more
 	input
 	output
 }
@@ -40,9 +40,9 @@ type output struct {
 	drained  *sync.Cond // pending shrank, or err was set
 	started  bool
 	ending   bool    // a close frame was written: no message may follow
-	pending  *[]byte // written and not yet taken, from outputs; nil where there is nothing
+	pending  *[]byte // written and not yet taken; from outputs; nil if there is nothing
 	closed   bool    // Close was called
-	farewell bool    // the drain writes its last words, and then closes the connection
+	farewell bool    // the drain writes the last words and then closes the connection
 	inFlight int     // bytes taken from pending that the network has not taken yet
 	busy     bool    // a flush or the drain is writing
 	again    bool    // a flush came while busy
@@ -50,11 +50,11 @@ type output struct {
 	draining sync.WaitGroup
 }
 
-// outputs are the buffers that hold nothing: a stream has one only while it has
+// outputs pools the buffers that are not in use. A stream has one only while it has
 // something to send.
 var outputs = sync.Pool{New: func() any { return new([]byte) }}
 
-// keptOutput is the largest buffer that goes back to outputs.
+// keptOutput is the largest buffer that is put back into outputs, in bytes.
 const keptOutput = 64 << 10
 
 func newGatherConn(conn net.Conn, o *Options) *gatherConn {
@@ -65,7 +65,7 @@ func newGatherConn(conn net.Conn, o *Options) *gatherConn {
 	return g
 }
 
-// start begins to gather.
+// start ends the passing through: from now on g gathers what is written.
 func (g *gatherConn) start() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,8 +84,8 @@ func (g *gatherConn) waitBelow(limit int) error {
 	return nil
 }
 
-// Write takes what the library writes: the handshake, and then whole control
-// frames, which are sent at once.
+// Write is called by the library: during the handshake, and then with whole control
+// frames, which it sends at once.
 func (g *gatherConn) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	if !g.started {
@@ -154,7 +154,7 @@ func (g *gatherConn) flush() {
 		n, err := g.try(*chunk)
 		g.mu.Lock()
 		if g.err != nil {
-			break // closed meanwhile: no drain begins that Close does not wait for
+			break // closed meanwhile: Close would not wait for a drain that begins now
 		}
 		g.inFlight -= n
 		if err != nil {
@@ -163,7 +163,7 @@ func (g *gatherConn) flush() {
 		}
 		if n < len(*chunk) {
 			g.draining.Go(func() { g.drain(chunk, n) })
-			return // still busy: the drain goes on
+			return // still busy: the drain writes the rest
 		}
 		giveBack(chunk)
 		if !g.again {
@@ -180,7 +180,7 @@ func (g *gatherConn) takeLocked() (chunk *[]byte) {
 	return chunk
 }
 
-// giveBack keeps a buffer that was sent for whoever has something to send.
+// giveBack puts a buffer that was sent back into outputs.
 func giveBack(chunk *[]byte) {
 	if cap(*chunk) <= keptOutput {
 		*chunk = (*chunk)[:0]
@@ -193,7 +193,7 @@ func (g *gatherConn) doneLocked() {
 	g.drained.Broadcast()
 }
 
-// breakLocked ends the stream after a failed write, its reader's waiting too.
+// breakLocked ends the stream after a failed write, and with it a pending Read.
 func (g *gatherConn) breakLocked(err error) {
 	g.failLocked(err)
 	g.Conn.Close() //nolint:errcheck // it ends either way
@@ -204,11 +204,11 @@ func (g *gatherConn) failLocked(err error) {
 		g.err = err
 	}
 	g.pending, g.inFlight = nil, 0
-	g.drained.Broadcast() // a reader that waits for room must learn of it now
+	g.drained.Broadcast() // wakes a reader that waits for room
 }
 
-// try writes once and returns what the network took. Without a raw connection
-// it takes nothing, and the drain does the work.
+// try writes once, without blocking, and returns how many bytes the network took.
+// Without a raw connection it writes nothing, and the drain does the work.
 func (g *gatherConn) try(chunk []byte) (n int, err error) {
 	if g.raw == nil {
 		return 0, nil
@@ -229,7 +229,7 @@ func (g *gatherConn) try(chunk []byte) (n int, err error) {
 	return n, err
 }
 
-// drain writes what try left, and what came meanwhile, until nothing is left
+// drain writes what try left over and what was written meanwhile, until nothing is left
 // or the other side takes nothing for the write timeout.
 func (g *gatherConn) drain(chunk *[]byte, sent int) {
 	g.mu.Lock()
@@ -258,14 +258,14 @@ func (g *gatherConn) drain(chunk *[]byte, sent int) {
 }
 
 const (
-	drainChunk = 64 << 10 // what one write hands to the kernel
-	drainLooks = 8        // how often a write timeout is divided to look for progress
+	drainChunk = 64 << 10 // bytes in one write to the kernel
+	drainLooks = 8        // how often progress is checked in one write timeout
 )
 
-// writeAll writes b and returns how much the network took. The other side is
-// slow once it took nothing for the write timeout. It may read less than the
-// kernel wants to have free before that takes more: then the kernel's queue
-// shrinks, which counts.
+// writeAll writes b and returns how many bytes the network took. The other side is slow
+// if it takes nothing for the write timeout. It may read less than the kernel requires
+// to be free before accepting more; then the kernel's queue shrinks, which counts as
+// progress.
 func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
 	if g.raw == nil {
 		return g.writeAllWatched(b)
@@ -290,10 +290,10 @@ func (g *gatherConn) writeAll(b []byte) (taken int, err error) {
 			return taken, errSlowConsumer
 		}
 	}
-	return taken, g.SetWriteDeadline(time.Time{}) // or it would pass, and the next try fail
+	return taken, g.SetWriteDeadline(time.Time{}) // otherwise it would pass later and make the next try fail
 }
 
-// took counts n bytes of the drain that the network has taken.
+// took notes that the network has taken n bytes of the drain.
 func (g *gatherConn) took(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -301,8 +301,8 @@ func (g *gatherConn) took(n int) {
 	g.drained.Broadcast()
 }
 
-// lastWords are what a slow side still gets, should it read again: the rest of
-// the frame that it has a part of, and a close frame with 1008.
+// lastWords returns what a slow side gets if it reads again: the rest of the frame that
+// it has a part of, and a close frame with 1008.
 func lastWords(frames []byte, sent int) []byte {
 	end := 0
 	for end < sent {
@@ -314,13 +314,13 @@ func lastWords(frames []byte, sent int) []byte {
 	return append(words, reason...)
 }
 
-// farewellTimeout is the least time that a slow side has to read its last words.
+// farewellTimeout is the least time that a slow side has to read the last words.
 const farewellTimeout = time.Minute
 
 func (g *gatherConn) patience() time.Duration { return max(g.writeTimeout, farewellTimeout) }
 
-// sayFarewellLocked ends the stream for its owner at once and goes on for a
-// while to bring the last words out.
+// sayFarewellLocked ends the stream for its owner at once, and then tries for a while to
+// send the last words. It releases the lock meanwhile.
 func (g *gatherConn) sayFarewellLocked(frames []byte, sent int) {
 	if !g.farewell {
 		g.partLocked()
@@ -336,9 +336,9 @@ func (g *gatherConn) sayFarewellLocked(frames []byte, sent int) {
 	g.mu.Lock()
 }
 
-// outlast keeps the connection until the other side has closed it: were it
-// closed here, whatever the other side still sends would make the kernel throw
-// away the last words that it has not delivered yet.
+// outlast keeps the connection open until the other side has closed it. If it were closed
+// here while the other side still sends, the kernel would throw away those last words
+// that it has not delivered yet.
 func (g *gatherConn) outlast(patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -351,8 +351,8 @@ func (g *gatherConn) outlast(patience time.Duration) {
 	io.Copy(io.Discard, g.Conn)                 //nolint:errcheck // it ends either way
 }
 
-// Close closes the connection and wakes a Read that waits for the drain. A
-// farewell is left to end by itself.
+// Close closes the connection and wakes a Read that waits for the drain. If a farewell is
+// under way, the farewell closes the connection.
 func (g *gatherConn) Close() error {
 	g.mu.Lock()
 	farewell := g.farewell
@@ -369,5 +369,5 @@ func (g *gatherConn) Close() error {
 	return g.Conn.Close()
 }
 
-// cut ends the connection at once, last words or not.
+// cut ends the connection at once, even during a farewell.
 func (g *gatherConn) cut() { g.Conn.Close() } //nolint:errcheck // it ends either way

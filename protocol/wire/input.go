@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	inputSize    = 32 << 10 // read from a socket at once
-	inputSizeTLS = 4 << 10  // kept by each stream that has no socket of its own
+	inputSize    = 32 << 10 // bytes read from a socket at once
+	inputSizeTLS = 4 << 10  // bytes of the buffer that a stream over TLS keeps
 )
 
-// inputs are the buffers that hold nothing. A stream on a socket has one only
-// while there is something in it, so that an idle one costs none.
+// inputs pools the buffers that are not in use. A stream on a socket has one only while
+// there is something in it, so an idle stream has none.
 var inputs = sync.Pool{New: func() any { return new([inputSize]byte) }}
 
-// An input is what a gatherConn has read from the network and nobody has taken.
+// An input is what a gatherConn has read from the network and not returned yet.
 type input struct {
 	reading sync.Mutex       // held while reading from the network, and by Read
-	in      []byte           // not taken yet
-	lies    *[inputSize]byte // where in lies; nil where it does not come from inputs
-	own     []byte           // where in lies without a socket
-	failed  error            // of the last try
+	in      []byte           // read and not returned yet
+	lies    *[inputSize]byte // the buffer of in; nil if that is not from inputs
+	own     []byte           // the buffer of in without a socket
+	failed  error            // of the last read from the socket
 	tryRead func(fd uintptr) bool
 }
 
-// Read gives what was read, or reads from the network.
+// Read returns what was read before, or reads from the network.
 func (g *gatherConn) Read(p []byte) (int, error) {
 	g.reading.Lock()
 	defer g.reading.Unlock()
@@ -39,8 +39,8 @@ func (g *gatherConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads from the network if all that was read is taken. What was taken
-// before is no longer valid.
+// fill reads from the network if everything that was read has been returned. What was
+// returned before is no longer valid then.
 func (g *gatherConn) fill() error {
 	g.reading.Lock()
 	defer g.reading.Unlock()
@@ -55,7 +55,7 @@ func (g *gatherConn) fillLocked() error {
 		return err
 	}
 	if g.closing.Load() {
-		g.lies, g.own = nil, nil // the stream's reader may still look at a frame in it
+		g.lies, g.own = nil, nil // the reader of the stream may still use a frame in it
 	}
 	if g.lies != nil {
 		inputs.Put(g.lies)
@@ -78,8 +78,7 @@ func (g *gatherConn) fillLocked() error {
 	return err
 }
 
-// prepareWait calls beforeWait, and waits while too much is buffered towards
-// the other side.
+// prepareWait calls beforeWait, and waits while too much is buffered for the other side.
 func (g *gatherConn) prepareWait() error {
 	g.mu.Lock()
 	started := g.started
@@ -88,15 +87,15 @@ func (g *gatherConn) prepareWait() error {
 	case !started:
 		return nil
 	case g.closing.Load():
-		g.flush() // Close reads here, while beforeWait is the reader's
+		g.flush() // Close is reading; only the reader may call beforeWait
 	default:
 		g.beforeWait()
 	}
 	return g.waitBelow(g.maxBuffered)
 }
 
-// read reads from the socket if there is something to read. It is for
-// RawConn.Read, which calls it again when there may be.
+// read reads from the socket. It returns false if there is nothing to read; RawConn.Read
+// then calls it again when there may be something.
 func (i *input) read(fd uintptr) bool {
 	buffer := inputs.Get().(*[inputSize]byte)
 	n, err := syscall.Read(int(fd), buffer[:])

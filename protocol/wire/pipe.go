@@ -8,9 +8,9 @@ import (
 	"hubbub/protocol/jsonrpc"
 )
 
-// Pipe returns the two ends of an in-memory stream. A written frame can be read
-// at once; Flush does nothing. Frames that were written before Close are still
-// read, then Read gives the CloseError.
+// Pipe returns the two ends of an in-memory stream. A frame can be read as soon as it is
+// written; Flush does nothing. Frames that were written before Close can still be read,
+// and then Read returns the CloseError.
 func Pipe(o *Options) (a, b jsonrpc.Stream) {
 	there, back := newLane(o), newLane(o)
 	return &end{in: back, out: there}, &end{in: there, out: back}
@@ -27,7 +27,7 @@ type lane struct {
 	err    error
 }
 
-// pipeBound is how much a lane holds before its reader counts as slow.
+// pipeBound is how many bytes a lane holds before its reader counts as slow.
 const pipeBound = 256 << 20
 
 func newLane(o *Options) *lane {
@@ -96,7 +96,7 @@ func (e *end) Write(frame []byte) error {
 	return nil
 }
 
-// Flush does nothing: a frame is there once written.
+// Flush does nothing: a frame can be read as soon as it is written.
 func (e *end) Flush() {}
 
 // Buffered returns the bytes that the other end has not read.

@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unread returns how many written bytes the other side's machine has not taken
-// from the kernel's queue yet, or 0 where that cannot be known.
+// unread returns how many written bytes in the kernel's queue the other side's machine
+// has not acknowledged yet, or 0 if that is unknown.
 func unread(raw syscall.RawConn) int { return queue(raw, unix.SIOCOUTQ) }
 
-// arrived returns how many bytes have come that this program has not taken from
-// the kernel's queue yet, or 0 where that cannot be known.
+// arrived returns how many bytes in the kernel's queue this program has not read yet, or
+// 0 if that is unknown.
 func arrived(raw syscall.RawConn) int { return queue(raw, unix.SIOCINQ) }
 
-// queue asks for the length of one of a socket's queues.
+// queue returns the length of one of a socket's queues.
 func queue(raw syscall.RawConn, request uint) (length int) {
 	if raw == nil {
 		return 0

@@ -4,10 +4,10 @@ package wire
 
 import "syscall"
 
-// unread cannot be known here: a side that reads very slowly may count as one
-// that does not read.
+// unread is unknown here, so a side that reads very slowly may count as one that does
+// not read.
 func unread(syscall.RawConn) int { return 0 }
 
-// arrived cannot be known here: a side whose pong lies behind much else may
-// count as one that gives none.
+// arrived is unknown here, so a side whose pong waits behind much other input may count
+// as one that sends none.
 func arrived(syscall.RawConn) int { return 0 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rawOf gives access to the socket of a connection; nil where there is none.
+// rawOf returns access to the socket of a connection, or nil if it has none.
 func rawOf(conn net.Conn) syscall.RawConn {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -20,7 +20,7 @@ func rawOf(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// socketUnder is rawOf for the socket below TLS, to look at and not to write to.
+// socketUnder returns access to the socket below TLS, for queries only.
 func socketUnder(conn net.Conn) syscall.RawConn {
 	if t, ok := conn.(*tls.Conn); ok {
 		return rawOf(t.NetConn())
@@ -28,7 +28,7 @@ func socketUnder(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
-// writeAllWatched is writeAll where no write can be tried without blocking.
+// writeAllWatched is writeAll for connections on which every write may block.
 func (g *gatherConn) writeAllWatched(b []byte) (taken int, err error) {
 	for taken < len(b) {
 		n, slow, err := g.writeWatched(b[taken:min(taken+drainChunk, len(b))])
@@ -44,10 +44,9 @@ func (g *gatherConn) writeAllWatched(b []byte) (taken int, err error) {
 	return taken, nil
 }
 
-// A watch looks after one write to TLS, which cannot go on after a deadline: it
-// finds a side that takes nothing while the write still waits, ends the stream
-// for its owner, and leaves the write to end by itself, so that the last words
-// can follow it.
+// A watch observes one write to TLS, which cannot be continued after a deadline. If the
+// other side takes nothing while the write waits, the watch ends the stream for its
+// owner but lets the write finish, so that the last words can follow it.
 type watch struct {
 	conn     *gatherConn
 	socket   syscall.RawConn
@@ -58,8 +57,8 @@ type watch struct {
 	slow     bool
 }
 
-// writeWatched writes b. slow says that the other side took nothing for the
-// write timeout meanwhile; n then counts what went out in the end.
+// writeWatched writes b and returns how many bytes were written. slow is true if the
+// other side took nothing for the write timeout meanwhile.
 func (g *gatherConn) writeWatched(b []byte) (n int, slow bool, err error) {
 	w := &watch{conn: g, socket: socketUnder(g.Conn), progress: time.Now()}
 	w.queued = unread(w.socket)
@@ -74,7 +73,7 @@ func (g *gatherConn) writeWatched(b []byte) (n int, slow bool, err error) {
 	return n, w.slow, err
 }
 
-// look judges a write that is still under way.
+// look checks the progress of a write that is still under way.
 func (w *watch) look() {
 	g := w.conn
 	g.mu.Lock()
@@ -95,8 +94,8 @@ func (w *watch) look() {
 	g.partLocked()
 }
 
-// partLocked ends the stream for its owner. The connection stays for the last
-// words, but for a client, which has none, and where Close was first.
+// partLocked ends the stream for its owner. The connection stays open for the last words,
+// except at a client, which sends none, and after Close.
 func (g *gatherConn) partLocked() {
 	stays := g.err == nil && !g.client
 	g.failLocked(errSlowConsumer)

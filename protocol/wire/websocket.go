@@ -18,11 +18,11 @@ import (
 // Options are the settings of a stream. Nil is valid.
 type Options struct {
 	MaxFrame     int           // largest frame to read, in bytes; default 1 MiB
-	WriteTimeout time.Duration // a side that takes nothing for so long is slow; default 10 s
-	MaxBuffered  int           // bytes to send above which reading stops; default 8 MiB
+	WriteTimeout time.Duration // a side that takes nothing for this long is slow; default 10 s
+	MaxBuffered  int           // reading stops while more bytes than this wait to be sent; default 8 MiB
 
-	// Cut, where it is not nil, is closed when streams must end at once: a slow
-	// side then gets no last words.
+	// Cut is closed when streams must end at once: a slow side then gets no last
+	// words. It may be nil.
 	Cut <-chan struct{}
 }
 
@@ -54,20 +54,20 @@ func (o *Options) maxBuffered() int {
 	return o.MaxBuffered
 }
 
-// A CloseError is the end of a stream by a close frame, the other side's or,
-// where the other side broke a rule, the one that we owe it.
+// A CloseError is the end of a stream by a close frame: by that of the other side, or, if
+// the other side broke a rule, by the one that it must be sent.
 type CloseError struct {
 	Code   int
 	Reason string
 }
 
-// Error gives code and reason.
+// Error returns code and reason.
 func (e *CloseError) Error() string {
 	return fmt.Sprintf("the stream was closed with code %d: %s", e.Code, e.Reason)
 }
 
-// CloseCode returns the close code that ended a stream, or 1006 (abnormal) for
-// any other error.
+// CloseCode returns the close code of a CloseError, or 1006 (abnormal closure) for any
+// other error.
 func CloseCode(err error) int {
 	var c *CloseError
 	if errors.As(err, &c) {
@@ -93,15 +93,15 @@ const (
 type WebSocket struct {
 	conn   *websocket.Conn
 	net    *gatherConn
-	in     *bufio.Reader // the library's read buffer; nil where it keeps that to itself
+	in     *bufio.Reader // the library's read buffer; nil if it is not accessible
 	max    int           // largest frame to read
-	theirs int           // largest frame that the other side reads; 0 where it does not tell
+	theirs int           // largest frame that the other side reads; 0 if unknown
 	cut    <-chan struct{}
 
-	frame []byte // that the library read; nil while those come that are taken whole
-	whole []byte // that was taken whole; it lies in the input
+	frame []byte // buffer for frames that the library reads; nil while all frames are taken whole
+	whole []byte // the last frame that was taken whole; a span of the input
 
-	readMu    sync.Mutex // held to use in and the input beside the library, and to begin closing
+	readMu    sync.Mutex // held to use in and the input directly, and to begin closing
 	closeOnce sync.Once
 }
 
@@ -151,8 +151,9 @@ func (s *WebSocket) Read() ([]byte, error) {
 	}
 }
 
-// takeWhole takes a message that lies whole in the input, which spares it the
-// library's way through five locks. Once Close has begun, it reads there.
+// takeWhole takes a message that is complete in the input, which avoids the five locks
+// of the library. It returns false if there is none, or if Close, which reads the input
+// itself, has begun.
 func (s *WebSocket) takeWhole() bool {
 	if s.in == nil {
 		return false
@@ -172,11 +173,11 @@ func (s *WebSocket) takeWhole() bool {
 	return true
 }
 
-// waitForInput waits until there is input, if all of it was taken. The library
-// would wait as well, but deep in its calls, where the goroutine of an idle
-// stream needs a stack of twice the size.
+// waitForInput waits until there is input, if all of it was taken. The library would wait
+// as well, but in deeper calls, where the goroutine of an idle stream needs twice the
+// stack.
 func (s *WebSocket) waitForInput() bool {
-	return s.allTaken() && s.net.fill() == nil // an error is the library's to find
+	return s.allTaken() && s.net.fill() == nil // the library finds the same error again
 }
 
 func (s *WebSocket) allTaken() bool {
@@ -213,18 +214,17 @@ func (s *WebSocket) Write(frame []byte) error { return s.net.writeMessage(wholeT
 // Flush starts sending what was written.
 func (s *WebSocket) Flush() { s.net.flush() }
 
-// MaxWrite returns the largest frame that the other side reads, 0 where it has
-// not told. A larger one would end the stream.
+// MaxWrite returns the largest frame that the other side reads, or 0 if that is unknown.
+// A larger one would end the stream.
 func (s *WebSocket) MaxWrite() int { return s.theirs }
 
 // Buffered returns the bytes that the network has not taken yet.
 func (s *WebSocket) Buffered() int { return s.net.buffered() }
 
-// Ping sends a ping and waits for its pong. Somebody must be in Read.
+// Ping sends a ping and waits for its pong. Another goroutine must be in Read.
 func (s *WebSocket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
-// Behind reports whether input waits that nobody has read yet: a pong may lie in
-// it.
+// Behind reports whether input waits that was not read yet. It may contain a pong.
 func (s *WebSocket) Behind() bool {
 	if s.net.raw != nil {
 		return arrived(s.net.raw) > 0
@@ -232,7 +232,7 @@ func (s *WebSocket) Behind() bool {
 	return arrived(socketUnder(s.net.Conn)) > 0
 }
 
-// maxReason is how many bytes of a reason a close frame holds.
+// maxReason is the most bytes that a close frame has for a reason.
 const maxReason = 123
 
 // closeTimeout is how long Close waits for the other side's close frame.
@@ -253,10 +253,10 @@ func (s *WebSocket) Close(code int, reason string) {
 	})
 }
 
-// await waits for the drain, whose last words to a slow side may take a while.
+// await waits for the drain, which may try to send the last words for a while.
 func (s *WebSocket) await() {
 	done := make(chan struct{})
-	go func() { // ends with the drain, which the cut ends too
+	go func() { // ends with the drain, which cut ends as well
 		s.net.draining.Wait()
 		close(done)
 	}()
@@ -268,8 +268,7 @@ func (s *WebSocket) await() {
 	}
 }
 
-// WriteBinary sends a binary frame, which this protocol forbids: for tests of
-// the other side.
+// WriteBinary sends a binary frame, which the protocol forbids, to test the other side.
 func (s *WebSocket) WriteBinary(frame []byte) error {
 	defer s.Flush()
 	return s.net.writeMessage(wholeBinary, frame)
