@@ -78,21 +78,19 @@ func (r *Reader) rowsOf(ctx context.Context, id string) (rows []Entry, err error
 	if id == "" {
 		return nil, nil
 	}
-	for i, s := range r.sources {
-		p := &pager{source: s, log: i}
-		err := s.with(ctx, func(v *view) error {
-			return v.query(v.selectEntries()+" WHERE message_id = ? ORDER BY id LIMIT ?", []any{id, maxMessageRows},
-				func(stmt *sqlite.Stmt) (bool, error) {
-					e, ok, err := p.entry(v, stmt)
-					if ok {
-						rows = append(rows, e)
-					}
-					return err == nil, err
-				})
-		})
-		if err != nil {
-			return nil, err
-		}
+	err = r.with(ctx, func(log int, v *view) error {
+		p := &pager{log: log}
+		return v.query(v.selectEntries()+" WHERE message_id = ? ORDER BY id LIMIT ?", []any{id, maxMessageRows},
+			func(stmt *sqlite.Stmt) (bool, error) {
+				e, ok, err := p.entry(v, stmt)
+				if ok {
+					rows = append(rows, e)
+				}
+				return err == nil, err
+			})
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(rows, func(a, b Entry) int { return cmp.Compare(a.TS, b.TS) })
 	return rows, nil

@@ -44,8 +44,13 @@ func (r *Reader) Paths() []string {
 
 // Check returns why a log cannot be read, or nil.
 func (r *Reader) Check(ctx context.Context) error {
-	for _, s := range r.sources {
-		if err := s.with(ctx, func(*view) error { return nil }); err != nil {
+	return r.with(ctx, func(int, *view) error { return nil })
+}
+
+// with calls fn with a connection to each log, until one fails.
+func (r *Reader) with(ctx context.Context, fn func(log int, v *view) error) error {
+	for i, s := range r.sources {
+		if err := s.with(ctx, func(v *view) error { return fn(i, v) }); err != nil {
 			return err
 		}
 	}
@@ -61,16 +66,11 @@ type Cursor []int64
 // End returns the place after the last row.
 func (r *Reader) End(ctx context.Context) (Cursor, error) {
 	c := make(Cursor, len(r.sources))
-	for i, s := range r.sources {
-		err := s.with(ctx, func(v *view) (err error) {
-			c[i], _, err = v.int64("SELECT max(id) FROM activity_log")
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	err := r.with(ctx, func(log int, v *view) (err error) {
+		c[log], _, err = v.int64("SELECT max(id) FROM activity_log")
+		return err
+	})
+	return c, err
 }
 
 // After returns at most n rows that the filter chooses after a place, the
@@ -195,16 +195,13 @@ func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, 
 // are in the log of its own bus.
 func (r *Reader) headElsewhere(ctx context.Context, but int, messageID string) (h head, err error) {
 	for i, s := range r.sources {
-		if i == but || h != (head{}) {
+		if i == but || err != nil || h != (head{}) {
 			continue
 		}
-		err := s.with(ctx, func(v *view) (err error) {
+		err = s.with(ctx, func(v *view) (err error) {
 			h, err = v.head(messageID)
 			return err
 		})
-		if err != nil {
-			return h, err
-		}
 	}
-	return h, nil
+	return h, err
 }

@@ -5,26 +5,24 @@
 //
 //   - It never slows the bus: it reads the activity log as any other reader does,
 //     in short read transactions, and the counters of the bus without stopping
-//     it. What it follows by itself it reads at a bounded pace, and only while
-//     somebody looks; where the bus writes faster, it skips rows and says so.
-//     What looking costs, by scripts/bench-console with three watchers on a machine
+//     it. It follows the log at a bounded pace, and only while somebody looks; if
+//     the bus writes faster, it skips rows and says so. What watching costs, by scripts/bench-console with three watchers on a machine
 //     without other work: messages per second with to without, median of five
 //     pairs 1.08 (0.73 to 1.34), processor time a message 0.97 (0.94 to 1.07). At
 //     rest a watcher of a small bus costs 0.3 % of a core, one of 1,000 peers 1.2 %.
-//   - Everything that it remembers is bounded; what is forgotten is still in the log.
-//   - Where credentials exist, a page needs one that may subscribe to everything:
-//     as bearer token, or as the cookie that a link gives, once, within two
-//     minutes, to who asked for it with the token. A revoked credential is refused
+//   - Everything that it remembers is bounded; what it forgets is still in the log.
+//   - If there are credentials, a page needs one that may subscribe to everything:
+//     as a bearer token, or as the cookie that a link gives, once, within two
+//     minutes, to whoever asked for the link with the token. A revoked credential is refused
 //     at the next request. A restart of the bus ends every visit.
 //   - It only shows, unless the credential may act, as an operator who may publish
 //     everywhere; actions are POST requests of the console's own pages.
 //   - Pages load nothing from elsewhere and hold no script; texts of chats, names
 //     and payloads are text, whatever they contain.
 //
-// What is known beyond the log's rows (chats, agents, work) is worked out from
-// the rows since the console began to follow the log, at most the last
-// 100,000 rows before that.
+// Chats, agents and work are derived from the rows since the console began to
+// follow the log, and at most the last 100,000 rows before that.
 //
 // It imports neither the bus nor its peers: [Bus], [Gate] and [DeadLetters] are
-// what it needs of them.
+// all that it needs of them.
 package console

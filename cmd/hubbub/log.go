@@ -156,15 +156,14 @@ func printLogVerdict(w io.Writer, v *activitylog.Verdict) error {
 	if v.Rows > 0 {
 		p.line("from %s to %s", v.First.Local().Format(time.DateTime), v.Last.Local().Format(time.DateTime))
 	}
-	if v.UnderWay > 0 {
-		p.line("%d messages at the end are still under way", v.UnderWay)
+	count := func(n int64, format string) {
+		if n > 0 {
+			p.line(format, n)
+		}
 	}
-	if v.Cut > 0 {
-		p.line("%d messages end early or begin late: the bus was killed, rows were lost in a gap, or pruned", v.Cut)
-	}
-	if v.Elsewhere > 0 {
-		p.line("%d messages have rows in the logs of other buses", v.Elsewhere)
-	}
+	count(v.UnderWay, "%d messages at the end are still under way")
+	count(v.Cut, "%d messages end early or begin late: the bus was killed, rows were lost in a gap, or pruned")
+	count(v.Elsewhere, "%d messages have rows in the logs of other buses")
 	for _, g := range v.Gaps {
 		p.line("%s %s: %d rows were lost: %s", paint.Paint(screen.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, screen.Printable(g.Reason))
 	}
@@ -178,9 +177,7 @@ func printLogVerdict(w io.Writer, v *activitylog.Verdict) error {
 		}
 		p.line("%s %s: %s", paint.Paint(screen.Red, "problem"), where, screen.Printable(f.What))
 	}
-	if v.More > 0 {
-		p.line("and %d problems more", v.More)
-	}
+	count(v.More, "and %d problems more")
 	return p.err
 }
 

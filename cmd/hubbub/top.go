@@ -18,6 +18,7 @@ import (
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol/retry"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -57,30 +58,24 @@ const (
 
 func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 	out := cmd.OutOrStdout()
-	columns, _ := terminalSize(out)
-	if columns == 0 || once || asJSON(cmd) {
+	if screen.Columns(out) == 0 || once || asJSON(cmd) {
 		return topOnce(cmd, out)
 	}
 	fmt.Fprint(out, otherScreen)
 	defer fmt.Fprint(out, firstScreen)
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
 	for {
 		state, _, err := fetchState(cmd.Context(), program.From(cmd))
 		if cmd.Context().Err() != nil {
 			return nil
 		}
-		columns, rows := terminalSize(out)
-		t := topScreen{paint: screen.NewPainter(out), columns: columns, rows: rows}
+		t := newTopScreen(out)
 		if err != nil {
 			t.add(t.paint.Paint(screen.Red, err.Error()))
 		} else {
 			t.draw(state)
 		}
 		fmt.Fprint(out, topLeft+strings.Join(t.lines, restOfLine+"\r\n")+restOfLine+restOfAll)
-		select {
-		case <-ticker.C:
-		case <-cmd.Context().Done():
+		if !retry.Sleep(cmd.Context(), every) {
 			return nil
 		}
 	}
@@ -95,24 +90,11 @@ func topOnce(cmd *cobra.Command, out io.Writer) error {
 		_, err = jsonWriter{out}.Write(append(bytes.TrimSpace(raw), '\n'))
 		return err
 	}
-	columns, _ := terminalSize(out)
-	t := topScreen{paint: screen.NewPainter(out), columns: columns, rows: math.MaxInt32}
+	t := newTopScreen(out)
+	t.rows = math.MaxInt32
 	t.draw(state)
 	_, err = fmt.Fprintln(out, strings.Join(t.lines, "\n"))
 	return err
-}
-
-// terminalSize returns the size of the terminal that w is; 0 if it is none.
-func terminalSize(w io.Writer) (columns, rows int) {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0, 0
-	}
-	columns, rows, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0, 0
-	}
-	return columns, rows
 }
 
 // fetchState asks the console of the bus.
@@ -134,6 +116,15 @@ type topScreen struct {
 	paint         screen.Painter
 	columns, rows int
 	lines         []string
+}
+
+// newTopScreen makes one of the size of the terminal that out is.
+func newTopScreen(out io.Writer) *topScreen {
+	t := &topScreen{paint: screen.NewPainter(out)}
+	if f, ok := out.(*os.File); ok {
+		t.columns, t.rows, _ = term.GetSize(int(f.Fd())) // 0 if it is none
+	}
+	return t
 }
 
 // add adds a line, as much of it as the terminal has room for.
