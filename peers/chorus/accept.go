@@ -90,7 +90,7 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 // was stored before, by (channel id, message id), changes nothing.
 func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 	return g.store.inTx(ctx, func(tx *sql.Tx) error {
-		known, err := g.store.knownInbound(ctx, tx, in)
+		_, known, err := store.One(ctx, tx, store.Column[int], `SELECT 1 FROM inbound WHERE channel = ? AND external_id = ?`, in.channel, in.id)
 		if err != nil || known {
 			return err
 		}
@@ -98,28 +98,16 @@ func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 			return err
 		}
 		now := micros(g.opts.Now())
-		res, err := tx.ExecContext(ctx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
-			VALUES (?, ?, ?, ?, ?, ?)`, in.channel, in.id, in.sourceID, in.messageID, []byte(in.content), now)
+		in.seq, _, err = store.One(ctx, tx, store.Column[int64], `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
+			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, in.channel, in.id, in.sourceID, in.messageID, []byte(in.content), now)
 		if err != nil {
-			return fmt.Errorf("storing a message: %w", err)
-		}
-		if in.seq, err = res.LastInsertId(); err != nil {
-			return fmt.Errorf("storing a message: %w", err)
+			return err
 		}
 		if err := g.store.keepSecrets(ctx, tx, in, now); err != nil {
 			return err
 		}
 		return g.surface.Pass(ctx, tx, &surface.Event{ID: in.seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
 	})
-}
-
-func (s *Store) knownInbound(ctx context.Context, tx *sql.Tx, in *inbound) (known bool, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM inbound WHERE channel = ? AND external_id = ?)`,
-		in.channel, in.id).Scan(&known)
-	if err != nil {
-		return false, fmt.Errorf("looking for a message: %w", err)
-	}
-	return known, nil
 }
 
 // ensureChannel makes the channel on its first message, and enforces the
@@ -134,7 +122,7 @@ func (s *Store) ensureChannel(ctx context.Context, tx *sql.Tx, in *inbound) erro
 		 WHERE channel.inbox = ?2 AND inbound.forwarded_at = 0)`, in.channel, in.inbox).Scan(&exists, &channels, &waiting)
 	switch {
 	case err != nil:
-		return fmt.Errorf("looking for a channel: %w", err)
+		return err
 	case waiting >= maxWaiting:
 		return refuse(http.StatusServiceUnavailable, "too many messages wait in this inbox; try again later")
 	case exists:
@@ -142,35 +130,22 @@ func (s *Store) ensureChannel(ctx context.Context, tx *sql.Tx, in *inbound) erro
 	case channels >= maxChannels:
 		return refuse(http.StatusServiceUnavailable, "this inbox has too many channels")
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`,
+	return store.Exec(ctx, tx, `INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`,
 		in.channel, in.inbox, in.external, micros(s.now()))
-	if err != nil {
-		return fmt.Errorf("storing a channel: %w", err)
-	}
-	return nil
 }
 
 // keepSecrets seals what must go out again: the message's callback, and the
 // channel's tools, whose newest configuration replaces the one before.
 func (s *Store) keepSecrets(ctx context.Context, tx *sql.Tx, in *inbound, now int64) error {
-	_, err := tx.ExecContext(ctx, `UPDATE inbound SET callback = ? WHERE seq = ?`,
-		s.seal.seal(callbackLabel(in.seq), []byte(in.callback)), in.seq)
-	if err != nil {
-		return fmt.Errorf("storing a callback: %w", err)
-	}
-	if len(in.mcp) == 0 {
-		return nil
+	err := store.Exec(ctx, tx, `UPDATE inbound SET callback = ? WHERE seq = ?`, s.seal.seal(callbackLabel(in.seq), []byte(in.callback)), in.seq)
+	if err != nil || len(in.mcp) == 0 {
+		return err
 	}
 	raw, err := json.Marshal(in.mcp)
 	if err != nil {
 		return fmt.Errorf("storing the tools of a channel: %w", err)
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`,
-		s.seal.seal(toolsLabel(in.channel), raw), now, in.channel)
-	if err != nil {
-		return fmt.Errorf("storing the tools of a channel: %w", err)
-	}
-	return nil
+	return store.Exec(ctx, tx, `UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), raw), now, in.channel)
 }
 
 func callbackLabel(seq int64) string            { return fmt.Sprintf("callback:%d", seq) }

@@ -46,9 +46,9 @@ func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string,
 	if err != nil {
 		return fmt.Errorf("adding the agent %s: %w", name, err)
 	}
-	res, err := s.db.ExecContext(ctx, `INSERT INTO agent (name, connection, settings, added_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	err = changedOne(ctx, s.db, ErrExists, `INSERT INTO agent (name, connection, settings, added_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		name, s.seal.seal(connectionLabel(name), []byte(connection)), string(raw), micros(s.now()))
-	if err := changedOne(res, err, ErrExists); err != nil {
+	if err != nil {
 		return fmt.Errorf("adding the agent %s: %w", name, err)
 	}
 	return nil
@@ -61,8 +61,7 @@ func connectionLabel(name AgentName) string { return "connection:" + string(name
 // RemoveAgent takes an external agent off the bus, with everything that was
 // kept for it. Its callbacks and tools are dead when it returns.
 func (s *Store) RemoveAgent(ctx context.Context, name AgentName) error {
-	res, err := s.db.ExecContext(ctx, `DELETE FROM agent WHERE name = ?`, name)
-	if err := changedOne(res, err, ErrNotFound); err != nil {
+	if err := changedOne(ctx, s.db, ErrNotFound, `DELETE FROM agent WHERE name = ?`, name); err != nil {
 		return fmt.Errorf("removing the agent %s: %w", name, err)
 	}
 	return nil

@@ -2,11 +2,12 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"hubbub/peers/store"
 )
 
 // Errors of the registry of inboxes and agents.
@@ -31,10 +32,10 @@ func (s *Store) CreateInbox(ctx context.Context, name InboxName) (secret string,
 		return "", err
 	}
 	secret, now := newSecret(inboxPrefix), micros(s.now())
-	res, err := s.db.ExecContext(ctx, `INSERT INTO inbox (name, secret_sha256, created_at, changed_at) VALUES (?1, ?2, ?3, ?3)
+	err = changedOne(ctx, s.db, ErrExists, `INSERT INTO inbox (name, secret_sha256, created_at, changed_at) VALUES (?1, ?2, ?3, ?3)
 		ON CONFLICT (name) DO UPDATE SET secret_sha256 = excluded.secret_sha256, changed_at = excluded.changed_at
 		WHERE secret_sha256 IS NULL`, name, hashSecret(secret), now)
-	if err := changedOne(res, err, ErrExists); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("creating the inbox %s: %w", name, err)
 	}
 	return secret, nil
@@ -43,9 +44,9 @@ func (s *Store) CreateInbox(ctx context.Context, name InboxName) (secret string,
 // RotateInbox gives an inbox a new secret; the old one is dead when it returns.
 func (s *Store) RotateInbox(ctx context.Context, name InboxName) (secret string, err error) {
 	secret = newSecret(inboxPrefix)
-	res, err := s.db.ExecContext(ctx, `UPDATE inbox SET secret_sha256 = ?, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`,
+	err = changedOne(ctx, s.db, ErrNotFound, `UPDATE inbox SET secret_sha256 = ?, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`,
 		hashSecret(secret), micros(s.now()), name)
-	if err := changedOne(res, err, ErrNotFound); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("rotating the inbox %s: %w", name, err)
 	}
 	return secret, nil
@@ -54,9 +55,9 @@ func (s *Store) RotateInbox(ctx context.Context, name InboxName) (secret string,
 // RevokeInbox closes an inbox: its secret is dead when it returns. What was
 // accepted before is still answered.
 func (s *Store) RevokeInbox(ctx context.Context, name InboxName) error {
-	res, err := s.db.ExecContext(ctx, `UPDATE inbox SET secret_sha256 = NULL, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`,
+	err := changedOne(ctx, s.db, ErrNotFound, `UPDATE inbox SET secret_sha256 = NULL, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`,
 		micros(s.now()), name)
-	if err := changedOne(res, err, ErrNotFound); err != nil {
+	if err != nil {
 		return fmt.Errorf("revoking the inbox %s: %w", name, err)
 	}
 	return nil
@@ -64,37 +65,20 @@ func (s *Store) RevokeInbox(ctx context.Context, name InboxName) error {
 
 // Inboxes lists the inboxes by name, revoked ones included.
 func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
-		(SELECT count(*) FROM channel WHERE channel.inbox = inbox.name) FROM inbox ORDER BY name`)
-	if err != nil {
-		return nil, fmt.Errorf("listing inboxes: %w", err)
-	}
-	defer rows.Close()
-	list := []Inbox{}
-	for rows.Next() {
-		var in Inbox
+	list, err := store.All(ctx, s.db, func(row store.Row) (in Inbox, err error) {
 		var created, changed int64
-		if err := rows.Scan(&in.Name, &in.Revoked, &created, &changed, &in.Channels); err != nil {
-			return nil, fmt.Errorf("listing inboxes: %w", err)
-		}
+		err = row.Scan(&in.Name, &in.Revoked, &created, &changed, &in.Channels)
 		in.CreatedAt, in.ChangedAt = time.UnixMicro(created).UTC(), time.UnixMicro(changed).UTC()
-		list = append(list, in)
-	}
-	return list, rows.Err()
+		return in, err
+	}, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
+		(SELECT count(*) FROM channel WHERE channel.inbox = inbox.name) FROM inbox ORDER BY name`)
+	return append([]Inbox{}, list...), err // an empty list in JSON, too
 }
 
 // inboxOf returns the inbox that a secret opens. Unknown, wrong, rotated and
 // revoked secrets take the same path: one hash, one look-up that finds nothing.
 func (s *Store) inboxOf(ctx context.Context, secret string) (InboxName, bool, error) {
-	var name InboxName
-	err := s.db.QueryRowContext(ctx, `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret)).Scan(&name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, fmt.Errorf("looking for an inbox: %w", err)
-	}
-	return name, true, nil
+	return store.One(ctx, s.db, store.Column[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
 }
 
 // ConnectionString is what an owner hands to a Chorus service.
@@ -102,12 +86,10 @@ func ConnectionString(publicURL, secret string) string {
 	return strings.TrimRight(publicURL, "/") + inboxPath + secret
 }
 
-// changedOne turns "no row changed" into an error of its own.
-func changedOne(res sql.Result, err, none error) error {
-	if err != nil {
-		return err
-	}
-	n, err := res.RowsAffected()
+// changedOne runs a statement that is to change a row, and returns none if it
+// changed none.
+func changedOne(ctx context.Context, q store.Querier, none error, query string, args ...any) error {
+	n, err := store.Changed(ctx, q, query, args...)
 	if err == nil && n == 0 {
 		err = none
 	}

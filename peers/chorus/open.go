@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -68,23 +66,15 @@ const publicURL = "public_url"
 
 // SetPublicURL records where the outside reaches the gateway.
 func (s *Store) SetPublicURL(ctx context.Context, url string) error {
-	_, err := s.db.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES (?, ?)
+	return store.Exec(ctx, s.db, `INSERT INTO setting (name, value) VALUES (?, ?)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value != excluded.value`, publicURL, url)
-	if err != nil {
-		return fmt.Errorf("recording the public URL: %w", err)
-	}
-	return nil
 }
 
 // PublicURL returns where the outside reaches the gateway; empty when no
 // gateway has recorded it yet.
 func (s *Store) PublicURL(ctx context.Context) (string, error) {
-	var url string
-	err := s.db.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = ?`, publicURL).Scan(&url)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("reading the public URL: %w", err)
-	}
-	return url, nil
+	url, _, err := store.One(ctx, s.db, store.Column[string], `SELECT value FROM setting WHERE name = ?`, publicURL)
+	return url, err
 }
 
 func micros(t time.Time) int64 { return t.UnixMicro() }

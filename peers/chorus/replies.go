@@ -10,6 +10,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
 )
@@ -76,10 +77,8 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 		if err != nil {
 			return err
 		}
-		res, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
-		if err := changedOne(res, err, ErrExists); errors.Is(err, ErrExists) {
-			return nil
-		} else if err != nil {
+		fresh, err := store.Changed(ctx, tx, `INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
+		if err != nil || fresh == 0 {
 			return err
 		}
 		p.Source = in.source
@@ -123,8 +122,7 @@ func (g *Gateway) enqueueBracketed(ctx context.Context, tx *sql.Tx, in replied, 
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, `UPDATE inbound SET turn = ? WHERE seq = ?`, in.turn, in.seq)
-	return err
+	return store.Exec(ctx, tx, `UPDATE inbound SET turn = ? WHERE seq = ?`, in.turn, in.seq)
 }
 
 // A replied message is the one that a reply belongs to.
@@ -138,15 +136,12 @@ type replied struct {
 // sourceId or by the messageId of the chat_message, else the one that is being
 // handed over, else the latest that the agent took.
 func answered(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, inReplyTo string, inFlight int64) (replied, error) {
-	var in replied
-	row := tx.QueryRowContext(ctx, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?1
-		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel, inFlight)
-	if inReplyTo != "" {
-		row = tx.QueryRowContext(ctx, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (source_id = ?2 OR message_id = ?2)`,
-			channel, inReplyTo)
-	}
-	err := row.Scan(&in.seq, &in.source, &in.turn)
-	if errors.Is(err, sql.ErrNoRows) {
+	in, found, err := store.One(ctx, tx, func(row store.Row) (in replied, err error) {
+		err = row.Scan(&in.seq, &in.source, &in.turn)
+		return in, err
+	}, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (?3 = '' OR source_id = ?3 OR message_id = ?3)
+		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel, inFlight, inReplyTo)
+	if err == nil && !found {
 		err = ErrNotFound
 	}
 	return in, err

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +20,14 @@ import (
 func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
+		var mu sync.Mutex
 		var sent []string
 		box := outbox.New(db, func(_ context.Context, it outbox.Item) error {
 			if it.Destination == "tg:1 > agent:a" {
 				return errors.New("not there")
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			sent = append(sent, it.Key)
 			return nil
 		}, nil)
@@ -34,6 +39,8 @@ func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 		}
 		run(t, box)
 		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if !slices.Equal(sent, []string{"known", "one", "two"}) {
 			t.Errorf("sent %q", sent)
 		}
@@ -53,9 +60,9 @@ func TestOnlyWhatBeganIsUnknown(t *testing.T) {
 	for _, began := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			db := freshDB(t)
-			attempts := 0
+			var attempts atomic.Int64
 			box := outbox.New(db, func(ctx context.Context, _ outbox.Item) error {
-				if attempts++; attempts > 1 {
+				if attempts.Add(1) > 1 {
 					return nil
 				}
 				<-ctx.Done()
@@ -83,9 +90,9 @@ func TestOnlyWhatBeganIsUnknown(t *testing.T) {
 func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := freshDB(t)
-		attempts := 0
+		var attempts atomic.Int64
 		box := outbox.New(db, func(context.Context, outbox.Item) error {
-			attempts++
+			attempts.Add(1)
 			return outbox.Later(time.Hour, errors.New("not yet"))
 		}, &outbox.Options{MaxBackoff: 15 * time.Second})
 		enqueue(t, box, "tg:1", "a")
@@ -95,12 +102,12 @@ func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if attempts != 2 {
-			t.Errorf("%d attempts after Hurry; want 2", attempts)
+		if n := attempts.Load(); n != 2 {
+			t.Errorf("%d attempts after Hurry; want 2", n)
 		}
 		time.Sleep(15 * time.Second)
-		if attempts != 3 {
-			t.Errorf("%d attempts after the longest delay; want 3", attempts)
+		if n := attempts.Load(); n != 3 {
+			t.Errorf("%d attempts after the longest delay; want 3", n)
 		}
 	})
 }
@@ -109,9 +116,9 @@ func TestADelayThatNobodyAskedForIsEnded(t *testing.T) {
 // missing was back.
 func TestADelayThatAnAttemptNamedOutlastsAHurryBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		attempts := 0
+		var attempts atomic.Int64
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
-			attempts++
+			attempts.Add(1)
 			time.Sleep(2 * time.Second)
 			return outbox.Later(10*time.Second, errors.New("not yet"))
 		}, nil)
@@ -122,8 +129,8 @@ func TestADelayThatAnAttemptNamedOutlastsAHurryBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if attempts != 1 {
-			t.Errorf("%d attempts; want one", attempts)
+		if n := attempts.Load(); n != 1 {
+			t.Errorf("%d attempts; want one", n)
 		}
 	})
 }
