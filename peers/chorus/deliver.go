@@ -178,7 +178,9 @@ func (g *Gateway) sendPost(ctx context.Context, item outbox.Item) error {
 	}
 	connection, body, err := g.postOf(ctx, id)
 	switch {
-	case errors.Is(err, errRemoved), errors.Is(err, errSealed), errors.Is(err, ErrNotFound):
+	case errors.Is(err, errRemoved), errors.Is(err, ErrNotFound):
+		return outbox.Drop(err) // nobody waits for it
+	case errors.Is(err, errSealed):
 		return outbox.Permanent(err)
 	case err != nil:
 		return err
@@ -237,7 +239,7 @@ func (g *Gateway) afterPost(item outbox.Item, outcome outbox.State, cause error)
 	if id, err := strconv.ParseInt(string(item.Body), 10, 64); err == nil {
 		g.awaited.tell(id)
 	}
-	if outcome != outbox.StateSent {
+	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		agent, _, _ := strings.Cut(item.Destination, "/")
 		g.log.Warn().Str("agent", agent).Str("outcome", string(outcome)).Err(cause).Msg("delivery not taken by its agent")
 	}

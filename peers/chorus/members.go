@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,8 +53,9 @@ type AgentSpec struct {
 // members keeps an agent running for every external agent in the database, as they
 // come and go.
 type members struct {
-	g  *Gateway
-	wg sync.WaitGroup
+	g     *Gateway
+	wg    sync.WaitGroup
+	sweep sync.Once
 
 	mu   sync.Mutex
 	open map[AgentName]*member
@@ -62,10 +65,12 @@ type members struct {
 type member struct {
 	name   AgentName
 	added  int64 // tells an agent from one of the same name that was removed before
-	folder string
 	agent  Agent // nil where it cannot be opened; guarded by members.mu
 	cancel context.CancelFunc
 }
+
+// folder is the name of the agent's own folder.
+func (one *member) folder() string { return fmt.Sprintf("%s-%d", one.name, one.added) }
 
 // Delays of the loop over the agents.
 const (
@@ -122,6 +127,7 @@ func (m *members) look(ctx context.Context) {
 	for _, w := range wanted {
 		added[w.name] = w.added
 	}
+	m.sweep.Do(func() { m.forget(wanted) })
 	for name, one := range m.open {
 		if at, ok := added[name]; !ok || at != one.added {
 			one.cancel()
@@ -140,7 +146,7 @@ func (m *members) look(ctx context.Context) {
 func (m *members) begin(ctx context.Context, w member) {
 	ctx, cancel := context.WithCancel(ctx)
 	one := &w
-	one.cancel, one.folder = cancel, filepath.Join(m.g.store.folder, agentsFolder, fmt.Sprintf("%s-%d", w.name, w.added))
+	one.cancel = cancel
 	agent, err := m.g.openAgent(ctx, one)
 	one.agent, m.open[w.name] = agent, one
 	m.wg.Go(func() {
@@ -190,10 +196,26 @@ func (m *members) clear(one *member) {
 	defer cancel()
 	there, _, err := store.One(ctx, m.g.store.db, store.Column[bool], `SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`, one.name, one.added)
 	if err == nil && !there {
-		err = os.RemoveAll(one.folder)
+		err = os.RemoveAll(m.g.store.agentFolder(one.folder()))
 	}
 	if err != nil {
 		m.g.log.Error().Err(err).Str("agent", string(one.name)).Msg("data of a removed agent not removed")
+	}
+}
+
+// forget removes what was kept for agents that were removed while no gateway ran.
+func (m *members) forget(wanted []member) {
+	folders, err := os.ReadDir(m.g.store.agentFolder(""))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	for _, folder := range folders {
+		if !slices.ContainsFunc(wanted, func(w member) bool { return w.folder() == folder.Name() }) {
+			err = errors.Join(err, os.RemoveAll(m.g.store.agentFolder(folder.Name())))
+		}
+	}
+	if err != nil {
+		m.g.log.Error().Err(err).Msg("data of removed agents not removed")
 	}
 }
 
@@ -212,7 +234,7 @@ func (g *Gateway) openAgent(ctx context.Context, one *member) (Agent, error) {
 		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")
 	}
 	agent, err := g.opts.OpenAgent(ctx, &AgentSpec{
-		Name: one.name, Settings: known.Settings, Folder: one.folder, Legacy: filepath.Join(g.store.folder, databaseFile), Peer: link,
+		Name: one.name, Settings: known.Settings, Folder: g.store.agentFolder(one.folder()), Legacy: filepath.Join(g.store.folder, databaseFile), Peer: link,
 		Post: func(ctx context.Context, turn, chat string, body []byte) error {
 			return g.deliver(ctx, one.name, turn, chat, body)
 		},

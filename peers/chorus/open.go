@@ -52,6 +52,9 @@ func OpenStore(folder string) (*Store, error) {
 	return &Store{folder: folder, db: db, seal: seal, now: time.Now}, nil
 }
 
+// agentFolder returns the path of an external agent's own folder.
+func (s *Store) agentFolder(name string) string { return filepath.Join(s.folder, agentsFolder, name) }
+
 // Close closes the database.
 func (s *Store) Close() error { return s.db.Close() }
 

@@ -3,6 +3,7 @@ package chorus_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -170,6 +171,11 @@ func TestOnlyWhatIsLetThroughIsPosted(t *testing.T) {
 		says(t, tg, "agent:ext", tt.m)
 		if d := report(t, log, "attention_decision", tt.m.SourceID); d["policy"] != tt.policy {
 			t.Errorf("%s: policy %v; want %s", tt.m.SourceID, d["policy"], tt.policy)
+		}
+		if tt.policy == "ack_only" {
+			if d := report(t, log, "disposition", tt.m.SourceID); d["disposition"] != "acknowledged" {
+				t.Errorf("%s: disposition %v; want acknowledged", tt.m.SourceID, d)
+			}
 		}
 		if !tt.posted {
 			continue
@@ -421,11 +427,28 @@ func TestARemovedAgentIsGone(t *testing.T) {
 	waitFor(t, func() bool {
 		return watch.Send(t, "agent:ext", protocol.TypeTGMessage, dm("e2", "x")).DeliveredTo == 0
 	})
+	waitFor(t, func() bool { // with what was kept for it
+		files, err := filepath.Glob(filepath.Join(r.folder, "chorus", "*"))
+		return err == nil && len(files) == 0
+	})
 	r.add("ext", outside.url, chorus.AgentSettings{}) // the name is free again
 	says(t, tg, "agent:ext", dm("e3", "hello again?"))
 	if m := outside.next().body["message"].(map[string]any); m["id"] != "e3" {
 		t.Errorf("message %v", m)
 	}
+	r.stop()
+	store, err := chorus.OpenStore(r.folder)
+	if err == nil {
+		err = errors.Join(store.RemoveAgent(context.Background(), "ext"), store.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, r.bus, r.folder, nil)
+	if files, err := filepath.Glob(filepath.Join(r.folder, "chorus", "*")); err != nil || len(files) != 0 {
+		t.Errorf("of an agent that was removed while no gateway ran there is %q, %v", files, err)
+	}
+	again.stop()
 }
 
 func TestTwoAgentsAloneStop(t *testing.T) {
