@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,82 +16,51 @@ import (
 
 // A failure is what an API says went wrong.
 type failure struct {
-	Message string
-	Type    string
-	Code    string
+	Message string `json:"message"`
+	Type    string `json:"type"`
+	Code    any    `json:"code"` // a string, a number or nil
 }
 
 // parseFailure reads the error bodies of the APIs in use: {"error":{...}},
 // {"error":"..."}, {"message":...}, {"detail":...}, an array of the first, or
 // plain text.
 func parseFailure(raw []byte) failure {
-	raw = bytes.TrimSpace(raw)
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
 		raw = list[0]
 	}
+	if f, ok := failureIn(raw); ok {
+		return f
+	}
 	var body struct {
-		Error   json.RawMessage `json:"error"`
 		Message string          `json:"message"`
 		Detail  json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(raw, &body) != nil {
-		return failure{Message: short(string(raw))}
+		return failure{Message: string(raw)}
 	}
-	if f, ok := parseError(body.Error); ok {
-		return f
-	}
-	if body.Message != "" {
-		return failure{Message: short(body.Message)}
-	}
-	return failure{Message: short(string(bytes.Trim(body.Detail, `"`)))}
+	return failure{Message: cmp.Or(body.Message, string(bytes.Trim(body.Detail, `"`)))}
 }
 
-// failureIn finds the failure that an answer or a stream's event tells of.
-func failureIn(data []byte) (failure, bool) {
+// failureIn returns the failure that an answer or an event of a stream tells of.
+// It reports false if there is none.
+func failureIn(data []byte) (f failure, ok bool) {
 	var body struct {
 		Error json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(data, &body) != nil {
+	if json.Unmarshal(data, &body) != nil || len(body.Error) == 0 || string(body.Error) == "null" {
 		return failure{}, false
 	}
-	return parseError(body.Error)
+	if json.Unmarshal(body.Error, &f.Message) != nil && json.Unmarshal(body.Error, &f) != nil {
+		f = failure{Message: string(body.Error)}
+	}
+	return f, true
 }
-
-// parseError reads an "error" member. It reports false where there is none.
-func parseError(raw json.RawMessage) (failure, bool) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return failure{}, false
-	}
-	var said string
-	if json.Unmarshal(raw, &said) == nil {
-		return failure{Message: short(said)}, true
-	}
-	var object struct {
-		Message string          `json:"message"`
-		Type    string          `json:"type"`
-		Code    json.RawMessage `json:"code"` // a string, a number or null
-	}
-	if json.Unmarshal(raw, &object) != nil {
-		return failure{Message: short(string(raw))}, true
-	}
-	code := strings.Trim(string(object.Code), `"`)
-	if code == "null" {
-		code = ""
-	}
-	return failure{Message: short(object.Message), Type: object.Type, Code: code}, true
-}
-
-// short keeps an error's text to one short line.
-func short(said string) string { return text.Clip(text.Line(said), 400) }
 
 // errorOf says what a status and the API's own words mean for the turn.
 func (e *endpoint) errorOf(status int, what string, f failure, key string) *requestError {
-	said := harness.Redact(f.Message, key)
-	if said == "" {
-		said = http.StatusText(status)
-	}
-	at := fmt.Sprintf("%s %s: %s", e.opts.BaseURL, what, said)
+	said := text.Clip(text.Line(harness.Redact(f.Message, key)), 400) // in this order: half a key would not be found
+	at := fmt.Sprintf("%s %s: %s", e.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
 	permanent := func(advice string) *requestError {
 		return &requestError{Err: fmt.Errorf("%s (%s)", at, advice)}
 	}
@@ -133,11 +103,11 @@ var passing = []string{"server_error", "overloaded", "rate_limit", "api_error", 
 // no status: overload and internal errors may pass.
 func (s *stream) failed(f failure) *requestError {
 	status := http.StatusBadRequest
-	if f.Type == "" && f.Code == "" {
+	if f.Type == "" && (f.Code == nil || f.Code == "") {
 		status = http.StatusServiceUnavailable
 	}
 	for _, word := range passing {
-		if strings.Contains(f.Type, word) || strings.Contains(f.Code, word) {
+		if strings.Contains(f.Type, word) || strings.Contains(fmt.Sprint(f.Code), word) {
 			status = http.StatusServiceUnavailable
 		}
 	}
