@@ -5,44 +5,7 @@ import (
 	"net/http"
 )
 
-// What the Messages API takes.
-type (
-	anthropicRequest struct {
-		Model      string             `json:"model"`
-		MaxTokens  int                `json:"max_tokens"`
-		Stream     bool               `json:"stream"`
-		System     []anthropicBlock   `json:"system,omitempty"`
-		Messages   []anthropicMessage `json:"messages"`
-		Tools      []anthropicTool    `json:"tools,omitempty"`
-		ToolChoice map[string]any     `json:"tool_choice,omitempty"`
-	}
-	anthropicMessage struct {
-		Role    string           `json:"role"`
-		Content []anthropicBlock `json:"content"`
-	}
-	anthropicBlock struct {
-		Type      string          `json:"type"`
-		Text      string          `json:"text,omitempty"`        // text
-		ID        string          `json:"id,omitempty"`          // tool_use
-		Name      string          `json:"name,omitempty"`        // tool_use
-		Input     json.RawMessage `json:"input,omitempty"`       // tool_use
-		ToolUseID string          `json:"tool_use_id,omitempty"` // tool_result
-		Content   string          `json:"content,omitempty"`     // tool_result
-		IsError   bool            `json:"is_error,omitempty"`    // tool_result
-		Cache     *anthropicCache `json:"cache_control,omitempty"`
-	}
-	anthropicTool struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description,omitempty"`
-		InputSchema json.RawMessage `json:"input_schema"`
-		Cache       *anthropicCache `json:"cache_control,omitempty"`
-	}
-	anthropicCache struct {
-		Type string `json:"type"`
-	}
-)
-
-// What it sends: one event of a stream, or an answer in one piece.
+// What the API sends: one event of a stream, or an answer in one piece.
 type (
 	anthropicEvent struct {
 		Type    string `json:"type"`
@@ -81,7 +44,8 @@ type (
 // anthropicVersion is the version of the API whose answers are read here.
 const anthropicVersion = "2023-06-01"
 
-var cached = &anthropicCache{Type: "ephemeral"}
+// cached marks the end of what the API is to keep for the next request.
+var cached = object{"type": "ephemeral"}
 
 // anthropic is the Messages API.
 type anthropic struct{}
@@ -94,53 +58,55 @@ func (anthropic) sign(h http.Header, key string) {
 }
 
 func (anthropic) request(model string, r *request) (body any, learn func(refusal string) bool) {
-	w := &anthropicRequest{Model: model, MaxTokens: r.MaxTokens, Stream: true, Messages: anthropicMessages(r.Messages)}
+	fields := object{"model": model, "max_tokens": r.MaxTokens, "stream": true, "messages": anthropicMessages(r.Messages)}
 	if r.System != "" {
-		w.System = []anthropicBlock{{Type: "text", Text: r.System, Cache: cached}}
+		fields["system"] = []object{{"type": "text", "text": r.System, "cache_control": cached}}
 	}
+	var tools []object
 	for _, t := range r.Tools {
-		w.Tools = append(w.Tools, anthropicTool{Name: t.Name, Description: t.Description, InputSchema: schemaOf(t)})
+		tools = append(tools, toolObject(t, "input_schema"))
 	}
-	if n := len(w.Tools); n > 0 {
-		w.Tools[n-1].Cache = cached
+	if n := len(tools); n > 0 {
+		tools[n-1]["cache_control"] = cached
+		fields["tools"] = tools
 		if r.NoTools {
-			w.ToolChoice = map[string]any{"type": "none"}
+			fields["tool_choice"] = object{"type": "none"}
 		}
 	}
-	return w, nil
+	return fields, nil
+}
+
+type anthropicMessage struct {
+	Role    string   `json:"role"`
+	Content []object `json:"content"`
 }
 
 // anthropicMessages joins neighbours of one role, as the API wants: results of
 // tools belong to the user.
-func anthropicMessages(messages []message) []anthropicMessage {
-	var out []anthropicMessage
+func anthropicMessages(messages []message) (out []anthropicMessage) {
 	for _, m := range messages {
 		role, blocks := "user", anthropicBlocks(m)
 		if m.Role == roleAssistant {
 			role = "assistant"
 		}
-		if len(blocks) == 0 {
-			continue
-		}
 		if n := len(out); n > 0 && out[n-1].Role == role {
 			out[n-1].Content = append(out[n-1].Content, blocks...)
-			continue
+		} else if len(blocks) > 0 {
+			out = append(out, anthropicMessage{Role: role, Content: blocks})
 		}
-		out = append(out, anthropicMessage{Role: role, Content: blocks})
 	}
 	return out
 }
 
-func anthropicBlocks(m message) []anthropicBlock {
-	var blocks []anthropicBlock
+func anthropicBlocks(m message) (blocks []object) {
 	for _, r := range m.Results {
-		blocks = append(blocks, anthropicBlock{Type: "tool_result", ToolUseID: r.ID, Content: r.Text, IsError: r.IsError})
+		blocks = append(blocks, object{"type": "tool_result", "tool_use_id": r.ID, "content": r.Text, "is_error": r.IsError})
 	}
 	if m.Text != "" {
-		blocks = append(blocks, anthropicBlock{Type: "text", Text: m.Text})
+		blocks = append(blocks, object{"type": "text", "text": m.Text})
 	}
 	for _, c := range m.Calls {
-		blocks = append(blocks, anthropicBlock{Type: "tool_use", ID: c.ID, Name: c.Name, Input: c.sentBack()})
+		blocks = append(blocks, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.sentBack()})
 	}
 	return blocks
 }

@@ -78,10 +78,17 @@ func (e *requestError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *requestError) Unwrap() error { return e.Err }
 
-// schemaOf returns the JSON Schema of a tool's arguments.
-func schemaOf(t harness.Tool) json.RawMessage {
-	if len(t.InputSchema) == 0 {
-		return json.RawMessage(`{"type":"object","properties":{}}`)
+// object is a JSON object of a request.
+type object = map[string]any
+
+// toolObject describes a tool, its JSON Schema under that name.
+func toolObject(t harness.Tool, schema string) object {
+	o := object{"name": t.Name, schema: json.RawMessage(`{"type":"object","properties":{}}`)}
+	if t.Description != "" {
+		o["description"] = t.Description
 	}
-	return t.InputSchema
+	if len(t.InputSchema) > 0 {
+		o[schema] = t.InputSchema
+	}
+	return o
 }

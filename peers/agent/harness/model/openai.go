@@ -8,38 +8,7 @@ import (
 	"sync"
 )
 
-// What the chat completions API takes. Content is always sent, since some
-// endpoints miss it.
-type (
-	openaiMessage struct {
-		Role       string       `json:"role"`
-		Content    *string      `json:"content"`
-		ToolCalls  []openaiCall `json:"tool_calls,omitempty"`
-		ToolCallID string       `json:"tool_call_id,omitempty"`
-	}
-	openaiCall struct {
-		Index    *int            `json:"index,omitempty"` // of answers; missing on some endpoints, which send whole calls
-		ID       string          `json:"id"`
-		Type     string          `json:"type"`
-		Function openaiFunction  `json:"function"`
-		Extra    json.RawMessage `json:"extra_content,omitempty"` // Gemini's thought signatures
-	}
-	openaiFunction struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
-	}
-	openaiTool struct {
-		Type     string     `json:"type"`
-		Function openaiSpec `json:"function"`
-	}
-	openaiSpec struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description,omitempty"`
-		Parameters  json.RawMessage `json:"parameters"`
-	}
-)
-
-// What it sends: one event of a stream, or an answer in one piece.
+// What the API sends: one event of a stream, or an answer in one piece.
 type (
 	openaiChunk struct {
 		Choices []struct {
@@ -57,6 +26,15 @@ type (
 		Content   string       `json:"content"` // null reads as ""
 		Refusal   string       `json:"refusal"`
 		ToolCalls []openaiCall `json:"tool_calls"`
+	}
+	openaiCall struct {
+		Index    *int   `json:"index"` // missing on some endpoints, which send whole calls
+		ID       string `json:"id"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+		Extra json.RawMessage `json:"extra_content"` // Gemini's thought signatures
 	}
 )
 
@@ -84,13 +62,13 @@ func (o *openai) request(model string, r *request) (body any, learn func(refusal
 	o.mu.Lock()
 	q := o.quirks
 	o.mu.Unlock()
-	fields := map[string]any{"model": model, "stream": true, "messages": openaiMessages(r), q.limitName: r.MaxTokens}
+	fields := object{"model": model, "stream": true, "messages": openaiMessages(r), q.limitName: r.MaxTokens}
 	if !q.noStreamOptions {
-		fields["stream_options"] = map[string]any{"include_usage": true}
+		fields["stream_options"] = object{"include_usage": true}
 	}
-	tools := make([]openaiTool, 0, len(r.Tools))
+	var tools []object
 	for _, t := range r.Tools {
-		tools = append(tools, openaiTool{Type: "function", Function: openaiSpec{Name: t.Name, Description: t.Description, Parameters: schemaOf(t)}})
+		tools = append(tools, object{"type": "function", "function": toolObject(t, "parameters")})
 	}
 	if len(tools) > 0 {
 		fields["tools"] = tools
@@ -119,36 +97,45 @@ func (o *openai) learn(used quirks, refusal string) bool {
 	return true
 }
 
-func openaiMessages(r *request) []openaiMessage {
-	var out []openaiMessage
-	add := func(role, text string) *openaiMessage {
-		out = append(out, openaiMessage{Role: role, Content: &text})
-		return &out[len(out)-1]
-	}
+// openaiMessages writes a dialogue. Content is always sent, since some endpoints
+// miss it.
+func openaiMessages(r *request) (out []object) {
 	if r.System != "" {
-		add("system", r.System)
+		out = append(out, object{"role": "system", "content": r.System})
 	}
 	for _, m := range r.Messages {
-		if m.Role == roleUser {
-			add("user", m.Text)
-		}
-		if m.Role == roleAssistant {
-			w := add("assistant", m.Text)
-			if m.Text == "" {
-				w.Content = nil
+		switch m.Role {
+		case roleUser:
+			out = append(out, object{"role": "user", "content": m.Text})
+		case roleAssistant:
+			said := object{"role": "assistant", "content": nil}
+			if m.Text != "" {
+				said["content"] = m.Text
 			}
-			for _, c := range m.Calls {
-				function := openaiFunction{Name: c.Name, Arguments: string(c.sentBack())}
-				w.ToolCalls = append(w.ToolCalls, openaiCall{ID: c.ID, Type: "function", Function: function, Extra: c.Extra})
+			if len(m.Calls) > 0 {
+				said["tool_calls"] = openaiCalls(m.Calls)
+			}
+			out = append(out, said)
+		case roleTool:
+			for _, result := range m.Results {
+				text := result.Text
+				if result.IsError {
+					text = "error: " + text
+				}
+				out = append(out, object{"role": "tool", "tool_call_id": result.ID, "content": text})
 			}
 		}
-		for _, result := range m.Results {
-			text := result.Text
-			if result.IsError {
-				text = "error: " + text
-			}
-			add("tool", text).ToolCallID = result.ID
+	}
+	return out
+}
+
+func openaiCalls(calls []call) (out []object) {
+	for _, c := range calls {
+		o := object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": string(c.sentBack())}}
+		if len(c.Extra) > 0 {
+			o["extra_content"] = c.Extra
 		}
+		out = append(out, o)
 	}
 	return out
 }
