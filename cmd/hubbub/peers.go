@@ -14,6 +14,8 @@ import (
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/peers/peer"
+	"hubbub/protocol/wire"
 
 	"github.com/spf13/cobra"
 )
@@ -51,13 +53,13 @@ func fetch(ctx context.Context, env *program.Env, method, path string, describe 
 	}
 	var failures []error
 	for _, bus := range env.Buses {
-		address, err := httpAddress(bus, path)
-		if err != nil {
-			return nil, "", err
-		}
-		body, err := callHTTP(ctx, method, address, token)
-		if err == nil {
+		call := peer.HTTPCall{Bus: bus, Method: method, Path: path, Authorization: peer.Bearer(token), Limit: maxPage}
+		status, body, err := call.Do(ctx)
+		if err == nil && status == http.StatusOK {
 			return body, bus, nil
+		}
+		if err == nil {
+			err = statusError(status)
 		}
 		failures = append(failures, describe(bus, token, err))
 	}
@@ -73,33 +75,11 @@ func (e statusError) Error() string {
 	return fmt.Sprintf("HTTP %d %s", int(e), http.StatusText(int(e)))
 }
 
-func callHTTP(ctx context.Context, method, address, token string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, address, nil)
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, statusError(resp.StatusCode)
-	}
-	return io.ReadAll(io.LimitReader(resp.Body, maxPage))
-}
-
 func describeGet(bus, token string, err error) error {
 	var status statusError
 	switch {
-	case errors.As(err, &status) && status == http.StatusUnauthorized && token == "":
-		return fmt.Errorf("the bus at %s wants a token: give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", bus)
 	case errors.As(err, &status) && status == http.StatusUnauthorized:
-		return fmt.Errorf("the bus at %s does not know this token: check --token-file or HUBBUB_TOKEN", bus)
+		return describeDial(bus, token, &wire.StatusError{Code: int(status)})
 	case errors.As(err, &status):
 		return fmt.Errorf("the bus at %s cannot list its peers: %w", bus, err)
 	default:

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 
@@ -150,15 +149,4 @@ func (s *session) call(ctx context.Context, method string, params, result any) e
 func (s *session) close() {
 	s.stream.Close(wire.CloseNormal, "done")
 	s.wg.Wait()
-}
-
-// httpAddress returns the address of a path on the listener of a bus.
-func httpAddress(bus, path string) (string, error) {
-	u, err := url.Parse(bus)
-	if err != nil {
-		return "", err
-	}
-	u.Scheme = map[string]string{"ws": "http", "wss": "https"}[u.Scheme]
-	u.Path, u.RawQuery = path, ""
-	return u.String(), nil
 }

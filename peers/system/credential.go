@@ -1,14 +1,12 @@
 package system
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -17,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol/datafolder"
 
@@ -151,30 +150,12 @@ func (s *Spawner) call(ctx context.Context, method, path string, body []byte, to
 		}
 	}
 	for _, bus := range s.buses() {
-		status, answer, err = s.callOne(ctx, method, httpAddress(bus)+path, body, token)
-		if err == nil {
+		c := peer.HTTPCall{Bus: bus, Method: method, Path: path, Authorization: "Bearer " + token, Body: body, Limit: 64 << 10, Client: s.opts.HTTP}
+		if status, answer, err = c.Do(ctx); err == nil {
 			return status, answer, nil
 		}
 	}
 	return 0, nil, fmt.Errorf("asking the bus about a credential: %w", err)
-}
-
-func (s *Spawner) callOne(ctx context.Context, method, address string, body []byte, token string) (int, []byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	res, err := s.opts.HTTP.Do(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	return res.StatusCode, answer, err
 }
 
 func (s *Spawner) ownToken() (string, error) {

@@ -2,7 +2,6 @@ package system
 
 import (
 	"context"
-	"strings"
 
 	"hubbub/protocol"
 )
@@ -50,11 +49,6 @@ func (k *keeper) environment(ctx context.Context) ([]string, error) {
 		env = append(env, more...)
 	}
 	return env, nil
-}
-
-// httpAddress turns the address of a bus into that of its HTTP side.
-func httpAddress(bus string) string {
-	return strings.TrimSuffix("http"+strings.TrimPrefix(bus, "ws"), "/")
 }
 
 // A grantRequest is the body of POST /credentials.

@@ -2,8 +2,6 @@ package systemtest
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -53,19 +51,10 @@ func (b *Bridge) Ask(t *testing.T, chat protocol.PeerID, request string) bool {
 // Whoami asks the bus at an address what a token grants.
 func Whoami(t *testing.T, bus, token string) (status int, grants string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http"+strings.TrimPrefix(bus, "ws")+"/whoami", http.NoBody)
+	c := peer.HTTPCall{Bus: bus, Method: "GET", Path: "/whoami", Authorization: peer.Bearer(strings.TrimSpace(token)), Limit: 1 << 20}
+	status, body, err := c.Do(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(body)
+	return status, string(body)
 }

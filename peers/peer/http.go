@@ -1,0 +1,63 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// An HTTPCall is one request to the HTTP side of a bus, such as GET /whoami.
+type HTTPCall struct {
+	Bus           string // WebSocket address of the bus
+	Method, Path  string
+	Authorization string       // header; empty for none
+	Body          []byte       // JSON; nil for none
+	Limit         int64        // bytes of the answer; what is beyond is cut off
+	Client        *http.Client // default one that follows no redirects
+}
+
+// Bearer returns the Authorization header for a token; an empty token needs none.
+func Bearer(token string) string {
+	if token == "" {
+		return ""
+	}
+	return "Bearer " + token
+}
+
+// lone follows no redirects: nobody else gets our tokens.
+var lone = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+// Do sends the request and returns the status and the body of the answer. A bus behind
+// a path, such as wss://example.com/hubbub, has its HTTP side there, too.
+func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error) {
+	u, err := url.Parse(c.Bus)
+	if err != nil {
+		return 0, nil, err
+	}
+	u = u.JoinPath(c.Path)
+	u.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
+	request, err := http.NewRequestWithContext(ctx, c.Method, u.String(), bytes.NewReader(c.Body))
+	if err != nil {
+		return 0, nil, err
+	}
+	if c.Authorization != "" {
+		request.Header.Set("Authorization", c.Authorization)
+	}
+	if c.Body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	client := c.Client
+	if client == nil {
+		client = lone
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(response.Body, c.Limit))
+	return response.StatusCode, answer, err
+}

@@ -1,0 +1,45 @@
+package peer_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"hubbub/peers/peer"
+)
+
+// TestAnHTTPCallStaysWithItsBus also has a bus behind a path, and one that points
+// elsewhere.
+func TestAnHTTPCallStaysWithItsBus(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/away" {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %q %q %s", r.Method, r.URL.Path, r.Header.Get("Authorization"), r.Header.Get("Content-Type"), body)
+	}))
+	defer server.Close()
+	bus := strings.Replace(server.URL, "http", "ws", 1)
+	for _, tt := range []struct {
+		call   peer.HTTPCall
+		status int
+		want   string
+	}{
+		{peer.HTTPCall{Bus: bus, Method: "GET", Path: "/peers", Limit: 100}, 200, `GET /peers "" "" `},
+		{peer.HTTPCall{Bus: bus + "/hubbub/", Method: "GET", Path: "/peers", Limit: 100}, 200, `GET /hubbub/peers "" "" `},
+		{peer.HTTPCall{Bus: bus, Method: "POST", Path: "/x", Authorization: peer.Bearer("t"), Body: []byte("{}"), Limit: 100}, 200, `POST /x "Bearer t" "application/json" {}`},
+		{peer.HTTPCall{Bus: bus, Method: "GET", Path: "/peers", Authorization: peer.Bearer(""), Limit: 3}, 200, `GET`},
+		{peer.HTTPCall{Bus: bus, Method: "GET", Path: "/away"}, 302, ``},
+	} {
+		if status, answer, err := tt.call.Do(t.Context()); err != nil || status != tt.status || string(answer) != tt.want {
+			t.Errorf("%s%s: %d %q, %v; want %d %q", tt.call.Bus, tt.call.Path, status, answer, err, tt.status, tt.want)
+		}
+	}
+	if _, _, err := (&peer.HTTPCall{Bus: "ws://127.0.0.1:1", Method: "GET", Path: "/peers"}).Do(t.Context()); err == nil {
+		t.Error("a bus that is not there answered")
+	}
+}
