@@ -49,7 +49,7 @@ func openLogs(cmd *cobra.Command, named []string) (*activitylog.Reader, error) {
 	return r, nil
 }
 
-// describeLog says what to do about a log that cannot be read.
+// describeLog adds advice to the error of a log that cannot be read.
 func describeLog(err error) error {
 	if errors.Is(err, activitylog.ErrNoLog) {
 		return fmt.Errorf("%w: is --data (or --log) right? A bus writes it there: start one with `hubbub up` or `hubbub demo`", err)
@@ -84,7 +84,7 @@ func (f *rowFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// filter makes the filter, or says which flag is wrong.
+// filter returns the filter, or a usage error that names the flag.
 func (f *rowFlags) filter(now time.Time) (activitylog.Filter, error) {
 	filter, err := f.Filter(now)
 	if err != nil {

@@ -99,11 +99,10 @@ func runDemo(cmd *cobra.Command, exit bool) error {
 	return errors.Join(err, s.stop(cancel))
 }
 
-// demoFolder returns where the demo keeps its data, and what to do about it at
-// the end.
+// demoFolder returns the data folder of the demo, and what to do with it at the end.
 func demoFolder(cmd *cobra.Command, env *program.Env) (string, func(), error) {
 	if cmd.Flags().Changed("data") {
-		// The chats begin anew each time, which older data would not expect.
+		// The chats begin again each time, which older data would not match.
 		if list, err := os.ReadDir(env.Data); err == nil && len(list) > 0 {
 			return "", nil, program.Usage("the folder %s of --data is not empty; the demo wants one of its own", env.Data)
 		}
@@ -211,7 +210,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// introduce says what is about to be seen.
+// introduce prints what the demo will show.
 func (s *show) introduce() {
 	paint := screen.NewPainter(s.env.Stdout)
 	var names []string

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// conclude says where all of it can be read again, in a folder that stays.
+// conclude prints how to read it all again, if the folder stays.
 func (s *show) conclude(stays, kept bool) {
 	if !stays && !kept {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// replaying is how past events are decided on again.
+// replaying holds the flags of a changed policy, by which past events are decided again.
 type replaying struct {
 	version                string
 	roles, aliases         []string
@@ -71,20 +71,20 @@ func (p *replaying) config() (attention.Config, error) {
 	return attention.Config{Version: version, Digests: p.digests, Words: &words}, nil
 }
 
-// A replayed event is what would have become of one event for one agent.
+// A replayed event is the decision on one event by one agent, then and now.
 type replayed struct {
 	EventID   string    `json:"eventId"`
 	MessageID string    `json:"messageId"`
 	At        time.Time `json:"ts"`
 	Agent     string    `json:"agent"`
 	Text      string    `json:"text"`
-	Then      *outcome  `json:"then"` // as the agent recorded it; null where it recorded nothing
+	Then      *outcome  `json:"then"` // as the agent recorded it; null if it recorded nothing
 	Now       outcome   `json:"now"`
 	Woke      bool      `json:"woke"`
 	WouldWake bool      `json:"wouldWake"`
 }
 
-// outcome is a decision in short.
+// An outcome is a short form of a decision.
 type outcome struct {
 	Directedness string `json:"directedness"`
 	Policy       string `json:"policy"`
@@ -96,7 +96,7 @@ func (o *outcome) String() string {
 	return fmt.Sprintf("%s, %s, %s (%s)", o.Directedness, o.Policy, o.Injection, o.Reason)
 }
 
-// run decides again and prints what comes out.
+// run decides again and prints the results.
 func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFilter) error {
 	cfg, err := p.config()
 	if err != nil {

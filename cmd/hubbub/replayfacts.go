@@ -12,8 +12,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// past is what the log has told so far about where agents take part. It stands
-// for what each agent's own records said at the time.
+// past is what the log told so far about where agents take part. It replaces what each
+// agent knew at the time.
 type past struct {
 	places   map[placeKey]*place
 	chats    map[string]*chatPast // by conversation id
@@ -26,7 +26,7 @@ type placeKey struct{ agent, conversation, thread string }
 
 type place struct{ participating, left, asked bool }
 
-// chatPast is what is known of a conversation.
+// chatPast is what the log told of a conversation.
 type chatPast struct {
 	agents  []string
 	threads map[string]string // of an event
@@ -82,7 +82,7 @@ func (p *past) decide(e *activitylog.Entry, c *protocol.ChatMessage, self attent
 	return d
 }
 
-// learn remembers what a message that is no chat message tells.
+// learn applies a message other than a chat message.
 func (p *past) learn(e *activitylog.Entry) {
 	if protocol.MessageType(e.Type) != protocol.TypeCollabRequest {
 		p.reply(e)
@@ -96,7 +96,7 @@ func (p *past) learn(e *activitylog.Entry) {
 	}
 }
 
-// reply remembers what an agent wrote.
+// reply applies a reply of an agent.
 func (p *past) reply(e *activitylog.Entry) {
 	var c protocol.ChatReply
 	if _, ok := e.Decode(&c); !ok || c.Text == "" {

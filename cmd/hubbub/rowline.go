@@ -10,7 +10,7 @@ import (
 )
 
 // A rowLayout writes rows of the activity log as lines. On a terminal the
-// columns stand below each other; they grow with what they have to hold.
+// columns are aligned; they grow with their contents.
 type rowLayout struct {
 	paint   screen.Painter
 	columns int // of the terminal; 0 if there is none
@@ -84,8 +84,8 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 }
 
 const (
-	narrow      = 110 // columns of a terminal in which not everything has a column of its own
-	leastDetail = 20  // columns; where fewer are left, a row takes a second line
+	narrow      = 110 // a terminal with fewer columns gets merged cells
+	leastDetail = 20  // columns; if fewer are left, a row takes a second line
 )
 
 // A cell is a piece of a line.
@@ -106,8 +106,8 @@ func (l *rowLayout) columned(e *activitylog.Entry, cells [5]string) []cell {
 	return list
 }
 
-// merged returns the cells of a row for a narrow terminal: the event in a column,
-// and what the rows before it of the same message have not said yet.
+// merged returns the cells of a row for a narrow terminal: the event in a column, and
+// what earlier rows of the same message did not show.
 func (l *rowLayout) merged(e *activitylog.Entry, cells [5]string) []cell {
 	event, typ, actor, topic, status := cells[0], cells[1], cells[2], cells[3], cells[4]
 	list := []cell{{screen.Pad(event, l.widths[0]), cellColour(0, e)}}
@@ -155,8 +155,8 @@ func orDash(s string) string {
 	return s
 }
 
-// shownID returns the id of the row's message: whole where the message begins,
-// so that it can be copied, elsewhere its end.
+// shownID returns the id of the row's message: the whole id in its first row, so that
+// it can be copied, and the end of the id in others.
 func shownID(e *activitylog.Entry) string {
 	id := screen.Printable(e.MessageID)
 	if e.Is(activitylog.SendStart) || e.Is(activitylog.Rejected) || len(id) <= 8 {

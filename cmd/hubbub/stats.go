@@ -72,8 +72,8 @@ func printStats(w io.Writer, list []activitylog.AgentStats) error {
 	return err
 }
 
-// The numbers take statsColumns; what follows is wrapped where a terminal leaves
-// it minEnds.
+// The numbers take statsColumns. The text behind them is wrapped if a terminal leaves
+// minEnds columns for it.
 const statsColumns, minEnds = 57, 16
 
 func printStatsLine(w io.Writer, s activitylog.AgentStats, columns int) {

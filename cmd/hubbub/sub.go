@@ -83,15 +83,14 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	return errors.Join(err, shown.failure())
 }
 
-// An announcer tells a person on stderr about the connection.
+// An announcer tells on stderr about the connection.
 type announcer struct {
 	mu   sync.Mutex
 	w    io.Writer
 	said bool // that there is no connection
 }
 
-// look says at the beginning that no bus answers: what only tries again shows
-// nothing.
+// look reports at the start that no bus answers: the peer retries silently.
 func (a *announcer) look(ctx context.Context, buses []string, token string) error {
 	var failures []error
 	for _, bus := range buses {

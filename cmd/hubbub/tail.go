@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tailing is what tail was asked to show.
+// tailing holds the flags of tail.
 type tailing struct {
 	rows   rowFlags
 	logs   *[]string
@@ -46,7 +46,7 @@ func newTail() *cobra.Command {
 	return cmd
 }
 
-// linesOnTerminal is how many rows people get who did not say how many.
+// linesOnTerminal is the default of --lines on a terminal.
 const linesOnTerminal = 100
 
 func (t *tailing) run(cmd *cobra.Command) error {
@@ -87,7 +87,7 @@ func (t *tailing) last(ctx context.Context, r *activitylog.Reader, f activitylog
 		}
 	}
 	switch {
-	case errors.Is(err, activitylog.ErrNoLog), ctx.Err() != nil: // to be stopped is its end
+	case errors.Is(err, activitylog.ErrNoLog), ctx.Err() != nil: // being stopped is no error
 		err = nil
 	case err == nil:
 		err = out.flush()
@@ -95,8 +95,8 @@ func (t *tailing) last(ctx context.Context, r *activitylog.Reader, f activitylog
 	return at, describeLog(err)
 }
 
-// past writes the rows that are there, the last ones only where lines says how
-// many, and returns where those end.
+// past writes the rows that are there, only the last ones unless lines is negative, and
+// returns the place after them.
 func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog.Filter, lines int, out *tailWriter) (activitylog.Cursor, error) {
 	if lines < 0 {
 		return nil, r.EachPage(ctx, f, out.write)
@@ -131,7 +131,7 @@ func (t *tailWriter) write(rows []activitylog.Entry) error {
 		return printJSON(t.w, rows)
 	}
 	for i := range rows {
-		t.layout.fit(&rows[i]) // all of them stand below each other
+		t.layout.fit(&rows[i]) // align all of them
 	}
 	for i := range rows {
 		if _, err := fmt.Fprintln(t.w, t.layout.line(&rows[i])); err != nil {
@@ -143,7 +143,7 @@ func (t *tailWriter) write(rows []activitylog.Entry) error {
 
 func (t *tailWriter) flush() error { return t.w.Flush() }
 
-// show writes rows and lets them be seen.
+// show writes rows and flushes them.
 func (t *tailWriter) show(rows []activitylog.Entry) error {
 	return errors.Join(t.write(rows), t.flush())
 }

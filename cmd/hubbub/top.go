@@ -47,7 +47,7 @@ func newTop() *cobra.Command {
 	return cmd
 }
 
-// The terminal's ways to draw over what it shows.
+// Control sequences that draw over the terminal.
 const (
 	otherScreen = "\x1b[?1049h\x1b[?25l"
 	firstScreen = "\x1b[?25h\x1b[?1049l"

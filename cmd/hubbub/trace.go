@@ -55,9 +55,8 @@ func newTrace() *cobra.Command {
 			}
 			return &activitylog.Chain{Steps: []activitylog.Step{{Message: m}}}, nil
 		}
-		ids := []string{args[0]}
-		chain, err := read(args[0])
-		if errors.Is(err, activitylog.ErrUnknownMessage) {
+		ids := args
+		if _, err := r.Message(cmd.Context(), args[0]); errors.Is(err, activitylog.ErrUnknownMessage) {
 			brought, err := broughtBy(cmd.Context(), r, args[0])
 			if err != nil {
 				return err
@@ -67,9 +66,7 @@ func newTrace() *cobra.Command {
 			}
 		}
 		for i, id := range ids {
-			if id != args[0] {
-				chain, err = read(id)
-			}
+			chain, err := read(id)
 			switch {
 			case errors.Is(err, activitylog.ErrUnknownMessage):
 				return fmt.Errorf("%w; hubbub tail shows the ids of messages, and --log reads other logs", err)
@@ -85,8 +82,7 @@ func newTrace() *cobra.Command {
 	return cmd
 }
 
-// broughtBy returns the messages that brought what was said in a chat to agents,
-// the oldest first.
+// broughtBy returns the messages that brought a chat event to agents, the oldest first.
 func broughtBy(ctx context.Context, r *activitylog.Reader, event string) (ids []string, err error) {
 	err = r.ChatEvents(ctx, activitylog.AttentionFilter{EventID: event}, func(c *activitylog.ChatEvent) error {
 		if !slices.Contains(ids, c.MessageID) {

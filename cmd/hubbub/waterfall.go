@@ -17,7 +17,7 @@ type waterfall struct {
 	paint   screen.Painter
 	columns int // of the terminal; 0 if there is none
 	bar     int // columns of the axis
-	note    int // columns of what stands behind it
+	note    int // columns of the note behind it
 }
 
 const (
@@ -39,7 +39,8 @@ func newWaterfall(c *activitylog.Chain, paint screen.Painter, columns int) *wate
 	return f
 }
 
-// label names a bar: a message by its type and way, or by what an agent tells by it.
+// label returns the name of a bar: of a message, its type and route, or the record that
+// it brings.
 func label(b *view.Bar) string {
 	indent := strings.Repeat("  ", b.Depth)
 	switch {
@@ -57,8 +58,8 @@ func label(b *view.Bar) string {
 	return indent + screen.Printable(name) + " " + routeOf(b.From, b.Topic)
 }
 
-// note says what stands behind a bar: what went wrong, or what the message says,
-// and what goes on at an agent after it.
+// note returns the text behind a bar: the error or the message's text, and what goes on
+// at an agent after it.
 func note(b *view.Bar) string {
 	text := b.Error
 	if b.Kind == view.BarMessage && b.Error == "" && !b.Self {
@@ -121,9 +122,8 @@ func (f *waterfall) line(b *view.Bar, width int) string {
 	return strings.TrimRight(line, " ")
 }
 
-// draw returns the bar in its columns. What is too short for a column is a
-// thin mark; what is not finished runs to the end; a wait or a turn is a line
-// behind its bar.
+// draw returns the bar in its columns. A bar that is too short for a column
+// is a thin mark; an open bar runs to the end; a wait or a turn is a line behind its bar.
 func (f *waterfall) draw(b *view.Bar) string {
 	if b.Start.IsZero() {
 		return strings.Repeat(" ", f.bar)

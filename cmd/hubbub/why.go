@@ -77,7 +77,7 @@ func newWhy() *cobra.Command {
 	return cmd
 }
 
-// agentName completes the name of an agent to its identity.
+// agentName returns the identity of an agent that is given by name or identity.
 func agentName(s string) string {
 	if strings.Contains(s, ":") {
 		return s
@@ -206,7 +206,7 @@ func printStories(w io.Writer, stories []*story) error {
 	return p.err
 }
 
-// wokenWord says in a word whether the agent's harness ran for the event.
+// wokenWord tells whether the agent's harness ran for the event.
 func wokenWord(s *story, paint screen.Painter) string {
 	started := slices.ContainsFunc(s.Turns, func(a *attended) bool { return a.State == "started" })
 	switch {
