@@ -82,30 +82,58 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("hubbub_"+name, help, labels, nil)
 }
 
+// A metric is one figure of a report of type R.
+type metric[R any] struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(*R) float64
+}
+
+func gauge[R any](name, help string, read func(*R) float64) metric[R] {
+	return metric[R]{desc(name, help), prometheus.GaugeValue, read}
+}
+
+func counter[R any](name, help string, read func(*R) float64) metric[R] {
+	return metric[R]{desc(name, help), prometheus.CounterValue, read}
+}
+
+type (
+	counters = report.Counters
+	logStats = activitylog.Stats
+)
+
+var busMetrics = []metric[counters]{
+	gauge("sessions", "Connections that are open or being closed.", func(c *counters) float64 { return float64(c.Sessions) }),
+	gauge("peers", "Peers that are connected and initialized.", func(c *counters) float64 { return float64(c.Peers) }),
+	gauge("subscriptions", "Subscriptions of all sessions.", func(c *counters) float64 { return float64(c.Subscriptions) }),
+	gauge("deliveries_unanswered", "Deliveries that peers have not answered yet.", func(c *counters) float64 { return float64(c.Unanswered) }),
+	gauge("deliveries_queued", "Deliveries that wait for room at their peer.", func(c *counters) float64 { return float64(c.Queued) }),
+	counter("frames_read_total", "Frames read from peers.", func(c *counters) float64 { return float64(c.Frames) }),
+	counter("messages_accepted_total", "Messages accepted by sendMessage.", func(c *counters) float64 { return float64(c.Accepted) }),
+	counter("messages_finished_total", "Messages whose every delivery has an outcome.", func(c *counters) float64 { return float64(c.Finished) }),
+	counter("requests_refused_total", "Requests answered with an error.", func(c *counters) float64 { return float64(c.Refused) }),
+}
+
+var logMetrics = []metric[logStats]{
+	gauge("activity_queue_rows", "Rows that wait to be written to the activity log.", func(s *logStats) float64 { return float64(s.QueuedRows) }),
+	gauge("activity_queue_bytes", "Bytes that wait to be written to the activity log.", func(s *logStats) float64 { return float64(s.QueuedBytes) }),
+	gauge("activity_lag_seconds", "Age of the oldest row that is not written.", func(s *logStats) float64 { return s.Lag.Seconds() }),
+	gauge("activity_wal_bytes", "Size of the activity log's write-ahead file.", func(s *logStats) float64 { return float64(s.WALBytes) }),
+	gauge("activity_stalled", "1 while the activity log makes no progress.", func(s *logStats) float64 {
+		return map[bool]float64{true: 1}[s.Stalled]
+	}),
+	counter("activity_rows_written_total", "Rows committed to the activity log.", func(s *logStats) float64 { return float64(s.Written) }),
+	counter("activity_rows_lost_total", "Rows that did not fit in the queue of the activity log.", func(s *logStats) float64 { return float64(s.Lost) }),
+	counter("activity_gaps_total", "log_gap rows written.", func(s *logStats) float64 { return float64(s.Gaps) }),
+}
+
 var (
-	descSessions      = desc("sessions", "Connections that are open or being closed.")
-	descPeers         = desc("peers", "Peers that are connected and initialized.")
-	descSubscriptions = desc("subscriptions", "Subscriptions of all sessions.")
-	descFrames        = desc("frames_read_total", "Frames read from peers.")
-	descAccepted      = desc("messages_accepted_total", "Messages accepted by sendMessage.")
-	descFinished      = desc("messages_finished_total", "Messages whose every delivery has an outcome.")
-	descRefused       = desc("requests_refused_total", "Requests answered with an error.")
-	descDeliveries    = desc("deliveries_total", "Deliveries by outcome.", "outcome")
-	descLimits        = desc("limit_reached_total", "How often a bound was reached.", "limit")
-	descBound         = desc("limit", "The bounds in force.", "limit")
-	descUsed          = desc("limit_used", "What is in use of a bound; of a bound of each peer, by the peer that uses most.", "limit")
-	descLatency       = desc("message_seconds", "Time from acceptance to the last outcome.")
-	descUnanswered    = desc("deliveries_unanswered", "Deliveries that peers have not answered yet.")
-	descQueued        = desc("deliveries_queued", "Deliveries that wait for room at their peer.")
-	descLogQueued     = desc("activity_queue_rows", "Rows that wait to be written to the activity log.")
-	descLogBytes      = desc("activity_queue_bytes", "Bytes that wait to be written to the activity log.")
-	descLogWritten    = desc("activity_rows_written_total", "Rows committed to the activity log.")
-	descLogLost       = desc("activity_rows_lost_total", "Rows that did not fit in the queue of the activity log.")
-	descLogGaps       = desc("activity_gaps_total", "log_gap rows written.")
-	descLogLag        = desc("activity_lag_seconds", "Age of the oldest row that is not written.")
-	descLogWAL        = desc("activity_wal_bytes", "Size of the activity log's write-ahead file.")
-	descLogStalled    = desc("activity_stalled", "1 while the activity log makes no progress.")
-	descCPU           = desc("cpu_seconds_total", "Processor time of the program, more exact than process_cpu_seconds_total.")
+	descDeliveries = desc("deliveries_total", "Deliveries by outcome.", "outcome")
+	descLimits     = desc("limit_reached_total", "How often a bound was reached.", "limit")
+	descBound      = desc("limit", "The bounds in force.", "limit")
+	descUsed       = desc("limit_used", "What is in use of a bound; of a bound of each peer, by the peer that uses most.", "limit")
+	descLatency    = desc("message_seconds", "Time from acceptance to the last outcome.")
+	descCPU        = desc("cpu_seconds_total", "Processor time of the program, more exact than process_cpu_seconds_total.")
 )
 
 // Describe implements prometheus.Collector.
@@ -113,40 +141,36 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeBy
 
 // Collect implements prometheus.Collector: it writes out the Counters.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	count := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
-	}
 	s := c.srv.Counters()
-	gauge(descSessions, float64(s.Sessions))
-	gauge(descPeers, float64(s.Peers))
-	gauge(descUnanswered, float64(s.Unanswered))
-	gauge(descQueued, float64(s.Queued))
-	gauge(descSubscriptions, float64(s.Subscriptions))
-	count(descFrames, float64(s.Frames))
-	count(descAccepted, float64(s.Accepted))
-	count(descFinished, float64(s.Finished))
-	count(descRefused, float64(s.Refused))
-	for outcome, n := range s.Deliveries {
-		count(descDeliveries, float64(n), outcome)
-	}
-	for limit, n := range s.Limits {
-		count(descLimits, float64(n), limit)
-	}
-	for limit, v := range s.Bounds {
-		gauge(descBound, v, limit)
-	}
-	for limit, v := range s.Used {
-		gauge(descUsed, v, limit)
-	}
+	collect(ch, busMetrics, &s)
+	collectLabelled(ch, descDeliveries, prometheus.CounterValue, s.Deliveries)
+	collectLabelled(ch, descLimits, prometheus.CounterValue, s.Limits)
+	collectLabelled(ch, descBound, prometheus.GaugeValue, s.Bounds)
+	collectLabelled(ch, descUsed, prometheus.GaugeValue, s.Used)
 	if cpu, err := processorTime(); err == nil {
-		count(descCPU, cpu.Seconds())
+		ch <- prometheus.MustNewConstMetric(descCPU, prometheus.CounterValue, cpu.Seconds())
 	}
 	ch <- latencyMetric(&s)
-	if s.Log != nil {
-		collectLog(s.Log, gauge, count)
+	if l := s.Log; l != nil {
+		collect(ch, logMetrics, l)
+		collectLabelled(ch, descBound, prometheus.GaugeValue, map[string]int64{
+			"activity_queue_rows": int64(l.MaxRows), "activity_queue_bytes": int64(l.MaxBytes), "activity_wal_bytes": l.MaxWAL,
+		})
+		collectLabelled(ch, descUsed, prometheus.GaugeValue, map[string]int64{
+			"activity_queue_rows": int64(l.QueuedRows), "activity_queue_bytes": int64(l.QueuedBytes), "activity_wal_bytes": l.WALBytes,
+		})
+	}
+}
+
+func collect[R any](ch chan<- prometheus.Metric, list []metric[R], from *R) {
+	for _, m := range list {
+		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.read(from))
+	}
+}
+
+func collectLabelled[V uint64 | int64 | float64](ch chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, values map[string]V) {
+	for label, v := range values {
+		ch <- prometheus.MustNewConstMetric(d, kind, float64(v), label)
 	}
 }
 
@@ -168,27 +192,6 @@ func latencyMetric(s *report.Counters) prometheus.Metric {
 		}
 	}
 	return prometheus.MustNewConstHistogram(descLatency, total, s.LatencySum.Seconds(), buckets)
-}
-
-func collectLog(s *activitylog.Stats, gauge, count func(d *prometheus.Desc, v float64, labels ...string)) {
-	gauge(descBound, float64(s.MaxRows), "activity_queue_rows")
-	gauge(descBound, float64(s.MaxBytes), "activity_queue_bytes")
-	gauge(descBound, float64(s.MaxWAL), "activity_wal_bytes")
-	gauge(descUsed, float64(s.QueuedRows), "activity_queue_rows")
-	gauge(descUsed, float64(s.QueuedBytes), "activity_queue_bytes")
-	gauge(descUsed, float64(s.WALBytes), "activity_wal_bytes")
-	gauge(descLogQueued, float64(s.QueuedRows))
-	gauge(descLogBytes, float64(s.QueuedBytes))
-	gauge(descLogLag, s.Lag.Seconds())
-	count(descLogWritten, float64(s.Written))
-	count(descLogLost, float64(s.Lost))
-	count(descLogGaps, float64(s.Gaps))
-	gauge(descLogWAL, float64(s.WALBytes))
-	stalled := 0.0
-	if s.Stalled {
-		stalled = 1
-	}
-	gauge(descLogStalled, stalled)
 }
 
 // bounds returns the limits in force, named after their flags.

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/chorus"
@@ -84,11 +84,8 @@ func newChorusAdd() *cobra.Command {
 				if err := chorus.NewGuard(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
 					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to post to %s: %s\n", name.ID(), err)
 				}
-				if asJSON(cmd) {
-					return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": string(name), "peer": string(name.ID())})
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is on the bus as soon as the gateway runs\n", name.ID())
-				return err
+				return printLine(cmd, map[string]string{"name": string(name), "peer": string(name.ID())},
+					"%s is on the bus as soon as the gateway runs", name.ID())
 			})
 		},
 	}
@@ -146,11 +143,7 @@ func reportAssignment(cmd *cobra.Command, topic protocol.Topic, agent protocol.P
 	if result.Addressee == protocol.AddresseeAbsent || result.DeliveredTo == 0 {
 		return fmt.Errorf("nobody on the bus carries %s: is its bridge running?", topic)
 	}
-	if asJSON(cmd) {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(protocol.RouteAssigned{Topic: topic, Agent: agent})
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s hears %s now\n", agent, topic)
-	return err
+	return printLine(cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s hears %s now", agent, topic)
 }
 
 func newChorusList() *cobra.Command {
@@ -177,57 +170,34 @@ func newChorusList() *cobra.Command {
 	}
 }
 
-func printChorusJSON(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []chorus.Inbox) error {
-	encoder := json.NewEncoder(cmd.OutOrStdout())
-	for _, a := range agents {
-		if err := encoder.Encode(struct {
+// printChorus prints agents and inboxes: with --json all of them as lines of their
+// kind, and otherwise as a table for each kind, in the same columns.
+func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []chorus.Inbox) error {
+	var list []any
+	var rows [][]any
+	for i, a := range agents {
+		list = append(list, struct {
 			Kind string `json:"kind"`
 			chorus.ExternalAgent
-		}{"agent", a}); err != nil {
-			return err
+		}{"agent", a})
+		if i == 0 {
+			rows = append(rows, []any{"AGENT", "HOST", "ROLES", "STATE"})
 		}
+		rows = append(rows, []any{a.Peer, a.Host, strings.Join(a.Settings.Roles, " "), cmp.Or(a.Trouble, "ok")})
 	}
-	for _, in := range inboxes {
-		if err := encoder.Encode(struct {
+	for i, in := range inboxes {
+		list = append(list, struct {
 			Kind string `json:"kind"`
 			chorus.Inbox
-		}{"inbox", in}); err != nil {
-			return err
+		}{"inbox", in})
+		if i == 0 {
+			rows = append(rows, []any{"INBOX", "CHANNELS", "CHANGED", "STATE"})
 		}
+		state := map[bool]string{false: "open", true: "revoked"}[in.Revoked]
+		rows = append(rows, []any{in.Name, in.Channels, in.ChangedAt.Format("2006-01-02 15:04"), state})
 	}
-	return nil
-}
-
-func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []chorus.Inbox) error {
-	switch {
-	case asJSON(cmd):
-		return printChorusJSON(cmd, agents, inboxes)
-	case len(agents)+len(inboxes) == 0:
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing yet in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`\n", program.From(cmd).Data)
-		return err
-	}
-	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	if len(agents) > 0 {
-		fmt.Fprintln(t, "AGENT\tHOST\tROLES\tSTATE")
-		for _, a := range agents {
-			state := "ok"
-			if a.Trouble != "" {
-				state = a.Trouble
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", a.Peer, a.Host, strings.Join(a.Settings.Roles, " "), state)
-		}
-	}
-	if len(inboxes) > 0 {
-		fmt.Fprintln(t, "INBOX\tCHANNELS\tCHANGED\tSTATE")
-		for _, in := range inboxes {
-			state := "open"
-			if in.Revoked {
-				state = "revoked"
-			}
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", in.Name, in.Channels, in.ChangedAt.Format("2006-01-02 15:04"), state)
-		}
-	}
-	return t.Flush()
+	none := fmt.Sprintf("nothing yet in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`", program.From(cmd).Data)
+	return printAll(cmd, list, none, func(w io.Writer, _ []any) error { return printRows(w, rows) })
 }
 
 func newChorusRemove() *cobra.Command {
@@ -303,10 +273,6 @@ func printConnection(cmd *cobra.Command, name, url string, make func(*chorus.Sto
 				"if that is wrong, put the right one there: the rest stays valid\n", url)
 		}
 		connection := chorus.ConnectionString(url, secret)
-		if asJSON(cmd) {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": name, "connectionString": connection})
-		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), connection)
-		return err
+		return printLine(cmd, map[string]string{"name": name, "connectionString": connection}, "%s", connection)
 	})
 }

@@ -60,7 +60,7 @@ func newOutboxList() *cobra.Command {
 
 func printOutbox(cmd *cobra.Command, items []letters.Item) error {
 	return printAll(cmd, items, "nothing waits, and nothing needs a person", func(w io.Writer, items []letters.Item) error {
-		return printTable(w, []string{"ID", "TO", "STATE", "TRIED", "QUEUED", "NEXT", "FROM", "TEXT", "LAST ERROR"}, items, outboxRow)
+		return printTable(w, []any{"ID", "TO", "STATE", "TRIED", "QUEUED", "NEXT", "FROM", "TEXT", "LAST ERROR"}, items, outboxRow)
 	})
 }
 

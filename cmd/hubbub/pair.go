@@ -81,7 +81,7 @@ func listAdmissions(cmd *cobra.Command) error {
 		return err
 	}
 	return printAll(cmd, admitted, "nobody was admitted by a code", func(w io.Writer, list []tg.Admission) error {
-		return printTable(w, []string{"KIND", "ID", "BY USER", "BOT", "SINCE"}, list, func(a tg.Admission) []any {
+		return printTable(w, []any{"KIND", "ID", "BY USER", "BOT", "SINCE"}, list, func(a tg.Admission) []any {
 			return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime)}
 		})
 	})

@@ -97,7 +97,7 @@ func printEach(w io.Writer, raw []byte) error {
 }
 
 func printPeers(w io.Writer, list []report.Peer) error {
-	return printTable(w, []string{"PEER", "SINCE", "FROM", "UNANSWERED", "QUEUED", "LISTENS TO"}, list, func(p report.Peer) []any {
+	return printTable(w, []any{"PEER", "SINCE", "FROM", "UNANSWERED", "QUEUED", "LISTENS TO"}, list, func(p report.Peer) []any {
 		since := p.ConnectedAt
 		if at, err := time.Parse(time.RFC3339, since); err == nil {
 			since = ago(time.Since(at))

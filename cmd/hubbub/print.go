@@ -44,12 +44,19 @@ func printAll[T any](cmd *cobra.Command, list []T, none string, print func(io.Wr
 	return print(out, list)
 }
 
-// printTable prints a list in columns, whose names head has.
-func printTable[T any](w io.Writer, head []string, list []T, row func(T) []any) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join(head, "\t"))
+// printTable prints a list in columns with the names in head.
+func printTable[T any](w io.Writer, head []any, list []T, row func(T) []any) error {
+	rows := [][]any{head}
 	for _, item := range list {
-		cells := row(item)
+		rows = append(rows, row(item))
+	}
+	return printRows(w, rows)
+}
+
+// printRows prints rows in columns.
+func printRows(w io.Writer, rows [][]any) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, cells := range rows {
 		fmt.Fprintf(t, strings.Repeat("%v\t", len(cells)-1)+"%v\n", cells...)
 	}
 	return t.Flush()

@@ -86,7 +86,7 @@ func newTokenList() *cobra.Command {
 
 func printCredentials(w io.Writer, list []grant.Credential) error {
 	words := func(patterns []string) string { return strings.Join(patterns, " ") }
-	return printTable(w, []string{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE"}, list, func(c grant.Credential) []any {
+	return printTable(w, []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE"}, list, func(c grant.Credential) []any {
 		return []any{c.Name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue)}
 	})
 }

@@ -19,8 +19,9 @@ const MaxFrameHeader = "Hubbub-Max-Frame"
 // subprotocol that is not empty is echoed. If Accept returns an error, it has written
 // the response.
 func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Options) (*WebSocket, error) {
+	o = o.withDefaults()
 	h := &hijacker{ResponseWriter: w, options: o}
-	w.Header().Set(MaxFrameHeader, strconv.FormatInt(o.maxFrame(), 10))
+	w.Header().Set(MaxFrameHeader, strconv.Itoa(o.MaxFrame))
 	accept := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
 	if subprotocol != "" {
 		accept.Subprotocols = []string{subprotocol}

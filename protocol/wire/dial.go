@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/protocol/defaults"
+
 	"github.com/coder/websocket"
 )
 
@@ -47,10 +49,8 @@ const (
 
 // Dial opens a stream to a bus at a ws:// or wss:// URL.
 func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
-	if o == nil {
-		o = &DialOptions{}
-	}
-	options := o.Options
+	settings := defaults.Of(o)
+	options := settings.Options
 	var g *gatherConn
 	wrap := func(conn net.Conn, err error) (net.Conn, error) {
 		if err != nil {
@@ -66,12 +66,12 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 			return wrap(dialer.DialContext(ctx, network, addr))
 		},
 		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return wrap((&tls.Dialer{NetDialer: dialer, Config: o.TLS}).DialContext(ctx, network, addr))
+			return wrap((&tls.Dialer{NetDialer: dialer, Config: settings.TLS}).DialContext(ctx, network, addr))
 		},
 	}
 	header := http.Header{}
-	if o.Token != "" {
-		header.Set("Authorization", "Bearer "+o.Token)
+	if settings.Token != "" {
+		header.Set("Authorization", "Bearer "+settings.Token)
 	}
 	conn, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport, CheckRedirect: noRedirect},

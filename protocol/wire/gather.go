@@ -58,7 +58,8 @@ var outputs = sync.Pool{New: func() any { return new([]byte) }}
 const keptOutput = 64 << 10
 
 func newGatherConn(conn net.Conn, o *Options) *gatherConn {
-	g := &gatherConn{Conn: conn, writeTimeout: o.writeTimeout(), maxBuffered: o.maxBuffered(), released: make(chan struct{})}
+	o = o.withDefaults()
+	g := &gatherConn{Conn: conn, writeTimeout: o.WriteTimeout, maxBuffered: o.MaxBuffered, released: make(chan struct{})}
 	g.drained = sync.NewCond(&g.mu)
 	g.beforeWait, g.tryRead = g.flush, g.read
 	g.raw = rawOf(conn)

@@ -31,7 +31,7 @@ type lane struct {
 const pipeBound = 256 << 20
 
 func newLane(o *Options) *lane {
-	l := &lane{limit: pipeBound, max: int(o.maxFrame())}
+	l := &lane{limit: pipeBound, max: o.withDefaults().MaxFrame}
 	l.more = sync.NewCond(&l.mu)
 	return l
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
 
@@ -26,32 +27,12 @@ type Options struct {
 	Cut <-chan struct{}
 }
 
-func (o *Options) maxFrame() int64 {
-	if o == nil || o.MaxFrame <= 0 {
-		return 1 << 20
-	}
-	return int64(o.MaxFrame)
-}
-
-func (o *Options) writeTimeout() time.Duration {
-	if o == nil || o.WriteTimeout <= 0 {
-		return 10 * time.Second
-	}
-	return o.WriteTimeout
-}
-
-func (o *Options) cut() <-chan struct{} {
-	if o == nil {
-		return nil
-	}
-	return o.Cut
-}
-
-func (o *Options) maxBuffered() int {
-	if o == nil || o.MaxBuffered <= 0 {
-		return 8 << 20
-	}
-	return o.MaxBuffered
+func (o *Options) withDefaults() *Options {
+	d := defaults.Of(o)
+	defaults.Positive(&d.MaxFrame, 1<<20)
+	defaults.Positive(&d.WriteTimeout, 10*time.Second)
+	defaults.Positive(&d.MaxBuffered, 8<<20)
+	return &d
 }
 
 // A CloseError is the end of a stream by a close frame: by that of the other side, or, if
@@ -108,9 +89,10 @@ type WebSocket struct {
 var _ jsonrpc.Stream = (*WebSocket)(nil)
 
 func newWebSocket(conn *websocket.Conn, g *gatherConn, in *bufio.Reader, o *Options) *WebSocket {
-	conn.SetReadLimit(o.maxFrame())
+	o = o.withDefaults()
+	conn.SetReadLimit(int64(o.MaxFrame))
 	g.start()
-	return &WebSocket{conn: conn, net: g, in: in, max: int(o.maxFrame()), cut: o.cut()}
+	return &WebSocket{conn: conn, net: g, in: in, max: o.MaxFrame, cut: o.Cut}
 }
 
 // BeforeWait sets what Read calls before it waits.
