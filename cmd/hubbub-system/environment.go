@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,51 +44,40 @@ func readEnvFile(path string, log *zerolog.Logger) ([]string, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the environment of agents: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("reading the environment of agents: %w", err)
-	}
-	if info.Size() > maxEnvFile {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxEnvFile {
 		return nil, fmt.Errorf("%s is too large for an environment: at most %d bytes", path, maxEnvFile)
+	}
+	var raw []byte
+	if err == nil {
+		raw, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the environment of agents: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		log.Warn().Str("file", path).Msg("other users of this machine can read the environment of agents; run: chmod 600 on it")
 	}
 	var env []string
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, maxEnvFile+1)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	for n, line := range strings.Split(string(raw), "\n") {
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		key, value, found := strings.Cut(line, "=")
-		if !found || !validKey(key) {
-			return nil, fmt.Errorf("%s:%d: a line must be KEY=value", path, n)
+		if !found || !validKey.MatchString(key) {
+			return nil, fmt.Errorf("%s:%d: a line must be KEY=value", path, n+1)
 		}
 		value, err := unquote(value)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+			return nil, fmt.Errorf("%s:%d: %w", path, n+1, err)
 		}
 		env = append(env, key+"="+value)
 	}
-	return env, lines.Err()
+	return env, nil
 }
 
-func validKey(key string) bool {
-	for i, r := range key {
-		letter := r == '_' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
-		if !letter && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
-	}
-	return key != ""
-}
+var validKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func unquote(value string) (string, error) {
 	if value == "" || value[0] != '"' && value[0] != '\'' {

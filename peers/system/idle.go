@@ -3,6 +3,8 @@ package system
 import (
 	"context"
 	"time"
+
+	"hubbub/protocol/retry"
 )
 
 // idleLoop ends agents that nobody has talked to for Options.IdleStop. The sign that
@@ -12,14 +14,8 @@ func (s *Spawner) idleLoop(ctx context.Context) error {
 	if s.opts.IdleStop <= 0 {
 		return nil
 	}
-	ticker := time.NewTicker(max(min(s.opts.IdleStop/4, 30*time.Second), time.Millisecond))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	every := max(min(s.opts.IdleStop/4, 30*time.Second), time.Millisecond)
+	for retry.Sleep(ctx, every) {
 		limit := time.Now().Add(-s.opts.IdleStop).UnixMicro()
 		s.mu.Lock()
 		for _, k := range s.keepers {
@@ -29,4 +25,5 @@ func (s *Spawner) idleLoop(ctx context.Context) error {
 		}
 		s.mu.Unlock()
 	}
+	return nil
 }

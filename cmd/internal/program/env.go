@@ -12,6 +12,7 @@ import (
 
 	"hubbub/peers/peer"
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 )
@@ -110,14 +111,7 @@ func (e *Env) Pulse() { e.notify.pulse() }
 // PulseWhile is the pulse of a program without such a loop: every second until ctx ends
 // it calls Pulse if alive reports true. alive may block.
 func (e *Env) PulseWhile(ctx context.Context, alive func() bool) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
+	for retry.Sleep(ctx, time.Second) {
 		if alive() {
 			e.Pulse()
 		}

@@ -14,6 +14,7 @@ import (
 	"hubbub/peers/child"
 	"hubbub/peers/system"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 )
@@ -49,16 +50,10 @@ func New(folder string, opts *Options) *Launcher {
 
 // Run keeps the logs of agents below their bound until ctx ends.
 func (l *Launcher) Run(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			l.cutLogs()
-		}
+	for retry.Sleep(ctx, time.Second) {
+		l.cutLogs()
 	}
+	return nil
 }
 
 // Outlives reports whether agents go on without the spawner.

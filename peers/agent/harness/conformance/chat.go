@@ -11,6 +11,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
+	"hubbub/protocol/retry"
 )
 
 // A chat plays the conversations of a run and their tools, and records what the program
@@ -90,13 +91,7 @@ func (c *chat) quiet(ctx context.Context, d time.Duration) {
 		if last.Before(began) {
 			last = began
 		}
-		left := time.Until(last.Add(d))
-		if left <= 0 {
-			return
-		}
-		select {
-		case <-time.After(left):
-		case <-ctx.Done():
+		if left := time.Until(last.Add(d)); left <= 0 || !retry.Sleep(ctx, left) {
 			return
 		}
 	}
