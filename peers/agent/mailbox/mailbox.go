@@ -112,9 +112,6 @@ func (m *Mailbox) View(ctx context.Context) *View { return &View{m: m, ctx: ctx,
 // Err returns the first error of the view.
 func (v *View) Err() error { return v.err }
 
-// Self returns the identity of the agent.
-func (v *View) Self() string { return string(v.m.id) }
-
 func all[T any](v *View, scan func(store.Row) (T, error), query string, args ...any) (list []T) {
 	if v.err == nil {
 		list, v.err = store.All(v.ctx, v.q, scan, query, args...)

@@ -37,7 +37,7 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 			return nil
 		}
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.config.Version), carrier.Deferrals
-		shown.Prompt = promptOf(tx, carrier, parts).Block(r.opts.Fence())
+		shown.Prompt = r.promptOf(tx, carrier, parts).Block(r.opts.Fence())
 	}
 	if r.opts.ChatServer != nil {
 		server := r.opts.ChatServer(shown.Chat)
@@ -117,7 +117,7 @@ func platformOf(chat protocol.Topic) string {
 }
 
 // promptOf returns an event as a model reads it.
-func promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) *attention.Prompt {
+func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) *attention.Prompt {
 	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{}}
 	for _, part := range parts {
 		p.Parts = append(p.Parts, part.Content.Text)
@@ -133,7 +133,7 @@ func promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) *attenti
 		switch before := line.Entry; {
 		case before == nil:
 			p.Around = append(p.Around, attention.Line{
-				EventID: string(line.Sent.MessageID), Text: line.Sent.Text, Author: attention.Author{ID: tx.Self(), Kind: attention.AuthorAgent},
+				EventID: string(line.Sent.MessageID), Text: line.Sent.Text, Author: attention.Author{ID: r.opts.Self.ID, Kind: attention.AuthorAgent},
 			})
 		case !before.Deleted:
 			event := before.Event()

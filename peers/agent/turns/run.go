@@ -158,14 +158,6 @@ func (r *Runner) inTurn(ctx context.Context, id string, state mailbox.TurnState,
 	})
 }
 
-// parallel is how many turns run at once.
-func (r *Runner) parallel() int {
-	if r.opts.OwnTime {
-		return max(r.opts.Parallel, 64)
-	}
-	return r.opts.Parallel
-}
-
 // startTurns starts what is due and has its place free, the most pressing first, and
 // returns when the next turn is due.
 func (r *Runner) startTurns(ctx, work context.Context, caps harness.Capabilities, wg *sync.WaitGroup) (next time.Time, err error) {
@@ -176,7 +168,7 @@ func (r *Runner) startTurns(ctx, work context.Context, caps harness.Capabilities
 		switch {
 		case t.NotBefore.After(now):
 			next = soonest(next, t.NotBefore)
-		case r.runs.busy() >= r.parallel() && !urgent: // a turn that ends pokes the loop
+		case r.runs.busy() >= r.opts.Parallel && !urgent: // a turn that ends pokes the loop
 		case holder != "" && urgent && caps.Injection.Interrupt:
 			err = r.preempt(ctx, holder)
 		case holder == "":

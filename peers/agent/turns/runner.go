@@ -61,6 +61,9 @@ type Runner struct {
 
 // New returns the runner of a mailbox whose turns h runs with the tools of kit.
 func New(box *mailbox.Mailbox, h harness.Harness, kit *tools.Kit, broker Broker, opts Options) *Runner {
+	if opts.OwnTime {
+		opts.Parallel = max(opts.Parallel, 64) // its turns take no time of ours
+	}
 	return &Runner{box: box, harness: h, kit: kit, broker: broker, opts: opts, runs: newRuns(), wake: make(chan struct{}, 1)}
 }
 
