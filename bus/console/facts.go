@@ -198,7 +198,7 @@ func (f *facts) applyRow(e *activitylog.Entry) {
 	case e.Is(activitylog.LogGap):
 		g := gap{At: at}
 		_ = json.Unmarshal(e.Payload, &g) // unreadable members stay unknown
-		f.gaps = appendBounded(f.gaps, g)
+		f.gaps = appendKept(maxRecent, f.gaps, g)
 	}
 }
 
@@ -247,12 +247,14 @@ func (f *facts) delivered(e *activitylog.Entry, at time.Time) {
 
 func (f *facts) fail(x failure) {
 	x.Error = text.Clip(x.Error, maxText)
-	f.failures = appendBounded(f.failures, x)
+	f.failures = appendKept(maxRecent, f.failures, x)
 }
 
-func appendBounded[T any](list []T, v T) []T {
-	if len(list) >= 2*maxRecent {
-		list = append(list[:0], list[maxRecent:]...)
+// appendKept appends to a list, which keeps at least the last so many items, and at most
+// twice as many.
+func appendKept[T any](keep int, list []T, v T) []T {
+	if len(list) >= 2*keep {
+		list = append(list[:0], list[len(list)-keep:]...)
 	}
 	return append(list, v)
 }

@@ -30,10 +30,7 @@ func (s *series) add(at time.Time, c report.Counters) {
 	c.Bounds, c.Used, c.Cluster = nil, nil, nil // not worth keeping
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.list) == 2*keptSamples {
-		s.list = append(s.list[:0], s.list[keptSamples:]...)
-	}
-	s.list = append(s.list, sample{at, c})
+	s.list = appendKept(keptSamples, s.list, sample{at, c})
 }
 
 // last returns at most n samples.

@@ -162,6 +162,21 @@ func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
 	}
 }
 
+// TestTheCauseIsDim: what led to a message is dim, and what failed below it is not
+// taken for it.
+func TestTheCauseIsDim(t *testing.T) {
+	rows := sent(0, "m1", "tg_message", "tg:1", "agent:a", `{"text":"hello","sourceId":"e"}`, time.Millisecond, "agent:a", "agent:b!timeout")
+	rows = append(rows, sent(time.Second, "m2", "tg_reply", "agent:a", "tg:1", `{"text":"hi","inReplyTo":"e"}`, time.Millisecond, "tg:bot")...)
+	chain, err := logged(t, rows...).Chain(t.Context(), "m2", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := newWaterfall(chain, true, 0).lines()
+	if !strings.HasPrefix(lines[1], string(screen.Dim)+"tg_message") || !strings.HasPrefix(lines[3], "  "+string(screen.Bold)) && !strings.HasPrefix(lines[3], string(screen.Bold)) {
+		t.Errorf("%q", lines)
+	}
+}
+
 // TestWaterfallDrawsWaitsAndTurns: what takes time between messages is drawn
 // behind the message with which it began.
 func TestWaterfallDrawsWaitsAndTurns(t *testing.T) {

@@ -16,9 +16,8 @@ import (
 // The endpoint for people: POST /people/say writes a message, GET
 // /people/lines?after=N waits for what becomes visible.
 const (
-	peoplePath = "/people/"
-	sayPath    = peoplePath + "say"
-	linesPath  = peoplePath + "lines"
+	sayPath   = "/people/say"
+	linesPath = "/people/lines"
 )
 
 const (
@@ -38,19 +37,15 @@ type page struct {
 	Last  int    `json:"last"`
 }
 
-func (s *Stage) servePeople(w http.ResponseWriter, r *http.Request) {
-	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if subtle.ConstantTimeCompare([]byte(key), []byte(s.key)) != 1 {
-		http.Error(w, "the key of this demo is missing", http.StatusUnauthorized)
-		return
-	}
-	switch {
-	case r.Method == http.MethodPost && r.URL.Path == sayPath:
-		s.serveSay(w, r)
-	case r.Method == http.MethodGet && r.URL.Path == linesPath:
-		s.serveLines(w, r)
-	default:
-		http.NotFound(w, r)
+// people wraps an endpoint for people: it needs the key.
+func (s *Stage) people(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if subtle.ConstantTimeCompare([]byte(key), []byte(s.key)) != 1 {
+			http.Error(w, "the key of this demo is missing", http.StatusUnauthorized)
+			return
+		}
+		serve(w, r)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,14 +30,18 @@ type Stage struct {
 
 	key  string
 	feed *feed
+	mux  *http.ServeMux
 }
 
 // NewStage makes a stage whose endpoint for people wants the given key.
 func NewStage(key string) *Stage {
-	s := &Stage{API: tgtest.New(&tgtest.Options{Username: BotName}), key: key, feed: newFeed()}
+	s := &Stage{API: tgtest.New(&tgtest.Options{Username: BotName}), key: key, feed: newFeed(), mux: http.NewServeMux()}
 	s.Will, s.Ana, s.You = s.API.User("Will"), s.API.User("Ana"), s.API.User("You")
 	s.Group = s.API.Supergroup(groupID, "Launch crew")
 	s.API.DM(s.You)
+	s.mux.HandleFunc("POST "+sayPath, s.people(s.serveSay))
+	s.mux.HandleFunc("GET "+linesPath, s.people(s.serveLines))
+	s.mux.Handle("/", s.API)
 	return s
 }
 
@@ -93,13 +96,7 @@ func (s *Stage) collect(ctx context.Context) {
 }
 
 // ServeHTTP answers the bridge, and people at /people/.
-func (s *Stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, peoplePath) {
-		s.servePeople(w, r)
-		return
-	}
-	s.API.ServeHTTP(w, r)
-}
+func (s *Stage) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // chat returns the chat that a person writes into.
 func (s *Stage) chat(group bool) models.Chat {
