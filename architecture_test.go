@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"peers/child":     {},
 
 	"peers/surface":                   {"protocol", "protocol/collab", "peers/peer", "peers/store", "peers/outbox", "peers/collab"},
-	"peers/tg":                        {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/tg/botapi", "peers/tg/markdown"},
+	"peers/tg":                        {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "peers/tg/botapi", "peers/tg/markdown"},
 	"peers/tg/botapi":                 {"protocol/http1"},
 	"peers/tg/markdown":               {},
 	"peers/tg/tgtest":                 {},

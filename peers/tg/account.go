@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
 
@@ -37,6 +38,15 @@ func (a *account) name() string { return id(a.bot) }
 // queue returns the name of one of this bot's queues in the database: bots that
 // share a database do not touch each other's.
 func (a *account) queue(name string) string { return name + ":" + a.name() }
+
+// remembered returns what the bot's row has in a column, "" if nothing.
+func (a *account) remembered(ctx context.Context, q store.Querier, column string) string {
+	value, _, err := store.One(ctx, q, store.Column[string], `SELECT `+column+` FROM bots WHERE bot = ?`, a.bot)
+	if err != nil {
+		return ""
+	}
+	return value
+}
 
 // call makes a Bot API call with the usual time limit.
 func (a *account) call(ctx context.Context, method string, params, result any) error {

@@ -205,8 +205,7 @@ func (b *Bridge) rememberBot(ctx context.Context) error {
 
 // recallBot finds the bot of the token in what is known from earlier.
 func (b *Bridge) recallBot(ctx context.Context) bool {
-	var known string
-	err := b.db.QueryRowContext(ctx, `SELECT me FROM bots WHERE token_hash = ?`, hashToken(b.token)).Scan(&known)
+	known, _, err := store.One(ctx, b.db, store.Column[string], `SELECT me FROM bots WHERE token_hash = ?`, hashToken(b.token))
 	if err != nil || json.Unmarshal([]byte(known), &b.me) != nil {
 		return false
 	}

@@ -155,9 +155,8 @@ func (in *intake) commandsOnce(ctx context.Context) error {
 	}
 	sum := sha256.Sum256(raw)
 	hash := hex.EncodeToString(sum[:])
-	var known string
-	if err := in.db.QueryRowContext(ctx, `SELECT commands FROM bots WHERE bot = ?`, in.bot).Scan(&known); err != nil || known == hash {
-		return nil //nolint:nilerr // the menu is a convenience
+	if in.remembered(ctx, in.db, "commands") == hash {
+		return nil
 	}
 	if err := in.call(ctx, "setMyCommands", map[string]any{"commands": listed}, nil); err != nil {
 		in.log.Warn().Err(err).Msg("Telegram did not take the command list; the commands work without it")

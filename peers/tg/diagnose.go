@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 
 	"github.com/go-telegram/bot/models"
@@ -43,12 +44,8 @@ type Bridging struct {
 // WebhookOf returns the address that the bridge of a bot last gave Telegram, empty
 // when it polls.
 func WebhookOf(ctx context.Context, db *sql.DB, bot int64) (string, error) {
-	var address string
-	err := db.QueryRowContext(ctx, `SELECT webhook_url FROM bots WHERE bot = ?`, bot).Scan(&address)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("reading the bridge's webhook: %w", err)
-	}
-	return address, nil
+	address, _, err := store.One(ctx, db, store.Column[string], `SELECT webhook_url FROM bots WHERE bot = ?`, bot)
+	return address, err
 }
 
 // clockTolerance is how far clocks may differ before it is said.

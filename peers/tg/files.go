@@ -1,6 +1,7 @@
 package tg
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -35,14 +36,10 @@ func (f *files) refer(ctx context.Context, tx *sql.Tx, list []attachment) ([]pro
 			out = append(out, protocol.Attachment{Kind: a.kind, Name: a.name, MimeType: a.mime, Size: a.size})
 			continue
 		}
-		ref := rand.Text()
-		err := store.Exec(ctx, tx, `INSERT OR IGNORE INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)`,
-			ref, f.bot, a.fileID, a.name, a.mime, now())
-		if err == nil {
-			err = tx.QueryRowContext(ctx, `SELECT ref FROM files WHERE bot = ? AND file_id = ?`, f.bot, a.fileID).Scan(&ref)
-		}
+		ref, _, err := store.One(ctx, tx, store.Column[string], `INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), f.bot, a.fileID, a.name, a.mime, now())
 		if err != nil {
-			return nil, fmt.Errorf("making a reference to a file: %w", err)
+			return nil, err
 		}
 		out = append(out, protocol.Attachment{Kind: a.kind, Ref: f.address(ctx, tx) + filesPath + ref, Name: a.name, MimeType: a.mime, Size: a.size})
 	}
@@ -54,11 +51,7 @@ func (f *files) address(ctx context.Context, q store.Querier) string {
 	if f.opts.FilesURL != "" {
 		return strings.TrimRight(f.opts.FilesURL, "/")
 	}
-	var address string
-	if err := q.QueryRowContext(ctx, `SELECT files_addr FROM bots WHERE bot = ?`, f.bot).Scan(&address); err != nil || address == "" {
-		address = "127.0.0.1"
-	}
-	return "http://" + address
+	return "http://" + cmp.Or(f.remembered(ctx, q, "files_addr"), "127.0.0.1")
 }
 
 // listen opens the listener. Without --files-listen it takes the port of the last
@@ -72,8 +65,7 @@ func (f *files) listen(ctx context.Context) (net.Listener, error) {
 		}
 		return l, nil
 	}
-	var last string
-	if err := f.db.QueryRowContext(ctx, `SELECT files_addr FROM bots WHERE bot = ?`, f.bot).Scan(&last); err == nil && last != "" {
+	if last := f.remembered(ctx, f.db, "files_addr"); last != "" {
 		if l, err := config.Listen(ctx, "tcp", last); err == nil {
 			return l, nil
 		}
@@ -102,7 +94,7 @@ func (f *files) serve(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
 	}
-	return serveHTTP(ctx, l, f, wait)
+	return serveHTTP(ctx, l, f, func(context.Context) error { return nil })
 }
 
 // ServeHTTP answers with a file's content.

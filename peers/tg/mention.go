@@ -3,27 +3,24 @@ package tg
 import (
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
+
+	"hubbub/peers/attention"
 
 	"github.com/go-telegram/bot/models"
 )
 
 // names returns what a text mentions with @, in lower case and in order, each
-// once. Telegram marks only usernames, so agents' names, which may hold hyphens,
+// once; of @lead.main the name is lead. Telegram marks only usernames, so agents' names, which may hold hyphens,
 // are looked for in the text; what stands in code or in a link does not count.
 func names(text string, entities []models.MessageEntity) []string {
 	hidden := covered(text, entities)
 	var out []string
-	var before rune
-	for i, r := range text {
-		if r == '@' && !hidden[i] && !isWord(before) {
-			if name := nameAt(text[i+1:]); name != "" && !slices.Contains(out, name) {
-				out = append(out, name)
-			}
+	for _, label := range attention.Labels(text) {
+		name := strings.ToLower(strings.TrimRight(text[label.From+1:label.NameEnd], "-"))
+		if name != "" && name[0] != '-' && !hidden[label.From] && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
-		before = r
 	}
 	for _, e := range entities {
 		if e.Type == models.MessageEntityTypeTextMention && e.User != nil {
@@ -33,26 +30,6 @@ func names(text string, entities []models.MessageEntity) []string {
 		}
 	}
 	return out
-}
-
-// nameAt reads a name from the front of s.
-func nameAt(s string) string {
-	end := len(s)
-	for i, r := range s {
-		if !isWord(r) && r != '-' && r != '.' {
-			end = i
-			break
-		}
-	}
-	name := strings.ToLower(strings.Trim(s[:end], "-."))
-	if first, _ := utf8.DecodeRuneInString(s); name == "" || !isWord(first) {
-		return ""
-	}
-	return name
-}
-
-func isWord(r rune) bool {
-	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
 // covered marks the bytes of a text in which an @ is no mention.
@@ -87,14 +64,9 @@ func resolve(names, agents []string, bot string, isPerson func(string) bool) []s
 	}
 	toBot, toAgent := false, false
 	for _, name := range names {
-		// A final part after a dot qualifies a name: @lead.main is still lead.
-		plain, _, _ := strings.Cut(name, ".")
 		switch {
 		case slices.Contains(agents, "agent:"+name):
 			add("agent:" + name)
-			toAgent = true
-		case slices.Contains(agents, "agent:"+plain):
-			add("agent:" + plain)
 			toAgent = true
 		case name == strings.ToLower(bot):
 			toBot = true

@@ -151,12 +151,8 @@ func (b *Bridge) storeUpdate(ctx context.Context, tx *sql.Tx, raw json.RawMessag
 		b.bot, *head.ID, time.Now().Add(-staleUpdate).UnixMicro()); err != nil {
 		return 0, false, err
 	}
-	result, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO updates (bot, update_id, raw, received_at) VALUES (?, ?, ?, ?)`,
+	n, err := store.Changed(ctx, tx, `INSERT OR IGNORE INTO updates (bot, update_id, raw, received_at) VALUES (?, ?, ?, ?)`,
 		b.bot, *head.ID, string(raw), now())
-	if err != nil {
-		return 0, false, err
-	}
-	n, err := result.RowsAffected()
 	return *head.ID, n > 0, err
 }
 
@@ -201,8 +197,7 @@ func (b *Bridge) webhookInTheWay(ctx context.Context) time.Duration {
 		b.log.Error().Err(err).Dur("retry_in", conflictPause).Msg("a webhook of this bot keeps the bridge from polling")
 		return conflictPause
 	}
-	var ours string
-	if b.db.QueryRowContext(ctx, `SELECT webhook_url FROM bots WHERE bot = ?`, b.bot).Scan(&ours) == nil && ours == info.URL {
+	if b.remembered(ctx, b.db, "webhook_url") == info.URL {
 		if err := b.call(ctx, "deleteWebhook", map[string]any{"drop_pending_updates": false}, nil); err == nil {
 			b.log.Info().Msg("the webhook of an earlier start is removed; polling instead")
 			return time.Millisecond

@@ -16,6 +16,8 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol/retry"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // secretHeader carries the webhook's secret.
@@ -113,45 +115,29 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 	})
 }
 
-// wait does nothing until ctx ends.
-func wait(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
 // serveHTTP serves until ctx ends, and runs beside meanwhile. It returns after
 // both have ended.
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, beside func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
-	failed := make(chan error, 2)
-	go func() {
-		err := server.Serve(listener)
-		cancel(err)
-		failed <- err
-	}()
-	go func() {
-		err := beside(ctx)
-		if err != nil {
-			cancel(err)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return beside(ctx) })
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
 		}
-		failed <- err
-	}()
-	<-ctx.Done()
-	grace, done := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
-	defer done()
-	err := server.Shutdown(grace)
-	if err != nil {
-		err = server.Close()
-	}
-	for range 2 {
-		if e := <-failed; e != nil && !errors.Is(e, http.ErrServerClosed) && err == nil {
-			err = e
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		grace, done := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+		defer done()
+		if server.Shutdown(grace) != nil {
+			return server.Close()
 		}
-	}
-	return err
+		return nil
+	})
+	return group.Wait()
 }
