@@ -77,7 +77,7 @@ func (in *inbound) message() protocol.Message {
 	}
 }
 
-// frameSize is how large the frame of a sendMessage is at most.
+// frameSize returns an upper bound of the size of a sendMessage's frame.
 func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -86,8 +86,8 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 	return len(raw) + topicBytes + frameMargin
 }
 
-// accept stores a message and its channel in one transaction. A message that
-// was stored before, by (channel id, message id), changes nothing.
+// accept stores a message and its channel in one transaction. A message that was
+// stored before, by (channel id, message id), changes nothing.
 func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 	return g.store.inTx(ctx, func(tx *sql.Tx) error {
 		_, known, err := store.One(ctx, tx, store.Column[int], `SELECT 1 FROM inbound WHERE channel = ? AND external_id = ?`, in.channel, in.id)
@@ -110,8 +110,8 @@ func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 	})
 }
 
-// ensureChannel makes the channel on its first message, and enforces the
-// bounds of the inbox.
+// ensureChannel creates the channel on its first message and enforces the bounds of
+// the inbox.
 func (s *Store) ensureChannel(ctx context.Context, tx *sql.Tx, in *inbound) error {
 	var exists bool
 	var channels, waiting int
@@ -151,8 +151,7 @@ func (s *Store) keepSecrets(ctx context.Context, tx *sql.Tx, in *inbound, now in
 func callbackLabel(seq int64) string            { return fmt.Sprintf("callback:%d", seq) }
 func toolsLabel(channel protocol.PeerID) string { return "tools:" + string(channel) }
 
-// callbackOf returns the callback of a stored message; empty when it has been
-// forgotten.
+// callbackOf returns the callback of a stored message, "" if it is no longer kept.
 func (s *Store) callbackOf(ctx context.Context, seq int64) (string, error) {
 	sealed, _, err := store.One(ctx, s.db, store.Column[[]byte], `SELECT callback FROM inbound WHERE seq = ?`, seq)
 	if err != nil || sealed == nil {
@@ -162,8 +161,7 @@ func (s *Store) callbackOf(ctx context.Context, seq int64) (string, error) {
 	return string(callback), err
 }
 
-// toolsOf returns the newest MCP configuration of a channel; empty when it has
-// none.
+// toolsOf returns the newest MCP configuration of a channel, nil if it has none.
 func (s *Store) toolsOf(ctx context.Context, channel protocol.PeerID) (servers []MCPServer, err error) {
 	sealed, _, err := store.One(ctx, s.db, store.Column[[]byte], `SELECT mcp FROM channel WHERE peer = ?`, channel)
 	if err != nil || sealed == nil {

@@ -41,7 +41,7 @@ const (
 	lifecycleIdle       = "idle"
 )
 
-// text returns the content of a message.
+// text returns the text of a message event.
 func (e *Event) text() string {
 	var s string
 	if json.Unmarshal(e.Content, &s) != nil {
@@ -74,8 +74,8 @@ type AgentActivity struct {
 	Code      string          `json:"code,omitempty"`
 }
 
-// ofReply says which event a reply of an agent is at a callback, and whether the
-// agent has done its part with it. False means that nothing is shown.
+// ofReply returns the event by which a callback hears of an agent's reply, and
+// whether the agent is done with its turn. ok is false if nothing is shown.
 func ofReply(r protocol.ChatReply) (e Event, done, ok bool) {
 	switch {
 	case r.Text != "":
@@ -89,8 +89,8 @@ func ofReply(r protocol.ChatReply) (e Event, done, ok bool) {
 	}
 }
 
-// ofActivity says which event a report of an agent is at a callback, and
-// whether it ends the turn. False means that it is none of a turn's.
+// ofActivity returns the event by which a callback hears of an agent's report, and
+// whether it ends the turn. ok is false if the report is not about a turn.
 func ofActivity(a AgentActivity) (e Event, done, ok bool) {
 	switch EventType(a.Event) {
 	case EventStatus:

@@ -114,7 +114,7 @@ func (m *combination) connect(g *Gateway, servers []MCPServer) {
 			defer mu.Unlock()
 			if err != nil {
 				m.failed = true
-				g.log.Warn().Str("server", s.Name).Str("host", hostOf(s.URL)).Err(withoutURL(err)).Msg("a service's MCP server cannot be used")
+				g.log.Warn().Str("server", s.Name).Str("host", hostOf(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service not usable")
 				return
 			}
 			m.sessions = append(m.sessions, session)

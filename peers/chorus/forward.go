@@ -37,8 +37,8 @@ func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	return in.message(), err
 }
 
-// Tell says at the callback of the oldest waiting message, once, that no agent could
-// be had. The messages stay.
+// Tell tells the callback of the oldest waiting message, once, that there is no
+// agent. The messages stay.
 func (c channels) Tell(ctx context.Context, tx *sql.Tx, n *surface.Notice) error {
 	why := "no agent could be reached yet; the message is kept"
 	if n.Kind == surface.NoticeFailed || n.Kind == surface.NoticeGivenUp {
@@ -52,8 +52,8 @@ func (c channels) Tell(ctx context.Context, tx *sql.Tx, n *surface.Notice) error
 	return c.g.enqueueError(ctx, tx, n.Chat, seq, "no-agent", why, "no_agent")
 }
 
-// Settled notes that a message is with its agent, or says at its callback that no
-// agent will ever take it.
+// Settled records that a message is with its agent, or tells its callback that no
+// agent will take it.
 func (c channels) Settled(ctx context.Context, tx *sql.Tx, e *surface.Event, outcome outbox.State, cause error) error {
 	err := store.Exec(ctx, tx, `UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if err != nil || outcome == outbox.StateSent {
@@ -63,5 +63,5 @@ func (c channels) Settled(ctx context.Context, tx *sql.Tx, e *surface.Event, out
 	return c.g.enqueueError(ctx, tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause), "not_delivered")
 }
 
-// Wake has what was told POSTed.
+// Wake makes the queue towards callbacks look again.
 func (c channels) Wake() { c.g.callbacks.Wake() }

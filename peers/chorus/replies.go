@@ -64,9 +64,9 @@ func (g *Gateway) takeActivity(ctx context.Context, d *peer.Delivery) error {
 	return g.queueEvent(ctx, p, inReplyTo, string(d.Message.MessageID), done, true)
 }
 
-// queueEvent stores an event for the callback of the message that it belongs
-// to, with the lifecycle around it. Visible is false for a sign of life that
-// only begins the turn.
+// queueEvent stores an event for the callback of the message that it belongs to,
+// with the lifecycle around it. visible is false for a sign of life that only begins
+// the turn.
 func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key string, done, visible bool) error {
 	agent := p.Agent
 	if p.Reply == "" {
@@ -173,7 +173,7 @@ func (g *Gateway) enqueueError(ctx context.Context, tx *sql.Tx, channel protocol
 // maxAttempts is the first attempt at a POST and three more.
 const maxAttempts = 4
 
-// errForgotten says that a callback is no longer kept.
+// errForgotten says that a message and its callback are no longer kept.
 var errForgotten = errors.New("the callback is too old to be kept")
 
 // sendEvent POSTs one event to its callback.
@@ -213,8 +213,8 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	return verdictOfPost(err, attempt)
 }
 
-// verdictOfPost says what follows from one attempt at a POST: three more after a
-// 5xx answer or a failed connection, none after anything else.
+// verdictOfPost returns what follows from an attempt at a POST: three more attempts
+// after a 5xx answer or a failed connection, none after anything else.
 func verdictOfPost(err error, attempt int) error {
 	if err == nil {
 		return nil
@@ -253,6 +253,6 @@ func (g *Gateway) afterEvent(item outbox.Item, outcome outbox.State, cause error
 	g.troubles.note(item, outcome)
 	if outcome != outbox.StateSent {
 		g.log.Warn().Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).
-			Msg("an event did not reach its callback")
+			Msg("event not taken by its callback")
 	}
 }

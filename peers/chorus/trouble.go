@@ -8,8 +8,8 @@ import (
 	"hubbub/peers/outbox"
 )
 
-// A trouble is what became of the last event of a channel, where its callback did
-// not take it.
+// A trouble is what became of the last event of a channel if its callback did not
+// take it.
 type trouble struct {
 	inbound int64 // the message whose callback it is
 	silent  bool  // it did not answer, and each further event would wait as long
@@ -27,7 +27,7 @@ type troubles struct {
 	ofChannel map[string]trouble
 }
 
-// of returns the trouble with the callback of a message, if its last event had any.
+// of returns the trouble with the callback of a message, and whether there is any.
 func (t *troubles) of(channel string, inbound int64) (trouble, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +35,7 @@ func (t *troubles) of(channel string, inbound int64) (trouble, bool) {
 	return last, ok && last.inbound == inbound
 }
 
-// note notes what became of an event.
+// note records what became of an event.
 func (t *troubles) note(item outbox.Item, outcome outbox.State) {
 	var p pendingEvent
 	if json.Unmarshal(item.Body, &p) != nil {
@@ -54,10 +54,11 @@ func (t *troubles) note(item outbox.Item, outcome outbox.State) {
 	}
 }
 
-// errSilent is the end of a report that is not sent.
+// errSilent is why a report is not sent.
 var errSilent = errors.New("its callback did not answer the event before")
 
-// isReport tells a report of activity from answers, errors, and the lifecycle.
+// isReport reports whether an event is a report of activity: no answer, no error, no
+// lifecycle.
 func (p *pendingEvent) isReport() bool {
 	return p.Reply == "" && p.Event.Type != EventError && p.Event.Type != EventLifecycle
 }

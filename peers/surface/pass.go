@@ -146,7 +146,7 @@ func (s *Surface) handOn(ctx context.Context, tx *sql.Tx, id protocol.PeerID) (t
 		for _, agent := range names {
 			err := s.enqueue(ctx, tx, id, agent, fmt.Sprintf("event:%d", w.event), item{w.event})
 			if errors.Is(err, outbox.ErrFull) {
-				s.log.Error().Str("topic", string(id)).Str("peer", string(agent)).Msg("the queue towards an agent is full; the chat's messages wait on disk")
+				s.log.Error().Str("topic", string(id)).Str("peer", string(agent)).Msg("agent queue full; the chat's messages wait on disk")
 				return roomPause, nil
 			}
 			if err != nil {
@@ -337,7 +337,7 @@ func (s *Surface) askAgain(ctx context.Context, e *Event) error {
 		}
 		moved, err := s.move(ctx, tx, c, gone)
 		if moved {
-			s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("the chat's agent is gone; asking for it again")
+			s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("chat's agent is gone; asking for it again")
 		}
 		return err
 	})
@@ -353,7 +353,7 @@ func (s *Surface) settled(ctx context.Context, tx *sql.Tx, it outbox.Item, outco
 	}
 	e.Chat, e.Agent = ParseDestination(it.Destination)
 	if outcome == outbox.StateDead {
-		s.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("a message was given up")
+		s.log.Error().Err(cause).Str("topic", string(e.Chat)).Str("peer", string(e.Agent)).Msg("message given up")
 	}
 	return s.host.Settled(ctx, tx, &e, outcome, cause)
 }

@@ -75,7 +75,7 @@ func (s *Surface) assign(ctx context.Context, tx *sql.Tx, id protocol.PeerID, ro
 	if err != nil {
 		return err
 	}
-	s.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).Msg("the chat has an agent")
+	s.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).Msg("chat has an agent")
 	_, err = s.handOn(ctx, tx, id)
 	return err
 }
@@ -124,7 +124,7 @@ func (s *Surface) replace(ctx context.Context, tx *sql.Tx, c *chat, agent protoc
 		if old.Agent == agent || !old.Spawned && !s.opts.OneAgent {
 			continue
 		}
-		s.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("the chat's agent was replaced")
+		s.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("chat's agent replaced")
 		err := errors.Join(
 			store.Exec(ctx, tx, `DELETE FROM surface_agents WHERE surface = ? AND chat = ? AND agent = ?`, s.opts.Name, c.id, old.Agent),
 			s.agents.Move(ctx, tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent)))
@@ -179,7 +179,7 @@ func (s *Surface) takeGivenUp(ctx context.Context, tx *sql.Tx, topic protocol.To
 	}
 	for _, a := range agents {
 		if a.Spawned && a.Agent == result.Agent {
-			s.log.Error().Str("topic", string(id)).Str("peer", string(a.Agent)).Str("error", result.Error).Msg("the chat's agent was given up")
+			s.log.Error().Str("topic", string(id)).Str("peer", string(a.Agent)).Str("error", result.Error).Msg("chat's agent given up by its spawner")
 			return s.tell(ctx, tx, &Notice{Kind: NoticeGivenUp, Chat: id, Agent: a.Agent, Why: result.Error})
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Surface) spawnFailed(ctx context.Context, tx *sql.Tx, id protocol.PeerI
 	if err != nil || c.state != Asking {
 		return err
 	}
-	s.log.Error().Str("topic", string(id)).Str("error", why).Msg("no agent could be started")
+	s.log.Error().Str("topic", string(id)).Str("error", why).Msg("agent not started; asking again")
 	c.trouble = why
 	if err := s.tellOnceTx(ctx, tx, c, NoticeFailed, why); err != nil {
 		return err

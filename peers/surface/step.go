@@ -38,7 +38,7 @@ func (s *Surface) step(ctx context.Context, item outbox.Item) error {
 		return err
 	}
 	if refusal != "" { // an agent would be started for it, and its route refused
-		s.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("no agent is asked for any more")
+		s.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer asks for an agent")
 		return store.InTx(ctx, s.db, func(tx *sql.Tx) error { return s.end(ctx, tx, id) })
 	}
 	if !c.told && s.opts.Now().Sub(c.askedAt) >= s.opts.Patience {

@@ -32,14 +32,14 @@ type account struct {
 	crash func(point string) // set by tests
 }
 
-// name is how the bot is told apart in queues and identities.
+// name returns the bot's id as queues and identities have it.
 func (a *account) name() string { return id(a.bot) }
 
 // queue returns the name of one of this bot's queues in the database: bots that
 // share a database do not touch each other's.
 func (a *account) queue(name string) string { return name + ":" + a.name() }
 
-// remembered returns what the bot's row has in a column, "" if nothing.
+// remembered returns a column of the bot's row, "" if there is none.
 func (a *account) remembered(ctx context.Context, q store.Querier, column string) string {
 	value, _, err := store.One(ctx, q, store.Column[string], `SELECT `+column+` FROM bots WHERE bot = ?`, a.bot)
 	if err != nil {
@@ -60,8 +60,8 @@ func (a *account) sourceID(telegramChat int64, message int) string {
 	return "tg:" + a.name() + ":" + id(telegramChat) + ":" + id(int64(message))
 }
 
-// parseSource takes a sourceId of a Telegram message apart. What follows the
-// message's number, as for a reaction, is passed over.
+// parseSource parses the sourceId of a Telegram message. It ignores what follows the
+// message's number, as for a reaction.
 func parseSource(source string) (bot, telegramChat int64, message int, ok bool) {
 	parts := strings.SplitN(source, ":", 5)
 	if len(parts) < 4 || parts[0] != "tg" {
@@ -80,7 +80,7 @@ func topicOf(key int64) protocol.Topic { return peerOf(key).Topic() }
 
 func id(n int64) string { return strconv.FormatInt(n, 10) }
 
-// at is the time of a stored number, zero for zero.
+// at returns the time of a stored number, zero for zero.
 func at(micro int64) time.Time {
 	if micro == 0 {
 		return time.Time{}
@@ -90,7 +90,7 @@ func at(micro int64) time.Time {
 
 func now() int64 { return time.Now().UnixMicro() }
 
-// wake makes a loop look again. It never blocks.
+// wake makes a loop look again. It does not block.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -10,7 +10,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// admits decides whether a happening counts. A direct chat needs its user, a
+// admits reports whether a happening counts. A direct chat needs its user, a
 // group needs its chat and admits its members. Names, titles and the origin of
 // what is forwarded never count.
 func (cs *chats) admits(ctx context.Context, q store.Querier, h *happening) (bool, error) {
@@ -56,7 +56,7 @@ func (cs *chats) paired(ctx context.Context, q store.Querier, kind string, n int
 	return found, err
 }
 
-// admitsTopic decides whether the bus may write to a chat.
+// admitsTopic reports whether the bus may write to a chat.
 func (cs *chats) admitsTopic(ctx context.Context, q store.Querier, key int64) (bool, error) {
 	if key > 0 { // a direct chat has the id of its user
 		return cs.admitsUser(ctx, q, key)

@@ -47,7 +47,7 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 	return &Bridge{account: a, files: &files{a}}
 }
 
-// become makes the bridge that of one bot, whose queues carry its id.
+// become makes the bridge serve one bot. Its queues are named for the bot.
 func (b *Bridge) become(bot int64) {
 	b.bot = bot
 	b.chats = &chats{account: b.account}
@@ -100,7 +100,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	return stopped(ctx, err)
 }
 
-// stopped drops the error of a clean stop.
+// stopped returns nil for the error of a clean stop.
 func stopped(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrToken) {
 		return nil
@@ -165,18 +165,18 @@ func (b *Bridge) identify(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if b.recallBot(ctx) {
-			b.log.Warn().Err(err).Msg("Telegram cannot be reached; going on with what is known of the bot")
+			b.log.Warn().Err(err).Msg("Telegram not reached; going on with what is known of the bot")
 			return nil
 		}
 		wait := pauseAfter(err, try)
-		b.log.Warn().Err(err).Dur("retry_in", wait).Msg("Telegram cannot be reached")
+		b.log.Warn().Err(err).Dur("pause_ms", wait).Msg("Telegram not reached; trying again")
 		if !retry.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 	}
 }
 
-// checkToken finds a text that is no token before anything else is tried.
+// checkToken refuses a text that cannot be a token before anything else is tried.
 func (b *Bridge) checkToken() error {
 	if err := botapi.CheckToken(b.token); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (b *Bridge) rememberBot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("this is the bot")
+	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("bot identified")
 	err = store.Exec(ctx, b.db, `INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
 		b.bot, hashToken(b.token), string(raw))
 	if err != nil {
@@ -203,7 +203,8 @@ func (b *Bridge) rememberBot(ctx context.Context) error {
 	return nil
 }
 
-// recallBot finds the bot of the token in what is known from earlier.
+// recallBot reports whether the token was used before, and restores what was known
+// of its bot.
 func (b *Bridge) recallBot(ctx context.Context) bool {
 	known, _, err := store.One(ctx, b.db, store.Column[string], `SELECT me FROM bots WHERE token_hash = ?`, hashToken(b.token))
 	if err != nil || json.Unmarshal([]byte(known), &b.me) != nil {
@@ -213,7 +214,7 @@ func (b *Bridge) recallBot(ctx context.Context) bool {
 	return true
 }
 
-// hashToken tells tokens apart without keeping them.
+// hashToken returns a hash by which tokens are told apart.
 func hashToken(token string) string {
 	sum := sha256.Sum256([]byte("hubbub bot token " + token))
 	return hex.EncodeToString(sum[:])

@@ -92,7 +92,7 @@ func (in *intake) stopChat(ctx context.Context, tx *sql.Tx, c *chat, h *happenin
 	return "Stopped. What is written here does not reach the agents, and they do not answer, until /start.", in.setStopped(ctx, tx, c, true)
 }
 
-// remindStopped answers the first message after a stop.
+// remindStopped tells a direct chat, once a day, that it is stopped.
 func (in *intake) remindStopped(ctx context.Context, tx *sql.Tx, c *chat) error {
 	if !c.direct() {
 		return nil
@@ -159,11 +159,11 @@ func (in *intake) commandsOnce(ctx context.Context) error {
 		return nil
 	}
 	if err := in.call(ctx, "setMyCommands", map[string]any{"commands": listed}, nil); err != nil {
-		in.log.Warn().Err(err).Msg("Telegram did not take the command list; the commands work without it")
+		in.log.Warn().Err(err).Msg("command list not taken by Telegram; the commands work without it")
 		return nil
 	}
 	if err := store.Exec(ctx, in.db, `UPDATE bots SET commands = ? WHERE bot = ?`, hash, in.bot); err != nil {
-		in.log.Warn().Err(err).Msg("that Telegram has the command list is not remembered")
+		in.log.Warn().Err(err).Msg("storing that Telegram has the command list failed")
 	}
 	return nil
 }

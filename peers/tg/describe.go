@@ -45,7 +45,7 @@ func attachments(m *models.Message) []attachment {
 	return out
 }
 
-// describe puts into words what has no text of its own.
+// describe returns words for a message that has no text of its own.
 func describe(m *models.Message) string {
 	switch {
 	case m.Sticker != nil && m.Sticker.Emoji != "":
@@ -66,8 +66,8 @@ func describe(m *models.Message) string {
 	}
 }
 
-// membershipText puts into words that others came or left. The bot's own coming
-// and going is told by another update.
+// membershipText returns words for others coming or leaving. Another update tells
+// of the bot's own coming and going.
 func membershipText(m *models.Message, bot *models.User) string {
 	var joined []string
 	for i := range m.NewChatMembers {

@@ -34,21 +34,21 @@ const (
 	LevelSkipped Level = "skipped" // it could not be looked at
 )
 
-// Bridging is what is known here about the bot's bridge. What it does itself is
-// no finding.
+// Bridging is what is known of the bot's own bridge, whose polls and webhook are no
+// findings.
 type Bridging struct {
 	Runs    bool   // it is on the bus
 	Webhook string // the address that it gave Telegram at its last start, if any
 }
 
-// WebhookOf returns the address that the bridge of a bot last gave Telegram, empty
-// when it polls.
+// WebhookOf returns the address that the bridge of a bot last gave Telegram, "" if it
+// polls.
 func WebhookOf(ctx context.Context, db *sql.DB, bot int64) (string, error) {
 	address, _, err := store.One(ctx, db, store.Column[string], `SELECT webhook_url FROM bots WHERE bot = ?`, bot)
 	return address, err
 }
 
-// clockTolerance is how far clocks may differ before it is said.
+// clockTolerance is how far clocks may differ before a finding says so.
 const clockTolerance = 30 * time.Second
 
 // Diagnose looks at a bot from outside: whether Telegram can be reached, accepts

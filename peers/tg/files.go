@@ -21,14 +21,14 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// filesPath is where references point, on the files' listener.
+// filesPath is the path of references on the files' listener.
 const filesPath = "/telegram-files/"
 
 // files gives out references to Telegram's files and serves them: whoever has a
 // reference can fetch the file from the bridge, and never sees the bot token.
 type files struct{ *account }
 
-// refer makes the references of a message's files.
+// refer returns references to a message's files.
 func (f *files) refer(ctx context.Context, tx *sql.Tx, list []attachment) ([]protocol.Attachment, error) {
 	var out []protocol.Attachment
 	for _, a := range list {
@@ -46,7 +46,7 @@ func (f *files) refer(ctx context.Context, tx *sql.Tx, list []attachment) ([]pro
 	return out, nil
 }
 
-// address is what stands in front of references.
+// address returns the base address of references.
 func (f *files) address(ctx context.Context, q store.Querier) string {
 	if f.opts.FilesURL != "" {
 		return strings.TrimRight(f.opts.FilesURL, "/")
@@ -55,7 +55,7 @@ func (f *files) address(ctx context.Context, q store.Querier) string {
 }
 
 // listen opens the listener. Without --files-listen it takes the port of the last
-// start, so that references stay good, or any.
+// start, so that references stay good, or any other port.
 func (f *files) listen(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
 	if at := f.opts.FilesListen; at != "" {
@@ -74,7 +74,7 @@ func (f *files) listen(ctx context.Context) (net.Listener, error) {
 }
 
 // open listens before anything else runs, so that references name the right port.
-// It returns nil where no files are served.
+// It returns nil if no files are served.
 func (f *files) open(ctx context.Context) (net.Listener, error) {
 	if f.opts.FilesListen == NoFiles {
 		return nil, nil
@@ -145,14 +145,14 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse says what a person can do about a file that cannot be had.
+// refuse answers with what a person can do about a file that is not available.
 func (f *files) refuse(w http.ResponseWriter, err error) {
 	if botapi.Code(err) == http.StatusBadRequest {
 		http.Error(w, "Telegram does not give this file: it is over 20 MB, or gone", http.StatusNotFound)
 		return
 	}
 	if err != nil {
-		f.log.Warn().Err(err).Msg("a file cannot be fetched from Telegram")
+		f.log.Warn().Err(err).Msg("file not fetched from Telegram")
 	}
 	http.Error(w, "Telegram cannot be reached for this file; try again", http.StatusBadGateway)
 }

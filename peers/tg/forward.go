@@ -83,8 +83,8 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	return m, nil
 }
 
-// messageIDFor names the copy of an event's message that one agent gets. The
-// first agent of the chat gets the event's own name.
+// messageIDFor returns the id of the copy of an event's message that one agent gets.
+// The chat's first agent gets the event's own id.
 func messageIDFor(event string, e *surface.Event) protocol.MessageID {
 	if len(e.Agents) == 0 || e.Agents[0] == e.Agent {
 		return protocol.MessageID(event)
@@ -166,7 +166,7 @@ func (ev *events) Settled(ctx context.Context, tx *sql.Tx, e *surface.Event, out
 		"A message from here could not be given to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))
 }
 
-// Wake has what was told sent.
+// Wake makes the queue towards Telegram look again.
 func (ev *events) Wake() { ev.out.telegram.Wake() }
 
 // today and thisHour name the day and the hour, for what is told once in each.

@@ -23,19 +23,19 @@ type intake struct {
 	arrived chan struct{} // wakes loop
 }
 
-// A stored update that waits to be understood.
+// stored is an update that waits to be taken in.
 type stored struct {
 	seq int64
 	raw json.RawMessage
 }
 
 // loop takes stored updates in, in the order in which they came. An update
-// that cannot be understood is kept as such; a database that cannot be written
-// is tried again. Nothing is passed over.
+// that cannot be read is kept as it is; if the database cannot be written, it is
+// tried again. No update is skipped.
 func (in *intake) loop(ctx context.Context) error {
 	// What an older program could not read, this one may.
 	if err := store.Exec(ctx, in.db, `UPDATE updates SET state = 'new' WHERE bot = ? AND state = 'unreadable'`, in.bot); err != nil && ctx.Err() == nil {
-		in.log.Error().Err(err).Msg("unreadable updates are not tried again")
+		in.log.Error().Err(err).Msg("unreadable updates not tried again")
 	}
 	failures := 0
 	for ctx.Err() == nil {
@@ -43,7 +43,7 @@ func (in *intake) loop(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			failures++
 			pause := backoff.After(failures)
-			in.log.Error().Err(err).Dur("retry_in", pause).Msg("stored updates cannot be taken in")
+			in.log.Error().Err(err).Dur("pause_ms", pause).Msg("taking in stored updates failed; trying again")
 			retry.Sleep(ctx, pause)
 			continue
 		}
@@ -75,11 +75,11 @@ func (in *intake) some(ctx context.Context) (int, error) {
 	return len(batch), nil
 }
 
-// one takes one update in: one transaction holds all that follows from it.
+// one takes one update in. All that follows from it is one transaction.
 func (in *intake) one(ctx context.Context, u stored) error {
 	h, err := in.readSafely(u.raw)
 	if err != nil {
-		in.log.Error().Err(err).Int64("update", u.seq).Msg("an update is kept unread")
+		in.log.Error().Err(err).Int64("update", u.seq).Msg("update not understood; kept as it is")
 		return in.settle(ctx, in.db, u.seq, "unreadable", err.Error())
 	}
 	err = store.InTx(ctx, in.db, func(tx *sql.Tx) error {
@@ -102,11 +102,11 @@ func (in *intake) one(ctx context.Context, u stored) error {
 	return nil
 }
 
-// readSafely is read that survives what nobody thought of.
+// readSafely is read, with a panic turned into an error.
 func (in *intake) readSafely(raw json.RawMessage) (h happening, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			in.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("an update could not be read")
+			in.log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("reading an update panicked")
 			err = fmt.Errorf("the program failed on this update: %v", p)
 		}
 	}()
@@ -157,8 +157,8 @@ func (in *intake) takeIn(ctx context.Context, tx *sql.Tx, h *happening) (string,
 	return "", in.storeEvent(ctx, tx, c, h)
 }
 
-// notePerson remembers who goes by which username, to tell people's names from
-// agents' and roles'.
+// notePerson stores who has which username, so that people are told from agents and
+// roles.
 func (in *intake) notePerson(ctx context.Context, tx *sql.Tx, h *happening) error {
 	if h.author.Username == "" {
 		return nil
@@ -166,7 +166,7 @@ func (in *intake) notePerson(ctx context.Context, tx *sql.Tx, h *happening) erro
 	return store.Exec(ctx, tx, `INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot, h.author.Username, h.user)
 }
 
-// notePresence records that the bot came into a chat or was put out of it.
+// notePresence records that the bot joined or left a chat.
 func (in *intake) notePresence(ctx context.Context, tx *sql.Tx, c *chat, h *happening) (string, error) {
 	switch {
 	case h.present == presenceOut && c.present:
@@ -179,7 +179,7 @@ func (in *intake) notePresence(ctx context.Context, tx *sql.Tx, c *chat, h *happ
 	return "", nil
 }
 
-// storeEvent keeps a happening for the agents and hands it on if it can.
+// storeEvent stores a happening as an event and passes it to the surface.
 func (in *intake) storeEvent(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
 	if !c.present {
 		if at, err := in.surface.Standing(ctx, tx, peerOf(c.key)); err != nil || at.State != surface.Assigned {
@@ -217,8 +217,8 @@ func (in *intake) storeEvent(ctx context.Context, tx *sql.Tx, c *chat, h *happen
 	return in.surface.Pass(ctx, tx, &surface.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
 }
 
-// joinAlbum adds a picture to the album that it belongs to, as long as that
-// waits for more; false when it stands alone.
+// joinAlbum adds a picture to the album that it belongs to while that still waits
+// for more, and reports whether it did.
 func (in *intake) joinAlbum(ctx context.Context, tx *sql.Tx, h *happening) (bool, error) {
 	var event, received int64
 	var raw string

@@ -15,14 +15,14 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// errUnknown marks a send without an answer.
+// errUnknown says that a send got no answer.
 var errUnknown = errors.New("no answer came from Telegram, so the message may or may not have been sent")
 
 // backoff paces calls to Telegram that fail.
 var backoff = retry.Backoff{Min: time.Second, Max: time.Minute}
 
-// pauseAfter is the pause after so many failed calls in a row: the backoff, or
-// what Telegram asks for where that is longer.
+// pauseAfter returns the pause after a number of failed calls in a row: the
+// backoff, or what Telegram asks for if that is longer.
 func pauseAfter(err error, failures int) time.Duration {
 	pause := backoff.After(failures)
 	var refused *botapi.Error
@@ -68,12 +68,12 @@ func (out *outbound) judge(ctx context.Context, o *outgoing, err error) error {
 	}
 }
 
-// idempotentTries is how often a call that got no answer is made in all, where
-// making it twice is the same as once.
+// idempotentTries is how often a call that gets no answer is made in all if making
+// it twice is the same as making it once.
 const idempotentTries = 3
 
-// idempotent lets a call without an answer be made again whose effect is the same
-// when it is repeated: a reaction is set, or a button's press answered, only once.
+// idempotent turns the error of a call without an answer into one that is retried.
+// It is for calls that may be repeated: setting a reaction, answering a button.
 func (o *outgoing) idempotent(err error) error {
 	var transport *botapi.TransportError
 	if errors.As(err, &transport) && transport.Left && o.attempt < idempotentTries {
@@ -82,8 +82,8 @@ func (o *outgoing) idempotent(err error) error {
 	return err
 }
 
-// expelled notes that the bot may not write to a chat any more. Not every
-// refusal says so: one may be about a single topic.
+// expelled records that the bot may no longer write to a chat, if a refusal says so;
+// it may be about a single topic.
 func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
 	for _, sign := range []string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"} {
 		if refused.Says(sign) {
@@ -96,19 +96,18 @@ func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Erro
 	}
 }
 
-// heed stops sends to a chat for as long as a 429 asks, and returns how long that
-// is.
+// heed stops sends to a chat for as long as a 429 asks, and returns that time.
 func (out *outbound) heed(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
 	wait := cmp.Or(max(refused.RetryAfter, 0), shortPause)
 	if err := out.hold(ctx, telegramChat, wait); err != nil {
-		out.log.Error().Err(err).Msg("Telegram's retry_after cannot be stored")
+		out.log.Error().Err(err).Msg("storing Telegram's retry_after failed")
 	}
-	out.log.Warn().Int64("chat", telegramChat).Dur("retry_in", wait).Msg("Telegram asks to send later")
+	out.log.Warn().Int64("chat", telegramChat).Dur("pause_ms", wait).Msg("Telegram asks for a pause; sends to the chat wait")
 	return wait
 }
 
-// hold stops sends to a chat until a time that a restart does not forget. When a
-// second chat is told to wait while one waits, the limit is the bot's.
+// hold stops sends to a chat, across restarts. If a second chat is told to wait
+// while one waits, the limit is the bot's.
 func (out *outbound) hold(ctx context.Context, telegramChat int64, wait time.Duration) error {
 	until := time.Now().Add(wait).UnixMicro()
 	return store.InTx(context.WithoutCancel(ctx), out.db, func(tx *sql.Tx) error {

@@ -11,8 +11,9 @@ import (
 )
 
 // names returns what a text mentions with @, in lower case and in order, each
-// once; of @lead.main the name is lead. Telegram marks only usernames, so agents' names, which may hold hyphens,
-// are looked for in the text; what stands in code or in a link does not count.
+// once; of @lead.main the name is lead. Telegram marks only usernames, so names of
+// agents, which may have hyphens, are looked for in the text. Labels in code and in
+// links do not count.
 func names(text string, entities []models.MessageEntity) []string {
 	hidden := covered(text, entities)
 	var out []string
@@ -53,8 +54,8 @@ func covered(text string, entities []models.MessageEntity) map[int]bool {
 }
 
 // resolve turns names into mentions, given the agents of the chat in the order
-// of their assignment, the bot's username, and who of the people is known. The
-// bot's own name stands for the chat's first agent when no agent is named.
+// of their assignment, the bot's username, and a function that knows people. The
+// bot's own name stands for the chat's first agent if no agent is named.
 func resolve(names, agents []string, bot string, isPerson func(string) bool) []string {
 	var out []string
 	add := func(m string) {

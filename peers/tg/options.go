@@ -46,7 +46,7 @@ type Options struct {
 // attachments have no reference unless FilesURL says where they are served.
 const NoFiles = "none"
 
-// Bounds that are no settings.
+// Bounds that are not settings.
 const (
 	maxAge             = 24 * time.Hour
 	typingRefresh      = 4 * time.Second

@@ -10,12 +10,12 @@ import (
 
 // pace waits until a send to a chat is within every limit, if that is soon, and
 // then takes its place; else it returns how long to wait. The limits of chat and
-// group are reckoned from the sends on disk, so that a restart forgets none.
+// group are computed from the sends on disk, so that a restart forgets none.
 func (out *outbound) pace(ctx context.Context, o *outgoing) time.Duration {
 	for {
 		wait, err := out.waitFor(ctx, o)
 		if err != nil {
-			out.log.Error().Err(err).Msg("Telegram's limits cannot be reckoned")
+			out.log.Error().Err(err).Msg("reading the last sends failed; trying again")
 			return shortPause
 		}
 		if wait <= 0 {

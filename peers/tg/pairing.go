@@ -16,7 +16,7 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// codeLetters leaves out what looks alike.
+// codeLetters has no letters and digits that look alike.
 const codeLetters = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
 
 const codeLength = 8
@@ -37,15 +37,15 @@ func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, erro
 	return code, store.Exec(ctx, db, `INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
 }
 
-// codeHash is how a code is kept. Case, spaces and hyphens do not matter.
+// codeHash returns the stored form of a code. Case, spaces and hyphens do not matter.
 func codeHash(code string) string {
 	plain := strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))
 	sum := sha256.Sum256([]byte("hubbub pairing " + plain))
 	return hex.EncodeToString(sum[:])
 }
 
-// turnAway records what a stranger did. Only a code and, a few times a day, a
-// question how to get in are answered.
+// turnAway logs what a stranger did. It answers only a pairing code and, a few times
+// a day, the question how to get in.
 func (in *intake) turnAway(ctx context.Context, tx *sql.Tx, h *happening) (string, error) {
 	reason := fmt.Sprintf("chat %d is not admitted (--allow-chat, or /pair there)", h.chat.ID)
 	direct := h.chat.Type == models.ChatTypePrivate
@@ -78,7 +78,7 @@ func (in *intake) turnAway(ctx context.Context, tx *sql.Tx, h *happening) (strin
 		"This bot is private. Ask whoever runs it to admit %s. With a one-time code from them (`hubbub pair`), send /pair CODE.", who))
 }
 
-// pair lets whoever knows a code in.
+// pair admits the user or the group that sends a valid code.
 func (in *intake) pair(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
 	key := fmt.Sprintf("pair:%d", h.message)
 	say := func(text string) error { return in.out.notice(ctx, tx, c, h.thread, key, text) }
@@ -88,7 +88,7 @@ func (in *intake) pair(ctx context.Context, tx *sql.Tx, c *chat, h *happening) e
 		return err
 	}
 	if guesses >= guessesPerHour {
-		in.log.Warn().Int64("user", h.user).Msg("too many wrong pairing codes")
+		in.log.Warn().Int64("user", h.user).Msg("user sent too many wrong pairing codes; not answered")
 		return nil // no answer that could be used to go on guessing
 	}
 	used, err := store.Changed(ctx, tx, `UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, now(), codeHash(h.arguments))
@@ -105,14 +105,14 @@ func (in *intake) pair(ctx context.Context, tx *sql.Tx, c *chat, h *happening) e
 	if h.chat.Type == models.ChatTypePrivate {
 		kind, who, welcome = "user", h.user, "You are admitted. Write a message, and an agent will answer."
 	}
-	in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("admitted by a one-time code")
+	in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("user or chat admitted by a one-time code")
 	if err := store.Exec(ctx, tx, `INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, h.user, now()); err != nil {
 		return err
 	}
 	return say(welcome)
 }
 
-// An Admission is somebody who was let in by a code.
+// An Admission is a user or a chat that was admitted by a code.
 type Admission struct {
 	Bot  int64     `json:"bot"`
 	Kind string    `json:"kind"` // "user" or "chat"
@@ -121,7 +121,7 @@ type Admission struct {
 	At   time.Time `json:"at"`
 }
 
-// Admissions lists who was let in by a code, oldest first.
+// Admissions lists who was admitted by a code, oldest first.
 func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
 	return store.All(ctx, db, func(row store.Row) (a Admission, err error) {
 		var micro int64
@@ -131,8 +131,8 @@ func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
 	}, `SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
 }
 
-// Revoke takes back an admission by code, of a user or a chat. It reports
-// whether there was one. What the bridge's own flags allow it cannot take back.
+// Revoke removes the admission of a user or a chat by code and reports whether there
+// was one. It does not affect what the bridge's flags allow.
 func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
 	n, err := store.Changed(ctx, db, `DELETE FROM admitted WHERE id = ?`, who)
 	return n > 0, err

@@ -55,7 +55,7 @@ func (c cursor) next(highest int64, size, fresh int) cursor {
 	}
 }
 
-// pollLoop polls for updates. The offset moves on only after what came is on disk.
+// pollLoop polls for updates. The offset moves only after the last batch is on disk.
 func (b *Bridge) pollLoop(ctx context.Context) error {
 	at := cursor{wait: true}
 	failures := 0
@@ -107,8 +107,8 @@ func (b *Bridge) getUpdates(ctx context.Context, at cursor) ([]json.RawMessage, 
 	return batch, err
 }
 
-// storeUpdates puts a batch on disk in one transaction and returns how many of
-// it were new, and the highest number.
+// storeUpdates stores a batch in one transaction and returns how many updates of it
+// were new, and the highest number.
 func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fresh int, highest int64, err error) {
 	if len(batch) == 0 {
 		return 0, 0, nil
@@ -136,14 +136,14 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 	return fresh, highest, nil
 }
 
-// storeUpdate puts one update on disk. A number that was stored before is the
-// same update again, unless that was longer ago than Telegram repeats anything.
+// storeUpdate stores one update. A number that was stored before means the same
+// update again, unless that was longer ago than Telegram repeats updates.
 func (b *Bridge) storeUpdate(ctx context.Context, tx *sql.Tx, raw json.RawMessage) (number int64, isNew bool, err error) {
 	var head struct {
 		ID *int64 `json:"update_id"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil || head.ID == nil {
-		b.log.Error().Msg("an update without a number came in and cannot be kept")
+		b.log.Error().Msg("update without a number dropped")
 		return 0, false, nil
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -165,7 +165,7 @@ func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time
 	var refused *botapi.Error
 	if !errors.As(err, &refused) {
 		pause := backoff.After(failures)
-		b.log.Warn().Err(err).Dur("retry_in", pause).Msg("no updates can be taken in; they stay with Telegram for 24 hours")
+		b.log.Warn().Err(err).Dur("pause_ms", pause).Msg("polling failed; updates stay with Telegram for 24 hours")
 		return pause, nil
 	}
 	switch {
@@ -179,27 +179,27 @@ func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time
 			pause = firstConflictPause // an older bridge that is ending, or `hubbub doctor`
 		}
 		b.conflict = time.Now()
-		b.log.Error().Str("bot", "@"+b.me.Username).Dur("retry_in", pause).
+		b.log.Error().Str("bot", "@"+b.me.Username).Dur("pause_ms", pause).
 			Msg("another program polls this bot, and Telegram gives each update to only one: stop the other (an older hubbub-tg, or another bot program with this token), or make a new token with /revoke at @BotFather")
 		return pause, nil
 	default:
 		pause := pauseAfter(err, failures)
-		b.log.Warn().Err(err).Dur("retry_in", pause).Msg("Telegram refuses to give updates")
+		b.log.Warn().Err(err).Dur("pause_ms", pause).Msg("poll refused by Telegram; trying again")
 		return pause, nil
 	}
 }
 
 // webhookInTheWay handles a webhook that keeps the bridge from polling. One that
-// the bridge set itself it removes; another belongs to somebody.
+// the bridge set itself is removed; any other belongs to somebody.
 func (b *Bridge) webhookInTheWay(ctx context.Context) time.Duration {
 	var info models.WebhookInfo
 	if err := b.call(ctx, "getWebhookInfo", nil, &info); err != nil {
-		b.log.Error().Err(err).Dur("retry_in", conflictPause).Msg("a webhook of this bot keeps the bridge from polling")
+		b.log.Error().Err(err).Dur("pause_ms", conflictPause).Msg("webhook in the way of polling; trying again")
 		return conflictPause
 	}
 	if b.remembered(ctx, b.db, "webhook_url") == info.URL {
 		if err := b.call(ctx, "deleteWebhook", map[string]any{"drop_pending_updates": false}, nil); err == nil {
-			b.log.Info().Msg("the webhook of an earlier start is removed; polling instead")
+			b.log.Info().Msg("webhook of an earlier start removed; polling instead")
 			return time.Millisecond
 		}
 	}
@@ -207,7 +207,7 @@ func (b *Bridge) webhookInTheWay(ctx context.Context) time.Duration {
 	if u, err := url.Parse(info.URL); err == nil && u.Host != "" {
 		host = u.Host
 	}
-	b.log.Error().Str("webhook", host).Dur("retry_in", conflictPause).
+	b.log.Error().Str("webhook", host).Dur("pause_ms", conflictPause).
 		Msg("this bot has a webhook, so it cannot be polled: stop the program there, or remove the webhook with `hubbub doctor --delete-webhook`")
 	return conflictPause
 }

@@ -8,16 +8,15 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// keepRecords is how long what is settled is remembered: enough to tell who
-// wrote a message that is answered, and to know a reply that comes again.
+// keepRecords is how long settled replies are kept: to tell who wrote a message that
+// is answered, and to recognize a reply that is sent again.
 const keepRecords = 90 * 24 * time.Hour
 
-// pruneLoop forgets what nobody needs any more, once a day. The history of
-// events stays.
+// pruneLoop deletes old records once a day. Events are kept.
 func (b *Bridge) pruneLoop(ctx context.Context) error {
 	for {
 		if err := b.prune(ctx); err != nil && ctx.Err() == nil {
-			b.log.Warn().Err(err).Msg("old records stay for now")
+			b.log.Warn().Err(err).Msg("pruning failed; trying again tomorrow")
 		}
 		if !retry.Sleep(ctx, 24*time.Hour) {
 			return nil

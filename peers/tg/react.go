@@ -54,14 +54,14 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 		out.bot, telegramChat, message, o.agent, signal)
 }
 
-// shownSignal returns which agent's signal stands on a message.
+// shownSignal returns the signal that a message shows, and the agent that gave it.
 func (out *outbound) shownSignal(ctx context.Context, telegramChat int64, message int) (agent, signal string, err error) {
 	_, _, err = store.One(ctx, out.db, func(row store.Row) (struct{}, error) { return struct{}{}, row.Scan(&agent, &signal) },
 		`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot, telegramChat, message)
 	return agent, signal, err
 }
 
-// statusLine says a signal in words, as an answer to its message.
+// statusLine sends a signal in words, as an answer to its message.
 func (out *outbound) statusLine(ctx context.Context, o *outgoing) (*models.Message, error) {
 	line := *o
 	line.content.ReplyTo = o.content.InReplyTo

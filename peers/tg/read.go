@@ -55,7 +55,7 @@ const (
 	presenceOut
 )
 
-// read says what an update means. bot is the bot's own account.
+// read returns what an update means. bot is the bot's own account.
 func read(raw json.RawMessage, bot *models.User) (happening, error) {
 	var u models.Update
 	if err := json.Unmarshal(raw, &u); err != nil {
@@ -111,8 +111,8 @@ func readMessage(m *models.Message, event string, bot *models.User) happening {
 	return h
 }
 
-// setAuthor says who wrote. Messages in the name of a group or a channel count
-// as that chat's, whatever account Telegram shows.
+// setAuthor sets the author. A message in the name of a group or a channel is that
+// chat's, whatever account Telegram shows.
 func (h *happening) setAuthor(u *models.User, sender *models.Chat) {
 	if u != nil {
 		h.user = u.ID
@@ -147,7 +147,7 @@ func threadOf(m *models.Message) int {
 	}
 }
 
-// chatContent describes the place: a topic is a thread, General is the channel.
+// chatContent describes the chat: a topic is a thread, General is the channel.
 func chatContent(c *models.Chat, thread int) *protocol.Chat {
 	out := &protocol.Chat{ID: id(c.ID), Kind: "channel", Title: c.Title}
 	if c.Type == models.ChatTypePrivate {
@@ -163,8 +163,8 @@ func chatContent(c *models.Chat, thread int) *protocol.Chat {
 	return out
 }
 
-// readQuote notes which message is answered. The first message of a topic is
-// quoted by every message in it, which is no answer.
+// readQuote sets which message is answered. Every message in a topic quotes the
+// topic's first message, which is no answer.
 func (h *happening) readQuote(m *models.Message, bot *models.User) {
 	q := m.ReplyToMessage
 	if q == nil || q.ForumTopicCreated != nil || m.IsTopicMessage && q.ID == m.MessageThreadID {
@@ -180,7 +180,7 @@ func (h *happening) readQuote(m *models.Message, bot *models.User) {
 	}
 }
 
-// readCommand takes a command apart. One for another bot stays a message.
+// readCommand parses a command. One for another bot stays a message.
 func (h *happening) readCommand(text string, bot *models.User) {
 	if !strings.HasPrefix(text, "/") {
 		return
@@ -291,7 +291,7 @@ func readCallback(q *models.CallbackQuery, update int64) (happening, error) {
 	return h, nil
 }
 
-// stamp writes Telegram's seconds as RFC 3339.
+// stamp formats Telegram's seconds as RFC 3339.
 func stamp(seconds int) string {
 	if seconds <= 0 {
 		return ""

@@ -315,7 +315,7 @@ func TestAPollerThatStaysIsGivenRoom(t *testing.T) {
 			h.api.Say(dm, will, "/help")
 			h.pass(40 * time.Second)
 		}
-		if n := strings.Count(h.log.String(), `"retry_in":30000`); n != 3 {
+		if n := strings.Count(h.log.String(), `"pause_ms":30000`); n != 3 {
 			t.Errorf("%d long pauses, want one after each conflict but the first", n)
 		}
 		h.texts(dm.ID, 4)

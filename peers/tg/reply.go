@@ -55,8 +55,8 @@ func newOutbound(cs *chats) *outbound {
 	return out
 }
 
-// A reply is what shall be shown in a chat: an agent's tg_reply, or a notice of
-// the bridge itself, which has no agent.
+// A reply is to be shown in a chat: an agent's tg_reply, or a notice of the bridge
+// itself, which has no agent.
 type reply struct {
 	chat     int64
 	agent    string
@@ -74,9 +74,9 @@ const (
 	kindCallback = "callback"
 )
 
-// takeReply is a tg_reply: it is on disk when nil is returned. What can never be
-// shown because it makes no sense is rejected; what cannot be shown because of
-// the chat's state is stored, and its failure reported by delivery_status.
+// takeReply handles a tg_reply: it is on disk when nil is returned. A reply that can
+// never be shown is rejected; one that cannot be shown because of the chat's state is
+// stored, and a delivery_status reports that it failed.
 func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	key, err := chatOf(d.Topic)
 	if err != nil {
@@ -124,7 +124,7 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	return nil
 }
 
-// checkReply says what makes a reply senseless.
+// checkReply returns why a reply can never be shown, or nil.
 func (out *outbound) checkReply(content *protocol.ChatReply) error {
 	shown := strings.TrimFunc(content.Text, unicode.IsSpace)
 	if shown == "" && content.Text != "" && content.Signal == "" {
@@ -174,7 +174,8 @@ func (out *outbound) nameSources(ctx context.Context, content *protocol.ChatRepl
 	return nil
 }
 
-// chatForReply finds the chat, also one that never said anything but is admitted.
+// chatForReply returns the chat, also if nothing was ever said there but it is
+// admitted.
 func (out *outbound) chatForReply(ctx context.Context, key int64) (*chat, error) {
 	c, err := out.load(ctx, out.db, key)
 	if err == nil || !errors.Is(err, errNoChat) {
@@ -201,8 +202,8 @@ func (out *outbound) chatForReply(ctx context.Context, key int64) (*chat, error)
 	return c, err
 }
 
-// storeReply stores a reply with its parts and queues them; false when the agent
-// gave this key before.
+// storeReply stores a reply with its parts and queues them. It reports false if the
+// agent used this key before.
 func (out *outbound) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool, error) {
 	content, err := json.Marshal(r.content)
 	if err != nil {
@@ -235,7 +236,7 @@ func (out *outbound) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool
 
 type part struct{ kind, body string }
 
-// cut cuts a reply into what Telegram takes, one call each.
+// cut splits a reply into parts, one call to Telegram each.
 func cut(r *reply) []part {
 	var parts []part
 	if r.callback != "" {
@@ -267,8 +268,7 @@ func (out *outbound) notice(ctx context.Context, tx *sql.Tx, c *chat, thread int
 	return out.own(ctx, tx, &reply{chat: c.key, key: key, content: content})
 }
 
-// answerCallback queues the answer to a pressed button, which else goes on
-// turning.
+// answerCallback queues the answer to a pressed button, which spins until then.
 func (out *outbound) answerCallback(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
 	return out.own(ctx, tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback})
 }

@@ -92,7 +92,7 @@ func (out *outbound) outgoing(ctx context.Context, q store.Querier, item *outbox
 	return &o, err
 }
 
-// mayShow says why a reply must not be shown now: because of the chat, or
+// mayShow returns why a reply must not be shown now, or nil: because of the chat, or
 // because another agent holds the claim on what it answers.
 func (out *outbound) mayShow(ctx context.Context, o *outgoing) error {
 	if !o.chat.present {
@@ -232,7 +232,7 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 			params["chat_id"] = refused.MigrateTo
 			delete(params, "reply_parameters")
 		case formatted && (refused.Says("entit") || refused.Says("parse")):
-			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("Telegram refused the formatting; sending plain text")
+			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("formatting refused by Telegram; sending plain text")
 			delete(params, "entities")
 		case inTopic && (refused.Says("thread not found") || refused.Says("TOPIC_DELETED")):
 			delete(params, "message_thread_id")

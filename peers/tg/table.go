@@ -53,7 +53,7 @@ func (c *chat) direct() bool { return c.kind == string(models.ChatTypePrivate) }
 
 func (c *chat) group() bool { return !c.direct() }
 
-// silent reports whether the people in the chat can be told nothing.
+// silent reports whether nothing may be sent to the chat.
 func (c *chat) silent() bool { return !c.present || c.stopped }
 
 // chatOf returns the chat that a topic names.
@@ -104,14 +104,14 @@ func (cs *chats) meet(ctx context.Context, tx *sql.Tx, from *models.Chat) (*chat
 	return c, err
 }
 
-// setPresent notes whether the bot may write to a chat. Where it may not, nobody
-// needs an agent.
+// setPresent records whether the bot may write to a chat. If it may not, the chat
+// asks for no agent.
 func (cs *chats) setPresent(ctx context.Context, tx *sql.Tx, c *chat, present bool) error {
 	c.present = present
 	return cs.change(ctx, tx, c, `UPDATE chats SET present = ? WHERE bot = ? AND chat = ?`, present, present)
 }
 
-// setStopped notes that a user stopped a chat, or let it go on.
+// setStopped records that a user stopped a chat, or let it go on.
 func (cs *chats) setStopped(ctx context.Context, tx *sql.Tx, c *chat, stopped bool) error {
 	c.stopped = stopped
 	return cs.change(ctx, tx, c, `UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, !stopped)
@@ -139,7 +139,7 @@ func (cs *chats) move(ctx context.Context, tx *sql.Tx, from, to int64) error {
 	if err != nil || c.telegram == to {
 		return err
 	}
-	cs.log.Info().Int64("chat", c.key).Int64("moved_to", to).Msg("a group became a supergroup and keeps its agents")
+	cs.log.Info().Int64("chat", c.key).Int64("moved_to", to).Msg("group became a supergroup; it keeps its agents")
 	return errors.Join(
 		store.Exec(ctx, tx, `INSERT OR REPLACE INTO aliases (bot, telegram_id, chat) VALUES (?, ?, ?)`, cs.bot, to, c.key),
 		store.Exec(ctx, tx, `UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
@@ -148,7 +148,7 @@ func (cs *chats) move(ctx context.Context, tx *sql.Tx, from, to int64) error {
 		cs.surface.Rename(ctx, tx, peerOf(to), peerOf(c.key)))
 }
 
-// movedTo notes that a group has another id, which a refusal told.
+// movedTo records a group's new id, which a refusal gave.
 func (cs *chats) movedTo(ctx context.Context, c *chat, to int64) error {
 	err := store.InTx(ctx, cs.db, func(tx *sql.Tx) error { return cs.move(ctx, tx, c.key, to) })
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 
 // typing shows in Telegram that agents work. Telegram forgets the sign after
 // 5 s, so it is renewed every 4 s as long as an agent says so: one word of the agent
-// lasts TypingHold, all of them together at most 5 minutes, and its reply ends it.
+// lasts TypingHold, all of them at most 5 minutes, and its reply ends it.
 type typing struct {
 	out  *outbound
 	wake chan struct{}
@@ -51,7 +51,7 @@ func newTyping(out *outbound) *typing {
 // maxTypists bounds the table: more than this many at once are not shown.
 const maxTypists = 1000
 
-// set begins or prolongs an agent's sign; a reply without any content ends it.
+// set starts or prolongs an agent's sign; a reply without any content ends it.
 func (t *typing) set(c *chat, r *reply) {
 	if !r.content.Typing {
 		t.clear(c.key, r.agent)
@@ -162,7 +162,7 @@ func (t *typing) lastShown(now time.Time) map[typingPlace]time.Time {
 	return shown
 }
 
-// note notes that the sign of a place is sent.
+// note records when the sign of a place was last sent.
 func (t *typing) note(place typingPlace, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

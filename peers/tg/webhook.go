@@ -25,8 +25,8 @@ const secretHeader = "X-Telegram-Bot-Api-Secret-Token"
 
 const secretAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
-// CheckWebhookSecret says why a text cannot be a webhook's secret, or nil. The
-// empty text stands for a random one.
+// CheckWebhookSecret returns why a text cannot be a webhook's secret, or nil. The
+// empty text stands for a random secret.
 func CheckWebhookSecret(secret string) error {
 	if len(secret) > 256 || strings.Trim(secret, secretAlphabet) != "" {
 		return errors.New("the webhook secret must be 1 to 256 of the characters A-Z a-z 0-9 _ -")
@@ -34,7 +34,7 @@ func CheckWebhookSecret(secret string) error {
 	return nil
 }
 
-// webhookLoop listens, tells Telegram where, and takes in what it delivers.
+// webhookLoop listens, tells Telegram the address, and stores what it delivers.
 func (b *Bridge) webhookLoop(ctx context.Context) error {
 	secret := b.opts.WebhookSecret
 	if secret == "" {
@@ -66,7 +66,7 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 		switch {
 		case err == nil:
 			b.polled.Store(now())
-			b.log.Info().Str("listen", b.opts.WebhookListen).Msg("Telegram delivers updates to the webhook")
+			b.log.Info().Str("listen", b.opts.WebhookListen).Msg("webhook announced; Telegram delivers updates there")
 			return nil
 		case ctx.Err() != nil:
 			return nil
@@ -75,7 +75,7 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 		case botapi.Code(err) == http.StatusBadRequest:
 			return fmt.Errorf("the address of --webhook-url is refused by Telegram: %w", err)
 		}
-		b.log.Warn().Err(err).Msg("Telegram did not take the webhook; trying again")
+		b.log.Warn().Err(err).Msg("webhook not taken by Telegram; trying again")
 		retry.Sleep(ctx, pauseAfter(err, failures))
 	}
 }
@@ -106,7 +106,7 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 		}
 		b.crash("received")
 		if _, _, err := b.storeUpdates(r.Context(), []json.RawMessage{raw}); err != nil {
-			b.log.Error().Err(err).Msg("an update cannot be stored; Telegram will deliver it again")
+			b.log.Error().Err(err).Msg("storing an update failed; Telegram will deliver it again")
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 			return
 		}
