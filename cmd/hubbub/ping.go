@@ -9,6 +9,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 )
@@ -93,7 +94,7 @@ func summarize(cmd *cobra.Command, s *session, trips []time.Duration) error {
 		"bus": s.bus, "serverId": s.server.ServerID, "version": s.server.ServerInfo.Version, "count": len(trips),
 		"minMicros": least.Microseconds(), "medianMicros": middle.Microseconds(),
 		"meanMicros": (sum / time.Duration(len(trips))).Microseconds(), "maxMicros": most.Microseconds(),
-	}, "%s: min %s, median %s, max %s", count(len(trips), "round trip"), round(least), round(middle), round(most))
+	}, "%s: min %s, median %s, max %s", text.Count(len(trips), "round trip"), round(least), round(middle), round(most))
 }
 
 // round rounds a duration to three or four digits.

@@ -12,6 +12,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 )
@@ -121,7 +122,7 @@ func printSend(cmd *cobra.Command, topic string, result protocol.SendResult) err
 	if result.DeliveredTo == 0 && len(result.Failures) == 0 {
 		fmt.Fprintf(&b, "%s accepted, but nobody subscribes to %s", result.MessageID, topic)
 	} else {
-		fmt.Fprintf(&b, "%s processed by %s", result.MessageID, count(result.DeliveredTo, "peer"))
+		fmt.Fprintf(&b, "%s processed by %s", result.MessageID, text.Count(result.DeliveredTo, "peer"))
 	}
 	for _, f := range result.Failures {
 		fmt.Fprint(&b, strings.TrimSuffix(fmt.Sprintf("\n  %s  %s  %s", f.Peer, f.Status, f.Error), "  "))
@@ -133,12 +134,4 @@ func printSend(cmd *cobra.Command, topic string, result protocol.SendResult) err
 		return errors.New("nobody processed the message")
 	}
 	return nil
-}
-
-// count returns a number with its noun, in the plural unless it is 1.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -2,6 +2,7 @@
 package text
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -46,3 +47,11 @@ func Cut(s string, n int) string {
 
 // Line returns s in one line: each run of white space is one space.
 func Line(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Count returns a number with its noun, in the plural unless it is 1.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}

@@ -46,3 +46,9 @@ func TestLine(t *testing.T) {
 		t.Errorf("Line = %q", got)
 	}
 }
+
+func TestCount(t *testing.T) {
+	if got := Count(0, "peer") + ", " + Count(1, "peer") + ", " + Count(2, "round trip"); got != "0 peers, 1 peer, 2 round trips" {
+		t.Errorf("Count: %s", got)
+	}
+}

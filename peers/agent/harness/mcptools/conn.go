@@ -14,6 +14,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/protocol/text"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -156,10 +157,7 @@ func (c *conn) list(ctx context.Context) error {
 		if err != nil || len(schema) > maxSchema || len(t.Name) > 256 {
 			continue
 		}
-		tool := harness.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: schema}
-		if len(tool.Description) > maxDescription {
-			tool.Description = strings.ToValidUTF8(tool.Description[:maxDescription], "") + "…"
-		}
+		tool := harness.Tool{Name: t.Name, Title: t.Title, Description: text.Cut(t.Description, maxDescription), InputSchema: schema}
 		if t.Annotations != nil {
 			tool.ReadOnly, tool.Idempotent = t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint
 		}

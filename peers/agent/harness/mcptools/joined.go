@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/text"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -69,16 +69,15 @@ func (j *joinedTools) Call(ctx context.Context, name string, arguments json.RawM
 func (j *joinedTools) read(r *mcp.CallToolResult) harness.Result {
 	out := harness.Result{IsError: r.IsError}
 	left := j.pool.opts.ResultBytes
-	add := func(text string) {
+	add := func(said string) {
 		if left <= 0 {
 			return
 		}
-		if len(text) > left {
-			text = strings.ToValidUTF8(text[:left], "") + "\n[cut: the result is longer than what may be shown; ask for less]"
-			left = 0
+		if len(said) > left {
+			said = text.Prefix(said, left) + "\n[cut: the result is longer than what may be shown; ask for less]"
 		}
-		left -= len(text)
-		out.Content = append(out.Content, harness.Content{Type: "text", Text: text})
+		left -= len(said)
+		out.Content = append(out.Content, harness.Content{Type: "text", Text: said})
 	}
 	for _, c := range r.Content {
 		switch c := c.(type) {

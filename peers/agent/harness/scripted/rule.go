@@ -74,8 +74,8 @@ var textRules = []textRule{
 	{"a greeting", regexp.MustCompile(`^(hi|hello|hey|good (morning|evening))\b[^?]*$`), fixed(actSay, "Hello.")},
 }
 
-func decideText(text string, e *harness.Event) decision {
-	plain := normalize(text)
+func decideText(said string, e *harness.Event) decision {
+	plain := normalize(said)
 	for _, r := range textRules {
 		if m := r.match.FindStringSubmatch(plain); m != nil {
 			d := r.make(m)
@@ -85,15 +85,15 @@ func decideText(text string, e *harness.Event) decision {
 	}
 	fragments := ""
 	if len(e.MergedEventIDs) > 1 {
-		fragments = " (in " + count(len(e.MergedEventIDs), "piece") + ", taken as one)"
+		fragments = " (in " + text.Count(len(e.MergedEventIDs), "piece") + ", taken as one)"
 	}
 	switch {
-	case strings.Contains(text, "?"):
-		return decision{actSay, "You asked" + fragments + ": “" + quoted(text, 300) + "” A rule cannot know the answer, but I heard you.", "a question"}
-	case text == "":
+	case strings.Contains(said, "?"):
+		return decision{actSay, "You asked" + fragments + ": “" + quoted(said, 300) + "” A rule cannot know the answer, but I heard you.", "a question"}
+	case said == "":
 		return decision{actReact, "seen", "no text"}
 	default:
-		return decision{actSay, "I read" + fragments + ": “" + quoted(text, 300) + "”", "anything else"}
+		return decision{actSay, "I read" + fragments + ": “" + quoted(said, 300) + "”", "anything else"}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
 )
 
 // Marker ends every text that this harness sends.
@@ -192,14 +193,14 @@ func (p *play) recap(ctx context.Context) string {
 	for _, m := range messages {
 		authors[string(m.Author)] = true
 	}
-	return fmt.Sprintf("I read %s by %s.", count(len(messages), "message"), count(len(authors), "author"))
+	return fmt.Sprintf("I read %s by %s.", text.Count(len(messages), "message"), text.Count(len(authors), "author"))
 }
 
 func (p *play) catchUp(ctx context.Context) string {
 	var all, open struct{ Events []message }
 	p.decode(p.call(ctx, "chat.list_events", map[string]any{"conversation": p.turn.Event.Conversation.ID, "limit": 50}), &all)
 	p.decode(p.call(ctx, "chat.list_events", map[string]any{"conversation": p.turn.Event.Conversation.ID, "open": true, "limit": 50}), &open)
-	return fmt.Sprintf("I know %s here, %d still open.", count(len(all.Events), "event"), len(open.Events))
+	return fmt.Sprintf("I know %s here, %d still open.", text.Count(len(all.Events), "event"), len(open.Events))
 }
 
 // call runs one tool; a refusal is only reported, for rules have no second idea.
@@ -239,12 +240,4 @@ func (p *play) decode(r harness.Result, into any) {
 
 func (p *play) progress(done, total float64, text string) {
 	p.h.Report(harness.Progress{TurnID: p.turn.ID, Kind: harness.ProgressStatus, Progress: done, Total: total, Message: text})
-}
-
-// count writes a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
