@@ -1,0 +1,109 @@
+package mailbox_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/peers/outbox"
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+)
+
+// noBroker is the broker of a bus without one.
+type noBroker struct{}
+
+func (noBroker) Known() bool                                                         { return false }
+func (noBroker) Disposed(*mailbox.Tx, *mailbox.Entry, attention.Disposition, string) {}
+func (noBroker) Answer(*mailbox.Tx, *mailbox.Entry, mailbox.SentKind, protocol.MessageID, *protocol.ChatReply) {
+}
+
+func newBox(t *testing.T) *mailbox.Mailbox {
+	t.Helper()
+	db, err := mailbox.Open(filepath.Join(t.TempDir(), "agent.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	log := zerolog.Nop()
+	return mailbox.New(db, nil, mailbox.Options{
+		Settings: mailbox.Settings{Self: attention.Self{ID: "agent:lead"}, Log: &log}, Broker: noBroker{}, MaxOpen: 10, DeferFor: time.Minute,
+		Stop: func(string, string) {},
+	})
+}
+
+func chat(id, text string) *mailbox.Entry {
+	c := protocol.ChatMessage{SourceID: id, Text: text}
+	mailbox.Complete(&c, &protocol.Message{From: "tg:42", MessageID: protocol.MessageID("m-" + id)})
+	return &mailbox.Entry{SourceID: id, Chat: "tg:42", Received: time.Now(), Content: c}
+}
+
+// TestAnAbortedTransactionLeavesNothing: what was written before is rolled back, what
+// comes after finds nothing and writes nothing, and nothing is queued.
+func TestAnAbortedTransactionLeavesNothing(t *testing.T) {
+	box, broken := newBox(t), errors.New("broken")
+	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+		tx.TakeIn(chat("e1", "hello"))
+		tx.Record("k", nil, map[string]any{"event": "test"})
+		tx.Abort(broken)
+		tx.Abort(errors.New("a later one"))
+		if e := tx.Entry("e1"); e != nil {
+			t.Errorf("after an abort there is %+v", e)
+		}
+		tx.TakeIn(chat("e2", "hello"))
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("the transaction failed with %v", err)
+	}
+	v := box.View(t.Context())
+	items, listed := box.Outbox.List(t.Context(), &outbox.Filter{})
+	if v.Entry("e1") != nil || v.Entry("e2") != nil || len(items) != 0 || v.Err() != nil || listed != nil {
+		t.Errorf("it left %d queued, %v, %v", len(items), v.Err(), listed)
+	}
+}
+
+// TestAViewRemembersItsError: a reader who asks at the end does not take an error for
+// an empty mailbox.
+func TestAViewRemembersItsError(t *testing.T) {
+	box := newBox(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	v := box.View(ctx)
+	if e := v.Entry("e1"); e != nil || len(v.InState(mailbox.Stored, 1)) != 0 || !errors.Is(v.Err(), context.Canceled) {
+		t.Errorf("a view whose context has ended: %v", v.Err())
+	}
+}
+
+// TestAFinalDispositionIsWrittenOnce, whatever is done about the event later.
+func TestAFinalDispositionIsWrittenOnce(t *testing.T) {
+	box := newBox(t)
+	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
+		tx.TakeIn(chat("e1", "hello"))
+		e := tx.Entry("e1")
+		tx.Move(e, mailbox.Hold, "")
+		tx.PutOff(e, "5m", "later")
+		tx.PutOff(e, "5m", "later")
+		tx.Move(e, mailbox.Claim, "")
+		for _, cause := range []mailbox.Cause{mailbox.Respond, mailbox.Ignore, mailbox.Fail, mailbox.Claim, mailbox.Join, mailbox.Reopen} {
+			tx.Move(e, cause, string(cause))
+		}
+		if e.State != mailbox.Responded || e.Deferrals != 1 {
+			t.Errorf("it ended %s after %d deferrals", e.State, e.Deferrals)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items, err := box.Outbox.List(t.Context(), &outbox.Filter{})
+	if err != nil || len(items) != 3 { // deferred, claimed, responded
+		t.Errorf("%d records, %v", len(items), err)
+	}
+	if e := box.View(t.Context()).Entry("e1"); e == nil || e.State != mailbox.Responded {
+		t.Errorf("stored is %+v", e)
+	}
+}
