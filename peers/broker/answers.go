@@ -31,6 +31,9 @@ type sendFunc func(ctx context.Context, topic protocol.Topic, m protocol.Message
 // parallel. An answer is stored before it is sent. The writer's next commit after it
 // arrived forgets it, or keeps it for repetitions; after a crash in between it is
 // sent again.
+//
+// It is no outbox, since that commits before and after each attempt: at the load at
+// which the broker answers 1,200 posts a second, an outbox sends 1,000 items.
 type answerer struct {
 	send    sendFunc
 	settled func(item answer) // is called once the answer arrived or was given up

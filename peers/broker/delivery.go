@@ -7,9 +7,8 @@ import (
 	"hubbub/protocol/collab"
 )
 
-// The states of a delivery's wake.
+// The states of a delivery's wake; empty if nobody is to be woken.
 const (
-	wakeNone   = ""       // nobody is to be woken
 	wakeWanted = "wanted" // to be woken when the agent announces itself
 	wakeWoken  = "woken"
 	wakeMissed = "missed" // the agent was absent or rejected it: the same wake is sent again when it announces itself
