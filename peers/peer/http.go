@@ -61,3 +61,24 @@ func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error
 	answer, err = io.ReadAll(io.LimitReader(response.Body, c.Limit))
 	return response.StatusCode, answer, err
 }
+
+// Buses returns the addresses of the peer's buses.
+func (p *Peer) Buses() []string { return p.options.Buses }
+
+// Ask sends a request to the HTTP side of the first bus that answers, with the peer's
+// token unless the call has an Authorization.
+func (p *Peer) Ask(ctx context.Context, c HTTPCall) (status int, answer []byte, err error) {
+	if c.Authorization == "" {
+		token, err := p.options.TokenFunc()
+		if err != nil {
+			return 0, nil, err
+		}
+		c.Authorization = Bearer(token)
+	}
+	for _, c.Bus = range p.options.Buses {
+		if status, answer, err = c.Do(ctx); err == nil {
+			break
+		}
+	}
+	return status, answer, err
+}

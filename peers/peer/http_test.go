@@ -43,3 +43,18 @@ func TestAnHTTPCallStaysWithItsBus(t *testing.T) {
 		t.Error("a bus that is not there answered")
 	}
 }
+
+// TestAPeerAsksTheFirstBusThatAnswers with its own token, or with another.
+func TestAPeerAsksTheFirstBusThatAnswers(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get("Authorization"))
+	}))
+	defer server.Close()
+	p := peer.New("agent:a", &peer.Options{Buses: []string{"ws://127.0.0.1:1", strings.Replace(server.URL, "http", "ws", 1)}, Token: "own"})
+	for token, want := range map[string]string{"": "Bearer own", "other": "Bearer other"} {
+		status, answer, err := p.Ask(t.Context(), peer.HTTPCall{Method: "GET", Path: "/whoami", Authorization: peer.Bearer(token), Limit: 100})
+		if err != nil || status != 200 || string(answer) != want {
+			t.Errorf("%d %q, %v; want %q", status, answer, err, want)
+		}
+	}
+}

@@ -141,31 +141,16 @@ func (k *keeper) requestToken(ctx context.Context, want grantRequest) (string, e
 	return "", fmt.Errorf("the bus issues no credential for %s: HTTP %d %s", k.name, status, issued.Error)
 }
 
-// call makes a request to the HTTP side of the first bus that answers, with the
-// given token, or with the spawner's own.
+// call makes a request to the HTTP side of a bus, with the given token, or with the
+// spawner's own.
 func (s *Spawner) call(ctx context.Context, method, path string, body []byte, token string) (status int, answer []byte, err error) {
-	if token == "" {
-		if token, err = s.ownToken(); err != nil {
-			return 0, nil, err
-		}
+	status, answer, err = s.peer.Ask(ctx, peer.HTTPCall{
+		Method: method, Path: path, Authorization: peer.Bearer(token), Body: body, Limit: 64 << 10, Client: s.opts.HTTP,
+	})
+	if err != nil {
+		return 0, nil, fmt.Errorf("asking the bus about a credential: %w", err)
 	}
-	for _, bus := range s.buses() {
-		c := peer.HTTPCall{Bus: bus, Method: method, Path: path, Authorization: "Bearer " + token, Body: body, Limit: 64 << 10, Client: s.opts.HTTP}
-		if status, answer, err = c.Do(ctx); err == nil {
-			return status, answer, nil
-		}
-	}
-	return 0, nil, fmt.Errorf("asking the bus about a credential: %w", err)
-}
-
-func (s *Spawner) ownToken() (string, error) {
-	switch {
-	case s.opts.Peer == nil:
-		return "", nil
-	case s.opts.Peer.TokenFunc != nil:
-		return s.opts.Peer.TokenFunc()
-	}
-	return s.opts.Peer.Token, nil
+	return status, answer, nil
 }
 
 // retireCredentials marks an agent's credentials for revocation.

@@ -10,7 +10,7 @@ import (
 func (s *Spawner) spec(a agentRow) Spec {
 	place := s.launcher.Place(a.name)
 	args := []string{"--id", string(a.name)}
-	for _, bus := range s.buses() {
+	for _, bus := range s.peer.Buses() {
 		args = append(args, "--bus", bus)
 	}
 	args = append(args, "--data", place.Data, "--token-file", place.TokenFile)
@@ -22,13 +22,6 @@ func (s *Spawner) spec(a agentRow) Spec {
 		limits = *profile.Limits
 	}
 	return Spec{Name: a.name, Command: s.command, Args: args, TokenFile: s.tokenFile(a.name), Limits: limits}
-}
-
-func (s *Spawner) buses() []string {
-	if s.opts.Peer == nil || len(s.opts.Peer.Buses) == 0 {
-		return []string{"ws://127.0.0.1:7892"}
-	}
-	return s.opts.Peer.Buses
 }
 
 // environment reads the variables of the agent.
