@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/protocol"
 )
 
 // The kinds of a Bar.
@@ -146,7 +147,7 @@ func (w *Waterfall) Place(t time.Time) float64 { return float64(t.Sub(w.Begin)) 
 // NameOf returns the name of a message: what an agent tells by it, else its type.
 func NameOf(typ string, payload []byte) (name string, told bool) {
 	var m struct{ Content struct{ Event string } }
-	if typ == "agent_event" && json.Unmarshal(payload, &m) == nil && m.Content.Event != "" {
+	if typ == string(protocol.TypeAgentEvent) && json.Unmarshal(payload, &m) == nil && m.Content.Event != "" {
 		return m.Content.Event, true
 	}
 	return cmp.Or(typ, "message"), false

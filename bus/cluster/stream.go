@@ -2,13 +2,11 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
 	"hubbub/activitylog"
-	"hubbub/protocol"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -167,9 +165,7 @@ func gap(lost int) activitylog.Row {
 
 // line writes a row as `hubbub tail --json` does.
 func (s *ActivityStream) line(id int64, row *activitylog.Row) []byte {
-	e := activitylog.Entry{
-		ID: id, TS: protocol.FormatTime(time.UnixMicro(row.At)), Event: row.Event.String(), MessageID: row.MessageID, RPCID: row.RPCID,
-		Actor: row.Actor, Topic: row.Topic, Status: row.Status, Payload: json.RawMessage(row.Payload), Error: row.Error, Bus: s.bus,
-	}
+	e := row.Entry(id)
+	e.Bus = s.bus
 	return encode(&e)
 }

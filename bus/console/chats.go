@@ -126,14 +126,7 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	if json.Unmarshal(m.Content, &content) != nil {
 		return
 	}
-	id := content.SourceID
-	if id == "" {
-		id = e.MessageID
-	}
-	kind := content.Event
-	if kind == "" {
-		kind = protocol.EventMessage
-	}
+	id, kind := cmp.Or(content.SourceID, e.MessageID), cmp.Or(content.Event, protocol.EventMessage)
 	key := id
 	if kind == protocol.EventEdit || kind == protocol.EventDelete {
 		key = kind + " " + id // they repeat the id of their message
@@ -165,15 +158,14 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 }
 
 func author(a *protocol.Author) string {
-	switch {
-	case a == nil:
+	if a == nil {
 		return ""
-	case a.DisplayName != "":
-		return text.Clip(a.DisplayName, 80)
-	case a.Username != "":
-		return text.Clip("@"+a.Username, 80)
 	}
-	return text.Clip(a.ID, 80)
+	name := cmp.Or(a.DisplayName, a.ID)
+	if a.DisplayName == "" && a.Username != "" {
+		name = "@" + a.Username
+	}
+	return text.Clip(name, 80)
 }
 
 // replied applies what an agent says in a chat.

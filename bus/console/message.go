@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,12 +135,8 @@ func newMessageView(chain *activitylog.Chain) *messageView {
 	if len(v.Rows) > 200 {
 		v.Rows = v.Rows[:200]
 	}
+	v.Status = self.Status()
 	v.draw(view.NewWaterfall(chain, shownDeliveries, shownDeliveries))
-	for _, b := range v.Bars {
-		if b.Self && b.Kind == view.BarMessage {
-			v.Status = b.Status
-		}
-	}
 	return v
 }
 
@@ -149,15 +146,7 @@ func eventIDOf(m *activitylog.Message) string {
 		Content struct{ SourceID, EventID, InReplyTo string }
 	}
 	_ = json.Unmarshal(m.Payload, &p) // another shape has no such ids
-	switch {
-	case p.Content.SourceID != "":
-		return p.Content.SourceID
-	case p.Content.EventID != "":
-		return p.Content.EventID
-	case p.Content.InReplyTo != "":
-		return p.Content.InReplyTo
-	}
-	return m.ID
+	return cmp.Or(p.Content.SourceID, p.Content.EventID, p.Content.InReplyTo, m.ID)
 }
 
 // judged returns how agents judged an event.
