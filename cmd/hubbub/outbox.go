@@ -11,6 +11,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/peers/outbox"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 )
@@ -75,7 +76,7 @@ func outboxRow(w letters.Item) []any {
 	}
 	return []any{
 		screen.Printable(w.Name()), screen.Printable(to), w.State, w.Attempts, ago(time.Since(w.QueuedAt)) + " ago", next,
-		screen.Printable(w.Agent), screen.Clip(screen.Printable(w.Text), 40), screen.Clip(screen.Printable(w.Error), 120),
+		screen.Printable(w.Agent), text.Clip(screen.Printable(w.Text), 40), text.Clip(screen.Printable(w.Error), 120),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"hubbub/cmd/internal/screen"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -194,7 +195,7 @@ func (p *replaying) print(w io.Writer, list []replayed) error {
 			continue
 		}
 		out.line("%s %s %s %s %s", sign, e.At.Local().Format(time.DateTime), paint.Paint(colour, screen.Printable(e.Agent)+" "+word),
-			screen.Printable(e.EventID), screen.Clip(screen.Printable(fmt.Sprintf("%q", e.Text)), 80))
+			screen.Printable(e.EventID), text.Clip(screen.Printable(fmt.Sprintf("%q", e.Text)), 80))
 		out.line("    now:  %s", screen.Printable(e.Now.String()))
 		if e.Then != nil && *e.Then != e.Now {
 			out.line("    then: %s", screen.Printable(e.Then.String()))

@@ -7,6 +7,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol/text"
 )
 
 // A rowLayout writes rows of the activity log as lines. On a terminal the
@@ -78,7 +79,7 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 		b.WriteString(" ")
 	}
 	if detail != "" && left > 1 {
-		b.WriteString(" " + screen.Clip(detail, left))
+		b.WriteString(" " + text.Clip(detail, left))
 	}
 	return strings.TrimRight(b.String(), " ")
 }
@@ -98,7 +99,7 @@ type cell struct {
 func (l *rowLayout) columned(e *activitylog.Entry, cells [5]string) []cell {
 	list := make([]cell, len(cells))
 	for i, c := range cells {
-		list[i].text = screen.Pad(screen.Clip(c, l.widths[i]), l.widths[i])
+		list[i].text = screen.Pad(text.Clip(c, l.widths[i]), l.widths[i])
 		if c != "" {
 			list[i].colour = cellColour(i, e)
 		}
@@ -119,16 +120,16 @@ func (l *rowLayout) merged(e *activitylog.Entry, cells [5]string) []cell {
 	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ)-6)/2, 8) // of actor and topic
 	switch {
 	case e.Is(activitylog.ProcessStart), e.Is(activitylog.ProcessFinish):
-		add(screen.Clip(actor, maxWidths[2]), "")
+		add(text.Clip(actor, maxWidths[2]), "")
 	case e.Is(activitylog.SendFinish):
-		add(screen.Clip(topic, maxWidths[3]), "")
+		add(text.Clip(topic, maxWidths[3]), "")
 	case topic == "" || topic == actor:
 		add(typ, screen.Cyan)
-		add(screen.Clip(actor, maxWidths[2]), "")
+		add(text.Clip(actor, maxWidths[2]), "")
 	default:
 		add(typ, screen.Cyan)
-		add(screen.Clip(actor, name), "")
-		add("→ "+screen.Clip(topic, name-2), "")
+		add(text.Clip(actor, name), "")
+		add("→ "+text.Clip(topic, name-2), "")
 	}
 	if status != activitylog.StatusStart {
 		add(status, cellColour(4, e))

@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
 	"hubbub/protocol/wire"
 
 	"github.com/spf13/cobra"
@@ -182,5 +183,5 @@ func messageLine(d *peer.Delivery, now time.Time) string {
 		content = chat.Text
 	}
 	return fmt.Sprintf("%s  %-15s %s%s  %s", now.Format("15:04:05.000"), screen.Printable(string(m.Type)),
-		screen.Printable(string(m.From)), screen.Printable(to), screen.Clip(screen.Printable(content), 500))
+		screen.Printable(string(m.From)), screen.Printable(to), text.Clip(screen.Printable(content), 500))
 }

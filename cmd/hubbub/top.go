@@ -19,6 +19,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -178,7 +179,7 @@ func (t *topScreen) logLine(c *report.Counters) string {
 	line := fmt.Sprintf("log: %d rows queued", s.QueuedRows)
 	switch {
 	case s.Failing:
-		return t.paint.Paint(screen.Red, line+", failing: "+screen.Clip(screen.Printable(s.LastError), 80))
+		return t.paint.Paint(screen.Red, line+", failing: "+text.Clip(screen.Printable(s.LastError), 80))
 	case s.Stalled:
 		return t.paint.Paint(screen.Yellow, line+", stalled")
 	case s.Lost > 0:
@@ -200,7 +201,7 @@ func (t *topScreen) peers(s console.State, room int) {
 		if p.Title != "" {
 			label += " " + screen.Printable(p.Title)
 		}
-		label = screen.Pad(screen.Clip(label, name), name)
+		label = screen.Pad(text.Clip(label, name), name)
 		if !p.Connected {
 			label = t.paint.Paint(screen.Dim, label)
 		}
@@ -227,7 +228,7 @@ func (t *topScreen) failure(f *console.StateFailure) {
 	}
 	who := strings.TrimSpace(fmt.Sprintf("%s %s → %s", screen.Printable(f.Type), screen.Printable(f.From), screen.Printable(to)))
 	line := fmt.Sprintf("%s  %s  %s  %s", f.At.Local().Format(time.TimeOnly), t.paint.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8)),
-		who, t.paint.Paint(screen.Dim, screen.Clip(screen.Printable(f.Error), 60)))
+		who, t.paint.Paint(screen.Dim, text.Clip(screen.Printable(f.Error), 60)))
 	t.add(line)
 }
 

@@ -14,6 +14,7 @@ import (
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 )
@@ -212,7 +213,7 @@ func printChain(w io.Writer, c *activitylog.Chain) error {
 	p.line("%s  %s  %s", paint.Paint(screen.Bold, screen.Printable(self.ID)), paint.Paint(screen.Cyan, screen.Printable(self.Type)), routeOf(self.From, self.Topic))
 	p.line("%s", paint.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
 	if detail := view.Full.Message(self.Payload); detail != "" {
-		p.line("%s", screen.Clip(screen.Printable(detail), max(columns, 100)))
+		p.line("%s", text.Clip(screen.Printable(detail), max(columns, 100)))
 	}
 	p.line("")
 	f := newWaterfall(c, paint, columns)

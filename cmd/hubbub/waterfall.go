@@ -9,6 +9,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol/text"
 )
 
 // A waterfall draws messages and their deliveries as bars on one time axis.
@@ -99,7 +100,7 @@ func (f *waterfall) lines() []string {
 }
 
 func (f *waterfall) line(b *view.Bar, width int) string {
-	name := screen.Pad(screen.Clip(label(b), width), width)
+	name := screen.Pad(text.Clip(label(b), width), width)
 	switch {
 	case b.Self && b.Kind == view.BarMessage:
 		name = f.paint.Paint(screen.Bold, name)
@@ -116,8 +117,8 @@ func (f *waterfall) line(b *view.Bar, width int) string {
 	colour := statusColour(b.Status)
 	line := name + "  " + f.paint.Paint(colour, f.draw(b)) + fmt.Sprintf("  %8s %8s  ", at, took) +
 		f.paint.Paint(colour, screen.Pad(orWord(b.Status, open), 9))
-	if text := note(b); text != "" && f.note > 0 {
-		line += "  " + screen.Clip(text, f.note)
+	if words := note(b); words != "" && f.note > 0 {
+		line += "  " + text.Clip(words, f.note)
 	}
 	return strings.TrimRight(line, " ")
 }

@@ -13,6 +13,7 @@ import (
 	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 )
@@ -183,7 +184,7 @@ func printStories(w io.Writer, stories []*story) error {
 	p.line("%s", paint.Paint(screen.Bold, screen.Printable(stories[0].EventID)))
 	for _, s := range stories {
 		if s.Text != "" {
-			p.line("%s %s", orWord(s.Author, "somebody"), screen.Clip(screen.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
+			p.line("%s %s", orWord(s.Author, "somebody"), text.Clip(screen.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
 			break
 		}
 	}

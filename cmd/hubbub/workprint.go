@@ -12,6 +12,7 @@ import (
 
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // A listing says how the records of a list are shown.
@@ -47,7 +48,7 @@ func (l *listing[T]) print(in *brokerInput, list []collab.Listed[T], keep func(*
 		}
 		row := l.row(&record, now)
 		for i, width := range l.widths {
-			row[i] = screen.Clip(screen.Printable(cmp.Or(row[i], "-")), width)
+			row[i] = text.Clip(screen.Printable(cmp.Or(row[i], "-")), width)
 		}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}

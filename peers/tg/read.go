@@ -26,13 +26,19 @@ type happening struct {
 	files []attachment
 	album string
 
-	command     string // "/pair", without the bot's name
-	arguments   string
-	migrateTo   int64
-	migrateFrom int64
-	present     presence
-	callback    string // id of a callback query to answer
-	skip        string // why no agent hears of it; empty: they do
+	command   string // "/pair", without the bot's name
+	arguments string
+	migration
+	present  presence
+	callback string // id of a callback query to answer
+	skip     string // why no agent hears of it; empty: they do
+}
+
+// A migration is a group that became a supergroup, whose id is another one. Telegram
+// tells it in both chats.
+type migration struct {
+	migrateTo   int64 // in the old chat; 0 if there is none
+	migrateFrom int64 // in the new chat
 }
 
 // A draft is the content of a tg_message as far as it is known when the update
@@ -83,7 +89,7 @@ func read(raw json.RawMessage, bot *models.User) (happening, error) {
 }
 
 func readMessage(m *models.Message, event string, bot *models.User) happening {
-	h := happening{chat: m.Chat, message: m.ID, album: m.MediaGroupID, migrateTo: m.MigrateToChatID, migrateFrom: m.MigrateFromChatID}
+	h := happening{chat: m.Chat, message: m.ID, album: m.MediaGroupID, migration: migration{migrateTo: m.MigrateToChatID, migrateFrom: m.MigrateFromChatID}}
 	h.setAuthor(m.From, m.SenderChat)
 	h.thread = threadOf(m)
 	text, entities := m.Text, m.Entities

@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Clip returns s in at most n characters; where something was cut off, the last
-// of them is an ellipsis. n is at least 1.
+// Clip returns s in at most n characters, but at least one. If something was cut off,
+// the last of them is an ellipsis.
 func Clip(s string, n int) string {
+	n = max(n, 1)
 	if len(s) <= n {
 		return s
 	}

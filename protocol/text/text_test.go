@@ -13,7 +13,7 @@ func TestClip(t *testing.T) {
 		n    int
 		want string
 	}{
-		{"", 1, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"ab", 1, "…"}, {"日本語", 2, "日…"},
+		{"", 1, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"ab", 1, "…"}, {"ab", 0, "…"}, {"a", 0, "a"}, {"abcdef", 4, "abc…"}, {"日本語", 2, "日…"},
 	} {
 		if got := Clip(tt.in, tt.n); got != tt.want {
 			t.Errorf("Clip(%q, %d) = %q, want %q", tt.in, tt.n, got, tt.want)

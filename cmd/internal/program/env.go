@@ -26,9 +26,7 @@ type Env struct {
 	Data    string         // absolute path of the data folder, which may not exist yet; see MakeData
 	Buses   []string       // WebSocket addresses of --bus
 	Config  string         // path of the file of --config, or empty
-	Stdin   io.Reader
-	Stdout  io.Writer
-	Stderr  io.Writer
+	Streams
 
 	settings *settings
 	outside  outside
@@ -39,10 +37,17 @@ type Env struct {
 	stopping atomic.Bool
 }
 
+// Streams are the standard streams of a program.
+type Streams struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
 func newEnv(name string, c *settings, o outside) (*Env, error) {
 	e := &Env{
 		Name: name, Version: Version(), Data: c.data, Buses: c.buses, Config: c.config,
-		Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
+		Streams:  Streams{Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr},
 		settings: c, outside: o, secrets: &secrets{}, notify: newNotifier(),
 	}
 	var err error

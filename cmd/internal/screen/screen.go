@@ -6,8 +6,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"hubbub/protocol/text"
-
 	"golang.org/x/term"
 )
 
@@ -25,9 +23,6 @@ func Printable(s string) string {
 		}
 	}, s)
 }
-
-// Clip shortens a text to n characters, the last of which then is "…".
-func Clip(s string, n int) string { return text.Clip(s, max(n, 1)) }
 
 // Fit cuts a line to n columns. Colours take no columns, and end with the line.
 func Fit(s string, n int) string {

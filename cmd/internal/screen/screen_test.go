@@ -32,14 +32,11 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-func TestPadAndClip(t *testing.T) {
+func TestPadAndPaint(t *testing.T) {
 	if got := Pad("日", 4); got != "日  " {
 		t.Errorf("%q", got)
 	}
 	if got := Pad("👨\u200d💻", 4); got != "👨\u200d💻  " {
-		t.Errorf("%q", got)
-	}
-	if got := Clip("abcdef", 4); got != "abc…" {
 		t.Errorf("%q", got)
 	}
 	if got := Painter(true).Paint(Red, "x"); !strings.HasPrefix(got, "\x1b[31mx") {

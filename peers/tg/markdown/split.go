@@ -31,7 +31,7 @@ func Split(t Text, limit int) []Text {
 		n := cutAt(rest, limit)
 		piece := strings.TrimRightFunc(rest[:n], unicode.IsSpace)
 		if piece != "" {
-			parts = append(parts, Text{Text: piece, Entities: clip(t.Entities, offset, Units(piece))})
+			parts = append(parts, Text{Text: piece, Entities: within(t.Entities, offset, Units(piece))})
 		}
 		offset += Units(rest[:n])
 		rest = rest[n:]
@@ -102,8 +102,9 @@ func characterEnd(s string, at int) int {
 	return at
 }
 
-// clip returns what of the entities falls into a part, relative to it.
-func clip(entities []models.MessageEntity, offset, length int) []models.MessageEntity {
+// within returns the parts of the entities that lie in a part of the text, with offsets
+// relative to it.
+func within(entities []models.MessageEntity, offset, length int) []models.MessageEntity {
 	var out []models.MessageEntity
 	for _, e := range entities {
 		from, to := max(e.Offset, offset), min(e.Offset+e.Length, offset+length)
