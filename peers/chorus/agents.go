@@ -31,8 +31,8 @@ type ExternalAgent struct {
 	connection string // secret
 }
 
-// AddAgent puts an external agent on the bus, reached by its connection string.
-// ErrExists where the name is taken: remove it first.
+// AddAgent adds an external agent, which is reached by its connection string. It
+// fails with ErrExists if there is one of that name.
 func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string, settings AgentSettings) error {
 	if err := CheckAgentName(string(name)); err != nil {
 		return err
@@ -58,8 +58,8 @@ var everywhere = prefixes("0.0.0.0/0", "::/0")
 
 func connectionLabel(name AgentName) string { return "connection:" + string(name) }
 
-// RemoveAgent takes an external agent off the bus, with everything that was
-// kept for it. Its callbacks and tools are dead when it returns.
+// RemoveAgent removes an external agent. Its callbacks and tools are dead when it
+// returns; the gateway takes it off the bus and removes what was kept for it.
 func (s *Store) RemoveAgent(ctx context.Context, name AgentName) error {
 	if err := changedOne(ctx, s.db, ErrNotFound, `DELETE FROM agent WHERE name = ?`, name); err != nil {
 		return fmt.Errorf("removing the agent %s: %w", name, err)
@@ -98,7 +98,8 @@ func (s *Store) agent(ctx context.Context, name AgentName) (ExternalAgent, error
 	return a, err
 }
 
-// setTrouble records why an external agent is not on the bus; empty when it is.
+// setTrouble records why an external agent is not on the bus. It is empty if the
+// agent is.
 func (s *Store) setTrouble(ctx context.Context, name AgentName, trouble string) error {
 	return store.Exec(ctx, s.db, `UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
 }

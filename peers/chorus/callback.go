@@ -13,7 +13,7 @@ import (
 	"hubbub/protocol"
 )
 
-// callbackPath is where external agents POST their output; the callback's
+// callbackPath begins the path of the callbacks of external agents. The callback's
 // secret follows it.
 const callbackPath = "/callback/"
 

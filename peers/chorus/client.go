@@ -24,7 +24,7 @@ const (
 )
 
 // newTransport makes a transport that connects only where the guard allows. It
-// takes no proxy from the environment: a proxy would dial in our stead.
+// ignores proxies of the environment: they would dial unguarded.
 func newTransport(g *Guard) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: g.control}
 	return &http.Transport{
@@ -50,11 +50,11 @@ func newPoster(transport http.RoundTripper, timeout time.Duration) *poster {
 	return &poster{client: &http.Client{Transport: transport, CheckRedirect: keepMethod}, timeout: timeout}
 }
 
-// errNoAnswer is a POST that left and was not answered in time: nobody knows
-// whether it had its effect.
+// errNoAnswer means that a POST was sent and not answered in time: it may have had its
+// effect.
 var errNoAnswer = errors.New("it did not answer in time")
 
-// errRedirect refuses a redirect that would change the request or go on for ever.
+// errRedirect means that a redirect would change the request or does not end.
 var errRedirect = errors.New("the target redirects in a way that is not followed")
 
 // keepMethod follows only redirects that repeat the same request (307 and 308),
@@ -114,7 +114,7 @@ func (p *poster) post(ctx context.Context, target, key string, body []byte) erro
 
 const userAgent = "hubbub-chorus"
 
-// withoutURL takes the URL out of an HTTP client's error.
+// withoutURL removes the URL from an HTTP client's error.
 func withoutURL(err error) error {
 	var u *url.Error
 	for errors.As(err, &u) {
@@ -123,9 +123,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// repeatable reports whether a failed POST may succeed when it is repeated: a
-// 5xx answer or a failed connection does, a 4xx answer or a refused target does
-// not.
+// repeatable reports whether a failed POST may succeed when it is repeated. A 5xx
+// answer or a failed connection may; a 4xx answer or a refused target will not.
 func repeatable(err error) bool {
 	var status *statusError
 	if errors.As(err, &status) {

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// DefaultID is the gateway's identity on the bus. Channels have a dot in theirs,
-// so none can be mistaken for it.
+// DefaultID is the gateway's identity on the bus. The identity of a channel contains a
+// dot, so none is mistaken for it.
 const DefaultID protocol.PeerID = "chorus:gateway"
 
 // Options are the optional settings of a Gateway. Nil is valid.
@@ -209,7 +209,7 @@ func (g *Gateway) peerOptions() *peer.Options {
 	return &o
 }
 
-// routes is everything that the listener serves.
+// routes returns the handler of everything that the listener serves.
 func (g *Gateway) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(inboxPath+"{secret}", g.serveInbox)
@@ -221,9 +221,9 @@ func (g *Gateway) routes() http.Handler {
 	return mux
 }
 
-// Run serves both sides until ctx ends (nil) or something that cannot be mended
-// fails: the listener, or the bus's refusal of the gateway. It returns when
-// everything that it started has ended; what was accepted stays on disk.
+// Run serves both sides until ctx ends (nil), the listener fails, or the bus refuses
+// the gateway. It returns when everything that it started has ended; what was
+// accepted stays on disk.
 func (g *Gateway) Run(ctx context.Context) error {
 	if err := g.store.SetPublicURL(ctx, g.opts.PublicURL); err != nil {
 		return errors.Join(err, g.listener.Close())
@@ -255,7 +255,7 @@ func (g *Gateway) sayReady(ctx context.Context) error {
 // stopServing is how long calls may take to end after Run's context has.
 const stopServing = 5 * time.Second
 
-// serve answers HTTP until ctx ends, then lets running calls end.
+// serve serves HTTP until ctx ends, and then waits for running calls.
 func (g *Gateway) serve(ctx context.Context) error {
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -283,7 +283,7 @@ func (g *Gateway) serve(ctx context.Context) error {
 	return fmt.Errorf("serving: %w", err)
 }
 
-// logCall logs a call that was refused, without anything of its URL.
+// logCall logs a call that failed. It logs nothing of its URL.
 func (g *Gateway) logCall(err error, what string) {
 	var r *refusal
 	if errors.As(err, &r) {
@@ -293,8 +293,8 @@ func (g *Gateway) logCall(err error, what string) {
 	g.log.Error().Str("step", what).Err(err).Msg("call failed")
 }
 
-// errorWriter logs what the HTTP server has to say about connections and
-// panics. It never holds a URL.
+// errorWriter logs the HTTP server's reports of connections and panics, which never
+// contain a URL.
 type errorWriter struct{ log *zerolog.Logger }
 
 func (w errorWriter) Write(line []byte) (int, error) {

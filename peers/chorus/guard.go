@@ -29,7 +29,7 @@ func NewGuard(allow []netip.Prefix) *Guard {
 	return g
 }
 
-// ErrTargetRefused says that an address is not one that the gateway may reach.
+// ErrTargetRefused means that the gateway may not connect to an address.
 var ErrTargetRefused = errors.New("this address is not public; an operator allows it with --allow-target")
 
 // refusedRanges are the addresses that are not public, and why. An address that
@@ -56,8 +56,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// Check says why the gateway may not connect to an address, or nil. The error
-// wraps ErrTargetRefused.
+// Check returns why the gateway may not connect to an address, and nil if it may.
+// The error wraps ErrTargetRefused.
 func (g *Guard) Check(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
 	if !addr.IsValid() {
@@ -118,8 +118,8 @@ func (g *Guard) control(_, address string, _ syscall.RawConn) error {
 // maxURL bounds the URLs that others give, in bytes.
 const maxURL = 4096
 
-// CheckURL says why a URL can be no target, or nil: it must be absolute, http or
-// https, name a host and carry neither user nor fragment. A host written as an
+// CheckURL returns why a URL cannot be a target, and nil if it can: it must be
+// absolute, http or https, name a host and carry neither user nor fragment. A host written as an
 // address is judged at once; a name is judged when it is dialled. The error
 // holds nothing of the URL but its address, because URLs here are secrets.
 func (g *Guard) CheckURL(raw string) error {
@@ -151,14 +151,14 @@ func (g *Guard) CheckURL(raw string) error {
 	return nil
 }
 
-// isPort reports whether a URL's port is one, or none, which means the scheme's.
+// isPort reports whether a URL's port is valid. An empty one stands for that of the
+// scheme.
 func isPort(port string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return port == "" || err == nil && n > 0
 }
 
-// hostOf returns the host and port of a URL, which is all of it that may be
-// shown.
+// hostOf returns the host and port of a URL. Nothing else of it may be shown.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {

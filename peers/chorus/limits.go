@@ -21,8 +21,8 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// A gate bounds what runs at once, in all and per key. When it is full a call
-// is refused at once, so that a slow caller holds up nobody else.
+// A gate bounds what runs at once, in total and per key. A call that finds it full
+// is refused, so that a slow caller holds up nobody else.
 type gate struct {
 	all, each int
 
@@ -35,8 +35,8 @@ func newGate(all, each int) *gate {
 	return &gate{all: all, each: each, running: map[string]int{}}
 }
 
-// enter takes a place for key; the returned func gives it back. False means
-// that there is none.
+// enter takes a place for key, which leave gives back. It reports false if there is
+// none.
 func (g *gate) enter(key string) (leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,9 +58,8 @@ func (g *gate) enter(key string) (leave func(), ok bool) {
 // errTooLarge says that a body is larger than maxBody.
 var errTooLarge = errors.New("the body is larger than 1 MiB")
 
-// limitBodyTime gives callers bodyTimeout for their bodies, also for those that
-// nobody reads: net/http reads what is left of them, without a limit of its own
-// but on their size.
+// limitBodyTime gives callers bodyTimeout for their bodies. It bounds also those that
+// no handler reads: net/http reads what is left of them, and limits their size alone.
 func limitBodyTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -103,7 +102,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// A limitedListener accepts no more connections than it has places for.
+// A limitedListener bounds how many connections are open at once.
 type limitedListener struct {
 	net.Listener
 	places chan struct{}
@@ -130,7 +129,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return &limitedConn{Conn: conn, free: sync.OnceFunc(func() { <-l.places })}, nil
 }
 
-// Close stops accepting, waiting for a place included.
+// Close closes the listener and ends an Accept that waits for a place.
 func (l *limitedListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()

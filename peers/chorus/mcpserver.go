@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// toolsPath is where external agents find the chat.* tools: agent and channel
-// follow it.
+// toolsPath begins the path of the chat tools of external agents. The agent and the
+// channel follow it.
 const toolsPath = "/mcp/"
 
 // toolsURL is the address of one channel's tools.
@@ -81,9 +81,8 @@ var (
 	errOrigin = refuse(http.StatusForbidden, "pages of other origins may not call this")
 )
 
-// localOnly refuses what a web page elsewhere may make a browser send: requests
-// under a Host that is not the gateway's (DNS rebinding), and requests of
-// another Origin.
+// localOnly refuses what a foreign web page can make a browser send: requests with a
+// Host that is not the gateway's (DNS rebinding) and those of another Origin.
 func (g *Gateway) localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.ownHost(r.Host) {

@@ -39,7 +39,7 @@ type Store struct {
 	now    func() time.Time
 }
 
-// OpenStore opens the data folder of a gateway, creating it when it is missing.
+// OpenStore opens the data folder of a gateway, creating it if it is missing.
 func OpenStore(folder string) (*Store, error) {
 	seal, err := openSealer(filepath.Join(folder, keyFile))
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Store) SetPublicURL(ctx context.Context, url string) error {
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value != excluded.value`, publicURL, url)
 }
 
-// PublicURL returns where the outside reaches the gateway; empty when no
-// gateway has recorded it yet.
+// PublicURL returns where the outside reaches the gateway, and nothing if no gateway
+// has recorded it yet.
 func (s *Store) PublicURL(ctx context.Context) (string, error) {
 	url, _, err := store.One(ctx, s.db, store.Column[string], `SELECT value FROM setting WHERE name = ?`, publicURL)
 	return url, err

@@ -16,7 +16,7 @@ import (
 	"hubbub/protocol/datafolder"
 )
 
-// The prefixes of our secrets say what they open.
+// The prefix of a secret tells what it opens.
 const (
 	inboxPrefix    = "sk_"  // a connection string's secret
 	callbackPrefix = "cb_"  // the secret of a callback URL
@@ -32,8 +32,8 @@ func newSecret(prefix string) string {
 	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// hashSecret is how a secret that comes in is kept: its SHA-256 in hex. Our
-// secrets are random, so a slow hash would add nothing.
+// hashSecret returns the SHA-256 of a secret in hex, as which it is stored. The secrets
+// are random, so a slow hash would add nothing.
 func hashSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
@@ -76,8 +76,8 @@ func openSealer(path string) (*sealer, error) {
 	return &sealer{aead}, nil
 }
 
-// createKey makes the key unless it exists. Two programs may do it at once:
-// the link succeeds for one, and the other uses what it finds.
+// createKey makes the key if there is none. Two programs may do so at once: the link
+// succeeds for one of them, and the other uses the file that it finds.
 func createKey(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -112,8 +112,8 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// seal encrypts a secret. The label says what it is and whose: a sealed secret
-// that was moved elsewhere does not open.
+// seal encrypts a secret. The label names its kind and its owner: a sealed secret does
+// not open under another label.
 func (s *sealer) seal(label string, secret []byte) []byte {
 	nonce := make([]byte, s.aead.NonceSize(), s.aead.NonceSize()+len(secret)+s.aead.Overhead())
 	if _, err := rand.Read(nonce); err != nil {
@@ -122,7 +122,7 @@ func (s *sealer) seal(label string, secret []byte) []byte {
 	return s.aead.Seal(nonce, nonce, secret, []byte(label))
 }
 
-// errSealed says that a sealed secret does not open with this key.
+// errSealed means that a sealed secret does not open with this key.
 var errSealed = errors.New("a sealed secret does not open: chorus.key is not the one it was sealed with")
 
 func (s *sealer) open(label string, sealed []byte) ([]byte, error) {

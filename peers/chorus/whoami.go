@@ -13,8 +13,8 @@ import (
 	"hubbub/protocol"
 )
 
-// bearers asks the bus whom a bearer token belongs to. Answers are kept for less
-// than the second within which a revoked token must be dead.
+// bearers asks the bus whose a bearer token is. It keeps answers for less than a
+// second, within which a revoked token must be dead.
 type bearers struct {
 	urls   []string // of whoami, one for each bus
 	client *http.Client
@@ -90,7 +90,7 @@ func (b *bearers) patternsOf(ctx context.Context, authorization string) ([]strin
 	return nil, failure
 }
 
-// ask returns the identities of a token; none where the bus does not know it.
+// ask returns the identities of a token, and none if the bus does not know it.
 func (b *bearers) ask(ctx context.Context, u, authorization string) ([]string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
