@@ -321,10 +321,7 @@ func TestADeliveryThatAKillCutOffIsMadeAgain(t *testing.T) {
 	if status, answer := post(t, again.body["callback"].(string), `{"type":"message","content":"here"}`); status != http.StatusOK {
 		t.Errorf("the callback: %d %s", status, answer)
 	}
-	d := tg.NextOf(t, protocol.TypeTGReply)
-	for strings.Contains(string(d.Message.Content), `"typing"`) {
-		d = tg.NextOf(t, protocol.TypeTGReply)
-	}
+	d := nextSaid(t, tg)
 	if d.Message.InReplyTo == "" {
 		t.Error("the reply does not name the message that it answers; traces would end here")
 	}

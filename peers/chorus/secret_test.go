@@ -58,7 +58,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	for _, name := range []string{"bad", "closed", "good"} {
 		says(t, tg, protocol.Topic("agent:"+name), dm("e-"+name, "hello?"))
 		if name != "good" {
-			tg.NextOf(t, protocol.TypeTGReply) // it could not be reached
+			nextReply(t, tg) // it could not be reached
 		}
 	}
 	c := outside.next()
@@ -70,7 +70,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	post(t, url+"x", "nonsense")
 	post(t, inbox, "nonsense")
 	post(t, url, `{"type":"message","content":"hi"}`)
-	tg.NextOf(t, protocol.TypeTGReply)
+	nextReply(t, tg)
 	post(t, c.body["mcp"].(map[string]any)["url"].(string), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Authorization", bearer+"wrong")
 
 	agents, err := r.store.Agents(context.Background())
