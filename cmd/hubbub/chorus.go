@@ -10,6 +10,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/chorus"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
@@ -128,22 +129,16 @@ func newChorusAssign() *cobra.Command {
 			if err := s.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &result); err != nil {
 				return fmt.Errorf("assigning %s: %w", agent, err)
 			}
-			return reportAssignment(cmd, topic, agent, result)
+			switch err := peer.Judge(topic, 1, result, nil); peer.ReceptionOf(err) {
+			case peer.Received:
+				return printLine(cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s hears %s now", agent, topic)
+			case peer.Absent:
+				return fmt.Errorf("nobody on the bus carries %s: is its bridge running?", topic)
+			default:
+				return fmt.Errorf("the assignment was not taken: %w", err)
+			}
 		},
 	}
-}
-
-// reportAssignment says whether the chat's bridge took an assignment.
-func reportAssignment(cmd *cobra.Command, topic protocol.Topic, agent protocol.PeerID, result protocol.SendResult) error {
-	for _, f := range result.Failures {
-		if f.Peer.Family() == protocol.PeerID(topic).Family() {
-			return fmt.Errorf("%s did not take the assignment: %s", f.Peer, f.Error)
-		}
-	}
-	if result.Addressee == protocol.AddresseeAbsent || result.DeliveredTo == 0 {
-		return fmt.Errorf("nobody on the bus carries %s: is its bridge running?", topic)
-	}
-	return printLine(cmd, protocol.RouteAssigned{Topic: topic, Agent: agent}, "%s hears %s now", agent, topic)
 }
 
 func newChorusList() *cobra.Command {
