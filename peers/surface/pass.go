@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -194,16 +195,15 @@ func (s *Surface) enqueue(ctx context.Context, tx *sql.Tx, id, agent protocol.Pe
 func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 	e := Event{ID: EventOf(it.Body)}
 	e.Chat, e.Agent = ParseDestination(it.Destination)
-	a, found, err := store.One(ctx, s.db, func(row store.Row) (a Assignment, err error) {
-		err = row.Scan(&a.Spawned, &a.Configured)
-		return a, err
-	}, `SELECT spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? AND agent = ?`, s.opts.Name, e.Chat, e.Agent)
-	switch {
-	case err != nil:
+	agents, err := s.Agents(ctx, s.db, e.Chat)
+	if err != nil {
 		return err
-	case !found:
+	}
+	i := slices.IndexFunc(agents, func(a Assignment) bool { return a.Agent == e.Agent })
+	if i < 0 {
 		return outbox.Permanent(errors.New("the agent is no longer assigned to this chat"))
 	}
+	a := agents[i]
 	if !a.Configured {
 		if err := s.configure(ctx, &e); err != nil {
 			return s.trouble(ctx, &e, a.Spawned, it.Attempt, err)

@@ -197,7 +197,7 @@ func (s *Surface) spawnFailed(ctx context.Context, tx *sql.Tx, id protocol.PeerI
 	}
 	s.log.Error().Str("topic", string(id)).Str("error", why).Msg("agent not started; asking again")
 	c.trouble = why
-	if err := s.tellOnceTx(ctx, tx, c, NoticeFailed, why); err != nil {
+	if err := s.tellOnce(ctx, tx, c, NoticeFailed, why); err != nil {
 		return err
 	}
 	_, err = s.move(ctx, tx, c, failed)

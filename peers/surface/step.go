@@ -42,7 +42,7 @@ func (s *Surface) step(ctx context.Context, item outbox.Item) error {
 		return store.InTx(ctx, s.db, func(tx *sql.Tx) error { return s.end(ctx, tx, id) })
 	}
 	if !c.told && s.opts.Now().Sub(c.askedAt) >= s.opts.Patience {
-		if err := s.tellOnce(ctx, c, NoticeSlow, ""); err != nil {
+		if err := s.tellSlow(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -110,20 +110,21 @@ func (s *Surface) setTrouble(ctx context.Context, c *chat, trouble string) error
 		trouble, s.opts.Name, c.id, c.request)
 }
 
-// tellOnce tells a chat that no agent comes, once until one came.
-func (s *Surface) tellOnce(ctx context.Context, c *chat, kind NoticeKind, why string) error {
+// tellSlow tells a chat that its agent takes long.
+func (s *Surface) tellSlow(ctx context.Context, id protocol.PeerID) error {
 	err := store.InTx(ctx, s.db, func(tx *sql.Tx) error {
-		fresh, err := s.load(ctx, tx, c.id)
-		if err != nil || fresh.told || fresh.state != Asking {
+		c, err := s.load(ctx, tx, id)
+		if err != nil || c.state != Asking {
 			return err
 		}
-		return s.tellOnceTx(ctx, tx, fresh, kind, why)
+		return s.tellOnce(ctx, tx, c, NoticeSlow, "")
 	})
 	s.host.Wake()
 	return err
 }
 
-func (s *Surface) tellOnceTx(ctx context.Context, tx *sql.Tx, c *chat, kind NoticeKind, why string) error {
+// tellOnce tells a chat that no agent comes, once until one came.
+func (s *Surface) tellOnce(ctx context.Context, tx *sql.Tx, c *chat, kind NoticeKind, why string) error {
 	if c.told {
 		return nil
 	}

@@ -1,8 +1,9 @@
 -- The ways of chats to their agents became those of peers/surface, and the state of
 -- a send that of the outbox. "attempt" is the outbox's attempt in which the request
 -- left: one that was cut off and is not this one had no effect.
-INSERT INTO surface_chats (surface, chat, state, request, asked_at, told, trouble)
-  SELECT bot, 'tg:' || chat, iif(state = 'waiting', 'asking', state), request, asked_at, told, trouble FROM chats WHERE state <> 'idle';
+INSERT INTO surface_chats (surface, chat, state, closed, request, asked_at, told, trouble)
+  SELECT bot, 'tg:' || chat, iif(state = 'waiting', 'asking', state), stopped OR NOT present, request, asked_at, told, trouble FROM chats
+  WHERE state <> 'idle' OR stopped OR NOT present;
 INSERT INTO surface_requests (request, surface, chat, at) SELECT request, bot, 'tg:' || chat, created_at FROM requests;
 INSERT INTO surface_agents (surface, chat, agent, spawned, configured, at)
   SELECT bot, 'tg:' || chat, agent, spawned, configured, since FROM assignments ORDER BY id;
