@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"hubbub/protocol/retry"
 )
 
 // A Reader reads one log, or several as if they were one: those of the buses of
@@ -139,19 +141,13 @@ const lastLook = time.Second
 func (r *Reader) Follow(ctx context.Context, f Filter, at Cursor, waiting func(error), fn func([]Entry) error) error {
 	m := r.merge(ctx, f, forward, at, pageRows)
 	m.patient = &patience{told: make([]bool, len(r.sources)), tell: waiting}
-	ticker := time.NewTicker(followEvery)
-	defer ticker.Stop()
 	for ctx.Err() == nil {
 		n, err := m.show(ctx, fn)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		if n == pageRows {
-			continue
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
+		if n < pageRows {
+			retry.Sleep(ctx, followEvery)
 		}
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)

@@ -10,6 +10,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
 )
@@ -109,14 +110,7 @@ func (c *Console) Run(ctx context.Context) error {
 const sampleEvery = 2 * time.Second
 
 func (c *Console) sample(ctx context.Context) {
-	ticker := time.NewTicker(sampleEvery)
-	defer ticker.Stop()
-	for {
+	for again := true; again; again = retry.Sleep(ctx, sampleEvery) {
 		c.series.add(c.now(), c.bus.Counters())
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
 	}
 }

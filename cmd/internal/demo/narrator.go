@@ -13,6 +13,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 )
 
 const (
@@ -71,15 +72,8 @@ func (n *Narrator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() {
-		ticker := time.NewTicker(besideLook)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				n.take(nil)
-			case <-ctx.Done():
-				return
-			}
+		for retry.Sleep(ctx, besideLook) {
+			n.take(nil)
 		}
 	})
 	return n.log.Follow(ctx, activitylog.Filter{}, n.from, nil, func(rows []activitylog.Entry) error {
