@@ -21,9 +21,10 @@ func refuse(status int, text string) error { return &refusal{status, text} }
 
 // Refusals that are the same wherever they occur.
 var (
-	errNobody = refuse(http.StatusNotFound, "not found")
-	errBusy   = refuse(http.StatusServiceUnavailable, "too many calls at once; try again")
-	errFailed = refuse(http.StatusInternalServerError, "the gateway could not store this; try again")
+	errTooLarge = refuse(http.StatusRequestEntityTooLarge, "the body is larger than 1 MiB")
+	errNobody   = refuse(http.StatusNotFound, "not found")
+	errBusy     = refuse(http.StatusServiceUnavailable, "too many calls at once; try again")
+	errFailed   = refuse(http.StatusInternalServerError, "the gateway could not store this; try again")
 )
 
 // writeOK answers 200 with an empty object; nobody reads it.

@@ -65,11 +65,8 @@ func (g *Gateway) takeCallback(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer leaveAll()
 	body, err := readBody(w, r)
-	if errors.Is(err, errTooLarge) {
-		return refuse(http.StatusRequestEntityTooLarge, err.Error())
-	}
 	if err != nil {
-		return refuse(http.StatusBadRequest, err.Error())
+		return err
 	}
 	event, err := ParseEvent(body)
 	if err != nil {

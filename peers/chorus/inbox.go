@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"context"
-	"errors"
 	"net/http"
 )
 
@@ -39,11 +38,8 @@ func (g *Gateway) takePosted(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer leave()
 	body, err := readBody(w, r)
-	if errors.Is(err, errTooLarge) {
-		return refuse(http.StatusRequestEntityTooLarge, err.Error())
-	}
 	if err != nil {
-		return refuse(http.StatusBadRequest, err.Error())
+		return err
 	}
 	posted, err := ParsePosted(body, g.guard)
 	if err != nil {

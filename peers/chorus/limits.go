@@ -55,9 +55,6 @@ func (g *gate) enter(key string) (leave func(), ok bool) {
 	}, true
 }
 
-// errTooLarge says that a body is larger than maxBody.
-var errTooLarge = errors.New("the body is larger than 1 MiB")
-
 // limitBodyTime gives callers bodyTimeout for their bodies. It bounds also those that
 // no handler reads: net/http reads what is left of them, and limits their size alone.
 func limitBodyTime(next http.Handler) http.Handler {
@@ -86,18 +83,18 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readBody reads a body of at most maxBody bytes.
+// readBody reads a body of at most maxBody bytes. Its errors are refusals.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	switch {
+	case errors.As(err, &tooLarge):
 		return nil, errTooLarge
-	}
-	if err != nil {
-		return nil, errors.New("the body could not be read")
+	case err != nil:
+		return nil, refuse(http.StatusBadRequest, "the body could not be read")
 	}
 	return body, nil
 }

@@ -3,7 +3,6 @@ package chorus
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -108,11 +107,8 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 		return refuse(http.StatusMethodNotAllowed, "MCP uses GET, POST and DELETE")
 	}
 	body, err := readBody(w, r)
-	if errors.Is(err, errTooLarge) {
-		return refuse(http.StatusRequestEntityTooLarge, err.Error())
-	}
 	if err != nil {
-		return refuse(http.StatusBadRequest, err.Error())
+		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
