@@ -90,10 +90,10 @@ func (a *Agent) newPeer() *peer.Peer {
 	opts := defaults.Of(a.opts.Peer)
 	theirs := opts.OnConnect
 	opts.OnConnect = func(ctx context.Context) {
-		a.online(ctx)
 		if theirs != nil {
 			theirs(ctx)
 		}
+		a.online(ctx) // as long as the connection lasts
 	}
 	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Second) // turns, harness and outbox have had their time
 	return peer.New(a.id, &opts)

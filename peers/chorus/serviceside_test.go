@@ -508,3 +508,25 @@ func TestTwoAgentsAloneStop(t *testing.T) {
 		t.Error("the escalation came more than once")
 	}
 }
+
+// TestTroubleEndsOnTheBus: an agent that the bus takes has no trouble any more.
+func TestTroubleEndsOnTheBus(t *testing.T) {
+	r := startNew(t, nil)
+	r.add("ext", newReceiver(t).url, chorus.AgentSettings{})
+	r.stop()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(r.folder, "chorus.db"))
+	if err == nil {
+		_, err = db.Exec(`UPDATE agent SET trouble = 'the bus refused it'`)
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, r.bus, r.folder, nil)
+	waitFor(t, func() bool {
+		agents, err := again.store.Agents(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return agents[0].Trouble == ""
+	})
+}
