@@ -287,8 +287,9 @@ func signal(c harnesstest.Call) string {
 // turn makes the turn of an event that is named after its conversation.
 func (o *host) turn(conversation, policy, text string) *harness.Turn {
 	e := harness.Event{
-		EventID: "evt_" + conversation, Policy: policy, Directedness: "to_me", Mode: "buffered", Reason: "direct_message",
-		Conversation: harness.Conversation{ID: conversation, Kind: "dm"}, IdempotencyKey: conversation + ":agent",
+		EventID: "evt_" + conversation, IdempotencyKey: conversation + ":agent",
+		Said:   harness.Said{Conversation: harness.Conversation{ID: conversation, Kind: "dm"}},
+		Ruling: harness.Ruling{Policy: policy, Directedness: "to_me", Mode: "buffered", Reason: "direct_message"},
 	}
 	if text != "" {
 		e.Content = []harness.Part{{Type: "text", Text: text}}

@@ -59,30 +59,44 @@ type Event struct {
 	EventID        string
 	MergedEventIDs []string // all fragments in order, the last included; nil for a single event
 	Sequence       int64    // timing.sequence: the mailbox's own growing number
-	CreatedAt      string   // RFC 3339
+	Recipient      string   // identity of this agent
+	Role           string   // "user" unless the agent says otherwise
+	IdempotencyKey string   // stable over attempts
+	Said
+	Ruling
+	Knock  *Knock // set for notify; then Content is nil
+	Digest bool   // a rolled-up summary
+}
 
+// Said is what happened in a chat, as its bridge tells it.
+type Said struct {
+	CreatedAt    string // RFC 3339
 	Source       Source
 	Conversation Conversation
 	Author       Author
 	Mentions     []string // resolved, such as "agent:lead"
-	Recipient    string   // identity of this agent
-	Directedness string   // to_me, to_my_role, to_other, ambient
+	Content      []Part   // one text part per fragment; nil with Knock
+	Signal       string   // of a reaction
+}
 
-	Policy     string // must_respond, may_respond, ack_only, must_not_respond
-	Reason     string // why, such as "direct_message"
-	Priority   string // low, normal, urgent
-	DeadlineMS int64  // milliseconds from delivery; 0 = none
+// A Ruling is what attention decided about an event.
+type Ruling struct {
+	Directedness string // to_me, to_my_role, to_other, ambient
+	Policy       string // must_respond, may_respond, ack_only, must_not_respond
+	Reason       string // why, such as "direct_message"
+	Priority     string // low, normal, urgent
+	DeadlineMS   int64  // milliseconds from delivery; 0 = none
+	Mode         string // immediate, buffered, notify, digest
+	Context      string // thread_window and the like; may be empty
+}
 
-	Mode    string // immediate, buffered, notify, digest
-	Context string // thread_window and the like; may be empty
-	Role    string // "user" unless the agent says otherwise
-
-	IdempotencyKey string // stable over attempts
-
-	Content []Part // one text part per fragment; nil with Knock
-	Signal  string // of a reaction
-	Knock   *Knock // set for notify; then Content is nil
-	Digest  bool   // a rolled-up summary
+// RulingOf returns a decision as its event carries it, with the policy in the words
+// of the draft in use.
+func RulingOf(d *attention.Decision, policy attention.Policy) Ruling {
+	return Ruling{
+		Directedness: string(d.Directedness), Policy: string(policy), Reason: d.Reason, Priority: string(d.Priority),
+		DeadlineMS: d.DeadlineMS, Mode: string(d.Injection), Context: d.Context,
+	}
 }
 
 // Source names where an event came from.

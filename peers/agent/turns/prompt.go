@@ -73,12 +73,12 @@ func (r *Runner) system(ctx context.Context, j *job) (system, contract string) {
 func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Turn, v attention.Version) harness.Event {
 	d := &e.Decision
 	event := harness.Event{
-		EventID: e.EventID, Sequence: e.Seq, CreatedAt: e.Content.CreatedAt,
-		Source:       harness.Source{Platform: platformOf(e.Chat)},
-		Conversation: tools.ConversationOf(&e.Content), Author: tools.AuthorOf(&e.Content), Mentions: e.Content.Mentions,
-		Recipient: r.opts.Self.ID, Directedness: string(d.Directedness), Policy: string(d.Policy.In(v)), Reason: d.Reason,
-		Priority: string(d.Priority), DeadlineMS: d.DeadlineMS, Mode: string(d.Injection), Context: d.Context, Role: "user",
-		IdempotencyKey: e.EventID + ":" + r.opts.Self.ID, Signal: e.Content.Signal,
+		EventID: e.EventID, Sequence: e.Seq, Recipient: r.opts.Self.ID, Role: "user", IdempotencyKey: e.EventID + ":" + r.opts.Self.ID,
+		Said: harness.Said{
+			CreatedAt: e.Content.CreatedAt, Source: harness.Source{Platform: platformOf(e.Chat)}, Signal: e.Content.Signal,
+			Conversation: tools.ConversationOf(&e.Content), Author: tools.AuthorOf(&e.Content), Mentions: e.Content.Mentions,
+		},
+		Ruling: harness.RulingOf(d, d.Policy.In(v)),
 	}
 	if len(t.Merged) > 1 {
 		for _, p := range parts {
@@ -211,11 +211,17 @@ func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn
 	}
 	shown.Prompt = d.Block(r.opts.Fence())
 	shown.Event = harness.Event{
-		EventID: t.EventID, MergedEventIDs: d.EventIDs, Sequence: t.Seq, CreatedAt: t.FirstAt.Format(time.RFC3339),
-		Source: harness.Source{Platform: "hubbub"}, Conversation: harness.Conversation{ID: "digest", Kind: "system"},
-		Author: harness.Author{ID: "hubbub", Kind: "system"}, Recipient: r.opts.Self.ID, Directedness: string(attention.DirectedAmbient),
-		Policy: string(d.Policy), Reason: d.Reason, Priority: string(attention.PriorityLow), Mode: string(attention.ModeDigest), Role: "user",
-		IdempotencyKey: t.EventID + ":" + r.opts.Self.ID, Digest: true, Content: []harness.Part{{Type: "text", Text: d.Summary}},
+		EventID: t.EventID, MergedEventIDs: d.EventIDs, Sequence: t.Seq, Recipient: r.opts.Self.ID, Role: "user",
+		IdempotencyKey: t.EventID + ":" + r.opts.Self.ID, Digest: true,
+		Said: harness.Said{
+			CreatedAt: t.FirstAt.Format(time.RFC3339), Source: harness.Source{Platform: "hubbub"},
+			Conversation: harness.Conversation{ID: "digest", Kind: "system"}, Author: harness.Author{ID: "hubbub", Kind: "system"},
+			Content: []harness.Part{{Type: "text", Text: d.Summary}},
+		},
+		Ruling: harness.Ruling{
+			Directedness: string(attention.DirectedAmbient), Policy: string(d.Policy), Reason: d.Reason,
+			Priority: string(attention.PriorityLow), Mode: string(attention.ModeDigest),
+		},
 	}
 	for _, line := range d.Excerpts {
 		shown.Event.Content = append(shown.Event.Content, harness.Part{Type: "text", Text: attention.FromLabel(line.Author) + ": " + line.Text})

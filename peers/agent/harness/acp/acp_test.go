@@ -74,7 +74,7 @@ func fakeProgram(t *testing.T, o *acp.Options) *rig { return start(t, []string{o
 
 func turn(prompt string) *harness.Turn {
 	return &harness.Turn{ID: "t1", Attempt: 1, System: "rules", Prompt: prompt,
-		Event: harness.Event{EventID: "evt_1", Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}
+		Event: harness.Event{EventID: "evt_1", Said: harness.Said{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}}
 }
 
 func (r *rig) say(prompt string) string {

@@ -85,9 +85,9 @@ func (r *rig) run() {
 func turn(sequence int64) *harness.Turn {
 	id := fmt.Sprintf("evt_%d", sequence)
 	return &harness.Turn{ID: "turn_" + id, Attempt: 1, Event: harness.Event{
-		EventID: id, Sequence: sequence, Policy: "must_respond", Directedness: "to_me", Mode: "buffered",
-		Conversation: harness.Conversation{ID: "C1", Kind: "dm"}, IdempotencyKey: id + ":agent_a",
-		Content: []harness.Part{{Type: "text", Text: "hello"}},
+		EventID: id, Sequence: sequence, IdempotencyKey: id + ":agent_a",
+		Said:   harness.Said{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}, Content: []harness.Part{{Type: "text", Text: "hello"}}},
+		Ruling: harness.Ruling{Policy: "must_respond", Directedness: "to_me", Mode: "buffered"},
 	}}
 }
 

@@ -39,8 +39,10 @@ func deliver(t *testing.T, turn *harness.Turn) posted {
 
 func event(conversation harness.Conversation, parts ...harness.Part) harness.Event {
 	return harness.Event{
-		EventID: "e1", Source: harness.Source{Platform: "telegram"}, Conversation: conversation, Recipient: "agent:ext",
-		Author: harness.Author{ID: "77", Kind: "human", DisplayName: "Will"}, Content: parts,
+		EventID: "e1", Recipient: "agent:ext", Said: harness.Said{
+			Source: harness.Source{Platform: "telegram"}, Conversation: conversation,
+			Author: harness.Author{ID: "77", Kind: "human", DisplayName: "Will"}, Content: parts,
+		},
 	}
 }
 

@@ -172,16 +172,17 @@ func inject(c harness.Capabilities) *attention.Capabilities {
 func (r *run) event(s *said) *harness.Event {
 	e, d := s.event, s.decision
 	out := &harness.Event{
-		EventID: s.id, Sequence: r.sequence.Add(1), CreatedAt: time.Now().UTC().Format(time.RFC3339Nano),
-		Source: harness.Source{Platform: "conformance"},
-		Conversation: harness.Conversation{
-			ID: e.Conversation.ID, Kind: cmp.Or(string(e.Conversation.Kind), "dm"), StreamID: e.Conversation.StreamID,
-			ThreadID: e.Conversation.ThreadID, Title: e.Conversation.Title,
+		EventID: s.id, Sequence: r.sequence.Add(1), Recipient: e.Recipient, Role: "user", IdempotencyKey: s.id + ":checked",
+		Said: harness.Said{
+			CreatedAt: time.Now().UTC().Format(time.RFC3339Nano), Source: harness.Source{Platform: "conformance"},
+			Conversation: harness.Conversation{
+				ID: e.Conversation.ID, Kind: cmp.Or(string(e.Conversation.Kind), "dm"), StreamID: e.Conversation.StreamID,
+				ThreadID: e.Conversation.ThreadID, Title: e.Conversation.Title,
+			},
+			Author:   harness.Author{ID: e.Author.ID, Kind: string(e.Author.Kind), DisplayName: e.Author.DisplayName},
+			Mentions: e.Mentions,
 		},
-		Author:   harness.Author{ID: e.Author.ID, Kind: string(e.Author.Kind), DisplayName: e.Author.DisplayName},
-		Mentions: e.Mentions, Recipient: e.Recipient, Directedness: string(d.Directedness),
-		Policy: string(d.Policy), Reason: d.Reason, Priority: string(d.Priority), DeadlineMS: d.DeadlineMS,
-		Mode: string(d.Injection), Context: d.Context, Role: "user", IdempotencyKey: s.id + ":checked",
+		Ruling: harness.RulingOf(&d, d.Policy),
 		Digest: d.Injection == attention.ModeDigest, Knock: d.Knock,
 	}
 	if d.AddressedToMe() && out.Recipient == "" {

@@ -84,7 +84,7 @@ func (r rig) history(n int) *model.History {
 
 func turn(prompt string) *harness.Turn {
 	return &harness.Turn{ID: "t1", Attempt: 1, System: "obey response_policy", Prompt: prompt,
-		Event: harness.Event{EventID: "evt_1", Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}
+		Event: harness.Event{EventID: "evt_1", Said: harness.Said{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}}}}
 }
 
 func TestTextThatEndsTheTurnIsReturned(t *testing.T) {

@@ -181,7 +181,7 @@ func (p *play) body(messages []message) (string, bool) {
 			return whole, true
 		}
 		if json.Unmarshal(m.Content, &parts) == nil {
-			return textOf(&harness.Event{Content: parts}), true
+			return textOf(&harness.Event{Said: harness.Said{Content: parts}}), true
 		}
 	}
 	return "", false

@@ -17,8 +17,9 @@ import (
 
 func turnOf(policy, text string) *harness.Turn {
 	t := &harness.Turn{ID: "turn-1", Attempt: 1, Event: harness.Event{
-		EventID: "evt_1", Policy: policy, Directedness: "to_me", Mode: "buffered",
-		Conversation: harness.Conversation{ID: "C1", Kind: "dm"}, IdempotencyKey: "evt_1:agent_a",
+		EventID: "evt_1", IdempotencyKey: "evt_1:agent_a",
+		Said:   harness.Said{Conversation: harness.Conversation{ID: "C1", Kind: "dm"}},
+		Ruling: harness.Ruling{Policy: policy, Directedness: "to_me", Mode: "buffered"},
 	}}
 	if text != "" {
 		t.Event.Content = []harness.Part{{Type: "text", Text: text}}
