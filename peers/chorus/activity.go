@@ -41,15 +41,6 @@ const (
 	lifecycleIdle       = "idle"
 )
 
-// text returns the text of a message event.
-func (e *Event) text() string {
-	var s string
-	if json.Unmarshal(e.Content, &s) != nil {
-		return ""
-	}
-	return s
-}
-
 func quoted(s string) json.RawMessage {
 	raw, err := json.Marshal(s)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -128,6 +129,21 @@ func (s *Surface) MayShow(ctx context.Context, agent protocol.PeerID, reply *pro
 	default:
 		return outbox.Permanent(errors.New(reason))
 	}
+}
+
+// rememberBroker stores when the broker was there, for recallBroker.
+func (s *Surface) rememberBroker(ctx context.Context, at time.Time) error {
+	return store.Exec(ctx, s.db, `INSERT OR REPLACE INTO surface_broker (surface, seen_at) VALUES (?, ?)`, s.opts.Name, at.UnixMicro())
+}
+
+// recallBroker has a broker that the last run saw waited for, as it may be starting
+// together with this program: without it, whoever answers first would be shown.
+func (s *Surface) recallBroker(ctx context.Context) error {
+	at, found, err := store.One(ctx, s.db, store.Column[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, s.opts.Name)
+	if found {
+		s.broker.Recall(time.UnixMicro(at))
+	}
+	return err
 }
 
 // viewEvent fills in who got an event, and whether it was directed at the agent.

@@ -51,3 +51,10 @@ CREATE TABLE surface_claims (
   token INTEGER NOT NULL,   -- the newest that was seen
   at    INTEGER NOT NULL
 ) STRICT;
+
+-- When the collaboration broker was seen last: one that is away at the start may be
+-- starting, too.
+CREATE TABLE surface_broker (
+  surface TEXT    PRIMARY KEY,
+  seen_at INTEGER NOT NULL
+) STRICT;

@@ -161,13 +161,13 @@ func (s *Surface) Handle(p *peer.Peer) {
 	s.peer = p
 	p.Handle(protocol.TypeRouteAssigned, s.takeRoute)
 	p.Handle(protocol.TypeSpawnResult, s.takeSpawnResult)
-	s.broker = collab.New(p.ID(), p.Send, &collab.Options{Log: s.log})
+	s.broker = collab.New(p.ID(), p.Send, &collab.Options{Remember: s.rememberBroker, Log: s.log})
 	p.Handle(protocol.TypeCollabResult, s.broker.Take)
 }
 
 // Run serves the chats until ctx ends; then it returns nil.
 func (s *Surface) Run(ctx context.Context) error {
-	if err := s.resume(ctx); err != nil && ctx.Err() == nil {
+	if err := errors.Join(s.recallBroker(ctx), s.resume(ctx)); err != nil && ctx.Err() == nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -475,67 +475,6 @@ func TestClaims(t *testing.T) {
 
 // A reply that lost its claim to another agent's is missed by nobody: the chat
 // hears nothing of it, and no dead letter waits for the operator.
-func TestAReplyThatLostItsClaimAlarmsNobody(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		team, will, w3, w4 := h.team()
-		var sources []string
-		for _, text := range []string{"hello again", "who can look?", "and who at this?", "and at that?"} {
-			if len(sources) > 0 {
-				h.api.Say(team, will, text)
-				next(t, w4)
-			}
-			sources = append(sources, next(t, w3).SourceID)
-		}
-		held, answered, free := sources[1], sources[2], sources[3]
-		h.broker(t, map[string]any{
-			held:     map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 7, "state": "held"},
-			answered: map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 8, "state": "answered"},
-			free:     map[string]any{"owner": "w3", "ownerIdentity": "agent:w3", "token": 9, "state": "offered"},
-		})
-		for _, lost := range []protocol.ChatReply{
-			{Text: "without a claim", InReplyTo: held},
-			{Text: "with an old one", InReplyTo: held, Claim: &protocol.ReplyClaim{EventID: held, Token: 6}},
-			{Text: "with another's", InReplyTo: held, Claim: &protocol.ReplyClaim{EventID: held, Token: 7}},
-			{Text: "too late", InReplyTo: answered},
-		} {
-			reply(t, w4, team.ID, lost)
-			if s := status(t, w4); s.Status != protocol.StatusFailed || s.Reason == "" {
-				t.Errorf("%q: %+v", lost.Text, s)
-			}
-		}
-		h.pass(time.Minute)
-		h.texts(team.ID, 0)
-		if letters := h.deadLetters(); len(letters) != 0 {
-			t.Errorf("dead letters %+v", letters)
-		}
-		reply(t, w4, team.ID, protocol.ChatReply{Text: "nobody answers this", InReplyTo: free})
-		if got := h.texts(team.ID, 1); !strings.Contains(got[0], "could not be shown") {
-			t.Errorf("of an answer that is lost Will reads %q", got)
-		}
-		if letters := h.deadLetters(); len(letters) != 1 {
-			t.Errorf("dead letters %+v", letters)
-		}
-	})
-}
-
-func TestAStaleClaimIsRefusedWithoutItsBroker(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		dm, lead, source := h.talk()
-		claims := map[string]any{source: map[string]any{"owner": "lead", "token": 9}}
-		k := h.broker(t, claims)
-		for _, token := range []int64{9, 8} {
-			if token == 8 {
-				k.Leave()
-			}
-			reply(t, lead, dm.ID, protocol.ChatReply{Text: "x", InReplyTo: source, Claim: &protocol.ReplyClaim{EventID: source, Token: token}})
-			want := map[int64]string{9: "delivered", 8: "failed"}[token]
-			if s := status(t, lead); s.Status != want {
-				t.Errorf("token %d: %+v", token, s)
-			}
-		}
-	})
-}
-
 func TestTypingObeysRetryAfter(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		dm, lead, source := h.talk()
