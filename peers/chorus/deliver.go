@@ -44,18 +44,22 @@ type turn struct {
 	chat    string
 	channel string // the channel's id
 	body    delivery
-	digest  string // of what the turn says
+	digest  string // of the message, not of what is said about its channel: that changes without it
 }
 
 func readTurn(agent AgentName, name, chat string, body []byte) (*turn, error) {
-	t := &turn{agent: agent, name: name, chat: chat, digest: hashSecret(string(body))}
+	t := &turn{agent: agent, name: name, chat: chat}
 	var channel struct {
 		ID string `json:"id"`
 	}
 	if err := errors.Join(json.Unmarshal(body, &t.body), json.Unmarshal(t.body.Channel, &channel)); err != nil {
 		return nil, fmt.Errorf("reading a turn: %w", err)
 	}
-	t.channel = channel.ID
+	said, err := json.Marshal(t.body.Message)
+	if err != nil {
+		return nil, fmt.Errorf("reading what a turn says: %w", err)
+	}
+	t.channel, t.digest = channel.ID, hashSecret(string(said))
 	return t, nil
 }
 
