@@ -114,7 +114,7 @@ func TestPagesTellTheStory(t *testing.T) {
 		"/console/work":                 {"waits for Fix", "next other", "failed", "open"},
 		"/console/item?id=w1":           {"collab.work_item.created", "flight failed at lead"},
 		"/console/health":               {"error", "rows written", "peer window"},
-		"/console/peer?id=agent:other":  {"agent:other", "error", "tg_message"},
+		"/console/peer?id=agent:other":  {"agent:other", "error", "tg_message", "<dt>Failures</dt><dd>1, the last one "},
 		"/console/message?id=" + string(message): {
 			"spawn_request", "route_assigned", "configure", "bootstrap", "tg_reply", "delivery_status", "answers", "attention", `class="run good`, "Who was woken, and why",
 		},

@@ -269,9 +269,9 @@ func intParam(r *http.Request, name string) int {
 // A peerView is the page of one identity.
 type peerView struct {
 	peerLine
-	Now      time.Time
-	Talk     []edgeLine
-	Failures []failure
+	Now    time.Time
+	Talk   []edgeLine
+	Failed []failure // the latest of them; Failures counts all
 }
 
 func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
@@ -292,7 +292,7 @@ func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 			page.Talk = append(page.Talk, e)
 		}
 	}
-	page.Failures = lastOf(c.facts.failures, 30, func(x *failure) bool { return x.Peer == id || x.From == id })
+	page.Failed = lastOf(c.facts.failures, 30, func(x *failure) bool { return x.Peer == id || x.From == id })
 	c.facts.mu.RUnlock()
 	c.show(w, v, "peer", id, page)
 }
