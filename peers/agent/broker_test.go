@@ -529,6 +529,30 @@ func TestTheAnswerToAQuestionReachesWhoWaitsForIt(t *testing.T) {
 	})
 }
 
+// TestACallThatNamesNoEventMeansTheAnswerToAQuestion: a program that works in its own
+// time settles the answer to its question in the chat where it asked, as any event.
+func TestACallThatNamesNoEventMeansTheAnswerToAQuestion(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		b := joinBroker(t, w)
+		w.say(dm("e1", "which region do we use?"))
+		w.sleep(10 * time.Second)
+		tools := w.agent.ToolsOf("tg:42")
+		call(tools, "ask", map[string]any{"title": "which region?", "askedOfId": "w3"})
+		call(tools, "chat.send_message", map[string]any{"text": "I have asked w3."})
+		w.sleep(10 * time.Second)
+		b.tell(t, "collab.delivery.woken", "evt-9", map[string]any{
+			"deliveryId": "d-9", "rule": "next_move_owner", "senderId": "w3", "senderKind": "agent",
+			"question": map[string]any{"id": "q-1", "state": "answered", "title": "which region?", "askedById": "lead", "answer": "eu-west"},
+		})
+		w.sleep(10 * time.Second)
+		if _, r := call(tools, "chat.resolve", nil); r.IsError {
+			t.Errorf("resolving the answer: %s", r.Text())
+		}
+		w.sleep(time.Second)
+		w.wantDispositions("e1 responded", "evt-9 responded")
+	})
+}
+
 func TestWhatIsNotTaken(t *testing.T) {
 	inWorld(t, newStub(silent), nil, func(t *testing.T, w *world) {
 		r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeConfigure, protocol.Configure{TalkTo: "tg:43"})

@@ -94,10 +94,16 @@ func (v *View) Knows(reach Reach, conversation string) bool {
 }
 
 // Unanswered returns the ids of the open events of a chat that may be answered and
-// were not, the newest first, at most 20.
+// were not, the newest first, at most 20. If there are none, they are those that came
+// back there from elsewhere: the answers to questions.
 func (v *View) Unanswered(chat protocol.Topic) []string {
-	return all(v, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND policy IN ('must_respond', 'may_respond')
-		AND state <> 'answered' AND `+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
+	const waiting = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND `
+	list := all(v, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
+	if len(list) > 0 {
+		return list
+	}
+	return all(v, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+`
+		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`, protocol.TopicBroker, chat)
 }
 
 // A Line is one message of a conversation: an event, or the agent's own.
