@@ -297,7 +297,7 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	if _, err := os.Stat(path); err != nil {
 		return known // there was never a bridge here
 	}
-	if db, err := tg.Open(path); err == nil { // what else is wrong with it, the disk's check says
+	if db, err := tg.OpenBeside(path); err == nil { // what else is wrong with it, the disk's check says
 		defer db.Close()
 		known.Webhook, _ = tg.WebhookOf(ctx, db, bot) //nolint:errcheck // as above
 	}

@@ -53,7 +53,7 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 		return err
 	}
 	_, statErr := os.Stat(env.DataFile(tg.Database))
-	db, err := tg.Open(env.DataFile(tg.Database))
+	db, err := tg.OpenBeside(env.DataFile(tg.Database))
 	if err != nil {
 		return err
 	}
@@ -114,5 +114,5 @@ func bridgeDatabase(cmd *cobra.Command) (*sql.DB, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("no Telegram bridge has used the folder %s; name its folder with --data", env.Data)
 	}
-	return tg.Open(path)
+	return tg.OpenBeside(path)
 }

@@ -26,11 +26,28 @@ var toSurface string
 // Database is the name of the bridge's database in its data folder.
 const Database = "tg.db"
 
-// Open opens or creates the bridge's database. A running bridge and the
-// operator's commands may have it open at the same time.
-func Open(path string) (*sql.DB, error) {
-	return store.Open(path, []string{schema + outbox.Schema, surface.Schema + toSurface})
+// Open opens or creates the bridge's database, and brings it to this version.
+func Open(path string) (*sql.DB, error) { return store.Open(path, versions()) }
+
+// OpenBeside opens the database for an operator's command. One of an earlier version
+// stays as it is, since the bridge that runs may be of that version: the next bridge
+// that starts brings it to its own. What commands read and write is alike in both.
+func OpenBeside(path string) (*sql.DB, error) {
+	db, err := store.Attach(path)
+	if err != nil {
+		return Open(path)
+	}
+	var version int
+	if err := db.QueryRow("PRAGMA user_version").Scan(&version); err == nil && version > 0 && version < len(versions()) {
+		return db, nil
+	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+	return Open(path)
 }
+
+func versions() []string { return []string{schema + outbox.Schema, surface.Schema + toSurface} }
 
 // chats are the chats that the bot is or was in, and their ways to agents.
 type chats struct {
