@@ -50,17 +50,18 @@ type ChannelID string
 
 // ChannelPeer is the identity of an inbox's channel on the bus:
 // "chorus:<inbox>.<channel id>". Every byte of the channel id but letters,
-// digits, '_' and '-' is written %XX. An identity that would be too long ends
-// in '~' and a hash of the whole id instead; '~' occurs in no other.
+// digits, '_' and '-' is written %XX. An identity that would be too long for an agent
+// to be granted it ends in '~' and a hash of the whole id instead; '~' occurs in no
+// other.
 func ChannelPeer(inbox InboxName, channel ChannelID) protocol.PeerID {
 	prefix := "chorus:" + string(inbox) + "."
 	escaped := escapeName(string(channel))
-	if len(prefix)+len(escaped) <= protocol.MaxPeerID {
+	if len(prefix)+len(escaped) <= protocol.MaxPattern {
 		return protocol.PeerID(prefix + escaped)
 	}
 	sum := sha256.Sum256([]byte(channel))
-	tail := "~" + hex.EncodeToString(sum[:])
-	return protocol.PeerID(prefix + escaped[:protocol.MaxPeerID-len(prefix)-len(tail)] + tail)
+	tail := "~" + hex.EncodeToString(sum[:16])
+	return protocol.PeerID(prefix + escaped[:protocol.MaxPattern-len(prefix)-len(tail)] + tail)
 }
 
 // escapeName writes every byte but letters, digits, '_' and '-' as %XX.
