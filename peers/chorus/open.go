@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -45,11 +46,30 @@ func OpenStore(folder string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(filepath.Join(folder, databaseFile), []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents})
+	db, err := store.Open(filepath.Join(folder, databaseFile), versions())
 	if err != nil {
 		return nil, err
 	}
 	return &Store{folder: folder, db: db, seal: seal, now: time.Now}, nil
+}
+
+func versions() []string {
+	return []string{schema + outbox.Schema, surface.Schema + toSurface, toAgents}
+}
+
+// OpenStoreBeside opens the data folder for an operator's command. It refuses one of
+// an earlier version: a gateway of that version may be running, and would fail on what
+// the command makes of it.
+func OpenStoreBeside(folder string) (*Store, error) {
+	path := filepath.Join(folder, databaseFile)
+	older, err := store.Older(path, versions())
+	if err != nil {
+		return nil, err
+	}
+	if older {
+		return nil, fmt.Errorf("%s is of an earlier version: restart hubbub-chorus, which brings it up to date, and then try again", path)
+	}
+	return OpenStore(folder)
 }
 
 // agentFolder returns the path of an external agent's own folder.

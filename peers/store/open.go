@@ -53,6 +53,23 @@ func Attach(path string) (*sql.DB, error) {
 	})
 }
 
+// Older reports whether there is a database at path of an earlier version than steps:
+// the program that keeps it may be of that version, and still run.
+func Older(path string, steps []string) (bool, error) {
+	db, err := Attach(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var version int
+	if err := db.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
+		return false, errors.Join(fmt.Errorf("reading the schema version of %s: %w", path, err), db.Close())
+	}
+	return version > 0 && version < len(steps), db.Close()
+}
+
 func connect(path string, settings url.Values) (*sql.DB, error) {
 	settings.Set("_txlock", "immediate")
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+settings.Encode())

@@ -33,16 +33,8 @@ func Open(path string) (*sql.DB, error) { return store.Open(path, versions()) }
 // stays as it is, since the bridge that runs may be of that version: the next bridge
 // that starts brings it to its own. What commands read and write is alike in both.
 func OpenBeside(path string) (*sql.DB, error) {
-	db, err := store.Attach(path)
-	if err != nil {
-		return Open(path)
-	}
-	var version int
-	if err := db.QueryRow("PRAGMA user_version").Scan(&version); err == nil && version > 0 && version < len(versions()) {
-		return db, nil
-	}
-	if err := db.Close(); err != nil {
-		return nil, err
+	if older, err := store.Older(path, versions()); err == nil && older {
+		return store.Attach(path)
 	}
 	return Open(path)
 }
