@@ -11,43 +11,44 @@ import (
 // Enqueue stores an item and wakes the outbox. It returns false and no error if the
 // destination has or had an item with this key.
 func (o *Outbox) Enqueue(ctx context.Context, destination, key string, body []byte) (fresh bool, err error) {
-	err = store.InTx(ctx, o.db, func(tx *sql.Tx) error {
-		fresh, err = o.EnqueueTx(ctx, tx, destination, key, body)
-		return err
+	err = store.DoTx(ctx, o.db, func(tx *store.Tx) {
+		fresh, err = o.Put(tx, destination, key, body)
+		tx.Fail(err)
 	})
-	if err != nil {
-		return false, err
-	}
-	o.Wake()
-	return fresh, nil
+	return fresh && err == nil, err
 }
 
-// EnqueueTx is Enqueue inside the caller's transaction, so that the item and
-// what caused it become durable together. Call Wake after the commit.
+// EnqueueTx is Put for callers that do not use store.Tx yet. Call Wake after the
+// commit.
 func (o *Outbox) EnqueueTx(ctx context.Context, tx *sql.Tx, destination, key string, body []byte) (fresh bool, err error) {
+	return o.Put(store.Within(ctx, tx), destination, key, body)
+}
+
+// Put is Enqueue inside the caller's transaction, so that the item and what caused it
+// become durable together. The outbox wakes after the commit. A refusal (ErrFull,
+// ErrTooLarge) is only returned; any other error is that of tx too.
+func (o *Outbox) Put(tx *store.Tx, destination, key string, body []byte) (fresh bool, err error) {
 	if err := o.checkSize(destination, key, body); err != nil {
 		return false, err
 	}
-	known, _, err := store.One(ctx, tx, store.Column[bool], `SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND key = ?)`,
+	known := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE queue = ? AND destination = ? AND key = ?)`,
 		o.opts.Name, destination, key)
-	if err != nil || known {
-		return false, err
+	if known || tx.Err() != nil {
+		return false, tx.Err()
 	}
-	if err := o.checkRoom(ctx, tx, destination); err != nil {
+	if err := o.checkRoom(tx, destination); err != nil {
 		return false, err
 	}
 	if body == nil {
 		body = []byte{}
 	}
 	now := o.opts.Now()
-	err = store.Exec(ctx, tx, `INSERT INTO outbox
+	tx.Exec(`INSERT INTO outbox
 		(queue, destination, key, body, state, enqueued_at, not_before, expires_at)
 		VALUES (?, ?, ?, ?, 'pending', ?, ?, ?)`,
 		o.opts.Name, destination, key, body, now.UnixMicro(), now.UnixMicro(), now.Add(o.opts.MaxAge).UnixMicro())
-	if err != nil {
-		return false, fmt.Errorf("storing an item for %s: %w", destination, err)
-	}
-	return true, nil
+	tx.After(o.Wake)
+	return tx.Err() == nil, tx.Err()
 }
 
 func (o *Outbox) checkSize(destination, key string, body []byte) error {
@@ -61,20 +62,20 @@ func (o *Outbox) checkSize(destination, key string, body []byte) error {
 }
 
 // checkRoom enforces the bounds on open items.
-func (o *Outbox) checkRoom(ctx context.Context, tx *sql.Tx, destination string) error {
-	var all, here int
-	err := tx.QueryRowContext(ctx, `SELECT
+func (o *Outbox) checkRoom(tx *store.Tx, destination string) error {
+	type counts struct{ all, here int }
+	open, _ := store.Get(tx, func(c *counts) []any { return []any{&c.all, &c.here} }, `SELECT
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND state IN ('pending','sending')),
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND destination = ?2 AND state IN ('pending','sending'))`,
-		o.opts.Name, destination).Scan(&all, &here)
+		o.opts.Name, destination)
 	switch {
-	case err != nil:
-		return fmt.Errorf("counting open items: %w", err)
-	case all >= o.opts.MaxPending:
-		return fmt.Errorf("%w: %d items wait and at most %d may; see why they are not sent, or drop some", ErrFull, all, o.opts.MaxPending)
-	case here >= o.opts.MaxPerDestination:
+	case tx.Err() != nil:
+		return tx.Err()
+	case open.all >= o.opts.MaxPending:
+		return fmt.Errorf("%w: %d items wait and at most %d may; see why they are not sent, or drop some", ErrFull, open.all, o.opts.MaxPending)
+	case open.here >= o.opts.MaxPerDestination:
 		return fmt.Errorf("%w: %d items wait for %s and at most %d may; see why they are not sent, or drop some",
-			ErrFull, here, destination, o.opts.MaxPerDestination)
+			ErrFull, open.here, destination, o.opts.MaxPerDestination)
 	}
 	return nil
 }

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// A Tx reads and writes a database: in the transaction of DoTx or, for On, each
+// statement for itself. It remembers its first error, which begins with the statement.
+// From then on it finds and changes nothing, so a caller checks Err once, before it
+// acts on what it read. It is for one goroutine.
+type Tx struct {
+	ctx   context.Context
+	q     Querier
+	err   error
+	after []func()
+}
+
+// On returns a Tx outside of any transaction: each statement takes effect for itself.
+func On(ctx context.Context, db *sql.DB) *Tx { return &Tx{ctx: ctx, q: db} }
+
+// DoTx runs do in one transaction, which commits if tx has no error then, and is rolled
+// back otherwise. It returns the error, unchanged. What do gave to After runs once it
+// has committed.
+func DoTx(ctx context.Context, db *sql.DB, do func(tx *Tx)) error {
+	begun, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	defer begun.Rollback() //nolint:errcheck // a no-op once committed
+	tx := &Tx{ctx: ctx, q: begun}
+	if do(tx); tx.err != nil {
+		return tx.err
+	}
+	if err := begun.Commit(); err != nil {
+		return fmt.Errorf("committing: %w", err)
+	}
+	for _, f := range tx.after {
+		f()
+	}
+	return nil
+}
+
+// Context returns the context that tx was begun with.
+func (tx *Tx) Context() context.Context { return tx.ctx }
+
+// Err returns the first error.
+func (tx *Tx) Err() error { return tx.err }
+
+// Fail makes err the error of tx, unless it is nil or tx has one already.
+func (tx *Tx) Fail(err error) {
+	if tx.err == nil {
+		tx.err = err
+	}
+}
+
+// After has f called once the transaction has committed, and at once outside of one.
+func (tx *Tx) After(f func()) {
+	if _, alone := tx.q.(*sql.DB); alone {
+		f()
+		return
+	}
+	tx.after = append(tx.after, f)
+}
+
+// Exec runs a statement.
+func (tx *Tx) Exec(query string, args ...any) { tx.Changed(query, args...) }
+
+// Changed runs a statement and returns the number of rows that it changed, 0 after an
+// error.
+func (tx *Tx) Changed(query string, args ...any) (n int64) {
+	if tx.err != nil {
+		return 0
+	}
+	result, err := tx.q.ExecContext(tx.ctx, query, args...)
+	if err == nil {
+		n, err = result.RowsAffected()
+	}
+	tx.err = about(query, err)
+	return n
+}
+
+// Get reads the first row of a query. columns returns where its columns go. Get reports
+// false, with the zero value, if there is no row or tx has an error.
+func Get[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (T, bool) {
+	var v, zero T
+	if tx.err != nil {
+		return zero, false
+	}
+	err := tx.q.QueryRowContext(tx.ctx, query, args...).Scan(columns(&v)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return zero, false
+	}
+	if tx.err = about(query, err); err != nil {
+		return zero, false
+	}
+	return v, true
+}
+
+// List reads every row of a query, in order. The rows are closed when it returns, so
+// that the transaction may go on with what they say.
+func List[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all []T) {
+	if tx.err != nil {
+		return nil
+	}
+	rows, err := tx.q.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		tx.err = about(query, err)
+		return nil
+	}
+	for err == nil && rows.Next() {
+		var v T
+		err = rows.Scan(columns(&v)...)
+		all = append(all, v)
+	}
+	if tx.err = about(query, errors.Join(err, rows.Err(), rows.Close())); tx.err != nil {
+		return nil
+	}
+	return all
+}
+
+// Value reads the one column of the first row of a query, the zero value if there is
+// none.
+func Value[T any](tx *Tx, query string, args ...any) T {
+	v, _ := Get(tx, Itself[T], query, args...)
+	return v
+}
+
+// Itself is where a row of one column goes.
+func Itself[T any](v *T) []any { return []any{v} }
+
+// Within returns a Tx that goes on with a transaction. What is given to After runs at
+// once.
+func Within(ctx context.Context, tx *sql.Tx) *Tx { return &Tx{ctx: ctx, q: tx} }

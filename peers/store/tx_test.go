@@ -1,0 +1,104 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/peers/store"
+)
+
+func numbers(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := store.Open(filepath.Join(t.TempDir(), "peer.db"), []string{`CREATE TABLE n (i INTEGER PRIMARY KEY, word TEXT)`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func TestATransactionThatCommits(t *testing.T) {
+	db := numbers(t)
+	type row struct {
+		i    int
+		word string
+	}
+	var seen []string
+	err := store.DoTx(t.Context(), db, func(tx *store.Tx) {
+		tx.After(func() { seen = append(seen, "after") })
+		tx.Exec(`INSERT INTO n VALUES (1, 'one'), (2, 'two')`)
+		if n := tx.Changed(`UPDATE n SET word = upper(word) WHERE i = ?`, 2); n != 1 {
+			t.Errorf("%d rows changed", n)
+		}
+		seen = append(seen, "in it")
+	})
+	if err != nil || !slices.Equal(seen, []string{"in it", "after"}) {
+		t.Fatal(err, seen)
+	}
+	on := store.On(t.Context(), db)
+	list := store.List(on, func(r *row) []any { return []any{&r.i, &r.word} }, `SELECT i, word FROM n ORDER BY i`)
+	if !slices.Equal(list, []row{{1, "one"}, {2, "TWO"}}) {
+		t.Error(list)
+	}
+	if word, found := store.Get(on, store.Itself[string], `SELECT word FROM n WHERE i = 3`); found || word != "" {
+		t.Error("a row that is not there was found")
+	}
+	if n := store.Value[int](on, `SELECT count(*) FROM n`); n != 2 || on.Err() != nil {
+		t.Error(n, on.Err())
+	}
+	at := false
+	if on.After(func() { at = true }); !at {
+		t.Error("outside of a transaction, After waits")
+	}
+}
+
+func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
+	db := numbers(t)
+	after := false
+	err := store.DoTx(t.Context(), db, func(tx *store.Tx) {
+		tx.After(func() { after = true })
+		tx.Exec(`INSERT INTO n VALUES (1, 'one')`)
+		tx.Exec(`INSERT INTO none VALUES (1)`)
+		tx.Fail(errors.New("a later one"))
+		if n := store.Value[int](tx, `SELECT count(*) FROM n`); n != 0 {
+			t.Error("it reads on")
+		}
+		if list := store.List(tx, store.Itself[int], `SELECT i FROM n`); list != nil {
+			t.Error("it lists on")
+		}
+		if tx.Changed(`UPDATE n SET i = 7`) != 0 {
+			t.Error("it changes on")
+		}
+	})
+	if err == nil || !strings.HasPrefix(err.Error(), "INSERT INTO none") || after {
+		t.Error(err, after)
+	}
+	mine := errors.New("mine")
+	if err := store.DoTx(t.Context(), db, func(tx *store.Tx) { tx.Exec(`INSERT INTO n VALUES (1, 'one')`); tx.Fail(mine) }); err != mine {
+		t.Error(err)
+	}
+	on := store.On(t.Context(), db)
+	if n := store.Value[int](on, `SELECT count(*) FROM n`); n != 0 {
+		t.Errorf("%d rows stayed", n)
+	}
+	for name, fails := range map[string]func(tx *store.Tx){
+		"a column that does not fit": func(tx *store.Tx) { store.List(tx, store.Itself[int], `SELECT 'x'`) },
+		"a row that does not fit":    func(tx *store.Tx) { store.Value[int](tx, `SELECT 'x'`) },
+		"no such table":              func(tx *store.Tx) { store.List(tx, store.Itself[int], `SELECT 1 FROM none`) },
+	} {
+		tx := store.On(t.Context(), db)
+		if fails(tx); tx.Err() == nil || !strings.HasPrefix(tx.Err().Error(), "SELECT") {
+			t.Errorf("%s: %v", name, tx.Err())
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := store.DoTx(gone, db, func(*store.Tx) { t.Error("it began") }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
