@@ -148,7 +148,7 @@ func TestLinesOfCalls(t *testing.T) {
 		}
 		return c
 	}
-	l, ok := lineOf("Bot", call("setMessageReaction", `{"message_id":"7","reaction":"[{\"type\":\"emoji\",\"emoji\":\"👀\"}]"}`))
+	l, ok := lineOf("Bot", call("setMessageReaction", `{"message_id":7,"reaction":[{"type":"emoji","emoji":"👀"}]}`))
 	if !ok || l.Text != "reacts 👀 to message 7" || l.Message != 7 || !l.Bot {
 		t.Errorf("a reaction: %+v, %t", l, ok)
 	}

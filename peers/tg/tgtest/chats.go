@@ -2,6 +2,7 @@ package tgtest
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -22,17 +23,7 @@ func (s *Server) User(name string) models.User {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nextUser++
-	return models.User{ID: s.nextUser, FirstName: name, Username: lower(name)}
-}
-
-func lower(s string) string {
-	out := []byte(s)
-	for i, c := range out {
-		if 'A' <= c && c <= 'Z' {
-			out[i] = c + 'a' - 'A'
-		}
-	}
-	return string(out)
+	return models.User{ID: s.nextUser, FirstName: name, Username: strings.ToLower(name)}
 }
 
 // DM returns the direct chat of a user with the bot.
@@ -93,25 +84,13 @@ func (s *Server) chatLocked(req *request) (*chat, *apiError) {
 	return c, nil
 }
 
-func (s *Server) getChat(c *chat, _ *request) (any, *apiError) {
-	return models.ChatFullInfo{
-		ID: c.ID, Type: c.Type, Title: c.Title, Username: c.Username,
-		FirstName: c.FirstName, LastName: c.LastName, IsForum: c.IsForum, MaxReactionCount: 1,
-	}, nil
-}
-
 func (s *Server) setMyCommands(req *request) (any, *apiError) {
 	var commands []models.BotCommand
 	if err := req.decode("commands", &commands); err != nil {
 		return nil, err
 	}
-	s.commands = commands
 	s.recordLocked(req, nil)
 	return true, nil
-}
-
-func (s *Server) getMyCommands(*request) (any, *apiError) {
-	return append([]models.BotCommand{}, s.commands...), nil
 }
 
 // Reactions returns what the bot shows on a message.

@@ -6,7 +6,9 @@
 //	will := api.User("Will")
 //	api.Say(api.DM(will), will, "hello")     // what a user does
 //	... the bot polls web.URL and answers ...
-//	api.Await(ctx, tgtest.Sent(1))           // what the bot did, in order
+//	api.Await(ctx, func(*tgtest.Server) bool { // what the bot did, in order
+//		return len(api.Texts(will.ID)) == 1
+//	})
 //
 // Guarantees:
 //
@@ -14,7 +16,8 @@
 //     until then every call returns it again. A negative offset forgets all
 //     earlier updates. A poll that is running when another begins, and every
 //     poll while a webhook is set, is answered 409.
-//   - Bodies may be JSON, forms, multipart or query parameters.
+//   - Bodies are JSON, and texts carry entities: the rest of what the Bot API
+//     reads (forms, parse modes) is refused.
 //   - Whatever Telegram refuses is refused with its status and wording: texts
 //     over 4,096 UTF-16 units, entities out of bounds, reactions that are not
 //     on the list, the General topic as a thread, chats that moved.

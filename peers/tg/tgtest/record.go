@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-telegram/bot/models"
@@ -27,19 +28,11 @@ func (c Call) Text() string {
 	return text
 }
 
-// Int returns a parameter as an integer, 0 when it is absent.
+// Int returns a parameter as an integer, 0 if it is absent.
 func (c Call) Int(name string) int64 {
-	raw := c.Params[name]
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		text = string(raw)
-	}
-	n, _ := strconv.ParseInt(text, 10, 64)
+	n, _ := strconv.ParseInt(strings.Trim(string(c.Params[name]), `"`), 10, 64)
 	return n
 }
-
-// Has reports whether a parameter was given.
-func (c Call) Has(name string) bool { _, ok := c.Params[name]; return ok }
 
 func (s *Server) recordLocked(req *request, sent *models.Message) {
 	s.calls = append(s.calls, Call{
@@ -93,9 +86,4 @@ func (s *Server) Await(ctx context.Context, condition func(*Server) bool) error 
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// Sent is a condition for Await: the bot sent at least n messages.
-func Sent(n int) func(*Server) bool {
-	return func(s *Server) bool { return len(s.Calls("sendMessage")) >= n }
 }

@@ -53,7 +53,7 @@ func (s *Server) seenLocked(m *models.Message) bool {
 	}
 	service := m.Text == "" && m.Caption == "" && len(m.Photo) == 0 && m.Document == nil
 	toBot := m.ReplyToMessage != nil && m.ReplyToMessage.From != nil && m.ReplyToMessage.From.ID == s.bot.ID
-	return service || toBot || strings.HasPrefix(m.Text, "/") || strings.Contains(lower(m.Text), "@"+lower(s.bot.Username))
+	return service || toBot || strings.HasPrefix(m.Text, "/") || strings.Contains(strings.ToLower(m.Text), "@"+strings.ToLower(s.bot.Username))
 }
 
 // EditText is a user changing a message.

@@ -1,7 +1,6 @@
 package tgtest
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
@@ -34,20 +33,16 @@ func (s *Server) sendMessage(c *chat, req *request) (any, *apiError) {
 	return m, nil
 }
 
-// readText returns the text and entities of a call after parsing.
+// readText returns the text and entities of a call.
 func readText(req *request) (string, []models.MessageEntity, *apiError) {
 	text := req.str("text")
 	var entities []models.MessageEntity
 	if err := req.decode("entities", &entities); err != nil {
 		return "", nil, err
 	}
-	if mode := req.str("parse_mode"); mode != "" {
-		var err *apiError
-		if text, entities, err = parse(text, mode); err != nil {
-			return "", nil, err
-		}
-	}
 	switch {
+	case req.str("parse_mode") != "":
+		return "", nil, badRequest("unsupported parse_mode") // the bridge sends entities
 	case strings.TrimSpace(text) == "":
 		return "", nil, badRequest("message text is empty")
 	case units(text) > maxText:
@@ -98,25 +93,6 @@ func (c *chat) quote(req *request, m *models.Message) *apiError {
 		return badRequest("message to be replied not found")
 	}
 	return nil
-}
-
-func (s *Server) editMessageText(c *chat, req *request) (any, *apiError) {
-	m, ok := c.messages[int(req.int("message_id"))]
-	if !ok || m.From == nil || m.From.ID != s.bot.ID {
-		return nil, badRequest("message to edit not found")
-	}
-	text, entities, err := readText(req)
-	if err != nil {
-		return nil, err
-	}
-	if m.Text == text && reflect.DeepEqual(m.Entities, entities) {
-		return nil, badRequest("message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
-	}
-	changed := *m
-	changed.Text, changed.Entities, changed.EditDate = text, entities, int(s.now().Unix())
-	c.messages[m.ID] = &changed
-	s.recordLocked(req, &changed)
-	return &changed, nil
 }
 
 var actions = []string{

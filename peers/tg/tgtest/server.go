@@ -37,12 +37,11 @@ type Server struct {
 	pending  []queued      // updates that the bot has not confirmed
 	nextID   int64         // of the next update
 	polls    int           // getUpdates calls so far; the newest one wins
-	allowed  map[string]bool
+	allowed  []string      // the kinds of updates that the bot asked for; empty: the usual ones
 	webhook  webhook
 	chats    map[int64]*chat
 	nextUser int64
 	files    map[string]*file
-	commands []models.BotCommand
 	calls    []Call
 	faults   []*Fault
 	answered map[string]bool // callback queries
@@ -70,7 +69,6 @@ func New(opts *Options) *Server {
 		},
 		changed:  make(chan struct{}),
 		nextID:   o.FirstUpdateID,
-		allowed:  defaultAllowed(),
 		chats:    map[int64]*chat{},
 		nextUser: 1000,
 		files:    map[string]*file{},
@@ -104,25 +102,18 @@ func inChat(act func(*Server, *chat, *request) (any, *apiError)) method {
 	}
 }
 
-var methods map[string]method
-
-func init() {
-	methods = map[string]method{
-		"getMe":               (*Server).getMe,
-		"getUpdates":          (*Server).getUpdates,
-		"setWebhook":          (*Server).setWebhook,
-		"deleteWebhook":       (*Server).deleteWebhook,
-		"getWebhookInfo":      (*Server).getWebhookInfo,
-		"sendMessage":         inChat((*Server).sendMessage),
-		"editMessageText":     inChat((*Server).editMessageText),
-		"setMessageReaction":  inChat((*Server).setMessageReaction),
-		"sendChatAction":      inChat((*Server).sendChatAction),
-		"getFile":             (*Server).getFile,
-		"answerCallbackQuery": (*Server).answerCallbackQuery,
-		"setMyCommands":       (*Server).setMyCommands,
-		"getMyCommands":       (*Server).getMyCommands,
-		"getChat":             inChat((*Server).getChat),
-	}
+var methods = map[string]method{
+	"getMe":               (*Server).getMe,
+	"getUpdates":          (*Server).getUpdates,
+	"setWebhook":          (*Server).setWebhook,
+	"deleteWebhook":       (*Server).deleteWebhook,
+	"getWebhookInfo":      (*Server).getWebhookInfo,
+	"sendMessage":         inChat((*Server).sendMessage),
+	"setMessageReaction":  inChat((*Server).setMessageReaction),
+	"sendChatAction":      inChat((*Server).sendChatAction),
+	"getFile":             (*Server).getFile,
+	"answerCallbackQuery": (*Server).answerCallbackQuery,
+	"setMyCommands":       (*Server).setMyCommands,
 }
 
 // ServeHTTP answers /bot<token>/<method> and /file/bot<token>/<path>.

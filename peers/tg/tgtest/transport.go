@@ -1,10 +1,9 @@
 package tgtest
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 )
 
@@ -14,50 +13,30 @@ func (s *Server) Transport() http.RoundTripper { return transport{s} }
 
 type transport struct{ server *Server }
 
-// A recorder keeps what a handler answers.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	cut    bool
-}
-
-func (r *recorder) Header() http.Header { return r.header }
-
-func (r *recorder) WriteHeader(status int) { r.status = status }
-
-func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
-
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.WroteHeaders != nil {
 		trace.WroteHeaders()
 	}
-	answered := make(chan *recorder, 1)
+	answered := make(chan *http.Response, 1) // nil if the connection was cut
 	go func() {
-		r := &recorder{header: http.Header{}, status: http.StatusOK}
-		defer func() {
-			if p := recover(); p != nil {
-				r.cut = true
-			}
-			answered <- r
-		}()
-		clone := req.Clone(req.Context())
-		if clone.Body == nil {
-			clone.Body = http.NoBody
+		defer close(answered)
+		defer func() { _ = recover() }() // as net/http does
+		w, call := httptest.NewRecorder(), req.Clone(req.Context())
+		if call.Body == nil {
+			call.Body = http.NoBody
 		}
-		t.server.ServeHTTP(r, clone)
+		w.Header().Set("Date", t.server.now().UTC().Format(http.TimeFormat))
+		t.server.ServeHTTP(w, call)
+		answered <- w.Result()
 	}()
 	select {
 	case r := <-answered:
-		if r.cut {
+		if r == nil {
 			return nil, errors.New("EOF: the connection was cut")
 		}
-		r.header.Set("Date", t.server.now().UTC().Format(http.TimeFormat))
-		return &http.Response{
-			StatusCode: r.status, Status: http.StatusText(r.status), Header: r.header, Request: req,
-			Body: io.NopCloser(&r.body), ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(r.body.Len()),
-		}, nil
+		r.Request = req
+		return r, nil
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}

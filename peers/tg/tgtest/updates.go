@@ -25,40 +25,21 @@ var optional = []string{
 	models.AllowedUpdateMessageReactionCount,
 }
 
-var allKinds = []string{
-	models.AllowedUpdateMessage, models.AllowedUpdateEditedMessage,
-	models.AllowedUpdateChannelPost, models.AllowedUpdateEditedChannelPost,
-	models.AllowedUpdateMessageReaction, models.AllowedUpdateMessageReactionCount,
-	models.AllowedUpdateInlineQuery, models.AllowedUpdateChosenInlineResult,
-	models.AllowedUpdateCallbackQuery, models.AllowedUpdatePoll, models.AllowedUpdatePollAnswer,
-	models.AllowedUpdateMyChatMember, models.AllowedUpdateChatMember, models.AllowedUpdateChatJoinRequest,
-}
-
-func defaultAllowed() map[string]bool {
-	allowed := map[string]bool{}
-	for _, kind := range allKinds {
-		allowed[kind] = !slices.Contains(optional, kind)
-	}
-	return allowed
-}
-
 // setAllowedLocked applies allowed_updates to updates that come from now on.
 func (s *Server) setAllowedLocked(req *request) *apiError {
 	if _, given := req.params["allowed_updates"]; !given {
 		return nil
 	}
-	var names []string
-	if err := req.decode("allowed_updates", &names); err != nil {
-		return err
+	s.allowed = nil
+	return req.decode("allowed_updates", &s.allowed)
+}
+
+// allowsLocked reports whether the bot gets updates of a kind.
+func (s *Server) allowsLocked(kind string) bool {
+	if len(s.allowed) == 0 {
+		return !slices.Contains(optional, kind)
 	}
-	s.allowed = defaultAllowed()
-	if len(names) == 0 {
-		return nil
-	}
-	for kind := range s.allowed {
-		s.allowed[kind] = slices.Contains(names, kind)
-	}
-	return nil
+	return slices.Contains(s.allowed, kind)
 }
 
 // Inject queues one update, numbers it, and returns its number. An update of a
@@ -75,7 +56,7 @@ func (s *Server) injectLocked(u *models.Update) int64 {
 	if err != nil {
 		panic("an update that cannot be marshalled: " + err.Error())
 	}
-	if !s.allowed[kindOf(raw)] {
+	if !s.allowsLocked(kindOf(raw)) {
 		return 0
 	}
 	s.nextID++
