@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 
 	"cmd":                        {"*"}, // tests of the programs
 	"cmd/*":                      {"*"},
-	"cmd/internal/program":       {"protocol", "peers/peer", "peers/lease", "cmd/internal/screen"},
+	"cmd/internal/program":       {"protocol", "protocol/datafolder", "peers/peer", "peers/lease", "cmd/internal/screen"},
 	"cmd/internal/fleet":         {"peers/child", "cmd/internal/screen"},
 	"cmd/internal/reference":     {"cmd/internal/program", "cmd/internal/screen"},
 	"cmd/internal/screen":        {},

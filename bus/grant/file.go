@@ -223,17 +223,11 @@ func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(f.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := datafolder.Lock(f.path+".lock", true)
 	if err != nil {
-		return err
+		return fmt.Errorf("locking the credentials file: %w", err)
 	}
 	defer lock.Close() //nolint:errcheck // nothing was written to it
-	if err := datafolder.GiveToOwner(lock); err != nil {
-		return fmt.Errorf("locking the credentials file: %w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("locking the credentials file: %w", err)
-	}
 	list, err := read(f.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

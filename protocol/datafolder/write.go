@@ -2,12 +2,15 @@ package datafolder
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Write writes a file that only its owner can read, whole or not at all. It
-// replaces the file that is there, and survives a crash of the machine.
+// replaces the file that is there. Once it has returned nil, the new content
+// survives a crash of the machine.
 func Write(path string, content []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // made with mode 0600
 	if err != nil {
@@ -18,5 +21,48 @@ func Write(path string, content []byte) error {
 	if err = errors.Join(err, GiveToOwner(tmp), tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), path)
+	return Rename(tmp.Name(), path)
+}
+
+// Rename is os.Rename that survives a crash of the machine once it has returned nil.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(to))
+}
+
+// Lock opens the file at path, which is made if it is not there, and locks it against
+// other processes until it is closed. If another has locked it, Lock waits, or returns
+// an error that is syscall.EWOULDBLOCK if wait is false. A link that somebody has put at
+// path is refused, not followed.
+func Lock(path string, wait bool) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	switch {
+	case err == nil:
+		err = GiveToOwner(f)
+	case errors.Is(err, fs.ErrExist):
+		f, err = os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	}
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	if err == nil {
+		err = os.NewSyscallError("flock", syscall.Flock(int(f.Fd()), how))
+	}
+	if err != nil && f != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, err
+}
+
+// syncFolder makes what was renamed or created in a folder survive a crash of the
+// machine. Tests replace it.
+var syncFolder = func(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -3,8 +3,9 @@ package program
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
+
+	"hubbub/protocol/datafolder"
 )
 
 // OwnData is MakeData for a program that must be the only one of its name that works on
@@ -14,16 +15,11 @@ func (e *Env) OwnData() (release func(), err error) {
 	if _, err := e.MakeData(); err != nil {
 		return nil, err
 	}
-	path := e.DataFile(e.Name + ".lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the data folder: %w", err)
+	f, err := datafolder.Lock(e.DataFile(e.Name+".lock"), false)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("another %s works on the data folder %s; give this one another --data", e.Name, e.Data)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close() //nolint:errcheck // nothing was written
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another %s works on the data folder %s; give this one another --data", e.Name, e.Data)
-		}
+	if err != nil {
 		return nil, fmt.Errorf("locking the data folder: %w", err)
 	}
 	return func() { f.Close() }, nil //nolint:errcheck // nothing was written
