@@ -90,7 +90,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/letters":       {"peers/outbox", "peers/store", "peers/tg"},
 	"cmd/internal/load":          {"protocol", "protocol/jsonrpc", "protocol/wire"},
 	"cmd/internal/documentstest": {},
-	"cmd/internal/demo":          {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "protocol/retry", "activitylog", "protocol/datafolder"},
+	"cmd/internal/demo":          {"cmd/internal/screen", "peers/tg/tgtest", "protocol", "protocol/retry", "activitylog", "protocol/datafolder", "peers/system", "peers/system/process"},
 }
 
 // freeForAll may be imported by every package that is not alone: they know nothing

@@ -13,8 +13,8 @@ import (
 )
 
 // killAgent ends an agent's process as a crash would.
-func (s *show) killAgent(_ context.Context, name string) error {
-	pid, err := demo.FindAgent(s.data, name)
+func (s *show) killAgent(ctx context.Context, name string) error {
+	pid, err := demo.FindAgent(ctx, s.data, name)
 	if err != nil {
 		return err
 	}

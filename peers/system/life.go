@@ -117,3 +117,16 @@ func AgentsGivenUp(ctx context.Context, path string) ([]GivenUp, error) {
 		return g, err
 	}, `SELECT name, error FROM agents WHERE state = ? ORDER BY name`, stateFailed)
 }
+
+// HandleOf reads from the database of a spawner, which may run meanwhile, the handle
+// of the running instance of an agent, as its launcher wrote it.
+func HandleOf(ctx context.Context, path string, name AgentName) (string, error) {
+	db, err := store.Attach(path)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close() //nolint:errcheck // nothing was written
+	tx := store.On(ctx, db)
+	handle := store.Value[string](tx, `SELECT handle FROM agents WHERE name = ?`, name)
+	return handle, tx.Err()
+}

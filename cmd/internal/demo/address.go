@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"hubbub/protocol/datafolder"
 )
@@ -67,8 +68,9 @@ func readAddress(path string) (Address, error) {
 	if err != nil {
 		return a, err
 	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
 	// Somebody else's file in a shared folder is not trusted.
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || !ownedByUs(info) {
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || !ok || int(owner.Uid) != os.Getuid() {
 		return a, fmt.Errorf("%s is not a file that only you can read; remove it", path)
 	}
 	raw, err := os.ReadFile(path)

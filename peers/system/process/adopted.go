@@ -32,6 +32,16 @@ func (id identity) alive() bool {
 	return err == nil && !ended(s) && now == id
 }
 
+// PID returns the process that a handle of this package names, or 0 if it does not run
+// any more.
+func PID(handle string) int {
+	var id identity
+	if json.Unmarshal([]byte(handle), &id) != nil || id.PID <= 1 || syscall.Kill(id.PID, 0) != nil {
+		return 0
+	}
+	return id.PID
+}
+
 // findProcess returns the process of an agent: the one that handle names, else
 // one with the agent's arguments.
 func findProcess(spec system.Spec, handle string) (identity, error) {
