@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"hubbub/peers/attention"
-	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -29,9 +28,8 @@ type claimRecord struct {
 
 // Claim returns the claim on an event that holds now.
 func (v *View) Claim(eventID string) ClaimRow {
-	return one(v, func(row store.Row) (c ClaimRow, err error) {
-		return c, row.Scan(&c.Owner, &c.Token, timeColumn{&c.ExpiresAt}, &c.FromBroker)
-	}, `SELECT owner, token, expires_at, via = 'broker' FROM claims WHERE event_id = ? AND expires_at > ?`, eventID, time.Now().UnixMicro())
+	return one(v.Tx, func(c *ClaimRow) []any { return []any{&c.Owner, &c.Token, timeColumn{&c.ExpiresAt}, &c.FromBroker} },
+		`SELECT owner, token, expires_at, via = 'broker' FROM claims WHERE event_id = ? AND expires_at > ?`, eventID, time.Now().UnixMicro())
 }
 
 // standingClaim fills in what is known about the claim on an event.
@@ -64,7 +62,7 @@ func (tx *Tx) Claimed(id string, granted bool, c ClaimRow) *Entry {
 	if c.FromBroker {
 		via = "broker"
 	}
-	tx.exec(`INSERT INTO claims (event_id, owner, token, expires_at, via) VALUES (?, ?, ?, ?, ?)
+	tx.Exec(`INSERT INTO claims (event_id, owner, token, expires_at, via) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (event_id) DO UPDATE SET owner = excluded.owner, token = excluded.token, expires_at = excluded.expires_at, via = excluded.via`,
 		id, c.Owner, c.Token, timeColumn{&c.ExpiresAt}, via)
 	e := tx.Entry(id)
@@ -112,7 +110,7 @@ func (tx *Tx) Offered(eventID string) {
 	if e == nil || !e.Open() || e.State == Answered || !e.Decision.NeedsClaim() || e.Decision.Injection != attention.ModeNotify {
 		return
 	}
-	tx.exec(`DELETE FROM claims WHERE event_id = ? AND owner <> ?`, eventID, tx.m.id)
+	tx.Exec(`DELETE FROM claims WHERE event_id = ? AND owner <> ?`, eventID, tx.m.id)
 	if before := tx.Turn(e.TurnID); before == nil || before.Ended() { // else it has the knock already
 		tx.Again(e)
 	}

@@ -45,7 +45,7 @@ func comeBack(tx *Tx, e *Entry) {
 	case tx.place(e).gone():
 		tx.Move(e, Ignore, "asked to leave since it was deferred")
 	case tx.m.opts.OwnTime:
-		tx.Fail(e, "deferred, and never settled")
+		tx.GiveUp(e, "deferred, and never settled")
 	default:
 		tx.Again(e)
 	}

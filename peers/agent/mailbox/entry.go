@@ -84,26 +84,28 @@ func (e *Entry) Visibility() string {
 	return "channel"
 }
 
-const entryColumns = `seq, event_id, source_id, chat, message_id, traceparent, received_at, content, origin, decision,
+const entryNames = `seq, event_id, source_id, chat, message_id, traceparent, received_at, content, origin, decision,
 	state, claimed, deadline_at, turn_id, merged_into, deferrals, deleted,
 	coalesce((SELECT outbound FROM turns WHERE turns.turn_id = events.turn_id), 0)`
 
-func scanEntry(row store.Row) (*Entry, error) {
-	var e Entry
-	err := row.Scan(&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Carrier.MessageID, &e.Carrier.TraceParent, timeColumn{&e.Received},
+func entryColumns(into **Entry) []any {
+	e := new(Entry)
+	*into = e
+	return []any{
+		&e.Seq, &e.EventID, &e.SourceID, &e.Chat, &e.Carrier.MessageID, &e.Carrier.TraceParent, timeColumn{&e.Received},
 		jsonColumn{&e.Content}, jsonColumn{&e.Origin}, jsonColumn{&e.Decision},
-		&e.State, &e.Claimed, timeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted)
-	return &e, err
+		&e.State, &e.Claimed, timeColumn{&e.DeadlineAt}, &e.TurnID, &e.MergedInto, &e.Deferrals, &e.Deleted, &e.Acted,
+	}
 }
 
 // entries returns the events of a query; where follows SELECT ... FROM events.
 func (v *View) entries(where string, args ...any) []*Entry {
-	return all(v, scanEntry, `SELECT `+entryColumns+` FROM events `+where, args...)
+	return store.List(v.Tx, entryColumns, `SELECT `+entryNames+` FROM events `+where, args...)
 }
 
 // Entry returns an event, or nil if there is none.
 func (v *View) Entry(id string) *Entry {
-	return one(v, scanEntry, `SELECT `+entryColumns+` FROM events WHERE event_id = ?`, id)
+	return one(v.Tx, entryColumns, `SELECT `+entryNames+` FROM events WHERE event_id = ?`, id)
 }
 
 // Current is Entry, following fragments to the event that carries them.
@@ -125,7 +127,7 @@ func (v *View) InState(s State, limit int) []*Entry {
 func insert(tx *Tx, e *Entry) {
 	c := &e.Content
 	e.State = Stored
-	e.Seq = one(&tx.View, store.Column[int64], `INSERT INTO events
+	e.Seq = store.Value[int64](tx.Tx, `INSERT INTO events
 		(event_id, source_id, chat, message_id, traceparent, received_at, content, origin, kind, conversation, thread, stream, author, author_kind, state)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
 		e.EventID, e.SourceID, e.Chat, e.Carrier.MessageID, e.Carrier.TraceParent, timeColumn{&e.Received}, jsonColumn{c}, jsonColumn{&e.Origin},
@@ -134,19 +136,19 @@ func insert(tx *Tx, e *Entry) {
 
 // Save stores an event's status.
 func (tx *Tx) Save(e *Entry) {
-	tx.exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
+	tx.Exec(`UPDATE events SET state = ?, claimed = ?, deadline_at = ?, turn_id = ?, merged_into = ?, deferrals = ?, deleted = ? WHERE seq = ?`,
 		e.State, e.Claimed, timeColumn{&e.DeadlineAt}, e.TurnID, e.MergedInto, e.Deferrals, e.Deleted, e.Seq)
 }
 
 // saveContent replaces what an event says.
 func saveContent(tx *Tx, e *Entry) {
-	tx.exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
+	tx.Exec(`UPDATE events SET content = ?, deleted = ? WHERE seq = ?`, jsonColumn{&e.Content}, e.Deleted, e.Seq)
 }
 
 // Decide stores and records what was decided about an event.
 func (tx *Tx) Decide(e *Entry) {
 	d := &e.Decision
-	tx.exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
+	tx.Exec(`UPDATE events SET decision = ?, policy = ?, mode = ?, directedness = ? WHERE seq = ?`,
 		jsonColumn{d}, d.Policy, d.Injection, d.Directedness, e.Seq)
 	tx.Record(UniqueKey("decision", e.Seq), e, protocol.AttentionDecision{
 		Event: "attention_decision", EventID: e.EventID, Agent: tx.m.id, Directedness: string(d.Directedness),

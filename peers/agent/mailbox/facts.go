@@ -24,8 +24,8 @@ const (
 // SetPlace stores what an event changed in its place.
 func (tx *Tx) SetPlace(e *Entry, change PlaceChange) {
 	chat := e.Content.Chat
-	tx.exec(`INSERT OR IGNORE INTO places (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID)
-	tx.exec(`UPDATE places SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
+	tx.Exec(`INSERT OR IGNORE INTO places (conversation, thread) VALUES (?, ?)`, chat.ID, chat.ThreadID)
+	tx.Exec(`UPDATE places SET `+string(change)+` WHERE conversation = ?1 AND thread = ?2 AND ?3 > 0 AND ?4 = ?4`,
 		chat.ID, chat.ThreadID, time.Now().UnixMicro(), e.EventID)
 }
 
@@ -40,9 +40,8 @@ type place struct {
 func (p place) gone() bool { return p.left > 0 || p.chatLeft > p.joined }
 
 func (v *View) place(e *Entry) place {
-	return one(v, func(row store.Row) (p place, err error) {
-		return p, row.Scan(&p.joined, &p.left, &p.leaveEvent, &p.chatLeft, &p.chatLeaveEvent)
-	}, `SELECT coalesce(max(joined_at) FILTER (WHERE thread = ?2), 0),
+	return one(v.Tx, func(p *place) []any { return []any{&p.joined, &p.left, &p.leaveEvent, &p.chatLeft, &p.chatLeaveEvent} },
+		`SELECT coalesce(max(joined_at) FILTER (WHERE thread = ?2), 0),
 			coalesce(max(left_at) FILTER (WHERE thread = ?2), 0), coalesce(max(leave_event) FILTER (WHERE thread = ?2), ''),
 			coalesce(max(left_at) FILTER (WHERE thread = ''), 0), coalesce(max(leave_event) FILTER (WHERE thread = ''), '')
 		FROM places WHERE conversation = ?1`, e.Content.Chat.ID, e.Content.Chat.ThreadID)
@@ -53,8 +52,8 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	c, p := &e.Content, v.place(e)
 	var lastOwn, lastOther int64
 	var lastText string
-	facts := one(v, func(row store.Row) (f attention.Facts, err error) {
-		return f, row.Scan(&f.OwnsThread, &f.Answered, &lastOwn, &lastText, &lastOther)
+	facts := one(v.Tx, func(f *attention.Facts) []any {
+		return []any{&f.OwnsThread, &f.Answered, &lastOwn, &lastText, &lastOther}
 	}, `SELECT
 		EXISTS (SELECT 1 FROM events e JOIN claims c ON c.event_id = e.event_id
 			WHERE e.conversation = ?1 AND e.thread = ?2 AND c.owner = ?3 AND c.expires_at > ?4)
@@ -67,7 +66,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
 	facts.Asked = lastOwn > lastOther && strings.HasSuffix(strings.TrimRight(lastText, " \n\t)*_"), "?")
-	facts.OtherAgents = all(v, store.Column[string], `SELECT DISTINCT author FROM events
+	facts.OtherAgents = store.List(v.Tx, store.Itself[string], `SELECT DISTINCT author FROM events
 		WHERE conversation = ? AND author_kind = 'agent' AND author NOT IN (?, ?) LIMIT 100`, c.Chat.ID, v.m.id, v.m.id.Name())
 	return facts
 }
@@ -87,7 +86,7 @@ func (v *View) Standing(e *Entry, text string) attention.Standing {
 	v.standingClaim(e, &s)
 	if e.FromAgent() {
 		s.Exchange = v.Exchange(e).Weigh(time.Now())
-		s.Repeats = attention.AddsNothing(text, all(v, store.Column[string],
+		s.Repeats = attention.AddsNothing(text, store.List(v.Tx, store.Itself[string],
 			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID))
 	}
 	return s
@@ -96,18 +95,11 @@ func (v *View) Standing(e *Entry, text string) attention.Standing {
 // Exchange returns what this agent and an event's author said to each other in the
 // conversation since a person last spoke there.
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
-	var person int64
 	conversation := e.Content.Chat.ID
-	x.Escalated = one(v, func(row store.Row) (bool, error) {
-		var escalated int64
-		err := row.Scan(&person, &escalated)
-		return escalated > person, err
-	}, `SELECT
-		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND author_kind = 'human' AND kind IN ('message','edit','assignment','approval','blocker')), 0),
-		coalesce((SELECT max(escalated_at) FROM places WHERE conversation = ?1), 0)`, conversation)
-	x.Sent = all(v, func(row store.Row) (at time.Time, err error) {
-		return at, row.Scan(timeColumn{&at})
-	}, `SELECT received_at FROM events
+	person := store.Value[int64](v.Tx, `SELECT coalesce(max(received_at), 0) FROM events
+		WHERE conversation = ? AND author_kind = 'human' AND kind IN ('message','edit','assignment','approval','blocker')`, conversation)
+	x.Escalated = store.Value[bool](v.Tx, `SELECT coalesce(max(escalated_at), 0) > ? FROM places WHERE conversation = ?`, person, conversation)
+	x.Sent = store.List(v.Tx, atColumn, `SELECT received_at FROM events
 			WHERE conversation = ?1 AND author = ?2 AND kind IN ('message','assignment','approval','blocker','answer') AND received_at > ?3 AND received_at > ?4
 			AND directedness IN ('', 'to_me', 'to_my_role')
 		UNION ALL SELECT s.sent_at FROM sent s JOIN events e ON e.event_id = s.event_id

@@ -23,13 +23,13 @@ func (s *Stranger) Error() string {
 // JoinChat remembers a chat that the agent talks to, and the conversation behind it
 // if that is known.
 func (tx *Tx) JoinChat(topic protocol.Topic, conversation string) {
-	tx.exec(`INSERT INTO chats (topic, conversation, configured_at) VALUES (?1, ?2, ?3)
+	tx.Exec(`INSERT INTO chats (topic, conversation, configured_at) VALUES (?1, ?2, ?3)
 		ON CONFLICT (topic) DO UPDATE SET conversation = CASE WHEN ?2 = '' THEN conversation ELSE ?2 END`, topic, conversation, time.Now().UnixMicro())
 }
 
 // ConversationOf returns the conversation behind a chat, or "" if it is not known.
 func (v *View) ConversationOf(chat protocol.Topic) string {
-	return one(v, store.Column[string], `SELECT conversation FROM chats WHERE topic = ?`, chat)
+	return store.Value[string](v.Tx, `SELECT conversation FROM chats WHERE topic = ?`, chat)
 }
 
 // TakeIn stores an event, once per (event, sourceId, sequence): an edit or a delete
@@ -56,7 +56,7 @@ func (tx *Tx) TakeIn(e *Entry) {
 		case known == nil:
 			insert(tx, e)
 		case known.Chat != e.Chat:
-			tx.Abort(&Stranger{e.SourceID})
+			tx.Fail(&Stranger{e.SourceID})
 		default: // an edit came before its message
 		}
 	}
@@ -69,7 +69,7 @@ func receipt(tx *Tx, e *Entry) (fresh bool) {
 	if e.Content.Sequence == 0 && e.Content.Event == protocol.EventEdit {
 		sequence = string(e.Carrier.MessageID)
 	}
-	return one(&tx.View, store.Column[bool], `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
+	return store.Value[bool](tx.Tx, `INSERT OR IGNORE INTO receipts (kind, source_id, sequence, received_at) VALUES (?, ?, ?, ?) RETURNING true`,
 		e.Content.Event, receiptName(e), sequence, timeColumn{&e.Received})
 }
 
@@ -77,17 +77,17 @@ func receiptName(e *Entry) string { return string(e.Chat) + " " + e.SourceID }
 
 // withdrawn reports whether a message was deleted, perhaps before it came.
 func withdrawn(tx *Tx, e *Entry) bool {
-	return one(&tx.View, store.Column[bool], `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, receiptName(e))
+	return store.Value[bool](tx.Tx, `SELECT true FROM receipts WHERE kind = ? AND source_id = ?`, protocol.EventDelete, receiptName(e))
 }
 
 // checkRoom fails if too many events of a chat are not decided, held, or in a turn
 // that has not ended. It is no rejection: a chat gives up what is rejected, and
 // this may come again.
 func checkRoom(tx *Tx, chat protocol.Topic) {
-	open := one(&tx.View, store.Column[int], `SELECT (SELECT count(*) FROM events WHERE chat = ?1 AND state IN ('stored', 'held')) +
+	open := store.Value[int](tx.Tx, `SELECT (SELECT count(*) FROM events WHERE chat = ?1 AND state IN ('stored', 'held')) +
 		(SELECT count(*) FROM turns WHERE chat = ?1 AND `+isLive+`)`, chat)
 	if open >= tx.m.opts.MaxOpen {
-		tx.Abort(fmt.Errorf("%d events of %s wait for this agent; send it again later", open, chat))
+		tx.Fail(fmt.Errorf("%d events of %s wait for this agent; send it again later", open, chat))
 	}
 }
 

@@ -97,81 +97,29 @@ func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
 	return m
 }
 
-// A View reads the mailbox, outside of a transaction or in one. It remembers its first
-// error: from then on it finds nothing.
+// A View reads the mailbox, outside of a transaction or in one. After its first error it
+// finds nothing.
 type View struct {
-	m   *Mailbox
-	ctx context.Context
-	q   store.Querier
-	err error
+	*store.Tx
+	m *Mailbox
 }
 
 // View returns a view of what is committed, each read for itself.
-func (m *Mailbox) View(ctx context.Context) *View { return &View{m: m, ctx: ctx, q: m.db} }
+func (m *Mailbox) View(ctx context.Context) *View { return &View{store.On(ctx, m.db), m} }
 
-// Err returns the first error of the view.
-func (v *View) Err() error { return v.err }
-
-func all[T any](v *View, scan func(store.Row) (T, error), query string, args ...any) (list []T) {
-	if v.err == nil {
-		list, v.err = store.All(v.ctx, v.q, scan, query, args...)
-	}
-	return list
-}
-
-// one returns the zero value if there is no row.
-func one[T any](v *View, scan func(store.Row) (T, error), query string, args ...any) (value T) {
-	if v.err == nil {
-		value, _, v.err = store.One(v.ctx, v.q, scan, query, args...)
-	}
-	return value
-}
-
-// A Tx is a transaction of the mailbox. After its first error, or Abort, it finds and
-// writes nothing, and InTx rolls it back. What it queues is sent, and what it stops is
-// stopped, after it has committed.
-type Tx struct {
-	View
-	tx    *sql.Tx
-	sends bool
-	after []func()
-}
-
-func (m *Mailbox) tx(ctx context.Context, tx *sql.Tx) *Tx {
-	return &Tx{View: View{m: m, ctx: ctx, q: tx}, tx: tx}
-}
+// A Tx is a transaction of the mailbox. After its first error it finds and writes
+// nothing. What it queues is sent, and what it stops is stopped, after it has committed.
+type Tx struct{ View }
 
 // InTx runs do in one transaction.
 func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
-	var tx *Tx
-	err := store.InTx(ctx, m.db, func(begun *sql.Tx) error {
-		tx = m.tx(ctx, begun)
-		do(tx)
-		return tx.err
-	})
-	if err != nil {
-		return err
-	}
-	if tx.sends {
-		m.Outbox.Wake()
-	}
-	for _, f := range tx.after {
-		f()
-	}
-	return nil
+	return store.DoTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }
 
-// Abort makes the transaction fail.
-func (tx *Tx) Abort(err error) {
-	if tx.err == nil {
-		tx.err = err
-	}
-}
-
-func (tx *Tx) exec(query string, args ...any) {
-	if tx.err == nil {
-		tx.err = store.Exec(tx.ctx, tx.q, query, args...)
-	}
+// one reads the first row of a query, the zero value if there is none.
+func one[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any) T {
+	value, _ := store.Get(tx, columns, query, args...)
+	return value
 }
 
 // Record queues an agent_event to system:attention in the transaction of what it
@@ -200,19 +148,15 @@ func (m *Mailbox) Caused(e *Entry, t protocol.MessageType, content any) protocol
 // Enqueue queues a message for a topic. A record for which there is no room is lost,
 // and logged.
 func (tx *Tx) Enqueue(topic protocol.Topic, key string, m protocol.Message) {
-	if tx.err != nil {
-		return
-	}
 	body, err := json.Marshal(m)
 	if err == nil {
-		_, err = tx.m.Outbox.EnqueueTx(tx.ctx, tx.tx, string(topic), key, body)
+		_, err = tx.m.Outbox.Put(tx.Tx, string(topic), key, body)
 	}
-	tx.sends = true
 	if errors.Is(err, outbox.ErrFull) && topic == protocol.TopicAttention {
 		tx.m.opts.Log.Error().Err(err).Msg("record for system:attention lost")
 		return
 	}
-	tx.err = err
+	tx.Fail(err)
 }
 
 // UniqueKey names something that is queued in the transaction of what it tells of,
@@ -221,18 +165,18 @@ func UniqueKey(kind string, n int64) string { return fmt.Sprintf("%s:%d:%s", kin
 
 // Counter returns a number that is kept under a name, 0 if there is none.
 func (v *View) Counter(name string) int64 {
-	return one(v, store.Column[int64], `SELECT value FROM counters WHERE name = ?`, name)
+	return store.Value[int64](v.Tx, `SELECT value FROM counters WHERE name = ?`, name)
 }
 
 // SetCounter keeps a number under a name.
 func (tx *Tx) SetCounter(name string, n int64) {
-	tx.exec(`INSERT INTO counters (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2`, name, n)
+	tx.Exec(`INSERT INTO counters (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2`, name, n)
 }
 
 // Prune forgets closed events, ended turns and sent messages older than
 // Options.Retention.
 func (m *Mailbox) Prune(ctx context.Context) error {
-	before := time.Now().Add(-m.opts.Retention).UnixMicro()
+	tx, before := m.View(ctx), time.Now().Add(-m.opts.Retention).UnixMicro()
 	for _, statement := range []string{
 		`DELETE FROM events WHERE received_at < ? AND NOT ` + isOpen + `
 			AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.turn_id = events.turn_id AND turns.` + isLive + `)`,
@@ -242,11 +186,9 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 		`DELETE FROM claims WHERE expires_at < ?`,
 		`DELETE FROM questions WHERE asked_at < ?`,
 	} {
-		if err := store.Exec(ctx, m.db, statement, before); err != nil {
-			return err
-		}
+		tx.Exec(statement, before)
 	}
-	return nil
+	return tx.Err()
 }
 
 // Undecided reads from the database of an agent, which may run meanwhile, how many
@@ -258,13 +200,15 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 		return 0, since, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	column, _, err := store.One(ctx, db, store.Column[string],
-		`SELECT name FROM pragma_table_info('events') WHERE name IN ('state', 'stage')`) // stage before it was updated
-	if err == nil {
-		query := `SELECT count(*), coalesce(min(received_at), 0) FROM events WHERE ` + column + ` = ?`
-		err = db.QueryRowContext(ctx, query, Stored).Scan(&count, timeColumn{&since})
+	tx := store.On(ctx, db)
+	column := store.Value[string](tx, `SELECT name FROM pragma_table_info('events') WHERE name IN ('state', 'stage')`) // stage before it was updated
+	type waiting struct {
+		count int
+		since time.Time
 	}
-	return count, since, err
+	w, _ := store.Get(tx, func(w *waiting) []any { return []any{&w.count, timeColumn{&w.since}} },
+		`SELECT count(*), coalesce(min(received_at), 0) FROM events WHERE `+column+` = ?`, Stored)
+	return w.count, w.since, tx.Err()
 }
 
 // A timeColumn stores a time as microseconds since 1970, the zero time as 0.
@@ -276,12 +220,21 @@ func (c timeColumn) Scan(value any) error {
 	if !ok {
 		return fmt.Errorf("a time is stored as %T", value)
 	}
-	*c.t = fromMicros(us)
+	if *c.t = (time.Time{}); us != 0 {
+		*c.t = time.UnixMicro(us).UTC()
+	}
 	return nil
 }
 
 // Value writes the column.
-func (c timeColumn) Value() (driver.Value, error) { return micros(*c.t), nil }
+func (c timeColumn) Value() (driver.Value, error) {
+	if c.t.IsZero() {
+		return int64(0), nil
+	}
+	return c.t.UnixMicro(), nil
+}
+
+func atColumn(t *time.Time) []any { return []any{timeColumn{t}} }
 
 // A jsonColumn stores a value as JSON text.
 type jsonColumn struct{ v any }
@@ -299,18 +252,4 @@ func (c jsonColumn) Scan(value any) error {
 func (c jsonColumn) Value() (driver.Value, error) {
 	raw, err := json.Marshal(c.v)
 	return string(raw), err
-}
-
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-func fromMicros(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
 }

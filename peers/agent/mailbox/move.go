@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"hubbub/peers/attention"
-	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -36,13 +35,13 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	})
 }
 
-// Fail ends an event that got no answer. Whoever was owed one is told once.
-func (tx *Tx) Fail(e *Entry, reason string) {
-	tx.FailTelling(e, reason, "I could not answer this message. Please send it again, or ask somebody else.")
+// GiveUp ends an event that got no answer. Whoever was owed one is told once.
+func (tx *Tx) GiveUp(e *Entry, reason string) {
+	tx.GiveUpTelling(e, reason, "I could not answer this message. Please send it again, or ask somebody else.")
 }
 
-// FailTelling is Fail with the words of the notice.
-func (tx *Tx) FailTelling(e *Entry, reason, notice string) {
+// GiveUpTelling is GiveUp with the words of the notice.
+func (tx *Tx) GiveUpTelling(e *Entry, reason, notice string) {
 	if e.Decision.Policy != attention.PolicyMustRespond {
 		tx.Move(e, Ignore, reason)
 		return
@@ -71,7 +70,7 @@ func (tx *Tx) Finish(t *Turn, e *Entry, cost Cost) {
 			waitFor(tx, e)
 		}
 	case e.Decision.Policy == attention.PolicyMustRespond:
-		tx.Fail(e, "the turn ended without an answer")
+		tx.GiveUp(e, "the turn ended without an answer")
 	case e.Decision.Policy == attention.PolicyAckOnly:
 		tx.Move(e, Acknowledge, "seen")
 	default:
@@ -104,7 +103,7 @@ func (tx *Tx) Expire(id, reason string) {
 	if e.State == Deferred {
 		comeBack(tx, e)
 	} else {
-		tx.Fail(e, reason)
+		tx.GiveUp(e, reason)
 	}
 }
 
@@ -116,8 +115,8 @@ func (v *View) Expired(now time.Time) []*Entry {
 // NextDeadline returns the earliest deadline of an event or of an accepted turn, the
 // zero time if there is none.
 func (v *View) NextDeadline() time.Time {
-	return fromMicros(one(v, store.Column[int64], `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
-		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted')`))
+	return one(v.Tx, atColumn, `SELECT coalesce(min(at), 0) FROM (SELECT min(deadline_at) AS at FROM events WHERE deadline_at > 0
+		UNION ALL SELECT min(deadline_at) FROM turns WHERE state = 'accepted')`)
 }
 
 // DecideAgain gives an event back whose mode the harness no longer takes. e may be nil.

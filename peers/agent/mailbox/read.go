@@ -41,7 +41,7 @@ func (v *View) Reach(chat protocol.Topic) Reach {
 	if len(list) == 0 || list[0].Content.Chat.Kind != "dm" {
 		return ReachOf(chat)
 	}
-	others := all(v, store.Column[protocol.Topic],
+	others := store.List(v.Tx, store.Itself[protocol.Topic],
 		`SELECT DISTINCT chat FROM events WHERE author = ? AND author_kind = 'human' AND chat LIKE 'tg:%' AND chat <> ?`, list[0].Content.Author.ID, chat)
 	return ReachOf(append(others, chat)...)
 }
@@ -90,7 +90,7 @@ func (v *View) List(reach Reach, f Filter) []*Entry {
 
 // Knows reports whether a conversation is in reach.
 func (v *View) Knows(reach Reach, conversation string) bool {
-	return one(v, store.Column[bool], `SELECT true FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation, reach)
+	return store.Value[bool](v.Tx, `SELECT true FROM events WHERE conversation = ?1 AND `+inReach("?2"), conversation, reach)
 }
 
 // Unanswered returns the ids of the open events of a chat that may be answered and
@@ -98,11 +98,11 @@ func (v *View) Knows(reach Reach, conversation string) bool {
 // back there from elsewhere: the answers to questions.
 func (v *View) Unanswered(chat protocol.Topic) []string {
 	const waiting = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND `
-	list := all(v, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
+	list := store.List(v.Tx, store.Itself[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
 	if len(list) > 0 {
 		return list
 	}
-	return all(v, store.Column[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+`
+	return store.List(v.Tx, store.Itself[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+`
 		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`, protocol.TopicBroker, chat)
 }
 
@@ -130,7 +130,7 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	}
 	list := v.entries(`WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
 		AND `+inReach("?5")+` ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit, reach)
-	own := all(v, scanSent, `SELECT `+sentColumns+` FROM sent
+	own := store.List(v.Tx, sentColumns, `SELECT `+sentNames+` FROM sent
 		WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
 		conversation, thread, at, limit, reach)
 	var lines []Line
@@ -168,7 +168,7 @@ type question struct {
 // Asked remembers where a question was asked that the broker has stored.
 func (tx *Tx) Asked(id string, chat protocol.Topic, eventID string) {
 	if chat != "" && chat != digestChat {
-		tx.exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat, eventID, time.Now().UnixMicro())
+		tx.Exec(`INSERT OR IGNORE INTO questions (question_id, chat, event_id, asked_at) VALUES (?, ?, ?, ?)`, id, chat, eventID, time.Now().UnixMicro())
 	}
 }
 
@@ -178,9 +178,8 @@ func (v *View) questionOf(e *Entry) question {
 	if !e.FromBroker() || e.Origin.AnsweredID == "" || e.Origin.TakesWords() {
 		return question{}
 	}
-	return one(v, func(row store.Row) (q question, err error) {
-		return q, row.Scan(&q.chat, &q.event)
-	}, `SELECT chat, event_id FROM questions WHERE question_id = ?`, e.Origin.AnsweredID)
+	return one(v.Tx, func(q *question) []any { return []any{&q.chat, &q.event} },
+		`SELECT chat, event_id FROM questions WHERE question_id = ?`, e.Origin.AnsweredID)
 }
 
 // Home returns the chat of an event's turns: its own, or, for the answer to a

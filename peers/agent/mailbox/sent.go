@@ -35,16 +35,16 @@ type Sent struct {
 	At           time.Time
 }
 
-const sentColumns = `message_id, event_id, conversation, thread, kind, text, sent_at`
+const sentNames = `message_id, event_id, conversation, thread, kind, text, sent_at`
 
-func scanSent(row store.Row) (*Sent, error) {
-	var s Sent
-	err := row.Scan(&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, timeColumn{&s.At})
-	return &s, err
+func sentColumns(into **Sent) []any {
+	s := new(Sent)
+	*into = s
+	return []any{&s.MessageID, &s.EventID, &s.Conversation, &s.Thread, &s.Kind, &s.Text, timeColumn{&s.At}}
 }
 
 func (v *View) sent(where string, args ...any) *Sent {
-	return one(v, scanSent, `SELECT `+sentColumns+` FROM sent WHERE `+where, args...)
+	return one(v.Tx, sentColumns, `SELECT `+sentNames+` FROM sent WHERE `+where, args...)
 }
 
 // SentAs returns the message that was sent under a key, or nil.
@@ -114,11 +114,11 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 	} else {
 		tx.Enqueue(e.Chat, key, m)
 	}
-	tx.exec(`INSERT INTO sent (`+sentColumns+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	tx.Exec(`INSERT INTO sent (`+sentNames+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, cmp.Or(reply.Text, reply.Signal), time.Now().UnixMicro(), key, e.Chat)
 	if kind != SentNotice {
 		e.Acted = true
-		tx.exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID)
+		tx.Exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID)
 	}
 	if kind == SentText {
 		tx.Move(e, Answer, "")
@@ -141,10 +141,10 @@ func (m *Mailbox) settled(ctx context.Context, begun *sql.Tx, item outbox.Item, 
 		}
 		key = answer
 	}
-	tx := m.tx(ctx, begun)
+	tx := &Tx{View{store.Within(ctx, begun), m}}
 	s := tx.sent(`key = ? AND chat = ?`, key, item.Destination)
 	if s == nil {
-		return tx.err
+		return tx.Err()
 	}
 	e := tx.Entry(s.EventID)
 	answered := e != nil && s.Kind == SentText
@@ -161,7 +161,7 @@ func (m *Mailbox) settled(ctx context.Context, begun *sql.Tx, item outbox.Item, 
 	case answered:
 		tx.Move(e, Respond, "answered")
 	}
-	return tx.err
+	return tx.Err()
 }
 
 // Delivered takes what a chat says became of a message. One that is not known any

@@ -69,24 +69,30 @@ func newTurn(e *Entry) *Turn {
 	}
 }
 
-const turnColumns = `turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, attempt, failures, outbound, body,
+const turnNames = `turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, attempt, failures, outbound, body,
 	not_before, first_at, started_at, deadline_at, ended_at`
 
-func scanTurn(row store.Row) (*Turn, error) {
-	var t Turn
-	err := row.Scan(&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.Place, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
+// columns returns where, and from where, the columns of a turn go.
+func (t *Turn) columns() []any {
+	return []any{
+		&t.ID, &t.EventID, jsonColumn{&t.Merged}, &t.Chat, &t.Place, &t.Author, &t.Mode, &t.State, &t.Seq, &t.Rank, &t.Attempt,
 		&t.Failures, &t.Outbound, &t.Body, timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline},
-		timeColumn{&t.EndedAt})
-	return &t, err
+		timeColumn{&t.EndedAt},
+	}
+}
+
+func turnColumns(into **Turn) []any {
+	*into = new(Turn)
+	return (*into).columns()
 }
 
 func (v *View) turns(where string, args ...any) []*Turn {
-	return all(v, scanTurn, `SELECT `+turnColumns+` FROM turns `+where, args...)
+	return store.List(v.Tx, turnColumns, `SELECT `+turnNames+` FROM turns `+where, args...)
 }
 
 // Turn returns a turn, or nil if there is none.
 func (v *View) Turn(id string) *Turn {
-	return one(v, scanTurn, `SELECT `+turnColumns+` FROM turns WHERE turn_id = ?`, id)
+	return one(v.Tx, turnColumns, `SELECT `+turnNames+` FROM turns WHERE turn_id = ?`, id)
 }
 
 // TurnsIn returns the turns in a state, the most pressing first, at most 500.
@@ -102,7 +108,7 @@ func (v *View) Late(now time.Time) []*Turn {
 // Recover queues the withdrawn turns of the last run of the program again, and
 // returns those that were running. No queued turn keeps its deadline.
 func (tx *Tx) Recover() []*Turn {
-	tx.exec(`UPDATE turns SET state = 'queued', deadline_at = 0 WHERE state IN ('queued', 'withdrawn')`)
+	tx.Exec(`UPDATE turns SET state = 'queued', deadline_at = 0 WHERE state IN ('queued', 'withdrawn')`)
 	return tx.TurnsIn(TurnRunning)
 }
 
@@ -113,13 +119,12 @@ func (v *View) Fragments(t *Turn) []*Entry {
 
 // SaveTurn inserts or replaces a turn.
 func (tx *Tx) SaveTurn(t *Turn) {
-	tx.exec(`INSERT INTO turns (`+turnColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	tx.Exec(`INSERT INTO turns (`+turnNames+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (turn_id) DO UPDATE SET event_id = excluded.event_id, merged = excluded.merged, mode = excluded.mode, state = excluded.state,
 			seq = excluded.seq, rank = excluded.rank, attempt = excluded.attempt, failures = excluded.failures, body = excluded.body,
 			outbound = max(outbound, excluded.outbound), not_before = excluded.not_before, first_at = excluded.first_at,
 			started_at = excluded.started_at, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at`,
-		t.ID, t.EventID, jsonColumn{t.Merged}, t.Chat, t.Place, t.Author, t.Mode, t.State, t.Seq, t.Rank, t.Attempt, t.Failures, t.Outbound, t.Body,
-		timeColumn{&t.NotBefore}, timeColumn{&t.FirstAt}, timeColumn{&t.StartedAt}, timeColumn{&t.Deadline}, timeColumn{&t.EndedAt})
+		t.columns()...)
 }
 
 // A TurnRecord is the agent_event that tells of one run of the harness, so that
@@ -151,7 +156,7 @@ type Cost struct {
 func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 	word, ok := turnTransitions[t.State][to]
 	if !ok {
-		tx.Abort(fmt.Errorf("turn %s is %s and cannot become %s", t.ID, t.State, to))
+		tx.Fail(fmt.Errorf("turn %s is %s and cannot become %s", t.ID, t.State, to))
 		return
 	}
 	if t.State == TurnQueued && to != TurnRunning && t.Attempt == 0 {
@@ -199,7 +204,7 @@ func (tx *Tx) cancel(t *Turn, reason string) {
 		return
 	}
 	if t.State != TurnQueued {
-		tx.after = append(tx.after, func() { tx.m.opts.Stop(t.ID, reason) })
+		tx.After(func() { tx.m.opts.Stop(t.ID, reason) })
 	}
 	tx.MoveTurn(t, TurnCancelled, reason, Cost{})
 }

@@ -50,8 +50,8 @@ func TestAnAbortedTransactionLeavesNothing(t *testing.T) {
 	err := box.InTx(t.Context(), func(tx *mailbox.Tx) {
 		tx.TakeIn(chat("e1", "hello"))
 		tx.Record("k", nil, map[string]any{"event": "test"})
-		tx.Abort(broken)
-		tx.Abort(errors.New("a later one"))
+		tx.Fail(broken)
+		tx.Fail(errors.New("a later one"))
 		if e := tx.Entry("e1"); e != nil {
 			t.Errorf("after an abort there is %+v", e)
 		}

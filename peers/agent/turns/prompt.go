@@ -45,7 +45,7 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 	}
 	var err error
 	if shown.MCP, err = r.opts.Servers(carrier); err != nil {
-		tx.Abort(err)
+		tx.Fail(err)
 	}
 	j.shown = shown
 	return carrier
@@ -196,7 +196,7 @@ func (r *Runner) digest(ctx context.Context, caps harness.Capabilities) (next ti
 		d := attention.MakeDigest(items, r.config(caps).Version)
 		body, err := json.Marshal(d)
 		if err != nil {
-			tx.Abort(err)
+			tx.Fail(err)
 		}
 		tx.Digest(list, d.EventIDs, string(body))
 	})
@@ -207,7 +207,7 @@ func (r *Runner) digest(ctx context.Context, caps harness.Capabilities) (next ti
 func (r *Runner) showDigest(tx *mailbox.Tx, shown *harness.Turn, t *mailbox.Turn) {
 	var d attention.Digest
 	if err := json.Unmarshal([]byte(t.Body), &d); err != nil {
-		tx.Abort(fmt.Errorf("reading the digest %s: %w", t.EventID, err))
+		tx.Fail(fmt.Errorf("reading the digest %s: %w", t.EventID, err))
 	}
 	shown.Prompt = d.Block(r.opts.Fence())
 	shown.Event = harness.Event{

@@ -111,11 +111,11 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 	switch {
 	case settled:
 	case stopped:
-		tx.Fail(e, "the agent stopped after the turn had acted")
+		tx.GiveUp(e, "the agent stopped after the turn had acted")
 	case errors.Is(failure, harness.ErrUnreached):
-		tx.FailTelling(e, reason, protocol.PeerID(r.opts.Self.ID).Name()+" could not be reached, so this message was not delivered to it.")
+		tx.GiveUpTelling(e, reason, protocol.PeerID(r.opts.Self.ID).Name()+" could not be reached, so this message was not delivered to it.")
 	default:
-		tx.Fail(e, reason)
+		tx.GiveUp(e, reason)
 	}
 }
 
@@ -209,5 +209,5 @@ func (r *Runner) endUnready(tx *mailbox.Tx, id string, in mailbox.State) {
 	if in == mailbox.Stored {
 		r.decide(tx, e, harness.Capabilities{Injection: harness.AllInjection})
 	}
-	tx.Fail(e, errUnready.Error())
+	tx.GiveUp(e, errUnready.Error())
 }
