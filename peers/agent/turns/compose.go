@@ -1,10 +1,8 @@
 package turns
 
 import (
-	"context"
 	"time"
 
-	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 )
@@ -48,30 +46,26 @@ func (g *group) takes(e *mailbox.Entry, window, limit time.Duration) bool {
 	return last.Mergeable() && e.Mergeable() && e.Received.Sub(last.Received) <= window && e.Received.Sub(first.Received) <= limit
 }
 
-// compose makes turns of the held events whose window has passed, and returns when
-// the next one does. Fragments join the turn that runs, or waits to run, over the
-// ones before them, as long as that has sent nothing.
-func (r *Runner) compose(ctx context.Context, caps harness.Capabilities) (next time.Time, err error) {
-	v, now := r.box.View(ctx), time.Now()
-	for _, g := range groupHeld(v.InState(mailbox.Held, 2000), r.opts.ComposeWindow, r.opts.ComposeCap) {
+// compose makes turns of the held events whose window has passed. Fragments join the
+// turn that runs, or waits to run, over the ones before them, as long as that has sent
+// nothing.
+func (r *round) compose() {
+	now := time.Now()
+	for _, g := range groupHeld(r.InState(mailbox.Held, 2000), r.opts.ComposeWindow, r.opts.ComposeCap) {
 		first, last := g.events[0], g.events[len(g.events)-1]
-		joins := first.Mergeable() && caps.Injection.Interrupt && !r.opts.OwnTime
+		joins := first.Mergeable() && r.caps.Injection.Interrupt && !r.opts.OwnTime
 		waits := g.due.After(now)
 		if waits {
-			next = soonest(next, g.due)
+			r.due(g.due)
 		}
 		if waits && !joins {
 			continue
 		}
-		err := r.box.InTx(ctx, func(tx *mailbox.Tx) {
+		r.inTx("composing a turn over "+last.EventID, func(tx *mailbox.Tx) {
 			joined := joins && tx.Extend(g.events, last.Received.Add(-r.opts.ComposeCap), g.due)
 			if !joined && !waits {
 				tx.Compose(g.events)
 			}
 		})
-		if err != nil {
-			return next, err
-		}
 	}
-	return next, v.Err()
 }

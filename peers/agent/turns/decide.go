@@ -1,38 +1,32 @@
 package turns
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
 
-	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
 )
 
 // decideStored decides on the events that have no decision yet, in the order in
 // which they came, at most a hundred at once; more reports whether others may wait.
-func (r *Runner) decideStored(ctx context.Context, caps harness.Capabilities) (more bool, err error) {
+func (r *round) decideStored() (more bool) {
 	const batch = 100
-	v := r.box.View(ctx)
-	list := v.InState(mailbox.Stored, batch)
+	list := r.InState(mailbox.Stored, batch)
 	for _, e := range list {
-		err := r.box.InTx(ctx, func(tx *mailbox.Tx) {
+		r.inTx("deciding on "+e.EventID, func(tx *mailbox.Tx) {
 			if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == mailbox.Stored {
-				r.decide(tx, fresh, caps)
+				r.decide(tx, fresh)
 			}
 		})
-		if err != nil {
-			return false, fmt.Errorf("deciding on %s: %w", e.EventID, err)
-		}
 	}
-	return len(list) == batch, v.Err()
+	return len(list) == batch && r.Err() == nil
 }
 
 // decide decides on one event, records why, and puts it where it belongs.
-func (r *Runner) decide(tx *mailbox.Tx, e *mailbox.Entry, caps harness.Capabilities) {
-	e.Decision = attention.Decide(e.Event(), r.opts.Self, tx.Facts(e), r.config(caps))
+func (r *round) decide(tx *mailbox.Tx, e *mailbox.Entry) {
+	e.Decision = attention.Decide(e.Event(), r.opts.Self, tx.Facts(e), r.config())
 	r.weighExchange(tx, e)
 	act(tx, e)
 	tx.Decide(e)

@@ -36,7 +36,7 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 			tx.MoveTurn(t, mailbox.TurnCancelled, "the event was settled before", mailbox.Cost{})
 			return nil
 		}
-		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.config.Version), carrier.Deferrals
+		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
 		shown.Prompt = r.promptOf(tx, carrier, parts).Block(r.opts.Fence())
 	}
 	if r.opts.ChatServer != nil {
@@ -62,7 +62,7 @@ func (r *Runner) system(ctx context.Context, j *job) (system, contract string) {
 	if given {
 		contract = system
 	}
-	system += "\n\n" + attention.ResponseRules(j.config.Version)
+	system += "\n\n" + attention.ResponseRules(j.version)
 	if r.opts.SystemPrompt != "" {
 		system = strings.TrimSpace(r.opts.SystemPrompt) + "\n\n" + system
 	}
@@ -172,18 +172,18 @@ func notes(tx *mailbox.Tx, e *mailbox.Entry) (lines []string) {
 	return lines
 }
 
-// digest queues the turn of a digest if one is due and there is something to tell, and
-// returns when the next one is.
-func (r *Runner) digest(ctx context.Context, caps harness.Capabilities) (next time.Time, err error) {
+// digest queues the turn of a digest if one is due and there is something to tell.
+func (r *round) digest() {
 	if r.opts.DigestEvery <= 0 {
-		return next, nil
+		return
 	}
-	err = r.box.InTx(ctx, func(tx *mailbox.Tx) {
+	r.inTx("making a digest", func(tx *mailbox.Tx) {
 		last, now := tx.Counter("digest_at"), time.Now()
-		if next = time.UnixMicro(last).Add(r.opts.DigestEvery); last > 0 && next.After(now) {
+		if due := time.UnixMicro(last).Add(r.opts.DigestEvery); last > 0 && due.After(now) {
+			r.due(due)
 			return
 		}
-		next = now.Add(r.opts.DigestEvery)
+		r.due(now.Add(r.opts.DigestEvery))
 		tx.SetCounter("digest_at", now.UnixMicro())
 		list := tx.NextDigest()
 		if last == 0 || len(list) == 0 { // the first period begins now
@@ -193,14 +193,11 @@ func (r *Runner) digest(ctx context.Context, caps harness.Capabilities) (next ti
 		for _, e := range list {
 			items = append(items, attention.DigestItem{Event: e.Event(), Decision: e.Decision})
 		}
-		d := attention.MakeDigest(items, r.config(caps).Version)
+		d := attention.MakeDigest(items, r.config().Version)
 		body, err := json.Marshal(d)
-		if err != nil {
-			tx.Fail(err)
-		}
+		tx.Fail(err)
 		tx.Digest(list, d.EventIDs, string(body))
 	})
-	return next, err
 }
 
 // showDigest makes what the harness gets of a digest.

@@ -27,33 +27,17 @@ type run struct {
 
 // runs are the turns that goroutines are at.
 type runs struct {
-	mu   *sync.Mutex // guards the fields below
+	mu   sync.Mutex // guards the fields below
 	byID map[string]*run
 	// entering are closed when the last turn of a place is with the harness, by place.
 	entering map[string]chan struct{}
 }
 
-func newRuns() runs {
-	return runs{mu: &sync.Mutex{}, byID: map[string]*run{}, entering: map[string]chan struct{}{}}
-}
-
-func (rs *runs) add(id string, r *run) {
+// update changes the runs under their lock.
+func (rs *runs) update(change func(byID map[string]*run)) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.byID[id] = r
-}
-
-func (rs *runs) remove(id string) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	delete(rs.byID, id)
-}
-
-// accept marks a run as one that a program has.
-func (rs *runs) accept(id string) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.byID[id].accepted = true
+	change(rs.byID)
 }
 
 // stop ends the context of a run, if a goroutine is at it, and reports whether the
@@ -128,19 +112,19 @@ func (r *Runner) stop(id string, why error) bool {
 	return running
 }
 
+// stop is Runner.stop, unless the round has failed.
+func (r *round) stop(id string, why error) (running bool) {
+	return r.Err() == nil && r.Runner.stop(id, why)
+}
+
 // stopWithdrawn stops the turns that are to begin anew, and queues those again that
-// no goroutine is at.
-func (r *Runner) stopWithdrawn(ctx context.Context) error {
-	v := r.box.View(ctx)
-	for _, t := range v.TurnsIn(mailbox.TurnWithdrawn) {
-		if r.stop(t.ID, errWithdrawn) {
-			continue // its goroutine queues it again
-		}
-		if err := r.inTurn(ctx, t.ID, mailbox.TurnWithdrawn, requeue); err != nil {
-			return err
+// no goroutine is at: the others' goroutines do it.
+func (r *round) stopWithdrawn() {
+	for _, t := range r.TurnsIn(mailbox.TurnWithdrawn) {
+		if !r.stop(t.ID, errWithdrawn) {
+			r.inTurn("stopping the turn "+t.ID, t.ID, mailbox.TurnWithdrawn, requeue)
 		}
 	}
-	return v.Err()
 }
 
 // requeue queues a turn again that was withdrawn.
@@ -149,42 +133,28 @@ func requeue(tx *mailbox.Tx, t *mailbox.Turn) {
 	tx.MoveTurn(t, mailbox.TurnQueued, "", mailbox.Cost{})
 }
 
-// inTurn runs do in a transaction with a turn, if that is still in a state.
-func (r *Runner) inTurn(ctx context.Context, id string, state mailbox.TurnState, do func(tx *mailbox.Tx, t *mailbox.Turn)) error {
-	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
-		if t := tx.Turn(id); t != nil && t.State == state {
-			do(tx, t)
-		}
-	})
-}
-
-// startTurns starts what is due and has its place free, the most pressing first, and
-// returns when the next turn is due.
-func (r *Runner) startTurns(ctx, work context.Context, caps harness.Capabilities, wg *sync.WaitGroup) (next time.Time, err error) {
-	v, now := r.box.View(ctx), time.Now()
-	for _, t := range v.TurnsIn(mailbox.TurnQueued) {
+// startTurns starts what is due and has its place free, the most pressing first.
+func (r *round) startTurns() {
+	now := time.Now()
+	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
 		urgent := t.Rank == mailbox.RankUrgent
 		holder := r.runs.holder(t.Place, t.ID)
 		switch {
 		case t.NotBefore.After(now):
-			next = soonest(next, t.NotBefore)
+			r.due(t.NotBefore)
 		case r.runs.busy() >= r.opts.Parallel && !urgent: // a turn that ends pokes the loop
-		case holder != "" && urgent && caps.Injection.Interrupt:
-			err = r.preempt(ctx, holder)
+		case holder != "" && urgent && r.caps.Injection.Interrupt:
+			r.preempt(holder)
 		case holder == "":
-			err = r.startTurn(ctx, work, t.ID, caps, wg)
-		}
-		if err != nil {
-			return next, err
+			r.startTurn(t.ID)
 		}
 	}
-	return next, v.Err()
 }
 
 // preempt stops a running turn that has sent nothing, for an urgent one; it runs
 // again afterwards.
-func (r *Runner) preempt(ctx context.Context, id string) error {
-	return r.inTurn(ctx, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
+func (r *round) preempt(id string) {
+	r.inTurn("stopping the turn "+id, id, mailbox.TurnRunning, func(tx *mailbox.Tx, t *mailbox.Turn) {
 		if !t.Outbound && t.Rank != mailbox.RankUrgent {
 			r.Poke()
 			tx.MoveTurn(t, mailbox.TurnWithdrawn, "something urgent came", mailbox.Cost{})
@@ -194,17 +164,17 @@ func (r *Runner) preempt(ctx context.Context, id string) error {
 
 // A job is a turn on its way through the harness.
 type job struct {
-	turn   *mailbox.Turn
-	shown  *harness.Turn
-	origin *mailbox.Origin // of the wake, or empty; nil for a digest
-	config attention.Config
+	turn    *mailbox.Turn
+	shown   *harness.Turn
+	origin  *mailbox.Origin // of the wake, or empty; nil for a digest
+	version attention.Version
 }
 
 // startTurn marks a turn as running, durably, and hands it to the harness.
-func (r *Runner) startTurn(ctx, work context.Context, id string, caps harness.Capabilities, wg *sync.WaitGroup) error {
+func (r *round) startTurn(id string) {
 	var j *job
-	err := r.inTurn(ctx, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) {
-		next := &job{turn: t, config: r.config(caps)}
+	r.inTurn("starting the turn "+id, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) {
+		next := &job{turn: t, version: r.config().Version}
 		carrier := r.show(tx, next)
 		if next.shown == nil {
 			return
@@ -221,11 +191,11 @@ func (r *Runner) startTurn(ctx, work context.Context, id string, caps harness.Ca
 		j = next
 		tx.MoveTurn(t, mailbox.TurnRunning, "", mailbox.Cost{})
 	})
-	if err != nil || j == nil {
-		return err
+	if r.Err() != nil || j == nil {
+		return
 	}
 	r.opts.Crash("started")
-	turnCtx, cancel := context.WithCancelCause(work)
+	turnCtx, cancel := context.WithCancelCause(r.work)
 	held := &run{place: j.turn.Place, cancel: cancel}
 	var after <-chan struct{}
 	entered := func() {}
@@ -233,15 +203,14 @@ func (r *Runner) startTurn(ctx, work context.Context, id string, caps harness.Ca
 		held.place = "" // the program takes several of one place, in their order
 		after, entered = r.runs.lineUp(j.turn.Place)
 	}
-	r.runs.add(id, held)
+	r.runs.update(func(byID map[string]*run) { byID[id] = held })
 	r.opts.Begun()
-	wg.Go(func() {
+	r.wg.Go(func() {
 		defer r.Poke()
 		defer cancel(nil)
 		defer entered()
 		r.runTurn(turnCtx, j, after, entered)
 	})
-	return nil
 }
 
 // runTurn lets the harness work on a turn and settles what comes of it.
@@ -249,7 +218,7 @@ func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, ent
 	t := j.turn
 	ctx, cancel := context.WithDeadlineCause(ctx, t.Deadline, errDeadline)
 	defer cancel()
-	defer r.runs.remove(t.ID)
+	defer r.runs.update(func(byID map[string]*run) { delete(byID, t.ID) })
 	box := r.kit.OfTurn(t)
 	j.shown.Attempted = func(attempt int) error {
 		box.SetAttempt(attempt)
@@ -266,7 +235,7 @@ func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, ent
 	outcome, err := r.harness.Turn(ctx, j.shown, box)
 	r.opts.Crash("returned")
 	if err == nil && outcome.State == harness.Accepted {
-		r.runs.accept(t.ID)
+		r.runs.update(func(byID map[string]*run) { byID[t.ID].accepted = true })
 	}
 	settled := context.WithoutCancel(ctx)
 	for try := 1; ; try++ { // until it is stored: nothing may be forgotten

@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -64,7 +65,8 @@ func New(box *mailbox.Mailbox, h harness.Harness, kit *tools.Kit, broker Broker,
 	if opts.OwnTime {
 		opts.Parallel = max(opts.Parallel, 64) // its turns take no time of ours
 	}
-	return &Runner{box: box, harness: h, kit: kit, broker: broker, opts: opts, runs: newRuns(), wake: make(chan struct{}, 1)}
+	return &Runner{box: box, harness: h, kit: kit, broker: broker, opts: opts, wake: make(chan struct{}, 1),
+		runs: runs{byID: map[string]*run{}, entering: map[string]chan struct{}{}}}
 }
 
 // Poke makes Run look again at the mailbox. It never blocks.
@@ -111,62 +113,87 @@ func (r *Runner) Run(ctx, work context.Context) error {
 	}
 }
 
+// A round is one look at everything that may be due. Its view remembers the first error:
+// from then on nothing more is found, and nothing done.
+type round struct {
+	*Runner
+	*mailbox.View
+	work context.Context // of the turns that it starts
+	wg   *sync.WaitGroup // of their goroutines
+	caps harness.Capabilities
+	next time.Time // when the next thing is due; zero: nothing is
+}
+
 // round does everything that is due, and returns when the next thing is.
 func (r *Runner) round(ctx, work context.Context, wg *sync.WaitGroup) (next time.Time, err error) {
-	if err := r.stopWithdrawn(ctx); err != nil {
-		return next, err
+	now := &round{Runner: r, View: r.box.View(ctx), work: work, wg: wg}
+	now.stopWithdrawn()
+	now.passDeadlines()
+	if ready := now.askHarness(); ready {
+		r.downSince = time.Time{}
+		now.goOn()
+	} else if now.Err() == nil { // until the harness is initialized, events wait
+		now.due(time.Now().Add(250 * time.Millisecond))
+		now.giveUpWaiting()
 	}
-	if next, err = r.passDeadlines(ctx); err != nil {
-		return next, err
-	}
-	caps, ready, err := r.capabilities(ctx)
-	if err != nil {
-		return next, err
-	}
-	if !ready { // until the harness is initialized, events wait
-		return soonest(next, time.Now().Add(250*time.Millisecond)), r.giveUpWaiting(ctx)
-	}
-	r.downSince = time.Time{}
+	return now.next, now.Err()
+}
+
+// goOn takes events to turns, and turns to the harness.
+func (r *round) goOn() {
 	for more := true; more; {
-		if more, err = r.decideStored(ctx, caps); err != nil {
-			return next, err
-		}
+		more = r.decideStored()
 	}
-	steps := []func() (time.Time, error){
-		func() (time.Time, error) { return r.compose(ctx, caps) },
-		func() (time.Time, error) { return r.digest(ctx, caps) },
-		func() (time.Time, error) { return time.Time{}, r.stopWithdrawn(ctx) },
-		func() (time.Time, error) { return r.startTurns(ctx, work, caps, wg) },
-	}
-	for _, step := range steps {
-		due, err := step()
-		if err != nil {
-			return next, err
-		}
-		next = soonest(next, due)
-	}
-	return next, nil
+	r.compose()
+	r.digest()
+	r.stopWithdrawn()
+	r.startTurns()
 }
 
-// capabilities asks the harness what it takes, and reports whether it is
-// initialized.
-func (r *Runner) capabilities(ctx context.Context) (caps harness.Capabilities, ready bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+// due notes when something is due; the zero time is never.
+func (r *round) due(at time.Time) { r.next = soonest(r.next, at) }
+
+// inTx runs do in a transaction. what is done begins its error.
+func (r *round) inTx(what string, do func(tx *mailbox.Tx)) {
+	if r.Err() != nil {
+		return
+	}
+	if err := r.box.InTx(r.Context(), do); err != nil {
+		r.Fail(fmt.Errorf("%s: %w", what, err))
+	}
+}
+
+// inTurn runs do in a transaction with a turn, if that is still in a state.
+func (r *round) inTurn(what, id string, state mailbox.TurnState, do func(tx *mailbox.Tx, t *mailbox.Turn)) {
+	r.inTx(what, func(tx *mailbox.Tx) {
+		if t := tx.Turn(id); t != nil && t.State == state {
+			do(tx, t)
+		}
+	})
+}
+
+// askHarness asks the harness what it takes, and reports whether it is initialized.
+func (r *round) askHarness() (ready bool) {
+	if r.Err() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
-	caps, err = r.harness.Capabilities(ctx)
-	if err != nil && !errors.Is(err, harness.ErrPermanent) {
-		return caps, false, nil
+	caps, err := r.harness.Capabilities(ctx)
+	if errors.Is(err, harness.ErrPermanent) {
+		r.Fail(err)
 	}
-	return caps, err == nil, err
+	r.caps = caps
+	return err == nil
 }
 
-// config is how decisions are made for a harness.
-func (r *Runner) config(caps harness.Capabilities) attention.Config {
+// config is how decisions are made for the harness.
+func (r *round) config() attention.Config {
 	cfg := r.opts.Attention
-	if v, err := attention.ParseVersion(caps.ProtocolVersion); err == nil && caps.ProtocolVersion != "" {
+	if v, err := attention.ParseVersion(r.caps.ProtocolVersion); err == nil && r.caps.ProtocolVersion != "" {
 		cfg.Version = v
 	}
-	cfg.Inject = &caps.Injection
+	cfg.Inject = &r.caps.Injection
 	return cfg
 }
 

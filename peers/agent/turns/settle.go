@@ -3,7 +3,6 @@ package turns
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -130,27 +129,21 @@ func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 	return time.Now().Add(pause)
 }
 
-// passDeadlines ends accepted turns and open events whose time has passed, and returns
-// when the next deadline is.
-func (r *Runner) passDeadlines(ctx context.Context) (next time.Time, err error) {
-	now, v := time.Now(), r.box.View(ctx)
-	for _, t := range v.Late(now) {
+// passDeadlines ends accepted turns and open events whose time has passed.
+func (r *round) passDeadlines() {
+	now := time.Now()
+	for _, t := range r.Late(now) {
 		r.stop(t.ID, errDeadline)
 		failure := errDeadline
 		if t.Body != "" {
 			failure = errors.New("error: " + t.Body)
 		}
-		err := r.inTurn(ctx, t.ID, mailbox.TurnAccepted, func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, failure) })
-		if err != nil {
-			return next, err
-		}
+		r.inTurn("ending the turn "+t.ID, t.ID, mailbox.TurnAccepted, func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, failure) })
 	}
-	for _, e := range v.Expired(now) {
-		if err := r.box.InTx(ctx, func(tx *mailbox.Tx) { tx.Expire(e.EventID, errDeadline.Error()) }); err != nil {
-			return next, err
-		}
+	for _, e := range r.Expired(now) {
+		r.inTx("ending "+e.EventID, func(tx *mailbox.Tx) { tx.Expire(e.EventID, errDeadline.Error()) })
 	}
-	return v.NextDeadline(), v.Err()
+	r.due(r.NextDeadline())
 }
 
 // Recover decides, before Run, on the turns that the last run of the program left
@@ -168,46 +161,39 @@ var errUnready = errors.New("the harness was not ready in time")
 
 // giveUpWaiting ends the events and turns that have waited for the harness as long as
 // an answer may take: whoever was owed an answer is told. The time before this program
-// ran does not count, nor does that before the harness went away.
-func (r *Runner) giveUpWaiting(ctx context.Context) error {
+// ran does not count, nor does that before the harness went away. What has no decision
+// yet gets that for a harness which takes everything.
+func (r *round) giveUpWaiting() {
 	now := time.Now()
 	if r.downSince.IsZero() {
 		r.downSince = now
 	}
 	before := now.Add(-r.opts.Attention.Deadline)
 	if r.downSince.After(before) {
-		return nil
+		return
 	}
-	v := r.box.View(ctx)
-	for _, e := range append(v.InState(mailbox.Stored, 100), v.InState(mailbox.Held, 100)...) {
-		if e.Received.After(before) {
-			continue
-		}
-		if err := r.box.InTx(ctx, func(tx *mailbox.Tx) { r.endUnready(tx, e.EventID, e.State) }); err != nil {
-			return fmt.Errorf("ending %s, for which the harness was not ready: %w", e.EventID, err)
+	r.caps = harness.Capabilities{Injection: harness.AllInjection}
+	for _, e := range append(r.InState(mailbox.Stored, 100), r.InState(mailbox.Held, 100)...) {
+		if !e.Received.After(before) {
+			r.inTx("ending "+e.EventID+", for which the harness was not ready", func(tx *mailbox.Tx) { r.endUnready(tx, e.EventID, e.State) })
 		}
 	}
-	for _, t := range v.TurnsIn(mailbox.TurnQueued) {
-		if t.FirstAt.After(before) || t.NotBefore.After(before) {
-			continue
-		}
-		err := r.inTurn(ctx, t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, errUnready) })
-		if err != nil {
-			return fmt.Errorf("ending the turn %s, for which the harness was not ready: %w", t.ID, err)
+	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
+		if !t.FirstAt.After(before) && !t.NotBefore.After(before) {
+			r.inTurn("ending the turn "+t.ID+", for which the harness was not ready", t.ID, mailbox.TurnQueued,
+				func(tx *mailbox.Tx, t *mailbox.Turn) { r.fail(tx, t, errUnready) })
 		}
 	}
-	return v.Err()
 }
 
-// endUnready ends one event. If nothing was decided on it, the decision is that for a
-// harness which takes everything.
-func (r *Runner) endUnready(tx *mailbox.Tx, id string, in mailbox.State) {
+// endUnready ends one event, after a decision.
+func (r *round) endUnready(tx *mailbox.Tx, id string, in mailbox.State) {
 	e := tx.Entry(id)
 	if e == nil || e.State != in {
 		return
 	}
 	if in == mailbox.Stored {
-		r.decide(tx, e, harness.Capabilities{Injection: harness.AllInjection})
+		r.decide(tx, e)
 	}
 	tx.GiveUp(e, errUnready.Error())
 }
