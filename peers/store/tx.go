@@ -133,4 +133,11 @@ func Itself[T any](v *T) []any { return []any{v} }
 
 // Within returns a Tx that goes on with a transaction. What is given to After runs at
 // once.
-func Within(ctx context.Context, tx *sql.Tx) *Tx { return &Tx{ctx: ctx, q: tx} }
+func Within(ctx context.Context, tx *sql.Tx) *Tx { return With(ctx, tx) }
+
+// With is Within or On.
+func With(ctx context.Context, q Querier) *Tx { return &Tx{ctx: ctx, q: q} }
+
+// Beneath returns the transaction that tx writes in, or the database, for what does
+// not take a Tx yet.
+func (tx *Tx) Beneath() Querier { return tx.q }

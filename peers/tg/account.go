@@ -3,6 +3,7 @@ package tg
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -40,12 +41,8 @@ func (a *account) name() string { return id(a.bot) }
 func (a *account) queue(name string) string { return name + ":" + a.name() }
 
 // remembered returns a column of the bot's row, "" if there is none.
-func (a *account) remembered(ctx context.Context, q store.Querier, column string) string {
-	value, _, err := store.One(ctx, q, store.Column[string], `SELECT `+column+` FROM bots WHERE bot = ?`, a.bot)
-	if err != nil {
-		return ""
-	}
-	return value
+func (a *account) remembered(tx *store.Tx, column string) string {
+	return store.Value[string](tx, `SELECT `+column+` FROM bots WHERE bot = ?`, a.bot)
 }
 
 // call makes a Bot API call with the usual time limit.
@@ -89,6 +86,15 @@ func at(micro int64) time.Time {
 }
 
 func now() int64 { return time.Now().UnixMicro() }
+
+// encode writes what always can be written as JSON.
+func encode(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
 
 // wake makes a loop look again. It does not block.
 func wake(c chan struct{}) {

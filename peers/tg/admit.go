@@ -1,8 +1,6 @@
 package tg
 
 import (
-	"context"
-	"errors"
 	"slices"
 
 	"hubbub/peers/store"
@@ -13,53 +11,39 @@ import (
 // admits reports whether a happening counts. A direct chat needs its user, a
 // group needs its chat and admits its members. Names, titles and the origin of
 // what is forwarded never count.
-func (cs *chats) admits(ctx context.Context, q store.Querier, h *happening) (bool, error) {
+func (cs *chats) admits(tx *store.Tx, h *happening) bool {
 	if h.chat.Type == models.ChatTypePrivate {
-		return cs.admitsUser(ctx, q, h.user)
+		return cs.admitsUser(tx, h.user)
 	}
-	return cs.admitsChat(ctx, q, h.chat.ID)
-}
-
-func (cs *chats) admitsUser(ctx context.Context, q store.Querier, user int64) (bool, error) {
-	if cs.opts.AllowAll || slices.Contains(cs.opts.AllowUsers, user) {
-		return user != 0, nil
-	}
-	return cs.paired(ctx, q, "user", user)
-}
-
-// admitsChat looks at every id that a group has had.
-func (cs *chats) admitsChat(ctx context.Context, q store.Querier, telegramChat int64) (bool, error) {
-	if cs.opts.AllowAll {
-		return true, nil
-	}
-	ids := []int64{telegramChat}
-	c, err := cs.load(ctx, q, telegramChat)
-	switch {
-	case err == nil:
-		ids = append(ids, c.key, c.telegram)
-	case !errors.Is(err, errNoChat):
-		return false, err
-	}
-	for _, n := range ids {
-		if slices.Contains(cs.opts.AllowChats, n) {
-			return true, nil
-		}
-		if ok, err := cs.paired(ctx, q, "chat", n); ok || err != nil {
-			return ok, err
-		}
-	}
-	return false, nil
-}
-
-func (cs *chats) paired(ctx context.Context, q store.Querier, kind string, n int64) (bool, error) {
-	_, found, err := store.One(ctx, q, store.Column[int], `SELECT 1 FROM admitted WHERE bot = ? AND kind = ? AND id = ?`, cs.bot, kind, n)
-	return found, err
+	return cs.admitsChat(tx, h.chat.ID)
 }
 
 // admitsTopic reports whether the bus may write to a chat.
-func (cs *chats) admitsTopic(ctx context.Context, q store.Querier, key int64) (bool, error) {
+func (cs *chats) admitsTopic(tx *store.Tx, key int64) bool {
 	if key > 0 { // a direct chat has the id of its user
-		return cs.admitsUser(ctx, q, key)
+		return cs.admitsUser(tx, key)
 	}
-	return cs.admitsChat(ctx, q, key)
+	return cs.admitsChat(tx, key)
+}
+
+func (cs *chats) admitsUser(tx *store.Tx, user int64) bool {
+	if cs.opts.AllowAll || slices.Contains(cs.opts.AllowUsers, user) {
+		return user != 0
+	}
+	return cs.paired(tx, "user", user)
+}
+
+// admitsChat looks at every id that a group has had.
+func (cs *chats) admitsChat(tx *store.Tx, telegramChat int64) bool {
+	ids := []int64{telegramChat}
+	if c, known := cs.load(tx, telegramChat); known {
+		ids = append(ids, c.key, c.telegram)
+	}
+	return cs.opts.AllowAll || slices.ContainsFunc(ids, func(n int64) bool {
+		return slices.Contains(cs.opts.AllowChats, n) || cs.paired(tx, "chat", n)
+	})
+}
+
+func (cs *chats) paired(tx *store.Tx, kind string, n int64) bool {
+	return store.Value[bool](tx, `SELECT 1 FROM admitted WHERE bot = ? AND kind = ? AND id = ?`, cs.bot, kind, n)
 }

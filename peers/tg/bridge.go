@@ -190,14 +190,11 @@ func (b *Bridge) checkToken() error {
 
 func (b *Bridge) rememberBot(ctx context.Context) error {
 	b.become(b.me.ID)
-	raw, err := json.Marshal(b.me)
-	if err != nil {
-		return err
-	}
 	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("bot identified")
-	err = store.Exec(ctx, b.db, `INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
-		b.bot, hashToken(b.token), string(raw))
-	if err != nil {
+	tx := store.On(ctx, b.db)
+	tx.Exec(`INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
+		b.bot, hashToken(b.token), string(encode(b.me)))
+	if err := tx.Err(); err != nil {
 		return fmt.Errorf("writing to the database: %w", err)
 	}
 	return nil
@@ -206,8 +203,8 @@ func (b *Bridge) rememberBot(ctx context.Context) error {
 // recallBot reports whether the token was used before, and restores what was known
 // of its bot.
 func (b *Bridge) recallBot(ctx context.Context) bool {
-	known, _, err := store.One(ctx, b.db, store.Column[string], `SELECT me FROM bots WHERE token_hash = ?`, hashToken(b.token))
-	if err != nil || json.Unmarshal([]byte(known), &b.me) != nil {
+	known := store.Value[[]byte](store.On(ctx, b.db), `SELECT me FROM bots WHERE token_hash = ?`, hashToken(b.token))
+	if json.Unmarshal(known, &b.me) != nil {
 		return false
 	}
 	b.become(b.me.ID)

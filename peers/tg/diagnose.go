@@ -3,7 +3,6 @@ package tg
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -44,8 +43,8 @@ type Bridging struct {
 // WebhookOf returns the address that the bridge of a bot last gave Telegram, "" if it
 // polls.
 func WebhookOf(ctx context.Context, db *sql.DB, bot int64) (string, error) {
-	address, _, err := store.One(ctx, db, store.Column[string], `SELECT webhook_url FROM bots WHERE bot = ?`, bot)
-	return address, err
+	tx := store.On(ctx, db)
+	return store.Value[string](tx, `SELECT webhook_url FROM bots WHERE bot = ?`, bot), tx.Err()
 }
 
 // clockTolerance is how far clocks may differ before a finding says so.
@@ -143,15 +142,20 @@ func diagnoseWebhook(ctx context.Context, api *botapi.Client, bridge Bridging) (
 // again within minutes, and does not say that it then succeeded.
 const freshFailure = 15 * time.Minute
 
+// hostOf returns the host of an address, or the words for one that has none.
+func hostOf(address, none string) string {
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return none
+}
+
 // judgeWebhook tells the bridge's own webhook from one that was left over.
 func judgeWebhook(info *models.WebhookInfo, bridge Bridging, now time.Time) Finding {
 	if info.URL == "" {
 		return Finding{Check: "webhook", Level: LevelOK, Says: fmt.Sprintf("None is set; %d updates wait to be polled.", info.PendingUpdateCount)}
 	}
-	host := "an address that cannot be read"
-	if u, err := url.Parse(info.URL); err == nil && u.Host != "" {
-		host = u.Host
-	}
+	host := hostOf(info.URL, "an address that cannot be read")
 	failure, ago := "", now.Sub(time.Unix(int64(info.LastErrorDate), 0)).Round(time.Second)
 	if info.LastErrorMessage != "" {
 		failure = fmt.Sprintf(" The last delivery failed %s ago: %s", ago, info.LastErrorMessage)
@@ -179,11 +183,10 @@ func diagnosePoller(ctx context.Context, api *botapi.Client, running bool) Findi
 		return Finding{Check: "second poller", Level: LevelSkipped, Says: "The bridge of this data folder runs and polls; it reports a second poller in its log."}
 	}
 	err := api.Call(ctx, "getUpdates", map[string]any{"limit": 1, "timeout": int(look / time.Second)}, nil)
-	var refused *botapi.Error
 	switch {
 	case err == nil:
 		return Finding{Check: "second poller", Level: LevelOK, Says: "Nobody else polls this bot."}
-	case errors.As(err, &refused) && refused.Code == http.StatusConflict:
+	case botapi.Code(err) == http.StatusConflict:
 		return Finding{"second poller", LevelProblem, "Another program polls this bot, and Telegram gives each update to only one of them.",
 			"Stop the other program: an older hubbub-tg, or another bot program with the same token. If you cannot find it, make a new token with /revoke at @BotFather."}
 	default:

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -29,48 +28,23 @@ const filesPath = "/telegram-files/"
 type files struct{ *account }
 
 // refer returns references to a message's files.
-func (f *files) refer(ctx context.Context, tx *sql.Tx, list []attachment) ([]protocol.Attachment, error) {
-	var out []protocol.Attachment
+func (f *files) refer(tx *store.Tx, list []attachment) (out []protocol.Attachment) {
 	for _, a := range list {
-		if f.opts.FilesListen == NoFiles && f.opts.FilesURL == "" {
-			out = append(out, protocol.Attachment{Kind: a.kind, Name: a.name, MimeType: a.mime, Size: a.size})
-			continue
+		if f.opts.FilesListen != NoFiles || f.opts.FilesURL != "" {
+			a.Ref = f.address(tx) + filesPath + store.Value[string](tx, `INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
+				ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), f.bot, a.fileID, a.Name, a.MimeType, now())
 		}
-		ref, _, err := store.One(ctx, tx, store.Column[string], `INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
-			ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), f.bot, a.fileID, a.name, a.mime, now())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, protocol.Attachment{Kind: a.kind, Ref: f.address(ctx, tx) + filesPath + ref, Name: a.name, MimeType: a.mime, Size: a.size})
+		out = append(out, a.Attachment)
 	}
-	return out, nil
+	return out
 }
 
 // address returns the base address of references.
-func (f *files) address(ctx context.Context, q store.Querier) string {
+func (f *files) address(tx *store.Tx) string {
 	if f.opts.FilesURL != "" {
 		return strings.TrimRight(f.opts.FilesURL, "/")
 	}
-	return "http://" + cmp.Or(f.remembered(ctx, q, "files_addr"), "127.0.0.1")
-}
-
-// listen opens the listener. Without --files-listen it takes the port of the last
-// start, so that references stay good, or any other port.
-func (f *files) listen(ctx context.Context) (net.Listener, error) {
-	var config net.ListenConfig
-	if at := f.opts.FilesListen; at != "" {
-		l, err := config.Listen(ctx, "tcp", at)
-		if err != nil {
-			return nil, fmt.Errorf("listening for files on %s (see --files-listen): %w", at, err)
-		}
-		return l, nil
-	}
-	if last := f.remembered(ctx, f.db, "files_addr"); last != "" {
-		if l, err := config.Listen(ctx, "tcp", last); err == nil {
-			return l, nil
-		}
-	}
-	return config.Listen(ctx, "tcp", defaultFilesHost)
+	return "http://" + cmp.Or(f.remembered(tx, "files_addr"), "127.0.0.1")
 }
 
 // open listens before anything else runs, so that references name the right port.
@@ -79,14 +53,32 @@ func (f *files) open(ctx context.Context) (net.Listener, error) {
 	if f.opts.FilesListen == NoFiles {
 		return nil, nil
 	}
-	l, err := f.listen(ctx)
+	tx := store.On(ctx, f.db)
+	l, err := f.listen(ctx, f.remembered(tx, "files_addr"))
 	if err != nil {
 		return nil, err
 	}
-	if err := store.Exec(ctx, f.db, `UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), f.bot); err != nil {
-		return nil, errors.Join(err, l.Close())
+	if tx.Exec(`UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), f.bot); tx.Err() != nil {
+		return nil, errors.Join(tx.Err(), l.Close())
 	}
 	return l, nil
+}
+
+// listen opens the listener. Without --files-listen it takes the address of the last
+// start, so that references stay good, or any other port.
+func (f *files) listen(ctx context.Context, last string) (net.Listener, error) {
+	var config net.ListenConfig
+	if chosen := f.opts.FilesListen; chosen != "" {
+		l, err := config.Listen(ctx, "tcp", chosen)
+		if err != nil {
+			err = fmt.Errorf("listening for files on %s (see --files-listen): %w", chosen, err)
+		}
+		return l, err
+	}
+	if l, err := config.Listen(ctx, "tcp", last); last != "" && err == nil {
+		return l, nil
+	}
+	return config.Listen(ctx, "tcp", defaultFilesHost)
 }
 
 // serve serves files until ctx ends.
@@ -94,7 +86,7 @@ func (f *files) serve(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
 	}
-	return serveHTTP(ctx, l, f, func(context.Context) error { return nil })
+	return serveHTTP(ctx, l, f)
 }
 
 // ServeHTTP answers with a file's content.
@@ -104,15 +96,18 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	var fileID, name, kind string
-	err := f.db.QueryRowContext(r.Context(), `SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, f.bot).Scan(&fileID, &name, &kind)
-	if errors.Is(err, sql.ErrNoRows) {
+	type row struct{ fileID, name, kind string }
+	tx := store.On(r.Context(), f.db)
+	known, found := store.Get(tx, func(k *row) []any { return []any{&k.fileID, &k.name, &k.kind} },
+		`SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, f.bot)
+	err := tx.Err()
+	if !found && err == nil {
 		http.NotFound(w, r)
 		return
 	}
 	var file models.File
 	if err == nil {
-		err = f.call(r.Context(), "getFile", map[string]any{"file_id": fileID}, &file)
+		err = f.call(r.Context(), "getFile", map[string]any{"file_id": known.fileID}, &file)
 	}
 	if err != nil || file.FilePath == "" {
 		f.refuse(w, err)
@@ -124,16 +119,10 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer resp.Body.Close()
-	if kind == "" {
-		kind = mime.TypeByExtension(filepath.Ext(file.FilePath))
-	}
-	if kind == "" {
-		kind = "application/octet-stream"
-	}
 	h := w.Header()
-	h.Set("Content-Type", kind)
+	h.Set("Content-Type", cmp.Or(known.kind, mime.TypeByExtension(filepath.Ext(file.FilePath)), "application/octet-stream"))
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": known.name}))
 	for _, copied := range []string{"Content-Length", "Content-Range", "Accept-Ranges"} {
 		if v := resp.Header.Get(copied); v != "" {
 			h.Set(copied, v)

@@ -3,10 +3,10 @@ package tg
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"hubbub/peers/outbox"
@@ -25,8 +25,7 @@ var backoff = retry.Backoff{Min: time.Second, Max: time.Minute}
 // backoff, or what Telegram asks for if that is longer.
 func pauseAfter(err error, failures int) time.Duration {
 	pause := backoff.After(failures)
-	var refused *botapi.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*botapi.Error](err); ok {
 		pause = max(pause, refused.RetryAfter)
 	}
 	return pause
@@ -35,8 +34,7 @@ func pauseAfter(err error, failures int) time.Duration {
 // judge says what follows from a call that failed. An answer means that the
 // call had no effect, a 5xx too; no answer means that nobody knows.
 func (out *outbound) judge(ctx context.Context, o *outgoing, err error) error {
-	var transport *botapi.TransportError
-	if errors.As(err, &transport) {
+	if transport, ok := errors.AsType[*botapi.TransportError](err); ok {
 		switch {
 		case !transport.Left:
 			return outbox.Retry(0, err)
@@ -45,8 +43,8 @@ func (out *outbound) judge(ctx context.Context, o *outgoing, err error) error {
 		}
 		return outbox.Unknown(fmt.Errorf("%w: %w", errUnknown, err))
 	}
-	var refused *botapi.Error
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*botapi.Error](err)
+	if !ok {
 		if outbox.Open(err) {
 			err = outbox.Retry(0, err)
 		}
@@ -75,8 +73,7 @@ const idempotentTries = 3
 // idempotent turns the error of a call without an answer into one that is retried.
 // It is for calls that may be repeated: setting a reaction, answering a button.
 func (o *outgoing) idempotent(err error) error {
-	var transport *botapi.TransportError
-	if errors.As(err, &transport) && transport.Left && o.attempt < idempotentTries {
+	if transport, ok := errors.AsType[*botapi.TransportError](err); ok && transport.Left && o.item.Attempt < idempotentTries {
 		return errors.New(transport.Error())
 	}
 	return err
@@ -85,48 +82,31 @@ func (o *outgoing) idempotent(err error) error {
 // expelled records that the bot may no longer write to a chat, if a refusal says so;
 // it may be about a single topic.
 func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Error) {
-	for _, sign := range []string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"} {
-		if refused.Says(sign) {
-			err := store.InTx(ctx, out.db, func(tx *sql.Tx) error { return out.setPresent(ctx, tx, c, false) })
-			if err != nil {
-				out.log.Error().Err(err).Msg("storing that the bot left a chat failed")
-			}
-			return
-		}
+	if !slices.ContainsFunc([]string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"}, refused.Says) {
+		return
+	}
+	if err := store.DoTx(ctx, out.db, func(tx *store.Tx) { out.setPresent(tx, c, false) }); err != nil {
+		out.log.Error().Err(err).Msg("storing that the bot left a chat failed")
 	}
 }
 
-// heed stops sends to a chat for as long as a 429 asks, and returns that time.
+// heed stops sends to a chat for as long as a 429 asks, across restarts, and returns
+// that time. If a second chat is told to wait while one waits, the limit is the bot's.
 func (out *outbound) heed(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
 	wait := cmp.Or(max(refused.RetryAfter, 0), shortPause)
-	if err := out.hold(ctx, telegramChat, wait); err != nil {
+	err := store.DoTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
+		scopes := []string{"chat:" + id(telegramChat)}
+		if store.Value[bool](tx, `SELECT 1 FROM holds WHERE bot = ? AND scope NOT IN (?, 'bot') AND until > ?`, out.bot, scopes[0], now()) {
+			scopes = append(scopes, "bot")
+		}
+		for _, scope := range scopes {
+			tx.Exec(`INSERT INTO holds (bot, scope, until) VALUES (?1, ?2, ?3)
+				ON CONFLICT (bot, scope) DO UPDATE SET until = max(until, ?3)`, out.bot, scope, time.Now().Add(wait).UnixMicro())
+		}
+	})
+	if err != nil {
 		out.log.Error().Err(err).Msg("storing Telegram's retry_after failed")
 	}
 	out.log.Warn().Int64("chat", telegramChat).Dur("pause_ms", wait).Msg("Telegram asks for a pause; sends to the chat wait")
 	return wait
-}
-
-// hold stops sends to a chat, across restarts. If a second chat is told to wait
-// while one waits, the limit is the bot's.
-func (out *outbound) hold(ctx context.Context, telegramChat int64, wait time.Duration) error {
-	until := time.Now().Add(wait).UnixMicro()
-	return store.InTx(context.WithoutCancel(ctx), out.db, func(tx *sql.Tx) error {
-		scope := "chat:" + id(telegramChat)
-		_, others, err := store.One(ctx, tx, store.Column[int], `SELECT 1 FROM holds WHERE bot = ? AND scope <> ? AND scope <> 'bot' AND until > ?`,
-			out.bot, scope, now())
-		if err != nil {
-			return err
-		}
-		scopes := []string{scope}
-		if others {
-			scopes = append(scopes, "bot")
-		}
-		for _, s := range scopes {
-			if err := store.Exec(ctx, tx, `INSERT INTO holds (bot, scope, until) VALUES (?1, ?2, ?3)
-				ON CONFLICT (bot, scope) DO UPDATE SET until = max(until, ?3)`, out.bot, s, until); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

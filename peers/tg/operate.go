@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"hubbub/peers/outbox"
@@ -24,7 +23,8 @@ type Queue struct {
 // Queues returns the queues of each bot that used a database of Open, in the order
 // in which operators see them.
 func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
-	bots, err := store.All(ctx, db, store.Column[int64], `SELECT bot FROM bots ORDER BY bot`)
+	tx := store.On(ctx, db)
+	bots := store.List(tx, store.Itself[int64], `SELECT bot FROM bots ORDER BY bot`)
 	for _, bot := range bots {
 		b := New("", db, nil)
 		b.become(bot)
@@ -33,33 +33,33 @@ func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 			all = append(all, Queue{b.surface.Queue(name), name, bot, db})
 		}
 	}
-	return all, err
+	return all, tx.Err()
 }
 
 // Says returns what an item says, and whose reply it is, if it is an agent's.
 func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string, err error) {
-	var s sendItem
-	var t struct{ Text string }
+	tx := store.On(ctx, q.db)
 	switch q.Name {
 	case queueTelegram:
+		var s sendItem
 		if json.Unmarshal(item.Body, &s) != nil {
 			return "", "", nil
 		}
-		err = q.db.QueryRowContext(ctx, `SELECT s.body, r.agent FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`,
-			s.Reply, s.Part).Scan(&says, &agent)
-		if err == nil && json.Unmarshal([]byte(says), &t) == nil {
+		type row struct{ body, agent string }
+		part, _ := store.Get(tx, func(r *row) []any { return []any{&r.body, &r.agent} },
+			`SELECT s.body, r.agent FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, s.Reply, s.Part)
+		agent, says = part.agent, part.body
+		var t struct{ Text string }
+		if json.Unmarshal([]byte(part.body), &t) == nil {
 			says = t.Text
 		}
-		if errors.Is(err, sql.ErrNoRows) {
-			err = nil
-		}
 	case surface.QueueAgents:
-		says, _, err = store.One(ctx, q.db, store.Column[string], `SELECT coalesce(json_extract(draft, '$.content.text'), '') FROM events WHERE id = ?`,
+		says = store.Value[string](tx, `SELECT coalesce(json_extract(draft, '$.content.text'), '') FROM events WHERE id = ?`,
 			surface.EventOf(item.Body))
 	case surface.QueueReports:
 		if status := surface.Reported(item.Body); status.MessageID != "" {
 			says = fmt.Sprintf("%s is %s", status.MessageID, status.Status)
 		}
 	}
-	return agent, says, err
+	return agent, says, tx.Err()
 }

@@ -34,7 +34,9 @@ func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, erro
 		letters[i] = codeLetters[n.Int64()]
 	}
 	code := string(letters[:4]) + "-" + string(letters[4:])
-	return code, store.Exec(ctx, db, `INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
+	tx := store.On(ctx, db)
+	tx.Exec(`INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
+	return code, tx.Err()
 }
 
 // codeHash returns the stored form of a code. Case, spaces and hyphens do not matter.
@@ -46,7 +48,7 @@ func codeHash(code string) string {
 
 // turnAway logs what a stranger did. It answers only a pairing code and, a few times
 // a day, the question how to get in.
-func (in *intake) turnAway(ctx context.Context, tx *sql.Tx, h *happening) (string, error) {
+func (in *intake) turnAway(tx *store.Tx, h *happening) string {
 	reason := fmt.Sprintf("chat %d is not admitted (--allow-chat, or /pair there)", h.chat.ID)
 	direct := h.chat.Type == models.ChatTypePrivate
 	if direct {
@@ -55,61 +57,52 @@ func (in *intake) turnAway(ctx context.Context, tx *sql.Tx, h *happening) (strin
 	pairing := (h.command == "/pair" || h.command == "/start") && h.arguments != ""
 	asking := h.command == "/pair" || direct && (h.command == "/start" || h.command == "/help")
 	if !pairing && !asking {
-		in.log.Info().Int64("chat", h.chat.ID).Int64("user", h.user).Msg("turned away: " + reason)
-		return reason, nil
+		if tx.Err() == nil {
+			in.log.Info().Int64("chat", h.chat.ID).Int64("user", h.user).Msg("turned away: " + reason)
+		}
+		return reason
 	}
-	c, err := in.meet(ctx, tx, &h.chat)
-	if err != nil {
-		return "", err
-	}
+	c := in.meet(tx, &h.chat)
 	if pairing {
-		return "the command " + h.command, in.pair(ctx, tx, c, h)
+		in.pair(tx, c, h)
+		return "the command " + h.command
 	}
-	told, _, err := store.One(ctx, tx, store.Column[int], `SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
+	told := store.Value[int](tx, `SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
 		in.bot, c.key, time.Now().Add(-24*time.Hour).UnixMicro())
-	if err != nil || told >= maxNotices {
-		return reason, err
+	if told >= maxNotices {
+		return reason
 	}
 	who := fmt.Sprintf("you: your user id is %d", h.user)
 	if !direct {
 		who = fmt.Sprintf("this group: its id is %d", h.chat.ID)
 	}
-	return reason, in.out.notice(ctx, tx, c, h.thread, fmt.Sprintf("stranger:%d", h.message), fmt.Sprintf(
+	in.out.notice(tx, c, h.thread, fmt.Sprintf("stranger:%d", h.message), fmt.Sprintf(
 		"This bot is private. Ask whoever runs it to admit %s. With a one-time code from them (`hubbub pair`), send /pair CODE.", who))
+	return reason
 }
 
 // pair admits the user or the group that sends a valid code.
-func (in *intake) pair(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
-	key := fmt.Sprintf("pair:%d", h.message)
-	say := func(text string) error { return in.out.notice(ctx, tx, c, h.thread, key, text) }
-	guesses, _, err := store.One(ctx, tx, store.Column[int], `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`,
+func (in *intake) pair(tx *store.Tx, c *chat, h *happening) {
+	guesses := store.Value[int](tx, `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`,
 		in.bot, h.user, time.Now().Add(-time.Hour).UnixMicro())
-	if err != nil {
-		return err
-	}
 	if guesses >= guessesPerHour {
 		in.log.Warn().Int64("user", h.user).Msg("user sent too many wrong pairing codes; not answered")
-		return nil // no answer that could be used to go on guessing
+		return // no answer that could be used to go on guessing
 	}
-	used, err := store.Changed(ctx, tx, `UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, now(), codeHash(h.arguments))
-	if err != nil {
-		return err
-	}
+	used := tx.Changed(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, now(), codeHash(h.arguments))
+	says := "This code is not valid: it was used already, it expired, or it is mistyped."
 	if used == 0 {
-		if err := store.Exec(ctx, tx, `INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, h.user, now()); err != nil {
-			return err
+		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, h.user, now())
+	} else {
+		kind, who := "chat", c.key
+		says = "This group is admitted. Everybody here can talk to the agent now."
+		if h.chat.Type == models.ChatTypePrivate {
+			kind, who, says = "user", h.user, "You are admitted. Write a message, and an agent will answer."
 		}
-		return say("This code is not valid: it was used already, it expired, or it is mistyped.")
+		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("user or chat admitted by a one-time code")
+		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, h.user, now())
 	}
-	kind, who, welcome := "chat", c.key, "This group is admitted. Everybody here can talk to the agent now."
-	if h.chat.Type == models.ChatTypePrivate {
-		kind, who, welcome = "user", h.user, "You are admitted. Write a message, and an agent will answer."
-	}
-	in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("user or chat admitted by a one-time code")
-	if err := store.Exec(ctx, tx, `INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, h.user, now()); err != nil {
-		return err
-	}
-	return say(welcome)
+	in.out.notice(tx, c, h.thread, fmt.Sprintf("pair:%d", h.message), says)
 }
 
 // An Admission is a user or a chat that was admitted by a code.
@@ -119,21 +112,24 @@ type Admission struct {
 	ID   int64     `json:"id"`
 	By   int64     `json:"by"` // the user who sent the code
 	At   time.Time `json:"at"`
+
+	micro int64 // At, as it is stored
 }
 
 // Admissions lists who was admitted by a code, oldest first.
 func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
-	return store.All(ctx, db, func(row store.Row) (a Admission, err error) {
-		var micro int64
-		err = row.Scan(&a.Bot, &a.Kind, &a.ID, &a.By, &micro)
-		a.At = time.UnixMicro(micro)
-		return a, err
-	}, `SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
+	tx := store.On(ctx, db)
+	all := store.List(tx, func(a *Admission) []any { return []any{&a.Bot, &a.Kind, &a.ID, &a.By, &a.micro} },
+		`SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
+	for i := range all {
+		all[i].At = time.UnixMicro(all[i].micro)
+	}
+	return all, tx.Err()
 }
 
 // Revoke removes the admission of a user or a chat by code and reports whether there
 // was one. It does not affect what the bridge's flags allow.
 func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
-	n, err := store.Changed(ctx, db, `DELETE FROM admitted WHERE id = ?`, who)
-	return n > 0, err
+	tx := store.On(ctx, db)
+	return tx.Changed(`DELETE FROM admitted WHERE id = ?`, who) > 0, tx.Err()
 }

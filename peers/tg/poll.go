@@ -2,12 +2,10 @@ package tg
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"hubbub/peers/store"
@@ -113,19 +111,18 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 	if len(batch) == 0 {
 		return 0, 0, nil
 	}
-	err = store.InTx(context.WithoutCancel(ctx), b.db, func(tx *sql.Tx) error {
-		fresh, highest = 0, 0
+	err = store.DoTx(context.WithoutCancel(ctx), b.db, func(tx *store.Tx) {
 		for _, raw := range batch {
-			number, isNew, err := b.storeUpdate(ctx, tx, raw)
-			if err != nil {
-				return err
+			number, ok := updateID(raw)
+			if !ok {
+				b.log.Error().Msg("update without a number dropped")
+				continue
 			}
 			highest = max(highest, number)
-			if isNew {
+			if b.storeUpdate(tx, number, raw) {
 				fresh++
 			}
 		}
-		return nil
 	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("storing updates: %w", err)
@@ -136,24 +133,25 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 	return fresh, highest, nil
 }
 
-// storeUpdate stores one update. A number that was stored before means the same
-// update again, unless that was longer ago than Telegram repeats updates.
-func (b *Bridge) storeUpdate(ctx context.Context, tx *sql.Tx, raw json.RawMessage) (number int64, isNew bool, err error) {
+// updateID returns the number of an update, if it has one.
+func updateID(raw json.RawMessage) (int64, bool) {
 	var head struct {
 		ID *int64 `json:"update_id"`
 	}
-	if err := json.Unmarshal(raw, &head); err != nil || head.ID == nil {
-		b.log.Error().Msg("update without a number dropped")
-		return 0, false, nil
+	if json.Unmarshal(raw, &head) != nil || head.ID == nil {
+		return 0, false
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := store.Exec(ctx, tx, `DELETE FROM updates WHERE bot = ? AND update_id = ? AND received_at < ? AND state <> 'new'`,
-		b.bot, *head.ID, time.Now().Add(-staleUpdate).UnixMicro()); err != nil {
-		return 0, false, err
-	}
-	n, err := store.Changed(ctx, tx, `INSERT OR IGNORE INTO updates (bot, update_id, raw, received_at) VALUES (?, ?, ?, ?)`,
-		b.bot, *head.ID, string(raw), now())
-	return *head.ID, n > 0, err
+	return *head.ID, true
+}
+
+// storeUpdate stores one update, and reports whether it is new. A number that was
+// stored before means the same update again, unless that was longer ago than
+// Telegram repeats updates.
+func (b *Bridge) storeUpdate(tx *store.Tx, number int64, raw json.RawMessage) bool {
+	tx.Exec(`DELETE FROM updates WHERE bot = ? AND update_id = ? AND received_at < ? AND state <> 'new'`,
+		b.bot, number, time.Now().Add(-staleUpdate).UnixMicro())
+	return tx.Changed(`INSERT OR IGNORE INTO updates (bot, update_id, raw, received_at) VALUES (?, ?, ?, ?)`,
+		b.bot, number, string(raw), now()) > 0
 }
 
 // pollTrouble says what to do about a failed poll: how long to pause, or that
@@ -162,31 +160,27 @@ func (b *Bridge) pollTrouble(ctx context.Context, err error, failures int) (time
 	if ctx.Err() != nil {
 		return 0, nil
 	}
-	var refused *botapi.Error
-	if !errors.As(err, &refused) {
-		pause := backoff.After(failures)
-		b.log.Warn().Err(err).Dur("pause_ms", pause).Msg("polling failed; updates stay with Telegram for 24 hours")
-		return pause, nil
-	}
+	refused, answered := errors.AsType[*botapi.Error](err)
+	pause := pauseAfter(err, failures)
 	switch {
+	case !answered:
+		b.log.Warn().Err(err).Dur("pause_ms", pause).Msg("polling failed; updates stay with Telegram for 24 hours")
 	case refused.Code == http.StatusUnauthorized:
 		return 0, ErrToken
 	case refused.Code == http.StatusConflict && refused.Says("webhook"):
 		return b.webhookInTheWay(ctx), nil
 	case refused.Code == http.StatusConflict:
-		pause := conflictPause
+		pause = conflictPause
 		if time.Since(b.conflict) > conflictMemory {
 			pause = firstConflictPause // an older bridge that is ending, or `hubbub doctor`
 		}
 		b.conflict = time.Now()
 		b.log.Error().Str("bot", "@"+b.me.Username).Dur("pause_ms", pause).
 			Msg("another program polls this bot, and Telegram gives each update to only one: stop the other (an older hubbub-tg, or another bot program with this token), or make a new token with /revoke at @BotFather")
-		return pause, nil
 	default:
-		pause := pauseAfter(err, failures)
 		b.log.Warn().Err(err).Dur("pause_ms", pause).Msg("poll refused by Telegram; trying again")
-		return pause, nil
 	}
+	return pause, nil
 }
 
 // webhookInTheWay handles a webhook that keeps the bridge from polling. One that
@@ -197,17 +191,13 @@ func (b *Bridge) webhookInTheWay(ctx context.Context) time.Duration {
 		b.log.Error().Err(err).Dur("pause_ms", conflictPause).Msg("webhook in the way of polling; trying again")
 		return conflictPause
 	}
-	if b.remembered(ctx, b.db, "webhook_url") == info.URL {
+	if b.remembered(store.On(ctx, b.db), "webhook_url") == info.URL {
 		if err := b.call(ctx, "deleteWebhook", map[string]any{"drop_pending_updates": false}, nil); err == nil {
 			b.log.Info().Msg("webhook of an earlier start removed; polling instead")
 			return time.Millisecond
 		}
 	}
-	host := "elsewhere"
-	if u, err := url.Parse(info.URL); err == nil && u.Host != "" {
-		host = u.Host
-	}
-	b.log.Error().Str("webhook", host).Dur("pause_ms", conflictPause).
+	b.log.Error().Str("webhook", hostOf(info.URL, "elsewhere")).Dur("pause_ms", conflictPause).
 		Msg("this bot has a webhook, so it cannot be polled: stop the program there, or remove the webhook with `hubbub doctor --delete-webhook`")
 	return conflictPause
 }

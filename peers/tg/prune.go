@@ -25,7 +25,7 @@ func (b *Bridge) pruneLoop(ctx context.Context) error {
 }
 
 func (b *Bridge) prune(ctx context.Context) error {
-	nowTime := time.Now()
+	tx, nowTime := store.On(ctx, b.db), time.Now()
 	for _, p := range []struct {
 		query string
 		age   time.Duration
@@ -37,9 +37,10 @@ func (b *Bridge) prune(ctx context.Context) error {
 		{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
 		{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, keepRecords},
 	} {
-		if err := store.Exec(ctx, b.db, p.query, nowTime.Add(-p.age).UnixMicro()); err != nil {
-			return err
-		}
+		tx.Exec(p.query, nowTime.Add(-p.age).UnixMicro())
+	}
+	if tx.Err() != nil {
+		return tx.Err()
 	}
 	return b.surface.Prune(ctx, nowTime.Add(-keepRecords))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -25,40 +26,34 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	if telegramChat != o.chat.telegram {
 		return nil, outbox.Permanent(fmt.Errorf("%s is not in this chat", o.content.InReplyTo))
 	}
-	holder, shown, err := out.shownSignal(ctx, telegramChat, message)
-	if err != nil {
-		return nil, err
-	}
-	signal := o.body
+	type reaction struct{ holder, signal string }
+	tx := store.On(ctx, out.db)
+	shown, _ := store.Get(tx, func(r *reaction) []any { return []any{&r.holder, &r.signal} },
+		`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot, telegramChat, message)
+	signal, others := o.body, shown.holder != "" && shown.holder != o.agent
 	switch {
-	case shown == signal:
-		return nil, nil // it is there already, whoever set it
-	case holder != "" && holder != o.agent && signal == "seen":
-		return nil, nil // the other signal says at least that
-	case holder != "" && holder != o.agent && shown != "seen":
+	case tx.Err() != nil:
+		return nil, tx.Err()
+	case shown.signal == signal, others && signal == "seen":
+		return nil, nil // it is there already, whoever set it, or another that says at least that
+	case others && shown.signal != "seen":
 		return out.statusLine(ctx, o)
 	}
-	err = out.call(ctx, "setMessageReaction", map[string]any{
+	err := out.call(ctx, "setMessageReaction", map[string]any{
 		"chat_id": telegramChat, "message_id": message,
 		"reaction": []map[string]string{{"type": "emoji", "emoji": reactionOf[signal]}},
 	}, nil)
-	var refused *botapi.Error
-	if errors.As(err, &refused) && refused.Code == 400 && refused.MigrateTo == 0 &&
+	if refused, ok := errors.AsType[*botapi.Error](err); ok && refused.Code == 400 && refused.MigrateTo == 0 &&
 		(refused.Says("REACTION") || refused.Says("not enough rights") || refused.Says("can't be")) {
 		return out.statusLine(ctx, o)
 	}
 	if err != nil {
 		return nil, o.idempotent(err)
 	}
-	return nil, store.Exec(context.WithoutCancel(ctx), out.db, `INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
+	tx = store.On(context.WithoutCancel(ctx), out.db)
+	tx.Exec(`INSERT OR REPLACE INTO reactions (bot, telegram_chat, message, agent, signal) VALUES (?, ?, ?, ?, ?)`,
 		out.bot, telegramChat, message, o.agent, signal)
-}
-
-// shownSignal returns the signal that a message shows, and the agent that gave it.
-func (out *outbound) shownSignal(ctx context.Context, telegramChat int64, message int) (agent, signal string, err error) {
-	_, _, err = store.One(ctx, out.db, func(row store.Row) (struct{}, error) { return struct{}{}, row.Scan(&agent, &signal) },
-		`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot, telegramChat, message)
-	return agent, signal, err
+	return nil, tx.Err()
 }
 
 // statusLine sends a signal in words, as an answer to its message.
@@ -67,4 +62,31 @@ func (out *outbound) statusLine(ctx context.Context, o *outgoing) (*models.Messa
 	line.content.ReplyTo = o.content.InReplyTo
 	text := fmt.Sprintf("%s %s: %s", reactionOf[o.body], protocol.PeerID(o.agent).Name(), o.body)
 	return out.sendText(ctx, &line, markdown.Plain(text))
+}
+
+// reactionOf maps signals to the emoji that show them. Telegram accepts 73
+// emoji as reactions; of the usual ones for signals it takes only two.
+var reactionOf = map[string]string{
+	"seen":     "👀",
+	"agree":    "👍",
+	"working":  "👨‍💻",
+	"queued":   "✍",
+	"claimed":  "🫡",
+	"done":     "👌",
+	"declined": "🤷",
+	"blocked":  "😨",
+	"unclear":  "🤔",
+}
+
+// signalOf returns the signal that a person's reaction gives, empty for emoji
+// without a meaning. Variation selectors and genders do not matter.
+func signalOf(emoji string) string {
+	plain, _, _ := strings.Cut(strings.ReplaceAll(emoji, "\ufe0f", ""), "\u200d♂")
+	plain, _, _ = strings.Cut(plain, "\u200d♀")
+	for signal, e := range reactionOf {
+		if e == plain {
+			return signal
+		}
+	}
+	return ""
 }

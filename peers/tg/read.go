@@ -1,9 +1,11 @@
 package tg
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,17 +30,13 @@ type happening struct {
 
 	command   string // "/pair", without the bot's name
 	arguments string
-	migration
-	present  presence
-	callback string // id of a callback query to answer
-	skip     string // why no agent hears of it; empty: they do
-}
+	present   presence
+	callback  string // id of a callback query to answer
+	skip      string // why no agent hears of it; empty: they do
 
-// A migration is a group that became a supergroup, whose id is another one. Telegram
-// tells it in both chats.
-type migration struct {
-	migrateTo   int64 // in the old chat; 0 if there is none
-	migrateFrom int64 // in the new chat
+	// A group that became a supergroup has another id, which Telegram tells in both
+	// chats; else 0.
+	moved struct{ from, to int64 }
 }
 
 // A draft is the content of a tg_message as far as it is known when the update
@@ -89,22 +87,20 @@ func read(raw json.RawMessage, bot *models.User) (happening, error) {
 }
 
 func readMessage(m *models.Message, event string, bot *models.User) happening {
-	h := happening{chat: m.Chat, message: m.ID, album: m.MediaGroupID, migration: migration{migrateTo: m.MigrateToChatID, migrateFrom: m.MigrateFromChatID}}
+	h := happening{chat: m.Chat, message: m.ID, thread: threadOf(m), album: m.MediaGroupID, files: attachments(m)}
+	switch {
+	case m.MigrateToChatID != 0:
+		h.moved.from, h.moved.to = m.Chat.ID, m.MigrateToChatID
+	case m.MigrateFromChatID != 0:
+		h.moved.from, h.moved.to = m.MigrateFromChatID, m.Chat.ID
+	}
 	h.setAuthor(m.From, m.SenderChat)
-	h.thread = threadOf(m)
 	text, entities := m.Text, m.Entities
 	if text == "" {
 		text, entities = m.Caption, m.CaptionEntities
 	}
-	h.files = attachments(m)
 	h.draft.Content = protocol.ChatMessage{
-		Text: text, Event: event, Chat: chatContent(&m.Chat, h.thread), CreatedAt: stamp(m.Date),
-	}
-	if event == protocol.EventEdit {
-		h.draft.Content.CreatedAt = stamp(max(m.EditDate, m.Date))
-	}
-	if words := describe(m); text == "" && words != "" {
-		h.draft.Content.Text = words
+		Text: cmp.Or(text, describe(m)), Event: event, Chat: chatContent(&m.Chat, h.thread), CreatedAt: stamp(max(m.EditDate, m.Date)),
 	}
 	if joined := membershipText(m, bot); joined != "" {
 		h.draft.Content.Event, h.draft.Content.Text = protocol.EventMembership, joined
@@ -131,7 +127,7 @@ func (h *happening) setAuthor(u *models.User, sender *models.Chat) {
 		if u.IsBot {
 			kind = "agent"
 		}
-		h.author = protocol.Author{ID: id(u.ID), Kind: kind, DisplayName: strings.TrimSpace(u.FirstName + " " + u.LastName), Username: u.Username}
+		h.author = protocol.Author{ID: id(u.ID), Kind: kind, DisplayName: fullName(u.FirstName, u.LastName), Username: u.Username}
 	default:
 		h.author = protocol.Author{ID: id(h.chat.ID), Kind: "system", DisplayName: h.chat.Title}
 	}
@@ -158,7 +154,7 @@ func chatContent(c *models.Chat, thread int) *protocol.Chat {
 	out := &protocol.Chat{ID: id(c.ID), Kind: "channel", Title: c.Title}
 	if c.Type == models.ChatTypePrivate {
 		out.Kind = "dm"
-		out.Title = strings.TrimSpace(c.FirstName + " " + c.LastName)
+		out.Title = fullName(c.FirstName, c.LastName)
 	}
 	if thread != 0 {
 		out.ThreadID = strconv.Itoa(thread)
@@ -179,10 +175,7 @@ func (h *happening) readQuote(m *models.Message, bot *models.User) {
 	h.draft.ReplyMessage = q.ID
 	if q.From != nil {
 		h.draft.ReplyToBot = q.From.ID == bot.ID
-		h.draft.ReplyUser = q.From.Username
-		if h.draft.ReplyUser == "" {
-			h.draft.ReplyUser = id(q.From.ID)
-		}
+		h.draft.ReplyUser = cmp.Or(q.From.Username, id(q.From.ID))
 	}
 }
 
@@ -196,7 +189,7 @@ func (h *happening) readCommand(text string, bot *models.User) {
 	if addressed && !strings.EqualFold(target, bot.Username) {
 		return
 	}
-	if _, ours := commands[word]; ours {
+	if slices.ContainsFunc(commands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
 		h.command, h.arguments = word, strings.TrimSpace(rest)
 	}
 }
@@ -218,12 +211,9 @@ func readReaction(r *models.MessageReactionUpdated, update int64) happening {
 
 // added returns the emoji that is in the new reactions and not in the old.
 func added(before, after []models.ReactionType) string {
-	had := map[string]bool{}
-	for i := range before {
-		had[reactionText(&before[i])] = true
-	}
 	for i := range after {
-		if e := reactionText(&after[i]); !had[e] {
+		e := reactionText(&after[i])
+		if !slices.ContainsFunc(before, func(r models.ReactionType) bool { return reactionText(&r) == e }) {
 			return e
 		}
 	}

@@ -1,9 +1,8 @@
 package tg
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -89,26 +88,26 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	if err := out.checkReply(&r.content); err != nil {
 		return peer.Reject(err.Error())
 	}
-	c, err := out.chatForReply(ctx, key)
-	if err != nil {
-		return err
-	}
-	if err := out.nameSources(ctx, &r.content, d.Message.InReplyTo); err != nil {
-		return err
+	tx := store.On(ctx, out.db)
+	c, refusal := out.chatForReply(tx, key)
+	out.nameSources(tx, &r.content, d.Message.InReplyTo)
+	switch {
+	case tx.Err() != nil:
+		return tx.Err()
+	case refusal != "":
+		return peer.Reject(refusal)
 	}
 	r.chat = c.key
 	if r.content.Text == "" && r.content.Signal == "" {
-		out.typing.set(c, &r)
+		out.typing.set(ctx, c, &r)
 		return nil
 	}
-	if r.key = r.content.IdempotencyKey; r.key == "" {
-		r.key = string(r.busID)
-	}
+	r.key = cmp.Or(r.content.IdempotencyKey, string(r.busID))
 	out.crash("reply received")
 	var fresh bool
-	err = store.InTx(ctx, out.db, func(tx *sql.Tx) error {
-		fresh, err = out.storeReply(ctx, tx, &r)
-		return err
+	err = store.DoTx(ctx, out.db, func(tx *store.Tx) {
+		fresh, err = out.storeReply(tx, &r)
+		tx.Fail(err)
 	})
 	switch {
 	case errors.Is(err, outbox.ErrFull):
@@ -119,7 +118,6 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	out.crash("reply stored")
 	if fresh {
 		out.typing.clear(c.key, r.agent)
-		out.telegram.Wake()
 	}
 	return nil
 }
@@ -155,78 +153,51 @@ func (out *outbound) checkReply(content *protocol.ChatReply) error {
 
 // nameSources turns the messageId of a tg_message, by which an agent may name what
 // it answers, into the sourceId.
-func (out *outbound) nameSources(ctx context.Context, content *protocol.ChatReply, inReplyTo protocol.MessageID) error {
-	if content.InReplyTo == "" {
-		content.InReplyTo = string(inReplyTo)
-	}
+func (out *outbound) nameSources(tx *store.Tx, content *protocol.ChatReply, inReplyTo protocol.MessageID) {
+	content.InReplyTo = cmp.Or(content.InReplyTo, string(inReplyTo))
 	for _, name := range []*string{&content.InReplyTo, &content.ReplyTo} {
 		if _, _, _, ok := parseSource(*name); ok || *name == "" {
 			continue
 		}
-		source, found, err := store.One(ctx, out.db, store.Column[string], `SELECT source_id FROM events WHERE bus_id = ?`, eventOf(*name))
-		if err != nil {
-			return err
-		}
-		if found {
-			*name = source
-		}
+		*name = cmp.Or(store.Value[string](tx, `SELECT source_id FROM events WHERE bus_id = ?`, eventOf(*name)), *name)
 	}
-	return nil
 }
 
 // chatForReply returns the chat, also if nothing was ever said there but it is
-// admitted.
-func (out *outbound) chatForReply(ctx context.Context, key int64) (*chat, error) {
-	c, err := out.load(ctx, out.db, key)
-	if err == nil || !errors.Is(err, errNoChat) {
-		return c, err
-	}
-	if key == out.bot {
-		return nil, peer.Reject("this is the bot itself; address a chat as tg:<chat id>")
-	}
-	admitted, err := out.admitsTopic(ctx, out.db, key)
-	if err != nil {
-		return nil, err
-	}
-	if !admitted {
-		return nil, peer.Reject(fmt.Sprintf("this bot has no chat %d", key))
+// admitted; else why there is none.
+func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal string) {
+	c, known := out.load(tx, key)
+	switch {
+	case known:
+		return c, ""
+	case key == out.bot:
+		return nil, "this is the bot itself; address a chat as tg:<chat id>"
+	case !out.admitsTopic(tx, key):
+		return nil, fmt.Sprintf("this bot has no chat %d", key)
 	}
 	kind := models.ChatTypePrivate
 	if key < 0 {
 		kind = models.ChatTypeSupergroup
 	}
-	err = store.InTx(ctx, out.db, func(tx *sql.Tx) error {
-		c, err = out.meet(ctx, tx, &models.Chat{ID: key, Type: kind})
-		return err
-	})
-	return c, err
+	return out.meet(tx, &models.Chat{ID: key, Type: kind}), ""
 }
 
 // storeReply stores a reply with its parts and queues them. It reports false if the
-// agent used this key before.
-func (out *outbound) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool, error) {
-	content, err := json.Marshal(r.content)
-	if err != nil {
-		return false, err
-	}
-	number, fresh, err := store.One(ctx, tx, store.Column[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(content), now())
-	if err != nil || !fresh {
-		return false, err
+// agent used this key before, or tx has an error. A refusal by the queue is only
+// returned.
+func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
+	number, fresh := store.Get(tx, store.Itself[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(encode(r.content)), now())
+	if !fresh {
+		return false, nil
 	}
 	destination := string(topicOf(r.chat))
 	if r.callback != "" {
 		destination += " buttons" // a button must not wait for what the chat waits for
 	}
 	for i, p := range cut(r) {
-		err := store.Exec(ctx, tx, `INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`,
-			number, i, out.bot, r.chat, p.kind, p.body)
-		if err == nil {
-			content, err = json.Marshal(sendItem{Reply: number, Part: i, Trace: r.trace})
-		}
-		if err == nil {
-			_, err = out.telegram.EnqueueTx(ctx, tx, destination, fmt.Sprintf("%d.%d", number, i), content)
-		}
+		tx.Exec(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, ?, ?, ?, ?, ?)`, number, i, out.bot, r.chat, p.kind, p.body)
+		_, err := out.telegram.Put(tx, destination, fmt.Sprintf("%d.%d", number, i), encode(sendItem{Reply: number, Part: i, Trace: r.trace}))
 		if err != nil {
 			return false, fmt.Errorf("queueing a reply: %w", err)
 		}
@@ -237,8 +208,7 @@ func (out *outbound) storeReply(ctx context.Context, tx *sql.Tx, r *reply) (bool
 type part struct{ kind, body string }
 
 // cut splits a reply into parts, one call to Telegram each.
-func cut(r *reply) []part {
-	var parts []part
+func cut(r *reply) (parts []part) {
 	if r.callback != "" {
 		return []part{{kindCallback, r.callback}}
 	}
@@ -250,34 +220,28 @@ func cut(r *reply) []part {
 		texts = markdown.Split(markdown.Plain(r.content.Text), markdown.MaxUnits)
 	}
 	for _, t := range texts {
-		raw, err := json.Marshal(t)
-		if err != nil {
-			panic(err) // texts and numbers always marshal
-		}
-		parts = append(parts, part{kindText, string(raw)})
+		parts = append(parts, part{kindText, string(encode(t))})
 	}
 	return parts
 }
 
 // notice queues a text of the bridge's own to a chat, once per key.
-func (out *outbound) notice(ctx context.Context, tx *sql.Tx, c *chat, thread int, key, text string) error {
+func (out *outbound) notice(tx *store.Tx, c *chat, thread int, key, text string) {
 	content := protocol.ChatReply{Text: text}
 	if thread != 0 {
 		content.ThreadID = id(int64(thread))
 	}
-	return out.own(ctx, tx, &reply{chat: c.key, key: key, content: content})
+	out.own(tx, &reply{chat: c.key, key: key, content: content})
 }
 
 // answerCallback queues the answer to a pressed button, which spins until then.
-func (out *outbound) answerCallback(ctx context.Context, tx *sql.Tx, c *chat, h *happening) error {
-	return out.own(ctx, tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback})
+func (out *outbound) answerCallback(tx *store.Tx, c *chat, h *happening) {
+	out.own(tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback})
 }
 
 // own queues what the bridge itself has to say, unless too much waits already.
-func (out *outbound) own(ctx context.Context, tx *sql.Tx, r *reply) error {
-	_, err := out.storeReply(ctx, tx, r)
-	if errors.Is(err, outbox.ErrFull) {
-		return nil
+func (out *outbound) own(tx *store.Tx, r *reply) {
+	if _, err := out.storeReply(tx, r); !errors.Is(err, outbox.ErrFull) {
+		tx.Fail(err)
 	}
-	return err
 }

@@ -1,10 +1,13 @@
 package tg
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"hubbub/peers/outbox"
@@ -26,6 +29,7 @@ type sendItem struct {
 // An outgoing is one part of a reply with what is needed to send it.
 type outgoing struct {
 	sendItem
+	item    *outbox.Item
 	chat    *chat
 	agent   string
 	busID   protocol.MessageID
@@ -33,14 +37,12 @@ type outgoing struct {
 	body    string
 	content protocol.ChatReply
 	message int64 // that it made; 0 unless an older bridge sent it
-
-	destination string // of its item
-	attempt     int
 }
 
 // send makes one attempt at one part of a reply.
 func (out *outbound) send(ctx context.Context, item outbox.Item) error {
-	o, err := out.outgoing(ctx, out.db, &item)
+	tx := store.On(ctx, out.db)
+	o, err := out.outgoing(tx, &item)
 	if err != nil {
 		return err
 	}
@@ -54,8 +56,10 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 	if wait := out.pace(ctx, o); wait > 0 {
 		return out.delayed(ctx, o, outbox.Retry(wait, errPaced))
 	}
-	if err := out.mark(ctx, o); err != nil {
-		return err
+	// The request is about to leave in this attempt: if that is cut off, the outcome is unknown.
+	if tx.Exec(`UPDATE sends SET attempt = ?, begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
+		item.Attempt, now(), o.chat.telegram, o.Reply, o.Part); tx.Err() != nil {
+		return tx.Err()
 	}
 	out.crash("sending")
 	sent, err := out.perform(ctx, o)
@@ -72,105 +76,87 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 var errPaced = errors.New("waiting for Telegram's limits")
 
 // outgoing reads what is needed to send an item.
-func (out *outbound) outgoing(ctx context.Context, q store.Querier, item *outbox.Item) (*outgoing, error) {
-	o := outgoing{destination: item.Destination, attempt: item.Attempt}
-	if err := json.Unmarshal(item.Body, &o.sendItem); err != nil {
+func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error) {
+	var s sendItem
+	if err := json.Unmarshal(item.Body, &s); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("the item cannot be read: %w", err))
 	}
-	var key int64
-	var content []byte
-	err := q.QueryRowContext(ctx, `SELECT s.kind, s.body, s.message, s.chat, r.agent, r.bus_id, r.content
-		FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, o.Reply, o.Part).
-		Scan(&o.kind, &o.body, &o.message, &key, &o.agent, &o.busID, &content)
-	if err != nil {
-		return nil, fmt.Errorf("reading reply %d: %w", o.Reply, err)
+	type row struct {
+		outgoing
+		key     int64
+		content []byte
 	}
-	if err := json.Unmarshal(content, &o.content); err != nil {
+	r, found := store.Get(tx, func(r *row) []any {
+		return []any{&r.kind, &r.body, &r.message, &r.key, &r.agent, &r.busID, &r.content}
+	}, `SELECT s.kind, s.body, s.message, s.chat, r.agent, r.bus_id, r.content
+		FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, s.Reply, s.Part)
+	if !found {
+		return nil, fmt.Errorf("reading reply %d: %w", s.Reply, cmp.Or(tx.Err(), sql.ErrNoRows))
+	}
+	o := r.outgoing
+	o.sendItem, o.item = s, item
+	if err := json.Unmarshal(r.content, &o.content); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("reply %d cannot be read: %w", o.Reply, err))
 	}
-	o.chat, err = out.load(ctx, q, key)
-	return &o, err
+	if o.chat, found = out.load(tx, r.key); !found {
+		return nil, cmp.Or(tx.Err(), errNoChat)
+	}
+	return &o, nil
 }
 
 // mayShow returns why a reply must not be shown now, or nil: because of the chat, or
 // because another agent holds the claim on what it answers.
 func (out *outbound) mayShow(ctx context.Context, o *outgoing) error {
-	if !o.chat.present {
+	tx := store.On(ctx, out.db)
+	v := o.content.Visibility
+	switch {
+	case !o.chat.present:
 		return outbox.Permanent(errors.New("the bot is no longer in this chat"))
-	}
-	if o.agent == "" {
+	case o.agent == "":
 		return nil
-	}
-	if v := o.content.Visibility; o.chat.group() && (v == "dm" || v == "ephemeral") {
+	case !o.chat.direct() && (v == "dm" || v == "ephemeral"):
 		return outbox.Permanent(fmt.Errorf("a reply with the visibility %q would be seen by everybody in this group; send it to the person's direct chat", v))
-	}
-	if o.chat.stopped {
+	case o.chat.stopped:
 		return outbox.Permanent(errors.New("the user stopped this chat; /start goes on"))
-	}
-	admitted, err := out.admitsTopic(ctx, out.db, o.chat.key)
-	if err != nil {
-		return err
-	}
-	if !admitted {
+	case !out.admitsTopic(tx, o.chat.key) && tx.Err() == nil:
 		return outbox.Permanent(errors.New("this chat is no longer admitted"))
 	}
-	if o.kind != kindText {
-		return nil
-	}
-	if o.Part > 0 {
-		if shown, err := out.shownBefore(ctx, o); err != nil || shown {
-			return err
-		}
+	if o.kind != kindText || o.Part > 0 && out.shownBefore(tx, o) || tx.Err() != nil {
+		return tx.Err()
 	}
 	return out.surface.MayShow(ctx, protocol.PeerID(o.agent), &o.content)
 }
 
-// A sentPart is a part of a reply with what became of it.
+// A sentPart is a part of a reply, with its item.
 type sentPart struct {
-	kind   string
-	state  outbox.State
-	reason string
+	kind string
+	outbox.Item
 }
 
 // partsOf returns the parts of a reply in order. What the outbox has forgotten was
 // sent long ago.
-func (out *outbound) partsOf(ctx context.Context, q store.Querier, reply int64, destination string) ([]sentPart, error) {
-	items, err := out.telegram.Group(ctx, q, destination, fmt.Sprintf("%d.", reply))
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]*outbox.Item{}
-	for i := range items {
-		known[items[i].Key] = &items[i]
-	}
-	kinds, err := store.All(ctx, q, store.Column[string], `SELECT kind FROM sends WHERE reply = ? ORDER BY part`, reply)
-	parts := make([]sentPart, len(kinds))
-	for i, kind := range kinds {
-		parts[i] = sentPart{kind: kind, state: outbox.StateSent}
-		if item := known[fmt.Sprintf("%d.%d", reply, i)]; item != nil {
-			parts[i].state, parts[i].reason = item.State, item.Error
+func (out *outbound) partsOf(tx *store.Tx, o *outgoing) []sentPart {
+	items, err := out.telegram.Group(tx.Context(), tx.Beneath(), o.item.Destination, fmt.Sprintf("%d.", o.Reply))
+	tx.Fail(err)
+	parts := store.List(tx, func(p *sentPart) []any { return []any{&p.kind, &p.Key} },
+		`SELECT kind, reply || '.' || part FROM sends WHERE reply = ? ORDER BY part`, o.Reply)
+	for i := range parts {
+		parts[i].State = outbox.StateSent
+		for _, item := range items {
+			if item.Key == parts[i].Key {
+				parts[i].Item = item
+			}
 		}
 	}
-	return parts, err
+	return parts
 }
 
 // shownBefore reports whether a part of the same reply is shown already: the
 // others follow, whoever holds the claim now.
-func (out *outbound) shownBefore(ctx context.Context, o *outgoing) (bool, error) {
-	parts, err := out.partsOf(ctx, out.db, o.Reply, o.destination)
-	for _, p := range parts {
-		if p.kind == kindText && (p.state == outbox.StateSent || p.state == outbox.StateUnknown) {
-			return true, err
-		}
-	}
-	return false, err
-}
-
-// mark notes, durably, that the request is about to leave in this attempt: if that
-// is cut off, the outcome is unknown.
-func (out *outbound) mark(ctx context.Context, o *outgoing) error {
-	return store.Exec(ctx, out.db, `UPDATE sends SET attempt = ?, begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
-		o.attempt, now(), o.chat.telegram, o.Reply, o.Part)
+func (out *outbound) shownBefore(tx *store.Tx, o *outgoing) bool {
+	return slices.ContainsFunc(out.partsOf(tx, o), func(p sentPart) bool {
+		return p.kind == kindText && (p.State == outbox.StateSent || p.State == outbox.StateUnknown)
+	})
 }
 
 // began reports whether the request of an interrupted attempt may have left.
@@ -179,8 +165,9 @@ func (out *outbound) began(item outbox.Item) bool {
 	if json.Unmarshal(item.Body, &s) != nil {
 		return true
 	}
-	attempt, _, err := store.One(context.Background(), out.db, store.Column[int], `SELECT attempt FROM sends WHERE reply = ? AND part = ?`, s.Reply, s.Part)
-	return err != nil || attempt == item.Attempt
+	tx := store.On(context.Background(), out.db)
+	attempt := store.Value[int](tx, `SELECT attempt FROM sends WHERE reply = ? AND part = ?`, s.Reply, s.Part)
+	return tx.Err() != nil || attempt == item.Attempt
 }
 
 // perform makes the calls of one part and returns the message that it made.
@@ -209,26 +196,31 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 	if len(t.Entities) > 0 {
 		params["entities"] = t.Entities
 	}
-	if thread := out.threadFor(ctx, o); thread > generalThread {
+	tx := store.On(ctx, out.db)
+	if thread := threadFor(tx, &o.content); thread > generalThread {
 		params["message_thread_id"] = thread
 	}
-	if quoted := out.quoteFor(ctx, o); quoted != 0 {
+	if quoted := quoteFor(tx, o); quoted != 0 {
 		params["reply_parameters"] = map[string]any{"message_id": quoted, "allow_sending_without_reply": true}
+	}
+	if tx.Err() != nil {
+		return nil, tx.Err()
 	}
 	for {
 		var m models.Message
 		err := out.call(ctx, "sendMessage", params, &m)
-		var refused *botapi.Error
-		if err == nil || !errors.As(err, &refused) || refused.Code != 400 {
+		refused, ok := errors.AsType[*botapi.Error](err)
+		if !ok || refused.Code != 400 {
 			return &m, err
 		}
 		_, formatted := params["entities"]
 		_, inTopic := params["message_thread_id"]
 		switch {
 		case refused.MigrateTo != 0 && params["chat_id"] != refused.MigrateTo:
-			if err := out.movedTo(ctx, o.chat, refused.MigrateTo); err != nil {
+			if err := store.DoTx(ctx, out.db, func(tx *store.Tx) { out.move(tx, o.chat.key, refused.MigrateTo) }); err != nil {
 				return nil, err
 			}
+			o.chat.telegram = refused.MigrateTo
 			params["chat_id"] = refused.MigrateTo
 			delete(params, "reply_parameters")
 		case formatted && (refused.Says("entit") || refused.Says("parse")):
@@ -244,35 +236,29 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 
 // threadFor returns the topic that a reply belongs to: the one that it names,
 // else the one of the message that it answers.
-func (out *outbound) threadFor(ctx context.Context, o *outgoing) int {
-	if n, err := strconv.Atoi(o.content.ThreadID); err == nil {
+func threadFor(tx *store.Tx, content *protocol.ChatReply) int {
+	if n, err := strconv.Atoi(content.ThreadID); err == nil {
 		return n
 	}
-	thread, _, err := store.One(ctx, out.db, store.Column[int], `SELECT thread FROM events WHERE source_id = ? ORDER BY id DESC LIMIT 1`, o.content.InReplyTo)
-	if err != nil {
-		return 0
-	}
-	return thread
+	return store.Value[int](tx, `SELECT thread FROM events WHERE source_id = ? ORDER BY id DESC LIMIT 1`, content.InReplyTo)
 }
 
 // quoteFor returns the number of the message that a reply is shown as an answer
 // to: the one that it names, or, in a group, the one that it answers. Only the
 // first part quotes, and only what is in the same chat.
-func (out *outbound) quoteFor(ctx context.Context, o *outgoing) int {
-	first, _, err := store.One(ctx, out.db, store.Column[int], `SELECT min(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply)
-	if err != nil || o.Part != first {
+func quoteFor(tx *store.Tx, o *outgoing) int {
+	if o.Part != store.Value[int](tx, `SELECT coalesce(min(part), -1) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply) {
 		return 0
 	}
 	source := o.content.ReplyTo
-	if source == "" && o.chat.group() {
+	if source == "" && !o.chat.direct() {
 		source = o.content.InReplyTo
 	}
 	if n, err := strconv.Atoi(source); err == nil && n > 0 {
 		return n // a bare number is a message of this chat
 	}
-	_, telegramChat, message, ok := parseSource(source)
-	if !ok || telegramChat != o.chat.telegram {
-		return 0
+	if _, telegramChat, message, ok := parseSource(source); ok && telegramChat == o.chat.telegram {
+		return message
 	}
-	return message
+	return 0
 }

@@ -15,11 +15,11 @@ import (
 // delayed tells the agent, once, that its reply waits, when an attempt did not
 // settle it.
 func (out *outbound) delayed(ctx context.Context, o *outgoing, err error) error {
-	if o.attempt > 1 || !outbox.Open(err) {
+	if o.item.Attempt > 1 || !outbox.Open(err) {
 		return err
 	}
-	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *sql.Tx) error {
-		return out.report(ctx, tx, o, protocol.DeliveryStatus{Status: protocol.StatusQueued, Reason: text.Clip(err.Error(), maxReason)}, "queued")
+	status := store.DoTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
+		out.report(tx, o, protocol.DeliveryStatus{Status: protocol.StatusQueued, Reason: text.Clip(err.Error(), maxReason)}, "queued")
 	})
 	if status != nil {
 		out.log.Error().Err(status).Msg("reporting that a reply waits failed")
@@ -29,17 +29,18 @@ func (out *outbound) delayed(ctx context.Context, o *outgoing, err error) error 
 }
 
 // report queues a delivery_status for the agent that wrote a reply, once per name.
-func (out *outbound) report(ctx context.Context, tx *sql.Tx, o *outgoing, content protocol.DeliveryStatus, name string) error {
+func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
 	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
-	return out.surface.Report(ctx, tx, &surface.Report{
+	tx.Fail(out.surface.Report(tx.Context(), sqlTx(tx), &surface.Report{
 		Chat: peerOf(o.chat.key), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name), Trace: o.Trace, Status: content,
-	})
+	}))
 }
 
 // settled runs in the transaction that settles a part: it notes the message that the
 // part made, and with the last part reports what became of the reply.
-func (out *outbound) settled(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
-	o, err := out.outgoing(ctx, tx, &item)
+func (out *outbound) settled(ctx context.Context, within *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
+	tx := store.Within(ctx, within)
+	o, err := out.outgoing(tx, &item)
 	if err != nil {
 		if !outbox.Open(err) {
 			return nil // an item that nobody can read has nobody to report to
@@ -48,9 +49,9 @@ func (out *outbound) settled(ctx context.Context, tx *sql.Tx, item outbox.Item, 
 	}
 	number, _ := out.shown.Load(item.ID)
 	message, _ := number.(int64)
-	err = store.Exec(ctx, tx, `UPDATE sends SET attempt = 0, message = max(message, ?) WHERE reply = ? AND part = ?`, message, o.Reply, o.Part)
-	if err != nil {
-		return err
+	tx.Exec(`UPDATE sends SET attempt = 0, message = max(message, ?) WHERE reply = ? AND part = ?`, message, o.Reply, o.Part)
+	if tx.Err() != nil {
+		return tx.Err()
 	}
 	log := out.log.With().Str("topic", string(topicOf(o.chat.key))).Str("peer", o.agent).Int64("item", item.ID).AnErr("reason", cause).Logger()
 	switch outcome {
@@ -60,20 +61,17 @@ func (out *outbound) settled(ctx context.Context, tx *sql.Tx, item outbox.Item, 
 	default:
 		log.Error().Str("outcome", string(outcome)).Msg("answer not shown for certain; see `hubbub outbox list`")
 	}
-	return out.reportWhole(ctx, tx, o, item, outcome)
+	out.reportWhole(tx, o, outcome)
+	return tx.Err()
 }
 
 // reportWhole reports a reply whose last open part has been settled.
-func (out *outbound) reportWhole(ctx context.Context, tx *sql.Tx, o *outgoing, item outbox.Item, outcome outbox.State) error {
-	parts, err := out.partsOf(ctx, tx, o.Reply, o.destination)
-	if err != nil {
-		return err
-	}
+func (out *outbound) reportWhole(tx *store.Tx, o *outgoing, outcome outbox.State) {
 	status, lost := protocol.DeliveryStatus{Status: protocol.StatusDelivered}, false
-	for _, p := range parts {
-		switch p.state {
+	for _, p := range out.partsOf(tx, o) {
+		switch p.State {
 		case outbox.StatePending, outbox.StateSending:
-			return nil
+			return
 		case outbox.StateDead, outbox.StateDropped:
 			status.Status = protocol.StatusFailed
 			lost = lost || p.kind == kindText
@@ -82,31 +80,17 @@ func (out *outbound) reportWhole(ctx context.Context, tx *sql.Tx, o *outgoing, i
 				status.Status = protocol.StatusUnknown
 			}
 		}
-		status.Reason = max(status.Reason, text.Clip(out.api.Redact(p.reason), maxReason))
+		status.Reason = max(status.Reason, text.Clip(out.api.Redact(p.Error), maxReason))
 	}
-	source, _, err := store.One(ctx, tx, func(row store.Row) (source string, err error) {
-		var chat int64
-		err = row.Scan(&chat, &status.TelegramMessageID)
-		return out.sourceID(chat, int(status.TelegramMessageID)), err
-	}, `SELECT telegram_chat, message FROM sends WHERE reply = ? AND message > 0 ORDER BY part LIMIT 1`, o.Reply)
-	if err != nil {
-		return err
+	type made struct{ chat, message int64 }
+	first, shown := store.Get(tx, func(m *made) []any { return []any{&m.chat, &m.message} },
+		`SELECT telegram_chat, message FROM sends WHERE reply = ? AND message > 0 ORDER BY part LIMIT 1`, o.Reply)
+	if shown {
+		status.TelegramMessageID, status.SourceID = first.message, out.sourceID(first.chat, int(first.message))
 	}
-	status.SourceID = source
 	// An operator may have a part sent again: then there is another report.
-	if err := out.report(ctx, tx, o, status, fmt.Sprintf("%s:%d", status.Status, item.SettledAt.UnixMicro())); err != nil {
-		return err
+	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro()))
+	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.silent() { // a reaction less needs no alarm
+		out.notice(tx, o.chat, 0, "lost:"+thisHour(), "An answer could not be shown here. Ask again if you miss one; /status says more.")
 	}
-	if lost && o.agent != "" && outcome != outbox.StateDropped { // a reaction less needs no alarm
-		return out.tellLost(ctx, tx, o.chat)
-	}
-	return nil
-}
-
-// tellLost tells a chat that an answer was lost, if it can be told.
-func (out *outbound) tellLost(ctx context.Context, tx *sql.Tx, c *chat) error {
-	if c.silent() {
-		return nil
-	}
-	return out.notice(ctx, tx, c, 0, "lost:"+thisHour(), "An answer could not be shown here. Ask again if you miss one; /status says more.")
 }

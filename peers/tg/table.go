@@ -1,7 +1,7 @@
 package tg
 
 import (
-	"context"
+	"cmp"
 	"database/sql"
 	_ "embed"
 	"errors"
@@ -60,8 +60,6 @@ type chat struct {
 
 func (c *chat) direct() bool { return c.kind == string(models.ChatTypePrivate) }
 
-func (c *chat) group() bool { return !c.direct() }
-
 // silent reports whether nothing may be sent to the chat.
 func (c *chat) silent() bool { return !c.present || c.stopped }
 
@@ -77,91 +75,67 @@ func chatOf(topic protocol.Topic) (int64, error) {
 
 var errNoChat = errors.New("this bot has no such chat")
 
-// load reads a chat by its key or by any id that it has had.
-func (cs *chats) load(ctx context.Context, q store.Querier, anyID int64) (*chat, error) {
-	c, found, err := store.One(ctx, q, func(row store.Row) (c chat, err error) {
-		err = row.Scan(&c.key, &c.telegram, &c.kind, &c.title, &c.forum, &c.present, &c.stopped)
-		return c, err
+// load reads a chat by its key or by any id that it has had, and reports whether
+// there is one.
+func (cs *chats) load(tx *store.Tx, anyID int64) (*chat, bool) {
+	c, found := store.Get(tx, func(c *chat) []any {
+		return []any{&c.key, &c.telegram, &c.kind, &c.title, &c.forum, &c.present, &c.stopped}
 	}, `SELECT chat, telegram_id, kind, title, forum, present, stopped FROM chats WHERE bot = ?1 AND chat =
 		coalesce((SELECT chat FROM aliases WHERE bot = ?1 AND telegram_id = ?2), ?2)`, cs.bot, anyID)
-	if err == nil && !found {
-		err = errNoChat
-	}
-	return &c, err
+	return &c, found
 }
 
 // meet returns the chat of an update, making it known when it is new.
-func (cs *chats) meet(ctx context.Context, tx *sql.Tx, from *models.Chat) (*chat, error) {
-	title := from.Title
-	if title == "" {
-		title = strings.TrimSpace(from.FirstName + " " + from.LastName)
+func (cs *chats) meet(tx *store.Tx, from *models.Chat) *chat {
+	c, known := cs.load(tx, from.ID)
+	if !known {
+		c = &chat{key: from.ID, telegram: from.ID, present: true}
 	}
-	c, err := cs.load(ctx, tx, from.ID)
-	if errors.Is(err, errNoChat) {
-		err = store.Exec(ctx, tx, `INSERT INTO chats (bot, chat, telegram_id, kind, title, forum) VALUES (?, ?, ?, ?, ?, ?)`,
-			cs.bot, from.ID, from.ID, string(from.Type), title, from.IsForum)
-		return &chat{key: from.ID, telegram: from.ID, kind: string(from.Type), title: title, forum: from.IsForum, present: true}, err
+	if !known || from.ID == c.telegram && from.Type != "" {
+		c.kind, c.title, c.forum = string(from.Type), cmp.Or(from.Title, fullName(from.FirstName, from.LastName)), from.IsForum
+		tx.Exec(`INSERT INTO chats (bot, chat, telegram_id, kind, title, forum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+			ON CONFLICT (bot, chat) DO UPDATE SET kind = ?4, title = ?5, forum = ?6 WHERE (kind, title, forum) <> (?4, ?5, ?6)`,
+			cs.bot, c.key, c.telegram, c.kind, c.title, c.forum)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if from.ID == c.telegram && from.Type != "" && (c.title != title || c.forum != from.IsForum || c.kind != string(from.Type)) {
-		c.title, c.forum, c.kind = title, from.IsForum, string(from.Type)
-		err = store.Exec(ctx, tx, `UPDATE chats SET kind = ?, title = ?, forum = ? WHERE bot = ? AND chat = ?`,
-			c.kind, c.title, c.forum, cs.bot, c.key)
-	}
-	return c, err
+	return c
 }
 
 // setPresent records whether the bot may write to a chat. If it may not, the chat
 // asks for no agent.
-func (cs *chats) setPresent(ctx context.Context, tx *sql.Tx, c *chat, present bool) error {
+func (cs *chats) setPresent(tx *store.Tx, c *chat, present bool) {
 	c.present = present
-	return cs.change(ctx, tx, c, `UPDATE chats SET present = ? WHERE bot = ? AND chat = ?`, present, present)
+	tx.Exec(`UPDATE chats SET present = ? WHERE bot = ? AND chat = ?`, present, cs.bot, c.key)
+	cs.openOrClose(tx, c)
 }
 
 // setStopped records that a user stopped a chat, or let it go on.
-func (cs *chats) setStopped(ctx context.Context, tx *sql.Tx, c *chat, stopped bool) error {
+func (cs *chats) setStopped(tx *store.Tx, c *chat, stopped bool) {
 	c.stopped = stopped
-	return cs.change(ctx, tx, c, `UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, !stopped)
+	tx.Exec(`UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, cs.bot, c.key)
+	cs.openOrClose(tx, c)
 }
 
-func (cs *chats) change(ctx context.Context, tx *sql.Tx, c *chat, query string, value, open bool) error {
-	if err := store.Exec(ctx, tx, query, value, cs.bot, c.key); err != nil {
-		return err
+func (cs *chats) openOrClose(tx *store.Tx, c *chat) {
+	set := cs.surface.Open
+	if c.silent() {
+		set = cs.surface.Close
 	}
-	switch {
-	case !open:
-		return cs.surface.Close(ctx, tx, peerOf(c.key))
-	case c.silent():
-		return nil
-	}
-	return cs.surface.Open(ctx, tx, peerOf(c.key))
+	tx.Fail(set(tx.Context(), sqlTx(tx), peerOf(c.key)))
 }
 
 // move makes the new id of a group an alias of the one it was known by.
-func (cs *chats) move(ctx context.Context, tx *sql.Tx, from, to int64) error {
-	c, err := cs.load(ctx, tx, from)
-	if errors.Is(err, errNoChat) {
-		return nil // nothing was ever said there
-	}
-	if err != nil || c.telegram == to {
-		return err
+func (cs *chats) move(tx *store.Tx, from, to int64) {
+	c, known := cs.load(tx, from)
+	if !known || c.telegram == to { // nothing was ever said there, or it is done
+		return
 	}
 	cs.log.Info().Int64("chat", c.key).Int64("moved_to", to).Msg("group became a supergroup; it keeps its agents")
-	return errors.Join(
-		store.Exec(ctx, tx, `INSERT OR REPLACE INTO aliases (bot, telegram_id, chat) VALUES (?, ?, ?)`, cs.bot, to, c.key),
-		store.Exec(ctx, tx, `UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
-			to, string(models.ChatTypeSupergroup), cs.bot, c.key),
-		// What was said under the new id before this was known belongs here too.
-		cs.surface.Rename(ctx, tx, peerOf(to), peerOf(c.key)))
+	tx.Exec(`INSERT OR REPLACE INTO aliases (bot, telegram_id, chat) VALUES (?, ?, ?)`, cs.bot, to, c.key)
+	tx.Exec(`UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
+		to, string(models.ChatTypeSupergroup), cs.bot, c.key)
+	// What was said under the new id before this was known belongs here too.
+	tx.Fail(cs.surface.Rename(tx.Context(), sqlTx(tx), peerOf(to), peerOf(c.key)))
 }
 
-// movedTo records a group's new id, which a refusal gave.
-func (cs *chats) movedTo(ctx context.Context, c *chat, to int64) error {
-	err := store.InTx(ctx, cs.db, func(tx *sql.Tx) error { return cs.move(ctx, tx, c.key, to) })
-	if err == nil {
-		c.telegram = to
-	}
-	return err
-}
+// sqlTx is the transaction of a Tx, for the surface, which does not take a Tx yet.
+func sqlTx(tx *store.Tx) *sql.Tx { return tx.Beneath().(*sql.Tx) }

@@ -7,10 +7,10 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 )
 
@@ -21,21 +21,16 @@ type typing struct {
 	out  *outbound
 	wake chan struct{}
 
-	mu   sync.Mutex
-	busy map[typist]typingSpan
+	mu    sync.Mutex
+	busy  map[typist]typingSpan
+	shown map[typingPlace]time.Time // when the sign of a place was last sent, if somebody types there
 }
 
 // A typist is one agent in one place.
 type typist struct {
-	chat   int64
-	agent  string
-	thread int
-}
-
-type typingSpan struct {
-	telegram     int64
-	since, until time.Time
-	shown        time.Time // when its sign was last sent
+	typingPlace
+	chat  int64
+	agent string
 }
 
 // A typingPlace is where Telegram shows a sign, whoever types there.
@@ -44,46 +39,39 @@ type typingPlace struct {
 	thread   int
 }
 
+type typingSpan struct{ since, until time.Time }
+
 func newTyping(out *outbound) *typing {
-	return &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}}
+	return &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}, shown: map[typingPlace]time.Time{}}
 }
 
 // maxTypists bounds the table: more than this many at once are not shown.
 const maxTypists = 1000
 
 // set starts or prolongs an agent's sign; a reply without any content ends it.
-func (t *typing) set(c *chat, r *reply) {
+func (t *typing) set(ctx context.Context, c *chat, r *reply) {
 	if !r.content.Typing {
 		t.clear(c.key, r.agent)
 		return
 	}
-	if !c.present || c.stopped {
+	if c.silent() {
 		return
 	}
-	thread, err := strconv.Atoi(r.content.ThreadID)
-	if err != nil {
-		thread = t.out.threadFor(context.Background(), &outgoing{content: r.content})
-	}
-	who := typist{c.key, r.agent, thread}
+	who := typist{typingPlace{c.telegram, threadFor(store.On(ctx, t.out.db), &r.content)}, c.key, r.agent}
 	now := time.Now()
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	span, known := t.busy[who]
 	if !known {
 		if len(t.busy) >= maxTypists {
-			t.mu.Unlock()
 			return
 		}
-		span = typingSpan{telegram: c.telegram, since: now}
-	}
-	span.until = now.Add(t.out.opts.TypingHold)
-	if most := span.since.Add(typingCap); span.until.After(most) {
-		span.until = most
-	}
-	t.busy[who] = span
-	t.mu.Unlock()
-	if !known {
+		span.since = now
+		delete(t.shown, who.typingPlace) // the reply before ended the sign of the others there too
 		wake(t.wake)
 	}
+	span.until = now.Add(min(t.out.opts.TypingHold, span.since.Add(typingCap).Sub(now)))
+	t.busy[who] = span
 }
 
 // clear ends an agent's signs in a chat.
@@ -113,7 +101,7 @@ func (t *typing) loop(ctx context.Context) error {
 // returns how long the next look can wait; false when nobody types.
 func (t *typing) show(ctx context.Context) (next time.Duration, busy bool) {
 	now := time.Now()
-	shown := t.lastShown(now)
+	shown, tx := t.lastShown(now), store.On(ctx, t.out.db)
 	oldestFirst := func(a, b typingPlace) int {
 		return cmp.Or(shown[a].Compare(shown[b]), cmp.Compare(a.telegram, b.telegram), cmp.Compare(a.thread, b.thread))
 	}
@@ -121,20 +109,21 @@ func (t *typing) show(ctx context.Context) (next time.Duration, busy bool) {
 		if wait := shown[place].Add(typingRefresh).Sub(now); wait > 0 {
 			return wait, true
 		}
-		if held, err := t.out.heldUntil(ctx, place.telegram); err != nil || held.After(now) {
+		if held := t.out.heldUntil(tx, place.telegram); tx.Err() != nil || held.After(now) {
 			continue
 		}
 		if !t.out.limiter.Allow() {
 			return typingPause, true // sends come first
 		}
-		t.note(place, now)
+		t.mu.Lock()
+		t.shown[place] = now
+		t.mu.Unlock()
 		params := map[string]any{"chat_id": place.telegram, "action": "typing"}
 		if place.thread != 0 {
 			params["message_thread_id"] = place.thread
 		}
-		var refused *botapi.Error
 		err := t.out.call(ctx, "sendChatAction", params, nil)
-		if errors.As(err, &refused) && refused.Code == http.StatusTooManyRequests {
+		if refused, ok := errors.AsType[*botapi.Error](err); ok && refused.Code == http.StatusTooManyRequests {
 			t.out.heed(ctx, place.telegram, refused)
 			break
 		}
@@ -143,33 +132,18 @@ func (t *typing) show(ctx context.Context) (next time.Duration, busy bool) {
 }
 
 // lastShown returns the places where somebody types, each with the time of its
-// last sign. One who begins to type there has none yet: the reply before it ended
-// the sign of the others too.
+// last sign, and forgets the others.
 func (t *typing) lastShown(now time.Time) map[typingPlace]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	shown := map[typingPlace]time.Time{}
 	for who, span := range t.busy {
-		place := typingPlace{span.telegram, who.thread}
-		last, known := shown[place]
-		switch {
-		case !span.until.After(now):
+		if span.until.After(now) {
+			shown[who.typingPlace] = t.shown[who.typingPlace]
+		} else {
 			delete(t.busy, who)
-		case !known, span.shown.Before(last):
-			shown[place] = span.shown
 		}
 	}
+	t.shown = maps.Clone(shown)
 	return shown
-}
-
-// note records when the sign of a place was last sent.
-func (t *typing) note(place typingPlace, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for who, span := range t.busy {
-		if span.telegram == place.telegram && who.thread == place.thread {
-			span.shown = now
-			t.busy[who] = span
-		}
-	}
 }

@@ -47,16 +47,19 @@ func (b *Bridge) webhookLoop(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for Telegram on %s (see --webhook-listen): %w", b.opts.WebhookListen, err)
 	}
-	return serveHTTP(ctx, listener, b.webhookHandler(secret), func(ctx context.Context) error {
-		return b.announceWebhook(ctx, secret)
-	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.announceWebhook(ctx, secret) })
+	group.Go(func() error { return serveHTTP(ctx, listener, b.webhookHandler(secret)) })
+	return group.Wait()
 }
 
 // announceWebhook tells Telegram the address until it has taken it. Updates are
 // delivered one at a time, which keeps their order.
 func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 	for failures := 1; ; failures++ {
-		err := store.Exec(ctx, b.db, `UPDATE bots SET webhook_url = ? WHERE bot = ?`, b.opts.WebhookURL, b.bot)
+		tx := store.On(ctx, b.db)
+		tx.Exec(`UPDATE bots SET webhook_url = ? WHERE bot = ?`, b.opts.WebhookURL, b.bot)
+		err := tx.Err()
 		if err == nil {
 			err = b.call(ctx, "setWebhook", map[string]any{
 				"url": b.opts.WebhookURL, "secret_token": secret, "max_connections": 1,
@@ -97,10 +100,7 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 			http.Error(w, "the update cannot be read", http.StatusRequestEntityTooLarge)
 			return
 		}
-		var head struct {
-			ID *int64 `json:"update_id"`
-		}
-		if json.Unmarshal(raw, &head) != nil || head.ID == nil {
+		if _, ok := updateID(raw); !ok {
 			http.Error(w, "this is no update", http.StatusBadRequest)
 			return
 		}
@@ -115,29 +115,25 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 	})
 }
 
-// serveHTTP serves until ctx ends, and runs beside meanwhile. It returns after
-// both have ended.
-func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, beside func(context.Context) error) error {
+// serveHTTP serves until ctx ends, and returns after what it was answering.
+func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return beside(ctx) })
-	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		grace, done := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
-		defer done()
-		if server.Shutdown(grace) != nil {
-			return server.Close()
-		}
-		return nil
-	})
-	return group.Wait()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	grace, done := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	defer done()
+	err := server.Shutdown(grace)
+	if err != nil {
+		err = server.Close()
+	}
+	<-served
+	return err
 }
