@@ -21,7 +21,7 @@ func (w *Writer) Admit() error {
 	defer w.mu.Unlock()
 	q := &w.q
 	if q.closed || q.lost.rows > 0 {
-		return fmt.Errorf("%w: %s", ErrBehind, q.stallReason())
+		return fmt.Errorf("%w: %s", ErrBehind, q.stallReason(stallAfter))
 	}
 	if q.rows == 0 && q.reason == "" {
 		return nil
@@ -33,5 +33,5 @@ func (w *Writer) Admit() error {
 	if time.Since(q.progress) < limit {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrBehind, q.stallReason())
+	return fmt.Errorf("%w: %s", ErrBehind, q.stallReason(stallAfter))
 }

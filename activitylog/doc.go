@@ -13,8 +13,9 @@
 //     take 250 ms or longer cannot keep that promise, and holds nobody before the
 //     queue is full. The end of Run's context loses nothing.
 //   - Blocking: TryAppend never blocks. Append waits while the queue is full and
-//     the writer makes progress; it does not wait once no transaction was committed
-//     for 250 ms (locked, full disk, errors).
+//     the writer gets on, at most Options.Hold for a commit that takes long. Once the
+//     database has refused rows (locked, full disk) and 250 ms have passed without a
+//     commit, nobody waits.
 //   - Loss: then rows wait in the queue, up to its bounds, and rows that do not fit
 //     are counted. A log_gap row, {"lost":N,"reason":"..."}, takes the place of
 //     the lost rows as soon as writing works again.

@@ -15,8 +15,8 @@ const chunkRows = 2048
 const maxShare = 16
 
 const (
-	// stallAfter is how long the writer may make no progress before nobody
-	// waits for it any more.
+	// stallAfter is how long the writer may make no progress before nobody waits
+	// for it any more if it has failed, or for its pace.
 	stallAfter = 250 * time.Millisecond
 	// maxLag is how long writing the queued rows may take before publishers are
 	// held, so that a kill loses at most the last 250 ms.
@@ -76,7 +76,7 @@ type gap struct {
 // oldest row is about to exceed what a kill may lose, and the writer makes
 // progress. Then nothing was queued, and the caller calls Append.
 //
-// When the queue is full and the writer makes no progress, the rows are counted
+// When the queue is full and the writer does not get on, the rows are counted
 // as lost (a log_gap row will say so) and TryAppend returns true. It never
 // blocks, and may be called by any number of goroutines.
 func (w *Writer) TryAppend(rows ...Row) bool {
@@ -98,7 +98,8 @@ func (w *Writer) TryAppend(rows ...Row) bool {
 }
 
 // Append queues rows like TryAppend, and waits while TryAppend would return
-// false. It never waits for a writer that has made no progress for 250 ms.
+// false. It does not wait for a writer that has failed and made no progress for
+// 250 ms, nor longer than Options.Hold for a commit that takes long.
 func (w *Writer) Append(rows ...Row) {
 	for !w.TryAppend(rows...) {
 		w.awaitSpace(rows)
@@ -128,19 +129,30 @@ func (w *Writer) awaitSpace(rows []Row) {
 }
 
 // holdLocked decides whether the caller has to wait for the next commit, and for
-// how long at most: while the queue is full and the writer gets on; and while
-// more waits than the writer keeps up with, though half of what it writes may
+// how long at most: while the queue is full and the writer gets on, or may do so; and
+// while more waits than the writer keeps up with, though half of what it writes may
 // follow, so that it catches up and nobody stands still meanwhile.
 func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 	q := &w.q
 	switch {
 	case q.rows == 0 || q.closed:
 		return 0
-	case w.fullLocked(len(rows), size), q.limit > 0 && q.rows+len(rows) > q.limit && q.credit <= 0:
+	case w.fullLocked(len(rows), size):
+		return w.patienceLocked() - time.Since(q.progress)
+	case q.limit > 0 && q.rows+len(rows) > q.limit && q.credit <= 0:
 		return stallAfter - time.Since(q.progress)
 	default:
 		return 0
 	}
+}
+
+// patienceLocked is how long after its last progress the writer is waited for: a commit
+// that runs without an error may end well.
+func (w *Writer) patienceLocked() time.Duration {
+	if w.q.reason != "" {
+		return stallAfter
+	}
+	return w.opts.Hold
 }
 
 // fullLocked reports whether so many rows more would pass a bound. An empty
@@ -154,7 +166,7 @@ func (w *Writer) fullLocked(rows, size int) bool {
 func (w *Writer) pushOrLoseLocked(rows []Row, size int) bool {
 	q := &w.q
 	if q.closed || w.fullLocked(len(rows), size) {
-		w.loseLocked(len(rows), q.stallReason())
+		w.loseLocked(len(rows), q.stallReason(w.patienceLocked()))
 		return false
 	}
 	before := q.rows
@@ -324,13 +336,15 @@ func gapRow(lost gap, at time.Time) Row {
 	return Row{At: at.UnixMicro(), Event: LogGap, Payload: payload, Error: lost.reason}
 }
 
-func (q *queue) stallReason() string {
+// stallReason says why rows are lost, or messages refused, after a time without
+// progress.
+func (q *queue) stallReason(after time.Duration) string {
 	switch {
 	case q.reason != "":
 		return q.reason
 	case q.closed:
 		return "the log was closed"
 	default:
-		return fmt.Sprintf("the log made no progress for %s", stallAfter)
+		return fmt.Sprintf("the log made no progress for %s", after)
 	}
 }

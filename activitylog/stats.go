@@ -16,9 +16,14 @@ type Stats struct {
 	WALBytes    int64         // size of the write-ahead log after the last commit
 	LastError   string        // the last failure, also after it has passed
 	Failing     bool          // whether that failure persists
-	MaxRows     int           // Options.QueueRows in force
-	MaxBytes    int           // Options.QueueBytes in force
-	MaxWAL      int64         // Options.MaxWAL in force
+	Bounds
+}
+
+// Bounds are the Options in force that bound what waits.
+type Bounds struct {
+	MaxRows, MaxBytes int
+	MaxWAL            int64
+	Hold              time.Duration
 }
 
 // Stats returns the counters. It does not block on I/O.
@@ -28,7 +33,7 @@ func (w *Writer) Stats() Stats {
 	q := &w.q
 	s := q.totals
 	s.QueuedRows, s.QueuedBytes = q.rows, q.bytes
-	s.MaxRows, s.MaxBytes, s.MaxWAL = w.opts.QueueRows, w.opts.QueueBytes, w.opts.MaxWAL
+	s.Bounds = Bounds{w.opts.QueueRows, w.opts.QueueBytes, w.opts.MaxWAL, w.opts.Hold}
 	s.Failing = q.reason != ""
 	if c := q.oldest(); c != nil {
 		s.Lag = time.Since(c.since)

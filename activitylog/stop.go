@@ -81,7 +81,7 @@ func (w *Writer) Sync(ctx context.Context) error {
 		if q.settled >= target {
 			defer w.mu.Unlock()
 			if q.totals.Lost > lost {
-				return errors.New(q.stallReason())
+				return errors.New(q.stallReason(w.patienceLocked()))
 			}
 			return nil
 		}

@@ -15,6 +15,7 @@ const (
 	DefaultQueueRows  = 65536
 	DefaultQueueBytes = 64 << 20
 	DefaultMaxWAL     = int64(4 << 30)
+	DefaultHold       = 5 * time.Second
 )
 
 // Options are the optional settings of a Writer. Nil is valid.
@@ -23,6 +24,10 @@ type Options struct {
 	QueueBytes int    // bytes that may wait; default DefaultQueueBytes
 	Required   bool   // Admit refuses while the log cannot keep up
 	Bus        string // name of this bus, for the column `bus`
+
+	// Hold is how long Append waits for a commit that takes long, while no error has
+	// come of it; default DefaultHold.
+	Hold time.Duration
 
 	// MaxWAL bounds the write-ahead log, in bytes, when a reader keeps a
 	// transaction open; default 4 GiB. Beyond it nothing is written until the
@@ -68,6 +73,7 @@ func NewWriter(path string, opts *Options) *Writer {
 	defaults.Positive(&o.QueueRows, DefaultQueueRows)
 	defaults.Positive(&o.QueueBytes, DefaultQueueBytes)
 	defaults.Positive(&o.MaxWAL, DefaultMaxWAL)
+	defaults.Positive(&o.Hold, DefaultHold)
 	defaults.Positive(&o.StopTimeout, 5*time.Second)
 	defaults.Log(&o.Log)
 	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1)}

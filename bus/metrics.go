@@ -153,8 +153,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- latencyMetric(&s)
 	if l := s.Log; l != nil {
 		collect(ch, logMetrics, l)
-		collectLabelled(ch, descBound, prometheus.GaugeValue, map[string]int64{
-			"activity_queue_rows": int64(l.MaxRows), "activity_queue_bytes": int64(l.MaxBytes), "activity_wal_bytes": l.MaxWAL,
+		collectLabelled(ch, descBound, prometheus.GaugeValue, map[string]float64{
+			"activity_queue_rows": float64(l.MaxRows), "activity_queue_bytes": float64(l.MaxBytes),
+			"activity_wal_bytes": float64(l.MaxWAL), "activity_hold_seconds": l.Hold.Seconds(),
 		})
 		collectLabelled(ch, descUsed, prometheus.GaugeValue, map[string]int64{
 			"activity_queue_rows": int64(l.QueuedRows), "activity_queue_bytes": int64(l.QueuedBytes), "activity_wal_bytes": l.WALBytes,

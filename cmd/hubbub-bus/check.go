@@ -80,7 +80,7 @@ func (s *settings) checkBounds() error {
 		value time.Duration
 	}{
 		{"delivery-timeout", o.DeliveryTimeout}, {"initialize-timeout", o.InitializeTimeout},
-		{"write-timeout", o.WriteTimeout}, {"ping-interval", o.PingInterval},
+		{"write-timeout", o.WriteTimeout}, {"ping-interval", o.PingInterval}, {"activity-hold", s.log.Hold},
 	} {
 		if b.value <= 0 {
 			return program.Usage("--%s must be longer than 0s, such as 30s", b.flag)

@@ -53,6 +53,8 @@ var limits = []limit{
 		[]string{"TestNobodyWaitsForAStalledWriter", "TestPublishersAreHeldToTheSpeedOfTheWriter"}},
 	{"activity-queue-bytes", "64 MiB that wait", "activity_queue_bytes", true, "hubbub_activity_rows_lost_total",
 		[]string{"TestTheQueueIsBoundedInBytes"}},
+	{"activity-hold", "5 s for a commit", "activity_hold_seconds", false, "hubbub_activity_rows_lost_total",
+		[]string{"TestASlowCommitLosesNothing", "TestNobodyWaitsForAStalledWriter"}},
 	{"activity-wal", "4 GiB of its write-ahead file", "activity_wal_bytes", true, "hubbub_activity_stalled",
 		[]string{"TestAReaderThatStaysCannotGrowTheWALWithoutBound"}},
 	{"", "topics, identities and message ids 256 bytes", "topic_bytes", false, "", []string{"TestScanSend"}},

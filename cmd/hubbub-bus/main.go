@@ -74,6 +74,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.log.QueueRows, "activity-queue", activitylog.DefaultQueueRows, "rows that may wait for the activity log")
 	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes, "bytes that may wait for the activity log")
 	fs.Int64Var(&s.log.MaxWAL, "activity-wal", activitylog.DefaultMaxWAL, "bytes that the activity log's write-ahead file may grow to while a reader keeps it from being cut")
+	fs.DurationVar(&s.log.Hold, "activity-hold", activitylog.DefaultHold, "how long publishers wait for a commit of the activity log that takes long, before rows are lost")
 	fs.BoolVar(&s.log.Required, "activity-required", false, "refuse messages while the activity log cannot keep up")
 	fs.BoolVar(&s.noConsole, "no-console", false, "serve no web console at /console/")
 	s.cluster.flags(fs)
