@@ -42,20 +42,11 @@ const (
 // say (facts) and how it is configured. It is total and pure.
 func Decide(e Event, self Self, facts Facts, cfg Config) Decision {
 	v := look(&e, &self, &facts, &cfg)
-	r := matchingRule(&v)
-	o := r.outcome
-	if r.directed != nil {
-		o.directedness = r.directed(&v)
-	}
+	r := rules[slices.IndexFunc(rules, func(r rule) bool { return r.when(&v) })]
 	d := Decision{
-		Directedness: o.directedness,
-		Policy:       o.policy,
-		Injection:    o.mode,
-		Priority:     e.priority(),
-		Reason:       r.name,
-		Action:       r.action,
+		Directedness: r.aim(&v), Policy: r.policy, Injection: r.mode, Priority: e.priority(), Reason: r.reason, Action: r.action,
 	}
-	if r.urgent {
+	if r.action == ActionCancel {
 		d.Priority = PriorityUrgent
 	}
 	if d.Injection == ModeBuffered && d.Priority == PriorityUrgent {
@@ -202,11 +193,7 @@ func (v *view) asksToLeave() bool {
 
 // work reports whether the event hands out, asks about or blocks work.
 func (v *view) work() bool {
-	switch v.event.kind() {
-	case KindAssignment, KindApproval, KindBlocker, KindAnswer:
-		return true
-	}
-	return false
+	return slices.Contains([]EventKind{KindAssignment, KindApproval, KindBlocker, KindAnswer}, v.event.kind())
 }
 
 // workForMe reports whether work is for this agent: by recipient, else by mention, else
@@ -221,21 +208,9 @@ func (v *view) workForMe() bool {
 // status reports whether nobody says anything to anybody: logs, progress,
 // system and tool conversations, and kinds of events that we do not know.
 func (v *view) status() bool {
-	switch v.event.kind() {
-	case KindMessage, KindEdit:
-	default:
-		if !v.work() {
-			return true
-		}
-	}
-	switch v.event.conversationKind() {
-	case ConversationSystem, ConversationTool:
-		return true
-	case ConversationDM, ConversationChannel, ConversationThread:
-	default:
-		return true
-	}
-	return v.event.authorKind() == AuthorSystem && !v.aimed() && !v.work()
+	said := v.event.kind() == KindMessage || v.event.kind() == KindEdit
+	talk := slices.Contains([]ConversationKind{ConversationDM, ConversationChannel, ConversationThread}, v.event.conversationKind())
+	return !talk || !v.work() && (!said || v.event.authorKind() == AuthorSystem && !v.aimed())
 }
 
 func (v *view) ownsStream() bool {

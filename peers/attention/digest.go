@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,11 +72,7 @@ func MakeDigest(items []DigestItem, v Version) Digest {
 }
 
 func countList(counts map[string]int) string {
-	keys := make([]string, 0, len(counts))
-	for key := range counts {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(counts))
 	for i, key := range keys {
 		keys[i] = HeaderValue(key) + " " + strconv.Itoa(counts[key])
 	}

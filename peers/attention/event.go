@@ -141,18 +141,8 @@ func (c *Capabilities) Takes(m Mode) bool {
 	if c == nil {
 		return true
 	}
-	switch m {
-	case ModeImmediate:
-		return c.Immediate
-	case ModeBuffered:
-		return c.Buffered
-	case ModeNotify:
-		return c.Notify
-	case ModeDigest:
-		return c.Digest
-	default:
-		return true
-	}
+	takes, needed := map[Mode]bool{ModeImmediate: c.Immediate, ModeBuffered: c.Buffered, ModeNotify: c.Notify, ModeDigest: c.Digest}[m]
+	return takes || !needed
 }
 
 func (c Config) deadline() time.Duration { return cmp.Or(max(c.Deadline, 0), DefaultDeadline) }
@@ -170,12 +160,10 @@ func (e *Event) conversationKind() ConversationKind {
 func (e *Event) authorKind() AuthorKind { return cmp.Or(e.Author.Kind, AuthorHuman) }
 
 func (e *Event) priority() Priority {
-	switch e.Priority {
-	case PriorityUrgent, PriorityLow:
+	if e.Priority == PriorityUrgent || e.Priority == PriorityLow {
 		return e.Priority
-	default:
-		return PriorityNormal
 	}
+	return PriorityNormal
 }
 
 // inThread reports whether an event belongs to a thread rather than to a whole

@@ -21,13 +21,8 @@ const PullThread = "chat.read_thread"
 
 func newKnock(v *view, d *Decision) Knock {
 	return Knock{
-		From:         FromLabel(v.event.Author),
-		Where:        WhereLabel(v.event.Conversation),
-		Directedness: d.Directedness,
-		Policy:       d.Policy,
-		Priority:     d.Priority,
-		Topic:        knockTopic(v),
-		PullWith:     PullThread,
+		From: FromLabel(v.event.Author), Where: WhereLabel(v.event.Conversation), PullWith: PullThread,
+		Directedness: d.Directedness, Policy: d.Policy, Priority: d.Priority, Topic: knockTopic(v),
 	}
 }
 
@@ -62,19 +57,17 @@ func reactionTopic(s Signal) string {
 }
 
 func size(words, attachments int) string {
-	var b strings.Builder
+	length := "long"
 	switch {
 	case words <= 12:
-		b.WriteString("short")
+		length = "short"
 	case words <= 80:
-		b.WriteString("a paragraph")
-	default:
-		b.WriteString("long")
+		length = "a paragraph"
 	}
 	if attachments > 0 {
-		b.WriteString(", attachments: " + strconv.Itoa(min(attachments, 99)))
+		length += ", attachments: " + strconv.Itoa(min(attachments, 99))
 	}
-	return b.String()
+	return length
 }
 
 // FromLabel names an author for a header or a knock: kind and id. The id is

@@ -19,11 +19,8 @@ type mentions struct {
 // once: both are looked up in the same way.
 func resolveMentions(e *Event, self *Self, w *Words, spoken string) mentions {
 	var m mentions
-	for _, name := range e.Mentions {
+	for _, name := range slices.Concat(e.Mentions, textMentions(spoken)) {
 		m.add(name, self, w)
-	}
-	for _, label := range textMentions(spoken) {
-		m.add(label, self, w)
 	}
 	return m
 }
@@ -33,29 +30,13 @@ func (m *mentions) add(name string, self *Self, w *Words) {
 	if !qualified {
 		family, rest = "", family
 	}
-	switch {
-	case rest == "":
-	case family == "role":
-		if hasFold(self.Roles, rest) || hasFold(w.Groups, rest) {
-			m.role = true
-		} else {
-			m.others = true
-		}
-	case family == "agent":
-		if self.is(rest) {
-			m.me = true
-		} else {
-			m.others = true
-		}
-	case family != "": // "user:dave" and whatever else a surface resolves
-		m.others = true
-	case self.is(rest) || hasFold(self.Aliases, rest):
-		m.me = true
-	case hasFold(self.Roles, rest) || hasFold(w.Groups, rest):
-		m.role = true
-	default:
-		m.others = true
+	if rest == "" {
+		return
 	}
+	bare := family == "" // "user:dave" and whatever else a surface resolves is somebody else
+	me := (bare || family == "agent") && self.is(rest) || bare && hasFold(self.Aliases, rest)
+	role := !me && (bare || family == "role") && (hasFold(self.Roles, rest) || hasFold(w.Groups, rest))
+	m.me, m.role, m.others = m.me || me, m.role || role, m.others || !me && !role
 }
 
 func hasFold(list []string, s string) bool {
@@ -110,15 +91,9 @@ func Labels(text string) []Label {
 	return labels
 }
 
+// scan returns where the characters end that are wanted.
 func scan(text string, from int, want func(rune) bool) int {
-	for from < len(text) {
-		r, size := utf8.DecodeRuneInString(text[from:])
-		if !want(r) {
-			break
-		}
-		from += size
-	}
-	return from
+	return len(text) - len(strings.TrimLeftFunc(text[from:], want))
 }
 
 func isWordRune(r rune) bool {
@@ -170,14 +145,11 @@ func spokenPart(text string) string {
 
 func withoutCodeSpans(line string) string {
 	for {
-		open := strings.IndexByte(line, '`')
-		if open < 0 {
+		before, rest, _ := strings.Cut(line, "`")
+		_, after, closed := strings.Cut(rest, "`")
+		if !closed {
 			return line
 		}
-		length := strings.IndexByte(line[open+1:], '`')
-		if length < 0 {
-			return line
-		}
-		line = line[:open] + " " + line[open+1+length+1:]
+		line = before + " " + after
 	}
 }

@@ -3,6 +3,7 @@ package attention
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // A Standing is what an agent's records say about an event at the moment when
@@ -91,10 +92,15 @@ func permit(s *Standing, counts func(reason string) bool) Refusal {
 
 // silences are texts that models write when they mean to say nothing.
 var silences = []string{
-	"no reply", "no_reply", "noreply", "no response", "no_response", "silence", "silent", "stay silent", "remain silent", "staying silent",
-	"none", "null", "nil", "n/a", "na", "no comment", "nothing", "skip", "pass", "ignore", "ignored", "heartbeat ok", "heartbeat_ok",
-	"no action", "no action needed", "no response needed", "no reply needed", "no reply necessary", "no response necessary", "empty", "end turn",
+	"no reply", "no_reply", "noreply", "no response", "no_response", "stay silent", "remain silent", "staying silent", "heartbeat ok", "heartbeat_ok",
+	"no action", "no action needed", "no response needed", "no reply needed", "no reply necessary", "no response necessary", "end turn",
 	"end_turn", "do not respond", "must_not_respond", "must not respond", "not addressed to me",
+}
+
+// wrappedSilences are silences only if they are wrapped: else each is a short answer to
+// an honest question.
+var wrappedSilences = []string{
+	"none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty", "no comment",
 }
 
 // MeansSilence reports whether a text is a way to write silence: nothing but
@@ -107,12 +113,7 @@ func MeansSilence(text string) bool {
 		return !strings.ContainsAny(bare, "!")
 	}
 	wrapped := strings.ContainsAny(bare[:1], "*_~`'\"([{<-—–…|#=") || strings.ContainsAny(text, "_")
-	for _, s := range silences {
-		if inner == s {
-			return wrapped || !ordinaryWord(s) || shouted(s, text)
-		}
-	}
-	return false
+	return slices.Contains(silences, inner) || slices.Contains(wrappedSilences, inner) && (wrapped || shouted(inner, text))
 }
 
 // shouted reports whether a word is written for a program: nobody answers a question with
@@ -121,12 +122,45 @@ func shouted(word, text string) bool {
 	return (word == "silent" || word == "silence") && text == strings.ToUpper(text)
 }
 
-// ordinaryWord reports whether a word is a short answer to an honest question, unless it
-// is wrapped.
-func ordinaryWord(s string) bool {
-	switch s {
-	case "none", "nothing", "skip", "pass", "na", "n/a", "nil", "null", "ignore", "ignored", "silence", "silent", "empty", "no comment":
-		return true
+// Bounds of an exchange between two agents without a person.
+const (
+	ExchangeLimit  = 10          // messages of both
+	ExchangeWindow = time.Minute // within this time
+)
+
+// An Exchange is what two agents alone said to each other in one conversation
+// since a person last spoke there.
+type Exchange struct {
+	Sent      []time.Time // of both agents' messages, in order
+	Escalated bool        // a person was called in since
+}
+
+// A Verdict says what to do with one more message of an exchange.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictAllow    Verdict = "allow"    // send it
+	VerdictEscalate Verdict = "escalate" // send an escalation in its place, once
+	VerdictHold     Verdict = "hold"     // send nothing until a person speaks
+)
+
+// Weigh returns whether one more message may join an exchange at a time: at most
+// ExchangeLimit in any ExchangeWindow, then one escalation, then nothing until
+// a person has spoken (which begins a new exchange).
+func (x Exchange) Weigh(now time.Time) Verdict {
+	switch first := len(x.Sent) - ExchangeLimit; {
+	case x.Escalated:
+		return VerdictHold
+	case first < 0 || now.Sub(x.Sent[first]) >= ExchangeWindow:
+		return VerdictAllow
 	}
-	return false
+	return VerdictEscalate
+}
+
+// AddsNothing reports whether a text says again what one of the earlier texts
+// of the same agent said: the same words, whatever the case and punctuation.
+func AddsNothing(text string, earlier []string) bool {
+	words := strings.Join(tokens(text), " ")
+	return words != "" && slices.ContainsFunc(earlier, func(e string) bool { return strings.Join(tokens(e), " ") == words })
 }

@@ -1,6 +1,10 @@
 package attention
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // A Version is a draft of C2A.
 type Version string
@@ -16,11 +20,8 @@ var Versions = []Version{Version0602, Version0624}
 
 // ParseVersion returns the draft that a string names; empty means the default.
 func ParseVersion(s string) (Version, error) {
-	switch Version(s) {
-	case "", Version0602:
-		return Version0602, nil
-	case Version0624:
-		return Version0624, nil
+	if v := cmp.Or(Version(s), Version0602); slices.Contains(Versions, v) {
+		return v, nil
 	}
 	return "", fmt.Errorf("unknown C2A draft %q: use %s or %s", s, Version0602, Version0624)
 }
@@ -50,9 +51,6 @@ const (
 	PolicyMustNotRespond Policy = "must_not_respond"
 )
 
-// Policies lists all of them, the strongest obligation first.
-var Policies = []Policy{PolicyMustRespond, PolicyMayRespond, PolicyAckOnly, PolicyMustNotRespond}
-
 // In returns the policy as a draft knows it: ack_only is must_not_respond in
 // draft 2026-06-24.
 func (p Policy) In(v Version) Policy {
@@ -74,9 +72,6 @@ const (
 	ModeDigest      Mode = "digest"       // part of a periodic summary
 	ModeSilent      Mode = "silent"       // nothing; kept for the record
 )
-
-// Modes lists all of them.
-var Modes = []Mode{ModeImmediate, ModeBuffered, ModeNotify, ModeToolMailbox, ModeDigest, ModeSilent}
 
 // Injects reports whether a mode shows the model the content of the event.
 func (m Mode) Injects() bool { return m == ModeImmediate || m == ModeBuffered }
@@ -110,33 +105,21 @@ const (
 	DispositionFailed       Disposition = "failed"
 )
 
-// Dispositions lists all of them.
-var Dispositions = []Disposition{
-	DispositionResponded, DispositionAcknowledged, DispositionDeferred, DispositionClaimed,
-	DispositionIgnored, DispositionSuperseded, DispositionFailed,
-}
-
 // Final reports whether nothing can follow a disposition. Claimed and deferred
 // are promises: another one follows.
 func (d Disposition) Final() bool {
-	switch d {
-	case DispositionResponded, DispositionAcknowledged, DispositionIgnored, DispositionSuperseded, DispositionFailed:
-		return true
-	}
-	return false
+	return slices.Contains([]Disposition{
+		DispositionResponded, DispositionAcknowledged, DispositionIgnored, DispositionSuperseded, DispositionFailed,
+	}, d)
 }
 
 // May reports whether an event of a policy may end with a disposition.
 func (p Policy) May(d Disposition) bool {
-	if d == DispositionSuperseded || d == DispositionFailed {
+	switch d {
+	case DispositionIgnored, DispositionSuperseded, DispositionFailed:
 		return true
+	case DispositionAcknowledged:
+		return p != PolicyMustNotRespond
 	}
-	switch p {
-	case PolicyMustNotRespond:
-		return d == DispositionIgnored
-	case PolicyAckOnly:
-		return d == DispositionAcknowledged || d == DispositionIgnored
-	default:
-		return true
-	}
+	return p != PolicyMustNotRespond && p != PolicyAckOnly
 }

@@ -1,104 +1,67 @@
 package attention
 
-// An outcome is what a rule decides. The directedness may be computed instead.
-type outcome struct {
-	directedness Directedness
-	policy       Policy
-	mode         Mode
-}
+import "slices"
 
 // A rule is one row of the decision table.
 type rule struct {
-	name     string // the reason that the decision carries
-	when     func(*view) bool
-	directed func(*view) Directedness // if set, wins over the outcome's
-	outcome  outcome
-	urgent   bool
-	action   Action
+	reason string // its name, which the decision carries
+	when   func(*view) bool
+	aim    func(*view) Directedness
+	policy Policy
+	mode   Mode
+	action Action
 }
 
 // rules is the decision table of C2A. The first row that applies decides; the
 // last one always applies. The order is the precedence: what happened, then
 // whether the agent takes part here, then what is said, then to whom.
 var rules = []rule{
-	{name: "own_message", when: (*view).own, outcome: outcome{DirectedAmbient, PolicyMustNotRespond, ModeSilent}},
-	{name: "deleted", when: ofKind(KindDelete), directed: nominal, outcome: outcome{policy: PolicyMustNotRespond, mode: ModeSilent}},
-	{name: "membership", when: ofKind(KindMembership), outcome: outcome{DirectedAmbient, PolicyMustNotRespond, ModeSilent}},
+	{"own_message", (*view).own, ambient, PolicyMustNotRespond, ModeSilent, ActionNone},
+	{"deleted", ofKind(KindDelete), nominal, PolicyMustNotRespond, ModeSilent, ActionNone},
+	{"membership", ofKind(KindMembership), ambient, PolicyMustNotRespond, ModeSilent, ActionNone},
 
-	{name: "reaction_removed", when: all(ofKind(KindReaction), withSignal("")), directed: reacted,
-		outcome: outcome{policy: PolicyMustNotRespond, mode: ModeSilent}},
-	{name: "reaction_asks", when: all(ofKind(KindReaction), onMine, withSignal(SignalDeclined, SignalBlocked, SignalUnclear)),
-		outcome: outcome{DirectedToMe, PolicyMayRespond, ModeNotify}},
-	{name: "reaction", when: all(ofKind(KindReaction), onMine), outcome: outcome{DirectedToMe, PolicyMustNotRespond, ModeNotify}},
-	{name: "reaction_elsewhere", when: ofKind(KindReaction), directed: reacted,
-		outcome: outcome{policy: PolicyMustNotRespond, mode: ModeToolMailbox}},
+	{"reaction_removed", all(ofKind(KindReaction), withSignal("")), reacted, PolicyMustNotRespond, ModeSilent, ActionNone},
+	{"reaction_asks", all(ofKind(KindReaction), onMine, withSignal(SignalDeclined, SignalBlocked, SignalUnclear)),
+		toMe, PolicyMayRespond, ModeNotify, ActionNone},
+	{"reaction", all(ofKind(KindReaction), onMine), toMe, PolicyMustNotRespond, ModeNotify, ActionNone},
+	{"reaction_elsewhere", ofKind(KindReaction), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 
-	{name: "status", when: (*view).status, outcome: outcome{DirectedAmbient, PolicyMustNotRespond, ModeDigest}},
+	{"status", (*view).status, ambient, PolicyMustNotRespond, ModeDigest, ActionNone},
 
-	{name: "left", when: func(v *view) bool { return v.facts.Left && !v.mentions.me }, directed: nominal,
-		outcome: outcome{policy: PolicyMustNotRespond, mode: ModeToolMailbox}},
-	{name: "asked_to_leave", when: (*view).asksToLeave,
-		outcome: outcome{DirectedToMe, PolicyMustRespond, ModeImmediate}, action: ActionLeave},
+	{"left", func(v *view) bool { return v.facts.Left && !v.mentions.me }, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"asked_to_leave", (*view).asksToLeave, toMe, PolicyMustRespond, ModeImmediate, ActionLeave},
 
-	{name: "work_of_another", when: func(v *view) bool { return v.work() && !v.workForMe() },
-		outcome: outcome{DirectedToOther, PolicyMustNotRespond, ModeToolMailbox}},
-	{name: "assignment", when: ofKind(KindAssignment), outcome: outcome{DirectedToMe, PolicyMustRespond, ModeBuffered}},
-	{name: "approval", when: ofKind(KindApproval), outcome: outcome{DirectedToMe, PolicyMustRespond, ModeImmediate}},
-	{name: "blocker", when: ofKind(KindBlocker), outcome: outcome{DirectedToMe, PolicyMustRespond, ModeImmediate}},
+	{"work_of_another", func(v *view) bool { return v.work() && !v.workForMe() },
+		toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"assignment", ofKind(KindAssignment), toMe, PolicyMustRespond, ModeBuffered, ActionNone},
+	{"approval", ofKind(KindApproval), toMe, PolicyMustRespond, ModeImmediate, ActionNone},
+	{"blocker", ofKind(KindBlocker), toMe, PolicyMustRespond, ModeImmediate, ActionNone},
 
-	{name: "answer", when: ofKind(KindAnswer), outcome: outcome{DirectedToMe, PolicyMayRespond, ModeBuffered}},
+	{"answer", ofKind(KindAnswer), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
 
-	{name: "acknowledgement", when: all((*view).acknowledges, (*view).aimed), outcome: outcome{DirectedToMe, PolicyAckOnly, ModeSilent}},
-	{name: "acknowledgement", when: (*view).acknowledges, directed: nominal,
-		outcome: outcome{policy: PolicyMustNotRespond, mode: ModeToolMailbox}},
-	{name: "stop_word", when: all((*view).stops, (*view).aimed),
-		outcome: outcome{DirectedToMe, PolicyMustRespond, ModeImmediate}, urgent: true, action: ActionCancel},
+	{"acknowledgement", all((*view).acknowledges, (*view).aimed), toMe, PolicyAckOnly, ModeSilent, ActionNone},
+	{"acknowledgement", (*view).acknowledges, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"stop_word", all((*view).stops, (*view).aimed), toMe, PolicyMustRespond, ModeImmediate, ActionCancel},
 
-	{name: "direct_message", when: (*view).direct, outcome: outcome{DirectedToMe, PolicyMustRespond, ModeBuffered}},
-	{name: "mention", when: func(v *view) bool { return v.mentions.me }, outcome: outcome{DirectedToMe, PolicyMustRespond, ModeBuffered}},
-	{name: "direct_question", when: (*view).aimed, outcome: outcome{DirectedToMe, PolicyMustRespond, ModeBuffered}},
+	{"direct_message", (*view).direct, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
+	{"mention", func(v *view) bool { return v.mentions.me }, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
+	{"direct_question", (*view).aimed, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
 
-	{name: "role_mention", when: func(v *view) bool { return v.mentions.role },
-		outcome: outcome{DirectedToMyRole, PolicyMayRespond, ModeNotify}},
-	{name: "addressed_to_other", when: (*view).toOther, outcome: outcome{DirectedToOther, PolicyMustNotRespond, ModeToolMailbox}},
-	{name: "owned_stream", when: (*view).ownsStream, outcome: outcome{DirectedToMyRole, PolicyMayRespond, ModeNotify}},
-	{name: "owned_thread", when: func(v *view) bool { return v.event.inThread() && v.facts.OwnsThread },
-		outcome: outcome{DirectedToMyRole, PolicyMayRespond, ModeNotify}},
-	{name: "thread_participant", when: func(v *view) bool { return v.event.inThread() && v.facts.Participating },
-		outcome: outcome{DirectedToMyRole, PolicyMayRespond, ModeNotify}},
-	{name: "agent_without_task", when: func(v *view) bool { return v.event.authorKind() == AuthorAgent },
-		outcome: outcome{DirectedToOther, PolicyMustNotRespond, ModeToolMailbox}},
-	{name: "ambient", when: func(*view) bool { return true }, outcome: outcome{DirectedAmbient, PolicyMustNotRespond, ModeToolMailbox}},
-}
-
-// Reasons lists the names of the rules, in the order of their precedence.
-func Reasons() []string {
-	names := make([]string, 0, len(rules))
-	for i := range rules {
-		if i == 0 || rules[i-1].name != rules[i].name {
-			names = append(names, rules[i].name)
-		}
-	}
-	return names
-}
-
-func matchingRule(v *view) *rule {
-	for i := range rules {
-		if rules[i].when(v) {
-			return &rules[i]
-		}
-	}
-	return &rules[len(rules)-1]
+	{"role_mention", func(v *view) bool { return v.mentions.role }, toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
+	{"addressed_to_other", (*view).toOther, toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"owned_stream", (*view).ownsStream, toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
+	{"owned_thread", func(v *view) bool { return v.event.inThread() && v.facts.OwnsThread },
+		toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
+	{"thread_participant", func(v *view) bool { return v.event.inThread() && v.facts.Participating },
+		toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
+	{"agent_without_task", func(v *view) bool { return v.event.authorKind() == AuthorAgent },
+		toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"ambient", func(*view) bool { return true }, ambient, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 }
 
 func all(conditions ...func(*view) bool) func(*view) bool {
 	return func(v *view) bool {
-		for _, holds := range conditions {
-			if !holds(v) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(conditions, func(holds func(*view) bool) bool { return !holds(v) })
 	}
 }
 
@@ -107,14 +70,7 @@ func ofKind(kind EventKind) func(*view) bool {
 }
 
 func withSignal(signals ...Signal) func(*view) bool {
-	return func(v *view) bool {
-		for _, s := range signals {
-			if Signal(v.event.Signal) == s {
-				return true
-			}
-		}
-		return false
-	}
+	return func(v *view) bool { return slices.Contains(signals, Signal(v.event.Signal)) }
 }
 
 // onMine reports whether a reaction was put on a message of this agent.
@@ -150,3 +106,13 @@ func nominal(v *view) Directedness {
 	}
 	return DirectedAmbient
 }
+
+// The aims of rules for which one directedness holds.
+var (
+	toMe     = always(DirectedToMe)
+	toMyRole = always(DirectedToMyRole)
+	toOther  = always(DirectedToOther)
+	ambient  = always(DirectedAmbient)
+)
+
+func always(d Directedness) func(*view) Directedness { return func(*view) Directedness { return d } }

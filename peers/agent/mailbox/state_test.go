@@ -41,7 +41,10 @@ func TestTransitions(t *testing.T) {
 			}
 		}
 	}
-	for _, d := range attention.Dispositions {
+	for _, d := range []attention.Disposition{
+		attention.DispositionResponded, attention.DispositionAcknowledged, attention.DispositionDeferred, attention.DispositionClaimed,
+		attention.DispositionIgnored, attention.DispositionSuperseded, attention.DispositionFailed,
+	} {
 		if to, ok := mailbox.Next(mailbox.Turned, mailbox.Cause(d)); !ok || d.Final() && to != mailbox.State(d) {
 			t.Errorf("a shown event that ends %s becomes %q", d, to)
 		}

@@ -1,0 +1,21 @@
+package attention
+
+import "slices"
+
+// All words of each kind; the tests go through them.
+var (
+	Policies     = []Policy{PolicyMustRespond, PolicyMayRespond, PolicyAckOnly, PolicyMustNotRespond}
+	Modes        = []Mode{ModeImmediate, ModeBuffered, ModeNotify, ModeToolMailbox, ModeDigest, ModeSilent}
+	Dispositions = []Disposition{
+		DispositionResponded, DispositionAcknowledged, DispositionDeferred, DispositionClaimed,
+		DispositionIgnored, DispositionSuperseded, DispositionFailed,
+	}
+)
+
+// Reasons lists the names of the rules, in the order of their precedence.
+func Reasons() (names []string) {
+	for _, r := range rules {
+		names = append(names, r.reason)
+	}
+	return slices.Compact(names)
+}
