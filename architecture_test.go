@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"peers/agent/turns":               {"protocol", "peers/attention", "peers/agent/harness", "peers/agent/mailbox", "peers/agent/tools"},
 	"peers/agent/harness":             {"peers/attention", "protocol"},
 	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/child", "peers/child", "protocol/jsonrpc", "protocol/datafolder"},
-	"peers/agent/harness/harnesstest": {"peers/agent/harness", "peers/agent/harness/scripted"},
+	"peers/agent/harness/harnesstest": {"peers/agent/harness", "peers/agent/harness/scripted", "protocol/jsonrpc"},
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
 	"peers/agent/external": {
 		"protocol", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",

@@ -2,9 +2,10 @@ package harnesstest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,12 +14,13 @@ import (
 	"sync"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/jsonrpc"
 )
 
-// Reference is a small C2A program, as a program in any language could be
-// written: it stores each event before it accepts it, knows what it has
-// answered, and obeys the policy. A test binary plays it when it is run again
-// with Environ in its environment.
+// A reference is a small C2A program, as a program in any language could be written: it
+// stores each event before it accepts it, knows what it has answered, and obeys the
+// policy. A test binary plays it when it is run again with Environ in its environment.
+// What it cannot do ends it with a panic, which a test sees on its stderr.
 //
 // Faults make it misbehave on purpose, in runs counted from 1:
 //
@@ -41,28 +43,25 @@ import (
 //	chatty           writes a line that is not JSON-RPC before each answer
 //	nameless         names no event in what it sends
 //	scripted         does what a scripted agent does, until the event is withdrawn
-type Reference struct {
-	In     io.Reader
-	Out    io.Writer
-	State  string   // a file that survives its runs
-	Faults []string // see above
+type reference struct {
+	jsonrpc.Stream // methods that nobody asks for
+	lines          *bufio.Scanner
+	conn           *jsonrpc.Conn
+	state          string   // a file that survives its runs
+	faults         []string // see above
 
 	mu      sync.Mutex
 	memory  memory
-	version string
-	waiting map[string]chan json.RawMessage
-	calls   int
-	late    json.RawMessage // id of a delivery that is not answered yet
+	late    jsonrpc.ID // of a delivery that is not answered yet
 	running map[string]context.CancelFunc
 	wg      sync.WaitGroup
 }
 
-// memory is what survives, beside the log of what was received: stored events
-// by id, and which of them were handled.
+// memory is what survives, beside the log of what was received: the stored events, and
+// which of them were handled.
 type memory struct {
 	Runs       int             `json:"runs"`
 	Deliveries int             `json:"deliveries"`
-	Stored     []string        `json:"stored"`
 	Done       map[string]bool `json:"done"`
 }
 
@@ -93,12 +92,28 @@ func PlayIfAsked() {
 	if state == "" {
 		return
 	}
-	r := &Reference{In: os.Stdin, Out: os.Stdout, State: state, Faults: strings.Fields(os.Getenv(envFaults))}
-	if err := r.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	r := &reference{
+		lines: bufio.NewScanner(os.Stdin), state: state, faults: strings.Fields(os.Getenv(envFaults)),
+		memory: memory{Done: map[string]bool{}}, running: map[string]context.CancelFunc{},
 	}
+	r.lines.Buffer(nil, 16<<20)
+	if raw, err := os.ReadFile(state); err == nil {
+		must(json.Unmarshal(raw, &r.memory))
+	}
+	r.memory.Runs++
+	r.saveLocked()
+	r.conn = jsonrpc.NewConn(r, r.handle)
+	if err := r.conn.Run(); err != io.EOF { //nolint:errorlint // Read returns it as it is
+		panic(err)
+	}
+	r.wg.Wait()
 	os.Exit(0)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
 
 // logSuffix names the log beside a state file: one Received a line.
@@ -121,168 +136,120 @@ func ReadState(path string) ([]Received, error) {
 	return all, nil
 }
 
-func (r *Reference) has(fault string) bool { return slices.Contains(r.Faults, fault) }
+func (r *reference) has(fault string) bool { return slices.Contains(r.faults, fault) }
 
 // number returns N of a fault "name:N", 0 where it is not set.
-func (r *Reference) number(name string) int {
-	n := 0
-	for _, f := range r.Faults {
+func (r *reference) number(name string) (n int) {
+	for _, f := range r.faults {
 		fmt.Sscanf(f, name+":%d", &n) //nolint:errcheck // another fault
 	}
 	return n
 }
 
-func (r *Reference) text(name string) string {
-	for _, f := range r.Faults {
-		if value, ok := strings.CutPrefix(f, name+":"); ok {
-			return value
-		}
+// Read reads a line and logs it, unless it is an answer to a call.
+func (r *reference) Read() ([]byte, error) {
+	if !r.lines.Scan() {
+		return nil, cmp.Or(r.lines.Err(), io.EOF)
 	}
-	return ""
+	var f struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+		Error  json.RawMessage `json:"error"`
+	}
+	must(json.Unmarshal(r.lines.Bytes(), &f))
+	if f.Method == "" && string(f.ID) == "null" {
+		f.Method, f.ID, f.Params = "error", nil, f.Error
+	}
+	if f.Method != "" {
+		raw, err := json.Marshal(Received{Run: r.memory.Runs, Method: f.Method, ID: jsonrpc.ID(f.ID).String(), Params: f.Params})
+		must(err)
+		log, err := os.OpenFile(r.state+logSuffix, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		must(err)
+		_, err = log.Write(append(raw, '\n'))
+		must(err)
+		must(log.Close())
+	}
+	return r.lines.Bytes(), nil
 }
 
-// Run reads lines until the end of its input.
-func (r *Reference) Run() error {
-	r.waiting, r.running = map[string]chan json.RawMessage{}, map[string]context.CancelFunc{}
-	r.memory.Done = map[string]bool{}
-	if raw, err := os.ReadFile(r.State); err == nil {
-		if err := json.Unmarshal(raw, &r.memory); err != nil {
-			return err
-		}
-	}
-	r.memory.Runs++
-	if err := r.save(); err != nil {
-		return err
-	}
-	defer r.wg.Wait()
-	lines := bufio.NewScanner(r.In)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var f struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params json.RawMessage `json:"params"`
-			Result json.RawMessage `json:"result"`
-			Error  json.RawMessage `json:"error"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
-			return fmt.Errorf("the host wrote %q: %w", lines.Text(), err)
-		}
-		if f.Method == "" && string(f.ID) == "null" {
-			if err := r.remember(Received{Run: r.memory.Runs, Method: "error", Params: f.Error}); err != nil {
-				return err
-			}
-			continue
-		}
-		if f.Method == "" {
-			r.answered(strings.Trim(string(f.ID), `"`), f.Result)
-			continue
-		}
-		if err := r.remember(Received{Run: r.memory.Runs, Method: f.Method, ID: strings.Trim(string(f.ID), `"`), Params: f.Params}); err != nil {
-			return err
-		}
-		switch f.Method {
-		case "initialize":
-			r.initialize(f.ID, f.Params)
-			if r.has("deaf") {
-				select {}
-			}
-		case "chat/deliver":
-			if err := r.deliver(f.ID, f.Params); err != nil {
-				return err
-			}
-		case "notifications/cancelled":
-			r.withdrawn(f.Params)
-		default:
-			if len(f.ID) > 0 {
-				r.write(map[string]any{"id": f.ID, "error": map[string]any{"code": -32601, "message": "unknown method " + f.Method}})
-			}
-		}
-	}
-	r.mu.Lock()
-	for id, c := range r.waiting {
-		close(c)
-		delete(r.waiting, id)
-	}
-	r.mu.Unlock()
-	return lines.Err()
-}
-
-// remember logs what came.
-func (r *Reference) remember(what Received) error {
-	raw, err := json.Marshal(what)
-	if err != nil {
-		return err
-	}
-	log, err := os.OpenFile(r.State+logSuffix, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = log.Write(append(raw, '\n'))
-	return errors.Join(err, log.Close())
-}
-
-// saveLocked stores what a program knows that must survive a kill.
-func (r *Reference) saveLocked() error {
-	raw, err := json.Marshal(&r.memory)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(r.State+".partial", raw, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(r.State+".partial", r.State)
-}
-
-func (r *Reference) write(object map[string]any) {
-	object["jsonrpc"] = "2.0"
-	raw, err := json.Marshal(object)
-	if err != nil {
-		panic(err)
-	}
+// Write writes a line.
+func (r *reference) Write(frame []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.has("chatty") {
-		fmt.Fprintln(r.Out, "debug: writing an answer")
+		fmt.Println("debug: writing an answer")
 	}
-	r.Out.Write(append(raw, '\n')) //nolint:errcheck // the host may be gone
+	_, err := os.Stdout.Write(append(frame, '\n'))
+	return err
 }
 
-func (r *Reference) initialize(id, params json.RawMessage) {
-	if r.has("mute") {
-		return
+// Flush does nothing: no line waits.
+func (*reference) Flush() {}
+
+// saveLocked stores what a program knows that must survive a kill.
+func (r *reference) saveLocked() {
+	raw, err := json.Marshal(&r.memory)
+	must(err)
+	must(os.WriteFile(r.state+".partial", raw, 0o600))
+	must(os.Rename(r.state+".partial", r.state))
+}
+
+func (r *reference) handle(_ *jsonrpc.Conn, m jsonrpc.Message) {
+	id, params := slices.Clone(m.ID), slices.Clone(m.Params)
+	switch string(m.Method) {
+	case "initialize":
+		r.initialize(id, params)
+	case "chat/deliver":
+		r.deliver(id, params)
+	case "notifications/cancelled":
+		var p struct {
+			RequestID json.RawMessage `json:"requestId"`
+		}
+		must(json.Unmarshal(params, &p))
+		if cancel := r.running[string(p.RequestID)]; cancel != nil {
+			cancel()
+		}
+	default:
+		if m.Kind == jsonrpc.KindRequest {
+			r.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "unknown method %s", m.Method))
+		}
 	}
-	if r.has("garbage") {
-		fmt.Fprintf(r.Out, "starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n{\"level\":\"info\"}\n\xff\xfe\n%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n", strings.Repeat("x", 2<<20))
-	}
-	if r.has("torrent") {
-		fmt.Fprint(r.Out, strings.Repeat("{\"jsonrpc\":\"2.0\"}\n", 2000))
-	}
+}
+
+func (r *reference) initialize(id jsonrpc.ID, params []byte) {
 	var p struct {
 		ProtocolVersion string                     `json:"protocolVersion"`
 		Capabilities    map[string]map[string]bool `json:"capabilities"`
 	}
-	if err := json.Unmarshal(params, &p); err != nil {
-		r.write(map[string]any{"id": id, "error": map[string]any{"code": -32602, "message": err.Error()}})
-		return
-	}
-	r.version = p.ProtocolVersion
-	if v := r.text("version"); v != "" {
-		r.version = v
-	}
-	result := map[string]any{"protocolVersion": r.version, "serverInfo": map[string]any{"name": "c2a-reference", "version": "1"}}
-	if !r.has("bare") {
-		for _, f := range r.Faults {
-			if lacking, ok := strings.CutPrefix(f, "lacks:"); ok {
-				group, name, _ := strings.Cut(lacking, ".")
-				delete(p.Capabilities[group], name)
-			}
+	must(json.Unmarshal(params, &p))
+	result := map[string]any{"serverInfo": map[string]any{"name": "c2a-reference", "version": "1"}, "capabilities": p.Capabilities}
+	for _, f := range r.faults {
+		switch fault, value, _ := strings.Cut(f, ":"); fault {
+		case "mute":
+			return
+		case "garbage":
+			fmt.Printf("starting up...\n[1,2]\n{\"jsonrpc\":\"2.0\"}\n{\"level\":\"info\"}\n\xff\xfe\n%[1]s\n{\"id\":%[1]s\n{\"id\":\n\n", strings.Repeat("x", 2<<20))
+		case "torrent":
+			fmt.Print(strings.Repeat("{\"jsonrpc\":\"2.0\"}\n", 2000))
+		case "version":
+			p.ProtocolVersion = value
+		case "lacks":
+			group, name, _ := strings.Cut(value, ".")
+			delete(p.Capabilities[group], name)
+		case "bare":
+			delete(result, "capabilities")
 		}
-		result["capabilities"] = p.Capabilities
 	}
-	r.write(map[string]any{"id": id, "result": result})
+	result["protocolVersion"] = p.ProtocolVersion
+	raw, err := json.Marshal(result)
+	must(err)
+	r.conn.Reply(id, raw)
 	if r.has("eager") {
 		r.wg.Go(func() { r.call("chat.list_events", map[string]any{"limit": 1}) })
+	}
+	if r.has("deaf") {
+		select {}
 	}
 }
 
@@ -302,95 +269,58 @@ type delivered struct {
 	} `json:"reliability"`
 }
 
-func (r *Reference) deliver(id, params json.RawMessage) error {
+func (r *reference) deliver(id jsonrpc.ID, params []byte) {
 	var e delivered
-	if err := json.Unmarshal(params, &e); err != nil {
-		r.write(map[string]any{"id": id, "error": map[string]any{"code": -32602, "message": err.Error()}})
-		return nil
-	}
+	must(json.Unmarshal(params, &e))
 	r.mu.Lock()
 	r.memory.Deliveries++
-	n := r.memory.Deliveries
-	known := slices.Contains(r.memory.Stored, e.EventID)
+	n, done := r.memory.Deliveries, r.memory.Done[e.EventID]
+	r.memory.Done[e.EventID] = done
+	r.saveLocked()
 	r.mu.Unlock()
+	done = done && !r.has("reword")
+	accept := func(id jsonrpc.ID) { r.conn.Reply(id, []byte(`{"accepted":true}`)) }
 	switch {
 	case n <= r.number("silent"):
-		return r.save()
+		return
 	case n <= r.number("refuse"):
-		r.write(map[string]any{"id": id, "error": map[string]any{"code": -32000, "message": "not now"}})
-		return r.save()
+		r.conn.ReplyError(id, jsonrpc.Errorf(-32000, "not now"))
+		return
 	case n == r.number("crash"):
-		if err := r.save(); err != nil {
-			return err
-		}
 		os.Exit(3)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r.mu.Lock()
-	r.running[string(id)] = cancel
-	if !known {
-		r.memory.Stored = append(r.memory.Stored, e.EventID)
-	}
-	err := r.saveLocked()
-	done := r.memory.Done[e.EventID] && !r.has("reword")
-	r.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if r.has("disobey") && !done { // nobody has to guess how long it takes to
+	case r.has("disobey") && !done: // nobody has to guess how long it takes to
 		r.wg.Go(func() {
 			r.work(&e)
-			r.write(map[string]any{"id": id, "result": map[string]any{"accepted": true}})
+			accept(id)
 		})
-		return nil
-	}
-	if r.has("late") {
-		id, r.late = r.late, id
-	}
-	if id != nil {
-		r.write(map[string]any{"id": id, "result": map[string]any{"accepted": true}})
+		return
+	case r.has("late"):
+		accept(r.late)
+		r.late = id
+	default:
+		accept(id)
 	}
 	if n == r.number("crash-after") {
 		os.Exit(3)
 	}
 	if !done && r.has("scripted") {
+		ctx, cancel := context.WithCancel(context.Background())
+		r.running[string(id)] = cancel
 		r.wg.Go(func() { play(ctx, params, &Tools{Answer: r.answer}) })
 	} else if !done {
 		r.wg.Go(func() { r.work(&e) })
 	}
-	return nil
-}
-
-// withdrawn ends the play of an event.
-func (r *Reference) withdrawn(params json.RawMessage) {
-	var p struct {
-		RequestID json.RawMessage `json:"requestId"`
-	}
-	json.Unmarshal(params, &p) //nolint:errcheck // then nothing has this id
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if cancel, ok := r.running[string(p.RequestID)]; ok {
-		cancel()
-	}
-}
-
-func (r *Reference) save() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.saveLocked()
 }
 
 // work handles one event as its policy says.
-func (r *Reference) work(e *delivered) {
+func (r *reference) work(e *delivered) {
 	policy := e.Policy + e.Attention.Policy
 	send := map[string]any{
 		"target": e.Conversation.ID, "inReplyTo": e.EventID, "text": "heard " + e.EventID,
 		"idempotencyKey": e.Reliability.IdempotencyKey, "visibility": "channel", "directedness": "ambient",
 	}
 	if r.has("reword") {
-		r.mu.Lock()
-		send["text"] = fmt.Sprintf("heard %s, take %d", e.EventID, r.calls)
-		r.mu.Unlock()
+		send["text"] = "heard, and now I say " + rand.Text()
 	}
 	if r.has("nameless") {
 		send["inReplyTo"] = "evt_of_my_own"
@@ -402,7 +332,8 @@ func (r *Reference) work(e *delivered) {
 		send["text"], send["idempotencyKey"] = "and again", "another key"
 		r.call("chat.send_message", send)
 	case policy == "must_respond":
-		r.write(map[string]any{"method": "notifications/progress", "params": map[string]any{"progressToken": e.EventID, "progress": 1, "total": 2, "message": "thinking"}})
+		must(r.Write(fmt.Appendf(nil,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1,"total":2,"message":"thinking"}}`, e.EventID)))
 		r.call("chat.send_message", send)
 	case policy == "ack_only":
 		r.call("chat.react", map[string]any{"inReplyTo": e.EventID, "signal": "seen"})
@@ -411,34 +342,21 @@ func (r *Reference) work(e *delivered) {
 		r.call("chat.claim", map[string]any{"eventId": e.EventID, "ttlMs": 60000})
 	}
 	r.mu.Lock()
-	r.memory.Done[e.EventID] = true
-	r.saveLocked() //nolint:errcheck // it is only asked again
-	r.mu.Unlock()
-}
-
-// call calls a tool and waits for its answer.
-func (r *Reference) call(name string, arguments map[string]any) json.RawMessage {
-	r.mu.Lock()
-	r.calls++
-	id := fmt.Sprintf("call-%d-%d", r.memory.Runs, r.calls)
-	answer := make(chan json.RawMessage, 1)
-	r.waiting[id] = answer
-	r.mu.Unlock()
-	r.write(map[string]any{"id": id, "method": "tools/call", "params": map[string]any{"name": name, "arguments": arguments}})
-	return <-answer
-}
-
-func (r *Reference) answered(id string, result json.RawMessage) {
-	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c, ok := r.waiting[id]; ok {
-		c <- append(json.RawMessage(nil), result...)
-		delete(r.waiting, id)
-	}
+	r.memory.Done[e.EventID] = true
+	r.saveLocked()
+}
+
+// call calls a tool and waits for its answer, nil if the host is gone.
+func (r *reference) call(name string, arguments map[string]any) []byte {
+	params, err := json.Marshal(map[string]any{"name": name, "arguments": arguments})
+	must(err)
+	result, _ := r.conn.Call(context.Background(), "tools/call", params) //nolint:errcheck // see above
+	return result
 }
 
 // answer has the host answer a call of the script.
-func (r *Reference) answer(_ context.Context, c Call) (result harness.Result, answered bool) {
+func (r *reference) answer(_ context.Context, c Call) (result harness.Result, answered bool) {
 	answered = json.Unmarshal(r.call(c.Name, c.Arguments), &result) == nil
 	return result, answered
 }
