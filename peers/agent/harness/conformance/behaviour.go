@@ -16,8 +16,8 @@ func (r *run) behaviours(ctx context.Context) {
 		name, title string
 		run         func(ctx context.Context, name string) error
 	}{
-		{"thanks", "a knock about an acknowledgement is not answered with a message", r.thanks},
-		{"overheard", "a digest is not answered", r.overheard},
+		{"thanks", "a knock about an acknowledgement is not answered with a message", r.overheard(r.thanks)},
+		{"overheard", "a digest is not answered", r.overheard(r.digest)},
 		{"redelivery", "an event that is delivered again is accepted and not answered anew", r.redelivery},
 		{"merged", "a merged turn is accepted and answered once", r.merged},
 		{"refused", "a refused message is taken as it is", r.refusedMessage},
@@ -40,18 +40,12 @@ var checked = attention.Self{ID: "agent:lead"}
 
 // question puts a direct question into the chat.
 func (r *run) question(name string, n int) *said {
-	s := &said{
-		id: fmt.Sprintf("evt_%s_%d.%s", name, n, r.id),
-		event: &attention.Event{
-			Conversation: attention.Conversation{ID: "D-" + name, Kind: attention.ConversationDM},
-			Author:       attention.Author{ID: "77", Kind: attention.AuthorHuman, DisplayName: "Will"},
-			Text:         "Can you check whether the deploy is blocked?", Recipient: checked.ID,
-		},
-	}
-	s.event.EventID = s.id
-	s.decision = attention.Decide(*s.event, checked, attention.Facts{}, attention.Config{Version: r.version, Inject: inject(r.caps)})
-	r.chat.add(s)
-	return s
+	return r.say(&attention.Vector{Self: checked, Event: attention.Event{
+		EventID:      fmt.Sprintf("evt_%s_%d", name, n),
+		Conversation: attention.Conversation{ID: "D-" + name, Kind: attention.ConversationDM},
+		Author:       attention.Author{ID: "77", Kind: attention.AuthorHuman, DisplayName: "Will"},
+		Text:         "Can you check whether the deploy is blocked?", Recipient: checked.ID,
+	}})
 }
 
 // ask delivers an event and waits until it is discharged.
@@ -69,59 +63,67 @@ func (r *run) settled(ctx context.Context, id string) (wrong error) {
 	return wrong
 }
 
-// overhear delivers what must not be answered.
-func (r *run) overhear(ctx context.Context, s *said) error {
-	if err := r.deliver(ctx, r.event(s), 1); err != nil {
-		return err
+// overheard returns the case of an event that must not be answered: a question that a
+// function has changed.
+func (r *run) overheard(change func(s *said)) func(ctx context.Context, name string) error {
+	return func(ctx context.Context, name string) error {
+		s := r.question(name, 1)
+		change(s)
+		if err := r.deliver(ctx, r.event(s), 1); err != nil {
+			return err
+		}
+		return r.settled(ctx, s.event.EventID)
 	}
-	return r.settled(ctx, s.id)
 }
 
-// thanks delivers an acknowledgement as a knock, which hosts may do.
-func (r *run) thanks(ctx context.Context, name string) error {
-	s := r.question(name, 1)
+// thanks makes an acknowledgement that comes as a knock, which hosts may do.
+func (r *run) thanks(s *said) {
 	s.event.Text = "thanks!"
-	s.decision = attention.Decide(*s.event, checked, attention.Facts{}, attention.Config{Version: r.version})
+	s.decision = attention.Decide(s.event, checked, attention.Facts{}, attention.Config{Version: r.version})
 	s.decision.Injection = attention.ModeNotify
 	s.decision.Knock = &attention.Knock{
 		From: "human:77", Where: "dm:D-thanks", Directedness: s.decision.Directedness, Policy: s.decision.Policy,
 		Priority: s.decision.Priority, Topic: "an acknowledgement, short", PullWith: attention.PullThread,
 	}
-	return r.overhear(ctx, s)
 }
 
-// overheard delivers a digest with a question in it that is not for the agent.
-func (r *run) overheard(ctx context.Context, name string) error {
-	s := r.question(name, 1)
+// digest makes a digest with a question in it that is not for the agent.
+func (*run) digest(s *said) {
 	s.event.Text = "3 messages in channel C1; the last: who can look at the deploy?"
 	s.decision = attention.Decision{
 		Directedness: attention.DirectedAmbient, Policy: attention.PolicyMustNotRespond, Injection: attention.ModeDigest,
 		Priority: attention.PriorityNormal, Reason: "digest",
 	}
-	return r.overhear(ctx, s)
 }
 
 func (r *run) redelivery(ctx context.Context, name string) error {
-	s := r.question(name, 1)
-	e := r.event(s)
+	e := r.event(r.question(name, 1))
 	for attempt := 1; attempt <= 3; attempt++ {
 		if err := r.ask(ctx, e, attempt); err != nil {
 			return fmt.Errorf("attempt %d: %w", attempt, err)
 		}
 	}
-	return r.settled(ctx, s.id)
+	return r.settled(ctx, e.EventID)
+}
+
+func (r *run) alive(ctx context.Context, name string) error {
+	e := r.event(r.question(name, 1))
+	if err := r.ask(ctx, e, 1); err != nil {
+		return err
+	}
+	return r.settled(ctx, e.EventID)
 }
 
 func (r *run) merged(ctx context.Context, name string) error {
 	first, last := r.question(name, 1), r.question(name, 2)
 	e := r.event(last)
-	e.MergedEventIDs = []string{first.id, last.id}
+	e.MergedEventIDs = []string{first.event.EventID, last.event.EventID}
 	e.Content = []harness.Part{{Type: "text", Text: "Can you check"}, {Type: "text", Text: "whether the deploy is blocked?"}}
 	if err := r.ask(ctx, e, 1); err != nil {
 		return err
 	}
-	wrong := r.settled(ctx, last.id)
-	r.chat.look(first.id, func(s *said) {
+	wrong := r.settled(ctx, e.EventID)
+	r.chat.look(first.event.EventID, func(s *said) {
 		if len(s.sends) > 0 {
 			wrong = errors.Join(wrong, errors.New("it answered a fragment beside the turn"))
 		}
@@ -139,7 +141,7 @@ func (r *run) refusedMessage(ctx context.Context, name string) (wrong error) {
 		return err
 	}
 	r.chat.quiet(ctx, r.opts.Quiet)
-	r.chat.look(s.id, func(s *said) {
+	r.chat.look(s.event.EventID, func(s *said) {
 		if wrong = errors.Join(s.problems...); len(s.sends) > tries {
 			wrong = errors.Join(wrong, fmt.Errorf("it sent %d times what was refused", len(s.sends)))
 		}
@@ -167,11 +169,10 @@ func (r *run) burst(ctx context.Context, name string) error {
 	}
 	var wrong error
 	for range n {
-		if err := <-failures; errors.Is(err, errWithheld) {
-			return err
-		} else if err != nil {
-			wrong = errors.Join(wrong, err)
-		}
+		wrong = errors.Join(wrong, <-failures)
+	}
+	if errors.Is(wrong, errWithheld) {
+		return wrong
 	}
 	for _, id := range ids {
 		if err := r.awaitDischarge(ctx, id); err != nil {
@@ -179,12 +180,4 @@ func (r *run) burst(ctx context.Context, name string) error {
 		}
 	}
 	return wrong
-}
-
-func (r *run) alive(ctx context.Context, name string) error {
-	s := r.question(name, 1)
-	if err := r.ask(ctx, r.event(s), 1); err != nil {
-		return err
-	}
-	return r.settled(ctx, s.id)
 }

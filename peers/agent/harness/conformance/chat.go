@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,27 +19,24 @@ import (
 // does about each event.
 type chat struct {
 	mu      sync.Mutex
-	order   []string
+	order   []*said
 	events  map[string]*said
-	stray   []error       // actions that name no event of this run
-	changed chan struct{} // closed and replaced at each action
-	acted   time.Time     // of the last action
-	onClaim func(id string)
+	stray   []error         // actions that name no event of this run
+	changed chan struct{}   // closed and replaced at each action
+	acted   time.Time       // of the last action
+	onClaim func(id string) // must not block
 }
 
 // said is one event and what became of it.
 type said struct {
-	event    *attention.Event
-	id       string
-	self     string // recipient, if the event names none
+	event    attention.Event
 	decision attention.Decision
 	refuse   bool // its messages are refused
 
-	sends     []send
-	settled   []string // tools that discharged it
-	reactions []string
-	claims    int
-	problems  []error // what was wrong with the arguments
+	sends    []send
+	settled  bool // it was discharged otherwise
+	claims   int
+	problems []error // what was wrong with the arguments
 }
 
 type send struct{ text, key string }
@@ -51,8 +49,8 @@ func newChat() *chat {
 func (c *chat) add(s *said) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.order = append(c.order, s.id)
-	c.events[s.id] = s
+	c.order = append(c.order, s)
+	c.events[s.event.EventID] = s
 }
 
 // look calls a function with an event while it holds the lock.
@@ -98,7 +96,7 @@ func (c *chat) quiet(ctx context.Context, d time.Duration) {
 }
 
 // discharged reports whether a must_respond was answered, deferred or settled.
-func discharged(s *said) bool { return len(s.sends) > 0 || len(s.settled) > 0 }
+func discharged(s *said) bool { return len(s.sends) > 0 || s.settled }
 
 // List returns the chat tools.
 func (c *chat) List() []harness.Tool {
@@ -137,14 +135,6 @@ func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return harness.Refused("the arguments cannot be read: "+err.Error(), nil)
 	}
-	result, claimed := c.record(name, &a)
-	if claimed != "" && c.onClaim != nil {
-		c.onClaim(claimed)
-	}
-	return result
-}
-
-func (c *chat) record(name string, a *arguments) (result harness.Result, claimed string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acted = time.Now()
@@ -153,31 +143,31 @@ func (c *chat) record(name string, a *arguments) (result harness.Result, claimed
 		c.changed = make(chan struct{})
 	}()
 	if name == "chat.list_events" || name == "chat.read_thread" {
-		return c.readLocked(name, a), ""
+		return c.readLocked(name, &a)
 	}
-	id := a.EventID
-	if id == "" {
-		id = a.InReplyTo
-	}
+	id := cmp.Or(a.EventID, a.InReplyTo)
 	s := c.events[id]
 	if s == nil {
 		c.stray = append(c.stray, fmt.Errorf("%s named the event %q, which it was never told of", name, id))
-		return harness.Refused("there is no such event; name one that you were told of", map[string]any{"status": "refused", "reason": "unknown_event"}), ""
+		return harness.Refused("there is no such event; name one that you were told of", map[string]any{"status": "refused", "reason": "unknown_event"})
 	}
 	switch name {
 	case "chat.send_message":
-		return s.send(a), ""
+		return s.send(&a)
 	case "chat.react":
-		return s.react(a), ""
+		return s.react(&a)
 	case "chat.claim":
 		s.claims++
-		return harness.Structured(map[string]any{"granted": true, "owner": "agent:checked", "token": 1, "expiresAt": time.Now().Add(time.Minute).UTC().Format(time.RFC3339)}), id
-	case "chat.defer", "chat.resolve":
-		s.settled = append(s.settled, name)
-		return harness.Structured(map[string]any{"disposition": map[string]string{"chat.defer": "deferred", "chat.resolve": "responded"}[name]}), ""
-	default:
-		return harness.Refused("there is no such tool", nil), ""
+		c.onClaim(id)
+		return harness.Structured(map[string]any{"granted": true, "owner": "agent:checked", "token": 1, "expiresAt": time.Now().Add(time.Minute).UTC().Format(time.RFC3339)})
+	case "chat.defer":
+		s.settled = true
+		return harness.Structured(map[string]any{"disposition": "deferred"})
+	case "chat.resolve":
+		s.settled = true
+		return harness.Structured(map[string]any{"disposition": "responded"})
 	}
+	return harness.Refused("there is no such tool", nil)
 }
 
 // send records a message, as a host that enforces the policy.
@@ -190,10 +180,11 @@ func (s *said) send(a *arguments) harness.Result {
 	case a.Target != "" && a.Target != s.event.Conversation.ID:
 		s.problems = append(s.problems, fmt.Errorf("send_message to %q, which is not where the event was said", a.Target))
 	}
-	again := slices.Contains(s.sends, send{a.Text, a.IdempotencyKey})
-	s.sends = append(s.sends, send{a.Text, a.IdempotencyKey})
+	said := send{a.Text, a.IdempotencyKey}
+	again := slices.Contains(s.sends, said)
+	s.sends = append(s.sends, said)
 	status := func(status, reason string) map[string]any {
-		return map[string]any{"messageId": "msg_" + s.id, "status": status, "reason": reason}
+		return map[string]any{"messageId": "msg_" + s.event.EventID, "status": status, "reason": reason}
 	}
 	switch {
 	case s.refuse || !mayAnswer(s.decision.Policy):
@@ -217,23 +208,19 @@ func (s *said) react(a *arguments) harness.Result {
 		s.problems = append(s.problems, fmt.Errorf("react with the unknown signal %q", a.Signal))
 		return harness.Refused(err.Error(), nil)
 	}
-	s.reactions = append(s.reactions, a.Signal)
-	if row.Disposition != "" {
-		s.settled = append(s.settled, "chat.react "+a.Signal)
-	}
+	s.settled = s.settled || row.Disposition != ""
 	return harness.Structured(map[string]any{"signal": a.Signal, "disposition": row.Disposition})
 }
 
 // readLocked lists the events of a conversation, the newest last.
 func (c *chat) readLocked(name string, a *arguments) harness.Result {
 	list := []map[string]any{}
-	for _, id := range c.order {
-		s := c.events[id]
+	for _, s := range c.order {
 		if a.Conversation != "" && s.event.Conversation.ID != a.Conversation {
 			continue
 		}
 		list = append(list, map[string]any{
-			"eventId": id, "conversation": s.event.Conversation, "author": s.event.Author, "text": s.event.Text,
+			"eventId": s.event.EventID, "conversation": s.event.Conversation, "author": s.event.Author, "text": s.event.Text,
 			"policy": s.decision.Policy, "directedness": s.decision.Directedness,
 		})
 	}
@@ -242,8 +229,5 @@ func (c *chat) readLocked(name string, a *arguments) harness.Result {
 		limit = 50
 	}
 	list = list[max(0, len(list)-limit):]
-	if name == "chat.list_events" {
-		return harness.Structured(map[string]any{"events": list})
-	}
-	return harness.Structured(map[string]any{"messages": list})
+	return harness.Structured(map[string]any{map[string]string{"chat.list_events": "events", "chat.read_thread": "messages"}[name]: list})
 }

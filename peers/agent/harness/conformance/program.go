@@ -133,7 +133,7 @@ func turnID(e *harness.Event, attempt int) string { return fmt.Sprintf("%s#%d", 
 func (r *run) deliver(ctx context.Context, e *harness.Event, attempt int) error {
 	switch m := attention.Mode(e.Mode); m {
 	case attention.ModeImmediate, attention.ModeBuffered, attention.ModeNotify, attention.ModeDigest:
-		if !inject(r.caps).Takes(m) {
+		if !r.caps.Injection.Takes(m) {
 			return errWithheld
 		}
 	default:
@@ -150,7 +150,7 @@ func (r *run) grant(ctx context.Context, id string) {
 	var e *harness.Event
 	r.chat.look(id, func(s *said) {
 		if s.claims == 1 && s.decision.Policy == attention.PolicyMayRespond {
-			s.decision = attention.Granted(s.decision, inject(r.caps))
+			s.decision = attention.Granted(s.decision, &r.caps.Injection)
 			e = r.event(s)
 		}
 	})
@@ -162,17 +162,11 @@ func (r *run) grant(ctx context.Context, id string) {
 	}
 }
 
-// inject returns the modes that the program takes, in the words of package attention.
-func inject(c harness.Capabilities) *attention.Capabilities {
-	i := c.Injection
-	return &attention.Capabilities{Immediate: i.Immediate, Buffered: i.Buffered, Notify: i.Notify, ToolMailbox: i.ToolMailbox, Digest: i.Digest}
-}
-
 // event makes the delivery of an event from its decision.
 func (r *run) event(s *said) *harness.Event {
-	e, d := s.event, s.decision
+	e, d := &s.event, s.decision
 	out := &harness.Event{
-		EventID: s.id, Sequence: r.sequence.Add(1), Recipient: e.Recipient, Role: "user", IdempotencyKey: s.id + ":checked",
+		EventID: e.EventID, Sequence: r.sequence.Add(1), Recipient: e.Recipient, Role: "user", IdempotencyKey: e.EventID + ":checked",
 		Said: harness.Said{
 			CreatedAt: time.Now().UTC().Format(time.RFC3339Nano), Source: harness.Source{Platform: "conformance"},
 			Conversation: harness.Conversation{
@@ -184,9 +178,6 @@ func (r *run) event(s *said) *harness.Event {
 		},
 		Ruling: harness.RulingOf(&d, d.Policy),
 		Digest: d.Injection == attention.ModeDigest, Knock: d.Knock,
-	}
-	if d.AddressedToMe() && out.Recipient == "" {
-		out.Recipient = s.self
 	}
 	if d.Knock == nil {
 		out.Content = []harness.Part{{Type: "text", Text: e.Text}}

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,9 @@ const atOnce = 8
 
 // A trial is one vector in a run.
 type trial struct {
-	vector *attention.Vector
-	id     string
-	wrong  error
+	*said
+	name, title string
+	wrong       error
 }
 
 // vectors delivers every vector whose event reaches a model, leaves the others where
@@ -35,38 +36,39 @@ func (r *run) vectors(ctx context.Context) error {
 		if !r.wanted(v.Event.EventID, v.Name) {
 			continue
 		}
-		t := &trial{vector: v, id: v.Event.EventID + "." + r.id}
+		t := &trial{said: r.say(v), name: v.Event.EventID, title: v.Name}
 		trials = append(trials, t)
-		s := r.place(t)
-		if t.wrong = r.deliver(ctx, r.event(s), 1); t.wrong != nil || s.decision.Policy != attention.PolicyMustRespond {
+		if t.wrong = r.deliver(ctx, r.event(t.said), 1); t.wrong != nil || t.decision.Policy != attention.PolicyMustRespond {
 			continue
 		}
 		slots <- struct{}{}
 		obliged.Go(func() {
 			defer func() { <-slots }()
-			t.wrong = r.awaitDischarge(ctx, t.id)
+			t.wrong = r.awaitDischarge(ctx, t.event.EventID)
 		})
 	}
 	obliged.Wait()
 	r.chat.quiet(ctx, r.opts.Quiet)
 	for _, t := range trials {
-		title := t.vector.Name
 		if errors.Is(t.wrong, errWithheld) {
 			t.wrong = nil
-			title += " (withheld)"
+			t.title += " (withheld)"
 		}
-		r.chat.look(t.id, func(s *said) { t.wrong = errors.Join(t.wrong, silenceProblems(s)) })
-		r.conclude(t.vector.Event.EventID, title, t.wrong)
+		r.chat.look(t.event.EventID, func(s *said) { t.wrong = errors.Join(t.wrong, silenceProblems(s)) })
+		r.conclude(t.name, t.title, t.wrong)
 	}
 	return ctx.Err()
 }
 
-// place decides on a vector as the host and puts its event into the chat.
-func (r *run) place(t *trial) *said {
-	v := t.vector
+// say decides on an event as the host, gives it a fresh id, and puts it into the chat.
+func (r *run) say(v *attention.Vector) *said {
 	cfg := v.Config
-	cfg.Version, cfg.Inject = r.version, inject(r.caps)
-	s := &said{event: &v.Event, id: t.id, self: v.Self.ID, decision: attention.Decide(v.Event, v.Self, v.Facts, cfg)}
+	cfg.Version, cfg.Inject = r.version, &r.caps.Injection
+	s := &said{event: v.Event, decision: attention.Decide(v.Event, v.Self, v.Facts, cfg)}
+	s.event.EventID += "." + r.id
+	if s.decision.AddressedToMe() {
+		s.event.Recipient = cmp.Or(s.event.Recipient, v.Self.ID)
+	}
 	r.chat.add(s)
 	return s
 }
