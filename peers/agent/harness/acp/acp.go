@@ -39,6 +39,7 @@ func (o *Options) withDefaults() Options {
 
 // A Harness drives one ACP program.
 type Harness struct {
+	harness.InTurn
 	argv []string
 	opts Options
 	life *child.Life[program]
@@ -54,7 +55,9 @@ func New(argv []string, opts *Options) *Harness {
 // Run keeps the program running until ctx ends (nil), or until it can never
 // work (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
-	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return h.serve(ctx, host.Progress) })
+	h.Attach(host)
+	program := &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
+	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return child.Run(ctx, h.argv, program, h.serve) })
 }
 
 // Capabilities waits until the program is initialized. It takes every injection mode,
@@ -66,39 +69,29 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true, ReadsSystem: true}, nil
 }
 
-// Cancel does nothing: turns end Finished.
-func (h *Harness) Cancel(string, string) {}
-
 // Turn prompts the program and waits until that has ended its turn. It does not use
 // the tools: the program calls those of Turn.ChatServer.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-	outcome := harness.Outcome{State: harness.Finished, Attempt: t.Attempt}
 	p, err := h.life.Await(ctx)
+	if err != nil {
+		return harness.Outcome{State: harness.Finished, Attempt: t.Attempt}, err
+	}
+	outcome, err := h.Begin(ctx, t)
 	if err != nil {
 		return outcome, err
 	}
-	if t.Attempted != nil {
-		if err := t.Attempted(t.Attempt); err != nil {
-			return outcome, err
-		}
-	}
 	s, err := p.session(ctx, t)
-	if err != nil {
-		return outcome, h.verdict(ctx, err)
+	if err == nil {
+		err = p.prompt(ctx, s, t, &outcome)
 	}
-	c, err := p.prompt(ctx, s, t)
-	if c != nil {
-		c.fill(&outcome)
-	}
-	if err != nil {
-		return outcome, h.verdict(ctx, err)
-	}
-	return outcome, nil
+	return outcome, verdict(ctx, err)
 }
 
 // verdict says what an error means for the turn.
-func (h *Harness) verdict(ctx context.Context, err error) error {
+func verdict(ctx context.Context, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, harness.ErrPermanent), errors.Is(err, harness.ErrBudget), errors.Is(err, harness.ErrTemporary):

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -16,7 +17,6 @@ const maxText = 256 << 10
 
 // A collector gathers what the program does in one turn.
 type collector struct {
-	turnID string
 	report func(harness.Progress)
 
 	mu     sync.Mutex
@@ -50,7 +50,7 @@ func (c *collector) text(piece string) {
 		c.pieces[len(c.pieces)-1] += piece
 	}
 	c.mu.Unlock()
-	c.report(harness.Progress{TurnID: c.turnID, Kind: harness.ProgressText, Message: piece})
+	c.report(harness.Progress{Kind: harness.ProgressText, Message: piece})
 }
 
 func (c *collector) update(u *acpsdk.SessionUpdate) {
@@ -66,21 +66,11 @@ func (c *collector) update(u *acpsdk.SessionUpdate) {
 			c.pieces = append(c.pieces, "")
 		}
 		c.mu.Unlock()
-		c.report(harness.Progress{
-			TurnID: c.turnID, Kind: harness.ProgressToolCall, Tool: u.ToolCall.Title,
-			CallID: string(u.ToolCall.ToolCallId), Content: raw(u.ToolCall.RawInput),
-		})
+		c.tool(harness.ProgressToolCall, u.ToolCall.ToolCallId, u.ToolCall.Title, u.ToolCall.RawInput)
 	case u.ToolCallUpdate != nil && u.ToolCallUpdate.Status != nil:
 		switch *u.ToolCallUpdate.Status {
 		case acpsdk.ToolCallStatusCompleted, acpsdk.ToolCallStatusFailed:
-			title := ""
-			if u.ToolCallUpdate.Title != nil {
-				title = *u.ToolCallUpdate.Title
-			}
-			c.report(harness.Progress{
-				TurnID: c.turnID, Kind: harness.ProgressToolResult, Tool: title,
-				CallID: string(u.ToolCallUpdate.ToolCallId), Content: raw(u.ToolCallUpdate.RawOutput),
-			})
+			c.tool(harness.ProgressToolResult, u.ToolCallUpdate.ToolCallId, given(u.ToolCallUpdate.Title), u.ToolCallUpdate.RawOutput)
 		}
 	case u.Plan != nil:
 		done := 0
@@ -89,17 +79,25 @@ func (c *collector) update(u *acpsdk.SessionUpdate) {
 				done++
 			}
 		}
-		c.report(harness.Progress{TurnID: c.turnID, Kind: harness.ProgressStatus, Message: "plan", Progress: float64(done), Total: float64(len(u.Plan.Entries))})
+		c.report(harness.Progress{Kind: harness.ProgressStatus, Message: "plan", Progress: float64(done), Total: float64(len(u.Plan.Entries))})
 	}
 }
 
-// raw returns the input or output of a tool as JSON, or null if it is large.
-func raw(v any) json.RawMessage {
-	out, err := json.Marshal(v)
-	if err != nil || len(out) > 64<<10 {
-		return json.RawMessage("null")
+// tool reports what goes into a tool or comes out of it, or null if that is large.
+func (c *collector) tool(kind harness.ProgressKind, id acpsdk.ToolCallId, title string, v any) {
+	content, err := json.Marshal(v)
+	if err != nil || len(content) > 64<<10 {
+		content = json.RawMessage("null")
 	}
-	return out
+	c.report(harness.Progress{Kind: kind, Tool: title, CallID: string(id), Content: content})
+}
+
+// given returns what an optional member says, or the zero value.
+func given[T any](member *T) (value T) {
+	if member != nil {
+		value = *member
+	}
+	return value
 }
 
 // handle takes what the program asks of us or tells. It was told that this side has
@@ -147,10 +145,7 @@ func (p *program) permission(r *acpsdk.RequestPermissionRequest) acpsdk.RequestP
 	if permits(p.h.opts.Permission, &r.ToolCall) {
 		options, said = allowing, "permitted: "
 	}
-	title := string(r.ToolCall.ToolCallId)
-	if r.ToolCall.Title != nil {
-		title = *r.ToolCall.Title
-	}
-	turn.report(harness.Progress{TurnID: turn.turnID, Kind: harness.ProgressStatus, Message: said + title})
+	title := cmp.Or(given(r.ToolCall.Title), string(r.ToolCall.ToolCallId))
+	turn.report(harness.Progress{Kind: harness.ProgressStatus, Message: said + title})
 	return choose(options, r.Options)
 }

@@ -1,7 +1,9 @@
 package acp
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 
 	acpsdk "github.com/coder/acp-go-sdk"
 )
@@ -32,33 +34,24 @@ var chatTool = regexp.MustCompile(`^(mcp__)?hubbub(__|[:/.] ?)(chat|work)[._][a-
 
 // permits decides on one request. It is pure.
 func permits(p Permission, call *acpsdk.ToolCallUpdate) bool {
-	kind := acpsdk.ToolKindOther
-	if call.Kind != nil {
-		kind = *call.Kind
-	}
-	if kind == acpsdk.ToolKindOther && call.Title != nil && chatTool.MatchString(*call.Title) {
+	kind := cmp.Or(given(call.Kind), acpsdk.ToolKindOther)
+	switch {
+	case p == PermitEverything, kind == acpsdk.ToolKindOther && chatTool.MatchString(given(call.Title)):
 		return true
+	default:
+		return p == PermitReading && slices.Contains(reading, kind)
 	}
-	switch p {
-	case PermitEverything:
-		return true
-	case PermitReading:
-		switch kind {
-		case acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch:
-			return true
-		}
-	}
-	return false
 }
+
+// reading are the kinds of tools that change nothing.
+var reading = []acpsdk.ToolKind{acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch}
 
 // choose picks an option of one of the given kinds, the kinds in order of preference.
 // A request without such an option is cancelled.
 func choose(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) acpsdk.RequestPermissionOutcome {
 	for _, kind := range allow {
-		for _, o := range options {
-			if o.Kind == kind {
-				return acpsdk.RequestPermissionOutcome{Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: o.OptionId}}
-			}
+		if i := slices.IndexFunc(options, func(o acpsdk.PermissionOption) bool { return o.Kind == kind }); i >= 0 {
+			return acpsdk.RequestPermissionOutcome{Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: options[i].OptionId}}
 		}
 	}
 	return acpsdk.RequestPermissionOutcome{Cancelled: &acpsdk.RequestPermissionOutcomeCancelled{}}

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -9,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -29,11 +29,10 @@ var errUnstoppable = errors.New("the program did not stop a cancelled turn")
 
 // A program is one run of the ACP program.
 type program struct {
-	h      *Harness
-	report func(harness.Progress)
-	conn   *acpsdk.Connection
-	fail   context.CancelCauseFunc
-	http   bool // it takes MCP over HTTP
+	h       *Harness
+	process *child.Process
+	conn    *acpsdk.Connection
+	http    bool // it takes MCP over HTTP
 
 	opening sync.Mutex // held while a session is opened
 
@@ -43,62 +42,47 @@ type program struct {
 	turns map[acpsdk.SessionId]*collector
 }
 
-// serve runs the program once, until ctx or the program ends.
-func (h *Harness) serve(ctx context.Context, report func(harness.Progress)) error {
-	process, err := child.Start(h.argv, &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log})
-	if err != nil {
-		return err
-	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	if report == nil {
-		report = func(harness.Progress) {}
-	}
+// serve talks to the program until ctx ends or the program does.
+func (h *Harness) serve(ctx context.Context, process *child.Process) error {
 	p := &program{
-		h: h, report: report, fail: fail, sessions: harness.NewRecent[[sha256.Size]byte, acpsdk.SessionId](h.opts.MaxSessions),
+		h: h, process: process, sessions: harness.NewRecent[[sha256.Size]byte, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
 	}
-	output := &gate{r: process.Stdout, open: make(chan struct{})}
+	output, lines := io.Pipe() // which has nothing to read before there is a logger
 	p.conn = acpsdk.NewConnection(p.handle, process.Stdin, output)
 	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it would log chat content
-	close(output.open)
-
-	err = p.run(ctx, process)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		_, err := io.Copy(lines, process.Stdout)
+		lines.CloseWithError(err) //nolint:errcheck // it returns nil
+	})
+	err := p.run(ctx)
 	h.life.Set(nil)
 	process.Stop()
 	<-p.conn.Done()
-	process.Stdout.Close() //nolint:errcheck // read to its end
+	output.Close() //nolint:errcheck // it returns nil
+	reading.Wait()
 	return err
 }
 
-// A gate holds back reads until the connection is set up.
-type gate struct {
-	r    io.Reader
-	open chan struct{}
-}
-
-func (g *gate) Read(b []byte) (int, error) {
-	<-g.open
-	return g.r.Read(b)
-}
-
 // run initializes the program and waits for its end.
-func (p *program) run(ctx context.Context, process *child.Process) error {
-	if err := p.initialize(ctx, process); err != nil {
+func (p *program) run(ctx context.Context) error {
+	if err := p.initialize(ctx); err != nil {
 		return err
 	}
 	p.h.life.Set(p)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-process.Done():
-		return process.Wait()
-	case <-p.conn.Done(): // it closed its stdout, or broke the protocol
-		return fmt.Errorf("%s ended the connection", p.h.argv[0])
+	case <-p.conn.Done():
+		return p.disconnected()
 	}
 }
 
-func (p *program) initialize(ctx context.Context, process *child.Process) error {
+// disconnected is the error of a program that closed its stdout, or broke the protocol.
+func (p *program) disconnected() error { return fmt.Errorf("%s ended the connection", p.h.argv[0]) }
+
+func (p *program) initialize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.h.opts.InitTimeout,
 		fmt.Errorf("%s did not answer initialize in %s; does --harness-command start its ACP mode?", p.h.argv[0], p.h.opts.InitTimeout))
 	defer cancel()
@@ -109,10 +93,8 @@ func (p *program) initialize(ctx context.Context, process *child.Process) error 
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err != nil && isClosed(process.Done()):
-		return process.Wait()
 	case err != nil && isClosed(p.conn.Done()):
-		return fmt.Errorf("%s ended the connection", p.h.argv[0])
+		return p.disconnected()
 	case err != nil:
 		return fmt.Errorf("%s refused initialize: %w", p.h.argv[0], said(err))
 	case response.ProtocolVersion != acpsdk.ProtocolVersionNumber:
@@ -171,14 +153,7 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 
 // folder returns the absolute folder that a session works in.
 func (p *program) folder(t *harness.Turn) (string, error) {
-	dir := t.Workspace
-	if dir == "" {
-		dir = p.h.opts.Dir
-	}
-	if dir == "" {
-		return os.Getwd()
-	}
-	return filepath.Abs(dir)
+	return filepath.Abs(cmp.Or(t.Workspace, p.h.opts.Dir)) // of "", the folder of this program
 }
 
 // servers returns the turn's MCP servers in ACP's words.
@@ -203,26 +178,32 @@ func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
 			}
 			servers = append(servers, acpsdk.McpServer{Http: http})
 		default:
-			p.report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program takes no MCP over HTTP; it goes without the server " + s.Name})
+			p.h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program takes no MCP over HTTP; it goes without the server " + s.Name})
 		}
 	}
 	return servers
 }
 
-// prompt runs one turn in a session.
-func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn) (*collector, error) {
-	c := &collector{turnID: t.ID, report: p.report}
+// prompt runs one turn in a session, and writes what came of it into the outcome.
+func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn, outcome *harness.Outcome) error {
+	c := &collector{report: func(progress harness.Progress) {
+		progress.TurnID = t.ID
+		p.h.Report(progress)
+	}}
 	p.mu.Lock()
 	if p.turns[id] != nil {
 		p.mu.Unlock()
-		return nil, fmt.Errorf("%w: another turn of this conversation is running", harness.ErrTemporary)
+		return fmt.Errorf("%w: another turn of this conversation is running", harness.ErrTemporary)
 	}
 	p.turns[id] = c
 	p.mu.Unlock()
+	ended := make(chan struct{})
 	defer func() {
+		close(ended)
 		p.mu.Lock()
 		delete(p.turns, id)
 		p.mu.Unlock()
+		c.fill(outcome)
 	}()
 	var blocks []acpsdk.ContentBlock
 	for _, text := range []string{t.System, t.Prompt} {
@@ -230,40 +211,23 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 			blocks = append(blocks, acpsdk.TextBlock(text))
 		}
 	}
-	type answer struct {
-		response acpsdk.PromptResponse
-		err      error
+	unhurried := context.WithoutCancel(ctx)
+	stop := context.AfterFunc(ctx, func() {
+		go p.conn.SendNotification(unhurried, acpsdk.AgentMethodSessionCancel, acpsdk.CancelNotification{SessionId: id}) //nolint:errcheck // its answer is what counts
+		select {
+		case <-ended:
+		case <-time.After(p.h.opts.CancelTimeout):
+			p.process.Fail(errUnstoppable)
+		}
+	})
+	// It ends with its answer or with the connection, whichever is first.
+	r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, unhurried, acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
+	if !stop() {
+		return context.Cause(ctx)
 	}
-	answered := make(chan answer, 1)
-	go func() { // ends with its answer or with the connection, whichever is first
-		r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, context.WithoutCancel(ctx), acpsdk.AgentMethodSessionPrompt,
-			acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
-		answered <- answer{r, err}
-	}()
-	select {
-	case a := <-answered:
-		return c, c.end(a.response, a.err)
-	case <-ctx.Done():
-	}
-	go p.conn.SendNotification(context.WithoutCancel(ctx), acpsdk.AgentMethodSessionCancel, acpsdk.CancelNotification{SessionId: id}) //nolint:errcheck // its answer is what counts
-	patience := time.NewTimer(p.h.opts.CancelTimeout)
-	defer patience.Stop()
-	select {
-	case <-answered:
-	case <-patience.C:
-		p.fail(errUnstoppable)
-		<-answered
-	}
-	return c, context.Cause(ctx)
-}
-
-// end records the program's answer to a prompt, and says what it means for the turn.
-func (c *collector) end(r acpsdk.PromptResponse, err error) error {
 	if err != nil {
 		return fmt.Errorf("the program failed in its turn: %w", said(err))
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.stop, c.usage = r.StopReason, r.Usage
 	switch r.StopReason {
 	case acpsdk.StopReasonMaxTurnRequests:

@@ -86,7 +86,10 @@ func New(argv []string, opts *Options) *Harness {
 // Run keeps the program running until ctx ends (nil), or until it cannot be
 // started at all (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
-	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return h.serve(ctx, host) })
+	program := &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
+	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error {
+		return child.Run(ctx, h.argv, program, func(ctx context.Context, p *child.Process) error { return h.serve(ctx, p, host) })
+	})
 }
 
 // poke makes the session look for due deliveries. It never blocks.

@@ -27,7 +27,6 @@ type session struct {
 	h       *Harness
 	host    harness.Host
 	process *child.Process
-	fail    context.CancelCauseFunc
 	out     chan []byte
 	calls   chan *frame
 	started chan error // outcome of initialize
@@ -42,15 +41,10 @@ type session struct {
 	dropped int                                // unreadable lines
 }
 
-// serve runs the program once, until ctx or the program ends.
-func (h *Harness) serve(ctx context.Context, host harness.Host) error {
-	running, err := child.Start(h.argv, &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log})
-	if err != nil {
-		return err
-	}
-	ctx, fail := context.WithCancelCause(ctx)
+// serve talks to the program until ctx ends or the program does.
+func (h *Harness) serve(ctx context.Context, process *child.Process, host harness.Host) error {
 	s := &session{
-		h: h, host: host, process: running, fail: fail, running: map[string]context.CancelCauseFunc{},
+		h: h, host: host, process: process, running: map[string]context.CancelCauseFunc{},
 		out: make(chan []byte, maxOutbound), calls: make(chan *frame, maxOutbound), started: make(chan error, 1),
 	}
 	h.mu.Lock()
@@ -60,11 +54,10 @@ func (h *Harness) serve(ctx context.Context, host harness.Host) error {
 	wg.Go(func() { s.writeLoop(ctx) })
 	wg.Go(func() { s.readLoop() })
 	wg.Go(func() { s.callLoop(ctx) })
-	err = s.run(ctx)
-	fail(err)
-	running.Stop()
+	err := s.run(ctx)
+	process.Fail(err)
+	process.Stop()
 	wg.Wait()
-	running.Stdout.Close() //nolint:errcheck // read to its end
 	return err
 }
 
@@ -74,18 +67,14 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		next := s.deliver(ctx)
 		var timer <-chan time.Time
-		if !next.IsZero() {
+		if next := s.deliver(ctx); !next.IsZero() {
 			timer = time.After(time.Until(next))
 		}
 		select {
 		case <-timer:
 		case <-s.h.wake:
 		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.process.Done():
-			return s.process.Wait()
 		}
 	}
 	return context.Cause(ctx)
@@ -93,18 +82,15 @@ func (s *session) run(ctx context.Context) error {
 
 // initialize sends initialize and waits for its answer.
 func (s *session) initialize(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.h.opts.InitTimeout,
+		fmt.Errorf("%s did not answer initialize in %s", s.h.argv[0], s.h.opts.InitTimeout))
+	defer cancel()
 	s.send(request(s.initID, "initialize", initializeParams(&s.h.opts)))
-	timer := time.NewTimer(s.h.opts.InitTimeout)
-	defer timer.Stop()
 	select {
 	case err := <-s.started:
 		return err
-	case <-timer.C:
-		return fmt.Errorf("%s did not answer initialize in %s", s.h.argv[0], s.h.opts.InitTimeout)
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-s.process.Done():
-		return s.process.Wait()
 	}
 }
 
@@ -186,7 +172,7 @@ func (s *session) send(line []byte) {
 	select {
 	case s.out <- line:
 	default:
-		s.fail(errNotReading)
+		s.process.Fail(errNotReading)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/child"
+	"hubbub/protocol/defaults"
 
 	"github.com/google/shlex"
 	"github.com/rs/zerolog"
@@ -50,7 +51,8 @@ const maxStderr = 2 << 10
 type Process struct {
 	*child.Process
 	Stdin  io.WriteCloser
-	Stdout *os.File // ends when the program has; close it when it is read
+	Stdout *os.File                // ends when the program has; close it when it is read
+	Fail   context.CancelCauseFunc // ends what Run calls; nil of Start
 
 	name  string
 	grace time.Duration
@@ -62,13 +64,8 @@ type Process struct {
 // Start starts a program. The error wraps harness.ErrPermanent if the program can
 // never be started.
 func Start(argv []string, opts *Options) (*Process, error) {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	if o.Grace <= 0 {
-		o.Grace = 2 * time.Second
-	}
+	o := defaults.Of(opts)
+	defaults.Positive(&o.Grace, 2*time.Second)
 	p := &Process{name: argv[0], grace: o.Grace, log: o.Log}
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the operator names the program
 	cmd.Dir = o.Dir
@@ -96,6 +93,20 @@ func Start(argv []string, opts *Options) (*Process, error) {
 		stdout.SetReadDeadline(time.Now().Add(time.Second)) //nolint:errcheck // then it is read to its end
 	}()
 	return p, nil
+}
+
+// Run starts a program and calls use, whose ctx ends when the program has: its cause then
+// says how. When use returns, Run stops the program and returns what use did.
+func Run(ctx context.Context, argv []string, opts *Options, use func(ctx context.Context, p *Process) error) error {
+	p, err := Start(argv, opts)
+	if err != nil {
+		return err
+	}
+	defer p.Stdout.Close() //nolint:errcheck // read to its end
+	defer p.Stop()
+	ctx, p.Fail = context.WithCancelCause(ctx)
+	go func() { p.Fail(p.Wait()) }()
+	return use(ctx, p)
 }
 
 func unstartable(name string, err error) error {
