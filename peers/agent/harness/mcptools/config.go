@@ -3,7 +3,6 @@ package mcptools
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -108,23 +107,22 @@ func (c *configured) server(i int) (harness.MCPServer, error) {
 	}
 	if len(c.Command) > 0 && string(c.Command) != "null" {
 		var words string
-		if json.Unmarshal(c.Command, &s.Command) != nil {
-			if json.Unmarshal(c.Command, &words) != nil {
-				return s, fmt.Errorf("the command of MCP server %q is neither a string nor a list of words", s.Name)
-			}
+		switch {
+		case json.Unmarshal(c.Command, &s.Command) == nil:
+		case json.Unmarshal(c.Command, &words) != nil:
+			return s, fmt.Errorf("the command of MCP server %q is neither a string nor a list of words", s.Name)
+		case len(c.Args) > 0:
 			s.Command = []string{words}
-			if len(c.Args) == 0 {
-				split, err := child.Split(words)
-				if err != nil {
-					return s, fmt.Errorf("the command of MCP server %q: %w", s.Name, err)
-				}
-				s.Command = split
+		default:
+			var err error
+			if s.Command, err = child.Split(words); err != nil {
+				return s, fmt.Errorf("the command of MCP server %q: %w", s.Name, err)
 			}
 		}
 		s.Command = append(s.Command, c.Args...)
 	}
 	if (s.URL == "") == (len(s.Command) == 0) {
-		return s, fmt.Errorf("MCP server %q: %w", s.Name, errors.New("give it a url or a command, and not both"))
+		return s, fmt.Errorf("MCP server %q: give it a url or a command, and not both", s.Name)
 	}
 	return s, nil
 }

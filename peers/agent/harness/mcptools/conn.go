@@ -1,6 +1,7 @@
 package mcptools
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -171,23 +172,78 @@ func (c *conn) list(ctx context.Context) error {
 	return nil
 }
 
-// call calls a tool once.
-func (c *conn) call(ctx context.Context, name string, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+// List returns the tools that the server last listed.
+func (c *conn) List() []harness.Tool {
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	return c.tools
+}
+
+// Call calls a tool once.
+func (c *conn) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.pool.opts.CallTimeout, fmt.Errorf("it did not answer in %s", c.pool.opts.CallTimeout))
+	defer cancel()
 	c.count(1)
 	defer c.count(-1)
 	result, err := c.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
 		c.pool.mu.Lock()
-		defer c.pool.mu.Unlock()
 		c.listed = time.Time{}
+		c.pool.mu.Unlock()
+		return harness.Refused("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(ctx, err)), nil)
 	}
-	return result, err
+	return readable(result, c.pool.opts.ResultBytes)
 }
 
 func (c *conn) count(calls int) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
 	c.calls += calls
+}
+
+// readable takes what a model can read of a result, within a number of bytes.
+func readable(r *mcp.CallToolResult, most int) harness.Result {
+	out, left := harness.Result{IsError: r.IsError}, most
+	for _, c := range r.Content {
+		said := words(c)
+		if said == "" || left <= 0 {
+			continue
+		}
+		if len(said) > left {
+			said = text.Prefix(said, left) + "\n[cut: the result is longer than what may be shown; ask for less]"
+		}
+		left -= len(said)
+		out.Content = append(out.Content, harness.Content{Type: "text", Text: said})
+	}
+	if r.StructuredContent != nil && len(out.Content) == 0 {
+		if raw, err := json.Marshal(r.StructuredContent); err == nil && len(raw) <= most {
+			out.StructuredContent = raw
+		}
+	}
+	return out
+}
+
+// words says what a piece of a result is.
+func words(c mcp.Content) string {
+	switch c := c.(type) {
+	case *mcp.TextContent:
+		return c.Text
+	case *mcp.ResourceLink:
+		return "[resource " + c.URI + "]"
+	case *mcp.EmbeddedResource:
+		if c.Resource != nil && c.Resource.Text != "" {
+			return c.Resource.Text
+		}
+		return "[an embedded resource that is not text]"
+	case *mcp.ImageContent:
+		return "[an image, " + c.MIMEType + "]"
+	case *mcp.AudioContent:
+		return "[a sound, " + c.MIMEType + "]"
+	}
+	return ""
 }
 
 // causeOf prefers the reason why a context ended to the error that it caused.
@@ -200,22 +256,27 @@ func causeOf(ctx context.Context, err error) error {
 
 // failed names the server of an error.
 func failed(s *harness.MCPServer, err error) error {
-	where := s.URL
+	where := cmp.Or(origin(s), s.URL)
 	if len(s.Command) > 0 {
 		where = s.Command[0]
 	}
-	if u, parsed := url.Parse(s.URL); parsed == nil && u.Host != "" {
-		where = u.Scheme + "://" + u.Host
-	}
 	return fmt.Errorf("the MCP server %q (%s) is left out: %s", s.Name, where, cleaned(s, err))
+}
+
+// origin returns the part of a server's URL that is no secret, "" if it has none.
+func origin(s *harness.MCPServer) string {
+	if u, err := url.Parse(s.URL); err == nil && u.Host != "" {
+		return u.Scheme + "://" + u.Host
+	}
+	return ""
 }
 
 // cleaned is the text of an error without the server's secrets: its headers,
 // its environment and all of its URL but the host.
 func cleaned(s *harness.MCPServer, err error) string {
-	text := err.Error()
-	if u, parsed := url.Parse(s.URL); parsed == nil && u.Host != "" {
-		text = strings.ReplaceAll(text, s.URL, u.Scheme+"://"+u.Host)
+	said := err.Error()
+	if where := origin(s); where != "" {
+		said = strings.ReplaceAll(said, s.URL, where)
 	}
 	var secrets []string
 	for _, values := range []map[string]string{s.Headers, s.Env} {
@@ -223,5 +284,5 @@ func cleaned(s *harness.MCPServer, err error) string {
 			secrets = append(secrets, v, strings.TrimPrefix(v, "Bearer "))
 		}
 	}
-	return harness.Redact(text, secrets...)
+	return harness.Redact(said, secrets...)
 }

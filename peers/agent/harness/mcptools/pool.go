@@ -1,15 +1,18 @@
 package mcptools
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/retry"
 )
 
 // PoolOptions are the optional settings of a Pool. Nil is valid.
@@ -57,18 +60,12 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.life = ctx
 	p.mu.Unlock()
 	close(p.runs)
-	sweep := time.NewTicker(time.Minute)
-	defer sweep.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-sweep.C:
-			p.mu.Lock()
-			for c := p.unusedLocked(p.opts.Idle); c != nil; c = p.unusedLocked(p.opts.Idle) {
-				p.dropLocked(c)
-			}
-			p.mu.Unlock()
-		case <-ctx.Done():
+	for retry.Sleep(ctx, time.Minute) {
+		p.mu.Lock()
+		for c := p.unusedLocked(p.opts.Idle); c != nil; c = p.unusedLocked(p.opts.Idle) {
+			p.dropLocked(c)
 		}
+		p.mu.Unlock()
 	}
 	p.mu.Lock()
 	p.life = nil // whoever asks for a connection from here on is refused
@@ -78,35 +75,37 @@ func (p *Pool) Run(ctx context.Context) error {
 }
 
 // Tools connects to servers, unless it is connected already, and returns their
-// tools as name__tool. The errors are of the servers that are left out. It
+// tools as name__tool, or with a number behind a name that is taken. The errors are of the servers that are left out. It
 // waits for Run to begin, at most PoolOptions.ConnectTimeout.
 func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer) (harness.Tools, []error) {
-	p.awaitRun(ctx)
+	patience, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
+	defer cancel()
+	select {
+	case <-p.runs:
+	case <-patience.Done():
+	}
 	conns, errs := make([]*conn, len(servers)), make([]error, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
 		wg.Go(func() { conns[i], errs[i] = p.get(ctx, s) })
 	}
 	wg.Wait()
-	joined := &joinedTools{pool: p, source: map[string]remoteTool{}}
+	joined := new(harness.Joined)
 	var failures []error
-	for i, c := range conns {
+	for i, s := range servers {
 		if errs[i] != nil {
-			failures = append(failures, failed(&servers[i], errs[i]))
+			failures = append(failures, failed(&s, errs[i]))
 			continue
 		}
-		joined.add(c)
+		joined.Add(conns[i], func(tool string, n int) string {
+			prefix := cmp.Or(s.Name, "mcp")
+			if n > 1 {
+				prefix += strconv.Itoa(n)
+			}
+			return prefix + "__" + tool
+		})
 	}
 	return joined, failures
-}
-
-func (p *Pool) awaitRun(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
-	defer cancel()
-	select {
-	case <-p.runs:
-	case <-ctx.Done():
-	}
 }
 
 // get returns a usable connection to a server. A server of another address,

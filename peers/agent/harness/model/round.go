@@ -95,7 +95,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 	r.usage.Rounds++
 	for try := 1; ; try++ {
 		request := &request{
-			System: r.turn.System + r.tools.hint(), Tools: r.tools.tools, NoTools: noTools, MaxTokens: r.h.opts.MaxTokens,
+			System: r.turn.System + r.tools.hint(), Tools: r.tools.List(), NoTools: noTools, MaxTokens: r.h.opts.MaxTokens,
 			Messages: slices.Concat(r.past, r.said),
 		}
 		reply, err := r.h.endpoint.ask(ctx, request, r.text)
@@ -155,7 +155,7 @@ func (r *run) answer(ctx context.Context, calls []call) []callResult {
 		default:
 			r.usage.ToolCalls++
 			r.report(harness.ProgressToolCall, c, validOrNull(c.Arguments))
-			result = r.tools.call(ctx, c)
+			result = r.tools.run(ctx, c)
 			raw, _ := json.Marshal(result) //nolint:errcheck // strings and valid JSON
 			r.report(harness.ProgressToolResult, c, raw)
 		}
@@ -172,11 +172,7 @@ func validOrNull(raw string) json.RawMessage {
 }
 
 func (r *run) report(kind harness.ProgressKind, c call, content json.RawMessage) {
-	name := c.Name
-	if source, ok := r.tools.source[c.Name]; ok {
-		name = source.name
-	}
-	r.h.Report(harness.Progress{TurnID: r.turn.ID, Kind: kind, Tool: name, CallID: c.ID, Content: content})
+	r.h.Report(harness.Progress{TurnID: r.turn.ID, Kind: kind, Tool: r.tools.There(c.Name), CallID: c.ID, Content: content})
 }
 
 func (r *run) text(piece string) {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -18,29 +17,15 @@ import (
 const maxName = 64
 
 // A toolset is all tools of one turn under names that the API takes.
-type toolset struct {
-	tools  []harness.Tool // with wire names, in order
-	source map[string]toolSource
-}
-
-type toolSource struct {
-	name  string // as the source knows it
-	tools harness.Tools
-}
+type toolset struct{ harness.Joined }
 
 // newToolset gathers the tools of several sources; earlier sources keep their
 // names where two would collide.
 func newToolset(sources ...harness.Tools) *toolset {
-	s := &toolset{source: map[string]toolSource{}}
+	s := new(toolset)
 	for _, tools := range sources {
-		if tools == nil {
-			continue
-		}
-		for _, t := range tools.List() {
-			wire := s.free(wireName(t.Name))
-			s.source[wire] = toolSource{name: t.Name, tools: tools}
-			t.Name = wire
-			s.tools = append(s.tools, t)
+		if tools != nil {
+			s.Add(tools, numbered)
 		}
 	}
 	return s
@@ -49,9 +34,9 @@ func newToolset(sources ...harness.Tools) *toolset {
 // hint tells the model under which names it has tools that its prompt calls
 // otherwise; empty where every tool keeps its name.
 func (s *toolset) hint() string {
-	for _, t := range s.tools {
-		if source := s.source[t.Name]; source.name != t.Name {
-			return fmt.Sprintf("\nTool names are written here with _ where their names have other signs: %s is the tool %s.\n", source.name, t.Name)
+	for _, t := range s.List() {
+		if there := s.There(t.Name); there != t.Name {
+			return fmt.Sprintf("\nTool names are written here with _ where their names have other signs: %s is the tool %s.\n", there, t.Name)
 		}
 	}
 	return ""
@@ -60,48 +45,37 @@ func (s *toolset) hint() string {
 // wireName replaces what APIs refuse in tool names by _, and shortens long
 // names to a prefix and a hash.
 func wireName(name string) string {
-	wire := make([]byte, 0, len(name))
-	for _, r := range name {
+	wire := strings.Map(func(r rune) rune {
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
-			wire = append(wire, byte(r))
-		default:
-			wire = append(wire, '_')
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-':
+			return r
 		}
-	}
+		return '_'
+	}, name)
 	if len(wire) > maxName {
 		sum := sha256.Sum256([]byte(name))
-		wire = append(wire[:maxName-9], "_"+hex.EncodeToString(sum[:4])...)
+		wire = wire[:maxName-9] + "_" + hex.EncodeToString(sum[:4])
 	}
-	return string(wire)
+	return wire
 }
 
-func (s *toolset) free(wire string) string {
-	candidate := wire
-	for n := 2; ; n++ {
-		if _, taken := s.source[candidate]; !taken {
-			return candidate
-		}
-		suffix := fmt.Sprintf("_%d", n)
-		candidate = wire[:min(len(wire), maxName-len(suffix))] + suffix
+// numbered returns the wire name of a tool, with a number from the second on.
+func numbered(name string, n int) string {
+	wire, suffix := wireName(name), ""
+	if n > 1 {
+		suffix = fmt.Sprintf("_%d", n)
 	}
+	return wire[:min(len(wire), maxName-len(suffix))] + suffix
 }
 
-// call runs the tool of a model's call. What the model got wrong comes back as
+// run runs the tool of a model's call. What the model got wrong comes back as
 // a result that says what to do.
-func (s *toolset) call(ctx context.Context, c call) harness.Result {
-	source, ok := s.source[c.Name]
-	if !ok {
-		return harness.Refused(fmt.Sprintf("there is no tool %q; use one of the listed tools", c.Name), nil)
-	}
-	arguments := bytes.TrimSpace([]byte(c.Arguments))
-	if len(arguments) == 0 {
-		arguments = []byte("{}")
-	}
+func (s *toolset) run(ctx context.Context, c call) harness.Result {
+	arguments := []byte(cmp.Or(strings.TrimSpace(c.Arguments), "{}"))
 	if arguments[0] != '{' || !json.Valid(arguments) {
 		return harness.Refused("the arguments are not a JSON object; call the tool again with a valid one", nil)
 	}
-	return source.tools.Call(ctx, source.name, arguments)
+	return s.Call(ctx, c.Name, arguments)
 }
 
 // resultText is what a model reads of a result: at most limit bytes.
