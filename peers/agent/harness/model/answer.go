@@ -19,15 +19,13 @@ const (
 type answer struct {
 	onText func(piece string) // is called with each piece of text as it comes
 
-	text      strings.Builder
-	parts     []*part
-	byIndex   map[int]*part // the API's index of a part -> the last part with it
-	whole     bool          // its end came
-	last      bool          // nothing of it follows
-	truncated bool          // cut by the token limit
-	paused    bool          // the API ended it in between and wants to be asked again with it
+	text    strings.Builder
+	parts   []*part
+	byIndex map[int]*part // the API's index of a part -> the last part with it
+	whole   bool          // its end came
+	last    bool          // nothing of it follows
 
-	inputTokens, outputTokens int64 // 0 if the API did not tell
+	reply // what is known of it before its end: all but the text and the calls
 }
 
 // A part is one tool call of an answer, or something else that is passed over.
@@ -48,8 +46,8 @@ func (a *answer) say(piece string) {
 // stop notes why the model stopped, in the words of either API; "" says nothing.
 func (a *answer) stop(reason string) {
 	if reason != "" {
-		a.truncated = reason == "length" || reason == "max_tokens"
-		a.paused = reason == "pause_turn"
+		a.Truncated = reason == "length" || reason == "max_tokens"
+		a.Paused = reason == "pause_turn"
 	}
 }
 
@@ -79,29 +77,26 @@ var errNotBegun = errors.New("a piece came for a part that was not begun")
 
 // A reply is one whole answer of a model.
 type reply struct {
-	Text              string
-	Calls             []call
-	Truncated, Paused bool // see answer
-	InputTokens       int64
-	OutputTokens      int64
+	Text      string
+	Calls     []call
+	Truncated bool // cut by the token limit
+	Paused    bool // the API ended it in between and wants to be asked again with it
+
+	InputTokens, OutputTokens int64 // 0 if the API did not tell
 }
 
-// reply makes the whole answer, or returns nil if its end did not come. Calls
-// without an id get one; those of an answer that the token limit cut are dropped,
-// since their arguments may be half.
-func (a *answer) reply() *reply {
-	if !a.whole {
-		return nil
-	}
-	r := &reply{Text: a.text.String(), Truncated: a.truncated, Paused: a.paused, InputTokens: a.inputTokens, OutputTokens: a.outputTokens}
+// finish returns the whole answer. Calls without an id get one; those of an answer that
+// the token limit cut are dropped, since their arguments may be half.
+func (a *answer) finish() *reply {
+	a.Text = a.text.String()
 	for _, p := range a.parts {
-		if p.isCall && !a.truncated {
+		if p.isCall && !a.Truncated {
 			p.Arguments = cmp.Or(p.pieces.String(), p.Arguments)
-			p.ID = cmp.Or(p.ID, fmt.Sprintf("call_%d", len(r.Calls)+1))
-			r.Calls = append(r.Calls, p.call)
+			p.ID = cmp.Or(p.ID, fmt.Sprintf("call_%d", len(a.Calls)+1))
+			a.Calls = append(a.Calls, p.call)
 		}
 	}
-	return r
+	return &a.reply
 }
 
 // words are what tells one API from another.

@@ -126,10 +126,10 @@ func (anthropic) read(a *answer, data []byte) error {
 		a.stop(e.StopReason)
 		a.whole, a.last = true, true
 		if e.Usage != nil {
-			a.inputTokens, a.outputTokens = e.Usage.input(), e.Usage.OutputTokens
+			a.InputTokens, a.OutputTokens = e.Usage.input(), e.Usage.OutputTokens
 		}
 	case e.Type == "message_start":
-		a.inputTokens, a.outputTokens = e.Message.Usage.input(), e.Message.Usage.OutputTokens
+		a.InputTokens, a.OutputTokens = e.Message.Usage.input(), e.Message.Usage.OutputTokens
 	case e.Type == "content_block_start":
 		return e.ContentBlock.begin(a, e.Index)
 	case e.Type == "content_block_delta":
@@ -144,7 +144,7 @@ func (anthropic) read(a *answer, data []byte) error {
 	case e.Type == "message_delta":
 		a.stop(e.Delta.StopReason)
 		if e.Usage != nil {
-			a.outputTokens = e.Usage.OutputTokens
+			a.OutputTokens = e.Usage.OutputTokens
 		}
 	case e.Type == "message_stop":
 		a.whole, a.last = true, true

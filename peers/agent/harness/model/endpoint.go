@@ -7,19 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"hubbub/peers/agent/harness"
+	"github.com/tmaxmax/go-sse"
 )
-
-// maxErrorBody bounds what is read of an error answer.
-const maxErrorBody = 64 << 10
-
-var errIdle = errors.New("the model's stream went silent")
 
 // An endpoint is one model behind one URL.
 type endpoint struct {
@@ -55,8 +51,8 @@ func (e *endpoint) ask(ctx context.Context, r *request, onText func(string)) (*r
 	for {
 		body, learn := e.words.request(e.opts.Model, r)
 		answer, err := e.askOnce(ctx, body, onText)
-		var refusal *requestError
-		if !errors.As(err, &refusal) || refusal.Retry || refusal.TooLong || learn == nil || !learn(refusal.Error()) {
+		refusal, ok := errors.AsType[*requestError](err)
+		if !ok || refusal.Retry || refusal.TooLong || learn == nil || !learn(refusal.Error()) {
 			return answer, err
 		}
 	}
@@ -64,36 +60,6 @@ func (e *endpoint) ask(ctx context.Context, r *request, onText func(string)) (*r
 
 // askOnce sends body as JSON, and reads the answer to its end.
 func (e *endpoint) askOnce(ctx context.Context, body any, onText func(string)) (*reply, error) {
-	s, err := e.post(ctx, body)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	a := &answer{onText: onText, byIndex: map[int]*part{}}
-	for data, err := range s.events() {
-		if err != nil {
-			return nil, s.broken(err)
-		}
-		if f, ok := failureIn(data); ok {
-			return nil, s.failed(f)
-		}
-		if err := e.words.read(a, data); err != nil {
-			return nil, s.broken(fmt.Errorf("it cannot be read: %w", err))
-		}
-		if a.last {
-			break
-		}
-	}
-	s.drain()
-	if whole := a.reply(); whole != nil {
-		return whole, nil
-	}
-	return nil, s.broken(io.ErrUnexpectedEOF)
-}
-
-// post sends body as JSON and returns the answer's stream once its headers
-// came. The caller closes it.
-func (e *endpoint) post(ctx context.Context, body any) (*stream, error) {
 	key, err := e.opts.Key()
 	if err != nil {
 		return nil, &requestError{Err: err}
@@ -103,55 +69,113 @@ func (e *endpoint) post(ctx context.Context, body any) (*stream, error) {
 		return nil, fmt.Errorf("writing the request: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	watchdog := time.AfterFunc(e.opts.Idle, func() { cancel(errIdle) })
-	response, err := e.send(ctx, key, raw)
+	defer cancel(nil)
+	s := &stream{endpoint: e, key: key, ctx: ctx, watchdog: time.AfterFunc(e.opts.Idle, func() { cancel(errIdle) })}
+	defer s.watchdog.Stop()
+	response, err := s.post(raw)
 	if err != nil {
-		watchdog.Stop()
-		defer cancel(nil)
-		return nil, e.unreachable(ctx, err, key)
+		return nil, s.lost("the model at %s gave no answer: %s", err)
 	}
-	s := &stream{endpoint: e, key: key, ctx: ctx, cancel: cancel, watchdog: watchdog, body: response.Body}
+	defer response.Body.Close() //nolint:errcheck // nothing is left to lose
 	if response.StatusCode/100 != 2 {
-		defer s.close()
-		return nil, e.refused(response, key)
+		return nil, s.refused(response)
 	}
+	s.body = response.Body
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) //nolint:errcheck // "" is not JSON
-	s.whole = mediaType == "application/json"
-	return s, nil
+	a := &answer{onText: onText, byIndex: map[int]*part{}}
+	for data, err := range s.events(mediaType == "application/json") {
+		if err != nil {
+			return nil, s.lost(brokeOff, err)
+		}
+		if f, ok := failureIn(data); ok {
+			return nil, s.failed(f)
+		}
+		if err := e.words.read(a, data); err != nil {
+			return nil, s.lost(brokeOff, fmt.Errorf("it cannot be read: %w", err))
+		}
+		if a.last {
+			break
+		}
+	}
+	s.drain()
+	if !a.whole {
+		return nil, s.lost(brokeOff, io.ErrUnexpectedEOF)
+	}
+	return a.finish(), nil
 }
 
-func (e *endpoint) send(ctx context.Context, key string, raw []byte) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(e.opts.BaseURL, "/")+e.path, bytes.NewReader(raw))
+// Bounds of an answer.
+const (
+	maxLine   = 4 << 20
+	maxAnswer = 32 << 20
+)
+
+// A stream is a request and its answer as it comes. One goroutine reads it.
+type stream struct {
+	endpoint *endpoint
+	key      string
+	ctx      context.Context
+	watchdog *time.Timer
+	body     io.Reader
+	taken    int // bytes of the body
+}
+
+// post sends a request and returns its answer once the headers came.
+func (s *stream) post(raw []byte) (*http.Response, error) {
+	opts := &s.endpoint.opts
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, strings.TrimRight(opts.BaseURL, "/")+s.endpoint.path, bytes.NewReader(raw))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream")
 	request.Header.Set("User-Agent", "hubbub")
-	e.words.sign(request.Header, key)
-	return e.opts.Client.Do(request)
+	s.endpoint.words.sign(request.Header, s.key)
+	return opts.Client.Do(request)
 }
 
-// unreachable makes the error of a request that got no answer.
-func (e *endpoint) unreachable(ctx context.Context, err error, key string) error {
-	cause := context.Cause(ctx)
-	if cause != nil && !errors.Is(cause, errIdle) {
-		return cause
+// Read reads the body as far as it may be long, and resets the watchdog whenever the API
+// says something.
+func (s *stream) Read(p []byte) (int, error) {
+	if s.taken > maxAnswer {
+		return 0, errTooLong
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
+	n, err := s.body.Read(p)
+	if n > 0 {
+		s.watchdog.Reset(s.endpoint.opts.Idle)
 	}
-	if cause != nil {
-		err = cause
-	}
-	return &requestError{Retry: true, Err: fmt.Errorf("the model at %s gave no answer: %s", e.opts.BaseURL, harness.Redact(err.Error(), key))}
+	s.taken += n
+	return n, err
 }
 
-// refused makes the error of an answer that is not 2xx.
-func (e *endpoint) refused(response *http.Response, key string) error {
-	raw, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody)) //nolint:errcheck // the status says enough
-	err := e.errorOf(response.StatusCode, fmt.Sprintf("answered %d", response.StatusCode), parseFailure(raw), key)
-	err.After = retryAfter(response.Header, time.Now())
-	return err
+// events returns the data of each server-sent event or, if the API ignored the wish for a
+// stream, the whole answer. An error is the last that it returns.
+func (s *stream) events(whole bool) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		if whole {
+			if raw, err := io.ReadAll(s); err != nil || len(raw) > 0 {
+				yield(raw, err)
+			}
+			return
+		}
+		// Some endpoints leave out the empty line behind their last event.
+		body := io.MultiReader(s, strings.NewReader("\n\n"))
+		for event, err := range sse.Read(body, &sse.ReadConfig{MaxEventSize: maxLine}) {
+			if err != nil || event.Data != "" {
+				if !yield([]byte(event.Data), err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// drainLimit is how long the end of an answer may take when all of it has come.
+const drainLimit = 250 * time.Millisecond
+
+// drain reads the end of an answer that came whole. A connection whose answer was
+// not read to its end is closed, and the next request would wait for a new one.
+func (s *stream) drain() {
+	s.watchdog.Reset(drainLimit)
+	io.CopyN(io.Discard, s.body, 4<<10) //nolint:errcheck // it costs a connection
 }

@@ -1,13 +1,18 @@
 package model
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -57,9 +62,51 @@ func failureIn(data []byte) (f failure, ok bool) {
 	return f, true
 }
 
+var (
+	errIdle    = errors.New("the model's stream went silent")
+	errTooLong = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
+)
+
+// brokeOff says of an address that its answer ended too soon, or is not what the API
+// promises.
+const brokeOff = "the answer of %s broke off: %s"
+
+// lost makes the error of a request whose answer did not come whole. The format gets the
+// address of the API and the cause.
+func (s *stream) lost(format string, err error) error {
+	cause := context.Cause(s.ctx)
+	if cause != nil && !errors.Is(cause, errIdle) {
+		return cause
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	if s.taken > maxAnswer { // what came before may have been cut in the middle of a line
+		err = errTooLong
+	} else if cause != nil {
+		err = cause
+	}
+	return &requestError{
+		Retry: !errors.Is(err, errTooLong) && !errors.Is(err, bufio.ErrTooLong),
+		Err:   fmt.Errorf(format, s.endpoint.opts.BaseURL, harness.Redact(err.Error(), s.key)),
+	}
+}
+
+// maxErrorBody bounds what is read of an error answer.
+const maxErrorBody = 64 << 10
+
+// refused makes the error of an answer that is not 2xx.
+func (s *stream) refused(response *http.Response) error {
+	raw, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody)) //nolint:errcheck // the status says enough
+	err := s.errorOf(response.StatusCode, fmt.Sprintf("answered %d", response.StatusCode), parseFailure(raw))
+	err.After = retryAfter(response.Header, time.Now())
+	return err
+}
+
 // errorOf says what a status and the API's own words mean for the turn.
-func (e *endpoint) errorOf(status int, what string, f failure, key string) *requestError {
-	said := text.Clip(text.Line(harness.Redact(f.Message, key)), 400) // in this order: half a key would not be found
+func (s *stream) errorOf(status int, what string, f failure) *requestError {
+	e := s.endpoint
+	said := text.Clip(text.Line(harness.Redact(f.Message, s.key)), 400) // in this order: half a key would not be found
 	at := fmt.Sprintf("%s %s: %s", e.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
 	permanent := func(advice string) *requestError {
 		return &requestError{Err: fmt.Errorf("%s (%s)", at, advice)}
@@ -77,7 +124,7 @@ func (e *endpoint) errorOf(status int, what string, f failure, key string) *requ
 		return permanent("redirects are not followed; set --base-url to the address where the API is")
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests, status >= 500 && status != http.StatusNotImplemented:
-		return &requestError{Retry: true, Err: fmt.Errorf("%s", at)}
+		return &requestError{Retry: true, Err: errors.New(at)}
 	default:
 		refused := permanent("the API refuses the request; does it take chat tools and streaming?")
 		refused.Refused = true
@@ -85,33 +132,24 @@ func (e *endpoint) errorOf(status int, what string, f failure, key string) *requ
 	}
 }
 
+var tooLongWords = regexp.MustCompile(`(?i)prompt is too long|context (length|window)`)
+
 func tooLong(status int, f failure) bool {
-	if status == http.StatusRequestEntityTooLarge || f.Code == "context_length_exceeded" || f.Type == "request_too_large" {
-		return true
-	}
-	if status != http.StatusBadRequest {
-		return false
-	}
-	said := strings.ToLower(f.Message)
-	return strings.Contains(said, "prompt is too long") || strings.Contains(said, "context length") || strings.Contains(said, "context window")
+	return status == http.StatusRequestEntityTooLarge || f.Code == "context_length_exceeded" || f.Type == "request_too_large" ||
+		status == http.StatusBadRequest && tooLongWords.MatchString(f.Message)
 }
 
-// passing are the words in types and codes of failures that may pass.
-var passing = []string{"server_error", "overloaded", "rate_limit", "api_error", "timeout", "unavailable", "internal", "429", "500", "502", "503", "529"}
+// passing finds the words in types and codes of failures that may pass.
+var passing = regexp.MustCompile(`server_error|overloaded|rate_limit|api_error|timeout|unavailable|internal|429|500|502|503|529`)
 
 // failed makes the error of a failure that came inside a stream, where there is
 // no status: overload and internal errors may pass.
 func (s *stream) failed(f failure) *requestError {
 	status := http.StatusBadRequest
-	if f.Type == "" && (f.Code == nil || f.Code == "") {
+	if f.Type == "" && (f.Code == nil || f.Code == "") || passing.MatchString(fmt.Sprint(f.Type, " ", f.Code)) {
 		status = http.StatusServiceUnavailable
 	}
-	for _, word := range passing {
-		if strings.Contains(f.Type, word) || strings.Contains(fmt.Sprint(f.Code), word) {
-			status = http.StatusServiceUnavailable
-		}
-	}
-	return s.endpoint.errorOf(status, "failed in the middle of its answer", f, s.key)
+	return s.errorOf(status, "failed in the middle of its answer", f)
 }
 
 // maxRetryAfter is the longest wait that an API may ask of us.

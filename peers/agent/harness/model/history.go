@@ -38,18 +38,16 @@ func (h *History) Close() error { return h.db.Close() }
 
 // Load returns the document of a conversation, nil if there is none.
 func (h *History) Load(ctx context.Context, conversation string) ([]byte, error) {
-	document, _, err := store.One(ctx, h.db, store.Column[[]byte], "SELECT document FROM history WHERE conversation = ?", conversation)
-	return document, err
+	tx := store.On(ctx, h.db)
+	return store.Value[[]byte](tx, "SELECT document FROM history WHERE conversation = ?", conversation), tx.Err()
 }
 
 // Save replaces the document of a conversation and forgets the oldest beyond
 // the limit.
 func (h *History) Save(ctx context.Context, conversation string, document []byte) error {
-	return store.InTx(ctx, h.db, func(tx *sql.Tx) error {
-		if err := store.Exec(ctx, tx, "INSERT OR REPLACE INTO history VALUES (?, ?, ?)", conversation, document, time.Now().UnixNano()); err != nil {
-			return err
-		}
-		return store.Exec(ctx, tx, "DELETE FROM history WHERE conversation IN (SELECT conversation FROM history ORDER BY saved_at DESC LIMIT -1 OFFSET ?)", h.limit)
+	return store.DoTx(ctx, h.db, func(tx *store.Tx) {
+		tx.Exec("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", conversation, document, time.Now().UnixNano())
+		tx.Exec("DELETE FROM history WHERE conversation IN (SELECT conversation FROM history ORDER BY saved_at DESC LIMIT -1 OFFSET ?)", h.limit)
 	})
 }
 

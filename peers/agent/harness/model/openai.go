@@ -150,7 +150,7 @@ func (*openai) read(a *answer, data []byte) error {
 		return err
 	}
 	if c.Usage != nil {
-		a.inputTokens, a.outputTokens = c.Usage.PromptTokens, c.Usage.CompletionTokens
+		a.InputTokens, a.OutputTokens = c.Usage.PromptTokens, c.Usage.CompletionTokens
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
