@@ -354,6 +354,9 @@ func TestSignals(t *testing.T) {
 		if got := h.texts(dm.ID, 1); got[0] != "🤷 w3: declined" {
 			t.Errorf("the line is %q", got)
 		}
+		if m := h.api.Calls("sendMessage")[0].Message; m.ReplyToMessage == nil || m.ReplyToMessage.ID != 1 {
+			t.Errorf("the line is no answer to its message: %+v", m.ReplyToMessage)
+		}
 		h.api.Fail(tgtest.Fault{Method: "setMessageReaction", Status: 400, Description: "Bad Request: REACTION_INVALID"})
 		react(lead, "done", "🤔")
 		if got := h.texts(dm.ID, 2); got[1] != "👌 lead: done" {

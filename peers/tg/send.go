@@ -245,9 +245,9 @@ func threadFor(tx *store.Tx, content *protocol.ChatReply) int {
 
 // quoteFor returns the number of the message that a reply is shown as an answer
 // to: the one that it names, or, in a group, the one that it answers. Only the
-// first part quotes, and only what is in the same chat.
+// first text and a signal in words quote, and only what is in the same chat.
 func quoteFor(tx *store.Tx, o *outgoing) int {
-	if o.Part != store.Value[int](tx, `SELECT coalesce(min(part), -1) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply) {
+	if o.kind == kindText && o.Part != store.Value[int](tx, `SELECT min(part) FROM sends WHERE reply = ? AND kind = 'text'`, o.Reply) {
 		return 0
 	}
 	source := o.content.ReplyTo
