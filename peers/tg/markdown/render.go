@@ -12,6 +12,7 @@ import (
 	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 // maxDepth bounds how deep quotes and lists are followed; what is deeper is
@@ -65,24 +66,20 @@ func (w *writer) put(s string, st style) {
 // blocks writes the blocks inside a node, with blank lines between them where
 // the source has paragraphs, and indent before each of their lines.
 func (w *writer) blocks(parent ast.Node, st style, indent string) {
-	first := true
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
-		if !first {
+		if n != parent.FirstChild() {
 			w.put(gap(n), st)
 		}
-		first = false
 		w.block(n, st, indent)
 	}
 }
 
 // gap is what stands between a block and the one before it.
 func gap(n ast.Node) string {
-	_, item := n.(*ast.ListItem)
 	_, list := n.(*ast.List)
-	if _, inItem := n.Parent().(*ast.ListItem); item || list && inItem {
-		return "\n"
-	}
-	if _, tight := n.(*ast.TextBlock); tight {
+	_, inItem := n.Parent().(*ast.ListItem)
+	_, tight := n.(*ast.TextBlock)
+	if tight || list && inItem {
 		return "\n"
 	}
 	return "\n\n"
@@ -99,15 +96,15 @@ func (w *writer) block(n ast.Node, st style, indent string) {
 	case *ast.List:
 		w.list(n, st, indent)
 	case *ast.FencedCodeBlock:
-		w.code(n, string(n.Language(w.source)))
+		w.put(w.lines(n), style{pre: true, language: string(n.Language(w.source))})
 	case *ast.CodeBlock:
-		w.code(n, "")
+		w.put(w.lines(n), style{pre: true})
 	case *ast.HTMLBlock:
-		lines := w.lines(n)
+		lines := n.Lines().Value(w.source)
 		if n.HasClosure() {
-			lines += string(n.ClosureLine.Value(w.source))
+			lines = append(lines, n.ClosureLine.Value(w.source)...)
 		}
-		w.put(strings.TrimRight(lines, "\n"), st)
+		w.put(strings.TrimRight(string(lines), "\n"), st)
 	case *ast.ThematicBreak:
 		w.put("———", st)
 	case *extast.Table:
@@ -120,12 +117,10 @@ func (w *writer) block(n ast.Node, st style, indent string) {
 
 func (w *writer) list(list *ast.List, st style, indent string) {
 	number := list.Start
-	first := true
 	for item := list.FirstChild(); item != nil; item = item.NextSibling() {
-		if !first {
+		if item != list.FirstChild() {
 			w.put("\n", st)
 		}
-		first = false
 		mark := "• "
 		if list.IsOrdered() {
 			mark = fmt.Sprintf("%d%c ", number, list.Marker)
@@ -136,17 +131,36 @@ func (w *writer) list(list *ast.List, st style, indent string) {
 	}
 }
 
-func (w *writer) code(n ast.Node, language string) {
-	w.put(strings.TrimRight(w.lines(n), "\n"), style{pre: true, language: language})
+func (w *writer) lines(n ast.Node) string {
+	return strings.TrimRight(string(n.Lines().Value(w.source)), "\n")
 }
 
-func (w *writer) lines(n ast.Node) string {
-	var b strings.Builder
-	for i := range n.Lines().Len() {
-		segment := n.Lines().At(i)
-		b.Write(segment.Value(w.source))
+// table lays a table out in columns, to be shown in a fixed-width font.
+func (w *writer) table(n *extast.Table) string {
+	var rows [][]string
+	rule := make([]string, len(n.Alignments)) // as wide as each column
+	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+		var cells []string
+		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+			words := w.words(cell)
+			if width := utf8.RuneCountInString(words); width > len(rule[len(cells)]) {
+				rule[len(cells)] = strings.Repeat("-", width)
+			}
+			cells = append(cells, words)
+		}
+		rows = append(rows, cells)
 	}
-	return b.String()
+	var lines []string
+	for i, cells := range rows {
+		for column := range cells {
+			cells[column] = fmt.Sprintf("%-*s", len(rule[column]), cells[column])
+		}
+		lines = append(lines, strings.TrimRight(strings.Join(cells, " | "), " "))
+		if i == 0 {
+			lines = append(lines, strings.Join(rule, "-+-"))
+		}
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
 // inlines writes the text inside a block or an inline node.
@@ -159,7 +173,7 @@ func (w *writer) inlines(parent ast.Node, st style, indent string) {
 func (w *writer) inline(n ast.Node, st style, indent string) {
 	switch n := n.(type) {
 	case *ast.Text:
-		w.put(unescape(n.Segment.Value(w.source)), st)
+		w.put(string(resolve(n.Segment.Value(w.source))), st)
 		if n.HardLineBreak() || n.SoftLineBreak() {
 			w.put("\n"+indent, st)
 		}
@@ -169,11 +183,7 @@ func (w *writer) inline(n ast.Node, st style, indent string) {
 		st.code = true
 		w.put(w.raw(n), st)
 	case *ast.Emphasis:
-		if n.Level >= 2 {
-			st.bold = true
-		} else {
-			st.italic = true
-		}
+		st.bold, st.italic = st.bold || n.Level >= 2, st.italic || n.Level < 2
 		w.inlines(n, st, indent)
 	case *extast.Strikethrough:
 		st.strike = true
@@ -187,10 +197,7 @@ func (w *writer) inline(n ast.Node, st style, indent string) {
 	case *ast.AutoLink:
 		w.put(string(n.Label(w.source)), st)
 	case *ast.RawHTML:
-		for i := range n.Segments.Len() {
-			segment := n.Segments.At(i)
-			w.put(string(segment.Value(w.source)), st)
-		}
+		w.put(string(n.Segments.Value(w.source)), st)
 	default:
 		w.inlines(n, st, indent)
 	}
@@ -227,18 +234,22 @@ func (w *writer) link(n ast.Node, address string, st style, indent string) {
 
 func linkable(address string) bool {
 	u, err := url.Parse(address)
-	if err != nil || len(address) > 2048 {
-		return false
-	}
-	switch strings.ToLower(u.Scheme) {
-	case "http", "https":
-		return u.Host != ""
-	case "tg", "mailto":
-		return true
-	default:
-		return false
-	}
+	return err == nil && len(address) <= 2048 &&
+		(u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") || u.Scheme == "tg" || u.Scheme == "mailto")
 }
 
-// unescape resolves backslashes and character references as Markdown does.
-func unescape(b []byte) string { return string(resolve(b)) }
+// words returns the text inside a node without any style.
+func (w *writer) words(n ast.Node) string {
+	inner := &writer{source: w.source}
+	inner.inlines(n, style{}, "")
+	var b strings.Builder
+	for _, r := range inner.runs {
+		b.WriteString(r.text)
+	}
+	return strings.ReplaceAll(b.String(), "\n", " ")
+}
+
+// resolve replaces backslash escapes and character references.
+func resolve(b []byte) []byte {
+	return util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(b)))
+}

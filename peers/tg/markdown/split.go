@@ -1,8 +1,10 @@
 package markdown
 
 import (
+	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/go-telegram/bot/models"
@@ -16,16 +18,14 @@ func Split(t Text, limit int) []Text {
 	offset := 0 // of the rest, in units
 	rest := t.Text
 	for {
-		trimmed := strings.TrimLeftFunc(rest, unicode.IsSpace)
+		trimmed := rest
 		if parts != nil && !inPre(t.Entities, offset) || strings.TrimSpace(rest) == "" {
-			offset += Units(rest[:len(rest)-len(trimmed)])
-			rest = trimmed
+			trimmed = strings.TrimLeftFunc(rest, unicode.IsSpace)
 		} else if parts != nil { // in code, the indent of the first line stays
-			cut := strings.TrimLeft(rest, "\r\n")
-			offset += Units(rest[:len(rest)-len(cut)])
-			rest = cut
+			trimmed = strings.TrimLeft(rest, "\r\n")
 		}
-		if rest == "" {
+		offset += Units(rest[:len(rest)-len(trimmed)])
+		if rest = trimmed; rest == "" {
 			return parts
 		}
 		n := cutAt(rest, limit)
@@ -39,12 +39,9 @@ func Split(t Text, limit int) []Text {
 }
 
 func inPre(entities []models.MessageEntity, offset int) bool {
-	for _, e := range entities {
-		if e.Type == models.MessageEntityTypePre && e.Offset <= offset && offset < e.Offset+e.Length {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(entities, func(e models.MessageEntity) bool {
+		return e.Type == models.MessageEntityTypePre && e.Offset <= offset && offset < e.Offset+e.Length
+	})
 }
 
 // cutAt returns how many bytes of s make the next part.
@@ -76,7 +73,7 @@ func cutAt(s string, limit int) int {
 // prefix returns the length in bytes of the longest prefix of at most n units.
 func prefix(s string, n int) int {
 	for i, r := range s {
-		if n -= runeUnits(r); n < 0 {
+		if n -= utf16.RuneLen(r); n < 0 {
 			return i
 		}
 	}

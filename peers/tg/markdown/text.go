@@ -1,8 +1,10 @@
 package markdown
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/go-telegram/bot/models"
@@ -24,16 +26,9 @@ type Text struct {
 func Units(s string) int {
 	n := 0
 	for _, r := range s {
-		n += runeUnits(r)
+		n += utf16.RuneLen(r)
 	}
 	return n
-}
-
-func runeUnits(r rune) int {
-	if r > 0xFFFF {
-		return 2
-	}
-	return 1
 }
 
 // A style is how a run of text looks. It is comparable.
@@ -64,78 +59,63 @@ func assemble(runs []run) Text {
 	}
 	starts = append(starts, at)
 	var out []models.MessageEntity
-	for _, kind := range kinds {
-		for i := 0; i < len(runs); i++ {
-			e, on := kind(runs[i].style)
-			if !on {
-				continue
+	for kind := range (style{}).entities() {
+		for i := 0; i < len(runs); {
+			from, e := i, runs[i].entities()[kind]
+			for i < len(runs) && runs[i].entities()[kind] == e {
+				i++
 			}
-			j := i + 1
-			for ; j < len(runs); j++ {
-				if next, on := kind(runs[j].style); !on || next != e {
-					break
-				}
+			if e.Offset, e.Length = starts[from], starts[i]-starts[from]; e.Type != "" {
+				out = append(out, e)
 			}
-			e.Offset, e.Length = starts[i], starts[j]-starts[i]
-			out = append(out, e)
-			i = j - 1
 		}
 	}
 	slices.SortStableFunc(out, func(a, b models.MessageEntity) int {
-		if a.Offset != b.Offset {
-			return a.Offset - b.Offset
-		}
-		return b.Length - a.Length // the outer one first
+		return cmp.Or(a.Offset-b.Offset, b.Length-a.Length) // the outer one first
 	})
 	return Text{Text: text.String(), Entities: out}
 }
 
-// kinds tells which entity a style asks for, one function an entity type.
-var kinds = []func(style) (models.MessageEntity, bool){
-	func(s style) (models.MessageEntity, bool) {
-		return models.MessageEntity{Type: models.MessageEntityTypeBlockquote}, s.quote
-	},
-	func(s style) (models.MessageEntity, bool) {
-		return models.MessageEntity{Type: models.MessageEntityTypePre, Language: s.language}, s.pre
-	},
-	func(s style) (models.MessageEntity, bool) {
-		return models.MessageEntity{Type: models.MessageEntityTypeCode}, s.code && !s.pre
-	},
-	func(s style) (models.MessageEntity, bool) {
-		return models.MessageEntity{Type: models.MessageEntityTypeTextLink, URL: s.link}, s.link != "" && !s.code && !s.pre
-	},
-	func(s style) (models.MessageEntity, bool) {
-		return models.MessageEntity{Type: models.MessageEntityTypeBold}, s.bold && !s.code && !s.pre
-	},
-	func(s style) (models.MessageEntity, bool) {
-		return models.MessageEntity{Type: models.MessageEntityTypeItalic}, s.italic && !s.code && !s.pre
-	},
-	func(s style) (models.MessageEntity, bool) {
-		return models.MessageEntity{Type: models.MessageEntityTypeStrikethrough}, s.strike && !s.code && !s.pre
-	},
+// entities returns the entity that a style asks for of each kind, empty if it asks
+// for none.
+func (s style) entities() (all [7]models.MessageEntity) {
+	words := !s.code && !s.pre
+	for i, kind := range []struct {
+		on     bool
+		entity models.MessageEntity
+	}{
+		{s.quote, models.MessageEntity{Type: models.MessageEntityTypeBlockquote}},
+		{s.pre, models.MessageEntity{Type: models.MessageEntityTypePre, Language: s.language}},
+		{s.code && !s.pre, models.MessageEntity{Type: models.MessageEntityTypeCode}},
+		{words && s.link != "", models.MessageEntity{Type: models.MessageEntityTypeTextLink, URL: s.link}},
+		{words && s.bold, models.MessageEntity{Type: models.MessageEntityTypeBold}},
+		{words && s.italic, models.MessageEntity{Type: models.MessageEntityTypeItalic}},
+		{words && s.strike, models.MessageEntity{Type: models.MessageEntityTypeStrikethrough}},
+	} {
+		if kind.on {
+			all[i] = kind.entity
+		}
+	}
+	return all
 }
 
 const space = " \n\t\r"
 
 // trim drops empty runs and the white space around the whole.
 func trim(runs []run) []run {
-	for len(runs) > 0 {
-		runs[0].text = strings.TrimLeft(runs[0].text, "\n\r")
-		if !runs[0].pre {
-			runs[0].text = strings.TrimLeft(runs[0].text, space)
+	for i := range runs {
+		blank := space
+		if runs[i].pre {
+			blank = "\n\r" // in code, the indent of the first line stays
 		}
-		if runs[0].text != "" {
+		if runs[i].text = strings.TrimLeft(runs[i].text, blank); runs[i].text != "" {
 			break
 		}
-		runs = runs[1:]
 	}
-	for len(runs) > 0 {
-		last := len(runs) - 1
-		runs[last].text = strings.TrimRight(runs[last].text, space)
-		if runs[last].text != "" {
+	for i := range slices.Backward(runs) {
+		if runs[i].text = strings.TrimRight(runs[i].text, space); runs[i].text != "" {
 			break
 		}
-		runs = runs[:last]
 	}
 	return slices.DeleteFunc(runs, func(r run) bool { return r.text == "" })
 }
