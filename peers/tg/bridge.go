@@ -66,7 +66,7 @@ const queueTelegram = "telegram"
 // Telegram refuses the token (ErrToken), and when the bus refuses the bridge for
 // good: peer.ErrReplaced, peer.ErrUnauthorized, peer.ErrRefused.
 func (b *Bridge) Run(ctx context.Context) error {
-	if err := b.checkToken(); err != nil {
+	if err := botapi.CheckToken(b.token, b.opts.API); err != nil {
 		return fmt.Errorf("TELEGRAM_BOT_TOKEN: %w", err)
 	}
 	defer b.api.Close()
@@ -174,18 +174,6 @@ func (b *Bridge) identify(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// checkToken refuses a text that cannot be a token before anything else is tried.
-func (b *Bridge) checkToken() error {
-	if err := botapi.CheckToken(b.token); err != nil {
-		return err
-	}
-	if o := b.opts.API; o != nil && (o.URL != "" && o.URL != botapi.DefaultURL || o.Transport != nil) {
-		return nil
-	}
-	_, err := botapi.BotID(b.token)
-	return err
 }
 
 func (b *Bridge) rememberBot(ctx context.Context) error {

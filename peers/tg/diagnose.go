@@ -56,11 +56,7 @@ const clockTolerance = 30 * time.Second
 // that another program's poll that is under way is answered with a conflict, after
 // which that program polls again.
 func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Bridging) []Finding {
-	err := botapi.CheckToken(token)
-	if _, e := botapi.BotID(token); err == nil && (opts == nil || opts.URL == "" || opts.URL == botapi.DefaultURL) {
-		err = e
-	}
-	if err != nil {
+	if botapi.CheckToken(token, opts) != nil {
 		return []Finding{{"bot token", LevelProblem, "What TELEGRAM_BOT_TOKEN holds is no bot token: one looks like 110201543:AAE...",
 			"Set it to the token that @BotFather gave, without quotes or blanks."}}
 	}
@@ -196,7 +192,7 @@ func diagnosePoller(ctx context.Context, api *botapi.Client, running bool) Findi
 
 // DeleteWebhook removes a bot's webhook and keeps the updates that wait.
 func DeleteWebhook(ctx context.Context, token string, opts *botapi.Options) error {
-	if err := botapi.CheckToken(token); err != nil {
+	if err := botapi.CheckToken(token, opts); err != nil {
 		return err
 	}
 	api := botapi.New(token, opts)

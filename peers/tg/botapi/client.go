@@ -2,6 +2,7 @@ package botapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,13 +79,17 @@ func BotID(token string) (int64, error) {
 	return id, nil
 }
 
-// CheckToken says why a text cannot be sent as a token, or nil. Other servers of
-// the Bot API than the public one may have tokens of other forms.
-func CheckToken(token string) error {
+// CheckToken says why a text cannot be sent as a token to the server of opts, or nil.
+// Other servers of the Bot API than the public one may have tokens of other forms.
+func CheckToken(token string, opts *Options) error {
 	if token == "" || strings.ContainsAny(token, " \t\r\n/?#%") {
 		return errors.New("this cannot be a bot token")
 	}
-	return nil
+	if opts != nil && (opts.Transport != nil || opts.URL != "" && opts.URL != DefaultURL) {
+		return nil
+	}
+	_, err := BotID(token)
+	return err
 }
 
 // redactor cuts a token and its spellings out of texts.
@@ -111,14 +116,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Call makes one call with params as its JSON body and decodes the result into
 // result unless that is nil. It blocks until the answer came or ctx ended.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	_, err := c.call(ctx, method, params, result)
+	_, err := c.CallDate(ctx, method, params, result)
 	return err
-}
-
-// CallDate is Call that also returns the server's clock, zero when the answer
-// had none.
-func (c *Client) CallDate(ctx context.Context, method string, params, result any) (time.Time, error) {
-	return c.call(ctx, method, params, result)
 }
 
 // An envelope is how every answer is wrapped.
@@ -133,13 +132,15 @@ type envelope struct {
 	} `json:"parameters"`
 }
 
-func (c *Client) call(ctx context.Context, method string, params, result any) (time.Time, error) {
-	body := []byte("{}")
-	if params != nil {
-		var err error
-		if body, err = json.Marshal(params); err != nil {
-			return time.Time{}, fmt.Errorf("writing the parameters of %s: %w", method, err)
-		}
+// CallDate is Call that also returns the server's clock, zero when the answer
+// had none.
+func (c *Client) CallDate(ctx context.Context, method string, params, result any) (time.Time, error) {
+	if params == nil {
+		params = struct{}{}
+	}
+	body, err := json.Marshal(params)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("writing the parameters of %s: %w", method, err)
 	}
 	var left atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }})
@@ -167,39 +168,29 @@ func (c *Client) call(ctx context.Context, method string, params, result any) (t
 // decode tells an answer's result from its refusal.
 func (c *Client) decode(method string, status int, raw []byte, result any) error {
 	var e envelope
-	err := json.Unmarshal(raw, &e)
-	switch {
-	case err == nil && e.OK != nil && *e.OK:
-		if result == nil {
-			return nil
-		}
-		if err := json.Unmarshal(e.Result, result); err != nil {
-			return c.transportError(method, true, fmt.Errorf("the result cannot be read: %w", err))
-		}
-		return nil
-	case err == nil && e.OK != nil:
-		if e.Code == 0 {
-			e.Code = status
-		}
+	switch err := json.Unmarshal(raw, &e); {
+	case (err != nil || e.OK == nil) && status/100 != 2:
+		return &Error{Method: method, Code: status, Description: http.StatusText(status)}
+	case err != nil || e.OK == nil:
+		return c.transportError(method, true, errors.New("the answer is not the Bot API's; is --api-url right?"))
+	case !*e.OK:
 		return &Error{
-			Method: method, Code: e.Code, Description: c.Redact(e.Description),
+			Method: method, Code: cmp.Or(e.Code, status), Description: c.Redact(e.Description),
 			RetryAfter: time.Duration(e.Parameters.RetryAfter) * time.Second, MigrateTo: e.Parameters.MigrateTo,
 		}
-	case status/100 != 2:
-		return &Error{Method: method, Code: status, Description: http.StatusText(status)}
-	default:
-		return c.transportError(method, true, errors.New("the answer is not the Bot API's; is --api-url right?"))
+	case result == nil:
+		return nil
 	}
+	if err := json.Unmarshal(e.Result, result); err != nil {
+		return c.transportError(method, true, fmt.Errorf("the result cannot be read: %w", err))
+	}
+	return nil
 }
 
 // Download opens a file by the path that getFile returned. The caller closes
 // the body. Range is passed on when it is not empty.
 func (c *Client) Download(ctx context.Context, path, byteRange string) (*http.Response, error) {
-	u, err := url.Parse(c.base + "/file/bot" + c.token + "/" + path)
-	if err != nil {
-		return nil, c.transportError("download", false, err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/file/bot"+c.token+"/"+path, http.NoBody)
 	if err != nil {
 		return nil, c.transportError("download", false, err)
 	}

@@ -52,24 +52,21 @@ func (e *TransportError) Unwrap() error { return e.cause }
 
 // transportError keeps what a person needs and drops what holds the address.
 func (c *Client) transportError(method string, left bool, err error) error {
-	e := &TransportError{Method: method, Left: left}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
+	e := &TransportError{Method: method, Left: left, Reason: c.Redact(err.Error())}
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded, ErrTooLarge} {
 		if errors.Is(err, end) {
 			e.cause = end
 		}
 	}
-	e.Reason = c.Redact(err.Error())
 	return e
 }
 
 // Code returns the error_code of a refusal, 0 for any other error.
 func Code(err error) int {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return 0
