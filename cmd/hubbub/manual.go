@@ -21,7 +21,6 @@ func newManual() *cobra.Command {
 		Long: "Write manual pages into a folder, which is made: NAME.1 for every program, hubbub-TOPIC.7 for every text of\n" +
 			"`hubbub help`. They are made from what the installed programs say about their own flags.",
 		Example: "  hubbub manual man && man ./man/hubbub-tg.1",
-		Args:    cobra.ExactArgs(1),
 		Hidden:  true, // for packages
 		RunE:    func(cmd *cobra.Command, args []string) error { return writeManual(cmd, args[0]) },
 	}
@@ -60,7 +59,7 @@ func commandEntries(parent *cobra.Command, prefix string) []reference.Command {
 			continue
 		}
 		use := strings.TrimSpace(prefix + " " + c.Use)
-		list = append(list, reference.Command{Use: use, Text: cmp.Or(c.Long, c.Short), Example: c.Example, Settings: program.Settings(c.LocalNonPersistentFlags(), nil)})
+		list = append(list, reference.Command{Use: use, Text: cmp.Or(c.Long, c.Short), Example: c.Example, Settings: program.Settings(c.LocalNonPersistentFlags())})
 		list = append(list, commandEntries(c, strings.TrimSpace(prefix+" "+c.Name()))...)
 	}
 	return list

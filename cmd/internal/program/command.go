@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,7 @@ func Attach(root *cobra.Command) *Attached {
 	root.SetVersionTemplate(VersionLine(root.Name()) + "\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", terminalWidth)))
 	foldHelp(root)
+	countArguments(root)
 	return a
 }
 
@@ -74,8 +76,7 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 	if a.stop != nil {
 		a.stop()
 	}
-	var usage *usageError
-	if err != nil && a.env == nil && !errors.As(err, &usage) {
+	if _, usage := errors.AsType[*usageError](err); err != nil && a.env == nil && !usage {
 		err = Usage("%s", err) // it failed before any command ran
 	}
 	if stopped(err, a.env) {
@@ -116,22 +117,10 @@ func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
 // known reports whether a key of the file belongs to some command, or is a table of
 // `hubbub up`.
 func (a *Attached) known(key string) bool {
-	for _, s := range Sections {
-		if s == key {
-			return true
-		}
-	}
-	var has func(cmd *cobra.Command) bool
-	has = func(cmd *cobra.Command) bool {
-		if cmd.Flags().Lookup(key) != nil {
-			return true
-		}
-		for _, sub := range cmd.Commands() {
-			if has(sub) {
-				return true
-			}
-		}
-		return false
-	}
-	return has(a.root)
+	return slices.Contains(Sections, key) || hasFlag(a.root, key)
+}
+
+func hasFlag(cmd *cobra.Command, name string) bool {
+	return cmd.Flags().Lookup(name) != nil ||
+		slices.ContainsFunc(cmd.Commands(), func(sub *cobra.Command) bool { return hasFlag(sub, name) })
 }

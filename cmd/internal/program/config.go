@@ -44,16 +44,14 @@ func ReadTOML(path string) (map[string]any, error) {
 	if !ok && file[table] != nil {
 		return nil, Usage("%s: %s must be a table, written [%s]", name, table, table)
 	}
+	settings := map[string]any{}
 	for _, key := range topKeys {
-		if _, own := part[key]; own || file[key] == nil {
-			continue
+		if file[key] != nil {
+			settings[key] = file[key]
 		}
-		if part == nil {
-			part = map[string]any{}
-		}
-		part[key] = file[key]
 	}
-	return part, nil
+	maps.Copy(settings, part)
+	return settings, nil
 }
 
 // BusAddress returns the address at which programs of this machine reach a bus that
@@ -102,24 +100,18 @@ func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) er
 	}
 	for _, key := range slices.Sorted(maps.Keys(file)) {
 		f := flags.Lookup(key)
-		if f != nil && (notSettings[key] || key == "config") {
-			f = nil
-		}
 		_, table := file[key].(map[string]any)
-		if f == nil || table {
+		if f == nil || table || notSettings[key] || key == "config" {
 			if other != nil && other(key) {
 				continue
 			}
 			return Usage("%s: unknown key %q; keys are the names of the flags, see --help", path, key)
 		}
 		values, err := TOMLStrings(file[key])
+		if err == nil && !f.Changed {
+			err = setFlag(f, values)
+		}
 		if err != nil {
-			return Usage("%s: %s: %s", path, key, err)
-		}
-		if f.Changed {
-			continue
-		}
-		if err := setFlag(flags, f, values); err != nil {
 			return Usage("%s: %s: %s", path, key, err)
 		}
 	}
@@ -128,8 +120,7 @@ func fromFile(flags *pflag.FlagSet, path string, other func(key string) bool) er
 
 // describeTOML returns the line and the text of a mistake in the file.
 func describeTOML(err error) string {
-	var parse toml.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		return fmt.Sprintf("line %d: %s", parse.Position.Line, parse.Message)
 	}
 	return err.Error()
@@ -144,15 +135,9 @@ func TOMLStrings(value any) ([]string, error) {
 	}
 	out := make([]string, 0, len(list))
 	for _, v := range list {
-		switch v := v.(type) {
-		case string:
-			out = append(out, v)
-		case bool:
-			out = append(out, strconv.FormatBool(v))
-		case int64:
-			out = append(out, strconv.FormatInt(v, 10))
-		case float64:
-			out = append(out, strconv.FormatFloat(v, 'g', -1, 64))
+		switch v.(type) {
+		case string, bool, int64, float64:
+			out = append(out, fmt.Sprint(v))
 		default:
 			return nil, fmt.Errorf("must be a text, a number, true, false or a list of these")
 		}

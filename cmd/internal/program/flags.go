@@ -1,13 +1,17 @@
 package program
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 )
 
 // DefaultBus is where a bus listens unless told otherwise.
@@ -67,12 +71,16 @@ func (c *settings) check(lookupEnv func(string) (string, bool)) error {
 			return Usage("--bus must not contain a password; give the token with --token-file or HUBBUB_TOKEN")
 		}
 	}
-	if c.data == "" {
-		data, err := defaultData(lookupEnv)
-		if err != nil {
-			return err
-		}
-		c.data = data
+	share, _ := lookupEnv("XDG_DATA_HOME")
+	home, _ := lookupEnv("HOME")
+	switch {
+	case c.data != "":
+	case filepath.IsAbs(share):
+		c.data = filepath.Join(share, "hubbub")
+	case home != "":
+		c.data = filepath.Join(home, ".local", "share", "hubbub")
+	default:
+		return Usage("there is no home directory to keep data in; say where with --data")
 	}
 	data, err := filepath.Abs(c.data)
 	if err != nil {
@@ -83,16 +91,6 @@ func (c *settings) check(lookupEnv func(string) (string, bool)) error {
 		return Usage("--data %s is a file; it must name a folder", data)
 	}
 	return nil
-}
-
-func defaultData(lookupEnv func(string) (string, bool)) (string, error) {
-	if dir, ok := lookupEnv("XDG_DATA_HOME"); ok && filepath.IsAbs(dir) {
-		return filepath.Join(dir, "hubbub"), nil
-	}
-	if home, ok := lookupEnv("HOME"); ok && home != "" {
-		return filepath.Join(home, ".local", "share", "hubbub"), nil
-	}
-	return "", Usage("there is no home directory to keep data in; say where with --data")
 }
 
 // CheckFlag is the flag that makes a program check its settings and exit.
@@ -114,7 +112,7 @@ func fromEnvironment(fs *pflag.FlagSet, lookupEnv func(string) (string, bool)) (
 		if err != nil || f.Changed || notSettings[f.Name] || !ok || value == "" {
 			return
 		}
-		if e := setFlag(fs, f, divide(f, value)); e != nil {
+		if e := setFlag(f, divide(f, value)); e != nil {
 			err = Usage("%s: %s", EnvName(f.Name), e)
 		}
 	})
@@ -140,19 +138,16 @@ func divide(f *pflag.Flag, value string) []string {
 }
 
 // setFlag sets a flag: to one value, or to several if it is repeatable.
-func setFlag(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
+func setFlag(f *pflag.Flag, values []string) (err error) {
 	if list, repeatable := f.Value.(pflag.SliceValue); repeatable {
-		if err := list.Replace(values); err != nil {
-			return refuseValue(f, strings.Join(values, ","), err)
-		}
-		f.Changed = true
-		return nil
-	}
-	if len(values) != 1 {
+		err = list.Replace(values)
+	} else if len(values) == 1 {
+		err = f.Value.Set(values[0])
+	} else {
 		return fmt.Errorf("takes one value, not a list")
 	}
-	if err := f.Value.Set(values[0]); err != nil {
-		return refuseValue(f, values[0], err)
+	if err != nil {
+		return refuseValue(f, strings.Join(values, ","), err)
 	}
 	f.Changed = true
 	return nil
@@ -161,5 +156,53 @@ func setFlag(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
 // isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	return ok && terminal(int(f.Fd()))
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// A Description is what a program tells other programs about itself: its answer to the
+// hidden flag --describe, as JSON. Documents are generated from it.
+type Description struct {
+	Name     string    `json:"name"`
+	Summary  string    `json:"summary"` // one sentence without its subject
+	Settings []Setting `json:"settings"`
+}
+
+// A Setting is one flag, which is also a variable and a key of the file.
+type Setting struct {
+	Name       string `json:"name"`
+	Type       string `json:"type"`    // of the value, such as string, int, bool, duration
+	Default    string `json:"default"` // as one would write it after the flag
+	Usage      string `json:"usage"`
+	Repeatable bool   `json:"repeatable,omitempty"`
+	Shared     bool   `json:"shared,omitempty"` // every program has it
+}
+
+// Settings describes the flags of a set that are settings, in their order.
+func Settings(fs *pflag.FlagSet) []Setting {
+	var list []Setting
+	fs.VisitAll(func(f *pflag.Flag) {
+		if notSettings[f.Name] || f.Hidden {
+			return
+		}
+		kind, _ := pflag.UnquoteUsage(f)
+		_, repeatable := f.Value.(pflag.SliceValue)
+		list = append(list, Setting{
+			Name: f.Name, Type: cmp.Or(f.Value.Type(), kind), Default: f.DefValue, Usage: f.Usage,
+			Repeatable: repeatable,
+		})
+	})
+	return list
+}
+
+// describe answers --describe.
+func describe(w io.Writer, p *Program, fs *pflag.FlagSet) error {
+	frame := pflag.NewFlagSet("", pflag.ContinueOnError)
+	addSettings(frame, true)
+	list := Settings(fs)
+	for i := range list {
+		list[i].Shared = frame.Lookup(list[i].Name) != nil
+	}
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	return out.Encode(Description{Name: p.Name, Summary: p.Summary, Settings: list})
 }

@@ -6,10 +6,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/term"
 )
-
-func terminal(fd int) bool { return term.IsTerminal(fd) }
 
 // logFormat returns the format for a log to w: that of the flag, or else the usual one
 // for a terminal or a file.

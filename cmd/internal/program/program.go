@@ -58,6 +58,15 @@ func process() outside {
 
 // run is Main without the process: it returns the exit code.
 func run(ctx context.Context, p Program, o outside) int {
+	env, err := p.call(ctx, o)
+	if stopped(err, env) {
+		return 0 // to stop is the end of a program that serves
+	}
+	return fail(o.stderr, p.Name, err, env)
+}
+
+// call does what the arguments ask for. Its Env is nil unless it called Run.
+func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	fs := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.SortFlags = false
@@ -69,38 +78,33 @@ func run(ctx context.Context, p Program, o outside) int {
 	described := fs.Bool("describe", false, "print the settings as JSON and exit")
 	fs.Lookup("describe").Hidden = true
 
-	err := fs.Parse(o.args)
+	err = fs.Parse(o.args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		printHelp(o.stdout, p, fs)
-		return 0
+		return nil, nil
 	case err != nil:
-		return fail(o.stderr, p.Name, refuseFlag(err), nil)
+		return nil, refuseFlag(err)
 	case *version:
 		fmt.Fprintln(o.stdout, VersionLine(p.Name))
-		return 0
+		return nil, nil
 	case *described:
-		return fail(o.stderr, p.Name, describe(o.stdout, p, fs), nil)
+		return nil, describe(o.stdout, p, fs)
 	case fs.NArg() > 0:
-		return fail(o.stderr, p.Name, Usage("unexpected argument %q", fs.Arg(0)), nil)
+		return nil, Usage("unexpected argument %q", fs.Arg(0))
 	}
 	if err := settle(fs, c, o, nil); err != nil {
-		return fail(o.stderr, p.Name, err, nil)
+		return nil, err
 	}
-	env, err := newEnv(p.Name, c, o)
-	if err != nil {
-		return fail(o.stderr, p.Name, err, nil)
+	if env, err = newEnv(p.Name, c, o); err != nil {
+		return nil, err
 	}
 	ctx, stop := withSignals(ctx, env)
-	err = p.Run(ctx, env)
-	stop()
-	if stopped(err, env) {
-		return 0 // to stop is the end of a program that serves
-	}
-	return fail(o.stderr, p.Name, err, env)
+	defer stop()
+	return env, p.Run(ctx, env)
 }
 
-func printHelp(w io.Writer, p Program, fs *pflag.FlagSet) {
+func printHelp(w io.Writer, p *Program, fs *pflag.FlagSet) {
 	fmt.Fprintf(w, "%s\n\nUsage: %s [flags]\n\n%s", fold(p.Name+" "+p.Summary+".", terminalWidth), p.Name, fs.FlagUsagesWrapped(terminalWidth))
 	fmt.Fprint(w, "\nEvery flag is also an environment variable (--log-level: HUBBUB_LOG_LEVEL) and a\n"+
 		"key of the TOML file given by --config (log-level). Flags win over variables, and\n"+
@@ -115,20 +119,18 @@ func stopped(err error, env *Env) bool {
 // fail prints err, if there is one to print, and returns the exit code.
 // The command is what to ask for help.
 func fail(w io.Writer, command string, err error, env *Env) int {
-	name, _, _ := strings.Cut(command, " ")
-	var usage *usageError
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintf(w, "%s: %s\nTry %s --help.\n", name, env.redacted(err.Error()), command)
-		return 2
-	default:
-		text := err.Error()
-		if advice := Advice(err); advice != "" {
-			text += "; " + advice
-		}
-		fmt.Fprintf(w, "%s: %s\n", name, env.redacted(text))
-		return 1
 	}
+	name, _, _ := strings.Cut(command, " ")
+	text := err.Error()
+	if _, usage := errors.AsType[*usageError](err); usage {
+		fmt.Fprintf(w, "%s: %s\nTry %s --help.\n", name, env.redacted(text), command)
+		return 2
+	}
+	if advice := Advice(err); advice != "" {
+		text += "; " + advice
+	}
+	fmt.Fprintf(w, "%s: %s\n", name, env.redacted(text))
+	return 1
 }

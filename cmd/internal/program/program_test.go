@@ -428,13 +428,12 @@ func TestSystemdIsTold(t *testing.T) {
 // tree is a command line of two commands.
 func tree(do func(env *Env) error) *Attached {
 	root := &cobra.Command{Use: "hubbub"}
-	a := Attach(root)
-	one := &cobra.Command{Use: "one X", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, _ []string) error { return do(From(cmd)) }}
+	one := &cobra.Command{Use: "one X", RunE: func(cmd *cobra.Command, _ []string) error { return do(From(cmd)) }}
 	one.Flags().String("type", "t", "")
 	two := &cobra.Command{Use: "two", RunE: func(*cobra.Command, []string) error { return nil }}
 	two.Flags().String("since", "", "")
 	root.AddCommand(one, two)
-	return a
+	return Attach(root)
 }
 
 func TestCommands(t *testing.T) {

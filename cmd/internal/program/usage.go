@@ -3,8 +3,16 @@ package program
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+
+	"hubbub/cmd/internal/screen"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,8 +30,7 @@ func (e *usageError) Unwrap() error { return e.err }
 
 // refuseFlag says what is wrong with a flag of the command line.
 func refuseFlag(err error) error {
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return Usage("--%s: %s", invalid.GetFlag().Name, refuseValue(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
 	}
 	return Usage("%s", err)
@@ -31,12 +38,12 @@ func refuseFlag(err error) error {
 
 // refuseValue says what a flag wants instead of a value, from wherever that came.
 func refuseValue(f *pflag.Flag, value string, err error) error {
-	var number *strconv.NumError
-	if errors.As(err, &number) {
+	number, ok := errors.AsType[*strconv.NumError](err)
+	if ok {
 		value = number.Num // the one of a list
 	}
 	switch kind := f.Value.Type(); {
-	case number != nil && errors.Is(err, strconv.ErrRange):
+	case errors.Is(err, strconv.ErrRange):
 		return fmt.Errorf("%q is too large or too small", value)
 	case kind == "bool":
 		return fmt.Errorf("%q is neither true nor false", value)
@@ -44,15 +51,15 @@ func refuseValue(f *pflag.Flag, value string, err error) error {
 		return fmt.Errorf("%q is no duration such as 500ms, 30s, 15m or 12h", value)
 	case kind == "float64":
 		return fmt.Errorf("%q is no number", value)
-	case number != nil:
+	case ok:
 		return fmt.Errorf("%q is no whole number", value)
 	default:
 		return fmt.Errorf("%q is not valid: %w", value, err)
 	}
 }
 
-// explainCalls makes each command of a tree say in words what is wrong with its
-// arguments. A command that only groups others would show its help and succeed when it
+// explainCalls makes each command of a tree say in words what is wrong with a call of
+// it. A command that only groups others would show its help and succeed when it
 // is called with an unknown one: refuse gets that error instead.
 func explainCalls(root *cobra.Command, refuse func(error)) {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return refuseFlag(err) })
@@ -71,24 +78,31 @@ func explainCalls(root *cobra.Command, refuse func(error)) {
 			cmd.RunE, cmd.Run = helpOn, nil
 		}
 	}
-	explainArguments(root)
 }
 
-func explainArguments(cmd *cobra.Command) {
+// countArguments makes each command of a tree take the arguments that its Use names,
+// unless it has Args of its own, and say in words what is wrong with others.
+func countArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		explainArguments(sub)
+		countArguments(sub)
 	}
-	count := cmd.Args
-	if count == nil {
+	if !cmd.Runnable() {
 		return
+	}
+	count, needed := cmd.Args, neededArguments(cmd.Use)
+	switch {
+	case count != nil:
+	case strings.Contains(cmd.Use, "..."):
+		count = cobra.MinimumNArgs(len(needed))
+	default:
+		optional, _, _ := strings.Cut(cmd.Use, " -")
+		count = cobra.RangeArgs(len(needed), len(needed)+strings.Count(optional, "["))
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := count(cmd, args)
-		if err == nil {
-			return nil
-		}
-		needed := neededArguments(cmd.Use)
 		switch {
+		case err == nil:
+			return nil
 		case len(args) < len(needed):
 			return Usage("%s is missing: %s", needed[len(args)], cmd.UseLine())
 		case cmd.HasAvailableSubCommands() && len(args) > 0:
@@ -139,4 +153,73 @@ func helpOn(cmd *cobra.Command, args []string) error {
 	}
 	about.InitDefaultHelpFlag()
 	return about.Help()
+}
+
+// Advice says what to do about an error that does not say so itself: a file that may
+// not be touched belongs to somebody. It is empty if there is no advice.
+func Advice(err error) string {
+	if denied, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrPermission) {
+		return adviceFor(denied.Path, os.Geteuid())
+	}
+	return ""
+}
+
+// adviceFor says which user may look at a path that this user may not touch.
+func adviceFor(path string, self int) string {
+	for {
+		info, err := os.Lstat(path)
+		if err == nil {
+			stat, ok := info.Sys().(*syscall.Stat_t)
+			if !ok || int(stat.Uid) == self || stat.Uid == 0 && info.IsDir() && info.Mode().Perm()&0o005 != 0 {
+				return "" // the mode is the reason, or the folder is open to everybody
+			}
+			owner := userName(stat.Uid)
+			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder with --data", path, owner, owner)
+		}
+		if filepath.Dir(path) == path {
+			return ""
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return "#" + id // as sudo takes it
+}
+
+// terminalWidth is that of help, in characters: any terminal shows it.
+const terminalWidth = 80
+
+// foldHelp folds the long texts of a tree of commands to the width of a terminal.
+func foldHelp(cmd *cobra.Command) {
+	cmd.Long = fold(cmd.Long, terminalWidth)
+	for _, sub := range cmd.Commands() {
+		foldHelp(sub)
+	}
+}
+
+// fold wraps the paragraphs that are too wide. Indented lines belong to no paragraph
+// and stay as they are.
+func fold(text string, width int) string {
+	var out, paragraph []string
+	end := func() {
+		if slices.ContainsFunc(paragraph, func(l string) bool { return screen.Width(l) > width }) {
+			paragraph = screen.Wrap(strings.Join(paragraph, " "), width)
+		}
+		out, paragraph = append(out, paragraph...), nil
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line == "" || line[0] == ' ' {
+			end()
+			out = append(out, line)
+			continue
+		}
+		paragraph = append(paragraph, line)
+	}
+	end()
+	return strings.Join(out, "\n")
 }

@@ -2,6 +2,9 @@ package program
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -36,19 +39,16 @@ func Revision() string {
 	if !ok {
 		return ""
 	}
-	var commit, changed string
-	for _, s := range info.Settings {
+	commit := ""
+	for _, s := range info.Settings { // vcs.revision comes before vcs.modified
 		switch {
 		case s.Key == "vcs.revision":
 			commit = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			changed = "+"
+		case s.Key == "vcs.modified" && s.Value == "true" && commit != "":
+			commit += "+"
 		}
 	}
-	if commit == "" {
-		return ""
-	}
-	return commit + changed
+	return commit
 }
 
 // VersionLine is what --version prints.
@@ -58,4 +58,21 @@ func VersionLine(name string) string {
 		line += " (" + r + ")"
 	}
 	return line + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+}
+
+// Find returns the path of one of our programs: beside this one, or in PATH.
+func Find(name string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if self, err = filepath.EvalSymlinks(self); err == nil {
+			path := filepath.Join(filepath.Dir(self), name)
+			if info, err := os.Stat(path); err == nil && !info.IsDir() {
+				return path, nil
+			}
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("the program %s is neither beside this one nor in PATH; build it with: make build", name)
+	}
+	return filepath.Abs(path)
 }

@@ -156,9 +156,9 @@ func NewPainter(f any) Painter {
 	return Painter(Columns(f) > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }
 
-// Paint colours a text.
+// Paint colours a text, unless the colour is empty.
 func (p Painter) Paint(c Colour, s string) string {
-	if !p || s == "" {
+	if !p || s == "" || c == "" {
 		return s
 	}
 	return string(c) + s + "\x1b[0m"

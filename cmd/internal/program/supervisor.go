@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
 // withSignals returns a context that ends at the first signal to stop, and a function
@@ -41,17 +43,15 @@ func withSignals(ctx context.Context, e *Env) (context.Context, func()) {
 				return
 			}
 		}
-		timer := time.NewTimer(stopTimeout)
-		defer timer.Stop()
 		select {
 		case <-done:
+			return
 		case <-signals:
 			fmt.Fprintf(e.Stderr, "%s: stopped at once, at a second signal\n", e.Name)
-			e.outside.exit(1)
-		case <-timer.C:
+		case <-time.After(stopTimeout):
 			fmt.Fprintf(e.Stderr, "%s: did not stop within %s; ending anyway\n", e.Name, stopTimeout)
-			e.outside.exit(1)
 		}
+		e.outside.exit(1)
 	})
 	return ctx, func() {
 		close(done)
@@ -72,3 +72,44 @@ func controlled() bool {
 	tty.Close() //nolint:errcheck // nothing was written
 	return true
 }
+
+// A notifier speaks to systemd, if that started the program: ready, alive,
+// stopping. Without systemd it does nothing.
+type notifier struct {
+	interval time.Duration // how often to say that the program is alive; 0 = not asked for
+
+	mu    sync.Mutex // guards the fields below
+	up    bool       // ready was said
+	alive time.Time  // when it was last said that the program is alive
+}
+
+func newNotifier() *notifier {
+	watchdog, _ := daemon.SdWatchdogEnabled(false) //nolint:errcheck // what cannot be read is not asked for
+	return &notifier{interval: watchdog / 2}
+}
+
+// ready tells systemd that the program is up. Its watchdog waits for pulses from
+// now on.
+func (n *notifier) ready() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.up = true
+	_, err := daemon.SdNotify(false, daemon.SdNotifyReady)
+	return err
+}
+
+// pulse feeds the watchdog, as often as that wants it.
+func (n *notifier) pulse() {
+	if n.interval <= 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if at := time.Now(); n.up && at.Sub(n.alive) >= n.interval {
+		n.alive = at
+		daemon.SdNotify(false, daemon.SdNotifyWatchdog) //nolint:errcheck // systemd acts when these stay away
+	}
+}
+
+// stopping tells systemd that the program has begun to stop.
+func (n *notifier) stopping() { daemon.SdNotify(false, daemon.SdNotifyStopping) } //nolint:errcheck // nothing depends on it
