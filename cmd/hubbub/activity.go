@@ -17,10 +17,27 @@ import (
 // activityFile is the name of the activity log in a data folder.
 const activityFile = "activity.db"
 
-// logFlag adds --log, which says which logs a command reads.
-func logFlag(cmd *cobra.Command) *[]string {
-	return cmd.PersistentFlags().StringArray("log", nil,
+// logs are the values of --log, which say which logs a command reads.
+type logs []string
+
+// addLogs adds --log to a command and those below it.
+func addLogs(cmd *cobra.Command) *logs {
+	l := new(logs)
+	cmd.PersistentFlags().StringArrayVar((*[]string)(l), "log", nil,
 		"activity log to read: a data folder or a database; repeat it for the buses of a cluster (default that of --data)")
+	return l
+}
+
+// read makes the RunE of a command that reads the logs; each of them must exist.
+func (l *logs) read(run func(cmd *cobra.Command, r *activitylog.Reader, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		r := activitylog.Open(logPaths(program.From(cmd), *l)...)
+		defer r.Close()
+		if err := r.Check(cmd.Context()); err != nil {
+			return describeLog(err)
+		}
+		return run(cmd, r, args)
+	}
 }
 
 // logPaths returns the databases that --log names.
@@ -36,17 +53,6 @@ func logPaths(env *program.Env, named []string) []string {
 		}
 	}
 	return paths
-}
-
-// openLogs opens the logs that --log names; each must exist. Close must be
-// called.
-func openLogs(cmd *cobra.Command, named []string) (*activitylog.Reader, error) {
-	r := activitylog.Open(logPaths(program.From(cmd), named)...)
-	if err := r.Check(cmd.Context()); err != nil {
-		r.Close()
-		return nil, describeLog(err)
-	}
-	return r, nil
 }
 
 // describeLog adds advice to the error of a log that cannot be read.
@@ -66,9 +72,27 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// rowFlags are the flags that choose rows.
-type rowFlags struct{ view.Query }
+// rowFlags are the flags that choose rows, and what they mean once a command runs.
+type rowFlags struct {
+	view.Query
+	filter activitylog.Filter
+}
 
+// addTimes adds the flags for a range of time. what names what is chosen.
+func (f *rowFlags) addTimes(cmd *cobra.Command, what string, until bool) {
+	cmd.Flags().StringVar(&f.Since, "since", "", what+"from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
+	if until {
+		cmd.Flags().StringVar(&f.Until, "until", "", what+"before this time, written likewise")
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		if f.filter, err = f.Filter(time.Now()); err != nil {
+			return program.Usage("--%s", err)
+		}
+		return nil
+	}
+}
+
+// add adds all of them.
 func (f *rowFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Topic, "topic", "", "rows whose topic matches this pattern")
@@ -77,18 +101,8 @@ func (f *rowFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.Events, "event", nil, "rows of this event, such as send_start (repeatable)")
 	flags.StringVar(&f.Status, "status", "", "rows with this status, such as timeout")
 	flags.StringVar(&f.Text, "text", "", "rows with this text in the payload, the error or the message id")
-	flags.StringVar(&f.Since, "since", "", "rows from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
-	flags.StringVar(&f.Until, "until", "", "rows before this time, written likewise")
+	f.addTimes(cmd, "rows ", true)
 	for flag, names := range map[string][]string{"type": view.TypeNames(), "event": view.EventNames(), "status": view.Statuses} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	}
-}
-
-// filter returns the filter, or a usage error that names the flag.
-func (f *rowFlags) filter(now time.Time) (activitylog.Filter, error) {
-	filter, err := f.Filter(now)
-	if err != nil {
-		return filter, program.Usage("--%s", err)
-	}
-	return filter, nil
 }

@@ -157,8 +157,9 @@ func TestWaterfallDrawsAMessageAndWhatItCaused(t *testing.T) {
 		t.Error(diff)
 	}
 	var out bytes.Buffer
-	if err := printChain(&out, chain); err != nil || strings.Contains(out.String(), "\x1b") {
-		t.Errorf("a text reaches the terminal as control characters: %q, %v", out.String(), err)
+	p := &printer{w: &out}
+	if p.chain(chain); p.err != nil || strings.Contains(out.String(), "\x1b") {
+		t.Errorf("a text reaches the terminal as control characters: %q, %v", out.String(), p.err)
 	}
 }
 

@@ -24,7 +24,6 @@ func newBackup() *cobra.Command {
 			"files beside it. The programs may run. Logs of agents and what can be made again are left out. The\n" +
 			"copy holds secrets and what people said, and only its owner can read it.",
 		Example: "  hubbub backup /backup/hubbub-2026-01-31 --data /var/lib/hubbub",
-		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return backup(cmd, args[0]) },
 	}
 }

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -34,7 +33,6 @@ func newBench() *cobra.Command {
 		Long: "Runs whole-system workloads against the bus of --bus. Beside each runs the same through two floors:\n" +
 			"as many WebSocket round trips through a plain echo (of echo), and the same pattern, message out and answer\n" +
 			"back, over bare TCP with length prefixes (of TCP). Compare these ratios: other figures depend on the machine.",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case s.serve == "echo":
@@ -68,31 +66,23 @@ func newBench() *cobra.Command {
 // workloads returns what users of a bus do with it, and what shows how its cost grows.
 func workloads(scale float64) []load.Workload {
 	const depth, size = 64, 100
-	workload := func(name string, senders, depth, messages, targets int) load.Workload {
-		return load.Workload{
-			Name: name, Senders: senders, Depth: depth, Targets: targets, Size: size,
-			Messages: max(int(float64(messages)*scale), senders*depth),
-		}
+	list := []load.Workload{
+		{Name: "unicast, depth 1", Senders: 1, Depth: 1, Messages: 20_000, Targets: 1},
+		{Name: "unicast, depth 64", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1},
+		{Name: "4 pairs, depth 64", Senders: 4, Depth: depth, Messages: 240_000, Targets: 1},
+		{Name: "8 pairs, depth 64", Senders: 8, Depth: depth, Messages: 240_000, Targets: 1},
+		{Name: "fan-out to 10", Senders: 1, Depth: 1, Messages: 5_000, Targets: 10},
+		{Name: "fan-out to 100", Senders: 1, Depth: 1, Messages: 1_000, Targets: 100},
+		{Name: "fan-out to 1,000", Senders: 1, Depth: 1, Messages: 150, Targets: 1000},
+		{Name: "beside 10,000 subscriptions", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1, Subscriptions: 10_000},
+		{Name: "beside 100,000 subscriptions", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1, Subscriptions: 100_000},
+		{Name: "beside 4,000 idle connections", Senders: 1, Depth: depth, Messages: 100_000, Targets: 1, Idle: 4000},
 	}
-	subscriptions := func(name string, n int) load.Workload {
-		w := workload(name, 1, depth, 100_000, 1)
-		w.Subscriptions = n
-		return w
+	for i := range list {
+		w := &list[i]
+		w.Size, w.Messages = size, max(int(float64(w.Messages)*scale), w.Senders*w.Depth)
 	}
-	crowd := workload("beside 4,000 idle connections", 1, depth, 100_000, 1)
-	crowd.Idle = 4000
-	return []load.Workload{
-		workload("unicast, depth 1", 1, 1, 20_000, 1),
-		workload("unicast, depth 64", 1, depth, 100_000, 1),
-		workload("4 pairs, depth 64", 4, depth, 240_000, 1),
-		workload("8 pairs, depth 64", 8, depth, 240_000, 1),
-		workload("fan-out to 10", 1, 1, 5_000, 10),
-		workload("fan-out to 100", 1, 1, 1_000, 100),
-		workload("fan-out to 1,000", 1, 1, 150, 1000),
-		subscriptions("beside 10,000 subscriptions", 10_000),
-		subscriptions("beside 100,000 subscriptions", 100_000),
-		crowd,
-	}
+	return list
 }
 
 func bench(cmd *cobra.Command, s benchSettings) error {
@@ -106,65 +96,49 @@ func bench(cmd *cobra.Command, s benchSettings) error {
 	}
 	bus := load.Bus{URL: env.Buses[0], Token: token, HTTP: "http" + strings.TrimPrefix(env.Buses[0], "ws")}
 	if s.idle > 0 {
-		return benchIdle(ctx, cmd, bus, s.idle)
+		r, err := load.Idle(ctx, bus, s.idle, 3*time.Second)
+		if err != nil {
+			return err
+		}
+		return printLine(cmd, r, "%d idle connections: %.1f KiB of memory and %.2f goroutines each", r.Connections, r.Bytes/1024, r.Goroutines)
 	}
 	chosen := workloads(s.scale)
 	chosen = slices.DeleteFunc(chosen, func(w load.Workload) bool { return !strings.Contains(w.Name, s.only) })
 	if len(chosen) == 0 {
 		return program.Usage("no workload has %q in its name; the first is %q", s.only, workloads(1)[0].Name)
 	}
-	echo, err := startFloor(ctx, "echo")
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	defer echo.Stop() //nolint:errcheck // its end is all that matters
-	tcp, err := startFloor(ctx, "tcp")
-	if err != nil {
-		return err
+	floors := map[string]*load.Child{"echo": nil, "tcp": nil}
+	for kind := range floors { // this program again, in processes of their own
+		if floors[kind], err = load.StartChild(exec.CommandContext(ctx, self, "bench", "--serve", kind)); err != nil {
+			return err
+		}
+		defer floors[kind].Stop() //nolint:errcheck // its end is all that matters
 	}
-	defer tcp.Stop() //nolint:errcheck // its end is all that matters
 	var results []load.Result
 	for i, w := range chosen {
 		if env.OnTerminal() { // the table comes at the end, minutes from now
 			fmt.Fprintf(env.Stderr, "%d of %d: %s\n", i+1, len(chosen), w.Name)
 		}
-		r, err := w.Compare(ctx, bus, load.EchoFloor{Child: echo}, load.TCPFloor{Child: tcp}, s.repeat)
+		r, err := w.Compare(ctx, bus, load.EchoFloor{Child: floors["echo"]}, load.TCPFloor{Child: floors["tcp"]}, s.repeat)
 		if err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err() // not the errors that a stop causes
-			}
-			return err
+			return cmp.Or(ctx.Err(), err) // not the errors that a stop causes
 		}
 		results = append(results, r)
 	}
 	return printAll(cmd, results, "", printResults)
 }
 
-// startFloor runs this program as a floor, in a process of its own.
-func startFloor(ctx context.Context, kind string) (*load.Child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return load.StartChild(exec.CommandContext(ctx, self, "bench", "--serve", kind))
-}
-
-func benchIdle(ctx context.Context, cmd *cobra.Command, bus load.Bus, count int) error {
-	const settle = 3 * time.Second
-	r, err := load.Idle(ctx, bus, count, settle)
-	if err != nil {
-		return err
-	}
-	return printLine(cmd, r, "%d idle connections: %.1f KiB of memory and %.2f goroutines each", r.Connections, r.Bytes/1024, r.Goroutines)
-}
-
-func printResults(w io.Writer, results []load.Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+func printResults(p *printer, results []load.Result) {
+	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tmessages/s\tof echo\tof TCP\tp50 ms\tp99 ms\tp99.9 ms\tCPU s/100k\tCPU µs/delivery\tRSS MiB\t")
 	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	for _, r := range results {
 		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.0f\t\n", r.Workload, r.PerSecond, r.OfEcho, r.OfTCP,
 			ms(r.P50), ms(r.P99), ms(r.P999), r.CPU, r.CPUDelivery, float64(r.RSS)/(1<<20))
 	}
-	return t.Flush()
+	p.err = t.Flush()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"hubbub/cmd/internal/program"
@@ -192,7 +191,7 @@ func printChorus(cmd *cobra.Command, agents []chorus.ExternalAgent, inboxes []ch
 		rows = append(rows, []any{in.Name, in.Channels, in.ChangedAt.Format("2006-01-02 15:04"), state})
 	}
 	none := fmt.Sprintf("nothing yet in %s (--data): see `hubbub chorus add --help` and `hubbub chorus inbox --help`", program.From(cmd).Data)
-	return printAll(cmd, list, none, func(w io.Writer, _ []any) error { return printRows(w, rows) })
+	return printAll(cmd, list, none, func(p *printer, _ []any) { p.rows(rows) })
 }
 
 func newChorusRemove() *cobra.Command {

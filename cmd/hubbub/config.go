@@ -13,7 +13,6 @@ func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print a settings file with every key explained",
-		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return program.Usage("say what to do: hubbub config sample")
 		},
@@ -30,7 +29,6 @@ func newConfigSample() *cobra.Command {
 		Long: "Print a settings file for `hubbub up` with every key, its default and its meaning. It is made\n" +
 			"from what the installed programs say about their own flags.",
 		Example: "  hubbub config sample > hubbub.toml",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if services {
 				return printSample(cmd, &reference.ForServices)

@@ -38,7 +38,6 @@ func newConformanceBus() *cobra.Command {
 		Short: "Run the wire transcripts against any bus that speaks the protocol",
 		Long: "Runs the transcripts of protocol/testdata against the bus of --bus, ours or another's: one line per case\n" +
 			"and a count. The bus must be open, or the token must grant every identity.",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			env := program.From(cmd)
 			cases, err := transcript.Load(protocol.Transcripts)
@@ -59,7 +58,14 @@ func newConformanceBus() *cobra.Command {
 			if err := reach(cmd.Context(), env.Buses[0], token); err != nil {
 				return err
 			}
-			return conformBus(cmd, cases, timeout, transcript.WebSocket(env.Buses[0], token))
+			t := &tally{cmd: cmd, counts: map[string]int{}}
+			for _, c := range cases {
+				t.add(judge(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
+				if t.err != nil {
+					break
+				}
+			}
+			return t.end("")
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
@@ -85,14 +91,11 @@ func (t *tally) add(v conformance.Verdict) {
 	if t.err != nil {
 		return
 	}
-	t.err = printResult(t.cmd, v, func(w io.Writer) error {
-		text := fmt.Sprintf("%-8s %-28s %s", v.Result, v.Case, v.Title)
-		if v.Error != "" {
-			text += strings.ReplaceAll("\n"+v.Error, "\n", "\n         ")
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
-	})
+	text := fmt.Sprintf("%-8s %-28s %s", v.Result, v.Case, v.Title)
+	if v.Error != "" {
+		text += strings.ReplaceAll("\n"+v.Error, "\n", "\n         ")
+	}
+	t.err = printLine(t.cmd, v, "%s", text)
 }
 
 // end prints the counts, and is an error if a case failed or none ran.
@@ -112,27 +115,17 @@ func (t *tally) end(only string) error {
 	return nil
 }
 
-func conformBus(cmd *cobra.Command, cases []transcript.Case, timeout time.Duration, dial transcript.Dialer) error {
-	t := &tally{cmd: cmd, counts: map[string]int{}}
-	for _, c := range cases {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		t.add(judge(&c, c.Run(ctx, dial)))
-		c.Leave(ctx, dial)
-		cancel()
-		if t.err != nil {
-			return t.err
-		}
-	}
-	return t.end("")
-}
-
-func judge(c *transcript.Case, err error) conformance.Verdict {
+// judge runs a case.
+func judge(ctx context.Context, c *transcript.Case, timeout time.Duration, dial transcript.Dialer) conformance.Verdict {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer c.Leave(ctx, dial)
 	v := conformance.Verdict{Case: c.Name, Title: c.Title, Result: conformance.OK}
-	switch {
-	case errors.Is(err, transcript.ErrSkipped):
-		v.Result, v.Error = conformance.Skipped, err.Error()
-	case err != nil:
+	if err := c.Run(ctx, dial); err != nil {
 		v.Result, v.Error = conformance.Failed, err.Error()
+		if errors.Is(err, transcript.ErrSkipped) {
+			v.Result = conformance.Skipped
+		}
 	}
 	return v
 }

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os/exec"
 	"runtime"
-	"time"
 
 	"hubbub/cmd/internal/program"
 
@@ -25,15 +24,11 @@ func newConsole() *cobra.Command {
 			"link works once, for two minutes, and lets the browser in with the rights of the token\n" +
 			"that this command uses.",
 		Example: "  hubbub console\n  hubbub console --open",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), 10*time.Second, errors.New("no answer within 10s"))
-			defer cancel()
-			link, err := consoleLink(ctx, program.From(cmd))
-			if err != nil {
-				return err
+			link, err := consoleLink(cmd.Context(), program.From(cmd))
+			if err == nil {
+				err = printLine(cmd, link, "%s", link.URL)
 			}
-			err = printLine(cmd, link, "%s", link.URL)
 			if err == nil && open {
 				err = openBrowser(link.URL)
 			}
@@ -65,14 +60,11 @@ func consoleLink(ctx context.Context, env *program.Env) (link invitation, err er
 
 // describeConsole says what to do about a console that does not answer.
 func describeConsole(bus, token string, err error) error {
-	var status statusError
-	if errors.As(err, &status) {
-		switch status {
-		case http.StatusNotFound, http.StatusMethodNotAllowed:
-			return fmt.Errorf("the bus at %s has no console: it runs with --no-console, or is older", bus)
-		case http.StatusForbidden:
-			return fmt.Errorf("this token may not see everything that the console shows: it needs one that may subscribe to '*'")
-		}
+	switch status, _ := errors.AsType[statusError](err); status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return fmt.Errorf("the bus at %s has no console: it runs with --no-console, or is older", bus)
+	case http.StatusForbidden:
+		return fmt.Errorf("this token may not see everything that the console shows: it needs one that may subscribe to '*'")
 	}
 	return describeGet(bus, token, err)
 }

@@ -31,7 +31,6 @@ func newDemo() *cobra.Command {
 			"chat, and show the conversation beside the rows of the activity log. The agents are\n" +
 			"scripted: fixed rules, no language model. Afterwards it is yours to type, here or with\n" +
 			"`hubbub chat`. Everything is kept in a temporary folder unless --data names one.",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, exit) },
 	}
 	cmd.Flags().BoolVar(&exit, "exit", false, "end after the show (as without a terminal)")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -45,8 +44,7 @@ func newDoctor() *cobra.Command {
 		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
 			"over, the clock, the disk, the bus, what could not be delivered, agents that were given up or decide nothing, and the login of the agents' harness. Exits 1 when\n" +
 			"it finds a problem.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
+		RunE: x.run,
 	}
 	cmd.Flags().StringVar(&x.apiURL, "api-url", botapi.DefaultURL, "address of the Bot API")
 	cmd.Flags().StringVar(&x.harness, "harness", "", "look at what this harness needs: openai, anthropic, acp or c2a (default: what the environment suggests)")
@@ -55,7 +53,7 @@ func newDoctor() *cobra.Command {
 	return cmd
 }
 
-func (x *examination) run(cmd *cobra.Command) error {
+func (x *examination) run(cmd *cobra.Command, _ []string) error {
 	env := program.From(cmd)
 	token, err := env.Secret("TELEGRAM_BOT_TOKEN")
 	if err != nil {
@@ -70,48 +68,65 @@ func (x *examination) run(cmd *cobra.Command) error {
 		}
 		fmt.Fprintln(cmd.ErrOrStderr(), "the webhook is removed")
 	}
-	findings := []tg.Finding{examineDisk(env.Data), examineBus(cmd.Context(), env), examineLetters(cmd.Context(), env.Data)}
-	if path := env.DataFile(spawnerFile); exists(path) {
-		findings = append(findings, examineAgents(cmd.Context(), path))
-	}
-	findings = append(findings, examineMailboxes(cmd.Context(), env.Data, time.Now())...)
+	findings := slices.Concat(
+		under("disk", examineDisk(env.Data)),
+		under("bus", examineBus(cmd.Context(), env)),
+		under("outbox", examineLetters(cmd.Context(), env.Data)),
+		under("agents", examineAgents(cmd.Context(), env.Data)...),
+		under("agents", examineMailboxes(cmd.Context(), env.Data, time.Now())...),
+	)
 	if token == "" {
-		findings = append(findings, tg.Finding{Check: "bot token", Level: tg.LevelSkipped,
-			Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.", Advice: "Set it to the token from @BotFather to look at the bot."})
+		findings = append(findings, under("bot token", tg.Finding{Level: tg.LevelSkipped,
+			Says: "TELEGRAM_BOT_TOKEN is not set, so the bot was not looked at.", Advice: "Set it to the token from @BotFather to look at the bot."})...)
 	} else {
 		findings = append(findings, tg.Diagnose(cmd.Context(), token, &botapi.Options{URL: x.apiURL}, bridging(cmd.Context(), env, token))...)
 	}
-	findings = append(findings, x.examineHarness(env))
-	return reportFindings(cmd, findings)
+	findings = append(findings, under("harness", x.examineHarness(env))...)
+	return reportFindings(newPrinter(cmd), findings)
+}
+
+// under names the check that findings come from.
+func under(check string, findings ...tg.Finding) []tg.Finding {
+	for i := range findings {
+		findings[i].Check = check
+	}
+	return findings
+}
+
+func fine(says string) tg.Finding { return tg.Finding{Level: tg.LevelOK, Says: says} }
+
+func warning(says, advice string) tg.Finding {
+	return tg.Finding{Level: tg.LevelWarning, Says: says, Advice: advice}
+}
+
+func problem(says, advice string) tg.Finding {
+	return tg.Finding{Level: tg.LevelProblem, Says: says, Advice: advice}
 }
 
 // reportFindings prints the findings, and is an error when one is a problem.
-func reportFindings(cmd *cobra.Command, findings []tg.Finding) error {
+func reportFindings(p *printer, findings []tg.Finding) error {
+	marks := map[tg.Level]string{tg.LevelOK: "ok", tg.LevelWarning: "warning", tg.LevelProblem: "PROBLEM", tg.LevelSkipped: "skipped"}
 	problems := 0
 	for _, f := range findings {
 		if f.Level == tg.LevelProblem {
 			problems++
 		}
-		if err := printResult(cmd, f, func(w io.Writer) error { return printFinding(w, f) }); err != nil {
-			return err
+		if p.json {
+			p.value(f)
+			continue
+		}
+		p.line("%-7s  %s: %s", marks[f.Level], f.Check, f.Says)
+		if f.Advice != "" {
+			p.line("         -> %s", f.Advice)
 		}
 	}
-	switch problems {
-	case 0:
-		return nil
-	case 1:
+	switch {
+	case p.err != nil || problems == 0:
+		return p.err
+	case problems == 1:
 		return errors.New("one problem was found")
 	}
 	return fmt.Errorf("%d problems were found", problems)
-}
-
-func printFinding(w io.Writer, f tg.Finding) error {
-	mark := map[tg.Level]string{tg.LevelOK: "ok     ", tg.LevelWarning: "warning", tg.LevelProblem: "PROBLEM", tg.LevelSkipped: "skipped"}[f.Level]
-	_, err := fmt.Fprintf(w, "%s  %s: %s\n", mark, f.Check, f.Says)
-	if err == nil && f.Advice != "" {
-		_, err = fmt.Fprintf(w, "         -> %s\n", f.Advice)
-	}
-	return err
 }
 
 // Least free space on the disk of the data folder, in bytes.
@@ -126,12 +141,9 @@ func examineDisk(data string) tg.Finding {
 	for !exists(folder) && filepath.Dir(folder) != folder {
 		folder = filepath.Dir(folder)
 	}
-	finding := func(level tg.Level, says, advice string) tg.Finding {
-		return tg.Finding{Check: "disk", Level: level, Says: says, Advice: advice}
-	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(folder, &stat); err != nil {
-		return finding(tg.LevelProblem, "The data folder "+data+" cannot be looked at: "+err.Error(), "Name another with --data.")
+		return problem("The data folder "+data+" cannot be looked at: "+err.Error(), "Name another with --data.")
 	}
 	probe, err := os.CreateTemp(folder, ".doctor-*")
 	if err == nil {
@@ -141,17 +153,17 @@ func examineDisk(data string) tg.Finding {
 	free := int64(stat.Bavail) * int64(stat.Bsize)
 	switch {
 	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
-		return finding(tg.LevelProblem, fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, "+
+		return problem(fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, "+
 			"and agents' answers are not taken, until there is room.", data, size(free)),
 			"Make room there. With some MB to work in, `hubbub log prune --before 720h` then lets new activity take the place of old. "+
 				"Or move the folder and name it with --data.")
 	case err != nil:
-		return finding(tg.LevelProblem, "Nothing can be written to "+folder+": "+err.Error(),
+		return problem("Nothing can be written to "+folder+": "+err.Error(),
 			adviceOn(err, "Give this user the folder, or name another with --data."))
 	case free < diskWarning:
-		return finding(tg.LevelWarning, fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full.")
+		return warning(fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full.")
 	}
-	return finding(tg.LevelOK, fmt.Sprintf("%s are free for %s.", size(free), data), "")
+	return fine(fmt.Sprintf("%s are free for %s.", size(free), data))
 }
 
 // adviceOn returns what to do about an error: the frame's advice, if it has one.
@@ -177,15 +189,14 @@ func examineBus(ctx context.Context, env *program.Env) tg.Finding {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer within 5s"))
 	defer cancel()
 	s, err := open(ctx, env, newID("doctor"))
-	var known *busError
-	switch {
-	case err == nil:
+	if err == nil {
 		defer s.close()
-		return tg.Finding{Check: "bus", Level: tg.LevelOK, Says: fmt.Sprintf("%s answers: %s %s.", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version)}
-	case errors.As(err, &known) && len(env.Buses) == 1:
-		return tg.Finding{Check: "bus", Level: tg.LevelProblem, Says: sentence(known.says), Advice: sentence(known.advice)}
+		return fine(fmt.Sprintf("%s answers: %s %s.", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version))
 	}
-	return tg.Finding{Check: "bus", Level: tg.LevelProblem, Says: sentence(err.Error()), Advice: adviceOn(err, "Look at --bus, and at the log of the bus there.")}
+	if known, ok := errors.AsType[*busError](err); ok && len(env.Buses) == 1 {
+		return problem(sentence(known.says), sentence(known.advice))
+	}
+	return problem(sentence(err.Error()), adviceOn(err, "Look at --bus, and at the log of the bus there."))
 }
 
 // examineLetters looks for messages that wait for a person to decide about them.
@@ -193,18 +204,17 @@ func examineLetters(ctx context.Context, data string) tg.Finding {
 	items, err := letters.Folder(data).List(ctx, outbox.StateDead, outbox.StateUnknown)
 	switch {
 	case errors.Is(err, letters.ErrNoProgram):
-		return tg.Finding{Check: "outbox", Level: tg.LevelSkipped, Says: "No program keeps messages in " + data + "."}
+		return tg.Finding{Level: tg.LevelSkipped, Says: "No program keeps messages in " + data + "."}
 	case len(items) > 0:
 		says := fmt.Sprintf("Messages that could not be delivered, or may not have arrived: %d.", len(items))
 		if err != nil {
 			says += " " + sentence(err.Error())
 		}
-		return tg.Finding{Check: "outbox", Level: tg.LevelWarning, Says: says,
-			Advice: "`hubbub outbox list --dead` shows them, with the reasons; `hubbub outbox retry` or `drop` decides."}
+		return warning(says, "`hubbub outbox list --dead` shows them, with the reasons; `hubbub outbox retry` or `drop` decides.")
 	case err != nil:
-		return tg.Finding{Check: "outbox", Level: tg.LevelWarning, Says: sentence(err.Error()), Advice: "Look as the user who runs that program."}
+		return warning(sentence(err.Error()), "Look as the user who runs that program.")
 	}
-	return tg.Finding{Check: "outbox", Level: tg.LevelOK, Says: "Nothing waits for a person."}
+	return fine("Nothing waits for a person.")
 }
 
 // spawnerFile is the database of the spawner, in its data folder.
@@ -217,27 +227,30 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// examineAgents looks for agents that the spawner has given up.
-func examineAgents(ctx context.Context, path string) tg.Finding {
-	f := tg.Finding{Check: "agents", Level: tg.LevelOK, Says: "None was given up."}
+// examineAgents looks for agents that the spawner has given up, if there is one.
+func examineAgents(ctx context.Context, data string) []tg.Finding {
+	path := filepath.Join(data, spawnerFile)
+	if !exists(path) {
+		return nil
+	}
 	failed, err := system.AgentsGivenUp(ctx, path)
 	switch {
 	case err != nil:
-		f.Level, f.Says, f.Advice = tg.LevelWarning, sentence(err.Error()), "Look as the user who runs the spawner."
-	case len(failed) > 0:
-		const shown = 3
-		var each []string
-		for _, g := range failed[:min(len(failed), shown)] {
-			each = append(each, fmt.Sprintf("%s (%s)", g.Agent, g.Error))
-		}
-		if more := len(failed) - shown; more > 0 {
-			each = append(each, fmt.Sprintf("%d more", more))
-		}
-		first := string(failed[0].Name)
-		f.Level, f.Says = tg.LevelWarning, "Given up, and not started any more: "+strings.Join(each, ", ")+"."
-		f.Advice = "What " + first + " said last: " + agentLog(filepath.Dir(path), first) + ". The next message in its chat starts it anew."
+		return []tg.Finding{warning(sentence(err.Error()), "Look as the user who runs the spawner.")}
+	case len(failed) == 0:
+		return []tg.Finding{fine("None was given up.")}
 	}
-	return f
+	const shown = 3
+	var each []string
+	for _, g := range failed[:min(len(failed), shown)] {
+		each = append(each, fmt.Sprintf("%s (%s)", g.Agent, g.Error))
+	}
+	if more := len(failed) - shown; more > 0 {
+		each = append(each, fmt.Sprintf("%d more", more))
+	}
+	first := string(failed[0].Name)
+	return []tg.Finding{warning("Given up, and not started any more: "+strings.Join(each, ", ")+".",
+		"What "+first+" said last: "+agentLog(data, first)+". The next message in its chat starts it anew.")}
 }
 
 // agentLog returns the file with an agent's log in the spawner's data folder, or the
@@ -269,11 +282,9 @@ func examineMailboxes(ctx context.Context, data string, now time.Time) (findings
 			if err != nil || count == 0 || now.Sub(since) < undecided {
 				continue // another finding says that it may not be read
 			}
-			findings = append(findings, tg.Finding{
-				Check: "agents", Level: tg.LevelProblem,
-				Says:   fmt.Sprintf("agent:%s has decided nothing since %s, and events wait for it: %d. Its harness does not start, or the agent does not run.", name, since.Local().Format("2 Jan 15:04"), count),
-				Advice: "Why it does not: " + agentLog(data, name) + ".",
-			})
+			says := fmt.Sprintf("agent:%s has decided nothing since %s, and events wait for it: %d. Its harness does not start, or the agent does not run.",
+				name, since.Local().Format("2 Jan 15:04"), count)
+			findings = append(findings, problem(says, "Why it does not: "+agentLog(data, name)+"."))
 		}
 	}
 	return findings
@@ -304,16 +315,6 @@ func bridging(ctx context.Context, env *program.Env, token string) tg.Bridging {
 	return known
 }
 
-// harnessFinding makes a finding about the agents' harness: a problem if there is
-// something to do.
-func harnessFinding(says, advice string) tg.Finding {
-	f := tg.Finding{Check: "harness", Level: tg.LevelOK, Says: says, Advice: advice}
-	if advice != "" {
-		f.Level = tg.LevelProblem
-	}
-	return f
-}
-
 // modelKeyOf are the variables with the keys of the harnesses that ask a model.
 var modelKeyOf = map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
@@ -323,29 +324,27 @@ func (x *examination) examineHarness(env *program.Env) tg.Finding {
 	case "":
 		for _, name := range []string{"openai", "anthropic"} {
 			if key, err := env.Secret(modelKeyOf[name]); err == nil && key != "" {
-				return harnessFinding(modelKeyOf[name]+" is set, for --harness "+name+".", "")
+				return fine(modelKeyOf[name] + " is set, for --harness " + name + ".")
 			}
 		}
-		f := harnessFinding("No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
+		return warning("No model's key is set: agents run the scripted harness, whose answers are fixed rules.",
 			"Set OPENAI_API_KEY or ANTHROPIC_API_KEY and choose --harness openai or anthropic for the agents; or use acp with an agent's own login.")
-		f.Level = tg.LevelWarning
-		return f
 	case "scripted":
-		return harnessFinding("The scripted harness needs no login.", "")
+		return fine("The scripted harness needs no login.")
 	case "openai", "anthropic":
 		name := modelKeyOf[x.harness]
 		key, err := env.Secret(name)
 		switch {
 		case err != nil:
-			return harnessFinding(err.Error(), "Put the key into that file.")
+			return problem(err.Error(), "Put the key into that file.")
 		case key == "":
-			return harnessFinding(name+" is not set.", "Set it, or "+name+"_FILE to a file that holds the key.")
+			return problem(name+" is not set.", "Set it, or "+name+"_FILE to a file that holds the key.")
 		}
-		return harnessFinding(name+" is set.", "")
+		return fine(name + " is set.")
 	case "acp", "c2a":
 		return examineCommand(x.harness, x.harnessCommand)
 	}
-	return harnessFinding(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp and c2a.")
+	return problem(fmt.Sprintf("There is no harness %q.", x.harness), "The harnesses are scripted, openai, anthropic, acp and c2a.")
 }
 
 // logins says where the known command-line agents keep their login, in the home
@@ -359,11 +358,11 @@ var logins = map[string]struct{ file, how, key string }{
 func examineCommand(harness, command string) tg.Finding {
 	words, err := child.Split(command)
 	if err != nil {
-		return harnessFinding("The "+harness+" harness needs a command.", "Name it with --harness-command.")
+		return problem("The "+harness+" harness needs a command.", "Name it with --harness-command.")
 	}
 	path, err := exec.LookPath(words[0])
 	if err != nil {
-		return harnessFinding(words[0]+" is no program that can be started here.", "Install it, or give its full path in --harness-command.")
+		return problem(words[0]+" is no program that can be started here.", "Install it, or give its full path in --harness-command.")
 	}
 	for _, word := range words {
 		name := filepath.Base(word)
@@ -372,10 +371,10 @@ func examineCommand(harness, command string) tg.Finding {
 		switch {
 		case !known || err != nil:
 		case exists(filepath.Join(home, login.file)) || os.Getenv(login.key) != "":
-			return harnessFinding(name+" has a login.", "")
+			return fine(name + " has a login.")
 		default:
-			return harnessFinding(name+" seems not to be logged in for this user.", sentence(login.how+", or set "+login.key))
+			return problem(name+" seems not to be logged in for this user.", sentence(login.how+", or set "+login.key))
 		}
 	}
-	return harnessFinding(path+" can be started; whether it is logged in only it knows.", "")
+	return fine(path + " can be started; whether it is logged in only it knows.")
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"hubbub/activitylog"
@@ -18,17 +17,16 @@ func newLog() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Check, export and prune the activity log",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			return program.Usage("say what to do: hubbub log verify, export or prune; hubbub tail shows it")
 		},
 	}
-	logs := logFlag(cmd)
+	logs := addLogs(cmd)
 	cmd.AddCommand(newLogVerify(logs), newLogExport(logs), newLogPrune(logs))
 	return cmd
 }
 
-func newLogPrune(logs *[]string) *cobra.Command {
+func newLogPrune(logs *logs) *cobra.Command {
 	var before string
 	cmd := &cobra.Command{
 		Use:   "prune --before TIME",
@@ -37,7 +35,6 @@ func newLogPrune(logs *[]string) *cobra.Command {
 			"takes rows from it. The bus may run meanwhile. The file does not shrink: its free\n" +
 			"space is used for new rows.",
 		Example: "  hubbub log prune --before 30d\n  hubbub log prune --before 2026-01-01T00:00:00Z",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if before == "" {
 				return program.Usage("--before says which rows to delete: those before 2026-01-01T00:00:00Z, or older than 30d")
@@ -63,10 +60,10 @@ func prune(cmd *cobra.Command, path string, before time.Time) error {
 		return err
 	}
 	n, err := activitylog.Prune(cmd.Context(), path, before)
-	if err != nil {
-		if n > 0 {
-			err = fmt.Errorf("%w (%d rows were deleted before)", err, n)
-		}
+	switch {
+	case err != nil && n > 0:
+		return fmt.Errorf("%w (%d rows were deleted before)", err, n)
+	case err != nil:
 		return err
 	}
 	return printLine(cmd, struct {
@@ -76,7 +73,7 @@ func prune(cmd *cobra.Command, path string, before time.Time) error {
 	}{path, before.UTC(), n}, "%d rows from before %s deleted from %s", n, before.Local().Format(time.DateTime), path)
 }
 
-func newLogExport(logs *[]string) *cobra.Command {
+func newLogExport(logs *logs) *cobra.Command {
 	var rows rowFlags
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -84,28 +81,18 @@ func newLogExport(logs *[]string) *cobra.Command {
 		Long: "Write rows of the activity log to standard output, one JSON object a line, by the\n" +
 			"names of the columns. Several logs (--log) are merged by time.",
 		Example: "  hubbub log export > activity.jsonl\n  hubbub log export --since 24h --type tg_message | jq .payload_json.content",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter, err := rows.filter(time.Now())
-			if err != nil {
-				return err
-			}
-			r, err := openLogs(cmd, *logs)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
+		RunE: logs.read(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 			enc := jsonLines(w)
-			err = r.Each(cmd.Context(), filter, func(e *activitylog.Entry) error { return enc.Encode(e) })
+			err := r.Each(cmd.Context(), rows.filter, func(e *activitylog.Entry) error { return enc.Encode(e) })
 			return errors.Join(err, w.Flush())
-		},
+		}),
 	}
 	rows.add(cmd)
 	return cmd
 }
 
-func newLogVerify(logs *[]string) *cobra.Command {
+func newLogVerify(logs *logs) *cobra.Command {
 	var opts activitylog.VerifyOptions
 	strict := false
 	cmd := &cobra.Command{
@@ -115,18 +102,11 @@ func newLogVerify(logs *[]string) *cobra.Command {
 			"send_finish, and a process_start and process_finish for each peer that its result\n" +
 			"counts. Exit 1 when something is wrong that neither a kill of the bus nor a\n" +
 			"log_gap row explains; with --strict also for those.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := openLogs(cmd, *logs)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
+		RunE: logs.read(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
 			v, err := r.Verify(cmd.Context(), &opts)
-			if err != nil {
-				return err
+			if err == nil {
+				err = printResult(cmd, v, func(p *printer) { p.verdict(v) })
 			}
-			err = printResult(cmd, v, func(w io.Writer) error { return printLogVerdict(w, v) })
 			switch {
 			case err != nil:
 				return err
@@ -136,7 +116,7 @@ func newLogVerify(logs *[]string) *cobra.Command {
 				return fmt.Errorf("the activity log is not complete: %d messages end early, %d gaps", v.Cut, len(v.Gaps))
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "leave out SQLite's own check, which reads the whole file")
 	cmd.Flags().BoolVar(&opts.Partial, "partial", false, "these are not all logs of a cluster: rows may be in another one")
@@ -145,13 +125,11 @@ func newLogVerify(logs *[]string) *cobra.Command {
 	return cmd
 }
 
-func printLogVerdict(w io.Writer, v *activitylog.Verdict) error {
-	paint := screen.NewPainter(w)
-	state := paint.Paint(screen.Green, "whole")
+func (p *printer) verdict(v *activitylog.Verdict) {
+	state := p.Paint(screen.Green, "whole")
 	if !v.OK() {
-		state = paint.Paint(screen.Red, "not whole")
+		state = p.Paint(screen.Red, "not whole")
 	}
-	p := &printer{w: w}
 	p.line("the log is %s: %d rows, %d messages, %d complete", state, v.Rows, v.Messages, v.Complete)
 	if v.Rows > 0 {
 		p.line("from %s to %s", v.First.Local().Format(time.DateTime), v.Last.Local().Format(time.DateTime))
@@ -165,7 +143,7 @@ func printLogVerdict(w io.Writer, v *activitylog.Verdict) error {
 	count(v.Cut, "%d messages end early or begin late: the bus was killed, rows were lost in a gap, or pruned")
 	count(v.Elsewhere, "%d messages have rows in the logs of other buses")
 	for _, g := range v.Gaps {
-		p.line("%s %s: %d rows were lost: %s", paint.Paint(screen.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, screen.Printable(g.Reason))
+		p.line("%s %s: %d rows were lost: %s", p.Paint(screen.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, screen.Printable(g.Reason))
 	}
 	for _, f := range v.Problems {
 		where := f.Log
@@ -175,20 +153,7 @@ func printLogVerdict(w io.Writer, v *activitylog.Verdict) error {
 		if f.MessageID != "" {
 			where += " message " + screen.Printable(f.MessageID)
 		}
-		p.line("%s %s: %s", paint.Paint(screen.Red, "problem"), where, screen.Printable(f.What))
+		p.line("%s %s: %s", p.Paint(screen.Red, "problem"), where, screen.Printable(f.What))
 	}
 	count(v.More, "and %d problems more")
-	return p.err
-}
-
-// A printer prints lines and keeps the first error.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
-	}
 }

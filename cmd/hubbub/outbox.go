@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"time"
 
@@ -36,7 +35,6 @@ func newOutboxList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what waits and what needs a person",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			states := []outbox.State{outbox.StatePending, outbox.StateSending, outbox.StateDead, outbox.StateUnknown}
 			switch {
@@ -51,18 +49,14 @@ func newOutboxList() *cobra.Command {
 			if err != nil && len(items) == 0 {
 				return err
 			}
-			return errors.Join(printOutbox(cmd, items), err)
+			none := "nothing waits, and nothing needs a person"
+			head := []any{"ID", "TO", "STATE", "TRIED", "QUEUED", "NEXT", "FROM", "TEXT", "LAST ERROR"}
+			return errors.Join(printTable(cmd, items, none, head, outboxRow), err)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "list what was sent or dropped too")
 	cmd.Flags().BoolVar(&dead, "dead", false, "list only what needs a person")
 	return cmd
-}
-
-func printOutbox(cmd *cobra.Command, items []letters.Item) error {
-	return printAll(cmd, items, "nothing waits, and nothing needs a person", func(w io.Writer, items []letters.Item) error {
-		return printTable(w, []any{"ID", "TO", "STATE", "TRIED", "QUEUED", "NEXT", "FROM", "TEXT", "LAST ERROR"}, items, outboxRow)
-	})
 }
 
 func outboxRow(w letters.Item) []any {
@@ -84,31 +78,23 @@ func newOutboxChange(name, short, done string, change func(letters.Folder, conte
 	return &cobra.Command{
 		Use:   name + " ITEM...",
 		Short: short,
-		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, item := range args {
 				if _, _, err := letters.Parse(item); err != nil {
 					return program.Usage("%v", err)
 				}
 			}
-			folder := letters.Folder(program.From(cmd).Data)
 			for _, item := range args {
-				if err := change(folder, cmd.Context(), item); err != nil {
-					return err
+				err := change(letters.Folder(program.From(cmd).Data), cmd.Context(), item)
+				if err == nil {
+					of, id, _ := letters.Parse(item) //nolint:errcheck // it was parsed above
+					err = printLine(cmd, map[string]any{"program": of, "id": id, "done": name}, "item %s %s", item, done)
 				}
-				if err := printChange(cmd, item, name, done); err != nil {
+				if err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
-}
-
-func printChange(cmd *cobra.Command, item, name, done string) error {
-	program, id, err := letters.Parse(item)
-	if err != nil {
-		return err
-	}
-	return printLine(cmd, map[string]any{"program": program, "id": id, "done": name}, "item %s %s", item, done)
 }

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -26,7 +25,6 @@ func newPair() *cobra.Command {
 		Long: "Prints a code that works once. Whoever sends /pair CODE to the bot is admitted: the person in a direct chat,\n" +
 			"the group with its members in a group. Works on the bridge's data folder (--data); a running bridge takes the\n" +
 			"code at once.",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case listed && revoked != "":
@@ -80,10 +78,9 @@ func listAdmissions(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return printAll(cmd, admitted, "nobody was admitted by a code", func(w io.Writer, list []tg.Admission) error {
-		return printTable(w, []any{"KIND", "ID", "BY USER", "BOT", "SINCE"}, list, func(a tg.Admission) []any {
-			return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime)}
-		})
+	head := []any{"KIND", "ID", "BY USER", "BOT", "SINCE"}
+	return printTable(cmd, admitted, "nobody was admitted by a code", head, func(a tg.Admission) []any {
+		return []any{a.Kind, a.ID, a.By, a.Bot, a.At.Format(time.DateTime)}
 	})
 }
 

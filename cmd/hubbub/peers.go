@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -24,22 +23,24 @@ func newPeers() *cobra.Command {
 	return &cobra.Command{
 		Use:   "peers",
 		Short: "List who is connected to the bus, and to what they listen",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), 10*time.Second, errors.New("no answer within 10s"))
-			defer cancel()
-			raw, _, err := fetch(ctx, program.From(cmd), http.MethodGet, "/peers", describeGet)
+			raw, _, err := fetch(cmd.Context(), program.From(cmd), http.MethodGet, "/peers", describeGet)
 			if err != nil {
 				return err
 			}
-			if asJSON(cmd) {
-				return printEach(cmd.OutOrStdout(), raw)
+			if asJSON(cmd) { // as the bus wrote them
+				var list []json.RawMessage
+				if err := json.Unmarshal(raw, &list); err != nil {
+					return fmt.Errorf("the bus's answer is not a list: %w", err)
+				}
+				return printAll(cmd, list, "", nil)
 			}
 			var list []report.Peer
 			if err := json.Unmarshal(raw, &list); err != nil {
 				return fmt.Errorf("the bus's list of peers is not what was expected: %w", err)
 			}
-			return printAll(cmd, list, "nobody is connected", printPeers)
+			head := []any{"PEER", "SINCE", "FROM", "UNANSWERED", "QUEUED", "LISTENS TO"}
+			return printTable(cmd, list, "nobody is connected", head, peerRow)
 		},
 	}
 }
@@ -47,6 +48,8 @@ func newPeers() *cobra.Command {
 // fetch asks the first bus that answers for a path, and returns its answer and its
 // address. describe says what to do about a bus that fails.
 func fetch(ctx context.Context, env *program.Env, method, path string, describe func(bus, token string, err error) error) (raw []byte, bus string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer within 10s"))
+	defer cancel()
 	token, err := env.Token()
 	if err != nil {
 		return nil, "", err
@@ -76,42 +79,29 @@ func (e statusError) Error() string {
 }
 
 func describeGet(bus, token string, err error) error {
-	var status statusError
-	switch {
-	case errors.As(err, &status) && status == http.StatusUnauthorized:
-		return describeDial(bus, token, &wire.StatusError{Code: int(status)})
-	case errors.As(err, &status):
+	switch status, ok := errors.AsType[statusError](err); {
+	case status == http.StatusUnauthorized:
+		err = &wire.StatusError{Code: int(status)}
+	case ok:
 		return fmt.Errorf("the bus at %s cannot list its peers: %w", bus, err)
-	default:
-		return describeDial(bus, token, err)
 	}
+	return describeDial(bus, token, err)
 }
 
-// printEach prints the members of a JSON array as they are, one a line.
-func printEach(w io.Writer, raw []byte) error {
-	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return fmt.Errorf("the bus's answer is not a list: %w", err)
+func peerRow(p report.Peer) []any {
+	since := p.ConnectedAt
+	if at, err := time.Parse(time.RFC3339, since); err == nil {
+		since = ago(time.Since(at))
 	}
-	return printJSON(w, list)
-}
-
-func printPeers(w io.Writer, list []report.Peer) error {
-	return printTable(w, []any{"PEER", "SINCE", "FROM", "UNANSWERED", "QUEUED", "LISTENS TO"}, list, func(p report.Peer) []any {
-		since := p.ConnectedAt
-		if at, err := time.Parse(time.RFC3339, since); err == nil {
-			since = ago(time.Since(at))
+	var patterns []string
+	for _, s := range p.Subscriptions {
+		pattern := s.Pattern
+		if s.Observe {
+			pattern += " (observes)"
 		}
-		var patterns []string
-		for _, s := range p.Subscriptions {
-			pattern := s.Pattern
-			if s.Observe {
-				pattern += " (observes)"
-			}
-			patterns = append(patterns, pattern)
-		}
-		return []any{screen.Printable(p.ID), since, p.Remote, p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", "))}
-	})
+		patterns = append(patterns, pattern)
+	}
+	return []any{screen.Printable(p.ID), since, p.Remote, p.Unanswered, p.Queued, screen.Printable(strings.Join(patterns, ", "))}
 }
 
 // ago writes how long ago something was.

@@ -23,7 +23,6 @@ func newPing() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ping",
 		Short: "Measure the round trip to the bus",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if times < 1 {
 				return program.Usage("--count must be at least 1")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,67 +11,91 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"hubbub/cmd/internal/screen"
+
 	"github.com/spf13/cobra"
 )
 
-// printResult prints a result: as one line of JSON with --json, and otherwise as print does.
-func printResult(cmd *cobra.Command, result any, print func(io.Writer) error) error {
-	out := cmd.OutOrStdout()
-	if asJSON(cmd) {
-		return jsonLines(out).Encode(result)
+// A printer prints the results of a command, for people or as JSON, and keeps its
+// first error.
+type printer struct {
+	screen.Painter
+	columns int  // of the terminal; 0 if there is none
+	json    bool // the user asked for JSON
+	w       io.Writer
+	err     error
+}
+
+func newPrinter(cmd *cobra.Command) *printer {
+	w := cmd.OutOrStdout()
+	return &printer{Painter: screen.NewPainter(w), columns: screen.Columns(w), json: asJSON(cmd), w: w}
+}
+
+// line prints a line for people.
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
 	}
-	return print(out)
+}
+
+// value prints a value as a line of JSON.
+func (p *printer) value(v any) {
+	if p.err == nil {
+		p.err = jsonLines(p.w).Encode(v)
+	}
+}
+
+// rows prints rows in columns.
+func (p *printer) rows(rows [][]any) {
+	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	for _, cells := range rows {
+		fmt.Fprintf(t, strings.Repeat("%v\t", len(cells)-1)+"%v\n", cells...)
+	}
+	p.err = cmp.Or(p.err, t.Flush())
+}
+
+// printResult prints a result: as one line of JSON with --json, and otherwise as print does.
+func printResult(cmd *cobra.Command, result any, print func(*printer)) error {
+	p := newPrinter(cmd)
+	if p.json {
+		p.value(result)
+	} else {
+		print(p)
+	}
+	return p.err
 }
 
 // printLine is printResult for a result that one sentence tells.
 func printLine(cmd *cobra.Command, result any, format string, args ...any) error {
-	return printResult(cmd, result, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, format+"\n", args...)
-		return err
-	})
+	return printResult(cmd, result, func(p *printer) { p.line(format, args...) })
 }
 
 // printAll prints a list: with --json a line for each, and otherwise as print does.
 // An empty list is told as none.
-func printAll[T any](cmd *cobra.Command, list []T, none string, print func(io.Writer, []T) error) error {
-	out := cmd.OutOrStdout()
+func printAll[T any](cmd *cobra.Command, list []T, none string, print func(*printer, []T)) error {
+	p := newPrinter(cmd)
 	switch {
-	case asJSON(cmd):
-		return printJSON(out, list)
-	case len(list) == 0:
-		_, err := fmt.Fprintln(out, none)
-		return err
-	}
-	return print(out, list)
-}
-
-// printTable prints a list in columns with the names in head.
-func printTable[T any](w io.Writer, head []any, list []T, row func(T) []any) error {
-	rows := [][]any{head}
-	for _, item := range list {
-		rows = append(rows, row(item))
-	}
-	return printRows(w, rows)
-}
-
-// printRows prints rows in columns.
-func printRows(w io.Writer, rows [][]any) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, cells := range rows {
-		fmt.Fprintf(t, strings.Repeat("%v\t", len(cells)-1)+"%v\n", cells...)
-	}
-	return t.Flush()
-}
-
-// printJSON prints values as JSON, one a line.
-func printJSON[T any](w io.Writer, list []T) error {
-	enc := jsonLines(w)
-	for i := range list {
-		if err := enc.Encode(&list[i]); err != nil {
-			return err
+	case p.json:
+		for i := range list {
+			p.value(&list[i])
 		}
+	case len(list) == 0:
+		p.line("%s", none)
+	default:
+		print(p, list)
 	}
-	return nil
+	return p.err
+}
+
+// printTable is printAll for a list that is shown in columns with the names in head.
+func printTable[T any](cmd *cobra.Command, list []T, none string, head []any, row func(T) []any) error {
+	return printAll(cmd, list, none, func(p *printer, list []T) {
+		rows := [][]any{head}
+		for _, item := range list {
+			rows = append(rows, row(item))
+		}
+		p.rows(rows)
+	})
 }
 
 // jsonLines makes an encoder that writes one value a line.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
@@ -38,13 +39,9 @@ func newPub() *cobra.Command {
 			"exit 1 when the bus refused it, or when somebody subscribes but nobody processed it.",
 		Example: "  hubbub pub agent:lead --type tg_message 'is the deploy blocked?'\n" +
 			`  hubbub pub system:spawn --type spawn_request --content '{"topic":"tg:42"}'`,
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0], args[1:]) },
 	}
-	types := make([]string, len(protocol.AllTypes))
-	for i, t := range protocol.AllTypes {
-		types[i] = string(t)
-	}
+	types := view.TypeNames()
 	cmd.Flags().StringVar(&p.kind, "type", "", "message type: "+strings.Join(types, ", "))
 	cmd.Flags().StringVar(&p.content, "content", "", "content as a JSON object, or - for standard input")
 	cmd.Flags().StringVar(&p.as, "as", "", "identity to send as, such as tg:42 (default one of its own, cli:pub-...)")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -28,9 +27,7 @@ type replaying struct {
 	digests, onlyDifferent bool
 }
 
-// add gives a command the flags of a changed policy.
-func (p *replaying) add(cmd *cobra.Command) { p.flags(cmd.Flags()) }
-
+// flags adds the flags of a changed policy.
 func (p *replaying) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.version, "policy-version", "", "with --replay: draft to decide by, 2026-06-02 or 2026-06-24")
 	fs.StringArrayVar(&p.roles, "role", nil, "with --replay: role that the agent has, instead of those that it announced (repeatable)")
@@ -61,12 +58,9 @@ func (p *replaying) config() (attention.Config, error) {
 		return attention.Config{}, program.Usage("--policy-version: %s", err)
 	}
 	words := attention.DefaultWords()
-	for _, w := range []struct {
-		given []string
-		into  *[]string
-	}{{p.stop, &words.Stop}, {p.acks, &words.Acks}, {p.leave, &words.Leave}} {
-		if len(w.given) > 0 {
-			*w.into = w.given
+	for into, given := range map[*[]string][]string{&words.Stop: p.stop, &words.Acks: p.acks, &words.Leave: p.leave} {
+		if len(given) > 0 {
+			*into = given
 		}
 	}
 	return attention.Config{Version: version, Digests: p.digests, Words: &words}, nil
@@ -110,13 +104,52 @@ func (p *replaying) run(cmd *cobra.Command, r *activitylog.Reader, f activitylog
 	if len(list) == 0 {
 		return fmt.Errorf("the log holds no such chat message to an agent; hubbub tail --type tg_message shows what it holds")
 	}
-	if !asJSON(cmd) {
-		return p.print(cmd.OutOrStdout(), list)
+	out := newPrinter(cmd)
+	counts := map[string]int{}
+	for i := range list {
+		e := &list[i]
+		fate := fates[[2]bool{e.Woke, e.WouldWake}]
+		counts[fate.word]++
+		switch {
+		case p.onlyDifferent && e.Woke == e.WouldWake:
+		case out.json:
+			out.value(e)
+		default:
+			out.replayed(e, fate)
+		}
 	}
-	if p.onlyDifferent {
-		list = slices.DeleteFunc(list, func(e replayed) bool { return e.Woke == e.WouldWake })
+	if !out.json {
+		var sums []string
+		for _, word := range slices.Sorted(maps.Keys(counts)) {
+			sums = append(sums, fmt.Sprintf("%d %s", counts[word], word))
+		}
+		out.line("%d events: %s", len(list), strings.Join(sums, ", "))
 	}
-	return printJSON(cmd.OutOrStdout(), list)
+	return out.err
+}
+
+// A fate is what the other policy changes for an event.
+type fate struct {
+	sign   string
+	colour screen.Colour
+	word   string
+}
+
+// fates are by whether the event woke its agent, and whether it would now.
+var fates = map[[2]bool]fate{
+	{false, false}: {" ", screen.Dim, "stays asleep"},
+	{true, true}:   {"=", screen.Green, "wakes as before"},
+	{false, true}:  {"+", screen.Yellow, "would wake"},
+	{true, false}:  {"-", screen.Red, "would no longer wake"},
+}
+
+func (p *printer) replayed(e *replayed, f fate) {
+	p.line("%s %s %s %s %s", f.sign, e.At.Local().Format(time.DateTime), p.Paint(f.colour, screen.Printable(e.Agent)+" "+f.word),
+		screen.Printable(e.EventID), text.Clip(screen.Printable(fmt.Sprintf("%q", e.Text)), 80))
+	p.line("    now:  %s", screen.Printable(e.Now.String()))
+	if e.Then != nil && *e.Then != e.Now {
+		p.line("    then: %s", screen.Printable(e.Then.String()))
+	}
 }
 
 // decide goes through the log once: chat events are decided on with what the
@@ -173,38 +206,4 @@ func compare(e *activitylog.Entry, c *protocol.ChatMessage, d attention.Decision
 		out.Woke = wakes(then.Injection)
 	}
 	return out
-}
-
-func (p *replaying) print(w io.Writer, list []replayed) error {
-	paint := screen.NewPainter(w)
-	out := &printer{w: w}
-	counts := map[string]int{}
-	for i := range list {
-		e := &list[i]
-		sign, colour, word := " ", screen.Dim, "stays asleep"
-		switch {
-		case e.WouldWake && e.Woke:
-			sign, colour, word = "=", screen.Green, "wakes as before"
-		case e.WouldWake:
-			sign, colour, word = "+", screen.Yellow, "would wake"
-		case e.Woke:
-			sign, colour, word = "-", screen.Red, "would no longer wake"
-		}
-		counts[word]++
-		if p.onlyDifferent && e.Woke == e.WouldWake {
-			continue
-		}
-		out.line("%s %s %s %s %s", sign, e.At.Local().Format(time.DateTime), paint.Paint(colour, screen.Printable(e.Agent)+" "+word),
-			screen.Printable(e.EventID), text.Clip(screen.Printable(fmt.Sprintf("%q", e.Text)), 80))
-		out.line("    now:  %s", screen.Printable(e.Now.String()))
-		if e.Then != nil && *e.Then != e.Now {
-			out.line("    then: %s", screen.Printable(e.Then.String()))
-		}
-	}
-	var sums []string
-	for _, word := range slices.Sorted(maps.Keys(counts)) {
-		sums = append(sums, fmt.Sprintf("%d %s", counts[word], word))
-	}
-	out.line("%d events: %s", len(list), strings.Join(sums, ", "))
-	return out.err
 }

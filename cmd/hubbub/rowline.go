@@ -45,43 +45,39 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	if l.columns == 0 {
 		return l.plain(e, cells, detail)
 	}
-	var b strings.Builder
+	line := ""
 	at := e.Time().Local()
 	if day := at.Format("Mon 2 Jan 2006 MST"); day != l.day {
 		l.day = day
-		b.WriteString(l.paint.Paint(screen.Dim, day) + "\n")
+		line = l.paint.Paint(screen.Dim, day) + "\n"
 	}
 	clock := at.Format("15:04:05.000")
-	b.WriteString(l.paint.Paint(screen.Dim, clock))
+	line += l.paint.Paint(screen.Dim, clock)
 	used := len(clock)
 	shown := l.columned(e, cells)
 	if l.columns < narrow {
 		shown = l.merged(e, cells)
 	}
 	for _, c := range shown {
-		text := c.text
-		if c.colour != "" {
-			text = l.paint.Paint(c.colour, text)
-		}
-		b.WriteString(" " + text)
+		line += " " + l.paint.Paint(c.colour, c.text)
 		used += 1 + screen.Width(c.text)
 	}
 	id := shownID(e)
 	if left := l.columns - used - 2; screen.Width(id)+1+min(screen.Width(detail), leastDetail) > left {
 		used = len(clock) - 1
-		b.WriteString("\n" + strings.Repeat(" ", used))
+		line += "\n" + strings.Repeat(" ", used)
 	}
 	left := l.columns - used - 2
+	gap := "  "
 	if id != "" {
 		left -= screen.Width(id) + 1
-		b.WriteString("  " + l.paint.Paint(screen.Dim, id))
-	} else {
-		b.WriteString(" ")
+		line += gap + l.paint.Paint(screen.Dim, id)
+		gap = " "
 	}
 	if detail != "" && left > 1 {
-		b.WriteString(" " + text.Clip(detail, left))
+		line += gap + text.Clip(detail, left)
 	}
-	return strings.TrimRight(b.String(), " ")
+	return strings.TrimRight(line, " ")
 }
 
 const (

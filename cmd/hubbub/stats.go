@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/screen"
@@ -15,7 +13,7 @@ import (
 )
 
 func newStats() *cobra.Command {
-	var since, until string
+	var rows rowFlags
 	cmd := &cobra.Command{
 		Use:   "stats [AGENT...]",
 		Short: "Show what agents were spared: events, turns run, turns avoided",
@@ -24,25 +22,9 @@ func newStats() *cobra.Command {
 			"avoided, what policy refused, and how events ended.",
 		Example: "  hubbub stats --since 24h\n  hubbub stats agent:lead --json",
 	}
-	logs := logFlag(cmd)
-	cmd.Flags().StringVar(&since, "since", "", "from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
-	cmd.Flags().StringVar(&until, "until", "", "before this time, written likewise")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		now := time.Now()
-		from, err := moment("since", since, now)
-		if err != nil {
-			return err
-		}
-		to, err := moment("until", until, now)
-		if err != nil {
-			return err
-		}
-		r, err := openLogs(cmd, *logs)
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		list, err := r.AgentStats(cmd.Context(), from, to)
+	rows.addTimes(cmd, "", true)
+	cmd.RunE = addLogs(cmd).read(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+		list, err := r.AgentStats(cmd.Context(), rows.filter.Since, rows.filter.Until)
 		if err != nil {
 			return err
 		}
@@ -52,31 +34,27 @@ func newStats() *cobra.Command {
 			})
 		}
 		return printAll(cmd, list, "no agent has recorded a decision", printStats)
-	}
+	})
 	return cmd
 }
 
-func printStats(w io.Writer, list []activitylog.AgentStats) error {
-	columns := screen.Columns(w)
-	var b strings.Builder
-	b.WriteString("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  REFUSED  OPEN  AGENT, HOW EVENTS ENDED\n")
+func printStats(p *printer, list []activitylog.AgentStats) {
+	p.line("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  REFUSED  OPEN  AGENT, HOW EVENTS ENDED")
 	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
 	for _, s := range list {
-		printStatsLine(&b, s, columns)
+		p.stats(s)
 		total.Add(&s)
 	}
 	if len(list) > 1 {
-		printStatsLine(&b, total, columns)
+		p.stats(total)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // The numbers take statsColumns. The text behind them is wrapped if a terminal leaves
 // minEnds columns for it.
 const statsColumns, minEnds = 57, 16
 
-func printStatsLine(w io.Writer, s activitylog.AgentStats, columns int) {
+func (p *printer) stats(s activitylog.AgentStats) {
 	var ends []string
 	for _, d := range slices.Sorted(maps.Keys(s.Dispositions)) {
 		ends = append(ends, fmt.Sprintf("%d %s", s.Dispositions[d], screen.Printable(d)))
@@ -86,11 +64,11 @@ func printStatsLine(w io.Writer, s activitylog.AgentStats, columns int) {
 		name += ": " + strings.Join(ends, ", ")
 	}
 	lines := []string{name}
-	if columns > statsColumns+minEnds {
-		lines = screen.Wrap(name, columns-statsColumns)
+	if p.columns > statsColumns+minEnds {
+		lines = screen.Wrap(name, p.columns-statsColumns)
 	}
-	fmt.Fprintf(w, "%6d  %8d  %6d  %5d  %7d  %7d  %4d  %s\n", s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.Refusals, s.Open, lines[0])
+	p.line("%6d  %8d  %6d  %5d  %7d  %7d  %4d  %s", s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.Refusals, s.Open, lines[0])
 	for _, line := range lines[1:] {
-		fmt.Fprintf(w, "%*s%s\n", statsColumns, "", line)
+		p.line("%*s%s", statsColumns, "", line)
 	}
 }

@@ -35,7 +35,6 @@ func newSub() *cobra.Command {
 			"watches: senders do not wait for it, and it is in no count. It survives restarts\n" +
 			"of the bus, and misses what is sent meanwhile; `hubbub tail` reads the log instead.",
 		Example: "  hubbub sub 'tg:*' 'agent:*'\n  hubbub sub '*' --json | jq .payload.type",
-		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := newID("sub")
 			if as != "" {

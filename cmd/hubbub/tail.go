@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"time"
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/program"
-	"hubbub/cmd/internal/screen"
 
 	"github.com/spf13/cobra"
 )
@@ -18,7 +15,7 @@ import (
 // tailing holds the flags of tail.
 type tailing struct {
 	rows   rowFlags
-	logs   *[]string
+	logs   *logs
 	follow bool
 	lines  int
 }
@@ -36,10 +33,9 @@ func newTail() *cobra.Command {
 			"rows of each keep the order in which they were written.",
 		Example: "  hubbub tail --follow\n  hubbub tail --since 15m --topic 'tg:*' --type tg_reply\n" +
 			"  hubbub tail --status timeout --json | jq .actor",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
+		RunE: t.run,
 	}
-	t.logs = logFlag(cmd)
+	t.logs = addLogs(cmd)
 	t.rows.add(cmd)
 	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "go on with new rows until interrupted")
 	cmd.Flags().IntVarP(&t.lines, "lines", "n", -1, "show at most so many of the last rows (default 100 on a terminal, otherwise all)")
@@ -49,22 +45,18 @@ func newTail() *cobra.Command {
 // linesOnTerminal is the default of --lines on a terminal.
 const linesOnTerminal = 100
 
-func (t *tailing) run(cmd *cobra.Command) error {
-	env := program.From(cmd)
-	filter, err := t.rows.filter(time.Now())
-	if err != nil {
-		return err
-	}
+func (t *tailing) run(cmd *cobra.Command, _ []string) (err error) {
+	env, filter := program.From(cmd), t.rows.filter
 	r := activitylog.Open(logPaths(env, *t.logs)...)
 	defer r.Close()
-	out := newTailWriter(cmd.OutOrStdout(), asJSON(cmd))
+	out := newTailWriter(newPrinter(cmd))
 	lines := t.lines
 	if lines < 0 && out.columns > 0 && t.rows.Since == "" {
 		lines = linesOnTerminal
 	}
 	waiting := func(err error) { fmt.Fprintf(env.Stderr, "%s; waiting for it\n", err) }
 	if !t.follow {
-		_, err := t.past(cmd.Context(), r, filter, lines, out)
+		_, err = t.past(cmd.Context(), r, filter, lines, out)
 		return errors.Join(describeLog(err), out.flush())
 	}
 	var at activitylog.Cursor // from the beginning
@@ -115,33 +107,32 @@ func (t *tailing) past(ctx context.Context, r *activitylog.Reader, f activitylog
 // A tailWriter shows rows: as JSON, as aligned and coloured columns on a
 // terminal, else as plain columns.
 type tailWriter struct {
-	w       *bufio.Writer
-	json    bool
-	columns int // of the terminal; 0 if there is none
-	layout  *rowLayout
+	*printer
+	buffer *bufio.Writer
+	layout *rowLayout
 }
 
-func newTailWriter(w io.Writer, json bool) *tailWriter {
-	columns := screen.Columns(w)
-	return &tailWriter{w: bufio.NewWriter(w), json: json, columns: columns, layout: newRowLayout(screen.NewPainter(w), columns)}
+func newTailWriter(p *printer) *tailWriter {
+	t := &tailWriter{p, bufio.NewWriter(p.w), newRowLayout(p.Painter, p.columns)}
+	p.w = t.buffer
+	return t
 }
 
 func (t *tailWriter) write(rows []activitylog.Entry) error {
-	if t.json {
-		return printJSON(t.w, rows)
-	}
 	for i := range rows {
 		t.layout.fit(&rows[i]) // align all of them
 	}
 	for i := range rows {
-		if _, err := fmt.Fprintln(t.w, t.layout.line(&rows[i])); err != nil {
-			return err
+		if t.json {
+			t.value(&rows[i])
+		} else {
+			t.line("%s", t.layout.line(&rows[i]))
 		}
 	}
-	return nil
+	return t.err
 }
 
-func (t *tailWriter) flush() error { return t.w.Flush() }
+func (t *tailWriter) flush() error { return t.buffer.Flush() }
 
 // show writes rows and flushes them.
 func (t *tailWriter) show(rows []activitylog.Entry) error {

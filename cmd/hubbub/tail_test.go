@@ -28,7 +28,7 @@ func TestTailBeginsOnceTheLogIsFree(t *testing.T) {
 	r := activitylog.Open(path)
 	defer r.Close()
 	var shown bytes.Buffer
-	out := newTailWriter(&shown, true)
+	out := newTailWriter(&printer{json: true, w: &shown})
 	waited := 0
 	waiting := func(error) {
 		waited++

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -38,7 +37,6 @@ func newTokenCreate() *cobra.Command {
 		Short: "Create a credential and print its token, which is shown only now",
 		Long: "Creates a credential. Patterns: * is any run of characters, ? one. For a bridge:\n" +
 			"  hubbub token create tg --identity 'tg:*' --subscribe 'tg:*' --publish '*'",
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Name = args[0]
 			if len(c.Identities) == 0 {
@@ -69,7 +67,6 @@ func newTokenList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the credentials, without their tokens",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := credentials(cmd)
 			if err != nil {
@@ -79,23 +76,19 @@ func newTokenList() *cobra.Command {
 			if !file.Open() {
 				none = "every credential in %s was revoked: nobody can connect to the bus of this folder (--data) until one is created"
 			}
-			return printAll(cmd, file.List(), fmt.Sprintf(none, program.From(cmd).Data), printCredentials)
+			words := func(patterns []string) string { return strings.Join(patterns, " ") }
+			head := []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE"}
+			return printTable(cmd, file.List(), fmt.Sprintf(none, program.From(cmd).Data), head, func(c grant.Credential) []any {
+				return []any{c.Name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue)}
+			})
 		},
 	}
-}
-
-func printCredentials(w io.Writer, list []grant.Credential) error {
-	words := func(patterns []string) string { return strings.Join(patterns, " ") }
-	return printTable(w, []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE"}, list, func(c grant.Credential) []any {
-		return []any{c.Name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue)}
-	})
 }
 
 func newTokenRevoke() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Revoke a credential; its live sessions end within seconds",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := credentials(cmd)
 			if err != nil {
@@ -128,7 +121,6 @@ func newTokenProvision() *cobra.Command {
 			"With --tokens, tokens that somebody else made and keeps, such as a secret of Kubernetes, are\n" +
 			"given these credentials instead; none is written.",
 		Example: "  hubbub token provision --data /var/lib/hubbub-bus",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := program.From(cmd).MakeData()
 			if err != nil {

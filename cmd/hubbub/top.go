@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -35,7 +34,6 @@ func newTop() *cobra.Command {
 			"busiest peers with what waits for them, and the last failures. It asks the console of\n" +
 			"the bus, which costs the bus little. Where the output is no terminal it shows it once.",
 		Example: "  hubbub top\n  hubbub top --once --json | jq .rates",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 200*time.Millisecond {
 				return program.Usage("--every must be at least 200ms")
@@ -100,8 +98,6 @@ func topOnce(cmd *cobra.Command, out io.Writer) error {
 
 // fetchState asks the console of the bus.
 func fetchState(ctx context.Context, env *program.Env) (state console.State, raw []byte, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("no answer within 10s"))
-	defer cancel()
 	raw, _, err = fetch(ctx, env, http.MethodGet, "/console/state.json", describeConsole)
 	if err != nil {
 		return state, nil, err

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -34,75 +34,58 @@ func newTrace() *cobra.Command {
 			"(tg:<bot>:<chat>:<message>): then each message that brought it to an agent is shown.\n\n" +
 			"Messages belong together by inReplyTo, traceparent, and the ids in their contents.",
 		Example: "  hubbub trace msg_01J9Z3X5Q2W8\n  hubbub trace tg:42:-100123:7\n  hubbub trace msg_01J9Z3X5Q2W8 --json | jq .caused",
-		Args:    cobra.ExactArgs(1),
 	}
-	logs := logFlag(cmd)
 	cmd.Flags().DurationVar(&within, "within", 15*time.Minute, "look for causes and consequences so long before and after")
 	cmd.Flags().IntVar(&limit, "limit", 200, "show at most so many messages")
 	cmd.Flags().BoolVar(&alone, "alone", false, "show only the message, not what it caused")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := openLogs(cmd, *logs)
+	cmd.RunE = addLogs(cmd).read(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+		ids, err := messages(cmd.Context(), r, args[0])
 		if err != nil {
 			return err
 		}
-		defer r.Close()
-		read := func(id string) (*activitylog.Chain, error) {
-			if !alone {
-				return r.Chain(cmd.Context(), id, &activitylog.ChainOptions{Within: within, Limit: limit})
-			}
-			m, err := r.Message(cmd.Context(), id)
-			if err != nil {
-				return nil, err
-			}
-			return &activitylog.Chain{Steps: []activitylog.Step{{Message: m}}}, nil
-		}
-		ids := args
-		if _, err := r.Message(cmd.Context(), args[0]); errors.Is(err, activitylog.ErrUnknownMessage) {
-			brought, err := broughtBy(cmd.Context(), r, args[0])
-			if err != nil {
-				return err
-			}
-			if len(brought) > 0 {
-				ids = brought
-			}
-		}
+		p := newPrinter(cmd)
 		for i, id := range ids {
-			chain, err := read(id)
+			var chain *activitylog.Chain
+			if alone {
+				var m *activitylog.Message
+				m, err = r.Message(cmd.Context(), id)
+				chain = &activitylog.Chain{Steps: []activitylog.Step{{Message: m}}}
+			} else {
+				chain, err = r.Chain(cmd.Context(), id, &activitylog.ChainOptions{Within: within, Limit: limit})
+			}
 			switch {
 			case errors.Is(err, activitylog.ErrUnknownMessage):
 				return fmt.Errorf("%w; hubbub tail shows the ids of messages, and --log reads other logs", err)
 			case err != nil:
 				return err
+			case p.json:
+				p.value(describeChain(chain))
+				continue
+			case i > 0:
+				p.line("")
 			}
-			if err := showChain(cmd, chain, i > 0); err != nil {
-				return err
-			}
+			p.chain(chain)
 		}
-		return nil
-	}
+		return p.err
+	})
 	return cmd
 }
 
-// broughtBy returns the messages that brought a chat event to agents, the oldest first.
-func broughtBy(ctx context.Context, r *activitylog.Reader, event string) (ids []string, err error) {
-	err = r.ChatEvents(ctx, activitylog.AttentionFilter{EventID: event}, func(c *activitylog.ChatEvent) error {
-		if !slices.Contains(ids, c.MessageID) {
-			ids = append(ids, c.MessageID)
+// messages returns the ids of the messages that name tells of: its own, or those of the
+// messages that brought the chat event of that name to agents, the oldest first.
+func messages(ctx context.Context, r *activitylog.Reader, name string) (ids []string, err error) {
+	if _, err := r.Message(ctx, name); errors.Is(err, activitylog.ErrUnknownMessage) {
+		err = r.ChatEvents(ctx, activitylog.AttentionFilter{EventID: name}, func(c *activitylog.ChatEvent) error {
+			if !slices.Contains(ids, c.MessageID) {
+				ids = append(ids, c.MessageID)
+			}
+			return nil
+		})
+		if err != nil || len(ids) > 0 {
+			return ids, err
 		}
-		return nil
-	})
-	return ids, err
-}
-
-func showChain(cmd *cobra.Command, chain *activitylog.Chain, another bool) error {
-	out := cmd.OutOrStdout()
-	if asJSON(cmd) {
-		return jsonLines(out).Encode(describeChain(chain))
 	}
-	if another {
-		fmt.Fprintln(out)
-	}
-	return printChain(out, chain)
+	return []string{name}, nil
 }
 
 // tracedStep is a step of a chain as JSON.
@@ -205,25 +188,18 @@ func orNoTime(t time.Time) *time.Time {
 	return &t
 }
 
-// printChain draws a chain for people.
-func printChain(w io.Writer, c *activitylog.Chain) error {
-	paint, columns := screen.NewPainter(w), screen.Columns(w)
-	p := &printer{w: w}
+// chain draws a chain for people.
+func (p *printer) chain(c *activitylog.Chain) {
 	self := c.Steps[0]
-	p.line("%s  %s  %s", paint.Paint(screen.Bold, screen.Printable(self.ID)), paint.Paint(screen.Cyan, screen.Printable(self.Type)), routeOf(self.From, self.Topic))
-	p.line("%s", paint.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
+	p.line("%s  %s  %s", p.Paint(screen.Bold, screen.Printable(self.ID)), p.Paint(screen.Cyan, screen.Printable(self.Type)), routeOf(self.From, self.Topic))
+	p.line("%s", p.Paint(screen.Dim, self.Begin().Local().Format("Mon 2 Jan 2006 15:04:05.000000 MST")))
 	if detail := view.Full.Message(self.Payload); detail != "" {
-		p.line("%s", text.Clip(screen.Printable(detail), max(columns, 100)))
+		p.line("%s", text.Clip(screen.Printable(detail), max(p.columns, 100)))
 	}
-	p.line("")
-	f := newWaterfall(c, paint, columns)
-	for _, line := range f.lines() {
-		p.line("%s", line)
-	}
+	p.line("\n%s", strings.Join(newWaterfall(c, p.Painter, p.columns).lines(), "\n"))
 	if c.Cut {
-		p.line("%s", paint.Paint(screen.Yellow, "there is more: see --limit and --within"))
+		p.line("%s", p.Paint(screen.Yellow, "there is more: see --limit and --within"))
 	}
-	return p.err
 }
 
 func routeOf(from, topic string) string {

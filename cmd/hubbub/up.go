@@ -24,7 +24,6 @@ func newUp() *cobra.Command {
 			"[agent] for the flags of the agents. Each program gets a credential of its own.\n\n" +
 			"The bot's token comes from TELEGRAM_BOT_TOKEN or the file that TELEGRAM_BOT_TOKEN_FILE names.",
 		Example:     "  TELEGRAM_BOT_TOKEN=... hubbub up --config hubbub.toml",
-		Args:        cobra.NoArgs,
 		Annotations: map[string]string{program.OwnConfig: "yes"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return up(cmd) },
 	}

@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
@@ -20,7 +18,7 @@ import (
 
 func newWhy() *cobra.Command {
 	var (
-		since string
+		rows  rowFlags
 		again replaying
 		on    bool
 	)
@@ -35,36 +33,23 @@ func newWhy() *cobra.Command {
 		Example: "  hubbub why tg:42:-100123:7\n  hubbub why msg_01J9Z3X5Q2W8 agent:lead\n" +
 			"  hubbub why --replay all agent:w3 --role backend-agents --since 24h",
 	}
-	logs := logFlag(cmd)
-	cmd.Flags().StringVar(&since, "since", "", "records from this time on: 2026-02-17T12:00:00Z, or 15m, 12h, 30d ago")
+	rows.addTimes(cmd, "records ", false)
 	cmd.Flags().BoolVar(&on, "replay", false, "decide again over past events")
-	again.add(cmd)
+	again.flags(cmd.Flags())
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if on {
 			return cobra.MaximumNArgs(2)(cmd, args)
 		}
 		return cobra.RangeArgs(1, 2)(cmd, args)
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		from, err := moment("since", since, time.Now())
-		if err != nil {
-			return err
-		}
-		f := activitylog.AttentionFilter{Since: from}
+	explained := addLogs(cmd).read(func(cmd *cobra.Command, r *activitylog.Reader, args []string) (err error) {
+		f := activitylog.AttentionFilter{Since: rows.filter.Since}
 		if len(args) > 0 && (!on || args[0] != "all") {
 			f.EventID = args[0]
 		}
 		if len(args) > 1 {
 			f.Agent = agentName(args[1])
 		}
-		if changed := again.changed(cmd); !on && changed != "" {
-			return program.Usage("--%s changes a policy, which only --replay can show", changed)
-		}
-		r, err := openLogs(cmd, *logs)
-		if err != nil {
-			return err
-		}
-		defer r.Close()
 		if f.EventID != "" {
 			if f.EventID, err = r.EventID(cmd.Context(), f.EventID); err != nil {
 				return err
@@ -74,6 +59,12 @@ func newWhy() *cobra.Command {
 			return again.run(cmd, r, f)
 		}
 		return explain(cmd, r, f)
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if changed := again.changed(cmd); !on && changed != "" {
+			return program.Usage("--%s changes a policy, which only --replay can show", changed)
+		}
+		return explained(cmd, args)
 	}
 	return cmd
 }
@@ -137,15 +128,12 @@ func explain(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionF
 		}
 		return fmt.Errorf("%s recorded anything about %q, and it was sent to none; hubbub tail --type tg_message --json shows sourceIds", who, f.EventID)
 	}
-	if !asJSON(cmd) {
-		return printStories(cmd.OutOrStdout(), stories)
-	}
 	for _, s := range stories {
 		if len(s.Decisions) == 1 {
-			s.Decisions = nil
+			s.Decisions = nil // s.Decision is that one
 		}
 	}
-	return printJSON(cmd.OutOrStdout(), stories)
+	return printAll(cmd, stories, "", printStories)
 }
 
 // gather reads the stories of an event, one for each agent, by name.
@@ -178,10 +166,8 @@ func gather(cmd *cobra.Command, r *activitylog.Reader, f activitylog.AttentionFi
 	return slices.SortedFunc(maps.Values(byAgent), func(a, b *story) int { return strings.Compare(a.Agent, b.Agent) }), nil
 }
 
-func printStories(w io.Writer, stories []*story) error {
-	paint := screen.NewPainter(w)
-	p := &printer{w: w}
-	p.line("%s", paint.Paint(screen.Bold, screen.Printable(stories[0].EventID)))
+func printStories(p *printer, stories []*story) {
+	p.line("%s", p.Paint(screen.Bold, screen.Printable(stories[0].EventID)))
 	for _, s := range stories {
 		if s.Text != "" {
 			p.line("%s %s", orWord(s.Author, "somebody"), text.Clip(screen.Printable(fmt.Sprintf("wrote %q", s.Text)), 200))
@@ -190,44 +176,37 @@ func printStories(w io.Writer, stories []*story) error {
 	}
 	for _, s := range stories {
 		p.line("")
-		p.line("%s %s", paint.Paint(screen.Cyan, screen.Printable(s.Agent)), wokenWord(s, paint))
+		p.line("%s %s", p.Paint(screen.Cyan, screen.Printable(s.Agent)), p.wokenWord(s))
 		if len(s.all) == 0 {
 			p.line("  it got the event (%s), and has recorded no decision; hubbub doctor may know why", screen.Printable(strings.Join(s.MessageIDs, ", ")))
 		} else if len(s.MessageIDs) > 0 {
-			p.line("  %s", paint.Paint(screen.Dim, screen.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
+			p.line("  %s", p.Paint(screen.Dim, screen.Printable("brought by "+strings.Join(s.MessageIDs, ", "))))
 		}
 		for _, a := range s.all {
 			line := view.Full.Record(a)
 			if words := activitylog.ReasonInWords(a.Reason); words != "" {
 				line += " (" + words + ")"
 			}
-			p.line("  %s  %s", paint.Paint(screen.Dim, a.At.Local().Format("15:04:05.000")), screen.Printable(line))
+			p.line("  %s  %s", p.Paint(screen.Dim, a.At.Local().Format("15:04:05.000")), screen.Printable(line))
 		}
 	}
-	return p.err
 }
 
 // wokenWord tells whether the agent's harness ran for the event.
-func wokenWord(s *story, paint screen.Painter) string {
-	started := slices.ContainsFunc(s.Turns, func(a *attended) bool { return a.State == "started" })
+func (p *printer) wokenWord(s *story) string {
 	switch {
-	case started:
-		return paint.Paint(screen.Green, "was woken")
+	case slices.ContainsFunc(s.Turns, func(a *attended) bool { return a.State == "started" }):
+		return p.Paint(screen.Green, "was woken")
 	case s.Decision == nil:
 		return ""
 	case wakes(s.Decision.Injection):
-		return paint.Paint(screen.Yellow, "was to be woken")
+		return p.Paint(screen.Yellow, "was to be woken")
 	default:
-		return paint.Paint(screen.Dim, "was not woken")
+		return p.Paint(screen.Dim, "was not woken")
 	}
 }
 
 // wakes reports whether an injection mode makes a harness run.
 func wakes(injection string) bool {
-	switch injection {
-	case "immediate", "buffered", "notify":
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]string{"immediate", "buffered", "notify"}, injection)
 }
