@@ -30,52 +30,38 @@ type claimArguments struct {
 	TTLMS int64 `json:"ttlMs"`
 }
 
-// A claimResult is what a claim gives, from the broker and from here.
-type claimResult struct {
-	Granted   bool   `json:"granted"`
-	Owner     string `json:"owner,omitempty"`
-	Token     int64  `json:"token,omitempty"`
-	ExpiresAt string `json:"expiresAt,omitempty"`
-	Reason    string `json:"reason,omitempty"`
-}
-
-func notGranted(reason string) any { return claimResult{Reason: reason} }
-
 func (b *Toolbox) claim(ctx context.Context, args *claimArguments) harness.Result {
 	ttl := time.Duration(args.TTLMS) * time.Millisecond
 	if ttl <= 0 || ttl > 24*time.Hour {
 		ttl = b.kit.ClaimTTL
 	}
 	var id string
-	result := b.act(ctx, claimTool.Name, args.id(), notGranted, func(t *try) (any, attention.Refusal) {
-		refusal := permitClaim(t)
-		if !refusal.Refused() {
+	looked := b.act(ctx, claimTool, args.id(), result{Granted: new(false)}, func(t *try) result {
+		if !permitClaim(t) {
 			id = t.event.EventID
 		}
-		return nil, refusal
+		return result{}
 	})
-	if result.IsError {
-		return result
+	if looked.IsError {
+		return looked
 	}
 	grant, err := b.acquire(ctx, id, ttl, (*mailbox.Tx).Grant)
 	if err != nil {
-		return harness.Refused("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.", claimResult{Reason: "unavailable"})
+		return harness.Refused("The claim could not be made: "+err.Error()+". Try again in a moment, or stay out.",
+			result{Granted: new(false), Reason: "unavailable"})
 	}
 	b.kit.Crash("acted")
-	return harness.Structured(claimResult{Granted: grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
+	return harness.Structured(result{Granted: &grant.Granted, Owner: grant.Owner, Token: grant.Token, ExpiresAt: grant.ExpiresAt})
 }
 
-// permitClaim checks that there is something to claim.
-func permitClaim(t *try) attention.Refusal {
-	if t.refusal.Refused() {
-		return t.refusal
-	}
+// permitClaim checks that there is something to claim, and reports whether it is refused.
+func permitClaim(t *try) (refused bool) {
 	standing := t.Standing(t.event, "")
 	standing.ClaimNeeded, standing.Exchange = false, ""
 	if standing.Known && !standing.Replied && standing.Policy == attention.PolicyAckOnly {
-		return attention.Refusal{}
+		return t.refuse(attention.Refusal{})
 	}
-	return attention.PermitMessage(standing)
+	return t.refuse(attention.PermitMessage(standing))
 }
 
 // acquire asks the broker for a claim, or takes it if there is none, and stores the
@@ -115,9 +101,9 @@ func (b *Toolbox) holdClaim(ctx context.Context, id string) error {
 		!b.kit.Broker.Present(ctx) && !b.kit.Broker.Known() {
 		return v.Err()
 	}
-	var refusal attention.Refusal
-	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { refusal = permitClaim(b.look(tx, e.EventID)) })
-	if err == nil && !refusal.Refused() {
+	var refused bool
+	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { refused = permitClaim(b.look(tx, e.EventID)) })
+	if err == nil && !refused {
 		_, err = b.acquire(ctx, e.EventID, b.kit.ClaimTTL, func(*mailbox.Tx, *mailbox.Entry) {})
 	}
 	return err

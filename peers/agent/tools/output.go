@@ -23,7 +23,7 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 			return fmt.Errorf("claiming %s: %w", t.EventID, err)
 		}
 	}
-	refusal, err := b.try(ctx, outputTool, t.EventID, func(t *try) attention.Refusal { return say(t, o) })
+	refusal, err := b.try(ctx, outputTool, t.EventID, func(t *try) { say(t, o) })
 	if err != nil {
 		return err
 	}
@@ -34,24 +34,21 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 	return nil
 }
 
-func say(t *try, o harness.Output) attention.Refusal {
-	if o.Stale {
-		return cancelled
-	}
-	if t.SentAs(o.Key) != nil {
-		return attention.Refusal{}
-	}
+func say(t *try, o harness.Output) {
 	e := t.event
 	standing := t.Standing(e, o.Text)
 	if e != nil && t.Spoken(e) {
 		continueAnswer(&standing)
 	}
-	refusal := t.permit(standing, o.Text)
-	if !refusal.Refused() {
+	switch {
+	case o.Stale:
+		t.refusal = cancelled
+	case t.SentAs(o.Key) != nil: // whatever happened since
+		t.refusal = attention.Refusal{}
+	case !t.permit(standing, o.Text):
 		t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text})
 		t.FinishAccepted(t.turn, e)
 	}
-	return refusal
 }
 
 // continueAnswer makes the standing of an event that was answered that of one whose

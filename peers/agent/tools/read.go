@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -70,7 +71,7 @@ type judged struct {
 func listedOf(e *mailbox.Entry) listed {
 	c, d := &e.Content, &e.Decision
 	return listed{
-		EventID: e.EventID, Sequence: e.Seq, Event: c.Event, Conversation: ConversationOf(c), Author: AuthorOf(c), CreatedAt: c.CreatedAt,
+		EventID: e.EventID, Sequence: e.Seq, Event: c.Event, Conversation: ConversationOf(c), Author: harness.Author(*c.Author), CreatedAt: c.CreatedAt,
 		Text: c.Text, Content: PartsOf(c), Signal: c.Signal, judged: &judged{d.Directedness, d.Policy, d.Injection, d.Reason},
 		Disposition: e.Disposition(), Open: e.Open(), Deleted: e.Deleted,
 	}
@@ -80,11 +81,6 @@ func listedOf(e *mailbox.Entry) listed {
 func ConversationOf(c *protocol.ChatMessage) harness.Conversation {
 	return harness.Conversation{ID: c.Chat.ID, Kind: c.Chat.Kind, StreamID: c.Chat.StreamID, ThreadID: c.Chat.ThreadID, Title: c.Chat.Title,
 		Service: c.Chat.Service, Context: c.Chat.Context}
-}
-
-// AuthorOf returns who wrote a chat message.
-func AuthorOf(c *protocol.ChatMessage) harness.Author {
-	return harness.Author{ID: c.Author.ID, Kind: c.Author.Kind, DisplayName: c.Author.DisplayName, Username: c.Author.Username}
 }
 
 // PartsOf returns the content of a chat message: its text, then its files' metadata.
@@ -147,12 +143,7 @@ func parseSince(raw json.RawMessage) (after int64, from time.Time, problem strin
 	return 0, at, ""
 }
 
-func clampLimit(n int) int {
-	if n <= 0 {
-		return 50
-	}
-	return min(n, 200)
-}
+func clampLimit(n int) int { return min(cmp.Or(max(n, 0), 50), 200) }
 
 type threadArguments struct {
 	Conversation string `json:"conversation"`

@@ -41,14 +41,6 @@ type sendArguments struct {
 	Directedness   string `json:"directedness"`
 }
 
-type sendResult struct {
-	MessageID protocol.MessageID `json:"messageId,omitempty"`
-	Status    string             `json:"status"` // sent, duplicate or refused
-	Reason    string             `json:"reason,omitempty"`
-}
-
-func unsent(reason string) any { return sendResult{Status: "refused", Reason: reason} }
-
 var visibilities = []string{"", "dm", "thread", "channel", "ephemeral"}
 
 // check says what is wrong with the arguments, or nothing.
@@ -70,14 +62,14 @@ func (args *sendArguments) check() string {
 
 func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
 	if problem := args.check(); problem != "" {
-		return harness.Refused(problem, unsent("invalid"))
+		return harness.Refused(problem, result{Status: "refused", Reason: "invalid"})
 	}
 	b.refreshBroker(ctx, args.InReplyTo)
-	result := b.act(ctx, sendMessageTool.Name, args.InReplyTo, unsent, args.send)
-	if !result.IsError {
+	answer := b.act(ctx, sendMessageTool, args.InReplyTo, result{Status: "refused"}, args.send)
+	if !answer.IsError {
 		b.pending.Store(attention.Signal(""))
 	}
-	return result
+	return answer
 }
 
 // refreshBroker makes sure, before an answer to an event that may need a claim, that
@@ -93,63 +85,68 @@ func (b *Toolbox) refreshBroker(ctx context.Context, id string) {
 	}
 }
 
-// send queues the message, or says why not.
-func (args *sendArguments) send(t *try) (any, attention.Refusal) {
+// send queues the message, or says why not. A call whose key was used before is answered
+// as then.
+func (args *sendArguments) send(t *try) result {
 	e := t.event
 	if e != nil {
 		args.IdempotencyKey = cmp.Or(args.IdempotencyKey, mailbox.ReplyKey(e))
-		if mailbox.ReservedKey(args.IdempotencyKey, e) {
-			return nil, keyReused
-		}
-		if before := t.SentAs(args.IdempotencyKey); before != nil {
-			return repeated(before, e, args.Text)
+		before := t.SentAs(args.IdempotencyKey)
+		switch {
+		case mailbox.ReservedKey(args.IdempotencyKey, e), before != nil && before.EventID != e.EventID:
+			t.refusal = keyReused
+			return result{}
+		case before != nil && before.Text != args.Text:
+			t.refusal = otherWords
+			return result{}
+		case before != nil:
+			t.refusal = attention.Refusal{}
+			return result{MessageID: before.MessageID, Status: "duplicate"}
 		}
 	}
-	if refusal := args.permit(t); refusal.Refused() {
-		return nil, refusal
+	if t.permit(t.Standing(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) {
+		return result{}
 	}
 	id := t.Reply(e, mailbox.SentText, args.IdempotencyKey, protocol.ChatReply{
 		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()), Directedness: args.Directedness,
 	})
 	t.FinishAccepted(t.turn, e)
-	return sendResult{MessageID: id, Status: "sent"}, attention.Refusal{}
+	return result{MessageID: id, Status: "sent"}
 }
 
-func (args *sendArguments) permit(t *try) attention.Refusal {
-	e := t.event
-	if refusal := t.permit(t.Standing(e, args.Text), args.Text); refusal.Refused() {
-		return refusal
-	}
-	if args.Target != "" && !sameTarget(e, args.Target) {
-		return attention.Refusal{
-			Reason: "wrong_target",
-			Advice: "An answer goes only where its event was said: leave target out, or give " + attention.HeaderValue(e.Content.Chat.ID) + ".",
-		}
-	}
-	return attention.Refusal{}
-}
-
-// permit says why a text must not be sent in response to the event, whose standing is
-// s.
-func (t *try) permit(s attention.Standing, text string) attention.Refusal {
-	if t.refusal.Refused() {
-		return t.refusal
-	}
-	if refusal := attention.PermitMessage(s); refusal.Refused() {
-		return refusal
-	}
+// permit checks that a text may be sent in response to the event, whose standing is s,
+// and reports whether it is refused.
+func (t *try) permit(s attention.Standing, text string) (refused bool) {
 	switch {
+	case t.refuse(attention.PermitMessage(s)):
 	case attention.MeansSilence(text):
-		return attention.Refusal{
-			Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",
-		}
+		t.refuse(silence)
 	case t.event.FromBroker() && !t.event.Origin.TakesWords():
-		return attention.Refusal{
-			Reason: "no_conversation",
-			Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
-		}
+		t.refuse(noConversation)
 	}
-	return attention.Refusal{}
+	return t.refusal.Refused()
+}
+
+var (
+	keyReused = attention.Refusal{
+		Reason: "key_reused", Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that names this event.",
+	}
+	otherWords = attention.Refusal{
+		Reason: "already_answered", Advice: "You have answered this event with other words. One event gets one answer: send nothing more for it.",
+	}
+	silence = attention.Refusal{
+		Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",
+	}
+	noConversation = attention.Refusal{
+		Reason: "no_conversation",
+		Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
+	}
+)
+
+func wrongTarget(e *mailbox.Entry) attention.Refusal {
+	return attention.Refusal{
+		Reason: "wrong_target", Advice: "An answer goes only where its event was said: leave target out, or give " + attention.HeaderValue(e.Content.Chat.ID) + ".",
+	}
 }
 
 // sameTarget reports whether a target is where an event was said: a conversation id,
@@ -161,21 +158,4 @@ func sameTarget(e *mailbox.Entry, target string) bool {
 		accepted = append(accepted, "thread:"+c.ThreadID, c.ID+":"+c.ThreadID, c.ThreadID)
 	}
 	return slices.Contains(accepted, target)
-}
-
-var keyReused = attention.Refusal{
-	Reason: "key_reused", Advice: "This idempotencyKey belongs to another message. Leave it out, or use one that names this event.",
-}
-
-// repeated answers a call whose key was used before.
-func repeated(before *mailbox.Sent, e *mailbox.Entry, text string) (any, attention.Refusal) {
-	switch {
-	case before.EventID != e.EventID:
-		return nil, keyReused
-	case before.Text == text:
-		return sendResult{MessageID: before.MessageID, Status: "duplicate"}, attention.Refusal{}
-	}
-	return nil, attention.Refusal{
-		Reason: "already_answered", Advice: "You have answered this event with other words. One event gets one answer: send nothing more for it.",
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
@@ -52,43 +53,28 @@ type reactArguments struct {
 	ETA    string `json:"eta"`
 }
 
-type reactResult struct {
-	Signal      attention.Signal      `json:"signal"`
-	Disposition attention.Disposition `json:"disposition,omitempty"`
-	Reason      string                `json:"reason,omitempty"`
-}
-
 func (b *Toolbox) react(ctx context.Context, args *reactArguments) harness.Result {
 	row, err := attention.ParseSignal(args.Signal)
 	if err != nil {
 		return harness.Refused("Invalid params: "+err.Error()+".", nil)
 	}
-	refused := func(reason string) any { return reactResult{Signal: row.Signal, Reason: reason} }
-	return b.act(ctx, reactTool.Name, args.id(), refused, func(t *try) (any, attention.Refusal) {
-		return reactResult{Signal: row.Signal, Disposition: row.Disposition}, b.signal(t, row, text.Prefix(args.ETA, maxETA))
+	return b.act(ctx, reactTool, args.id(), result{Signal: row.Signal}, func(t *try) result {
+		b.signal(t, row, text.Prefix(args.ETA, maxETA))
+		return result{Signal: row.Signal, Disposition: row.Disposition}
 	})
 }
 
-// signal queues a signal and gives the event its disposition, or says why not.
-func (b *Toolbox) signal(t *try, row attention.SignalRow, eta string) attention.Refusal {
-	if t.refusal.Refused() {
-		return t.refusal
-	}
+// signal queues a signal and gives the event its disposition, or refuses to.
+func (b *Toolbox) signal(t *try, row attention.SignalRow, eta string) {
 	e := t.event
-	if refusal := attention.PermitReaction(t.Standing(e, "")); refusal.Refused() {
-		return refusal
-	}
-	if row.Disposition == attention.DispositionDeferred {
-		if refusal := permitDeferral(e); refusal.Refused() {
-			return refusal
-		}
+	if t.refuse(attention.PermitReaction(t.Standing(e, ""))) || row.Disposition == attention.DispositionDeferred && t.refuse(permitDeferral(e)) {
+		return
 	}
 	if key := mailbox.SignalKey(e, row.Signal); t.SentAs(key) == nil { // the same signal twice is one
 		t.Reply(e, mailbox.SentSignal, key, protocol.ChatReply{Signal: string(row.Signal)})
 		b.settleSignal(t, row, eta)
 		t.FinishAccepted(t.turn, e)
 	}
-	return attention.Refusal{}
 }
 
 // settleSignal gives the event the disposition of a signal. In a turn whose model is
@@ -103,13 +89,7 @@ func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) {
 		b.pending.Store(row.Signal)
 		return
 	}
-	d := row.Disposition
-	if !e.Decision.Policy.May(d) {
-		d = attention.DispositionAcknowledged
-		if !e.Decision.Policy.May(d) {
-			d = attention.DispositionIgnored
-		}
-	}
+	d := endOf(e, row.Disposition)
 	reason := "signal " + string(row.Signal)
 	if eta != "" {
 		reason += ", " + eta
@@ -121,83 +101,70 @@ func (b *Toolbox) settleSignal(t *try, row attention.SignalRow, eta string) {
 	}
 }
 
+// endOf returns a disposition of an event, or the nearest one that its policy has.
+func endOf(e *mailbox.Entry, d attention.Disposition) attention.Disposition {
+	ends := []attention.Disposition{d, attention.DispositionAcknowledged, attention.DispositionIgnored}
+	return ends[slices.IndexFunc(ends, e.Decision.Policy.May)]
+}
+
 type settleArguments struct {
 	eventName
 	Reason string `json:"reason"`
 	ETA    string `json:"eta"`
 }
 
-type dispositionResult struct {
-	Disposition attention.Disposition `json:"disposition,omitempty"`
-	Reason      string                `json:"reason,omitempty"`
-}
-
 func (b *Toolbox) deferEvent(ctx context.Context, args *settleArguments) harness.Result {
-	return b.settle(ctx, deferTool.Name, args, func(t *try) attention.Refusal {
-		if refusal := permitDeferral(t.event); refusal.Refused() {
-			return refusal
+	return b.settle(ctx, deferTool, args, func(t *try) {
+		if t.refuse(permitDeferral(t.event)) {
+			return
 		}
 		reason := text.Prefix(args.Reason, maxReason)
 		if args.ETA != "" {
 			reason += fmt.Sprintf(" (%s)", text.Prefix(args.ETA, maxETA))
 		}
 		t.PutOff(t.event, args.ETA, reason)
-		return attention.Refusal{}
 	})
 }
 
 func (b *Toolbox) resolve(ctx context.Context, args *settleArguments) harness.Result {
-	return b.settle(ctx, resolveTool.Name, args, func(t *try) attention.Refusal {
-		end := attention.DispositionIgnored
-		for _, d := range []attention.Disposition{attention.DispositionAcknowledged, attention.DispositionResponded} {
-			if t.event.Decision.Policy.May(d) {
-				end = d
-			}
-		}
-		t.Move(t.event, mailbox.Cause(end), "resolved")
-		return attention.Refusal{}
+	return b.settle(ctx, resolveTool, args, func(t *try) {
+		t.Move(t.event, mailbox.Cause(endOf(t.event, attention.DispositionResponded)), "resolved")
 	})
 }
 
 // settle gives an event a disposition by do. One that has its final disposition keeps
 // it, and the call gets the same answer again.
-func (b *Toolbox) settle(ctx context.Context, tool string, args *settleArguments, do func(t *try) attention.Refusal) harness.Result {
-	refused := func(reason string) any { return dispositionResult{Reason: reason} }
-	return b.act(ctx, tool, args.id(), refused, func(t *try) (any, attention.Refusal) {
-		refusal := permitSettle(t)
-		if !refusal.Refused() && t.event.Open() {
-			refusal = do(t)
+func (b *Toolbox) settle(ctx context.Context, tool harness.Tool, args *settleArguments, do func(t *try)) harness.Result {
+	return b.act(ctx, tool, args.id(), result{}, func(t *try) result {
+		if !t.refuse(permitSettle(t.event)) && t.event.Open() {
+			do(t)
 		}
-		if refusal.Refused() {
-			return nil, refusal
+		if t.refusal.Refused() {
+			return result{}
 		}
 		t.FinishAccepted(t.turn, t.event)
-		return dispositionResult{Disposition: t.event.Disposition()}, refusal
+		return result{Disposition: t.event.Disposition()}
 	})
 }
 
-func permitSettle(t *try) attention.Refusal {
+func permitSettle(e *mailbox.Entry) attention.Refusal {
 	switch {
-	case t.refusal.Refused():
-		return t.refusal
-	case t.event == nil || t.event.State == mailbox.Stored:
+	case e == nil || e.State == mailbox.Stored:
 		return attention.Refusal{Reason: "unknown_event", Advice: "There is no such event. Use chat.list_events to see the events and their ids."}
-	case t.event.State == mailbox.Superseded:
+	case e.State == mailbox.Superseded:
 		return attention.Refusal{Reason: "superseded", Advice: "The message was edited, deleted or merged into a newer one. Act on the newer event."}
 	}
 	return attention.Refusal{}
 }
 
 // permitDeferral refuses to put off what was answered, or was put off too often.
-func permitDeferral(e *mailbox.Entry) attention.Refusal {
+func permitDeferral(e *mailbox.Entry) (refusal attention.Refusal) {
 	switch {
 	case e.State == mailbox.Answered:
-		return attention.Refusal{Reason: "already_answered", Advice: "You have answered this event. There is nothing to put off."}
-	case e.Deferrals < mailbox.MaxDeferrals || e.State == mailbox.Deferred:
-		return attention.Refusal{}
+		refusal = attention.Refusal{Reason: "already_answered", Advice: "You have answered this event. There is nothing to put off."}
+	case e.Deferrals >= mailbox.MaxDeferrals && e.State != mailbox.Deferred:
+		advice := fmt.Sprintf("This event was put off %d times. Answer it now, or say plainly that you cannot and why.", e.Deferrals)
+		refusal = attention.Refusal{Reason: "deferred_too_often", Advice: advice}
 	}
-	return attention.Refusal{
-		Reason: "deferred_too_often",
-		Advice: fmt.Sprintf("This event was put off %d times. Answer it now, or say plainly that you cannot and why.", e.Deferrals),
-	}
+	return refusal
 }

@@ -146,7 +146,7 @@ type eventName struct {
 func (n *eventName) id() string { return cmp.Or(n.EventID, n.InReplyTo) }
 
 // A try is one attempt to act on an event: the event with its newest turn, either of
-// which may be nil, and why nothing may be done at all.
+// which may be nil, and why it is refused, if it is.
 type try struct {
 	*mailbox.Tx
 	event   *mailbox.Entry
@@ -154,34 +154,54 @@ type try struct {
 	refusal attention.Refusal
 }
 
-// act runs a tool that acts on an event. do returns the tool's result or why it is
-// refused, which is told with what refused makes of the reason.
-func (b *Toolbox) act(
-	ctx context.Context, tool, id string, refused func(reason string) any, do func(t *try) (result any, refusal attention.Refusal),
-) harness.Result {
-	var result any
-	refusal, err := b.try(ctx, tool, id, func(t *try) (refusal attention.Refusal) {
-		result, refusal = do(t)
-		return refusal
-	})
+// refuse refuses the attempt, unless r permits it or it is refused already, and reports
+// whether it is refused now.
+func (t *try) refuse(r attention.Refusal) bool {
+	if !t.refusal.Refused() {
+		t.refusal = r
+	}
+	return t.refusal.Refused()
+}
+
+// A result is what the tools that act give: each its own fields.
+type result struct {
+	MessageID   protocol.MessageID    `json:"messageId,omitempty"`
+	Status      string                `json:"status,omitempty"` // sent, duplicate or refused
+	Signal      attention.Signal      `json:"signal,omitempty"`
+	Disposition attention.Disposition `json:"disposition,omitempty"`
+	Granted     *bool                 `json:"granted,omitempty"`
+	Owner       string                `json:"owner,omitempty"`
+	Token       int64                 `json:"token,omitempty"`
+	ExpiresAt   string                `json:"expiresAt,omitempty"`
+	Reason      string                `json:"reason,omitempty"` // of a refusal
+}
+
+// act runs a tool that acts on an event. do returns what the tool gives, unless it
+// refuses; refused is given then, with the reason.
+func (b *Toolbox) act(ctx context.Context, tool harness.Tool, id string, refused result, do func(t *try) result) harness.Result {
+	var given result
+	refusal, err := b.try(ctx, tool.Name, id, func(t *try) { given = do(t) })
 	switch {
 	case errors.Is(err, outbox.ErrFull):
-		return harness.Refused("Too many messages wait to be sent. Try again later.", refused("outbox_full"))
+		refused.Reason = "outbox_full"
+		return harness.Refused("Too many messages wait to be sent. Try again later.", refused)
 	case err != nil:
 		return broken(err)
 	}
 	b.kit.Crash("acted")
 	if refusal.Refused() {
-		return harness.Refused(refusal.Advice, refused(refusal.Reason))
+		refused.Reason = refusal.Reason
+		return harness.Refused(refusal.Advice, refused)
 	}
-	return harness.Structured(result)
+	return harness.Structured(given)
 }
 
 // try acts on an event in one transaction, and records a refusal.
-func (b *Toolbox) try(ctx context.Context, tool, id string, do func(t *try) attention.Refusal) (refusal attention.Refusal, err error) {
+func (b *Toolbox) try(ctx context.Context, tool, id string, do func(t *try)) (refusal attention.Refusal, err error) {
 	err = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
 		t := b.look(tx, id)
-		if refusal = do(t); !refusal.Refused() {
+		do(t)
+		if refusal = t.refusal; !refusal.Refused() {
 			return
 		}
 		if t.event != nil {
@@ -222,32 +242,37 @@ func whichEvent(ids []string) attention.Refusal {
 // the one that calls. An empty id means the event of the turn, or the one event of the
 // chat that waits for an answer.
 func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
+	t := &try{Tx: tx}
 	if b.turnID != "" {
 		mine := tx.Turn(b.turnID)
 		if mine == nil || mine.State != mailbox.TurnRunning || int64(mine.Attempt) > b.attempt.Load() {
-			return &try{Tx: tx, refusal: cancelled}
+			t.refuse(cancelled)
+			return t
 		}
 		id = cmp.Or(id, mine.EventID)
 	}
 	if id == "" && b.chat != "" {
 		open := tx.Unanswered(b.chat)
 		if len(open) != 1 {
-			return &try{Tx: tx, refusal: whichEvent(open)}
+			t.refuse(whichEvent(open))
+			return t
 		}
 		id = open[0]
 	}
 	e := tx.Current(id)
 	if e == nil {
-		return &try{Tx: tx}
+		return t
 	}
 	turn := tx.Turn(e.TurnID)
-	switch {
-	case b.chat != "" && e.Chat != b.chat && (turn == nil || turn.Home() != b.chat):
-		return &try{Tx: tx, refusal: otherChat}
-	case turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled):
-		return &try{Tx: tx, event: e, turn: turn, refusal: cancelled}
+	if b.chat != "" && e.Chat != b.chat && (turn == nil || turn.Home() != b.chat) {
+		t.refuse(otherChat)
+		return t
 	}
-	return &try{Tx: tx, event: e, turn: turn}
+	t.event, t.turn = e, turn
+	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled) {
+		t.refuse(cancelled)
+	}
+	return t
 }
 
 // turnEvent returns the event of the toolbox's turn, or nil.

@@ -76,7 +76,7 @@ func (r *Runner) eventOf(e *mailbox.Entry, parts []*mailbox.Entry, t *mailbox.Tu
 		EventID: e.EventID, Sequence: e.Seq, Recipient: r.opts.Self.ID, Role: "user", IdempotencyKey: e.EventID + ":" + r.opts.Self.ID,
 		Said: harness.Said{
 			CreatedAt: e.Content.CreatedAt, Source: harness.Source{Platform: platformOf(e.Chat)}, Signal: e.Content.Signal,
-			Conversation: tools.ConversationOf(&e.Content), Author: tools.AuthorOf(&e.Content), Mentions: e.Content.Mentions,
+			Conversation: tools.ConversationOf(&e.Content), Author: harness.Author(*e.Content.Author), Mentions: e.Content.Mentions,
 		},
 		Ruling: harness.RulingOf(d, d.Policy.In(v)),
 	}
