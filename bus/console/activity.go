@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,18 +25,14 @@ const (
 
 // An activityView is the page of the log's rows.
 type activityView struct {
-	Now      time.Time
-	Query    url.Values // what the form asks for
-	Types    []string
-	Events   []string
-	Statuses []string
-	Rows     []rowLine
-	Live     string // link to newer rows; empty if the tail stands still
-	Older    string // link to older rows; empty if there are none
-	Missed   string // what the tail does not show
-	Problem  string
-	Fresh    bool // rows that came while the page was open
-	Paged    bool // rows before those of a page
+	Query   url.Values // what the form asks for
+	Rows    []activitylog.Entry
+	Live    string // link to newer rows; empty if the tail stands still
+	Older   string // link to older rows; empty if there are none
+	Missed  string // what the tail does not show
+	Problem string
+	Fresh   bool // rows that came while the page was open
+	Paged   bool // rows before those of a page
 }
 
 // Empty explains why there is no row.
@@ -49,13 +46,6 @@ func (v *activityView) Empty() string {
 		return "No row matches."
 	}
 	return "Nothing is recorded yet. Rows stand here as soon as something happens."
-}
-
-// A rowLine is one row as it is shown.
-type rowLine struct {
-	activitylog.Entry
-	At     time.Time
-	Detail string
 }
 
 // readQuery reads the form; its values hold what is not empty.
@@ -74,34 +64,35 @@ func readQuery(r *http.Request) (url.Values, activitylog.Filter, error) {
 	return form, f, err
 }
 
-func (c *Console) activityPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	q, f, err := readQuery(r)
-	page := &activityView{Now: c.now(), Query: q, Types: view.TypeNames(), Events: view.EventNames(), Statuses: view.Statuses}
+func (l *look) activity() error {
+	q, f, err := readQuery(l.Request)
+	page := &activityView{Query: q}
+	l.Title, l.Page = "Activity", page
 	switch {
 	case err != nil:
 		page.Problem = err.Error()
-	case c.log == nil:
+	case l.log == nil:
 		page.Problem = "this bus keeps no activity log"
 	default:
-		c.lastRows(r.Context(), page, f)
+		l.lastRows(page, f)
 	}
-	c.show(w, v, "activity", "Activity", page)
+	return nil
 }
 
 // lastRows fills the page with the newest rows.
-func (c *Console) lastRows(ctx context.Context, page *activityView, f activitylog.Filter) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (l *look) lastRows(page *activityView, f activitylog.Filter) {
+	ctx, cancel := context.WithTimeout(l.Context(), patience)
 	defer cancel()
-	end, err := c.log.End(ctx)
+	end, err := l.log.End(ctx)
 	if err == nil {
 		page.Live = rowsLink(page.Query, "after", end)
-		err = c.olderRows(ctx, page, f, activitylog.Beyond(end))
+		err = l.olderRows(ctx, page, f, activitylog.Beyond(end))
 	}
 	page.Problem = describe(err)
 }
 
-func (c *Console) olderRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) error {
-	rows, next, err := c.log.Before(ctx, f, at, pageRows)
+func (l *look) olderRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) error {
+	rows, next, err := l.log.Before(ctx, f, at, pageRows)
 	page.show(rows)
 	if len(rows) == pageRows {
 		page.Older = rowsLink(page.Query, "before", next)
@@ -123,51 +114,44 @@ func describe(err error) string {
 
 // show takes rows, the oldest first, and shows the newest first.
 func (v *activityView) show(rows []activitylog.Entry) {
-	for i := len(rows) - 1; i >= 0; i-- {
-		e := rows[i]
-		v.Rows = append(v.Rows, rowLine{Entry: e, At: e.Time(), Detail: text.Clip(view.Brief.Row(&e), maxText)})
-	}
+	slices.Reverse(rows)
+	v.Rows = rows
 }
 
 // activityRows answers with older rows, or with new ones.
-func (c *Console) activityRows(w http.ResponseWriter, r *http.Request, _ *visitor) {
-	q, f, err := readQuery(r)
-	page := &activityView{Now: c.now(), Query: q}
-	if err != nil || c.log == nil {
-		http.Error(w, "no such rows", http.StatusBadRequest)
-		return
+func (l *look) activityRows() error {
+	q, f, err := readQuery(l.Request)
+	before, older := readCursor(l.FormValue("before"))
+	after, newer := readCursor(l.FormValue("after"))
+	if err != nil || l.log == nil || !older && !newer {
+		return &refusal{http.StatusBadRequest, "no such rows"}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(l.Context(), patience)
 	defer cancel()
-	if at, ok := readCursor(r.FormValue("before")); ok {
-		page.Paged = true
-		if err := c.olderRows(ctx, page, f, at); err != nil {
-			page.Problem = describe(err)
-			page.Older = rowsLink(q, "before", at)
-		}
-		c.part(w, "activity", "older", page)
-		return
+	page := &activityView{Query: q, Paged: older, Fresh: !older}
+	l.Page, l.part = page, "newer"
+	if !older {
+		l.newRows(ctx, page, f, after)
+		return nil
 	}
-	at, ok := readCursor(r.FormValue("after"))
-	if !ok {
-		http.Error(w, "no such rows", http.StatusBadRequest)
-		return
+	l.part = "older"
+	if err := l.olderRows(ctx, page, f, before); err != nil {
+		page.Problem = describe(err)
+		page.Older = rowsLink(q, "before", before)
 	}
-	c.newRows(ctx, page, f, at)
-	c.part(w, "activity", "newer", page)
+	return nil
 }
 
 // newRows fills the page with the rows after a place, with the last ones if there are
 // many.
-func (c *Console) newRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) {
-	page.Fresh = true
-	end, err := c.log.End(ctx)
+func (l *look) newRows(ctx context.Context, page *activityView, f activitylog.Filter, at activitylog.Cursor) {
+	end, err := l.log.End(ctx)
 	if err != nil {
 		page.Live, page.Problem = rowsLink(page.Query, "after", at), describe(err)
 		return
 	}
 	from, missed := within(followRows, at, end)
-	rows, next, err := c.log.After(ctx, f, from, followRows)
+	rows, next, err := l.log.After(ctx, f, from, followRows)
 	if len(rows) > liveRows {
 		missed += int64(len(rows) - liveRows)
 		rows = rows[len(rows)-liveRows:]

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -16,18 +15,15 @@ const (
 	listedChats  = 200
 	listedAgents = 200
 	listedEvents = 150
+	listedClaims = 40
 )
 
 type agentsView struct {
-	Now                time.Time
-	Query              string
 	Chats              []*chat
 	Agents             []agentLine
 	Claims             []*claim
 	Total              agentLine
 	AllChats, AllAgent int
-	Since              time.Time
-	Skipped            int64
 }
 
 // An agentLine is one agent in the list.
@@ -37,41 +33,32 @@ type agentLine struct {
 	Connected bool
 	Endpoint  *endpoint
 	OpenCount int // among the remembered events
-	Saved     int // percent of the events that needed no turn
 }
 
-func (l *agentLine) save() { l.Saved = percent(int(l.Stats.TurnsAvoided), int(l.Stats.Events)) }
+// Saved returns how many percent of the events needed no turn.
+func (l *agentLine) Saved() int { return percent(int(l.Stats.TurnsAvoided), int(l.Stats.Events)) }
 
-func (c *Console) agentsPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	c.current(r.Context())
-	page := &agentsView{Now: c.now(), Query: strings.ToLower(strings.TrimSpace(r.FormValue("q")))}
-	connected := c.connected()
-	f := c.facts
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	page.Since, page.Skipped = f.since, f.skipped
-	matches := func(words ...string) bool {
-		return page.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), page.Query)
-	}
+func (l *look) agents() error {
+	page := &agentsView{}
+	connected := l.connected()
+	f := l.read()
 	f.chats.each(func(_ string, ch *chat) {
-		if matches(ch.Topic, ch.Title) && (ch.In > 0 || ch.Out > 0 || ch.State != "unknown") {
+		if l.matches(ch.Topic, ch.Title) && (ch.In > 0 || ch.Out > 0 || ch.State != "unknown") {
 			page.Chats = append(page.Chats, ch)
 		}
 	})
 	slices.SortFunc(page.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
-	page.AllChats = len(page.Chats)
-	page.Chats = first(listedChats, page.Chats)
-	page.Agents = f.agentLines(connected, matches)
+	page.AllChats, page.Chats = len(page.Chats), first(listedChats, page.Chats)
+	lines := f.agentLines(connected, func(id string) bool { return l.matches(id) })
 	page.Total.Stats.Dispositions = map[string]int64{}
-	for i := range page.Agents {
-		page.Total.Stats.Add(&page.Agents[i].Stats)
-		page.Total.OpenCount += page.Agents[i].OpenCount
+	for i := range lines {
+		page.Total.Stats.Add(&lines[i].Stats)
+		page.Total.OpenCount += lines[i].OpenCount
 	}
-	page.Total.save()
-	page.AllAgent = len(page.Agents)
-	page.Agents = first(listedAgents, page.Agents)
-	page.Claims = f.lastClaims(40)
-	c.show(w, v, "agents", "Chats and agents", page)
+	page.AllAgent, page.Agents = len(lines), first(listedAgents, lines)
+	page.Claims = first(listedClaims, newest(f.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID }))
+	l.Title, l.Page = "Chats and agents", page
+	return nil
 }
 
 func (c *Console) connected() map[string]bool {
@@ -82,7 +69,7 @@ func (c *Console) connected() map[string]bool {
 	return m
 }
 
-func (f *facts) agentLines(connected map[string]bool, matches func(...string) bool) []agentLine {
+func (f *facts) agentLines(connected map[string]bool, matches func(id string) bool) []agentLine {
 	places := map[protocol.PeerID]*endpoint{}
 	f.places.each(func(_ string, p *endpoint) {
 		if old := places[p.Identity]; old == nil || p.LastHeartbeatAt.After(old.LastHeartbeatAt) {
@@ -94,9 +81,7 @@ func (f *facts) agentLines(connected map[string]bool, matches func(...string) bo
 		if a.ID == "agent:system" || !matches(a.ID) {
 			return
 		}
-		l := agentLine{agent: a, Stats: a.Stats(a.ID), Connected: connected[a.ID], Endpoint: places[protocol.PeerID(a.ID)], OpenCount: a.Open()}
-		l.save()
-		list = append(list, l)
+		list = append(list, agentLine{a, a.Stats(a.ID), connected[a.ID], places[protocol.PeerID(a.ID)], a.Open()})
 	}
 	f.agents.each(func(_ string, a *agent) { add(a) })
 	for id := range connected {
@@ -110,36 +95,19 @@ func (f *facts) agentLines(connected map[string]bool, matches func(...string) bo
 	return list
 }
 
-func (f *facts) lastClaims(n int) []*claim {
-	return first(n, newest(f.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID }))
-}
-
-type agentView struct {
-	agentLine
-	Now    time.Time
-	Recent []*agentEvent
-}
-
-func (c *Console) agentPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	c.current(r.Context())
-	id := r.FormValue("id")
-	connected := c.connected()
-	f := c.facts
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	lines := f.agentLines(connected, func(words ...string) bool { return words[0] == id })
+func (l *look) agent() error {
+	id := l.FormValue("id")
+	connected := l.connected()
+	lines := l.read().agentLines(connected, func(other string) bool { return other == id })
 	if len(lines) == 0 {
 		lines = []agentLine{{agent: &agent{ID: text.Clip(id, 300)}}}
 	}
-	page := &agentView{agentLine: lines[0], Now: c.now(), Recent: lastOf(lines[0].Events, listedEvents, nil)}
-	c.show(w, v, "agent", text.Clip(id, 100), page)
+	l.Title, l.Page = text.Clip(id, 100), &lines[0]
+	return nil
 }
 
-type chatView struct {
-	*chat
-	Now    time.Time
-	Recent []chatLine
-}
+// Recent returns the last events, the newest first.
+func (a *agent) Recent() []*agentEvent { return lastOf(a.Events, listedEvents, nil) }
 
 // A chatLine is one event of a chat and what each agent made of it.
 type chatLine struct {
@@ -148,17 +116,14 @@ type chatLine struct {
 	Claim  *claim
 }
 
-func (c *Console) chatPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	c.current(r.Context())
-	id := r.FormValue("id")
-	f := c.facts
-	f.mu.RLock()
-	defer f.mu.RUnlock()
+func (l *look) chat() error {
+	id := l.FormValue("id")
+	f := l.read()
 	ch, ok := f.chats.get(id)
 	if !ok {
 		ch = &chat{Topic: text.Clip(id, 300), State: "not heard of lately"}
 	}
-	page := &chatView{chat: ch, Now: c.now()}
+	var recent []chatLine
 	for _, e := range lastOf(ch.Events, listedEvents, nil) {
 		line := chatLine{chatEvent: e}
 		if !e.Reply {
@@ -171,11 +136,10 @@ func (c *Console) chatPage(w http.ResponseWriter, r *http.Request, v *visitor) {
 					line.Judged = append(line.Judged, eventAt{name, *a.byID[eventID]})
 				}
 			}
-			if x, ok := f.claims.get(eventID); ok {
-				line.Claim = x
-			}
+			line.Claim, _ = f.claims.get(eventID)
 		}
-		page.Recent = append(page.Recent, line)
+		recent = append(recent, line)
 	}
-	c.show(w, v, "chat", text.Clip(id, 100), page)
+	l.Title, l.Page = text.Clip(id, 100), map[string]any{"Chat": ch, "Recent": recent}
+	return nil
 }

@@ -41,7 +41,7 @@ type Console struct {
 	series    *series
 	deadCount deadCount
 	viewed    atomic.Int64  // time of the last request, in unix nanoseconds
-	look      chan struct{} // wakes the follower; capacity 1
+	wake      chan struct{} // wakes the follower; capacity 1
 	caught    atomic.Pointer[chan struct{}]
 	mux       *http.ServeMux
 }
@@ -54,7 +54,7 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	defaults.Log(&o.Log)
 	c := &Console{
 		bus: bus, log: log, dead: o.DeadLetters, logger: *o.Log, now: o.Now,
-		facts: newFacts(), series: newSeries(), look: make(chan struct{}, 1),
+		facts: newFacts(), series: newSeries(), wake: make(chan struct{}, 1),
 	}
 	caught := make(chan struct{})
 	c.caught.Store(&caught)
@@ -63,28 +63,37 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	return c
 }
 
+// routes says what answers each path. A page is filled in by a method and drawn with a
+// template; without one, it is JSON.
 func (c *Console) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /console/assets/{name}", serveAsset)
 	mux.HandleFunc("POST /console/link", c.makeLink)
 	mux.HandleFunc("GET /console/enter/{key}", c.enter)
-	mux.HandleFunc("POST /console/leave", c.seen(c.leave))
-	mux.HandleFunc("GET /console/{$}", c.seen(c.topologyPage))
-	mux.HandleFunc("GET /console/topology", c.seen(c.topologyPart))
-	mux.HandleFunc("GET /console/activity", c.seen(c.activityPage))
-	mux.HandleFunc("GET /console/activity/rows", c.seen(c.activityRows))
-	mux.HandleFunc("GET /console/message", c.seen(c.messagePage))
-	mux.HandleFunc("GET /console/agents", c.seen(c.agentsPage))
-	mux.HandleFunc("GET /console/agent", c.seen(c.agentPage))
-	mux.HandleFunc("GET /console/chat", c.seen(c.chatPage))
-	mux.HandleFunc("GET /console/peer", c.seen(c.peerPage))
-	mux.HandleFunc("GET /console/work", c.seen(c.workPage))
-	mux.HandleFunc("GET /console/item", c.seen(c.itemPage))
-	mux.HandleFunc("POST /console/deadletter", c.acting(c.changeDeadLetter))
-	mux.HandleFunc("GET /console/health", c.seen(c.healthPage))
-	mux.HandleFunc("GET /console/series.json", c.seen(c.seriesJSON))
-	mux.HandleFunc("GET /console/state.json", c.seen(c.stateJSON))
-	mux.HandleFunc("GET /console/", c.seen(c.nothing))
+	for _, p := range []struct {
+		path, template, section string
+		fill                    func(*look) error
+	}{
+		{"GET /console/{$}", "topology", "topology", (*look).topology},
+		{"GET /console/topology", "topology", "topology", (*look).topologyPart},
+		{"GET /console/activity", "activity", "activity", (*look).activity},
+		{"GET /console/activity/rows", "activity", "activity", (*look).activityRows},
+		{"GET /console/message", "message", "activity", (*look).message},
+		{"GET /console/agents", "agents", "agents", (*look).agents},
+		{"GET /console/agent", "agent", "agents", (*look).agent},
+		{"GET /console/chat", "chat", "agents", (*look).chat},
+		{"GET /console/peer", "peer", "topology", (*look).peer},
+		{"GET /console/work", "work", "work", (*look).work},
+		{"GET /console/item", "item", "work", (*look).item},
+		{"GET /console/health", "health", "health", (*look).health},
+		{"GET /console/series.json", "", "", (*look).seriesJSON},
+		{"GET /console/state.json", "", "", (*look).stateJSON},
+		{"POST /console/leave", "", "", (*look).leave},
+		{"POST /console/deadletter", "", "", (*look).changeDeadLetter},
+		{"GET /console/", "", "", (*look).nothing},
+	} {
+		mux.HandleFunc(p.path, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, p.template, p.section, p.fill) })
+	}
 	return mux
 }
 

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -31,15 +30,15 @@ type facts struct {
 
 	mu sync.RWMutex // guards everything below
 	ledger
-	since    time.Time // of the first row
+	Since    time.Time // of the first row
 	rows     int64
-	skipped  int64 // rows that were not read, because the bus writes faster
+	Skipped  int64 // rows that were not read, because the bus writes faster
 	edges    *bounded[edgeKey, *edge]
 	peers    *bounded[string, *peerTally]
 	chats    *bounded[string, *chat]
 	agents   *bounded[string, *agent]
 	statuses *bounded[string, *deliveryStatus] // by messageId of the reply
-	failures []failure                         // the newest last
+	failures []StateFailure                    // the newest last
 	gaps     []gap
 }
 
@@ -71,7 +70,7 @@ func newFacts() *facts {
 
 // bounded is a map that forgets a tenth of its entries when it is full: those touched
 // least recently.
-type bounded[K cmp.Ordered, V any] struct {
+type bounded[K comparable, V any] struct {
 	limit int
 	blank func(K) V // makes an entry
 	clock int64
@@ -84,7 +83,7 @@ type touched[V any] struct {
 }
 
 // newBounded makes such a map. If blank is nil, new entries are zero.
-func newBounded[K cmp.Ordered, V any](limit int, blank func(K) *V) *bounded[K, *V] {
+func newBounded[K comparable, V any](limit int, blank func(K) *V) *bounded[K, *V] {
 	if blank == nil {
 		blank = func(K) *V { return new(V) }
 	}
@@ -136,23 +135,6 @@ func (b *bounded[K, V]) each(fn func(K, V)) {
 	}
 }
 
-// sorted returns the entries in the order of their keys.
-func (b *bounded[K, V]) sorted() []V {
-	keys := make([]K, 0, len(b.m))
-	for k := range b.m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	list := make([]V, len(keys))
-	for i, k := range keys {
-		list[i] = b.m[k].v
-	}
-	return list
-}
-
-// A failure is a delivery or message that failed.
-type failure = StateFailure
-
 // A gap is a log_gap row.
 type gap struct {
 	At     time.Time
@@ -168,7 +150,7 @@ func (f *facts) failed(err error) {
 func (f *facts) skip(n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.skipped += n
+	f.Skipped += n
 	f.trouble.Store(nil)
 }
 
@@ -184,8 +166,8 @@ func (f *facts) apply(rows []activitylog.Entry) {
 func (f *facts) applyRow(e *activitylog.Entry) {
 	at := e.Time()
 	f.rows++
-	if f.since.IsZero() {
-		f.since = at
+	if f.Since.IsZero() {
+		f.Since = at
 	}
 	switch {
 	case e.Is(activitylog.SendStart):
@@ -193,8 +175,8 @@ func (f *facts) applyRow(e *activitylog.Entry) {
 	case e.Is(activitylog.ProcessFinish):
 		f.delivered(e, at)
 	case e.Is(activitylog.Rejected):
-		f.fail(failure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.Actor, Topic: e.Topic, Status: "rejected", Error: e.Error})
-		f.peer(e.Actor).fails(at, "rejected", e.Error)
+		f.fail(StateFailure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.Actor, Topic: e.Topic, Status: "rejected", Error: e.Error})
+		f.peers.touch(e.Actor).fails(at, "rejected", e.Error)
 	case e.Is(activitylog.LogGap):
 		g := gap{At: at}
 		_ = json.Unmarshal(e.Payload, &g) // unreadable members stay unknown
@@ -208,7 +190,7 @@ func (f *facts) sent(e *activitylog.Entry, at time.Time) {
 	if !ok {
 		return
 	}
-	f.peer(string(m.From)).sent.add(at)
+	f.peers.touch(string(m.From)).sent.add(at)
 	switch m.Type {
 	case protocol.TypeSpawnRequest, protocol.TypeSpawnResult, protocol.TypeRouteAssigned, protocol.TypeConfigure:
 		f.route(e, &m, at)
@@ -227,25 +209,23 @@ func (f *facts) sent(e *activitylog.Entry, at time.Time) {
 
 // delivered applies the outcome of one delivery.
 func (f *facts) delivered(e *activitylog.Entry, at time.Time) {
-	p := f.peer(e.Actor)
+	p := f.peers.touch(e.Actor)
 	p.received.add(at)
 	if e.Status != activitylog.StatusOK {
 		p.fails(at, e.Status, e.Error)
-		f.fail(failure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.From, Topic: e.Topic, Peer: e.Actor, Status: e.Status, Error: e.Error})
+		f.fail(StateFailure{At: at, MessageID: e.MessageID, Type: e.Type, From: e.From, Topic: e.Topic, Peer: e.Actor, Status: e.Status, Error: e.Error})
 	}
 	if e.From == "" {
 		return // no log holds its send_start
 	}
 	to := receiver(e.Actor, e.Topic)
 	if to != e.Actor {
-		f.peer(to).received.add(at)
+		f.peers.touch(to).received.add(at)
 	}
-	key := edgeKey(e.From + "\x00" + to)
-	g := f.edges.touch(key)
-	g.add(at, e.Type, e.Status)
+	f.edges.touch(edgeKey{e.From, to}).add(at, e.Type, e.Status)
 }
 
-func (f *facts) fail(x failure) {
+func (f *facts) fail(x StateFailure) {
 	x.Error = text.Clip(x.Error, maxText)
 	f.failures = appendKept(maxRecent, f.failures, x)
 }

@@ -33,7 +33,7 @@ var followed = activitylog.Filter{Events: []activitylog.Event{
 func (c *Console) noticed() {
 	c.viewed.Store(c.now().UnixNano())
 	select {
-	case c.look <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
@@ -57,7 +57,7 @@ func (c *Console) follow(ctx context.Context) {
 	var at activitylog.Cursor
 	for {
 		select {
-		case <-c.look:
+		case <-c.wake:
 		case <-ctx.Done():
 			return
 		}

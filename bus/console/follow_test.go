@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -51,17 +53,17 @@ func TestABusyBusIsReadAtABoundedPace(t *testing.T) {
 	c := New(noBus{}, reader, nil)
 	write(3000)
 	at, err := c.catchUp(t.Context(), nil)
-	if err != nil || c.facts.rows != 3000 || c.facts.skipped != 0 {
-		t.Fatalf("at first: %d rows, %d skipped, %v", c.facts.rows, c.facts.skipped, err)
+	if err != nil || c.facts.rows != 3000 || c.facts.Skipped != 0 {
+		t.Fatalf("at first: %d rows, %d skipped, %v", c.facts.rows, c.facts.Skipped, err)
 	}
 	write(followRows / 2)
-	if at, err = c.catchUp(t.Context(), at); err != nil || c.facts.rows != 3000+followRows/2 || c.facts.skipped != 0 {
-		t.Fatalf("then: %d rows, %d skipped, %v", c.facts.rows, c.facts.skipped, err)
+	if at, err = c.catchUp(t.Context(), at); err != nil || c.facts.rows != 3000+followRows/2 || c.facts.Skipped != 0 {
+		t.Fatalf("then: %d rows, %d skipped, %v", c.facts.rows, c.facts.Skipped, err)
 	}
 	before := c.facts.rows
 	write(followRows + 700)
-	if _, err = c.catchUp(t.Context(), at); err != nil || c.facts.rows != before+followRows || c.facts.skipped != 700 {
-		t.Fatalf("when busy: %d rows, %d skipped, %v", c.facts.rows-before, c.facts.skipped, err)
+	if _, err = c.catchUp(t.Context(), at); err != nil || c.facts.rows != before+followRows || c.facts.Skipped != 700 {
+		t.Fatalf("when busy: %d rows, %d skipped, %v", c.facts.rows-before, c.facts.Skipped, err)
 	}
 	cancel()
 	if err := <-done; err != nil {
@@ -193,5 +195,34 @@ func TestSpansAreDrawnBehindTheirMessage(t *testing.T) {
 	}
 	if left, width := percentOf(t, turn.SpanLeft), percentOf(t, turn.SpanWidth); left < 19 || left+width > 100 || width < 55 {
 		t.Errorf("the turn is drawn at %s, %s wide", turn.SpanLeft, turn.SpanWidth)
+	}
+}
+
+// A slowReader is a visitor who reads an answer late: a row comes first.
+type slowReader struct {
+	*httptest.ResponseRecorder
+	facts *facts
+	t     *testing.T
+}
+
+func (s *slowReader) Write(b []byte) (int, error) {
+	if !s.facts.mu.TryLock() {
+		s.t.Error("no row can be applied while the answer is sent")
+		return len(b), nil
+	}
+	s.facts.mu.Unlock()
+	return s.ResponseRecorder.Write(b)
+}
+
+// TestASlowVisitorHoldsNobody: the facts may change while a page is sent.
+func TestASlowVisitorHoldsNobody(t *testing.T) {
+	c := New(noBus{}, nil, nil)
+	c.facts.chat("tg:1")
+	for _, page := range []string{"", "agents", "agent?id=agent:a", "chat?id=tg:1", "peer?id=tg:1", "work", "health", "item?id=none", "message?id=none", "state.json"} {
+		w := &slowReader{httptest.NewRecorder(), c.facts, t}
+		c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/console/"+page, nil))
+		if w.Body.Len() == 0 {
+			t.Errorf("%q has no answer", page)
+		}
 	}
 }

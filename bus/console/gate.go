@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -16,8 +16,7 @@ import (
 const (
 	linkLife    = 2 * time.Minute
 	sessionLife = 12 * time.Hour // after the last request
-	maxLinks    = 1000
-	maxSessions = 1000
+	maxSessions = 1000           // and links
 )
 
 // A visitor is who sent a request, and what they may do.
@@ -36,51 +35,70 @@ type gatekeeper struct {
 	openForm string // token of the forms on an open bus
 	origin   *http.CrossOriginProtection
 
-	mu       sync.Mutex            // guards the fields below
-	links    map[[32]byte]*session // without a form
-	sessions map[[32]byte]*session
+	mu       sync.Mutex // guards the fields below
+	links    keyring    // without a form
+	sessions keyring
 }
 
-// A session is what a secret opens until it expires. Sessions are kept by the hashes
-// of their secrets.
+// A session is what a secret opens until it expires.
 type session struct {
 	access  Access
 	form    string // token of the forms
 	expires time.Time
 }
 
-// add keeps a session under a secret. The caller holds g.mu.
-func (g *gatekeeper) add(kept map[[32]byte]*session, limit int, secret string, s *session) {
+// A keyring keeps sessions by the hashes of their secrets.
+type keyring map[[32]byte]*session
+
+// add keeps a session under a secret. The caller must hold g.mu.
+func (g *gatekeeper) add(kept keyring, secret string, access Access, life time.Duration) {
 	now := g.now()
 	for k, old := range kept {
-		if now.After(old.expires) || len(kept) >= limit {
+		if now.After(old.expires) || len(kept) >= maxSessions {
 			delete(kept, k)
 		}
 	}
-	kept[sha256.Sum256([]byte(secret))] = s
+	kept[sha256.Sum256([]byte(secret))] = &session{access, rand.Text(), now.Add(life)}
 }
 
-// valid reports whether a session has not expired and its credential stands.
-func (g *gatekeeper) valid(s *session) bool {
-	return s != nil && !g.now().After(s.expires) && s.access.Current()
+// find returns the session of a secret, unless it has expired or its credential no
+// longer stands: then it is forgotten. The caller must hold g.mu.
+func (g *gatekeeper) find(kept keyring, secret string) (s *session, ok bool) {
+	key := sha256.Sum256([]byte(secret))
+	if s = kept[key]; s == nil || g.now().After(s.expires) || !s.access.Current() {
+		delete(kept, key)
+		return nil, false
+	}
+	return s, true
 }
 
 func newGatekeeper(gate Gate, now func() time.Time) *gatekeeper {
 	return &gatekeeper{
-		gate: gate, now: now, openForm: rand.Text(), origin: http.NewCrossOriginProtection(),
-		links: map[[32]byte]*session{}, sessions: map[[32]byte]*session{},
+		gate: gate, now: now, openForm: rand.Text(), origin: http.NewCrossOriginProtection(), links: keyring{}, sessions: keyring{},
 	}
 }
 
 func (g *gatekeeper) open() bool { return g.gate == nil || g.gate.Open() }
 
+// A refusal is an answer that is not the page that was asked for: why not, or, with
+// StatusSeeOther, where to go instead.
+type refusal struct {
+	status int
+	words  string
+}
+
+func (e *refusal) Error() string { return e.words }
+
 var (
-	errNobody    = errors.New("the console needs a credential: run `hubbub console` and open the link that it prints")
-	errEnded     = errors.New("this visit has ended: the bus was started anew, the credential revoked, or nothing asked for half a day; run `hubbub console` for a new link")
-	errNotValid  = errors.New("the token is not valid; it may have been revoked")
-	errNotSeeing = errors.New("the console shows everything: it needs a credential that may subscribe to '*'")
-	errReadOnly  = errors.New("this credential may look and not act: that needs one that may be a cli: identity and publish to '*'")
-	errForged    = errors.New("this request did not come from a page of the console; go back and try again")
+	errNobody    = &refusal{http.StatusUnauthorized, "the console needs a credential: run `hubbub console` and open the link that it prints"}
+	errNoToken   = &refusal{http.StatusUnauthorized, "a token is needed: send it as Authorization: Bearer"}
+	errEnded     = &refusal{http.StatusUnauthorized, "this visit has ended: the bus was started anew, the credential revoked, or nothing asked for half a day; run `hubbub console` for a new link"}
+	errUsed      = &refusal{http.StatusUnauthorized, "this link was used already, or is older than two minutes: run `hubbub console` for a new one"}
+	errNotValid  = &refusal{http.StatusUnauthorized, "the token is not valid; it may have been revoked"}
+	errNotSeeing = &refusal{http.StatusForbidden, "the console shows everything: it needs a credential that may subscribe to '*'"}
+	errReadOnly  = &refusal{http.StatusForbidden, "this credential may look and not act: that needs one that may be a cli: identity and publish to '*'"}
+	errForged    = &refusal{http.StatusForbidden, "this request did not come from a page of the console; go back and try again"}
+	errLeft      = &refusal{http.StatusOK, "you have left; `hubbub console` lets you in again"}
 )
 
 // admit returns the visitor, or why they may not look.
@@ -88,38 +106,39 @@ func (g *gatekeeper) admit(r *http.Request) (*visitor, error) {
 	if g.open() {
 		return &visitor{Act: true, Token: g.openForm}, nil
 	}
-	if token, ok := bearer(r); ok {
-		access, ok := g.gate.Lookup(token)
-		if !ok {
-			return nil, errNotValid
-		}
-		if !access.See {
-			return nil, errNotSeeing
-		}
-		return &visitor{Name: access.Name, Act: access.Act, bearer: true}, nil
+	access, err := g.bearer(r)
+	if err != errNoToken {
+		return &visitor{Name: access.Name, Act: access.Act, bearer: true}, err
 	}
 	cookie, err := r.Cookie(cookieName(r))
 	if err != nil {
 		return nil, errNobody
 	}
-	key := sha256.Sum256([]byte(cookie.Value))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.sessions[key]
-	if !g.valid(s) {
-		delete(g.sessions, key)
+	s, ok := g.find(g.sessions, cookie.Value)
+	if !ok {
 		return nil, errEnded
 	}
 	s.expires = g.now().Add(sessionLife)
 	return &visitor{Name: s.access.Name, Act: s.access.Act, Token: s.form, Cookie: true}, nil
 }
 
-func bearer(r *http.Request) (string, bool) {
+// bearer returns what the token of a request allows, or why not; errNoToken if it
+// has none.
+func (g *gatekeeper) bearer(r *http.Request) (Access, error) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
-		return "", false
+		return Access{}, errNoToken
 	}
-	return strings.TrimSpace(token), true
+	access, ok := g.gate.Lookup(strings.TrimSpace(token))
+	switch {
+	case !ok:
+		return access, errNotValid
+	case !access.See:
+		return access, errNotSeeing
+	}
+	return access, nil
 }
 
 // cookieName is different for each bus of a machine: browsers send cookies to
@@ -136,31 +155,22 @@ func (g *gatekeeper) link(access Access) string {
 	key := rand.Text()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.add(g.links, maxLinks, key, &session{access: access, expires: g.now().Add(linkLife)})
+	g.add(g.links, key, access, linkLife)
 	return key
 }
 
 // redeem turns a link's key, once, into a session's secret.
 func (g *gatekeeper) redeem(key string) (secret string, ok bool) {
-	hash := sha256.Sum256([]byte(key))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.links[hash]
-	delete(g.links, hash)
-	if !g.valid(l) {
+	l, ok := g.find(g.links, key)
+	if !ok {
 		return "", false
 	}
+	delete(g.links, sha256.Sum256([]byte(key)))
 	secret = rand.Text() + rand.Text()
-	g.add(g.sessions, maxSessions, secret, &session{access: l.access, form: rand.Text(), expires: g.now().Add(sessionLife)})
+	g.add(g.sessions, secret, l.access, sessionLife)
 	return secret, true
-}
-
-func (g *gatekeeper) forget(r *http.Request) {
-	if cookie, err := r.Cookie(cookieName(r)); err == nil {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(g.sessions, sha256.Sum256([]byte(cookie.Value)))
-	}
 }
 
 // makeLink answers POST /console/link: a link that lets the holder of a token in.
@@ -169,30 +179,17 @@ func (c *Console) makeLink(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	address := scheme + "://" + r.Host + "/console/"
-	if c.gate.open() {
-		writeJSON(w, http.StatusOK, map[string]any{"url": address})
-		return
-	}
-	err, status := errors.New("a token is needed: send it as Authorization: Bearer"), http.StatusUnauthorized
-	if token, ok := bearer(r); ok {
-		access, known := c.gate.gate.Lookup(token)
-		switch {
-		case known && access.See:
-			writeJSON(w, http.StatusOK, map[string]any{
-				"url": address + "enter/" + c.gate.link(access), "expiresIn": int(linkLife.Seconds()), "mayAct": access.Act,
-			})
+	answer := map[string]any{"url": scheme + "://" + r.Host + "/console/"}
+	if !c.gate.open() {
+		access, err := c.gate.bearer(r)
+		if err != nil {
+			c.refuse(w, r, err)
 			return
-		case known:
-			err, status = errNotSeeing, http.StatusForbidden
-		default:
-			err = errNotValid
 		}
+		answer["url"] = fmt.Sprint(answer["url"], "enter/", c.gate.link(access))
+		answer["expiresIn"], answer["mayAct"] = int(linkLife.Seconds()), access.Act
 	}
-	if status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
-	}
-	writeJSON(w, status, map[string]string{"error": err.Error()})
+	writeJSON(w, http.StatusOK, answer)
 }
 
 // enter lets in who follows a link. Its page refreshes to the console, so that the
@@ -204,71 +201,52 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	secret, ok := c.gate.redeem(r.PathValue("key"))
 	if !ok {
-		c.refuse(w, r, http.StatusUnauthorized, errors.New("this link was used already, or is older than two minutes: run `hubbub console` for a new one"))
+		c.refuse(w, r, errUsed)
 		return
 	}
+	setCookie(w, r, secret, 0)
+	c.answer(w, http.StatusOK, "enter", &look{Title: "Welcome", Now: c.now()})
+}
+
+// setCookie sets the cookie of a session; a negative age takes it back.
+func setCookie(w http.ResponseWriter, r *http.Request, secret string, age int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName(r), Value: secret, Path: "/console/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name: cookieName(r), Value: secret, Path: "/console/", MaxAge: age, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
-	c.render(w, http.StatusOK, "enter", &frame{Title: "Welcome", Now: c.now()})
 }
 
-func (c *Console) leave(w http.ResponseWriter, r *http.Request, v *visitor) {
-	if err := c.gate.checkForm(r, v); err != nil {
-		c.refuse(w, r, http.StatusForbidden, err)
-		return
+func (l *look) leave() error {
+	if err := l.checkForm(); err != nil {
+		return err
 	}
-	c.gate.forget(r)
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Path: "/console/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	c.refuse(w, r, http.StatusOK, errors.New("you have left; `hubbub console` lets you in again"))
-}
-
-// checkForm returns nil if an action comes from one of our own pages.
-func (g *gatekeeper) checkForm(r *http.Request, v *visitor) error {
-	if v.bearer {
-		return nil
+	if cookie, err := l.Cookie(cookieName(l.Request)); err == nil {
+		l.gate.mu.Lock()
+		delete(l.gate.sessions, sha256.Sum256([]byte(cookie.Value)))
+		l.gate.mu.Unlock()
 	}
-	if g.origin.Check(r) != nil || v.Token == "" ||
-		subtle.ConstantTimeCompare([]byte(r.PostFormValue("form")), []byte(v.Token)) != 1 {
-		return errForged
-	}
-	return nil
-}
-
-// seen wraps a page: it refuses who may not look.
-func (c *Console) seen(page func(http.ResponseWriter, *http.Request, *visitor)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := c.gate.admit(r)
-		switch {
-		case errors.Is(err, errNotSeeing):
-			c.refuse(w, r, http.StatusForbidden, err)
-		case err != nil:
-			w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
-			c.refuse(w, r, http.StatusUnauthorized, err)
-		default:
-			c.noticed()
-			page(w, r, v)
-		}
-	}
+	setCookie(l.w, l.Request, "", -1)
+	return errLeft
 }
 
 // maxForm bounds the body of an action, in bytes.
 const maxForm = 16 << 10
 
-// acting wraps an action: it needs a credential that may act and a form of ours.
-func (c *Console) acting(action func(http.ResponseWriter, *http.Request, *visitor)) http.HandlerFunc {
-	return c.seen(func(w http.ResponseWriter, r *http.Request, v *visitor) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		if !v.Act {
-			c.refuse(w, r, http.StatusForbidden, errReadOnly)
-			return
-		}
-		if err := c.gate.checkForm(r, v); err != nil {
-			c.refuse(w, r, http.StatusForbidden, err)
-			return
-		}
-		action(w, r, v)
-	})
+// checkForm returns nil if an action comes from one of our own pages.
+func (l *look) checkForm() error {
+	v := l.Visitor
+	if !v.bearer && (l.gate.origin.Check(l.Request) != nil || v.Token == "" ||
+		subtle.ConstantTimeCompare([]byte(l.PostFormValue("form")), []byte(v.Token)) != 1) {
+		return errForged
+	}
+	return nil
+}
+
+// checkAct returns nil if the visitor may act, and does so with a form of ours.
+func (l *look) checkAct() error {
+	if !l.Visitor.Act {
+		return errReadOnly
+	}
+	return l.checkForm()
 }
 
 // policy is what pages may load and do: our own files, and nothing else.

@@ -1,33 +1,20 @@
 package console
 
 import (
-	"net/http"
 	"strings"
 	"time"
 
 	"hubbub/activitylog/view"
 )
 
-type healthView struct {
-	Now      time.Time
-	Pulse    pulse
-	Failures []failure
-	Gaps     []gap
-	Skipped  int64
-}
-
-func (c *Console) healthPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	c.current(r.Context())
-	page := &healthView{Now: c.now(), Pulse: c.pulse()}
-	c.facts.mu.RLock()
-	page.Failures, page.Gaps = lastOf(c.facts.failures, 60, nil), lastOf(c.facts.gaps, 50, nil)
-	page.Skipped = c.facts.skipped
-	c.facts.mu.RUnlock()
-	if r.Header.Get("HX-Request") != "" && r.FormValue("part") != "" {
-		c.part(w, "health", "health-live", page)
-		return
+func (l *look) health() error {
+	f := l.read()
+	l.Title = "Health"
+	l.Page = map[string]any{"Pulse": l.pulse(), "Failures": lastOf(f.failures, 60, nil), "Gaps": lastOf(f.gaps, 50, nil)}
+	if l.Header.Get("HX-Request") != "" && l.FormValue("part") != "" {
+		l.part = "health-live"
 	}
-	c.show(w, v, "health", "Health", page)
+	return nil
 }
 
 // boundName returns the words for the name of a bound, and boundValue its value with

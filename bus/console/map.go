@@ -37,18 +37,18 @@ func gonePast(role string) time.Duration {
 }
 
 // draw lays out the map.
-func (t *topology) draw(lines []peerLine, edges []edgeLine) {
+func (t *chart) draw(lines []peerLine, edges []edgeLine, now time.Time) {
 	var columns [3][]node
 	for _, l := range lines {
 		at := column(l.ID)
-		if past := gonePast(l.Role); !l.Connected && !l.Spoken() && t.Now.Sub(l.Last) > past {
+		if past := gonePast(l.Role); !l.Connected && !l.Spoken() && now.Sub(l.Last) > past {
 			continue
 		}
 		if len(columns[at]) >= mapNodes {
 			t.Hidden++
 			continue
 		}
-		columns[at] = append(columns[at], t.box(l, at))
+		columns[at] = append(columns[at], box(l, at, now))
 	}
 	rows := max(len(columns[0]), len(columns[1]), len(columns[2]), 3)
 	t.Height = rows*(boxHeight+boxGap) + 2*mapMargin
@@ -75,9 +75,9 @@ func (t *topology) draw(lines []peerLine, edges []edgeLine) {
 	}
 }
 
-func (t *topology) box(l peerLine, at int) node {
+func box(l peerLine, at int, now time.Time) node {
 	n := node{peerLine: l, Width: boxWidth, Height: boxHeight, column: at}
-	n.Failing = !l.LastFail.IsZero() && t.Now.Sub(l.LastFail) < rateSpan
+	n.Failing = !l.LastFail.IsZero() && now.Sub(l.LastFail) < rateSpan
 	n.Fill = max(l.WindowPct, l.QueuePct) * 2
 	n.Label, n.Sub = text.Clip(l.ID, 25), fmt.Sprintf("in %s · out %s", perMinute(l.In), perMinute(l.Out))
 	if l.Title != "" {

@@ -29,20 +29,15 @@ const (
 
 // A messageView is the page of one message.
 type messageView struct {
-	Now     time.Time
-	Self    *activitylog.Message
-	Status  string
-	Begin   time.Time
-	Took    time.Duration
-	Bars    []barLine
-	Ticks   []tick
-	Whole   time.Duration
-	Cut     bool
-	Within  time.Duration // how far around the message the search went
-	Wider   string        // link to a longer search; empty if there is none
-	Rows    []activitylog.Entry
-	EventID string
-	Agents  []eventAt // how agents judged it
+	Self   *activitylog.Message
+	Bars   []barLine
+	Ticks  []tick
+	Whole  time.Duration
+	Cut    bool
+	Within time.Duration // how far around the message the search went
+	Wider  string        // link to a longer search; empty if there is none
+	Rows   []activitylog.Entry
+	Agents []eventAt // how agents judged it
 }
 
 // A barLine is one line of the waterfall; places and widths are percents of the axis.
@@ -60,56 +55,37 @@ type eventAt struct {
 	agentEvent
 }
 
-func (c *Console) messagePage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	id := r.FormValue("id")
-	if c.log == nil {
-		c.refuse(w, r, http.StatusNotFound, errors.New("this bus keeps no activity log"))
-		return
+func (l *look) message() error {
+	id := l.FormValue("id")
+	if l.log == nil {
+		return notFound("this bus keeps no activity log")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(l.Context(), 2*patience)
 	defer cancel()
-	within := c.reach(ctx, id)
-	wide := r.FormValue("wide") != ""
-	if wide {
-		within = chainWithin
+	within := chainWithin
+	if l.FormValue("wide") == "" {
+		within = l.reach(ctx, id)
 	}
-	chain, err := c.log.Chain(ctx, id, &activitylog.ChainOptions{Within: within, Limit: chainSteps})
+	chain, err := l.log.Chain(ctx, id, &activitylog.ChainOptions{Within: within, Limit: chainSteps})
+	f := l.read()
 	switch {
 	case errors.Is(err, activitylog.ErrUnknownMessage), errors.Is(err, activitylog.ErrNoLog):
-		if brought := c.broughtBy(r.Context(), id); brought != "" {
-			http.Redirect(w, r, link("message", "id", brought), http.StatusSeeOther)
-			return
+		for _, e := range f.judged(id) { // somebody searches a sourceId
+			if e.MessageID != id {
+				return &refusal{http.StatusSeeOther, link("message", "id", e.MessageID)}
+			}
 		}
-		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the log holds no message %q", text.Clip(id, 200)))
-		return
+		return notFound("the log holds no message %q", text.Clip(id, 200))
 	case err != nil:
-		c.broken(w, r, err)
-		return
+		return fmt.Errorf("the activity log cannot be read now: %w", err)
 	}
 	page := newMessageView(chain)
-	page.Now, page.Within = c.now(), within
+	page.Within, page.Agents = within, f.judged(eventIDOf(page.Self))
 	if within < chainWithin {
 		page.Wider = link("message", "id", id, "wide", "1")
 	}
-	c.current(r.Context())
-	c.facts.mu.RLock()
-	page.Agents = c.facts.judged(page.EventID)
-	c.facts.mu.RUnlock()
-	c.show(w, v, "message", "Message "+shortID(id), page)
-}
-
-// broughtBy returns the message that brought an event to an agent, for those who
-// search a sourceId; empty if it is forgotten.
-func (c *Console) broughtBy(ctx context.Context, event string) string {
-	c.current(ctx)
-	c.facts.mu.RLock()
-	defer c.facts.mu.RUnlock()
-	for _, e := range c.facts.judged(event) {
-		if e.MessageID != event {
-			return e.MessageID
-		}
-	}
-	return ""
+	l.Title, l.Page = "Message "+shortID(id), page
+	return nil
 }
 
 // reach returns how far around a message to look, from a sample of how busy the bus
@@ -131,11 +107,7 @@ func (c *Console) reach(ctx context.Context, id string) time.Duration {
 
 func newMessageView(chain *activitylog.Chain) *messageView {
 	self := chain.Steps[0].Message
-	v := &messageView{Self: self, Cut: chain.Cut, Rows: self.Rows, Begin: self.Begin(), Took: self.End().Sub(self.Begin()), EventID: eventIDOf(self)}
-	if len(v.Rows) > 200 {
-		v.Rows = v.Rows[:200]
-	}
-	v.Status = self.Status()
+	v := &messageView{Self: self, Cut: chain.Cut, Rows: first(200, self.Rows)}
 	v.draw(view.NewWaterfall(chain, shownDeliveries, shownDeliveries))
 	return v
 }
@@ -151,7 +123,7 @@ func eventIDOf(m *activitylog.Message) string {
 
 // judged returns how agents judged an event.
 func (f *facts) judged(eventID string) (list []eventAt) {
-	for _, a := range f.agents.sorted() {
+	for _, a := range newest(f.agents, func(a *agent) (time.Time, string) { return time.Time{}, a.ID }) {
 		if e := a.byID[eventID]; e != nil && e.Decided() {
 			list = append(list, eventAt{a.ID, *e})
 		}

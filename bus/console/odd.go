@@ -76,7 +76,7 @@ func (f *facts) oddFailures(now time.Time) []oddity {
 	type group struct{ who, status string }
 	counts := map[group]int{}
 	var order []group
-	last := map[group]*failure{}
+	last := map[group]*StateFailure{}
 	for i := len(f.failures) - 1; i >= 0 && now.Sub(f.failures[i].At) < oddSpan; i-- {
 		x := &f.failures[i]
 		g := group{cmp.Or(x.Peer, x.From, x.Topic), x.Status}

@@ -18,9 +18,9 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 		t.Fatalf("nothing happened, and this is odd: %+v", list)
 	}
 	for range 3 {
-		f.fail(failure{At: now.Add(-time.Minute), Peer: "agent:a", Status: "timeout", Error: "no answer"})
+		f.fail(StateFailure{At: now.Add(-time.Minute), Peer: "agent:a", Status: "timeout", Error: "no answer"})
 	}
-	f.fail(failure{At: now.Add(-time.Second), From: "tg:1", Topic: "x", Status: "rejected", Error: "not allowed"})
+	f.fail(StateFailure{At: now.Add(-time.Second), From: "tg:1", Topic: "x", Status: "rejected", Error: "not allowed"})
 	c := f.chat("tg:7")
 	c.Title, c.State, c.Last = "<script>", "asked for an agent", now.Add(-time.Minute)
 	a := f.agent("agent:gone")

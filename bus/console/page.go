@@ -2,8 +2,10 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
+	"hubbub/bus/report"
 	"hubbub/protocol/text"
 )
 
@@ -32,60 +35,83 @@ func parsePages() map[string]*template.Template {
 	return list
 }
 
-// A frame is what every page has.
-type frame struct {
-	Title   string
-	Section string
-	Visitor *visitor
-	Bus     string
-	Version string
-	Now     time.Time
-	Trouble string // why what is shown may be old
-	Page    any
+// A look is one request of a visitor, and the page that answers it. Templates read
+// its exported fields.
+type look struct {
+	*Console
+	*http.Request
+	w http.ResponseWriter
+
+	Title    string
+	Section  string
+	Visitor  *visitor // nil if they may not look
+	Counters report.Counters
+	Now      time.Time
+	Trouble  string // why what is shown may be old
+	Query    string // what the visitor filters by
+	Page     any
+	Facts    *facts // nil before read
+	part     string // of the page, if not all of it is drawn
 }
 
-func (c *Console) frame(v *visitor, section, title string, page any) *frame {
-	counters := c.bus.Counters()
-	f := &frame{Title: title, Section: section, Visitor: v, Bus: counters.Name, Version: counters.Version, Now: c.now(), Page: page}
+// serve answers a request with a page, which fill fills in.
+func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, section string, fill func(*look) error) {
+	v, err := c.gate.admit(r)
+	if err != nil {
+		c.refuse(w, r, err)
+		return
+	}
+	c.noticed()
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	l := &look{
+		Console: c, Request: r, w: w, Section: section, Visitor: v, Counters: c.bus.Counters(),
+		Now: c.now(), Query: strings.TrimSpace(r.FormValue("q")),
+	}
 	if trouble := c.facts.trouble.Load(); trouble != nil {
-		f.Trouble = *trouble
+		l.Trouble = *trouble
+	} else if s := l.Counters.Log; s != nil && s.Failing {
+		l.Trouble = "the activity log is not being written: " + s.LastError
 	}
-	if s := counters.Log; f.Trouble == "" && s != nil && s.Failing {
-		f.Trouble = "the activity log is not being written: " + s.LastError
+	switch err := fill(l); {
+	case err != nil:
+		l.done()
+		c.refuse(w, r, err)
+	case template == "":
+		l.done()
+		writeJSON(w, http.StatusOK, l.Page)
+	default:
+		c.answer(w, http.StatusOK, template, l)
 	}
-	return f
 }
 
-// show renders a whole page.
-func (c *Console) show(w http.ResponseWriter, v *visitor, name, title string, page any) {
-	section := name
-	switch name {
-	case "message":
-		section = "activity"
-	case "agent", "chat":
-		section = "agents"
-	case "peer":
-		section = "topology"
-	case "item":
-		section = "work"
+// read returns the facts, once they hold the log's rows or that takes too long. They
+// stay as they are until the page is drawn.
+func (l *look) read() *facts {
+	l.current(l.Context())
+	l.Facts = l.facts
+	l.Facts.mu.RLock()
+	return l.Facts
+}
+
+// done lets the facts change again.
+func (l *look) done() {
+	if l.Facts != nil {
+		l.Facts.mu.RUnlock()
 	}
-	c.render(w, http.StatusOK, name, c.frame(v, section, title, page))
 }
 
-// render writes a page, or an error.
-func (c *Console) render(w http.ResponseWriter, status int, name string, data any) {
-	c.execute(w, status, name, "layout", data)
+// matches reports whether the visitor filters by nothing, or by what is in these words.
+func (l *look) matches(words ...string) bool {
+	return l.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), strings.ToLower(l.Query))
 }
 
-// part renders a piece of a page.
-func (c *Console) part(w http.ResponseWriter, page, part string, data any) {
-	c.execute(w, http.StatusOK, page, part, data)
-}
-
-func (c *Console) execute(w http.ResponseWriter, status int, page, part string, data any) {
+// answer draws a page, or the part of it that is asked for, and sends it.
+func (c *Console) answer(w http.ResponseWriter, status int, name string, l *look) {
 	var b bytes.Buffer
-	if err := pages[page].ExecuteTemplate(&b, part, data); err != nil {
-		c.logger.Error().Err(err).Str("page", page).Msg("console page not drawn")
+	err := pages[name].ExecuteTemplate(&b, cmp.Or(l.part, "layout"), l)
+	l.done()
+	if err != nil {
+		c.logger.Error().Err(err).Str("page", name).Msg("console page not drawn")
 		http.Error(w, "this page cannot be drawn; the log of the bus says why", http.StatusInternalServerError)
 		return
 	}
@@ -95,22 +121,34 @@ func (c *Console) execute(w http.ResponseWriter, status int, page, part string, 
 }
 
 // refuse answers why a page is not shown; programs get JSON.
-func (c *Console) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusServiceUnavailable
+	if e, ok := errors.AsType[*refusal](err); ok {
+		status = e.status
+	}
 	accept := r.Header.Get("Accept")
-	if strings.HasSuffix(r.URL.Path, ".json") || !strings.Contains(accept, "text/html") && accept != "" && accept != "*/*" {
+	switch status {
+	case http.StatusSeeOther:
+		http.Redirect(w, r, err.Error(), status)
+		return
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
+	}
+	if strings.HasSuffix(r.URL.Path, ".json") || strings.HasSuffix(r.URL.Path, "/link") ||
+		!strings.Contains(accept, "text/html") && accept != "" && accept != "*/*" {
 		writeJSON(w, status, map[string]string{"error": err.Error()})
 		return
 	}
-	c.render(w, status, "refused", &frame{Title: http.StatusText(status), Now: c.now(), Page: err.Error()})
+	c.answer(w, status, "refused", &look{Title: http.StatusText(status), Now: c.now(), Page: err.Error()})
 }
 
-func (c *Console) nothing(w http.ResponseWriter, r *http.Request, _ *visitor) {
-	c.refuse(w, r, http.StatusNotFound, fmt.Errorf("the console has no page %s", text.Clip(r.URL.Path, 200)))
+// notFound is the refusal of what is not there.
+func notFound(format string, args ...any) error {
+	return &refusal{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// broken answers that the log cannot be read.
-func (c *Console) broken(w http.ResponseWriter, r *http.Request, err error) {
-	c.refuse(w, r, http.StatusServiceUnavailable, fmt.Errorf("the activity log cannot be read now: %w", err))
+func (l *look) nothing() error {
+	return notFound("the console has no page %s", text.Clip(l.URL.Path, 200))
 }
 
 var functions = template.FuncMap{
@@ -134,6 +172,11 @@ var functions = template.FuncMap{
 	"words":      activitylog.ReasonInWords,
 	"boundName":  boundName,
 	"boundValue": boundValue,
+	"millis":     millis,
+	"types":      view.TypeNames,
+	"events":     view.EventNames,
+	"statuses":   func() []string { return view.Statuses },
+	"detail":     func(e activitylog.Entry) string { return text.Clip(view.Brief.Row(&e), maxText) },
 }
 
 // plain makes a function of a page take texts of any type.

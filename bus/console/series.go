@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -41,37 +40,9 @@ func (s *series) last(n int) []sample {
 	return slices.Clone(s.list[len(s.list)-n:])
 }
 
-// A point is what happened between two samples, per second.
-type point struct {
-	at          time.Time
-	rates       StateRates
-	queued      float64
-	unanswered  float64
-	logQueued   float64
-	logLag      float64 // milliseconds
-	limits      float64
-	connections float64
-}
-
-// columns are the columns of the charts; a negative value is unknown.
-var columns = []struct {
-	name string
-	of   func(*point) float64
-}{
-	{"t", func(p *point) float64 { return float64(p.at.UnixMilli()) / 1000 }},
-	{"accepted", func(p *point) float64 { return p.rates.Accepted }},
-	{"delivered", func(p *point) float64 { return p.rates.Delivered }},
-	{"failed", func(p *point) float64 { return p.rates.Failed }},
-	{"rows", func(p *point) float64 { return p.rates.Rows }},
-	{"p50", func(p *point) float64 { return p.rates.P50 }},
-	{"p99", func(p *point) float64 { return p.rates.P99 }},
-	{"queued", func(p *point) float64 { return p.queued }},
-	{"unanswered", func(p *point) float64 { return p.unanswered }},
-	{"logQueued", func(p *point) float64 { return p.logQueued }},
-	{"logLag", func(p *point) float64 { return p.logLag }},
-	{"limits", func(p *point) float64 { return p.limits }},
-	{"connections", func(p *point) float64 { return p.connections }},
-}
+// A point is what happened between two samples, by the column of the charts: per
+// second, in milliseconds, or as it was at the end. A negative value is unknown.
+type point map[string]float64
 
 // between compares two samples.
 func between(a, b sample) point {
@@ -85,21 +56,24 @@ func between(a, b sample) point {
 		}
 		return float64(after-before) / seconds
 	}
-	p := point{at: b.at, rates: StateRates{Accepted: rate(a.Accepted, b.Accepted)}, queued: float64(b.Queued), unanswered: float64(b.Unanswered), connections: float64(b.Sessions)}
+	p := point{
+		"t": float64(b.at.UnixMilli()) / 1000, "accepted": rate(a.Accepted, b.Accepted), "delivered": 0, "failed": 0, "limits": 0,
+		"p50": quantile(a.Latency, b.Latency, 0.5), "p99": quantile(a.Latency, b.Latency, 0.99), "rows": 0, "logQueued": 0, "logLag": 0,
+		"queued": float64(b.Queued), "unanswered": float64(b.Unanswered), "connections": float64(b.Sessions),
+	}
 	for outcome, n := range b.Deliveries {
+		column := "failed"
 		if outcome == "ok" {
-			p.rates.Delivered += rate(a.Deliveries[outcome], n)
-		} else {
-			p.rates.Failed += rate(a.Deliveries[outcome], n)
+			column = "delivered"
 		}
+		p[column] += rate(a.Deliveries[outcome], n)
 	}
 	for name, n := range b.Limits {
-		p.limits += rate(a.Limits[name], n)
+		p["limits"] += rate(a.Limits[name], n)
 	}
-	p.rates.P50, p.rates.P99 = quantile(a.Latency, b.Latency, 0.5), quantile(a.Latency, b.Latency, 0.99)
 	if a.Log != nil && b.Log != nil {
-		p.rates.Rows = rate(uint64(a.Log.Written), uint64(b.Log.Written))
-		p.logQueued, p.logLag = float64(b.Log.QueuedRows), float64(b.Log.Lag.Microseconds())/1000
+		p["rows"] = rate(uint64(a.Log.Written), uint64(b.Log.Written))
+		p["logQueued"], p["logLag"] = float64(b.Log.QueuedRows), float64(b.Log.Lag.Microseconds())/1000
 	}
 	return p
 }
@@ -136,37 +110,32 @@ func quantile(before, after []report.Bucket, q float64) float64 {
 	return float64(lower) / float64(time.Millisecond)
 }
 
-// points returns at most n points.
-func (s *series) points(n int) []point {
-	list := s.last(n + 1)
-	var points []point
-	for i := 1; i < len(list); i++ {
-		points = append(points, between(list[i-1], list[i]))
-	}
-	return points
-}
-
 // now returns what happened over the last samples.
-func (s *series) now() point {
+func (s *series) now() StateRates {
 	list := s.last(6)
 	if len(list) < 2 {
-		return point{rates: StateRates{P50: -1, P99: -1}}
+		return StateRates{P50: -1, P99: -1}
 	}
-	return between(list[0], list[len(list)-1])
+	p := between(list[0], list[len(list)-1])
+	return StateRates{p["accepted"], p["delivered"], p["failed"], p["rows"], p["p50"], p["p99"]}
 }
 
 // seriesJSON serves the points as columns for the charts.
-func (c *Console) seriesJSON(w http.ResponseWriter, _ *http.Request, _ *visitor) {
-	points := c.series.points(keptSamples)
-	answer := map[string][]any{}
-	for _, column := range columns {
-		values := make([]any, len(points))
-		for i := range points {
-			if v := column.of(&points[i]); v >= 0 {
-				values[i] = v
-			}
-		}
-		answer[column.name] = values
+func (l *look) seriesJSON() error {
+	columns := map[string][]any{}
+	for name := range between(sample{}, sample{}) {
+		columns[name] = []any{}
 	}
-	writeJSON(w, http.StatusOK, answer)
+	list := l.series.last(keptSamples + 1)
+	for i := 1; i < len(list); i++ {
+		for name, v := range between(list[i-1], list[i]) {
+			var value any // null if it is unknown
+			if v >= 0 {
+				value = v
+			}
+			columns[name] = append(columns[name], value)
+		}
+	}
+	l.Page = columns
+	return nil
 }

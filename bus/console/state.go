@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http"
 	"time"
 
 	"hubbub/bus/report"
@@ -35,14 +34,19 @@ type StateRates struct {
 // the last minute.
 type StatePeer struct {
 	report.Peer
-	Title     string    `json:"title,omitempty"`
-	Connected bool      `json:"connected"`
-	In        float64   `json:"inPerMinute"`
-	Out       float64   `json:"outPerMinute"`
-	Failures  int64     `json:"failures"`
-	LastFail  time.Time `json:"lastFailure,omitzero"`
-	Status    string    `json:"lastStatus,omitempty"`
-	Error     string    `json:"lastError,omitempty"`
+	Title     string  `json:"title,omitempty"`
+	Connected bool    `json:"connected"`
+	In        float64 `json:"inPerMinute"`
+	Out       float64 `json:"outPerMinute"`
+	StateTrouble
+}
+
+// A StateTrouble is how often an identity failed, and how the last time.
+type StateTrouble struct {
+	Failures int64     `json:"failures"`
+	LastFail time.Time `json:"lastFailure,omitzero"`
+	Status   string    `json:"lastStatus,omitempty"`
+	Error    string    `json:"lastError,omitempty"`
 }
 
 // A StateTalk is a pair that talks.
@@ -69,24 +73,18 @@ type StateFailure struct {
 const statePeers = 500
 
 // stateJSON serves the state.
-func (c *Console) stateJSON(w http.ResponseWriter, r *http.Request, _ *visitor) {
-	c.current(r.Context())
-	now := c.now()
+func (l *look) stateJSON() error {
+	f := l.read()
 	s := State{
-		At: now, Counters: c.bus.Counters(), Rates: c.series.now().rates,
-		Peers: []StatePeer{}, Talk: []StateTalk{}, Failures: []StateFailure{},
+		At: l.Now, Counters: l.Counters, Rates: l.series.now(), Skipped: f.Skipped, Agents: len(f.agents.m),
+		Peers: []StatePeer{}, Talk: []StateTalk{}, Failures: append([]StateFailure{}, lastOf(f.failures, 20, nil)...),
 	}
-	connected := c.bus.Peers()
-	f := c.facts
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	s.Skipped, s.Agents = f.skipped, len(f.agents.m)
-	for _, l := range first(statePeers, f.peerLines(connected, nil, now)) {
-		s.Peers = append(s.Peers, l.StatePeer)
+	for _, p := range first(statePeers, f.peerLines(l.bus.Peers(), nil, l.Now)) {
+		s.Peers = append(s.Peers, p.StatePeer)
 	}
-	for _, e := range first(pageEdges, f.edgeLines(now)) {
+	for _, e := range first(pageEdges, f.edgeLines(l.Now)) {
 		s.Talk = append(s.Talk, e.StateTalk)
 	}
-	s.Failures = append(s.Failures, lastOf(f.failures, 20, nil)...)
-	writeJSON(w, http.StatusOK, s)
+	l.Page = s
+	return nil
 }

@@ -41,13 +41,20 @@ func (l peerLine) Spoken() bool { return !l.Connected && isChat(l.ID) }
 // An edgeLine is one pair that talks.
 type edgeLine struct {
 	StateTalk
-	Last    time.Time
+	*edge
 	Failing bool
-	Types   string
 	Path    string
 	Width   string
 	Speed   string
-	key     edgeKey
+}
+
+// Types returns what the pair says most.
+func (e edgeLine) Types() string {
+	types := slices.SortedFunc(maps.Keys(e.types), func(a, b string) int { return cmp.Or(cmp.Compare(e.types[b], e.types[a]), cmp.Compare(a, b)) })
+	for i, t := range types {
+		types[i] = fmt.Sprintf("%s × %d", t, e.types[t])
+	}
+	return strings.Join(first(4, types), ", ")
 }
 
 // A node is one box of the map.
@@ -70,43 +77,32 @@ type chart struct {
 
 type topology struct {
 	chart
-	Now      time.Time
 	Pulse    pulse
 	Talk     []edgeLine
 	Odd      []oddity
 	DeadSeen bool // dead letters could be counted
 	MoreOdd  int  // oddities for which the page has no room
 	Peers    []peerLine
-	Query    string
-	Matched  int
 	Pages    paging
-	Skipped  int64
-	Since    time.Time
 }
 
 // A paging is a place in a long list.
 type paging struct {
-	From, To, Of int
-	Prev, Next   string
+	From, To, Of     int
+	Prev, Next, This string
 }
 
 // A pulse is the state of the bus in one line.
 type pulse struct {
 	report.Counters
-	Rates    StateRates
-	P50, P99 string
-	Uptime   string
-	LogLag   string
+	Rates  StateRates
+	Uptime time.Duration // 0 before Run
 }
 
-func (c *Console) pulse() pulse {
-	p := pulse{Counters: c.bus.Counters(), Rates: c.series.now().rates}
-	p.P50, p.P99 = millis(p.Rates.P50), millis(p.Rates.P99)
+func (l *look) pulse() pulse {
+	p := pulse{Counters: l.Counters, Rates: l.series.now()}
 	if !p.Started.IsZero() {
-		p.Uptime = view.Long(c.now().Sub(p.Started))
-	}
-	if p.Log != nil {
-		p.LogLag = view.Long(p.Log.Lag)
+		p.Uptime = l.Now.Sub(p.Started)
 	}
 	return p
 }
@@ -118,35 +114,27 @@ func millis(v float64) string {
 	return view.Long(time.Duration(v * float64(time.Millisecond)))
 }
 
-func (c *Console) topologyPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	c.current(r.Context())
-	c.show(w, v, "topology", "Topology", c.topology(r))
-}
-
-func (c *Console) topologyPart(w http.ResponseWriter, r *http.Request, _ *visitor) {
-	c.part(w, "topology", "topology-live", c.topology(r))
+func (l *look) topologyPart() error {
+	l.part = "topology-live"
+	return l.topology()
 }
 
 // topology gathers what the page shows.
-func (c *Console) topology(r *http.Request) *topology {
-	now := c.now()
-	t := &topology{Now: now, Pulse: c.pulse(), Query: strings.TrimSpace(r.FormValue("q"))}
-	connected := c.bus.Peers()
-	in := &oddInput{Now: now, Pulse: &t.Pulse, Limited: c.series.limited(now.Add(-oddSpan))}
-	in.Dead, t.DeadSeen = c.deadLetters(r.Context())
-	c.facts.mu.RLock()
-	defer c.facts.mu.RUnlock()
-	t.Skipped, t.Since = c.facts.skipped, c.facts.since
-	lines := c.facts.peerLines(connected, t.Pulse.Bounds, now)
-	edges := c.facts.edgeLines(now)
-	t.draw(lines, edges)
-	in.Peers = lines
-	t.Odd = c.facts.odd(in)
-	t.MoreOdd = max(len(t.Odd)-oddLines, 0)
-	t.Odd = first(oddLines, t.Odd)
+func (l *look) topology() error {
+	t := &topology{Pulse: l.pulse()}
+	in := &oddInput{Now: l.Now, Pulse: &t.Pulse, Limited: l.series.limited(l.Now.Add(-oddSpan))}
+	in.Dead, t.DeadSeen = l.deadLetters(l.Context())
+	connected := l.bus.Peers()
+	f := l.read()
+	in.Peers = f.peerLines(connected, l.Counters.Bounds, l.Now)
+	edges := f.edgeLines(l.Now)
+	t.draw(in.Peers, edges, l.Now)
+	odd := f.odd(in)
+	t.Odd, t.MoreOdd = first(oddLines, odd), max(len(odd)-oddLines, 0)
 	t.Talk = first(pageEdges, edges)
-	t.listPeers(lines, r)
-	return t
+	t.Peers, t.Pages = l.listPeers(in.Peers)
+	l.Title, l.Page = "Topology", t
+	return nil
 }
 
 // peerLines joins who is connected with what they did, the busiest first.
@@ -157,17 +145,14 @@ func (f *facts) peerLines(connected []report.Peer, bounds map[string]float64, no
 		seen[p.ID] = true
 		lines = append(lines, f.peerLine(p, true, bounds, now))
 	}
-	f.peers.each(func(id string, t *peerTally) {
-		if !seen[id] && now.Sub(latest(t.sent.last, t.received.last)) < recently {
+	add := func(id string, last time.Time) {
+		if !seen[id] && now.Sub(last) < recently {
 			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
 			seen[id] = true
 		}
-	})
-	f.chats.each(func(id string, ch *chat) {
-		if !seen[id] && now.Sub(ch.Last) < recently {
-			lines = append(lines, f.peerLine(report.Peer{ID: id}, false, bounds, now))
-		}
-	})
+	}
+	f.peers.each(func(id string, t *peerTally) { add(id, latest(t.sent.last, t.received.last)) })
+	f.chats.each(func(id string, ch *chat) { add(id, ch.Last) })
 	slices.SortFunc(lines, func(a, b peerLine) int {
 		return cmp.Or(cmp.Compare(b.In+b.Out, a.In+a.Out), cmp.Compare(a.ID, b.ID))
 	})
@@ -186,7 +171,7 @@ func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float6
 	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero if it is missing
 	if t, ok := f.peers.get(p.ID); ok {
 		l.In, l.Out, l.Total = t.received.at(now), t.sent.at(now), t.sent.total+t.received.total
-		l.Failures, l.LastFail, l.Error, l.Status = t.failures, t.lastFailure, t.lastError, t.lastStatus
+		l.StateTrouble = t.StateTrouble
 		l.Last = latest(t.sent.last, t.received.last)
 	}
 	if ch, ok := f.chats.get(p.ID); ok {
@@ -209,53 +194,31 @@ func percent(n, of int) int {
 func (f *facts) edgeLines(now time.Time) []edgeLine {
 	var lines []edgeLine
 	f.edges.each(func(k edgeKey, e *edge) {
-		if now.Sub(e.last) > recently {
-			return
+		if now.Sub(e.last) <= recently {
+			failing := !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateSpan
+			lines = append(lines, edgeLine{StateTalk: StateTalk{k.from, k.to, e.at(now), e.total, e.failed}, edge: e, Failing: failing})
 		}
-		from, to := k.ends()
-		lines = append(lines, edgeLine{
-			StateTalk: StateTalk{from, to, e.at(now), e.total, e.failed}, Last: e.last, key: k,
-			Failing: !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateSpan,
-		})
 	})
 	slices.SortFunc(lines, func(a, b edgeLine) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Total, a.Total), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Total, a.Total), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
-	for i := range first(pageEdges, lines) {
-		e, _ := f.edges.get(lines[i].key)
-		types := slices.SortedFunc(maps.Keys(e.types), func(a, b string) int { return cmp.Or(cmp.Compare(e.types[b], e.types[a]), cmp.Compare(a, b)) })
-		for j, t := range types {
-			types[j] = fmt.Sprintf("%s × %d", t, e.types[t])
-		}
-		lines[i].Types = strings.Join(first(4, types), ", ")
-	}
 	return lines
 }
 
-// listPeers fills the page of the list that the request asks for.
-func (t *topology) listPeers(lines []peerLine, r *http.Request) {
-	if t.Query != "" {
-		want := strings.ToLower(t.Query)
-		lines = slices.DeleteFunc(slices.Clone(lines), func(l peerLine) bool {
-			return !strings.Contains(strings.ToLower(l.ID+" "+l.Title), want)
-		})
-	}
-	t.Matched = len(lines)
-	from := min(max(intParam(r, "from"), 0), len(lines))
+// listPeers returns the page of the list that the request asks for.
+func (l *look) listPeers(lines []peerLine) ([]peerLine, paging) {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(p peerLine) bool { return !l.matches(p.ID + " " + p.Title) })
+	from := min(max(intParam(l.Request, "from"), 0), len(lines))
 	to := min(from+pagePeers, len(lines))
-	t.Peers = lines[from:to]
-	t.Pages = paging{From: from + 1, To: to, Of: len(lines)}
+	at := func(page string, from int) string { return link(page, "q", l.Query, "from", fmt.Sprint(from)) }
+	p := paging{From: from + 1, To: to, Of: len(lines), This: at("topology", from)}
 	if from > 0 {
-		t.Pages.Prev = link("", "q", t.Query, "from", fmt.Sprint(max(from-pagePeers, 0)))
+		p.Prev = at("", max(from-pagePeers, 0))
 	}
 	if to < len(lines) {
-		t.Pages.Next = link("", "q", t.Query, "from", fmt.Sprint(to))
+		p.Next = at("", to)
 	}
-}
-
-// Part returns the link to the page's live part.
-func (t *topology) Part() string {
-	return link("topology", "q", t.Query, "from", fmt.Sprint(t.Pages.From-1))
+	return lines[from:to], p
 }
 
 func intParam(r *http.Request, name string) int {
@@ -269,32 +232,25 @@ func intParam(r *http.Request, name string) int {
 // A peerView is the page of one identity.
 type peerView struct {
 	peerLine
-	Now    time.Time
 	Talk   []edgeLine
-	Failed []failure // the latest of them; Failures counts all
+	Failed []StateFailure // the latest of them; Failures counts all
 }
 
-func (c *Console) peerPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	c.current(r.Context())
-	id := text.Clip(r.FormValue("id"), 300)
-	now := c.now()
+func (l *look) peer() error {
+	id := text.Clip(l.FormValue("id"), 300)
 	peer, connected := report.Peer{ID: id}, false
-	for _, p := range c.bus.Peers() {
+	for _, p := range l.bus.Peers() {
 		if p.ID == id {
 			peer, connected = p, true
 		}
 	}
-	bounds := c.bus.Counters().Bounds
-	c.facts.mu.RLock()
-	page := &peerView{peerLine: c.facts.peerLine(peer, connected, bounds, now), Now: now}
-	for _, e := range c.facts.edgeLines(now) {
-		if (e.From == id || e.To == id) && len(page.Talk) < pageEdges {
-			page.Talk = append(page.Talk, e)
-		}
+	f := l.read()
+	talk := slices.DeleteFunc(f.edgeLines(l.Now), func(e edgeLine) bool { return e.From != id && e.To != id })
+	l.Title, l.Page = id, &peerView{
+		peerLine: f.peerLine(peer, connected, l.Counters.Bounds, l.Now), Talk: first(pageEdges, talk),
+		Failed: lastOf(f.failures, 30, func(x *StateFailure) bool { return x.Peer == id || x.From == id }),
 	}
-	page.Failed = lastOf(c.facts.failures, 30, func(x *failure) bool { return x.Peer == id || x.From == id })
-	c.facts.mu.RUnlock()
-	c.show(w, v, "peer", id, page)
+	return nil
 }
 
 // lastOf returns the last n items of a list that fit, the newest first. If fits is nil,

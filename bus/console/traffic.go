@@ -2,7 +2,6 @@ package console
 
 import (
 	"math"
-	"strings"
 	"time"
 
 	"hubbub/protocol"
@@ -37,28 +36,17 @@ func (r *rate) at(t time.Time) float64 {
 
 // A peerTally is what one identity did.
 type peerTally struct {
-	sent        rate
-	received    rate
-	failures    int64
-	lastFailure time.Time
-	lastStatus  string
-	lastError   string
+	StateTrouble
+	sent     rate
+	received rate
 }
-
-func (f *facts) peer(id string) *peerTally { return f.peers.touch(id) }
 
 func (p *peerTally) fails(at time.Time, status, reason string) {
-	p.failures++
-	p.lastFailure, p.lastStatus, p.lastError = at, status, text.Clip(reason, maxText)
+	p.StateTrouble = StateTrouble{p.Failures + 1, at, status, text.Clip(reason, maxText)}
 }
 
-// An edgeKey is "from NUL to".
-type edgeKey string
-
-func (k edgeKey) ends() (from, to string) {
-	from, to, _ = strings.Cut(string(k), "\x00")
-	return from, to
-}
+// An edgeKey names a pair that talks.
+type edgeKey struct{ from, to string }
 
 // An edge is what one identity sent to another.
 type edge struct {

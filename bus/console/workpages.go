@@ -2,11 +2,9 @@ package console
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"hubbub/protocol/collab"
@@ -25,18 +23,14 @@ var workStates = []collab.WorkState{
 }
 
 type workView struct {
-	Now       time.Time
-	Query     string
-	Columns   []workColumn
+	Columns   []*workColumn
 	Questions []*question
 	Flights   []*flight
 	Dead      []DeadLetter
 	DeadNote  string
 	Failed    []*deliveryStatus
 	MayAct    bool
-	Token     string
 	Done      string
-	Since     time.Time
 	Items     int
 }
 
@@ -46,53 +40,39 @@ type workColumn struct {
 	Total int
 }
 
-func (c *Console) workPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	c.current(r.Context())
-	view := &workView{Now: c.now(), Query: strings.ToLower(strings.TrimSpace(r.FormValue("q"))), MayAct: v.Act && c.dead != nil, Token: v.Token, Done: r.FormValue("done")}
-	if c.dead == nil {
-		view.DeadNote = ErrUnreachable.Error()
-	} else {
+func (l *look) work() error {
+	view := &workView{MayAct: l.Visitor.Act && l.dead != nil, Done: l.FormValue("done"), DeadNote: ErrUnreachable.Error()}
+	if l.dead != nil {
 		var err error
-		if view.Dead, err = c.dead.List(r.Context(), listedDead); err != nil {
+		view.DeadNote = ""
+		if view.Dead, err = l.dead.List(l.Context(), listedDead); err != nil {
 			view.DeadNote = err.Error()
 		}
 	}
-	f := c.facts
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	view.Since = f.since
-	view.fill(f)
-	c.show(w, v, "work", "Work", view)
-}
-
-func (v *workView) fill(f *facts) {
+	f := l.read()
 	columns := map[collab.WorkState]*workColumn{}
 	for _, s := range workStates {
 		columns[s] = &workColumn{State: s}
+		view.Columns = append(view.Columns, columns[s])
 	}
-	matches := func(words ...string) bool {
-		return v.Query == "" || strings.Contains(strings.ToLower(strings.Join(words, " ")), v.Query)
-	}
-	items := newest(f.work, func(x *workItem) (time.Time, string) { return x.UpdatedAt, x.ID })
-	for _, x := range items {
+	for _, x := range newest(f.work, func(x *workItem) (time.Time, string) { return x.UpdatedAt, x.ID }) {
 		col := columns[x.State]
-		if col == nil || !matches(x.ID, x.Title, x.OwnerID, x.NextMoveOwnerID) {
+		if col == nil || !l.matches(x.ID, x.Title, x.OwnerID, x.NextMoveOwnerID) {
 			continue
 		}
-		v.Items++
+		view.Items++
 		if col.Total++; len(col.Items) < listedWork {
 			col.Items = append(col.Items, x)
 		}
 	}
-	for _, s := range workStates {
-		v.Columns = append(v.Columns, *columns[s])
-	}
-	v.Questions = first(listedWork, newest(f.asked, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }))
-	v.Flights = first(listedWork, newest(f.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID }))
-	v.Failed = first(listedWork, newest(f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) }))
+	view.Questions = first(listedWork, newest(f.asked, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }))
+	view.Flights = first(listedWork, newest(f.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID }))
+	view.Failed = first(listedWork, newest(f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) }))
+	l.Title, l.Page = "Work", view
+	return nil
 }
 
-// newest lists what is kept, the latest first.
+// newest lists what is kept, the latest first, those of one time by their ids.
 func newest[V any](kept *bounded[string, V], at func(V) (time.Time, string)) []V {
 	var list []V
 	kept.each(func(_ string, v V) { list = append(list, v) })
@@ -106,53 +86,41 @@ func newest[V any](kept *bounded[string, V], at func(V) (time.Time, string)) []V
 
 func first[V any](n int, list []V) []V { return list[:min(len(list), n)] }
 
-type itemView struct {
-	Now      time.Time
-	Item     *workItem
-	Question *question
-	Flights  []*flight
-}
-
-func (c *Console) itemPage(w http.ResponseWriter, r *http.Request, v *visitor) {
-	c.current(r.Context())
-	id := r.FormValue("id")
-	view := &itemView{Now: c.now()}
-	f := c.facts
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	view.Item, _ = f.work.get(id)
-	view.Question, _ = f.asked.get(id)
-	if view.Item == nil && view.Question == nil {
-		c.refuse(w, r, http.StatusNotFound, fmt.Errorf("no row of the log that was looked at tells of %q; `hubbub work show` asks the broker", text.Clip(id, 200)))
-		return
+func (l *look) item() error {
+	id := l.FormValue("id")
+	f := l.read()
+	item, known := f.work.get(id)
+	asked, isAsked := f.asked.get(id)
+	if !known && !isAsked {
+		return notFound("no row of the log that was looked at tells of %q; `hubbub work show` asks the broker", text.Clip(id, 200))
 	}
-	for _, x := range f.flights.sorted() {
-		if view.Item != nil && x.WorkItemID == id {
-			view.Flights = append(view.Flights, x)
+	var flights []*flight
+	for _, x := range newest(f.flights, func(x *flight) (time.Time, string) { return time.Time{}, x.ID }) {
+		if known && x.WorkItemID == id {
+			flights = append(flights, x)
 		}
 	}
-	c.show(w, v, "item", "Work "+text.Clip(id, 60), view)
+	l.Title, l.Page = "Work "+text.Clip(id, 60), map[string]any{"Item": item, "Question": asked, "Flights": flights}
+	return nil
 }
 
 // changeDeadLetter retries or drops a dead letter.
-func (c *Console) changeDeadLetter(w http.ResponseWriter, r *http.Request, v *visitor) {
-	id, do := r.PostFormValue("id"), r.PostFormValue("do")
-	if id == "" || len(id) > maxLetterID || c.dead == nil || do != "retry" && do != "drop" {
-		c.refuse(w, r, http.StatusBadRequest, errors.New("no such dead letter"))
-		return
+func (l *look) changeDeadLetter() error {
+	if err := l.checkAct(); err != nil {
+		return err
 	}
-	var err error
-	done := "will be sent again"
-	if do == "retry" {
-		err = c.dead.Retry(r.Context(), id)
-	} else {
-		done = "is given up"
-		err = c.dead.Drop(r.Context(), id)
+	id, do := l.PostFormValue("id"), l.PostFormValue("do")
+	if id == "" || len(id) > maxLetterID || l.dead == nil || do != "retry" && do != "drop" {
+		return &refusal{http.StatusBadRequest, "no such dead letter"}
 	}
-	c.logger.Info().Str("by", v.Name).Str("do", do).Str("item", id).Err(err).Msg("dead letter")
+	change, done := l.dead.Retry, "will be sent again"
+	if do == "drop" {
+		change, done = l.dead.Drop, "is given up"
+	}
+	err := change(l.Context(), id)
+	l.logger.Info().Str("by", l.Visitor.Name).Str("do", do).Str("item", id).Err(err).Msg("dead letter")
 	if err != nil {
-		c.refuse(w, r, http.StatusConflict, err)
-		return
+		return &refusal{http.StatusConflict, err.Error()}
 	}
-	http.Redirect(w, r, link("work", "done", fmt.Sprintf("Item %s %s", id, done)), http.StatusSeeOther)
+	return &refusal{http.StatusSeeOther, link("work", "done", fmt.Sprintf("Item %s %s", id, done))}
 }
