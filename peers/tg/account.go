@@ -2,7 +2,9 @@ package tg
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/peers/store"
+	"hubbub/peers/surface"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
 
@@ -28,17 +31,12 @@ type account struct {
 	bot int64 // the bot's id; 0 until it is known
 	me  models.User
 
+	surface *surface.Surface // the ways of its chats to agents
+
 	quit  <-chan struct{} // closed when the bridge is to stop
 	fatal context.CancelCauseFunc
 	crash func(point string) // set by tests
 }
-
-// name returns the bot's id as queues and identities have it.
-func (a *account) name() string { return id(a.bot) }
-
-// queue returns the name of one of this bot's queues in the database: bots that
-// share a database do not touch each other's.
-func (a *account) queue(name string) string { return name + ":" + a.name() }
 
 // remembered returns a column of the bot's row, "" if there is none.
 func (a *account) remembered(tx *store.Tx, column string) string {
@@ -54,7 +52,7 @@ func (a *account) call(ctx context.Context, method string, params, result any) e
 
 // sourceID names a Telegram message on the bus.
 func (a *account) sourceID(telegramChat int64, message int) string {
-	return "tg:" + a.name() + ":" + id(telegramChat) + ":" + id(int64(message))
+	return "tg:" + id(a.bot) + ":" + id(telegramChat) + ":" + id(int64(message))
 }
 
 // parseSource parses the sourceId of a Telegram message. It ignores what follows the
@@ -94,6 +92,12 @@ func encode(v any) []byte {
 		panic(err)
 	}
 	return raw
+}
+
+// digest returns a hash by which secrets and long texts are told apart.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }
 
 // wake makes a loop look again. It does not block.

@@ -1,7 +1,14 @@
 package tg
 
 import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"math/big"
 	"slices"
+	"strings"
+	"time"
 
 	"hubbub/peers/store"
 
@@ -11,39 +18,156 @@ import (
 // admits reports whether a happening counts. A direct chat needs its user, a
 // group needs its chat and admits its members. Names, titles and the origin of
 // what is forwarded never count.
-func (cs *chats) admits(tx *store.Tx, h *happening) bool {
+func (a *account) admits(tx *store.Tx, h *happening) bool {
 	if h.chat.Type == models.ChatTypePrivate {
-		return cs.admitsUser(tx, h.user)
+		return a.admitsUser(tx, h.user)
 	}
-	return cs.admitsChat(tx, h.chat.ID)
+	return a.admitsChat(tx, h.chat.ID)
 }
 
 // admitsTopic reports whether the bus may write to a chat.
-func (cs *chats) admitsTopic(tx *store.Tx, key int64) bool {
+func (a *account) admitsTopic(tx *store.Tx, key int64) bool {
 	if key > 0 { // a direct chat has the id of its user
-		return cs.admitsUser(tx, key)
+		return a.admitsUser(tx, key)
 	}
-	return cs.admitsChat(tx, key)
+	return a.admitsChat(tx, key)
 }
 
-func (cs *chats) admitsUser(tx *store.Tx, user int64) bool {
-	if cs.opts.AllowAll || slices.Contains(cs.opts.AllowUsers, user) {
+func (a *account) admitsUser(tx *store.Tx, user int64) bool {
+	if a.opts.AllowAll || slices.Contains(a.opts.AllowUsers, user) {
 		return user != 0
 	}
-	return cs.paired(tx, "user", user)
+	return a.paired(tx, "user", user)
 }
 
 // admitsChat looks at every id that a group has had.
-func (cs *chats) admitsChat(tx *store.Tx, telegramChat int64) bool {
+func (a *account) admitsChat(tx *store.Tx, telegramChat int64) bool {
 	ids := []int64{telegramChat}
-	if c, known := cs.load(tx, telegramChat); known {
+	if c, known := a.load(tx, telegramChat); known {
 		ids = append(ids, c.key, c.telegram)
 	}
-	return cs.opts.AllowAll || slices.ContainsFunc(ids, func(n int64) bool {
-		return slices.Contains(cs.opts.AllowChats, n) || cs.paired(tx, "chat", n)
+	return a.opts.AllowAll || slices.ContainsFunc(ids, func(n int64) bool {
+		return slices.Contains(a.opts.AllowChats, n) || a.paired(tx, "chat", n)
 	})
 }
 
-func (cs *chats) paired(tx *store.Tx, kind string, n int64) bool {
-	return store.Value[bool](tx, `SELECT 1 FROM admitted WHERE bot = ? AND kind = ? AND id = ?`, cs.bot, kind, n)
+func (a *account) paired(tx *store.Tx, kind string, n int64) bool {
+	return store.Value[bool](tx, `SELECT 1 FROM admitted WHERE bot = ? AND kind = ? AND id = ?`, a.bot, kind, n)
+}
+
+// codeLetters has no letters and digits that look alike.
+const codeLetters = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
+
+const codeLength = 8
+
+// NewCode makes a one-time code and stores its hash. Whoever sends it to the bot
+// as /pair CODE before it expires is admitted: the user in a direct chat, the
+// group in a group. A running bridge takes it at once.
+func NewCode(ctx context.Context, db *sql.DB, valid time.Duration) (string, error) {
+	letters := make([]byte, codeLength)
+	for i := range letters {
+		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(codeLetters))))
+		if err != nil {
+			return "", fmt.Errorf("making a code: %w", err)
+		}
+		letters[i] = codeLetters[n.Int64()]
+	}
+	code := string(letters[:4]) + "-" + string(letters[4:])
+	tx := store.On(ctx, db)
+	tx.Exec(`INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, codeHash(code), time.Now().Add(valid).UnixMicro())
+	return code, tx.Err()
+}
+
+// codeHash returns the stored form of a code. Case, spaces and hyphens do not matter.
+func codeHash(code string) string {
+	plain := strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))
+	return digest("hubbub pairing " + plain)
+}
+
+// turnAway logs what a stranger did. It answers only a pairing code and, a few times
+// a day, the question how to get in.
+func (in *intake) turnAway(tx *store.Tx, h *happening) string {
+	reason := fmt.Sprintf("chat %d is not admitted (--allow-chat, or /pair there)", h.chat.ID)
+	direct := h.chat.Type == models.ChatTypePrivate
+	if direct {
+		reason = fmt.Sprintf("user %d is not admitted (--allow-user, or /pair)", h.user)
+	}
+	pairing := (h.command == "/pair" || h.command == "/start") && h.arguments != ""
+	asking := h.command == "/pair" || direct && (h.command == "/start" || h.command == "/help")
+	if !pairing && !asking {
+		if tx.Err() == nil {
+			in.log.Info().Int64("chat", h.chat.ID).Int64("user", h.user).Msg("turned away: " + reason)
+		}
+		return reason
+	}
+	c := in.meet(tx, &h.chat)
+	if pairing {
+		in.pair(tx, c, h)
+		return "the command " + h.command
+	}
+	told := store.Value[int](tx, `SELECT count(*) FROM replies WHERE bot = ? AND chat = ? AND agent = '' AND received_at > ?`,
+		in.bot, c.key, time.Now().Add(-24*time.Hour).UnixMicro())
+	if told >= maxNotices {
+		return reason
+	}
+	who := fmt.Sprintf("you: your user id is %d", h.user)
+	if !direct {
+		who = fmt.Sprintf("this group: its id is %d", h.chat.ID)
+	}
+	in.notice(tx, c, h.thread, fmt.Sprintf("stranger:%d", h.message), fmt.Sprintf(
+		"This bot is private. Ask whoever runs it to admit %s. With a one-time code from them (`hubbub pair`), send /pair CODE.", who))
+	return reason
+}
+
+// pair admits the user or the group that sends a valid code.
+func (in *intake) pair(tx *store.Tx, c *chat, h *happening) {
+	guesses := store.Value[int](tx, `SELECT count(*) FROM guesses WHERE bot = ? AND user = ? AND at > ?`,
+		in.bot, h.user, time.Now().Add(-time.Hour).UnixMicro())
+	if guesses >= guessesPerHour {
+		in.log.Warn().Int64("user", h.user).Msg("user sent too many wrong pairing codes; not answered")
+		return // no answer that could be used to go on guessing
+	}
+	used := tx.Changed(`UPDATE codes SET used_at = ?1 WHERE hash = ?2 AND used_at = 0 AND expires_at > ?1`, now(), codeHash(h.arguments))
+	says := "This code is not valid: it was used already, it expired, or it is mistyped."
+	if used == 0 {
+		tx.Exec(`INSERT INTO guesses (bot, user, at) VALUES (?, ?, ?)`, in.bot, h.user, now())
+	} else {
+		kind, who := "chat", c.key
+		says = "This group is admitted. Everybody here can talk to the agent now."
+		if h.chat.Type == models.ChatTypePrivate {
+			kind, who, says = "user", h.user, "You are admitted. Write a message, and an agent will answer."
+		}
+		in.log.Info().Str("kind", kind).Int64("id", who).Int64("by", h.user).Msg("user or chat admitted by a one-time code")
+		tx.Exec(`INSERT OR REPLACE INTO admitted (bot, kind, id, by, at) VALUES (?, ?, ?, ?, ?)`, in.bot, kind, who, h.user, now())
+	}
+	in.notice(tx, c, h.thread, fmt.Sprintf("pair:%d", h.message), says)
+}
+
+// An Admission is a user or a chat that was admitted by a code.
+type Admission struct {
+	Bot  int64     `json:"bot"`
+	Kind string    `json:"kind"` // "user" or "chat"
+	ID   int64     `json:"id"`
+	By   int64     `json:"by"` // the user who sent the code
+	At   time.Time `json:"at"`
+
+	micro int64 // At, as it is stored
+}
+
+// Admissions lists who was admitted by a code, oldest first.
+func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
+	tx := store.On(ctx, db)
+	all := store.List(tx, func(a *Admission) []any { return []any{&a.Bot, &a.Kind, &a.ID, &a.By, &a.micro} },
+		`SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
+	for i := range all {
+		all[i].At = time.UnixMicro(all[i].micro)
+	}
+	return all, tx.Err()
+}
+
+// Revoke removes the admission of a user or a chat by code and reports whether there
+// was one. It does not affect what the bridge's flags allow.
+func Revoke(ctx context.Context, db *sql.DB, who int64) (bool, error) {
+	tx := store.On(ctx, db)
+	return tx.Changed(`DELETE FROM admitted WHERE id = ?`, who) > 0, tx.Err()
 }

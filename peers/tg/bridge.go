@@ -2,13 +2,10 @@ package tg
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"hubbub/peers/peer"
@@ -16,6 +13,7 @@ import (
 	"hubbub/peers/surface"
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol"
+	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
 	"golang.org/x/sync/errgroup"
@@ -27,15 +25,12 @@ var ErrToken = errors.New("the bot token is not accepted by Telegram; check TELE
 // A Bridge connects one bot to the bus.
 type Bridge struct {
 	*account
-	peer    *peer.Peer
-	surface *surface.Surface
-	chats   *chats
-	out     *outbound
-	in      *intake
-	files   *files
+	peer  *peer.Peer
+	out   *outbound
+	in    *intake
+	files *files
 
-	conflict time.Time    // when another poller was last noticed; pollLoop's own
-	polled   atomic.Int64 // time of the last good answer to a poll, microseconds
+	conflict time.Time // when another poller was last noticed; pollLoop's own
 }
 
 // New makes a bridge for the bot of a token, on a database of Open. It does no
@@ -50,13 +45,11 @@ func New(token string, db *sql.DB, opts *Options) *Bridge {
 // become makes the bridge serve one bot. Its queues are named for the bot.
 func (b *Bridge) become(bot int64) {
 	b.bot = bot
-	b.chats = &chats{account: b.account}
-	b.out = newOutbound(b.chats)
-	b.surface = surface.New(b.db, &events{b.chats, b.out}, &surface.Options{
-		Name: b.name(), Patience: b.opts.SpawnPatience, Crash: func(point string) { b.crash(point) }, Log: &b.log,
+	b.out = newOutbound(b.account)
+	b.surface = surface.New(b.db, &events{b.out}, &surface.Options{
+		Name: id(b.bot), Patience: b.opts.SpawnPatience, Crash: func(point string) { b.crash(point) }, Log: &b.log,
 	})
-	b.chats.surface = b.surface
-	b.in = &intake{chats: b.chats, out: b.out, files: b.files, arrived: make(chan struct{}, 1)}
+	b.in = &intake{outbound: b.out, files: b.files, arrived: make(chan struct{}, 1)}
 }
 
 // queueTelegram is the name of the bridge's own queue.
@@ -73,17 +66,28 @@ func (b *Bridge) Run(ctx context.Context) error {
 	ctx, b.fatal = context.WithCancelCause(ctx)
 	defer b.fatal(nil)
 	b.quit = ctx.Done()
+	err := b.run(ctx)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrToken):
+		return cause
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return nil
+	}
+	return err
+}
+
+func (b *Bridge) run(ctx context.Context) error {
 	if err := b.identify(ctx); err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	if err := b.connect(ctx); err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	listener, err := b.files.open(ctx)
 	if err != nil {
-		return stopped(ctx, err)
+		return err
 	}
-	err = b.peer.RunWith(ctx, func(ctx context.Context) error {
+	return b.peer.RunWith(ctx, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		for _, loop := range []func(context.Context) error{
 			b.readyOnce, b.receiveLoop, b.in.loop, b.surface.Run, b.out.telegram.Run,
@@ -94,26 +98,11 @@ func (b *Bridge) Run(ctx context.Context) error {
 		}
 		return g.Wait()
 	})
-	if cause := context.Cause(ctx); err == nil && errors.Is(cause, ErrToken) {
-		err = cause
-	}
-	return stopped(ctx, err)
-}
-
-// stopped returns nil for the error of a clean stop.
-func stopped(ctx context.Context, err error) error {
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrToken) {
-		return nil
-	}
-	return err
 }
 
 // connect makes the one connection for all chats of the bot.
 func (b *Bridge) connect(ctx context.Context) error {
-	var opts peer.Options
-	if b.opts.Peer != nil {
-		opts = *b.opts.Peer
-	}
+	opts := defaults.Of(b.opts.Peer)
 	theirs := opts.OnConnect
 	opts.OnConnect = func(ctx context.Context) {
 		if theirs != nil {
@@ -123,14 +112,10 @@ func (b *Bridge) connect(ctx context.Context) error {
 	}
 	b.peer = peer.New(protocol.PeerID("tg:"+id(b.bot)), &opts)
 	b.surface.Handle(b.peer)
-	for t, h := range map[protocol.MessageType]peer.Handler{
-		protocol.TypeTGReply: b.out.takeReply,
-		// Agents tell of each other's events; a chat has no use for them.
-		protocol.TypeAgentEvent:     ignore,
-		protocol.TypeDeliveryStatus: ignore,
-	} {
-		b.peer.Handle(t, h)
-	}
+	b.peer.Handle(protocol.TypeTGReply, b.out.takeReply)
+	// Agents tell of each other's events; a chat has no use for them.
+	b.peer.Handle(protocol.TypeAgentEvent, ignore)
+	b.peer.Handle(protocol.TypeDeliveryStatus, ignore)
 	b.peer.HandleAny(func(_ context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("a Telegram chat takes no %s", d.Message.Type))
 	})
@@ -140,10 +125,7 @@ func (b *Bridge) connect(ctx context.Context) error {
 func ignore(context.Context, *peer.Delivery) error { return nil }
 
 func (b *Bridge) readyOnce(ctx context.Context) error {
-	if err := b.peer.Ready(ctx); err != nil {
-		return nil //nolint:nilerr // Run's own error says why
-	}
-	if b.opts.OnReady != nil {
+	if b.peer.Ready(ctx) == nil { // else Run's own error says why
 		b.opts.OnReady()
 	}
 	return nil
@@ -181,7 +163,7 @@ func (b *Bridge) rememberBot(ctx context.Context) error {
 	b.log.Info().Int64("bot", b.bot).Str("username", b.me.Username).Msg("bot identified")
 	tx := store.On(ctx, b.db)
 	tx.Exec(`INSERT INTO bots (bot, token_hash, me) VALUES (?1, ?2, ?3) ON CONFLICT (bot) DO UPDATE SET token_hash = ?2, me = ?3`,
-		b.bot, hashToken(b.token), string(encode(b.me)))
+		b.bot, digest("hubbub bot token "+b.token), string(encode(b.me)))
 	if err := tx.Err(); err != nil {
 		return fmt.Errorf("writing to the database: %w", err)
 	}
@@ -191,16 +173,10 @@ func (b *Bridge) rememberBot(ctx context.Context) error {
 // recallBot reports whether the token was used before, and restores what was known
 // of its bot.
 func (b *Bridge) recallBot(ctx context.Context) bool {
-	known := store.Value[[]byte](store.On(ctx, b.db), `SELECT me FROM bots WHERE token_hash = ?`, hashToken(b.token))
+	known := store.Value[[]byte](store.On(ctx, b.db), `SELECT me FROM bots WHERE token_hash = ?`, digest("hubbub bot token "+b.token))
 	if json.Unmarshal(known, &b.me) != nil {
 		return false
 	}
 	b.become(b.me.ID)
 	return true
-}
-
-// hashToken returns a hash by which tokens are told apart.
-func hashToken(token string) string {
-	sum := sha256.Sum256([]byte("hubbub bot token " + token))
-	return hex.EncodeToString(sum[:])
 }

@@ -2,8 +2,6 @@ package tg
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	"hubbub/peers/outbox"
@@ -46,7 +44,7 @@ func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 			text += "\n/" + known.Command + " — " + known.Description
 		}
 	}
-	in.out.notice(tx, c, h.thread, fmt.Sprintf("command:%d:%d", h.chat.ID, h.message), text)
+	in.notice(tx, c, h.thread, fmt.Sprintf("command:%d:%d", h.chat.ID, h.message), text)
 }
 
 func (in *intake) startChat(tx *store.Tx, c *chat) string {
@@ -71,13 +69,6 @@ func (in *intake) stopChat(tx *store.Tx, c *chat, h *happening) string {
 	return "Stopped. What is written here does not reach the agents, and they do not answer, until /start."
 }
 
-// remindStopped tells a direct chat, once a day, that it is stopped.
-func (in *intake) remindStopped(tx *store.Tx, c *chat) {
-	if c.direct() {
-		in.out.notice(tx, c, 0, "stopped:"+today(), "This chat is stopped, so the agents do not see your message. /start goes on.")
-	}
-}
-
 // describe says which agents a chat has, and, for its status, what waits.
 func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 	at := in.standing(tx, c)
@@ -96,8 +87,8 @@ func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 		return text
 	}
 	text += fmt.Sprintf("\n\nMessages that wait for an agent: %d\nAnswers that wait for Telegram: %d",
-		at.Waiting, in.out.count(tx, c, outbox.StatePending, outbox.StateSending))
-	if lost := in.out.count(tx, c, outbox.StateDead, outbox.StateUnknown); lost > 0 {
+		at.Waiting, in.count(tx, c, outbox.StatePending, outbox.StateSending))
+	if lost := in.count(tx, c, outbox.StateDead, outbox.StateUnknown); lost > 0 {
 		text += fmt.Sprintf("\nAnswers that did not or may not have arrived: %d", lost)
 	}
 	if at.Trouble != "" && at.State != surface.Assigned {
@@ -126,8 +117,7 @@ func (out *outbound) count(tx *store.Tx, c *chat, states ...outbox.State) int {
 // commandsOnce gives Telegram the command list, unless it has it already: each
 // start would otherwise cost a call, of which Telegram allows few.
 func (in *intake) commandsOnce(ctx context.Context) error {
-	sum := sha256.Sum256(encode(commands))
-	hash := hex.EncodeToString(sum[:])
+	hash := digest(string(encode(commands)))
 	tx := store.On(ctx, in.db)
 	if in.remembered(tx, "commands") == hash {
 		return nil

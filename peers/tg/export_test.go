@@ -2,6 +2,7 @@ package tg
 
 import (
 	"hubbub/peers/outbox"
+	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -12,7 +13,7 @@ func (b *Bridge) CrashAt(f func(point string)) { b.crash = f }
 
 // NamesOf reads an update and returns whom it mentions, given the agents of the
 // chat.
-func NamesOf(raw []byte, agents ...string) ([]string, error) {
+func NamesOf(raw []byte, agents ...protocol.PeerID) ([]string, error) {
 	h, err := read(raw, &models.User{ID: 42, Username: "hubbub_bot"})
 	return resolve(h.draft.Names, agents, "hubbub_bot", func(name string) bool { return name == "will" }), err
 }

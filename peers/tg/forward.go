@@ -18,8 +18,7 @@ import (
 
 // events are what was said in chats, on its way to agents: the host of the surface.
 type events struct {
-	*chats
-	out *outbound
+	*outbound
 }
 
 // Find returns the chat that a topic names, and why it may have no agent.
@@ -58,13 +57,9 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	if err := json.Unmarshal(of.draft, &d); err != nil {
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("event %d cannot be read: %w", e.ID, err))
 	}
-	assigned := make([]string, len(e.Agents))
-	for i, a := range e.Agents {
-		assigned[i] = string(a)
-	}
 	content := d.Content
 	content.SourceID, content.Sequence = e.Source, e.ID
-	content.Mentions = resolve(d.Names, assigned, ev.me.Username, func(name string) bool {
+	content.Mentions = resolve(d.Names, e.Agents, ev.me.Username, func(name string) bool {
 		return store.Value[bool](tx, `SELECT 1 FROM people WHERE bot = ? AND username = ?`, ev.bot, name)
 	})
 	if d.ReplyMessage != 0 {
@@ -75,8 +70,8 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 		}
 		switch {
 		case content.ReplyTo.Author != "":
-		case d.ReplyToBot && len(assigned) > 0:
-			content.ReplyTo.Author = assigned[0]
+		case d.ReplyToBot && len(e.Agents) > 0:
+			content.ReplyTo.Author = string(e.Agents[0])
 		case d.ReplyUser != "":
 			content.ReplyTo.Author = "user:" + strings.ToLower(d.ReplyUser)
 		}
@@ -149,12 +144,12 @@ func (ev *events) tell(tx *store.Tx, of protocol.PeerID, thread int, key, says s
 		return
 	}
 	if c, known := ev.load(tx, n); known && !c.silent() {
-		ev.out.notice(tx, c, thread, key, says)
+		ev.notice(tx, c, thread, key, says)
 	}
 }
 
 // Wake makes the queue towards Telegram look again.
-func (ev *events) Wake() { ev.out.telegram.Wake() }
+func (ev *events) Wake() { ev.telegram.Wake() }
 
 // today and thisHour name the day and the hour, for what is told once in each.
 func today() string { return time.Now().UTC().Format(time.DateOnly) }

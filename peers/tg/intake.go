@@ -15,8 +15,7 @@ import (
 
 // An intake takes stored updates in: it decides what follows from each.
 type intake struct {
-	*chats
-	out     *outbound
+	*outbound
 	files   *files
 	arrived chan struct{} // wakes loop
 }
@@ -126,7 +125,7 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 		in.setPresent(tx, c, true)
 	}
 	if h.callback != "" {
-		in.out.answerCallback(tx, c, h)
+		in.answerCallback(tx, c, h)
 	}
 	switch {
 	case h.command != "":
@@ -135,7 +134,9 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 	case h.skip != "":
 		return h.skip
 	case c.stopped:
-		in.remindStopped(tx, c)
+		if c.direct() { // it is told once a day
+			in.notice(tx, c, 0, "stopped:"+today(), "This chat is stopped, so the agents do not see your message. /start goes on.")
+		}
 		return "the chat is stopped"
 	}
 	in.storeEvent(tx, c, h)

@@ -34,23 +34,19 @@ func pauseAfter(err error, failures int) time.Duration {
 // judge says what follows from a call that failed. An answer means that the
 // call had no effect, a 5xx too; no answer means that nobody knows.
 func (out *outbound) judge(ctx context.Context, o *outgoing, err error) error {
-	if transport, ok := errors.AsType[*botapi.TransportError](err); ok {
-		switch {
-		case !transport.Left:
-			return outbox.Retry(0, err)
-		case out.opts.ResendUnknown:
-			return outbox.Retry(0, fmt.Errorf("sending again, though it may have arrived: %w: %w", errUnknown, err))
-		}
-		return outbox.Unknown(fmt.Errorf("%w: %w", errUnknown, err))
-	}
-	refused, ok := errors.AsType[*botapi.Error](err)
-	if !ok {
-		if outbox.Open(err) {
-			err = outbox.Retry(0, err)
-		}
-		return err
-	}
+	transport, silent := errors.AsType[*botapi.TransportError](err)
+	refused, _ := errors.AsType[*botapi.Error](err)
 	switch {
+	case silent && !transport.Left:
+		return outbox.Retry(0, err)
+	case silent && out.opts.ResendUnknown:
+		return outbox.Retry(0, fmt.Errorf("sending again, though it may have arrived: %w: %w", errUnknown, err))
+	case silent:
+		return outbox.Unknown(fmt.Errorf("%w: %w", errUnknown, err))
+	case refused == nil && outbox.Open(err):
+		return outbox.Retry(0, err)
+	case refused == nil:
+		return err
 	case refused.Code == http.StatusTooManyRequests:
 		return outbox.Retry(out.heed(ctx, o.chat.telegram, refused), err)
 	case refused.Code == http.StatusUnauthorized:
@@ -58,12 +54,10 @@ func (out *outbound) judge(ctx context.Context, o *outgoing, err error) error {
 		return outbox.Retry(time.Minute, err)
 	case refused.Code == http.StatusForbidden:
 		out.expelled(ctx, o.chat, refused)
-		return outbox.Permanent(err)
 	case refused.Code >= 500, refused.Code/100 == 3, refused.Code == http.StatusNotFound:
 		return outbox.Retry(0, err) // another answer may come later
-	default:
-		return outbox.Permanent(err)
 	}
+	return outbox.Permanent(err)
 }
 
 // idempotentTries is how often a call that gets no answer is made in all if making

@@ -6,6 +6,7 @@ import (
 	"unicode/utf16"
 
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -19,18 +20,24 @@ func names(text string, entities []models.MessageEntity) []string {
 	var out []string
 	for _, label := range attention.Labels(text) {
 		name := strings.ToLower(strings.TrimRight(text[label.From+1:label.NameEnd], "-"))
-		if name != "" && name[0] != '-' && !hidden[label.From] && !slices.Contains(out, name) {
-			out = append(out, name)
+		if name != "" && name[0] != '-' && !hidden[label.From] {
+			out = add(out, name)
 		}
 	}
 	for _, e := range entities {
 		if e.Type == models.MessageEntityTypeTextMention && e.User != nil {
-			if name := "id:" + id(e.User.ID); !slices.Contains(out, name) {
-				out = append(out, name)
-			}
+			out = add(out, "id:"+id(e.User.ID))
 		}
 	}
 	return out
+}
+
+// add appends a name that is not in a list yet.
+func add(list []string, name string) []string {
+	if slices.Contains(list, name) {
+		return list
+	}
+	return append(list, name)
 }
 
 // covered marks the bytes of a text in which an @ is no mention.
@@ -56,31 +63,26 @@ func covered(text string, entities []models.MessageEntity) map[int]bool {
 // resolve turns names into mentions, given the agents of the chat in the order
 // of their assignment, the bot's username, and a function that knows people. The
 // bot's own name stands for the chat's first agent if no agent is named.
-func resolve(names, agents []string, bot string, isPerson func(string) bool) []string {
+func resolve(names []string, agents []protocol.PeerID, bot string, isPerson func(string) bool) []string {
 	var out []string
-	add := func(m string) {
-		if !slices.Contains(out, m) {
-			out = append(out, m)
-		}
-	}
 	toBot, toAgent := false, false
 	for _, name := range names {
 		switch {
-		case slices.Contains(agents, "agent:"+name):
-			add("agent:" + name)
+		case slices.Contains(agents, protocol.PeerID("agent:"+name)):
+			out = add(out, "agent:"+name)
 			toAgent = true
 		case name == strings.ToLower(bot):
 			toBot = true
 		case strings.HasPrefix(name, "id:"):
-			add("user:" + strings.TrimPrefix(name, "id:"))
+			out = add(out, "user:"+strings.TrimPrefix(name, "id:"))
 		case isPerson(name) || strings.HasSuffix(name, "bot"):
-			add("user:" + name)
+			out = add(out, "user:"+name)
 		default:
-			add("role:" + name)
+			out = add(out, "role:"+name)
 		}
 	}
 	if toBot && !toAgent && len(agents) > 0 {
-		add(agents[0])
+		out = add(out, string(agents[0]))
 	}
 	return out
 }

@@ -77,7 +77,6 @@ const (
 func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
 	defaults.Set(&d.PollTimeout, 50*time.Second)
-	defaults.Set(&d.SpawnPatience, 30*time.Second)
 	defaults.Set(&d.AlbumWait, 1500*time.Millisecond)
 	defaults.Set(&d.TypingHold, 30*time.Second)
 	defaults.Set(&d.MinSendInterval, time.Second)
@@ -85,6 +84,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&d.BotPerSecond, 30)
 	defaults.Set(&d.MaxPending, 10_000)
 	defaults.Set(&d.WebhookListen, defaultHookAddr)
+	defaults.Set(&d.OnReady, func() {})
 	defaults.Log(&d.Log)
 	return d
 }

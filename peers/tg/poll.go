@@ -43,14 +43,10 @@ type cursor struct {
 // of nothing but repetitions comes from a server that forgets what was confirmed:
 // there the offset must stay while the poll waits.
 func (c cursor) next(highest int64, size, fresh int) cursor {
-	switch {
-	case size == 0:
+	if size == 0 {
 		return cursor{wait: true}
-	case fresh == 0:
-		return cursor{offset: highest + 1, wait: true, single: c.single}
-	default:
-		return cursor{offset: highest + 1, single: c.single}
 	}
+	return cursor{offset: highest + 1, wait: fresh == 0, single: c.single}
 }
 
 // pollLoop polls for updates. The offset moves only after the last batch is on disk.
@@ -63,7 +59,6 @@ func (b *Bridge) pollLoop(ctx context.Context) error {
 		var fresh int
 		var highest int64
 		if err == nil {
-			b.polled.Store(now())
 			b.crash("received")
 			fresh, highest, err = b.storeUpdates(ctx, batch)
 		}

@@ -7,12 +7,13 @@ import (
 
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
 )
 
 func TestWhoIsMentioned(t *testing.T) {
-	agents := []string{"agent:lead", "agent:tg--100", "agent:w3"}
+	agents := []protocol.PeerID{"agent:lead", "agent:tg--100", "agent:w3"}
 	for text, want := range map[string][]string{
 		"nobody":                        nil,
 		"@lead":                         {"agent:lead"},

@@ -24,31 +24,31 @@ import (
 // An outbound is the way from the bus to Telegram: what shall be shown waits in the
 // queue "telegram".
 type outbound struct {
-	*chats
+	*account
 	telegram *outbox.Outbox
 	limiter  *rate.Limiter
 	typing   *typing
 	shown    sync.Map // the number of the message that an item made, until it is settled
 }
 
-func newOutbound(cs *chats) *outbound {
-	out := &outbound{chats: cs, limiter: rate.NewLimiter(rate.Inf, 1)}
-	if n := cs.opts.BotPerSecond; n > 0 {
+func newOutbound(a *account) *outbound {
+	out := &outbound{account: a, limiter: rate.NewLimiter(rate.Inf, 1)}
+	if n := a.opts.BotPerSecond; n > 0 {
 		out.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
 	}
 	out.typing = newTyping(out)
 	interrupted := outbox.GiveUpUnknown
-	if cs.opts.ResendUnknown {
+	if a.opts.ResendUnknown {
 		interrupted = outbox.Resend
 	}
-	out.telegram = outbox.New(cs.db, out.send, &outbox.Options{
-		Name: cs.queue(queueTelegram), Poll: outboxPoll, MaxAge: maxAge, MaxPending: cs.opts.MaxPending, Parallel: 32,
+	out.telegram = outbox.New(a.db, out.send, &outbox.Options{
+		Name: queueTelegram + ":" + id(a.bot), Poll: outboxPoll, MaxAge: maxAge, MaxPending: a.opts.MaxPending, Parallel: 32,
 		AttemptTimeout: time.Minute, StopTimeout: stopGrace, OnInterrupted: interrupted, Began: out.began,
-		OnSettled: out.settled, Log: &cs.log,
+		OnSettled: out.settled, Log: &a.log,
 		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
 			out.shown.Delete(item.ID)
-			cs.crash("recorded")
-			cs.surface.Wake()
+			a.crash("recorded")
+			a.surface.Wake()
 		},
 	})
 	return out

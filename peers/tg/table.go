@@ -2,17 +2,20 @@ package tg
 
 import (
 	"cmp"
+	"context"
 	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -41,10 +44,41 @@ func OpenBeside(path string) (*sql.DB, error) {
 
 func versions() []string { return []string{schema + outbox.Schema, surface.Schema + toSurface} }
 
-// chats are the chats that the bot is or was in, and their ways to agents.
-type chats struct {
-	*account
-	surface *surface.Surface
+// keepRecords is how long settled replies are kept: to tell who wrote a message that
+// is answered, and to recognize a reply that is sent again.
+const keepRecords = 90 * 24 * time.Hour
+
+// pruneLoop deletes old records once a day. Events are kept.
+func (b *Bridge) pruneLoop(ctx context.Context) error {
+	for {
+		if err := b.prune(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn().Err(err).Msg("pruning failed; trying again tomorrow")
+		}
+		if !retry.Sleep(ctx, 24*time.Hour) {
+			return nil
+		}
+	}
+}
+
+func (b *Bridge) prune(ctx context.Context) error {
+	tx, nowTime := store.On(ctx, b.db), time.Now()
+	for _, p := range []struct {
+		query string
+		age   time.Duration
+	}{
+		{`DELETE FROM updates WHERE received_at < ? AND state <> 'new'`, keepUpdates},
+		{`DELETE FROM holds WHERE until < ?`, 0},
+		{`DELETE FROM guesses WHERE at < ?`, time.Hour},
+		{`DELETE FROM codes WHERE expires_at < ?`, 24 * time.Hour},
+		{`DELETE FROM sends WHERE reply IN (SELECT id FROM replies WHERE received_at < ?)`, keepRecords},
+		{`DELETE FROM replies WHERE received_at < ? AND id NOT IN (SELECT reply FROM sends)`, keepRecords},
+	} {
+		tx.Exec(p.query, nowTime.Add(-p.age).UnixMicro())
+	}
+	if tx.Err() != nil {
+		return tx.Err()
+	}
+	return b.surface.Prune(ctx, nowTime.Add(-keepRecords))
 }
 
 // A chat is one row of chats.
@@ -77,17 +111,17 @@ var errNoChat = errors.New("this bot has no such chat")
 
 // load reads a chat by its key or by any id that it has had, and reports whether
 // there is one.
-func (cs *chats) load(tx *store.Tx, anyID int64) (*chat, bool) {
+func (a *account) load(tx *store.Tx, anyID int64) (*chat, bool) {
 	c, found := store.Get(tx, func(c *chat) []any {
 		return []any{&c.key, &c.telegram, &c.kind, &c.title, &c.forum, &c.present, &c.stopped}
 	}, `SELECT chat, telegram_id, kind, title, forum, present, stopped FROM chats WHERE bot = ?1 AND chat =
-		coalesce((SELECT chat FROM aliases WHERE bot = ?1 AND telegram_id = ?2), ?2)`, cs.bot, anyID)
+		coalesce((SELECT chat FROM aliases WHERE bot = ?1 AND telegram_id = ?2), ?2)`, a.bot, anyID)
 	return &c, found
 }
 
 // meet returns the chat of an update, making it known when it is new.
-func (cs *chats) meet(tx *store.Tx, from *models.Chat) *chat {
-	c, known := cs.load(tx, from.ID)
+func (a *account) meet(tx *store.Tx, from *models.Chat) *chat {
+	c, known := a.load(tx, from.ID)
 	if !known {
 		c = &chat{key: from.ID, telegram: from.ID, present: true}
 	}
@@ -95,46 +129,46 @@ func (cs *chats) meet(tx *store.Tx, from *models.Chat) *chat {
 		c.kind, c.title, c.forum = string(from.Type), cmp.Or(from.Title, fullName(from.FirstName, from.LastName)), from.IsForum
 		tx.Exec(`INSERT INTO chats (bot, chat, telegram_id, kind, title, forum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 			ON CONFLICT (bot, chat) DO UPDATE SET kind = ?4, title = ?5, forum = ?6 WHERE (kind, title, forum) <> (?4, ?5, ?6)`,
-			cs.bot, c.key, c.telegram, c.kind, c.title, c.forum)
+			a.bot, c.key, c.telegram, c.kind, c.title, c.forum)
 	}
 	return c
 }
 
 // setPresent records whether the bot may write to a chat. If it may not, the chat
 // asks for no agent.
-func (cs *chats) setPresent(tx *store.Tx, c *chat, present bool) {
+func (a *account) setPresent(tx *store.Tx, c *chat, present bool) {
 	c.present = present
-	tx.Exec(`UPDATE chats SET present = ? WHERE bot = ? AND chat = ?`, present, cs.bot, c.key)
-	cs.openOrClose(tx, c)
+	tx.Exec(`UPDATE chats SET present = ? WHERE bot = ? AND chat = ?`, present, a.bot, c.key)
+	a.openOrClose(tx, c)
 }
 
 // setStopped records that a user stopped a chat, or let it go on.
-func (cs *chats) setStopped(tx *store.Tx, c *chat, stopped bool) {
+func (a *account) setStopped(tx *store.Tx, c *chat, stopped bool) {
 	c.stopped = stopped
-	tx.Exec(`UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, cs.bot, c.key)
-	cs.openOrClose(tx, c)
+	tx.Exec(`UPDATE chats SET stopped = ? WHERE bot = ? AND chat = ?`, stopped, a.bot, c.key)
+	a.openOrClose(tx, c)
 }
 
-func (cs *chats) openOrClose(tx *store.Tx, c *chat) {
-	set := cs.surface.Open
+func (a *account) openOrClose(tx *store.Tx, c *chat) {
+	set := a.surface.Open
 	if c.silent() {
-		set = cs.surface.Close
+		set = a.surface.Close
 	}
 	tx.Fail(set(tx.Context(), sqlTx(tx), peerOf(c.key)))
 }
 
 // move makes the new id of a group an alias of the one it was known by.
-func (cs *chats) move(tx *store.Tx, from, to int64) {
-	c, known := cs.load(tx, from)
+func (a *account) move(tx *store.Tx, from, to int64) {
+	c, known := a.load(tx, from)
 	if !known || c.telegram == to { // nothing was ever said there, or it is done
 		return
 	}
-	cs.log.Info().Int64("chat", c.key).Int64("moved_to", to).Msg("group became a supergroup; it keeps its agents")
-	tx.Exec(`INSERT OR REPLACE INTO aliases (bot, telegram_id, chat) VALUES (?, ?, ?)`, cs.bot, to, c.key)
+	a.log.Info().Int64("chat", c.key).Int64("moved_to", to).Msg("group became a supergroup; it keeps its agents")
+	tx.Exec(`INSERT OR REPLACE INTO aliases (bot, telegram_id, chat) VALUES (?, ?, ?)`, a.bot, to, c.key)
 	tx.Exec(`UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
-		to, string(models.ChatTypeSupergroup), cs.bot, c.key)
+		to, string(models.ChatTypeSupergroup), a.bot, c.key)
 	// What was said under the new id before this was known belongs here too.
-	tx.Fail(cs.surface.Rename(tx.Context(), sqlTx(tx), peerOf(to), peerOf(c.key)))
+	tx.Fail(a.surface.Rename(tx.Context(), sqlTx(tx), peerOf(to), peerOf(c.key)))
 }
 
 // sqlTx is the transaction of a Tx, for the surface, which does not take a Tx yet.

@@ -1,6 +1,7 @@
 package tg
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -36,10 +37,7 @@ func CheckWebhookSecret(secret string) error {
 
 // webhookLoop listens, tells Telegram the address, and stores what it delivers.
 func (b *Bridge) webhookLoop(ctx context.Context) error {
-	secret := b.opts.WebhookSecret
-	if secret == "" {
-		secret = rand.Text()
-	}
+	secret := cmp.Or(b.opts.WebhookSecret, rand.Text())
 	if err := CheckWebhookSecret(secret); err != nil {
 		return err
 	}
@@ -68,7 +66,6 @@ func (b *Bridge) announceWebhook(ctx context.Context, secret string) error {
 		}
 		switch {
 		case err == nil:
-			b.polled.Store(now())
 			b.log.Info().Str("listen", b.opts.WebhookListen).Msg("webhook announced; Telegram delivers updates there")
 			return nil
 		case ctx.Err() != nil:
@@ -110,7 +107,6 @@ func (b *Bridge) webhookHandler(secret string) http.Handler {
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 			return
 		}
-		b.polled.Store(now())
 		b.crash("stored")
 	})
 }
