@@ -34,12 +34,7 @@ const (
 // an item mentions the agent or assigns work to it.
 func MakeDigest(items []DigestItem, v Version) Digest {
 	d := Digest{Policy: PolicyMustNotRespond.In(v), Reason: "digest"}
-	type place struct {
-		label  string
-		counts map[string]int
-		total  int
-	}
-	var places []*place
+	places, counts := []string{}, map[string]map[string]int{}
 	for i := range items {
 		e := &items[i].Event
 		d.EventIDs = append(d.EventIDs, e.EventID)
@@ -47,21 +42,17 @@ func MakeDigest(items []DigestItem, v Version) Digest {
 			d.Addressed = append(d.Addressed, e.EventID)
 		}
 		label := WhereLabel(e.Conversation)
-		at := slices.IndexFunc(places, func(p *place) bool { return p.label == label })
-		if at < 0 {
-			places, at = append(places, &place{label: label, counts: map[string]int{}}), len(places)
+		if counts[label] == nil {
+			counts[label], places = map[string]int{}, append(places, label)
 		}
-		places[at].total++
-		places[at].counts[string(e.kind())+" by "+string(e.authorKind())]++
+		counts[label][string(e.kind())+" by "+string(e.authorKind())]++
 	}
 	if len(d.Addressed) > 0 {
 		d.Policy, d.Reason = PolicyMayRespond, "digest_with_mention"
 	}
-	var b strings.Builder
-	for _, p := range places {
-		b.WriteString(p.label + ": " + strconv.Itoa(p.total) + " (" + countList(p.counts) + ")\n")
+	for _, label := range places {
+		d.Summary += label + ": " + countList(counts[label]) + "\n"
 	}
-	d.Summary = b.String()
 	newest := items[max(0, len(items)-maxExcerpts):]
 	d.Withheld = len(items) - len(newest)
 	for i := range newest {
@@ -71,12 +62,14 @@ func MakeDigest(items []DigestItem, v Version) Digest {
 	return d
 }
 
+// countList returns a sum and what it is made of: "3 (message by human 2, status by system 1)".
 func countList(counts map[string]int) string {
-	keys := slices.Sorted(maps.Keys(counts))
-	for i, key := range keys {
-		keys[i] = HeaderValue(key) + " " + strconv.Itoa(counts[key])
+	total, parts := 0, slices.Sorted(maps.Keys(counts))
+	for i, key := range parts {
+		total += counts[key]
+		parts[i] = HeaderValue(key) + " " + strconv.Itoa(counts[key])
 	}
-	return strings.Join(keys, ", ")
+	return strconv.Itoa(total) + " (" + strings.Join(parts, ", ") + ")"
 }
 
 func cutRunes(s string, n int) string {

@@ -33,22 +33,11 @@ type Want struct {
 	Priority     Priority       `json:"priority,omitempty"` // empty = not checked
 	Reason       string         `json:"reason,omitempty"`   // ours; others may name it otherwise
 	Action       Action         `json:"action,omitempty"`
-	Knock        *WantKnock     `json:"knock,omitempty"` // set exactly if a knock is due
-	Draft0624    Want0624       `json:"2026-06-24"`
-}
-
-// WantKnock is what a knock says; "*" is any value that holds no user text.
-type WantKnock struct {
-	From     string `json:"from"`
-	Where    string `json:"where"`
-	Topic    string `json:"topic"`
-	PullWith string `json:"pullWith"`
-}
-
-// Want0624 is what conforms in draft 2026-06-24.
-type Want0624 struct {
-	AddressedToMe []bool   `json:"addressedToMe"`
-	Policy        []Policy `json:"policy"`
+	Knock        *Knock         `json:"knock,omitempty"` // set exactly if a knock is due; "*" is any value that holds no user text
+	Draft0624    struct {
+		AddressedToMe []bool   `json:"addressedToMe"`
+		Policy        []Policy `json:"policy"`
+	} `json:"2026-06-24"`
 }
 
 // Vectors returns the published test vectors, in the order of their files.

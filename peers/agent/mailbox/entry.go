@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"time"
 
 	"hubbub/peers/attention"
@@ -61,6 +62,38 @@ func (o *Origin) TakesWords() bool {
 func (e *Entry) Event() attention.Event {
 	event := EventOf(&e.Content)
 	event.EventID = e.EventID
+	return event
+}
+
+// Complete gives the missing fields of a chat message their documented defaults. m
+// is the message that brought it.
+func Complete(c *protocol.ChatMessage, m *protocol.Message) {
+	c.Chat, c.Author = cmp.Or(c.Chat, &protocol.Chat{}), cmp.Or(c.Author, &protocol.Author{})
+	c.Event = cmp.Or(c.Event, protocol.EventMessage)
+	c.SourceID = cmp.Or(c.SourceID, string(m.MessageID))
+	c.CreatedAt = cmp.Or(c.CreatedAt, m.Timestamp)
+	c.Chat.Kind = cmp.Or(c.Chat.Kind, string(attention.ConversationDM))
+	c.Chat.ID = cmp.Or(c.Chat.ID, m.From.Name())
+	c.Author.Kind = cmp.Or(c.Author.Kind, string(attention.AuthorHuman))
+	c.Author.ID = cmp.Or(c.Author.ID, m.From.Name())
+}
+
+// EventOf returns a complete chat message as the attention layer sees it. Its id is
+// the message's sourceId.
+func EventOf(c *protocol.ChatMessage) attention.Event {
+	event := attention.Event{
+		EventID: c.SourceID, Kind: attention.EventKind(c.Event), Text: c.Text, Mentions: c.Mentions,
+		Conversation: attention.Conversation{
+			ID: c.Chat.ID, Kind: attention.ConversationKind(c.Chat.Kind), ThreadID: c.Chat.ThreadID, StreamID: c.Chat.StreamID, Title: c.Chat.Title,
+		},
+		Author: attention.Author{
+			ID: c.Author.ID, Kind: attention.AuthorKind(c.Author.Kind), DisplayName: c.Author.DisplayName, Username: c.Author.Username,
+		},
+		Priority: attention.Priority(c.Priority), Signal: c.Signal, Attachments: len(c.Attachments),
+	}
+	if c.ReplyTo != nil {
+		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author}
+	}
 	return event
 }
 

@@ -152,12 +152,11 @@ func carrierOf(tx *Tx, e *Entry) *Entry {
 // freeEditID names the event of an edit. Counting alone does not do: an older event
 // may have been forgotten, and others may have minted such a name.
 func freeEditID(tx *Tx, source string, n int) string {
-	id := fmt.Sprintf("%s#edit-%d", source, n)
-	for tx.Entry(id) != nil {
-		n++
-		id = fmt.Sprintf("%s#edit-%d", source, n)
+	for ; ; n++ {
+		if id := fmt.Sprintf("%s#edit-%d", source, n); tx.Entry(id) == nil {
+			return id
+		}
 	}
-	return id
 }
 
 // replaceText gives an event the text of its edit. It stays of its kind.

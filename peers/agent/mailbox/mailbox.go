@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"embed"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,31 +19,25 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// schemas holds the schema, and what later versions changed in it.
-//
-//go:embed schema*.sql
-var schemas embed.FS
+// The schema, and what later versions changed in it.
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed schema_2.sql
+	schema2 string
+	//go:embed schema_3.sql
+	schema3 string
+	//go:embed schema_4.sql
+	schema4 string
+	//go:embed schema_5.sql
+	schema5 string
+)
 
-// steps returns the migrations in order.
-func steps() []string {
-	files, err := schemas.ReadDir(".")
-	if err != nil {
-		panic(err) // it is part of the program
-	}
-	var all []string
-	for _, f := range files {
-		text, err := schemas.ReadFile(f.Name())
-		if err != nil {
-			panic(err)
-		}
-		all = append(all, string(text))
-	}
-	all[0] += outbox.Schema
-	return all
-}
+// steps are the migrations in order.
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5}
 
 // Open opens an agent's database, creating it if it is missing.
-func Open(path string) (*sql.DB, error) { return store.Open(path, steps()) }
+func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
 
 // Settings are what all rooms of an agent go by.
 type Settings struct {
