@@ -14,12 +14,10 @@ import (
 )
 
 // announce stores an endpoint, and wakes its agent for what waited.
-func announce(t *tx, p collab.AnnounceParams) (out collab.IdentityResult, err error) {
+func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
 	p.LogicalAgentID = cmp.Or(bareName(p.LogicalAgentID), bareName(string(t.caller.Identity)))
 	p.WakePolicy = cmp.Or(p.WakePolicy, collab.WakeAuto)
-	if err := t.checkAnnounce(p); err != nil {
-		return out, err
-	}
+	t.checkAnnounce(p)
 	now := stamp(t.now)
 	e := collab.Endpoint{
 		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity,
@@ -29,71 +27,60 @@ func announce(t *tx, p collab.AnnounceParams) (out collab.IdentityResult, err er
 	}
 	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
 	t.caller = t.state.caller(t.caller.Identity)
-	err = t.wakeWaiting(e.LogicalAgentID)
-	return t.identity(e.EndpointID), err
+	t.wakeWaiting(e.LogicalAgentID)
+	return t.identity(e.EndpointID)
 }
 
 func (s *state) identity(endpointID string) collab.IdentityResult {
 	return collab.IdentityResult{Identity: s.endpoints[endpointID].Endpoint}
 }
 
-func (t *tx) checkAnnounce(p collab.AnnounceParams) error {
-	if err := checkNames("logicalAgentId", p.LogicalAgentID, "endpointId", p.EndpointID, "harnessType", p.HarnessType,
-		"workspaceId", p.WorkspaceID, "profile", p.Profile, "model", p.Model, "node", p.Node); err != nil {
-		return err
-	}
+func (t *tx) checkAnnounce(p collab.AnnounceParams) {
+	checkNames("logicalAgentId", p.LogicalAgentID, "endpointId", p.EndpointID, "harnessType", p.HarnessType,
+		"workspaceId", p.WorkspaceID, "profile", p.Profile, "model", p.Model, "node", p.Node)
 	switch {
 	case strings.TrimSpace(p.EndpointID) == "":
-		return invalid("endpointId is required")
+		invalid("endpointId is required")
 	case strings.ContainsAny(p.LogicalAgentID, ".:@ ") || normal(p.LogicalAgentID) == "":
-		return invalid("logicalAgentId %q must be a name without dots, colons, @ and spaces", p.LogicalAgentID)
+		invalid("logicalAgentId %q must be a name without dots, colons, @ and spaces", p.LogicalAgentID)
 	case len(p.ProjectPath) > maxTitle:
-		return invalid("projectPath may have %d bytes", maxTitle)
+		invalid("projectPath may have %d bytes", maxTitle)
 	case len(p.Roles) > 64:
-		return invalid("an endpoint has at most 64 roles")
+		invalid("an endpoint has at most 64 roles")
 	}
 	for _, role := range p.Roles {
-		if err := checkName("a role", role); err != nil {
-			return err
-		}
+		checkName("a role", role)
 	}
-	if err := checkOneOf("wakePolicy", p.WakePolicy, collab.WakeAuto, collab.WakeManual); err != nil {
-		return err
-	}
+	checkOneOf("wakePolicy", p.WakePolicy, collab.WakeAuto, collab.WakeManual)
 	if old := t.endpoints[p.EndpointID]; old != nil && old.Identity != t.caller.Identity {
-		return collab.Refuse(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself",
+		refuse(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself",
 			p.EndpointID, old.Identity)
 	}
-	return t.checkName(p.LogicalAgentID)
+	t.checkNamesake(p.LogicalAgentID)
 }
 
-// checkName refuses the name of another agent that announced itself by its own name.
-func (t *tx) checkName(name string) error {
-	if bareName(string(t.caller.Identity)) == name {
-		return nil
-	}
+// checkNamesake refuses the name of another agent that announced itself by its own name.
+func (t *tx) checkNamesake(name string) {
 	for identity, announced := range t.actsAs {
-		if announced == name && bareName(string(identity)) == name && identity != t.caller.Identity {
-			return collab.Refuse(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, identity)
+		if announced == name && bareName(string(identity)) == name && bareName(string(t.caller.Identity)) != name {
+			refuse(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, identity)
 		}
 	}
-	return nil
 }
 
 // heartbeat keeps an endpoint online. It is stored only if it changes something: the
 // endpoint was offline, another one was heard of since, or the last heartbeat
 // stored is older than a tenth of the timeout.
-func heartbeat(t *tx, p collab.EndpointParams) (out collab.IdentityResult, err error) {
+func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	e := t.endpoints[p.EndpointID]
 	switch {
 	case e == nil:
-		return out, collab.Refuse(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce",
-			text.Clip(p.EndpointID, 80))
+		refuse(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce", text.Clip(p.EndpointID, 80))
 	case e.Identity != t.caller.Identity:
-		return out, collab.Refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
+		refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
 	}
 	if e.Status == collab.StatusOnline && t.heardLast(e) && t.now.Sub(collab.ParseTime(e.LastHeartbeatAt)) < t.opts.EndpointTimeout/10 {
-		return t.identity(e.EndpointID), nil
+		return t.identity(e.EndpointID)
 	}
 	beat := e.Endpoint
 	beat.Status, beat.LastHeartbeatAt = collab.StatusOnline, stamp(t.now)
@@ -101,9 +88,9 @@ func heartbeat(t *tx, p collab.EndpointParams) (out collab.IdentityResult, err e
 		emit(t, collab.EventHeartbeat, "agent:"+e.LogicalAgentID, beat, nil)
 	} else {
 		emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, beat, nil)
-		err = t.wakeWaiting(e.LogicalAgentID)
+		t.wakeWaiting(e.LogicalAgentID)
 	}
-	return t.identity(e.EndpointID), err
+	return t.identity(e.EndpointID)
 }
 
 func (s *state) heardLast(e *endpoint) bool {
@@ -111,7 +98,7 @@ func (s *state) heardLast(e *endpoint) bool {
 }
 
 // listIdentities answers with every endpoint, by agent and endpoint.
-func listIdentities(t *tx, p collab.PageParams) (collab.Page[collab.Endpoint], error) {
+func listIdentities(t *tx, p collab.PageParams) collab.Page[collab.Endpoint] {
 	list := slices.SortedFunc(maps.Values(t.endpoints), func(a, b *endpoint) int {
 		return cmp.Or(cmp.Compare(a.LogicalAgentID, b.LogicalAgentID), cmp.Compare(a.EndpointID, b.EndpointID))
 	})
@@ -119,38 +106,35 @@ func listIdentities(t *tx, p collab.PageParams) (collab.Page[collab.Endpoint], e
 }
 
 // resolveIdentity answers with the endpoint that a label means now.
-func resolveIdentity(t *tx, p collab.LabelParams) (out collab.IdentityResult, err error) {
+func resolveIdentity(t *tx, p collab.LabelParams) collab.IdentityResult {
 	if strings.TrimSpace(p.Label) == "" || len(p.Label) > maxLabel {
-		return out, invalid("label is required, with at most %d bytes", maxLabel)
+		invalid("label is required, with at most %d bytes", maxLabel)
 	}
-	st := t.resolve(p.Label, t.localityOf(t.caller))
-	switch {
-	case st.Failure != "":
-		return out, routingError(st.Failure, p.Label, st.Reason, st.Candidates, nil)
-	case st.Endpoint == nil:
-		return out, routingError(collab.CodeUnknownTarget, p.Label, st.Reason+", not an agent", st.Candidates, nil)
-	}
-	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}, nil
+	st := t.agentOf(p.Label)
+	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}
 }
 
-// routingError says why a label led to nobody. Its details have the members of more,
-// which may be nil, as well.
-func routingError(code collab.Code, label, reason string, candidates []collab.Option, more any) *collab.Error {
-	details := map[string]any{}
-	if raw, err := collab.Encode(more); err == nil {
-		members := map[string]json.RawMessage{}
-		_ = json.Unmarshal(raw, &members) // an object, as every result is
-		for name, value := range members {
-			details[name] = value
-		}
+// agentOf finds the agent that a label means to the caller.
+func (t *tx) agentOf(label string) Standing {
+	st := t.resolve(label, t.localityOf(t.caller))
+	switch {
+	case st.Failure != "":
+		misrouted(st.Failure, label, st.Reason, st.Candidates, nil)
+	case st.Person:
+		misrouted(collab.CodeUnknownTarget, label, st.Reason+", not an agent", st.Candidates, nil)
 	}
-	if candidates == nil {
-		candidates = []collab.Option{}
+	return st
+}
+
+// misrouted ends a method: it says why a label led to nobody. Its details have the
+// members of more, which may be nil, as well.
+func misrouted(code collab.Code, label, reason string, candidates []collab.Option, more any) {
+	details := map[string]json.RawMessage{}
+	if more != nil {
+		check(json.Unmarshal(encode(more), &details))
 	}
-	details["askedLabel"], details["candidates"] = label, candidates
-	e := collab.Refuse(code, "%s: %s", label, reason)
-	e.Details = details
-	return e
+	details["askedLabel"], details["candidates"] = encode(label), encode(append([]collab.Option{}, candidates...))
+	refuseWith(details, code, "%s: %s", label, reason)
 }
 
 // setOffline notes that an endpoint is gone.

@@ -111,10 +111,10 @@ func (a *answerer) deliver(item answer) bool {
 	rejections := 0
 	for attempt := 1; ; attempt++ {
 		ctx, cancel := context.WithTimeout(a.ctx, answerTimeout)
-		result, err := a.send(ctx, item.to.Topic(), item.message)
+		result, err := a.send(ctx, item.to.Topic(), item.message())
 		cancel()
 		err = peer.Judge(item.to.Topic(), attempt, result, err)
-		reception, age := peer.ReceptionOf(err), a.now().Sub(item.at)
+		reception, age := peer.ReceptionOf(err), a.now().Sub(time.UnixMicro(item.at))
 		if reception == peer.Rejected {
 			rejections++
 		}
@@ -149,14 +149,8 @@ func (a *answerer) close() {
 }
 
 // unsentAnswers reads the answers that a former run stored and did not send.
-func unsentAnswers(ctx context.Context, db store.Querier) ([]answer, error) {
-	return store.All(ctx, db, func(row store.Row) (a answer, err error) {
-		var at int64
-		m := &a.message
-		m.Type, m.From = protocol.TypeCollabResult, protocol.PeerBroker
-		err = row.Scan(&a.id, &a.to, (*[]byte)(&m.Content), &m.MessageID, &m.InReplyTo, &m.TraceParent, &at)
-		a.at = time.UnixMicro(at)
-		m.Timestamp = stamp(a.at)
-		return a, err
+func unsentAnswers(tx *store.Tx) []answer {
+	return store.List(tx, func(a *answer) []any {
+		return []any{&a.id, &a.to, &a.content, &a.messageID, &a.inReplyTo, &a.traceParent, &a.at}
 	}, `SELECT id, requester, content, message_id, in_reply_to, traceparent, at FROM answers WHERE sent = 0 ORDER BY id`)
 }

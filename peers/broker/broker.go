@@ -12,6 +12,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
 
@@ -128,15 +129,13 @@ func (b *Broker) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.writer.state = state
-	if err := b.facts.open(ctx); err != nil {
-		return err
+	tx := store.On(ctx, b.db)
+	b.writer.state, b.facts.settled = state, store.Value[int64](tx, `SELECT seq FROM published`)
+	unsent := unsentAnswers(tx)
+	if tx.Err() != nil {
+		return tx.Err()
 	}
-	list, err := unsentAnswers(ctx, b.db)
-	if err != nil {
-		return err
-	}
-	b.answers.add(list)
+	b.answers.add(unsent)
 	return b.peer.Subscribe(ctx, "collab:*")
 }
 
@@ -180,10 +179,8 @@ func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("%d answers wait for %s; take them first", maxUnsent, m.From))
 	}
 	r := request{from: m.From, messageID: m.MessageID, traceParent: m.TraceParent}
-	if err := json.Unmarshal(m.Content, &r.content); err != nil {
-		r.malformed = err
-	}
-	return b.writer.submit(ctx, job{request: &r})
+	r.malformed = json.Unmarshal(m.Content, &r.content)
+	return b.writer.change(ctx, func(t *tx) { answerRequest(t, r) })
 }
 
 // forget forgets an answer that was sent, or notes that it was if it is kept for
@@ -196,9 +193,6 @@ func (b *Broker) forget(sent answer) {
 // committed lets out what a batch brought about.
 func (b *Broker) committed(done *tx) {
 	b.answers.add(done.answers)
-	if len(done.sends) > 0 {
-		b.outbox.Wake()
-	}
 	if len(done.events) > 0 {
 		b.facts.notify()
 	}

@@ -12,21 +12,15 @@ import (
 // newRecord completes a record with what the params say and checks it. The broker's
 // clock and the caller stand in the record; what the params say of them is only
 // checked.
-func (t *tx) newRecord(r record, p collab.WorkParams) (*record, error) {
-	k := kinds[r.Kind]
+func (t *tx) newRecord(r record, p collab.WorkParams) *record {
 	r.CreatedByID, r.State, r.AcceptanceState = t.caller.Name, collab.WorkOpen, collab.AcceptanceNone
 	r.CreatedAt = stamp(t.now)
 	r.UpdatedAt = r.CreatedAt
 	if p.Kind != "" && p.Kind != r.Kind {
-		return nil, invalid("kind %q is not %s", text.Clip(p.Kind, 40), r.Kind)
+		invalid("kind %q is not %s", text.Clip(p.Kind, 40), r.Kind)
 	}
-	var err error
-	if r.ID, err = t.newID(p.ID, k.prefix); err != nil {
-		return nil, err
-	}
-	if err := t.takeOver(&r, p); err != nil {
-		return nil, err
-	}
+	r.ID = t.newID(p.ID, kinds[r.Kind].prefix)
+	t.takeOver(&r, p)
 	checked := r
 	if p.CreatedByID != nil && strings.TrimSpace(*p.CreatedByID) == "" {
 		checked.CreatedByID = ""
@@ -34,11 +28,12 @@ func (t *tx) newRecord(r record, p collab.WorkParams) (*record, error) {
 	if p.CreatedAt != nil && p.UpdatedAt != nil {
 		checked.CreatedAt, checked.UpdatedAt = stamp(p.CreatedAt.Time), stamp(p.UpdatedAt.Time)
 	}
-	return &r, invalidRecord(checked.validate())
+	checked.check()
+	return &r
 }
 
 // takeOver writes the members that the params have into the record.
-func (t *tx) takeOver(r *record, p collab.WorkParams) error {
+func (t *tx) takeOver(r *record, p collab.WorkParams) {
 	for _, f := range []struct {
 		what string
 		from *string
@@ -52,30 +47,23 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) error {
 		if f.from == nil {
 			continue
 		}
-		err := checkName(f.what, *f.from)
 		*f.to = *f.from
 		switch f.what {
 		case "title", "summary":
-			err = checkLength(f.what, *f.from, maxTitle)
+			checkLength(f.what, *f.from, maxTitle)
+			continue
 		case "ownerId", "nextMoveOwnerId", "requestedById":
 			*f.to = t.recordName(*f.from)
 		}
-		if err != nil {
-			return err
-		}
+		checkName(f.what, *f.from)
 	}
 	if on := p.WaitingOn; on != nil {
-		err := cmp.Or(
-			checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID), checkLength("waitingOn.label", on.Label, maxTitle),
-		)
-		if err != nil {
-			return err
-		}
+		checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID)
+		checkLength("waitingOn.label", on.Label, maxTitle)
 		r.WaitingOn = on
 	}
 	r.State = cmp.Or(p.State, r.State)
 	r.AcceptanceState = cmp.Or(p.AcceptanceState, r.AcceptanceState)
-	return nil
 }
 
 // recordName is the form in which somebody stands in a record: bare, and for a
@@ -92,18 +80,17 @@ func (t *tx) recordName(s string) string {
 
 // create stores a record, unless the same request has made it before. With wake it
 // wakes the one responsible too.
-func (t *tx) create(r *record, wake bool) (out collab.Result, err error) {
+func (t *tx) create(r *record, wake bool) collab.Result {
 	old := t.records[r.ID]
 	switch {
 	case old == nil:
 		t.put(nil, r)
-		return t.result(r.ID, wake), nil
+		return t.result(r.ID, wake)
 	case old.Kind != r.Kind:
-		return out, collab.Refuse(collab.CodeConflict, "%s is the id of a %s", r.ID, kinds[old.Kind].name)
+		refuse(collab.CodeConflict, "%s is the id of a %s", r.ID, kinds[old.Kind].name)
 	}
-	out = t.result(r.ID, false)
-	out.Duplicate = true
-	return out, t.madeBefore(r.target(), kinds[r.Kind].name, r.ID)
+	t.repeats(r.target(), kinds[r.Kind].name, r.ID)
+	return t.repeated(r.ID)
 }
 
 // put emits the event about a new version of a record; old is nil for a new one.
@@ -131,17 +118,12 @@ func (t *tx) put(old, r *record) {
 
 // change brings a record from one version to the next, and cancels the wakes that
 // nobody needs any more. It refuses what the machine or the rules do not allow.
-func (t *tx) change(old, r *record) error {
-	if err := checkMove(kinds[r.Kind].name, kinds[r.Kind].moves, old.State, r.State); err != nil {
-		return err
-	}
+func (t *tx) change(old, r *record) {
+	checkMove(kinds[r.Kind].name, kinds[r.Kind].moves, old.State, r.State)
 	r.UpdatedAt = stamp(t.now)
-	if err := invalidRecord(r.validate()); err != nil {
-		return err
-	}
+	r.check()
 	t.put(old, r)
 	t.cancelObsolete(old, r)
-	return nil
 }
 
 // cancelObsolete cancels the wakes still owed for a record that ended or a question
@@ -185,6 +167,13 @@ func (t *tx) result(id string, wake bool) (out collab.Result) {
 	return out
 }
 
+// repeated answers with a record for a request that changes nothing, as it was made before.
+func (t *tx) repeated(id string) collab.Result {
+	out := t.result(id, false)
+	out.Duplicate = true
+	return out
+}
+
 // wakeInto wakes the one responsible for a record, and adds the wake to a result.
 func (t *tx) wakeInto(out *collab.Result, r *record) collab.Decision {
 	dec, d := t.wakeFor(r, t.caller.Name, false)
@@ -193,20 +182,22 @@ func (t *tx) wakeInto(out *collab.Result, r *record) collab.Decision {
 }
 
 // record returns a record of a kind.
-func (s *state) record(kind, id string) (*record, error) {
-	if r := s.records[id]; r != nil && r.Kind == kind {
-		return r, nil
+func (s *state) record(kind, id string) *record {
+	r := s.records[id]
+	if r == nil || r.Kind != kind {
+		notFound(kinds[kind].name, id)
 	}
-	return nil, notFound(kinds[kind].name, id)
+	return r
 }
 
-// mayMove refuses agents that have nothing to do with a record.
-func (t *tx) mayMove(r *record) error {
+// recordToMove is record for a caller that moves it: no agent that has nothing to do with it.
+func (t *tx) recordToMove(kind, id string) *record {
+	r := t.record(kind, id)
 	concerned := []string{r.CreatedByID, r.OwnerID, r.AskedOfID, r.NextMoveOwnerID}
-	if t.caller.Person || slices.Contains(concerned, t.caller.Name) {
-		return nil
+	if !t.caller.Person && !slices.Contains(concerned, t.caller.Name) {
+		refuse(collab.CodeForbidden, kinds[kind].denied, t.caller.Name, r.ID)
 	}
-	return collab.Refuse(collab.CodeForbidden, "%s", kinds[r.Kind].denied(t.caller.Name, r))
+	return r
 }
 
 // recordsOf lists the records of a kind that fit, oldest first. Empty conditions

@@ -1,7 +1,10 @@
 package broker
 
 import (
-	"errors"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -19,121 +22,152 @@ const (
 	maxList  = 1000
 )
 
-func invalid(format string, args ...any) *collab.Error {
-	return collab.Refuse(collab.CodeInvalid, format, args...)
+// An ended is what a method panics with to end before its result: with a refusal, or with
+// an error of the database. So a check is a statement, and what stands below it holds.
+type ended struct{ err error }
+
+// attempt runs a part of a decision, and returns the error that ended it: a refusal, one
+// of the database, or a mistake if the program failed.
+func attempt(do func()) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case ended:
+			err = p.err
+		default:
+			err = &mistake{fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+		}
+	}()
+	do()
+	return nil
 }
 
+// A mistake is an error of the program in deciding one job.
+type mistake struct{ error }
+
+func (m *mistake) Unwrap() error { return m.error }
+
+// check ends the method if err is not nil.
+func check(err error) {
+	if err != nil {
+		panic(ended{err})
+	}
+}
+
+// refuse ends the method, and refuses its request.
+func refuse(code collab.Code, format string, args ...any) {
+	check(collab.Refuse(code, format, args...))
+}
+
+// refuseWith is refuse with details for programs.
+func refuseWith(details any, code collab.Code, format string, args ...any) {
+	e := collab.Refuse(code, format, args...)
+	e.Details = details
+	check(e)
+}
+
+func invalid(format string, args ...any) { refuse(collab.CodeInvalid, format, args...) }
+
 // notFound refuses a request for a record that does not exist.
-func notFound(kind, id string) *collab.Error {
-	return collab.Refuse(collab.CodeNotFound, "there is no %s %q", kind, id)
+func notFound(kind, id string) { refuse(collab.CodeNotFound, "there is no %s %q", kind, id) }
+
+// known returns a record by its id, and refuses one that there is not.
+func known[T any](records map[string]*T, kind, id string) *T {
+	if records[id] == nil {
+		notFound(kind, id)
+	}
+	return records[id]
 }
 
 // newID returns the id that a record gets: the one asked for, or a fresh one.
-func (t *tx) newID(asked *string, prefix string) (string, error) {
+func (t *tx) newID(asked *string, prefix string) string {
 	if asked == nil {
-		return t.mint(prefix), nil
+		return t.mint(prefix)
 	}
-	return *asked, checkName("id", *asked)
+	checkName("id", *asked)
+	return *asked
 }
 
 // filledID is newID for records whose id must not be blank.
-func (t *tx) filledID(asked *string, prefix string) (string, error) {
-	id, err := t.newID(asked, prefix)
-	if err == nil && strings.TrimSpace(id) == "" {
-		err = invalid("id must not be empty")
+func (t *tx) filledID(asked *string, prefix string) string {
+	id := t.newID(asked, prefix)
+	if strings.TrimSpace(id) == "" {
+		invalid("id must not be empty")
 	}
-	return id, err
+	return id
 }
 
 // checkName refuses names and ids that are too long or hold control characters.
 // Whether they may be empty is for others to say.
-func checkName(what, s string) error {
+func checkName(what, s string) {
 	if len(s) > maxName {
-		return invalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
+		invalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
 	}
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }) {
-		return invalid("%s must not contain control characters", what)
+		invalid("%s must not contain control characters", what)
 	}
-	return nil
 }
 
 // checkNames is checkName for several, in pairs of what and value.
-func checkNames(pairs ...string) error {
+func checkNames(pairs ...string) {
 	for pair := range slices.Chunk(pairs, 2) {
-		if err := checkName(pair[0], pair[1]); err != nil {
-			return err
-		}
+		checkName(pair[0], pair[1])
 	}
-	return nil
 }
 
 // checkEach is checkText for a list of at most so many names; tooMany is what is said
 // of more.
-func checkEach(what string, names []string, most int, tooMany string) error {
+func checkEach(what string, names []string, most int, tooMany string) {
 	if len(names) > most {
-		return invalid(tooMany, most)
+		invalid(tooMany, most)
 	}
 	for _, name := range names {
-		if err := checkText(what, name, maxName); err != nil {
-			return err
-		}
+		checkText(what, name, maxName)
 	}
-	return nil
 }
 
 // checkText refuses texts that are empty or too long.
-func checkText(what, s string, limit int) error {
+func checkText(what, s string, limit int) {
 	if strings.TrimSpace(s) == "" {
-		return invalid("%s is required", what)
+		invalid("%s is required", what)
 	}
-	return checkLength(what, s, limit)
+	checkLength(what, s, limit)
 }
 
-func checkLength(what, s string, limit int) error {
-	raw, err := collab.Encode(s)
+func checkLength(what, s string, limit int) {
+	if raw := encode(s); len(raw) > limit {
+		invalid("%s is %d bytes long; at most %d are allowed", what, len(raw), limit)
+	}
+}
+
+// encode writes a value as JSON, which every value of the broker has.
+func encode(v any) json.RawMessage {
+	raw, err := collab.Encode(v)
 	if err != nil {
-		return invalid("%s cannot be stored: %v", what, err)
+		check(&mistake{err})
 	}
-	if len(raw) > limit {
-		return invalid("%s is %d bytes long; at most %d are allowed", what, len(raw), limit)
-	}
-	return nil
+	return raw
 }
 
-func checkOneOf[S ~string](what string, s S, allowed ...S) error {
-	if slices.Contains(allowed, s) {
-		return nil
+func checkOneOf[S ~string](what string, s S, allowed ...S) {
+	if !slices.Contains(allowed, s) {
+		invalid("%s %q is not one of %s", what, text.Clip(string(s), 40), listed(allowed))
 	}
-	return invalid("%s %q is not one of %s", what, text.Clip(string(s), 40), listed(allowed))
 }
 
 // listed writes the values that there are, for an error.
 func listed[S ~string](values []S) string {
-	var b strings.Builder
+	all := make([]string, len(values))
 	for i, v := range values {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(string(v))
+		all[i] = string(v)
 	}
-	return b.String()
+	return strings.Join(all, ", ")
 }
 
 // duration reads a number of milliseconds; zero means the default.
-func duration(ms int64, what string, def, limit time.Duration) (time.Duration, error) {
-	switch {
-	case ms == 0:
-		return def, nil
-	case ms < 0 || ms > limit.Milliseconds():
-		return 0, invalid("%s must be between 1 and %d milliseconds", what, limit.Milliseconds())
+func duration(ms int64, what string, def, limit time.Duration) time.Duration {
+	if ms < 0 || ms > limit.Milliseconds() {
+		invalid("%s must be between 1 and %d milliseconds", what, limit.Milliseconds())
 	}
-	return time.Duration(ms) * time.Millisecond, nil
-}
-
-// routingFailed reports whether err says that a message was stored although
-// nobody could be woken for it.
-func routingFailed(err error) bool {
-	var e *collab.Error
-	return errors.As(err, &e) &&
-		(e.Code == collab.CodeUnknownTarget || e.Code == collab.CodeAmbiguous || e.Code == collab.CodeUnavailable)
+	return cmp.Or(time.Duration(ms)*time.Millisecond, def)
 }

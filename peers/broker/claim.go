@@ -23,24 +23,19 @@ func heldAt(c *collab.Claim, now time.Time) bool {
 
 // acquireClaim grants a free event with a token greater than all before it. Its
 // holder prolongs its claim and keeps its token.
-func acquireClaim(t *tx, p collab.ClaimParams) (grant collab.Grant, err error) {
-	ttl, err := duration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
-	if err == nil {
-		err = checkEventID(p.EventID)
-	}
-	if err != nil {
-		return grant, err
-	}
+func acquireClaim(t *tx, p collab.ClaimParams) collab.Grant {
+	ttl := duration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
+	checkEventID(p.EventID)
 	c := collab.Claim{EventID: p.EventID}
 	if old := t.claims[p.EventID]; old != nil {
 		c = *old
 	}
 	switch {
 	case c.State == collab.ClaimAnswered:
-		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt, Answered: true}, nil
+		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt, Answered: true}
 	case heldAt(&c, t.now) && c.Identity != t.caller.Identity:
 		t.contend(c)
-		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt}, nil
+		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt}
 	case !heldAt(&c, t.now):
 		c.Token, c.GrantedAt = t.token+1, stamp(t.now)
 	}
@@ -49,17 +44,16 @@ func acquireClaim(t *tx, p collab.ClaimParams) (grant collab.Grant, err error) {
 	c.Contenders = without(c.Contenders, c.Identity)
 	c.Declined = without(c.Declined, c.Identity)
 	emit(t, collab.EventClaimGranted, "event:"+c.EventID, c, nil)
-	return collab.Grant{Granted: true, Token: c.Token, Owner: c.Owner, ExpiresAt: c.ExpiresAt}, nil
+	return collab.Grant{Granted: true, Token: c.Token, Owner: c.Owner, ExpiresAt: c.ExpiresAt}
 }
 
-func checkEventID(id string) error {
-	if strings.TrimSpace(id) == "" {
-		return invalid("eventId is required")
+func checkEventID(id string) {
+	switch {
+	case strings.TrimSpace(id) == "":
+		invalid("eventId is required")
+	case len(id) > 2*maxName:
+		invalid("eventId may have %d bytes", 2*maxName)
 	}
-	if len(id) > 2*maxName {
-		return invalid("eventId may have %d bytes", 2*maxName)
-	}
-	return nil
 }
 
 // contend adds the caller to those who want a claim that another one holds.
@@ -78,32 +72,26 @@ func without(list []protocol.PeerID, id protocol.PeerID) []protocol.PeerID {
 
 // releaseClaim gives a claim up, so that it is offered again, or, with answered,
 // closes the event for good.
-func releaseClaim(t *tx, p collab.ClaimParams) (out collab.ClaimResult, err error) {
-	c, err := t.claim(p.EventID)
-	if err != nil {
-		return out, err
-	}
+func releaseClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
+	c := t.claim(p.EventID)
 	switch {
 	case c.Token != p.Token:
-		return out, collab.Refuse(collab.CodeConflict, "token %d is not the newest for this event; %s was granted it last", p.Token, c.Owner)
+		refuse(collab.CodeConflict, "token %d is not the newest for this event; %s was granted it last", p.Token, c.Owner)
 	case c.Identity != t.caller.Identity && !t.caller.Person:
-		return out, collab.Refuse(collab.CodeForbidden, "the claim is held by %s", c.Owner)
+		refuse(collab.CodeForbidden, "the claim is held by %s", c.Owner)
 	case p.Answered && c.State != collab.ClaimAnswered:
 		c.State, c.Contenders = collab.ClaimAnswered, nil
 		emit(t, collab.EventClaimAnswered, "event:"+c.EventID, c, nil)
 	case !p.Answered && c.State == collab.ClaimHeld:
 		t.offer(c, "released")
 	}
-	return collab.ClaimResult{Claim: *t.claims[p.EventID]}, nil
+	return collab.ClaimResult{Claim: *t.claims[p.EventID]}
 }
 
 // declineClaim records that the caller will not answer. If it holds the claim, the
 // claim is offered again; otherwise it is no longer told when the claim is free.
-func declineClaim(t *tx, p collab.ClaimParams) (out collab.ClaimResult, err error) {
-	c, err := t.claim(p.EventID)
-	if err != nil {
-		return out, err
-	}
+func declineClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
+	c := t.claim(p.EventID)
 	switch {
 	case c.State == collab.ClaimAnswered:
 	case c.Identity == t.caller.Identity && c.State == collab.ClaimHeld:
@@ -114,27 +102,25 @@ func declineClaim(t *tx, p collab.ClaimParams) (out collab.ClaimResult, err erro
 		c.Declined = append(without(c.Declined, t.caller.Identity), t.caller.Identity)
 		emit(t, collab.EventClaimContended, "event:"+c.EventID, c, nil)
 	}
-	return collab.ClaimResult{Claim: *t.claims[p.EventID]}, nil
+	return collab.ClaimResult{Claim: *t.claims[p.EventID]}
 }
 
 // getClaim answers with a claim as it stands now: one that ran out is offered.
-func getClaim(t *tx, p collab.ClaimParams) (collab.ClaimResult, error) {
-	c, err := t.claim(p.EventID)
+func getClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
+	c := t.claim(p.EventID)
 	if c.State == collab.ClaimHeld && !heldAt(&c, t.now) {
 		c.State = collab.ClaimOffered
 	}
-	return collab.ClaimResult{Claim: c}, err
+	return collab.ClaimResult{Claim: c}
 }
 
-func (t *tx) claim(eventID string) (collab.Claim, error) {
-	if err := checkEventID(eventID); err != nil {
-		return collab.Claim{}, err
-	}
+func (t *tx) claim(eventID string) collab.Claim {
+	checkEventID(eventID)
 	c := t.claims[eventID]
 	if c == nil {
-		return collab.Claim{}, collab.Refuse(collab.CodeNotFound, "nobody has claimed %q", text.Clip(eventID, 80))
+		refuse(collab.CodeNotFound, "nobody has claimed %q", text.Clip(eventID, 80))
 	}
-	return *c, nil
+	return *c
 }
 
 // offer frees a claim and tells those who were refused it.

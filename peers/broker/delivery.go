@@ -36,11 +36,8 @@ func settled(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
 }
 
 // listDeliveries answers with the deliveries to an agent, oldest first.
-func listDeliveries(t *tx, p collab.DeliveryListParams) (page collab.Page[collab.Delivery], err error) {
-	agent, err := t.forAgent(p.TargetAgentID)
-	if err != nil {
-		return page, err
-	}
+func listDeliveries(t *tx, p collab.DeliveryListParams) collab.Page[collab.Delivery] {
+	agent := t.forAgent(p.TargetAgentID)
 	var list []collab.Delivery
 	for _, id := range t.deliveriesTo[agent] {
 		if d := at(t.deliveries[id], t.now); p.Status == "" || d.Status == p.Status {
@@ -52,27 +49,20 @@ func listDeliveries(t *tx, p collab.DeliveryListParams) (page collab.Page[collab
 }
 
 // forAgent refuses a caller that may not act for the agent.
-func (t *tx) forAgent(target string) (string, error) {
-	agent := bareName(target)
-	if agent == "" {
-		return "", invalid("targetAgentId is required")
+func (t *tx) forAgent(target string) (agent string) {
+	switch agent = bareName(target); {
+	case agent == "":
+		invalid("targetAgentId is required")
+	case !t.caller.speaksFor(agent):
+		refuse(collab.CodeForbidden, "%s may not take the deliveries of %s", t.caller.Identity, agent)
 	}
-	if !t.caller.speaksFor(agent) {
-		return "", collab.Refuse(collab.CodeForbidden, "%s may not take the deliveries of %s", t.caller.Identity, agent)
-	}
-	return agent, nil
+	return agent
 }
 
 // claimDelivery leases the oldest pending delivery to the caller.
-func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResult, err error) {
-	agent, err := t.forAgent(p.TargetAgentID)
-	if err != nil {
-		return out, err
-	}
-	lease, err := duration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
-	if err != nil {
-		return out, err
-	}
+func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResult) {
+	agent := t.forAgent(p.TargetAgentID)
+	lease := duration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
 	for _, id := range t.openTo[agent] {
 		d := at(t.deliveries[id], t.now)
 		if d.Status != collab.DeliveryPending {
@@ -82,60 +72,53 @@ func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResu
 		t.changeDelivery(d)
 		out.Delivery, out.Invocation = &d, t.invocations[d.InvocationID]
 		if d.MessageID != "" {
-			m, _, err := t.message(d.MessageID)
+			m, _ := t.message(d.MessageID)
 			out.Message = &m
-			return out, err
 		}
 		break
 	}
-	return out, nil
+	return out
 }
 
-func ackDelivery(t *tx, p collab.IDParams) (out collab.DeliveryResult, err error) {
-	d, err := t.ownDelivery(p.ID)
-	switch {
-	case err != nil:
-		return out, err
-	case d.Status == collab.DeliveryAcknowledged: // said twice
-	case d.Terminal():
-		return out, collab.Refuse(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
-	default:
-		t.changeDelivery(settled(d, collab.DeliveryAcknowledged))
+func ackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
+	d := t.ownDelivery(p.ID)
+	if d.Status != collab.DeliveryAcknowledged { // else it is said twice
+		t.settleDelivery(d, collab.DeliveryAcknowledged)
 	}
-	return collab.DeliveryResult{Delivery: t.deliveries[d.ID]}, nil
+	return collab.DeliveryResult{Delivery: t.deliveries[d.ID]}
 }
 
 // nackDelivery gives a leased delivery back. After maxAttempts the delivery fails.
-func nackDelivery(t *tx, p collab.IDParams) (out collab.DeliveryResult, err error) {
-	d, err := t.ownDelivery(p.ID)
-	switch {
-	case err != nil:
-		return out, err
-	case d.Terminal():
-		return out, collab.Refuse(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
-	}
-	d = settled(d, collab.DeliveryPending)
+func nackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
+	d := t.ownDelivery(p.ID)
+	status := collab.DeliveryPending
 	if d.Attempts++; d.Attempts >= maxAttempts {
-		d.Status = collab.DeliveryFailed
+		status = collab.DeliveryFailed
 	}
+	d = t.settleDelivery(d, status)
+	return collab.DeliveryResult{Delivery: &d}
+}
+
+// settleDelivery gives a delivery that is not terminal yet a new status.
+func (t *tx) settleDelivery(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
+	if d.Terminal() {
+		refuse(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
+	}
+	d = settled(d, status)
 	t.changeDelivery(d)
-	return collab.DeliveryResult{Delivery: &d}, nil
+	return d
 }
 
 // ownDelivery returns a delivery that the caller may settle.
-func (t *tx) ownDelivery(id string) (collab.Delivery, error) {
-	stored := t.deliveries[id]
-	if stored == nil {
-		return collab.Delivery{}, notFound("delivery", id)
+func (t *tx) ownDelivery(id string) collab.Delivery {
+	d := at(known(t.deliveries, "delivery", id), t.now)
+	switch {
+	case !t.caller.speaksFor(d.TargetAgentID):
+		refuse(collab.CodeForbidden, "delivery %s is for %s", id, d.TargetAgentID)
+	case d.Status == collab.DeliveryLeased && d.LeasedBy != string(t.caller.Identity) && !t.caller.Person:
+		refuse(collab.CodeConflict, "delivery %s is leased to %s until %s", id, d.LeasedBy, d.LeaseUntil)
 	}
-	d := at(stored, t.now)
-	if !t.caller.speaksFor(d.TargetAgentID) {
-		return d, collab.Refuse(collab.CodeForbidden, "delivery %s is for %s", id, d.TargetAgentID)
-	}
-	if d.Status == collab.DeliveryLeased && d.LeasedBy != string(t.caller.Identity) && !t.caller.Person {
-		return d, collab.Refuse(collab.CodeConflict, "delivery %s is leased to %s until %s", id, d.LeasedBy, d.LeaseUntil)
-	}
-	return d, nil
+	return d
 }
 
 func (t *tx) changeDelivery(d collab.Delivery) {

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
-	"hubbub/protocol/collab"
 )
 
 // A letter is what the outbox keeps of a sending.
@@ -31,22 +29,16 @@ const maxRejections = 4
 
 // enqueue puts a wake, or another fact for one peer, into the outbox. If there is no
 // room for a wake, it is parked until the next announcement.
-func (b *Broker) enqueue(ctx context.Context, db *sql.Tx, t *tx, s sending) error {
-	body, err := collab.Encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")})
-	if err != nil {
-		return err
-	}
+func (b *Broker) enqueue(t *tx, s sending) {
 	key := s.event.ID
 	if s.again > 0 {
 		key = fmt.Sprintf("%s/%d", key, s.again)
 	}
-	_, err = b.outbox.EnqueueTx(ctx, db, string(s.to), key, body)
+	_, err := b.outbox.Put(t.db, string(s.to), key, encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")}))
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
 		b.log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
 		t.park(s.deliveryID)
-		return nil
 	}
-	return err
 }
 
 // sendLetter makes one attempt at a letter. If the addressee is absent from the bus,
@@ -66,11 +58,11 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "":
 		return nil
 	case reception == peer.Absent:
-		return b.writer.change(ctx, func(t *tx) error { return t.missed(l.DeliveryID, l.To, sentAt) })
+		return b.writer.change(ctx, func(t *tx) { t.missed(l.DeliveryID, l.To, sentAt) })
 	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // others wait behind it
 		b.log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
 			Msg("fact for a peer not taken; a wake waits for the next announcement")
-		return b.writer.change(ctx, func(t *tx) error { t.park(l.DeliveryID); return nil })
+		return b.writer.change(ctx, func(t *tx) { t.park(l.DeliveryID) })
 	case rejected:
 		return outbox.Drop(err)
 	}
@@ -97,7 +89,7 @@ func (b *Broker) clockLoop(ctx context.Context) error {
 			full = true
 			b.writer.later(`DELETE FROM answers WHERE sent = 1 AND at < ?`, b.now().Add(-answersKept).UnixMicro())
 		}
-		err := b.writer.change(ctx, func(t *tx) error { return t.sweep(full) })
+		err := b.writer.change(ctx, func(t *tx) { t.sweep(full) })
 		if err != nil && ctx.Err() == nil {
 			b.log.Error().Err(err).Msg("sweep failed; trying again")
 			due.Reset(time.Second)

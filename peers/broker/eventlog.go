@@ -28,43 +28,43 @@ const (
 
 // load folds the log into a state. Of the heartbeats of an endpoint only the
 // last one counts, and only that one is read.
-func load(ctx context.Context, db store.Querier) (*state, error) {
-	s := newState()
+func load(ctx context.Context, db *sql.DB) (*state, error) {
+	s, tx := newState(), store.On(ctx, db)
 	if err := foldOthers(ctx, db, s); err != nil {
 		return nil, err
 	}
 	for _, id := range sortedKeys(s.endpoints) {
-		e, found, err := store.One(ctx, db, scanEvent, `SELECT `+eventColumns+` FROM events
+		e, found := store.Get(tx, eventRow, `SELECT `+eventColumns+` FROM events
 			WHERE type = 'collab.agent.heartbeat' AND json_extract(payload, '$.endpointId') = ? ORDER BY seq DESC LIMIT 1`, id)
-		if err == nil && found {
-			err = s.lastHeartbeat(e)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("rebuilding the state: %w", err)
+		if found {
+			tx.Fail(s.lastHeartbeat(e))
 		}
 	}
 	// Two counts, not one: each is answered from its own partial index, where a count
 	// of everything would read the whole table.
-	var count int64
-	err := db.QueryRowContext(ctx, `SELECT coalesce((SELECT max(seq) FROM events), 0),
-		(SELECT count(*) FROM events WHERE type <> 'collab.agent.heartbeat') + (SELECT count(*) FROM events WHERE type = 'collab.agent.heartbeat')`).
-		Scan(&s.seq, &count)
-	if err == nil && count != s.seq {
-		err = fmt.Errorf("the event log has a gap: %d events up to number %d", count, s.seq)
+	type counts struct{ last, all int64 }
+	events, _ := store.Get(tx, func(c *counts) []any { return []any{&c.last, &c.all} }, `SELECT coalesce((SELECT max(seq) FROM events), 0),
+		(SELECT count(*) FROM events WHERE type <> 'collab.agent.heartbeat') + (SELECT count(*) FROM events WHERE type = 'collab.agent.heartbeat')`)
+	switch {
+	case tx.Err() != nil:
+		return nil, fmt.Errorf("rebuilding the state: %w", tx.Err())
+	case events.all != events.last:
+		return nil, fmt.Errorf("the event log has a gap: %d events up to number %d", events.all, events.last)
 	}
-	return s, err
+	s.seq = events.last
+	return s, nil
 }
 
 // foldOthers folds everything but heartbeats, one event after the other.
-func foldOthers(ctx context.Context, db store.Querier, s *state) error {
+func foldOthers(ctx context.Context, db *sql.DB, s *state) error {
 	rows, err := db.QueryContext(ctx, `SELECT `+eventColumns+` FROM events WHERE type <> 'collab.agent.heartbeat' ORDER BY seq`)
 	if err != nil {
 		return fmt.Errorf("reading the event log: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		e, err := scanEvent(rows)
-		if err == nil {
+		var e collab.Event
+		if err = rows.Scan(eventRow(&e)...); err == nil {
 			err = s.fold(e)
 		}
 		if err != nil {
@@ -74,27 +74,21 @@ func foldOthers(ctx context.Context, db store.Querier, s *state) error {
 	return rows.Err()
 }
 
-func scanEvent(row store.Row) (e collab.Event, err error) {
-	err = row.Scan(&e.Seq, &e.ID, &e.Type, &e.Source, &e.Target, (*[]byte)(&e.Payload), (*[]byte)(&e.Metadata), &e.At)
-	return e, err
+// eventRow is where a row of eventColumns goes.
+func eventRow(e *collab.Event) []any {
+	return []any{&e.Seq, &e.ID, &e.Type, &e.Source, &e.Target, (*[]byte)(&e.Payload), (*[]byte)(&e.Metadata), &e.At}
 }
 
-func readEvent(ctx context.Context, db store.Querier, seq int64) (collab.Event, error) {
-	e, found, err := store.One(ctx, db, scanEvent, `SELECT `+eventColumns+` FROM events WHERE seq = ?`, seq)
-	if err == nil && !found {
-		err = fmt.Errorf("event %d is missing from the log", seq)
+func readEvent(tx *store.Tx, seq int64) (collab.Event, error) {
+	e, found := store.Get(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq = ?`, seq)
+	if !found && tx.Err() == nil {
+		return e, fmt.Errorf("event %d is missing from the log", seq)
 	}
-	return e, err
+	return e, tx.Err()
 }
 
-// appendEvents writes events at the end of the log.
-func appendEvents(ctx context.Context, db *sql.Tx, events []collab.Event) error {
-	for _, e := range events {
-		metadata := sql.NullString{String: string(e.Metadata), Valid: e.Metadata != nil}
-		err := store.Exec(ctx, db, insertEvent, e.Seq, e.ID, e.Type, e.Source, e.Target, string(e.Payload), metadata, e.At)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// appendEvent writes an event at the end of the log.
+func appendEvent(tx *store.Tx, e collab.Event) {
+	metadata := sql.NullString{String: string(e.Metadata), Valid: e.Metadata != nil}
+	tx.Exec(insertEvent, e.Seq, e.ID, e.Type, e.Source, e.Target, string(e.Payload), metadata, e.At)
 }

@@ -30,19 +30,11 @@ func (r *route) labelOf(dec collab.Decision) (label string) {
 }
 
 // postMessage stores a message and wakes whoever is responsible now.
-func postMessage(t *tx, p collab.PostParams) (out collab.PostResult, err error) {
-	m, err := t.newMessage(p)
-	if err != nil {
-		return out, err
-	}
+func postMessage(t *tx, p collab.PostParams) collab.PostResult {
+	m := t.newMessage(p)
 	if _, ok := t.messages[m.ID]; ok {
-		if err := t.madeBefore("message:"+m.ID, "message", m.ID); err != nil {
-			return out, err
-		}
-		m, meta, err := t.message(m.ID)
-		if err != nil {
-			return out, err
-		}
+		t.repeats("message:"+m.ID, "message", m.ID)
+		m, meta := t.message(m.ID)
 		return t.posted(m, meta, true)
 	}
 	r := t.route(&m)
@@ -59,32 +51,24 @@ func postMessage(t *tx, p collab.PostParams) (out collab.PostResult, err error) 
 	return t.posted(m, meta, false)
 }
 
-func (t *tx) newMessage(p collab.PostParams) (collab.Message, error) {
+func (t *tx) newMessage(p collab.PostParams) collab.Message {
 	m := collab.Message{
 		ConversationID: p.ConversationID, AuthorID: t.caller.Name, Text: p.Text, Targets: p.Targets,
 		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: stamp(t.now),
+		Surface: cmp.Or(p.Surface, collab.SurfaceHuman),
 	}
-	m.Surface = cmp.Or(p.Surface, collab.SurfaceHuman)
-	err := cmp.Or(
-		checkOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent),
-		checkOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal),
-		checkText("text", p.Text, maxText),
-		checkNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo),
-		checkEach("a target", p.Targets, maxMentions, "a message has at most %d targets"),
-	)
-	if err != nil {
-		return m, err
-	}
+	checkOneOf("surface", m.Surface, collab.SurfaceHuman, collab.SurfaceAgent)
+	checkOneOf("kind", m.Kind, collab.KindChat, collab.KindStatus, collab.KindFinal)
+	checkText("text", p.Text, maxText)
+	checkNames("conversationId", p.ConversationID, "workItemId", p.WorkItemID, "inReplyTo", p.InReplyTo)
+	checkEach("a target", p.Targets, maxMentions, "a message has at most %d targets")
 	if !t.caller.Person {
 		m.Surface = collab.SurfaceAgent // whatever an agent says of itself
 	}
-	if t.conversations[p.ConversationID] == nil {
-		return m, notFound("conversation", p.ConversationID)
-	}
-	if err = t.checkPlace("", p.WorkItemID); err == nil {
-		m.ID, err = t.filledID(p.ID, "msg_")
-	}
-	return m, err
+	known(t.conversations, "conversation", p.ConversationID)
+	t.checkPlace("", p.WorkItemID)
+	m.ID = t.filledID(p.ID, "msg_")
+	return m
 }
 
 // route finds whom the message names: its targets, then the labels that its text
@@ -223,7 +207,7 @@ var routingCodes = map[collab.Outcome]collab.Code{
 
 // posted answers for a stored message: what became of it, or the error that says
 // why nobody could be woken although the message is kept.
-func (t *tx) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) (collab.PostResult, error) {
+func (t *tx) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) collab.PostResult {
 	dec := meta.Wake
 	out := collab.PostResult{Message: m, Mentions: m.Mentions, Wake: dec.Summary(), Deliveries: []collab.Delivery{}, Duplicate: duplicate}
 	if out.Mentions == nil {
@@ -234,12 +218,11 @@ func (t *tx) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) 
 			out.Deliveries = append(out.Deliveries, at(d, t.now))
 		}
 	}
-	code := routingCodes[dec.Outcome]
-	if code == "" {
-		return out, nil
+	if code := routingCodes[dec.Outcome]; code != "" {
+		misrouted(code, cmp.Or(meta.AskedLabel, dec.TargetAgentID), dec.Reason, dec.Options, map[string]any{
+			"messageId": m.ID, "message": m, "mentions": out.Mentions, "deliveries": out.Deliveries,
+			"rule": dec.Rule, "targetAgentId": dec.TargetAgentID, "duplicate": duplicate,
+		})
 	}
-	return out, routingError(code, cmp.Or(meta.AskedLabel, dec.TargetAgentID), dec.Reason, dec.Options, map[string]any{
-		"messageId": m.ID, "message": m, "mentions": out.Mentions, "deliveries": out.Deliveries,
-		"rule": dec.Rule, "targetAgentId": dec.TargetAgentID, "duplicate": duplicate,
-	})
+	return out
 }

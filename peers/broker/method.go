@@ -2,8 +2,8 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,7 +14,7 @@ import (
 // A method is one method of the broker.
 type method struct {
 	name string
-	run  func(t *tx, params json.RawMessage) (any, error)
+	run  func(t *tx, params json.RawMessage) any
 	// fresh methods tell or refresh the state as it is now: a repetition of the
 	// request runs again instead of getting the stored answer.
 	fresh bool
@@ -69,18 +69,12 @@ func byName(list ...method) map[string]method {
 }
 
 // once makes a method whose answer is remembered for repetitions of the request.
-func once[P, R any](m collab.Method[P, R], run func(*tx, P) (R, error)) method {
-	return method{name: m.Name, run: func(t *tx, raw json.RawMessage) (any, error) {
-		p, err := decodeParams[P](raw)
-		if err != nil {
-			return nil, err
-		}
-		return run(t, p)
-	}}
+func once[P, R any](m collab.Method[P, R], run func(*tx, P) R) method {
+	return method{name: m.Name, run: func(t *tx, raw json.RawMessage) any { return run(t, decodeParams[P](raw)) }}
 }
 
 // again makes a fresh method.
-func again[P, R any](m collab.Method[P, R], run func(*tx, P) (R, error)) method {
+func again[P, R any](m collab.Method[P, R], run func(*tx, P) R) method {
 	made := once(m, run)
 	made.fresh = true
 	return made
@@ -88,28 +82,28 @@ func again[P, R any](m collab.Method[P, R], run func(*tx, P) (R, error)) method 
 
 // decodeParams reads a method's params. Absent params are an empty object;
 // unknown members are passed over.
-func decodeParams[P any](raw json.RawMessage) (p P, err error) {
-	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
-		return p, nil
+func decodeParams[P any](raw json.RawMessage) (p P) {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 {
+		return p
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return p, invalid("params cannot be read: %v", err)
+		invalid("params cannot be read: %v", err)
 	}
-	return p, nil
+	return p
 }
 
-// findMethod returns a method, or the error that names the known ones.
-func findMethod(name string) (method, error) {
-	if m, ok := methods[name]; ok {
-		return m, nil
+// findMethod returns a method; the refusal of one that there is not names the known ones.
+func findMethod(name string) method {
+	m, ok := methods[name]
+	if !ok {
+		all := sortedKeys(methods)
+		family, _, _ := strings.Cut(name, ".")
+		if related := filter(all, func(m string) bool { return strings.HasPrefix(m, family+".") }); len(related) > 0 {
+			all = related
+		}
+		invalid("there is no method %q; there are %s", text.Clip(name, 80), strings.Join(all, ", "))
 	}
-	known := sortedKeys(methods)
-	family, _, _ := strings.Cut(name, ".")
-	related := filter(known, func(m string) bool { return strings.HasPrefix(m, family+".") })
-	if len(related) > 0 {
-		known = related
-	}
-	return method{}, invalid("there is no method %q; there are %s", text.Clip(name, 80), strings.Join(known, ", "))
+	return m
 }
 
 // What one page of a list holds at most, so that a result fits into a frame
@@ -122,65 +116,54 @@ const (
 
 // take returns how many items the next page takes from a list of n whose sizes are
 // given by the function, in bytes; one at least.
-func take(asked, n int, size func(i int) (int, error)) (int, error) {
+func take(asked, n int, size func(i int) int) int {
 	if asked < 0 {
-		return 0, invalid("limit must not be negative")
+		invalid("limit must not be negative")
 	}
-	if asked == 0 {
-		asked = defaultLimit
-	}
-	total := 0
-	for i := range min(asked, maxLimit, n) {
-		bytes, err := size(i)
-		if err != nil {
-			return i, err
-		}
-		if total += bytes; i > 0 && total > pageBytes {
-			return i, nil
+	most, total := min(cmp.Or(asked, defaultLimit), maxLimit, n), 0
+	for i := range most {
+		if total += size(i); i > 0 && total > pageBytes {
+			return i
 		}
 	}
-	return min(asked, maxLimit, n), nil
+	return most
 }
 
 // pageOf cuts one page from a list. The cursor is the key of the page's last item.
-func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.PageParams) (page collab.Page[T], err error) {
+func pageOf[S, T any](list []S, key func(S) string, show func(S) T, p collab.PageParams) (page collab.Page[T]) {
 	if p.After != "" {
 		i := slices.IndexFunc(list, func(item S) bool { return key(item) == p.After })
 		if i < 0 {
-			return page, invalid("after %q is not in the list: use the next of the former page", text.Clip(p.After, 80))
+			invalid("after %q is not in the list: use the next of the former page", text.Clip(p.After, 80))
 		}
 		list = list[i+1:]
 	}
 	page.Items = []collab.Listed[T]{}
-	n, err := take(p.Limit, len(list), func(i int) (int, error) {
-		raw, err := collab.Encode(show(list[i]))
-		page.Items = append(page.Items, collab.Listed[T]{RawMessage: raw})
-		return len(raw), err
+	n := take(p.Limit, len(list), func(i int) int {
+		page.Items = append(page.Items, collab.Listed[T]{RawMessage: encode(show(list[i]))})
+		return len(page.Items[i].RawMessage)
 	})
-	if page.Items = page.Items[:n]; err == nil && 0 < n && n < len(list) {
+	if page.Items = page.Items[:n]; 0 < n && n < len(list) {
 		page.Next = new(key(list[n-1]))
 	}
-	return page, err
+	return page
 }
 
 // listEvents answers with a page of the log.
-func listEvents(t *tx, p collab.EventsParams) (page collab.EventPage, err error) {
+func listEvents(t *tx, p collab.EventsParams) (page collab.EventPage) {
 	if p.After < 0 {
-		return page, invalid("after must not be negative")
+		invalid("after must not be negative")
 	}
 	page.Events = []collab.Event{}
 	last := t.seq // what the caller has seen does not grow while it is read
 	first := min(p.After, last) + 1
-	n, err := take(p.Limit, int(last-first+1), func(i int) (int, error) {
-		e, err := t.event(first + int64(i))
-		if err != nil {
-			return 0, fmt.Errorf("reading event %d: %w", first+int64(i), err)
-		}
+	n := take(p.Limit, int(last-first+1), func(i int) int {
+		e := t.event(first + int64(i))
 		page.Events = append(page.Events, e)
-		return len(e.Payload) + len(e.Metadata), nil
+		return len(e.Payload) + len(e.Metadata)
 	})
-	if page.Events = page.Events[:n]; err == nil && n > 0 && page.Events[n-1].Seq < last {
+	if page.Events = page.Events[:n]; n > 0 && page.Events[n-1].Seq < last {
 		page.Next = new(page.Events[n-1].Seq)
 	}
-	return page, err
+	return page
 }

@@ -31,34 +31,24 @@ const maxOpenInPrompt = 10
 
 // promptContract answers with the collaboration contract for an agent's prompt.
 // Its meaning is the same for every harness.
-func promptContract(t *tx, p collab.PromptParams) (out collab.PromptResult, err error) {
-	if err := checkText("agentId", p.AgentID, maxName); err != nil {
-		return out, err
-	}
+func promptContract(t *tx, p collab.PromptParams) collab.PromptResult {
+	checkText("agentId", p.AgentID, maxName)
 	agent := t.recordName(p.AgentID)
-	c := contract{Agent: agent, Harness: p.HarnessType}
-	if st := t.standing(agent, locality{}); st.Endpoint != nil {
-		c.Endpoint = st.Endpoint
+	t.checkPlace(p.ConversationID, p.WorkItemID)
+	c := contract{
+		Agent: agent, Harness: p.HarnessType, Endpoint: t.standing(agent, locality{}).Endpoint,
+		Conversation: t.conversations[p.ConversationID], Work: t.records[p.WorkItemID],
 	}
-	if err := t.checkPlace(p.ConversationID, p.WorkItemID); err != nil {
-		return out, err
-	}
-	c.Conversation, c.Work = t.conversations[p.ConversationID], t.records[p.WorkItemID]
 	for _, w := range t.recordsOf(collab.KindWorkItem, "", "", "") {
 		if !w.Terminal() && w.NextMoveOwnerID == agent && w != c.Work && len(c.Open) < maxOpenInPrompt {
 			c.Open = append(c.Open, w)
 		}
 	}
-	text, err := c.render()
-	return collab.PromptResult{Contract: text, AgentID: agent, Sections: promptSections(text)}, err
-}
-
-func (c contract) render() (string, error) {
 	var b strings.Builder
 	if err := promptTemplate.Execute(&b, c); err != nil {
-		return "", fmt.Errorf("writing the prompt contract: %w", err)
+		check(fmt.Errorf("writing the prompt contract: %w", err))
 	}
-	return b.String(), nil
+	return collab.PromptResult{Contract: b.String(), AgentID: agent, Sections: promptSections(b.String())}
 }
 
 // promptSections lists the headings of a contract.

@@ -43,12 +43,6 @@ func newPublisher(db *sql.DB, send sendFunc, later func(string, ...any), log *ze
 	return &publisher{db: db, send: send, later: later, log: log, wake: make(chan struct{}, 1), done: map[int64]bool{}}
 }
 
-// open reads how far the last run got.
-func (p *publisher) open(ctx context.Context) (err error) {
-	p.settled, _, err = store.One(ctx, p.db, store.Column[int64], `SELECT seq FROM published`)
-	return err
-}
-
 // notify says that there are new events. It does not block.
 func (p *publisher) notify() {
 	select {
@@ -64,10 +58,10 @@ func (p *publisher) run(ctx context.Context) error {
 	room := make(chan struct{}, publishWindow)
 	last := p.settled // nobody else is running yet
 	for ctx.Err() == nil {
-		events, err := store.All(ctx, p.db, scanEvent,
-			`SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
-		if err != nil && ctx.Err() == nil {
-			p.log.Error().Err(err).Msg("reading events for publishing failed; trying again")
+		tx := store.On(ctx, p.db)
+		events := store.List(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
+		if tx.Err() != nil && ctx.Err() == nil {
+			p.log.Error().Err(tx.Err()).Msg("reading events for publishing failed; trying again")
 		}
 		for _, e := range events {
 			if !p.start(ctx, &wg, room, e) {

@@ -56,11 +56,11 @@ func (r *record) Terminal() bool { return slices.Contains(kinds[r.Kind].ends, r.
 // A kind is one kind of record: its machine, and what is said about it.
 type kind struct {
 	name   string
-	prefix string                                      // of fresh ids
-	states []collab.WorkState                          // as they are listed
-	ends   []collab.WorkState                          // the terminal ones
-	moves  map[collab.WorkState][]collab.WorkState     // leaving a terminal state is a reopening
-	denied func(caller string, r *record) (why string) // to a caller that may not move it
+	prefix string                                  // of fresh ids
+	states []collab.WorkState                      // as they are listed
+	ends   []collab.WorkState                      // the terminal ones
+	moves  map[collab.WorkState][]collab.WorkState // leaving a terminal state is a reopening
+	denied string                                  // says to a caller that it may not move a record
 }
 
 // The states of questions, as those of records.
@@ -85,9 +85,7 @@ var kinds = map[string]*kind{
 			collab.WorkDone:      {collab.WorkOpen},
 			collab.WorkCancelled: {collab.WorkOpen},
 		},
-		denied: func(caller string, r *record) string {
-			return caller + " is neither creator, owner nor next mover of " + r.ID
-		},
+		denied: "%s is neither creator, owner nor next mover of %s",
 	},
 	collab.KindQuestion: {
 		name: "question", prefix: "q_",
@@ -97,9 +95,7 @@ var kinds = map[string]*kind{
 			collab.WorkOpen:  {questionAnswered, questionClosed, questionDeclined},
 			questionAnswered: {questionClosed, collab.WorkOpen},
 		},
-		denied: func(caller string, r *record) string {
-			return caller + " neither asked question " + r.ID + " nor was asked"
-		},
+		denied: "%s neither asked question %s nor was asked",
 	},
 }
 
@@ -114,21 +110,15 @@ var flightMoves = map[collab.FlightState][]collab.FlightState{
 
 // checkMove refuses a change of state that the machine does not have. Staying
 // in a state is no change.
-func checkMove[S ~string](what string, moves map[S][]S, from, to S) *collab.Error {
-	if from == to || slices.Contains(moves[from], to) {
-		return nil
+func checkMove[S ~string](what string, moves map[S][]S, from, to S) {
+	if from != to && !slices.Contains(moves[from], to) {
+		badMove(moves, from, to, "a %s cannot go from %s to %s", what, from, to)
 	}
-	return badMove(moves, from, to, "a %s cannot go from %s to %s", what, from, to)
 }
 
-func badMove[S ~string](moves map[S][]S, from, to S, format string, args ...any) *collab.Error {
-	allowed := moves[from]
-	if allowed == nil {
-		allowed = []S{}
-	}
-	e := collab.Refuse(collab.CodeBadTransition, format, args...)
-	e.Details = map[string]any{"from": from, "to": to, "allowed": allowed}
-	return e
+func badMove[S ~string](moves map[S][]S, from, to S, format string, args ...any) {
+	details := map[string]any{"from": from, "to": to, "allowed": append([]S{}, moves[from]...)}
+	refuseWith(details, collab.CodeBadTransition, format, args...)
 }
 
 // steps names what bringing a record into a state is.
@@ -209,12 +199,9 @@ func (r *record) validate() (wrong []string) {
 	return wrong
 }
 
-// invalidRecord refuses what validate found wrong; it returns nil if that is nothing.
-func invalidRecord(wrong []string) error {
-	if len(wrong) == 0 {
-		return nil
+// check refuses a record that must not be stored.
+func (r *record) check() {
+	if wrong := r.validate(); len(wrong) > 0 {
+		refuseWith(map[string]any{"errors": wrong}, collab.CodeInvalid, "%s", strings.Join(wrong, "; "))
 	}
-	e := invalid("%s", strings.Join(wrong, "; "))
-	e.Details = map[string]any{"errors": wrong}
-	return e
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -27,10 +26,21 @@ type request struct {
 
 // An answer is a collab_result on its way to its requester.
 type answer struct {
-	id      int64 // of its row
-	to      protocol.PeerID
-	message protocol.Message
-	at      time.Time
+	id          int64 // of its row
+	to          protocol.PeerID
+	content     []byte
+	messageID   protocol.MessageID
+	inReplyTo   protocol.MessageID
+	traceParent string
+	at          int64 // microseconds since 1970
+}
+
+// message is what the answer travels in.
+func (a *answer) message() protocol.Message {
+	return protocol.Message{
+		MessageID: a.messageID, Type: protocol.TypeCollabResult, From: protocol.PeerBroker, Timestamp: stamp(time.UnixMicro(a.at)),
+		Content: a.content, InReplyTo: a.inReplyTo, TraceParent: a.traceParent,
+	}
 }
 
 // answersKept is for how long a repeated request gets the answer of the first.
@@ -52,134 +62,115 @@ const (
 
 // answerRequest decides one request and stores its answer. A request that was
 // answered before gets the same answer again.
-func answerRequest(ctx context.Context, db store.Querier, t *tx, r request) (answer, error) {
+func answerRequest(t *tx, r request) {
 	requestID := cmp.Or(r.content.RequestID, string(r.messageID))
 	t.caller = t.state.caller(r.from)
 	t.digest = digest(t.caller.Name, r.content)
-	content, kept, err := recalled(ctx, db, t, r, requestID)
-	if err == nil && content == nil {
-		content, kept, err = decideRequest(t, r, requestID)
+	content, kept := recalled(t, r, requestID)
+	if content == nil {
+		content, kept = decideRequest(t, r, requestID)
 	}
-	if err != nil {
-		return answer{}, err
-	}
-	m := protocol.Message{
-		MessageID: protocol.MessageID(t.mint("msg_")), Type: protocol.TypeCollabResult, From: protocol.PeerBroker,
-		Timestamp: stamp(t.now), Content: content, InReplyTo: r.messageID, TraceParent: r.traceParent,
+	a := answer{
+		to: r.from, content: content, messageID: protocol.MessageID(t.mint("msg_")), inReplyTo: r.messageID,
+		traceParent: r.traceParent, at: t.now.UnixMicro(),
 	}
 	key := requestID
 	if !kept { // an answer that is kept for this requestId stays
-		key = string(m.MessageID)
+		key = string(a.messageID)
 	}
-	id, _, err := store.One(ctx, db, store.Column[int64], rememberAnswer, string(r.from), key, t.digest, string(content),
-		string(m.MessageID), string(m.InReplyTo), m.TraceParent, kept, t.now.UnixMicro())
-	return answer{id: id, to: r.from, message: m, at: t.now}, err
+	a.id = store.Value[int64](t.db, rememberAnswer, string(a.to), key, t.digest, string(a.content),
+		string(a.messageID), string(a.inReplyTo), a.traceParent, kept, a.at)
+	t.answers = append(t.answers, a)
 }
 
 // recalled returns the stored answer to a repeated request, or nil, and whether it
 // is kept for the next repetition.
-func recalled(ctx context.Context, db store.Querier, t *tx, r request, requestID string) (content json.RawMessage, kept bool, err error) {
+func recalled(t *tx, r request, requestID string) (content json.RawMessage, kept bool) {
 	if m, ok := methods[r.content.Method]; !ok || m.fresh || r.malformed != nil {
-		return nil, false, nil
+		return nil, false
 	}
-	var stored string
-	_, found, err := store.One(ctx, db, func(row store.Row) (bool, error) { return true, row.Scan(&stored, (*[]byte)(&content)) },
+	type stored struct {
+		digest  string
+		content []byte
+	}
+	old, found := store.Get(t.db, func(s *stored) []any { return []any{&s.digest, &s.content} },
 		recallAnswer, string(r.from), requestID, t.now.Add(-answersKept).UnixMicro())
 	switch {
-	case err != nil || !found:
-		return nil, false, err
-	case stored != t.digest:
-		content, err = encodeResult(requestID, nil, collab.Refuse(collab.CodeConflict,
-			"requestId %s was used for another request; use a fresh one", text.Clip(requestID, 80)))
-		return content, false, err
+	case !found:
+		return nil, false
+	case old.digest != t.digest:
+		return encodeResult(requestID, nil, collab.Refuse(collab.CodeConflict,
+			"requestId %s was used for another request; use a fresh one", text.Clip(requestID, 80))), false
 	case r.content.Method == collab.MessagePost.Name:
-		content, err = markDuplicate(content)
+		return markDuplicate(old.content), true
 	}
-	return content, true, err
+	return old.content, true
 }
 
 // markDuplicate says in a stored answer of message.post that it is one.
-func markDuplicate(content json.RawMessage) (json.RawMessage, error) {
+func markDuplicate(content json.RawMessage) json.RawMessage {
 	var answer protocol.CollabResult
-	if err := json.Unmarshal(content, &answer); err != nil {
-		return nil, fmt.Errorf("reading a stored answer: %w", err)
-	}
+	err := json.Unmarshal(content, &answer)
 	part := &answer.Result
 	if answer.Error != nil {
 		part = &answer.Error.Details
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(*part, &members); err != nil {
-		return nil, fmt.Errorf("reading a stored answer: %w", err)
+	members := map[string]json.RawMessage{}
+	if err = errors.Join(err, json.Unmarshal(*part, &members)); err != nil {
+		check(fmt.Errorf("reading a stored answer: %w", err))
 	}
 	members["duplicate"] = json.RawMessage("true")
-	raw, err := collab.Encode(members)
-	if err != nil {
-		return nil, err
-	}
-	*part = raw
-	return collab.Encode(answer)
+	*part = encode(members)
+	return encode(answer)
 }
 
 // decideRequest runs the method, and returns its answer and whether that is kept for
-// repetitions of the request. The error is one of the program or the database; a
-// refusal is an answer.
-func decideRequest(t *tx, r request, requestID string) (content json.RawMessage, kept bool, err error) {
+// repetitions of the request. A refusal is an answer.
+func decideRequest(t *tx, r request, requestID string) (content json.RawMessage, kept bool) {
 	before := len(t.events)
-	value, kept, err := runMethod(t, r)
-	var refusal *collab.Error
-	switch errors.As(err, &refusal); {
-	case err != nil && refusal == nil:
-		return nil, false, fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err)
-	case t.failed != nil:
-		return nil, false, &mistake{t.failed}
-	case refusal != nil && !routingFailed(refusal):
-		kept = false // a refusal changed nothing: the request may be made again
-		if len(t.events) > before {
-			return nil, false, &mistake{fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)}
+	var value any
+	err := attempt(func() {
+		if r.malformed != nil {
+			invalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
 		}
+		checkName("requestId", r.content.RequestID)
+		value = findMethod(r.content.Method).run(t, r.content.Params)
+	})
+	refusal, refused := errors.AsType[*collab.Error](err)
+	done := !refused || routingFailed(refusal)
+	switch {
+	case err != nil && !refused:
+		check(fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err))
+	case !done && len(t.events) > before:
+		check(&mistake{fmt.Errorf("%s refused (%w) after it had made events", r.content.Method, refusal)})
 	}
-	content, err = encodeResult(requestID, value, refusal)
-	return content, kept, err
+	// Any other refusal changed nothing: the request may be made again.
+	return encodeResult(requestID, value, refusal), done && !methods[r.content.Method].fresh
 }
 
-func runMethod(t *tx, r request) (value any, kept bool, err error) {
-	if r.malformed != nil {
-		return nil, false, invalid("the content of a collab_request is {method, params, requestId}: %v", r.malformed)
-	}
-	if err := checkName("requestId", r.content.RequestID); err != nil {
-		return nil, false, err
-	}
-	m, err := findMethod(r.content.Method)
-	if err != nil {
-		return nil, false, err
-	}
-	value, err = m.run(t, r.content.Params)
-	return value, !m.fresh, err
+// routingFailed reports whether a refusal says that a message was stored although
+// nobody could be woken for it.
+func routingFailed(e *collab.Error) bool {
+	return e.Code == collab.CodeUnknownTarget || e.Code == collab.CodeAmbiguous || e.Code == collab.CodeUnavailable
 }
 
 // encodeResult writes the content of a collab_result: of a refusal, or else of a
 // value.
-func encodeResult(requestID string, value any, refusal *collab.Error) (json.RawMessage, error) {
+func encodeResult(requestID string, value any, refusal *collab.Error) json.RawMessage {
 	r := protocol.CollabResult{RequestID: requestID, OK: refusal == nil}
-	var err error
-	switch {
-	case refusal == nil:
-		r.Result, err = collab.Encode(value)
+	if r.OK {
+		r.Result = encode(value)
 		if n := len(r.Result); n > maxResult {
-			return encodeResult(requestID, nil, invalid(
+			return encodeResult(requestID, nil, collab.Refuse(collab.CodeInvalid,
 				"the result has %d bytes and at most %d fit into a frame: ask for fewer with limit", n, maxResult))
 		}
-	default:
-		r.Error = &protocol.CollabError{Code: string(refusal.Code), Message: refusal.Message}
-		if refusal.Details != nil {
-			r.Error.Details, err = collab.Encode(refusal.Details)
-		}
+		return encode(r)
 	}
-	if err != nil {
-		return nil, err
+	r.Error = &protocol.CollabError{Code: string(refusal.Code), Message: refusal.Message}
+	if refusal.Details != nil {
+		r.Error.Details = encode(refusal.Details)
 	}
-	return collab.Encode(r)
+	return encode(r)
 }
 
 // digest tells two requests of one requestId, or of one record id, apart.
@@ -194,9 +185,7 @@ func digest(caller string, c protocol.CollabRequest) string {
 func compact(raw json.RawMessage) []byte {
 	var v any
 	if json.Unmarshal(raw, &v) == nil {
-		if out, err := collab.Encode(v); err == nil {
-			return out
-		}
+		return encode(v)
 	}
 	return raw
 }

@@ -156,9 +156,8 @@ func (s *state) foldMetadata(e collab.Event) error {
 }
 
 func (s *state) foldMessage(e collab.Event) error {
-	var m collab.Message
-	var meta collab.PostMetadata
-	if err := errors.Join(json.Unmarshal(e.Payload, &m), json.Unmarshal(e.Metadata, &meta)); err != nil {
+	m, meta, err := readMessage(e)
+	if err != nil {
 		return err
 	}
 	s.messages[m.ID] = messageRef{e.Seq, m.ConversationID, m.AuthorID}
@@ -168,6 +167,11 @@ func (s *state) foldMessage(e collab.Event) error {
 		s.wakes[m.WorkItemID] = wakeRef{e.Seq, e.At}
 	}
 	return nil
+}
+
+func readMessage(e collab.Event) (m collab.Message, meta collab.PostMetadata, err error) {
+	err = errors.Join(json.Unmarshal(e.Payload, &m), json.Unmarshal(e.Metadata, &meta))
+	return m, meta, err
 }
 
 func (s *state) foldRecord(r *record) {

@@ -10,13 +10,12 @@ import (
 
 // sweep does what only the clock makes due: it expires endpoints that fell silent
 // and claims that ran out and, if thorough, wakes for work that waits for too long.
-func (t *tx) sweep(thorough bool) error {
+func (t *tx) sweep(thorough bool) {
 	t.expireEndpoints()
 	t.expireClaims()
 	if thorough {
-		return t.sweepStale()
+		t.sweepStale()
 	}
-	return nil
 }
 
 // nextDue returns when a sweep that is not thorough has something to do.
@@ -36,7 +35,7 @@ func (t *tx) nextDue() (next time.Time) {
 // StaleAfter: work that is open, waiting or in review, open and answered
 // questions, and flights that never began. It makes one wake per StaleAfter for
 // each, and none while an earlier one still waits for its agent.
-func (t *tx) sweepStale() error {
+func (t *tx) sweepStale() {
 	records := append(t.recordsOf(collab.KindWorkItem, "", "", ""), t.recordsOf(collab.KindQuestion, "", "", "")...)
 	for _, r := range records {
 		if !r.Terminal() && r.State != collab.WorkWorking && t.stale(r.ID, r.UpdatedAt) {
@@ -45,15 +44,11 @@ func (t *tx) sweepStale() error {
 	}
 	for _, id := range sortedKeys(t.flights) {
 		f := *t.flights[id]
-		if f.State != collab.FlightQueued && f.State != collab.FlightWaking || !t.stale(f.ID, f.UpdatedAt) {
-			continue
-		}
-		if err := t.remindFlight(f); err != nil {
-			return err
+		if (f.State == collab.FlightQueued || f.State == collab.FlightWaking) && t.stale(f.ID, f.UpdatedAt) {
+			t.remindFlight(f)
 		}
 	}
 	t.dropBestEffort()
-	return nil
 }
 
 // stale reports whether a record was not touched for StaleAfter and nobody was
@@ -69,18 +64,16 @@ func (t *tx) stale(id, updatedAt string) bool {
 }
 
 // remindFlight wakes the agent of a flight that never began.
-func (t *tx) remindFlight(f collab.Flight) error {
+func (t *tx) remindFlight(f collab.Flight) {
 	d := t.deliveries[f.DeliveryID]
 	if d == nil || d.Terminal() || d.Wake != wakeWoken {
-		return nil // it is woken when its agent announces itself
+		return // it is woken when its agent announces itself
 	}
 	dec := t.choose(situation{explicit: []string{f.TargetAgentID}}, locality{})
 	emit(t, collab.EventWakeDecided, "flight:"+f.ID, collab.WakeDecided{RecordID: f.ID, RecordKind: "flight", Sweep: true, Decision: dec}, nil)
-	if dec.Outcome != collab.OutcomeWoken {
-		return nil
+	if dec.Outcome == collab.OutcomeWoken {
+		t.woken(*d, dec, subject{invocation: t.invocations[f.InvocationID], record: t.records[f.WorkItemID], sweep: true})
 	}
-	t.woken(*d, dec, subject{invocation: t.invocations[f.InvocationID], record: t.records[f.WorkItemID], sweep: true})
-	return nil
 }
 
 // dropBestEffort cancels the best-effort deliveries that nobody took.

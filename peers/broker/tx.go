@@ -1,11 +1,10 @@
 package broker
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
@@ -16,6 +15,7 @@ import (
 // although nobody could be woken for it).
 type tx struct {
 	*state
+	db      *store.Tx
 	opts    *Options
 	caller  Caller
 	now     time.Time
@@ -25,7 +25,6 @@ type tx struct {
 	events  []collab.Event                        // of this batch that are not stored yet, oldest first
 	sends   []sending                             // what is to be sent once they are
 	answers []answer                              // to the requests, to be sent likewise
-	failed  error                                 // an event that could not be made: a mistake of the program
 }
 
 // A sending is a fact that goes to somebody's own topic.
@@ -40,20 +39,18 @@ type sending struct {
 func emit[P any](t *tx, kind collab.EventType[P], target string, payload P, metadata any) collab.Event {
 	e := collab.Event{
 		Seq: t.seq + 1, ID: t.mint("evt_"), Type: kind.Name, Source: string(t.caller.Identity), Target: target,
-		Payload: t.encode(payload), At: stamp(t.now),
+		Payload: encode(payload), At: stamp(t.now),
 	}
 	if brokersOwn[kind.Name] {
 		e.Source = string(protocol.PeerBroker)
 	}
 	if metadata != nil {
-		e.Metadata = t.encode(metadata)
+		e.Metadata = encode(metadata)
 	}
-	if t.failed != nil {
-		return e
+	if err := t.apply(e); err != nil {
+		check(&mistake{err})
 	}
-	if t.failed = t.apply(e); t.failed == nil {
-		t.events = append(t.events, e)
-	}
+	t.events = append(t.events, e)
 	return e
 }
 
@@ -63,43 +60,33 @@ var brokersOwn = map[string]bool{
 	collab.EventOffline.Name: true, collab.EventAgentRetired.Name: true, collab.EventClaimOffered.Name: true,
 }
 
-func (t *tx) encode(v any) json.RawMessage {
-	raw, err := collab.Encode(v)
-	if err != nil && t.failed == nil {
-		t.failed = err
-	}
-	return raw
-}
-
 // event reads one event of the log, this batch included.
-func (t *tx) event(seq int64) (collab.Event, error) {
+func (t *tx) event(seq int64) collab.Event {
 	if n := len(t.events); n > 0 && seq >= t.events[0].Seq {
-		return t.events[seq-t.events[0].Seq], nil
+		return t.events[seq-t.events[0].Seq]
 	}
-	return t.stored(seq)
+	e, err := t.stored(seq)
+	check(err)
+	return e
 }
 
 // message reads a message and the metadata of its event.
-func (t *tx) message(id string) (m collab.Message, meta collab.PostMetadata, err error) {
+func (t *tx) message(id string) (collab.Message, collab.PostMetadata) {
 	ref, ok := t.messages[id]
 	if !ok {
-		return m, meta, notFound("message", id)
+		notFound("message", id)
 	}
-	e, err := t.event(ref.seq)
+	m, meta, err := readMessage(t.event(ref.seq))
 	if err != nil {
-		return m, meta, err
+		check(fmt.Errorf("reading message %s: %w", id, err))
 	}
-	if err := errors.Join(json.Unmarshal(e.Payload, &m), json.Unmarshal(e.Metadata, &meta)); err != nil {
-		return m, meta, fmt.Errorf("reading message %s: %w", id, err)
-	}
-	return m, meta, nil
+	return m, meta
 }
 
-// madeBefore returns nil if the request repeats the one that made the record of
-// target, and a conflict if a different request made it.
-func (t *tx) madeBefore(target, what, id string) error {
-	if t.created[target] == t.digest {
-		return nil
+// repeats refuses a request for a record that exists, unless the request that made the
+// record of target was the same.
+func (t *tx) repeats(target, what, id string) {
+	if t.created[target] != t.digest {
+		refuse(collab.CodeConflict, "%s %s exists with other content", what, id)
 	}
-	return collab.Refuse(collab.CodeConflict, "%s %s exists with other content", what, id)
 }

@@ -78,7 +78,7 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 
 // wakeWaiting wakes an agent once for each delivery that could not wake it before,
 // and cancels the deliveries that nobody needs any more.
-func (t *tx) wakeWaiting(agent string) error {
+func (t *tx) wakeWaiting(agent string) {
 	for _, id := range slices.Clone(t.openTo[agent]) {
 		d := at(t.deliveries[id], t.now)
 		if d.Status != collab.DeliveryPending || d.Wake != wakeWanted && d.Wake != wakeMissed {
@@ -95,75 +95,60 @@ func (t *tx) wakeWaiting(agent string) error {
 		if st.Endpoint == nil || !st.Endpoint.wakeable() {
 			continue
 		}
-		wake := t.wakeNow
 		if d.Wake == wakeMissed {
-			wake = t.wakeAgain
-		}
-		if err := wake(d, st); err != nil {
-			return err
+			t.wakeAgain(d, st)
+		} else {
+			t.wakeNow(d, st)
 		}
 	}
-	return nil
 }
 
 // wakeNow makes the wake that a delivery waits for.
-func (t *tx) wakeNow(d collab.Delivery, st Standing) error {
+func (t *tx) wakeNow(d collab.Delivery, st Standing) {
 	var about subject
 	dec := collab.Decision{Candidates: []collab.Candidate{}}
 	about.record = t.records[cmp.Or(d.WorkItemID, d.QuestionID)]
 	switch {
 	case d.MessageID != "":
-		m, meta, err := t.message(d.MessageID)
-		if err != nil {
-			return err
-		}
+		m, meta := t.message(d.MessageID)
 		about.message, dec = &m, meta.Wake
 	case d.InvocationID != "":
 		about.invocation = t.invocations[d.InvocationID]
 		dec.Rule, dec.Reason = collab.RuleExplicit, d.TargetAgentID+": was invoked"
 	default:
-		decided, err := t.decided(about.record.ID)
-		if err != nil {
-			return err
-		}
-		dec = decided.Decision
+		dec = t.decided(about.record.ID)
 	}
 	dec.Outcome, dec.EndpointID = collab.OutcomeWoken, st.Endpoint.EndpointID
 	dec.Reason = fmt.Sprintf("%s; woken when %s announced itself", dec.Reason, st.Endpoint.EndpointID)
 	t.woken(d, dec, about)
-	return nil
 }
 
 // wakeAgain sends a parked wake again. It is the same event, so that an agent that did
 // get it can tell.
-func (t *tx) wakeAgain(d collab.Delivery, st Standing) error {
-	e, err := t.event(t.wokenBy[d.ID])
-	if err != nil {
-		return err
-	}
+func (t *tx) wakeAgain(d collab.Delivery, st Standing) {
+	e := t.event(t.wokenBy[d.ID])
 	d.Wake, d.EndpointID = wakeWoken, st.Endpoint.EndpointID
 	t.changeDelivery(d)
 	t.sends = append(t.sends, sending{to: st.Endpoint.Identity, event: e, deliveryID: d.ID, again: t.seq})
-	return nil
 }
 
 // missed notes that a wake found its addressee absent: it parks the wake and takes
 // the addressee's endpoints offline. If the addressee announced itself since the
 // wake was sent, it wakes it again instead.
-func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) error {
+func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 	d, parked := t.park(deliveryID)
 	if !parked {
-		return nil
+		return
 	}
 	online := t.endpointsThat(func(e *endpoint) bool { return e.Identity == to && e.Status == collab.StatusOnline })
 	if slices.ContainsFunc(online, func(e *endpoint) bool { return e.AnnouncedAt > sentAt }) {
-		return t.wakeWaiting(d.TargetAgentID)
+		t.wakeWaiting(d.TargetAgentID)
+		return
 	}
 	slices.SortFunc(online, func(a, b *endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	for _, e := range online {
 		t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
 	}
-	return nil
 }
 
 // park makes a wake wait until the next announcement. It reports whether the wake
@@ -197,50 +182,36 @@ func (t *tx) cancelDelivery(d collab.Delivery, why string) {
 }
 
 // decided reads the last wake decision about a work item or a question.
-func (t *tx) decided(recordID string) (collab.WakeDecided, error) {
-	var w collab.WakeDecided
+func (t *tx) decided(recordID string) collab.Decision {
 	ref, ok := t.wakes[recordID]
 	if !ok {
-		return w, collab.Refuse(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
+		refuse(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
 	}
-	e, err := t.event(ref.seq)
-	if err != nil {
-		return w, err
-	}
+	e := t.event(ref.seq)
 	if e.Type == collab.EventMessagePosted.Name {
-		var meta collab.PostMetadata
-		err = json.Unmarshal(e.Metadata, &meta)
-		w.RecordID, w.RecordKind, w.Decision = recordID, collab.KindWorkItem, meta.Wake
-	} else {
-		err = json.Unmarshal(e.Payload, &w)
+		_, meta, err := readMessage(e)
+		check(err)
+		return meta.Wake
 	}
-	if err != nil {
-		return w, fmt.Errorf("reading event %d: %w", ref.seq, err)
-	}
-	return w, nil
+	var w collab.WakeDecided
+	check(json.Unmarshal(e.Payload, &w))
+	return w.Decision
 }
 
 // explainWake answers with the stored decision of a message, or with the last one
 // of a record.
-func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation, err error) {
+func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation) {
 	switch id := cmp.Or(p.WorkItemID, p.QuestionID); {
 	case p.MessageID != "":
-		_, meta, err := t.message(p.MessageID)
-		if err != nil {
-			return out, err
-		}
+		_, meta := t.message(p.MessageID)
 		out.Decision = meta.Wake
 	case id != "":
-		w, err := t.decided(id)
-		if err != nil {
-			return out, err
-		}
-		out.Decision = w.Decision
+		out.Decision = t.decided(id)
 	default:
-		return out, invalid("messageId or workItemId is required")
+		invalid("messageId or workItemId is required")
 	}
 	out.Wake = out.Summary()
-	return out, nil
+	return out
 }
 
 // wakeFor decides whom a record wakes, stores the decision and makes the wake. It

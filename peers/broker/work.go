@@ -10,169 +10,126 @@ import (
 // given returns whether a wake was asked for.
 func given(wake *bool) bool { return wake != nil && *wake }
 
-func createWork(t *tx, p collab.WorkParams) (out collab.Result, err error) {
-	r, err := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p)
-	if err != nil {
-		return out, err
-	}
-	return t.create(r, given(p.Wake))
+func createWork(t *tx, p collab.WorkParams) collab.Result {
+	return t.create(t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p), given(p.Wake))
 }
 
 // updateWork changes a work item. Who moves it without saying whom the next move
 // belongs to keeps it where it is.
-func updateWork(t *tx, p collab.WorkParams) (out collab.Result, err error) {
+func updateWork(t *tx, p collab.WorkParams) collab.Result {
 	if p.ID == nil {
-		return out, invalid("id is required")
+		invalid("id is required")
 	}
 	if q := t.records[*p.ID]; q != nil && q.isQuestion() {
-		return out, invalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID, cmp.Or(p.State, "update"))
+		invalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID, cmp.Or(p.State, "update"))
 	}
-	old, err := t.record(collab.KindWorkItem, *p.ID)
-	if err != nil {
-		return out, err
-	}
-	if err := t.mayMove(old); err != nil {
-		return out, err
-	}
+	old := t.recordToMove(collab.KindWorkItem, *p.ID)
 	r := *old
-	if err := t.takeOver(&r, p); err != nil {
-		return out, err
-	}
+	t.takeOver(&r, p)
 	if r.State != collab.WorkWaiting && p.WaitingOn == nil {
 		r.WaitingOn = nil // nothing is waited for any more
 	}
-	if err := t.change(old, &r); err != nil {
-		return out, err
-	}
-	return t.result(r.ID, given(p.Wake)), nil
+	t.change(old, &r)
+	return t.result(r.ID, given(p.Wake))
 }
 
 // wakeWork wakes the one who is responsible for a work item now.
-func wakeWork(t *tx, p collab.IDParams) (out collab.Result, err error) {
-	r, err := t.record(collab.KindWorkItem, p.ID)
-	if err != nil {
-		return out, err
-	}
-	out.WorkItem = r.WorkItem
+func wakeWork(t *tx, p collab.IDParams) collab.Result {
+	r := t.record(collab.KindWorkItem, p.ID)
+	out := collab.Result{WorkItem: r.WorkItem}
 	dec := t.wakeInto(&out, r)
 	if code := routingCodes[dec.Outcome]; code != "" {
-		return out, routingError(code, dec.TargetAgentID, dec.Reason, dec.Options, out)
+		misrouted(code, dec.TargetAgentID, dec.Reason, dec.Options, out)
 	}
-	return out, nil
+	return out
 }
 
 // getRecord answers with a record of a kind.
-func getRecord(kind string) func(t *tx, p collab.IDParams) (collab.Result, error) {
-	return func(t *tx, p collab.IDParams) (out collab.Result, err error) {
-		if _, err := t.record(kind, p.ID); err != nil {
-			return out, err
-		}
-		return t.result(p.ID, false), nil
-	}
+func getRecord(kind string) func(t *tx, p collab.IDParams) collab.Result {
+	return func(t *tx, p collab.IDParams) collab.Result { return t.result(t.record(kind, p.ID).ID, false) }
 }
 
-func listWork(t *tx, p collab.WorkListParams) (page collab.Page[collab.WorkItem], err error) {
+func listWork(t *tx, p collab.WorkListParams) collab.Page[collab.WorkItem] {
 	if p.State != "" {
-		if err := checkOneOf("state", p.State, kinds[collab.KindWorkItem].states...); err != nil {
-			return page, err
-		}
+		checkOneOf("state", p.State, kinds[collab.KindWorkItem].states...)
 	}
 	list := t.recordsOf(collab.KindWorkItem, p.State, p.OwnerID, p.NextMoveOwnerID)
 	return pageOf(list, func(r *record) string { return r.ID }, (*record).workItem, p.PageParams)
 }
 
-func listQuestions(t *tx, p collab.QuestionListParams) (collab.Page[collab.Question], error) {
+func listQuestions(t *tx, p collab.QuestionListParams) collab.Page[collab.Question] {
 	list := t.recordsOf(collab.KindQuestion, collab.WorkState(p.State), "", p.NextMoveOwnerID)
 	return pageOf(list, func(r *record) string { return r.ID }, (*record).question, p.PageParams)
 }
 
 // ask stores a question and wakes the one it is asked of.
-func ask(t *tx, p collab.QuestionParams) (out collab.Result, err error) {
-	if err := cmp.Or(checkName("askedOfId", p.AskedOfID), checkLength("answer", p.Answer, maxText)); err != nil {
-		return out, err
-	}
+func ask(t *tx, p collab.QuestionParams) collab.Result {
+	checkName("askedOfId", p.AskedOfID)
+	checkLength("answer", p.Answer, maxText)
 	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: t.recordName(p.AskedOfID), Answer: p.Answer}
 	if p.AskedByID == nil || strings.TrimSpace(*p.AskedByID) != "" {
 		q.AskedByID = t.caller.Name
 	}
-	r, err := t.newRecord(q, collab.WorkParams{
+	r := t.newRecord(q, collab.WorkParams{
 		ID: p.ID, Kind: p.Kind, Title: &p.Title, NextMoveOwnerID: new(cmp.Or(p.NextMoveOwnerID, p.AskedOfID)),
 		State: collab.WorkState(p.State), AcceptanceState: p.AcceptanceState, ConversationID: &p.ConversationID, ParentID: &p.ParentID,
 		CreatedByID: p.CreatedByID, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
 	})
-	if err != nil {
-		return out, err
-	}
 	r.AskedByID = t.caller.Name
 	return t.create(r, r.State == collab.WorkOpen)
 }
 
 // answerQuestion stores the answer to a question and wakes the asker, whose move it then is.
-func answerQuestion(t *tx, p collab.AnswerParams) (out collab.Result, err error) {
+func answerQuestion(t *tx, p collab.AnswerParams) collab.Result {
 	if strings.TrimSpace(p.Answer) == "" {
-		return out, invalid("answered questions require an answer")
+		invalid("answered questions require an answer")
 	}
-	if err := checkLength("answer", p.Answer, maxText); err != nil {
-		return out, err
-	}
-	if q, err := t.record(collab.KindQuestion, p.ID); err == nil && q.State == questionAnswered {
+	checkLength("answer", p.Answer, maxText)
+	if q := t.record(collab.KindQuestion, p.ID); q.State == questionAnswered {
 		if q.Answer != p.Answer {
-			return out, badMove(kinds[q.Kind].moves, q.State, q.State, "question %s is %s already", q.ID, q.State)
+			badMove(kinds[q.Kind].moves, q.State, q.State, "question %s is %s already", q.ID, q.State)
 		}
-		out = t.result(q.ID, false)
-		out.Duplicate = true
-		return out, nil
+		return t.repeated(q.ID)
 	}
 	return t.moveQuestion(p.ID, questionAnswered, func(q *record) { q.Answer, q.NextMoveOwnerID = p.Answer, q.CreatedByID })
 }
 
 // endQuestion ends a question in a state.
-func endQuestion(to collab.WorkState) func(t *tx, p collab.IDParams) (collab.Result, error) {
-	return func(t *tx, p collab.IDParams) (collab.Result, error) {
+func endQuestion(to collab.WorkState) func(t *tx, p collab.IDParams) collab.Result {
+	return func(t *tx, p collab.IDParams) collab.Result {
 		return t.moveQuestion(p.ID, to, func(q *record) { q.NextMoveOwnerID = "" })
 	}
 }
 
 // reopenQuestion takes an answer back: the question is open again.
-func reopenQuestion(t *tx, p collab.IDParams) (collab.Result, error) {
+func reopenQuestion(t *tx, p collab.IDParams) collab.Result {
 	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *record) { q.Answer, q.NextMoveOwnerID = "", cmp.Or(q.AskedOfID, q.CreatedByID) })
 }
 
 // moveQuestion brings a question into a state, and wakes whose move it then is.
-func (t *tx) moveQuestion(id string, to collab.WorkState, edit func(q *record)) (out collab.Result, err error) {
-	old, err := t.record(collab.KindQuestion, id)
-	if err != nil {
-		return out, err
-	}
-	if err := t.mayMove(old); err != nil {
-		return out, err
-	}
+func (t *tx) moveQuestion(id string, to collab.WorkState, edit func(q *record)) collab.Result {
+	old := t.recordToMove(collab.KindQuestion, id)
 	if old.State == to {
-		return t.result(id, false), nil // said twice
+		return t.result(id, false) // said twice
 	}
 	q := *old
 	q.State = to
 	edit(&q)
-	if err := t.change(old, &q); err != nil {
-		return out, err
-	}
-	return t.result(id, true), nil
+	t.change(old, &q)
+	return t.result(id, true)
 }
 
 // spawnWork makes the durable work that a question turned out to need. A
 // question spawns one work item at most.
-func spawnWork(t *tx, p collab.WorkParams) (out collab.Result, err error) {
+func spawnWork(t *tx, p collab.WorkParams) collab.Result {
 	if p.ID == nil {
-		return out, invalid("id (of the question) is required")
+		invalid("id (of the question) is required")
 	}
-	old, err := t.record(collab.KindQuestion, *p.ID)
-	if err != nil {
-		return out, err
-	}
+	old := t.record(collab.KindQuestion, *p.ID)
 	if old.SpawnedWorkItemID != "" {
-		out = t.result(old.SpawnedWorkItemID, false)
-		out.Question, out.Duplicate = old.question(), true
-		return out, nil
+		out := t.repeated(old.SpawnedWorkItemID)
+		out.Question = old.question()
+		return out
 	}
 	owner := cmp.Or(p.OwnerID, new(cmp.Or(old.AskedOfID, old.NextMoveOwnerID, old.CreatedByID)))
 	p.ID, p.Kind, p.OwnerID = nil, "", owner
@@ -181,15 +138,12 @@ func spawnWork(t *tx, p collab.WorkParams) (out collab.Result, err error) {
 	p.RequestedByID = cmp.Or(p.RequestedByID, &old.CreatedByID)
 	p.ParentID = cmp.Or(p.ParentID, &old.ID)
 	p.ConversationID = cmp.Or(p.ConversationID, &old.ConversationID)
-	w, err := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p)
-	if err != nil {
-		return out, err
-	}
+	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p)
 	t.put(nil, w)
 	q := *old
 	q.SpawnedWorkItemID, q.UpdatedAt = w.ID, stamp(t.now)
 	t.put(old, &q)
-	out = t.result(w.ID, given(p.Wake))
+	out := t.result(w.ID, given(p.Wake))
 	out.Question = q.question()
-	return out, nil
+	return out
 }

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,9 +21,8 @@ var errStopping = errors.New("the broker is stopping; send the request again")
 // A job is something for the writer: a request to decide, or a change that the
 // broker itself makes. Done gets one error, nil once the job is durable.
 type job struct {
-	request *request
-	decide  func(t *tx) error
-	done    chan error
+	decide func(t *tx)
+	done   chan error
 }
 
 // A writer owns the state and is the only one that changes it or the database's
@@ -33,7 +32,7 @@ type writer struct {
 	db        *sql.DB
 	opts      *Options
 	jobs      chan job
-	enqueue   func(ctx context.Context, db *sql.Tx, t *tx, s sending) error
+	enqueue   func(t *tx, s sending)
 	committed func(t *tx) // after each commit
 
 	state *state
@@ -63,10 +62,10 @@ func (w *writer) postponed() []statement {
 	return w.deferred[:len(w.deferred):len(w.deferred)]
 }
 
-// submit hands a job to the writer and waits until it is durable. It waits for
-// room in the queue as long as ctx allows.
-func (w *writer) submit(ctx context.Context, j job) error {
-	j.done = make(chan error, 1)
+// change has the writer decide something, and waits until that is durable. It waits
+// for room in the queue as long as ctx allows.
+func (w *writer) change(ctx context.Context, decide func(t *tx)) error {
+	j := job{decide, make(chan error, 1)}
 	select {
 	case w.jobs <- j:
 	case <-ctx.Done():
@@ -80,11 +79,6 @@ func (w *writer) submit(ctx context.Context, j job) error {
 	}
 }
 
-// change makes a change of the broker itself durable.
-func (w *writer) change(ctx context.Context, decide func(t *tx) error) error {
-	return w.submit(ctx, job{decide: decide})
-}
-
 // run commits until ctx ends. After a failed commit it loads the state anew, since
 // that no longer follows from the log; run fails only if this fails too.
 func (w *writer) run(ctx context.Context) error {
@@ -94,14 +88,16 @@ func (w *writer) run(ctx context.Context) error {
 		var jobs []job
 		select {
 		case <-ctx.Done():
-			w.refuseRest()
+			for len(w.jobs) > 0 {
+				tell(w.gather(nil), errStopping)
+			}
 			return w.commit(context.WithoutCancel(ctx), nil)
 		case <-flush.C:
 			if len(w.postponed()) == 0 {
 				continue
 			}
 		case j := <-w.jobs:
-			jobs = w.gather(j)
+			jobs = w.gather([]job{j})
 		}
 		if err := w.commit(context.WithoutCancel(ctx), jobs); err != nil {
 			return err
@@ -109,8 +105,8 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-func (w *writer) gather(first job) []job {
-	jobs := []job{first}
+// gather adds the jobs that wait to a batch.
+func (w *writer) gather(jobs []job) []job {
 	for len(jobs) < maxBatch {
 		select {
 		case j := <-w.jobs:
@@ -122,14 +118,9 @@ func (w *writer) gather(first job) []job {
 	return jobs
 }
 
-func (w *writer) refuseRest() {
-	for {
-		select {
-		case j := <-w.jobs:
-			j.done <- errStopping
-		default:
-			return
-		}
+func tell(jobs []job, err error) {
+	for _, j := range jobs {
+		j.done <- err
 	}
 }
 
@@ -138,32 +129,25 @@ func (w *writer) refuseRest() {
 func (w *writer) commit(ctx context.Context, jobs []job) error {
 	t, guilty, err := w.try(ctx, jobs)
 	if err == nil {
-		for _, j := range jobs {
-			j.done <- nil
-		}
+		tell(jobs, nil)
 		w.committed(t)
 		return nil
 	}
 	w.opts.Log.Error().Err(err).Int("jobs", len(jobs)).Msg("batch not stored; its requests are refused")
 	if w.state, err = load(ctx, w.db); err != nil {
 		err = fmt.Errorf("the state cannot be rebuilt after a failed write: %w", err)
-		for _, j := range jobs {
-			j.done <- err
-		}
+		tell(jobs, err)
 		return err
 	}
 	if guilty < 0 {
-		for _, j := range jobs {
-			j.done <- errors.New("the broker cannot store anything now; see its log, and send the request again")
-		}
+		tell(jobs, errors.New("the broker cannot store anything now; see its log, and send the request again"))
 		return nil
 	}
-	jobs[guilty].done <- errors.New("the broker failed on this request; see its log")
-	rest := append(append([]job{}, jobs[:guilty]...), jobs[guilty+1:]...)
-	if len(rest) == 0 {
+	tell(jobs[guilty:guilty+1], errors.New("the broker failed on this request; see its log"))
+	if jobs = slices.Delete(jobs, guilty, guilty+1); len(jobs) == 0 {
 		return nil
 	}
-	return w.commit(ctx, rest)
+	return w.commit(ctx, jobs)
 }
 
 // try decides and stores a batch. guilty is the index of the job that is to blame for
@@ -171,36 +155,32 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err error) {
 	guilty = -1
 	deferred := w.postponed()
-	err = store.InTx(ctx, w.db, func(db *sql.Tx) error {
+	err = store.DoTx(ctx, w.db, func(db *store.Tx) {
 		for _, s := range deferred {
-			if err := store.Exec(ctx, db, s.query, s.args...); err != nil {
-				return err
-			}
+			db.Exec(s.query, s.args...)
 		}
 		t = &tx{
-			state: w.state, opts: w.opts, now: w.opts.Now().UTC(),
+			state: w.state, db: db, opts: w.opts, now: w.opts.Now().UTC(),
 			mint:   func(prefix string) string { return newID(prefix, w.opts.Now()) },
-			stored: func(seq int64) (collab.Event, error) { return readEvent(ctx, db, seq) },
+			stored: func(seq int64) (collab.Event, error) { return readEvent(db, seq) },
 		}
 		for i, j := range jobs {
-			if err := w.decide(ctx, db, t, j); err != nil {
-				var own *mistake
-				if errors.As(err, &own) {
-					guilty = i
-				}
-				return err
+			t.caller = brokerItself
+			if db.Fail(attempt(func() { j.decide(t) })); db.Err() == nil {
+				continue
 			}
+			if _, own := errors.AsType[*mistake](db.Err()); own {
+				guilty = i
+			}
+			return
 		}
 		t.caller = brokerItself
 		for _, s := range t.sends {
-			if err := w.enqueue(ctx, db, t, s); err != nil {
-				return err
-			}
+			db.Fail(attempt(func() { w.enqueue(t, s) }))
 		}
-		if t.failed != nil {
-			return t.failed
+		for _, e := range t.events {
+			appendEvent(db, e)
 		}
-		return appendEvents(ctx, db, t.events)
 	})
 	if err == nil {
 		w.mu.Lock()
@@ -208,28 +188,4 @@ func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err er
 		w.deferred = w.deferred[len(deferred):]
 	}
 	return t, guilty, err
-}
-
-// A mistake is an error of the program in deciding one job.
-type mistake struct{ error }
-
-func (m *mistake) Unwrap() error { return m.error }
-
-// decide runs one job. The error is a mistake, or one of the database.
-func (w *writer) decide(ctx context.Context, db *sql.Tx, t *tx, j job) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &mistake{fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
-		}
-		if err == nil && t.failed != nil {
-			err = &mistake{t.failed}
-		}
-	}()
-	if j.request == nil {
-		t.caller = brokerItself
-		return j.decide(t)
-	}
-	a, err := answerRequest(ctx, db, t, *j.request)
-	t.answers = append(t.answers, a)
-	return err
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -28,7 +27,7 @@ func newWriter(t *testing.T) *writer {
 	w := &writer{
 		db: db, jobs: make(chan job, 64),
 		opts:      &opts,
-		enqueue:   func(context.Context, *sql.Tx, *tx, sending) error { return nil },
+		enqueue:   func(*tx, sending) {},
 		committed: func(*tx) {},
 	}
 	if w.state, err = load(t.Context(), db); err != nil {
@@ -49,7 +48,7 @@ func newWriter(t *testing.T) *writer {
 // hold keeps the writer busy until what it returns is closed.
 func hold(t *testing.T, w *writer) chan struct{} {
 	begun, release := make(chan struct{}), make(chan struct{})
-	go w.change(t.Context(), func(*tx) error { close(begun); <-release; return nil }) //nolint:errcheck // it only holds
+	go w.change(t.Context(), func(*tx) { close(begun); <-release }) //nolint:errcheck // it only holds
 	<-begun
 	return release
 }
@@ -62,7 +61,7 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 	results := make([]error, 12)
 	for i := range results {
 		wg.Go(func() {
-			results[i] = w.change(t.Context(), func(t *tx) error {
+			results[i] = w.change(t.Context(), func(t *tx) {
 				emit(t, collab.EventConversation, fmt.Sprint("conversation:", i), collab.Conversation{ID: fmt.Sprint(i)}, collab.StepMetadata{Digest: "d"})
 				switch i {
 				case 3:
@@ -70,7 +69,6 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 				case 7:
 					emit(t, collab.EventType[m]{Name: "no.such.type"}, "x:y", m{}, nil)
 				}
-				return nil
 			})
 		})
 	}
@@ -88,11 +86,10 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 	if err != nil || len(again.conversations) != 10 || again.seq != 10 {
 		t.Fatalf("the log holds %d conversations up to event %d, %v", len(again.conversations), again.seq, err)
 	}
-	if err := w.change(t.Context(), func(tr *tx) error {
+	if err := w.change(t.Context(), func(tr *tx) {
 		if !reflect.DeepEqual(tr.state, again) {
-			return errors.New("the live state differs from the log's")
+			check(errors.New("the live state differs from the log's"))
 		}
-		return nil
 	}); err != nil {
 		t.Error(err)
 	}
@@ -110,7 +107,7 @@ func TestRequestsShareACommit(t *testing.T) {
 			r := request{from: "cli:will", messageID: protocol.MessageID(fmt.Sprint(i)), content: protocol.CollabRequest{
 				Method: "conversation.create", Params: []byte(`{"kind":"group"}`), RequestID: fmt.Sprint(i),
 			}}
-			if err := w.submit(t.Context(), job{request: &r}); err != nil {
+			if err := w.change(t.Context(), func(t *tx) { answerRequest(t, r) }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -120,7 +117,7 @@ func TestRequestsShareACommit(t *testing.T) {
 	}
 	close(release)
 	wg.Wait()
-	w.change(t.Context(), func(*tx) error { return nil }) //nolint:errcheck // the commits before it are counted then
+	w.change(t.Context(), func(*tx) {}) //nolint:errcheck // the commits before it are counted then
 	if n := commits.Load(); n > 4 {
 		t.Errorf("52 jobs took %d commits", n)
 	}
