@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/program"
+	"hubbub/peers/agent/external"
 	"hubbub/peers/chorus"
 
 	"github.com/rs/zerolog"
@@ -78,7 +79,10 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if o.PublicURL == "" && s.tlsCert != "" {
 		o.PublicURL, o.ProxyURL = "https://"+listener.Addr().String(), "https://"+listener.Addr().String()
 	}
-	o.Peer, o.Log, o.Version, o.OpenAgent = env.PeerOptions(), &env.Log, env.Version, openAgent
+	o.Peer, o.Log, o.Version = env.PeerOptions(), &env.Log, env.Version
+	o.OpenAgent = func(ctx context.Context, s *chorus.AgentSpec) (chorus.Agent, error) {
+		return external.Open(ctx, (*external.Spec)(s))
+	}
 	o.OnReady = func() {
 		env.Log.Info().Str("listen", listener.Addr().String()).Str("data", data).Msg("listening")
 		env.Ready()

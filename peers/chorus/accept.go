@@ -13,6 +13,10 @@ import (
 	"hubbub/protocol"
 )
 
+// inboxPath is where Chorus services POST; the connection string's secret
+// follows it.
+const inboxPath = "/inbox/"
+
 // Limits on what one inbox may have us keep.
 const (
 	maxWaiting   = 1000 // messages of one inbox that no agent has taken yet
@@ -21,29 +25,58 @@ const (
 	frameMargin  = 512 // bytes that the envelope of a frame needs besides its params
 )
 
+// serveInbox takes one message of a Chorus service. 200 means that it is on
+// disk; the work comes after.
+func (g *Gateway) serveInbox(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return refuse(http.StatusMethodNotAllowed, "POST messages here")
+	}
+	// What is not a live secret ends here, whatever it is and whatever comes with it.
+	inbox, err := g.store.inboxOf(r.Context(), r.PathValue("secret"))
+	if err != nil {
+		return err
+	}
+	leave, err := g.calls.enter(r.Context(), inboxPath+string(inbox), false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	posted, err := ParsePosted(body, g.guard)
+	if err != nil {
+		return refuse(http.StatusBadRequest, err.Error())
+	}
+	in, err := g.inboundOf(inbox, posted)
+	if err != nil {
+		return err
+	}
+	// The caller may hang up now; what it sent is stored all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
+	defer cancel()
+	if err := g.accept(ctx, in); err != nil {
+		return err
+	}
+	return writeOK(w)
+}
+
 // An inbound is one message of a Chorus service on its way to an agent.
 type inbound struct {
-	seq       int64
-	channel   protocol.PeerID
+	posted    *Posted
 	inbox     InboxName
-	external  ChannelID
-	id        string // the service's message id
+	channel   protocol.PeerID
 	sourceID  string
 	messageID protocol.MessageID // of the chat_message, the same in every attempt
 	content   json.RawMessage
-	callback  string
-	mcp       []MCPServer
 }
 
 // inboundOf makes the chat_message of a posted message. It refuses with 413
 // what would not fit into a frame of the bus.
 func (g *Gateway) inboundOf(inbox InboxName, p *Posted) (*inbound, error) {
 	peer := ChannelPeer(inbox, p.ChannelID)
-	in := &inbound{
-		channel: peer, inbox: inbox, external: p.ChannelID, id: p.MessageID,
-		sourceID: string(peer) + ":" + p.MessageID, messageID: protocol.NewMessageID(),
-		callback: p.Callback, mcp: p.MCP,
-	}
+	in := &inbound{posted: p, inbox: inbox, channel: peer, sourceID: string(peer) + ":" + p.MessageID, messageID: protocol.NewMessageID()}
 	content := protocol.ChatMessage{
 		Text: p.Content, Event: protocol.EventMessage, SourceID: in.sourceID,
 		// A service POSTs what it wants answered: to the agent each message is a direct one.
@@ -52,11 +85,7 @@ func (g *Gateway) inboundOf(inbox InboxName, p *Posted) (*inbound, error) {
 		CreatedAt: protocol.FormatTime(g.opts.Now()),
 	}
 	if len(p.MCP) > 0 {
-		raw, err := json.Marshal(map[string]string{"url": g.proxyURL(peer)})
-		if err != nil {
-			return nil, fmt.Errorf("writing the address of the tools: %w", err)
-		}
-		content.MCP = raw
+		content.MCP = fmt.Appendf(nil, `{"url":%s}`, quoted(g.proxyURL(peer)))
 	}
 	raw, err := json.Marshal(content)
 	if err != nil {
@@ -64,7 +93,7 @@ func (g *Gateway) inboundOf(inbox InboxName, p *Posted) (*inbound, error) {
 	}
 	in.content = raw
 	if g.frameSize(protocol.MaxTopic, in.message()) > g.opts.MaxFrame {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "the message is larger than a frame of the bus")
+		return nil, errTooLong
 	}
 	return in, nil
 }
@@ -86,66 +115,55 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 	return len(raw) + topicBytes + frameMargin
 }
 
-// accept stores a message and its channel in one transaction. A message that was
-// stored before, by (channel id, message id), changes nothing.
+// accept stores a message and its channel in one transaction, with its callback and its
+// channel's tools sealed: they go out again. A message that was stored before, by
+// (channel id, message id), changes nothing.
 func (g *Gateway) accept(ctx context.Context, in *inbound) error {
-	return g.store.inTx(ctx, func(tx *sql.Tx) error {
-		_, known, err := store.One(ctx, tx, store.Column[int], `SELECT 1 FROM inbound WHERE channel = ? AND external_id = ?`, in.channel, in.id)
-		if err != nil || known {
-			return err
+	s, now := g.store, micros(g.opts.Now())
+	err := store.InTx(ctx, s.db, func(bare *sql.Tx) error {
+		tx := store.Within(ctx, bare)
+		if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM inbound WHERE channel = ? AND external_id = ?)`, in.channel, in.posted.MessageID) {
+			return tx.Err()
 		}
-		if err := g.store.ensureChannel(ctx, tx, in); err != nil {
-			return err
+		s.ensureChannel(tx, in)
+		seq := store.Value[int64](tx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
+			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, in.channel, in.posted.MessageID, in.sourceID, in.messageID, []byte(in.content), now)
+		tx.Exec(`UPDATE inbound SET callback = ? WHERE seq = ?`, s.seal.seal(callbackLabel(seq), in.posted.Callback), seq)
+		if len(in.posted.MCP) > 0 { // the newest configuration replaces the one before
+			raw, err := json.Marshal(in.posted.MCP)
+			tx.Fail(err)
+			tx.Exec(`UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), string(raw)), now, in.channel)
 		}
-		now := micros(g.opts.Now())
-		in.seq, _, err = store.One(ctx, tx, store.Column[int64], `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
-			VALUES (?, ?, ?, ?, ?, ?) RETURNING seq`, in.channel, in.id, in.sourceID, in.messageID, []byte(in.content), now)
-		if err != nil {
-			return err
-		}
-		if err := g.store.keepSecrets(ctx, tx, in, now); err != nil {
-			return err
-		}
-		return g.surface.Pass(ctx, tx, &surface.Event{ID: in.seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
+		tx.Fail(g.surface.Pass(ctx, bare, &surface.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{}))
+		return tx.Err()
 	})
+	if err == nil {
+		g.surface.Wake()
+	}
+	return err
 }
 
 // ensureChannel creates the channel on its first message and enforces the bounds of
 // the inbox.
-func (s *Store) ensureChannel(ctx context.Context, tx *sql.Tx, in *inbound) error {
-	var exists bool
-	var channels, waiting int
-	err := tx.QueryRowContext(ctx, `SELECT
+func (s *Store) ensureChannel(tx *store.Tx, in *inbound) {
+	type counts struct {
+		exists            bool
+		channels, waiting int
+	}
+	now, _ := store.Get(tx, func(c *counts) []any { return []any{&c.exists, &c.channels, &c.waiting} }, `SELECT
 		EXISTS (SELECT 1 FROM channel WHERE peer = ?1),
 		(SELECT count(*) FROM channel WHERE inbox = ?2),
 		(SELECT count(*) FROM inbound JOIN channel ON channel.peer = inbound.channel
-		 WHERE channel.inbox = ?2 AND inbound.forwarded_at = 0)`, in.channel, in.inbox).Scan(&exists, &channels, &waiting)
+		 WHERE channel.inbox = ?2 AND inbound.forwarded_at = 0)`, in.channel, in.inbox)
 	switch {
-	case err != nil:
-		return err
-	case waiting >= maxWaiting:
-		return refuse(http.StatusServiceUnavailable, "too many messages wait in this inbox; try again later")
-	case exists:
-		return nil
-	case channels >= maxChannels:
-		return refuse(http.StatusServiceUnavailable, "this inbox has too many channels")
+	case now.waiting >= maxWaiting:
+		tx.Fail(refuse(http.StatusServiceUnavailable, "too many messages wait in this inbox; try again later"))
+	case now.exists:
+	case now.channels >= maxChannels:
+		tx.Fail(refuse(http.StatusServiceUnavailable, "this inbox has too many channels"))
+	default:
+		tx.Exec(`INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`, in.channel, in.inbox, in.posted.ChannelID, micros(s.now()))
 	}
-	return store.Exec(ctx, tx, `INSERT INTO channel (peer, inbox, external_id, created_at) VALUES (?, ?, ?, ?)`,
-		in.channel, in.inbox, in.external, micros(s.now()))
-}
-
-// keepSecrets seals what must go out again: the message's callback, and the
-// channel's tools, whose newest configuration replaces the one before.
-func (s *Store) keepSecrets(ctx context.Context, tx *sql.Tx, in *inbound, now int64) error {
-	err := store.Exec(ctx, tx, `UPDATE inbound SET callback = ? WHERE seq = ?`, s.seal.seal(callbackLabel(in.seq), []byte(in.callback)), in.seq)
-	if err != nil || len(in.mcp) == 0 {
-		return err
-	}
-	raw, err := json.Marshal(in.mcp)
-	if err != nil {
-		return fmt.Errorf("storing the tools of a channel: %w", err)
-	}
-	return store.Exec(ctx, tx, `UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), raw), now, in.channel)
 }
 
 func callbackLabel(seq int64) string            { return fmt.Sprintf("callback:%d", seq) }
@@ -153,23 +171,24 @@ func toolsLabel(channel protocol.PeerID) string { return "tools:" + string(chann
 
 // callbackOf returns the callback of a stored message, "" if it is no longer kept.
 func (s *Store) callbackOf(ctx context.Context, seq int64) (string, error) {
-	sealed, _, err := store.One(ctx, s.db, store.Column[[]byte], `SELECT callback FROM inbound WHERE seq = ?`, seq)
-	if err != nil || sealed == nil {
-		return "", err
-	}
-	callback, err := s.seal.open(callbackLabel(seq), sealed)
-	return string(callback), err
+	return s.secret(ctx, callbackLabel(seq), `SELECT callback FROM inbound WHERE seq = ?`, seq)
 }
 
 // toolsOf returns the newest MCP configuration of a channel, nil if it has none.
 func (s *Store) toolsOf(ctx context.Context, channel protocol.PeerID) (servers []MCPServer, err error) {
-	sealed, _, err := store.One(ctx, s.db, store.Column[[]byte], `SELECT mcp FROM channel WHERE peer = ?`, channel)
-	if err != nil || sealed == nil {
-		return nil, err
-	}
-	raw, err := s.seal.open(toolsLabel(channel), sealed)
-	if err == nil {
-		err = json.Unmarshal(raw, &servers)
+	raw, err := s.secret(ctx, toolsLabel(channel), `SELECT mcp FROM channel WHERE peer = ?`, channel)
+	if raw != "" {
+		err = json.Unmarshal([]byte(raw), &servers)
 	}
 	return servers, err
+}
+
+// secret reads a sealed secret, "" if there is none.
+func (s *Store) secret(ctx context.Context, label, query string, of any) (string, error) {
+	tx := store.On(ctx, s.db)
+	sealed := store.Value[[]byte](tx, query, of)
+	if sealed == nil {
+		return "", tx.Err()
+	}
+	return s.seal.open(label, sealed)
 }

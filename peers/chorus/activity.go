@@ -1,6 +1,7 @@
 package chorus
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,20 +50,12 @@ func quoted(s string) json.RawMessage {
 	return raw
 }
 
-// An AgentActivity is the content of the agent_event in which an agent reports
-// what it does for a message, and of those that the gateway sends for external
-// agents.
-type AgentActivity struct {
-	Event     string          `json:"event"` // status, tool_call, tool_result, error
-	InReplyTo string          `json:"inReplyTo,omitempty"`
-	Agent     protocol.PeerID `json:"agent,omitempty"`
-	Status    string          `json:"status,omitempty"`
-	Name      string          `json:"name,omitempty"`
-	Args      json.RawMessage `json:"args,omitempty"`
-	ID        string          `json:"id,omitempty"`
-	Content   json.RawMessage `json:"content,omitempty"`
-	Message   string          `json:"message,omitempty"`
-	Code      string          `json:"code,omitempty"`
+// An activity is the content of the agent_event in which an agent reports what it
+// does for a message.
+type activity struct {
+	Kind      EventType `json:"event"` // status, tool_call, tool_result, error
+	InReplyTo string    `json:"inReplyTo"`
+	Event
 }
 
 // ofReply returns the event by which a callback hears of an agent's reply, and
@@ -82,60 +75,51 @@ func ofReply(r protocol.ChatReply) (e Event, done, ok bool) {
 
 // ofActivity returns the event by which a callback hears of an agent's report, and
 // whether it ends the turn. ok is false if the report is not about a turn.
-func ofActivity(a AgentActivity) (e Event, done, ok bool) {
-	switch EventType(a.Event) {
+func ofActivity(a activity) (e Event, done, ok bool) {
+	switch a.Kind {
 	case EventStatus:
-		return Event{Type: EventStatus, Status: a.Status}, false, true
+		e = Event{Status: a.Status}
 	case EventToolCall:
-		args := a.Args
-		if len(args) == 0 {
-			args = json.RawMessage("{}")
-		}
-		return Event{Type: EventToolCall, Name: a.Name, Args: args, ID: a.ID}, false, true
+		e = Event{Name: a.Name, Args: json.RawMessage(cmp.Or(string(a.Args), "{}")), ID: a.ID}
 	case EventToolResult:
-		content := a.Content
-		if len(content) == 0 {
-			content = json.RawMessage(`""`)
-		}
-		return Event{Type: EventToolResult, ID: a.ID, Content: content}, false, true
+		e = Event{ID: a.ID, Content: json.RawMessage(cmp.Or(string(a.Content), `""`))}
 	case EventError:
-		return Event{Type: EventError, Message: a.Message, Code: a.Code}, true, true
+		e = Event{Message: a.Message, Code: a.Code}
+	default:
+		return e, false, false
 	}
-	return Event{}, false, false
+	e.Type = a.Kind
+	return e, a.Kind == EventError, true
 }
 
 // ParseEvent reads what an external agent POSTs to a callback. The error names
 // what is wrong and repeats no value.
-func ParseEvent(body []byte) (*Event, error) {
-	members, err := object("the body", body)
+func ParseEvent(body []byte) (e *Event, err error) {
+	o := readObject("the body", "", body, &err)
+	e = &Event{Type: EventType(o.required("type", 64))}
 	if err != nil {
 		return nil, err
 	}
-	r := reader{}
-	e := &Event{Type: EventType(r.required(members, "", "type", 64))}
-	if r.err != nil {
-		return nil, r.err
-	}
 	switch e.Type {
 	case EventMessage:
-		e.Content = quoted(r.required(members, "", "content", maxBody))
+		e.Content = quoted(o.required("content", maxBody))
 	case EventToolCall:
-		e.Name = r.required(members, "", "name", maxLabel)
-		e.ID = r.optional(members, "", "id", maxID)
-		e.Args, _ = present(members, "args")
+		e.Name = o.required("name", maxLabel)
+		e.ID = o.optional("id", maxID)
+		e.Args, _ = o.present("args")
 	case EventToolResult:
-		e.ID = r.optional(members, "", "id", maxID)
-		e.Content, _ = present(members, "content")
+		e.ID = o.optional("id", maxID)
+		e.Content, _ = o.present("content")
 	case EventStatus, EventLifecycle:
-		e.Status = r.required(members, "", "status", maxLabel)
+		e.Status = o.required("status", maxLabel)
 	case EventError:
-		e.Message = r.required(members, "", "message", maxContext)
-		e.Code = r.optional(members, "", "code", maxLabel)
+		e.Message = o.required("message", maxContext)
+		e.Code = o.optional("code", maxLabel)
 	default:
 		return nil, errors.New("type must be message, tool_call, tool_result, status or error")
 	}
-	if r.err != nil {
-		return nil, fmt.Errorf("%s: %w", e.Type, r.err)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Type, err)
 	}
 	return e, nil
 }

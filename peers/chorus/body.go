@@ -2,11 +2,13 @@ package chorus
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -44,145 +46,146 @@ type MCPServer struct {
 // ParsePosted reads the body of a POST to an inbox. Names are compared
 // exactly, members that the protocol does not have are passed over. The error
 // names the member that is wrong and never repeats a value.
-func ParsePosted(body []byte, guard *Guard) (*Posted, error) {
+func ParsePosted(body []byte, guard *Guard) (p *Posted, err error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("the body is not valid UTF-8")
 	}
-	top, err := object("the body", body)
+	top := readObject("the body", "", body, &err)
+	channel, message := top.object("channel"), top.object("message")
+	p = &Posted{
+		ChannelID: ChannelID(channel.required("id", maxID)),
+		Name:      channel.optional("name", maxLabel),
+		Service:   channel.optional("service", maxLabel),
+		Context:   channel.optional("context", maxContext),
+		MessageID: message.required("id", maxID),
+		Sender:    message.required("sender", maxLabel),
+		Content:   message.text("content", maxBody),
+		Callback:  top.url("callback", guard),
+		MCP:       top.servers(guard),
+	}
 	if err != nil {
 		return nil, err
 	}
-	var p Posted
-	r := reader{}
-	channel := r.object(top, "", "channel")
-	p.ChannelID = ChannelID(r.required(channel, "channel.", "id", maxID))
-	p.Name = r.optional(channel, "channel.", "name", maxLabel)
-	p.Service = r.optional(channel, "channel.", "service", maxLabel)
-	p.Context = r.optional(channel, "channel.", "context", maxContext)
-	message := r.object(top, "", "message")
-	p.MessageID = r.required(message, "message.", "id", maxID)
-	p.Sender = r.required(message, "message.", "sender", maxLabel)
-	p.Content = r.text(message, "message.", "content", maxBody)
-	p.Callback = r.required(top, "", "callback", maxURL)
-	if r.err != nil {
-		return nil, r.err
+	return p, nil
+}
+
+// An object reads the members of a JSON object. What is read of one body keeps its
+// first error in one place.
+type object struct {
+	path    string // before the names of the members
+	members map[string]json.RawMessage
+	err     *error
+}
+
+func readObject(what, path string, raw []byte, err *error) object {
+	o := object{path: path, err: err}
+	if failed := json.Unmarshal(raw, &o.members); failed != nil || o.members == nil {
+		o.fail("%s must be a JSON object", what)
 	}
-	if err := guard.CheckURL(p.Callback); err != nil {
-		return nil, fmt.Errorf("callback: %w", err)
+	return o
+}
+
+func (o object) fail(format string, args ...any) {
+	if *o.err == nil {
+		*o.err = fmt.Errorf(format, args...)
 	}
-	if raw, ok := present(top, "mcp"); ok {
-		if p.MCP, err = parseMCP(raw, guard); err != nil {
-			return nil, err
-		}
-	}
-	return &p, nil
 }
 
 // present returns a member that exists and is not null.
-func present(members map[string]json.RawMessage, name string) (json.RawMessage, bool) {
-	raw, ok := members[name]
-	return raw, ok && string(bytes.TrimSpace(raw)) != "null"
+func (o object) present(name string) (json.RawMessage, bool) {
+	raw, ok := o.members[name]
+	raw = bytes.TrimSpace(raw)
+	return raw, ok && string(raw) != "null"
 }
 
-func object(what string, raw []byte) (map[string]json.RawMessage, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
-		return nil, fmt.Errorf("%s must be a JSON object", what)
-	}
-	return members, nil
-}
-
-// A reader takes members out of objects and keeps the first error.
-type reader struct{ err error }
-
-func (r *reader) object(from map[string]json.RawMessage, path, name string) map[string]json.RawMessage {
-	raw, ok := present(from, name)
+// must is present for a member that must be there.
+func (o object) must(name string) (json.RawMessage, bool) {
+	raw, ok := o.present(name)
 	if !ok {
-		r.fail("%s%s is missing", path, name)
-		return nil
+		o.fail("%s%s is missing", o.path, name)
 	}
-	members, err := object(path+name, raw)
-	if err != nil {
-		r.fail("%s", err)
+	return raw, ok
+}
+
+func (o object) object(name string) object {
+	raw, ok := o.must(name)
+	if !ok {
+		return object{err: o.err}
 	}
-	return members
+	return readObject(o.path+name, o.path+name+".", raw, o.err)
 }
 
 // required reads a string that must not be blank.
-func (r *reader) required(from map[string]json.RawMessage, path, name string, limit int) string {
-	s := r.text(from, path, name, limit)
-	if r.err == nil && strings.TrimSpace(s) == "" {
-		r.fail("%s%s must not be blank", path, name)
+func (o object) required(name string, limit int) string {
+	s := o.text(name, limit)
+	if strings.TrimSpace(s) == "" {
+		o.fail("%s%s must not be blank", o.path, name)
 	}
 	return s
 }
 
 // text reads a string that must be there.
-func (r *reader) text(from map[string]json.RawMessage, path, name string, limit int) string {
-	if _, ok := present(from, name); !ok {
-		r.fail("%s%s is missing", path, name)
-		return ""
-	}
-	return r.optional(from, path, name, limit)
+func (o object) text(name string, limit int) string {
+	o.must(name)
+	return o.optional(name, limit)
 }
 
-func (r *reader) optional(from map[string]json.RawMessage, path, name string, limit int) string {
-	raw, ok := present(from, name)
-	if !ok {
-		return ""
-	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		r.fail("%s%s must be a string", path, name)
-		return ""
+func (o object) optional(name string, limit int) (s string) {
+	raw, ok := o.present(name)
+	if ok && json.Unmarshal(raw, &s) != nil {
+		o.fail("%s%s must be a string", o.path, name)
 	}
 	if len(s) > limit {
-		r.fail("%s%s is longer than %d bytes", path, name, limit)
+		o.fail("%s%s is longer than %d bytes", o.path, name, limit)
 	}
 	return s
 }
 
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf(format, args...)
+// url reads a URL that may be a target.
+func (o object) url(name string, guard *Guard) string {
+	raw := o.required(name, maxURL)
+	if err := guard.CheckURL(raw); err != nil {
+		o.fail("%s%s: %w", o.path, name, err)
 	}
+	return raw
 }
 
-// parseMCP reads "mcp": one object, or a list of them. In a list every server
+// servers reads "mcp": one object, or a list of them. In a list every server
 // has a name of its own, given or made.
-func parseMCP(raw json.RawMessage, guard *Guard) ([]MCPServer, error) {
-	if raw = bytes.TrimSpace(raw); raw[0] != '[' {
-		s, err := parseMCPServer("mcp", raw, guard)
-		if err != nil {
-			return nil, err
-		}
+func (o object) servers(guard *Guard) []MCPServer {
+	raw, ok := o.present("mcp")
+	if !ok {
+		return nil
+	}
+	if raw[0] != '[' {
+		s := readObject("mcp", "mcp.", raw, o.err).server(guard)
 		s.Name = "" // the only one needs none
-		return []MCPServer{s}, nil
+		return []MCPServer{s}
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, errors.New("mcp must be an object or a list of objects")
+		o.fail("mcp must be an object or a list of objects")
 	}
 	if len(list) > maxMCPServers {
-		return nil, fmt.Errorf("mcp lists more than %d servers", maxMCPServers)
+		o.fail("mcp lists more than %d servers", maxMCPServers)
+		return nil
 	}
-	servers := make([]MCPServer, 0, len(list))
-	names := map[string]bool{}
+	servers := make([]MCPServer, len(list))
 	for i, item := range list {
-		s, err := parseMCPServer(fmt.Sprintf("mcp[%d]", i), item, guard)
-		if err != nil {
-			return nil, err
+		path := fmt.Sprintf("mcp[%d]", i)
+		s := readObject(path, path+".", item, o.err).server(guard)
+		s.Name = cmp.Or(toolPrefixOf(s.Name), fmt.Sprintf("server%d", i+1))
+		if slices.ContainsFunc(servers, func(other MCPServer) bool { return other.Name == s.Name }) {
+			o.fail("%s.name is used twice", path)
 		}
-		if s.Name = toolPrefixOf(s.Name); s.Name == "" {
-			s.Name = fmt.Sprintf("server%d", i+1)
-		}
-		if names[s.Name] {
-			return nil, fmt.Errorf("mcp[%d].name is used twice", i)
-		}
-		names[s.Name] = true
-		servers = append(servers, s)
+		servers[i] = s
 	}
-	return servers, nil
+	return servers
+}
+
+// server reads an object as a server.
+func (o object) server(guard *Guard) MCPServer {
+	return MCPServer{URL: o.url("url", guard), Name: o.optional("name", maxLabel), Headers: o.headers("headers")}
 }
 
 var notInToolNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
@@ -191,29 +194,6 @@ var notInToolNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 func toolPrefixOf(name string) string {
 	name = strings.Trim(notInToolNames.ReplaceAllString(name, "-"), "-")
 	return name[:min(len(name), 32)]
-}
-
-func parseMCPServer(path string, raw json.RawMessage, guard *Guard) (MCPServer, error) {
-	var s MCPServer
-	members, err := object(path, raw)
-	if err != nil {
-		return s, err
-	}
-	r := reader{}
-	s.URL = r.required(members, path+".", "url", maxURL)
-	s.Name = r.optional(members, path+".", "name", maxLabel)
-	if r.err != nil {
-		return s, r.err
-	}
-	if err := guard.CheckURL(s.URL); err != nil {
-		return s, fmt.Errorf("%s.url: %w", path, err)
-	}
-	if raw, ok := present(members, "headers"); ok {
-		if s.Headers, err = parseHeaders(path+".headers", raw); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
 }
 
 // ownHeaders are those that belong to the connection or to MCP's transport: a
@@ -225,21 +205,22 @@ var ownHeaders = map[string]bool{
 
 var headerNameRule = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$")
 
-func parseHeaders(path string, raw json.RawMessage) (map[string]string, error) {
-	var headers map[string]string
-	if err := json.Unmarshal(raw, &headers); err != nil {
-		return nil, fmt.Errorf("%s must be an object of strings", path)
+// headers reads the headers that go to a server.
+func (o object) headers(name string) (headers map[string]string) {
+	raw, ok := o.present(name)
+	if ok && json.Unmarshal(raw, &headers) != nil {
+		o.fail("%s%s must be an object of strings", o.path, name)
 	}
 	if len(headers) > maxHeaders {
-		return nil, fmt.Errorf("%s has more than %d headers", path, maxHeaders)
+		o.fail("%s%s has more than %d headers", o.path, name, maxHeaders)
 	}
-	for name, value := range headers {
-		if !headerNameRule.MatchString(name) || ownHeaders[http.CanonicalHeaderKey(name)] {
-			return nil, fmt.Errorf("%s has a name that cannot be sent", path)
+	for header, value := range headers {
+		if !headerNameRule.MatchString(header) || ownHeaders[http.CanonicalHeaderKey(header)] {
+			o.fail("%s%s has a name that cannot be sent", o.path, name)
 		}
 		if len(value) > 16<<10 || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-			return nil, fmt.Errorf("%s has a value that cannot be sent", path)
+			o.fail("%s%s has a value that cannot be sent", o.path, name)
 		}
 	}
-	return headers, nil
+	return headers
 }

@@ -2,14 +2,13 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -20,29 +19,14 @@ const callbackPath = "/callback/"
 // takeTimeout bounds the storing of one event, the wait for a claim included.
 const takeTimeout = 45 * time.Second
 
+var (
+	errExpired = refuse(http.StatusGone, "this callback has expired")
+	errAway    = refuse(http.StatusServiceUnavailable, "the agent is not on the bus; try again")
+)
+
 // serveCallback takes one event of an external agent. 200 means that it is on
 // disk and will reach the chat in the order of receipt.
-func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) {
-	if err := g.takeCallback(w, r); err != nil {
-		g.logCall(err, "callback")
-		writeRefusal(w, err)
-		return
-	}
-	writeOK(w)
-}
-
-// A liveDelivery is the delivery that a callback or a token belongs to.
-type liveDelivery struct {
-	id      int64
-	agent   AgentName
-	turn    string
-	chat    string
-	channel string
-	state   string
-	due     int64
-}
-
-func (g *Gateway) takeCallback(w http.ResponseWriter, r *http.Request) error {
+func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return refuse(http.StatusMethodNotAllowed, "POST events here")
 	}
@@ -54,16 +38,11 @@ func (g *Gateway) takeCallback(w http.ResponseWriter, r *http.Request) error {
 		return errExpired
 	}
 	// One at a time for one callback: the order of receipt is the order of storage.
-	leave, err := g.inOrder.enter(r.Context(), d.id)
+	leave, err := g.calls.enter(r.Context(), fmt.Sprint(callbackPath, d.id), true)
 	if err != nil {
-		return errBusy
+		return err
 	}
 	defer leave()
-	leaveAll, ok := g.calls.enter(fmt.Sprint(callbackPath, d.id))
-	if !ok {
-		return errBusy
-	}
-	defer leaveAll()
 	body, err := readBody(w, r)
 	if err != nil {
 		return err
@@ -75,38 +54,29 @@ func (g *Gateway) takeCallback(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), takeTimeout)
 	defer cancel()
 	why, err := g.takeEvent(ctx, d, event, shorten(r.Header.Get("Idempotency-Key")))
-	if err == nil && why != "" {
+	switch {
+	case err != nil:
+		return err
+	case why != "":
 		return refuse(http.StatusForbidden, why)
 	}
-	return err
+	return writeOK(w)
 }
-
-var (
-	errExpired = refuse(http.StatusGone, "this callback has expired")
-	errAway    = refuse(http.StatusServiceUnavailable, "the agent is not on the bus; try again")
-	errTooLong = refuse(http.StatusRequestEntityTooLarge, "the message is larger than a frame of the bus")
-)
 
 // deliveryWith finds the delivery that a secret opens. It fails with errNobody if
 // there is none.
-func (s *Store) deliveryWith(ctx context.Context, column, secret string) (*liveDelivery, error) {
-	d := &liveDelivery{}
-	err := s.db.QueryRowContext(ctx, `SELECT id, agent, turn, chat, channel, state, due_at FROM delivery WHERE `+column+` = ?`, hashSecret(secret)).
-		Scan(&d.id, &d.agent, &d.turn, &d.chat, &d.channel, &d.state, &d.due)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, errNobody
-	}
-	if err != nil {
-		return nil, fmt.Errorf("looking for a delivery: %w", err)
-	}
-	return d, nil
+func (s *Store) deliveryWith(ctx context.Context, column, secret string) (*delivery, error) {
+	tx := store.On(ctx, s.db)
+	d := one(tx, errNobody, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE `+column+` = ?`, hashSecret(secret))
+	return &d, tx.Err()
 }
 
-func (d *liveDelivery) live(now time.Time) bool { return d.due > micros(now) }
+func (d *delivery) live(now time.Time) bool { return d.due > micros(now) }
 
 // takeEvent hands one event of a delivery to its agent, which stores it. The key, if
-// there is one, makes repeating it harmless. Why is not empty if policy forbids it.
-func (g *Gateway) takeEvent(ctx context.Context, d *liveDelivery, e *Event, key string) (why string, err error) {
+// there is one, makes repeating it harmless. Refused is why policy
+// forbids it, if it does.
+func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *Event, key string) (refused string, err error) {
 	agent := g.members.of(d.agent)
 	if agent == nil {
 		return "", errAway
@@ -117,9 +87,10 @@ func (g *Gateway) takeEvent(ctx context.Context, d *liveDelivery, e *Event, key 
 	if g.frameSize(len(d.chat), protocol.NewMessage(protocol.TypeAgentEvent, d.agent.ID(), e)) > g.opts.MaxFrame {
 		return "", errTooLong
 	}
-	var n int
-	if err := g.store.db.QueryRowContext(ctx, `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id).Scan(&n); err != nil {
-		return "", fmt.Errorf("counting the output of a delivery: %w", err)
+	tx := store.On(ctx, g.store.db)
+	n := one(tx, errNobody, store.Itself[int], `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id)
+	if tx.Err() != nil {
+		return "", tx.Err()
 	}
 	name := fmt.Sprintf("callback:%d:%s", d.id, key)
 	if key == "" {

@@ -71,16 +71,16 @@ func keepMethod(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// A statusError is an answer that is not 2xx.
-type statusError struct{ status int }
+// A statusError is an answer that is not 2xx: its status.
+type statusError int
 
-func (e *statusError) Error() string {
-	return fmt.Sprintf("it answered HTTP %d %s", e.status, http.StatusText(e.status))
+func (e statusError) Error() string {
+	return fmt.Sprintf("it answered HTTP %d %s", int(e), http.StatusText(int(e)))
 }
 
 // post sends one JSON object and waits for the answer. An answer that is not
-// 2xx is a *statusError; every other error means that no answer came.
-func (p *poster) post(ctx context.Context, target, key string, body []byte) error {
+// 2xx is a statusError; every other error means that no answer came.
+func (p *poster) post(ctx context.Context, target string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	var left atomic.Bool
@@ -94,9 +94,6 @@ func (p *poster) post(ctx context.Context, target, key string, body []byte) erro
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", userAgent)
-	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
-	}
 	resp, err := p.client.Do(req)
 	if err != nil && left.Load() && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errNoAnswer
@@ -107,7 +104,7 @@ func (p *poster) post(ctx context.Context, target, key string, body []byte) erro
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be used again
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return &statusError{resp.StatusCode}
+		return statusError(resp.StatusCode)
 	}
 	return nil
 }
@@ -116,8 +113,7 @@ const userAgent = "hubbub-chorus"
 
 // withoutURL removes the URL from an HTTP client's error.
 func withoutURL(err error) error {
-	var u *url.Error
-	for errors.As(err, &u) {
+	for u, ok := errors.AsType[*url.Error](err); ok; u, ok = errors.AsType[*url.Error](err) {
 		err = u.Err
 	}
 	return err
@@ -126,9 +122,8 @@ func withoutURL(err error) error {
 // repeatable reports whether a failed POST may succeed when it is repeated. A 5xx
 // answer or a failed connection may; a 4xx answer or a refused target will not.
 func repeatable(err error) bool {
-	var status *statusError
-	if errors.As(err, &status) {
-		return status.status >= 500
+	if status, ok := errors.AsType[statusError](err); ok {
+		return status >= http.StatusInternalServerError
 	}
 	return !errors.Is(err, ErrTargetRefused) && !errors.Is(err, errRedirect)
 }

@@ -33,88 +33,73 @@ type combined struct {
 	known map[protocol.PeerID]*combination
 }
 
-// A combination is the connected servers of one channel.
+// A combination is the connected servers of one channel. The mu of combined guards
+// usedAt and failed; server and sessions are there once connect has returned.
 type combination struct {
-	key      string // of the configuration that it was made of
-	server   *mcp.Server
-	sessions []*mcp.ClientSession
-	failed   bool
-	madeAt   time.Time
-	usedAt   time.Time
-	ready    chan struct{} // closed once it is made
+	key            string // of the configuration that it was made of
+	madeAt, usedAt time.Time
+	failed         bool
+	connect        func() // works once
+	server         *mcp.Server
+	sessions       []*mcp.ClientSession
 }
 
-func newCombined(g *Gateway) *combined {
-	return &combined{g: g, known: map[protocol.PeerID]*combination{}}
-}
-
-// serveCombined answers one MCP request for a channel with a list of servers.
-func (g *Gateway) serveCombined(w http.ResponseWriter, r *http.Request, channel protocol.PeerID, servers []MCPServer) {
-	c, err := g.combined.of(r.Context(), channel, servers)
+// serve answers one MCP request for a channel with a list of servers.
+func (c *combined) serve(w http.ResponseWriter, r *http.Request, channel protocol.PeerID, servers []MCPServer) error {
+	m, err := c.of(channel, servers)
 	if err != nil {
-		writeRefusal(w, err)
-		return
+		return err
 	}
-	mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return c.server }, &mcp.StreamableHTTPOptions{
+	m.connect()
+	mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m.server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody, DisableLocalhostProtection: true,
 	}).ServeHTTP(w, r)
+	return nil
 }
 
-// of returns the combination of a configuration, connecting when it is new.
-func (c *combined) of(ctx context.Context, channel protocol.PeerID, servers []MCPServer) (*combination, error) {
+// of returns the combination of a configuration. What there was of another one, or of
+// one that failed, is closed when the new one connects.
+func (c *combined) of(channel protocol.PeerID, servers []MCPServer) (*combination, error) {
 	raw, err := json.Marshal(servers)
 	if err != nil {
 		return nil, fmt.Errorf("comparing a configuration: %w", err)
 	}
 	key, now := hashSecret(string(raw)), c.g.store.now()
 	c.mu.Lock()
-	made := c.known[channel]
-	stale := made == nil || made.key != key || made.failed && now.Sub(made.madeAt) > retryFailed
-	if !stale {
-		made.usedAt = now
-		c.mu.Unlock()
-		return made, c.await(ctx, made)
+	defer c.mu.Unlock()
+	before := c.known[channel]
+	if before != nil && before.key == key && !(before.failed && now.Sub(before.madeAt) > retryFailed) {
+		before.usedAt = now
+		return before, nil
 	}
-	closeIt := made
-	made = &combination{key: key, madeAt: now, usedAt: now, ready: make(chan struct{})}
-	if c.known[channel] == nil && len(c.known) >= maxCombined {
-		c.mu.Unlock()
+	if before == nil && len(c.known) >= maxCombined {
 		return nil, errBusy
 	}
-	c.known[channel] = made
-	c.mu.Unlock()
-	if closeIt != nil {
-		closeIt.close()
-	}
-	made.connect(c.g, servers)
-	return made, nil
-}
-
-func (c *combined) await(ctx context.Context, made *combination) error {
-	select {
-	case <-made.ready:
-		return nil
-	case <-ctx.Done():
-		return errBusy
-	}
+	m := &combination{key: key, madeAt: now, usedAt: now}
+	m.connect = sync.OnceFunc(func() {
+		if before != nil {
+			before.close()
+		}
+		c.connect(m, servers)
+	})
+	c.known[channel] = m
+	return m, nil
 }
 
 // connect reaches every server, side by side, and lists its tools.
-func (m *combination) connect(g *Gateway, servers []MCPServer) {
-	defer close(m.ready)
-	m.server = mcp.NewServer(&mcp.Implementation{Name: "hubbub-chorus", Version: g.opts.Version}, &mcp.ServerOptions{
+func (c *combined) connect(m *combination, servers []MCPServer) {
+	m.server = mcp.NewServer(&mcp.Implementation{Name: "hubbub-chorus", Version: c.g.opts.Version}, &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
-	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, s := range servers {
 		wg.Go(func() {
-			session, tools, err := connectTools(g, s)
-			mu.Lock()
-			defer mu.Unlock()
+			session, tools, err := connectTools(c.g, s)
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			if err != nil {
 				m.failed = true
-				g.log.Warn().Str("server", s.Name).Str("host", hostOf(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service not usable")
+				c.g.log.Warn().Str("server", s.Name).Str("host", hostOf(s.URL)).Err(withoutURL(err)).Msg("MCP server of a service not usable")
 				return
 			}
 			m.sessions = append(m.sessions, session)
@@ -174,7 +159,7 @@ func (m *combination) add(server string, session *mcp.ClientSession, t *mcp.Tool
 
 // close ends the connections once they are made.
 func (m *combination) close() {
-	<-m.ready
+	m.connect()
 	for _, s := range m.sessions {
 		_ = s.Close()
 	}

@@ -8,5 +8,5 @@ var SchemaBefore = []string{schema + outbox.Schema}
 
 // SealOfTurn seals a secret as versions have done that kept turns here.
 func SealOfTurn(s *Store, id int64, secret string) []byte {
-	return s.seal.seal(turnLabel(id), []byte(secret))
+	return s.seal.seal(turnLabel(id), secret)
 }

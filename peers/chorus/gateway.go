@@ -19,6 +19,7 @@ import (
 	"hubbub/protocol/defaults"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -57,7 +58,6 @@ type Gateway struct {
 	listener net.Listener
 	log      *zerolog.Logger
 	hosts    []string // that a Host header may name
-	handler  http.Handler
 	outward
 	gates
 	queues
@@ -81,7 +81,6 @@ type gates struct {
 	calls     *gate // to inboxes and callbacks
 	toolCalls *gate // to the chat tools
 	proxied   *gate // to the tools of services
-	inOrder   *queueing
 	who       *bearers
 }
 
@@ -102,16 +101,13 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.guard = NewGuard(g.opts.Allow)
 	g.transport = newTransport(g.guard)
 	g.poster, g.tools = newPoster(g.transport, g.opts.PostTimeout), newToolsClient(g.transport)
-	g.gates = gates{
-		calls: newGate(maxCalls, maxCallsOfOne), toolCalls: newGate(maxCalls, maxCallsOfOne), proxied: newGate(maxCalls, maxCallsOfOne),
-		inOrder: newQueueing(maxCallsOfOne), who: newBearers(g.opts.Peer.Buses, g.opts.Now),
-	}
+	who := &bearers{buses: g.opts.Peer.Buses, now: g.opts.Now, known: map[string]bearer{}}
+	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), who: who}
 	g.queues = g.newQueues()
 	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
-	g.members = newMembers(g)
-	g.combined = newCombined(g)
+	g.members = &members{g: g, open: map[AgentName]*member{}}
+	g.combined = &combined{g: g, known: map[protocol.PeerID]*combination{}}
 	g.bus = g.newBus()
-	g.handler = limitBodyTime(g.routes())
 	return g
 }
 
@@ -209,18 +205,6 @@ func (g *Gateway) peerOptions() *peer.Options {
 	return &o
 }
 
-// routes returns the handler of everything that the listener serves.
-func (g *Gateway) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc(inboxPath+"{secret}", g.serveInbox)
-	mux.HandleFunc(callbackPath+"{secret}", g.serveCallback)
-	mux.Handle(toolsPath+"{agent}/{channel}", g.newToolsHandler())
-	mux.Handle(proxyPath+"{inbox}/{channel}", g.newProxyHandler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeOK(w) })
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { writeRefusal(w, errNobody) })
-	return mux
-}
-
 // Run serves both sides until ctx ends (nil), the listener fails, or the bus refuses
 // the gateway. It returns when everything that it started has ended; what was
 // accepted stays on disk.
@@ -260,7 +244,7 @@ func (g *Gateway) serve(ctx context.Context) error {
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := &http.Server{
-		Handler: g.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: g.routes(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return calls },
 		ErrorLog:    log.New(errorWriter{g.log}, "", 0),
 	}
@@ -275,22 +259,12 @@ func (g *Gateway) serve(ctx context.Context) error {
 			_ = server.Close()
 		}
 	}()
-	err := server.Serve(newLimitedListener(g.listener, maxConnections))
+	err := server.Serve(netutil.LimitListener(g.listener, maxConnections))
 	if errors.Is(err, http.ErrServerClosed) {
 		<-stopped
 		return nil
 	}
 	return fmt.Errorf("serving: %w", err)
-}
-
-// logCall logs a call that failed. It logs nothing of its URL.
-func (g *Gateway) logCall(err error, what string) {
-	var r *refusal
-	if errors.As(err, &r) {
-		g.log.Debug().Str("step", what).Int("status", r.status).Str("error", r.text).Msg("call refused")
-		return
-	}
-	g.log.Error().Str("step", what).Err(err).Msg("call failed")
 }
 
 // errorWriter logs the HTTP server's reports of connections and panics, which never

@@ -88,10 +88,7 @@ func start(t *testing.T, b *bustest.Bus, folder string, adjust func(*chorus.Opti
 
 // openAgent runs an external agent as hubbub-chorus does.
 func openAgent(ctx context.Context, s *chorus.AgentSpec) (chorus.Agent, error) {
-	return external.Open(ctx, &external.Spec{
-		Name: string(s.Name), Folder: s.Folder, Legacy: s.Legacy, Roles: s.Settings.Roles, Streams: s.Settings.Streams, Knocks: s.Settings.Knocks,
-		Post: s.Post, Peer: s.Peer, ComposeWindow: s.ComposeWindow, ComposeCap: s.ComposeCap, Deadline: s.Deadline, Version: s.Version, Log: s.Log,
-	})
+	return external.Open(ctx, (*external.Spec)(s))
 }
 
 // startNew runs a gateway on a bus of its own, beside other tests.

@@ -1,12 +1,14 @@
 package chorus
 
 import (
+	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Limits on calls to the gateway.
@@ -24,35 +26,75 @@ const (
 // A gate bounds what runs at once, in total and per key. A call that finds it full
 // is refused, so that a slow caller holds up nobody else.
 type gate struct {
-	all, each int
+	running *semaphore.Weighted // in total
 
-	mu      sync.Mutex
-	total   int
-	running map[string]int
+	mu    sync.Mutex
+	lines map[string]*line
 }
 
-func newGate(all, each int) *gate {
-	return &gate{all: all, each: each, running: map[string]int{}}
+// A line is the callers of one key. The gate's mu guards callers.
+type line struct {
+	callers int // those that wait included
+	inside  *semaphore.Weighted
 }
 
-// enter takes a place for key, which leave gives back. It reports false if there is
-// none.
-func (g *gate) enter(key string) (leave func(), ok bool) {
+func newGate() *gate {
+	return &gate{running: semaphore.NewWeighted(maxCalls), lines: map[string]*line{}}
+}
+
+// enter takes a place for key, which leave gives back. It fails with errBusy if there
+// is none. Of callers in order, one at a time is inside for each key; the others wait
+// for their turn.
+func (g *gate) enter(ctx context.Context, key string, inOrder bool) (leave func(), err error) {
+	l, ok := g.join(key)
+	if !ok {
+		return nil, errBusy
+	}
+	places := int64(1)
+	if inOrder {
+		places = maxCallsOfOne
+	}
+	if err := l.inside.Acquire(ctx, places); err != nil {
+		g.gone(key, l)
+		return nil, errBusy
+	}
+	giveBack := func() {
+		l.inside.Release(places)
+		g.gone(key, l)
+	}
+	if !g.running.TryAcquire(1) {
+		giveBack()
+		return nil, errBusy
+	}
+	return func() {
+		g.running.Release(1)
+		giveBack()
+	}, nil
+}
+
+// join counts a caller of a key, unless there are too many.
+func (g *gate) join(key string) (l *line, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.total >= g.all || g.running[key] >= g.each {
+	l, known := g.lines[key]
+	if !known {
+		l = &line{inside: semaphore.NewWeighted(maxCallsOfOne)}
+		g.lines[key] = l
+	}
+	if l.callers >= maxCallsOfOne {
 		return nil, false
 	}
-	g.total++
-	g.running[key]++
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.total--
-		if g.running[key]--; g.running[key] == 0 {
-			delete(g.running, key)
-		}
-	}, true
+	l.callers++
+	return l, true
+}
+
+// gone forgets a caller, and the line with the last of them.
+func (g *gate) gone(key string, l *line) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l.callers--; l.callers == 0 {
+		delete(g.lines, key)
+	}
 }
 
 // limitBodyTime gives callers bodyTimeout for their bodies. It bounds also those that
@@ -81,65 +123,4 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		b.arrived()
 	}
 	return n, err
-}
-
-// readBody reads a body of at most maxBody bytes. Its errors are refusals.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > maxBody {
-		return nil, errTooLarge
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, errTooLarge
-	case err != nil:
-		return nil, refuse(http.StatusBadRequest, "the body could not be read")
-	}
-	return body, nil
-}
-
-// A limitedListener bounds how many connections are open at once.
-type limitedListener struct {
-	net.Listener
-	places chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newLimitedListener(l net.Listener, places int) *limitedListener {
-	return &limitedListener{Listener: l, places: make(chan struct{}, places), closed: make(chan struct{})}
-}
-
-// Accept waits for a place and a connection.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.places <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.places
-		return nil, err
-	}
-	return &limitedConn{Conn: conn, free: sync.OnceFunc(func() { <-l.places })}, nil
-}
-
-// Close closes the listener and ends an Accept that waits for a place.
-func (l *limitedListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-// A limitedConn gives its place back when it is closed.
-type limitedConn struct {
-	net.Conn
-	free func()
-}
-
-// Close closes the connection.
-func (c *limitedConn) Close() error {
-	defer c.free()
-	return c.Conn.Close()
 }

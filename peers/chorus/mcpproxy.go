@@ -2,12 +2,17 @@ package chorus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"hubbub/peers/peer"
 	"hubbub/protocol"
 )
 
@@ -31,33 +36,27 @@ const (
 	proxyHeaderWait = time.Minute
 )
 
-// newProxyHandler makes the proxy to the services' MCP servers. An agent shows
+// serveProxy passes a call on to the MCP servers of a service. An agent shows
 // its bus token; what it may reach are the tools of channels that it is
 // assigned to.
-func (g *Gateway) newProxyHandler() http.Handler {
-	return g.localOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		channel := protocol.PeerID("chorus:" + r.PathValue("inbox") + "." + strings.ReplaceAll(r.PathValue("channel"), ".", "%"))
-		servers, err := g.mayUseTools(r, channel)
-		if err != nil {
-			g.logCall(err, "proxy")
-			writeRefusal(w, err)
-			return
-		}
-		leave, ok := g.proxied.enter(proxyPath + string(channel))
-		if !ok {
-			writeRefusal(w, errBusy)
-			return
-		}
-		defer leave()
-		if len(servers) == 1 && servers[0].Name == "" {
-			if err := g.proxy(w, r, servers[0]); err != nil {
-				g.logCall(err, "proxy")
-				writeRefusal(w, err)
-			}
-			return
-		}
-		g.serveCombined(w, r, channel, servers)
-	}))
+func (g *Gateway) serveProxy(w http.ResponseWriter, r *http.Request) error {
+	if err := g.checkLocal(r); err != nil {
+		return err
+	}
+	channel := protocol.PeerID("chorus:" + r.PathValue("inbox") + "." + strings.ReplaceAll(r.PathValue("channel"), ".", "%"))
+	servers, err := g.mayUseTools(r, channel)
+	if err != nil {
+		return err
+	}
+	leave, err := g.proxied.enter(r.Context(), string(channel), false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if len(servers) == 1 && servers[0].Name == "" {
+		return g.proxy(w, r, servers[0])
+	}
+	return g.combined.serve(w, r, channel, servers)
 }
 
 var (
@@ -74,11 +73,9 @@ func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPSe
 		return nil, err
 	}
 	agents, err := g.surface.Agents(ctx, g.store.db, channel)
-	if err != nil {
-		return nil, err
-	}
 	for _, a := range agents {
-		may, err := g.who.mayBe(ctx, r.Header.Get("Authorization"), a.Agent)
+		var may bool
+		may, err = g.who.mayBe(ctx, r.Header.Get("Authorization"), a.Agent)
 		switch {
 		case err != nil:
 			return nil, err
@@ -88,7 +85,7 @@ func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPSe
 			return servers, nil
 		}
 	}
-	return nil, errStranger
+	return nil, cmp.Or(err, error(errStranger))
 }
 
 // passedOn are the headers of the agent's MCP client that reach the service,
@@ -118,11 +115,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 	if err != nil {
 		return refuse(http.StatusBadGateway, "the service's tools have an address that cannot be used")
 	}
-	for _, name := range passedOn {
-		if values := r.Header.Values(name); len(values) > 0 {
-			req.Header[name] = values
-		}
-	}
+	copyHeaders(req.Header, r.Header, passedOn)
 	req.Header.Set("User-Agent", userAgent)
 	setHeaders(req.Header, server.Headers)
 	resp, err := g.tools.Do(req)
@@ -136,14 +129,18 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 		deadline.Reset(proxyMaxStream)
 		limit = maxStreamed
 	}
-	for _, name := range comeBack {
-		if values := resp.Header.Values(name); len(values) > 0 {
-			w.Header()[name] = values
-		}
-	}
+	copyHeaders(w.Header(), resp.Header, comeBack)
 	w.WriteHeader(resp.StatusCode)
 	copyFlushing(w, io.LimitReader(resp.Body, limit))
 	return nil
+}
+
+func copyHeaders(to, from http.Header, names []string) {
+	for _, name := range names {
+		if values := from.Values(name); len(values) > 0 {
+			to[name] = values
+		}
+	}
 }
 
 // setHeaders puts a service's headers on a request, spelled as they came.
@@ -185,4 +182,77 @@ func newToolsClient(transport http.RoundTripper) *http.Client {
 			return keepMethod(req, via)
 		},
 	}
+}
+
+// bearers asks the bus whose a bearer token is. It keeps answers for less than a
+// second, within which a revoked token must be dead.
+type bearers struct {
+	buses []string
+	now   func() time.Time
+
+	mu    sync.Mutex
+	known map[string]bearer // by the hash of the Authorization header
+}
+
+type bearer struct {
+	patterns []string
+	until    time.Time
+}
+
+const (
+	bearerLife = 500 * time.Millisecond
+	maxBearers = 1024
+	whoTimeout = 5 * time.Second
+)
+
+var errWho = refuse(http.StatusServiceUnavailable, "the bus cannot be asked whose token this is; try again")
+
+// mayBe reports whether the holder of an Authorization header may speak as id on
+// the bus.
+func (b *bearers) mayBe(ctx context.Context, authorization string, id protocol.PeerID) (bool, error) {
+	patterns, err := b.patternsOf(ctx, authorization)
+	return slices.ContainsFunc(patterns, func(text string) bool {
+		p, err := protocol.ParsePattern(text)
+		return err == nil && p.Matches(protocol.Topic(id))
+	}), err
+}
+
+func (b *bearers) patternsOf(ctx context.Context, authorization string) ([]string, error) {
+	key := hashSecret(authorization)
+	b.mu.Lock()
+	kept, ok := b.known[key]
+	b.mu.Unlock()
+	if ok && b.now().Before(kept.until) {
+		return kept.patterns, nil
+	}
+	for _, bus := range b.buses {
+		patterns, ok := ask(ctx, bus, authorization)
+		if !ok {
+			continue
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.known) >= maxBearers {
+			clear(b.known)
+		}
+		b.known[key] = bearer{patterns, b.now().Add(bearerLife)}
+		return patterns, nil
+	}
+	return nil, errWho
+}
+
+// ask returns the identities of a token, and none if the bus does not know it. ok is
+// false if the bus does not say.
+func ask(ctx context.Context, bus, authorization string) (identities []string, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, whoTimeout)
+	defer cancel()
+	status, body, err := (&peer.HTTPCall{Bus: bus, Method: http.MethodGet, Path: "whoami", Authorization: authorization, Limit: 1 << 20}).Do(ctx)
+	if err == nil && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
+		return nil, true
+	}
+	var answer struct {
+		Identities []string `json:"identities"`
+	}
+	ok = err == nil && status == http.StatusOK && json.Unmarshal(body, &answer) == nil
+	return answer.Identities, ok
 }

@@ -35,14 +35,15 @@ type Agent interface {
 
 // An AgentSpec is what it takes to run an external agent.
 type AgentSpec struct {
-	Name     AgentName
-	Settings AgentSettings
-	Folder   string // of its own, for its database
-	Legacy   string // database that may hold what an earlier version left of it
-	Peer     *peer.Options
+	Name           string
+	Folder         string // of its own, for its database
+	Legacy         string // database that may hold what an earlier version left of it
+	Roles, Streams []string
+	Knocks         bool
 	// Post has a turn POSTed; it returns nil when the agent has it. Body holds the
 	// members channel and message of the POST.
 	Post          func(ctx context.Context, turn, chat string, body []byte) error
+	Peer          *peer.Options
 	ComposeWindow time.Duration
 	ComposeCap    time.Duration
 	Deadline      time.Duration // of an answer
@@ -78,10 +79,6 @@ const (
 	memberRetry = 15 * time.Second // after the bus refused an agent
 )
 
-func newMembers(g *Gateway) *members {
-	return &members{g: g, open: map[AgentName]*member{}}
-}
-
 // of returns what runs an agent, nil if nothing does.
 func (m *members) of(name AgentName) Agent {
 	m.mu.Lock()
@@ -112,24 +109,19 @@ func (m *members) look(ctx context.Context) {
 	if m.g.opts.OpenAgent == nil {
 		return
 	}
-	wanted, err := store.All(ctx, m.g.store.db, func(row store.Row) (one member, err error) {
-		return one, row.Scan(&one.name, &one.added)
-	}, `SELECT name, added_at FROM agent`)
-	if err != nil {
+	tx := store.On(ctx, m.g.store.db)
+	wanted := store.List(tx, func(one *member) []any { return []any{&one.name, &one.added} }, `SELECT name, added_at FROM agent`)
+	if err := tx.Err(); err != nil {
 		if ctx.Err() == nil {
 			m.g.log.Error().Err(err).Msg("agents not read; trying again")
 		}
 		return
 	}
+	m.sweep.Do(func() { m.forget(wanted) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	added := map[AgentName]int64{}
-	for _, w := range wanted {
-		added[w.name] = w.added
-	}
-	m.sweep.Do(func() { m.forget(wanted) })
 	for name, one := range m.open {
-		if at, ok := added[name]; !ok || at != one.added {
+		if !slices.ContainsFunc(wanted, func(w member) bool { return w.name == name && w.added == one.added }) {
 			one.cancel()
 			delete(m.open, name)
 			m.g.log.Info().Str("agent", string(name)).Msg("agent removed")
@@ -137,50 +129,43 @@ func (m *members) look(ctx context.Context) {
 	}
 	for _, w := range wanted {
 		if m.open[w.name] == nil {
-			m.begin(ctx, w)
+			m.begin(ctx, &w)
 		}
 	}
 }
 
-// begin opens an agent and runs it. The caller holds mu.
-func (m *members) begin(ctx context.Context, w member) {
-	ctx, cancel := context.WithCancel(ctx)
-	one := &w
-	one.cancel = cancel
-	agent, err := m.g.openAgent(ctx, one)
-	one.agent, m.open[w.name] = agent, one
+// begin opens an agent and runs it. The caller must hold mu.
+func (m *members) begin(ctx context.Context, one *member) {
+	ctx, one.cancel = context.WithCancel(ctx)
+	agent, err := m.openAgent(ctx, one)
+	one.agent, m.open[one.name] = agent, one
 	m.wg.Go(func() {
-		m.keep(ctx, one, err)
+		m.keep(ctx, one, agent, err)
 		m.clear(one)
 	})
 }
 
 // keep runs one agent until it is removed. What the bus refuses is recorded for
 // `hubbub chorus list`, and tried again. Err is why it could not be opened, if so.
-func (m *members) keep(ctx context.Context, one *member, err error) {
+func (m *members) keep(ctx context.Context, one *member, agent Agent, err error) {
 	for {
 		if err == nil {
-			err = one.agent.Run(ctx)
+			err = agent.Run(ctx)
 		}
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		m.g.log.Error().Err(err).Str("agent", string(one.name)).Msg("agent not on the bus; trying again later")
-		if err := m.g.store.setTrouble(ctx, one.name, err.Error()); err != nil {
-			m.g.log.Error().Err(err).Msg("state of an agent not stored")
-		}
+		m.g.setTrouble(ctx, one.name, err.Error())
 		m.replace(one, nil)
 		if errors.Is(err, peer.ErrReplaced) {
 			<-ctx.Done() // somebody else is this agent now; to fight over it helps nobody
-			return
 		}
 		if !retry.Sleep(ctx, memberRetry) {
 			return
 		}
-		var agent Agent
-		if agent, err = m.g.openAgent(ctx, one); err == nil {
-			m.replace(one, agent)
-		}
+		agent, err = m.openAgent(ctx, one)
+		m.replace(one, agent)
 	}
 }
 
@@ -194,7 +179,9 @@ func (m *members) replace(one *member, agent Agent) {
 func (m *members) clear(one *member) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	there, _, err := store.One(ctx, m.g.store.db, store.Column[bool], `SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`, one.name, one.added)
+	tx := store.On(ctx, m.g.store.db)
+	there := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM agent WHERE name = ? AND added_at = ?)`, one.name, one.added)
+	err := tx.Err()
 	if err == nil && !there {
 		err = os.RemoveAll(m.g.store.agentFolder(one.folder()))
 	}
@@ -206,21 +193,19 @@ func (m *members) clear(one *member) {
 // forget removes what was kept for agents that were removed while no gateway ran.
 func (m *members) forget(wanted []member) {
 	folders, err := os.ReadDir(m.g.store.agentFolder(""))
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
 	for _, folder := range folders {
 		if !slices.ContainsFunc(wanted, func(w member) bool { return w.folder() == folder.Name() }) {
 			err = errors.Join(err, os.RemoveAll(m.g.store.agentFolder(folder.Name())))
 		}
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		m.g.log.Error().Err(err).Msg("data of removed agents not removed")
 	}
 }
 
 // openAgent opens what runs an external agent.
-func (g *Gateway) openAgent(ctx context.Context, one *member) (Agent, error) {
+func (m *members) openAgent(ctx context.Context, one *member) (Agent, error) {
+	g := m.g
 	known, err := g.store.agent(ctx, one.name)
 	if err != nil {
 		return nil, err
@@ -228,17 +213,17 @@ func (g *Gateway) openAgent(ctx context.Context, one *member) (Agent, error) {
 	link := g.peerOptions()
 	link.Pulse = nil // it is the gateway's own connection's
 	link.OnConnect = func(ctx context.Context) {
-		if err := g.store.setTrouble(ctx, one.name, ""); err != nil && ctx.Err() == nil {
-			g.log.Error().Err(err).Msg("state of an agent not stored")
-		}
+		g.setTrouble(ctx, one.name, "")
 		g.log.Info().Str("agent", string(one.name)).Msg("agent on the bus")
 	}
 	agent, err := g.opts.OpenAgent(ctx, &AgentSpec{
-		Name: one.name, Settings: known.Settings, Folder: g.store.agentFolder(one.folder()), Legacy: filepath.Join(g.store.folder, databaseFile), Peer: link,
+		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()), Legacy: filepath.Join(g.store.folder, databaseFile),
+		Roles: known.Settings.Roles, Streams: known.Settings.Streams, Knocks: known.Settings.Knocks,
 		Post: func(ctx context.Context, turn, chat string, body []byte) error {
 			return g.deliver(ctx, one.name, turn, chat, body)
 		},
-		ComposeWindow: g.opts.ComposeWindow, ComposeCap: g.opts.ComposeCap, Deadline: g.opts.CallbackTTL, Version: g.opts.Version, Log: g.log,
+		Peer: link, ComposeWindow: g.opts.ComposeWindow, ComposeCap: g.opts.ComposeCap, Deadline: g.opts.CallbackTTL,
+		Version: g.opts.Version, Log: g.log,
 	})
 	if err != nil {
 		return nil, err

@@ -78,26 +78,55 @@ func (s *Store) agentFolder(name string) string { return filepath.Join(s.folder,
 // Close closes the database.
 func (s *Store) Close() error { return s.db.Close() }
 
-// inTx runs do in one transaction, which holds the write lock from the start.
-func (s *Store) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
-	return store.InTx(ctx, s.db, do)
-}
-
 // publicURL is the name of the setting under which the gateway records where
 // the outside reaches it.
 const publicURL = "public_url"
 
 // SetPublicURL records where the outside reaches the gateway.
 func (s *Store) SetPublicURL(ctx context.Context, url string) error {
-	return store.Exec(ctx, s.db, `INSERT INTO setting (name, value) VALUES (?, ?)
+	tx := store.On(ctx, s.db)
+	tx.Exec(`INSERT INTO setting (name, value) VALUES (?, ?)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value != excluded.value`, publicURL, url)
+	return tx.Err()
 }
 
 // PublicURL returns where the outside reaches the gateway, and nothing if no gateway
 // has recorded it yet.
 func (s *Store) PublicURL(ctx context.Context) (string, error) {
-	url, _, err := store.One(ctx, s.db, store.Column[string], `SELECT value FROM setting WHERE name = ?`, publicURL)
-	return url, err
+	tx := store.On(ctx, s.db)
+	return store.Value[string](tx, `SELECT value FROM setting WHERE name = ?`, publicURL), tx.Err()
+}
+
+// change runs a statement that is to change a row. It fails with none if there was none
+// to change; doing is what its error says.
+func (s *Store) change(ctx context.Context, doing string, none error, query string, args ...any) error {
+	tx := store.On(ctx, s.db)
+	if tx.Changed(query, args...) == 0 {
+		tx.Fail(none)
+	}
+	if err := tx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}
+
+// one reads the first row of a query. If there is none, tx fails with the error none.
+func one[T any](tx *store.Tx, none error, columns func(*T) []any, query string, args ...any) T {
+	v, found := store.Get(tx, columns, query, args...)
+	if !found {
+		tx.Fail(none)
+	}
+	return v
 }
 
 func micros(t time.Time) int64 { return t.UnixMicro() }
+
+// A moment is a time as it is stored, in microseconds.
+type moment time.Time
+
+// Scan reads a stored time.
+func (m *moment) Scan(stored any) error {
+	at, _ := stored.(int64) // the columns are integers, and not null
+	*m = moment(time.UnixMicro(at).UTC())
+	return nil
+}

@@ -3,6 +3,8 @@ package chorus
 import (
 	"context"
 	"time"
+
+	"hubbub/peers/store"
 )
 
 // How long things are kept.
@@ -34,20 +36,16 @@ func (g *Gateway) pruneOnce(ctx context.Context) error {
 	if err := g.surface.GiveUp(ctx, now.Add(-keepWaiting)); err != nil {
 		return err
 	}
-	for _, forget := range []struct {
-		query string
-		age   time.Duration
-	}{
-		// Twice the age: what was given up just now is still told.
-		{`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2 * keepSecret},
-		{`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2 * keepSecret},
-		{`DELETE FROM inbound WHERE received_at < ?`, keepMessages},
-		{`UPDATE delivery SET callback = NULL, token = NULL WHERE callback IS NOT NULL AND due_at < ? AND state <> 'posting'`, 0},
-		{`DELETE FROM delivery WHERE due_at < ? AND state <> 'posting'`, keepMessages},
-	} {
-		if _, err := g.store.db.ExecContext(ctx, forget.query, micros(now.Add(-forget.age))); err != nil {
-			return err
-		}
+	tx := store.On(ctx, g.store.db)
+	forget := func(query string, age time.Duration) { tx.Exec(query, micros(now.Add(-age))) }
+	// Twice the age: what was given up just now is still told.
+	forget(`UPDATE inbound SET callback = NULL, content = x'' WHERE callback IS NOT NULL AND received_at < ?`, 2*keepSecret)
+	forget(`UPDATE channel SET mcp = NULL WHERE mcp IS NOT NULL AND mcp_at < ?`, 2*keepSecret)
+	forget(`DELETE FROM inbound WHERE received_at < ?`, keepMessages)
+	forget(`UPDATE delivery SET callback = NULL, token = NULL WHERE callback IS NOT NULL AND due_at < ? AND state <> 'posting'`, 0)
+	forget(`DELETE FROM delivery WHERE due_at < ? AND state <> 'posting'`, keepMessages)
+	if tx.Err() != nil {
+		return tx.Err()
 	}
 	return g.surface.Prune(ctx, now.Add(-keepMessages))
 }

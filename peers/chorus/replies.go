@@ -1,12 +1,14 @@
 package chorus
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
@@ -35,33 +37,25 @@ func (g *Gateway) takeReply(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject("the content of chat_reply cannot be read")
 	}
 	event, done, ok := ofReply(reply)
-	key := reply.IdempotencyKey
-	if key == "" {
-		key = string(d.Message.MessageID)
-	}
 	p := pendingEvent{
 		Event: event, Agent: d.Message.From, Channel: protocol.PeerID(d.Topic),
 		Reply: d.Message.MessageID, Key: reply.IdempotencyKey,
 	}
-	return g.queueEvent(ctx, p, reply.InReplyTo, key, done, ok)
+	return g.queueEvent(ctx, p, reply.InReplyTo, cmp.Or(p.Key, string(p.Reply)), done, ok)
 }
 
 // takeActivity stores an agent's report on its turn for the same callback.
 func (g *Gateway) takeActivity(ctx context.Context, d *peer.Delivery) error {
-	var activity AgentActivity
-	if err := json.Unmarshal(d.Message.Content, &activity); err != nil {
+	var report activity
+	if err := json.Unmarshal(d.Message.Content, &report); err != nil {
 		return peer.Reject("the content of agent_event cannot be read")
 	}
-	event, done, ok := ofActivity(activity)
+	event, done, ok := ofActivity(report)
 	if !ok {
 		return nil // an event of another kind, such as a refusal
 	}
 	p := pendingEvent{Event: event, Channel: protocol.PeerID(d.Topic), Agent: d.Message.From}
-	inReplyTo := activity.InReplyTo
-	if inReplyTo == "" {
-		inReplyTo = string(d.Message.InReplyTo)
-	}
-	return g.queueEvent(ctx, p, inReplyTo, string(d.Message.MessageID), done, true)
+	return g.queueEvent(ctx, p, cmp.Or(report.InReplyTo, string(d.Message.InReplyTo)), string(d.Message.MessageID), done, true)
 }
 
 // queueEvent stores an event for the callback of the message that it belongs to,
@@ -72,17 +66,13 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 	if p.Reply == "" {
 		p.Agent = "" // nobody is told of a report's outcome
 	}
-	err := g.store.inTx(ctx, func(tx *sql.Tx) error {
-		in, err := answered(ctx, tx, p.Channel, inReplyTo, g.surface.Passing(p.Channel))
-		if err != nil {
-			return err
+	err := store.DoTx(ctx, g.store.db, func(tx *store.Tx) {
+		in := answered(tx, p.Channel, inReplyTo, g.surface.Passing(p.Channel))
+		fresh := tx.Changed(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
+		if fresh > 0 {
+			p.Source = in.source
+			g.putBracketed(tx, in, p, string(agent)+" "+key, done, visible)
 		}
-		fresh, err := store.Changed(ctx, tx, `INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
-		if err != nil || fresh == 0 {
-			return err
-		}
-		p.Source = in.source
-		return g.enqueueBracketed(ctx, tx, in, p, string(agent)+" "+key, done, visible)
 	})
 	if errors.Is(err, ErrNotFound) {
 		return peer.Reject("there is no such message here to reply to")
@@ -90,39 +80,32 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 	if err != nil {
 		return fmt.Errorf("storing a reply: %w", err)
 	}
-	g.callbacks.Wake()
 	return nil
 }
 
-// enqueueBracketed stores an event with the lifecycle events around it: the
+// putBracketed stores an event with the lifecycle events around it: the
 // first is "processing", and the last, always, "idle".
-func (g *Gateway) enqueueBracketed(ctx context.Context, tx *sql.Tx, in replied, p pendingEvent, key string, done, visible bool) error {
-	lifecycle := func(status string) error {
-		in.turn = status
-		return g.enqueueEvent(ctx, tx, p.Channel, in.seq, pendingEvent{Event: Event{Type: EventLifecycle, Status: status}}, key+" "+status)
-	}
+func (g *Gateway) putBracketed(tx *store.Tx, in replied, p pendingEvent, key string, done, visible bool) {
 	if in.turn == lifecycleIdle {
 		if !visible {
-			return nil
+			return
 		}
 		done = true // what comes after the end opens the turn and closes it again
 	}
+	lifecycle := func(status string) {
+		in.turn = status
+		g.putEvent(tx, p.Channel, in.seq, pendingEvent{Event: Event{Type: EventLifecycle, Status: status}}, key+" "+status)
+	}
 	if in.turn != lifecycleProcessing {
-		if err := lifecycle(lifecycleProcessing); err != nil {
-			return err
-		}
+		lifecycle(lifecycleProcessing)
 	}
 	if visible {
-		if err := g.enqueueEvent(ctx, tx, p.Channel, in.seq, p, key); err != nil {
-			return err
-		}
+		g.putEvent(tx, p.Channel, in.seq, p, key)
 	}
 	if done {
-		if err := lifecycle(lifecycleIdle); err != nil {
-			return err
-		}
+		lifecycle(lifecycleIdle)
 	}
-	return store.Exec(ctx, tx, `UPDATE inbound SET turn = ? WHERE seq = ?`, in.turn, in.seq)
+	tx.Exec(`UPDATE inbound SET turn = ? WHERE seq = ?`, in.turn, in.seq)
 }
 
 // A replied message is the one that a reply belongs to.
@@ -134,40 +117,35 @@ type replied struct {
 
 // answered finds the message that a reply belongs to: the one it names, by
 // sourceId or by the messageId of the chat_message, else the one that is being
-// handed over, else the latest that the agent took.
-func answered(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, inReplyTo string, inFlight int64) (replied, error) {
-	in, found, err := store.One(ctx, tx, func(row store.Row) (in replied, err error) {
-		err = row.Scan(&in.seq, &in.source, &in.turn)
-		return in, err
-	}, `SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (?3 = '' OR source_id = ?3 OR message_id = ?3)
+// handed over, else the latest that the agent took. tx fails with ErrNotFound if there
+// is none.
+func answered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFlight int64) replied {
+	return one(tx, ErrNotFound, func(in *replied) []any { return []any{&in.seq, &in.source, &in.turn} },
+		`SELECT seq, source_id, turn FROM inbound WHERE channel = ?1 AND (?3 = '' OR source_id = ?3 OR message_id = ?3)
 		ORDER BY seq = ?2 DESC, forwarded_at > 0 DESC, seq DESC LIMIT 1`, channel, inFlight, inReplyTo)
-	if err == nil && !found {
-		err = ErrNotFound
-	}
-	return in, err
 }
 
-// enqueueEvent stores one event for the callback of a message. The events of a
+// putEvent stores one event for the callback of a message. The events of a
 // channel go out one after the other, whichever of its callbacks they are for:
 // the channel reads them in the order in which they were said.
-func (g *Gateway) enqueueEvent(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, seq int64, p pendingEvent, key string) error {
+func (g *Gateway) putEvent(tx *store.Tx, channel protocol.PeerID, seq int64, p pendingEvent, key string) {
 	p.Inbound = seq
 	raw, err := json.Marshal(p)
 	if err != nil {
-		return fmt.Errorf("writing an event: %w", err)
+		tx.Fail(fmt.Errorf("writing an event: %w", err))
 	}
 	key = fmt.Sprintf("%d %s", seq, key)
 	if len(key) > 256 {
 		key = hashSecret(key)
 	}
-	_, err = g.callbacks.EnqueueTx(ctx, tx, string(channel), key, raw)
-	return err
+	_, err = g.callbacks.Put(tx, string(channel), key, raw)
+	tx.Fail(err)
 }
 
-// enqueueError stores an error event of the gateway's own for the callback of a
+// putError stores an error event of the gateway's own for the callback of a
 // message.
-func (g *Gateway) enqueueError(ctx context.Context, tx *sql.Tx, channel protocol.PeerID, seq int64, key, why, code string) error {
-	return g.enqueueEvent(ctx, tx, channel, seq, pendingEvent{Event: Event{Type: EventError, Message: why, Code: code}}, key)
+func (g *Gateway) putError(tx *store.Tx, channel protocol.PeerID, seq int64, key, why, code string) {
+	g.putEvent(tx, channel, seq, pendingEvent{Event: Event{Type: EventError, Message: why, Code: code}}, key)
 }
 
 // maxAttempts is the first attempt at a POST and three more.
@@ -206,7 +184,7 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	if err != nil {
 		return outbox.Permanent(err)
 	}
-	err = g.poster.post(ctx, callback, "", body)
+	err = g.poster.post(ctx, callback, body)
 	if errors.Is(err, errNoAnswer) {
 		return outbox.Unknown(err)
 	}
@@ -232,14 +210,12 @@ func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item,
 	if err := json.Unmarshal(item.Body, &p); err != nil || p.Reply == "" {
 		return nil
 	}
-	status := protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, SourceID: p.Source}
+	status := protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, SourceID: p.Source, Status: protocol.StatusFailed}
 	switch outcome {
 	case outbox.StateSent:
 		status.Status = protocol.StatusDelivered
 	case outbox.StateUnknown:
 		status.Status = protocol.StatusUnknown
-	default:
-		status.Status = protocol.StatusFailed
 	}
 	if cause != nil {
 		status.Reason = cause.Error()
@@ -255,4 +231,59 @@ func (g *Gateway) afterEvent(item outbox.Item, outcome outbox.State, cause error
 		g.log.Warn().Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).
 			Msg("event not taken by its callback")
 	}
+}
+
+// A trouble is what became of the last event of a channel if its callback did not
+// take it.
+type trouble struct {
+	inbound int64 // the message whose callback it is
+	silent  bool  // it did not answer, and each further event would wait as long
+}
+
+// maxTroubles bounds the channels whose trouble is remembered. With one more, all
+// are forgotten, and found out again.
+const maxTroubles = 1000
+
+// troubles are those of all channels. A channel's events go out one after the
+// other, so what comes after must not wait for each report of activity to a
+// callback that fails. After a restart it is found out again.
+type troubles struct {
+	mu        sync.Mutex
+	ofChannel map[string]trouble
+}
+
+// of returns the trouble with the callback of a message, and whether there is any.
+func (t *troubles) of(channel string, inbound int64) (trouble, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, ok := t.ofChannel[channel]
+	return last, ok && last.inbound == inbound
+}
+
+// note records what became of an event.
+func (t *troubles) note(item outbox.Item, outcome outbox.State) {
+	var p pendingEvent
+	if json.Unmarshal(item.Body, &p) != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch outcome {
+	case outbox.StateSent:
+		delete(t.ofChannel, item.Destination)
+	case outbox.StateDead, outbox.StateUnknown:
+		if len(t.ofChannel) >= maxTroubles {
+			clear(t.ofChannel)
+		}
+		t.ofChannel[item.Destination] = trouble{p.Inbound, outcome == outbox.StateUnknown}
+	}
+}
+
+// errSilent is why a report is not sent.
+var errSilent = errors.New("its callback did not answer the event before")
+
+// isReport reports whether an event is a report of activity: no answer, no error, no
+// lifecycle.
+func (p *pendingEvent) isReport() bool {
+	return p.Reply == "" && p.Event.Type != EventError && p.Event.Type != EventLifecycle
 }

@@ -6,10 +6,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -23,33 +21,33 @@ const (
 	toolPrefix     = "mcp_" // the bearer token of an MCP endpoint
 )
 
+const keyBytes = 32
+
+// random256 returns 256 random bits.
+func random256() []byte {
+	b := make([]byte, keyBytes)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
 // newSecret makes a secret of 256 random bits.
 func newSecret(prefix string) string {
-	var b [32]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		panic("the system has no randomness: " + err.Error())
-	}
-	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return prefix + base64.RawURLEncoding.EncodeToString(random256())
 }
 
 // hashSecret returns the SHA-256 of a secret in hex, as which it is stored. The secrets
 // are random, so a slow hash would add nothing.
-func hashSecret(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
-}
+func hashSecret(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 
 // A sealer encrypts secrets that must go out again, with AES-256-GCM under a
 // key that lies beside the database.
 type sealer struct{ aead cipher.AEAD }
 
-const keyBytes = 32
-
 // openSealer reads the key at path (chorus.key), making it on first use. It
 // refuses a key that others on the machine may read.
 func openSealer(path string) (*sealer, error) {
 	if err := createKey(path); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("creating the key of the sealed secrets: %w", err)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -69,70 +67,35 @@ func openSealer(path string) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("using the key of the sealed secrets: %w", err)
 	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		return nil, fmt.Errorf("using the key of the sealed secrets: %w", err)
-	}
-	return &sealer{aead}, nil
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	return &sealer{aead}, err
 }
 
-// createKey makes the key if there is none. Two programs may do so at once: the link
-// succeeds for one of them, and the other uses the file that it finds.
+// createKey makes the key if there is none. Two programs may do so at once: both use
+// the one that came first.
 func createKey(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("creating the data folder: %w", err)
+		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".chorus-key-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("creating the key of the sealed secrets: %w", err)
-	}
-	defer os.Remove(f.Name())
-	key := make([]byte, keyBytes)
-	_, err = rand.Read(key)
-	if err == nil {
-		_, err = f.Write(key)
-	}
-	if err = errors.Join(err, datafolder.GiveToOwner(f), f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("creating the key of the sealed secrets: %w", err)
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("creating the key of the sealed secrets: %w", err)
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("syncing the data folder: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return datafolder.WriteFirst(path, random256())
 }
 
 // seal encrypts a secret. The label names its kind and its owner: a sealed secret does
-// not open under another label.
-func (s *sealer) seal(label string, secret []byte) []byte {
-	nonce := make([]byte, s.aead.NonceSize(), s.aead.NonceSize()+len(secret)+s.aead.Overhead())
-	if _, err := rand.Read(nonce); err != nil {
-		panic("the system has no randomness: " + err.Error())
-	}
-	return s.aead.Seal(nonce, nonce, secret, []byte(label))
+// not open under another label. The nonce is random and stands before the rest.
+func (s *sealer) seal(label, secret string) []byte {
+	return s.aead.Seal(nil, nil, []byte(secret), []byte(label))
 }
 
 // errSealed means that a sealed secret does not open with this key.
 var errSealed = errors.New("a sealed secret does not open: chorus.key is not the one it was sealed with")
 
-func (s *sealer) open(label string, sealed []byte) ([]byte, error) {
-	n := s.aead.NonceSize()
-	if len(sealed) < n {
-		return nil, errSealed
-	}
-	secret, err := s.aead.Open(nil, sealed[:n], sealed[n:], []byte(label))
+func (s *sealer) open(label string, sealed []byte) (string, error) {
+	secret, err := s.aead.Open(nil, nil, sealed, []byte(label))
 	if err != nil {
-		return nil, errSealed
+		return "", errSealed
 	}
-	return secret, nil
+	return string(secret), nil
 }

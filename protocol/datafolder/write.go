@@ -11,7 +11,20 @@ import (
 // Write writes a file that only its owner can read, whole or not at all. It
 // replaces the file that is there. Once it has returned nil, the new content
 // survives a crash of the machine.
-func Write(path string, content []byte) error {
+func Write(path string, content []byte) error { return write(path, content, os.Rename) }
+
+// WriteFirst is Write that leaves a file alone that is there: of several programs that
+// write at once, one succeeds, and the others find its file.
+func WriteFirst(path string, content []byte) error {
+	return write(path, content, func(from, to string) error {
+		if err := os.Link(from, to); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+func write(path string, content []byte, place func(from, to string) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // made with mode 0600
 	if err != nil {
 		return err
@@ -21,15 +34,10 @@ func Write(path string, content []byte) error {
 	if err = errors.Join(err, GiveToOwner(tmp), tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	return Rename(tmp.Name(), path)
-}
-
-// Rename is os.Rename that survives a crash of the machine once it has returned nil.
-func Rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+	if err := place(tmp.Name(), path); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(to))
+	return syncFolder(filepath.Dir(path))
 }
 
 // Lock opens the file at path, which is made if it is not there, and locks it against

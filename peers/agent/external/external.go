@@ -3,7 +3,6 @@ package external
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,7 +28,7 @@ type Spec struct {
 	Legacy         string // database of a gateway that may hold what an earlier version left
 	Roles, Streams []string
 	Knocks         bool
-	Post           chorus.PostFunc
+	Post           func(ctx context.Context, turn, chat string, body []byte) error // see chorus.PostFunc
 	Peer           *peer.Options
 	ComposeWindow  time.Duration
 	ComposeCap     time.Duration
@@ -59,7 +58,7 @@ func Open(ctx context.Context, s *Spec) (*Agent, error) {
 	if err := takeOver(ctx, db, s); err != nil {
 		return nil, errors.Join(fmt.Errorf("taking over what an earlier version left of %s: %w", s.Name, err), db.Close())
 	}
-	x := &Agent{db: db, harness: chorus.New(s.Post, &chorus.Options{Knocks: s.Knocks})}
+	x := &Agent{db: db, harness: chorus.New(s.Post, s.Knocks)}
 	x.server = &mcp.Implementation{Name: "hubbub-chorus", Title: "A chat on Hubbub", Version: s.Version}
 	x.agent = agent.New(protocol.PeerID("agent:"+s.Name), db, x.harness, &agent.Options{
 		Peer: s.Peer, Roles: s.Roles, Streams: s.Streams, HarnessType: "chorus",
@@ -84,8 +83,7 @@ func (x *Agent) Refuse(ctx context.Context, turn string) (refused string, err er
 }
 
 func advice(err error) (string, error) {
-	var refused *harness.RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*harness.RefusedError](err); ok {
 		return refused.Advice, nil
 	}
 	return "", err

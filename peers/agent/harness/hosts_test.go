@@ -97,7 +97,7 @@ func newElsewhere(t *testing.T, failing bool) harness.Harness {
 		play, _ := e.turns.Load(turn)
 		playing.Go(play.(func()))
 		return nil
-	}, &chorus.Options{Knocks: true})
+	}, true)
 	return e
 }
 

@@ -14,11 +14,6 @@ import (
 // with the same body is the same delivery, also after a restart.
 type PostFunc func(ctx context.Context, turn, chat string, body []byte) error
 
-// Options are the optional settings of a Harness. Nil is valid.
-type Options struct {
-	Knocks bool // knocks are POSTed, too
-}
-
 // A Harness drives one agent elsewhere.
 type Harness struct {
 	post    PostFunc
@@ -29,9 +24,10 @@ type Harness struct {
 
 var _ harness.Harness = (*Harness)(nil)
 
-// New makes a harness that delivers turns with post. It starts nothing.
-func New(post PostFunc, opts *Options) *Harness {
-	return &Harness{post: post, knocks: opts != nil && opts.Knocks, running: make(chan struct{})}
+// New makes a harness that delivers turns with post, and knocks, too, if the agent
+// elsewhere wants them. It starts nothing.
+func New(post PostFunc, knocks bool) *Harness {
+	return &Harness{post: post, knocks: knocks, running: make(chan struct{})}
 }
 
 // Run makes the harness take what the agent elsewhere says, until ctx ends (nil).
@@ -72,14 +68,14 @@ func (h *Harness) Cancel(string, string) {}
 
 // An event is what comes to a callback.
 type event struct {
-	Type    string          `json:"type"`
-	Content json.RawMessage `json:"content"`
-	Name    string          `json:"name"`
-	Args    json.RawMessage `json:"args"`
-	ID      string          `json:"id"`
-	Status  string          `json:"status"`
-	Message string          `json:"message"`
-	Code    string          `json:"code"`
+	Type    harness.ProgressKind `json:"type"` // or message
+	Content json.RawMessage      `json:"content"`
+	Name    string               `json:"name"`
+	Args    json.RawMessage      `json:"args"`
+	ID      string               `json:"id"`
+	Status  string               `json:"status"`
+	Message string               `json:"message"`
+	Code    string               `json:"code"`
 }
 
 // Take stores one event of the callback of a turn, a checked JSON object. Key names
@@ -90,7 +86,22 @@ func (h *Harness) Take(ctx context.Context, turn, key string, body []byte) error
 	if err := json.Unmarshal(body, &e); err != nil {
 		return fmt.Errorf("reading an event: %w", err)
 	}
-	return h.output(ctx, e.output(turn, key))
+	o := harness.Output{TurnID: turn, Key: key}
+	switch e.Type {
+	case "message":
+		if json.Unmarshal(e.Content, &o.Text) != nil {
+			o.Text = string(e.Content)
+		}
+	case harness.ProgressToolCall:
+		o.Report = &harness.Progress{Kind: e.Type, Tool: e.Name, CallID: e.ID, Content: e.Args}
+	case harness.ProgressToolResult:
+		o.Report = &harness.Progress{Kind: e.Type, CallID: e.ID, Content: e.Content}
+	case harness.ProgressError:
+		o.Report = &harness.Progress{Kind: e.Type, Message: e.Message, Code: e.Code}
+	default:
+		o.Report = &harness.Progress{Kind: harness.ProgressStatus, Message: e.Status}
+	}
+	return h.output(ctx, o)
 }
 
 // Refuse records that the agent elsewhere answered words that the turn has no more,
@@ -106,23 +117,4 @@ func (h *Harness) output(ctx context.Context, o harness.Output) error {
 	case <-ctx.Done():
 		return harness.ErrStopped
 	}
-}
-
-func (e *event) output(turn, key string) harness.Output {
-	o := harness.Output{TurnID: turn, Key: key}
-	switch e.Type {
-	case "message":
-		if json.Unmarshal(e.Content, &o.Text) != nil {
-			o.Text = string(e.Content)
-		}
-	case "tool_call":
-		o.Report = &harness.Progress{Kind: harness.ProgressToolCall, Tool: e.Name, CallID: e.ID, Content: e.Args}
-	case "tool_result":
-		o.Report = &harness.Progress{Kind: harness.ProgressToolResult, CallID: e.ID, Content: e.Content}
-	case "error":
-		o.Report = &harness.Progress{Kind: harness.ProgressError, Message: e.Message, Code: e.Code}
-	default:
-		o.Report = &harness.Progress{Kind: harness.ProgressStatus, Message: e.Status}
-	}
-	return o
 }

@@ -26,7 +26,7 @@ type posted struct {
 func deliver(t *testing.T, turn *harness.Turn) posted {
 	t.Helper()
 	var body []byte
-	h := chorus.New(func(_ context.Context, _, _ string, b []byte) error { body = b; return nil }, nil)
+	h := chorus.New(func(_ context.Context, _, _ string, b []byte) error { body = b; return nil }, false)
 	if outcome, err := h.Turn(t.Context(), turn, nil); err != nil || outcome.State != harness.Accepted {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
@@ -109,7 +109,7 @@ func TestWhatComesBack(t *testing.T) {
 			return ctx.Err()
 		}
 		return broken
-	}, &chorus.Options{Knocks: true})
+	}, true)
 	caps, err := h.Capabilities(t.Context())
 	if err != nil || !caps.OwnTime || !caps.Injection.Notify || caps.Injection.Digest {
 		t.Errorf("capabilities %+v, %v", caps, err)

@@ -1,0 +1,174 @@
+package chorus
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/peers/store"
+)
+
+// Errors of the registry of inboxes and agents.
+var (
+	ErrExists   = errors.New("it exists already")
+	ErrNotFound = errors.New("there is no such name")
+)
+
+// An Inbox is where Chorus services POST to reach our agents.
+type Inbox struct {
+	Name      InboxName `json:"name"`
+	Revoked   bool      `json:"revoked"`
+	Channels  int       `json:"channels"`
+	CreatedAt time.Time `json:"createdAt"`
+	ChangedAt time.Time `json:"changedAt"` // created, rotated or revoked
+}
+
+// CreateInbox makes an inbox and returns its secret, which is nowhere kept. A
+// revoked inbox comes back to life with a new secret; ErrExists otherwise.
+func (s *Store) CreateInbox(ctx context.Context, name InboxName) (secret string, err error) {
+	if err := CheckInboxName(string(name)); err != nil {
+		return "", err
+	}
+	secret = newSecret(inboxPrefix)
+	return secret, s.change(ctx, fmt.Sprintf("creating the inbox %s", name), ErrExists,
+		`INSERT INTO inbox (name, secret_sha256, created_at, changed_at) VALUES (?1, ?2, ?3, ?3)
+		ON CONFLICT (name) DO UPDATE SET secret_sha256 = excluded.secret_sha256, changed_at = excluded.changed_at
+		WHERE secret_sha256 IS NULL`, name, hashSecret(secret), micros(s.now()))
+}
+
+// RotateInbox gives an inbox a new secret; the old one is dead when it returns.
+func (s *Store) RotateInbox(ctx context.Context, name InboxName) (secret string, err error) {
+	secret = newSecret(inboxPrefix)
+	return secret, s.change(ctx, fmt.Sprintf("rotating the inbox %s", name), ErrNotFound,
+		`UPDATE inbox SET secret_sha256 = ?, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`, hashSecret(secret), micros(s.now()), name)
+}
+
+// RevokeInbox closes an inbox: its secret is dead when it returns. What was
+// accepted before is still answered.
+func (s *Store) RevokeInbox(ctx context.Context, name InboxName) error {
+	return s.change(ctx, fmt.Sprintf("revoking the inbox %s", name), ErrNotFound,
+		`UPDATE inbox SET secret_sha256 = NULL, changed_at = ? WHERE name = ? AND secret_sha256 IS NOT NULL`, micros(s.now()), name)
+}
+
+// Inboxes lists the inboxes by name, revoked ones included.
+func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
+	tx := store.On(ctx, s.db)
+	list := store.List(tx, func(in *Inbox) []any {
+		return []any{&in.Name, &in.Revoked, (*moment)(&in.CreatedAt), (*moment)(&in.ChangedAt), &in.Channels}
+	}, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
+		(SELECT count(*) FROM channel WHERE channel.inbox = inbox.name) FROM inbox ORDER BY name`)
+	return append([]Inbox{}, list...), tx.Err() // an empty list in JSON, too
+}
+
+// inboxOf returns the inbox that a secret opens. Unknown, wrong, rotated and
+// revoked secrets take the same path: one hash, one look-up that finds nothing, which
+// is errNobody.
+func (s *Store) inboxOf(ctx context.Context, secret string) (InboxName, error) {
+	tx := store.On(ctx, s.db)
+	name := one(tx, errNobody, store.Itself[InboxName], `SELECT name FROM inbox WHERE secret_sha256 = ?`, hashSecret(secret))
+	return name, tx.Err()
+}
+
+// ConnectionString is what an owner hands to a Chorus service.
+func ConnectionString(publicURL, secret string) string {
+	return strings.TrimRight(publicURL, "/") + inboxPath + secret
+}
+
+// AgentSettings say how an external agent is seen by the attention layer and
+// what its POSTs look like.
+type AgentSettings struct {
+	Roles   []string `json:"roles,omitempty"`   // mentions such as @backend-agents reach it
+	Streams []string `json:"streams,omitempty"` // streams that it owns
+	Knocks  bool     `json:"knocks,omitempty"`  // knocks are POSTed to it too, without content
+	MCPList bool     `json:"mcpList,omitempty"` // "mcp" is sent as an array of one
+}
+
+// An ExternalAgent is an HTTP agent that the gateway puts on the bus.
+type ExternalAgent struct {
+	Name     AgentName     `json:"name"`
+	Peer     string        `json:"peer"` // its identity on the bus
+	Host     string        `json:"host"` // of its connection string; the rest is secret
+	Settings AgentSettings `json:"settings"`
+	Trouble  string        `json:"trouble,omitempty"` // why it is not on the bus
+	AddedAt  time.Time     `json:"addedAt"`
+
+	connection string // secret
+}
+
+// AddAgent adds an external agent, which is reached by its connection string. It
+// fails with ErrExists if there is one of that name.
+func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string, settings AgentSettings) error {
+	if err := CheckAgentName(string(name)); err != nil {
+		return err
+	}
+	connection = strings.TrimSpace(connection)
+	// Addresses are judged when they are dialled: only the gateway knows what is allowed.
+	if err := NewGuard(everywhere).CheckURL(connection); err != nil {
+		return fmt.Errorf("the connection string of %s: %w", name, err)
+	}
+	adding := fmt.Sprintf("adding the agent %s", name)
+	raw, err := json.Marshal(settings)
+	if err != nil {
+		return fmt.Errorf("%s: %w", adding, err)
+	}
+	return s.change(ctx, adding, ErrExists, `INSERT INTO agent (name, connection, settings, added_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		name, s.seal.seal(connectionLabel(name), connection), string(raw), micros(s.now()))
+}
+
+var everywhere = prefixes("0.0.0.0/0", "::/0")
+
+func connectionLabel(name AgentName) string { return "connection:" + string(name) }
+
+// RemoveAgent removes an external agent. Its callbacks and tools are dead when it
+// returns; the gateway takes it off the bus and removes what was kept for it.
+func (s *Store) RemoveAgent(ctx context.Context, name AgentName) error {
+	return s.change(ctx, fmt.Sprintf("removing the agent %s", name), ErrNotFound, `DELETE FROM agent WHERE name = ?`, name)
+}
+
+// Agents lists the external agents by name.
+func (s *Store) Agents(ctx context.Context) ([]ExternalAgent, error) { return s.agents(ctx, "") }
+
+// agent returns an external agent. It fails with ErrNotFound if there is none.
+func (s *Store) agent(ctx context.Context, name AgentName) (ExternalAgent, error) {
+	list, err := s.agents(ctx, "WHERE name = ?", name)
+	if err != nil || len(list) == 0 {
+		return ExternalAgent{}, cmp.Or(err, ErrNotFound)
+	}
+	return list[0], nil
+}
+
+func (s *Store) agents(ctx context.Context, where string, args ...any) (all []ExternalAgent, err error) {
+	type row struct {
+		ExternalAgent
+		settings, sealed []byte
+	}
+	tx := store.On(ctx, s.db)
+	rows := store.List(tx, func(r *row) []any {
+		return []any{&r.Name, &r.sealed, &r.settings, &r.Trouble, (*moment)(&r.AddedAt)}
+	}, `SELECT name, connection, settings, trouble, added_at FROM agent `+where+` ORDER BY name`, args...)
+	for _, r := range rows {
+		if err := json.Unmarshal(r.settings, &r.Settings); err != nil {
+			return nil, fmt.Errorf("the settings of %s: %w", r.Name, err)
+		}
+		if r.connection, err = s.seal.open(connectionLabel(r.Name), r.sealed); err != nil {
+			return nil, fmt.Errorf("the connection string of %s: %w", r.Name, err)
+		}
+		r.Peer, r.Host = string(r.Name.ID()), hostOf(r.connection)
+		all = append(all, r.ExternalAgent)
+	}
+	return all, tx.Err()
+}
+
+// setTrouble records why an external agent is not on the bus. It is empty if the
+// agent is.
+func (g *Gateway) setTrouble(ctx context.Context, name AgentName, trouble string) {
+	tx := store.On(ctx, g.store.db)
+	tx.Exec(`UPDATE agent SET trouble = ?1 WHERE name = ?2 AND trouble <> ?1`, trouble, name)
+	if err := tx.Err(); err != nil && ctx.Err() == nil {
+		g.log.Error().Err(err).Msg("state of an agent not stored")
+	}
+}
