@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,16 +108,10 @@ func (s *settings) complete(env *program.Env) (err error) {
 	if err := tg.CheckWebhookSecret(o.WebhookSecret); err != nil {
 		return fmt.Errorf("--webhook-secret-file: %w", err)
 	}
-	noLimit(&o.MinSendInterval)
-	noLimit(&o.GroupPerMinute)
-	noLimit(&o.BotPerSecond)
+	// Where the flags say "no limit", the options have their default.
+	o.MinSendInterval = cmp.Or(o.MinSendInterval, -1)
+	o.GroupPerMinute = cmp.Or(o.GroupPerMinute, -1)
+	o.BotPerSecond = cmp.Or(o.BotPerSecond, -1)
 	o.Peer, o.API, o.Log, o.OnReady = env.PeerOptions(), &s.api, &env.Log, env.Ready
 	return nil
-}
-
-// noLimit turns the flags' "no limit" into the options', where zero is the default.
-func noLimit[T int | time.Duration](v *T) {
-	if *v == 0 {
-		*v = -1
-	}
 }

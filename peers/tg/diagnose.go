@@ -75,11 +75,17 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Br
 		return []Finding{{"bot token", LevelProblem, "Telegram cannot be asked: " + err.Error(),
 			"Check the network, a proxy in HTTPS_PROXY, and --api-url."}}
 	}
-	out := []Finding{{Check: "bot token", Level: LevelOK, Says: fmt.Sprintf("Telegram knows it: the bot is @%s, id %d.", me.Username, me.ID)}}
-	out = append(out, judgePrivacy(&me), judgeClock(date, before, time.Now()))
-	hook, free := diagnoseWebhook(ctx, api, bridge)
-	out = append(out, hook)
-	if free {
+	out := []Finding{
+		{Check: "bot token", Level: LevelOK, Says: fmt.Sprintf("Telegram knows it: the bot is @%s, id %d.", me.Username, me.ID)},
+		judgePrivacy(&me), judgeClock(date, before, time.Now()),
+	}
+	var hook models.WebhookInfo
+	if err := api.Call(ctx, "getWebhookInfo", nil, &hook); err != nil {
+		return append(out, Finding{Check: "webhook", Level: LevelSkipped, Says: "Telegram did not tell: " + err.Error()})
+	}
+	hook.LastErrorMessage = api.Redact(hook.LastErrorMessage)
+	out = append(out, judgeWebhook(&hook, bridge, time.Now()))
+	if hook.URL == "" {
 		out = append(out, diagnosePoller(ctx, api, bridge.Runs))
 	}
 	return out
@@ -87,15 +93,13 @@ func Diagnose(ctx context.Context, token string, opts *botapi.Options, bridge Br
 
 // judgePrivacy explains what privacy mode hides.
 func judgePrivacy(me *models.User) Finding {
-	f := Finding{Check: "privacy mode", Level: LevelOK, Says: "It is off: in groups the bot sees every message."}
 	if me.CanReadAllGroupMessages {
-		return f
+		return Finding{Check: "privacy mode", Level: LevelOK, Says: "It is off: in groups the bot sees every message."}
 	}
-	f.Level = LevelWarning
-	f.Says = fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and answers to its own messages. "+
-		"A message such as \"@reviewer have a look\" names an agent, not the bot, and never arrives.", me.Username)
-	f.Advice = "For agents that listen in groups, turn it off with /setprivacy at @BotFather, then remove the bot from each group and add it again; or make the bot an administrator there. Direct chats are not affected."
-	return f
+	return Finding{"privacy mode", LevelWarning,
+		fmt.Sprintf("It is on: in groups the bot sees only commands, messages that mention @%s, and answers to its own messages. "+
+			"A message such as \"@reviewer have a look\" names an agent, not the bot, and never arrives.", me.Username),
+		"For agents that listen in groups, turn it off with /setprivacy at @BotFather, then remove the bot from each group and add it again; or make the bot an administrator there. Direct chats are not affected."}
 }
 
 // judgeClock compares this machine's clock with the server's, given when the
@@ -122,16 +126,6 @@ func judgeClock(server, before, after time.Time) Finding {
 	return Finding{Check: "clock", Level: LevelProblem,
 		Says:   fmt.Sprintf("This machine's clock is %s %s Telegram's. Times in logs are wrong, and so are waits and deadlines.", off.Abs().Round(time.Second), side),
 		Advice: "Set the clock, best with NTP (timedatectl set-ntp true)."}
-}
-
-// diagnoseWebhook looks for a webhook; free says that polling is possible.
-func diagnoseWebhook(ctx context.Context, api *botapi.Client, bridge Bridging) (f Finding, free bool) {
-	var info models.WebhookInfo
-	if err := api.Call(ctx, "getWebhookInfo", nil, &info); err != nil {
-		return Finding{"webhook", LevelSkipped, "Telegram did not tell: " + err.Error(), ""}, false
-	}
-	info.LastErrorMessage = api.Redact(info.LastErrorMessage)
-	return judgeWebhook(&info, bridge, time.Now()), info.URL == ""
 }
 
 // freshFailure is how long a failed delivery to a webhook counts: Telegram tries

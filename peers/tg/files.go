@@ -106,15 +106,14 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var file models.File
+	var resp *http.Response
 	if err == nil {
 		err = f.call(r.Context(), "getFile", map[string]any{"file_id": known.fileID}, &file)
 	}
-	if err != nil || file.FilePath == "" {
-		f.refuse(w, err)
-		return
+	if file.FilePath != "" && err == nil {
+		resp, err = f.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
 	}
-	resp, err := f.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
-	if err != nil {
+	if resp == nil {
 		f.refuse(w, err)
 		return
 	}

@@ -3,9 +3,9 @@ package tg
 import (
 	"slices"
 	"strings"
-	"unicode/utf16"
 
 	"hubbub/peers/attention"
+	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -16,11 +16,10 @@ import (
 // agents, which may have hyphens, are looked for in the text. Labels in code and in
 // links do not count.
 func names(text string, entities []models.MessageEntity) []string {
-	hidden := covered(text, entities)
 	var out []string
 	for _, label := range attention.Labels(text) {
 		name := strings.ToLower(strings.TrimRight(text[label.From+1:label.NameEnd], "-"))
-		if name != "" && name[0] != '-' && !hidden[label.From] {
+		if name != "" && name[0] != '-' && !hidden(text, label.From, entities) {
 			out = add(out, name)
 		}
 	}
@@ -40,24 +39,16 @@ func add(list []string, name string) []string {
 	return append(list, name)
 }
 
-// covered marks the bytes of a text in which an @ is no mention.
-func covered(text string, entities []models.MessageEntity) map[int]bool {
-	out := map[int]bool{}
-	var starts []int // byte offset of each UTF-16 unit
-	for i, r := range text {
-		for range max(1, utf16.RuneLen(r)) {
-			starts = append(starts, i)
-		}
-	}
-	for _, e := range entities {
+// hidden reports whether an @ at a byte of a text is no mention.
+func hidden(text string, at int, entities []models.MessageEntity) bool {
+	unit := markdown.Units(text[:at])
+	return slices.ContainsFunc(entities, func(e models.MessageEntity) bool {
 		switch e.Type {
 		case models.MessageEntityTypeCode, models.MessageEntityTypePre, models.MessageEntityTypeURL, models.MessageEntityTypeEmail:
-			for u := max(e.Offset, 0); u < e.Offset+e.Length && u < len(starts); u++ {
-				out[starts[u]] = true
-			}
+			return e.Offset <= unit && unit < e.Offset+e.Length
 		}
-	}
-	return out
+		return false
+	})
 }
 
 // resolve turns names into mentions, given the agents of the chat in the order

@@ -2,7 +2,6 @@ package tg
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"hubbub/peers/store"
@@ -36,14 +35,13 @@ func (out *outbound) pace(ctx context.Context, o *outgoing) time.Duration {
 
 // rest sleeps, and reports false if the bridge is to stop before.
 func (out *outbound) rest(ctx context.Context, d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
 	select {
+	case <-time.After(d):
+		return true
 	case <-ctx.Done():
-		return errors.Is(ctx.Err(), context.DeadlineExceeded)
 	case <-out.quit:
-		return false
 	}
+	return false
 }
 
 // waitFor returns how long the limits forbid a send to a chat, zero or less if they

@@ -81,8 +81,7 @@ var reactionOf = map[string]string{
 // signalOf returns the signal that a person's reaction gives, empty for emoji
 // without a meaning. Variation selectors and genders do not matter.
 func signalOf(emoji string) string {
-	plain, _, _ := strings.Cut(strings.ReplaceAll(emoji, "\ufe0f", ""), "\u200d♂")
-	plain, _, _ = strings.Cut(plain, "\u200d♀")
+	plain := strings.NewReplacer("\ufe0f", "", "\u200d♂", "", "\u200d♀", "").Replace(emoji)
 	for signal, e := range reactionOf {
 		if e == plain {
 			return signal

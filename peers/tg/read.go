@@ -99,9 +99,7 @@ func readMessage(m *models.Message, event string, bot *models.User) happening {
 	if text == "" {
 		text, entities = m.Caption, m.CaptionEntities
 	}
-	h.draft.Content = protocol.ChatMessage{
-		Text: cmp.Or(text, describe(m)), Event: event, Chat: chatContent(&m.Chat, h.thread), CreatedAt: stamp(max(m.EditDate, m.Date)),
-	}
+	h.setContent(event, cmp.Or(text, describe(m)), max(m.EditDate, m.Date))
 	if joined := membershipText(m, bot); joined != "" {
 		h.draft.Content.Event, h.draft.Content.Text = protocol.EventMembership, joined
 	} else if h.draft.Content.Text == "" && len(h.files) == 0 {
@@ -149,20 +147,23 @@ func threadOf(m *models.Message) int {
 	}
 }
 
-// chatContent describes the chat: a topic is a thread, General is the channel.
-func chatContent(c *models.Chat, thread int) *protocol.Chat {
-	out := &protocol.Chat{ID: id(c.ID), Kind: "channel", Title: c.Title}
-	if c.Type == models.ChatTypePrivate {
-		out.Kind = "dm"
-		out.Title = fullName(c.FirstName, c.LastName)
+// setContent sets what is said in the chat, and when, in Telegram's seconds. A topic
+// is a thread, General is the channel.
+func (h *happening) setContent(event, text string, seconds int) {
+	in := protocol.Chat{ID: id(h.chat.ID), Kind: "channel", Title: h.chat.Title}
+	if h.thread != 0 {
+		in.ThreadID = strconv.Itoa(h.thread)
 	}
-	if thread != 0 {
-		out.ThreadID = strconv.Itoa(thread)
-		if thread != generalThread && out.Kind != "dm" {
-			out.Kind = "thread"
-		}
+	switch {
+	case h.chat.Type == models.ChatTypePrivate:
+		in.Kind, in.Title = "dm", fullName(h.chat.FirstName, h.chat.LastName)
+	case h.thread > generalThread:
+		in.Kind = "thread"
 	}
-	return out
+	h.draft.Content = protocol.ChatMessage{Text: text, Event: event, Chat: &in}
+	if seconds > 0 {
+		h.draft.Content.CreatedAt = time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
+	}
 }
 
 // readQuote sets which message is answered. Every message in a topic quotes the
@@ -201,10 +202,8 @@ func readReaction(r *models.MessageReactionUpdated, update int64) happening {
 	if emoji == "" {
 		h.skip = "a reaction was removed"
 	}
-	h.draft.Content = protocol.ChatMessage{
-		Text: emoji, Event: protocol.EventReaction, Signal: signalOf(emoji),
-		Chat: chatContent(&r.Chat, 0), CreatedAt: stamp(r.Date),
-	}
+	h.setContent(protocol.EventReaction, emoji, r.Date)
+	h.draft.Content.Signal = signalOf(emoji)
 	h.draft.ReplyMessage = r.MessageID
 	return h
 }
@@ -244,10 +243,7 @@ func readMembership(m *models.ChatMemberUpdated, update int64) happening {
 	case m.NewChatMember.Type == models.ChatMemberTypeAdministrator:
 		h.present, words = presenceIn, "made the bot an administrator"
 	}
-	h.draft.Content = protocol.ChatMessage{
-		Text: h.author.DisplayName + " " + words, Event: protocol.EventMembership,
-		Chat: chatContent(&m.Chat, 0), CreatedAt: stamp(m.Date),
-	}
+	h.setContent(protocol.EventMembership, h.author.DisplayName+" "+words, m.Date)
 	if m.Chat.Type == models.ChatTypePrivate {
 		h.skip = "a user started or blocked the bot"
 	}
@@ -276,21 +272,10 @@ func readCallback(q *models.CallbackQuery, update int64) (happening, error) {
 		return h, errors.New("a button outside of any chat was pressed")
 	}
 	h.setAuthor(&q.From, nil)
-	h.draft.Content = protocol.ChatMessage{
-		Text: q.Data, Event: protocol.EventMessage, Chat: chatContent(&h.chat, h.thread),
-		CreatedAt: "", // Telegram does not say when
-	}
+	h.setContent(protocol.EventMessage, q.Data, 0) // Telegram does not say when
 	h.draft.ReplyMessage, h.draft.ReplyToBot = h.message, true
 	if q.Data == "" {
 		h.skip = "a button without data"
 	}
 	return h, nil
-}
-
-// stamp formats Telegram's seconds as RFC 3339.
-func stamp(seconds int) string {
-	if seconds <= 0 {
-		return ""
-	}
-	return time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339)
 }
