@@ -2,7 +2,6 @@ package console
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"hubbub/activitylog"
@@ -34,22 +33,11 @@ type agentEvent struct {
 	Text      string
 }
 
-const (
-	maxAgentChats = 100
-	maxTurnsKept  = 4 * maxEvents
-)
-
 func newAgent(id string) *agent {
-	return &agent{ID: id, AgentTally: activitylog.AgentTally{Keep: maxTurnsKept}, byID: map[string]*agentEvent{}}
+	return &agent{ID: id, AgentTally: activitylog.AgentTally{Keep: 4 * maxEvents}, byID: map[string]*agentEvent{}}
 }
 
 func (f *facts) agent(id string) *agent { return f.agents.touch(id) }
-
-func (a *agent) talks(chat string) {
-	if !slices.Contains(a.Chats, chat) && len(a.Chats) < maxAgentChats {
-		a.Chats = append(a.Chats, chat)
-	}
-}
 
 func (a *agent) event(id string) *agentEvent {
 	e := a.byID[id]

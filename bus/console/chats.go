@@ -43,17 +43,16 @@ type chatEvent struct {
 	Reason    string
 }
 
-const maxChatAgents = 100
-
 func newChat(topic string) *chat {
 	return &chat{Topic: topic, State: "unknown", byID: map[string]*chatEvent{}}
 }
 
 func (f *facts) chat(topic string) *chat { return f.chats.touch(topic) }
 
-func (c *chat) assign(agent string) {
-	if agent != "" && !slices.Contains(c.Agents, agent) && len(c.Agents) < maxChatAgents {
-		c.Agents = append(c.Agents, agent)
+// note adds a name to a list that does not have it, unless the list is full.
+func note(names *[]string, name string) {
+	if !slices.Contains(*names, name) && len(*names) < maxNames {
+		*names = append(*names, name)
 	}
 }
 
@@ -115,8 +114,8 @@ func (f *facts) route(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 	}
 	c.Problem = text.Clip(r.Error, maxText)
 	if agent != "" {
-		c.assign(agent)
-		f.agent(agent).talks(topic)
+		note(&c.Agents, agent)
+		note(&f.agent(agent).Chats, topic)
 	}
 }
 
@@ -136,7 +135,7 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 		c.Title, c.Kind = text.Clip(content.Chat.Title, maxText), content.Chat.Kind
 	}
 	c.State = "talking"
-	c.assign(e.Topic)
+	note(&c.Agents, e.Topic)
 	ev := c.byID[key]
 	if ev == nil {
 		ev = &chatEvent{At: at, ID: key, MessageID: e.MessageID, Kind: kind, Author: author(content.Author), Text: text.Clip(content.Text, maxText)}
@@ -149,11 +148,9 @@ func (f *facts) said(e *activitylog.Entry, m *protocol.Message, at time.Time) {
 		c.In++
 		c.add(ev)
 	}
-	if !slices.Contains(ev.Agents, e.Topic) && len(ev.Agents) < maxChatAgents {
-		ev.Agents = append(ev.Agents, e.Topic)
-	}
+	note(&ev.Agents, e.Topic)
 	a := f.agent(e.Topic)
-	a.talks(c.Topic)
+	note(&a.Chats, c.Topic)
 	a.event(id).tell(ev, c.Topic)
 }
 

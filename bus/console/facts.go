@@ -21,6 +21,7 @@ const (
 	maxWork   = 10_000
 	maxEvents = 400 // of one chat, of one agent
 	maxRecent = 300 // failures, gaps
+	maxNames  = 100 // of the agents of one chat, of the chats of one agent
 	maxText   = 300 // characters of a text
 )
 

@@ -67,6 +67,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, sectio
 		Console: c, Request: r, w: w, Section: section, Visitor: v, Counters: c.bus.Counters(),
 		Now: c.now(), Query: strings.TrimSpace(r.FormValue("q")),
 	}
+	defer l.done() // also if the page panics
 	if trouble := c.facts.trouble.Load(); trouble != nil {
 		l.Trouble = *trouble
 	} else if s := l.Counters.Log; s != nil && s.Failing {
@@ -95,8 +96,9 @@ func (l *look) read() *facts {
 
 // done lets the facts change again.
 func (l *look) done() {
-	if l.Facts != nil {
-		l.Facts.mu.RUnlock()
+	if f := l.Facts; f != nil {
+		l.Facts = nil
+		f.mu.RUnlock()
 	}
 }
 

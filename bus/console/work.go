@@ -61,28 +61,26 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 		return // the same fact, told to the one whom it wakes
 	}
 	s := step{At: at, MessageID: e.MessageID, Type: ev.Type, Source: ev.Source}
+	kind, last, _ := strings.Cut(strings.TrimPrefix(ev.Type, "collab."), ".")
 	switch {
-	case strings.HasPrefix(ev.Type, "collab.work_item."):
-		f.changeWork(&ev, s)
-	case strings.HasPrefix(ev.Type, "collab.question."):
-		var q question
-		if json.Unmarshal(ev.Payload, &q) == nil && q.ID != "" {
-			kept := f.asked.touch(q.ID)
+	case kind == "work_item":
+		f.changeWork(payload[workItem](&ev), s)
+	case kind == "question":
+		if q := payload[question](&ev); q.ID != "" {
 			s.Text = string(q.State)
+			kept := f.asked.touch(q.ID)
 			q.Steps = appendStep(kept.Steps, s)
 			*kept = q
 		}
 	case ev.Type == collab.EventFlight.Name:
-		f.changeFlight(&ev, s)
-	case strings.HasPrefix(ev.Type, "collab.claim."):
-		var c claim
-		if json.Unmarshal(ev.Payload, &c) == nil && c.EventID != "" {
-			c.At, c.Last = at, strings.TrimPrefix(ev.Type, "collab.claim.")
+		f.changeFlight(payload[flight](&ev), s)
+	case kind == "claim":
+		if c := payload[claim](&ev); c.EventID != "" {
+			c.At, c.Last = at, last
 			*f.claims.touch(c.EventID) = c
 		}
-	case strings.HasPrefix(ev.Type, "collab.agent."):
-		var p endpoint
-		if json.Unmarshal(ev.Payload, &p) == nil && p.EndpointID != "" {
+	case kind == "agent":
+		if p := payload[endpoint](&ev); p.EndpointID != "" {
 			*f.places.touch(p.EndpointID) = p
 		}
 	case ev.Type == collab.EventWakeDecided.Name:
@@ -90,9 +88,16 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 	}
 }
 
-func (f *facts) changeWork(ev *protocol.CollabEvent, s step) {
-	var w workItem
-	if json.Unmarshal(ev.Payload, &w) != nil || w.ID == "" {
+// payload reads the record of an event; it is zero if it cannot be read.
+func payload[R any](ev *protocol.CollabEvent) (r R) {
+	if json.Unmarshal(ev.Payload, &r) != nil {
+		return *new(R)
+	}
+	return r
+}
+
+func (f *facts) changeWork(w workItem, s step) {
+	if w.ID == "" {
 		return
 	}
 	kept := f.work.touch(w.ID)
@@ -105,9 +110,8 @@ func (f *facts) changeWork(ev *protocol.CollabEvent, s step) {
 	*kept = w
 }
 
-func (f *facts) changeFlight(ev *protocol.CollabEvent, s step) {
-	var x flight
-	if json.Unmarshal(ev.Payload, &x) != nil || x.ID == "" {
+func (f *facts) changeFlight(x flight, s step) {
+	if x.ID == "" {
 		return
 	}
 	x.Output, x.Error = text.Clip(x.Output, maxText), text.Clip(x.Error, maxText)
