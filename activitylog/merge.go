@@ -3,47 +3,87 @@ package activitylog
 import (
 	"context"
 	"errors"
+	"math"
 )
 
 // merged reads several logs as one, ordered by time; rows with the same time come in
 // the order in which their logs were named. Rows of one log keep the order of their ids.
 // Backward is the reverse order.
 type merged struct {
-	dir     direction
-	pagers  []*pager
-	heads   [][]Entry // read and not yet taken, of each log
-	places  Cursor    // of the last row taken from each log
-	dry     []bool    // logs that had no more rows, until the next take
-	patient *patience // nil: a log that cannot be read is an error
+	dir  direction
+	logs []*branch
+
+	// waiting is told, once for each time, of a log that does not exist or is
+	// locked; nil if that is an error.
+	waiting func(error)
 }
 
-// patience makes a reading wait for logs that do not exist or are locked.
-type patience struct {
-	told []bool
-	tell func(error)
+// A branch is one of the logs.
+type branch struct {
+	*pager
+	rows  []Entry // read and not yet taken
+	place int64   // of the last row that was taken
+	dry   bool    // it had no more rows, until the next take
+	told  bool    // that it is waited for
 }
 
-// next returns the next row; nil if there is none for now.
-func (m *merged) next(ctx context.Context) (*Entry, error) {
-	best := -1
-	for i := range m.pagers {
-		if err := m.fill(ctx, i); err != nil {
+// merge makes a merged reading of all logs from a place on, in pages of n rows.
+func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, n int) *merged {
+	m := &merged{dir: dir}
+	for i, s := range r.sources {
+		p := &pager{source: s, log: i, filter: f, dir: dir, limit: max(1, min(n, pageRows))}
+		if dir == backward {
+			p.at = math.MaxInt64
+		}
+		if i < len(at) && (at[i] > 0 || dir == forward) {
+			p.at = at[i]
+		}
+		if len(r.sources) > 1 {
+			p.elsewhere = func(messageID string) (head, error) { return r.headElsewhere(ctx, i, messageID) }
+		}
+		m.logs = append(m.logs, &branch{pager: p, place: p.at})
+	}
+	return m
+}
+
+// headElsewhere looks for a message in every log but one: the rows of a target
+// are in the log of its own bus.
+func (r *Reader) headElsewhere(ctx context.Context, but int, messageID string) (h head, err error) {
+	for i, s := range r.sources {
+		if i != but && err == nil && h == (head{}) {
+			err = s.with(ctx, func(v *view) { h = v.head(messageID) })
+		}
+	}
+	return h, err
+}
+
+// take returns the next rows, at most n; with an error, the rows before it.
+func (m *merged) take(ctx context.Context, n int) (rows []Entry, err error) {
+	for _, b := range m.logs {
+		b.dry = false
+	}
+	for len(rows) < n {
+		b, err := m.next(ctx)
+		if b == nil {
+			return rows, err
+		}
+		rows = append(rows, b.rows[0])
+		b.place, b.rows = b.rows[0].ID, b.rows[1:]
+	}
+	return rows, nil
+}
+
+// next returns the log whose row comes next; nil if there is none for now.
+func (m *merged) next(ctx context.Context) (best *branch, err error) {
+	for _, b := range m.logs {
+		if err := m.fill(ctx, b); err != nil {
 			return nil, err
 		}
-		if len(m.heads[i]) == 0 {
-			continue
-		}
-		if best < 0 || m.sooner(m.heads[i][0].TS, m.heads[best][0].TS) {
-			best = i
+		if len(b.rows) > 0 && (best == nil || m.sooner(b.rows[0].TS, best.rows[0].TS)) {
+			best = b
 		}
 	}
-	if best < 0 {
-		return nil, nil
-	}
-	e := &m.heads[best][0]
-	m.heads[best] = m.heads[best][1:]
-	m.places[best] = e.ID
-	return e, nil
+	return best, nil
 }
 
 // sooner reports whether a row is taken before one of a log that was named earlier.
@@ -55,47 +95,33 @@ func (m *merged) sooner(ts, earlier string) bool {
 }
 
 // fill reads a page of one log when none is left.
-func (m *merged) fill(ctx context.Context, i int) error {
-	if len(m.heads[i]) > 0 || m.dry[i] {
+func (m *merged) fill(ctx context.Context, b *branch) error {
+	if len(b.rows) > 0 || b.dry {
 		return nil
 	}
-	page, err := m.pagers[i].next(ctx)
+	rows, err := b.pager.next(ctx)
 	switch {
 	case err == nil:
-		m.heads[i] = page
-		if m.dry[i] = len(page) == 0; m.dry[i] {
-			m.places[i] = m.pagers[i].at // nothing is chosen up to here
+		b.rows, b.dry, b.told = rows, len(rows) == 0, false
+		if b.dry {
+			b.place = b.at // nothing is chosen up to here
 		}
-		if m.patient != nil {
-			m.patient.told[i] = false
+	case m.waiting != nil && (errors.Is(err, ErrNoLog) || errors.Is(err, ErrLocked)):
+		if !b.told {
+			m.waiting(err)
 		}
-		return nil
-	case m.patient != nil && (errors.Is(err, ErrNoLog) || errors.Is(err, ErrLocked)):
-		if !m.patient.told[i] && m.patient.tell != nil {
-			m.patient.tell(err)
-		}
-		m.patient.told[i], m.dry[i] = true, true
-		return nil
+		b.told, b.dry = true, true
 	default:
 		return err
 	}
+	return nil
 }
 
-// take returns the next rows, at most n; with an error, the rows before it.
-func (m *merged) take(ctx context.Context, n int) ([]Entry, error) {
-	clear(m.dry)
-	var rows []Entry
-	for len(rows) < n {
-		e, err := m.next(ctx)
-		if err != nil {
-			return rows, err
-		}
-		if e == nil {
-			break
-		}
-		rows = append(rows, *e)
+// cursor returns the place after, or before, the rows that were taken.
+func (m *merged) cursor() Cursor {
+	c := make(Cursor, len(m.logs))
+	for i, b := range m.logs {
+		c[i] = b.place
 	}
-	return rows, nil
+	return c
 }
-
-func (m *merged) cursor() Cursor { return m.places }

@@ -78,16 +78,14 @@ func (r *Reader) rowsOf(ctx context.Context, id string) (rows []Entry, err error
 	if id == "" {
 		return nil, nil
 	}
-	err = r.with(ctx, func(log int, v *view) error {
+	err = r.with(ctx, func(log int, v *view) {
 		p := &pager{log: log}
-		return v.query(v.selectEntries()+" WHERE message_id = ? ORDER BY id LIMIT ?", []any{id, maxMessageRows},
-			func(stmt *sqlite.Stmt) (bool, error) {
-				e, ok, err := p.entry(v, stmt)
-				if ok {
-					rows = append(rows, e)
-				}
-				return err == nil, err
-			})
+		v.query(v.selectEntries()+" WHERE message_id = ? ORDER BY id LIMIT ?", []any{id, maxMessageRows}, func(stmt *sqlite.Stmt) bool {
+			if e, ok := p.entry(v, stmt); ok {
+				rows = append(rows, e)
+			}
+			return true
+		})
 	})
 	if err != nil {
 		return nil, err

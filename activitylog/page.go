@@ -49,22 +49,18 @@ type window struct{ low, high int64 }
 
 // next returns the next rows; none if there are no more for now.
 func (p *pager) next(ctx context.Context) (page []Entry, err error) {
-	for len(page) == 0 {
-		done := false
-		err := p.source.with(ctx, func(v *view) error {
+	for more := true; more && len(page) == 0; {
+		err = p.source.with(ctx, func(v *view) {
 			if v.life != p.life && p.life != 0 && p.dir == forward {
 				p.at = 0 // another file: begin at its beginning
 			}
 			p.life = v.life
-			w, ok, err := p.window(v)
-			if err != nil || !ok {
-				done = true
-				return err
+			var w window
+			if w, more = p.window(v); more {
+				page = p.read(v, w)
 			}
-			page, err = p.read(v, w)
-			return err
 		})
-		if err != nil || done {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -72,77 +68,61 @@ func (p *pager) next(ctx context.Context) (page []Entry, err error) {
 }
 
 // window returns the ids to look at next; false if there are none left.
-func (p *pager) window(v *view) (w window, ok bool, err error) {
+func (p *pager) window(v *view) (w window, ok bool) {
 	if p.dir == backward {
 		if p.from == 0 {
-			if p.from, err = firstID(v, p.filter); err != nil {
-				return w, false, err
-			}
+			p.from = firstID(v, p.filter)
 		}
-		last, has, err := v.int64("SELECT max(id) FROM activity_log WHERE id < ?", p.at)
-		w = window{max(last-windowIDs+1, p.from), last}
-		return w, has && last >= p.from, err
+		last, ok := v.int64("SELECT max(id) FROM activity_log WHERE id < ?", p.at)
+		return window{max(last-windowIDs+1, p.from), last}, ok && last >= p.from
 	}
 	if p.at == 0 {
-		first, err := firstID(v, p.filter)
-		if err != nil {
-			return w, false, err
-		}
-		p.at = max(first-1, 0)
+		p.at = max(firstID(v, p.filter)-1, 0)
 	}
-	next, has, err := v.int64("SELECT min(id) FROM activity_log WHERE id > ?", p.at)
-	if err != nil || !has {
-		return w, false, err
-	}
-	last, _, err := v.int64("SELECT max(id) FROM activity_log") // what comes later is for the next window
-	return window{next, min(next+windowIDs-1, last)}, true, err
+	next, ok := v.int64("SELECT min(id) FROM activity_log WHERE id > ?", p.at)
+	last, _ := v.int64("SELECT max(id) FROM activity_log") // what comes later is for the next window
+	return window{next, min(next+windowIDs-1, last)}, ok
 }
 
 // firstID returns an id before which no row has the time that the filter asks
-// for. Rows are nearly in the order of their times: publishers may be a moment
-// apart.
-func firstID(v *view, f Filter) (int64, error) {
+// for; 0 if v has failed. Rows are nearly in the order of their times: publishers may
+// be a moment apart.
+func firstID(v *view, f Filter) int64 {
 	if f.Since.IsZero() {
-		return 1, nil
+		return 1
 	}
-	id, ok, err := v.int64("SELECT min(id) FROM (SELECT id FROM activity_log WHERE ts >= ? ORDER BY ts LIMIT 10000)", protocol.FormatTime(f.Since))
-	if err != nil || ok {
-		return id, err
+	id, ok := v.int64("SELECT min(id) FROM (SELECT id FROM activity_log WHERE ts >= ? ORDER BY ts LIMIT 10000)", protocol.FormatTime(f.Since))
+	if !ok {
+		id, _ = v.int64("SELECT coalesce(max(id), 0) + 1 FROM activity_log")
 	}
-	last, _, err := v.int64("SELECT max(id) FROM activity_log")
-	return last + 1, err
+	return id
 }
 
-// read returns the chosen rows of a window, and moves past what it looked at.
-func (p *pager) read(v *view, w window) (page []Entry, err error) {
+// read returns the chosen rows of a window, and moves past what it looked at. If v
+// fails, the place stays the same.
+func (p *pager) read(v *view, w window) (page []Entry) {
 	where, args := p.filter.where()
-	order := "ASC"
+	order, at := "ASC", w.high
 	if p.dir == backward {
-		order = "DESC"
+		order, at = "DESC", w.low
 	}
-	sql := v.selectEntries() + " WHERE id BETWEEN ? AND ?" + where + " ORDER BY id " + order
-	at, size, full := p.at, 0, false
-	err = v.query(sql, append([]any{w.low, w.high}, args...), func(s *sqlite.Stmt) (bool, error) {
-		e, ok, err := p.entry(v, s)
-		if err != nil || !ok {
-			return err == nil, err
+	size := 0
+	v.query(v.selectEntries()+" WHERE id BETWEEN ? AND ?"+where+" ORDER BY id "+order, append([]any{w.low, w.high}, args...), func(s *sqlite.Stmt) bool {
+		e, ok := p.entry(v, s)
+		if !ok {
+			return true
 		}
 		page = append(page, e)
-		size += len(e.Payload)
-		at, full = e.ID, len(page) >= p.limit || size >= pageBytes
-		return !full, nil
+		if size += len(e.Payload); len(page) < p.limit && size < pageBytes {
+			return true
+		}
+		at = e.ID
+		return false
 	})
-	switch {
-	case err != nil:
-		return nil, err // the place stays the same
-	case full:
+	if v.err == nil {
 		p.at = at
-	case p.dir == backward:
-		p.at = w.low
-	default:
-		p.at = w.high
 	}
-	return page, nil
+	return page
 }
 
 // selectEntries begins a statement whose rows entry reads.
@@ -152,15 +132,15 @@ func (v *view) selectEntries() string {
 
 // entry reads a row of such a statement; false if its message is of no
 // wanted type.
-func (p *pager) entry(v *view, s *sqlite.Stmt) (Entry, bool, error) {
-	e := Entry{ID: s.ColumnInt64(0), Event: intern(s.ColumnText(1)), MessageID: s.ColumnText(2), Log: p.log}
+func (p *pager) entry(v *view, s *sqlite.Stmt) (e Entry, ok bool) {
+	e = Entry{ID: s.ColumnInt64(0), Event: intern(s.ColumnText(1)), MessageID: s.ColumnText(2), Log: p.log}
 	if e.Is(SendStart) {
 		e.Payload = []byte(s.ColumnText(8))
 		v.remember(e.MessageID, headOf(e.Payload))
 	}
-	h, err := p.head(v, e.MessageID)
-	if err != nil || !p.filter.takesType(h.Type) {
-		return e, false, err
+	h := p.head(v, e.MessageID)
+	if v.err != nil || !p.filter.takesType(h.Type) {
+		return e, false
 	}
 	e.Type, e.From = h.Type, h.From
 	e.TS, e.RPCID, e.Actor, e.Topic = s.ColumnText(3), s.ColumnText(4), s.ColumnText(5), s.ColumnText(6)
@@ -169,36 +149,39 @@ func (p *pager) entry(v *view, s *sqlite.Stmt) (Entry, bool, error) {
 		e.Payload = []byte(s.ColumnText(8))
 	}
 	e.Error, e.Bus = s.ColumnText(9), s.ColumnText(10)
-	return e, true, nil
+	return e, true
 }
 
 // head returns what is known of a message, in this log or in another one.
-func (p *pager) head(v *view, messageID string) (head, error) {
-	h, err := v.head(messageID)
-	if err == nil && h == (head{}) && messageID != "" && p.elsewhere != nil {
-		if h, err = p.elsewhere(messageID); err == nil {
-			v.remember(messageID, h)
+func (p *pager) head(v *view, messageID string) head {
+	h := v.head(messageID)
+	if v.err == nil && h == (head{}) && messageID != "" && p.elsewhere != nil {
+		var err error
+		if h, err = p.elsewhere(messageID); err != nil {
+			v.fail(err)
+			return h
 		}
-	}
-	return h, err
-}
-
-func (v *view) head(messageID string) (h head, err error) {
-	if messageID == "" {
-		return head{}, nil
-	}
-	if h, ok := v.heads[messageID]; ok {
-		return h, nil
-	}
-	err = v.query("SELECT payload_json FROM activity_log WHERE message_id = ? AND event = 'send_start' ORDER BY id LIMIT 1",
-		[]any{messageID}, func(s *sqlite.Stmt) (bool, error) {
-			h = headOf([]byte(s.ColumnText(0)))
-			return false, nil
-		})
-	if err == nil {
 		v.remember(messageID, h)
 	}
-	return h, err
+	return h
+}
+
+func (v *view) head(messageID string) (h head) {
+	if messageID == "" {
+		return head{}
+	}
+	if h, ok := v.heads[messageID]; ok {
+		return h
+	}
+	v.query("SELECT payload_json FROM activity_log WHERE message_id = ? AND event = 'send_start' ORDER BY id LIMIT 1",
+		[]any{messageID}, func(s *sqlite.Stmt) bool {
+			h = headOf([]byte(s.ColumnText(0)))
+			return false
+		})
+	if v.err == nil {
+		v.remember(messageID, h)
+	}
+	return h
 }
 
 func (v *view) remember(messageID string, h head) {
@@ -218,11 +201,10 @@ func intern(s string) string {
 	if e, ok := ParseEvent(s); ok {
 		return e.String()
 	}
-	switch s {
-	case StatusStart:
-		return StatusStart
-	case StatusOK:
-		return StatusOK
+	for _, status := range [...]string{StatusStart, StatusOK} {
+		if s == status {
+			return status
+		}
 	}
 	return s
 }

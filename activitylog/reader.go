@@ -3,7 +3,6 @@ package activitylog
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -46,13 +45,13 @@ func (r *Reader) Paths() []string {
 
 // Check returns why a log cannot be read, or nil.
 func (r *Reader) Check(ctx context.Context) error {
-	return r.with(ctx, func(int, *view) error { return nil })
+	return r.with(ctx, func(int, *view) {})
 }
 
 // with calls fn with a connection to each log, until one fails.
-func (r *Reader) with(ctx context.Context, fn func(log int, v *view) error) error {
+func (r *Reader) with(ctx context.Context, fn func(log int, v *view)) error {
 	for i, s := range r.sources {
-		if err := s.with(ctx, func(v *view) error { return fn(i, v) }); err != nil {
+		if err := s.with(ctx, func(v *view) { fn(i, v) }); err != nil {
 			return err
 		}
 	}
@@ -68,10 +67,7 @@ type Cursor []int64
 // End returns the place after the last row.
 func (r *Reader) End(ctx context.Context) (Cursor, error) {
 	c := make(Cursor, len(r.sources))
-	err := r.with(ctx, func(log int, v *view) (err error) {
-		c[log], _, err = v.int64("SELECT max(id) FROM activity_log")
-		return err
-	})
+	err := r.with(ctx, func(log int, v *view) { c[log], _ = v.int64("SELECT max(id) FROM activity_log") })
 	return c, err
 }
 
@@ -140,7 +136,9 @@ const lastLook = time.Second
 // once for each time.
 func (r *Reader) Follow(ctx context.Context, f Filter, at Cursor, waiting func(error), fn func([]Entry) error) error {
 	m := r.merge(ctx, f, forward, at, pageRows)
-	m.patient = &patience{told: make([]bool, len(r.sources)), tell: waiting}
+	if m.waiting = waiting; waiting == nil {
+		m.waiting = func(error) {}
+	}
 	for ctx.Err() == nil {
 		n, err := m.show(ctx, fn)
 		if err != nil && ctx.Err() == nil {
@@ -165,39 +163,4 @@ func (m *merged) show(ctx context.Context, fn func([]Entry) error) (int, error) 
 		err = errors.Join(err, fn(rows))
 	}
 	return len(rows), err
-}
-
-// merge makes a merged reading of all logs from a place on, in pages of n rows.
-func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, n int) *merged {
-	m := &merged{dir: dir, heads: make([][]Entry, len(r.sources)), dry: make([]bool, len(r.sources))}
-	for i, s := range r.sources {
-		p := &pager{source: s, log: i, filter: f, dir: dir, limit: max(1, min(n, pageRows))}
-		if dir == backward {
-			p.at = math.MaxInt64
-		}
-		if i < len(at) && (at[i] > 0 || dir == forward) {
-			p.at = at[i]
-		}
-		if len(r.sources) > 1 {
-			p.elsewhere = func(messageID string) (head, error) { return r.headElsewhere(ctx, i, messageID) }
-		}
-		m.pagers = append(m.pagers, p)
-		m.places = append(m.places, p.at)
-	}
-	return m
-}
-
-// headElsewhere looks for a message in every log but one: the rows of a target
-// are in the log of its own bus.
-func (r *Reader) headElsewhere(ctx context.Context, but int, messageID string) (h head, err error) {
-	for i, s := range r.sources {
-		if i == but || err != nil || h != (head{}) {
-			continue
-		}
-		err = s.with(ctx, func(v *view) (err error) {
-			h, err = v.head(messageID)
-			return err
-		})
-	}
-	return h, err
 }

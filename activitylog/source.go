@@ -46,14 +46,22 @@ type view struct {
 	frozen bool            // it sees nothing that is written later
 	bus    string          // the expression that reads the column `bus`
 	heads  map[string]head // of messages seen lately
+	err    error           // the first; reads after it give nothing
+}
+
+// fail remembers an error, if it is the first.
+func (v *view) fail(err error) {
+	if v.err == nil {
+		v.err = err
+	}
 }
 
 // A head is what the send_start row tells of a message.
 type head struct{ Type, From string }
 
-// with calls fn with a connection. It opens one if none is idle, or if the file was
-// replaced.
-func (s *source) with(ctx context.Context, fn func(*view) error) error {
+// with calls fn with a connection, and returns the error that this remembers. It opens
+// one if none is idle, or if the file was replaced.
+func (s *source) with(ctx context.Context, fn func(*view)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -65,13 +73,13 @@ func (s *source) with(ctx context.Context, fn func(*view) error) error {
 		return s.describe(err)
 	}
 	v.conn.SetInterrupt(ctx.Done())
-	err = fn(v)
+	fn(v)
 	v.conn.SetInterrupt(nil)
-	if err == nil {
+	if v.err == nil {
 		s.put(v) // what was read counts, also when ctx has just ended
 		return nil
 	}
-	err = errors.Join(err, v.conn.Close())
+	err = errors.Join(v.err, v.conn.Close())
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -209,26 +217,29 @@ func logColumns(conn *sqlite.Conn) (columns map[string]bool, err error) {
 }
 
 // query runs a statement, which the connection keeps prepared, and calls row for
-// each row of its result until that returns false. The read transaction ends with it.
-func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool, err error)) error {
-	err := sqlitex.Execute(v.conn, sql, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
-		more, err := row(s)
-		if err == nil && !more {
-			err = errEnough
-		}
-		return err
-	}})
-	if errors.Is(err, errEnough) {
-		err = nil
+// each row of its result until that returns false or v has failed. The read transaction
+// ends with it.
+func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool)) {
+	if v.err != nil {
+		return
 	}
-	return err
+	err := sqlitex.Execute(v.conn, sql, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+		if !row(s) || v.err != nil {
+			return errEnough
+		}
+		return nil
+	}})
+	if err != nil && !errors.Is(err, errEnough) {
+		v.fail(err)
+	}
 }
 
-// int64 returns the single number that a query gives; false if it is NULL.
-func (v *view) int64(sql string, args ...any) (n int64, ok bool, err error) {
-	err = v.query(sql, args, func(s *sqlite.Stmt) (bool, error) {
+// int64 returns the single number that a query gives; false if it is NULL or v has
+// failed.
+func (v *view) int64(sql string, args ...any) (n int64, ok bool) {
+	v.query(sql, args, func(s *sqlite.Stmt) bool {
 		n, ok = s.ColumnInt64(0), s.ColumnType(0) != sqlite.TypeNull
-		return false, nil
+		return false
 	})
-	return n, ok, err
+	return n, ok
 }

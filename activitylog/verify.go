@@ -72,7 +72,7 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, longest: o.Longest, partial: o.Partial, paths: r.Paths()}
 	c.tails = make([]tail, len(c.paths))
 	for _, s := range r.sources {
-		err := s.with(ctx, func(v *view) error { return c.checkFile(v, s.path, o.Quick) })
+		err := s.with(ctx, func(v *view) { c.checkFile(v, s.path, o.Quick) })
 		if err := c.unlessDamage(s.path, err); err != nil {
 			return nil, err
 		}
@@ -99,19 +99,18 @@ func (c *checker) unlessDamage(log string, err error) error {
 // read: a prune that goes on meanwhile takes some before others.
 func (r *Reader) leavePruned(ctx context.Context, v *Verdict) error {
 	for _, s := range r.sources {
-		err := s.with(ctx, func(view *view) (err error) {
+		err := s.with(ctx, func(view *view) {
 			v.Problems = slices.DeleteFunc(v.Problems, func(p Problem) bool {
-				if err != nil || p.MessageID == "" || p.Log != s.path {
+				if p.MessageID == "" || p.Log != s.path {
 					return false
 				}
-				var there bool
-				if _, there, err = view.int64("SELECT 1 FROM activity_log WHERE id = ?", p.ID); there || err != nil {
-					return false
+				_, there := view.int64("SELECT 1 FROM activity_log WHERE id = ?", p.ID)
+				left := !there && view.err == nil
+				if left {
+					v.Cut++
 				}
-				v.Cut++
-				return true
+				return left
 			})
-			return err
 		})
 		if err != nil && sqlite.ErrCode(err).ToPrimary() != sqlite.ResultCorrupt {
 			return err
@@ -123,10 +122,11 @@ func (r *Reader) leavePruned(ctx context.Context, v *Verdict) error {
 // wantedColumns are the columns that every log has.
 var wantedColumns = []string{"id", "ts", "event", "message_id", "rpc_id", "actor", "topic", "status", "payload_json", "error"}
 
-func (c *checker) checkFile(v *view, path string, quick bool) error {
+func (c *checker) checkFile(v *view, path string, quick bool) {
 	columns, err := columnsOf(v.conn)
 	if err != nil {
-		return err
+		v.fail(err)
+		return
 	}
 	for _, name := range wantedColumns {
 		if !columns[name] {
@@ -134,21 +134,18 @@ func (c *checker) checkFile(v *view, path string, quick bool) error {
 		}
 	}
 	for _, index := range []string{"idx_activity_message_id", "idx_activity_ts"} {
-		_, ok, err := v.int64("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", index)
-		if err != nil {
-			return err
-		}
-		if !ok {
+		_, ok := v.int64("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", index)
+		if !ok && v.err == nil {
 			c.problem(Problem{Log: path, What: "the index " + index + " is missing"})
 		}
 	}
 	if quick {
-		return nil
+		return
 	}
-	return v.query("PRAGMA integrity_check", nil, func(s *sqlite.Stmt) (bool, error) {
+	v.query("PRAGMA integrity_check", nil, func(s *sqlite.Stmt) bool {
 		if text := s.ColumnText(0); text != "ok" {
 			c.problem(Problem{Log: path, What: "SQLite: " + text})
 		}
-		return true, nil
+		return true
 	})
 }
