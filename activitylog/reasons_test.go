@@ -59,8 +59,7 @@ func isReason(e ast.Expr) bool {
 func (f *reasonFinder) Visit(n ast.Node) ast.Visitor {
 	switch n := n.(type) {
 	case *ast.KeyValueExpr:
-		name, named := n.Key.(*ast.Ident)
-		if isReason(n.Key) || named && name.Name == "name" && strings.HasSuffix(f.where, "attention/rules.go") {
+		if isReason(n.Key) {
 			f.take(n.Value)
 		}
 	case *ast.AssignStmt:
@@ -75,8 +74,8 @@ func (f *reasonFinder) Visit(n ast.Node) ast.Visitor {
 				f.take(n.Values[i])
 			}
 		}
-	case *ast.CompositeLit: // {"reason", func or advice}
-		if len(n.Elts) >= 2 && strings.Contains(f.where, "attention/permit.go") {
+	case *ast.CompositeLit: // a row of a table: {"reason", condition, ...}
+		if n.Type == nil && len(n.Elts) >= 2 && (strings.HasSuffix(f.where, "attention/permit.go") || strings.HasSuffix(f.where, "attention/rules.go")) {
 			f.take(n.Elts[0])
 		}
 	}
