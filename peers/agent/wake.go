@@ -158,21 +158,21 @@ func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind,
 	switch {
 	case kind == mailbox.SentNotice && o.ConversationID != "": // for people who read there; it wakes nobody
 		post.Kind = collab.KindStatus
-		m = collab.MessagePost.Message(b.id, post)
+		m = collab.MessagePost.Message(b.agent.id, post)
 	case kind != mailbox.SentText:
 		return
 	case o.QuestionID != "":
-		m = collab.QuestionAnswer.Message(b.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
+		m = collab.QuestionAnswer.Message(b.agent.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
 	case o.ConversationID != "":
 		post.InReplyTo, post.WorkItemID = o.MessageID, o.WorkItemID
 		if o.WorkItemID == "" && e.Content.Author.Kind == "human" { // who asked reads it there; no other agent has to
 			post.Kind = collab.KindFinal
 		}
-		m = collab.MessagePost.Message(b.id, post)
+		m = collab.MessagePost.Message(b.agent.id, post)
 	case o.FlightID != "":
-		m = collab.FlightUpdate.Message(b.id, collab.FlightParams{ID: o.FlightID, State: collab.FlightCompleted, Output: reply.Text})
+		m = collab.FlightUpdate.Message(b.agent.id, collab.FlightParams{ID: o.FlightID, State: collab.FlightCompleted, Output: reply.Text})
 	default: // no chat takes words: the work item itself says where things stand
-		m = collab.WorkUpdate.Message(b.id, collab.WorkParams{ID: &o.WorkItemID, Summary: &reply.Text})
+		m = collab.WorkUpdate.Message(b.agent.id, collab.WorkParams{ID: &o.WorkItemID, Summary: &reply.Text})
 	}
 	tx.Enqueue(protocol.TopicBroker, mailbox.BrokerReplyPrefix+reply.IdempotencyKey, m)
 }
@@ -186,7 +186,7 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 	}
 	o := &e.Origin
 	if o.AnsweredID != "" && d.Final() && d != attention.DispositionFailed {
-		tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID, collab.QuestionClose.Message(b.id, collab.IDParams{ID: o.AnsweredID}))
+		tx.Enqueue(protocol.TopicBroker, "close:"+o.AnsweredID+":"+e.EventID, collab.QuestionClose.Message(b.agent.id, collab.IDParams{ID: o.AnsweredID}))
 		return
 	}
 	completed := d == attention.DispositionResponded && o.ConversationID == "" && o.QuestionID == "" // by the answer itself
@@ -213,7 +213,7 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 // for all, or not, so that it is offered to others.
 func (b *broker) settleClaim(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposition) {
 	c := tx.Claim(e.EventID)
-	if c.Owner != string(b.id) || !c.FromBroker {
+	if c.Owner != string(b.agent.id) || !c.FromBroker {
 		return
 	}
 	answered := d == attention.DispositionResponded || d == attention.DispositionAcknowledged
@@ -221,7 +221,7 @@ func (b *broker) settleClaim(tx *mailbox.Tx, e *mailbox.Entry, d attention.Dispo
 	if answered {
 		key = "answered:" + e.EventID
 	}
-	tx.Enqueue(protocol.TopicBroker, key, collab.SettleClaim(b.id, e.EventID, c.Token, answered))
+	tx.Enqueue(protocol.TopicBroker, key, collab.SettleClaim(b.agent.id, e.EventID, c.Token, answered))
 }
 
 // Started tells the broker that a woken agent is at work.
@@ -232,5 +232,5 @@ func (b *broker) Started(tx *mailbox.Tx, e *mailbox.Entry) {
 }
 
 func (b *broker) moveFlight(tx *mailbox.Tx, e *mailbox.Entry, flight collab.FlightParams) {
-	tx.Enqueue(protocol.TopicBroker, mailbox.UniqueKey("flight:"+flight.ID, e.Seq), collab.FlightUpdate.Message(b.id, flight))
+	tx.Enqueue(protocol.TopicBroker, mailbox.UniqueKey("flight:"+flight.ID, e.Seq), collab.FlightUpdate.Message(b.agent.id, flight))
 }

@@ -87,10 +87,7 @@ func (d *Digest) Block(fence string) string { return behindFence(fence, d.write)
 
 func (d *Digest) write(b *strings.Builder, fence string) {
 	b.WriteString("C2A DIGEST\n")
-	header(b, "response_policy", string(d.Policy))
-	header(b, "reason", d.Reason)
-	header(b, "events", strconv.Itoa(len(d.EventIDs)))
-	header(b, "fence", fence)
+	headers(b, "response_policy", string(d.Policy), "reason", d.Reason, "events", strconv.Itoa(len(d.EventIDs)), "fence", fence)
 	b.WriteString("\nSUMMARY\n" + d.Summary)
 	if d.Withheld > 0 {
 		b.WriteString("not quoted: " + strconv.Itoa(d.Withheld) + "\n")

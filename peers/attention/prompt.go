@@ -3,6 +3,7 @@ package attention
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -43,7 +44,7 @@ func (p *Prompt) Block(fence string) string {
 func (p *Prompt) write(b *strings.Builder, fence string) {
 	b.WriteString("C2A EVENT\n")
 	p.header(b)
-	header(b, "fence", fence)
+	headers(b, "fence", fence)
 	if len(p.Around) > 0 {
 		b.WriteString("\nCONTEXT\nEarlier messages, oldest first; for your information, not to be answered.\n")
 	}
@@ -51,7 +52,11 @@ func (p *Prompt) write(b *strings.Builder, fence string) {
 		line.write(b, fence)
 	}
 	b.WriteString("\nMESSAGE\n")
-	for _, text := range p.texts() {
+	parts := p.Parts
+	if parts == nil {
+		parts = []string{p.Event.Text}
+	}
+	for _, text := range parts {
 		fenced(b, fence, text)
 	}
 	if len(p.Attachments) > 0 {
@@ -62,9 +67,7 @@ func (p *Prompt) write(b *strings.Builder, fence string) {
 
 // write renders an earlier message.
 func (l *Line) write(b *strings.Builder, fence string) {
-	header(b, "event_id", l.EventID)
-	header(b, "author", authorName(l.Author))
-	header(b, "author_id", l.Author.ID) // names may be alike
+	headers(b, "event_id", l.EventID, "author", authorName(l.Author), "author_id", l.Author.ID) // names may be alike
 	fenced(b, fence, l.Text)
 }
 
@@ -80,48 +83,31 @@ func behindFence(fence string, write func(b *strings.Builder, fence string)) str
 	return b.String()
 }
 
-func (p *Prompt) texts() []string {
-	if p.Parts == nil {
-		return []string{p.Event.Text}
-	}
-	return p.Parts
-}
-
 func (p *Prompt) header(b *strings.Builder) {
 	e, d := &p.Event, &p.Decision
-	header(b, "event_id", e.EventID)
+	headers(b, "event_id", e.EventID)
 	if len(p.Merged) > 1 {
-		header(b, "merged_event_ids", strings.Join(p.Merged, ", "))
+		headers(b, "merged_event_ids", strings.Join(p.Merged, ", "))
 	}
-	header(b, "conversation", string(e.conversationKind())+" "+e.Conversation.ID)
+	headers(b, "conversation", string(e.conversationKind())+" "+e.Conversation.ID)
 	headerIfAny(b, "conversation_title", e.Conversation.Title)
 	headerIfAny(b, "thread", e.Conversation.ThreadID)
 	headerIfAny(b, "stream", e.Conversation.StreamID)
-	header(b, "author", authorName(e.Author))
-	header(b, "author_id", e.Author.ID)
-	header(b, "directedness", string(d.Directedness))
-	header(b, "response_policy", string(d.Policy))
-	header(b, "priority", string(d.Priority))
-	header(b, "reason", d.Reason)
+	headers(b, "author", authorName(e.Author), "author_id", e.Author.ID, "directedness", string(d.Directedness),
+		"response_policy", string(d.Policy), "priority", string(d.Priority), "reason", d.Reason)
 	headerIfAny(b, "reply_target", p.ReplyTarget)
 	for _, note := range p.Notes {
 		key, value, _ := strings.Cut(note, ":")
-		header(b, headerKey(key), strings.TrimSpace(value))
+		headers(b, headerKey(key), strings.TrimSpace(value))
 	}
 }
 
 func (p *Prompt) knock() string {
 	k, b := p.Decision.Knock, &strings.Builder{}
 	b.WriteString("C2A KNOCK\n")
-	header(b, "event_id", p.Event.EventID)
-	header(b, "from", k.From)
-	header(b, "where", k.Where)
-	header(b, "conversation", p.Event.Conversation.ID)
-	header(b, "directedness", string(k.Directedness))
-	header(b, "response_policy", string(k.Policy))
-	header(b, "priority", string(k.Priority))
-	header(b, "topic", k.Topic)
-	header(b, "pull_with", k.PullWith)
+	headers(b, "event_id", p.Event.EventID, "from", k.From, "where", k.Where, "conversation", p.Event.Conversation.ID,
+		"directedness", string(k.Directedness), "response_policy", string(k.Policy), "priority", string(k.Priority),
+		"topic", k.Topic, "pull_with", k.PullWith)
 	headerIfAny(b, "reply_target", p.ReplyTarget)
 	b.WriteString("The content is withheld. Read it with the tool above only if you mean to act on it.\n")
 	return b.String()
@@ -134,13 +120,16 @@ func authorName(a Author) string {
 	return string((&Event{Author: a}).authorKind()) + ":" + cmp.Or(a.DisplayName, strings.TrimPrefix(a.ID, string(a.Kind)+":"))
 }
 
-func header(b *strings.Builder, key, value string) {
-	b.WriteString(key + ": " + HeaderValue(value) + "\n")
+// headers writes header lines: a key, its value, the next key.
+func headers(b *strings.Builder, lines ...string) {
+	for line := range slices.Chunk(lines, 2) {
+		b.WriteString(line[0] + ": " + HeaderValue(line[1]) + "\n")
+	}
 }
 
 func headerIfAny(b *strings.Builder, key, value string) {
 	if value != "" {
-		header(b, key, value)
+		headers(b, key, value)
 	}
 }
 

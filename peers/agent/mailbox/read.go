@@ -2,7 +2,7 @@ package mailbox
 
 import (
 	"cmp"
-	"encoding/json"
+	"database/sql/driver"
 	"math"
 	"slices"
 	"time"
@@ -17,14 +17,11 @@ import (
 // what those who see the answer may read. What the agent asked others in a turn
 // comes back to the chat of that turn.
 
-// A Reach is the chats that somebody may read, as a JSON list; "null" is all.
-type Reach string
+// A Reach is the chats that somebody may read; nil is all.
+type Reach []protocol.Topic
 
-// ReachOf returns the reach of one chat alone.
-func ReachOf(chats ...protocol.Topic) Reach {
-	raw, _ := json.Marshal(chats) //nolint:errcheck // strings can be written
-	return Reach(raw)
-}
+// Value is the reach as a parameter of SQL: a JSON list, or "null".
+func (r Reach) Value() (driver.Value, error) { return jsonColumn{[]protocol.Topic(r)}.Value() }
 
 // Reach returns what the turns of a chat may read: the chat, and, in a direct chat
 // with a person, those where this person writes, too. Who a person is, Telegram
@@ -33,17 +30,17 @@ func ReachOf(chats ...protocol.Topic) Reach {
 func (v *View) Reach(chat protocol.Topic) Reach {
 	switch {
 	case chat == "":
-		return ReachOf()
+		return nil
 	case protocol.PeerID(chat).Family() != "tg":
-		return ReachOf(chat)
+		return Reach{chat}
 	}
 	list := v.entries(`WHERE chat = ? AND author_kind = 'human' ORDER BY seq DESC LIMIT 1`, chat)
 	if len(list) == 0 || list[0].Content.Chat.Kind != "dm" {
-		return ReachOf(chat)
+		return Reach{chat}
 	}
 	others := store.List(v.Tx, store.Itself[protocol.Topic],
 		`SELECT DISTINCT chat FROM events WHERE author = ? AND author_kind = 'human' AND chat LIKE 'tg:%' AND chat <> ?`, list[0].Content.Author.ID, chat)
-	return ReachOf(append(others, chat)...)
+	return append(others, chat)
 }
 
 // inReach is the condition that a row's chat is in a reach, and that the agent still
@@ -108,15 +105,9 @@ func (v *View) Unanswered(chat protocol.Topic) []string {
 
 // A Line is one message of a conversation: an event, or the agent's own.
 type Line struct {
+	At    time.Time
 	Entry *Entry
 	Sent  *Sent
-}
-
-func (l *Line) at() time.Time {
-	if l.Entry != nil {
-		return l.Entry.Received
-	}
-	return l.Sent.At
 }
 
 // Window returns the newest messages of a conversation, or of one thread of it, that
@@ -135,12 +126,12 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 		conversation, thread, at, limit, reach)
 	var lines []Line
 	for _, e := range slices.Backward(list) {
-		lines = append(lines, Line{Entry: e})
+		lines = append(lines, Line{At: e.Received, Entry: e})
 	}
 	for _, s := range own {
-		lines = append(lines, Line{Sent: s})
+		lines = append(lines, Line{At: s.At, Sent: s})
 	}
-	slices.SortStableFunc(lines, func(x, y Line) int { return x.at().Compare(y.at()) })
+	slices.SortStableFunc(lines, func(x, y Line) int { return x.At.Compare(y.At) })
 	return lines[max(0, len(lines)-limit):]
 }
 

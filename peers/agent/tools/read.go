@@ -43,36 +43,31 @@ var readThreadTool = harness.Tool{
 
 // A listed is an event as tools show it.
 type listed struct {
-	EventID      string               `json:"eventId"`
-	Sequence     int64                `json:"sequence,omitempty"`
-	Event        string               `json:"event,omitempty"`
-	Conversation harness.Conversation `json:"conversation"`
-	Author       harness.Author       `json:"author"`
-	CreatedAt    string               `json:"createdAt,omitempty"`
-	Text         string               `json:"text"`
-	Content      []harness.Part       `json:"content,omitempty"`
-	Signal       string               `json:"signal,omitempty"`
-	*judged
-	Disposition attention.Disposition `json:"disposition,omitempty"`
-	Open        bool                  `json:"open"`
-	Deleted     bool                  `json:"deleted,omitempty"`
-	Mine        bool                  `json:"mine,omitempty"`
-	InReplyTo   string                `json:"inReplyTo,omitempty"`
-}
-
-// A judged is what was decided about an event.
-type judged struct {
+	EventID      string                 `json:"eventId"`
+	Sequence     int64                  `json:"sequence,omitempty"`
+	Event        string                 `json:"event,omitempty"`
+	Conversation harness.Conversation   `json:"conversation"`
+	Author       harness.Author         `json:"author"`
+	CreatedAt    string                 `json:"createdAt,omitempty"`
+	Text         string                 `json:"text"`
+	Content      []harness.Part         `json:"content,omitempty"`
+	Signal       string                 `json:"signal,omitempty"`
 	Directedness attention.Directedness `json:"directedness,omitempty"`
 	Policy       attention.Policy       `json:"policy,omitempty"`
 	Injection    attention.Mode         `json:"injection,omitempty"`
 	Reason       string                 `json:"reason,omitempty"`
+	Disposition  attention.Disposition  `json:"disposition,omitempty"`
+	Open         bool                   `json:"open"`
+	Deleted      bool                   `json:"deleted,omitempty"`
+	Mine         bool                   `json:"mine,omitempty"`
+	InReplyTo    string                 `json:"inReplyTo,omitempty"`
 }
 
 func listedOf(e *mailbox.Entry) listed {
 	c, d := &e.Content, &e.Decision
 	return listed{
 		EventID: e.EventID, Sequence: e.Seq, Event: c.Event, Conversation: ConversationOf(c), Author: harness.Author(*c.Author), CreatedAt: c.CreatedAt,
-		Text: c.Text, Content: PartsOf(c), Signal: c.Signal, judged: &judged{d.Directedness, d.Policy, d.Injection, d.Reason},
+		Text: c.Text, Content: PartsOf(c), Signal: c.Signal, Directedness: d.Directedness, Policy: d.Policy, Injection: d.Injection, Reason: d.Reason,
 		Disposition: e.Disposition(), Open: e.Open(), Deleted: e.Deleted,
 	}
 }
@@ -181,7 +176,5 @@ func (b *Toolbox) readThread(ctx context.Context, args *threadArguments) harness
 			Conversation: harness.Conversation{ID: s.Conversation, ThreadID: s.Thread},
 		})
 	}
-	return harness.Structured(struct {
-		Messages []listed `json:"messages"`
-	}{messages})
+	return harness.Structured(map[string]any{"messages": messages})
 }

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -106,14 +107,8 @@ func (r *Runner) meant(mention string) bool {
 }
 
 func platformOf(chat protocol.Topic) string {
-	switch family := protocol.PeerID(chat).Family(); family {
-	case "tg":
-		return "telegram"
-	case "":
-		return "bus"
-	default:
-		return family
-	}
+	family := protocol.PeerID(chat).Family()
+	return cmp.Or(map[string]string{"tg": "telegram", "": "bus"}[family], family)
 }
 
 // promptOf returns an event as a model reads it.
@@ -129,7 +124,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	if e.Decision.Knock != nil || e.Decision.Context == "" {
 		return p
 	}
-	for _, line := range tx.Window(mailbox.ReachOf(tx.Home(e)), e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit) {
+	for _, line := range tx.Window(mailbox.Reach{tx.Home(e)}, e.Content.Chat.ID, e.Content.Chat.ThreadID, parts[0], aroundLimit) {
 		switch before := line.Entry; {
 		case before == nil:
 			p.Around = append(p.Around, attention.Line{

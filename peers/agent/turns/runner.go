@@ -103,13 +103,11 @@ func (r *Runner) Run(ctx, work context.Context) error {
 			r.opts.Log.Error().Err(err).Msg("mailbox round failed; trying again")
 			next = soonest(next, time.Now().Add(time.Second))
 		}
-		timer := time.NewTimer(time.Until(soonest(next, pruneAt)))
 		select {
 		case <-ctx.Done():
 		case <-r.wake:
-		case <-timer.C:
+		case <-time.After(time.Until(soonest(next, pruneAt))):
 		}
-		timer.Stop()
 	}
 }
 
@@ -168,6 +166,15 @@ func (r *round) inTurn(what, id string, state mailbox.TurnState, do func(tx *mai
 	r.inTx(what, func(tx *mailbox.Tx) {
 		if t := tx.Turn(id); t != nil && t.State == state {
 			do(tx, t)
+		}
+	})
+}
+
+// inEntry runs do in a transaction with an event, if that is still in its state.
+func (r *round) inEntry(what string, e *mailbox.Entry, do func(tx *mailbox.Tx, e *mailbox.Entry)) {
+	r.inTx(what, func(tx *mailbox.Tx) {
+		if fresh := tx.Entry(e.EventID); fresh != nil && fresh.State == e.State {
+			do(tx, fresh)
 		}
 	})
 }

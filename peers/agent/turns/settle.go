@@ -122,8 +122,7 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 // doubles, and no sooner than whoever failed it wants to be asked.
 func (r *Runner) retryAt(t *mailbox.Turn, failure error) time.Time {
 	pause := r.opts.FirstRetry << t.Failures
-	var later *harness.LaterError
-	if errors.As(failure, &later) {
+	if later, ok := errors.AsType[*harness.LaterError](failure); ok {
 		pause = max(pause, later.After)
 	}
 	return time.Now().Add(pause)
@@ -175,7 +174,7 @@ func (r *round) giveUpWaiting() {
 	r.caps = harness.Capabilities{Injection: harness.AllInjection}
 	for _, e := range append(r.InState(mailbox.Stored, 100), r.InState(mailbox.Held, 100)...) {
 		if !e.Received.After(before) {
-			r.inTx("ending "+e.EventID+", for which the harness was not ready", func(tx *mailbox.Tx) { r.endUnready(tx, e.EventID, e.State) })
+			r.inEntry("ending "+e.EventID+", for which the harness was not ready", e, r.endUnready)
 		}
 	}
 	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
@@ -187,12 +186,8 @@ func (r *round) giveUpWaiting() {
 }
 
 // endUnready ends one event, after a decision.
-func (r *round) endUnready(tx *mailbox.Tx, id string, in mailbox.State) {
-	e := tx.Entry(id)
-	if e == nil || e.State != in {
-		return
-	}
-	if in == mailbox.Stored {
+func (r *round) endUnready(tx *mailbox.Tx, e *mailbox.Entry) {
+	if e.State == mailbox.Stored {
 		r.decide(tx, e)
 	}
 	tx.GiveUp(e, errUnready.Error())
