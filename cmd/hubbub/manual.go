@@ -14,6 +14,47 @@ import (
 	"github.com/spf13/cobra"
 )
 
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print a settings file with every key explained",
+		RunE: func(*cobra.Command, []string) error {
+			return program.Usage("say what to do: hubbub config sample")
+		},
+	}
+	cmd.AddCommand(newConfigSample())
+	return cmd
+}
+
+func newConfigSample() *cobra.Command {
+	var services bool
+	cmd := &cobra.Command{
+		Use:   "sample",
+		Short: "Print a settings file with every key, its default and its meaning",
+		Long: "Print a settings file for `hubbub up` with every key, its default and its meaning. It is made\n" +
+			"from what the installed programs say about their own flags.",
+		Example: "  hubbub config sample > hubbub.toml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			programs, err := reference.Describe(cmd.Context())
+			if err != nil {
+				return err
+			}
+			name := reference.ForUp
+			if services {
+				name = reference.ForServices
+			}
+			text, err := reference.Sample(name, programs)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&services, "services", false, "print the file of the systemd units, /etc/hubbub/hubbub.toml, instead")
+	return cmd
+}
+
 func newManual() *cobra.Command {
 	return &cobra.Command{
 		Use:   "manual FOLDER",
@@ -22,31 +63,39 @@ func newManual() *cobra.Command {
 			"`hubbub help`. They are made from what the installed programs say about their own flags.",
 		Example: "  hubbub manual man && man ./man/hubbub-tg.1",
 		Hidden:  true, // for packages
-		RunE:    func(cmd *cobra.Command, args []string) error { return writeManual(cmd, args[0]) },
+		RunE:    writeManual,
 	}
 }
 
-func writeManual(cmd *cobra.Command, folder string) error {
-	programs, err := describePrograms(cmd, reference.Programs())
+func writeManual(cmd *cobra.Command, args []string) error {
+	programs, err := reference.Describe(cmd.Context())
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(args[0], 0o755); err != nil {
 		return err
 	}
-	pages := map[string]string{"hubbub.1": reference.CommandPage(program.Version(), cmd.Root().Long, commandEntries(cmd.Root(), ""))}
+	pages := []reference.Page{{
+		Name: "hubbub", Section: "1", Version: program.Version(), Short: "run, watch and use a message bus of chats and agents",
+		Text: cmd.Root().Long, Commands: commandEntries(cmd.Root(), ""),
+	}}
 	for _, d := range programs {
-		pages[d.Name+".1"] = reference.ProgramPage(program.Version(), d)
+		pages = append(pages, reference.ProgramPage(program.Version(), d))
 	}
 	for _, t := range topics() {
-		pages["hubbub-"+t.name+".7"] = reference.TopicPage(program.Version(), "hubbub-"+t.name, t.short, t.text)
+		short := strings.ToLower(t.short[:1]) + t.short[1:]
+		pages = append(pages, reference.Page{Name: "hubbub-" + t.name, Section: "7", Version: program.Version(), Short: short, Text: t.text})
 	}
-	for name, text := range pages {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+	for _, p := range pages {
+		text, err := p.Roff()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(args[0], p.Name+"."+p.Section), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d pages written to %s\n", len(pages), folder)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d pages written to %s\n", len(pages), args[0])
 	return err
 }
 
@@ -59,7 +108,9 @@ func commandEntries(parent *cobra.Command, prefix string) []reference.Command {
 			continue
 		}
 		use := strings.TrimSpace(prefix + " " + c.Use)
-		list = append(list, reference.Command{Use: use, Text: cmp.Or(c.Long, c.Short), Example: c.Example, Settings: program.Settings(c.LocalNonPersistentFlags())})
+		list = append(list, reference.Command{
+			Use: use, Text: cmp.Or(c.Long, c.Short), Example: c.Example, Settings: program.Settings(c.LocalNonPersistentFlags()),
+		})
 		list = append(list, commandEntries(c, strings.TrimSpace(prefix+" "+c.Name()))...)
 	}
 	return list

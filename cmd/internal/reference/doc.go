@@ -5,8 +5,9 @@
 // Guarantees:
 //
 //   - The same programs give the same text, byte for byte.
-//   - A sample has every setting that the file of its [Edition] may hold once, with its
-//     default and its meaning. Without the comment signs, it is a valid file.
+//   - A sample has every setting that its file may hold once, with its default and its
+//     meaning. Without the comment signs, it is a valid file.
 //
-// Reading a program starts it (see [Read]); everything else is a pure function.
+// [Describe] starts the programs; everything else is a pure function. What the
+// documents say besides is in templates.
 package reference

@@ -1,147 +1,100 @@
 package reference
 
 import (
+	"context"
+	"embed"
+	"encoding/json"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 )
 
-// An Edition is a file of settings for one way to run the system.
-type Edition struct {
-	head   string
-	tables []table // in the order in which the file explains the programs
-}
-
-// A table is one table of the file.
-type table struct {
-	name    string
-	idle    bool              // it stands as a comment: the program is off unless one wants it
-	intro   string            // what the flags of the program do not say
-	active  map[string]string // keys that stand without the sign of comment, and their values
-	without []string          // flags that the file may not set
-}
-
-// ForUp is the file of `hubbub up`.
-var ForUp = Edition{
-	head: `# Settings of ` + "`hubbub up --config hubbub.toml`" + `, made by ` + "`hubbub config sample`" + `.
-#
-# A table is a program, and each key in it one of the program's flags, with its
-# default. A program without its table stays off, save the bus. Secrets are
-# never here: they come in environment variables or in files of their own.
-
-# Folder for everything that is kept (default $XDG_DATA_HOME/hubbub).
-# data = "/var/lib/hubbub"
-
-# Of every program: debug, info, warn or error.
-# log-level = "info"
-
-# Of ` + "`hubbub up`" + `: console or json (default console on a terminal).
-# log-format = "json"
-`,
-	tables: []table{
-		{name: "bus", intro: "It always runs, with or without this table."},
-		{name: "system", intro: "Keys of language models (OPENAI_API_KEY, ANTHROPIC_API_KEY, or the same with _FILE) are " +
-			"taken from the environment of `hubbub up` and reach the agents in a file."},
-		{name: "broker"},
-		{
-			name: "tg", intro: "Its token comes from @BotFather. `hubbub pair` prints a code that admits a user or a group " +
-				"without this file.",
-			active: map[string]string{"allow-user": "[]", "allow-chat": "[]"},
-		},
-		{
-			name: "agent", intro: "These are the flags of every agent that [system] starts. A harness that asks a model needs " +
-				"its key; see [system].",
-			active: map[string]string{"harness": `"scripted"`}, without: []string{"id"},
-		},
-		{name: "chorus", idle: true, intro: "Agents and channels are added with `hubbub chorus`, while it runs."},
-	},
-}
-
-// ForServices is the file of the systemd units of the package.
-var ForServices = Edition{
-	head: `# Settings of the services, /etc/hubbub/hubbub.toml; made by ` + "`hubbub config sample --services`" + `.
-#
-# A table is a program, and each key in it one of the program's flags, with its
-# default. Which services run, systemctl says. A change counts when the service is
-# started again: systemctl restart hubbub-tg. Secrets are never here, but in files
-# below /etc/hubbub/secrets; data is below /var/lib. See: hubbub help operating
-
-# Of every program: debug, info, warn or error.
-# log-level = "info"
-`,
-	tables: []table{
-		{name: "bus", intro: "Where it listens elsewhere, every other table wants bus = [\"ws://ADDRESS\"]."},
-		{
-			name: "system", intro: "Keys of language models, such as OPENAI_API_KEY=..., are lines of /etc/hubbub/secrets/agent.env. " +
-				"Agents are units of their own, hubbub-agent-NAME.service.",
-			active: map[string]string{
-				"agent-arg": `["--config=/etc/hubbub/hubbub.toml#agent"]`, "memory-max": `"1G"`, "tasks-max": "256",
-			},
-			without: []string{"launcher", "agent-env-file"},
-		},
-		{name: "broker"},
-		{
-			name: "tg", intro: "Put its token, from @BotFather, into /etc/hubbub/secrets/telegram-bot-token. " +
-				"`sudo -u hubbub-tg hubbub pair --data /var/lib/hubbub-tg` prints a code that admits a user or a group without this file.",
-			active: map[string]string{"allow-user": "[]", "allow-chat": "[]"},
-		},
-		{
-			name: "agent", intro: "These are the flags of every agent that [system] starts, by its agent-arg; a change counts when " +
-				"an agent is started again. A harness that asks a model needs its key; see [system].",
-			active: map[string]string{"harness": `"scripted"`}, without: []string{"id"},
-		},
-		{name: "chorus", intro: "It runs once enabled: systemctl enable --now hubbub-chorus. Agents and channels are added with " +
-			"`sudo -u hubbub-chorus hubbub chorus --data /var/lib/hubbub-chorus`, while it runs."},
-	},
-}
-
-// Programs lists the programs that [Sample] wants, in order.
-func Programs() []string {
-	var list []string
-	for i := range ForUp.tables {
-		list = append(list, "hubbub-"+ForUp.tables[i].name)
-	}
-	return list
-}
-
-// Sample writes an edition of hubbub.toml from the descriptions of [Programs].
-func Sample(e *Edition, programs []program.Description) (string, error) {
-	var b strings.Builder
-	b.WriteString(e.head)
-	for i := range e.tables {
-		t := &e.tables[i]
-		at := slices.IndexFunc(programs, func(d program.Description) bool { return d.Name == "hubbub-"+t.name })
-		if at < 0 {
-			return "", fmt.Errorf("the settings of hubbub-%s are missing", t.name)
+// Describe asks the installed programs about themselves, in the order in which a
+// sample explains them. It waits until each of them ends.
+func Describe(ctx context.Context) (list []program.Description, err error) {
+	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-broker", "hubbub-tg", "hubbub-agent", "hubbub-chorus"} {
+		path, err := program.Find(name)
+		if err != nil {
+			return nil, err
 		}
-		t.write(&b, programs[at])
+		out, err := exec.CommandContext(ctx, path, "--describe").Output()
+		if err != nil {
+			return nil, fmt.Errorf("asking %s for its settings: %w", path, err)
+		}
+		var d program.Description
+		if err := json.Unmarshal(out, &d); err != nil {
+			return nil, fmt.Errorf("the settings of %s are no JSON: %w (is it of another version?)", path, err)
+		}
+		list = append(list, d)
 	}
-	return b.String(), nil
+	return list, nil
 }
 
-func (t *table) write(b *strings.Builder, d program.Description) {
-	head := "[" + t.name + "]"
-	if t.idle {
-		head = "# " + head
+//go:embed templates
+var templates embed.FS
+
+// execute writes one of the templates.
+func execute(name string, data any, table func(name, intro string, keys ...string) (string, error)) (string, error) {
+	functions := template.FuncMap{"table": table, "escape": escape, "lines": lines, "text": text, "meaning": meaning, "upper": strings.ToUpper}
+	t, err := template.New(name).Funcs(functions).ParseFS(templates, "templates/"+name)
+	if err != nil {
+		return "", err
 	}
-	fmt.Fprintf(b, "\n%s\n%s\n", strings.Repeat("#", lineWidth), head)
-	comment(b, sentence(d.Name+" "+d.Summary)+" "+t.intro)
+	var b strings.Builder
+	err = t.Execute(&b, data)
+	return b.String(), err
+}
+
+// The samples.
+const (
+	ForUp       = "up.toml"       // the file of `hubbub up`
+	ForServices = "services.toml" // the file of the systemd units of the package
+)
+
+// Sample writes a sample from the descriptions of the programs.
+func Sample(name string, programs []program.Description) (string, error) {
+	return execute(name, nil, func(table, intro string, keys ...string) (string, error) {
+		program := "hubbub-" + strings.TrimPrefix(table, "# ")
+		for _, d := range programs {
+			if d.Name == program {
+				return explain(table, intro, keys, d), nil
+			}
+		}
+		return "", fmt.Errorf("the settings of %s are missing", program)
+	})
+}
+
+// explain writes the table of a program. keys are names and values of flags; one with
+// an empty value is left out.
+func explain(table, intro string, keys []string, d program.Description) string {
+	sign, name := "", table
+	if rest, idle := strings.CutPrefix(table, "# "); idle {
+		sign, name = "# ", rest
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s\n%s[%s]\n", strings.Repeat("#", lineWidth), sign, name)
+	comment(&b, sentence(d.Name+" "+d.Summary)+" "+intro)
 	for _, s := range d.Settings {
-		if s.Shared || slices.Contains(t.without, s.Name) {
+		if s.Shared {
 			continue
 		}
-		b.WriteByte('\n')
-		comment(b, sentence(s.Usage))
-		if v, ok := t.active[s.Name]; ok {
-			fmt.Fprintf(b, "%s = %s\n", s.Name, v)
-		} else {
-			fmt.Fprintf(b, "# %s = %s\n", s.Name, literal(s))
+		line := "# " + s.Name + " = " + literal(s)
+		if i := slices.Index(keys, s.Name); i >= 0 && keys[i+1] == "" {
+			continue
+		} else if i >= 0 {
+			line = s.Name + " = " + keys[i+1]
 		}
+		b.WriteByte('\n')
+		comment(&b, sentence(s.Usage))
+		b.WriteString(line + "\n")
 	}
+	return b.String()
 }
 
 // lineWidth is the width of the sample, in characters.
