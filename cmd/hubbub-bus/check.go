@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,28 +64,24 @@ func (c *clusterSettings) check() error {
 // checkBounds refuses bounds that would not let anything through.
 func (s *settings) checkBounds() error {
 	o := &s.bus
-	for _, b := range []struct {
-		flag  string
-		value int
-	}{
-		{"peer-window", o.PeerWindow}, {"peer-queue", o.PeerQueue}, {"peer-queue-bytes", o.PeerQueueBytes},
-		{"peer-buffer", o.PeerBuffer}, {"max-frame", o.MaxFrame}, {"max-subscriptions", o.MaxSubscriptions},
-		{"max-sessions", o.MaxSessions}, {"activity-queue", s.log.QueueRows}, {"activity-queue-bytes", s.log.QueueBytes},
-		{"activity-wal", cmp.Compare(s.log.MaxWAL, 0)},
-	} {
-		if b.value < 1 {
-			return program.Usage("--%s must be at least 1", b.flag)
+	counts := map[string]int{
+		"peer-window": o.PeerWindow, "peer-queue": o.PeerQueue, "peer-queue-bytes": o.PeerQueueBytes,
+		"peer-buffer": o.PeerBuffer, "max-frame": o.MaxFrame, "max-subscriptions": o.MaxSubscriptions,
+		"max-sessions": o.MaxSessions, "activity-queue": s.log.QueueRows, "activity-queue-bytes": s.log.QueueBytes,
+		"activity-wal": cmp.Compare(s.log.MaxWAL, 0),
+	}
+	times := map[string]time.Duration{
+		"delivery-timeout": o.DeliveryTimeout, "initialize-timeout": o.InitializeTimeout,
+		"write-timeout": o.WriteTimeout, "ping-interval": o.PingInterval, "activity-hold": s.log.Hold,
+	}
+	for _, flag := range slices.Sorted(maps.Keys(counts)) {
+		if counts[flag] < 1 {
+			return program.Usage("--%s must be at least 1", flag)
 		}
 	}
-	for _, b := range []struct {
-		flag  string
-		value time.Duration
-	}{
-		{"delivery-timeout", o.DeliveryTimeout}, {"initialize-timeout", o.InitializeTimeout},
-		{"write-timeout", o.WriteTimeout}, {"ping-interval", o.PingInterval}, {"activity-hold", s.log.Hold},
-	} {
-		if b.value <= 0 {
-			return program.Usage("--%s must be longer than 0s, such as 30s", b.flag)
+	for _, flag := range slices.Sorted(maps.Keys(times)) {
+		if times[flag] <= 0 {
+			return program.Usage("--%s must be longer than 0s, such as 30s", flag)
 		}
 	}
 	return nil

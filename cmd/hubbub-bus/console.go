@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"hubbub/bus/grant"
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/letters"
+	"hubbub/peers/outbox"
 	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
@@ -110,4 +112,30 @@ func rights(c *grant.Credential) (see, act bool) {
 	everywhere := slices.ContainsFunc(c.Publish, func(p string) bool { return protocol.Pattern(p).Covers(everything) })
 	see = c.MaySubscribe(everything)
 	return see, see && everywhere && c.MayBe("cli:console")
+}
+
+// deadLetters are the dead letters of the programs that share the data folder, as with
+// `hubbub up`: what `hubbub outbox` shows. The programs may be running.
+type deadLetters struct{ letters.Folder }
+
+var _ console.DeadLetters = deadLetters{}
+
+// List implements console.DeadLetters.
+func (d deadLetters) List(ctx context.Context, limit int) ([]console.DeadLetter, error) {
+	items, err := d.Folder.List(ctx, outbox.StateDead, outbox.StateUnknown)
+	if errors.Is(err, letters.ErrNoProgram) {
+		err = nil // ErrUnreachable says that
+	}
+	if !d.HasBridge() {
+		err = errors.Join(console.ErrUnreachable, err)
+	}
+	list := make([]console.DeadLetter, 0, min(len(items), limit))
+	for i := range items[:min(len(items), limit)] {
+		w := &items[i]
+		list = append(list, console.DeadLetter{
+			ID: w.Name(), Queue: w.Queue, Destination: w.Destination, State: string(w.State), Attempts: w.Attempts,
+			QueuedAt: w.QueuedAt, Agent: w.Agent, Text: w.Text, Error: w.Error,
+		})
+	}
+	return list, err
 }

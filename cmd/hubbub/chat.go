@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -84,4 +85,45 @@ func showLines(ctx context.Context, env *program.Env, address demo.Address) erro
 			fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(colour, screen.Printable(l.Author)+":"), screen.Printable(l.Text))
 		}
 	}
+}
+
+// eachTyped calls say with each line that is typed and not empty, until their end
+// or that of ctx; "/group TEXT" is for the group.
+func eachTyped(ctx context.Context, stdin *os.File, say func(text string, group bool) error) error {
+	lines := readLines(ctx, stdin)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return nil
+			}
+			text, group := strings.CutPrefix(line, "/group ")
+			if strings.TrimSpace(text) == "" {
+				continue
+			}
+			if err := say(text, group); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// readLines reads lines until the end of f. Its goroutine may outlive ctx: a
+// read from a terminal cannot be interrupted. It ends with the process.
+func readLines(ctx context.Context, f *os.File) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(f)
+		for scanner.Scan() {
+			select {
+			case lines <- scanner.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
 }

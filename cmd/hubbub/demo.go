@@ -17,6 +17,8 @@ import (
 	"hubbub/cmd/internal/fleet"
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -209,20 +211,26 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// introduce prints what the demo will show.
+// introduction says what the demo will show.
+const introduction = `%s
+
+Real programs:   %s, and the agents that they start
+Telegram:        a Bot API server inside of this process; nothing leaves this machine
+Agents:          scripted, with fixed rules and no language model; their replies say so
+Data and logs:   %s
+
+Left: what people see in the chat. Right: the rows of the activity log that each step wrote.
+%s
+`
+
 func (s *show) introduce() {
 	paint := screen.NewPainter(s.env.Stdout)
 	var names []string
 	for _, c := range s.plan.children {
 		names = append(names, "hubbub-"+c.Name)
 	}
-	fmt.Fprintf(s.env.Stdout, "%s\n\n", paint.Paint(screen.Bold, "Hubbub demo"))
-	fmt.Fprintf(s.env.Stdout, "Real programs:   %s, and the agents that they start\n", strings.Join(names, ", "))
-	fmt.Fprintf(s.env.Stdout, "Telegram:        a Bot API server inside of this process; nothing leaves this machine\n")
-	fmt.Fprintf(s.env.Stdout, "Agents:          scripted, with fixed rules and no language model; their replies say so\n")
-	fmt.Fprintf(s.env.Stdout, "Data and logs:   %s\n\n", s.data)
-	fmt.Fprintf(s.env.Stdout, "Left: what people see in the chat. Right: the rows of the activity log that each step wrote.\n")
-	fmt.Fprintf(s.env.Stdout, "%s\n", paint.Paint(screen.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
+	fmt.Fprintf(s.env.Stdout, introduction, paint.Paint(screen.Bold, "Hubbub demo"), strings.Join(names, ", "), s.data,
+		paint.Paint(screen.Dim, "#12-15 are the numbers of its rows: send_start, process_start and process_finish of each receiver, send_finish."))
 }
 
 // startPatience is how long the programs may take to be ready.
@@ -266,4 +274,85 @@ func (s *show) run(ctx context.Context, exit bool) error {
 	fmt.Fprintf(s.env.Stdout, "\nNow it is yours. Type, and the bot gets it as a direct message; `/group TEXT` writes to the\n"+
 		"group; `hubbub chat` does the same from another terminal. Ctrl-C ends the demo.\n\n")
 	return s.typing(ctx, stdin)
+}
+
+// killAgent ends an agent's process as a crash would.
+func (s *show) killAgent(ctx context.Context, name string) error {
+	pid, err := demo.FindAgent(ctx, s.data, name)
+	if err != nil {
+		return err
+	}
+	return demo.Kill(pid)
+}
+
+// addAgent asks the spawner for a further agent of a chat, and waits for it.
+func (s *show) addAgent(ctx context.Context, topic protocol.Topic, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("no agent within %s", startPatience))
+	defer cancel()
+	options := s.env.PeerOptions()
+	options.Buses = []string{s.plan.bus}
+	options.TokenFunc = func() (string, error) { return s.env.SecretFile(program.TokenPath(s.data, "cli")) }
+	p := peer.New(newID("demo"), options)
+	results := make(chan protocol.SpawnResult, 1)
+	p.Handle(protocol.TypeSpawnResult, func(_ context.Context, d *peer.Delivery) error {
+		var r protocol.SpawnResult
+		if err := d.Decode(&r); err != nil {
+			return err
+		}
+		select {
+		case results <- r:
+		default: // one is enough
+		}
+		return nil
+	})
+	if err := p.Subscribe(ctx, protocol.Pattern(p.ID())); err != nil {
+		return err
+	}
+	return p.RunWith(ctx, func(ctx context.Context) error {
+		result, err := p.Send(ctx, protocol.TopicSpawn, p.NewMessage(protocol.TypeSpawnRequest, protocol.SpawnRequest{Topic: topic, Agent: name}))
+		switch {
+		case err != nil:
+			return errors.Join(err, context.Cause(ctx))
+		case result.DeliveredTo == 0:
+			return errors.New("the spawner did not take the request")
+		}
+		select {
+		case r := <-results:
+			if r.Status != protocol.SpawnSpawned {
+				return fmt.Errorf("the spawner says: %s", r.Error)
+			}
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// conclude prints how to read it all again, if the folder stays.
+func (s *show) conclude(stays, kept bool) {
+	if !stays && !kept {
+		return
+	}
+	where := "Read it again:"
+	commands := []string{"stats", "tail"}
+	if stays {
+		where = "Look at it from another terminal:"
+		commands = append(commands, "peers --bus "+s.plan.bus)
+	}
+	fmt.Fprintf(s.env.Stdout, "\nAll of it is in the activity log. %s\n\n", where)
+	for _, c := range commands {
+		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s\n", c, s.data)
+	}
+}
+
+// typing takes lines from the terminal until its end.
+func (s *show) typing(ctx context.Context, stdin *os.File) error {
+	return eachTyped(ctx, stdin, func(text string, group bool) error {
+		chat := s.stage.API.DM(s.stage.You)
+		if group {
+			chat = s.stage.Group
+		}
+		s.stage.Say(chat, s.stage.You, text)
+		return nil
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/protocol"
+	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ func newPing() *cobra.Command {
 }
 
 func ping(cmd *cobra.Command, times int, interval, timeout time.Duration) error {
-	env, out := program.From(cmd), cmd.OutOrStdout()
+	env, p := program.From(cmd), newPrinter(cmd)
 	late := fmt.Errorf("no answer within %s (--timeout)", timeout)
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, late)
 	defer cancel()
@@ -46,25 +47,21 @@ func ping(cmd *cobra.Command, times int, interval, timeout time.Duration) error 
 		return err
 	}
 	defer s.close()
-	if !asJSON(cmd) {
-		fmt.Fprintf(out, "%s is %s %s, %s\n", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version, s.server.ServerID)
+	if !p.json {
+		p.line("%s is %s %s, %s", s.bus, s.server.ServerInfo.Name, s.server.ServerInfo.Version, s.server.ServerID)
 	}
 	var trips []time.Duration
 	for i := range times {
-		if i > 0 {
-			select {
-			case <-time.After(interval):
-			case <-cmd.Context().Done():
-				return summarize(cmd, s, trips) // interrupted: show what was measured
-			}
+		if i > 0 && !retry.Sleep(cmd.Context(), interval) {
+			break // interrupted: show what was measured
 		}
 		trip, err := s.ping(cmd.Context(), timeout, late)
 		if err != nil {
 			return fmt.Errorf("ping %d of %d: %w", i+1, times, err)
 		}
 		trips = append(trips, trip)
-		if !asJSON(cmd) {
-			fmt.Fprintf(out, "ping %d  %s\n", i+1, round(trip))
+		if !p.json {
+			p.line("ping %d  %s", i+1, round(trip))
 		}
 	}
 	return summarize(cmd, s, trips)

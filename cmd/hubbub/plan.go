@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -17,11 +18,10 @@ type part struct {
 	name    string   // table of the file, and prefix of the log
 	stage   int      // when it starts; see package fleet
 	secrets []string // environment variables that it alone gets
-	always  bool     // it runs without a table in the file
 }
 
 var parts = []part{
-	{name: "bus", stage: 0, always: true, secrets: []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}},
+	{name: "bus", stage: 0, secrets: []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}},
 	{name: "system", stage: 1},
 	{name: "broker", stage: 1},
 	{name: "tg", stage: 1, secrets: []string{"TELEGRAM_BOT_TOKEN", "TELEGRAM_WEBHOOK_SECRET"}},
@@ -128,31 +128,16 @@ func (r *request) has(name string) bool { _, ok := r.settings[name]; return ok }
 
 // whyNot returns why a part does not run, or "".
 func (r *request) whyNot(p part) string {
-	switch {
-	case p.always:
-		return ""
-	case p.name == "tg" && r.secret("TELEGRAM_BOT_TOKEN") == "":
-		if r.has("tg") {
-			return "TELEGRAM_BOT_TOKEN is not set (a bot's token comes from @BotFather)"
-		}
+	token := cmp.Or(lookup(r.env, "TELEGRAM_BOT_TOKEN"), lookup(r.env, "TELEGRAM_BOT_TOKEN_FILE"))
+	switch configured := r.has(p.name); {
+	case p.name == "tg" && token == "" && configured:
+		return "TELEGRAM_BOT_TOKEN is not set (a bot's token comes from @BotFather)"
+	case p.name == "tg" && token == "":
 		return "not configured: set TELEGRAM_BOT_TOKEN, and who may use the bot in [tg] or HUBBUB_ALLOW_USER"
-	case r.has(p.name):
-		return ""
-	case p.name == "chorus":
+	case p.name == "chorus" && !configured:
 		return "not configured: it needs [chorus] in the file of --config"
-	case p.name == "broker" && r.file != "":
+	case p.name == "broker" && !configured && r.file != "":
 		return "not configured: it needs [broker] in " + r.file
-	default:
-		return ""
-	}
-}
-
-// secret returns the value of a variable, or the path in the one with _FILE.
-func (r *request) secret(name string) string {
-	for _, key := range []string{name, name + "_FILE"} {
-		if v := lookup(r.env, key); v != "" {
-			return v
-		}
 	}
 	return ""
 }
@@ -209,14 +194,20 @@ func (r *request) agentEnv() string {
 		return ""
 	}
 	var b strings.Builder
-	for _, key := range modelKeys {
-		for _, name := range []string{key, key + "_FILE"} {
-			if v := lookup(r.env, name); v != "" {
-				fmt.Fprintf(&b, "%s=%s\n", name, v)
-			}
+	for _, name := range withFiles(modelKeys) {
+		if v := lookup(r.env, name); v != "" {
+			fmt.Fprintf(&b, "%s=%s\n", name, v)
 		}
 	}
 	return b.String()
+}
+
+// withFiles adds to each secret the variable that names a file with it.
+func withFiles(secrets []string) (names []string) {
+	for _, s := range secrets {
+		names = append(names, s, s+"_FILE")
+	}
+	return names
 }
 
 // notInherited are variables that mean this process alone.
@@ -228,29 +219,23 @@ var notInherited = append([]string{
 // environment returns the variables of a part: ours, without what is only for
 // us, and without the secrets of other parts.
 func (r *request) environment(p part) []string {
-	secrets := slices.Clone(modelKeys)
+	drop := slices.Concat(notInherited, withFiles(modelKeys))
 	for _, other := range parts {
 		if other.name != p.name {
-			secrets = append(secrets, other.secrets...)
+			drop = append(drop, withFiles(other.secrets)...)
 		}
 	}
-	drop := slices.Clone(notInherited)
 	if p.name != "bus" {
 		drop = append(drop, program.EnvName("listen")) // it means the bus
-	}
-	for _, s := range secrets {
-		drop = append(drop, s, s+"_FILE")
 	}
 	return child.Without(r.env, drop...)
 }
 
 // ownAddress returns where the bus listens, as its peers dial it.
 func (r *request) ownAddress() (string, error) {
-	listen := "127.0.0.1:7892"
-	if v, ok := r.table("bus")["listen"].(string); ok {
-		listen = v
-	} else if v := lookup(r.env, "HUBBUB_LISTEN"); v != "" {
-		listen = v
+	listen, ok := r.table("bus")["listen"].(string)
+	if !ok {
+		listen = cmp.Or(lookup(r.env, "HUBBUB_LISTEN"), "127.0.0.1:7892")
 	}
 	_, secure := r.table("bus")["tls-cert"]
 	return program.BusAddress(listen, secure)

@@ -75,11 +75,10 @@ func makeTokens(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	err := os.Mkdir(path, 0o700)
-	if errors.Is(err, fs.ErrExist) {
+	switch err := os.Mkdir(path, 0o700); {
+	case errors.Is(err, fs.ErrExist):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	folder, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
@@ -147,7 +146,7 @@ func writeAgentEnv(data, content string) error {
 		}
 		return datafolder.Write(path, []byte(content))
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,10 +65,7 @@ func (p *publication) run(cmd *cobra.Command, topic string, text []string) error
 	if !slices.Contains(protocol.AllTypes, protocol.MessageType(p.kind)) {
 		return program.Usage("--type %q is no message type; see hubbub pub --help", p.kind)
 	}
-	id := newID("pub")
-	if p.as != "" {
-		id = protocol.PeerID(p.as)
-	}
+	id := cmp.Or(protocol.PeerID(p.as), newID("pub"))
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), p.timeout, fmt.Errorf("no answer within %s (--timeout)", p.timeout))
 	defer cancel()
 	s, err := open(ctx, env, id)
@@ -78,9 +76,7 @@ func (p *publication) run(cmd *cobra.Command, topic string, text []string) error
 
 	m := protocol.NewMessage(protocol.MessageType(p.kind), id, struct{}{})
 	m.Content = content // unchanged
-	if p.messageID != "" {
-		m.MessageID = protocol.MessageID(p.messageID)
-	}
+	m.MessageID = cmp.Or(protocol.MessageID(p.messageID), m.MessageID)
 	m.InReplyTo = protocol.MessageID(p.inReplyTo)
 	var result protocol.SendResult
 	if err := s.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.Topic(topic), Payload: m}, &result); err != nil {

@@ -92,29 +92,23 @@ func (e *busError) Unwrap() error { return e.cause }
 
 // describeDial adds to an error of dialing a bus what to do about it.
 func describeDial(bus, token string, err error) error {
-	var status *wire.StatusError
-	var unverified *tls.CertificateVerificationError
+	status, answered := errors.AsType[*wire.StatusError](err)
+	unauthorized := answered && status.Code == http.StatusUnauthorized
+	unverified, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
-	case errors.As(err, &status) && status.Code == http.StatusUnauthorized && token == "":
+	case unauthorized && token == "":
 		return &busError{"the bus at " + bus + " wants a token", "give --token-file or HUBBUB_TOKEN, or --data of the system that runs it", err}
-	case errors.As(err, &status) && status.Code == http.StatusUnauthorized:
+	case unauthorized:
 		return &busError{"the bus at " + bus + " does not know this token", "check --token-file or HUBBUB_TOKEN", err}
-	case errors.As(err, &status):
+	case answered:
 		return fmt.Errorf("there is something else than a bus at %s: %w", bus, err)
-	case errors.As(err, &unverified):
+	case untrusted:
 		return &busError{fmt.Sprintf("the certificate of %s is not trusted (%s)", bus, unverified.Err),
 			"give the file of its authority in the variable SSL_CERT_FILE, or use a name that it is for", err}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return &busError{"the bus at " + bus + " has no TLS", "its address begins with ws:, or give it --tls-cert", err}
-	default:
-		return noBus(bus, err)
 	}
-}
-
-// noBus returns the error of an address where nothing listens.
-func noBus(bus string, err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op // the errors around it repeat the address
 	}
 	return &busError{fmt.Sprintf("no bus answers at %s (%s)", bus, err), "start one with `hubbub up` or hubbub-bus, or name it with --bus", err}
@@ -129,15 +123,11 @@ func (s *session) call(ctx context.Context, method string, params, result any) e
 		return fmt.Errorf("writing the params of %s: %w", method, err)
 	}
 	answer, err := s.conn.Call(ctx, method, raw.Bytes())
-	var large *jsonrpc.TooLargeError
-	if errors.As(err, &large) {
+	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
 		return fmt.Errorf("the bus takes frames of at most %d bytes (--max-frame), and this makes one of %d: send less, or in parts", large.Limit, large.Size)
 	}
-	if err != nil {
+	if err != nil || result == nil {
 		return err
-	}
-	if result == nil {
-		return nil
 	}
 	if err := json.Unmarshal(answer, result); err != nil {
 		return fmt.Errorf("the answer to %s is not what was expected: %w", method, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,11 +37,7 @@ func newSub() *cobra.Command {
 			"of the bus, and misses what is sent meanwhile; `hubbub tail` reads the log instead.",
 		Example: "  hubbub sub 'tg:*' 'agent:*'\n  hubbub sub '*' --json | jq .payload.type",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := newID("sub")
-			if as != "" {
-				id = protocol.PeerID(as)
-			}
-			return subscribe(cmd, id, args, limit)
+			return subscribe(cmd, cmp.Or(protocol.PeerID(as), newID("sub")), args, limit)
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "count", "n", 0, "end after so many messages (0: never)")
@@ -50,9 +47,9 @@ func newSub() *cobra.Command {
 
 func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit int) error {
 	env := program.From(cmd)
-	list := make([]protocol.Pattern, len(patterns))
-	for i, p := range patterns {
-		list[i] = protocol.Pattern(p)
+	var list []protocol.Pattern
+	for _, p := range patterns {
+		list = append(list, protocol.Pattern(p))
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
@@ -64,7 +61,7 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	options.OnConnect = func(context.Context) { lost.connected(patterns) }
 	options.OnDrop = lost.dropped
 	p := peer.New(id, options)
-	shown := &watcher{w: cmd.OutOrStdout(), json: asJSON(cmd), limit: limit, full: stop}
+	shown := &watcher{printer: newPrinter(cmd), limit: limit, full: stop}
 	p.HandleAny(shown.show)
 	if err := p.Observe(ctx, list...); err != nil {
 		return err
@@ -76,11 +73,7 @@ func subscribe(cmd *cobra.Command, id protocol.PeerID, patterns []string, limit 
 	if err != nil {
 		return err
 	}
-	err = p.Run(ctx)
-	if errors.Is(err, context.Canceled) {
-		err = nil
-	}
-	return errors.Join(err, shown.failure())
+	return errors.Join(p.Run(ctx), shown.err)
 }
 
 // An announcer tells on stderr about the connection.
@@ -99,8 +92,7 @@ func (a *announcer) look(ctx context.Context, buses []string, token string) erro
 			return nil
 		}
 		failures = append(failures, err)
-		var status *wire.StatusError
-		if errors.As(err, &status) && status.Code == http.StatusUnauthorized {
+		if status, ok := errors.AsType[*wire.StatusError](err); ok && status.Code == http.StatusUnauthorized {
 			return err // waiting changes nothing
 		}
 	}
@@ -131,19 +123,15 @@ func (a *announcer) dropped(err error) {
 
 // A watcher prints deliveries.
 type watcher struct {
-	mu    sync.Mutex
-	w     io.Writer
-	json  bool
+	*printer
 	limit int // 0 = none
 	shown int
-	full  func()
-	err   error
+	full  func() // ends the subscription
 }
 
+// show prints a delivery. The peer calls it for one after the other.
 func (s *watcher) show(_ context.Context, d *peer.Delivery) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.limit > 0 && s.shown >= s.limit || s.err != nil {
+	if s.limit > 0 && s.shown >= s.limit {
 		return nil
 	}
 	line := messageLine(d, time.Now())
@@ -153,20 +141,11 @@ func (s *watcher) show(_ context.Context, d *peer.Delivery) error {
 		topic := jsonrpc.AppendString(nil, string(d.Topic))
 		line = fmt.Sprintf(`{"topic":%s,"payload":%s}`, topic, bytes.ReplaceAll(d.Raw, []byte("\n"), []byte(" ")))
 	}
-	if _, err := fmt.Fprintln(s.w, line); err != nil {
-		s.err = err
-		s.full()
-	}
-	if s.shown++; s.shown == s.limit {
+	s.line("%s", line)
+	if s.shown++; s.shown == s.limit || s.err != nil {
 		s.full()
 	}
 	return nil
-}
-
-func (s *watcher) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
 }
 
 // messageLine writes one message on one line.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,7 +70,7 @@ func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 		}
 		t := newTopScreen(out)
 		if err != nil {
-			t.add(t.paint.Paint(screen.Red, err.Error()))
+			t.add("%s", t.Paint(screen.Red, err.Error()))
 		} else {
 			t.draw(state)
 		}
@@ -110,14 +111,14 @@ func fetchState(ctx context.Context, env *program.Env) (state console.State, raw
 
 // A topScreen is what top shows at once.
 type topScreen struct {
-	paint         screen.Painter
+	screen.Painter
 	columns, rows int
 	lines         []string
 }
 
 // newTopScreen makes one of the size of the terminal that out is.
 func newTopScreen(out io.Writer) *topScreen {
-	t := &topScreen{paint: screen.NewPainter(out)}
+	t := &topScreen{Painter: screen.NewPainter(out)}
 	if f, ok := out.(*os.File); ok {
 		t.columns, t.rows, _ = term.GetSize(int(f.Fd())) // 0 if it is none
 	}
@@ -125,7 +126,8 @@ func newTopScreen(out io.Writer) *topScreen {
 }
 
 // add adds a line, as much of it as the terminal has room for.
-func (t *topScreen) add(line string) {
+func (t *topScreen) add(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
 	if t.columns > 0 {
 		line = screen.Fit(line, t.columns)
 	}
@@ -138,26 +140,20 @@ func (t *topScreen) draw(s console.State) {
 	if r.P99 >= 0 {
 		p99 = view.Short(time.Duration(r.P99 * float64(time.Millisecond)))
 	}
-	t.add(fmt.Sprintf("%s  %s  up %s  %s", t.paint.Paint(screen.Bold, "hubbub "+c.Name), c.Version, ago(s.At.Sub(c.Started)), t.paint.Paint(screen.Dim, s.At.Local().Format(time.TimeOnly))))
-	failed := fmt.Sprintf("%.1f failed/s", r.Failed)
-	if r.Failed > 0 {
-		failed = t.paint.Paint(screen.Red, failed)
-	}
-	t.add(fmt.Sprintf("%.1f messages/s   %.1f delivered/s   %s   99%% within %s", r.Accepted, r.Delivered, failed, p99))
-	waiting := fmt.Sprintf("%d unanswered   %d queued", c.Unanswered, c.Queued)
-	if c.Queued > 0 {
-		waiting = t.paint.Paint(screen.Yellow, waiting)
-	}
-	t.add(fmt.Sprintf("%d peers   %d subscriptions   %s   %s", c.Peers, c.Subscriptions, waiting, t.logLine(c)))
+	t.add("%s  %s  up %s  %s", t.Paint(screen.Bold, "hubbub "+c.Name), c.Version, ago(s.At.Sub(c.Started)), t.Paint(screen.Dim, s.At.Local().Format(time.TimeOnly)))
+	failed := t.paintIf(r.Failed > 0, screen.Red, "%.1f failed/s", r.Failed)
+	t.add("%.1f messages/s   %.1f delivered/s   %s   99%% within %s", r.Accepted, r.Delivered, failed, p99)
+	waiting := t.paintIf(c.Queued > 0, screen.Yellow, "%d unanswered   %d queued", c.Unanswered, c.Queued)
+	t.add("%d peers   %d subscriptions   %s   %s", c.Peers, c.Subscriptions, waiting, t.logLine(c))
 	if s.Skipped > 0 {
-		t.add(t.paint.Paint(screen.Dim, fmt.Sprintf("rates of peers are low: %d rows were not looked at", s.Skipped)))
+		t.add("%s", t.paintIf(true, screen.Dim, "rates of peers are low: %d rows were not looked at", s.Skipped))
 	}
 	t.add("")
 	failures := min(len(s.Failures), 8)
 	t.peers(s, max(t.rows-len(t.lines)-failures-4, 5))
 	if failures > 0 {
 		t.add("")
-		t.add(t.paint.Paint(screen.Dim, "LAST FAILURES"))
+		t.add("%s", t.Paint(screen.Dim, "LAST FAILURES"))
 		for _, f := range s.Failures[:failures] {
 			t.failure(&f)
 		}
@@ -175,57 +171,47 @@ func (t *topScreen) logLine(c *report.Counters) string {
 	line := fmt.Sprintf("log: %d rows queued", s.QueuedRows)
 	switch {
 	case s.Failing:
-		return t.paint.Paint(screen.Red, line+", failing: "+text.Clip(screen.Printable(s.LastError), 80))
+		return t.Paint(screen.Red, line+", failing: "+text.Clip(screen.Printable(s.LastError), 80))
 	case s.Stalled:
-		return t.paint.Paint(screen.Yellow, line+", stalled")
+		return t.Paint(screen.Yellow, line+", stalled")
 	case s.Lost > 0:
-		return t.paint.Paint(screen.Yellow, fmt.Sprintf("%s, %d lost", line, s.Lost))
+		return t.Paint(screen.Yellow, fmt.Sprintf("%s, %d lost", line, s.Lost))
 	}
 	return line
 }
 
 func (t *topScreen) peers(s console.State, room int) {
-	width := t.columns
-	if width == 0 {
-		width = 110
-	}
-	name := min(max(width-62, 20), 44)
-	t.add(t.paint.Paint(screen.Dim, fmt.Sprintf("%s %9s %9s %10s %7s %9s  %s", screen.Pad("PEER", name), "IN/MIN", "OUT/MIN", "UNANSWERED", "QUEUED", "FAILURES", "")))
+	name := min(max(cmp.Or(t.columns, 110)-62, 20), 44)
+	t.add("%s", t.Paint(screen.Dim, screen.Pad("PEER", name)+"    IN/MIN   OUT/MIN UNANSWERED  QUEUED  FAILURES  "))
 	for i := range s.Peers[:min(len(s.Peers), room)] {
 		p := &s.Peers[i]
-		label := screen.Printable(p.ID)
-		if p.Title != "" {
-			label += " " + screen.Printable(p.Title)
-		}
-		label = screen.Pad(text.Clip(label, name), name)
-		if !p.Connected {
-			label = t.paint.Paint(screen.Dim, label)
-		}
-		line := fmt.Sprintf("%s %9s %9s", label, decimal(p.In), decimal(p.Out))
-		queue := fmt.Sprintf("%10s %7s", number(p.Unanswered), number(p.Queued))
-		if p.Queued > 0 {
-			queue = t.paint.Paint(screen.Yellow, queue)
-		}
-		failures := fmt.Sprintf("%9s", number(int(p.Failures)))
+		label := strings.TrimSuffix(screen.Printable(p.ID)+" "+screen.Printable(p.Title), " ")
+		label = t.paintIf(!p.Connected, screen.Dim, "%s", screen.Pad(text.Clip(label, name), name))
+		queue := t.paintIf(p.Queued > 0, screen.Yellow, "%10.0d %7.0d", p.Unanswered, p.Queued) // .0: nothing for none
+		failures := fmt.Sprintf("%9.0d", p.Failures)
 		if !p.LastFail.IsZero() && s.At.Sub(p.LastFail) < time.Minute {
-			failures = t.paint.Paint(screen.Red, failures+"  "+screen.Printable(p.Status))
+			failures = t.Paint(screen.Red, failures+"  "+screen.Printable(p.Status))
 		}
-		t.add(line + " " + queue + " " + failures)
+		t.add("%s %9s %9s %s %s", label, decimal(p.In), decimal(p.Out), queue, failures)
 	}
 	if rest := len(s.Peers) - room; rest > 0 {
-		t.add(t.paint.Paint(screen.Dim, fmt.Sprintf("and %d more", rest)))
+		t.add("%s", t.paintIf(true, screen.Dim, "and %d more", rest))
 	}
 }
 
 func (t *topScreen) failure(f *console.StateFailure) {
-	to := f.Peer
-	if to == "" {
-		to = f.Topic
-	}
+	to := cmp.Or(f.Peer, f.Topic)
 	who := strings.TrimSpace(fmt.Sprintf("%s %s → %s", screen.Printable(f.Type), screen.Printable(f.From), screen.Printable(to)))
-	line := fmt.Sprintf("%s  %s  %s  %s", f.At.Local().Format(time.TimeOnly), t.paint.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8)),
-		who, t.paint.Paint(screen.Dim, text.Clip(screen.Printable(f.Error), 60)))
-	t.add(line)
+	t.add("%s  %s  %s  %s", f.At.Local().Format(time.TimeOnly), t.Paint(screen.Red, screen.Pad(screen.Printable(f.Status), 8)),
+		who, t.Paint(screen.Dim, text.Clip(screen.Printable(f.Error), 60)))
+}
+
+// paintIf formats a text, and colours it if it stands out.
+func (t *topScreen) paintIf(standsOut bool, c screen.Colour, format string, args ...any) string {
+	if !standsOut {
+		c = ""
+	}
+	return t.Paint(c, fmt.Sprintf(format, args...))
 }
 
 // decimal writes a rate; nothing if there is next to none.
@@ -234,11 +220,4 @@ func decimal(v float64) string {
 		return ""
 	}
 	return fmt.Sprintf("%.1f", v)
-}
-
-func number(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
 }

@@ -25,11 +25,11 @@ func newUp() *cobra.Command {
 			"The bot's token comes from TELEGRAM_BOT_TOKEN or the file that TELEGRAM_BOT_TOKEN_FILE names.",
 		Example:     "  TELEGRAM_BOT_TOKEN=... hubbub up --config hubbub.toml",
 		Annotations: map[string]string{program.OwnConfig: "yes"},
-		RunE:        func(cmd *cobra.Command, _ []string) error { return up(cmd) },
+		RunE:        up,
 	}
 }
 
-func up(cmd *cobra.Command) error {
+func up(cmd *cobra.Command, _ []string) (err error) {
 	env := program.From(cmd)
 	r := request{file: env.Config, env: os.Environ(), data: env.Data, level: "info", find: program.Find}
 	format := env.LogFormat()
@@ -40,14 +40,12 @@ func up(cmd *cobra.Command) error {
 		r.bus = env.Buses[0]
 	}
 	if r.file != "" {
-		path, err := filepath.Abs(r.file)
-		if err != nil {
+		if r.file, err = filepath.Abs(r.file); err != nil {
 			return err
 		}
-		if r.settings, err = program.ReadTOML(path); err != nil {
+		if r.settings, err = program.ReadTOML(r.file); err != nil {
 			return err
 		}
-		r.file = path
 		if err := applyTop(cmd, &r, &format); err != nil {
 			return err
 		}
@@ -74,7 +72,7 @@ func (w lineWriter) Write(line []byte) (int, error) {
 
 // applyTop applies the settings outside the tables, unless a flag or variable overrides
 // them.
-func applyTop(cmd *cobra.Command, r *request, format *string) error {
+func applyTop(cmd *cobra.Command, r *request, format *string) (err error) {
 	for key, into := range map[string]*string{"data": &r.data, "log-level": &r.level, "log-format": format} {
 		v, ok := r.settings[key]
 		if !ok || cmd.Flags().Changed(key) {
@@ -86,12 +84,8 @@ func applyTop(cmd *cobra.Command, r *request, format *string) error {
 		}
 		*into = s
 	}
-	data, err := filepath.Abs(r.data)
-	if err != nil {
-		return err
-	}
-	r.data = data
-	return nil
+	r.data, err = filepath.Abs(r.data)
+	return err
 }
 
 func printerFormat(format string, env *program.Env) fleet.Format {
