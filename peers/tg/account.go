@@ -25,7 +25,7 @@ type account struct {
 	token string
 	db    *sql.DB
 	opts  Options
-	log   zerolog.Logger
+	log   *zerolog.Logger
 	api   *botapi.Client
 
 	bot int64 // the bot's id; 0 until it is known

@@ -36,9 +36,8 @@ type Bridge struct {
 // New makes a bridge for the bot of a token, on a database of Open. It does no
 // I/O.
 func New(token string, db *sql.DB, opts *Options) *Bridge {
-	a := &account{token: token, db: db, opts: opts.withDefaults(), crash: func(string) {}}
-	a.log = *a.opts.Log
-	a.api = botapi.New(token, a.opts.API)
+	o := opts.withDefaults()
+	a := &account{token: token, db: db, opts: o, log: o.Log, api: botapi.New(token, o.API), crash: func(string) {}}
 	return &Bridge{account: a, files: &files{a}}
 }
 
@@ -47,7 +46,7 @@ func (b *Bridge) become(bot int64) {
 	b.bot = bot
 	b.out = newOutbound(b.account)
 	b.surface = surface.New(b.db, &events{b.out}, &surface.Options{
-		Name: id(b.bot), Patience: b.opts.SpawnPatience, Crash: func(point string) { b.crash(point) }, Log: &b.log,
+		Name: id(b.bot), Patience: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
 	})
 	b.in = &intake{outbound: b.out, files: b.files, arrived: make(chan struct{}, 1)}
 }
@@ -83,16 +82,19 @@ func (b *Bridge) run(ctx context.Context) error {
 	if err := b.connect(ctx); err != nil {
 		return err
 	}
-	listener, err := b.files.open(ctx)
+	serveFiles, err := b.files.open(ctx)
 	if err != nil {
 		return err
+	}
+	receive := b.pollLoop
+	if b.opts.WebhookURL != "" {
+		receive = b.webhookLoop
 	}
 	return b.peer.RunWith(ctx, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		for _, loop := range []func(context.Context) error{
-			b.readyOnce, b.receiveLoop, b.in.loop, b.surface.Run, b.out.telegram.Run,
-			b.out.typing.loop, b.pruneLoop, b.in.commandsOnce,
-			func(ctx context.Context) error { return b.files.serve(ctx, listener) },
+			b.readyOnce, receive, b.in.loop, b.surface.Run, b.out.telegram.Run,
+			b.out.typing.loop, b.pruneLoop, b.in.commandsOnce, serveFiles,
 		} {
 			g.Go(func() error { return loop(ctx) })
 		}

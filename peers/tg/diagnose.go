@@ -109,13 +109,7 @@ func judgeClock(server, before, after time.Time) Finding {
 		return Finding{Check: "clock", Level: LevelSkipped, Says: "Telegram did not say what time it is."}
 	}
 	// The server's date has whole seconds and was written in between.
-	var off time.Duration
-	switch {
-	case server.After(after):
-		off = server.Sub(after)
-	case server.Add(time.Second).Before(before):
-		off = server.Add(time.Second).Sub(before)
-	}
+	off := max(server.Sub(after), 0) + min(server.Add(time.Second).Sub(before), 0)
 	if off.Abs() <= clockTolerance {
 		return Finding{Check: "clock", Level: LevelOK, Says: "It agrees with Telegram's."}
 	}

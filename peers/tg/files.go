@@ -48,10 +48,10 @@ func (f *files) address(tx *store.Tx) string {
 }
 
 // open listens before anything else runs, so that references name the right port.
-// It returns nil if no files are served.
-func (f *files) open(ctx context.Context) (net.Listener, error) {
+// It returns what serves them until its context ends.
+func (f *files) open(ctx context.Context) (serve func(context.Context) error, err error) {
 	if f.opts.FilesListen == NoFiles {
-		return nil, nil
+		return func(context.Context) error { return nil }, nil
 	}
 	tx := store.On(ctx, f.db)
 	l, err := f.listen(ctx, f.remembered(tx, "files_addr"))
@@ -61,7 +61,7 @@ func (f *files) open(ctx context.Context) (net.Listener, error) {
 	if tx.Exec(`UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), f.bot); tx.Err() != nil {
 		return nil, errors.Join(tx.Err(), l.Close())
 	}
-	return l, nil
+	return func(ctx context.Context) error { return serveHTTP(ctx, l, f) }, nil
 }
 
 // listen opens the listener. Without --files-listen it takes the address of the last
@@ -78,15 +78,7 @@ func (f *files) listen(ctx context.Context, last string) (net.Listener, error) {
 	if l, err := config.Listen(ctx, "tcp", last); last != "" && err == nil {
 		return l, nil
 	}
-	return config.Listen(ctx, "tcp", defaultFilesHost)
-}
-
-// serve serves files until ctx ends.
-func (f *files) serve(ctx context.Context, l net.Listener) error {
-	if l == nil {
-		return nil
-	}
-	return serveHTTP(ctx, l, f)
+	return config.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
 // ServeHTTP answers with a file's content.

@@ -117,11 +117,11 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 		tx.Exec(`INSERT OR REPLACE INTO people (bot, username, user) VALUES (?, lower(?), ?)`, in.bot, h.author.Username, h.user)
 	}
 	switch {
-	case h.present == presenceOut && !c.present:
+	case h.present != nil && !*h.present && !c.present:
 		return "the bot had left already"
-	case h.present == presenceOut:
-		in.setPresent(tx, c, false)
-	case !c.present && (h.present == presenceIn || h.message != 0): // whoever gets messages is in
+	case h.present != nil && *h.present != c.present:
+		in.setPresent(tx, c, *h.present)
+	case h.message != 0 && !c.present: // whoever gets messages is in
 		in.setPresent(tx, c, true)
 	}
 	if h.callback != "" {

@@ -70,8 +70,6 @@ const (
 	guessesPerHour     = 5
 	albumCap           = 10 * time.Second
 	maxNotices         = 3 // command answers to one stranger a day
-	defaultHookAddr    = "127.0.0.1:8443"
-	defaultFilesHost   = "127.0.0.1:0"
 )
 
 func (o *Options) withDefaults() Options {
@@ -83,7 +81,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&d.GroupPerMinute, 20)
 	defaults.Set(&d.BotPerSecond, 30)
 	defaults.Set(&d.MaxPending, 10_000)
-	defaults.Set(&d.WebhookListen, defaultHookAddr)
+	defaults.Set(&d.WebhookListen, "127.0.0.1:8443")
 	defaults.Set(&d.OnReady, func() {})
 	defaults.Log(&d.Log)
 	return d

@@ -22,14 +22,6 @@ var allowedUpdates = []string{
 	models.AllowedUpdateMyChatMember, models.AllowedUpdateCallbackQuery,
 }
 
-// receiveLoop takes updates in by polling or by webhook.
-func (b *Bridge) receiveLoop(ctx context.Context) error {
-	if b.opts.WebhookURL != "" {
-		return b.webhookLoop(ctx)
-	}
-	return b.pollLoop(ctx)
-}
-
 // A cursor is what the next poll asks for. The offset serves only to confirm
 // what was just stored: a poll that waits asks for "whatever is unconfirmed", so
 // that it also gets updates whose numbers began anew below the last ones.

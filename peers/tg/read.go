@@ -30,7 +30,7 @@ type happening struct {
 
 	command   string // "/pair", without the bot's name
 	arguments string
-	present   presence
+	present   *bool  // whether the bot is in the chat now; nil if that did not change
 	callback  string // id of a callback query to answer
 	skip      string // why no agent hears of it; empty: they do
 
@@ -50,15 +50,6 @@ type draft struct {
 	ReplyUser    string               `json:"replyUser,omitempty"` // username of the quoted person
 }
 
-// A presence is a change of the bot's own membership.
-type presence int
-
-const (
-	presenceSame presence = iota
-	presenceIn
-	presenceOut
-)
-
 // read returns what an update means. bot is the bot's own account.
 func read(raw json.RawMessage, bot *models.User) (happening, error) {
 	var u models.Update
@@ -70,7 +61,7 @@ func read(raw json.RawMessage, bot *models.User) (happening, error) {
 		return readMessage(u.Message, protocol.EventMessage, bot), nil
 	case u.EditedMessage != nil:
 		h := readMessage(u.EditedMessage, protocol.EventEdit, bot)
-		h.album, h.callback = "", ""
+		h.album = ""
 		if h.command != "" {
 			h.command, h.skip = "", "a command was edited"
 		}
@@ -237,11 +228,11 @@ func readMembership(m *models.ChatMemberUpdated, update int64) happening {
 	words := "changed the bot's rights here"
 	switch {
 	case after && !before:
-		h.present, words = presenceIn, "added the bot"
+		h.present, words = new(true), "added the bot"
 	case !after:
-		h.present, words = presenceOut, "removed the bot"
+		h.present, words = new(false), "removed the bot"
 	case m.NewChatMember.Type == models.ChatMemberTypeAdministrator:
-		h.present, words = presenceIn, "made the bot an administrator"
+		h.present, words = new(true), "made the bot an administrator"
 	}
 	h.setContent(protocol.EventMembership, h.author.DisplayName+" "+words, m.Date)
 	if m.Chat.Type == models.ChatTypePrivate {

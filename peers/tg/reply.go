@@ -44,7 +44,7 @@ func newOutbound(a *account) *outbound {
 	out.telegram = outbox.New(a.db, out.send, &outbox.Options{
 		Name: queueTelegram + ":" + id(a.bot), Poll: outboxPoll, MaxAge: maxAge, MaxPending: a.opts.MaxPending, Parallel: 32,
 		AttemptTimeout: time.Minute, StopTimeout: stopGrace, OnInterrupted: interrupted, Began: out.began,
-		OnSettled: out.settled, Log: &a.log,
+		OnSettled: out.settled, Log: a.log,
 		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
 			out.shown.Delete(item.ID)
 			a.crash("recorded")
