@@ -3,6 +3,7 @@ package c2a
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,10 +20,6 @@ const (
 	Version0602 = "2026-06-02"
 	Version0624 = "2026-06-24"
 )
-
-// ErrMode ends a turn whose injection mode the program no longer takes after a
-// restart: the agent decides again.
-var ErrMode = harness.ErrMode
 
 // Options are the optional settings of a Harness. Nil is valid.
 type Options struct {
@@ -161,7 +158,7 @@ func (h *Harness) settleLocked(d *delivery, err error) bool {
 		return false
 	}
 	d.settled, d.err = true, err
-	h.removeLocked(d)
+	h.pending = slices.DeleteFunc(h.pending, func(p *delivery) bool { return p == d })
 	close(d.done)
 	return true
 }

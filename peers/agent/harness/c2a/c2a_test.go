@@ -323,7 +323,7 @@ func TestOnlyCommonCapabilitiesAreUsed(t *testing.T) {
 	}
 	knock := turn(1)
 	knock.Event.Mode = "notify"
-	if _, err := r.Turn(t.Context(), knock, nil); !errors.Is(err, c2a.ErrMode) {
+	if _, err := r.Turn(t.Context(), knock, nil); !errors.Is(err, harness.ErrMode) {
 		t.Errorf("a mode that it lacks gave %v", err)
 	}
 	r.accept(turn(2))

@@ -1,7 +1,6 @@
 package c2a
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,21 +33,10 @@ func (s *session) call(ctx context.Context, f *frame) {
 	case tools == nil:
 		s.refuse(f.ID, jsonrpc.CodeMethodNotFound, "this host has no tools")
 	case *f.Method == "tools/list":
-		s.answer(f.ID, map[string]any{"tools": s.tools(tools)})
+		s.answer(f.ID, map[string]any{"tools": s.agreed.callable(tools)})
 	default:
 		s.callTool(ctx, f, tools)
 	}
-}
-
-// tools lists what the program may call.
-func (s *session) tools(tools harness.Tools) []harness.Tool {
-	listed := []harness.Tool{}
-	for _, t := range tools.List() {
-		if s.agreed.mayCall(t.Name) {
-			listed = append(listed, t)
-		}
-	}
-	return listed
 }
 
 func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
@@ -60,7 +48,7 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 		s.refuse(f.ID, jsonrpc.CodeInvalidParams, `tools/call needs {"name","arguments"}`)
 		return
 	}
-	arguments := bytes.TrimSpace(params.Arguments)
+	arguments := params.Arguments // trimmed, as the whole is JSON
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = []byte("{}")
 	}
@@ -134,10 +122,8 @@ func (s *session) progress(params json.RawMessage) {
 	if json.Unmarshal(p.Token, &text) == nil {
 		token = text
 	}
-	report := s.host.Progress
 	turn, _ := s.h.tokens.Get(token)
-	ready := s.h.life.Live() == s
-	if report != nil && ready && s.agreed.has("utilities", "progress") {
+	if report := s.host.Progress; report != nil && s.h.life.Live() == s && s.agreed.has("utilities", "progress") {
 		report(harness.Progress{
 			TurnID: turn, Kind: harness.ProgressStatus, Token: token,
 			Progress: p.Progress, Total: p.Total, Message: brief(p.Message),

@@ -24,23 +24,12 @@ type delivery struct {
 
 // enqueueLocked inserts a delivery by sequence, after equal ones.
 func (h *Harness) enqueueLocked(d *delivery) {
-	at, _ := slices.BinarySearchFunc(h.pending, d.turn.Event.Sequence, func(p *delivery, sequence int64) int {
-		if p.turn.Event.Sequence <= sequence {
-			return -1
-		}
-		return cmp.Compare(p.turn.Event.Sequence, sequence)
-	})
-	h.pending = slices.Insert(h.pending, at, d)
+	h.pending = append(h.pending, d)
+	slices.SortStableFunc(h.pending, func(a, b *delivery) int { return cmp.Compare(a.turn.Event.Sequence, b.turn.Event.Sequence) })
 	for _, token := range append([]string{d.turn.Event.EventID, d.turn.Event.IdempotencyKey, d.turn.ID}, d.turn.Event.MergedEventIDs...) {
 		if token != "" {
 			h.tokens.Put(token, d.turn.ID)
 		}
-	}
-}
-
-func (h *Harness) removeLocked(d *delivery) {
-	if i := slices.Index(h.pending, d); i >= 0 {
-		h.pending = slices.Delete(h.pending, i, i+1)
 	}
 }
 

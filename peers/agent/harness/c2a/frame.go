@@ -40,16 +40,6 @@ func parseFrame(line []byte) (*frame, error) {
 // hasID reports whether a frame has an id, as requests and answers do.
 func (f *frame) hasID() bool { return len(f.ID) > 0 && string(f.ID) != "null" }
 
-// request writes a request, or with no id a notification.
-func request(id, method string, params any) []byte {
-	return marshal(struct {
-		JSONRPC string `json:"jsonrpc"`
-		ID      string `json:"id,omitempty"`
-		Method  string `json:"method"`
-		Params  any    `json:"params"`
-	}{"2.0", id, method, params})
-}
-
 // marshal writes a value as JSON, which has no newline of its own.
 func marshal(value any) []byte {
 	raw, err := json.Marshal(value)

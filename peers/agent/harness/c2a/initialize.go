@@ -3,6 +3,7 @@ package c2a
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"hubbub/peers/agent/harness"
 )
@@ -19,10 +20,6 @@ var offered = map[string]map[string]bool{
 var capabilityOf = map[string]string{
 	"chat.read_thread": "readThread", "chat.send_message": "sendMessage", "chat.react": "react",
 	"chat.claim": "claim", "chat.defer": "defer", "chat.resolve": "resolve",
-}
-
-func initializeParams(o *Options) any {
-	return map[string]any{"protocolVersion": o.Version, "clientInfo": o.Info, "capabilities": offered}
 }
 
 // negotiated holds what both sides can do.
@@ -77,32 +74,34 @@ func (n *negotiated) mayCall(tool string) bool {
 	return !needed || n.has("chatTools", capability)
 }
 
+// callable returns the tools that the program may call; tools may be nil.
+func (n *negotiated) callable(tools harness.Tools) []harness.Tool {
+	callable := []harness.Tool{}
+	if tools != nil {
+		callable = slices.DeleteFunc(append(callable, tools.List()...), func(t harness.Tool) bool { return !n.mayCall(t.Name) })
+	}
+	return callable
+}
+
 // capabilities returns the outcome in the words of package harness.
 func (n *negotiated) capabilities(tools harness.Tools) harness.Capabilities {
+	modes, utilities := n.both["injection"], n.both["utilities"]
 	c := harness.Capabilities{
 		ProtocolVersion: n.version,
 		Injection: harness.Injection{
-			Immediate: n.has("injection", "immediate"), Buffered: n.has("injection", "buffered"),
-			Notify: n.has("injection", "notify"), ToolMailbox: n.has("injection", "tool_mailbox"),
-			Digest: n.has("injection", "digest"), Interrupt: n.has("injection", "interrupt") && n.has("utilities", "cancellation"),
+			Immediate: modes["immediate"], Buffered: modes["buffered"], Notify: modes["notify"], ToolMailbox: modes["tool_mailbox"],
+			Digest: modes["digest"], Interrupt: modes["interrupt"] && utilities["cancellation"],
 		},
-		Progress: n.has("utilities", "progress"), Cancellation: n.has("utilities", "cancellation"),
-		OwnTime: true, Tools: []string{},
+		Progress: utilities["progress"], Cancellation: utilities["cancellation"], OwnTime: true, Tools: []string{},
 	}
-	if tools != nil {
-		for _, t := range tools.List() {
-			if n.mayCall(t.Name) {
-				c.Tools = append(c.Tools, t.Name)
-			}
-		}
+	for _, t := range n.callable(tools) {
+		c.Tools = append(c.Tools, t.Name)
 	}
 	return c
 }
 
 // takes reports whether a mode reaches the program.
 func (n *negotiated) takes(mode string) bool {
-	if _, known := offered["injection"][mode]; !known {
-		return true
-	}
-	return n.has("injection", mode)
+	_, known := offered["injection"][mode]
+	return !known || n.has("injection", mode)
 }

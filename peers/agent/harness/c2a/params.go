@@ -16,100 +16,89 @@ func deliverParams(e *harness.Event, version string, attempt int) any {
 	return nestedEvent(e, attempt)
 }
 
-type reliability struct {
-	Attempt        int    `json:"attempt"`
-	IdempotencyKey string `json:"idempotencyKey"`
+// common is what both drafts have.
+type common struct {
+	EventID        string         `json:"eventId"`
+	MergedEventIDs []string       `json:"mergedEventIds,omitempty"`
+	Author         harness.Author `json:"author"`
+	Knock          *harness.Knock `json:"knock,omitempty"`
+	Timing         struct {
+		CreatedAt string `json:"createdAt,omitempty"`
+		Sequence  int64  `json:"sequence"`
+	} `json:"timing"`
+	Reliability struct {
+		Attempt        int    `json:"attempt"`
+		IdempotencyKey string `json:"idempotencyKey"`
+	} `json:"reliability"`
 }
 
-type timing struct {
-	CreatedAt string `json:"createdAt,omitempty"`
-	Sequence  int64  `json:"sequence"`
+func commonOf(e *harness.Event, attempt int) common {
+	c := common{EventID: e.EventID, MergedEventIDs: e.MergedEventIDs, Author: e.Author, Knock: e.Knock}
+	c.Timing.CreatedAt, c.Timing.Sequence = e.CreatedAt, e.Sequence
+	c.Reliability.Attempt, c.Reliability.IdempotencyKey = attempt, e.IdempotencyKey
+	if e.Knock != nil { // names are written by people
+		c.Author.DisplayName = ""
+	}
+	return c
 }
 
 // nested is the envelope of the draft of 2026-06-02.
 type nested struct {
-	EventID        string               `json:"eventId"`
-	MergedEventIDs []string             `json:"mergedEventIds,omitempty"`
-	Source         *harness.Source      `json:"source,omitempty"`
-	Conversation   harness.Conversation `json:"conversation"`
-	Author         harness.Author       `json:"author"`
-	Target         nestedTarget         `json:"target"`
-	Content        []harness.Part       `json:"content,omitempty"`
-	Knock          *harness.Knock       `json:"knock,omitempty"`
-	Timing         timing               `json:"timing"`
-	Attention      nestedAttention      `json:"attention"`
-	Injection      nestedInjection      `json:"injection"`
-	Reliability    reliability          `json:"reliability"`
-}
-
-type nestedTarget struct {
-	Mentions     []string `json:"mentions,omitempty"`
-	Recipient    string   `json:"recipient,omitempty"`
-	Directedness string   `json:"directedness"`
-}
-
-type nestedAttention struct {
-	Policy     string `json:"policy"`
-	Reason     string `json:"reason,omitempty"`
-	Priority   string `json:"priority,omitempty"`
-	DeadlineMS int64  `json:"deadlineMs,omitempty"`
-}
-
-type nestedInjection struct {
-	Mode    string `json:"mode"`
-	Context string `json:"context,omitempty"`
-	Role    string `json:"role,omitempty"`
+	common
+	Source       harness.Source       `json:"source,omitzero"`
+	Conversation harness.Conversation `json:"conversation"`
+	Target       struct {
+		Mentions     []string `json:"mentions,omitempty"`
+		Recipient    string   `json:"recipient,omitempty"`
+		Directedness string   `json:"directedness"`
+	} `json:"target"`
+	Content   []harness.Part `json:"content,omitempty"`
+	Attention struct {
+		Policy     string `json:"policy"`
+		Reason     string `json:"reason,omitempty"`
+		Priority   string `json:"priority,omitempty"`
+		DeadlineMS int64  `json:"deadlineMs,omitempty"`
+	} `json:"attention"`
+	Injection struct {
+		Mode    string `json:"mode"`
+		Context string `json:"context,omitempty"`
+		Role    string `json:"role,omitempty"`
+	} `json:"injection"`
 }
 
 func nestedEvent(e *harness.Event, attempt int) *nested {
-	n := &nested{
-		EventID: e.EventID, MergedEventIDs: e.MergedEventIDs, Conversation: e.Conversation, Author: e.Author,
-		Target:      nestedTarget{e.Mentions, e.Recipient, e.Directedness},
-		Knock:       e.Knock,
-		Timing:      timing{e.CreatedAt, e.Sequence},
-		Attention:   nestedAttention{e.Policy, e.Reason, e.Priority, e.DeadlineMS},
-		Injection:   nestedInjection{e.Mode, e.Context, e.Role},
-		Reliability: reliability{attempt, e.IdempotencyKey},
-	}
+	n := &nested{common: commonOf(e, attempt), Conversation: e.Conversation}
+	n.Target.Mentions, n.Target.Recipient, n.Target.Directedness = e.Mentions, e.Recipient, e.Directedness
+	n.Attention.Policy, n.Attention.Reason, n.Attention.Priority, n.Attention.DeadlineMS = e.Policy, e.Reason, e.Priority, e.DeadlineMS
+	n.Injection.Mode, n.Injection.Context, n.Injection.Role = e.Mode, e.Context, e.Role
 	if e.Source.Platform != "" {
-		n.Source = &e.Source
+		n.Source = e.Source
 	}
 	if e.Knock == nil {
 		n.Content = e.Content
-	} else { // titles and names are written by people
-		n.Conversation.Title, n.Author.DisplayName = "", ""
+	} else {
+		n.Conversation.Title = ""
 	}
 	return n
 }
 
 // flat is the event of the draft of 2026-06-24, with its optional members.
 type flat struct {
-	EventID        string           `json:"eventId"`
-	Conversation   flatConversation `json:"conversation"`
-	Author         harness.Author   `json:"author"`
-	AddressedToMe  bool             `json:"addressedToMe"`
-	Policy         string           `json:"policy"`
-	Content        *string          `json:"content,omitempty"`
-	Knock          *harness.Knock   `json:"knock,omitempty"`
-	MergedEventIDs []string         `json:"mergedEventIds,omitempty"`
-	Digest         bool             `json:"digest,omitempty"`
-	Timing         timing           `json:"timing"`
-	Reliability    reliability      `json:"reliability"`
-}
-
-type flatConversation struct {
-	ID       string `json:"id"`
-	Kind     string `json:"kind"`
-	ThreadID string `json:"threadId,omitempty"`
+	common
+	Conversation struct {
+		ID       string `json:"id"`
+		Kind     string `json:"kind"`
+		ThreadID string `json:"threadId,omitempty"`
+	} `json:"conversation"`
+	AddressedToMe bool    `json:"addressedToMe"`
+	Policy        string  `json:"policy"`
+	Content       *string `json:"content,omitempty"`
+	Digest        bool    `json:"digest,omitempty"`
 }
 
 func flatEvent(e *harness.Event, attempt int) *flat {
-	f := &flat{
-		EventID: e.EventID, Author: e.Author, AddressedToMe: e.Directedness == "to_me", Policy: flatPolicy(e.Policy),
-		Conversation:   flatConversation{e.Conversation.ID, e.Conversation.Kind, e.Conversation.ThreadID},
-		MergedEventIDs: e.MergedEventIDs, Digest: e.Digest,
-		Timing: timing{e.CreatedAt, e.Sequence}, Reliability: reliability{attempt, e.IdempotencyKey},
-	}
+	f := &flat{common: commonOf(e, attempt), AddressedToMe: e.Directedness == "to_me", Policy: flatPolicy(e.Policy), Digest: e.Digest}
+	f.Conversation.ID, f.Conversation.Kind, f.Conversation.ThreadID = e.Conversation.ID, e.Conversation.Kind, e.Conversation.ThreadID
 	switch e.Conversation.Kind {
 	case "dm", "channel", "thread":
 	default: // the draft has no other kinds, and nobody answers these
@@ -119,7 +108,6 @@ func flatEvent(e *harness.Event, attempt int) *flat {
 		knock := *e.Knock
 		knock.Policy = attention.Policy(flatPolicy(string(knock.Policy)))
 		f.Knock = &knock
-		f.Author.DisplayName = ""
 		return f
 	}
 	var texts []string

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -85,7 +86,7 @@ func (s *session) initialize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.h.opts.InitTimeout,
 		fmt.Errorf("%s did not answer initialize in %s", s.h.argv[0], s.h.opts.InitTimeout))
 	defer cancel()
-	s.send(request(s.initID, "initialize", initializeParams(&s.h.opts)))
+	s.request(s.initID, "initialize", map[string]any{"protocolVersion": s.h.opts.Version, "clientInfo": s.h.opts.Info, "capabilities": offered})
 	select {
 	case err := <-s.started:
 		return err
@@ -133,7 +134,7 @@ func (s *session) deliver(ctx context.Context) time.Time {
 func (s *session) deliverOne(d *delivery) time.Time {
 	again := time.Now().Add(s.h.opts.AnswerTimeout)
 	if !s.agreed.takes(d.turn.Event.Mode) {
-		s.h.settle(d, ErrMode)
+		s.h.settle(d, harness.ErrMode)
 		return again
 	}
 	if d.turn.Attempted != nil {
@@ -151,19 +152,18 @@ func (s *session) deliverOne(d *delivery) time.Time {
 	d.next++
 	d.lastID = s.h.requestIDLocked("deliver")
 	d.ids = append(d.ids, d.lastID)
-	if len(d.ids) > 64 { // later answers are not recognized
-		d.ids = d.ids[1:]
-	}
+	d.ids = d.ids[max(0, len(d.ids)-64):] // answers to earlier ones are not recognized
 	d.sentTo, d.due = s, again
 	s.h.tokens.Put(d.lastID, d.turn.ID)
-	s.send(request(d.lastID, "chat/deliver", deliverParams(&d.turn.Event, s.agreed.version, d.attempt)))
+	s.request(d.lastID, "chat/deliver", deliverParams(&d.turn.Event, s.agreed.version, d.attempt))
 	return again
 }
 
 // cancelled tells the program to stop working on a request, if it understands that.
 func (s *session) cancelled(requestID, reason string) {
 	if s.agreed.has("utilities", "cancellation") {
-		s.send(request("", "notifications/cancelled", map[string]any{"requestId": requestID, "reason": reason}))
+		params := marshal(map[string]any{"requestId": requestID, "reason": reason})
+		s.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}`, params))
 	}
 }
 
@@ -174,6 +174,11 @@ func (s *session) send(line []byte) {
 	default:
 		s.process.Fail(errNotReading)
 	}
+}
+
+// request sends a request.
+func (s *session) request(id, method string, params any) {
+	s.send(jsonrpc.AppendRequestText(nil, strconv.Quote(id), method, string(marshal(params))))
 }
 
 // answer answers a request.

@@ -17,29 +17,22 @@ import (
 	"github.com/tmaxmax/go-sse"
 )
 
-// An endpoint is one model behind one URL.
-type endpoint struct {
-	provider
-	words words
-	opts  Options
-}
-
 // check says why the model cannot be asked, or returns nil. It does no network
 // I/O. Other endpoints than the provider's may need no key.
-func (e *endpoint) check() error {
-	u, err := url.Parse(e.opts.BaseURL)
+func (h *Harness) check() error {
+	u, err := url.Parse(h.opts.BaseURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return fmt.Errorf("--base-url %q is not an http(s) address; it looks like https://host/v1", e.opts.BaseURL)
+		return fmt.Errorf("--base-url %q is not an http(s) address; it looks like https://host/v1", h.opts.BaseURL)
 	}
 	if u.User != nil || u.RawQuery != "" {
-		return fmt.Errorf("--base-url must hold no user name, password or query; give the key in %s", e.keyName)
+		return fmt.Errorf("--base-url must hold no user name, password or query; give the key in %s", h.keyName)
 	}
-	key, err := e.opts.Key()
+	key, err := h.opts.Key()
 	if err != nil {
 		return err
 	}
-	if key == "" && e.official(e.opts.BaseURL) {
-		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that holds it, or --base-url to an endpoint that needs none", e.keyName)
+	if key == "" && h.official(h.opts.BaseURL) {
+		return fmt.Errorf("no key: set %[1]s, or %[1]s_FILE to a file that holds it, or --base-url to an endpoint that needs none", h.keyName)
 	}
 	return nil
 }
@@ -47,10 +40,10 @@ func (e *endpoint) check() error {
 // ask asks once, and once more each time that a refusal teaches how. It calls
 // onText with each piece of text as it comes, and returns the whole answer. Errors
 // are *requestError if the API or the connection failed, else ctx's cause.
-func (e *endpoint) ask(ctx context.Context, r *request, onText func(string)) (*reply, error) {
+func (h *Harness) ask(ctx context.Context, r *request, onText func(string)) (*reply, error) {
 	for {
-		body, learn := e.words.request(e.opts.Model, r)
-		answer, err := e.askOnce(ctx, body, onText)
+		body, learn := h.words.request(h.opts.Model, r)
+		answer, err := h.askOnce(ctx, body, onText)
 		refusal, ok := errors.AsType[*requestError](err)
 		if !ok || refusal.Retry || refusal.TooLong || learn == nil || !learn(refusal.Error()) {
 			return answer, err
@@ -59,8 +52,8 @@ func (e *endpoint) ask(ctx context.Context, r *request, onText func(string)) (*r
 }
 
 // askOnce sends body as JSON, and reads the answer to its end.
-func (e *endpoint) askOnce(ctx context.Context, body any, onText func(string)) (*reply, error) {
-	key, err := e.opts.Key()
+func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*reply, error) {
+	key, err := h.opts.Key()
 	if err != nil {
 		return nil, &requestError{Err: err}
 	}
@@ -70,7 +63,7 @@ func (e *endpoint) askOnce(ctx context.Context, body any, onText func(string)) (
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &stream{endpoint: e, key: key, ctx: ctx, watchdog: time.AfterFunc(e.opts.Idle, func() { cancel(errIdle) })}
+	s := &stream{h: h, key: key, ctx: ctx, watchdog: time.AfterFunc(h.opts.Idle, func() { cancel(errIdle) })}
 	defer s.watchdog.Stop()
 	response, err := s.post(raw)
 	if err != nil {
@@ -90,7 +83,7 @@ func (e *endpoint) askOnce(ctx context.Context, body any, onText func(string)) (
 		if f, ok := failureIn(data); ok {
 			return nil, s.failed(f)
 		}
-		if err := e.words.read(a, data); err != nil {
+		if err := h.words.read(a, data); err != nil {
 			return nil, s.lost(brokeOff, fmt.Errorf("it cannot be read: %w", err))
 		}
 		if a.last {
@@ -112,7 +105,7 @@ const (
 
 // A stream is a request and its answer as it comes. One goroutine reads it.
 type stream struct {
-	endpoint *endpoint
+	h        *Harness
 	key      string
 	ctx      context.Context
 	watchdog *time.Timer
@@ -122,15 +115,15 @@ type stream struct {
 
 // post sends a request and returns its answer once the headers came.
 func (s *stream) post(raw []byte) (*http.Response, error) {
-	opts := &s.endpoint.opts
-	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, strings.TrimRight(opts.BaseURL, "/")+s.endpoint.path, bytes.NewReader(raw))
+	opts := &s.h.opts
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, strings.TrimRight(opts.BaseURL, "/")+s.h.path, bytes.NewReader(raw))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream")
 	request.Header.Set("User-Agent", "hubbub")
-	s.endpoint.words.sign(request.Header, s.key)
+	s.h.words.sign(request.Header, s.key)
 	return opts.Client.Do(request)
 }
 
@@ -142,7 +135,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 	n, err := s.body.Read(p)
 	if n > 0 {
-		s.watchdog.Reset(s.endpoint.opts.Idle)
+		s.watchdog.Reset(s.h.opts.Idle)
 	}
 	s.taken += n
 	return n, err

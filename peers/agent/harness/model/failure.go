@@ -88,7 +88,7 @@ func (s *stream) lost(format string, err error) error {
 	}
 	return &requestError{
 		Retry: !errors.Is(err, errTooLong) && !errors.Is(err, bufio.ErrTooLong),
-		Err:   fmt.Errorf(format, s.endpoint.opts.BaseURL, harness.Redact(err.Error(), s.key)),
+		Err:   fmt.Errorf(format, s.h.opts.BaseURL, harness.Redact(err.Error(), s.key)),
 	}
 }
 
@@ -105,9 +105,8 @@ func (s *stream) refused(response *http.Response) error {
 
 // errorOf says what a status and the API's own words mean for the turn.
 func (s *stream) errorOf(status int, what string, f failure) *requestError {
-	e := s.endpoint
 	said := text.Clip(text.Line(harness.Redact(f.Message, s.key)), 400) // in this order: half a key would not be found
-	at := fmt.Sprintf("%s %s: %s", e.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
+	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
 	permanent := func(advice string) *requestError {
 		return &requestError{Err: fmt.Errorf("%s (%s)", at, advice)}
 	}
@@ -115,9 +114,9 @@ func (s *stream) errorOf(status int, what string, f failure) *requestError {
 	case tooLong(status, f):
 		return &requestError{TooLong: true, Err: fmt.Errorf("%s (the event is longer than the model can read)", at)}
 	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
-		return permanent("the account has no credit left; top it up or use another key in " + e.keyName)
+		return permanent("the account has no credit left; top it up or use another key in " + s.h.keyName)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return permanent("check " + e.keyName + " or " + e.keyName + "_FILE")
+		return permanent("check " + s.h.keyName + " or " + s.h.keyName + "_FILE")
 	case status == http.StatusNotFound:
 		return permanent("check --model and --base-url, which includes the version such as /v1")
 	case status >= 300 && status < 400:

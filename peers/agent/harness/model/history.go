@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"hubbub/peers/store"
@@ -96,13 +97,9 @@ func (h *Harness) remember(ctx context.Context, conversation string, past rememb
 func shorten(turn []message) []message {
 	short := make([]message, len(turn))
 	for i, m := range turn {
-		results := make([]callResult, len(m.Results))
-		for j, r := range m.Results {
-			r.Text = cut(r.Text, 2<<10)
-			results[j] = r
-		}
-		if len(results) > 0 {
-			m.Results = results
+		m.Results = slices.Clone(m.Results)
+		for j := range m.Results {
+			m.Results[j].Text = cut(m.Results[j].Text, 2<<10)
 		}
 		short[i] = m
 	}
@@ -111,9 +108,7 @@ func shorten(turn []message) []message {
 
 // trim forgets the oldest turns until the past fits, and returns its document.
 func trim(past *remembered, turns, size int) ([]byte, error) {
-	if over := len(past.Turns) - turns; over > 0 {
-		past.Turns = past.Turns[over:]
-	}
+	past.Turns = past.Turns[max(0, len(past.Turns)-turns):]
 	for {
 		document, err := json.Marshal(past)
 		if err != nil {

@@ -29,8 +29,9 @@ func (p provider) official(baseURL string) bool { return strings.TrimRight(baseU
 // A Harness runs the turns of one model behind one endpoint.
 type Harness struct {
 	harness.InTurn
-	endpoint endpoint
-	opts     *Options // of endpoint
+	provider
+	words words
+	opts  Options
 }
 
 var _ harness.Harness = (*Harness)(nil)
@@ -44,7 +45,7 @@ func OpenAI(opts *Options) *Harness {
 	if o.official {
 		o.quirks.limitName = "max_completion_tokens"
 	}
-	h.endpoint.words = o
+	h.words = o
 	return h
 }
 
@@ -52,14 +53,12 @@ func OpenAI(opts *Options) *Harness {
 // does no I/O.
 func Anthropic(opts *Options) *Harness {
 	h := newHarness(provider{keyName: AnthropicKey, baseURL: "https://api.anthropic.com/v1", model: "claude-sonnet-4-5", path: "/messages"}, opts)
-	h.endpoint.words = anthropic{}
+	h.words = anthropic{}
 	return h
 }
 
 func newHarness(p provider, opts *Options) *Harness {
-	h := &Harness{endpoint: endpoint{provider: p, opts: opts.withDefaults(p)}}
-	h.opts = &h.endpoint.opts
-	return h
+	return &Harness{provider: p, opts: opts.withDefaults(p)}
 }
 
 // Run keeps the connections to MCP servers until ctx ends. It fails at once
@@ -79,7 +78,7 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 // Capabilities answers at once: every injection mode, progress, cancellation. It
 // fails with harness.ErrPermanent if the model cannot be asked.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
-	if err := h.endpoint.check(); err != nil {
+	if err := h.check(); err != nil {
 		return harness.Capabilities{ReadsSystem: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	}
 	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true, ReadsSystem: true}, nil

@@ -98,7 +98,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 			System: r.turn.System + r.tools.hint(), Tools: r.tools.List(), NoTools: noTools, MaxTokens: r.h.opts.MaxTokens,
 			Messages: slices.Concat(r.past, r.said),
 		}
-		reply, err := r.h.endpoint.ask(ctx, request, r.text)
+		reply, err := r.h.ask(ctx, request, r.text)
 		if err == nil {
 			r.count(request, reply)
 			return reply, nil
