@@ -8,79 +8,38 @@ import (
 	"hubbub/protocol/text"
 )
 
-// An action is what a rule decides to do with an event.
-type action string
+// A deed is what a rule does with an event. It returns the text to send, "" for none.
+// The argument is what the rule found in the event.
+type deed func(p *play, arg string) string
 
-const (
-	actNothing action = "nothing"
-	actReact   action = "react"   // arg: signal
-	actPull    action = "pull"    // read the thread, then claim or not
-	actWork    action = "work"    // arg: what
-	actDefer   action = "defer"   // arg: reason
-	actClarify action = "clarify" // unclear, and a question
-	actCatchUp action = "catch up"
-	actRecap   action = "recap"
-	actSay     action = "say" // arg: text
-)
+func react(signal string) deed { return func(p *play, _ string) string { return p.react(signal) } }
 
-// A decision is an action with its argument and the rule's name as reason.
-type decision struct {
-	act  action
-	arg  string
-	rule string
-}
+func say(text string) deed { return func(*play, string) string { return text } }
 
-// decide applies the rules to an event. It is pure.
-func decide(e *harness.Event) decision {
-	text := textOf(e)
+// decide applies the rules to an event: it returns the rule that fits, what that does, and
+// what it found.
+func decide(t *harness.Turn) (rule string, do deed, arg string) {
+	e := &t.Event
+	said := textOf(e)
 	switch {
 	case e.Digest || e.Policy == "must_not_respond":
-		return decision{actNothing, "", "no reply is allowed"}
+		return "no reply is allowed", say(""), ""
 	case e.Policy == "ack_only":
-		return decision{actReact, "seen", "a receipt is enough"}
+		return "a receipt is enough", react("seen"), ""
 	case e.Knock != nil:
-		return decision{actPull, "", "a knock"}
-	case e.Policy == "may_respond" && !asks(text):
-		return decision{actNothing, "", "nothing was asked"}
+		return "a knock", (*play).pull, ""
+	case e.Policy == "may_respond" && !asks(said):
+		return "nothing was asked", say(""), ""
 	case strings.Contains(e.Reason, "approval"):
-		return decision{actReact, "agree", "an approval"}
+		return "an approval", react("agree"), ""
 	}
-	return decideText(text, e)
-}
-
-// textRule maps the words of an event to a decision.
-type textRule struct {
-	name  string
-	match *regexp.Regexp
-	make  func(match []string) decision
-}
-
-func fixed(act action, arg string) func([]string) decision {
-	return func([]string) decision { return decision{act: act, arg: arg} }
-}
-
-var signals = []string{"seen", "agree", "working", "queued", "claimed", "done", "declined", "blocked", "unclear"}
-
-var textRules = []textRule{
-	{"an acknowledgement", regexp.MustCompile(`^(thanks|thank you|thx|got it|nice|ok|okay|great|cool)$`), fixed(actReact, "seen")},
-	{"a reaction by name", regexp.MustCompile(`^react (` + strings.Join(signals, "|") + `)$`), func(m []string) decision { return decision{act: actReact, arg: m[1]} }},
-	{"not for this agent", regexp.MustCompile(`\b(not you|wrong agent)\b`), fixed(actReact, "declined")},
-	{"unclear", regexp.MustCompile(`^(please )?(do|fix|check|run|deploy) (it|this|that|that one)( please)?$`), fixed(actClarify, "")},
-	{"for later", regexp.MustCompile(`\b(later|when you have time|no hurry|tomorrow)\b`), func(m []string) decision { return decision{act: actDefer, arg: "asked for " + m[1]} }},
-	{"work", regexp.MustCompile(`(?s)^(?:(?:please|can you|could you|now) )*(work on|fix|build|deploy|refactor|implement|investigate) (.+)$`), func(m []string) decision { return decision{act: actWork, arg: m[2]} }},
-	{"catching up", regexp.MustCompile(`\b(catch up|catch me up|what did i miss|list events|what is open)\b`), fixed(actCatchUp, "")},
-	{"a recap", regexp.MustCompile(`\b(recap|summari[sz]e|read the thread|who said)\b`), fixed(actRecap, "")},
-	{"who this is", regexp.MustCompile(`\b(who are you|what are you|what can you do)\b|^help$`), fixed(actSay, "I follow a few fixed rules: I answer questions by repeating them, react to `work on ...` and thanks, defer what is for `later`, count what you missed on `catch up`, and stay silent where nobody asked me.")},
-	{"a greeting", regexp.MustCompile(`^(hi|hello|hey|good (morning|evening))\b[^?]*$`), fixed(actSay, "Hello.")},
-}
-
-func decideText(said string, e *harness.Event) decision {
-	plain := normalize(said)
 	for _, r := range textRules {
-		if m := r.match.FindStringSubmatch(plain); m != nil {
-			d := r.make(m)
-			d.rule = r.name
-			return d
+		switch m := r.match.FindStringSubmatch(normalize(said)); {
+		case m == nil:
+		case r.name == later && t.Deferrals > 0:
+			return "what was deferred came back", say("It is later now: “" + quoted(said, 300) + "”"), ""
+		default:
+			return r.name, r.do, m[len(m)-1]
 		}
 	}
 	fragments := ""
@@ -89,12 +48,37 @@ func decideText(said string, e *harness.Event) decision {
 	}
 	switch {
 	case strings.Contains(said, "?"):
-		return decision{actSay, "You asked" + fragments + ": “" + quoted(said, 300) + "” A rule cannot know the answer, but I heard you.", "a question"}
+		return "a question", say("You asked" + fragments + ": “" + quoted(said, 300) + "” A rule cannot know the answer, but I heard you."), ""
 	case said == "":
-		return decision{actReact, "seen", "no text"}
+		return "no text", react("seen"), ""
 	default:
-		return decision{actSay, "I read" + fragments + ": “" + quoted(said, 300) + "”", "anything else"}
+		return "anything else", say("I read" + fragments + ": “" + quoted(said, 300) + "”"), ""
 	}
+}
+
+const (
+	signals = "seen|agree|working|queued|claimed|done|declined|blocked|unclear"
+	later   = "for later"
+	help    = "I follow a few fixed rules: I answer questions by repeating them, react to `work on ...` and thanks, defer what is for `later`, " +
+		"count what you missed on `catch up`, and stay silent where nobody asked me."
+)
+
+// textRules go by the words of an event. The last group of match is the argument.
+var textRules = []struct {
+	name  string
+	match *regexp.Regexp
+	do    deed
+}{
+	{"an acknowledgement", regexp.MustCompile(`^(thanks|thank you|thx|got it|nice|ok|okay|great|cool)$`), react("seen")},
+	{"a reaction by name", regexp.MustCompile(`^react (` + signals + `)$`), (*play).react},
+	{"not for this agent", regexp.MustCompile(`\b(not you|wrong agent)\b`), react("declined")},
+	{"unclear", regexp.MustCompile(`^(please )?(do|fix|check|run|deploy) (it|this|that|that one)( please)?$`), (*play).clarify},
+	{later, regexp.MustCompile(`\b(later|when you have time|no hurry|tomorrow)\b`), (*play).putOff},
+	{"work", regexp.MustCompile(`(?s)^(?:(?:please|can you|could you|now) )*(work on|fix|build|deploy|refactor|implement|investigate) (.+)$`), (*play).work},
+	{"catching up", regexp.MustCompile(`\b(catch up|catch me up|what did i miss|list events|what is open)\b`), (*play).catchUp},
+	{"a recap", regexp.MustCompile(`\b(recap|summari[sz]e|read the thread|who said)\b`), (*play).recap},
+	{"who this is", regexp.MustCompile(`\b(who are you|what are you|what can you do)\b|^help$`), say(help)},
+	{"a greeting", regexp.MustCompile(`^(hi|hello|hey|good (morning|evening))\b[^?]*$`), say("Hello.")},
 }
 
 var request = regexp.MustCompile(`\b(please|can you|could you|can someone|help|work on|fix|look at|need|must|who can)\b`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,98 +53,77 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 	if err != nil {
 		return outcome, err
 	}
-	p := &play{h: h, turn: t, tools: tools}
-	d := decide(&t.Event)
-	if d.act == actDefer && t.Deferrals > 0 {
-		d = decision{actSay, "It is later now: “" + quoted(textOf(&t.Event), 300) + "”", "what was deferred came back"}
+	p := &play{h: h, ctx: ctx, turn: t, tools: tools}
+	rule, do, arg := decide(t)
+	p.progress(0, 0, "rule: "+rule)
+	if text := do(p, arg); text != "" {
+		outcome.FinalText = p.send(text + "\n" + Marker)
+	} else {
+		err = context.Cause(ctx)
 	}
-	p.progress(0, 0, "rule: "+d.rule)
-	outcome.FinalText, err = p.perform(ctx, d)
 	outcome.Usage = harness.Usage{Model: "scripted", ToolCalls: p.calls}
 	return outcome, err
 }
 
-// play is the performance of one turn.
+// play is the performance of one turn. Its methods that rules name are deeds.
 type play struct {
 	h     *Harness
+	ctx   context.Context
 	turn  *harness.Turn
 	tools harness.Tools
 	calls int
 }
 
-// perform carries out a decision. The text that it returns is for the agent to
-// send where it has no send_message tool.
-func (p *play) perform(ctx context.Context, d decision) (string, error) {
-	switch d.act {
-	case actNothing:
-		return "", nil
-	case actReact:
-		p.react(ctx, d.arg)
-	case actPull:
-		p.pull(ctx)
-	case actWork:
-		return "", p.work(ctx, d.arg)
-	case actDefer:
-		p.call(ctx, "chat.defer", map[string]any{"eventId": p.turn.Event.EventID, "reason": d.arg, "eta": "later"})
-	case actClarify:
-		p.react(ctx, "unclear")
-		return p.say(ctx, "Which one do you mean?"), nil
-	case actCatchUp:
-		return p.say(ctx, p.catchUp(ctx)), nil
-	case actRecap:
-		return p.say(ctx, p.recap(ctx)), nil
-	case actSay:
-		return p.say(ctx, d.arg), nil
-	}
-	return "", context.Cause(ctx)
-}
-
-// say sends one message, and returns it where there is no tool to send with.
-func (p *play) say(ctx context.Context, text string) string {
+// send sends one message, and returns it where there is no tool to send with.
+func (p *play) send(text string) string {
+	const tool = "chat.send_message"
 	e := &p.turn.Event
-	text += "\n" + Marker
-	if !p.has("chat.send_message") {
+	if !slices.ContainsFunc(p.tools.List(), func(t harness.Tool) bool { return t.Name == tool }) {
 		return text
 	}
 	visibility := e.Conversation.Kind
 	if visibility != "dm" && visibility != "thread" {
 		visibility = "channel"
 	}
-	p.call(ctx, "chat.send_message", map[string]any{
+	p.call(tool, object{
 		"target": e.Conversation.ID, "inReplyTo": e.EventID, "text": text,
 		"idempotencyKey": e.EventID + ":reply", "visibility": visibility, "directedness": "ambient",
-	})
+	}, nil)
 	return ""
 }
 
-func (p *play) react(ctx context.Context, signal string) {
-	p.call(ctx, "chat.react", map[string]any{"inReplyTo": p.turn.Event.EventID, "signal": signal})
+func (p *play) react(signal string) string {
+	p.call("chat.react", object{"inReplyTo": p.turn.Event.EventID, "signal": signal}, nil)
+	return ""
+}
+
+func (p *play) clarify(string) string {
+	p.react("unclear")
+	return "Which one do you mean?"
+}
+
+func (p *play) putOff(until string) string {
+	p.call("chat.defer", object{"eventId": p.turn.Event.EventID, "reason": "asked for " + until, "eta": "later"}, nil)
+	return ""
 }
 
 // work reacts, works for the pace in two steps, and reacts again.
-func (p *play) work(ctx context.Context, what string) error {
-	p.react(ctx, "working")
-	for step := 1; step <= 2; step++ {
-		if !retry.Sleep(ctx, p.h.opts.Pace) {
-			return context.Cause(ctx)
-		}
-		p.progress(float64(step), 2, "working on "+quoted(what, 60))
+func (p *play) work(what string) string {
+	p.react("working")
+	for step := 1.0; step <= 2 && retry.Sleep(p.ctx, p.h.opts.Pace); step++ {
+		p.progress(step, 2, "working on "+quoted(what, 60))
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	p.react(ctx, "done")
-	return nil
+	return p.react("done") // unless the turn has ended meanwhile
 }
 
 // pull looks behind a knock and claims the event if it asks for something.
-func (p *play) pull(ctx context.Context) {
+func (p *play) pull(string) string {
 	e := &p.turn.Event
-	text, found := p.body(p.read(ctx))
-	if found && !asks(text) || !found && !strings.Contains(e.Reason, "role") {
-		return
+	text, found := p.body(p.read())
+	if found && asks(text) || !found && strings.Contains(e.Reason, "role") {
+		p.call("chat.claim", object{"eventId": e.EventID, "ttlMs": 300000}, nil)
 	}
-	p.call(ctx, "chat.claim", map[string]any{"eventId": e.EventID, "ttlMs": 300000})
+	return ""
 }
 
 // message is what the rules read of chat.read_thread and chat.list_events.
@@ -152,17 +132,16 @@ type message struct {
 	Text    string          `json:"text"`
 	Content json.RawMessage `json:"content"`
 	Author  json.RawMessage `json:"author"`
-	Open    bool            `json:"open"`
 }
 
-func (p *play) read(ctx context.Context) []message {
+func (p *play) read() []message {
 	c := p.turn.Event.Conversation
-	args := map[string]any{"conversation": c.ID, "limit": 20}
+	args := object{"conversation": c.ID, "limit": 20}
 	if c.ThreadID != "" {
 		args["threadId"] = c.ThreadID
 	}
 	var answer struct{ Messages []message }
-	p.decode(p.call(ctx, "chat.read_thread", args), &answer)
+	p.call("chat.read_thread", args, &answer)
 	return answer.Messages
 }
 
@@ -176,10 +155,10 @@ func (p *play) body(messages []message) (string, bool) {
 			return m.Text, true
 		}
 		var whole string
-		var parts []harness.Part
 		if json.Unmarshal(m.Content, &whole) == nil {
 			return whole, true
 		}
+		var parts []harness.Part
 		if json.Unmarshal(m.Content, &parts) == nil {
 			return textOf(&harness.Event{Said: harness.Said{Content: parts}}), true
 		}
@@ -187,8 +166,8 @@ func (p *play) body(messages []message) (string, bool) {
 	return "", false
 }
 
-func (p *play) recap(ctx context.Context) string {
-	messages := p.read(ctx)
+func (p *play) recap(string) string {
+	messages := p.read()
 	authors := map[string]bool{}
 	for _, m := range messages {
 		authors[string(m.Author)] = true
@@ -196,45 +175,32 @@ func (p *play) recap(ctx context.Context) string {
 	return fmt.Sprintf("I read %s by %s.", text.Count(len(messages), "message"), text.Count(len(authors), "author"))
 }
 
-func (p *play) catchUp(ctx context.Context) string {
+func (p *play) catchUp(string) string {
 	var all, open struct{ Events []message }
-	p.decode(p.call(ctx, "chat.list_events", map[string]any{"conversation": p.turn.Event.Conversation.ID, "limit": 50}), &all)
-	p.decode(p.call(ctx, "chat.list_events", map[string]any{"conversation": p.turn.Event.Conversation.ID, "open": true, "limit": 50}), &open)
+	conversation := p.turn.Event.Conversation.ID
+	p.call("chat.list_events", object{"conversation": conversation, "limit": 50}, &all)
+	p.call("chat.list_events", object{"conversation": conversation, "open": true, "limit": 50}, &open)
 	return fmt.Sprintf("I know %s here, %d still open.", text.Count(len(all.Events), "event"), len(open.Events))
 }
 
-// call runs one tool; a refusal is only reported, for rules have no second idea.
-func (p *play) call(ctx context.Context, name string, args map[string]any) harness.Result {
-	if ctx.Err() != nil {
-		return harness.Refused("the turn was cancelled", nil)
-	}
+// object is the arguments of a tool.
+type object = map[string]any
+
+// call runs one tool, unless the turn has ended, and reads its answer into a pointer that
+// may be nil. A refusal is only reported, for rules have no second idea.
+func (p *play) call(name string, args object, into any) {
 	raw, err := json.Marshal(args)
-	if err != nil {
-		return harness.Refused(err.Error(), nil)
-	}
-	p.calls++
-	result := p.tools.Call(ctx, name, raw)
-	if result.IsError {
-		p.progress(0, 0, name+" was refused: "+quoted(result.Text(), 200))
-	}
-	return result
-}
-
-func (p *play) has(name string) bool {
-	for _, t := range p.tools.List() {
-		if t.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *play) decode(r harness.Result, into any) {
-	if r.IsError {
+	if err != nil || p.ctx.Err() != nil {
 		return
 	}
-	if err := json.Unmarshal(r.StructuredContent, into); err != nil {
-		p.progress(0, 0, "a tool's answer could not be read: "+err.Error())
+	p.calls++
+	result := p.tools.Call(p.ctx, name, raw)
+	if result.IsError {
+		p.progress(0, 0, name+" was refused: "+quoted(result.Text(), 200))
+	} else if into != nil {
+		if err := json.Unmarshal(result.StructuredContent, into); err != nil {
+			p.progress(0, 0, "a tool's answer could not be read: "+err.Error())
+		}
 	}
 }
 
