@@ -25,6 +25,12 @@ const remembered = 1000
 // modelKeys are the keys of the models, which only the agent itself needs.
 var modelKeys = []string{model.OpenAIKey, model.OpenAIKey + "_FILE", model.AnthropicKey, model.AnthropicKey + "_FILE"}
 
+// models are the harnesses that ask a model's API.
+var models = map[string]struct {
+	keyName string
+	make    func(*model.Options) *model.Harness
+}{"openai": {model.OpenAIKey, model.OpenAI}, "anthropic": {model.AnthropicKey, model.Anthropic}}
+
 // newHarness makes the harness that --harness names. Close what it returns
 // when the harness has ended; it is nil where there is nothing to close.
 func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, io.Closer, error) {
@@ -36,14 +42,27 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	switch s.harness {
 	case "scripted":
 		return scripted.New(nil), nil, nil
-	case "openai", "anthropic":
-		return s.newModel(env, data)
 	case "c2a":
 		return c2a.New(argv, &c2a.Options{
 			Version: string(s.agent.Version), Info: c2a.Info{Name: env.Name, Version: env.Version}, Dir: s.agent.Workspace, Log: &log,
 		}), nil, nil
+	case "acp":
+		return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil
 	}
-	return acp.New(argv, &acp.Options{Dir: s.agent.Workspace, Permission: permission, Log: &log}), nil, nil
+	path, err := historyFile(data, agentName(s.id))
+	if err != nil {
+		return nil, nil, err
+	}
+	history, err := model.OpenHistory(path, remembered)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := models[s.harness]
+	return m.make(&model.Options{
+		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(m.keyName) },
+		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys}),
+		Time:    s.agent.Deadline, History: history, Log: &log,
+	}), history, nil
 }
 
 // parseHarness checks the flags of the harness, and returns the words of its command and
@@ -73,20 +92,15 @@ func (s *settings) checkHarness(env *program.Env) error {
 	if err != nil {
 		return err
 	}
-	switch s.harness {
-	case "openai", "anthropic":
-		name := model.OpenAIKey
-		if s.harness == "anthropic" {
-			name = model.AnthropicKey
-		}
-		key, err := env.Secret(name)
+	if m, ok := models[s.harness]; ok {
+		key, err := env.Secret(m.keyName)
 		if err != nil {
 			return err
 		}
 		if key == "" && s.baseURL == "" {
-			return program.Usage("--harness %s needs the key of its model: set %s, or %s_FILE to the file that holds it", s.harness, name, name)
+			return program.Usage("--harness %[1]s needs the key of its model: set %[2]s, or %[2]s_FILE to the file that holds it", s.harness, m.keyName)
 		}
-	case "acp", "c2a":
+	} else if len(argv) > 0 {
 		command := argv[0]
 		if filepath.Base(command) != command && !filepath.IsAbs(command) && s.agent.Workspace != "" {
 			command = filepath.Join(s.agent.Workspace, command) // where it will be started
@@ -117,26 +131,4 @@ func historyFile(data, name string) (string, error) {
 		}
 	}
 	return path, nil
-}
-
-// newModel makes a harness that asks a model's API.
-func (s *settings) newModel(env *program.Env, data string) (harness.Harness, io.Closer, error) {
-	log := env.Log
-	path, err := historyFile(data, agentName(s.id))
-	if err != nil {
-		return nil, nil, err
-	}
-	history, err := model.OpenHistory(path, remembered)
-	if err != nil {
-		return nil, nil, err
-	}
-	newHarness, keyName := model.OpenAI, model.OpenAIKey
-	if s.harness == "anthropic" {
-		newHarness, keyName = model.Anthropic, model.AnthropicKey
-	}
-	return newHarness(&model.Options{
-		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(keyName) },
-		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys}),
-		Time:    s.agent.Deadline, History: history, Log: &log,
-	}), history, nil
 }

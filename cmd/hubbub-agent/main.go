@@ -77,7 +77,7 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
 // agentName returns the name in --id.
 func agentName(id string) string { return strings.TrimPrefix(id, "agent:") }
 
-func (s *settings) run(ctx context.Context, env *program.Env) error {
+func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 	name := agentName(s.id)
 	if !validName.MatchString(name) || name == protocol.PeerSystem.Name() {
 		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning with a letter or digit", s.id)
@@ -85,7 +85,6 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if err := s.complete(env); err != nil {
 		return err
 	}
-	opts := &s.agent
 	if s.check {
 		return s.checkHarness(env)
 	}
@@ -100,6 +99,11 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	if memory != nil {
 		defer memory.Close() //nolint:errcheck // every write was committed
 	}
+	db, err := agent.Open(filepath.Join(data, "agent-"+name+".db"))
+	if err != nil {
+		return err
+	}
+	defer func() { failed = errors.Join(failed, db.Close()) }()
 	listener, url, err := mcptools.Listen()
 	if err != nil {
 		return fmt.Errorf("listening for the agent's tools: %w", err)
@@ -110,18 +114,14 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		env.Hide(strings.TrimPrefix(server.Headers["Authorization"], "Bearer "))
 		return server
 	}
-	opts.ChatServer = func(chat string) harness.MCPServer { return hide(address.ForChat(chat)) }
+	s.agent.ChatServer = func(chat string) harness.MCPServer { return hide(address.ForChat(chat)) }
 	relay := mcptools.NewRelay(address)
 	if s.harness == "acp" { // its program connects to MCP servers itself
-		opts.Conceal = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
+		s.agent.Conceal = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
 	}
-	db, err := agent.Open(filepath.Join(data, "agent-"+name+".db"))
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	a := agent.New(protocol.PeerID("agent:"+name), db, h, opts)
+	a := agent.New(protocol.PeerID("agent:"+name), db, h, &s.agent)
 	if err := mcptools.WriteAddress(filepath.Join(data, "mcp.json"), address); err != nil {
-		return errors.Join(err, listener.Close(), db.Close())
+		return errors.Join(err, listener.Close())
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	tools, stopTools := context.WithCancel(ctx)
@@ -132,7 +132,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 	g.Go(func() error {
 		return mcptools.Serve(tools, listener, mcptools.NewToolServer(a.ToolsOf, address.Token, relay))
 	})
-	return errors.Join(g.Wait(), db.Close())
+	return g.Wait()
 }
 
 // complete checks the flags and adds what they do not say.
