@@ -3,7 +3,6 @@ package acp
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,7 +35,7 @@ type program struct {
 
 	opening sync.Mutex // held while a session is opened
 
-	sessions *harness.Recent[[sha256.Size]byte, acpsdk.SessionId]
+	sessions *harness.Recent[string, acpsdk.SessionId]
 
 	mu    sync.Mutex
 	turns map[acpsdk.SessionId]*collector
@@ -45,7 +44,7 @@ type program struct {
 // serve talks to the program until ctx ends or the program does.
 func (h *Harness) serve(ctx context.Context, process *child.Process) error {
 	p := &program{
-		h: h, process: process, sessions: harness.NewRecent[[sha256.Size]byte, acpsdk.SessionId](h.opts.MaxSessions),
+		h: h, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
 	}
 	output, lines := io.Pipe() // which has nothing to read before there is a logger
@@ -130,7 +129,7 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 	if err != nil {
 		return "", fmt.Errorf("naming the session: %w", err)
 	}
-	key := sha256.Sum256(identity)
+	key := string(identity)
 	p.opening.Lock()
 	defer p.opening.Unlock()
 	if id, ok := p.sessions.Get(key); ok {
@@ -166,17 +165,15 @@ func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
 	for _, s := range all {
 		switch {
 		case len(s.Command) > 0:
-			stdio := &acpsdk.McpServerStdio{Name: s.Name, Command: s.Command[0], Args: append([]string{}, s.Command[1:]...), Env: []acpsdk.EnvVariable{}}
-			for _, name := range sorted(s.Env) {
-				stdio.Env = append(stdio.Env, acpsdk.EnvVariable{Name: name, Value: s.Env[name]})
-			}
-			servers = append(servers, acpsdk.McpServer{Stdio: stdio})
+			servers = append(servers, acpsdk.McpServer{Stdio: &acpsdk.McpServerStdio{
+				Name: s.Name, Command: s.Command[0], Args: append([]string{}, s.Command[1:]...),
+				Env: pairs(s.Env, func(name, value string) acpsdk.EnvVariable { return acpsdk.EnvVariable{Name: name, Value: value} }),
+			}})
 		case p.http:
-			http := &acpsdk.McpServerHttpInline{Type: "http", Name: s.Name, Url: s.URL, Headers: []acpsdk.HttpHeader{}}
-			for _, name := range sorted(s.Headers) {
-				http.Headers = append(http.Headers, acpsdk.HttpHeader{Name: name, Value: s.Headers[name]})
-			}
-			servers = append(servers, acpsdk.McpServer{Http: http})
+			servers = append(servers, acpsdk.McpServer{Http: &acpsdk.McpServerHttpInline{
+				Type: "http", Name: s.Name, Url: s.URL,
+				Headers: pairs(s.Headers, func(name, value string) acpsdk.HttpHeader { return acpsdk.HttpHeader{Name: name, Value: value} }),
+			}})
 		default:
 			p.h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "the program takes no MCP over HTTP; it goes without the server " + s.Name})
 		}
@@ -257,5 +254,11 @@ func said(err error) error {
 	return errors.New(says)
 }
 
-// sorted returns the keys of a map in order.
-func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+// pairs returns the entries of a map by name, never nil.
+func pairs[T any](m map[string]string, of func(name, value string) T) []T {
+	all := []T{}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, of(name, m[name]))
+	}
+	return all
+}

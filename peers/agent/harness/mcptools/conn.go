@@ -3,7 +3,6 @@ package mcptools
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -31,7 +31,7 @@ const (
 // A conn is a connection to one server. Pool.mu guards what changes.
 type conn struct {
 	pool   *Pool
-	key    [sha256.Size]byte
+	key    string
 	server harness.MCPServer
 	stop   context.CancelFunc // ends run
 	ready  chan struct{}      // closed when it is open, or err says why not
@@ -41,7 +41,7 @@ type conn struct {
 	process *child.Process // of a command; nil otherwise
 
 	used   time.Time
-	calls  int // in flight
+	calls  atomic.Int32 // in flight
 	tools  []harness.Tool
 	listed time.Time // zero once a call has failed: the next turn asks whether the server is still there
 }
@@ -186,8 +186,8 @@ func (c *conn) Call(ctx context.Context, name string, arguments json.RawMessage)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.pool.opts.CallTimeout, fmt.Errorf("it did not answer in %s", c.pool.opts.CallTimeout))
 	defer cancel()
-	c.count(1)
-	defer c.count(-1)
+	c.calls.Add(1)
+	defer c.calls.Add(-1)
 	result, err := c.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
 		c.pool.mu.Lock()
@@ -196,12 +196,6 @@ func (c *conn) Call(ctx context.Context, name string, arguments json.RawMessage)
 		return harness.Refused("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(ctx, err)), nil)
 	}
 	return readable(result, c.pool.opts.ResultBytes)
-}
-
-func (c *conn) count(calls int) {
-	c.pool.mu.Lock()
-	defer c.pool.mu.Unlock()
-	c.calls += calls
 }
 
 // readable takes what a model can read of a result, within a number of bytes.

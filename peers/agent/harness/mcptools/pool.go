@@ -3,7 +3,6 @@ package mcptools
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -43,14 +42,14 @@ type Pool struct {
 	runs chan struct{}  // closed when Run begins
 	wg   sync.WaitGroup // of connections
 
-	mu    sync.Mutex      // also guards what conn says
-	life  context.Context // while Run runs
-	conns map[[sha256.Size]byte]*conn
+	mu    sync.Mutex       // also guards what conn says
+	life  context.Context  // while Run runs
+	conns map[string]*conn // by the server as JSON
 }
 
 // NewPool makes a pool. It connects to nothing before Run.
 func NewPool(opts *PoolOptions) *Pool {
-	return &Pool{opts: opts.withDefaults(), runs: make(chan struct{}), conns: map[[sha256.Size]byte]*conn{}}
+	return &Pool{opts: opts.withDefaults(), runs: make(chan struct{}), conns: map[string]*conn{}}
 }
 
 // Run keeps connections until ctx ends, closes them, and returns nil. Call it
@@ -117,11 +116,11 @@ func (p *Pool) get(ctx context.Context, s harness.MCPServer) (*conn, error) {
 		return nil, err
 	}
 	for {
-		c, fresh, err := p.reserve(sha256.Sum256(raw), s)
-		if err != nil {
-			return nil, err
+		c, fresh, err := p.reserve(string(raw), s)
+		if err == nil {
+			err = p.usable(ctx, c)
 		}
-		if err := p.usable(ctx, c); err == nil || fresh || ctx.Err() != nil {
+		if err == nil || c == nil || fresh || ctx.Err() != nil {
 			return c, err
 		}
 	}
@@ -151,7 +150,7 @@ func (p *Pool) usable(ctx context.Context, c *conn) error {
 }
 
 // reserve finds the connection of a key or starts a fresh one.
-func (p *Pool) reserve(key [sha256.Size]byte, s harness.MCPServer) (c *conn, fresh bool, err error) {
+func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.life == nil {
@@ -179,7 +178,7 @@ func (p *Pool) reserve(key [sha256.Size]byte, s harness.MCPServer) (c *conn, fre
 // long at least, among those that no call uses; nil if there is none.
 func (p *Pool) unusedLocked(idle time.Duration) (oldest *conn) {
 	for _, c := range p.conns {
-		if c.calls == 0 && time.Since(c.used) >= idle && (oldest == nil || c.used.Before(oldest.used)) {
+		if c.calls.Load() == 0 && time.Since(c.used) >= idle && (oldest == nil || c.used.Before(oldest.used)) {
 			oldest = c
 		}
 	}

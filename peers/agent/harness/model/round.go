@@ -98,7 +98,9 @@ func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 			System: r.turn.System + r.tools.hint(), Tools: r.tools.List(), NoTools: noTools, MaxTokens: r.h.opts.MaxTokens,
 			Messages: slices.Concat(r.past, r.said),
 		}
-		reply, err := r.h.ask(ctx, request, r.text)
+		reply, err := r.h.ask(ctx, request, func(piece string) {
+			r.report(harness.Progress{Kind: harness.ProgressText, Message: piece})
+		})
 		if err == nil {
 			r.count(request, reply)
 			return reply, nil
@@ -154,31 +156,30 @@ func (r *run) answer(ctx context.Context, calls []call) []callResult {
 			result = harness.Refused(fmt.Sprintf("at most %d tools can be called at once; call it again", maxCalls), nil)
 		default:
 			r.usage.ToolCalls++
-			r.report(harness.ProgressToolCall, c, validOrNull(c.Arguments))
+			arguments := json.RawMessage(c.Arguments)
+			if !json.Valid(arguments) {
+				arguments = json.RawMessage("null")
+			}
+			r.tool(harness.ProgressToolCall, c, arguments)
 			result = r.tools.run(ctx, c)
 			raw, _ := json.Marshal(result) //nolint:errcheck // strings and valid JSON
-			r.report(harness.ProgressToolResult, c, raw)
+			r.tool(harness.ProgressToolResult, c, raw)
 		}
 		results = append(results, callResult{ID: c.ID, Text: resultText(result, r.h.opts.ResultBytes), IsError: result.IsError})
 	}
 	return results
 }
 
-func validOrNull(raw string) json.RawMessage {
-	if json.Valid([]byte(raw)) {
-		return json.RawMessage(raw)
-	}
-	return json.RawMessage("null")
-}
-
-func (r *run) report(kind harness.ProgressKind, c call, content json.RawMessage) {
-	r.h.Report(harness.Progress{TurnID: r.turn.ID, Kind: kind, Tool: r.tools.There(c.Name), CallID: c.ID, Content: content})
-}
-
-func (r *run) text(piece string) {
-	r.h.Report(harness.Progress{TurnID: r.turn.ID, Kind: harness.ProgressText, Message: piece})
+// tool reports a call, or its result.
+func (r *run) tool(kind harness.ProgressKind, c call, content json.RawMessage) {
+	r.report(harness.Progress{Kind: kind, Tool: r.tools.There(c.Name), CallID: c.ID, Content: content})
 }
 
 func (r *run) status(text string) {
-	r.h.Report(harness.Progress{TurnID: r.turn.ID, Kind: harness.ProgressStatus, Message: text})
+	r.report(harness.Progress{Kind: harness.ProgressStatus, Message: text})
+}
+
+func (r *run) report(p harness.Progress) {
+	p.TurnID = r.turn.ID
+	r.h.Report(p)
 }
