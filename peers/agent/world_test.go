@@ -30,7 +30,7 @@ type stub struct {
 }
 
 func newStub(turn func(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error)) *stub {
-	return &stub{turn: turn, ready: true, caps: harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true}}
+	return &stub{turn: turn, ready: true, caps: harness.Capabilities{Injection: harness.AllInjection}}
 }
 
 // silent ends every turn without doing anything.

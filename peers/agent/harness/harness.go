@@ -137,16 +137,13 @@ type Usage struct {
 	ToolCalls    int
 }
 
-// Capabilities is what both sides can do: which injection modes reach the
-// model, which tools it may call, and which utilities exist.
+// Capabilities is what an agent has to know of its harness: above all, which injection
+// modes reach the model. What else both sides can do, the harness minds itself.
 type Capabilities struct {
 	// ProtocolVersion is the negotiated draft, "2026-06-02" or "2026-06-24".
 	// Where it differs from what the agent asked for, the agent follows it.
 	ProtocolVersion string
 	Injection       Injection
-	Tools           []string // names such as "chat.send_message"; nil means all
-	Progress        bool     // the harness may report progress
-	Cancellation    bool     // a running turn can be told to stop
 
 	// The fields below never change in the life of a harness: they are also set
 	// where Capabilities fails.

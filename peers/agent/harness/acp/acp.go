@@ -60,13 +60,12 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return child.Run(ctx, h.argv, program, h.serve) })
 }
 
-// Capabilities waits until the program is initialized. It takes every injection mode,
-// reports progress and can be cancelled.
+// Capabilities waits until the program is initialized. It takes every injection mode.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
 	if _, err := h.life.Await(ctx); err != nil {
 		return harness.Capabilities{ReadsSystem: true}, err
 	}
-	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true, ReadsSystem: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection, ReadsSystem: true}, nil
 }
 
 // Turn prompts the program and waits until that has ended its turn. It does not use

@@ -31,7 +31,6 @@ type Options struct {
 	AnswerTimeout time.Duration // until a delivery is sent again; default 10 s
 	InitTimeout   time.Duration // until initialize must be answered; default 60 s
 	Window        int           // most deliveries without an answer; default 64
-	MaxLine       int           // bytes of a line from the program; default 1 MiB
 	Grace         time.Duration // for the program to end; default 2 s
 	Pauses        retry.Backoff // before the program is started again; default 1 s to 60 s
 	Log           *zerolog.Logger
@@ -52,7 +51,6 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&out.AnswerTimeout, 10*time.Second)
 	defaults.Positive(&out.InitTimeout, time.Minute)
 	defaults.Positive(&out.Window, 64)
-	defaults.Positive(&out.MaxLine, 1<<20)
 	defaults.Log(&out.Log)
 	return out
 }
@@ -104,7 +102,7 @@ func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error
 	if err != nil {
 		return harness.Capabilities{OwnTime: true}, err
 	}
-	return s.caps, nil
+	return s.agreed.capabilities(), nil
 }
 
 // Turn delivers an event until the program accepts it. It does not use the tools of

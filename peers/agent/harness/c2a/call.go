@@ -33,7 +33,7 @@ func (s *session) call(ctx context.Context, f *frame) {
 	case tools == nil:
 		s.refuse(f.ID, jsonrpc.CodeMethodNotFound, "this host has no tools")
 	case *f.Method == "tools/list":
-		s.answer(f.ID, map[string]any{"tools": s.agreed.callable(tools)})
+		s.answer(f.ID, map[string]any{"tools": s.agreed.callable(tools.List())})
 	default:
 		s.callTool(ctx, f, tools)
 	}

@@ -74,30 +74,18 @@ func (n *negotiated) mayCall(tool string) bool {
 	return !needed || n.has("chatTools", capability)
 }
 
-// callable returns the tools that the program may call; tools may be nil.
-func (n *negotiated) callable(tools harness.Tools) []harness.Tool {
-	callable := []harness.Tool{}
-	if tools != nil {
-		callable = slices.DeleteFunc(append(callable, tools.List()...), func(t harness.Tool) bool { return !n.mayCall(t.Name) })
-	}
-	return callable
+// callable returns the tools that the program may call, never nil.
+func (n *negotiated) callable(tools []harness.Tool) []harness.Tool {
+	return slices.DeleteFunc(append([]harness.Tool{}, tools...), func(t harness.Tool) bool { return !n.mayCall(t.Name) })
 }
 
 // capabilities returns the outcome in the words of package harness.
-func (n *negotiated) capabilities(tools harness.Tools) harness.Capabilities {
-	modes, utilities := n.both["injection"], n.both["utilities"]
-	c := harness.Capabilities{
-		ProtocolVersion: n.version,
-		Injection: harness.Injection{
-			Immediate: modes["immediate"], Buffered: modes["buffered"], Notify: modes["notify"], ToolMailbox: modes["tool_mailbox"],
-			Digest: modes["digest"], Interrupt: modes["interrupt"] && utilities["cancellation"],
-		},
-		Progress: utilities["progress"], Cancellation: utilities["cancellation"], OwnTime: true, Tools: []string{},
-	}
-	for _, t := range n.callable(tools) {
-		c.Tools = append(c.Tools, t.Name)
-	}
-	return c
+func (n *negotiated) capabilities() harness.Capabilities {
+	modes := n.both["injection"]
+	return harness.Capabilities{OwnTime: true, ProtocolVersion: n.version, Injection: harness.Injection{
+		Immediate: modes["immediate"], Buffered: modes["buffered"], Notify: modes["notify"], ToolMailbox: modes["tool_mailbox"],
+		Digest: modes["digest"], Interrupt: modes["interrupt"] && n.has("utilities", "cancellation"),
+	}}
 }
 
 // takes reports whether a mode reaches the program.

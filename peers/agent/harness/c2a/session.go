@@ -18,8 +18,10 @@ import (
 	"hubbub/protocol/text"
 )
 
-// maxOutbound bounds the lines that wait for a program to read them.
-const maxOutbound = 256
+const (
+	maxOutbound = 256     // lines that wait for a program to read them
+	maxLine     = 1 << 20 // bytes of a line from the program
+)
 
 var errNotReading = errors.New("the program does not read its input")
 
@@ -32,10 +34,7 @@ type session struct {
 	calls   chan *frame
 	started chan error // outcome of initialize
 	initID  string
-
-	// Set when initialize is answered, before the session becomes live.
-	agreed *negotiated
-	caps   harness.Capabilities
+	agreed  *negotiated // set when initialize is answered, before the session becomes live
 
 	mu      sync.Mutex
 	running map[string]context.CancelCauseFunc // tool calls, by id as written
@@ -108,7 +107,7 @@ func (s *session) initialized(f *frame) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.h.argv[0], err)
 	}
-	s.agreed, s.caps = agreed, agreed.capabilities(s.host.Tools)
+	s.agreed = agreed
 	s.h.life.Set(s)
 	return nil
 }
@@ -206,7 +205,7 @@ func (s *session) writeLoop(ctx context.Context) {
 
 // readLoop reads the program's lines to its end.
 func (s *session) readLoop() {
-	lines := &runner.Lines{Max: s.h.opts.MaxLine, Line: s.line}
+	lines := &runner.Lines{Max: maxLine, Line: s.line}
 	if _, err := io.Copy(lines, s.process.Stdout); err != nil {
 		s.h.opts.Log.Debug().Err(err).Msg("output of the harness program not read to its end")
 	}
@@ -220,7 +219,7 @@ func (s *session) line(line []byte, cut bool) {
 		return
 	}
 	if cut {
-		s.drop(line, fmt.Errorf("the line is too long: at most %d bytes are taken", s.h.opts.MaxLine))
+		s.drop(line, fmt.Errorf("the line is too long: at most %d bytes are taken", maxLine))
 		return
 	}
 	f, err := parseFrame(line)

@@ -1,7 +1,10 @@
 package c2a
 
 import (
+	"slices"
 	"testing"
+
+	"hubbub/peers/agent/harness"
 
 	"pgregory.net/rapid"
 )
@@ -20,4 +23,23 @@ func TestFramesOfAnyShape(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parseFrame(rapid.SliceOf(rapid.Byte()).Draw(t, "line")) //nolint:errcheck // it must only not panic
 	})
+}
+
+func TestAProgramIsShownTheToolsWhoseCapabilityItStates(t *testing.T) {
+	n, err := negotiate(Version0602, []byte(`{"capabilities":{"chatTools":{"react":true,"claim":{}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, name := range []string{"chat.list_events", "chat.send_message", "chat.react", "chat.claim", "work.create"} {
+		for _, tool := range n.callable([]harness.Tool{{Name: name}}) {
+			shown = append(shown, tool.Name)
+		}
+	}
+	if want := []string{"chat.list_events", "chat.react", "chat.claim", "work.create"}; !slices.Equal(shown, want) {
+		t.Errorf("shown %v, want %v", shown, want)
+	}
+	if n.callable(nil) == nil {
+		t.Error("a host without tools lists null")
+	}
 }

@@ -42,7 +42,7 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	return harness.Capabilities{
 		Injection: harness.Injection{Immediate: true, Buffered: true, Notify: h.knocks, ToolMailbox: true},
-		Progress:  true, OwnTime: true, ReadsSystem: true,
+		OwnTime:   true, ReadsSystem: true,
 	}, nil
 }
 

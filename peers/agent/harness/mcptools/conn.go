@@ -159,9 +159,6 @@ func (c *conn) list(ctx context.Context) error {
 			continue
 		}
 		tool := harness.Tool{Name: t.Name, Title: t.Title, Description: text.Cut(t.Description, maxDescription), InputSchema: schema}
-		if t.Annotations != nil {
-			tool.ReadOnly, tool.Idempotent = t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint
-		}
 		if tools = append(tools, tool); len(tools) == maxTools {
 			break
 		}

@@ -81,13 +81,12 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return h.opts.Servers.Run(ctx)
 }
 
-// Capabilities answers at once: every injection mode, progress, cancellation. It
-// fails with harness.ErrPermanent if the model cannot be asked.
+// Capabilities answers at once: every injection mode. It fails with harness.ErrPermanent if the model cannot be asked.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	if err := h.check(); err != nil {
 		return harness.Capabilities{ReadsSystem: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	}
-	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true, ReadsSystem: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection, ReadsSystem: true}, nil
 }
 
 // Turn asks the model and runs its tools until it ends its turn.

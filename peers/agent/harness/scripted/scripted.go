@@ -42,9 +42,9 @@ func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	return nil
 }
 
-// Capabilities answers at once: every injection mode, progress, cancellation.
+// Capabilities answers at once: every injection mode.
 func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
-	return harness.Capabilities{Injection: harness.AllInjection, Progress: true, Cancellation: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection}, nil
 }
 
 // Turn applies the rules and carries out the action.
