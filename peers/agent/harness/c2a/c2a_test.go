@@ -92,7 +92,7 @@ func turn(sequence int64) *harness.Turn {
 }
 
 // fast sends deliveries again soon.
-func fast(o *c2a.Options) { o.AnswerTimeout = 20 * time.Millisecond }
+func fast(o *c2a.Options) { o.AnswerTimeout = 60 * time.Millisecond }
 
 // delivered is one chat/deliver as the program got it.
 type delivered struct {

@@ -16,8 +16,8 @@ func deliverParams(e *harness.Event, version string, attempt int) any {
 	return nestedEvent(e, attempt)
 }
 
-// common is what both drafts have.
-type common struct {
+// An envelope is what both drafts have.
+type envelope struct {
 	EventID        string         `json:"eventId"`
 	MergedEventIDs []string       `json:"mergedEventIds,omitempty"`
 	Author         harness.Author `json:"author"`
@@ -32,8 +32,8 @@ type common struct {
 	} `json:"reliability"`
 }
 
-func commonOf(e *harness.Event, attempt int) common {
-	c := common{EventID: e.EventID, MergedEventIDs: e.MergedEventIDs, Author: e.Author, Knock: e.Knock}
+func envelopeOf(e *harness.Event, attempt int) envelope {
+	c := envelope{EventID: e.EventID, MergedEventIDs: e.MergedEventIDs, Author: e.Author, Knock: e.Knock}
 	c.Timing.CreatedAt, c.Timing.Sequence = e.CreatedAt, e.Sequence
 	c.Reliability.Attempt, c.Reliability.IdempotencyKey = attempt, e.IdempotencyKey
 	if e.Knock != nil { // names are written by people
@@ -42,9 +42,9 @@ func commonOf(e *harness.Event, attempt int) common {
 	return c
 }
 
-// nested is the envelope of the draft of 2026-06-02.
+// nested is the event of the draft of 2026-06-02.
 type nested struct {
-	common
+	envelope
 	Source       harness.Source       `json:"source,omitzero"`
 	Conversation harness.Conversation `json:"conversation"`
 	Target       struct {
@@ -67,7 +67,7 @@ type nested struct {
 }
 
 func nestedEvent(e *harness.Event, attempt int) *nested {
-	n := &nested{common: commonOf(e, attempt), Conversation: e.Conversation}
+	n := &nested{envelope: envelopeOf(e, attempt), Conversation: e.Conversation}
 	n.Target.Mentions, n.Target.Recipient, n.Target.Directedness = e.Mentions, e.Recipient, e.Directedness
 	n.Attention.Policy, n.Attention.Reason, n.Attention.Priority, n.Attention.DeadlineMS = e.Policy, e.Reason, e.Priority, e.DeadlineMS
 	n.Injection.Mode, n.Injection.Context, n.Injection.Role = e.Mode, e.Context, e.Role
@@ -84,7 +84,7 @@ func nestedEvent(e *harness.Event, attempt int) *nested {
 
 // flat is the event of the draft of 2026-06-24, with its optional members.
 type flat struct {
-	common
+	envelope
 	Conversation struct {
 		ID       string `json:"id"`
 		Kind     string `json:"kind"`
@@ -97,7 +97,7 @@ type flat struct {
 }
 
 func flatEvent(e *harness.Event, attempt int) *flat {
-	f := &flat{common: commonOf(e, attempt), AddressedToMe: e.Directedness == "to_me", Policy: flatPolicy(e.Policy), Digest: e.Digest}
+	f := &flat{envelope: envelopeOf(e, attempt), AddressedToMe: e.Directedness == "to_me", Policy: flatPolicy(e.Policy), Digest: e.Digest}
 	f.Conversation.ID, f.Conversation.Kind, f.Conversation.ThreadID = e.Conversation.ID, e.Conversation.Kind, e.Conversation.ThreadID
 	switch e.Conversation.Kind {
 	case "dm", "channel", "thread":

@@ -22,7 +22,7 @@ type chat struct {
 	order   []*said
 	events  map[string]*said
 	stray   []error         // actions that name no event of this run
-	changed chan struct{}   // closed and replaced at each action
+	changed sync.Cond       // broadcast at each action
 	acted   time.Time       // of the last action
 	onClaim func(id string) // must not block
 }
@@ -42,7 +42,9 @@ type said struct {
 type send struct{ text, key string }
 
 func newChat() *chat {
-	return &chat{events: map[string]*said{}, changed: make(chan struct{})}
+	c := &chat{events: map[string]*said{}}
+	c.changed.L = &c.mu
+	return c
 }
 
 // add puts an event into its conversation.
@@ -62,41 +64,34 @@ func (c *chat) look(id string, f func(s *said)) {
 	}
 }
 
-// await waits until a condition on an event holds. It reports false if ctx ends first.
-func (c *chat) await(ctx context.Context, id string, holds func(s *said) bool) bool {
-	for {
+// discharged waits until a must_respond was answered, deferred or settled. It reports false
+// if ctx ends first.
+func (c *chat) discharged(ctx context.Context, id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() {
 		c.mu.Lock()
-		done, changed := holds(c.events[id]), c.changed
-		c.mu.Unlock()
-		if done {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
+		defer c.mu.Unlock()
+		c.changed.Broadcast()
+	})
+	defer stop()
+	for s := c.events[id]; ; c.changed.Wait() {
+		if done := len(s.sends) > 0 || s.settled; done || ctx.Err() != nil {
+			return done
 		}
 	}
 }
 
 // quiet waits until the program has done nothing for d.
 func (c *chat) quiet(ctx context.Context, d time.Duration) {
-	began := time.Now()
-	for {
+	for last := time.Now(); time.Since(last) < d && retry.Sleep(ctx, time.Until(last.Add(d))); {
 		c.mu.Lock()
-		last := c.acted
+		if c.acted.After(last) {
+			last = c.acted
+		}
 		c.mu.Unlock()
-		if last.Before(began) {
-			last = began
-		}
-		if left := time.Until(last.Add(d)); left <= 0 || !retry.Sleep(ctx, left) {
-			return
-		}
 	}
 }
-
-// discharged reports whether a must_respond was answered, deferred or settled.
-func discharged(s *said) bool { return len(s.sends) > 0 || s.settled }
 
 // List returns the chat tools.
 func (c *chat) List() []harness.Tool {
@@ -138,10 +133,7 @@ func (c *chat) Call(_ context.Context, name string, raw json.RawMessage) harness
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acted = time.Now()
-	defer func() {
-		close(c.changed)
-		c.changed = make(chan struct{})
-	}()
+	defer c.changed.Broadcast()
 	if name == "chat.list_events" || name == "chat.read_thread" {
 		return c.readLocked(name, &a)
 	}

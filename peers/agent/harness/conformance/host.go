@@ -24,30 +24,40 @@ const (
 	Skipped = "skipped"
 )
 
-// verdict returns the outcome of a case; wrong is nil if nothing is wrong.
-func verdict(version attention.Version, name, title string, wrong error) Verdict {
-	v := Verdict{Case: caseName(version, name), Title: title, Result: OK}
-	if wrong != nil {
+// A draft is the cases of one draft.
+type draft struct {
+	version attention.Version
+	opts    Options
+	report  func(Verdict)
+}
+
+// id names a case; those of vectors are named like their events.
+func (d *draft) id(name string) string { return string(d.version) + "/" + name }
+
+// wanted reports whether a case is to be run.
+func (d *draft) wanted(name, title string) bool {
+	return strings.Contains(d.id(name)+" "+title, d.opts.Only)
+}
+
+// conclude reports a case if it is wanted; wrong is nil if nothing is wrong. A withheld
+// delivery is not wrong.
+func (d *draft) conclude(name, title string, wrong error) {
+	v := Verdict{Case: d.id(name), Title: title, Result: OK}
+	if wrong != nil && !errors.Is(wrong, errWithheld) {
 		v.Result, v.Error = Failed, wrong.Error()
 	}
 	if _, skipped := errors.AsType[skipError](wrong); skipped {
 		v.Result = Skipped
 	}
-	return v
+	if d.wanted(name, title) {
+		d.report(v)
+	}
 }
 
 // A skipError says why a case is skipped.
 type skipError string
 
 func (e skipError) Error() string { return string(e) }
-
-// wanted reports whether a case is to be run.
-func wanted(o *Options, version attention.Version, name, title string) bool {
-	return strings.Contains(caseName(version, name)+" "+title, o.Only)
-}
-
-// caseName names a case of a draft; those of vectors are named like their events.
-func caseName(version attention.Version, name string) string { return string(version) + "/" + name }
 
 // Versions are the drafts that are checked.
 var Versions = []attention.Version{attention.Version0602, attention.Version0624}
@@ -61,13 +71,11 @@ func Host(opts *Options, report func(Verdict)) error {
 		return err
 	}
 	for _, version := range o.Versions {
+		draft := &draft{version, o, report}
 		for i := range vectors {
 			v := &vectors[i]
-			if name := v.Event.EventID; wanted(&o, version, name, v.Name) {
-				cfg := v.Config
-				cfg.Version = version
-				report(verdict(version, name, v.Name, CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, cfg), version)))
-			}
+			v.Config.Version = version
+			draft.conclude(v.Event.EventID, v.Name, CheckDecision(v, attention.Decide(v.Event, v.Self, v.Facts, v.Config), version))
 		}
 	}
 	return nil

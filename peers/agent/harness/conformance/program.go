@@ -44,7 +44,7 @@ func (opts *Options) withDefaults() Options {
 func Program(ctx context.Context, argv []string, opts *Options, report func(Verdict)) error {
 	o := opts.withDefaults()
 	for _, version := range o.Versions {
-		r := &run{argv: argv, opts: o, version: version, chat: newChat(), id: rand.Text()[:8], report: report}
+		r := &run{draft: draft{version, o, report}, argv: argv, chat: newChat(), fresh: rand.Text()[:8]}
 		if err := r.check(ctx); err != nil {
 			return err
 		}
@@ -54,12 +54,10 @@ func Program(ctx context.Context, argv []string, opts *Options, report func(Verd
 
 // A run checks one draft.
 type run struct {
-	argv    []string
-	opts    Options
-	version attention.Version
-	chat    *chat
-	id      string // makes event ids fresh
-	report  func(Verdict)
+	draft
+	argv  []string
+	chat  *chat
+	fresh string // makes event ids fresh
 
 	harness  *c2a.Harness
 	caps     harness.Capabilities
@@ -69,19 +67,6 @@ type run struct {
 
 // errWithheld is the outcome of a delivery in a mode that the program does not take.
 var errWithheld = errors.New("the program does not take this mode")
-
-// wanted reports whether a case is to be run.
-func (r *run) wanted(name, title string) bool { return wanted(&r.opts, r.version, name, title) }
-
-// conclude reports a case if it is wanted. A withheld delivery is not wrong.
-func (r *run) conclude(name, title string, wrong error) {
-	if errors.Is(wrong, errWithheld) {
-		wrong = nil
-	}
-	if r.wanted(name, title) {
-		r.report(verdict(r.version, name, title, wrong))
-	}
-}
 
 // check runs every case of the draft.
 func (r *run) check(ctx context.Context) error {

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"hubbub/peers/attention"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // atOnce bounds the obligations that the program has at one time.
@@ -29,8 +30,8 @@ func (r *run) vectors(ctx context.Context) error {
 		return err
 	}
 	var trials []*trial
-	var obliged sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
+	var obliged errgroup.Group
+	obliged.SetLimit(atOnce)
 	for i := range vectors {
 		v := &vectors[i]
 		if !r.wanted(v.Event.EventID, v.Name) {
@@ -41,13 +42,12 @@ func (r *run) vectors(ctx context.Context) error {
 		if t.wrong = r.deliver(ctx, r.event(t.said), 1); t.wrong != nil || t.decision.Policy != attention.PolicyMustRespond {
 			continue
 		}
-		slots <- struct{}{}
-		obliged.Go(func() {
-			defer func() { <-slots }()
+		obliged.Go(func() error {
 			t.wrong = r.awaitDischarge(ctx, t.event.EventID)
+			return nil
 		})
 	}
-	obliged.Wait()
+	obliged.Wait() //nolint:errcheck // it returns nil
 	r.chat.quiet(ctx, r.opts.Quiet)
 	for _, t := range trials {
 		if errors.Is(t.wrong, errWithheld) {
@@ -65,7 +65,7 @@ func (r *run) say(v *attention.Vector) *said {
 	cfg := v.Config
 	cfg.Version, cfg.Inject = r.version, &r.caps.Injection
 	s := &said{event: v.Event, decision: attention.Decide(v.Event, v.Self, v.Facts, cfg)}
-	s.event.EventID += "." + r.id
+	s.event.EventID += "." + r.fresh
 	if s.decision.AddressedToMe() {
 		s.event.Recipient = cmp.Or(s.event.Recipient, v.Self.ID)
 	}
@@ -77,7 +77,7 @@ func (r *run) say(v *attention.Vector) *said {
 func (r *run) awaitDischarge(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
-	if !r.chat.await(ctx, id, discharged) {
+	if !r.chat.discharged(ctx, id) {
 		return fmt.Errorf("must_respond was neither answered nor deferred nor settled in %s", r.opts.Timeout)
 	}
 	return nil
