@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"protocol/wire":    {"protocol", "protocol/jsonrpc"},
 	"protocol/http1":   {},
 
+	"protocol/chorus":     {},
 	"protocol/datafolder": {},
 	"protocol/defaults":   {},
 	"protocol/retry":      {},
@@ -71,13 +72,13 @@ var mayImport = map[string][]string{
 	"peers/agent/tools":               {"protocol", "protocol/collab", "peers/attention", "peers/collab", "peers/outbox", "peers/agent/harness", "peers/agent/mailbox"},
 	"peers/agent/turns":               {"protocol", "peers/attention", "peers/agent/harness", "peers/agent/mailbox", "peers/agent/tools"},
 	"peers/agent/harness":             {"peers/attention", "protocol"},
-	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/http1", "peers/agent/harness", "peers/agent/harness/child", "peers/child", "protocol/jsonrpc", "protocol/datafolder"},
+	"peers/agent/harness/*":           {"peers/attention", "peers/store", "protocol", "protocol/chorus", "protocol/http1", "peers/agent/harness", "peers/agent/harness/child", "peers/child", "protocol/jsonrpc", "protocol/datafolder"},
 	"peers/agent/harness/harnesstest": {"peers/agent/harness", "peers/agent/harness/scripted", "protocol/jsonrpc"},
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
 	"peers/agent/external": {
-		"protocol", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",
+		"protocol", "protocol/chorus", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",
 	},
-	"peers/chorus": {"protocol", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "protocol/collab", "peers/collab"},
+	"peers/chorus": {"protocol", "protocol/chorus", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "protocol/collab", "peers/collab"},
 	"peers/collab": {"protocol", "protocol/collab", "peers/peer"},
 	"peers/broker": {"protocol", "peers/peer", "peers/outbox", "peers/store", "peers/attention", "protocol/collab"},
 

@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"hubbub/peers/store"
 	"hubbub/protocol"
+	"hubbub/protocol/chorus"
 )
 
 // callbackPath begins the path of the callbacks of external agents. The callback's
@@ -76,12 +76,12 @@ func (d *delivery) live(now time.Time) bool { return d.due > micros(now) }
 // takeEvent hands one event of a delivery to its agent, which stores it. The key, if
 // there is one, makes repeating it harmless. Refused is why policy
 // forbids it, if it does.
-func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *Event, key string) (refused string, err error) {
+func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *chorus.Event, key string) (refused string, err error) {
 	agent := g.members.of(d.agent)
 	if agent == nil {
 		return "", errAway
 	}
-	if e.Type == EventMessage && d.state == deliveryStale {
+	if e.Type == chorus.EventMessage && d.state == deliveryStale {
 		return agent.Refuse(ctx, d.turn)
 	}
 	if g.frameSize(len(d.chat), protocol.NewMessage(protocol.TypeAgentEvent, d.agent.ID(), e)) > g.opts.MaxFrame {
@@ -96,11 +96,7 @@ func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *Event, key stri
 	if key == "" {
 		name = fmt.Sprintf("callback:%d#%d", d.id, n) // "4" may be a key of theirs and a number of ours
 	}
-	raw, err := json.Marshal(e)
-	if err != nil {
-		return "", fmt.Errorf("writing an event: %w", err)
-	}
-	return agent.Take(ctx, d.turn, name, raw)
+	return agent.Take(ctx, d.turn, name, e)
 }
 
 // shorten makes a key fit: what is longer is hashed.

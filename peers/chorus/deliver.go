@@ -12,6 +12,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
+	"hubbub/protocol/chorus"
 )
 
 // The states of a delivery: one turn of an external agent.
@@ -31,7 +32,7 @@ type delivery struct {
 	state, trouble  string
 	digest          string // of the message, not of what is said about its channel: that changes without it
 	due             int64
-	body            []byte // a post, without callback and tools
+	body            []byte // a chorus.Post, without callback and tools
 	callback, token []byte // sealed
 }
 
@@ -41,40 +42,18 @@ func (d *delivery) columns() []any {
 	return []any{&d.id, &d.agent, &d.turn, &d.chat, &d.channel, &d.state, &d.trouble, &d.digest, &d.due, &d.body, &d.callback, &d.token}
 }
 
-// A post is the body of a POST to an external agent.
-type post struct {
-	Channel  json.RawMessage `json:"channel"`
-	Message  message         `json:"message"`
-	Callback string          `json:"callback,omitempty"`
-	MCP      any             `json:"mcp,omitempty"`
-}
-
-type message struct {
-	ID      string          `json:"id"`
-	Sender  string          `json:"sender"`
-	Content string          `json:"content"`
-	Knock   json.RawMessage `json:"knock,omitempty"`
-}
-
 var errRemoved = errors.New("the agent was removed, or got something newer instead")
 
 // deliver has a turn POSTed to its agent and waits until the agent has it (nil), or
-// never will. What the turn says is in body. The same words again are the same
+// never will. The same words again are the same
 // delivery; other words are another, and make the one before stale.
-func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat string, body []byte) error {
-	var p post
-	var channel struct {
-		ID string `json:"id"`
-	}
-	if err := errors.Join(json.Unmarshal(body, &p), json.Unmarshal(p.Channel, &channel)); err != nil {
-		return fmt.Errorf("reading a turn: %w", err)
-	}
+func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat string, p *chorus.Post) error {
 	said, err := json.Marshal(p.Message)
 	if err != nil {
 		return fmt.Errorf("reading what a turn says: %w", err)
 	}
-	d := &delivery{agent: agent, turn: turn, chat: chat, channel: channel.ID, digest: hashSecret(string(said))}
-	if err := store.DoTx(ctx, g.store.db, func(tx *store.Tx) { g.prepare(tx, d, &p) }); err != nil {
+	d := &delivery{agent: agent, turn: turn, chat: chat, channel: p.Channel.ID, digest: hashSecret(string(said))}
+	if err := store.DoTx(ctx, g.store.db, func(tx *store.Tx) { g.prepare(tx, d, p) }); err != nil {
 		return fmt.Errorf("storing a delivery: %w", err)
 	}
 	settled, forget := g.awaited.expect(d.id)
@@ -102,7 +81,7 @@ func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat strin
 
 // prepare stores the delivery of a turn for its POST, if there is none of the same
 // words, and sets its id.
-func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *post) {
+func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
 	before, again := store.Get(tx, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, d.agent, d.turn)
 	d.id, d.state = before.id, before.state
 	if !again || before.digest != d.digest && before.digest != "" {
@@ -165,7 +144,7 @@ func (g *Gateway) postOf(ctx context.Context, id string) (connection string, bod
 	if err != nil {
 		return "", nil, err
 	}
-	var p post
+	var p chorus.Post
 	callback, sealed := g.store.seal.open(turnLabel(d.id), d.callback)
 	token, alike := g.store.seal.open(turnLabel(d.id), d.token)
 	if err := errors.Join(sealed, alike, json.Unmarshal(d.body, &p)); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
+	"hubbub/protocol/chorus"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -26,7 +27,7 @@ type Agent interface {
 	Run(ctx context.Context) error
 	// Take stores one event that came to the callback of a turn; key names it among
 	// the events of the agent. Refused is why policy forbids it, if it does.
-	Take(ctx context.Context, turn, key string, event []byte) (refused string, err error)
+	Take(ctx context.Context, turn, key string, e *chorus.Event) (refused string, err error)
 	// Refuse records a message for words that the turn has no more, and says so.
 	Refuse(ctx context.Context, turn string) (refused string, err error)
 	// Tools is the MCP endpoint of the tools of one chat.
@@ -40,9 +41,9 @@ type AgentSpec struct {
 	Legacy         string // database that may hold what an earlier version left of it
 	Roles, Streams []string
 	Knocks         bool
-	// Post has a turn POSTed; it returns nil when the agent has it. Body holds the
-	// members channel and message of the POST.
-	Post          func(ctx context.Context, turn, chat string, body []byte) error
+	// Post has a turn POSTed, with a callback and tools; it returns nil when the agent
+	// has it.
+	Post          func(ctx context.Context, turn, chat string, p *chorus.Post) error
 	Peer          *peer.Options
 	ComposeWindow time.Duration
 	ComposeCap    time.Duration
@@ -219,8 +220,8 @@ func (m *members) openAgent(ctx context.Context, one *member) (Agent, error) {
 	agent, err := g.opts.OpenAgent(ctx, &AgentSpec{
 		Name: string(one.name), Folder: m.g.store.agentFolder(one.folder()), Legacy: filepath.Join(g.store.folder, databaseFile),
 		Roles: known.Settings.Roles, Streams: known.Settings.Streams, Knocks: known.Settings.Knocks,
-		Post: func(ctx context.Context, turn, chat string, body []byte) error {
-			return g.deliver(ctx, one.name, turn, chat, body)
+		Post: func(ctx context.Context, turn, chat string, p *chorus.Post) error {
+			return g.deliver(ctx, one.name, turn, chat, p)
 		},
 		Peer: link, ComposeWindow: g.opts.ComposeWindow, ComposeCap: g.opts.ComposeCap, Deadline: g.opts.CallbackTTL,
 		Version: g.opts.Version, Log: g.log,

@@ -15,12 +15,13 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
+	"hubbub/protocol/chorus"
 )
 
 // A pending event, as it waits for its callback.
 type pendingEvent struct {
-	Event   Event `json:"event"`
-	Inbound int64 `json:"inbound"` // the message whose callback it is for
+	Event   chorus.Event `json:"event"`
+	Inbound int64        `json:"inbound"` // the message whose callback it is for
 	// Of the reply that it shows, whose sender is told the outcome; empty for others.
 	Agent   protocol.PeerID    `json:"agent,omitempty"`
 	Channel protocol.PeerID    `json:"channel,omitempty"`
@@ -94,7 +95,7 @@ func (g *Gateway) putBracketed(tx *store.Tx, in replied, p pendingEvent, key str
 	}
 	lifecycle := func(status string) {
 		in.turn = status
-		g.putEvent(tx, p.Channel, in.seq, pendingEvent{Event: Event{Type: EventLifecycle, Status: status}}, key+" "+status)
+		g.putEvent(tx, p.Channel, in.seq, pendingEvent{Event: chorus.Event{Type: chorus.EventLifecycle, Status: status}}, key+" "+status)
 	}
 	if in.turn != lifecycleProcessing {
 		lifecycle(lifecycleProcessing)
@@ -145,7 +146,7 @@ func (g *Gateway) putEvent(tx *store.Tx, channel protocol.PeerID, seq int64, p p
 // putError stores an error event of the gateway's own for the callback of a
 // message.
 func (g *Gateway) putError(tx *store.Tx, channel protocol.PeerID, seq int64, key, why, code string) {
-	g.putEvent(tx, channel, seq, pendingEvent{Event: Event{Type: EventError, Message: why, Code: code}}, key)
+	g.putEvent(tx, channel, seq, pendingEvent{Event: chorus.Event{Type: chorus.EventError, Message: why, Code: code}}, key)
 }
 
 // maxAttempts is the first attempt at a POST and three more.
@@ -285,5 +286,5 @@ var errSilent = errors.New("its callback did not answer the event before")
 // isReport reports whether an event is a report of activity: no answer, no error, no
 // lifecycle.
 func (p *pendingEvent) isReport() bool {
-	return p.Reply == "" && p.Event.Type != EventError && p.Event.Type != EventLifecycle
+	return p.Reply == "" && p.Event.Type != chorus.EventError && p.Event.Type != chorus.EventLifecycle
 }

@@ -16,6 +16,7 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
+	words "hubbub/protocol/chorus"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
@@ -28,7 +29,7 @@ type Spec struct {
 	Legacy         string // database of a gateway that may hold what an earlier version left
 	Roles, Streams []string
 	Knocks         bool
-	Post           func(ctx context.Context, turn, chat string, body []byte) error // see chorus.PostFunc
+	Post           func(ctx context.Context, turn, chat string, p *words.Post) error // see chorus.PostFunc
 	Peer           *peer.Options
 	ComposeWindow  time.Duration
 	ComposeCap     time.Duration
@@ -73,8 +74,8 @@ func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(
 
 // Take stores one event of the callback of a turn; see chorus.Harness. Refused is
 // why policy forbids it, if it does.
-func (x *Agent) Take(ctx context.Context, turn, key string, event []byte) (refused string, err error) {
-	return advice(x.harness.Take(ctx, turn, key, event))
+func (x *Agent) Take(ctx context.Context, turn, key string, e *words.Event) (refused string, err error) {
+	return advice(x.harness.Take(ctx, turn, key, e))
 }
 
 // Refuse records that an event was for words that its turn has no more, and says so.

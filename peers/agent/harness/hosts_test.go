@@ -26,6 +26,7 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/scripted"
+	posts "hubbub/protocol/chorus"
 	"hubbub/protocol/retry"
 )
 
@@ -90,9 +91,9 @@ func newElsewhere(t *testing.T, failing bool) harness.Harness {
 	e := &elsewhere{}
 	var playing sync.WaitGroup
 	t.Cleanup(playing.Wait)
-	e.Harness = chorus.New(func(_ context.Context, turn, _ string, body []byte) error {
-		if !json.Valid(body) {
-			t.Errorf("POSTed %s", body)
+	e.Harness = chorus.New(func(_ context.Context, turn, _ string, p *posts.Post) error {
+		if _, err := json.Marshal(p); err != nil {
+			t.Errorf("POSTed %v, %v", p, err)
 		}
 		play, _ := e.turns.Load(turn)
 		playing.Go(play.(func()))

@@ -1,47 +1,28 @@
 package chorus
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol"
+	"hubbub/protocol/chorus"
 )
 
-// A body is what is POSTed of a turn.
-type body struct {
-	Channel channel `json:"channel"`
-	Message message `json:"message"`
-}
-
-type channel struct {
-	ID      string `json:"id"`
-	Name    string `json:"name,omitempty"`
-	Service string `json:"service,omitempty"`
-	Context string `json:"context,omitempty"`
-}
-
-type message struct {
-	ID      string         `json:"id"`
-	Sender  string         `json:"sender"`
-	Content string         `json:"content"`
-	Knock   *harness.Knock `json:"knock,omitempty"`
-}
-
-// bodyOf writes a turn in the words of the protocol.
-func bodyOf(t *harness.Turn) body {
+// postOf writes a turn in the words of the protocol.
+func postOf(t *harness.Turn) *chorus.Post {
 	e := &t.Event
-	b := body{
-		Channel: channel{ID: channelID(t), Name: channelName(e), Service: serviceName(e), Context: contextOf(t)},
-		Message: message{ID: e.EventID, Sender: senderName(e.Author), Knock: e.Knock},
+	p := &chorus.Post{
+		Channel: chorus.Channel{ID: channelID(t), Name: channelName(e), Service: serviceName(e), Context: contextOf(t)},
+		Message: chorus.Message{ID: e.EventID, Sender: senderName(e.Author), Content: contentOf(e)},
 	}
 	if k := e.Knock; k != nil {
-		b.Message.Content = fmt.Sprintf("Knock: %s from %s in %s. Its content is not shown; read it with %s if you can help, else do nothing.",
+		p.Message.Knock, _ = json.Marshal(k) // strings alone
+		p.Message.Content = fmt.Sprintf("Knock: %s from %s in %s. Its content is not shown; read it with %s if you can help, else do nothing.",
 			k.Topic, k.From, k.Where, k.PullWith)
-		return b
 	}
-	b.Message.Content = contentOf(e)
-	return b
+	return p
 }
 
 // channelID names where a turn belongs: its chat, and the thread. The broker's

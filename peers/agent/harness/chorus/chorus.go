@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol/chorus"
 )
 
-// A PostFunc delivers a turn: body is a JSON object with the channel and the
-// message, chat the chat whose tools go with it. It returns nil when the agent
+// A PostFunc delivers a turn: p holds the channel and the message, chat is the chat
+// whose tools go with it. It returns nil when the agent
 // elsewhere has the turn, and an error if it never will. A turn that is given again
-// with the same body is the same delivery, also after a restart.
-type PostFunc func(ctx context.Context, turn, chat string, body []byte) error
+// with the same message is the same delivery, also after a restart.
+type PostFunc func(ctx context.Context, turn, chat string, p *chorus.Post) error
 
 // A Harness drives one agent elsewhere.
 type Harness struct {
@@ -49,11 +50,7 @@ func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 // Turn delivers a turn. The tools of the turn are not used: the agent elsewhere
 // calls those of its chat.
 func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-	body, err := json.Marshal(bodyOf(t))
-	if err != nil {
-		return harness.Outcome{}, fmt.Errorf("writing a delivery: %w", err)
-	}
-	switch err := h.post(ctx, t.ID, t.Chat, body); {
+	switch err := h.post(ctx, t.ID, t.Chat, postOf(t)); {
 	case err == nil:
 		return harness.Outcome{State: harness.Accepted, Attempt: t.Attempt}, nil
 	case ctx.Err() != nil:
@@ -66,38 +63,21 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 // Cancel does nothing: the protocol has no word for it.
 func (h *Harness) Cancel(string, string) {}
 
-// An event is what comes to a callback.
-type event struct {
-	Type    harness.ProgressKind `json:"type"` // or message
-	Content json.RawMessage      `json:"content"`
-	Name    string               `json:"name"`
-	Args    json.RawMessage      `json:"args"`
-	ID      string               `json:"id"`
-	Status  string               `json:"status"`
-	Message string               `json:"message"`
-	Code    string               `json:"code"`
-}
-
-// Take stores one event of the callback of a turn, a checked JSON object. Key names
-// it among all events of the agent. A *harness.RefusedError says that policy forbids
-// it.
-func (h *Harness) Take(ctx context.Context, turn, key string, body []byte) error {
-	var e event
-	if err := json.Unmarshal(body, &e); err != nil {
-		return fmt.Errorf("reading an event: %w", err)
-	}
+// Take stores one event of the callback of a turn. Key names it among all events of
+// the agent. A *harness.RefusedError says that policy forbids it.
+func (h *Harness) Take(ctx context.Context, turn, key string, e *chorus.Event) error {
 	o := harness.Output{TurnID: turn, Key: key}
 	switch e.Type {
-	case "message":
+	case chorus.EventMessage:
 		if json.Unmarshal(e.Content, &o.Text) != nil {
 			o.Text = string(e.Content)
 		}
-	case harness.ProgressToolCall:
-		o.Report = &harness.Progress{Kind: e.Type, Tool: e.Name, CallID: e.ID, Content: e.Args}
-	case harness.ProgressToolResult:
-		o.Report = &harness.Progress{Kind: e.Type, CallID: e.ID, Content: e.Content}
-	case harness.ProgressError:
-		o.Report = &harness.Progress{Kind: e.Type, Message: e.Message, Code: e.Code}
+	case chorus.EventToolCall:
+		o.Report = &harness.Progress{Kind: harness.ProgressToolCall, Tool: e.Name, CallID: e.ID, Content: e.Args}
+	case chorus.EventToolResult:
+		o.Report = &harness.Progress{Kind: harness.ProgressToolResult, CallID: e.ID, Content: e.Content}
+	case chorus.EventError:
+		o.Report = &harness.Progress{Kind: harness.ProgressError, Message: e.Message, Code: e.Code}
 	default:
 		o.Report = &harness.Progress{Kind: harness.ProgressStatus, Message: e.Status}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/chorus"
+	words "hubbub/protocol/chorus"
 )
 
 // posted is the body of a POST, as an agent elsewhere reads it.
@@ -26,7 +27,10 @@ type posted struct {
 func deliver(t *testing.T, turn *harness.Turn) posted {
 	t.Helper()
 	var body []byte
-	h := chorus.New(func(_ context.Context, _, _ string, b []byte) error { body = b; return nil }, false)
+	h := chorus.New(func(_ context.Context, _, _ string, p *words.Post) (err error) {
+		body, err = json.Marshal(p)
+		return err
+	}, false)
 	if outcome, err := h.Turn(t.Context(), turn, nil); err != nil || outcome.State != harness.Accepted {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
@@ -103,7 +107,7 @@ func TestATurnInTheWordsOfTheProtocol(t *testing.T) {
 // is not delivered says so, and one that is withdrawn why.
 func TestWhatComesBack(t *testing.T) {
 	broken := errors.New("it answered HTTP 404")
-	h := chorus.New(func(ctx context.Context, turn, _ string, _ []byte) error {
+	h := chorus.New(func(ctx context.Context, turn, _ string, _ *words.Post) error {
 		if turn == "waits" {
 			<-ctx.Done()
 			return ctx.Err()
@@ -125,7 +129,7 @@ func TestWhatComesBack(t *testing.T) {
 	}
 	early, end := context.WithTimeout(t.Context(), time.Millisecond)
 	defer end()
-	if err := h.Take(early, "t1", "k", []byte(`{"type":"status"}`)); !errors.Is(err, harness.ErrStopped) {
+	if err := h.Take(early, "t1", "k", &words.Event{Type: words.EventStatus}); !errors.Is(err, harness.ErrStopped) {
 		t.Errorf("before it runs: %v", err)
 	}
 	got := make(chan harness.Output, 1)
@@ -142,7 +146,11 @@ func TestWhatComesBack(t *testing.T) {
 		`{"type":"tool_call","name":"search","id":"1","args":{"q":1}}`: `tool_call search 1 {"q":1}`,
 		`{"type":"tool_result","id":"1","content":"3 degrees"}`:        `tool_result 1 "3 degrees"`,
 	} {
-		if err := h.Take(t.Context(), "t1", "k", []byte(body)); err != nil {
+		var e words.Event
+		if err := json.Unmarshal([]byte(body), &e); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Take(t.Context(), "t1", "k", &e); err != nil {
 			t.Fatal(err)
 		}
 		o := <-got

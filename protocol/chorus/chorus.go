@@ -1,0 +1,55 @@
+// Package chorus holds the words of the Chorus channel protocol: what is POSTed to an
+// agent elsewhere, and what comes to a callback.
+package chorus
+
+import "encoding/json"
+
+// A Post is the body of a POST to an agent elsewhere: one message of a channel.
+type Post struct {
+	Channel  Channel `json:"channel"`
+	Message  Message `json:"message"`
+	Callback string  `json:"callback,omitempty"` // URL for Events, secret
+	MCP      any     `json:"mcp,omitempty"`      // where the tools of the channel are; one server or a list
+}
+
+// A Channel is where a message was said.
+type Channel struct {
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`
+	Service string `json:"service,omitempty"`
+	Context string `json:"context,omitempty"`
+}
+
+// A Message is what was said.
+type Message struct {
+	ID      string          `json:"id"`
+	Sender  string          `json:"sender"`
+	Content string          `json:"content"`
+	Knock   json.RawMessage `json:"knock,omitempty"`
+}
+
+// An Event is one JSON object that goes to a callback, or came to one.
+type Event struct {
+	Type    EventType       `json:"type"`
+	Content json.RawMessage `json:"content,omitempty"` // message: a string; tool_result: any value
+	Name    string          `json:"name,omitempty"`    // tool_call
+	Args    json.RawMessage `json:"args,omitempty"`    // tool_call
+	ID      string          `json:"id,omitempty"`      // tool_call, tool_result: equal in both
+	Status  string          `json:"status,omitempty"`  // status, lifecycle
+	Message string          `json:"message,omitempty"` // error
+	Code    string          `json:"code,omitempty"`    // error
+}
+
+// An EventType says what a callback's event is.
+type EventType string
+
+// The types of events. EventLifecycle extends the protocol: it brackets what an
+// agent does for one message.
+const (
+	EventMessage    EventType = "message"
+	EventToolCall   EventType = "tool_call"
+	EventToolResult EventType = "tool_result"
+	EventStatus     EventType = "status"
+	EventError      EventType = "error"
+	EventLifecycle  EventType = "lifecycle"
+)
