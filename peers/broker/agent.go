@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -157,12 +156,4 @@ func (t *tx) expireEndpoints() {
 			emit(t, collab.EventAgentRetired, "agent:"+e.LogicalAgentID, e.Endpoint, nil)
 		}
 	}
-}
-
-// sooner returns the earlier of two times, where the zero time means never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -15,6 +15,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/retry"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
@@ -152,15 +153,11 @@ func (b *Broker) announceReady(ctx context.Context) error {
 // their answers.
 func (b *Broker) drain() {
 	b.closing.Store(true)
-	limit := time.NewTimer(stopGrace)
-	defer limit.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
+	limit, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
 	for !b.answers.idle() || len(b.writer.jobs) > 0 {
-		select {
-		case <-limit.C:
+		if !retry.Sleep(limit, 10*time.Millisecond) {
 			return
-		case <-tick.C:
 		}
 	}
 }
@@ -186,8 +183,10 @@ func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
 // forget forgets an answer that was sent, or notes that it was if it is kept for
 // repetitions.
 func (b *Broker) forget(sent answer) {
-	b.writer.later(`DELETE FROM answers WHERE id = ? AND kept = 0`, sent.id)
-	b.writer.later(`UPDATE answers SET sent = 1 WHERE id = ?`, sent.id)
+	b.writer.later(func(tx *store.Tx) {
+		tx.Exec(`DELETE FROM answers WHERE id = ? AND kept = 0`, sent.id)
+		tx.Exec(`UPDATE answers SET sent = 1 WHERE id = ?`, sent.id)
+	})
 }
 
 // committed lets out what a batch brought about.

@@ -134,14 +134,9 @@ func (s *state) putDelivery(d collab.Delivery) {
 	}
 	s.deliveries[d.ID] = &d
 	if d.Terminal() {
-		open := s.openTo[d.TargetAgentID]
-		if i := slices.Index(open, d.ID); i >= 0 {
-			open = slices.Delete(open, i, i+1)
-		}
-		if len(open) == 0 {
+		open := slices.DeleteFunc(s.openTo[d.TargetAgentID], func(id string) bool { return id == d.ID })
+		if s.openTo[d.TargetAgentID] = open; len(open) == 0 {
 			delete(s.openTo, d.TargetAgentID)
-			return
 		}
-		s.openTo[d.TargetAgentID] = open
 	}
 }

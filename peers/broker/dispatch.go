@@ -9,6 +9,7 @@ import (
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -87,7 +88,8 @@ func (b *Broker) clockLoop(ctx context.Context) error {
 		case <-due.C:
 		case <-thorough.C:
 			full = true
-			b.writer.later(`DELETE FROM answers WHERE sent = 1 AND at < ?`, b.now().Add(-answersKept).UnixMicro())
+			before := b.now().Add(-answersKept).UnixMicro()
+			b.writer.later(func(tx *store.Tx) { tx.Exec(`DELETE FROM answers WHERE sent = 1 AND at < ?`, before) })
 		}
 		err := b.writer.change(ctx, func(t *tx) { t.sweep(full) })
 		if err != nil && ctx.Err() == nil {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,22 +42,16 @@ func ParseLabel(text string) (Label, error) {
 		return Label{}, fmt.Errorf("%q is no label: an @ or a space stands inside it", text)
 	}
 	var l Label
+	var wrong [2]error
 	rest, model, hasModel := strings.Cut(rest, "?")
 	rest, harness, hasHarness := strings.Cut(rest, "#")
 	if hasModel {
-		if err := l.set("model", model); err != nil {
-			return Label{}, err
-		}
+		wrong[0] = l.set("model", model)
 	}
 	if hasHarness {
-		if err := l.set("harness", harness); err != nil {
-			return Label{}, err
-		}
+		wrong[1] = l.set("harness", harness)
 	}
-	if err := l.parseSegments(strings.Split(rest, ".")); err != nil {
-		return Label{}, err
-	}
-	return l, nil
+	return l, cmp.Or(wrong[0], wrong[1], l.parseSegments(strings.Split(rest, ".")))
 }
 
 func (l *Label) parseSegments(segments []string) error {

@@ -183,7 +183,7 @@ func (s *state) reason(m collab.Message, dec collab.Decision) string {
 func (t *tx) postMetadata(m collab.Message, r route, dec collab.Decision) collab.PostMetadata {
 	meta := collab.PostMetadata{
 		Mentions: []string{}, TargetAgents: []string{}, InReplyTo: m.InReplyTo, Wake: dec,
-		Digest: t.digest, AskedLabel: r.label,
+		Digest: t.digest, AskedLabel: cmp.Or(r.label, r.labelOf(dec)),
 	}
 	for _, mention := range m.Mentions {
 		meta.Mentions = append(meta.Mentions, cmp.Or(mention.AgentID, mention.Label))
@@ -191,18 +191,7 @@ func (t *tx) postMetadata(m collab.Message, r route, dec collab.Decision) collab
 	for _, n := range r.named {
 		meta.TargetAgents = append(meta.TargetAgents, n.standing.AgentID)
 	}
-	if meta.AskedLabel == "" {
-		meta.AskedLabel = r.labelOf(dec)
-	}
 	return meta
-}
-
-// routingCodes are the codes for decisions that should have woken somebody and could
-// not.
-var routingCodes = map[collab.Outcome]collab.Code{
-	collab.OutcomeUnavailable: collab.CodeUnavailable,
-	collab.OutcomeUnknown:     collab.CodeUnknownTarget,
-	collab.OutcomeAmbiguous:   collab.CodeAmbiguous,
 }
 
 // posted answers for a stored message: what became of it, or the error that says
@@ -218,7 +207,7 @@ func (t *tx) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) 
 			out.Deliveries = append(out.Deliveries, at(d, t.now))
 		}
 	}
-	if code := routingCodes[dec.Outcome]; code != "" {
+	if code := collab.Code(dec.Outcome); leadsNowhere(code) {
 		misrouted(code, cmp.Or(meta.AskedLabel, dec.TargetAgentID), dec.Reason, dec.Options, map[string]any{
 			"messageId": m.ID, "message": m, "mentions": out.Mentions, "deliveries": out.Deliveries,
 			"rule": dec.Rule, "targetAgentId": dec.TargetAgentID, "duplicate": duplicate,

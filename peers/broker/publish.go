@@ -30,7 +30,7 @@ const (
 type publisher struct {
 	db    *sql.DB
 	send  sendFunc
-	later func(query string, args ...any) // see writer
+	later func(func(*store.Tx)) // see writer
 	log   *zerolog.Logger
 	wake  chan struct{}
 
@@ -39,7 +39,7 @@ type publisher struct {
 	settled int64 // every event up to this one was published
 }
 
-func newPublisher(db *sql.DB, send sendFunc, later func(string, ...any), log *zerolog.Logger) *publisher {
+func newPublisher(db *sql.DB, send sendFunc, later func(func(*store.Tx)), log *zerolog.Logger) *publisher {
 	return &publisher{db: db, send: send, later: later, log: log, wake: make(chan struct{}, 1), done: map[int64]bool{}}
 }
 
@@ -96,11 +96,9 @@ func (p *publisher) start(ctx context.Context, wg *sync.WaitGroup, room chan str
 			p.settle(e.Seq)
 		}
 	})
-	pace := time.NewTimer(publishPace)
-	defer pace.Stop()
 	select {
 	case <-answered:
-	case <-pace.C:
+	case <-time.After(publishPace):
 	case <-ctx.Done():
 	}
 	return true
@@ -133,7 +131,8 @@ func (p *publisher) settle(seq int64) {
 		p.settled++
 		delete(p.done, p.settled)
 	}
-	p.later(`UPDATE published SET seq = ?`, p.settled)
+	settled := p.settled
+	p.later(func(tx *store.Tx) { tx.Exec(`UPDATE published SET seq = ?`, settled) })
 }
 
 // factMessage makes the collab_event of an event. Its messageId follows from the

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -13,30 +14,16 @@ import (
 // uses what it shares with a work item, and the fields below.
 type record struct {
 	collab.WorkItem
-	AskedByID         string
-	AskedOfID         string
-	Answer            string
-	SpawnedWorkItemID string
+	AskedByID         string `json:"askedById"`
+	AskedOfID         string `json:"askedOfId"`
+	Answer            string `json:"answer"`
+	SpawnedWorkItemID string `json:"spawnedWorkItemId"`
 }
 
-func recordOf(q collab.Question) *record {
-	return &record{
-		WorkItem: collab.WorkItem{
-			ID: q.ID, Kind: q.Kind, Title: q.Title, CreatedByID: q.CreatedByID, NextMoveOwnerID: q.NextMoveOwnerID,
-			State: collab.WorkState(q.State), AcceptanceState: q.AcceptanceState,
-			ParentID: q.ParentID, ConversationID: q.ConversationID, CreatedAt: q.CreatedAt, UpdatedAt: q.UpdatedAt,
-		},
-		AskedByID: q.AskedByID, AskedOfID: q.AskedOfID, Answer: q.Answer, SpawnedWorkItemID: q.SpawnedWorkItemID,
-	}
-}
-
-func (r *record) question() collab.Question {
-	return collab.Question{
-		ID: r.ID, Kind: r.Kind, Title: r.Title, CreatedByID: r.CreatedByID, NextMoveOwnerID: r.NextMoveOwnerID,
-		AskedByID: r.AskedByID, AskedOfID: r.AskedOfID, State: collab.QuestionState(r.State), AcceptanceState: r.AcceptanceState,
-		Answer: r.Answer, ConversationID: r.ConversationID, ParentID: r.ParentID, SpawnedWorkItemID: r.SpawnedWorkItemID,
-		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
-	}
+// question is the record as a question, whose members are those of a record.
+func (r *record) question() (q collab.Question) {
+	check(json.Unmarshal(encode(r), &q))
+	return q
 }
 
 func (r *record) workItem() collab.WorkItem { return r.WorkItem }

@@ -137,7 +137,7 @@ func decideRequest(t *tx, r request, requestID string) (content json.RawMessage,
 		value = findMethod(r.content.Method).run(t, r.content.Params)
 	})
 	refusal, refused := errors.AsType[*collab.Error](err)
-	done := !refused || routingFailed(refusal)
+	done := !refused || leadsNowhere(refusal.Code)
 	switch {
 	case err != nil && !refused:
 		check(fmt.Errorf("%s from %s: %w", r.content.Method, r.from, err))
@@ -148,10 +148,10 @@ func decideRequest(t *tx, r request, requestID string) (content json.RawMessage,
 	return encodeResult(requestID, value, refusal), done && !methods[r.content.Method].fresh
 }
 
-// routingFailed reports whether a refusal says that a message was stored although
-// nobody could be woken for it.
-func routingFailed(e *collab.Error) bool {
-	return e.Code == collab.CodeUnknownTarget || e.Code == collab.CodeAmbiguous || e.Code == collab.CodeUnavailable
+// leadsNowhere reports whether a code says that somebody should have been woken and could
+// not be, although a message may be stored. An outcome of that kind is named as its code is.
+func leadsNowhere(code collab.Code) bool {
+	return code == collab.CodeUnknownTarget || code == collab.CodeAmbiguous || code == collab.CodeUnavailable
 }
 
 // encodeResult writes the content of a collab_result: of a refusal, or else of a

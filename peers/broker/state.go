@@ -83,10 +83,12 @@ type fold func(s *state, e collab.Event) error
 var folds = func() map[string]fold {
 	m := map[string]fold{collab.EventMessagePosted.Name: (*state).foldMessage}
 	on(m, func(s *state, _ collab.Event, c collab.Conversation) { s.conversations[c.ID] = &c }, collab.EventConversation)
-	on(m, func(s *state, _ collab.Event, q collab.Question) { s.foldRecord(recordOf(q)) },
-		collab.EventQuestionCreated, collab.EventQuestionAnswered, collab.EventQuestionUpdated)
-	on(m, func(s *state, _ collab.Event, w collab.WorkItem) { s.foldRecord(&record{WorkItem: w}) },
-		collab.EventWorkCreated, collab.EventWorkUpdated)
+	for _, kind := range []string{
+		collab.EventQuestionCreated.Name, collab.EventQuestionAnswered.Name, collab.EventQuestionUpdated.Name,
+		collab.EventWorkCreated.Name, collab.EventWorkUpdated.Name,
+	} {
+		m[kind] = (*state).foldRecord
+	}
 	on(m, func(s *state, e collab.Event, w collab.WakeDecided) { s.wakes[w.RecordID] = wakeRef{e.Seq, e.At} }, collab.EventWakeDecided)
 	on(m, func(s *state, _ collab.Event, d collab.Delivery) { s.putDelivery(d) }, collab.EventDelivery, collab.EventDeliveryChanged)
 	on(m, (*state).foldWoken, collab.EventWoken)
@@ -174,11 +176,17 @@ func readMessage(e collab.Event) (m collab.Message, meta collab.PostMetadata, er
 	return m, meta, err
 }
 
-func (s *state) foldRecord(r *record) {
+// foldRecord takes a work item or a question.
+func (s *state) foldRecord(e collab.Event) error {
+	r := &record{}
+	if err := json.Unmarshal(e.Payload, r); err != nil {
+		return err
+	}
 	if s.records[r.ID] == nil {
 		s.order = append(s.order, r.ID)
 	}
 	s.records[r.ID] = r
+	return nil
 }
 
 // foldWoken marks a delivery as woken.

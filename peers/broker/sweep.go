@@ -18,14 +18,20 @@ func (t *tx) sweep(thorough bool) {
 	}
 }
 
-// nextDue returns when a sweep that is not thorough has something to do.
+// nextDue returns when a sweep that is not thorough has something to do; the zero time
+// is never.
 func (t *tx) nextDue() (next time.Time) {
+	due := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
 	for id := range t.held {
-		next = sooner(next, collab.ParseTime(t.claims[id].ExpiresAt))
+		due(collab.ParseTime(t.claims[id].ExpiresAt))
 	}
 	for _, e := range t.endpoints {
 		if e.Status == collab.StatusOnline {
-			next = sooner(next, collab.ParseTime(e.LastHeartbeatAt).Add(t.opts.EndpointTimeout))
+			due(collab.ParseTime(e.LastHeartbeatAt).Add(t.opts.EndpointTimeout))
 		}
 	}
 	return next

@@ -84,7 +84,8 @@ func TestQuestionRules(t *testing.T) {
 		"its own parent":      {func(q *record) { q.ParentID = "q-1" }, []string{"parentId cannot reference the record itself"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := recordOf(baseQuestion())
+			q := &record{}
+			check(json.Unmarshal(encode(baseQuestion()), q))
 			c.change(q)
 			if got := q.validate(); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)

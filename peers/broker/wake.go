@@ -72,21 +72,20 @@ func (s situation) quiet() string {
 
 // settle completes a decision with what its target was found to mean.
 func settle(d *collab.Decision, st Standing) {
-	d.Options = st.Candidates
-	switch {
-	case st.Failure == collab.CodeAmbiguous:
-		d.Outcome, d.Reason = collab.OutcomeAmbiguous, d.Reason+"; "+st.Reason
+	d.Options, d.Outcome = st.Candidates, collab.OutcomeUnavailable
+	why := st.Reason
+	switch e := st.Endpoint; {
 	case st.Failure != "":
-		d.Outcome, d.Reason = collab.OutcomeUnknown, d.Reason+"; "+st.Reason
+		d.Outcome = collab.Outcome(st.Failure)
 	case st.Person:
-		d.Outcome, d.Reason = collab.OutcomeNobody, d.Reason+"; "+st.Reason+", and people are not woken"
-	case st.Endpoint == nil:
-		d.Outcome, d.Reason = collab.OutcomeUnavailable, d.Reason+"; "+st.Reason
-	case st.Endpoint.Status != collab.StatusOnline:
-		d.Outcome, d.Reason = collab.OutcomeUnavailable, d.Reason+"; no endpoint is online"
-	case st.Endpoint.WakePolicy != collab.WakeAuto:
-		d.Outcome, d.Reason = collab.OutcomeUnavailable, d.Reason+"; endpoint "+st.Endpoint.EndpointID+" has the wake policy manual"
+		d.Outcome, why = collab.OutcomeNobody, why+", and people are not woken"
+	case e == nil:
+	case e.Status != collab.StatusOnline:
+		why = "no endpoint is online"
+	case e.WakePolicy != collab.WakeAuto:
+		why = "endpoint " + e.EndpointID + " has the wake policy manual"
 	default:
-		d.Outcome, d.EndpointID, d.Reason = collab.OutcomeWoken, st.Endpoint.EndpointID, d.Reason+"; "+st.Reason
+		d.Outcome, d.EndpointID = collab.OutcomeWoken, e.EndpointID
 	}
+	d.Reason += "; " + why
 }

@@ -35,10 +35,7 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 	if dec.Outcome == collab.OutcomeWoken {
 		t.woken(d, dec, about)
 	}
-	if stored := t.deliveries[d.ID]; stored != nil {
-		return *stored
-	}
-	return d
+	return *t.deliveries[d.ID]
 }
 
 // woken emits the event that wakes an agent and queues it for the identity that

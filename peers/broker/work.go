@@ -38,7 +38,7 @@ func wakeWork(t *tx, p collab.IDParams) collab.Result {
 	r := t.record(collab.KindWorkItem, p.ID)
 	out := collab.Result{WorkItem: r.WorkItem}
 	dec := t.wakeInto(&out, r)
-	if code := routingCodes[dec.Outcome]; code != "" {
+	if code := collab.Code(dec.Outcome); leadsNowhere(code) {
 		misrouted(code, dec.TargetAgentID, dec.Reason, dec.Options, out)
 	}
 	return out

@@ -37,26 +37,20 @@ type writer struct {
 
 	state *state
 
-	mu       sync.Mutex  // guards deferred
-	deferred []statement // to be run along with the next commit
+	mu       sync.Mutex        // guards deferred
+	deferred []func(*store.Tx) // to be done along with the next commit
 }
 
-// A statement is one SQL statement and its arguments.
-type statement struct {
-	query string
-	args  []any
-}
-
-// later runs a statement along with the next commit, within a second. The statement
-// must be repeatable: it runs again if the commit fails.
-func (w *writer) later(query string, args ...any) {
+// later does something in the transaction of the next commit, within a second. It must be
+// repeatable: it is done again if the commit fails.
+func (w *writer) later(do func(tx *store.Tx)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.deferred = append(w.deferred, statement{query, args})
+	w.deferred = append(w.deferred, do)
 }
 
-// postponed returns the statements that wait for a commit.
-func (w *writer) postponed() []statement {
+// postponed returns what waits for a commit.
+func (w *writer) postponed() []func(*store.Tx) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.deferred[:len(w.deferred):len(w.deferred)]
@@ -156,8 +150,8 @@ func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err er
 	guilty = -1
 	deferred := w.postponed()
 	err = store.DoTx(ctx, w.db, func(db *store.Tx) {
-		for _, s := range deferred {
-			db.Exec(s.query, s.args...)
+		for _, do := range deferred {
+			do(db)
 		}
 		t = &tx{
 			state: w.state, db: db, opts: w.opts, now: w.opts.Now().UTC(),

@@ -331,9 +331,6 @@ type Event struct {
 
 // ParseTime reads a time of a record. It returns the zero time if there is none.
 func ParseTime(s string) time.Time {
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, s) // the zero time with any error
 	return t
 }
