@@ -1,11 +1,16 @@
 package broker
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 )
 
 // An endpoint is one process behind a logical agent.
@@ -92,3 +97,149 @@ func (c Caller) kind() string {
 
 // speaksFor reports whether the caller may act for the agent of that name.
 func (c Caller) speaksFor(agent string) bool { return c.Person || c.Name == agent }
+
+// announce stores an endpoint, and wakes its agent for what waited.
+func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
+	p.LogicalAgentID = cmp.Or(bareName(p.LogicalAgentID), bareName(string(t.caller.Identity)))
+	p.WakePolicy = cmp.Or(p.WakePolicy, collab.WakeAuto)
+	t.checkAnnounce(p)
+	now := stamp(t.now)
+	e := collab.Endpoint{
+		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity,
+		HarnessType: p.HarnessType, WorkspaceID: p.WorkspaceID, ProjectPath: strings.TrimRight(p.ProjectPath, "/"),
+		Profile: p.Profile, Model: p.Model, Node: p.Node, Roles: p.Roles, WakePolicy: p.WakePolicy,
+		Status: collab.StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
+	}
+	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
+	t.caller = t.state.caller(t.caller.Identity)
+	t.wakeWaiting(e.LogicalAgentID)
+	return t.identity(e.EndpointID)
+}
+
+func (s *state) identity(endpointID string) collab.IdentityResult {
+	return collab.IdentityResult{Identity: s.endpoints[endpointID].Endpoint}
+}
+
+func (t *tx) checkAnnounce(p collab.AnnounceParams) {
+	checkNames("logicalAgentId", p.LogicalAgentID, "endpointId", p.EndpointID, "harnessType", p.HarnessType,
+		"workspaceId", p.WorkspaceID, "profile", p.Profile, "model", p.Model, "node", p.Node)
+	switch {
+	case strings.TrimSpace(p.EndpointID) == "":
+		invalid("endpointId is required")
+	case strings.ContainsAny(p.LogicalAgentID, ".:@ ") || normal(p.LogicalAgentID) == "":
+		invalid("logicalAgentId %q must be a name without dots, colons, @ and spaces", p.LogicalAgentID)
+	case len(p.ProjectPath) > maxTitle:
+		invalid("projectPath may have %d bytes", maxTitle)
+	case len(p.Roles) > 64:
+		invalid("an endpoint has at most 64 roles")
+	}
+	for _, role := range p.Roles {
+		checkName("a role", role)
+	}
+	checkOneOf("wakePolicy", p.WakePolicy, collab.WakeAuto, collab.WakeManual)
+	if old := t.endpoints[p.EndpointID]; old != nil && old.Identity != t.caller.Identity {
+		refuse(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself",
+			p.EndpointID, old.Identity)
+	}
+	t.checkNamesake(p.LogicalAgentID)
+}
+
+// checkNamesake refuses the name of another agent that announced itself by its own name.
+func (t *tx) checkNamesake(name string) {
+	for identity, announced := range t.actsAs {
+		if announced == name && bareName(string(identity)) == name && bareName(string(t.caller.Identity)) != name {
+			refuse(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, identity)
+		}
+	}
+}
+
+// heartbeat keeps an endpoint online. It is stored only if it changes something: the
+// endpoint was offline, another one was heard of since, or the last heartbeat
+// stored is older than a tenth of the timeout.
+func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
+	e := t.endpoints[p.EndpointID]
+	switch {
+	case e == nil:
+		refuse(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce", text.Clip(p.EndpointID, 80))
+	case e.Identity != t.caller.Identity:
+		refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
+	}
+	if e.Status == collab.StatusOnline && t.heardLast(e) && t.now.Sub(collab.ParseTime(e.LastHeartbeatAt)) < t.opts.EndpointTimeout/10 {
+		return t.identity(e.EndpointID)
+	}
+	beat := e.Endpoint
+	beat.Status, beat.LastHeartbeatAt = collab.StatusOnline, stamp(t.now)
+	if e.Status == collab.StatusOnline {
+		emit(t, collab.EventHeartbeat, "agent:"+e.LogicalAgentID, beat, nil)
+	} else {
+		emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, beat, nil)
+		t.wakeWaiting(e.LogicalAgentID)
+	}
+	return t.identity(e.EndpointID)
+}
+
+func (s *state) heardLast(e *endpoint) bool {
+	return !slices.ContainsFunc(s.endpointsOf(e.LogicalAgentID), func(other *endpoint) bool { return other.seq > e.seq })
+}
+
+// listIdentities answers with every endpoint, by agent and endpoint.
+func listIdentities(t *tx, p collab.PageParams) collab.Page[collab.Endpoint] {
+	list := slices.SortedFunc(maps.Values(t.endpoints), func(a, b *endpoint) int {
+		return cmp.Or(cmp.Compare(a.LogicalAgentID, b.LogicalAgentID), cmp.Compare(a.EndpointID, b.EndpointID))
+	})
+	return pageOf(list, func(e *endpoint) string { return e.EndpointID }, func(e *endpoint) collab.Endpoint { return e.Endpoint }, p)
+}
+
+// resolveIdentity answers with the endpoint that a label means now.
+func resolveIdentity(t *tx, p collab.LabelParams) collab.IdentityResult {
+	if strings.TrimSpace(p.Label) == "" || len(p.Label) > maxLabel {
+		invalid("label is required, with at most %d bytes", maxLabel)
+	}
+	st := t.agentOf(p.Label)
+	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}
+}
+
+// agentOf finds the agent that a label means to the caller.
+func (t *tx) agentOf(label string) Standing {
+	st := t.resolve(label, t.localityOf(t.caller))
+	switch {
+	case st.Failure != "":
+		misrouted(st.Failure, label, st.Reason, st.Candidates, nil)
+	case st.Person:
+		misrouted(collab.CodeUnknownTarget, label, st.Reason+", not an agent", st.Candidates, nil)
+	}
+	return st
+}
+
+// misrouted ends a method: it says why a label led to nobody. Its details have the
+// members of more, which may be nil, as well.
+func misrouted(code collab.Code, label, reason string, candidates []collab.Option, more any) {
+	details := map[string]json.RawMessage{}
+	if more != nil {
+		check(json.Unmarshal(encode(more), &details))
+	}
+	details["askedLabel"], details["candidates"] = encode(label), encode(append([]collab.Option{}, candidates...))
+	refuseWith(details, code, "%s: %s", label, reason)
+}
+
+// setOffline notes that an endpoint is gone.
+func (t *tx) setOffline(e *endpoint, why string) {
+	gone := e.Endpoint
+	gone.Status = collab.StatusOffline
+	emit(t, collab.EventOffline, "agent:"+e.LogicalAgentID, gone, map[string]string{"reason": why})
+}
+
+// expireEndpoints takes endpoints offline that were silent for EndpointTimeout, and
+// forgets those that were silent for RetireAfter.
+func (t *tx) expireEndpoints() {
+	for _, id := range slices.Sorted(maps.Keys(t.endpoints)) {
+		e := t.endpoints[id]
+		heard := collab.ParseTime(e.LastHeartbeatAt)
+		switch {
+		case e.Status == collab.StatusOnline && !t.now.Before(heard.Add(t.opts.EndpointTimeout)):
+			t.setOffline(e, fmt.Sprintf("no heartbeat for %s", t.opts.EndpointTimeout))
+		case e.Status == collab.StatusOffline && !t.now.Before(heard.Add(t.opts.RetireAfter)):
+			emit(t, collab.EventAgentRetired, "agent:"+e.LogicalAgentID, e.Endpoint, nil)
+		}
+	}
+}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -138,13 +140,9 @@ func (p *publisher) settle(seq int64) {
 // factMessage makes the collab_event of an event. Its messageId follows from the
 // event and from where it goes, so that receivers can tell a repetition.
 func factMessage(e collab.Event, where string) protocol.Message {
-	metadata := e.Metadata
-	if metadata == nil {
-		metadata = json.RawMessage("{}")
-	}
-	content, err := collab.Encode(protocol.CollabEvent{
-		ID: e.ID, Type: e.Type, Source: e.Source, Target: e.Target, Payload: e.Payload, Metadata: withSeq(metadata, e.Seq),
-	})
+	fact := e.CollabEvent
+	fact.Metadata = withSeq(e.Metadata, e.Seq)
+	content, err := collab.Encode(fact)
 	if err != nil {
 		content = json.RawMessage("{}") // cannot be: its parts were read from JSON
 	}
@@ -156,8 +154,65 @@ func factMessage(e collab.Event, where string) protocol.Message {
 
 // withSeq adds the event's seq to its metadata.
 func withSeq(metadata json.RawMessage, seq int64) json.RawMessage {
-	if string(metadata) == "{}" {
+	if len(metadata) <= len("{}") {
 		return json.RawMessage(fmt.Sprintf(`{"seq":%d}`, seq))
 	}
 	return json.RawMessage(fmt.Sprintf(`{"seq":%d,%s`, seq, metadata[1:]))
+}
+
+// A letter is what the outbox keeps of a sending.
+type letter struct {
+	To         protocol.PeerID  `json:"to"`
+	DeliveryID string           `json:"deliveryId,omitempty"`
+	Message    protocol.Message `json:"message"`
+}
+
+// giveUpWakeAfter is how long a wake is tried on an agent that is connected and
+// does not take it.
+const giveUpWakeAfter = 10 * time.Minute
+
+// maxRejections is how often an addressee may reject something before it is given
+// up, so that what comes after it need not wait.
+const maxRejections = 4
+
+// enqueue puts a wake, or another fact for one peer, into the outbox. If there is no
+// room for a wake, it is parked until the next announcement.
+func (b *Broker) enqueue(t *tx, s sending) {
+	key := s.event.ID
+	if s.again > 0 {
+		key = fmt.Sprintf("%s/%d", key, s.again)
+	}
+	_, err := b.outbox.Put(t.db, string(s.to), key, encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")}))
+	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
+		b.log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
+		t.park(s.deliveryID)
+	}
+}
+
+// sendLetter makes one attempt at a letter. If the addressee is absent from the bus,
+// it is offline, and its wake is parked until it announces itself.
+func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
+	var l letter
+	if err := json.Unmarshal(item.Body, &l); err != nil {
+		return outbox.Permanent(fmt.Errorf("reading a stored letter: %w", err))
+	}
+	sentAt := stamp(b.now())
+	result, err := b.send(ctx, l.To.Topic(), l.Message)
+	err = peer.Judge(l.To.Topic(), item.Attempt, result, err)
+	reception := peer.ReceptionOf(err)
+	rejected := item.Attempt >= maxRejections && reception == peer.Rejected
+	old := rejected || b.now().Sub(item.EnqueuedAt) > giveUpWakeAfter
+	switch {
+	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "":
+		return nil
+	case reception == peer.Absent:
+		return b.writer.change(ctx, func(t *tx) { t.missed(l.DeliveryID, l.To, sentAt) })
+	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // others wait behind it
+		b.log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
+			Msg("fact for a peer not taken; a wake waits for the next announcement")
+		return b.writer.change(ctx, func(t *tx) { t.park(l.DeliveryID) })
+	case rejected:
+		return outbox.Drop(err)
+	}
+	return outbox.Retry(0, err)
 }

@@ -1,12 +1,43 @@
 package broker
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/protocol/collab"
 )
+
+// clockLoop makes the writer sweep: when a claim or an endpoint runs out, and
+// thoroughly once per sweep interval.
+func (b *Broker) clockLoop(ctx context.Context) error {
+	thorough := time.NewTicker(b.opts.SweepInterval)
+	defer thorough.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		full := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case at := <-b.due:
+			due.Reset(max(at.Sub(b.now()), 0))
+			continue
+		case <-due.C:
+		case <-thorough.C:
+			full = true
+			before := b.now().Add(-answersKept).UnixMicro()
+			b.writer.later(func(tx *store.Tx) { tx.Exec(`DELETE FROM answers WHERE sent = 1 AND at < ?`, before) })
+		}
+		err := b.writer.change(ctx, func(t *tx) { t.sweep(full) })
+		if err != nil && ctx.Err() == nil {
+			b.log.Error().Err(err).Msg("sweep failed; trying again")
+			due.Reset(time.Second)
+		}
+	}
+}
 
 // sweep does what only the clock makes due: it expires endpoints that fell silent
 // and claims that ran out and, if thorough, wakes for work that waits for too long.

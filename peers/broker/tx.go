@@ -37,10 +37,9 @@ type sending struct {
 
 // emit makes an event, applies it to the state and returns it.
 func emit[P any](t *tx, kind collab.EventType[P], target string, payload P, metadata any) collab.Event {
-	e := collab.Event{
-		Seq: t.seq + 1, ID: t.mint("evt_"), Type: kind.Name, Source: string(t.caller.Identity), Target: target,
-		Payload: encode(payload), At: stamp(t.now),
-	}
+	e := collab.Event{Seq: t.seq + 1, At: stamp(t.now), CollabEvent: protocol.CollabEvent{
+		ID: t.mint("evt_"), Type: kind.Name, Source: string(t.caller.Identity), Target: target, Payload: encode(payload),
+	}}
 	if brokersOwn[kind.Name] {
 		e.Source = string(protocol.PeerBroker)
 	}

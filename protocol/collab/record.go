@@ -1,7 +1,6 @@
 package collab
 
 import (
-	"encoding/json"
 	"time"
 
 	"hubbub/protocol"
@@ -318,15 +317,12 @@ type Claim struct {
 }
 
 // An Event is one fact: a row of the log, and the content of a collab_event.
+// Its source is who caused it, an identity on the bus; its target is what it is about:
+// "conversation:ID", "work_item:ID", "agent:NAME" ...
 type Event struct {
-	Seq      int64           `json:"seq"`
-	ID       string          `json:"id"`
-	Type     string          `json:"type"`
-	Source   string          `json:"source"` // who caused it: an identity on the bus
-	Target   string          `json:"target"` // what it is about: "conversation:ID", "work_item:ID", "agent:NAME" ...
-	Payload  json.RawMessage `json:"payload"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-	At       string          `json:"at"`
+	Seq int64 `json:"seq"`
+	protocol.CollabEvent
+	At string `json:"at"`
 }
 
 // ParseTime reads a time of a record. It returns the zero time if there is none.
