@@ -69,8 +69,7 @@ func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResu
 			continue
 		}
 		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity), stamp(t.now.Add(lease))
-		t.changeDelivery(d)
-		out.Delivery, out.Invocation = &d, t.invocations[d.InvocationID]
+		out.Delivery, out.Invocation = t.changeDelivery(d), t.invocations[d.InvocationID]
 		if d.MessageID != "" {
 			m, _ := t.message(d.MessageID)
 			out.Message = &m
@@ -82,10 +81,10 @@ func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResu
 
 func ackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
 	d := t.ownDelivery(p.ID)
-	if d.Status != collab.DeliveryAcknowledged { // else it is said twice
-		t.settleDelivery(d, collab.DeliveryAcknowledged)
+	if d.Status == collab.DeliveryAcknowledged { // said twice
+		return collab.DeliveryResult{Delivery: t.deliveries[d.ID]}
 	}
-	return collab.DeliveryResult{Delivery: t.deliveries[d.ID]}
+	return t.settleDelivery(d, collab.DeliveryAcknowledged)
 }
 
 // nackDelivery gives a leased delivery back. After maxAttempts the delivery fails.
@@ -95,18 +94,15 @@ func nackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
 	if d.Attempts++; d.Attempts >= maxAttempts {
 		status = collab.DeliveryFailed
 	}
-	d = t.settleDelivery(d, status)
-	return collab.DeliveryResult{Delivery: &d}
+	return t.settleDelivery(d, status)
 }
 
 // settleDelivery gives a delivery that is not terminal yet a new status.
-func (t *tx) settleDelivery(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
+func (t *tx) settleDelivery(d collab.Delivery, status collab.DeliveryStatus) collab.DeliveryResult {
 	if d.Terminal() {
 		refuse(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
 	}
-	d = settled(d, status)
-	t.changeDelivery(d)
-	return d
+	return collab.DeliveryResult{Delivery: t.changeDelivery(settled(d, status))}
 }
 
 // ownDelivery returns a delivery that the caller may settle.
@@ -121,9 +117,11 @@ func (t *tx) ownDelivery(id string) collab.Delivery {
 	return d
 }
 
-func (t *tx) changeDelivery(d collab.Delivery) {
+// changeDelivery stores a new version of a delivery, and returns it.
+func (t *tx) changeDelivery(d collab.Delivery) *collab.Delivery {
 	d.UpdatedAt = stamp(t.now)
 	emit(t, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, nil)
+	return t.deliveries[d.ID]
 }
 
 // putDelivery stores a delivery in the state.

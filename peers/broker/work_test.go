@@ -332,8 +332,14 @@ func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
 	d.refuse(collab.CodeInvalid, "agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": -1})
 	id = second.at("delivery", "id")
 	for range maxAttempts {
-		d.do("agent:man", "delivery.nack", m{"id": id})
-		d.do("agent:man", "delivery.claim", m{"targetAgentId": "man"})
+		d.now = d.now.Add(time.Second)
+		back := d.do("agent:man", "delivery.nack", m{"id": id})
+		claimed := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man"})
+		for _, answer := range []result{back, claimed} { // what is stored, of this second
+			if answer["delivery"] != nil && answer.at("delivery", "updatedAt") != stamp(d.now) {
+				t.Errorf("at %s the answer is %v", stamp(d.now), answer)
+			}
+		}
 	}
 	list := d.do("agent:man", "delivery.list", m{"targetAgentId": "agent:man"})
 	if dl := list.list("deliveries"); len(dl) != 2 || dl[0]["status"] != "acknowledged" || dl[1]["status"] != "failed" {
