@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -120,10 +119,9 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 // (channel id, message id), changes nothing.
 func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 	s, now := g.store, micros(g.opts.Now())
-	err := store.InTx(ctx, s.db, func(bare *sql.Tx) error {
-		tx := store.Within(ctx, bare)
+	return store.DoTx(ctx, s.db, func(tx *store.Tx) {
 		if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM inbound WHERE channel = ? AND external_id = ?)`, in.channel, in.posted.MessageID) {
-			return tx.Err()
+			return
 		}
 		s.ensureChannel(tx, in)
 		seq := store.Value[int64](tx, `INSERT INTO inbound (channel, external_id, source_id, message_id, content, received_at)
@@ -134,13 +132,8 @@ func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 			tx.Fail(err)
 			tx.Exec(`UPDATE channel SET mcp = ?, mcp_at = ? WHERE peer = ?`, s.seal.seal(toolsLabel(in.channel), string(raw)), now, in.channel)
 		}
-		tx.Fail(g.surface.Pass(ctx, bare, &surface.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{}))
-		return tx.Err()
+		g.surface.Pass(tx, &surface.Event{ID: seq, Chat: in.channel, Source: in.sourceID}, time.Time{})
 	})
-	if err == nil {
-		g.surface.Wake()
-	}
-	return err
 }
 
 // ensureChannel creates the channel on its first message and enforces the bounds of

@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,11 +160,10 @@ func (g *Gateway) postOf(ctx context.Context, id string) (connection string, bod
 }
 
 // settlePost stores what became of a delivery: the agent has it, or never will.
-func (g *Gateway) settlePost(ctx context.Context, bare *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
-	tx := store.Within(ctx, bare)
+func (g *Gateway) settlePost(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	if outcome == outbox.StateSent {
 		tx.Exec(`UPDATE delivery SET state = ?, body = NULL WHERE id = ? AND state = ?`, deliveryOpen, string(item.Body), deliveryPosting)
-		return tx.Err()
+		return
 	}
 	why := string(outcome)
 	if cause != nil {
@@ -173,7 +171,6 @@ func (g *Gateway) settlePost(ctx context.Context, bare *sql.Tx, item outbox.Item
 	}
 	tx.Exec(`UPDATE delivery SET state = ?, trouble = ?, body = NULL, callback = NULL, token = NULL, due_at = 0 WHERE id = ? AND state = ?`,
 		deliveryFailed, why, string(item.Body), deliveryPosting)
-	return tx.Err()
 }
 
 func (g *Gateway) afterPost(item outbox.Item, outcome outbox.State, cause error) {

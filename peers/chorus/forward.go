@@ -2,7 +2,6 @@ package chorus
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"hubbub/peers/outbox"
@@ -15,12 +14,12 @@ import (
 type channels struct{ g *Gateway }
 
 // Find returns the channel that a topic names.
-func (c channels) Find(ctx context.Context, q store.Querier, topic protocol.Topic) (protocol.PeerID, string, error) {
-	peer, found, err := store.One(ctx, q, store.Column[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
+func (c channels) Find(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
+	peer, found := store.Get(tx, store.Itself[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
 	if !found {
-		return "", "there is no such channel here", err
+		return "", "there is no such channel here"
 	}
-	return peer, "", nil
+	return peer, ""
 }
 
 // Message returns the chat_message of what a service POSTed. Every attempt has the
@@ -35,30 +34,23 @@ func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 
 // Tell tells the callback of the oldest waiting message, once, that there is no
 // agent. The messages stay.
-func (c channels) Tell(ctx context.Context, bare *sql.Tx, n *surface.Notice) error {
+func (c channels) Tell(tx *store.Tx, n *surface.Notice) {
 	why := "no agent could be reached yet; the message is kept"
 	if n.Kind == surface.NoticeFailed || n.Kind == surface.NoticeGivenUp {
 		why = "no agent could be started; the message is kept"
 	}
-	tx := store.Within(ctx, bare)
 	seq, found := store.Get(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
 	if found {
 		c.g.putError(tx, n.Chat, seq, "no-agent", why, "no_agent")
 	}
-	return tx.Err()
 }
 
 // Settled records that a message is with its agent, or tells its callback that no
 // agent will take it.
-func (c channels) Settled(ctx context.Context, bare *sql.Tx, e *surface.Event, outcome outbox.State, cause error) error {
-	tx := store.Within(ctx, bare)
+func (c channels) Settled(tx *store.Tx, e *surface.Event, outcome outbox.State, cause error) {
 	tx.Exec(`UPDATE inbound SET forwarded_at = ? WHERE seq = ?`, micros(c.g.store.now()), e.ID)
 	if outcome != outbox.StateSent && tx.Err() == nil {
 		c.g.log.Warn().Str("peer", string(e.Chat)).Int64("message", e.ID).Err(cause).Msg("message given up; its callback is told")
 		c.g.putError(tx, e.Chat, e.ID, "given-up", fmt.Sprintf("no agent took the message: %v", cause), "not_delivered")
 	}
-	return tx.Err()
 }
-
-// Wake makes the queue towards callbacks look again.
-func (c channels) Wake() { c.g.callbacks.Wake() }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/peers/peer"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -72,10 +73,9 @@ func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPSe
 	if err != nil {
 		return nil, err
 	}
-	agents, err := g.surface.Agents(ctx, g.store.db, channel)
-	for _, a := range agents {
-		var may bool
-		may, err = g.who.mayBe(ctx, r.Header.Get("Authorization"), a.Agent)
+	tx := store.On(ctx, g.store.db)
+	for _, a := range g.surface.Agents(tx, channel) {
+		may, err := g.who.mayBe(ctx, r.Header.Get("Authorization"), a.Agent)
 		switch {
 		case err != nil:
 			return nil, err
@@ -85,7 +85,7 @@ func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPSe
 			return servers, nil
 		}
 	}
-	return nil, cmp.Or(err, error(errStranger))
+	return nil, cmp.Or(tx.Err(), error(errStranger))
 }
 
 // passedOn are the headers of the agent's MCP client that reach the service,

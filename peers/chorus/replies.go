@@ -3,7 +3,6 @@ package chorus
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -206,10 +205,10 @@ func verdictOfPost(err error, attempt int) error {
 
 // settleEvent tells the replying agent what became of its reply, in the
 // transaction that settles the event.
-func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
+func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var p pendingEvent
 	if err := json.Unmarshal(item.Body, &p); err != nil || p.Reply == "" {
-		return nil
+		return
 	}
 	status := protocol.DeliveryStatus{MessageID: p.Reply, IdempotencyKey: p.Key, SourceID: p.Source, Status: protocol.StatusFailed}
 	switch outcome {
@@ -221,12 +220,11 @@ func (g *Gateway) settleEvent(ctx context.Context, tx *sql.Tx, item outbox.Item,
 	if cause != nil {
 		status.Reason = cause.Error()
 	}
-	return g.surface.Report(ctx, tx, &surface.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
+	g.surface.Report(tx, &surface.Report{Chat: p.Channel, Agent: p.Agent, Key: string(p.Reply) + " " + status.Status, Status: status})
 }
 
 // afterEvent logs what became of an event.
 func (g *Gateway) afterEvent(item outbox.Item, outcome outbox.State, cause error) {
-	g.surface.Wake()
 	g.troubles.note(item, outcome)
 	if outcome != outbox.StateSent {
 		g.log.Warn().Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).

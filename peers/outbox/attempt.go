@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -79,45 +78,37 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 // settle stores a verdict in one transaction. If the verdict is an outcome, OnSettled
 // runs in the same transaction.
 func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
-	if v.state == StatePending {
-		err := store.Exec(ctx, o.db, `UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
-			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.paced, reason(v.cause), item.ID)
-		if err != nil {
-			return err
+	err := store.DoTx(ctx, o.db, func(tx *store.Tx) {
+		if v.state != StatePending {
+			o.settleTx(tx, &item, v)
+			return
 		}
-		return o.crashAt("after settle")
+		tx.Exec(`UPDATE outbox SET state = 'pending', not_before = ?, paced = ?, error = ?
+			WHERE id = ? AND state = 'sending'`, v.notBefore.UnixMicro(), v.paced, reason(v.cause), item.ID)
+	})
+	if err == nil {
+		err = o.crashAt("after settle")
 	}
-	err := store.InTx(ctx, o.db, func(tx *sql.Tx) error { return o.settleTx(ctx, tx, &item, v) })
-	if err != nil {
-		return err
-	}
-	if err := o.crashAt("after settle"); err != nil {
-		return err
-	}
-	if o.opts.AfterSettled != nil {
+	if err == nil && v.state != StatePending {
 		o.opts.AfterSettled(item, v.state, v.cause)
 	}
-	return nil
+	return err
 }
 
-func (o *Outbox) settleTx(ctx context.Context, tx *sql.Tx, item *Item, v verdict) error {
+func (o *Outbox) settleTx(tx *store.Tx, item *Item, v verdict) {
 	now := o.opts.Now()
-	changed, err := store.Changed(ctx, tx, `UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
+	changed := tx.Changed(`UPDATE outbox SET state = ?1, error = ?2, settled_at = ?3,
 		body = CASE WHEN ?1 = 'sent' THEN x'' ELSE body END
 		WHERE id = ?4 AND state = ?5`, string(v.state), reason(v.cause), now.UnixMicro(), item.ID, string(item.State))
-	if err != nil {
-		return err
-	}
 	if changed != 1 {
-		return fmt.Errorf("item %d changed under the outbox: do two processes run it?", item.ID)
+		tx.Fail(fmt.Errorf("item %d changed under the outbox: do two processes run it?", item.ID))
+		return
 	}
 	item.State, item.SettledAt, item.Error = v.state, now, reason(v.cause)
-	if o.opts.OnSettled != nil {
-		if err := o.opts.OnSettled(ctx, tx, *item, v.state, v.cause); err != nil {
-			return fmt.Errorf("telling of the outcome %s: %w", v.state, err)
-		}
+	tx.Doing("telling of the outcome "+string(v.state), func() { o.opts.OnSettled(tx, *item, v.state, v.cause) })
+	if tx.Err() == nil {
+		tx.Fail(o.crashAt("in settle"))
 	}
-	return o.crashAt("in settle")
 }
 
 // mayHaveBegun reports whether an attempt that was cut off may have had its effect.
@@ -128,21 +119,17 @@ func (o *Outbox) mayHaveBegun(item Item) bool {
 // recoverInterrupted decides about the attempts that an earlier run left behind.
 func (o *Outbox) recoverInterrupted(ctx context.Context) error {
 	items, err := o.List(ctx, &Filter{States: []State{StateSending}, Limit: -1})
-	if err != nil {
-		return err
-	}
+	tx := store.On(ctx, o.db)
+	tx.Fail(err)
 	for _, item := range items {
 		if o.opts.OnInterrupted == Resend || !o.mayHaveBegun(item) {
-			err := store.Exec(ctx, o.db, `UPDATE outbox SET state = 'pending', error = 'the attempt was cut off' WHERE id = ?`, item.ID)
-			if err != nil {
-				return err
-			}
+			tx.Exec(`UPDATE outbox SET state = 'pending', error = 'the attempt was cut off' WHERE id = ?`, item.ID)
 			continue
 		}
-		v := verdict{state: StateUnknown, cause: errors.New("the program ended during the attempt; it may have been sent")}
-		if err := o.settle(ctx, item, v); err != nil {
-			return err
+		if tx.Err() == nil {
+			cause := errors.New("the program ended during the attempt; it may have been sent")
+			tx.Fail(o.settle(ctx, item, verdict{state: StateUnknown, cause: cause}))
 		}
 	}
-	return nil
+	return tx.Err()
 }

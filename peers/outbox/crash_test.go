@@ -142,10 +142,9 @@ func (tr *trial) live(n int) error {
 	defer db.Close()
 	box := outbox.New(db, tr.send, &outbox.Options{
 		OnInterrupted: tr.script.interrupted, Parallel: 2, MaxAge: 5 * time.Minute, Poll: time.Minute,
-		OnSettled: func(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, _ error) error {
+		OnSettled: func(tx *store.Tx, item outbox.Item, outcome outbox.State, _ error) {
 			l, _ := tr.letterOf(item)
-			_, err := tx.ExecContext(ctx, "INSERT INTO told VALUES (?, ?)", l.name(), string(outcome))
-			return err
+			tx.Exec("INSERT INTO told VALUES (?, ?)", l.name(), string(outcome))
 		},
 	})
 	var steps atomic.Int64
@@ -175,7 +174,7 @@ func (tr *trial) live(n int) error {
 			return nil
 		case <-time.After(20 * time.Second):
 		}
-		open, err := box.Count(ctx, nil, "*", outbox.StatePending, outbox.StateSending)
+		open, err := count(ctx, db, box, "*", outbox.StatePending, outbox.StateSending)
 		if err != nil || open == 0 {
 			return err
 		}

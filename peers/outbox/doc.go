@@ -4,7 +4,7 @@
 // Guarantees:
 //
 //   - Durability: when [Outbox.Enqueue] has returned, or the transaction given
-//     to [Outbox.EnqueueTx] has committed, the item survives SIGKILL and a power
+//     to [Outbox.Put] has committed, the item survives SIGKILL and a power
 //     cut (with a database opened by peers/store). It leaves the queue only by
 //     an outcome: sent, dead, unknown, or dropped.
 //   - Exactly-once enqueue: an item is named by (destination, key). A second

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"hubbub/peers/store"
@@ -16,12 +15,6 @@ func (o *Outbox) Enqueue(ctx context.Context, destination, key string, body []by
 		tx.Fail(err)
 	})
 	return fresh && err == nil, err
-}
-
-// EnqueueTx is Put for callers that do not use store.Tx yet. Call Wake after the
-// commit.
-func (o *Outbox) EnqueueTx(ctx context.Context, tx *sql.Tx, destination, key string, body []byte) (fresh bool, err error) {
-	return o.Put(store.Within(ctx, tx), destination, key, body)
 }
 
 // Put is Enqueue inside the caller's transaction, so that the item and what caused it

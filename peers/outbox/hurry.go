@@ -13,14 +13,12 @@ import (
 func (o *Outbox) Hurry(ctx context.Context, destination string) error {
 	o.hurryAttempts(destination) // first: an attempt that ends now is seen by one of the two
 	now := o.opts.Now().UnixMicro()
-	err := store.Exec(ctx, o.db, `UPDATE outbox SET not_before = ?1, attempt = 0
+	tx := store.On(ctx, o.db)
+	tx.Exec(`UPDATE outbox SET not_before = ?1, attempt = 0
 		WHERE queue = ?2 AND state = 'pending' AND paced = 0 AND not_before > ?1 AND (?3 = '' OR destination = ?3)`,
 		now, o.opts.Name, destination)
-	if err != nil {
-		return err
-	}
-	o.Wake()
-	return nil
+	tx.After(o.Wake)
+	return tx.Err()
 }
 
 // underWay notes that an attempt at a destination begins.

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 
 	"hubbub/peers/store"
 )
-
-var errAlready = errors.New("dropped before")
 
 // A Filter chooses items. Its zero value chooses every item.
 type Filter struct {
@@ -34,40 +31,35 @@ func (o *Outbox) List(ctx context.Context, f *Filter) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.All(ctx, o.db, scanItem, `SELECT `+columns+` FROM outbox
+	tx := store.On(ctx, o.db)
+	items := store.List(tx, itemColumns, `SELECT `+columns+` FROM outbox
 		WHERE queue = ?1 AND id > ?2 AND (?3 = '' OR destination = ?3)
 		AND (json_array_length(?4) IS 0 OR ?4 = 'null' OR state IN (SELECT value FROM json_each(?4)))
 		ORDER BY id LIMIT ?5`, o.opts.Name, f.After, f.Destination, string(states), limit)
+	return items, tx.Err()
 }
 
 // Group returns the items of a destination whose keys begin alike, in the order in
-// which they were enqueued. q may be a transaction.
-func (o *Outbox) Group(ctx context.Context, q store.Querier, destination, prefix string) ([]Item, error) {
-	return store.All(ctx, q, scanItem, `SELECT `+columns+` FROM outbox WHERE queue = ? AND destination = ?
+// which they were enqueued.
+func (o *Outbox) Group(tx *store.Tx, destination, prefix string) []Item {
+	return store.List(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND destination = ?
 		AND key >= ?3 AND key < ?3 || char(1114111) ORDER BY id`, o.opts.Name, destination, prefix)
 }
 
 // Count returns how many items there are in the given states, or in any, for the
-// destinations that match a pattern with "*". q is a transaction, or nil.
-func (o *Outbox) Count(ctx context.Context, q store.Querier, destinations string, states ...State) (int, error) {
+// destinations that match a pattern with "*".
+func (o *Outbox) Count(tx *store.Tx, destinations string, states ...State) int {
 	chosen, err := json.Marshal(states)
-	if err != nil {
-		return 0, err
-	}
-	if q == nil {
-		q = o.db
-	}
-	n, _, err := store.One(ctx, q, store.Column[int], `SELECT count(*) FROM outbox WHERE queue = ? AND destination GLOB ?
+	tx.Fail(err)
+	return store.Value[int](tx, `SELECT count(*) FROM outbox WHERE queue = ? AND destination GLOB ?
 		AND (?3 = 'null' OR state IN (SELECT value FROM json_each(?3)))`, o.opts.Name, destinations, string(chosen))
-	return n, err
 }
 
 // Move moves the waiting items of one destination to another, in the caller's
 // transaction. They take their places there by age. An item that is being sent stays,
 // and so does one whose key the other destination knows.
-func (o *Outbox) Move(ctx context.Context, tx *sql.Tx, from, to string) error {
-	return store.Exec(ctx, tx, `UPDATE OR IGNORE outbox SET destination = ? WHERE queue = ? AND destination = ? AND state = 'pending'`,
-		to, o.opts.Name, from)
+func (o *Outbox) Move(tx *store.Tx, from, to string) {
+	tx.Exec(`UPDATE OR IGNORE outbox SET destination = ? WHERE queue = ? AND destination = ? AND state = 'pending'`, to, o.opts.Name, from)
 }
 
 // Retry makes an item due now. A dead, unknown or dropped one is open again,
@@ -76,67 +68,45 @@ func (o *Outbox) Move(ctx context.Context, tx *sql.Tx, from, to string) error {
 // one that is being sent, ErrNotFound an unknown id.
 func (o *Outbox) Retry(ctx context.Context, id int64) error {
 	now := o.opts.Now()
-	err := store.InTx(ctx, o.db, func(tx *sql.Tx) error {
-		item, err := o.find(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if item.State == StateSent {
-			return ErrSettled
-		}
-		return store.Exec(ctx, tx, `UPDATE outbox SET state = 'pending', not_before = ?1, paced = 0, settled_at = 0,
+	return o.operate(ctx, "retrying", id, func(tx *store.Tx, item *Item) {
+		tx.Exec(`UPDATE outbox SET state = 'pending', not_before = ?1, paced = 0, settled_at = 0,
 			attempt = CASE WHEN state = 'pending' THEN attempt ELSE 0 END,
 			expires_at = CASE WHEN state = 'pending' THEN expires_at ELSE ?2 END WHERE id = ?3`,
 			now.UnixMicro(), now.Add(o.opts.MaxAge).UnixMicro(), id)
 	})
-	if err != nil {
-		return fmt.Errorf("retrying item %d: %w", id, err)
-	}
-	o.Wake()
-	return nil
 }
 
 // Drop gives an item up: it is settled as dropped, and its key stays known.
 func (o *Outbox) Drop(ctx context.Context, id int64) error {
 	v := verdict{state: StateDropped, cause: errors.New("dropped by an operator")}
-	var item Item
-	err := store.InTx(ctx, o.db, func(tx *sql.Tx) (err error) {
-		if item, err = o.find(ctx, tx, id); err != nil {
-			return err
+	return o.operate(ctx, "dropping", id, func(tx *store.Tx, item *Item) {
+		if item.State != StateDropped {
+			o.settleTx(tx, item, v)
+			tx.After(func() { o.opts.AfterSettled(*item, v.state, v.cause) })
 		}
-		switch item.State {
-		case StateSent:
-			return ErrSettled
-		case StateDropped:
-			return errAlready
-		}
-		return o.settleTx(ctx, tx, &item, v)
 	})
-	if errors.Is(err, errAlready) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("dropping item %d: %w", id, err)
-	}
-	if o.opts.AfterSettled != nil {
-		o.opts.AfterSettled(item, v.state, v.cause)
-	}
-	o.Wake()
-	return nil
 }
 
-// find reads an item that an operator wants to change.
-func (o *Outbox) find(ctx context.Context, tx *sql.Tx, id int64) (Item, error) {
-	item, found, err := store.One(ctx, tx, scanItem, `SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`, o.opts.Name, id)
-	switch {
-	case err != nil:
-		return item, err
-	case !found:
-		return item, ErrNotFound
-	case item.State == StateSending:
-		return item, ErrBusy
+// operate changes an item, which is neither sent nor being sent, for an operator.
+func (o *Outbox) operate(ctx context.Context, doing string, id int64, change func(tx *store.Tx, item *Item)) error {
+	err := store.DoTx(ctx, o.db, func(tx *store.Tx) {
+		item, found := store.Get(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`, o.opts.Name, id)
+		switch {
+		case !found:
+			tx.Fail(ErrNotFound)
+		case item.State == StateSending:
+			tx.Fail(ErrBusy)
+		case item.State == StateSent:
+			tx.Fail(ErrSettled)
+		default:
+			change(tx, &item)
+			tx.After(o.Wake)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s item %d: %w", doing, id, err)
 	}
-	return item, nil
+	return nil
 }
 
 // Prune forgets sent and dropped items older than Options.Retention, and dead
@@ -144,24 +114,25 @@ func (o *Outbox) find(ctx context.Context, tx *sql.Tx, id int64) (Item, error) {
 // settlement, and returns how many. Their keys may be enqueued again. Run does
 // it every hour.
 func (o *Outbox) Prune(ctx context.Context) (int, error) {
-	now := o.opts.Now()
-	ages := map[State]time.Duration{
+	tx, now, total := store.On(ctx, o.db), o.opts.Now(), 0
+	for state, age := range map[State]time.Duration{
 		StateSent: o.opts.Retention, StateDropped: o.opts.Retention,
 		StateDead: o.opts.DeadRetention, StateUnknown: o.opts.DeadRetention,
-	}
-	total := 0
-	for state, age := range ages {
-		for {
-			n, err := store.Changed(ctx, o.db, `DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
+	} {
+		for n := int64(500); n == 500; {
+			n = tx.Changed(`DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
 				WHERE queue = ? AND state = ? AND settled_at < ? LIMIT 500)`, o.opts.Name, string(state), now.Add(-age).UnixMicro())
-			if err != nil {
-				return total, err
-			}
 			total += int(n)
-			if n < 500 {
-				break
-			}
 		}
 	}
-	return total, nil
+	return total, tx.Err()
+}
+
+// Queues returns the names (Options.Name) of the queues that a database has items
+// of, in order: none if it has no outbox at all.
+func Queues(tx *store.Tx) []string {
+	if !store.Value[bool](tx, `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'`) {
+		return nil
+	}
+	return store.List(tx, store.Itself[string], `SELECT DISTINCT queue FROM outbox ORDER BY queue`)
 }

@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
 )
 
 func TestOperatorsSeeRetryAndDrop(t *testing.T) {
@@ -32,7 +32,8 @@ func TestOperatorsSeeRetryAndDrop(t *testing.T) {
 		enqueue(t, box, "tg:1", "a", "b", "c")
 		run(t, box)
 		time.Sleep(time.Second)
-		operator := outbox.New(openDB(t, path), nil, nil) // another process, which sends nothing
+		db := openDB(t, path)
+		operator := outbox.New(db, nil, nil) // another process, which sends nothing
 		dead, err := operator.List(t.Context(), &outbox.Filter{States: []outbox.State{outbox.StateDead, outbox.StateUnknown}})
 		if err != nil || len(dead) != 3 || dead[0].Error != "bot was blocked" || string(dead[0].Body) != "a" {
 			t.Fatalf("%+v, %v", dead, err)
@@ -67,7 +68,7 @@ func TestOperatorsSeeRetryAndDrop(t *testing.T) {
 			t.Error("dropping twice:", err)
 		}
 		for state, want := range map[outbox.State]int{outbox.StateSent: 2, outbox.StateDropped: 1, outbox.StateDead: 0} {
-			if n, err := operator.Count(t.Context(), nil, "tg:*", state); err != nil || n != want {
+			if n, err := count(t.Context(), db, operator, "tg:*", state); err != nil || n != want {
 				t.Errorf("%d items are %s, %v; want %d", n, state, err, want)
 			}
 		}
@@ -133,9 +134,9 @@ func TestAnOutcomeThatCannotBeStored(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "peer.db")
 				var sends, tried atomic.Int64
 				send := func(context.Context, outbox.Item) error { sends.Add(1); return nil }
-				refuse := func(context.Context, *sql.Tx, outbox.Item, outbox.State, error) error {
+				refuse := func(tx *store.Tx, _ outbox.Item, _ outbox.State, _ error) {
 					tried.Add(1)
-					return errors.New("the disk is full")
+					tx.Fail(errors.New("the disk is full"))
 				}
 				box := outbox.New(openDB(t, path), send, &outbox.Options{OnSettled: refuse, StopTimeout: time.Second})
 				enqueue(t, box, "tg:1", "a")
@@ -187,7 +188,7 @@ func TestADatabaseThatComesBack(t *testing.T) {
 		if _, err := box.List(t.Context(), nil); err == nil {
 			t.Error("List says that nothing waits")
 		}
-		if _, err := box.Count(t.Context(), nil, "*"); err == nil {
+		if _, err := count(t.Context(), db, box, "*"); err == nil {
 			t.Error("Count says that nothing waits")
 		}
 		exec("ALTER TABLE away RENAME TO outbox")

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/protocol/defaults"
 )
 
@@ -27,6 +28,8 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.Poll, 5*time.Second)
 	defaults.Positive(&d.Retention, 7*24*time.Hour)
 	defaults.Positive(&d.DeadRetention, 30*24*time.Hour)
+	defaults.Set(&d.OnSettled, func(*store.Tx, Item, State, error) {})
+	defaults.Set(&d.AfterSettled, func(Item, State, error) {})
 	defaults.Set(&d.Now, time.Now)
 	defaults.Set(&d.Jitter, rand.Float64)
 	defaults.Log(&d.Log)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hubbub/peers/store"
+
 	"github.com/rs/zerolog"
 )
 
@@ -104,7 +106,7 @@ type Options struct {
 	// OnSettled is called inside the transaction that settles an item. Write with
 	// tx alone: the database is locked for everybody else, so be short. cause is
 	// the reason of an outcome other than sent.
-	OnSettled func(ctx context.Context, tx *sql.Tx, item Item, outcome State, cause error) error
+	OnSettled func(tx *store.Tx, item Item, outcome State, cause error)
 	// AfterSettled is called after that transaction, for logs and wake-ups.
 	AfterSettled func(item Item, outcome State, cause error)
 
@@ -132,8 +134,7 @@ func New(db *sql.DB, send SendFunc, opts *Options) *Outbox {
 	return &Outbox{db: db, send: send, opts: opts.withDefaults(), wake: make(chan struct{}, 1), hurried: map[string]bool{}}
 }
 
-// Wake makes a running outbox look for due items now: call it after the commit
-// of a transaction given to EnqueueTx. It never blocks.
+// Wake makes a running outbox look for due items now. It never blocks.
 func (o *Outbox) Wake() {
 	select {
 	case o.wake <- struct{}{}:

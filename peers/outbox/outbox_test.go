@@ -52,6 +52,11 @@ func enqueue(t *testing.T, box *outbox.Outbox, destination string, keys ...strin
 	}
 }
 
+func count(ctx context.Context, db *sql.DB, box *outbox.Outbox, destinations string, states ...outbox.State) (int, error) {
+	tx := store.On(ctx, db)
+	return box.Count(tx, destinations, states...), tx.Err()
+}
+
 func only(t *testing.T, box *outbox.Outbox) outbox.Item {
 	t.Helper()
 	items, err := box.List(t.Context(), nil)
@@ -309,11 +314,10 @@ func TestSettlementIsRepeatedWithoutSendingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sends, tells := 0, 0
 		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { sends++; return nil }, &outbox.Options{
-			OnSettled: func(context.Context, *sql.Tx, outbox.Item, outbox.State, error) error {
+			OnSettled: func(tx *store.Tx, _ outbox.Item, _ outbox.State, _ error) {
 				if tells++; tells < 4 {
-					return errors.New("disk full")
+					tx.Fail(errors.New("disk full"))
 				}
-				return nil
 			}})
 		enqueue(t, box, "tg:1", "a")
 		run(t, box)
@@ -352,7 +356,8 @@ func TestDestinationsRunInParallelWithABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		now, most := 0, 0
-		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error {
+		db := freshDB(t)
+		box := outbox.New(db, func(context.Context, outbox.Item) error {
 			mu.Lock()
 			now++
 			most = max(most, now)
@@ -370,7 +375,7 @@ func TestDestinationsRunInParallelWithABound(t *testing.T) {
 		run(t, box)
 		for {
 			time.Sleep(100 * time.Millisecond)
-			if sent, err := box.Count(t.Context(), nil, "*", outbox.StateSent); err != nil || sent == 18 {
+			if sent, err := count(t.Context(), db, box, "*", outbox.StateSent); err != nil || sent == 18 {
 				break
 			}
 		}
@@ -405,20 +410,20 @@ func TestFullOutboxRefusesAndForgetsNothing(t *testing.T) {
 	}
 }
 
-func TestEnqueueTxIsPartOfItsTransaction(t *testing.T) {
+func TestPutIsPartOfItsTransaction(t *testing.T) {
 	db := freshDB(t)
 	box := outbox.New(db, nil, nil)
 	for _, commit := range []bool{false, true} {
-		tx, err := db.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if fresh, err := box.EnqueueTx(t.Context(), tx, "tg:1", "a", []byte("x")); !fresh || err != nil {
-			t.Fatal(fresh, err)
-		}
-		if !commit {
-			tx.Rollback()
-		} else if err := tx.Commit(); err != nil {
+		undone := errors.New("undone")
+		err := store.DoTx(t.Context(), db, func(tx *store.Tx) {
+			if fresh, err := box.Put(tx, "tg:1", "a", []byte("x")); !fresh || err != nil {
+				t.Fatal(fresh, err)
+			}
+			if !commit {
+				tx.Fail(undone)
+			}
+		})
+		if commit && err != nil || !commit && !errors.Is(err, undone) {
 			t.Fatal(err)
 		}
 		items, err := box.List(t.Context(), nil)

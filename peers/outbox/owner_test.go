@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"sync"
@@ -33,7 +32,7 @@ func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 		}, nil)
 		enqueue(t, box, "tg:1 > agent:b", "known")
 		enqueue(t, box, "tg:1 > agent:a", "one", "known", "two")
-		err := store.InTx(t.Context(), db, func(tx *sql.Tx) error { return box.Move(t.Context(), tx, "tg:1 > agent:a", "tg:1 > agent:b") })
+		err := store.DoTx(t.Context(), db, func(tx *store.Tx) { box.Move(tx, "tg:1 > agent:a", "tg:1 > agent:b") })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,11 +43,12 @@ func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 		if !slices.Equal(sent, []string{"known", "one", "two"}) {
 			t.Errorf("sent %q", sent)
 		}
-		if n, err := box.Count(t.Context(), nil, "tg:1 > agent:a", outbox.StatePending); n != 1 || err != nil {
+		if n, err := count(t.Context(), db, box, "tg:1 > agent:a", outbox.StatePending); n != 1 || err != nil {
 			t.Errorf("%d items stayed, %v; want one", n, err)
 		}
-		group, err := box.Group(t.Context(), db, "tg:1 > agent:b", "t")
-		if err != nil || len(group) != 1 || group[0].Key != "two" || group[0].State != outbox.StateSent {
+		tx := store.On(t.Context(), db)
+		group := box.Group(tx, "tg:1 > agent:b", "t")
+		if err := tx.Err(); err != nil || len(group) != 1 || group[0].Key != "two" || group[0].State != outbox.StateSent {
 			t.Errorf("the group is %+v, %v", group, err)
 		}
 	})

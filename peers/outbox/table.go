@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -11,16 +10,9 @@ import (
 
 const columns = `id, destination, key, body, state, attempt, enqueued_at, not_before, expires_at, settled_at, error`
 
-func scanItem(row store.Row) (Item, error) {
-	var it Item
-	var enqueued, notBefore, expires, settled int64
-	err := row.Scan(&it.ID, &it.Destination, &it.Key, &it.Body, &it.State, &it.Attempt,
-		&enqueued, &notBefore, &expires, &settled, &it.Error)
-	it.EnqueuedAt, it.NotBefore, it.ExpiresAt = time.UnixMicro(enqueued), time.UnixMicro(notBefore), time.UnixMicro(expires)
-	if settled > 0 {
-		it.SettledAt = time.UnixMicro(settled)
-	}
-	return it, err
+func itemColumns(it *Item) []any {
+	return []any{&it.ID, &it.Destination, &it.Key, &it.Body, &it.State, &it.Attempt, store.Micros{Time: &it.EnqueuedAt},
+		store.Micros{Time: &it.NotBefore}, store.Micros{Time: &it.ExpiresAt}, store.Micros{Time: &it.SettledAt}, &it.Error}
 }
 
 // A head is the first open item of a destination. It is due when it may be attempted, or
@@ -85,18 +77,11 @@ func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([
 		return nil, err
 	}
 	var items []Item
-	err := store.InTx(ctx, o.db, func(tx *sql.Tx) error {
+	err := store.DoTx(ctx, o.db, func(tx *store.Tx) {
 		for _, id := range ids {
-			item, found, err := store.One(ctx, tx, scanItem, `UPDATE outbox SET state = 'sending',
-				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id, now.UnixMicro())
-			if err != nil {
-				return err
-			}
-			if found {
-				items = append(items, item)
-			}
+			items = append(items, store.List(tx, itemColumns, `UPDATE outbox SET state = 'sending',
+				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id, now.UnixMicro())...)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, err

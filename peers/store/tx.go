@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // A Tx reads and writes a database: in the transaction of DoTx or, for On, each
@@ -53,6 +54,16 @@ func (tx *Tx) Err() error { return tx.err }
 func (tx *Tx) Fail(err error) {
 	if tx.err == nil {
 		tx.err = err
+	}
+}
+
+// Doing runs do, and begins the error that it leaves with what was being done.
+func (tx *Tx) Doing(what string, do func()) {
+	if tx.err != nil {
+		return
+	}
+	if do(); tx.err != nil {
+		tx.err = fmt.Errorf("%s: %w", what, tx.err)
 	}
 }
 
@@ -131,12 +142,25 @@ func Value[T any](tx *Tx, query string, args ...any) T {
 // Itself is where a row of one column goes.
 func Itself[T any](v *T) []any { return []any{v} }
 
+// Micros scans a time that is stored in microseconds since 1970; 0 is no time.
+type Micros struct{ *time.Time }
+
+// Scan implements sql.Scanner.
+func (m Micros) Scan(value any) error {
+	n, ok := value.(int64)
+	if !ok {
+		return fmt.Errorf("a time in microseconds is a number, and this is %v", value)
+	}
+	*m.Time = time.Time{}
+	if n != 0 {
+		*m.Time = time.UnixMicro(n)
+	}
+	return nil
+}
+
 // Within returns a Tx that goes on with a transaction. What is given to After runs at
 // once.
-func Within(ctx context.Context, tx *sql.Tx) *Tx { return With(ctx, tx) }
-
-// With is Within or On.
-func With(ctx context.Context, q Querier) *Tx { return &Tx{ctx: ctx, q: q} }
+func Within(ctx context.Context, tx *sql.Tx) *Tx { return &Tx{ctx: ctx, q: tx} }
 
 // Beneath returns the transaction that tx writes in, or the database, for what does
 // not take a Tx yet.

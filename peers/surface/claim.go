@@ -97,14 +97,17 @@ func (s *Surface) MayShow(ctx context.Context, agent protocol.PeerID, reply *pro
 	if reply.Claim != nil && event != reply.InReplyTo && reply.InReplyTo != "" {
 		return outbox.Permanent(fmt.Errorf("the claim is for %s, the answer is to %s", event, reply.InReplyTo))
 	}
+	tx := store.On(ctx, s.db)
 	v := claimView{agent: agent, shown: reply.Claim}
-	if err := s.viewEvent(ctx, event, &v); err != nil || v.free() {
-		return err
+	s.viewEvent(tx, event, &v)
+	if tx.Err() == nil && v.free() {
+		return nil
+	}
+	v.seen = store.Value[int64](tx, `SELECT token FROM surface_claims WHERE event = ?`, event)
+	if tx.Err() != nil {
+		return tx.Err()
 	}
 	var err error
-	if v.seen, _, err = store.One(ctx, s.db, store.Column[int64], `SELECT token FROM surface_claims WHERE event = ?`, event); err != nil {
-		return err
-	}
 	v.newest, err = s.broker.ClaimOf(ctx, event)
 	v.broker = !errors.Is(err, collab.ErrNoBroker)
 	if err != nil && v.broker {
@@ -116,14 +119,11 @@ func (s *Surface) MayShow(ctx context.Context, agent protocol.PeerID, reply *pro
 		newest = max(newest, v.shown.Token)
 	}
 	if newest > 0 {
-		err := store.Exec(ctx, s.db, `INSERT OR REPLACE INTO surface_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, s.now())
-		if err != nil {
-			return err
-		}
+		tx.Exec(`INSERT OR REPLACE INTO surface_claims (event, token, at) VALUES (?, ?, ?)`, event, newest, s.now())
 	}
 	switch {
-	case reason == "":
-		return nil
+	case tx.Err() != nil, reason == "":
+		return tx.Err()
 	case v.taken():
 		return outbox.Drop(errors.New(reason))
 	default:
@@ -133,48 +133,41 @@ func (s *Surface) MayShow(ctx context.Context, agent protocol.PeerID, reply *pro
 
 // rememberBroker stores when the broker was there, for recallBroker.
 func (s *Surface) rememberBroker(ctx context.Context, at time.Time) error {
-	return store.Exec(ctx, s.db, `INSERT OR REPLACE INTO surface_broker (surface, seen_at) VALUES (?, ?)`, s.opts.Name, at.UnixMicro())
+	tx := store.On(ctx, s.db)
+	tx.Exec(`INSERT OR REPLACE INTO surface_broker (surface, seen_at) VALUES (?, ?)`, s.opts.Name, at.UnixMicro())
+	return tx.Err()
 }
 
 // recallBroker has a broker that the last run saw waited for, as it may be starting
 // together with this program: without it, whoever answers first would be shown.
-func (s *Surface) recallBroker(ctx context.Context) error {
-	at, found, err := store.One(ctx, s.db, store.Column[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, s.opts.Name)
+func (s *Surface) recallBroker(tx *store.Tx) {
+	at, found := store.Get(tx, store.Itself[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, s.opts.Name)
 	if found {
 		s.broker.Recall(time.UnixMicro(at))
 	}
-	return err
 }
 
 // viewEvent fills in who got an event, and whether it was directed at the agent.
-func (s *Surface) viewEvent(ctx context.Context, source string, v *claimView) error {
-	events, err := store.All(ctx, s.db, func(row store.Row) (e Event, err error) {
-		err = row.Scan(&e.ID, &e.Chat)
-		return e, err
-	}, `SELECT event, chat FROM surface_events WHERE surface = ? AND source = ? AND agents <> '' ORDER BY event`, s.opts.Name, source)
-	if err != nil {
-		return err
-	}
-	for _, e := range events {
+func (s *Surface) viewEvent(tx *store.Tx, source string, v *claimView) {
+	for _, e := range store.List(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
+		WHERE surface = ? AND source = ? AND agents <> '' ORDER BY event`, s.opts.Name, source) {
 		e.Agent = v.agent
-		if err := s.complete(ctx, s.db, &e); err != nil {
-			return err
-		}
 		for _, a := range e.Agents {
 			if !slices.Contains(v.receivers, a) {
 				v.receivers = append(v.receivers, a)
 			}
 		}
-		m, err := s.host.Message(ctx, &e)
+		m, err := s.host.Message(tx.Context(), &e)
 		if err != nil {
-			return err
+			tx.Fail(err)
+			return
 		}
 		var content protocol.ChatMessage
 		if err := json.Unmarshal(m.Content, &content); err != nil {
-			return outbox.Permanent(err)
+			tx.Fail(outbox.Permanent(err))
+			return
 		}
 		v.direct = v.direct || content.Chat.Kind == "dm" || slices.Contains(content.Mentions, string(v.agent)) ||
 			content.ReplyTo != nil && content.ReplyTo.Author == string(v.agent)
 	}
-	return nil
 }

@@ -2,11 +2,11 @@ package surface
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -25,23 +25,19 @@ type reported struct {
 	Message protocol.Message `json:"message"`
 }
 
-// Report queues a delivery_status, in the transaction that knows what it says. Call
-// Wake after the commit.
-func (s *Surface) Report(ctx context.Context, tx *sql.Tx, r *Report) error {
+// Report queues a delivery_status, in the transaction that knows what it says.
+func (s *Surface) Report(tx *store.Tx, r *Report) {
 	if r.Agent == "" {
-		return nil
+		return
 	}
 	m := protocol.NewMessage(protocol.TypeDeliveryStatus, r.Chat, r.Status)
 	m.InReplyTo, m.TraceParent = r.Status.MessageID, r.Trace
 	body, err := json.Marshal(reported{r.Agent.Topic(), m})
-	if err != nil {
-		return err
+	tx.Fail(err)
+	_, err = s.reports.Put(tx, string(r.Agent), r.Key, body)
+	if !errors.Is(err, outbox.ErrFull) { // the agent has been away for a hundred thousand replies
+		tx.Fail(err)
 	}
-	_, err = s.reports.EnqueueTx(ctx, tx, string(r.Agent), r.Key, body)
-	if errors.Is(err, outbox.ErrFull) {
-		return nil // the agent has been away for a hundred thousand replies
-	}
-	return err
 }
 
 // report makes one attempt to give a report to its agent, or to the operator's

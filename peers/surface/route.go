@@ -1,10 +1,11 @@
 package surface
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
@@ -26,15 +27,13 @@ func (s *Surface) takeRoute(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("%q is no agent that a chat can talk to", route.Agent))
 	}
 	var id protocol.PeerID
-	err := store.InTx(ctx, s.db, func(tx *sql.Tx) (err error) {
+	err := store.DoTx(ctx, s.db, func(tx *store.Tx) {
 		var refusal string
-		if id, refusal, err = s.host.Find(ctx, tx, d.Topic); err != nil {
-			return err
+		if id, refusal = s.host.Find(tx, d.Topic); refusal != "" {
+			tx.Fail(peer.Reject(refusal))
+			return
 		}
-		if refusal != "" {
-			return peer.Reject(refusal)
-		}
-		return s.assign(ctx, tx, id, &route, d.Message.From)
+		s.assign(tx, id, &route, d.Message.From)
 	})
 	if err != nil {
 		return err
@@ -49,90 +48,58 @@ func (s *Surface) takeRoute(ctx context.Context, d *peer.Delivery) error {
 }
 
 // assign records an agent and queues its configure message and what waits.
-func (s *Surface) assign(ctx context.Context, tx *sql.Tx, id protocol.PeerID, route *protocol.RouteAssigned, from protocol.PeerID) error {
-	c, err := s.load(ctx, tx, id)
-	if err != nil {
-		return err
-	}
-	spawned, err := s.answersRequest(ctx, tx, c, route, from)
-	if err != nil {
-		return err
-	}
+func (s *Surface) assign(tx *store.Tx, id protocol.PeerID, route *protocol.RouteAssigned, from protocol.PeerID) {
+	c := s.load(tx, id)
+	spawned := s.answersRequest(tx, c, route, from)
 	if spawned || s.opts.OneAgent {
-		if err := s.replace(ctx, tx, c, route.Agent); err != nil {
-			return err
-		}
+		s.replace(tx, c, route.Agent)
 	}
-	err = store.Exec(ctx, tx, `INSERT INTO surface_agents (surface, chat, agent, spawned, at) VALUES (?1, ?2, ?3, ?4, ?5)
+	tx.Exec(`INSERT INTO surface_agents (surface, chat, agent, spawned, at) VALUES (?1, ?2, ?3, ?4, ?5)
 		ON CONFLICT (surface, chat, agent) DO UPDATE SET configured = 0, spawned = max(spawned, ?4)`,
 		s.opts.Name, id, route.Agent, spawned, s.now())
-	if err == nil {
-		_, err = s.move(ctx, tx, c, routed)
-	}
-	if err == nil {
-		err = s.enqueue(ctx, tx, id, route.Agent, fmt.Sprintf("configure:%d", s.now()), item{})
-	}
-	if err != nil {
-		return err
-	}
-	s.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).Msg("chat has an agent")
-	_, err = s.handOn(ctx, tx, id)
-	return err
+	s.move(tx, c, routed)
+	tx.Fail(s.enqueue(tx, id, route.Agent, fmt.Sprintf("configure:%d", s.now()), item{}))
+	s.handOn(tx, id)
+	tx.After(func() {
+		s.log.Info().Str("topic", string(id)).Str("peer", string(route.Agent)).Bool("spawned", spawned).Msg("chat has an agent")
+	})
 }
 
 // answersRequest tells a spawner's answer from an operator's assignment, and
 // refuses answers to what another chat asked, or to what is no longer wanted.
-func (s *Surface) answersRequest(ctx context.Context, tx *sql.Tx, c *chat, route *protocol.RouteAssigned, from protocol.PeerID) (bool, error) {
+func (s *Surface) answersRequest(tx *store.Tx, c *chat, route *protocol.RouteAssigned, from protocol.PeerID) bool {
 	if route.RequestID == "" {
-		return from == protocol.PeerSystem && c.state != Assigned, nil
+		return from == protocol.PeerSystem && c.state != Assigned
 	}
-	asker, found, err := store.One(ctx, tx, store.Column[protocol.PeerID], `SELECT chat FROM surface_requests WHERE request = ? AND surface = ?`,
-		route.RequestID, s.opts.Name)
-	switch {
-	case err != nil:
-		return false, err
-	case !found:
-		return false, peer.Reject(fmt.Sprintf("%s never made the request %q", c.id, route.RequestID))
-	case asker != c.id:
-		return false, peer.Reject(fmt.Sprintf("the request %q is another chat's", route.RequestID))
-	case c.state != Assigned:
-		return true, nil
-	}
+	asker := store.Value[protocol.PeerID](tx, `SELECT chat FROM surface_requests WHERE request = ? AND surface = ?`, route.RequestID, s.opts.Name)
 	// The spawner may repeat itself, or announce the agent anew after a restart; it
 	// must not add a second one to an operator's.
-	agents, err := s.Agents(ctx, tx, c.id)
-	if err != nil {
-		return false, err
+	known := func(a Assignment) bool { return a.Spawned || a.Agent == route.Agent }
+	switch {
+	case asker == "":
+		tx.Fail(peer.Reject(fmt.Sprintf("%s never made the request %q", c.id, route.RequestID)))
+	case asker != c.id:
+		tx.Fail(peer.Reject(fmt.Sprintf("the request %q is another chat's", route.RequestID)))
+	case c.state == Assigned && !slices.ContainsFunc(s.Agents(tx, c.id), known):
+		tx.Fail(peer.Reject(fmt.Sprintf("%s was given another agent meanwhile", c.id)))
 	}
-	for _, a := range agents {
-		if a.Spawned || a.Agent == route.Agent {
-			return true, nil
-		}
-	}
-	return false, peer.Reject(fmt.Sprintf("%s was given another agent meanwhile", c.id))
+	return true
 }
 
 // replace lets an agent take the place of the one that was spawned before, or of
 // any: a chat never has two by accident. What the old one did not get goes to the
 // new.
-func (s *Surface) replace(ctx context.Context, tx *sql.Tx, c *chat, agent protocol.PeerID) error {
-	agents, err := s.Agents(ctx, tx, c.id)
-	if err != nil {
-		return err
-	}
-	for _, old := range agents {
+func (s *Surface) replace(tx *store.Tx, c *chat, agent protocol.PeerID) {
+	for _, old := range s.Agents(tx, c.id) {
 		if old.Agent == agent || !old.Spawned && !s.opts.OneAgent {
 			continue
 		}
-		s.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("chat's agent replaced")
-		err := errors.Join(
-			store.Exec(ctx, tx, `DELETE FROM surface_agents WHERE surface = ? AND chat = ? AND agent = ?`, s.opts.Name, c.id, old.Agent),
-			s.agents.Move(ctx, tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent)))
-		if err != nil {
-			return err
-		}
+		tx.Exec(`DELETE FROM surface_agents WHERE surface = ? AND chat = ? AND agent = ?`, s.opts.Name, c.id, old.Agent)
+		s.agents.Move(tx, agentDestination(c.id, old.Agent), agentDestination(c.id, agent))
+		tx.After(func() {
+			s.log.Warn().Str("topic", string(c.id)).Str("peer", string(old.Agent)).Str("by", string(agent)).Msg("chat's agent replaced")
+		})
 	}
-	return nil
 }
 
 // takeSpawnResult is a spawn_result. Only a failure matters here: success is
@@ -147,59 +114,47 @@ func (s *Surface) takeSpawnResult(ctx context.Context, d *peer.Delivery) error {
 	if result.Status != protocol.SpawnFailed {
 		return nil
 	}
-	err := store.InTx(ctx, s.db, func(tx *sql.Tx) error {
+	return store.DoTx(ctx, s.db, func(tx *store.Tx) {
 		if result.RequestID == "" {
-			return s.takeGivenUp(ctx, tx, d.Topic, &result)
+			s.takeGivenUp(tx, d.Topic, &result)
+			return
 		}
-		id, found, err := store.One(ctx, tx, store.Column[protocol.PeerID], `SELECT chat FROM surface_chats
+		id, found := store.Get(tx, store.Itself[protocol.PeerID], `SELECT chat FROM surface_chats
 			WHERE surface = ? AND request = ? AND state = 'asking'`, s.opts.Name, result.RequestID)
-		if err != nil || !found { // an old request, or another surface's
-			return err
+		if found { // else an old request, or another surface's
+			s.spawnFailed(tx, id, result.Error)
 		}
-		return s.spawnFailed(ctx, tx, id, result.Error)
 	})
-	s.host.Wake()
-	return err
 }
 
 // takeGivenUp tells the chat that its own agent ended for good. It changes nothing
 // else: the agent is asked for again when there is something to pass on, and that
 // request has an answer of its own.
-func (s *Surface) takeGivenUp(ctx context.Context, tx *sql.Tx, topic protocol.Topic, result *protocol.SpawnResult) error {
-	id, refusal, err := s.host.Find(ctx, tx, topic)
-	if err != nil || refusal != "" { // another surface's
-		return err
+func (s *Surface) takeGivenUp(tx *store.Tx, topic protocol.Topic, result *protocol.SpawnResult) {
+	id, refusal := s.host.Find(tx, topic)
+	if refusal != "" { // another surface's
+		return
 	}
 	if result.Agent == "" {
-		return s.spawnFailed(ctx, tx, id, result.Error)
+		s.spawnFailed(tx, id, result.Error)
+		return
 	}
-	agents, err := s.Agents(ctx, tx, id)
-	if err != nil {
-		return err
-	}
-	for _, a := range agents {
+	for _, a := range s.Agents(tx, id) {
 		if a.Spawned && a.Agent == result.Agent {
 			s.log.Error().Str("topic", string(id)).Str("peer", string(a.Agent)).Str("error", result.Error).Msg("chat's agent given up by its spawner")
-			return s.tell(ctx, tx, &Notice{Kind: NoticeGivenUp, Chat: id, Agent: a.Agent, Why: result.Error})
+			s.tell(tx, &Notice{Kind: NoticeGivenUp, Chat: id, Agent: a.Agent, Why: result.Error})
 		}
 	}
-	return nil
 }
 
 // spawnFailed tells the chat once and asks again later, under a new request.
-func (s *Surface) spawnFailed(ctx context.Context, tx *sql.Tx, id protocol.PeerID, why string) error {
-	if why == "" {
-		why = "no reason was given"
+func (s *Surface) spawnFailed(tx *store.Tx, id protocol.PeerID, why string) {
+	c := s.load(tx, id)
+	if c.state != Asking {
+		return
 	}
-	c, err := s.load(ctx, tx, id)
-	if err != nil || c.state != Asking {
-		return err
-	}
-	s.log.Error().Str("topic", string(id)).Str("error", why).Msg("agent not started; asking again")
-	c.trouble = why
-	if err := s.tellOnce(ctx, tx, c, NoticeFailed, why); err != nil {
-		return err
-	}
-	_, err = s.move(ctx, tx, c, failed)
-	return err
+	c.trouble = cmp.Or(why, "no reason was given")
+	s.log.Error().Str("topic", string(id)).Str("error", c.trouble).Msg("agent not started; asking again")
+	s.tellOnce(tx, c, NoticeFailed, c.trouble)
+	s.move(tx, c, failed)
 }

@@ -1,11 +1,10 @@
 package surface
 
 import (
-	"context"
-	"database/sql"
-	"errors"
+	"cmp"
 	"time"
 
+	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/protocol"
 
@@ -54,57 +53,49 @@ type chat struct {
 }
 
 // load reads a chat; one that is not stored is idle.
-func (s *Surface) load(ctx context.Context, q store.Querier, id protocol.PeerID) (*chat, error) {
-	c, found, err := store.One(ctx, q, func(row store.Row) (*chat, error) {
-		c := &chat{id: id}
-		var asked int64
-		err := row.Scan(&c.state, &c.closed, &c.request, &asked, &c.told, &c.trouble)
-		c.askedAt = time.UnixMicro(asked)
-		return c, err
+func (s *Surface) load(tx *store.Tx, id protocol.PeerID) *chat {
+	c, _ := store.Get(tx, func(c *chat) []any {
+		return []any{&c.state, &c.closed, &c.request, store.Micros{Time: &c.askedAt}, &c.told, &c.trouble}
 	}, `SELECT state, closed, request, asked_at, told, trouble FROM surface_chats WHERE surface = ? AND chat = ?`, s.opts.Name, id)
-	if err == nil && !found {
-		c = &chat{id: id, state: Idle}
-	}
-	return c, err
+	c.id, c.state = id, cmp.Or(c.state, Idle)
+	return &c
 }
 
 // move takes a chat on by what happened to it, and reports whether that changed
 // anything. It stores the chat.
-func (s *Surface) move(ctx context.Context, tx *sql.Tx, c *chat, n news) (bool, error) {
+func (s *Surface) move(tx *store.Tx, c *chat, n news) bool {
 	to, ok := ways[c.state][n]
 	if !ok || c.closed && to == Asking {
-		return false, nil
+		return false
 	}
 	from := c.state
-	c.state = to
-	var asks error
-	switch {
-	case to != Asking:
+	if from != Asking || to != Asking {
 		*c = chat{id: c.id, state: to, closed: c.closed}
-	case from == Asking: // under a new request: the spawner is done with the old one
-		c.request = newRequest()
-		asks = s.noteRequest(ctx, tx, c)
-	default:
-		*c = chat{id: c.id, state: to, request: newRequest(), askedAt: s.opts.Now()}
-		_, enqueued := s.chats.EnqueueTx(ctx, tx, string(c.id), c.request, nil)
-		asks = errors.Join(s.noteRequest(ctx, tx, c), enqueued)
 	}
-	return true, errors.Join(asks, s.save(ctx, tx, c))
+	if to == Asking { // from Asking under a new request: the spawner is done with the old one
+		c.request = "req_" + ulid.Make().String()
+		tx.Exec(`INSERT INTO surface_requests (request, surface, chat, at) VALUES (?, ?, ?, ?)`, c.request, s.opts.Name, c.id, s.now())
+	}
+	if to == Asking && from != Asking {
+		c.askedAt = s.opts.Now()
+		s.takeStep(tx, c.id, c.request)
+	}
+	s.save(tx, c)
+	return true
 }
 
-func newRequest() string { return "req_" + ulid.Make().String() }
-
-func (s *Surface) noteRequest(ctx context.Context, tx *sql.Tx, c *chat) error {
-	return store.Exec(ctx, tx, `INSERT INTO surface_requests (request, surface, chat, at) VALUES (?, ?, ?, ?)`,
-		c.request, s.opts.Name, c.id, s.now())
+// takeStep queues a step of a chat.
+func (s *Surface) takeStep(tx *store.Tx, id protocol.PeerID, key string) {
+	_, err := s.chats.Put(tx, string(id), key, nil)
+	tx.Fail(err)
 }
 
-func (s *Surface) save(ctx context.Context, q store.Querier, c *chat) error {
+func (s *Surface) save(tx *store.Tx, c *chat) {
 	asked := int64(0)
 	if !c.askedAt.IsZero() {
 		asked = c.askedAt.UnixMicro()
 	}
-	return store.Exec(ctx, q, `INSERT OR REPLACE INTO surface_chats (surface, chat, state, closed, request, asked_at, told, trouble)
+	tx.Exec(`INSERT OR REPLACE INTO surface_chats (surface, chat, state, closed, request, asked_at, told, trouble)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, s.opts.Name, c.id, c.state, c.closed, c.request, asked, c.told, c.trouble)
 }
 
@@ -116,11 +107,8 @@ type Assignment struct {
 }
 
 // Agents returns the agents of a chat in the order of their assignment.
-func (s *Surface) Agents(ctx context.Context, q store.Querier, id protocol.PeerID) ([]Assignment, error) {
-	return store.All(ctx, q, func(row store.Row) (a Assignment, err error) {
-		err = row.Scan(&a.Agent, &a.Spawned, &a.Configured)
-		return a, err
-	}, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, s.opts.Name, id)
+func (s *Surface) Agents(tx *store.Tx, id protocol.PeerID) []Assignment {
+	return store.List(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, s.opts.Name, id)
 }
 
 // A Standing is where a chat is, as people may be told.
@@ -132,54 +120,30 @@ type Standing struct {
 }
 
 // Standing returns where a chat is.
-func (s *Surface) Standing(ctx context.Context, q store.Querier, id protocol.PeerID) (Standing, error) {
-	c, err := s.load(ctx, q, id)
-	if err != nil {
-		return Standing{}, err
-	}
-	st := Standing{State: c.state, Trouble: c.trouble}
-	if st.Agents, err = s.Agents(ctx, q, id); err != nil {
-		return st, err
-	}
-	st.Waiting, _, err = store.One(ctx, q, store.Column[int], `SELECT count(*) FROM surface_events WHERE surface = ? AND chat = ? AND agents = ''`,
-		s.opts.Name, id)
-	if err != nil {
-		return st, err
-	}
-	queued, err := s.agents.Count(ctx, q, agentDestination(id, "*"), openStates...)
-	st.Waiting += queued
-	return st, err
+func (s *Surface) Standing(tx *store.Tx, id protocol.PeerID) Standing {
+	c := s.load(tx, id)
+	waiting := store.Value[int](tx, `SELECT count(*) FROM surface_events WHERE surface = ? AND chat = ? AND agents = ''`, s.opts.Name, id)
+	queued := s.agents.Count(tx, agentDestination(id, "*"), outbox.StatePending, outbox.StateSending)
+	return Standing{State: c.state, Trouble: c.trouble, Agents: s.Agents(tx, id), Waiting: waiting + queued}
 }
 
 // Close ends a chat's way to an agent: it asks for none until it is opened. One that
 // it has it keeps.
-func (s *Surface) Close(ctx context.Context, tx *sql.Tx, id protocol.PeerID) error {
-	c, err := s.load(ctx, tx, id)
-	if err != nil {
-		return err
-	}
+func (s *Surface) Close(tx *store.Tx, id protocol.PeerID) {
+	c := s.load(tx, id)
 	c.closed = true
-	if moved, err := s.move(ctx, tx, c, ended); moved || err != nil {
-		return err
+	if !s.move(tx, c, ended) {
+		s.save(tx, c)
 	}
-	return s.save(ctx, tx, c)
 }
 
 // end ends a chat's way to an agent until something more is said.
-func (s *Surface) end(ctx context.Context, tx *sql.Tx, id protocol.PeerID) error {
-	c, err := s.load(ctx, tx, id)
-	if err == nil {
-		_, err = s.move(ctx, tx, c, ended)
-	}
-	return err
-}
+func (s *Surface) end(tx *store.Tx, id protocol.PeerID) { s.move(tx, s.load(tx, id), ended) }
 
 // Open lets a chat ask for agents again, and has it ask where something waits.
-func (s *Surface) Open(ctx context.Context, tx *sql.Tx, id protocol.PeerID) error {
-	c, err := s.load(ctx, tx, id)
-	if err != nil {
-		return err
-	}
+func (s *Surface) Open(tx *store.Tx, id protocol.PeerID) {
+	c := s.load(tx, id)
 	c.closed = false
-	return errors.Join(s.save(ctx, tx, c), s.takeUp(ctx, tx, c))
+	s.save(tx, c)
+	s.takeUp(tx, c)
 }

@@ -2,7 +2,6 @@ package surface
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -26,22 +25,19 @@ var errNoRoute = errors.New("the request was taken; no agent is assigned yet")
 // hands on what could not be handed on before. Nil means that there is none left.
 func (s *Surface) step(ctx context.Context, item outbox.Item) error {
 	id := protocol.PeerID(item.Destination)
-	c, err := s.load(ctx, s.db, id)
-	if err != nil {
-		return err
-	}
-	if c.state != Asking {
+	tx := store.On(ctx, s.db)
+	c := s.load(tx, id)
+	if tx.Err() == nil && c.state != Asking {
 		return s.handOnLater(ctx, id)
 	}
-	_, refusal, err := s.host.Find(ctx, s.db, id.Topic())
-	if err != nil {
-		return err
-	}
-	if refusal != "" { // an agent would be started for it, and its route refused
+	_, refusal := s.host.Find(tx, id.Topic())
+	switch {
+	case tx.Err() != nil:
+		return tx.Err()
+	case refusal != "": // an agent would be started for it, and its route refused
 		s.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer asks for an agent")
-		return store.InTx(ctx, s.db, func(tx *sql.Tx) error { return s.end(ctx, tx, id) })
-	}
-	if !c.told && s.opts.Now().Sub(c.askedAt) >= s.opts.Patience {
+		return store.DoTx(ctx, s.db, func(tx *store.Tx) { s.end(tx, id) })
+	case !c.told && s.opts.Now().Sub(c.askedAt) >= s.opts.Patience:
 		if err := s.tellSlow(ctx, id); err != nil {
 			return err
 		}
@@ -51,20 +47,16 @@ func (s *Surface) step(ctx context.Context, item outbox.Item) error {
 
 // resume gives a step to every chat that needs one and, as it was stored by an
 // older program or given up by an operator, has none.
-func (s *Surface) resume(ctx context.Context) error {
-	type due struct{ chat, key string }
-	all, err := store.All(ctx, s.db, func(row store.Row) (d due, err error) {
-		err = row.Scan(&d.chat, &d.key)
-		return d, err
-	}, `SELECT chat, request FROM surface_chats WHERE surface = ?1 AND state = 'asking' UNION ALL
-		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.surface = e.surface AND a.chat = e.chat
-		WHERE e.surface = ?1 AND e.agents = '' GROUP BY e.chat`, s.opts.Name)
-	for _, d := range all {
-		if _, err := s.chats.Enqueue(ctx, d.chat, d.key, nil); err != nil {
-			return err
-		}
+func (s *Surface) resume(tx *store.Tx) {
+	type due struct {
+		chat protocol.PeerID
+		key  string
 	}
-	return err
+	for _, d := range store.List(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM surface_chats WHERE surface = ?1 AND state = 'asking' UNION ALL
+		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.surface = e.surface AND a.chat = e.chat
+		WHERE e.surface = ?1 AND e.agents = '' GROUP BY e.chat`, s.opts.Name) {
+		s.takeStep(tx, d.chat, d.key)
+	}
 }
 
 // ask sends a chat's spawn request. It is repeated, under the same id, until the
@@ -106,37 +98,33 @@ func (s *Surface) setTrouble(ctx context.Context, c *chat, trouble string) error
 	if trouble = text.Clip(trouble, maxWhy); trouble == c.trouble {
 		return nil
 	}
-	return store.Exec(ctx, s.db, `UPDATE surface_chats SET trouble = ? WHERE surface = ? AND chat = ? AND request = ?`,
-		trouble, s.opts.Name, c.id, c.request)
+	tx := store.On(ctx, s.db)
+	tx.Exec(`UPDATE surface_chats SET trouble = ? WHERE surface = ? AND chat = ? AND request = ?`, trouble, s.opts.Name, c.id, c.request)
+	return tx.Err()
 }
 
 // tellSlow tells a chat that its agent takes long.
 func (s *Surface) tellSlow(ctx context.Context, id protocol.PeerID) error {
-	err := store.InTx(ctx, s.db, func(tx *sql.Tx) error {
-		c, err := s.load(ctx, tx, id)
-		if err != nil || c.state != Asking {
-			return err
+	return store.DoTx(ctx, s.db, func(tx *store.Tx) {
+		if c := s.load(tx, id); c.state == Asking {
+			s.tellOnce(tx, c, NoticeSlow, "")
 		}
-		return s.tellOnce(ctx, tx, c, NoticeSlow, "")
 	})
-	s.host.Wake()
-	return err
 }
 
 // tellOnce tells a chat that no agent comes, once until one came.
-func (s *Surface) tellOnce(ctx context.Context, tx *sql.Tx, c *chat, kind NoticeKind, why string) error {
+func (s *Surface) tellOnce(tx *store.Tx, c *chat, kind NoticeKind, why string) {
 	if c.told {
-		return nil
+		return
 	}
 	c.told = true
-	return errors.Join(s.save(ctx, tx, c), s.tell(ctx, tx, &Notice{Kind: kind, Chat: c.id, Why: why, Key: c.request}))
+	s.save(tx, c)
+	s.tell(tx, &Notice{Kind: kind, Chat: c.id, Why: why, Key: c.request})
 }
 
 // tell completes a notice and gives it to the host.
-func (s *Surface) tell(ctx context.Context, tx *sql.Tx, n *Notice) (err error) {
+func (s *Surface) tell(tx *store.Tx, n *Notice) {
 	n.Why = text.Clip(n.Why, maxWhy)
-	if n.Event, err = s.oldest(ctx, tx, n.Chat); err != nil {
-		return err
-	}
-	return s.host.Tell(ctx, tx, n)
+	n.Event = s.oldest(tx, n.Chat)
+	s.host.Tell(tx, n)
 }

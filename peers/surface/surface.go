@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -31,17 +30,15 @@ var Schema string
 type Host interface {
 	// Find returns the chat that a topic names. A refusal says why it may have no
 	// agent: there is no such chat, or it is not admitted.
-	Find(ctx context.Context, q store.Querier, topic protocol.Topic) (chat protocol.PeerID, refusal string, err error)
+	Find(tx *store.Tx, topic protocol.Topic) (chat protocol.PeerID, refusal string)
 	// Message returns the message by which one agent hears of an event, the same at
 	// each call. An error of outbox.Permanent gives the event up for this agent.
 	Message(ctx context.Context, e *Event) (protocol.Message, error)
 	// Tell tells the people in a chat of trouble, if they can be told.
-	Tell(ctx context.Context, tx *sql.Tx, n *Notice) error
+	Tell(tx *store.Tx, n *Notice)
 	// Settled says what became of an event: an agent has it (sent), or will not get
 	// it (dead, with the cause, or dropped).
-	Settled(ctx context.Context, tx *sql.Tx, e *Event, outcome outbox.State, cause error) error
-	// Wake is called after the commit of what Tell and Settled wrote.
-	Wake()
+	Settled(tx *store.Tx, e *Event, outcome outbox.State, cause error)
 }
 
 // An Event is something said in a chat, on its way to one of its agents.
@@ -124,9 +121,8 @@ func New(db *sql.DB, host Host, opts *Options) *Surface {
 		Name: s.queue(QueueAgents), MinBackoff: s.opts.MinBackoff, MaxBackoff: maxBackoff, MaxPending: 1_000_000, MaxPerDestination: 100_000,
 		Parallel: 64, AttemptTimeout: time.Minute, OnSettled: s.settled, Now: s.opts.Now, Log: s.log,
 		AfterSettled: func(it outbox.Item, _ outbox.State, _ error) {
-			id, _ := ParseDestination(it.Destination)
-			s.passing.CompareAndDelete(id, EventOf(it.Body))
-			host.Wake()
+			e := eventOf(&it)
+			s.passing.CompareAndDelete(e.Chat, e.ID)
 		},
 	})
 	s.reports = outbox.New(db, s.report, &outbox.Options{
@@ -167,7 +163,11 @@ func (s *Surface) Handle(p *peer.Peer) {
 
 // Run serves the chats until ctx ends; then it returns nil.
 func (s *Surface) Run(ctx context.Context) error {
-	if err := errors.Join(s.recallBroker(ctx), s.resume(ctx)); err != nil && ctx.Err() == nil {
+	err := store.DoTx(ctx, s.db, func(tx *store.Tx) {
+		s.recallBroker(tx)
+		s.resume(tx)
+	})
+	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -184,32 +184,15 @@ func (s *Surface) Connected(ctx context.Context) {
 	}
 }
 
-// Wake makes the surface look at what a transaction has left: call it after the
-// commit of whatever was given a transaction.
-func (s *Surface) Wake() {
-	s.chats.Wake()
-	s.agents.Wake()
-	s.reports.Wake()
-}
-
 // Prune forgets what was settled before a time.
 func (s *Surface) Prune(ctx context.Context, before time.Time) error {
-	return errors.Join(
-		store.Exec(ctx, s.db, `DELETE FROM surface_events WHERE surface = ? AND at < ? AND agents <> ''`, s.opts.Name, before.UnixMicro()),
-		store.Exec(ctx, s.db, `DELETE FROM surface_requests WHERE surface = ?1 AND at < ?2
-			AND request NOT IN (SELECT request FROM surface_chats WHERE surface = ?1)
-			AND chat NOT IN (SELECT chat FROM surface_agents WHERE surface = ?1)`, s.opts.Name, before.UnixMicro()),
-		store.Exec(ctx, s.db, `DELETE FROM surface_claims WHERE at < ?`, before.UnixMicro()),
-	)
+	tx := store.On(ctx, s.db)
+	tx.Exec(`DELETE FROM surface_events WHERE surface = ? AND at < ? AND agents <> ''`, s.opts.Name, before.UnixMicro())
+	tx.Exec(`DELETE FROM surface_requests WHERE surface = ?1 AND at < ?2
+		AND request NOT IN (SELECT request FROM surface_chats WHERE surface = ?1)
+		AND chat NOT IN (SELECT chat FROM surface_agents WHERE surface = ?1)`, s.opts.Name, before.UnixMicro())
+	tx.Exec(`DELETE FROM surface_claims WHERE at < ?`, before.UnixMicro())
+	return tx.Err()
 }
 
 func (s *Surface) now() int64 { return s.opts.Now().UnixMicro() }
-
-// namesOf writes a list of agents as it is stored.
-func namesOf(agents []protocol.PeerID) string {
-	raw, err := json.Marshal(agents)
-	if err != nil {
-		panic("names cannot be marshalled: " + err.Error())
-	}
-	return string(raw)
-}

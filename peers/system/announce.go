@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -75,7 +76,7 @@ func (s *Spawner) announce(ctx context.Context, tx *sql.Tx, all ...announcement)
 		if err != nil {
 			return fmt.Errorf("writing an announcement: %w", err)
 		}
-		if _, err := s.box.EnqueueTx(ctx, tx, string(a.Topic), string(a.Message.MessageID), body); err != nil {
+		if _, err := s.box.Put(store.Within(ctx, tx), string(a.Topic), string(a.Message.MessageID), body); err != nil {
 			return err
 		}
 	}
@@ -94,14 +95,14 @@ func (s *Spawner) sendAnnouncement(ctx context.Context, item outbox.Item) error 
 }
 
 // announced forgets a request once its last answer has arrived, or never will.
-func (s *Spawner) announced(ctx context.Context, tx *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
+func (s *Spawner) announced(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	var a announcement
 	if outcome != outbox.StateSent && outcome != outbox.StateDropped {
 		s.log.Warn().Str("topic", item.Destination).Str("message_id", item.Key).Str("outcome", string(outcome)).
 			Err(cause).Msg("announcement not delivered")
 	}
 	if err := json.Unmarshal(item.Body, &a); err != nil || a.Requester == "" {
-		return nil
+		return
 	}
-	return settleRequest(ctx, tx, a)
+	tx.Fail(settleRequest(tx.Context(), tx.Beneath().(*sql.Tx), a))
 }

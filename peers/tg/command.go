@@ -102,16 +102,12 @@ func (in *intake) describe(tx *store.Tx, c *chat, status bool) string {
 
 // standing returns where a chat is on its way to an agent.
 func (in *intake) standing(tx *store.Tx, c *chat) surface.Standing {
-	at, err := in.surface.Standing(tx.Context(), tx.Beneath(), peerOf(c.key))
-	tx.Fail(err)
-	return at
+	return in.surface.Standing(tx, peerOf(c.key))
 }
 
 // count returns how many of the messages to a chat are in the given states.
 func (out *outbound) count(tx *store.Tx, c *chat, states ...outbox.State) int {
-	n, err := out.telegram.Count(tx.Context(), tx.Beneath(), string(topicOf(c.key)), states...)
-	tx.Fail(err)
-	return n
+	return out.telegram.Count(tx, string(topicOf(c.key)), states...)
 }
 
 // commandsOnce gives Telegram the command list, unless it has it already: each

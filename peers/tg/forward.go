@@ -22,20 +22,19 @@ type events struct {
 }
 
 // Find returns the chat that a topic names, and why it may have no agent.
-func (ev *events) Find(ctx context.Context, q store.Querier, topic protocol.Topic) (id protocol.PeerID, refusal string, err error) {
+func (ev *events) Find(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, refusal string) {
 	key, err := chatOf(topic)
 	if err != nil {
-		return "", err.Error(), nil
+		return "", err.Error()
 	}
-	tx := store.With(ctx, q)
 	c, known := ev.load(tx, key)
 	switch {
 	case !known:
-		return "", fmt.Sprintf("this bot has no chat %d", key), tx.Err()
+		return "", fmt.Sprintf("this bot has no chat %d", key)
 	case !ev.admitsTopic(tx, c.key):
 		refusal = fmt.Sprintf("chat %d is not admitted", c.key)
 	}
-	return peerOf(c.key), refusal, tx.Err()
+	return peerOf(c.key), refusal
 }
 
 // Message builds the tg_message of an event, with what is known now about agents
@@ -103,8 +102,7 @@ func eventOf(messageID string) string {
 }
 
 // Tell tells the people in a chat of trouble with its agents.
-func (ev *events) Tell(ctx context.Context, within *sql.Tx, n *surface.Notice) error {
-	tx := store.Within(ctx, within)
+func (ev *events) Tell(tx *store.Tx, n *surface.Notice) {
 	key, says, thread, name := "", "", 0, n.Agent.Name()
 	switch n.Kind {
 	case surface.NoticeSlow, surface.NoticeFailed:
@@ -121,20 +119,17 @@ func (ev *events) Tell(ctx context.Context, within *sql.Tx, n *surface.Notice) e
 		key = "untaken:" + string(n.Agent) + ":" + today()
 		says = fmt.Sprintf("@%s does not take messages at the moment. They are kept, and I go on trying.", name)
 	default:
-		return nil // an agent that is away comes back, as a rule
+		return // an agent that is away comes back, as a rule
 	}
 	ev.tell(tx, n.Chat, thread, key, says)
-	return tx.Err()
 }
 
 // Settled tells the people in a chat of a message that no agent got.
-func (ev *events) Settled(ctx context.Context, within *sql.Tx, e *surface.Event, outcome outbox.State, cause error) error {
-	tx := store.Within(ctx, within)
+func (ev *events) Settled(tx *store.Tx, e *surface.Event, outcome outbox.State, cause error) {
 	if outcome == outbox.StateDead {
 		ev.tell(tx, e.Chat, 0, "given-up:"+string(e.Agent)+":"+today(), fmt.Sprintf(
 			"A message from here could not be given to @%s (%s). Please send it again.", e.Agent.Name(), text.Clip(cause.Error(), maxReason)))
 	}
-	return tx.Err()
 }
 
 // tell queues a notice to a chat, if it can be told.
@@ -147,9 +142,6 @@ func (ev *events) tell(tx *store.Tx, of protocol.PeerID, thread int, key, says s
 		ev.notice(tx, c, thread, key, says)
 	}
 }
-
-// Wake makes the queue towards Telegram look again.
-func (ev *events) Wake() { ev.telegram.Wake() }
 
 // today and thisHour name the day and the hour, for what is told once in each.
 func today() string { return time.Now().UTC().Format(time.DateOnly) }

@@ -86,7 +86,6 @@ func (in *intake) one(ctx context.Context, u stored) error {
 	})
 	if err == nil {
 		in.crash("taken in")
-		in.surface.Wake()
 	}
 	return err
 }
@@ -163,7 +162,7 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		in.bot, c.key, h.chat.ID, h.message, h.thread, source, h.album, string(encode(h.draft)), string(protocol.NewMessageID()), now())
 	if tx.Err() == nil {
-		tx.Fail(in.surface.Pass(tx.Context(), sqlTx(tx), &surface.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready))
+		in.surface.Pass(tx, &surface.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
 	}
 }
 
@@ -181,8 +180,7 @@ func (in *intake) joinAlbum(tx *store.Tx, h *happening) bool {
 		return false
 	}
 	ready := min(time.Now().Add(in.opts.AlbumWait).UnixMicro(), of.received+albumCap.Microseconds())
-	grows, err := in.surface.Postpone(tx.Context(), sqlTx(tx), of.event, at(ready))
-	if tx.Fail(err); !grows {
+	if !in.surface.Postpone(tx, of.event, at(ready)) {
 		return false
 	}
 	var d draft

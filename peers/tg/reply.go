@@ -48,7 +48,6 @@ func newOutbound(a *account) *outbound {
 		AfterSettled: func(item outbox.Item, _ outbox.State, _ error) {
 			out.shown.Delete(item.ID)
 			a.crash("recorded")
-			a.surface.Wake()
 		},
 	})
 	return out

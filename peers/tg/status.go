@@ -2,7 +2,6 @@ package tg
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"hubbub/peers/outbox"
@@ -24,34 +23,32 @@ func (out *outbound) delayed(ctx context.Context, o *outgoing, err error) error 
 	if status != nil {
 		out.log.Error().Err(status).Msg("reporting that a reply waits failed")
 	}
-	out.surface.Wake()
 	return err
 }
 
 // report queues a delivery_status for the agent that wrote a reply, once per name.
 func (out *outbound) report(tx *store.Tx, o *outgoing, content protocol.DeliveryStatus, name string) {
 	content.MessageID, content.IdempotencyKey = o.busID, o.content.IdempotencyKey
-	tx.Fail(out.surface.Report(tx.Context(), sqlTx(tx), &surface.Report{
+	out.surface.Report(tx, &surface.Report{
 		Chat: peerOf(o.chat.key), Agent: protocol.PeerID(o.agent), Key: fmt.Sprintf("%d:%s", o.Reply, name), Trace: o.Trace, Status: content,
-	}))
+	})
 }
 
 // settled runs in the transaction that settles a part: it notes the message that the
 // part made, and with the last part reports what became of the reply.
-func (out *outbound) settled(ctx context.Context, within *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
-	tx := store.Within(ctx, within)
+func (out *outbound) settled(tx *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	o, err := out.outgoing(tx, &item)
 	if err != nil {
-		if !outbox.Open(err) {
-			return nil // an item that nobody can read has nobody to report to
+		if outbox.Open(err) { // else nobody can read the item, and it has nobody to report to
+			tx.Fail(err)
 		}
-		return err
+		return
 	}
 	number, _ := out.shown.Load(item.ID)
 	message, _ := number.(int64)
 	tx.Exec(`UPDATE sends SET attempt = 0, message = max(message, ?) WHERE reply = ? AND part = ?`, message, o.Reply, o.Part)
 	if tx.Err() != nil {
-		return tx.Err()
+		return
 	}
 	log := out.log.With().Str("topic", string(topicOf(o.chat.key))).Str("peer", o.agent).Int64("item", item.ID).AnErr("reason", cause).Logger()
 	switch outcome {
@@ -62,7 +59,6 @@ func (out *outbound) settled(ctx context.Context, within *sql.Tx, item outbox.It
 		log.Error().Str("outcome", string(outcome)).Msg("answer not shown for certain; see `hubbub outbox list`")
 	}
 	out.reportWhole(tx, o, outcome)
-	return tx.Err()
 }
 
 // reportWhole reports a reply whose last open part has been settled.

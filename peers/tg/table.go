@@ -154,7 +154,7 @@ func (a *account) openOrClose(tx *store.Tx, c *chat) {
 	if c.silent() {
 		set = a.surface.Close
 	}
-	tx.Fail(set(tx.Context(), sqlTx(tx), peerOf(c.key)))
+	set(tx, peerOf(c.key))
 }
 
 // move makes the new id of a group an alias of the one it was known by.
@@ -168,8 +168,5 @@ func (a *account) move(tx *store.Tx, from, to int64) {
 	tx.Exec(`UPDATE chats SET telegram_id = ?, kind = ? WHERE bot = ? AND chat = ?`,
 		to, string(models.ChatTypeSupergroup), a.bot, c.key)
 	// What was said under the new id before this was known belongs here too.
-	tx.Fail(a.surface.Rename(tx.Context(), sqlTx(tx), peerOf(to), peerOf(c.key)))
+	a.surface.Rename(tx, peerOf(to), peerOf(c.key))
 }
-
-// sqlTx is the transaction of a Tx, for the surface, which does not take a Tx yet.
-func sqlTx(tx *store.Tx) *sql.Tx { return tx.Beneath().(*sql.Tx) }

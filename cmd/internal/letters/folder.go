@@ -70,10 +70,11 @@ func (k keeper) queues(ctx context.Context, db *sql.DB) ([]tg.Queue, error) {
 	if k.name == bridge {
 		return tg.Queues(ctx, db)
 	}
-	names, err := outbox.Queues(ctx, db)
+	tx := store.On(ctx, db)
+	names := outbox.Queues(tx)
 	queues := make([]tg.Queue, len(names))
 	for i, name := range names {
 		queues[i] = tg.Queue{Outbox: outbox.New(db, nil, &outbox.Options{Name: name}), Name: name}
 	}
-	return queues, err
+	return queues, tx.Err()
 }

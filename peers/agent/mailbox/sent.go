@@ -2,8 +2,6 @@ package mailbox
 
 import (
 	"cmp"
-	"context"
-	"database/sql"
 	"strings"
 	"time"
 
@@ -129,22 +127,22 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 
 // settled stores what became of a message to a chat, in the transaction in which the
 // outbox settles it: an answer that its bridge took settles the event.
-func (m *Mailbox) settled(ctx context.Context, begun *sql.Tx, item outbox.Item, outcome outbox.State, cause error) error {
+func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
 	key := item.Key
 	switch protocol.Topic(item.Destination) {
 	case protocol.TopicAttention:
-		return nil
+		return
 	case protocol.TopicBroker:
 		answer, ok := strings.CutPrefix(key, BrokerReplyPrefix)
 		if !ok {
-			return nil
+			return
 		}
 		key = answer
 	}
-	tx := &Tx{View{store.Within(ctx, begun), m}}
+	tx := &Tx{View{within, m}}
 	s := tx.sent(`key = ? AND chat = ?`, key, item.Destination)
 	if s == nil {
-		return tx.Err()
+		return
 	}
 	e := tx.Entry(s.EventID)
 	answered := e != nil && s.Kind == SentText
@@ -161,7 +159,6 @@ func (m *Mailbox) settled(ctx context.Context, begun *sql.Tx, item outbox.Item, 
 	case answered:
 		tx.Move(e, Respond, "answered")
 	}
-	return tx.Err()
 }
 
 // Delivered takes what a chat says became of a message. One that is not known any
