@@ -42,11 +42,11 @@ func (l *look) agents() error {
 	page := &agentsView{}
 	connected := l.connected()
 	f := l.read()
-	f.chats.each(func(_ string, ch *chat) {
+	for _, ch := range f.chats.all() {
 		if l.matches(ch.Topic, ch.Title) && (ch.In > 0 || ch.Out > 0 || ch.State != "unknown") {
 			page.Chats = append(page.Chats, ch)
 		}
-	})
+	}
 	slices.SortFunc(page.Chats, func(a, b *chat) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Topic, b.Topic)) })
 	page.AllChats, page.Chats = len(page.Chats), first(listedChats, page.Chats)
 	lines := f.agentLines(connected, func(id string) bool { return l.matches(id) })
@@ -56,7 +56,7 @@ func (l *look) agents() error {
 		page.Total.OpenCount += lines[i].OpenCount
 	}
 	page.AllAgent, page.Agents = len(lines), first(listedAgents, lines)
-	page.Claims = first(listedClaims, newest(f.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID }))
+	page.Claims = first(listedClaims, newest(&f.claims, func(x *claim) (time.Time, string) { return x.At, x.EventID }))
 	l.Title, l.Page = "Chats and agents", page
 	return nil
 }
@@ -71,11 +71,11 @@ func (c *Console) connected() map[string]bool {
 
 func (f *facts) agentLines(connected map[string]bool, matches func(id string) bool) []agentLine {
 	places := map[protocol.PeerID]*endpoint{}
-	f.places.each(func(_ string, p *endpoint) {
+	for _, p := range f.places.all() {
 		if old := places[p.Identity]; old == nil || p.LastHeartbeatAt.After(old.LastHeartbeatAt) {
 			places[p.Identity] = p
 		}
-	})
+	}
 	var list []agentLine
 	add := func(a *agent) {
 		if a.ID == "agent:system" || !matches(a.ID) {
@@ -83,9 +83,11 @@ func (f *facts) agentLines(connected map[string]bool, matches func(id string) bo
 		}
 		list = append(list, agentLine{a, a.Stats(a.ID), connected[a.ID], places[protocol.PeerID(a.ID)], a.Open()})
 	}
-	f.agents.each(func(_ string, a *agent) { add(a) })
+	for _, a := range f.agents.all() {
+		add(a)
+	}
 	for id := range connected {
-		if _, known := f.agents.get(id); !known && roleClass(id) == "role-agent" {
+		if f.agents.get(id) == nil && roleClass(id) == "role-agent" {
 			add(&agent{ID: id})
 		}
 	}
@@ -119,8 +121,8 @@ type chatLine struct {
 func (l *look) chat() error {
 	id := l.FormValue("id")
 	f := l.read()
-	ch, ok := f.chats.get(id)
-	if !ok {
+	ch := f.chats.get(id)
+	if ch == nil {
 		ch = &chat{Topic: text.Clip(id, 300), State: "not heard of lately"}
 	}
 	var recent []chatLine
@@ -132,11 +134,11 @@ func (l *look) chat() error {
 				eventID = e.ID
 			}
 			for _, name := range e.Agents {
-				if a, ok := f.agents.get(name); ok && a.byID[eventID] != nil {
+				if a := f.agents.get(name); a != nil && a.byID[eventID] != nil {
 					line.Judged = append(line.Judged, eventAt{name, *a.byID[eventID]})
 				}
 			}
-			line.Claim, _ = f.claims.get(eventID)
+			line.Claim = f.claims.get(eventID)
 		}
 		recent = append(recent, line)
 	}

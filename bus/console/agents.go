@@ -33,11 +33,13 @@ type agentEvent struct {
 	Text      string
 }
 
-func newAgent(id string) *agent {
-	return &agent{ID: id, AgentTally: activitylog.AgentTally{Keep: 4 * maxEvents}, byID: map[string]*agentEvent{}}
+func (f *facts) agent(id string) *agent {
+	a := f.agents.touch(id)
+	if a.byID == nil {
+		*a = agent{ID: id, AgentTally: activitylog.AgentTally{Keep: 4 * maxEvents}, byID: map[string]*agentEvent{}}
+	}
+	return a
 }
-
-func (f *facts) agent(id string) *agent { return f.agents.touch(id) }
 
 func (a *agent) event(id string) *agentEvent {
 	e := a.byID[id]

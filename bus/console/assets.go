@@ -3,7 +3,8 @@ package console
 import (
 	"crypto/sha256"
 	"embed"
-	"encoding/hex"
+	"fmt"
+	"io/fs"
 	"net/http"
 )
 
@@ -15,17 +16,16 @@ var versions = assetVersions()
 
 func assetVersions() map[string]string {
 	list := map[string]string{}
-	entries, err := assetFiles.ReadDir("assets")
-	if err != nil {
-		panic("the console's assets are missing: " + err.Error())
-	}
-	for _, e := range entries {
-		b, err := assetFiles.ReadFile("assets/" + e.Name())
-		if err != nil {
-			panic("the console's assets cannot be read: " + err.Error())
+	err := fs.WalkDir(assetFiles, "assets", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
 		}
-		sum := sha256.Sum256(b)
-		list[e.Name()] = hex.EncodeToString(sum[:6])
+		b, err := assetFiles.ReadFile(name)
+		list[e.Name()] = fmt.Sprintf("%.6x", sha256.Sum256(b))
+		return err
+	})
+	if err != nil {
+		panic("the console's assets cannot be read: " + err.Error())
 	}
 	return list
 }

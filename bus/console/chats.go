@@ -43,11 +43,13 @@ type chatEvent struct {
 	Reason    string
 }
 
-func newChat(topic string) *chat {
-	return &chat{Topic: topic, State: "unknown", byID: map[string]*chatEvent{}}
+func (f *facts) chat(topic string) *chat {
+	c := f.chats.touch(topic)
+	if c.byID == nil {
+		*c = chat{Topic: topic, State: "unknown", byID: map[string]*chatEvent{}}
+	}
+	return c
 }
-
-func (f *facts) chat(topic string) *chat { return f.chats.touch(topic) }
 
 // note adds a name to a list that does not have it, unless the list is full.
 func note(names *[]string, name string) {

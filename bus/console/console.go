@@ -43,7 +43,7 @@ type Console struct {
 	deadCount deadCount
 	viewed    atomic.Int64  // time of the last request, in unix nanoseconds
 	wake      chan struct{} // wakes the follower; capacity 1
-	caught    atomic.Pointer[chan struct{}]
+	caught    atomic.Bool   // the facts hold the log's rows
 	mux       *http.ServeMux
 }
 
@@ -57,8 +57,6 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 		bus: bus, log: log, dead: o.DeadLetters, logger: *o.Log, now: o.Now,
 		facts: newFacts(), series: newSeries(), wake: make(chan struct{}, 1),
 	}
-	caught := make(chan struct{})
-	c.caught.Store(&caught)
 	c.gate = newGatekeeper(o.Gate, o.Now)
 	c.mux = c.routes()
 	return c

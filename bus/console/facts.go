@@ -2,6 +2,8 @@ package console
 
 import (
 	"encoding/json"
+	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,38 +36,38 @@ type facts struct {
 	Since    time.Time // of the first row
 	rows     int64
 	Skipped  int64 // rows that were not read, because the bus writes faster
-	edges    *bounded[edgeKey, *edge]
-	peers    *bounded[string, *peerTally]
-	chats    *bounded[string, *chat]
-	agents   *bounded[string, *agent]
-	statuses *bounded[string, *deliveryStatus] // by messageId of the reply
-	failures []StateFailure                    // the newest last
+	edges    bounded[edgeKey, edge]
+	peers    bounded[string, peerTally]
+	chats    bounded[string, chat]
+	agents   bounded[string, agent]
+	statuses bounded[string, deliveryStatus] // by messageId of the reply
+	failures []StateFailure                  // the newest last
 	gaps     []gap
 }
 
 // A ledger is what the broker published.
 type ledger struct {
-	work    *bounded[string, *workItem]
-	asked   *bounded[string, *question]
-	flights *bounded[string, *flight]
-	claims  *bounded[string, *claim]
-	places  *bounded[string, *endpoint]
+	work    bounded[string, workItem]
+	asked   bounded[string, question]
+	flights bounded[string, flight]
+	claims  bounded[string, claim]
+	places  bounded[string, endpoint]
 }
 
 func newFacts() *facts {
 	return &facts{
-		edges:  newBounded(maxEdges, func(edgeKey) *edge { return &edge{types: map[string]int64{}} }),
-		peers:  newBounded[string, peerTally](maxPeers, nil),
-		chats:  newBounded(maxChats, newChat),
-		agents: newBounded(maxAgents, newAgent),
+		edges:  bounded[edgeKey, edge]{limit: maxEdges},
+		peers:  bounded[string, peerTally]{limit: maxPeers},
+		chats:  bounded[string, chat]{limit: maxChats},
+		agents: bounded[string, agent]{limit: maxAgents},
 		ledger: ledger{
-			work:    newBounded[string, workItem](maxWork, nil),
-			asked:   newBounded[string, question](maxWork, nil),
-			flights: newBounded[string, flight](maxWork, nil),
-			claims:  newBounded[string, claim](maxWork, nil),
-			places:  newBounded[string, endpoint](maxAgents, nil),
+			work:    bounded[string, workItem]{limit: maxWork},
+			asked:   bounded[string, question]{limit: maxWork},
+			flights: bounded[string, flight]{limit: maxWork},
+			claims:  bounded[string, claim]{limit: maxWork},
+			places:  bounded[string, endpoint]{limit: maxAgents},
 		},
-		statuses: newBounded[string, deliveryStatus](maxWork, nil),
+		statuses: bounded[string, deliveryStatus]{limit: maxWork},
 	}
 }
 
@@ -73,7 +75,6 @@ func newFacts() *facts {
 // least recently.
 type bounded[K comparable, V any] struct {
 	limit int
-	blank func(K) V // makes an entry
 	clock int64
 	m     map[K]*touched[V]
 }
@@ -83,36 +84,30 @@ type touched[V any] struct {
 	at int64
 }
 
-// newBounded makes such a map. If blank is nil, new entries are zero.
-func newBounded[K comparable, V any](limit int, blank func(K) *V) *bounded[K, *V] {
-	if blank == nil {
-		blank = func(K) *V { return new(V) }
+// get returns an entry without touching it; nil if there is none.
+func (b *bounded[K, V]) get(k K) *V {
+	if t := b.m[k]; t != nil {
+		return &t.v
 	}
-	return &bounded[K, *V]{limit: limit, blank: blank, m: map[K]*touched[*V]{}}
-}
-
-// get returns an entry without touching it.
-func (b *bounded[K, V]) get(k K) (v V, ok bool) {
-	t, ok := b.m[k]
-	if !ok {
-		return v, false
-	}
-	return t.v, true
+	return nil
 }
 
 // touch returns an entry, which it makes if there is none.
-func (b *bounded[K, V]) touch(k K) V {
+func (b *bounded[K, V]) touch(k K) *V {
+	t := b.m[k]
+	if t == nil {
+		if len(b.m) >= b.limit {
+			b.forget()
+		}
+		if b.m == nil {
+			b.m = map[K]*touched[V]{}
+		}
+		t = &touched[V]{}
+		b.m[k] = t
+	}
 	b.clock++
-	if t, ok := b.m[k]; ok {
-		t.at = b.clock
-		return t.v
-	}
-	if len(b.m) >= b.limit {
-		b.forget()
-	}
-	t := &touched[V]{b.blank(k), b.clock}
-	b.m[k] = t
-	return t.v
+	t.at = b.clock
+	return &t.v
 }
 
 func (b *bounded[K, V]) forget() {
@@ -122,17 +117,17 @@ func (b *bounded[K, V]) forget() {
 	}
 	slices.Sort(ages)
 	before := ages[len(ages)/10]
-	for k, t := range b.m {
-		if t.at <= before {
-			delete(b.m, k)
-		}
-	}
+	maps.DeleteFunc(b.m, func(_ K, t *touched[V]) bool { return t.at <= before })
 }
 
-// each calls fn with every entry, in no order.
-func (b *bounded[K, V]) each(fn func(K, V)) {
-	for k, t := range b.m {
-		fn(k, t.v)
+// all returns every entry, in no order.
+func (b *bounded[K, V]) all() iter.Seq2[K, *V] {
+	return func(yield func(K, *V) bool) {
+		for k, t := range b.m {
+			if !yield(k, &t.v) {
+				return
+			}
+		}
 	}
 }
 

@@ -40,15 +40,9 @@ func (c *Console) noticed() {
 
 // current waits until the facts hold the log's rows, but not for long.
 func (c *Console) current(ctx context.Context) {
-	if c.log == nil {
-		return
-	}
-	timer := time.NewTimer(catchUp)
-	defer timer.Stop()
-	select {
-	case <-*c.caught.Load():
-	case <-timer.C:
-	case <-ctx.Done():
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	for c.log != nil && !c.caught.Load() && retry.Sleep(ctx, 2*time.Millisecond) {
 	}
 }
 
@@ -67,7 +61,7 @@ func (c *Console) follow(ctx context.Context) {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				c.markCaught() // there is nothing to wait for
+				c.caught.Store(true) // there is nothing to wait for
 				if !errors.Is(err, activitylog.ErrNoLog) {
 					c.facts.failed(err)
 				}
@@ -77,8 +71,7 @@ func (c *Console) follow(ctx context.Context) {
 				return
 			}
 		}
-		fresh := make(chan struct{})
-		c.caught.Store(&fresh)
+		c.caught.Store(false)
 	}
 }
 
@@ -89,12 +82,9 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 	if err != nil {
 		return at, err
 	}
-	first := at == nil
-	room := int64(followRows)
-	select {
-	case <-*c.caught.Load():
-	default:
-		first, room = true, historyRows // the log was not followed for a while
+	first, room := at == nil, int64(followRows)
+	if !c.caught.Load() { // the log was not followed for a while
+		first, room = true, historyRows
 	}
 	begin, skipped := within(room, at, end)
 	if at == nil {
@@ -118,9 +108,7 @@ func (c *Console) catchUp(ctx context.Context, at activitylog.Cursor) (activityl
 			return at, ctx.Err()
 		}
 	}
-	if first {
-		c.markCaught()
-	}
+	c.caught.Store(true)
 	return at, nil
 }
 
@@ -147,13 +135,4 @@ func passed(at, end activitylog.Cursor) bool {
 		}
 	}
 	return true
-}
-
-func (c *Console) markCaught() {
-	caught := *c.caught.Load()
-	select {
-	case <-caught:
-	default:
-		close(caught)
-	}
 }

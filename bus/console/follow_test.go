@@ -72,7 +72,7 @@ func TestABusyBusIsReadAtABoundedPace(t *testing.T) {
 }
 
 func TestWhatIsRememberedIsBounded(t *testing.T) {
-	b := newBounded[string, int](100, nil)
+	b := bounded[string, int]{limit: 100}
 	for i := range 1000 {
 		b.touch(fmt.Sprint(i))
 		*b.touch("kept") = -1
@@ -80,10 +80,10 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 			t.Fatalf("%d entries", len(b.m))
 		}
 	}
-	if v, ok := b.get("kept"); !ok || *v != -1 {
+	if v := b.get("kept"); v == nil || *v != -1 {
 		t.Error("what was touched last was forgotten")
 	}
-	if _, ok := b.get("1"); ok {
+	if b.get("1") != nil {
 		t.Error("what was touched long ago is kept")
 	}
 

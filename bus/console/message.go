@@ -123,7 +123,7 @@ func eventIDOf(m *activitylog.Message) string {
 
 // judged returns how agents judged an event.
 func (f *facts) judged(eventID string) (list []eventAt) {
-	for _, a := range newest(f.agents, func(a *agent) (time.Time, string) { return time.Time{}, a.ID }) {
+	for _, a := range newest(&f.agents, func(a *agent) (time.Time, string) { return time.Time{}, a.ID }) {
 		if e := a.byID[eventID]; e != nil && e.Decided() {
 			list = append(list, eventAt{a.ID, *e})
 		}

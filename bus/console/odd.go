@@ -112,7 +112,7 @@ func oddQueues(peers []peerLine) (list []oddity) {
 
 // oddChats finds the chats that nobody answers.
 func (f *facts) oddChats(now time.Time) (list []oddity) {
-	f.chats.each(func(id string, c *chat) {
+	for id, c := range f.chats.all() {
 		name := text.Clip(cmp.Or(c.Title, id), 60)
 		switch {
 		case c.Problem != "":
@@ -120,7 +120,7 @@ func (f *facts) oddChats(now time.Time) (list []oddity) {
 		case c.State == "asked for an agent" && now.Sub(c.Last) > oddPatient:
 			list = append(list, oddity{Tone: "warn", What: name + " waits for an agent", More: "asked " + ago(now, c.Last), Link: link("chat", "id", id), At: c.Last})
 		}
-	})
+	}
 	return list
 }
 
@@ -130,7 +130,7 @@ func (f *facts) oddAgents(in *oddInput) (list []oddity) {
 	for _, l := range in.Peers {
 		connected[l.ID] = l.Connected
 	}
-	f.agents.each(func(id string, a *agent) {
+	for id, a := range f.agents.all() {
 		open, oldest := 0, in.Now
 		for _, e := range a.Events {
 			if e.Open() && e.End.Disposition != "deferred" {
@@ -148,7 +148,7 @@ func (f *facts) oddAgents(in *oddInput) (list []oddity) {
 		case in.Now.Sub(oldest) > oddStuck:
 			list = append(list, oddity{Tone: "warn", What: text.Clip(id, 60) + " gets nothing done", More: more, Link: link("agent", "id", id), At: a.Last})
 		}
-	})
+	}
 	return list
 }
 

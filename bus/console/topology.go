@@ -151,8 +151,12 @@ func (f *facts) peerLines(connected []report.Peer, bounds map[string]float64, no
 			seen[id] = true
 		}
 	}
-	f.peers.each(func(id string, t *peerTally) { add(id, latest(t.sent.last, t.received.last)) })
-	f.chats.each(func(id string, ch *chat) { add(id, ch.Last) })
+	for id, t := range f.peers.all() {
+		add(id, latest(t.sent.last, t.received.last))
+	}
+	for id, ch := range f.chats.all() {
+		add(id, ch.Last)
+	}
 	slices.SortFunc(lines, func(a, b peerLine) int {
 		return cmp.Or(cmp.Compare(b.In+b.Out, a.In+a.Out), cmp.Compare(a.ID, b.ID))
 	})
@@ -169,12 +173,12 @@ func latest(a, b time.Time) time.Time {
 func (f *facts) peerLine(p report.Peer, connected bool, bounds map[string]float64, now time.Time) peerLine {
 	l := peerLine{StatePeer: StatePeer{Peer: p, Connected: connected}, Role: roleClass(p.ID)}
 	l.Since, _ = time.Parse(time.RFC3339, p.ConnectedAt) // zero if it is missing
-	if t, ok := f.peers.get(p.ID); ok {
+	if t := f.peers.get(p.ID); t != nil {
 		l.In, l.Out, l.Total = t.received.at(now), t.sent.at(now), t.sent.total+t.received.total
 		l.StateTrouble = t.StateTrouble
 		l.Last = latest(t.sent.last, t.received.last)
 	}
-	if ch, ok := f.chats.get(p.ID); ok {
+	if ch := f.chats.get(p.ID); ch != nil {
 		l.Title = ch.Title
 		l.Last = latest(l.Last, ch.Last)
 	}
@@ -193,12 +197,12 @@ func percent(n, of int) int {
 // edgeLines lists who talks to whom, the busiest first.
 func (f *facts) edgeLines(now time.Time) []edgeLine {
 	var lines []edgeLine
-	f.edges.each(func(k edgeKey, e *edge) {
+	for k, e := range f.edges.all() {
 		if now.Sub(e.last) <= recently {
 			failing := !e.lastFailed.IsZero() && now.Sub(e.lastFailed) < rateSpan
 			lines = append(lines, edgeLine{StateTalk: StateTalk{k.from, k.to, e.at(now), e.total, e.failed}, edge: e, Failing: failing})
 		}
-	})
+	}
 	slices.SortFunc(lines, func(a, b edgeLine) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Total, a.Total), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})

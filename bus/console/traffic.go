@@ -60,6 +60,9 @@ const maxEdgeTypes = 32
 
 func (e *edge) add(at time.Time, typ, status string) {
 	e.rate.add(at)
+	if e.types == nil {
+		e.types = map[string]int64{}
+	}
 	if _, ok := e.types[typ]; ok || len(e.types) < maxEdgeTypes {
 		e.types[typ]++
 	}

@@ -116,7 +116,7 @@ func (f *facts) changeFlight(x flight, s step) {
 	}
 	x.Output, x.Error = text.Clip(x.Output, maxText), text.Clip(x.Error, maxText)
 	*f.flights.touch(x.ID) = x
-	if w, ok := f.work.get(x.WorkItemID); ok {
+	if w := f.work.get(x.WorkItemID); w != nil {
 		s.Text = "flight " + string(x.State) + " at " + x.TargetAgentID
 		w.Steps = appendStep(w.Steps, s)
 	}
@@ -132,9 +132,9 @@ func (f *facts) decideWake(ev *protocol.CollabEvent, s step) {
 	if d.Sweep {
 		s.Text = "swept: " + s.Text
 	}
-	if w, ok := f.work.get(d.RecordID); ok {
+	if w := f.work.get(d.RecordID); w != nil {
 		w.Steps = appendStep(w.Steps, s)
-	} else if q, ok := f.asked.get(d.RecordID); ok {
+	} else if q := f.asked.get(d.RecordID); q != nil {
 		q.Steps = appendStep(q.Steps, s)
 	}
 }

@@ -55,7 +55,7 @@ func (l *look) work() error {
 		columns[s] = &workColumn{State: s}
 		view.Columns = append(view.Columns, columns[s])
 	}
-	for _, x := range newest(f.work, func(x *workItem) (time.Time, string) { return x.UpdatedAt, x.ID }) {
+	for _, x := range newest(&f.work, func(x *workItem) (time.Time, string) { return x.UpdatedAt, x.ID }) {
 		col := columns[x.State]
 		if col == nil || !l.matches(x.ID, x.Title, x.OwnerID, x.NextMoveOwnerID) {
 			continue
@@ -65,18 +65,20 @@ func (l *look) work() error {
 			col.Items = append(col.Items, x)
 		}
 	}
-	view.Questions = first(listedWork, newest(f.asked, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }))
-	view.Flights = first(listedWork, newest(f.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID }))
-	view.Failed = first(listedWork, newest(f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) }))
+	view.Questions = first(listedWork, newest(&f.asked, func(q *question) (time.Time, string) { return q.UpdatedAt, q.ID }))
+	view.Flights = first(listedWork, newest(&f.flights, func(x *flight) (time.Time, string) { return x.UpdatedAt, x.ID }))
+	view.Failed = first(listedWork, newest(&f.statuses, func(s *deliveryStatus) (time.Time, string) { return s.At, string(s.MessageID) }))
 	l.Title, l.Page = "Work", view
 	return nil
 }
 
 // newest lists what is kept, the latest first, those of one time by their ids.
-func newest[V any](kept *bounded[string, V], at func(V) (time.Time, string)) []V {
-	var list []V
-	kept.each(func(_ string, v V) { list = append(list, v) })
-	slices.SortFunc(list, func(a, b V) int {
+func newest[V any](kept *bounded[string, V], at func(*V) (time.Time, string)) []*V {
+	var list []*V
+	for _, v := range kept.all() {
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b *V) int {
 		atA, idA := at(a)
 		atB, idB := at(b)
 		return cmp.Or(atB.Compare(atA), cmp.Compare(idA, idB))
@@ -89,14 +91,13 @@ func first[V any](n int, list []V) []V { return list[:min(len(list), n)] }
 func (l *look) item() error {
 	id := l.FormValue("id")
 	f := l.read()
-	item, known := f.work.get(id)
-	asked, isAsked := f.asked.get(id)
-	if !known && !isAsked {
+	item, asked := f.work.get(id), f.asked.get(id)
+	if item == nil && asked == nil {
 		return notFound("no row of the log that was looked at tells of %q; `hubbub work show` asks the broker", text.Clip(id, 200))
 	}
 	var flights []*flight
-	for _, x := range newest(f.flights, func(x *flight) (time.Time, string) { return time.Time{}, x.ID }) {
-		if known && x.WorkItemID == id {
+	for _, x := range newest(&f.flights, func(x *flight) (time.Time, string) { return time.Time{}, x.ID }) {
+		if item != nil && x.WorkItemID == id {
 			flights = append(flights, x)
 		}
 	}
