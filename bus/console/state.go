@@ -1,7 +1,9 @@
 package console
 
 import (
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"hubbub/activitylog/view"
@@ -126,4 +128,136 @@ func bytesText(v float64) string {
 		v /= 1024
 	}
 	return view.Count(v) + " GiB"
+}
+
+// keptSamples is how many samples are kept: half an hour of them.
+const keptSamples = 900
+
+// A sample is the counters at one moment.
+type sample struct {
+	at time.Time
+	report.Counters
+}
+
+// series keeps the last samples, the oldest first.
+type series struct {
+	mu   sync.Mutex
+	list []sample
+}
+
+func newSeries() *series { return &series{list: make([]sample, 0, 2*keptSamples)} }
+
+func (s *series) add(at time.Time, c report.Counters) {
+	c.Bounds, c.Used, c.Cluster = nil, nil, nil // not worth keeping
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = appendKept(keptSamples, s.list, sample{at, c})
+}
+
+// last returns at most n samples.
+func (s *series) last(n int) []sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, keptSamples, len(s.list))
+	return slices.Clone(s.list[len(s.list)-n:])
+}
+
+// A point is what happened between two samples, by the column of the charts: per
+// second, in milliseconds, or as it was at the end. A negative value is unknown.
+type point map[string]float64
+
+// between compares two samples.
+func between(a, b sample) point {
+	seconds := b.at.Sub(a.at).Seconds()
+	if seconds <= 0 {
+		seconds = 1
+	}
+	rate := func(before, after uint64) float64 {
+		if after < before {
+			return 0
+		}
+		return float64(after-before) / seconds
+	}
+	p := point{
+		"t": float64(b.at.UnixMilli()) / 1000, "accepted": rate(a.Accepted, b.Accepted), "delivered": 0, "failed": 0, "limits": 0,
+		"p50": quantile(a.Latency, b.Latency, 0.5), "p99": quantile(a.Latency, b.Latency, 0.99), "rows": 0, "logQueued": 0, "logLag": 0,
+		"queued": float64(b.Queued), "unanswered": float64(b.Unanswered), "connections": float64(b.Sessions),
+	}
+	for outcome, n := range b.Deliveries {
+		column := "failed"
+		if outcome == "ok" {
+			column = "delivered"
+		}
+		p[column] += rate(a.Deliveries[outcome], n)
+	}
+	for name, n := range b.Limits {
+		p["limits"] += rate(a.Limits[name], n)
+	}
+	if a.Log != nil && b.Log != nil {
+		p["rows"] = rate(uint64(a.Log.Written), uint64(b.Log.Written))
+		p["logQueued"], p["logLag"] = float64(b.Log.QueuedRows), float64(b.Log.Lag.Microseconds())/1000
+	}
+	return p
+}
+
+// quantile estimates, in milliseconds, how long at most the q-th part of the
+// messages took that were finished between two samples; -1 if none was.
+func quantile(before, after []report.Bucket, q float64) float64 {
+	total := uint64(0)
+	diff := make([]uint64, len(after))
+	for i := range after {
+		diff[i] = after[i].Count
+		if i < len(before) {
+			diff[i] -= min(before[i].Count, diff[i])
+		}
+		total += diff[i]
+	}
+	if total == 0 {
+		return -1
+	}
+	want, seen := q*float64(total), 0.0
+	lower := time.Duration(0)
+	for i, n := range diff {
+		upper := after[i].Upper
+		if upper == 0 {
+			upper = 2 * lower
+		}
+		if seen+float64(n) >= want && n > 0 {
+			part := (want - seen) / float64(n)
+			return (float64(lower) + part*float64(upper-lower)) / float64(time.Millisecond)
+		}
+		seen += float64(n)
+		lower = upper
+	}
+	return float64(lower) / float64(time.Millisecond)
+}
+
+// now returns what happened over the last samples.
+func (s *series) now() StateRates {
+	list := s.last(6)
+	if len(list) < 2 {
+		return StateRates{P50: -1, P99: -1}
+	}
+	p := between(list[0], list[len(list)-1])
+	return StateRates{p["accepted"], p["delivered"], p["failed"], p["rows"], p["p50"], p["p99"]}
+}
+
+// seriesJSON serves the points as columns for the charts.
+func (l *look) seriesJSON() error {
+	columns := map[string][]any{}
+	for name := range between(sample{}, sample{}) {
+		columns[name] = []any{}
+	}
+	list := l.series.last(keptSamples + 1)
+	for i := 1; i < len(list); i++ {
+		for name, v := range between(list[i-1], list[i]) {
+			var value any // null if it is unknown
+			if v >= 0 {
+				value = v
+			}
+			columns[name] = append(columns[name], value)
+		}
+	}
+	l.Page = columns
+	return nil
 }
