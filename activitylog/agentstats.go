@@ -75,19 +75,12 @@ func (e *EventTally) counts() (c eventCounts) {
 	if !e.Decided() {
 		return c
 	}
-	shown := false
-	switch e.Decision.Injection {
-	case "immediate", "buffered":
-		c[countInjected] = 1
-		shown = e.End.Disposition != "superseded"
-	case "notify":
-		c[countKnocks] = 1
-	default:
-		c[countWithheld] = 1
-	}
-	spared := !e.turned && !e.Open()
-	for kind, holds := range map[int]bool{
-		countDecided: true, countOpen: e.Open(), countTurned: e.turned, countSpared: spared, countShown: shown, countBoth: spared && shown,
+	injection := e.Decision.Injection
+	injected, knock := injection == "immediate" || injection == "buffered", injection == "notify"
+	spared, shown := !e.turned && !e.Open(), injected && e.End.Disposition != "superseded"
+	for kind, holds := range [countKinds]bool{
+		countDecided: true, countInjected: injected, countKnocks: knock, countWithheld: !injected && !knock,
+		countOpen: e.Open(), countTurned: e.turned, countSpared: spared, countShown: shown, countBoth: spared && shown,
 	} {
 		if holds {
 			c[kind] = 1

@@ -19,15 +19,6 @@ const (
 	maxSessions = 1000           // and links
 )
 
-// A visitor is who sent a request, and what they may do.
-type visitor struct {
-	Name   string // of the credential; empty on an open bus
-	Act    bool
-	Token  string // that the forms of this visitor carry
-	Cookie bool   // came by a link, and can leave
-	bearer bool   // sent a bearer token, which no page can make a browser do
-}
-
 // A gatekeeper lets visitors in.
 type gatekeeper struct {
 	gate     Gate
@@ -40,10 +31,13 @@ type gatekeeper struct {
 	sessions keyring
 }
 
-// A session is what a secret opens until it expires.
+// A session is a visitor: what a credential, or the secret of a link or cookie, allows
+// until it expires.
 type session struct {
-	access  Access
-	form    string // token of the forms
+	Access
+	Token   string // that the forms of this visitor carry
+	Cookie  bool   // came by a link, and can leave
+	bearer  bool   // sent a bearer token, which no page can make a browser do
 	expires time.Time
 }
 
@@ -58,14 +52,14 @@ func (g *gatekeeper) add(kept keyring, secret string, access Access, life time.D
 			delete(kept, k)
 		}
 	}
-	kept[sha256.Sum256([]byte(secret))] = &session{access, rand.Text(), now.Add(life)}
+	kept[sha256.Sum256([]byte(secret))] = &session{Access: access, Token: rand.Text(), Cookie: true, expires: now.Add(life)}
 }
 
 // find returns the session of a secret, unless it has expired or its credential no
 // longer stands: then it is forgotten. The caller must hold g.mu.
 func (g *gatekeeper) find(kept keyring, secret string) (s *session, ok bool) {
 	key := sha256.Sum256([]byte(secret))
-	if s = kept[key]; s == nil || g.now().After(s.expires) || !s.access.Current() {
+	if s = kept[key]; s == nil || g.now().After(s.expires) || !s.Current() {
 		delete(kept, key)
 		return nil, false
 	}
@@ -102,13 +96,13 @@ var (
 )
 
 // admit returns the visitor, or why they may not look.
-func (g *gatekeeper) admit(r *http.Request) (*visitor, error) {
+func (g *gatekeeper) admit(r *http.Request) (*session, error) {
 	if g.open() {
-		return &visitor{Act: true, Token: g.openForm}, nil
+		return &session{Access: Access{Act: true}, Token: g.openForm}, nil
 	}
 	access, err := g.bearer(r)
 	if err != errNoToken {
-		return &visitor{Name: access.Name, Act: access.Act, bearer: true}, err
+		return &session{Access: access, bearer: true}, err
 	}
 	cookie, err := r.Cookie(cookieName(r))
 	if err != nil {
@@ -121,7 +115,7 @@ func (g *gatekeeper) admit(r *http.Request) (*visitor, error) {
 		return nil, errEnded
 	}
 	s.expires = g.now().Add(sessionLife)
-	return &visitor{Name: s.access.Name, Act: s.access.Act, Token: s.form, Cookie: true}, nil
+	return s, nil
 }
 
 // bearer returns what the token of a request allows, or why not; errNoToken if it
@@ -169,7 +163,7 @@ func (g *gatekeeper) redeem(key string) (secret string, ok bool) {
 	}
 	delete(g.links, sha256.Sum256([]byte(key)))
 	secret = rand.Text() + rand.Text()
-	g.add(g.sessions, secret, l.access, sessionLife)
+	g.add(g.sessions, secret, l.Access, sessionLife)
 	return secret, true
 }
 

@@ -30,108 +30,99 @@ type oddity struct {
 	At   time.Time
 }
 
-// An oddInput is what oddities are found in.
-type oddInput struct {
+// oddities are what somebody should look at, and what they are found in.
+type oddities struct {
 	Now     time.Time
 	Pulse   *pulse
 	Peers   []peerLine
 	Limited float64 // bounds reached within oddSpan
 	Dead    int     // letters
+	list    []oddity
 }
 
-// odd finds what somebody should look at, the worst first. The caller holds f.mu.
-func (f *facts) odd(in *oddInput) []oddity {
-	list := oddBus(in)
-	list = append(list, f.oddFailures(in.Now)...)
-	list = append(list, oddQueues(in.Peers)...)
-	list = append(list, f.oddChats(in.Now)...)
-	list = append(list, f.oddAgents(in)...)
-	slices.SortStableFunc(list, func(a, b oddity) int {
-		return cmp.Or(cmp.Compare(a.Tone, b.Tone), b.At.Compare(a.At)) // bad, then warn
-	})
-	return list
+// add adds an oddity; its tone is bad or warn.
+func (o *oddities) add(tone, what, more, link string, at time.Time) {
+	o.list = append(o.list, oddity{tone, what, more, link, at})
 }
 
-// oddBus finds what is odd about the bus itself.
-func oddBus(in *oddInput) (list []oddity) {
-	if s := in.Pulse.Log; s != nil {
-		if s.Failing || s.Stalled {
-			list = append(list, oddity{Tone: "bad", What: "The activity log is not being written", More: s.LastError, Link: link("health"), At: in.Now})
-		}
-		if s.Lost > 0 {
-			list = append(list, oddity{Tone: "bad", What: view.Count(s.Lost) + " rows of the activity log were lost since the start", More: fmt.Sprintf("in %d gaps", s.Gaps), Link: link("health")})
-		}
-	}
-	if in.Dead > 0 {
-		list = append(list, oddity{Tone: "bad", What: view.Plural(in.Dead, "dead letter waits", "dead letters wait") + " for a person", More: "retry or drop", Link: link("work") + "#dead"})
-	}
-	if in.Limited >= 1 {
-		list = append(list, oddity{Tone: "warn", What: "Bounds were reached " + view.Plural(int(in.Limited), "time", "times"), More: "in the last 10 minutes", Link: link("health")})
-	}
-	return list
-}
-
-// oddFailures groups the recent failures by peer and status.
-func (f *facts) oddFailures(now time.Time) []oddity {
-	type group struct{ who, status string }
-	counts := map[group]int{}
-	var order []group
-	last := map[group]*StateFailure{}
-	for i := len(f.failures) - 1; i >= 0 && now.Sub(f.failures[i].At) < oddSpan; i-- {
-		x := &f.failures[i]
-		g := group{cmp.Or(x.Peer, x.From, x.Topic), x.Status}
-		if counts[g]++; counts[g] == 1 {
-			order = append(order, g)
-			last[g] = x
-		}
-	}
-	list := make([]oddity, 0, len(order))
-	for _, g := range order {
-		x := last[g]
-		what := view.Plural(counts[g], "delivery", "deliveries") + " failed at "
-		if x.Peer == "" {
-			what = view.Plural(counts[g], "message", "messages") + " refused from "
-		}
-		list = append(list, oddity{Tone: "bad", What: g.status + ": " + what + text.Clip(g.who, 60), More: x.Error, Link: link("peer", "id", g.who), At: x.At})
-	}
-	return list
-}
-
-// oddQueues finds the peers that do not keep up.
-func oddQueues(peers []peerLine) (list []oddity) {
-	for _, l := range peers {
+// find finds what somebody should look at, the worst first. The caller must hold f.mu.
+func (o *oddities) find(f *facts) []oddity {
+	o.aboutBus()
+	o.aboutFailures(f.failures)
+	for _, l := range o.Peers {
 		if l.WindowPct >= oddFill || l.QueuePct >= oddFill || l.Queued > 0 {
-			list = append(list, oddity{
-				Tone: "warn", What: text.Clip(l.ID, 60) + " does not keep up", Link: link("peer", "id", l.ID), At: l.Last,
-				More: fmt.Sprintf("%d of %d unanswered, %d of %d queued", l.Unanswered, l.WindowMax, l.Queued, l.QueueMax),
-			})
+			more := fmt.Sprintf("%d of %d unanswered, %d of %d queued", l.Unanswered, l.WindowMax, l.Queued, l.QueueMax)
+			o.add("warn", text.Clip(l.ID, 60)+" does not keep up", more, link("peer", "id", l.ID), l.Last)
 		}
 	}
-	return list
-}
-
-// oddChats finds the chats that nobody answers.
-func (f *facts) oddChats(now time.Time) (list []oddity) {
 	for id, c := range f.chats.all() {
 		name := text.Clip(cmp.Or(c.Title, id), 60)
 		switch {
 		case c.Problem != "":
-			list = append(list, oddity{Tone: "bad", What: name + " has no agent", More: c.Problem, Link: link("chat", "id", id), At: c.Last})
-		case c.State == "asked for an agent" && now.Sub(c.Last) > oddPatient:
-			list = append(list, oddity{Tone: "warn", What: name + " waits for an agent", More: "asked " + ago(now, c.Last), Link: link("chat", "id", id), At: c.Last})
+			o.add("bad", name+" has no agent", c.Problem, link("chat", "id", id), c.Last)
+		case c.State == "asked for an agent" && o.Now.Sub(c.Last) > oddPatient:
+			o.add("warn", name+" waits for an agent", "asked "+ago(o.Now, c.Last), link("chat", "id", id), c.Last)
 		}
 	}
-	return list
+	o.aboutAgents(f)
+	slices.SortStableFunc(o.list, func(a, b oddity) int {
+		return cmp.Or(cmp.Compare(a.Tone, b.Tone), b.At.Compare(a.At)) // bad, then warn
+	})
+	return o.list
 }
 
-// oddAgents finds agents with open events that are away or stuck.
-func (f *facts) oddAgents(in *oddInput) (list []oddity) {
-	connected := make(map[string]bool, len(in.Peers))
-	for _, l := range in.Peers {
+// aboutBus finds what is odd about the bus itself.
+func (o *oddities) aboutBus() {
+	if s := o.Pulse.Log; s != nil {
+		if s.Failing || s.Stalled {
+			o.add("bad", "The activity log is not being written", s.LastError, link("health"), o.Now)
+		}
+		if s.Lost > 0 {
+			o.add("bad", view.Count(s.Lost)+" rows of the activity log were lost since the start", fmt.Sprintf("in %d gaps", s.Gaps), link("health"), time.Time{})
+		}
+	}
+	if o.Dead > 0 {
+		what := view.Plural(o.Dead, "dead letter waits", "dead letters wait") + " for a person"
+		o.add("bad", what, "retry or drop", link("work")+"#dead", time.Time{})
+	}
+	if o.Limited >= 1 {
+		o.add("warn", "Bounds were reached "+view.Plural(int(o.Limited), "time", "times"), "in the last 10 minutes", link("health"), time.Time{})
+	}
+}
+
+// aboutFailures groups the recent failures by peer and status.
+func (o *oddities) aboutFailures(failures []StateFailure) {
+	type group struct{ who, status string }
+	counts := map[group]int{}
+	var last []StateFailure // of each group
+	for _, x := range slices.Backward(failures) {
+		if o.Now.Sub(x.At) >= oddSpan {
+			break
+		}
+		g := group{cmp.Or(x.Peer, x.From, x.Topic), x.Status}
+		if counts[g]++; counts[g] == 1 {
+			last = append(last, x)
+		}
+	}
+	for _, x := range last {
+		who := cmp.Or(x.Peer, x.From, x.Topic)
+		n := counts[group{who, x.Status}]
+		what := view.Plural(n, "delivery", "deliveries") + " failed at "
+		if x.Peer == "" {
+			what = view.Plural(n, "message", "messages") + " refused from "
+		}
+		o.add("bad", x.Status+": "+what+text.Clip(who, 60), x.Error, link("peer", "id", who), x.At)
+	}
+}
+
+// aboutAgents finds agents with open events that are away or stuck.
+func (o *oddities) aboutAgents(f *facts) {
+	connected := make(map[string]bool, len(o.Peers))
+	for _, l := range o.Peers {
 		connected[l.ID] = l.Connected
 	}
 	for id, a := range f.agents.all() {
-		open, oldest := 0, in.Now
+		open, oldest := 0, o.Now
 		for _, e := range a.Events {
 			if e.Open() && e.End.Disposition != "deferred" {
 				open++
@@ -140,16 +131,15 @@ func (f *facts) oddAgents(in *oddInput) (list []oddity) {
 				}
 			}
 		}
-		more := view.Plural(open, "open event", "open events") + ", the oldest " + ago(in.Now, oldest)
+		more := view.Plural(open, "open event", "open events") + ", the oldest " + ago(o.Now, oldest)
 		switch {
 		case open == 0:
 		case !connected[id]:
-			list = append(list, oddity{Tone: "bad", What: text.Clip(id, 60) + " is away", More: more, Link: link("agent", "id", id), At: a.Last})
-		case in.Now.Sub(oldest) > oddStuck:
-			list = append(list, oddity{Tone: "warn", What: text.Clip(id, 60) + " gets nothing done", More: more, Link: link("agent", "id", id), At: a.Last})
+			o.add("bad", text.Clip(id, 60)+" is away", more, link("agent", "id", id), a.Last)
+		case o.Now.Sub(oldest) > oddStuck:
+			o.add("warn", text.Clip(id, 60)+" gets nothing done", more, link("agent", "id", id), a.Last)
 		}
 	}
-	return list
 }
 
 // A deadCount is the number of dead letters, counted now and then.

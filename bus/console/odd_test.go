@@ -13,8 +13,8 @@ import (
 func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	f := newFacts()
-	quiet := &oddInput{Now: now, Pulse: &pulse{}}
-	if list := f.odd(quiet); len(list) != 0 {
+	quiet := &oddities{Now: now, Pulse: &pulse{}}
+	if list := quiet.find(f); len(list) != 0 {
 		t.Fatalf("nothing happened, and this is odd: %+v", list)
 	}
 	for range 3 {
@@ -28,9 +28,9 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	stuck := f.agent("agent:stuck")
 	stuck.event("e2").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Hour)}
 	p := &pulse{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}}}
-	list := f.odd(&oddInput{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
+	list := (&oddities{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
 		{StatePeer: StatePeer{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true}, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
-	}})
+	}}).find(f)
 	var got []string
 	for _, o := range list {
 		got = append(got, o.Tone+" "+o.What)
@@ -48,7 +48,7 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	if !slices.IsSortedFunc(list, func(a, b oddity) int { return strings.Compare(a.Tone, b.Tone) }) {
 		t.Errorf("what is bad does not come first: %q", got)
 	}
-	if list := f.odd(&oddInput{Now: now.Add(24 * time.Hour), Pulse: &pulse{}}); slices.ContainsFunc(list, func(o oddity) bool { return strings.Contains(o.What, "failed at") }) {
+	if list := (&oddities{Now: now.Add(24 * time.Hour), Pulse: &pulse{}}).find(f); slices.ContainsFunc(list, func(o oddity) bool { return strings.Contains(o.What, "failed at") }) {
 		t.Errorf("a failure of yesterday is still odd: %+v", list)
 	}
 }

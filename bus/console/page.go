@@ -46,7 +46,7 @@ type look struct {
 
 	Title    string
 	Section  string
-	Visitor  *visitor // nil if they may not look
+	Visitor  *session // nil if they may not look
 	Counters report.Counters
 	Now      time.Time
 	Trouble  string // why what is shown may be old

@@ -122,14 +122,14 @@ func (l *look) topologyPart() error {
 // topology gathers what the page shows.
 func (l *look) topology() error {
 	t := &topology{Pulse: l.pulse()}
-	in := &oddInput{Now: l.Now, Pulse: &t.Pulse, Limited: l.series.limited(l.Now.Add(-oddSpan))}
+	in := &oddities{Now: l.Now, Pulse: &t.Pulse, Limited: l.series.limited(l.Now.Add(-oddSpan))}
 	in.Dead, t.DeadSeen = l.deadLetters(l.Context())
 	connected := l.bus.Peers()
 	f := l.read()
 	in.Peers = f.peerLines(connected, l.Counters.Bounds, l.Now)
 	edges := f.edgeLines(l.Now)
 	t.draw(in.Peers, edges, l.Now)
-	odd := f.odd(in)
+	odd := in.find(f)
 	t.Odd, t.MoreOdd = first(oddLines, odd), max(len(odd)-oddLines, 0)
 	t.Talk = first(pageEdges, edges)
 	t.Peers, t.Pages = l.listPeers(in.Peers)
