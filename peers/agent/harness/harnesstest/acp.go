@@ -77,14 +77,14 @@ func (f *acpProgram) Cancel(_ context.Context, n acpsdk.CancelNotification) erro
 }
 
 func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.PromptResponse, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	f.mu.Lock()
 	s := f.sessions[r.SessionId]
-	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.prompts++
 	n := s.prompts
 	f.mu.Unlock()
-	defer cancel()
 	end := acpsdk.PromptResponse{StopReason: acpsdk.StopReasonEndTurn, Usage: &acpsdk.Usage{InputTokens: 5, OutputTokens: 3}}
 	if file, crashes := strings.CutPrefix(os.Getenv(ACPRole), "crash-once "); crashes {
 		crashOnce(file)

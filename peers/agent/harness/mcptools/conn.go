@@ -181,7 +181,7 @@ func (c *conn) Call(ctx context.Context, name string, arguments json.RawMessage)
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.pool.opts.CallTimeout, fmt.Errorf("it did not answer in %s", c.pool.opts.CallTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("it did not answer in %s", callTimeout))
 	defer cancel()
 	c.calls.Add(1)
 	defer c.calls.Add(-1)

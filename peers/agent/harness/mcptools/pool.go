@@ -17,10 +17,6 @@ import (
 // PoolOptions are the optional settings of a Pool. Nil is valid.
 type PoolOptions struct {
 	ConnectTimeout time.Duration // for connecting and listing; default 10 s
-	CallTimeout    time.Duration // for one call; default 2 m
-	Refresh        time.Duration // age at which tools are listed anew; default 5 m
-	Idle           time.Duration // unused connections are closed after; default 10 m
-	MaxServers     int           // connections kept; default 32
 	ResultBytes    int           // of one result; default 256 KiB
 	Hide           []string      // variables of ours that commands do not get, such as the keys of models; one that needs them has them in its own env
 }
@@ -28,13 +24,16 @@ type PoolOptions struct {
 func (o *PoolOptions) withDefaults() PoolOptions {
 	out := defaults.Of(o)
 	defaults.Positive(&out.ConnectTimeout, 10*time.Second)
-	defaults.Positive(&out.CallTimeout, 2*time.Minute)
-	defaults.Positive(&out.Refresh, 5*time.Minute)
-	defaults.Positive(&out.Idle, 10*time.Minute)
-	defaults.Positive(&out.MaxServers, 32)
 	defaults.Positive(&out.ResultBytes, 256<<10)
 	return out
 }
+
+const (
+	callTimeout = 2 * time.Minute  // for one call
+	refresh     = 5 * time.Minute  // age at which tools are listed anew
+	poolIdle    = 10 * time.Minute // after which unused connections are closed
+	maxServers  = 32               // connections kept
+)
 
 // A Pool keeps connections to MCP servers for the turns of one agent.
 type Pool struct {
@@ -61,7 +60,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	close(p.runs)
 	for retry.Sleep(ctx, time.Minute) {
 		p.mu.Lock()
-		for c := p.unusedLocked(p.opts.Idle); c != nil; c = p.unusedLocked(p.opts.Idle) {
+		for c := p.unusedLocked(poolIdle); c != nil; c = p.unusedLocked(poolIdle) {
 			p.dropLocked(c)
 		}
 		p.mu.Unlock()
@@ -136,7 +135,7 @@ func (p *Pool) usable(ctx context.Context, c *conn) error {
 	}
 	err := c.err
 	p.mu.Lock()
-	stale := time.Since(c.listed) >= p.opts.Refresh
+	stale := time.Since(c.listed) >= refresh
 	p.mu.Unlock()
 	if err == nil && stale {
 		err = c.list(ctx)
@@ -160,7 +159,7 @@ func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, er
 		c.used = time.Now()
 		return c, false, nil
 	}
-	if len(p.conns) >= p.opts.MaxServers {
+	if len(p.conns) >= maxServers {
 		oldest := p.unusedLocked(0)
 		if oldest == nil {
 			return nil, false, errors.New("too many MCP servers are in use at once")

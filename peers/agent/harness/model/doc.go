@@ -29,7 +29,7 @@
 //   - A model remembers the last turns of the same conversation, at most
 //     Options.HistoryTurns and HistoryBytes, and nothing of any other. A turn
 //     that failed before its first tool is not remembered.
-//   - A tool's result is cut at Options.ResultBytes, and the model is told so.
+//   - A tool's result is cut at 32 KiB, and the model is told so.
 //   - The key is asked for at each request and goes only to the base URL:
 //     redirects are not followed. It appears in no error.
 //

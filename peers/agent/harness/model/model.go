@@ -163,13 +163,11 @@ type Options struct {
 	Client  *http.Client           // default: one without redirects; its Timeout must be 0
 
 	MaxRounds    int           // requests in one turn; default 16
-	MaxTokens    int           // output tokens of one request; default 4096
 	TokenBudget  int64         // input and output tokens of one turn; default 400,000
 	Time         time.Duration // of one turn; default 5 m
 	Retries      int           // repetitions of one request; default 5
 	HistoryTurns int           // remembered of one conversation; default 20
 	HistoryBytes int           // of them as JSON; default 64 KiB
-	ResultBytes  int           // of one tool result; default 32 KiB
 	History      *History      // default: nothing is remembered
 	Log          *zerolog.Logger
 }
@@ -191,13 +189,11 @@ func (o *Options) withDefaults(p provider) Options {
 	defaults.Positive(&out.Idle, 90*time.Second)
 	defaults.Set(&out.Client, newClient())
 	defaults.Positive(&out.MaxRounds, 16)
-	defaults.Positive(&out.MaxTokens, 4096)
 	defaults.Positive(&out.TokenBudget, 400_000)
 	defaults.Positive(&out.Time, 5*time.Minute)
 	defaults.Positive(&out.Retries, 5)
 	defaults.Positive(&out.HistoryTurns, 20)
 	defaults.Positive(&out.HistoryBytes, 64<<10)
-	defaults.Positive(&out.ResultBytes, 32<<10)
 	defaults.Log(&out.Log)
 	return out
 }

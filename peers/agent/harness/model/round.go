@@ -12,8 +12,11 @@ import (
 	"hubbub/protocol/retry"
 )
 
-// maxCalls bounds the tool calls that one answer may hold; more are refused.
-const maxCalls = 32
+const (
+	maxCalls    = 32       // tool calls of one answer; more are refused
+	maxTokens   = 4096     // output tokens of one request
+	resultBytes = 32 << 10 // of one tool result
+)
 
 // pauses are the waits before a request is sent again.
 var pauses = retry.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}
@@ -40,7 +43,7 @@ func (r *run) rounds(ctx context.Context) (*reply, error) {
 		}
 		presentable(reply.Calls)
 		if reply.Truncated && reply.Text == "" {
-			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it said anything", harness.ErrBudget, opts.MaxTokens)
+			return nil, fmt.Errorf("%w: its answer was cut at %d tokens before it said anything", harness.ErrBudget, maxTokens)
 		}
 		if reply.Text != "" || len(reply.Calls) > 0 {
 			r.said = append(r.said, message{Role: roleAssistant, Text: reply.Text, Calls: reply.Calls})
@@ -95,7 +98,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 	r.usage.Rounds++
 	for try := 1; ; try++ {
 		request := &request{
-			System: r.turn.System + r.tools.hint(), Tools: r.tools.List(), NoTools: noTools, MaxTokens: r.h.opts.MaxTokens,
+			System: r.turn.System + r.tools.hint(), Tools: r.tools.List(), NoTools: noTools, MaxTokens: maxTokens,
 			Messages: slices.Concat(r.past, r.said),
 		}
 		reply, err := r.h.ask(ctx, request, func(piece string) {
@@ -165,7 +168,7 @@ func (r *run) answer(ctx context.Context, calls []call) []callResult {
 			raw, _ := json.Marshal(result) //nolint:errcheck // strings and valid JSON
 			r.tool(harness.ProgressToolResult, c, raw)
 		}
-		results = append(results, callResult{ID: c.ID, Text: resultText(result, r.h.opts.ResultBytes), IsError: result.IsError})
+		results = append(results, callResult{ID: c.ID, Text: resultText(result, resultBytes), IsError: result.IsError})
 	}
 	return results
 }
