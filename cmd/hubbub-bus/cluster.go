@@ -42,7 +42,7 @@ func (c *clusterSettings) flags(fs *pflag.FlagSet) {
 type joined struct {
 	runs   []func(context.Context) error
 	ctx    context.Context
-	cancel context.CancelFunc
+	stop   context.CancelFunc // ends the parts
 	failed context.CancelFunc // ends the bus
 	wg     sync.WaitGroup
 	mu     sync.Mutex // guards errs
@@ -53,7 +53,7 @@ type joined struct {
 // adds nothing.
 func (c *clusterSettings) join(o *bus.Options, log *activitylog.Options, logger *zerolog.Logger) (*joined, error) {
 	j := &joined{}
-	j.ctx, j.cancel = context.WithCancel(context.Background())
+	j.ctx, j.stop = context.WithCancel(context.Background())
 	if len(c.urls) == 0 {
 		if c.stream != "" {
 			return nil, program.Usage("--activity-stream needs --cluster")
@@ -101,9 +101,6 @@ func (j *joined) start() {
 		})
 	}
 }
-
-// stop ends the parts. It is called after the bus and its log have ended.
-func (j *joined) stop() { j.cancel() }
 
 // wait waits for the parts and returns their errors.
 func (j *joined) wait() error {

@@ -124,31 +124,30 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 func (s *settings) serve(ctx context.Context, env *program.Env, data string, joined *joined) error {
 	o := &s.bus
 	view := s.newView(data, &env.Log)
-	if s.noLog {
-		server := bus.New(nil, o)
-		joined.start()
-		defer joined.stop()
-		defer view.start(server)()
-		return server.Run(ctx)
+	var rows bus.Log
+	endLog := func() error { return nil }
+	if !s.noLog {
+		s.log.Bus, s.log.Log = o.Name, &env.Log
+		path := filepath.Join(data, "activity.db")
+		if err := activitylog.CheckVersion(path); err != nil {
+			return err
+		}
+		log := activitylog.NewWriter(path, &s.log)
+		logCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		done := make(chan error, 1)
+		go func() { done <- log.Run(logCtx) }()
+		rows, endLog = log, func() error {
+			cancel()
+			return <-done
+		}
 	}
-	s.log.Bus, s.log.Log = o.Name, &env.Log
-	path := filepath.Join(data, "activity.db")
-	if err := activitylog.CheckVersion(path); err != nil {
-		return err
-	}
-	log := activitylog.NewWriter(path, &s.log)
-	logCtx, endLog := context.WithCancel(context.WithoutCancel(ctx))
-	logDone := make(chan error, 1)
-	go func() { logDone <- log.Run(logCtx) }()
-	server := bus.New(log, o)
+	server := bus.New(rows, o)
 	joined.start()
+	defer joined.stop() // once the bus and its log have ended
 	endView := view.start(server)
 	err := server.Run(ctx)
 	endView()
-	endLog()
-	err = errors.Join(err, <-logDone)
-	joined.stop()
-	return err
+	return errors.Join(err, endLog())
 }
 
 func (s *settings) loadTLS(log *zerolog.Logger) error {

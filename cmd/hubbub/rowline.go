@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -26,21 +28,23 @@ func newRowLayout(paint screen.Painter, columns int) *rowLayout {
 // maxWidths are how wide the columns may grow: event, type, actor, topic, status.
 var maxWidths = [5]int{17, 15, 28, 28, 13}
 
-// fit widens the columns for a row.
-func (l *rowLayout) fit(e *activitylog.Entry) {
-	for i, c := range [5]string{e.Event, e.Type, e.Actor, e.Topic, e.Status} {
-		l.widths[i] = min(max(l.widths[i], screen.Width(screen.Printable(c))), maxWidths[i])
+// fit widens the columns for a row, and returns what belongs into them.
+func (l *rowLayout) fit(e *activitylog.Entry) [5]cell {
+	cells := [5]cell{{e.Event, eventColour(e.Event)}, {e.Type, screen.Cyan}, {e.Actor, ""}, {e.Topic, ""}, {e.Status, statusColour(e.Status)}}
+	for i := range cells {
+		cells[i].text = screen.Printable(cells[i].text)
+		l.widths[i] = min(max(l.widths[i], screen.Width(cells[i].text)), maxWidths[i])
+		if cells[i].text == "" {
+			cells[i].colour = ""
+		}
 	}
+	return cells
 }
 
 // line returns the line of a row: on a terminal for people, else its time,
 // event, type, actor, topic, status, message and detail, with "-" for nothing.
 func (l *rowLayout) line(e *activitylog.Entry) string {
-	l.fit(e)
-	cells := [5]string{e.Event, e.Type, e.Actor, e.Topic, e.Status}
-	for i := range cells {
-		cells[i] = screen.Printable(cells[i])
-	}
+	cells := l.fit(e)
 	detail := screen.Printable(view.Full.Row(e))
 	if l.columns == 0 {
 		return l.plain(e, cells, detail)
@@ -54,9 +58,13 @@ func (l *rowLayout) line(e *activitylog.Entry) string {
 	clock := at.Format("15:04:05.000")
 	line += l.paint.Paint(screen.Dim, clock)
 	used := len(clock)
-	shown := l.columned(e, cells)
+	shown := cells[:]
 	if l.columns < narrow {
 		shown = l.merged(e, cells)
+	} else {
+		for i, c := range shown {
+			shown[i].text = screen.Pad(text.Clip(c.text, l.widths[i]), l.widths[i])
+		}
 	}
 	for _, c := range shown {
 		line += " " + l.paint.Paint(c.colour, c.text)
@@ -91,65 +99,39 @@ type cell struct {
 	colour screen.Colour
 }
 
-// columned returns the cells of a row, each as wide as its column.
-func (l *rowLayout) columned(e *activitylog.Entry, cells [5]string) []cell {
-	list := make([]cell, len(cells))
-	for i, c := range cells {
-		list[i].text = screen.Pad(text.Clip(c, l.widths[i]), l.widths[i])
-		if c != "" {
-			list[i].colour = cellColour(i, e)
-		}
-	}
-	return list
-}
-
 // merged returns the cells of a row for a narrow terminal: the event in a column, and
 // what earlier rows of the same message did not show.
-func (l *rowLayout) merged(e *activitylog.Entry, cells [5]string) []cell {
-	event, typ, actor, topic, status := cells[0], cells[1], cells[2], cells[3], cells[4]
-	list := []cell{{screen.Pad(event, l.widths[0]), cellColour(0, e)}}
-	add := func(text string, colour screen.Colour) {
-		if text != "" {
-			list = append(list, cell{text, colour})
-		}
-	}
-	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ)-6)/2, 8) // of actor and topic
+func (l *rowLayout) merged(e *activitylog.Entry, cells [5]cell) []cell {
+	event, typ, actor, topic, status := cells[0], cells[1], cells[2].text, cells[3].text, cells[4]
+	name := max((l.columns-len("15:04:05.000")-l.widths[0]-len(typ.text)-6)/2, 8) // of actor and topic
+	list := []cell{{screen.Pad(event.text, l.widths[0]), event.colour}}
 	switch {
 	case e.Is(activitylog.ProcessStart), e.Is(activitylog.ProcessFinish):
-		add(text.Clip(actor, maxWidths[2]), "")
+		list = append(list, cell{text: text.Clip(actor, maxWidths[2])})
 	case e.Is(activitylog.SendFinish):
-		add(text.Clip(topic, maxWidths[3]), "")
+		list = append(list, cell{text: text.Clip(topic, maxWidths[3])})
 	case topic == "" || topic == actor:
-		add(typ, screen.Cyan)
-		add(text.Clip(actor, maxWidths[2]), "")
+		list = append(list, typ, cell{text: text.Clip(actor, maxWidths[2])})
 	default:
-		add(typ, screen.Cyan)
-		add(text.Clip(actor, name), "")
-		add("→ "+text.Clip(topic, name-2), "")
+		list = append(list, typ, cell{text: text.Clip(actor, name)}, cell{text: "→ " + text.Clip(topic, name-2)})
 	}
-	if status != activitylog.StatusStart {
-		add(status, cellColour(4, e))
+	if status.text != activitylog.StatusStart {
+		list = append(list, status)
 	}
-	return list
+	return slices.DeleteFunc(list, func(c cell) bool { return c.text == "" })
 }
 
-func (l *rowLayout) plain(e *activitylog.Entry, cells [5]string, detail string) string {
-	fields := []string{orDash(strings.ReplaceAll(screen.Printable(e.TS), " ", "_"))}
+func (l *rowLayout) plain(e *activitylog.Entry, cells [5]cell, detail string) string {
+	word := func(s string) string { return cmp.Or(strings.ReplaceAll(s, " ", "_"), "-") }
+	fields := []string{word(screen.Printable(e.TS))}
 	for _, c := range cells {
-		fields = append(fields, orDash(strings.ReplaceAll(c, " ", "_")))
+		fields = append(fields, word(c.text))
 	}
-	fields = append(fields, orDash(screen.Printable(e.MessageID)))
+	fields = append(fields, cmp.Or(screen.Printable(e.MessageID), "-"))
 	if detail != "" {
 		fields = append(fields, detail)
 	}
 	return strings.Join(fields, " ")
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // shownID returns the id of the row's message: the whole id in its first row, so that
@@ -164,19 +146,6 @@ func shownID(e *activitylog.Entry) string {
 		end++
 	}
 	return "…" + id[end:]
-}
-
-func cellColour(column int, e *activitylog.Entry) screen.Colour {
-	switch column {
-	case 0:
-		return eventColour(e.Event)
-	case 1:
-		return screen.Cyan
-	case 4:
-		return statusColour(e.Status)
-	default:
-		return ""
-	}
 }
 
 func eventColour(event string) screen.Colour {
