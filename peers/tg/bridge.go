@@ -25,10 +25,9 @@ var ErrToken = errors.New("the bot token is not accepted by Telegram; check TELE
 // A Bridge connects one bot to the bus.
 type Bridge struct {
 	*account
-	peer  *peer.Peer
-	out   *outbound
-	in    *intake
-	files *files
+	peer *peer.Peer
+	out  *outbound
+	in   *intake
 
 	conflict time.Time // when another poller was last noticed; pollLoop's own
 }
@@ -38,7 +37,7 @@ type Bridge struct {
 func New(token string, db *sql.DB, opts *Options) *Bridge {
 	o := opts.withDefaults()
 	a := &account{token: token, db: db, opts: o, log: o.Log, api: botapi.New(token, o.API), crash: func(string) {}}
-	return &Bridge{account: a, files: &files{a}}
+	return &Bridge{account: a}
 }
 
 // become makes the bridge serve one bot. Its queues are named for the bot.
@@ -48,7 +47,7 @@ func (b *Bridge) become(bot int64) {
 	b.surface = surface.New(b.db, &events{b.out}, &surface.Options{
 		Name: id(b.bot), Patience: b.opts.SpawnPatience, Crash: b.crash, Log: b.log,
 	})
-	b.in = &intake{outbound: b.out, files: b.files, arrived: make(chan struct{}, 1)}
+	b.in = &intake{outbound: b.out, arrived: make(chan struct{}, 1)}
 }
 
 // queueTelegram is the name of the bridge's own queue.
@@ -82,7 +81,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	if err := b.connect(ctx); err != nil {
 		return err
 	}
-	serveFiles, err := b.files.open(ctx)
+	serveFiles, err := b.openFiles(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,55 +20,52 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// filesPath is the path of references on the files' listener.
+// filesPath is the path of references on the files' listener: whoever has a reference
+// can fetch the file from the bridge, and never sees the bot token.
 const filesPath = "/telegram-files/"
 
-// files gives out references to Telegram's files and serves them: whoever has a
-// reference can fetch the file from the bridge, and never sees the bot token.
-type files struct{ *account }
-
 // refer returns references to a message's files.
-func (f *files) refer(tx *store.Tx, list []attachment) (out []protocol.Attachment) {
-	for _, a := range list {
-		if f.opts.FilesListen != NoFiles || f.opts.FilesURL != "" {
-			a.Ref = f.address(tx) + filesPath + store.Value[string](tx, `INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
-				ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), f.bot, a.fileID, a.Name, a.MimeType, now())
+func (a *account) refer(tx *store.Tx, list []attachment) (out []protocol.Attachment) {
+	for _, file := range list {
+		if a.opts.FilesListen != NoFiles || a.opts.FilesURL != "" {
+			file.Ref = a.filesAddress(tx) + filesPath + store.Value[string](tx, `INSERT INTO files (ref, bot, file_id, name, mime, at) VALUES (?, ?, ?, ?, ?, ?)
+				ON CONFLICT (bot, file_id) DO UPDATE SET ref = ref RETURNING ref`, rand.Text(), a.bot, file.fileID, file.Name, file.MimeType, now())
 		}
-		out = append(out, a.Attachment)
+		out = append(out, file.Attachment)
 	}
 	return out
 }
 
-// address returns the base address of references.
-func (f *files) address(tx *store.Tx) string {
-	if f.opts.FilesURL != "" {
-		return strings.TrimRight(f.opts.FilesURL, "/")
+// filesAddress returns the base address of references.
+func (a *account) filesAddress(tx *store.Tx) string {
+	if a.opts.FilesURL != "" {
+		return strings.TrimRight(a.opts.FilesURL, "/")
 	}
-	return "http://" + cmp.Or(f.remembered(tx, "files_addr"), "127.0.0.1")
+	return "http://" + cmp.Or(a.remembered(tx, "files_addr"), "127.0.0.1")
 }
 
-// open listens before anything else runs, so that references name the right port.
+// openFiles listens before anything else runs, so that references name the right port.
 // It returns what serves them until its context ends.
-func (f *files) open(ctx context.Context) (serve func(context.Context) error, err error) {
-	if f.opts.FilesListen == NoFiles {
+func (a *account) openFiles(ctx context.Context) (serve func(context.Context) error, err error) {
+	if a.opts.FilesListen == NoFiles {
 		return func(context.Context) error { return nil }, nil
 	}
-	tx := store.On(ctx, f.db)
-	l, err := f.listen(ctx, f.remembered(tx, "files_addr"))
+	tx := store.On(ctx, a.db)
+	l, err := a.listenForFiles(ctx, a.remembered(tx, "files_addr"))
 	if err != nil {
 		return nil, err
 	}
-	if tx.Exec(`UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), f.bot); tx.Err() != nil {
+	if tx.Exec(`UPDATE bots SET files_addr = ? WHERE bot = ?`, l.Addr().String(), a.bot); tx.Err() != nil {
 		return nil, errors.Join(tx.Err(), l.Close())
 	}
-	return func(ctx context.Context) error { return serveHTTP(ctx, l, f) }, nil
+	return func(ctx context.Context) error { return serveHTTP(ctx, l, http.HandlerFunc(a.serveFile)) }, nil
 }
 
-// listen opens the listener. Without --files-listen it takes the address of the last
+// listenForFiles opens the listener. Without --files-listen it takes the address of the last
 // start, so that references stay good, or any other port.
-func (f *files) listen(ctx context.Context, last string) (net.Listener, error) {
+func (a *account) listenForFiles(ctx context.Context, last string) (net.Listener, error) {
 	var config net.ListenConfig
-	if chosen := f.opts.FilesListen; chosen != "" {
+	if chosen := a.opts.FilesListen; chosen != "" {
 		l, err := config.Listen(ctx, "tcp", chosen)
 		if err != nil {
 			err = fmt.Errorf("listening for files on %s (see --files-listen): %w", chosen, err)
@@ -81,17 +78,17 @@ func (f *files) listen(ctx context.Context, last string) (net.Listener, error) {
 	return config.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// ServeHTTP answers with a file's content.
-func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serveFile answers with a file's content.
+func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 	ref, ok := strings.CutPrefix(r.URL.Path, filesPath)
 	if !ok || ref == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.NotFound(w, r)
 		return
 	}
 	type row struct{ fileID, name, kind string }
-	tx := store.On(r.Context(), f.db)
+	tx := store.On(r.Context(), a.db)
 	known, found := store.Get(tx, func(k *row) []any { return []any{&k.fileID, &k.name, &k.kind} },
-		`SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, f.bot)
+		`SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, a.bot)
 	err := tx.Err()
 	if !found && err == nil {
 		http.NotFound(w, r)
@@ -100,13 +97,13 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var file models.File
 	var resp *http.Response
 	if err == nil {
-		err = f.call(r.Context(), "getFile", map[string]any{"file_id": known.fileID}, &file)
+		err = a.call(r.Context(), "getFile", map[string]any{"file_id": known.fileID}, &file)
 	}
 	if file.FilePath != "" && err == nil {
-		resp, err = f.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
+		resp, err = a.api.Download(r.Context(), file.FilePath, r.Header.Get("Range"))
 	}
 	if resp == nil {
-		f.refuse(w, err)
+		a.refuseFile(w, err)
 		return
 	}
 	defer resp.Body.Close()
@@ -125,14 +122,14 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers with what a person can do about a file that is not available.
-func (f *files) refuse(w http.ResponseWriter, err error) {
+// refuseFile answers with what a person can do about a file that is not available.
+func (a *account) refuseFile(w http.ResponseWriter, err error) {
 	if botapi.Code(err) == http.StatusBadRequest {
 		http.Error(w, "Telegram does not give this file: it is over 20 MB, or gone", http.StatusNotFound)
 		return
 	}
 	if err != nil {
-		f.log.Warn().Err(err).Msg("file not fetched from Telegram")
+		a.log.Warn().Err(err).Msg("file not fetched from Telegram")
 	}
 	http.Error(w, "Telegram cannot be reached for this file; try again", http.StatusBadGateway)
 }

@@ -41,19 +41,16 @@ func (ev *events) Find(tx *store.Tx, topic protocol.Topic) (id protocol.PeerID, 
 // and people. Its messageId is the same at each attempt, and another for each agent:
 // they share only the sourceId.
 func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Message, error) {
-	type row struct {
-		draft        []byte
-		bus          string
-		telegramChat int64
-	}
+	var bus string
+	var telegramChat int64
 	tx := store.On(ctx, ev.db)
-	of, found := store.Get(tx, func(r *row) []any { return []any{&r.draft, &r.bus, &r.telegramChat} },
+	raw, found := store.Get(tx, func(raw *[]byte) []any { return []any{raw, &bus, &telegramChat} },
 		`SELECT draft, bus_id, telegram_chat FROM events WHERE id = ?`, e.ID)
 	if !found {
 		return protocol.Message{}, fmt.Errorf("reading event %d: %w", e.ID, cmp.Or(tx.Err(), sql.ErrNoRows))
 	}
 	var d draft
-	if err := json.Unmarshal(of.draft, &d); err != nil {
+	if err := json.Unmarshal(raw, &d); err != nil {
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("event %d cannot be read: %w", e.ID, err))
 	}
 	content := d.Content
@@ -63,9 +60,9 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	})
 	if d.ReplyMessage != 0 {
 		content.ReplyTo = &protocol.ReplyTo{
-			SourceID: ev.sourceID(of.telegramChat, d.ReplyMessage),
+			SourceID: ev.sourceID(telegramChat, d.ReplyMessage),
 			Author: store.Value[string](tx, `SELECT r.agent FROM sends s JOIN replies r ON r.id = s.reply
-				WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, ev.bot, of.telegramChat, d.ReplyMessage),
+				WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, ev.bot, telegramChat, d.ReplyMessage),
 		}
 		switch {
 		case content.ReplyTo.Author != "":
@@ -82,7 +79,7 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	if len(m.Content) > maxEvent { // the bus would end the connection, and so everybody's
 		return m, outbox.Permanent(fmt.Errorf("the message has %d bytes, and at most %d can be passed on", len(m.Content), maxEvent))
 	}
-	m.MessageID = messageIDFor(of.bus, e)
+	m.MessageID = messageIDFor(bus, e)
 	return m, nil
 }
 

@@ -16,7 +16,6 @@ import (
 // An intake takes stored updates in: it decides what follows from each.
 type intake struct {
 	*outbound
-	files   *files
 	arrived chan struct{} // wakes loop
 }
 
@@ -123,8 +122,8 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 	case h.message != 0 && !c.present: // whoever gets messages is in
 		in.setPresent(tx, c, true)
 	}
-	if h.callback != "" {
-		in.answerCallback(tx, c, h)
+	if h.callback != "" { // the button that was pressed spins until this answer
+		in.own(tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback})
 	}
 	switch {
 	case h.command != "":
@@ -147,7 +146,7 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 	if !c.present && in.standing(tx, c).State != surface.Assigned {
 		return // there is no agent to tell that the bot was removed
 	}
-	h.draft.Content.Attachments = in.files.refer(tx, h.files)
+	h.draft.Content.Attachments = in.refer(tx, h.files)
 	h.draft.Content.Author = &h.author
 	h.draft.Content.Chat.ID = id(c.key)
 	var ready time.Time

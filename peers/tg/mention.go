@@ -42,12 +42,9 @@ func add(list []string, name string) []string {
 // hidden reports whether an @ at a byte of a text is no mention.
 func hidden(text string, at int, entities []models.MessageEntity) bool {
 	unit := markdown.Units(text[:at])
+	silent := []models.MessageEntityType{models.MessageEntityTypeCode, models.MessageEntityTypePre, models.MessageEntityTypeURL, models.MessageEntityTypeEmail}
 	return slices.ContainsFunc(entities, func(e models.MessageEntity) bool {
-		switch e.Type {
-		case models.MessageEntityTypeCode, models.MessageEntityTypePre, models.MessageEntityTypeURL, models.MessageEntityTypeEmail:
-			return e.Offset <= unit && unit < e.Offset+e.Length
-		}
-		return false
+		return slices.Contains(silent, e.Type) && e.Offset <= unit && unit < e.Offset+e.Length
 	})
 }
 

@@ -36,7 +36,7 @@ func newOutbound(a *account) *outbound {
 	if n := a.opts.BotPerSecond; n > 0 {
 		out.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
 	}
-	out.typing = newTyping(out)
+	out.typing = &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}, shown: map[typingPlace]time.Time{}}
 	interrupted := outbox.GiveUpUnknown
 	if a.opts.ResendUnknown {
 		interrupted = outbox.Resend
@@ -231,11 +231,6 @@ func (out *outbound) notice(tx *store.Tx, c *chat, thread int, key, text string)
 		content.ThreadID = id(int64(thread))
 	}
 	out.own(tx, &reply{chat: c.key, key: key, content: content})
-}
-
-// answerCallback queues the answer to a pressed button, which spins until then.
-func (out *outbound) answerCallback(tx *store.Tx, c *chat, h *happening) {
-	out.own(tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback})
 }
 
 // own queues what the bridge itself has to say, unless too much waits already.

@@ -29,12 +29,11 @@ type sendItem struct {
 // An outgoing is one part of a reply with what is needed to send it.
 type outgoing struct {
 	sendItem
-	item    *outbox.Item
-	chat    *chat
-	agent   string
-	busID   protocol.MessageID
-	kind    string
-	body    string
+	item  *outbox.Item
+	chat  *chat
+	agent string
+	busID protocol.MessageID
+	part
 	content protocol.ChatReply
 	message int64 // that it made; 0 unless an older bridge sent it
 }
@@ -81,24 +80,20 @@ func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error
 	if err := json.Unmarshal(item.Body, &s); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("the item cannot be read: %w", err))
 	}
-	type row struct {
-		outgoing
-		key     int64
-		content []byte
-	}
-	r, found := store.Get(tx, func(r *row) []any {
-		return []any{&r.kind, &r.body, &r.message, &r.key, &r.agent, &r.busID, &r.content}
+	var chat int64
+	var content []byte
+	o, found := store.Get(tx, func(o *outgoing) []any {
+		return []any{&o.kind, &o.body, &o.message, &chat, &o.agent, &o.busID, &content}
 	}, `SELECT s.kind, s.body, s.message, s.chat, r.agent, r.bus_id, r.content
 		FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, s.Reply, s.Part)
 	if !found {
 		return nil, fmt.Errorf("reading reply %d: %w", s.Reply, cmp.Or(tx.Err(), sql.ErrNoRows))
 	}
-	o := r.outgoing
 	o.sendItem, o.item = s, item
-	if err := json.Unmarshal(r.content, &o.content); err != nil {
+	if err := json.Unmarshal(content, &o.content); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("reply %d cannot be read: %w", o.Reply, err))
 	}
-	if o.chat, found = out.load(tx, r.key); !found {
+	if o.chat, found = out.load(tx, chat); !found {
 		return nil, cmp.Or(tx.Err(), errNoChat)
 	}
 	return &o, nil

@@ -41,10 +41,6 @@ type typingPlace struct {
 
 type typingSpan struct{ since, until time.Time }
 
-func newTyping(out *outbound) *typing {
-	return &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}, shown: map[typingPlace]time.Time{}}
-}
-
 // maxTypists bounds the table: more than this many at once are not shown.
 const maxTypists = 1000
 
