@@ -120,7 +120,7 @@ func isClosed(c <-chan struct{}) bool {
 // session returns the session of the turn's conversation. It opens one if there is
 // none. Other MCP servers or another folder mean another session.
 func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionId, error) {
-	cwd, err := p.folder(t)
+	cwd, err := filepath.Abs(cmp.Or(t.Workspace, p.h.opts.Dir)) // of "", the folder of this program
 	if err != nil {
 		return "", err
 	}
@@ -148,11 +148,6 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 	}
 	p.sessions.Put(key, response.SessionId)
 	return response.SessionId, nil
-}
-
-// folder returns the absolute folder that a session works in.
-func (p *program) folder(t *harness.Turn) (string, error) {
-	return filepath.Abs(cmp.Or(t.Workspace, p.h.opts.Dir)) // of "", the folder of this program
 }
 
 // servers returns the turn's MCP servers in ACP's words.

@@ -45,9 +45,7 @@ type Info struct {
 func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
 	defaults.Set(&out.Version, Version0602)
-	if out.Info.Name == "" {
-		out.Info = Info{Name: "hubbub-agent", Version: "1"}
-	}
+	defaults.Set(&out.Info, Info{Name: "hubbub-agent", Version: "1"})
 	defaults.Positive(&out.AnswerTimeout, 10*time.Second)
 	defaults.Positive(&out.InitTimeout, time.Minute)
 	defaults.Positive(&out.Window, 64)

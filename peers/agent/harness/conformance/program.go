@@ -24,7 +24,6 @@ type Options struct {
 	Versions []attention.Version // default both drafts
 	Timeout  time.Duration       // for an answer to a delivery and for a discharge; default 60 s
 	Quiet    time.Duration       // inactivity after which silence counts; default 2 s
-	Dir      string              // the program's working folder
 	Env      map[string]string   // added to its environment
 	Log      *zerolog.Logger     // for its stderr
 }
@@ -72,7 +71,7 @@ var errWithheld = errors.New("the program does not take this mode")
 func (r *run) check(ctx context.Context) error {
 	r.harness = c2a.New(r.argv, &c2a.Options{
 		Version: string(r.version), Info: c2a.Info{Name: "hubbub-conformance", Version: "1"},
-		Dir: r.opts.Dir, Env: r.opts.Env, InitTimeout: r.opts.Timeout, Log: r.opts.Log,
+		Env: r.opts.Env, InitTimeout: r.opts.Timeout, Log: r.opts.Log,
 	})
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)

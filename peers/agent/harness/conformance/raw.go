@@ -17,7 +17,7 @@ func (r *run) raw(ctx context.Context) error {
 	if !r.wanted(name, title) {
 		return nil
 	}
-	process, err := child.Start(r.argv, &child.Options{Dir: r.opts.Dir, Env: r.opts.Env, Log: r.opts.Log})
+	process, err := child.Start(r.argv, &child.Options{Env: r.opts.Env, Log: r.opts.Log})
 	if err != nil {
 		return err
 	}
