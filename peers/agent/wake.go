@@ -190,23 +190,22 @@ func (b *broker) Disposed(tx *mailbox.Tx, e *mailbox.Entry, d attention.Disposit
 		return
 	}
 	completed := d == attention.DispositionResponded && o.ConversationID == "" && o.QuestionID == "" // by the answer itself
-	if o.FlightID == "" || completed {
+	state, moves := flightStates[d]
+	if o.FlightID == "" || completed || !moves {
 		return
 	}
-	flight := collab.FlightParams{ID: o.FlightID}
-	switch d {
-	case attention.DispositionResponded, attention.DispositionAcknowledged:
-		flight.State = collab.FlightCompleted
-	case attention.DispositionDeferred:
-		flight.State = collab.FlightWaiting
-	case attention.DispositionFailed:
-		flight.State, flight.Error = collab.FlightFailed, reason
-	case attention.DispositionIgnored, attention.DispositionSuperseded:
-		flight.State, flight.Error = collab.FlightCancelled, reason
-	default:
-		return
+	flight := collab.FlightParams{ID: o.FlightID, State: state}
+	if state == collab.FlightFailed || state == collab.FlightCancelled {
+		flight.Error = reason
 	}
 	b.moveFlight(tx, e, flight)
+}
+
+// flightStates says how a flight stands by the disposition of its event.
+var flightStates = map[attention.Disposition]collab.FlightState{
+	attention.DispositionResponded: collab.FlightCompleted, attention.DispositionAcknowledged: collab.FlightCompleted,
+	attention.DispositionDeferred: collab.FlightWaiting, attention.DispositionFailed: collab.FlightFailed,
+	attention.DispositionIgnored: collab.FlightCancelled, attention.DispositionSuperseded: collab.FlightCancelled,
 }
 
 // settleClaim tells the broker how a claimed event ended: answered, so that it is closed

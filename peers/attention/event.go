@@ -173,10 +173,7 @@ func (e *Event) inThread() bool {
 		e.conversationKind() == ConversationChannel && e.Conversation.ThreadID != ""
 }
 
-// name returns the agent's name without its family: "lead".
-func (s *Self) name() string { return strings.TrimPrefix(s.ID, "agent:") }
-
 // is reports whether an identity, with or without family, is this agent.
 func (s *Self) is(identity string) bool {
-	return identity != "" && s.ID != "" && strings.EqualFold(strings.TrimPrefix(identity, "agent:"), s.name())
+	return identity != "" && s.ID != "" && strings.EqualFold(strings.TrimPrefix(identity, "agent:"), strings.TrimPrefix(s.ID, "agent:"))
 }

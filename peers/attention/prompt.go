@@ -186,12 +186,8 @@ func HeaderValue(s string) string {
 		return "-"
 	}
 	var b strings.Builder
-	count := 0
+	s = cutRunes(s, maxHeaderRunes)
 	for i, r := range s {
-		if count++; count > maxHeaderRunes {
-			b.WriteString("…")
-			break
-		}
 		switch {
 		case r == '\\':
 			b.WriteString(`\\`)
@@ -216,9 +212,6 @@ func visible(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.
 // breaks and tabs included, stays.
 func BodyText(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n"), "\r", "\n")
-	if strings.IndexFunc(s, hidden) < 0 {
-		return s
-	}
 	var b strings.Builder
 	for _, r := range s {
 		if hidden(r) {

@@ -51,14 +51,11 @@ func tokens(text string) []string {
 func consistsOf(words, phrases, fillers []string) bool {
 	found := false
 	for len(words) > 0 {
-		if n := leadingPhrase(words, phrases); n > 0 {
-			found, words = true, words[n:]
-			continue
-		}
-		if !slices.Contains(fillers, words[0]) {
+		n := leadingPhrase(words, phrases)
+		if n == 0 && !slices.Contains(fillers, words[0]) {
 			return false
 		}
-		words = words[1:]
+		found, words = found || n > 0, words[max(n, 1):]
 	}
 	return found
 }

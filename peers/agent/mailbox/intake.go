@@ -51,13 +51,10 @@ func (tx *Tx) TakeIn(e *Entry) {
 		takeEdit(tx, e)
 	default:
 		e.EventID = e.SourceID
-		known := tx.Entry(e.EventID)
-		switch {
-		case known == nil:
+		if known := tx.Entry(e.EventID); known == nil {
 			insert(tx, e)
-		case known.Chat != e.Chat:
+		} else if known.Chat != e.Chat { // else an edit came before its message
 			tx.Fail(&Stranger{e.SourceID})
-		default: // an edit came before its message
 		}
 	}
 }

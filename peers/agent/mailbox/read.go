@@ -51,13 +51,13 @@ func inReach(parameter string) string {
 
 // A Filter says which events List returns. Empty fields do not matter.
 type Filter struct {
-	After        int64 // a sequence
-	From         time.Time
-	Stream       string
-	Conversation string
-	Policy       string
-	Open         *bool
-	Limit        int
+	After        int64     `json:"-"` // a sequence
+	From         time.Time `json:"-"`
+	Stream       string    `json:"stream"`
+	Conversation string    `json:"conversation"`
+	Policy       string    `json:"policy"`
+	Open         *bool     `json:"open"`
+	Limit        int       `json:"limit"`
 }
 
 // List returns events in reach on which something was decided, the oldest first:

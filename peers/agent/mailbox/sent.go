@@ -128,16 +128,15 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 // settled stores what became of a message to a chat, in the transaction in which the
 // outbox settles it: an answer that its bridge took settles the event.
 func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.State, cause error) {
-	key := item.Key
+	key, ours := item.Key, true
 	switch protocol.Topic(item.Destination) {
 	case protocol.TopicAttention:
-		return
+		ours = false
 	case protocol.TopicBroker:
-		answer, ok := strings.CutPrefix(key, BrokerReplyPrefix)
-		if !ok {
-			return
-		}
-		key = answer
+		key, ours = strings.CutPrefix(key, BrokerReplyPrefix)
+	}
+	if !ours {
+		return
 	}
 	tx := &Tx{View{within, m}}
 	s := tx.sent(`key = ? AND chat = ?`, key, item.Destination)

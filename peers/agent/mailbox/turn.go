@@ -231,12 +231,8 @@ func (tx *Tx) Extend(events []*Entry, since, due time.Time) bool {
 		return false
 	}
 	t := list[0]
-	carrier := tx.Entry(t.EventID)
-	if carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" {
-		return false
-	}
-	live := stillHeld(tx, events)
-	if len(live) == 0 {
+	carrier, live := tx.Entry(t.EventID), stillHeld(tx, events)
+	if carrier == nil || !carrier.Mergeable() || carrier.Settled() || carrier.Decision.Reason == "claim_granted" || len(live) == 0 {
 		return false
 	}
 	if t.State == TurnRunning {

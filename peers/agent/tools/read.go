@@ -88,23 +88,17 @@ func PartsOf(c *protocol.ChatMessage) []harness.Part {
 }
 
 type listArguments struct {
-	Stream       string          `json:"stream"`
-	Conversation string          `json:"conversation"`
-	Policy       string          `json:"policy"`
-	Open         *bool           `json:"open"`
-	Since        json.RawMessage `json:"since"`
-	Limit        int             `json:"limit"`
+	mailbox.Filter
+	Since json.RawMessage `json:"since"`
 }
 
 func (b *Toolbox) listEvents(ctx context.Context, args *listArguments) harness.Result {
-	after, from, problem := parseSince(args.Since)
-	if problem != "" {
+	if problem := args.readSince(); problem != "" {
 		return harness.Refused(problem, nil)
 	}
+	args.Limit = clampLimit(args.Limit)
 	v := b.kit.Mailbox.View(ctx)
-	list := v.List(v.Reach(b.chat), mailbox.Filter{
-		After: after, From: from, Stream: args.Stream, Conversation: args.Conversation, Policy: args.Policy, Open: args.Open, Limit: clampLimit(args.Limit),
-	})
+	list := v.List(v.Reach(b.chat), args.Filter)
 	if err := v.Err(); err != nil {
 		return broken(err)
 	}
@@ -119,23 +113,24 @@ func (b *Toolbox) listEvents(ctx context.Context, args *listArguments) harness.R
 	return harness.Structured(answer)
 }
 
-// parseSince reads a time, or a number of an earlier call.
-func parseSince(raw json.RawMessage) (after int64, from time.Time, problem string) {
+// readSince reads a time, or a number of an earlier call, and says what is wrong with it.
+func (args *listArguments) readSince() (problem string) {
 	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		text = string(raw)
+	if json.Unmarshal(args.Since, &text) != nil {
+		text = string(args.Since)
 	}
 	if text == "" {
-		return 0, from, ""
+		return ""
 	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n, from, ""
+	var err error
+	if args.After, err = strconv.ParseInt(text, 10, 64); err == nil {
+		return ""
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return 0, from, "since must be an RFC 3339 time such as 2026-06-02T19:10:00Z, or next of an earlier call."
+	args.After = 0
+	if args.From, err = time.Parse(time.RFC3339, text); err != nil {
+		return "since must be an RFC 3339 time such as 2026-06-02T19:10:00Z, or next of an earlier call."
 	}
-	return 0, at, ""
+	return ""
 }
 
 func clampLimit(n int) int { return min(cmp.Or(max(n, 0), 50), 200) }
