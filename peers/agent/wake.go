@@ -107,9 +107,8 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 	}
 	if w.Conversation != nil {
 		c.Chat.ID, c.Chat.Title = w.Conversation.ID, w.Conversation.Title
-		switch w.Conversation.Kind {
-		case "dm", "thread":
-			c.Chat.Kind = w.Conversation.Kind
+		if kind := w.Conversation.Kind; kind == "dm" || kind == "thread" {
+			c.Chat.Kind = kind
 		}
 	}
 	if w.SenderID != "" {

@@ -93,8 +93,7 @@ func fit(d *Decision, v *view) {
 		d.DeadlineMS = v.cfg.deadline().Milliseconds()
 	}
 	if d.Injection == ModeNotify {
-		k := newKnock(v, d)
-		d.Knock = &k
+		d.Knock = newKnock(v, d)
 	}
 }
 
@@ -161,8 +160,7 @@ func (v *view) namesOnlyAnother() bool {
 	named := slices.Concat(v.event.Mentions, textMentions(spokenPart(v.event.Text)))
 	return slices.ContainsFunc(named, func(name string) bool {
 		return slices.ContainsFunc(v.facts.OtherAgents, func(other string) bool {
-			s := Self{ID: other}
-			return s.is(strings.TrimPrefix(name, "@"))
+			return (&Self{ID: other}).is(strings.TrimPrefix(name, "@"))
 		})
 	})
 }

@@ -19,8 +19,8 @@ type Knock struct {
 // PullThread is the tool that a knock points to.
 const PullThread = "chat.read_thread"
 
-func newKnock(v *view, d *Decision) Knock {
-	return Knock{
+func newKnock(v *view, d *Decision) *Knock {
+	return &Knock{
 		From: FromLabel(v.event.Author), Where: WhereLabel(v.event.Conversation), PullWith: PullThread,
 		Directedness: d.Directedness, Policy: d.Policy, Priority: d.Priority, Topic: knockTopic(v),
 	}

@@ -35,55 +35,52 @@ func (r Refusal) Refused() bool { return r.Reason != "" }
 
 // A permitRow is one row of the table of refusals.
 type permitRow struct {
-	reason string
-	when   func(*Standing) bool
-	advice string
+	reason  string
+	signals bool // refuses signals as well
+	when    func(*Standing) bool
+	advice  string
 }
 
 // refusals is the table of what is never sent, whatever a model writes. The
 // first row that applies decides.
 var refusals = []permitRow{
-	{"unknown_event", func(s *Standing) bool { return !s.Known },
+	{"unknown_event", true, func(s *Standing) bool { return !s.Known },
 		"There is no such event. Use chat.list_events to see the events, and give the eventId of one as inReplyTo."},
-	{"superseded", func(s *Standing) bool { return s.Disposition == DispositionSuperseded },
+	{"superseded", true, func(s *Standing) bool { return s.Disposition == DispositionSuperseded },
 		"The message was edited, deleted or merged into a newer one. Act on the newer event; send nothing for this one."},
-	{"must_not_respond", func(s *Standing) bool { return s.Policy == PolicyMustNotRespond },
+	{"must_not_respond", true, func(s *Standing) bool { return s.Policy == PolicyMustNotRespond },
 		"The event is not for you to answer. Send nothing; end your turn in silence."},
-	{"ack_only", func(s *Standing) bool { return s.Policy == PolicyAckOnly },
+	{"ack_only", false, func(s *Standing) bool { return s.Policy == PolicyAckOnly },
 		"A message is too much for an acknowledgement. Use chat.react with a signal such as seen, or end your turn in silence."},
-	{"already_answered", func(s *Standing) bool { return s.Replied || s.Disposition == DispositionResponded },
+	{"already_answered", false, func(s *Standing) bool { return s.Replied || s.Disposition == DispositionResponded },
 		"You have answered this event. One event gets one answer: send nothing more for it."},
-	{"left", func(s *Standing) bool { return s.Left && !s.LeaveEvent },
+	{"left", true, func(s *Standing) bool { return s.Left && !s.LeaveEvent },
 		"You were asked to leave here and have left. Say nothing until somebody mentions you again."},
-	{"event_closed", func(s *Standing) bool { return s.Disposition.Final() },
+	{"event_closed", false, func(s *Standing) bool { return s.Disposition.Final() },
 		"The event is closed. Send nothing for it."},
-	{"claimed_by_other", func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld && s.ClaimOwner != "" },
+	{"claimed_by_other", false, func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld && s.ClaimOwner != "" },
 		"Another agent has claimed this event and will answer it. Stay out; end your turn in silence."},
-	{"claim_needed", func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld },
+	{"claim_needed", false, func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld },
 		"Several agents may see this event. Call chat.claim with its eventId first, and answer only if it is granted."},
-	{"exchange_held", func(s *Standing) bool { return s.Exchange == VerdictHold || s.Exchange == VerdictEscalate },
+	{"exchange_held", false, func(s *Standing) bool { return s.Exchange == VerdictHold || s.Exchange == VerdictEscalate },
 		"You and the other agent have said much without a person. A person was asked to decide; say nothing until one speaks."},
-	{"nothing_new", func(s *Standing) bool { return s.Repeats },
+	{"nothing_new", false, func(s *Standing) bool { return s.Repeats },
 		"You have said exactly this before. Add something new or end your turn in silence."},
 }
 
 // PermitMessage returns why an agent may not send a message in response to an event,
 // or the zero Refusal.
-func PermitMessage(s Standing) Refusal { return permit(&s, func(string) bool { return true }) }
+func PermitMessage(s Standing) Refusal { return permit(&s, false) }
 
 // PermitReaction is PermitMessage for a signal. Signals promise and acknowledge; they
 // need no claim, and are allowed where a message is not, except on events of others and
 // after leaving.
-func PermitReaction(s Standing) Refusal {
-	return permit(&s, func(reason string) bool {
-		return slices.Contains([]string{"unknown_event", "superseded", "must_not_respond", "left"}, reason)
-	})
-}
+func PermitReaction(s Standing) Refusal { return permit(&s, true) }
 
-// permit returns the first refusal that applies, of those that count.
-func permit(s *Standing, counts func(reason string) bool) Refusal {
+// permit returns the first refusal that applies to a message, or to a signal.
+func permit(s *Standing, signal bool) Refusal {
 	for _, row := range refusals {
-		if counts(row.reason) && row.when(s) {
+		if (row.signals || !signal) && row.when(s) {
 			return Refusal{row.reason, row.advice}
 		}
 	}

@@ -196,13 +196,9 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	defer func() { err = errors.Join(err, db.Close()) }()
 	tx := store.On(ctx, db)
 	column := store.Value[string](tx, `SELECT name FROM pragma_table_info('events') WHERE name IN ('state', 'stage')`) // stage before it was updated
-	type waiting struct {
-		count int
-		since time.Time
-	}
-	w, _ := store.Get(tx, func(w *waiting) []any { return []any{&w.count, timeColumn{&w.since}} },
-		`SELECT count(*), coalesce(min(received_at), 0) FROM events WHERE `+column+` = ?`, Stored)
-	return w.count, w.since, tx.Err()
+	from := ` FROM events WHERE ` + column + ` = ?`
+	count = store.Value[int](tx, `SELECT count(*)`+from, Stored)
+	return count, one(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored), tx.Err()
 }
 
 // A timeColumn stores a time as microseconds since 1970, the zero time as 0.

@@ -90,10 +90,11 @@ func ReplyType(chat protocol.Topic) protocol.MessageType {
 }
 
 // Notice sends a text of the host, once per event and kind.
-func (tx *Tx) Notice(e *Entry, kind, text string) {
-	tx.Reply(e, SentNotice, kind+":"+e.EventID, protocol.ChatReply{
-		Text: text, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
-	})
+func (tx *Tx) Notice(e *Entry, kind, text string) { tx.Say(e, SentNotice, kind+":"+e.EventID, text) }
+
+// Say sends a text to those who see answers to an event, and obliges nobody.
+func (tx *Tx) Say(e *Entry, kind SentKind, key, text string) {
+	tx.Reply(e, kind, key, protocol.ChatReply{Text: text, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient)})
 }
 
 // Reply queues a message or a signal to the chat of an event, and marks the event, in

@@ -205,8 +205,7 @@ func say(t *try, o harness.Output) {
 // answer goes on, however its first part ended. One sentence is enough to leave.
 func continueAnswer(s *attention.Standing) {
 	s.Replied, s.LeaveEvent = false, false
-	switch s.Disposition {
-	case attention.DispositionResponded, attention.DispositionFailed:
+	if s.Disposition == attention.DispositionResponded || s.Disposition == attention.DispositionFailed {
 		s.Disposition = ""
 	}
 }

@@ -41,13 +41,11 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 		shown.Prompt = r.promptOf(tx, carrier, parts).Block(r.opts.Fence())
 	}
 	if r.opts.ChatServer != nil {
-		server := r.opts.ChatServer(shown.Chat)
-		shown.ChatServer = &server
+		shown.ChatServer = new(r.opts.ChatServer(shown.Chat))
 	}
-	var err error
-	if shown.MCP, err = r.opts.Servers(carrier); err != nil {
-		tx.Fail(err)
-	}
+	servers, err := r.opts.Servers(carrier)
+	tx.Fail(err)
+	shown.MCP = servers
 	j.shown = shown
 	return carrier
 }

@@ -174,24 +174,23 @@ type job struct {
 func (r *round) startTurn(id string) {
 	var j *job
 	r.inTurn("starting the turn "+id, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) {
-		next := &job{turn: t, version: r.config().Version}
-		carrier := r.show(tx, next)
-		if next.shown == nil {
+		j = &job{turn: t, version: r.config().Version}
+		carrier := r.show(tx, j)
+		if j.shown == nil {
 			return
 		}
 		t.Attempt, t.StartedAt = t.Attempt+1, time.Now()
 		if t.Failures == 0 || t.Deadline.IsZero() { // one deadline for all tries of a turn that fails
 			t.Deadline = t.StartedAt.Add(r.opts.Attention.Deadline)
 		}
-		next.shown.Attempt = t.Attempt
+		j.shown.Attempt = t.Attempt
 		if carrier != nil {
-			next.origin = &carrier.Origin
+			j.origin = &carrier.Origin
 			r.broker.Started(tx, carrier)
 		}
-		j = next
 		tx.MoveTurn(t, mailbox.TurnRunning, "", mailbox.Cost{})
 	})
-	if r.Err() != nil || j == nil {
+	if r.Err() != nil || j == nil || j.shown == nil {
 		return
 	}
 	r.opts.Crash("started")

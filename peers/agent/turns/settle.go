@@ -79,9 +79,7 @@ func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
 	if len(answer) > tools.MaxReply {
 		answer = text.Prefix(answer, tools.MaxReply-len(note)) + note
 	}
-	tx.Reply(e, mailbox.SentText, mailbox.ReplyKey(e), protocol.ChatReply{
-		Text: answer, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
-	})
+	tx.Say(e, mailbox.SentText, mailbox.ReplyKey(e), answer)
 }
 
 // fail decides what follows from a turn that did not end well: again, later, or not at
