@@ -429,6 +429,7 @@ func TestALauncherInTroubleIsNoFailureOfItsAgents(t *testing.T) {
 		h.stage.mu.Lock()
 		h.stage.broken = nil
 		h.stage.mu.Unlock()
+		time.Sleep(30 * time.Second) // the longest pause between two tries
 		if r, _ := result(t, bridge); r.Status != "spawned" {
 			t.Errorf("%+v", r)
 		}
