@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"hubbub/protocol/text"
 )
 
 // A Tx reads and writes a database: in the transaction of DoTx or, for On, each
@@ -14,9 +16,16 @@ import (
 // acts on what it read. It is for one goroutine.
 type Tx struct {
 	ctx   context.Context
-	q     Querier
+	q     querier
 	err   error
 	after []func()
+}
+
+// A querier is a database or a transaction.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // On returns a Tx outside of any transaction: each statement takes effect for itself.
@@ -162,6 +171,11 @@ func (m Micros) Scan(value any) error {
 // once.
 func Within(ctx context.Context, tx *sql.Tx) *Tx { return &Tx{ctx: ctx, q: tx} }
 
-// Beneath returns the transaction that tx writes in, or the database, for what does
-// not take a Tx yet.
-func (tx *Tx) Beneath() Querier { return tx.q }
+// about begins an error with its statement, so callers need not say again what they
+// wanted.
+func about(query string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", text.Clip(text.Line(query), 60), err)
+}

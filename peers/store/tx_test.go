@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"hubbub/peers/store"
 )
@@ -57,13 +58,37 @@ func TestATransactionThatCommits(t *testing.T) {
 	}
 }
 
+func TestWhatWasBeingDoneIsTold(t *testing.T) {
+	tx, broken := store.On(t.Context(), numbers(t)), errors.New("broken")
+	tx.Doing("counting", func() {})
+	tx.Doing("writing", func() { tx.Fail(broken) })
+	tx.Doing("reading", func() { t.Error("it goes on") })
+	if err := tx.Err(); !errors.Is(err, broken) || err.Error() != "writing: broken" {
+		t.Error(err)
+	}
+}
+
+func TestTimesAreReadFromMicroseconds(t *testing.T) {
+	tx := store.On(t.Context(), numbers(t))
+	type row struct{ some, none time.Time }
+	columns := func(r *row) []any { return []any{store.Micros{Time: &r.some}, store.Micros{Time: &r.none}} }
+	r, found := store.Get(tx, columns, `SELECT 1700000000000001, 0`)
+	if !found || r.some.UnixMicro() != 1700000000000001 || !r.none.IsZero() {
+		t.Error(r, tx.Err())
+	}
+	if _, found := store.Get(tx, columns, `SELECT 'noon', 0`); found || tx.Err() == nil {
+		t.Error("a word was read as a time")
+	}
+}
+
 func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 	db := numbers(t)
 	after := false
 	err := store.DoTx(t.Context(), db, func(tx *store.Tx) {
 		tx.After(func() { after = true })
 		tx.Exec(`INSERT INTO n VALUES (1, 'one')`)
-		tx.Exec(`INSERT INTO none VALUES (1)`)
+		tx.Exec(`INSERT INTO none
+			VALUES (1)`)
 		tx.Fail(errors.New("a later one"))
 		if n := store.Value[int](tx, `SELECT count(*) FROM n`); n != 0 {
 			t.Error("it reads on")
@@ -75,7 +100,7 @@ func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 			t.Error("it changes on")
 		}
 	})
-	if err == nil || !strings.HasPrefix(err.Error(), "INSERT INTO none") || after {
+	if err == nil || !strings.HasPrefix(err.Error(), "INSERT INTO none VALUES (1): ") || after {
 		t.Error(err, after)
 	}
 	mine := errors.New("mine")

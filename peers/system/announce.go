@@ -2,7 +2,6 @@ package system
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -37,7 +36,7 @@ type LifecycleEvent struct {
 }
 
 // answer queues the answers to a request: its agent is there, or why it is not.
-func (s *Spawner) answer(ctx context.Context, tx *sql.Tx, r request, agent AgentName, failure error) error {
+func (s *Spawner) answer(tx *store.Tx, r request, agent AgentName, failure error) {
 	result := protocol.SpawnResult{RequestID: r.echo, Topic: r.topic, Status: protocol.SpawnSpawned}
 	if agent != "" {
 		result.Agent = agent.PeerID()
@@ -50,10 +49,8 @@ func (s *Spawner) answer(ctx context.Context, tx *sql.Tx, r request, agent Agent
 		route := protocol.RouteAssigned{Topic: r.topic, Agent: agent.PeerID(), RequestID: r.echo}
 		answers = append(answers, s.announcement(r, r.topic, protocol.TypeRouteAssigned, route))
 	}
-	if err := storeRequest(ctx, tx, r, agent, len(answers)); err != nil {
-		return err
-	}
-	return s.announce(ctx, tx, answers...)
+	storeRequest(tx, r, agent, len(answers))
+	s.announce(tx, answers...)
 }
 
 func (s *Spawner) announcement(r request, topic protocol.Topic, t protocol.MessageType, content any) announcement {
@@ -63,24 +60,22 @@ func (s *Spawner) announcement(r request, topic protocol.Topic, t protocol.Messa
 }
 
 // announceEvent queues an agent_event to system:agents.
-func (s *Spawner) announceEvent(ctx context.Context, tx *sql.Tx, event string, agent AgentName, reason string) error {
+func (s *Spawner) announceEvent(tx *store.Tx, event string, agent AgentName, reason string) {
 	content := LifecycleEvent{Event: event, Agent: agent.PeerID(), Reason: reason}
-	return s.announce(ctx, tx, announcement{
+	s.announce(tx, announcement{
 		Topic: protocol.TopicAgents, Message: s.peer.NewMessage(protocol.TypeAgentEvent, content),
 	})
 }
 
-func (s *Spawner) announce(ctx context.Context, tx *sql.Tx, all ...announcement) error {
+func (s *Spawner) announce(tx *store.Tx, all ...announcement) {
 	for _, a := range all {
 		body, err := json.Marshal(a)
 		if err != nil {
-			return fmt.Errorf("writing an announcement: %w", err)
+			tx.Fail(fmt.Errorf("writing an announcement: %w", err))
 		}
-		if _, err := s.box.Put(store.Within(ctx, tx), string(a.Topic), string(a.Message.MessageID), body); err != nil {
-			return err
-		}
+		_, err = s.box.Put(tx, string(a.Topic), string(a.Message.MessageID), body)
+		tx.Fail(err)
 	}
-	return nil
 }
 
 // sendAnnouncement is the outbox's attempt at one announcement.
@@ -101,8 +96,7 @@ func (s *Spawner) announced(tx *store.Tx, item outbox.Item, outcome outbox.State
 		s.log.Warn().Str("topic", item.Destination).Str("message_id", item.Key).Str("outcome", string(outcome)).
 			Err(cause).Msg("announcement not delivered")
 	}
-	if err := json.Unmarshal(item.Body, &a); err != nil || a.Requester == "" {
-		return
+	if json.Unmarshal(item.Body, &a) == nil && a.Requester != "" {
+		settleRequest(tx, a)
 	}
-	tx.Fail(settleRequest(tx.Context(), tx.Beneath().(*sql.Tx), a))
 }

@@ -3,7 +3,6 @@ package system
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,13 +61,10 @@ func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) 
 // currentFits reports whether the agent's current credential grants exactly what the
 // agent needs, and returns what that is.
 func (k *keeper) currentFits(ctx context.Context) (fits bool, want grantRequest, err error) {
-	topics, err := topicsOf(ctx, k.db, k.name)
-	if err != nil {
-		return false, want, err
-	}
-	want = grants(k.name, topics)
-	has, found, err := store.One(ctx, k.db, store.Column[string], `SELECT grants FROM credentials WHERE agent = ? AND state = 'current'`, k.name)
-	return found && has == want.text(), want, err
+	tx := store.On(ctx, k.db)
+	want = grants(k.name, topicsOf(tx, k.name))
+	has := store.Value[string](tx, `SELECT grants FROM credentials WHERE agent = ? AND state = 'current'`, k.name)
+	return has == want.text(), want, tx.Err()
 }
 
 // mustRestart reports whether the agent runs with a credential that no longer
@@ -91,12 +87,9 @@ func (g grantRequest) text() string {
 // whenever the spawner is killed, no credential is left that nobody revokes.
 func (k *keeper) issue(ctx context.Context, want grantRequest, path string) error {
 	want.Name = "agent." + string(k.name) + "." + strings.ToLower(ulid.Make().String())
-	err := store.InTx(ctx, k.db, func(tx *sql.Tx) error {
-		err := store.Exec(ctx, tx, `UPDATE credentials SET state = 'old' WHERE agent = ? AND state = 'asked'`, k.name)
-		if err != nil {
-			return err
-		}
-		return store.Exec(ctx, tx, `INSERT INTO credentials (name, agent, grants, state) VALUES (?, ?, ?, 'asked')`, want.Name, k.name, want.text())
+	err := store.DoTx(ctx, k.db, func(tx *store.Tx) {
+		tx.Exec(`UPDATE credentials SET state = 'old' WHERE agent = ? AND state = 'asked'`, k.name)
+		tx.Exec(`INSERT INTO credentials (name, agent, grants, state) VALUES (?, ?, ?, 'asked')`, want.Name, k.name, want.text())
 	})
 	if err != nil {
 		return err
@@ -110,7 +103,7 @@ func (k *keeper) issue(ctx context.Context, want grantRequest, path string) erro
 	if err := writeToken(path, token); err != nil {
 		return err
 	}
-	err = store.Exec(ctx, k.db, `UPDATE credentials SET state = CASE WHEN name = ? THEN 'current' ELSE 'old' END WHERE agent = ?`, want.Name, k.name)
+	err = k.change(ctx, `UPDATE credentials SET state = CASE WHEN name = ? THEN 'current' ELSE 'old' END WHERE agent = ?`, want.Name, k.name)
 	if err != nil {
 		return err
 	}
@@ -154,8 +147,9 @@ func (s *Spawner) call(ctx context.Context, method, path string, body []byte, to
 }
 
 // retireCredentials marks an agent's credentials for revocation.
-func retireCredentials(ctx context.Context, q store.Querier, agent AgentName) error {
-	return store.Exec(ctx, q, `UPDATE credentials SET state = 'old' WHERE agent = ?`, agent)
+func (s *Spawner) retireCredentials(tx *store.Tx, agent AgentName) {
+	tx.Exec(`UPDATE credentials SET state = 'old' WHERE agent = ?`, agent)
+	tx.After(func() { signal(s.revocations) })
 }
 
 // revokeLoop revokes the credentials that agents no longer use.
@@ -181,11 +175,8 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 	if !s.opts.Credentials {
 		return nil
 	}
-	names, err := store.All(ctx, s.db, store.Column[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
+	tx := store.On(ctx, s.db)
+	for _, name := range store.List(tx, store.Itself[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`) {
 		status, answer, err := s.call(ctx, http.MethodDelete, "/credentials/"+url.PathEscape(name), nil, "")
 		if err != nil {
 			return err
@@ -193,12 +184,12 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 		if status >= 300 && status != http.StatusNotFound {
 			return fmt.Errorf("the bus does not revoke %s: HTTP %d %.200s", name, status, answer)
 		}
-		if err := store.Exec(ctx, s.db, `DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); err != nil {
-			return err
+		if tx.Exec(`DELETE FROM credentials WHERE name = ? AND state = 'old'`, name); tx.Err() != nil {
+			return tx.Err()
 		}
 		s.log.Info().Str("credential", name).Msg("credential revoked")
 	}
-	return nil
+	return tx.Err()
 }
 
 func writeToken(path, token string) error {

@@ -35,7 +35,7 @@ func (k *keeper) gone(ctx context.Context, d *doubt) bool {
 	now := time.Now()
 	often := now.Sub(d.asks[0]) < askedOften
 	d.asks[0], d.asks[1] = d.asks[1], now
-	a, err := findAgent(ctx, k.db, k.name)
+	a, err := k.agent(ctx)
 	if err != nil || !a.online || !often || now.Sub(d.looked) < lookEvery {
 		return false
 	}

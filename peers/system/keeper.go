@@ -2,7 +2,6 @@ package system
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -112,7 +111,7 @@ func (k *keeper) isHopeless(ctx context.Context, err error) bool {
 	if !errors.As(err, &exit) || !exit.Hopeless {
 		return errors.Is(err, ErrHopeless)
 	}
-	a, err := findAgent(ctx, k.db, k.name)
+	a, err := k.agent(ctx)
 	return err == nil && !a.online
 }
 
@@ -123,7 +122,7 @@ func (k *keeper) pauses() retry.Backoff {
 
 // once runs one instance to its end. It returns nil if the agent is not to run.
 func (k *keeper) once(ctx context.Context) error {
-	a, err := findAgent(ctx, k.db, k.name)
+	a, err := k.agent(ctx)
 	if err != nil {
 		return errors.Join(errNotYet, err)
 	}
@@ -153,13 +152,13 @@ func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
 	if inst.Handle() == a.handle {
 		return nil
 	}
-	return store.Exec(ctx, k.db, toFound, k.name, inst.Handle())
+	return k.change(ctx, toFound, k.name, inst.Handle())
 }
 
 // markAbsent records that the agent has no instance, so that requests wait for the
 // next one.
 func (k *keeper) markAbsent(ctx context.Context) error {
-	return store.Exec(ctx, k.db, toAbsent, k.name)
+	return k.change(ctx, toAbsent, k.name)
 }
 
 // start starts an instance and records its handle. If the spawner is killed in
@@ -191,7 +190,7 @@ func (k *keeper) start(ctx context.Context, spec Spec) (Instance, error) {
 	}
 	k.opts.crash("started")
 	k.log.Info().Str("peer", string(k.name.PeerID())).Str("instance", inst.Handle()).Msg("agent started")
-	if err := store.Exec(ctx, k.db, toStarted, k.name, inst.Handle()); err != nil {
+	if err := k.change(ctx, toStarted, k.name, inst.Handle()); err != nil {
 		return nil, errors.Join(err, k.stop(ctx, inst))
 	}
 	k.opts.crash("start stored")
@@ -247,7 +246,7 @@ func (k *keeper) watchLoop(ctx context.Context, ended chan error) (cause error, 
 		old = time.After(k.opts.Limits.Runtime)
 	}
 	for {
-		a, err := findAgent(ctx, k.db, k.name)
+		a, err := k.agent(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			k.log.Error().Err(err).Msg("agents table not read; the watch goes on")
@@ -307,23 +306,17 @@ func (k *keeper) end(ctx context.Context, inst Instance) error {
 
 // forget clears the record of the instance of an agent that is not to run.
 func (k *keeper) forget(ctx context.Context) error {
-	return store.Exec(ctx, k.db, toForgotten, k.name)
+	return k.change(ctx, toForgotten, k.name)
 }
 
 // setIdle records that the agent is not to run, unless a request waits for it.
 func (k *keeper) setIdle(ctx context.Context) (stored bool, err error) {
-	err = store.InTx(ctx, k.db, func(tx *sql.Tx) error {
-		n, err := store.Changed(ctx, tx, toIdle, k.name)
-		if stored = n == 1; err != nil || !stored {
-			return err
+	err = store.DoTx(ctx, k.db, func(tx *store.Tx) {
+		if stored = tx.Changed(toIdle, k.name) == 1; stored {
+			k.retireCredentials(tx, k.name)
+			k.announceEvent(tx, "stopped", k.name, errIdle.Error())
 		}
-		if err := retireCredentials(ctx, tx, k.name); err != nil {
-			return err
-		}
-		return k.announceEvent(ctx, tx, "stopped", k.name, errIdle.Error())
 	})
-	k.box.Wake()
-	signal(k.revocations)
 	return stored && err == nil, err
 }
 

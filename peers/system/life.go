@@ -57,43 +57,49 @@ type agentRow struct {
 	online  bool           // that instance has said so
 }
 
-func scanAgent(row store.Row) (a agentRow, err error) {
-	err = row.Scan(&a.name, &a.profile, &a.derived, &a.state, &a.handle, &a.online)
-	return a, err
+// findAgent returns an agent, or a row without a state if it is not stored.
+func findAgent(tx *store.Tx, name AgentName) agentRow {
+	a, _ := store.Get(tx, func(a *agentRow) []any { return []any{&a.profile, &a.derived, &a.state, &a.handle, &a.online} },
+		`SELECT profile, derived, state, handle, online FROM agents WHERE name = ?`, name)
+	a.name = name
+	return a
 }
 
-// findAgent returns an agent, or a row without a state if it is not stored.
-func findAgent(ctx context.Context, q store.Querier, name AgentName) (agentRow, error) {
-	a, _, err := store.One(ctx, q, scanAgent, `SELECT name, profile, derived, state, handle, online FROM agents WHERE name = ?`, name)
-	a.name = name
-	return a, err
+// agent returns the keeper's agent.
+func (k *keeper) agent(ctx context.Context) (agentRow, error) {
+	tx := store.On(ctx, k.db)
+	return findAgent(tx, k.name), tx.Err()
+}
+
+// change runs one statement, outside of any transaction.
+func (s *Spawner) change(ctx context.Context, statement string, args ...any) error {
+	tx := store.On(ctx, s.db)
+	tx.Exec(statement, args...)
+	return tx.Err()
 }
 
 // ownAgent returns the agent that a topic has when a request names none: the one
 // derived from it, else the first that it was given. It is empty when it has none.
-func ownAgent(ctx context.Context, q store.Querier, topic protocol.Topic) (AgentName, error) {
-	name, _, err := store.One(ctx, q, store.Column[AgentName], `SELECT name FROM (
+func ownAgent(tx *store.Tx, topic protocol.Topic) AgentName {
+	return store.Value[AgentName](tx, `SELECT name FROM (
 		SELECT name, 0 AS rank, 0 AS since FROM agents WHERE derived = ?1
 		UNION ALL SELECT agent, 1, since FROM assignments WHERE topic = ?1)
 		ORDER BY rank, since, name LIMIT 1`, topic)
-	return name, err
 }
 
 // assign adds a chat to an agent. widen says that a running instance cannot serve
 // it: its credential is too narrow.
-func assign(ctx context.Context, q store.Querier, agent AgentName, topic protocol.Topic, widen bool) error {
-	err := store.Exec(ctx, q, `INSERT INTO assignments (topic, agent, since) VALUES (?, ?, ?)`, topic, agent, time.Now().UnixMicro())
-	if err == nil && widen {
-		err = store.Exec(ctx, q, toWidened, agent)
-	}
-	if err != nil {
-		return fmt.Errorf("assigning %s to %s: %w", agent, topic, err)
-	}
-	return nil
+func assign(tx *store.Tx, agent AgentName, topic protocol.Topic, widen bool) {
+	tx.Doing(fmt.Sprintf("assigning %s to %s", agent, topic), func() {
+		tx.Exec(`INSERT INTO assignments (topic, agent, since) VALUES (?, ?, ?)`, topic, agent, time.Now().UnixMicro())
+		if widen {
+			tx.Exec(toWidened, agent)
+		}
+	})
 }
 
-func topicsOf(ctx context.Context, q store.Querier, agent AgentName) ([]protocol.Topic, error) {
-	return store.All(ctx, q, store.Column[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
+func topicsOf(tx *store.Tx, agent AgentName) []protocol.Topic {
+	return store.List(tx, store.Itself[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
 }
 
 // A GivenUp is an agent that is not started again until somebody asks for it.
@@ -111,11 +117,10 @@ func AgentsGivenUp(ctx context.Context, path string) ([]GivenUp, error) {
 		return nil, err
 	}
 	defer db.Close() //nolint:errcheck // nothing was written
-	return store.All(ctx, db, func(row store.Row) (g GivenUp, err error) {
-		err = row.Scan(&g.Name, &g.Error)
-		g.Agent = g.Name.PeerID()
-		return g, err
-	}, `SELECT name, error FROM agents WHERE state = ? ORDER BY name`, stateFailed)
+	tx := store.On(ctx, db)
+	all := store.List(tx, func(g *GivenUp) []any { return []any{&g.Agent, &g.Name, &g.Error} },
+		`SELECT 'agent:' || name, name, error FROM agents WHERE state = ? ORDER BY name`, stateFailed)
+	return all, tx.Err()
 }
 
 // HandleOf reads from the database of a spawner, which may run meanwhile, the handle

@@ -2,8 +2,6 @@ package system
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"hubbub/peers/peer"
@@ -30,11 +28,10 @@ func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("%s cannot say that %s is online", from, c.Agent))
 	}
 	s.opts.crash("online received")
-	if err := store.InTx(ctx, s.db, func(tx *sql.Tx) error { return s.setOnline(ctx, tx, name) }); err != nil {
+	if err := store.DoTx(ctx, s.db, func(tx *store.Tx) { s.setOnline(tx, name) }); err != nil {
 		return fmt.Errorf("storing that %s is online: %w", from, err)
 	}
 	s.opts.crash("online stored")
-	s.box.Wake()
 	if k := s.keeper(name); k != nil {
 		signal(k.changed)
 	}
@@ -43,71 +40,52 @@ func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 
 // setOnline records that an agent is online and answers the requests that wait for
 // it. It ignores agents that the spawner does not run.
-func (s *Spawner) setOnline(ctx context.Context, tx *sql.Tx, name AgentName) error {
-	a, err := findAgent(ctx, tx, name)
-	if err != nil || a.state != stateWanted {
-		return err
+func (s *Spawner) setOnline(tx *store.Tx, name AgentName) {
+	a := findAgent(tx, name)
+	if a.state != stateWanted {
+		return
 	}
-	if err := store.Exec(ctx, tx, toOnline, name); err != nil {
-		return err
+	tx.Exec(toOnline, name)
+	s.answerAll(tx, name, nil)
+	if !a.online {
+		s.announceEvent(tx, "spawned", name, "")
 	}
-	if _, err := s.answerAll(ctx, tx, name, nil); err != nil || a.online {
-		return err
-	}
-	return s.announceEvent(ctx, tx, "spawned", name, "")
 }
 
 // answerAll answers every request that waits for an agent, and returns how many
 // there are.
-func (s *Spawner) answerAll(ctx context.Context, tx *sql.Tx, name AgentName, failure error) (int, error) {
-	requests, err := waitingFor(ctx, tx, name)
+func (s *Spawner) answerAll(tx *store.Tx, name AgentName, failure error) int {
+	requests := waitingFor(tx, name)
 	for _, r := range requests {
-		err = errors.Join(err, s.answer(ctx, tx, r, name, failure))
+		s.answer(tx, r, name, failure)
 	}
-	return len(requests), err
+	return len(requests)
 }
 
 // giveUp records that an agent failed and tells everybody who waits for it. If nobody
 // does, it tells the chats that the agent talked to.
 func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error {
-	err := store.InTx(ctx, s.db, func(tx *sql.Tx) error {
-		if err := store.Exec(ctx, tx, toFailed, name, cause.Error()); err != nil {
-			return err
+	err := store.DoTx(ctx, s.db, func(tx *store.Tx) {
+		tx.Exec(toFailed, name, cause.Error())
+		if s.answerAll(tx, name, cause) == 0 {
+			s.tellChats(tx, name, cause)
 		}
-		waited, err := s.answerAll(ctx, tx, name, cause)
-		if err == nil && waited == 0 {
-			err = s.tellChats(ctx, tx, name, cause)
-		}
-		if err == nil {
-			err = retireCredentials(ctx, tx, name)
-		}
-		if err != nil {
-			return err
-		}
-		return s.announceEvent(ctx, tx, "failed", name, cause.Error())
+		s.retireCredentials(tx, name)
+		s.announceEvent(tx, "failed", name, cause.Error())
 	})
 	if err != nil {
 		return fmt.Errorf("storing that %s is given up: %w", name, err)
 	}
-	s.box.Wake()
-	signal(s.revocations)
 	return nil
 }
 
 // tellChats queues a failed spawn_result without a request for each chat of an
 // agent.
-func (s *Spawner) tellChats(ctx context.Context, tx *sql.Tx, name AgentName, cause error) error {
-	topics, err := topicsOf(ctx, tx, name)
-	if err != nil {
-		return err
-	}
-	for _, topic := range topics {
+func (s *Spawner) tellChats(tx *store.Tx, name AgentName, cause error) {
+	for _, topic := range topicsOf(tx, name) {
 		m := s.peer.NewMessage(protocol.TypeSpawnResult, protocol.SpawnResult{
 			Topic: topic, Agent: name.PeerID(), Status: protocol.SpawnFailed, Error: cause.Error(),
 		})
-		if err := s.announce(ctx, tx, announcement{Topic: topic, Message: m}); err != nil {
-			return err
-		}
+		s.announce(tx, announcement{Topic: topic, Message: m})
 	}
-	return nil
 }

@@ -2,7 +2,6 @@ package system
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -62,15 +61,11 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 	s.opts.crash("request received")
 	var agent AgentName
 	var woken bool
-	err = store.InTx(ctx, s.db, func(tx *sql.Tx) (err error) {
-		agent, woken, err = s.admit(ctx, tx, r)
-		return err
-	})
+	err = store.DoTx(ctx, s.db, func(tx *store.Tx) { agent, woken = s.admit(tx, r) })
 	if err != nil {
 		return fmt.Errorf("storing the request: %w", err)
 	}
 	s.opts.crash("request stored")
-	s.box.Wake()
 	if agent != "" {
 		s.keep(agent, woken)
 		if k := s.keeper(agent); k != nil {
@@ -89,64 +84,55 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 // admit decides on a request and stores what follows: a wanted agent and the request
 // that waits for it, an immediate answer, or a refusal. woken reports whether the
 // agent was not wanted before.
-func (s *Spawner) admit(ctx context.Context, tx *sql.Tx, r request) (agent AgentName, woken bool, err error) {
-	if n, err := answering(ctx, tx, r); err != nil || n > 0 {
-		return "", false, err // it came before, and its answer is on the way
+func (s *Spawner) admit(tx *store.Tx, r request) (agent AgentName, woken bool) {
+	if answering(tx, r) > 0 {
+		return "", false // it came before, and its answer is on the way
 	}
-	agent, refusal, err := s.choose(ctx, tx, r)
-	if err == nil && refusal == nil {
-		woken, refusal, err = s.want(ctx, tx, agent, r)
+	agent, refusal := s.choose(tx, r)
+	if refusal == nil {
+		woken, refusal = s.want(tx, agent, r)
 	}
-	if err != nil {
-		return "", false, err
+	if tx.Err() != nil {
+		return "", false
 	}
 	if refusal != nil {
 		s.log.Warn().Str("peer", string(r.requester)).Str("topic", string(r.topic)).Err(refusal).Msg("spawn request refused")
-		return "", false, s.answer(ctx, tx, r, "", refusal)
+		s.answer(tx, r, "", refusal)
+		return "", false
 	}
-	if err := storeRequest(ctx, tx, r, agent, 0); err != nil {
-		return "", false, err
+	storeRequest(tx, r, agent, 0)
+	if findAgent(tx, agent).online {
+		s.answer(tx, r, agent, nil)
 	}
-	a, err := findAgent(ctx, tx, agent)
-	if err == nil && a.online {
-		err = s.answer(ctx, tx, r, agent, nil)
-	}
-	return agent, woken, err
+	return agent, woken
 }
 
 // choose finds or names the agent that a request is about. refusal is the reason
 // that the requester is told.
-func (s *Spawner) choose(ctx context.Context, tx *sql.Tx, r request) (agent AgentName, refusal, err error) {
+func (s *Spawner) choose(tx *store.Tx, r request) (agent AgentName, refusal error) {
 	if err := checkTopic(r.topic, r.requester); err != nil {
-		return "", err, nil
+		return "", err
 	}
 	if r.agent != "" {
-		if err := CheckName(r.agent); err != nil {
-			return "", err, nil
-		}
-		return AgentName(r.agent), nil, nil
+		return AgentName(r.agent), CheckName(r.agent)
 	}
-	agent, err = ownAgent(ctx, tx, r.topic)
-	if err != nil || agent != "" {
-		return agent, nil, err
+	if agent := ownAgent(tx, r.topic); agent != "" {
+		return agent, nil
 	}
 	for _, name := range deriveNames(r.topic) {
-		if a, err := findAgent(ctx, tx, name); err != nil || a.state == "" {
-			return name, nil, err
+		if findAgent(tx, name).state == "" {
+			return name, nil
 		}
 	}
-	return "", fmt.Errorf("every name for an agent of %s is taken; ask for one by name", r.topic), nil
+	return "", fmt.Errorf("every name for an agent of %s is taken; ask for one by name", r.topic)
 }
 
 // want makes sure that an agent exists, is wanted, and talks to the topic.
-func (s *Spawner) want(ctx context.Context, tx *sql.Tx, agent AgentName, r request) (woken bool, refusal, err error) {
+func (s *Spawner) want(tx *store.Tx, agent AgentName, r request) (woken bool, refusal error) {
 	if _, ok := s.opts.Profiles[r.profile]; r.profile != "" && !ok {
-		return false, fmt.Errorf("there is no profile %.60q", r.profile), nil
+		return false, fmt.Errorf("there is no profile %.60q", r.profile)
 	}
-	a, err := findAgent(ctx, tx, agent)
-	if err != nil {
-		return false, nil, err
-	}
+	a := findAgent(tx, agent)
 	if a.state == "" {
 		a.profile = r.profile
 		if r.agent == "" {
@@ -154,37 +140,32 @@ func (s *Spawner) want(ctx context.Context, tx *sql.Tx, agent AgentName, r reque
 		}
 	}
 	if woken = a.state != stateWanted; woken {
-		refusal, err := s.checkRoom(ctx, tx)
-		if refusal == nil && err == nil {
-			err = store.Exec(ctx, tx, toWanted, a.name, a.profile, a.derived, time.Now().UnixMicro())
+		if err := s.checkRoom(tx); err != nil {
+			return false, err
 		}
-		if refusal != nil || err != nil {
-			return false, refusal, err
-		}
+		tx.Exec(toWanted, a.name, a.profile, a.derived, time.Now().UnixMicro())
 	}
-	topics, err := topicsOf(ctx, tx, agent)
+	topics := topicsOf(tx, agent)
 	switch {
-	case err != nil || slices.Contains(topics, r.topic):
-		return woken, nil, err
+	case slices.Contains(topics, r.topic):
 	case len(topics) >= maxTopics:
-		return false, fmt.Errorf("%s talks to %d chats already", agent.PeerID(), len(topics)), nil
+		return false, fmt.Errorf("%s talks to %d chats already", agent.PeerID(), len(topics))
+	default: // another chat needs a wider credential, and so a new start
+		assign(tx, agent, r.topic, s.opts.Credentials)
 	}
-	// Another chat needs a wider credential, and so a new start.
-	return woken, nil, assign(ctx, tx, agent, r.topic, s.opts.Credentials)
+	return woken, nil
 }
 
 // checkRoom enforces the bounds on agents and on waiting requests.
-func (s *Spawner) checkRoom(ctx context.Context, tx *sql.Tx) (refusal, err error) {
-	var agents, requests int
-	err = tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM agents WHERE state = 'wanted'),
-		(SELECT count(*) FROM requests)`).Scan(&agents, &requests)
+func (s *Spawner) checkRoom(tx *store.Tx) (refusal error) {
+	type counts struct{ agents, requests int }
+	n, _ := store.Get(tx, func(c *counts) []any { return []any{&c.agents, &c.requests} },
+		`SELECT (SELECT count(*) FROM agents WHERE state = 'wanted'), (SELECT count(*) FROM requests)`)
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("counting agents: %w", err)
-	case agents >= s.opts.MaxAgents:
-		return fmt.Errorf("%d agents run already, and no more may (--max-agents)", agents), nil
-	case requests >= s.opts.MaxRequests:
-		return fmt.Errorf("%d requests wait already; try again later", requests), nil
+	case n.agents >= s.opts.MaxAgents:
+		return fmt.Errorf("%d agents run already, and no more may (--max-agents)", n.agents)
+	case n.requests >= s.opts.MaxRequests:
+		return fmt.Errorf("%d requests wait already; try again later", n.requests)
 	}
-	return nil, nil
+	return nil
 }

@@ -134,10 +134,10 @@ func (s *Spawner) Run(ctx context.Context) error {
 // resume starts a keeper for every agent that is wanted, and for every one that may
 // still run although it is not.
 func (s *Spawner) resume(ctx context.Context) error {
-	names, err := store.All(ctx, s.db, store.Column[AgentName],
-		`SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
-	if err != nil {
-		return err
+	tx := store.On(ctx, s.db)
+	names := store.List(tx, store.Itself[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
+	if tx.Err() != nil {
+		return tx.Err()
 	}
 	s.mu.Lock()
 	s.ctx = ctx

@@ -26,7 +26,7 @@ func (s *Spawner) spec(a agentRow) Spec {
 
 // environment reads the variables of the agent.
 func (k *keeper) environment(ctx context.Context) ([]string, error) {
-	a, err := findAgent(ctx, k.db, k.name)
+	a, err := k.agent(ctx)
 	if err != nil {
 		return nil, err
 	}

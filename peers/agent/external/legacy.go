@@ -40,8 +40,9 @@ func takeOver(ctx context.Context, db *sql.DB, s *Spec) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := store.Exec(ctx, tx, step, sql.Named("agent", s.Name)); err != nil {
-			return errors.Join(err, tx.Rollback())
+		old := store.Within(ctx, tx)
+		if old.Exec(step, sql.Named("agent", s.Name)); old.Err() != nil {
+			return errors.Join(old.Err(), tx.Rollback())
 		}
 		if err := tx.Commit(); err != nil {
 			return err
