@@ -55,9 +55,6 @@ type Broker struct {
 	db      *sql.DB
 	peer    *peer.Peer
 	opts    Options
-	now     func() time.Time
-	log     *zerolog.Logger
-	send    sendFunc
 	writer  *writer
 	outbox  *outbox.Outbox
 	answers *answerer
@@ -71,8 +68,7 @@ type Broker struct {
 func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 	o := opts.withDefaults()
 	b := &Broker{
-		db: db, peer: p, opts: o, now: o.Now, log: o.Log, send: p.Send,
-		due: make(chan time.Time, 1),
+		db: db, peer: p, opts: o, due: make(chan time.Time, 1),
 	}
 	// The writer, the outbox and the publisher take turns on one connection: that
 	// is four times faster than their waiting for each other's locks in SQLite. So
@@ -85,8 +81,8 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 	b.writer = &writer{
 		db: db, opts: &b.opts, jobs: make(chan job, queueLength), enqueue: b.enqueue, committed: b.committed,
 	}
-	b.answers = newAnswerer(b.send, b.forget, o.Now, o.Log)
-	b.facts = newPublisher(db, b.send, b.writer.later, o.Log)
+	b.answers = newAnswerer(p.Send, b.forget, o.Now, o.Log)
+	b.facts = newPublisher(db, p.Send, b.writer.later, o.Log)
 	p.Handle(protocol.TypeCollabRequest, b.handle)
 	return b
 }

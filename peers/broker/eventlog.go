@@ -30,8 +30,14 @@ const (
 // last one counts, and only that one is read.
 func load(ctx context.Context, db *sql.DB) (*state, error) {
 	s, tx := newState(), store.On(ctx, db)
-	if err := foldOthers(ctx, db, s); err != nil {
-		return nil, err
+	for last := int64(-1); last != s.seq && tx.Err() == nil; {
+		last = s.seq
+		for _, e := range store.List(tx, eventRow, `SELECT `+eventColumns+` FROM events
+			WHERE type <> 'collab.agent.heartbeat' AND seq > ? ORDER BY seq LIMIT 1000`, last) {
+			if tx.Fail(s.fold(e)); tx.Err() != nil {
+				break
+			}
+		}
 	}
 	for _, id := range sortedKeys(s.endpoints) {
 		e, found := store.Get(tx, eventRow, `SELECT `+eventColumns+` FROM events
@@ -53,25 +59,6 @@ func load(ctx context.Context, db *sql.DB) (*state, error) {
 	}
 	s.seq = events.last
 	return s, nil
-}
-
-// foldOthers folds everything but heartbeats, one event after the other.
-func foldOthers(ctx context.Context, db *sql.DB, s *state) error {
-	rows, err := db.QueryContext(ctx, `SELECT `+eventColumns+` FROM events WHERE type <> 'collab.agent.heartbeat' ORDER BY seq`)
-	if err != nil {
-		return fmt.Errorf("reading the event log: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e collab.Event
-		if err = rows.Scan(eventRow(&e)...); err == nil {
-			err = s.fold(e)
-		}
-		if err != nil {
-			return fmt.Errorf("rebuilding the state: %w", err)
-		}
-	}
-	return rows.Err()
 }
 
 // eventRow is where a row of eventColumns goes.

@@ -184,7 +184,7 @@ func (b *Broker) enqueue(t *tx, s sending) {
 	}
 	_, err := b.outbox.Put(t.db, string(s.to), key, encode(letter{s.to, s.deliveryID, factMessage(s.event, "_to")}))
 	if errors.Is(err, outbox.ErrFull) || errors.Is(err, outbox.ErrTooLarge) {
-		b.log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
+		b.opts.Log.Warn().Err(err).Str("peer", string(s.to)).Msg("fact for a peer not sent; its queue is full")
 		t.park(s.deliveryID)
 	}
 }
@@ -196,19 +196,19 @@ func (b *Broker) sendLetter(ctx context.Context, item outbox.Item) error {
 	if err := json.Unmarshal(item.Body, &l); err != nil {
 		return outbox.Permanent(fmt.Errorf("reading a stored letter: %w", err))
 	}
-	sentAt := stamp(b.now())
-	result, err := b.send(ctx, l.To.Topic(), l.Message)
+	sentAt := stamp(b.opts.Now())
+	result, err := b.peer.Send(ctx, l.To.Topic(), l.Message)
 	err = peer.Judge(l.To.Topic(), item.Attempt, result, err)
 	reception := peer.ReceptionOf(err)
 	rejected := item.Attempt >= maxRejections && reception == peer.Rejected
-	old := rejected || b.now().Sub(item.EnqueuedAt) > giveUpWakeAfter
+	old := rejected || b.opts.Now().Sub(item.EnqueuedAt) > giveUpWakeAfter
 	switch {
 	case reception == peer.Received, reception == peer.Absent && l.DeliveryID == "":
 		return nil
 	case reception == peer.Absent:
 		return b.writer.change(ctx, func(t *tx) { t.missed(l.DeliveryID, l.To, sentAt) })
 	case reception == peer.Refused, reception != peer.Unsent && old && l.DeliveryID != "": // others wait behind it
-		b.log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
+		b.opts.Log.Warn().Err(err).Str("peer", string(l.To)).Str("delivery", l.DeliveryID).
 			Msg("fact for a peer not taken; a wake waits for the next announcement")
 		return b.writer.change(ctx, func(t *tx) { t.park(l.DeliveryID) })
 	case rejected:

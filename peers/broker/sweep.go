@@ -23,17 +23,17 @@ func (b *Broker) clockLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case at := <-b.due:
-			due.Reset(max(at.Sub(b.now()), 0))
+			due.Reset(max(at.Sub(b.opts.Now()), 0))
 			continue
 		case <-due.C:
 		case <-thorough.C:
 			full = true
-			before := b.now().Add(-answersKept).UnixMicro()
+			before := b.opts.Now().Add(-answersKept).UnixMicro()
 			b.writer.later(func(tx *store.Tx) { tx.Exec(`DELETE FROM answers WHERE sent = 1 AND at < ?`, before) })
 		}
 		err := b.writer.change(ctx, func(t *tx) { t.sweep(full) })
 		if err != nil && ctx.Err() == nil {
-			b.log.Error().Err(err).Msg("sweep failed; trying again")
+			b.opts.Log.Error().Err(err).Msg("sweep failed; trying again")
 			due.Reset(time.Second)
 		}
 	}

@@ -56,14 +56,13 @@ type connection struct {
 	log      *zerolog.Logger
 	presence presence
 
-	mu      sync.Mutex // guards waiting
-	waiting map[string]chan *protocol.CollabResult
+	waiting  sync.Map // by id of the request, a chan *protocol.CollabResult
 }
 
 // New makes a client that asks as self. Take must be given the collab_results that
 // are sent to it.
 func New(self protocol.PeerID, send SendFunc, opts *Options) *Client {
-	s := &connection{send: send, waiting: map[string]chan *protocol.CollabResult{}}
+	s := &connection{send: send}
 	if opts != nil {
 		s.remember, s.log = opts.Remember, opts.Log
 	}
@@ -86,8 +85,9 @@ func (c *Client) Call(ctx context.Context, method string, params any) (json.RawM
 	limit, cancel := context.WithTimeoutCause(ctx, Patience, errPatience)
 	defer cancel()
 	request := collab.NewRequest(c.self, method, params)
-	answer := c.expect(request.ID)
-	defer c.forget(request.ID)
+	answer := make(chan *protocol.CollabResult, 1)
+	c.waiting.Store(request.ID, answer)
+	defer c.waiting.Delete(request.ID)
 	result, err := c.send(limit, protocol.TopicBroker, request.Message)
 	err = peer.Judge(protocol.TopicBroker, 1, result, err)
 	reception := peer.ReceptionOf(err)
@@ -122,20 +122,6 @@ func (c *Client) noteAnswer(ctx context.Context) {
 	}
 }
 
-func (s *connection) expect(id string) <-chan *protocol.CollabResult {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answer := make(chan *protocol.CollabResult, 1)
-	s.waiting[id] = answer
-	return answer
-}
-
-func (s *connection) forget(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waiting, id)
-}
-
 // Take is the handler of collab_result: it gives the answer to the Call that waits
 // for it.
 func (s *connection) Take(_ context.Context, d *peer.Delivery) error {
@@ -152,13 +138,10 @@ func (s *connection) Take(_ context.Context, d *peer.Delivery) error {
 
 // Answer is Take for a program that is no peer.Peer. It does not block.
 func (s *connection) Answer(r *protocol.CollabResult) {
-	s.mu.Lock()
-	answer := s.waiting[r.RequestID]
-	delete(s.waiting, r.RequestID)
-	s.mu.Unlock()
+	answer, waits := s.waiting.LoadAndDelete(r.RequestID)
 	switch {
-	case answer != nil:
-		answer <- r
+	case waits:
+		answer.(chan *protocol.CollabResult) <- r
 	case !r.OK && r.Error != nil:
 		s.log.Warn().Str("request", r.RequestID).Str("code", r.Error.Code).Str("reason", r.Error.Message).
 			Msg("the collaboration broker refused a request")

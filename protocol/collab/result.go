@@ -125,11 +125,8 @@ type Explanation struct {
 // MarshalJSON writes the members in the order of their names.
 func (e Explanation) MarshalJSON() ([]byte, error) {
 	raw, err := Encode(e.Decision)
-	if err != nil {
-		return nil, err
-	}
 	members := map[string]any{}
-	if err := json.Unmarshal(raw, &members); err != nil {
+	if err = errors.Join(err, json.Unmarshal(raw, &members)); err != nil {
 		return nil, err
 	}
 	members["wake"] = e.Wake
