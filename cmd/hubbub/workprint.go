@@ -110,18 +110,14 @@ func movesNow(w *collab.WorkItem) string {
 // printRecord shows the record that a request was about in one line, and who was
 // woken.
 func printRecord(in *brokerInput, got *collab.Result) error {
-	out := in.OutOrStdout()
 	var line string
+	var answer any
 	if q := &got.Question; q.ID != "" {
-		if asJSON(in.Command) {
-			return json.NewEncoder(out).Encode(questionAnswer{*q, got.Decision})
-		}
+		answer = questionAnswer{*q, got.Decision}
 		line = fmt.Sprintf("%s  %s  %s", q.ID, q.State, q.Title)
 	} else {
 		w := &got.WorkItem
-		if asJSON(in.Command) {
-			return json.NewEncoder(out).Encode(workAnswer[*collab.Decision]{*w, got.Decision, got.Duplicate})
-		}
+		answer = workAnswer[*collab.Decision]{*w, got.Decision, got.Duplicate}
 		line = fmt.Sprintf("%s  %s  %s", w.ID, w.State, w.Title)
 		if got.Duplicate {
 			line += "  (it existed)"
@@ -133,7 +129,10 @@ func printRecord(in *brokerInput, got *collab.Result) error {
 	if got.Decision != nil {
 		line += "  (" + wakeLine(got.Decision) + ")"
 	}
-	_, err := fmt.Fprintln(out, screen.Printable(line))
+	if asJSON(in.Command) {
+		return json.NewEncoder(in.OutOrStdout()).Encode(answer)
+	}
+	_, err := fmt.Fprintln(in.OutOrStdout(), screen.Printable(line))
 	return err
 }
 

@@ -78,18 +78,13 @@ func (a *answerer) add(list []answer) {
 
 // lane sends the answers to one requester until none is left.
 func (a *answerer) lane(to protocol.PeerID) {
-	for {
-		item, ok := a.first(to)
-		if !ok {
-			return
+	for item, ok := a.first(to); ok; item, ok = a.first(to) {
+		if a.deliver(item) { // else the broker stops
+			a.settled(item)
+			a.mu.Lock()
+			a.waiting[to] = a.waiting[to][1:]
+			a.mu.Unlock()
 		}
-		if !a.deliver(item) {
-			continue // stopping
-		}
-		a.settled(item)
-		a.mu.Lock()
-		a.waiting[to] = a.waiting[to][1:]
-		a.mu.Unlock()
 	}
 }
 

@@ -69,7 +69,7 @@ func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResu
 			continue
 		}
 		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity), stamp(t.now.Add(lease))
-		out.Delivery, out.Invocation = t.changeDelivery(d), t.invocations[d.InvocationID]
+		out.Delivery, out.Invocation = t.changeDelivery(d, nil), t.invocations[d.InvocationID]
 		if d.MessageID != "" {
 			m, _ := t.message(d.MessageID)
 			out.Message = &m
@@ -102,7 +102,7 @@ func (t *tx) settleDelivery(d collab.Delivery, status collab.DeliveryStatus) col
 	if d.Terminal() {
 		refuse(collab.CodeBadTransition, "delivery %s is %s", d.ID, d.Status)
 	}
-	return collab.DeliveryResult{Delivery: t.changeDelivery(settled(d, status))}
+	return collab.DeliveryResult{Delivery: t.changeDelivery(settled(d, status), nil)}
 }
 
 // ownDelivery returns a delivery that the caller may settle.
@@ -117,10 +117,10 @@ func (t *tx) ownDelivery(id string) collab.Delivery {
 	return d
 }
 
-// changeDelivery stores a new version of a delivery, and returns it.
-func (t *tx) changeDelivery(d collab.Delivery) *collab.Delivery {
+// changeDelivery stores a new version of a delivery, and returns it. The metadata may be nil.
+func (t *tx) changeDelivery(d collab.Delivery, metadata any) *collab.Delivery {
 	d.UpdatedAt = stamp(t.now)
-	emit(t, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, nil)
+	emit(t, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, metadata)
 	return t.deliveries[d.ID]
 }
 

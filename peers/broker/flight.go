@@ -108,7 +108,7 @@ func (t *tx) landed(f collab.Flight, from collab.FlightState) {
 		if f.State == collab.FlightCancelled {
 			status = collab.DeliveryCancelled
 		}
-		t.changeDelivery(settled(*d, status))
+		t.changeDelivery(settled(*d, status), nil)
 	}
 	old := t.records[f.WorkItemID]
 	if old == nil || f.State != collab.FlightCompleted || old.Terminal() || old.State == collab.WorkReview {

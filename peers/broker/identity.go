@@ -54,9 +54,7 @@ func bareName(id string) string {
 		return id
 	case protocol.RoleCLI:
 		name, _, _ := strings.Cut(p.Name(), ".")
-		if name != "" {
-			return name
-		}
+		return cmp.Or(name, p.Name())
 	}
 	return p.Name()
 }
@@ -72,11 +70,8 @@ type Caller struct {
 var brokerItself = Caller{Identity: protocol.PeerBroker, Name: "broker"}
 
 func isPerson(id protocol.PeerID) bool {
-	switch protocol.RoleOf(id) {
-	case protocol.RoleTG, protocol.RoleChorus, protocol.RoleCLI:
-		return true
-	}
-	return false
+	role := protocol.RoleOf(id)
+	return role == protocol.RoleTG || role == protocol.RoleChorus || role == protocol.RoleCLI
 }
 
 func (s *state) caller(id protocol.PeerID) Caller {

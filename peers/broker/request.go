@@ -177,15 +177,11 @@ func encodeResult(requestID string, value any, refusal *collab.Error) json.RawMe
 func digest(caller string, c protocol.CollabRequest) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q\n", caller, c.Method)
-	h.Write(compact(c.Params))
-	return hex.EncodeToString(h.Sum(nil)[:16])
-}
-
-// compact brings params into a form in which equal ones are equal bytes.
-func compact(raw json.RawMessage) []byte {
-	var v any
-	if json.Unmarshal(raw, &v) == nil {
-		return encode(v)
+	params := c.Params
+	var read any
+	if json.Unmarshal(params, &read) == nil {
+		params = encode(read) // equal params are equal bytes
 	}
-	return raw
+	h.Write(params)
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }

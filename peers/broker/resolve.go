@@ -109,10 +109,7 @@ func choose(fit []*endpoint, from locality) Standing {
 		if len(kept) == 0 || len(kept) == len(pool) {
 			continue
 		}
-		pool = kept
-		if rule.why != "" {
-			why = rule.why
-		}
+		pool, why = kept, cmp.Or(rule.why, why)
 	}
 	others := filter(pool, func(e *endpoint) bool { return e.Identity != pool[0].Identity && e.WorkspaceID != pool[0].WorkspaceID })
 	if len(others) > 0 {

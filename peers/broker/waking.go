@@ -125,7 +125,7 @@ func (t *tx) wakeNow(d collab.Delivery, st Standing) {
 func (t *tx) wakeAgain(d collab.Delivery, st Standing) {
 	e := t.event(t.wokenBy[d.ID])
 	d.Wake, d.EndpointID = wakeWoken, st.Endpoint.EndpointID
-	t.changeDelivery(d)
+	t.changeDelivery(d, nil)
 	t.sends = append(t.sends, sending{to: st.Endpoint.Identity, event: e, deliveryID: d.ID, again: t.seq})
 }
 
@@ -157,7 +157,7 @@ func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
 	}
 	d := *stored
 	d.Wake = wakeMissed
-	t.changeDelivery(d)
+	t.changeDelivery(d, nil)
 	return d, true
 }
 
@@ -173,9 +173,7 @@ func (s *state) obsolete(d collab.Delivery) string {
 }
 
 func (t *tx) cancelDelivery(d collab.Delivery, why string) {
-	d = settled(d, collab.DeliveryCancelled)
-	d.UpdatedAt = stamp(t.now)
-	emit(t, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, map[string]string{"reason": why})
+	t.changeDelivery(settled(d, collab.DeliveryCancelled), map[string]string{"reason": why})
 }
 
 // decided reads the last wake decision about a work item or a question.

@@ -56,7 +56,7 @@ type connection struct {
 	log      *zerolog.Logger
 	presence presence
 
-	waiting  sync.Map // by id of the request, a chan *protocol.CollabResult
+	waiting sync.Map // by id of the request, a chan *protocol.CollabResult
 }
 
 // New makes a client that asks as self. Take must be given the collab_results that

@@ -221,11 +221,10 @@ func (e *Error) Error() string { return e.Message + " (" + string(e.Code) + ")" 
 // Refusal returns the code with which the broker refused a request, or "" if err
 // is no refusal.
 func Refusal(err error) Code {
-	var refused *Error
-	if !errors.As(err, &refused) {
-		return ""
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused.Code
 	}
-	return refused.Code
+	return ""
 }
 
 // ReadResult returns the result of a request, or the error with which the broker
