@@ -14,19 +14,9 @@ import (
 // statement, and more than 64 gain nothing. The last is 1.
 var insertRows = [...]int{64, 8, 1}
 
-// The parameters of one row; `bus` is one more parameter for all rows.
-const (
-	columnTS = iota
-	columnEvent
-	columnMessageID
-	columnRPCID
-	columnActor
-	columnTopic
-	columnStatus
-	columnPayload
-	columnError
-	rowColumns
-)
+// rowColumns is how many parameters one row has; `bus` is one more, the first, for all
+// rows.
+const rowColumns = 9
 
 // An insert is a prepared INSERT of a fixed number of rows.
 type insert struct {
@@ -39,24 +29,15 @@ type insert struct {
 func prepareInsert(conn *sqlite.Conn, rows int, bus string) (insert, error) {
 	// A row that cannot be inserted ends the whole transaction: SQLite then needs
 	// no journal for the statement alone.
-	var sql strings.Builder
-	sql.WriteString("INSERT OR ROLLBACK INTO activity_log (ts, event, message_id, rpc_id, actor, topic, status, payload_json, error, bus) VALUES ")
-	for r := range rows {
-		if r > 0 {
-			sql.WriteByte(',')
-		}
-		sql.WriteByte('(')
-		for c := range rowColumns {
-			fmt.Fprintf(&sql, "?%d,", r*rowColumns+c+1)
-		}
-		fmt.Fprintf(&sql, "?%d)", rows*rowColumns+1)
-	}
-	stmt, err := conn.Prepare(sql.String())
+	const row = "(?1,?,?,?,?,?,?,?,?,?)"
+	sql := "INSERT OR ROLLBACK INTO activity_log (bus, event, rpc_id, actor, topic, status, error, ts, message_id, payload_json) VALUES " +
+		strings.Repeat(row+",", rows-1) + row
+	stmt, err := conn.Prepare(sql)
 	if err != nil {
 		return insert{}, err
 	}
 	if bus != "" {
-		stmt.BindText(rows*rowColumns+1, bus)
+		stmt.BindText(1, bus)
 	}
 	return insert{stmt: stmt, rows: rows, last: make([]string, rows*rowColumns), time: &timestamper{}}, nil
 }
@@ -73,19 +54,16 @@ func (in *insert) run(rows []Row) error {
 
 // bind sets the parameters of one row. SQLite copies what it is given.
 func (in *insert) bind(at int, r *Row) {
-	in.stmt.BindText(at+columnTS+1, borrow(in.time.format(r.At)))
-	in.text(at+columnEvent, r.Event.String())
-	in.stmt.BindText(at+columnMessageID+1, r.MessageID)
-	in.text(at+columnRPCID, r.RPCID)
-	in.text(at+columnActor, r.Actor)
-	in.text(at+columnTopic, r.Topic)
-	in.text(at+columnStatus, r.Status)
-	if len(r.Payload) > 0 {
-		in.stmt.BindText(at+columnPayload+1, borrow(r.Payload))
-	} else {
-		in.stmt.BindNull(at + columnPayload + 1)
+	for i, s := range [...]string{r.Event.String(), r.RPCID, r.Actor, r.Topic, r.Status, r.Error} {
+		in.text(at+i, s)
 	}
-	in.text(at+columnError, r.Error)
+	in.stmt.BindText(at+8, borrow(in.time.format(r.At)))
+	in.stmt.BindText(at+9, r.MessageID)
+	if len(r.Payload) > 0 {
+		in.stmt.BindText(at+10, borrow(r.Payload))
+	} else {
+		in.stmt.BindNull(at + 10)
+	}
 }
 
 // text binds a string, or NULL for an empty one. A value that the
@@ -96,9 +74,9 @@ func (in *insert) text(at int, s string) {
 	}
 	in.last[at] = s
 	if s == "" {
-		in.stmt.BindNull(at + 1)
+		in.stmt.BindNull(at + 2)
 	} else {
-		in.stmt.BindText(at+1, s)
+		in.stmt.BindText(at+2, s)
 	}
 }
 
