@@ -168,28 +168,25 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 // joinAlbum adds a picture to the album that it belongs to while that still waits
 // for more, and reports whether it did.
 func (in *intake) joinAlbum(tx *store.Tx, h *happening) bool {
-	type album struct {
-		event, received int64
-		draft           []byte
-	}
-	of, begun := store.Get(tx, func(a *album) []any { return []any{&a.event, &a.draft, &a.received} },
+	var event, received int64
+	raw, begun := store.Get(tx, func(raw *[]byte) []any { return []any{&event, raw, &received} },
 		`SELECT id, draft, received_at FROM events WHERE bot = ? AND telegram_chat = ? AND album = ? ORDER BY id DESC LIMIT 1`,
 		in.bot, h.chat.ID, h.album)
 	if !begun {
 		return false
 	}
-	ready := min(time.Now().Add(in.opts.AlbumWait).UnixMicro(), of.received+albumCap.Microseconds())
-	if !in.surface.Postpone(tx, of.event, at(ready)) {
+	ready := min(time.Now().Add(in.opts.AlbumWait).UnixMicro(), received+albumCap.Microseconds())
+	if !in.surface.Postpone(tx, event, at(ready)) {
 		return false
 	}
 	var d draft
-	if err := json.Unmarshal(of.draft, &d); err != nil {
+	if err := json.Unmarshal(raw, &d); err != nil {
 		tx.Fail(fmt.Errorf("reading an album: %w", err))
 	}
 	d.Content.Attachments = append(d.Content.Attachments, h.draft.Content.Attachments...)
 	if d.Content.Text == "" {
 		d.Content.Text, d.Names = h.draft.Content.Text, h.draft.Names
 	}
-	tx.Exec(`UPDATE events SET draft = ? WHERE id = ?`, string(encode(d)), of.event)
+	tx.Exec(`UPDATE events SET draft = ? WHERE id = ?`, string(encode(d)), event)
 	return true
 }
