@@ -30,9 +30,13 @@ func newPair() *cobra.Command {
 			case listed && revoked != "":
 				return program.Usage("--list and --revoke are two different things; give one")
 			case listed:
-				return listAdmissions(cmd)
+				return withBridge(cmd, listAdmissions)
 			case revoked != "":
-				return revokeAdmission(cmd, revoked)
+				id, err := strconv.ParseInt(revoked, 10, 64)
+				if err != nil {
+					return program.Usage("--revoke takes the number of a user or a chat; see hubbub pair --list")
+				}
+				return withBridge(cmd, func(cmd *cobra.Command, db *sql.DB) error { return revokeAdmission(cmd, db, id) })
 			case valid <= 0:
 				return program.Usage("--valid must be longer than nothing")
 			}
@@ -68,12 +72,7 @@ func makeCode(cmd *cobra.Command, valid time.Duration) error {
 		"%s\nSend this to the bot within %s, in the chat that shall be admitted: /pair %s%s", code, valid, code, unused)
 }
 
-func listAdmissions(cmd *cobra.Command) error {
-	db, err := bridgeDatabase(cmd)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
+func listAdmissions(cmd *cobra.Command, db *sql.DB) error {
 	admitted, err := tg.Admissions(cmd.Context(), db)
 	if err != nil {
 		return err
@@ -84,16 +83,7 @@ func listAdmissions(cmd *cobra.Command) error {
 	})
 }
 
-func revokeAdmission(cmd *cobra.Command, who string) error {
-	id, err := strconv.ParseInt(who, 10, 64)
-	if err != nil {
-		return program.Usage("--revoke takes the number of a user or a chat; see hubbub pair --list")
-	}
-	db, err := bridgeDatabase(cmd)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
+func revokeAdmission(cmd *cobra.Command, db *sql.DB, id int64) error {
 	found, err := tg.Revoke(cmd.Context(), db, id)
 	if err != nil {
 		return err
@@ -104,12 +94,17 @@ func revokeAdmission(cmd *cobra.Command, who string) error {
 	return printLine(cmd, map[string]int64{"revoked": id}, "%d is no longer admitted", id)
 }
 
-// bridgeDatabase opens the database of a bridge that has run in the data folder.
-func bridgeDatabase(cmd *cobra.Command) (*sql.DB, error) {
+// withBridge opens the database of a bridge that has run in the data folder.
+func withBridge(cmd *cobra.Command, do func(cmd *cobra.Command, db *sql.DB) error) error {
 	env := program.From(cmd)
 	path := env.DataFile(tg.Database)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no Telegram bridge has used the folder %s; name its folder with --data", env.Data)
+		return fmt.Errorf("no Telegram bridge has used the folder %s; name its folder with --data", env.Data)
 	}
-	return tg.OpenBeside(path)
+	db, err := tg.OpenBeside(path)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return do(cmd, db)
 }
