@@ -2,6 +2,7 @@ package chorus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -53,12 +54,12 @@ func (g *Gateway) serveCallback(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), takeTimeout)
 	defer cancel()
-	why, err := g.takeEvent(ctx, d, event, shorten(r.Header.Get("Idempotency-Key")))
-	switch {
-	case err != nil:
+	err = g.takeEvent(ctx, d, event, shorten(r.Header.Get("Idempotency-Key")))
+	if refused, ok := errors.AsType[forbidden](err); ok {
+		return refuse(http.StatusForbidden, refused.Forbidden())
+	}
+	if err != nil {
 		return err
-	case why != "":
-		return refuse(http.StatusForbidden, why)
 	}
 	return writeOK(w)
 }
@@ -74,23 +75,22 @@ func (s *Store) deliveryWith(ctx context.Context, column, secret string) (*deliv
 func (d *delivery) live(now time.Time) bool { return d.due > micros(now) }
 
 // takeEvent hands one event of a delivery to its agent, which stores it. The key, if
-// there is one, makes repeating it harmless. Refused is why policy
-// forbids it, if it does.
-func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *chorus.Event, key string) (refused string, err error) {
+// there is one, makes repeating it harmless.
+func (g *Gateway) takeEvent(ctx context.Context, d *delivery, e *chorus.Event, key string) error {
 	agent := g.members.of(d.agent)
 	if agent == nil {
-		return "", errAway
+		return errAway
 	}
 	if e.Type == chorus.EventMessage && d.state == deliveryStale {
 		return agent.Refuse(ctx, d.turn)
 	}
 	if g.frameSize(len(d.chat), protocol.NewMessage(protocol.TypeAgentEvent, d.agent.ID(), e)) > g.opts.MaxFrame {
-		return "", errTooLong
+		return errTooLong
 	}
 	tx := store.On(ctx, g.store.db)
 	n := one(tx, errNobody, store.Itself[int], `UPDATE delivery SET outputs = outputs + 1 WHERE id = ? RETURNING outputs`, d.id)
 	if tx.Err() != nil {
-		return "", tx.Err()
+		return tx.Err()
 	}
 	name := fmt.Sprintf("callback:%d:%s", d.id, key)
 	if key == "" {

@@ -97,7 +97,11 @@ type queues struct {
 func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g := &Gateway{opts: opts.withDefaults(listener), store: store, listener: listener}
 	g.log, store.now = g.opts.Log, g.opts.Now
-	g.hosts = hostsOf(g.opts.PublicURL, g.opts.ProxyURL, "http://"+listener.Addr().String())
+	for _, own := range []string{g.opts.PublicURL, g.opts.ProxyURL, "http://" + listener.Addr().String()} {
+		if u, err := url.Parse(own); err == nil && u.Host != "" {
+			g.hosts = append(g.hosts, u.Host)
+		}
+	}
 	g.guard = NewGuard(g.opts.Allow)
 	g.transport = newTransport(g.guard)
 	g.poster, g.tools = newPoster(g.transport, g.opts.PostTimeout), newToolsClient(g.transport)
@@ -147,16 +151,6 @@ func reachable(a net.Addr) string {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port)
-}
-
-func hostsOf(urls ...string) []string {
-	var hosts []string
-	for _, raw := range urls {
-		if u, err := url.Parse(raw); err == nil && u.Host != "" {
-			hosts = append(hosts, u.Host)
-		}
-	}
-	return hosts
 }
 
 // The gateway's own queues, by their names in the outbox table.

@@ -26,12 +26,19 @@ type Agent interface {
 	// once; the other methods may be called before and meanwhile.
 	Run(ctx context.Context) error
 	// Take stores one event that came to the callback of a turn; key names it among
-	// the events of the agent. Refused is why policy forbids it, if it does.
-	Take(ctx context.Context, turn, key string, e *chorus.Event) (refused string, err error)
-	// Refuse records a message for words that the turn has no more, and says so.
-	Refuse(ctx context.Context, turn string) (refused string, err error)
+	// the events of the agent. The error is a forbidden if policy forbids it.
+	Take(ctx context.Context, turn, key string, e *chorus.Event) error
+	// Refuse records a message for words that the turn has no more, and returns the
+	// forbidden for it.
+	Refuse(ctx context.Context, turn string) error
 	// Tools is the MCP endpoint of the tools of one chat.
 	Tools(chat string) http.Handler
+}
+
+// A forbidden is an error that says what to do instead of what policy forbids.
+type forbidden interface {
+	error
+	Forbidden() string
 }
 
 // An AgentSpec is what it takes to run an external agent.

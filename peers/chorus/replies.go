@@ -131,9 +131,7 @@ func answered(tx *store.Tx, channel protocol.PeerID, inReplyTo string, inFlight 
 func (g *Gateway) putEvent(tx *store.Tx, channel protocol.PeerID, seq int64, p pendingEvent, key string) {
 	p.Inbound = seq
 	raw, err := json.Marshal(p)
-	if err != nil {
-		tx.Fail(fmt.Errorf("writing an event: %w", err))
-	}
+	tx.Fail(err)
 	key = fmt.Sprintf("%d %s", seq, key)
 	if len(key) > 256 {
 		key = hashSecret(key)

@@ -38,12 +38,12 @@ type Spec struct {
 	Log            *zerolog.Logger
 }
 
-// An Agent is an agent elsewhere.
+// An Agent is an agent elsewhere. Its harness takes what comes to callbacks.
 type Agent struct {
-	agent   *agent.Agent
-	harness *chorus.Harness
-	db      *sql.DB
-	server  *mcp.Implementation
+	*chorus.Harness
+	agent  *agent.Agent
+	db     *sql.DB
+	server *mcp.Implementation
 }
 
 // Open opens the database of an agent elsewhere, creating it if it is missing, and
@@ -59,9 +59,9 @@ func Open(ctx context.Context, s *Spec) (*Agent, error) {
 	if err := takeOver(ctx, db, s); err != nil {
 		return nil, errors.Join(fmt.Errorf("taking over what an earlier version left of %s: %w", s.Name, err), db.Close())
 	}
-	x := &Agent{db: db, harness: chorus.New(s.Post, s.Knocks)}
+	x := &Agent{db: db, Harness: chorus.New(s.Post, s.Knocks)}
 	x.server = &mcp.Implementation{Name: "hubbub-chorus", Title: "A chat on Hubbub", Version: s.Version}
-	x.agent = agent.New(protocol.PeerID("agent:"+s.Name), db, x.harness, &agent.Options{
+	x.agent = agent.New(protocol.PeerID("agent:"+s.Name), db, x.Harness, &agent.Options{
 		Peer: s.Peer, Roles: s.Roles, Streams: s.Streams, HarnessType: "chorus",
 		ComposeWindow: max(s.ComposeWindow, 1), ComposeCap: s.ComposeCap, Deadline: s.Deadline, Log: s.Log,
 	})
@@ -71,24 +71,6 @@ func Open(ctx context.Context, s *Spec) (*Agent, error) {
 // Run runs the agent until ctx ends (nil) or the bus refuses it, and closes its
 // database. Call it once.
 func (x *Agent) Run(ctx context.Context) error { return errors.Join(x.agent.Run(ctx), x.db.Close()) }
-
-// Take stores one event of the callback of a turn; see chorus.Harness. Refused is
-// why policy forbids it, if it does.
-func (x *Agent) Take(ctx context.Context, turn, key string, e *words.Event) (refused string, err error) {
-	return advice(x.harness.Take(ctx, turn, key, e))
-}
-
-// Refuse records that an event was for words that its turn has no more, and says so.
-func (x *Agent) Refuse(ctx context.Context, turn string) (refused string, err error) {
-	return advice(x.harness.Refuse(ctx, turn))
-}
-
-func advice(err error) (string, error) {
-	if refused, ok := errors.AsType[*harness.RefusedError](err); ok {
-		return refused.Advice, nil
-	}
-	return "", err
-}
 
 // Tools returns the MCP endpoint of the chat tools as the turns of one chat have
 // them.

@@ -109,6 +109,10 @@ type RefusedError struct {
 // Error returns the advice.
 func (e *RefusedError) Error() string { return e.Advice }
 
+// Forbidden returns the advice. By this method a peer that does not import this package
+// knows that policy forbids something.
+func (e *RefusedError) Forbidden() string { return e.Advice }
+
 // A State says how far a turn has come when Turn returns.
 type State string
 
