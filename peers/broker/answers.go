@@ -145,7 +145,7 @@ func (a *answerer) close() {
 
 // unsentAnswers reads the answers that a former run stored and did not send.
 func unsentAnswers(tx *store.Tx) []answer {
-	return store.List(tx, func(a *answer) []any {
+	return store.All(tx, func(a *answer) []any {
 		return []any{&a.id, &a.to, &a.content, &a.messageID, &a.inReplyTo, &a.traceParent, &a.at}
 	}, `SELECT id, requester, content, message_id, in_reply_to, traceparent, at FROM answers WHERE sent = 0 ORDER BY id`)
 }

@@ -32,7 +32,7 @@ func load(ctx context.Context, db *sql.DB) (*state, error) {
 	s, tx := newState(), store.On(ctx, db)
 	for last := int64(-1); last != s.seq && tx.Err() == nil; {
 		last = s.seq
-		for _, e := range store.List(tx, eventRow, `SELECT `+eventColumns+` FROM events
+		for _, e := range store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events
 			WHERE type <> 'collab.agent.heartbeat' AND seq > ? ORDER BY seq LIMIT 1000`, last) {
 			if tx.Fail(s.fold(e)); tx.Err() != nil {
 				break
@@ -40,7 +40,7 @@ func load(ctx context.Context, db *sql.DB) (*state, error) {
 		}
 	}
 	for _, id := range sortedKeys(s.endpoints) {
-		e, found := store.Get(tx, eventRow, `SELECT `+eventColumns+` FROM events
+		e, found := store.One(tx, eventRow, `SELECT `+eventColumns+` FROM events
 			WHERE type = 'collab.agent.heartbeat' AND json_extract(payload, '$.endpointId') = ? ORDER BY seq DESC LIMIT 1`, id)
 		if found {
 			tx.Fail(s.lastHeartbeat(e))
@@ -49,7 +49,7 @@ func load(ctx context.Context, db *sql.DB) (*state, error) {
 	// Two counts, not one: each is answered from its own partial index, where a count
 	// of everything would read the whole table.
 	type counts struct{ last, all int64 }
-	events, _ := store.Get(tx, func(c *counts) []any { return []any{&c.last, &c.all} }, `SELECT coalesce((SELECT max(seq) FROM events), 0),
+	events, _ := store.One(tx, func(c *counts) []any { return []any{&c.last, &c.all} }, `SELECT coalesce((SELECT max(seq) FROM events), 0),
 		(SELECT count(*) FROM events WHERE type <> 'collab.agent.heartbeat') + (SELECT count(*) FROM events WHERE type = 'collab.agent.heartbeat')`)
 	switch {
 	case tx.Err() != nil:
@@ -67,7 +67,7 @@ func eventRow(e *collab.Event) []any {
 }
 
 func readEvent(tx *store.Tx, seq int64) (collab.Event, error) {
-	e, found := store.Get(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq = ?`, seq)
+	e, found := store.One(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq = ?`, seq)
 	if !found && tx.Err() == nil {
 		return e, fmt.Errorf("event %d is missing from the log", seq)
 	}

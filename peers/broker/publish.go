@@ -61,7 +61,7 @@ func (p *publisher) run(ctx context.Context) error {
 	last := p.settled // nobody else is running yet
 	for ctx.Err() == nil {
 		tx := store.On(ctx, p.db)
-		events := store.List(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
+		events := store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events WHERE seq > ? ORDER BY seq LIMIT ?`, last, publishBatch)
 		if tx.Err() != nil && ctx.Err() == nil {
 			p.log.Error().Err(tx.Err()).Msg("reading events for publishing failed; trying again")
 		}

@@ -93,7 +93,7 @@ func recalled(t *tx, r request, requestID string) (content json.RawMessage, kept
 		digest  string
 		content []byte
 	}
-	old, found := store.Get(t.db, func(s *stored) []any { return []any{&s.digest, &s.content} },
+	old, found := store.One(t.db, func(s *stored) []any { return []any{&s.digest, &s.content} },
 		recallAnswer, string(r.from), requestID, t.now.Add(-answersKept).UnixMicro())
 	switch {
 	case !found:

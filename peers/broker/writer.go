@@ -149,7 +149,7 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err error) {
 	guilty = -1
 	deferred := w.postponed()
-	err = store.DoTx(ctx, w.db, func(db *store.Tx) {
+	err = store.InTx(ctx, w.db, func(db *store.Tx) {
 		for _, do := range deferred {
 			do(db)
 		}

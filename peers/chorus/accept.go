@@ -119,7 +119,7 @@ func (g *Gateway) frameSize(topicBytes int, m protocol.Message) int {
 // (channel id, message id), changes nothing.
 func (g *Gateway) accept(ctx context.Context, in *inbound) error {
 	s, now := g.store, micros(g.opts.Now())
-	return store.DoTx(ctx, s.db, func(tx *store.Tx) {
+	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		if store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM inbound WHERE channel = ? AND external_id = ?)`, in.channel, in.posted.MessageID) {
 			return
 		}
@@ -143,7 +143,7 @@ func (s *Store) ensureChannel(tx *store.Tx, in *inbound) {
 		exists            bool
 		channels, waiting int
 	}
-	now, _ := store.Get(tx, func(c *counts) []any { return []any{&c.exists, &c.channels, &c.waiting} }, `SELECT
+	now, _ := store.One(tx, func(c *counts) []any { return []any{&c.exists, &c.channels, &c.waiting} }, `SELECT
 		EXISTS (SELECT 1 FROM channel WHERE peer = ?1),
 		(SELECT count(*) FROM channel WHERE inbox = ?2),
 		(SELECT count(*) FROM inbound JOIN channel ON channel.peer = inbound.channel

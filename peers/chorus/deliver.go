@@ -52,7 +52,7 @@ func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat strin
 		return fmt.Errorf("reading what a turn says: %w", err)
 	}
 	d := &delivery{agent: agent, turn: turn, chat: chat, channel: p.Channel.ID, digest: hashSecret(string(said))}
-	if err := store.DoTx(ctx, g.store.db, func(tx *store.Tx) { g.prepare(tx, d, p) }); err != nil {
+	if err := store.InTx(ctx, g.store.db, func(tx *store.Tx) { g.prepare(tx, d, p) }); err != nil {
 		return fmt.Errorf("storing a delivery: %w", err)
 	}
 	settled, forget := g.awaited.expect(d.id)
@@ -81,7 +81,7 @@ func (g *Gateway) deliver(ctx context.Context, agent AgentName, turn, chat strin
 // prepare stores the delivery of a turn for its POST, if there is none of the same
 // words, and sets its id.
 func (g *Gateway) prepare(tx *store.Tx, d *delivery, p *chorus.Post) {
-	before, again := store.Get(tx, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, d.agent, d.turn)
+	before, again := store.One(tx, (*delivery).columns, `SELECT `+deliveryColumns+` FROM delivery WHERE agent = ? AND turn = ? ORDER BY id DESC LIMIT 1`, d.agent, d.turn)
 	d.id, d.state = before.id, before.state
 	if !again || before.digest != d.digest && before.digest != "" {
 		g.newDelivery(tx, d)

@@ -15,7 +15,7 @@ type channels struct{ g *Gateway }
 
 // Find returns the channel that a topic names.
 func (c channels) Find(tx *store.Tx, topic protocol.Topic) (protocol.PeerID, string) {
-	peer, found := store.Get(tx, store.Itself[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
+	peer, found := store.One(tx, store.Itself[protocol.PeerID], `SELECT peer FROM channel WHERE peer = ?`, topic)
 	if !found {
 		return "", "there is no such channel here"
 	}
@@ -39,7 +39,7 @@ func (c channels) Tell(tx *store.Tx, n *surface.Notice) {
 	if n.Kind == surface.NoticeFailed || n.Kind == surface.NoticeGivenUp {
 		why = "no agent could be started; the message is kept"
 	}
-	seq, found := store.Get(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
+	seq, found := store.One(tx, store.Itself[int64], `SELECT seq FROM inbound WHERE channel = ? AND forwarded_at = 0 ORDER BY seq LIMIT 1`, n.Chat)
 	if found {
 		c.g.putError(tx, n.Chat, seq, "no-agent", why, "no_agent")
 	}

@@ -118,7 +118,7 @@ func (m *members) look(ctx context.Context) {
 		return
 	}
 	tx := store.On(ctx, m.g.store.db)
-	wanted := store.List(tx, func(one *member) []any { return []any{&one.name, &one.added} }, `SELECT name, added_at FROM agent`)
+	wanted := store.All(tx, func(one *member) []any { return []any{&one.name, &one.added} }, `SELECT name, added_at FROM agent`)
 	if err := tx.Err(); err != nil {
 		if ctx.Err() == nil {
 			m.g.log.Error().Err(err).Msg("agents not read; trying again")

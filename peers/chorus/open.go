@@ -112,7 +112,7 @@ func (s *Store) change(ctx context.Context, doing string, none error, query stri
 
 // one reads the first row of a query. If there is none, tx fails with the error none.
 func one[T any](tx *store.Tx, none error, columns func(*T) []any, query string, args ...any) T {
-	v, found := store.Get(tx, columns, query, args...)
+	v, found := store.One(tx, columns, query, args...)
 	if !found {
 		tx.Fail(none)
 	}

@@ -57,7 +57,7 @@ func (s *Store) RevokeInbox(ctx context.Context, name InboxName) error {
 // Inboxes lists the inboxes by name, revoked ones included.
 func (s *Store) Inboxes(ctx context.Context) ([]Inbox, error) {
 	tx := store.On(ctx, s.db)
-	list := store.List(tx, func(in *Inbox) []any {
+	list := store.All(tx, func(in *Inbox) []any {
 		return []any{&in.Name, &in.Revoked, (*moment)(&in.CreatedAt), (*moment)(&in.ChangedAt), &in.Channels}
 	}, `SELECT name, secret_sha256 IS NULL, created_at, changed_at,
 		(SELECT count(*) FROM channel WHERE channel.inbox = inbox.name) FROM inbox ORDER BY name`)
@@ -147,7 +147,7 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 		settings, sealed []byte
 	}
 	tx := store.On(ctx, s.db)
-	rows := store.List(tx, func(r *row) []any {
+	rows := store.All(tx, func(r *row) []any {
 		return []any{&r.Name, &r.sealed, &r.settings, &r.Trouble, (*moment)(&r.AddedAt)}
 	}, `SELECT name, connection, settings, trouble, added_at FROM agent `+where+` ORDER BY name`, args...)
 	for _, r := range rows {

@@ -66,7 +66,7 @@ func (g *Gateway) queueEvent(ctx context.Context, p pendingEvent, inReplyTo, key
 	if p.Reply == "" {
 		p.Agent = "" // nobody is told of a report's outcome
 	}
-	err := store.DoTx(ctx, g.store.db, func(tx *store.Tx) {
+	err := store.InTx(ctx, g.store.db, func(tx *store.Tx) {
 		in := answered(tx, p.Channel, inReplyTo, g.surface.Passing(p.Channel))
 		fresh := tx.Changed(`INSERT OR IGNORE INTO shown (inbound, agent, key) VALUES (?, ?, ?)`, in.seq, agent, shorten(key))
 		if fresh > 0 {

@@ -78,7 +78,7 @@ func (r *round) settleUntilStored(item Item, v verdict) error {
 // settle stores a verdict in one transaction. If the verdict is an outcome, OnSettled
 // runs in the same transaction.
 func (o *Outbox) settle(ctx context.Context, item Item, v verdict) error {
-	err := store.DoTx(ctx, o.db, func(tx *store.Tx) {
+	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
 		if v.state != StatePending {
 			o.settleTx(tx, &item, v)
 			return

@@ -10,7 +10,7 @@ import (
 // Enqueue stores an item and wakes the outbox. It returns false and no error if the
 // destination has or had an item with this key.
 func (o *Outbox) Enqueue(ctx context.Context, destination, key string, body []byte) (fresh bool, err error) {
-	err = store.DoTx(ctx, o.db, func(tx *store.Tx) {
+	err = store.InTx(ctx, o.db, func(tx *store.Tx) {
 		fresh, err = o.Put(tx, destination, key, body)
 		tx.Fail(err)
 	})
@@ -57,7 +57,7 @@ func (o *Outbox) checkSize(destination, key string, body []byte) error {
 // checkRoom enforces the bounds on open items.
 func (o *Outbox) checkRoom(tx *store.Tx, destination string) error {
 	type counts struct{ all, here int }
-	open, _ := store.Get(tx, func(c *counts) []any { return []any{&c.all, &c.here} }, `SELECT
+	open, _ := store.One(tx, func(c *counts) []any { return []any{&c.all, &c.here} }, `SELECT
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND state IN ('pending','sending')),
 		(SELECT count(*) FROM outbox WHERE queue = ?1 AND destination = ?2 AND state IN ('pending','sending'))`,
 		o.opts.Name, destination)

@@ -32,7 +32,7 @@ func (o *Outbox) List(ctx context.Context, f *Filter) ([]Item, error) {
 		return nil, err
 	}
 	tx := store.On(ctx, o.db)
-	items := store.List(tx, itemColumns, `SELECT `+columns+` FROM outbox
+	items := store.All(tx, itemColumns, `SELECT `+columns+` FROM outbox
 		WHERE queue = ?1 AND id > ?2 AND (?3 = '' OR destination = ?3)
 		AND (json_array_length(?4) IS 0 OR ?4 = 'null' OR state IN (SELECT value FROM json_each(?4)))
 		ORDER BY id LIMIT ?5`, o.opts.Name, f.After, f.Destination, string(states), limit)
@@ -42,7 +42,7 @@ func (o *Outbox) List(ctx context.Context, f *Filter) ([]Item, error) {
 // Group returns the items of a destination whose keys begin alike, in the order in
 // which they were enqueued.
 func (o *Outbox) Group(tx *store.Tx, destination, prefix string) []Item {
-	return store.List(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND destination = ?
+	return store.All(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND destination = ?
 		AND key >= ?3 AND key < ?3 || char(1114111) ORDER BY id`, o.opts.Name, destination, prefix)
 }
 
@@ -89,8 +89,8 @@ func (o *Outbox) Drop(ctx context.Context, id int64) error {
 
 // operate changes an item, which is neither sent nor being sent, for an operator.
 func (o *Outbox) operate(ctx context.Context, doing string, id int64, change func(tx *store.Tx, item *Item)) error {
-	err := store.DoTx(ctx, o.db, func(tx *store.Tx) {
-		item, found := store.Get(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`, o.opts.Name, id)
+	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
+		item, found := store.One(tx, itemColumns, `SELECT `+columns+` FROM outbox WHERE queue = ? AND id = ?`, o.opts.Name, id)
 		switch {
 		case !found:
 			tx.Fail(ErrNotFound)
@@ -134,5 +134,5 @@ func Queues(tx *store.Tx) []string {
 	if !store.Value[bool](tx, `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'`) {
 		return nil
 	}
-	return store.List(tx, store.Itself[string], `SELECT DISTINCT queue FROM outbox ORDER BY queue`)
+	return store.All(tx, store.Itself[string], `SELECT DISTINCT queue FROM outbox ORDER BY queue`)
 }

@@ -415,7 +415,7 @@ func TestPutIsPartOfItsTransaction(t *testing.T) {
 	box := outbox.New(db, nil, nil)
 	for _, commit := range []bool{false, true} {
 		undone := errors.New("undone")
-		err := store.DoTx(t.Context(), db, func(tx *store.Tx) {
+		err := store.InTx(t.Context(), db, func(tx *store.Tx) {
 			if fresh, err := box.Put(tx, "tg:1", "a", []byte("x")); !fresh || err != nil {
 				t.Fatal(fresh, err)
 			}

@@ -32,7 +32,7 @@ func TestWhatWaitsMovesToAnotherDestination(t *testing.T) {
 		}, nil)
 		enqueue(t, box, "tg:1 > agent:b", "known")
 		enqueue(t, box, "tg:1 > agent:a", "one", "known", "two")
-		err := store.DoTx(t.Context(), db, func(tx *store.Tx) { box.Move(tx, "tg:1 > agent:a", "tg:1 > agent:b") })
+		err := store.InTx(t.Context(), db, func(tx *store.Tx) { box.Move(tx, "tg:1 > agent:a", "tg:1 > agent:b") })
 		if err != nil {
 			t.Fatal(err)
 		}

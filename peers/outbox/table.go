@@ -77,9 +77,9 @@ func (o *Outbox) markSending(ctx context.Context, ids []int64, now time.Time) ([
 		return nil, err
 	}
 	var items []Item
-	err := store.DoTx(ctx, o.db, func(tx *store.Tx) {
+	err := store.InTx(ctx, o.db, func(tx *store.Tx) {
 		for _, id := range ids {
-			items = append(items, store.List(tx, itemColumns, `UPDATE outbox SET state = 'sending',
+			items = append(items, store.All(tx, itemColumns, `UPDATE outbox SET state = 'sending',
 				attempt = attempt + (expires_at > ?2) WHERE id = ?1 AND state = 'pending' RETURNING `+columns, id, now.UnixMicro())...)
 		}
 	})

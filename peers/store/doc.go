@@ -12,7 +12,7 @@
 //   - Transactions take the write lock when they begin, so that two of them
 //     wait for each other (up to 10 s) and never fail halfway.
 //
-// InTx, Exec, Changed, One and All are all the SQL plumbing that a peer needs; their
-// errors begin with the statement. The package has no state of its own; close the
-// database when done.
+// A [Tx], of InTx or On, is all the SQL plumbing that a peer needs. It remembers its
+// first error, which begins with the statement. The package has no state of its own;
+// close the database when done.
 package store

@@ -10,7 +10,7 @@ import (
 	"hubbub/protocol/text"
 )
 
-// A Tx reads and writes a database: in the transaction of DoTx or, for On, each
+// A Tx reads and writes a database: in the transaction of InTx or, for On, each
 // statement for itself. It remembers its first error, which begins with the statement.
 // From then on it finds and changes nothing, so a caller checks Err once, before it
 // acts on what it read. It is for one goroutine.
@@ -28,13 +28,18 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
+// A Beginner is a database, or one connection of it.
+type Beginner interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
 // On returns a Tx outside of any transaction: each statement takes effect for itself.
 func On(ctx context.Context, db *sql.DB) *Tx { return &Tx{ctx: ctx, q: db} }
 
-// DoTx runs do in one transaction, which commits if tx has no error then, and is rolled
+// InTx runs do in one transaction, which commits if tx has no error then, and is rolled
 // back otherwise. It returns the error, unchanged. What do gave to After runs once it
 // has committed.
-func DoTx(ctx context.Context, db *sql.DB, do func(tx *Tx)) error {
+func InTx(ctx context.Context, db Beginner, do func(tx *Tx)) error {
 	begun, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
@@ -102,9 +107,9 @@ func (tx *Tx) Changed(query string, args ...any) (n int64) {
 	return n
 }
 
-// Get reads the first row of a query. columns returns where its columns go. Get reports
+// One reads the first row of a query. columns returns where its columns go. One reports
 // false, with the zero value, if there is no row or tx has an error.
-func Get[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (T, bool) {
+func One[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (T, bool) {
 	var v, zero T
 	if tx.err != nil {
 		return zero, false
@@ -119,9 +124,9 @@ func Get[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (T, b
 	return v, true
 }
 
-// List reads every row of a query, in order. The rows are closed when it returns, so
+// All reads every row of a query, in order. The rows are closed when it returns, so
 // that the transaction may go on with what they say.
-func List[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all []T) {
+func All[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all []T) {
 	if tx.err != nil {
 		return nil
 	}
@@ -144,7 +149,7 @@ func List[T any](tx *Tx, columns func(*T) []any, query string, args ...any) (all
 // Value reads the one column of the first row of a query, the zero value if there is
 // none.
 func Value[T any](tx *Tx, query string, args ...any) T {
-	v, _ := Get(tx, Itself[T], query, args...)
+	v, _ := One(tx, Itself[T], query, args...)
 	return v
 }
 
@@ -166,10 +171,6 @@ func (m Micros) Scan(value any) error {
 	}
 	return nil
 }
-
-// Within returns a Tx that goes on with a transaction. What is given to After runs at
-// once.
-func Within(ctx context.Context, tx *sql.Tx) *Tx { return &Tx{ctx: ctx, q: tx} }
 
 // about begins an error with its statement, so callers need not say again what they
 // wanted.

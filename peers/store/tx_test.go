@@ -30,7 +30,7 @@ func TestATransactionThatCommits(t *testing.T) {
 		word string
 	}
 	var seen []string
-	err := store.DoTx(t.Context(), db, func(tx *store.Tx) {
+	err := store.InTx(t.Context(), db, func(tx *store.Tx) {
 		tx.After(func() { seen = append(seen, "after") })
 		tx.Exec(`INSERT INTO n VALUES (1, 'one'), (2, 'two')`)
 		if n := tx.Changed(`UPDATE n SET word = upper(word) WHERE i = ?`, 2); n != 1 {
@@ -42,11 +42,11 @@ func TestATransactionThatCommits(t *testing.T) {
 		t.Fatal(err, seen)
 	}
 	on := store.On(t.Context(), db)
-	list := store.List(on, func(r *row) []any { return []any{&r.i, &r.word} }, `SELECT i, word FROM n ORDER BY i`)
+	list := store.All(on, func(r *row) []any { return []any{&r.i, &r.word} }, `SELECT i, word FROM n ORDER BY i`)
 	if !slices.Equal(list, []row{{1, "one"}, {2, "TWO"}}) {
 		t.Error(list)
 	}
-	if word, found := store.Get(on, store.Itself[string], `SELECT word FROM n WHERE i = 3`); found || word != "" {
+	if word, found := store.One(on, store.Itself[string], `SELECT word FROM n WHERE i = 3`); found || word != "" {
 		t.Error("a row that is not there was found")
 	}
 	if n := store.Value[int](on, `SELECT count(*) FROM n`); n != 2 || on.Err() != nil {
@@ -72,11 +72,11 @@ func TestTimesAreReadFromMicroseconds(t *testing.T) {
 	tx := store.On(t.Context(), numbers(t))
 	type row struct{ some, none time.Time }
 	columns := func(r *row) []any { return []any{store.Micros{Time: &r.some}, store.Micros{Time: &r.none}} }
-	r, found := store.Get(tx, columns, `SELECT 1700000000000001, 0`)
+	r, found := store.One(tx, columns, `SELECT 1700000000000001, 0`)
 	if !found || r.some.UnixMicro() != 1700000000000001 || !r.none.IsZero() {
 		t.Error(r, tx.Err())
 	}
-	if _, found := store.Get(tx, columns, `SELECT 'noon', 0`); found || tx.Err() == nil {
+	if _, found := store.One(tx, columns, `SELECT 'noon', 0`); found || tx.Err() == nil {
 		t.Error("a word was read as a time")
 	}
 }
@@ -84,7 +84,7 @@ func TestTimesAreReadFromMicroseconds(t *testing.T) {
 func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 	db := numbers(t)
 	after := false
-	err := store.DoTx(t.Context(), db, func(tx *store.Tx) {
+	err := store.InTx(t.Context(), db, func(tx *store.Tx) {
 		tx.After(func() { after = true })
 		tx.Exec(`INSERT INTO n VALUES (1, 'one')`)
 		tx.Exec(`INSERT INTO none
@@ -93,7 +93,7 @@ func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 		if n := store.Value[int](tx, `SELECT count(*) FROM n`); n != 0 {
 			t.Error("it reads on")
 		}
-		if list := store.List(tx, store.Itself[int], `SELECT i FROM n`); list != nil {
+		if list := store.All(tx, store.Itself[int], `SELECT i FROM n`); list != nil {
 			t.Error("it lists on")
 		}
 		if tx.Changed(`UPDATE n SET i = 7`) != 0 {
@@ -104,7 +104,7 @@ func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 		t.Error(err, after)
 	}
 	mine := errors.New("mine")
-	if err := store.DoTx(t.Context(), db, func(tx *store.Tx) { tx.Exec(`INSERT INTO n VALUES (1, 'one')`); tx.Fail(mine) }); err != mine {
+	if err := store.InTx(t.Context(), db, func(tx *store.Tx) { tx.Exec(`INSERT INTO n VALUES (1, 'one')`); tx.Fail(mine) }); err != mine {
 		t.Error(err)
 	}
 	on := store.On(t.Context(), db)
@@ -112,9 +112,9 @@ func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 		t.Errorf("%d rows stayed", n)
 	}
 	for name, fails := range map[string]func(tx *store.Tx){
-		"a column that does not fit": func(tx *store.Tx) { store.List(tx, store.Itself[int], `SELECT 'x'`) },
+		"a column that does not fit": func(tx *store.Tx) { store.All(tx, store.Itself[int], `SELECT 'x'`) },
 		"a row that does not fit":    func(tx *store.Tx) { store.Value[int](tx, `SELECT 'x'`) },
-		"no such table":              func(tx *store.Tx) { store.List(tx, store.Itself[int], `SELECT 1 FROM none`) },
+		"no such table":              func(tx *store.Tx) { store.All(tx, store.Itself[int], `SELECT 1 FROM none`) },
 	} {
 		tx := store.On(t.Context(), db)
 		if fails(tx); tx.Err() == nil || !strings.HasPrefix(tx.Err().Error(), "SELECT") {
@@ -123,7 +123,7 @@ func TestTheFirstErrorStaysAndRollsBack(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := store.DoTx(gone, db, func(*store.Tx) { t.Error("it began") }); !errors.Is(err, context.Canceled) {
+	if err := store.InTx(gone, db, func(*store.Tx) { t.Error("it began") }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -141,7 +141,7 @@ func (s *Surface) rememberBroker(ctx context.Context, at time.Time) error {
 // recallBroker has a broker that the last run saw waited for, as it may be starting
 // together with this program: without it, whoever answers first would be shown.
 func (s *Surface) recallBroker(tx *store.Tx) {
-	at, found := store.Get(tx, store.Itself[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, s.opts.Name)
+	at, found := store.One(tx, store.Itself[int64], `SELECT seen_at FROM surface_broker WHERE surface = ?`, s.opts.Name)
 	if found {
 		s.broker.Recall(time.UnixMicro(at))
 	}
@@ -149,7 +149,7 @@ func (s *Surface) recallBroker(tx *store.Tx) {
 
 // viewEvent fills in who got an event, and whether it was directed at the agent.
 func (s *Surface) viewEvent(tx *store.Tx, source string, v *claimView) {
-	for _, e := range store.List(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
+	for _, e := range store.All(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
 		WHERE surface = ? AND source = ? AND agents <> '' ORDER BY event`, s.opts.Name, source) {
 		e.Agent = v.agent
 		for _, a := range e.Agents {

@@ -143,7 +143,7 @@ func (s *Surface) handOn(tx *store.Tx, id protocol.PeerID) time.Duration {
 		event int64
 		ready time.Time
 	}
-	events := store.List(tx, func(w *waiting) []any { return []any{&w.event, store.Micros{Time: &w.ready}} },
+	events := store.All(tx, func(w *waiting) []any { return []any{&w.event, store.Micros{Time: &w.ready}} },
 		`SELECT event, ready_at FROM surface_events WHERE surface = ? AND chat = ? AND agents = '' ORDER BY event LIMIT 1000`, s.opts.Name, id)
 	for _, w := range events {
 		// A longer wait was reckoned before the clock was set back.
@@ -171,7 +171,7 @@ var errNotReady = errors.New("something said in the chat may still change, or a 
 // handOnLater hands on what was not ready, or found no room, before.
 func (s *Surface) handOnLater(ctx context.Context, id protocol.PeerID) error {
 	var wait time.Duration
-	err := store.DoTx(ctx, s.db, func(tx *store.Tx) { wait = s.handOn(tx, id) })
+	err := store.InTx(ctx, s.db, func(tx *store.Tx) { wait = s.handOn(tx, id) })
 	if err == nil && wait > 0 {
 		return outbox.Later(wait, errNotReady)
 	}
@@ -205,7 +205,7 @@ func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 	if e.ID == 0 {
 		return nil
 	}
-	stored, found := store.Get(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
+	stored, found := store.One(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
 		WHERE surface = ? AND event = ?`, s.opts.Name, e.ID)
 	if !found {
 		return cmp.Or(tx.Err(), outbox.Permanent(fmt.Errorf("event %d is not kept any more", e.ID)))
@@ -256,7 +256,7 @@ func (s *Surface) back(tx *store.Tx, id protocol.PeerID) error {
 	if s.load(tx, id).state != Asking {
 		return tx.Err()
 	}
-	return store.DoTx(tx.Context(), s.db, func(tx *store.Tx) { s.move(tx, s.load(tx, id), heard) })
+	return store.InTx(tx.Context(), s.db, func(tx *store.Tx) { s.move(tx, s.load(tx, id), heard) })
 }
 
 // trouble says what follows from an attempt that failed. An agent that is not there
@@ -284,7 +284,7 @@ func (s *Surface) trouble(tx *store.Tx, e *Event, spawned bool, attempt int, err
 }
 
 func (s *Surface) tellNow(ctx context.Context, n *Notice) error {
-	return store.DoTx(ctx, s.db, func(tx *store.Tx) { s.tell(tx, n) })
+	return store.InTx(ctx, s.db, func(tx *store.Tx) { s.tell(tx, n) })
 }
 
 // asksPerMinute bounds how often a chat asks for an agent that is gone: a spawner
@@ -293,7 +293,7 @@ const asksPerMinute = 3
 
 // askAgain asks for an agent that is gone.
 func (s *Surface) askAgain(ctx context.Context, e *Event) error {
-	return store.DoTx(ctx, s.db, func(tx *store.Tx) {
+	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		asks := store.Value[int](tx, `SELECT count(*) FROM surface_requests WHERE surface = ? AND chat = ? AND at > ? AND at <= ?`,
 			s.opts.Name, e.Chat, s.opts.Now().Add(-time.Minute).UnixMicro(), s.now())
 		_, refusal := s.host.Find(tx, e.Chat.Topic())
@@ -319,8 +319,8 @@ func (s *Surface) settled(tx *store.Tx, it outbox.Item, outcome outbox.State, ca
 
 // GiveUp gives up what has waited for an agent since before a time.
 func (s *Surface) GiveUp(ctx context.Context, before time.Time) error {
-	return store.DoTx(ctx, s.db, func(tx *store.Tx) {
-		for _, e := range store.List(tx, eventColumns, `DELETE FROM surface_events WHERE surface = ? AND agents = '' AND at < ?
+	return store.InTx(ctx, s.db, func(tx *store.Tx) {
+		for _, e := range store.All(tx, eventColumns, `DELETE FROM surface_events WHERE surface = ? AND agents = '' AND at < ?
 			RETURNING event, chat, source, agents`, s.opts.Name, before.UnixMicro()) {
 			s.host.Settled(tx, &e, outbox.StateDead, errTooLong)
 		}

@@ -27,7 +27,7 @@ func (s *Surface) takeRoute(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("%q is no agent that a chat can talk to", route.Agent))
 	}
 	var id protocol.PeerID
-	err := store.DoTx(ctx, s.db, func(tx *store.Tx) {
+	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
 		var refusal string
 		if id, refusal = s.host.Find(tx, d.Topic); refusal != "" {
 			tx.Fail(peer.Reject(refusal))
@@ -114,12 +114,12 @@ func (s *Surface) takeSpawnResult(ctx context.Context, d *peer.Delivery) error {
 	if result.Status != protocol.SpawnFailed {
 		return nil
 	}
-	return store.DoTx(ctx, s.db, func(tx *store.Tx) {
+	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		if result.RequestID == "" {
 			s.takeGivenUp(tx, d.Topic, &result)
 			return
 		}
-		id, found := store.Get(tx, store.Itself[protocol.PeerID], `SELECT chat FROM surface_chats
+		id, found := store.One(tx, store.Itself[protocol.PeerID], `SELECT chat FROM surface_chats
 			WHERE surface = ? AND request = ? AND state = 'asking'`, s.opts.Name, result.RequestID)
 		if found { // else an old request, or another surface's
 			s.spawnFailed(tx, id, result.Error)

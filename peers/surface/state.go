@@ -54,7 +54,7 @@ type chat struct {
 
 // load reads a chat; one that is not stored is idle.
 func (s *Surface) load(tx *store.Tx, id protocol.PeerID) *chat {
-	c, _ := store.Get(tx, func(c *chat) []any {
+	c, _ := store.One(tx, func(c *chat) []any {
 		return []any{&c.state, &c.closed, &c.request, store.Micros{Time: &c.askedAt}, &c.told, &c.trouble}
 	}, `SELECT state, closed, request, asked_at, told, trouble FROM surface_chats WHERE surface = ? AND chat = ?`, s.opts.Name, id)
 	c.id, c.state = id, cmp.Or(c.state, Idle)
@@ -108,7 +108,7 @@ type Assignment struct {
 
 // Agents returns the agents of a chat in the order of their assignment.
 func (s *Surface) Agents(tx *store.Tx, id protocol.PeerID) []Assignment {
-	return store.List(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, s.opts.Name, id)
+	return store.All(tx, func(a *Assignment) []any { return []any{&a.Agent, &a.Spawned, &a.Configured} }, `SELECT agent, spawned, configured FROM surface_agents WHERE surface = ? AND chat = ? ORDER BY id`, s.opts.Name, id)
 }
 
 // A Standing is where a chat is, as people may be told.

@@ -36,7 +36,7 @@ func (s *Surface) step(ctx context.Context, item outbox.Item) error {
 		return tx.Err()
 	case refusal != "": // an agent would be started for it, and its route refused
 		s.log.Warn().Str("topic", string(id)).Str("reason", refusal).Msg("chat no longer asks for an agent")
-		return store.DoTx(ctx, s.db, func(tx *store.Tx) { s.end(tx, id) })
+		return store.InTx(ctx, s.db, func(tx *store.Tx) { s.end(tx, id) })
 	case !c.told && s.opts.Now().Sub(c.askedAt) >= s.opts.Patience:
 		if err := s.tellSlow(ctx, id); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (s *Surface) resume(tx *store.Tx) {
 		chat protocol.PeerID
 		key  string
 	}
-	for _, d := range store.List(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM surface_chats WHERE surface = ?1 AND state = 'asking' UNION ALL
+	for _, d := range store.All(tx, func(d *due) []any { return []any{&d.chat, &d.key} }, `SELECT chat, request FROM surface_chats WHERE surface = ?1 AND state = 'asking' UNION ALL
 		SELECT e.chat, min(e.event) FROM surface_events e JOIN surface_agents a ON a.surface = e.surface AND a.chat = e.chat
 		WHERE e.surface = ?1 AND e.agents = '' GROUP BY e.chat`, s.opts.Name) {
 		s.takeStep(tx, d.chat, d.key)
@@ -105,7 +105,7 @@ func (s *Surface) setTrouble(ctx context.Context, c *chat, trouble string) error
 
 // tellSlow tells a chat that its agent takes long.
 func (s *Surface) tellSlow(ctx context.Context, id protocol.PeerID) error {
-	return store.DoTx(ctx, s.db, func(tx *store.Tx) {
+	return store.InTx(ctx, s.db, func(tx *store.Tx) {
 		if c := s.load(tx, id); c.state == Asking {
 			s.tellOnce(tx, c, NoticeSlow, "")
 		}

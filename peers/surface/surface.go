@@ -163,7 +163,7 @@ func (s *Surface) Handle(p *peer.Peer) {
 
 // Run serves the chats until ctx ends; then it returns nil.
 func (s *Surface) Run(ctx context.Context) error {
-	err := store.DoTx(ctx, s.db, func(tx *store.Tx) {
+	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
 		s.recallBroker(tx)
 		s.resume(tx)
 	})

@@ -87,7 +87,7 @@ func (g grantRequest) text() string {
 // whenever the spawner is killed, no credential is left that nobody revokes.
 func (k *keeper) issue(ctx context.Context, want grantRequest, path string) error {
 	want.Name = "agent." + string(k.name) + "." + strings.ToLower(ulid.Make().String())
-	err := store.DoTx(ctx, k.db, func(tx *store.Tx) {
+	err := store.InTx(ctx, k.db, func(tx *store.Tx) {
 		tx.Exec(`UPDATE credentials SET state = 'old' WHERE agent = ? AND state = 'asked'`, k.name)
 		tx.Exec(`INSERT INTO credentials (name, agent, grants, state) VALUES (?, ?, ?, 'asked')`, want.Name, k.name, want.text())
 	})
@@ -176,7 +176,7 @@ func (s *Spawner) revokeOld(ctx context.Context) error {
 		return nil
 	}
 	tx := store.On(ctx, s.db)
-	for _, name := range store.List(tx, store.Itself[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`) {
+	for _, name := range store.All(tx, store.Itself[string], `SELECT name FROM credentials WHERE state = 'old' ORDER BY name`) {
 		status, answer, err := s.call(ctx, http.MethodDelete, "/credentials/"+url.PathEscape(name), nil, "")
 		if err != nil {
 			return err

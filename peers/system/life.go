@@ -59,7 +59,7 @@ type agentRow struct {
 
 // findAgent returns an agent, or a row without a state if it is not stored.
 func findAgent(tx *store.Tx, name AgentName) agentRow {
-	a, _ := store.Get(tx, func(a *agentRow) []any { return []any{&a.profile, &a.derived, &a.state, &a.handle, &a.online} },
+	a, _ := store.One(tx, func(a *agentRow) []any { return []any{&a.profile, &a.derived, &a.state, &a.handle, &a.online} },
 		`SELECT profile, derived, state, handle, online FROM agents WHERE name = ?`, name)
 	a.name = name
 	return a
@@ -99,7 +99,7 @@ func assign(tx *store.Tx, agent AgentName, topic protocol.Topic, widen bool) {
 }
 
 func topicsOf(tx *store.Tx, agent AgentName) []protocol.Topic {
-	return store.List(tx, store.Itself[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
+	return store.All(tx, store.Itself[protocol.Topic], `SELECT topic FROM assignments WHERE agent = ? ORDER BY since, topic`, agent)
 }
 
 // A GivenUp is an agent that is not started again until somebody asks for it.
@@ -118,7 +118,7 @@ func AgentsGivenUp(ctx context.Context, path string) ([]GivenUp, error) {
 	}
 	defer db.Close() //nolint:errcheck // nothing was written
 	tx := store.On(ctx, db)
-	all := store.List(tx, func(g *GivenUp) []any { return []any{&g.Agent, &g.Name, &g.Error} },
+	all := store.All(tx, func(g *GivenUp) []any { return []any{&g.Agent, &g.Name, &g.Error} },
 		`SELECT 'agent:' || name, name, error FROM agents WHERE state = ? ORDER BY name`, stateFailed)
 	return all, tx.Err()
 }

@@ -28,7 +28,7 @@ func (s *Spawner) takeAgentEvent(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(fmt.Sprintf("%s cannot say that %s is online", from, c.Agent))
 	}
 	s.opts.crash("online received")
-	if err := store.DoTx(ctx, s.db, func(tx *store.Tx) { s.setOnline(tx, name) }); err != nil {
+	if err := store.InTx(ctx, s.db, func(tx *store.Tx) { s.setOnline(tx, name) }); err != nil {
 		return fmt.Errorf("storing that %s is online: %w", from, err)
 	}
 	s.opts.crash("online stored")
@@ -65,7 +65,7 @@ func (s *Spawner) answerAll(tx *store.Tx, name AgentName, failure error) int {
 // giveUp records that an agent failed and tells everybody who waits for it. If nobody
 // does, it tells the chats that the agent talked to.
 func (s *Spawner) giveUp(ctx context.Context, name AgentName, cause error) error {
-	err := store.DoTx(ctx, s.db, func(tx *store.Tx) {
+	err := store.InTx(ctx, s.db, func(tx *store.Tx) {
 		tx.Exec(toFailed, name, cause.Error())
 		if s.answerAll(tx, name, cause) == 0 {
 			s.tellChats(tx, name, cause)

@@ -61,7 +61,7 @@ func (s *Spawner) takeSpawnRequest(ctx context.Context, d *peer.Delivery) error 
 	s.opts.crash("request received")
 	var agent AgentName
 	var woken bool
-	err = store.DoTx(ctx, s.db, func(tx *store.Tx) { agent, woken = s.admit(tx, r) })
+	err = store.InTx(ctx, s.db, func(tx *store.Tx) { agent, woken = s.admit(tx, r) })
 	if err != nil {
 		return fmt.Errorf("storing the request: %w", err)
 	}
@@ -159,7 +159,7 @@ func (s *Spawner) want(tx *store.Tx, agent AgentName, r request) (woken bool, re
 // checkRoom enforces the bounds on agents and on waiting requests.
 func (s *Spawner) checkRoom(tx *store.Tx) (refusal error) {
 	type counts struct{ agents, requests int }
-	n, _ := store.Get(tx, func(c *counts) []any { return []any{&c.agents, &c.requests} },
+	n, _ := store.One(tx, func(c *counts) []any { return []any{&c.agents, &c.requests} },
 		`SELECT (SELECT count(*) FROM agents WHERE state = 'wanted'), (SELECT count(*) FROM requests)`)
 	switch {
 	case n.agents >= s.opts.MaxAgents:

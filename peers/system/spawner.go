@@ -135,7 +135,7 @@ func (s *Spawner) Run(ctx context.Context) error {
 // still run although it is not.
 func (s *Spawner) resume(ctx context.Context) error {
 	tx := store.On(ctx, s.db)
-	names := store.List(tx, store.Itself[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
+	names := store.All(tx, store.Itself[AgentName], `SELECT name FROM agents WHERE state = 'wanted' OR handle <> '' ORDER BY created_at, name`)
 	if tx.Err() != nil {
 		return tx.Err()
 	}

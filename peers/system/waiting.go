@@ -22,7 +22,7 @@ func answering(tx *store.Tx, r request) int {
 
 // waitingFor returns the requests that wait for an agent.
 func waitingFor(tx *store.Tx, agent AgentName) []request {
-	return store.List(tx, func(r *request) []any { return []any{&r.requester, &r.id, &r.echo, &r.message, &r.topic, &r.trace} }, `SELECT requester, id, echo, message, topic, traceparent FROM requests
+	return store.All(tx, func(r *request) []any { return []any{&r.requester, &r.id, &r.echo, &r.message, &r.topic, &r.trace} }, `SELECT requester, id, echo, message, topic, traceparent FROM requests
 		WHERE agent = ? AND answering = 0 ORDER BY arrived_at`, agent)
 }
 

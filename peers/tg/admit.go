@@ -157,7 +157,7 @@ type Admission struct {
 // Admissions lists who was admitted by a code, oldest first.
 func Admissions(ctx context.Context, db *sql.DB) ([]Admission, error) {
 	tx := store.On(ctx, db)
-	all := store.List(tx, func(a *Admission) []any { return []any{&a.Bot, &a.Kind, &a.ID, &a.By, &a.micro} },
+	all := store.All(tx, func(a *Admission) []any { return []any{&a.Bot, &a.Kind, &a.ID, &a.By, &a.micro} },
 		`SELECT bot, kind, id, by, at FROM admitted ORDER BY at`)
 	for i := range all {
 		all[i].At = time.UnixMicro(all[i].micro)

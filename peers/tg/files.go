@@ -87,7 +87,7 @@ func (a *account) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	type row struct{ fileID, name, kind string }
 	tx := store.On(r.Context(), a.db)
-	known, found := store.Get(tx, func(k *row) []any { return []any{&k.fileID, &k.name, &k.kind} },
+	known, found := store.One(tx, func(k *row) []any { return []any{&k.fileID, &k.name, &k.kind} },
 		`SELECT file_id, name, mime FROM files WHERE ref = ? AND bot = ?`, ref, a.bot)
 	err := tx.Err()
 	if !found && err == nil {

@@ -44,7 +44,7 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	var bus string
 	var telegramChat int64
 	tx := store.On(ctx, ev.db)
-	raw, found := store.Get(tx, func(raw *[]byte) []any { return []any{raw, &bus, &telegramChat} },
+	raw, found := store.One(tx, func(raw *[]byte) []any { return []any{raw, &bus, &telegramChat} },
 		`SELECT draft, bus_id, telegram_chat FROM events WHERE id = ?`, e.ID)
 	if !found {
 		return protocol.Message{}, fmt.Errorf("reading event %d: %w", e.ID, cmp.Or(tx.Err(), sql.ErrNoRows))

@@ -58,7 +58,7 @@ func (in *intake) loop(ctx context.Context) error {
 
 func (in *intake) some(ctx context.Context) (int, error) {
 	tx := store.On(ctx, in.db)
-	batch := store.List(tx, func(u *stored) []any { return []any{&u.seq, (*[]byte)(&u.raw)} },
+	batch := store.All(tx, func(u *stored) []any { return []any{&u.seq, (*[]byte)(&u.raw)} },
 		`SELECT seq, raw FROM updates WHERE bot = ? AND state = 'new' ORDER BY seq LIMIT 100`, in.bot)
 	for _, u := range batch {
 		if err := in.one(context.WithoutCancel(ctx), u); err != nil {
@@ -74,7 +74,7 @@ func (in *intake) one(ctx context.Context, u stored) error {
 	if unread != nil {
 		in.log.Error().Err(unread).Int64("update", u.seq).Msg("update not understood; kept as it is")
 	}
-	err := store.DoTx(ctx, in.db, func(tx *store.Tx) {
+	err := store.InTx(ctx, in.db, func(tx *store.Tx) {
 		state, reason := "done", ""
 		if unread != nil {
 			state, reason = "unreadable", unread.Error()
@@ -169,7 +169,7 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 // for more, and reports whether it did.
 func (in *intake) joinAlbum(tx *store.Tx, h *happening) bool {
 	var event, received int64
-	raw, begun := store.Get(tx, func(raw *[]byte) []any { return []any{&event, raw, &received} },
+	raw, begun := store.One(tx, func(raw *[]byte) []any { return []any{&event, raw, &received} },
 		`SELECT id, draft, received_at FROM events WHERE bot = ? AND telegram_chat = ? AND album = ? ORDER BY id DESC LIMIT 1`,
 		in.bot, h.chat.ID, h.album)
 	if !begun {

@@ -79,7 +79,7 @@ func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Erro
 	if !slices.ContainsFunc([]string{"blocked", "kicked", "deactivated", "not a member", "was deleted", "can't initiate"}, refused.Says) {
 		return
 	}
-	if err := store.DoTx(ctx, out.db, func(tx *store.Tx) { out.setPresent(tx, c, false) }); err != nil {
+	if err := store.InTx(ctx, out.db, func(tx *store.Tx) { out.setPresent(tx, c, false) }); err != nil {
 		out.log.Error().Err(err).Msg("storing that the bot left a chat failed")
 	}
 }
@@ -88,7 +88,7 @@ func (out *outbound) expelled(ctx context.Context, c *chat, refused *botapi.Erro
 // that time. If a second chat is told to wait while one waits, the limit is the bot's.
 func (out *outbound) heed(ctx context.Context, telegramChat int64, refused *botapi.Error) time.Duration {
 	wait := cmp.Or(max(refused.RetryAfter, 0), shortPause)
-	err := store.DoTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
+	err := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
 		scopes := []string{"chat:" + id(telegramChat)}
 		if store.Value[bool](tx, `SELECT 1 FROM holds WHERE bot = ? AND scope NOT IN (?, 'bot') AND until > ?`, out.bot, scopes[0], now()) {
 			scopes = append(scopes, "bot")

@@ -24,7 +24,7 @@ type Queue struct {
 // in which operators see them.
 func Queues(ctx context.Context, db *sql.DB) (all []Queue, err error) {
 	tx := store.On(ctx, db)
-	bots := store.List(tx, store.Itself[int64], `SELECT bot FROM bots ORDER BY bot`)
+	bots := store.All(tx, store.Itself[int64], `SELECT bot FROM bots ORDER BY bot`)
 	for _, bot := range bots {
 		b := New("", db, nil)
 		b.become(bot)
@@ -46,7 +46,7 @@ func (q *Queue) Says(ctx context.Context, item *outbox.Item) (agent, says string
 			return "", "", nil
 		}
 		type row struct{ body, agent string }
-		part, _ := store.Get(tx, func(r *row) []any { return []any{&r.body, &r.agent} },
+		part, _ := store.One(tx, func(r *row) []any { return []any{&r.body, &r.agent} },
 			`SELECT s.body, r.agent FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, s.Reply, s.Part)
 		agent, says = part.agent, part.body
 		var t struct{ Text string }

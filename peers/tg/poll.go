@@ -98,7 +98,7 @@ func (b *Bridge) storeUpdates(ctx context.Context, batch []json.RawMessage) (fre
 	if len(batch) == 0 {
 		return 0, 0, nil
 	}
-	err = store.DoTx(context.WithoutCancel(ctx), b.db, func(tx *store.Tx) {
+	err = store.InTx(context.WithoutCancel(ctx), b.db, func(tx *store.Tx) {
 		for _, raw := range batch {
 			number, ok := updateID(raw)
 			if !ok {

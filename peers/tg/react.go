@@ -28,7 +28,7 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	}
 	type reaction struct{ holder, signal string }
 	tx := store.On(ctx, out.db)
-	shown, _ := store.Get(tx, func(r *reaction) []any { return []any{&r.holder, &r.signal} },
+	shown, _ := store.One(tx, func(r *reaction) []any { return []any{&r.holder, &r.signal} },
 		`SELECT agent, signal FROM reactions WHERE bot = ? AND telegram_chat = ? AND message = ?`, out.bot, telegramChat, message)
 	signal, others := o.body, shown.holder != "" && shown.holder != o.agent
 	switch {

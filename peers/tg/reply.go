@@ -104,7 +104,7 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 	r.key = cmp.Or(r.content.IdempotencyKey, string(r.busID))
 	out.crash("reply received")
 	var fresh bool
-	err = store.DoTx(ctx, out.db, func(tx *store.Tx) {
+	err = store.InTx(ctx, out.db, func(tx *store.Tx) {
 		fresh, err = out.storeReply(tx, &r)
 		tx.Fail(err)
 	})
@@ -185,7 +185,7 @@ func (out *outbound) chatForReply(tx *store.Tx, key int64) (c *chat, refusal str
 // agent used this key before, or tx has an error. A refusal by the queue is only
 // returned.
 func (out *outbound) storeReply(tx *store.Tx, r *reply) (bool, error) {
-	number, fresh := store.Get(tx, store.Itself[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
+	number, fresh := store.One(tx, store.Itself[int64], `INSERT OR IGNORE INTO replies (bot, chat, agent, key, bus_id, content, received_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`, out.bot, r.chat, r.agent, r.key, string(r.busID), string(encode(r.content)), now())
 	if !fresh {
 		return false, nil

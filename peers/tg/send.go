@@ -82,7 +82,7 @@ func (out *outbound) outgoing(tx *store.Tx, item *outbox.Item) (*outgoing, error
 	}
 	var chat int64
 	var content []byte
-	o, found := store.Get(tx, func(o *outgoing) []any {
+	o, found := store.One(tx, func(o *outgoing) []any {
 		return []any{&o.kind, &o.body, &o.message, &chat, &o.agent, &o.busID, &content}
 	}, `SELECT s.kind, s.body, s.message, s.chat, r.agent, r.bus_id, r.content
 		FROM sends s JOIN replies r ON r.id = s.reply WHERE s.reply = ? AND s.part = ?`, s.Reply, s.Part)
@@ -132,7 +132,7 @@ type sentPart struct {
 // sent long ago.
 func (out *outbound) partsOf(tx *store.Tx, o *outgoing) []sentPart {
 	items := out.telegram.Group(tx, o.item.Destination, fmt.Sprintf("%d.", o.Reply))
-	parts := store.List(tx, func(p *sentPart) []any { return []any{&p.kind, &p.Key} },
+	parts := store.All(tx, func(p *sentPart) []any { return []any{&p.kind, &p.Key} },
 		`SELECT kind, reply || '.' || part FROM sends WHERE reply = ? ORDER BY part`, o.Reply)
 	for i := range parts {
 		parts[i].State = outbox.StateSent
@@ -211,7 +211,7 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 		_, inTopic := params["message_thread_id"]
 		switch {
 		case refused.MigrateTo != 0 && params["chat_id"] != refused.MigrateTo:
-			if err := store.DoTx(ctx, out.db, func(tx *store.Tx) { out.move(tx, o.chat.key, refused.MigrateTo) }); err != nil {
+			if err := store.InTx(ctx, out.db, func(tx *store.Tx) { out.move(tx, o.chat.key, refused.MigrateTo) }); err != nil {
 				return nil, err
 			}
 			o.chat.telegram = refused.MigrateTo

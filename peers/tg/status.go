@@ -17,7 +17,7 @@ func (out *outbound) delayed(ctx context.Context, o *outgoing, err error) error 
 	if o.item.Attempt > 1 || !outbox.Open(err) {
 		return err
 	}
-	status := store.DoTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
+	status := store.InTx(context.WithoutCancel(ctx), out.db, func(tx *store.Tx) {
 		out.report(tx, o, protocol.DeliveryStatus{Status: protocol.StatusQueued, Reason: text.Clip(err.Error(), maxReason)}, "queued")
 	})
 	if status != nil {
@@ -79,7 +79,7 @@ func (out *outbound) reportWhole(tx *store.Tx, o *outgoing, outcome outbox.State
 		status.Reason = max(status.Reason, text.Clip(out.api.Redact(p.Error), maxReason))
 	}
 	type made struct{ chat, message int64 }
-	first, shown := store.Get(tx, func(m *made) []any { return []any{&m.chat, &m.message} },
+	first, shown := store.One(tx, func(m *made) []any { return []any{&m.chat, &m.message} },
 		`SELECT telegram_chat, message FROM sends WHERE reply = ? AND message > 0 ORDER BY part LIMIT 1`, o.Reply)
 	if shown {
 		status.TelegramMessageID, status.SourceID = first.message, out.sourceID(first.chat, int(first.message))

@@ -112,7 +112,7 @@ var errNoChat = errors.New("this bot has no such chat")
 // load reads a chat by its key or by any id that it has had, and reports whether
 // there is one.
 func (a *account) load(tx *store.Tx, anyID int64) (*chat, bool) {
-	c, found := store.Get(tx, func(c *chat) []any {
+	c, found := store.One(tx, func(c *chat) []any {
 		return []any{&c.key, &c.telegram, &c.kind, &c.title, &c.forum, &c.present, &c.stopped}
 	}, `SELECT chat, telegram_id, kind, title, forum, present, stopped FROM chats WHERE bot = ?1 AND chat =
 		coalesce((SELECT chat FROM aliases WHERE bot = ?1 AND telegram_id = ?2), ?2)`, a.bot, anyID)

@@ -36,15 +36,7 @@ func takeOver(ctx context.Context, db *sql.DB, s *Spec) (err error) {
 		err = errors.Join(err, failed)
 	}()
 	for _, step := range strings.Split(legacy, "-- then\n") {
-		tx, err := conn.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		old := store.Within(ctx, tx)
-		if old.Exec(step, sql.Named("agent", s.Name)); old.Err() != nil {
-			return errors.Join(old.Err(), tx.Rollback())
-		}
-		if err := tx.Commit(); err != nil {
+		if err := store.InTx(ctx, conn, func(tx *store.Tx) { tx.Exec(step, sql.Named("agent", s.Name)) }); err != nil {
 			return err
 		}
 	}

@@ -133,7 +133,7 @@ func entryColumns(into **Entry) []any {
 
 // entries returns the events of a query; where follows SELECT ... FROM events.
 func (v *View) entries(where string, args ...any) []*Entry {
-	return store.List(v.Tx, entryColumns, `SELECT `+entryNames+` FROM events `+where, args...)
+	return store.All(v.Tx, entryColumns, `SELECT `+entryNames+` FROM events `+where, args...)
 }
 
 // Entry returns an event, or nil if there is none.

@@ -66,7 +66,7 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
 	facts.Asked = lastOwn > lastOther && strings.HasSuffix(strings.TrimRight(lastText, " \n\t)*_"), "?")
-	facts.OtherAgents = store.List(v.Tx, store.Itself[string], `SELECT DISTINCT author FROM events
+	facts.OtherAgents = store.All(v.Tx, store.Itself[string], `SELECT DISTINCT author FROM events
 		WHERE conversation = ? AND author_kind = 'agent' AND author NOT IN (?, ?) LIMIT 100`, c.Chat.ID, v.m.id, v.m.id.Name())
 	return facts
 }
@@ -86,7 +86,7 @@ func (v *View) Standing(e *Entry, text string) attention.Standing {
 	v.standingClaim(e, &s)
 	if e.FromAgent() {
 		s.Exchange = v.Exchange(e).Weigh(time.Now())
-		s.Repeats = attention.AddsNothing(text, store.List(v.Tx, store.Itself[string],
+		s.Repeats = attention.AddsNothing(text, store.All(v.Tx, store.Itself[string],
 			`SELECT text FROM sent WHERE conversation = ? AND kind = 'text' ORDER BY sent_at DESC LIMIT 10`, e.Content.Chat.ID))
 	}
 	return s
@@ -99,7 +99,7 @@ func (v *View) Exchange(e *Entry) (x attention.Exchange) {
 	person := store.Value[int64](v.Tx, `SELECT coalesce(max(received_at), 0) FROM events
 		WHERE conversation = ? AND author_kind = 'human' AND kind IN ('message','edit','assignment','approval','blocker')`, conversation)
 	x.Escalated = store.Value[bool](v.Tx, `SELECT coalesce(max(escalated_at), 0) > ? FROM places WHERE conversation = ?`, person, conversation)
-	x.Sent = store.List(v.Tx, atColumn, `SELECT received_at FROM events
+	x.Sent = store.All(v.Tx, atColumn, `SELECT received_at FROM events
 			WHERE conversation = ?1 AND author = ?2 AND kind IN ('message','assignment','approval','blocker','answer') AND received_at > ?3 AND received_at > ?4
 			AND directedness IN ('', 'to_me', 'to_my_role')
 		UNION ALL SELECT s.sent_at FROM sent s JOIN events e ON e.event_id = s.event_id

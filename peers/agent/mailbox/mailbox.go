@@ -107,12 +107,12 @@ type Tx struct{ View }
 
 // InTx runs do in one transaction.
 func (m *Mailbox) InTx(ctx context.Context, do func(tx *Tx)) error {
-	return store.DoTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
+	return store.InTx(ctx, m.db, func(tx *store.Tx) { do(&Tx{View{tx, m}}) })
 }
 
 // one reads the first row of a query, the zero value if there is none.
 func one[T any](tx *store.Tx, columns func(*T) []any, query string, args ...any) T {
-	value, _ := store.Get(tx, columns, query, args...)
+	value, _ := store.One(tx, columns, query, args...)
 	return value
 }
 

@@ -38,7 +38,7 @@ func (v *View) Reach(chat protocol.Topic) Reach {
 	if len(list) == 0 || list[0].Content.Chat.Kind != "dm" {
 		return Reach{chat}
 	}
-	others := store.List(v.Tx, store.Itself[protocol.Topic],
+	others := store.All(v.Tx, store.Itself[protocol.Topic],
 		`SELECT DISTINCT chat FROM events WHERE author = ? AND author_kind = 'human' AND chat LIKE 'tg:%' AND chat <> ?`, list[0].Content.Author.ID, chat)
 	return append(others, chat)
 }
@@ -95,11 +95,11 @@ func (v *View) Knows(reach Reach, conversation string) bool {
 // back there from elsewhere: the answers to questions.
 func (v *View) Unanswered(chat protocol.Topic) []string {
 	const waiting = `policy IN ('must_respond', 'may_respond') AND state <> 'answered' AND `
-	list := store.List(v.Tx, store.Itself[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
+	list := store.All(v.Tx, store.Itself[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+` ORDER BY seq DESC LIMIT 20`, chat)
 	if len(list) > 0 {
 		return list
 	}
-	return store.List(v.Tx, store.Itself[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+`
+	return store.All(v.Tx, store.Itself[string], `SELECT event_id FROM events WHERE chat = ? AND `+waiting+isOpen+`
 		AND EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = events.turn_id AND t.chat = ?) ORDER BY seq DESC LIMIT 20`, protocol.TopicBroker, chat)
 }
 
@@ -121,7 +121,7 @@ func (v *View) Window(reach Reach, conversation, thread string, before *Entry, l
 	}
 	list := v.entries(`WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND seq < ?3 AND kind IN ('message','edit','assignment','approval','blocker','status')
 		AND `+inReach("?5")+` ORDER BY seq DESC LIMIT ?4`, conversation, thread, seq, limit, reach)
-	own := store.List(v.Tx, sentColumns, `SELECT `+sentNames+` FROM sent
+	own := store.All(v.Tx, sentColumns, `SELECT `+sentNames+` FROM sent
 		WHERE conversation = ?1 AND (?2 = '' OR thread = ?2) AND sent_at <= ?3 AND kind IN ('text','notice') AND `+inReach("?5")+` ORDER BY sent_at DESC LIMIT ?4`,
 		conversation, thread, at, limit, reach)
 	var lines []Line

@@ -87,7 +87,7 @@ func turnColumns(into **Turn) []any {
 }
 
 func (v *View) turns(where string, args ...any) []*Turn {
-	return store.List(v.Tx, turnColumns, `SELECT `+turnNames+` FROM turns `+where, args...)
+	return store.All(v.Tx, turnColumns, `SELECT `+turnNames+` FROM turns `+where, args...)
 }
 
 // Turn returns a turn, or nil if there is none.

@@ -46,7 +46,7 @@ func (h *History) Load(ctx context.Context, conversation string) ([]byte, error)
 // Save replaces the document of a conversation and forgets the oldest beyond
 // the limit.
 func (h *History) Save(ctx context.Context, conversation string, document []byte) error {
-	return store.DoTx(ctx, h.db, func(tx *store.Tx) {
+	return store.InTx(ctx, h.db, func(tx *store.Tx) {
 		tx.Exec("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", conversation, document, time.Now().UnixNano())
 		tx.Exec("DELETE FROM history WHERE conversation IN (SELECT conversation FROM history ORDER BY saved_at DESC LIMIT -1 OFFSET ?)", h.limit)
 	})
