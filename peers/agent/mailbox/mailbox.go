@@ -143,9 +143,10 @@ func (m *Mailbox) Caused(e *Entry, t protocol.MessageType, content any) protocol
 // and logged.
 func (tx *Tx) Enqueue(topic protocol.Topic, key string, m protocol.Message) {
 	body, err := json.Marshal(m)
-	if err == nil {
-		_, err = tx.m.Outbox.Put(tx.Tx, string(topic), key, body)
+	if tx.Fail(err); tx.Err() != nil {
+		return
 	}
+	_, err = tx.m.Outbox.Put(tx.Tx, string(topic), key, body)
 	if errors.Is(err, outbox.ErrFull) && topic == protocol.TopicAttention {
 		tx.m.opts.Log.Error().Err(err).Msg("record for system:attention lost")
 		return

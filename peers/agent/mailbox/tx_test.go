@@ -1,7 +1,9 @@
 package mailbox_test
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -30,7 +32,10 @@ func newBox(t *testing.T) *mailbox.Mailbox {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	log := zerolog.Nop()
+	return boxOn(db, zerolog.Nop())
+}
+
+func boxOn(db *sql.DB, log zerolog.Logger) *mailbox.Mailbox {
 	return mailbox.New(db, nil, mailbox.Options{
 		Settings: mailbox.Settings{Self: attention.Self{ID: "agent:lead"}, Log: &log}, Broker: noBroker{}, MaxOpen: 10, DeferFor: time.Minute,
 		Stop: func(string, string) {},
@@ -64,6 +69,31 @@ func TestAnAbortedTransactionLeavesNothing(t *testing.T) {
 	items, listed := box.Outbox.List(t.Context(), &outbox.Filter{})
 	if v.Entry("e1") != nil || v.Entry("e2") != nil || len(items) != 0 || v.Err() != nil || listed != nil {
 		t.Errorf("it left %d queued, %v, %v", len(items), v.Err(), listed)
+	}
+}
+
+// TestARecordOfWhatDidNotHappenIsNotLost: an answer for which there is no room fails
+// with all that it would have recorded, and nothing more is logged.
+func TestARecordOfWhatDidNotHappenIsNotLost(t *testing.T) {
+	db, err := mailbox.Open(filepath.Join(t.TempDir(), "agent.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var logged bytes.Buffer
+	box := boxOn(db, zerolog.New(&logged))
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO outbox (queue, destination, key, body, state, enqueued_at, not_before, expires_at)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 90000)
+		SELECT '', 'tg:42', 'k' || i, x'', 'pending', 0, 0, 1 << 60 FROM n`); err != nil {
+		t.Fatal(err)
+	}
+	err = box.InTx(t.Context(), func(tx *mailbox.Tx) {
+		tx.TakeIn(chat("e1", "hello"))
+		tx.Say(tx.Entry("e1"), mailbox.SentText, "k", "hello")
+		tx.Record("k", nil, map[string]any{"event": "test"})
+	})
+	if !errors.Is(err, outbox.ErrFull) || logged.Len() > 0 {
+		t.Errorf("failed with %v and logged %s", err, logged.String())
 	}
 }
 
