@@ -199,8 +199,8 @@ func (c *conn) Call(ctx context.Context, name string, arguments json.RawMessage)
 func readable(r *mcp.CallToolResult, most int) harness.Result {
 	out, left := harness.Result{IsError: r.IsError}, most
 	for _, c := range r.Content {
-		said := words(c)
-		if said == "" || left <= 0 {
+		said, known := words(c)
+		if !known || left <= 0 {
 			continue
 		}
 		if len(said) > left {
@@ -217,24 +217,24 @@ func readable(r *mcp.CallToolResult, most int) harness.Result {
 	return out
 }
 
-// words says what a piece of a result is.
-func words(c mcp.Content) string {
+// words says what a piece of a result is. It reports false for a kind that is not known.
+func words(c mcp.Content) (said string, known bool) {
 	switch c := c.(type) {
 	case *mcp.TextContent:
-		return c.Text
+		return c.Text, true
 	case *mcp.ResourceLink:
-		return "[resource " + c.URI + "]"
+		return "[resource " + c.URI + "]", true
 	case *mcp.EmbeddedResource:
 		if c.Resource != nil && c.Resource.Text != "" {
-			return c.Resource.Text
+			return c.Resource.Text, true
 		}
-		return "[an embedded resource that is not text]"
+		return "[an embedded resource that is not text]", true
 	case *mcp.ImageContent:
-		return "[an image, " + c.MIMEType + "]"
+		return "[an image, " + c.MIMEType + "]", true
 	case *mcp.AudioContent:
-		return "[a sound, " + c.MIMEType + "]"
+		return "[a sound, " + c.MIMEType + "]", true
 	}
-	return ""
+	return "", false
 }
 
 // causeOf prefers the reason why a context ended to the error that it caused.

@@ -208,6 +208,22 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 }
 
+// TestAToolThatSaysNothingIsReadAsThat: an empty text is what it said, whatever it has
+// beside that.
+func TestAToolThatSaysNothingIsReadAsThat(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "quiet", Version: "1"}, nil)
+	server.AddTool(&mcp.Tool{Name: "run", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{}}, StructuredContent: map[string]any{"exit": 0}}, nil
+	})
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(web.Close)
+	tools, _ := toolsOf(t, runPool(t, nil), harness.MCPServer{Name: "quiet", URL: web.URL})
+	got, err := json.Marshal(tools.Call(t.Context(), "quiet__run", nil))
+	if want := `{"content":[{"type":"text","text":""}]}`; string(got) != want || err != nil {
+		t.Errorf("read as %s, %v, want %s", got, err, want)
+	}
+}
+
 func TestACallIsMadeOnceAndTheNextTurnConnectsAnew(t *testing.T) {
 	process := harness.MCPServer{Name: "local", Command: []string{os.Args[0]}, Env: map[string]string{"MCP_TEST": "1", "GORACE": "atexit_sleep_ms=0"}}
 	p := runPool(t, nil)
