@@ -26,7 +26,7 @@ func (j *Joined) Add(from Tools, name func(tool string, n int) string) {
 	}
 	for _, t := range from.List() {
 		there := t.Name
-		for n := 1; n == 1 || j.source[t.Name].Tools != nil; n++ {
+		for n := 1; n == 1 || j.Has(t.Name); n++ {
 			t.Name = name(there, n)
 		}
 		j.source[t.Name] = source{from, there}
@@ -36,6 +36,9 @@ func (j *Joined) Add(from Tools, name func(tool string, n int) string) {
 
 // List returns the tools in the order in which they were added.
 func (j *Joined) List() []Tool { return j.tools }
+
+// Has reports whether there is a tool of this name.
+func (j *Joined) Has(name string) bool { return j.source[name].Tools != nil }
 
 // Call has the source of a tool run it.
 func (j *Joined) Call(ctx context.Context, name string, arguments json.RawMessage) Result {

@@ -287,12 +287,13 @@ func TestTruncation(t *testing.T) {
 
 func TestUnusableToolCallsComeBackAsErrors(t *testing.T) {
 	each(t, func(r rig) {
-		api, h := r.start(nil, r.call("a", "chat_send_message", `{"text": "unterminated`), r.call("b", "no_such_tool", `{}`), r.say("sorry"))
+		api, h := r.start(nil, r.call("a", "chat_send_message", `{"text": "unterminated`), r.call("b", "no_such_tool", `{}`),
+			r.call("c", "no_such_tool", `{"text": "unterminated`), r.say("sorry"))
 		tools := &harnesstest.Tools{}
 		if _, err := h.Turn(r.Context(), turn("x"), tools); err != nil || len(tools.Calls()) != 0 {
 			r.Fatalf("%v, calls %v", err, tools.Calls())
 		}
-		for i, want := range []string{"not a JSON object", "no tool"} {
+		for i, want := range []string{"not a JSON object", "no tool", "no tool"} {
 			shown := r.Dialogue(api.Requests()[i+1])
 			if last := shown[len(shown)-1].Words(); !strings.Contains(last, want) {
 				r.Errorf("the model was told %q, want %q", last, want)

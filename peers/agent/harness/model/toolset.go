@@ -72,7 +72,7 @@ func numbered(name string, n int) string {
 // a result that says what to do.
 func (s *toolset) run(ctx context.Context, c call) harness.Result {
 	arguments := []byte(cmp.Or(strings.TrimSpace(c.Arguments), "{}"))
-	if arguments[0] != '{' || !json.Valid(arguments) {
+	if s.Has(c.Name) && (arguments[0] != '{' || !json.Valid(arguments)) {
 		return harness.Refused("the arguments are not a JSON object; call the tool again with a valid one", nil)
 	}
 	return s.Call(ctx, c.Name, arguments)
