@@ -3,6 +3,7 @@ package mailbox
 import (
 	"cmp"
 	"database/sql/driver"
+	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -51,13 +52,14 @@ func inReach(parameter string) string {
 
 // A Filter says which events List returns. Empty fields do not matter.
 type Filter struct {
-	After        int64     `json:"-"` // a sequence
-	From         time.Time `json:"-"`
-	Stream       string    `json:"stream"`
-	Conversation string    `json:"conversation"`
-	Policy       string    `json:"policy"`
-	Open         *bool     `json:"open"`
-	Limit        int       `json:"limit"`
+	Since        json.RawMessage `json:"since"` // what a tool was given as After or From
+	After        int64           `json:"-"`     // a sequence
+	From         time.Time       `json:"-"`
+	Stream       string          `json:"stream"`
+	Conversation string          `json:"conversation"`
+	Policy       string          `json:"policy"`
+	Open         *bool           `json:"open"`
+	Limit        int             `json:"limit"`
 }
 
 // List returns events in reach on which something was decided, the oldest first:

@@ -87,10 +87,7 @@ func PartsOf(c *protocol.ChatMessage) []harness.Part {
 	return parts
 }
 
-type listArguments struct {
-	mailbox.Filter
-	Since json.RawMessage `json:"since"`
-}
+type listArguments mailbox.Filter
 
 func (b *Toolbox) listEvents(ctx context.Context, args *listArguments) harness.Result {
 	if problem := args.readSince(); problem != "" {
@@ -98,7 +95,7 @@ func (b *Toolbox) listEvents(ctx context.Context, args *listArguments) harness.R
 	}
 	args.Limit = clampLimit(args.Limit)
 	v := b.kit.Mailbox.View(ctx)
-	list := v.List(v.Reach(b.chat), args.Filter)
+	list := v.List(v.Reach(b.chat), mailbox.Filter(*args))
 	if err := v.Err(); err != nil {
 		return broken(err)
 	}
