@@ -1,6 +1,7 @@
 package acp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/protocol/retry"
 
+	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 )
 
@@ -211,6 +213,34 @@ func TestACrashFailsTheTurnAndTheNextOneRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestAProgramThatEndsAtOnceSaysWhy: its exit code and its last words are logged, not that
+// its connection is gone.
+func TestAProgramThatEndsAtOnceSaysWhy(t *testing.T) {
+	lines := make(chan string, 8)
+	log := zerolog.New(writer(func(line []byte) {
+		if bytes.Contains(line, []byte("program ended")) {
+			select {
+			case lines <- string(line):
+			default: // enough are read
+			}
+		}
+	}))
+	start(t, []string{"sh", "-c", "echo no key >&2; exit 3"}, &acp.Options{Log: &log})
+	for range 8 {
+		if line := <-lines; !strings.Contains(line, "exit status 3; it said: no key") {
+			t.Error(line)
+		}
+	}
+}
+
+// A writer takes lines of a log.
+type writer func(line []byte)
+
+func (w writer) Write(line []byte) (int, error) {
+	w(line)
+	return len(line), nil
 }
 
 func TestCancelStopsTheTurn(t *testing.T) {

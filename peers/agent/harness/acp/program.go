@@ -16,6 +16,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/protocol/retry"
 	"hubbub/protocol/text"
 
 	acpsdk "github.com/coder/acp-go-sdk"
@@ -74,9 +75,15 @@ func (p *program) run(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-p.conn.Done():
-		return p.disconnected()
+		p.h.life.Set(nil)
+		retry.Sleep(ctx, endsSoon)
+		return cmp.Or(context.Cause(ctx), p.disconnected())
 	}
 }
+
+// endsSoon is how long a program that is not connected any more is given to end: how it
+// ended says more.
+const endsSoon = 200 * time.Millisecond
 
 // disconnected is the error of a program that closed its stdout, or broke the protocol.
 func (p *program) disconnected() error { return fmt.Errorf("%s ended the connection", p.h.argv[0]) }
@@ -89,6 +96,9 @@ func (p *program) initialize(ctx context.Context) error {
 		ProtocolVersion: acpsdk.ProtocolVersionNumber,
 		ClientInfo:      &acpsdk.Implementation{Name: "hubbub-agent", Version: "1"},
 	})
+	if err != nil {
+		retry.Sleep(ctx, endsSoon)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
