@@ -72,8 +72,10 @@ func (a *account) listenForFiles(ctx context.Context, last string) (net.Listener
 		}
 		return l, err
 	}
-	if l, err := config.Listen(ctx, "tcp", last); last != "" && err == nil {
-		return l, nil
+	if last != "" { // an empty address would be any port of all interfaces
+		if l, err := config.Listen(ctx, "tcp", last); err == nil {
+			return l, nil
+		}
 	}
 	return config.Listen(ctx, "tcp", "127.0.0.1:0")
 }
