@@ -167,11 +167,17 @@ func (s *session) handle(frame []byte) error {
 
 // dispatch is the table of methods.
 func (s *session) dispatch(m jsonrpc.Message) {
+	if string(m.Method) == protocol.MethodPing {
+		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(s.batch.at)+`"}`))
+		return
+	}
+	if err := protocol.CheckRequestID(m.ID); err != nil { // the rows of all other methods have it
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidRequest, "%v", err))
+		return
+	}
 	switch string(m.Method) {
 	case protocol.MethodSendMessage:
 		s.sendMessage(m)
-	case protocol.MethodPing:
-		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(s.batch.at)+`"}`))
 	case protocol.MethodSubscribe:
 		s.subscribe(m)
 	case protocol.MethodUnsubscribe:

@@ -1,9 +1,12 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
 )
 
 // A PeerID is the identity of a participant, such as "tg:42" or "agent:lead".
@@ -15,7 +18,8 @@ type PeerID string
 type Topic string
 
 // A MessageID names one message. The sender chooses it: Hubbub uses ULIDs with the
-// prefix "msg_", others any non-empty string of at most 256 bytes.
+// prefix "msg_", others any non-empty string of at most 256 bytes without control
+// characters.
 type MessageID string
 
 // Limits on names, in bytes.
@@ -33,14 +37,23 @@ func CheckPeerID(id string) error { return checkName("clientId", id, MaxPeerID) 
 // CheckTopic returns nil if topic can be a destination, or the reason why not.
 func CheckTopic(topic string) error { return checkName("topic", topic, MaxTopic) }
 
+// CheckRequestID returns nil if the id of a request can stand in the activity log, or the
+// reason why not.
+func CheckRequestID(id jsonrpc.ID) error {
+	if jsonrpc.IsString(id) && !text.Clean(jsonrpc.UnquoteBytes(id)) {
+		return errors.New(`"id" must be without control characters`)
+	}
+	return nil
+}
+
 func checkName[T string | []byte](what string, s T, limit int) error {
 	switch {
 	case len(s) == 0:
 		return fmt.Errorf("%s must be a non-empty string", what)
 	case len(s) > limit:
 		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), limit)
-	case !utf8.Valid([]byte(s)):
-		return fmt.Errorf("%s is not valid UTF-8", what)
+	case !text.Clean(s):
+		return fmt.Errorf("%s must be UTF-8 without control characters", what)
 	}
 	return nil
 }

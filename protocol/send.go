@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/text"
 )
 
 // A Send is a checked sendMessage. Payload is a span of the params; it reaches the
@@ -30,11 +31,8 @@ func ScanSend(p *jsonrpc.Parser, params []byte) (Send, error) {
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return Send{}, err
 	}
-	topic, err := text("params.topic", f[0])
+	topic, err := name("params.topic", f[0], MaxTopic)
 	if err != nil {
-		return Send{}, err
-	}
-	if err := checkName("topic", topic, MaxTopic); err != nil {
 		return Send{}, err
 	}
 	var m [7][]byte
@@ -46,22 +44,16 @@ func ScanSend(p *jsonrpc.Parser, params []byte) (Send, error) {
 }
 
 func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {
-	messageID, err := text("payload.messageId", f[0])
+	messageID, err := name("payload.messageId", f[0], MaxMessageID)
 	if err != nil {
 		return err
-	}
-	if len(messageID) > MaxMessageID {
-		return fmt.Errorf("payload.messageId is %d bytes long; at most %d are allowed", len(messageID), MaxMessageID)
 	}
 	if s.Type, err = messageType(f[1]); err != nil {
 		return err
 	}
-	from, err := text("payload.from", f[2])
+	from, err := name("payload.from", f[2], MaxPeerID)
 	if err != nil {
 		return err
-	}
-	if len(from) > MaxPeerID {
-		return fmt.Errorf("payload.from is %d bytes long; at most %d are allowed", len(from), MaxPeerID)
 	}
 	s.setNames(topic, messageID, from)
 	if err := checkTimestamp(f[3]); err != nil {
@@ -72,6 +64,9 @@ func (s *Send) scanPayload(topic []byte, f *[7][]byte) error {
 	}
 	if f[5] != nil && !jsonrpc.IsString(f[5]) {
 		return errors.New("payload.inReplyTo must be a string")
+	}
+	if !text.Clean(jsonrpc.UnquoteBytes(f[5])) {
+		return errors.New("payload.inReplyTo must be without control characters")
 	}
 	if f[6] != nil && !jsonrpc.IsString(f[6]) {
 		return errors.New("payload.traceparent must be a string")
@@ -93,7 +88,7 @@ func ScanInitialize(p *jsonrpc.Parser, params []byte) (PeerID, error) {
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return "", err
 	}
-	id, err := text("params.clientId", f[2])
+	id, err := required("params.clientId", f[2])
 	if err != nil {
 		return "", err
 	}
@@ -107,7 +102,7 @@ func ScanSubscribe(p *jsonrpc.Parser, params []byte) (pattern Pattern, observe b
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return "", false, err
 	}
-	s, err := text("params.topic", f[0])
+	s, err := required("params.topic", f[0])
 	if err != nil {
 		return "", false, err
 	}
@@ -152,11 +147,20 @@ func scanObject(p *jsonrpc.Parser, what string, v []byte, known []string, into [
 	return nil
 }
 
-func text(what string, v []byte) ([]byte, error) {
+func required(what string, v []byte) ([]byte, error) {
 	if s := jsonrpc.UnquoteBytes(v); len(s) > 0 {
 		return s, nil
 	}
 	return nil, fmt.Errorf("%s must be a non-empty string", what)
+}
+
+// name reads a string that others will read, in logs and on terminals.
+func name(what string, v []byte, limit int) ([]byte, error) {
+	s, err := required(what, v)
+	if err == nil {
+		err = checkName(what, s, limit)
+	}
+	return s, err
 }
 
 // messageType reads a type, without allocating if it is a known one. MaySend refuses
@@ -169,7 +173,7 @@ func messageType(v []byte) (MessageType, error) {
 			}
 		}
 	}
-	s, err := text("payload.type", v)
+	s, err := required("payload.type", v)
 	return MessageType(s), err
 }
 

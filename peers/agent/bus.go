@@ -13,6 +13,7 @@ import (
 	"hubbub/peers/outbox"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // Limits on what one message may bring.
@@ -105,6 +106,8 @@ func checkChat(c *protocol.ChatMessage) string {
 		return fmt.Sprintf("at most %d attachments and %d mentions are taken", maxAttachments, maxMentions)
 	case len(c.SourceID) > maxID, c.Chat != nil && len(c.Chat.ID)+len(c.Chat.ThreadID) > maxID, c.Author != nil && len(c.Author.ID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
+	case !text.Clean(c.SourceID), c.Chat != nil && !text.Clean(c.Chat.ID+c.Chat.ThreadID), c.Author != nil && !text.Clean(c.Author.ID):
+		return "an id has control characters"
 	}
 	return ""
 }

@@ -44,7 +44,7 @@ func TestAModelCannotTakeTheKeysOfTheAgent(t *testing.T) {
 	}
 }
 
-func TestALongIDIsRefusedAndALegalOneIsAnswered(t *testing.T) {
+func TestABadIDIsRefusedAndALegalOneIsAnswered(t *testing.T) {
 	named := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		id := turn.Event.EventID
 		_, r := call(tools, "chat.send_message", map[string]any{"inReplyTo": id, "text": "hi", "idempotencyKey": id + ":reply"})
@@ -54,9 +54,11 @@ func TestALongIDIsRefusedAndALegalOneIsAnswered(t *testing.T) {
 		return harness.Outcome{State: harness.Finished}, nil
 	})
 	inWorld(t, named, nil, func(t *testing.T, w *world) {
-		r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm(strings.Repeat("i", 401), "too long a name"))
-		if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
-			t.Errorf("a long id gave %+v", r)
+		for _, id := range []string{strings.Repeat("i", 401), "e1\x1b[2J"} {
+			r := w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm(id, "a bad name"))
+			if len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeRejected {
+				t.Errorf("the id %.9q gave %+v", id, r)
+			}
 		}
 		id := strings.Repeat("i", 400)
 		w.say(dm(id, "hello"))

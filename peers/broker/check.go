@@ -103,7 +103,7 @@ func checkName(what, s string) {
 	if len(s) > maxName {
 		invalid("%s is %d bytes long; at most %d are allowed", what, len(s), maxName)
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }) {
+	if strings.ContainsFunc(s, func(r rune) bool { return text.Hidden(r) || r == utf8.RuneError }) {
 		invalid("%s must not contain control characters", what)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"text/template"
-	"unicode"
 
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -70,7 +69,7 @@ func oneLine(v any) string {
 		if r == '"' {
 			return '\''
 		}
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+		if text.Hidden(r) {
 			return ' '
 		}
 		return r

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"hubbub/protocol/text"
 )
 
 // Limits on what a Chorus service POSTs, in bytes.
@@ -53,12 +55,12 @@ func ParsePosted(body []byte, guard *Guard) (p *Posted, err error) {
 	top := readObject("the body", "", body, &err)
 	channel, message := top.object("channel"), top.object("message")
 	p = &Posted{
-		ChannelID: ChannelID(channel.required("id", maxID)),
+		ChannelID: ChannelID(channel.name("id", maxID)),
 		Name:      channel.optional("name", maxLabel),
 		Service:   channel.optional("service", maxLabel),
 		Context:   channel.optional("context", maxContext),
-		MessageID: message.required("id", maxID),
-		Sender:    message.required("sender", maxLabel),
+		MessageID: message.name("id", maxID),
+		Sender:    message.name("sender", maxLabel),
 		Content:   message.text("content", maxBody),
 		Callback:  top.url("callback", guard),
 		MCP:       top.servers(guard),
@@ -120,6 +122,15 @@ func (o object) required(name string, limit int) string {
 	s := o.text(name, limit)
 	if strings.TrimSpace(s) == "" {
 		o.fail("%s%s must not be blank", o.path, name)
+	}
+	return s
+}
+
+// name reads a string that is required, and that logs and terminals will show.
+func (o object) name(name string, limit int) string {
+	s := o.required(name, limit)
+	if !text.Clean(s) {
+		o.fail("%s%s must be without control characters", o.path, name)
 	}
 	return s
 }

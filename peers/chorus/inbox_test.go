@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"unicode"
 
 	"hubbub/peers/chorus"
 	"hubbub/protocol"
@@ -252,6 +253,7 @@ func FuzzInboxBody(f *testing.F) {
 	f.Add([]byte(`{"channel":{"id":"c"},"message":{"id":"m","sender":"s","content":"c"},"callback":"https://[::1]/","mcp":[{"url":"http://x","headers":{"A":"b"}}]}`))
 	f.Add([]byte(`{"channel":[],"message":null,"callback":7,"mcp":{}}`))
 	f.Add([]byte("{\"channel\":{\"id\":\"\\ud800\"}}"))
+	f.Add([]byte(strings.Replace(string(valid), `"m"`, `"m\u001b[2J"`, 1)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		p, err := chorus.ParsePosted(body, chorus.NewGuard(nil))
 		if err != nil {
@@ -262,6 +264,9 @@ func FuzzInboxBody(f *testing.F) {
 		}
 		if p.ChannelID == "" || p.MessageID == "" || p.Sender == "" || p.Callback == "" {
 			t.Errorf("accepted %+v", p)
+		}
+		if strings.ContainsFunc(string(p.ChannelID)+p.MessageID+p.Sender, unicode.IsControl) {
+			t.Errorf("accepted control characters: %+q", p)
 		}
 		if err := protocol.CheckPeerID(string(chorus.ChannelPeer("ops", p.ChannelID))); err != nil {
 			t.Errorf("the channel cannot be a peer: %v", err)

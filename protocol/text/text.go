@@ -1,9 +1,11 @@
-// Package text shortens texts for people. No function here cuts a character in two.
+// Package text shortens texts for people, and finds the characters that people cannot
+// see. No function here cuts a character in two.
 package text
 
 import (
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -55,4 +57,21 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// Hidden reports whether a character is a control character, ends a line, or changes the
+// direction of a text. The joiners that make up emoji and some scripts are not hidden.
+func Hidden(r rune) bool {
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// Clean reports whether s is valid UTF-8 without hidden characters.
+func Clean[T string | []byte](s T) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] >= 0x7f {
+			t := string(s)
+			return utf8.ValidString(t) && !strings.ContainsFunc(t, Hidden)
+		}
+	}
+	return true
 }

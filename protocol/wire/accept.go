@@ -63,6 +63,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	h.conn = newGatherConn(conn, h.options)
 	h.conn.in = bytes.Clone(early)
+	h.conn.frames.max = h.options.MaxFrame
 	h.in = bufio.NewReaderSize(h.conn, readBuffer)
 	return h.conn, bufio.NewReadWriter(h.in, bufio.NewWriterSize(h.conn, writeBuffer)), nil
 }

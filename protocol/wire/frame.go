@@ -80,6 +80,74 @@ func maskedText(b []byte) (payload []byte, key uint32, size int) {
 	return b[head+4 : size], binary.LittleEndian.Uint32(b[head:]), size
 }
 
+// A follower follows the frames of a connection through what is read of it, so that a
+// message larger than max is known by the header that announces it.
+type follower struct {
+	max      int    // bytes of a message; 0 to follow nothing
+	head     []byte // the part of a header that was read
+	payload  uint64 // bytes of the frame that were not read yet
+	message  uint64 // bytes of the message's frames so far
+	exceeded bool   // a header announced too much
+}
+
+// follow takes what was read and returns how much of it may be passed on: all, or all up
+// to the end of a header that announces too much.
+func (f *follower) follow(b []byte) (pass int) {
+	for pass < len(b) && f.max > 0 && !f.exceeded {
+		if f.payload > 0 {
+			n := min(f.payload, uint64(len(b)-pass))
+			f.payload -= n
+			pass += int(n)
+			continue
+		}
+		f.head = append(f.head, b[pass])
+		pass++
+		if size, ok := announced(f.head); ok {
+			f.begin(f.head[0]&0x0f, size)
+			f.head = f.head[:0]
+		}
+	}
+	if f.max <= 0 {
+		return len(b)
+	}
+	return pass
+}
+
+// begin counts a frame of that opcode and size.
+func (f *follower) begin(opcode byte, size uint64) {
+	f.payload = size
+	switch {
+	case opcode >= 8 || size > math.MaxInt64: // a control frame; a size that the library refuses
+		return
+	case opcode > 0: // the first frame of a message
+		f.message = 0
+	}
+	f.message += size
+	f.exceeded = f.message > uint64(f.max)
+}
+
+// announced returns the size that a header announces, once all of the header is there.
+func announced(head []byte) (size uint64, ok bool) {
+	if len(head) < 2 {
+		return 0, false
+	}
+	rest := head[2:]
+	if head[1]&maskBit != 0 {
+		if len(rest) < 4 {
+			return 0, false
+		}
+		rest = rest[:len(rest)-4]
+	}
+	switch n := head[1] &^ maskBit; {
+	case n == length16 && len(rest) == 2:
+		return uint64(binary.BigEndian.Uint16(rest)), true
+	case n == length64 && len(rest) == 8:
+		return binary.BigEndian.Uint64(rest), true
+	default:
+		return uint64(n), n < length16
+	}
+}
+
 // mask masks or unmasks a payload.
 func mask(b []byte, key uint32) {
 	wide := uint64(key)<<32 | uint64(key)

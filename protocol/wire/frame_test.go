@@ -136,6 +136,55 @@ func TestReadTakesAnyMixture(t *testing.T) {
 	server.Close(CloseNormal, "")
 }
 
+// TestATooLargeMessageIsRefusedByItsHeader sends headers without the payload that they
+// announce: the close frame comes at once, and not once more than the limit was read.
+func TestATooLargeMessageIsRefusedByItsHeader(t *testing.T) {
+	const limit = 70_000
+	key := "\x00\x00\x00\x00"
+	whole := func(first byte, n int) string { return string(appendFrame(nil, first, make([]byte, n), true)) }
+	ping := "\x89\x80" + key
+	for name, sent := range map[string]string{
+		"one more than the limit":     "\x81\xff\x00\x00\x00\x00\x00\x01\x11\x71" + key,
+		"the greatest that there is":  "\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff" + key,
+		"after messages and a ping":   whole(0x81, 3) + whole(0x81, limit) + ping + "\x81\xff\x00\x00\x00\x00\x00\x02\x00\x00" + key,
+		"the second fragment":         whole(0x01, limit-1) + "\x80\x82" + key,
+		"the third, after a ping":     whole(0x01, limit-40_000) + whole(0x00, 1) + ping + "\x80\xfe\xff\xff" + key,
+		"a binary one, which is more": "\x82\xff\x00\x00\x00\x01\x00\x00\x00\x00" + key,
+	} {
+		t.Run(name, func(t *testing.T) {
+			closed := make(chan error, 1)
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ws, err := Accept(w, r, "", &Options{MaxFrame: limit})
+				for err == nil {
+					_, err = ws.Read()
+				}
+				closed <- err
+				ws.Close(CloseCode(err), "")
+			}))
+			defer s.Close()
+			conn, in := upgrade(t, s.Listener.Addr().String())
+			defer conn.Close()
+			if _, err := conn.Write([]byte(sent)); err != nil {
+				t.Fatal(err)
+			}
+			want := CloseTooLarge
+			if sent[0] == 0x82 {
+				want = CloseBinary
+			}
+			if err := <-closed; CloseCode(err) != want {
+				t.Errorf("the stream ended with %v; want %d", err, want)
+			}
+			if strings.Contains(sent, ping) {
+				in.Discard(2) //nolint:errcheck // the pong
+			}
+			var frame [4]byte
+			if _, err := io.ReadFull(in, frame[:]); err != nil || frame[0] != 0x88 || int(frame[2])<<8|int(frame[3]) != want {
+				t.Errorf("% x, %v came; want a close frame with %d", frame, err, want)
+			}
+		})
+	}
+}
+
 // upgrade opens a WebSocket by hand.
 func upgrade(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	t.Helper()

@@ -24,17 +24,29 @@ type input struct {
 	lies    *[inputSize]byte // the buffer of in; nil if that is not from inputs
 	own     []byte           // the buffer of in without a socket
 	failed  error            // of the last read from the socket
+	frames  follower         // of what Read returned
 	tryRead func(fd uintptr) bool
 }
 
-// Read returns what was read before, or reads from the network.
+// errTooLarge ends a stream whose other side announced a message that is too large.
+var errTooLarge = errors.New("the frame is too large")
+
+// Read returns what was read before, or reads from the network. It returns nothing of a
+// message that is too large but the header that says so; Close reads on, to find the
+// other side's close frame.
 func (g *gatherConn) Read(p []byte) (int, error) {
 	g.reading.Lock()
 	defer g.reading.Unlock()
+	if g.frames.exceeded && !g.closing.Load() {
+		return 0, errTooLarge
+	}
 	if err := g.fillLocked(); err != nil {
 		return 0, err
 	}
 	n := copy(p, g.in)
+	if !g.closing.Load() {
+		n = g.frames.follow(p[:n])
+	}
 	g.in = g.in[n:]
 	return n, nil
 }

@@ -174,8 +174,8 @@ func (s *WebSocket) allTaken() bool {
 func (s *WebSocket) readError(err error) error {
 	var closed websocket.CloseError
 	switch {
-	case errors.Is(err, websocket.ErrMessageTooBig):
-		return &CloseError{Code: CloseTooLarge, Reason: "the frame is too large"}
+	case errors.Is(err, websocket.ErrMessageTooBig), errors.Is(err, errTooLarge):
+		return &CloseError{Code: CloseTooLarge, Reason: errTooLarge.Error()}
 	case errors.As(err, &closed):
 		return &CloseError{Code: int(closed.Code), Reason: closed.Reason}
 	case errors.Is(s.net.failure(), errSlowConsumer):

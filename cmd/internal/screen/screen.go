@@ -6,6 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"hubbub/protocol/text"
+
 	"golang.org/x/term"
 )
 
@@ -16,7 +18,7 @@ func Printable(s string) string {
 		switch {
 		case r == '\n' || r == '\r' || r == '\t':
 			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+		case text.Hidden(r):
 			return utf8.RuneError
 		default:
 			return r
