@@ -170,7 +170,7 @@ func rowsLink(q url.Values, name string, at activitylog.Cursor) string {
 		parts[i] = strconv.FormatInt(id, 10)
 	}
 	v.Set(name, strings.Join(parts, "."))
-	return "/console/activity/rows?" + v.Encode()
+	return "./activity/rows?" + v.Encode()
 }
 
 func readCursor(place string) (at activitylog.Cursor, ok bool) {

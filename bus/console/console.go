@@ -70,28 +70,30 @@ func (c *Console) routes() *http.ServeMux {
 	mux.HandleFunc("POST /console/link", c.makeLink)
 	mux.HandleFunc("GET /console/enter/{key}", c.enter)
 	for _, p := range []struct {
-		path, template, section string
-		fill                    func(*look) error
+		method, page, template, section string
+		fill                            func(*look) error
 	}{
-		{"GET /console/{$}", "topology", "topology", (*look).topology},
-		{"GET /console/topology", "topology", "topology", (*look).topologyPart},
-		{"GET /console/activity", "activity", "activity", (*look).activity},
-		{"GET /console/activity/rows", "activity", "activity", (*look).activityRows},
-		{"GET /console/message", "message", "activity", (*look).message},
-		{"GET /console/agents", "agents", "agents", (*look).agents},
-		{"GET /console/agent", "agent", "agents", (*look).agent},
-		{"GET /console/chat", "chat", "agents", (*look).chat},
-		{"GET /console/peer", "peer", "topology", (*look).peer},
-		{"GET /console/work", "work", "work", (*look).work},
-		{"GET /console/item", "item", "work", (*look).item},
-		{"GET /console/health", "health", "health", (*look).health},
-		{"GET /console/series.json", "", "", (*look).seriesJSON},
-		{"GET /console/state.json", "", "", (*look).stateJSON},
-		{"POST /console/leave", "", "", (*look).leave},
-		{"POST /console/deadletter", "", "", (*look).changeDeadLetter},
-		{"GET /console/", "", "", (*look).nothing},
+		{"GET", "{$}", "topology", "topology", (*look).topology},
+		{"GET", "topology", "topology", "topology", (*look).topologyPart},
+		{"GET", "activity", "activity", "activity", (*look).activity},
+		{"GET", "activity/rows", "activity", "activity", (*look).activityRows},
+		{"GET", "message", "message", "activity", (*look).message},
+		{"GET", "agents", "agents", "agents", (*look).agents},
+		{"GET", "agent", "agent", "agents", (*look).agent},
+		{"GET", "chat", "chat", "agents", (*look).chat},
+		{"GET", "peer", "peer", "topology", (*look).peer},
+		{"GET", "work", "work", "work", (*look).work},
+		{"GET", "item", "item", "work", (*look).item},
+		{"GET", "health", "health", "health", (*look).health},
+		{"GET", "series.json", "", "", (*look).seriesJSON},
+		{"GET", "state.json", "", "", (*look).stateJSON},
+		{"POST", "leave", "", "", (*look).leave},
+		{"POST", "deadletter", "", "", (*look).changeDeadLetter},
+		{"GET", "", "", "", (*look).nothing},
 	} {
-		mux.HandleFunc(p.path, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, p.template, p.section, p.fill) })
+		for _, at := range []string{home(""), home("{visit}")} {
+			mux.HandleFunc(p.method+" "+at+p.page, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, p.template, p.section, p.fill) })
+		}
 	}
 	return mux
 }

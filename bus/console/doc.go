@@ -12,9 +12,12 @@
 //     rest a watcher of a small bus costs 0.3 % of a core, one of 1,000 peers 1.2 %.
 //   - Everything that it remembers is bounded; what it forgets is still in the log.
 //   - If there are credentials, a page needs one that may subscribe to everything:
-//     as a bearer token, or as the cookie that a link gives, once, within two
-//     minutes, to whoever asked for the link with the token. A revoked credential is refused
-//     at the next request. A restart of the bus ends every visit.
+//     as a bearer token, or by the visit that a link opens, once, within two
+//     minutes, to whoever asked for the link with the token. A visit has two secrets, of which
+//     neither is worth anything alone: a part of the path of its pages, and a cookie for that
+//     path, so that another port of the host receives neither. A visit that may act does so
+//     for half an hour, and then only looks. A revoked credential is refused at the next
+//     request. A restart of the bus ends every visit.
 //   - It only shows, unless the credential may act, as an operator who may publish
 //     everywhere; actions are POST requests of the console's own pages.
 //   - Pages load nothing from elsewhere and hold no script; texts of chats, names

@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,8 +14,9 @@ import (
 
 const (
 	linkLife    = 2 * time.Minute
-	sessionLife = 12 * time.Hour // after the last request
-	maxSessions = 1000           // and links
+	sessionLife = 12 * time.Hour   // after the last request
+	actLife     = 30 * time.Minute // after entering: who may act then only looks
+	maxSessions = 1000             // and links
 )
 
 // A gatekeeper lets visitors in.
@@ -31,14 +31,15 @@ type gatekeeper struct {
 	sessions keyring
 }
 
-// A session is a visitor: what a credential, or the secret of a link or cookie, allows
+// A session is a visitor: what a credential, or the secret of a link or visit, allows
 // until it expires.
 type session struct {
 	Access
-	Token   string // that the forms of this visitor carry
-	Cookie  bool   // came by a link, and can leave
-	bearer  bool   // sent a bearer token, which no page can make a browser do
-	expires time.Time
+	Token    string    // that the forms of this visitor carry
+	Cookie   bool      // came by a link, and can leave
+	ActUntil time.Time // by a link: when a visitor who may act only looks
+	bearer   bool      // sent a bearer token, which no page can make a browser do
+	expires  time.Time
 }
 
 // A keyring keeps sessions by the hashes of their secrets.
@@ -52,7 +53,9 @@ func (g *gatekeeper) add(kept keyring, secret string, access Access, life time.D
 			delete(kept, k)
 		}
 	}
-	kept[sha256.Sum256([]byte(secret))] = &session{Access: access, Token: rand.Text(), Cookie: true, expires: now.Add(life)}
+	kept[sha256.Sum256([]byte(secret))] = &session{
+		Access: access, Token: rand.Text(), Cookie: true, ActUntil: now.Add(actLife), expires: now.Add(life),
+	}
 }
 
 // find returns the session of a secret, unless it has expired or its credential no
@@ -90,6 +93,7 @@ var (
 	errUsed      = &refusal{http.StatusUnauthorized, "this link was used already, or is older than two minutes: run `hubbub console` for a new one"}
 	errNotValid  = &refusal{http.StatusUnauthorized, "the token is not valid; it may have been revoked"}
 	errNotSeeing = &refusal{http.StatusForbidden, "the console shows everything: it needs a credential that may subscribe to '*'"}
+	errActed     = &refusal{http.StatusForbidden, "a visit may act for half an hour, and this one only looks now: run `hubbub console` for a new link"}
 	errReadOnly  = &refusal{http.StatusForbidden, "this credential may look and not act: that needs one that may be a cli: identity and publish to '*'"}
 	errForged    = &refusal{http.StatusForbidden, "this request did not come from a page of the console; go back and try again"}
 	errLeft      = &refusal{http.StatusOK, "you have left; `hubbub console` lets you in again"}
@@ -104,18 +108,23 @@ func (g *gatekeeper) admit(r *http.Request) (*session, error) {
 	if err != errNoToken {
 		return &session{Access: access, bearer: true}, err
 	}
-	cookie, err := r.Cookie(cookieName(r))
-	if err != nil {
+	if r.PathValue("visit") == "" {
 		return nil, errNobody
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s, ok := g.find(g.sessions, cookie.Value)
+	s, ok := g.find(g.sessions, visitSecret(r))
 	if !ok {
 		return nil, errEnded
 	}
 	s.expires = g.now().Add(sessionLife)
-	return s, nil
+	return new(*s), nil
+}
+
+// MayAct reports whether the visitor may act now.
+func (l *look) MayAct() bool {
+	v := l.Visitor
+	return v.Act && (!v.Cookie || l.Now.Before(v.ActUntil))
 }
 
 // bearer returns what the token of a request allows, or why not; errNoToken if it
@@ -135,13 +144,27 @@ func (g *gatekeeper) bearer(r *http.Request) (Access, error) {
 	return access, nil
 }
 
-// cookieName is different for each bus of a machine: browsers send cookies to
-// every port.
-func cookieName(r *http.Request) string {
-	if _, port, err := net.SplitHostPort(r.Host); err == nil {
-		return "hubbub_console_" + port
+// A visit has two secrets, and each is worth nothing without the other: a part of the
+// path of its pages, which browsers tell no other origin, and a cookie for that path
+// alone. Browsers send cookies to every port of a host, but this one only to who
+// knows the path.
+const cookieName = "hubbub_console"
+
+// home returns where the pages of a visit lie; "" is no visit.
+func home(visit string) string {
+	if visit == "" {
+		return "/console/"
 	}
-	return "hubbub_console"
+	return "/console/v/" + visit + "/"
+}
+
+// visitSecret returns both secrets of the visit that a request belongs to, as one.
+func visitSecret(r *http.Request) string {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return ""
+	}
+	return r.PathValue("visit") + "." + cookie.Value
 }
 
 // link makes the key of a link for the holder of a credential.
@@ -153,18 +176,18 @@ func (g *gatekeeper) link(access Access) string {
 	return key
 }
 
-// redeem turns a link's key, once, into a session's secret.
-func (g *gatekeeper) redeem(key string) (secret string, ok bool) {
+// redeem turns a link's key, once, into the secrets of a visit.
+func (g *gatekeeper) redeem(key string) (visit, cookie string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l, ok := g.find(g.links, key)
 	if !ok {
-		return "", false
+		return "", "", false
 	}
 	delete(g.links, sha256.Sum256([]byte(key)))
-	secret = rand.Text() + rand.Text()
-	g.add(g.sessions, secret, l.Access, sessionLife)
-	return secret, true
+	visit, cookie = rand.Text(), rand.Text()
+	g.add(g.sessions, visit+"."+cookie, l.Access, sessionLife)
+	return visit, cookie, true
 }
 
 // makeLink answers POST /console/link: a link that lets the holder of a token in.
@@ -193,19 +216,19 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/console/", http.StatusSeeOther)
 		return
 	}
-	secret, ok := c.gate.redeem(r.PathValue("key"))
+	visit, cookie, ok := c.gate.redeem(r.PathValue("key"))
 	if !ok {
 		c.refuse(w, r, errUsed)
 		return
 	}
-	setCookie(w, r, secret, 0)
-	c.answer(w, http.StatusOK, "enter", &look{Title: "Welcome", Now: c.now()})
+	setCookie(w, r, home(visit), cookie, 0)
+	c.answer(w, http.StatusOK, "enter", &look{Title: "Welcome", Home: home(visit), Now: c.now()})
 }
 
-// setCookie sets the cookie of a session; a negative age takes it back.
-func setCookie(w http.ResponseWriter, r *http.Request, secret string, age int) {
+// setCookie sets the cookie of a visit; a negative age takes it back.
+func setCookie(w http.ResponseWriter, r *http.Request, path, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName(r), Value: secret, Path: "/console/", MaxAge: age, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name: cookieName, Value: value, Path: path, MaxAge: age, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 }
 
@@ -213,12 +236,10 @@ func (l *look) leave() error {
 	if err := l.checkForm(); err != nil {
 		return err
 	}
-	if cookie, err := l.Cookie(cookieName(l.Request)); err == nil {
-		l.gate.mu.Lock()
-		delete(l.gate.sessions, sha256.Sum256([]byte(cookie.Value)))
-		l.gate.mu.Unlock()
-	}
-	setCookie(l.w, l.Request, "", -1)
+	l.gate.mu.Lock()
+	delete(l.gate.sessions, sha256.Sum256([]byte(visitSecret(l.Request))))
+	l.gate.mu.Unlock()
+	setCookie(l.w, l.Request, l.Home, "", -1)
 	return errLeft
 }
 
@@ -237,8 +258,11 @@ func (l *look) checkForm() error {
 
 // checkAct returns nil if the visitor may act, and does so with a form of ours.
 func (l *look) checkAct() error {
-	if !l.Visitor.Act {
+	switch {
+	case !l.Visitor.Act:
 		return errReadOnly
+	case !l.MayAct():
+		return errActed
 	}
 	return l.checkForm()
 }

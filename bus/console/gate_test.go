@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -27,15 +28,27 @@ func (s *stage) linkOf(t *testing.T, name string) string {
 	return u.Path
 }
 
-// enter follows a link and returns the cookie as a header line.
-func (s *stage) enter(t *testing.T, name string) string {
+// enter follows a link and returns where the pages of the visit lie, and the cookie as
+// a header line.
+func (s *stage) enter(t *testing.T, name string) (home, cookie string) {
 	t.Helper()
 	a := s.ask(t, http.MethodGet, s.linkOf(t, name), "")
 	if a.status != http.StatusOK {
 		t.Fatalf("entering: %d %s", a.status, a.body)
 	}
-	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
-	return "Cookie: " + cookie
+	return visitOf(t, a)
+}
+
+// visitOf reads the answer to who followed a link.
+func visitOf(t *testing.T, a answer) (home, cookie string) {
+	t.Helper()
+	cookie, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")
+	_, rest, _ := strings.Cut(a.body, "0;url=")
+	home, _, ok := strings.Cut(rest, `"`)
+	if !ok || len(home) < len("/console/v/")+20 || cookie == "" {
+		t.Fatalf("entering leads to %q with the cookie %q", home, cookie)
+	}
+	return home, "Cookie: " + cookie
 }
 
 func TestOnlyCredentialsSeeTheConsole(t *testing.T) {
@@ -68,7 +81,8 @@ func TestALinkLetsInOnce(t *testing.T) {
 	path := s.linkOf(t, "operator")
 	a := s.ask(t, http.MethodGet, path, "")
 	set := a.header.Get("Set-Cookie")
-	for _, want := range []string{"hubbub_console_", "HttpOnly", "SameSite=Strict", "Path=/console/"} {
+	home, cookie := visitOf(t, a)
+	for _, want := range []string{"hubbub_console=", "HttpOnly", "SameSite=Strict", "Path=" + home + ";"} {
 		if !strings.Contains(set, want) {
 			t.Errorf("the cookie %q lacks %s", set, want)
 		}
@@ -79,8 +93,7 @@ func TestALinkLetsInOnce(t *testing.T) {
 	if again := s.ask(t, http.MethodGet, path, ""); again.status != http.StatusUnauthorized || again.header.Get("Set-Cookie") != "" {
 		t.Errorf("the link worked twice: %d", again.status)
 	}
-	cookie, _, _ := strings.Cut(set, ";")
-	if body := s.page(t, "/console/", "Cookie: "+cookie); !strings.Contains(body, "operator") {
+	if body := s.page(t, home, cookie); !strings.Contains(body, "operator") {
 		t.Error("the page does not say who looks")
 	}
 
@@ -89,9 +102,9 @@ func TestALinkLetsInOnce(t *testing.T) {
 	if a := s.ask(t, http.MethodGet, late, ""); a.status != http.StatusUnauthorized {
 		t.Errorf("a link of three minutes ago works: %d", a.status)
 	}
-	s.page(t, "/console/", "Cookie: "+cookie) // the visit goes on
+	s.page(t, home, cookie) // the visit goes on
 	s.now.Store(int64(13 * time.Hour))
-	if a := s.ask(t, http.MethodGet, "/console/", "", "Cookie: "+cookie); a.status != http.StatusUnauthorized {
+	if a := s.ask(t, http.MethodGet, home, "", cookie); a.status != http.StatusUnauthorized {
 		t.Errorf("a visit goes on after 13 hours of silence: %d", a.status)
 	}
 }
@@ -99,10 +112,11 @@ func TestALinkLetsInOnce(t *testing.T) {
 func TestARevokedCredentialIsOutAtOnce(t *testing.T) {
 	gate := newDoor()
 	s := newStage(t, gate)
-	cookie, link := s.enter(t, "operator"), s.linkOf(t, "operator")
-	s.page(t, "/console/", cookie)
+	home, cookie := s.enter(t, "operator")
+	link := s.linkOf(t, "operator")
+	s.page(t, home, cookie)
 	gate.revoke("operator")
-	if a := s.ask(t, http.MethodGet, "/console/", "", cookie); a.status != http.StatusUnauthorized {
+	if a := s.ask(t, http.MethodGet, home, "", cookie); a.status != http.StatusUnauthorized {
 		t.Errorf("the visit of a revoked credential: %d", a.status)
 	}
 	if a := s.ask(t, http.MethodGet, link, ""); a.status != http.StatusUnauthorized {
@@ -124,20 +138,21 @@ func formToken(t *testing.T, body string) string {
 func TestActionsNeedTheRightAndAFormOfOurs(t *testing.T) {
 	s := newStage(t, newDoor())
 	s.dead.list = []console.DeadLetter{{ID: "7", Queue: "telegram", Destination: "42", State: "dead", Text: "<b>hi</b>", Error: "<script>alert(1)</script>"}}
-	cookie := s.enter(t, "operator")
-	body := s.page(t, "/console/work", cookie)
+	home, cookie := s.enter(t, "operator")
+	body := s.page(t, home+"work", cookie)
 	if !strings.Contains(body, `value="retry"`) || strings.Contains(body, "<script>alert") {
 		t.Error("the dead letter is not shown, or not escaped")
 	}
 	token := formToken(t, body)
 	post := func(form string, header ...string) answer {
-		return s.ask(t, http.MethodPost, "/console/deadletter", form, header...)
+		return s.ask(t, http.MethodPost, home+"deadletter", form, header...)
 	}
+	reading, reader := s.enter(t, "watcher")
 	for what, a := range map[string]answer{
 		"no form token":        post("id=7&do=retry", cookie),
 		"a wrong form token":   post("id=7&do=retry&form=x", cookie),
 		"another site":         post("id=7&do=retry&form="+token, cookie, "Sec-Fetch-Site: cross-site", "Origin: https://evil.example"),
-		"a reader":             post("id=7&do=retry", s.enter(t, "watcher")),
+		"a reader":             s.ask(t, http.MethodPost, reading+"deadletter", "id=7&do=retry&form="+formToken(t, s.page(t, reading, reader)), reader),
 		"a reader's own token": post("id=7&do=retry", "Authorization: Bearer token-of-watcher"),
 	} {
 		if a.status != http.StatusForbidden {
@@ -153,8 +168,9 @@ func TestActionsNeedTheRightAndAFormOfOurs(t *testing.T) {
 	if did := s.dead.did(); did != "" {
 		t.Fatalf("refused requests did %s", did)
 	}
-	if a := post("id=7&do=retry&form="+token, cookie, "Sec-Fetch-Site: same-origin"); a.status != http.StatusSeeOther {
-		t.Errorf("retry: %d %s", a.status, a.body)
+	a := post("id=7&do=retry&form="+token, cookie, "Sec-Fetch-Site: same-origin")
+	if where := a.header.Get("Location"); a.status != http.StatusSeeOther || !strings.HasPrefix(where, home+"work?done=") {
+		t.Errorf("retry: %d to %q %s", a.status, where, a.body)
 	}
 	if a := post("id=7&do=drop", "Authorization: Bearer token-of-operator"); a.status != http.StatusSeeOther {
 		t.Errorf("drop by a program: %d", a.status)
@@ -162,19 +178,99 @@ func TestActionsNeedTheRightAndAFormOfOurs(t *testing.T) {
 	if did := s.dead.did(); did != "retry 7, drop 7" {
 		t.Errorf("done: %s", did)
 	}
-	if body := s.page(t, "/console/work", s.enter(t, "watcher")); strings.Contains(body, `value="retry"`) {
+	if body := s.page(t, reading+"work", reader); strings.Contains(body, `value="retry"`) {
 		t.Error("a reader is offered actions")
+	}
+}
+
+// TestAnotherPortGetsNothingThatWorks opens the console as a browser would that keeps its
+// cookies in a jar, and then another server of the same host.
+func TestAnotherPortGetsNothingThatWorks(t *testing.T) {
+	s := newStage(t, newDoor())
+	s.dead.list = []console.DeadLetter{{ID: "7", State: "dead"}}
+	var got []string // cookies that the other server received
+	other := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header["Cookie"]...) }))
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	visit := func(url string) answer {
+		resp, err := browser.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer{resp.StatusCode, resp.Header, string(body)}
+	}
+	home, cookie := visitOf(t, visit(s.http.URL+s.linkOf(t, "operator")))
+	page := visit(s.http.URL + home + "work")
+	token := formToken(t, page.body)
+	if page.header.Get("Referrer-Policy") != "same-origin" {
+		t.Error("another origin is told where the pages of a visit lie")
+	}
+
+	for _, path := range []string{"/", "/console", "/console/", "/console/work", "/console/v/", "/console/v/x/", "/console/leave", "/console/deadletter"} {
+		visit(other.URL + path)
+	}
+	if len(got) > 0 {
+		t.Errorf("the other port received %q", got)
+	}
+
+	for what, a := range map[string]answer{
+		"the cookie without its path":    s.ask(t, http.MethodGet, "/console/work", "", cookie),
+		"the cookie on another visit":    s.ask(t, http.MethodGet, "/console/v/x/work", "", cookie),
+		"the path without its cookie":    s.ask(t, http.MethodGet, home+"work", ""),
+		"an act without the path":        s.ask(t, http.MethodPost, "/console/deadletter", "id=7&do=drop&form="+token, cookie),
+		"an act without the cookie":      s.ask(t, http.MethodPost, home+"deadletter", "id=7&do=drop&form="+token),
+		"the path with a visit's cookie": s.ask(t, http.MethodGet, home+"work", "", func() string { _, c := s.enter(t, "watcher"); return c }()),
+	} {
+		if a.status != http.StatusUnauthorized || s.dead.did() != "" {
+			t.Errorf("%s: %d, did %q", what, a.status, s.dead.did())
+		}
+	}
+}
+
+// TestAVisitActsForHalfAnHour replays everything that a visit had.
+func TestAVisitActsForHalfAnHour(t *testing.T) {
+	s := newStage(t, newDoor())
+	s.dead.list = []console.DeadLetter{{ID: "7", State: "dead"}}
+	home, cookie := s.enter(t, "operator")
+	token := formToken(t, s.page(t, home+"work", cookie))
+	act := func() answer {
+		return s.ask(t, http.MethodPost, home+"deadletter", "id=7&do=retry&form="+token, cookie)
+	}
+	s.now.Store(int64(29 * time.Minute))
+	if a := act(); a.status != http.StatusSeeOther {
+		t.Errorf("acting after 29 minutes: %d %s", a.status, a.body)
+	}
+	s.now.Store(int64(31 * time.Minute)) // acting does not prolong it
+	if a := act(); a.status != http.StatusForbidden || !strings.Contains(a.body, "hubbub console") {
+		t.Errorf("acting after 31 minutes: %d %s", a.status, a.body)
+	}
+	if did := s.dead.did(); did != "retry 7" {
+		t.Errorf("done: %s", did)
+	}
+	if body := s.page(t, home+"work", cookie); strings.Contains(body, `value="retry"`) || !strings.Contains(body, "looks only now") {
+		t.Error("a visit that only looks is offered actions, or is not told")
+	}
+	if a := s.ask(t, http.MethodPost, home+"leave", "form="+token, cookie); a.status != http.StatusOK {
+		t.Errorf("leaving a visit that only looks: %d", a.status)
 	}
 }
 
 func TestLeaving(t *testing.T) {
 	s := newStage(t, newDoor())
-	cookie := s.enter(t, "operator")
-	token := formToken(t, s.page(t, "/console/", cookie))
-	if a := s.ask(t, http.MethodPost, "/console/leave", "form="+token, cookie); a.status != http.StatusOK {
+	home, cookie := s.enter(t, "operator")
+	token := formToken(t, s.page(t, home, cookie))
+	if a := s.ask(t, http.MethodPost, home+"leave", "form="+token, cookie); a.status != http.StatusOK {
 		t.Errorf("leaving: %d", a.status)
 	}
-	if a := s.ask(t, http.MethodGet, "/console/", "", cookie); a.status != http.StatusUnauthorized {
+	if a := s.ask(t, http.MethodGet, home, "", cookie); a.status != http.StatusUnauthorized {
 		t.Errorf("after leaving: %d", a.status)
 	}
 }

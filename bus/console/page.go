@@ -46,6 +46,7 @@ type look struct {
 
 	Title    string
 	Section  string
+	Home     string   // where the visitor's pages lie
 	Visitor  *session // nil if they may not look
 	Counters report.Counters
 	Now      time.Time
@@ -66,7 +67,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, template, sectio
 	c.noticed()
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	l := &look{
-		Console: c, Request: r, w: w, Section: section, Visitor: v, Counters: c.bus.Counters(),
+		Console: c, Request: r, w: w, Section: section, Home: home(r.PathValue("visit")), Visitor: v, Counters: c.bus.Counters(),
 		Now: c.now(), Query: strings.TrimSpace(r.FormValue("q")),
 	}
 	defer l.done() // also if the page panics
@@ -143,7 +144,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		writeJSON(w, status, map[string]string{"error": err.Error()})
 		return
 	}
-	c.answer(w, status, "refused", &look{Title: http.StatusText(status), Now: c.now(), Page: err.Error()})
+	c.answer(w, status, "refused", &look{Title: http.StatusText(status), Home: home(r.PathValue("visit")), Now: c.now(), Page: err.Error()})
 }
 
 // notFound is the refusal of what is not there.
@@ -188,7 +189,7 @@ func plain(f func(string) string) func(any) string {
 	return func(v any) string { return f(fmt.Sprint(v)) }
 }
 
-// link makes an address inside of the console.
+// link makes an address inside of the console, seen from the pages of a visitor.
 func link(page string, pairs ...string) string {
 	q := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -197,9 +198,9 @@ func link(page string, pairs ...string) string {
 		}
 	}
 	if len(q) == 0 {
-		return "/console/" + page
+		return "./" + page
 	}
-	return "/console/" + page + "?" + q.Encode()
+	return "./" + page + "?" + q.Encode()
 }
 
 // identityLink returns the link to the page of an identity.

@@ -180,7 +180,7 @@ type workColumn struct {
 }
 
 func (l *look) work() error {
-	view := &workView{MayAct: l.Visitor.Act && l.dead != nil, Done: l.FormValue("done"), DeadNote: ErrUnreachable.Error()}
+	view := &workView{MayAct: l.MayAct() && l.dead != nil, Done: l.FormValue("done"), DeadNote: ErrUnreachable.Error()}
 	if l.dead != nil {
 		var err error
 		view.DeadNote = ""

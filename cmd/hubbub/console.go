@@ -22,7 +22,8 @@ func newConsole() *cobra.Command {
 		Short: "Print a link that opens the bus's web console",
 		Long: "Ask the bus for a link to its console, and print it. Where the bus has credentials the\n" +
 			"link works once, for two minutes, and lets the browser in with the rights of the token\n" +
-			"that this command uses.",
+			"that this command uses. To act by a link is possible for half an hour; after that its\n" +
+			"pages only look, until twelve hours pass in which nothing asks for one.",
 		Example: "  hubbub console\n  hubbub console --open",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			link, err := consoleLink(cmd.Context(), program.From(cmd))

@@ -5,6 +5,16 @@
   var every = 1500, paused = false, failing = 0;
   function $(id) { return document.getElementById(id); }
 
+  // The pages of a visit lie where only this origin knows. Who comes without the way, by
+  // a bookmark, is led there, until the visit has ended.
+  var way = /^\/console\/v\/[^/]+\//, here = location.pathname.match(way), place = "hubbub-visit";
+  try {
+    var home = localStorage.getItem(place);
+    if (!$("refused")) { if (here) localStorage.setItem(place, here[0]); }
+    else if (here) { if (home === here[0]) localStorage.removeItem(place); }
+    else if (way.test(home) && !/^\/console\/enter\//.test(location.pathname)) location.replace(home + location.pathname.slice("/console/".length) + location.search);
+  } catch (x) { /* no storage: the link's own pages */ }
+
   // Live parts ask for news when the page is seen and nobody selects in it.
   function pulse() {
     if (document.visibilityState !== "visible" || paused) return;

@@ -2,9 +2,11 @@
 "use strict";
 const { chromium } = require("playwright-core");
 const { execFileSync } = require("child_process");
+const http = require("http");
 const fs = require("fs");
 const [address, tokenFile, hubbub, data, shots] = process.argv.slice(2);
 const base = "http://" + address, token = fs.readFileSync(tokenFile, "utf8").trim();
+const visits = new RegExp("^" + base + "/console/v/[A-Z2-7]+/$"); // where the pages of a visit lie
 const faults = [];
 let checks = 0;
 function check(what, ok) { checks++; if (!ok) faults.push(what); console.log((ok ? "ok    " : "FAIL  ") + what); }
@@ -32,6 +34,7 @@ async function main() {
   for (const colorScheme of ["light", "dark"]) await visit(browser, colorScheme);
   await deadLetters(browser);
   await phone(browser);
+  await otherPort(browser);
   await browser.close();
   console.log(checks + " checks, " + faults.length + " failed");
   if (faults.length) process.exit(1);
@@ -44,20 +47,20 @@ async function visitor(browser, link, options) {
   page.on("console", m => { if (m.type() === "error" || m.type() === "warning") noise.push(m.text()); });
   page.on("pageerror", e => noise.push(e.message));
   await page.goto(link);
-  await page.waitForURL(base + "/console/");
-  return { context, page, noise };
+  await page.waitForURL(visits);
+  return { context, page, noise, home: page.url() };
 }
 
 async function deadLetters(browser) {
   die();
   die();
-  const { context, page, noise } = await visitor(browser, run("console").trim(), { viewport: { width: 1360, height: 860 } });
+  const { context, page, noise, home } = await visitor(browser, run("console").trim(), { viewport: { width: 1360, height: 860 } });
   page.on("dialog", d => d.accept());
   const rows = page.locator(`#dead tbody tr:has(form):has-text("${refused}")`);
-  for (let i = 0; i < 60 && await rows.count() < 2; i++) { await page.waitForTimeout(500); await page.goto(base + "/console/work"); }
+  for (let i = 0; i < 60 && await rows.count() < 2; i++) { await page.waitForTimeout(500); await page.goto(home + "work"); }
   const ids = await rows.locator('[value="drop"]').evaluateAll(bs => bs.map(b => b.closest("form").elements.id.value));
   check(`dead letters: ${ids.length} are listed`, ids.length >= 2);
-  await page.goto(base + "/console/");
+  await page.goto(home);
   await page.waitForSelector(".odd a[href$='#dead']");
   check("dead letters: the first page names them", true);
   if (shots) await page.screenshot({ path: `${shots}/odd-light.png` });
@@ -67,11 +70,11 @@ async function deadLetters(browser) {
   for (let i = 0; ; i++) { // the bus reads the new credential within a second
     try { looker = await visitor(browser, linkFor(secret), {}); break; } catch (e) { if (i > 40) throw e; await page.waitForTimeout(500); }
   }
-  await looker.page.goto(base + "/console/work");
+  await looker.page.goto(looker.home + "work");
   check("read-only: the letters are listed, and nothing can be pressed", await looker.page.locator(`#dead tbody tr:has-text("${refused}")`).count() >= 2 && await looker.page.locator("#dead button").count() === 0);
-  await page.goto(base + "/console/work");
+  await page.goto(home + "work");
   const form = await rows.first().locator('[name="form"]').first().inputValue();
-  const forged = await looker.page.evaluate(async ([form, id]) => (await fetch("/console/deadletter", { method: "POST", body: new URLSearchParams({ form, id, do: "drop" }) })).status, [form, ids[0]]);
+  const forged = await looker.page.evaluate(async ([form, id]) => (await fetch("./deadletter", { method: "POST", body: new URLSearchParams({ form, id, do: "drop" }) })).status, [form, ids[0]]);
   check(`read-only: acting all the same is refused (${forged})`, forged === 403);
   await looker.context.close();
 
@@ -87,14 +90,49 @@ async function deadLetters(browser) {
   await context.close();
 }
 
+// otherPort is the attack of a server at another port of the console's host: the same browser comes to it, from a
+// page of the console and to every path that it can guess. What it received must open and do nothing.
+async function otherPort(browser) {
+  const { context, page, home } = await visitor(browser, run("console").trim(), {});
+  const seen = [];
+  const spy = http.createServer((req, res) => { seen.push(req.headers); res.setHeader("Content-Type", "text/html"); res.end("<p id=here>hello</p>"); });
+  await new Promise(done => spy.listen(0, "127.0.0.1", done));
+  const evil = "http://127.0.0.1:" + spy.address().port;
+  await page.goto(home + "work");
+  const form = await page.locator('[name="form"]').first().inputValue();
+  await page.evaluate(url => { const a = document.createElement("a"); a.href = url; a.textContent = "there"; document.body.append(a); a.click(); }, evil + "/console/work");
+  await page.waitForSelector("#here");
+  for (const path of ["/", "/console/", "/console/v/", "/console/v/x/", "/console/deadletter"]) await page.goto(evil + path);
+  const script = await page.evaluate(() => [document.cookie, document.referrer, JSON.stringify(localStorage), JSON.stringify(sessionStorage)].join(" "));
+  const secrets = [new URL(home).pathname.split("/")[3], ...(await context.cookies(home)).map(c => c.value)];
+  const leaked = JSON.stringify(seen) + script;
+  check(`another port: ${seen.length} requests brought no cookie and no secret of the visit`,
+    seen.length >= 6 && secrets.length === 2 && seen.every(h => !h.cookie) && secrets.every(s => !leaked.includes(s)));
+  const act = await page.evaluate(async ([base, form]) => {
+    const tries = [];
+    for (const path of ["/console/deadletter", "/console/v/x/deadletter", "/console/leave"])
+      await fetch(base + path, { method: "POST", mode: "no-cors", credentials: "include", body: new URLSearchParams({ form, id: "1", do: "drop" }) }).then(r => tries.push(r.type), e => tries.push(e.name));
+    const read = await fetch(base + "/console/state.json", { credentials: "include" }).then(() => "read", e => e.name);
+    return tries.concat(read);
+  }, [base, form]);
+  check(`another port: its pages read nothing of the console (${act})`, !act.includes("read"));
+  const replay = async headers => (await (await browser.newContext()).request.get(base + "/console/work", { headers })).status();
+  const codes = [];
+  for (const h of seen) codes.push(await replay(Object.fromEntries(Object.entries(h).filter(([k]) => !/^(host|connection)$/.test(k)))));
+  check(`another port: what it received opens nothing (${[...new Set(codes)]})`, codes.every(c => c === 401));
+  check("another port: the visit goes on", (await page.goto(home)).status() === 200);
+  spy.close();
+  await context.close();
+}
+
 async function phone(browser) {
-  const { context, page, noise } = await visitor(browser, run("console").trim(), { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
-  const message = async () => { await page.goto(base + "/console/activity?type=tg_message&event=send_start&topic=agent:tg*"); return new URL(await page.locator("#rows td:last-child a").first().getAttribute("href"), base).href.slice(base.length); };
-  for (const path of ["/console/", "/console/activity", await message(), "/console/agents", "/console/chat?id=tg%3A-1001", "/console/agent?id=agent%3Asecond", "/console/peer?id=tg%3A123456", "/console/work", "/console/health"]) {
-    await page.goto(base + path);
+  const { context, page, noise, home } = await visitor(browser, run("console").trim(), { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
+  const message = async () => { await page.goto(home + "activity?type=tg_message&event=send_start&topic=agent:tg*"); return new URL(await page.locator("#rows td:last-child a").first().getAttribute("href"), home).href.slice(home.length); };
+  for (const path of ["", "activity", await message(), "agents", "chat?id=tg%3A-1001", "agent?id=agent%3Asecond", "peer?id=tg%3A123456", "work", "health"]) {
+    await page.goto(home + path);
     const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     check(`phone: ${path.split("?")[0]} fits (${over} px too wide)`, over <= 0);
-    if (shots) await page.screenshot({ path: `${shots}/phone-${path.replace(/^\/console\//, "").split("?")[0] || "overview"}.png` });
+    if (shots) await page.screenshot({ path: `${shots}/phone-${path.split("?")[0] || "overview"}.png` });
   }
   check(`phone: no error in the browser${noise.length ? ": " + noise.join("; ") : ""}`, noise.length === 0);
   await context.close();
@@ -115,12 +153,13 @@ async function visit(browser, colorScheme) {
     noise.length = 0;
   };
   const picture = async name => { if (shots) await page.screenshot({ path: `${shots}/${name}-${colorScheme}.png` }); };
-  const open = async path => { const r = await page.goto(base + path); check(`${colorScheme}: ${path} answers`, r.status() === 200); };
+  const open = async path => { const r = await page.goto(new URL(path, home).href); check(`${colorScheme}: ${path} answers`, r.status() === 200); };
 
   say(hostile);
   const link = run("console").trim();
   await page.goto(link);
-  await page.waitForURL(base + "/console/");
+  await page.waitForURL(visits);
+  const home = page.url();
   check(`${colorScheme}: the link leads to the console`, await page.locator("svg.map").count() === 1);
   const again = await context.request.get(link);
   check(`${colorScheme}: the link works once`, again.status() === 401);
@@ -138,7 +177,7 @@ async function visit(browser, colorScheme) {
   check(`${colorScheme}: the focus outlives news`, await page.evaluate(() => document.activeElement.getAttribute("href")) === where);
   await quiet("topology");
 
-  await open("/console/activity");
+  await open("./activity");
   const mark = "mark-" + colorScheme;
   say(mark);
   await page.waitForFunction(m => document.querySelector(".rows").textContent.includes(m), mark);
@@ -166,7 +205,7 @@ async function visit(browser, colorScheme) {
   check(`${colorScheme}: filters choose (${cells.length} rows)`, cells.length >= 2 && cells.every(c => c.startsWith("agent:")));
   await quiet("activity");
 
-  await open("/console/activity?type=tg_message&event=send_start&topic=agent:tg*");
+  await open("./activity?type=tg_message&event=send_start&topic=agent:tg*");
   await page.click("#rows td:last-child a");
   await page.waitForSelector("svg.bar rect.run");
   const bars = await page.$$eval("svg.bar rect.run", rs => rs.map(r => r.getBoundingClientRect()).filter(b => b.width > 1 && b.height > 4).length);
@@ -178,7 +217,7 @@ async function visit(browser, colorScheme) {
   check(`${colorScheme}: payloads unfold`, await page.locator(".fall details[open] pre").first().isVisible());
   await quiet("message");
 
-  await open("/console/agents");
+  await open("./agents");
   await page.waitForSelector("a.id.role-agent");
   await picture("agents");
   await quiet("agents");
@@ -188,13 +227,13 @@ async function visit(browser, colorScheme) {
     await open(href);
     await picture(kind === "tg" ? "chat" : kind);
     await quiet(href);
-    await open("/console/agents");
+    await open("./agents");
   }
-  await open("/console/work");
+  await open("./work");
   await picture("work");
   await quiet("work");
 
-  await open("/console/health");
+  await open("./health");
   await page.waitForFunction(() => document.querySelectorAll(".u-over").length === 6);
   const drawn = await page.$$eval(".chart canvas", cs => cs.filter(c => { const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data; for (let i = 3; i < d.length; i += 4) if (d[i]) return true; return false; }).length);
   check(`${colorScheme}: six charts are drawn`, drawn === 6);
@@ -210,9 +249,12 @@ async function visit(browser, colorScheme) {
   check(`${colorScheme}: a page says when the bus is gone, and goes on when it is back`, true);
   noise.length = 0; // the requests that failed meanwhile
 
+  await page.goto(base + "/console/health");
+  await page.waitForURL(home + "health");
+  check(`${colorScheme}: a bookmark leads to the visit`, true);
   await page.click("text=Leave");
   await page.waitForSelector(".lonely");
-  const out = await context.request.get(base + "/console/");
+  const out = await context.request.get(home);
   check(`${colorScheme}: who left is out`, out.status() === 401);
   await context.close();
 }
