@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test quick lint size demo run bench chaos fuzz conformance test-systemd test-deb test-partition test-slow-disk generate package package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test quick lint size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk generate package package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -37,6 +37,9 @@ chaos: ## kill every program at each step, then at random for ten minutes: is an
 
 fuzz: ## fuzz every parser, a minute each
 	@scripts/fuzz
+
+mutate: ## break the code in 100 places, in turn: do the tests of what must not lose or give away notice 85?
+	@scripts/mutate
 
 conformance: build ## run the wire cases against a fresh bus of ours
 	@scripts/conformance

@@ -49,6 +49,7 @@ var handlings = map[string]handling{
 	"make test":         {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
 	"make bench":        {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make bench"},
 	"make fuzz":         {elsewhere: "a minute for each parser; a moment in CI", file: "scripts/brief", text: "make fuzz"},
+	"make mutate":       {elsewhere: "half an hour; two mutants in CI", file: "scripts/brief", text: "make mutate"},
 	"make chaos":        {elsewhere: "twenty minutes; for a moment in CI", file: "scripts/brief", text: "make chaos"},
 	"make soak":         {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make soak"},
 	"make test-console": {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"go/ast"
+	"slices"
+)
+
+// The rules keep out changes that no test could see, or that nobody promised anything
+// about. Each is a rule about the kind of code; there is no list of exceptions.
+
+// unseen are the last words of calls that change nothing that a program does.
+var unseen = map[string]string{
+	"Msg": "writes a log line", "Msgf": "writes a log line", "Send": "writes a log line", // where the call begins with a log, see logs
+	"Crash":  "is the place where tests let a program die; it does nothing elsewhere",
+	"Grow":   "reserves memory",
+	"Helper": "names a test's line",
+}
+
+// beside reports whether nothing below a node is a place.
+func beside(n ast.Node, stack []ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.ImportSpec, *ast.CommentGroup:
+		return true
+	case *ast.ExprStmt:
+		return idle(n)
+	case *ast.KeyValueExpr: // what Prometheus is told about a metric besides its value
+		key, ok := n.Key.(*ast.Ident)
+		return ok && (key.Name == "Buckets" || key.Name == "Help")
+	case ast.Expr:
+		return capacity(n, stack)
+	}
+	return false
+}
+
+// idle reports whether a statement changes nothing that a program does.
+func idle(s *ast.ExprStmt) bool {
+	c, ok := s.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	name, ok := c.Fun.(*ast.SelectorExpr)
+	if !ok || unseen[name.Sel.Name] == "" {
+		return false
+	}
+	return unseen[name.Sel.Name] != unseen["Msg"] || logs(name.X)
+}
+
+// logs reports whether a chain of calls began with the level of a log line.
+func logs(e ast.Expr) bool {
+	for {
+		c, ok := e.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		name, ok := c.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		if slices.Contains([]string{"Trace", "Debug", "Info", "Warn", "Error", "Log", "WithLevel"}, name.Sel.Name) {
+			return true
+		}
+		e = name.X
+	}
+}
+
+// capacity reports whether an expression only says how much memory is reserved: the
+// capacity of a slice, the size of a map, or of a reader's or writer's buffer.
+func capacity(e ast.Expr, stack []ast.Node) bool {
+	if len(stack) == 0 {
+		return false
+	}
+	c, ok := stack[len(stack)-1].(*ast.CallExpr)
+	if !ok || len(c.Args) < 2 || c.Args[len(c.Args)-1] != e {
+		return false
+	}
+	switch name := c.Fun.(type) {
+	case *ast.Ident:
+		_, mapped := c.Args[0].(*ast.MapType)
+		return name.Name == "make" && (len(c.Args) == 3 || mapped)
+	case *ast.SelectorExpr:
+		return name.Sel.Name == "NewReaderSize" || name.Sel.Name == "NewWriterSize"
+	}
+	return false
+}
+
+// clamps reports whether a comparison guards an assignment of one side to the other:
+// at the boundary both are the same.
+func clamps(f *finder, n *ast.BinaryExpr, stack []ast.Node) bool {
+	if len(stack) == 0 {
+		return false
+	}
+	guard, ok := stack[len(stack)-1].(*ast.IfStmt)
+	if !ok || guard.Cond != ast.Expr(n) || guard.Else != nil || len(guard.Body.List) != 1 {
+		return false
+	}
+	var to, from ast.Expr
+	switch s := guard.Body.List[0].(type) {
+	case *ast.AssignStmt:
+		if len(s.Lhs) != 1 {
+			return false
+		}
+		to, from = s.Lhs[0], s.Rhs[0]
+	case *ast.ReturnStmt: // if a < b { return b }: then a is returned, as a rule
+		return false
+	default:
+		return false
+	}
+	x, y := f.source(n.X), f.source(n.Y)
+	return f.source(to) == x && f.source(from) == y || f.source(to) == y && f.source(from) == x
+}
+
+// ordered reports whether two neighbouring statements both act, so that their order
+// may be a promise: a store before an acknowledgement. Two steps of one transaction
+// become true at one moment, with its commit.
+func (f *finder) ordered(a, b ast.Stmt) bool {
+	first, second := action(a), action(b)
+	if first == nil || second == nil {
+		return false
+	}
+	return !(f.step(first) && f.step(second))
+}
+
+// action returns the call that a statement consists of, or that a statement begins
+// with whose error it looks at; or nil.
+func action(s ast.Stmt) *ast.CallExpr {
+	switch s := s.(type) {
+	case *ast.ExprStmt:
+		if c, ok := s.X.(*ast.CallExpr); ok && !idle(s) {
+			return c
+		}
+	case *ast.IfStmt:
+		if set, ok := s.Init.(*ast.AssignStmt); ok && s.Else == nil && len(set.Rhs) == 1 {
+			c, _ := set.Rhs[0].(*ast.CallExpr)
+			return c
+		}
+	}
+	return nil
+}
+
+// step reports whether a call is a step of a transaction: it is a method of one, or is
+// given one.
+func (f *finder) step(c *ast.CallExpr) bool {
+	isTx := func(e ast.Expr) bool {
+		for {
+			switch n := e.(type) {
+			case *ast.SelectorExpr:
+				if n.Sel.Name == "tx" || n.Sel.Name == "Tx" {
+					return true
+				}
+				e = n.X
+			case *ast.Ident:
+				return n.Name == "tx"
+			default:
+				return false
+			}
+		}
+	}
+	return isTx(c.Fun) || slices.ContainsFunc(c.Args, isTx)
+}
