@@ -47,7 +47,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.listen, "listen", "127.0.0.1:7893", "address to listen on")
 	fs.StringVar(&o.PublicURL, "public-url", "", "where the outside reaches --listen, such as https://hubbub.example.com (default the address itself)")
 	fs.StringVar(&o.ProxyURL, "proxy-url", "", "where agents on the bus reach --listen, for the tools of services (default the address itself)")
-	fs.StringArrayVar(&s.allow, "allow-target", nil, "addresses that may be called although they are not public, as CIDR (repeatable)")
+	fs.StringArrayVar(&s.allow, "allow-target", nil, "addresses that may be called although they are not public, and by http, as CIDR (repeatable)")
 	fs.DurationVar(&o.CallbackTTL, "callback-ttl", time.Hour, "lifetime of the callback and the tools' token of one delivery; 410 afterwards")
 	fs.DurationVar(&o.ComposeWindow, "compose-window", 2*time.Second, "wait for more from the same author before a delivery; 0 for none")
 	fs.DurationVar(&o.ComposeCap, "compose-cap", 30*time.Second, "longest such wait")

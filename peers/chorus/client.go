@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -23,10 +24,32 @@ const (
 	maxAnswerHead = 64 << 10
 )
 
-// newTransport makes a transport that connects only where the guard allows. It
-// ignores proxies of the environment: they would dial unguarded.
-func newTransport(g *Guard) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: g.control}
+// newTransport makes a transport that connects only where the guard allows, over TLS or
+// in the clear, and follows a redirect from one to the other likewise. It ignores proxies
+// of the environment: they would dial unguarded.
+func newTransport(g *Guard) *guarded {
+	return &guarded{over: dialing(g.control(false)), clear: dialing(g.control(true))}
+}
+
+// guarded is a transport over TLS and one in the clear: each has its own guard.
+type guarded struct{ over, clear *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (t *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "https" {
+		return t.over.RoundTrip(r)
+	}
+	return t.clear.RoundTrip(r)
+}
+
+// CloseIdleConnections closes connections that no call uses.
+func (t *guarded) CloseIdleConnections() {
+	t.over.CloseIdleConnections()
+	t.clear.CloseIdleConnections()
+}
+
+func dialing(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},

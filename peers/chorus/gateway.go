@@ -71,7 +71,7 @@ type Gateway struct {
 // outward is how the gateway reaches addresses that others name.
 type outward struct {
 	guard     *Guard
-	transport *http.Transport
+	transport *guarded
 	poster    *poster
 	tools     *http.Client // of services' MCP servers
 }

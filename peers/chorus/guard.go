@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,8 +16,8 @@ import (
 // URL that somebody else gave it. Its decisions are pure.
 type Guard struct{ allow []netip.Prefix }
 
-// NewGuard makes a guard that allows public addresses and, besides them, those
-// inside the given prefixes.
+// NewGuard makes a guard that allows public addresses over TLS and, besides them, those
+// inside the given prefixes, also in the clear.
 func NewGuard(allow []netip.Prefix) *Guard {
 	g := &Guard{}
 	for _, p := range allow {
@@ -30,23 +31,42 @@ func NewGuard(allow []netip.Prefix) *Guard {
 }
 
 // ErrTargetRefused means that the gateway may not connect to an address.
-var ErrTargetRefused = errors.New("this address is not public; an operator allows it with --allow-target")
+var ErrTargetRefused = errors.New("this target is refused; an operator allows its addresses with --allow-target")
 
-// refusedRanges are the addresses that are not public, and why. An address that
-// carries an IPv4 address inside (see embedded) is judged by that one too.
+// refusedRanges are the addresses that are not public unicast, and why. Their sources, as of
+// 2026-11: IANA's registries of special-purpose addresses (RFC 6890) of IPv4 and IPv6,
+// with the multicast ranges of RFC 5771 and RFC 4291; and, first, what providers document
+// of their clouds. Ranges of the registries that are globally reachable and lead to
+// nobody's host, such as those of AS112, are refused too. IPv6 has public unicast
+// inside of 2000::/3 alone. An address that carries an IPv4 address inside (see embedded)
+// is judged by that one.
 var refusedRanges = []struct {
 	why      string
 	prefixes []netip.Prefix
 }{
-	{"unspecified", prefixes("0.0.0.0/8", "::/128")},
-	{"loopback", prefixes("127.0.0.0/8", "::1/128")},
-	{"private", prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10")},
-	{"link-local", prefixes("169.254.0.0/16", "fe80::/10")},
-	{"multicast", prefixes("224.0.0.0/4", "ff00::/8")},
-	{"reserved", prefixes("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
-		"203.0.113.0/24", "240.0.0.0/4", "100::/64", "2001:db8::/32", "3fff::/20", "5f00::/16", "64:ff9b:1::/48")},
-	{"tunnelled", prefixes("2001::/32", "::/96")},
+	{"of the cloud's host", prefixes("168.63.129.16/32")},                                            // Azure: "What is IP address 168.63.129.16?"
+	{"of the cloud's host", prefixes("100.100.100.200/32", "192.0.0.192/32")},                        // Alibaba, Oracle: metadata
+	{"of the cloud's host", prefixes("169.254.169.254/32", "fd00:ec2::254/128", "fd20:ce::254/128")}, // most, AWS, Google: metadata
+	{"of the cloud's own services", prefixes("161.26.0.0/16", "166.8.0.0/14")},                       // IBM Cloud VPC: service endpoints
+	{"unspecified", prefixes("0.0.0.0/8", "::/128")},                                                 // RFC 791, RFC 4291
+	{"loopback", prefixes("127.0.0.0/8", "::1/128")},                                                 // RFC 1122, RFC 4291
+	{"private", prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")},               // RFC 1918, RFC 4193
+	{"of a carrier's own network", prefixes("100.64.0.0/10")},                                        // RFC 6598
+	{"link-local", prefixes("169.254.0.0/16", "fe80::/10")},                                          // RFC 3927, RFC 4291
+	{"site-local", prefixes("fec0::/10")},                                                            // RFC 3879
+	{"multicast", prefixes("224.0.0.0/4", "ff00::/8")},                                               // RFC 5771, RFC 4291
+	{"for protocols", prefixes("192.0.0.0/24", "192.52.193.0/24", "2001::/23")},                      // RFC 6890, RFC 7450, RFC 2928 (Teredo, ORCHID and others)
+	{"for documents", prefixes("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")},                 // RFC 5737
+	{"for documents", prefixes("2001:db8::/32", "3fff::/20")},                                        // RFC 3849, RFC 9637
+	{"for benchmarks", prefixes("198.18.0.0/15")},                                                    // RFC 2544; of IPv6 inside 2001::/23
+	{"for AS112", prefixes("192.31.196.0/24", "192.175.48.0/24", "2620:4f:8000::/48")},               // RFC 7535, RFC 7534
+	{"tunnelled", prefixes("192.88.99.0/24", "2002::/16")},                                           // 6to4: RFC 7526, RFC 3056
+	{"translated", prefixes("64:ff9b:1::/48")},                                                       // RFC 8215
+	{"reserved", prefixes("240.0.0.0/4")},                                                            // RFC 1112, with the broadcast address
 }
+
+// public6 is the one range of public unicast of IPv6 (IANA, IPv6 address space).
+var public6 = netip.MustParsePrefix("2000::/3")
 
 func prefixes(texts ...string) []netip.Prefix {
 	list := make([]netip.Prefix, len(texts))
@@ -56,35 +76,36 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// Check returns why the gateway may not connect to an address, and nil if it may.
-// The error wraps ErrTargetRefused.
-func (g *Guard) Check(addr netip.Addr) error {
+// Check returns why the gateway may not connect to an address, in the clear or over TLS,
+// and nil if it may. The error wraps ErrTargetRefused.
+func (g *Guard) Check(addr netip.Addr, clear bool) error {
 	addr = addr.WithZone("").Unmap()
 	if !addr.IsValid() {
 		return fmt.Errorf("not an address: %w", ErrTargetRefused)
 	}
-	for _, p := range g.allow {
-		if p.Contains(addr) {
-			return nil
-		}
+	if slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return nil
 	}
 	for _, r := range refusedRanges {
-		for _, p := range r.prefixes {
-			if p.Contains(addr) {
-				return fmt.Errorf("%s is %s: %w", addr, r.why, ErrTargetRefused)
-			}
+		if slices.ContainsFunc(r.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			return fmt.Errorf("%s is %s, not public: %w", addr, r.why, ErrTargetRefused)
 		}
 	}
-	if inner, ok := embedded(addr); ok {
-		return g.Check(inner)
+	inner, ok := embedded(addr)
+	switch {
+	case ok:
+		return g.Check(inner, clear)
+	case addr.Is6() && !public6.Contains(addr):
+		return fmt.Errorf("%s is not public: %w", addr, ErrTargetRefused)
+	case clear:
+		return fmt.Errorf("%s would be called in the clear, by http and not https: %w", addr, ErrTargetRefused)
 	}
 	return nil
 }
 
 var (
-	nat64   = netip.MustParsePrefix("64:ff9b::/96")
-	sixTo4  = netip.MustParsePrefix("2002::/16")
-	isatap1 = [4]byte{0x00, 0x00, 0x5e, 0xfe}
+	nat64   = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052: how networks without IPv4 reach all of it
+	isatap1 = [4]byte{0x00, 0x00, 0x5e, 0xfe}       // RFC 5214
 	isatap2 = [4]byte{0x02, 0x00, 0x5e, 0xfe}
 )
 
@@ -96,23 +117,23 @@ func embedded(addr netip.Addr) (netip.Addr, bool) {
 	}
 	b := addr.As16()
 	mark := [4]byte(b[8:12])
-	switch {
-	case nat64.Contains(addr), mark == isatap1, mark == isatap2:
+	if nat64.Contains(addr) || mark == isatap1 || mark == isatap2 {
 		return netip.AddrFrom4([4]byte(b[12:16])), true
-	case sixTo4.Contains(addr):
-		return netip.AddrFrom4([4]byte(b[2:6])), true
 	}
 	return netip.Addr{}, false
 }
 
-// control is the net.Dialer hook: it sees the address that is about to be
-// connected to, after every spelling, name and redirect has been resolved.
-func (g *Guard) control(_, address string, _ syscall.RawConn) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("not an address: %w", ErrTargetRefused)
+// control makes the net.Dialer hook of connections in the clear or over TLS: it sees the
+// address that is about to be connected to, after every spelling, name and redirect has
+// been resolved.
+func (g *Guard) control(clear bool) func(network, address string, _ syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		ap, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("not an address: %w", ErrTargetRefused)
+		}
+		return g.Check(ap.Addr(), clear)
 	}
-	return g.Check(ap.Addr())
 }
 
 // maxURL bounds the URLs that others give, in bytes.
@@ -120,7 +141,8 @@ const maxURL = 4096
 
 // CheckURL returns why a URL cannot be a target, and nil if it can: it must be
 // absolute, http or https, name a host and carry neither user nor fragment. A host written as an
-// address is judged at once; a name is judged when it is dialled. The error
+// address is judged at once; a name is judged when it is dialled, save that http is
+// refused at once where no address may be called in the clear. The error
 // holds nothing of the URL but its address, because URLs here are secrets.
 func (g *Guard) CheckURL(raw string) error {
 	if len(raw) > maxURL {
@@ -141,12 +163,15 @@ func (g *Guard) CheckURL(raw string) error {
 	case u.Fragment != "" || strings.HasSuffix(raw, "#"):
 		return errors.New("the URL must not carry a fragment")
 	}
-	host := u.Hostname()
+	host, clear := u.Hostname(), u.Scheme == "http"
 	if addr, err := netip.ParseAddr(host); err == nil {
-		return g.Check(addr)
+		return g.Check(addr, clear)
 	}
-	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
-		return g.Check(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	switch {
+	case strings.EqualFold(strings.TrimSuffix(host, "."), "localhost"):
+		return g.Check(netip.AddrFrom4([4]byte{127, 0, 0, 1}), clear)
+	case clear && len(g.allow) == 0:
+		return fmt.Errorf("the URL must begin with https://: %w", ErrTargetRefused)
 	}
 	return nil
 }
