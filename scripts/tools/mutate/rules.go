@@ -110,14 +110,14 @@ func clamps(f *finder, n *ast.BinaryExpr, stack []ast.Node) bool {
 }
 
 // ordered reports whether two neighbouring statements both act, so that their order
-// may be a promise: a store before an acknowledgement. Two steps of one transaction
-// become true at one moment, with its commit.
+// may be a promise: a store before an acknowledgement. A step of a transaction becomes
+// true with the commit, wherever in it it stands.
 func (f *finder) ordered(a, b ast.Stmt) bool {
 	first, second := action(a), action(b)
 	if first == nil || second == nil {
 		return false
 	}
-	return !(f.step(first) && f.step(second))
+	return !f.step(first) && !f.step(second)
 }
 
 // action returns the call that a statement consists of, or that a statement begins

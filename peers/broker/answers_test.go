@@ -1,0 +1,154 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/rs/zerolog"
+)
+
+// A taker is a requester that tests play: take says what becomes of each attempt.
+type taker struct {
+	mu      sync.Mutex
+	take    func(attempt int) (protocol.SendResult, error)
+	tries   []string // texts, in order
+	settled []int64
+}
+
+func (k *taker) send(ctx context.Context, _ protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
+	k.mu.Lock()
+	k.tries = append(k.tries, string(m.Content))
+	attempt := len(k.tries)
+	k.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return protocol.SendResult{}, err
+	}
+	return k.take(attempt)
+}
+
+// answererTo returns an answerer to the taker, on the clock of the test's bubble.
+func answererTo(k *taker) *answerer {
+	log := zerolog.Nop()
+	return newAnswerer(k.send, func(item answer) { k.settled = append(k.settled, item.id) }, time.Now, &log)
+}
+
+func taken(int) (protocol.SendResult, error) { return protocol.SendResult{DeliveredTo: 1}, nil }
+
+// absent is what the bus says if the requester is not connected.
+func absent(int) (protocol.SendResult, error) { return protocol.SendResult{}, nil }
+
+func answersTo(to protocol.PeerID, ids ...int64) (list []answer) {
+	for _, id := range ids {
+		list = append(list, answer{id: id, to: to, content: []byte{byte('0' + id)}, at: time.Now().UnixMicro()})
+	}
+	return list
+}
+
+// TestAnAnswerThatWasNotSentIsLeftToTheNextRun: what a stop interrupts is not settled,
+// so that the next run sends it.
+func TestAnAnswerThatWasNotSentIsLeftToTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, during := range map[string]func(a *answerer) func(int) (protocol.SendResult, error){
+			"while it is sent": func(a *answerer) func(int) (protocol.SendResult, error) {
+				return func(int) (protocol.SendResult, error) {
+					<-a.ctx.Done()
+					return protocol.SendResult{}, context.Cause(a.ctx)
+				}
+			},
+			"while it waits for the next attempt": func(*answerer) func(int) (protocol.SendResult, error) { return absent },
+		} {
+			k := &taker{}
+			a := answererTo(k)
+			k.take = during(a)
+			a.add(answersTo("cli:will", 1))
+			synctest.Wait()
+			a.close()
+			if len(k.settled) != 0 {
+				t.Errorf("%s: an answer that nobody got was forgotten", name)
+			}
+			a.add(answersTo("cli:will", 2))
+			synctest.Wait()
+			if len(k.tries) != 1 {
+				t.Errorf("%s: %d were sent after the stop", name, len(k.tries)-1)
+			}
+		}
+	})
+}
+
+// TestAnswersComeInOrderAndAreGivenUpInTheEnd: each is tried until it is taken, the next
+// only then; one whose requester stays away is given up after a minute, one that nobody
+// takes after five, and then the next has its turn.
+func TestAnswersComeInOrderAndAreGivenUpInTheEnd(t *testing.T) {
+	broken := func(int) (protocol.SendResult, error) { return protocol.SendResult{}, errors.New("the bus is away") }
+	for name, c := range map[string]struct {
+		take        func(int) (protocol.SendResult, error)
+		from, until time.Duration // when the first answer is given up
+	}{
+		"taken":     {taken, 0, 0},
+		"absent":    {absent, time.Minute, 80 * time.Second},
+		"no answer": {broken, 5 * time.Minute, 6 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				k := &taker{}
+				a := answererTo(k)
+				defer a.close()
+				var gaveUp time.Duration
+				k.take = func(attempt int) (protocol.SendResult, error) {
+					if k.tries[attempt-1] == "2" {
+						gaveUp = time.Since(began)
+						return taken(attempt)
+					}
+					return c.take(attempt)
+				}
+				a.add(answersTo("cli:will", 1, 2))
+				for !a.idle() {
+					pass(time.Second)
+				}
+				if len(k.settled) != 2 || k.settled[0] != 1 || k.settled[1] != 2 {
+					t.Errorf("settled were %v", k.settled)
+				}
+				if gaveUp < c.from || gaveUp > c.until {
+					t.Errorf("the second answer was sent after %v; want %v to %v", gaveUp, c.from, c.until)
+				}
+			})
+		})
+	}
+}
+
+// pass lets time go by on the clock of the bubble.
+func pass(d time.Duration) { time.Sleep(d) }
+
+// TestOneRequesterHoldsUpNoOther: each has a lane, with a bound.
+func TestOneRequesterHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &taker{take: absent}
+		a := answererTo(k)
+		defer a.close()
+		many := make([]answer, maxUnsent)
+		for i := range many {
+			many[i] = answer{id: int64(i), to: "cli:away", content: []byte("0"), at: time.Now().UnixMicro()}
+		}
+		a.add(many[1:])
+		if a.full("cli:away") {
+			t.Error("a lane is full before its bound")
+		}
+		a.add(many[:1])
+		synctest.Wait()
+		k.mu.Lock()
+		k.take = taken
+		k.mu.Unlock()
+		a.add(answersTo("cli:will", 1))
+		synctest.Wait()
+		if !a.full("cli:away") || a.full("cli:will") || len(k.settled) != 1 {
+			t.Errorf("full: %v and %v; settled: %v", a.full("cli:away"), a.full("cli:will"), k.settled)
+		}
+	})
+}
