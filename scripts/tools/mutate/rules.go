@@ -2,6 +2,7 @@ package main
 
 import (
 	"go/ast"
+	"go/token"
 	"slices"
 )
 
@@ -111,13 +112,23 @@ func clamps(f *finder, n *ast.BinaryExpr, stack []ast.Node) bool {
 
 // ordered reports whether two neighbouring statements both act, so that their order
 // may be a promise: a store before an acknowledgement. A step of a transaction becomes
-// true with the commit, wherever in it it stands.
+// true with the commit, wherever in it it stands; and calls that fill in different
+// variables, fill(&a), fill(&b), do not meet.
 func (f *finder) ordered(a, b ast.Stmt) bool {
 	first, second := action(a), action(b)
 	if first == nil || second == nil {
 		return false
 	}
-	return !f.step(first) && !f.step(second)
+	return !f.step(first) && !f.step(second) && !(fills(first) && fills(second))
+}
+
+// fills reports whether a call is given the address of what it sets.
+func fills(c *ast.CallExpr) bool {
+	if len(c.Args) == 0 {
+		return false
+	}
+	address, ok := c.Args[0].(*ast.UnaryExpr)
+	return ok && address.Op == token.AND
 }
 
 // action returns the call that a statement consists of, or that a statement begins

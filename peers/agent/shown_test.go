@@ -1,0 +1,192 @@
+package agent_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func constantFence() string { return "FENCE" }
+
+// turnOf returns the newest turn of an event.
+func (w *world) turnOf(event string) harness.Turn {
+	w.t.Helper()
+	for _, turn := range slices.Backward(w.stub.seen()) {
+		if turn.Event.EventID == event {
+			return turn
+		}
+	}
+	w.t.Fatalf("there was no turn of %s", event)
+	return harness.Turn{}
+}
+
+// TestWhatAHarnessIsGiven: the whole of what a model and a program are given of an
+// event, and nothing beside it.
+func TestWhatAHarnessIsGiven(t *testing.T) {
+	opts := &agent.Options{Fence: constantFence, SystemPrompt: " Be brief. ", Workspace: "/work", Roles: []string{"role:sre"}}
+	inWorld(t, newStub(answering("on it")), opts, func(t *testing.T, w *world) {
+		m := dm("e1", "help me")
+		m.CreatedAt, m.Author.Username = "2026-06-01T12:00:00Z", "will"
+		m.Attachments = []protocol.Attachment{{Kind: "photo", Name: "a.png", MimeType: "image/png", Size: 1234, Ref: "file_1"}}
+		w.say(m)
+		w.sleep(5 * time.Second)
+		shown := w.stub.seen()[0]
+		if diff := cmp.Diff(harness.Event{
+			EventID: "e1", Sequence: 1, Recipient: "agent:lead", Role: "user", IdempotencyKey: "e1:agent:lead",
+			Said: harness.Said{
+				CreatedAt: "2026-06-01T12:00:00Z", Source: harness.Source{Platform: "telegram"}, Conversation: harness.Conversation{ID: "42", Kind: "dm"},
+				Author: harness.Author{ID: "77", Kind: "human", DisplayName: "Will", Username: "will"},
+				Content: []harness.Part{
+					{Type: "text", Text: "help me"},
+					{Type: "file", Name: "a.png", MimeType: "image/png", Ref: "file_1", Size: 1234, Kind: "photo"},
+				},
+			},
+			Ruling: harness.Ruling{
+				Directedness: "to_me", Policy: "must_respond", Reason: "direct_message", Priority: "normal", DeadlineMS: 300_000,
+				Mode: "buffered", Context: "thread_window",
+			},
+		}, shown.Event); diff != "" {
+			t.Errorf("the event (-want +got):\n%s", diff)
+		}
+		const wantPrompt = "C2A EVENT\nevent_id: e1\nconversation: dm 42\nauthor: human:Will\nauthor_id: 77\ndirectedness: to_me\n" +
+			"response_policy: must_respond\npriority: normal\nreason: direct_message\nreply_target: dm:42\nfence: FENCE\n" +
+			"\nMESSAGE\n<<FENCE\nhelp me\nFENCE>>\n\nATTACHMENTS\n<<FENCE\nphoto \"a.png\" image/png 1234 bytes\nFENCE>>\n"
+		if shown.Prompt != wantPrompt {
+			t.Errorf("the prompt is\n%s\nwant\n%s", shown.Prompt, wantPrompt)
+		}
+		wantSystem := "Be brief.\n\nYou are the agent lead on a message bus. Others reach you as @lead. You speak for nobody else.\n" +
+			"Your roles: role:sre.\nYour workspace is the folder /work.\n\nC2A RESPONSE RULES\n"
+		if !strings.HasPrefix(shown.System, wantSystem) || shown.Contract != "" {
+			t.Errorf("the system prompt is\n%s\nwant\n%s", shown.System, wantSystem)
+		}
+		if shown.Workspace != "/work" || shown.Chat != "tg:42" || shown.Attempt != 1 || shown.ChatServer != nil {
+			t.Errorf("the turn is %+v", shown)
+		}
+	})
+}
+
+// TestWhatWasSaidAroundAMention: the dozen messages before it in its thread, the agent's
+// own as such, without those that were deleted and those of other places.
+func TestWhatWasSaidAroundAMention(t *testing.T) {
+	inWorld(t, newStub(answering("I am in")), &agent.Options{Fence: constantFence}, func(t *testing.T, w *world) {
+		w.say(inThread(post("e0", "@lead join us"), "T1"))
+		w.sleep(5 * time.Second)
+		w.say(inThread(post("other", "of another thread"), "T2"))
+		for i := range 12 {
+			m := inThread(by(post(fmt.Sprint("n", i), fmt.Sprint("note ", i)), "78", "human"), "T1")
+			m.Author.Username = "hidden"
+			w.say(m)
+		}
+		gone := inThread(by(post("n11", ""), "78", "human"), "T1")
+		gone.Event = "delete"
+		w.say(gone)
+		w.say(inThread(post("e1", "@lead what now?"), "T1"))
+		w.sleep(5 * time.Second)
+		prompt := w.turnOf("e1").Prompt
+		_, around, _ := strings.Cut(prompt, "\nCONTEXT\n")
+		around, message, _ := strings.Cut(around, "\nMESSAGE\n")
+		want := ""
+		for i := range 11 { // n11 is one of the twelve, and says nothing any more
+			want += fmt.Sprintf("event_id: n%d\nauthor: human:78\nauthor_id: 78\n<<FENCE\nnote %d\nFENCE>>\n", i, i)
+		}
+		if _, around, _ = strings.Cut(around, "\n"); around != want {
+			t.Errorf("around it is\n%s\nwant\n%s", around, want)
+		}
+		if message != "<<FENCE\n@lead what now?\nFENCE>>\n" || !strings.Contains(prompt, "\nreply_target: thread:T1\n") {
+			t.Errorf("the prompt is\n%s", prompt)
+		}
+		w.say(inThread(post("e2", "@lead and you?"), "T1"))
+		w.sleep(5 * time.Second)
+		if prompt = w.turnOf("e2").Prompt; !strings.Contains(prompt, "author: agent:lead\nauthor_id: agent:lead\n<<FENCE\nI am in\nFENCE>>\n") {
+			t.Errorf("its own answer is shown as\n%s", prompt)
+		}
+	})
+}
+
+// TestAKnockNamesNobody: of what others chose, only the mentions of this agent and of its
+// roles are in it.
+func TestAKnockNamesNobody(t *testing.T) {
+	inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) {
+		m := post("e1", "@backend-agents look")
+		m.Mentions = []string{"role:backend-agents", "role:ops"}
+		m.Author.Username, m.Chat.Service, m.Chat.Context = "named", "service", "context"
+		w.say(m)
+		w.sleep(time.Second)
+		event := w.turnOf("e1").Event
+		equal(t, "mentions", event.Mentions, []string{"role:backend-agents"})
+		if c := event.Conversation; event.Author.Username+event.Author.DisplayName+c.Title+c.Service+c.Context != "" || event.Author.ID != "77" || c.ID != "C1" {
+			t.Errorf("the knock shows %+v and %+v", event.Author, c)
+		}
+	})
+}
+
+// TestAProgramThatSettlesItsEventEndsItsTurn: an accepted turn is over once its event is
+// answered, reacted to, resolved or put off; nothing more is expected of it.
+func TestAProgramThatSettlesItsEventEndsItsTurn(t *testing.T) {
+	for _, c := range []struct {
+		tool, turn, disposition string
+		arguments               map[string]any
+	}{
+		{"chat.send_message", "finished", "responded", map[string]any{"inReplyTo": "e1", "text": "done"}},
+		{"chat.react", "finished", "responded", map[string]any{"eventId": "e1", "signal": "done"}},
+		{"chat.resolve", "finished", "responded", map[string]any{"eventId": "e1"}},
+		{"chat.defer", "finished", "deferred", map[string]any{"eventId": "e1", "reason": "later"}},
+	} {
+		t.Run(c.tool, func(t *testing.T) {
+			inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+				w.say(dm("e1", "help me"))
+				w.sleep(5 * time.Second)
+				if _, r := call(w.tools(), c.tool, c.arguments); r.IsError {
+					t.Fatal(r.Text())
+				}
+				w.sleep(time.Second)
+				equal(t, "turns", w.turnStates(), []string{"e1 1 started", "e1 1 accepted", "e1 1 " + c.turn})
+				w.wantDispositions("e1 " + c.disposition)
+			})
+		})
+	}
+}
+
+// TestTheTypingSignEnds: it is renewed while an answer is worked on, for five minutes at
+// most, and is shown for nothing that needs no answer.
+func TestTheTypingSignEnds(t *testing.T) {
+	inWorld(t, newStub(holding), &agent.Options{Deadline: time.Hour}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.sleep(2200 * time.Millisecond)
+		if w.typing != 0 {
+			t.Errorf("typing is shown before a quick answer had its time")
+		}
+		w.sleep(time.Second)
+		if w.typing != 1 {
+			t.Errorf("typing is shown %d times after a second", w.typing)
+		}
+		w.sleep(8 * time.Second)
+		if w.typing != 3 {
+			t.Errorf("typing is shown %d times; want it every 4 s", w.typing)
+		}
+		w.sleep(5 * time.Minute)
+		shown := w.typing
+		w.sleep(5 * time.Minute)
+		if w.typing != shown || shown < 70 {
+			t.Errorf("typing was shown %d times, and %d times after five minutes", shown, w.typing-shown)
+		}
+	})
+	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+		w.say(inThread(post("e1", "@lead join us"), "T1"))
+		w.sleep(10 * time.Second)
+		before := w.typing
+		w.say(inThread(by(post("e2", "fine weather"), "78", "human"), "T2"))
+		w.sleep(10 * time.Second)
+		if before == 0 || w.typing > before+3 {
+			t.Errorf("typing is shown %d times, then %d", before, w.typing)
+		}
+	})
+}
