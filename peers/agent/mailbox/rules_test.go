@@ -1,0 +1,152 @@
+package mailbox
+
+import (
+	"testing"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+func TestHowLongADeferredEventRests(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	const first = 15 * time.Minute
+	for _, c := range []struct {
+		eta       string
+		deferrals int
+		want      time.Duration
+	}{
+		{"", 0, 15 * time.Minute},
+		{"", 1, 30 * time.Minute},
+		{"", 4, 4 * time.Hour},
+		{"", 5, 8 * time.Hour},
+		{"", 9, 8 * time.Hour},
+		{"after lunch", 0, 15 * time.Minute},
+		{"45m", 3, 45 * time.Minute},
+		{"2026-06-01T14:00:00Z", 3, 2 * time.Hour},
+		{"2026-06-01T11:00:00Z", 0, time.Second},
+		{"-5m", 0, time.Second},
+		{"10ms", 0, time.Second},
+		{"2000h", 0, 7 * 24 * time.Hour},
+		{"2027-06-01T14:00:00Z", 0, 7 * 24 * time.Hour},
+	} {
+		if got := restFor(c.eta, c.deferrals, first, now); got != c.want {
+			t.Errorf("until %q after %d deferrals it rests %v; want %v", c.eta, c.deferrals, got, c.want)
+		}
+	}
+}
+
+func TestKeysOfTheAgentAreReserved(t *testing.T) {
+	e := &Entry{EventID: "e1"}
+	for key, reserved := range map[string]bool{
+		"e1:reply": false, "mine": false, "": false, "reply": false, "react": false, "e1:replying": false, "failed": false,
+		"e2:reply": true, "react:e1:done": true, "react:": true, "failed:e1": true, "failed:e9": true, "escalation:e1": true,
+	} {
+		if ReservedKey(key, e) != reserved {
+			t.Errorf("%q is reserved: %v; want %v", key, !reserved, reserved)
+		}
+	}
+}
+
+func TestWhoSeesAnAnswer(t *testing.T) {
+	for _, c := range []struct {
+		chat protocol.Chat
+		want string
+	}{
+		{protocol.Chat{ID: "42", Kind: "dm"}, "dm"},
+		{protocol.Chat{ID: "42", Kind: "dm", ThreadID: "7"}, "dm"},
+		{protocol.Chat{ID: "C1", Kind: "channel"}, "channel"},
+		{protocol.Chat{ID: "C1", Kind: "channel", ThreadID: "7"}, "thread"},
+		{protocol.Chat{ID: "C1", Kind: "thread"}, "thread"},
+		{protocol.Chat{ID: "C1", Kind: "system"}, "channel"},
+	} {
+		e := &Entry{Content: protocol.ChatMessage{Chat: &c.chat}}
+		if got := e.Visibility(); got != c.want {
+			t.Errorf("in %+v it is seen by the %s; want %s", c.chat, got, c.want)
+		}
+	}
+}
+
+func TestWhatGoesFirst(t *testing.T) {
+	of := func(mode attention.Mode, p attention.Priority) *Entry {
+		return &Entry{Decision: attention.Decision{Injection: mode, Priority: p}}
+	}
+	calm, urgent := attention.PriorityNormal, attention.PriorityUrgent
+	for name, c := range map[string]struct {
+		list []*Entry
+		want int
+	}{
+		"a message":                       {[]*Entry{of(attention.ModeBuffered, calm)}, RankNormal},
+		"an urgent message that may wait": {[]*Entry{of(attention.ModeBuffered, urgent)}, RankNormal},
+		"one that may not wait":           {[]*Entry{of(attention.ModeImmediate, calm)}, RankImmediate},
+		"an urgent one":                   {[]*Entry{of(attention.ModeImmediate, urgent)}, RankUrgent},
+		"a message, then one at once":     {[]*Entry{of(attention.ModeBuffered, calm), of(attention.ModeImmediate, calm)}, RankImmediate},
+		"one at once, then an urgent one": {[]*Entry{of(attention.ModeImmediate, calm), of(attention.ModeImmediate, urgent)}, RankUrgent},
+	} {
+		if got := rankOf(c.list); got != c.want {
+			t.Errorf("%s has rank %d; want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestOnlyMessagesMerge(t *testing.T) {
+	for _, c := range []struct {
+		event  string
+		mode   attention.Mode
+		action attention.Action
+		want   bool
+	}{
+		{protocol.EventMessage, attention.ModeBuffered, attention.ActionNone, true},
+		{protocol.EventMessage, attention.ModeImmediate, attention.ActionReturn, true},
+		{protocol.EventMessage, attention.ModeImmediate, attention.ActionLeave, false},
+		{protocol.EventMessage, attention.ModeNotify, attention.ActionNone, false},
+		{protocol.EventEdit, attention.ModeBuffered, attention.ActionNone, false},
+		{protocol.EventAssignment, attention.ModeBuffered, attention.ActionNone, false},
+	} {
+		e := &Entry{Content: protocol.ChatMessage{Event: c.event}, Decision: attention.Decision{Injection: c.mode, Action: c.action}}
+		if e.Mergeable() != c.want {
+			t.Errorf("%s %s %s merges: %v; want %v", c.event, c.mode, c.action, !c.want, c.want)
+		}
+	}
+}
+
+func TestWhereAnAnswerToAWakeGoes(t *testing.T) {
+	for _, c := range []struct {
+		origin Origin
+		want   bool
+	}{
+		{Origin{}, false},
+		{Origin{DeliveryID: "d", AnsweredID: "q", MessageID: "m"}, false},
+		{Origin{QuestionID: "q"}, true},
+		{Origin{ConversationID: "c"}, true},
+		{Origin{FlightID: "f"}, true},
+		{Origin{WorkItemID: "w"}, true},
+	} {
+		if c.origin.TakesWords() != c.want {
+			t.Errorf("%+v takes words: %v; want %v", c.origin, !c.want, c.want)
+		}
+	}
+	if ReplyType("chorus:ops") != protocol.TypeChatReply || ReplyType("tg:42") != protocol.TypeTGReply {
+		t.Error("a chat gets replies of the type of another")
+	}
+}
+
+// TestWhereAnAgentTookLeave: it is gone from the thread that it left, and from all of
+// the chat if it left that, until it is named again.
+func TestWhereAnAgentTookLeave(t *testing.T) {
+	for _, c := range []struct {
+		place place
+		want  bool
+	}{
+		{place{}, false},
+		{place{joined: 5}, false},
+		{place{left: 5}, true},
+		{place{chatLeft: 5}, true},
+		{place{chatLeft: 5, joined: 3}, true},
+		{place{chatLeft: 5, joined: 7}, false},
+	} {
+		if c.place.gone() != c.want {
+			t.Errorf("%+v is gone: %v; want %v", c.place, !c.want, c.want)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package turns
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// heldAt is a message that came so many seconds after noon.
+func heldAt(id string, seconds float64, change ...func(e *mailbox.Entry)) *mailbox.Entry {
+	e := &mailbox.Entry{
+		EventID: id, Chat: "tg:42", Received: noon.Add(time.Duration(seconds * float64(time.Second))),
+		Content: protocol.ChatMessage{
+			Event: protocol.EventMessage, Chat: &protocol.Chat{ID: "42", Kind: "dm"}, Author: &protocol.Author{ID: "77", Kind: "human"},
+		},
+		Decision: attention.Decision{Injection: attention.ModeBuffered},
+	}
+	for _, c := range change {
+		c(e)
+	}
+	return e
+}
+
+func mode(m attention.Mode) func(e *mailbox.Entry) {
+	return func(e *mailbox.Entry) { e.Decision.Injection = m }
+}
+
+func author(id string) func(e *mailbox.Entry) {
+	return func(e *mailbox.Entry) { e.Content.Author.ID = id }
+}
+
+func thread(id string) func(e *mailbox.Entry) {
+	return func(e *mailbox.Entry) { e.Content.Chat.ThreadID = id }
+}
+
+// TestFragmentsAreGrouped: what one author says in one place within the window of 2 s,
+// and within 5 s in all, is one turn, due when the first of both ends.
+func TestFragmentsAreGrouped(t *testing.T) {
+	for name, c := range map[string]struct {
+		held []*mailbox.Entry
+		want string // "ids due in seconds", one for each group
+	}{
+		"one":                 {[]*mailbox.Entry{heldAt("a", 0)}, "a 2"},
+		"two":                 {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1)}, "ab 3"},
+		"at the window's end": {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2)}, "ab 4"},
+		"after the window":    {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2.1)}, "a 2, b 4.1"},
+		"up to the cap":       {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2), heldAt("c", 4), heldAt("d", 5)}, "abcd 5"},
+		"beyond the cap":      {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2), heldAt("c", 4), heldAt("d", 5.1)}, "abc 5, d 7.1"},
+		"two authors":         {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, author("78")), heldAt("c", 1.5)}, "ac 3.5, b 3"},
+		"two threads":         {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, thread("T"))}, "a 2, b 3"},
+		"at once":             {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, mode(attention.ModeImmediate))}, "ab 1"},
+		"a knock alone":       {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, mode(attention.ModeNotify)), heldAt("c", 1.5)}, "a 2, b 1, c 3.5"},
+		"an edit alone": {
+			[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, func(e *mailbox.Entry) { e.Content.Event = protocol.EventEdit })}, "a 2, b 3",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, g := range groupHeld(c.held, 2*time.Second, 5*time.Second) {
+				var ids strings.Builder
+				for _, e := range g.events {
+					ids.WriteString(e.EventID)
+				}
+				got = append(got, fmt.Sprint(ids.String(), " ", g.due.Sub(noon).Seconds()))
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("got %q; want %q", strings.Join(got, ", "), c.want)
+			}
+		})
+	}
+}
+
+func TestTheSoonestOfTwoTimes(t *testing.T) {
+	later := noon.Add(1)
+	for _, c := range [][3]time.Time{
+		{{}, {}, {}}, {noon, {}, noon}, {{}, noon, noon}, {noon, later, noon}, {later, noon, noon}, {noon, noon, noon},
+	} {
+		if got := soonest(c[0], c[1]); !got.Equal(c[2]) {
+			t.Errorf("of %v and %v it is %v", c[0], c[1], got)
+		}
+	}
+}
+
+// TestAFailedTurnWaitsLonger: the pause doubles, and is as long as whoever failed it wants.
+func TestAFailedTurnWaitsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Runner{opts: Options{FirstRetry: 2 * time.Second}}
+		later := func(after time.Duration) error {
+			return fmt.Errorf("asked: %w", &harness.LaterError{After: after, Err: errors.New("busy")})
+		}
+		for _, c := range []struct {
+			failures int
+			failure  error
+			want     time.Duration
+		}{
+			{0, harness.ErrTemporary, 2 * time.Second}, {1, harness.ErrTemporary, 4 * time.Second}, {3, harness.ErrTemporary, 16 * time.Second},
+			{0, later(time.Minute), time.Minute}, {3, later(time.Second), 16 * time.Second},
+		} {
+			if got := time.Until(r.retryAt(&mailbox.Turn{Failures: c.failures}, c.failure)); got != c.want {
+				t.Errorf("after %d failures and %v it waits %v; want %v", c.failures, c.failure, got, c.want)
+			}
+		}
+	})
+}
+
+func TestWhereAnEventComesFrom(t *testing.T) {
+	for chat, want := range map[protocol.Topic]string{"tg:42": "telegram", "chorus:ops": "chorus", "collab": "bus", "cli:will": "cli"} {
+		if got := platformOf(chat); got != want {
+			t.Errorf("%s is on %s; want %s", chat, got, want)
+		}
+	}
+	r := &Runner{opts: Options{Settings: mailbox.Settings{Self: attention.Self{ID: "agent:lead", Roles: []string{"sre", "role:ops"}}}}}
+	for mention, want := range map[string]bool{
+		"agent:lead": true, "role:sre": true, "role:ops": true, "agent:w9": false, "role:lead": false, "sre": false, "role:role:ops": false,
+	} {
+		if r.meant(mention) != want {
+			t.Errorf("%s means the agent: %v; want %v", mention, !want, want)
+		}
+	}
+}
+
+// TestPlacesOfTurns: a place is held by its turn until that was accepted or is over, and
+// turns of one place enter one behind the other.
+func TestPlacesOfTurns(t *testing.T) {
+	rs := &runs{byID: map[string]*run{}, entering: map[string]chan struct{}{}}
+	stopped := map[string]error{}
+	begin := func(id, place string, accepted bool) {
+		rs.byID[id] = &run{place: place, accepted: accepted, cancel: func(why error) { stopped[id] = why }}
+	}
+	begin("t1", "p", false)
+	begin("t2", "q", true)
+	for _, c := range [][3]string{{"p", "t9", "t1"}, {"q", "t9", ""}, {"r", "t9", ""}, {"r", "t1", "t1"}} {
+		if got := rs.holder(c[0], c[1]); got != c[2] {
+			t.Errorf("for %s, %s is held by %q; want %q", c[1], c[0], got, c[2])
+		}
+	}
+	if rs.busy() != 1 {
+		t.Errorf("%d turns are busy; want the one that was not accepted", rs.busy())
+	}
+	why := errors.New("because")
+	for id, want := range map[string][2]bool{"t1": {true, false}, "t2": {true, true}, "t9": {false, true}} {
+		if running, tell := rs.stop(id, why); running != want[0] || tell != want[1] {
+			t.Errorf("stopping %s gives %v and %v; want %v", id, running, tell, want)
+		}
+	}
+	if len(stopped) != 2 || stopped["t1"] != why {
+		t.Errorf("stopped were %v", stopped)
+	}
+
+	first, enter1 := rs.lineUp("p")
+	second, enter2 := rs.lineUp("p")
+	third, enter3 := rs.lineUp("p")
+	if other, _ := rs.lineUp("q"); first != nil || other != nil {
+		t.Error("the first of a place waits")
+	}
+	open := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	if open(second) || open(third) {
+		t.Error("nobody has entered yet")
+	}
+	enter1()
+	enter1()
+	if !open(second) || open(third) {
+		t.Error("the second follows the first, and the third the second")
+	}
+	enter2()
+	enter3()
+	if again, _ := rs.lineUp("p"); !open(third) || again != nil {
+		t.Error("a place remembers those who have entered")
+	}
+}
