@@ -34,6 +34,21 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 // granted returns the session's credential, or nil if the bus is open.
 func (s *session) granted() *grant.Credential { return s.credential.Load() }
 
+// everyName is what an open bus vouches for: whoever reaches it may be anybody.
+var everyName = []string{"*"}
+
+// names returns the names for which the bus vouches with a message: those that the
+// sender's credential grants, in requests to the broker, which alone asks for them.
+func (s *session) names(m *protocol.Send) []string {
+	if m.Type != protocol.TypeCollabRequest {
+		return nil
+	}
+	if c := s.granted(); c != nil {
+		return c.Names
+	}
+	return everyName
+}
+
 // mayBe returns nil if the session may use an identity, or the reason why not.
 func (s *session) mayBe(id protocol.PeerID) error {
 	if c := s.granted(); c != nil && !c.MayBe(id) {

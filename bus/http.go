@@ -131,7 +131,7 @@ func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Cr
 func (srv *Server) whoami(w http.ResponseWriter, _ *http.Request, c *grant.Credential) {
 	if c == nil {
 		all := []string{"*"}
-		writeJSON(w, http.StatusOK, map[string]any{"open": true, "name": "", "identities": all, "subscribe": all, "publish": all})
+		writeJSON(w, http.StatusOK, map[string]any{"open": true, "name": "", "identities": all, "subscribe": all, "publish": all, "names": all})
 		return
 	}
 	writeJSON(w, http.StatusOK, c)

@@ -32,7 +32,7 @@ type publication struct {
 
 // publish delivers a checked message to every subscriber.
 func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
-	p := newPublication(s.server, s.batch.at, id, send)
+	p := newPublication(s.server, s.batch.at, id, send, s.names(&send))
 	p.sender = s
 	s.batch.counts.accepted++
 	p.route(s.batch, s.server.index.targets(send.Topic))
@@ -75,7 +75,7 @@ func (p *publication) route(b *batch, targets []target) {
 
 // newPublication copies id and send. One buffer holds the params, the id, and later the
 // answer.
-func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send) *publication {
+func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send, names []string) *publication {
 	p := &publication{server: srv, accepted: at}
 	const envelopes = len(`{"topic":"","payload":}`) + len(`{"accepted":true,"messageId":"","deliveredTo":999,"addressee":"absent"}`)
 	buf := make([]byte, 0, envelopes+len(send.Topic)+len(send.Payload)+len(id)+len(send.MessageID))
@@ -84,7 +84,10 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 	buf = append(buf, `,"payload":`...)
 	start := len(buf)
 	buf = append(buf, send.Payload...)
-	p.message = Arrived{Topic: send.Topic, MessageID: send.MessageID, From: send.From, Payload: buf[start:len(buf):len(buf)]}
+	p.message = Arrived{Topic: send.Topic, MessageID: send.MessageID, From: send.From, Names: names, Payload: buf[start:len(buf):len(buf)]}
+	if len(names) > 0 {
+		buf = appendNames(buf, names)
+	}
 	buf = append(buf, '}')
 	p.params = buf[:len(buf):len(buf)]
 	if id != nil {
@@ -100,6 +103,18 @@ func newPublication(srv *Server, at time.Time, id jsonrpc.ID, send protocol.Send
 		p.outcome.Addressee = protocol.AddresseeAbsent
 	}
 	return p
+}
+
+// appendNames adds the member of processMessage that vouches for the sender's names.
+func appendNames(buf []byte, names []string) []byte {
+	buf = append(buf, `,"names":[`...)
+	for i, name := range names {
+		if i > 0 {
+			buf = append(buf, ',')
+		}
+		buf = jsonrpc.AppendString(buf, name)
+	}
+	return append(buf, ']')
 }
 
 func (p *publication) startRow() activitylog.Row {

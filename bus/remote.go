@@ -72,6 +72,7 @@ type Arrived struct {
 	Topic     string
 	MessageID string
 	From      string
+	Names     []string // that the sender may announce; see protocol.ProcessParams
 	Payload   []byte
 }
 
@@ -207,7 +208,7 @@ func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size(
 // Deliver implements Local.
 func (srv *Server) Deliver(m Arrived, done func(Result)) {
 	b := srv.newBatch()
-	p := newPublication(srv, b.at, nil, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From})
+	p := newPublication(srv, b.at, nil, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From}, m.Names)
 	p.finished = func(_ *batch, r Result) { done(r) }
 	p.route(b, srv.index.targets(m.Topic))
 	b.flush()

@@ -101,10 +101,14 @@ const (
 	AddresseeAbsent Addressee = "absent"
 )
 
-// ProcessParams delivers a message to a subscriber (section 5.4).
+// ProcessParams delivers a message to a subscriber (section 5.4). Names, an extension,
+// is what the bus vouches for beside the sender's identity: patterns of the names that
+// its credential lets it announce besides its own; every name on an open bus. It comes
+// with a collab_request only.
 type ProcessParams struct {
 	Topic   Topic           `json:"topic"`
 	Payload json.RawMessage `json:"payload"`
+	Names   []string        `json:"names,omitempty"`
 }
 
 // ProcessResult answers processMessage. Processed means that the message is accepted

@@ -8,7 +8,7 @@ import (
 )
 
 // StartClosed is Start for a bus with credentials. Peers need a token and connect
-// to its URL; those of Join, which have none, are turned away.
+// to its URL, as those of JoinWith do; those of Join, which have none, are turned away.
 func StartClosed(t testing.TB, file *grant.File) *Bus {
 	t.Helper()
 	return Start(t, &bus.Options{Credentials: file})

@@ -29,9 +29,20 @@ const patience = 20 * time.Second
 // Join connects a scripted peer, subscribed to the patterns.
 func (b *Bus) Join(t testing.TB, id protocol.PeerID, patterns ...protocol.Pattern) *Scripted {
 	t.Helper()
+	return join(t, id, &peer.Options{Dial: b.Dial}, patterns)
+}
+
+// JoinWith is Join with the token of a credential, for a bus of StartClosed.
+func (b *Bus) JoinWith(t testing.TB, token string, id protocol.PeerID, patterns ...protocol.Pattern) *Scripted {
+	t.Helper()
+	return join(t, id, &peer.Options{Buses: []string{b.URL()}, Token: token}, patterns)
+}
+
+func join(t testing.TB, id protocol.PeerID, link *peer.Options, patterns []protocol.Pattern) *Scripted {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Scripted{
-		Peer: peer.New(id, &peer.Options{Dial: b.Dial}),
+		Peer: peer.New(id, link),
 		got:  make(chan *Delivery, 10_000), stop: stop, done: make(chan struct{}),
 	}
 	s.HandleAny(s.record)

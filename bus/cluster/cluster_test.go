@@ -191,6 +191,18 @@ func TestFramesLargerThanANATSPayload(t *testing.T) {
 	}
 }
 
+// TestNamesCrossBuses: what the sender's bus vouches for reaches a broker at another.
+func TestNamesCrossBuses(t *testing.T) {
+	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
+	ear := nodes[1].Join(t, protocol.PeerBroker, "collab:*")
+	sender := nodes[0].Join(t, "agent:a")
+	settle(t, nodes...)
+	sender.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, map[string]string{"method": "x"})
+	if d := ear.Next(t); len(d.Names) != 1 || d.Names[0] != "*" {
+		t.Errorf("vouched for %q", d.Names)
+	}
+}
+
 func TestOrderAcrossBuses(t *testing.T) {
 	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 2)
 	ear := nodes[1].Join(t, "agent:x", "agent:x")

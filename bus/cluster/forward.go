@@ -10,7 +10,7 @@ import (
 // Forward implements bus.Cluster. It never waits: a message that cannot be queued is lost
 // at once, and its peers count as offline.
 func (c *Cluster) Forward(f *bus.Forward) {
-	about := about{Topic: f.Arrived.Topic, MessageID: f.Arrived.MessageID, From: f.Arrived.From, Silent: len(f.Peers) == 0}
+	about := about{Topic: f.Arrived.Topic, MessageID: f.Arrived.MessageID, From: f.Arrived.From, Names: f.Arrived.Names, Silent: len(f.Peers) == 0}
 	c.mu.Lock()
 	c.nextID++
 	id, stopping := c.nextID, c.gaveUp != ""
@@ -40,10 +40,11 @@ func (c *Cluster) GiveUp(reason string) {
 
 // about describes a forwarded payload.
 type about struct {
-	Topic     string `json:"topic"`
-	MessageID string `json:"messageId"`
-	From      string `json:"from"`
-	Silent    bool   `json:"silent,omitempty"` // nobody waits for the outcome
+	Topic     string   `json:"topic"`
+	MessageID string   `json:"messageId"`
+	From      string   `json:"from"`
+	Names     []string `json:"names,omitempty"`
+	Silent    bool     `json:"silent,omitempty"` // nobody waits for the outcome
 }
 
 // takeForward delivers a message that another bus accepted and forwarded.
@@ -53,7 +54,7 @@ func (c *Cluster) takeForward(h header, body []byte) {
 	if !c.understood(h.From, "a message", err) {
 		return
 	}
-	arrived := bus.Arrived{Topic: a.Topic, MessageID: a.MessageID, From: a.From, Payload: payload}
+	arrived := bus.Arrived{Topic: a.Topic, MessageID: a.MessageID, From: a.From, Names: a.Names, Payload: payload}
 	c.local.Deliver(arrived, func(r bus.Result) {
 		if a.Silent {
 			return

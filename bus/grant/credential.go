@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"hubbub/protocol"
 )
@@ -21,6 +22,7 @@ type Credential struct {
 	Subscribe  []string `toml:"subscribe" json:"subscribe"`
 	Publish    []string `toml:"publish" json:"publish"`
 	Issue      []string `toml:"issue,omitempty" json:"issue,omitempty"`
+	Names      []string `toml:"names,omitempty" json:"names,omitempty"` // that its agents may announce besides their own
 }
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
@@ -39,11 +41,16 @@ func (c *Credential) CheckGrants() error {
 	if !nameSyntax.MatchString(c.Name) {
 		return fmt.Errorf("the credential name %q must be 1 to 128 letters, digits, '.', '_', ':' or '-', the first a letter or digit", c.Name)
 	}
-	for _, list := range [][]string{c.Identities, c.Subscribe, c.Publish, c.Issue} {
+	for _, list := range [][]string{c.Identities, c.Subscribe, c.Publish, c.Issue, c.Names} {
 		for _, p := range list {
 			if _, err := protocol.ParsePattern(p); err != nil {
 				return fmt.Errorf("credential %q: %w", c.Name, err)
 			}
+		}
+	}
+	for _, name := range c.Names {
+		if strings.ContainsAny(name, ":@. ") {
+			return fmt.Errorf("credential %q: the name %q must be bare, such as lead: without dots, colons, @ and spaces", c.Name, name)
 		}
 	}
 	return nil
@@ -76,8 +83,9 @@ func covered(granted []string, p protocol.Pattern) bool {
 
 // MayIssue returns nil if the holder may issue or revoke the credential child, or the
 // reason why not. The identities and issue patterns of child must lie inside the issue
-// patterns of the holder, and its subscribe and publish patterns inside those or the
-// holder's own subscribe and publish patterns.
+// patterns of the holder, its subscribe and publish patterns inside those or the
+// holder's own subscribe and publish patterns, and its names, as those of agents, inside
+// the issue patterns or the holder's own names.
 func (c *Credential) MayIssue(child *Credential) error {
 	if len(c.Issue) == 0 {
 		return errors.New("this credential may not issue others; grant it --issue patterns")
@@ -98,7 +106,17 @@ func (c *Credential) MayIssue(child *Credential) error {
 		inside("issue pattern", child.Issue, c.Issue...),
 		inside("subscribe pattern", child.Subscribe, slices.Concat(c.Issue, c.Subscribe)...),
 		inside("publish pattern", child.Publish, slices.Concat(c.Issue, c.Publish)...),
+		inside("the name of", agents(child.Names), slices.Concat(c.Issue, agents(c.Names))...),
 	)
+}
+
+// agents returns the identities of the agents that have the names.
+func agents(names []string) []string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = "agent:" + name
+	}
+	return list
 }
 
 // NewToken returns a random token of 256 bits.

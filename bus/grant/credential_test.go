@@ -40,6 +40,7 @@ func TestWhatACredentialGrants(t *testing.T) {
 func TestOnlyNarrowerCredentialsMayBeIssued(t *testing.T) {
 	issuer := grant.Credential{
 		Name: "system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"}, Publish: []string{"tg:*"}, Issue: []string{"agent:tg-*"},
+		Names: []string{"boss"},
 	}
 	good := grant.Credential{
 		Name: "agent", Identities: []string{"agent:tg-1"}, Subscribe: []string{"agent:tg-1", "system:*"}, Publish: []string{"tg:1", "agent:tg-*"},
@@ -55,6 +56,9 @@ func TestOnlyNarrowerCredentialsMayBeIssued(t *testing.T) {
 		"another one":      {func(c *grant.Credential) { c.Identities = append(c.Identities, "agent:system") }, `identity "agent:system" lies outside`},
 		"wider issue":      {func(c *grant.Credential) { c.Issue = []string{"*"} }, `issue pattern "*" lies outside`},
 		"wider subscribe":  {func(c *grant.Credential) { c.Subscribe = []string{"tg:1"} }, `subscribe pattern "tg:1" lies outside`},
+		"names":            {func(c *grant.Credential) { c.Names = []string{"tg-2", "boss"} }, ""},
+		"another name":     {func(c *grant.Credential) { c.Names = []string{"evil"} }, `the name of "agent:evil" lies outside`},
+		"every name":       {func(c *grant.Credential) { c.Names = []string{"*"} }, `the name of "agent:*" lies outside`},
 		"wider publish":    {func(c *grant.Credential) { c.Publish = []string{"system:spawn"} }, `publish pattern "system:spawn" lies outside`},
 	} {
 		child := good
@@ -80,6 +84,7 @@ func TestWhatIsWrongWithACredential(t *testing.T) {
 		{Name: "", Identities: []string{"a"}}, {Name: "-x", Identities: []string{"a"}}, {Name: "a b", Identities: []string{"a"}},
 		{Name: long, Identities: []string{"a"}}, {Name: "x", Identities: []string{"[a]"}}, {Name: "x", Subscribe: []string{""}},
 		{Name: "x", Publish: []string{long}}, {Name: "x", Issue: []string{"*********"}},
+		{Name: "x", Identities: []string{"a"}, Names: []string{"cli:boss"}}, {Name: "x", Identities: []string{"a"}, Names: []string{"@boss"}},
 	} {
 		if err := c.CheckGrants(); err == nil {
 			t.Errorf("%+v is said to be right", c)

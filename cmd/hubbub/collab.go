@@ -44,7 +44,7 @@ type brokerInput struct {
 	*cobra.Command
 	*client.Client
 	given  []string // the arguments
-	person string   // the name under which this run stands in the records
+	person string   // the identity by which this run stands in the records
 }
 
 // text returns a flag's text.
@@ -87,14 +87,15 @@ func (b *brokerCommand) command() *cobra.Command {
 // connect runs the command with a connection. In records the person is called by
 // --as; the part of the identity after the dot only tells this run from others.
 func (b *brokerCommand) connect(ctx context.Context, in *brokerInput) error {
-	in.person = personName(os.Getenv("USER"))
+	name := personName(os.Getenv("USER"))
 	if as := in.Flag("as"); as != nil && as.Value.String() != "" {
-		in.person = as.Value.String()
-		if name := personName(in.person); name != in.person {
-			return program.Usage("--as %q must be a name of letters, digits, - and _, such as %q", in.person, name)
+		asked := as.Value.String()
+		if name = personName(asked); name != asked {
+			return program.Usage("--as %q must be a name of letters, digits, - and _, such as %q", asked, name)
 		}
 	}
-	id := protocol.PeerID("cli:" + in.person + "." + strings.ToLower(rand.Text()[:10]))
+	in.person = "cli:" + name
+	id := protocol.PeerID(in.person + "." + strings.ToLower(rand.Text()[:10]))
 	var s *session
 	in.Client = client.New(id, func(ctx context.Context, topic protocol.Topic, m protocol.Message) (sent protocol.SendResult, err error) {
 		err = s.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m}, &sent)

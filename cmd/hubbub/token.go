@@ -59,6 +59,7 @@ func newTokenCreate() *cobra.Command {
 	cmd.Flags().StringArrayVar(&c.Identities, "identity", nil, "pattern of identities that the holder may use (repeatable)")
 	cmd.Flags().StringArrayVar(&c.Subscribe, "subscribe", nil, "pattern that the holder may subscribe to, or to anything inside it (repeatable)")
 	cmd.Flags().StringArrayVar(&c.Publish, "publish", nil, "pattern of topics that the holder may send to (repeatable)")
+	cmd.Flags().StringArrayVar(&c.Names, "name", nil, "name that agents with this credential may announce to the broker, besides their own (repeatable)")
 	cmd.Flags().StringArrayVar(&c.Issue, "issue", nil, "pattern of identities for which the holder may issue credentials (repeatable)")
 	return cmd
 }
@@ -77,9 +78,9 @@ func newTokenList() *cobra.Command {
 				none = "every credential in %s was revoked: nobody can connect to the bus of this folder (--data) until one is created"
 			}
 			words := func(patterns []string) string { return strings.Join(patterns, " ") }
-			head := []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE"}
+			head := []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE", "NAMES"}
 			return printTable(cmd, file.List(), fmt.Sprintf(none, program.From(cmd).Data), head, func(c grant.Credential) []any {
-				return []any{c.Name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue)}
+				return []any{c.Name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue), words(c.Names)}
 			})
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 
 	"github.com/spf13/cobra"
@@ -267,13 +268,15 @@ func newWhoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			moves := map[string]int{}
+			moves := map[protocol.PeerID]int{}
 			for _, raw := range work {
 				w, err := raw.Read()
 				if err != nil {
 					return err
 				}
-				moves[movesNow(&w)]++
+				if !w.Terminal() {
+					moves[w.NextMoveOwnerIdentity]++
+				}
 			}
 			return whoListing(moves).print(in, list, func(e *collab.Endpoint) bool { return !in.is("online") || e.Status == collab.StatusOnline })
 		},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
@@ -66,29 +67,47 @@ var workListing = listing[collab.WorkItem]{
 		if w.WaitingOn != nil {
 			state += " on " + cmp.Or(w.WaitingOn.TargetID, w.WaitingOn.Label)
 		}
-		return []string{w.ID, state, w.OwnerID, movesNow(w), sinceText(w.UpdatedAt, now), w.Title}
+		return []string{w.ID, state, shown(w.OwnerID, w.OwnerIdentity), movesNow(w), sinceText(w.UpdatedAt, now), w.Title}
 	},
 }
 
 var questionListing = listing[collab.Question]{
 	"no questions", "ID\tSTATE\tASKED BY\tASKED OF\tUPDATED\tQUESTION\tANSWER", []int{64, 20, 32, 32, 20, 60, 80},
 	func(q *collab.Question, now time.Time) []string {
-		return []string{q.ID, string(q.State), cmp.Or(q.AskedByID, q.CreatedByID), q.AskedOfID, sinceText(q.UpdatedAt, now), q.Title, q.Answer}
+		return []string{q.ID, string(q.State), shown(cmp.Or(q.AskedByID, q.CreatedByID), q.CreatedByIdentity), shown(q.AskedOfID, q.AskedOfIdentity), sinceText(q.UpdatedAt, now), q.Title, q.Answer}
 	},
 }
 
+// shown returns the name of somebody in a record, with the identity if it is not the
+// agent of that name.
+func shown(name string, id protocol.PeerID) string {
+	if name == "" || id == "" || string(id) == "agent:"+name {
+		return name
+	}
+	return fmt.Sprintf("%s (%s)", name, id)
+}
+
 // whoListing shows agents, with how many unfinished work items wait for each.
-func whoListing(moves map[string]int) *listing[collab.Endpoint] {
+func whoListing(moves map[protocol.PeerID]int) *listing[collab.Endpoint] {
 	return &listing[collab.Endpoint]{
 		"no agent has announced itself to the broker", "AGENT\tSTATUS\tWAKE\tNEXT MOVES\tHARNESS\tWORKSPACE\tROLES\tLAST SEEN\tENDPOINT",
 		[]int{40, 40, 40, 40, 40, 40, 40, 40, 40},
 		func(e *collab.Endpoint, now time.Time) []string {
 			return []string{
-				e.LogicalAgentID, e.Status, e.WakePolicy, strconv.Itoa(moves[e.LogicalAgentID]), e.HarnessType,
+				shown(e.LogicalAgentID, e.Identity), e.Status, e.WakePolicy, strconv.Itoa(movesOf(e, moves)), e.HarnessType,
 				cmp.Or(e.WorkspaceID, e.ProjectPath), strings.Join(e.Roles, ","), sinceText(e.LastHeartbeatAt, now), e.EndpointID,
 			}
 		},
 	}
+}
+
+// movesOf counts what waits for the agent of an endpoint.
+func movesOf(e *collab.Endpoint, moves map[protocol.PeerID]int) int {
+	n := moves[e.AgentIdentity]
+	if e.Identity != e.AgentIdentity {
+		n += moves[e.Identity]
+	}
+	return n
 }
 
 // sinceText says how long ago a time of the broker's was.
@@ -104,7 +123,7 @@ func movesNow(w *collab.WorkItem) string {
 	if w.Terminal() {
 		return ""
 	}
-	return w.NextMoveOwnerID
+	return shown(w.NextMoveOwnerID, w.NextMoveOwnerIdentity)
 }
 
 // printRecord shows the record that a request was about in one line, and who was
@@ -176,16 +195,16 @@ func printWorkItem(out io.Writer, w *collab.WorkItem, d *collab.Explanation) err
 	} else if on != nil {
 		row("waits for", strings.TrimSpace(on.Label))
 	}
-	row("owner", w.OwnerID)
+	row("owner", shown(w.OwnerID, w.OwnerIdentity))
 	row("next move", movesNow(w))
-	row("requested by", w.RequestedByID)
+	row("requested by", shown(w.RequestedByID, w.RequestedByIdentity))
 	if w.AcceptanceState != collab.AcceptanceNone {
 		row("acceptance", string(w.AcceptanceState))
 	}
 	row("priority", w.Priority)
 	row("conversation", w.ConversationID)
 	row("parent", w.ParentID)
-	row("created", w.CreatedAt+" by "+w.CreatedByID)
+	row("created", w.CreatedAt+" by "+shown(w.CreatedByID, w.CreatedByIdentity))
 	row("updated", w.UpdatedAt)
 	row("summary", w.Summary)
 	if d != nil && d.Rule != "" {

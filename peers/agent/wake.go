@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -112,7 +113,7 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 		}
 	}
 	if w.SenderID != "" {
-		c.Author.ID, c.Author.Kind = w.SenderID, "human"
+		c.Author.ID, c.Author.Kind = cmp.Or(string(w.SenderIdentity), w.SenderID), "human"
 		if w.SenderKind == collab.SurfaceAgent || w.Message != nil && w.Message.Surface == collab.SurfaceAgent {
 			c.Author.Kind = "agent"
 		}

@@ -171,7 +171,7 @@ func (b *Broker) handle(ctx context.Context, d *peer.Delivery) error {
 	if b.answers.full(m.From) {
 		return peer.Reject(fmt.Sprintf("%d answers wait for %s; take them first", maxUnsent, m.From))
 	}
-	r := request{from: m.From, messageID: m.MessageID, traceParent: m.TraceParent}
+	r := request{from: m.From, messageID: m.MessageID, traceParent: m.TraceParent, names: d.Names}
 	r.malformed = json.Unmarshal(m.Content, &r.content)
 	return b.writer.change(ctx, func(t *tx) { answerRequest(t, r) })
 }

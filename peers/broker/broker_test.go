@@ -86,8 +86,12 @@ type client struct {
 
 func join(t testing.TB, b *bustest.Bus, id protocol.PeerID, patterns ...protocol.Pattern) *client {
 	t.Helper()
-	c := &client{t: t, results: make(chan protocol.CollabResult, 10_000), events: make(chan protocol.CollabEvent, 10_000)}
-	c.Scripted = b.Join(t, id, append(patterns, protocol.Pattern(id))...)
+	return asking(t, b.Join(t, id, append(patterns, protocol.Pattern(id))...))
+}
+
+// asking makes a client of a connected peer.
+func asking(t testing.TB, s *bustest.Scripted) *client {
+	c := &client{Scripted: s, t: t, results: make(chan protocol.CollabResult, 10_000), events: make(chan protocol.CollabEvent, 10_000)}
 	c.Refuse(func(d *bustest.Delivery) error {
 		if text := c.unwanted.Load(); text != nil && strings.Contains(string(d.Message.Content), *text) {
 			return peer.Reject("I do not take this")

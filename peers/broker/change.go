@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
@@ -13,7 +14,7 @@ import (
 // clock and the caller stand in the record; what the params say of them is only
 // checked.
 func (t *tx) newRecord(r record, p collab.WorkParams) *record {
-	r.CreatedByID, r.State, r.AcceptanceState = t.caller.Name, collab.WorkOpen, collab.AcceptanceNone
+	r.State, r.AcceptanceState = collab.WorkOpen, collab.AcceptanceNone
 	r.CreatedAt = stamp(t.now)
 	r.UpdatedAt = r.CreatedAt
 	if p.Kind != "" && p.Kind != r.Kind {
@@ -21,6 +22,7 @@ func (t *tx) newRecord(r record, p collab.WorkParams) *record {
 	}
 	r.ID = t.newID(p.ID, kinds[r.Kind].prefix)
 	t.takeOver(&r, p)
+	r.CreatedByID, r.CreatedByIdentity = t.caller.Name, t.caller.party().id
 	checked := r
 	if p.CreatedByID != nil && strings.TrimSpace(*p.CreatedByID) == "" {
 		checked.CreatedByID = ""
@@ -38,44 +40,39 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 		what string
 		from *string
 		to   *string
+		id   *protocol.PeerID // beside a name
 	}{
-		{"title", p.Title, &r.Title}, {"summary", p.Summary, &r.Summary},
-		{"ownerId", p.OwnerID, &r.OwnerID}, {"nextMoveOwnerId", p.NextMoveOwnerID, &r.NextMoveOwnerID},
-		{"requestedById", p.RequestedByID, &r.RequestedByID}, {"parentId", p.ParentID, &r.ParentID},
-		{"conversationId", p.ConversationID, &r.ConversationID}, {"priority", p.Priority, &r.Priority},
+		{"title", p.Title, &r.Title, nil}, {"summary", p.Summary, &r.Summary, nil},
+		{"ownerId", p.OwnerID, &r.OwnerID, &r.OwnerIdentity},
+		{"nextMoveOwnerId", p.NextMoveOwnerID, &r.NextMoveOwnerID, &r.NextMoveOwnerIdentity},
+		{"requestedById", p.RequestedByID, &r.RequestedByID, &r.RequestedByIdentity},
+		{"parentId", p.ParentID, &r.ParentID, nil}, {"conversationId", p.ConversationID, &r.ConversationID, nil},
+		{"priority", p.Priority, &r.Priority, nil},
 	} {
-		if f.from == nil {
+		switch {
+		case f.from == nil:
 			continue
+		case f.what == "title", f.what == "summary":
+			checkLength(f.what, *f.from, maxTitle)
+		default:
+			checkName(f.what, *f.from)
 		}
 		*f.to = *f.from
-		switch f.what {
-		case "title", "summary":
-			checkLength(f.what, *f.from, maxTitle)
-			continue
-		case "ownerId", "nextMoveOwnerId", "requestedById":
-			*f.to = t.recordName(*f.from)
+		if f.id != nil {
+			who := t.partyIn(r, *f.from)
+			*f.to, *f.id = who.name, who.id
 		}
-		checkName(f.what, *f.from)
 	}
 	if on := p.WaitingOn; on != nil {
 		checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID)
 		checkLength("waitingOn.label", on.Label, maxTitle)
-		r.WaitingOn = on
+		r.WaitingOn = &collab.WaitingOn{Kind: on.Kind, Label: on.Label, TargetID: on.TargetID}
+		if on.TargetID != "" && t.records[on.TargetID] == nil && kinds[on.Kind] == nil {
+			r.WaitingOn.TargetIdentity = t.partyIn(r, on.TargetID).id
+		}
 	}
 	r.State = cmp.Or(p.State, r.State)
 	r.AcceptanceState = cmp.Or(p.AcceptanceState, r.AcceptanceState)
-}
-
-// recordName is the form in which somebody stands in a record: bare, and for a
-// label that means exactly one agent that agent's name.
-func (t *tx) recordName(s string) string {
-	s = strings.TrimSpace(s)
-	if strings.HasPrefix(s, "@") {
-		if st := t.resolve(s, t.localityOf(t.caller)); st.Failure == "" {
-			return st.AgentID
-		}
-	}
-	return bareName(strings.TrimPrefix(s, "@"))
 }
 
 // create stores a record, unless the same request has made it before. With wake it
@@ -133,7 +130,7 @@ func (t *tx) cancelObsolete(old, r *record) {
 		switch {
 		case r.isQuestion(), !old.Terminal() && r.Terminal():
 			t.cancelDelivery(d, r.name()+" is "+string(r.State))
-		case old.NextMoveOwnerID != r.NextMoveOwnerID && d.MessageID == "" && d.InvocationID == "" && d.TargetAgentID == old.NextMoveOwnerID:
+		case old.next() != r.next() && d.MessageID == "" && d.InvocationID == "" && d.TargetIdentity == old.NextMoveOwnerIdentity:
 			t.cancelDelivery(d, "the next move went to "+r.NextMoveOwnerID)
 		}
 	}
@@ -176,7 +173,7 @@ func (t *tx) repeated(id string) collab.Result {
 
 // wakeInto wakes the one responsible for a record, and adds the wake to a result.
 func (t *tx) wakeInto(out *collab.Result, r *record) collab.Decision {
-	dec, d := t.wakeFor(r, t.caller.Name, false)
+	dec, d := t.wakeFor(r, t.caller, false)
 	out.Decision, out.Delivery, out.Wake = &dec, d, collab.AskedWake{Asked: true, Made: dec.Summary()}
 	return dec
 }
@@ -191,23 +188,22 @@ func (s *state) record(kind, id string) *record {
 }
 
 // recordToMove is record for a caller that moves it: no agent that has nothing to do with it.
-func (t *tx) recordToMove(kind, id string) *record {
-	r := t.record(kind, id)
-	concerned := []string{r.CreatedByID, r.OwnerID, r.AskedOfID, r.NextMoveOwnerID}
-	if !t.caller.Person && !slices.Contains(concerned, t.caller.Name) {
-		refuse(collab.CodeForbidden, kinds[kind].denied, t.caller.Name, r.ID)
+func (v *view) recordToMove(kind, id string) *record {
+	r := v.record(kind, id)
+	concerned := []protocol.PeerID{r.CreatedByIdentity, r.OwnerIdentity, r.AskedOfIdentity, r.NextMoveOwnerIdentity}
+	if !slices.ContainsFunc(concerned, v.caller.actsFor) {
+		refuse(collab.CodeForbidden, kinds[kind].denied, v.caller.Name, r.ID)
 	}
 	return r
 }
 
 // recordsOf lists the records of a kind that fit, oldest first. Empty conditions
 // fit all.
-func (t *tx) recordsOf(kind string, state collab.WorkState, owner, next string) (list []*record) {
-	for _, id := range t.order {
-		r := t.records[id]
-		if r.Kind == kind && (state == "" || r.State == state) &&
-			(owner == "" || r.OwnerID == t.recordName(owner)) &&
-			(next == "" || r.NextMoveOwnerID == t.recordName(next)) {
+func (v *view) recordsOf(kind string, state collab.WorkState, owner, next string) (list []*record) {
+	ownedBy, movedBy := v.shownAs(owner), v.shownAs(next)
+	for _, id := range v.order {
+		r := v.records[id]
+		if r.Kind == kind && (state == "" || r.State == state) && ownedBy(r.owner()) && movedBy(r.next()) {
 			list = append(list, r)
 		}
 	}

@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
 
@@ -37,9 +39,8 @@ func settled(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
 
 // listDeliveries answers with the deliveries to an agent, oldest first.
 func listDeliveries(t *tx, p collab.DeliveryListParams) collab.Page[collab.Delivery] {
-	agent := t.forAgent(p.TargetAgentID)
 	var list []collab.Delivery
-	for _, id := range t.deliveriesTo[agent] {
+	for _, id := range t.deliveriesFor(p.TargetAgentID, t.deliveriesTo) {
 		if d := at(t.deliveries[id], t.now); p.Status == "" || d.Status == p.Status {
 			list = append(list, d)
 		}
@@ -48,22 +49,36 @@ func listDeliveries(t *tx, p collab.DeliveryListParams) collab.Page[collab.Deliv
 	return pageOf(list, func(d collab.Delivery) string { return d.ID }, same, p.PageParams)
 }
 
-// forAgent refuses a caller that may not act for the agent.
-func (t *tx) forAgent(target string) (agent string) {
-	switch agent = bareName(target); {
-	case agent == "":
+// deliveriesFor lists those of the deliveries whose target has a name or an identity, and
+// for which the caller may act. It refuses a name under which the caller never acts.
+func (v *view) deliveriesFor(target string, among map[protocol.PeerID][]string) (ids []string) {
+	p := partyOf(protocol.PeerID(target))
+	bare := p.name == target
+	switch {
+	case p.name == "":
 		invalid("targetAgentId is required")
-	case !t.caller.speaksFor(agent):
-		refuse(collab.CodeForbidden, "%s may not take the deliveries of %s", t.caller.Identity, agent)
+	case v.caller.Person, v.caller.is(p.id), bare && v.caller.is(agentID(p.name)):
+	default:
+		refuse(collab.CodeForbidden, "%s may not take the deliveries of %s", v.caller.Identity, target)
 	}
-	return agent
+	for _, to := range sortedKeys(among) {
+		if !v.caller.actsFor(to) {
+			continue
+		}
+		for _, id := range among[to] {
+			if to == p.id || bare && v.deliveries[id].TargetAgentID == p.name {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.SortStableFunc(ids, func(a, b string) int { return cmp.Compare(v.deliveries[a].CreatedAt, v.deliveries[b].CreatedAt) })
+	return ids
 }
 
 // claimDelivery leases the oldest pending delivery to the caller.
 func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResult) {
-	agent := t.forAgent(p.TargetAgentID)
 	lease := duration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
-	for _, id := range t.openTo[agent] {
+	for _, id := range t.deliveriesFor(p.TargetAgentID, t.openTo) {
 		d := at(t.deliveries[id], t.now)
 		if d.Status != collab.DeliveryPending {
 			continue
@@ -109,7 +124,7 @@ func (t *tx) settleDelivery(d collab.Delivery, status collab.DeliveryStatus) col
 func (t *tx) ownDelivery(id string) collab.Delivery {
 	d := at(known(t.deliveries, "delivery", id), t.now)
 	switch {
-	case !t.caller.speaksFor(d.TargetAgentID):
+	case !t.caller.actsFor(d.TargetIdentity):
 		refuse(collab.CodeForbidden, "delivery %s is for %s", id, d.TargetAgentID)
 	case d.Status == collab.DeliveryLeased && d.LeasedBy != string(t.caller.Identity) && !t.caller.Person:
 		refuse(collab.CodeConflict, "delivery %s is leased to %s until %s", id, d.LeasedBy, d.LeaseUntil)
@@ -126,15 +141,20 @@ func (t *tx) changeDelivery(d collab.Delivery, metadata any) *collab.Delivery {
 
 // putDelivery stores a delivery in the state.
 func (s *state) putDelivery(d collab.Delivery) {
+	if old := s.deliveries[d.ID]; old != nil {
+		d.TargetIdentity = old.TargetIdentity // as it was requested for, also by a released version
+	}
+	s.identify(d.TargetAgentID, &d.TargetIdentity)
+	to := d.TargetIdentity
 	if s.deliveries[d.ID] == nil {
-		s.deliveriesTo[d.TargetAgentID] = append(s.deliveriesTo[d.TargetAgentID], d.ID)
-		s.openTo[d.TargetAgentID] = append(s.openTo[d.TargetAgentID], d.ID)
+		s.deliveriesTo[to] = append(s.deliveriesTo[to], d.ID)
+		s.openTo[to] = append(s.openTo[to], d.ID)
 	}
 	s.deliveries[d.ID] = &d
 	if d.Terminal() {
-		open := slices.DeleteFunc(s.openTo[d.TargetAgentID], func(id string) bool { return id == d.ID })
-		if s.openTo[d.TargetAgentID] = open; len(open) == 0 {
-			delete(s.openTo, d.TargetAgentID)
+		open := slices.DeleteFunc(s.openTo[to], func(id string) bool { return id == d.ID })
+		if s.openTo[to] = open; len(open) == 0 {
+			delete(s.openTo, to)
 		}
 	}
 }

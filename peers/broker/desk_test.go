@@ -22,21 +22,21 @@ type desk struct {
 	log   []collab.Event
 	sent  []sending
 	ids   int
+	names []string // that the bus lets every sender announce
 }
 
 func peerID(s string) protocol.PeerID { return protocol.PeerID(s) }
 
 func newDesk(t testing.TB) *desk {
-	return &desk{t: t, state: newState(), now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+	return &desk{t: t, state: newState(), names: []string{"*"}, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
 }
 
 // turn begins a turn of the given caller.
 func (d *desk) turn(from protocol.PeerID) *tx {
 	return &tx{
-		state: d.state, now: d.now,
-		opts:   &Options{EndpointTimeout: 30 * time.Second, StaleAfter: 10 * time.Minute, RetireAfter: 24 * time.Hour},
-		caller: d.state.caller(from),
-		mint:   func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
+		view: view{d.state, d.state.caller(from, d.names)}, now: d.now,
+		opts: &Options{EndpointTimeout: 30 * time.Second, StaleAfter: 10 * time.Minute, RetireAfter: 24 * time.Hour},
+		mint: func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
 		stored: func(seq int64) (collab.Event, error) {
 			if seq < 1 || seq > int64(len(d.log)) {
 				return collab.Event{}, fmt.Errorf("no event %d", seq)

@@ -45,16 +45,30 @@
 //
 // # Who is who
 //
-// The caller is the message's from. An agent's identity acts under the logical name
-// that it announced last, else under its own name: agent:lead is "lead". A person's
-// identity acts under its bare name too: tg:42 is "42", cli:will is "will", and so
-// is cli:will.x7 (what follows the dot tells runs of a command apart). Records hold
-// bare names; params may have names, identities or labels with "@".
+// The caller is the message's from, for which the bus vouches; everything is decided by
+// identities. An agent stands in records under the name that it announced last, else
+// under its own: agent:lead is "lead". A person is known by a bare name too: tg:42 is "42",
+// cli:will is "will", and so is cli:will.x7 (what follows the dot tells runs of a command
+// apart). Records show bare names; beside each stands the identity (ownerId "lead",
+// ownerIdentity "agent:lead"), which decides.
+//
+// An agent announces its own name, or one that its credential grants (names = ["lead"] in
+// the bus's credentials; the bus says so with each request). Then it acts for agent:lead as
+// well as for itself, as long as it is granted. Nobody announces a person. An open bus
+// grants every name but that of an agent that has announced itself.
+//
+// Params may have identities, labels with "@" or bare names. A bare name means the agent or
+// the person who is known by it, on an update whom the record shows by it, and otherwise the
+// agent of that name. What means several is ambiguous, and the refusal says what does not.
 //
 // An endpoint belongs to the identity that announced it; nobody else may announce
-// or refresh it, nor take a name under which its namesake (agent:NAME) has
-// announced itself. Persons (tg:, chorus:, cli:) may move any work, answer any
+// or refresh it. Persons (tg:, chorus:, cli:) may move any work, answer any
 // question, settle any delivery and release any claim; agents only their own.
+//
+// Records that were made before identities stood in them have those that can be told: of
+// their author the one that sent them; of a name the person's who was known by it, else the
+// agent's; and if both were known none, so that only people act for it. An endpoint that
+// was announced under another's name then must be announced again.
 //
 // # Requests
 //
@@ -111,7 +125,9 @@
 // wakeable ones come first, then those in the sender's announced project, then its
 // workspace, then the one heard of last. Labels that fit several names, and names
 // that different identities announced in different workspaces, are ambiguous,
-// unless the sender's own place decides.
+// unless the sender's own place decides; the reason has labels or identities that are not,
+// and what was named so stands in records as the identity that announced it. A role is
+// looked for last, so that it takes nothing that is meant for one who is known by that name.
 //
 // The mentions with which a text begins route when a person wrote it (surface human
 // from an agent's identity counts as agent). All other mentions are hints: they stand

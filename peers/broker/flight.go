@@ -24,22 +24,24 @@ func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) coll
 	now := stamp(t.now)
 	deliveryID := t.mint("dlv_")
 	inv := collab.Invocation{
-		ID: id, RequestedByID: t.caller.Name, TargetAgentID: st.AgentID, ConversationID: p.ConversationID,
+		ID: id, RequestedByID: t.caller.Name, RequestedByIdentity: t.caller.party().id,
+		TargetAgentID: st.name, TargetIdentity: st.id, ConversationID: p.ConversationID,
 		WorkItemID: p.WorkItemID, FlightID: t.mint("flt_"), Text: p.Text, CreatedAt: now,
 	}
 	flight := collab.Flight{
-		ID: inv.FlightID, InvocationID: inv.ID, DeliveryID: deliveryID, RequestedByID: inv.RequestedByID,
-		TargetAgentID: inv.TargetAgentID, WorkItemID: inv.WorkItemID, State: collab.FlightQueued, CreatedAt: now, UpdatedAt: now,
+		ID: inv.FlightID, InvocationID: inv.ID, DeliveryID: deliveryID,
+		RequestedByID: inv.RequestedByID, RequestedByIdentity: inv.RequestedByIdentity,
+		TargetAgentID: inv.TargetAgentID, TargetIdentity: inv.TargetIdentity, WorkItemID: inv.WorkItemID, State: collab.FlightQueued, CreatedAt: now, UpdatedAt: now,
 	}
 	dec := collab.Decision{
-		Rule: collab.RuleExplicit, TargetAgentID: st.AgentID, Reason: st.AgentID + ": was invoked",
-		Candidates: []collab.Candidate{{AgentID: st.AgentID, Rule: collab.RuleExplicit, Chosen: true, Reason: "was invoked"}},
+		Rule: collab.RuleExplicit, TargetAgentID: st.name, TargetIdentity: st.id, Reason: st.name + ": was invoked",
+		Candidates: []collab.Candidate{{AgentID: st.name, Identity: st.id, Rule: collab.RuleExplicit, Chosen: true, Reason: "was invoked"}},
 	}
 	settle(&dec, st)
 	emit(t, collab.EventInvocation, "invocation:"+inv.ID, inv, collab.StepMetadata{Digest: t.digest})
 	emit(t, collab.EventFlight, "flight:"+flight.ID, flight, nil)
 	d := t.requestAs(deliveryID, collab.Delivery{
-		TargetAgentID: inv.TargetAgentID, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, AskedLabel: p.TargetAgentID,
+		TargetAgentID: inv.TargetAgentID, TargetIdentity: inv.TargetIdentity, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, AskedLabel: p.TargetAgentID,
 		InvocationID: inv.ID, WorkItemID: inv.WorkItemID, ConversationID: inv.ConversationID,
 	}, dec, subject{invocation: &inv, record: t.records[inv.WorkItemID]})
 	out := collab.Result{
@@ -89,8 +91,8 @@ func updateFlight(t *tx, p collab.FlightParams) (out collab.Result) {
 func (t *tx) checkFlight(old *collab.Flight, p collab.FlightParams) {
 	checkOneOf("state", p.State, collab.FlightQueued, collab.FlightWaking, collab.FlightRunning, collab.FlightWaiting,
 		collab.FlightCompleted, collab.FlightFailed, collab.FlightCancelled)
-	cancels := t.caller.Name == old.RequestedByID && p.State == collab.FlightCancelled
-	if !cancels && !t.caller.speaksFor(old.TargetAgentID) {
+	cancels := t.caller.is(old.RequestedByIdentity) && p.State == collab.FlightCancelled
+	if !cancels && !t.caller.actsFor(old.TargetIdentity) {
 		refuse(collab.CodeForbidden, "flight %s is flown by %s", p.ID, old.TargetAgentID)
 	}
 	checkMove("flight", flightMoves, old.State, p.State)
@@ -116,8 +118,9 @@ func (t *tx) landed(f collab.Flight, from collab.FlightState) {
 	}
 	r := *old
 	r.State, r.AcceptanceState, r.WaitingOn = collab.WorkReview, collab.AcceptancePending, nil
-	r.RequestedByID = cmp.Or(r.RequestedByID, f.RequestedByID)
-	r.NextMoveOwnerID = r.RequestedByID
+	by := cmp.Or(r.requester(), party{f.RequestedByID, f.RequestedByIdentity})
+	r.RequestedByID, r.RequestedByIdentity = by.name, by.id
+	r.giveTo(by)
 	t.change(old, &r)
 }
 
@@ -131,19 +134,22 @@ func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
 	checkText("surface", p.Surface, maxName)
 	checkText("externalId", p.ExternalID, maxName)
 	checkText("agentId", p.AgentID, maxName)
-	agent := t.recordName(p.AgentID)
-	if !t.caller.speaksFor(agent) {
+	agent := t.agentParty(p.AgentID)
+	if !t.caller.actsFor(agent.id) {
 		refuse(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
 	}
 	if old := t.bindings[[2]string{p.Surface, p.ExternalID}]; old != nil {
-		if old.AgentID == agent {
+		if old.Identity == agent.id {
 			return collab.BindingResult{Binding: *old}
 		}
-		if !t.caller.speaksFor(old.AgentID) {
+		if !t.caller.actsFor(old.Identity) {
 			refuse(collab.CodeForbidden, "%s %s is bound to %s", p.Surface, p.ExternalID, old.AgentID)
 		}
 	}
-	b := collab.Binding{Surface: p.Surface, ExternalID: p.ExternalID, AgentID: agent, SetByID: t.caller.Name, UpdatedAt: stamp(t.now)}
+	b := collab.Binding{
+		Surface: p.Surface, ExternalID: p.ExternalID, AgentID: agent.name, Identity: agent.id,
+		SetByID: t.caller.Name, SetByIdentity: t.caller.party().id, UpdatedAt: stamp(t.now),
+	}
 	emit(t, collab.EventBinding, "binding:"+p.Surface+":"+p.ExternalID, b, nil)
 	return collab.BindingResult{Binding: b}
 }

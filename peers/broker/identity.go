@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
@@ -24,9 +25,10 @@ func (e *endpoint) wakeable() bool {
 	return e.Status == collab.StatusOnline && e.WakePolicy == collab.WakeAuto
 }
 
-// label returns the shortest label by which a person can name the endpoint's agent.
-func (e *endpoint) label() string {
-	return Label{Name: normal(e.LogicalAgentID), Workspace: normal(e.WorkspaceID)}.String()
+// actsFor reports whether the endpoint is one of an identity: it was announced by it, or
+// under the name of that agent.
+func (e *endpoint) actsFor(id protocol.PeerID) bool {
+	return id != "" && (e.Identity == id || e.AgentIdentity == id)
 }
 
 func (e *endpoint) fits(l Label) bool {
@@ -44,70 +46,25 @@ func (e *endpoint) hasRole(role string) bool {
 	return slices.ContainsFunc(e.Roles, func(r string) bool { return normal(strings.TrimPrefix(r, "role:")) == role })
 }
 
-// bareName returns the name under which an identity stands in records:
-// "agent:lead" is "lead", "cli:will.7f3a" is "will" (what follows the dot only
-// tells two runs of the command line apart), and "lead" is "lead".
-func bareName(id string) string {
-	p := protocol.PeerID(id)
-	switch protocol.RoleOf(p) {
-	case protocol.RoleUnknown:
-		return id
-	case protocol.RoleCLI:
-		name, _, _ := strings.Cut(p.Name(), ".")
-		return cmp.Or(name, p.Name())
-	}
-	return p.Name()
-}
-
-// A Caller is who sent a request: its identity, and the name that it acts as.
-type Caller struct {
-	Identity protocol.PeerID
-	Name     string
-	Person   bool // speaks for people: not an agent's identity
-}
-
-// brokerItself is the caller of what the broker does by itself.
-var brokerItself = Caller{Identity: protocol.PeerBroker, Name: "broker"}
-
-func isPerson(id protocol.PeerID) bool {
-	role := protocol.RoleOf(id)
-	return role == protocol.RoleTG || role == protocol.RoleChorus || role == protocol.RoleCLI
-}
-
-func (s *state) caller(id protocol.PeerID) Caller {
-	name, announced := s.actsAs[id]
-	if !announced {
-		name = bareName(string(id))
-	}
-	return Caller{Identity: id, Name: name, Person: isPerson(id)}
-}
-
-// kind returns the surface that the caller speaks from, whatever it claims.
-func (c Caller) kind() string {
-	if c.Person {
-		return collab.SurfaceHuman
-	}
-	return collab.SurfaceAgent
-}
-
-// speaksFor reports whether the caller may act for the agent of that name.
-func (c Caller) speaksFor(agent string) bool { return c.Person || c.Name == agent }
-
 // announce stores an endpoint, and wakes its agent for what waited.
 func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
-	p.LogicalAgentID = cmp.Or(bareName(p.LogicalAgentID), bareName(string(t.caller.Identity)))
+	if t.caller.Person || isPerson(protocol.PeerID(p.LogicalAgentID)) {
+		refuse(collab.CodeForbidden, "nobody announces a person: %s is known as soon as it sends a request",
+			cmp.Or(p.LogicalAgentID, string(t.caller.Identity)))
+	}
+	p.LogicalAgentID = cmp.Or(bareName(p.LogicalAgentID), t.caller.Identity.Name())
 	p.WakePolicy = cmp.Or(p.WakePolicy, collab.WakeAuto)
 	t.checkAnnounce(p)
 	now := stamp(t.now)
 	e := collab.Endpoint{
-		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity,
+		LogicalAgentID: p.LogicalAgentID, EndpointID: p.EndpointID, Identity: t.caller.Identity, AgentIdentity: agentID(p.LogicalAgentID),
 		HarnessType: p.HarnessType, WorkspaceID: p.WorkspaceID, ProjectPath: strings.TrimRight(p.ProjectPath, "/"),
 		Profile: p.Profile, Model: p.Model, Node: p.Node, Roles: p.Roles, WakePolicy: p.WakePolicy,
 		Status: collab.StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
 	}
 	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
-	t.caller = t.state.caller(t.caller.Identity)
-	t.wakeWaiting(e.LogicalAgentID)
+	t.caller = t.state.caller(t.caller.Identity, t.caller.names)
+	t.wakeWaiting(&e)
 	return t.identity(e.EndpointID)
 }
 
@@ -121,7 +78,7 @@ func (t *tx) checkAnnounce(p collab.AnnounceParams) {
 	switch {
 	case strings.TrimSpace(p.EndpointID) == "":
 		invalid("endpointId is required")
-	case strings.ContainsAny(p.LogicalAgentID, ".:@ ") || normal(p.LogicalAgentID) == "":
+	case strings.ContainsFunc(p.LogicalAgentID, noNameRune) || normal(p.LogicalAgentID) == "":
 		invalid("logicalAgentId %q must be a name without dots, colons, @ and spaces", p.LogicalAgentID)
 	case len(p.ProjectPath) > maxTitle:
 		invalid("projectPath may have %d bytes", maxTitle)
@@ -136,15 +93,33 @@ func (t *tx) checkAnnounce(p collab.AnnounceParams) {
 		refuse(collab.CodeForbidden, "endpoint %s was announced by %s: an identity announces endpoints only for itself",
 			p.EndpointID, old.Identity)
 	}
-	t.checkNamesake(p.LogicalAgentID)
+	t.checkAgentName(p.LogicalAgentID)
 }
 
-// checkNamesake refuses the name of another agent that announced itself by its own name.
-func (t *tx) checkNamesake(name string) {
-	for identity, announced := range t.actsAs {
-		if announced == name && bareName(string(identity)) == name && bareName(string(t.caller.Identity)) != name {
-			refuse(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, identity)
+// noNameRune reports whether a rune cannot stand in a name: it belongs to a label, or
+// nobody sees it.
+func noNameRune(r rune) bool {
+	return strings.ContainsRune(".:@", r) || unicode.IsSpace(r) || !unicode.IsGraphic(r)
+}
+
+// checkAgentName refuses a name that is not the caller's to announce. Of two agents that a
+// credential grants the same name both may have it; what every name is granted to, as
+// on an open bus, does not include the name of an agent that has announced itself.
+func (t *tx) checkAgentName(name string) {
+	if name == t.caller.Identity.Name() {
+		return
+	}
+	if !t.caller.mayBeNamed(name) {
+		refuse(collab.CodeForbidden, "the name %s is not that of %s: an agent announces its own name, or one that its credential grants"+
+			" (names = [%q] in the bus's credentials.toml)", name, t.caller.Identity, name)
+	}
+	for id := range t.people {
+		if normal(bareName(string(id))) == normal(name) {
+			refuse(collab.CodeForbidden, "the name %s is that of %s: nobody announces a person", name, id)
 		}
+	}
+	if id := agentID(name); t.actsAs[id] == name && !slices.Contains(t.caller.names, name) {
+		refuse(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, id)
 	}
 }
 
@@ -158,6 +133,8 @@ func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
 		refuse(collab.CodeNotFound, "endpoint %q is not known: announce it with identity.announce", text.Clip(p.EndpointID, 80))
 	case e.Identity != t.caller.Identity:
 		refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
+	case !t.caller.mayBeNamed(e.LogicalAgentID):
+		refuse(collab.CodeNotFound, "the name %s is no longer granted to %s: announce endpoint %q under another", e.LogicalAgentID, e.Identity, p.EndpointID)
 	}
 	if e.Status == collab.StatusOnline && t.heardLast(e) && t.now.Sub(collab.ParseTime(e.LastHeartbeatAt)) < t.opts.EndpointTimeout/10 {
 		return t.identity(e.EndpointID)
@@ -168,13 +145,13 @@ func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
 		emit(t, collab.EventHeartbeat, "agent:"+e.LogicalAgentID, beat, nil)
 	} else {
 		emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, beat, nil)
-		t.wakeWaiting(e.LogicalAgentID)
+		t.wakeWaiting(&beat)
 	}
 	return t.identity(e.EndpointID)
 }
 
 func (s *state) heardLast(e *endpoint) bool {
-	return !slices.ContainsFunc(s.endpointsOf(e.LogicalAgentID), func(other *endpoint) bool { return other.seq > e.seq })
+	return !slices.ContainsFunc(s.endpointsOf(e.AgentIdentity), func(other *endpoint) bool { return other.seq > e.seq })
 }
 
 // listIdentities answers with every endpoint, by agent and endpoint.

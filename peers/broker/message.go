@@ -15,12 +15,14 @@ func createConversation(t *tx, p collab.ConversationParams) collab.ConversationR
 	checkLength("title", p.Title, maxTitle)
 	checkName("masterId", p.MasterID)
 	c := collab.Conversation{
-		ID: t.filledID(p.ID, "conv_"), Kind: p.Kind, Title: p.Title, MasterID: bareName(p.MasterID),
-		CreatedByID: t.caller.Name, CreatedAt: stamp(t.now),
+		ID: t.filledID(p.ID, "conv_"), Kind: p.Kind, Title: p.Title,
+		CreatedByID: t.caller.Name, CreatedByIdentity: t.caller.party().id, CreatedAt: stamp(t.now),
 	}
+	master := t.partyOf(p.MasterID, t.known)
+	c.MasterID, c.MasterIdentity = master.name, master.id
 	for _, member := range p.MemberIDs {
-		if name := bareName(member); !slices.Contains(c.MemberIDs, name) {
-			c.MemberIDs = append(c.MemberIDs, name)
+		if m := t.partyOf(member, t.known); !slices.Contains(c.MemberIdentities, m.id) {
+			c.MemberIDs, c.MemberIdentities = append(c.MemberIDs, m.name), append(c.MemberIdentities, m.id)
 		}
 	}
 	target := "conversation:" + c.ID
@@ -74,7 +76,7 @@ type named struct {
 // labelOf returns the label by which a decision's target was named, or "".
 func (r *route) labelOf(dec collab.Decision) (label string) {
 	for _, n := range r.named {
-		if dec.Rule == collab.RuleExplicit && n.standing.AgentID == dec.TargetAgentID {
+		if dec.Rule == collab.RuleExplicit && n.standing.id == dec.TargetIdentity {
 			label = n.label
 		}
 	}
@@ -105,7 +107,7 @@ func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 
 func (t *tx) newMessage(p collab.PostParams) collab.Message {
 	m := collab.Message{
-		ConversationID: p.ConversationID, AuthorID: t.caller.Name, Text: p.Text, Targets: p.Targets,
+		ConversationID: p.ConversationID, AuthorID: t.caller.Name, AuthorIdentity: t.caller.party().id, Text: p.Text, Targets: p.Targets,
 		WorkItemID: p.WorkItemID, InReplyTo: p.InReplyTo, Kind: cmp.Or(p.Kind, collab.KindChat), CreatedAt: stamp(t.now),
 		Surface: cmp.Or(p.Surface, collab.SurfaceHuman),
 	}
@@ -131,7 +133,7 @@ func (t *tx) route(m *collab.Message) route {
 	add := func(label string, st Standing) {
 		first := len(r.named) == 0 && r.failure == nil
 		switch {
-		case st.Failure == "" && !slices.ContainsFunc(r.named, func(n named) bool { return n.standing.AgentID == st.AgentID }):
+		case st.Failure == "" && !slices.ContainsFunc(r.named, func(n named) bool { return n.standing.id == st.id }):
 			r.named = append(r.named, named{label, st})
 		case st.Failure != "" && first:
 			r.failure, r.label = &st, label
@@ -143,7 +145,7 @@ func (t *tx) route(m *collab.Message) route {
 	for _, f := range FindMentions(m.Text) {
 		st := t.resolve(f.Label.String(), from)
 		hard := f.Leading && m.Surface == collab.SurfaceHuman
-		m.Mentions = append(m.Mentions, collab.Mention{Label: f.Label.String(), AgentID: st.AgentID, Hard: hard})
+		m.Mentions = append(m.Mentions, collab.Mention{Label: f.Label.String(), AgentID: st.name, Identity: st.id, Hard: hard})
 		if hard {
 			add(f.Label.String(), st)
 		}
@@ -159,27 +161,32 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 		return dec
 	}
 	s := situation{
-		sender: t.caller.Name, record: t.records[m.WorkItemID], master: t.master(m.ConversationID),
+		sender: t.caller, record: t.records[m.WorkItemID], master: t.master(m.ConversationID),
 		final: m.Kind != collab.KindChat,
 	}
 	for _, n := range r.named {
-		s.explicit = append(s.explicit, n.standing.AgentID)
+		s.explicit = append(s.explicit, n.standing.party)
 	}
 	return t.choose(s, t.localityOf(t.caller), r.named...)
 }
 
 // master returns who answers for a conversation: its master, or in a direct
 // conversation the other side if that is an agent.
-func (t *tx) master(conversationID string) string {
-	c := t.conversations[conversationID]
+func (v *view) master(conversationID string) party {
+	c := v.conversations[conversationID]
 	if c.MasterID != "" || c.Kind != "dm" {
-		return c.MasterID
+		return party{c.MasterID, c.MasterIdentity}
 	}
-	others := filter(c.MemberIDs, func(id string) bool { return id != t.caller.Name })
-	if len(others) == 1 && len(t.endpointsOf(others[0])) > 0 {
+	var others []party
+	for i, id := range c.MemberIdentities {
+		if !v.caller.is(id) {
+			others = append(others, party{c.MemberIDs[i], id})
+		}
+	}
+	if len(others) == 1 && len(v.endpointsOf(others[0].id)) > 0 {
 		return others[0]
 	}
-	return ""
+	return party{}
 }
 
 // A planned delivery and the decision that it comes from.
@@ -192,8 +199,8 @@ type planned struct {
 // that were named, and to the author of the message that this one answers.
 func (t *tx) plan(m collab.Message, r route, dec collab.Decision) (list []planned) {
 	add := func(d collab.Delivery, dec collab.Decision) {
-		if d.TargetAgentID == m.AuthorID || slices.ContainsFunc(list, func(p planned) bool {
-			return p.delivery.TargetAgentID == d.TargetAgentID
+		if t.caller.is(d.TargetIdentity) || slices.ContainsFunc(list, func(p planned) bool {
+			return p.delivery.TargetIdentity == d.TargetIdentity
 		}) {
 			return
 		}
@@ -202,17 +209,22 @@ func (t *tx) plan(m collab.Message, r route, dec collab.Decision) (list []planne
 	}
 	if dec.Outcome == collab.OutcomeWoken || dec.Outcome == collab.OutcomeUnavailable {
 		add(collab.Delivery{
-			TargetAgentID: dec.TargetAgentID, Reason: t.reason(m, dec), Policy: collab.PolicyMustAck, AskedLabel: r.labelOf(dec),
+			TargetAgentID: dec.TargetAgentID, TargetIdentity: dec.TargetIdentity,
+			Reason: t.reason(m, dec), Policy: collab.PolicyMustAck, AskedLabel: r.labelOf(dec),
 		}, dec)
 	}
 	for _, n := range r.named {
 		if !n.standing.Person {
-			add(collab.Delivery{TargetAgentID: n.standing.AgentID, Reason: collab.ReasonMention, Policy: collab.PolicyDurable},
+			add(collab.Delivery{
+				TargetAgentID: n.standing.name, TargetIdentity: n.standing.id, Reason: collab.ReasonMention, Policy: collab.PolicyDurable,
+			},
 				collab.Decision{Rule: collab.RuleNone, Reason: "named, but " + dec.TargetAgentID + " is the one who is woken"})
 		}
 	}
-	if ref, ok := t.messages[m.InReplyTo]; ok && len(t.endpointsOf(ref.authorID)) > 0 {
-		add(collab.Delivery{TargetAgentID: ref.authorID, Reason: collab.ReasonThread, Policy: collab.PolicyBestEffort},
+	if ref, ok := t.messages[m.InReplyTo]; ok && len(t.endpointsOf(ref.author.id)) > 0 {
+		add(collab.Delivery{
+			TargetAgentID: ref.author.name, TargetIdentity: ref.author.id, Reason: collab.ReasonThread, Policy: collab.PolicyBestEffort,
+		},
 			collab.Decision{Rule: collab.RuleNone, Reason: "wrote the message that this one answers"})
 	}
 	return list
@@ -224,7 +236,7 @@ func (s *state) reason(m collab.Message, dec collab.Decision) string {
 		return collab.ReasonDirect
 	case dec.Rule == collab.RuleExplicit:
 		return collab.ReasonMention
-	case s.messages[m.InReplyTo].authorID == dec.TargetAgentID && m.InReplyTo != "":
+	case s.messages[m.InReplyTo].author.id == dec.TargetIdentity && m.InReplyTo != "":
 		return collab.ReasonThread
 	case dec.Rule == collab.RuleMaster:
 		return collab.ReasonVisibility
@@ -241,7 +253,7 @@ func (t *tx) postMetadata(m collab.Message, r route, dec collab.Decision) collab
 		meta.Mentions = append(meta.Mentions, cmp.Or(mention.AgentID, mention.Label))
 	}
 	for _, n := range r.named {
-		meta.TargetAgents = append(meta.TargetAgents, n.standing.AgentID)
+		meta.TargetAgents = append(meta.TargetAgents, n.standing.name)
 	}
 	return meta
 }

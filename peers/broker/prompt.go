@@ -32,14 +32,14 @@ const maxOpenInPrompt = 10
 // Its meaning is the same for every harness.
 func promptContract(t *tx, p collab.PromptParams) collab.PromptResult {
 	checkText("agentId", p.AgentID, maxName)
-	agent := t.recordName(p.AgentID)
+	agent := t.agentParty(p.AgentID)
 	t.checkPlace(p.ConversationID, p.WorkItemID)
 	c := contract{
-		Agent: agent, Harness: p.HarnessType, Endpoint: t.standing(agent, locality{}).Endpoint,
+		Agent: agent.name, Harness: p.HarnessType, Endpoint: t.standing(agent, locality{}).Endpoint,
 		Conversation: t.conversations[p.ConversationID], Work: t.records[p.WorkItemID],
 	}
 	for _, w := range t.recordsOf(collab.KindWorkItem, "", "", "") {
-		if !w.Terminal() && w.NextMoveOwnerID == agent && w != c.Work && len(c.Open) < maxOpenInPrompt {
+		if !w.Terminal() && w.NextMoveOwnerIdentity == agent.id && w != c.Work && len(c.Open) < maxOpenInPrompt {
 			c.Open = append(c.Open, w)
 		}
 	}
@@ -47,7 +47,7 @@ func promptContract(t *tx, p collab.PromptParams) collab.PromptResult {
 	if err := promptTemplate.Execute(&b, c); err != nil {
 		check(fmt.Errorf("writing the prompt contract: %w", err))
 	}
-	return collab.PromptResult{Contract: b.String(), AgentID: agent, Sections: promptSections(b.String())}
+	return collab.PromptResult{Contract: b.String(), AgentID: agent.name, Sections: promptSections(b.String())}
 }
 
 // promptSections lists the headings of a contract.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
 
@@ -14,11 +15,35 @@ import (
 // uses what it shares with a work item, and the fields below.
 type record struct {
 	collab.WorkItem
-	AskedByID         string `json:"askedById"`
-	AskedOfID         string `json:"askedOfId"`
-	Answer            string `json:"answer"`
-	SpawnedWorkItemID string `json:"spawnedWorkItemId"`
+	AskedByID         string          `json:"askedById"`
+	AskedByIdentity   protocol.PeerID `json:"askedByIdentity"`
+	AskedOfID         string          `json:"askedOfId"`
+	AskedOfIdentity   protocol.PeerID `json:"askedOfIdentity"`
+	Answer            string          `json:"answer"`
+	SpawnedWorkItemID string          `json:"spawnedWorkItemId"`
 }
+
+// A partyField is where a record has a party.
+type partyField struct {
+	name *string
+	id   *protocol.PeerID
+}
+
+func (r *record) parties() []partyField {
+	return []partyField{
+		{&r.CreatedByID, &r.CreatedByIdentity}, {&r.OwnerID, &r.OwnerIdentity}, {&r.NextMoveOwnerID, &r.NextMoveOwnerIdentity},
+		{&r.RequestedByID, &r.RequestedByIdentity}, {&r.AskedByID, &r.AskedByIdentity}, {&r.AskedOfID, &r.AskedOfIdentity},
+	}
+}
+
+func (r *record) creator() party   { return party{r.CreatedByID, r.CreatedByIdentity} }
+func (r *record) owner() party     { return party{r.OwnerID, r.OwnerIdentity} }
+func (r *record) next() party      { return party{r.NextMoveOwnerID, r.NextMoveOwnerIdentity} }
+func (r *record) requester() party { return party{r.RequestedByID, r.RequestedByIdentity} }
+func (r *record) asked() party     { return party{r.AskedOfID, r.AskedOfIdentity} }
+
+// giveTo makes the next move somebody's.
+func (r *record) giveTo(p party) { r.NextMoveOwnerID, r.NextMoveOwnerIdentity = p.name, p.id }
 
 // question is the record as a question, whose members are those of a record.
 func (r *record) question() (q collab.Question) {
@@ -132,7 +157,7 @@ func stepOf(old, r *record) collab.Step {
 		return collab.StepAccepted
 	case old.AcceptanceState != r.AcceptanceState && r.AcceptanceState == collab.AcceptanceRejected:
 		return collab.StepRejected
-	case old.OwnerID != r.OwnerID || old.NextMoveOwnerID != r.NextMoveOwnerID:
+	case old.owner() != r.owner() || old.next() != r.next():
 		return collab.StepHandoff
 	}
 	return collab.StepProgressed

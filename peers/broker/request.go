@@ -21,7 +21,8 @@ type request struct {
 	messageID   protocol.MessageID
 	traceParent string
 	content     protocol.CollabRequest
-	malformed   error // the content is no collab_request
+	malformed   error    // the content is no collab_request
+	names       []string // that the bus lets the sender announce
 }
 
 // An answer is a collab_result on its way to its requester.
@@ -64,7 +65,7 @@ const (
 // answered before gets the same answer again.
 func answerRequest(t *tx, r request) {
 	requestID := cmp.Or(r.content.RequestID, string(r.messageID))
-	t.caller = t.state.caller(r.from)
+	t.caller = t.state.caller(r.from, r.names)
 	t.digest = digest(t.caller.Name, r.content)
 	content, kept := recalled(t, r, requestID)
 	if content == nil {

@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
 
 // A Standing is what a label was found to mean.
 type Standing struct {
-	AgentID    string      // the logical agent or person; empty when unknown or ambiguous
-	Person     bool        // a person: nobody to wake
+	party                  // the logical agent or person; empty when unknown or ambiguous
+	Person     bool        // nobody to wake
 	Endpoint   *endpoint   // the endpoint chosen among those that fit, if there is any
 	Failure    collab.Code // unknown_target, ambiguous, or empty
 	Reason     string
@@ -32,66 +33,104 @@ func (s *state) resolve(target string, from locality) Standing {
 		if e == nil {
 			return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint %q was announced", id)}
 		}
-		return Standing{AgentID: e.LogicalAgentID, Endpoint: e, Reason: "the endpoint was named", Candidates: options([]*endpoint{e})}
+		return Standing{party: party{e.LogicalAgentID, e.Identity}, Endpoint: e, Reason: "the endpoint was named", Candidates: s.options([]*endpoint{e})}
 	}
-	name := strings.TrimPrefix(bareName(strings.TrimPrefix(target, "@")), "role:")
-	if fit := s.endpointsOf(name); len(fit) > 0 { // as it was announced, whatever characters it has
-		return choose(fit, from)
+	name := strings.TrimPrefix(target, "@")
+	if id := protocol.PeerID(name); protocol.RoleOf(id) != protocol.RoleUnknown {
+		return s.resolveIdentity(s.shown(id), from)
 	}
+	name = strings.TrimPrefix(name, "role:")
 	l, err := ParseLabel(name)
+	if fit := s.endpointsNamed(name); len(fit) > 0 && (err != nil || !strings.HasPrefix(target, "@")) {
+		return s.chooseNamed(fit, from) // as it was announced, whatever characters it has
+	}
 	if err != nil {
 		return Standing{Failure: collab.CodeUnknownTarget, Reason: err.Error()}
 	}
 	return s.resolveLabel(l, from)
 }
 
+// resolveIdentity finds what an identity means that was named as such.
+func (s *state) resolveIdentity(p party, from locality) Standing {
+	st := s.standing(p, from)
+	if st.Endpoint == nil && st.Failure == "" && !s.people[p.id] && !s.agents[p.id] {
+		st.party, st.Failure = party{}, collab.CodeUnknownTarget
+	}
+	return st
+}
+
+// resolveLabel finds what a label means: an agent, or else a person of that name, or else
+// whoever has that role. A role that somebody gave itself never takes what is meant for
+// one who is known by that name.
 func (s *state) resolveLabel(l Label, from locality) Standing {
 	named := s.endpointsThat(func(e *endpoint) bool { return normal(e.LogicalAgentID) == l.Name })
 	if len(named) == 0 {
+		if known := s.known(func(name string) bool { return normal(name) == l.Name }); len(known) > 0 {
+			return s.resolveAbsent(l, known)
+		}
 		named = s.endpointsThat(func(e *endpoint) bool { return e.hasRole(l.Name) })
 	}
-	if len(named) == 0 {
-		return s.resolvePerson(l)
-	}
 	fit := filter(named, func(e *endpoint) bool { return e.fits(l) })
-	if len(fit) == 0 {
+	switch {
+	case len(named) == 0:
+		return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
+	case len(fit) == 0:
 		return Standing{
-			Failure: collab.CodeUnknownTarget, Candidates: options(named),
+			Failure: collab.CodeUnknownTarget, Candidates: s.options(named),
 			Reason: fmt.Sprintf("no endpoint of that name fits %s", l),
 		}
 	}
-	return choose(fit, from)
+	return s.chooseNamed(fit, from)
 }
 
-func (s *state) resolvePerson(l Label) Standing {
-	var match []string
-	for name := range s.people {
-		if normal(name) == l.Name {
-			match = append(match, name)
-		}
+// resolveAbsent finds what a label means that no endpoint has, but somebody who is known.
+func (s *state) resolveAbsent(l Label, known []party) Standing {
+	people := filter(known, func(p party) bool { return isPerson(p.id) })
+	switch {
+	case len(people) == 0 || l != Label{Name: l.Name}:
+		return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("no endpoint of %s is known any more", known[0].id)}
+	case len(people) > 1:
+		return Standing{Failure: collab.CodeAmbiguous, Reason: confusable(people), Candidates: partyOptions(people)}
 	}
-	if len(match) == 1 && l == (Label{Name: l.Name}) {
-		return Standing{AgentID: match[0], Person: true, Reason: match[0] + " is a person"}
-	}
-	return Standing{Failure: collab.CodeUnknownTarget, Reason: fmt.Sprintf("nobody announced the name or role %s", l)}
+	return Standing{party: people[0], Person: true, Reason: people[0].name + " is a person"}
 }
 
-// choose picks one endpoint of those that a label fits (at least one): live and
-// wakeable ones before others, then those in the asker's project, then in its
-// workspace, then the one heard of last. Endpoints of several agents are
-// ambiguous; so are those of one name that different identities announced in
-// different workspaces, unless the asker's own place decides.
-func choose(fit []*endpoint, from locality) Standing {
-	slices.SortFunc(fit, func(a, b *endpoint) int {
-		return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(a.EndpointID, b.EndpointID))
+// chooseNamed is choose for endpoints that were found by a name: those of several agents are
+// ambiguous.
+func (s *state) chooseNamed(fit []*endpoint, from locality) Standing {
+	sortByHeard(fit)
+	first := fit[0]
+	if others := filter(fit, func(e *endpoint) bool { return e.AgentIdentity != first.AgentIdentity }); len(others) > 0 {
+		return Standing{Failure: collab.CodeAmbiguous, Candidates: s.options(fit), Reason: confusable([]party{
+			{id: first.AgentIdentity}, {id: others[0].AgentIdentity},
+		})}
+	}
+	st := s.choose(fit, "", from)
+	if st.Failure == "" {
+		st.party = s.meant(st.Endpoint)
+	}
+	return st
+}
+
+// meant returns whom an endpoint that was found by its name stands for: the agent of that
+// name, or, if others have the name in other workspaces, the one who announced it.
+func (s *state) meant(e *endpoint) party {
+	elsewhere := s.endpointsThat(func(o *endpoint) bool {
+		return o.AgentIdentity == e.AgentIdentity && o.Identity != e.Identity && o.WorkspaceID != e.WorkspaceID
 	})
-	st := Standing{Candidates: options(fit)}
-	if others := filter(fit, func(e *endpoint) bool { return e.LogicalAgentID != fit[0].LogicalAgentID }); len(others) > 0 {
-		st.Failure = collab.CodeAmbiguous
-		st.Reason = fmt.Sprintf("the label fits %s and %s", fit[0].LogicalAgentID, others[0].LogicalAgentID)
-		return st
+	if len(elsewhere) > 0 {
+		return party{e.LogicalAgentID, e.Identity}
 	}
-	st.AgentID = fit[0].LogicalAgentID
+	return party{e.LogicalAgentID, e.AgentIdentity}
+}
+
+// choose picks one endpoint of several (at least one): live and wakeable ones before
+// others, then those that the identity meant announced itself, then those in the asker's
+// project, then in its workspace, then the one heard of last. Endpoints that different
+// identities announced in different workspaces are ambiguous, unless one of that decides.
+func (s *state) choose(fit []*endpoint, meant protocol.PeerID, from locality) Standing {
+	sortByHeard(fit)
+	st := Standing{Candidates: s.options(fit)}
 	pool, why := fit, "it was heard of last"
 	if len(fit) == 1 {
 		why = "it is the only one"
@@ -102,6 +141,7 @@ func choose(fit []*endpoint, from locality) Standing {
 	}{
 		{"", (*endpoint).wakeable},
 		{"", func(e *endpoint) bool { return e.Status == collab.StatusOnline }},
+		{"", func(e *endpoint) bool { return e.Identity == meant }},
 		{"it is in the sender's project", func(e *endpoint) bool { return from.project != "" && e.ProjectPath == from.project }},
 		{"it is in the sender's workspace", func(e *endpoint) bool { return from.workspace != "" && e.WorkspaceID == from.workspace }},
 	} {
@@ -113,8 +153,8 @@ func choose(fit []*endpoint, from locality) Standing {
 	}
 	others := filter(pool, func(e *endpoint) bool { return e.Identity != pool[0].Identity && e.WorkspaceID != pool[0].WorkspaceID })
 	if len(others) > 0 {
-		st.Failure, st.AgentID = collab.CodeAmbiguous, ""
-		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", pool[0].label(), others[0].label())
+		st.Failure = collab.CodeAmbiguous
+		st.Reason = fmt.Sprintf("the name is used in several workspaces: say %s or %s", s.unmistakable(pool[0]), s.unmistakable(others[0]))
 		return st
 	}
 	st.Endpoint = pool[0]
@@ -122,15 +162,41 @@ func choose(fit []*endpoint, from locality) Standing {
 	return st
 }
 
+// sortByHeard sorts endpoints, the one heard of last first.
+func sortByHeard(list []*endpoint) {
+	slices.SortFunc(list, func(a, b *endpoint) int {
+		return cmp.Or(cmp.Compare(b.seq, a.seq), cmp.Compare(a.EndpointID, b.EndpointID))
+	})
+}
+
+// unmistakable returns what means the agent of an endpoint and no other: its shortest
+// label that does, or the identity that announced it.
+func (s *state) unmistakable(e *endpoint) string {
+	short := Label{Name: normal(e.LogicalAgentID), Workspace: normal(e.WorkspaceID)}
+	long := short
+	long.Profile, long.Harness, long.Model, long.Node = normal(e.Profile), normal(e.HarnessType), normal(e.Model), normal(e.Node)
+	for _, l := range []Label{short, long} {
+		others := s.endpointsThat(func(o *endpoint) bool {
+			return normal(o.LogicalAgentID) == l.Name && o.fits(l) && (o.Identity != e.Identity || o.AgentIdentity != e.AgentIdentity)
+		})
+		if len(others) == 0 {
+			return l.String()
+		}
+	}
+	return string(e.Identity)
+}
+
 // filter returns what keep holds of, in order.
 func filter[T any](list []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !keep(v) })
 }
 
-func options(list []*endpoint) []collab.Option {
+func (s *state) options(list []*endpoint) []collab.Option {
 	out := make([]collab.Option, 0, len(list))
 	for _, e := range list {
-		out = append(out, collab.Option{AgentID: e.LogicalAgentID, EndpointID: e.EndpointID, Label: e.label(), Status: e.Status})
+		out = append(out, collab.Option{
+			AgentID: e.LogicalAgentID, Identity: e.Identity, EndpointID: e.EndpointID, Label: s.unmistakable(e), Status: e.Status,
+		})
 	}
 	slices.SortFunc(out, func(a, b collab.Option) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	return out[:min(len(out), maxOptions)]
@@ -138,22 +204,31 @@ func options(list []*endpoint) []collab.Option {
 
 const maxOptions = 20
 
-// standing finds what a name in a record means: the agent of exactly that name,
-// whatever a label would resolve to, a person, or a name not heard of yet.
-func (s *state) standing(name string, from locality) Standing {
-	if fit := s.endpointsOf(name); len(fit) > 0 {
-		return choose(fit, from)
+// standing finds what a party of a record means: the identity decides, whatever its name
+// would mean as a label.
+func (s *state) standing(p party, from locality) Standing {
+	st := Standing{party: p}
+	switch fit := s.endpointsOf(p.id); {
+	case len(fit) > 0:
+		st = s.choose(fit, p.id, from)
+		st.party = p
+	case p.id == "":
+		st.Reason = p.name + " may be an agent or a person: the record is older than identities"
+	case isPerson(p.id):
+		st.Person, st.Reason = true, p.name+" is a person"
+	default:
+		st.Reason = p.name + " has never announced itself"
 	}
-	if s.people[name] {
-		return Standing{AgentID: name, Person: true, Reason: name + " is a person"}
-	}
-	if st := s.resolve(name, from); st.Failure == "" || st.Failure == collab.CodeAmbiguous {
-		return st
-	}
-	return Standing{AgentID: name, Reason: name + " has never announced itself"}
+	return st
 }
 
-func (s *state) endpointsOf(name string) []*endpoint {
+// endpointsOf returns the endpoints that act for an identity.
+func (s *state) endpointsOf(id protocol.PeerID) []*endpoint {
+	return s.endpointsThat(func(e *endpoint) bool { return e.actsFor(id) })
+}
+
+// endpointsNamed returns the endpoints that were announced under exactly that name.
+func (s *state) endpointsNamed(name string) []*endpoint {
 	return s.endpointsThat(func(e *endpoint) bool { return e.LogicalAgentID == name })
 }
 

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -404,4 +406,49 @@ func TestEventsAreTheSpecificationsShape(t *testing.T) {
 		return
 	}
 	t.Error("no message was posted")
+}
+
+// TestTheAdviceOfAnAmbiguousNameWorks: each way that a refusal names is taken, in a message
+// and in a record.
+func TestTheAdviceOfAnAmbiguousNameWorks(t *testing.T) {
+	for name, places := range map[string][2]m{
+		"two workspaces":     {{"workspaceId": "main"}, {"workspaceId": "dev"}},
+		"one without":        {{}, {"workspaceId": "dev"}},
+		"alike but for case": {{"workspaceId": "main"}, {"workspaceId": "Main"}},
+		"harnesses":          {{"workspaceId": "main", "harnessType": "codex"}, {"workspaceId": "MAIN", "harnessType": "claude"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			group(d, "")
+			for i, from := range []protocol.PeerID{"agent:arc-1", "agent:arc"} {
+				p := m{"logicalAgentId": "arc", "endpointId": "e" + string(from)}
+				maps.Copy(p, places[i])
+				d.do(from, "identity.announce", p)
+			}
+			r := d.refuse(collab.CodeAmbiguous, "cli:will", "message.post", m{"conversationId": "c", "text": "@arc hi", "surface": "human"})
+			_, advice, _ := strings.Cut(r["error"].(string), ": say ")
+			one, other, ok := strings.Cut(advice, " or ")
+			if !ok {
+				t.Fatalf("no advice in %s", r["error"])
+			}
+			reached := map[any]bool{}
+			for i, said := range []string{one, other} {
+				wake := d.do("cli:will", "message.post", m{"conversationId": "c", "text": "hi", "targets": []string{said}})
+				reached[wake.at("wake", "endpointId")] = true
+				id := fmt.Sprint("w", i)
+				w := d.do("cli:will", "work_item.create", m{"id": id, "title": "t", "ownerId": said, "nextMoveOwnerId": said, "wake": true})
+				if w.at("work_item", "ownerId") != "arc" || w.at("wake", "endpointId") != wake.at("wake", "endpointId") {
+					t.Errorf("work for %s: %v", said, w)
+				}
+				owner := protocol.PeerID(w.at("work_item", "ownerIdentity").(string))
+				d.do(owner, "work_item.update", m{"id": id, "state": "working"})
+				if owner == "agent:arc-1" {
+					d.refuse(collab.CodeForbidden, "agent:arc", "work_item.update", m{"id": id, "state": "waiting"})
+				}
+			}
+			if len(reached) != 2 {
+				t.Errorf("%s reached %v", advice, reached)
+			}
+		})
+	}
 }

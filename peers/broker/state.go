@@ -14,10 +14,8 @@ import (
 // changes only by apply, so that it is the same live and after a restart (load
 // skips what cannot matter).
 type state struct {
-	seq           int64
-	endpoints     map[string]*endpoint
-	actsAs        map[protocol.PeerID]string // the name that an identity announced last
-	people        map[string]bool            // names that acted through a person's identity
+	seq int64
+	partyState
 	conversations map[string]*collab.Conversation
 	posts         map[string][]int64 // events of a conversation's messages
 	messages      map[string]messageRef
@@ -31,6 +29,14 @@ type state struct {
 	claimState
 }
 
+// A partyState is who is known.
+type partyState struct {
+	endpoints map[string]*endpoint
+	actsAs    map[protocol.PeerID]string // the name that an identity announced last
+	people    map[protocol.PeerID]bool   // those who ever asked for something
+	agents    map[protocol.PeerID]bool   // those who ever announced themselves, and whose names they had
+}
+
 // A flightState is the invocations and their flights.
 type flightState struct {
 	invocations map[string]*collab.Invocation
@@ -40,9 +46,9 @@ type flightState struct {
 // A deliveryState is the deliveries and their wakes.
 type deliveryState struct {
 	deliveries   map[string]*collab.Delivery
-	deliveriesTo map[string][]string // ids by target, oldest first
-	openTo       map[string][]string // those of them that are not terminal
-	wokenBy      map[string]int64    // the event that woke a delivery
+	deliveriesTo map[protocol.PeerID][]string // ids by target, oldest first
+	openTo       map[protocol.PeerID][]string // those of them that are not terminal
+	wokenBy      map[string]int64             // the event that woke a delivery
 }
 
 // A claimState is the claims on events.
@@ -56,7 +62,7 @@ type claimState struct {
 type messageRef struct {
 	seq            int64
 	conversationID string
-	authorID       string
+	author         party
 }
 
 // A wakeRef says when a record's wake was decided last, and where that stands.
@@ -67,11 +73,14 @@ type wakeRef struct {
 
 func newState() *state {
 	return &state{
-		endpoints: map[string]*endpoint{}, actsAs: map[protocol.PeerID]string{}, people: map[string]bool{},
+		partyState: partyState{
+			endpoints: map[string]*endpoint{}, actsAs: map[protocol.PeerID]string{},
+			people: map[protocol.PeerID]bool{}, agents: map[protocol.PeerID]bool{},
+		},
 		conversations: map[string]*collab.Conversation{}, posts: map[string][]int64{}, messages: map[string]messageRef{},
 		records: map[string]*record{}, wakes: map[string]wakeRef{}, bindings: map[[2]string]*collab.Binding{}, created: map[string]string{},
 		flightState:   flightState{map[string]*collab.Invocation{}, map[string]*collab.Flight{}},
-		deliveryState: deliveryState{map[string]*collab.Delivery{}, map[string][]string{}, map[string][]string{}, map[string]int64{}},
+		deliveryState: deliveryState{map[string]*collab.Delivery{}, map[protocol.PeerID][]string{}, map[protocol.PeerID][]string{}, map[string]int64{}},
 		claimState:    claimState{claims: map[string]*collab.Claim{}, held: map[string]bool{}},
 	}
 }
@@ -82,7 +91,7 @@ type fold func(s *state, e collab.Event) error
 // folds says what each type of event does to the state.
 var folds = func() map[string]fold {
 	m := map[string]fold{collab.EventMessagePosted.Name: (*state).foldMessage}
-	on(m, func(s *state, _ collab.Event, c collab.Conversation) { s.conversations[c.ID] = &c }, collab.EventConversation)
+	on(m, (*state).foldConversation, collab.EventConversation)
 	for _, kind := range []string{
 		collab.EventQuestionCreated.Name, collab.EventQuestionAnswered.Name, collab.EventQuestionUpdated.Name,
 		collab.EventWorkCreated.Name, collab.EventWorkUpdated.Name,
@@ -94,9 +103,9 @@ var folds = func() map[string]fold {
 	on(m, (*state).foldWoken, collab.EventWoken)
 	on(m, (*state).foldEndpoint, collab.EventOnline, collab.EventHeartbeat, collab.EventOffline)
 	on(m, func(s *state, _ collab.Event, e collab.Endpoint) { delete(s.endpoints, e.EndpointID) }, collab.EventAgentRetired)
-	on(m, func(s *state, _ collab.Event, i collab.Invocation) { s.invocations[i.ID] = &i }, collab.EventInvocation)
-	on(m, func(s *state, _ collab.Event, f collab.Flight) { s.flights[f.ID] = &f }, collab.EventFlight)
-	on(m, func(s *state, _ collab.Event, b collab.Binding) { s.bindings[[2]string{b.Surface, b.ExternalID}] = &b }, collab.EventBinding)
+	on(m, (*state).foldInvocation, collab.EventInvocation)
+	on(m, (*state).foldFlight, collab.EventFlight)
+	on(m, (*state).foldBinding, collab.EventBinding)
 	on(m, (*state).foldClaim, collab.EventClaimGranted, collab.EventClaimContended, collab.EventClaimOffered, collab.EventClaimAnswered)
 	return m
 }()
@@ -130,15 +139,15 @@ func (s *state) fold(e collab.Event) error {
 	if fold == nil {
 		return fmt.Errorf("event %d has the unknown type %q: use the newer program that wrote it", e.Seq, e.Type)
 	}
+	if source := protocol.PeerID(e.Source); isPerson(source) {
+		s.people[principal(source)] = true
+	}
 	err := fold(s, e)
 	if err == nil {
 		err = s.foldMetadata(e)
 	}
 	if err != nil {
 		return fmt.Errorf("event %d (%s) cannot be read: %w", e.Seq, e.Type, err)
-	}
-	if isPerson(protocol.PeerID(e.Source)) {
-		s.people[bareName(e.Source)] = true
 	}
 	s.seq = e.Seq
 	return nil
@@ -162,7 +171,8 @@ func (s *state) foldMessage(e collab.Event) error {
 	if err != nil {
 		return err
 	}
-	s.messages[m.ID] = messageRef{e.Seq, m.ConversationID, m.AuthorID}
+	s.identifySource(e, m.AuthorID, &m.AuthorIdentity)
+	s.messages[m.ID] = messageRef{e.Seq, m.ConversationID, party{m.AuthorID, m.AuthorIdentity}}
 	s.created["message:"+m.ID] = meta.Digest
 	s.posts[m.ConversationID] = append(s.posts[m.ConversationID], e.Seq)
 	if m.WorkItemID != "" && meta.Wake.Outcome == collab.OutcomeWoken {
@@ -182,29 +192,75 @@ func (s *state) foldRecord(e collab.Event) error {
 	if err := json.Unmarshal(e.Payload, r); err != nil {
 		return err
 	}
-	if s.records[r.ID] == nil {
+	before := s.records[r.ID]
+	if before == nil {
 		s.order = append(s.order, r.ID)
+		s.identifySource(e, r.CreatedByID, &r.CreatedByIdentity)
+		before = r
+	}
+	for i, f := range r.parties() {
+		if was := before.parties()[i]; *f.id == "" && *f.name == *was.name {
+			*f.id = *was.id
+		}
+		s.identify(*f.name, f.id)
 	}
 	s.records[r.ID] = r
 	return nil
 }
 
+func (s *state) foldConversation(e collab.Event, c collab.Conversation) {
+	s.identifySource(e, c.CreatedByID, &c.CreatedByIdentity)
+	s.identify(c.MasterID, &c.MasterIdentity)
+	for i := len(c.MemberIdentities); i < len(c.MemberIDs); i++ {
+		c.MemberIdentities = append(c.MemberIdentities, "")
+		s.identify(c.MemberIDs[i], &c.MemberIdentities[i])
+	}
+	s.conversations[c.ID] = &c
+}
+
+func (s *state) foldInvocation(e collab.Event, i collab.Invocation) {
+	s.identifySource(e, i.RequestedByID, &i.RequestedByIdentity)
+	s.identify(i.TargetAgentID, &i.TargetIdentity)
+	s.invocations[i.ID] = &i
+}
+
+func (s *state) foldFlight(_ collab.Event, f collab.Flight) {
+	s.identify(f.RequestedByID, &f.RequestedByIdentity)
+	s.identify(f.TargetAgentID, &f.TargetIdentity)
+	s.flights[f.ID] = &f
+}
+
+func (s *state) foldBinding(_ collab.Event, b collab.Binding) {
+	s.identify(b.AgentID, &b.Identity)
+	s.bindings[[2]string{b.Surface, b.ExternalID}] = &b
+}
+
 // foldWoken marks a delivery as woken.
 func (s *state) foldWoken(e collab.Event, w collab.Wake) {
-	d := *s.deliveries[w.DeliveryID]
+	d := *s.deliveries[w.DeliveryID] // which was requested before
 	d.Wake, d.EndpointID, d.UpdatedAt = wakeWoken, w.EndpointID, e.At
 	s.putDelivery(d)
 	s.wokenBy[d.ID] = e.Seq
 }
 
+// foldEndpoint takes an endpoint. One of a released version under a name that is not its
+// own was vouched for by nobody: it is forgotten, so that it must be announced anew.
 func (s *state) foldEndpoint(e collab.Event, announced collab.Endpoint) {
 	ep := &endpoint{announced, e.Seq}
-	if e.Type == collab.EventOffline.Name {
-		ep.seq = s.endpoints[ep.EndpointID].seq // falling silent is no sign of life
+	if ep.AgentIdentity == "" && ep.Identity == agentID(ep.LogicalAgentID) {
+		ep.AgentIdentity = ep.Identity
+	}
+	if ep.AgentIdentity == "" {
+		delete(s.endpoints, ep.EndpointID)
+		return
+	}
+	if old := s.endpoints[ep.EndpointID]; e.Type == collab.EventOffline.Name && old != nil {
+		ep.seq = old.seq // falling silent is no sign of life
 	}
 	s.endpoints[ep.EndpointID] = ep
 	if e.Type == collab.EventOnline.Name {
 		s.actsAs[ep.Identity] = ep.LogicalAgentID
+		s.agents[ep.Identity], s.agents[ep.AgentIdentity] = true, true
 	}
 }
 
@@ -215,6 +271,7 @@ func (s *state) lastHeartbeat(e collab.Event) error {
 		return fmt.Errorf("event %d (%s) cannot be read: %w", e.Seq, e.Type, err)
 	}
 	now := s.endpoints[heard.EndpointID]
+	heard.AgentIdentity = now.AgentIdentity
 	switch {
 	case e.Seq < now.seq: // it was announced anew since
 	case now.Status == collab.StatusOnline:

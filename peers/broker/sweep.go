@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -76,7 +77,7 @@ func (t *tx) sweepStale() {
 	records := append(t.recordsOf(collab.KindWorkItem, "", "", ""), t.recordsOf(collab.KindQuestion, "", "", "")...)
 	for _, r := range records {
 		if !r.Terminal() && r.State != collab.WorkWorking && t.stale(r.ID, r.UpdatedAt) {
-			t.wakeFor(r, "", true)
+			t.wakeFor(r, Caller{}, true)
 		}
 	}
 	for _, id := range sortedKeys(t.flights) {
@@ -106,7 +107,7 @@ func (t *tx) remindFlight(f collab.Flight) {
 	if d == nil || d.Terminal() || d.Wake != wakeWoken {
 		return // it is woken when its agent announces itself
 	}
-	dec := t.choose(situation{explicit: []string{f.TargetAgentID}}, locality{})
+	dec := t.choose(situation{explicit: []party{{f.TargetAgentID, f.TargetIdentity}}}, locality{})
 	emit(t, collab.EventWakeDecided, "flight:"+f.ID, collab.WakeDecided{RecordID: f.ID, RecordKind: "flight", Sweep: true, Decision: dec}, nil)
 	if dec.Outcome == collab.OutcomeWoken {
 		t.woken(*d, dec, subject{invocation: t.invocations[f.InvocationID], record: t.records[f.WorkItemID], sweep: true})
@@ -126,4 +127,4 @@ func (t *tx) dropBestEffort() {
 	}
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

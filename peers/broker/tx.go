@@ -14,10 +14,9 @@ import (
 // afterwards, so that a refusal leaves no event behind (except if a message is kept
 // although nobody could be woken for it).
 type tx struct {
-	*state
+	view
 	db      *store.Tx
 	opts    *Options
-	caller  Caller
 	now     time.Time
 	mint    func(prefix string) string            // a fresh id
 	stored  func(seq int64) (collab.Event, error) // reads the log, without this batch

@@ -8,35 +8,35 @@ import (
 
 // A situation is all that a wake decision depends on.
 type situation struct {
-	sender     string   // never woken
-	explicit   []string // agents that were named, in order
-	record     *record  // that the message or the wake is about
-	dependency string   // who holds what the record waits for, if it waits
-	master     string   // of the conversation
-	final      bool     // the message says that nothing is expected
+	sender     Caller  // never woken
+	explicit   []party // agents that were named, in order
+	record     *record // that the message or the wake is about
+	dependency party   // who holds what the record waits for, if it waits
+	master     party   // of the conversation
+	final      bool    // the message says that nothing is expected
 }
 
-// chooseWake picks whoever is responsible now. It looks at names only: whether the
+// chooseWake picks whoever is responsible now. It looks at identities only: whether the
 // chosen one can be woken is found out later and does not change who is responsible.
 func chooseWake(s situation) collab.Decision {
 	d := collab.Decision{Rule: collab.RuleNone, Outcome: collab.OutcomeNobody, Candidates: []collab.Candidate{}}
-	consider := func(name string, rule collab.Rule, why string) {
-		c := collab.Candidate{AgentID: name, Rule: rule, Reason: why}
+	consider := func(p party, rule collab.Rule, why string) {
+		c := collab.Candidate{AgentID: p.name, Identity: p.id, Rule: rule, Reason: why}
 		switch {
-		case name == "":
+		case p.name == "":
 			return
 		case d.TargetAgentID != "":
 			c.Reason = "not needed: " + d.TargetAgentID + " is woken, and only one is"
-		case name == s.sender:
+		case s.sender.is(p.id):
 			c.Reason = "passed over: the sender is never woken by its own message"
 		default:
 			c.Chosen = true
-			d.TargetAgentID, d.Rule, d.Reason = name, rule, fmt.Sprintf("%s: %s", name, why)
+			d.TargetAgentID, d.TargetIdentity, d.Rule, d.Reason = p.name, p.id, rule, fmt.Sprintf("%s: %s", p.name, why)
 		}
 		d.Candidates = append(d.Candidates, c)
 	}
-	for _, name := range s.explicit {
-		consider(name, collab.RuleExplicit, "was named explicitly")
+	for _, p := range s.explicit {
+		consider(p, collab.RuleExplicit, "was named explicitly")
 	}
 	if quiet := s.quiet(); quiet != "" {
 		if d.TargetAgentID == "" {
@@ -46,8 +46,8 @@ func chooseWake(s situation) collab.Decision {
 	}
 	if r := s.record; r != nil {
 		consider(s.dependency, collab.RuleDependency, "holds what the work waits for")
-		consider(r.NextMoveOwnerID, collab.RuleNextMove, "has the next move on "+r.ID)
-		consider(r.OwnerID, collab.RuleOwner, "owns "+r.ID)
+		consider(r.next(), collab.RuleNextMove, "has the next move on "+r.ID)
+		consider(r.owner(), collab.RuleOwner, "owns "+r.ID)
 	}
 	consider(s.master, collab.RuleMaster, "answers for the conversation")
 	if d.TargetAgentID == "" {

@@ -25,7 +25,7 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 	d.ID, d.CreatedAt = id, stamp(t.now)
 	d.UpdatedAt, d.Status = d.CreatedAt, collab.DeliveryPending
 	if !about.sweep {
-		d.SenderID, d.SenderKind = t.caller.Name, t.caller.kind()
+		d.SenderID, d.SenderIdentity, d.SenderKind = t.caller.Name, t.caller.party().id, t.caller.kind()
 	}
 	d.EndpointID = dec.EndpointID
 	if dec.Outcome == collab.OutcomeUnavailable {
@@ -42,8 +42,8 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 // announced the endpoint.
 func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 	w := collab.Wake{
-		DeliveryID: d.ID, TargetAgentID: d.TargetAgentID, EndpointID: dec.EndpointID,
-		Rule: dec.Rule, Reason: dec.Reason, Candidates: dec.Candidates, SenderID: d.SenderID, SenderKind: d.SenderKind, Sweep: about.sweep,
+		DeliveryID: d.ID, TargetAgentID: d.TargetAgentID, TargetIdentity: d.TargetIdentity, EndpointID: dec.EndpointID,
+		Rule: dec.Rule, Reason: dec.Reason, Candidates: dec.Candidates, SenderID: d.SenderID, SenderIdentity: d.SenderIdentity, SenderKind: d.SenderKind, Sweep: about.sweep,
 		Message: about.message, Invocation: about.invocation,
 	}
 	switch r := about.record; {
@@ -55,7 +55,7 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 	}
 	if c := t.conversations[d.ConversationID]; c != nil {
 		short := *c
-		short.MemberIDs = nil
+		short.MemberIDs, short.MemberIdentities = nil, nil
 		w.Conversation = &short
 	}
 	if about.invocation != nil {
@@ -73,10 +73,14 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 	}
 }
 
-// wakeWaiting wakes an agent once for each delivery that could not wake it before,
-// and cancels the deliveries that nobody needs any more.
-func (t *tx) wakeWaiting(agent string) {
-	for _, id := range slices.Clone(t.openTo[agent]) {
+// wakeWaiting wakes the agent of an endpoint once for each delivery that could not wake it
+// before, and cancels the deliveries that nobody needs any more.
+func (t *tx) wakeWaiting(e *collab.Endpoint) {
+	waiting := slices.Clone(t.openTo[e.AgentIdentity])
+	if e.Identity != e.AgentIdentity {
+		waiting = append(waiting, t.openTo[e.Identity]...)
+	}
+	for _, id := range waiting {
 		d := at(t.deliveries[id], t.now)
 		if d.Status != collab.DeliveryPending || d.Wake != wakeWanted && d.Wake != wakeMissed {
 			continue
@@ -85,10 +89,7 @@ func (t *tx) wakeWaiting(agent string) {
 			t.cancelDelivery(d, why)
 			continue
 		}
-		st := t.standing(agent, locality{})
-		if d.AskedLabel != "" {
-			st = t.resolve(d.AskedLabel, locality{})
-		}
+		st := t.standingOf(d)
 		if st.Endpoint == nil || !st.Endpoint.wakeable() {
 			continue
 		}
@@ -98,6 +99,18 @@ func (t *tx) wakeWaiting(agent string) {
 			t.wakeNow(d, st)
 		}
 	}
+}
+
+// standingOf finds what the target of a delivery means now: by the label that meant it, so
+// long as that does not mean somebody else.
+func (s *state) standingOf(d collab.Delivery) Standing {
+	if d.AskedLabel != "" {
+		st := s.resolve(d.AskedLabel, locality{})
+		if st.Failure == collab.CodeUnknownTarget || st.Endpoint != nil && st.Endpoint.actsFor(d.TargetIdentity) {
+			return st
+		}
+	}
+	return s.standing(party{d.TargetAgentID, d.TargetIdentity}, locality{})
 }
 
 // wakeNow makes the wake that a delivery waits for.
@@ -138,8 +151,8 @@ func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 		return
 	}
 	online := t.endpointsThat(func(e *endpoint) bool { return e.Identity == to && e.Status == collab.StatusOnline })
-	if slices.ContainsFunc(online, func(e *endpoint) bool { return e.AnnouncedAt > sentAt }) {
-		t.wakeWaiting(d.TargetAgentID)
+	if i := slices.IndexFunc(online, func(e *endpoint) bool { return e.AnnouncedAt > sentAt && e.actsFor(d.TargetIdentity) }); i >= 0 {
+		t.wakeWaiting(&online[i].Endpoint)
 		return
 	}
 	slices.SortFunc(online, func(a, b *endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
@@ -211,16 +224,17 @@ func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation) {
 
 // wakeFor decides whom a record wakes, stores the decision and makes the wake. It
 // returns a nil delivery if nobody is to be woken.
-func (t *tx) wakeFor(r *record, sender string, sweep bool) (collab.Decision, *collab.Delivery) {
+func (t *tx) wakeFor(r *record, sender Caller, sweep bool) (collab.Decision, *collab.Delivery) {
 	dec := t.choose(situation{sender: sender, record: r}, locality{})
 	emit(t, collab.EventWakeDecided, r.target(), collab.WakeDecided{
-		RecordID: r.ID, RecordKind: r.Kind, SenderID: sender, Sweep: sweep, Decision: dec,
+		RecordID: r.ID, RecordKind: r.Kind, SenderID: sender.Name, Sweep: sweep, Decision: dec,
 	}, nil)
 	if dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable {
 		return dec, nil
 	}
 	d := collab.Delivery{
-		TargetAgentID: dec.TargetAgentID, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, ConversationID: r.ConversationID,
+		TargetAgentID: dec.TargetAgentID, TargetIdentity: dec.TargetIdentity, Reason: collab.ReasonInvocation,
+		Policy: collab.PolicyMustAck, ConversationID: r.ConversationID,
 	}
 	if r.isQuestion() {
 		d.QuestionID = r.ID
@@ -241,32 +255,31 @@ func (t *tx) choose(s situation, from locality, named ...named) collab.Decision 
 	if dec.TargetAgentID == "" {
 		return dec
 	}
-	st := t.standing(dec.TargetAgentID, from)
+	st := t.standing(party{dec.TargetAgentID, dec.TargetIdentity}, from)
 	for _, n := range named {
-		if dec.Rule == collab.RuleExplicit && n.standing.AgentID == dec.TargetAgentID {
+		if dec.Rule == collab.RuleExplicit && n.standing.id == dec.TargetIdentity {
 			st = n.standing // the endpoint that its label means
 		}
 	}
-	dec.TargetAgentID = cmp.Or(st.AgentID, dec.TargetAgentID)
 	settle(&dec, st)
 	return dec
 }
 
-// dependency returns who holds what a record waits for, or "" if the broker cannot
+// dependency returns who holds what a record waits for; nobody if the broker cannot
 // tell.
-func (s *state) dependency(r *record) string {
+func (s *state) dependency(r *record) party {
 	on := r.WaitingOn
 	if r.State != collab.WorkWaiting || on == nil {
-		return ""
+		return party{}
 	}
 	other := s.records[on.TargetID]
 	switch {
 	case other != nil && other.Terminal():
-		return ""
+		return party{}
 	case other != nil:
-		return other.NextMoveOwnerID
+		return other.next()
 	case kinds[on.Kind] != nil:
-		return ""
+		return party{}
 	}
-	return bareName(on.TargetID)
+	return party{bareName(on.TargetID), on.TargetIdentity}
 }

@@ -66,16 +66,17 @@ func listQuestions(t *tx, p collab.QuestionListParams) collab.Page[collab.Questi
 func ask(t *tx, p collab.QuestionParams) collab.Result {
 	checkName("askedOfId", p.AskedOfID)
 	checkLength("answer", p.Answer, maxText)
-	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: t.recordName(p.AskedOfID), Answer: p.Answer}
+	asked, by := t.partyOf(p.AskedOfID, t.known), t.caller.party()
+	q := record{WorkItem: collab.WorkItem{Kind: collab.KindQuestion}, AskedOfID: asked.name, AskedOfIdentity: asked.id, Answer: p.Answer}
 	if p.AskedByID == nil || strings.TrimSpace(*p.AskedByID) != "" {
-		q.AskedByID = t.caller.Name
+		q.AskedByID = by.name
 	}
 	r := t.newRecord(q, collab.WorkParams{
 		ID: p.ID, Kind: p.Kind, Title: &p.Title, NextMoveOwnerID: new(cmp.Or(p.NextMoveOwnerID, p.AskedOfID)),
 		State: collab.WorkState(p.State), AcceptanceState: p.AcceptanceState, ConversationID: &p.ConversationID, ParentID: &p.ParentID,
 		CreatedByID: p.CreatedByID, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
 	})
-	r.AskedByID = t.caller.Name
+	r.AskedByID, r.AskedByIdentity = by.name, by.id
 	return t.create(r, r.State == collab.WorkOpen)
 }
 
@@ -91,19 +92,25 @@ func answerQuestion(t *tx, p collab.AnswerParams) collab.Result {
 		}
 		return t.repeated(q.ID)
 	}
-	return t.moveQuestion(p.ID, questionAnswered, func(q *record) { q.Answer, q.NextMoveOwnerID = p.Answer, q.CreatedByID })
+	return t.moveQuestion(p.ID, questionAnswered, func(q *record) {
+		q.Answer = p.Answer
+		q.giveTo(q.creator())
+	})
 }
 
 // endQuestion ends a question in a state.
 func endQuestion(to collab.WorkState) func(t *tx, p collab.IDParams) collab.Result {
 	return func(t *tx, p collab.IDParams) collab.Result {
-		return t.moveQuestion(p.ID, to, func(q *record) { q.NextMoveOwnerID = "" })
+		return t.moveQuestion(p.ID, to, func(q *record) { q.giveTo(party{}) })
 	}
 }
 
 // reopenQuestion takes an answer back: the question is open again.
 func reopenQuestion(t *tx, p collab.IDParams) collab.Result {
-	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *record) { q.Answer, q.NextMoveOwnerID = "", cmp.Or(q.AskedOfID, q.CreatedByID) })
+	return t.moveQuestion(p.ID, collab.WorkOpen, func(q *record) {
+		q.Answer = ""
+		q.giveTo(cmp.Or(q.asked(), q.creator()))
+	})
 }
 
 // moveQuestion brings a question into a state, and wakes whose move it then is.
@@ -131,11 +138,11 @@ func spawnWork(t *tx, p collab.WorkParams) collab.Result {
 		out.Question = old.question()
 		return out
 	}
-	owner := cmp.Or(p.OwnerID, new(cmp.Or(old.AskedOfID, old.NextMoveOwnerID, old.CreatedByID)))
+	owner := cmp.Or(p.OwnerID, new(cmp.Or(old.asked(), old.next(), old.creator()).ref()))
 	p.ID, p.Kind, p.OwnerID = nil, "", owner
 	p.Title = cmp.Or(p.Title, &old.Title)
 	p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, owner)
-	p.RequestedByID = cmp.Or(p.RequestedByID, &old.CreatedByID)
+	p.RequestedByID = cmp.Or(p.RequestedByID, new(old.creator().ref()))
 	p.ParentID = cmp.Or(p.ParentID, &old.ID)
 	p.ConversationID = cmp.Or(p.ConversationID, &old.ConversationID)
 	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p)

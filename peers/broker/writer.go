@@ -154,7 +154,7 @@ func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err er
 			do(db)
 		}
 		t = &tx{
-			state: w.state, db: db, opts: w.opts, now: w.opts.Now().UTC(),
+			view: view{state: w.state}, db: db, opts: w.opts, now: w.opts.Now().UTC(),
 			mint:   func(prefix string) string { return newID(prefix, w.opts.Now()) },
 			stored: func(seq int64) (collab.Event, error) { return readEvent(db, seq) },
 		}

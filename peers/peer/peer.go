@@ -40,6 +40,7 @@ type Delivery struct {
 	Topic   protocol.Topic
 	Message protocol.Message
 	Raw     json.RawMessage // the payload, byte for byte
+	Names   []string        // that the sender may announce; see protocol.ProcessParams
 }
 
 // Decode unmarshals the message's content.

@@ -289,7 +289,7 @@ func parseDelivery(params []byte) (*Delivery, error) {
 	if err := json.Unmarshal(params, &in); err != nil {
 		return nil, fmt.Errorf("processMessage: %w", err)
 	}
-	d := &Delivery{Topic: in.Topic, Raw: in.Payload}
+	d := &Delivery{Topic: in.Topic, Raw: in.Payload, Names: in.Names}
 	if err := json.Unmarshal(in.Payload, &d.Message); err != nil {
 		return nil, fmt.Errorf("the payload of processMessage: %w", err)
 	}

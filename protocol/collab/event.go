@@ -49,21 +49,23 @@ func (t EventType[P]) Read(e *protocol.CollabEvent) (P, error) {
 // A Wake is the payload of collab.delivery.woken: why its receiver was woken,
 // and all that it needs to begin.
 type Wake struct {
-	DeliveryID    string        `json:"deliveryId"`
-	TargetAgentID string        `json:"targetAgentId"`
-	EndpointID    string        `json:"endpointId"`
-	Rule          Rule          `json:"rule"`
-	Reason        string        `json:"reason"`
-	Candidates    []Candidate   `json:"candidates"`
-	SenderID      string        `json:"senderId,omitempty"`   // who caused the wake; empty for a sweep
-	SenderKind    string        `json:"senderKind,omitempty"` // SurfaceHuman or SurfaceAgent, as SenderID
-	Sweep         bool          `json:"sweep,omitempty"`      // nothing new: the work waits for too long
-	Message       *Message      `json:"message,omitempty"`
-	WorkItem      *WorkItem     `json:"workItem,omitempty"`
-	Question      *Question     `json:"question,omitempty"`
-	Invocation    *Invocation   `json:"invocation,omitempty"`
-	Flight        *Flight       `json:"flight,omitempty"`
-	Conversation  *Conversation `json:"conversation,omitempty"` // without its members
+	DeliveryID     string          `json:"deliveryId"`
+	TargetAgentID  string          `json:"targetAgentId"`
+	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
+	EndpointID     string          `json:"endpointId"`
+	Rule           Rule            `json:"rule"`
+	Reason         string          `json:"reason"`
+	Candidates     []Candidate     `json:"candidates"`
+	SenderID       string          `json:"senderId,omitempty"` // who caused the wake; empty for a sweep
+	SenderIdentity protocol.PeerID `json:"senderIdentity,omitempty"`
+	SenderKind     string          `json:"senderKind,omitempty"` // SurfaceHuman or SurfaceAgent, as SenderID
+	Sweep          bool            `json:"sweep,omitempty"`      // nothing new: the work waits for too long
+	Message        *Message        `json:"message,omitempty"`
+	WorkItem       *WorkItem       `json:"workItem,omitempty"`
+	Question       *Question       `json:"question,omitempty"`
+	Invocation     *Invocation     `json:"invocation,omitempty"`
+	Flight         *Flight         `json:"flight,omitempty"`
+	Conversation   *Conversation   `json:"conversation,omitempty"` // without its members
 }
 
 // A WakeDecided is the payload of collab.wake.decided.
@@ -104,13 +106,14 @@ const (
 // A Decision is one wake decision with everything it was made from. It is
 // stored with the event that it was made for.
 type Decision struct {
-	TargetAgentID string      `json:"targetAgentId,omitempty"`
-	EndpointID    string      `json:"endpointId,omitempty"`
-	Rule          Rule        `json:"rule"`
-	Candidates    []Candidate `json:"candidates"`
-	Reason        string      `json:"reason"`
-	Outcome       Outcome     `json:"outcome"`
-	Options       []Option    `json:"endpoints,omitempty"` // the endpoints looked at for the target
+	TargetAgentID  string          `json:"targetAgentId,omitempty"`
+	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
+	EndpointID     string          `json:"endpointId,omitempty"`
+	Rule           Rule            `json:"rule"`
+	Candidates     []Candidate     `json:"candidates"`
+	Reason         string          `json:"reason"`
+	Outcome        Outcome         `json:"outcome"`
+	Options        []Option        `json:"endpoints,omitempty"` // the endpoints looked at for the target
 }
 
 // Summary returns the wake that the decision made, or nil.
@@ -118,23 +121,25 @@ func (d *Decision) Summary() *WakeSummary {
 	if d.Outcome != OutcomeWoken {
 		return nil
 	}
-	return &WakeSummary{d.TargetAgentID, d.EndpointID, d.Rule, d.Candidates, d.Reason}
+	return &WakeSummary{d.TargetAgentID, d.TargetIdentity, d.EndpointID, d.Rule, d.Candidates, d.Reason}
 }
 
 // A Candidate is one name that a rule brought up, and why it was taken or not.
 type Candidate struct {
-	AgentID string `json:"agentId"`
-	Rule    Rule   `json:"rule"`
-	Chosen  bool   `json:"chosen"`
-	Reason  string `json:"reason"`
+	AgentID  string          `json:"agentId"`
+	Identity protocol.PeerID `json:"identity,omitempty"`
+	Rule     Rule            `json:"rule"`
+	Chosen   bool            `json:"chosen"`
+	Reason   string          `json:"reason"`
 }
 
 // An Option is one endpoint that a label may have meant.
 type Option struct {
-	AgentID    string `json:"agentId"`
-	EndpointID string `json:"endpointId"`
-	Label      string `json:"label"` // by which it can be meant
-	Status     string `json:"status"`
+	AgentID    string          `json:"agentId"`
+	Identity   protocol.PeerID `json:"identity,omitempty"`
+	EndpointID string          `json:"endpointId"`
+	Label      string          `json:"label"` // by which it can be meant
+	Status     string          `json:"status"`
 }
 
 // PostMetadata is the metadata of collab.message.posted.

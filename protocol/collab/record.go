@@ -51,30 +51,37 @@ const (
 // work_item, approval, artifact or condition; TargetID is an agent's name or
 // the id of a record.
 type WaitingOn struct {
-	Kind     string `json:"kind"`
-	Label    string `json:"label"`
-	TargetID string `json:"targetId,omitempty"`
+	Kind           string          `json:"kind"`
+	Label          string          `json:"label"`
+	TargetID       string          `json:"targetId,omitempty"`
+	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
 }
 
-// A WorkItem is durable work. Names are bare ("lead", not "agent:lead"), times
-// RFC 3339 UTC on the broker's clock.
+// A WorkItem is durable work. Names are bare ("lead"), and beside each stands the
+// identity that is meant ("agent:lead"), by which everything is decided. Where a name
+// has none, the record is older than identities, and the name fits both an agent and a
+// person: only people act for it. Times are RFC 3339 UTC on the broker's clock.
 type WorkItem struct {
-	ID              string     `json:"id"`
-	Kind            string     `json:"kind"` // KindWorkItem
-	Title           string     `json:"title"`
-	Summary         string     `json:"summary,omitempty"`
-	CreatedByID     string     `json:"createdById"`
-	OwnerID         string     `json:"ownerId,omitempty"`
-	NextMoveOwnerID string     `json:"nextMoveOwnerId,omitempty"`
-	State           WorkState  `json:"state"`
-	AcceptanceState Acceptance `json:"acceptanceState"`
-	RequestedByID   string     `json:"requestedById,omitempty"`
-	WaitingOn       *WaitingOn `json:"waitingOn,omitempty"`
-	ParentID        string     `json:"parentId,omitempty"`
-	ConversationID  string     `json:"conversationId,omitempty"`
-	Priority        string     `json:"priority,omitempty"` // low, normal, high or urgent
-	CreatedAt       string     `json:"createdAt"`
-	UpdatedAt       string     `json:"updatedAt"`
+	ID                    string          `json:"id"`
+	Kind                  string          `json:"kind"` // KindWorkItem
+	Title                 string          `json:"title"`
+	Summary               string          `json:"summary,omitempty"`
+	CreatedByID           string          `json:"createdById"`
+	CreatedByIdentity     protocol.PeerID `json:"createdByIdentity,omitempty"`
+	OwnerID               string          `json:"ownerId,omitempty"`
+	OwnerIdentity         protocol.PeerID `json:"ownerIdentity,omitempty"`
+	NextMoveOwnerID       string          `json:"nextMoveOwnerId,omitempty"`
+	NextMoveOwnerIdentity protocol.PeerID `json:"nextMoveOwnerIdentity,omitempty"`
+	State                 WorkState       `json:"state"`
+	AcceptanceState       Acceptance      `json:"acceptanceState"`
+	RequestedByID         string          `json:"requestedById,omitempty"`
+	RequestedByIdentity   protocol.PeerID `json:"requestedByIdentity,omitempty"`
+	WaitingOn             *WaitingOn      `json:"waitingOn,omitempty"`
+	ParentID              string          `json:"parentId,omitempty"`
+	ConversationID        string          `json:"conversationId,omitempty"`
+	Priority              string          `json:"priority,omitempty"` // low, normal, high or urgent
+	CreatedAt             string          `json:"createdAt"`
+	UpdatedAt             string          `json:"updatedAt"`
 }
 
 // Terminal reports whether the item is done or cancelled, so that nothing is owed.
@@ -82,21 +89,25 @@ func (w *WorkItem) Terminal() bool { return w.State == WorkDone || w.State == Wo
 
 // A Question asks for information. It has no owner, only a next-move owner.
 type Question struct {
-	ID                string        `json:"id"`
-	Kind              string        `json:"kind"` // KindQuestion
-	Title             string        `json:"title"`
-	CreatedByID       string        `json:"createdById"`
-	NextMoveOwnerID   string        `json:"nextMoveOwnerId,omitempty"`
-	AskedByID         string        `json:"askedById,omitempty"`
-	AskedOfID         string        `json:"askedOfId,omitempty"`
-	State             QuestionState `json:"state"`
-	AcceptanceState   Acceptance    `json:"acceptanceState"`
-	Answer            string        `json:"answer,omitempty"`
-	ConversationID    string        `json:"conversationId,omitempty"`
-	ParentID          string        `json:"parentId,omitempty"`
-	SpawnedWorkItemID string        `json:"spawnedWorkItemId,omitempty"`
-	CreatedAt         string        `json:"createdAt"`
-	UpdatedAt         string        `json:"updatedAt"`
+	ID                    string          `json:"id"`
+	Kind                  string          `json:"kind"` // KindQuestion
+	Title                 string          `json:"title"`
+	CreatedByID           string          `json:"createdById"`
+	CreatedByIdentity     protocol.PeerID `json:"createdByIdentity,omitempty"`
+	NextMoveOwnerID       string          `json:"nextMoveOwnerId,omitempty"`
+	NextMoveOwnerIdentity protocol.PeerID `json:"nextMoveOwnerIdentity,omitempty"`
+	AskedByID             string          `json:"askedById,omitempty"`
+	AskedByIdentity       protocol.PeerID `json:"askedByIdentity,omitempty"`
+	AskedOfID             string          `json:"askedOfId,omitempty"`
+	AskedOfIdentity       protocol.PeerID `json:"askedOfIdentity,omitempty"`
+	State                 QuestionState   `json:"state"`
+	AcceptanceState       Acceptance      `json:"acceptanceState"`
+	Answer                string          `json:"answer,omitempty"`
+	ConversationID        string          `json:"conversationId,omitempty"`
+	ParentID              string          `json:"parentId,omitempty"`
+	SpawnedWorkItemID     string          `json:"spawnedWorkItemId,omitempty"`
+	CreatedAt             string          `json:"createdAt"`
+	UpdatedAt             string          `json:"updatedAt"`
 }
 
 // Terminal reports whether the question is closed or declined. An answered
@@ -106,13 +117,16 @@ func (q *Question) Terminal() bool { return q.State == QuestionClosed || q.State
 // A Conversation is where messages are said. MasterID is woken when nobody else
 // is responsible.
 type Conversation struct {
-	ID          string   `json:"id"`
-	Kind        string   `json:"kind"` // dm, group, channel or thread
-	Title       string   `json:"title,omitempty"`
-	MemberIDs   []string `json:"memberIds,omitempty"`
-	MasterID    string   `json:"masterId,omitempty"`
-	CreatedByID string   `json:"createdById"`
-	CreatedAt   string   `json:"createdAt"`
+	ID                string            `json:"id"`
+	Kind              string            `json:"kind"` // dm, group, channel or thread
+	Title             string            `json:"title,omitempty"`
+	MemberIDs         []string          `json:"memberIds,omitempty"`
+	MemberIdentities  []protocol.PeerID `json:"memberIdentities,omitempty"` // in the order of MemberIDs
+	MasterID          string            `json:"masterId,omitempty"`
+	MasterIdentity    protocol.PeerID   `json:"masterIdentity,omitempty"`
+	CreatedByID       string            `json:"createdById"`
+	CreatedByIdentity protocol.PeerID   `json:"createdByIdentity,omitempty"`
+	CreatedAt         string            `json:"createdAt"`
 }
 
 // The surfaces that a message comes from, and what it is.
@@ -128,37 +142,41 @@ const (
 // A Message is what somebody said in a conversation. It may refer to work, and
 // never is the record of work.
 type Message struct {
-	ID             string    `json:"id"`
-	ConversationID string    `json:"conversationId"`
-	AuthorID       string    `json:"authorId"`
-	Surface        string    `json:"surface"` // SurfaceHuman or SurfaceAgent
-	Kind           string    `json:"kind"`    // KindChat, KindStatus or KindFinal
-	Text           string    `json:"text"`
-	Mentions       []Mention `json:"mentions,omitempty"`
-	Targets        []string  `json:"targets,omitempty"`
-	WorkItemID     string    `json:"workItemId,omitempty"`
-	InReplyTo      string    `json:"inReplyTo,omitempty"`
-	CreatedAt      string    `json:"createdAt"`
+	ID             string          `json:"id"`
+	ConversationID string          `json:"conversationId"`
+	AuthorID       string          `json:"authorId"`
+	AuthorIdentity protocol.PeerID `json:"authorIdentity,omitempty"`
+	Surface        string          `json:"surface"` // SurfaceHuman or SurfaceAgent
+	Kind           string          `json:"kind"`    // KindChat, KindStatus or KindFinal
+	Text           string          `json:"text"`
+	Mentions       []Mention       `json:"mentions,omitempty"`
+	Targets        []string        `json:"targets,omitempty"`
+	WorkItemID     string          `json:"workItemId,omitempty"`
+	InReplyTo      string          `json:"inReplyTo,omitempty"`
+	CreatedAt      string          `json:"createdAt"`
 }
 
 // A Mention is a label that a message's text contains. AgentID is empty if the
 // label names nobody or too many.
 type Mention struct {
-	Label   string `json:"label"` // canonical, such as "@arc.main"
-	AgentID string `json:"agentId,omitempty"`
-	Hard    bool   `json:"hard"` // it routes: leading, from a human surface
+	Label    string          `json:"label"` // canonical, such as "@arc.main"
+	AgentID  string          `json:"agentId,omitempty"`
+	Identity protocol.PeerID `json:"identity,omitempty"`
+	Hard     bool            `json:"hard"` // it routes: leading, from a human surface
 }
 
 // An Invocation is an explicit request to do work.
 type Invocation struct {
-	ID             string `json:"id"`
-	RequestedByID  string `json:"requestedById"`
-	TargetAgentID  string `json:"targetAgentId"`
-	ConversationID string `json:"conversationId,omitempty"`
-	WorkItemID     string `json:"workItemId,omitempty"`
-	FlightID       string `json:"flightId"`
-	Text           string `json:"text"`
-	CreatedAt      string `json:"createdAt"`
+	ID                  string          `json:"id"`
+	RequestedByID       string          `json:"requestedById"`
+	RequestedByIdentity protocol.PeerID `json:"requestedByIdentity,omitempty"`
+	TargetAgentID       string          `json:"targetAgentId"`
+	TargetIdentity      protocol.PeerID `json:"targetIdentity,omitempty"`
+	ConversationID      string          `json:"conversationId,omitempty"`
+	WorkItemID          string          `json:"workItemId,omitempty"`
+	FlightID            string          `json:"flightId"`
+	Text                string          `json:"text"`
+	CreatedAt           string          `json:"createdAt"`
 }
 
 // A FlightState is how far a flight has come.
@@ -177,17 +195,19 @@ const (
 
 // A Flight is the life of an invocation.
 type Flight struct {
-	ID            string      `json:"id"`
-	InvocationID  string      `json:"invocationId"`
-	DeliveryID    string      `json:"deliveryId"`
-	RequestedByID string      `json:"requestedById"`
-	TargetAgentID string      `json:"targetAgentId"`
-	WorkItemID    string      `json:"workItemId,omitempty"`
-	State         FlightState `json:"state"`
-	Output        string      `json:"output,omitempty"`
-	Error         string      `json:"error,omitempty"`
-	CreatedAt     string      `json:"createdAt"`
-	UpdatedAt     string      `json:"updatedAt"`
+	ID                  string          `json:"id"`
+	InvocationID        string          `json:"invocationId"`
+	DeliveryID          string          `json:"deliveryId"`
+	RequestedByID       string          `json:"requestedById"`
+	RequestedByIdentity protocol.PeerID `json:"requestedByIdentity,omitempty"`
+	TargetAgentID       string          `json:"targetAgentId"`
+	TargetIdentity      protocol.PeerID `json:"targetIdentity,omitempty"`
+	WorkItemID          string          `json:"workItemId,omitempty"`
+	State               FlightState     `json:"state"`
+	Output              string          `json:"output,omitempty"`
+	Error               string          `json:"error,omitempty"`
+	CreatedAt           string          `json:"createdAt"`
+	UpdatedAt           string          `json:"updatedAt"`
 }
 
 // Terminal reports whether the flight has ended.
@@ -197,11 +217,13 @@ func (f *Flight) Terminal() bool {
 
 // A Binding links something outside, such as a chat, to an agent.
 type Binding struct {
-	Surface    string `json:"surface"`
-	ExternalID string `json:"externalId"`
-	AgentID    string `json:"agentId"`
-	SetByID    string `json:"setById"`
-	UpdatedAt  string `json:"updatedAt"`
+	Surface       string          `json:"surface"`
+	ExternalID    string          `json:"externalId"`
+	AgentID       string          `json:"agentId"`
+	Identity      protocol.PeerID `json:"identity,omitempty"`
+	SetByID       string          `json:"setById"`
+	SetByIdentity protocol.PeerID `json:"setByIdentity,omitempty"`
+	UpdatedAt     string          `json:"updatedAt"`
 }
 
 // The states of an endpoint.
@@ -221,7 +243,8 @@ const (
 type Endpoint struct {
 	LogicalAgentID  string          `json:"logicalAgentId"`
 	EndpointID      string          `json:"endpointId"`
-	Identity        protocol.PeerID `json:"identity"` // who announced it; wakes go there
+	AgentIdentity   protocol.PeerID `json:"agentIdentity,omitempty"` // of the agent of that name, for which it acts too
+	Identity        protocol.PeerID `json:"identity"`                // who announced it; wakes go there
 	HarnessType     string          `json:"harnessType,omitempty"`
 	WorkspaceID     string          `json:"workspaceId,omitempty"`
 	ProjectPath     string          `json:"projectPath,omitempty"`
@@ -265,26 +288,28 @@ const (
 
 // A Delivery is the broker's intent to bring something to an agent.
 type Delivery struct {
-	ID             string         `json:"id"`
-	TargetAgentID  string         `json:"targetAgentId"`
-	EndpointID     string         `json:"endpointId,omitempty"`
-	Reason         string         `json:"reason"`
-	Policy         string         `json:"policy"`
-	Status         DeliveryStatus `json:"status"`
-	Wake           string         `json:"wake,omitempty"` // wanted, woken or missed; absent if nobody is to be woken
-	MessageID      string         `json:"messageId,omitempty"`
-	ConversationID string         `json:"conversationId,omitempty"`
-	WorkItemID     string         `json:"workItemId,omitempty"`
-	QuestionID     string         `json:"questionId,omitempty"`
-	InvocationID   string         `json:"invocationId,omitempty"`
-	SenderID       string         `json:"senderId,omitempty"`
-	SenderKind     string         `json:"senderKind,omitempty"` // SurfaceHuman or SurfaceAgent
-	AskedLabel     string         `json:"askedLabel,omitempty"` // the label that meant the target
-	LeasedBy       string         `json:"leasedBy,omitempty"`   // an identity
-	LeaseUntil     string         `json:"leaseUntil,omitempty"`
-	Attempts       int            `json:"attempts"`
-	CreatedAt      string         `json:"createdAt"`
-	UpdatedAt      string         `json:"updatedAt"`
+	ID             string          `json:"id"`
+	TargetAgentID  string          `json:"targetAgentId"`
+	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
+	EndpointID     string          `json:"endpointId,omitempty"`
+	Reason         string          `json:"reason"`
+	Policy         string          `json:"policy"`
+	Status         DeliveryStatus  `json:"status"`
+	Wake           string          `json:"wake,omitempty"` // wanted, woken or missed; absent if nobody is to be woken
+	MessageID      string          `json:"messageId,omitempty"`
+	ConversationID string          `json:"conversationId,omitempty"`
+	WorkItemID     string          `json:"workItemId,omitempty"`
+	QuestionID     string          `json:"questionId,omitempty"`
+	InvocationID   string          `json:"invocationId,omitempty"`
+	SenderID       string          `json:"senderId,omitempty"`
+	SenderIdentity protocol.PeerID `json:"senderIdentity,omitempty"`
+	SenderKind     string          `json:"senderKind,omitempty"` // SurfaceHuman or SurfaceAgent
+	AskedLabel     string          `json:"askedLabel,omitempty"` // the label that meant the target
+	LeasedBy       string          `json:"leasedBy,omitempty"`   // an identity
+	LeaseUntil     string          `json:"leaseUntil,omitempty"`
+	Attempts       int             `json:"attempts"`
+	CreatedAt      string          `json:"createdAt"`
+	UpdatedAt      string          `json:"updatedAt"`
 }
 
 // Terminal reports whether nobody will take the delivery any more.

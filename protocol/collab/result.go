@@ -40,11 +40,12 @@ func (w *AskedWake) UnmarshalJSON(raw []byte) error {
 
 // A WakeSummary is a wake that was made.
 type WakeSummary struct {
-	TargetAgentID string      `json:"targetAgentId"`
-	EndpointID    string      `json:"endpointId"`
-	Rule          Rule        `json:"rule"`
-	Candidates    []Candidate `json:"candidates"`
-	Reason        string      `json:"reason"`
+	TargetAgentID  string          `json:"targetAgentId"`
+	TargetIdentity protocol.PeerID `json:"targetIdentity,omitempty"`
+	EndpointID     string          `json:"endpointId"`
+	Rule           Rule            `json:"rule"`
+	Candidates     []Candidate     `json:"candidates"`
+	Reason         string          `json:"reason"`
 }
 
 // An IdentityResult is an endpoint, and for identity.resolve why it was chosen.
