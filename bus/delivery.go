@@ -21,6 +21,7 @@ type delivery struct {
 	refused     protocol.Outcome // why it got no place; empty if it has one
 	waits       bool             // it is in the target's queue, not in its window
 	recorded    bool             // its start is in the log, so it may be sent; guarded by target.mu
+	written     bool             // it was sent; guarded by target.mu until it is taken from the calls
 }
 
 func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
@@ -54,11 +55,15 @@ func (d *delivery) settle(b *batch, o protocol.Outcome, answer []byte, text stri
 // reserve gives a delivery a place in the peer's window of unanswered deliveries, or
 // in its queue. It returns an empty Outcome, or the reason why there is no place.
 func (s *session) reserve(d *delivery) protocol.Outcome {
-	o := &s.server.options
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.reserveLocked(d)
+}
+
+func (s *session) reserveLocked(d *delivery) protocol.Outcome {
+	o := &s.server.options
 	switch {
-	case s.ended || d.publication.sender == nil && s.server.stopping.Load():
+	case s.gone() || d.publication.sender == nil && s.server.stopping.Load():
 		return protocol.OutcomeOffline
 	case len(s.queue) == 0 && s.roomLocked():
 		s.unanswered++
@@ -79,19 +84,32 @@ func (s *session) roomLocked() bool {
 	return s.unanswered < o.PeerWindow && s.stream.Buffered() < o.PeerBuffer
 }
 
-// write sends a delivery whose start is recorded, unless it must wait in the queue.
+// write sends a delivery whose start is recorded, unless it must wait in the queue. If the
+// session has been replaced since it was reserved, it goes to the newer one.
 func (s *session) write(b *batch, d *delivery) {
 	s.mu.Lock()
+	if s.gone() {
+		_, mine := s.takeLocked(d.id) // not if the session has ended: then end has settled it
+		s.mu.Unlock()
+		if mine {
+			d.relocate(b)
+		}
+		return
+	}
 	d.recorded = true
-	switch {
-	case s.ended:
-	case d.waits:
+	if d.waits {
 		s.pumpLocked(b)
-	default:
-		s.sendLocked(b, d.id, d.publication.params)
+	} else {
+		s.deliverLocked(b, d)
 	}
 	s.mu.Unlock()
 	b.touch(s)
+}
+
+// deliverLocked sends a delivery that has its place in the window.
+func (s *session) deliverLocked(b *batch, d *delivery) {
+	d.written = true
+	s.sendLocked(b, d.id, d.publication.params)
 }
 
 // sendLocked writes a processMessage request. It ignores errors: the stream has
@@ -106,7 +124,7 @@ func (s *session) sendLocked(b *batch, id uint64, params []byte) {
 func (s *session) observe(b *batch, p *publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	if s.gone() {
 		return
 	}
 	if s.stream.Buffered() > s.server.options.PeerBuffer {
@@ -124,7 +142,7 @@ const observerIDs = 1 << 52
 
 // processed handles the usual answer to a processMessage; answered handles all others.
 func (s *session) processed(id uint64) {
-	if d, ok := s.take(s.batch, id); ok {
+	if d, ok := s.answeredCall(s.batch, id); ok {
 		d.settle(s.batch, protocol.OutcomeOK, usualResult, "")
 	}
 }
@@ -136,7 +154,7 @@ func (s *session) answered(m jsonrpc.Message, unusable error) {
 	if !ok {
 		return
 	}
-	d, ok := s.take(s.batch, id)
+	d, ok := s.answeredCall(s.batch, id)
 	if !ok {
 		return
 	}
@@ -148,20 +166,29 @@ func (s *session) answered(m jsonrpc.Message, unusable error) {
 	d.settle(s.batch, o, raw, text)
 }
 
-// take removes a delivery from the table of calls and sends what it made room for. It
-// returns false if no delivery has this id.
-func (s *session) take(b *batch, id uint64) (*delivery, bool) {
+// answeredCall removes a delivery that the peer has answered from the table of calls, and sends
+// what it made room for. It returns false if no delivery has this id.
+func (s *session) answeredCall(b *batch, id uint64) (*delivery, bool) {
 	s.mu.Lock()
+	d, ok := s.takeLocked(id)
+	pumped := s.pumpLocked(b)
+	over := ok && s.over(s.calls.Len(), b.at)
+	s.mu.Unlock()
+	if pumped {
+		b.touch(s)
+	}
+	if over {
+		s.evict(b, protocol.CloseReplaced, replaced)
+	}
+	return d, ok
+}
+
+func (s *session) takeLocked(id uint64) (*delivery, bool) {
 	d, ok := s.calls.Take(id)
 	if ok && d.waits {
 		s.dropQueuedLocked(d)
 	} else if ok {
 		s.unanswered--
-	}
-	pumped := s.pumpLocked(b)
-	s.mu.Unlock()
-	if pumped {
-		b.touch(s)
 	}
 	return d, ok
 }
@@ -176,7 +203,7 @@ func (s *session) pumpLocked(b *batch) (sent bool) {
 		s.queuedBytes -= len(d.publication.params)
 		d.waits = false
 		s.unanswered++
-		s.sendLocked(b, d.id, d.publication.params)
+		s.deliverLocked(b, d)
 		sent = true
 	}
 	if len(s.queue) == 0 {

@@ -8,10 +8,14 @@
 //     which they were sent. No other order is kept.
 //   - Once: a message is delivered at most once to each peer that is subscribed
 //     when it is accepted, the sender included, however many patterns match.
+//   - Takeover: a session takes an identity from an older one in one step, together with
+//     the subscriptions of its initialize. What the older session was sent it may answer
+//     for two more seconds; what it was not sent goes to the newer one, if that hears the
+//     topic.
 //   - Answer: sendMessage is answered after every target answered, failed or
 //     timed out. deliveredTo counts the peers that processed the message. Without
 //     subscribers the answer comes at once. A target whose connection ends fails at
-//     once.
+//     once. A failure without an answer says whether the message had been written.
 //   - Blocking: no peer waits for another peer's socket or handler. A peer that
 //     does not read or answer fills its own window and queue. When they are full,
 //     its deliveries fail at once (overflow); a peer that reads nothing for the

@@ -74,10 +74,36 @@ func newIndex() *index {
 	}
 }
 
+// A holding is a subscriber and its patterns.
+type holding struct {
+	*subscriber
+	patterns map[protocol.Pattern]bool // value: observe
+}
+
+// replace takes the patterns of losers away and gives the winner its own, in one step.
+func (x *index) replace(losers []holding, winner holding) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, l := range losers {
+		for p := range l.patterns {
+			x.removeLocked(l.subscriber, p)
+		}
+	}
+	for p, observe := range winner.patterns {
+		x.addLocked(winner.subscriber, p, observe)
+	}
+	x.generation.Add(1)
+}
+
 // add subscribes a peer to a pattern, or changes whether it observes.
 func (x *index) add(s *subscriber, p protocol.Pattern, observe bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.addLocked(s, p, observe)
+	x.generation.Add(1)
+}
+
+func (x *index) addLocked(s *subscriber, p protocol.Pattern, observe bool) {
 	e := x.entryLocked(p)
 	x.uncountLocked(e, s)
 	e.subs[s] = observe
@@ -85,7 +111,6 @@ func (x *index) add(s *subscriber, p protocol.Pattern, observe bool) {
 	if observe {
 		x.observing++
 	}
-	x.generation.Add(1)
 }
 
 func (x *index) entryLocked(p protocol.Pattern) *entry {
@@ -112,10 +137,14 @@ func (x *index) entryLocked(p protocol.Pattern) *entry {
 func (x *index) remove(s *subscriber, p protocol.Pattern) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.removeLocked(s, p)
+	x.generation.Add(1)
+}
+
+func (x *index) removeLocked(s *subscriber, p protocol.Pattern) {
 	e := x.entryLocked(p)
 	x.uncountLocked(e, s)
 	delete(e.subs, s)
-	x.generation.Add(1)
 	if len(e.subs) == 0 {
 		x.dropLocked(e)
 	}

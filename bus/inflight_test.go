@@ -52,7 +52,7 @@ type west struct {
 }
 
 func (w *west) Attach(Local)                                       {}
-func (w *west) Joined(protocol.PeerID, Stamp)                      {}
+func (w *west) Joined(Member)                                      {}
 func (w *west) Left(protocol.PeerID, Stamp)                        {}
 func (w *west) Subscribed(protocol.PeerID, protocol.Pattern, bool) {}
 func (w *west) Unsubscribed(protocol.PeerID, protocol.Pattern)     {}
@@ -102,7 +102,7 @@ func TestAStopDoesNotWaitForAnotherBus(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- srv.run(ctx, nil) }()
-		srv.SetRemote("west", "agent:far", "t", false)
+		srv.Claim("west", Member{Peer: "agent:far", Patterns: map[protocol.Pattern]bool{"t": false}})
 		sender, next := enters(t, srv, "cli:x", "other")
 		if err := sender.Write(jsonrpc.AppendRequestText(nil, "1", "sendMessage", toT)); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,10 @@ package bus
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
@@ -19,51 +23,79 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the session is initialized already, as %s", s.id))
 		return
 	}
-	id, err := protocol.ScanInitialize(&s.batch.parser, m.Params)
+	id, patterns, err := protocol.ScanInitialize(&s.batch.parser, m.Params)
 	if err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
-	if err := s.mayBe(id); err != nil {
+	if pattern, err := s.mayOpen(id, patterns); err != nil {
 		s.record(activitylog.Row{
-			Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(id), Status: string(protocol.OutcomeRejected), Error: err.Error(),
+			Event: activitylog.Rejected, RPCID: m.ID.String(), Actor: string(id), Topic: string(pattern), Status: string(protocol.OutcomeRejected), Error: err.Error(),
 		})
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
-	older, ok := s.server.register(s, id)
-	if !ok {
-		return // the session was ended meanwhile, and its stream is being closed
-	}
-	if older != nil {
-		older.evict(s.batch, protocol.CloseReplaced, "replaced")
-	}
-	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(id), Payload: connected(s.remote)})
-	if reason, ok := s.open(); !ok {
-		s.record(activitylog.Row{Event: activitylog.PeerDisconnected, Actor: string(id), Error: reason})
+	if most := s.server.options.MaxSubscriptions; len(patterns) > most {
+		s.server.metrics.limit(limitSubscriptions)
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", tooManyPatterns(most)))
 		return
 	}
-	s.server.options.Log.Info().Str("peer", string(id)).Str("remote", s.remote).Msg("peer connected")
+	answer := func() { s.answerInitialize(m, len(patterns)) }
+	if s.late(s.batch.at) || !s.take(s.batch, id, patterns, answer) {
+		return // the session was ended meanwhile, or will be by the sweeper
+	}
+	s.announce(m.ID, patterns)
 	if err := s.mayBe(id); err != nil { // the credential changed before recheck could see the session as ready
 		s.evict(s.batch, wire.ClosePolicy, errRevoked.Error())
-		return
 	}
-	s.answer(m, s.server.initialized)
 }
 
-// open marks a session as initialized. If the session has ended already, it returns
-// the reason and false.
-func (s *session) open() (reason string, ok bool) {
+// answerInitialize is called before anything can be delivered to the session.
+func (s *session) answerInitialize(m jsonrpc.Message, subscribed int) {
+	result := s.server.initialized
+	if subscribed > 0 {
+		result = fmt.Appendf(nil, `%s,"subscribed":%d}`, result[:len(result)-1], subscribed)
+	}
+	s.answer(m, result)
+}
+
+// mayOpen returns nil if the session may have an identity and patterns, or the reason why
+// not, and the pattern if it is one.
+func (s *session) mayOpen(id protocol.PeerID, patterns map[protocol.Pattern]bool) (protocol.Pattern, error) {
+	if err := s.mayBe(id); err != nil {
+		return "", err
+	}
+	for _, p := range slices.Sorted(maps.Keys(patterns)) {
+		if err := s.mayHear(p); err != nil {
+			return p, err
+		}
+	}
+	return "", nil
+}
+
+// late reports whether the time to initialize is over. It may be long over if this
+// program, or its machine, stood still: the peer is elsewhere by now.
+func (s *session) late(at time.Time) bool {
+	return at.Sub(s.opened) > s.server.options.InitializeTimeout
+}
+
+// announce records that a peer is connected, and what it subscribes to. If its session
+// has ended meanwhile, it records that too.
+func (s *session) announce(rpcID jsonrpc.ID, patterns map[protocol.Pattern]bool) {
+	s.record(activitylog.Row{Event: activitylog.PeerConnected, Actor: string(s.id), Payload: connected(s.remote)})
+	for _, p := range slices.Sorted(maps.Keys(patterns)) {
+		s.record(activitylog.Row{
+			Event: activitylog.Subscribe, RPCID: rpcID.String(), Actor: string(s.id), Topic: string(p), Status: activitylog.StatusOK,
+		})
+	}
+	s.server.options.Log.Info().Str("peer", string(s.id)).Str("remote", s.remote).Msg("peer connected")
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return s.endReason, false
+	gone, reason := s.gone(), s.endReason
+	s.announced = !gone
+	s.mu.Unlock()
+	if gone {
+		s.recordEnd(s.batch, reason)
 	}
-	s.ready.Store(true)
-	if c := s.server.options.Cluster; c != nil {
-		c.Joined(s.id, s.stamp)
-	}
-	return "", true
 }
 
 func connected(remote string) []byte {

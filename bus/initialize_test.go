@@ -10,6 +10,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus/grant"
+	"hubbub/protocol"
 	"hubbub/protocol/wire"
 )
 
@@ -49,24 +50,22 @@ func TestASessionThatEndsWhileItInitializes(t *testing.T) {
 	}{
 		"before it has its id": {func(s *session, end func()) {
 			end()
-			if _, ok := s.server.register(s, id); ok {
-				t.Error("a session that has ended was registered")
+			if s.take(s.server.newBatch(), id, nil, func() {}) {
+				t.Error("a session that has ended got an identity")
 			}
 		}, nil},
-		"before it is ready": {func(s *session, end func()) {
-			s.server.register(s, id)
+		"before it is announced": {func(s *session, end func()) {
+			s.batch = s.server.newBatch()
+			s.take(s.batch, id, map[protocol.Pattern]bool{"t": false}, func() {})
 			end()
-			if reason, ok := s.open(); ok || reason != "it must" {
-				t.Errorf("opened after its end: %t, because %q", ok, reason)
-			}
-		}, nil}, // initialize has recorded the beginning, and records the end
-		"once it is ready": {func(s *session, end func()) {
-			s.server.register(s, id)
-			if _, ok := s.open(); !ok {
-				t.Error("not opened")
-			}
+			s.announce(nil, nil)
+		}, []activitylog.Event{activitylog.PeerConnected, activitylog.PeerDisconnected}},
+		"once it is announced": {func(s *session, end func()) {
+			s.batch = s.server.newBatch()
+			s.take(s.batch, id, nil, func() {})
+			s.announce(nil, map[protocol.Pattern]bool{"t": false})
 			end()
-		}, []activitylog.Event{activitylog.PeerDisconnected}},
+		}, []activitylog.Event{activitylog.PeerConnected, activitylog.Subscribe, activitylog.PeerDisconnected}},
 	} {
 		log := &kept{}
 		srv := New(log, nil)

@@ -386,24 +386,6 @@ func TestStopAnswersWhatIsInFlight(t *testing.T) {
 	<-stopped
 }
 
-func TestTakeoverFailsWhatTheOlderSessionHeld(t *testing.T) {
-	b := bustest.Start(t, nil)
-	older := rawPeer(t, b, "agent:x", "agent:x")
-	sender := b.Join(t, "cli:op")
-	result := make(chan protocol.SendResult, 1)
-	go func() { result <- sender.Send(t, "agent:x", protocol.TypeAgentEvent, protocol.AgentOnline{}) }()
-	if _, err := older.read(); err != nil {
-		t.Fatal(err)
-	}
-	rawPeer(t, b, "agent:x", "agent:x")
-	if r := <-result; len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeOffline {
-		t.Errorf("result %+v; want offline at once", r)
-	}
-	if _, err := older.read(); wire.CloseCode(err) != protocol.CloseReplaced {
-		t.Errorf("the older session: %v; want close code 4001", err)
-	}
-}
-
 func TestReplacedPeerDoesNotComeBack(t *testing.T) {
 	b := bustest.Start(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -151,6 +151,10 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 	b.keep(rows)
 	for i := range deliveries {
 		d := &deliveries[i]
+		if d.refused == protocol.OutcomeOffline {
+			d.relocate(b)
+			continue
+		}
 		if d.refused != "" {
 			d.settle(b, d.refused, nil, refusalText(d.refused))
 			continue
@@ -172,7 +176,10 @@ func (p *publication) settled(b *batch, d *delivery, o protocol.Outcome, text st
 	if o == protocol.OutcomeOK {
 		p.outcome.DeliveredTo++
 	} else {
-		p.outcome.Failures = append(p.outcome.Failures, protocol.Failure{Peer: d.target.id, Status: o, Error: text})
+		p.outcome.Failures = append(p.outcome.Failures, protocol.Failure{
+			Peer: d.target.id, Status: o, Error: text,
+			Written: d.written && (o == protocol.OutcomeTimeout || o == protocol.OutcomeOffline),
+		})
 	}
 	if p.outcome.Addressee != "" && d.target.isAddressee(protocol.PeerID(p.message.Topic)) {
 		was := protocol.AddresseeFailed

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 type Cluster interface {
 	// Attach gives the cluster its bus, before anything else is called.
 	Attach(Local)
-	// Joined is called when a session took an identity, Left when it ended.
-	Joined(peer protocol.PeerID, stamp Stamp)
+	// Joined is called when a session took an identity, Left when it ended. It does not
+	// end if another session took the identity over: that one has joined.
+	Joined(m Member)
 	Left(peer protocol.PeerID, stamp Stamp)
 	// Subscribed and Unsubscribed are called when a session's patterns change.
 	Subscribed(peer protocol.PeerID, pattern protocol.Pattern, observe bool)
@@ -43,28 +45,30 @@ func (s Stamp) Newer(o Stamp) bool { return s.At > o.At || s.At == o.At && s.Bus
 type Local interface {
 	// Members lists the sessions and their patterns.
 	Members() []Member
-	// Replaced ends this bus's session of that identity if it is older than by. If
-	// it is newer, Replaced returns its stamp and true.
-	Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok bool)
-	// SetRemote adds or changes a pattern of a peer of another bus,
-	// UnsetRemote removes it, DropRemote removes a peer, DropBus a whole bus.
+	// Claim notes that another bus has a session of an identity, and takes the identity
+	// from every older session, here and elsewhere, at once. If a session of this bus is
+	// newer, it returns that one and true. It ignores a claim that is older than what it
+	// knows of another bus.
+	Claim(bus string, m Member) (newer Member, ok bool)
+	// SetRemote adds or changes a pattern of a peer of another bus, UnsetRemote
+	// removes it. Both do nothing unless that bus has the identity. DropRemote removes
+	// the session of a peer, DropBus a whole bus.
 	SetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool)
 	UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern)
-	DropRemote(bus string, peer protocol.PeerID)
+	DropRemote(bus string, peer protocol.PeerID, stamp Stamp)
 	DropBus(bus string)
-	// SetBus replaces the patterns of all peers of a bus. Patterns that it had
-	// before are routed to without a gap.
-	SetBus(bus string, peers map[protocol.PeerID]map[protocol.Pattern]bool)
+	// KeepRemotes removes those peers of a bus whose sessions are not in the map.
+	KeepRemotes(bus string, sessions map[protocol.PeerID]Stamp)
 	// Deliver delivers a message that another bus accepted to this bus's sessions.
 	// It calls done once with the outcome, and does not wait for it.
 	Deliver(m Arrived, done func(Result))
 }
 
-// A Member is one session of this bus, as the other buses are told of it.
+// A Member is one session, as the buses tell each other of it.
 type Member struct {
-	Peer     protocol.PeerID
-	Stamp    Stamp
-	Patterns map[protocol.Pattern]bool // value: observe
+	Peer     protocol.PeerID           `json:"peer"`
+	Stamp    Stamp                     `json:"stamp"`
+	Patterns map[protocol.Pattern]bool `json:"patterns,omitempty"` // value: observe
 }
 
 // An Arrived message was accepted, and so checked, by this bus or another one.
@@ -196,6 +200,7 @@ type remote struct {
 
 type remotePeer struct {
 	subscriber
+	stamp    Stamp // of its session
 	patterns map[protocol.Pattern]bool
 }
 
@@ -218,96 +223,121 @@ func (srv *Server) Deliver(m Arrived, done func(Result)) {
 func (srv *Server) Members() []Member {
 	var list []Member
 	for _, s := range srv.list() {
-		if !s.ready.Load() {
-			continue
-		}
 		s.mu.Lock()
-		if !s.ended {
-			m := Member{Peer: s.id, Stamp: s.stamp, Patterns: make(map[protocol.Pattern]bool, len(s.patterns))}
-			for p, observe := range s.patterns {
-				m.Patterns[p] = observe
-			}
-			list = append(list, m)
+		if s.ready.Load() && !s.ended {
+			list = append(list, s.memberLocked())
 		}
 		s.mu.Unlock()
 	}
 	return list
 }
 
-// Replaced implements Local.
-func (srv *Server) Replaced(peer protocol.PeerID, by Stamp) (newer Stamp, ok bool) {
+func (s *session) memberLocked() Member {
+	return Member{Peer: s.id, Stamp: s.stamp, Patterns: maps.Clone(s.patterns)}
+}
+
+// Claim implements Local.
+func (srv *Server) Claim(bus string, m Member) (newer Member, ok bool) {
+	for {
+		ours := srv.holder(m.Peer)
+		newer, unsent, outcome := srv.claimFrom(ours, bus, m)
+		switch outcome {
+		case takenByAnother:
+			continue
+		case takeEnded:
+			return newer, newer.Stamp != m.Stamp
+		}
+		if ours != nil {
+			b := srv.newBatch()
+			ours.part(b, unsent)
+			b.flush()
+		}
+		return Member{}, false
+	}
+}
+
+// claimFrom is Claim if ours is this bus's session of the identity; nil if it has none.
+// It returns takeEnded and the newer session if ours is not older.
+func (srv *Server) claimFrom(ours *session, bus string, m Member) (newer Member, unsent []*delivery, outcome int) {
+	if ours != nil {
+		ours.mu.Lock()
+		defer ours.mu.Unlock()
+	}
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
+	if !srv.isHolder(ours, m) {
+		return newer, nil, takenByAnother
+	}
+	if ours != nil && !m.Stamp.Newer(ours.stamp) {
+		return ours.memberLocked(), nil, takeEnded
+	}
+	for name, r := range srv.remotes {
+		if p := r.peers[m.Peer]; p != nil && name != bus && !m.Stamp.Newer(p.stamp) {
+			return newer, nil, taken // ours is no longer in question: the other bus ends it, or has
+		}
+	}
+	if p := srv.remotePeerLocked(bus, m.Peer); p != nil && p.stamp == m.Stamp && maps.Equal(p.patterns, m.Patterns) {
+		return newer, nil, taken // known already
+	}
+	losers := srv.dropHolderLocked(m.Peer)
+	if ours != nil {
+		srv.unregister(ours)
+		var held holding
+		held, unsent = ours.retireLocked()
+		losers = append(losers, held)
+	}
+	r, ok := srv.remotes[bus]
+	if !ok {
+		r = &remote{bus: bus, peers: map[protocol.PeerID]*remotePeer{}}
+		srv.remotes[bus] = r
+	}
+	patterns := m.Patterns
+	if patterns == nil {
+		patterns = map[protocol.Pattern]bool{}
+	}
+	p := &remotePeer{subscriber: subscriber{remote: r, peer: m.Peer}, stamp: m.Stamp, patterns: patterns}
+	r.peers[m.Peer] = p
+	srv.index.replace(losers, holding{&p.subscriber, p.patterns})
+	return newer, unsent, taken
+}
+
+// isHolder reports whether s is still this bus's session of an identity, and notes the
+// stamp of a claim to it.
+func (srv *Server) isHolder(s *session, m Member) bool {
 	srv.mu.Lock()
-	srv.latest = max(srv.latest, by.At)
-	s := srv.peers[peer]
-	srv.mu.Unlock()
-	if s == nil {
-		return Stamp{}, false
+	defer srv.mu.Unlock()
+	srv.latest = max(srv.latest, m.Stamp.At)
+	return srv.peers[m.Peer] == s
+}
+
+// dropHolderLocked removes the sessions that other buses have of an identity. The caller
+// must remove the patterns that it returns from the index, and hold remoteMu.
+func (srv *Server) dropHolderLocked(id protocol.PeerID) (losers []holding) {
+	for _, r := range srv.remotes {
+		if p := r.peers[id]; p != nil {
+			delete(r.peers, id)
+			losers = append(losers, holding{&p.subscriber, p.patterns})
+		}
 	}
-	s.mu.Lock()
-	stamp := s.stamp
-	s.mu.Unlock()
-	if !by.Newer(stamp) {
-		return stamp, stamp != by
+	return losers
+}
+
+// remotePeerLocked returns the session that a bus has of an identity, or nil. The caller
+// must hold remoteMu.
+func (srv *Server) remotePeerLocked(bus string, peer protocol.PeerID) *remotePeer {
+	if r := srv.remotes[bus]; r != nil {
+		return r.peers[peer]
 	}
-	b := srv.newBatch()
-	s.evict(b, protocol.CloseReplaced, "replaced")
-	b.flush()
-	return Stamp{}, false
+	return nil
 }
 
 // SetRemote implements Local.
 func (srv *Server) SetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
-	srv.setRemoteLocked(bus, peer, pattern, observe)
-}
-
-func (srv *Server) setRemoteLocked(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
-	r, ok := srv.remotes[bus]
-	if !ok {
-		r = &remote{bus: bus, peers: map[protocol.PeerID]*remotePeer{}}
-		srv.remotes[bus] = r
-	}
-	p, ok := r.peers[peer]
-	if !ok {
-		p = &remotePeer{subscriber: subscriber{remote: r, peer: peer}, patterns: map[protocol.Pattern]bool{}}
-		r.peers[peer] = p
-	}
-	if was, ok := p.patterns[pattern]; ok && was == observe {
-		return
-	}
-	p.patterns[pattern] = observe
-	srv.index.add(&p.subscriber, pattern, observe)
-}
-
-// SetBus implements Local.
-func (srv *Server) SetBus(bus string, peers map[protocol.PeerID]map[protocol.Pattern]bool) {
-	srv.remoteMu.Lock()
-	defer srv.remoteMu.Unlock()
-	if r := srv.remotes[bus]; r != nil {
-		for peer, p := range r.peers {
-			srv.keepRemoteLocked(r, p, peers[peer])
-		}
-	}
-	for peer, patterns := range peers {
-		for pattern, observe := range patterns {
-			srv.setRemoteLocked(bus, peer, pattern, observe)
-		}
-	}
-}
-
-// keepRemoteLocked drops the patterns of a peer that are not in patterns, and the peer
-// itself if patterns is empty.
-func (srv *Server) keepRemoteLocked(r *remote, p *remotePeer, patterns map[protocol.Pattern]bool) {
-	if len(patterns) == 0 {
-		srv.dropRemoteLocked(r, p.peer)
-		return
-	}
-	for pattern := range p.patterns {
-		if _, ok := patterns[pattern]; !ok {
-			delete(p.patterns, pattern)
-			srv.index.remove(&p.subscriber, pattern)
-		}
+	if p := srv.remotePeerLocked(bus, peer); p != nil {
+		p.patterns[pattern] = observe
+		srv.index.add(&p.subscriber, pattern, observe)
 	}
 }
 
@@ -315,43 +345,45 @@ func (srv *Server) keepRemoteLocked(r *remote, p *remotePeer, patterns map[proto
 func (srv *Server) UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
-	if r := srv.remotes[bus]; r != nil && r.peers[peer] != nil {
-		p := r.peers[peer]
+	if p := srv.remotePeerLocked(bus, peer); p != nil {
 		delete(p.patterns, pattern)
 		srv.index.remove(&p.subscriber, pattern)
 	}
 }
 
 // DropRemote implements Local.
-func (srv *Server) DropRemote(bus string, peer protocol.PeerID) {
+func (srv *Server) DropRemote(bus string, peer protocol.PeerID, stamp Stamp) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
-	if r := srv.remotes[bus]; r != nil {
-		srv.dropRemoteLocked(r, peer)
+	if p := srv.remotePeerLocked(bus, peer); p != nil && p.stamp == stamp {
+		srv.dropRemoteLocked(p)
 	}
 }
 
-func (srv *Server) dropRemoteLocked(r *remote, peer protocol.PeerID) {
-	p := r.peers[peer]
-	if p == nil {
-		return
-	}
-	for pattern := range p.patterns {
-		srv.index.remove(&p.subscriber, pattern)
-	}
-	delete(r.peers, peer)
+func (srv *Server) dropRemoteLocked(p *remotePeer) {
+	delete(p.remote.peers, p.peer)
+	srv.index.replace([]holding{{&p.subscriber, p.patterns}}, holding{})
 }
 
-// DropBus implements Local.
-func (srv *Server) DropBus(bus string) {
+// KeepRemotes implements Local.
+func (srv *Server) KeepRemotes(bus string, sessions map[protocol.PeerID]Stamp) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
 	r := srv.remotes[bus]
 	if r == nil {
 		return
 	}
-	for peer := range r.peers {
-		srv.dropRemoteLocked(r, peer)
+	for peer, p := range r.peers {
+		if sessions[peer] != p.stamp {
+			srv.dropRemoteLocked(p)
+		}
 	}
+}
+
+// DropBus implements Local.
+func (srv *Server) DropBus(bus string) {
+	srv.KeepRemotes(bus, nil)
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
 	delete(srv.remotes, bus)
 }

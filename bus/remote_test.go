@@ -33,9 +33,9 @@ func tie(t *testing.T) (east, west *bustest.Bus, cords [2]*cord) {
 	return east, west, cords
 }
 
-func (c *cord) Attach(l bus.Local)                    { c.local = l }
-func (c *cord) Joined(p protocol.PeerID, s bus.Stamp) { c.far.local.Replaced(p, s) }
-func (c *cord) Left(p protocol.PeerID, _ bus.Stamp)   { c.far.local.DropRemote(c.name, p) }
+func (c *cord) Attach(l bus.Local)                  { c.local = l }
+func (c *cord) Joined(m bus.Member)                 { c.far.local.Claim(c.name, m) }
+func (c *cord) Left(p protocol.PeerID, s bus.Stamp) { c.far.local.DropRemote(c.name, p, s) }
 func (c *cord) Unsubscribed(p protocol.PeerID, q protocol.Pattern) {
 	c.far.local.UnsetRemote(c.name, p, q)
 }
@@ -149,7 +149,7 @@ func TestWhatLeavesAnotherBusIsForgotten(t *testing.T) {
 		t.Errorf("%d deliveries after the peer left", n)
 	}
 	watcher.Next(t) // it still observes
-	cords[0].local.DropRemote("west", "agent:nobody")
+	cords[0].local.DropRemote("west", "agent:nobody", bus.Stamp{})
 	cords[0].local.UnsetRemote("south", "agent:nobody", "x")
 }
 
@@ -165,13 +165,13 @@ func TestTheNewerSessionOfAnIdentityWinsAcrossBuses(t *testing.T) {
 		t.Fatalf("the members of west are %+v", list)
 	}
 	mine := list[0].Stamp
-	if newer, ok := cords[1].local.Replaced("agent:x", bus.Stamp{At: mine.At - 1, Bus: "zenith"}); !ok || newer != mine {
+	if newer, ok := cords[1].local.Claim("zenith", bus.Member{Peer: "agent:x", Stamp: bus.Stamp{At: mine.At - 1, Bus: "zenith"}}); !ok || newer.Stamp != mine || len(newer.Patterns) != 1 {
 		t.Errorf("an older claim: %+v, %t; want to be told of %+v", newer, ok, mine)
 	}
-	if _, ok := cords[1].local.Replaced("agent:x", mine); ok || len(west.Server().Peers()) != 1 {
+	if _, ok := cords[1].local.Claim("west", bus.Member{Peer: "agent:x", Stamp: mine}); ok || len(west.Server().Peers()) != 1 {
 		t.Error("a session replaced itself")
 	}
-	if _, ok := cords[1].local.Replaced("agent:y", mine); ok {
+	if _, ok := cords[1].local.Claim("zenith", bus.Member{Peer: "agent:y", Stamp: mine}); ok {
 		t.Error("an identity that is not here is newer")
 	}
 	for _, c := range []struct {

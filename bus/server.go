@@ -269,29 +269,42 @@ func (srv *Server) leave() {
 	srv.readers.Done()
 }
 
-// register gives a session its clientId and returns the session that had it before. It
-// returns false if the session has ended.
-func (srv *Server) register(s *session, id protocol.PeerID) (older *session, ok bool) {
+// register gives a session a clientId that older has; nil if nobody has it. It returns
+// false if another session has it now.
+func (srv *Server) register(s *session, id protocol.PeerID, older *session) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	if _, ok := srv.sessions[s]; !ok {
-		return nil, false
+	if srv.peers[id] != older {
+		return false
 	}
 	srv.latest = max(srv.latest+1, time.Now().UnixNano())
 	s.id, s.stamp = id, Stamp{At: srv.latest, Bus: srv.options.Name}
-	older = srv.peers[id]
 	srv.peers[id] = s
-	return older, true
+	return true
+}
+
+// holder returns this bus's session of an identity, or nil.
+func (srv *Server) holder(id protocol.PeerID) *session {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return srv.peers[id]
+}
+
+// unregister takes its clientId from a session.
+func (srv *Server) unregister(s *session) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.peers[s.id] == s {
+		delete(srv.peers, s.id)
+	}
 }
 
 // forget removes a session that has ended.
 func (srv *Server) forget(s *session) {
+	srv.unregister(s)
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.sessions, s)
-	if srv.peers[s.id] == s {
-		delete(srv.peers, s.id)
-	}
 }
 
 func (srv *Server) list() []*session {

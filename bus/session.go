@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hubbub/activitylog"
 	"hubbub/bus/grant"
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -32,10 +31,9 @@ type session struct {
 	credential atomic.Pointer[grant.Credential] // nil if the bus is open
 	identity
 
-	mu        sync.Mutex // guards the fields below
-	ended     bool
-	endReason string
-	patterns  map[protocol.Pattern]bool // value: observe
+	mu sync.Mutex // guards the fields below
+	life
+	patterns map[protocol.Pattern]bool // value: observe
 	window
 	pings
 }
@@ -44,7 +42,7 @@ type session struct {
 type identity struct {
 	stamp Stamp           // set with id
 	id    protocol.PeerID // set once, under server.mu; others may read it once ready is set
-	ready atomic.Bool     // initialize is accepted; set under session.mu
+	ready atomic.Bool     // the session has the identity now; set under session.mu
 }
 
 // A window holds the deliveries of a session that have no outcome yet.
@@ -157,8 +155,12 @@ func (s *session) handle(frame []byte) error {
 		s.answered(m, nil)
 		return nil
 	}
-	if !s.ready.Load() && string(m.Method) != protocol.MethodInitialize {
-		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the first request must be initialize"))
+	if !s.ready.Load() && (s.id != "" || string(m.Method) != protocol.MethodInitialize) {
+		why := "the first request must be initialize"
+		if s.id != "" {
+			why = errReplaced
+		}
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "%s", why))
 		return nil
 	}
 	s.dispatch(m)
@@ -229,8 +231,8 @@ func (s *session) end(b *batch, reason string) {
 	b.at = time.Now() // deliveries that end here may have been accepted after b.at
 	calls := s.calls.TakeAll()
 	s.queue, s.queuedBytes, s.unanswered = nil, 0, 0
-	patterns := s.patterns
-	s.patterns = nil
+	patterns, tell := s.patterns, s.announced
+	s.patterns, s.announced = nil, false
 	s.mu.Unlock()
 
 	for p := range patterns {
@@ -240,12 +242,11 @@ func (s *session) end(b *batch, reason string) {
 	for _, d := range calls {
 		d.settle(b, protocol.OutcomeOffline, nil, "the connection ended while the bus waited")
 	}
-	if s.ready.Load() {
-		if c := s.server.options.Cluster; c != nil {
-			c.Left(s.id, s.stamp)
-		}
-		b.record(activitylog.Row{At: b.now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason})
-		s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
+	if c := s.server.options.Cluster; c != nil && s.ready.Load() {
+		c.Left(s.id, s.stamp)
+	}
+	if tell {
+		s.recordEnd(b, reason)
 	}
 }
 

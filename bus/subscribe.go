@@ -41,12 +41,12 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, er
 	if err := s.mayHear(p); err != nil {
 		return false, err
 	}
-	if s.ended {
+	if s.gone() {
 		return true, nil
 	}
 	if _, ok := s.patterns[p]; !ok && len(s.patterns) >= s.server.options.MaxSubscriptions {
 		s.server.metrics.limit(limitSubscriptions)
-		return true, fmt.Errorf("a session may have at most %d subscriptions; unsubscribe from some or use a wider pattern", s.server.options.MaxSubscriptions)
+		return true, tooManyPatterns(s.server.options.MaxSubscriptions)
 	}
 	if s.patterns == nil {
 		s.patterns = map[protocol.Pattern]bool{}
@@ -57,6 +57,10 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, er
 		c.Subscribed(s.id, p, observe)
 	}
 	return true, nil
+}
+
+func tooManyPatterns(most int) error {
+	return fmt.Errorf("a session may have at most %d subscriptions; unsubscribe from some or use a wider pattern", most)
 }
 
 // unsubscribe removes a pattern, by its exact text (section 5.2).

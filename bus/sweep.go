@@ -52,17 +52,28 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 func (s *session) sweep(ctx context.Context, b *batch) {
 	o, at := &s.server.options, b.at
 	if !s.ready.Load() {
-		if at.Sub(s.opened) > o.InitializeTimeout {
-			s.server.metrics.limit(limitInitialize)
-			s.evict(b, wire.ClosePolicy, fmt.Sprintf("initialize did not come within %s", o.InitializeTimeout))
-		}
-		return
+		s.sweepUnready(b)
 	}
 	for _, d := range s.expired(b, at.Add(-o.DeliveryTimeout)) {
 		d.settle(b, protocol.OutcomeTimeout, nil, fmt.Sprintf("no answer within %s", o.DeliveryTimeout))
 	}
-	if p, ok := s.stream.(pinger); ok && s.pingDue(at) {
+	if p, ok := s.stream.(pinger); ok && s.ready.Load() && s.pingDue(at) {
 		s.server.background.Go(func() { s.ping(ctx, p) })
+	}
+}
+
+// sweepUnready ends a session that has no identity for too long, or had one and was
+// replaced.
+func (s *session) sweepUnready(b *batch) {
+	s.mu.Lock()
+	never, over := s.graceEnds.IsZero(), s.over(s.calls.Len(), b.at)
+	s.mu.Unlock()
+	switch {
+	case over:
+		s.evict(b, protocol.CloseReplaced, replaced)
+	case never && s.late(b.at) && !s.ready.Load():
+		s.server.metrics.limit(limitInitialize)
+		s.evict(b, wire.ClosePolicy, fmt.Sprintf("initialize did not come within %s", s.server.options.InitializeTimeout))
 	}
 }
 
@@ -91,7 +102,7 @@ func (s *session) expired(b *batch, deadline time.Time) []*delivery {
 func (s *session) pingDue(at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.pinging || at.Sub(s.pinged) < s.server.options.PingInterval {
+	if s.gone() || s.pinging || at.Sub(s.pinged) < s.server.options.PingInterval {
 		return false
 	}
 	s.pinging, s.pinged = true, at
@@ -166,7 +177,7 @@ var errRevoked = errors.New("the credential was revoked")
 func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	if s.gone() {
 		return nil, nil
 	}
 	granted := s.granted()

@@ -20,10 +20,12 @@ const CloseReplaced = 4001
 // sends its token.
 const BearerSubprotocol = "hubbub.bearer."
 
-// InitializeParams opens a session (section 4.1).
+// InitializeParams opens a session (section 4.1). The subscriptions, an extension, count
+// from the moment at which the session has its identity, so that a takeover has no gap.
 type InitializeParams struct {
-	ClientID   PeerID `json:"clientId"`
-	ClientInfo *Info  `json:"clientInfo,omitempty"`
+	ClientID      PeerID            `json:"clientId"`
+	ClientInfo    *Info             `json:"clientInfo,omitempty"`
+	Subscriptions []SubscribeParams `json:"subscriptions,omitempty"`
 }
 
 // Info names a program and its version.
@@ -32,11 +34,13 @@ type Info struct {
 	Version string `json:"version"`
 }
 
-// InitializeResult answers initialize.
+// InitializeResult answers initialize. Subscribed is the number of subscriptions that
+// were applied, if the params had any; a bus that does not know them leaves it out.
 type InitializeResult struct {
 	ServerID     string       `json:"serverId"`
 	ServerInfo   Info         `json:"serverInfo"`
 	Capabilities Capabilities `json:"capabilities"`
+	Subscribed   int          `json:"subscribed,omitempty"`
 }
 
 // Capabilities says what the bus can do. Topics is informational.
@@ -71,11 +75,14 @@ type SendResult struct {
 	Addressee   Addressee `json:"addressee,omitempty"`
 }
 
-// A Failure is one peer that did not process a message, and why.
+// A Failure is one peer that did not process a message, and why. Written says that the
+// message was on its way to the peer when the bus stopped waiting, and that no answer
+// came: the peer may have it. A timeout or offline without it was never sent.
 type Failure struct {
-	Peer   PeerID  `json:"peer"`
-	Status Outcome `json:"status"`
-	Error  string  `json:"error,omitempty"`
+	Peer    PeerID  `json:"peer"`
+	Status  Outcome `json:"status"`
+	Error   string  `json:"error,omitempty"`
+	Written bool    `json:"written,omitempty"`
 }
 
 // An Outcome tells how one delivery ended.

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -20,14 +21,14 @@ type Send struct {
 }
 
 var (
-	paramKeys   = []string{"topic", "payload", "clientId", "clientInfo", "observe"}
+	paramKeys   = []string{"topic", "payload", "clientId", "clientInfo", "observe", "subscriptions"}
 	payloadKeys = []string{"messageId", "type", "from", "timestamp", "content", "inReplyTo", "traceparent"}
 )
 
 // ScanSend reads and checks the params of sendMessage (sections 5.3 and 7), which must
 // be a span of the frame that p parsed last. It does not check the role: see MaySend.
 func ScanSend(p *jsonrpc.Parser, params []byte) (Send, error) {
-	var f [5][]byte
+	var f [6][]byte
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return Send{}, err
 	}
@@ -82,23 +83,54 @@ func (s *Send) setNames(topic, messageID, from []byte) {
 	s.MessageID, s.From = all[:len(messageID)], all[len(messageID):]
 }
 
-// ScanInitialize reads the clientId of initialize's params (section 4.1).
-func ScanInitialize(p *jsonrpc.Parser, params []byte) (PeerID, error) {
-	var f [5][]byte
+// ScanInitialize reads the clientId of initialize's params (section 4.1), and the
+// patterns that the session subscribes to with it (value: observe).
+func ScanInitialize(p *jsonrpc.Parser, params []byte) (PeerID, map[Pattern]bool, error) {
+	var f [6][]byte
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	id, err := required("params.clientId", f[2])
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = CheckPeerID(string(id))
 	}
-	return PeerID(id), CheckPeerID(string(id))
+	if err != nil {
+		return "", nil, err
+	}
+	patterns, err := scanSubscriptions(f[5])
+	return PeerID(id), patterns, err
+}
+
+// scanSubscriptions reads a list of what subscribe takes as its params.
+func scanSubscriptions(list []byte) (map[Pattern]bool, error) {
+	if list == nil || string(list) == "null" {
+		return nil, nil
+	}
+	var entries []json.RawMessage
+	if json.Unmarshal(list, &entries) != nil {
+		return nil, errors.New("params.subscriptions must be an array")
+	}
+	var p jsonrpc.Parser
+	patterns := make(map[Pattern]bool, len(entries))
+	for i, entry := range entries {
+		// Each entry is read as the params of a subscribe: the rules are the same.
+		m, err := p.Parse(jsonrpc.AppendRequestText(nil, "1", MethodSubscribe, string(entry)))
+		if err != nil {
+			return nil, fmt.Errorf("params.subscriptions[%d] must be an object", i)
+		}
+		pattern, observe, err := ScanSubscribe(&p, m.Params)
+		if err != nil {
+			return nil, fmt.Errorf("params.subscriptions[%d]: %w", i, err)
+		}
+		patterns[pattern] = observe
+	}
+	return patterns, nil
 }
 
 // ScanSubscribe reads the params of subscribe and unsubscribe (sections 5.1
 // and 5.2).
 func ScanSubscribe(p *jsonrpc.Parser, params []byte) (pattern Pattern, observe bool, err error) {
-	var f [5][]byte
+	var f [6][]byte
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return "", false, err
 	}

@@ -105,9 +105,36 @@ func TestScanInitialize(t *testing.T) {
 		`{}`: "params.clientId must be a non-empty string", `[]`: "params must be an object", `{"ClientId":"x","clientId":"y"}`: "ClientId",
 	} {
 		p, v := params(t, text)
-		id, err := protocol.ScanInitialize(p, v)
+		id, _, err := protocol.ScanInitialize(p, v)
 		if want == "" && (err != nil || id == "") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.60s: %q, %v; want %q", text, id, err, want)
+		}
+	}
+}
+
+func TestScanSubscriptionsOfInitialize(t *testing.T) {
+	for list, want := range map[string]string{
+		``: "map[]", `,"subscriptions":null`: "map[]", `,"subscriptions":[]`: "map[]",
+		`,"subscriptions":[{"topic":"a"},{"topic":"b*","observe":true}]`: "map[a:false b*:true]",
+		`,"subscriptions":[{"topic":"a"},{"topic":"a","observe":true}]`:  "map[a:true]",
+		`,"subscriptions":{}`:                                 "params.subscriptions must be an array",
+		`,"subscriptions":["a"]`:                              "params.subscriptions[0]",
+		`,"subscriptions":[{}]`:                               "params.subscriptions[0]: params.topic must be",
+		`,"subscriptions":[{"topic":"a"},{"topic":"[b]"}]`:    `params.subscriptions[1]: the pattern has "["`,
+		`,"subscriptions":[{"topic":"a","observe":1}]`:        "params.subscriptions[0]: params.observe must be true or false",
+		`,"subscriptions":[{"topic":"a","topic":"b"}]`:        "repeated",
+		`,"subscriptions":[{"Topic":"a"}]`:                    "Topic",
+		`,"Subscriptions":[{"topic":"a"}]`:                    "Subscriptions",
+		`,"subscriptions":[],"subscriptions":[{"topic":"a"}]`: "repeated",
+	} {
+		p, v := params(t, `{"clientId":"x"`+list+`}`)
+		_, patterns, err := protocol.ScanInitialize(p, v)
+		got := fmt.Sprint(patterns)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s; want %s", list, got, want)
 		}
 	}
 }

@@ -17,7 +17,6 @@ type member struct {
 	stale    bool      // its peers are not known for certain: it must be asked for them
 	asked    time.Time // when it was asked
 	waiting  []pendingChange
-	stamps   map[protocol.PeerID]bus.Stamp
 }
 
 type pendingChange struct {
@@ -27,11 +26,10 @@ type pendingChange struct {
 
 // A change is one change of the peers of a bus.
 type change struct {
-	Do      string           `json:"do"` // join, left, sub or unsub
-	Peer    protocol.PeerID  `json:"peer"`
+	Do string `json:"do"` // join, left, sub or unsub
+	bus.Member
 	Pattern protocol.Pattern `json:"pattern,omitempty"`
 	Observe bool             `json:"observe,omitempty"`
-	Stamp   *bus.Stamp       `json:"stamp,omitempty"`
 }
 
 // announce tells every bus of a change. If a change cannot be queued, its number is
@@ -45,23 +43,21 @@ func (c *Cluster) announce(ch change) {
 }
 
 // Joined implements bus.Cluster.
-func (c *Cluster) Joined(peer protocol.PeerID, stamp bus.Stamp) {
-	c.announce(change{Do: "join", Peer: peer, Stamp: &stamp})
-}
+func (c *Cluster) Joined(m bus.Member) { c.announce(change{Do: "join", Member: m}) }
 
 // Left implements bus.Cluster.
 func (c *Cluster) Left(peer protocol.PeerID, stamp bus.Stamp) {
-	c.announce(change{Do: "left", Peer: peer, Stamp: &stamp})
+	c.announce(change{Do: "left", Member: bus.Member{Peer: peer, Stamp: stamp}})
 }
 
 // Subscribed implements bus.Cluster.
 func (c *Cluster) Subscribed(peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
-	c.announce(change{Do: "sub", Peer: peer, Pattern: pattern, Observe: observe})
+	c.announce(change{Do: "sub", Member: bus.Member{Peer: peer}, Pattern: pattern, Observe: observe})
 }
 
 // Unsubscribed implements bus.Cluster.
 func (c *Cluster) Unsubscribed(peer protocol.PeerID, pattern protocol.Pattern) {
-	c.announce(change{Do: "unsub", Peer: peer, Pattern: pattern})
+	c.announce(change{Do: "unsub", Member: bus.Member{Peer: peer}, Pattern: pattern})
 }
 
 // meet returns what is known of the sender of a message. The sender may be unknown, or
@@ -73,7 +69,7 @@ func (c *Cluster) meet(h header) *member {
 		m = nil
 	}
 	if m == nil {
-		m = &member{name: h.From, instance: h.Instance, stale: true, stamps: map[protocol.PeerID]bus.Stamp{}}
+		m = &member{name: h.From, instance: h.Instance, stale: true}
 		c.buses[h.From] = m
 		c.listKnown()
 		c.options.Log.Info().Str("bus", h.From).Msg("cluster: met a bus")
@@ -135,16 +131,9 @@ func (c *Cluster) takeChange(m *member, h header, body []byte) {
 func (c *Cluster) apply(m *member, ch change) {
 	switch ch.Do {
 	case "join":
-		if ch.Stamp == nil {
-			return
-		}
-		c.local.DropRemote(m.name, ch.Peer)
-		c.claim(m, ch.Peer, *ch.Stamp)
+		c.claim(m, ch.Member)
 	case "left":
-		if ch.Stamp != nil && m.stamps[ch.Peer] == *ch.Stamp {
-			delete(m.stamps, ch.Peer)
-			c.local.DropRemote(m.name, ch.Peer)
-		}
+		c.local.DropRemote(m.name, ch.Peer, ch.Stamp)
 	case "sub":
 		c.local.SetRemote(m.name, ch.Peer, ch.Pattern, ch.Observe)
 	case "unsub":
@@ -152,25 +141,11 @@ func (c *Cluster) apply(m *member, ch change) {
 	}
 }
 
-// claim notes the session of another bus, and ends the session of that identity at this
-// bus if it is older.
-func (c *Cluster) claim(m *member, peer protocol.PeerID, stamp bus.Stamp) {
-	m.stamps[peer] = stamp
-	if newer, ok := c.local.Replaced(peer, stamp); ok {
-		c.announceAgain(peer, newer)
-	}
-}
-
-// announceAgain tells a bus whose session of an identity is older than ours that ours
-// stays. It repeats the patterns, since a join resets them.
-func (c *Cluster) announceAgain(peer protocol.PeerID, stamp bus.Stamp) {
-	c.Joined(peer, stamp)
-	for _, member := range c.local.Members() {
-		if member.Peer == peer {
-			for pattern, observe := range member.Patterns {
-				c.Subscribed(peer, pattern, observe)
-			}
-		}
+// claim notes the session of another bus. If ours of that identity is newer, it tells the
+// others again that ours stays.
+func (c *Cluster) claim(m *member, session bus.Member) {
+	if newer, ok := c.local.Claim(m.name, session); ok {
+		c.Joined(newer)
 	}
 }
 
@@ -183,43 +158,23 @@ func (c *Cluster) sendMembers(h header) {
 	c.nextID++
 	head.ID = c.nextID
 	c.mu.Unlock()
-	var changes []change
-	for _, member := range c.local.Members() {
-		changes = append(changes, change{Do: "join", Peer: member.Peer, Stamp: &member.Stamp})
-		for pattern, observe := range member.Patterns {
-			changes = append(changes, change{Do: "sub", Peer: member.Peer, Pattern: pattern, Observe: observe})
-		}
-	}
-	c.tellBus(h.From, head, encode(changes))
-}
-
-// gathered returns the peers of a bus, with their patterns and stamps, that a list of
-// changes describes.
-func gathered(changes []change) (map[protocol.PeerID]map[protocol.Pattern]bool, map[protocol.PeerID]bus.Stamp) {
-	patterns, stamps := map[protocol.PeerID]map[protocol.Pattern]bool{}, map[protocol.PeerID]bus.Stamp{}
-	for _, ch := range changes {
-		switch {
-		case ch.Do == "join" && ch.Stamp != nil:
-			patterns[ch.Peer], stamps[ch.Peer] = map[protocol.Pattern]bool{}, *ch.Stamp
-		case ch.Do == "sub" && patterns[ch.Peer] != nil:
-			patterns[ch.Peer][ch.Pattern] = ch.Observe
-		}
-	}
-	return patterns, stamps
+	c.tellBus(h.From, head, encode(c.local.Members()))
 }
 
 // takeMembers replaces what is known of a bus, then applies the changes that have
 // arrived meanwhile.
 func (c *Cluster) takeMembers(m *member, h header, body []byte) {
-	var changes []change
-	if !c.decode(m.name, "a list of members", body, &changes) {
+	var sessions []bus.Member
+	if !c.decode(m.name, "a list of members", body, &sessions) {
 		return
 	}
-	patterns, stamps := gathered(changes)
-	c.local.SetBus(m.name, patterns)
-	clear(m.stamps)
-	for peer, stamp := range stamps {
-		c.claim(m, peer, stamp)
+	stamps := make(map[protocol.PeerID]bus.Stamp, len(sessions))
+	for _, s := range sessions {
+		stamps[s.Peer] = s.Stamp
+	}
+	c.local.KeepRemotes(m.name, stamps)
+	for _, s := range sessions {
+		c.claim(m, s)
 	}
 	m.seq, m.epoch, m.stale = h.Seq, h.Epoch, false
 	waiting := m.waiting

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -235,6 +236,15 @@ func (p *Peer) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failure = err
+}
+
+// wanted returns the patterns that every connection subscribes to (value: observe).
+func (p *Peer) wanted() map[protocol.Pattern]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wanted := make(map[protocol.Pattern]bool, len(p.patterns))
+	maps.Copy(wanted, p.patterns)
+	return wanted
 }
 
 // A subscribeStep is one change that makes the subscriptions of a connection those that

@@ -171,14 +171,10 @@ func (p *Peer) dial(ctx context.Context, bus string) (jsonrpc.Stream, error) {
 func (p *Peer) open(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	params := protocol.InitializeParams{ClientID: p.id}
-	if p.options.Info.Name != "" {
-		params.ClientInfo = &p.options.Info
-	}
-	if _, err := l.call(ctx, protocol.MethodInitialize, params); err != nil {
+	held, err := p.initialize(ctx, l)
+	if err != nil {
 		return fmt.Errorf("initializing as %s: %w", p.id, err)
 	}
-	held := map[protocol.Pattern]bool{} // what this connection subscribes to; value: observe
 	for {
 		step := p.useOnceSubscribed(l, held)
 		switch {
@@ -196,6 +192,29 @@ func (p *Peer) open(ctx context.Context, l *link) error {
 			held[step.pattern] = step.observe
 		}
 	}
+}
+
+// initialize says who the peer is and what it subscribes to, in one step, so that a peer
+// that takes over its identity misses nothing. It returns what the connection subscribes
+// to (value: observe): nothing yet at a bus that does not know this extension.
+func (p *Peer) initialize(ctx context.Context, l *link) (map[protocol.Pattern]bool, error) {
+	params := protocol.InitializeParams{ClientID: p.id}
+	if p.options.Info.Name != "" {
+		params.ClientInfo = &p.options.Info
+	}
+	wanted := p.wanted()
+	for pattern, observe := range wanted {
+		params.Subscriptions = append(params.Subscriptions, protocol.SubscribeParams{Topic: string(pattern), Observe: observe})
+	}
+	raw, err := l.call(ctx, protocol.MethodInitialize, params)
+	if err != nil {
+		return nil, err
+	}
+	var result protocol.InitializeResult
+	if err := json.Unmarshal(raw, &result); err != nil || result.Subscribed != len(wanted) {
+		clear(wanted)
+	}
+	return wanted, nil
 }
 
 // explain returns the error to report: the bus's refusal, or why the stream ended.

@@ -1,0 +1,208 @@
+package bus
+
+import (
+	"slices"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/protocol"
+)
+
+// takeoverGrace is how long a session that was replaced may still answer what it was
+// given.
+const takeoverGrace = 2 * time.Second
+
+// A life is how far a session has come. A session has an identity from ready on (see
+// identity) until it ends or another session takes the identity over.
+type life struct {
+	announced bool      // peer_connected is recorded, and peer_disconnected is not
+	graceEnds time.Time // when a session that was replaced is closed at the latest; zero until it is replaced
+	ended     bool
+	endReason string
+}
+
+// gone reports whether a session gets no deliveries any more.
+func (l *life) gone() bool { return l.ended || !l.graceEnds.IsZero() }
+
+const (
+	replaced    = "replaced"
+	errReplaced = "a newer session has taken over this clientId; this one may only answer what it was given"
+)
+
+// take gives a session its identity and its first patterns. It takes them from the older
+// session of that identity, here or at another bus, in one step: a message goes to the
+// older session or to the newer one, never to both or to neither. What the older session
+// of this bus was not sent yet goes to the newer one, in its order, after the answer that
+// is given. It returns false if the session has ended.
+func (s *session) take(b *batch, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func()) bool {
+	for {
+		older := s.server.holder(id)
+		unsent, outcome := s.takeFrom(b, older, id, patterns, answer)
+		switch outcome {
+		case takenByAnother:
+			continue
+		case takeEnded:
+			return false
+		}
+		b.touch(s)
+		if older != nil {
+			older.part(b, unsent)
+		}
+		return true
+	}
+}
+
+// The outcomes of one attempt to take an identity.
+const (
+	taken = iota
+	takenByAnother
+	takeEnded
+)
+
+func (s *session) takeFrom(b *batch, older *session, id protocol.PeerID, patterns map[protocol.Pattern]bool, answer func()) (unsent []*delivery, outcome int) {
+	srv := s.server
+	if older != nil { // locks of sessions are taken from older to newer
+		older.mu.Lock()
+		defer older.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
+	if s.ended {
+		return nil, takeEnded
+	}
+	if !srv.register(s, id, older) {
+		return nil, takenByAnother
+	}
+	losers := srv.dropHolderLocked(id)
+	if older != nil {
+		var held holding
+		held, unsent = older.retireLocked()
+		losers = append(losers, held)
+	}
+	for p := range patterns {
+		if s.mayHear(p) != nil { // the credential changed since it was asked
+			delete(patterns, p)
+		}
+	}
+	s.patterns = patterns
+	answer()
+	srv.index.replace(losers, holding{&s.self, patterns})
+	s.ready.Store(true)
+	if c := srv.options.Cluster; c != nil {
+		c.Joined(s.memberLocked())
+	}
+	return slices.DeleteFunc(unsent, func(d *delivery) bool { return s.inheritLocked(b, d) }), taken
+}
+
+// retireLocked takes the identity from a session. It returns its patterns, which the
+// caller must remove from the index, and the deliveries that it was not sent yet. The
+// caller must hold s.mu.
+func (s *session) retireLocked() (holding, []*delivery) {
+	held := holding{&s.self, s.patterns}
+	s.patterns = nil
+	if s.ended {
+		return held, nil
+	}
+	s.ready.Store(false)
+	s.graceEnds, s.endReason = time.Now().Add(takeoverGrace), replaced
+	var unsent []*delivery
+	for _, d := range slices.Clone(s.queue) {
+		if d.recorded { // otherwise write relocates it
+			s.calls.Take(d.id)
+			s.dropQueuedLocked(d)
+			unsent = append(unsent, d)
+		}
+	}
+	return held, unsent
+}
+
+// inheritLocked takes over a delivery that the older session of this identity was not
+// sent, and reports whether it could. The caller must hold s.mu.
+func (s *session) inheritLocked(b *batch, d *delivery) bool {
+	if !hears(s.patterns, d.publication.message.Topic) {
+		return false
+	}
+	older := d.target
+	d.target, d.waits = s, false
+	if s.reserveLocked(d) != "" {
+		d.target = older
+		return false
+	}
+	if !d.waits {
+		s.deliverLocked(b, d)
+	}
+	return true
+}
+
+// hears reports whether a delivery for a topic would be waited for where these patterns
+// (value: observe) are.
+func hears(patterns map[protocol.Pattern]bool, topic string) bool {
+	for p, observe := range patterns {
+		if !observe && p.Matcher().Match(topic) {
+			return true
+		}
+	}
+	return false
+}
+
+// part says goodbye to a session that was replaced: it hands on what the session was not
+// sent, and closes it unless it still has something to answer.
+func (s *session) part(b *batch, unsent []*delivery) {
+	for _, d := range unsent {
+		d.relocate(b)
+	}
+	s.mu.Lock()
+	tell := s.announced
+	s.announced = false
+	over := s.over(s.calls.Len(), time.Now())
+	s.mu.Unlock()
+	if tell {
+		s.recordEnd(b, replaced)
+	}
+	if over {
+		s.evict(b, protocol.CloseReplaced, replaced)
+	}
+}
+
+// over reports whether a session that was replaced has answered everything, or has had its
+// time.
+func (l *life) over(unanswered int, at time.Time) bool {
+	return !l.ended && !l.graceEnds.IsZero() && (unanswered == 0 || at.After(l.graceEnds))
+}
+
+// recordEnd notes that a peer's session ended.
+func (s *session) recordEnd(b *batch, reason string) {
+	b.record(activitylog.Row{At: b.now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason})
+	s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
+}
+
+// relocate hands a delivery that was never sent to the session that has its peer's
+// identity now. If there is none that hears the topic, the peer is offline.
+func (d *delivery) relocate(b *batch) {
+	srv, topic := b.server, d.publication.message.Topic
+	for {
+		next := srv.holder(d.target.id)
+		if next == nil || next == d.target {
+			break
+		}
+		next.mu.Lock()
+		heard := hears(next.patterns, topic)
+		next.mu.Unlock()
+		if !heard {
+			break
+		}
+		d.target, d.waits = next, false
+		switch o := next.reserve(d); o {
+		case "":
+			next.write(b, d)
+			return
+		case protocol.OutcomeOffline: // it was replaced as well
+		default:
+			d.settle(b, o, nil, refusalText(o))
+			return
+		}
+	}
+	d.settle(b, protocol.OutcomeOffline, nil, refusalText(protocol.OutcomeOffline))
+}

@@ -1,0 +1,243 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// joins connects a peer in memory, with its subscriptions.
+func joins(t *testing.T, srv *Server, id, subscriptions string) (far jsonrpc.Stream, next func() string) {
+	t.Helper()
+	near, far := wire.Pipe(nil)
+	srv.start(near, "test", nil)
+	next = func() string {
+		frame, err := far.Read()
+		if err != nil {
+			return err.Error()
+		}
+		return string(frame)
+	}
+	asks(t, far, "0", "initialize", `{"clientId":"`+id+`","subscriptions":[`+subscriptions+`]}`)
+	if answer := next(); !strings.Contains(answer, `"result"`) {
+		t.Fatalf("initialize: %s", answer)
+	}
+	return far, next
+}
+
+func asks(t *testing.T, far jsonrpc.Stream, id, method, params string) {
+	t.Helper()
+	if err := far.Write(jsonrpc.AppendRequestText(nil, id, method, params)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answers says that a delivery was processed.
+func answers(t *testing.T, far jsonrpc.Stream, request string) {
+	t.Helper()
+	m, err := jsonrpc.Parse([]byte(request))
+	if err != nil || string(m.Method) != "processMessage" {
+		t.Fatalf("got %s; want a delivery", request)
+	}
+	if err := far.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inBubble runs a bus in a bubble of synctest.
+func inBubble(t *testing.T, o *Options, test func(t *testing.T, srv *Server)) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := New(nil, o)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- srv.run(ctx, nil) }()
+		test(t, srv)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func message(n int) string {
+	return fmt.Sprintf(`{"topic":"t","payload":{"messageId":"m%d","type":"agent_event","from":"cli:s","timestamp":"2026-02-17T12:00:00Z","content":{}}}`, n)
+}
+
+// TestWhatWasNotSentGoesToTheNewerSession fills the window and the queue of a peer that
+// is then replaced: it answers what it has, and the newer session gets the rest in order.
+func TestWhatWasNotSentGoesToTheNewerSession(t *testing.T) {
+	inBubble(t, &Options{PeerWindow: 2}, func(t *testing.T, srv *Server) {
+		older, toOlder := joins(t, srv, "agent:x", `{"topic":"t"}`)
+		sender, result := joins(t, srv, "cli:s", ``)
+		for i := range 5 {
+			asks(t, sender, fmt.Sprint(i+1), "sendMessage", message(i))
+		}
+		first, second := toOlder(), toOlder()
+		newer, toNewer := joins(t, srv, "agent:x", `{"topic":"t"}`)
+		asks(t, older, "7", "sendMessage", message(7))
+		if refused := toOlder(); !strings.Contains(refused, "-32001") || !strings.Contains(refused, errReplaced) {
+			t.Errorf("a replaced session sent a message: %s", refused)
+		}
+		asks(t, older, "8", "initialize", `{"clientId":"agent:x"}`)
+		if refused := toOlder(); !strings.Contains(refused, "-32001") {
+			t.Errorf("a replaced session took its identity again: %s", refused)
+		}
+		answers(t, older, first)
+		answers(t, older, second)
+		if end := toOlder(); !strings.Contains(end, "4001") {
+			t.Errorf("the older session got %s; want its end, 4001", end)
+		}
+		for i := 2; i < 5; i++ {
+			request := toNewer()
+			if !strings.Contains(request, fmt.Sprintf(`"m%d"`, i)) {
+				t.Fatalf("the newer session got %s; want m%d", request, i)
+			}
+			answers(t, newer, request)
+		}
+		for range 5 {
+			if r := result(); !strings.Contains(r, `"deliveredTo":1}`) {
+				t.Errorf("a result is %s; want one delivery", r)
+			}
+		}
+	})
+}
+
+// TestTheGraceOfAReplacedSessionEnds replaces a peer that answers nothing, by one that
+// does not subscribe: what it was sent is offline and written after two seconds, and
+// what it was not sent is offline at once.
+func TestTheGraceOfAReplacedSessionEnds(t *testing.T) {
+	inBubble(t, &Options{PeerWindow: 1}, func(t *testing.T, srv *Server) {
+		_, toOlder := joins(t, srv, "agent:x", `{"topic":"t"}`)
+		sender, result := joins(t, srv, "cli:s", ``)
+		asks(t, sender, "1", "sendMessage", message(1))
+		asks(t, sender, "2", "sendMessage", message(2))
+		toOlder()
+		begun := time.Now()
+		joins(t, srv, "agent:x", ``)
+		if len(srv.Peers()) != 2 || len(srv.Members()) != 2 {
+			t.Errorf("the peers are %v; want the newer session and the sender", srv.Peers())
+		}
+		if r := result(); !strings.Contains(r, `"id":2,`) || !strings.Contains(r, `"offline"`) || strings.Contains(r, "written") || time.Since(begun) > 0 {
+			t.Errorf("of what was not sent, after %s: %s", time.Since(begun), r)
+		}
+		asks(t, sender, "3", "sendMessage", message(3))
+		if r := result(); !strings.Contains(r, `"deliveredTo":0}`) {
+			t.Errorf("a message after the takeover: %s", r)
+		}
+		if r := result(); !strings.Contains(r, `"id":1,`) || !strings.Contains(r, `"offline"`) || !strings.Contains(r, `"written":true`) {
+			t.Errorf("of what was sent: %s", r)
+		}
+		if took := time.Since(begun); took < takeoverGrace || took > takeoverGrace+2*sweepEvery {
+			t.Errorf("the grace took %s", took)
+		}
+		if end := toOlder(); !strings.Contains(end, "4001") {
+			t.Errorf("the older session got %s; want its end, 4001", end)
+		}
+	})
+}
+
+// TestALateInitializeTakesNothingOver has an initialize be handled long after its
+// connection was opened, as when the program stood still meanwhile.
+func TestALateInitializeTakesNothingOver(t *testing.T) {
+	srv := New(nil, nil)
+	stream, _ := wire.Pipe(nil)
+	s := srv.enter(stream, "here", nil)
+	s.opened = s.opened.Add(-srv.options.InitializeTimeout - time.Second)
+	s.act()
+	if err := s.handle([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"agent:a"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	s.rest()
+	if srv.holder("agent:a") != nil {
+		t.Error("it has its identity")
+	}
+}
+
+// TestTakeoversUnderTraffic takes an identity over again and again while three peers send
+// to it: every message reaches exactly one session, and none fails.
+func TestTakeoversUnderTraffic(t *testing.T) {
+	srv := New(nil, &Options{PeerWindow: 4})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.run(ctx, nil) }()
+	var mu sync.Mutex
+	seen := map[string]int{}
+	var serving, sending sync.WaitGroup
+	serve := func(round int) {
+		far, next := joins(t, srv, "agent:x", `{"topic":"t"}`)
+		serving.Go(func() {
+			for {
+				request := next()
+				m, err := jsonrpc.Parse([]byte(request))
+				if err != nil {
+					return // closed
+				}
+				var sender, n int
+				at := strings.Index(request, `"messageId":"m`)
+				if _, err := fmt.Sscanf(request[at:], `"messageId":"m%d-%d"`, &sender, &n); err != nil {
+					t.Errorf("%s: %v", request, err)
+				}
+				mu.Lock()
+				seen[fmt.Sprint(sender, "-", n)]++
+				mu.Unlock()
+				if far.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))) != nil {
+					return
+				}
+			}
+		})
+	}
+	serve(0)
+	const count = 800
+	for k := range 3 {
+		far, next := joins(t, srv, fmt.Sprint("cli:s", k), ``)
+		sending.Go(func() {
+			for i := range count {
+				params := fmt.Sprintf(`{"topic":"t","payload":{"messageId":"m%d-%d","type":"agent_event","from":"cli:s%d","timestamp":"2026-02-17T12:00:00Z","content":{}}}`, k, i, k)
+				if err := far.Write(jsonrpc.AppendRequestText(nil, fmt.Sprint(i+1), "sendMessage", params)); err != nil {
+					t.Error(err)
+					return
+				}
+				if i%8 == 7 {
+					for range 8 {
+						if r := next(); !strings.Contains(r, `"deliveredTo":1}`) {
+							t.Errorf("%d-%d: %s", k, i, r)
+							return
+						}
+					}
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { sending.Wait(); close(done) }()
+	takeovers := 0
+	for over := false; !over; takeovers++ {
+		serve(takeovers + 1)
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	serving.Wait()
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s was delivered %d times", id, n)
+		}
+	}
+	if len(seen) != 3*count {
+		t.Errorf("%d messages were delivered; want %d (%d takeovers)", len(seen), 3*count, takeovers)
+	}
+	t.Logf("%d takeovers", takeovers)
+}
