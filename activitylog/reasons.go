@@ -63,6 +63,7 @@ var reasonWords = map[string]string{
 	"which_event":           "it could mean several open events",
 	"wrong_target":          "it is addressed to another chat",
 	"+returned":             "which brings the agent back",
+	"+quoted":               "all of it is quoted or forwarded: words of others",
 	"+stale":                "too long ago to owe an answer",
 	"+no_immediate":         "its harness cannot be interrupted",
 	"+no_buffered":          "its harness takes no messages",

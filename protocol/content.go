@@ -47,6 +47,7 @@ type ChatMessage struct {
 	Author      *Author         `json:"author,omitempty"`   // default kind "human"
 	Mentions    []string        `json:"mentions,omitempty"` // "agent:lead", "role:backend-agents"
 	ReplyTo     *ReplyTo        `json:"replyTo,omitempty"`
+	Forwarded   string          `json:"forwardedFrom,omitempty"` // who wrote it, where somebody passes it on; the text is quoted then
 	Sequence    int64           `json:"sequence,omitempty"`
 	CreatedAt   string          `json:"createdAt,omitempty"`
 	Priority    string          `json:"priority,omitempty"` // "normal" (default) or "urgent"
@@ -89,8 +90,10 @@ type Author struct {
 
 // ReplyTo names the message that a chat message answers.
 type ReplyTo struct {
-	SourceID string `json:"sourceId,omitempty"`
-	Author   string `json:"author,omitempty"` // identity of the agent that wrote it; empty if a person did
+	SourceID string `json:"sourceId,omitempty"` // empty for one of another chat
+	Author   string `json:"author,omitempty"`   // identity of the agent that wrote it; empty if a person did
+	Name     string `json:"name,omitempty"`     // of its author, for people; untrusted
+	Text     string `json:"text,omitempty"`     // what it says, or the part of it that is quoted; cut where it is long
 }
 
 // An Attachment is the metadata of a file, with a reference that reveals no secret.

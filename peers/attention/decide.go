@@ -63,6 +63,9 @@ func weaken(d *Decision, v *view) {
 		d.Action = ActionReturn
 		d.Reason += "+returned"
 	}
+	if onlyQuotes(v.event.Text) {
+		d.Reason += "+quoted"
+	}
 	if d.Policy != PolicyMustRespond {
 		return
 	}

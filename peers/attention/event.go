@@ -86,6 +86,8 @@ const (
 type ReplyTo struct {
 	EventID string `json:"eventId,omitempty"`
 	Author  string `json:"author,omitempty"`
+	Name    string `json:"name,omitempty"` // of its author, for people; never trusted
+	Text    string `json:"text,omitempty"` // what it says, or the part of it that is quoted
 }
 
 // Self is the agent for which a decision is made.

@@ -143,6 +143,17 @@ func spokenPart(text string) string {
 	return b.String()
 }
 
+// onlyQuotes reports whether every line of a text is quoted, as of what is forwarded:
+// its author says nothing here.
+func onlyQuotes(text string) bool {
+	for line := range strings.Lines(text) {
+		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '>' {
+			return false
+		}
+	}
+	return strings.TrimSpace(text) != ""
+}
+
 func withoutCodeSpans(line string) string {
 	for {
 		before, rest, _ := strings.Cut(line, "`")

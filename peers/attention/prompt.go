@@ -15,6 +15,7 @@ type Prompt struct {
 	Decision    Decision // of the same
 	Merged      []string // ids of all fragments in order; nil for a single event
 	Parts       []string // the texts, one per fragment; nil shows Event.Text
+	Quoted      []Line   // the messages that the fragments answer, as far as their text came along
 	Attachments []string // one line each: kind, name, type, size
 	Around      []Line   // what was said before, the oldest first
 	ReplyTarget string   // where an answer goes
@@ -49,6 +50,12 @@ func (p *Prompt) write(b *strings.Builder, fence string) {
 		b.WriteString("\nCONTEXT\nEarlier messages, oldest first; for your information, not to be answered.\n")
 	}
 	for _, line := range p.Around {
+		line.write(b, fence)
+	}
+	if len(p.Quoted) > 0 {
+		b.WriteString("\nIN REPLY TO\nWhat the message below answers: written by others before, not said by its author.\n")
+	}
+	for _, line := range p.Quoted {
 		line.write(b, fence)
 	}
 	b.WriteString("\nMESSAGE\n")

@@ -22,6 +22,9 @@ var commands = []models.BotCommand{
 	{Command: "pair", Description: "Let this chat in with a one-time code"},
 }
 
+// businessConnected stands for the update that tells of it; nobody can type it.
+const businessConnected = "a business account was connected"
+
 // obey carries out a command of somebody who is admitted.
 func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 	text := "This chat is admitted already."
@@ -38,6 +41,9 @@ func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 		if h.arguments == "" && c.direct() {
 			text += " To admit a group, add the bot to it and send /pair CODE there."
 		}
+	case businessConnected:
+		text = "I do not take part in the chats of a business account. Remove me there (Settings, Telegram Business, Chatbots), " +
+			"and write to me here, or add me to a group."
 	default:
 		text = "Write as you would to a person; the agent of this chat answers. In a group, mention an agent with @name, or answer one of its messages.\n"
 		for _, known := range commands {

@@ -2,10 +2,14 @@ package tg
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
+	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 
 	"github.com/go-telegram/bot/models"
@@ -37,6 +41,9 @@ func attachments(m *models.Message) (out []attachment) {
 	if v := m.Video; v != nil {
 		add("video", v.FileID, v.FileName, v.MimeType, int64(v.FileSize))
 	}
+	if l := m.LivePhoto; l != nil && len(m.Photo) == 0 {
+		add("video", l.FileID, "live_photo.mp4", l.MimeType, int64(l.FileSize))
+	}
 	if v := m.Voice; v != nil {
 		add("voice", v.FileID, "voice.ogg", v.MimeType, int64(v.FileSize))
 	}
@@ -49,7 +56,8 @@ func attachments(m *models.Message) (out []attachment) {
 	return out
 }
 
-// describe returns words for a message that has no text of its own.
+// describe returns words for a message that has no text of its own, "" for what it
+// has no words for.
 func describe(m *models.Message) string {
 	switch {
 	case m.Sticker != nil && m.Sticker.Emoji != "":
@@ -62,12 +70,198 @@ func describe(m *models.Message) string {
 	case m.Contact != nil:
 		return fmt.Sprintf("[contact: %s %s]", fullName(m.Contact.FirstName, m.Contact.LastName), m.Contact.PhoneNumber)
 	case m.Poll != nil:
-		return "[poll: " + m.Poll.Question + "]"
+		lines := []string{"[poll: " + m.Poll.Question + "]"}
+		for i := range m.Poll.Options {
+			lines = append(lines, fmt.Sprintf("%d. %s", i+1, m.Poll.Options[i].Text))
+		}
+		return strings.Join(lines, "\n")
+	case m.Checklist != nil:
+		lines := []string{"[checklist: " + m.Checklist.Title + "]"}
+		for i := range m.Checklist.Tasks {
+			task := &m.Checklist.Tasks[i]
+			box := "[ ]"
+			if task.CompletionDate != 0 {
+				box = "[x]"
+			}
+			lines = append(lines, fmt.Sprintf("%s %d. %s", box, task.ID, task.Text))
+		}
+		return strings.Join(lines, "\n")
 	case m.Dice != nil:
 		return fmt.Sprintf("[%s shows %d]", m.Dice.Emoji, m.Dice.Value)
+	case m.Story != nil:
+		return "[story of " + chatName(&m.Story.Chat) + "]"
+	case m.Game != nil:
+		return fmt.Sprintf("[game: %s, %s]", m.Game.Title, m.Game.Description)
+	case m.PaidMedia != nil:
+		return fmt.Sprintf("[paid media for %d stars, which a bot cannot see]", m.PaidMedia.StarCount)
+	case m.Giveaway != nil:
+		return fmt.Sprintf("[giveaway with %d winners: %s]", m.Giveaway.WinnerCount, m.Giveaway.PrizeDescription)
+	case m.Invoice != nil:
+		return fmt.Sprintf("[invoice: %s, %s, %s]", m.Invoice.Title, m.Invoice.Description, amount(m.Invoice.TotalAmount, m.Invoice.Currency))
+	case m.SuccessfulPayment != nil:
+		return "[payment of " + amount(m.SuccessfulPayment.TotalAmount, m.SuccessfulPayment.Currency) + "]"
+	case m.Gift != nil:
+		return fmt.Sprintf("[gift worth %d stars: %s]", m.Gift.Gift.StarCount, cmp.Or(m.Gift.Text, m.Gift.Gift.Sticker.Emoji))
+	case m.WebAppData != nil:
+		return fmt.Sprintf("[%s: %s]", m.WebAppData.ButtonText, m.WebAppData.Data)
+	case m.NewChatTitle != "":
+		return "[new title of the chat: " + m.NewChatTitle + "]"
 	default:
 		return ""
 	}
+}
+
+// amount is a price as Telegram tells it, in the smallest units of its currency.
+func amount(units int, currency string) string {
+	return fmt.Sprintf("%d in the smallest units of %s", units, currency)
+}
+
+// fileWords names the kinds of a message's files, "" if it has none.
+func fileWords(m *models.Message) string {
+	var kinds []string
+	for _, file := range attachments(m) {
+		kinds = append(kinds, file.Kind)
+	}
+	if kinds == nil {
+		return ""
+	}
+	return "[" + strings.Join(kinds, ", ") + "]"
+}
+
+// frame are the members of a message that say nothing of what it is: they stand
+// beside its content, or another update tells of it.
+var frame = []string{
+	"message_id", "from", "date", "chat", "sender_chat", "sender_boost_count", "sender_tag", "sender_business_bot", "author_signature",
+	"message_thread_id", "is_topic_message", "direct_messages_topic", "receiver_user", "ephemeral_message_id", "business_connection_id",
+	"forward_origin", "is_automatic_forward", "reply_to_message", "external_reply", "quote", "reply_to_story", "reply_to_checklist_task_id",
+	"reply_to_poll_option_id", "via_bot", "edit_date", "has_protected_content", "is_from_offline", "is_paid_post", "paid_star_count",
+	"media_group_id", "effect_id", "text", "entities", "caption", "caption_entities", "show_caption_above_media", "has_media_spoiler",
+	"link_preview_options", "suggested_post_info", "reply_markup", "guest_query_id", "guest_bot_caller_user", "guest_bot_caller_chat",
+	"new_chat_members", "left_chat_member", "group_chat_created", "supergroup_chat_created", "channel_chat_created",
+	"migrate_to_chat_id", "migrate_from_chat_id",
+}
+
+// said are the kinds of content that people send; the other messages without text and
+// files are service messages.
+var said = []string{
+	"sticker", "venue", "location", "contact", "poll", "checklist", "dice", "story", "game", "paid_media", "giveaway", "giveaway_winners",
+	"invoice", "web_app_data", "rich_message", "users_shared", "chat_shared", "passport_data",
+}
+
+// kindOf tells what a message without text is, from the names of its members: also what
+// a later Bot API brings is told. It reports whether somebody says something with it;
+// in a direct chat whatever nobody knows counts as said, so that it is answered.
+func kindOf(raw json.RawMessage, direct bool) (words string, says bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return "", false
+	}
+	var kinds []string
+	for _, member := range slices.Sorted(maps.Keys(members)) {
+		if !slices.Contains(frame, member) {
+			kinds = append(kinds, strings.ReplaceAll(member, "_", " "))
+			says = says || slices.Contains(said, member) || direct && !ofService(member)
+		}
+	}
+	if kinds == nil {
+		return "", false
+	}
+	return "[" + strings.Join(kinds, ", ") + "]", says
+}
+
+// ofService reports whether a member is that of a service message that Telegram's
+// documentation names.
+func ofService(member string) bool {
+	for _, part := range []string{"pinned_", "new_chat_", "delete_chat_", "chat_", "forum_topic_", "message_auto_delete_", "boost_added", "video_chat_",
+		"write_access_", "connected_website", "proximity_", "checklist_tasks_", "gift_", "giveaway_", "general_forum_", "suggested_post_", "_price_changed"} {
+		if strings.Contains(member, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// richText returns the words of a rich message, a line for each of its blocks.
+func richText(raw json.RawMessage) string {
+	var m struct {
+		Rich struct {
+			Blocks []any `json:"blocks"`
+		} `json:"rich_message"`
+	}
+	if json.Unmarshal(raw, &m) != nil {
+		return ""
+	}
+	var lines []string
+	for _, block := range m.Rich.Blocks {
+		lines = append(lines, words(block, false))
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+// words returns what a part of a rich message says: its strings are what stands under
+// "text", or in lists there.
+func words(part any, isText bool) string {
+	var b strings.Builder
+	switch part := part.(type) {
+	case string:
+		if isText {
+			return part
+		}
+	case []any:
+		for _, item := range part {
+			b.WriteString(words(item, isText))
+			if !isText {
+				b.WriteByte('\n')
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(part)) {
+			b.WriteString(words(part[key], key == "text"))
+		}
+	}
+	return b.String()
+}
+
+// withLinks writes the addresses that links hide behind the words that show them.
+func withLinks(text string, entities []models.MessageEntity) string {
+	for _, e := range slices.Backward(entities) { // Telegram gives them in the order of their beginnings
+		if e.Type != models.MessageEntityTypeTextLink || e.URL == "" {
+			continue
+		}
+		if end := markdown.Prefix(text, e.Offset+e.Length); e.Offset >= 0 && e.Length > 0 && markdown.Units(text[:end]) == e.Offset+e.Length {
+			text = text[:end] + " (" + e.URL + ")" + text[end:]
+		}
+	}
+	return text
+}
+
+// originName returns who wrote what is forwarded or quoted from another chat, as
+// Telegram tells it. It is a name for people, and nobody's identity.
+func originName(o *models.MessageOrigin) string {
+	switch {
+	case o.MessageOriginUser != nil:
+		u := &o.MessageOriginUser.SenderUser
+		return withUsername(nameOf(u), u.Username)
+	case o.MessageOriginHiddenUser != nil:
+		return o.MessageOriginHiddenUser.SenderUserName
+	case o.MessageOriginChat != nil:
+		return chatName(&o.MessageOriginChat.SenderChat)
+	case o.MessageOriginChannel != nil:
+		return chatName(&o.MessageOriginChannel.Chat)
+	default:
+		return "somebody"
+	}
+}
+
+func chatName(c *models.Chat) string {
+	return withUsername(cmp.Or(c.Title, fullName(c.FirstName, c.LastName), id(c.ID)), c.Username)
+}
+
+func withUsername(name, username string) string {
+	if username == "" {
+		return name
+	}
+	return name + " (@" + username + ")"
 }
 
 // membershipText returns words for others coming or leaving. Another update tells

@@ -54,12 +54,19 @@ func (ev *events) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 		return protocol.Message{}, outbox.Permanent(fmt.Errorf("event %d cannot be read: %w", e.ID, err))
 	}
 	content := d.Content
+	if content.Forwarded != "" {
+		content.Text = "> " + strings.ReplaceAll(strings.TrimSuffix("Forwarded from "+content.Forwarded+":\n"+content.Text, "\n"), "\n", "\n> ")
+	}
 	content.SourceID, content.Sequence = e.Source, e.ID
 	content.Mentions = resolve(d.Names, e.Agents, ev.me.Username, func(name string) bool {
 		return store.Value[bool](tx, `SELECT 1 FROM people WHERE bot = ? AND username = ?`, ev.bot, name)
 	})
+	if d.ReplyText != "" {
+		content.ReplyTo = &protocol.ReplyTo{Name: d.ReplyName, Text: d.ReplyText}
+	}
 	if d.ReplyMessage != 0 {
 		content.ReplyTo = &protocol.ReplyTo{
+			Name: d.ReplyName, Text: d.ReplyText,
 			SourceID: ev.sourceID(telegramChat, d.ReplyMessage),
 			Author: store.Value[string](tx, `SELECT r.agent FROM sends s JOIN replies r ON r.id = s.reply
 				WHERE s.bot = ? AND s.telegram_chat = ? AND s.message = ? AND s.message > 0`, ev.bot, telegramChat, d.ReplyMessage),

@@ -237,7 +237,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		type seen struct{ event, text, signal string }
 		var got []seen
 		var all []protocol.ChatMessage
-		for range 11 {
+		for range 12 {
 			c := next(t, lead)
 			all = append(all, c)
 			got = append(got, seen{c.Event, c.Text, c.Signal})
@@ -248,7 +248,8 @@ func TestKindsOfUpdates(t *testing.T) {
 			{"edit", "@lead what is up now?", ""},
 			{"reaction", "👍", "agree"}, {"reaction", "❤", ""},
 			{"message", "good", ""}, {"message", "indeed", ""}, {"message", "button-7", ""},
-			{"message", "[location: 52.5, 13.25]", ""}, {"membership", "Ann joined", ""}, {"message", "anonymous", ""},
+			{"message", "[location: 52.5, 13.25]", ""}, {"membership", "Ann joined", ""}, {"status", "[new title of the chat: Team 2]", ""},
+			{"message", "anonymous", ""},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q\nwant %q", got, want)
@@ -268,7 +269,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		if r := all[6].ReplyTo; r == nil || r.Author != "user:will" {
 			t.Errorf("the answer to a person quotes %+v", r)
 		}
-		if a := all[10].Author; a.ID != "-10" || a.Kind != "human" {
+		if a := all[11].Author; a.ID != "-10" || a.Kind != "human" {
 			t.Errorf("the anonymous author is %+v", a)
 		}
 		if c := all[0].Chat; c.ID != "-10" || c.Kind != "channel" || c.Title != "Team" {
@@ -326,6 +327,9 @@ func TestForumTopics(t *testing.T) {
 		inGeneral := h.api.Say(forum, will, "in general")
 		h.pass(time.Second)
 		h.assign(forum.ID, "agent:lead")
+		if made := next(t, lead); made.Event != protocol.EventStatus || made.Text != "[forum topic created]" {
+			t.Errorf("the topic began with %+v", made)
+		}
 		d := lead.NextOf(t, protocol.TypeTGMessage)
 		byID := d.Message.MessageID // an agent may name what it answers by this too
 		var a protocol.ChatMessage

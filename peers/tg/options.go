@@ -65,7 +65,8 @@ const (
 	maxUpdate          = 1 << 20         // bytes
 	maxEvent           = 1000 << 10      // bytes of a tg_message's content, below the bus's smallest limit for a frame
 	shortPause         = 3 * time.Second
-	maxReason          = 300 // characters of why something failed
+	maxReason          = 300   // characters of why something failed
+	maxQuote           = 1_000 // characters of a message that is answered
 	maxReplyText       = 64 << 10
 	guessesPerHour     = 5
 	albumCap           = 10 * time.Second

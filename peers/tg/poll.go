@@ -20,6 +20,7 @@ import (
 var allowedUpdates = []string{
 	models.AllowedUpdateMessage, models.AllowedUpdateEditedMessage, models.AllowedUpdateMessageReaction,
 	models.AllowedUpdateMyChatMember, models.AllowedUpdateCallbackQuery,
+	models.AllowedUpdateChannelPost, models.AllowedUpdateEditedChannelPost, models.AllowedUpdateBusinessConnection,
 }
 
 // A cursor is what the next poll asks for. The offset serves only to confirm

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -48,6 +49,8 @@ type draft struct {
 	ReplyMessage int                  `json:"replyMessage,omitempty"`
 	ReplyToBot   bool                 `json:"replyToBot,omitempty"`
 	ReplyUser    string               `json:"replyUser,omitempty"` // username of the quoted person
+	ReplyName    string               `json:"replyName,omitempty"` // name of whoever wrote what is answered
+	ReplyText    string               `json:"replyText,omitempty"` // what is answered, or the part of it that is quoted
 }
 
 // read returns what an update means. bot is the bot's own account.
@@ -56,11 +59,18 @@ func read(raw json.RawMessage, bot *models.User) (happening, error) {
 	if err := json.Unmarshal(raw, &u); err != nil {
 		return happening{}, fmt.Errorf("the update cannot be read: %w", err)
 	}
+	var as map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &as); err != nil {
+		return happening{}, fmt.Errorf("the update cannot be read: %w", err)
+	}
 	switch {
 	case u.Message != nil:
-		return readMessage(u.Message, protocol.EventMessage, bot), nil
-	case u.EditedMessage != nil:
-		h := readMessage(u.EditedMessage, protocol.EventEdit, bot)
+		return readMessage(u.Message, as["message"], protocol.EventMessage, bot), nil
+	case u.ChannelPost != nil:
+		return readMessage(u.ChannelPost, as["channel_post"], protocol.EventMessage, bot), nil
+	case u.EditedMessage != nil, u.EditedChannelPost != nil:
+		h := readMessage(cmp.Or(u.EditedMessage, u.EditedChannelPost),
+			slices.Concat(as["edited_message"], as["edited_channel_post"]), protocol.EventEdit, bot)
 		h.album = ""
 		if h.command != "" {
 			h.command, h.skip = "", "a command was edited"
@@ -72,12 +82,15 @@ func read(raw json.RawMessage, bot *models.User) (happening, error) {
 		return readMembership(u.MyChatMember, u.ID), nil
 	case u.CallbackQuery != nil:
 		return readCallback(u.CallbackQuery, u.ID)
+	case u.BusinessConnection != nil:
+		return readBusiness(u.BusinessConnection), nil
 	default:
 		return happening{}, errors.New("no kind of update that this bridge asked for")
 	}
 }
 
-func readMessage(m *models.Message, event string, bot *models.User) happening {
+// readMessage returns what a message means; raw is the same as it came.
+func readMessage(m *models.Message, raw json.RawMessage, event string, bot *models.User) happening {
 	h := happening{chat: m.Chat, message: m.ID, thread: threadOf(m), album: m.MediaGroupID, files: attachments(m)}
 	switch {
 	case m.MigrateToChatID != 0:
@@ -90,16 +103,34 @@ func readMessage(m *models.Message, event string, bot *models.User) happening {
 	if text == "" {
 		text, entities = m.Caption, m.CaptionEntities
 	}
-	h.setContent(event, cmp.Or(text, describe(m)), max(m.EditDate, m.Date))
+	h.setContent(event, cmp.Or(withLinks(text, entities), describe(m), richText(raw)), max(m.EditDate, m.Date))
 	if joined := membershipText(m, bot); joined != "" {
 		h.draft.Content.Event, h.draft.Content.Text = protocol.EventMembership, joined
-	} else if h.draft.Content.Text == "" && len(h.files) == 0 {
-		h.skip = "a service message"
+	} else if text == "" && len(h.files) == 0 {
+		h.readKind(raw)
+	}
+	h.readQuote(m, bot)
+	if m.ForwardOrigin != nil { // its words are somebody else's: no command, no mention
+		h.draft.Content.Forwarded = originName(m.ForwardOrigin)
+		return h
 	}
 	h.draft.Names = names(text, entities)
-	h.readQuote(m, bot)
-	h.readCommand(text, bot)
+	if h.readCommand(text, bot) { // to this bot and no other: it is spoken to
+		h.draft.Names = add(h.draft.Names, strings.ToLower(bot.Username))
+	}
 	return h
+}
+
+// readKind names what a message without text is. A service message tells of the chat,
+// and asks nobody for anything.
+func (h *happening) readKind(raw json.RawMessage) {
+	words, says := kindOf(raw, h.chat.Type == models.ChatTypePrivate)
+	c := &h.draft.Content
+	if c.Text = cmp.Or(c.Text, words); c.Text == "" {
+		h.skip = "a service message"
+	} else if !says && c.Event == protocol.EventMessage {
+		c.Event = protocol.EventStatus
+	}
 }
 
 // setAuthor sets the author. A message in the name of a group or a channel is that
@@ -157,33 +188,62 @@ func (h *happening) setContent(event, text string, seconds int) {
 	}
 }
 
-// readQuote sets which message is answered. Every message in a topic quotes the
-// topic's first message, which is no answer.
-func (h *happening) readQuote(m *models.Message, bot *models.User) {
-	q := m.ReplyToMessage
-	if q == nil || q.ForumTopicCreated != nil || m.IsTopicMessage && q.ID == m.MessageThreadID {
-		return
+// readBusiness tells whoever connects the bot to a business account that it does not
+// take part there.
+func readBusiness(c *models.BusinessConnection) happening {
+	h := happening{chat: models.Chat{ID: c.UserChatID, Type: models.ChatTypePrivate}, suffix: ":business:" + c.ID}
+	h.setAuthor(&c.User, nil)
+	h.setContent(protocol.EventStatus, "", int(c.Date))
+	if h.skip = "a business account was disconnected"; c.IsEnabled {
+		h.command = businessConnected
 	}
-	h.draft.ReplyMessage = q.ID
-	if q.From != nil {
-		h.draft.ReplyToBot = q.From.ID == bot.ID
-		h.draft.ReplyUser = cmp.Or(q.From.Username, id(q.From.ID))
-	}
+	return h
 }
 
-// readCommand parses a command. One for another bot stays a message.
-func (h *happening) readCommand(text string, bot *models.User) {
+// readQuote sets which message is answered, and what it says: the bot may never have
+// seen it. Every message in a topic quotes the topic's first message, which is no answer.
+func (h *happening) readQuote(m *models.Message, bot *models.User) {
+	d := &h.draft
+	if q := m.ReplyToMessage; q != nil && q.ForumTopicCreated == nil && (!m.IsTopicMessage || q.ID != m.MessageThreadID) {
+		d.ReplyMessage, d.ReplyText = q.ID, cmp.Or(q.Text, q.Caption, describe(q), fileWords(q))
+		if q.From != nil {
+			d.ReplyToBot, d.ReplyName = q.From.ID == bot.ID, nameOf(q.From)
+			d.ReplyUser = cmp.Or(q.From.Username, id(q.From.ID))
+		}
+		if q.SenderChat != nil {
+			d.ReplyName = q.SenderChat.Title
+		}
+	} else if e := m.ExternalReply; e != nil {
+		other := models.Message{
+			Animation: e.Animation, Audio: e.Audio, Document: e.Document, Photo: e.Photo, Sticker: e.Sticker, Video: e.Video, VideoNote: e.VideoNote,
+			Voice: e.Voice, Story: e.Story, Checklist: e.Checklist, Contact: e.Contact, Dice: e.Dice, Location: e.Location, Poll: e.Poll, Venue: e.Venue,
+		}
+		d.ReplyName, d.ReplyText = originName(&e.Origin), cmp.Or(describe(&other), fileWords(&other), "[a message of another chat]")
+	}
+	if m.ReplyToStory != nil {
+		d.ReplyName, d.ReplyText = chatName(&m.ReplyToStory.Chat), describe(&models.Message{Story: m.ReplyToStory})
+	}
+	if m.Quote != nil {
+		d.ReplyText = m.Quote.Text
+	}
+	d.ReplyText = text.Clip(d.ReplyText, maxQuote)
+}
+
+// readCommand parses a command of the bridge; any other stays a message. It reports
+// whether a command names this bot, as in /ask@bot.
+func (h *happening) readCommand(text string, bot *models.User) (addressed bool) {
 	if !strings.HasPrefix(text, "/") {
-		return
+		return false
 	}
 	word, rest, _ := strings.Cut(strings.Replace(text, "\n", " ", 1), " ")
 	word, target, addressed := strings.Cut(strings.ToLower(word), "@")
 	if addressed && !strings.EqualFold(target, bot.Username) {
-		return
+		return false
 	}
 	if slices.ContainsFunc(commands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
 		h.command, h.arguments = word, strings.TrimSpace(rest)
 	}
+	return addressed
 }
 
 func readReaction(r *models.MessageReactionUpdated, update int64) happening {

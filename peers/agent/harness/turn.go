@@ -1,6 +1,11 @@
 package harness
 
-import "hubbub/peers/attention"
+import (
+	"cmp"
+	"strings"
+
+	"hubbub/peers/attention"
+)
 
 // A Turn is one run of a harness over one event or several merged ones. The
 // agent makes it; a harness changes nothing in it.
@@ -128,13 +133,18 @@ type Author struct {
 
 // A Part is one typed piece of content.
 type Part struct {
-	Type     string `json:"type"` // "text", or "file" for an attachment's metadata
+	Type     string `json:"type"` // "text", "file" for an attachment's metadata, or "quote" for the message that is answered
 	Text     string `json:"text,omitempty"`
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`
 	Ref      string `json:"ref,omitempty"`
 	Size     int64  `json:"size,omitempty"`
 	Kind     string `json:"-"` // of a file: photo, voice and the like
+}
+
+// Quoted returns a quote as lines of Markdown, for a content that is one text.
+func (p *Part) Quoted() string {
+	return "> In reply to " + cmp.Or(p.Name, "somebody") + ":\n> " + strings.ReplaceAll(p.Text, "\n", "\n> ")
 }
 
 // A Knock says that an event exists, without its body.

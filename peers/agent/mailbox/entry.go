@@ -92,7 +92,7 @@ func EventOf(c *protocol.ChatMessage) attention.Event {
 		Priority: attention.Priority(c.Priority), Signal: c.Signal, Attachments: len(c.Attachments),
 	}
 	if c.ReplyTo != nil {
-		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author}
+		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author, Name: c.ReplyTo.Name, Text: c.ReplyTo.Text}
 	}
 	return event
 }

@@ -78,11 +78,15 @@ func ConversationOf(c *protocol.ChatMessage) harness.Conversation {
 		Service: c.Chat.Service, Context: c.Chat.Context}
 }
 
-// PartsOf returns the content of a chat message: its text, then its files' metadata.
+// PartsOf returns the content of a chat message: its text, its files' metadata, then
+// what it answers.
 func PartsOf(c *protocol.ChatMessage) []harness.Part {
 	parts := []harness.Part{{Type: "text", Text: c.Text}}
 	for _, f := range c.Attachments {
 		parts = append(parts, harness.Part{Type: "file", Name: f.Name, MimeType: f.MimeType, Ref: f.Ref, Size: f.Size, Kind: f.Kind})
+	}
+	if q := c.ReplyTo; q != nil && q.Text != "" {
+		parts = append(parts, harness.Part{Type: "quote", Name: q.Name, Text: q.Text})
 	}
 	return parts
 }

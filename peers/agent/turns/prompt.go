@@ -115,6 +115,12 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 	for _, part := range parts {
 		p.Parts = append(p.Parts, part.Content.Text)
 		p.Merged = append(p.Merged, part.EventID)
+		if from := part.Content.Forwarded; from != "" {
+			p.Notes = append(p.Notes, "forwarded_from: "+part.EventID+" "+from)
+		}
+		if q := part.Content.ReplyTo; q != nil && q.Text != "" {
+			p.Quoted = append(p.Quoted, attention.Line{EventID: q.SourceID, Text: q.Text, Author: attention.Author{ID: q.Author, DisplayName: q.Name}})
+		}
 		for _, f := range part.Content.Attachments {
 			p.Attachments = append(p.Attachments, fmt.Sprintf("%s %q %s %d bytes", f.Kind, f.Name, f.MimeType, f.Size))
 		}
@@ -134,7 +140,7 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 			p.Around = append(p.Around, attention.Line{EventID: event.EventID, Text: event.Text, Author: event.Author})
 		}
 	}
-	p.Notes = notes(tx, e)
+	p.Notes = append(p.Notes, notes(tx, e)...)
 	return p
 }
 

@@ -46,11 +46,11 @@ func inPre(entities []models.MessageEntity, offset int) bool {
 
 // cutAt returns how many bytes of s make the next part.
 func cutAt(s string, limit int) int {
-	window := prefix(s, limit)
+	window := Prefix(s, limit)
 	if window == len(s) {
 		return window
 	}
-	least := prefix(s, limit/4) // a cut nearer to the front is not worth its rule
+	least := Prefix(s, limit/4) // a cut nearer to the front is not worth its rule
 	head := s[:window]
 	if i := strings.LastIndex(head, "\n\n"); i > least {
 		return i
@@ -70,8 +70,8 @@ func cutAt(s string, limit int) int {
 	return characterEnd(s, window)
 }
 
-// prefix returns the length in bytes of the longest prefix of at most n units.
-func prefix(s string, n int) int {
+// Prefix returns the length in bytes of the longest prefix of at most n units.
+func Prefix(s string, n int) int {
 	for i, r := range s {
 		if n -= utf16.RuneLen(r); n < 0 {
 			return i

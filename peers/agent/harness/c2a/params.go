@@ -112,8 +112,11 @@ func flatEvent(e *harness.Event, attempt int) *flat {
 	}
 	var texts []string
 	for _, p := range e.Content {
-		if p.Type == "text" {
+		switch p.Type {
+		case "text":
 			texts = append(texts, p.Text)
+		case "quote":
+			texts = append(texts, p.Quoted())
 		}
 	}
 	content := strings.Join(texts, "\n")

@@ -59,6 +59,9 @@ func contentOf(e *harness.Event) string {
 			if silent = p.Text == ""; !silent {
 				lines = append(lines, p.Text)
 			}
+		case p.Type == "quote":
+			flush()
+			lines = append(lines, p.Quoted())
 		case silent:
 			files = append(files, p.Kind)
 		}

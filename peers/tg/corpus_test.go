@@ -1,0 +1,104 @@
+package tg_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestWhatAgentsSeeOfEachUpdate plays updates of all kinds of the Bot API, and some of
+// no kind that it has today, and compares what the agent of the chats gets with
+// testdata/updates.golden: a line for the update, then one for each tg_message or
+// message of the bridge, else the reason why nobody hears of it.
+func TestWhatAgentsSeeOfEachUpdate(t *testing.T) {
+	corpus, err := os.ReadFile("testdata/updates.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inHouse(t, func(t *testing.T, h *house) {
+		h.dm("Will")
+		h.api.Group(-10, "Team")
+		h.api.Forum(-100500, "House")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.spawner("agent:lead")
+		h.start()
+		var golden bytes.Buffer
+		out := json.NewEncoder(&golden)
+		out.SetEscapeHTML(false)
+		lines := bufio.NewScanner(bytes.NewReader(corpus))
+		for lines.Scan() {
+			var c struct {
+				Case   string          `json:"case"`
+				Update json.RawMessage `json:"update"`
+			}
+			var n struct {
+				ID int64 `json:"update_id"`
+			}
+			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(c.Update, &n); err != nil {
+				t.Fatal(err)
+			}
+			golden.WriteString("# " + c.Case + "\n")
+			told := len(h.api.Calls("sendMessage"))
+			h.api.InjectRaw(n.ID, c.Update)
+			h.pass(time.Second)
+			if !strings.Contains(c.Case, "album a") { // an album waits for its other pictures
+				h.pass(4 * time.Second)
+			}
+			for lead.Waiting() > 0 {
+				m := next(t, lead)
+				m.Sequence = 0
+				m.Author, m.Chat = nil, &protocol.Chat{Kind: m.Chat.Kind, ThreadID: m.Chat.ThreadID}
+				if err := out.Encode(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, call := range h.api.Calls("sendMessage")[told:] {
+				golden.WriteString("the bridge: " + call.Message.Text + "\n")
+			}
+			var reason string
+			if err := h.db.QueryRow(`SELECT reason FROM updates ORDER BY seq DESC LIMIT 1`).Scan(&reason); err != nil {
+				t.Fatal(err)
+			}
+			if reason != "" {
+				golden.WriteString("nobody hears of it: " + reason + "\n")
+			}
+		}
+		compareGolden(t, "testdata/updates.golden", golden.Bytes())
+	})
+}
+
+// compareGolden compares what came with a file, which -update writes.
+func compareGolden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			t.Fatalf("%s, line %d (go test -update writes it anew):\ngot  %s\nwant %s", path, i+1, g[i], w[i])
+		}
+	}
+	t.Fatalf("%s has %d lines, and there are %d", path, len(w), len(g))
+}
