@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 
 	"protocol/transcript": {"protocol", "protocol/jsonrpc", "protocol/wire"},
 
-	"activitylog":      {"protocol"},
+	"activitylog":      {"protocol", "protocol/datafolder"},
 	"activitylog/otlp": {"activitylog", "protocol"},
 	"activitylog/view": {"activitylog", "protocol", "protocol/text"},
 
@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"peers/tg/markdown":               {},
 	"peers/tg/tgtest":                 {},
 	"peers/system":                    {"protocol", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store"},
-	"peers/system/*":                  {"peers/system", "peers/child"},
+	"peers/system/*":                  {"protocol/datafolder", "peers/system", "peers/child"},
 	"peers/system/systemtest":         {"protocol", "peers/peer"},
 	"peers/agent":                     {"protocol", "protocol/collab", "peers/peer", "peers/outbox", "peers/attention", "peers/collab", "peers/agent/harness", "peers/agent/mailbox", "peers/agent/tools", "peers/agent/turns"},
 	"peers/agent/mailbox":             {"protocol", "peers/attention", "peers/outbox", "peers/store"},
@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 	"peers/agent/harness/harnesstest": {"peers/agent/harness", "peers/agent/harness/scripted", "protocol/jsonrpc"},
 	"peers/agent/harness/conformance": {"peers/attention", "peers/agent/harness", "peers/agent/harness/c2a", "peers/agent/harness/child"},
 	"peers/agent/external": {
-		"protocol", "protocol/chorus", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",
+		"protocol", "protocol/chorus", "protocol/datafolder", "peers/peer", "peers/store", "peers/agent", "peers/agent/harness", "peers/agent/harness/chorus", "peers/agent/harness/mcptools",
 	},
 	"peers/chorus": {"protocol", "protocol/chorus", "protocol/jsonrpc", "protocol/datafolder", "peers/peer", "peers/outbox", "peers/store", "peers/surface", "peers/attention", "protocol/collab", "peers/collab"},
 	"peers/collab": {"protocol", "protocol/collab", "peers/peer"},
@@ -337,6 +337,26 @@ func TestOneRoomForEachIdea(t *testing.T) {
 				t.Errorf("%s: %s belongs into %s", s.fset.Position(f.Pos()), f.Name.Name, room)
 			}
 		}
+	}
+}
+
+// TestFoldersAreSynced keeps what makes and renames files in the one place that syncs
+// their folder, save where no promise depends on it.
+func TestFoldersAreSynced(t *testing.T) {
+	free := map[string]bool{
+		"protocol/datafolder/write.go":           true,
+		"cmd/hubbub/manual.go":                   true, // can be made again
+		"peers/agent/harness/harnesstest/c2a.go": true, // a program for tests
+	}
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if x, ok := n.(*ast.SelectorExpr); ok && !s.test() && !free[s.path] && slices.Contains([]string{"Rename", "Mkdir", "MkdirAll", "Link", "Symlink"}, x.Sel.Name) {
+				if of, ok := x.X.(*ast.Ident); ok && of.Name == "os" {
+					t.Errorf("%s: os.%s does not survive a power cut: protocol/datafolder does it", s.fset.Position(x.Pos()), x.Sel.Name)
+				}
+			}
+			return true
+		})
 	}
 }
 

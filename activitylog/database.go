@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"hubbub/protocol/datafolder"
+
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -44,7 +46,7 @@ type database struct {
 
 // openDatabase opens or creates the log at path, for its owner only.
 func openDatabase(path, bus string, maxWAL int64) (sink, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := datafolder.MakeAll(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("creating the folder of the activity log: %w", err)
 	}
 	if err := create(path); err != nil {
@@ -61,23 +63,15 @@ func openDatabase(path, bus string, maxWAL int64) (sink, error) {
 	return d, nil
 }
 
-// create makes an empty file. It does not open an existing file: closing it again
-// would drop the locks that this process's readers hold on it through SQLite, and
-// another program could take the log for unused.
+// create makes an empty file, unless there is one: another program could take the log
+// for unused if this process dropped the locks that its readers hold on it.
 func create(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		if err := putAside(path); err != nil {
 			return err
 		}
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return datafolder.Create(path)
 }
 
 // putAside makes room for a new log. A -shm and a -wal file beside a missing log belong
@@ -92,7 +86,7 @@ func putAside(path string) error {
 	if err != nil || info.Size() == 0 { // SQLite takes an empty one away
 		return nil
 	}
-	return os.Rename(path+"-wal", path+"-wal."+time.Now().UTC().Format("20060102T150405.000000"))
+	return datafolder.Rename(path+"-wal", path+"-wal."+time.Now().UTC().Format("20060102T150405.000000"))
 }
 
 func (d *database) prepare(bus string) error {

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 
+	"hubbub/protocol/datafolder"
+
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -91,5 +93,5 @@ func (d *database) backup() error {
 	if err := errors.Join(err, f.Sync()); err != nil {
 		return fmt.Errorf("backing up before a migration: %w (is there room on the disk for a copy?)", err)
 	}
-	return os.Rename(partial, to)
+	return datafolder.Rename(partial, to)
 }

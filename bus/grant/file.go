@@ -220,7 +220,7 @@ func (f *File) Revoke(name string, permit func(*Credential) error) error {
 func (f *File) change(edit func([]Credential) ([]Credential, error)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+	if err := datafolder.MakeAll(filepath.Dir(f.path)); err != nil {
 		return err
 	}
 	lock, err := datafolder.Lock(f.path+".lock", true)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"hubbub/bus/grant"
@@ -191,35 +190,4 @@ func TestTokensAreCheckedWhileTheFileChanges(t *testing.T) {
 	if _, ok := f.Lookup(token); err != nil || ok {
 		t.Errorf("a revocation: %v; the token is good: %t", err, ok)
 	}
-}
-
-// TestRootLeavesTheFileToItsOwner writes credentials as root into another user's
-// folder, as an administrator does.
-func TestRootLeavesTheFileToItsOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can write for others")
-	}
-	dir := t.TempDir()
-	if err := os.Chown(dir, 12345, 12345); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, grant.FileName)
-	if _, err := grant.NewFile(path).Create(bridge); err != nil {
-		t.Fatal(err)
-	}
-	if uid, mode := ownerOf(t, path); uid != 12345 || mode != 0o600 {
-		t.Errorf("the file belongs to %d with mode %o", uid, mode)
-	}
-	if uid, _ := ownerOf(t, path+".lock"); uid != 12345 {
-		t.Errorf("the lock belongs to %d: the bus could not change the file any more", uid)
-	}
-}
-
-func ownerOf(t *testing.T, path string) (uid uint32, mode os.FileMode) {
-	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Sys().(*syscall.Stat_t).Uid, info.Mode().Perm()
 }

@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/agent/harness/model"
 	"hubbub/peers/agent/harness/scripted"
+	"hubbub/protocol/datafolder"
 )
 
 // remembered is the number of conversations in a model's memory.
@@ -125,7 +126,7 @@ func historyFile(data, name string) (string, error) {
 		return path, err
 	}
 	for _, end := range []string{"-shm", "-wal", ""} { // the database last: until then it is the old one that is there
-		err := os.Rename(filepath.Join(data, "history.db"+end), path+end)
+		err := datafolder.Rename(filepath.Join(data, "history.db"+end), path+end)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("taking over the model's memory: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/store"
+	"hubbub/protocol/datafolder"
 
 	"github.com/spf13/cobra"
 )
@@ -22,7 +23,8 @@ func newBackup() *cobra.Command {
 		Short: "Copy everything of a data folder, while its programs run",
 		Long: "Copy the data folder (--data) to a new folder: each database as it is at one moment, checked, and the\n" +
 			"files beside it. The programs may run. Logs of agents and what can be made again are left out. The\n" +
-			"copy holds secrets and what people said, and only its owner can read it.",
+			"copy holds secrets and what people said. It belongs to the owner of the data folder, also if root makes\n" +
+			"it, and nobody else can read it.",
 		Example: "  hubbub backup /backup/hubbub-2026-01-31 --data /var/lib/hubbub",
 		RunE:    func(cmd *cobra.Command, args []string) error { return backup(cmd, args[0]) },
 	}
@@ -43,9 +45,12 @@ func backup(cmd *cobra.Command, to string) error {
 	if rel, err := filepath.Rel(from, to); err == nil && !strings.HasPrefix(rel, "..") {
 		return program.Usage("%s lies in the data folder; a backup belongs elsewhere", to)
 	}
-	if err := os.Mkdir(to, 0o700); err != nil {
-		if errors.Is(err, fs.ErrExist) {
+	if err := datafolder.Make(to); err != nil {
+		switch {
+		case errors.Is(err, fs.ErrExist):
 			return program.Usage("%s exists already; name a new folder", to)
+		case errors.Is(err, fs.ErrPermission): // not wrapped: the advice would be to run it as the owner of that folder
+			return fmt.Errorf("%v: the copy is made as the owner of the data folder, who may not write there: make a folder for copies with: install -d -m 0700 -o %d FOLDER", err, os.Geteuid())
 		}
 		return err
 	}
@@ -62,7 +67,7 @@ func backup(cmd *cobra.Command, to string) error {
 		target := filepath.Join(to, rel)
 		switch {
 		case d.IsDir():
-			return os.Mkdir(target, 0o700)
+			return datafolder.Make(target)
 		case !d.Type().IsRegular() || slices.ContainsFunc(notBackedUp, func(end string) bool { return strings.HasSuffix(rel, end) }):
 			return nil
 		}
@@ -98,7 +103,10 @@ func copyFile(path, to string) (err error) {
 		return err
 	}
 	defer in.Close() //nolint:errcheck // only read
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err := datafolder.Create(to); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"hubbub/bus/grant"
@@ -226,85 +224,6 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 	for name := range first {
 		if changed := third[name] != first[name]; changed != (name == "hubbub-tg" || name == "hubbub-cli") {
 			t.Errorf("%s changed: %t", name, changed)
-		}
-	}
-}
-
-// TestRootGivesNothingAwayThroughALink: the owner of a folder must not get what he
-// makes its tokens point to.
-func TestRootGivesNothingAwayThroughALink(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a folder away")
-	}
-	data, other := t.TempDir(), t.TempDir()
-	if err := os.Chown(data, 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(other, filepath.Join(data, "tokens")); err != nil {
-		t.Fatal(err)
-	}
-	if err := provision(data, &plan{}); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 {
-		t.Errorf("the folder that the link points to belongs to %d now", owner)
-	}
-}
-
-// TestRootProvisionsForTheOwner: who sets up a folder of a service's user as root
-// leaves nothing there that the service cannot read.
-func TestRootProvisionsForTheOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file away")
-	}
-	const nobody = 65534
-	data := t.TempDir()
-	if err := os.Chown(data, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
-	if err := provision(data, &plan{agentEnv: "OPENAI_API_KEY=x\n"}); err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	err := filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		found++
-		if owner := info.Sys().(*syscall.Stat_t).Uid; owner != nobody {
-			t.Errorf("%s belongs to %d", path, owner)
-		}
-		return nil
-	})
-	if err != nil || found < 4+len(partGrants) {
-		t.Errorf("%d files, %v", found, err)
-	}
-}
-
-// TestAnotherBusIsSaid: a variable that was set for another system leads the
-// programs away from the bus that starts beside them.
-func TestAnotherBusIsSaid(t *testing.T) {
-	for _, c := range []struct{ told, uses, own string }{
-		{"", "ws://127.0.0.1:7999", ""},
-		{"ws://127.0.0.1:7999", "ws://127.0.0.1:7999", ""},
-		{"ws://elsewhere:7892", "ws://elsewhere:7892", "ws://127.0.0.1:7999"},
-	} {
-		path, settings := settingsOf(t, "[bus]\nlisten = \"0.0.0.0:7999\"\n")
-		p, err := makePlan(request{file: path, settings: settings, data: t.TempDir(), bus: c.told, find: func(name string) (string, error) { return name, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		system := strings.Join(p.children[1].Args, " ")
-		if p.bus != c.uses || p.ownBus != c.own || !strings.Contains(system, "--bus "+c.uses+" ") {
-			t.Errorf("told %q: %q, beside %q: %s", c.told, p.bus, p.ownBus, system)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
@@ -53,7 +52,7 @@ func provision(data string, p *plan) error {
 // provisionTokens makes sure that each part has a credential, and a file with
 // its token in <data>/tokens.
 func provisionTokens(data string) error {
-	if err := makeTokens(filepath.Join(data, "tokens")); err != nil {
+	if err := datafolder.MakeAll(filepath.Join(data, "tokens")); err != nil {
 		return fmt.Errorf("making the folder of tokens: %w", err)
 	}
 	file := grant.NewFile(filepath.Join(data, grant.FileName))
@@ -66,26 +65,6 @@ func provisionTokens(data string) error {
 		}
 	}
 	return nil
-}
-
-// makeTokens makes the folder of the tokens, which belongs to the owner of the folder
-// around it, as its files do. It leaves an existing folder alone and follows no link:
-// root must not give away what somebody else points to.
-func makeTokens(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	switch err := os.Mkdir(path, 0o700); {
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	folder, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(datafolder.GiveToOwner(folder), folder.Close())
 }
 
 // adoptTokens gives each part a credential for an existing token, in a file of the
@@ -141,7 +120,7 @@ func sameGrant(a, b *grant.Credential) bool {
 func writeAgentEnv(data, content string) error {
 	path := filepath.Join(data, agentEnvFile)
 	if content != "" {
-		if err := os.MkdirAll(data, 0o700); err != nil {
+		if err := datafolder.MakeAll(data); err != nil {
 			return err
 		}
 		return datafolder.Write(path, []byte(content))

@@ -77,7 +77,7 @@ func createKey(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := datafolder.MakeAll(filepath.Dir(path)); err != nil {
 		return err
 	}
 	return datafolder.WriteFirst(path, random256())

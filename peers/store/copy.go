@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+
+	"hubbub/protocol/datafolder"
 )
 
 // Copy writes the database at path, as it is at one moment, to a new file, which
@@ -48,7 +50,7 @@ func copyInto(ctx context.Context, db *sql.DB, path, to string) error {
 	if err := syncFile(partial); err != nil {
 		return fmt.Errorf("copying %s: %w", path, err)
 	}
-	return os.Rename(partial, to)
+	return datafolder.Rename(partial, to)
 }
 
 func checkCopy(ctx context.Context, path string) (err error) {

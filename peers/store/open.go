@@ -24,7 +24,7 @@ const cacheSize = "cache_size(-500)"
 // brings its schema to version len(steps): step i takes it from version i to
 // i+1. Steps that were released are never changed, only added.
 func Open(path string, steps []string) (*sql.DB, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := datafolder.MakeAll(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
 	if err := touch(path); err != nil {
@@ -80,18 +80,12 @@ func connect(path string, settings url.Values) (*sql.DB, error) {
 	return db, nil
 }
 
-// touch creates the file for its owner only: databases hold what people said. One
-// that is there is not opened: to close it again would take away the locks that
-// this process has on it through SQLite.
+// touch creates the file for its owner only: databases hold what people said.
 func touch(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
+	if err := datafolder.Create(path); err != nil {
 		return fmt.Errorf("opening %s: %w (is the data folder writable?)", path, err)
 	}
-	return errors.Join(datafolder.GiveToOwner(f), f.Close())
+	return nil
 }
 
 func migrate(db *sql.DB, path string, steps []string) error {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"hubbub/peers/store"
@@ -14,37 +13,6 @@ var (
 	first  = "CREATE TABLE a (x TEXT);"
 	second = "ALTER TABLE a ADD COLUMN y TEXT; INSERT INTO a VALUES ('1','2');"
 )
-
-// TestRootGivesWhatItMakesToTheOwner: a command of root, before the program that
-// keeps its data there has ever run, takes nothing from it.
-func TestRootGivesWhatItMakesToTheOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file away")
-	}
-	const nobody = 65534
-	folder := t.TempDir()
-	if err := os.Chown(folder, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
-	db, err := store.Open(filepath.Join(folder, "peer.db"), []string{first})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	files, err := filepath.Glob(filepath.Join(folder, "peer.db*"))
-	if err != nil || len(files) < 2 {
-		t.Fatalf("the database and its log are %q, %v", files, err)
-	}
-	for _, file := range files {
-		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if stat := info.Sys().(*syscall.Stat_t); stat.Uid != nobody || stat.Gid != nobody || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s belongs to %d:%d, %s", filepath.Base(file), stat.Uid, stat.Gid, info.Mode())
-		}
-	}
-}
 
 func TestMigratesWithABackup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a folder?", "peer.db")

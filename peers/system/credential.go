@@ -29,7 +29,7 @@ func (s *Spawner) tokenFile(agent AgentName) string {
 // what the agent needs, and nothing else. On a bus without credentials the file
 // holds a random token that nobody checks.
 func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) error {
-	if err := os.MkdirAll(k.folder, 0o700); err != nil {
+	if err := datafolder.MakeAll(k.folder); err != nil {
 		return fmt.Errorf("making the folder of token files: %w", err)
 	}
 	token, err := os.ReadFile(path)

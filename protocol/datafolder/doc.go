@@ -1,12 +1,14 @@
-// Package datafolder is about who may read the files of a data folder, and how they
-// are written.
+// Package datafolder is about who may read the files of a data folder, how they are
+// made, and as whom root works on them.
 //
 // Guarantees:
 //
 //   - A file of [Write] or [WriteFirst] is readable by its owner alone, never seen in part,
 //     and still there after a power cut.
-//   - A link is never followed to lock a file, nor is what it points to given away.
-//   - What root makes in the folder of another user belongs to that user: the program
-//     that keeps its data there runs as that user, but a command that root runs may
-//     come first. What other users make stays theirs.
+//   - What [Create], [Make] and [MakeAll] made, and the names that [Rename] gave, are still
+//     there after a power cut. Nothing else in Hubbub makes or renames what a promise
+//     depends on.
+//   - A link is never followed to lock a file.
+//   - A program that called [ActAsOwner] works on the folder of another user as that user,
+//     never as root. It never changes the owner of anything.
 package datafolder

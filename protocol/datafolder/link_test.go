@@ -3,102 +3,193 @@ package datafolder
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
 
-// TestALinkIsNotFollowedToLock plants links where root locks a file in another user's
-// folder: what they point to would be given to that user.
-func TestALinkIsNotFollowedToLock(t *testing.T) {
-	dir := t.TempDir()
-	treasure := filepath.Join(t.TempDir(), "treasure")
-	if err := os.WriteFile(treasure, []byte("root's"), 0o600); err != nil {
+// TestMain makes this program one of root that works on a folder, where it is started as
+// one.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("TEST_ACT"); path != "" {
+		err := ActAsOwner(path)
+		if err == nil {
+			err = MakeAll(filepath.Join(path, "made"))
+		}
+		if err != nil {
+			os.Stderr.WriteString(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// act has root work on a folder, and returns what it is refused with.
+func act(t *testing.T, path string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{"TEST_ACT=" + path}
+	out, err := cmd.CombinedOutput()
+	if (err != nil) != (len(out) > 0) {
+		t.Errorf("%v, %s", err, out)
+	}
+	return string(out)
+}
+
+const stranger = 12345
+
+// rooms returns a folder of root's and one of a stranger's in it.
+func rooms(t *testing.T) (roots, strangers string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can act for others")
+	}
+	roots, err := os.MkdirTemp("", "datafolder-") // the folders of T.TempDir are closed to others
+	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Geteuid() == 0 {
-		if err := os.Chown(dir, 12345, 12345); err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() { os.RemoveAll(roots) })
+	strangers = filepath.Join(roots, "strangers")
+	must(t, errors.Join(os.Chmod(roots, 0o755), os.Mkdir(strangers, 0o700), os.Chown(strangers, stranger, stranger)))
+	return roots, strangers
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func owner(t *testing.T, path string) int {
+	t.Helper()
+	info, err := os.Lstat(path)
+	must(t, err)
+	return int(ownerOf(info))
+}
+
+// TestRootActsAsTheOwner: also of a folder that does not exist yet, by whatever way it
+// is named.
+func TestRootActsAsTheOwner(t *testing.T) {
+	roots, strangers := rooms(t)
+	must(t, os.Mkdir(filepath.Join(roots, "lib"), 0o755))
+	way := filepath.Join(roots, "lib", "way")
+	must(t, os.Symlink("../strangers", way)) // as systemd makes /var/lib/NAME
+	for path, want := range map[string]int{
+		roots: 0, strangers: stranger, filepath.Join(way, "below"): stranger, filepath.Join(roots, "new"): 0, filepath.Join(strangers, "a", "b"): stranger,
+	} {
+		if says := act(t, path); says != "" {
+			t.Errorf("%s: %s", path, says)
+		} else if got := owner(t, filepath.Join(path, "made")); got != want {
+			t.Errorf("what root made in %s belongs to %d; want %d", path, got, want)
 		}
 	}
-	for name, to := range map[string]string{"to a file": treasure, "to nothing": filepath.Join(dir, "none")} {
-		path := filepath.Join(dir, name)
-		if err := os.Symlink(to, path); err != nil {
-			t.Fatal(err)
+}
+
+// TestRootFollowsNoPlantedLink: neither on the way to a folder nor among its files.
+func TestRootFollowsNoPlantedLink(t *testing.T) {
+	roots, strangers := rooms(t)
+	victim := filepath.Join(roots, "victim")
+	must(t, os.WriteFile(victim, []byte("root's"), 0o600))
+	plant := func(path string) string {
+		must(t, errors.Join(os.Symlink(roots, path), os.Lchown(path, stranger, stranger)))
+		return path
+	}
+	refused := func(path, why string) {
+		t.Helper()
+		if says := act(t, path); !strings.Contains(says, why) {
+			t.Errorf("%s: %q; want %s", path, says, why)
 		}
+	}
+	way := plant(filepath.Join(strangers, "way"))
+	refused(way, way+" is a link of #12345")
+	refused(filepath.Join(way, "strangers"), way+" is a link of #12345")
+	long := filepath.Join(roots, "long")
+	must(t, os.Symlink("strangers/way", long)) // root's own link to the stranger's
+	refused(long, way+" is a link of #12345")
+	refused(strangers, way+" is a link, and")
+	must(t, os.Remove(way))
+	tokens := filepath.Join(strangers, "tokens")
+	must(t, errors.Join(os.Mkdir(tokens, 0o755), os.Chown(tokens, stranger, stranger)))
+	deep := plant(filepath.Join(tokens, "cli"))
+	refused(strangers, deep+" is a link, and")
+	must(t, os.Remove(deep))
+	must(t, os.Link(victim, deep))
+	refused(strangers, deep+" is another name for a file of root, and")
+	must(t, os.Remove(deep))
+	must(t, errors.Join(os.Remove(long), os.Chmod(roots, 0o777)))
+	refused(roots, "run chmod o-w on it")
+}
+
+// TestALinkIsNotFollowedToLock plants links where a program locks a file.
+func TestALinkIsNotFollowedToLock(t *testing.T) {
+	dir := t.TempDir()
+	for name, to := range map[string]string{"to a file": "treasure", "to nothing": "none"} {
+		path := filepath.Join(dir, name)
+		must(t, errors.Join(os.WriteFile(filepath.Join(dir, "treasure"), nil, 0o600), os.Symlink(to, path)))
 		if f, err := Lock(path, true); !errors.Is(err, syscall.ELOOP) {
 			t.Errorf("a link %s was locked: %v, %v", name, f, err)
-		}
-	}
-	for _, path := range []string{treasure, filepath.Join(dir, "none")} {
-		if owner, err := ownerOf(path); err == nil && owner != uint32(os.Geteuid()) {
-			t.Errorf("%s belongs to %d now", path, owner)
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "none")); err == nil {
 		t.Error("a file was made through a link")
 	}
-}
-
-// TestOnlyANewLockIsGivenAway has root lock a file twice, its own and one that is there.
-func TestOnlyANewLockIsGivenAway(t *testing.T) {
-	dir := t.TempDir()
 	path := filepath.Join(dir, "lock")
 	f, err := Lock(path, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	defer f.Close()
 	if _, err := Lock(path, false); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Errorf("a second lock: %v", err)
 	}
-	f.Close()
-	if os.Geteuid() != 0 {
-		t.Skip("only root gives files away")
-	}
-	if err := os.Chown(dir, 12345, 12345); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]uint32{"lock": 0, "new": 12345} {
-		f, err := Lock(filepath.Join(dir, name), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Close()
-		if owner, err := ownerOf(f.Name()); err != nil || owner != want {
-			t.Errorf("%s belongs to %d, %v; want %d", name, owner, err, want)
-		}
-	}
 }
 
-func ownerOf(path string) (uint32, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return 0, err
-	}
-	return info.Sys().(*syscall.Stat_t).Uid, nil
-}
-
-// TestARenameSurvivesAPowerCut watches for the folder being synced after the rename: a
-// revoked token would live again without it.
-func TestARenameSurvivesAPowerCut(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	var synced []string
+// TestNothingIsLostToAPowerCut: whatever is made or renamed, its folder is synced
+// afterwards, and what fails to be synced is said to have failed.
+func TestNothingIsLostToAPowerCut(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
 	before := syncFolder
 	t.Cleanup(func() { syncFolder = before })
-	syncFolder = func(folder string) error {
-		if _, err := os.Lstat(path); err != nil {
-			t.Error("synced before the rename")
+	must(t, os.WriteFile(in("old"), nil, 0o600))
+	for _, c := range []struct {
+		what  string
+		do    func() error
+		makes string // what must be there when its folder is synced
+		syncs []string
+	}{
+		{"a file", func() error { return Write(in("file"), []byte("x")) }, "file", []string{"."}},
+		{"a first file", func() error { return WriteFirst(in("first"), []byte("x")) }, "first", []string{"."}},
+		{"an empty file", func() error { return Create(in("empty")) }, "empty", []string{"."}},
+		{"an empty file that is there", func() error { return Create(in("empty")) }, "empty", []string{"."}},
+		{"a new name", func() error { return Rename(in("old"), in("new")) }, "new", []string{"."}},
+		{"a folder", func() error { return Make(in("a")) }, "a", []string{"."}},
+		{"folders", func() error { return MakeAll(in("a/b/c")) }, "a", []string{".", "a", "a/b"}},
+		{"folders that are there", func() error { return MakeAll(in("a/b/c")) }, "a/b/c", []string{"a/b"}},
+	} {
+		var synced []string
+		syncFolder = func(folder string) error {
+			if _, err := os.Lstat(in(c.makes)); err != nil {
+				t.Errorf("%s: synced before", c.what)
+			}
+			rel, err := filepath.Rel(dir, folder)
+			synced = append(synced, rel)
+			return errors.Join(err, before(folder))
 		}
-		synced = append(synced, folder)
-		return before(folder)
+		if err := c.do(); err != nil || !slices.Equal(synced, c.syncs) {
+			t.Errorf("%s: synced %v, %v", c.what, synced, err)
+		}
+		failed := errors.New("no sync")
+		syncFolder = func(string) error { return failed }
+		if err := c.do(); err == nil {
+			t.Errorf("%s: a sync that failed: %v", c.what, err)
+		}
 	}
-	if err := Write(path, []byte("x")); err != nil || !slices.Equal(synced, []string{filepath.Dir(path)}) {
-		t.Errorf("synced %v, %v", synced, err)
-	}
-	failed := errors.New("no sync")
-	syncFolder = func(string) error { return failed }
-	if err := Write(path, []byte("y")); !errors.Is(err, failed) {
-		t.Errorf("a sync that failed: %v", err)
+	syncFolder = before
+	if err := MakeAll(in("file/below")); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("a folder below a file: %v", err)
 	}
 }

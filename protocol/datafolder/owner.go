@@ -1,24 +1,134 @@
 package datafolder
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
-// GiveToOwner gives a file or folder that root has made to the owner of the folder that
-// it is in. For other users it does nothing.
-func GiveToOwner(f *os.File) error {
+// ActAsOwner makes a process of root, which is about to work on the data folder at path,
+// a process of the folder's owner for good. So what that user planted in the folder,
+// links above all, leads root nowhere where the user could not go alone, at whatever
+// moment it is put there, whoever opens it, SQLite too; and what is made belongs to
+// the user, though nothing is given away. A folder that does not exist yet will belong to
+// the owner of the one around it.
+//
+// A folder that root must not work on at all is refused. For other users than root
+// ActAsOwner does nothing.
+func ActAsOwner(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	info, err := os.Stat(filepath.Dir(f.Name()))
+	there := path
+	info, err := os.Stat(there)
+	for ; errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); info, err = os.Stat(there) {
+		there = filepath.Dir(there)
+	}
+	if err == nil {
+		err = followable(there)
+	}
+	if err == nil && there == path {
+		err = errors.Join(noLinks(path), noLinks(filepath.Join(path, "tokens")))
+	}
 	if err != nil {
 		return err
 	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || owner.Uid == 0 {
-		return nil
+	if owner := ownerOf(info); owner != 0 {
+		return become(int(owner), path)
 	}
-	return f.Chown(int(owner.Uid), int(owner.Gid))
+	if there == path && info.Mode()&0o002 != 0 {
+		return fmt.Errorf("every user may write to the data folder %s, so root does not use it: run chmod o-w on it, or name another with --data", path)
+	}
+	return nil
+}
+
+// become makes this process, which is root's, one of another user: with the user's own
+// group, and no other.
+func become(id int, path string) error {
+	group := id
+	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
+		group, _ = strconv.Atoi(u.Gid) //nolint:errcheck // it is a number on Unix
+	}
+	if err := errors.Join(syscall.Setgroups([]int{group}), syscall.Setgid(group), syscall.Setuid(id)); err != nil {
+		return fmt.Errorf("root works on the data folder %s only as its owner, %s, and cannot become that user (%w): run this as that user, or name another folder with --data",
+			path, UserName(uint32(id)), err)
+	}
+	return nil
+}
+
+// followable returns an error if there is a link on the way to path that root must not
+// follow, since another user may have put it there.
+func followable(path string) error {
+	for ; filepath.Dir(path) != path; path = filepath.Dir(path) {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		around, err := os.Stat(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		if owner := max(ownerOf(info), ownerOf(around)); owner != 0 {
+			return fmt.Errorf("%s is a link of %s, and root follows only links that root has made: name the folder that you mean with --data", path, UserName(owner))
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		if err := followable(target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noLinks returns an error if a link, or a second name of another user's file, is among
+// the files of a folder.
+func noLinks(folder string) error {
+	around, err := os.Stat(folder)
+	if err != nil {
+		return nil //nolint:nilerr // nothing is in it
+	}
+	entries, err := os.ReadDir(folder)
+	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+		info, err := os.Lstat(path)
+		if err != nil {
+			continue // gone by now
+		}
+		what := ""
+		switch s, _ := info.Sys().(*syscall.Stat_t); {
+		case info.Mode()&fs.ModeSymlink != 0:
+			what = "a link"
+		case info.Mode().IsRegular() && s.Nlink > 1 && s.Uid != ownerOf(around):
+			what = "another name for a file of " + UserName(s.Uid)
+		default:
+			continue
+		}
+		return fmt.Errorf("%s is %s, and root uses none in a data folder: look at it with ls -l, and remove it if it is not yours, or run this as the owner of %s",
+			path, what, folder)
+	}
+	return err
+}
+
+func ownerOf(info fs.FileInfo) uint32 {
+	s, _ := info.Sys().(*syscall.Stat_t)
+	return s.Uid
+}
+
+// UserName returns the name of a user, or the number as sudo takes it.
+func UserName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return "#" + id
 }

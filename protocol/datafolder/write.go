@@ -31,11 +31,65 @@ func write(path string, content []byte, place func(from, to string) error) error
 	}
 	defer os.Remove(tmp.Name()) //nolint:errcheck // renamed away, as a rule
 	_, err = tmp.Write(content)
-	if err = errors.Join(err, GiveToOwner(tmp), tmp.Sync(), tmp.Close()); err != nil {
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
 	if err := place(tmp.Name(), path); err != nil {
 		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// Create makes an empty file that only its owner can read, for who writes it in place,
+// such as SQLite. A file that is there is left as it is, and not opened: to close it
+// again would take away the locks that this process has on it.
+func Create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncFolder(filepath.Dir(path)) // who made it may have been killed before
+}
+
+// Rename gives a file another name in its folder, for good: what is in it must have
+// been synced before.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(to))
+}
+
+// Make makes a folder for its owner alone. It returns [fs.ErrExist] if there is one.
+func Make(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// MakeAll makes a folder, and those above it, for their owner alone. What is there is
+// left as it is.
+func MakeAll(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if err := syncFolder(filepath.Dir(path)); !errors.Is(err, fs.ErrPermission) { // who made it may have been killed before
+			return err
+		}
+		return nil // who may not look at the folder around it has not made it
+	}
+	if above := filepath.Dir(path); above != path {
+		if err := MakeAll(above); err != nil {
+			return err
+		}
+	}
+	if err := Make(path); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
 	}
 	return syncFolder(filepath.Dir(path))
 }
@@ -45,32 +99,30 @@ func write(path string, content []byte, place func(from, to string) error) error
 // an error that is syscall.EWOULDBLOCK if wait is false. A link that somebody has put at
 // path is refused, not followed.
 func Lock(path string, wait bool) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	switch {
-	case err == nil:
-		err = GiveToOwner(f)
-	case errors.Is(err, fs.ErrExist):
-		f, err = os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
 	}
 	how := syscall.LOCK_EX
 	if !wait {
 		how |= syscall.LOCK_NB
 	}
-	if err == nil {
-		err = os.NewSyscallError("flock", syscall.Flock(int(f.Fd()), how))
-	}
-	if err != nil && f != nil {
+	if err := os.NewSyscallError("flock", syscall.Flock(int(f.Fd()), how)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return f, err
+	return f, nil
 }
 
 // syncFolder makes what was renamed or created in a folder survive a crash of the
-// machine. Tests replace it.
+// machine, where the file system can. Tests replace it.
 var syncFolder = func(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }

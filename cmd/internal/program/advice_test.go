@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hubbub/protocol/datafolder"
 )
 
 // TestAdviceNamesWhoseThingsThoseAre looks at the folder of this user with the
@@ -17,7 +19,7 @@ func TestAdviceNamesWhoseThingsThoseAre(t *testing.T) {
 	}
 	self := os.Geteuid()
 	missing := filepath.Join(folder, "tokens", "cli")
-	if got := adviceFor(missing, self+1); !strings.HasPrefix(got, folder+" belongs to ") || !strings.Contains(got, "sudo -u "+userName(uint32(self))) {
+	if got := adviceFor(missing, self+1); !strings.HasPrefix(got, folder+" belongs to ") || !strings.Contains(got, "sudo -u "+datafolder.UserName(uint32(self))) {
 		t.Errorf("to another user: %q", got)
 	}
 	if got := adviceFor(missing, self); got != "" {
@@ -26,7 +28,7 @@ func TestAdviceNamesWhoseThingsThoseAre(t *testing.T) {
 	if got := adviceFor("/no-such-folder-of-root", self+1); got != "" {
 		t.Errorf("where everybody may look, but only root may write: %q", got)
 	}
-	if got := userName(4_000_000_000); got != "#4000000000" {
+	if got := datafolder.UserName(4_000_000_000); got != "#4000000000" {
 		t.Errorf("a user without a name: %q", got)
 	}
 	_, err := os.Open(missing)

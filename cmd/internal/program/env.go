@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -53,6 +52,9 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 		Streams:  Streams{Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr},
 		settings: c, outside: o, secrets: &secrets{}, notify: newNotifier(),
 	}
+	if err := datafolder.ActAsOwner(e.Data); err != nil {
+		return nil, err
+	}
 	var err error
 	if e.Log, e.logEnd, err = newLogger(c, o.stderr, e.secrets); err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 // MakeData creates the data folder, readable by its owner alone, if it is
 // missing, and returns its path.
 func (e *Env) MakeData() (string, error) {
-	if err := os.MkdirAll(e.Data, 0o700); err != nil {
+	if err := datafolder.MakeAll(e.Data); err != nil {
 		return "", fmt.Errorf("making the data folder (see --data): %w", err)
 	}
 	return e.Data, nil

@@ -12,7 +12,7 @@ import (
 
 // A main is its own flags and its own Run. This one says its greeting and ends.
 func Example() {
-	os.Args = []string{"hubbub-hello", "--name", "world", "--data", "/tmp"}
+	os.Args = []string{"hubbub-hello", "--name", "world", "--data", "/var/lib/hubbub"}
 	main := func() {
 		var name string
 		hello := program.Program{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 
 	"hubbub/cmd/internal/screen"
+	"hubbub/protocol/datafolder"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -173,7 +173,7 @@ func adviceFor(path string, self int) string {
 			if !ok || int(stat.Uid) == self || stat.Uid == 0 && info.IsDir() && info.Mode().Perm()&0o005 != 0 {
 				return "" // the mode is the reason, or the folder is open to everybody
 			}
-			owner := userName(stat.Uid)
+			owner := datafolder.UserName(stat.Uid)
 			return fmt.Sprintf("%s belongs to %s: run this as that user (sudo -u %s ...), or name another folder with --data", path, owner, owner)
 		}
 		if filepath.Dir(path) == path {
@@ -181,14 +181,6 @@ func adviceFor(path string, self int) string {
 		}
 		path = filepath.Dir(path)
 	}
-}
-
-func userName(uid uint32) string {
-	id := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(id); err == nil {
-		return u.Username
-	}
-	return "#" + id // as sudo takes it
 }
 
 // terminalWidth is that of help, in characters: any terminal shows it.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	words "hubbub/protocol/chorus"
+	"hubbub/protocol/datafolder"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
@@ -49,7 +49,7 @@ type Agent struct {
 // Open opens the database of an agent elsewhere, creating it if it is missing, and
 // takes over what an earlier version left.
 func Open(ctx context.Context, s *Spec) (*Agent, error) {
-	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
+	if err := datafolder.MakeAll(s.Folder); err != nil {
 		return nil, fmt.Errorf("creating the folder of %s: %w", s.Name, err)
 	}
 	db, err := agent.Open(filepath.Join(s.Folder, "agent-"+s.Name+".db"))

@@ -13,6 +13,7 @@ import (
 
 	"hubbub/peers/child"
 	"hubbub/peers/system"
+	"hubbub/protocol/datafolder"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
@@ -82,7 +83,7 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 		return nil, fmt.Errorf("%w: keeping agents needs Linux, where they can be found again", system.ErrHopeless)
 	}
 	for _, dir := range []string{l.Place(spec.Name).Data, filepath.Dir(l.LogFile(spec.Name))} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := datafolder.MakeAll(dir); err != nil {
 			return nil, fmt.Errorf("making the folders of %s: %w", spec.Name, err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"os"
 	"slices"
+
+	"hubbub/protocol/datafolder"
 )
 
 // watchLog adds a file to those that are kept below MaxLog.
@@ -60,5 +62,5 @@ func copyEnd(from, to string, size, bytes int64) error {
 	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	return os.Rename(to+".partial", to)
+	return datafolder.Rename(to+".partial", to)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hubbub/peers/system"
+	"hubbub/protocol/datafolder"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
@@ -32,7 +33,7 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	}
 	defer os.Remove(envFile) //nolint:errcheck // systemd has read it, or will not
 	if l.opts.Scope == ScopeUser {
-		if err := os.MkdirAll(l.Place(spec.Name).Data, 0o700); err != nil {
+		if err := datafolder.MakeAll(l.Place(spec.Name).Data); err != nil {
 			return nil, fmt.Errorf("making the folder of %s: %w", spec.Name, err)
 		}
 	}
@@ -188,7 +189,7 @@ func (l *Launcher) confine(set func(string, any), spec system.Spec, place system
 // environment. Only its owner can read it.
 func (l *Launcher) writeEnvironment(spec system.Spec) (path string, err error) {
 	dir := filepath.Join(l.folder, "launch")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := datafolder.MakeAll(dir); err != nil {
 		return "", fmt.Errorf("making the folder of environments: %w", err)
 	}
 	f, err := os.CreateTemp(dir, string(spec.Name)+".env-*") // made with mode 0600

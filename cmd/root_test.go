@@ -1,0 +1,191 @@
+package cmd_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// owner is the user to whom the data folder belongs that root works on.
+const owner = 12345
+
+// rootsCommands are those that work on the files of a data folder.
+var rootsCommands = [][]string{
+	{"token", "create", "new", "--identity", "cli:new"},
+	{"token", "list"},
+	{"token", "revoke", "hubbub-cli"},
+	{"token", "provision"},
+	{"tail"},
+	{"why", "x"},
+	{"stats"},
+	{"log", "prune", "--before", "1h"},
+	{"log", "verify"},
+	{"pair"},
+	{"outbox", "list"},
+	{"chorus", "list"},
+	{"peers", "--bus", "ws://127.0.0.1:1"},
+	{"doctor"},
+}
+
+// hubbubOn runs a command on a data folder and returns what it says.
+func hubbubOn(t *testing.T, data string, args ...string) (says string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(args, "--data", data)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// anothersFolder returns a data folder of another user, with everything in it that
+// root's commands open, which root has made.
+func anothersFolder(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can work for others")
+	}
+	around, err := os.MkdirTemp("", "hubbub-another-") // the folders of T.TempDir are closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(around) })
+	data := filepath.Join(around, "data")
+	if err := errors.Join(os.Chmod(around, 0o755), os.Mkdir(data, 0o700), os.Chown(data, owner, owner)); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("programs", func(t *testing.T) { // they are stopped at its end
+		start(t, t, "hubbub-bus", nil, "--data", data, "--listen", freeAddress(t), "--log-format", "json")
+	})
+	for _, args := range [][]string{{"token", "provision"}, {"pair"}, {"chorus", "inbox", "create", "x"}} {
+		if says, err := hubbubOn(t, data, args...); err != nil {
+			t.Fatalf("%q: %v, %s", args, err, says)
+		}
+	}
+	return data
+}
+
+// ownedBy checks that everything in a folder belongs to a user.
+func ownedBy(t *testing.T, folder string, uid uint32) (files int) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		files++
+		if s := info.Sys().(*syscall.Stat_t); s.Uid != uid {
+			t.Errorf("%s belongs to %d", path, s.Uid)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return files
+}
+
+// TestRootWorksForTheOwner: in another user's folder, all commands of root work, and
+// leave nothing there that the owner cannot use.
+func TestRootWorksForTheOwner(t *testing.T) {
+	data := anothersFolder(t)
+	for _, args := range rootsCommands {
+		if says, _ := hubbubOn(t, data, args...); strings.Contains(says, "root") || strings.Contains(says, "permission") {
+			t.Errorf("%q: %s", args, says)
+		}
+	}
+	if n := ownedBy(t, data, owner); n < 12 {
+		t.Errorf("there are only %d files", n)
+	}
+	around := filepath.Dir(data)
+	if says, err := hubbubOn(t, data, "backup", filepath.Join(around, "backup")); err == nil || !strings.Contains(says, "install -d -m 0700 -o 12345") {
+		t.Errorf("a backup to where the owner may not write: %v, %s", err, says)
+	}
+	to := filepath.Join(around, "backups")
+	if err := errors.Join(os.Mkdir(to, 0o700), os.Chown(to, owner, owner)); err != nil {
+		t.Fatal(err)
+	}
+	if says, err := hubbubOn(t, data, "backup", filepath.Join(to, "new")); err != nil {
+		t.Errorf("a backup: %v, %s", err, says)
+	}
+	ownedBy(t, to, owner)
+}
+
+// TestRootOpensNothingThroughALink plants a link to root's file, and then a second name
+// of it, at each name that root's commands open: each refuses it, and says what to do,
+// and the file stays as it is. Deeper in the folder, none is followed.
+func TestRootOpensNothingThroughALink(t *testing.T) {
+	data := anothersFolder(t)
+	victim := filepath.Join(filepath.Dir(data), "victim")
+	if err := os.WriteFile(victim, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := look(t, victim)
+	names := []string{"hubbub.sock", "hubbub-bus.lock", "credentials.toml.lock", "system.db-journal", "activity.db.v1.backup", "agents/x.db"}
+	for _, pattern := range []string{"*.toml", "*.db", "*.key", "tokens/*"} {
+		found, err := filepath.Glob(filepath.Join(data, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, found, err)
+		}
+		for _, path := range found {
+			name, _ := filepath.Rel(data, path)
+			if names = append(names, name); filepath.Ext(name) == ".db" {
+				names = append(names, name+"-wal", name+"-shm")
+			}
+		}
+	}
+	for i, name := range names {
+		path := filepath.Join(data, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		os.Rename(path, path+".aside") //nolint:errcheck // it need not be there
+		for what, plant := range map[string]func(string, string) error{"a link": os.Symlink, "another name for a file of root": os.Link} {
+			if err := errors.Join(plant(victim, path), os.Lchown(filepath.Dir(path), owner, owner)); err != nil {
+				t.Fatal(err)
+			}
+			commands := rootsCommands
+			if i > 0 { // all with the first, then in turn
+				commands = rootsCommands[i%len(rootsCommands):][:1]
+			}
+			for _, args := range commands {
+				says, err := hubbubOn(t, data, args...)
+				if planted := path + " is " + what; name != "agents/x.db" && (err == nil || !strings.Contains(says, planted) || !strings.Contains(says, "remove it")) {
+					t.Errorf("%q where %s: %v, %s", args, planted, err, says)
+				}
+			}
+			if now := look(t, victim); now != before {
+				t.Fatalf("%s as %s: root's file was %+v, and is %+v", name, what, before, now)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		os.Rename(path+".aside", path) //nolint:errcheck // as above
+	}
+}
+
+// A sight is what must not change of a file.
+type sight struct {
+	content  string
+	mode     fs.FileMode
+	uid, gid uint32
+	changed  int64
+}
+
+func look(t *testing.T, path string) sight {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	info, err2 := os.Stat(path)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	s := info.Sys().(*syscall.Stat_t)
+	return sight{string(content), info.Mode(), s.Uid, s.Gid, info.ModTime().UnixNano()}
+}
