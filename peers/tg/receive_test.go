@@ -181,6 +181,9 @@ func TestWebhook(t *testing.T) {
 	if err := api.Await(wait, func(s *tgtest.Server) bool { return len(s.Calls("sendMessage")) > 0 }); err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
+	if c := api.Calls("setWebhook")[0]; c.Int("max_connections") != 1 { // more would change the order
+		t.Errorf("Telegram may deliver %d updates at once", c.Int("max_connections"))
+	}
 	for secret, want := range map[string]int{"": 401, "wrong": 401, "s3cret": 400} {
 		req, _ := http.NewRequest(http.MethodPost, "http://"+at+"/", strings.NewReader("no update"))
 		req.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
