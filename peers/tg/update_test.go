@@ -137,10 +137,6 @@ func TestWhatAnUpdateSays(t *testing.T) {
 			`{"update_id":1,"edited_message":{"message_id":9,` + inDM + `,"text":"/start"}}`,
 			told{Chat: dm, Author: mrMay, Event: "edit", Text: "/start", At: at, Message: 9, Skip: "a command was edited", User: 77},
 		},
-		"a service message": {
-			`{"update_id":1,"message":{"message_id":9,` + inGroup + `,"delete_chat_photo":true}}`,
-			told{Chat: group, Author: will, Event: "message", At: at, Message: 9, Skip: "a service message", User: 77},
-		},
 		"a group that moved, in the old": {
 			`{"update_id":1,"message":{"message_id":9,` + inGroup + `,"migrate_to_chat_id":-100}}`,
 			told{Chat: group, Author: will, Event: "message", At: at, Message: 9, Skip: "a service message", From: -5, To: -100, User: 77},
