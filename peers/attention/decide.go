@@ -184,6 +184,13 @@ func (v *view) acknowledges() bool {
 	return !answers
 }
 
+// OnlyThanks reports whether a text, its labels aside, says nothing but thanks or the like in
+// the default words. In what may be an answer the words that answer, such as "ok", say more.
+func OnlyThanks(text string, answer bool) bool {
+	said, w := tokens(withoutLabels(spokenPart(text))), &defaultWords
+	return consistsOf(said, w.Acks, nil) && !(answer && consistsOf(said, w.Answers, said))
+}
+
 func (v *view) stops() bool {
 	return v.event.Attachments == 0 && consistsOf(v.words, v.cfg.words().Stop, stopFillers)
 }

@@ -31,11 +31,14 @@ func (t *tx) newRecord(r record, p collab.WorkParams) *record {
 		checked.CreatedAt, checked.UpdatedAt = stamp(p.CreatedAt.Time), stamp(p.UpdatedAt.Time)
 	}
 	checked.check()
+	t.checkAcceptance(&r, &r)
+	t.checkCycles(&r)
 	return &r
 }
 
 // takeOver writes the members that the params have into the record.
 func (t *tx) takeOver(r *record, p collab.WorkParams) {
+	before := *r
 	for _, f := range []struct {
 		what string
 		from *string
@@ -57,9 +60,12 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 		default:
 			checkName(f.what, *f.from)
 		}
+		if f.what == "conversationId" && *f.from != "" && *f.from != r.ConversationID {
+			known(t.conversations, "conversation", *f.from)
+		}
 		*f.to = *f.from
 		if f.id != nil {
-			who := t.partyIn(r, *f.from)
+			who := t.partyIn(&before, *f.from)
 			*f.to, *f.id = who.name, who.id
 		}
 	}
@@ -68,11 +74,54 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 		checkLength("waitingOn.label", on.Label, maxTitle)
 		r.WaitingOn = &collab.WaitingOn{Kind: on.Kind, Label: on.Label, TargetID: on.TargetID}
 		if on.TargetID != "" && t.records[on.TargetID] == nil && kinds[on.Kind] == nil {
-			r.WaitingOn.TargetIdentity = t.partyIn(r, on.TargetID).id
+			r.WaitingOn.TargetIdentity = t.partyIn(&before, on.TargetID).id
 		}
 	}
 	r.State = cmp.Or(p.State, r.State)
 	r.AcceptanceState = cmp.Or(p.AcceptanceState, r.AcceptanceState)
+}
+
+// checkAcceptance refuses that somebody accepts or rejects work, or takes away who requested
+// it, who does not review it. Reviewers are who requested it and, while it is in review, who
+// has the next move, but never the owner, unless nobody else is named.
+func (t *tx) checkAcceptance(old, r *record) {
+	verdict := r.AcceptanceState == collab.AcceptanceAccepted || r.AcceptanceState == collab.AcceptanceRejected
+	judges := verdict && (old == r || old.AcceptanceState != r.AcceptanceState)
+	reviewers := []party{old.requester()}
+	if old.State == collab.WorkReview {
+		reviewers = append(reviewers, old.next())
+	}
+	reviewers = filter(reviewers, func(p party) bool { return p.name != "" && p != old.owner() })
+	if len(reviewers) == 0 || slices.ContainsFunc(reviewers, func(p party) bool { return t.caller.actsFor(p.id) }) {
+		return
+	}
+	if judges || old.RequestedByID != "" && old.requester() != r.requester() {
+		refuse(collab.CodeForbidden, "%s does not review %s: that is for %s", t.caller.Name, r.name(), reviewers[0].ref())
+	}
+}
+
+// checkCycles refuses a record that would be its own parent, or wait for itself, by way of
+// others.
+func (s *state) checkCycles(r *record) {
+	s.checkCycle(r, "parentId", func(r *record) string { return r.ParentID })
+	s.checkCycle(r, "waitingOn", func(r *record) string {
+		if r.WaitingOn == nil || r.State != collab.WorkWaiting {
+			return ""
+		}
+		return r.WaitingOn.TargetID
+	})
+}
+
+func (s *state) checkCycle(r *record, what string, next func(r *record) string) {
+	path := []string{r.ID}
+	for id := next(r); s.records[id] != nil || id == r.ID; id = next(s.records[id]) {
+		if path = append(path, id); id == r.ID {
+			invalid("%s leads back to %s itself: %s", what, r.ID, text.Clip(strings.Join(path, " -> "), maxName))
+		}
+		if len(path) > maxList { // a cycle of a released version
+			return
+		}
+	}
 }
 
 // create stores a record, unless the same request has made it before. With wake it
@@ -119,6 +168,7 @@ func (t *tx) change(old, r *record) {
 	checkMove(kinds[r.Kind].name, kinds[r.Kind].moves, old.State, r.State)
 	r.UpdatedAt = stamp(t.now)
 	r.check()
+	t.checkCycles(r)
 	t.put(old, r)
 	t.cancelObsolete(old, r)
 }

@@ -141,6 +141,12 @@
 // ambiguous or unavailable, and the message is kept: details has messageId, askedLabel,
 // candidates, deliveries.
 //
+// A message that says nothing but thanks wakes nobody, whoever it names.
+//
+// Parents and waits that lead back to the record itself are refused. Work is accepted or
+// rejected by who requested it, by who has the next move while it is in review, or by people;
+// by its owner only if that is nobody else. parentId null clears it.
+//
 // Creating and updating work wakes nobody unless the params have "wake":true, or
 // work_item.wake is called; asking and answering a question wake the one whose move
 // it then is. A completed flight brings its work to review, acceptance pending, next

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
@@ -87,6 +88,9 @@ func (t *tx) checkAnnounce(p collab.AnnounceParams) {
 	}
 	for _, role := range p.Roles {
 		checkName("a role", role)
+		if slices.Contains(attention.DefaultWords().Groups, normal(strings.TrimPrefix(role, "role:"))) {
+			invalid("the role %q means everybody, and everybody is never woken", role)
+		}
 	}
 	checkOneOf("wakePolicy", p.WakePolicy, collab.WakeAuto, collab.WakeManual)
 	if old := t.endpoints[p.EndpointID]; old != nil && old.Identity != t.caller.Identity {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"hubbub/peers/attention"
 	"hubbub/protocol/collab"
 	"hubbub/protocol/text"
 )
@@ -162,7 +163,7 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 	}
 	s := situation{
 		sender: t.caller, record: t.records[m.WorkItemID], master: t.master(m.ConversationID),
-		final: m.Kind != collab.KindChat,
+		final: m.Kind != collab.KindChat, thanks: attention.OnlyThanks(m.Text, m.InReplyTo != "" || len(r.named) == 0),
 	}
 	for _, n := range r.named {
 		s.explicit = append(s.explicit, n.standing.party)
@@ -218,7 +219,7 @@ func (t *tx) plan(m collab.Message, r route, dec collab.Decision) (list []planne
 			add(collab.Delivery{
 				TargetAgentID: n.standing.name, TargetIdentity: n.standing.id, Reason: collab.ReasonMention, Policy: collab.PolicyDurable,
 			},
-				collab.Decision{Rule: collab.RuleNone, Reason: "named, but " + dec.TargetAgentID + " is the one who is woken"})
+				collab.Decision{Rule: collab.RuleNone, Reason: whyOnlyNamed(dec)})
 		}
 	}
 	if ref, ok := t.messages[m.InReplyTo]; ok && len(t.endpointsOf(ref.author.id)) > 0 {
@@ -228,6 +229,14 @@ func (t *tx) plan(m collab.Message, r route, dec collab.Decision) (list []planne
 			collab.Decision{Rule: collab.RuleNone, Reason: "wrote the message that this one answers"})
 	}
 	return list
+}
+
+// whyOnlyNamed says why somebody who was named is not woken.
+func whyOnlyNamed(dec collab.Decision) string {
+	if dec.TargetAgentID == "" {
+		return "named, but " + dec.Reason
+	}
+	return "named, but " + dec.TargetAgentID + " is the one who is woken"
 }
 
 func (s *state) reason(m collab.Message, dec collab.Decision) string {

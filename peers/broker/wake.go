@@ -14,6 +14,7 @@ type situation struct {
 	dependency party   // who holds what the record waits for, if it waits
 	master     party   // of the conversation
 	final      bool    // the message says that nothing is expected
+	thanks     bool    // it says thanks and nothing else
 }
 
 // chooseWake picks whoever is responsible now. It looks at identities only: whether the
@@ -34,6 +35,10 @@ func chooseWake(s situation) collab.Decision {
 			d.TargetAgentID, d.TargetIdentity, d.Rule, d.Reason = p.name, p.id, rule, fmt.Sprintf("%s: %s", p.name, why)
 		}
 		d.Candidates = append(d.Candidates, c)
+	}
+	if s.thanks {
+		d.Reason = "the message only says thanks, which needs no answer"
+		return d
 	}
 	for _, p := range s.explicit {
 		consider(p, collab.RuleExplicit, "was named explicitly")

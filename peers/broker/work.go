@@ -26,6 +26,7 @@ func updateWork(t *tx, p collab.WorkParams) collab.Result {
 	old := t.recordToMove(collab.KindWorkItem, *p.ID)
 	r := *old
 	t.takeOver(&r, p)
+	t.checkAcceptance(old, &r)
 	if r.State != collab.WorkWaiting && p.WaitingOn == nil {
 		r.WaitingOn = nil // nothing is waited for any more
 	}
@@ -144,8 +145,7 @@ func spawnWork(t *tx, p collab.WorkParams) collab.Result {
 	p.NextMoveOwnerID = cmp.Or(p.NextMoveOwnerID, owner)
 	p.RequestedByID = cmp.Or(p.RequestedByID, new(old.creator().ref()))
 	p.ParentID = cmp.Or(p.ParentID, &old.ID)
-	p.ConversationID = cmp.Or(p.ConversationID, &old.ConversationID)
-	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem}}, p)
+	w := t.newRecord(record{WorkItem: collab.WorkItem{Kind: collab.KindWorkItem, ConversationID: old.ConversationID}}, p)
 	t.put(nil, w)
 	q := *old
 	q.SpawnedWorkItemID, q.UpdatedAt = w.ID, stamp(t.now)

@@ -205,6 +205,7 @@ func TestASweepDoesNotPileUpWakesForTheAbsent(t *testing.T) {
 func TestQuestions(t *testing.T) {
 	d := newDesk(t)
 	d.announce("asker", "asked", "stranger")
+	group(d, "")
 	q := m{"id": "q", "title": "which?", "askedOfId": "asked", "conversationId": "c"}
 	d.do("agent:asker", "question.ask", q)
 	d.wantWakes("agent:asked next_move_owner")

@@ -327,6 +327,42 @@ func TestTheToolsAreGuarded(t *testing.T) {
 	}
 }
 
+// TestARelayed401SaysWhatIsWanted: the service's own challenge, or else a plain one.
+func TestARelayed401SaysWhatIsWanted(t *testing.T) {
+	r := startNew(t, nil)
+	callback := newReceiver(t)
+	spawner(t, r.bus, "agent:a")
+	agent := r.bus.Join(t, "agent:a", "agent:a")
+	inbox := r.inbox("ops")
+	for challenge, want := range map[string]string{"": "Bearer", `Bearer realm="x", scope="y"`: `Bearer realm="x", scope="y"`} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if challenge != "" {
+				w.Header().Set("WWW-Authenticate", challenge)
+			}
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		t.Cleanup(web.Close)
+		body := posted("c", "m"+want, "x", callback.url)
+		body["mcp"] = map[string]any{"url": web.URL}
+		if status, answer := post(t, inbox, body); status != http.StatusOK {
+			t.Fatalf("%d %s", status, answer)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, offered(t, agent), strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer the-agents-bus-token")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != http.StatusUnauthorized || got != want {
+			t.Errorf("the service says %q, the agent hears %d %q", challenge, resp.StatusCode, got)
+		}
+	}
+}
+
 // A service's MCP server with the headers that reached it.
 type service struct {
 	url  string

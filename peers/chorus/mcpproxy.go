@@ -92,7 +92,7 @@ func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPSe
 // and those of the service that come back.
 var (
 	passedOn = []string{"Accept", "Content-Type", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}
-	comeBack = []string{"Cache-Control", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Allow"}
+	comeBack = []string{"Cache-Control", "Content-Type", "Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Allow", "Www-Authenticate"}
 )
 
 // proxy passes one MCP request on, with the service's headers exactly as they
@@ -130,6 +130,9 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, server MCPServer
 		limit = maxStreamed
 	}
 	copyHeaders(w.Header(), resp.Header, comeBack)
+	if resp.StatusCode == http.StatusUnauthorized && w.Header().Get("WWW-Authenticate") == "" {
+		w.Header().Set("WWW-Authenticate", "Bearer") // a 401 has to say what is wanted
+	}
 	w.WriteHeader(resp.StatusCode)
 	copyFlushing(w, io.LimitReader(resp.Body, limit))
 	return nil

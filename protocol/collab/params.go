@@ -125,6 +125,19 @@ type WorkParams struct {
 	Wake            *bool      `json:"wake,omitempty"` // whether the one responsible is woken; nil is false
 }
 
+// UnmarshalJSON reads the params; a parentId of null says that there is none, as "" does.
+func (p *WorkParams) UnmarshalJSON(raw []byte) error {
+	type plain WorkParams
+	var given struct {
+		ParentID json.RawMessage `json:"parentId"`
+	}
+	err := errors.Join(json.Unmarshal(raw, (*plain)(p)), json.Unmarshal(raw, &given))
+	if string(given.ParentID) == "null" {
+		p.ParentID = new("")
+	}
+	return err
+}
+
 // WorkListParams select work items.
 type WorkListParams struct {
 	State           WorkState `json:"state,omitempty"`

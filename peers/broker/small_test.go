@@ -1,0 +1,122 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+
+	"hubbub/protocol/collab"
+)
+
+// TestNothingLeadsBackToItself: cycles of parents and of waits are refused, however long,
+// and also one that a record closes whose id others had named before.
+func TestNothingLeadsBackToItself(t *testing.T) {
+	d := newDesk(t)
+	for _, id := range []string{"a", "b", "c"} {
+		d.do("cli:will", "work_item.create", m{"id": id, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead"})
+	}
+	on := func(id string) m { return m{"kind": "work_item", "label": "x", "targetId": id} }
+	d.do("cli:will", "work_item.update", m{"id": "a", "parentId": "b"})
+	d.do("cli:will", "work_item.update", m{"id": "b", "parentId": "c"})
+	r := d.refuse(collab.CodeInvalid, "cli:will", "work_item.update", m{"id": "c", "parentId": "a"})
+	if !strings.Contains(r["error"].(string), "c -> a -> b -> c") {
+		t.Errorf("refused with %v", r["error"])
+	}
+	d.do("cli:will", "work_item.update", m{"id": "a", "state": "waiting", "waitingOn": on("b")})
+	d.do("cli:will", "work_item.update", m{"id": "b", "state": "waiting", "waitingOn": on("c")})
+	d.refuse(collab.CodeInvalid, "cli:will", "work_item.update", m{"id": "c", "state": "waiting", "waitingOn": on("a")})
+	d.do("cli:will", "work_item.update", m{"id": "b", "state": "working"}) // waits for nothing any more
+	d.do("cli:will", "work_item.update", m{"id": "c", "state": "waiting", "waitingOn": on("a")})
+	d.do("cli:will", "work_item.update", m{"id": "c", "parentId": "later"})
+	d.refuse(collab.CodeInvalid, "cli:will", "work_item.create", m{"id": "later", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "parentId": "a"})
+}
+
+func TestAParentIsCleared(t *testing.T) {
+	d := newDesk(t)
+	for _, id := range []string{"a", "b"} {
+		d.do("cli:will", "work_item.create", m{"id": id, "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "parentId": nil})
+	}
+	d.do("cli:will", "work_item.update", m{"id": "a", "parentId": "b"})
+	if got := d.do("cli:will", "work_item.update", m{"id": "a", "title": "other"}); got.at("work_item", "parentId") != "b" {
+		t.Errorf("an update without a parentId: %v", got)
+	}
+	if got := d.do("cli:will", "work_item.update", m{"id": "a", "parentId": nil}); got.at("work_item", "parentId") != nil {
+		t.Errorf("parentId null: %v", got)
+	}
+}
+
+func TestAnUnknownConversationIsRefused(t *testing.T) {
+	d := newDesk(t)
+	work := m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "conversationId": "nowhere"}
+	d.refuse(collab.CodeNotFound, "cli:will", "work_item.create", work)
+	d.refuse(collab.CodeNotFound, "cli:will", "question.ask", m{"title": "t", "askedOfId": "lead", "conversationId": "nowhere"})
+	delete(work, "conversationId")
+	d.do("cli:will", "work_item.create", work)
+	d.refuse(collab.CodeNotFound, "cli:will", "work_item.update", m{"id": "w", "conversationId": "nowhere"})
+	group(d, "")
+	d.do("cli:will", "work_item.update", m{"id": "w", "conversationId": "c"})
+}
+
+// TestAnOwnerDoesNotAcceptItsOwnWork: nor does it by the ways around that.
+func TestAnOwnerDoesNotAcceptItsOwnWork(t *testing.T) {
+	d := newDesk(t)
+	d.announce("worker", "boss", "qa")
+	done := func(id string, more m) {
+		d.do("agent:worker", "work_item.create", m{"id": id, "title": "t", "ownerId": "worker", "nextMoveOwnerId": "worker", "requestedById": more["by"]})
+		d.do("agent:worker", "work_item.update", m{"id": id, "state": "review", "acceptanceState": "pending", "nextMoveOwnerId": more["next"]})
+	}
+	verdict := func(id string) m { return m{"id": id, "acceptanceState": "accepted", "state": "done"} }
+	done("w", m{"by": "boss", "next": "qa"})
+	for _, p := range []m{
+		verdict("w"), {"id": "w", "acceptanceState": "rejected"}, {"id": "w", "requestedById": "worker"},
+		{"id": "w", "acceptanceState": "accepted", "requestedById": "worker", "nextMoveOwnerId": "worker"},
+	} {
+		d.refuse(collab.CodeForbidden, "agent:worker", "work_item.update", p)
+	}
+	d.do("agent:worker", "work_item.update", m{"id": "w", "nextMoveOwnerId": "worker"})
+	d.refuse(collab.CodeForbidden, "agent:worker", "work_item.update", verdict("w"))
+	d.refuse(collab.CodeForbidden, "agent:worker", "work_item.create", m{
+		"title": "t", "ownerId": "worker", "nextMoveOwnerId": "worker", "requestedById": "boss", "acceptanceState": "accepted",
+	})
+	done("v", m{"by": "boss", "next": "qa"})
+	d.do("agent:qa", "work_item.update", verdict("v"))
+	done("u", m{"by": "worker", "next": "worker"}) // nobody else is named
+	d.do("agent:worker", "work_item.update", verdict("u"))
+	d.do("cli:will", "work_item.update", verdict("w"))
+}
+
+// TestThanksBeginNoTurn: what only says thanks wakes nobody, by whatever mention; the same
+// word wakes where it may be an answer.
+func TestThanksBeginNoTurn(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "boss")
+	group(d, "lead")
+	post := func(from string, more m) {
+		p := m{"conversationId": "c", "surface": "human"}
+		for k, v := range more {
+			p[k] = v
+		}
+		d.do(peerID(from), "message.post", p)
+	}
+	post("cli:will", m{"text": "@lead thanks!"})
+	post("cli:will", m{"text": "Thank you, @lead. Nice"})
+	post("cli:will", m{"text": "thx"})
+	post("agent:boss", m{"text": "got it", "targets": []string{"lead"}})
+	post("cli:will", m{"text": "@lead ok"})
+	d.wantWakes()
+	why := d.do("cli:will", "message.post", m{"id": "x", "conversationId": "c", "text": "@lead thanks"})
+	if why["wake"] != nil || !strings.Contains(d.do("cli:will", "wake.explain", m{"messageId": "x"})["reason"].(string), "thanks") {
+		t.Errorf("posted %v", why)
+	}
+	post("cli:will", m{"text": "@lead ok", "inReplyTo": "x"})
+	post("cli:will", m{"text": "ok"})
+	post("cli:will", m{"text": "@lead thanks, and now the tests"})
+	d.wantWakes("agent:lead explicit_mention", "agent:lead conversation_master", "agent:lead explicit_mention")
+	d.checkRebuild()
+}
+
+func TestNobodyHasTheRoleOfAll(t *testing.T) {
+	d := newDesk(t)
+	for _, role := range []string{"everyone", "role:all", "Here"} {
+		d.refuse(collab.CodeInvalid, "agent:evil", "identity.announce", m{"endpointId": "e", "roles": []string{role}})
+	}
+}
