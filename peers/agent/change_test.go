@@ -40,6 +40,7 @@ func TestAnEditBeforeAnAnswerBeginsTheTurnAnew(t *testing.T) {
 			t.Fatalf("turns: %+v", turns)
 		}
 		equal(t, "turns", w.turnStates(), []string{"e1 1 started", "e1 1 interrupted", "e1 2 started", "e1 2 finished"})
+		equal(t, "cancelled", w.stub.gone, nil) // its context ended it
 		w.wantTexts("deployed")
 	})
 }
@@ -265,4 +266,54 @@ func TestDigests(t *testing.T) {
 		}
 		w.wantDispositions("s1 ignored", "s2 ignored")
 	})
+}
+
+// TestATurnThatNeverBeganLeavesNoRecord: the message of one that waited for its place was
+// deleted, so nothing ran and nothing was interrupted.
+func TestATurnThatNeverBeganLeavesNoRecord(t *testing.T) {
+	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "deploy to prod"))
+		w.sleep(5 * time.Second)
+		w.say(by(dm("e2", "and me?"), "78", "human"))
+		w.sleep(5 * time.Second)
+		gone := by(dm("e2", ""), "78", "human")
+		gone.Event = "delete"
+		w.say(gone)
+		w.sleep(time.Second)
+		equal(t, "turns", w.turnStates(), []string{"e1 1 started"})
+		w.wantDispositions("e2 superseded")
+	})
+}
+
+// TestAnUrgentMessageInterruptsWhatSentNothing: the turn that had the place runs again
+// behind it; one that has sent something goes on.
+func TestAnUrgentMessageInterruptsWhatSentNothing(t *testing.T) {
+	for _, sent := range []bool{false, true} {
+		s := newStub(func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+			switch {
+			case turn.Event.EventID == "e2" || turn.Attempt > 1:
+				return harness.Outcome{State: harness.Finished, FinalText: "done with " + turn.Event.EventID}, nil
+			case sent:
+				call(tools, "chat.send_message", map[string]any{"text": "I begin"})
+			}
+			return holding(ctx, turn, tools)
+		})
+		inWorld(t, s, nil, func(t *testing.T, w *world) {
+			w.say(dm("e1", "write the report"))
+			w.sleep(5 * time.Second)
+			urgent := by(dm("e2", "the house is on fire"), "78", "human")
+			urgent.Priority = "urgent"
+			w.say(urgent)
+			w.sleep(5 * time.Second)
+			if sent {
+				equal(t, "turns", w.turnStates(), []string{"e1 1 started"})
+				w.wantTexts("I begin")
+				return
+			}
+			equal(t, "turns", w.turnStates(), []string{
+				"e1 1 started", "e1 1 interrupted", "e2 1 started", "e2 1 finished", "e1 2 started", "e1 2 finished",
+			})
+			w.wantTexts("done with e2", "done with e1")
+		})
+	}
 }

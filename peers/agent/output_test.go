@@ -99,3 +99,67 @@ func TestOutputObeysPolicy(t *testing.T) {
 		}
 	})
 }
+
+// TestOutputHoldsTheClaimOfItsEvent: what a program says of an event that several agents
+// could answer is said under a claim, which is made once; what another has is refused.
+func TestOutputHoldsTheClaimOfItsEvent(t *testing.T) {
+	inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) {
+		b := joinBroker(t, w)
+		w.say(post("e1", "@backend-agents who can look?"))
+		w.sleep(time.Second)
+		turn := w.turnOf("e1").ID
+		if err := w.output(harness.Output{TurnID: turn, Key: "k0", Text: "of before", Stale: true}); err == nil || b.requests("claim.acquire") != nil {
+			t.Errorf("what came too late claims %q: %v", b.requests("claim.acquire"), err)
+		}
+		for _, key := range []string{"k1", "k2"} {
+			if err := w.output(harness.Output{TurnID: turn, Key: key, Text: "part " + key}); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := b.requests("claim.acquire"); len(got) != 1 || !strings.Contains(got[0], `"eventId":"e1"`) {
+			t.Errorf("claimed were %q", got)
+		}
+		w.wantTexts("part k1", "part k2")
+		if w.replies[0].Claim == nil || w.replies[0].Claim.Token != 1 {
+			t.Errorf("the first part carries %+v", w.replies[0].Claim)
+		}
+		b.mu.Lock()
+		b.owners["e2"] = "w4"
+		b.mu.Unlock()
+		w.say(post("e2", "@backend-agents and this?"))
+		w.sleep(time.Second)
+		var refused *harness.RefusedError
+		if err := w.output(harness.Output{TurnID: w.turnOf("e2").ID, Key: "k3", Text: "me"}); !errors.As(err, &refused) || refused.Reason != "claimed_by_other" {
+			t.Errorf("an answer to what another has gives %v", err)
+		}
+		if len(w.replies) != 2 {
+			t.Errorf("%d replies were sent", len(w.replies))
+		}
+	})
+	inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) { // nobody else is there
+		w.say(post("e1", "@backend-agents who can look?"))
+		w.sleep(time.Second)
+		if err := w.output(harness.Output{TurnID: w.turnOf("e1").ID, Key: "k1", Text: "me"}); err != nil {
+			t.Error(err)
+		}
+		w.wantTexts("me")
+		w.wantDispositions("e1 responded")
+	})
+}
+
+// TestHowLongAClaimHolds: as long as it names, up to a day, else the default.
+func TestHowLongAClaimHolds(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Minute, -time.Second: 5 * time.Minute, time.Second: time.Second, 24 * time.Hour: 24 * time.Hour, 24*time.Hour + 1e6: 5 * time.Minute,
+	} {
+		inWorld(t, newStub(accepting), holder, func(t *testing.T, w *world) {
+			w.say(post("e1", "@backend-agents who can look?"))
+			w.sleep(time.Second)
+			r, _ := call(w.tools(), "chat.claim", map[string]any{"eventId": "e1", "ttlMs": ttl.Milliseconds()})
+			until, err := time.Parse(time.RFC3339, fmt.Sprint(r["expiresAt"]))
+			if got := time.Until(until).Round(time.Second); err != nil || got != want {
+				t.Errorf("a claim for %v holds %v, %v; want %v", ttl, got, err, want)
+			}
+		})
+	}
+}

@@ -175,7 +175,7 @@ func (f *finder) binary(n *ast.BinaryExpr, stack []ast.Node) {
 		if other, ok := opposite[n.Op]; ok {
 			f.replace("condition negated", n.OpPos, operator, other.String())
 		}
-		if other, ok := neighbour[n.Op]; ok && !clamps(f, n, stack) {
+		if other, ok := neighbour[n.Op]; ok && !measured(n) && !clamps(f, n, stack) {
 			f.replace("boundary changed", n.OpPos, operator, other.String())
 		}
 	}

@@ -28,7 +28,7 @@ func beside(n ast.Node, stack []ast.Node) bool {
 		key, ok := n.Key.(*ast.Ident)
 		return ok && (key.Name == "Buckets" || key.Name == "Help")
 	case ast.Expr:
-		return capacity(n, stack)
+		return capacity(n, stack) || besideFailure(n, stack)
 	}
 	return false
 }
@@ -108,6 +108,39 @@ func clamps(f *finder, n *ast.BinaryExpr, stack []ast.Node) bool {
 	}
 	x, y := f.source(n.X), f.source(n.Y)
 	return f.source(to) == x && f.source(from) == y || f.source(to) == y && f.source(from) == x
+}
+
+// measured reports whether a comparison is of a time that the clock measured: nobody
+// promises anything about its last nanosecond.
+func measured(n *ast.BinaryExpr) bool {
+	return slices.ContainsFunc([]ast.Expr{n.X, n.Y}, func(e ast.Expr) bool {
+		c, ok := e.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		name, ok := c.Fun.(*ast.SelectorExpr)
+		return ok && slices.Contains([]string{"Since", "Until", "Sub"}, name.Sel.Name)
+	})
+}
+
+// besideFailure reports whether an expression is returned beside false or an error, where
+// nobody looks at it.
+func besideFailure(e ast.Expr, stack []ast.Node) bool {
+	if len(stack) == 0 {
+		return false
+	}
+	r, ok := stack[len(stack)-1].(*ast.ReturnStmt)
+	if !ok || len(r.Results) < 2 || r.Results[len(r.Results)-1] == e {
+		return false
+	}
+	switch last := r.Results[len(r.Results)-1].(type) {
+	case *ast.Ident:
+		return last.Name == "false" || last.Name == "err"
+	case *ast.CallExpr: // fmt.Errorf and the like
+		name, ok := last.Fun.(*ast.SelectorExpr)
+		return ok && (name.Sel.Name == "Errorf" || name.Sel.Name == "New")
+	}
+	return false
 }
 
 // ordered reports whether two neighbouring statements both act, so that their order
