@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func TestARevokedTokenIsDeadAndItsSessionsEnd(t *testing.T) {
 	b, file, tokens := credentialed(t, bridge, spawner)
 	live := join(t, b, tokens["tg"], "tg:bot", "tg:*")
 	kept := join(t, b, tokens["system"], "agent:system", "system:*")
-	if err := file.Revoke("tg", nil); err != nil {
+	if _, err := file.Revoke("tg", nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := live.read(); wire.CloseCode(err) != wire.ClosePolicy {
@@ -157,6 +158,50 @@ func TestARevokedTokenIsDeadAndItsSessionsEnd(t *testing.T) {
 	p := peer.New("tg:bot", &peer.Options{Buses: []string{b.URL()}, Token: tokens["tg"]})
 	if err := p.Run(ctx); !errors.Is(err, peer.ErrUnauthorized) {
 		t.Errorf("a peer with it ends with %v; want ErrUnauthorized", err)
+	}
+}
+
+// TestARevokedIssuerTakesWhatItIssued: at the bus that runs, what a leaked token was used
+// to issue dies with it, at whatever depth.
+func TestARevokedIssuerTakesWhatItIssued(t *testing.T) {
+	b, file, tokens := credentialed(t, bridge, spawner)
+	issue := func(by, body string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http"+strings.TrimPrefix(b.URL(), "ws")+"/credentials", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+by)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		var issued struct{ Token, Error string }
+		if err := json.NewDecoder(answer.Body).Decode(&issued); err != nil || issued.Token == "" {
+			t.Fatalf("%s: %s, %v", body, issued.Error, err)
+		}
+		return issued.Token
+	}
+	child := issue(tokens["system"], `{"name":"child","issuer":"tg","identities":["agent:c"],"issue":["agent:c*"],"subscribe":[],"publish":[]}`)
+	deep := issue(child, `{"name":"deep","identities":["agent:c2"],"subscribe":[],"publish":[]}`)
+	sessions := []*raw{join(t, b, tokens["system"], "agent:system"), join(t, b, child, "agent:c"), join(t, b, deep, "agent:c2")}
+	kept := join(t, b, tokens["tg"], "tg:bot")
+	if names, err := file.Revoke("system", nil); err != nil || !slices.Equal(names, []string{"system", "child", "deep"}) {
+		t.Fatalf("revoked %q, %v", names, err)
+	}
+	for i, s := range sessions {
+		if _, err := s.read(); wire.CloseCode(err) != wire.ClosePolicy {
+			t.Errorf("session %d: %v; want close code 1008", i, err)
+		}
+	}
+	for _, token := range []string{child, deep} {
+		if _, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: token}); err == nil {
+			t.Error("what the revoked token issued still opens a session")
+		}
+	}
+	if m := kept.request("ping", "{}"); m.Error != nil {
+		t.Errorf("another credential's session: %s", m.Error)
 	}
 }
 

@@ -157,15 +157,10 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 		refuseHTTP(w, http.StatusForbidden, err.Error())
 		return
 	}
-	token, err := srv.options.Credentials.Create(child)
-	if err == nil && !srv.stillIssues(c, &child) {
-		if err := srv.options.Credentials.Revoke(child.Name, nil); err != nil {
-			srv.options.Log.Error().Err(err).Str("credential", child.Name).Msg("credential not revoked, though its issuer was; revoke it with: hubbub token revoke")
-		}
-		refuseHTTP(w, http.StatusUnauthorized, errWrongToken.Error())
-		return
-	}
+	token, err := srv.options.Credentials.Issue(c, child)
 	switch {
+	case errors.Is(err, grant.ErrRevoked): // while the change waited for its turn
+		refuseHTTP(w, http.StatusUnauthorized, errWrongToken.Error())
 	case errors.Is(err, grant.ErrExists):
 		refuseHTTP(w, http.StatusConflict, err.Error())
 	case err != nil:
@@ -176,28 +171,21 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	}
 }
 
-// stillIssues reports whether the issuer may still issue a credential: its own may
-// have been revoked while the change waited for its turn.
-func (srv *Server) stillIssues(issuer, child *grant.Credential) bool {
-	now, ok := srv.options.Credentials.Current(issuer)
-	return ok && now.MayIssue(child) == nil
-}
-
-// revoke removes a credential that the caller could have issued.
+// revoke removes a credential that the caller could have issued, and what that has issued.
 func (srv *Server) revoke(w http.ResponseWriter, r *http.Request, c *grant.Credential) {
 	if c == nil {
 		refuseHTTP(w, http.StatusForbidden, "this bus has no credentials")
 		return
 	}
 	name := r.PathValue("name")
-	err := srv.options.Credentials.Revoke(name, c.MayIssue)
+	names, err := srv.options.Credentials.Revoke(name, c.MayIssue)
 	switch {
 	case errors.Is(err, grant.ErrUnknown):
 		refuseHTTP(w, http.StatusNotFound, err.Error())
 	case err != nil:
 		refuseHTTP(w, http.StatusForbidden, err.Error())
 	default:
-		srv.options.Log.Info().Str("credential", name).Str("issuer", c.Name).Msg("credential revoked")
+		srv.options.Log.Info().Strs("credentials", names).Str("by", c.Name).Msg("credentials revoked")
 		w.WriteHeader(http.StatusNoContent)
 	}
 }

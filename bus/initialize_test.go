@@ -133,13 +133,13 @@ func TestARevokedIssuerLeavesNoCredential(t *testing.T) {
 	if code := ask("before"); code != http.StatusCreated {
 		t.Fatalf("before: %d", code)
 	}
-	if err := file.Revoke("spawner", nil); err != nil {
+	if err := file.RevokeAlone("spawner"); err != nil {
 		t.Fatal(err)
 	}
 	if code := ask("after"); code != http.StatusUnauthorized {
 		t.Errorf("after: %d; want 401", code)
 	}
-	if list := file.List(); len(list) != 1 || list[0].Name != "before" {
+	if list := file.List(); len(list) != 1 || list[0].Name != "before" || list[0].Issuer != "" {
 		t.Errorf("the credentials are %v", list)
 	}
 }

@@ -17,7 +17,8 @@ import (
 // A Credential defines what the holder of one token may do.
 type Credential struct {
 	Name       string   `toml:"name" json:"name"`
-	SHA256     string   `toml:"sha256" json:"-"` // of the token, lowercase hex
+	Issuer     string   `toml:"issuer,omitempty" json:"issuer,omitempty"` // name of the credential whose holder issued it; none if the operator made it
+	SHA256     string   `toml:"sha256" json:"-"`                          // of the token, lowercase hex
 	Identities []string `toml:"identities" json:"identities"`
 	Subscribe  []string `toml:"subscribe" json:"subscribe"`
 	Publish    []string `toml:"publish" json:"publish"`

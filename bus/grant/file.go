@@ -27,6 +27,7 @@ const maxFile = 16 << 20
 // Errors of a File.
 var (
 	ErrExists  = errors.New("a credential of that name exists; revoke it first or choose another name")
+	ErrRevoked = errors.New("the issuer's credential was revoked")
 	ErrUnknown = errors.New("there is no credential of that name; list them with: hubbub token list")
 )
 
@@ -172,12 +173,32 @@ func (f *File) List() []Credential {
 
 // Create adds a credential and returns its token, which exists nowhere else.
 func (f *File) Create(c Credential) (token string, err error) {
+	return f.add(c, func([]Credential) error { return nil })
+}
+
+// Issue is Create for the holder of another credential, which it records: it must still
+// be in force, and allow it.
+func (f *File) Issue(issuer *Credential, c Credential) (token string, err error) {
+	c.Issuer = issuer.Name
+	return f.add(c, func(list []Credential) error {
+		i := slices.IndexFunc(list, func(o Credential) bool { return o.Name == issuer.Name && o.SHA256 == issuer.SHA256 })
+		if i < 0 {
+			return ErrRevoked
+		}
+		return list[i].MayIssue(&c)
+	})
+}
+
+func (f *File) add(c Credential, permit func([]Credential) error) (token string, err error) {
 	token = NewToken()
 	c.SHA256 = Hash(token)
 	if err := c.Check(); err != nil {
 		return "", err
 	}
 	return token, f.change(func(list []Credential) ([]Credential, error) {
+		if err := permit(list); err != nil {
+			return nil, err
+		}
 		if slices.ContainsFunc(list, func(o Credential) bool { return o.Name == c.Name }) {
 			return nil, ErrExists
 		}
@@ -186,7 +207,8 @@ func (f *File) Create(c Credential) (token string, err error) {
 }
 
 // Put sets a credential whose token exists already: c.SHA256 is its [Hash]. It replaces a
-// credential of the same name, and changes nothing if c is in force already.
+// credential of the same name, which keeps what it has issued, and changes nothing if c
+// is in force already.
 func (f *File) Put(c Credential) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -200,9 +222,10 @@ func (f *File) Put(c Credential) error {
 	})
 }
 
-// Revoke removes the credential of that name, if permit allows it.
-func (f *File) Revoke(name string, permit func(*Credential) error) error {
-	return f.change(func(list []Credential) ([]Credential, error) {
+// Revoke removes the credential of that name, if permit allows it, and all that it has
+// issued. It returns their names, the one that was asked for first.
+func (f *File) Revoke(name string, permit func(*Credential) error) (names []string, err error) {
+	err = f.change(func(list []Credential) ([]Credential, error) {
 		i := slices.IndexFunc(list, func(o Credential) bool { return o.Name == name })
 		if i < 0 {
 			return nil, ErrUnknown
@@ -210,6 +233,25 @@ func (f *File) Revoke(name string, permit func(*Credential) error) error {
 		if permit != nil {
 			if err := permit(&list[i]); err != nil {
 				return nil, err
+			}
+		}
+		names = append([]string{name}, Issued(list, name)...)
+		return slices.DeleteFunc(list, func(o Credential) bool { return slices.Contains(names, o.Name) }), nil
+	})
+	return names, err
+}
+
+// RevokeAlone removes the credential of that name. What it has issued stays, as if its
+// own issuer had issued it.
+func (f *File) RevokeAlone(name string) error {
+	return f.change(func(list []Credential) ([]Credential, error) {
+		i := slices.IndexFunc(list, func(o Credential) bool { return o.Name == name })
+		if i < 0 {
+			return nil, ErrUnknown
+		}
+		for j := range list {
+			if list[j].Issuer == name {
+				list[j].Issuer = list[i].Issuer
 			}
 		}
 		return slices.Delete(list, i, i+1), nil
@@ -276,13 +318,14 @@ func read(path string) ([]Credential, error) {
 		}
 		names[d.Credential[i].Name] = true
 	}
-	return d.Credential, nil
+	return rooted(d.Credential), nil
 }
 
 func write(path string, list []Credential) error {
 	var b bytes.Buffer
 	b.WriteString("# Credentials of the bus: who may be whom, hear what and say where.\n" +
-		"# Change it with: hubbub token create|list|revoke. The bus reloads it at once.\n\n")
+		"# Change it with: hubbub token create|list|revoke. The bus reloads it at once.\n" +
+		"# One that names an issuer counts only while that one is here.\n\n")
 	if err := toml.NewEncoder(&b).Encode(document{Credential: list}); err != nil {
 		return err
 	}

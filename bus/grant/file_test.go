@@ -62,14 +62,14 @@ func TestNamesAreUnique(t *testing.T) {
 	if _, err := f.Create(bridge); !errors.Is(err, grant.ErrExists) {
 		t.Errorf("a second credential of the name: %v", err)
 	}
-	if err := f.Revoke("nobody", nil); !errors.Is(err, grant.ErrUnknown) {
+	if _, err := f.Revoke("nobody", nil); !errors.Is(err, grant.ErrUnknown) {
 		t.Errorf("revoking what is not there: %v", err)
 	}
 	refused := errors.New("not yours")
-	if err := f.Revoke("tg", func(*grant.Credential) error { return refused }); !errors.Is(err, refused) || len(f.List()) != 1 {
+	if _, err := f.Revoke("tg", func(*grant.Credential) error { return refused }); !errors.Is(err, refused) || len(f.List()) != 1 {
 		t.Errorf("a refused revocation: %v, %v", err, f.List())
 	}
-	if err := f.Revoke("tg", nil); err != nil || len(f.List()) != 0 {
+	if _, err := f.Revoke("tg", nil); err != nil || len(f.List()) != 0 {
 		t.Errorf("%v, %v", err, f.List())
 	}
 }
@@ -181,7 +181,7 @@ func TestTokensAreCheckedWhileTheFileChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.Revoke(bridge.Name, func(*grant.Credential) error {
+	_, err = f.Revoke(bridge.Name, func(*grant.Credential) error {
 		if _, ok := f.Lookup(token); !ok || f.Reload() != nil || f.Open() {
 			t.Error("the credential is not in force while it is being revoked")
 		}

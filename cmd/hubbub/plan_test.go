@@ -207,7 +207,7 @@ func TestProvisionKeepsWhatFits(t *testing.T) {
 	if err := os.Remove(program.TokenPath(data, "hubbub-tg")); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Revoke("hubbub-cli", nil); err != nil {
+	if _, err := file.Revoke("hubbub-cli", nil); err != nil {
 		t.Fatal(err)
 	}
 	own, err := file.Create(grant.Credential{Name: "tg", Identities: []string{"tg:9"}})

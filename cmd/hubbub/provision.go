@@ -142,11 +142,9 @@ func provisionOne(file *grant.File, path string, want grant.Credential) error {
 		return err
 	}
 	// The token is lost, or the credential is not what it should be.
-	if err := file.Revoke(want.Name, nil); err != nil && !errors.Is(err, grant.ErrUnknown) {
-		return err
-	}
-	fresh, err := file.Create(want)
-	if err != nil {
+	fresh := grant.NewToken()
+	want.SHA256 = grant.Hash(fresh)
+	if err := file.Put(want); err != nil {
 		return err
 	}
 	return datafolder.Write(path, []byte(fresh+"\n"))

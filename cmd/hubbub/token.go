@@ -67,7 +67,7 @@ func newTokenCreate() *cobra.Command {
 func newTokenList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the credentials, without their tokens",
+		Short: "List the credentials, each above those that it issued",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := credentials(cmd)
 			if err != nil {
@@ -79,36 +79,71 @@ func newTokenList() *cobra.Command {
 			}
 			words := func(patterns []string) string { return strings.Join(patterns, " ") }
 			head := []any{"NAME", "IDENTITIES", "SUBSCRIBE", "PUBLISH", "ISSUE", "NAMES"}
-			return printTable(cmd, file.List(), fmt.Sprintf(none, program.From(cmd).Data), head, func(c grant.Credential) []any {
-				return []any{c.Name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue), words(c.Names)}
+			var tree []grant.Credential
+			depths := map[string]int{}
+			grant.Tree(file.List(), "", func(c *grant.Credential, depth int) {
+				tree = append(tree, *c)
+				depths[c.Name] = depth
+			})
+			return printTable(cmd, tree, fmt.Sprintf(none, program.From(cmd).Data), head, func(c grant.Credential) []any {
+				name := strings.Repeat("  ", depths[c.Name]) + c.Name
+				return []any{name, words(c.Identities), words(c.Subscribe), words(c.Publish), words(c.Issue), words(c.Names)}
 			})
 		},
 	}
 }
 
 func newTokenRevoke() *cobra.Command {
-	return &cobra.Command{
+	var with, keep bool
+	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Revoke a credential; its live sessions end within seconds",
+		Long: "Revoke a credential. If its holder has issued others, as the spawner does for agents, whoever had the token may have\n" +
+			"issued them too: say whether they go with it. `hubbub token list` shows who issued what.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := credentials(cmd)
 			if err != nil {
 				return err
 			}
-			err = file.Revoke(args[0], nil)
+			issued := grant.Issued(file.List(), args[0])
+			switch {
+			case with && keep:
+				return program.Usage("--with-issued and --keep-issued exclude each other")
+			case keep:
+				err, issued = file.RevokeAlone(args[0]), nil
+			case with || len(issued) == 0:
+				if issued, err = file.Revoke(args[0], nil); err == nil {
+					issued = issued[1:]
+				}
+			default:
+				return program.Usage("the holder of %s has issued %s, which would stay: add --with-issued to revoke these too, or --keep-issued to keep them",
+					args[0], strings.Join(issued, ", "))
+			}
 			switch {
 			case errors.Is(err, grant.ErrUnknown):
 				return fmt.Errorf("%s: %w", args[0], err)
 			case err != nil:
 				return err
 			}
-			says := "its sessions end within seconds"
+			says := "is revoked: its sessions end within seconds"
+			if len(issued) > 0 {
+				says = fmt.Sprintf("is revoked, and with it %s: their sessions end within seconds", strings.Join(issued, ", "))
+			}
 			if len(file.List()) == 0 {
 				says += "; it was the last one, so nobody can connect until another is created"
 			}
-			return printLine(cmd, map[string]string{"revoked": args[0]}, "%s is revoked: %s", args[0], says)
+			return printLine(cmd, revocation{args[0], issued}, "%s %s", args[0], says)
 		},
 	}
+	cmd.Flags().BoolVar(&with, "with-issued", false, "also revoke what its holder has issued, and what that has")
+	cmd.Flags().BoolVar(&keep, "keep-issued", false, "keep what its holder has issued")
+	return cmd
+}
+
+// A revocation is what token revoke prints as JSON.
+type revocation struct {
+	Revoked string   `json:"revoked"`
+	Issued  []string `json:"issued,omitempty"` // by it, and revoked with it
 }
 
 func newTokenProvision() *cobra.Command {

@@ -81,7 +81,7 @@ func TestTheBusItselfSaysWhoseTokenItIs(t *testing.T) {
 			t.Errorf("%s gets %d; want %d", name, got, c.want)
 		}
 	}
-	if err := file.Revoke("a", nil); err != nil {
+	if _, err := file.Revoke("a", nil); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, func() bool { return ask("Bearer "+ofAgent) == http.StatusUnauthorized })

@@ -47,8 +47,8 @@ func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) 
 		return err
 	}
 	if fits && len(token) > 0 {
-		status, _, err := k.call(ctx, http.MethodGet, "/whoami", nil, strings.TrimSpace(string(token)))
-		if err == nil && status == http.StatusOK {
+		status, answer, err := k.call(ctx, http.MethodGet, "/whoami", nil, strings.TrimSpace(string(token)))
+		if err == nil && status == http.StatusOK && recordsIssuer(answer) {
 			return nil
 		}
 		if err != nil {
@@ -56,6 +56,13 @@ func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) 
 		}
 	}
 	return k.issue(ctx, want, path)
+}
+
+// recordsIssuer reports whether the bus knows who issued a credential, as it says in an
+// answer: one from before it recorded that would outlive the revocation of ours.
+func recordsIssuer(answer []byte) bool {
+	var c struct{ Issuer string }
+	return json.Unmarshal(answer, &c) == nil && c.Issuer != ""
 }
 
 // currentFits reports whether the agent's current credential grants exactly what the

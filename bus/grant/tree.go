@@ -1,0 +1,34 @@
+package grant
+
+// Tree visits the credentials that one of a list has issued, each followed by those that
+// it has issued itself, at one more depth. Those that nobody issued, but the operator
+// made, are below the name "".
+func Tree(list []Credential, issuer string, visit func(c *Credential, depth int)) {
+	issued := map[string][]*Credential{}
+	for i := range list {
+		issued[list[i].Issuer] = append(issued[list[i].Issuer], &list[i])
+	}
+	var below func(name string, depth int)
+	below = func(name string, depth int) {
+		for _, c := range issued[name] {
+			visit(c, depth)
+			below(c.Name, depth+1)
+		}
+	}
+	below(issuer, 0)
+}
+
+// Issued returns the names of what one credential of a list has issued, and of what
+// those have.
+func Issued(list []Credential, name string) (names []string) {
+	Tree(list, name, func(c *Credential, _ int) { names = append(names, c.Name) })
+	return names
+}
+
+// rooted returns the credentials of a list whose issuer is there, and whose issuer's is:
+// who takes one out of the file by hand takes out what it issued, too.
+func rooted(list []Credential) []Credential {
+	kept := make([]Credential, 0, len(list))
+	Tree(list, "", func(c *Credential, _ int) { kept = append(kept, *c) })
+	return kept
+}

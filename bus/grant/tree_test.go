@@ -1,0 +1,107 @@
+package grant_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hubbub/bus/grant"
+)
+
+// issuing makes a file in which root issued a and b, a issued deep, and alone stands by
+// itself.
+func issuing(t *testing.T) *grant.File {
+	t.Helper()
+	f := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	tokens := map[string]string{}
+	for _, c := range []struct{ issuer, name string }{{"", "root"}, {"", "alone"}, {"root", "b"}, {"root", "a"}, {"a", "deep"}} {
+		next := grant.Credential{Name: c.name, Identities: []string{"agent:x"}, Issue: []string{"agent:*"}}
+		token, err := "", error(nil)
+		if issuer, ok := f.Lookup(tokens[c.issuer]); ok {
+			token, err = f.Issue(issuer, next)
+		} else {
+			token, err = f.Create(next)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[c.name] = token
+	}
+	return f
+}
+
+// shape returns the names of the credentials, each with the depth at which it stands.
+func shape(f *grant.File) string {
+	var b strings.Builder
+	grant.Tree(f.List(), "", func(c *grant.Credential, depth int) { b.WriteString(strings.Repeat(">", depth) + c.Name + " ") })
+	return b.String()
+}
+
+func TestTheTreeOfIssuers(t *testing.T) {
+	f := issuing(t)
+	if got := shape(f); got != "alone root >a >>deep >b " {
+		t.Errorf("the tree is %s", got)
+	}
+	if got := grant.Issued(f.List(), "root"); !slices.Equal(got, []string{"a", "deep", "b"}) {
+		t.Errorf("root issued %q", got)
+	}
+	root := grant.Credential{Name: "root", SHA256: grant.Hash("another token"), Identities: []string{"agent:x"}}
+	if err := f.Put(root); err != nil || shape(f) != "alone root >a >>deep >b " {
+		t.Errorf("an issuer that got another token: %v, %s", err, shape(f))
+	}
+	if err := f.RevokeAlone("a"); err != nil || shape(f) != "alone root >b >deep " {
+		t.Errorf("without a alone: %v, %s", err, shape(f))
+	}
+	if err := f.RevokeAlone("a"); !errors.Is(err, grant.ErrUnknown) {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := f.Revoke("root", nil); err != nil || shape(f) != "alone " {
+		t.Errorf("without root and what it issued: %v, %s", err, shape(f))
+	}
+}
+
+// TestWhoIsRevokedIssuesNothing: also where its request was allowed before, or its name
+// is somebody else's now.
+func TestWhoIsRevokedIssuesNothing(t *testing.T) {
+	f := issuing(t)
+	list := f.List()
+	alone := list[slices.IndexFunc(list, func(c grant.Credential) bool { return c.Name == "alone" })]
+	if _, err := f.Revoke("alone", nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := f.Issue(&alone, grant.Credential{Name: "late", Identities: []string{"agent:x"}}); !errors.Is(err, grant.ErrRevoked) {
+			t.Errorf("a revoked issuer: %v", err)
+		}
+		if _, err := f.Create(grant.Credential{Name: "alone", Identities: []string{"agent:x"}}); err != nil && !errors.Is(err, grant.ErrExists) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAnIssuerThatIsTakenOutByHand takes out what it issued, and issuers in a circle are
+// nobody's.
+func TestAnIssuerThatIsTakenOutByHand(t *testing.T) {
+	f := issuing(t)
+	path := filepath.Join(t.TempDir(), grant.FileName)
+	var text strings.Builder
+	for _, c := range f.List() {
+		if c.Name != "a" {
+			text.WriteString("[[credential]]\nname = \"" + c.Name + "\"\nissuer = \"" + c.Issuer + "\"\nsha256 = \"" + c.SHA256 + "\"\n")
+		}
+	}
+	text.WriteString("[[credential]]\nname = \"round\"\nissuer = \"round\"\nsha256 = \"" + grant.Hash("round") + "\"\n")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f = grant.NewFile(path)
+	if err := f.Reload(); err != nil || shape(f) != "alone root >b " {
+		t.Errorf("%v, %s", err, shape(f))
+	}
+	if _, ok := f.Lookup("round"); ok {
+		t.Error("one that issued itself is in force")
+	}
+}
