@@ -61,10 +61,17 @@ func (b *batch) flush() {
 	b.dirty = b.dirty[:0]
 }
 
-// record appends rows to the activity log. If the log makes it wait, it flushes
-// first.
+// record appends rows to the activity log, without the secrets that they hold. If the
+// log makes it wait, it flushes first.
 func (b *batch) record(rows ...activitylog.Row) {
-	if b.server.log == nil || b.server.log.TryAppend(rows...) {
+	if b.server.log == nil {
+		return
+	}
+	for i := range rows {
+		r := &rows[i]
+		r.Payload, r.Error = b.server.options.Redact.Bytes(r.Payload), b.server.options.Redact.String(r.Error)
+	}
+	if b.server.log.TryAppend(rows...) {
 		return
 	}
 	b.flush()

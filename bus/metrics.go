@@ -130,6 +130,7 @@ var logMetrics = []metric[logStats]{
 var (
 	descDeliveries = desc("deliveries_total", "Deliveries by outcome.", "outcome")
 	descLimits     = desc("limit_reached_total", "How often a bound was reached.", "limit")
+	descRedacted   = desc("activity_redacted_total", "Secrets taken out of rows of the activity log.", "rule")
 	descBound      = desc("limit", "The bounds in force.", "limit")
 	descUsed       = desc("limit_used", "What is in use of a bound; of a bound of each peer, by the peer that uses most.", "limit")
 	descLatency    = desc("message_seconds", "Time from acceptance to the last outcome.")
@@ -145,6 +146,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	collect(ch, busMetrics, &s)
 	collectLabelled(ch, descDeliveries, prometheus.CounterValue, s.Deliveries)
 	collectLabelled(ch, descLimits, prometheus.CounterValue, s.Limits)
+	collectLabelled(ch, descRedacted, prometheus.CounterValue, s.Redacted)
 	collectLabelled(ch, descBound, prometheus.GaugeValue, s.Bounds)
 	collectLabelled(ch, descUsed, prometheus.GaugeValue, s.Used)
 	if cpu, err := processorTime(); err == nil {

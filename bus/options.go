@@ -9,6 +9,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/bus/grant"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/redact"
 	"hubbub/protocol/wire"
 
 	"github.com/rs/zerolog"
@@ -17,15 +18,16 @@ import (
 // Options are the optional settings of a Server. Nil is valid; zero values
 // mean the defaults named beside each field.
 type Options struct {
-	Listen       string       // address; 127.0.0.1:7892
-	TLS          *tls.Config  // serve wss; none
-	Plaintext    bool         // allow other than loopback without TLS
-	AllowOrigins []string     // full origins, such as https://ops.example.com, beside the bus's own
-	Credentials  *grant.File  // none: the bus is open, to loopback only
-	Cluster      Cluster      // joins this bus with others; none
-	Console      http.Handler // serves /console/; none
-	Name         string       // of this bus, for serverId; random
-	Version      string       // for serverInfo; "dev"
+	Listen       string           // address; 127.0.0.1:7892
+	TLS          *tls.Config      // serve wss; none
+	Plaintext    bool             // allow other than loopback without TLS
+	AllowOrigins []string         // full origins, such as https://ops.example.com, beside the bus's own
+	Credentials  *grant.File      // none: the bus is open, to loopback only
+	Cluster      Cluster          // joins this bus with others; none
+	Console      http.Handler     // serves /console/; none
+	Redact       *redact.Redactor // takes secrets out of rows, not out of what is delivered; none
+	Name         string           // of this bus, for serverId; random
+	Version      string           // for serverInfo; "dev"
 	Log          *zerolog.Logger
 	OnReady      func(addr net.Addr) // called once, when the bus listens
 	Pulse        func()              // called after every sweep, which visits each session: so only while the bus is alive

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/protocol"
+	"hubbub/protocol/redact"
 
 	_ "modernc.org/sqlite"
 )
@@ -71,6 +73,44 @@ func TestRowsOfADelivery(t *testing.T) {
 		"process_start | m1 | "+id+" | agent:x | agent:x | start | - | -",
 		`process_finish | m1 | `+id+` | agent:x | agent:x | ok | {"processed":true,"status":"ok","message":"configured"} | -`,
 		`send_finish | m1 | call-7 | tg:1 | agent:x | ok | {"accepted":true,"messageId":"m1","deliveredTo":1,"addressee":"ok"} | -`)
+}
+
+// TestRowsHoldNoSecrets sends secrets through the bus: the peer gets them, the log does not.
+func TestRowsHoldNoSecrets(t *testing.T) {
+	b := bustest.Start(t, &bus.Options{Redact: redact.New()})
+	p := rawPeer(t, b, "agent:x", "agent:x")
+	s := rawPeer(t, b, "tg:1")
+	token, key := "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+	message := `{"messageId":"m1","type":"tg_message","from":"tg:1","timestamp":"2026-02-17T12:00:00Z","content":{"text":"my token is ` + token + `\nok"}}`
+	s.write(`{"jsonrpc":"2.0","id":"7","method":"sendMessage","params":{"topic":"agent:x","payload":` + message + `}}`)
+	m, err := p.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(m.Params), message) {
+		t.Errorf("the peer got %s", m.Params)
+	}
+	id := string(m.ID)
+	p.write(`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"no access with ` + key + `"}}`)
+	answer, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(answer.Result), key) {
+		t.Errorf("the sender got %s", answer.Result)
+	}
+	kept := rows(t, b, "message_id='m1'")
+	for _, row := range kept {
+		if strings.Contains(row, token) || strings.Contains(row, key) {
+			t.Errorf("the log has a secret: %s", row)
+		}
+	}
+	if len(kept) != 4 || !strings.Contains(kept[0], `my token is [redacted:telegram-bot-token]\nok"}}`) || !strings.Contains(kept[2], "no access with [redacted:github-pat]") {
+		t.Errorf("the rows are\n%s", strings.Join(kept, "\n"))
+	}
+	if found := b.Server().Counters().Redacted; found["telegram-bot-token"] != 1 || found["github-pat"] < 2 {
+		t.Errorf("counted: %v", found)
+	}
 }
 
 func TestRowsOfFailuresAndOfNobody(t *testing.T) {

@@ -37,6 +37,7 @@ type Counters struct {
 	Refused    uint64            `json:"refused"`    // requests answered with an error
 	Deliveries map[string]uint64 `json:"deliveries"` // by outcome
 	Limits     map[string]uint64 `json:"limits"`     // how often each bound was reached
+	Redacted   map[string]uint64 `json:"redacted"`   // secrets that rows of the log hold no more, by rule
 	Latency    []Bucket          `json:"-"`          // from acceptance to the last outcome
 	LatencySum time.Duration     `json:"-"`
 

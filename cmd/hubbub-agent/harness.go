@@ -61,7 +61,7 @@ func (s *settings) newHarness(env *program.Env, data string) (harness.Harness, i
 	m := models[s.harness]
 	return m.make(&model.Options{
 		BaseURL: s.baseURL, Model: s.model, Key: func() (string, error) { return env.Secret(m.keyName) },
-		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys}),
+		Servers: mcptools.NewPool(&mcptools.PoolOptions{Hide: modelKeys, Redact: s.agent.Redact}),
 		Time:    s.agent.Deadline, History: history, Log: &log,
 	}), history, nil
 }

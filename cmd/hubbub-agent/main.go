@@ -18,6 +18,7 @@ import (
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
+	"hubbub/protocol/redact"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -35,6 +36,7 @@ type settings struct {
 	policyVersion  string
 	permission     string
 	mcpFile        string
+	noRedact       bool
 	check          bool
 }
 
@@ -68,6 +70,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
 	fs.StringVar(&o.WakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
+	fs.BoolVar(&s.noRedact, "no-redact", false, "give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 	fs.BoolVar(&s.check, program.CheckFlag, false, "look at the settings and exit")
 	fs.Lookup(program.CheckFlag).Hidden = true
 }
@@ -87,6 +90,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 	}
 	if s.check {
 		return s.checkHarness(env)
+	}
+	if !s.noRedact {
+		s.agent.Redact = redact.New()
 	}
 	data, err := env.MakeData()
 	if err != nil {

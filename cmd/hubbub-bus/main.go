@@ -14,6 +14,7 @@ import (
 	"hubbub/bus"
 	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
+	"hubbub/protocol/redact"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
@@ -39,6 +40,7 @@ type settings struct {
 	cluster clusterSettings
 
 	noConsole bool
+	noRedact  bool
 }
 
 func busProgram() program.Program {
@@ -76,6 +78,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.log.Hold, "activity-hold", activitylog.DefaultHold, "how long publishers wait for a commit of the activity log that takes long, before rows are lost")
 	fs.Int64Var(&s.log.MaxWAL, "activity-wal", activitylog.DefaultMaxWAL, "bytes that the activity log's write-ahead file may grow to while a reader keeps it from being cut")
 	fs.BoolVar(&s.log.Required, "activity-required", false, "refuse messages while the activity log cannot keep up")
+	fs.BoolVar(&s.noRedact, "no-redact", false, "write secrets to the activity log as they are; otherwise what has the shape of one is replaced by its name")
 	fs.BoolVar(&s.noConsole, "no-console", false, "serve no web console at /console/")
 	s.cluster.flags(fs)
 	fs.BoolVar(&s.noLog, "no-activity-log", false, "write no activity log (for measuring what it costs)")
@@ -101,6 +104,9 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		o.Name = bus.NewName()
 	}
 	o.Credentials = grant.NewFile(filepath.Join(data, grant.FileName))
+	if !s.noRedact {
+		o.Redact = redact.New()
+	}
 	o.StopTimeout, s.log.StopTimeout = drainTime, logTime
 	o.Version, o.Log, o.Pulse = program.Version(), &env.Log, env.Pulse
 	joined, err := s.cluster.join(o, &s.log, &env.Log)

@@ -15,6 +15,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/external"
 	"hubbub/peers/chorus"
+	"hubbub/protocol/redact"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
@@ -29,6 +30,7 @@ type settings struct {
 	allow     []string
 	tlsCert   string
 	tlsKey    string
+	noRedact  bool
 	plaintext bool
 }
 
@@ -54,6 +56,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxFrame, "max-frame", 1<<20, "largest frame of the bus, in bytes: what would not fit is refused with 413")
 	fs.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM), to serve https; it is read again when it changes")
 	fs.StringVar(&s.tlsKey, "tls-key", "", "key file (PEM) of --tls-cert")
+	fs.BoolVar(&s.noRedact, "no-redact", false, "give agents the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 	fs.BoolVar(&s.plaintext, "plaintext", false, "allow other addresses than loopback without TLS, behind a proxy that has it")
 }
 
@@ -80,7 +83,12 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 		o.PublicURL, o.ProxyURL = "https://"+listener.Addr().String(), "https://"+listener.Addr().String()
 	}
 	o.Peer, o.Log, o.Version = env.PeerOptions(), &env.Log, env.Version
+	var secrets *redact.Redactor
+	if !s.noRedact {
+		secrets = redact.New()
+	}
 	o.OpenAgent = func(ctx context.Context, s *chorus.AgentSpec) (chorus.Agent, error) {
+		s.Redact = secrets
 		return external.Open(ctx, (*external.Spec)(s))
 	}
 	o.OnReady = func() {

@@ -9,6 +9,7 @@ import (
 	"hubbub/peers/collab"
 	"hubbub/peers/peer"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/redact"
 
 	"github.com/rs/zerolog"
 )
@@ -28,8 +29,9 @@ type Options struct {
 	DigestEvery   time.Duration    // 0 = no digests
 	DeferFor      time.Duration    // before a deferred event comes back, doubling; default 15m
 
-	SystemPrompt string // the operator's text; the response rules are added
-	Workspace    string // folder for harnesses that work in one
+	SystemPrompt string           // the operator's text; the response rules are added
+	Workspace    string           // folder for harnesses that work in one
+	Redact       *redact.Redactor // takes secrets out of what the agent's tools give a model; none
 	// ChatServer, if set, is this agent's own MCP server as the turns of one chat
 	// see it.
 	ChatServer func(chat string) harness.MCPServer

@@ -11,6 +11,7 @@ import (
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol"
+	"hubbub/protocol/redact"
 )
 
 func ids(list any, key string) []string {
@@ -225,6 +226,19 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 		}
 		if servers := s.seen()[0].MCP; len(servers) != 1 || servers[0].URL != "http://127.0.0.1:1/mcp" {
 			t.Errorf("the turn has the MCP servers %v", servers)
+		}
+	})
+}
+
+// TestAModelReadsNoSecretOfAChat: what people wrote before is in the answer of a tool, the
+// secrets in it are not.
+func TestAModelReadsNoSecretOfAChat(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{Redact: redact.New()}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "the bot is 123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1, keep it"))
+		w.sleep(5 * time.Second)
+		_, r := call(w.tools(), "chat.read_thread", map[string]any{"conversation": "42"})
+		if text := r.Text() + string(r.StructuredContent); strings.Contains(text, "AAHdq") || !strings.Contains(text, "the bot is [redacted:telegram-bot-token], keep it") {
+			t.Errorf("the model reads %s", text)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol/chorus"
+	"hubbub/protocol/redact"
 	"hubbub/protocol/retry"
 
 	"github.com/rs/zerolog"
@@ -57,6 +58,7 @@ type AgentSpec struct {
 	Deadline      time.Duration // of an answer
 	Version       string
 	Log           *zerolog.Logger
+	Redact        *redact.Redactor // takes secrets out of what tools answer; none
 }
 
 // members keeps an agent running for every external agent in the database, as they

@@ -17,6 +17,7 @@ import (
 	"hubbub/protocol"
 	words "hubbub/protocol/chorus"
 	"hubbub/protocol/datafolder"
+	"hubbub/protocol/redact"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
@@ -36,6 +37,7 @@ type Spec struct {
 	Deadline       time.Duration // for an answer; as long as a callback lives
 	Version        string        // of the program, for MCP clients
 	Log            *zerolog.Logger
+	Redact         *redact.Redactor // takes secrets out of what tools answer; none
 }
 
 // An Agent is an agent elsewhere. Its harness takes what comes to callbacks.
@@ -63,7 +65,7 @@ func Open(ctx context.Context, s *Spec) (*Agent, error) {
 	x.server = &mcp.Implementation{Name: "hubbub-chorus", Title: "A chat on Hubbub", Version: s.Version}
 	x.agent = agent.New(protocol.PeerID("agent:"+s.Name), db, x.Harness, &agent.Options{
 		Peer: s.Peer, Roles: s.Roles, Streams: s.Streams, HarnessType: "chorus",
-		ComposeWindow: max(s.ComposeWindow, 1), ComposeCap: s.ComposeCap, Deadline: s.Deadline, Log: s.Log,
+		ComposeWindow: max(s.ComposeWindow, 1), ComposeCap: s.ComposeCap, Deadline: s.Deadline, Log: s.Log, Redact: s.Redact,
 	})
 	return x, nil
 }

@@ -3,6 +3,9 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"slices"
+
+	"hubbub/protocol/redact"
 )
 
 // Tools are what a model may call. Implementations may be called from any
@@ -61,6 +64,16 @@ func Refused(reason string, structured any) Result {
 		r.IsError = true
 	}
 	r.Content = []Content{{Type: "text", Text: reason}}
+	return r
+}
+
+// Without returns a result that holds no secrets, as a model may read it.
+func (r Result) Without(secrets *redact.Redactor) Result {
+	r.StructuredContent = secrets.Bytes(r.StructuredContent)
+	r.Content = slices.Clone(r.Content)
+	for i := range r.Content {
+		r.Content[i].Text = secrets.String(r.Content[i].Text)
+	}
 	return r
 }
 

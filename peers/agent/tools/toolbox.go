@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/collab"
 	"hubbub/peers/outbox"
 	"hubbub/protocol"
+	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 )
 
@@ -34,8 +35,9 @@ type Kit struct {
 	mailbox.Settings
 	Mailbox  *mailbox.Mailbox
 	Broker   *collab.Client
-	ClaimTTL time.Duration // of a claim that names none
-	Changed  func()        // called after each tool that may have changed something
+	ClaimTTL time.Duration    // of a claim that names none
+	Changed  func()           // called after each tool that may have changed something
+	Redact   *redact.Redactor // takes secrets out of results; none
 }
 
 // A Toolbox is the agent's tools as one turn has them, or, without a turn, as a
@@ -132,7 +134,7 @@ func (b *Toolbox) Call(ctx context.Context, name string, arguments json.RawMessa
 		if !r.tool.ReadOnly {
 			b.kit.Changed()
 		}
-		return result
+		return result.Without(b.kit.Redact)
 	}
 	return harness.Refused(fmt.Sprintf("There is no tool %q. Use one of those of tools/list.", name), nil)
 }

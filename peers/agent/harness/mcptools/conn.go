@@ -192,7 +192,7 @@ func (c *conn) Call(ctx context.Context, name string, arguments json.RawMessage)
 		c.pool.mu.Unlock()
 		return harness.Refused("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(ctx, err)), nil)
 	}
-	return readable(result, c.pool.opts.ResultBytes)
+	return readable(result, c.pool.opts.ResultBytes).Without(c.pool.opts.Redact)
 }
 
 // readable takes what a model can read of a result, within a number of bytes.

@@ -20,6 +20,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/protocol/redact"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -205,6 +206,26 @@ func TestResultsAreBounded(t *testing.T) {
 	text := tools.Call(t.Context(), "docs__long", nil).Text()
 	if len(text) > 101+100 || !strings.Contains(text, "[cut") || strings.ContainsRune(text, '\uFFFD') {
 		t.Errorf("%d bytes: %q", len(text), text)
+	}
+}
+
+func TestAModelReadsNoSecretOfATool(t *testing.T) {
+	const key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+	server := mcp.NewServer(&mcp.Implementation{Name: "env", Version: "1"}, nil)
+	server.AddTool(&mcp.Tool{Name: "read", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "TOKEN=" + key}}}, nil
+	})
+	server.AddTool(&mcp.Tool{Name: "list", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{StructuredContent: map[string]any{"token": key}}, nil
+	})
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(web.Close)
+	tools, _ := toolsOf(t, runPool(t, &mcptools.PoolOptions{Redact: redact.New()}), harness.MCPServer{Name: "env", URL: web.URL})
+	for _, name := range []string{"env__read", "env__list"} {
+		got, err := json.Marshal(tools.Call(t.Context(), name, nil))
+		if err != nil || strings.Contains(string(got), key) || !strings.Contains(string(got), "[redacted:github-pat]") {
+			t.Errorf("%s is read as %s, %v", name, got, err)
+		}
 	}
 }
 

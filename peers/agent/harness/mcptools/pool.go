@@ -11,14 +11,16 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/redact"
 	"hubbub/protocol/retry"
 )
 
 // PoolOptions are the optional settings of a Pool. Nil is valid.
 type PoolOptions struct {
-	ConnectTimeout time.Duration // for connecting and listing; default 10 s
-	ResultBytes    int           // of one result; default 256 KiB
-	Hide           []string      // variables of ours that commands do not get, such as the keys of models; one that needs them has them in its own env
+	ConnectTimeout time.Duration    // for connecting and listing; default 10 s
+	ResultBytes    int              // of one result; default 256 KiB
+	Redact         *redact.Redactor // takes secrets out of results; none
+	Hide           []string         // variables of ours that commands do not get, such as the keys of models; one that needs them has them in its own env
 }
 
 func (o *PoolOptions) withDefaults() PoolOptions {
