@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -79,7 +80,8 @@ func newTester(ctx context.Context) (*tester, error) {
 func (t *tester) close() { _ = os.RemoveAll(t.scratch) }
 
 // of returns the tests that see a package: of its group, or, where no test of its
-// group does, of all. Its own come first, then the quickest.
+// group does, of all. Its own come first, then those of the folder above, then the
+// quickest.
 func (t *tester) of(ctx context.Context, p place) ([]*tests, error) {
 	sees := func(program *tests) bool {
 		return slices.ContainsFunc(program.uses, func(used string) bool {
@@ -87,19 +89,19 @@ func (t *tester) of(ctx context.Context, p place) ([]*tests, error) {
 			return used == module+p.pkg
 		})
 	}
-	var near, far []*tests
+	var near, others []*tests
 	for _, program := range t.programs {
 		switch {
 		case !sees(program):
 		case program.folder == p.group || strings.HasPrefix(program.folder, p.group+"/"):
 			near = append(near, program)
 		case strings.HasPrefix(program.folder, "peers/") || strings.HasPrefix(program.folder, "bus"):
-			far = append(far, program)
+			others = append(others, program)
 		}
 	}
 	chosen := near
 	if len(near) == 0 {
-		chosen = far
+		chosen = others
 	}
 	for _, program := range chosen {
 		if program.took > 0 {
@@ -111,13 +113,16 @@ func (t *tester) of(ctx context.Context, p place) ([]*tests, error) {
 		}
 		program.took = time.Since(began)
 	}
-	own := func(program *tests) int {
-		if program.folder == p.pkg {
+	far := func(program *tests) int {
+		switch program.folder {
+		case p.pkg:
 			return 0
+		case path.Dir(p.pkg):
+			return 1
 		}
-		return 1
+		return 2
 	}
-	slices.SortFunc(chosen, func(a, b *tests) int { return cmp.Or(own(a)-own(b), cmp.Compare(a.took, b.took)) })
+	slices.SortFunc(chosen, func(a, b *tests) int { return cmp.Or(far(a)-far(b), cmp.Compare(a.took, b.took)) })
 	return chosen, nil
 }
 

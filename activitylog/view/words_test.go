@@ -1,0 +1,168 @@
+package view_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/activitylog/view"
+	"hubbub/protocol"
+)
+
+// TestDurationsInWords: at both sides of every change of unit.
+func TestDurationsInWords(t *testing.T) {
+	const ms, s, day = time.Millisecond, time.Second, 24 * time.Hour
+	for _, c := range []struct {
+		d                time.Duration
+		short, long, ago string // ago with " " between
+	}{
+		{-90 * s, "-90.0 s", "", "0s"},
+		{-3 * time.Microsecond, "-3 µs", "", "0s"},
+		{0, "0 µs", "0 µs", "0s"},
+		{999 * time.Microsecond, "999 µs", "999 µs", "0s"},
+		{ms, "1.0 ms", "1.0 ms", "0s"},
+		{9900 * time.Microsecond, "9.9 ms", "9.9 ms", "0s"},
+		{10 * ms, "10 ms", "10 ms", "0s"},
+		{999 * ms, "999 ms", "999 ms", "0s"},
+		{s, "1.0 s", "1.00 s", "1s"},
+		{9990 * ms, "10.0 s", "9.99 s", "9s"},
+		{10 * s, "10.0 s", "10.0 s", "10s"},
+		{59990 * ms, "60.0 s", "59.9 s", "59s"},
+		{time.Minute, "60.0 s", "1m 00s", "1m"},
+		{99 * s, "99.0 s", "1m 39s", "1m"},
+		{100 * s, "1m40s", "1m 40s", "1m"},
+		{time.Hour - s, "59m59s", "59m 59s", "59m"},
+		{time.Hour, "1h0m0s", "1h 00m", "1h 00m"},
+		{48*time.Hour - time.Minute, "47h59m0s", "47h 59m", "47h 59m"},
+		{48 * time.Hour, "48h0m0s", "2 days", "2d"},
+		{10*day + time.Hour, "241h0m0s", "10 days", "10d"},
+	} {
+		if got := []string{view.Short(c.d), view.Long(c.d), view.Ago(c.d, " ")}; !slices.Equal(got, []string{c.short, c.long, c.ago}) {
+			t.Errorf("%v is %q; want %q", c.d, got, []string{c.short, c.long, c.ago})
+		}
+	}
+}
+
+func TestNumbersInWords(t *testing.T) {
+	for v, want := range map[any]string{
+		0: "0 rows", 1: "1 row", int64(-1): "-1 rows", 999: "999 rows", 1000: "1\u202f000 rows", -1234567: "-1\u202f234\u202f567 rows",
+		12345.6: "12\u202f346 rows", 1.0: "1 row",
+	} {
+		if got := view.Many(v, "row"); got != want {
+			t.Errorf("%v is %q; want %q", v, got, want)
+		}
+	}
+	if got := view.Plural(2, "reply", "replies"); got != "2 replies" {
+		t.Errorf("two are %q", got)
+	}
+}
+
+// TestAQueryIsReadAsAFilter: every part, and what is wrong with one by its name.
+func TestAQueryIsReadAsAFilter(t *testing.T) {
+	now := time.Date(2026, 2, 17, 12, 0, 0, 0, time.UTC)
+	q := view.Query{
+		Topic: "tg:*", Peer: "agent:lead", Status: "timeout", Text: "deploy", Since: "15m", Until: "2026-02-17T11:59:00Z",
+		Types: []string{"tg_message", "tg_reply"}, Events: []string{"send_start", "log_gap"},
+	}
+	f, err := q.Filter(now)
+	if err != nil || f.Topic != "tg:*" || f.Peer != "agent:lead" || f.Status != "timeout" || f.Text != "deploy" ||
+		!f.Since.Equal(now.Add(-15*time.Minute)) || !f.Until.Equal(now.Add(-time.Minute)) ||
+		!slices.Equal(f.Types, []protocol.MessageType{protocol.TypeTGMessage, protocol.TypeTGReply}) ||
+		!slices.Equal(f.Events, []activitylog.Event{activitylog.SendStart, activitylog.LogGap}) {
+		t.Errorf("it is read as %+v, %v", f, err)
+	}
+	if f, err := (&view.Query{}).Filter(now); err != nil || f.Topic+f.Peer != "" || !f.Since.IsZero() || !f.Until.IsZero() {
+		t.Errorf("an empty query is read as %+v, %v", f, err)
+	}
+	for says, q := range map[string]view.Query{
+		`topic "` + strings.Repeat("*", 300) + `"`:           {Topic: strings.Repeat("*", 300)},
+		`peer "` + strings.Repeat("*", 300) + `"`:            {Peer: strings.Repeat("*", 300)},
+		`status "fine" is no status of a row: start`:         {Status: "fine"},
+		`since "then" is neither`:                            {Since: "then"},
+		`until "then" is neither`:                            {Until: "then"},
+		`type "letter" is no message type: `:                 {Types: []string{"tg_message", "letter"}},
+		`event "party" is no event of the log: send_start, `: {Events: []string{"party"}},
+	} {
+		if _, err := q.Filter(now); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v is refused with %v; want %s", q, err, says)
+		}
+	}
+	if at, err := view.Moment("since", "2026-02-17", now); err != nil || at.Format(time.DateTime) != "2026-02-17 00:00:00" || at.Location() != time.Local {
+		t.Errorf("a date is read as %v, %v", at, err)
+	}
+}
+
+func TestARowInFull(t *testing.T) {
+	for _, test := range []struct {
+		event                activitylog.Event
+		payload, fault, want string
+	}{
+		{activitylog.LogGap, `{"lost":1234}`, "disk is full", "1234 rows could not be written: disk is full"},
+		{activitylog.LogGap, `lost`, "disk is full", "disk is full"},
+		{activitylog.PeerConnected, `{"remote":"127.0.0.1:1"}`, "", ""},
+		{activitylog.ProcessStart, `{}`, "", ""},
+		{activitylog.ProcessFinish, `{"processed":true,"message":"done"}`, "", "done"},
+		{activitylog.ProcessFinish, `{"processed":false,"message":"no"}`, "it hung up", "it hung up"},
+		{activitylog.SendFinish, `{"deliveredTo":0}`, "", "nobody listens"},
+		{activitylog.SendFinish, `{"deliveredTo":2,"failures":[{"peer":"agent:a","status":"timeout"}]}`, "", "delivered to 2, agent:a timeout"},
+		{activitylog.SendFinish, `?`, "", ""},
+		{activitylog.SendStart, `{"content":{"text":"say \"hello\""}}`, "", `"say \"hello\""`},
+		{activitylog.SendStart, `{"content":{"event":"spawn","status":"failed","message":"no room"}}`, "", "spawn: failed no room"},
+		{activitylog.SendStart, `{"content":{"event":"online","agent":"agent:lead"}}`, "", "online"},
+		{activitylog.SendStart, `{"content":{}}`, "", "{}"},
+		{activitylog.SendStart, `{"content":{"event":"turn","state":"started","attempt":1}}`, "", "turn started"},
+	} {
+		e := activitylog.Entry{Event: test.event.String(), Payload: []byte(test.payload), Error: test.fault}
+		if got := view.Full.Row(&e); got != test.want {
+			t.Errorf("%s %s: %q; want %q", test.event, test.payload, got, test.want)
+		}
+	}
+	e := activitylog.Entry{Event: activitylog.SendStart.String(), Payload: []byte(`{"content":{}}`)}
+	if got := view.Brief.Row(&e); got != "" {
+		t.Errorf("an empty content is %q in brief", got)
+	}
+}
+
+func TestARecordInWords(t *testing.T) {
+	yes, no := true, false
+	type record = activitylog.AttentionRecord
+	for _, c := range []struct {
+		record      record
+		full, brief string
+	}{
+		{
+			record{Event: "attention_decision", Directedness: "to_me", Policy: "must_respond", Injection: "buffered", Priority: "normal", Reason: "direct_message"},
+			"decided: to_me, must_respond, buffered, because direct_message", "must_respond, buffered: direct_message",
+		},
+		{
+			record{Event: "attention_decision", Directedness: "to_me", Policy: "must_respond", Injection: "immediate", Priority: "urgent"},
+			"decided: to_me, must_respond, immediate, urgent", "must_respond, immediate: ",
+		},
+		{record{Event: "turn", State: "started", Attempt: 1, MergedEventIDs: []string{"a"}}, "turn started", "turn started"},
+		{
+			record{Event: "turn", State: "failed", Attempt: 2, MergedEventIDs: []string{"a", "b"}, Reason: "r"},
+			"turn failed (attempt 2), for 2 events at once, because r", "turn failed",
+		},
+		{record{Event: "refusal", Tool: "chat.react", Reason: "left"}, "refused: chat.react, because left", "refusal: left"},
+		{record{Event: "disposition", Disposition: "ignored"}, "ended: ignored", "ignored"},
+		{record{Event: "disposition", Disposition: "ignored", Reason: "ambient"}, "ended: ignored, because ambient", "ignored: ambient"},
+		{record{Event: "claim", Granted: &yes, Token: 3}, "claimed: token 3, by the broker", "claim"},
+		{record{Event: "claim", Granted: &yes, Token: 3, Via: "local"}, "claimed: token 3, by the local", "claim"},
+		{record{Event: "claim", Granted: &no, Owner: "w4"}, "lost the claim to w4", "claim"},
+		{record{Event: "claim"}, "lost the claim to another agent", "claim"},
+		{record{Event: "delivery", Kind: "text", Sent: "msg_1", Status: "failed", Reason: "r"}, "delivery of text msg_1: failed, because r", "delivery: r"},
+		{record{Event: "delivery", Status: "failed"}, "delivery of: failed", "delivery"},
+		{record{Event: "escalation", With: "w4"}, "escalated: a person was called into the exchange with w4", "escalation"},
+		{record{Event: "progress", Message: "half"}, "progress: half", "progress"},
+		{record{Event: "party", Reason: "r"}, "recorded party, because r", "party: r"},
+	} {
+		if got := view.Full.Record(&c.record); got != c.full {
+			t.Errorf("in full %q; want %q", got, c.full)
+		}
+		if got := view.Brief.Record(&c.record); got != c.brief {
+			t.Errorf("in brief %q; want %q", got, c.brief)
+		}
+	}
+}
