@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"hubbub/activitylog"
@@ -16,6 +17,10 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
 		return
 	}
+	if err := s.account.send(s.batch.at, len(m.Params)); err != nil {
+		s.overrun(m, send, err)
+		return
+	}
 	if err := s.maySend(&send); err != nil {
 		s.record(activitylog.Row{
 			Event: activitylog.Rejected, MessageID: send.MessageID, RPCID: m.ID.String(), Actor: send.From,
@@ -29,6 +34,22 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 		return
 	}
 	s.publish(m.ID, send)
+}
+
+// overrun answers a message that a bound of the credential does not let through. It leaves
+// no row: the log's bytes may be what is used up.
+func (s *session) overrun(m jsonrpc.Message, send protocol.Send, why error) {
+	result := protocol.SendResult{
+		MessageID: protocol.MessageID(send.MessageID),
+		Failures:  []protocol.Failure{{Peer: s.id, Status: protocol.OutcomeRate, Error: why.Error()}},
+	}
+	if protocol.IsIdentity(protocol.Topic(send.Topic)) {
+		result.Addressee = protocol.AddresseeFailed
+	}
+	s.server.metrics.refused.Add(1)
+	if answer, err := json.Marshal(result); err == nil { // strings only
+		s.answer(m, answer)
+	}
 }
 
 // granted returns the session's credential, or nil if the bus is open.

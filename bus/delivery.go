@@ -45,7 +45,12 @@ func (d *delivery) startRow() activitylog.Row {
 func (d *delivery) settle(b *batch, o protocol.Outcome, answer []byte, text string) {
 	if b.server.log != nil {
 		row := d.row(activitylog.ProcessFinish, string(o))
-		row.At, row.Payload, row.Error = b.now(), keep(answer), text
+		row.At, row.Error = b.now(), text
+		if d.target.account.mayExplain(b.at, len(answer)) {
+			row.Payload = keep(answer)
+		} else {
+			row.Error = "the answer is not recorded: the peer's credential has used up its bytes of the activity log"
+		}
 		b.record(row)
 	}
 	b.counts.outcome(o)

@@ -23,6 +23,10 @@ func (s *session) initialize(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeNotInitialized, "the session is initialized already, as %s", s.id))
 		return
 	}
+	if err := s.account.change(s.batch.at, len(m.Params)); err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
+		return
+	}
 	id, patterns, err := protocol.ScanInitialize(&s.batch.parser, m.Params)
 	if err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
@@ -41,13 +45,36 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return
 	}
 	answer := func() { s.answerInitialize(m, len(patterns)) }
-	if s.late(s.batch.at) || !s.take(s.batch, id, patterns, answer) {
+	if s.late(s.batch.at) || !s.mayCome(m, id, len(patterns)) {
+		return // the sweeper will end the session, or it may try again
+	}
+	if !s.take(s.batch, id, patterns, answer) {
+		s.account.unsubscribe(len(patterns))
 		return // the session was ended meanwhile, or will be by the sweeper
 	}
 	s.announce(m.ID, patterns)
 	if err := s.mayBe(id); err != nil { // the credential changed before recheck could see the session as ready
 		s.evict(s.batch, wire.ClosePolicy, errRevoked.Error())
 	}
+}
+
+// mayCome takes the places of a session's first patterns, for which those of a session that
+// it takes over count too. It reports whether the credential has places for all of it.
+func (s *session) mayCome(m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
+	freed, older := 0, s.server.holder(id)
+	if older != nil && older.account == s.account {
+		older.mu.Lock()
+		freed = len(older.patterns)
+		older.mu.Unlock()
+	} else if err := s.account.crowded(s.batch.at); err != nil {
+		s.evict(s.batch, wire.CloseTryLater, err.Error())
+		return false
+	}
+	if err := s.account.subscribe(s.batch.at, patterns, freed); err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
+		return false
+	}
+	return true
 }
 
 // answerInitialize is called before anything can be delivered to the session.
@@ -105,6 +132,7 @@ func connected(remote string) []byte {
 // record writes a row about the session itself to the activity log.
 func (s *session) record(row activitylog.Row) {
 	row.At = s.batch.now()
+	s.account.write(row)
 	s.batch.record(row)
 }
 

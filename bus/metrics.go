@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"maps"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,11 +27,17 @@ const (
 	limitSessions
 	limitInitialize
 	limitPing
+	limitCredentialSessions // those of each credential are together
+	limitCredentialSubscriptions
+	limitCredentialMessages
+	limitCredentialBytes
+	limitCredentialLogBytes
 	limitCount
 )
 
 var limitNames = [limitCount]string{
 	"peer_queue", "observer_buffer", "write_timeout", "max_frame", "max_subscriptions", "max_sessions", "initialize_timeout", "ping",
+	"credential_sessions", "credential_subscriptions", "credential_messages", "credential_bytes", "credential_log_bytes",
 }
 
 var outcomes = [...]protocol.Outcome{
@@ -132,7 +139,7 @@ var (
 	descLimits     = desc("limit_reached_total", "How often a bound was reached.", "limit")
 	descRedacted   = desc("activity_redacted_total", "Secrets taken out of rows of the activity log.", "rule")
 	descBound      = desc("limit", "The bounds in force.", "limit")
-	descUsed       = desc("limit_used", "What is in use of a bound; of a bound of each peer, by the peer that uses most.", "limit")
+	descUsed       = desc("limit_used", "What is in use of a bound; of a bound of each peer, by the peer that uses most; of a bound of each credential, by the credential that does.", "limit")
 	descLatency    = desc("message_seconds", "Time from acceptance to the last outcome.")
 	descCPU        = desc("cpu_seconds_total", "Processor time of the program, more exact than process_cpu_seconds_total.")
 )
@@ -211,6 +218,11 @@ func (o *Options) bounds() map[string]float64 {
 		"max_frame_bytes":            float64(o.MaxFrame),
 		"max_subscriptions":          float64(o.MaxSubscriptions),
 		"max_sessions":               float64(o.MaxSessions),
+		"credential_sessions":        float64(o.EachCredential.Sessions),
+		"credential_subscriptions":   float64(o.EachCredential.Subscriptions),
+		"credential_messages":        float64(o.EachCredential.Messages),
+		"credential_bytes":           float64(o.EachCredential.Bytes),
+		"credential_log_bytes":       float64(o.EachCredential.LogBytes),
 		"topic_bytes":                protocol.MaxTopic,
 		"pattern_bytes":              protocol.MaxPattern,
 		"pattern_stars":              protocol.MaxStars,
@@ -251,14 +263,15 @@ func (t *totals) add(s *session) {
 	m.buffered = max(m.buffered, s.stream.Buffered())
 }
 
-// used returns how much of each bound that can fill up is in use.
-func (t *totals) used() map[string]float64 {
-	return map[string]float64{
+// used adds how much of each bound that can fill up is in use.
+func (t *totals) used(of map[string]float64) map[string]float64 {
+	maps.Copy(of, map[string]float64{
 		"max_sessions":      float64(t.sessions),
 		"peer_window":       float64(t.most.unanswered),
 		"peer_queue":        float64(t.most.queued),
 		"peer_queue_bytes":  float64(t.most.queuedBytes),
 		"peer_buffer_bytes": float64(t.most.buffered),
 		"max_subscriptions": float64(t.most.patterns),
-	}
+	})
+	return of
 }

@@ -18,20 +18,21 @@ import (
 // Options are the optional settings of a Server. Nil is valid; zero values
 // mean the defaults named beside each field.
 type Options struct {
-	Listen       string           // address; 127.0.0.1:7892
-	TLS          *tls.Config      // serve wss; none
-	Plaintext    bool             // allow other than loopback without TLS
-	AllowOrigins []string         // full origins, such as https://ops.example.com, beside the bus's own
-	Credentials  *grant.File      // none: the bus is open, to loopback only
-	Cluster      Cluster          // joins this bus with others; none
-	Console      http.Handler     // serves /console/; none
-	Redact       *redact.Redactor // takes secrets out of rows, not out of what is delivered; none
-	Name         string           // of this bus, for serverId; random
-	Version      string           // for serverInfo; "dev"
-	Log          *zerolog.Logger
-	OnReady      func(addr net.Addr) // called once, when the bus listens
-	Pulse        func()              // called after every sweep, which visits each session: so only while the bus is alive
-	OnLull       func()              // called when traffic has ended, to return memory to the system
+	Listen         string           // address; 127.0.0.1:7892
+	TLS            *tls.Config      // serve wss; none
+	Plaintext      bool             // allow other than loopback without TLS
+	AllowOrigins   []string         // full origins, such as https://ops.example.com, beside the bus's own
+	Credentials    *grant.File      // none: the bus is open, to loopback only
+	EachCredential grant.Bounds     // of those that have none of their own; DefaultEachCredential
+	Cluster        Cluster          // joins this bus with others; none
+	Console        http.Handler     // serves /console/; none
+	Redact         *redact.Redactor // takes secrets out of rows, not out of what is delivered; none
+	Name           string           // of this bus, for serverId; random
+	Version        string           // for serverInfo; "dev"
+	Log            *zerolog.Logger
+	OnReady        func(addr net.Addr) // called once, when the bus listens
+	Pulse          func()              // called after every sweep, which visits each session: so only while the bus is alive
+	OnLull         func()              // called when traffic has ended, to return memory to the system
 
 	DeliveryTimeout   time.Duration // from acceptance, time in the queue included; 30 s
 	InitializeTimeout time.Duration // from the upgrade; 5 s
@@ -63,6 +64,9 @@ const (
 	DefaultMaxSessions       = 100_000
 )
 
+// DefaultEachCredential has the bounds of a credential that has none of its own.
+var DefaultEachCredential = grant.Bounds{Sessions: 1000, Subscriptions: 10_000, Messages: 20_000, Bytes: 64 << 20, LogBytes: 10 << 30}
+
 func (o *Options) withDefaults() Options {
 	out := defaults.Of(o)
 	defaults.Set(&out.Listen, "127.0.0.1:7892")
@@ -79,6 +83,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&out.MaxFrame, DefaultMaxFrame)
 	defaults.Set(&out.MaxSubscriptions, DefaultMaxSubscriptions)
 	defaults.Set(&out.MaxSessions, DefaultMaxSessions)
+	out.EachCredential = out.EachCredential.Or(DefaultEachCredential)
 	defaults.Set(&out.Pulse, func() {})
 	defaults.Set(&out.OnLull, func() {})
 	defaults.Log(&out.Log)

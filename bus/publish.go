@@ -35,7 +35,9 @@ func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
 	p := newPublication(s.server, s.batch.at, id, send, s.names(&send))
 	p.sender = s
 	s.batch.counts.accepted++
-	p.route(s.batch, s.server.index.targets(send.Topic))
+	targets := s.server.index.targets(send.Topic)
+	s.account.publish(&p.message, len(targets))
+	p.route(s.batch, targets)
 }
 
 // route delivers the message to sessions of this bus, and forwards it to the other
@@ -216,6 +218,9 @@ func (p *publication) finish(b *batch) {
 		return
 	}
 	answer := p.answer()
+	if len(p.outcome.Failures) > 0 {
+		p.sender.account.writeBytes(len(answer))
+	}
 	if b.server.log != nil {
 		b.record(activitylog.Row{
 			At: b.now(), Event: activitylog.SendFinish, MessageID: p.message.MessageID, RPCID: p.rpcText,

@@ -31,15 +31,20 @@ type Server struct {
 	credentials uint64                    // version that the sessions were last checked against; used only by the sweeper
 
 	ending
-
-	remoteMu sync.Mutex // guards remotes
-	remotes  map[string]*remote
+	others
+	admission
 
 	mu       sync.Mutex // guards the fields below
 	streams  int        // that are open, those included whose session has ended and that are being closed
 	sessions map[*session]struct{}
 	peers    map[protocol.PeerID]*session
 	latest   int64 // greatest Stamp.At so far, also of other buses, whose clocks may be ahead
+}
+
+// others are the other buses of the cluster.
+type others struct {
+	remoteMu sync.Mutex // guards remotes
+	remotes  map[string]*remote
 }
 
 // ending is what a bus needs to stop.
@@ -60,7 +65,8 @@ func New(log Log, opts *Options) *Server {
 	srv := &Server{
 		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
 		ending:   ending{cut: make(chan struct{}), inFlight: newInFlight()},
-		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{}, remotes: map[string]*remote{},
+		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
+		others: others{remotes: map[string]*remote{}}, admission: admission{accounts: map[string]*account{}},
 	}
 	if o.Cluster != nil {
 		o.Cluster.Attach(srv)
@@ -215,7 +221,7 @@ func (srv *Server) admit() error {
 // Run must be running.
 func (srv *Server) ServeStream(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
 	if s := srv.enter(stream, remote, credential); s != nil {
-		defer srv.leave()
+		defer srv.leave(s)
 		s.serve()
 	}
 }
@@ -224,7 +230,7 @@ func (srv *Server) ServeStream(stream jsonrpc.Stream, remote string, credential 
 func (srv *Server) start(stream jsonrpc.Stream, remote string, credential *grant.Credential) {
 	if s := srv.enter(stream, remote, credential); s != nil {
 		go func() {
-			defer srv.leave()
+			defer srv.leave(s)
 			s.serve()
 		}()
 	}
@@ -236,11 +242,17 @@ func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant
 	at := time.Now()
 	s := &session{server: srv, stream: stream, remote: remote, opened: at, pings: pings{pinged: at}}
 	s.credential.Store(credential)
+	s.account = srv.account(credential)
 	s.self.session = s
-	if srv.admitSession(s) {
-		return s
+	err := s.account.enter(at)
+	if err == nil {
+		if srv.admitSession(s) {
+			return s
+		}
+		s.account.leave()
+		err = errors.New("the bus takes no more connections")
 	}
-	stream.Close(wire.CloseTryLater, "the bus takes no more connections")
+	stream.Close(wire.CloseTryLater, err.Error())
 	return nil
 }
 
@@ -262,7 +274,8 @@ func (srv *Server) admitSession(s *session) bool {
 
 // leave counts a stream as closed. It may be called long after the session ended: the
 // last words to a slow peer keep its stream open.
-func (srv *Server) leave() {
+func (srv *Server) leave(s *session) {
+	s.account.leave()
 	srv.mu.Lock()
 	srv.streams--
 	srv.mu.Unlock()

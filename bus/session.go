@@ -28,7 +28,7 @@ type session struct {
 	batch  *batch      // of the reader; nil while it waits
 	dirty  atomic.Bool // a batch will flush it
 
-	credential atomic.Pointer[grant.Credential] // nil if the bus is open
+	holder
 	identity
 
 	mu sync.Mutex // guards the fields below
@@ -36,6 +36,12 @@ type session struct {
 	patterns map[protocol.Pattern]bool // value: observe
 	window
 	pings
+}
+
+// A holder is who connected: the holder of a credential, or anybody on an open bus.
+type holder struct {
+	credential atomic.Pointer[grant.Credential] // nil if the bus is open
+	account    *account                         // of the credential
 }
 
 // An identity is who a session is, from initialize on.
@@ -233,6 +239,7 @@ func (s *session) end(b *batch, reason string) {
 	s.queue, s.queuedBytes, s.unanswered = nil, 0, 0
 	patterns, tell := s.patterns, s.announced
 	s.patterns, s.announced = nil, false
+	s.account.unsubscribe(len(patterns))
 	s.mu.Unlock()
 
 	for p := range patterns {

@@ -13,6 +13,10 @@ var success = []byte(`{"success":true}`)
 // subscribe adds a pattern to the session's set (section 5.1). If the set has it
 // already, this changes only whether it observes.
 func (s *session) subscribe(m jsonrpc.Message) {
+	if err := s.account.change(s.batch.at, len(m.Params)); err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
+		return
+	}
 	pattern, observe, err := protocol.ScanSubscribe(&s.batch.parser, m.Params)
 	if err == nil {
 		var granted bool
@@ -44,9 +48,14 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, er
 	if s.gone() {
 		return true, nil
 	}
-	if _, ok := s.patterns[p]; !ok && len(s.patterns) >= s.server.options.MaxSubscriptions {
-		s.server.metrics.limit(limitSubscriptions)
-		return true, tooManyPatterns(s.server.options.MaxSubscriptions)
+	if _, ok := s.patterns[p]; !ok {
+		if len(s.patterns) >= s.server.options.MaxSubscriptions {
+			s.server.metrics.limit(limitSubscriptions)
+			return true, tooManyPatterns(s.server.options.MaxSubscriptions)
+		}
+		if err := s.account.subscribe(s.batch.at, 1, 0); err != nil {
+			return true, err
+		}
 	}
 	if s.patterns == nil {
 		s.patterns = map[protocol.Pattern]bool{}
@@ -65,6 +74,10 @@ func tooManyPatterns(most int) error {
 
 // unsubscribe removes a pattern, by its exact text (section 5.2).
 func (s *session) unsubscribe(m jsonrpc.Message) {
+	if err := s.account.change(s.batch.at, len(m.Params)); err != nil {
+		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
+		return
+	}
 	pattern, _, err := protocol.ScanSubscribe(&s.batch.parser, m.Params)
 	if err != nil {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInvalidParams, "%v", err))
@@ -92,6 +105,7 @@ func (s *session) removePattern(p protocol.Pattern) bool {
 
 func (s *session) dropPatternLocked(p protocol.Pattern) {
 	delete(s.patterns, p)
+	s.account.unsubscribe(1)
 	s.server.index.remove(&s.self, p)
 	if c := s.server.options.Cluster; c != nil {
 		c.Unsubscribed(s.id, p)

@@ -149,6 +149,7 @@ func (srv *Server) reloadCredentials(b *batch) {
 	}
 	srv.credentials = version
 	srv.options.Log.Info().Msg("credentials reloaded")
+	srv.closeAccounts(file)
 	for _, s := range srv.list() {
 		ended, err := s.recheck(file)
 		for _, p := range ended {
@@ -189,6 +190,7 @@ func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error
 		return nil, errRevoked
 	}
 	s.credential.Store(c)
+	s.account.set(c.Bounds.Or(s.server.options.EachCredential))
 	if s.ready.Load() && !c.MayBe(s.id) {
 		return nil, errRevoked
 	}

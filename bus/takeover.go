@@ -84,6 +84,7 @@ func (s *session) takeFrom(b *batch, older *session, id protocol.PeerID, pattern
 	for p := range patterns {
 		if s.mayHear(p) != nil { // the credential changed since it was asked
 			delete(patterns, p)
+			s.account.unsubscribe(1)
 		}
 	}
 	s.patterns = patterns
@@ -101,6 +102,7 @@ func (s *session) takeFrom(b *batch, older *session, id protocol.PeerID, pattern
 // caller must hold s.mu.
 func (s *session) retireLocked() (holding, []*delivery) {
 	held := holding{&s.self, s.patterns}
+	s.account.unsubscribe(len(s.patterns))
 	s.patterns = nil
 	if s.ended {
 		return held, nil
@@ -174,7 +176,9 @@ func (l *life) over(unanswered int, at time.Time) bool {
 
 // recordEnd notes that a peer's session ended.
 func (s *session) recordEnd(b *batch, reason string) {
-	b.record(activitylog.Row{At: b.now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason})
+	row := activitylog.Row{At: b.now(), Event: activitylog.PeerDisconnected, Actor: string(s.id), Error: reason}
+	s.account.write(row)
+	b.record(row)
 	s.server.options.Log.Info().Str("peer", string(s.id)).Str("reason", reason).Msg("peer disconnected")
 }
 

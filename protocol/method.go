@@ -66,7 +66,9 @@ type SendParams struct {
 
 // A SendResult answers sendMessage, after every target answered, failed or timed out.
 // Failures take at most half a frame: if there are too many, the bus first leaves out
-// their errors, and then the last failures.
+// their errors, and then the last failures. If a bound of the sender's credential does not
+// let the message through, it is not accepted, reaches nobody, and has one failure: that
+// of the sender, with OutcomeRate.
 type SendResult struct {
 	Accepted    bool      `json:"accepted"`
 	MessageID   MessageID `json:"messageId"`
@@ -96,6 +98,7 @@ const (
 	OutcomeTimeout  Outcome = "timeout"  // no answer in time
 	OutcomeOffline  Outcome = "offline"  // the connection ended while the bus waited
 	OutcomeOverflow Outcome = "overflow" // the peer's queue was full
+	OutcomeRate     Outcome = "rate"     // the message was not taken: a bound of the sender's credential
 )
 
 // An Addressee tells how the delivery to the peer that the topic names ended.

@@ -48,8 +48,18 @@ func (p Pattern) Shape() (Shape, string) {
 	}
 }
 
-// Matches reports whether the topic matches. A Matcher is faster for many topics.
-func (p Pattern) Matches(topic Topic) bool { return p.Matcher().Match(string(topic)) }
+// Matches reports whether the topic matches. For many topics and a general pattern, a
+// Matcher is faster.
+func (p Pattern) Matches(topic Topic) bool {
+	switch shape, text := p.Shape(); shape {
+	case ShapeExact:
+		return string(topic) == text
+	case ShapePrefix:
+		return strings.HasPrefix(string(topic), text)
+	default:
+		return p.Matcher().Match(string(topic))
+	}
+}
 
 // normal rewrites every run of wildcards as its question marks followed by at
 // most one star, which means the same.

@@ -70,6 +70,9 @@ func (s *settings) checkBounds() error {
 		"max-sessions": o.MaxSessions, "activity-queue": s.log.QueueRows, "activity-queue-bytes": s.log.QueueBytes,
 		"activity-wal": cmp.Compare(s.log.MaxWAL, 0),
 	}
+	for _, bound := range s.credentialBounds() {
+		counts[bound.flag] = cmp.Compare(*bound.value, 0)
+	}
 	times := map[string]time.Duration{
 		"delivery-timeout": o.DeliveryTimeout, "initialize-timeout": o.InitializeTimeout,
 		"write-timeout": o.WriteTimeout, "ping-interval": o.PingInterval, "activity-hold": s.log.Hold,

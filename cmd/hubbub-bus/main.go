@@ -73,6 +73,10 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxFrame, "max-frame", bus.DefaultMaxFrame, "largest frame, in bytes")
 	fs.IntVar(&o.MaxSubscriptions, "max-subscriptions", bus.DefaultMaxSubscriptions, "subscriptions per session")
 	fs.IntVar(&o.MaxSessions, "max-sessions", bus.DefaultMaxSessions, "connections at once")
+	o.EachCredential = bus.DefaultEachCredential
+	for _, bound := range s.credentialBounds() {
+		fs.Int64Var((*int64)(bound.value), bound.flag, int64(*bound.value), bound.usage)
+	}
 	fs.IntVar(&s.log.QueueRows, "activity-queue", activitylog.DefaultQueueRows, "rows that may wait for the activity log")
 	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes, "bytes that may wait for the activity log")
 	fs.DurationVar(&s.log.Hold, "activity-hold", activitylog.DefaultHold, "how long publishers wait for a commit of the activity log that takes long, before rows are lost")
@@ -82,6 +86,25 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.noConsole, "no-console", false, "serve no web console at /console/")
 	s.cluster.flags(fs)
 	fs.BoolVar(&s.noLog, "no-activity-log", false, "write no activity log (for measuring what it costs)")
+}
+
+// A credentialBound is a flag with a bound of each credential.
+type credentialBound struct {
+	flag  string
+	value *grant.Bound
+	usage string
+}
+
+func (s *settings) credentialBounds() []credentialBound {
+	b := &s.bus.EachCredential
+	const unless = ", unless credentials.toml says otherwise"
+	return []credentialBound{
+		{"credential-sessions", &b.Sessions, "connections of one credential at once" + unless},
+		{"credential-subscriptions", &b.Subscriptions, "subscriptions of all sessions of one credential" + unless},
+		{"credential-messages", &b.Messages, "messages a second of one credential, twice as many at once" + unless},
+		{"credential-bytes", &b.Bytes, "bytes of messages a second of one credential, twice as many at once" + unless},
+		{"credential-log-bytes", &b.LogBytes, "bytes a day that one credential may add to the activity log" + unless},
+	}
 }
 
 // run opens the log and serves until ctx ends. The log is closed after the bus, so that it

@@ -21,23 +21,30 @@ var partGrants = []grant.Credential{
 		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
 		Publish: []string{"system:*", "tg:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
 		Issue:   []string{"agent:*"}, // one credential for each agent
+		Bounds:  partBounds,
 	},
 	{
 		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"},
 		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*", "cli:*"},
+		Bounds:  partBounds,
 	},
 	{
 		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*"},
 		Publish: []string{"*"}, // answers go to whoever asked
+		Bounds:  partBounds,
 	},
 	{
 		Name: "hubbub-chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*"},
 		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
+		Bounds:  partBounds,
 	},
 	{
 		Name: "hubbub-cli", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"},
 	},
 }
+
+// partBounds are the bounds of the parts that answer many, so that no agent can use them up.
+var partBounds = grant.Bounds{Messages: 100_000, Bytes: 512 << 20, LogBytes: 1 << 40}
 
 // provision makes sure that each part has a credential and a file with its
 // token, and writes the agents' keys; all readable by the owner alone. It keeps what is
@@ -87,7 +94,7 @@ func adoptTokens(data, folder string) (names []string, err error) {
 		if len(token) < minToken {
 			return nil, fmt.Errorf("the token in %s is shorter than %d characters, so that it could be guessed; make one with: openssl rand -hex 32", path, minToken)
 		}
-		c.SHA256 = grant.Hash(token)
+		c.SHA256, c.Bounds = grant.Hash(token), boundsOf(file, &c)
 		if err := file.Put(c); err != nil {
 			return nil, fmt.Errorf("making the credential of %s: %w", c.Name, err)
 		}
@@ -110,7 +117,17 @@ func partNames() []string {
 	return list
 }
 
-// sameGrant reports whether two credentials differ at most in their token.
+// boundsOf returns the bounds of a part: those that an operator gave it in the file.
+func boundsOf(file *grant.File, part *grant.Credential) grant.Bounds {
+	for _, c := range file.List() {
+		if c.Name == part.Name {
+			return c.Bounds.Or(part.Bounds)
+		}
+	}
+	return part.Bounds
+}
+
+// sameGrant reports whether two credentials differ at most in their token and bounds.
 func sameGrant(a, b *grant.Credential) bool {
 	return a.Name == b.Name && slices.Equal(a.Identities, b.Identities) && slices.Equal(a.Subscribe, b.Subscribe) &&
 		slices.Equal(a.Publish, b.Publish) && slices.Equal(a.Issue, b.Issue)
@@ -143,7 +160,7 @@ func provisionOne(file *grant.File, path string, want grant.Credential) error {
 	}
 	// The token is lost, or the credential is not what it should be.
 	fresh := grant.NewToken()
-	want.SHA256 = grant.Hash(fresh)
+	want.SHA256, want.Bounds = grant.Hash(fresh), boundsOf(file, &want)
 	if err := file.Put(want); err != nil {
 		return err
 	}

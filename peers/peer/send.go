@@ -14,7 +14,8 @@ import (
 //
 // A nil error means that the bus accepted the message; the result tells who processed
 // it, and who failed and how. It is no error if nobody did: see SendResult.DeliveredTo
-// and, if one peer in particular matters, Addressee.
+// and, if one peer in particular matters, Addressee. Nor is it one if a bound of the
+// credential lets nothing more through for now: see protocol.OutcomeRate and [Judge].
 //
 // With ErrNotConnected, ErrStopped, *TooLargeError and *jsonrpc.Error nothing was
 // delivered; the last two will be the same at every attempt. With ErrInterrupted, and if

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
@@ -68,7 +69,7 @@ func (p *Peer) Tell(ctx context.Context, topic protocol.Topic, attempt int, m pr
 // it is enough that the bus took the message (see JudgeAny). Others may listen to
 // the topic, too; what became of their copies does not count.
 func Judge(topic protocol.Topic, attempt int, result protocol.SendResult, err error) error {
-	u := judgeSend(err)
+	u := judgeSend(result, err)
 	if u == nil && protocol.IsIdentity(topic) {
 		u = judgeAddressee(topic, result)
 	}
@@ -85,7 +86,7 @@ func Judge(topic protocol.Topic, attempt int, result protocol.SendResult, err er
 // JudgeAny says whether somebody has a message, whoever listens to the topic: nil,
 // or an *Undelivered.
 func JudgeAny(topic protocol.Topic, result protocol.SendResult, err error) error {
-	switch u := judgeSend(err); {
+	switch u := judgeSend(result, err); {
 	case u != nil:
 		return u
 	case result.DeliveredTo > 0:
@@ -105,9 +106,12 @@ func undelivered(r Reception, format string, args ...any) *Undelivered {
 }
 
 // judgeSend returns nil if the bus took the message.
-func judgeSend(err error) *Undelivered {
+func judgeSend(result protocol.SendResult, err error) *Undelivered {
 	var refused *jsonrpc.Error
-	switch {
+	rate := func(f protocol.Failure) bool { return f.Status == protocol.OutcomeRate }
+	switch i := slices.IndexFunc(result.Failures, rate); {
+	case err == nil && i >= 0:
+		return undelivered(Unsent, "the bus does not take it now: %s", result.Failures[i].Error)
 	case err == nil:
 		return nil
 	case errors.As(err, &refused) && refused.Code != protocol.CodeInternal && refused.Code != protocol.CodeNotInitialized:

@@ -43,6 +43,10 @@ func TestJudge(t *testing.T) {
 		{name: "refused, no addressee", topic: "system:attention", err: jsonrpc.Errorf(protocol.CodeInvalidParams, "not granted"), want: Refused},
 		{name: "too large", topic: "agent:x", err: &TooLargeError{}, want: Refused},
 		{name: "the log cannot take it now", topic: "agent:x", err: jsonrpc.Errorf(protocol.CodeInternal, "the log"), want: Unsent},
+		{name: "a bound of the credential", topic: "agent:x", result: failed(protocol.AddresseeFailed,
+			protocol.Failure{Peer: "agent:me", Status: protocol.OutcomeRate}), want: Unsent},
+		{name: "a bound of the credential, no addressee", topic: "system:attention",
+			result: failed("", protocol.Failure{Peer: "agent:me", Status: protocol.OutcomeRate}), want: Unsent},
 		{name: "not connected", topic: "agent:x", err: ErrNotConnected, want: Unsent},
 
 		{name: "a command line that lost its connection", topic: "cli:a", attempt: 2, result: failed(protocol.AddresseeAbsent), want: Absent},

@@ -1,0 +1,298 @@
+package bus
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hubbub/activitylog"
+	"hubbub/bus/grant"
+
+	"github.com/rs/zerolog"
+)
+
+// admission says who uses how much of the bus: one account for each credential.
+type admission struct {
+	accountsMu sync.Mutex          // guards accounts
+	accounts   map[string]*account // by the hash of the token
+}
+
+// An account is what the sessions of one credential use together, and how much they may.
+// Nil is the account of those who need no credential: it has no bounds.
+type account struct {
+	name    string
+	metrics *metrics
+	log     *zerolog.Logger
+	logs    bool         // there is an activity log
+	written atomic.Int64 // bytes of it that logBytes has not lost yet
+
+	mu            sync.Mutex // guards the fields below
+	bounds        grant.Bounds
+	sessions      int // connections, those included that are being closed
+	subscriptions int
+	messages      bucket
+	bytes         bucket
+	logBytes      bucket
+	told          time.Time // when a refusal was logged last
+}
+
+// A bucket holds what may be used at once, and gains with time. It may lose more than it
+// holds; then it is in debt.
+type bucket struct {
+	left, size float64
+	perSecond  float64 // its gain
+	at         time.Time
+}
+
+// burst is for how many seconds the messages and bytes of a credential may come at once.
+const burst = 2
+
+const secondsOfADay = 24 * 60 * 60
+
+// resize changes what a bucket may hold, and by as much what it holds.
+func (b *bucket) resize(size, perSecond float64) {
+	b.left += size - b.size
+	b.size, b.perSecond = size, perSecond
+}
+
+func (b *bucket) fill(at time.Time) {
+	if passed := at.Sub(b.at); passed > 0 {
+		b.left = min(b.size, b.left+passed.Seconds()*b.perSecond)
+		b.at = at
+	}
+}
+
+// used returns how much of a bound is in use.
+func (b *bucket) used(bound grant.Bound) float64 { return (1 - b.left/b.size) * float64(bound) }
+
+// account returns the account of a credential, or nil if there is none.
+func (srv *Server) account(c *grant.Credential) *account {
+	if c == nil {
+		return nil
+	}
+	srv.accountsMu.Lock()
+	defer srv.accountsMu.Unlock()
+	a, ok := srv.accounts[c.SHA256]
+	if !ok {
+		a = &account{name: c.Name, metrics: &srv.metrics, log: srv.options.Log, logs: srv.log != nil}
+		srv.accounts[c.SHA256] = a
+	}
+	a.set(c.Bounds.Or(srv.options.EachCredential))
+	return a
+}
+
+// closeAccounts drops the accounts of credentials that are gone and that nobody uses any
+// more. The others stay: who connects again has used what it used before.
+func (srv *Server) closeAccounts(file *grant.File) {
+	current := map[string]bool{}
+	for _, c := range file.List() {
+		current[c.SHA256] = true
+	}
+	srv.accountsMu.Lock()
+	defer srv.accountsMu.Unlock()
+	for hash, a := range srv.accounts {
+		if a.mu.Lock(); a.sessions == 0 && !current[hash] {
+			delete(srv.accounts, hash)
+		}
+		a.mu.Unlock()
+	}
+}
+
+func (a *account) set(bounds grant.Bounds) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if bounds == a.bounds {
+		return
+	}
+	a.bounds = bounds
+	a.messages.resize(burst*float64(bounds.Messages), float64(bounds.Messages))
+	a.bytes.resize(burst*float64(bounds.Bytes), float64(bounds.Bytes))
+	a.logBytes.resize(float64(bounds.LogBytes), float64(bounds.LogBytes)/secondsOfADay)
+}
+
+// An overuse is the refusal of what a bound of a credential does not let through.
+type overuse string
+
+// Error returns what is refused, and why.
+func (o overuse) Error() string { return string(o) }
+
+// overuseLocked counts a refusal, and logs one a minute.
+func (a *account) overuseLocked(at time.Time, bound limitName, format string, args ...any) error {
+	a.metrics.limit(bound)
+	o := overuse(fmt.Sprintf("the credential %q %s", a.name, fmt.Sprintf(format, args...)))
+	if at.Sub(a.told) > time.Minute {
+		a.told = at
+		a.log.Warn().Str("credential", a.name).Str("bound", limitNames[bound]).Msg(string(o))
+	}
+	return o
+}
+
+// enter takes the place of a connection, which counts as a message too. There is one
+// place more than the bound, for a session that takes over another one: see crowded.
+func (a *account) enter(at time.Time) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.crowdedLocked(at); err != nil {
+		return err
+	}
+	err := a.spendLocked(at, 0, true)
+	if err == nil {
+		a.sessions++
+	}
+	return err
+}
+
+// crowded returns an error if there are more connections than the bound.
+func (a *account) crowded(at time.Time) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.crowdedLocked(at)
+}
+
+func (a *account) crowdedLocked(at time.Time) error {
+	if a.sessions <= int(a.bounds.Sessions) {
+		return nil
+	}
+	return a.overuseLocked(at, limitCredentialSessions, "has %d connections already; close some, or raise --credential-sessions", a.bounds.Sessions)
+}
+
+func (a *account) leave() {
+	if a != nil {
+		a.mu.Lock()
+		a.sessions--
+		a.mu.Unlock()
+	}
+}
+
+// subscribe takes the places of so many subscriptions. Those that are about to be freed
+// are in nobody's way.
+func (a *account) subscribe(at time.Time, count, freed int) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if count > 0 && a.subscriptions+count-freed > int(a.bounds.Subscriptions) {
+		return a.overuseLocked(at, limitCredentialSubscriptions,
+			"may have %d subscriptions; unsubscribe from some, or raise --credential-subscriptions", a.bounds.Subscriptions)
+	}
+	a.subscriptions += count
+	return nil
+}
+
+func (a *account) unsubscribe(count int) {
+	if a != nil {
+		a.mu.Lock()
+		a.subscriptions -= count
+		a.mu.Unlock()
+	}
+}
+
+// send takes a message of so many bytes.
+func (a *account) send(at time.Time, bytes int) error { return a.spend(at, bytes, false) }
+
+// change takes a change of a session, which counts as a message. It passes for a while
+// when the log's bytes are used up: so a peer may come back and hear what it is sent.
+func (a *account) change(at time.Time, bytes int) error { return a.spend(at, bytes, true) }
+
+func (a *account) spend(at time.Time, bytes int, change bool) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.spendLocked(at, bytes, change)
+}
+
+func (a *account) spendLocked(at time.Time, bytes int, change bool) error {
+	a.messages.fill(at)
+	a.bytes.fill(at)
+	a.logBytes.fill(at)
+	a.logBytes.left -= float64(a.written.Swap(0))
+	lowest := 0.0
+	if change {
+		lowest = -a.logBytes.size / 10
+	}
+	switch {
+	case a.messages.left < 1:
+		return a.overuseLocked(at, limitCredentialMessages, "sends more than %d messages a second (--credential-messages); send again in a moment", a.bounds.Messages)
+	case a.bytes.left <= 0:
+		return a.overuseLocked(at, limitCredentialBytes, "sends more than %d bytes a second (--credential-bytes); send again in a moment", a.bounds.Bytes)
+	case a.logBytes.left <= lowest:
+		wait := time.Duration((lowest-a.logBytes.left)/a.logBytes.perSecond+1) * time.Second
+		return a.overuseLocked(at, limitCredentialLogBytes,
+			"has used up its %d bytes of the activity log for a day (--credential-log-bytes); send again in %s", a.bounds.LogBytes, wait)
+	}
+	a.messages.left--
+	a.bytes.left -= float64(bytes)
+	return nil
+}
+
+// rowBytes is about what a row takes in the log beside its names and its payload.
+const rowBytes = 100
+
+// write takes a row of the activity log.
+func (a *account) write(r activitylog.Row) {
+	a.writeBytes(rowBytes + len(r.MessageID) + len(r.RPCID) + len(r.Actor) + len(r.Topic) + len(r.Payload) + len(r.Error))
+}
+
+// publish takes the rows of a message: its own two, and two for each target.
+func (a *account) publish(m *Arrived, targets int) {
+	a.writeBytes(len(m.Payload) + (2+2*targets)*(rowBytes+len(m.Topic)+len(m.MessageID)+len(m.From)))
+}
+
+func (a *account) writeBytes(n int) {
+	if a != nil && a.logs {
+		a.written.Add(int64(n))
+	}
+}
+
+// mayExplain reports whether the log takes a peer's answer of so many bytes. A short one
+// is no more than what the sender's account has taken for it.
+func (a *account) mayExplain(at time.Time, bytes int) bool {
+	if a == nil || bytes <= rowBytes {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.logBytes.fill(at)
+	a.logBytes.left -= float64(bytes)
+	return a.logBytes.left > 0
+}
+
+// credentialUse returns how much of each bound the credential uses that uses most of it.
+func (srv *Server) credentialUse() map[string]float64 {
+	at := time.Now()
+	used := map[string]float64{}
+	for name := limitCredentialSessions; name <= limitCredentialLogBytes; name++ {
+		used[limitNames[name]] = 0
+	}
+	srv.accountsMu.Lock()
+	defer srv.accountsMu.Unlock()
+	for _, a := range srv.accounts {
+		for name, n := range a.use(at) {
+			used[limitNames[name]] = max(used[limitNames[name]], n)
+		}
+	}
+	return used
+}
+
+func (a *account) use(at time.Time) map[limitName]float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, b := range []*bucket{&a.messages, &a.bytes, &a.logBytes} {
+		b.fill(at)
+	}
+	return map[limitName]float64{
+		limitCredentialSessions: float64(a.sessions), limitCredentialSubscriptions: float64(a.subscriptions),
+		limitCredentialMessages: a.messages.used(a.bounds.Messages), limitCredentialBytes: a.bytes.used(a.bounds.Bytes),
+		limitCredentialLogBytes: a.logBytes.used(a.bounds.LogBytes) + float64(a.written.Load()),
+	}
+}
