@@ -12,8 +12,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// admission says who uses how much of the bus: one account for each credential.
+// An admission says who uses how much of the bus: it has one account for each credential.
 type admission struct {
+	metrics *metrics
+	log     *zerolog.Logger
+	logs    bool         // there is an activity log
+	each    grant.Bounds // of a credential that has none of its own
+
 	accountsMu sync.Mutex          // guards accounts
 	accounts   map[string]*account // by the hash of the token
 }
@@ -21,11 +26,9 @@ type admission struct {
 // An account is what the sessions of one credential use together, and how much they may.
 // Nil is the account of those who need no credential: it has no bounds.
 type account struct {
+	bus     *admission
 	name    string
-	metrics *metrics
-	log     *zerolog.Logger
-	logs    bool         // there is an activity log
-	written atomic.Int64 // bytes of it that logBytes has not lost yet
+	written atomic.Int64 // bytes of the activity log that logBytes has not lost yet
 
 	mu            sync.Mutex // guards the fields below
 	bounds        grant.Bounds
@@ -67,33 +70,33 @@ func (b *bucket) fill(at time.Time) {
 func (b *bucket) used(bound grant.Bound) float64 { return (1 - b.left/b.size) * float64(bound) }
 
 // account returns the account of a credential, or nil if there is none.
-func (srv *Server) account(c *grant.Credential) *account {
+func (m *admission) account(c *grant.Credential) *account {
 	if c == nil {
 		return nil
 	}
-	srv.accountsMu.Lock()
-	defer srv.accountsMu.Unlock()
-	a, ok := srv.accounts[c.SHA256]
+	m.accountsMu.Lock()
+	defer m.accountsMu.Unlock()
+	a, ok := m.accounts[c.SHA256]
 	if !ok {
-		a = &account{name: c.Name, metrics: &srv.metrics, log: srv.options.Log, logs: srv.log != nil}
-		srv.accounts[c.SHA256] = a
+		a = &account{bus: m, name: c.Name}
+		m.accounts[c.SHA256] = a
 	}
-	a.set(c.Bounds.Or(srv.options.EachCredential))
+	a.set(c.Bounds.Or(m.each))
 	return a
 }
 
 // closeAccounts drops the accounts of credentials that are gone and that nobody uses any
 // more. The others stay: who connects again has used what it used before.
-func (srv *Server) closeAccounts(file *grant.File) {
+func (m *admission) closeAccounts(file *grant.File) {
 	current := map[string]bool{}
 	for _, c := range file.List() {
 		current[c.SHA256] = true
 	}
-	srv.accountsMu.Lock()
-	defer srv.accountsMu.Unlock()
-	for hash, a := range srv.accounts {
+	m.accountsMu.Lock()
+	defer m.accountsMu.Unlock()
+	for hash, a := range m.accounts {
 		if a.mu.Lock(); a.sessions == 0 && !current[hash] {
-			delete(srv.accounts, hash)
+			delete(m.accounts, hash)
 		}
 		a.mu.Unlock()
 	}
@@ -119,11 +122,11 @@ func (o overuse) Error() string { return string(o) }
 
 // overuseLocked counts a refusal, and logs one a minute.
 func (a *account) overuseLocked(at time.Time, bound limitName, format string, args ...any) error {
-	a.metrics.limit(bound)
+	a.bus.metrics.limit(bound)
 	o := overuse(fmt.Sprintf("the credential %q %s", a.name, fmt.Sprintf(format, args...)))
 	if at.Sub(a.told) > time.Minute {
 		a.told = at
-		a.log.Warn().Str("credential", a.name).Str("bound", limitNames[bound]).Msg(string(o))
+		a.bus.log.Warn().Str("credential", a.name).Str("bound", limitNames[bound]).Msg(string(o))
 	}
 	return o
 }
@@ -249,7 +252,7 @@ func (a *account) publish(m *Arrived, targets int) {
 }
 
 func (a *account) writeBytes(n int) {
-	if a != nil && a.logs {
+	if a != nil && a.bus.logs {
 		a.written.Add(int64(n))
 	}
 }
@@ -268,15 +271,15 @@ func (a *account) mayExplain(at time.Time, bytes int) bool {
 }
 
 // credentialUse returns how much of each bound the credential uses that uses most of it.
-func (srv *Server) credentialUse() map[string]float64 {
+func (m *admission) credentialUse() map[string]float64 {
 	at := time.Now()
 	used := map[string]float64{}
 	for name := limitCredentialSessions; name <= limitCredentialLogBytes; name++ {
 		used[limitNames[name]] = 0
 	}
-	srv.accountsMu.Lock()
-	defer srv.accountsMu.Unlock()
-	for _, a := range srv.accounts {
+	m.accountsMu.Lock()
+	defer m.accountsMu.Unlock()
+	for _, a := range m.accounts {
 		for name, n := range a.use(at) {
 			used[limitNames[name]] = max(used[limitNames[name]], n)
 		}

@@ -18,7 +18,7 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 		return
 	}
 	if err := s.account.send(s.batch.at, len(m.Params)); err != nil {
-		s.overrun(m, send, err)
+		overrun(s, m, send, err)
 		return
 	}
 	if err := s.maySend(&send); err != nil {
@@ -38,7 +38,7 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 
 // overrun answers a message that a bound of the credential does not let through. It leaves
 // no row: the log's bytes may be what is used up.
-func (s *session) overrun(m jsonrpc.Message, send protocol.Send, why error) {
+func overrun(s *session, m jsonrpc.Message, send protocol.Send, why error) {
 	result := protocol.SendResult{
 		MessageID: protocol.MessageID(send.MessageID),
 		Failures:  []protocol.Failure{{Peer: s.id, Status: protocol.OutcomeRate, Error: why.Error()}},

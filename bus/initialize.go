@@ -45,7 +45,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return
 	}
 	answer := func() { s.answerInitialize(m, len(patterns)) }
-	if s.late(s.batch.at) || !s.mayCome(m, id, len(patterns)) {
+	if s.late(s.batch.at) || !mayCome(s, m, id, len(patterns)) {
 		return // the sweeper will end the session, or it may try again
 	}
 	if !s.take(s.batch, id, patterns, answer) {
@@ -60,7 +60,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 
 // mayCome takes the places of a session's first patterns, for which those of a session that
 // it takes over count too. It reports whether the credential has places for all of it.
-func (s *session) mayCome(m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
+func mayCome(s *session, m jsonrpc.Message, id protocol.PeerID, patterns int) bool {
 	freed, older := 0, s.server.holder(id)
 	if older != nil && older.account == s.account {
 		older.mu.Lock()

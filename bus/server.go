@@ -66,8 +66,9 @@ func New(log Log, opts *Options) *Server {
 		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
 		ending:   ending{cut: make(chan struct{}), inFlight: newInFlight()},
 		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
-		others: others{remotes: map[string]*remote{}}, admission: admission{accounts: map[string]*account{}},
+		others: others{remotes: map[string]*remote{}},
 	}
+	srv.admission = admission{metrics: &srv.metrics, log: o.Log, logs: log != nil, each: o.EachCredential, accounts: map[string]*account{}}
 	if o.Cluster != nil {
 		o.Cluster.Attach(srv)
 	}

@@ -190,7 +190,7 @@ func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error
 		return nil, errRevoked
 	}
 	s.credential.Store(c)
-	s.account.set(c.Bounds.Or(s.server.options.EachCredential))
+	s.account.set(c.Bounds.Or(s.server.each))
 	if s.ready.Load() && !c.MayBe(s.id) {
 		return nil, errRevoked
 	}
