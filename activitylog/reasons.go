@@ -51,6 +51,7 @@ var reasonWords = map[string]string{
 	"key_reused":            "its key belongs to another message",
 	"must_not_respond":      "it is not for the agent to answer",
 	"no_conversation":       "it belongs to no conversation",
+	"not_for_people":        "the text held only thoughts, a tool call or a copy of the prompt",
 	"nothing_new":           "the agent has said exactly this before",
 	"other_chat":            "it is in another chat",
 	"outbox_full":           "too many messages wait to be sent",

@@ -37,7 +37,9 @@ type settings struct {
 	permission     string
 	mcpFile        string
 	noRedact       bool
-	check          bool
+
+	words attention.Words // in place of the default ones
+	check bool
 }
 
 func main() {
@@ -69,6 +71,9 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Workspace, "workspace", "", "folder in which the harness may work")
 	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
+	fs.StringArrayVar(&s.words.Stop, "stop-words", nil, "words that stop what is running, in place of those that it knows in twelve languages (repeatable)")
+	fs.StringArrayVar(&s.words.Acks, "thanks-words", nil, "words that need no answer, such as thanks, in place of those that it knows (repeatable)")
+	fs.StringArrayVar(&s.words.Leave, "leave-words", nil, "words that ask the agent, by a mention, to leave a chat, in place of those that it knows (repeatable)")
 	fs.StringVar(&o.WakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
 	fs.BoolVar(&s.noRedact, "no-redact", false, "give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 	fs.BoolVar(&s.check, program.CheckFlag, false, "look at the settings and exit")
@@ -153,6 +158,13 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--compose-window, --compose-cap, --deadline, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
 	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
+	words := attention.DefaultWords()
+	for given, at := range map[*[]string]*[]string{&s.words.Stop: &words.Stop, &s.words.Acks: &words.Acks, &s.words.Leave: &words.Leave} {
+		if len(*given) > 0 {
+			*at = *given
+		}
+	}
+	o.Words = &words
 	for i, role := range o.Roles {
 		o.Roles[i] = strings.TrimPrefix(strings.TrimPrefix(role, "role:"), "@")
 	}

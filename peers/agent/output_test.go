@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -162,4 +163,45 @@ func TestHowLongAClaimHolds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhatModelsWriteForThemselvesStaysAway: thoughts, calls of tools as text and copies
+// of the prompt reach no chat, by whatever way a text comes. An answer of nothing else
+// is tried once more, and the model is told why.
+func TestWhatModelsWriteForThemselvesStaysAway(t *testing.T) {
+	const nothing = "<think>secret</think>\n<tool_call>{\"name\":\"secret\"}</tool_call>"
+	answers := map[string][]string{
+		"e1": {"<think>secret</think>\n\nIt is 4.\n<|im_end|>"},
+		"e2": {nothing, "It is 5."},
+		"e3": {nothing, nothing, "too late"},
+	}
+	var calls []harness.Result
+	s := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		id := turn.Event.EventID
+		if id == "e4" {
+			for _, text := range []string{nothing, "<thinking>secret</thinking>It is 6."} {
+				_, result := call(tools, "chat.send_message", map[string]any{"text": text})
+				calls = append(calls, result)
+			}
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		said := answers[id][0]
+		answers[id] = answers[id][1:]
+		return harness.Outcome{State: harness.Finished, FinalText: said}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		for _, id := range []string{"e1", "e2", "e3", "e4"} {
+			w.say(dm(id, "what is "+id+"?"))
+			w.sleep(time.Minute)
+		}
+		w.wantTexts("It is 4.", "It is 5.", "I could not answer this message. Please send it again, or ask somebody else.", "It is 6.")
+		w.wantDispositions("e1 responded", "e2 responded", "e3 failed", "e4 responded")
+		seen := w.stub.seen()
+		if strings.Contains(seen[1].Prompt, "last_try") || !strings.Contains(seen[2].Prompt, "\nlast_try: What you wrote holds only thoughts") {
+			t.Errorf("the second try was told\n%s\nand the first\n%s", seen[2].Prompt, seen[1].Prompt)
+		}
+		if len(calls) != 2 || !calls[0].IsError || !strings.Contains(calls[0].Content[0].Text, "plain words") || calls[1].IsError {
+			t.Errorf("the tool said %+v", calls)
+		}
+	})
 }

@@ -174,13 +174,15 @@ func (v *view) aimed() bool {
 	return v.mentions.me || v.direct() || v.replyMe && !v.mentions.others
 }
 
-// acknowledges reports whether the text says nothing but thanks or the like.
+// acknowledges reports whether the text says nothing but thanks or the like, or is made
+// of emoji.
 func (v *view) acknowledges() bool {
-	if v.event.Attachments > 0 || !consistsOf(v.words, v.cfg.words().Acks, nil) {
+	emoji := onlyEmoji(withoutLabels(spokenPart(v.event.Text)))
+	if v.event.Attachments > 0 || !emoji && !consistsOf(v.words, v.cfg.words().Acks, nil) {
 		return false
 	}
 	answers := v.facts.Asked && v.event.authorKind() == AuthorHuman &&
-		consistsOf(v.words, v.cfg.words().Answers, v.words) && v.aimed()
+		(emoji || consistsOf(v.words, v.cfg.words().Answers, v.words)) && v.aimed()
 	return !answers
 }
 

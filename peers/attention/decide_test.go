@@ -201,3 +201,32 @@ func TestAForwardObligesNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestThanksAndEmojiObligeNobody in any of the languages whose words are known, unless
+// they answer what the agent asked. A stop word stops in each.
+func TestThanksAndEmojiObligeNobody(t *testing.T) {
+	self := attention.Self{ID: "agent:lead"}
+	decide := func(text string, facts attention.Facts) attention.Decision {
+		return attention.Decide(attention.Event{EventID: "1", Text: text, Conversation: attention.Conversation{ID: "c", Kind: "dm"}}, self, facts, attention.Config{})
+	}
+	for _, text := range []string{"👍", "❤️", "👨‍👩‍👧 🎉", "👍🏽", "спасибо!", "Дякую", "ممنون", "شكرا", "¡Gracias!", "obrigada", "terima kasih", "धन्यवाद", "rahmat", "teşekkürler", "Danke"} {
+		if d := decide(text, attention.Facts{}); d.Policy != attention.PolicyAckOnly || d.Reason != "acknowledgement" {
+			t.Errorf("%q: %s, %s", text, d.Policy, d.Reason)
+		}
+	}
+	for _, text := range []string{"👍", "ок", "vale"} {
+		if d := decide(text, attention.Facts{Asked: true}); d.Policy != attention.PolicyMustRespond {
+			t.Errorf("%q as an answer to a question: %s, %s", text, d.Policy, d.Reason)
+		}
+	}
+	for _, text := range []string{"👍?", "5 👍", "👍 and then?", "?!"} {
+		if d := decide(text, attention.Facts{}); d.Policy != attention.PolicyMustRespond {
+			t.Errorf("%q: %s, %s", text, d.Policy, d.Reason)
+		}
+	}
+	for _, text := range []string{"стоп", "зачекай", "بس کن", "توقف", "detente", "pare!", "tunggu", "रुको", "to'xta", "dur", "Halt"} {
+		if d := decide(text, attention.Facts{}); d.Action != attention.ActionCancel {
+			t.Errorf("%q stops nothing: %s", text, d.Reason)
+		}
+	}
+}

@@ -172,7 +172,7 @@ func TestThePackageIsPure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed := []string{"cmp", "embed", "encoding/json", "fmt", "maps", "path", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8"}
+	allowed := []string{"cmp", "embed", "encoding/json", "fmt", "maps", "path", "regexp", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8"}
 	clocks := []string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "Tick"}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {

@@ -18,14 +18,48 @@ type Words struct {
 
 var defaultWords = DefaultWords()
 
-// DefaultWords returns the words that hold when nothing is configured.
+// DefaultWords returns the words that hold when nothing is configured: in English,
+// Russian, Ukrainian, Persian, Arabic, Spanish, Portuguese, Indonesian, Hindi, Uzbek,
+// Turkish and German, a line each.
 func DefaultWords() Words {
 	return Words{
-		Stop:    []string{"stop", "cancel", "wait"},
-		Acks:    []string{"thanks", "thank you", "thx", "got it", "nice", "ok", "okay", "great", "cool"},
-		Answers: []string{"ok", "okay", "great"},
-		Leave:   []string{"leave", "go away"},
-		Groups:  []string{"all", "everyone", "here", "channel", "agents"},
+		Stop: []string{
+			"stop", "cancel", "wait",
+			"стоп", "стой", "хватит", "отмена", "отмени", "подожди",
+			"зупинись", "скасуй", "зачекай",
+			"بس کن", "صبر کن", "لغو کن",
+			"توقف", "انتظر", "إلغاء", "الغاء",
+			"para", "detente", "cancela", "espera",
+			"pare", "cancele", "espere",
+			"berhenti", "batal", "batalkan", "tunggu",
+			"रुको", "रुकिए", "बंद करो",
+			"to'xta", "kut", "bekor qil",
+			"dur", "bekle", "iptal",
+			"stopp", "halt", "abbrechen", "warte",
+		},
+		Acks: []string{
+			"thanks", "thank you", "thx", "got it", "nice", "ok", "okay", "great", "cool",
+			"спасибо", "благодарю", "понял", "поняла", "ок", "отлично", "круто",
+			"дякую", "зрозумів", "зрозуміла", "добре", "чудово",
+			"ممنون", "مرسی", "متشکرم", "باشه", "عالی",
+			"شكرا", "شكرًا", "حسنا", "حسنًا", "تمام", "ممتاز",
+			"gracias", "muchas gracias", "vale", "de acuerdo", "genial", "entendido",
+			"obrigado", "obrigada", "valeu", "beleza", "ótimo", "entendi",
+			"terima kasih", "makasih", "oke", "baik", "mantap",
+			"धन्यवाद", "शुक्रिया", "ठीक है", "बढ़िया",
+			"rahmat", "tushunarli", "zo'r",
+			"teşekkürler", "teşekkür ederim", "sağol", "tamam", "harika",
+			"danke", "vielen dank", "verstanden", "alles klar", "super",
+		},
+		Answers: []string{
+			"ok", "okay", "great", "ок", "отлично", "добре", "чудово", "باشه", "عالی", "حسنا", "حسنًا", "تمام", "vale", "de acuerdo", "genial",
+			"beleza", "ótimo", "oke", "baik", "ठीक है", "tamam", "alles klar", "super",
+		},
+		Leave: []string{
+			"leave", "go away",
+			"уйди", "уходи", "иди геть", "برو", "اخرج", "غادر", "vete", "sal de aquí", "vá embora", "saia", "pergi", "जाओ", "चले जाओ", "ket", "git", "geh weg", "geh",
+		},
+		Groups: []string{"all", "everyone", "here", "channel", "agents"},
 	}
 }
 
@@ -37,6 +71,20 @@ var (
 		"the", "this", "our", "thread", "channel", "chat", "group", "conversation", "room", "topic", "again",
 	}
 )
+
+// onlyEmoji reports whether a text is made of emoji, at least one, and of nothing else.
+func onlyEmoji(text string) bool {
+	found := false
+	for _, r := range text {
+		switch {
+		case unicode.Is(unicode.So, r):
+			found = true
+		case !unicode.IsSpace(r) && !unicode.In(r, unicode.Sk, unicode.Mn, unicode.Me, unicode.Cf): // skin tones, variants, joiners
+			return false
+		}
+	}
+	return found
+}
 
 // tokens cuts a text into lower-case words: letters, digits, apostrophes. All
 // else separates. Mentions and quoted parts are cut out before.

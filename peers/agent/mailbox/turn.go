@@ -28,7 +28,7 @@ type Turn struct {
 	Attempt  int // deliveries begun
 	Failures int
 	Outbound bool   // something was sent
-	Body     string // of a digest; else the program's own error, after which nothing came
+	Body     string // of a digest; else what was wrong with the last try: the program's own error, or advice to the model
 	Times
 }
 

@@ -61,6 +61,11 @@ func (args *sendArguments) check() string {
 }
 
 func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.Result {
+	if answer := attention.Answer(args.Text); answer == "" && args.Text != "" {
+		return harness.Refused(notForPeople.Advice, result{Status: "refused", Reason: notForPeople.Reason})
+	} else {
+		args.Text = answer
+	}
 	if problem := args.check(); problem != "" {
 		return harness.Refused(problem, result{Status: "refused", Reason: "invalid"})
 	}
@@ -137,6 +142,9 @@ var (
 	silence = attention.Refusal{
 		Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",
 	}
+	notForPeople = attention.Refusal{
+		Reason: "not_for_people", Advice: attention.NotForPeople,
+	}
 	noConversation = attention.Refusal{
 		Reason: "no_conversation",
 		Advice: "Nobody reads an answer to this event. Answer the event for which you asked, or go on with your work; ask and the work tools reach others.",
@@ -186,6 +194,8 @@ func (k *Kit) Say(ctx context.Context, t *mailbox.Turn, o harness.Output) error 
 
 func say(t *try, o harness.Output) {
 	e := t.event
+	empty := o.Text == ""
+	o.Text = attention.Answer(o.Text)
 	standing := t.Standing(e, o.Text)
 	if e != nil && t.Spoken(e) {
 		continueAnswer(&standing)
@@ -195,6 +205,8 @@ func say(t *try, o harness.Output) {
 		t.refusal = cancelled
 	case t.SentAs(o.Key) != nil: // whatever happened since
 		t.refusal = attention.Refusal{}
+	case o.Text == "" && !empty:
+		t.refuse(notForPeople)
 	case !t.permit(standing, o.Text):
 		t.Reply(e, mailbox.SentText, o.Key, protocol.ChatReply{Text: o.Text})
 		t.FinishAccepted(t.turn, e)

@@ -38,7 +38,11 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 			return nil
 		}
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
-		shown.Prompt = r.promptOf(tx, carrier, parts).Block(r.opts.Fence())
+		prompt := r.promptOf(tx, carrier, parts)
+		if t.Body != "" {
+			prompt.Notes = append(prompt.Notes, "last_try: "+t.Body)
+		}
+		shown.Prompt = prompt.Block(r.opts.Fence())
 	}
 	if r.opts.ChatServer != nil {
 		shown.ChatServer = new(r.opts.ChatServer(shown.Chat))

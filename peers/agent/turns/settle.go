@@ -3,6 +3,8 @@ package turns
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -34,7 +36,7 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolbox, outc
 		case accepted:
 			settleAccepted(tx, t)
 		default:
-			settleFinished(tx, t, box, outcome)
+			r.settleFinished(tx, t, box, outcome)
 		}
 	})
 }
@@ -50,12 +52,25 @@ func settleAccepted(tx *mailbox.Tx, t *mailbox.Turn) {
 	}
 }
 
+// errNotForPeople ends a turn whose answer holds nothing that a person may see.
+var errNotForPeople = errors.New("the model answered with thoughts, tool calls as text or a copy of the prompt alone")
+
 // settleFinished ends a turn whose model has ended it. Text that ends a turn which
-// owes an answer and sent none is the answer.
-func settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolbox, outcome harness.Outcome) {
+// owes an answer and sent none is the answer. If it holds nothing for people, the turn
+// runs once more, and the model is told why.
+func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Toolbox, outcome harness.Outcome) {
 	e := tx.Entry(t.EventID)
-	if e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond && !attention.MeansSilence(outcome.FinalText) {
-		answer := outcome.FinalText
+	answer := attention.Answer(outcome.FinalText)
+	owes := e != nil && !e.Settled() && e.Decision.Policy == attention.PolicyMustRespond
+	switch {
+	case owes && answer == "" && strings.TrimSpace(outcome.FinalText) != "":
+		failure := errNotForPeople
+		if t.Body == "" {
+			t.Body, failure = attention.NotForPeople, fmt.Errorf("%w: %w", harness.ErrTemporary, errNotForPeople)
+		}
+		r.fail(tx, t, failure)
+		return
+	case owes && !attention.MeansSilence(answer):
 		if outcome.Truncated {
 			answer += "\n\n[Cut here: the model's answer was as long as it may be.]"
 		}

@@ -1,0 +1,67 @@
+package attention
+
+import (
+	"regexp"
+	"strings"
+)
+
+// innerTags enclose what models write for themselves or for their host: thoughts, calls
+// of tools, and their results.
+var innerTags = []string{
+	"think", "thinking", "thought", "reasoning", "scratchpad", "tool_call", "tool_calls", "tool_response", "tool_result", "tool_use",
+	"function_call", "function_calls", "function_results",
+}
+
+// inner matches code, which stays, or else what is not meant for people. What comes
+// first in the text decides, so that a tag inside code stays and code inside a thought
+// goes.
+var inner = regexp.MustCompile(`(?is)` + strings.Join([]string{
+	"```.*?(?:```|\\z)", "`[^`\n]+`",
+	closedTags(), `(?m:^)[ \t]*<(?:` + strings.Join(innerTags, "|") + `)(?:\s[^>\n]*)?>.*\z`, // the second was never closed
+	`<(?:function=|(?:` + strings.Join(innerTags, "|") + `)\b)[^>\n]*\z`, `</(?:tool|function)_[a-z]+>`, // cut in a tag, and an end alone
+	`<function=[^>\n]*>.*?(?:</function>|\z)`, `(?m:^)\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`, `<[|｜][a-z0-9_▁ ]{1,40}[|｜]>`,
+	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`,                                   // a copy of the prompt up to its last fence
+	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*(?:\n|\z))*(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z)?`, // and one that was cut
+	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`,
+	`\A(?:` + headerLine + `)*(?:event_id|response_policy|directedness): [^\n]*(?:\n|\z)(?:` + headerLine + `)*`,
+}, "|"))
+
+// headerLine matches a line of the header of a prompt.
+const headerLine = `(?:event_id|merged_event_ids|conversation|conversation_title|thread|stream|author|author_id|directedness|response_policy|` +
+	`priority|reason|reply_target|fence): [^\n]*(?:\n|\z)`
+
+// lateClose matches the end of a thought whose beginning the model's template had.
+var lateClose = regexp.MustCompile("(?is)```.*?(?:```|\\z)|`[^`\n]+`|</think(?:ing)?>")
+
+func closedTags() string {
+	var all []string
+	for _, tag := range innerTags {
+		all = append(all, `<`+tag+`(?:\s[^>\n]*)?>.*?</`+tag+`>`)
+	}
+	return strings.Join(all, "|")
+}
+
+// NotForPeople tells a model that wrote nothing but what Answer takes away.
+const NotForPeople = "What you wrote holds only thoughts, a tool call as text, or a copy of the prompt, which no person is shown. " +
+	"Call tools as tools, and write the answer in plain words."
+
+// Answer returns what of a model's text is meant for people: without its thoughts, calls
+// of tools that it wrote as text, and copies of the prompt's header and fences. What
+// stands in code stays. It is "" if nothing else was said.
+func Answer(text string) string {
+	kept := inner.ReplaceAllStringFunc(text, func(part string) string {
+		if part[0] == '`' {
+			return part
+		}
+		return ""
+	})
+	for _, at := range lateClose.FindAllStringIndex(kept, -1) {
+		if kept[at[0]] == '<' {
+			return Answer(kept[at[1]:])
+		}
+	}
+	if kept == text {
+		return text
+	}
+	return strings.TrimSpace(kept)
+}

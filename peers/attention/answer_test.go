@@ -1,0 +1,70 @@
+package attention_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"hubbub/peers/attention"
+)
+
+const drawn = "kQ3vT9xW2mZ8kQ3vT9xW2mZ8aa" // a fence as it is drawn for a turn
+
+// innerParts are what models write that is no answer, each as whole models wrote it.
+var innerParts = []string{
+	"<think>\nThe user wants INNER.\n</think>", "<THINK>INNER</THINK>", "<thinking type=\"x\">INNER ``` INNER</thinking>", "<reasoning>INNER</reasoning>",
+	"<tool_call>\n{\"name\":\"INNER\",\"arguments\":{}}\n</tool_call>", "<tool_calls>INNER</tool_calls>", "<function=INNER>{}</function>",
+	"<function_calls><invoke name=\"INNER\"></invoke></function_calls>", "<|im_end|>", "<|channel|>", "<｜tool▁calls▁begin｜>", "<tool_response>INNER</tool_response>",
+	"C2A EVENT\nevent_id: INNER\nresponse_policy: must_respond\n", "<<" + drawn + "\n", drawn + ">>\n",
+	"C2A EVENT\nevent_id: INNER\nfence: " + drawn + "\n\nMESSAGE\n<<" + drawn + "\nINNER\n" + drawn + ">>\n",
+}
+
+func TestAnswerKeepsWhatIsForPeople(t *testing.T) {
+	for text, want := range map[string]string{
+		"Hello.":                                                   "Hello.",
+		"  spaces stay  ":                                          "  spaces stay  ",
+		"<think>x</think>\n\nHello.":                               "Hello.",
+		"Hello.<think>never closed":                                "Hello.<think>never closed", // a word about the tag
+		"Hello.\n<think>never closed":                              "Hello.",
+		"<think>cut by the limit":                                  "",
+		"the template opened</think>A":                             "A",
+		"Use `<think>` and `</think>`":                             "Use `<think>` and `</think>`",
+		"```\n<tool_call>\n```\nA":                                 "```\n<tool_call>\n```\nA",
+		"a < b and b > c":                                          "a < b and b > c",
+		"reason: it rains\npriority: high\nthat is all":            "reason: it rains\npriority: high\nthat is all",
+		"event_id: 1\nauthor: human:Will\nreason: ambient\nHello.": "Hello.",
+		"<<EOF\nshell\nEOF":                                        "<<EOF\nshell\nEOF",
+		"[TOOL_CALLS][{\"name\":\"x\"}]":                           "",
+		"A<|python_tag|>call()":                                    "A",
+	} {
+		if got := attention.Answer(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestAnswerOfAThousandShapes mixes answers with what is none, and cuts the whole at
+// random: what is left has nothing inner.
+func TestAnswerOfAThousandShapes(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 2))
+	for range 1000 {
+		var b strings.Builder
+		for range r.IntN(4) + 1 {
+			b.WriteString(innerParts[r.IntN(len(innerParts))])
+			b.WriteString([]string{"\n", "\n\n", "\nThe answer is 4.\n"}[r.IntN(3)])
+		}
+		text := b.String()
+		for _, shape := range []string{text, text + "```go\n<think>\n```", strings.ToUpper(text[:1]) + text[1:]} {
+			got := attention.Answer(shape)
+			if strings.Contains(got, "INNER") || strings.Contains(got, drawn) || strings.Contains(got, "<|") {
+				t.Fatalf("%q\nbecame %q", shape, got)
+			}
+			if again := attention.Answer(got); again != got {
+				t.Fatalf("%q\nbecame %q, and that %q", shape, got, again)
+			}
+		}
+		if got := attention.Answer(text[:r.IntN(len(text)+1)]); strings.Contains(got, "INNER") {
+			t.Fatalf("cut, it became %q", got)
+		}
+	}
+}
