@@ -317,3 +317,33 @@ func TestAnUrgentMessageInterruptsWhatSentNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEditOfAFragmentIsShown: the turn that shows it among others begins anew.
+func TestAnEditOfAFragmentIsShown(t *testing.T) {
+	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "deploy"))
+		w.say(dm("e2", "to prod"))
+		w.sleep(5 * time.Second)
+		w.say(edit(dm("e1", ""), "roll back", 2))
+		w.sleep(2 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 2 || turns[1].Attempt != 2 {
+			t.Fatalf("turns: %+v", turns)
+		}
+		equal(t, "parts", partsOf(&turns[1]), []string{"roll back", "to prod"})
+	})
+}
+
+// TestAnOlderEditChangesNothing: edits may overtake each other.
+func TestAnOlderEditChangesNothing(t *testing.T) {
+	inWorld(t, newStub(answering("done")), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "one"))
+		w.say(edit(dm("e1", ""), "three", 3))
+		w.say(edit(dm("e1", ""), "two", 2))
+		w.sleep(5 * time.Second)
+		equal(t, "parts", partsOf(&w.stub.seen()[0]), []string{"three"})
+		if n := len(w.stub.seen()); n != 1 {
+			t.Errorf("%d turns; want 1", n)
+		}
+	})
+}

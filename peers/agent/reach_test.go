@@ -166,3 +166,30 @@ func TestChatsWithEqualIDsOfConversationsAreApart(t *testing.T) {
 		}
 	})
 }
+
+// TestACallThatNamesNoEventMeansTheOneOfItsChat: of none or several the caller is told
+// which there are.
+func TestACallThatNamesNoEventMeansTheOneOfItsChat(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		send := func(text string) (map[string]any, string) {
+			r, result := call(w.agent.ToolsOf("tg:42"), "chat.send_message", map[string]any{"text": text})
+			return r, result.Text()
+		}
+		if r, says := send("hello"); r["reason"] != "unknown_event" || !strings.Contains(says, "No event of this chat waits") {
+			t.Errorf("with no event it gives %v %s", r, says)
+		}
+		w.say(dm("e1", "help me"))
+		w.sleep(5 * time.Second)
+		w.say(by(dm("e2", "and me"), "78", "human"))
+		w.sleep(5 * time.Second)
+		if r, says := send("hello"); r["reason"] != "which_event" || !strings.Contains(says, "e2, e1") {
+			t.Errorf("with two events it gives %v %s", r, says)
+		}
+		call(w.tools(), "chat.resolve", map[string]any{"eventId": "e2"})
+		if r, says := send("hello"); r["status"] != "sent" {
+			t.Errorf("with one event it gives %v %s", r, says)
+		}
+		w.sleep(time.Second)
+		w.wantDispositions("e2 responded", "e1 responded")
+	})
+}

@@ -3,7 +3,9 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -254,5 +256,30 @@ func TestHurryDuringAnAttemptEndsItsBackoff(t *testing.T) {
 				t.Errorf("%d attempts although %q was hurried, want %d", n, destination, want)
 			}
 		})
+	}
+}
+
+// TestDroppingTellsTheOwner: once in the transaction and once after it, as any other end.
+func TestDroppingTellsTheOwner(t *testing.T) {
+	var told []string
+	tell := func(when string) func(it outbox.Item, state outbox.State, cause error) {
+		return func(it outbox.Item, state outbox.State, cause error) {
+			told = append(told, fmt.Sprintf("%s %s %s %s: %v", when, it.Key, it.State, state, cause))
+		}
+	}
+	within := tell("within")
+	box := outbox.New(freshDB(t), nil, &outbox.Options{
+		OnSettled:    func(_ *store.Tx, it outbox.Item, state outbox.State, cause error) { within(it, state, cause) },
+		AfterSettled: tell("after"),
+	})
+	enqueue(t, box, "tg:1", "a")
+	for range 2 {
+		if err := box.Drop(t.Context(), only(t, box).ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"within a dropped dropped: dropped by an operator", "after a dropped dropped: dropped by an operator"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told were %q; want %q", told, want)
 	}
 }
