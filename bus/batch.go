@@ -11,13 +11,14 @@ import (
 // A batch remembers the sessions that one goroutine wrote to, so that each is
 // flushed once, just before the goroutine waits. It belongs to that goroutine.
 type batch struct {
-	server *Server
-	at     time.Time // when its goroutine last stopped waiting; the clock is read once for everything that arrived
-	counts tally
-	dirty  []*session
-	parser jsonrpc.Parser    // for the frames that a session's reader gets
-	rows   []activitylog.Row // scratch
-	frame  []byte            // scratch
+	server  *Server
+	at      time.Time // when its goroutine last stopped waiting; the clock is read once for everything that arrived
+	counts  tally
+	dirty   []*session
+	routing *session          // whose message is being routed, with its order held; nil in a bus that is alone
+	parser  jsonrpc.Parser    // for the frames that a session's reader gets
+	rows    []activitylog.Row // scratch
+	frame   []byte            // scratch
 }
 
 func (srv *Server) newBatch() *batch { return &batch{server: srv, at: time.Now()} }

@@ -40,8 +40,9 @@ func (srv *Server) Counters() report.Counters {
 		stats := srv.log.Stats()
 		s.Log = &stats
 	}
-	if srv.options.Cluster != nil {
-		s.Cluster = srv.options.Cluster.Status()
+	if c := srv.options.Cluster; c != nil {
+		s.Cluster, s.Missing = c.Status(), c.Missing()
+		s.Partial = s.Missing != nil
 	}
 	return s
 }

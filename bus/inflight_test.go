@@ -56,6 +56,7 @@ func (w *west) Joined(Member)                                      {}
 func (w *west) Left(protocol.PeerID, Stamp)                        {}
 func (w *west) Subscribed(protocol.PeerID, protocol.Pattern, bool) {}
 func (w *west) Unsubscribed(protocol.PeerID, protocol.Pattern)     {}
+func (w *west) Missing() []string                                  { return nil }
 func (w *west) Status() any                                        { return nil }
 func (w *west) Forward(f *Forward)                                 { w.mu.Lock(); w.held = append(w.held, f); w.mu.Unlock() }
 
@@ -65,7 +66,7 @@ func (w *west) GiveUp(reason string) {
 	w.held = nil
 	w.mu.Unlock()
 	for _, f := range held {
-		f.Lost(reason)
+		f.Lost(reason, true)
 	}
 }
 
@@ -130,13 +131,13 @@ func TestABusThatStopsTakesNothingFromOthers(t *testing.T) {
 		ear, next := enters(t, srv, "agent:ear", "t")
 		results := make(chan Result, 2)
 		arrived := Arrived{Topic: "t", MessageID: "m", From: "cli:x", Payload: []byte(`{}`)}
-		srv.Deliver(arrived, func(r Result) { results <- r })
+		srv.Deliver(arrived, []protocol.PeerID{"agent:ear"}, func(r Result) { results <- r })
 		if request := next(); !strings.Contains(request, "processMessage") {
 			t.Fatal(request)
 		}
 		stop()
 		synctest.Wait()
-		srv.Deliver(arrived, func(r Result) { results <- r })
+		srv.Deliver(arrived, []protocol.PeerID{"agent:ear"}, func(r Result) { results <- r })
 		if r := <-results; r.DeliveredTo != 0 || len(r.Failures) != 1 || r.Failures[0].Status != protocol.OutcomeOffline {
 			t.Errorf("a message that came after the stop: %+v; want it offline at once", r)
 		}

@@ -24,10 +24,25 @@ type publication struct {
 	room     []byte // empty, for the answer
 	accepted time.Time
 	only     [1]delivery // the delivery, if there is one only
+	sequence
 
 	mu      sync.Mutex // guards the fields below
 	waiting int        // deliveries and forwards without an outcome, and one for route itself
 	outcome Result
+	coverage
+}
+
+// A sequence is the place of a message among those of its sender, in a bus that is one of
+// several. It is guarded by the sender's order.
+type sequence struct {
+	number uint64
+	moves  int // how often the message followed a peer to another bus
+}
+
+// A coverage says for which part of a cluster an outcome speaks.
+type coverage struct {
+	partial bool
+	missing []string // the buses that it does not speak for, as far as they are known
 }
 
 // publish delivers a checked message to every subscriber.
@@ -35,6 +50,16 @@ func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
 	p := newPublication(s.server, s.batch.at, id, send, s.names(&send))
 	p.sender = s
 	s.batch.counts.accepted++
+	if c := s.server.options.Cluster; c != nil {
+		s.order.Lock()
+		defer s.order.Unlock()
+		s.batch.routing = s
+		defer func(b *batch) { b.routing = nil }(s.batch)
+		s.published++
+		p.number = s.published
+		p.missing = c.Missing()
+		p.partial = p.missing != nil
+	}
 	targets := s.server.index.targets(send.Topic)
 	s.account.publish(&p.message, len(targets))
 	p.route(s.batch, targets)
@@ -70,7 +95,7 @@ func (p *publication) route(b *batch, targets []target) {
 		}
 	}
 	for _, f := range forwards {
-		p.server.options.Cluster.Forward(f)
+		f.send()
 	}
 	p.release(b)
 }
@@ -263,6 +288,12 @@ func (p *publication) answer() []byte {
 		buf = append(buf, `,"addressee":"`...)
 		buf = append(buf, r.Addressee...)
 		buf = append(buf, '"')
+	}
+	if p.partial {
+		missing, err := json.Marshal(append([]string{}, p.missing...))
+		if err == nil { // always: strings only
+			buf = append(append(buf, `,"partial":true,"missing":`...), missing...)
+		}
 	}
 	return append(buf, '}')
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"hubbub/activitylog"
@@ -28,6 +29,9 @@ type Cluster interface {
 	// GiveUp calls Lost on each forward without an outcome, and on all later ones:
 	// the bus is stopping.
 	GiveUp(reason string)
+	// Missing returns the buses that are out of reach, and nil if none is. It is empty
+	// if there may be some that this bus does not know.
+	Missing() []string
 	// Status returns what /readyz says about the cluster.
 	Status() any
 }
@@ -57,11 +61,14 @@ type Local interface {
 	UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern)
 	DropRemote(bus string, peer protocol.PeerID, stamp Stamp)
 	DropBus(bus string)
+	// MissBus says whether a bus is out of reach. Its peers are still known, and named as
+	// offline in the results of the messages that they would have got.
+	MissBus(bus string, missing bool)
 	// KeepRemotes removes those peers of a bus whose sessions are not in the map.
 	KeepRemotes(bus string, sessions map[protocol.PeerID]Stamp)
-	// Deliver delivers a message that another bus accepted to this bus's sessions.
-	// It calls done once with the outcome, and does not wait for it.
-	Deliver(m Arrived, done func(Result))
+	// Deliver delivers a message that another bus accepted to those of this bus's sessions
+	// that it names. It calls done once with the outcome, and does not wait for it.
+	Deliver(m Arrived, to []protocol.PeerID, done func(Result))
 }
 
 // A Member is one session, as the buses tell each other of it.
@@ -86,20 +93,25 @@ type Result struct {
 	DeliveredTo int                `json:"deliveredTo"`
 	Failures    []protocol.Failure `json:"failures,omitempty"`
 	Addressee   protocol.Addressee `json:"addressee,omitempty"`
+	Gone        []protocol.PeerID  `json:"gone,omitempty"` // of those named, who is not here and was not sent the message
 }
 
 // A Forward is one message on its way to one other bus.
 type Forward struct {
 	Bus     string
 	Peers   []protocol.PeerID // whose answers are waited for; none if all of them observe
+	Observe []protocol.PeerID // whose answers nobody waits for
 	Arrived Arrived
 	Expires time.Time // when to give up
 
 	publication *publication
+	missing     bool // the bus is out of reach
 }
 
 // forwards returns one Forward for each other bus that has targets whose answers are
-// waited for. To a bus whose targets all observe it sends the message at once.
+// waited for. To a bus whose targets all observe it sends the message at once. An identity
+// is named to one bus at most, since at most one bus holds it in the index: so no message
+// reaches two sessions of it, however stale this bus or the other one is.
 func (p *publication) forwards(targets []target) []*Forward {
 	byBus := map[string]*Forward{}
 	var list []*Forward
@@ -109,64 +121,150 @@ func (p *publication) forwards(targets []target) []*Forward {
 		}
 		f, ok := byBus[t.remote.bus]
 		if !ok {
-			f = &Forward{
-				Bus: t.remote.bus, publication: p, Expires: p.accepted.Add(p.server.options.DeliveryTimeout + time.Second),
-				Arrived: p.message,
-			}
+			f = p.forward(t.remote)
 			byBus[t.remote.bus] = f
 			list = append(list, f)
 		}
-		if !t.observe {
+		if t.observe {
+			f.Observe = append(f.Observe, t.peer)
+		} else {
 			f.Peers = append(f.Peers, t.peer)
 		}
 	}
 	for _, f := range list {
-		if len(f.Peers) == 0 {
+		if len(f.Peers) == 0 && !f.missing {
 			p.server.options.Cluster.Forward(f)
 		}
 	}
 	return slices.DeleteFunc(list, func(f *Forward) bool { return len(f.Peers) == 0 })
 }
 
-// Done adds the other bus's outcome to that of the message.
+// forward makes a Forward to one bus.
+func (p *publication) forward(r *remote) *Forward {
+	return &Forward{
+		Bus: r.bus, publication: p, Expires: p.accepted.Add(p.server.options.DeliveryTimeout + time.Second),
+		Arrived: p.message, missing: r.missing.Load(),
+	}
+}
+
+// send hands a Forward to the cluster, unless its bus is out of reach.
+func (f *Forward) send() {
+	if f.missing {
+		f.Lost("is out of reach", false)
+		return
+	}
+	f.publication.server.options.Cluster.Forward(f)
+}
+
+// Done adds the other bus's outcome to that of the message. A peer that is not there any
+// more is looked for where it is now.
 func (f *Forward) Done(r Result) {
 	p := f.publication
+	gone := slices.DeleteFunc(r.Gone, func(id protocol.PeerID) bool { return !slices.Contains(f.Peers, id) })
 	b := p.server.newBatch()
 	p.mu.Lock()
 	o := &p.outcome
-	o.Targets += r.Targets - len(f.Peers)
+	o.Targets += r.Targets + len(gone) - len(f.Peers)
 	o.DeliveredTo += r.DeliveredTo
 	o.Failures = append(o.Failures, r.Failures...)
 	if o.Addressee != "" {
 		o.Addressee = best(o.Addressee, r.Addressee)
 	}
+	p.waiting += len(gone)
+	p.mu.Unlock()
+	for _, id := range gone {
+		if !p.follow(b, id, f.Bus) {
+			p.offline(b, id, "the bus "+f.Bus+" refused it: the peer has left it, or the message came too late", false)
+			p.release(b)
+		}
+	}
+	p.release(b)
+	b.flush()
+}
+
+// maxMoves is how often a message follows a peer from bus to bus.
+const maxMoves = 3
+
+// follow sends a message to where a peer is now that was not sent it at another bus; an
+// empty name is this bus. It returns false if the peer is nowhere else, or if the sender
+// has sent more since, which the peer may have got: order comes first. The caller has a
+// wait of the publication for this peer, which it hands over.
+func (p *publication) follow(b *batch, id protocol.PeerID, was string) bool {
+	s := p.sender
+	if b.routing != s {
+		if !s.order.TryLock() {
+			return false
+		}
+		defer s.order.Unlock()
+	}
+	if p.moves >= maxMoves || p.number != s.published {
+		return false
+	}
+	p.moves++
+	srv, topic := p.server, p.message.Topic
+	if ours := srv.holder(id); ours != nil && was != "" {
+		d := &delivery{publication: p, target: ours}
+		row := d.startRow()
+		b.record(row)
+		d.relocateTo(b, ours)
+		return true
+	}
+	srv.remoteMu.Lock()
+	r := srv.remotes.hearing(id, topic)
+	srv.remoteMu.Unlock()
+	if r == nil || r.bus == was || r.missing.Load() {
+		return false
+	}
+	f := p.forward(r)
+	f.Peers = []protocol.PeerID{id}
+	f.send()
+	return true
+}
+
+// hearing returns the bus that has a session of an identity that hears a topic, or nil.
+func (all remotes) hearing(id protocol.PeerID, topic string) *remote {
+	for _, r := range all {
+		if p := r.peers[id]; p != nil && hears(p.patterns, topic) {
+			return r
+		}
+	}
+	return nil
+}
+
+// Lost ends a forward to a bus that cannot be reached. Its peers count as offline, and
+// this bus records that, since the other one may be unable to. written says that the
+// message may have reached the other bus.
+func (f *Forward) Lost(reason string, written bool) {
+	if len(f.Peers) == 0 {
+		return // nobody waits
+	}
+	p := f.publication
+	b := p.server.newBatch()
+	for _, peer := range f.Peers {
+		p.offline(b, peer, fmt.Sprintf("the bus %s of this peer %s", f.Bus, reason), written)
+	}
+	p.mu.Lock()
+	p.partial = true
+	if !slices.Contains(p.missing, f.Bus) {
+		p.missing = append(slices.Clip(p.missing), f.Bus)
+	}
 	p.releaseAndUnlock(b)
 	b.flush()
 }
 
-// Lost ends a forward to a bus that cannot be reached. Its peers count as offline, and
-// this bus records that, since the other one may be unable to.
-func (f *Forward) Lost(reason string) {
-	p := f.publication
-	b := p.server.newBatch()
-	text := fmt.Sprintf("the bus %s of this peer %s", f.Bus, reason)
+// offline records that a message did not reach a peer of another bus.
+func (p *publication) offline(b *batch, peer protocol.PeerID, text string, written bool) {
 	p.mu.Lock()
 	o := &p.outcome
-	for _, peer := range f.Peers {
-		o.Failures = append(o.Failures, protocol.Failure{Peer: peer, Status: protocol.OutcomeOffline, Error: text})
-		if o.Addressee != "" && addresses(peer, protocol.PeerID(p.message.Topic)) {
-			o.Addressee = best(o.Addressee, protocol.AddresseeFailed)
-		}
+	o.Failures = append(o.Failures, protocol.Failure{Peer: peer, Status: protocol.OutcomeOffline, Error: text, Written: written})
+	if o.Addressee != "" && addresses(peer, protocol.PeerID(p.message.Topic)) {
+		o.Addressee = best(o.Addressee, protocol.AddresseeFailed)
 	}
 	p.mu.Unlock()
-	for _, peer := range f.Peers {
-		b.record(activitylog.Row{
-			At: b.now(), Event: activitylog.ProcessFinish, MessageID: p.message.MessageID, Actor: string(peer), Topic: p.message.Topic,
-			Status: string(protocol.OutcomeOffline), Error: text,
-		})
-	}
-	p.release(b)
-	b.flush()
+	b.record(activitylog.Row{
+		At: b.now(), Event: activitylog.ProcessFinish, MessageID: p.message.MessageID, Actor: string(peer), Topic: p.message.Topic,
+		Status: string(protocol.OutcomeOffline), Error: text,
+	})
 }
 
 // addresses reports whether a peer of another bus is the addressee of a topic: it has
@@ -194,8 +292,9 @@ func best(a, b protocol.Addressee) protocol.Addressee {
 
 // A remote is another bus, as the index knows it.
 type remote struct {
-	bus   string
-	peers map[protocol.PeerID]*remotePeer
+	bus     string
+	missing atomic.Bool // it is out of reach
+	peers   map[protocol.PeerID]*remotePeer
 }
 
 type remotePeer struct {
@@ -211,12 +310,38 @@ var _ Local = (*Server)(nil)
 func (srv *Server) Subscriptions() (all, observing int) { return srv.index.size() }
 
 // Deliver implements Local.
-func (srv *Server) Deliver(m Arrived, done func(Result)) {
+func (srv *Server) Deliver(m Arrived, to []protocol.PeerID, done func(Result)) {
 	b := srv.newBatch()
 	p := newPublication(srv, b.at, nil, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From}, m.Names)
 	p.finished = func(_ *batch, r Result) { done(r) }
-	p.route(b, srv.index.targets(m.Topic))
+	var targets []target
+	targets, p.outcome.Gone = srv.named(srv.index.targets(m.Topic), to)
+	p.route(b, targets)
 	b.flush()
+}
+
+// named returns the targets whose sessions are of this bus and named, and who of those
+// named is not here.
+func (srv *Server) named(targets []target, to []protocol.PeerID) (named []target, gone []protocol.PeerID) {
+	found := make(map[protocol.PeerID]bool, len(to))
+	for _, id := range to {
+		found[id] = false
+	}
+	for _, t := range targets {
+		if t.session == nil {
+			continue
+		}
+		if _, ok := found[t.session.id]; ok {
+			found[t.session.id] = true
+			named = append(named, t)
+		}
+	}
+	for id, ok := range found {
+		if !ok && srv.holder(id) == nil { // if it is here, it does not want the message any more
+			gone = append(gone, id)
+		}
+	}
+	return named, gone
 }
 
 // Members implements Local.
@@ -276,10 +401,10 @@ func (srv *Server) claimFrom(ours *session, bus string, m Member) (newer Member,
 			return newer, nil, taken // ours is no longer in question: the other bus ends it, or has
 		}
 	}
-	if p := srv.remotePeerLocked(bus, m.Peer); p != nil && p.stamp == m.Stamp && maps.Equal(p.patterns, m.Patterns) {
+	if p := srv.remotes.session(bus, m.Peer); p != nil && p.stamp == m.Stamp && maps.Equal(p.patterns, m.Patterns) {
 		return newer, nil, taken // known already
 	}
-	losers := srv.dropHolderLocked(m.Peer)
+	losers := srv.remotes.drop(m.Peer)
 	if ours != nil {
 		srv.unregister(ours)
 		var held holding
@@ -310,10 +435,13 @@ func (srv *Server) isHolder(s *session, m Member) bool {
 	return srv.peers[m.Peer] == s
 }
 
-// dropHolderLocked removes the sessions that other buses have of an identity. The caller
-// must remove the patterns that it returns from the index, and hold remoteMu.
-func (srv *Server) dropHolderLocked(id protocol.PeerID) (losers []holding) {
-	for _, r := range srv.remotes {
+// remotes are the other buses, by name.
+type remotes map[string]*remote
+
+// drop removes the sessions that other buses have of an identity. The caller must remove the
+// patterns that it returns from the index.
+func (all remotes) drop(id protocol.PeerID) (losers []holding) {
+	for _, r := range all {
 		if p := r.peers[id]; p != nil {
 			delete(r.peers, id)
 			losers = append(losers, holding{&p.subscriber, p.patterns})
@@ -322,10 +450,9 @@ func (srv *Server) dropHolderLocked(id protocol.PeerID) (losers []holding) {
 	return losers
 }
 
-// remotePeerLocked returns the session that a bus has of an identity, or nil. The caller
-// must hold remoteMu.
-func (srv *Server) remotePeerLocked(bus string, peer protocol.PeerID) *remotePeer {
-	if r := srv.remotes[bus]; r != nil {
+// session returns the session that a bus has of an identity, or nil.
+func (all remotes) session(bus string, peer protocol.PeerID) *remotePeer {
+	if r := all[bus]; r != nil {
 		return r.peers[peer]
 	}
 	return nil
@@ -335,7 +462,7 @@ func (srv *Server) remotePeerLocked(bus string, peer protocol.PeerID) *remotePee
 func (srv *Server) SetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern, observe bool) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
-	if p := srv.remotePeerLocked(bus, peer); p != nil {
+	if p := srv.remotes.session(bus, peer); p != nil {
 		p.patterns[pattern] = observe
 		srv.index.add(&p.subscriber, pattern, observe)
 	}
@@ -345,7 +472,7 @@ func (srv *Server) SetRemote(bus string, peer protocol.PeerID, pattern protocol.
 func (srv *Server) UnsetRemote(bus string, peer protocol.PeerID, pattern protocol.Pattern) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
-	if p := srv.remotePeerLocked(bus, peer); p != nil {
+	if p := srv.remotes.session(bus, peer); p != nil {
 		delete(p.patterns, pattern)
 		srv.index.remove(&p.subscriber, pattern)
 	}
@@ -355,7 +482,7 @@ func (srv *Server) UnsetRemote(bus string, peer protocol.PeerID, pattern protoco
 func (srv *Server) DropRemote(bus string, peer protocol.PeerID, stamp Stamp) {
 	srv.remoteMu.Lock()
 	defer srv.remoteMu.Unlock()
-	if p := srv.remotePeerLocked(bus, peer); p != nil && p.stamp == stamp {
+	if p := srv.remotes.session(bus, peer); p != nil && p.stamp == stamp {
 		srv.dropRemoteLocked(p)
 	}
 }
@@ -377,6 +504,15 @@ func (srv *Server) KeepRemotes(bus string, sessions map[protocol.PeerID]Stamp) {
 		if sessions[peer] != p.stamp {
 			srv.dropRemoteLocked(p)
 		}
+	}
+}
+
+// MissBus implements Local.
+func (srv *Server) MissBus(bus string, missing bool) {
+	srv.remoteMu.Lock()
+	defer srv.remoteMu.Unlock()
+	if r := srv.remotes[bus]; r != nil {
+		r.missing.Store(missing)
 	}
 }
 

@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -39,8 +40,9 @@ func (c *cord) Left(p protocol.PeerID, s bus.Stamp) { c.far.local.DropRemote(c.n
 func (c *cord) Unsubscribed(p protocol.PeerID, q protocol.Pattern) {
 	c.far.local.UnsetRemote(c.name, p, q)
 }
-func (c *cord) GiveUp(string) { c.forwards.Wait() } // it holds none for long
-func (c *cord) Status() any   { return map[string]string{"tiedTo": c.far.name} }
+func (c *cord) Missing() []string { return nil }
+func (c *cord) GiveUp(string)     { c.forwards.Wait() } // it holds none for long
+func (c *cord) Status() any       { return map[string]string{"tiedTo": c.far.name} }
 
 func (c *cord) Subscribed(p protocol.PeerID, q protocol.Pattern, observe bool) {
 	c.far.local.SetRemote(c.name, p, q, observe)
@@ -53,9 +55,9 @@ func (c *cord) Forward(f *bus.Forward) {
 	c.forwards.Go(func() {
 		switch {
 		case cut && len(f.Peers) > 0:
-			f.Lost("cannot be reached")
+			f.Lost("cannot be reached", false)
 		case !cut:
-			c.far.local.Deliver(f.Arrived, func(r bus.Result) {
+			c.far.local.Deliver(f.Arrived, slices.Concat(f.Peers, f.Observe), func(r bus.Result) {
 				if len(f.Peers) > 0 {
 					f.Done(r)
 				}

@@ -44,7 +44,7 @@ type Server struct {
 // others are the other buses of the cluster.
 type others struct {
 	remoteMu sync.Mutex // guards remotes
-	remotes  map[string]*remote
+	remotes  remotes
 }
 
 // ending is what a bus needs to stop.
@@ -66,7 +66,7 @@ func New(log Log, opts *Options) *Server {
 		options: o, log: log, index: newIndex(), initialized: initializeResult(o.Name, o.Version),
 		ending:   ending{cut: make(chan struct{}), inFlight: newInFlight()},
 		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
-		others: others{remotes: map[string]*remote{}},
+		others: others{remotes: remotes{}},
 	}
 	srv.admission = admission{metrics: &srv.metrics, log: o.Log, logs: log != nil, each: o.EachCredential, accounts: map[string]*account{}}
 	if o.Cluster != nil {

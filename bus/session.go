@@ -30,6 +30,7 @@ type session struct {
 
 	holder
 	identity
+	ordering
 
 	mu sync.Mutex // guards the fields below
 	life
@@ -49,6 +50,13 @@ type identity struct {
 	stamp Stamp           // set with id
 	id    protocol.PeerID // set once, under server.mu; others may read it once ready is set
 	ready atomic.Bool     // the session has the identity now; set under session.mu
+}
+
+// An ordering keeps the messages of one sender in the order in which it sent them, in a bus
+// that is one of several.
+type ordering struct {
+	order     sync.Mutex // held while a message is routed; guards published
+	published uint64     // messages
 }
 
 // A window holds the deliveries of a session that have no outcome yet.

@@ -75,7 +75,7 @@ func (s *session) takeFrom(b *batch, older *session, id protocol.PeerID, pattern
 	if !srv.register(s, id, older) {
 		return nil, takenByAnother
 	}
-	losers := srv.dropHolderLocked(id)
+	losers := srv.remotes.drop(id)
 	if older != nil {
 		var held holding
 		held, unsent = older.retireLocked()
@@ -185,28 +185,53 @@ func (s *session) recordEnd(b *batch, reason string) {
 // relocate hands a delivery that was never sent to the session that has its peer's
 // identity now. If there is none that hears the topic, the peer is offline.
 func (d *delivery) relocate(b *batch) {
-	srv, topic := b.server, d.publication.message.Topic
-	for {
-		next := srv.holder(d.target.id)
-		if next == nil || next == d.target {
-			break
-		}
-		next.mu.Lock()
-		heard := hears(next.patterns, topic)
-		next.mu.Unlock()
-		if !heard {
-			break
-		}
-		d.target, d.waits = next, false
-		switch o := next.reserve(d); o {
-		case "":
-			next.write(b, d)
-			return
-		case protocol.OutcomeOffline: // it was replaced as well
-		default:
-			d.settle(b, o, nil, refusalText(o))
-			return
-		}
+	if next := b.server.holder(d.target.id); next != nil {
+		d.relocateTo(b, next)
+		return
 	}
-	d.settle(b, protocol.OutcomeOffline, nil, refusalText(protocol.OutcomeOffline))
+	p := d.publication
+	switch {
+	case p.sender == nil:
+		p.goneFrom(b, d)
+	case p.follow(b, d.target.id, ""):
+		d.recordMove(b)
+	default:
+		d.settle(b, protocol.OutcomeOffline, nil, refusalText(protocol.OutcomeOffline))
+	}
+}
+
+// relocateTo is relocate if next has the identity.
+func (d *delivery) relocateTo(b *batch, next *session) {
+	next.mu.Lock()
+	o, replacedToo := protocol.OutcomeOffline, !next.ended && next.gone()
+	if !replacedToo && hears(next.patterns, d.publication.message.Topic) {
+		d.target, d.waits = next, false
+		o = next.reserveLocked(d)
+	}
+	next.mu.Unlock()
+	switch {
+	case o == "":
+		next.write(b, d)
+	case replacedToo:
+		d.relocate(b)
+	default:
+		d.settle(b, o, nil, refusalText(o))
+	}
+}
+
+// goneFrom tells the bus that forwarded a message that a peer is not here any more and was
+// not sent it.
+func (p *publication) goneFrom(b *batch, d *delivery) {
+	d.recordMove(b)
+	p.mu.Lock()
+	p.outcome.Targets--
+	p.outcome.Gone = append(p.outcome.Gone, d.target.id)
+	p.releaseAndUnlock(b)
+}
+
+// recordMove ends a delivery in the log whose peer is not at this bus any more.
+func (d *delivery) recordMove(b *batch) {
+	row := d.row(activitylog.ProcessFinish, string(protocol.OutcomeOffline))
+	row.At, row.Error = b.now(), "the peer has left this bus"
+	b.record(row)
 }

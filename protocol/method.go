@@ -75,6 +75,8 @@ type SendResult struct {
 	DeliveredTo int       `json:"deliveredTo"` // peers that processed the message
 	Failures    []Failure `json:"failures,omitempty"`
 	Addressee   Addressee `json:"addressee,omitempty"`
+	Partial     bool      `json:"partial,omitempty"` // the result speaks for a part of the cluster
+	Missing     []string  `json:"missing,omitempty"` // the buses that it does not speak for, as far as they are known
 }
 
 // A Failure is one peer that did not process a message, and why. Written says that the

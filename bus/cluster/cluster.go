@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ type Options struct {
 	Prefix      string        // of every subject; default "hubbub"
 	Heartbeat   time.Duration // default 500 ms
 	SilentAfter time.Duration // a bus without a heartbeat for this long is forgotten; default 2.5 s
+	MissFor     time.Duration // a bus that is silent for longer counts as gone, not as missing; default 1 h
 	Queue       int           // messages that may wait for NATS, up to 256 MiB in all; one more fails; default 65,536
 	NATS        []nats.Option // credentials, TLS
 	Log         *zerolog.Logger
@@ -35,6 +37,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&out.Prefix, "hubbub")
 	defaults.Positive(&out.Heartbeat, 500*time.Millisecond)
 	defaults.Positive(&out.SilentAfter, 2500*time.Millisecond)
+	defaults.Positive(&out.MissFor, time.Hour)
 	defaults.Positive(&out.Queue, 65536)
 	defaults.Log(&out.Log)
 	return out
@@ -55,6 +58,7 @@ type Cluster struct {
 
 	shared
 	neighbours
+	pulse pulse
 
 	nats trouble // with the NATS server
 	twin trouble // with a bus of the same name
@@ -65,8 +69,11 @@ type shared struct {
 	mu          sync.Mutex // guards the fields below
 	seq         uint64     // of the last change that was told
 	nextID      uint64
-	pending     map[uint64]*bus.Forward
+	pending     map[uint64]*crossing
+	heard       map[string]uint64 // the last sign of life of each other bus
+	missing     []string          // names of the buses that are out of reach
 	connected   bool
+	apart       bool     // nothing comes from NATS, as far as this bus can tell
 	gaveUp      string   // why nothing is forwarded any more; empty until then
 	known       []string // names of the other buses
 	incarnation uint64   // grows whenever something may have been lost
@@ -75,8 +82,15 @@ type shared struct {
 // neighbours is what the loop knows of the other buses. Only the loop uses it.
 type neighbours struct {
 	buses     map[string]*member
+	absent    map[string]absence   // buses that fell silent
 	parts     map[partKey]*partial // of messages that are not whole yet
 	restarted time.Time            // when the last epoch began
+}
+
+// An absence is a bus that fell silent.
+type absence struct {
+	instance string
+	since    time.Time
 }
 
 // An outgoing message waits for the sender.
@@ -93,10 +107,11 @@ func New(urls []string, name string, opts *Options) *Cluster {
 		urls: urls, name: name, instance: ulid.Make().String(), options: o,
 		out: make(chan outgoing, o.Queue), in: make(chan *nats.Msg, 4*o.Queue), epoch: make(chan string, 8),
 		shared: shared{
-			incarnation: 1, pending: map[uint64]*bus.Forward{},
+			incarnation: 1, apart: true, pending: map[uint64]*crossing{}, heard: map[string]uint64{},
 			nextID: rand.Uint64() >> 1, // so that this run takes no answer that is meant for the one before
 		},
-		neighbours: neighbours{buses: map[string]*member{}, parts: map[partKey]*partial{}},
+		pulse:      newPulse(o.SilentAfter),
+		neighbours: neighbours{buses: map[string]*member{}, absent: map[string]absence{}, parts: map[partKey]*partial{}},
 	}
 }
 
@@ -175,7 +190,7 @@ func connect(urls []string, name string, o *Options, more ...nats.Option) (*nats
 // end of a connection counts as a loss of messages.
 func (c *Cluster) setConnected(on bool, what string) {
 	c.mu.Lock()
-	c.connected = on
+	c.connected, c.apart = on, !on
 	c.mu.Unlock()
 	c.options.Log.Info().Bool("connected", on).Msg("cluster: " + what)
 	if on {
@@ -216,10 +231,33 @@ func (c *Cluster) Status() any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	status := map[string]any{"connected": c.connected, "buses": append([]string{c.name}, c.known...), "pending": len(c.pending)}
+	if missing := c.missingLocked(); missing != nil {
+		status["partial"], status["missing"] = true, missing
+	}
 	if what := c.nats.now(time.Now()); what != "" {
 		status["error"] = what
 	}
 	return status
+}
+
+// Missing implements bus.Cluster.
+func (c *Cluster) Missing() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.missingLocked()
+}
+
+// missingLocked returns the buses that are out of reach: without NATS, all of them.
+func (c *Cluster) missingLocked() []string {
+	switch {
+	case c.apart:
+		missing := append(slices.Clip(c.missing), c.known...)
+		slices.Sort(missing)
+		return append([]string{}, missing...)
+	case len(c.missing) > 0:
+		return c.missing
+	}
+	return nil
 }
 
 // maxQueued bounds what waits for NATS, in bytes: a slow connection must not fill the
@@ -266,6 +304,12 @@ func (c *Cluster) sendLoop(ctx context.Context, nc *nats.Conn) {
 
 func (c *Cluster) send(nc *nats.Conn, o outgoing) {
 	o.head.From, o.head.Instance = c.name, c.instance
+	if o.head.Kind == kindForward {
+		var ok bool
+		if o.head.Beat, ok = c.depart(o.head.ID); !ok {
+			return
+		}
+	}
 	most := int(nc.MaxPayload())
 	if most <= 0 {
 		most = 1 << 20
@@ -273,7 +317,7 @@ func (c *Cluster) send(nc *nats.Conn, o outgoing) {
 	for _, part := range split(o.head, o.body, most) {
 		if err := nc.Publish(o.subject, part); err != nil {
 			if o.head.Kind == kindForward {
-				c.lose(o.head.ID, "cannot be reached")
+				c.lose(o.head.ID, "cannot be reached", !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrConnectionClosed))
 			}
 			return
 		}
@@ -331,7 +375,7 @@ func (c *Cluster) restart(why string, at time.Time) {
 func (c *Cluster) hello() {
 	c.mu.Lock()
 	defer c.mu.Unlock() // after tellAll: a change that is told first would make one seem to be missing
-	c.tellAll(header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq}, nil)
+	c.tellAll(header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq, Beat: c.pulse.next(time.Now())}, nil)
 }
 
 // tick sends a heartbeat, forgets silent buses and gives up what waited too long.
@@ -339,7 +383,12 @@ func (c *Cluster) tick(at time.Time) {
 	c.hello()
 	for name, m := range c.buses {
 		if at.Sub(m.seen) > c.options.SilentAfter {
-			c.forget(name, "is silent")
+			c.forget(name, silent)
+		}
+	}
+	for name, gone := range c.absent {
+		if c.isConnected() && at.Sub(gone.since) > c.options.MissFor {
+			c.forget(name, "has been silent for too long: it counts as gone")
 		}
 	}
 	c.expire(at)
@@ -350,22 +399,44 @@ func (c *Cluster) tick(at time.Time) {
 	}
 }
 
-// forget removes a bus and fails the forwards to it.
+// forget fails the forwards to a bus and removes it. If it fell silent, its peers are kept,
+// so that results name them, and it counts as missing; without NATS all others do.
 func (c *Cluster) forget(name, why string) {
+	m := c.buses[name]
 	delete(c.buses, name)
+	delete(c.absent, name)
+	if m != nil && why == silent && len(c.absent) < maxAbsent {
+		c.absent[name] = absence{m.instance, time.Now()}
+		c.local.MissBus(name, true)
+	} else {
+		c.local.DropBus(name)
+	}
 	c.listKnown()
-	c.local.DropBus(name)
-	c.loseAll(why, func(f *bus.Forward) bool { return f.Bus == name })
+	c.loseAll(why, func(f *crossing) bool { return f.Bus == name })
 	c.options.Log.Warn().Str("bus", name).Msg("cluster: another bus " + why)
 }
 
+// silent is why most buses are forgotten.
+const silent = "is silent"
+
+// maxAbsent bounds the silent buses whose peers are kept.
+const maxAbsent = 64
+
+// listKnown tells the other goroutines which buses there are.
 func (c *Cluster) listKnown() {
-	names := make([]string, 0, len(c.buses))
-	for name := range c.buses {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	known, missing := slices.Sorted(maps.Keys(c.buses)), slices.Sorted(maps.Keys(c.absent))
 	c.mu.Lock()
-	c.known = names
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	c.known, c.missing = known, missing
+	for name := range c.heard {
+		if c.buses[name] == nil {
+			delete(c.heard, name)
+		}
+	}
+}
+
+func (c *Cluster) isConnected() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.connected
 }

@@ -50,6 +50,7 @@ func runNATS(t testing.TB, o *server.Options) *server.Server {
 type node struct {
 	*bustest.Bus
 	name string
+	part *cluster.Cluster
 	stop func()
 }
 
@@ -69,7 +70,7 @@ func joinBy(t testing.TB, c *cluster.Cluster, name string, o *bus.Options) *node
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	n := &node{Bus: b, name: name, stop: sync.OnceFunc(func() {
+	n := &node{Bus: b, name: name, part: c, stop: sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the cluster of %s ended: %v", name, err)
@@ -108,7 +109,7 @@ func agree(nodes []*node) bool {
 		}
 	}
 	for _, n := range nodes {
-		if all, o := n.Server().Subscriptions(); all != total || o != observing {
+		if all, o := n.Server().Subscriptions(); all != total || o != observing || n.part.Missing() != nil {
 			return false
 		}
 	}

@@ -69,6 +69,7 @@ func (c *Cluster) meet(h header) *member {
 		m = nil
 	}
 	if m == nil {
+		c.find(h)
 		m = &member{name: h.From, instance: h.Instance, stale: true}
 		c.buses[h.From] = m
 		c.listKnown()
@@ -79,10 +80,32 @@ func (c *Cluster) meet(h header) *member {
 	return m
 }
 
+// find ends the absence of a bus. If it was restarted meanwhile, its peers are gone.
+func (c *Cluster) find(h header) {
+	c.mu.Lock()
+	c.apart = false // even if the NATS client has not told of its connection yet
+	c.mu.Unlock()
+	was, ok := c.absent[h.From]
+	delete(c.absent, h.From)
+	switch {
+	case ok && was.instance == h.Instance:
+		c.local.MissBus(h.From, false)
+	case ok:
+		c.local.DropBus(h.From)
+	}
+}
+
+// hear notes the sign of life that a message brings.
+func (c *Cluster) hear(h header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard[h.From] = h.Beat
+}
+
 // takeHello compares what another bus says about itself with what is known.
 func (c *Cluster) takeHello(m *member, h header) {
 	if m.epoch != 0 && h.Epoch != m.epoch {
-		c.loseAll("lost its connection", func(f *bus.Forward) bool { return f.Bus == m.name })
+		c.loseAll("lost its connection", func(f *crossing) bool { return f.Bus == m.name })
 		m.stale = true
 	}
 	m.epoch = h.Epoch
@@ -154,7 +177,7 @@ func (c *Cluster) claim(m *member, session bus.Member) {
 // no harm.
 func (c *Cluster) sendMembers(h header) {
 	c.mu.Lock()
-	head := header{Kind: kindMembers, Epoch: c.incarnation, Seq: c.seq}
+	head := header{Kind: kindMembers, Epoch: c.incarnation, Seq: c.seq, Beat: c.pulse.next(time.Now())}
 	c.nextID++
 	head.ID = c.nextID
 	c.mu.Unlock()

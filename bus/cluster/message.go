@@ -29,6 +29,7 @@ type header struct {
 	Instance string `json:"i"`           // which run of it
 	Epoch    uint64 `json:"e,omitempty"` // hello, members: grows when messages may have been lost
 	Seq      uint64 `json:"s,omitempty"` // number of the change, or of the last one
+	Beat     uint64 `json:"b,omitempty"` // hello, members: number of this sign of life; forward: of the other bus's last one
 	ID       uint64 `json:"id,omitempty"`
 	Part     int    `json:"p,omitempty"` // from 0
 	Parts    int    `json:"n,omitempty"` // 0 for a message in one part
@@ -162,6 +163,9 @@ func (c *Cluster) handle(h header, body []byte) {
 		return
 	}
 	m := c.meet(h)
+	if h.Beat > 0 && h.Kind != kindForward {
+		c.hear(h)
+	}
 	switch h.Kind {
 	case kindHello:
 		c.takeHello(m, h)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,12 +53,15 @@ func TestNATSComesAndGoes(t *testing.T) {
 		nats.Shutdown()
 		nats.WaitForShutdown()
 		local()
-		waitFor(t, "the other bus is not forgotten", func() bool {
-			all, _ := a.Server().Subscriptions()
-			return all == 1
-		})
-		if r := sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{}); r.DeliveredTo != 0 {
-			t.Fatalf("without NATS: %+v", r)
+		for range 2 { // before the silence is noticed, and after it
+			r := sender.Send(t, "agent:far", protocol.TypeAgentEvent, protocol.AgentOnline{})
+			if r.DeliveredTo != 0 || !r.Partial || !slices.Equal(r.Missing, []string{"b"}) || len(r.Failures) != 1 || r.Failures[0].Peer != "agent:far" || r.Addressee != protocol.AddresseeFailed {
+				t.Fatalf("without NATS: %+v; want the peer of the other bus named", r)
+			}
+			waitFor(t, "the other bus is not missed", func() bool {
+				status := a.part.Status().(map[string]any)
+				return status["partial"] == true && len(status["buses"].([]string)) == 1
+			})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,6 +81,10 @@ func (o *oddities) aboutBus() {
 		if s.Lost > 0 {
 			o.add("bad", view.Count(s.Lost)+" rows of the activity log were lost since the start", fmt.Sprintf("in %d gaps", s.Gaps), link("health"), time.Time{})
 		}
+	}
+	if o.Pulse.Partial {
+		what := cmp.Or(strings.Join(o.Pulse.Missing, ", "), "the other buses, or NATS,")
+		o.add("bad", "Out of reach: "+text.Clip(what, 60), "what this bus says of a message speaks for a part of the cluster", link("health"), o.Now)
 	}
 	if o.Dead > 0 {
 		what := view.Plural(o.Dead, "dead letter waits", "dead letters wait") + " for a person"

@@ -27,7 +27,7 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	a.event("e1").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Minute)}
 	stuck := f.agent("agent:stuck")
 	stuck.event("e2").Decision = activitylog.AttentionRecord{Event: activitylog.RecordDecision, At: now.Add(-time.Hour)}
-	p := &pulse{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}}}
+	p := &pulse{Counters: report.Counters{Log: &activitylog.Stats{Lost: 12, Gaps: 1}, Partial: true, Missing: []string{"west"}}}
 	list := (&oddities{Now: now, Pulse: p, Dead: 1, Limited: 2, Peers: []peerLine{
 		{StatePeer: StatePeer{Peer: report.Peer{ID: "agent:stuck", Queued: 5, Unanswered: 256}, Connected: true}, WindowPct: 100, WindowMax: 256, QueueMax: 1024},
 	}}).find(f)
@@ -37,7 +37,7 @@ func TestOdditiesAreFoundAndSorted(t *testing.T) {
 	}
 	want := []string{
 		"bad rejected: 1 message refused from tg:1", "bad timeout: 3 deliveries failed at agent:a", "bad 12 rows of the activity log were lost since the start",
-		"bad 1 dead letter waits for a person", "bad agent:gone is away",
+		"bad Out of reach: west", "bad 1 dead letter waits for a person", "bad agent:gone is away",
 		"warn <script> waits for an agent", "warn Bounds were reached 2 times", "warn agent:stuck does not keep up", "warn agent:stuck gets nothing done",
 	}
 	slices.Sort(want)

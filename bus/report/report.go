@@ -51,6 +51,8 @@ type Counters struct {
 
 	Log     *activitylog.Stats `json:"activityLog,omitempty"` // nil if the bus keeps no log
 	Cluster any                `json:"cluster,omitempty"`     // nil if the bus stands alone
+	Partial bool               `json:"partial,omitempty"`     // buses of the cluster are out of reach
+	Missing []string           `json:"missing,omitempty"`     // those that are known
 	Name    string             `json:"bus"`
 	Version string             `json:"version"`
 	Started time.Time          `json:"started"` // zero before Run
