@@ -2,6 +2,8 @@ package bus
 
 import (
 	"hash/maphash"
+	"iter"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -24,21 +26,24 @@ type target struct {
 
 // An index finds the subscribers whose patterns match a topic.
 //
-// Patterns are kept by shape: exact ones under their topic, all others under
-// the literal text before their first wildcard, so that a lookup visits one map
-// entry per distinct length of such a text. Results are cached by topic, and every
-// change of the subscriptions raises a generation number that makes older results
-// invalid. So a lookup costs the same for any number of subscriptions.
+// Patterns are kept by shape: exact ones under their topic, those with one star at the
+// end under the text before it, all others under a piece of their literal text: the one
+// that the fewest patterns have so far, of at most 8 bytes. A topic that matches has that
+// piece in it. So a lookup visits one map entry per distinct length of a prefix, and one
+// per place and length of a piece, and tries only patterns that are under what it finds.
+// Results are cached by topic, and every change of the subscriptions raises a generation
+// number that makes older results invalid. So a lookup costs the same for any number of
+// subscriptions.
 type index struct {
 	generation atomic.Uint64
 
 	mu        sync.RWMutex // guards the fields below
 	entries   map[protocol.Pattern]*entry
 	exact     map[string]*entry
-	literal   map[string][]*entry // by the text before the first wildcard
-	lengths   [protocol.MaxPattern + 1]int
-	count     int // subscriptions
-	observing int // subscriptions that only observe
+	prefixes  bucketed // by the text before the star
+	general   bucketed // by a piece of the pattern
+	count     int      // subscriptions
+	observing int      // subscriptions that only observe
 
 	cache     [64]shard
 	seed      maphash.Seed
@@ -50,7 +55,55 @@ type entry struct {
 	pattern protocol.Pattern
 	matcher *protocol.Matcher    // nil for exact and prefix patterns
 	subs    map[*subscriber]bool // value: observe
-	place   int                  // in its list of index.literal
+	key     string               // its bucket, and its place there, if it is in one
+	place   int
+}
+
+// bucketed entries can be found by a text that is in every topic that they match.
+type bucketed struct {
+	buckets map[string][]*entry
+	lengths [protocol.MaxPattern + 1]int // how many entries have a key of that length
+}
+
+func (b *bucketed) add(e *entry, key string) {
+	e.key, e.place = key, len(b.buckets[key])
+	b.buckets[key] = append(b.buckets[key], e)
+	b.lengths[len(key)]++
+}
+
+func (b *bucketed) drop(gone *entry) {
+	b.lengths[len(gone.key)]--
+	list := b.buckets[gone.key]
+	last := len(list) - 1
+	list[gone.place], list[last] = list[last], nil
+	if last == 0 {
+		delete(b.buckets, gone.key)
+		return
+	}
+	if gone.place < last {
+		list[gone.place].place = gone.place
+	}
+	b.buckets[gone.key] = list[:last]
+}
+
+// maxPiece is the longest key of a general pattern, in bytes: topics are looked up by
+// each of their pieces of each length.
+const maxPiece = 8
+
+// piece returns the key for a general pattern: the piece of its literal text that the
+// fewest others have, a long one if there are several. It is empty for wildcards alone.
+func (b *bucketed) piece(p protocol.Pattern) (key string) {
+	least := len(b.buckets[""])
+	for text := range strings.FieldsFuncSeq(string(p), func(r rune) bool { return r == '*' || r == '?' }) {
+		size := min(len(text), maxPiece)
+		for at := range len(text) - size + 1 {
+			piece := text[at : at+size]
+			if n := len(b.buckets[piece]); key == "" || n < least || n == least && size > len(key) {
+				key, least = piece, n
+			}
+		}
+	}
+	return key
 }
 
 // A shard is one part of the cache, with a lock of its own.
@@ -70,7 +123,8 @@ const maxCached = 2048
 
 func newIndex() *index {
 	return &index{
-		entries: map[protocol.Pattern]*entry{}, exact: map[string]*entry{}, literal: map[string][]*entry{}, seed: maphash.MakeSeed(),
+		entries: map[protocol.Pattern]*entry{}, exact: map[string]*entry{}, seed: maphash.MakeSeed(),
+		prefixes: bucketed{buckets: map[string][]*entry{}}, general: bucketed{buckets: map[string][]*entry{}},
 	}
 }
 
@@ -119,17 +173,15 @@ func (x *index) entryLocked(p protocol.Pattern) *entry {
 	}
 	e := &entry{pattern: p, subs: map[*subscriber]bool{}}
 	x.entries[p] = e
-	shape, text := p.Shape()
-	if shape == protocol.ShapeExact {
+	switch shape, text := p.Shape(); shape {
+	case protocol.ShapeExact:
 		x.exact[text] = e
-		return e
-	}
-	if shape == protocol.ShapeGeneral {
+	case protocol.ShapePrefix:
+		x.prefixes.add(e, text)
+	default:
 		e.matcher = p.Matcher()
+		x.general.add(e, x.general.piece(p))
 	}
-	e.place = len(x.literal[text])
-	x.literal[text] = append(x.literal[text], e)
-	x.lengths[len(text)]++
 	return e
 }
 
@@ -162,23 +214,14 @@ func (x *index) uncountLocked(e *entry, s *subscriber) {
 
 func (x *index) dropLocked(gone *entry) {
 	delete(x.entries, gone.pattern)
-	shape, text := gone.pattern.Shape()
-	if shape == protocol.ShapeExact {
+	switch shape, text := gone.pattern.Shape(); shape {
+	case protocol.ShapeExact:
 		delete(x.exact, text)
-		return
+	case protocol.ShapePrefix:
+		x.prefixes.drop(gone)
+	default:
+		x.general.drop(gone)
 	}
-	x.lengths[len(text)]--
-	list := x.literal[text]
-	last := len(list) - 1
-	list[gone.place], list[last] = list[last], nil
-	if last == 0 {
-		delete(x.literal, text)
-		return
-	}
-	if gone.place < last {
-		list[gone.place].place = gone.place
-	}
-	x.literal[text] = list[:last]
 }
 
 // size returns the number of subscriptions, and how many of them only observe.
@@ -238,16 +281,39 @@ func (x *index) find(topic string) []target {
 		matched = append(matched, e)
 	}
 	for length := 0; length <= min(len(topic), protocol.MaxPattern); length++ {
-		if x.lengths[length] == 0 {
-			continue
+		if x.prefixes.lengths[length] > 0 {
+			matched = append(matched, x.prefixes.buckets[topic[:length]]...)
 		}
-		for _, e := range x.literal[topic[:length]] {
-			if e.matcher == nil || e.matcher.Match(topic) {
-				matched = append(matched, e)
-			}
+	}
+	for e := range x.general.candidates(topic) {
+		if e.matcher.Match(topic) {
+			matched = append(matched, e)
 		}
 	}
 	return merge(matched)
+}
+
+// candidates returns the entries whose key is in the topic, each once.
+func (b *bucketed) candidates(topic string) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for length := 0; length <= min(len(topic), maxPiece); length++ {
+			if b.lengths[length] == 0 {
+				continue
+			}
+			for at := range len(topic) - length + 1 {
+				piece := topic[at : at+length]
+				list := b.buckets[piece]
+				if len(list) == 0 || strings.Index(topic, piece) < at {
+					continue
+				}
+				for _, e := range list {
+					if !yield(e) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // merge returns one target for each subscriber. A subscriber observes only if all of

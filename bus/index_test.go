@@ -66,7 +66,7 @@ func indexAgrees(t *rapid.T) {
 	for k := range model {
 		x.remove(k.s, k.p)
 	}
-	if len(x.entries)+len(x.exact)+len(x.literal) != 0 {
+	if len(x.entries)+len(x.exact)+len(x.prefixes.buckets)+len(x.general.buckets) != 0 {
 		t.Fatalf("%d patterns are left behind", len(x.entries))
 	}
 }
@@ -103,5 +103,54 @@ func BenchmarkRoute(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// manyStars are families of 50,000 patterns under one prefix, and topics that are as long
+// as can be.
+var manyStars = map[string]struct {
+	pattern func(i int) string
+	topic   string
+}{
+	"a number at the end":       {func(i int) string { return fmt.Sprintf("load:*a*b*c*d*e*f*%05d", i) }, "load:" + strings.Repeat("abcdef", 40) + "00007"},
+	"a number between stars":    {func(i int) string { return fmt.Sprintf("load:*a*b*c*%05d*d*e*f*", i) }, "load:" + strings.Repeat("fedcba", 41)},
+	"a number after the prefix": {func(i int) string { return fmt.Sprintf("load:%05d*a*a*a*a*a*a*b", i) }, "load:00042" + strings.Repeat("a", 240)},
+	"a number cut in pieces": {func(i int) string {
+		return fmt.Sprintf("load:*%02d*%c*%c*%c*a*a*", i%100, 'a'+i/100%8, 'a'+i/800%8, 'a'+i/6400)
+	}, "load:" + strings.Repeat("a0b1", 60)},
+	"words that all have":  {func(i int) string { return fmt.Sprintf("load:*common*words*%05d*common*words", i) }, "load:" + strings.Repeat("commonwords", 22)},
+	"with a question mark": {func(i int) string { return fmt.Sprintf("load:*?*a?b*%05d*?", i) }, "load:" + strings.Repeat("aabb", 60)},
+}
+
+// TestATopicIsTriedWithFewPatterns counts the patterns that a new topic is compared with,
+// beside 50,000 with many stars under one prefix.
+func TestATopicIsTriedWithFewPatterns(t *testing.T) {
+	for name, family := range manyStars {
+		x := newIndex()
+		for i := range 50_000 {
+			x.add(&subscriber{peer: protocol.PeerID(fmt.Sprint(i))}, protocol.Pattern(family.pattern(i)), false)
+		}
+		tried := 0
+		for range x.general.candidates(family.topic) {
+			tried++
+		}
+		if tried > 3000 {
+			t.Errorf("%s: a new topic is compared with %d patterns", name, tried)
+		}
+	}
+}
+
+// BenchmarkANewTopicBesideManyStars measures the same.
+func BenchmarkANewTopicBesideManyStars(b *testing.B) {
+	for name, family := range manyStars {
+		b.Run(name, func(b *testing.B) {
+			x := newIndex()
+			for i := range 50_000 {
+				x.add(&subscriber{}, protocol.Pattern(family.pattern(i)), false)
+			}
+			for b.Loop() {
+				x.find(family.topic)
+			}
+		})
 	}
 }

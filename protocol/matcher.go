@@ -13,6 +13,7 @@ type Matcher struct {
 	any            symbols          // those that are question marks
 	stays          symbols          // those with a star behind them
 	open           uint64           // 1 if a star precedes the first symbol
+	parts          []string         // what is between the stars, if there are only stars and more than one
 }
 
 // symbols is a set of symbols by their places: bit n is symbol n, and in the
@@ -30,6 +31,10 @@ func (p Pattern) Matcher() *Matcher {
 		return &Matcher{prefix: text}
 	}
 	m := &Matcher{prefix: text[:first], suffix: text[last+1:]}
+	if first < last && !strings.Contains(text, "?") {
+		m.parts = strings.Split(text[first+1:last], "*")
+		return m
+	}
 	for _, r := range text[first : last+1] {
 		switch {
 		case r == '*' && m.count == 0:
@@ -57,13 +62,29 @@ func (m *Matcher) addSymbol(r rune) {
 	m.count++
 }
 
+// inOrder reports whether the parts follow each other in a text. The first place of a part
+// leaves the most room for the next ones.
+func inOrder(text string, parts []string) bool {
+	for _, part := range parts {
+		at := strings.Index(text, part)
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(part):]
+	}
+	return true
+}
+
 // Match reports whether the topic matches, in time linear in its length.
 func (m *Matcher) Match(topic string) bool {
 	if len(topic) < len(m.prefix)+len(m.suffix) || !strings.HasPrefix(topic, m.prefix) || !strings.HasSuffix(topic, m.suffix) {
 		return false
 	}
 	topic = topic[len(m.prefix) : len(topic)-len(m.suffix)]
-	if m.count == 0 {
+	switch {
+	case m.parts != nil:
+		return inOrder(topic, m.parts)
+	case m.count == 0:
 		return m.open == 1 || topic == ""
 	}
 	var now symbols
