@@ -19,6 +19,8 @@ type AgentStats struct {
 	Attempts     int64            `json:"attempts"`     // runs of the harness
 	TurnsAvoided int64            `json:"turnsAvoided"` // events that ended without a turn
 	Merged       int64            `json:"merged"`       // events that shared the turn of another event
+	Tokens       int64            `json:"tokens"`       // that turns took
+	OverBudget   int64            `json:"overBudget"`   // turns that a budget held back
 	Refusals     int64            `json:"refusals"`     // actions that policy forbade
 	Open         int64            `json:"open"`         // events without a final disposition
 	Dispositions map[string]int64 `json:"dispositions"` // number of events by their last disposition
@@ -29,6 +31,7 @@ func (s *AgentStats) Add(o *AgentStats) {
 	for _, n := range []struct{ sum, more *int64 }{
 		{&s.Events, &o.Events}, {&s.Injected, &o.Injected}, {&s.Knocks, &o.Knocks}, {&s.Withheld, &o.Withheld}, {&s.TurnsRun, &o.TurnsRun},
 		{&s.Attempts, &o.Attempts}, {&s.TurnsAvoided, &o.TurnsAvoided}, {&s.Merged, &o.Merged}, {&s.Refusals, &o.Refusals}, {&s.Open, &o.Open},
+		{&s.Tokens, &o.Tokens}, {&s.OverBudget, &o.OverBudget},
 	} {
 		*n.sum += *n.more
 	}
@@ -100,6 +103,8 @@ type AgentTally struct {
 	attempts int64
 	turns    int64
 	refusals int64
+	tokens   int64
+	held     int64 // turns
 	ends     map[string]int64
 	known    map[string]bool // turns
 }
@@ -120,7 +125,10 @@ func (t *AgentTally) Add(r *AttentionRecord, event func(id string) *EventTally) 
 		if e := event(r.EventID); len(e.Refusals) < maxRefusals {
 			e.Refusals = append(e.Refusals, *r)
 		}
+	case RecordBudget:
+		t.held++
 	case RecordTurn:
+		t.tokens += r.InputTokens + r.OutputTokens
 		started := r.State == "started"
 		if started {
 			t.start(cmp.Or(r.TurnID, r.EventID))
@@ -171,7 +179,8 @@ func (t *AgentTally) change(e *EventTally, change func(*EventTally)) {
 func (t *AgentTally) Stats(agent string) AgentStats {
 	s := AgentStats{
 		Agent: agent, Events: t.sum[countDecided], Injected: t.sum[countInjected], Knocks: t.sum[countKnocks], Withheld: t.sum[countWithheld],
-		Open: t.sum[countOpen], TurnsRun: t.turns, TurnsAvoided: t.sum[countSpared], Attempts: t.attempts, Refusals: t.refusals, Dispositions: maps.Clone(t.ends),
+		Open: t.sum[countOpen], TurnsRun: t.turns, TurnsAvoided: t.sum[countSpared], Attempts: t.attempts, Refusals: t.refusals,
+		Tokens: t.tokens, OverBudget: t.held, Dispositions: maps.Clone(t.ends),
 	}
 	if t.attempts == 0 {
 		s.TurnsRun, s.TurnsAvoided = t.sum[countShown], t.sum[countSpared]-t.sum[countBoth]

@@ -20,6 +20,7 @@ const (
 	RecordDelivery    = "delivery"
 	RecordEscalation  = "escalation"
 	RecordProgress    = "progress"
+	RecordBudget      = "budget" // a turn that a budget held back
 )
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
@@ -48,6 +49,9 @@ type AttentionRecord struct {
 	State          string   `json:"state,omitempty"` // started, then one of accepted, finished, failed, cancelled, interrupted
 	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
 	Model          string   `json:"model,omitempty"`
+	InputTokens    int64    `json:"inputTokens,omitempty"`
+	OutputTokens   int64    `json:"outputTokens,omitempty"`
+	Bound          int64    `json:"bound,omitempty"` // of a budget
 
 	Granted *bool  `json:"granted,omitempty"` // of a claim
 	Owner   string `json:"owner,omitempty"`

@@ -154,6 +154,8 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 		return strings.Join(strings.Fields("delivery of "+a.Kind+" "+a.Sent), " ") + ": " + a.Status + because
 	case activitylog.RecordEscalation:
 		return "escalated: a person was called into the exchange with " + cmp.Or(a.With, "another agent") + because
+	case activitylog.RecordBudget:
+		return fmt.Sprintf("no turn: a bound of %d was reached", a.Bound) + because
 	case activitylog.RecordProgress:
 		return "progress: " + a.Message + because
 	default:

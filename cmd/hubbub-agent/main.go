@@ -75,6 +75,13 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&s.words.Acks, "thanks-words", nil, "words that need no answer, such as thanks, in place of those that it knows (repeatable)")
 	fs.StringArrayVar(&s.words.Leave, "leave-words", nil, "words that ask the agent, by a mention, to leave a chat, in place of those that it knows (repeatable)")
 	fs.StringVar(&o.WakePolicy, "wake-policy", "auto", "auto or manual: whether the collaboration broker may wake it")
+	b := attention.DefaultBudget
+	o.Budget = &b
+	fs.IntVar(&b.AuthorTurns, "budget-author-turns", b.AuthorTurns, "turns for one author (for a Chorus inbox: for all of its senders) within 24 hours; 0 for no bound")
+	fs.IntVar(&b.ChatTurns, "budget-chat-turns", b.ChatTurns, "turns in one chat within 24 hours; 0 for no bound")
+	fs.IntVar(&b.Turns, "budget-turns", b.Turns, "turns within 24 hours; 0 for no bound")
+	fs.Int64Var(&b.ChatTokens, "budget-chat-tokens", b.ChatTokens, "tokens that turns of one chat take within 24 hours; 0 for no bound")
+	fs.Int64Var(&b.Tokens, "budget-tokens", b.Tokens, "tokens that turns take within 24 hours; 0 for no bound")
 	fs.BoolVar(&s.noRedact, "no-redact", false, "give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 	fs.BoolVar(&s.check, program.CheckFlag, false, "look at the settings and exit")
 	fs.Lookup(program.CheckFlag).Hidden = true
@@ -154,6 +161,8 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--policy-version: %s", err)
 	case o.WakePolicy != "auto" && o.WakePolicy != "manual":
 		return program.Usage("--wake-policy must be auto or manual")
+	case min(o.Budget.AuthorTurns, o.Budget.ChatTurns, o.Budget.Turns) < 0 || min(o.Budget.ChatTokens, o.Budget.Tokens) < 0:
+		return program.Usage("a --budget must not be negative; 0 is no bound")
 	case o.ComposeWindow < 0 || o.ComposeCap < o.ComposeWindow || o.Deadline <= 0 || o.DeferFor <= 0 || o.DigestEvery < 0:
 		return program.Usage("--compose-window, --compose-cap, --deadline, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}

@@ -19,7 +19,8 @@ func newStats() *cobra.Command {
 		Short: "Show what agents were spared: events, turns run, turns avoided",
 		Long: "Show, for each agent, how many events it saw, how many of them its model was shown\n" +
 			"(injected) or only told of (knocks), how many turns its harness ran, how many were\n" +
-			"avoided, what policy refused, and how events ended.",
+			"avoided or held back by a budget, what tokens they took, what policy refused, and how\n" +
+			"events ended.",
 		Example: "  hubbub stats --since 24h\n  hubbub stats agent:lead --json",
 	}
 	rows.addTimes(cmd, "", true)
@@ -39,7 +40,7 @@ func newStats() *cobra.Command {
 }
 
 func printStats(p *printer, list []activitylog.AgentStats) {
-	p.line("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  REFUSED  OPEN  AGENT, HOW EVENTS ENDED")
+	p.line("EVENTS  INJECTED  KNOCKS  TURNS  AVOIDED  BUDGET     TOKENS  REFUSED  OPEN  AGENT, HOW EVENTS ENDED")
 	total := activitylog.AgentStats{Agent: "all", Dispositions: map[string]int64{}}
 	for _, s := range list {
 		p.stats(s)
@@ -52,7 +53,7 @@ func printStats(p *printer, list []activitylog.AgentStats) {
 
 // The numbers take statsColumns. The text behind them is wrapped if a terminal leaves
 // minEnds columns for it.
-const statsColumns, minEnds = 57, 16
+const statsColumns, minEnds = 76, 16
 
 func (p *printer) stats(s activitylog.AgentStats) {
 	var ends []string
@@ -67,7 +68,8 @@ func (p *printer) stats(s activitylog.AgentStats) {
 	if p.columns > statsColumns+minEnds {
 		lines = screen.Wrap(name, p.columns-statsColumns)
 	}
-	p.line("%6d  %8d  %6d  %5d  %7d  %7d  %4d  %s", s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.Refusals, s.Open, lines[0])
+	p.line("%6d  %8d  %6d  %5d  %7d  %6d  %9d  %7d  %4d  %s",
+		s.Events, s.Injected, s.Knocks, s.TurnsRun, s.TurnsAvoided, s.OverBudget, s.Tokens, s.Refusals, s.Open, lines[0])
 	for _, line := range lines[1:] {
 		p.line("%*s%s", statsColumns, "", line)
 	}

@@ -21,13 +21,14 @@ type Options struct {
 	Version       attention.Version // draft of C2A; default attention.Version0602
 	Aliases       []string          // further names under which it is mentioned
 	Roles         []string
-	Streams       []string         // streams that it owns
-	Words         *attention.Words // nil = attention.DefaultWords
-	ComposeWindow time.Duration    // after the last fragment; default 2s
-	ComposeCap    time.Duration    // after the first fragment; default 30s
-	Deadline      time.Duration    // for an answer; default 5m
-	DigestEvery   time.Duration    // 0 = no digests
-	DeferFor      time.Duration    // before a deferred event comes back, doubling; default 15m
+	Streams       []string          // streams that it owns
+	Words         *attention.Words  // nil = attention.DefaultWords
+	ComposeWindow time.Duration     // after the last fragment; default 2s
+	ComposeCap    time.Duration     // after the first fragment; default 30s
+	Deadline      time.Duration     // for an answer; default 5m
+	DigestEvery   time.Duration     // 0 = no digests
+	Budget        *attention.Budget // default attention.DefaultBudget
+	DeferFor      time.Duration     // before a deferred event comes back, doubling; default 15m
 
 	SystemPrompt string           // the operator's text; the response rules are added
 	Workspace    string           // folder for harnesses that work in one
@@ -61,6 +62,7 @@ type Options struct {
 func (o *Options) withDefaults() Options {
 	d := defaults.Of(o)
 	defaults.Set(&d.Version, attention.Version0602)
+	defaults.Set(&d.Budget, &attention.DefaultBudget)
 	defaults.Positive(&d.ComposeWindow, 2*time.Second)
 	defaults.Positive(&d.ComposeCap, 30*time.Second)
 	defaults.Positive(&d.Deadline, attention.DefaultDeadline)

@@ -31,10 +31,12 @@ var (
 	schema4 string
 	//go:embed schema_5.sql
 	schema5 string
+	//go:embed schema_6.sql
+	schema6 string
 )
 
 // steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5}
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6}
 
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }

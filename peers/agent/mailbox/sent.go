@@ -74,7 +74,7 @@ func ReservedKey(key string, e *Entry) bool {
 		return false
 	}
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") ||
-		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":")
+		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_")
 }
 
 // BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle an

@@ -166,6 +166,9 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 		t.EndedAt = time.Now()
 	}
 	tx.SaveTurn(t)
+	if spent := cost.InputTokens + cost.OutputTokens; spent > 0 {
+		tx.Exec(`UPDATE turns SET tokens = tokens + ? WHERE turn_id = ?`, spent, t.ID)
+	}
 	if word != "" {
 		recordTurn(tx, t, word, reason, cost)
 	}

@@ -179,6 +179,10 @@ func (r *round) startTurn(id string) {
 		if j.shown == nil {
 			return
 		}
+		if !tx.Afford(t, carrier, r.opts.Budget) {
+			j.shown = nil
+			return
+		}
 		t.Attempt, t.StartedAt = t.Attempt+1, time.Now()
 		if t.Failures == 0 || t.Deadline.IsZero() { // one deadline for all tries of a turn that fails
 			t.Deadline = t.StartedAt.Add(r.opts.Attention.Deadline)

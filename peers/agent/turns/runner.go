@@ -32,6 +32,7 @@ type Options struct {
 	ComposeWindow time.Duration // after the last fragment
 	ComposeCap    time.Duration // after the first fragment
 	DigestEvery   time.Duration // 0 = no digests
+	Budget        attention.Budget
 	ReadsSystem   bool          // see harness.Capabilities
 	Parallel      int           // turns at once
 	MaxTries      int           // of a turn that fails for now

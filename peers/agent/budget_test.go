@@ -1,0 +1,101 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/attention"
+)
+
+// costing answers, and takes tokens.
+func costing(tokens int64) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+	return func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		return harness.Outcome{State: harness.Finished, FinalText: "yes", Usage: harness.Usage{InputTokens: tokens / 2, OutputTokens: tokens - tokens/2}}, nil
+	}
+}
+
+// withheld returns the events whose turns a budget held back, with the reasons.
+func (w *world) withheld() (list []string) {
+	for _, r := range w.records {
+		if r.is("budget") {
+			list = append(list, fmt.Sprint(r["eventId"], " ", r["reason"]))
+		}
+	}
+	return list
+}
+
+// ask says something and waits until it was seen to.
+func (w *world) ask(ids ...string) {
+	for _, id := range ids {
+		w.say(dm(id, "hello"))
+		w.sleep(5 * time.Second)
+	}
+}
+
+func TestABudgetEndsWhatOneAuthorMayHaveDone(t *testing.T) {
+	inWorld(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{AuthorTurns: 2}}, func(t *testing.T, w *world) {
+		w.ask("e1", "e2", "e3", "e4")
+		equal(t, "withheld", w.withheld(), []string{"e3 budget_author_turns", "e4 budget_author_turns"})
+		if len(w.stub.seen()) != 2 || len(w.replies) != 3 || !strings.Contains(w.replies[2].Text, "turns for one author (2)") {
+			t.Errorf("%d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
+		}
+		w.wantDispositions("e1 responded", "e2 responded", "e3 failed", "e4 failed")
+
+		w.stop() // what was spent is remembered
+		w.start()
+		w.ask("e5")
+		w.say(by(dm("e6", "hello"), "78", "human")) // somebody else has a budget of their own
+		w.sleep(5 * time.Second)
+		if len(w.stub.seen()) != 3 || len(w.replies) != 4 {
+			t.Errorf("%d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
+		}
+
+		w.sleep(24 * time.Hour)
+		w.ask("e7")
+		if len(w.stub.seen()) != 4 || w.replies[len(w.replies)-1].Text != "yes" {
+			t.Errorf("a day later %d turns ran, and the chat heard %v", len(w.stub.seen()), w.replies)
+		}
+	})
+}
+
+func TestABurstIsWithinTheBudgetToo(t *testing.T) {
+	inWorld(t, newStub(answering("yes")), &agent.Options{Budget: &attention.Budget{ChatTurns: 3}}, func(t *testing.T, w *world) {
+		for i := range 20 { // authors of their own: the messages are not merged
+			w.say(by(dm(fmt.Sprint("e", i), "hello"), fmt.Sprint("u", i), "human"))
+		}
+		w.sleep(time.Minute)
+		if len(w.stub.seen()) != 3 || len(w.replies) != 4 || len(w.withheld()) != 17 {
+			t.Errorf("%d turns ran, %d were withheld, and the chat heard %v", len(w.stub.seen()), len(w.withheld()), w.replies)
+		}
+	})
+}
+
+func TestTokensAreBounded(t *testing.T) {
+	inWorld(t, newStub(costing(60)), &agent.Options{Budget: &attention.Budget{ChatTokens: 100}}, func(t *testing.T, w *world) {
+		w.ask("e1", "e2", "e3")
+		equal(t, "withheld", w.withheld(), []string{"e3 budget_chat_tokens"})
+	})
+}
+
+// TestAnAnswerThatFailedForNowIsPaidOnce: what runs again is the same turn.
+func TestAnAnswerThatFailedForNowIsPaidOnce(t *testing.T) {
+	failures := 0
+	turn := func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		if failures++; failures <= 2 {
+			return harness.Outcome{}, harness.ErrTemporary
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "yes"}, nil
+	}
+	inWorld(t, newStub(turn), &agent.Options{Budget: &attention.Budget{Turns: 1}}, func(t *testing.T, w *world) {
+		w.ask("e1")
+		w.sleep(time.Minute)
+		w.wantTexts("yes")
+		w.ask("e2")
+		equal(t, "withheld", w.withheld(), []string{"e2 budget_turns"})
+	})
+}

@@ -1,0 +1,98 @@
+package mailbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+)
+
+// budgetWindow is how far back a budget looks.
+const budgetWindow = attention.BudgetWindowHours * time.Hour
+
+// payer returns on whose account a turn of an event goes: its author's or, since a
+// service names its senders itself, the inbox's through which it came.
+func payer(e *Entry) string {
+	if id := protocol.PeerID(e.Chat); id.Family() == "chorus" {
+		inbox, _, _ := strings.Cut(string(id), ".")
+		return inbox
+	}
+	return e.Content.Author.ID
+}
+
+// spent returns what turns took within the window, from the view of one that is to
+// start; until is when the oldest of them leaves it.
+func (v *View) spent(t *Turn, payer string) (s attention.Spent, until time.Time) {
+	var oldest time.Time
+	s = one(v.Tx, func(s *attention.Spent) []any {
+		return []any{&s.AuthorTurns, &s.ChatTurns, &s.Turns, &s.ChatTokens, &s.Tokens, timeColumn{&oldest}}
+	}, `SELECT count(*) FILTER (WHERE payer = ?1 AND ?1 <> ''), count(*) FILTER (WHERE chat = ?2 AND mode <> 'digest'), count(*),
+			coalesce(sum(tokens) FILTER (WHERE chat = ?2), 0), coalesce(sum(tokens), 0), coalesce(min(started_at), 0)
+		FROM turns WHERE started_at > ?3`, payer, t.Chat, time.Now().Add(-budgetWindow).UnixMicro())
+	return s, oldest.Add(budgetWindow)
+}
+
+// Afford reports whether a turn may start within the agent's budget, and puts it on
+// somebody's account. If it may not, it ends, its event gets the reason, and the chat is
+// told, once within the window. A turn that started before may go on. e is nil for a
+// digest.
+func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) bool {
+	if t.Attempt > 0 {
+		return true
+	}
+	account := ""
+	if e != nil && t.Mode != attention.ModeDigest {
+		account = payer(e)
+	}
+	s, until := tx.spent(t, account)
+	reason, bound := b.Judge(s)
+	if reason == "" {
+		tx.Exec(`UPDATE turns SET payer = ? WHERE turn_id = ?`, account, t.ID)
+		return true
+	}
+	tx.withhold(t, e, reason, map[string]any{"bound": bound, "until": protocol.FormatTime(until)},
+		fmt.Sprintf("I have reached a bound of today: %s (%d). I go on about %s UTC; an operator can raise it.",
+			budgetWords[reason], bound, until.UTC().Format("15:04")))
+	return false
+}
+
+// budgetWords say what a bound is of.
+var budgetWords = map[string]string{
+	attention.BudgetAuthorTurns: "turns for one author",
+	attention.BudgetChatTurns:   "turns in one chat",
+	attention.BudgetTurns:       "turns in all chats",
+	attention.BudgetChatTokens:  "tokens in one chat",
+	attention.BudgetTokens:      "tokens in all chats",
+}
+
+// withhold ends a turn that may not run, and its event. Whoever was owed an answer is
+// told, once within the window for each reason and chat. e may be nil.
+func (tx *Tx) withhold(t *Turn, e *Entry, reason string, more map[string]any, notice string) {
+	tx.cancel(t, reason)
+	record := map[string]any{"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "turnId": t.ID, "state": "withheld", "reason": reason}
+	for name, value := range more {
+		record[name] = value
+	}
+	tx.Record(UniqueKey("budget:"+t.ID, 0), e, record)
+	if e == nil || e.Settled() {
+		return
+	}
+	owed := e.Decision.Policy == attention.PolicyMustRespond
+	if owed {
+		tx.Move(e, Fail, reason)
+	} else {
+		tx.Move(e, Ignore, reason)
+	}
+	if owed && !e.FromAgent() && !e.FromBroker() && !tx.told(e.Chat, reason) {
+		tx.Notice(e, reason, notice)
+	}
+}
+
+// told reports whether a chat had a notice of this kind within the window.
+func (v *View) told(chat protocol.Topic, kind string) bool {
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ? AND kind = 'notice' AND sent_at > ? AND key LIKE ?)`,
+		chat, time.Now().Add(-budgetWindow).UnixMicro(), kind+":%")
+}
