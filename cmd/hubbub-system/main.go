@@ -53,17 +53,19 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.agentCommand, "agent-command", "", "program that agents are (default the hubbub-agent beside this one)")
 	fs.StringArrayVar(&o.Args, "agent-arg", nil, "argument given to every agent (repeatable)")
 	fs.StringVar(&s.agentEnvFile, "agent-env-file", "", "file of KEY=value lines for the environment of agents, read at each start; keep it readable by its owner alone")
-	fs.StringVar(&s.profiles, "profiles", "", "TOML file of the profiles that a request may name: [NAME] with args, env-file, memory-max, tasks-max, runtime-max")
+	fs.StringVar(&s.profiles, "profiles", "", "TOML file of the profiles that a request may name: [NAME] with args, env-file, memory-max, tasks-max, files-max, runtime-max, agent-unit")
 	fs.DurationVar(&o.IdleStop, "idle-stop", 0, "stop an agent whose chats said nothing for so long; 0 never does")
 	fs.IntVar(&o.MaxAgents, "max-agents", 100, "agents that may run at once")
 	fs.IntVar(&o.SpawnRate, "spawn-rate", 60, "new agents that may be started in a minute; more wait")
 	fs.IntVar(&o.MaxRestarts, "max-restarts", 5, "times in a row that an agent is started again, counted anew after 60s of running")
 	fs.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second, "how long an agent may take to say that it is online")
-	fs.StringVar(&s.memoryMax, "memory-max", "", "memory of an agent, such as 512M (default no limit)")
-	fs.Int64Var(&o.Limits.Tasks, "tasks-max", 0, "processes and threads of an agent, with systemd (default no limit)")
+	fs.StringVar(&s.memoryMax, "memory-max", "4G", "memory of an agent, or of each of its processes where agents are processes; an empty one is no limit")
+	fs.Int64Var(&o.Limits.Tasks, "tasks-max", 4096, "processes and threads of an agent, or that its user may start after it where agents are processes; 0 is no limit")
+	fs.Int64Var(&o.Limits.Files, "files-max", 8192, "files that each process of an agent may have open; 0 is no limit")
 	fs.DurationVar(&o.Limits.Runtime, "runtime-max", 0, "how long an agent may run before it is started anew (default no limit)")
 	fs.BoolVar(&s.process.KeepAgents, "keep-agents", false, "let processes of agents go on when this program ends; the next start takes them over")
 	fs.StringVar(&s.scope, "systemd-scope", "auto", "with systemd: system, user, or auto, which is system for root")
+	fs.StringArrayVar(&o.Unit, "agent-unit", nil, "with systemd: what an agent's harness needs of what its unit takes away, such as MemoryDenyWriteExecute=no (repeatable); see hubbub help security")
 	fs.StringVar(&s.systemd.User, "agent-user", "", "with systemd: user that agents run as (default one of their own each)")
 	fs.Int64Var(&s.process.MaxLog, "agent-log-max", 8<<20, "bytes of an agent's log file; one older file is kept")
 	fs.VisitAll(func(f *pflag.Flag) { s.flagNames = append(s.flagNames, f.Name) })
@@ -103,6 +105,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	if o.Limits.Memory, err = parseBytes(s.memoryMax); err != nil {
 		return program.Usage("--memory-max: %s", err)
+	}
+	if err := checkUnits(o.Unit); err != nil {
+		return program.Usage("--agent-unit: %s", err)
 	}
 	if s.profiles != "" {
 		if o.Profiles, err = readProfiles(s.profiles, o.Limits); err != nil {

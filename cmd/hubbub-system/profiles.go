@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hubbub/peers/system"
+	"hubbub/peers/system/systemd"
 
 	"github.com/BurntSushi/toml"
 	"github.com/rs/zerolog"
@@ -20,7 +21,9 @@ type profileTable struct {
 	EnvFile    string   `toml:"env-file"`
 	MemoryMax  string   `toml:"memory-max"`
 	TasksMax   int64    `toml:"tasks-max"`
+	FilesMax   int64    `toml:"files-max"`
 	RuntimeMax string   `toml:"runtime-max"`
+	AgentUnit  []string `toml:"agent-unit"`
 }
 
 // readProfiles reads the profiles that requests may name. Limits that a profile does not
@@ -50,15 +53,31 @@ func readProfiles(path string, limits system.Limits) (map[string]system.Profile,
 		if t.TasksMax > 0 {
 			own.Tasks = t.TasksMax
 		}
+		if t.FilesMax > 0 {
+			own.Files = t.FilesMax
+		}
+		if err := checkUnits(t.AgentUnit); err != nil {
+			return nil, fmt.Errorf("%s: [%s] agent-unit: %w", path, name, err)
+		}
 		if t.EnvFile != "" && !filepath.IsAbs(t.EnvFile) {
 			t.EnvFile = filepath.Join(filepath.Dir(path), t.EnvFile)
 		}
 		nop := zerolog.Nop()
 		profiles[name] = system.Profile{
-			Args: t.Args, Limits: &own, Env: func() ([]string, error) { return readEnvFile(t.EnvFile, &nop) },
+			Args: t.Args, Limits: &own, Unit: t.AgentUnit, Env: func() ([]string, error) { return readEnvFile(t.EnvFile, &nop) },
 		}
 	}
 	return profiles, nil
+}
+
+// checkUnits returns what is wrong with the lines of --agent-unit.
+func checkUnits(lines []string) error {
+	for _, line := range lines {
+		if err := systemd.CheckUnit(line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // parseBytes parses a size such as 512M. An empty text means no limit.

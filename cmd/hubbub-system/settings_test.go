@@ -64,18 +64,18 @@ func TestAgentsInheritNoSecretOfTheSpawner(t *testing.T) {
 }
 
 func TestProfiles(t *testing.T) {
-	path := write(t, 0o600, "[big]\nargs = [\"--model=x\"]\nmemory-max = \"2G\"\nruntime-max = \"1h\"\n[small]\n")
+	path := write(t, 0o600, "[big]\nargs = [\"--model=x\"]\nmemory-max = \"2G\"\nfiles-max = 9\nagent-unit = [\"ProtectHome=no\"]\nruntime-max = \"1h\"\n[small]\n")
 	profiles, err := readProfiles(path, system.Limits{Memory: 5, Tasks: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := *profiles["big"].Limits; got != (system.Limits{Memory: 2 << 30, Tasks: 7, Runtime: time.Hour}) || profiles["big"].Args[0] != "--model=x" {
+	if got := *profiles["big"].Limits; got != (system.Limits{Memory: 2 << 30, Tasks: 7, Files: 9, Runtime: time.Hour}) || !slices.Equal(profiles["big"].Unit, []string{"ProtectHome=no"}) || profiles["big"].Args[0] != "--model=x" {
 		t.Errorf("big: %+v", got)
 	}
 	if got := *profiles["small"].Limits; got != (system.Limits{Memory: 5, Tasks: 7}) {
 		t.Errorf("small: %+v", got)
 	}
-	for _, bad := range []string{"[x]\nunknown = 1", "[x]\nmemory-max = \"lots\"", "[x]\nruntime-max = \"1\"", "x = 1"} {
+	for _, bad := range []string{"[x]\nunknown = 1", "[x]\nmemory-max = \"lots\"", "[x]\nruntime-max = \"1\"", "[x]\nagent-unit = [\"User=root\"]", "x = 1"} {
 		if _, err := readProfiles(write(t, 0o600, bad), system.Limits{}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}

@@ -26,6 +26,7 @@ const drainTimeout = 500 * time.Millisecond
 
 // Options are the optional settings of a Process. Nil is valid.
 type Options struct {
+	Confined   bool                // a session of its own, and no new privileges on Linux, for itself and all that it starts
 	OwnerDeath syscall.Signal      // what the process gets when its owner is killed; 0 lets it go on
 	Started    func(pid int) error // called before Start returns; its error ends the process
 	Line       func(line []byte)   // takes the lines of stdout and stderr where the command sets none; calls do not overlap
@@ -51,7 +52,7 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = []string{} // nil would mean ours
 	}
-	cmd.SysProcAttr = attributes(o.OwnerDeath)
+	cmd.SysProcAttr = attributes(o.OwnerDeath, o.Confined)
 	cmd.WaitDelay = drainTimeout
 	out := &Lines{Max: o.MaxLine, Line: func(line []byte, _ bool) { o.Line(line) }}
 	if o.Line != nil && cmd.Stdout == nil {
@@ -66,8 +67,15 @@ func Start(cmd *exec.Cmd, opts *Options) (*Process, error) {
 		// Linux signals the child when the thread that started it ends, so this thread
 		// stays with it.
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		var err error
+		if o.Confined {
+			err = giveUpPrivileges() // for good: the thread ends with this goroutine
+		} else {
+			defer runtime.UnlockOSThread()
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
 		if err == nil && o.Started != nil {
 			if err = o.Started(cmd.Process.Pid); err != nil {
 				p.signal(syscall.SIGKILL)

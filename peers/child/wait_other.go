@@ -7,8 +7,12 @@ import (
 	"syscall"
 )
 
-// attributes puts a process into a group of its own.
-func attributes(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// attributes puts a process into a group of its own, or into a session.
+func attributes(_ syscall.Signal, session bool) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: !session, Setsid: session}
+}
+
+func giveUpPrivileges() error { return nil }
 
 // wait waits for the end of a process and then calls ended.
 func wait(cmd *exec.Cmd, ended func()) error {

@@ -12,6 +12,7 @@ type Spec struct {
 	Command   string   // path of the program
 	Args      []string // without the program's name
 	Env       []string // "KEY=value"; may hold secrets
+	Unit      []string // what a unit of systemd changes of what confines it, such as ProtectHome=no
 	TokenFile string   // file with the agent's token, mode 0600, for launchers that pass on a copy; may be empty
 	Limits    Limits
 }
@@ -20,6 +21,7 @@ type Spec struct {
 type Limits struct {
 	Memory  int64         // bytes
 	Tasks   int64         // processes and threads
+	Files   int64         // open at once, in each process
 	Runtime time.Duration // then the agent is ended and started again
 }
 

@@ -18,6 +18,7 @@ type Options struct {
 	Env      func() ([]string, error) // environment of agents, read at every start; default none
 	Profiles map[string]Profile       // what a request may name
 	Limits   Limits                   // of each agent
+	Unit     []string                 // of each agent, see Spec
 
 	MaxAgents    int           // running at once; default 100
 	MaxRequests  int           // that wait for an answer; default 4096
@@ -43,6 +44,7 @@ type Profile struct {
 	Args   []string                 // after those of Options.Args
 	Env    func() ([]string, error) // after that of Options.Env
 	Limits *Limits                  // instead of Options.Limits
+	Unit   []string                 // after that of Options.Unit
 }
 
 func (o *Options) withDefaults() Options {

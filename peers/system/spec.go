@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"slices"
 
 	"hubbub/protocol"
 )
@@ -21,7 +22,8 @@ func (s *Spawner) spec(a agentRow) Spec {
 	if profile.Limits != nil {
 		limits = *profile.Limits
 	}
-	return Spec{Name: a.name, Command: s.command, Args: args, TokenFile: s.tokenFile(a.name), Limits: limits}
+	return Spec{Name: a.name, Command: s.command, Args: args, TokenFile: s.tokenFile(a.name), Limits: limits,
+		Unit: slices.Concat(s.opts.Unit, profile.Unit)}
 }
 
 // environment reads the variables of the agent.

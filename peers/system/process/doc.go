@@ -3,7 +3,7 @@
 //
 // Guarantees:
 //
-//   - Each agent leads a process group of its own; stopping it sends SIGTERM to
+//   - Each agent leads a session, and so a process group, of its own; stopping it sends SIGTERM to
 //     the group, and SIGKILL to what is left of it after Options.StopTimeout.
 //   - Agents end with the spawner: the spawner stops them, and if it is killed, Linux
 //     sends them SIGTERM. With Options.KeepAgents they go on.
@@ -18,5 +18,8 @@
 //     written at the moment of the cut can be lost.
 //   - The environment of an agent is that of its Spec and nothing else. On Linux only
 //     the same user and root can read it.
-//   - Memory is limited (RLIMIT_DATA, on Linux); the number of tasks is not.
+//   - On Linux neither an agent nor what it starts gains privileges by executing a
+//     program, or leaves a core. Each of its processes has limits: memory
+//     (RLIMIT_DATA), open files, and tasks, of which the kernel counts those of the user:
+//     as many more as the user had at the agent's start. Root has no limit of tasks.
 package process

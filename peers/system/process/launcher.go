@@ -106,7 +106,11 @@ func (l *Launcher) Start(_ context.Context, spec system.Spec) (system.Instance, 
 // start starts the process of an agent, which writes to its log itself.
 func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
 	s := &started{stopTimeout: l.opts.StopTimeout}
-	opts := child.Options{OwnerDeath: syscall.SIGTERM, Started: func(pid int) error {
+	s.log, s.memory = log.Name(), spec.Limits.Memory
+	if info, err := log.Stat(); err == nil {
+		s.begun = info.Size()
+	}
+	opts := child.Options{Confined: true, OwnerDeath: syscall.SIGTERM, Started: func(pid int) error {
 		s.id, _, _ = stat(pid)         //nolint:errcheck // without /proc, the process id must do
 		return limit(pid, spec.Limits) // the agent must not run without them
 	}}
@@ -125,6 +129,9 @@ type started struct {
 	process     *child.Process
 	id          identity
 	stopTimeout time.Duration
+	log         string
+	begun       int64 // where its part of the log begins
+	memory      int64 // bytes that each of its processes may use; 0 is no limit
 }
 
 func (s *started) Handle() string { return s.id.String() }
@@ -132,7 +139,7 @@ func (s *started) Handle() string { return s.id.String() }
 func (s *started) Wait(ctx context.Context) error {
 	select {
 	case <-s.process.Done():
-		return describe(s.process.Wait())
+		return s.describe(s.process.Wait())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -144,9 +151,12 @@ func (s *started) Stop(ctx context.Context) error {
 }
 
 // describe says how a process ended.
-func describe(err error) error {
+func (s *started) describe(err error) error {
 	if err == nil {
 		return &system.Exit{Reason: "exit status 0"}
+	}
+	if s.memory > 0 && saysSince(s.log, s.begun, "out of memory") { // of the Go runtime, whatever its exit code
+		return &system.Exit{Reason: fmt.Sprintf("%s, out of memory, of which it may use %d MiB (--memory-max)", err, s.memory>>20)}
 	}
 	return &system.Exit{Reason: err.Error(), Hopeless: child.CalledWrongly(err)}
 }

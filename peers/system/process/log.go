@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -63,4 +64,25 @@ func copyEnd(from, to string, size, bytes int64) error {
 		return err
 	}
 	return datafolder.Rename(to+".partial", to)
+}
+
+// lastWords bounds what is read of a log to learn how an agent ended, in bytes.
+const lastWords = 1 << 20
+
+// saysSince reports whether a log holds some words since it had a size.
+func saysSince(path string, size int64, words string) bool {
+	in, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer in.Close() //nolint:errcheck // only read
+	info, err := in.Stat()
+	if err != nil {
+		return false
+	}
+	if info.Size() < size {
+		size = 0 // it was cut since
+	}
+	text, _ := io.ReadAll(io.NewSectionReader(in, max(size, info.Size()-lastWords), lastWords)) //nolint:errcheck // what was read counts
+	return bytes.Contains(text, []byte(words))
 }

@@ -16,9 +16,13 @@
 //     Options.User) with their data in /var/lib/hubbub-agent-NAME. With a user's
 //     manager they run as that user, with their data below the spawner's folder.
 //     They can gain no privileges. With the system's manager they write nowhere but
-//     to their data and a private /tmp; a user's manager confines them as far as its
-//     version and the kernel let it.
-//   - Limits: MemoryMax (without swap), TasksMax and RuntimeMaxSec, as configured.
+//     to their data and a private /tmp, see no homes and no processes of others, and
+//     are confined as the units of our own programs are; a user's manager confines them
+//     by what needs no privileges: system calls, sockets, namespaces, executable memory.
+//     Spec.Unit gives back what a harness needs, see [CheckUnit].
+//   - Limits: MemoryMax (without swap), TasksMax, LimitNOFILE and RuntimeMaxSec, as
+//     configured. Who is killed at MemoryMax is said to have been, with version 1 of
+//     cgroups as far as that tells.
 //
 // Run holds the connection to D-Bus, and opens it again when it breaks.
 //

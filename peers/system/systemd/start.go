@@ -40,8 +40,12 @@ func (l *Launcher) Start(ctx context.Context, spec system.Spec) (system.Instance
 	if err := conn.ResetFailedUnitContext(ctx, name); err != nil && !noSuchUnit(err) {
 		return nil, fmt.Errorf("clearing the failed %s: %w", name, err)
 	}
+	properties, err := l.properties(spec, envFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", system.ErrHopeless, err)
+	}
 	done := make(chan string, 1)
-	if _, err := conn.StartTransientUnitContext(ctx, name, "fail", l.properties(spec, envFile), done); err != nil {
+	if _, err := conn.StartTransientUnitContext(ctx, name, "fail", properties, done); err != nil {
 		return nil, startError(name, err)
 	}
 	if err := await(ctx, done); err != nil {
@@ -124,7 +128,7 @@ type fileSource struct {
 type credentialSource struct{ Name, Path string }
 
 // properties describes the unit of an agent.
-func (l *Launcher) properties(spec system.Spec, envFile string) []dbus.Property {
+func (l *Launcher) properties(spec system.Spec, envFile string) ([]dbus.Property, error) {
 	var all []dbus.Property
 	set := func(name string, value any) {
 		all = append(all, dbus.Property{Name: name, Value: godbus.MakeVariant(value)})
@@ -144,7 +148,11 @@ func (l *Launcher) properties(spec system.Spec, envFile string) []dbus.Property 
 	set("TimeoutStopUSec", uint64(l.opts.StopTimeout.Microseconds()))
 	set("UMask", uint32(0o077))
 	set("LimitCORE", uint64(0))
-	l.confine(set, spec, place)
+	set("NoNewPrivileges", true)
+	l.place(set, spec, place)
+	if err := confine(set, l.opts.Scope == ScopeSystem, spec.Unit); err != nil {
+		return nil, err
+	}
 	if m := spec.Limits.Memory; m > 0 {
 		set("MemoryMax", uint64(m))
 		set("MemorySwapMax", uint64(0))
@@ -155,29 +163,22 @@ func (l *Launcher) properties(spec system.Spec, envFile string) []dbus.Property 
 	if d := spec.Limits.Runtime; d > 0 {
 		set("RuntimeMaxUSec", uint64(d.Microseconds()))
 	}
-	return all
+	if n := spec.Limits.Files; n > 0 {
+		set("LimitNOFILE", uint64(n))
+	}
+	return all, nil
 }
 
-// confine takes away privileges that an agent does not need.
-func (l *Launcher) confine(set func(string, any), spec system.Spec, place system.Place) {
-	set("NoNewPrivileges", true)
-	set("ProtectSystem", "strict")
-	set("PrivateTmp", true)
-	set("RestrictSUIDSGID", true)
-	set("LockPersonality", true)
-	set("RestrictRealtime", true)
+// place sets where the unit keeps its things, and as whom it runs.
+func (l *Launcher) place(set func(string, any), spec system.Spec, place system.Place) {
 	if l.opts.Scope == ScopeUser {
 		set("ReadWritePaths", []string{place.Data})
 		return
 	}
 	set("StateDirectory", []string{"hubbub-agent-" + string(spec.Name)})
 	set("StateDirectoryMode", uint32(0o700))
-	set("ProtectHome", "read-only")
-	set("PrivateDevices", true)
-	set("ProtectKernelTunables", true)
-	set("ProtectKernelModules", true)
-	set("ProtectControlGroups", true)
 	set("CapabilityBoundingSet", uint64(0))
+	set("AmbientCapabilities", uint64(0))
 	if l.opts.User != "" {
 		set("User", l.opts.User)
 		return

@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 
 	"hubbub/peers/system"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	"golang.org/x/sys/unix"
 )
 
 // A unit is one invocation of an agent's unit.
@@ -25,6 +27,7 @@ type state struct {
 	result     string // "success", "exit-code", "signal", "oom-kill", "timeout" ...
 	code       int32  // how the process ended: 1 exited, 2 killed, 3 killed with a core dump
 	status     int32  // its exit status, or the signal
+	memory     uint64 // bytes that it may use
 }
 
 func (s *state) running() bool {
@@ -48,6 +51,7 @@ func look(ctx context.Context, conn *dbus.Conn, name string) (*state, error) {
 	s.result, _ = p["Result"].(string)
 	s.code, _ = p["ExecMainCode"].(int32)
 	s.status, _ = p["ExecMainStatus"].(int32)
+	s.memory, _ = p["MemoryMax"].(uint64)
 	return s, nil
 }
 
@@ -58,6 +62,17 @@ const (
 	exitUsage = 2
 )
 
+// noLimit is what systemd says of a limit that is not set.
+const noLimit = math.MaxUint64
+
+// limit says how much memory the unit may use.
+func (s *state) limit() string {
+	if s.memory == noLimit {
+		return "what its slice and the machine have"
+	}
+	return fmt.Sprintf("%d MiB (--memory-max)", s.memory>>20)
+}
+
 // exit describes how a unit ended.
 func (s *state) exit() *system.Exit {
 	exited := s.code == 1 && s.result != "success"
@@ -66,9 +81,11 @@ func (s *state) exit() *system.Exit {
 	case exited:
 		reason = fmt.Sprintf("exit status %d", s.status)
 	case s.result == "oom-kill":
-		reason = "out of memory"
+		reason = "out of memory, of which it may use " + s.limit()
 	case s.result == "timeout":
 		reason = "it ran for as long as it may, or did not stop in time"
+	case s.code == 2 && s.status == int32(unix.SIGKILL) && s.memory != noLimit: // cgroup version 1 tells no more
+		reason = "killed by signal 9, as the kernel does out of memory, of which it may use " + s.limit()
 	case s.code == 2 || s.code == 3:
 		reason = fmt.Sprintf("killed by signal %d", s.status)
 	case s.result != "" && s.result != "success":
