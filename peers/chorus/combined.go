@@ -118,7 +118,7 @@ func connectTools(g *Gateway, s MCPServer) (*mcp.ClientSession, []*mcp.Tool, err
 	httpClient := *g.tools
 	httpClient.Transport = withHeaders{httpClient.Transport, s.Headers}
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: s.URL, HTTPClient: &httpClient, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxProxied,
+		Endpoint: s.URL, HTTPClient: &httpClient, DisableStandaloneSSE: true, MaxEventSize: maxProxied,
 	}, nil)
 	if err != nil {
 		return nil, nil, err

@@ -88,7 +88,7 @@ func (c *conn) transport() (mcp.Transport, error) {
 			return nil, errors.New("its url is not an http(s) address")
 		}
 		return &mcp.StreamableClientTransport{
-			Endpoint: c.server.URL, DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: maxFrame,
+			Endpoint: c.server.URL, DisableStandaloneSSE: true, MaxEventSize: maxFrame,
 			HTTPClient: &http.Client{
 				Transport:     &headers{add: c.server.Headers, host: u.Host},
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

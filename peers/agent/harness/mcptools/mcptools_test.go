@@ -12,8 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,6 +263,57 @@ func TestACallIsMadeOnceAndTheNextTurnConnectsAnew(t *testing.T) {
 		t.Fatal(failures)
 	}
 	if r := tools.Call(t.Context(), "local__echo", json.RawMessage(`{"text":"back"}`)); r.Text() != "stdio: back" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestAServerThatClosesItsStreamIsAskedAgain: it keeps the answer for whoever reconnects,
+// and the call is made once.
+func TestAServerThatClosesItsStreamIsAskedAgain(t *testing.T) {
+	var called atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if r.Method == http.MethodGet {
+			if r.Header.Get("Last-Event-ID") != "e1" {
+				w.WriteHeader(http.StatusMethodNotAllowed)
+				return
+			}
+			fmt.Fprint(w, "id: e2\ndata: {\"jsonrpc\":\"2.0\",\"id\":"+strconv.Itoa(int(called.Load()))+",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"late\"}]}}\n\n")
+			return
+		}
+		var request struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			t.Error(err)
+		}
+		result := "{}"
+		switch request.Method {
+		case "initialize":
+			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
+		case "tools/list":
+			result = `{"tools":[{"name":"slow","inputSchema":{"type":"object"}}]}`
+		case "tools/call":
+			id, err := strconv.Atoi(string(request.ID))
+			if err != nil || !called.CompareAndSwap(0, int32(id)) {
+				t.Errorf("call %s is made anew", request.ID)
+			}
+			fmt.Fprint(w, "id: e1\nretry: 1\ndata: \n\n")
+			return
+		}
+		if request.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", request.ID, result)
+	}))
+	defer s.Close()
+	tools, failures := toolsOf(t, runPool(t, nil), harness.MCPServer{Name: "s", URL: s.URL})
+	if len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	if r := tools.Call(t.Context(), "s__slow", nil); r.IsError || r.Text() != "late" {
 		t.Errorf("%+v", r)
 	}
 }

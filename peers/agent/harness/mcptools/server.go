@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -73,9 +74,34 @@ func guard(next http.Handler, token string) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="hubbub"`)
 			http.Error(w, "show the agent's token: Authorization: Bearer <token of mcp.json>", http.StatusUnauthorized)
 		default:
+			if problem := stranger(r); problem != "" {
+				http.Error(w, problem, http.StatusForbidden)
+				return
+			}
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// stranger says what is wrong with a request of a process that is not this user's, and
+// returns "" for one that is. Programs put tokens where others can read them, as claude
+// does into the command line of its child: in other hands a token is worth nothing.
+func stranger(r *http.Request) string {
+	client, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "only connections of this machine are served here"
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok {
+		return "only connections of this machine are served here"
+	}
+	switch own, err := ownUser(client, local.AddrPort()); {
+	case err != nil:
+		return err.Error()
+	case !own:
+		return "only programs of the agent's own user are served here: run this one as that user"
+	}
+	return ""
 }
 
 // chatToken is the token of one chat: its name, and a signature that only the

@@ -1,0 +1,70 @@
+package mcptools
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// established is how the kernel writes the state of a connection that both sides hold.
+const established = "01"
+
+// ownUser reports whether the other end of a connection of this machine, from client to
+// server, is held by a process of this user. One that is closed already is nobody's.
+func ownUser(client, server netip.AddrPort) (bool, error) {
+	for _, table := range []struct {
+		path string
+		word func(netip.AddrPort) string
+	}{{"/proc/self/net/tcp", word4}, {"/proc/self/net/tcp6", word6}} { // a socket of IPv6 reaches 127.0.0.1, too
+		user, found, err := holder(table.path, table.word(client), table.word(server))
+		if err != nil || found {
+			return user == strconv.Itoa(os.Getuid()), err
+		}
+	}
+	return false, nil
+}
+
+// holder looks a connection up in a table of the kernel.
+func holder(path, local, remote string) (user string, found bool, err error) {
+	file, err := os.Open(path)
+	if os.IsNotExist(err) { // a kernel without IPv6
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("asking the kernel whose a connection is: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	rows := bufio.NewScanner(file)
+	for rows.Scan() { // sl local remote state queues timer retransmits uid timeout inode
+		columns := strings.Fields(rows.Text())
+		if len(columns) >= 10 && columns[1] == local && columns[2] == remote {
+			return columns[7], columns[3] == established && columns[9] != "0", nil
+		}
+	}
+	return "", false, rows.Err()
+}
+
+func word4(a netip.AddrPort) string {
+	ip := a.Addr().Unmap().As4()
+	return word(ip[:], a.Port())
+}
+
+func word6(a netip.AddrPort) string {
+	ip := a.Addr().As16()
+	return word(ip[:], a.Port())
+}
+
+// word writes an address as the kernel does: words of 32 bits, each in the machine's order.
+func word(ip []byte, port uint16) string {
+	var out []byte
+	for w := range slices.Chunk(ip, 4) {
+		out = binary.BigEndian.AppendUint32(out, binary.NativeEndian.Uint32(w))
+	}
+	return strings.ToUpper(hex.EncodeToString(out)) + fmt.Sprintf(":%04X", port)
+}
