@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -39,6 +40,10 @@ type house struct {
 	data string
 	said int
 
+	command string   // of the harness; default the fake ACP program
+	args    []string // more flags
+	env     []string // more environment
+
 	program *exec.Cmd
 	log     lockedBuffer
 }
@@ -64,9 +69,12 @@ const busToken = "secret-of-the-bus-0123456789"
 
 func (h *house) start() {
 	h.t.Helper()
-	h.program = exec.Command(os.Args[0], "--id", "lead", "--bus", h.bus.URL(), "--data", h.data, "--harness", "acp", "--harness-command", os.Args[0],
-		"--compose-window", "20ms", "--log-level", "debug", "--log-format", "json")
+	h.program = exec.Command(os.Args[0], append([]string{
+		"--id", "lead", "--bus", h.bus.URL(), "--data", h.data, "--harness", "acp", "--harness-command", cmp.Or(h.command, os.Args[0]),
+		"--compose-window", "20ms", "--log-level", "debug", "--log-format", "json",
+	}, h.args...)...)
 	h.program.Env = append(os.Environ(), "HUBBUB_AGENT_TEST=1", "HUBBUB_TOKEN="+busToken, harnesstest.ACPRole+"=fake", "GORACE=atexit_sleep_ms=0")
+	h.program.Env = append(h.program.Env, h.env...)
 	h.program.Stdout, h.program.Stderr = &h.log, &h.log
 	if err := h.program.Start(); err != nil {
 		h.t.Fatal(err)

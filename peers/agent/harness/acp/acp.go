@@ -40,38 +40,49 @@ func (o *Options) withDefaults() Options {
 // A Harness drives one ACP program.
 type Harness struct {
 	harness.InTurn
-	argv []string
-	opts Options
-	life *child.Life[program]
+	argv      []string
+	opts      Options
+	processes processes
 }
 
 var _ harness.Harness = (*Harness)(nil)
 
 // New makes a harness that runs the program argv. It starts nothing.
 func New(argv []string, opts *Options) *Harness {
-	return &Harness{argv: argv, opts: opts.withDefaults(), life: child.NewLife[program]()}
+	h := &Harness{argv: argv, opts: opts.withDefaults()}
+	h.processes = processes{keep: h.keep, main: child.NewLife[program](), others: map[string]*other{}}
+	return h
 }
 
 // Run keeps the program running until ctx ends (nil), or until it can never
 // work (an error that wraps harness.ErrPermanent).
 func (h *Harness) Run(ctx context.Context, host harness.Host) error {
 	h.Attach(host)
+	return h.processes.run(ctx)
+}
+
+// keep keeps one process of the program running.
+func (h *Harness) keep(ctx context.Context, life *child.Life[program]) error {
 	program := &child.Options{Dir: h.opts.Dir, Env: h.opts.Env, Grace: h.opts.Grace, Log: h.opts.Log}
-	return h.life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error { return child.Run(ctx, h.argv, program, h.serve) })
+	return life.Keep(ctx, h.opts.Pauses, h.opts.Log, func(ctx context.Context) error {
+		return child.Run(ctx, h.argv, program, func(ctx context.Context, process *child.Process) error { return h.serve(ctx, life, process) })
+	})
 }
 
 // Capabilities waits until the program is initialized. It takes every injection mode.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
-	if _, err := h.life.Await(ctx); err != nil {
+	if _, err := h.processes.main.Await(ctx); err != nil {
 		return harness.Capabilities{ReadsSystem: true}, err
 	}
 	return harness.Capabilities{Injection: harness.AllInjection, ReadsSystem: true}, nil
 }
 
-// Turn prompts the program and waits until that has ended its turn. It does not use
-// the tools: the program calls those of Turn.ChatServer.
-func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
-	p, err := h.life.Await(ctx)
+// Turn prompts the program and waits until that has ended its turn. It does not
+// call the tools, whose names tell its permission requests: the program calls those of
+// Turn.ChatServer.
+func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+	p, done, err := h.processes.of(ctx, t)
+	defer done()
 	if err != nil {
 		return harness.Outcome{State: harness.Finished, Attempt: t.Attempt}, err
 	}
@@ -81,7 +92,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 	}
 	s, err := p.session(ctx, t)
 	if err == nil {
-		err = p.prompt(ctx, s, t, &outcome)
+		err = p.prompt(ctx, s, t, tools, &outcome)
 	}
 	return outcome, verdict(ctx, err)
 }
@@ -93,7 +104,7 @@ func verdict(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, harness.ErrPermanent), errors.Is(err, harness.ErrBudget), errors.Is(err, harness.ErrTemporary):
+	case errors.Is(err, errGaveUp), errors.Is(err, harness.ErrPermanent), errors.Is(err, harness.ErrBudget), errors.Is(err, harness.ErrTemporary):
 		return err
 	default:
 		return fmt.Errorf("%w: %w", harness.ErrTemporary, err)

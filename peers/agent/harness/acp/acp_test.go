@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -149,6 +150,43 @@ func TestConversationsAreSessions(t *testing.T) {
 	}
 }
 
+// TestAProgramThatMixesServersHasAProcessForEachChat: opencode keeps one MCP server of a name
+// in a process, so the calls of a chat would arrive with the token of another.
+func TestAProgramThatMixesServersHasAProcessForEachChat(t *testing.T) {
+	ask := func(r *rig, chat string) string {
+		tn := turn("count")
+		tn.Event.Conversation.ID, tn.Chat = chat, "tg:"+chat
+		tn.ChatServer = &harness.MCPServer{Name: "hubbub", URL: "http://127.0.0.1:9/mcp", Headers: map[string]string{"Authorization": "Bearer of " + chat}}
+		out, err := r.Turn(t.Context(), tn, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, _, _ := strings.Cut(out.FinalText, " of")
+		return session
+	}
+	for role, want := range map[string][]string{
+		"fake":     {"s1 prompt 1", "s2 prompt 1", "s1 prompt 2", "s3 prompt 1"},
+		"opencode": {"s1 prompt 1", "s1 prompt 1", "s1 prompt 2", "s1 prompt 1"},
+	} {
+		r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: role}})
+		for i, chat := range []string{"1", "2", "1", "3"} {
+			if got := ask(r, chat); got != want[i] {
+				t.Errorf("%s, chat %s: %q, want %q", role, chat, got, want[i])
+			}
+		}
+		if role == "opencode" {
+			for n := range 12 { // the first processes go
+				if got := ask(r, fmt.Sprint("more", n)); got != "s1 prompt 1" {
+					t.Errorf("%q", got)
+				}
+			}
+			if got := ask(r, "2"); got != "s1 prompt 1" {
+				t.Errorf("the process that was used longest ago is still there: %q", got)
+			}
+		}
+	}
+}
+
 func TestThePromptReachesTheChatTools(t *testing.T) {
 	tools, token := &harnesstest.Tools{}, mcptools.NewToken()
 	listener, url, err := mcptools.Listen()
@@ -181,11 +219,10 @@ func TestPermissionsAreAnsweredByPolicy(t *testing.T) {
 	for permission, want := range map[acp.Permission]map[string]string{
 		acp.PermitReading: {
 			"read a file": "once", "execute rm -rf /": "no", "edit config": "no", "other something": "no",
-			"other mcp__hubbub__chat_send_message": "once", "other hubbub: chat.react": "once",
-			"execute mcp__hubbub__chat_send_message": "no", "other mcp__hubbub__chat_x; rm -rf": "no",
+			"other mcp__hubbub__chat_send_message": "no", "other chat.send_message (hubbub MCP Server)": "no", // words of a title
 		},
 		acp.PermitEverything: {"execute make": "once"},
-		acp.PermitNothing:    {"read a file": "no", "other mcp__hubbub__chat.claim": "once"},
+		acp.PermitNothing:    {"read a file": "no"},
 	} {
 		r := fakeProgram(t, &acp.Options{Permission: permission})
 		for what, answer := range want {
@@ -198,7 +235,7 @@ func TestPermissionsAreAnsweredByPolicy(t *testing.T) {
 
 func TestACrashFailsTheTurnAndTheNextOneRuns(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{})
-	if _, err := r.Turn(t.Context(), turn("crash"), nil); !errors.Is(err, harness.ErrTemporary) {
+	if _, err := r.Turn(t.Context(), turn("crash"), nil); !errors.Is(err, harness.ErrTemporary) || !strings.Contains(err.Error(), "exit status 4; it said: FATAL: no such model") {
 		t.Errorf("err = %v", err)
 	}
 	for { // the first may still meet the program that dies

@@ -1,11 +1,8 @@
 package acp
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -14,17 +11,23 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// maxText bounds the text that is kept of one turn.
-const maxText = 256 << 10
+// Bounds of what is kept of one turn.
+const (
+	maxText  = 256 << 10
+	maxCalls = 1000 // tool calls whose first words are kept
+)
 
 // A collector gathers what the program does in one turn.
 type collector struct {
 	report func(harness.Progress)
+	tools  map[string]bool // names of the chat tools, plain
 
 	mu     sync.Mutex
 	pieces []string // texts between tool calls; the last one grows
 	size   int
 	calls  int
+	denied bool                            // a permission was refused
+	seen   map[acpsdk.ToolCallId]callWords // how the program first told of each call
 	usage  *acpsdk.Usage
 	stop   acpsdk.StopReason
 }
@@ -41,6 +44,18 @@ func (c *collector) fill(o *harness.Outcome) {
 	if c.usage != nil {
 		o.Usage.InputTokens, o.Usage.OutputTokens = int64(c.usage.InputTokens), int64(c.usage.OutputTokens)
 	}
+}
+
+func (c *collector) refuse() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denied = true
+}
+
+func (c *collector) refused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.denied
 }
 
 func (c *collector) text(piece string) {
@@ -63,7 +78,9 @@ func (c *collector) update(u *acpsdk.SessionUpdate) {
 		}
 	case u.ToolCall != nil:
 		c.mu.Lock()
-		c.calls++
+		if c.calls++; c.calls <= maxCalls {
+			c.seen[u.ToolCall.ToolCallId] = callWords{title: u.ToolCall.Title, input: u.ToolCall.RawInput, meta: u.ToolCall.Meta}
+		}
 		if n := len(c.pieces); n > 0 && c.pieces[n-1] != "" && n < 256 {
 			c.pieces = append(c.pieces, "")
 		}
@@ -136,72 +153,3 @@ func read(params json.RawMessage, into interface{ Validate() error }) *acpsdk.Re
 	}
 	return nil
 }
-
-// permission decides on a permission request by Options.Permission.
-func (p *program) permission(r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
-	turn := p.running(r.SessionId)
-	if turn == nil { // nothing to permit
-		return choose(nil, nil)
-	}
-	options, said := rejecting, "not permitted: "
-	if permits(p.h.opts.Permission, &r.ToolCall) {
-		options, said = allowing, "permitted: "
-	}
-	title := cmp.Or(given(r.ToolCall.Title), string(r.ToolCall.ToolCallId))
-	turn.report(harness.Progress{Kind: harness.ProgressStatus, Message: said + title})
-	return choose(options, r.Options)
-}
-
-// A Permission says what an ACP program may do without asking anybody.
-type Permission string
-
-// The permissions.
-const (
-	// PermitReading lets it read, search, think and fetch, and refuses to let
-	// it change, delete, move or run anything.
-	PermitReading Permission = "reading"
-	// PermitEverything lets it do anything, within the sandbox that it runs in.
-	PermitEverything Permission = "everything"
-	// PermitNothing refuses all but the chat tools.
-	PermitNothing Permission = "nothing"
-)
-
-// ParsePermission reads a permission.
-func ParsePermission(s string) (Permission, bool) {
-	p := Permission(s)
-	return p, p == PermitReading || p == PermitEverything || p == PermitNothing
-}
-
-// chatTool finds the names under which programs show the tools of our own MCP
-// server, and nothing else.
-var chatTool = regexp.MustCompile(`^(mcp__)?hubbub(__|[:/.] ?)(chat|work)[._][a-z_]+$`)
-
-// permits decides on one request. It is pure.
-func permits(p Permission, call *acpsdk.ToolCallUpdate) bool {
-	kind := cmp.Or(given(call.Kind), acpsdk.ToolKindOther)
-	switch {
-	case p == PermitEverything, kind == acpsdk.ToolKindOther && chatTool.MatchString(given(call.Title)):
-		return true
-	default:
-		return p == PermitReading && slices.Contains(reading, kind)
-	}
-}
-
-// reading are the kinds of tools that change nothing.
-var reading = []acpsdk.ToolKind{acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch}
-
-// choose picks an option of one of the given kinds, the kinds in order of preference.
-// A request without such an option is cancelled.
-func choose(allow []acpsdk.PermissionOptionKind, options []acpsdk.PermissionOption) acpsdk.RequestPermissionOutcome {
-	for _, kind := range allow {
-		if i := slices.IndexFunc(options, func(o acpsdk.PermissionOption) bool { return o.Kind == kind }); i >= 0 {
-			return acpsdk.RequestPermissionOutcome{Selected: &acpsdk.RequestPermissionOutcomeSelected{OptionId: options[i].OptionId}}
-		}
-	}
-	return acpsdk.RequestPermissionOutcome{Cancelled: &acpsdk.RequestPermissionOutcomeCancelled{}}
-}
-
-var (
-	allowing  = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindAllowOnce, acpsdk.PermissionOptionKindAllowAlways}
-	rejecting = []acpsdk.PermissionOptionKind{acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways}
-)

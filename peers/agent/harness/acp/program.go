@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,14 +26,20 @@ import (
 // codeAuthRequired is ACP's error for a program that is not logged in.
 const codeAuthRequired = -32000
 
+// errGaveUp is the error of a turn whose program stops where it is refused something, as
+// codex does. Running it again would end alike.
+var errGaveUp = errors.New("the program stopped because it was not permitted to act; --permission says what it may do")
+
 var errUnstoppable = errors.New("the program did not stop a cancelled turn")
 
 // A program is one run of the ACP program.
 type program struct {
 	h       *Harness
+	life    *child.Life[program]
 	process *child.Process
 	conn    *acpsdk.Connection
-	http    bool // it takes MCP over HTTP
+	name    string // as it calls itself
+	http    bool   // it takes MCP over HTTP
 
 	opening sync.Mutex // held while a session is opened
 
@@ -43,9 +50,9 @@ type program struct {
 }
 
 // serve talks to the program until ctx ends or the program does.
-func (h *Harness) serve(ctx context.Context, process *child.Process) error {
+func (h *Harness) serve(ctx context.Context, life *child.Life[program], process *child.Process) error {
 	p := &program{
-		h: h, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
+		h: h, life: life, process: process, sessions: harness.NewRecent[string, acpsdk.SessionId](h.opts.MaxSessions),
 		turns: map[acpsdk.SessionId]*collector{},
 	}
 	output, lines := io.Pipe() // which has nothing to read before there is a logger
@@ -57,7 +64,7 @@ func (h *Harness) serve(ctx context.Context, process *child.Process) error {
 		lines.CloseWithError(err) //nolint:errcheck // it returns nil
 	})
 	err := p.run(ctx)
-	h.life.Set(nil)
+	life.Set(nil)
 	process.Stop()
 	<-p.conn.Done()
 	output.Close() //nolint:errcheck // it returns nil
@@ -70,12 +77,12 @@ func (p *program) run(ctx context.Context) error {
 	if err := p.initialize(ctx); err != nil {
 		return err
 	}
-	p.h.life.Set(p)
+	p.life.Set(p)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-p.conn.Done():
-		p.h.life.Set(nil)
+		p.life.Set(nil)
 		retry.Sleep(ctx, endsSoon)
 		return cmp.Or(context.Cause(ctx), p.disconnected())
 	}
@@ -110,6 +117,7 @@ func (p *program) initialize(ctx context.Context) error {
 		return fmt.Errorf("%w: %s speaks version %d of the Agent Client Protocol, and this program %d",
 			harness.ErrPermanent, p.h.argv[0], response.ProtocolVersion, acpsdk.ProtocolVersionNumber)
 	}
+	p.name = given(response.AgentInfo).Name
 	p.http = response.AgentCapabilities.McpCapabilities.Http
 	if !p.http {
 		p.h.opts.Log.Warn().Str("program", p.h.argv[0]).
@@ -156,18 +164,51 @@ func (p *program) session(ctx context.Context, t *harness.Turn) (acpsdk.SessionI
 		}
 		return "", fmt.Errorf("opening a session: %w", said(err))
 	}
+	if err := p.askFirst(ctx, response); err != nil {
+		return "", err
+	}
 	p.sessions.Put(key, response.SessionId)
 	return response.SessionId, nil
+}
+
+// asking are the modes of programs in which they ask for permission: what they may do is
+// decided here, not by them.
+var asking = []acpsdk.SessionModeId{"default", "read-only"}
+
+// askFirst puts a new session into the mode in which the program asks.
+func (p *program) askFirst(ctx context.Context, session acpsdk.NewSessionResponse) error {
+	modes := given(session.Modes)
+	if slices.Contains(asking, modes.CurrentModeId) {
+		return nil
+	}
+	for _, mode := range modes.AvailableModes {
+		if !slices.Contains(asking, mode.Id) {
+			continue
+		}
+		_, err := acpsdk.SendRequest[acpsdk.SetSessionModeResponse](p.conn, ctx, acpsdk.AgentMethodSessionSetMode,
+			acpsdk.SetSessionModeRequest{SessionId: session.SessionId, ModeId: mode.Id})
+		if err != nil {
+			return fmt.Errorf("putting the session into the mode %q, in which the program asks for permission: %w", mode.Id, said(err))
+		}
+		return nil
+	}
+	return nil
 }
 
 // servers returns the turn's MCP servers in ACP's words.
 func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
 	all := t.MCP
+	taken := map[string]bool{chatServer: true}
 	if t.ChatServer != nil {
 		all = append([]harness.MCPServer{*t.ChatServer}, all...)
 	}
 	servers := []acpsdk.McpServer{}
-	for _, s := range all {
+	for i, s := range all {
+		if own := i == 0 && t.ChatServer != nil; own {
+			s.Name = chatServer
+		} else {
+			s.Name = freeName(taken, s.Name)
+		}
 		switch {
 		case len(s.Command) > 0:
 			servers = append(servers, acpsdk.McpServer{Stdio: &acpsdk.McpServerStdio{
@@ -186,12 +227,29 @@ func (p *program) servers(t *harness.Turn) []acpsdk.McpServer {
 	return servers
 }
 
+// freeName returns a name, with a number behind it if another server of the session has
+// one that programs cannot tell from it, and takes it.
+func freeName(taken map[string]bool, name string) string {
+	name = cmp.Or(name, "mcp")
+	free := name
+	for n := 2; taken[strings.ToLower(plain(free))]; n++ {
+		free = fmt.Sprintf("%s%d", name, n)
+	}
+	taken[strings.ToLower(plain(free))] = true
+	return free
+}
+
 // prompt runs one turn in a session, and writes what came of it into the outcome.
-func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn, outcome *harness.Outcome) error {
-	c := &collector{report: func(progress harness.Progress) {
+func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn, tools harness.Tools, outcome *harness.Outcome) error {
+	c := &collector{seen: map[acpsdk.ToolCallId]callWords{}, tools: map[string]bool{}, report: func(progress harness.Progress) {
 		progress.TurnID = t.ID
 		p.h.Report(progress)
 	}}
+	if tools != nil {
+		for _, tool := range tools.List() {
+			c.tools[plain(tool.Name)] = true
+		}
+	}
 	p.mu.Lock()
 	if p.turns[id] != nil {
 		p.mu.Unlock()
@@ -222,22 +280,37 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 			p.process.Fail(errUnstoppable)
 		}
 	})
+	heard := p.process.Heard()
 	// It ends with its answer or with the connection, whichever is first.
 	r, err := acpsdk.SendRequest[acpsdk.PromptResponse](p.conn, unhurried, acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{SessionId: id, Prompt: blocks})
 	if !stop() {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("the program failed in its turn: %w", said(err))
+		return p.failed(err, heard)
 	}
 	c.stop, c.usage = r.StopReason, r.Usage
-	switch r.StopReason {
-	case acpsdk.StopReasonMaxTurnRequests:
+	switch {
+	case r.StopReason == acpsdk.StopReasonMaxTurnRequests:
 		return fmt.Errorf("%w: the program reached its limit of requests", harness.ErrBudget)
-	case acpsdk.StopReasonCancelled:
+	case r.StopReason == acpsdk.StopReasonCancelled && c.refused():
+		return errGaveUp
+	case r.StopReason == acpsdk.StopReasonCancelled:
 		return fmt.Errorf("%w: the program cancelled the turn itself", harness.ErrTemporary)
 	}
 	return nil
+}
+
+// failed says why a prompt failed: how the program ended, if it did, and what it has written
+// to stderr since.
+func (p *program) failed(err error, heard int) error {
+	if isClosed(p.conn.Done()) && p.process.Ends(context.Background(), endsSoon) {
+		return fmt.Errorf("the program ended in its turn: %w", p.process.Wait())
+	}
+	if words := p.process.Said(heard); words != "" {
+		return fmt.Errorf("the program failed in its turn: %w; it said: %s", said(err), words)
+	}
+	return fmt.Errorf("the program failed in its turn: %w", said(err))
 }
 
 func (p *program) running(id acpsdk.SessionId) *collector {

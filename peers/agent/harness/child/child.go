@@ -17,6 +17,7 @@ import (
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/child"
 	"hubbub/protocol/defaults"
+	"hubbub/protocol/text"
 
 	"github.com/google/shlex"
 	"github.com/rs/zerolog"
@@ -47,6 +48,13 @@ type Options struct {
 // maxStderr bounds a logged line of stderr, in bytes.
 const maxStderr = 2 << 10
 
+// keptLines and maxSaid bound what errors quote of stderr. An interpreter's last line seldom
+// says what was wrong.
+const (
+	keptLines = 8
+	maxSaid   = 300
+)
+
 // A Process is one running program.
 type Process struct {
 	*child.Process
@@ -57,8 +65,11 @@ type Process struct {
 	name  string
 	grace time.Duration
 	log   *zerolog.Logger
-	last  string // line of stderr; valid once the process has ended
 	stop  sync.Once
+
+	mu    sync.Mutex
+	lines []string // last ones of stderr, redacted
+	heard int      // lines of stderr so far
 }
 
 // Start starts a program. The error wraps harness.ErrPermanent if the program can
@@ -118,13 +129,17 @@ func unstartable(name string, err error) error {
 
 // stderr takes one line of stderr.
 func (p *Process) stderr(line []byte) {
-	text := strings.TrimSpace(harness.Redact(string(line)))
-	if text == "" {
+	words := strings.TrimSpace(harness.Redact(string(line)))
+	if words == "" {
 		return
 	}
-	p.last = text
+	p.mu.Lock()
+	p.heard++
+	p.lines = append(p.lines, words)
+	p.lines = p.lines[max(0, len(p.lines)-keptLines):]
+	p.mu.Unlock()
 	if p.log != nil {
-		p.log.Info().Str("program", p.name).Str("stderr", text).Msg("harness program wrote to stderr")
+		p.log.Info().Str("program", p.name).Str("stderr", words).Msg("harness program wrote to stderr")
 	}
 }
 
@@ -134,11 +149,27 @@ func (p *Process) Wait() error {
 	switch {
 	case err == nil:
 		return fmt.Errorf("%s ended by itself", p.name)
-	case p.last != "":
-		return fmt.Errorf("%s ended: %w; it said: %s", p.name, err, p.last)
-	default:
-		return fmt.Errorf("%s ended: %w", p.name, err)
 	}
+	if said := p.Said(0); said != "" {
+		return fmt.Errorf("%s ended: %w; it said: %s", p.name, err, said)
+	}
+	return fmt.Errorf("%s ended: %w", p.name, err)
+}
+
+// Heard returns how many lines the program has written to stderr.
+func (p *Process) Heard() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heard
+}
+
+// Said returns the last lines that the program has written to stderr after the first n
+// ones, redacted and shortened. All are there once the process has ended.
+func (p *Process) Said(n int) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lines := p.lines[max(0, len(p.lines)-max(0, p.heard-n)):]
+	return text.Clip(strings.Join(lines, " / "), maxSaid)
 }
 
 // Stop ends the program and waits for it: it closes its stdin, then sends its group

@@ -16,7 +16,7 @@ import (
 )
 
 // ACPRole is the environment variable that makes a test binary play an ACP
-// program: "fake" for one that works, "mute", "no-http", "future",
+// program: "fake" for one that works, "opencode" for one that calls itself so, "mute", "no-http", "future",
 // "logged-out" and "crash-once FILE" for the others.
 const ACPRole = "ACP_TEST"
 
@@ -50,6 +50,9 @@ type acpSession struct {
 func (f *acpProgram) Initialize(context.Context, acpsdk.InitializeRequest) (acpsdk.InitializeResponse, error) {
 	r := acpsdk.InitializeResponse{ProtocolVersion: acpsdk.ProtocolVersionNumber}
 	r.AgentCapabilities.McpCapabilities.Http = os.Getenv(ACPRole) != "no-http"
+	if os.Getenv(ACPRole) == "opencode" {
+		r.AgentInfo = &acpsdk.Implementation{Name: "OpenCode", Version: "1"}
+	}
 	if os.Getenv(ACPRole) == "future" {
 		r.ProtocolVersion = 99
 	}
@@ -106,6 +109,7 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	case "count":
 		f.say(r.SessionId, fmt.Sprintf("%s prompt %d of %d blocks in %s", r.SessionId, n, len(r.Prompt), s.cwd))
 	case "crash":
+		fmt.Fprintln(os.Stderr, "FATAL: no such model\n    at somewhere\nNode.js v20")
 		os.Exit(4)
 	case "crash-once":
 		crashOnce(argument)

@@ -1,0 +1,75 @@
+package acp
+
+import (
+	"encoding/json"
+	"testing"
+
+	"hubbub/peers/agent/harness"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+)
+
+// TestRequestsNameTheirTool: what each program says when it calls a tool of an MCP server and
+// asks for permission (as recorded of claude-agent-acp 0.101.0, codex-acp 0.16.0, gemini-cli
+// 0.61.0 and opencode 1.18.33), and what a model or another server could make it say.
+func TestRequestsNameTheirTool(t *testing.T) {
+	const claude, codex, gemini, opencode = "@agentclientprotocol/claude-agent-acp", "codex-acp", "gemini-cli", "OpenCode"
+	codexAsks := func(server string) string {
+		return `{"toolCallId":"c1","title":"Approve Send a message","rawInput":{"server_name":"` + server + `","request":{"mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call"}}}}`
+	}
+	for _, c := range []struct {
+		what, program, began, asks string
+		want                       bool
+	}{
+		{"claude", claude, `{"title":"mcp__hubbub__chat_send_message","kind":"other","_meta":{"claudeCode":{"toolName":"mcp__hubbub__chat_send_message"}}}`, `{"toolCallId":"c1","title":"Send a message"}`, true},
+		{"claude runs a command", claude, `{"title":"x","_meta":{"claudeCode":{"toolName":"Bash"}}}`, `{"toolCallId":"c1","title":"mcp__hubbub__chat_send_message"}`, false},
+		{"claude, arguments that look like codex", claude, `{"title":"x","_meta":{"claudeCode":{"toolName":"mcp__x__chat_send_message"}},"rawInput":{"server":"hubbub","tool":"chat.send_message"}}`, codexAsks("hubbub"), false},
+		{"claude, a server that begins alike", claude, `{"title":"x","_meta":{"claudeCode":{"toolName":"mcp__hubbub__x__chat_send_message"}}}`, `{"toolCallId":"c1"}`, false},
+		{"claude, a tool that we do not have", claude, `{"title":"x","_meta":{"claudeCode":{"toolName":"mcp__hubbub__chat_x; rm -rf"}}}`, `{"toolCallId":"c1"}`, false},
+		{"codex", codex, `{"title":"Tool: hubbub/chat.send_message","rawInput":{"server":"hubbub","tool":"chat.send_message","arguments":{}}}`, codexAsks("hubbub"), true},
+		{"codex, another server", codex, `{"title":"Tool: hubbub/chat.send_message","rawInput":{"server":"x","tool":"chat.send_message","arguments":{"server":"hubbub"}}}`, codexAsks("x"), false},
+		{"codex, two servers", codex, `{"title":"x","rawInput":{"server":"x","tool":"chat.send_message"}}`, codexAsks("hubbub"), false},
+		{"codex, a call that nobody saw", codex, "", codexAsks("hubbub"), false},
+		{"codex runs a command", codex, `{"title":"x","rawInput":{"server":"hubbub","tool":"chat.send_message"}}`, `{"toolCallId":"c1","title":"Run rm","rawInput":{"command":["rm"]}}`, false},
+		{"gemini", gemini, "", `{"toolCallId":"c1","title":"chat.send_message (hubbub MCP Server)","kind":"other"}`, true},
+		{"gemini, another server", gemini, "", `{"toolCallId":"c1","title":"chat.send_message (hubbub MCP Server) (x MCP Server)","kind":"other"}`, false},
+		{"gemini runs a command", gemini, "", `{"toolCallId":"c1","title":"chat.send_message (hubbub MCP Server)","kind":"execute"}`, false},
+		{"opencode", opencode, `{"title":"hubbub_chat_send_message","kind":"other"}`, `{"toolCallId":"c1","title":"hubbub_chat_send_message"}`, true},
+		{"opencode runs a command", opencode, `{"title":"bash","kind":"execute"}`, `{"toolCallId":"c1","title":"hubbub_chat_send_message"}`, false},
+		{"nobody knows it", "", `{"title":"mcp__hubbub__chat_send_message"}`, `{"toolCallId":"c1","title":"mcp__hubbub__chat_send_message"}`, false},
+	} {
+		turn := &collector{tools: map[string]bool{"chat_send_message": true}, seen: map[acpsdk.ToolCallId]callWords{}, report: func(harness.Progress) {}}
+		if c.began != "" {
+			var began acpsdk.SessionUpdateToolCall
+			if err := json.Unmarshal([]byte(c.began), &began); err != nil {
+				t.Fatal(err)
+			}
+			began.ToolCallId = "c1"
+			turn.update(&acpsdk.SessionUpdate{ToolCall: &began})
+		}
+		var asks acpsdk.RequestPermissionRequest
+		if err := json.Unmarshal([]byte(c.asks), &asks.ToolCall); err != nil {
+			t.Fatal(err)
+		}
+		if got := turn.asksForChatTool(c.program, &asks); got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+}
+
+// TestNoOtherServerHasOurName: programs make names of tools from those of servers.
+func TestNoOtherServerHasOurName(t *testing.T) {
+	p := &program{h: New([]string{"x"}, nil), http: true}
+	turn := &harness.Turn{ChatServer: &harness.MCPServer{Name: "hubbub", URL: "http://a"}}
+	for _, name := range []string{"hubbub", "Hubbub", "files", "files", "my files", "my.files", ""} {
+		turn.MCP = append(turn.MCP, harness.MCPServer{Name: name, URL: "http://b"})
+	}
+	var got []string
+	for _, s := range p.servers(turn) {
+		got = append(got, s.Http.Name)
+	}
+	want := `["hubbub","hubbub2","Hubbub3","files","files2","my files","my.files2","mcp"]`
+	if raw, err := json.Marshal(got); err != nil || string(raw) != want {
+		t.Errorf("%s, want %s", raw, want)
+	}
+}
