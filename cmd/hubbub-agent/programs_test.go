@@ -1,0 +1,411 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/protocol"
+)
+
+// programsEnv names the folder in which scripts/test-agents has installed the coding agents
+// that others made.
+const programsEnv = "HUBBUB_AGENTS"
+
+// A foreign is a coding agent that others made, and what it needs to ask our model server.
+type foreign struct {
+	name, module string
+	command      string // below node_modules/.bin
+	env          func(home, url string) []string
+	files        func(url string) map[string]string // below its home
+	shell        func(command string) (tool string, arguments obj)
+}
+
+var foreigners = []foreign{
+	{
+		name: "claude", module: "@agentclientprotocol/claude-agent-acp", command: "claude-agent-acp",
+		env: func(_, url string) []string {
+			return []string{
+				"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=sk-ant-test", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+				"IS_SANDBOX=1", // it refuses root otherwise
+			}
+		},
+		shell: func(command string) (string, obj) {
+			return "Bash", obj{"command": command, "description": "run a command"}
+		},
+	},
+	{
+		name: "codex", module: "@zed-industries/codex-acp", command: "codex-acp",
+		env: func(home, _ string) []string {
+			return []string{"CODEX_HOME=" + filepath.Join(home, ".codex"), "MODEL_KEY=sk-test"}
+		},
+		files: func(url string) map[string]string {
+			return map[string]string{".codex/config.toml": "model = \"test\"\nmodel_provider = \"local\"\n" +
+				"[model_providers.local]\nname = \"local\"\nbase_url = \"" + url + "/v1\"\nenv_key = \"MODEL_KEY\"\nwire_api = \"responses\"\n"}
+		},
+		shell: func(command string) (string, obj) {
+			return "shell_command", obj{"command": command, "sandbox_permissions": "require_escalated", "justification": "the test wants it"}
+		},
+	},
+	{
+		name: "gemini", module: "@google/gemini-cli", command: "gemini --acp",
+		env: func(_, url string) []string {
+			return []string{
+				"GEMINI_API_KEY=test", "GOOGLE_GEMINI_BASE_URL=" + url,
+				"GEMINI_CLI_TRUST_WORKSPACE=true", // else it connects to no MCP server, silently
+			}
+		},
+		files: func(string) map[string]string {
+			return map[string]string{".gemini/settings.json": `{"model":{"name":"gemini-3.8-flash"},"security":{"auth":{"selectedType":"gemini-api-key"}}}`}
+		},
+		shell: func(command string) (string, obj) { return "run_shell_command", obj{"command": command} },
+	},
+	{
+		name: "opencode", module: "opencode-ai", command: "opencode acp",
+		files: func(url string) map[string]string {
+			return map[string]string{".config/opencode/opencode.json": `{"model":"local/test","permission":{"bash":"ask"},"provider":{"local":{"npm":"@ai-sdk/openai-compatible",` +
+				`"options":{"baseURL":"` + url + `/v1","apiKey":"test"},"models":{"test":{"name":"test","tool_call":true}}}}}`}
+		},
+		env: func(_, _ string) []string { // it would fetch its models' names and a package
+			return []string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_PURE=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "npm_config_registry=http://127.0.0.1:9"}
+		},
+		shell: func(command string) (string, obj) {
+			return "bash", obj{"command": command, "description": "run a command"}
+		},
+	},
+}
+
+// A foreignHouse is a house whose agent drives a foreign program.
+type foreignHouse struct {
+	*house
+	kind            *foreign
+	models          *modelServer
+	home, workspace string
+
+	asked chan string // commands whose model waits
+	meet  sync.WaitGroup
+	mu    sync.Mutex
+	tries map[string]int // by command
+	saw   []string       // results of tools
+}
+
+func newForeignHouse(t *testing.T, f *foreign, permission string) *foreignHouse {
+	folder := os.Getenv(programsEnv)
+	if folder == "" {
+		t.Skipf("%s is not set: make test-agents installs the programs and sets it", programsEnv)
+	}
+	dir := t.TempDir()
+	h := &foreignHouse{
+		house: &house{t: t, bus: bustest.Start(t, nil), data: filepath.Join(dir, "data")}, kind: f,
+		home: filepath.Join(dir, "home"), workspace: filepath.Join(dir, "work"), asked: make(chan string, 16), tries: map[string]int{},
+	}
+	h.models = newModelServer(t, h.play)
+	files := map[string]string{"../work/README": "a workspace\n", "../data/x": ""}
+	if f.files != nil {
+		for path, content := range f.files(h.models.URL) {
+			files[path] = content
+		}
+	}
+	os.Mkdir(h.home, 0o700) //nolint:errcheck // then what follows fails
+	for path, content := range files {
+		path = filepath.Join(h.home, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	words := strings.Fields(f.command)
+	words[0] = filepath.Join(folder, "node_modules/.bin", words[0])
+	if _, err := os.Stat(words[0]); err != nil {
+		t.Fatalf("%s is not installed (%v): remove %s/installed and run make test-agents", f.module, err, folder)
+	}
+	h.command = strings.Join(words, " ")
+	if trace := os.Getenv("HUBBUB_AGENTS_TRACE"); trace != "" {
+		h.command = fmt.Sprintf("sh -c 'tee -a %[1]s/%[2]s.in | %[3]s | tee -a %[1]s/%[2]s.out'", trace, f.name, h.command)
+	}
+	h.args = []string{"--workspace", h.workspace, "--permission", permission, "--role", "backend", "--deadline", "1m"}
+	h.env = []string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "XDG_CACHE_HOME=", "NO_PROXY=127.0.0.1"}
+	if f.env != nil {
+		h.env = append(h.env, f.env(h.home, h.models.URL)...)
+	}
+	h.tg = h.bus.Join(t, "tg:bot", "tg:*")
+	h.start()
+	t.Cleanup(func() {
+		h.stop()
+		if t.Failed() {
+			t.Log(h.log.String())
+		}
+	})
+	return h
+}
+
+// play is the model: it does what the message says.
+func (h *foreignHouse) play(r *request) move {
+	h.mu.Lock()
+	h.saw = append(h.saw, r.results...)
+	h.mu.Unlock()
+	n := len(r.results)
+	if strings.Contains(r.prompt, "C2A KNOCK\n") {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if n == 0 {
+			h.tries["knocks"]++
+		}
+		if n > 0 || h.tries["knocks"] == 1 { // the first one leaves it cold
+			return move{text: "what ends a knock's turn"}
+		}
+		return chat(r, "claim", obj{})
+	}
+	command, argument, _ := strings.Cut(spokenOf(r.prompt), " ")
+	h.mu.Lock()
+	h.tries[command]++
+	try := h.tries[command]
+	h.mu.Unlock()
+	switch {
+	case command == "run" && n == 0:
+		tool, arguments := h.kind.shell(argument)
+		return move{tool: tool, arguments: arguments}
+	case command == "run" && n == 1:
+		return chat(r, "send_message", obj{"text": "ran: " + r.results[0]})
+	case n > 0:
+		return move{text: "what ends the turn: " + command}
+	case command == "answer":
+		return chat(r, "send_message", obj{"text": argument})
+	case command == "react":
+		return chat(r, "react", obj{"signal": argument})
+	case command == "wait", command == "crash" && try == 1:
+		h.asked <- command
+		<-r.gone
+		return move{text: "too late"}
+	case command == "crash":
+		return chat(r, "send_message", obj{"text": "survived"})
+	case command == "meet": // not before both chats are at work
+		h.mu.Lock()
+		if h.tries[argument]++; h.tries[argument] == 1 {
+			h.meet.Done()
+		}
+		h.mu.Unlock()
+		h.meet.Wait()
+		return chat(r, "send_message", obj{"text": "I am in " + argument})
+	}
+	return move{text: "no such command: " + command}
+}
+
+// chat calls a chat tool under the name that the program gives it.
+func chat(r *request, tool string, arguments obj) move {
+	for name := range r.tools {
+		plain := strings.NewReplacer(".", "_", "\x00", "_").Replace(name)
+		if strings.HasSuffix(plain, "chat_"+tool) {
+			return move{tool: name, arguments: arguments}
+		}
+	}
+	if _, searches := r.tools["ToolSearch"]; searches { // claude shows most tools to models that search for them
+		return move{tool: "ToolSearch", arguments: obj{"query": "select:mcp__hubbub__chat_" + tool}}
+	}
+	var names []string
+	for name := range r.tools {
+		names = append(names, name)
+	}
+	return move{text: fmt.Sprintf("there is no tool %s among %q", tool, names)}
+}
+
+// spokenOf is the message of a prompt.
+func spokenOf(prompt string) string {
+	_, message, _ := strings.Cut(prompt, "\nMESSAGE\n<<")
+	fence, text, _ := strings.Cut(message, "\n")
+	text, _, _ = strings.Cut(text, "\n"+fence+">>")
+	return text
+}
+
+func TestForeignPrograms(t *testing.T) {
+	for i := range foreigners {
+		f := &foreigners[i]
+		t.Run(f.name, func(t *testing.T) {
+			t.Run("careful", func(t *testing.T) { careful(t, newForeignHouse(t, f, "reading")) })
+			t.Run("trusted", func(t *testing.T) { trusted(t, newForeignHouse(t, f, "everything")) })
+		})
+	}
+}
+
+// careful has the rows of a program that may only read.
+func careful(t *testing.T, h *foreignHouse) {
+	row(t, "answer", func(t *testing.T) { h.ask("answer hello", "hello") })
+	row(t, "silence", func(t *testing.T) {
+		h.offer("answer nobody")
+		harnesstest.Until(t, "the model hears of it", func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.tries["knocks"] == 1
+		})
+		h.ask("answer after the silence", "after the silence")
+	})
+	row(t, "claim", func(t *testing.T) {
+		h.offer("answer I have it")
+		if got := h.reply(); got != "I have it" {
+			t.Errorf("%q", got)
+		}
+	})
+	row(t, "reaction", func(t *testing.T) {
+		h.say("tg:42", "react done", "")
+		for {
+			if r := h.next(); r.Signal != "" || r.Text != "" {
+				if r.Signal != "done" {
+					t.Errorf("%+v", r)
+				}
+				return
+			}
+		}
+	})
+	row(t, "permission refused", func(t *testing.T) {
+		file := filepath.Join(h.home, "refused")
+		h.say("tg:42", "run touch "+file, "")
+		t.Log(h.reply())
+		if _, err := os.Stat(file); err == nil {
+			t.Error("it ran what it may not")
+		}
+	})
+	row(t, "edit", func(t *testing.T) {
+		h.say("tg:42", "wait", "")
+		<-h.asked
+		h.event("tg:42", protocol.ChatMessage{Text: "answer as edited", Event: "edit", SourceID: fmt.Sprint("e", h.said)})
+		if got := h.reply(); got != "as edited" {
+			t.Errorf("%q", got)
+		}
+	})
+	row(t, "two chats", func(t *testing.T) {
+		h.meet.Add(2)
+		h.say("tg:42", "meet tg:42", "")
+		h.say("tg:43", "meet tg:43", "")
+		for range 2 {
+			for {
+				d := h.tg.Next(t)
+				var r protocol.ChatReply
+				if d.Decode(&r) == nil && r.Text != "" {
+					if r.Text != "I am in "+string(d.Topic) {
+						t.Errorf("in %s: %q", d.Topic, r.Text)
+					}
+					break
+				}
+			}
+		}
+	})
+	row(t, "crash", func(t *testing.T) {
+		h.say("tg:42", "crash", "")
+		<-h.asked
+		for _, pid := range children(h.program.Process.Pid) {
+			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
+		}
+		if got := h.reply(); got != "survived" {
+			t.Errorf("%q", got)
+		}
+	})
+	row(t, "secrets", func(t *testing.T) { h.secrets(t) })
+}
+
+// trusted has the rows of a program that may do anything.
+func trusted(t *testing.T, h *foreignHouse) {
+	row(t, "permission granted and workspace", func(t *testing.T) {
+		h.say("tg:42", "run touch made && pwd", "")
+		if got := h.reply(); !strings.Contains(got, h.workspace) {
+			t.Errorf("%q", got)
+		}
+		if _, err := os.Stat(filepath.Join(h.workspace, "made")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// row runs one row of the table.
+func row(t *testing.T, name string, do func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		began := time.Now()
+		do(t)
+		t.Log(time.Since(began).Round(time.Millisecond))
+	})
+}
+
+// event sends a message of Will with what it needs added.
+func (h *foreignHouse) event(from protocol.PeerID, m protocol.ChatMessage) {
+	if m.Chat == nil {
+		m.Chat = &protocol.Chat{ID: from.Name(), Kind: "dm"}
+	}
+	m.Author = &protocol.Author{ID: "77", Kind: "human"}
+	h.tg.SendAs(h.t, from, "agent:lead", protocol.TypeTGMessage, m)
+}
+
+// offer sends a message to whoever has the agent's role.
+func (h *foreignHouse) offer(text string) {
+	h.said++
+	h.event("tg:42", protocol.ChatMessage{
+		Text: text, SourceID: fmt.Sprint("e", h.said), Mentions: []string{"role:backend"}, Chat: &protocol.Chat{ID: "42", Kind: "channel"},
+	})
+}
+
+func (h *foreignHouse) next() protocol.ChatReply {
+	var r protocol.ChatReply
+	h.tg.Next(h.t).Decode(&r) //nolint:errcheck // then it is empty
+	return r
+}
+
+// children lists the processes that a process has started.
+func children(pid int) (all []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) //nolint:errcheck // the pattern is right
+	for _, task := range tasks {
+		raw, _ := os.ReadFile(task) //nolint:errcheck // it has ended
+		for _, word := range strings.Fields(string(raw)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				all = append(append(all, child), children(child)...)
+			}
+		}
+	}
+	return all
+}
+
+// secrets looks for tokens of ours where they must not be.
+func (h *foreignHouse) secrets(t *testing.T) {
+	var own struct{ Token string }
+	raw, err := os.ReadFile(filepath.Join(h.data, "mcp.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &own)
+	}
+	if err != nil || own.Token == "" {
+		t.Fatal(err)
+	}
+	look := func(where string, content []byte) {
+		for name, secret := range map[string]string{"the bus token": busToken, "the agent's own token": own.Token} {
+			if strings.Contains(string(content), secret) {
+				t.Errorf("%s holds %s", where, name)
+			}
+		}
+	}
+	for _, pid := range children(h.program.Process.Pid) {
+		for _, file := range []string{"environ", "cmdline"} {
+			raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)) //nolint:errcheck // it has ended
+			look(fmt.Sprintf("%s of process %d", file, pid), raw)
+			if strings.Contains(string(raw), "Bearer ") { // of the chat tools: see mcptools.ownUser
+				t.Logf("%s of process %d holds the bearer token of a chat", file, pid)
+			}
+		}
+	}
+	for _, folder := range []string{h.home, h.workspace} {
+		filepath.WalkDir(folder, func(path string, _ os.DirEntry, _ error) error { //nolint:errcheck // it returns none
+			raw, _ := os.ReadFile(path) //nolint:errcheck // a folder
+			look(path, raw)
+			return nil
+		})
+	}
+	for _, body := range h.models.seen {
+		look("a request to the model", []byte(body))
+	}
+}
