@@ -45,7 +45,7 @@ func (s *session) initialize(m jsonrpc.Message) {
 		return
 	}
 	answer := func() { s.answerInitialize(m, len(patterns)) }
-	if s.late(s.batch.at) || !mayCome(s, m, id, len(patterns)) {
+	if hungUp(s.stream) || s.late(s.batch.at) || !mayCome(s, m, id, len(patterns)) {
 		return // the sweeper will end the session, or it may try again
 	}
 	if !s.take(s.batch, id, patterns, answer) {
@@ -98,6 +98,13 @@ func (s *session) mayOpen(id protocol.PeerID, patterns map[protocol.Pattern]bool
 		}
 	}
 	return "", nil
+}
+
+// hungUp reports whether the peer has given up a connection, for example because this
+// program stood still. It must not lose its identity to what it sent before.
+func hungUp(stream jsonrpc.Stream) bool {
+	p, ok := stream.(interface{ HungUp() bool })
+	return ok && p.HungUp()
 }
 
 // late reports whether the time to initialize is over. It may be long over if this

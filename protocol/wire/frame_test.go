@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -264,5 +265,35 @@ func TestAFrameStaysWhileCloseReads(t *testing.T) {
 	}
 	if _, err := server.Read(); err == nil {
 		t.Error("a message after Close")
+	}
+}
+
+// TestAHangUpShowsBehindUnreadInput closes a connection whose last frames were not read.
+func TestAHangUpShowsBehindUnreadInput(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("it is unknown here")
+	}
+	accepted := make(chan *WebSocket, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ws, err := Accept(w, r, "", nil); err == nil {
+			accepted <- ws
+		}
+	}))
+	defer s.Close()
+	conn, _ := upgrade(t, s.Listener.Addr().String())
+	server := <-accepted
+	defer server.Close(CloseNormal, "")
+	if server.HungUp() {
+		t.Error("it hung up before it did")
+	}
+	if _, err := conn.Write(appendFrame(nil, wholeText, []byte("last"), true)); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	for !server.HungUp() {
+		runtime.Gosched()
+	}
+	if frame, err := server.Read(); err != nil || string(frame) != "last" {
+		t.Errorf("read %q, %v", frame, err)
 	}
 }

@@ -14,6 +14,20 @@ func unread(raw syscall.RawConn) int { return queue(raw, unix.SIOCOUTQ) }
 // 0 if that is unknown.
 func arrived(raw syscall.RawConn) int { return queue(raw, unix.SIOCINQ) }
 
+// hungUp reports whether the other side has closed its direction, even if input waits that
+// was not read yet.
+func hungUp(raw syscall.RawConn) (gone bool) {
+	if raw == nil {
+		return false
+	}
+	err := raw.Control(func(fd uintptr) {
+		list := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(list, 0)
+		gone = err == nil && n > 0
+	})
+	return gone && err == nil
+}
+
 // queue returns the length of one of a socket's queues.
 func queue(raw syscall.RawConn, request uint) (length int) {
 	if raw == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"syscall"
 	"time"
 
 	"hubbub/protocol/defaults"
@@ -207,11 +208,17 @@ func (s *WebSocket) Buffered() int { return s.net.buffered() }
 func (s *WebSocket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
 // Behind reports whether input waits that was not read yet. It may contain a pong.
-func (s *WebSocket) Behind() bool {
+func (s *WebSocket) Behind() bool { return arrived(s.socket()) > 0 }
+
+// HungUp reports whether the other side has closed the connection, although there may be
+// input of before that was not read yet.
+func (s *WebSocket) HungUp() bool { return hungUp(s.socket()) }
+
+func (s *WebSocket) socket() syscall.RawConn {
 	if s.net.raw != nil {
-		return arrived(s.net.raw) > 0
+		return s.net.raw
 	}
-	return arrived(socketUnder(s.net.Conn)) > 0
+	return socketUnder(s.net.Conn)
 }
 
 // maxReason is the most bytes that a close frame has for a reason.
