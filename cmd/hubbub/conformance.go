@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/conformance"
@@ -31,15 +35,17 @@ func newConformance() *cobra.Command {
 
 func newConformanceBus() *cobra.Command {
 	var (
-		only    string
-		timeout time.Duration
-		show    bool
+		only        string
+		timeout     time.Duration
+		show, inUse bool
 	)
 	cmd := &cobra.Command{
 		Use:   "bus",
 		Short: "Run the wire transcripts against any bus that speaks the protocol",
 		Long: "Runs the transcripts of protocol/testdata against the bus of --bus, ours or another's: one line per case\n" +
-			"and a count. The bus must be open, or the token must grant every identity.",
+			"and a count. The bus must be open, or the token must grant every identity. The cases have identities of their\n" +
+			"own. Still, a bus with peers is refused, unless --in-use is given: then those cases are skipped that would\n" +
+			"take over agent:system or collab:broker, or hear what others send.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			env := program.From(cmd)
 			cases, err := transcript.Load(protocol.Transcripts)
@@ -60,8 +66,17 @@ func newConformanceBus() *cobra.Command {
 			if err := reach(cmd.Context(), env.Buses[0], token); err != nil {
 				return err
 			}
+			if err := checkIdle(cmd.Context(), env); err != nil && !inUse {
+				return err
+			}
 			t := &tally{cmd: cmd, counts: map[string]int{}}
+			mark := "conformance-" + rand.Text()[:8] + "-"
 			for _, c := range cases {
+				c = c.Own(mark)
+				if why := c.Disturbs(); why != "" && inUse {
+					t.add(conformance.Verdict{Case: c.Name, Title: c.Title, Result: conformance.Skipped, Error: why})
+					continue
+				}
 				t.add(judge(cmd.Context(), &c, timeout, transcript.WebSocket(env.Buses[0], token)))
 				if t.err != nil {
 					break
@@ -72,8 +87,20 @@ func newConformanceBus() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&only, "only", "", "run only the cases whose name contains this")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "for each case")
+	cmd.Flags().BoolVar(&inUse, "in-use", false, "run although peers are connected to the bus, without the cases that would disturb them")
 	cmd.Flags().BoolVar(&show, "show", false, "print the transcripts instead of running them")
 	return cmd
+}
+
+// checkIdle refuses a bus that has peers. A bus that cannot tell is taken at its word: the
+// cases have identities of their own.
+func checkIdle(ctx context.Context, env *program.Env) error {
+	raw, bus, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet)
+	var list []report.Peer
+	if err != nil || bus != env.Buses[0] || json.Unmarshal(raw, &list) != nil || len(list) == 0 {
+		return nil
+	}
+	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or --in-use, which leaves out the cases that would disturb them", bus, list[0].ID, len(list))
 }
 
 // noCase is the error if no case was chosen: nothing tested is no success.

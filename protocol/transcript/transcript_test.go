@@ -26,6 +26,20 @@ func TestTranscripts(t *testing.T) {
 					t.Error(err)
 				}
 			})
+			t.Run("own identities", func(t *testing.T) {
+				own := c.Own("own-")
+				b := bustest.StartInMemory(t, nil)
+				err := own.Run(t.Context(), func(ctx context.Context) (transcript.Conn, error) {
+					s, err := b.Dial(ctx)
+					if err != nil {
+						return nil, err
+					}
+					return transcript.OverStream(s, nil, wire.CloseCode), nil
+				})
+				if err != nil && !errors.Is(err, transcript.ErrSkipped) {
+					t.Error(err)
+				}
+			})
 			t.Run("memory", func(t *testing.T) {
 				b := bustest.StartInMemory(t, nil)
 				err := c.Run(t.Context(), func(ctx context.Context) (transcript.Conn, error) {
@@ -44,4 +58,30 @@ func TestTranscripts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCasesOfTheirOwnDisturbNobody looks at which cases can run beside others' peers.
+func TestCasesOfTheirOwnDisturbNobody(t *testing.T) {
+	cases, err := transcript.Load(protocol.Transcripts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disturb := map[string]string{}
+	for _, c := range cases {
+		own := c.Own("own-")
+		if why := own.Disturbs(); why != "" {
+			disturb[c.Name] = why
+		}
+	}
+	if len(disturb) > len(cases)/3 {
+		t.Errorf("too many of %d cases disturb others: %v", len(cases), disturb)
+	}
+	for name, why := range map[string]string{
+		"roles": "it would take agent:system over", "patterns": "it would hear what others send", "takeover": "", "observe": "", "send": "",
+	} {
+		if disturb[name] != why {
+			t.Errorf("%s: %q; want %q", name, disturb[name], why)
+		}
+	}
+	t.Log(disturb)
 }

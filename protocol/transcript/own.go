@@ -1,0 +1,62 @@
+package transcript
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"hubbub/protocol"
+)
+
+// identity finds the beginning of an identity, or of a pattern of identities, in a frame.
+// agent:system and collab:broker stay: what they may do hangs on the whole name.
+var identity = regexp.MustCompile(`"(agent|tg|chorus|cli|system):`)
+
+const (
+	system = `"agent:system"`
+	broker = `"collab:broker"`
+)
+
+// Own returns the case with identities and topics of its own, which all begin with the mark
+// behind their family: no peer of another has them, or is heard by them.
+func (c *Case) Own(mark string) Case {
+	own := *c
+	own.steps = slices.Clone(c.steps)
+	for i, s := range own.steps {
+		s.lines = slices.Clone(s.lines)
+		for j, line := range s.lines {
+			parts := strings.Split(line, system)
+			for k := range parts {
+				parts[k] = identity.ReplaceAllString(parts[k], `"$1:`+mark)
+			}
+			s.lines[j] = strings.Join(parts, system)
+		}
+		own.steps[i] = s
+	}
+	return own
+}
+
+// Disturbs returns how a case would disturb a bus that is in use, or "": it takes an
+// identity that exists once, or hears what is not sent by itself.
+func (c *Case) Disturbs() string {
+	for _, s := range c.steps {
+		if s.verb != "send" {
+			continue
+		}
+		for _, line := range s.lines {
+			for _, id := range []string{system, broker} {
+				if strings.Contains(line, `"clientId":`+id) {
+					return "it would take " + strings.Trim(id, `"`) + " over"
+				}
+			}
+			for _, m := range topics.FindAllStringSubmatch(line, -1) {
+				if !strings.Contains(line, `"`+protocol.MethodSendMessage+`"`) && strings.ContainsAny(m[1], "*?") && !identity.MatchString(m[0][len(`"topic":`):]) {
+					return "it would hear what others send"
+				}
+			}
+		}
+	}
+	return ""
+}
+
+var topics = regexp.MustCompile(`"topic":"([^"]*)"`)
