@@ -27,6 +27,7 @@ var reasonWords = map[string]string{
 	"reaction_asks":         "somebody's reaction to what the agent said asks for more",
 	"reaction_elsewhere":    "somebody reacted to what another said",
 	"reaction_removed":      "a reaction was taken back",
+	"reaction_proceeds":     "a person agrees to what the agent asked: it may go on",
 	"role_mention":          "a role that the agent has is mentioned",
 	"status":                "it only tells how work goes on",
 	"stop_word":             "it tells the agent to stop",

@@ -22,6 +22,7 @@ type settings struct {
 	tg            tg.Options
 	api           botapi.Options
 	webhookSecret string // file
+	glyphs        []string
 	standby       program.Standby
 }
 
@@ -49,6 +50,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.IntVar(&o.GroupPerMinute, "group-per-minute", 20, "most sends to one group in a minute (0: no limit)")
 	fs.IntVar(&o.BotPerSecond, "bot-per-second", 30, "most sends of the bot in a second (0: no limit)")
 	fs.BoolVar(&o.ResendUnknown, "resend-unknown", false, "send again where nobody knows whether a send arrived: messages may come twice")
+	fs.StringArrayVar(&s.glyphs, "glyph", nil, "emoji that shows and means a signal, such as working=🔥 (repeatable); Telegram takes only some")
 	fs.StringVar(&o.FilesListen, "files-listen", "", "where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
 	fs.StringVar(&o.FilesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
 	s.standby.Flags(fs)
@@ -98,6 +100,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--poll-timeout must be between 1s and 50s; Telegram waits no longer")
 	case o.MinSendInterval < 0 || o.GroupPerMinute < 0 || o.BotPerSecond < 0:
 		return program.Usage("--min-send-interval, --group-per-minute and --bot-per-second must not be negative")
+	}
+	if o.Glyphs, err = tg.ParseGlyphs(s.glyphs); err != nil {
+		return program.Usage("--glyph: %s", err)
 	}
 	for _, address := range []struct{ flag, raw string }{{"api-url", s.api.URL}, {"webhook-url", o.WebhookURL}, {"files-url", o.FilesURL}} {
 		u, err := url.Parse(address.raw)

@@ -313,3 +313,45 @@ func TestAnAnswerInTheTurnOfTheClaimIsEnough(t *testing.T) {
 		w.wantDispositions("e1 claimed", "e1 responded")
 	})
 }
+
+// TestWhatReactionsMean: agreeing to a question of the agent lets it go on, with a turn;
+// done closes what is open of the message, or of what the agent said to it.
+func TestWhatReactionsMean(t *testing.T) {
+	react := func(w *world, id, signal, about, author string) {
+		w.say(protocol.ChatMessage{
+			SourceID: id, Event: "reaction", Signal: signal, Chat: &protocol.Chat{ID: "42", Kind: "dm"},
+			Author: &protocol.Author{ID: "77"}, ReplyTo: &protocol.ReplyTo{SourceID: about, Author: author},
+		})
+		w.sleep(5 * time.Second)
+	}
+	s := newStub(func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		switch turn.Event.EventID {
+		case "e1":
+			return harness.Outcome{State: harness.Finished, FinalText: "Shall I deploy?"}, nil
+		case "e2", "e3":
+			call(tools, "chat.defer", map[string]any{"eta": "1h"})
+		case "r1":
+			call(tools, "chat.send_message", map[string]any{"text": "Deployed."})
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "is it ready?"))
+		w.sleep(5 * time.Second)
+		status := protocol.DeliveryStatus{Status: protocol.StatusDelivered, IdempotencyKey: w.replies[0].IdempotencyKey, SourceID: "s1"}
+		w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, status)
+		w.sleep(time.Second)
+		react(w, "r0", "agree", "s9", "agent:lead") // of no question that it knows
+		react(w, "r1", "agree", "s1", "agent:lead")
+		w.wantTexts("Shall I deploy?", "Deployed.")
+		if turns := w.stub.seen(); len(turns) != 2 || turns[1].Event.Knock == nil || !strings.Contains(turns[1].Event.Knock.Topic, "the reaction agree") {
+			t.Errorf("%d turns", len(turns))
+		}
+		w.say(dm("e2", "water the plants"))
+		w.sleep(5 * time.Second)
+		w.say(dm("e3", "feed the cat"))
+		w.sleep(5 * time.Second)
+		react(w, "r2", "done", "e2", "")
+		w.wantDispositions("e1 responded", "r0 ignored", "r1 responded", "e2 deferred", "e3 deferred", "e2 acknowledged", "r2 ignored")
+	})
+}

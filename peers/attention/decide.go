@@ -36,6 +36,7 @@ const (
 	ActionCancel Action = "cancel" // stop what runs for this author in this conversation
 	ActionLeave  Action = "leave"  // one answer more, then no part in this place
 	ActionReturn Action = "return" // take part again
+	ActionSettle Action = "settle" // close what is open of the message reacted to, or of what it answers: it is handled already
 )
 
 // Decide returns how the agent self treats the event e, given what its records

@@ -23,6 +23,10 @@ var rules = []rule{
 	{"reaction_removed", all(ofKind(KindReaction), withSignal("")), reacted, PolicyMustNotRespond, ModeSilent, ActionNone},
 	{"reaction_asks", all(ofKind(KindReaction), onMine, withSignal(SignalDeclined, SignalBlocked, SignalUnclear)),
 		toMe, PolicyMayRespond, ModeNotify, ActionNone},
+	{"reaction_proceeds", all(ofKind(KindReaction), onMine, withSignal(SignalAgree), func(v *view) bool { return v.facts.Asked }),
+		toMe, PolicyMayRespond, ModeNotify, ActionNone},
+	{"reaction", all(ofKind(KindReaction), onMine, withSignal(SignalDone), byPerson), toMe, PolicyMustNotRespond, ModeNotify, ActionSettle},
+	{"reaction_elsewhere", all(ofKind(KindReaction), withSignal(SignalDone), byPerson, ofNoAgent), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionSettle},
 	{"reaction", all(ofKind(KindReaction), onMine), toMe, PolicyMustNotRespond, ModeNotify, ActionNone},
 	{"reaction_elsewhere", ofKind(KindReaction), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 
@@ -75,6 +79,10 @@ func withSignal(signals ...Signal) func(*view) bool {
 
 // onMine reports whether a reaction was put on a message of this agent.
 func onMine(v *view) bool { return v.replyMe }
+
+func ofNoAgent(v *view) bool { return !v.replyNot }
+
+func byPerson(v *view) bool { return v.event.authorKind() == AuthorHuman }
 
 // reacted returns at whom a reaction is aimed: at the author of its message.
 func reacted(v *view) Directedness {

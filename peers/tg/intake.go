@@ -97,7 +97,11 @@ func (in *intake) readSafely(raw json.RawMessage) (h happening, err error) {
 			err = fmt.Errorf("the program failed on this update: %v", p)
 		}
 	}()
-	return read(raw, &in.me)
+	h, err = read(raw, &in.me)
+	if h.draft.Content.Event == protocol.EventReaction {
+		h.draft.Content.Signal = in.opts.signalOf(h.draft.Content.Text)
+	}
+	return h, err
 }
 
 // takeIn does what follows from a happening. It returns why no agent hears of

@@ -33,6 +33,8 @@ type Options struct {
 	FilesListen string // where references to files are served; default 127.0.0.1 with a port that stays; NoFiles: nowhere
 	FilesURL    string // address of that listener for others; default http://<FilesListen>
 
+	Glyphs map[string]string // emoji of signals, in place of the usual ones
+
 	SpawnPatience time.Duration // until a user is told that no agent came; default 30s
 	AlbumWait     time.Duration // for more pictures of an album; default 1.5s
 	TypingHold    time.Duration // how long one sign of typing lasts; default 30s

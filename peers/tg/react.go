@@ -1,9 +1,12 @@
 package tg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"hubbub/peers/outbox"
@@ -41,7 +44,7 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 	}
 	err := out.call(ctx, "setMessageReaction", map[string]any{
 		"chat_id": telegramChat, "message_id": message,
-		"reaction": []map[string]string{{"type": "emoji", "emoji": reactionOf[signal]}},
+		"reaction": []map[string]string{{"type": "emoji", "emoji": out.opts.glyph(signal)}},
 	}, nil)
 	if refused, ok := errors.AsType[*botapi.Error](err); ok && refused.Code == 400 && refused.MigrateTo == 0 &&
 		(refused.Says("REACTION") || refused.Says("not enough rights") || refused.Says("can't be")) {
@@ -60,7 +63,7 @@ func (out *outbound) react(ctx context.Context, o *outgoing) (*models.Message, e
 func (out *outbound) statusLine(ctx context.Context, o *outgoing) (*models.Message, error) {
 	line := *o
 	line.content.ReplyTo = o.content.InReplyTo
-	text := fmt.Sprintf("%s %s: %s", reactionOf[o.body], protocol.PeerID(o.agent).Name(), o.body)
+	text := fmt.Sprintf("%s %s: %s", out.opts.glyph(o.body), protocol.PeerID(o.agent).Name(), o.body)
 	return out.sendText(ctx, &line, markdown.Plain(text))
 }
 
@@ -78,14 +81,36 @@ var reactionOf = map[string]string{
 	"unclear":  "🤔",
 }
 
+// plainEmoji leaves out variation selectors and genders, which do not matter.
+var plainEmoji = strings.NewReplacer("\ufe0f", "", "\u200d♂", "", "\u200d♀", "")
+
+// alsoMean are emoji that people use for a signal besides the one that shows it.
+var alsoMean = map[string]string{"👎": "declined", "✅": "done", "❓": "unclear"}
+
 // signalOf returns the signal that a person's reaction gives, empty for emoji
-// without a meaning. Variation selectors and genders do not matter.
-func signalOf(emoji string) string {
-	plain := strings.NewReplacer("\ufe0f", "", "\u200d♂", "", "\u200d♀", "").Replace(emoji)
-	for signal, e := range reactionOf {
-		if e == plain {
+// without a meaning.
+func (o *Options) signalOf(emoji string) string {
+	plain := plainEmoji.Replace(emoji)
+	for signal := range reactionOf {
+		if plainEmoji.Replace(o.glyph(signal)) == plain {
 			return signal
 		}
 	}
-	return ""
+	return alsoMean[plain]
+}
+
+// glyph returns the emoji that shows a signal.
+func (o *Options) glyph(signal string) string { return cmp.Or(o.Glyphs[signal], reactionOf[signal]) }
+
+// ParseGlyphs reads a choice of emoji for signals, such as working=🔥.
+func ParseGlyphs(list []string) (map[string]string, error) {
+	glyphs := map[string]string{}
+	for _, given := range list {
+		signal, emoji, _ := strings.Cut(given, "=")
+		if reactionOf[signal] == "" || emoji == "" {
+			return nil, fmt.Errorf("%q is not of the form SIGNAL=EMOJI with one of the signals %s", given, strings.Join(slices.Sorted(maps.Keys(reactionOf)), ", "))
+		}
+		glyphs[signal] = emoji
+	}
+	return glyphs, nil
 }

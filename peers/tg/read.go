@@ -254,7 +254,6 @@ func readReaction(r *models.MessageReactionUpdated, update int64) happening {
 		h.skip = "a reaction was removed"
 	}
 	h.setContent(protocol.EventReaction, emoji, r.Date)
-	h.draft.Content.Signal = signalOf(emoji)
 	h.draft.ReplyMessage = r.MessageID
 	return h
 }

@@ -3,7 +3,9 @@ package tg_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/tgtest"
@@ -85,6 +87,38 @@ func FuzzUpdate(f *testing.F) {
 				if m == "" {
 					t.Error("an empty mention")
 				}
+			}
+		}
+	})
+}
+
+func TestGlyphsAreASetting(t *testing.T) {
+	glyphs, err := tg.ParseGlyphs([]string{"working=🔥", "done=🏆"})
+	if err != nil || glyphs["working"] != "🔥" {
+		t.Fatal(glyphs, err)
+	}
+	for _, wrong := range []string{"working", "working=", "shouting=🔥", "=🔥"} {
+		if _, err := tg.ParseGlyphs([]string{wrong}); err == nil || !strings.Contains(err.Error(), "SIGNAL=EMOJI") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	inHouse(t, func(t *testing.T, h *house) {
+		h.opts.Glyphs = glyphs
+		will, dm := h.dm("Will")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.spawner("agent:lead")
+		h.start()
+		m := h.api.Say(dm, will, "deploy it")
+		said := next(t, lead)
+		lead.Send(t, topic(dm.ID), protocol.TypeTGReply, protocol.ChatReply{Signal: "working", InReplyTo: said.SourceID})
+		h.pass(5 * time.Second)
+		if calls := h.api.Calls("setMessageReaction"); len(calls) != 1 || !strings.Contains(string(calls[0].Params["reaction"]), "🔥") {
+			t.Errorf("the reactions are %+v", calls)
+		}
+		for emoji, want := range map[string]string{"🏆": "done", "👌": "", "👍": "agree", "👎": "declined"} {
+			h.api.React(dm, will, m.ID, nil, emoji)
+			if got := next(t, lead); got.Signal != want {
+				t.Errorf("%s means %q, want %q", emoji, got.Signal, want)
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 
 	"hubbub/peers/attention"
 	"hubbub/peers/store"
+	"hubbub/protocol"
 )
 
 // A PlaceChange is what happens to the agent in a conversation or thread, as an
@@ -65,11 +66,17 @@ func (v *View) Facts(e *Entry) attention.Facts {
 		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message'), 0)`,
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
-	facts.Asked = lastOwn > lastOther && strings.HasSuffix(strings.TrimRight(lastText, " \n\t)*_"), "?")
+	facts.Asked = lastOwn > lastOther && asks(lastText)
+	if c.Event == protocol.EventReaction && c.ReplyTo != nil {
+		facts.Asked = asks(store.Value[string](v.Tx, `SELECT text FROM sent WHERE chat = ? AND source_id = ? AND kind = 'text'`, e.Chat, c.ReplyTo.SourceID))
+	}
 	facts.OtherAgents = store.All(v.Tx, store.Itself[string], `SELECT DISTINCT author FROM events
 		WHERE conversation = ? AND author_kind = 'agent' AND author NOT IN (?, ?) LIMIT 100`, c.Chat.ID, v.m.id, v.m.id.Name())
 	return facts
 }
+
+// asks reports whether a text ends with a question.
+func asks(text string) bool { return strings.HasSuffix(strings.TrimRight(text, " \n\t)*_"), "?") }
 
 // Standing returns what the records say about an event at this moment. text is what
 // the agent wants to say; e may be nil.

@@ -148,6 +148,23 @@ func (tx *Tx) StopPlace(stop *Entry) {
 	}
 }
 
+// SettleDone closes what is open of the message that a person marked as done: the
+// message itself, or what the agent answered with it. An answer that is on its way counts.
+func (tx *Tx) SettleDone(reaction *Entry) {
+	c := &reaction.Content
+	if c.ReplyTo == nil || c.ReplyTo.SourceID == "" {
+		return
+	}
+	reason := "done already, says " + c.Author.Kind + ":" + attention.HeaderValue(c.Author.ID)
+	for _, e := range tx.entries(`WHERE chat = ?1 AND event_id <> ?3 AND `+isOpen+` AND (source_id = ?2
+		OR event_id IN (SELECT event_id FROM sent WHERE chat = ?1 AND source_id = ?2))`, reaction.Chat, c.ReplyTo.SourceID, reaction.EventID) {
+		for _, t := range tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID) {
+			tx.cancel(t, reason)
+		}
+		tx.Move(e, Acknowledge, reason)
+	}
+}
+
 // Bounds of putting an event off. A model gets a deferred event back; a program
 // that works in its own time has it, and gets no second delivery.
 const (

@@ -164,6 +164,9 @@ func (m *Mailbox) settled(within *store.Tx, item outbox.Item, outcome outbox.Sta
 // Delivered takes what a chat says became of a message. One that is not known any
 // more, or was a typing sign, is passed over.
 func (tx *Tx) Delivered(chat protocol.Topic, s *protocol.DeliveryStatus) {
+	if s.Status == protocol.StatusDelivered && s.SourceID != "" {
+		tx.Exec(`UPDATE sent SET source_id = ?1 WHERE (message_id = ?2 OR ?2 = '' AND key = ?3) AND chat = ?4`, s.SourceID, s.MessageID, s.IdempotencyKey, chat)
+	}
 	if s.Status != protocol.StatusFailed && s.Status != protocol.StatusUnknown {
 		return
 	}

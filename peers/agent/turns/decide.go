@@ -40,6 +40,8 @@ func act(tx *mailbox.Tx, e *mailbox.Entry) {
 		return
 	case attention.ActionCancel:
 		tx.StopPlace(e)
+	case attention.ActionSettle:
+		tx.SettleDone(e)
 	}
 	if e.Decision.Directedness == attention.DirectedToMe && e.Decision.Policy == attention.PolicyMustRespond {
 		tx.SetPlace(e, mailbox.Joined)
