@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"hubbub/activitylog/view"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/broker"
 	"hubbub/peers/peer"
@@ -19,6 +20,7 @@ import (
 func main() {
 	var opts broker.Options
 	var standby program.Standby
+	var keep string
 	program.Main(program.Program{
 		Name:    "hubbub-broker",
 		Summary: "keeps work, questions and claims, and wakes the one who is responsible",
@@ -26,10 +28,28 @@ func main() {
 			fs.DurationVar(&opts.SweepInterval, "sweep-interval", time.Minute, "time between two looks for work that nobody has touched")
 			fs.DurationVar(&opts.StaleAfter, "stale-after", 30*time.Minute, "how long work may rest before the one with the next move is woken")
 			fs.DurationVar(&opts.EndpointTimeout, "endpoint-timeout", 30*time.Second, "how long an agent's endpoint may be silent before it counts as offline")
+			fs.StringVar(&keep, "event-keep", "90d", "how long events and what is done are kept: an age such as 90d, or forever")
 			standby.Flags(fs)
 		},
-		Run: func(ctx context.Context, env *program.Env) error { return run(ctx, env, &opts, &standby) },
+		Run: func(ctx context.Context, env *program.Env) (err error) {
+			if opts.Keep, err = parseKeep(keep, time.Now()); err != nil {
+				return err
+			}
+			return run(ctx, env, &opts, &standby)
+		},
 	})
+}
+
+// parseKeep reads --event-keep; what is kept for good is less than 0.
+func parseKeep(text string, now time.Time) (time.Duration, error) {
+	if text == "forever" {
+		return -1, nil
+	}
+	at, err := view.Moment("event-keep", text, now)
+	if err != nil || !at.Before(now) {
+		return 0, program.Usage("--event-keep %q is neither an age such as 90d, nor forever", text)
+	}
+	return now.Sub(at), nil
 }
 
 func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *program.Standby) (err error) {

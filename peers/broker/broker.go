@@ -26,6 +26,7 @@ type Options struct {
 	SweepInterval   time.Duration    // between two looks for stale work; default 1m
 	StaleAfter      time.Duration    // how long work may rest before its next-move owner is woken; default 30m
 	EndpointTimeout time.Duration    // without a heartbeat, after which an endpoint is offline; default 30s
+	Keep            time.Duration    // for which events and what is done are kept; default 90 days, less than 0 is for good
 	RetireAfter     time.Duration    // for which an endpoint may be offline before it is forgotten; default 7 days
 	Now             func() time.Time // default time.Now
 	OnReady         func()           // called once, when the broker is connected and subscribed
@@ -37,6 +38,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.SweepInterval, time.Minute)
 	defaults.Positive(&d.StaleAfter, 30*time.Minute)
 	defaults.Positive(&d.EndpointTimeout, 30*time.Second)
+	defaults.Set(&d.Keep, 90*24*time.Hour)
 	defaults.Positive(&d.RetireAfter, 7*24*time.Hour)
 	defaults.Set(&d.Now, time.Now)
 	defaults.Log(&d.Log)
@@ -122,7 +124,7 @@ func (b *Broker) Run(outer context.Context) error {
 
 // open loads what is stored and takes up what was left unsent.
 func (b *Broker) open(ctx context.Context) error {
-	state, err := load(ctx, b.db)
+	state, err := load(ctx, b.db, b.opts.Now())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -73,7 +74,7 @@ func (t *tx) takeOver(r *record, p collab.WorkParams) {
 		checkNames("waitingOn.kind", on.Kind, "waitingOn.targetId", on.TargetID)
 		checkLength("waitingOn.label", on.Label, maxTitle)
 		r.WaitingOn = &collab.WaitingOn{Kind: on.Kind, Label: on.Label, TargetID: on.TargetID}
-		if on.TargetID != "" && t.records[on.TargetID] == nil && kinds[on.Kind] == nil {
+		if on.TargetID != "" && t.records.get(on.TargetID) == nil && kinds[on.Kind] == nil {
 			r.WaitingOn.TargetIdentity = t.partyIn(&before, on.TargetID).id
 		}
 	}
@@ -114,20 +115,22 @@ func (s *state) checkCycles(r *record) {
 
 func (s *state) checkCycle(r *record, what string, next func(r *record) string) {
 	path := []string{r.ID}
-	for id := next(r); s.records[id] != nil || id == r.ID; id = next(s.records[id]) {
+	for id := next(r); id != ""; {
 		if path = append(path, id); id == r.ID {
 			invalid("%s leads back to %s itself: %s", what, r.ID, text.Clip(strings.Join(path, " -> "), maxName))
 		}
-		if len(path) > maxList { // a cycle of a released version
+		other := s.records.get(id)
+		if other == nil || len(path) > maxList { // a cycle of a released version
 			return
 		}
+		id = next(other)
 	}
 }
 
 // create stores a record, unless the same request has made it before. With wake it
 // wakes the one responsible too.
 func (t *tx) create(r *record, wake bool) collab.Result {
-	old := t.records[r.ID]
+	old := t.records.get(r.ID)
 	switch {
 	case old == nil:
 		t.put(nil, r)
@@ -191,7 +194,7 @@ func (t *tx) cancelObsolete(old, r *record) {
 func (t *tx) owed(recordID string) (list []collab.Delivery) {
 	for _, agent := range sortedKeys(t.openTo) {
 		for _, id := range t.openTo[agent] {
-			d := t.deliveries[id]
+			d := t.deliveries.get(id)
 			if (d.WorkItemID == recordID || d.QuestionID == recordID) && (d.Wake == wakeWanted || d.Wake == wakeMissed) {
 				list = append(list, *d)
 			}
@@ -202,7 +205,7 @@ func (t *tx) owed(recordID string) (list []collab.Delivery) {
 
 // result answers with a record; with wake it also wakes the one whose move it is.
 func (t *tx) result(id string, wake bool) (out collab.Result) {
-	r := t.records[id]
+	r := t.records.get(id)
 	if r.isQuestion() {
 		out.Question = r.question()
 	} else {
@@ -230,7 +233,7 @@ func (t *tx) wakeInto(out *collab.Result, r *record) collab.Decision {
 
 // record returns a record of a kind.
 func (s *state) record(kind, id string) *record {
-	r := s.records[id]
+	r := s.records.get(id)
 	if r == nil || r.Kind != kind {
 		notFound(kinds[kind].name, id)
 	}
@@ -247,13 +250,23 @@ func (v *view) recordToMove(kind, id string) *record {
 	return r
 }
 
+// openRecords lists the records of a kind about which something is owed, oldest first.
+func (s *state) openRecords(kind string) (list []*record) {
+	for _, id := range s.records.open() {
+		if r := s.records.get(id); r.Kind == kind {
+			list = append(list, r)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *record) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
+	return list
+}
+
 // recordsOf lists the records of a kind that fit, oldest first. Empty conditions
 // fit all.
 func (v *view) recordsOf(kind string, state collab.WorkState, owner, next string) (list []*record) {
 	ownedBy, movedBy := v.shownAs(owner), v.shownAs(next)
-	for _, id := range v.order {
-		r := v.records[id]
-		if r.Kind == kind && (state == "" || r.State == state) && ownedBy(r.owner()) && movedBy(r.next()) {
+	for _, r := range v.records.list(kind, "", math.MaxInt) {
+		if (state == "" || r.State == state) && ownedBy(r.owner()) && movedBy(r.next()) {
 			list = append(list, r)
 		}
 	}

@@ -72,11 +72,12 @@ func invalid(format string, args ...any) { refuse(collab.CodeInvalid, format, ar
 func notFound(kind, id string) { refuse(collab.CodeNotFound, "there is no %s %q", kind, id) }
 
 // known returns a record by its id, and refuses one that there is not.
-func known[T any](records map[string]*T, kind, id string) *T {
-	if records[id] == nil {
+func known[T any](things *shelf[*T], kind, id string) *T {
+	thing := things.get(id)
+	if thing == nil {
 		notFound(kind, id)
 	}
-	return records[id]
+	return thing
 }
 
 // newID returns the id that a record gets: the one asked for, or a fresh one.

@@ -27,7 +27,7 @@ func acquireClaim(t *tx, p collab.ClaimParams) collab.Grant {
 	ttl := duration(p.TTLMs, "ttlMs", defaultTTL, maxTTL)
 	checkEventID(p.EventID)
 	c := collab.Claim{EventID: p.EventID}
-	if old := t.claims[p.EventID]; old != nil {
+	if old := t.claims.get(p.EventID); old != nil {
 		c = *old
 	}
 	switch {
@@ -37,7 +37,7 @@ func acquireClaim(t *tx, p collab.ClaimParams) collab.Grant {
 		t.contend(c)
 		return collab.Grant{Owner: c.Owner, ExpiresAt: c.ExpiresAt}
 	case !heldAt(&c, t.now):
-		c.Token, c.GrantedAt = t.token+1, stamp(t.now)
+		c.Token, c.GrantedAt = t.counters.get(claimToken)+1, stamp(t.now)
 	}
 	c.Owner, c.Identity, c.State = t.caller.Name, t.caller.Identity, collab.ClaimHeld
 	c.ExpiresAt = stamp(t.now.Add(ttl))
@@ -85,7 +85,7 @@ func releaseClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
 	case !p.Answered && c.State == collab.ClaimHeld:
 		t.offer(c, "released")
 	}
-	return collab.ClaimResult{Claim: *t.claims[p.EventID]}
+	return collab.ClaimResult{Claim: *t.claims.get(p.EventID)}
 }
 
 // declineClaim records that the caller will not answer. If it holds the claim, the
@@ -102,7 +102,7 @@ func declineClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
 		c.Declined = append(without(c.Declined, t.caller.Identity), t.caller.Identity)
 		emit(t, collab.EventClaimContended, "event:"+c.EventID, c, nil)
 	}
-	return collab.ClaimResult{Claim: *t.claims[p.EventID]}
+	return collab.ClaimResult{Claim: *t.claims.get(p.EventID)}
 }
 
 // getClaim answers with a claim as it stands now: one that ran out is offered.
@@ -116,7 +116,7 @@ func getClaim(t *tx, p collab.ClaimParams) collab.ClaimResult {
 
 func (t *tx) claim(eventID string) collab.Claim {
 	checkEventID(eventID)
-	c := t.claims[eventID]
+	c := t.claims.get(eventID)
 	if c == nil {
 		refuse(collab.CodeNotFound, "nobody has claimed %q", text.Clip(eventID, 80))
 	}
@@ -135,8 +135,8 @@ func (t *tx) offer(c collab.Claim, why string) {
 
 // expireClaims offers the claims that ran out.
 func (t *tx) expireClaims() {
-	for _, id := range sortedKeys(t.held) {
-		c := t.claims[id]
+	for _, id := range t.claims.open() {
+		c := t.claims.get(id)
 		if !heldAt(c, t.now) {
 			t.offer(*c, fmt.Sprintf("expired; %s did not answer in time", c.Owner))
 		}

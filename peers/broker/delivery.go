@@ -2,6 +2,7 @@ package broker
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -40,8 +41,9 @@ func settled(d collab.Delivery, status collab.DeliveryStatus) collab.Delivery {
 // listDeliveries answers with the deliveries to an agent, oldest first.
 func listDeliveries(t *tx, p collab.DeliveryListParams) collab.Page[collab.Delivery] {
 	var list []collab.Delivery
-	for _, id := range t.deliveriesFor(p.TargetAgentID, t.deliveriesTo) {
-		if d := at(t.deliveries[id], t.now); p.Status == "" || d.Status == p.Status {
+	wanted, id := t.deliveriesFor(p.TargetAgentID)
+	for _, d := range t.deliveries.list(string(id), "", math.MaxInt) {
+		if d := at(d, t.now); wanted(&d) && (p.Status == "" || d.Status == p.Status) {
 			list = append(list, d)
 		}
 	}
@@ -49,9 +51,10 @@ func listDeliveries(t *tx, p collab.DeliveryListParams) collab.Page[collab.Deliv
 	return pageOf(list, func(d collab.Delivery) string { return d.ID }, same, p.PageParams)
 }
 
-// deliveriesFor lists those of the deliveries whose target has a name or an identity, and
-// for which the caller may act. It refuses a name under which the caller never acts.
-func (v *view) deliveriesFor(target string, among map[protocol.PeerID][]string) (ids []string) {
+// deliveriesFor returns a condition for the deliveries whose target has a name or is an
+// identity and for which the caller may act; id is that identity, if it is one. It refuses a
+// name under which the caller never acts.
+func (v *view) deliveriesFor(target string) (wanted func(d *collab.Delivery) bool, id protocol.PeerID) {
 	p := partyOf(protocol.PeerID(target))
 	bare := p.name == target
 	switch {
@@ -61,30 +64,31 @@ func (v *view) deliveriesFor(target string, among map[protocol.PeerID][]string) 
 	default:
 		refuse(collab.CodeForbidden, "%s may not take the deliveries of %s", v.caller.Identity, target)
 	}
-	for _, to := range sortedKeys(among) {
-		if !v.caller.actsFor(to) {
-			continue
-		}
-		for _, id := range among[to] {
-			if to == p.id || bare && v.deliveries[id].TargetAgentID == p.name {
-				ids = append(ids, id)
-			}
-		}
+	if !bare {
+		return func(d *collab.Delivery) bool { return d.TargetIdentity == p.id && v.caller.actsFor(p.id) }, p.id
 	}
-	slices.SortStableFunc(ids, func(a, b string) int { return cmp.Compare(v.deliveries[a].CreatedAt, v.deliveries[b].CreatedAt) })
-	return ids
+	return func(d *collab.Delivery) bool { return d.TargetAgentID == p.name && v.caller.actsFor(d.TargetIdentity) }, ""
+}
+
+// openDeliveries returns the deliveries that are not terminal, the oldest first.
+func (t *tx) openDeliveries() (list []collab.Delivery) {
+	for _, id := range t.deliveries.open() {
+		list = append(list, at(t.deliveries.get(id), t.now))
+	}
+	slices.SortStableFunc(list, func(a, b collab.Delivery) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
+	return list
 }
 
 // claimDelivery leases the oldest pending delivery to the caller.
 func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResult) {
 	lease := duration(p.LeaseMs, "leaseMs", defaultLease, maxLease)
-	for _, id := range t.deliveriesFor(p.TargetAgentID, t.openTo) {
-		d := at(t.deliveries[id], t.now)
-		if d.Status != collab.DeliveryPending {
+	wanted, _ := t.deliveriesFor(p.TargetAgentID)
+	for _, d := range t.openDeliveries() {
+		if !wanted(&d) || d.Status != collab.DeliveryPending {
 			continue
 		}
 		d.Status, d.LeasedBy, d.LeaseUntil = collab.DeliveryLeased, string(t.caller.Identity), stamp(t.now.Add(lease))
-		out.Delivery, out.Invocation = t.changeDelivery(d, nil), t.invocations[d.InvocationID]
+		out.Delivery, out.Invocation = t.changeDelivery(d, nil), t.invocations.get(d.InvocationID)
 		if d.MessageID != "" {
 			m, _ := t.message(d.MessageID)
 			out.Message = &m
@@ -97,7 +101,7 @@ func claimDelivery(t *tx, p collab.DeliveryClaimParams) (out collab.DeliveryResu
 func ackDelivery(t *tx, p collab.IDParams) collab.DeliveryResult {
 	d := t.ownDelivery(p.ID)
 	if d.Status == collab.DeliveryAcknowledged { // said twice
-		return collab.DeliveryResult{Delivery: t.deliveries[d.ID]}
+		return collab.DeliveryResult{Delivery: t.deliveries.get(d.ID)}
 	}
 	return t.settleDelivery(d, collab.DeliveryAcknowledged)
 }
@@ -136,21 +140,21 @@ func (t *tx) ownDelivery(id string) collab.Delivery {
 func (t *tx) changeDelivery(d collab.Delivery, metadata any) *collab.Delivery {
 	d.UpdatedAt = stamp(t.now)
 	emit(t, collab.EventDeliveryChanged, "agent:"+d.TargetAgentID, d, metadata)
-	return t.deliveries[d.ID]
+	return t.deliveries.get(d.ID)
 }
 
 // putDelivery stores a delivery in the state.
-func (s *state) putDelivery(d collab.Delivery) {
-	if old := s.deliveries[d.ID]; old != nil {
+func (s *state) putDelivery(d collab.Delivery, seq int64) {
+	old := s.deliveries.get(d.ID)
+	if old != nil {
 		d.TargetIdentity = old.TargetIdentity // as it was requested for, also by a released version
 	}
 	s.identify(d.TargetAgentID, &d.TargetIdentity)
 	to := d.TargetIdentity
-	if s.deliveries[d.ID] == nil {
-		s.deliveriesTo[to] = append(s.deliveriesTo[to], d.ID)
+	if old == nil {
 		s.openTo[to] = append(s.openTo[to], d.ID)
 	}
-	s.deliveries[d.ID] = &d
+	s.deliveries.put(d.ID, &d, string(to), !d.Terminal(), seq)
 	if d.Terminal() {
 		open := slices.DeleteFunc(s.openTo[to], func(id string) bool { return id == d.ID })
 		if s.openTo[to] = open; len(open) == 0 {

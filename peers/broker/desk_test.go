@@ -1,12 +1,15 @@
 package broker
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 
@@ -23,19 +26,55 @@ type desk struct {
 	sent  []sending
 	ids   int
 	names []string // that the bus lets every sender announce
+	db    *sql.DB  // nil for a state in memory
 }
 
 func peerID(s string) protocol.PeerID { return protocol.PeerID(s) }
 
 func newDesk(t testing.TB) *desk {
-	return &desk{t: t, state: newState(), names: []string{"*"}, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+	return &desk{t: t, state: newState(nil), names: []string{"*"}, now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+}
+
+// newStoredDesk is newDesk with a database, in which lies what is not open.
+func newStoredDesk(t testing.TB) *desk {
+	t.Helper()
+	d := newDesk(t)
+	var err error
+	if d.db, err = store.Open(filepath.Join(t.TempDir(), "broker.db"), Schema); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.db.Close() })
+	d.db.SetMaxOpenConns(1)
+	if _, err := d.db.Exec(`PRAGMA synchronous = OFF`); err != nil {
+		t.Fatal(err)
+	}
+	d.restart()
+	return d
+}
+
+// restart reads the state anew. Endpoints keep the time at which they were heard of last.
+func (d *desk) restart() {
+	d.t.Helper()
+	before := d.state.endpoints
+	var err error
+	if d.state, err = load(d.t.Context(), d.db, d.now); err != nil {
+		d.t.Fatal(err)
+	}
+	for id, e := range d.state.endpoints {
+		e.seq, e.LastHeartbeatAt = before[id].seq, before[id].LastHeartbeatAt
+		d.state.heard = max(d.state.heard, e.seq)
+	}
 }
 
 // turn begins a turn of the given caller.
 func (d *desk) turn(from protocol.PeerID) *tx {
+	if d.db != nil {
+		d.state.shelves.tx = store.On(d.t.Context(), d.db)
+	}
 	return &tx{
 		view: view{d.state, d.state.caller(from, d.names)}, now: d.now,
-		opts: &Options{EndpointTimeout: 30 * time.Second, StaleAfter: 10 * time.Minute, RetireAfter: 24 * time.Hour},
+		opts: &Options{EndpointTimeout: 30 * time.Second, StaleAfter: 10 * time.Minute, RetireAfter: 24 * time.Hour, Keep: 90 * 24 * time.Hour},
+		db:   d.pruned(),
 		mint: func(prefix string) string { d.ids++; return fmt.Sprintf("%s%06d", prefix, d.ids) },
 		stored: func(seq int64) (collab.Event, error) {
 			if seq < 1 || seq > int64(len(d.log)) {
@@ -46,46 +85,53 @@ func (d *desk) turn(from protocol.PeerID) *tx {
 	}
 }
 
+// pruned is the database of a stored desk, so that its sweeps prune.
+func (d *desk) pruned() *store.Tx {
+	if d.db == nil {
+		return nil
+	}
+	return d.state.shelves.tx
+}
+
 // end keeps what a turn brought about and checks that the log alone gives the
 // same state.
 func (d *desk) end(t *tx) {
 	d.t.Helper()
 	d.log = append(d.log, t.events...)
 	d.sent = append(d.sent, t.sends...)
+	if d.db == nil {
+		return
+	}
+	tx := t.state.shelves.tx
+	for _, e := range t.events {
+		appendEvent(tx, e)
+	}
+	d.state.shelves.written()
+	tx.Exec(`UPDATE folded SET seq = ?`, d.state.seq)
+	if d.state.shelves.committed(); tx.Err() != nil {
+		d.t.Fatal(tx.Err())
+	}
 }
 
 func (d *desk) checkRebuild() {
 	d.t.Helper()
-	again := newState()
+	again := newState(nil)
 	for _, e := range d.log {
 		if err := again.apply(e); err != nil {
 			d.t.Fatalf("rebuilding: %v", err)
 		}
 	}
 	d.same(again)
-
-	short, heartbeats := newState(), map[string]collab.Event{} // as load does it
-	for _, e := range d.log {
-		if e.Type == collab.EventHeartbeat.Name {
-			heartbeats[parse(d.t, e.Payload)["endpointId"].(string)] = e
-			short.seq = e.Seq
-		} else if err := short.fold(e); err != nil {
-			d.t.Fatalf("rebuilding without heartbeats: %v", err)
-		}
-	}
-	for id, e := range heartbeats {
-		if short.endpoints[id] == nil {
-			continue
-		}
-		if err := short.lastHeartbeat(e); err != nil {
-			d.t.Fatalf("the last heartbeat: %v", err)
-		}
-	}
-	d.same(short)
 }
 
 func (d *desk) same(rebuilt *state) {
 	d.t.Helper()
+	for id, e := range rebuilt.endpoints { // heartbeats are no events
+		if now := d.state.endpoints[id]; now != nil {
+			e.seq, e.LastHeartbeatAt = now.seq, now.LastHeartbeatAt
+		}
+	}
+	rebuilt.heard = d.state.heard
 	if !reflect.DeepEqual(d.state, rebuilt) {
 		d.t.Fatalf("the rebuilt state differs:\n%s", cmp.Diff(d.state, rebuilt, cmp.Exporter(func(reflect.Type) bool { return true })))
 	}

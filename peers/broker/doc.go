@@ -5,8 +5,8 @@
 // # Guarantees
 //
 //   - Facts: everything that happened is an event in an append-only log, with a
-//     seq from 1 without gaps. The state is what the events amount to, and
-//     nothing else; after a restart it is the same.
+//     seq from 1 without gaps, as long as events are kept. The state is what the events
+//     amount to, and nothing else; after a restart it is the same.
 //   - Durability: a request is answered "processed" once its events, its answer
 //     and its wakes are on disk (synchronous=FULL). Requests that come together
 //     share one commit.
@@ -38,10 +38,13 @@
 //
 // Not promised: privacy between agents. Whoever may publish to collab:broker may
 // read all records; membership of a conversation says who is concerned, not who
-// may read. And the log grows for good: about 1 KB a message, 0.3 KB for every
-// heartbeat that is stored (at most one per tenth of the endpoint timeout). A start
-// reads all of it except the heartbeats, of which it reads the last one of each
-// endpoint.
+// may read.
+//
+// Beside the events stands what they amount to, changed in the same commits. In memory is
+// what is open, and a start reads that and no events. Events that are older than
+// --event-keep leave, once they are published, with what has been done for as long; what is
+// open stays, but for deliveries that nobody took. Heartbeats are no events: after a start
+// an endpoint that was online has the endpoint timeout to be heard of.
 //
 // # Who is who
 //

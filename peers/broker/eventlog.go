@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	_ "embed"
 	"fmt"
+	"time"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -16,49 +17,81 @@ var (
 	schema string
 	//go:embed schema_heartbeats.sql
 	schemaHeartbeats string
+	//go:embed schema_things.sql
+	schemaThings string
 )
 
 // Schema is the steps with which store.Open makes the broker's database.
-var Schema = []string{schema, outbox.Schema, schemaHeartbeats}
+var Schema = []string{schema, outbox.Schema, schemaHeartbeats, schemaThings}
 
 const (
 	eventColumns = `seq, id, type, source, target, payload, metadata, at`
 	insertEvent  = `INSERT INTO events (` + eventColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-// load folds the log into a state. Of the heartbeats of an endpoint only the
-// last one counts, and only that one is read.
-func load(ctx context.Context, db *sql.DB) (*state, error) {
-	s, tx := newState(), store.On(ctx, db)
-	for last := int64(-1); last != s.seq && tx.Err() == nil; {
-		last = s.seq
+// load reads the state as it is stored: what is open of it. Events that are not in it yet,
+// those of a released version, it takes into it first.
+func load(ctx context.Context, db *sql.DB, now time.Time) (s *state, err error) {
+	s = newState(&shelves{})
+	err = store.InTx(ctx, db, func(tx *store.Tx) {
+		s.shelves.tx = tx
+		type progress struct{ seq, first int64 }
+		stored, _ := store.One(tx, func(p *progress) []any { return []any{&p.seq, &p.first} }, `SELECT seq, first FROM folded`)
+		s.seq, s.first = stored.seq, stored.first
+		s.read(now)
+		s.catchUp(tx, store.Value[int64](tx, `SELECT coalesce(max(seq), 0) FROM events`))
+		for _, id := range sortedKeys(s.endpoints) {
+			if e := s.endpoints[id]; e.Status == collab.StatusOnline {
+				e.LastHeartbeatAt = stamp(now)
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rebuilding the state: %w", err)
+	}
+	return s, nil
+}
+
+// catchUp folds the events up to last that the state does not have. Heartbeats, which are
+// events no more, are passed over.
+func (s *state) catchUp(tx *store.Tx, last int64) {
+	if s.seq == last {
+		return
+	}
+	for from := int64(-1); from != s.seq && tx.Err() == nil; {
+		from = s.seq
 		for _, e := range store.All(tx, eventRow, `SELECT `+eventColumns+` FROM events
-			WHERE type <> 'collab.agent.heartbeat' AND seq > ? ORDER BY seq LIMIT 1000`, last) {
+			WHERE seq > ? AND type <> 'collab.agent.heartbeat' ORDER BY seq LIMIT 1000`, from) {
 			if tx.Fail(s.fold(e)); tx.Err() != nil {
 				break
 			}
 		}
+		s.shelves.written()
+		s.shelves.committed()
 	}
-	for _, id := range sortedKeys(s.endpoints) {
-		e, found := store.One(tx, eventRow, `SELECT `+eventColumns+` FROM events
-			WHERE type = 'collab.agent.heartbeat' AND json_extract(payload, '$.endpointId') = ? ORDER BY seq DESC LIMIT 1`, id)
-		if found {
-			tx.Fail(s.lastHeartbeat(e))
-		}
+	s.seq = last
+	tx.Exec(`UPDATE folded SET seq = ?`, last)
+}
+
+// maxPruned bounds how many events leave at once.
+const maxPruned = 10_000
+
+// prune removes the events that are older than opts.Keep and published, and the things that
+// are not open and have not changed since.
+func (t *tx) prune() {
+	if t.db == nil || t.opts.Keep <= 0 {
+		return
 	}
-	// Two counts, not one: each is answered from its own partial index, where a count
-	// of everything would read the whole table.
-	type counts struct{ last, all int64 }
-	events, _ := store.One(tx, func(c *counts) []any { return []any{&c.last, &c.all} }, `SELECT coalesce((SELECT max(seq) FROM events), 0),
-		(SELECT count(*) FROM events WHERE type <> 'collab.agent.heartbeat') + (SELECT count(*) FROM events WHERE type = 'collab.agent.heartbeat')`)
-	switch {
-	case tx.Err() != nil:
-		return nil, fmt.Errorf("rebuilding the state: %w", tx.Err())
-	case events.all != events.last:
-		return nil, fmt.Errorf("the event log has a gap: %d events up to number %d", events.all, events.last)
+	limit := min(t.first+maxPruned, store.Value[int64](t.db, `SELECT seq FROM published`)+1, t.seq)
+	next := store.Value[int64](t.db, `SELECT coalesce((SELECT seq FROM events WHERE seq >= ?1 AND seq < ?2 AND at >= ?3 ORDER BY seq LIMIT 1), ?2)`,
+		t.first, limit, stamp(t.now.Add(-t.opts.Keep)))
+	if next <= t.first || t.db.Err() != nil {
+		return
 	}
-	s.seq = events.last
-	return s, nil
+	t.first = next
+	t.db.Exec(`UPDATE folded SET first = ?`, next)
+	t.db.Exec(`DELETE FROM events WHERE seq < ?`, next)
+	t.db.Exec(`DELETE FROM things WHERE open = 0 AND seq < ?`, next)
 }
 
 // eventRow is where a row of eventColumns goes.

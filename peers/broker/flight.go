@@ -13,9 +13,9 @@ func invoke(t *tx, p collab.InvocationParams) collab.Result {
 	checkText("text", p.Text, maxText)
 	t.checkPlace(p.ConversationID, p.WorkItemID)
 	id := t.newID(p.ID, "inv_")
-	if old := t.invocations[id]; old != nil {
+	if old := t.invocations.get(id); old != nil {
 		t.repeats("invocation:"+id, "invocation", id)
-		return collab.Result{Invocation: *old, Flight: *t.flights[old.FlightID], Duplicate: true}
+		return collab.Result{Invocation: *old, Flight: *t.flights.get(old.FlightID), Duplicate: true}
 	}
 	return t.startFlight(id, p, t.agentOf(p.TargetAgentID))
 }
@@ -43,9 +43,9 @@ func (t *tx) startFlight(id string, p collab.InvocationParams, st Standing) coll
 	d := t.requestAs(deliveryID, collab.Delivery{
 		TargetAgentID: inv.TargetAgentID, TargetIdentity: inv.TargetIdentity, Reason: collab.ReasonInvocation, Policy: collab.PolicyMustAck, AskedLabel: p.TargetAgentID,
 		InvocationID: inv.ID, WorkItemID: inv.WorkItemID, ConversationID: inv.ConversationID,
-	}, dec, subject{invocation: &inv, record: t.records[inv.WorkItemID]})
+	}, dec, subject{invocation: &inv, record: t.records.get(inv.WorkItemID)})
 	out := collab.Result{
-		Invocation: inv, Flight: *t.flights[flight.ID], Delivery: &d, Wake: collab.AskedWake{Asked: true, Made: dec.Summary()},
+		Invocation: inv, Flight: *t.flights.get(flight.ID), Delivery: &d, Wake: collab.AskedWake{Asked: true, Made: dec.Summary()},
 	}
 	if dec.Outcome != collab.OutcomeWoken {
 		misrouted(collab.CodeUnavailable, p.TargetAgentID, dec.Reason, dec.Options, struct {
@@ -81,10 +81,10 @@ func updateFlight(t *tx, p collab.FlightParams) (out collab.Result) {
 	}
 	emit(t, collab.EventFlight, "flight:"+f.ID, f, map[string]string{"from": string(old.State)})
 	t.landed(f, old.State)
-	if r := t.records[f.WorkItemID]; r != nil && p.Wake && f.State == collab.FlightCompleted {
+	if r := t.records.get(f.WorkItemID); r != nil && p.Wake && f.State == collab.FlightCompleted {
 		out = t.result(r.ID, true)
 	}
-	out.Flight = *t.flights[f.ID]
+	out.Flight = *t.flights.get(f.ID)
 	return out
 }
 
@@ -105,14 +105,14 @@ func (t *tx) landed(f collab.Flight, from collab.FlightState) {
 	if !f.Terminal() || from == f.State {
 		return
 	}
-	if d := t.deliveries[f.DeliveryID]; d != nil && !d.Terminal() {
+	if d := t.deliveries.get(f.DeliveryID); d != nil && !d.Terminal() {
 		status := collab.DeliveryAcknowledged
 		if f.State == collab.FlightCancelled {
 			status = collab.DeliveryCancelled
 		}
 		t.changeDelivery(settled(*d, status), nil)
 	}
-	old := t.records[f.WorkItemID]
+	old := t.records.get(f.WorkItemID)
 	if old == nil || f.State != collab.FlightCompleted || old.Terminal() || old.State == collab.WorkReview {
 		return
 	}
@@ -126,7 +126,7 @@ func (t *tx) landed(f collab.Flight, from collab.FlightState) {
 
 func getFlight(t *tx, p collab.IDParams) collab.Result {
 	f := known(t.flights, "flight", p.ID)
-	return collab.Result{Flight: *f, Invocation: *t.invocations[f.InvocationID]}
+	return collab.Result{Flight: *f, Invocation: *t.invocations.get(f.InvocationID)}
 }
 
 // setBinding links something outside to an agent. Agents bind only themselves.
@@ -138,7 +138,7 @@ func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
 	if !t.caller.actsFor(agent.id) {
 		refuse(collab.CodeForbidden, "%s may bind only itself", t.caller.Identity)
 	}
-	if old := t.bindings[[2]string{p.Surface, p.ExternalID}]; old != nil {
+	if old := t.bindings.get(bindingKey(p.Surface, p.ExternalID)); old != nil {
 		if old.Identity == agent.id {
 			return collab.BindingResult{Binding: *old}
 		}
@@ -154,8 +154,13 @@ func setBinding(t *tx, p collab.BindingParams) collab.BindingResult {
 	return collab.BindingResult{Binding: b}
 }
 
+// bindingKey is the id of a binding.
+func bindingKey(surface, externalID string) string {
+	return string(encode([2]string{surface, externalID}))
+}
+
 func getBinding(t *tx, p collab.BindingParams) collab.BindingResult {
-	b := t.bindings[[2]string{p.Surface, p.ExternalID}]
+	b := t.bindings.get(bindingKey(p.Surface, p.ExternalID))
 	if b == nil {
 		notFound("binding", p.Surface+" "+p.ExternalID)
 	}

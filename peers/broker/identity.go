@@ -18,7 +18,7 @@ import (
 // An endpoint is one process behind a logical agent.
 type endpoint struct {
 	collab.Endpoint
-	seq int64 // of the event that last heard of it: the finest order of heartbeats
+	seq int64 // counts the signs of life of all endpoints: the greatest was heard of last
 }
 
 // wakeable reports whether a wake sent now can be expected to arrive.
@@ -127,9 +127,8 @@ func (t *tx) checkAgentName(name string) {
 	}
 }
 
-// heartbeat keeps an endpoint online. It is stored only if it changes something: the
-// endpoint was offline, another one was heard of since, or the last heartbeat
-// stored is older than a tenth of the timeout.
+// heartbeat keeps an endpoint online. It is no event unless the endpoint was offline: after a
+// restart every endpoint that was online has the timeout to be heard of again.
 func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	e := t.endpoints[p.EndpointID]
 	switch {
@@ -140,22 +139,15 @@ func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	case !t.caller.mayBeNamed(e.LogicalAgentID):
 		refuse(collab.CodeNotFound, "the name %s is no longer granted to %s: announce endpoint %q under another", e.LogicalAgentID, e.Identity, p.EndpointID)
 	}
-	if e.Status == collab.StatusOnline && t.heardLast(e) && t.now.Sub(collab.ParseTime(e.LastHeartbeatAt)) < t.opts.EndpointTimeout/10 {
+	if e.Status == collab.StatusOnline {
+		t.hear(e, t.now)
 		return t.identity(e.EndpointID)
 	}
-	beat := e.Endpoint
-	beat.Status, beat.LastHeartbeatAt = collab.StatusOnline, stamp(t.now)
-	if e.Status == collab.StatusOnline {
-		emit(t, collab.EventHeartbeat, "agent:"+e.LogicalAgentID, beat, nil)
-	} else {
-		emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, beat, nil)
-		t.wakeWaiting(&beat)
-	}
+	back := e.Endpoint
+	back.Status, back.LastHeartbeatAt = collab.StatusOnline, stamp(t.now)
+	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, back, nil)
+	t.wakeWaiting(&back)
 	return t.identity(e.EndpointID)
-}
-
-func (s *state) heardLast(e *endpoint) bool {
-	return !slices.ContainsFunc(s.endpointsOf(e.AgentIdentity), func(other *endpoint) bool { return other.seq > e.seq })
 }
 
 // listIdentities answers with every endpoint, by agent and endpoint.

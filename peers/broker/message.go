@@ -27,7 +27,7 @@ func createConversation(t *tx, p collab.ConversationParams) collab.ConversationR
 		}
 	}
 	target := "conversation:" + c.ID
-	if old := t.conversations[c.ID]; old != nil {
+	if old := t.conversations.get(c.ID); old != nil {
 		t.repeats(target, "conversation", c.ID)
 		return collab.ConversationResult{Conversation: *old, Duplicate: true}
 	}
@@ -39,22 +39,20 @@ func createConversation(t *tx, p collab.ConversationParams) collab.ConversationR
 // first.
 func getConversation(t *tx, p collab.ConversationGetParams) (page collab.ConversationPage) {
 	c := known(t.conversations, "conversation", p.ID)
-	seqs := t.posts[p.ID]
 	if p.After != "" {
-		ref, ok := t.messages[p.After]
-		if !ok || ref.conversationID != p.ID {
+		ref, ok := t.messages.find(p.After)
+		if !ok || ref.ConversationID != p.ID {
 			invalid("after %q is no message of this conversation", text.Clip(p.After, 80))
 		}
-		i, _ := slices.BinarySearch(seqs, ref.seq)
-		seqs = seqs[i+1:]
 	}
+	posts := t.messages.list(p.ID, p.After, maxLimit+1)
 	page.Conversation, page.Messages = *c, []collab.Listed[collab.Message]{}
-	n := take(p.Limit, len(seqs), func(i int) int {
-		e := t.event(seqs[i])
+	n := take(p.Limit, len(posts), func(i int) int {
+		e := t.event(posts[i].Seq)
 		page.Messages = append(page.Messages, collab.Listed[collab.Message]{RawMessage: e.Payload})
 		return len(e.Payload)
 	})
-	if page.Messages = page.Messages[:n]; 0 < n && n < len(seqs) {
+	if page.Messages = page.Messages[:n]; 0 < n && n < len(posts) {
 		last, err := page.Messages[n-1].Read()
 		check(err)
 		page.Next = &last.ID
@@ -87,8 +85,8 @@ func (r *route) labelOf(dec collab.Decision) (label string) {
 // postMessage stores a message and wakes whoever is responsible now.
 func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 	m := t.newMessage(p)
-	if _, ok := t.messages[m.ID]; ok {
-		t.repeats("message:"+m.ID, "message", m.ID)
+	if ref, ok := t.messages.find(m.ID); ok {
+		t.sameRequest(ref.Digest, "message", m.ID)
 		m, meta := t.message(m.ID)
 		return t.posted(m, meta, true)
 	}
@@ -101,7 +99,7 @@ func postMessage(t *tx, p collab.PostParams) collab.PostResult {
 	}
 	emit(t, collab.EventMessagePosted, "conversation:"+m.ConversationID, m, meta)
 	for i, plan := range planned {
-		t.requestAs(meta.Deliveries[i], plan.delivery, plan.decision, subject{message: &m, record: t.records[m.WorkItemID]})
+		t.requestAs(meta.Deliveries[i], plan.delivery, plan.decision, subject{message: &m, record: t.records.get(m.WorkItemID)})
 	}
 	return t.posted(m, meta, false)
 }
@@ -162,7 +160,7 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 		return dec
 	}
 	s := situation{
-		sender: t.caller, record: t.records[m.WorkItemID], master: t.master(m.ConversationID),
+		sender: t.caller, record: t.records.get(m.WorkItemID), master: t.master(m.ConversationID),
 		final: m.Kind != collab.KindChat, thanks: attention.OnlyThanks(m.Text, m.InReplyTo != "" || len(r.named) == 0),
 	}
 	for _, n := range r.named {
@@ -174,7 +172,7 @@ func (t *tx) decide(m collab.Message, r route) collab.Decision {
 // master returns who answers for a conversation: its master, or in a direct
 // conversation the other side if that is an agent.
 func (v *view) master(conversationID string) party {
-	c := v.conversations[conversationID]
+	c := v.conversations.get(conversationID)
 	if c.MasterID != "" || c.Kind != "dm" {
 		return party{c.MasterID, c.MasterIdentity}
 	}
@@ -222,9 +220,9 @@ func (t *tx) plan(m collab.Message, r route, dec collab.Decision) (list []planne
 				collab.Decision{Rule: collab.RuleNone, Reason: whyOnlyNamed(dec)})
 		}
 	}
-	if ref, ok := t.messages[m.InReplyTo]; ok && len(t.endpointsOf(ref.author.id)) > 0 {
+	if ref, ok := t.messages.find(m.InReplyTo); ok && len(t.endpointsOf(ref.author().id)) > 0 {
 		add(collab.Delivery{
-			TargetAgentID: ref.author.name, TargetIdentity: ref.author.id, Reason: collab.ReasonThread, Policy: collab.PolicyBestEffort,
+			TargetAgentID: ref.author().name, TargetIdentity: ref.author().id, Reason: collab.ReasonThread, Policy: collab.PolicyBestEffort,
 		},
 			collab.Decision{Rule: collab.RuleNone, Reason: "wrote the message that this one answers"})
 	}
@@ -241,11 +239,11 @@ func whyOnlyNamed(dec collab.Decision) string {
 
 func (s *state) reason(m collab.Message, dec collab.Decision) string {
 	switch {
-	case s.conversations[m.ConversationID].Kind == "dm":
+	case s.conversations.get(m.ConversationID).Kind == "dm":
 		return collab.ReasonDirect
 	case dec.Rule == collab.RuleExplicit:
 		return collab.ReasonMention
-	case s.messages[m.InReplyTo].author.id == dec.TargetIdentity && m.InReplyTo != "":
+	case s.messages.get(m.InReplyTo).AuthorIdentity == dec.TargetIdentity && m.InReplyTo != "":
 		return collab.ReasonThread
 	case dec.Rule == collab.RuleMaster:
 		return collab.ReasonVisibility
@@ -276,7 +274,7 @@ func (t *tx) posted(m collab.Message, meta collab.PostMetadata, duplicate bool) 
 		out.Mentions = []collab.Mention{}
 	}
 	for _, id := range meta.Deliveries {
-		if d := t.deliveries[id]; d != nil {
+		if d := t.deliveries.get(id); d != nil {
 			out.Deliveries = append(out.Deliveries, at(d, t.now))
 		}
 	}

@@ -156,7 +156,7 @@ func listEvents(t *tx, p collab.EventsParams) (page collab.EventPage) {
 	}
 	page.Events = []collab.Event{}
 	last := t.seq // what the caller has seen does not grow while it is read
-	first := min(p.After, last) + 1
+	first := max(min(p.After, last)+1, t.first)
 	n := take(p.Limit, int(last-first+1), func(i int) int {
 		e := t.event(first + int64(i))
 		page.Events = append(page.Events, e)

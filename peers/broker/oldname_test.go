@@ -46,15 +46,15 @@ func TestALogWithoutIdentitiesDecidesByThem(t *testing.T) {
 		appendEvent(store.On(t.Context(), db), e)
 		d.log = append(d.log, e)
 	}
-	if d.state, err = load(t.Context(), db); err != nil {
+	if d.state, err = load(t.Context(), db, d.now); err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]protocol.PeerID{"q0": "agent:ann", "q1": "cli:boss", "q2": ""} {
-		if got := d.state.records[id].AskedOfIdentity; got != want {
+		if got := d.state.records.get(id).AskedOfIdentity; got != want {
 			t.Errorf("%s was asked of %q; want %q", id, got, want)
 		}
 	}
-	if c := d.state.conversations["c"]; c.CreatedByIdentity != "cli:lead" || c.MasterIdentity != "agent:chief" ||
+	if c := d.state.conversations.get("c"); c.CreatedByIdentity != "cli:lead" || c.MasterIdentity != "agent:chief" ||
 		c.MemberIdentities[0] != "agent:ann" || len(c.MemberIdentities) != 2 {
 		t.Errorf("the conversation is %+v", c)
 	}

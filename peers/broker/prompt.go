@@ -36,10 +36,10 @@ func promptContract(t *tx, p collab.PromptParams) collab.PromptResult {
 	t.checkPlace(p.ConversationID, p.WorkItemID)
 	c := contract{
 		Agent: agent.name, Harness: p.HarnessType, Endpoint: t.standing(agent, locality{}).Endpoint,
-		Conversation: t.conversations[p.ConversationID], Work: t.records[p.WorkItemID],
+		Conversation: t.conversations.get(p.ConversationID), Work: t.records.get(p.WorkItemID),
 	}
-	for _, w := range t.recordsOf(collab.KindWorkItem, "", "", "") {
-		if !w.Terminal() && w.NextMoveOwnerIdentity == agent.id && w != c.Work && len(c.Open) < maxOpenInPrompt {
+	for _, w := range t.openRecords(collab.KindWorkItem) {
+		if w.NextMoveOwnerIdentity == agent.id && w.ID != p.WorkItemID && len(c.Open) < maxOpenInPrompt {
 			c.Open = append(c.Open, w)
 		}
 	}

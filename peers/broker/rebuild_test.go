@@ -2,21 +2,31 @@ package broker
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"hubbub/protocol"
 	"hubbub/protocol/collab"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
 // A random history of requests, sweeps and missed wakes: the state that the log
 // alone gives is always the live one, refusals leave nothing behind, one event
-// wakes one agent at most, and work that is not finished has its two owners.
+// wakes one agent at most, and work that is not finished has its two owners. A broker whose
+// state lies in its database, and that is started anew now and then, does the same.
 func TestTheLogAloneGivesTheState(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		d := newDesk(t)
+		d, stored := newDesk(t), newStoredDesk(t)
+		ask := func(from protocol.PeerID, method string, params m) {
+			t.Helper()
+			a, b := d.ask(from, method, params), stored.ask(from, method, params)
+			if diff := cmp.Diff(a, b); diff != "" {
+				rt.Fatalf("%s %v: with a database, -without:\n%s", method, params, diff)
+			}
+		}
 		names := []string{"a", "b", "c"}
 		identities := []protocol.PeerID{"agent:a", "agent:b", "agent:c", "tg:7", "cli:will.1"}
 		name := func(label string) string { return rapid.SampledFrom(names).Draw(rt, label) }
@@ -69,27 +79,47 @@ func TestTheLogAloneGivesTheState(t *testing.T) {
 		methods := sortedKeys(steps)
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			d.now = d.now.Add(time.Duration(rapid.IntRange(0, 200).Draw(rt, "seconds")) * time.Second / 4)
+			stored.now = d.now
 			before := len(d.log)
 			switch kind := rapid.IntRange(0, 20).Draw(rt, "kind"); {
 			case kind == 0:
-				d.sweep(time.Duration(rapid.IntRange(0, 15).Draw(rt, "minutes")) * time.Minute)
+				later := time.Duration(rapid.IntRange(0, 15).Draw(rt, "minutes")) * time.Minute
+				d.sweep(later)
+				stored.sweep(later)
+				stored.restart()
 			case kind == 1 && len(d.sent) > 0:
 				s := rapid.SampledFrom(d.sent).Draw(rt, "missed")
-				tr := d.turn(protocol.PeerBroker)
-				tr.missed(s.deliveryID, s.to, stamp(d.now))
-				d.end(tr)
-			case kind == 2 && len(d.state.flights) > 0:
-				d.ask(rapid.SampledFrom(identities).Draw(rt, "from"), "flight.update", m{
-					"id":    rapid.SampledFrom(sortedKeys(d.state.flights)).Draw(rt, "flight"),
+				for _, one := range []*desk{d, stored} {
+					tr := one.turn(protocol.PeerBroker)
+					tr.missed(s.deliveryID, s.to, stamp(d.now))
+					one.end(tr)
+				}
+			case kind == 2 && len(d.state.flights.order) > 0:
+				ask(rapid.SampledFrom(identities).Draw(rt, "from"), "flight.update", m{
+					"id":    rapid.SampledFrom(d.state.flights.order).Draw(rt, "flight"),
 					"state": rapid.SampledFrom([]collab.FlightState{collab.FlightRunning, collab.FlightCompleted, collab.FlightFailed}).Draw(rt, "flight state"),
 				})
 			default:
 				method := rapid.SampledFrom(methods).Draw(rt, "method")
-				d.ask(rapid.SampledFrom(identities).Draw(rt, "from"), method, steps[method]())
+				ask(rapid.SampledFrom(identities).Draw(rt, "from"), method, steps[method]())
 				if woken := countType(d.log[before:], collab.EventWoken.Name); woken > 1 && method != "identity.announce" && method != "identity.heartbeat" {
 					rt.Fatalf("%s woke %d", method, woken)
 				}
 			}
+		}
+		for _, read := range []string{"work_item.list", "question.list", "identity.list", "events.list"} {
+			ask("cli:will", read, nil)
+		}
+		for _, n := range names {
+			ask("cli:will", "delivery.list", m{"targetAgentId": n})
+			ask("cli:will", "conversation.get", m{"id": "c" + fmt.Sprint(len(n))})
+			ask("cli:will", "prompt.contract", m{"agentId": n})
+		}
+		for i := range 4 {
+			ask("cli:will", "claim.get", m{"eventId": fmt.Sprint("e", i)})
+			ask("cli:will", "binding.get", m{"surface": "s", "externalId": fmt.Sprint("x", i)})
+			ask("cli:will", "wake.explain", m{"workItemId": fmt.Sprint("w", i)})
+			ask("cli:will", "wake.explain", m{"messageId": fmt.Sprint("m", i)})
 		}
 		d.checkRebuild()
 		d.checkInvariants(rt)
@@ -111,7 +141,7 @@ func (d *desk) checkInvariants(t rapid.TB) {
 			t.Fatalf("event %d is %+v", i+1, e)
 		}
 	}
-	for _, r := range d.state.records {
+	for _, r := range d.state.records.list("", "", math.MaxInt) {
 		if wrong := r.validate(); len(wrong) > 0 {
 			t.Fatalf("%+v is stored although %v", r, wrong)
 		}

@@ -151,7 +151,7 @@ func TestAMessageIsKeptWhenRoutingFails(t *testing.T) {
 		if candidates := details.list("candidates"); code == collab.CodeAmbiguous && len(candidates) != 2 {
 			t.Errorf("candidates = %v", candidates)
 		}
-		if _, ok := d.state.messages["m-"+string(code)]; !ok {
+		if _, ok := d.state.messages.find("m-" + string(code)); !ok {
 			t.Errorf("%s: the message was not kept", code)
 		}
 		why := d.do("cli:will", "wake.explain", m{"messageId": "m-" + string(code)})
@@ -368,7 +368,7 @@ func TestHeartbeatsKeepAnEndpointOnline(t *testing.T) {
 	if len(d.log) != before {
 		t.Errorf("100 heartbeats in a second made %d events", len(d.log)-before)
 	}
-	d.sweep(29 * time.Second)
+	d.sweep(30 * time.Second)
 	if d.state.endpoints["e-lead"].Status != collab.StatusOffline {
 		t.Error("online without heartbeats")
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"hubbub/peers/store"
 )
@@ -33,7 +34,7 @@ func BenchmarkStart(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		s, err := load(b.Context(), db)
+		s, err := load(b.Context(), db, time.Now())
 		if err != nil || s.seq != 1_000_000 || len(s.endpoints) != 100 {
 			b.Fatalf("%v, %+v", err, s)
 		}

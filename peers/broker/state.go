@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"hubbub/protocol"
@@ -11,22 +13,24 @@ import (
 )
 
 // A state is what the events so far amount to. It has one owner, the writer, and
-// changes only by apply, so that it is the same live and after a restart (load
-// skips what cannot matter).
+// changes only by apply, so that it is the same live and after a restart; what the shelves
+// hold that is not open is in the database only.
 type state struct {
-	seq int64
+	seq   int64 // of the last event
+	first int64 // of those that are kept
+	heard int64 // counts the signs of life of endpoints
 	partyState
-	conversations map[string]*collab.Conversation
-	posts         map[string][]int64 // events of a conversation's messages
-	messages      map[string]messageRef
-	records       map[string]*record // work items and questions
-	order         []string           // their ids, oldest first
-	wakes         map[string]wakeRef // by id of the record or flight
-	bindings      map[[2]string]*collab.Binding
-	created       map[string]string // digests of the requests that created records, by the event's target
+	parties       *shelf[partyRow] // of the partyState
+	conversations *shelf[*collab.Conversation]
+	messages      *shelf[messageRef] // by conversation
+	records       *shelf[*record]    // work items and questions, by kind
+	wakes         *shelf[wakeRef]    // by id of the record or flight
+	bindings      *shelf[*collab.Binding]
+	created       *shelf[string] // digests of the requests that created records, by the event's target
 	flightState
 	deliveryState
 	claimState
+	shelves *shelves // nil if there is no database
 }
 
 // A partyState is who is known.
@@ -37,52 +41,117 @@ type partyState struct {
 	agents    map[protocol.PeerID]bool   // those who ever announced themselves, and whose names they had
 }
 
+// A partyRow is an endpoint, or what is known of an identity.
+type partyRow struct {
+	Endpoint *collab.Endpoint `json:",omitempty"`
+	ID       protocol.PeerID  `json:",omitempty"`
+	ActsAs   string           `json:",omitempty"`
+	Person   bool             `json:",omitempty"`
+	Agent    bool             `json:",omitempty"`
+}
+
 // A flightState is the invocations and their flights.
 type flightState struct {
-	invocations map[string]*collab.Invocation
-	flights     map[string]*collab.Flight
+	invocations *shelf[*collab.Invocation]
+	flights     *shelf[*collab.Flight]
 }
 
 // A deliveryState is the deliveries and their wakes.
 type deliveryState struct {
-	deliveries   map[string]*collab.Delivery
-	deliveriesTo map[protocol.PeerID][]string // ids by target, oldest first
-	openTo       map[protocol.PeerID][]string // those of them that are not terminal
-	wokenBy      map[string]int64             // the event that woke a delivery
+	deliveries *shelf[*collab.Delivery]     // by target
+	openTo     map[protocol.PeerID][]string // ids of those that are not terminal by target, oldest first
+	wokenBy    *shelf[int64]                // the event that woke a delivery
 }
 
 // A claimState is the claims on events.
 type claimState struct {
-	claims map[string]*collab.Claim
-	held   map[string]bool // the claims that somebody holds
-	token  int64           // the newest claim's
+	claims   *shelf[*collab.Claim]
+	counters *shelf[int64] // of which the one is the newest claim's token
 }
+
+const claimToken = "claim token"
 
 // A messageRef says where a message is in the log; its text stays there.
 type messageRef struct {
-	seq            int64
-	conversationID string
-	author         party
+	Seq            int64
+	ConversationID string
+	AuthorID       string
+	AuthorIdentity protocol.PeerID
+	Digest         string // of the request that posted it
 }
+
+func (m messageRef) author() party { return party{m.AuthorID, m.AuthorIdentity} }
 
 // A wakeRef says when a record's wake was decided last, and where that stands.
 type wakeRef struct {
-	seq int64
-	at  string
+	Seq int64
+	At  string
 }
 
-func newState() *state {
+// newState makes a state without events, whose shelves are in memory if from is nil.
+func newState(from *shelves) *state {
 	return &state{
+		first: 1, shelves: from,
 		partyState: partyState{
 			endpoints: map[string]*endpoint{}, actsAs: map[protocol.PeerID]string{},
 			people: map[protocol.PeerID]bool{}, agents: map[protocol.PeerID]bool{},
 		},
-		conversations: map[string]*collab.Conversation{}, posts: map[string][]int64{}, messages: map[string]messageRef{},
-		records: map[string]*record{}, wakes: map[string]wakeRef{}, bindings: map[[2]string]*collab.Binding{}, created: map[string]string{},
-		flightState:   flightState{map[string]*collab.Invocation{}, map[string]*collab.Flight{}},
-		deliveryState: deliveryState{map[string]*collab.Delivery{}, map[protocol.PeerID][]string{}, map[protocol.PeerID][]string{}, map[string]int64{}},
-		claimState:    claimState{claims: map[string]*collab.Claim{}, held: map[string]bool{}},
+		parties: newShelf[partyRow]("party", from), conversations: newShelf[*collab.Conversation]("conversation", from),
+		messages: newShelf[messageRef]("message", from), records: newShelf[*record]("record", from),
+		wakes: newShelf[wakeRef]("wake", from), bindings: newShelf[*collab.Binding]("binding", from),
+		created:     newShelf[string]("created", from),
+		flightState: flightState{newShelf[*collab.Invocation]("invocation", from), newShelf[*collab.Flight]("flight", from)},
+		deliveryState: deliveryState{
+			newShelf[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, newShelf[int64]("woken", from),
+		},
+		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from)},
 	}
+}
+
+// read brings into memory what the database has open. An endpoint that was online gets time
+// to be heard of again.
+func (s *state) read(now time.Time) {
+	var heard []*endpoint
+	for _, row := range s.parties.read() {
+		if row.Endpoint != nil {
+			e := &endpoint{Endpoint: *row.Endpoint}
+			s.endpoints[e.EndpointID], heard = e, append(heard, e)
+			continue
+		}
+		if row.ActsAs != "" {
+			s.actsAs[row.ID] = row.ActsAs
+		}
+		if row.Person {
+			s.people[row.ID] = true
+		}
+		if row.Agent {
+			s.agents[row.ID] = true
+		}
+	}
+	slices.SortFunc(heard, func(a, b *endpoint) int { return cmp.Compare(a.LastHeartbeatAt, b.LastHeartbeatAt) })
+	for _, e := range heard {
+		s.hear(e, now)
+	}
+	for _, d := range s.deliveries.read() {
+		s.openTo[d.TargetIdentity] = append(s.openTo[d.TargetIdentity], d.ID)
+	}
+	s.records.read()
+	s.flights.read()
+	s.claims.read()
+	s.counters.read()
+}
+
+// hear notes that an endpoint was heard of, if it is online.
+func (s *state) hear(e *endpoint, now time.Time) {
+	s.heard++
+	if e.seq = s.heard; e.Status == collab.StatusOnline {
+		e.LastHeartbeatAt = stamp(now)
+	}
+}
+
+// keepIdentity stores what is known of an identity.
+func (s *state) keepIdentity(id protocol.PeerID) {
+	s.parties.put(string(id), partyRow{ID: id, ActsAs: s.actsAs[id], Person: s.people[id], Agent: s.agents[id]}, "", true, s.seq)
 }
 
 // A fold takes one event into the state.
@@ -98,11 +167,13 @@ var folds = func() map[string]fold {
 	} {
 		m[kind] = (*state).foldRecord
 	}
-	on(m, func(s *state, e collab.Event, w collab.WakeDecided) { s.wakes[w.RecordID] = wakeRef{e.Seq, e.At} }, collab.EventWakeDecided)
-	on(m, func(s *state, _ collab.Event, d collab.Delivery) { s.putDelivery(d) }, collab.EventDelivery, collab.EventDeliveryChanged)
+	on(m, func(s *state, e collab.Event, w collab.WakeDecided) {
+		s.wakes.put(w.RecordID, wakeRef{e.Seq, e.At}, "", false, e.Seq)
+	}, collab.EventWakeDecided)
+	on(m, func(s *state, e collab.Event, d collab.Delivery) { s.putDelivery(d, e.Seq) }, collab.EventDelivery, collab.EventDeliveryChanged)
 	on(m, (*state).foldWoken, collab.EventWoken)
 	on(m, (*state).foldEndpoint, collab.EventOnline, collab.EventHeartbeat, collab.EventOffline)
-	on(m, func(s *state, _ collab.Event, e collab.Endpoint) { delete(s.endpoints, e.EndpointID) }, collab.EventAgentRetired)
+	on(m, func(s *state, e collab.Event, gone collab.Endpoint) { s.dropEndpoint(gone.EndpointID, e.Seq) }, collab.EventAgentRetired)
 	on(m, (*state).foldInvocation, collab.EventInvocation)
 	on(m, (*state).foldFlight, collab.EventFlight)
 	on(m, (*state).foldBinding, collab.EventBinding)
@@ -139,8 +210,9 @@ func (s *state) fold(e collab.Event) error {
 	if fold == nil {
 		return fmt.Errorf("event %d has the unknown type %q: use the newer program that wrote it", e.Seq, e.Type)
 	}
-	if source := protocol.PeerID(e.Source); isPerson(source) {
-		s.people[principal(source)] = true
+	if source := principal(protocol.PeerID(e.Source)); isPerson(source) && !s.people[source] {
+		s.people[source] = true
+		s.keepIdentity(source)
 	}
 	err := fold(s, e)
 	if err == nil {
@@ -161,7 +233,7 @@ func (s *state) foldMetadata(e collab.Event) error {
 	var meta struct{ Digest string }
 	err := json.Unmarshal(e.Metadata, &meta)
 	if meta.Digest != "" {
-		s.created[e.Target] = meta.Digest
+		s.created.put(e.Target, meta.Digest, "", false, e.Seq)
 	}
 	return err
 }
@@ -172,11 +244,9 @@ func (s *state) foldMessage(e collab.Event) error {
 		return err
 	}
 	s.identifySource(e, m.AuthorID, &m.AuthorIdentity)
-	s.messages[m.ID] = messageRef{e.Seq, m.ConversationID, party{m.AuthorID, m.AuthorIdentity}}
-	s.created["message:"+m.ID] = meta.Digest
-	s.posts[m.ConversationID] = append(s.posts[m.ConversationID], e.Seq)
+	s.messages.put(m.ID, messageRef{e.Seq, m.ConversationID, m.AuthorID, m.AuthorIdentity, meta.Digest}, m.ConversationID, false, e.Seq)
 	if m.WorkItemID != "" && meta.Wake.Outcome == collab.OutcomeWoken {
-		s.wakes[m.WorkItemID] = wakeRef{e.Seq, e.At}
+		s.wakes.put(m.WorkItemID, wakeRef{e.Seq, e.At}, "", false, e.Seq)
 	}
 	return nil
 }
@@ -192,9 +262,8 @@ func (s *state) foldRecord(e collab.Event) error {
 	if err := json.Unmarshal(e.Payload, r); err != nil {
 		return err
 	}
-	before := s.records[r.ID]
+	before := s.records.get(r.ID)
 	if before == nil {
-		s.order = append(s.order, r.ID)
 		s.identifySource(e, r.CreatedByID, &r.CreatedByIdentity)
 		before = r
 	}
@@ -204,7 +273,7 @@ func (s *state) foldRecord(e collab.Event) error {
 		}
 		s.identify(*f.name, f.id)
 	}
-	s.records[r.ID] = r
+	s.records.put(r.ID, r, r.Kind, !r.Terminal(), e.Seq)
 	return nil
 }
 
@@ -215,78 +284,73 @@ func (s *state) foldConversation(e collab.Event, c collab.Conversation) {
 		c.MemberIdentities = append(c.MemberIdentities, "")
 		s.identify(c.MemberIDs[i], &c.MemberIdentities[i])
 	}
-	s.conversations[c.ID] = &c
+	s.conversations.put(c.ID, &c, "", true, e.Seq)
 }
 
 func (s *state) foldInvocation(e collab.Event, i collab.Invocation) {
 	s.identifySource(e, i.RequestedByID, &i.RequestedByIdentity)
 	s.identify(i.TargetAgentID, &i.TargetIdentity)
-	s.invocations[i.ID] = &i
+	s.invocations.put(i.ID, &i, "", true, e.Seq)
 }
 
-func (s *state) foldFlight(_ collab.Event, f collab.Flight) {
+func (s *state) foldFlight(e collab.Event, f collab.Flight) {
 	s.identify(f.RequestedByID, &f.RequestedByIdentity)
 	s.identify(f.TargetAgentID, &f.TargetIdentity)
-	s.flights[f.ID] = &f
+	s.flights.put(f.ID, &f, "", !f.Terminal(), e.Seq)
+	if i := s.invocations.get(f.InvocationID); i != nil && f.Terminal() {
+		s.invocations.put(i.ID, i, "", false, e.Seq)
+	}
 }
 
-func (s *state) foldBinding(_ collab.Event, b collab.Binding) {
+func (s *state) foldBinding(e collab.Event, b collab.Binding) {
 	s.identify(b.AgentID, &b.Identity)
-	s.bindings[[2]string{b.Surface, b.ExternalID}] = &b
+	s.bindings.put(bindingKey(b.Surface, b.ExternalID), &b, "", true, e.Seq)
 }
 
 // foldWoken marks a delivery as woken.
 func (s *state) foldWoken(e collab.Event, w collab.Wake) {
-	d := *s.deliveries[w.DeliveryID] // which was requested before
+	d := *s.deliveries.get(w.DeliveryID) // which was requested before
 	d.Wake, d.EndpointID, d.UpdatedAt = wakeWoken, w.EndpointID, e.At
-	s.putDelivery(d)
-	s.wokenBy[d.ID] = e.Seq
+	s.putDelivery(d, e.Seq)
+	s.wokenBy.put(d.ID, e.Seq, "", false, e.Seq)
 }
 
 // foldEndpoint takes an endpoint. One of a released version under a name that is not its
 // own was vouched for by nobody: it is forgotten, so that it must be announced anew.
 func (s *state) foldEndpoint(e collab.Event, announced collab.Endpoint) {
-	ep := &endpoint{announced, e.Seq}
+	ep := &endpoint{Endpoint: announced}
 	if ep.AgentIdentity == "" && ep.Identity == agentID(ep.LogicalAgentID) {
 		ep.AgentIdentity = ep.Identity
 	}
 	if ep.AgentIdentity == "" {
-		delete(s.endpoints, ep.EndpointID)
+		s.dropEndpoint(ep.EndpointID, e.Seq)
 		return
 	}
 	if old := s.endpoints[ep.EndpointID]; e.Type == collab.EventOffline.Name && old != nil {
 		ep.seq = old.seq // falling silent is no sign of life
+	} else {
+		s.heard++
+		ep.seq = s.heard
 	}
 	s.endpoints[ep.EndpointID] = ep
+	s.parties.put("endpoint:"+ep.EndpointID, partyRow{Endpoint: &ep.Endpoint}, "", true, e.Seq)
 	if e.Type == collab.EventOnline.Name {
 		s.actsAs[ep.Identity] = ep.LogicalAgentID
 		s.agents[ep.Identity], s.agents[ep.AgentIdentity] = true, true
+		s.keepIdentity(ep.Identity)
+		s.keepIdentity(ep.AgentIdentity)
 	}
 }
 
-// lastHeartbeat folds the last heartbeat of an endpoint after all other events were.
-func (s *state) lastHeartbeat(e collab.Event) error {
-	heard := endpoint{seq: e.Seq}
-	if err := json.Unmarshal(e.Payload, &heard); err != nil {
-		return fmt.Errorf("event %d (%s) cannot be read: %w", e.Seq, e.Type, err)
-	}
-	now := s.endpoints[heard.EndpointID]
-	heard.AgentIdentity = now.AgentIdentity
-	switch {
-	case e.Seq < now.seq: // it was announced anew since
-	case now.Status == collab.StatusOnline:
-		s.endpoints[heard.EndpointID] = &heard
-	default:
-		now.seq = e.Seq
-	}
-	return nil
+func (s *state) dropEndpoint(id string, seq int64) {
+	delete(s.endpoints, id)
+	s.parties.put("endpoint:"+id, partyRow{}, "", false, seq)
 }
 
-func (s *state) foldClaim(_ collab.Event, c collab.Claim) {
-	s.claims[c.EventID] = &c
-	s.token = max(s.token, c.Token)
-	if delete(s.held, c.EventID); c.State == collab.ClaimHeld {
-		s.held[c.EventID] = true
+func (s *state) foldClaim(e collab.Event, c collab.Claim) {
+	s.claims.put(c.EventID, &c, "", c.State == collab.ClaimHeld, e.Seq)
+	if c.Token > s.counters.get(claimToken) {
+		s.counters.put(claimToken, c.Token, "", true, e.Seq)
 	}
 }
 

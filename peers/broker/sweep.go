@@ -47,6 +47,7 @@ func (t *tx) sweep(thorough bool) {
 	t.expireClaims()
 	if thorough {
 		t.sweepStale()
+		t.prune()
 	}
 }
 
@@ -58,8 +59,8 @@ func (t *tx) nextDue() (next time.Time) {
 			next = at
 		}
 	}
-	for id := range t.held {
-		due(collab.ParseTime(t.claims[id].ExpiresAt))
+	for _, id := range t.claims.open() {
+		due(collab.ParseTime(t.claims.get(id).ExpiresAt))
 	}
 	for _, e := range t.endpoints {
 		if e.Status == collab.StatusOnline {
@@ -74,27 +75,27 @@ func (t *tx) nextDue() (next time.Time) {
 // questions, and flights that never began. It makes one wake per StaleAfter for
 // each, and none while an earlier one still waits for its agent.
 func (t *tx) sweepStale() {
-	records := append(t.recordsOf(collab.KindWorkItem, "", "", ""), t.recordsOf(collab.KindQuestion, "", "", "")...)
+	records := append(t.openRecords(collab.KindWorkItem), t.openRecords(collab.KindQuestion)...)
 	for _, r := range records {
 		if !r.Terminal() && r.State != collab.WorkWorking && t.stale(r.ID, r.UpdatedAt) {
 			t.wakeFor(r, Caller{}, true)
 		}
 	}
-	for _, id := range sortedKeys(t.flights) {
-		f := *t.flights[id]
+	for _, id := range t.flights.open() {
+		f := *t.flights.get(id)
 		if (f.State == collab.FlightQueued || f.State == collab.FlightWaking) && t.stale(f.ID, f.UpdatedAt) {
 			t.remindFlight(f)
 		}
 	}
-	t.dropBestEffort()
+	t.dropOld()
 }
 
 // stale reports whether a record was not touched for StaleAfter and nobody was
 // woken for it since.
 func (t *tx) stale(id, updatedAt string) bool {
 	last := collab.ParseTime(updatedAt)
-	if ref, ok := t.wakes[id]; ok {
-		if woken := collab.ParseTime(ref.at); woken.After(last) {
+	if ref, ok := t.wakes.find(id); ok {
+		if woken := collab.ParseTime(ref.At); woken.After(last) {
 			last = woken
 		}
 	}
@@ -103,26 +104,27 @@ func (t *tx) stale(id, updatedAt string) bool {
 
 // remindFlight wakes the agent of a flight that never began.
 func (t *tx) remindFlight(f collab.Flight) {
-	d := t.deliveries[f.DeliveryID]
+	d := t.deliveries.get(f.DeliveryID)
 	if d == nil || d.Terminal() || d.Wake != wakeWoken {
 		return // it is woken when its agent announces itself
 	}
 	dec := t.choose(situation{explicit: []party{{f.TargetAgentID, f.TargetIdentity}}}, locality{})
 	emit(t, collab.EventWakeDecided, "flight:"+f.ID, collab.WakeDecided{RecordID: f.ID, RecordKind: "flight", Sweep: true, Decision: dec}, nil)
 	if dec.Outcome == collab.OutcomeWoken {
-		t.woken(*d, dec, subject{invocation: t.invocations[f.InvocationID], record: t.records[f.WorkItemID], sweep: true})
+		t.woken(*d, dec, subject{invocation: t.invocations.get(f.InvocationID), record: t.records.get(f.WorkItemID), sweep: true})
 	}
 }
 
-// dropBestEffort cancels the best-effort deliveries that nobody took.
-func (t *tx) dropBestEffort() {
-	for _, agent := range sortedKeys(t.openTo) {
-		for _, id := range slices.Clone(t.openTo[agent]) {
-			d := at(t.deliveries[id], t.now)
-			if d.Policy == collab.PolicyBestEffort && d.Status == collab.DeliveryPending &&
-				t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.opts.StaleAfter {
-				t.cancelDelivery(d, "best effort: nobody took it")
-			}
+// dropOld cancels the best-effort deliveries that nobody took, and all deliveries that are
+// older than what is kept.
+func (t *tx) dropOld() {
+	for _, d := range t.openDeliveries() {
+		switch age := t.now.Sub(collab.ParseTime(d.CreatedAt)); {
+		case d.Policy == collab.PolicyBestEffort && d.Status == collab.DeliveryPending &&
+			t.now.Sub(collab.ParseTime(d.UpdatedAt)) >= t.opts.StaleAfter:
+			t.cancelDelivery(d, "best effort: nobody took it")
+		case t.opts.Keep > 0 && age >= t.opts.Keep:
+			t.cancelDelivery(d, "nobody took it for as long as events are kept")
 		}
 	}
 }

@@ -70,11 +70,11 @@ func (t *tx) event(seq int64) collab.Event {
 
 // message reads a message and the metadata of its event.
 func (t *tx) message(id string) (collab.Message, collab.PostMetadata) {
-	ref, ok := t.messages[id]
+	ref, ok := t.messages.find(id)
 	if !ok {
 		notFound("message", id)
 	}
-	m, meta, err := readMessage(t.event(ref.seq))
+	m, meta, err := readMessage(t.event(ref.Seq))
 	if err != nil {
 		check(fmt.Errorf("reading message %s: %w", id, err))
 	}
@@ -83,8 +83,11 @@ func (t *tx) message(id string) (collab.Message, collab.PostMetadata) {
 
 // repeats refuses a request for a record that exists, unless the request that made the
 // record of target was the same.
-func (t *tx) repeats(target, what, id string) {
-	if t.created[target] != t.digest {
+func (t *tx) repeats(target, what, id string) { t.sameRequest(t.created.get(target), what, id) }
+
+// sameRequest is repeats by the digest of that request.
+func (t *tx) sameRequest(digest, what, id string) {
+	if digest != t.digest {
 		refuse(collab.CodeConflict, "%s %s exists with other content", what, id)
 	}
 }

@@ -35,7 +35,7 @@ func (t *tx) requestAs(id string, d collab.Delivery, dec collab.Decision, about 
 	if dec.Outcome == collab.OutcomeWoken {
 		t.woken(d, dec, about)
 	}
-	return *t.deliveries[d.ID]
+	return *t.deliveries.get(d.ID)
 }
 
 // woken emits the event that wakes an agent and queues it for the identity that
@@ -53,19 +53,19 @@ func (t *tx) woken(d collab.Delivery, dec collab.Decision, about subject) {
 	default:
 		w.WorkItem = &r.WorkItem
 	}
-	if c := t.conversations[d.ConversationID]; c != nil {
+	if c := t.conversations.get(d.ConversationID); c != nil {
 		short := *c
 		short.MemberIDs, short.MemberIdentities = nil, nil
 		w.Conversation = &short
 	}
 	if about.invocation != nil {
-		f := t.flights[about.invocation.FlightID]
+		f := t.flights.get(about.invocation.FlightID)
 		if f.State == collab.FlightQueued {
 			moving := *f
 			moving.State, moving.UpdatedAt = collab.FlightWaking, stamp(t.now)
 			emit(t, collab.EventFlight, "flight:"+f.ID, moving, nil)
 		}
-		w.Flight = t.flights[f.ID]
+		w.Flight = t.flights.get(f.ID)
 	}
 	e := emit(t, collab.EventWoken, "agent:"+d.TargetAgentID, w, nil)
 	if ep := t.endpoints[dec.EndpointID]; ep != nil {
@@ -81,7 +81,7 @@ func (t *tx) wakeWaiting(e *collab.Endpoint) {
 		waiting = append(waiting, t.openTo[e.Identity]...)
 	}
 	for _, id := range waiting {
-		d := at(t.deliveries[id], t.now)
+		d := at(t.deliveries.get(id), t.now)
 		if d.Status != collab.DeliveryPending || d.Wake != wakeWanted && d.Wake != wakeMissed {
 			continue
 		}
@@ -117,13 +117,13 @@ func (s *state) standingOf(d collab.Delivery) Standing {
 func (t *tx) wakeNow(d collab.Delivery, st Standing) {
 	var about subject
 	dec := collab.Decision{Candidates: []collab.Candidate{}}
-	about.record = t.records[cmp.Or(d.WorkItemID, d.QuestionID)]
+	about.record = t.records.get(cmp.Or(d.WorkItemID, d.QuestionID))
 	switch {
 	case d.MessageID != "":
 		m, meta := t.message(d.MessageID)
 		about.message, dec = &m, meta.Wake
 	case d.InvocationID != "":
-		about.invocation = t.invocations[d.InvocationID]
+		about.invocation = t.invocations.get(d.InvocationID)
 		dec.Rule, dec.Reason = collab.RuleExplicit, d.TargetAgentID+": was invoked"
 	default:
 		dec = t.decided(about.record.ID)
@@ -136,7 +136,7 @@ func (t *tx) wakeNow(d collab.Delivery, st Standing) {
 // wakeAgain sends a parked wake again. It is the same event, so that an agent that did
 // get it can tell.
 func (t *tx) wakeAgain(d collab.Delivery, st Standing) {
-	e := t.event(t.wokenBy[d.ID])
+	e := t.event(t.wokenBy.get(d.ID))
 	d.Wake, d.EndpointID = wakeWoken, st.Endpoint.EndpointID
 	t.changeDelivery(d, nil)
 	t.sends = append(t.sends, sending{to: st.Endpoint.Identity, event: e, deliveryID: d.ID, again: t.seq})
@@ -164,7 +164,7 @@ func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 // park makes a wake wait until the next announcement. It reports whether the wake
 // was parked: a delivery that is done needs none.
 func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
-	stored := t.deliveries[deliveryID]
+	stored := t.deliveries.get(deliveryID)
 	if stored == nil || stored.Terminal() || stored.Wake != wakeWoken {
 		return collab.Delivery{}, false
 	}
@@ -176,11 +176,11 @@ func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
 
 // obsolete returns why nobody needs a delivery any more, or "".
 func (s *state) obsolete(d collab.Delivery) string {
-	if r := s.records[cmp.Or(d.WorkItemID, d.QuestionID)]; r != nil && r.Terminal() {
+	if r := s.records.get(cmp.Or(d.WorkItemID, d.QuestionID)); r != nil && r.Terminal() {
 		return r.name() + " is " + string(r.State)
 	}
-	if i := s.invocations[d.InvocationID]; i != nil && s.flights[i.FlightID].Terminal() {
-		return "flight " + i.FlightID + " is " + string(s.flights[i.FlightID].State)
+	if i := s.invocations.get(d.InvocationID); i != nil && s.flights.get(i.FlightID).Terminal() {
+		return "flight " + i.FlightID + " is " + string(s.flights.get(i.FlightID).State)
 	}
 	return ""
 }
@@ -191,11 +191,11 @@ func (t *tx) cancelDelivery(d collab.Delivery, why string) {
 
 // decided reads the last wake decision about a work item or a question.
 func (t *tx) decided(recordID string) collab.Decision {
-	ref, ok := t.wakes[recordID]
+	ref, ok := t.wakes.find(recordID)
 	if !ok {
 		refuse(collab.CodeNotFound, "no wake was decided for %q", text.Clip(recordID, 80))
 	}
-	e := t.event(ref.seq)
+	e := t.event(ref.Seq)
 	if e.Type == collab.EventMessagePosted.Name {
 		_, meta, err := readMessage(e)
 		check(err)
@@ -272,7 +272,7 @@ func (s *state) dependency(r *record) party {
 	if r.State != collab.WorkWaiting || on == nil {
 		return party{}
 	}
-	other := s.records[on.TargetID]
+	other := s.records.get(on.TargetID)
 	switch {
 	case other != nil && other.Terminal():
 		return party{}

@@ -20,7 +20,7 @@ func updateWork(t *tx, p collab.WorkParams) collab.Result {
 	if p.ID == nil {
 		invalid("id is required")
 	}
-	if q := t.records[*p.ID]; q != nil && q.isQuestion() {
+	if q := t.records.get(*p.ID); q != nil && q.isQuestion() {
 		invalid("%s is a question: %s applies to work items only; use the question.* methods", q.ID, cmp.Or(p.State, "update"))
 	}
 	old := t.recordToMove(collab.KindWorkItem, *p.ID)

@@ -173,7 +173,7 @@ func TestSweepsWakeTheNextMoverOncePerPeriod(t *testing.T) {
 	}
 	pass(9 * time.Minute)
 	d.wantWakes()
-	all := []string{"agent:mover next_move_owner", "agent:dep dependency_owner", "agent:owner next_move_owner", "agent:asked next_move_owner"}
+	all := []string{"agent:mover next_move_owner", "agent:owner next_move_owner", "agent:dep dependency_owner", "agent:asked next_move_owner"}
 	pass(2 * time.Minute)
 	d.wantWakes(all...)
 	pass(7 * time.Minute)
@@ -195,7 +195,7 @@ func TestASweepDoesNotPileUpWakesForTheAbsent(t *testing.T) {
 	for range 10 {
 		d.sweep(11 * time.Minute)
 	}
-	if n := len(d.state.deliveries); n != 1 {
+	if n := len(d.state.deliveries.order); n != 1 {
 		t.Errorf("%d deliveries wait for one agent about one item", n)
 	}
 	d.announce("gone")

@@ -128,7 +128,7 @@ func (w *writer) commit(ctx context.Context, jobs []job) error {
 		return nil
 	}
 	w.opts.Log.Error().Err(err).Int("jobs", len(jobs)).Msg("batch not stored; its requests are refused")
-	if w.state, err = load(ctx, w.db); err != nil {
+	if w.state, err = load(ctx, w.db, w.opts.Now()); err != nil {
 		err = fmt.Errorf("the state cannot be rebuilt after a failed write: %w", err)
 		tell(jobs, err)
 		return err
@@ -153,6 +153,7 @@ func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err er
 		for _, do := range deferred {
 			do(db)
 		}
+		w.state.shelves.tx = db
 		t = &tx{
 			view: view{state: w.state}, db: db, opts: w.opts, now: w.opts.Now().UTC(),
 			mint:   func(prefix string) string { return newID(prefix, w.opts.Now()) },
@@ -175,8 +176,13 @@ func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err er
 		for _, e := range t.events {
 			appendEvent(db, e)
 		}
+		if len(t.events) > 0 {
+			w.state.shelves.written()
+			db.Exec(`UPDATE folded SET seq = ?`, w.state.seq)
+		}
 	})
 	if err == nil {
+		w.state.shelves.committed()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.deferred = w.deferred[len(deferred):]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -30,7 +31,7 @@ func newWriter(t *testing.T) *writer {
 		enqueue:   func(*tx, sending) {},
 		committed: func(*tx) {},
 	}
-	if w.state, err = load(t.Context(), db); err != nil {
+	if w.state, err = load(t.Context(), db, opts.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -82,13 +83,18 @@ func TestAMistakeHarmsOnlyItsRequest(t *testing.T) {
 			t.Errorf("job %d: %v", i, err)
 		}
 	}
-	again, err := load(t.Context(), w.db)
-	if err != nil || len(again.conversations) != 10 || again.seq != 10 {
-		t.Fatalf("the log holds %d conversations up to event %d, %v", len(again.conversations), again.seq, err)
+	again, err := load(t.Context(), w.db, w.opts.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.shelves.tx = store.On(t.Context(), w.db)
+	stored := again.conversations.list("", "", math.MaxInt)
+	if len(stored) != 10 || again.seq != 10 {
+		t.Fatalf("%d conversations are stored, up to event %d", len(stored), again.seq)
 	}
 	if err := w.change(t.Context(), func(tr *tx) {
-		if !reflect.DeepEqual(tr.state, again) {
-			check(errors.New("the live state differs from the log's"))
+		if live := tr.conversations.list("", "", math.MaxInt); tr.seq != 10 || !reflect.DeepEqual(live, stored) {
+			check(errors.New("the live state differs from the stored one"))
 		}
 	}); err != nil {
 		t.Error(err)
