@@ -62,7 +62,7 @@ test-agents: ## coding agents from npm behind hubbub-agent, against scripted mod
 test-deb: ## the package in a booted systemd: install, run, watchdog, upgrade, remove (needs root)
 	@scripts/test-deb
 
-mcp-conformance: build ## the public MCP suite against the chat tools (needs npm)
+mcp-conformance: build ## the public MCP suite against tools, gateway and client, and three public servers (needs npm)
 	@scripts/mcp-conformance.sh
 
 test-console: build ## the console in headless Chromium on a live demo (needs chromium and npm)

@@ -1,15 +1,20 @@
 #!/bin/sh
-# Runs the public MCP conformance suite against the MCP endpoint of the Chorus
-# gateway. The suite needs node 22, which npm fetches: nothing is installed outside of
-# a temporary folder.
+# Runs the public MCP conformance suite against the MCP endpoint of the Chorus gateway, the
+# chat tools of an agent, and the client with which agents use the servers of others; and three
+# public servers as tools of an agent. No expected failure is listed: what is left out is what
+# neither side announces (resources, prompts, pictures, sampling, elicitation, logging, OAuth).
+# The suite needs node 22, which npm fetches: nothing is installed outside of a temporary folder.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
-npm install --prefix "$dir" --no-audit --no-fund --loglevel=error node@22 @modelcontextprotocol/conformance@0.1.16 >"$dir/npm.log" 2>&1 || {
+npm install --prefix "$dir" --no-audit --no-fund --loglevel=error node@22 @modelcontextprotocol/conformance@0.1.16 \
+	@modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
+	@modelcontextprotocol/server-memory@2026.8.31 >"$dir/npm.log" 2>&1 || {
 	cat "$dir/npm.log" >&2
 	echo "mcp-conformance: npm could not install the suite; it needs npm and the npm registry" >&2
 	exit 1
 }
-suite="$dir/node_modules/.bin/node $dir/node_modules/@modelcontextprotocol/conformance/dist/index.js"
-HUBBUB_MCP_CONFORMANCE="$suite" go test -count=1 -v -run '^TestMCPConformance$' ./peers/chorus
+export HUBBUB_MCP_SERVERS="$dir/node_modules/.bin"
+export HUBBUB_MCP_CONFORMANCE="$HUBBUB_MCP_SERVERS/node $dir/node_modules/@modelcontextprotocol/conformance/dist/index.js"
+go test -count=1 -v -run '^(TestMCPConformance.*|TestPublicServers)$' ./peers/chorus ./peers/agent/harness/mcptools

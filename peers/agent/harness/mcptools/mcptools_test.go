@@ -28,8 +28,15 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain lets the test binary play an MCP server over stdio.
+// TestMain lets the test binary play an MCP server over stdio, and a client.
 func TestMain(m *testing.M) {
+	if os.Getenv(clientRole) != "" {
+		if err := playClient(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv("MCP_TEST") == "" {
 		goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 		return
