@@ -25,8 +25,9 @@ func newBackup() *cobra.Command {
 			"files beside it. The programs may run. Logs of agents and what can be made again are left out. The\n" +
 			"copy holds secrets and what people said. It belongs to the owner of the data folder, also if root makes\n" +
 			"it, and nobody else can read it.",
-		Example: "  hubbub backup /backup/hubbub-2026-01-31 --data /var/lib/hubbub",
-		RunE:    func(cmd *cobra.Command, args []string) error { return backup(cmd, args[0]) },
+		Annotations: map[string]string{program.NewFolder: ""},
+		Example:     "  hubbub backup /backup/hubbub-2026-01-31 --data /var/lib/hubbub",
+		RunE:        func(cmd *cobra.Command, args []string) error { return backup(cmd, args[0]) },
 	}
 }
 
@@ -34,11 +35,11 @@ func newBackup() *cobra.Command {
 var notBackedUp = []string{"-wal", "-shm", "-journal", ".lock", ".log", ".log.1", ".partial", ".sock"}
 
 func backup(cmd *cobra.Command, to string) error {
-	from := program.From(cmd).Data
-	if _, err := os.Stat(from); err != nil {
-		return program.Usage("there is no data folder %s; name it with --data", from)
+	from, err := filepath.EvalSymlinks(program.From(cmd).Data) // a link to a folder would not be walked
+	if err != nil {
+		return program.Usage("there is no data folder %s; name it with --data", program.From(cmd).Data)
 	}
-	to, err := filepath.Abs(to)
+	to, err = filepath.Abs(to)
 	if err != nil {
 		return err
 	}
@@ -48,14 +49,22 @@ func backup(cmd *cobra.Command, to string) error {
 	if err := datafolder.Make(to); err != nil {
 		switch {
 		case errors.Is(err, fs.ErrExist):
-			return program.Usage("%s exists already; name a new folder", to)
+			if in, err := os.ReadDir(to); err != nil || len(in) > 0 { // an empty one root may have made
+				return program.Usage("%s exists already; name a new folder", to)
+			}
+			return backupInto(cmd, from, to)
 		case errors.Is(err, fs.ErrPermission): // not wrapped: the advice would be to run it as the owner of that folder
 			return fmt.Errorf("%v: the copy is made as the owner of the data folder, who may not write there: make a folder for copies with: install -d -m 0700 -o %d FOLDER", err, os.Geteuid())
 		}
 		return err
 	}
+	return backupInto(cmd, from, to)
+}
+
+// backupInto copies a data folder into an empty one.
+func backupInto(cmd *cobra.Command, from, to string) error {
 	files, failed := 0, []error{}
-	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			failed = append(failed, err)
 			return nil

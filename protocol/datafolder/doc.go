@@ -10,5 +10,5 @@
 //     depends on.
 //   - A link is never followed to lock a file.
 //   - A program that called [ActAsOwner] works on the folder of another user as that user,
-//     never as root. It never changes the owner of anything.
+//     never as root. Nothing is given away but folders that were just made for that user.
 package datafolder

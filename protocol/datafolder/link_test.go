@@ -121,6 +121,8 @@ func TestRootFollowsNoPlantedLink(t *testing.T) {
 	must(t, os.Link(victim, deep))
 	refused(strangers, deep+" is another name for a file of root, and")
 	must(t, os.Remove(deep))
+	must(t, errors.Join(syscall.Mkfifo(filepath.Join(strangers, "fifo"), 0o600)))
+	refused(strangers, "fifo is no file but a pipe")
 	must(t, errors.Join(os.Remove(long), os.Chmod(roots, 0o777)))
 	refused(roots, "run chmod o-w on it")
 }

@@ -18,9 +18,10 @@ import (
 // the user, though nothing is given away. A folder that does not exist yet will belong to
 // the owner of the one around it.
 //
-// A folder that root must not work on at all is refused. For other users than root
-// ActAsOwner does nothing.
-func ActAsOwner(path string) error {
+// The folders in made are new ones that root makes for the owner, where the owner could
+// not. A data folder that root must not work on at all is refused. For other users than
+// root ActAsOwner does nothing.
+func ActAsOwner(path string, made ...string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -39,6 +40,11 @@ func ActAsOwner(path string) error {
 		return err
 	}
 	if owner := ownerOf(info); owner != 0 {
+		for _, folder := range made {
+			if err := makeFor(int(owner), folder); err != nil {
+				return err
+			}
+		}
 		return become(int(owner), path)
 	}
 	if there == path && info.Mode()&0o002 != 0 {
@@ -47,18 +53,56 @@ func ActAsOwner(path string) error {
 	return nil
 }
 
+// makeFor makes a folder in one of root's, and gives it to another user. Elsewhere the
+// user can make it alone, or must not.
+func makeFor(id int, path string) error {
+	path, err := filepath.Abs(path)
+	if err == nil {
+		err = followable(filepath.Dir(path))
+	}
+	if err != nil {
+		return err
+	}
+	if around, err := os.Stat(filepath.Dir(path)); err != nil || ownerOf(around) != 0 {
+		return err
+	}
+	if err := Make(path); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil // and not given away
+		}
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chown(id, groupOf(id)), f.Close())
+}
+
 // become makes this process, which is root's, one of another user: with the user's own
 // group, and no other.
 func become(id int, path string) error {
-	group := id
-	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
-		group, _ = strconv.Atoi(u.Gid) //nolint:errcheck // it is a number on Unix
+	group := groupOf(id)
+	err := reach(path, id, group)
+	if err == nil {
+		err = errors.Join(syscall.Setgroups([]int{group}), syscall.Setgid(group), syscall.Setuid(id))
 	}
-	if err := errors.Join(syscall.Setgroups([]int{group}), syscall.Setgid(group), syscall.Setuid(id)); err != nil {
+	if err != nil {
 		return fmt.Errorf("root works on the data folder %s only as its owner, %s, and cannot become that user (%w): run this as that user, or name another folder with --data",
 			path, UserName(uint32(id)), err)
 	}
 	return nil
+}
+
+// groupOf returns the group of a user. Users of systemd that come and go have one of the
+// same number.
+func groupOf(id int) int {
+	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
+		if group, err := strconv.Atoi(u.Gid); err == nil {
+			return group
+		}
+	}
+	return id
 }
 
 // followable returns an error if there is a link on the way to path that root must not
@@ -108,6 +152,8 @@ func noLinks(folder string) error {
 		switch s, _ := info.Sys().(*syscall.Stat_t); {
 		case info.Mode()&fs.ModeSymlink != 0:
 			what = "a link"
+		case info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
+			what = "no file but a pipe or a device"
 		case info.Mode().IsRegular() && s.Nlink > 1 && s.Uid != ownerOf(around):
 			what = "another name for a file of " + UserName(s.Uid)
 		default:

@@ -14,6 +14,10 @@ import (
 // of --config itself.
 const OwnConfig = "own-config"
 
+// NewFolder, as a key of a command's Annotations, means that its first argument is a
+// folder that it makes, which root makes for the owner of the data folder.
+const NewFolder = "new-folder"
+
 // Sections are the tables in the file of `hubbub up`. A command that gets that file
 // ignores them, except for the address of the bus.
 var Sections = []string{"bus", "system", "tg", "broker", "chorus", "agent"}
@@ -88,7 +92,7 @@ func (a *Attached) execute(ctx context.Context, o outside) int {
 
 // prepare is called before each command, once the flags are parsed and the arguments
 // are counted.
-func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
+func (a *Attached) prepare(cmd *cobra.Command, args []string) error {
 	_, a.settings.ownConfig = cmd.Annotations[OwnConfig]
 	if err := settle(cmd.Flags(), a.settings, a.out, a.known); err != nil {
 		return err
@@ -102,6 +106,9 @@ func (a *Attached) prepare(cmd *cobra.Command, _ []string) error {
 		if bus != "" {
 			c.buses = []string{bus}
 		}
+	}
+	if _, makes := cmd.Annotations[NewFolder]; makes {
+		a.settings.made = args[:1]
 	}
 	env, err := newEnv(a.root.Name(), a.settings, a.out)
 	if err != nil {

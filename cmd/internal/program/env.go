@@ -52,7 +52,7 @@ func newEnv(name string, c *settings, o outside) (*Env, error) {
 		Streams:  Streams{Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr},
 		settings: c, outside: o, secrets: &secrets{}, notify: newNotifier(),
 	}
-	if err := datafolder.ActAsOwner(e.Data); err != nil {
+	if err := datafolder.ActAsOwner(e.Data, c.made...); err != nil {
 		return nil, err
 	}
 	var err error

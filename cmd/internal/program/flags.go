@@ -28,6 +28,8 @@ type settings struct {
 
 	tokenFlag bool // --token-file was given on the command line
 	ownConfig bool // the program reads the file of --config itself
+
+	made []string // folders that root makes for the owner of the data folder
 }
 
 func addSettings(fs *pflag.FlagSet, bus bool) *settings {

@@ -1,0 +1,72 @@
+package datafolder
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// reach lets a user come to a folder that lies in one of root's, as systemd keeps those of
+// users that come and go in /var/lib/private: in a view of the file system that this
+// process alone has, root's folder holds the other and nothing else. For that the program
+// is executed anew, already as the user, and reach does not return. Where nothing is in
+// the way it does nothing.
+func reach(path string, id, group int) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil //nolint:nilerr // it does not exist yet
+	}
+	closed := ""
+	for above := filepath.Dir(real); above != "/"; above = filepath.Dir(above) {
+		info, err := os.Stat(above)
+		if err != nil {
+			return err
+		}
+		if s, _ := info.Sys().(*syscall.Stat_t); s.Mode&0o001 == 0 && !(int(s.Uid) == id && s.Mode&0o100 != 0) && !(int(s.Gid) == group && s.Mode&0o010 != 0) {
+			closed = above
+		}
+	}
+	if closed == "" {
+		return nil
+	}
+	var folder *os.File
+	runtime.LockOSThread() // which alone becomes the user, and goes on after the execution
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"unshare", func() error { return syscall.Unshare(syscall.CLONE_NEWNS) }},
+		{"mount /", func() error { return syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "") }},
+		{"open", func() (err error) {
+			folder, err = os.Open(real)
+			return err
+		}},
+		{"mount " + closed, func() error {
+			return syscall.Mount("none", closed, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=755,size=64k")
+		}},
+		{"mkdir " + real, func() error { return os.MkdirAll(real, 0o755) }},
+		{"mount " + real, func() error {
+			return syscall.Mount(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()), real, "", syscall.MS_BIND|syscall.MS_REC, "")
+		}},
+		{"setgroups", func() error { return only(syscall.SYS_SETGROUPS, 0, 0, 0) }},
+		{"setgid", func() error { return only(syscall.SYS_SETRESGID, group, group, group) }},
+		{"setuid", func() error { return only(syscall.SYS_SETRESUID, id, id, id) }},
+		{"exec", func() error { return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) }},
+	}
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("reaching it inside %s, %s: %w", closed, step.what, err)
+		}
+	}
+	return nil
+}
+
+// only makes a call for this thread alone.
+func only(call uintptr, a, b, c int) error {
+	if _, _, errno := syscall.RawSyscall(call, uintptr(a), uintptr(b), uintptr(c)); errno != 0 {
+		return errno
+	}
+	return nil
+}
