@@ -111,6 +111,7 @@ var handlings = map[string]handling{
 	"hubbub token create NAME":                                        {says: `^\S{40,}$`, first: (*reader).revokeName, with: []string{"--identity", "agent:name"}},
 	"hubbub token list":                                               {says: `hubbub-tg`},
 	"hubbub token revoke NAME":                                        {says: `is revoked: its sessions end`},
+	"hubbub token revoke NAME --with-issued":                          {says: `is revoked: its sessions end`, first: (*reader).createName},
 
 	// Texts and checks.
 	"hubbub help":                                      {says: `Available Commands`},
@@ -415,6 +416,11 @@ func (r *reader) sendForbidden() {
 // revokeName takes a credential away that an earlier text made.
 func (r *reader) revokeName() {
 	_, _, _ = r.try([]string{"hubbub", "token", "revoke", "name"}, nil) // there may be none
+}
+
+// createName makes a credential to take away, after an earlier text took it.
+func (r *reader) createName() {
+	_, _, _ = r.try([]string{"hubbub", "token", "create", "name", "--identity", "agent:name"}, nil) // there may be one
 }
 
 // startNATS starts a NATS server for the rest of the test.

@@ -148,7 +148,7 @@ func TestWhatAnUpdateSays(t *testing.T) {
 		"a reaction": {
 			`{"update_id":3,"message_reaction":{"chat":{"id":-5,"type":"group","title":"House"},"message_id":8,"user":{"id":77,"first_name":"Will"},"date":1780315200,` +
 				`"old_reaction":[{"type":"emoji","emoji":"👀"}],"new_reaction":[{"type":"emoji","emoji":"👀"},{"type":"emoji","emoji":"👍"}]}}`,
-			told{Chat: group, Author: will, Event: "reaction", Text: "👍", Signal: "agree", At: at, Message: 8, Quotes: 8, Suffix: ":reaction:3", User: 77},
+			told{Chat: group, Author: will, Event: "reaction", Text: "👍", At: at, Message: 8, Quotes: 8, Suffix: ":reaction:3", User: 77},
 		},
 		"a reaction that was removed": {
 			`{"update_id":3,"message_reaction":{"chat":{"id":-5,"type":"group","title":"House"},"message_id":8,"user":{"id":77,"first_name":"Will"},"date":1780315200,` +
