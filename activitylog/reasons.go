@@ -53,6 +53,7 @@ var reasonWords = map[string]string{
 	"exchange_escalated":    "two agents have said much without a person, and one was called",
 	"exchange_held":         "two agents have said much without a person, who is waited for",
 	"exchange_limit":        "two agents have said much without a person",
+	"halted":                "somebody halted its chat, or the agent",
 	"invalid":               "what the agent asked for is not valid",
 	"key_reused":            "its key belongs to another message",
 	"must_not_respond":      "it is not for the agent to answer",

@@ -34,7 +34,9 @@ type RouteAssigned struct {
 
 // Configure is the content of configure: the chat that an agent talks to.
 type Configure struct {
-	TalkTo Topic `json:"talkto"`
+	TalkTo Topic  `json:"talkto"`
+	Halt   string `json:"halt,omitempty"` // on: no turn runs in that chat, or, of the agent's own topic, in any, until off
+	By     string `json:"by,omitempty"`   // who halts or resumes, in words
 }
 
 // ChatMessage is the content of tg_message and chat_message. Only Text is

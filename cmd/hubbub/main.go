@@ -30,6 +30,8 @@ var constructors = []func() *cobra.Command{
 	newTrace,
 	newWhy,
 	newStats,
+	newHalt,
+	newResume,
 	newConsole,
 	newTop,
 	newLog,

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ const (
 	maxAttachments = 64
 	maxMentions    = 64
 	maxID          = 400 // bytes of an id that others minted
+	maxBy          = 100 // of the name of who halts
 )
 
 // handle sets the handlers of the messages that reach an agent.
@@ -61,7 +63,29 @@ func (a *Agent) receiveConfigure(ctx context.Context, d *peer.Delivery, c *proto
 	if c.TalkTo != from.Topic() && role != protocol.RoleCLI && role != protocol.RoleSystem {
 		return peer.Reject(fmt.Sprintf("%s may not configure this agent for %s", from, c.TalkTo))
 	}
+	if c.Halt != "" {
+		return a.receiveHalt(ctx, d, c)
+	}
 	return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.JoinChat(c.TalkTo, "") })
+}
+
+// receiveHalt stops the turns of a chat or, if the agent itself is named, all turns, or
+// lets them run again.
+func (a *Agent) receiveHalt(ctx context.Context, d *peer.Delivery, c *protocol.Configure) error {
+	change := (*mailbox.Tx).Halt
+	switch {
+	case c.Halt == "off":
+		change = (*mailbox.Tx).Resume
+	case c.Halt != "on":
+		return peer.Reject("halt is on or off")
+	case protocol.CheckTopic(string(c.TalkTo)) != nil:
+		return peer.Reject("talkto is no topic")
+	}
+	by := text.Clip(cmp.Or(c.By, string(d.Message.From)), maxBy)
+	cause := mailbox.Carrier{MessageID: d.Message.MessageID, TraceParent: d.Message.TraceParent}
+	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { change(tx, c.TalkTo, by, cause) })
+	a.turns.Poke()
+	return err
 }
 
 // receiveChat stores a chat event. Nil means that it is in the mailbox, or was before.

@@ -26,7 +26,9 @@ const (
 // An item is the body of an item towards an agent. Without an event it only
 // configures the agent.
 type item struct {
-	Event int64 `json:"event,omitempty"`
+	Event int64  `json:"event,omitempty"`
+	Halt  string `json:"halt,omitempty"` // on or off: see Surface.Halt
+	By    string `json:"by,omitempty"`
 }
 
 // agentDestination names one agent of a chat in the queue towards the agents.
@@ -151,7 +153,7 @@ func (s *Surface) handOn(tx *store.Tx, id protocol.PeerID) time.Duration {
 			return wait
 		}
 		for _, agent := range agents {
-			err := s.enqueue(tx, id, agent, fmt.Sprintf("event:%d", w.event), item{w.event})
+			err := s.enqueue(tx, id, agent, fmt.Sprintf("event:%d", w.event), item{Event: w.event})
 			if errors.Is(err, outbox.ErrFull) {
 				s.log.Error().Str("topic", string(id)).Str("peer", string(agent)).Msg("agent queue full; the chat's messages wait on disk")
 				return roomPause
@@ -203,7 +205,7 @@ func (s *Surface) pass(ctx context.Context, it outbox.Item) error {
 		}
 	}
 	if e.ID == 0 {
-		return nil
+		return s.passHalt(tx.Context(), &it, &e)
 	}
 	stored, found := store.One(tx, eventColumns, `SELECT event, chat, source, agents FROM surface_events
 		WHERE surface = ? AND event = ?`, s.opts.Name, e.ID)
@@ -243,6 +245,28 @@ func (s *Surface) configure(tx *store.Tx, e *Event) error {
 	s.opts.Crash("configured")
 	s.setConfigured(tx, e, true)
 	return tx.Err()
+}
+
+// Halt has every agent of a chat stop its turns there ("on"), or run them again
+// ("off"), as soon as each can be reached. It returns how many agents that are. by
+// says who asked for it.
+func (s *Surface) Halt(tx *store.Tx, id protocol.PeerID, halt, by, key string) int {
+	agents := s.Agents(tx, id)
+	for _, a := range agents {
+		tx.Fail(s.enqueue(tx, id, a.Agent, "halt:"+key, item{Halt: halt, By: by}))
+	}
+	return len(agents)
+}
+
+// passHalt makes one attempt to tell an agent of a halt, if that is what an item is
+// about.
+func (s *Surface) passHalt(ctx context.Context, it *outbox.Item, e *Event) error {
+	var what item
+	if err := json.Unmarshal(it.Body, &what); err != nil || what.Halt == "" {
+		return err
+	}
+	m := protocol.NewMessage(protocol.TypeConfigure, e.Chat, protocol.Configure{TalkTo: e.Chat.Topic(), Halt: what.Halt, By: what.By})
+	return s.peer.Tell(ctx, e.Agent.Topic(), it.Attempt, m)
 }
 
 func (s *Surface) setConfigured(tx *store.Tx, e *Event, configured bool) {

@@ -1,12 +1,14 @@
 package tg
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
+	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -19,6 +21,8 @@ var commands = []models.BotCommand{
 	{Command: "status", Description: "Whether everything works"},
 	{Command: "agents", Description: "Who answers in this chat"},
 	{Command: "stop", Description: "Stop the agents in this chat"},
+	{Command: "halt", Description: "Stop what the agents do here, until /resume"},
+	{Command: "resume", Description: "Let the agents work here again after /halt"},
 	{Command: "pair", Description: "Let this chat in with a one-time code"},
 }
 
@@ -33,6 +37,10 @@ func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 		text = in.startChat(tx, c)
 	case "/stop":
 		text = in.stopChat(tx, c, h)
+	case "/halt":
+		text = in.halt(tx, c, h, "on", "told to stop what runs here, and to begin nothing until /resume.")
+	case "/resume":
+		text = in.halt(tx, c, h, "off", "told to go on.")
 	case "/status":
 		text = in.describe(tx, c, true)
 	case "/agents":
@@ -73,6 +81,17 @@ func (in *intake) stopChat(tx *store.Tx, c *chat, h *happening) string {
 	}
 	in.setStopped(tx, c, true)
 	return "Stopped. What is written here does not reach the agents, and they do not answer, until /start."
+}
+
+// halt has the agents of a chat stop their turns there, or run them again. Each says
+// itself what it stopped.
+func (in *intake) halt(tx *store.Tx, c *chat, h *happening, halt, told string) string {
+	by := cmp.Or(h.author.DisplayName, h.author.Username, h.author.ID, "somebody")
+	n := in.surface.Halt(tx, peerOf(c.key), halt, by, fmt.Sprintf("%d:%d", h.chat.ID, h.message))
+	if n == 0 {
+		return "No agent is here that could be told."
+	}
+	return text.Count(n, "agent") + " " + told
 }
 
 // describe says which agents a chat has, and, for its status, what waits.

@@ -436,6 +436,19 @@ func TestCommands(t *testing.T) {
 		h.pass(time.Second)
 		command("/agents@hubbub_bot", "@lead, ready")
 		command("/status", "wait for an agent: 0")
+		for word, halt := range map[string]string{"/halt": "on", "/resume": "off"} {
+			command(word, "1 agent told")
+			for told := false; !told; { // it was configured before
+				d := lead.Next(t)
+				var c protocol.Configure
+				if err := d.Decode(&c); err != nil {
+					t.Fatal(err)
+				}
+				if told = c.Halt != ""; told && (c.Halt != halt || c.By != "Will" || c.TalkTo != topic(dm.ID)) {
+					t.Errorf("%s: the agent is told %+v", word, c)
+				}
+			}
+		}
 		command("/stop", "Stopped")
 		if got := next(t, lead); got.Text != "stop" || got.Priority != "urgent" {
 			t.Errorf("the agent hears %+v", got)

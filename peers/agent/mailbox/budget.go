@@ -35,11 +35,16 @@ func (v *View) spent(t *Turn, payer string) (s attention.Spent, until time.Time)
 	return s, oldest.Add(budgetWindow)
 }
 
-// Afford reports whether a turn may start within the agent's budget, and puts it on
-// somebody's account. If it may not, it ends, its event gets the reason, and the chat is
+// Afford reports whether a turn may start: where nothing is halted, and within the agent's
+// budget. It puts it on somebody's account. If it may not, it ends, its event gets the reason, and the chat is
 // told, once within the window. A turn that started before may go on. e is nil for a
 // digest.
 func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) bool {
+	if h, ok := tx.halted(t); ok {
+		tx.withhold(t, e, reasonHalted,
+			fmt.Sprintf("I am halted by %s: nothing is answered until /resume, or hubbub resume.", attention.HeaderValue(h.by)))
+		return false
+	}
 	if t.Attempt > 0 {
 		return true
 	}
@@ -53,7 +58,11 @@ func (tx *Tx) Afford(t *Turn, e *Entry, b attention.Budget) bool {
 		tx.Exec(`UPDATE turns SET payer = ? WHERE turn_id = ?`, account, t.ID)
 		return true
 	}
-	tx.withhold(t, e, reason, map[string]any{"bound": bound, "until": protocol.FormatTime(until)},
+	tx.Record(UniqueKey("budget:"+t.ID, 0), e, map[string]any{
+		"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "turnId": t.ID, "state": "withheld", "reason": reason,
+		"bound": bound, "until": protocol.FormatTime(until),
+	})
+	tx.withhold(t, e, reason,
 		fmt.Sprintf("I have reached a bound of today: %s (%d). I go on about %s UTC; an operator can raise it.",
 			budgetWords[reason], bound, until.UTC().Format("15:04")))
 	return false
@@ -69,14 +78,10 @@ var budgetWords = map[string]string{
 }
 
 // withhold ends a turn that may not run, and its event. Whoever was owed an answer is
-// told, once within the window for each reason and chat. e may be nil.
-func (tx *Tx) withhold(t *Turn, e *Entry, reason string, more map[string]any, notice string) {
+// told, unless the notice is empty, once within the window for each reason and chat, and
+// since the newest halt. e may be nil.
+func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
 	tx.cancel(t, reason)
-	record := map[string]any{"event": "budget", "eventId": t.EventID, "agent": tx.m.id, "turnId": t.ID, "state": "withheld", "reason": reason}
-	for name, value := range more {
-		record[name] = value
-	}
-	tx.Record(UniqueKey("budget:"+t.ID, 0), e, record)
 	if e == nil || e.Settled() {
 		return
 	}
@@ -86,13 +91,14 @@ func (tx *Tx) withhold(t *Turn, e *Entry, reason string, more map[string]any, no
 	} else {
 		tx.Move(e, Ignore, reason)
 	}
-	if owed && !e.FromAgent() && !e.FromBroker() && !tx.told(e.Chat, reason) {
+	if owed && notice != "" && !e.FromAgent() && !e.FromBroker() && !tx.told(e.Chat, reason) {
 		tx.Notice(e, reason, notice)
 	}
 }
 
 // told reports whether a chat had a notice of this kind within the window.
 func (v *View) told(chat protocol.Topic, kind string) bool {
-	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ? AND kind = 'notice' AND sent_at > ? AND key LIKE ?)`,
+	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND kind = 'notice' AND sent_at > ?2 AND key LIKE ?3
+			AND (?3 <> 'halted:%' OR sent_at > (SELECT coalesce(max(at), 0) FROM halts)))`,
 		chat, time.Now().Add(-budgetWindow).UnixMicro(), kind+":%")
 }

@@ -33,10 +33,12 @@ var (
 	schema5 string
 	//go:embed schema_6.sql
 	schema6 string
+	//go:embed schema_7.sql
+	schema7 string
 )
 
 // steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6}
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7}
 
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }

@@ -74,7 +74,8 @@ func ReservedKey(key string, e *Entry) bool {
 		return false
 	}
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") ||
-		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_")
+		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
+		strings.HasPrefix(key, reasonHalted+":")
 }
 
 // BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle an
