@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -89,9 +90,13 @@ func (p *publication) route(b *batch, targets []target) {
 	if p.sender != nil || local > 0 {
 		p.deliver(b, targets, local)
 	}
-	for _, t := range targets {
+	for i, t := range targets {
 		if t.observe && t.session != nil {
 			t.session.observe(b, p)
+			if i%fanSlice == fanSlice-1 {
+				b.flush()
+				runtime.Gosched()
+			}
 		}
 	}
 	for _, f := range forwards {
@@ -151,9 +156,11 @@ func (p *publication) startRow() activitylog.Row {
 	}
 }
 
-// deliver sends the message to every session whose answer is waited for. It reserves a
-// place at each, records the starts, and only then writes, so that no answer can
-// arrive before its start is recorded.
+// fanSlice is how many targets a message is delivered to before others have their turn:
+// the processors must not be held, nor the answers of all arrive together.
+const fanSlice = 64
+
+// deliver sends the message to every session whose answer is waited for, in slices.
 func (p *publication) deliver(b *batch, targets []target, count int) {
 	rows := b.rows[:0]
 	if p.sender != nil && b.server.log != nil {
@@ -163,6 +170,19 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 	if count > len(p.only) {
 		deliveries = make([]delivery, 0, count)
 	}
+	for len(targets) > fanSlice {
+		used := p.deliverSlice(b, targets[:fanSlice], deliveries, rows)
+		deliveries, targets, rows = deliveries[used:used], targets[fanSlice:], b.rows[:0]
+		b.flush()
+		runtime.Gosched()
+	}
+	p.deliverSlice(b, targets, deliveries, rows)
+}
+
+// deliverSlice reserves a place at each session, records the starts, and only then writes,
+// so that no answer can arrive before its start is recorded. It returns how many deliveries
+// it made.
+func (p *publication) deliverSlice(b *batch, targets []target, deliveries []delivery, rows []activitylog.Row) int {
 	for _, t := range targets {
 		if t.observe || t.session == nil {
 			continue
@@ -188,6 +208,7 @@ func (p *publication) deliver(b *batch, targets []target, count int) {
 		}
 		d.target.write(b, d)
 	}
+	return len(deliveries)
 }
 
 func refusalText(o protocol.Outcome) string {

@@ -36,6 +36,15 @@
 //     ErrInterrupted: the message may or may not have been delivered. Send it
 //     again with the same MessageID if the receivers detect doubles. A bus keeps no
 //     messages: what was sent while a peer was away is not delivered later.
+//   - Outcomes: what Send returns says what to do (README, "What a sender should do"). A
+//     failure that is rejected is final. One that is overflow, rate, or offline or timeout
+//     without Written was never sent to that peer: sending it again doubles nothing. With
+//     Written the peer may have it: send it again with the same MessageID, and only if it
+//     detects doubles. With Partial, the failures name the peers that were known at the
+//     buses that are Missing. Judge and JudgeAny say this of one addressee or of anybody.
+//   - Takeover: a peer takes its identity and its patterns in one step, so that nothing
+//     is missed between the older session and this one. A peer that is replaced may finish
+//     and answer what it handles, within 2 s.
 //   - Doubles: the bus makes each delivery once. But a sender that does not know
 //     whether a message arrived may send it again, with the same MessageID.
 //   - Stop: when its context ends, Run takes no new delivery, lets running

@@ -28,6 +28,7 @@ const (
 type Undelivered struct {
 	Reception Reception
 	needless  bool
+	written   bool
 	err       error
 }
 
@@ -39,6 +40,10 @@ func (u *Undelivered) Unwrap() error { return u.err }
 
 // Permanent reports whether another attempt will end alike.
 func (u *Undelivered) Permanent() bool { return u.Reception == Refused || u.Reception == Rejected }
+
+// Written reports whether the addressee may have the message although it did not answer:
+// another attempt may double it.
+func (u *Undelivered) Written() bool { return u.written }
 
 // Needless reports whether nobody misses the message. It is so for command lines:
 // they end, or do not listen to what becomes of what they sent, and their
@@ -160,7 +165,11 @@ func failure(topic protocol.Topic, f *protocol.Failure) *Undelivered {
 	case protocol.OutcomeRejected:
 		return undelivered(Rejected, "%s refused it: %s", f.Peer, f.Error)
 	case protocol.OutcomeOffline:
-		return undelivered(Left, "%s left before it took the message", f.Peer)
+		u := undelivered(Left, "%s left before it took the message", f.Peer)
+		u.written = f.Written
+		return u
 	}
-	return undelivered(Declined, "%s did not take it: %s %s", topic, f.Status, f.Error)
+	u := undelivered(Declined, "%s did not take it: %s %s", topic, f.Status, f.Error)
+	u.written = f.Written
+	return u
 }

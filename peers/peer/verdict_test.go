@@ -115,3 +115,17 @@ func TestRejection(t *testing.T) {
 		}
 	}
 }
+
+// TestAVerdictSaysWhetherAnotherAttemptMayDouble looks at failures with and without an
+// answer that may be lost.
+func TestAVerdictSaysWhetherAnotherAttemptMayDouble(t *testing.T) {
+	for _, status := range []protocol.Outcome{protocol.OutcomeOffline, protocol.OutcomeTimeout} {
+		for _, written := range []bool{true, false} {
+			r := protocol.SendResult{Addressee: protocol.AddresseeFailed, Failures: []protocol.Failure{{Peer: "agent:x", Status: status, Written: written}}}
+			var u *Undelivered
+			if err := Judge("agent:x", 1, r, nil); !errors.As(err, &u) || u.Written() != written || u.Permanent() {
+				t.Errorf("%s, written %t: %v", status, written, err)
+			}
+		}
+	}
+}
