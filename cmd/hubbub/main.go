@@ -49,6 +49,7 @@ var constructors = []func() *cobra.Command{
 	newConfig,
 	newBackup,
 	newManual,
+	newNew,
 	newVersion,
 }
 
