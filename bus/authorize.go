@@ -95,6 +95,9 @@ func (s *session) maySend(m *protocol.Send) error {
 	if err := protocol.MaySend(from, m.Type); err != nil {
 		return err
 	}
+	if m.Topic == string(protocol.TopicPresence) {
+		return fmt.Errorf("only the bus itself sends to %q", m.Topic)
+	}
 	if from != s.id && !s.speaksFor(from) {
 		return fmt.Errorf("%s may not speak as %q", s.id, from)
 	}

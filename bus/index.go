@@ -224,6 +224,30 @@ func (x *index) dropLocked(gone *entry) {
 	}
 }
 
+// subscribers returns how many have subscribed to an exact pattern.
+func (x *index) subscribers(topic string) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if e, ok := x.exact[topic]; ok {
+		return len(e.subs)
+	}
+	return 0
+}
+
+// sessionsOf returns the sessions of this bus that have subscribed to an exact pattern.
+func (x *index) sessionsOf(topic string) (list []*session) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if e, ok := x.exact[topic]; ok {
+		for s := range e.subs {
+			if s.session != nil {
+				list = append(list, s.session)
+			}
+		}
+	}
+	return list
+}
+
 // size returns the number of subscriptions, and how many of them only observe.
 func (x *index) size() (all, observing int) {
 	x.mu.RLock()

@@ -93,7 +93,11 @@ func (s *session) mayOpen(id protocol.PeerID, patterns map[protocol.Pattern]bool
 		return "", err
 	}
 	for _, p := range slices.Sorted(maps.Keys(patterns)) {
-		if err := s.mayHear(p); err != nil {
+		err := s.mayHear(p)
+		if err == nil {
+			err = s.server.presence.mayWatch(p, patterns[p])
+		}
+		if err != nil {
 			return p, err
 		}
 	}

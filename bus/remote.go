@@ -423,6 +423,7 @@ func (srv *Server) claimFrom(ours *session, bus string, m Member) (newer Member,
 	p := &remotePeer{subscriber: subscriber{remote: r, peer: m.Peer}, stamp: m.Stamp, patterns: patterns}
 	r.peers[m.Peer] = p
 	srv.index.replace(losers, holding{&p.subscriber, p.patterns})
+	srv.presence.note(m.Peer)
 	return newer, unsent, taken
 }
 
@@ -489,6 +490,7 @@ func (srv *Server) DropRemote(bus string, peer protocol.PeerID, stamp Stamp) {
 
 func (srv *Server) dropRemoteLocked(p *remotePeer) {
 	delete(p.remote.peers, p.peer)
+	srv.presence.note(p.peer)
 	srv.index.replace([]holding{{&p.subscriber, p.patterns}}, holding{})
 }
 
@@ -513,6 +515,9 @@ func (srv *Server) MissBus(bus string, missing bool) {
 	defer srv.remoteMu.Unlock()
 	if r := srv.remotes[bus]; r != nil {
 		r.missing.Store(missing)
+		for id := range r.peers {
+			srv.presence.note(id)
+		}
 	}
 }
 

@@ -41,8 +41,10 @@ type Server struct {
 	latest   int64 // greatest Stamp.At so far, also of other buses, whose clocks may be ahead
 }
 
-// others are the other buses of the cluster.
+// others are the other buses of the cluster, and who is told of all peers.
 type others struct {
+	presence presence
+
 	remoteMu sync.Mutex // guards remotes
 	remotes  remotes
 }
@@ -68,6 +70,7 @@ func New(log Log, opts *Options) *Server {
 		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
 		others: others{remotes: remotes{}},
 	}
+	srv.presence.srv, srv.presence.watchers = srv, map[*session]*watcher{}
 	srv.admission = admission{metrics: &srv.metrics, log: o.Log, logs: log != nil, each: o.EachCredential, accounts: map[string]*account{}}
 	if o.Cluster != nil {
 		o.Cluster.Attach(srv)
@@ -310,6 +313,7 @@ func (srv *Server) unregister(s *session) {
 	defer srv.mu.Unlock()
 	if srv.peers[s.id] == s {
 		delete(srv.peers, s.id)
+		srv.presence.note(s.id)
 	}
 }
 

@@ -48,6 +48,9 @@ func (s *session) addPattern(p protocol.Pattern, observe bool) (granted bool, er
 	if s.gone() {
 		return true, nil
 	}
+	if err := s.server.presence.mayWatch(p, observe); err != nil {
+		return true, err
+	}
 	if _, ok := s.patterns[p]; !ok {
 		if len(s.patterns) >= s.server.options.MaxSubscriptions {
 			s.server.metrics.limit(limitSubscriptions)

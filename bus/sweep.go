@@ -36,6 +36,7 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 		for _, s := range srv.list() {
 			s.sweep(ctx, b)
 		}
+		srv.presence.tell(b)
 		b.flush()
 		srv.options.Pulse()
 		if tick%lullLook != 0 {

@@ -91,6 +91,7 @@ func (s *session) takeFrom(b *batch, older *session, id protocol.PeerID, pattern
 	answer()
 	srv.index.replace(losers, holding{&s.self, patterns})
 	s.ready.Store(true)
+	srv.presence.note(id)
 	if c := srv.options.Cluster; c != nil {
 		c.Joined(s.memberLocked())
 	}

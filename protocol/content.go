@@ -32,6 +32,21 @@ type RouteAssigned struct {
 	RequestID string `json:"requestId,omitempty"`
 }
 
+// Presence is the content of presence, which the bus sends to those who observe
+// [TopicPresence]: first for every peer that is there, the observer itself last, and then
+// for each that joins or leaves.
+type Presence struct {
+	Peer  PeerID `json:"peer"`
+	State string `json:"state"` // PresenceJoined or PresenceLeft
+	Bus   string `json:"bus"`   // where it is, or was
+}
+
+// The states of a Presence.
+const (
+	PresenceJoined = "joined"
+	PresenceLeft   = "left"
+)
+
 // Configure is the content of configure: the chat that an agent talks to.
 type Configure struct {
 	TalkTo Topic  `json:"talkto"`

@@ -85,6 +85,7 @@ const (
 	TopicAttention    Topic = "system:attention" // attention decisions and dispositions
 	TopicBroker       Topic = "collab:broker"    // requests to the collaboration broker
 	TopicCollabEvents Topic = "collab:events"    // facts published by the broker
+	TopicPresence     Topic = "bus:presence"     // who joins and leaves, told by the bus itself; to observe only
 )
 
 // Well-known identities.

@@ -25,6 +25,8 @@ const (
 	TypeCollabRequest MessageType = "collab_request"
 	TypeCollabResult  MessageType = "collab_result"
 	TypeCollabEvent   MessageType = "collab_event"
+
+	TypePresence MessageType = "presence" // from the bus alone
 )
 
 // AllTypes lists every message type.

@@ -18,23 +18,23 @@ import (
 // in the file that program.TokenPath names.
 var partGrants = []grant.Credential{
 	{
-		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*"},
+		Name: "hubbub-system", Identities: []string{"agent:system"}, Subscribe: []string{"system:*", "bus:presence"},
 		Publish: []string{"system:*", "tg:*", "chorus:*", "cli:*", "collab:*", "agent:*"},
 		Issue:   []string{"agent:*"}, // one credential for each agent
 		Bounds:  partBounds,
 	},
 	{
-		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"},
+		Name: "hubbub-tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*", "bus:presence"},
 		Publish: []string{"system:*", "agent:*", "collab:*", "tg:*", "cli:*"},
 		Bounds:  partBounds,
 	},
 	{
-		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*"},
+		Name: "hubbub-broker", Identities: []string{"collab:broker"}, Subscribe: []string{"collab:*", "bus:presence"},
 		Publish: []string{"*"}, // answers go to whoever asked
 		Bounds:  partBounds,
 	},
 	{
-		Name: "hubbub-chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*"},
+		Name: "hubbub-chorus", Identities: []string{"chorus:*", "agent:*"}, Subscribe: []string{"chorus:*", "agent:*", "bus:presence"},
 		Publish: []string{"system:*", "agent:*", "tg:*", "chorus:*", "collab:*", "cli:*"},
 		Bounds:  partBounds,
 	},

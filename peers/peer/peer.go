@@ -67,6 +67,7 @@ type Peer struct {
 	handlers map[protocol.MessageType]Handler
 	fallback Handler
 	work     *queue
+	company  company
 
 	finishing sync.Once                 // guards the end of work
 	stopping  atomic.Pointer[time.Time] // when RunWith told its work to end; nil before

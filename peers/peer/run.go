@@ -179,7 +179,7 @@ func (p *Peer) open(ctx context.Context, l *link) error {
 		step := p.useOnceSubscribed(l, held)
 		switch {
 		case step == nil:
-			return nil
+			return p.watch(ctx, l)
 		case step.drop:
 			if err := l.unsubscribe(ctx, step.pattern); err != nil {
 				return fmt.Errorf("unsubscribing from %q: %w", step.pattern, err)
@@ -297,6 +297,10 @@ func (p *Peer) receive(ctx context.Context, l *link, m jsonrpc.Message) {
 	if err != nil {
 		l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "%v", err))
 		return
+	}
+	if d.Topic == protocol.TopicPresence {
+		p.takePresence(l, d)
+		return // nobody waits for the answer
 	}
 	if err := p.work.add(string(d.Message.From), func() { p.process(ctx, l, id, d) }); err != nil {
 		l.conn.ReplyError(id, jsonrpc.Errorf(jsonrpc.CodeInternal, "%s %v", p.id, err))

@@ -1,0 +1,83 @@
+package peer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+)
+
+// company is who is on the bus, as the bus told of it.
+type company struct {
+	told func(protocol.Presence) // set before Run
+
+	mu    sync.Mutex // held during calls of told; guards the fields below
+	link  *link      // that told of fresh
+	fresh map[protocol.PeerID]string
+	there map[protocol.PeerID]string // the bus of each peer
+	whole bool                       // the bus of the link has told of all
+}
+
+// HandlePresence sets what is called with who is on the bus and who joins and leaves: one
+// call at a time and in order, in the reader, so it must not block. Who left while there
+// was no connection is told of after the next one. Nothing is called where the credential
+// does not grant bus:presence, or the bus does not know it.
+func (p *Peer) HandlePresence(f func(protocol.Presence)) { p.company.told = f }
+
+// watch asks the bus to tell who is there. A bus that refuses is no reason to do without
+// it.
+func (p *Peer) watch(ctx context.Context, l *link) error {
+	if p.company.told == nil {
+		return nil
+	}
+	err := l.subscribe(ctx, protocol.Pattern(protocol.TopicPresence), true)
+	var refused *jsonrpc.Error
+	if errors.As(err, &refused) {
+		p.options.Log.Info().Err(err).Msg("bus:presence not granted; who is there is found out by asking")
+		return nil
+	}
+	return err
+}
+
+// takePresence takes what the bus told on one connection. After the first connection it
+// compares: the bus tells of the observer itself last.
+func (p *Peer) takePresence(l *link, d *Delivery) {
+	var news protocol.Presence
+	if p.company.told == nil || json.Unmarshal(d.Message.Content, &news) != nil {
+		return
+	}
+	c := &p.company
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link != l {
+		c.link, c.fresh, c.whole = l, map[protocol.PeerID]string{}, false
+	}
+	was := c.there[news.Peer]
+	if c.there == nil {
+		c.there = map[protocol.PeerID]string{}
+	}
+	for _, list := range []map[protocol.PeerID]string{c.fresh, c.there} { // one and the same once the bus told of all
+		if news.State == protocol.PresenceLeft {
+			delete(list, news.Peer)
+		} else {
+			list[news.Peer] = news.Bus
+		}
+	}
+	if was != c.there[news.Peer] {
+		c.told(news)
+	}
+	if c.whole || news.Peer != p.id {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.there)) {
+		if _, ok := c.fresh[id]; !ok {
+			c.told(protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: c.there[id]})
+		}
+	}
+	c.there, c.whole = c.fresh, true
+}

@@ -1,0 +1,46 @@
+package peer_test
+
+import (
+	"testing"
+
+	"hubbub/bus"
+	"hubbub/bus/bustest"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/wire"
+)
+
+// TestPresenceOutlivesABus restarts the bus: who left meanwhile is told of once the bus
+// has told of all that are there.
+func TestPresenceOutlivesABus(t *testing.T) {
+	b := bustest.Start(t, &bus.Options{Name: "main"})
+	told := make(chan string, 100)
+	p := peer.New("agent:eye", &peer.Options{Buses: []string{b.URL()}})
+	p.HandlePresence(func(news protocol.Presence) { told <- news.State + " " + string(news.Peer) })
+	run(t, p)
+	want := func(w string) {
+		t.Helper()
+		if got := <-told; got != w {
+			t.Fatalf("told %q; want %q", got, w)
+		}
+	}
+	want("joined agent:eye")
+	a := b.Join(t, "agent:a")
+	want("joined agent:a")
+	once, err := wire.Dial(t.Context(), b.URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { once.Close(wire.CloseNormal, "") })
+	if err := once.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientId":"agent:z"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	once.Flush()
+	want("joined agent:z")
+	a.Leave()
+	want("left agent:a")
+	b.Restart(t)
+	want("left agent:z")
+	b.Join(t, "agent:a")
+	want("joined agent:a")
+}
