@@ -3,7 +3,6 @@ package peer_test
 import (
 	"testing"
 
-	"hubbub/bus"
 	"hubbub/bus/bustest"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
@@ -13,7 +12,7 @@ import (
 // TestPresenceOutlivesABus restarts the bus: who left meanwhile is told of once the bus
 // has told of all that are there.
 func TestPresenceOutlivesABus(t *testing.T) {
-	b := bustest.Start(t, &bus.Options{Name: "main"})
+	b := bustest.Start(t, nil)
 	told := make(chan string, 100)
 	p := peer.New("agent:eye", &peer.Options{Buses: []string{b.URL()}})
 	p.HandlePresence(func(news protocol.Presence) { told <- news.State + " " + string(news.Peer) })
@@ -40,6 +39,7 @@ func TestPresenceOutlivesABus(t *testing.T) {
 	a.Leave()
 	want("left agent:a")
 	b.Restart(t)
+	want("joined agent:eye") // the bus has another name now
 	want("left agent:z")
 	b.Join(t, "agent:a")
 	want("joined agent:a")
