@@ -1,12 +1,16 @@
 package activitylog
 
 import (
+	"cmp"
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"hubbub/protocol/datafolder"
@@ -22,43 +26,69 @@ var schema string
 // short, so that the writer notices the end of its context.
 const busyTimeout = 100 * time.Millisecond
 
-// pageSize is that of new logs; an older one keeps its own. SQLite's usual 4 KiB
-// cost a seventh more processor time, since more pages fill up, are split and
-// are written. Larger ones cost a log with little to write more than they gain
-// here: every commit writes each page that it touches.
+// pageSize is that of new files. SQLite's usual 4 KiB cost a seventh more processor
+// time, since more pages fill up, are split and are written. Larger ones cost a log with
+// little to write more than they gain here: every commit writes each page that it touches.
 const pageSize = 8 << 10
 
-// database is the sink on SQLite: one connection, WAL, synchronous=FULL.
+// database is the sink on SQLite: one connection to the live file, in WAL mode.
+//
+// A commit writes to the write-ahead log and does not wait for the disk: sync does, in
+// another goroutine, while the next rows are inserted.
 type database struct {
-	path       string
-	conn       *sqlite.Conn
-	inserts    [len(insertRows)]insert
-	maxWAL     int64
-	wal        int64
-	asked      time.Time             // when a checkpoint in the background began last
-	background chan checkpointResult // of the running one; nil if there is none
-	commit     time.Duration         // how long the last one took
+	path string
+	opts *Options
+	live
+	checkpointing
+	shrink time.Duration // how much less than transactionTime a transaction inserts
 
-	file os.FileInfo // of the log when it was opened
-
-	checkpoint func(path string) checkpointResult // backgroundCheckpoint; tests replace it
+	mu     sync.Mutex // guards synced
+	synced *os.File   // the write-ahead log, for sync; nil before its first commit
 }
 
+// live is what belongs to the live file.
+type live struct {
+	conn    *sqlite.Conn
+	inserts [len(insertRows)]insert
+	batch   *sqlite.Stmt
+	pages   *sqlite.Stmt
+	info    os.FileInfo // of the file when it was opened
+
+	file    int64 // that Sendings know it by
+	run     run   // where it stands in the log
+	next    int64 // id of the next row
+	rows    int64
+	born    int64     // time of its first row
+	readied bool      // a checkpoint has prepared it to be sealed
+	asked   time.Time // when it could not be sealed
+	summary summary
+}
+
+// A run says which bus writes from which id on into which segment of which log.
+type run struct {
+	segment int
+	log     string
+	bus     string
+}
+
+// files numbers the files that were opened by this program.
+var files atomic.Int64
+
 // openDatabase opens or creates the log at path, for its owner only.
-func openDatabase(path, bus string, maxWAL int64) (sink, error) {
+func openDatabase(path string, opts *Options) (sink, error) {
 	if err := datafolder.MakeAll(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("creating the folder of the activity log: %w", err)
+	}
+	if err := takeOver(path); err != nil {
+		return nil, err
 	}
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("creating the activity log: %w (is the data folder writable?)", err)
 	}
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		return nil, fmt.Errorf("opening the activity log %s: %w", path, err)
-	}
-	d := &database{path: path, conn: conn, maxWAL: maxWAL, checkpoint: backgroundCheckpoint}
-	if err := d.prepare(bus); err != nil {
-		return nil, errors.Join(fmt.Errorf("preparing the activity log %s: %w", path, err), conn.Close())
+	d := &database{path: path, opts: opts}
+	d.checkpoint = backgroundCheckpoint
+	if err := d.openLive(nil); err != nil {
+		return nil, err
 	}
 	return d, nil
 }
@@ -75,81 +105,147 @@ func create(path string) error {
 }
 
 // putAside makes room for a new log. A -shm and a -wal file beside a missing log belong
-// to one that was moved or deleted while it was read: SQLite would share the first with
-// those readers and delete the second. The write-ahead log may hold rows that the moved
-// file lacks, so it is kept under another name.
+// to one that was sealed, or moved or deleted, while it was read: SQLite would share the
+// first with those readers and delete the second. The write-ahead log may hold rows that
+// a moved file lacks, so it is kept under another name.
 func putAside(path string) error {
 	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	info, err := os.Lstat(path + "-wal")
-	if err != nil || info.Size() == 0 { // SQLite takes an empty one away
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil:
+		return err
+	case info.Size() == 0:
+		return os.Remove(path + "-wal")
 	}
 	return datafolder.Rename(path+"-wal", path+"-wal."+time.Now().UTC().Format("20060102T150405.000000"))
 }
 
-func (d *database) prepare(bus string) error {
+// openLive opens the live file and finds where its ids go on: after those of the one
+// before it, if that is known.
+func (d *database) openLive(before *live) error {
+	conn, err := sqlite.OpenConn(d.path, sqlite.OpenReadWrite)
+	if err != nil {
+		return fmt.Errorf("opening the activity log %s: %w", d.path, err)
+	}
+	d.live = live{conn: conn, file: files.Add(1)}
+	if before != nil {
+		d.run, d.next = before.run, before.next
+		d.run.segment++
+	}
+	if err := d.prepare(); err != nil {
+		return errors.Join(fmt.Errorf("preparing the activity log %s: %w", d.path, err), conn.Close())
+	}
+	return nil
+}
+
+func (d *database) prepare() error {
 	d.conn.SetBusyTimeout(busyTimeout)
-	for _, pragma := range []string{
-		fmt.Sprintf("PRAGMA page_size=%d", pageSize),
-		"PRAGMA journal_mode=WAL",
-		"PRAGMA synchronous=FULL",
-		"PRAGMA temp_store=MEMORY",
-	} {
+	if _, err := knownVersion(d.conn, d.path); err != nil {
+		return err
+	}
+	if err := makeFile(d.conn); err != nil {
+		return err
+	}
+	// A commit is durable once sync has run; the checkpoints go on beside it.
+	for _, pragma := range []string{"PRAGMA synchronous=NORMAL", "PRAGMA temp_store=MEMORY", "PRAGMA wal_autocheckpoint=0",
+		fmt.Sprintf("PRAGMA journal_size_limit=%d", usualWAL)} {
 		if err := sqlitex.ExecuteTransient(d.conn, pragma, nil); err != nil {
 			return err
 		}
 	}
-	if err := d.cutTo(d.walTarget()); err != nil {
-		return err
-	}
-	if err := d.migrate(); err != nil {
+	if err := d.findPlace(); err != nil {
 		return err
 	}
 	var err error
 	for i, rows := range insertRows {
-		if d.inserts[i], err = prepareInsert(d.conn, rows, bus); err != nil {
+		if d.inserts[i], err = prepareInsert(d.conn, rows); err != nil {
 			return err
 		}
 	}
+	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes) VALUES (?, ?, ?, ?, ?)"); err != nil {
+		return err
+	}
+	if d.pages, err = d.conn.Prepare("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"); err != nil {
+		return err
+	}
 	d.measureWAL()
-	d.file, err = os.Stat(d.path)
+	d.info, err = os.Stat(d.path)
 	return err
 }
 
-// createSchema creates what is missing, also the column `bus` in a log that was
-// made without it.
-func (d *database) createSchema() (err error) {
-	end, err := sqlitex.ImmediateTransaction(d.conn)
+// makeFile makes a file ready for rows, unless it is. One transaction makes all tables,
+// so that a kill leaves an empty file or a whole one.
+func makeFile(conn *sqlite.Conn) (err error) {
+	for _, pragma := range []string{fmt.Sprintf("PRAGMA page_size=%d", pageSize), "PRAGMA journal_mode=WAL"} {
+		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
+			return err
+		}
+	}
+	end, err := sqlitex.ImmediateTransaction(conn)
 	if err != nil {
 		return err
 	}
 	defer end(&err)
-	if err := sqlitex.ExecuteScript(d.conn, schema, nil); err != nil {
-		return err
-	}
-	columns, err := columnsOf(d.conn)
+	stmt, _, err := conn.PrepareTransient("SELECT count(*) FROM sqlite_master WHERE name = 'activity_log'")
 	if err != nil {
 		return err
 	}
-	if !columns["bus"] {
-		if err := sqlitex.ExecuteTransient(d.conn, "ALTER TABLE activity_log ADD COLUMN bus TEXT", nil); err != nil {
+	if there, err := sqlitex.ResultInt(stmt); err != nil || there > 0 {
+		return errors.Join(err, stmt.Finalize())
+	}
+	if err := stmt.Finalize(); err != nil {
+		return err
+	}
+	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", schema, schemaVersion), nil)
+}
+
+// findPlace finds the segment and the ids of the live file: they go on after those of the
+// last sealed one.
+func (d *database) findPlace() error {
+	v := &view{conn: d.conn}
+	place, first, ok := v.lastRun()
+	last, _ := v.int64("SELECT max(id) FROM event")
+	d.rows, _ = v.int64("SELECT coalesce(sum(last - first + 1), 0) FROM batch")
+	d.born, _ = v.int64("SELECT min(since) FROM batch")
+	if v.err != nil {
+		return v.err
+	}
+	switch {
+	case ok:
+		d.run, d.next = place, max(first, last+1)
+	case d.next == 0:
+		var err error
+		if d.run, d.next, err = placeAfter(d.path); err != nil {
 			return err
 		}
 	}
-	return sqlitex.ExecuteTransient(d.conn, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion), nil)
+	if ok && place.bus == d.opts.Bus {
+		return nil
+	}
+	d.run.bus = d.opts.Bus
+	return d.beginRun()
 }
 
-func columnsOf(conn *sqlite.Conn) (map[string]bool, error) {
-	columns := map[string]bool{}
-	err := sqlitex.ExecuteTransient(conn, "SELECT name FROM pragma_table_info('activity_log')", &sqlitex.ExecOptions{
-		ResultFunc: func(s *sqlite.Stmt) error {
-			columns[s.ColumnText(0)] = true
-			return nil
-		},
-	})
-	return columns, err
+// placeAfter returns where a new live file of the log at path stands: behind the last
+// sealed one.
+func placeAfter(path string) (place run, next int64, err error) {
+	numbers, err := segmentNumbers(path)
+	if err != nil || len(numbers) == 0 {
+		return run{segment: 1, log: rand.Text()}, 1, err
+	}
+	n := numbers[len(numbers)-1]
+	v, err := openView(segmentPath(path, n))
+	if err != nil {
+		return place, 0, fmt.Errorf("looking for the last row of %s: %w", segmentPath(path, n), err)
+	}
+	place, first, _ := v.lastRun()
+	last := v.lastID()
+	place.segment, place.log = n+1, cmp.Or(place.log, rand.Text())
+	return place, max(first, last+1), errors.Join(v.err, v.conn.Close())
 }
 
 // write implements sink.
@@ -160,11 +256,18 @@ func (d *database) write(rows []Row) (first int64, n int, err error) {
 	if err := d.boundWAL(); err != nil {
 		return 0, 0, err
 	}
+	began := time.Now()
 	if n, err = d.insertAll(rows); err != nil {
 		return 0, 0, fmt.Errorf("writing the activity log: %w", err)
 	}
+	d.pace(time.Since(began))
+	first = d.next
+	if d.rows == 0 {
+		d.born = rows[0].At
+	}
+	d.next, d.rows = d.next+int64(n), d.rows+int64(n)
 	d.measureWAL()
-	return d.conn.LastInsertRowID() - int64(n) + 1, n, nil
+	return first, n, nil
 }
 
 // insertAll inserts rows in one transaction until it has taken long enough.
@@ -174,19 +277,53 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() {
-		from := time.Now()
-		end(&err)
-		d.commit = time.Since(from)
-	}()
-	for n < len(rows) && (n == 0 || time.Since(began) < insertTime(d.commit)) {
+	defer end(&err)
+	if d.rows == 0 {
+		if err := d.insertFirst(&rows[0]); err != nil {
+			return 0, err
+		}
+		n = 1
+	}
+	for n < len(rows) && (n == 0 || time.Since(began) < transactionTime-d.shrink) {
 		in := d.insertFor(len(rows) - n)
-		if err := in.run(rows[n : n+in.rows]); err != nil {
+		if err := in.run(rows[n:n+in.rows], d.next+int64(n), d.file); err != nil {
 			return 0, err
 		}
 		n += in.rows
 	}
-	return n, nil
+	return n, d.summarize(rows[:n])
+}
+
+// insertFirst inserts the first row of a file, after whose id those of the others follow.
+func (d *database) insertFirst(r *Row) error {
+	if err := d.insertFor(1).run([]Row{*r}, d.next, d.file); err != nil {
+		return err
+	}
+	return sqlitex.Execute(d.conn, "UPDATE event SET id = ?", &sqlitex.ExecOptions{Args: []any{d.next}})
+}
+
+// beginRun stores which bus writes from here on.
+func (d *database) beginRun() error {
+	bus := any(d.run.bus)
+	if bus == "" {
+		bus = nil
+	}
+	return sqlitex.Execute(d.conn, "INSERT OR REPLACE INTO run (first, segment, log, bus) VALUES (?, ?, ?, ?)",
+		&sqlitex.ExecOptions{Args: []any{d.next, d.run.segment, d.run.log, bus}})
+}
+
+// summarize ends a commit: here all of its rows are known, with their ids, from d.next on.
+func (d *database) summarize(rows []Row) error {
+	s := &d.summary
+	s.summarize(rows)
+	for i, n := range [...]int64{d.next, d.next + int64(len(rows)) - 1, s.since, s.until} {
+		d.batch.BindInt64(i+1, n)
+	}
+	d.batch.BindBytes(5, s.blob())
+	if _, err := d.batch.Step(); err != nil {
+		return err
+	}
+	return d.batch.Reset()
 }
 
 // insertFor returns the largest insert of at most so many rows.
@@ -198,19 +335,54 @@ func (d *database) insertFor(rows int) *insert {
 	return &d.inserts[i]
 }
 
-func (d *database) walBytes() int64 { return d.wal }
+// transactionTime is how long one transaction may go on inserting: on a slow
+// machine a commit still comes before the writer counts as stalled.
+const transactionTime = 50 * time.Millisecond
 
-// ending leaves the checkpoint to close: on a slow disk, a checkpoint takes as long as
-// two commits. If the pragma fails, so will the writes, which report it.
-func (d *database) ending() { _ = d.checkpointAfter(0) }
+// pace makes transactions shorter while they take long.
+func (d *database) pace(took time.Duration) {
+	if took > 2*transactionTime {
+		d.shrink = (d.shrink + transactionTime) / 2
+	} else {
+		d.shrink /= 2
+	}
+}
+
+// sync implements sink.
+func (d *database) sync() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.synced == nil {
+		f, err := os.OpenFile(d.path+"-wal", os.O_RDWR, 0)
+		if err != nil {
+			return fmt.Errorf("syncing the activity log: %w", err)
+		}
+		d.synced = f
+	}
+	if err := d.synced.Sync(); err != nil {
+		return fmt.Errorf("syncing the activity log: %w", err)
+	}
+	return nil
+}
+
+// unsync forgets the write-ahead log, which is about to be closed.
+func (d *database) unsync() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.synced != nil {
+		_ = d.synced.Close() // what was written to it, others have written
+		d.synced = nil
+	}
+}
+
+func (d *database) walBytes() int64 { return d.wal }
 
 // close moves the write-ahead log into the database first, so that the file is complete
 // without it. If a reader prevents that, the write-ahead log stays and nothing is lost.
 func (d *database) close() error {
-	if d.background != nil {
-		<-d.background // the goroutine ends with it
-	}
-	err := sqlitex.ExecuteTransient(d.conn, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
+	d.unsync()
+	d.awaitCheckpoint()
+	_, err := walCheckpoint(d.conn, "TRUNCATE")
 	if isBusy(err) {
 		err = nil
 	}
@@ -220,29 +392,127 @@ func (d *database) close() error {
 // isBusy reports whether the database was locked by somebody else.
 func isBusy(err error) bool { return sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy }
 
-// transactionTime is how long one transaction may go on inserting: on a slow
-// machine a commit still comes before the writer counts as stalled.
-const transactionTime = 50 * time.Millisecond
+// sealEvery is how long rotate leaves a reader that is in its way.
+const sealEvery = time.Second
 
-// maxTransactionTime bounds how long one goes on where the disk is slow.
-const maxTransactionTime = 2 * time.Second
-
-// insertTime is how long a transaction may go on inserting: as long as the last commit
-// took, so that a slow disk writes large transactions.
-func insertTime(commit time.Duration) time.Duration {
-	return min(max(transactionTime, commit), maxTransactionTime)
+// due implements sink. Before it says yes, a checkpoint in the background has left little
+// to move.
+func (d *database) due() bool {
+	switch {
+	case !d.full(), d.background != nil && len(d.background) == 0, time.Since(d.asked) < sealEvery:
+		return false
+	case d.readied:
+		return true
+	}
+	_ = d.awaitCheckpoint() // the next one finds the fault, too
+	d.startCheckpoint()
+	d.readied = true
+	return false
 }
 
-// A sink stores rows. The writing goroutine alone uses it, so that another
+// full reports whether the live file has all the rows, bytes or time that it may.
+func (d *database) full() bool {
+	switch {
+	case d.rows == 0:
+		return false
+	case d.rows >= d.opts.SegmentRows, time.Since(time.UnixMicro(d.born)) >= d.opts.SegmentAge:
+		return true
+	}
+	n, err := sqlitex.ResultInt64(d.pages)
+	return err == nil && n >= d.opts.SegmentBytes
+}
+
+// errInUse is the error of a live file that cannot be sealed now.
+var errInUse = errors.New("a reader keeps a transaction open")
+
+// rotate implements sink. The write-ahead log is empty when names change, so that a kill
+// between two steps leaves whole files: a log without a live one gets it at the next
+// start.
+func (d *database) rotate() error {
+	if err := d.awaitCheckpoint(); err != nil && !isBusy(err) {
+		return errors.Join(err, d.conn.Close())
+	}
+	d.conn.SetBusyTimeout(0)
+	wal, err := walCheckpoint(d.conn, "TRUNCATE")
+	d.conn.SetBusyTimeout(busyTimeout)
+	if isBusy(err) || err == nil && wal.busy {
+		d.readied, d.asked = false, time.Now()
+		return errInUse
+	}
+	before := d.live
+	d.unsync()
+	if err := errors.Join(err, d.conn.Close()); err != nil {
+		return err
+	}
+	step("sealing")
+	if err := moveAside(d.path, segmentPath(d.path, before.run.segment)); err != nil {
+		return err
+	}
+	if err := datafolder.Rename(d.path+preparedSuffix, d.path); errors.Is(err, fs.ErrNotExist) {
+		err = create(d.path)
+	} else if err != nil {
+		return err
+	}
+	step("replaced")
+	d.checkpointing = checkpointing{checkpoint: d.checkpoint}
+	return d.openLive(&before)
+}
+
+// moveAside gives a file that nobody writes, and whose write-ahead log is empty, another
+// name, and takes away what belonged to the old one.
+func moveAside(path, to string) error {
+	if _, err := os.Lstat(to); err == nil {
+		return fmt.Errorf("%s exists already: move it away", to)
+	}
+	if err := datafolder.Rename(path, to); err != nil {
+		return err
+	}
+	step("moved")
+	return putAside(path)
+}
+
+// step is called between the steps of a change that a kill may interrupt; tests replace it.
+var step = func(string) {}
+
+// prepareNext makes the file that becomes the live one at the next rotation, so that the
+// writer does not wait for it.
+func prepareNext(path string) error {
+	to := path + preparedSuffix
+	if _, err := os.Stat(to); err == nil {
+		return nil
+	}
+	if err := os.Remove(to + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := create(to + ".new"); err != nil {
+		return err
+	}
+	conn, err := sqlite.OpenConn(to+".new", sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(makeFile(conn), conn.Close()); err != nil {
+		return err
+	}
+	return datafolder.Rename(to+".new", to)
+}
+
+// A sink stores rows. The writing goroutine alone uses it, except for sync, so that another
 // engine can take the place of this one.
 type sink interface {
-	// write stores the first n of rows in one durable transaction, or none of
-	// them and an error. It stores all that it can within insertTime, at
-	// least one. The first gets the id first; the others follow without a hole.
+	// write stores the first n of rows in one transaction, or none of them and an
+	// error: at least one, and no more than it can in a short time. The first gets the
+	// id first; the others follow without a hole. A kill of the program leaves them.
 	write(rows []Row) (first int64, n int, err error)
+	// sync makes durable what was written before. It may be called while others
+	// write, and not while others rotate or close.
+	sync() error
+	// due reports whether rotate should be called.
+	due() bool
+	// rotate seals the live file: later rows go to a new one. After errInUse all goes
+	// on as before; after another error the sink is closed.
+	rotate() error
 	// walBytes is the size of the write-ahead log after the last write.
 	walBytes() int64
-	// ending announces close: writes may leave work to it.
-	ending()
 	close() error
 }

@@ -1,12 +1,8 @@
 package activitylog
 
 import (
-	"errors"
 	"testing"
 	"time"
-
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // TestVerifyKnowsWhatAClusterLoses has one message that bus east accepts, and what
@@ -80,13 +76,7 @@ func TestVerifyKnowsWhatAClusterLoses(t *testing.T) {
 			}
 			westLog := west.written("west")
 			if c.pruned {
-				conn, err := sqlite.OpenConn(westLog, sqlite.OpenReadWrite)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := errors.Join(sqlitex.ExecuteTransient(conn, "DELETE FROM activity_log WHERE id = 1", nil), conn.Close()); err != nil {
-					t.Fatal(err)
-				}
+				change(t, westLog, "DELETE FROM activity_log WHERE id = 1")
 			}
 			v := verdict(t, east.written("east"), westLog)
 			switch {

@@ -31,6 +31,8 @@ type Entry struct {
 	From string
 
 	Log int // which of the Reader's logs holds it, from 0
+
+	Sent int64 // id of the first row of the sending that it tells of; 0 if that is not known
 }
 
 // Time returns the time of the row; the zero time if TS cannot be read.

@@ -2,6 +2,7 @@ package activitylog
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,9 +22,12 @@ type Filter struct {
 	Until  time.Time // before this time
 }
 
-// where returns the conditions that SQLite checks, each beginning with AND, and
+// startsOnly reports whether the filter chooses send_start rows alone.
+func (f *Filter) startsOnly() bool { return len(f.Events) == 1 && f.Events[0] == SendStart }
+
+// where returns the conditions that SQLite checks in a file, each beginning with AND, and
 // their arguments. Types are checked by the reader.
-func (f *Filter) where() (string, []any) {
+func (f *Filter) where(v *view) (string, []any) {
 	var sql strings.Builder
 	var args []any
 	add := func(condition string, values ...any) {
@@ -33,6 +37,8 @@ func (f *Filter) where() (string, []any) {
 	pattern := func(column string, p protocol.Pattern) {
 		switch shape, text := p.Shape(); {
 		case p == "":
+		case shape == protocol.ShapeExact && text == string(protocol.TopicAttention):
+			add(column + " = '" + text + "'") // as the index of the attention rows has it
 		case shape == protocol.ShapeExact:
 			add(column+" = ?", text)
 		default:
@@ -42,11 +48,17 @@ func (f *Filter) where() (string, []any) {
 	pattern("topic", f.Topic)
 	pattern("actor", f.Peer)
 	if len(f.Events) > 0 {
-		names := make([]any, len(f.Events))
+		list := make([]string, len(f.Events))
 		for i, e := range f.Events {
-			names[i] = e.String()
+			if list[i] = strconv.Itoa(int(e)); v.wide {
+				list[i] = "'" + e.String() + "'"
+			}
 		}
-		add("event IN (?"+strings.Repeat(",?", len(names)-1)+")", names...)
+		if column := map[bool]string{true: "event", false: "kind"}[v.wide]; len(list) == 1 {
+			add(column + " = " + list[0])
+		} else {
+			add(column + " IN (" + strings.Join(list, ",") + ")")
+		}
 	}
 	if f.Status != "" {
 		add("status = ?", f.Status)
@@ -55,12 +67,17 @@ func (f *Filter) where() (string, []any) {
 		like := "%" + likeEscaper.Replace(f.Text) + "%"
 		add(`(payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')`, like, like, like)
 	}
-	if !f.Since.IsZero() {
-		add("ts >= ?", protocol.FormatTime(f.Since))
+	at := func(comparison string, t time.Time) {
+		switch {
+		case t.IsZero():
+		case v.wide:
+			add("ts "+comparison+" ?", protocol.FormatTime(t))
+		default:
+			add("at "+comparison+" ?", t.UnixMicro())
+		}
 	}
-	if !f.Until.IsZero() {
-		add("ts < ?", protocol.FormatTime(f.Until))
-	}
+	at(">=", f.Since)
+	at("<", f.Until)
 	return sql.String(), args
 }
 

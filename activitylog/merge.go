@@ -39,7 +39,7 @@ func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, 
 			p.at = at[i]
 		}
 		if len(r.sources) > 1 {
-			p.elsewhere = func(messageID string) (head, error) { return r.headElsewhere(ctx, i, messageID) }
+			p.elsewhere = func(messageID string, at int64) (head, error) { return r.headElsewhere(ctx, i, messageID, at) }
 		}
 		m.logs = append(m.logs, &branch{pager: p, place: p.at})
 	}
@@ -48,10 +48,10 @@ func (r *Reader) merge(ctx context.Context, f Filter, dir direction, at Cursor, 
 
 // headElsewhere looks for a message in every log but one: the rows of a target
 // are in the log of its own bus.
-func (r *Reader) headElsewhere(ctx context.Context, but int, messageID string) (h head, err error) {
+func (r *Reader) headElsewhere(ctx context.Context, but int, messageID string, at int64) (h head, err error) {
 	for i, s := range r.sources {
 		if i != but && err == nil && h == (head{}) {
-			err = s.with(ctx, func(v *view) { h = v.head(messageID) })
+			err = s.with(ctx, func(l *reading) { h = l.headNear(messageID, at, nil) })
 		}
 	}
 	return h, err

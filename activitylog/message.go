@@ -78,14 +78,18 @@ func (r *Reader) rowsOf(ctx context.Context, id string) (rows []Entry, err error
 	if id == "" {
 		return nil, nil
 	}
-	err = r.with(ctx, func(log int, v *view) {
+	err = r.with(ctx, func(log int, l *reading) {
 		p := &pager{log: log}
-		v.query(v.selectEntries()+" WHERE message_id = ? ORDER BY id LIMIT ?", []any{id, maxMessageRows}, func(stmt *sqlite.Stmt) bool {
-			if e, ok := p.entry(v, stmt); ok {
-				rows = append(rows, e)
-			}
-			return true
-		})
+		for _, in := range l.parts {
+			v := l.open(in)
+			v.rowsOf(id, v.selectEntries(), "", maxMessageRows, func(stmt *sqlite.Stmt) bool {
+				if e, ok := p.entry(l, v, stmt); ok {
+					rows = append(rows, e)
+				}
+				return true
+			})
+			l.check(v)
+		}
 	})
 	if err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func TestAMessageOverTwoBusesIsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(m.Passes) != 1 || m.Passes[0].Bus != "east" || len(m.Passes[0].Deliveries) != 1 || m.Passes[0].Deliveries[0].Bus != "west" {
-		t.Errorf("%+v", m.Passes)
+		t.Errorf("%+v", *m.Passes[0])
 	}
 }
 

@@ -3,8 +3,9 @@ package activitylog
 import (
 	"context"
 	"encoding/json"
-
-	"hubbub/protocol"
+	"slices"
+	"sort"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -34,14 +35,14 @@ type pager struct {
 	log    int
 	filter Filter
 	dir    direction
-	limit  int   // rows of a page
-	at     int64 // forward: rows after this id; backward: rows before it
-	from   int64 // backward: no row before this id
-	life   int   // of the source that at belongs to
+	limit  int    // rows of a page
+	at     int64  // forward: rows after this id; backward: rows before it
+	from   int64  // backward: no row before this id
+	life   string // of the log that at belongs to
 
 	// elsewhere looks for a message's head in the other logs; nil if there
 	// are none.
-	elsewhere func(messageID string) (head, error)
+	elsewhere func(messageID string, at int64) (head, error)
 }
 
 // A window is a range of ids, both ends included.
@@ -50,14 +51,17 @@ type window struct{ low, high int64 }
 // next returns the next rows; none if there are no more for now.
 func (p *pager) next(ctx context.Context) (page []Entry, err error) {
 	for more := true; more && len(page) == 0; {
-		err = p.source.with(ctx, func(v *view) {
-			if v.life != p.life && p.life != 0 && p.dir == forward {
-				p.at = 0 // another file: begin at its beginning
+		err = p.source.with(ctx, func(r *reading) {
+			if r.log != "" {
+				if p.life != "" && p.life != r.log && p.dir == forward {
+					p.at = 0 // another log: begin at its beginning
+				}
+				p.life = r.log
 			}
-			p.life = v.life
+			var at *part
 			var w window
-			if w, more = p.window(v); more {
-				page = p.read(v, w)
+			if at, w, more = p.window(r); more {
+				page = p.read(r, at, w)
 			}
 		})
 		if err != nil {
@@ -67,48 +71,87 @@ func (p *pager) next(ctx context.Context) (page []Entry, err error) {
 	return page, nil
 }
 
-// window returns the ids to look at next; false if there are none left.
-func (p *pager) window(v *view) (w window, ok bool) {
+// window returns the ids to look at next, and the file that has them; false if there are
+// none left.
+func (p *pager) window(r *reading) (at *part, w window, ok bool) {
 	if p.dir == backward {
 		if p.from == 0 {
-			p.from = firstID(v, p.filter)
+			p.from = r.since(p.filter.Since)
 		}
-		last, ok := v.int64("SELECT max(id) FROM activity_log WHERE id < ?", p.at)
-		return window{max(last-windowIDs+1, p.from), last}, ok && last >= p.from
+		for _, at := range slices.Backward(r.parts) {
+			s := r.span(at)
+			if s.last == 0 || s.first >= p.at {
+				continue
+			}
+			high := min(s.last, p.at-1)
+			return at, window{max(high-windowIDs+1, s.first, p.from), high}, high >= p.from && r.err == nil
+		}
+		return nil, w, false
 	}
 	if p.at == 0 {
-		p.at = max(firstID(v, p.filter)-1, 0)
+		p.at = max(r.since(p.filter.Since)-1, 0)
 	}
-	next, ok := v.int64("SELECT min(id) FROM activity_log WHERE id > ?", p.at)
-	last, _ := v.int64("SELECT max(id) FROM activity_log") // what comes later is for the next window
-	return window{next, min(next+windowIDs-1, last)}, ok
+	for _, at := range r.parts {
+		s := r.span(at)
+		if s.last <= p.at {
+			continue
+		}
+		low := max(s.first, p.at+1) // what comes after last is for the next window
+		return at, window{low, min(low+windowIDs-1, s.last)}, r.err == nil && !p.beyond(s)
+	}
+	return nil, w, false
 }
 
-// firstID returns an id before which no row has the time that the filter asks
-// for; 0 if v has failed. Rows are nearly in the order of their times: publishers may
-// be a moment apart.
-func firstID(v *view, f Filter) int64 {
-	if f.Since.IsZero() {
+// clockSlack is how far the times of rows may be from their order.
+const clockSlack = time.Minute
+
+// beyond reports whether all rows of a file are later than what the filter asks for.
+func (p *pager) beyond(s span) bool {
+	return !p.filter.Until.IsZero() && s.since > p.filter.Until.Add(clockSlack).UnixMicro()
+}
+
+// since returns an id before which no row has a time or a later one; 1 for the zero time.
+func (r *reading) since(t time.Time) int64 {
+	if t.IsZero() {
 		return 1
 	}
-	id, ok := v.int64("SELECT min(id) FROM (SELECT id FROM activity_log WHERE ts >= ? ORDER BY ts LIMIT 10000)", protocol.FormatTime(f.Since))
-	if !ok {
-		id, _ = v.int64("SELECT coalesce(max(id), 0) + 1 FROM activity_log")
+	i := sort.Search(len(r.parts), func(i int) bool { return r.span(r.parts[i]).until >= t.UnixMicro() })
+	if i < len(r.parts) {
+		v := r.open(r.parts[i])
+		id, ok := v.since(t)
+		if r.check(v) && ok {
+			return id
+		}
 	}
-	return id
+	return r.end() + 1
 }
 
-// read returns the chosen rows of a window, and moves past what it looked at. If v
-// fails, the place stays the same.
-func (p *pager) read(v *view, w window) (page []Entry) {
-	where, args := p.filter.where()
+// end returns the id of the last row.
+func (r *reading) end() int64 {
+	for _, p := range slices.Backward(r.parts) {
+		if last := r.span(p).last; last > 0 {
+			return last
+		}
+	}
+	return 0
+}
+
+// read returns the chosen rows of a window, and moves past what it looked at. If the
+// reading fails, the place stays the same.
+func (p *pager) read(r *reading, in *part, w window) (page []Entry) {
+	v := r.open(in)
+	where, args := p.filter.where(v)
+	sel := v.selectEntries()
+	if p.filter.startsOnly() && p.filter.Status == "" {
+		sel = v.selectStarts()
+	}
 	order, at := "ASC", w.high
 	if p.dir == backward {
 		order, at = "DESC", w.low
 	}
 	size := 0
-	v.query(v.selectEntries()+" WHERE id BETWEEN ? AND ?"+where+" ORDER BY id "+order, append([]any{w.low, w.high}, args...), func(s *sqlite.Stmt) bool {
-		e, ok := p.entry(v, s)
+	v.query(sel+" WHERE id BETWEEN ? AND ?"+where+" ORDER BY id "+order, append([]any{w.low, w.high}, args...), func(s *sqlite.Stmt) bool {
+		e, ok := p.entry(r, v, s)
 		if !ok {
 			return true
 		}
@@ -119,31 +162,29 @@ func (p *pager) read(v *view, w window) (page []Entry) {
 		at = e.ID
 		return false
 	})
-	if v.err == nil {
+	if r.check(v) {
 		p.at = at
 	}
 	return page
 }
 
-// selectEntries begins a statement whose rows entry reads.
-func (v *view) selectEntries() string {
-	return "SELECT id, event, message_id, ts, rpc_id, actor, topic, status, payload_json, error, " + v.bus + " FROM activity_log"
-}
-
 // entry reads a row of such a statement; false if its message is of no
 // wanted type.
-func (p *pager) entry(v *view, s *sqlite.Stmt) (e Entry, ok bool) {
-	e = Entry{ID: s.ColumnInt64(0), Event: intern(s.ColumnText(1)), MessageID: s.ColumnText(2), Log: p.log}
+func (p *pager) entry(r *reading, v *view, s *sqlite.Stmt) (e Entry, ok bool) {
+	e = Entry{ID: s.ColumnInt64(0), Event: v.eventOf(s), MessageID: s.ColumnText(2), TS: v.timeOf(s), Log: p.log, Sent: s.ColumnInt64(11)}
 	if e.Is(SendStart) {
-		e.Payload = []byte(s.ColumnText(8))
+		e.Payload, e.Sent = []byte(s.ColumnText(8)), e.ID
 		v.remember(e.MessageID, headOf(e.Payload))
 	}
-	h := p.head(v, e.MessageID)
+	if v.wide {
+		e.Sent = 0
+	}
+	h := p.head(r, v, &e)
 	if v.err != nil || !p.filter.takesType(h.Type) {
 		return e, false
 	}
 	e.Type, e.From = h.Type, h.From
-	e.TS, e.RPCID, e.Actor, e.Topic = s.ColumnText(3), s.ColumnText(4), s.ColumnText(5), s.ColumnText(6)
+	e.RPCID, e.Actor, e.Topic = s.ColumnText(4), s.ColumnText(5), s.ColumnText(6)
 	e.Status = intern(s.ColumnText(7))
 	if e.Payload == nil && s.ColumnLen(8) > 0 {
 		e.Payload = []byte(s.ColumnText(8))
@@ -152,43 +193,44 @@ func (p *pager) entry(v *view, s *sqlite.Stmt) (e Entry, ok bool) {
 	return e, true
 }
 
-// head returns what is known of a message, in this log or in another one.
-func (p *pager) head(v *view, messageID string) head {
-	h := v.head(messageID)
-	if v.err == nil && h == (head{}) && messageID != "" && p.elsewhere != nil {
+// head returns what is known of the message of a row, in this log or in another one.
+func (p *pager) head(r *reading, v *view, e *Entry) head {
+	if e.MessageID == "" {
+		return head{}
+	}
+	if h, ok := v.heads[e.MessageID]; ok {
+		return h
+	}
+	h := v.startOf(e.MessageID, e.Sent)
+	if h == (head{}) && v.err == nil {
+		h = r.headNear(e.MessageID, micros(e.TS), v)
+	}
+	if v.err == nil && h == (head{}) && p.elsewhere != nil {
 		var err error
-		if h, err = p.elsewhere(messageID); err != nil {
+		if h, err = p.elsewhere(e.MessageID, micros(e.TS)); err != nil {
 			v.fail(err)
 			return h
 		}
-		v.remember(messageID, h)
 	}
-	return h
-}
-
-func (v *view) head(messageID string) (h head) {
-	if messageID == "" {
-		return head{}
-	}
-	if h, ok := v.heads[messageID]; ok {
-		return h
-	}
-	v.query("SELECT payload_json FROM activity_log WHERE message_id = ? AND event = 'send_start' ORDER BY id LIMIT 1",
-		[]any{messageID}, func(s *sqlite.Stmt) bool {
-			h = headOf([]byte(s.ColumnText(0)))
-			return false
-		})
 	if v.err == nil {
-		v.remember(messageID, h)
+		v.remember(e.MessageID, h)
 	}
 	return h
 }
 
-func (v *view) remember(messageID string, h head) {
-	if len(v.heads) >= keptHeads {
-		clear(v.heads)
+// headNear looks for a message in the files that have rows of about a time, but one.
+func (r *reading) headNear(messageID string, at int64, but *view) (h head) {
+	for _, p := range slices.Backward(r.parts) {
+		s := r.span(p)
+		if s.until < at-clockSlack.Microseconds() || h != (head{}) || r.err != nil {
+			return h
+		}
+		if v := r.open(p); v != but && s.since <= at+clockSlack.Microseconds() {
+			h = v.startOf(messageID, 0)
+			r.check(v)
+		}
 	}
-	v.heads[messageID] = h
+	return h
 }
 
 func headOf(payload []byte) (h head) {

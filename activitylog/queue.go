@@ -3,16 +3,13 @@ package activitylog
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // chunkRows is how many rows one transaction holds while the disk is quick. Rows
 // wait in chunks of this size, so that the queue grows without copying itself.
 const chunkRows = 2048
-
-// maxShare is how many chunks share one transaction at most: on a slow disk the
-// rows that wait share its delay.
-const maxShare = 16
 
 const (
 	// stallAfter is how long the writer may make no progress before nobody waits
@@ -24,45 +21,59 @@ const (
 	// freshProgress is how recent the last commit must be for a log that is
 	// required to be trusted with a queue more than half full.
 	freshProgress = 50 * time.Millisecond
-	// slowCommit is the duration from which a commit makes more chunks share the next.
-	slowCommit = 100 * time.Millisecond
 	// keptChunks is how many empty chunks are kept for reuse.
 	keptChunks = 8
 )
 
-// A chunk is a run of rows that is written in one transaction.
+// A chunk is a run of rows that are written together.
 type chunk struct {
-	rows  []Row
-	done  int       // of rows, those that are settled
-	bytes int       // of those that are not
-	since time.Time // when its first row was appended
+	rows    []Row
+	written int       // of rows, those that are committed
+	done    int       // of those, the ones that are settled
+	bytes   int       // of the rows that are not settled
+	since   time.Time // when its first row was appended
 }
 
 // queue is the part of the Writer that mu guards.
 type queue struct {
 	chunks   []*chunk // waiting; the last one still takes rows
-	inFlight *chunk   // being written
+	inFlight []*chunk // being written, or written and not yet settled
 	free     []*chunk
-	rows     int // waiting and in flight
-	bytes    int // waiting and in flight
+	commits  []commit // not yet settled
+	load
 	pacing
-	progress time.Time     // of the last commit, or when the queue became non-empty
 	appended uint64        // rows accepted since the start
-	settled  uint64        // rows of those that are committed, or given up at the end
+	settled  uint64        // rows of those that are durable, or given up at the end
 	syncTo   uint64        // somebody waits in Sync until so many are settled
 	space    chan struct{} // closed at the next commit; nil if nobody waits
 	closed   bool          // Run has ended; whatever comes is lost
+	stopping bool          // nothing more is written
 
 	lost   gap    // rows lost since the last log_gap row
 	totals Stats  // the counters of it
 	reason string // why the writer makes no progress; empty while it does
 }
 
-// pacing is what commits have taught about the disk.
+// load is what waits.
+type load struct {
+	rows    int // not settled
+	bytes   int // of those
+	written int // of those rows, the ones that are committed
+}
+
+// pacing is how the writer gets on, and what commits have taught about the disk.
 type pacing struct {
-	share  int // chunks that one transaction takes; 0 is 1
-	limit  int // rows that the writer writes within maxLag; 0 if unknown, or if the disk is too slow
-	credit int // rows that may be queued beyond limit
+	progress time.Time // of the last commit, or when the queue became non-empty
+	sealing  bool      // the writer changes files
+	limit    int       // rows that the writer writes within maxLag; 0 if unknown
+	credit   int       // rows that may be queued beyond limit
+	slow     bool      // the disk takes so long that nobody waits for it before the queue is full
+}
+
+// A commit is rows of a chunk that were written, and become durable next.
+type commit struct {
+	first int64 // id of the first row
+	rows  []Row
 }
 
 // A gap counts the rows that could not be queued.
@@ -139,7 +150,7 @@ func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 		return 0
 	case w.fullLocked(len(rows), size):
 		return w.patienceLocked() - time.Since(q.progress)
-	case q.limit > 0 && q.rows+len(rows) > q.limit && q.credit <= 0:
+	case !q.slow && q.limit > 0 && q.rows-q.written+len(rows) > q.limit && q.credit <= 0:
 		return stallAfter - time.Since(q.progress)
 	default:
 		return 0
@@ -149,8 +160,11 @@ func (w *Writer) holdLocked(rows []Row, size int) time.Duration {
 // patienceLocked is how long after its last progress the writer is waited for: a commit
 // that runs without an error may end well.
 func (w *Writer) patienceLocked() time.Duration {
-	if w.q.reason != "" {
+	switch {
+	case w.q.reason != "":
 		return stallAfter
+	case w.q.sealing: // it waits for the disk several times
+		return 3 * w.opts.Hold
 	}
 	return w.opts.Hold
 }
@@ -223,16 +237,16 @@ func (q *queue) tail() *chunk {
 // oldest returns the chunk with the oldest unwritten row; nil if there is none.
 func (q *queue) oldest() *chunk {
 	switch {
-	case q.inFlight != nil:
-		return q.inFlight
+	case len(q.inFlight) > 0:
+		return q.inFlight[0]
 	case len(q.chunks) > 0:
 		return q.chunks[0]
 	}
 	return nil
 }
 
-// take makes the oldest chunk the one in flight and returns it; nil when
-// nothing waits. Rows that were lost behind it end it as a log_gap row.
+// take returns the oldest chunk that is not written, which is in flight from now on; nil
+// when nothing waits. Rows that were lost behind it end it as a log_gap row.
 func (q *queue) take() *chunk {
 	if len(q.chunks) == 0 {
 		if q.lost.rows == 0 {
@@ -241,64 +255,70 @@ func (q *queue) take() *chunk {
 		q.push([]Row{q.takeGap()})
 	}
 	c := q.chunks[0]
-	taken := 1
-	for taken < min(q.share, len(q.chunks)) {
-		more := q.chunks[taken]
-		c.rows = append(c.rows, more.rows...)
-		c.bytes += more.bytes
-		q.recycle(more)
-		taken++
-	}
-	clear(q.chunks[:taken])
-	q.chunks = q.chunks[taken:]
-	q.inFlight = c
+	q.chunks[0] = nil
+	q.chunks = q.chunks[1:]
+	q.inFlight = append(q.inFlight, c)
 	return c
 }
 
-// pace learns from a commit of n rows how many may wait, and how many chunks
-// share the next one.
-func (q *queue) pace(n int, took time.Duration) {
-	switch {
-	case took >= stallAfter:
-		q.limit = 0 // nobody waits for such a disk before the queue is full
-	case n >= chunkRows: // as fast as it can
+// wrote takes the next n rows of a chunk, which were committed with ids from first on, and
+// learns from the time that it took how many may wait.
+func (q *queue) wrote(c *chunk, first int64, n int, took time.Duration) {
+	q.commits = append(q.commits, commit{first, c.rows[c.written : c.written+n]})
+	c.written += n
+	q.written += n
+	if n >= chunkRows { // as fast as it can
 		q.limit = int(int64(n) * int64(maxLag) / max(int64(took), 1))
-	}
-	if took >= slowCommit {
-		q.share = min(2*max(q.share, 1), maxShare)
-	} else {
-		q.share /= 2
 	}
 }
 
 // recycle keeps a chunk whose rows are settled, or in another one, for reuse.
 func (q *queue) recycle(c *chunk) {
 	clear(c.rows) // let go of the payloads
-	c.rows, c.done, c.bytes = c.rows[:0], 0, 0
+	c.rows, c.written, c.done, c.bytes = c.rows[:0], 0, 0, 0
 	if len(q.free) < keptChunks && cap(c.rows) == chunkRows {
 		q.free = append(q.free, c)
 	}
 }
 
-// settle ends the next n rows of the chunk in flight: committed, or given up.
+// settle ends the oldest n rows that are committed: they are durable, or given up.
 func (q *queue) settle(n int) {
-	c := q.inFlight
-	size := c.bytes
-	if c.done+n < len(c.rows) {
-		size = sizeOf(c.rows[c.done : c.done+n])
-	}
-	c.done += n
-	c.bytes -= size
-	q.bytes -= size
-	q.rows -= n
-	q.settled += uint64(n)
 	q.progress = time.Now()
 	q.credit = min(q.credit+n/2, chunkRows)
-	if c.done < len(c.rows) {
-		return
+	for n > 0 {
+		c := q.inFlight[0]
+		part := min(n, len(c.rows)-c.done)
+		size := c.bytes
+		if c.done+part < len(c.rows) {
+			size = sizeOf(c.rows[c.done : c.done+part])
+		}
+		q.written -= part
+		c.done += part
+		c.bytes -= size
+		q.bytes -= size
+		q.rows -= part
+		q.settled += uint64(part)
+		n -= part
+		if c.done == len(c.rows) {
+			q.inFlight[0] = nil
+			q.inFlight = q.inFlight[1:]
+			q.recycle(c)
+		}
 	}
-	q.inFlight = nil
-	q.recycle(c)
+}
+
+// drop ends all rows that are not committed, and returns how many.
+func (q *queue) drop() (rows int) {
+	for _, c := range slices.Concat(q.inFlight, q.chunks) {
+		size := sizeOf(c.rows[c.written:])
+		rows += len(c.rows) - c.written
+		c.rows, c.bytes, q.bytes = c.rows[:c.written], c.bytes-size, q.bytes-size
+	}
+	q.rows -= rows
+	q.settled += uint64(rows)
+	q.chunks = nil
+	q.inFlight = slices.DeleteFunc(q.inFlight, func(c *chunk) bool { return c.done == len(c.rows) })
+	return rows
 }
 
 // nextCommit returns a channel that is closed at the next commit.

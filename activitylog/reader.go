@@ -22,7 +22,7 @@ type Reader struct {
 func Open(paths ...string) *Reader {
 	r := &Reader{}
 	for _, p := range paths {
-		r.sources = append(r.sources, &source{path: p})
+		r.sources = append(r.sources, newSource(p))
 	}
 	return r
 }
@@ -45,13 +45,13 @@ func (r *Reader) Paths() []string {
 
 // Check returns why a log cannot be read, or nil.
 func (r *Reader) Check(ctx context.Context) error {
-	return r.with(ctx, func(int, *view) {})
+	return r.with(ctx, func(int, *reading) {})
 }
 
-// with calls fn with a connection to each log, until one fails.
-func (r *Reader) with(ctx context.Context, fn func(log int, v *view)) error {
+// with calls fn with each log, until one fails.
+func (r *Reader) with(ctx context.Context, fn func(log int, l *reading)) error {
 	for i, s := range r.sources {
-		if err := s.with(ctx, func(v *view) { fn(i, v) }); err != nil {
+		if err := s.with(ctx, func(l *reading) { fn(i, l) }); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ type Cursor []int64
 // End returns the place after the last row.
 func (r *Reader) End(ctx context.Context) (Cursor, error) {
 	c := make(Cursor, len(r.sources))
-	err := r.with(ctx, func(log int, v *view) { c[log], _ = v.int64("SELECT max(id) FROM activity_log") })
+	err := r.with(ctx, func(log int, l *reading) { c[log] = l.end() })
 	return c, err
 }
 

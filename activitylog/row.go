@@ -81,6 +81,21 @@ type Row struct {
 	Status    string
 	Payload   []byte // the payload, result or error, as JSON
 	Error     string
+
+	// Of is the sending that the row tells of, with those that have the same Of; nil
+	// if that is not known.
+	Of *Sending
+}
+
+// A Sending joins the rows of one message that was sent once: they have the same
+// MessageID and Topic, and those of SendStart and SendFinish the same RPCID and Actor.
+// The log stores once what they share. The zero Sending is ready to use; the log alone
+// looks into it.
+type Sending struct {
+	file  int64 // which file has its first row; see database.file
+	first int64 // id of that row
+	hash  uint64
+	begun bool // that row is its SendStart
 }
 
 // Entry returns the row as a Reader would read it, under an id. Type and From are
@@ -93,7 +108,7 @@ func (r *Row) Entry(id int64) Entry {
 }
 
 // rowOverhead is what a row costs in memory beside its strings, in bytes.
-const rowOverhead = 144
+const rowOverhead = 152
 
 // sizeOf is what rows count against Options.QueueBytes.
 func sizeOf(rows []Row) (size int) {

@@ -5,13 +5,18 @@ import (
 	"time"
 )
 
-func TestASlowDiskGetsLongerTransactions(t *testing.T) {
-	for commit, want := range map[time.Duration]time.Duration{
-		0: transactionTime, time.Millisecond: transactionTime, transactionTime: transactionTime,
-		1200 * time.Millisecond: 1200 * time.Millisecond, maxTransactionTime: maxTransactionTime, time.Minute: maxTransactionTime,
-	} {
-		if got := insertTime(commit); got != want {
-			t.Errorf("after a commit of %s the next transaction inserts for %s; want %s", commit, got, want)
-		}
+func TestASlowDatabaseGetsShorterTransactions(t *testing.T) {
+	d := &database{}
+	for range 5 {
+		d.pace(300 * time.Millisecond)
+	}
+	if d.shrink <= transactionTime/2 || d.shrink >= transactionTime {
+		t.Errorf("after slow transactions the next is shorter by %s", d.shrink)
+	}
+	for range 10 {
+		d.pace(time.Millisecond)
+	}
+	if d.shrink > time.Millisecond {
+		t.Errorf("after quick ones it is still shorter by %s", d.shrink)
 	}
 }

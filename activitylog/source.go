@@ -1,17 +1,18 @@
 package activitylog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // ErrNoLog is in the chain of the error of a log that does not exist.
@@ -24,66 +25,152 @@ var ErrLocked = errors.New("the activity log is locked")
 // readTimeout is how long a reader waits where the log is locked for all.
 const readTimeout = 5 * time.Second
 
-// keptConnections is how many idle connections a source keeps.
+// keptConnections is how many idle connections are kept to one file.
 const keptConnections = 4
 
-// A source is one log that is read. Its methods may be called from any
-// goroutine.
+// A source is one log that is read. Its methods may be called from any goroutine.
 type source struct {
 	path string
+	live *file
 
-	mu   sync.Mutex
-	idle []*view
-	file os.FileInfo // that the idle connections have open
-	life int         // grows when another file takes the place of this one
+	mu     sync.Mutex
+	sealed map[int]*file
 }
 
-// A view is one connection to a log that only reads. One goroutine at a time
-// uses it.
-type view struct {
-	conn   *sqlite.Conn
-	life   int
-	frozen bool            // it sees nothing that is written later
-	bus    string          // the expression that reads the column `bus`
-	heads  map[string]head // of messages seen lately
-	err    error           // the first; reads after it give nothing
+func newSource(path string) *source {
+	return &source{path: path, live: &file{path: path}, sealed: map[int]*file{}}
 }
 
-// fail remembers an error, if it is the first.
-func (v *view) fail(err error) {
-	if v.err == nil {
-		v.err = err
-	}
+// A reading is a log as one goroutine reads it: its files, the oldest first. A file is
+// opened when it is first looked into.
+type reading struct {
+	ctx   context.Context
+	parts []*part
+	log   string // which log it is; empty for that of an older program
+	err   error  // the first; reads after it give nothing
 }
 
-// A head is what the send_start row tells of a message.
-type head struct{ Type, From string }
+// A part is one of the files.
+type part struct {
+	*file
+	view *view // nil before it is opened
+	live bool
+}
 
-// with calls fn with a connection, and returns the error that this remembers. It opens
-// one if none is idle, or if the file was replaced.
-func (s *source) with(ctx context.Context, fn func(*view)) error {
+// with calls fn with the log, and returns the error that this remembers.
+func (s *source) with(ctx context.Context, fn func(*reading)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	v, err := s.take(ctx)
+	r := &reading{ctx: ctx}
+	err := s.list(r)
+	if err == nil {
+		fn(r)
+		err = r.err
+	}
+	for _, p := range r.parts {
+		if p.view != nil && p.view.conn != nil {
+			err = errors.Join(err, p.put(p.view, r.err == nil))
+		}
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
 		return s.describe(err)
 	}
-	v.conn.SetInterrupt(ctx.Done())
-	fn(v)
-	v.conn.SetInterrupt(nil)
-	if v.err == nil {
-		s.put(v) // what was read counts, also when ctx has just ended
-		return nil
+	return nil // what was read counts, also when ctx has just ended
+}
+
+// list opens the live file, and then looks which others there are: one that is sealed
+// meanwhile is still the live one of this reading.
+func (s *source) list(r *reading) error {
+	live := &part{file: s.live, live: true}
+	v, err := s.live.take(r.ctx)
+	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNoLog)
+	if err != nil && !missing {
+		return err
 	}
-	err = errors.Join(v.err, v.conn.Close())
-	if ctx.Err() != nil {
-		return ctx.Err()
+	numbers, listErr := segmentNumbers(s.path)
+	if listErr != nil || missing && len(numbers) == 0 {
+		return cmp.Or(listErr, err)
 	}
-	return s.describe(err)
+	segment := int(^uint(0) >> 1)
+	if !missing {
+		live.view = v
+		place, _, ok := v.lastRun()
+		if r.log = place.log; ok {
+			segment = place.segment
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := range s.sealed {
+		if !slices.Contains(numbers, n) {
+			s.sealed[n].close()
+			delete(s.sealed, n)
+		}
+	}
+	for _, n := range numbers {
+		if n >= segment {
+			break
+		}
+		if s.sealed[n] == nil {
+			s.sealed[n] = &file{path: segmentPath(s.path, n)}
+		}
+		r.parts = append(r.parts, &part{file: s.sealed[n]})
+	}
+	if !missing {
+		r.parts = append(r.parts, live)
+	}
+	return nil
+}
+
+// open returns the view of a part. If that cannot be read, it is one that gives nothing.
+func (r *reading) open(p *part) *view {
+	if p.view != nil {
+		return p.view
+	}
+	v, err := p.take(r.ctx)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it was just removed
+		v = &view{}
+	case err != nil:
+		r.fail(err)
+		v = &view{err: err}
+	}
+	p.view = v
+	return v
+}
+
+// fail remembers an error, if it is the first.
+func (r *reading) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// check takes the error of a view.
+func (r *reading) check(v *view) (ok bool) {
+	if v.err != nil {
+		r.fail(v.err)
+	}
+	return r.err == nil
+}
+
+// span returns which rows a part has.
+func (r *reading) span(p *part) span {
+	if !p.live {
+		if known := p.known.Load(); known != nil {
+			return *known
+		}
+	}
+	v := r.open(p)
+	s := v.span()
+	if r.check(v) && !p.live && v.conn != nil {
+		p.known.Store(&s)
+	}
+	return s
 }
 
 // describe adds the log to an error, and whether it is missing.
@@ -102,144 +189,95 @@ func (s *source) describe(err error) error {
 	return fmt.Errorf("reading the activity log %s: %w", s.path, err)
 }
 
-func (s *source) take(ctx context.Context) (*view, error) {
-	info, err := os.Stat(s.path)
+func (s *source) close() {
+	s.live.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.sealed {
+		f.close()
+	}
+}
+
+// A file is one database of a log. Its methods may be called from any goroutine.
+type file struct {
+	path  string
+	known atomicSpan // of a sealed file
+
+	mu   sync.Mutex
+	idle []*view
+	info os.FileInfo // of what the idle connections have open
+}
+
+// take returns a connection. It opens one if none is idle, or if the file was replaced.
+func (f *file) take(ctx context.Context) (*view, error) {
+	info, err := os.Stat(f.path)
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
 		return nil, errors.New("it is a folder")
 	}
-	s.mu.Lock()
-	if s.file == nil || !os.SameFile(s.file, info) {
-		s.life++
-		s.file = info
-		s.closeIdleLocked()
+	f.mu.Lock()
+	if f.info == nil || !os.SameFile(f.info, info) {
+		f.info = info
+		f.closeIdleLocked()
 	}
-	life := s.life
-	if n := len(s.idle); n > 0 {
-		v := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		s.mu.Unlock()
+	if n := len(f.idle); n > 0 {
+		v := f.idle[n-1]
+		f.idle = f.idle[:n-1]
+		f.mu.Unlock()
+		v.conn.SetInterrupt(ctx.Done())
 		return v, nil
 	}
-	s.mu.Unlock()
+	f.mu.Unlock()
 	began := time.Now()
 	for { // SQLite's own waiting would not end with ctx
-		v, err := openView(s.path, life)
-		if err == nil || !isBusy(err) || ctx.Err() != nil || time.Since(began) > readTimeout {
-			return v, err
-		}
-	}
-}
-
-func (s *source) put(v *view) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v.frozen || v.life != s.life || len(s.idle) >= keptConnections {
-		_ = v.conn.Close() // it only read
-		return
-	}
-	s.idle = append(s.idle, v)
-}
-
-func (s *source) closeIdleLocked() {
-	for _, v := range s.idle {
-		_ = v.conn.Close() // it only read
-	}
-	s.idle = nil
-}
-
-func (s *source) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closeIdleLocked()
-	s.life++
-}
-
-// openView opens a log for reading. If SQLite cannot create its files beside it, in a
-// read-only folder or on a full disk, the log is read as it is.
-func openView(path string, life int) (*view, error) {
-	v, err := connectView(fileURI(path), life)
-	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultCantOpen, sqlite.ResultReadOnly, sqlite.ResultIOErr:
-		if info, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) || walErr == nil && info.Size() == 0 {
-			v, err = connectView(fileURI(path)+"?immutable=1", life)
-			if err == nil {
-				v.frozen = true
+		v, err := openView(f.path)
+		if err == nil {
+			// A file that takes the place of this one has another write-ahead log.
+			if now, err := os.Stat(f.path); err != nil || !os.SameFile(info, now) {
+				_ = v.conn.Close() // it only read
+				return f.take(ctx)
 			}
+			v.info = info
+			v.conn.SetInterrupt(ctx.Done())
+			return v, nil
+		}
+		if !isBusy(err) || ctx.Err() != nil || time.Since(began) > readTimeout {
+			return nil, err
 		}
 	}
-	return v, err
+}
+
+// put takes back a connection, unless it has failed.
+func (f *file) put(v *view, sound bool) error {
+	v.conn.SetInterrupt(nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !sound {
+		return v.conn.Close()
+	}
+	if v.frozen || f.info == nil || !os.SameFile(v.info, f.info) || len(f.idle) >= keptConnections {
+		_ = v.conn.Close() // it only read
+		return nil
+	}
+	f.idle = append(f.idle, v)
+	return nil
+}
+
+func (f *file) closeIdleLocked() {
+	for _, v := range f.idle {
+		_ = v.conn.Close() // it only read
+	}
+	f.idle = nil
+}
+
+func (f *file) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closeIdleLocked()
+	f.info = nil
 }
 
 // fileURI returns the URI of a file, whatever characters its path has.
 func fileURI(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPath() }
-
-func connectView(name string, life int) (*view, error) {
-	conn, err := sqlite.OpenConn(name, sqlite.OpenReadOnly|sqlite.OpenURI)
-	if err != nil {
-		return nil, err
-	}
-	conn.SetBusyTimeout(busyTimeout)
-	v := &view{conn: conn, life: life, heads: map[string]head{}, bus: "bus"}
-	columns, err := logColumns(conn)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	if !columns["bus"] {
-		v.bus = "NULL"
-	}
-	conn.SetBusyTimeout(readTimeout)
-	return v, nil
-}
-
-// logColumns returns the columns of our table. Without it, the database is one
-// that is just being created, or one of something else. Our tables come all at
-// once, so that those looked for first tell which.
-func logColumns(conn *sqlite.Conn) (columns map[string]bool, err error) {
-	tables := 0
-	err = sqlitex.ExecuteTransient(conn, "SELECT count(*) FROM sqlite_master", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
-		tables = s.ColumnInt(0)
-		return nil
-	}})
-	if err != nil {
-		return nil, err
-	}
-	if tables == 0 {
-		return nil, fmt.Errorf("%w yet: the database is empty", ErrNoLog)
-	}
-	columns, err = columnsOf(conn)
-	if err == nil && len(columns) == 0 {
-		err = errors.New("it has no table activity_log: is it the database of something else?")
-	}
-	return columns, err
-}
-
-// query runs a statement, which the connection keeps prepared, and calls row for
-// each row of its result until that returns false or v has failed. The read transaction
-// ends with it.
-func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool)) {
-	if v.err != nil {
-		return
-	}
-	err := sqlitex.Execute(v.conn, sql, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
-		if !row(s) || v.err != nil {
-			return errEnough
-		}
-		return nil
-	}})
-	if err != nil && !errors.Is(err, errEnough) {
-		v.fail(err)
-	}
-}
-
-// int64 returns the single number that a query gives; false if it is NULL or v has
-// failed.
-func (v *view) int64(sql string, args ...any) (n int64, ok bool) {
-	v.query(sql, args, func(s *sqlite.Stmt) bool {
-		n, ok = s.ColumnInt64(0), s.ColumnType(0) != sqlite.TypeNull
-		return false
-	})
-	return n, ok
-}

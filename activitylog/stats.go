@@ -28,6 +28,9 @@ type Bounds struct {
 	MaxRows, MaxBytes int
 	MaxWAL            int64
 	Hold              time.Duration
+
+	SegmentRows, SegmentBytes int64
+	SegmentAge                time.Duration
 }
 
 // Stats returns the counters. It does not block on I/O.
@@ -37,7 +40,7 @@ func (w *Writer) Stats() Stats {
 	q := &w.q
 	s := q.totals
 	s.QueuedRows, s.QueuedBytes = q.rows, q.bytes
-	s.Bounds = Bounds{w.opts.QueueRows, w.opts.QueueBytes, w.opts.MaxWAL, w.opts.Hold}
+	s.Bounds = Bounds{w.opts.QueueRows, w.opts.QueueBytes, w.opts.MaxWAL, w.opts.Hold, w.opts.SegmentRows, w.opts.SegmentBytes, w.opts.SegmentAge}
 	s.Failing = q.reason != ""
 	if c := q.oldest(); c != nil {
 		s.Lag = time.Since(c.since)

@@ -7,18 +7,16 @@ import (
 	"time"
 )
 
-// drain writes all queued rows and refuses later ones. It makes few, large commits, so
-// that the writer of a very slow disk stops in time.
-func (w *Writer) drain(ctx context.Context) error {
-	if w.sink != nil {
-		w.sink.ending()
+// drain writes all queued rows and refuses later ones.
+func (w *Writer) drain(ctx context.Context) {
+	if w.sink == nil {
+		w.openIdle() // rows that were committed have to be synced
 	}
 	for {
 		w.mu.Lock()
-		w.q.share = len(w.q.chunks)
 		c := w.q.take()
 		if c == nil {
-			w.q.closed = true
+			w.q.closed, w.q.stopping = true, true
 			w.q.wakeWaiters()
 		}
 		w.mu.Unlock()
@@ -27,31 +25,44 @@ func (w *Writer) drain(ctx context.Context) error {
 		}
 		w.writeChunk(ctx, c)
 	}
-	if w.gaveUp > 0 {
-		return fmt.Errorf("%d rows could not be written to %s before the end: %s", w.gaveUp, w.path, w.Stats().LastError)
-	}
-	return nil
+	w.committed()
 }
 
-// giveUp drops the chunk in flight and all queued rows.
+// ended returns the error of a run that has ended: rows were given up.
+func (w *Writer) ended() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gaveUp == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d rows could not be written to %s before the end: %s", w.gaveUp, w.path, w.q.totals.LastError)
+}
+
+// giveUp drops the rows that are not written.
 func (w *Writer) giveUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q := &w.q
 	q.closed = true
-	for c := q.inFlight; c != nil; {
-		n := len(c.rows) - c.done
-		w.gaveUp += int64(n)
-		q.totals.Lost += int64(n)
-		q.settle(n)
-		c = nil
-		if len(q.chunks) > 0 {
-			c = q.take()
-		}
-	}
 	w.gaveUp += q.lost.rows // counted as lost already
 	q.lost = gap{}
-	q.wakeWaiters()
+	w.lostAtEndLocked(q.drop())
+}
+
+// giveUpCommits drops commits that cannot be made durable.
+func (w *Writer) giveUpCommits() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.q.written
+	w.q.commits = nil
+	w.q.settle(n)
+	w.lostAtEndLocked(n)
+}
+
+func (w *Writer) lostAtEndLocked(rows int) {
+	w.gaveUp += int64(rows)
+	w.q.totals.Lost += int64(rows)
+	w.q.wakeWaiters()
 }
 
 // mustStop reports whether the time that a stop may take has passed.
@@ -59,6 +70,8 @@ func (w *Writer) mustStop(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.stopBy.IsZero() {
 		w.stopBy = time.Now().Add(w.opts.StopTimeout)
 	}

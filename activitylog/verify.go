@@ -72,7 +72,13 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, longest: o.Longest, partial: o.Partial, paths: r.Paths()}
 	c.tails = make([]tail, len(c.paths))
 	for _, s := range r.sources {
-		err := s.with(ctx, func(v *view) { c.checkFile(v, s.path, o.Quick) })
+		err := s.with(ctx, func(l *reading) {
+			for _, in := range l.parts {
+				v := l.open(in)
+				c.checkFile(v, in.path, o.Quick)
+				l.check(v)
+			}
+		})
 		if err := c.unlessDamage(s.path, err); err != nil {
 			return nil, err
 		}
@@ -99,13 +105,12 @@ func (c *checker) unlessDamage(log string, err error) error {
 // read: a prune that goes on meanwhile takes some before others.
 func (r *Reader) leavePruned(ctx context.Context, v *Verdict) error {
 	for _, s := range r.sources {
-		err := s.with(ctx, func(view *view) {
+		err := s.with(ctx, func(l *reading) {
 			v.Problems = slices.DeleteFunc(v.Problems, func(p Problem) bool {
 				if p.MessageID == "" || p.Log != s.path {
 					return false
 				}
-				_, there := view.int64("SELECT 1 FROM activity_log WHERE id = ?", p.ID)
-				left := !there && view.err == nil
+				left := !l.has(p.ID) && l.err == nil
 				if left {
 					v.Cut++
 				}
@@ -119,10 +124,27 @@ func (r *Reader) leavePruned(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
+// has reports whether a row is there.
+func (r *reading) has(id int64) bool {
+	for _, p := range r.parts {
+		if s := r.span(p); id < s.first || id > s.last {
+			continue
+		}
+		v := r.open(p)
+		_, there := v.int64("SELECT 1 FROM "+v.table()+" WHERE id = ?", id)
+		r.check(v)
+		return there
+	}
+	return false
+}
+
 // wantedColumns are the columns that every log has.
 var wantedColumns = []string{"id", "ts", "event", "message_id", "rpc_id", "actor", "topic", "status", "payload_json", "error"}
 
 func (c *checker) checkFile(v *view, path string, quick bool) {
+	if v.conn == nil {
+		return // it was just removed
+	}
 	columns, err := columnsOf(v.conn)
 	if err != nil {
 		v.fail(err)
@@ -134,6 +156,9 @@ func (c *checker) checkFile(v *view, path string, quick bool) {
 		}
 	}
 	for _, index := range []string{"idx_activity_message_id", "idx_activity_ts"} {
+		if !v.wide {
+			break
+		}
 		_, ok := v.int64("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", index)
 		if !ok && v.err == nil {
 			c.problem(Problem{Log: path, What: "the index " + index + " is missing"})

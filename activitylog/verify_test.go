@@ -1,18 +1,15 @@
 package activitylog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"hubbub/protocol"
 
-	"github.com/google/go-cmp/cmp"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -29,12 +26,41 @@ func verdict(t *testing.T, paths ...string) *Verdict {
 // change runs SQL on a log that nobody writes.
 func change(t *testing.T, path, sql string) {
 	t.Helper()
+	asOld(t, path)
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	if err := sqlitex.ExecuteScript(conn, sql, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// oldSchema is that of version 2.
+const oldSchema = `
+CREATE TABLE activity_log (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, ts TEXT NOT NULL, event TEXT NOT NULL, message_id TEXT NOT NULL,
+  rpc_id TEXT, actor TEXT, topic TEXT, status TEXT, payload_json TEXT, error TEXT, bus TEXT
+);
+CREATE INDEX idx_activity_message_id ON activity_log(message_id);
+CREATE INDEX idx_activity_ts ON activity_log(ts);`
+
+// asOld makes a log what a program of before the segments would have written.
+func asOld(t *testing.T, path string) {
+	t.Helper()
+	if got := query(t, path, "PRAGMA user_version"); got[0] != "3" {
+		return
+	}
+	conn, err := sqlite.OpenConn(path + ".old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sqlitex.ExecuteScript(conn, oldSchema+"PRAGMA user_version = 2; ATTACH '"+path+"' AS new", nil)
+	if err == nil {
+		err = sqlitex.ExecuteTransient(conn, "INSERT INTO activity_log SELECT * FROM new.activity_log", nil)
+	}
+	if err := errors.Join(err, sqlitex.ExecuteTransient(conn, "DETACH new", nil), conn.Close(), os.Rename(path+".old", path)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -174,125 +200,6 @@ func TestVerifyOfAClusterWantsAllItsLogs(t *testing.T) {
 		if err != nil || !v.OK() || v.Cut+v.Elsewhere+v.UnderWay != 1 {
 			t.Errorf("one of several: %+v, %v", v, err)
 		}
-	}
-}
-
-func TestPruneTakesOldRowsAndLeavesMessagesWhole(t *testing.T) {
-	path := dayLog(t)
-	// A message that is under way at the time of the prune.
-	before := epoch.Add(5*time.Minute + 30*time.Second)
-	change(t, path, fmt.Sprintf("UPDATE activity_log SET ts = '%s' WHERE id = 30", protocol.FormatTime(before.Add(time.Second))))
-	n, err := Prune(t.Context(), path, before)
-	if err != nil || n != 30 {
-		t.Fatalf("%d rows were deleted (%v); want 30", n, err)
-	}
-	want := []string{"msg_0005|6", "msg_0007|6", "msg_0008|6", "msg_0009|6", "msg_0010|6"}
-	if diff := cmp.Diff(want, query(t, path, "SELECT message_id, count(*) FROM activity_log GROUP BY 1 ORDER BY 1")); diff != "" {
-		t.Error(diff)
-	}
-	if v := verdict(t, path); !v.OK() || v.Complete != 5 {
-		t.Errorf("%+v", v)
-	}
-	if n, err := Prune(t.Context(), path, before); err != nil || n != 0 {
-		t.Errorf("again: %d, %v", n, err)
-	}
-	// Ids are not used again, so that those who follow miss nothing.
-	if _, err := Prune(t.Context(), path, epoch.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	w := NewWriter(path, nil)
-	running(t, w)
-	w.Append(numbered(1))
-	mustSync(t, w)
-	if got := query(t, path, "SELECT id FROM activity_log"); len(got) != 1 || got[0] != "61" {
-		t.Errorf("the next id is %s; want 61", got)
-	}
-}
-
-func TestPruneWhileTheBusWrites(t *testing.T) {
-	w, path, stop := started(t, &Options{QueueRows: 2000})
-	old := time.Now().Add(-time.Hour).UnixMicro()
-	for i := range 1200 {
-		row := numbered(i)
-		row.At = old
-		w.Append(row)
-	}
-	mustSync(t, w)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := 0; ctx.Err() == nil; i++ {
-			w.Append(numbered(i))
-		}
-	}()
-	n, err := Prune(t.Context(), path, time.Now().Add(-time.Minute))
-	cancel()
-	<-done
-	if err != nil || n != 1200 {
-		t.Errorf("%d rows were deleted (%v); want 1200", n, err)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	got := query(t, path, "SELECT count(*) FROM activity_log")
-	if want := fmt.Sprint(w.Stats().Written - n); got[0] != want {
-		t.Errorf("%s rows are left; want %s", got[0], want)
-	}
-}
-
-func TestPruneOfWhatIsNoLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	if _, err := Prune(t.Context(), path, time.Now()); !errors.Is(err, ErrNoLog) {
-		t.Errorf("%v", err)
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("it was created")
-	}
-	conn, err := sqlite.OpenConn(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Prune(t.Context(), path, time.Now()); err == nil || !strings.Contains(err.Error(), "not an activity log") {
-		t.Errorf("%v", err)
-	}
-}
-
-// TestPruneHoldsTheWriterBriefly: each transaction takes as many rows as the disk
-// deletes within its time. What every commit takes is no reason for fewer.
-func TestPruneHoldsTheWriterBriefly(t *testing.T) {
-	const quick, slow, fsync = time.Millisecond, 2 * time.Second, 300 * time.Millisecond
-	for _, c := range []struct {
-		rows                        int
-		fixed, deleting, committing time.Duration
-		want                        int
-	}{
-		{50, 0, quick, quick, 100}, {400, quick, quick, quick, pruneRows}, {pruneRows, quick, 30 * time.Millisecond, quick, pruneRows},
-		{pruneRows, quick, slow, quick, pruneRows / 2}, {3, quick, slow, quick, 1}, {1, quick, slow, quick, 1},
-		{50, 0, quick, fsync, 100}, {400, fsync, quick, fsync, pruneRows}, {400, fsync, slow, fsync, 200},
-		{400, quick, quick, slow, 200}, {400, fsync, quick, quick, pruneRows},
-	} {
-		p := pace{c.rows, c.fixed}
-		if p.next(c.deleting, c.committing); p.rows != c.want {
-			t.Errorf("%+v: %d", c, p.rows)
-		}
-	}
-}
-
-// TestPruneWaitsForALock: also the first thing that it reads may be locked, such as
-// while a bus begins or ends.
-func TestPruneWaitsForALock(t *testing.T) {
-	path, conn := lockedLog(t)
-	released := make(chan error)
-	time.AfterFunc(20*time.Millisecond, func() { released <- conn.Close() })
-	if _, err := Prune(t.Context(), path, time.Now().Add(-100*365*24*time.Hour)); err != nil {
-		t.Error(err)
-	}
-	if err := <-released; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -3,19 +3,16 @@ package activitylog
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-
-	"hubbub/protocol/datafolder"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// schemaVersion is written into each log (PRAGMA user_version). Version 1 is the
+// schemaVersion is written into each file (PRAGMA user_version). Version 1 is the
 // table of the specification, which others may have made and left at 0; version
-// 2 added the column `bus`.
-const schemaVersion = 2
+// 2 added the column `bus`; version 3 is schema.sql.
+const schemaVersion = 3
 
 // CheckVersion says why this program must not write the log at path, or nil: a
 // newer one made it. It changes nothing. A log that does not exist yet is fine, and
@@ -39,7 +36,7 @@ func CheckVersion(path string) error {
 // errNewer is in the chain of the error of a log that a newer program made.
 var errNewer = errors.New("use the newer program that wrote it")
 
-// knownVersion returns the version of a log, unless it is newer than ours.
+// knownVersion returns the version of a file, unless it is newer than ours.
 func knownVersion(conn *sqlite.Conn, path string) (int, error) {
 	stmt, err := conn.Prepare("PRAGMA user_version")
 	if err != nil {
@@ -53,45 +50,61 @@ func knownVersion(conn *sqlite.Conn, path string) (int, error) {
 	return version, err
 }
 
-// migrate creates what is missing. A log without the column `bus` is copied
-// beside itself first; the change is one transaction, so that a kill leaves the
-// old log or the new one.
-func (d *database) migrate() error {
-	version, err := knownVersion(d.conn, d.path)
-	if err != nil || version == schemaVersion {
-		return err
-	}
-	columns, err := columnsOf(d.conn)
-	if err != nil {
-		return err
-	}
-	if len(columns) > 0 && !columns["bus"] {
-		if err := d.backup(); err != nil {
-			return err
-		}
-	}
-	return d.createSchema()
-}
-
-// backup copies the log to <path>.v1.backup. One that a kill cut short is made
-// anew; one that is there is kept.
-func (d *database) backup() error {
-	to := d.path + ".v1.backup"
-	if _, err := os.Stat(to); err == nil {
+// takeOver makes the log of an older program the sealed file number 0, as it lies.
+func takeOver(path string) error {
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return nil
 	}
-	partial := to + ".partial"
-	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("backing up before a migration: %w", err)
-	}
-	f, err := os.OpenFile(partial, os.O_CREATE|os.O_RDWR, 0o600) // the mode, before anything is in it
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
-		return fmt.Errorf("backing up before a migration: %w", err)
+		return fmt.Errorf("opening the activity log %s: %w", path, err)
 	}
-	defer f.Close() //nolint:errcheck // synced below
-	err = sqlitex.ExecuteTransient(d.conn, "VACUUM INTO ?", &sqlitex.ExecOptions{Args: []any{partial}})
-	if err := errors.Join(err, f.Sync()); err != nil {
-		return fmt.Errorf("backing up before a migration: %w (is there room on the disk for a copy?)", err)
+	old, err := emptyOld(conn, path)
+	if err := errors.Join(err, conn.Close()); err != nil {
+		return fmt.Errorf("preparing the activity log %s: %w", path, err)
 	}
-	return datafolder.Rename(partial, to)
+	if !old {
+		return nil
+	}
+	step("taking over")
+	if err := moveAside(path, segmentPath(path, 0)); err != nil {
+		return fmt.Errorf("making the activity log of an older program a segment: %w", err)
+	}
+	return nil
+}
+
+// emptyOld reports whether an older program wrote a file, and if so, moves its write-ahead
+// log into it.
+func emptyOld(conn *sqlite.Conn, path string) (old bool, err error) {
+	conn.SetBusyTimeout(busyTimeout)
+	version, err := knownVersion(conn, path)
+	if err != nil || version == schemaVersion {
+		return false, err
+	}
+	if columns, err := columnsOf(conn); err != nil || len(columns) == 0 {
+		return false, err
+	}
+	wal, err := walCheckpoint(conn, "TRUNCATE")
+	switch {
+	case err == nil && wal.busy:
+		return true, errInUse
+	case err != nil:
+		return true, err
+	}
+	// What reads it later needs no files beside it; a reader that is there now may stay.
+	if err := sqlitex.ExecuteTransient(conn, "PRAGMA journal_mode=DELETE", nil); err != nil && !isBusy(err) {
+		return true, err
+	}
+	return true, nil
+}
+
+func columnsOf(conn *sqlite.Conn) (map[string]bool, error) {
+	columns := map[string]bool{}
+	err := sqlitex.ExecuteTransient(conn, "SELECT name FROM pragma_table_info('activity_log')", &sqlitex.ExecOptions{
+		ResultFunc: func(s *sqlite.Stmt) error {
+			columns[s.ColumnText(0)] = true
+			return nil
+		},
+	})
+	return columns, err
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -28,12 +27,12 @@ type gatedDatabase struct {
 
 func openGated(t *testing.T) *gatedDatabase {
 	t.Helper()
-	s, err := openDatabase(filepath.Join(t.TempDir(), "activity.db"), "", DefaultMaxWAL)
+	s, err := openDatabase(filepath.Join(t.TempDir(), "activity.db"), testOptions(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := &gatedDatabase{database: s.(*database), gate: make(chan struct{})}
-	g.checkpoint = func(path string) checkpointResult {
+	g.checkpoint = func(path string) error {
 		g.running.Add(1)
 		defer g.running.Add(-1)
 		<-g.gate
@@ -132,36 +131,6 @@ func TestNoCommitWaitsForALongCheckpoint(t *testing.T) {
 		t.Errorf("commits have moved pages into the database: %d before, %d after", before, now)
 	}
 	close(g.gate)
-	for g.wal > usualWAL {
-		g.put(t, 1)
-	}
-	for range 24 { // with nobody in the way, it stays small
-		g.put(t, 32)
-		if g.wal > usualWAL {
-			t.Fatalf("the write-ahead log has grown to %d bytes again", g.wal)
-		}
-	}
-	g.end(t)
-}
-
-func TestALargeWALIsCutInPieces(t *testing.T) {
-	g := openGated(t)
-	g.growBehindReader(t, usualWAL+3*cutBytes/2)()
-	close(g.gate)
-	pieces := 0
-	for last := g.wal; g.wal > usualWAL; last = g.wal {
-		g.asked = time.Time{} // rather than wait
-		g.put(t, 1)
-		if g.wal < last {
-			pieces++
-		}
-		if last-g.wal > cutBytes {
-			t.Errorf("a commit cut %d bytes", last-g.wal)
-		}
-	}
-	if pieces != 2 {
-		t.Errorf("the file was cut %d times; want 2", pieces)
-	}
 	g.end(t)
 }
 
@@ -176,35 +145,12 @@ func TestClosingWaitsForTheCheckpointInTheBackground(t *testing.T) {
 	g.end(t)
 }
 
-// TestTheLastCommitsLeaveTheCheckpointToClose has more to write at the end than
-// an automatic checkpoint waits for.
-func TestTheLastCommitsLeaveTheCheckpointToClose(t *testing.T) {
-	g := openGated(t)
-	g.ending()
-	for range 10 {
-		g.put(t, 32)
-	}
-	if all := int64(10 * 32 * len(largePayload)); g.wal < all {
-		t.Errorf("the write-ahead log has %d bytes; want all of the %d that were written", g.wal, all)
-	}
-	g.end(t)
-}
-
 func TestACheckpointThatFailsIsAFaultOfTheLog(t *testing.T) {
 	g := openGated(t)
 	sick := errors.New("the disk is sick")
-	var grown atomic.Bool // where growing takes a second, a checkpoint is asked for before
-	g.checkpoint = func(string) checkpointResult {
-		if !grown.Load() {
-			return checkpointResult{}
-		}
-		return checkpointResult{err: sick}
-	}
-	g.growBehindReader(t, usualWAL+1)()
-	grown.Store(true)
+	g.checkpoint = func(string) error { return sick }
 	for {
-		g.asked = time.Time{} // rather than wait
-		if _, _, err := g.write([]Row{numbered(0)}); err != nil {
+		if _, _, err := g.write([]Row{{Event: SendStart, Payload: largePayload}}); err != nil {
 			if want := "checkpointing the activity log: the disk is sick"; !errors.Is(err, sick) || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}

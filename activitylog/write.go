@@ -15,10 +15,13 @@ import (
 // time to stop has come.
 func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 	for {
+		if w.sink != nil && w.sink.due() {
+			w.rotate()
+		}
 		began := time.Now()
-		first, n, err := w.tryWrite(c.rows[c.done:])
+		first, n, err := w.tryWrite(c.rows[c.written:])
 		if err == nil {
-			if w.committed(c, first, n, time.Since(began)) {
+			if w.wrote(c, first, n, time.Since(began)) {
 				return
 			}
 			continue
@@ -59,6 +62,8 @@ func (w *Writer) ensureOpen() error {
 	if err != nil {
 		return err
 	}
+	w.sinkMu.Lock()
+	defer w.sinkMu.Unlock()
 	w.sink = s
 	return nil
 }
@@ -67,47 +72,131 @@ func (w *Writer) closeSink() error {
 	if w.sink == nil {
 		return nil
 	}
+	w.sinkMu.Lock()
+	defer w.sinkMu.Unlock()
 	err := w.sink.close()
 	w.sink = nil
 	return err
 }
 
-// committed accounts for the next n rows of a chunk, which are on disk after some
-// time, and reports whether those were its last. Then the chunk is no longer the
-// caller's.
-func (w *Writer) committed(c *chunk, first int64, n int, took time.Duration) bool {
-	rows := c.rows[c.done : c.done+n]
-	if w.opts.OnCommit != nil {
-		w.opts.OnCommit(first, rows)
+// rotate seals the live file. What was committed to it is durable then.
+func (w *Writer) rotate() {
+	defer w.keeper.signal()
+	w.setSealing(true)
+	defer w.setSealing(false)
+	w.sinkMu.Lock()
+	defer w.sinkMu.Unlock()
+	switch err := w.sink.rotate(); {
+	case err != nil && !errors.Is(err, errInUse):
+		w.sink = nil // it is closed
+		w.failed(err)
 	}
-	gaps := int64(0)
-	for i := range rows {
-		if rows[i].Event == LogGap {
-			gaps++
-			w.opts.Log.Warn().Str("path", w.path).RawJSON("gap", rows[i].Payload).Msg("activity log lost rows; a log_gap row stands in their place")
+}
+
+func (w *Writer) setSealing(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.q.sealing = on
+	w.q.progress = time.Now()
+}
+
+// wrote accounts for the next n rows of a chunk, which were committed, and reports whether
+// those were its last. Then the chunk is no longer the caller's.
+func (w *Writer) wrote(c *chunk, first int64, n int, took time.Duration) (last bool) {
+	w.mu.Lock()
+	w.q.wrote(c, first, n, took)
+	last = c.written == len(c.rows)
+	w.q.totals.Commits++
+	w.q.totals.WALBytes = w.sink.walBytes()
+	w.mu.Unlock()
+	w.committed()
+	return last
+}
+
+// committed wakes the goroutine that settles commits.
+func (w *Writer) committed() {
+	select {
+	case w.commits <- struct{}{}:
+	default:
+	}
+}
+
+// settleCommits makes commits durable, in another goroutine than that which writes them,
+// until nothing more is written. Those that come while the disk syncs share the next sync.
+func (w *Writer) settleCommits(ctx context.Context) {
+	for {
+		w.mu.Lock()
+		commits, stopping := w.q.commits, w.q.stopping
+		w.mu.Unlock()
+		switch {
+		case len(commits) > 0:
+			w.settle(ctx, commits, stopping)
+		case stopping:
+			return
+		default:
+			<-w.commits
+		}
+	}
+}
+
+// settle syncs the oldest commits and accounts for their rows, which are the caller's no
+// more.
+func (w *Writer) settle(ctx context.Context, commits []commit, stopping bool) {
+	began := time.Now()
+	if err := w.sync(); err != nil {
+		if w.failed(err); stopping && w.mustStop(ctx) {
+			w.giveUpCommits()
+			return
+		}
+		w.pause(ctx)
+		return
+	}
+	took := time.Since(began)
+	n, gaps := 0, int64(0)
+	for _, c := range commits {
+		n += len(c.rows)
+		if w.opts.OnCommit != nil {
+			w.opts.OnCommit(c.first, c.rows)
+		}
+		for i := range c.rows {
+			if c.rows[i].Event == LogGap {
+				gaps++
+				w.opts.Log.Warn().Str("path", w.path).RawJSON("gap", c.rows[i].Payload).Msg("activity log lost rows; a log_gap row stands in their place")
+			}
 		}
 	}
 	w.mu.Lock()
-	w.q.totals.Written += int64(n)
-	w.q.totals.Gaps += gaps
-	w.q.totals.Commits++
-	w.q.totals.WALBytes = w.sink.walBytes()
-	w.q.settle(n)
-	w.q.pace(n, took)
-	w.q.wakeWaiters()
-	done := w.q.inFlight == nil
+	q := &w.q
+	q.commits = append([]commit(nil), q.commits[len(commits):]...)
+	q.totals.Written += int64(n)
+	q.totals.Gaps += gaps
+	q.slow = took >= stallAfter
+	q.settle(n)
+	q.reason = ""
+	q.wakeWaiters()
 	w.mu.Unlock()
 	w.recovered()
-	return done
+}
+
+var errClosed = errors.New("the activity log is not open")
+
+func (w *Writer) sync() error {
+	w.sinkMu.Lock()
+	defer w.sinkMu.Unlock()
+	if w.sink == nil {
+		return errClosed
+	}
+	return w.sink.sync()
 }
 
 // recovered records that the database accepts rows.
 func (w *Writer) recovered() {
 	w.mu.Lock()
 	w.q.reason = ""
+	told := w.loggedError != ""
+	w.loggedError = ""
 	w.mu.Unlock()
-	if w.loggedError != "" {
-		w.loggedError = ""
+	if told {
 		w.opts.Log.Info().Str("path", w.path).Msg("activity log is written again")
 	}
 }
@@ -128,14 +217,15 @@ func (w *Writer) failed(err error) {
 		w.q.progress = time.Now()
 	}
 	queued, stalled := w.q.rows, time.Since(w.q.progress) >= stallAfter
-	w.mu.Unlock()
-	if isBusy(err) && !stalled {
-		return // somebody else writes for a moment
+	// Somebody else may write for a moment; and a fault is told once a minute.
+	quiet := isBusy(err) && !stalled || text == w.loggedError && time.Since(w.loggedAt) < time.Minute
+	if !quiet {
+		w.loggedError, w.loggedAt = text, time.Now()
 	}
-	if text == w.loggedError && time.Since(w.loggedAt) < time.Minute {
+	w.mu.Unlock()
+	if quiet {
 		return
 	}
-	w.loggedError, w.loggedAt = text, time.Now()
 	w.opts.Log.Error().Err(err).Str("path", w.path).Int("queued_rows", queued).
 		Msg("activity log cannot be written; rows wait in memory and routing goes on")
 }

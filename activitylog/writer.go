@@ -16,6 +16,10 @@ const (
 	DefaultQueueBytes = 64 << 20
 	DefaultMaxWAL     = int64(4 << 30)
 	DefaultHold       = 5 * time.Second
+
+	DefaultSegmentRows  = int64(1_000_000)
+	DefaultSegmentBytes = int64(256 << 20)
+	DefaultSegmentAge   = 7 * 24 * time.Hour
 )
 
 // Options are the optional settings of a Writer. Nil is valid.
@@ -33,6 +37,15 @@ type Options struct {
 	// transaction open; default 4 GiB. Beyond it nothing is written until the
 	// reader ends, as with a full disk.
 	MaxWAL int64
+
+	// SegmentRows, SegmentBytes and SegmentAge are how much the live file holds before it
+	// is sealed and a new one begins: rows, the size of the file, and the time since its
+	// first row. The defaults are DefaultSegmentRows and so on.
+	SegmentRows, SegmentBytes int64
+	SegmentAge                time.Duration
+
+	// Keep is how much of the log is kept; the zero Keep keeps all.
+	Keep Keep
 
 	// StopTimeout is how long Run, once its context has ended, tries to write
 	// what is queued to a database that does not take it; default 5s.
@@ -53,17 +66,21 @@ type Writer struct {
 	opts Options
 	open func() (sink, error)
 
-	wake chan struct{} // capacity 1
+	wake    chan struct{} // capacity 1: rows are queued
+	commits chan struct{} // capacity 1: rows are committed, and not yet durable
+	keeper  *keeper
 
-	mu sync.Mutex
-	q  queue
-
-	// Of the goroutine in Run alone.
-	sink        sink
-	stopBy      time.Time // when a stop must have ended
-	gaveUp      int64     // rows that were queued and not written at the end
+	mu          sync.Mutex
+	q           queue
 	loggedError string
 	loggedAt    time.Time
+	stopBy      time.Time // when a stop must have ended
+	gaveUp      int64     // rows that were queued and not written at the end
+
+	// The goroutine in Run alone changes the sink, and holds sinkMu then; who syncs it
+	// holds sinkMu, too.
+	sinkMu sync.Mutex
+	sink   sink
 }
 
 // NewWriter makes a writer of the log at path, a SQLite database that Run
@@ -75,9 +92,13 @@ func NewWriter(path string, opts *Options) *Writer {
 	defaults.Positive(&o.MaxWAL, DefaultMaxWAL)
 	defaults.Positive(&o.Hold, DefaultHold)
 	defaults.Positive(&o.StopTimeout, 5*time.Second)
+	defaults.Positive(&o.SegmentRows, DefaultSegmentRows)
+	defaults.Positive(&o.SegmentBytes, DefaultSegmentBytes)
+	defaults.Positive(&o.SegmentAge, DefaultSegmentAge)
 	defaults.Log(&o.Log)
-	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1)}
-	w.open = func() (sink, error) { return openDatabase(path, o.Bus, o.MaxWAL) }
+	w := &Writer{path: path, opts: o, wake: make(chan struct{}, 1), commits: make(chan struct{}, 1)}
+	w.open = func() (sink, error) { return openDatabase(path, &w.opts) }
+	w.keeper = &keeper{path: path, keep: o.Keep, log: o.Log, wake: make(chan struct{}, 1)}
 	return w
 }
 
@@ -103,6 +124,24 @@ func (w *Writer) Run(ctx context.Context) error {
 		}
 	}()
 	w.openIdle()
+	settled, kept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(settled)
+		w.settleCommits(ctx)
+	}()
+	go func() {
+		defer close(kept)
+		w.keeper.run(ctx)
+	}()
+	w.writeQueued(ctx)
+	w.drain(ctx)
+	<-settled
+	<-kept
+	return w.ended()
+}
+
+// writeQueued writes what is appended until ctx ends.
+func (w *Writer) writeQueued(ctx context.Context) {
 	timer := time.NewTimer(reopenEvery)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -117,11 +156,12 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-timer.C:
 			if w.sink == nil {
 				w.openIdle()
+			} else if w.sink.due() {
+				w.rotate()
 			}
 		case <-ctx.Done():
 		}
 	}
-	return w.drain(ctx)
 }
 
 // openIdle opens the database while no row waits, so that a fault, and its end, is

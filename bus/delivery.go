@@ -27,7 +27,7 @@ type delivery struct {
 func (d *delivery) row(event activitylog.Event, status string) activitylog.Row {
 	row := activitylog.Row{
 		Event: event, MessageID: d.publication.message.MessageID, Actor: string(d.target.id),
-		Topic: d.publication.message.Topic, Status: status,
+		Topic: d.publication.message.Topic, Status: status, Of: &d.publication.sending,
 	}
 	if d.id > 0 {
 		row.RPCID = strconv.FormatUint(d.id, 10)

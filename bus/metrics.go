@@ -165,6 +165,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		collectLabelled(ch, descBound, prometheus.GaugeValue, map[string]float64{
 			"activity_queue_rows": float64(l.MaxRows), "activity_queue_bytes": float64(l.MaxBytes),
 			"activity_wal_bytes": float64(l.MaxWAL), "activity_hold_seconds": l.Hold.Seconds(),
+			"activity_segment_rows": float64(l.SegmentRows), "activity_segment_bytes": float64(l.SegmentBytes), "activity_segment_age_seconds": l.SegmentAge.Seconds(),
 		})
 		collectLabelled(ch, descUsed, prometheus.GaugeValue, map[string]int64{
 			"activity_queue_rows": int64(l.QueuedRows), "activity_queue_bytes": int64(l.QueuedBytes), "activity_wal_bytes": l.WALBytes,

@@ -19,18 +19,24 @@ type publication struct {
 	sender   *session             // nil if another bus of the cluster accepted the message
 	finished func(*batch, Result) // takes the outcome if sender is nil
 	rpcID    jsonrpc.ID           // of the sendMessage; nil for a notification
-	rpcText  string               // of rpcID, for the activity log
 	message  Arrived
 	params   []byte // of the processMessage requests; the payload is inside
 	room     []byte // empty, for the answer
 	accepted time.Time
 	only     [1]delivery // the delivery, if there is one only
 	sequence
+	recorded
 
 	mu      sync.Mutex // guards the fields below
 	waiting int        // deliveries and forwards without an outcome, and one for route itself
 	outcome Result
 	coverage
+}
+
+// recorded is what rows of the activity log say of a message beside the rest.
+type recorded struct {
+	rpcText string // of rpcID
+	sending activitylog.Sending
 }
 
 // A sequence is the place of a message among those of its sender, in a bus that is one of
@@ -152,7 +158,7 @@ func appendNames(buf []byte, names []string) []byte {
 func (p *publication) startRow() activitylog.Row {
 	return activitylog.Row{
 		At: p.accepted.UnixMicro(), Event: activitylog.SendStart, MessageID: p.message.MessageID, RPCID: p.rpcText,
-		Actor: p.message.From, Topic: p.message.Topic, Status: activitylog.StatusStart, Payload: p.message.Payload,
+		Actor: p.message.From, Topic: p.message.Topic, Status: activitylog.StatusStart, Payload: p.message.Payload, Of: &p.sending,
 	}
 }
 
@@ -270,7 +276,7 @@ func (p *publication) finish(b *batch) {
 	if b.server.log != nil {
 		b.record(activitylog.Row{
 			At: b.now(), Event: activitylog.SendFinish, MessageID: p.message.MessageID, RPCID: p.rpcText,
-			Actor: p.message.From, Topic: p.message.Topic, Status: p.outcome.status(), Payload: answer,
+			Actor: p.message.From, Topic: p.message.Topic, Status: p.outcome.status(), Payload: answer, Of: &p.sending,
 		})
 	}
 	b.counts.finished++

@@ -263,7 +263,7 @@ func (p *publication) offline(b *batch, peer protocol.PeerID, text string, writt
 	p.mu.Unlock()
 	b.record(activitylog.Row{
 		At: b.now(), Event: activitylog.ProcessFinish, MessageID: p.message.MessageID, Actor: string(peer), Topic: p.message.Topic,
-		Status: string(protocol.OutcomeOffline), Error: text,
+		Status: string(protocol.OutcomeOffline), Error: text, Of: &p.sending,
 	})
 }
 

@@ -86,7 +86,6 @@ var handlings = map[string]handling{
 	"hubbub outbox list":                               {says: `nothing waits|pending`, on: wholeSystem},
 	"hubbub log verify":                                {says: `the log is whole: [1-9]`},
 	"hubbub log export --help":                         {says: `--since`},
-	"hubbub log prune":                                 {named: true},
 	"hubbub log prune --before 30d":                    {says: `^0 rows`},
 	"hubbub backup FOLDER":                             {says: `^[1-9]\d* files copied`},
 	"hubbub tail --event rejected --since 1h":          {says: `rejected .* does not grant`, on: wholeSystem, first: (*reader).sendForbidden},

@@ -9,13 +9,17 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/cmd/internal/program"
 )
 
 // check refuses settings that make no sense on any machine.
-func (s *settings) check() error {
+func (s *settings) check() (err error) {
 	if err := s.checkBounds(); err != nil {
 		return err
+	}
+	if s.log.Keep, err = activitylog.ParseKeep(s.keep); err != nil {
+		return program.Usage("--activity-keep %s", err)
 	}
 	if err := checkListen(s.bus.Listen); err != nil {
 		return err
@@ -68,7 +72,8 @@ func (s *settings) checkBounds() error {
 		"peer-window": o.PeerWindow, "peer-queue": o.PeerQueue, "peer-queue-bytes": o.PeerQueueBytes,
 		"peer-buffer": o.PeerBuffer, "max-frame": o.MaxFrame, "max-subscriptions": o.MaxSubscriptions,
 		"max-sessions": o.MaxSessions, "activity-queue": s.log.QueueRows, "activity-queue-bytes": s.log.QueueBytes,
-		"activity-wal": cmp.Compare(s.log.MaxWAL, 0),
+		"activity-wal": cmp.Compare(s.log.MaxWAL, 0), "activity-segment-rows": cmp.Compare(s.log.SegmentRows, 0),
+		"activity-segment-bytes": cmp.Compare(s.log.SegmentBytes, 0),
 	}
 	for _, bound := range s.credentialBounds() {
 		counts[bound.flag] = cmp.Compare(*bound.value, 0)
@@ -76,6 +81,7 @@ func (s *settings) checkBounds() error {
 	times := map[string]time.Duration{
 		"delivery-timeout": o.DeliveryTimeout, "initialize-timeout": o.InitializeTimeout,
 		"write-timeout": o.WriteTimeout, "ping-interval": o.PingInterval, "activity-hold": s.log.Hold,
+		"activity-segment-age": s.log.SegmentAge,
 	}
 	for _, flag := range slices.Sorted(maps.Keys(counts)) {
 		if counts[flag] < 1 {

@@ -35,6 +35,7 @@ type settings struct {
 	bus     bus.Options
 	log     activitylog.Options
 	noLog   bool
+	keep    string
 	tlsCert string
 	tlsKey  string
 	cluster clusterSettings
@@ -81,6 +82,10 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.log.QueueBytes, "activity-queue-bytes", activitylog.DefaultQueueBytes, "bytes that may wait for the activity log")
 	fs.DurationVar(&s.log.Hold, "activity-hold", activitylog.DefaultHold, "how long publishers wait for a commit of the activity log that takes long, before rows are lost")
 	fs.Int64Var(&s.log.MaxWAL, "activity-wal", activitylog.DefaultMaxWAL, "bytes that the activity log's write-ahead file may grow to while a reader keeps it from being cut")
+	fs.Int64Var(&s.log.SegmentRows, "activity-segment-rows", activitylog.DefaultSegmentRows, "rows of the activity log's live file, before it is sealed and a new one begins")
+	fs.Int64Var(&s.log.SegmentBytes, "activity-segment-bytes", activitylog.DefaultSegmentBytes, "bytes of the live file, likewise")
+	fs.DurationVar(&s.log.SegmentAge, "activity-segment-age", activitylog.DefaultSegmentAge, "time since the first row of the live file, likewise")
+	fs.StringVar(&s.keep, "activity-keep", activitylog.DefaultKeep, "how much of the activity log is kept: an age such as 90d, bytes such as 20GiB, or forever")
 	fs.BoolVar(&s.log.Required, "activity-required", false, "refuse messages while the activity log cannot keep up")
 	fs.BoolVar(&s.noRedact, "no-redact", false, "write secrets to the activity log as they are; otherwise what has the shape of one is replaced by its name")
 	fs.BoolVar(&s.noConsole, "no-console", false, "serve no web console at /console/")
@@ -162,6 +167,7 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 			return err
 		}
 		log := activitylog.NewWriter(path, &s.log)
+		env.Log.Info().Str("path", path).Stringer("keep", s.log.Keep).Msg("activity log: what is older leaves with its segment (--activity-keep)")
 		logCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		done := make(chan error, 1)
 		go func() { done <- log.Run(logCtx) }()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"hubbub/activitylog"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/store"
 	"hubbub/protocol/datafolder"
@@ -64,6 +65,17 @@ func backup(cmd *cobra.Command, to string) error {
 // backupInto copies a data folder into an empty one.
 func backupInto(cmd *cobra.Command, from, to string) error {
 	files, failed := 0, []error{}
+	copied := func(err error) error {
+		switch {
+		case err == nil:
+			files++
+		case cmd.Context().Err() != nil:
+			return err
+		default: // a damaged file is no reason not to copy the others
+			failed = append(failed, err)
+		}
+		return nil
+	}
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			failed = append(failed, err)
@@ -79,22 +91,20 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 			return datafolder.Make(target)
 		case !d.Type().IsRegular() || slices.ContainsFunc(notBackedUp, func(end string) bool { return strings.HasSuffix(rel, end) }):
 			return nil
+		case activitylog.IsSealed(activityFile, rel): // after the live file, below
+			return nil
+		case filepath.Ext(path) == ".db":
+			return copied(store.Copy(cmd.Context(), path, target))
 		}
-		if filepath.Ext(path) == ".db" {
-			err = store.Copy(cmd.Context(), path, target)
-		} else {
-			err = copyFile(path, target)
-		}
-		switch {
-		case err == nil:
-			files++
-		case cmd.Context().Err() != nil:
-			return err
-		default: // a damaged file is no reason not to copy the others
-			failed = append(failed, err)
-		}
-		return nil
+		return copied(copyFile(path, target))
 	})
+	sealed, listErr := activitylog.Sealed(filepath.Join(from, activityFile), filepath.Join(to, activityFile))
+	failed = append(failed, listErr)
+	for _, path := range sealed {
+		if err == nil {
+			err = copied(copyFile(path, filepath.Join(to, filepath.Base(path))))
+		}
+	}
 	if err = errors.Join(append(failed, err)...); err != nil {
 		return fmt.Errorf("the backup in %s is not whole, with %d files: %w", to, files, err)
 	}

@@ -155,7 +155,7 @@ func examineDisk(data string) tg.Finding {
 	case errors.Is(err, unix.ENOSPC) || stat.Blocks > 0 && free < diskProblem:
 		return problem(fmt.Sprintf("The disk of %s is full: %s are free. Telegram's updates stay with Telegram, "+
 			"and agents' answers are not taken, until there is room.", data, size(free)),
-			"Make room there. With some MB to work in, `hubbub log prune --before 720h` then lets new activity take the place of old. "+
+			"Make room there. `hubbub log prune --before 30d` deletes old files of the activity log. "+
 				"Or move the folder and name it with --data.")
 	case err != nil:
 		return problem("Nothing can be written to "+folder+": "+err.Error(),

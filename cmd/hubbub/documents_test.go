@@ -51,7 +51,7 @@ var elsewhere = map[string]string{
 
 // notCommands begin indented lines that show something else: a picture, a frame
 // of the wire, a file, a metric.
-var notCommands = regexp.MustCompile(`^(?:#|agent-unit = |->|<-|"|\{|Telegram|stored,|confirmed|paced,|│|hubbub-system \(|[a-z*]+\.(?:db|key|toml|env),?|what$|hubbub_|_[a-z]|process_|overflow)`)
+var notCommands = regexp.MustCompile(`^(?:#|agent-unit = |->|<-|"|\{|Telegram|stored,|confirmed|paced,|│|hubbub-system \(|[a-z*0-9-]+\.(?:db|key|toml|env),?|what$|hubbub_|_[a-z]|process_|overflow)`)
 
 // TestDocumentedCommandsExist parses every command line in the documents as its
 // program would, and knows every other program that they call.

@@ -33,10 +33,11 @@ func newLogPrune(logs *logs) *cobra.Command {
 	var before string
 	cmd := &cobra.Command{
 		Use:   "prune --before TIME",
-		Short: "Delete rows that are older than a time",
-		Long: "Delete the rows of the activity log that are older than a time. Nothing else ever\n" +
-			"takes rows from it. The bus may run meanwhile. The file does not shrink: its free\n" +
-			"space is used for new rows.",
+		Short: "Delete sealed files of the log that are older than a time",
+		Long: "Delete the sealed files of the activity log all of whose rows are older than a time,\n" +
+			"the oldest first. Their room on the disk is free at once. Rows that are as old stay\n" +
+			"where younger ones are in the same file, and in activity.db until it is sealed. The\n" +
+			"bus may run meanwhile; by --activity-keep it does this by itself.",
 		Example: "  hubbub log prune --before 30d\n  hubbub log prune --before 2026-01-01T00:00:00Z",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if before == "" {
@@ -62,18 +63,19 @@ func prune(cmd *cobra.Command, path string, before time.Time) error {
 	if err := activitylog.CheckVersion(path); err != nil {
 		return err
 	}
-	n, err := activitylog.Prune(cmd.Context(), path, before)
+	removed, err := activitylog.Prune(cmd.Context(), path, before)
 	switch {
-	case err != nil && n > 0:
-		return fmt.Errorf("%w (%d rows were deleted before)", err, n)
+	case err != nil && removed.Segments > 0:
+		return fmt.Errorf("%w (%d rows were deleted before)", err, removed.Rows)
 	case err != nil:
 		return err
 	}
 	return printLine(cmd, struct {
-		Log     string    `json:"log"`
-		Before  time.Time `json:"before"`
-		Deleted int64     `json:"deleted"`
-	}{path, before.UTC(), n}, "%d rows from before %s deleted from %s", n, before.Local().Format(time.DateTime), path)
+		Log    string    `json:"log"`
+		Before time.Time `json:"before"`
+		activitylog.Removal
+	}{path, before.UTC(), removed}, "%d rows from before %s deleted from %s, in %d sealed files of %d bytes",
+		removed.Rows, before.Local().Format(time.DateTime), path, removed.Segments, removed.Bytes)
 }
 
 func newLogExport(logs *logs) *cobra.Command {

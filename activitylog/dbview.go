@@ -1,0 +1,336 @@
+package activitylog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"hubbub/protocol"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// A view is one connection to a file of a log that only reads. One goroutine at a time
+// uses it. Without a connection it gives nothing.
+type view struct {
+	conn    *sqlite.Conn
+	info    os.FileInfo
+	frozen  bool   // it sees nothing that is written later
+	wide    bool   // an older program wrote it: a table with texts, and its indexes
+	indexed bool   // it is sealed
+	bus     string // the expression that reads the column `bus`
+	heads   map[string]head
+	batches []batch // of a file that is not indexed, as far as they were read
+	time    timestamper
+	err     error // the first; reads after it give nothing
+}
+
+// A batch is what a file tells of a commit.
+type batch struct {
+	window
+	since, until int64
+	hashes       []byte
+}
+
+// A span tells which rows a file has: ids, none of them below first, and times in
+// microseconds.
+type span struct {
+	first, last  int64
+	since, until int64
+}
+
+type atomicSpan = atomic.Pointer[span]
+
+// fail remembers an error, if it is the first.
+func (v *view) fail(err error) {
+	if v.err == nil {
+		v.err = err
+	}
+}
+
+// A head is what the send_start row tells of a message.
+type head struct{ Type, From string }
+
+// openView opens a file for reading. If SQLite cannot create its files beside it, in a
+// read-only folder or on a full disk, it is read as it is.
+func openView(path string) (*view, error) {
+	v, err := connectView(fileURI(path))
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultCantOpen, sqlite.ResultReadOnly, sqlite.ResultIOErr:
+		if info, walErr := os.Stat(path + "-wal"); errors.Is(walErr, fs.ErrNotExist) || walErr == nil && info.Size() == 0 {
+			v, err = connectView(fileURI(path) + "?immutable=1")
+			if err == nil {
+				v.frozen = true
+			}
+		}
+	}
+	return v, err
+}
+
+func connectView(name string) (*view, error) {
+	conn, err := sqlite.OpenConn(name, sqlite.OpenReadOnly|sqlite.OpenURI)
+	if err != nil {
+		return nil, err
+	}
+	conn.SetBusyTimeout(busyTimeout)
+	v := &view{conn: conn, heads: map[string]head{}, bus: "bus"}
+	if err := v.look(); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	conn.SetBusyTimeout(readTimeout)
+	return v, nil
+}
+
+// look finds out what the file is. A database without our tables is one that is just being
+// created, or one of something else. Our tables come all at once, so that those looked for
+// first tell which.
+func (v *view) look() error {
+	names := map[string]bool{}
+	v.query("SELECT name FROM sqlite_master", nil, func(s *sqlite.Stmt) bool {
+		names[s.ColumnText(0)] = true
+		return true
+	})
+	switch {
+	case v.err != nil:
+		return v.err
+	case len(names) == 0:
+		return fmt.Errorf("%w yet: the database is empty", ErrNoLog)
+	case !names["activity_log"]:
+		return errors.New("it has no table activity_log: is it the database of something else?")
+	}
+	v.wide, v.indexed = !names["event"], names["event_msg"]
+	if !v.wide {
+		return nil
+	}
+	columns, err := columnsOf(v.conn)
+	if !columns["bus"] {
+		v.bus = "NULL"
+	}
+	return err
+}
+
+// query runs a statement, which the connection keeps prepared, and calls row for
+// each row of its result until that returns false or v has failed. The read transaction
+// ends with it.
+func (v *view) query(sql string, args []any, row func(*sqlite.Stmt) (more bool)) {
+	if v.err != nil || v.conn == nil {
+		return
+	}
+	err := sqlitex.Execute(v.conn, sql, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+		if !row(s) || v.err != nil {
+			return errEnough
+		}
+		return nil
+	}})
+	if err != nil && !errors.Is(err, errEnough) {
+		v.fail(err)
+	}
+}
+
+// int64 returns the single number that a query gives; false if it is NULL or v has
+// failed.
+func (v *view) int64(sql string, args ...any) (n int64, ok bool) {
+	v.query(sql, args, func(s *sqlite.Stmt) bool {
+		n, ok = s.ColumnInt64(0), s.ColumnType(0) != sqlite.TypeNull
+		return false
+	})
+	return n, ok
+}
+
+// table is the one with the rows.
+func (v *view) table() string {
+	if v.wide {
+		return "activity_log"
+	}
+	return "event"
+}
+
+// lastRun returns where the file stands in its log, from which id on; false if it does not
+// say.
+func (v *view) lastRun() (place run, first int64, ok bool) {
+	if v.wide { // its ids are not used again
+		last, _ := v.int64("SELECT max(seq) FROM sqlite_sequence WHERE name = 'activity_log'")
+		return run{}, last + 1, false
+	}
+	v.query("SELECT first, segment, log, bus FROM run ORDER BY first DESC LIMIT 1", nil, func(s *sqlite.Stmt) bool {
+		place, first, ok = run{s.ColumnInt(1), s.ColumnText(2), s.ColumnText(3)}, s.ColumnInt64(0), true
+		return false
+	})
+	return place, first, ok
+}
+
+func (v *view) lastID() int64 {
+	last, _ := v.int64("SELECT max(id) FROM " + v.table())
+	return last
+}
+
+func (v *view) rows() int64 {
+	n, _ := v.int64("SELECT count(*) FROM " + v.table())
+	return n
+}
+
+func (v *view) span() (s span) {
+	if v.wide {
+		v.query("SELECT min(id), max(id), (SELECT min(ts) FROM activity_log), (SELECT max(ts) FROM activity_log) FROM activity_log", nil, func(stmt *sqlite.Stmt) bool {
+			s.first, s.last = stmt.ColumnInt64(0), stmt.ColumnInt64(1)
+			s.since, s.until = micros(stmt.ColumnText(2)), micros(stmt.ColumnText(3))
+			return false
+		})
+		return s
+	}
+	v.query("SELECT min(first), max(last), min(since), max(until) FROM batch", nil, func(stmt *sqlite.Stmt) bool {
+		s = span{stmt.ColumnInt64(0), stmt.ColumnInt64(1), stmt.ColumnInt64(2), stmt.ColumnInt64(3)}
+		return false
+	})
+	return s
+}
+
+// micros reads a time of a wide file; 0 if it cannot be read.
+func micros(ts string) int64 {
+	t, err := ParseTime(ts)
+	if err != nil {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// since returns an id before which no row has a time or a later one; false if none has.
+// Rows are nearly in the order of their times: publishers may be a moment apart.
+func (v *view) since(t time.Time) (id int64, ok bool) {
+	if v.wide {
+		return v.int64("SELECT min(id) FROM (SELECT id FROM activity_log WHERE ts >= ? ORDER BY ts LIMIT 10000)", protocol.FormatTime(t))
+	}
+	return v.int64("SELECT first FROM batch WHERE until >= ? ORDER BY first LIMIT 1", t.UnixMicro())
+}
+
+// before returns an id after which no row has an earlier time; false if none has.
+func (v *view) before(t time.Time) (id int64, ok bool) {
+	if v.wide {
+		return v.int64("SELECT max(id) FROM (SELECT id FROM activity_log WHERE ts < ? ORDER BY ts DESC LIMIT 10000)", protocol.FormatTime(t))
+	}
+	return v.int64("SELECT last FROM batch WHERE since < ? ORDER BY first DESC LIMIT 1", t.UnixMicro())
+}
+
+// rowsOf calls row with the rows of a message that fulfil a condition, in order: what a
+// statement that begins with sel gives.
+func (v *view) rowsOf(messageID string, sel, and string, limit int, row func(*sqlite.Stmt) bool) {
+	switch {
+	case v.wide:
+		v.query(sel+" WHERE message_id = ?"+and+" ORDER BY id LIMIT ?", []any{messageID, limit}, row)
+		return
+	case v.indexed:
+		v.query(sel+` WHERE id IN (SELECT id FROM event WHERE message_id = ?1
+			UNION ALL SELECT e.id FROM event AS h JOIN event AS e ON e.msg = h.id WHERE h.message_id = ?1)`+and+` ORDER BY id LIMIT ?2`,
+			[]any{messageID, limit}, row)
+		return
+	}
+	v.readBatches()
+	hash, more := binary.BigEndian.AppendUint64(nil, hashOf(messageID)), true
+	for _, b := range v.batches {
+		if limit > 0 && more && b.has(hash) {
+			v.query(sel+" WHERE id BETWEEN ? AND ? AND message_id = ?"+and+" ORDER BY id LIMIT ?", []any{b.low, b.high, messageID, limit}, func(s *sqlite.Stmt) bool {
+				limit--
+				more = row(s)
+				return more
+			})
+		}
+	}
+}
+
+// has reports whether a batch may have rows of a message.
+func (b *batch) has(hash []byte) bool {
+	low, high := 0, len(b.hashes)/8
+	for low < high {
+		middle := (low + high) / 2
+		switch c := slices.Compare(b.hashes[8*middle:8*middle+8], hash); {
+		case c == 0:
+			return true
+		case c < 0:
+			low = middle + 1
+		default:
+			high = middle
+		}
+	}
+	return false
+}
+
+// readBatches reads the batches that were added since the last time.
+func (v *view) readBatches() {
+	after := int64(0)
+	if n := len(v.batches); n > 0 {
+		after = v.batches[n-1].high
+	}
+	v.query("SELECT first, last, since, until, hashes FROM batch WHERE first > ? ORDER BY first", []any{after}, func(s *sqlite.Stmt) bool {
+		b := batch{window{s.ColumnInt64(0), s.ColumnInt64(1)}, s.ColumnInt64(2), s.ColumnInt64(3), make([]byte, s.ColumnLen(4))}
+		s.ColumnBytes(4, b.hashes)
+		v.batches = append(v.batches, b)
+		return true
+	})
+}
+
+// startOf returns the head of a message from its send_start row in this file, which a row
+// may name.
+func (v *view) startOf(messageID string, msg int64) (h head) {
+	if msg > 0 {
+		v.query("SELECT payload FROM event WHERE id = ? AND kind = 1", []any{msg}, func(s *sqlite.Stmt) bool {
+			h = headOf([]byte(s.ColumnText(0)))
+			return false
+		})
+		if h != (head{}) {
+			return h
+		}
+	}
+	sel, and := "SELECT payload FROM event", " AND kind = 1"
+	if v.wide {
+		sel, and = "SELECT payload_json FROM activity_log", " AND event = 'send_start'"
+	}
+	v.rowsOf(messageID, sel, and, 1, func(s *sqlite.Stmt) bool {
+		h = headOf([]byte(s.ColumnText(0)))
+		return false
+	})
+	return h
+}
+
+// selectEntries begins a statement whose rows entry reads.
+func (v *view) selectEntries() string {
+	if v.wide {
+		return "SELECT id, event, message_id, ts, rpc_id, actor, topic, status, payload_json, error, " + v.bus + ", 0 FROM activity_log"
+	}
+	return "SELECT id, kind, message_id, at, rpc_id, actor, topic, status, payload_json, error, bus, msg FROM activity"
+}
+
+// selectStarts begins a statement for send_start rows alone, which say all of theirs.
+func (v *view) selectStarts() string {
+	if v.wide {
+		return v.selectEntries()
+	}
+	return `SELECT id, kind, coalesce(message_id, '') AS message_id, at, CAST(rpc_id AS TEXT), actor, topic, coalesce(nullif(status, ''), 'start') AS status,
+		payload AS payload_json, error, (SELECT bus FROM run WHERE first <= event.id ORDER BY first DESC LIMIT 1), 0 FROM event`
+}
+
+func (v *view) eventOf(s *sqlite.Stmt) string {
+	if v.wide {
+		return intern(s.ColumnText(1))
+	}
+	return Event(s.ColumnInt(1)).String()
+}
+
+func (v *view) timeOf(s *sqlite.Stmt) string {
+	if v.wide {
+		return s.ColumnText(3)
+	}
+	return string(v.time.format(s.ColumnInt64(3)))
+}
+
+func (v *view) remember(messageID string, h head) {
+	if len(v.heads) >= keptHeads {
+		clear(v.heads)
+	}
+	v.heads[messageID] = h
+}

@@ -1,0 +1,188 @@
+package activitylog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultKeep is how much of a log is kept.
+const DefaultKeep = "90d"
+
+// A Keep is how much of a log is kept: the rows of some time, or some bytes. The zero Keep
+// keeps all.
+type Keep struct {
+	Age   time.Duration
+	Bytes int64
+}
+
+// Forever reports whether everything is kept.
+func (k Keep) Forever() bool { return k == Keep{} }
+
+// byteUnits are what a number of bytes may end with, the longest first.
+var byteUnits = []struct {
+	name string
+	size float64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}
+
+// ParseKeep reads an age such as 90d or 36h, a number of bytes such as 20GiB or 500MB, or
+// forever.
+func ParseKeep(text string) (k Keep, err error) {
+	if text == "forever" {
+		return k, nil
+	}
+	for _, unit := range byteUnits {
+		digits, ok := strings.CutSuffix(text, unit.name)
+		if !ok {
+			continue
+		}
+		if n, err := strconv.ParseFloat(digits, 64); err == nil && n*unit.size >= 1 && n*unit.size < 1<<60 {
+			return Keep{Bytes: int64(n * unit.size)}, nil
+		}
+		break
+	}
+	if k.Age, err = ParseSpan(text); err != nil || k.Age <= 0 {
+		return Keep{}, fmt.Errorf("%q is neither an age such as 90d, nor bytes such as 20GiB, nor forever", text)
+	}
+	return k, nil
+}
+
+// String says it in words.
+func (k Keep) String() string {
+	switch {
+	case k.Forever():
+		return "forever"
+	case k.Age == 0:
+		for i := len(byteUnits)/2 - 1; i >= 0; i-- {
+			if u := byteUnits[i]; float64(k.Bytes) >= u.size {
+				return strconv.FormatFloat(float64(k.Bytes)/u.size, 'f', -1, 64) + " " + u.name
+			}
+		}
+		return fmt.Sprintf("%d bytes", k.Bytes)
+	case k.Age%(24*time.Hour) == 0:
+		return fmt.Sprintf("%d days", k.Age/(24*time.Hour))
+	}
+	return k.Age.String()
+}
+
+// A Removal is what left a log.
+type Removal struct {
+	Segments int   `json:"segments"`
+	Rows     int64 `json:"deleted"`
+	Bytes    int64 `json:"bytes"`
+}
+
+// enforce removes the oldest sealed files, until the rest is to be kept.
+func (k Keep) enforce(ctx context.Context, path string, now time.Time) (r Removal, err error) {
+	if k.Age > 0 {
+		return Prune(ctx, path, now.Add(-k.Age))
+	}
+	files, err := sealedFiles(path)
+	if err != nil {
+		return r, err
+	}
+	sum := int64(0)
+	for _, end := range []string{"", "-wal"} {
+		if info, err := os.Stat(path + end); err == nil {
+			sum += info.Size()
+		}
+	}
+	for _, f := range files {
+		sum += f.size
+	}
+	for _, f := range files {
+		if sum <= k.Bytes || !f.done {
+			return r, nil
+		}
+		sum -= f.size
+		if err := r.remove(f); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// Prune removes the sealed files of a log all of whose rows are older than a time, the
+// oldest first, and frees their room on the disk at once. Nothing else removes rows. A bus
+// may be writing meanwhile, and who reads such a file goes on reading it.
+func Prune(ctx context.Context, path string, before time.Time) (r Removal, err error) {
+	files, err := sealedFiles(path)
+	if err != nil {
+		return r, err
+	}
+	if len(files) == 0 {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return r, fmt.Errorf("%w at %s", ErrNoLog, path)
+		}
+	}
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return r, err
+		}
+		if !f.done {
+			return r, nil
+		}
+		v, err := openView(f.path)
+		if err != nil {
+			return r, fmt.Errorf("pruning %s: %w", f.path, err)
+		}
+		last := v.span().until
+		if err := errors.Join(v.err, v.conn.Close()); err != nil {
+			return r, fmt.Errorf("pruning %s: %w", f.path, err)
+		}
+		if last >= before.UnixMicro() {
+			return r, nil
+		}
+		if err := r.remove(f); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// A sealedFile is one of the files that a log consists of.
+type sealedFile struct {
+	path string
+	size int64
+	done bool // it has its checksum
+}
+
+func sealedFiles(path string) (list []sealedFile, err error) {
+	numbers, err := segmentNumbers(path)
+	for _, n := range numbers {
+		f := sealedFile{path: segmentPath(path, n)}
+		info, err := os.Stat(f.path)
+		if err != nil {
+			continue // it was removed meanwhile
+		}
+		f.size = info.Size()
+		_, err = os.Stat(f.path + checksumSuffix)
+		f.done = err == nil
+		list = append(list, f)
+	}
+	return list, err
+}
+
+// remove removes one file, the checksum last: without it, the file would be sealed again.
+func (r *Removal) remove(f sealedFile) error {
+	v, err := openView(f.path)
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", f.path, err)
+	}
+	rows := v.rows()
+	if err := errors.Join(v.err, v.conn.Close()); err != nil {
+		return fmt.Errorf("removing %s: %w", f.path, err)
+	}
+	for _, end := range []string{"", checksumSuffix, "-wal", "-shm"} {
+		if err := os.Remove(f.path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing a segment of the activity log: %w (may this user write its folder?)", err)
+		}
+	}
+	r.Segments, r.Rows, r.Bytes = r.Segments+1, r.Rows+rows, r.Bytes+f.size
+	return nil
+}

@@ -1,0 +1,202 @@
+package activitylog
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"hubbub/protocol/datafolder"
+
+	"github.com/rs/zerolog"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// A keeper does in the background what a log needs beside its rows: it prepares the next
+// live file, seals the one before, and removes what is older than is kept. Each of its
+// steps begins anew after a kill.
+type keeper struct {
+	path string
+	keep Keep
+	log  *zerolog.Logger
+	wake chan struct{} // capacity 1: a file was rotated
+	told string        // the last error that was logged
+}
+
+// keepEvery is how often the keeper looks whether something is too old.
+const keepEvery = time.Minute
+
+// signal tells that a file was rotated.
+func (k *keeper) signal() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	timer := time.NewTicker(keepEvery)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		k.tell(ctx, k.work(ctx))
+		select {
+		case <-k.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (k *keeper) work(ctx context.Context) error {
+	if _, err := os.Stat(k.path); errors.Is(err, fs.ErrNotExist) {
+		return nil // its folder may have been taken away
+	}
+	errs := []error{prepareNext(k.path)}
+	numbers, err := segmentNumbers(k.path)
+	errs = append(errs, err)
+	for _, n := range numbers {
+		if ctx.Err() != nil {
+			return nil
+		}
+		errs = append(errs, seal(ctx, segmentPath(k.path, n)))
+	}
+	if !k.keep.Forever() {
+		_, err := k.keep.enforce(ctx, k.path, time.Now())
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// tell logs an error once.
+func (k *keeper) tell(ctx context.Context, err error) {
+	text := ""
+	if err != nil && ctx.Err() == nil {
+		text = err.Error()
+	}
+	if text != k.told && text != "" {
+		k.log.Warn().Err(err).Str("path", k.path).Msg("activity log: sealing its segments fails; it is tried again every minute")
+	}
+	k.told = text
+}
+
+// indexes are what a sealed file is searched by.
+const indexes = `
+	CREATE INDEX event_message ON event(message_id) WHERE message_id IS NOT NULL;
+	CREATE INDEX event_msg ON event(msg) WHERE msg IS NOT NULL;
+	UPDATE batch SET hashes = NULL;`
+
+// seal makes a rotated file one that is never written again: a copy with indexes takes its
+// place, and then its checksum stands beside it. Who reads the file meanwhile goes on
+// with the old one.
+func seal(ctx context.Context, path string) error {
+	if _, err := os.Stat(path + checksumSuffix); err == nil {
+		return nil
+	}
+	v, err := openView(path)
+	if err != nil {
+		return fmt.Errorf("sealing %s: %w", path, err)
+	}
+	wide, indexed := v.wide, v.indexed
+	err = v.conn.Close()
+	if err == nil && !wide && !indexed {
+		err = addIndexes(ctx, path)
+	}
+	if err == nil {
+		step("indexed")
+		err = writeChecksum(ctx, path)
+	}
+	if err != nil {
+		return fmt.Errorf("sealing %s: %w", path, err)
+	}
+	step("sealed")
+	return nil
+}
+
+func addIndexes(ctx context.Context, path string) (err error) {
+	to := path + preparedSuffix
+	if err := copyFile(ctx, path, to); err != nil {
+		return errors.Join(err, os.Remove(to))
+	}
+	step("copied")
+	conn, err := sqlite.OpenConn(to, sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	conn.SetInterrupt(ctx.Done())
+	for _, pragma := range []string{"PRAGMA journal_mode=DELETE", "PRAGMA journal_mode=OFF", "PRAGMA synchronous=OFF", "PRAGMA cache_size=-32768"} {
+		err = errors.Join(err, sqlitex.ExecuteTransient(conn, pragma, nil))
+	}
+	if err == nil {
+		err = sqlitex.ExecuteScript(conn, indexes, nil)
+	}
+	if err = errors.Join(err, conn.Close()); err != nil {
+		return errors.Join(err, os.Remove(to))
+	}
+	f, err := os.Open(to)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	step("indexes made")
+	for _, end := range []string{"-wal", "-shm"} { // readers of the file that is replaced have them open
+		if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return datafolder.Rename(to, path)
+}
+
+// copyFile copies a file that nobody writes.
+func copyFile(ctx context.Context, path, to string) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close(), ctx.Err())
+}
+
+// checksum returns the SHA-256 of a file, as sha256sum writes it.
+func checksum(ctx context.Context, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return f.Read(p)
+	})); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x  %s\n", sum.Sum(nil), filepath.Base(path)), nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func writeChecksum(ctx context.Context, path string) error {
+	line, err := checksum(ctx, path)
+	if err != nil {
+		return err
+	}
+	return datafolder.Write(path+checksumSuffix, []byte(line))
+}

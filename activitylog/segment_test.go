@@ -1,0 +1,274 @@
+package activitylog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sent returns the rows of one message as a bus appends them, with an unusual outcome now
+// and then.
+func sent(i int, at time.Time) []Row {
+	id, of := fmt.Sprintf("msg_%06d", i), &Sending{}
+	row := func(event Event, rpcID, actor, status, payload, text string) Row {
+		return Row{At: at.UnixMicro() + int64(event), Event: event, MessageID: id, RPCID: rpcID, Actor: actor, Topic: "agent:a", Status: status, Payload: []byte(payload), Error: text, Of: of}
+	}
+	rows := []Row{row(SendStart, "07", "tg:1", StatusStart, fmt.Sprintf(`{"messageId":%q,"type":"tg_message","from":"tg:1"}`, id), "")}
+	addressee := `,"addressee":"ok"}`
+	switch i % 5 {
+	case 0:
+		return append(rows, row(SendFinish, "07", "tg:1", StatusNoSubscriber, fmt.Sprintf(`{"accepted":true,"messageId":%q,"deliveredTo":0}`, id), ""))
+	case 1:
+		addressee = `,"addressee":"failed","failures":[]}`
+	case 2:
+		addressee = "}"
+	}
+	return append(rows,
+		row(ProcessStart, "12", "agent:a", StatusStart, "", ""),
+		row(ProcessStart, "a-1", "log:x", StatusStart, "", ""),
+		row(ProcessFinish, "12", "agent:a", StatusOK, `{"processed":true}`, ""),
+		row(ProcessFinish, "a-1", "log:x", string(protocol.OutcomeTimeout), "", "no answer"),
+		row(SendFinish, "07", "tg:1", StatusOK, fmt.Sprintf(`{"accepted":true,"messageId":%q,"deliveredTo":2%s`, id, addressee), ""))
+}
+
+// wantEntries are the rows as they must be read.
+func wantEntries(rows []Row) (list []string) {
+	for i := range rows {
+		e := rows[i].Entry(int64(i + 1))
+		list = append(list, plain(&e))
+	}
+	return list
+}
+
+func plain(e *Entry) string {
+	return strings.Join([]string{fmt.Sprint(e.ID), e.TS, e.Event, e.MessageID, e.RPCID, e.Actor, e.Topic, e.Status, string(e.Payload), e.Error}, "|")
+}
+
+// segmented writes messages to a log of small segments, whose rows it returns.
+func segmented(t *testing.T, messages int, opts *Options) (path string, rows []Row) {
+	t.Helper()
+	w, path, stop := started(t, opts)
+	for i := range messages {
+		list := sent(i, time.Now())
+		rows = append(rows, list...)
+		for _, r := range list { // each row may be the last of its file
+			w.Append(r)
+			if i%3 == 0 {
+				mustSync(t, w)
+			}
+		}
+		mustSync(t, w)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	return path, rows
+}
+
+// TestSegmentsMeet: whatever file a row is in, it is read as it was appended, under the id
+// that it always had, by pages, by message, and by SQL; also where the first row of its
+// message is in an older file.
+func TestSegmentsMeet(t *testing.T) {
+	path, rows := segmented(t, 40, &Options{SegmentRows: 7, Bus: "east"})
+	numbers, err := segmentNumbers(path)
+	if err != nil || len(numbers) < 10 {
+		t.Fatalf("segments %v, %v", numbers, err)
+	}
+	r := opened(t, path)
+	var got, backward []string
+	if err := r.Each(t.Context(), Filter{}, func(e *Entry) error {
+		got = append(got, plain(e))
+		if e.Type != "tg_message" || e.From != "tg:1" || e.Bus != "east" {
+			t.Errorf("row %d is of type %q from %q, bus %q", e.ID, e.Type, e.From, e.Bus)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantEntries(rows), got); diff != "" {
+		t.Error(diff)
+	}
+	for at := (Cursor)(nil); ; {
+		page, next, err := r.Before(t.Context(), Filter{}, at, 9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range slices.Backward(page) {
+			backward = append(backward, plain(&page[i]))
+		}
+		at = next
+	}
+	slices.Reverse(backward)
+	if diff := cmp.Diff(got, backward); diff != "" {
+		t.Error(diff)
+	}
+	for i := range 40 {
+		m, err := r.Message(t.Context(), fmt.Sprintf("msg_%06d", i))
+		if want := len(sent(i, time.Now())); err != nil || len(m.Rows) != want {
+			t.Errorf("message %d has %d rows (%v); want %d", i, len(m.Rows), err, want)
+		}
+	}
+	var sql []string
+	for _, n := range append(numbers, 0) {
+		file := segmentPath(path, n)
+		if n == 0 {
+			file = path
+		}
+		for _, line := range query(t, file, "SELECT id, ts, event, message_id, rpc_id, actor, topic, status, payload_json, error FROM activity_log ORDER BY id") {
+			sql = append(sql, strings.ReplaceAll(line, "NULL", ""))
+		}
+	}
+	if diff := cmp.Diff(got, sql); diff != "" {
+		t.Error(diff)
+	}
+	if v := verdict(t, path); !v.OK() || v.Rows != int64(len(rows)) {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestASegmentEndsByItsBytesAndItsAge(t *testing.T) {
+	for _, opts := range []*Options{{SegmentBytes: 1}, {SegmentAge: time.Nanosecond}} {
+		path, rows := segmented(t, 20, opts)
+		numbers, err := segmentNumbers(path)
+		if err != nil || len(numbers) < 2 {
+			t.Errorf("%+v: segments %v, %v", opts, numbers, err)
+		}
+		if got, _, err := opened(t, path).After(t.Context(), Filter{}, nil, 1000); err != nil || len(got) != len(rows) {
+			t.Errorf("%d rows of %d, %v", len(got), len(rows), err)
+		}
+	}
+}
+
+// TestASealedFileIsNeverWrittenAgain: it has indexes, and a checksum that sha256sum reads.
+func TestASealedFileIsNeverWrittenAgain(t *testing.T) {
+	path, _ := segmented(t, 20, &Options{SegmentRows: 20})
+	k := &keeper{path: path}
+	if err := k.work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := segmentPath(path, 1)
+	if got := query(t, first, "SELECT count(*) FROM sqlite_master WHERE name IN ('event_message', 'event_msg')"); got[0] != "2" {
+		t.Errorf("%s indexes", got)
+	}
+	if left, _ := filepath.Glob(first + "-*"); len(left) > 0 {
+		t.Errorf("beside it: %q", left)
+	}
+	check := exec.Command("sha256sum", "--check", filepath.Base(first)+checksumSuffix)
+	check.Dir = filepath.Dir(path)
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+func TestPruneTakesWholeFiles(t *testing.T) {
+	w, path, stop := started(t, &Options{SegmentRows: 6})
+	for i := range 12 {
+		w.Append(sent(i, epoch.Add(time.Duration(i)*time.Minute))...)
+		mustSync(t, w)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := opened(t, path).After(t.Context(), Filter{}, nil, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := opened(t, path) // it holds a file that leaves
+	var held []Entry
+	err = reader.sources[0].with(t.Context(), func(l *reading) {
+		l.open(l.parts[0])
+		removed, err := Prune(t.Context(), path, epoch.Add(5*time.Minute))
+		if err != nil || removed.Segments == 0 || removed.Rows == 0 || removed.Bytes == 0 {
+			t.Errorf("%+v, %v", removed, err)
+		}
+		held = (&pager{limit: 100}).read(l, l.parts[0], window{1, 100})
+	})
+	if err != nil || len(held) == 0 {
+		t.Errorf("a reader that held a file reads %d rows, %v", len(held), err)
+	}
+	left, _, err := opened(t, path).After(t.Context(), Filter{}, nil, 100)
+	if err != nil || len(left) == 0 || left[len(left)-1].ID != all[len(all)-1].ID {
+		t.Fatalf("%d rows are left, %v", len(left), err)
+	}
+	for _, e := range all[:len(all)-len(left)] {
+		if !e.Time().Before(epoch.Add(5 * time.Minute)) {
+			t.Errorf("row %d from %s was deleted", e.ID, e.TS)
+		}
+	}
+	if v := verdict(t, path); !v.OK() {
+		t.Errorf("%+v", v)
+	}
+	if _, err := Prune(t.Context(), path, epoch.Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	again := NewWriter(path, nil) // ids are not used again
+	running(t, again)
+	again.Append(numbered(1))
+	mustSync(t, again)
+	if got := query(t, path, "SELECT max(id) FROM activity_log"); got[0] != fmt.Sprint(len(all)+1) {
+		t.Errorf("the next id is %s after %d", got, len(all))
+	}
+}
+
+func TestPruneOfWhatIsNoLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	if _, err := Prune(t.Context(), path, time.Now()); !errors.Is(err, ErrNoLog) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it was created")
+	}
+}
+
+func TestWhatIsKeptIsReadAndSaid(t *testing.T) {
+	for text, want := range map[string]string{
+		"forever": "forever", "90d": "90 days", "36h": "36h0m0s", "20GiB": "20 GiB", "500MB": "476.837158203125 MiB", "1KiB": "1 KiB",
+	} {
+		k, err := ParseKeep(text)
+		if err != nil || k.String() != want {
+			t.Errorf("%s is %s, %v; want %s", text, k, err, want)
+		}
+	}
+	for _, text := range []string{"", "0", "0d", "-1d", "0GiB", "-5GiB", "GiB", "NaNGiB", "always", "1e30TiB"} {
+		if k, err := ParseKeep(text); err == nil {
+			t.Errorf("%q is %+v", text, k)
+		}
+	}
+}
+
+func TestBytesAreKept(t *testing.T) {
+	path, _ := segmented(t, 20, &Options{SegmentRows: 7})
+	k := &keeper{path: path}
+	if err := k.work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := segmentNumbers(path)
+	info, err := os.Stat(segmentPath(path, before[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.keep.Bytes = 4 * info.Size()
+	if err := k.work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := segmentNumbers(path)
+	if err != nil || len(after) == 0 || len(after) > 3 || !slices.Equal(after, before[len(before)-len(after):]) {
+		t.Errorf("segments %v of %v, %v", after, before, err)
+	}
+}
