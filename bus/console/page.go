@@ -232,7 +232,7 @@ func tone(status string) string {
 	switch status {
 	case "ok", "delivered", "done", "responded", "acknowledged", "completed", "accepted", "finished", "answered", "online", "talking", "spawned":
 		return "good"
-	case "error", "failed", "timeout", "offline", "overflow", "rejected", "dead", "cancelled", "interrupted", "blocked", "unavailable":
+	case "error", "failed", "timeout", "offline", "overflow", "rejected", "dead", "cancelled", "interrupted", "blocked", "unavailable", "missed":
 		return "bad"
 	case "partial", "no_subscriber", "unknown", "deferred", "notify", "waiting", "review", "contended", "pending", "silent", "queued":
 		return "warn"

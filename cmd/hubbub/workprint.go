@@ -173,6 +173,8 @@ func wakeLine(d *collab.Decision) string {
 	switch d.Outcome {
 	case collab.OutcomeWoken:
 		return "woke " + d.TargetAgentID
+	case collab.OutcomeMissed:
+		return d.TargetAgentID + " was not reached and is told when it comes"
 	case collab.OutcomeUnavailable:
 		return d.TargetAgentID + " is not there and is told when it comes"
 	}

@@ -130,6 +130,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer hangUp()
 		err := a.work(ctx)
 		a.flush(link)
+		a.broker.Leave(link)
 		return err
 	})
 	return g.Wait()

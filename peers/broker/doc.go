@@ -87,6 +87,7 @@
 //	identity.announce*  {logicalAgentId, endpointId, harnessType?, workspaceId?, projectPath?, roles?,
 //	                    wakePolicy? "auto"|"manual", model?, node?, profile?} -> {identity}
 //	identity.heartbeat* {endpointId} -> {identity}; not_found: announce again
+//	identity.leave*     {endpointId} -> {identity}: it stops, and is offline from now on
 //	identity.list*      page -> {identities, next}, one per endpoint
 //	identity.resolve*   {label} -> {identity, reason}
 //	conversation.create {id?, kind dm|group|channel|thread, title, memberIds, masterId} -> {conversation, duplicate?}
@@ -162,8 +163,9 @@
 //
 // # What an agent does
 //
-// It announces its endpoint when it connects, and again when a heartbeat gets
-// not_found; it sends identity.heartbeat every third of the endpoint timeout. On its
+// It announces its endpoint when it connects, and again when a heartbeat gets not_found; a new
+// endpoint takes the place of the former one of its identity, workspace and project. When it
+// stops it sends identity.leave; it sends identity.heartbeat every third of the endpoint timeout. On its
 // own topic it gets, as collab_event:
 //
 //   - collab.delivery.woken, payload [collab.Wake]: deliveryId, rule, reason, senderId and

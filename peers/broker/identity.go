@@ -63,6 +63,7 @@ func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
 		Profile: p.Profile, Model: p.Model, Node: p.Node, Roles: p.Roles, WakePolicy: p.WakePolicy,
 		Status: collab.StatusOnline, AnnouncedAt: now, LastHeartbeatAt: now,
 	}
+	t.endFormer(e)
 	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
 	t.caller = t.state.caller(t.caller.Identity, t.caller.names)
 	t.wakeWaiting(&e)
@@ -124,6 +125,32 @@ func (t *tx) checkAgentName(name string) {
 	}
 	if id := agentID(name); t.actsAs[id] == name && !slices.Contains(t.caller.names, name) {
 		refuse(collab.CodeForbidden, "the name %s is that of %s: an identity announces endpoints only for itself", name, id)
+	}
+}
+
+// leave takes an endpoint offline that says it stops: its wakes wait from now on.
+func leave(t *tx, p collab.EndpointParams) collab.IdentityResult {
+	e := t.endpoints[p.EndpointID]
+	switch {
+	case e == nil:
+		notFound("endpoint", p.EndpointID)
+	case e.Identity != t.caller.Identity:
+		refuse(collab.CodeForbidden, "endpoint %s was announced by %s", p.EndpointID, e.Identity)
+	case e.Status == collab.StatusOnline:
+		t.setOffline(e, "it said that it stops")
+	}
+	return t.identity(e.EndpointID)
+}
+
+// endFormer takes the endpoints offline in whose place a new one comes: those that the same
+// identity announced for the same workspace and project.
+func (t *tx) endFormer(e collab.Endpoint) {
+	for _, id := range sortedKeys(t.endpoints) {
+		old := t.endpoints[id]
+		if old.Identity == e.Identity && id != e.EndpointID && old.Status == collab.StatusOnline &&
+			old.WorkspaceID == e.WorkspaceID && old.ProjectPath == e.ProjectPath {
+			t.setOffline(old, e.EndpointID+" came in its place")
+		}
 	}
 }
 

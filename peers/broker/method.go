@@ -24,6 +24,7 @@ type method struct {
 var methods = byName(
 	again(collab.IdentityAnnounce, announce),
 	again(collab.IdentityHeartbeat, heartbeat),
+	again(collab.IdentityLeave, leave),
 	again(collab.IdentityList, listIdentities),
 	again(collab.IdentityResolve, resolveIdentity),
 	once(collab.ConversationCreate, createConversation),

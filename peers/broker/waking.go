@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"hubbub/protocol"
@@ -171,7 +172,16 @@ func (t *tx) park(deliveryID string) (collab.Delivery, bool) {
 	d := *stored
 	d.Wake = wakeMissed
 	t.changeDelivery(d, nil)
+	tellSender(t, d)
 	return d, true
+}
+
+// tellSender tells the agent that asked for a wake what became of it. People see it where
+// they ask.
+func tellSender(t *tx, d collab.Delivery) {
+	if d.SenderKind == collab.SurfaceAgent && d.SenderIdentity != "" {
+		t.sends = append(t.sends, sending{to: d.SenderIdentity, event: t.events[len(t.events)-1]})
+	}
 }
 
 // obsolete returns why nobody needs a delivery any more, or "".
@@ -218,8 +228,30 @@ func explainWake(t *tx, p collab.ExplainParams) (out collab.Explanation) {
 	default:
 		invalid("messageId or workItemId is required")
 	}
+	t.asItStands(&out.Decision, p)
 	out.Wake = out.Summary()
 	return out
+}
+
+// asItStands makes a decision say what became of its wake since: whether it reached nobody,
+// and whom it was sent to then.
+func (s *state) asItStands(dec *collab.Decision, p collab.ExplainParams) {
+	var d *collab.Delivery
+	for _, one := range s.deliveries.list(string(dec.TargetIdentity), "", math.MaxInt) {
+		record := one.MessageID == "" && one.InvocationID == "" && cmp.Or(p.WorkItemID, p.QuestionID) == cmp.Or(one.WorkItemID, one.QuestionID)
+		if p.MessageID != "" && one.MessageID == p.MessageID || p.MessageID == "" && record {
+			d = one
+		}
+	}
+	switch {
+	case d == nil, dec.Outcome != collab.OutcomeWoken && dec.Outcome != collab.OutcomeUnavailable:
+	case d.Wake == wakeMissed && d.Status == collab.DeliveryPending:
+		dec.Outcome = collab.OutcomeMissed
+		dec.Reason += "; the wake reached nobody, and is sent again when " + d.TargetAgentID + " announces itself"
+	case d.Wake == wakeWoken && (d.EndpointID != dec.EndpointID || dec.Outcome != collab.OutcomeWoken):
+		dec.Outcome, dec.EndpointID = collab.OutcomeWoken, d.EndpointID
+		dec.Reason += "; woken at " + d.EndpointID + ", which came later"
+	}
 }
 
 // wakeFor decides whom a record wakes, stores the decision and makes the wake. It

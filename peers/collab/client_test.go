@@ -285,3 +285,25 @@ func TestOnlyTheBrokerAnswers(t *testing.T) {
 		}
 	})
 }
+
+// TestAStopIsAnnounced: the broker counts an endpoint out at once that says that it stops.
+func TestAStopIsAnnounced(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.broker()
+		lead, will := w.client("agent:lead", nil), w.client("cli:will", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); lead.Attend(ctx, collab.AnnounceParams{}, nil) }()
+		synctest.Wait()
+		stop()
+		<-done
+		lead.Leave(t.Context())
+		page, err := collab.IdentityList.Ask(t.Context(), will, collab.PageParams{})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		if e, err := page.Items[0].Read(); err != nil || e.Status != collab.StatusOffline {
+			t.Errorf("the endpoint is %+v, %v", e, err)
+		}
+	})
+}

@@ -108,6 +108,22 @@ func (c *Client) heartbeat(ctx context.Context) error {
 	return err
 }
 
+// leaveWithin is how long a stopping client waits for the broker to hear that it stops.
+const leaveWithin = time.Second
+
+// Leave tells the broker, if there is one, that the endpoint of Attend stops, so that nobody
+// is woken there. It is called once Attend has nothing more to do.
+func (c *Client) Leave(ctx context.Context) {
+	if !c.Known() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+	defer cancel()
+	if _, err := collab.IdentityLeave.Ask(ctx, c, collab.EndpointParams{EndpointID: c.endpoint}); err != nil {
+		c.log.Debug().Err(err).Msg("the collaboration broker was not told of the stop; it will notice")
+	}
+}
+
 // Attend announces the client as an endpoint and sends its heartbeats until ctx
 // ends. It sets the EndpointID. After each announcement that the broker took it
 // calls announced, if that is not nil.

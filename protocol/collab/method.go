@@ -19,6 +19,7 @@ var (
 	IdentityAnnounce   = Method[AnnounceParams, IdentityResult]{"identity.announce"}
 	IdentityHeartbeat  = Method[EndpointParams, IdentityResult]{"identity.heartbeat"}
 	IdentityList       = Method[PageParams, Page[Endpoint]]{"identity.list"}
+	IdentityLeave      = Method[EndpointParams, IdentityResult]{"identity.leave"}
 	IdentityResolve    = Method[LabelParams, IdentityResult]{"identity.resolve"}
 	ConversationCreate = Method[ConversationParams, ConversationResult]{"conversation.create"}
 	ConversationGet    = Method[ConversationGetParams, ConversationPage]{"conversation.get"}
