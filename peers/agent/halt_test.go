@@ -85,10 +85,17 @@ func TestAnAgentIsHaltedInAllChats(t *testing.T) {
 		if w.halt(w.tg, "tg:42", "agent:lead", "on") || w.halt(w.tg, "tg:42", "tg:43", "on") || w.halt(will, "cli:will", "tg:42", "maybe") || stopped != 0 {
 			t.Fatal("a chat halted more than itself, or halt was neither on nor off")
 		}
+		if !w.halt(will, "cli:will", "tg:43", "on") || !w.halt(will, "cli:will", "tg:43", "off") {
+			t.Fatal("a halt of a chat of others was not taken")
+		}
+		w.wantTexts() // the agent says nothing there
+		if n := w.tg.Waiting(); n != 0 || stopped != 0 {
+			t.Fatalf("%d messages came of it, %d turns were stopped", n, stopped)
+		}
 		if !w.halt(will, "cli:will", "agent:lead", "on") || stopped != 1 {
 			t.Fatalf("%d turns were stopped", stopped)
 		}
-		equal(t, "halts", w.halts(), []string{"halted agent:lead by Will [e1]"})
+		equal(t, "halts", w.halts(), []string{"halted tg:43 by Will <nil>", "resumed tg:43 by Will <nil>", "halted agent:lead by Will [e1]"})
 		w.wantTexts("lead: halted by Will. 1 turn stopped; none runs until /resume.")
 		if !w.halt(w.tg, "tg:42", "tg:42", "off") { // a chat does not end what is not its own
 			t.Fatal("resume was not taken")

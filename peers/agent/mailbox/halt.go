@@ -2,7 +2,6 @@ package mailbox
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"hubbub/peers/attention"
@@ -67,11 +66,10 @@ func (tx *Tx) Resume(scope protocol.Topic, by string, cause Carrier) {
 	tx.recordHalt(HaltRecord{State: "resumed", Scope: scope, By: by}, cause)
 }
 
-// tell says something in a chat that answers no event.
+// tell says something that answers no event in a chat to which the agent talks.
 func (tx *Tx) tell(chat protocol.Topic, cause Carrier, said string) {
-	family := protocol.PeerID(chat).Family()
-	if !slices.Contains([]string{"tg", "chorus"}, family) {
-		return
+	if !store.Value[bool](tx.Tx, `SELECT EXISTS (SELECT 1 FROM chats WHERE topic = ?)`, chat) {
+		return // the chat of others, or the broker
 	}
 	key := reasonHalted + ":" + string(cause.MessageID) + ":" + string(chat)
 	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, Directedness: string(attention.DirectedAmbient)}
