@@ -110,9 +110,10 @@ func (l *Launcher) start(spec system.Spec, log *os.File) (*started, error) {
 	if info, err := log.Stat(); err == nil {
 		s.begun = info.Size()
 	}
+	before := tasksOfUser()
 	opts := child.Options{Confined: true, OwnerDeath: syscall.SIGTERM, Started: func(pid int) error {
-		s.id, _, _ = stat(pid)         //nolint:errcheck // without /proc, the process id must do
-		return limit(pid, spec.Limits) // the agent must not run without them
+		s.id, _, _ = stat(pid)                 //nolint:errcheck // without /proc, the process id must do
+		return limit(pid, spec.Limits, before) // the agent must not run without them
 	}}
 	if l.opts.KeepAgents {
 		opts.OwnerDeath = 0

