@@ -204,7 +204,7 @@ func (d *delivery) relocate(b *batch) {
 // relocateTo is relocate if next has the identity.
 func (d *delivery) relocateTo(b *batch, next *session) {
 	next.mu.Lock()
-	o, replacedToo := protocol.OutcomeOffline, !next.ended && next.gone()
+	o, replacedToo := protocol.OutcomeOffline, !next.graceEnds.IsZero()
 	if !replacedToo && hears(next.patterns, d.publication.message.Topic) {
 		d.target, d.waits = next, false
 		o = next.reserveLocked(d)
