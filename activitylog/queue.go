@@ -179,7 +179,8 @@ func (w *Writer) fullLocked(rows, size int) bool {
 // the writer needs a signal.
 func (w *Writer) pushOrLoseLocked(rows []Row, size int) bool {
 	q := &w.q
-	if q.closed || w.fullLocked(len(rows), size) {
+	admitted := w.opts.Required && rows[0].Of != nil // its message was accepted: Admit refuses the next
+	if q.closed || !admitted && w.fullLocked(len(rows), size) {
 		w.loseLocked(len(rows), q.stallReason(w.patienceLocked()))
 		return false
 	}

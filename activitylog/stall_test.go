@@ -369,6 +369,31 @@ func TestRequiredRefusesBeforeAnythingIsLost(t *testing.T) {
 	})
 }
 
+// TestRequiredLogsWhatWasAccepted: rows of a message that was admitted are queued, also
+// beyond the bound, and the next message is refused.
+func TestRequiredLogsWhatWasAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{}
+		s.fail("read-only file")
+		w := onSink(s, &Options{QueueRows: 3, Required: true})
+		stop := running(t, w)
+		if err := w.Admit(); err != nil {
+			t.Fatal(err)
+		}
+		rows := sent(1, time.Now())
+		for _, r := range rows {
+			w.Append(r)
+		}
+		if err := w.Admit(); !errors.Is(err, ErrBehind) {
+			t.Errorf("the next message: %v", err)
+		}
+		s.fault.Store(nil)
+		if err := stop(); err != nil || w.Stats().Lost != 0 || len(s.rows) != len(rows) {
+			t.Errorf("%v, %d rows written, %d lost", err, len(s.rows), w.Stats().Lost)
+		}
+	})
+}
+
 func TestWithoutRequiredNothingIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWriter("nowhere", &Options{QueueRows: 1})
