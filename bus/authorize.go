@@ -33,7 +33,11 @@ func (s *session) sendMessage(m jsonrpc.Message) {
 		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
 		return
 	}
-	s.publish(m.ID, send)
+	if send.Once {
+		publishOnce(s, m, send)
+		return
+	}
+	s.publish(m.ID, send, nil)
 }
 
 // overrun answers a message that a bound of the credential does not let through. It leaves

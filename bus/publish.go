@@ -42,6 +42,7 @@ type recorded struct {
 // A sequence is the place of a message among those of its sender, in a bus that is one of
 // several. It is guarded by the sender's order.
 type sequence struct {
+	once   *first // nil unless a repeat is to get its outcome
 	number uint64
 	moves  int // how often the message followed a peer to another bus
 }
@@ -53,9 +54,9 @@ type coverage struct {
 }
 
 // publish delivers a checked message to every subscriber.
-func (s *session) publish(id jsonrpc.ID, send protocol.Send) {
+func (s *session) publish(id jsonrpc.ID, send protocol.Send, once *first) {
 	p := newPublication(s.server, s.batch.at, id, send, s.names(&send))
-	p.sender = s
+	p.sender, p.once = s, once
 	s.batch.counts.accepted++
 	if c := s.server.options.Cluster; c != nil {
 		s.order.Lock()
@@ -281,6 +282,11 @@ func (p *publication) finish(b *batch) {
 	}
 	b.counts.finished++
 	b.counts.observe(b.at.Sub(p.accepted))
+	if p.once != nil {
+		for _, r := range srv.firsts.settle(p.once, answer) {
+			r.session.reply(b, r.rpcID, answer)
+		}
+	}
 	if p.rpcID != nil {
 		p.sender.reply(b, p.rpcID, answer)
 	}

@@ -47,6 +47,7 @@ type others struct {
 
 	remoteMu sync.Mutex // guards remotes
 	remotes  remotes
+	firsts   firsts
 }
 
 // ending is what a bus needs to stop.

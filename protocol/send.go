@@ -18,17 +18,18 @@ type Send struct {
 	MessageID string
 	Type      MessageType
 	From      string
+	Once      bool // a repeat gets the first outcome
 }
 
 var (
-	paramKeys   = []string{"topic", "payload", "clientId", "clientInfo", "observe", "subscriptions"}
+	paramKeys   = []string{"topic", "payload", "clientId", "clientInfo", "observe", "subscriptions", "once"}
 	payloadKeys = []string{"messageId", "type", "from", "timestamp", "content", "inReplyTo", "traceparent"}
 )
 
 // ScanSend reads and checks the params of sendMessage (sections 5.3 and 7), which must
 // be a span of the frame that p parsed last. It does not check the role: see MaySend.
 func ScanSend(p *jsonrpc.Parser, params []byte) (Send, error) {
-	var f [6][]byte
+	var f [7][]byte
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return Send{}, err
 	}
@@ -40,7 +41,11 @@ func ScanSend(p *jsonrpc.Parser, params []byte) (Send, error) {
 	if err := scanObject(p, "params.payload", f[1], payloadKeys, m[:]); err != nil {
 		return Send{}, err
 	}
-	s := Send{Payload: f[1]}
+	once, err := flag("params.once", f[6])
+	if err != nil {
+		return Send{}, err
+	}
+	s := Send{Payload: f[1], Once: once}
 	return s, s.scanPayload(topic, &m)
 }
 
@@ -86,7 +91,7 @@ func (s *Send) setNames(topic, messageID, from []byte) {
 // ScanInitialize reads the clientId of initialize's params (section 4.1), and the
 // patterns that the session subscribes to with it (value: observe).
 func ScanInitialize(p *jsonrpc.Parser, params []byte) (PeerID, map[Pattern]bool, error) {
-	var f [6][]byte
+	var f [7][]byte
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return "", nil, err
 	}
@@ -130,7 +135,7 @@ func scanSubscriptions(list []byte) (map[Pattern]bool, error) {
 // ScanSubscribe reads the params of subscribe and unsubscribe (sections 5.1
 // and 5.2).
 func ScanSubscribe(p *jsonrpc.Parser, params []byte) (pattern Pattern, observe bool, err error) {
-	var f [6][]byte
+	var f [7][]byte
 	if err := scanObject(p, "params", params, paramKeys, f[:]); err != nil {
 		return "", false, err
 	}
@@ -138,12 +143,8 @@ func ScanSubscribe(p *jsonrpc.Parser, params []byte) (pattern Pattern, observe b
 	if err != nil {
 		return "", false, err
 	}
-	switch string(f[4]) {
-	case "true":
-		observe = true
-	case "", "false", "null":
-	default:
-		return "", false, errors.New("params.observe must be true or false")
+	if observe, err = flag("params.observe", f[4]); err != nil {
+		return "", false, err
 	}
 	pattern, err = ParsePattern(string(s))
 	return pattern, observe, err
@@ -177,6 +178,17 @@ func scanObject(p *jsonrpc.Parser, what string, v []byte, known []string, into [
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// flag reads a truth value that may be left out.
+func flag(what string, v []byte) (bool, error) {
+	switch string(v) {
+	case "true":
+		return true, nil
+	case "", "false", "null":
+		return false, nil
+	}
+	return false, fmt.Errorf("%s must be true or false", what)
 }
 
 func required(what string, v []byte) ([]byte, error) {
