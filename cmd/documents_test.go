@@ -53,7 +53,10 @@ var handlings = map[string]handling{
 	"make chaos":        {elsewhere: "twenty minutes; for a moment in CI", file: "scripts/brief", text: "make chaos"},
 	"make soak":         {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make soak"},
 	"make test-console": {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},
+	"make test-agents":  {elsewhere: "a gigabyte from npm, and half an hour", file: "Makefile", text: "scripts/test-agents"},
 	"make package":      {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
+
+	"hubbub new peer --lang ts|py|go|sh NAME": {elsewhere: "each language, on a bus that restarts", file: "cmd/newpeer_test.go", text: `"new", "peer", "--lang"`},
 
 	// What serves.
 	"hubbub demo": {elsewhere: "half a minute, in TestScripts beside this", file: "cmd/testdata/script/demo.txtar", text: "exec hubbub demo"},
@@ -123,8 +126,8 @@ var handlings = map[string]handling{
 	"hubbub config sample --services":                  {says: `\[tg\]`},
 	"hubbub bench --help":                              {says: `--scale`},
 	"hubbub bench --bus URL":                           {says: `unicast, depth 64`, on: openBus, with: []string{"--scale", "0.001", "--repeat", "1", "--only", "unicast"}},
-	"hubbub conformance bus":                           {says: `[1-9]\d+ passed, 0 failed`, on: openBus},
-	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus},
+	"hubbub conformance bus":                           {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},
+	"hubbub conformance bus --bus ws://127.0.0.1:7892": {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},
 	"hubbub conformance c2a --harness-command COMMAND": {
 		says: `[1-9]\d+ passed, 0 failed`, first: (*reader).beHarness, with: []string{"--quiet", "30ms"},
 	},
