@@ -45,16 +45,17 @@ const (
 // handlings has every command of README.md, ARCHITECTURE.md and the topics of help.
 var handlings = map[string]handling{
 	// Make.
-	"make demo":         {elsewhere: "it is hubbub demo, after make build", file: "scripts/brief", text: "make demo"},
-	"make test":         {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
-	"make bench":        {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make bench"},
-	"make fuzz":         {elsewhere: "a minute for each parser; a moment in CI", file: "scripts/brief", text: "make fuzz"},
-	"make mutate":       {elsewhere: "half an hour; two mutants in CI", file: "scripts/brief", text: "make mutate"},
-	"make chaos":        {elsewhere: "twenty minutes; for a moment in CI", file: "scripts/brief", text: "make chaos"},
-	"make soak":         {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make soak"},
-	"make test-console": {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},
-	"make test-agents":  {elsewhere: "a gigabyte from npm, and half an hour", file: "Makefile", text: "scripts/test-agents"},
-	"make package":      {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
+	"make demo":            {elsewhere: "it is hubbub demo, after make build", file: "scripts/brief", text: "make demo"},
+	"make test":            {elsewhere: "it is what runs this test", file: ".ci/run", text: "make test"},
+	"make bench":           {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make bench"},
+	"make fuzz":            {elsewhere: "a minute for each parser; a moment in CI", file: "scripts/brief", text: "make fuzz"},
+	"make mutate":          {elsewhere: "half an hour; two mutants in CI", file: "scripts/brief", text: "make mutate"},
+	"make chaos":           {elsewhere: "twenty minutes; for a moment in CI", file: "scripts/brief", text: "make chaos"},
+	"make soak":            {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make soak"},
+	"make test-console":    {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},
+	"make mcp-conformance": {elsewhere: "a suite from npm", file: "Makefile", text: "scripts/mcp-conformance.sh"},
+	"make test-agents":     {elsewhere: "a gigabyte from npm, and half an hour", file: "Makefile", text: "scripts/test-agents"},
+	"make package":         {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
 
 	"hubbub new peer --lang ts|py|go|sh NAME": {elsewhere: "each language, on a bus that restarts", file: "cmd/newpeer_test.go", text: `"new", "peer", "--lang"`},
 
