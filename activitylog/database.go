@@ -448,9 +448,11 @@ func (d *database) rotate() error {
 	if err := moveAside(d.path, segmentPath(d.path, before.run.segment)); err != nil {
 		return err
 	}
-	if err := datafolder.Rename(d.path+preparedSuffix, d.path); errors.Is(err, fs.ErrNotExist) {
+	err = datafolder.Rename(d.path+preparedSuffix, d.path)
+	if errors.Is(err, fs.ErrNotExist) {
 		err = create(d.path)
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
 	step("replaced")

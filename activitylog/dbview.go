@@ -209,14 +209,6 @@ func (v *view) since(t time.Time) (id int64, ok bool) {
 	return v.int64("SELECT first FROM batch WHERE until >= ? ORDER BY first LIMIT 1", t.UnixMicro())
 }
 
-// before returns an id after which no row has an earlier time; false if none has.
-func (v *view) before(t time.Time) (id int64, ok bool) {
-	if v.wide {
-		return v.int64("SELECT max(id) FROM (SELECT id FROM activity_log WHERE ts < ? ORDER BY ts DESC LIMIT 10000)", protocol.FormatTime(t))
-	}
-	return v.int64("SELECT last FROM batch WHERE since < ? ORDER BY first DESC LIMIT 1", t.UnixMicro())
-}
-
 // rowsOf calls row with the rows of a message that fulfil a condition, in order: what a
 // statement that begins with sel gives.
 func (v *view) rowsOf(messageID string, sel, and string, limit int, row func(*sqlite.Stmt) bool) {

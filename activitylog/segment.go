@@ -29,8 +29,9 @@ func segmentNumbers(path string) (numbers []int, err error) {
 	}
 	prefix := filepath.Base(strings.TrimSuffix(path, ".db")) + "-"
 	for _, e := range entries {
-		digits, ok := strings.CutSuffix(e.Name(), ".db")
-		if digits, ok = strings.CutPrefix(digits, prefix); !ok || len(digits) < 6 {
+		digits, begins := strings.CutPrefix(e.Name(), prefix)
+		digits, ends := strings.CutSuffix(digits, ".db")
+		if !begins || !ends || len(digits) < 6 {
 			continue
 		}
 		n, bad := strconv.ParseUint(digits, 10, 31)

@@ -1,6 +1,7 @@
 package mcptools_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"os"
@@ -28,7 +29,9 @@ func TestATokenIsWorthNothingToAnotherUser(t *testing.T) {
 		request.Header.Set("Authorization", "Bearer "+token)
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("Accept", "application/json, text/event-stream")
-		transport := &http.Transport{Dial: func(network, address string) (net.Conn, error) { return dialAs(user, network, address) }} //nolint:staticcheck // of this thread
+		transport := &http.Transport{DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
+			return dialAs(user, network, address)
+		}}
 		response, err := transport.RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
