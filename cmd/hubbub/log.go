@@ -2,10 +2,13 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"hubbub/activitylog"
@@ -25,7 +28,7 @@ func newLog() *cobra.Command {
 		},
 	}
 	logs := addLogs(cmd)
-	cmd.AddCommand(newLogVerify(logs), newLogExport(logs), newLogPrune(logs))
+	cmd.AddCommand(newLogVerify(logs), newLogExport(logs), newLogPrune(logs), newLogSQL(logs))
 	return cmd
 }
 
@@ -95,6 +98,58 @@ func newLogExport(logs *logs) *cobra.Command {
 	}
 	rows.add(cmd)
 	return cmd
+}
+
+func newLogSQL(logs *logs) *cobra.Command {
+	return &cobra.Command{
+		Use:   "sql SELECT...",
+		Short: "Run one SELECT over all files of the log",
+		Long: "Run one SELECT over all files of the log as one table, activity_log, with the columns\n" +
+			"id, ts, event, message_id, rpc_id, actor, topic, status, payload_json, error and bus.\n" +
+			"A line a row, columns apart by tabs; with --json an object a row.",
+		Example: "  hubbub log sql 'SELECT * FROM activity_log ORDER BY id DESC LIMIT 20'\n" +
+			"  hubbub log sql 'SELECT event, count(*) FROM activity_log GROUP BY event'",
+		Args: cobra.MinimumNArgs(1),
+		RunE: logs.read(func(cmd *cobra.Command, r *activitylog.Reader, args []string) error {
+			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
+			print := sqlLines(w)
+			if newPrinter(cmd).json {
+				print = sqlObjects(jsonLines(w))
+			}
+			return errors.Join(r.SQL(cmd.Context(), strings.Join(args, " "), print), w.Flush())
+		}),
+	}
+}
+
+// sqlLines returns what prints a row as a line, the first behind the names of the columns.
+func sqlLines(w io.Writer) func(columns []string, values []any) error {
+	begun := false
+	return func(columns []string, values []any) error {
+		if !begun {
+			begun = true
+			if _, err := fmt.Fprintln(w, strings.Join(columns, "\t")); err != nil {
+				return err
+			}
+		}
+		cells := make([]string, len(values))
+		for i, v := range values {
+			if v != nil {
+				cells[i] = screen.Printable(fmt.Sprint(v))
+			}
+		}
+		_, err := fmt.Fprintln(w, strings.Join(cells, "\t"))
+		return err
+	}
+}
+
+func sqlObjects(enc *json.Encoder) func(columns []string, values []any) error {
+	return func(columns []string, values []any) error {
+		object := make(map[string]any, len(columns))
+		for i, name := range columns {
+			object[name] = values[i]
+		}
+		return enc.Encode(object)
+	}
 }
 
 func newLogVerify(logs *logs) *cobra.Command {

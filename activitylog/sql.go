@@ -1,0 +1,247 @@
+package activitylog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// SQL runs one SELECT over all files of the log as one table, activity_log, and calls row
+// with each row of its result. The statement sees nothing else and changes nothing. A
+// range of id or ts reads only the rows inside it, and ORDER BY id is free.
+func (r *Reader) SQL(ctx context.Context, query string, row func(columns []string, values []any) error) (failed error) {
+	if len(r.sources) != 1 {
+		return fmt.Errorf("SQL reads one log, and there are %d: name one with --log", len(r.sources))
+	}
+	conn, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	defer func() { failed = errors.Join(failed, conn.Close()) }()
+	conn.SetInterrupt(ctx.Done())
+	t := &table{ctx: ctx, r: r}
+	if err := conn.SetModule("activity_log", &sqlite.Module{Connect: t.connect}); err != nil {
+		return err
+	}
+	if err := conn.SetAuthorizer(sqlite.AuthorizeFunc(onlyReads)); err != nil {
+		return err
+	}
+	stmt, rest, err := conn.PrepareTransient(query)
+	if err != nil {
+		return err
+	}
+	defer stmt.Finalize() //nolint:errcheck // its error is Step's
+	if rest > 0 {
+		return errors.New("one statement at a time: leave out what follows the first semicolon")
+	}
+	columns := make([]string, stmt.ColumnCount())
+	for i := range columns {
+		columns[i] = stmt.ColumnName(i)
+	}
+	for {
+		more, err := stmt.Step()
+		if err != nil || !more {
+			return errors.Join(t.err, err)
+		}
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = valueOf(stmt, i)
+		}
+		if err := row(columns, values); err != nil {
+			return err
+		}
+	}
+}
+
+func onlyReads(a sqlite.Action) sqlite.AuthResult {
+	switch a.Type() {
+	case sqlite.OpSelect, sqlite.OpRead, sqlite.OpFunction, sqlite.OpRecursive:
+		return sqlite.AuthResultOK
+	default:
+		return sqlite.AuthResultDeny
+	}
+}
+
+func valueOf(stmt *sqlite.Stmt, i int) any {
+	switch stmt.ColumnType(i) {
+	case sqlite.TypeInteger:
+		return stmt.ColumnInt64(i)
+	case sqlite.TypeFloat:
+		return stmt.ColumnFloat(i)
+	case sqlite.TypeText:
+		return stmt.ColumnText(i)
+	case sqlite.TypeBlob:
+		raw := make([]byte, stmt.ColumnLen(i))
+		stmt.ColumnBytes(i, raw)
+		return raw
+	default:
+		return nil
+	}
+}
+
+// A table is the log as SQLite's virtual table.
+type table struct {
+	ctx context.Context
+	r   *Reader
+	err error // of reading the log
+}
+
+func (t *table) connect(*sqlite.Conn, *sqlite.VTableConnectOptions) (sqlite.VTable, *sqlite.VTableConfig, error) {
+	return t, &sqlite.VTableConfig{Declaration: `CREATE TABLE activity_log (id INTEGER, ts TEXT, event TEXT, message_id TEXT, rpc_id TEXT,
+		actor TEXT, topic TEXT, status TEXT, payload_json TEXT, error TEXT, bus TEXT)`}, nil
+}
+
+// BestIndex passes on the bounds of id and ts: IndexID.String has a letter for each
+// argument of Filter, and begins with - to read backward.
+func (t *table) BestIndex(in *sqlite.IndexInputs) (*sqlite.IndexOutputs, error) {
+	out := &sqlite.IndexOutputs{ConstraintUsage: make([]sqlite.IndexConstraintUsage, len(in.Constraints)), EstimatedCost: 1e9}
+	order := "+"
+	if len(in.OrderBy) == 1 && in.OrderBy[0].Column <= 0 {
+		if out.OrderByConsumed = true; in.OrderBy[0].Desc {
+			order = "-"
+		}
+	}
+	args := 0
+	for i, c := range in.Constraints {
+		letter := bounds[c.Op]
+		switch {
+		case c.Usable && c.Op == sqlite.IndexConstraintEq && c.Column == 3:
+			letter = "m"
+		case !c.Usable || letter == "" || c.Column > 1:
+			continue
+		case c.Column == 1:
+			letter = map[string]string{"g": "s", "G": "s", "l": "u", "L": "u", "e": "t"}[letter]
+		}
+		args++
+		out.ConstraintUsage[i].ArgvIndex = args
+		out.EstimatedCost /= 1000
+		order += letter
+	}
+	out.ID.String = order
+	return out, nil
+}
+
+// bounds are the letters of operators: g and l exclude the bound, G and L include it.
+var bounds = map[sqlite.IndexConstraintOp]string{
+	sqlite.IndexConstraintGT: "g", sqlite.IndexConstraintGE: "G", sqlite.IndexConstraintLT: "l", sqlite.IndexConstraintLE: "L", sqlite.IndexConstraintEq: "e",
+}
+
+func (t *table) Open() (sqlite.VTableCursor, error) { return &tableCursor{table: t}, nil }
+
+// Disconnect implements sqlite.VTable.
+func (t *table) Disconnect() error { return nil }
+
+// Destroy implements sqlite.VTable.
+func (t *table) Destroy() error { return nil }
+
+// A tableCursor is a place in the log, with the rows of a page that follow it.
+type tableCursor struct {
+	*table
+	filter   Filter
+	backward bool
+	at       Cursor
+	last     int64 // the id of the last row wanted, either way
+	page     int   // rows of a page
+	rows     []Entry
+	ended    bool // no page follows
+}
+
+// Filter begins to read. Every bound is checked by SQLite, too.
+func (c *tableCursor) Filter(id sqlite.IndexID, args []sqlite.Value) error {
+	low, high := int64(0), int64(math.MaxInt64-1)
+	c.filter, c.backward, c.rows, c.ended = Filter{}, id.String[0] == '-', nil, false
+	for i, letter := range id.String[1:] {
+		n := args[i].Int64()
+		if args[i].Type() != sqlite.TypeInteger && letter < 's' { // SQLite compares what is no number
+			continue
+		}
+		at, _ := ParseTime(args[i].Text()) //nolint:errcheck // the zero time is no bound
+		switch letter {
+		case 'g', 'G':
+			low = max(low, n)
+		case 'l', 'L':
+			high = min(high, n)
+		case 'e':
+			low, high = max(low, n), min(high, n)
+		case 'm':
+			rows, err := c.r.rowsOf(c.ctx, args[i].Text())
+			if c.err = err; err != nil {
+				return err
+			}
+			if len(rows) < maxMessageRows && args[i].Text() != "" { // else there may be more
+				slices.SortFunc(rows, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
+				c.rows, c.ended = rows, true
+			}
+		case 's', 't':
+			c.filter.Since = at
+		case 'u':
+			if !at.IsZero() {
+				c.filter.Until = at.Add(time.Microsecond)
+			}
+		}
+	}
+	c.page = int(min(pageRows, uint64(max(high-low, 0))+1))
+	if c.at, c.last = (Cursor{max(low-1, 0)}), high; c.backward {
+		c.at, c.last = Cursor{high + 1}, low
+		slices.Reverse(c.rows)
+	}
+	if c.ended { // the rows of one message
+		low, high := min(low, high), max(low, high)
+		c.rows = slices.DeleteFunc(c.rows, func(e Entry) bool { return e.ID < low || e.ID > high })
+		return nil
+	}
+	return c.more()
+}
+
+// more reads the next page.
+func (c *tableCursor) more() (err error) {
+	read := c.r.After
+	if c.backward {
+		read = c.r.Before
+	}
+	c.rows, c.at, err = read(c.ctx, c.filter, c.at, c.page)
+	c.ended = len(c.rows) < c.page
+	if c.backward {
+		slices.Reverse(c.rows)
+	}
+	c.err = err
+	return err
+}
+
+// Next implements sqlite.VTableCursor.
+func (c *tableCursor) Next() error {
+	if c.rows = c.rows[1:]; len(c.rows) == 0 && !c.ended {
+		return c.more()
+	}
+	return nil
+}
+
+// EOF implements sqlite.VTableCursor.
+func (c *tableCursor) EOF() bool {
+	return len(c.rows) == 0 || !c.backward && c.rows[0].ID > c.last || c.backward && c.rows[0].ID < c.last
+}
+
+// RowID implements sqlite.VTableCursor.
+func (c *tableCursor) RowID() (int64, error) { return c.rows[0].ID, nil }
+
+// Close implements sqlite.VTableCursor.
+func (c *tableCursor) Close() error { return nil }
+
+// Column implements sqlite.VTableCursor.
+func (c *tableCursor) Column(i int, _ bool) (sqlite.Value, error) {
+	e := &c.rows[0]
+	if i <= 0 {
+		return sqlite.IntegerValue(e.ID), nil
+	}
+	text := []string{1: e.TS, e.Event, e.MessageID, e.RPCID, e.Actor, e.Topic, e.Status, string(e.Payload), e.Error, e.Bus}[i]
+	if text == "" && i > 3 { // NULL, as the reader has it
+		return sqlite.Value{}, nil
+	}
+	return sqlite.TextValue(text), nil
+}
