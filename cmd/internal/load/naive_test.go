@@ -86,7 +86,7 @@ func serveNaive(ctx context.Context, listener net.Listener, file string) error {
 		return err
 	}
 	defer db.Close()
-	schema, err := os.ReadFile("../../../activitylog/schema.sql")
+	schema, err := os.ReadFile("../../../activitylog/testdata/v2.sql")
 	if err != nil {
 		return err
 	}
