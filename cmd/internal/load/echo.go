@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -20,11 +21,15 @@ func ServeEcho(ctx context.Context, listener net.Listener) error {
 			return
 		}
 		sessions.Go(func() {
-			defer s.Close(wire.CloseNormal, "")
+			code := wire.CloseNormal
+			defer func() { s.Close(code, "") }()
 			stop := context.AfterFunc(ctx, func() { s.Close(wire.CloseGoingAway, "") })
 			defer stop()
 			for {
 				frame, err := s.Read()
+				if closed, ok := errors.AsType[*wire.CloseError](err); ok {
+					code = closed.Code
+				}
 				if err != nil || s.Write(frame) != nil {
 					return
 				}
