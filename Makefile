@@ -39,7 +39,7 @@ fuzz: ## fuzz every parser, a minute each
 	@scripts/fuzz
 
 mutate: ## break the code in 100 places, in turn: do the tests of what must not lose or give away notice 85?
-	@scripts/mutate
+	@scripts/mutate $(MUTATE)
 
 conformance: build ## run the wire cases against a fresh bus of ours
 	@scripts/conformance
