@@ -355,3 +355,22 @@ func TestWhatReactionsMean(t *testing.T) {
 		w.wantDispositions("e1 responded", "r0 ignored", "r1 responded", "e2 deferred", "e3 deferred", "e2 acknowledged", "r2 ignored")
 	})
 }
+
+// TestAModeThatIsGoneIsNoFailure: a program that came back without an injection mode
+// has its event decided anew, so that whoever asked gets an answer.
+func TestAModeThatIsGoneIsNoFailure(t *testing.T) {
+	tries := 0
+	s := newStub(nil)
+	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		if tries++; tries == 1 {
+			return harness.Outcome{}, fmt.Errorf("a turn: %w", harness.ErrMode)
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
+	}
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "help me"))
+		w.sleep(time.Minute)
+		w.wantTexts("done")
+		w.wantDispositions("e1 responded")
+	})
+}

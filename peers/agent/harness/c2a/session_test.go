@@ -43,3 +43,19 @@ func TestAProgramIsShownTheToolsWhoseCapabilityItStates(t *testing.T) {
 		t.Error("a host without tools lists null")
 	}
 }
+
+func TestAnInterruptNeedsCancellation(t *testing.T) {
+	for answer, want := range map[string]bool{
+		`{"capabilities":{"injection":{"interrupt":true},"utilities":{"cancellation":true}}}`: true,
+		`{"capabilities":{"injection":{"interrupt":true},"utilities":{}}}`:                    false,
+		`{"capabilities":{"injection":{},"utilities":{"cancellation":true}}}`:                 false,
+	} {
+		n, err := negotiate(Version0602, []byte(answer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.capabilities().Injection.Interrupt; got != want {
+			t.Errorf("%s: interrupts are %t, want %t", answer, got, want)
+		}
+	}
+}
