@@ -150,7 +150,7 @@ func TestSpansOfALog(t *testing.T) {
 	if own := byName["send tg_reply m4"]; own.TraceID == trace || len(own.TraceID) != 32 || own.ParentSpanID != "" {
 		t.Errorf("a message without a trace: %+v", own)
 	}
-	if c.header.Get("Api-Key") != "s ecret" || !strings.Contains(c.raw, "deployment.environment") || strings.Contains(c.raw, "SECRET TEXT") {
+	if c.header.Get("Api-Key") != "s ecret" || c.header.Get("Content-Type") != "application/json" || !strings.Contains(c.raw, "deployment.environment") || strings.Contains(c.raw, "SECRET TEXT") {
 		t.Errorf("headers %v, body %s", c.header, c.raw)
 	}
 	if sent, dropped := e.Stats(); sent != 8 || dropped != 0 {

@@ -191,3 +191,23 @@ func TestTokensAreCheckedWhileTheFileChanges(t *testing.T) {
 		t.Errorf("a revocation: %v; the token is good: %t", err, ok)
 	}
 }
+
+// TestAFileThatCannotBeLookedAtIsTold: whoever revokes a token there must learn that
+// the bus does not see it.
+func TestAFileThatCannotBeLookedAtIsTold(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	f := grant.NewFile(filepath.Join(dir, grant.FileName))
+	token, err := f.Create(bridge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "cannot be looked at") {
+		t.Errorf("a folder that is a file: %v", err)
+	}
+	if _, ok := f.Lookup(token); !ok || f.Open() {
+		t.Errorf("the last good state is gone (open: %t)", f.Open())
+	}
+}
