@@ -104,8 +104,9 @@ type words interface {
 	// sign adds the headers that show the key, which may be empty.
 	sign(h http.Header, key string)
 	// request returns the body of a request. If the API refuses it, learn (which
-	// may be nil) reports whether a changed request can succeed.
-	request(model string, r *request) (body any, learn func(refusal string) bool)
+	// may be nil) says what that taught, so that another request can succeed; "" if
+	// nothing.
+	request(model string, r *request) (body any, learn func(refusal string) (lesson string))
 	// read takes one event of a stream, or an answer that came in one piece.
 	read(a *answer, data []byte) error
 }

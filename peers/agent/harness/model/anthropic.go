@@ -57,7 +57,7 @@ func (anthropic) sign(h http.Header, key string) {
 	}
 }
 
-func (anthropic) request(model string, r *request) (body any, learn func(refusal string) bool) {
+func (anthropic) request(model string, r *request) (body any, learn func(refusal string) (lesson string)) {
 	fields := object{"model": model, "max_tokens": r.MaxTokens, "stream": true, "messages": anthropicMessages(r.Messages)}
 	if r.System != "" {
 		fields["system"] = []object{{"type": "text", "text": r.System, "cache_control": cached}}

@@ -6,15 +6,16 @@
 // OpenAI speaks the chat completions API of OpenAI itself, vLLM, Ollama,
 // llama.cpp, OpenRouter, Gemini's compatible endpoint and others: an endpoint
 // that ignores streaming, knows only max_tokens or only max_completion_tokens,
-// or refuses stream_options is met halfway. Anthropic speaks the Messages API:
+// refuses stream_options or tools, sends arguments as an object, content in parts
+// or a function_call is met halfway; the log says once what was learned. Anthropic speaks the Messages API:
 // the system prompt and the tools are marked for its prompt cache, and an answer
 // that the API pauses is continued.
 //
 // Guarantees:
 //
 //   - Tools run one after another, in the order in which the model named them.
-//     An answer that breaks off (no finish_reason, no message_stop, an error in
-//     the stream) is dropped whole, none of its tools is run, and the request is
+//     An answer that breaks off (neither finish_reason nor [DONE], no message_stop,
+//     an error in the stream) is dropped whole, none of its tools is run, and the request is
 //     sent again.
 //   - A request that failed for now (429, 5xx, a broken connection) is sent
 //     again after what Retry-After says, else after 1 s doubled up to 30 s with

@@ -45,9 +45,14 @@ func (h *Harness) ask(ctx context.Context, r *request, onText func(string)) (*re
 		body, learn := h.words.request(h.opts.Model, r)
 		answer, err := h.askOnce(ctx, body, onText)
 		refusal, ok := errors.AsType[*requestError](err)
-		if !ok || refusal.Retry || refusal.TooLong || learn == nil || !learn(refusal.Error()) {
+		if !ok || refusal.TooLong || learn == nil {
 			return answer, err
 		}
+		lesson := learn(refusal.Error())
+		if lesson == "" {
+			return answer, err
+		}
+		h.opts.Log.Info().Str("endpoint", h.opts.BaseURL).Str("model", h.opts.Model).Str("learned", lesson).Msg("model endpoint is met halfway")
 	}
 }
 
@@ -75,6 +80,9 @@ func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*
 	}
 	s.body = response.Body
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) //nolint:errcheck // "" is not JSON
+	if mediaType == "text/html" {
+		return nil, &requestError{Err: fmt.Errorf("%s answered with a web page (check --base-url, which includes the version such as /v1)", h.opts.BaseURL)}
+	}
 	a := &answer{onText: onText, byIndex: map[int]*part{}}
 	for data, err := range s.events(mediaType == "application/json") {
 		if err != nil {

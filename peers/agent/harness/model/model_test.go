@@ -365,7 +365,6 @@ func TestBrokenStreamsRunNoTool(t *testing.T) {
 		for name, broken := range map[string]http.HandlerFunc{
 			"connection cut":       Cut(half...),
 			"end without finish":   with(),
-			"done without finish":  with("[DONE]"),
 			"error event":          with(`{"error":{"message":"The server is overloaded","type":"server_error"}}`),
 			"error of another API": with("event: error\ndata: " + `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
 			"error in words":       with(`{"error":"CUDA out of memory"}`),

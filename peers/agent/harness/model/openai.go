@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -15,7 +16,7 @@ type (
 			Index        int          `json:"index"`
 			Delta        openaiPiece  `json:"delta"`
 			Message      *openaiPiece `json:"message"` // of an answer in one piece
-			FinishReason string       `json:"finish_reason"`
+			FinishReason string       `json:"finish_reason"` // some endpoints never say it
 		} `json:"choices"`
 		Usage *struct {
 			PromptTokens     int64 `json:"prompt_tokens"`
@@ -23,20 +24,48 @@ type (
 		} `json:"usage"`
 	}
 	openaiPiece struct {
-		Content   string       `json:"content"` // null reads as ""
-		Refusal   string       `json:"refusal"`
-		ToolCalls []openaiCall `json:"tool_calls"`
+		Content      openaiText      `json:"content"` // null reads as ""
+		Refusal      string          `json:"refusal"`
+		ToolCalls    []openaiCall    `json:"tool_calls"`
+		FunctionCall *openaiFunction `json:"function_call"` // the only call of an answer, as the API had it first
 	}
 	openaiCall struct {
-		Index    *int   `json:"index"` // missing on some endpoints, which send whole calls
-		ID       string `json:"id"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-		Extra json.RawMessage `json:"extra_content"` // Gemini's thought signatures
+		Index    *int            `json:"index"` // missing on some endpoints, which send whole calls
+		ID       string          `json:"id"`
+		Function openaiFunction  `json:"function"`
+		Extra    json.RawMessage `json:"extra_content"` // Gemini's thought signatures
 	}
+	openaiFunction struct {
+		Name      string          `json:"name"`
+		Arguments openaiArguments `json:"arguments"`
+	}
+	openaiText      string // may come as a string or in parts
+	openaiArguments string // JSON in a string; some endpoints send the object itself
 )
+
+// UnmarshalJSON joins the parts of a text. Parts of other types are passed over.
+func (t *openaiText) UnmarshalJSON(raw []byte) error {
+	if raw[0] != '[' {
+		return json.Unmarshal(raw, (*string)(t))
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	err := json.Unmarshal(raw, &parts)
+	for _, p := range parts {
+		*t += openaiText(p.Text)
+	}
+	return err
+}
+
+// UnmarshalJSON takes an object as the string in which it belongs.
+func (a *openaiArguments) UnmarshalJSON(raw []byte) error {
+	if raw[0] != '{' {
+		return json.Unmarshal(raw, (*string)(a))
+	}
+	*a = openaiArguments(raw)
+	return nil
+}
 
 // openai is the chat completions API of one endpoint.
 type openai struct {
@@ -50,6 +79,7 @@ type openai struct {
 type quirks struct {
 	limitName       string // "max_tokens" or "max_completion_tokens"
 	noStreamOptions bool
+	noTools         bool
 }
 
 func (*openai) sign(h http.Header, key string) {
@@ -58,10 +88,13 @@ func (*openai) sign(h http.Header, key string) {
 	}
 }
 
-func (o *openai) request(model string, r *request) (body any, learn func(refusal string) bool) {
+func (o *openai) request(model string, r *request) (body any, learn func(refusal string) (lesson string)) {
 	o.mu.Lock()
 	q := o.quirks
 	o.mu.Unlock()
+	if q.noTools {
+		r = withoutTools(r)
+	}
 	fields := object{"model": model, "stream": true, "messages": openaiMessages(r), q.limitName: r.MaxTokens}
 	if !q.noStreamOptions {
 		fields["stream_options"] = object{"include_usage": true}
@@ -76,25 +109,44 @@ func (o *openai) request(model string, r *request) (body any, learn func(refusal
 			fields["tool_choice"] = "none"
 		}
 	}
-	return fields, func(refusal string) bool { return o.learn(q, refusal) }
+	return fields, func(refusal string) string { return o.learn(q, refusal) }
 }
 
-// learn reports whether a refusal taught something about the endpoint, so that
-// another request can succeed. Each lesson is learned once.
-func (o *openai) learn(used quirks, refusal string) bool {
+// withoutTools is a request for a model that knows no tools, whose history has none.
+func withoutTools(r *request) *request {
+	bare := &request{System: r.System, MaxTokens: r.MaxTokens}
+	for _, m := range r.Messages {
+		if m.Text != "" {
+			bare.Messages = append(bare.Messages, message{Role: m.Role, Text: m.Text})
+		}
+	}
+	return bare
+}
+
+// refusesTools finds what endpoints say of models, or of settings, that take no tools: Ollama,
+// vLLM, llama.cpp, OpenRouter.
+var refusesTools = regexp.MustCompile(`(?i)not support (tools|tool use|function call)|support tool use|enable-auto-tool-choice|tools? param requires --jinja`)
+
+// learn says what a refusal taught about the endpoint, so that another request can
+// succeed; "" if nothing. Each lesson is learned once.
+func (o *openai) learn(used quirks, refusal string) (lesson string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case !used.noStreamOptions && strings.Contains(refusal, "stream_options"):
 		o.quirks.noStreamOptions = true
+		return "it is not asked for the tokens that an answer costs"
 	case used.limitName == "max_tokens" && strings.Contains(refusal, "max_completion_tokens"):
 		o.quirks.limitName = "max_completion_tokens"
+		return "the limit of an answer is called max_completion_tokens"
 	case used.limitName == "max_completion_tokens" && !o.official && strings.Contains(refusal, "max_completion_tokens"):
 		o.quirks.limitName = "max_tokens"
-	default:
-		return false
+		return "the limit of an answer is called max_tokens"
+	case !used.noTools && refusesTools.MatchString(refusal):
+		o.quirks.noTools = true
+		return "its model takes no tools: it only answers, and can neither react nor look anything up"
 	}
-	return true
+	return ""
 }
 
 // openaiMessages writes a dialogue. Content is always sent, since some endpoints
@@ -142,7 +194,7 @@ func openaiCalls(calls []call) (out []object) {
 
 func (*openai) read(a *answer, data []byte) error {
 	if string(data) == "[DONE]" {
-		a.last = true
+		a.whole, a.last = a.whole || a.text.Len() > 0 || len(a.parts) > 0, true
 		return nil
 	}
 	var c openaiChunk
@@ -160,7 +212,10 @@ func (*openai) read(a *answer, data []byte) error {
 		if choice.Message != nil {
 			said, a.whole = *choice.Message, true
 		}
-		a.say(said.Content + said.Refusal)
+		a.say(string(said.Content) + said.Refusal)
+		if f := said.FunctionCall; f != nil {
+			said.ToolCalls = append(said.ToolCalls, openaiCall{Index: new(int), Function: *f})
+		}
 		for _, piece := range said.ToolCalls {
 			if err := openaiPart(a, piece); err != nil {
 				return err
@@ -176,20 +231,27 @@ func (*openai) read(a *answer, data []byte) error {
 
 // openaiPart joins a piece to its call. Without an index, a piece with an id (or
 // a name) begins a call and any other continues the last one; some endpoints
-// give every call index 0, so that only another id tells that one begins.
+// give every call index 0, so that only another id tells that one begins, and some
+// repeat the name in each piece.
 func openaiPart(a *answer, piece openaiCall) error {
-	var p *part
+	var p, last *part
+	if n := len(a.parts); n > 0 {
+		last = a.parts[n-1]
+	}
+	name := piece.Function.Name
 	switch {
 	case piece.Index != nil:
 		p = a.byIndex[*piece.Index]
 		if p != nil && piece.ID != "" && p.ID != "" && p.ID != piece.ID {
 			p = nil
 		}
-	case piece.ID == "" && piece.Function.Name == "":
-		if len(a.parts) == 0 {
+	case piece.ID == "" && name == "":
+		if last == nil {
 			return errNotBegun
 		}
-		p = a.parts[len(a.parts)-1]
+		p = last
+	case piece.ID == "" && last != nil && last.Name == name && !json.Valid([]byte(last.pieces.String())):
+		p = last
 	}
 	if p == nil {
 		p = &part{isCall: true}
@@ -201,5 +263,8 @@ func openaiPart(a *answer, piece openaiCall) error {
 	if len(piece.Extra) > 0 {
 		p.Extra = piece.Extra
 	}
-	return p.add(piece.Function.Name, piece.Function.Arguments)
+	if name == p.Name {
+		name = ""
+	}
+	return p.add(name, string(piece.Function.Arguments))
 }

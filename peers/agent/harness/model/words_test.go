@@ -1,12 +1,18 @@
 package model_test
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/model"
+
+	"github.com/rs/zerolog"
 )
 
 // alone runs a test of one API's words.
@@ -168,6 +174,91 @@ func TestNeighboursOfOneRoleAreJoined(t *testing.T) {
 		answered := messages[2].(map[string]any)
 		if len(messages) != 3 || answered["role"] != "user" || len(answered["content"].([]any)) != 2 {
 			t.Errorf("messages %v", messages)
+		}
+	})
+}
+
+// TestCompatibleEndpointsAsTheyAre: shapes that Ollama, vLLM, LM Studio, llama.cpp and
+// OpenRouter send in place of OpenAI's. Each calls a tool once, and says one text.
+func TestCompatibleEndpointsAsTheyAre(t *testing.T) {
+	const end, done = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`, "[DONE]"
+	for name, events := range map[string][]string{
+		"no finish_reason": {
+			chunk(`{"content":"Hi."}`, "null"), chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"chat_react","arguments":"{\"signal\":\"done\"}"}}]}`, "null"), done,
+		},
+		"content in parts": {
+			chunk(`{"content":[{"type":"text","text":"H"},{"type":"thinking","thinking":[]},{"type":"text","text":"i."}]}`, "null"),
+			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"chat_react","arguments":"{\"signal\":\"done\"}"}}]}`, "null"), end, done,
+		},
+		"arguments as an object": {
+			chunk(`{"content":"Hi.","tool_calls":[{"index":0,"id":"a","function":{"name":"chat_react","arguments":{"signal":"done"}}}]}`, "null"), end, done,
+		},
+		"names repeated, index": {
+			chunk(`{"content":"Hi.","tool_calls":[{"index":0,"id":"a","function":{"name":"chat_react","arguments":"{\"signal\""}}]}`, "null"),
+			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"chat_react","arguments":":\"done\"}"}}]}`, "null"), end, done,
+		},
+		"names repeated, no index and no id": {
+			chunk(`{"content":"Hi.","tool_calls":[{"function":{"name":"chat_react","arguments":"{\"signal\""}}]}`, "null"),
+			chunk(`{"tool_calls":[{"function":{"name":"chat_react","arguments":":\"done\"}"}}]}`, "null"), end, done,
+		},
+		"legacy function_call": {
+			chunk(`{"role":"assistant","content":null,"function_call":{"name":"chat_react","arguments":"{\"signal\""}}`, "null"),
+			chunk(`{"content":"Hi.","function_call":{"arguments":":\"done\"}"}}`, `"function_call"`), done,
+		},
+		"a whole answer without finish_reason": {
+			`{"choices":[{"message":{"role":"assistant","content":"Hi.","tool_calls":[{"function":{"name":"chat_react","arguments":{"signal":"done"}}}]}}]}`,
+		},
+	} {
+		alone(t, "openai", func(r rig) {
+			_, h := r.start(nil, Events(events...), r.say("ok"))
+			tools := &harnesstest.Tools{}
+			out, err := h.Turn(t.Context(), turn("x"), tools)
+			if err != nil || out.FinalText != "ok" || out.Usage.Rounds != 2 {
+				t.Errorf("%s: %+v, %v", name, out, err)
+			} else if calls := tools.Calls(); len(calls) != 1 || calls[0].Name != "chat.react" || calls[0].Arguments["signal"] != "done" {
+				t.Errorf("%s: calls %v", name, calls)
+			}
+		})
+	}
+}
+
+// TestAModelWithoutTools is asked without them, and its log says so once; what a
+// conversation has of tools is left out.
+func TestAModelWithoutTools(t *testing.T) {
+	for _, refusal := range []http.HandlerFunc{
+		Status(400, `{"error":{"message":"registry.ollama.ai/library/gemma:2b does not support tools","type":"api_error"}}`),
+		Status(400, `{"object":"error","message":"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set","code":400}`),
+		Status(500, `{"error":{"code":500,"message":"tools param requires --jinja flag","type":"server_error"}}`),
+		Status(404, `{"error":{"message":"No endpoints found that support tool use.","code":404}}`),
+	} {
+		alone(t, "openai", func(r rig) {
+			var told strings.Builder
+			api, h := r.start(func(o *model.Options) {
+				log := zerolog.New(&told)
+				o.Log, o.History = &log, r.history(10)
+			}, r.call("a", "chat_react", `{}`), r.say("before"), refusal, r.say("after"), r.say("again"))
+			for _, want := range []string{"before", "after", "again"} {
+				if out, err := h.Turn(t.Context(), turn("x"), &harnesstest.Tools{}); err != nil || out.FinalText != want {
+					t.Fatalf("%+v, %v", out, err)
+				}
+			}
+			last := api.Requests()[4].Body
+			if sent := fmt.Sprint(last); last["tools"] != nil || strings.Contains(sent, "tool_call") || !strings.Contains(sent, "before") || strings.Count(told.String(), "takes no tools") != 1 {
+				t.Errorf("sent %s, told %s", sent, told.String())
+			}
+		})
+	}
+}
+
+// TestAWebPageIsNoAnswer: it is not asked for again.
+func TestAWebPageIsNoAnswer(t *testing.T) {
+	each(t, func(r rig) {
+		api, h := r.start(nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprint(w, "<html><body>Open WebUI</body></html>")
+		})
+		if _, err := h.Turn(r.Context(), turn("x"), nil); !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), "check --base-url") || len(api.Requests()) != 1 {
+			r.Errorf("%v", err)
 		}
 	})
 }
