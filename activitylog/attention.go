@@ -50,7 +50,9 @@ type AttentionRecord struct {
 	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
 	Model          string   `json:"model,omitempty"`
 	InputTokens    int64    `json:"inputTokens,omitempty"`
+	CachedTokens   int64    `json:"cachedTokens,omitempty"` // of InputTokens
 	OutputTokens   int64    `json:"outputTokens,omitempty"`
+	USD            float64  `json:"usd,omitempty"`
 	Bound          int64    `json:"bound,omitempty"` // of a budget
 
 	Granted *bool  `json:"granted,omitempty"` // of a claim

@@ -204,8 +204,7 @@ func TestADeletedLogIsCreatedAnew(t *testing.T) {
 	running(t, w)
 	w.Append(numbered(0))
 	mustSync(t, w)
-	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
-		t.Fatal(err)
+	for os.RemoveAll(filepath.Dir(path)) != nil { // the writer may be making a file there
 	}
 	w.Append(numbered(1))
 	mustSync(t, w)

@@ -140,7 +140,7 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 		if n := len(a.MergedEventIDs); n > 1 {
 			line += fmt.Sprintf(", for %d events at once", n)
 		}
-		return line + because
+		return line + cost(a) + because
 	case activitylog.RecordRefusal:
 		return "refused: " + a.Tool + because
 	case activitylog.RecordDisposition:
@@ -161,6 +161,22 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 	default:
 		return "recorded " + a.Event + because
 	}
+}
+
+// cost says what a turn took, where its harness told.
+func cost(a *activitylog.AttentionRecord) string {
+	if a.InputTokens+a.OutputTokens == 0 {
+		return ""
+	}
+	said := fmt.Sprintf(", %d tokens in", a.InputTokens)
+	if a.CachedTokens > 0 {
+		said += fmt.Sprintf(" (%d of them cached)", a.CachedTokens)
+	}
+	said += fmt.Sprintf(" and %d out", a.OutputTokens)
+	if a.USD > 0 {
+		said += fmt.Sprintf(", %.4g US dollars", a.USD)
+	}
+	return said
 }
 
 func brief(a *activitylog.AttentionRecord) string {

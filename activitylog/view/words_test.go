@@ -145,6 +145,10 @@ func TestARecordInWords(t *testing.T) {
 			record{Event: "turn", State: "failed", Attempt: 2, MergedEventIDs: []string{"a", "b"}, Reason: "r"},
 			"turn failed (attempt 2), for 2 events at once, because r", "turn failed",
 		},
+		{
+			record{Event: "turn", State: "finished", InputTokens: 100, CachedTokens: 60, OutputTokens: 7, USD: 0.0025},
+			"turn finished, 100 tokens in (60 of them cached) and 7 out, 0.0025 US dollars", "turn finished",
+		},
 		{record{Event: "refusal", Tool: "chat.react", Reason: "left"}, "refused: chat.react, because left", "refusal: left"},
 		{record{Event: "disposition", Disposition: "ignored"}, "ended: ignored", "ignored"},
 		{record{Event: "disposition", Disposition: "ignored", Reason: "ambient"}, "ended: ignored, because ambient", "ignored: ambient"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	"hubbub/peers/system"
 	"hubbub/peers/tg"
 	"hubbub/peers/tg/botapi"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -272,12 +274,17 @@ func agentLog(data, name string) string {
 // milliseconds.
 const undecided = 30 * time.Second
 
-// examineMailboxes looks for agents that take events and decide on none.
+// examineMailboxes looks for agents that take events and decide on none, and for those
+// whose turns fail.
 func examineMailboxes(ctx context.Context, data string, now time.Time) (findings []tg.Finding) {
 	for _, pattern := range []string{"agent-*.db", "agents/*/agent-*.db", "chorus/*/agent-*.db"} {
 		files, _ := fs.Glob(os.DirFS(data), pattern) // the only error is that of a bad pattern
 		for _, file := range files {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "agent-"), ".db")
+			if reason, failed, from, err := agent.Failing(ctx, filepath.Join(data, file)); err == nil && failed > 0 {
+				findings = append(findings, warning(fmt.Sprintf("Every turn of agent:%s has failed since %s (%d): %s",
+					name, from.Local().Format("2 Jan 15:04"), failed, cmp.Or(text.Line(reason), "no reason was kept.")), "More about it: "+agentLog(data, name)+"."))
+			}
 			count, since, err := agent.Undecided(ctx, filepath.Join(data, file))
 			if err != nil || count == 0 || now.Sub(since) < undecided {
 				continue // another finding says that it may not be read

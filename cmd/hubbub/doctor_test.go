@@ -47,6 +47,21 @@ func TestDoctorFindsAgentsThatDecideNothing(t *testing.T) {
 		!strings.Contains(found[0].Says, "wait for it: 2.") || !strings.Contains(found[0].Advice, log) {
 		t.Errorf("an hour later: %+v", found)
 	}
+	fail := func(turn, state string, at time.Time) {
+		_, err := db.ExecContext(t.Context(), `INSERT INTO turns (turn_id, event_id, merged, chat, place, author, mode, state, seq, rank, ended_at, body)
+			VALUES (?, '', '[]', '', '', '', '', ?, 0, 0, ?, 'the key is refused')`, turn, state, at.UnixMicro())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fail("t1", "finished", noon)
+	fail("t2", "failed", noon.Add(time.Second))
+	fail("t3", "failed", noon.Add(2*time.Second))
+	if found := examineMailboxes(t.Context(), data, noon); len(found) != 1 || found[0].Level != tg.LevelWarning ||
+		!strings.HasSuffix(found[0].Says, "(2): the key is refused") || !strings.Contains(found[0].Advice, log) {
+		t.Errorf("turns that fail: %+v", found)
+	}
+	fail("t4", "finished", noon.Add(3*time.Second))
 	if err := os.Remove(log); err != nil {
 		t.Fatal(err)
 	}

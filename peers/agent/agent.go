@@ -49,6 +49,13 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	return mailbox.Undecided(ctx, path)
 }
 
+// Failing returns why the last turn of the agent failed whose database a file is, how
+// many have failed since one ended well, and since when; 0 where the last one ended well.
+// It changes nothing there.
+func Failing(ctx context.Context, path string) (reason string, count int, since time.Time, err error) {
+	return mailbox.Failing(ctx, path)
+}
+
 // New makes the agent of an identity ("agent:lead") on a database of Open, whose
 // turns h runs. It does no I/O and starts nothing. Several agents may run in one
 // program.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
+
+	"github.com/rs/zerolog"
 )
 
 const told = "I could not answer this message. Please send it again, or ask somebody else."
@@ -132,6 +135,55 @@ func TestACutAnswerSaysSo(t *testing.T) {
 		w.sleep(5 * time.Second)
 		if len(w.replies) != 1 || !strings.HasPrefix(w.replies[0].Text, "first, and second\n") || !strings.Contains(w.replies[0].Text, "Cut here") {
 			t.Errorf("replies: %+v", w.replies)
+		}
+	})
+}
+
+// TestAFailureSaysInTheChatWhatHelps: what sending again cannot mend is not asked to be
+// sent again, and nothing of the operator's settings is told. The agent's log has each
+// reason once, and how often it came.
+func TestAFailureSaysInTheChatWhatHelps(t *testing.T) {
+	var lines strings.Builder
+	log := zerolog.New(&lines)
+	failure := fmt.Errorf("%w: %w", harness.ErrPermanent, &harness.ToldError{Told: "The key is refused.", Err: errors.New("https://x/v1 answered 401 (check KEY)")})
+	s := newStub(func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		return harness.Outcome{State: harness.Finished, FinalText: "well"}, failure
+	})
+	inWorld(t, s, &agent.Options{Log: &log}, func(t *testing.T, w *world) {
+		for i := range 10 {
+			w.say(dm(fmt.Sprint("e", i), fmt.Sprint("help me ", i)))
+			w.sleep(5 * time.Second)
+		}
+		w.wantTexts(slices.Repeat([]string{"The key is refused."}, 10)...)
+		reason, count, since, err := agent.Failing(t.Context(), w.path)
+		if err != nil || count != 10 || !strings.Contains(reason, "check KEY") || time.Since(since) > time.Minute {
+			t.Errorf("its database says %q, %d since %s, %v", reason, count, since, err)
+		}
+		failure = nil
+		w.say(dm("last", "help me"))
+		w.sleep(5 * time.Second)
+		if _, count, _, err := agent.Failing(t.Context(), w.path); err != nil || count != 0 {
+			t.Errorf("after a good turn: %d, %v", count, err)
+		}
+		if got := lines.String(); strings.Count(got, "turn failed") != 2 || !strings.Contains(got, `"times":1,"message":"turn failed"`) ||
+			!strings.Contains(got, `"times":10,"message":"turn failed"`) || !strings.Contains(got, `"times":10,"message":"turns end well again"`) {
+			t.Errorf("its log:\n%s", got)
+		}
+		w.replies = nil
+		for i, c := range []struct {
+			failure error
+			want    string
+		}{
+			{fmt.Errorf("%w: no such program /x", harness.ErrPermanent), "I cannot answer as I am set up. Whoever runs me has to mend that; sending this again does not help."},
+			{fmt.Errorf("%w: 500 tokens", harness.ErrBudget), "I could not finish an answer within what one turn may take. Please ask for less at once."},
+			{errors.New("odd"), told},
+		} {
+			failure = c.failure
+			w.say(dm(fmt.Sprint("f", i), fmt.Sprint("and now ", i)))
+			w.sleep(5 * time.Second)
+			if n := len(w.replies); n != i+1 || w.replies[i].Text != c.want {
+				t.Errorf("%v: told %v", c.failure, w.replies)
+			}
 		}
 	})
 }

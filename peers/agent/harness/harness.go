@@ -46,6 +46,19 @@ func (e *LaterError) Error() string { return fmt.Sprintf("%v: %v", ErrTemporary,
 // Unwrap returns ErrTemporary and the cause.
 func (e *LaterError) Unwrap() []error { return []error{ErrTemporary, e.Err} }
 
+// A ToldError says in words for the people of a chat why a turn failed. They hold no
+// address, name of a key or other setting: those are for the operator, in Err.
+type ToldError struct {
+	Told string // a sentence
+	Err  error
+}
+
+// Error returns the text of the cause.
+func (e *ToldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ToldError) Unwrap() error { return e.Err }
+
 // A Harness runs turns. Its methods may be called from any goroutine; turns of
 // different conversations run at the same time, turns of one conversation are
 // started by the agent one after another.
@@ -139,7 +152,9 @@ type Outcome struct {
 type Usage struct {
 	Model        string
 	InputTokens  int64
+	CachedTokens int64 // of InputTokens: those that came out of the provider's cache
 	OutputTokens int64
+	USD          float64
 	Rounds       int // requests to the model, retries not counted
 	ToolCalls    int
 }

@@ -206,6 +206,20 @@ func Undecided(ctx context.Context, path string) (count int, since time.Time, er
 	return count, one(tx, atColumn, `SELECT coalesce(min(received_at), 0)`+from, Stored), tx.Err()
 }
 
+// Failing is agent.Failing.
+func Failing(ctx context.Context, path string) (reason string, count int, since time.Time, err error) {
+	db, err := store.Attach(path)
+	if err != nil {
+		return "", 0, since, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	tx := store.On(ctx, db)
+	const failed = ` FROM turns WHERE state = 'failed' AND ended_at > (SELECT coalesce(max(ended_at), 0) FROM turns WHERE state = 'finished')`
+	count = store.Value[int](tx, `SELECT count(*)`+failed)
+	reason = store.Value[string](tx, `SELECT coalesce((SELECT body`+failed+` ORDER BY ended_at DESC LIMIT 1), '')`)
+	return reason, count, one(tx, atColumn, `SELECT coalesce(min(ended_at), 0)`+failed), tx.Err()
+}
+
 // A timeColumn stores a time as microseconds since 1970, the zero time as 0.
 type timeColumn struct{ t *time.Time }
 

@@ -35,10 +35,12 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 	})
 }
 
+// NotAnswered tells who was owed an answer that there is none, where it may be worth
+// another try.
+const NotAnswered = "I could not answer this message. Please send it again, or ask somebody else."
+
 // GiveUp ends an event that got no answer. Whoever was owed one is told once.
-func (tx *Tx) GiveUp(e *Entry, reason string) {
-	tx.GiveUpTelling(e, reason, "I could not answer this message. Please send it again, or ask somebody else.")
-}
+func (tx *Tx) GiveUp(e *Entry, reason string) { tx.GiveUpTelling(e, reason, NotAnswered) }
 
 // GiveUpTelling is GiveUp with the words of the notice.
 func (tx *Tx) GiveUpTelling(e *Entry, reason, notice string) {

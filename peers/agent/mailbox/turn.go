@@ -144,11 +144,13 @@ type TurnRecord struct {
 
 // A Cost is what a finished turn took.
 type Cost struct {
-	Model        string `json:"model,omitempty"`
-	InputTokens  int64  `json:"inputTokens,omitempty"`
-	OutputTokens int64  `json:"outputTokens,omitempty"`
-	ToolCalls    int    `json:"toolCalls,omitempty"`
-	DurationMS   int64  `json:"durationMs,omitempty"`
+	Model        string  `json:"model,omitempty"`
+	InputTokens  int64   `json:"inputTokens,omitempty"`
+	CachedTokens int64   `json:"cachedTokens,omitempty"` // of the input: out of the provider's cache
+	OutputTokens int64   `json:"outputTokens,omitempty"`
+	USD          float64 `json:"usd,omitempty"` // as the provider tells it
+	ToolCalls    int     `json:"toolCalls,omitempty"`
+	DurationMS   int64   `json:"durationMs,omitempty"`
 }
 
 // MoveTurn stores a turn in another state and records it. A turn that never started

@@ -50,13 +50,14 @@ type Options struct {
 
 // A Runner runs the turns of one agent.
 type Runner struct {
-	box     *mailbox.Mailbox
-	harness harness.Harness
-	kit     *tools.Kit
-	broker  Broker
-	opts    Options
-	runs    runs
-	wake    chan struct{}
+	box      *mailbox.Mailbox
+	harness  harness.Harness
+	kit      *tools.Kit
+	broker   Broker
+	opts     Options
+	runs     runs
+	failures failures
+	wake     chan struct{}
 
 	downSince time.Time // when the harness stopped being ready; zero while it is. Used only by Run
 }

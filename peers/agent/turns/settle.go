@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -13,6 +14,8 @@ import (
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
+
+	"github.com/rs/zerolog"
 )
 
 // maxFailure bounds what is recorded of a failure, in bytes.
@@ -80,7 +83,8 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 		tx.Move(e, mailbox.Acknowledge, "signal "+string(signal))
 	}
 	u := outcome.Usage
-	tx.Finish(t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, ToolCalls: u.ToolCalls})
+	tx.After(func() { r.failures.over(r.opts.Log) })
+	tx.Finish(t, e, mailbox.Cost{Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, USD: u.USD, ToolCalls: u.ToolCalls})
 }
 
 // sendFinalText answers an event with a final text, as far as policy permits. One that
@@ -119,16 +123,72 @@ func (r *Runner) fail(tx *mailbox.Tx, t *mailbox.Turn, failure error) {
 		tx.MoveTurn(t, mailbox.TurnQueued, reason, mailbox.Cost{})
 		return
 	}
+	t.Body = reason
 	tx.MoveTurn(t, mailbox.TurnFailed, reason, mailbox.Cost{})
+	if !stopped {
+		tx.After(func() { r.failures.note(r.opts.Log, t.ID, reason) })
+	}
 	switch {
 	case settled:
 	case stopped:
 		tx.GiveUp(e, "the agent stopped after the turn had acted")
-	case errors.Is(failure, harness.ErrUnreached):
-		tx.GiveUpTelling(e, reason, protocol.PeerID(r.opts.Self.ID).Name()+" could not be reached, so this message was not delivered to it.")
 	default:
-		tx.GiveUp(e, reason)
+		tx.GiveUpTelling(e, reason, r.noticeOf(failure))
 	}
+}
+
+// noticeOf is what the people of a chat read of a failure.
+func (r *Runner) noticeOf(failure error) string {
+	told, known := errors.AsType[*harness.ToldError](failure)
+	switch {
+	case known:
+		return told.Told
+	case errors.Is(failure, harness.ErrUnreached):
+		return protocol.PeerID(r.opts.Self.ID).Name() + " could not be reached, so this message was not delivered to it."
+	case errors.Is(failure, harness.ErrBudget):
+		return "I could not finish an answer within what one turn may take. Please ask for less at once."
+	case errors.Is(failure, harness.ErrPermanent):
+		return "I cannot answer as I am set up. Whoever runs me has to mend that; sending this again does not help."
+	default:
+		return mailbox.NotAnswered
+	}
+}
+
+// failures keeps the log of an agent short whose turns fail again and again: each
+// reason is told when it is new, and then counted.
+type failures struct {
+	mu     sync.Mutex // guards the fields below
+	reason string
+	count  int
+}
+
+// note tells of a failed turn: the first of its reason, the tenth, the hundredth and so on.
+func (f *failures) note(log *zerolog.Logger, turnID, reason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if reason != f.reason {
+		f.reason, f.count = reason, 0
+	}
+	if f.count++; f.count == 1 || isPowerOfTen(f.count) {
+		log.Warn().Str("turn", turnID).Str("reason", reason).Int("times", f.count).Msg("turn failed")
+	}
+}
+
+// over tells that a turn ended well after others had failed.
+func (f *failures) over(log *zerolog.Logger) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count > 0 {
+		log.Info().Str("reason", f.reason).Int("times", f.count).Msg("turns end well again")
+	}
+	f.reason, f.count = "", 0
+}
+
+func isPowerOfTen(n int) bool {
+	for n%10 == 0 && n > 1 {
+		n /= 10
+	}
+	return n == 1
 }
 
 // retryAt returns when a turn that failed for now may run again: after a pause that

@@ -43,6 +43,9 @@ func (c *collector) fill(o *harness.Outcome) {
 	o.Usage = harness.Usage{Model: "acp", Rounds: 1, ToolCalls: c.calls}
 	if c.usage != nil {
 		o.Usage.InputTokens, o.Usage.OutputTokens = int64(c.usage.InputTokens), int64(c.usage.OutputTokens)
+		if cached := c.usage.CachedReadTokens; cached != nil {
+			o.Usage.CachedTokens = int64(*cached)
+		}
 	}
 }
 

@@ -82,7 +82,8 @@ type reply struct {
 	Truncated bool // cut by the token limit
 	Paused    bool // the API ended it in between and wants to be asked again with it
 
-	InputTokens, OutputTokens int64 // 0 if the API did not tell
+	InputTokens, CachedTokens, OutputTokens int64 // 0 if the API did not tell
+	USD                                     float64
 }
 
 // finish returns the whole answer. Calls without an id get one; those of an answer that

@@ -126,10 +126,10 @@ func (anthropic) read(a *answer, data []byte) error {
 		a.stop(e.StopReason)
 		a.whole, a.last = true, true
 		if e.Usage != nil {
-			a.InputTokens, a.OutputTokens = e.Usage.input(), e.Usage.OutputTokens
+			e.Usage.into(a)
 		}
 	case e.Type == "message_start":
-		a.InputTokens, a.OutputTokens = e.Message.Usage.input(), e.Message.Usage.OutputTokens
+		e.Message.Usage.into(a)
 	case e.Type == "content_block_start":
 		return e.ContentBlock.begin(a, e.Index)
 	case e.Type == "content_block_delta":
@@ -160,6 +160,7 @@ func (b *anthropicPart) begin(a *answer, index int) error {
 	return a.begin(&index, &part{isCall: b.Type == "tool_use", call: call{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}})
 }
 
-func (u anthropicUsage) input() int64 {
-	return u.InputTokens + u.CacheCreationTokens + u.CacheReadTokens
+func (u anthropicUsage) into(a *answer) {
+	a.InputTokens = u.InputTokens + u.CacheCreationTokens + u.CacheReadTokens
+	a.CachedTokens, a.OutputTokens = u.CacheReadTokens, u.OutputTokens
 }

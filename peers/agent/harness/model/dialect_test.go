@@ -47,6 +47,8 @@ const (
 const (
 	inputTokens  = 100
 	outputTokens = 7
+	cachedTokens = 60
+	usd          = 0.0025 // OpenRouter tells it
 )
 
 // Words returns the text in one piece.
@@ -103,7 +105,7 @@ func openaiEvents(s said) []string {
 	return append(events, written(object{"choices": []any{}, "usage": openaiUsage}), "[DONE]")
 }
 
-var openaiUsage = object{"prompt_tokens": inputTokens, "completion_tokens": outputTokens}
+var openaiUsage = object{"prompt_tokens": inputTokens, "completion_tokens": outputTokens, "prompt_tokens_details": object{"cached_tokens": cachedTokens}, "cost": usd}
 
 func openaiWhole(text string) string {
 	return written(object{"choices": []any{object{"index": 0, "message": object{"content": text}, "finish_reason": "stop"}}, "usage": openaiUsage})
@@ -140,7 +142,7 @@ func anthropicEvents(s said) []string {
 		add("content_block_stop", object{"index": index})
 		index++
 	}
-	add("message_start", object{"message": object{"usage": object{"input_tokens": inputTokens - 80, "cache_read_input_tokens": 80, "output_tokens": 1}}})
+	add("message_start", object{"message": object{"usage": object{"input_tokens": inputTokens - cachedTokens, "cache_read_input_tokens": cachedTokens, "output_tokens": 1}}})
 	add("ping", object{})
 	if len(s.Text) > 0 {
 		var deltas []object

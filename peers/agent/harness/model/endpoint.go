@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/harness"
+
 	"github.com/tmaxmax/go-sse"
 )
 
@@ -81,7 +83,8 @@ func (h *Harness) askOnce(ctx context.Context, body any, onText func(string)) (*
 	s.body = response.Body
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) //nolint:errcheck // "" is not JSON
 	if mediaType == "text/html" {
-		return nil, &requestError{Err: fmt.Errorf("%s answered with a web page (check --base-url, which includes the version such as /v1)", h.opts.BaseURL)}
+		err := fmt.Errorf("%s answered with a web page (check --base-url, which includes the version such as /v1)", h.opts.BaseURL)
+		return nil, &requestError{Err: &harness.ToldError{Told: toldSettings, Err: err}}
 	}
 	a := &answer{onText: onText, byIndex: map[int]*part{}}
 	for data, err := range s.events(mediaType == "application/json") {

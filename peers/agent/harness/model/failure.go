@@ -103,29 +103,39 @@ func (s *stream) refused(response *http.Response) error {
 	return err
 }
 
+// What the people of a chat are told of failures that sending again does not mend.
+const (
+	toldAccount  = "I cannot answer: the account that pays for my model has no credit left. Whoever runs me has to top it up; sending this again does not help."
+	toldKey      = "I cannot answer: the key of my model is refused. Whoever runs me has to mend that; sending this again does not help."
+	toldSettings = "I cannot answer: my model is not where I was told to look for it. Whoever runs me has to mend that; sending this again does not help."
+	toldRefused  = "I cannot answer this: my model refuses the request. Whoever runs me can see why; sending this again does not help."
+)
+
 // errorOf says what a status and the API's own words mean for the turn.
 func (s *stream) errorOf(status int, what string, f failure) *requestError {
 	said := text.Clip(text.Line(harness.Redact(f.Message, s.key)), 400) // in this order: half a key would not be found
 	at := fmt.Sprintf("%s %s: %s", s.h.opts.BaseURL, what, cmp.Or(said, http.StatusText(status)))
-	permanent := func(advice string) *requestError {
-		return &requestError{Err: fmt.Errorf("%s (%s)", at, advice)}
+	permanent := func(told, advice string) *requestError {
+		return &requestError{Err: &harness.ToldError{Told: told, Err: fmt.Errorf("%s (%s)", at, advice)}}
 	}
 	switch {
 	case tooLong(status, f):
-		return &requestError{TooLong: true, Err: fmt.Errorf("%s (the event is longer than the model can read)", at)}
+		long := permanent("This is longer than my model can read. Please send less at once.", "the event is longer than the model can read")
+		long.TooLong = true
+		return long
 	case f.Code == "insufficient_quota" || f.Type == "insufficient_quota" || f.Type == "billing_error" || status == http.StatusPaymentRequired:
-		return permanent("the account has no credit left; top it up or use another key in " + s.h.keyName)
+		return permanent(toldAccount, "the account has no credit left; top it up or use another key in "+s.h.keyName)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return permanent("check " + s.h.keyName + " or " + s.h.keyName + "_FILE")
+		return permanent(toldKey, "check "+s.h.keyName+" or "+s.h.keyName+"_FILE")
 	case status == http.StatusNotFound:
-		return permanent("check --model and --base-url, which includes the version such as /v1")
+		return permanent(toldSettings, "check --model and --base-url, which includes the version such as /v1")
 	case status >= 300 && status < 400:
-		return permanent("redirects are not followed; set --base-url to the address where the API is")
+		return permanent(toldSettings, "redirects are not followed; set --base-url to the address where the API is")
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests, status >= 500 && status != http.StatusNotImplemented:
 		return &requestError{Retry: true, Err: errors.New(at)}
 	default:
-		refused := permanent("the API refuses the request; does it take chat tools and streaming?")
+		refused := permanent(toldRefused, "the API refuses the request; does it take chat tools and streaming?")
 		refused.Refused = true
 		return refused
 	}

@@ -94,7 +94,10 @@ func TestTextThatEndsTheTurnIsReturned(t *testing.T) {
 		if err != nil || out.FinalText != "The deploy is green." || out.State != harness.Finished {
 			r.Fatalf("%+v, %v", out, err)
 		}
-		want := harness.Usage{Model: "test-model", InputTokens: 100, OutputTokens: 7, Rounds: 1}
+		want := harness.Usage{Model: "test-model", InputTokens: 100, CachedTokens: 60, OutputTokens: 7, Rounds: 1}
+		if r.Name == "openai" {
+			want.USD = usd
+		}
 		if out.Usage != want {
 			r.Errorf("usage %+v", out.Usage)
 		}
@@ -215,6 +218,9 @@ func TestPermanentErrorsSayWhatToCheckAndHideTheKey(t *testing.T) {
 			_, err := h.Turn(r.Context(), turn("x"), &harnesstest.Tools{})
 			if !errors.Is(err, harness.ErrPermanent) || !strings.Contains(err.Error(), c.want) || len(api.Requests()) != 1 {
 				r.Errorf("%s: err = %v after %d requests, want permanent with %q", name, err, len(api.Requests()), c.want)
+			}
+			if told, ok := errors.AsType[*harness.ToldError](err); !ok || strings.Contains(told.Told, api.URL) || strings.Contains(told.Told, r.keyName) {
+				r.Errorf("%s: the chat is told %+v", name, told)
 			}
 			if strings.Contains(err.Error(), secret[:7]) || strings.Contains(err.Error(), "wxyz") {
 				r.Errorf("%s: the key is in the error: %v", name, err)

@@ -15,12 +15,16 @@ type (
 		Choices []struct {
 			Index        int          `json:"index"`
 			Delta        openaiPiece  `json:"delta"`
-			Message      *openaiPiece `json:"message"` // of an answer in one piece
+			Message      *openaiPiece `json:"message"`       // of an answer in one piece
 			FinishReason string       `json:"finish_reason"` // some endpoints never say it
 		} `json:"choices"`
 		Usage *struct {
 			PromptTokens     int64 `json:"prompt_tokens"`
 			CompletionTokens int64 `json:"completion_tokens"`
+			PromptDetails    struct {
+				CachedTokens int64 `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+			Cost float64 `json:"cost"` // OpenRouter: in US dollars
 		} `json:"usage"`
 	}
 	openaiPiece struct {
@@ -202,7 +206,8 @@ func (*openai) read(a *answer, data []byte) error {
 		return err
 	}
 	if c.Usage != nil {
-		a.InputTokens, a.OutputTokens = c.Usage.PromptTokens, c.Usage.CompletionTokens
+		a.InputTokens, a.CachedTokens, a.OutputTokens = c.Usage.PromptTokens, c.Usage.PromptDetails.CachedTokens, c.Usage.CompletionTokens
+		a.USD = c.Usage.Cost
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {

@@ -143,7 +143,9 @@ func (r *run) count(request *request, reply *reply) {
 		reply.OutputTokens = int64(len(reply.Text) / 4)
 	}
 	r.usage.InputTokens += reply.InputTokens
+	r.usage.CachedTokens += reply.CachedTokens
 	r.usage.OutputTokens += reply.OutputTokens
+	r.usage.USD += reply.USD
 }
 
 // answer runs the calls of one answer in order. Calls that the turn's end
