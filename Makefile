@@ -1,6 +1,6 @@
 # The commands of this repository. `make` lists them.
 
-.PHONY: help build test quick lint size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents generate package package-check mcp-conformance test-console soak lint-deep clean
+.PHONY: help build test quick lint size demo run bench chaos fuzz mutate conformance test-systemd test-deb test-partition test-slow-disk test-power-cut test-agents test-models generate package package-check mcp-conformance test-console soak lint-deep clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -58,6 +58,9 @@ test-power-cut: build ## each new file and folder has its folder synced (needs s
 
 test-agents: ## coding agents from npm behind hubbub-agent, against scripted models (1 GB in the cache folder)
 	@scripts/test-agents
+
+test-models: ## the model harness against Ollama, built from its Go module, with a tiny model (needs g++)
+	@scripts/test-models
 
 test-deb: ## the package in a booted systemd: install, run, watchdog, upgrade, remove (needs root)
 	@scripts/test-deb

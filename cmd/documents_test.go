@@ -54,6 +54,7 @@ var handlings = map[string]handling{
 	"make soak":            {elsewhere: "minutes; for a moment in CI", file: "scripts/brief", text: "make soak"},
 	"make test-console":    {elsewhere: "it wants chromium and npm, which .ci/run gets", file: ".ci/run", text: "scripts/test-console.sh"},
 	"make mcp-conformance": {elsewhere: "a suite from npm", file: "Makefile", text: "scripts/mcp-conformance.sh"},
+	"make test-models":     {elsewhere: "a C++ compiler, and minutes", file: "Makefile", text: "scripts/test-models"},
 	"make test-agents":     {elsewhere: "a gigabyte from npm, and half an hour", file: "Makefile", text: "scripts/test-agents"},
 	"make package":         {elsewhere: "minutes", file: "scripts/brief", text: "make package"},
 

@@ -1,0 +1,243 @@
+package model_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/model"
+
+	"github.com/rs/zerolog"
+)
+
+// TestOllama runs the harness against a real local server, with a model that is made
+// here: one that calls a tool and answers with its result, and the same one without tools.
+// `make test-models` builds the server; HUBBUB_OLLAMA is its program.
+func TestOllama(t *testing.T) {
+	program := os.Getenv("HUBBUB_OLLAMA")
+	if program == "" {
+		t.Skip("HUBBUB_OLLAMA is not set; run make test-models")
+	}
+	address := serveOllama(t, program)
+	for name, c := range map[string]struct {
+		template string
+		answer   string
+		calls    []string
+		learned  bool
+	}{
+		"tools":    {toolTemplate, tinySays, []string{"chat.react"}, false},
+		"no tools": {`{{ .System }} {{ .Prompt }}` + afterResult, tinySays, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			tinyModel(t, filepath.Join(folder, "tiny.gguf"))
+			file := fmt.Sprintf("FROM ./tiny.gguf\nTEMPLATE \"\"\"%s\"\"\"\nPARAMETER temperature 0\n", c.template)
+			if err := os.WriteFile(filepath.Join(folder, "Modelfile"), []byte(file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			id := "tiny-" + strings.ReplaceAll(name, " ", "-")
+			create := exec.CommandContext(t.Context(), program, "create", id, "-f", "Modelfile")
+			create.Dir, create.Env = folder, append(os.Environ(), "OLLAMA_HOST="+address)
+			if out, err := create.CombinedOutput(); err != nil {
+				t.Fatalf("creating the model: %v\n%s", err, out)
+			}
+			var told bytes.Buffer
+			log := zerolog.New(&told)
+			h := model.OpenAI(&model.Options{BaseURL: "http://" + address + "/v1", Model: id, Log: &log})
+			tools := &harnesstest.Tools{}
+			out, err := h.Turn(t.Context(), turn("hello"), tools)
+			if err != nil || strings.TrimSpace(out.FinalText) != c.answer || !slices.Equal(tools.Called(), c.calls) || out.Usage.InputTokens == 0 {
+				t.Errorf("%+v, %v, calls %v", out, err, tools.Called())
+			}
+			if learned := strings.Contains(told.String(), "takes no tools"); learned != c.learned {
+				t.Errorf("told %s", told.String())
+			}
+		})
+	}
+	h := model.OpenAI(&model.Options{BaseURL: "http://" + address + "/v1", Model: "missing"})
+	if _, err := h.Turn(t.Context(), turn("hello"), nil); err == nil || !strings.Contains(err.Error(), "--model") {
+		t.Errorf("a model that is not there: %v", err)
+	}
+	h = model.OpenAI(&model.Options{BaseURL: "http://" + address, Model: "missing"})
+	if _, err := h.Turn(t.Context(), turn("hello"), nil); err == nil || !strings.Contains(err.Error(), "--base-url") {
+		t.Errorf("a base URL without its version: %v", err)
+	}
+}
+
+// serveOllama runs the server on a free port until the test ends.
+func serveOllama(t *testing.T, program string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = l.Addr().String()
+	l.Close()
+	said := &words{wanted: "Listening on", come: make(chan struct{})}
+	serve := exec.CommandContext(t.Context(), program, "serve")
+	serve.Env = append(os.Environ(), "OLLAMA_HOST="+address, "OLLAMA_MODELS="+t.TempDir(), "HOME="+t.TempDir())
+	serve.Stdout, serve.Stderr = said, said
+	serve.Cancel = func() error { return serve.Process.Signal(os.Interrupt) }
+	serve.WaitDelay = 10 * time.Second
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if serve.Wait(); t.Failed() { //nolint:errcheck // it was interrupted
+			t.Log(said.all.String())
+		}
+	})
+	select {
+	case <-said.come:
+	case <-time.After(time.Minute):
+		t.Fatal("Ollama did not start in a minute")
+	}
+	return address
+}
+
+// words are what a program says; come is closed once the wanted ones are among them. One
+// goroutine writes them, and they are read when it has ended.
+type words struct {
+	all    bytes.Buffer
+	wanted string
+	come   chan struct{}
+}
+
+// Write takes what a program says next.
+func (w *words) Write(p []byte) (int, error) {
+	before := strings.Contains(w.all.String(), w.wanted)
+	w.all.Write(p)
+	if !before && strings.Contains(w.all.String(), w.wanted) {
+		close(w.come)
+	}
+	return len(p), nil
+}
+
+// What the tiny model reads last, and says then.
+const (
+	afterPrompt = "U"
+	afterResult = "T"
+	tinyCalls   = `<tool_call>{"name": "chat_react", "arguments": {"text": "seen"}}</tool_call>`
+	tinySays    = "Hello from a tiny model."
+)
+
+// toolTemplate says to the server how its model is shown tools, and how it calls them.
+const toolTemplate = `{{ range .Tools }}{{ . }}{{ end }}{{ range .Messages }}{{ .Content }}` +
+	`{{ if .ToolCalls }}<tool_call>{{ range .ToolCalls }}{"name": "{{ .Function.Name }}", "arguments": {{ .Function.Arguments }}}{{ end }}</tool_call>{{ end }}` +
+	`{{ if eq .Role "tool" }}` + afterResult + `{{ else }}` + afterPrompt + `{{ end }}{{ end }}`
+
+// tinyModel writes a llama of one layer that does nothing: what it says next depends on
+// the last token alone. After afterPrompt it says tinyCalls, after anything else tinySays.
+func tinyModel(t *testing.T, path string) {
+	t.Helper()
+	const width, hidden, end, call, say = 32, 64, 2, 259, 260
+	tokens, kinds := []string{"<unk>", "<s>", "</s>"}, []int32{2, 3, 3}
+	for b := range 256 {
+		tokens, kinds = append(tokens, fmt.Sprintf("<0x%02X>", b)), append(kinds, 6)
+	}
+	tokens = append(tokens, tinyCalls, tinySays, afterPrompt, afterResult)
+	kinds = append(kinds, 1, 1, 1, 1)
+	n := len(tokens)
+	class := func(token int) int { // what is said next depends on it
+		switch {
+		case token == call || token == say:
+			return 1
+		case tokens[token] == afterPrompt:
+			return 2
+		}
+		return 0
+	}
+	embedding, output := make([]float32, n*width), make([]float32, n*width)
+	for token := range n {
+		embedding[token*width+class(token)] = 1
+	}
+	for c, token := range []int{say, end, call} {
+		output[token*width+c] = 10
+	}
+	ones := slices.Repeat([]float32{1}, width)
+
+	var file bytes.Buffer
+	put := func(values ...any) {
+		for _, v := range values {
+			if s, ok := v.(string); ok {
+				binary.Write(&file, binary.LittleEndian, uint64(len(s))) //nolint:errcheck // memory
+				file.WriteString(s)
+			} else if err := binary.Write(&file, binary.LittleEndian, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tensors := []struct {
+		name   string
+		shape  []uint64
+		values []float32
+	}{
+		{"token_embd.weight", []uint64{width, uint64(n)}, embedding},
+		{"output_norm.weight", []uint64{width}, ones},
+		{"output.weight", []uint64{width, uint64(n)}, output},
+		{"blk.0.attn_norm.weight", []uint64{width}, ones},
+		{"blk.0.attn_q.weight", []uint64{width, width}, nil},
+		{"blk.0.attn_k.weight", []uint64{width, width}, nil},
+		{"blk.0.attn_v.weight", []uint64{width, width}, nil},
+		{"blk.0.attn_output.weight", []uint64{width, width}, nil},
+		{"blk.0.ffn_norm.weight", []uint64{width}, ones},
+		{"blk.0.ffn_gate.weight", []uint64{width, hidden}, nil},
+		{"blk.0.ffn_up.weight", []uint64{width, hidden}, nil},
+		{"blk.0.ffn_down.weight", []uint64{hidden, width}, nil},
+	}
+	const u32, i32, f32, text, list = 4, 5, 6, 8, 9 // types of GGUF
+	file.WriteString("GGUF")
+	put(uint32(3), uint64(len(tensors)), uint64(18)) // the last is the number of settings
+	put("general.architecture", uint32(text), "llama")
+	for key, value := range map[string]uint32{
+		"general.file_type": 0, "llama.block_count": 1, "llama.context_length": 65536, "llama.embedding_length": width, "llama.feed_forward_length": hidden,
+		"llama.attention.head_count": 2, "llama.attention.head_count_kv": 2, "llama.rope.dimension_count": width / 2, "llama.vocab_size": uint32(n),
+		"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": end, "tokenizer.ggml.unknown_token_id": 0,
+	} {
+		put(key, uint32(u32), value)
+	}
+	put("llama.attention.layer_norm_rms_epsilon", uint32(f32), float32(1e-5))
+	put("tokenizer.ggml.model", uint32(text), "llama")
+	put("tokenizer.ggml.tokens", uint32(list), uint32(text), uint64(n))
+	for _, s := range tokens {
+		put(s)
+	}
+	put("tokenizer.ggml.token_type", uint32(list), uint32(i32), uint64(n), kinds)
+	put("tokenizer.ggml.scores", uint32(list), uint32(f32), uint64(n), make([]float32, n))
+	offset := uint64(0)
+	sizes := make([]uint64, len(tensors))
+	for i, tensor := range tensors {
+		count := uint64(1)
+		for _, d := range tensor.shape {
+			count *= d
+		}
+		sizes[i] = count
+		put(tensor.name, uint32(len(tensor.shape)), tensor.shape, uint32(0), offset)
+		offset += (count*4 + 31) / 32 * 32
+	}
+	pad := func() { file.Write(make([]byte, (32-file.Len()%32)%32)) }
+	pad()
+	for i, tensor := range tensors {
+		values := tensor.values
+		if values == nil {
+			values = make([]float32, sizes[i])
+		}
+		for _, v := range values {
+			put(math.Float32bits(v))
+		}
+		pad()
+	}
+	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
