@@ -46,7 +46,7 @@ type AttentionRecord struct {
 	TurnID         string   `json:"turnId,omitempty"` // of a turn
 	Attempt        int      `json:"attempt,omitempty"`
 	Mode           string   `json:"mode,omitempty"`
-	State          string   `json:"state,omitempty"` // started, then one of accepted, finished, failed, cancelled, interrupted
+	State          string   `json:"state,omitempty"` // perhaps waiting; started, then one of accepted, finished, failed, cancelled, interrupted
 	MergedEventIDs []string `json:"mergedEventIds,omitempty"`
 	Model          string   `json:"model,omitempty"`
 	InputTokens    int64    `json:"inputTokens,omitempty"`

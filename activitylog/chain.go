@@ -184,7 +184,7 @@ type Turns[T any] map[string]T
 func (t Turns[T]) Follow(agent string, r *AttentionRecord, start T) (begun T, ended bool) {
 	key := agent + " " + r.TurnID
 	switch {
-	case r.Event != RecordTurn, r.State == "accepted": // it goes on
+	case r.Event != RecordTurn, r.State == "accepted", r.State == "waiting": // it goes on
 		return begun, false
 	case r.State != "started":
 		begun, ended = t[key]

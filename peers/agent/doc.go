@@ -15,7 +15,7 @@
 //     (event, sourceId, sequence).
 //   - Order: events are decided in the order in which they were stored. Turns of one
 //     conversation and thread run one after another, those of different places at the
-//     same time, at most Options.Parallel.
+//     same time, at most Options.Parallel, half of them in one chat.
 //   - Ends: every event gets exactly one final disposition; claimed and deferred may
 //     come before it. A deferred event comes back as another turn of the same event: at
 //     its eta if that can be read, else after Options.DeferFor, doubled each time, at
@@ -48,7 +48,8 @@
 // attention_decision (one more after an edit or a granted claim); each run of a harness
 // has {"event":"turn","eventId","mergedEventIds","agent","turnId", "attempt","mode",
 // "state":"started"} and then one of the states accepted, finished, failed, cancelled or
-// interrupted (interrupted: it runs again). An event whose id is in no started turn is a
+// interrupted (interrupted: it runs again). A turn that waits for others to end has the
+// state waiting before, once. An event whose id is in no started turn is a
 // turn avoided. Records are sent at least once: those of one messageId are one.
 //
 // Beside attention_decision, turn, disposition and refusal there are: claim (granted or

@@ -45,7 +45,7 @@ type Options struct {
 	WorkspaceID string // told to the collaboration broker
 	WakePolicy  string // "auto" (default) or "manual"
 
-	Parallel   int           // turns at once; default 8
+	Parallel   int           // turns at once, half of them in one chat; default 8
 	MaxOpen    int           // open events of one chat; default 1000
 	MaxTries   int           // of a turn that fails for now; default 3
 	Retention  time.Duration // of closed events; default 30 days

@@ -374,3 +374,40 @@ func TestAModeThatIsGoneIsNoFailure(t *testing.T) {
 		w.wantDispositions("e1 responded")
 	})
 }
+
+// TestAChatThatHangsLeavesTheOthersRoom: eight threads of one chat whose turns hang get half
+// of the turns, those that wait are on record, once, and another chat is answered at once.
+func TestAChatThatHangsLeavesTheOthersRoom(t *testing.T) {
+	s := newStub(nil)
+	s.turn = func(ctx context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if tn.Chat == "tg:42" {
+			return holding(ctx, tn, tools)
+		}
+		return answering("here")(ctx, tn, tools)
+	}
+	inWorld(t, s, &agent.Options{Deadline: 10 * time.Minute}, func(t *testing.T, w *world) {
+		for i := range 8 {
+			w.say(inThread(post(fmt.Sprint("e", i), "@lead look at this"), fmt.Sprint("T", i)))
+			w.sleep(5 * time.Second)
+		}
+		w.sayIn("tg:43", in(dm("other", "are you there?"), "43", "dm"))
+		w.sleep(10 * time.Second)
+		w.wantTexts("here")
+		waiting, started := 0, 0
+		for _, state := range w.turnStates() {
+			if strings.HasSuffix(state, " waiting") {
+				waiting++
+			}
+			if strings.HasSuffix(state, " started") {
+				started++
+			}
+		}
+		if waiting != 4 || started != 5 {
+			t.Errorf("%d turns wait on record, %d started: %q", waiting, started, w.turnStates())
+		}
+		w.sleep(20 * time.Minute)
+		if n := len(s.seen()); n != 9 {
+			t.Errorf("%d turns ran in the end, want 9", n)
+		}
+	})
+}

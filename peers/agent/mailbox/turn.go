@@ -137,7 +137,7 @@ type TurnRecord struct {
 	TurnID         string          `json:"turnId"`
 	Attempt        int             `json:"attempt"`
 	Mode           string          `json:"mode"`  // immediate, buffered, notify or digest
-	State          string          `json:"state"` // started, accepted, finished, failed, cancelled, interrupted
+	State          string          `json:"state"` // waiting, started, accepted, finished, failed, cancelled, interrupted
 	Reason         string          `json:"reason,omitempty"`
 	Cost
 }
@@ -175,6 +175,9 @@ func (tx *Tx) MoveTurn(t *Turn, to TurnState, reason string, cost Cost) {
 		recordTurn(tx, t, word, reason, cost)
 	}
 }
+
+// Waits records, once, that a queued turn cannot start for now.
+func (tx *Tx) Waits(t *Turn, reason string) { recordTurn(tx, t, "waiting", reason, Cost{}) }
 
 // Redeliver records that a harness delivers a running turn once more.
 func (tx *Tx) Redeliver(t *Turn, attempt int) {

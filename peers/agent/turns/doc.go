@@ -6,7 +6,8 @@
 //
 //   - Order: one goroutine decides, composes and starts turns, events in the order in
 //     which they were stored. Turns of one conversation and thread run one after
-//     another, those of different places at the same time, at most Options.Parallel.
+//     another, those of different places at the same time, at most Options.Parallel, half of them in one chat. One that has to wait
+//     for that is recorded as waiting, once.
 //   - Crashes: a turn that produced an outbound action is never run again; one that
 //     was cut short before runs again with a higher attempt.
 //   - Deadlines: a turn ends at its deadline, all its tries together; what a harness

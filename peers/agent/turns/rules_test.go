@@ -144,8 +144,8 @@ func TestPlacesOfTurns(t *testing.T) {
 			t.Errorf("for %s, %s is held by %q; want %q", c[1], c[0], got, c[2])
 		}
 	}
-	if rs.busy() != 1 {
-		t.Errorf("%d turns are busy; want the one that was not accepted", rs.busy())
+	if all, there := rs.busy("tg:1"); all != 1 || there != 0 {
+		t.Errorf("%d turns are busy, %d in another chat; want the one that was not accepted", all, there)
 	}
 	why := errors.New("because")
 	for id, want := range map[string][2]bool{"t1": {true, false}, "t2": {true, true}, "t9": {false, true}} {
@@ -183,5 +183,20 @@ func TestPlacesOfTurns(t *testing.T) {
 	enter3()
 	if again, _ := rs.lineUp("p"); !open(third) || again != nil {
 		t.Error("a place remembers those who have entered")
+	}
+}
+
+// TestOneChatLeavesTheOthersRoom: one chat gets half of the turns, at least one.
+func TestOneChatLeavesTheOthersRoom(t *testing.T) {
+	for _, c := range []struct {
+		all, there, most int
+		want             string
+	}{
+		{0, 0, 8, ""}, {7, 3, 8, ""}, {4, 4, 8, "4 turns of this chat run, and one chat gets no more"}, {8, 0, 8, "all 8 turns that may run at once do"},
+		{0, 0, 1, ""}, {1, 0, 1, "all 1 turns that may run at once do"}, {1, 1, 3, "1 turn of this chat run, and one chat gets no more"},
+	} {
+		if got := full(c.all, c.there, c.most); got != c.want {
+			t.Errorf("%d run, %d here, %d may: %q", c.all, c.there, c.most, got)
+		}
 	}
 }

@@ -3,13 +3,16 @@ package turns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
+	"hubbub/protocol"
 	"hubbub/protocol/retry"
+	"hubbub/protocol/text"
 )
 
 // errDeadline is the cause with which a turn ends that took too long.
@@ -21,6 +24,7 @@ var errWithdrawn = errors.New("the message was edited, deleted or continued befo
 // A run is a turn in the hands of the harness.
 type run struct {
 	place    string // held while the turn runs; empty: none
+	chat     protocol.Topic
 	cancel   context.CancelCauseFunc
 	accepted bool // a program has it; its place is free for others
 }
@@ -52,16 +56,32 @@ func (rs *runs) stop(id string, why error) (running, tell bool) {
 	return r != nil, r == nil || r.accepted
 }
 
-// busy counts the turns that have not been accepted.
-func (rs *runs) busy() (n int) {
+// busy counts the turns that have not been accepted, in all chats and in one.
+func (rs *runs) busy(chat protocol.Topic) (all, there int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, r := range rs.byID {
-		if !r.accepted {
-			n++
+		if r.accepted {
+			continue
+		}
+		if all++; r.chat == chat {
+			there++
 		}
 	}
-	return n
+	return all, there
+}
+
+// full says why no more turns may start in a chat of which that many run, or returns "": one
+// chat gets at most half of them, so that one that hangs leaves the others room.
+func full(all, there, most int) string {
+	switch half := max(1, most/2); {
+	case all >= most:
+		return fmt.Sprintf("all %d turns that may run at once do", most)
+	case there >= half:
+		return fmt.Sprintf("%s of this chat run, and one chat gets no more", text.Count(half, "turn"))
+	default:
+		return ""
+	}
 }
 
 // holder returns the turn that holds a place, or "". A turn that a goroutine has not
@@ -136,13 +156,20 @@ func requeue(tx *mailbox.Tx, t *mailbox.Turn) {
 // startTurns starts what is due and has its place free, the most pressing first.
 func (r *round) startTurns() {
 	now := time.Now()
+	noted := r.waiting
+	r.waiting = map[string]bool{}
 	for _, t := range r.TurnsIn(mailbox.TurnQueued) {
 		urgent := t.Rank == mailbox.RankUrgent
 		holder := r.runs.holder(t.Place, t.ID)
+		all, there := r.runs.busy(t.Chat)
+		wait := full(all, there, r.opts.Parallel)
 		switch {
 		case t.NotBefore.After(now):
 			r.due(t.NotBefore)
-		case r.runs.busy() >= r.opts.Parallel && !urgent: // a turn that ends pokes the loop
+		case wait != "" && !urgent: // a turn that ends pokes the loop
+			if r.waiting[t.ID] = true; !noted[t.ID] && holder == "" {
+				r.inTurn("noting that the turn "+t.ID+" waits", t.ID, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) { tx.Waits(t, wait) })
+			}
 		case holder != "" && urgent && r.caps.Injection.Interrupt:
 			r.preempt(holder)
 		case holder == "":
@@ -199,7 +226,7 @@ func (r *round) startTurn(id string) {
 	}
 	r.opts.Crash("started")
 	turnCtx, cancel := context.WithCancelCause(r.work)
-	held := &run{place: j.turn.Place, cancel: cancel}
+	held := &run{place: j.turn.Place, chat: j.turn.Chat, cancel: cancel}
 	var after <-chan struct{}
 	entered := func() {}
 	if r.opts.OwnTime {

@@ -34,7 +34,7 @@ type Options struct {
 	DigestEvery   time.Duration // 0 = no digests
 	Budget        attention.Budget
 	ReadsSystem   bool          // see harness.Capabilities
-	Parallel      int           // turns at once
+	Parallel      int           // turns at once; half of them in one chat
 	MaxTries      int           // of a turn that fails for now
 	FirstRetry    time.Duration // before a failed turn runs again, doubling
 
@@ -59,6 +59,7 @@ type Runner struct {
 	failures failures
 	wake     chan struct{}
 
+	waiting   map[string]bool // turns that could not start when Run looked last. Used only by Run
 	downSince time.Time // when the harness stopped being ready; zero while it is. Used only by Run
 }
 
@@ -80,7 +81,10 @@ func (r *Runner) Poke() {
 }
 
 // Busy reports whether a turn is with the harness that is not in its own time.
-func (r *Runner) Busy() bool { return r.runs.busy() > 0 }
+func (r *Runner) Busy() bool {
+	all, _ := r.runs.busy("")
+	return all > 0
+}
 
 // Run takes events to turns until ctx ends, or until the harness can never work. It
 // waits for the turns that it started, whose contexts end with work. Recover must
