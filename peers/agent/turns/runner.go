@@ -60,7 +60,7 @@ type Runner struct {
 	wake     chan struct{}
 
 	waiting   map[string]bool // turns that could not start when Run looked last. Used only by Run
-	downSince time.Time // when the harness stopped being ready; zero while it is. Used only by Run
+	downSince time.Time       // when the harness stopped being ready; zero while it is. Used only by Run
 }
 
 // New returns the runner of a mailbox whose turns h runs with the tools of kit.
