@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -345,5 +346,30 @@ func TestAnOlderEditChangesNothing(t *testing.T) {
 		if n := len(w.stub.seen()); n != 1 {
 			t.Errorf("%d turns; want 1", n)
 		}
+	})
+}
+
+// TestAnAnswerToTheOldWordsIsRefused: a program that accepted a message, and answers it when an
+// edit has been stored and delivered anew, but not yet accepted, answers what nobody says any
+// more. Its answer to the newest words is sent.
+func TestAnAnswerToTheOldWordsIsRefused(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "deploy to staging"))
+		w.sleep(5 * time.Second)
+		w.say(edit(dm("e1", "deploy to production"), "deploy to production", 2))
+		w.sleep(5 * time.Second)
+		answer := func(overtaken bool, text string) harness.Result {
+			ctx := harness.WithOvertaken(t.Context(), func() bool { return overtaken })
+			return w.tools().Call(ctx, "chat.send_message", json.RawMessage(`{"inReplyTo":"e1","text":"`+text+`"}`))
+		}
+		if r := answer(true, "staging it is"); !r.IsError || !strings.Contains(r.Text(), "message changed") {
+			t.Errorf("an answer to the old words: %s", r.Text())
+		}
+		if r := answer(false, "production it is"); r.IsError {
+			t.Errorf("an answer to the newest words: %s", r.Text())
+		}
+		w.sleep(5 * time.Second)
+		w.wantTexts("production it is")
+		w.wantDispositions("e1 responded")
 	})
 }

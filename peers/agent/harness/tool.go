@@ -20,6 +20,20 @@ type Tools interface {
 	Call(ctx context.Context, name string, arguments json.RawMessage) Result
 }
 
+type overtakenKey struct{}
+
+// WithOvertaken lets the tools of a call ask, when they act, whether it came from before a
+// change of its event that the program has not taken yet.
+func WithOvertaken(ctx context.Context, overtaken func() bool) context.Context {
+	return context.WithValue(ctx, overtakenKey{}, overtaken)
+}
+
+// Overtaken is what WithOvertaken gave; false without it.
+func Overtaken(ctx context.Context) bool {
+	overtaken, ok := ctx.Value(overtakenKey{}).(func() bool)
+	return ok && overtaken()
+}
+
 // A Tool describes one tool as MCP does.
 type Tool struct {
 	Name         string          `json:"name"` // "chat.send_message"

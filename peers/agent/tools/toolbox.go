@@ -271,7 +271,7 @@ func (b *Toolbox) look(tx *mailbox.Tx, id string) *try {
 		return t
 	}
 	t.event, t.turn = e, turn
-	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled) {
+	if turn != nil && e.Open() && (turn.State == mailbox.TurnWithdrawn || turn.State == mailbox.TurnCancelled || harness.Overtaken(tx.Context())) {
 		t.refuse(cancelled)
 	}
 	return t

@@ -64,6 +64,7 @@ type Harness struct {
 	pending  []*delivery                     // not yet accepted, in order of sequence
 	accepted *harness.Recent[string, string] // turn id -> request id of the accepted delivery
 	tokens   *harness.Recent[string, string] // event, request and idempotency ids -> turn id
+	changed  *harness.Recent[string, bool]   // ids of turns that were withdrawn from this run of the program, and not accepted since
 	requests int                             // number of request ids given
 }
 
@@ -73,7 +74,7 @@ var _ harness.Harness = (*Harness)(nil)
 func New(argv []string, opts *Options) *Harness {
 	return &Harness{
 		argv: argv, opts: opts.withDefaults(), life: child.NewLife[session](), wake: make(chan struct{}, 1),
-		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096),
+		accepted: harness.NewRecent[string, string](1024), tokens: harness.NewRecent[string, string](4096), changed: harness.NewRecent[string, bool](1024),
 	}
 }
 
@@ -126,6 +127,9 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (h
 func (h *Harness) Cancel(turnID, reason string) {
 	h.mu.Lock()
 	request, known := h.accepted.Take(turnID)
+	if known {
+		h.changed.Put(turnID, true)
+	}
 	h.mu.Unlock()
 	if live := h.life.Live(); known && live != nil {
 		live.cancelled(request, reason)
@@ -137,8 +141,19 @@ func (h *Harness) withdraw(d *delivery, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if live := h.life.Live(); h.settleLocked(d, cause) && live != nil && d.sentTo == live {
+		h.changed.Put(d.turn.ID, true)
 		live.cancelled(d.lastID, cause.Error())
 	}
+}
+
+// overtaken reports whether the event that a tool call names was withdrawn from the program,
+// which has accepted no newer words of it.
+func (h *Harness) overtaken(event string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	turn, _ := h.tokens.Get(event)
+	changed, _ := h.changed.Get(turn)
+	return changed
 }
 
 // settle ends a delivery; nil means accepted.
@@ -221,6 +236,7 @@ func (h *Harness) acceptedLocked(id string) {
 	for _, d := range h.pending {
 		if slices.Contains(d.ids, id) {
 			h.accepted.Put(d.turn.ID, id)
+			h.changed.Take(d.turn.ID)
 			h.settleLocked(d, nil)
 			h.poke() // the window has room
 			return

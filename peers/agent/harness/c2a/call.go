@@ -66,6 +66,8 @@ func (s *session) callTool(ctx context.Context, f *frame, tools harness.Tools) {
 	s.mu.Lock()
 	s.running[id] = cancel
 	s.mu.Unlock()
+	event := f.event()
+	ctx = harness.WithOvertaken(ctx, func() bool { return f.overtaken || s.h.overtaken(event) })
 	result := tools.Call(ctx, params.Name, arguments)
 	s.mu.Lock()
 	delete(s.running, id)

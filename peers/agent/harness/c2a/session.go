@@ -2,6 +2,7 @@ package c2a
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +50,7 @@ func (h *Harness) serve(ctx context.Context, process *child.Process, host harnes
 	}
 	h.mu.Lock()
 	s.initID = h.requestIDLocked("initialize")
+	h.changed = harness.NewRecent[string, bool](1024)
 	h.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.writeLoop(ctx) })
@@ -261,6 +263,7 @@ func (s *session) receive(f *frame) {
 	case f.Method == nil:
 		s.answered(f)
 	case f.hasID():
+		f.overtaken = s.h.overtaken(f.event())
 		select {
 		case s.calls <- f:
 		default:
@@ -318,6 +321,20 @@ type frame struct {
 	Params json.RawMessage `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  *jsonrpc.Error  `json:"error"`
+
+	overtaken bool // of a tool call: its event was withdrawn when the call came
+}
+
+// event returns the event that a tool call names, or "".
+func (f *frame) event() string {
+	var params struct {
+		Arguments struct {
+			EventID   string `json:"eventId"`
+			InReplyTo string `json:"inReplyTo"`
+		} `json:"arguments"`
+	}
+	json.Unmarshal(f.Params, &params) //nolint:errcheck // what cannot be read names none, and is refused later
+	return cmp.Or(params.Arguments.EventID, params.Arguments.InReplyTo)
 }
 
 // parseFrame reads a line. The error says why the line is not a JSON-RPC message.

@@ -59,3 +59,54 @@ func TestAnInterruptNeedsCancellation(t *testing.T) {
 		}
 	}
 }
+
+// TestACallFromBeforeAChangeIsTold: whatever the order of an edit, of the program's answers and
+// of its calls, a call counts only if the program had accepted the newest words before.
+func TestACallFromBeforeAChangeIsTold(t *testing.T) {
+	line := func(s *session, line string) *frame {
+		f, err := parseFrame([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.receive(f)
+		return f
+	}
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{"inReplyTo":"e1","text":"old"}}}`
+	accept := func(s *session, id string) {
+		line(s, `{"jsonrpc":"2.0","id":"`+id+`","result":{"accepted":true}}`)
+	}
+	for name, withdraw := range map[string]func(h *Harness, d *delivery){
+		"accepted":     func(h *Harness, d *delivery) { h.acceptedLocked("d1"); h.Cancel("t1", "edited") },
+		"not answered": func(h *Harness, d *delivery) { h.withdraw(d, errNotReading) },
+	} {
+		h := New([]string{"program"}, nil)
+		s := &session{h: h, out: make(chan []byte, 8), calls: make(chan *frame, 8), agreed: &negotiated{}}
+		h.life.Set(s)
+		deliver := func(id string) *delivery {
+			d := &delivery{turn: &harness.Turn{ID: "t1", Event: harness.Event{EventID: "e1"}}, ids: []string{id}, lastID: id, sentTo: s, done: make(chan struct{})}
+			h.enqueueLocked(d)
+			return d
+		}
+		first := deliver("d1")
+		if f := line(s, call); f.overtaken || h.overtaken(f.event()) {
+			t.Errorf("%s: a call about the first words is refused", name)
+		}
+		withdraw(h, first)
+		if f := line(s, call); !f.overtaken || !h.overtaken(f.event()) {
+			t.Errorf("%s: a call after the change is taken", name)
+		}
+		deliver("d2")
+		accept(s, "d1") // too late
+		queued := line(s, call)
+		if !queued.overtaken {
+			t.Errorf("%s: a call before the newer words were accepted is taken", name)
+		}
+		accept(s, "d2")
+		if h.overtaken("e1") || !queued.overtaken {
+			t.Errorf("%s: after the acceptance, calls are refused, or one from before is taken", name)
+		}
+		if f := line(s, call); f.overtaken {
+			t.Errorf("%s: a call about the newest words is refused", name)
+		}
+	}
+}
