@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,12 +11,15 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -497,5 +501,71 @@ func TestTheBearerSubprotocolIsEchoed(t *testing.T) {
 	defer resp.Body.Close()
 	if got := resp.Header.Get("Sec-WebSocket-Protocol"); resp.StatusCode != http.StatusSwitchingProtocols || got != offered {
 		t.Errorf("%d, subprotocol %q; want 101 and the offered one", resp.StatusCode, got)
+	}
+}
+
+// A slowClient is the connection of a client that has not read what it was sent before:
+// whatever answers it waits until it reads, as with the HTTP server of net/http.
+type slowClient struct {
+	net.Conn
+	header http.Header
+}
+
+func (c *slowClient) Header() http.Header { return c.header }
+
+func (c *slowClient) WriteHeader(status int) {
+	fmt.Fprintf(c.Conn, "HTTP/1.1 %d X\r\n", status) //nolint:errcheck // the test reads it or not
+	c.header.Write(c.Conn)                           //nolint:errcheck // the same
+	io.WriteString(c.Conn, "\r\n")                   //nolint:errcheck // the same
+}
+
+func (c *slowClient) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return c.Conn, bufio.NewReadWriter(bufio.NewReader(c.Conn), bufio.NewWriter(c.Conn)), nil
+}
+
+// TestAStalledUpgradeHoldsUpNobodyAndOutlivesNoToken: clients ask for upgrades and do not
+// read the answers. Others connect all the same; and a client that reads on after its
+// token was revoked has no session.
+func TestAStalledUpgradeHoldsUpNobodyAndOutlivesNoToken(t *testing.T) {
+	b, file, tokens := credentialed(t, bridge, spawner)
+	var stalled []net.Conn
+	for range 2 * runtime.GOMAXPROCS(0) {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		stalled = append(stalled, ours)
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)
+		for name, value := range map[string]string{
+			"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+			"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Authorization": "Bearer " + tokens["tg"],
+		} {
+			r.Header.Set(name, value)
+		}
+		go b.Server().Handler().ServeHTTP(&slowClient{theirs, http.Header{}}, r)
+	}
+	one := make([]byte, 1)
+	for _, s := range stalled { // each is answered, and no more than a byte of it is read
+		if _, err := io.ReadFull(s, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live := join(t, b, tokens["tg"], "tg:bot", "tg:*")
+	if _, err := file.Revoke("tg", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := live.read(); wire.CloseCode(err) != wire.ClosePolicy {
+		t.Fatalf("the live session: %v; want close code 1008", err)
+	}
+	for _, s := range stalled {
+		in := bufio.NewReader(s)
+		for line := ""; line != "\r\n"; {
+			var err error
+			if line, err = in.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		frame := make([]byte, 4)
+		if _, err := io.ReadFull(in, frame); err != nil || frame[0] != 0x88 || int(frame[2])<<8|int(frame[3]) != wire.ClosePolicy {
+			t.Errorf("the stalled upgrade goes on with % x, %v; want a close frame with 1008", frame, err)
+		}
 	}
 }

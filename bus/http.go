@@ -50,18 +50,16 @@ func (srv *Server) root(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusUnauthorized, err.Error())
 		return
 	}
-	arrivals <- struct{}{}
 	stream, err := wire.Accept(w, r, bearerSubprotocol(r), srv.wire())
-	<-arrivals
 	if err != nil {
 		return // answered
 	}
 	srv.start(stream, r.RemoteAddr, credential) // returning frees what the HTTP server keeps of the connection
 }
 
-// arrivals bounds the upgrades at once: when thousands arrive together, the connected peers
-// must not wait behind all of them for a processor.
-var arrivals = make(chan struct{}, runtime.GOMAXPROCS(0))
+// upgrades bounds those that use a processor at once: when thousands arrive together, the
+// connected peers must not wait behind all of them.
+var upgrades = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // httpErrors writes the HTTP server's messages, such as failed TLS handshakes, to the
 // program's log.

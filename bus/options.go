@@ -92,7 +92,7 @@ func (o *Options) withDefaults() Options {
 
 func (srv *Server) wire() *wire.Options {
 	o := &srv.options
-	return &wire.Options{MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer, Cut: srv.cut}
+	return &wire.Options{MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer, Upgrades: upgrades, Cut: srv.cut}
 }
 
 // A Log takes the rows of the activity log. See *activitylog.Writer, which is one, for

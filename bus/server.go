@@ -252,6 +252,7 @@ func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant
 	err := s.account.enter(at)
 	if err == nil {
 		if srv.admitSession(s) {
+			srv.recheckNew(s)
 			return s
 		}
 		s.account.leave()
@@ -259,6 +260,20 @@ func (srv *Server) enter(stream jsonrpc.Stream, remote string, credential *grant
 	}
 	stream.Close(wire.CloseTryLater, err.Error())
 	return nil
+}
+
+// recheckNew ends a session whose credential was revoked while its upgrade was under way:
+// the sweep saw the change before it could see the session.
+func (srv *Server) recheckNew(s *session) {
+	file := srv.options.Credentials
+	if file == nil || file.Open() {
+		return
+	}
+	if _, err := s.recheck(file); err != nil {
+		b := srv.newBatch()
+		s.evict(b, wire.ClosePolicy, err.Error())
+		b.flush()
+	}
 }
 
 func (srv *Server) admitSession(s *session) bool {

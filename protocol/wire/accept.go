@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -26,15 +27,26 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 	if subprotocol != "" {
 		accept.Subprotocols = []string{subprotocol}
 	}
+	if o.Upgrades != nil {
+		o.Upgrades <- struct{}{}
+	}
 	conn, err := websocket.Accept(h, r, accept)
+	if o.Upgrades != nil {
+		<-o.Upgrades
+	}
 	if err != nil {
+		return nil, err
+	}
+	if err := h.answer(); err != nil {
+		conn.CloseNow() //nolint:errcheck // it ends either way
 		return nil, err
 	}
 	return newWebSocket(conn, h.conn, h.in, o), nil
 }
 
 // A hijacker gives the library a connection that gathers writes, and buffers as small as
-// an idle connection should have.
+// an idle connection should have. It holds the answer to the upgrade back: a client that
+// has read nothing of earlier answers makes that write wait.
 type hijacker struct {
 	http.ResponseWriter
 	options *Options
@@ -46,6 +58,25 @@ const (
 	readBuffer  = 64  // for frames that are not taken from the input directly
 	writeBuffer = 128 // holds any control frame, so that the gathering connection gets it whole
 )
+
+// WriteHeader implements http.ResponseWriter.
+func (h *hijacker) WriteHeader(status int) {
+	if status != http.StatusSwitchingProtocols {
+		h.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// answer writes the answer to the upgrade.
+func (h *hijacker) answer() error {
+	head := bytes.NewBufferString("HTTP/1.1 101 Switching Protocols\r\n")
+	h.Header().Write(head) //nolint:errcheck // it never fails
+	head.WriteString("\r\n")
+	h.conn.SetWriteDeadline(time.Now().Add(h.options.WriteTimeout)) //nolint:errcheck // the write fails then
+	if _, err := h.conn.Write(head.Bytes()); err != nil {
+		return err
+	}
+	return h.conn.SetWriteDeadline(time.Time{})
+}
 
 // Hijack implements http.Hijacker.
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -23,6 +23,10 @@ type Options struct {
 	WriteTimeout time.Duration // a side that takes nothing for this long is slow; default 10 s
 	MaxBuffered  int           // reading stops while more bytes than this wait to be sent; default 8 MiB
 
+	// Upgrades holds a place for each upgrade that uses the processor, if it is not nil.
+	// Those that wait for the network have none.
+	Upgrades chan struct{}
+
 	// Cut is closed when streams must end at once: a slow side then gets no last
 	// words. It may be nil.
 	Cut <-chan struct{}
