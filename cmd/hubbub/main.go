@@ -45,6 +45,7 @@ var constructors = []func() *cobra.Command{
 	newBench,
 	newChorusCommand,
 	newWorkCommand,
+	newDecisions,
 	newWhoCommand,
 	newConfig,
 	newBackup,

@@ -114,6 +114,10 @@
 //	claim.release       {eventId, token, answered?} -> {claim}
 //	claim.decline       {eventId} -> {claim}
 //	claim.get*          {eventId} -> {claim}; not_found: nobody ever claimed it
+//	decision.ask*       {id, tool, arguments?, digest, eventId?, chat?, mayDecide, expiresAt, default? deny|allow} -> {decision}
+//	decision.decide     {id, verdict allow|deny, scope? once|session|always, by?} -> {decision}
+//	decision.cancel, .revoke {id, reason?} -> {decision}; decision.get* {id} -> {decision}
+//	decision.list*      {state?, page} -> {decisions, next}
 //	events.list*        {after: seq, limit?} -> {events: [{seq, id, type, source, target, payload, metadata, at}], next: seq | null}
 //	wake.explain*       {messageId | workItemId | questionId} -> {rule, outcome, targetAgentId?, endpointId?, candidates, reason, wake | null}
 //	prompt.contract*    {agentId, harnessType?, conversationId?, workItemId?} -> {contract, agentId, sections}
@@ -160,6 +164,16 @@
 // that is open, waiting or in review, of questions not yet closed, and the agents of
 // flights that never began, if nothing happened to them for --stale-after, once per
 // such period.
+//
+// # Decisions
+//
+// A decision is what a person decides for an agent: whether a tool may run with one set of
+// arguments, which stand there without secrets, and whole by their hash. It is pending,
+// then allowed, denied, expired or cancelled; what is allowed for longer than once may be
+// revoked. Who decides is one of mayDecide, or a person at the command line; never an
+// agent, but the one that asked passes on what people say in its chat (by). The first
+// verdict counts, and the same one again changes nothing. What nobody decides before
+// expiresAt takes its default. Who asked gets collab.decision.updated.
 //
 // # What an agent does
 //

@@ -51,7 +51,12 @@ func TestTheLogAloneGivesTheState(t *testing.T) {
 				}
 				return p
 			},
-			"question.ask":        func() m { return m{"id": id("q"), "title": "t", "askedOfId": name("asked")} },
+			"question.ask": func() m { return m{"id": id("q"), "title": "t", "askedOfId": name("asked")} },
+			"decision.ask": func() m {
+				return m{"id": id("d"), "tool": "shell", "digest": "x", "mayDecide": []string{"tg:7"}, "expiresAt": "2026-06-01T12:30:00.000Z"}
+			},
+			"decision.decide":     func() m { return m{"id": id("d"), "verdict": "allow", "scope": "always"} },
+			"decision.revoke":     func() m { return m{"id": id("d")} },
 			"question.answer":     func() m { return m{"id": id("q"), "answer": "x"} },
 			"question.close":      func() m { return m{"id": id("q")} },
 			"question.reopen":     func() m { return m{"id": id("q")} },

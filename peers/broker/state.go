@@ -63,10 +63,12 @@ type deliveryState struct {
 	wokenBy    *shelf[int64]                // the event that woke a delivery
 }
 
-// A claimState is the claims on events.
+// A claimState is the claims on events, and what people decide.
 type claimState struct {
 	claims   *shelf[*collab.Claim]
 	counters *shelf[int64] // of which the one is the newest claim's token
+
+	decisions *shelf[*collab.Approval]
 }
 
 const claimToken = "claim token"
@@ -104,7 +106,7 @@ func newState(from *shelves) *state {
 		deliveryState: deliveryState{
 			newShelf[*collab.Delivery]("delivery", from), map[protocol.PeerID][]string{}, newShelf[int64]("woken", from),
 		},
-		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from)},
+		claimState: claimState{newShelf[*collab.Claim]("claim", from), newShelf[int64]("counter", from), newShelf[*collab.Approval]("decision", from)},
 	}
 }
 
@@ -139,6 +141,7 @@ func (s *state) read(now time.Time) {
 	s.flights.read()
 	s.claims.read()
 	s.counters.read()
+	s.decisions.read()
 }
 
 // hear notes that an endpoint was heard of, if it is online.
@@ -178,6 +181,9 @@ var folds = func() map[string]fold {
 	on(m, (*state).foldFlight, collab.EventFlight)
 	on(m, (*state).foldBinding, collab.EventBinding)
 	on(m, (*state).foldClaim, collab.EventClaimGranted, collab.EventClaimContended, collab.EventClaimOffered, collab.EventClaimAnswered)
+	on(m, func(s *state, e collab.Event, a collab.Approval) {
+		s.decisions.put(a.ID, &a, "", a.Open(), e.Seq)
+	}, collab.EventDecisionAsked, collab.EventDecisionChanged)
 	return m
 }()
 

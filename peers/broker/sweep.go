@@ -41,10 +41,11 @@ func (b *Broker) clockLoop(ctx context.Context) error {
 }
 
 // sweep does what only the clock makes due: it expires endpoints that fell silent
-// and claims that ran out and, if thorough, wakes for work that waits for too long.
+// claims and decisions that ran out and, if thorough, wakes for work that waits for too long.
 func (t *tx) sweep(thorough bool) {
 	t.expireEndpoints()
 	t.expireClaims()
+	expireDecisions(t)
 	if thorough {
 		t.sweepStale()
 		t.prune()
@@ -61,6 +62,11 @@ func (t *tx) nextDue() (next time.Time) {
 	}
 	for _, id := range t.claims.open() {
 		due(collab.ParseTime(t.claims.get(id).ExpiresAt))
+	}
+	for _, id := range t.decisions.open() {
+		if d := t.decisions.get(id); d.State == collab.ApprovalPending {
+			due(collab.ParseTime(d.ExpiresAt))
+		}
 	}
 	for _, e := range t.endpoints {
 		if e.Status == collab.StatusOnline {

@@ -35,6 +35,8 @@ var (
 	EventClaimContended  = EventType[Claim]{"collab.claim.contended"}
 	EventClaimOffered    = EventType[Claim]{"collab.claim.offered"} // also sent to the topics of those who were refused it
 	EventClaimAnswered   = EventType[Claim]{"collab.claim.answered"}
+	EventDecisionAsked   = EventType[Approval]{"collab.decision.asked"}
+	EventDecisionChanged = EventType[Approval]{"collab.decision.updated"} // also sent to the topic of who asked
 )
 
 // Read decodes the payload of an event of this type.

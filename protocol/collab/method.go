@@ -50,6 +50,12 @@ var (
 	ClaimRelease       = Method[ClaimParams, ClaimResult]{"claim.release"}
 	ClaimDecline       = Method[ClaimParams, ClaimResult]{"claim.decline"}
 	ClaimGet           = Method[ClaimParams, ClaimResult]{"claim.get"}
+	DecisionAsk        = Method[ApprovalAskParams, ApprovalResult]{"decision.ask"}
+	DecisionDecide     = Method[ApprovalDecideParams, ApprovalResult]{"decision.decide"}
+	DecisionCancel     = Method[ApprovalDecideParams, ApprovalResult]{"decision.cancel"}
+	DecisionRevoke     = Method[ApprovalDecideParams, ApprovalResult]{"decision.revoke"}
+	DecisionGet        = Method[IDParams, ApprovalResult]{"decision.get"}
+	DecisionList       = Method[ApprovalListParams, Page[Approval]]{"decision.list"}
 	EventsList         = Method[EventsParams, EventPage]{"events.list"}
 	WakeExplain        = Method[ExplainParams, Explanation]{"wake.explain"}
 	PromptContract     = Method[PromptParams, PromptResult]{"prompt.contract"}

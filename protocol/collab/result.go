@@ -164,6 +164,8 @@ func (Page[T]) name() string {
 		return "work_items"
 	case Delivery:
 		return "deliveries"
+	case Approval:
+		return "decisions"
 	default:
 		panic(fmt.Sprintf("there is no list of %T", record))
 	}

@@ -1,0 +1,120 @@
+package broker
+
+import (
+	"cmp"
+	"math"
+
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+)
+
+// Limits on what a decision may bring.
+const (
+	maxArguments = 8 << 10
+	maxDeciders  = 100
+)
+
+// askDecision stores what a person shall decide, and answers with the decision as it
+// stands now: whoever lost the answer asks again.
+func askDecision(t *tx, p collab.ApprovalAskParams) collab.ApprovalResult {
+	checkNames("id", p.ID, "tool", p.Tool, "digest", p.Digest, "chat", p.Chat)
+	checkLength("arguments", p.Arguments, maxArguments)
+	checkLength("eventId", p.EventID, 2*maxName)
+	checkEach("mayDecide", p.MayDecide, maxDeciders, "a decision names %d deciders at most")
+	for _, need := range [][2]string{{"id", p.ID}, {"tool", p.Tool}, {"digest", p.Digest}} {
+		checkText(need[0], need[1], 2*maxName)
+	}
+	for _, who := range p.MayDecide {
+		if !isPerson(protocol.PeerID(who)) {
+			invalid("mayDecide names %s, who is no person", text.Clip(who, 80))
+		}
+	}
+	p.Default = cmp.Or(p.Default, collab.Deny)
+	checkOneOf("default", p.Default, collab.Allow, collab.Deny)
+	if old := t.decisions.get(p.ID); old != nil {
+		t.repeats("decision:"+p.ID, "decision", p.ID)
+		return collab.ApprovalResult{Decision: old.Expire(t.now)}
+	}
+	if until := collab.ParseTime(p.ExpiresAt); !until.After(t.now) || until.After(t.now.Add(maxTTL)) {
+		invalid("expiresAt must be within the next %s", maxTTL)
+	}
+	by := t.caller.party()
+	a := collab.Approval{
+		ID: p.ID, ApprovalParams: p.ApprovalParams, AskedByID: by.name, AskedByIdentity: by.id, CreatedAt: stamp(t.now),
+		ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
+	}
+	emit(t, collab.EventDecisionAsked, "decision:"+a.ID, a, map[string]string{"digest": t.digest})
+	return collab.ApprovalResult{Decision: a}
+}
+
+// decide takes a person's verdict: their own, or what the asking agent heard them say in
+// its chat.
+func decide(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
+	a := findDecision(t, p.ID)
+	by := string(principal(t.caller.Identity))
+	if p.By != "" && p.By != by {
+		if !t.caller.is(a.AskedByIdentity) {
+			refuse(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(p.By, 80))
+		}
+		if !isPerson(protocol.PeerID(p.By)) {
+			refuse(collab.CodeForbidden, "%s is no person", text.Clip(p.By, 80))
+		}
+		by = p.By
+	}
+	return settleDecision(t, a)(a.Decide(p.Verdict, p.Scope, by, t.now))
+}
+
+// cancelDecision withdraws a decision that who asked no longer needs.
+func cancelDecision(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
+	a := findDecision(t, p.ID)
+	if !t.caller.actsFor(a.AskedByIdentity) {
+		refuse(collab.CodeForbidden, "decision %s is for %s to withdraw", a.ID, a.AskedByID)
+	}
+	return settleDecision(t, a)(a.Cancel(string(principal(t.caller.Identity)), text.Clip(p.Reason, maxName), t.now))
+}
+
+// revokeDecision ends what was allowed for longer than one call.
+func revokeDecision(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
+	a := findDecision(t, p.ID)
+	by := string(principal(t.caller.Identity))
+	if !t.caller.is(a.AskedByIdentity) && !a.MayBeDecidedBy(by) {
+		refuse(collab.CodeForbidden, "%s may not revoke decision %s", t.caller.Name, a.ID)
+	}
+	return settleDecision(t, a)(a.Revoke(by, text.Clip(p.Reason, maxName), t.now))
+}
+
+func getDecision(t *tx, p collab.IDParams) collab.ApprovalResult {
+	return collab.ApprovalResult{Decision: findDecision(t, p.ID).Expire(t.now)}
+}
+
+func listDecisions(t *tx, p collab.ApprovalListParams) collab.Page[collab.Approval] {
+	list := filter(t.decisions.list("", "", math.MaxInt), func(a *collab.Approval) bool { return p.State == "" || a.Expire(t.now).State == p.State })
+	return pageOf(list, func(a *collab.Approval) string { return a.ID },
+		func(a *collab.Approval) collab.Approval { return a.Expire(t.now) }, p.PageParams)
+}
+
+// findDecision returns a decision, and refuses one that there is not.
+func findDecision(t *tx, id string) collab.Approval {
+	return *known(t.decisions, "decision", text.Clip(id, 80))
+}
+
+// settleDecision returns what stores a new version of a decision, and tells who asked.
+func settleDecision(t *tx, old collab.Approval) func(collab.Approval, error) collab.ApprovalResult {
+	return func(a collab.Approval, err error) collab.ApprovalResult {
+		check(err)
+		if a.State != old.State {
+			e := emit(t, collab.EventDecisionChanged, "decision:"+a.ID, a, nil)
+			t.sends = append(t.sends, sending{to: a.AskedByIdentity, event: e})
+		}
+		return collab.ApprovalResult{Decision: a}
+	}
+}
+
+// expireDecisions gives the decisions whose time has passed their default.
+func expireDecisions(t *tx) {
+	for _, id := range t.decisions.open() {
+		a := *t.decisions.get(id)
+		settleDecision(t, a)(a.Expire(t.now), nil)
+	}
+}

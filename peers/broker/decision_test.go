@@ -1,0 +1,77 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol/collab"
+)
+
+func TestADecisionIsMadeOnceByWhoMay(t *testing.T) {
+	d := newDesk(t)
+	asked := m{"id": "dec_1", "tool": "shell", "arguments": `{"command":"ls"}`, "digest": "abc", "eventId": "tg:1:2:3", "chat": "tg:-5",
+		"mayDecide": []string{"tg:42"}, "expiresAt": stamp(d.now.Add(time.Minute))}
+	if first := d.do("agent:a", "decision.ask", asked); first.at("decision", "state") != "pending" || first.at("decision", "default") != "deny" {
+		t.Fatalf("asked: %v", first)
+	}
+	d.refuse(collab.CodeConflict, "agent:b", "decision.ask", asked)
+	allow := m{"id": "dec_1", "verdict": "allow"}
+	d.refuse(collab.CodeForbidden, "agent:a", "decision.decide", allow)
+	d.refuse(collab.CodeForbidden, "agent:b", "decision.decide", m{"id": "dec_1", "verdict": "allow", "by": "tg:42"})
+	d.refuse(collab.CodeForbidden, "agent:a", "decision.decide", m{"id": "dec_1", "verdict": "allow", "by": "agent:b"})
+	d.refuse(collab.CodeForbidden, "tg:7", "decision.decide", allow)
+	d.refuse(collab.CodeInvalid, "tg:42", "decision.decide", m{"id": "dec_1", "verdict": "perhaps"})
+	d.refuse(collab.CodeNotFound, "tg:42", "decision.decide", m{"id": "dec_2", "verdict": "allow"})
+	if got := d.do("agent:a", "decision.decide", m{"id": "dec_1", "verdict": "allow", "by": "tg:42"}); got.at("decision", "by") != "tg:42" {
+		t.Errorf("decided: %v", got)
+	}
+	if len(d.sent) != 1 || d.sent[0].to != "agent:a" || d.sent[0].event.Type != collab.EventDecisionChanged.Name {
+		t.Errorf("told %v", d.sent)
+	}
+	before := d.state.seq
+	d.do("tg:42", "decision.decide", allow) // the second click
+	if d.state.seq != before {
+		t.Error("two clicks are two events")
+	}
+	d.refuse(collab.CodeBadTransition, "tg:42", "decision.decide", m{"id": "dec_1", "verdict": "deny"})
+	d.refuse(collab.CodeBadTransition, "cli:will.1", "decision.revoke", m{"id": "dec_1"})
+	if again := d.do("agent:a", "decision.ask", asked); again.at("decision", "state") != "allowed" {
+		t.Errorf("asked again: %v", again)
+	}
+}
+
+func TestADecisionTakesItsDefaultInTime(t *testing.T) {
+	d := newDesk(t)
+	for id, def := range map[string]string{"dec_1": "deny", "dec_2": "allow"} {
+		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "default": def, "mayDecide": []string{}, "expiresAt": stamp(d.now.Add(time.Minute))})
+	}
+	d.now = d.now.Add(time.Minute)
+	d.refuse(collab.CodeBadTransition, "cli:will.1", "decision.decide", m{"id": "dec_1", "verdict": "allow"})
+	d.sweep(0)
+	for id, want := range map[string]string{"dec_1": "expired", "dec_2": "allowed"} {
+		if got := d.do("agent:a", "decision.get", m{"id": id}); got.at("decision", "state") != want || got.at("decision", "by") != "default" {
+			t.Errorf("%s: %v", id, got)
+		}
+	}
+	if len(d.sent) != 2 {
+		t.Errorf("told %v", d.sent)
+	}
+}
+
+func TestAStandingDecisionIsListedAndRevoked(t *testing.T) {
+	d := newStoredDesk(t)
+	d.do("agent:a", "decision.ask", m{"id": "dec_1", "tool": "shell", "digest": "abc", "mayDecide": []string{"tg:42"}, "expiresAt": stamp(d.now.Add(time.Minute))})
+	d.do("tg:42", "decision.decide", m{"id": "dec_1", "verdict": "allow", "scope": "always"})
+	d.restart()
+	if list := d.do("cli:will.1", "decision.list", m{"state": "allowed"}); len(list["decisions"].([]any)) != 1 {
+		t.Errorf("listed %v", list)
+	}
+	d.refuse(collab.CodeForbidden, "tg:7", "decision.revoke", m{"id": "dec_1"})
+	got := d.do("cli:will.1", "decision.revoke", m{"id": "dec_1"})
+	if got.at("decision", "state") != "revoked" || got.at("decision", "by") != "cli:will" {
+		t.Errorf("revoked: %v", got)
+	}
+	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_2", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:a"}, "expiresAt": stamp(d.now.Add(time.Minute))})
+	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_3", "tool": "shell", "digest": strings.Repeat("x", 300), "expiresAt": stamp(d.now.Add(time.Minute))})
+}
