@@ -127,6 +127,7 @@ var handlings = map[string]handling{
 	"hubbub completion SHELL":                          {says: `bash completion`},
 	"hubbub config sample":                             {says: `\[tg\]`},
 	"hubbub config sample --services":                  {says: `\[tg\]`},
+	"hubbub config check --config hubbub.toml":         {says: `nothing is wrong`},
 	"hubbub bench --help":                              {says: `--scale`},
 	"hubbub bench --bus URL":                           {says: `unicast, depth 64`, on: openBus, with: []string{"--scale", "0.001", "--repeat", "1", "--only", "unicast"}},
 	"hubbub conformance bus":                           {says: `[1-9]\d+ passed, 0 failed`, on: openBus, with: []string{"--in-use"}},

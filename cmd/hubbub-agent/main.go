@@ -39,7 +39,6 @@ type settings struct {
 	noRedact       bool
 
 	words attention.Words // in place of the default ones
-	check bool
 }
 
 func main() {
@@ -48,6 +47,7 @@ func main() {
 		Name:    "hubbub-agent",
 		Summary: "runs one agent of the bus",
 		Flags:   s.add,
+		Check:   s.check,
 		Run:     s.run,
 	})
 }
@@ -83,8 +83,6 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.Int64Var(&b.ChatTokens, "budget-chat-tokens", b.ChatTokens, "tokens that turns of one chat take within 24 hours; 0 for no bound")
 	fs.Int64Var(&b.Tokens, "budget-tokens", b.Tokens, "tokens that turns take within 24 hours; 0 for no bound")
 	fs.BoolVar(&s.noRedact, "no-redact", false, "give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
-	fs.BoolVar(&s.check, program.CheckFlag, false, "look at the settings and exit")
-	fs.Lookup(program.CheckFlag).Hidden = true
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
@@ -92,7 +90,8 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,47}$`)
 // agentName returns the name in --id.
 func agentName(id string) string { return strings.TrimPrefix(id, "agent:") }
 
-func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
+// check looks at the settings, and adds what they do not say.
+func (s *settings) check(_ context.Context, env *program.Env) error {
 	name := agentName(s.id)
 	if !validName.MatchString(name) || name == protocol.PeerSystem.Name() {
 		return program.Usage("--id %q is no name of an agent: use a-z, 0-9 and -, at most 48 characters, beginning with a letter or digit", s.id)
@@ -100,9 +99,11 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 	if err := s.complete(env); err != nil {
 		return err
 	}
-	if s.check {
-		return s.checkHarness(env)
-	}
+	return s.checkHarness(env)
+}
+
+func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
+	name := agentName(s.id)
 	if !s.noRedact {
 		s.agent.Redact = redact.New()
 	}

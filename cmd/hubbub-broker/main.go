@@ -31,12 +31,13 @@ func main() {
 			fs.StringVar(&keep, "event-keep", "90d", "how long events and what is done are kept: an age such as 90d, or forever")
 			standby.Flags(fs)
 		},
-		Run: func(ctx context.Context, env *program.Env) (err error) {
+		Check: func(context.Context, *program.Env) (err error) {
 			if opts.Keep, err = parseKeep(keep, time.Now()); err != nil {
 				return err
 			}
-			return run(ctx, env, &opts, &standby)
+			return errors.Join(check(&opts), standby.Check())
 		},
+		Run: func(ctx context.Context, env *program.Env) (err error) { return run(ctx, env, &opts, &standby) },
 	})
 }
 
@@ -52,7 +53,7 @@ func parseKeep(text string, now time.Time) (time.Duration, error) {
 	return now.Sub(at), nil
 }
 
-func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *program.Standby) (err error) {
+func check(opts *broker.Options) error {
 	for name, value := range map[string]time.Duration{
 		"sweep-interval": opts.SweepInterval, "stale-after": opts.StaleAfter, "endpoint-timeout": opts.EndpointTimeout,
 	} {
@@ -60,6 +61,10 @@ func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *p
 			return program.Usage("--%s must be more than 0, such as 1m", name)
 		}
 	}
+	return nil
+}
+
+func run(ctx context.Context, env *program.Env, opts *broker.Options, standby *program.Standby) (err error) {
 	release, err := env.OwnData()
 	if err != nil {
 		return err

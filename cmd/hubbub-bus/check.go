@@ -2,16 +2,39 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"hubbub/activitylog"
+	"hubbub/bus/grant"
 	"hubbub/cmd/internal/program"
 )
+
+// checkHere refuses settings with which the bus cannot work on this machine.
+func (s *settings) checkHere(_ context.Context, env *program.Env) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := s.cluster.checkFiles(); err != nil {
+		return err
+	}
+	if err := s.loadTLS(&env.Log); err != nil {
+		return err
+	}
+	credentials := env.DataFile(grant.FileName)
+	if _, err := os.Stat(credentials); err == nil {
+		if err := grant.NewFile(credentials).Reload(); err != nil {
+			return err
+		}
+	}
+	return env.CheckListen("listen", s.bus.Listen)
+}
 
 // check refuses settings that make no sense on any machine.
 func (s *settings) check() (err error) {
@@ -61,6 +84,16 @@ func (c *clusterSettings) check() error {
 	}
 	if (c.cert == "") != (c.key == "") {
 		return program.Usage("--cluster-cert and --cluster-key belong together")
+	}
+	return nil
+}
+
+// checkFiles refuses files that cannot be read.
+func (c *clusterSettings) checkFiles() error {
+	for flag, file := range map[string]string{"cluster-creds": c.creds, "cluster-ca": c.ca, "cluster-cert": c.cert, "cluster-key": c.key} {
+		if err := program.CheckFile(flag, file); err != nil {
+			return err
+		}
 	}
 	return nil
 }

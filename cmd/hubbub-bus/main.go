@@ -51,6 +51,7 @@ func busProgram() program.Program {
 		Summary: "routes messages between peers and records every step in its activity log",
 		NoBus:   true,
 		Flags:   s.flags,
+		Check:   s.checkHere,
 		Run:     s.run,
 	}
 }
@@ -115,12 +116,6 @@ func (s *settings) credentialBounds() []credentialBound {
 // run opens the log and serves until ctx ends. The log is closed after the bus, so that it
 // holds everything that the bus did.
 func (s *settings) run(ctx context.Context, env *program.Env) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	if err := s.loadTLS(&env.Log); err != nil {
-		return err
-	}
 	release, err := env.OwnData() // the activity log has one writer
 	if err != nil {
 		return err

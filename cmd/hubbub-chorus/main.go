@@ -40,6 +40,7 @@ func chorusProgram() program.Program {
 		Name:    "hubbub-chorus",
 		Summary: "connects HTTP agents and channels elsewhere with the bus (Chorus)",
 		Flags:   s.flags,
+		Check:   s.check,
 		Run:     s.run,
 	}
 }
@@ -61,9 +62,6 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 }
 
 func (s *settings) run(ctx context.Context, env *program.Env) error {
-	if err := s.check(); err != nil {
-		return err
-	}
 	release, err := env.OwnData()
 	if err != nil {
 		return err
@@ -99,7 +97,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 }
 
 // check reads what the flags say.
-func (s *settings) check() error {
+func (s *settings) check(_ context.Context, env *program.Env) error {
 	for _, text := range s.allow {
 		p, err := parsePrefix(text)
 		if err != nil {
@@ -122,7 +120,15 @@ func (s *settings) check() error {
 	if s.chorus.ComposeWindow == 0 {
 		s.chorus.ComposeWindow = -1 // none
 	}
-	return s.checkListen()
+	if err := s.checkListen(); err != nil {
+		return err
+	}
+	if s.tlsCert != "" {
+		if _, err := program.LoadCertificate(s.tlsCert, s.tlsKey, &env.Log); err != nil {
+			return err
+		}
+	}
+	return env.CheckListen("listen", s.listen)
 }
 
 // checkListen refuses to serve secrets in the clear beyond this machine.

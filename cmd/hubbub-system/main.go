@@ -43,6 +43,7 @@ func systemProgram() program.Program {
 		Name:    "hubbub-system",
 		Summary: "starts an agent for each chat that asks for one, and keeps it running",
 		Flags:   s.flags,
+		Check:   s.check,
 		Run:     s.run,
 	}
 }
@@ -72,9 +73,6 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 }
 
 func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
-	if err := s.complete(env); err != nil {
-		return err
-	}
 	data := env.Data
 	release, err := env.OwnData()
 	if err != nil {
@@ -94,6 +92,22 @@ func (s *settings) run(ctx context.Context, env *program.Env) (err error) {
 		s.checkAgents(ctx, env)
 	}
 	return system.New(db, launcher, s.agentCommand, filepath.Join(data, "launch"), &s.spawner).Run(ctx)
+}
+
+// check looks at the settings, and adds what they do not say. Those of the agents only warn
+// the spawner, which may have others to start (see checkAgents).
+func (s *settings) check(_ context.Context, env *program.Env) error {
+	if err := s.complete(env); err != nil {
+		return err
+	}
+	if _, err := s.makeLauncher(env.Data); err != nil {
+		return err
+	}
+	if !env.Checking {
+		return nil // it may be there when the first agent starts
+	}
+	_, err := s.spawner.Env()
+	return err
 }
 
 // complete checks the flags and adds what they do not say.

@@ -22,6 +22,7 @@ type settings struct {
 	tg            tg.Options
 	api           botapi.Options
 	webhookSecret string // file
+	token         string
 	glyphs        []string
 	standby       program.Standby
 }
@@ -32,6 +33,7 @@ func main() {
 		Name:    "hubbub-tg",
 		Summary: "connects a Telegram bot to the bus; its token comes in TELEGRAM_BOT_TOKEN or in the file that TELEGRAM_BOT_TOKEN_FILE names",
 		Flags:   s.add,
+		Check:   s.check,
 		Run:     s.run,
 	})
 }
@@ -56,17 +58,35 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	s.standby.Flags(fs)
 }
 
-func (s *settings) run(ctx context.Context, env *program.Env) error {
-	token, err := env.Secret("TELEGRAM_BOT_TOKEN")
-	if err != nil {
+// check looks at the settings, and adds what they do not say.
+func (s *settings) check(_ context.Context, env *program.Env) (err error) {
+	if s.token, err = env.Secret("TELEGRAM_BOT_TOKEN"); err != nil {
 		return err
 	}
-	if token == "" {
-		return errors.New("no bot token: set TELEGRAM_BOT_TOKEN to the token from @BotFather, or TELEGRAM_BOT_TOKEN_FILE to a file that holds it")
+	if s.token == "" {
+		return program.Usage("no bot token: set TELEGRAM_BOT_TOKEN to the token from @BotFather, or TELEGRAM_BOT_TOKEN_FILE to a file that holds it")
+	}
+	if _, err := botapi.BotID(s.token); err != nil {
+		return program.Usage("TELEGRAM_BOT_TOKEN: %w", err)
 	}
 	if err := s.complete(env); err != nil {
 		return err
 	}
+	if s.tg.WebhookURL != "" {
+		if err := env.CheckListen("webhook-listen", s.tg.WebhookListen); err != nil {
+			return err
+		}
+	}
+	if s.tg.FilesListen != "none" {
+		if err := env.CheckListen("files-listen", s.tg.FilesListen); err != nil {
+			return err
+		}
+	}
+	return s.standby.Check()
+}
+
+func (s *settings) run(ctx context.Context, env *program.Env) error {
+	token := s.token
 	release, err := env.OwnData()
 	if err != nil {
 		return err

@@ -57,6 +57,10 @@ func newDoctor() *cobra.Command {
 
 func (x *examination) run(cmd *cobra.Command, _ []string) error {
 	env := program.From(cmd)
+	wrong, err := x.readTables(cmd, env)
+	if err != nil {
+		return err
+	}
 	token, err := env.Secret("TELEGRAM_BOT_TOKEN")
 	if err != nil {
 		return err
@@ -71,6 +75,7 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "the webhook is removed")
 	}
 	findings := slices.Concat(
+		under("settings", wrong...),
 		under("disk", examineDisk(env.Data)),
 		under("bus", examineBus(cmd.Context(), env)),
 		under("outbox", examineLetters(cmd.Context(), env.Data)),
@@ -85,6 +90,30 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 	}
 	findings = append(findings, under("harness", x.examineHarness(env))...)
 	return reportFindings(newPrinter(cmd), findings)
+}
+
+// readTables takes what the file of `hubbub up` says for what no flag does, and returns what
+// is wrong with that file.
+func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings []tg.Finding, err error) {
+	if env.Config == "" {
+		return nil, nil
+	}
+	r, _, err := readRequest(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range []struct {
+		table, key string
+		into       *string
+	}{{"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand}} {
+		if value, ok := r.table(s.table)[s.key].(string); ok && !cmd.Flags().Changed(s.key) {
+			*s.into = value
+		}
+	}
+	for _, m := range r.mistakes(cmd.Context()) {
+		findings = append(findings, problem(m.String(), "Mend it; `hubbub config check` looks again."))
+	}
+	return findings, nil
 }
 
 // under names the check that findings come from.

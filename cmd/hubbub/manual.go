@@ -17,12 +17,12 @@ import (
 func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print a settings file with every key explained",
+		Short: "Check the settings, or print a file with every key explained",
 		RunE: func(*cobra.Command, []string) error {
-			return program.Usage("say what to do: hubbub config sample")
+			return program.Usage("say what to do: hubbub config check, or hubbub config sample")
 		},
 	}
-	cmd.AddCommand(newConfigSample())
+	cmd.AddCommand(newConfigCheck(), newConfigSample())
 	return cmd
 }
 

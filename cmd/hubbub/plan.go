@@ -67,8 +67,8 @@ type idlePart struct {
 
 // makePlan decides what to run. It changes nothing.
 func makePlan(r request) (*plan, error) {
-	if err := r.check(); err != nil {
-		return nil, err
+	if wrong := r.unread(); len(wrong) > 0 {
+		return nil, program.Usage("%s", wrong[0])
 	}
 	own, err := r.ownAddress()
 	if err != nil {
@@ -94,29 +94,29 @@ func makePlan(r request) (*plan, error) {
 	return p, nil
 }
 
-// check refuses settings that no part would read.
-func (r *request) check() error {
+// unread returns the settings that no part would read.
+func (r *request) unread() (list []mistake) {
 	top := append([]string{"data", "log-level", "log-format"}, program.Sections...)
 	for _, key := range slices.Sorted(maps.Keys(r.settings)) {
 		_, isTable := r.settings[key].(map[string]any)
 		section := slices.Contains(program.Sections, key)
 		switch {
 		case !slices.Contains(top, key):
-			return program.Usage("%s: unknown key %q; at the top it may have %s", r.file, key, strings.Join(top, ", "))
+			list = append(list, r.mistake("", key, fmt.Sprintf("unknown key %q; at the top it may have %s", key, strings.Join(top, ", "))))
 		case section && !isTable:
-			return program.Usage("%s: %s must be a table, written [%s]", r.file, key, key)
+			list = append(list, r.mistake("", key, fmt.Sprintf("%s must be a table, written [%s]", key, key)))
 		case !section && isTable:
-			return program.Usage("%s: %s is a setting, not a table", r.file, key)
+			list = append(list, r.mistake(key, "", key+" is a setting, not a table"))
 		}
 	}
 	for _, section := range program.Sections {
 		for _, key := range ownFlags {
 			if _, ok := r.table(section)[key]; ok {
-				return program.Usage("%s: [%s] may not set %q: `hubbub up` sets it for every program", r.file, section, key)
+				list = append(list, r.mistake(section, key, fmt.Sprintf("may not set %q: `hubbub up` sets it for every program", key)))
 			}
 		}
 	}
-	return nil
+	return list
 }
 
 func (r *request) table(name string) map[string]any {
@@ -136,8 +136,6 @@ func (r *request) whyNot(p part) string {
 		return "not configured: set TELEGRAM_BOT_TOKEN, and who may use the bot in [tg] or HUBBUB_ALLOW_USER"
 	case p.name == "chorus" && !configured:
 		return "not configured: it needs [chorus] in the file of --config"
-	case p.name == "broker" && !configured && r.file != "":
-		return "not configured: it needs [broker] in " + r.file
 	}
 	return ""
 }

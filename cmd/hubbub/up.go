@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"hubbub/cmd/internal/fleet"
@@ -31,26 +32,18 @@ func newUp() *cobra.Command {
 
 func up(cmd *cobra.Command, _ []string) (err error) {
 	env := program.From(cmd)
-	r := request{file: env.Config, env: os.Environ(), data: env.Data, level: "info", find: program.Find}
-	format := env.LogFormat()
-	if cmd.Flags().Changed("log-level") {
-		r.level = env.LogLevel()
+	r, format, err := readRequest(cmd)
+	if err != nil {
+		return err
 	}
-	if cmd.Flags().Changed("bus") {
-		r.bus = env.Buses[0]
+	if wrong := r.mistakes(cmd.Context()); len(wrong) > 0 {
+		var lines []string
+		for _, m := range wrong {
+			lines = append(lines, m.String())
+		}
+		return program.Usage("%s", strings.Join(lines, "\n"))
 	}
-	if r.file != "" {
-		if r.file, err = filepath.Abs(r.file); err != nil {
-			return err
-		}
-		if r.settings, err = program.ReadTOML(r.file); err != nil {
-			return err
-		}
-		if err := applyTop(cmd, &r, &format); err != nil {
-			return err
-		}
-	}
-	p, err := makePlan(r)
+	p, err := makePlan(*r)
 	if err != nil {
 		return err
 	}
@@ -60,6 +53,29 @@ func up(cmd *cobra.Command, _ []string) (err error) {
 	printer := fleet.NewPrinter(env.Stderr, printerFormat(format, env), 6)
 	env.LogTo(lineWriter(func(line []byte) { printer.Line("hubbub", line) }))
 	return runPlan(cmd.Context(), env, p, printer)
+}
+
+// readRequest reads what `hubbub up` shall run, and the format of its log.
+func readRequest(cmd *cobra.Command) (r *request, format string, err error) {
+	env := program.From(cmd)
+	r = &request{file: env.Config, env: os.Environ(), data: env.Data, level: "info", find: program.Find}
+	format = env.LogFormat()
+	if cmd.Flags().Changed("log-level") {
+		r.level = env.LogLevel()
+	}
+	if cmd.Flags().Changed("bus") {
+		r.bus = env.Buses[0]
+	}
+	if r.file == "" {
+		return r, format, nil
+	}
+	if r.file, err = filepath.Abs(r.file); err != nil {
+		return nil, "", err
+	}
+	if r.settings, err = program.ReadTOML(r.file); err != nil {
+		return nil, "", err
+	}
+	return r, format, applyTop(cmd, r, &format)
 }
 
 // A lineWriter calls a function for each whole line.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -22,12 +24,13 @@ import (
 // An Env is what the frame gives to a running program. Its methods may be
 // called from any goroutine.
 type Env struct {
-	Name    string         // of the program
-	Version string         // see Version
-	Log     zerolog.Logger // to stderr, secrets cut out
-	Data    string         // absolute path of the data folder, which may not exist yet; see MakeData
-	Buses   []string       // WebSocket addresses of --bus
-	Config  string         // path of the file of --config, or empty
+	Name     string         // of the program
+	Version  string         // see Version
+	Log      zerolog.Logger // to stderr, secrets cut out
+	Data     string         // absolute path of the data folder, which may not exist yet; see MakeData
+	Buses    []string       // WebSocket addresses of --bus
+	Config   string         // path of the file of --config, or empty
+	Checking bool           // only the settings are looked at: nothing is to be started
 	Streams
 
 	settings *settings
@@ -150,6 +153,26 @@ func (e *Env) OwnData() (release func(), err error) {
 		return nil, fmt.Errorf("locking the data folder: %w", err)
 	}
 	return func() { f.Close() }, nil //nolint:errcheck // nothing was written
+}
+
+// CheckListen returns why a program could not listen at the address in a flag. It only
+// looks for --check, and not while the program of this name runs on the data folder.
+func (e *Env) CheckListen(flag, address string) error {
+	if !e.Checking || address == "" {
+		return nil
+	}
+	if _, err := os.Stat(e.DataFile(e.Name + ".lock")); err == nil {
+		f, err := datafolder.Lock(e.DataFile(e.Name+".lock"), false)
+		if err != nil {
+			return nil // it runs, and listens itself
+		}
+		defer f.Close() //nolint:errcheck // nothing was written
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return Usage("--%s %s: %w", flag, address, err)
+	}
+	return l.Close()
 }
 
 // logFormat returns the format for a log to w: that of the flag, or else the usual one

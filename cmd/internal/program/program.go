@@ -20,6 +20,10 @@ type Program struct {
 	Flags   func(fs *pflag.FlagSet)                   // adds the program's own flags; may be nil
 	Run     func(ctx context.Context, env *Env) error // blocks until ctx ends or the program fails
 	NoBus   bool                                      // for the bus itself: no --bus and no token of its own
+
+	// Check, if set, looks at the settings before Run, and alone with --check: what it
+	// returns is wrong with them, and ends the program with 2.
+	Check func(ctx context.Context, env *Env) error
 }
 
 // stopTimeout is how long Run may take after a signal.
@@ -77,6 +81,11 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	version := fs.Bool("version", false, "print the version and exit")
 	described := fs.Bool("describe", false, "print the settings as JSON and exit")
 	fs.Lookup("describe").Hidden = true
+	check := new(bool)
+	if p.Check != nil {
+		fs.BoolVar(check, CheckFlag, false, "look at the settings and exit")
+		fs.Lookup(CheckFlag).Hidden = true
+	}
 
 	err = fs.Parse(o.args)
 	switch {
@@ -99,8 +108,17 @@ func (p *Program) call(ctx context.Context, o outside) (env *Env, err error) {
 	if env, err = newEnv(p.Name, c, o); err != nil {
 		return nil, err
 	}
+	env.Checking = *check
 	ctx, stop := withSignals(ctx, env)
 	defer stop()
+	if p.Check != nil {
+		if err := p.Check(ctx, env); err != nil {
+			return env, wrong(err)
+		}
+	}
+	if env.Checking {
+		return env, nil
+	}
 	return env, p.Run(ctx, env)
 }
 

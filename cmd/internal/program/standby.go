@@ -31,6 +31,14 @@ func (s *Standby) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.creds, "cluster-creds", "", "NATS credentials file")
 }
 
+// Check refuses flags with which no lease could be had.
+func (s *Standby) Check() error {
+	if err := CheckCluster(s.urls, s.name); err != nil {
+		return err
+	}
+	return CheckFile("cluster-creds", s.creds)
+}
+
 // Run does the work. With --cluster it does so only while this program holds the lease
 // on what, and again whenever it gets the lease back.
 func (s *Standby) Run(ctx context.Context, env *Env, what string, work func(context.Context) error) error {

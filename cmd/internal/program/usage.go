@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,29 @@ type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
+
+// wrong is the error of a program whose settings are wrong: it exits with 2.
+func wrong(err error) error {
+	if _, usage := errors.AsType[*usageError](err); usage || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if advice := Advice(err); advice != "" {
+		return Usage("%w; %s", err, advice)
+	}
+	return Usage("%w", err)
+}
+
+// CheckFile returns why the file in a flag cannot be read, if it names one.
+func CheckFile(flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Usage("--%s: %w", flag, err)
+	}
+	return f.Close()
+}
 
 // refuseFlag says what is wrong with a flag of the command line.
 func refuseFlag(err error) error {

@@ -1,0 +1,78 @@
+package cmd_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestConfigCheckFindsAllThatIsWrong: each table, key, value, file, port, token and program,
+// with its line, before anything starts; `hubbub up` says the same and exits with 2.
+func TestConfigCheckFindsAllThatIsWrong(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	folder := t.TempDir()
+	file, data := filepath.Join(folder, "hubbub.toml"), filepath.Join(folder, "data")
+	run := func(command ...string) (string, int) {
+		cmd := exec.CommandContext(t.Context(), built(t, "hubbub"), append(command, "--config", file, "--data", data)...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder, "TELEGRAM_BOT_TOKEN=1:AAtoken"}
+		out, _ := cmd.CombinedOutput() //nolint:errcheck // its code is what counts
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	for _, c := range []struct {
+		line, says string // says is empty where nothing is wrong
+	}{
+		{"", ""},
+		{"telegram = 3", `:1: unknown key "telegram"`},
+		{"[bus]\nlisten = 'x'", `:2: [bus] listen "x" is not an address`},
+		{"[bus]\n\npeer-window = 'many'", `:3: [bus] peer-window: "many" is no whole number`},
+		{"[bus]\nlisten = '" + taken.Addr().String() + "'", "address already in use"},
+		{"[bus]\ntls-cert = '/no/cert'\ntls-key = '/no/key'", "no such file"},
+		{"[bus]\nallow-origins = ['https://a']", ":2: [bus] unknown key allow-origins"},
+		{"[tg]\ndata = '/x'", `:2: [tg] may not set "data"`},
+		{"[tg]\npoll-timeout = '2h'", ":2: [tg] poll-timeout must be between"},
+		{"[tg]\nallow-user = ['me']", ":2: [tg] allow-user: "},
+		{"[system]\nagent-command = '/no/program'", ":2: [system] agent-command: "},
+		{"[system]\nagent-env-file = '/no/file'", "/no/file"},
+		{"[broker]\nsweep-interval = '0s'", ":2: [broker] sweep-interval must be"},
+		{"[chorus]\nallow-target = ['everything']", ":2: [chorus] allow-target "},
+		{"[agent]\nharness = 'acp'\nharness-command = 'no-such-program'", ":3: [agent] harness-command: "},
+		{"[agent]\nharness = 'openai'", "OPENAI_API_KEY"},
+		{"[agent]\nrole = [['x']]", ":2: [agent] role must be"},
+	} {
+		switch listen := fmt.Sprintf("\nlisten = %q\n", freeAddress(t)); {
+		case strings.Contains(c.line, "listen"):
+		case strings.HasPrefix(c.line, "[bus]"):
+			c.line += listen
+		default:
+			c.line += "\n[bus]" + listen
+		}
+		if err := os.WriteFile(file, []byte(c.line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, code := run("config", "check")
+		if c.says == "" {
+			if code != 0 || !strings.Contains(out, "nothing is wrong") {
+				t.Errorf("%q: exit %d: %s", c.line, code, out)
+			}
+			continue
+		}
+		if code != 2 || !strings.Contains(out, c.says) || !strings.Contains(out, "1 mistake found") {
+			t.Errorf("%q: exit %d, want 2 and %q:\n%s", c.line, code, c.says, out)
+		}
+		out, code = run("up")
+		if code != 2 || !strings.Contains(out, c.says) {
+			t.Errorf("%q: up exits %d, want 2 and %q:\n%s", c.line, code, c.says, out)
+		}
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("looking at the settings made the data folder")
+	}
+}

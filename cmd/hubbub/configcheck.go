@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/protocol/text"
+
+	"github.com/spf13/cobra"
+)
+
+func newConfigCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Say what is wrong with the settings of `hubbub up`, line by line",
+		Long: "Look at every table, key, value, address, file, port, token and program of the settings that `hubbub up` would\n" +
+			"run with, without starting anything: each program looks at its own. Without --config these are the variables of\n" +
+			"the environment. `hubbub up` does the same before it starts. Exits 2 when something is wrong.",
+		Example:     "  hubbub config check --config hubbub.toml",
+		Annotations: map[string]string{program.OwnConfig: "yes"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, _, err := readRequest(cmd)
+			if err != nil {
+				return err
+			}
+			p := newPrinter(cmd)
+			mistakes := inOrder(append(r.mistakes(cmd.Context()), r.missing()...))
+			for _, m := range mistakes {
+				if p.json {
+					p.value(m)
+				} else {
+					p.line("%s", m)
+				}
+			}
+			switch {
+			case p.err != nil:
+				return p.err
+			case len(mistakes) > 0:
+				return program.Usage("%s found in %s", text.Count(len(mistakes), "mistake"), cmp.Or(r.file, "the environment"))
+			case !p.json:
+				p.line("%s: nothing is wrong", cmp.Or(r.file, "the settings of the environment"))
+			}
+			return p.err
+		},
+	}
+}
+
+// A mistake is one thing that is wrong with the settings.
+type mistake struct {
+	File  string `json:"file,omitempty"`
+	Line  int    `json:"line,omitempty"` // 0 if it is not known
+	Table string `json:"table,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Says  string `json:"says"`
+}
+
+// String returns the mistake as compilers write theirs.
+func (m mistake) String() string {
+	where := m.File
+	if m.Line > 0 {
+		where += fmt.Sprintf(":%d", m.Line)
+	}
+	if where != "" {
+		where += ": "
+	}
+	if m.Table != "" {
+		where += "[" + m.Table + "] "
+	}
+	return where + m.Says
+}
+
+// checkTime bounds the look of one program at its settings.
+const checkTime = 10 * time.Second
+
+// mistakes returns all that is wrong, in the order of the file: what no program reads, and
+// what the programs say of their own settings.
+func (r *request) mistakes(ctx context.Context) []mistake {
+	list := r.unread()
+	for _, p := range parts {
+		if r.whyNot(p) != "" {
+			continue
+		}
+		args := []string{"--data", r.data}
+		if path := program.TokenPath(r.data, p.name); p.name != "bus" && exists(path) {
+			args = append(args, "--token-file", path)
+		}
+		list = append(list, r.ask(ctx, p.name, args, r.environment(p))...)
+	}
+	if r.agentCommand() == "" {
+		env := append(r.environment(part{name: "agent"}), strings.Split(strings.TrimSpace(r.agentEnv()), "\n")...)
+		list = append(list, r.ask(ctx, "agent", []string{"--id", "check", "--data", r.data}, env)...)
+	}
+	return inOrder(list)
+}
+
+// inOrder sorts mistakes by their lines.
+func inOrder(list []mistake) []mistake {
+	slices.SortStableFunc(list, func(a, b mistake) int { return cmp.Compare(a.Line, b.Line) })
+	return list
+}
+
+// missing returns what keeps a program from running that the file asks for. `hubbub up` says
+// so, and runs the others.
+func (r *request) missing() (list []mistake) {
+	for _, p := range parts {
+		if reason := r.whyNot(p); reason != "" && r.has(p.name) {
+			list = append(list, r.mistake(p.name, "", reason))
+		}
+	}
+	return list
+}
+
+// agentCommand is the program that agents are, if it is another than ours.
+func (r *request) agentCommand() string {
+	command, _ := r.table("system")["agent-command"].(string)
+	return cmp.Or(command, lookup(r.env, "HUBBUB_AGENT_COMMAND"))
+}
+
+// flagName finds the flag that a program complains of.
+var flagName = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
+
+// ask makes one program look at its table, again without each key that it complains of.
+func (r *request) ask(ctx context.Context, name string, args, env []string) (list []mistake) {
+	path, err := program.Find("hubbub-" + name)
+	if err != nil {
+		return []mistake{r.mistake(name, "", err.Error())}
+	}
+	flags := map[string][]string{}
+	for key, value := range r.table(name) {
+		if slices.Contains(ownFlags, key) {
+			continue // said already
+		}
+		values, err := program.TOMLStrings(value)
+		if err != nil {
+			list = append(list, r.mistake(name, key, key+" "+err.Error()))
+			continue
+		}
+		for _, v := range values {
+			flags[key] = append(flags[key], "--"+key+"="+v)
+		}
+	}
+	for {
+		all := append([]string{"--check"}, args...)
+		for _, key := range slices.Sorted(maps.Keys(flags)) {
+			all = append(all, flags[key]...)
+		}
+		says := complaint(ctx, path, all, env, r.data)
+		if says == "" {
+			return list
+		}
+		key := ""
+		if found := flagName.FindStringSubmatch(says); found != nil {
+			key = found[1]
+		}
+		switch {
+		case flags[key] != nil: // in the words of the file
+			says = strings.Replace(strings.Replace(says, "unknown flag: ", "unknown key ", 1), "--"+key, key, 1)
+			list = append(list, r.mistake(name, key, says))
+			delete(flags, key)
+		case r.table(name)[key] != nil: // it only lacks what was wrong, and said already
+			return list
+		default:
+			return append(list, r.mistake(name, "", says))
+		}
+	}
+}
+
+// complaint runs a program that only looks at its settings, in the data folder if that is
+// there, and returns what it says is wrong.
+func complaint(ctx context.Context, path string, args, env []string, data string) string {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env, cmd.Stderr = env, &said
+	if cmd.Dir = data; !exists(data) {
+		cmd.Dir = "/"
+	}
+	err := cmd.Run()
+	if err == nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(said.String(), "\n")
+	return cmp.Or(strings.TrimPrefix(first, filepath.Base(path)+": "), err.Error())
+}
+
+// mistake says where a mistake is: at its key, or else where its table begins.
+func (r *request) mistake(table, key, says string) mistake {
+	m := mistake{File: r.file, Table: table, Key: key, Says: says}
+	if r.file == "" {
+		return m
+	}
+	if raw, err := os.ReadFile(r.file); err == nil {
+		m.Line = lineOf(string(raw), table, key)
+	}
+	return m
+}
+
+var (
+	tableLine = regexp.MustCompile(`^\s*\[\s*"?([A-Za-z0-9_-]+)"?\s*\]`)
+	keyLine   = regexp.MustCompile(`^\s*"?([A-Za-z0-9_-]+)"?\s*=`)
+)
+
+// lineOf returns the line of a key in a table of a file, of the table itself if the key is
+// empty or not there, or 0.
+func lineOf(file, table, key string) (line int) {
+	current, n := "", 0
+	for l := range strings.Lines(file) {
+		n++
+		if header := tableLine.FindStringSubmatch(l); header != nil {
+			current = header[1]
+			if line == 0 && (current == table || table == "" && current == key) {
+				line = n
+			}
+		}
+		if name := keyLine.FindStringSubmatch(l); name != nil && current == table && name[1] == key && key != "" {
+			return n
+		}
+	}
+	return line
+}
