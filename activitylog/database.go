@@ -150,17 +150,20 @@ func (d *database) prepare() error {
 	if err := makeFile(d.conn); err != nil {
 		return err
 	}
-	// A commit is durable once sync has run; the checkpoints go on beside it.
-	for _, pragma := range []string{"PRAGMA synchronous=NORMAL", "PRAGMA temp_store=MEMORY", "PRAGMA wal_autocheckpoint=0",
-		fmt.Sprintf("PRAGMA journal_size_limit=%d", usualWAL)} {
+	for _, pragma := range []string{"PRAGMA temp_store=MEMORY", "PRAGMA wal_autocheckpoint=0", fmt.Sprintf("PRAGMA journal_size_limit=%d", usualWAL)} {
 		if err := sqlitex.ExecuteTransient(d.conn, pragma, nil); err != nil {
 			return err
 		}
 	}
+	// Where the file stands is durable at once, since retention may take the one before it.
 	if err := d.findPlace(); err != nil {
 		return err
 	}
-	var err error
+	// From here on a commit is durable once sync has run; the checkpoints go on beside it.
+	err := sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous=NORMAL", nil)
+	if err != nil {
+		return err
+	}
 	for i, rows := range insertRows {
 		if d.inserts[i], err = prepareInsert(d.conn, rows); err != nil {
 			return err
@@ -466,6 +469,9 @@ func moveAside(path, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%s exists already: move it away", to)
 	}
+	if err := os.Remove(to + checksumSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // of another file
+		return err
+	}
 	if err := datafolder.Rename(path, to); err != nil {
 		return err
 	}
@@ -496,6 +502,7 @@ func prepareNext(path string) error {
 	if err := errors.Join(makeFile(conn), conn.Close()); err != nil {
 		return err
 	}
+	step("prepared")
 	return datafolder.Rename(to+".new", to)
 }
 

@@ -182,6 +182,7 @@ func (r *Removal) remove(f sealedFile) error {
 		if err := os.Remove(f.path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing a segment of the activity log: %w (may this user write its folder?)", err)
 		}
+		step("unlinked" + end)
 	}
 	r.Segments, r.Rows, r.Bytes = r.Segments+1, r.Rows+rows, r.Bytes+f.size
 	return nil

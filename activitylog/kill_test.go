@@ -16,6 +16,9 @@ import (
 const killedLog = "HUBBUB_TEST_KILLED_LOG"
 
 func TestMain(m *testing.M) {
+	if step := os.Getenv(killedStep); step != "" {
+		killAt(step)
+	}
 	if path := os.Getenv(killedLog); path != "" {
 		appendUntilKilled(path)
 		return

@@ -1,0 +1,189 @@
+package activitylog
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// killedStep, in the environment, makes the test binary a program that writes the log
+// killedLog, and kills itself at that step of what changes its files.
+const killedStep = "HUBBUB_TEST_KILLED_STEP"
+
+// stepOptions give a log a new file every few rows, and keep few of them where the kill
+// falls while one is removed.
+func stepOptions(name string) *Options {
+	o := &Options{SegmentRows: 12}
+	if strings.HasPrefix(name, "unlinked") {
+		o.Keep.Bytes = 300 << 10
+	}
+	return o
+}
+
+func killAt(at string) {
+	at, path, _ := strings.Cut(at, "|")
+	step = func(name string) {
+		if name == at {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	w := NewWriter(path, stepOptions(at))
+	go func() { fmt.Fprintln(os.Stderr, w.Run(context.Background())) }()
+	sum := 0
+	for i := 0; ; i++ {
+		rows := sent(i, time.Now())
+		for _, r := range rows {
+			w.Append(r)
+			if sum++; sum%3 == 0 {
+				if err := w.Sync(context.Background()); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					os.Exit(1)
+				}
+				fmt.Println(sum)
+			}
+		}
+	}
+}
+
+// TestAKillAtEachStepLosesNothingPromised kills a program at each step of a rotation, of
+// sealing, of taking over an older log and of retention. Whatever was promised is there,
+// once and in order; the next program goes on behind it, and ends what was begun.
+func TestAKillAtEachStepLosesNothingPromised(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		old  int // rows that an older program has written
+	}{
+		{"prepared", 0}, {"sealing", 0}, {"moved", 0}, {"replaced", 0},
+		{"copied", 0}, {"indexes made", 0}, {"indexed", 0}, {"sealed", 0},
+		{"taking over", 4}, {"moved", 4}, {"indexed", 4}, {"sealed", 4},
+		{"unlinked", 0}, {"unlinked" + checksumSuffix, 0}, {"unlinked-shm", 0},
+	} {
+		t.Run(fmt.Sprint(c.name, c.old), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "activity.db")
+			if c.old > 0 {
+				path = oldLog(t, 0)
+			}
+			promised := runToStep(t, c.name, path)
+			rows := sameRows(t, path, c.old)
+			if rows < promised {
+				t.Errorf("%d rows are there of %d that were promised", rows, promised)
+			}
+			goOn(t, path, rows, stepOptions(c.name))
+			if after := sameRows(t, path, c.old); after != rows+60 {
+				t.Errorf("%d rows after 60 were added to %d", after, rows)
+			}
+			if v := verdict(t, path); !v.OK() {
+				t.Errorf("%+v", v.Problems)
+			}
+			for _, n := range sealed(t, path) {
+				line, err := checksum(t.Context(), segmentPath(path, n))
+				if want, _ := os.ReadFile(segmentPath(path, n) + checksumSuffix); err != nil || line != string(want) {
+					t.Errorf("segment %d has the checksum %q, and beside it stands %q, %v", n, line, want, err)
+				}
+			}
+			if left, _ := filepath.Glob(segmentPath(path, 1)[:len(path)-len(".db")] + "-*.db" + preparedSuffix + "*"); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+// runToStep runs the program that kills itself at a step, and returns how many rows it was
+// promised.
+func runToStep(t *testing.T, at, path string) (promised int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), killedStep+"="+at+"|"+path)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err == nil || err.Error() != "signal: killed" {
+		t.Fatalf("the program ended with %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if promised, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return promised
+}
+
+// sameRows returns up to which row the log of the program goes, whose oldest files may be
+// gone, and fails if a row is missing, is there twice, or is not what was appended.
+func sameRows(t *testing.T, path string, old int) (last int) {
+	t.Helper()
+	var want []Row
+	next, messages := 0, 0
+	err := opened(t, path).Each(t.Context(), Filter{}, func(e *Entry) error {
+		n := int(e.ID) - old
+		if n <= 0 {
+			return nil // the older program's
+		}
+		if next == 0 {
+			next = n
+		}
+		for ; len(want) < n; messages++ {
+			want = append(want, sent(messages, time.Time{})...)
+		}
+		w := want[n-1].Entry(e.ID)
+		w.TS = e.TS
+		if n != next || plain(&w) != plain(e) {
+			t.Fatalf("row %d is %s; want row %d, %s", n, plain(e), next, plain(&w))
+		}
+		next++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return max(next-1, 0)
+}
+
+// goOn appends 60 rows behind the first ones, as another program does, and ends what is to
+// be done in the background.
+func goOn(t *testing.T, path string, rows int, opts *Options) {
+	t.Helper()
+	w := NewWriter(path, opts)
+	stop := running(t, w)
+	sum := 0
+	for i := 0; sum < rows+60; i++ {
+		for _, r := range sent(i, time.Now()) {
+			if sum++; sum > rows && sum <= rows+60 {
+				w.Append(r)
+				mustSync(t, w)
+			}
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.keeper.work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAChecksumOfAnotherFileIsNotTaken has one left of a log that was moved away: the new
+// file of that number is sealed all the same.
+func TestAChecksumOfAnotherFileIsNotTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	if err := os.WriteFile(segmentPath(path, 1)+checksumSuffix, []byte("of another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	goOn(t, path, 0, stepOptions(""))
+	line, err := checksum(t.Context(), segmentPath(path, 1))
+	if got, _ := os.ReadFile(segmentPath(path, 1) + checksumSuffix); err != nil || string(got) != line {
+		t.Errorf("the checksum is %q; want %q, %v", got, line, err)
+	}
+}
