@@ -15,11 +15,12 @@ import (
 
 // slowSink takes delay for each transaction, and disk for each sync, and keeps the rows.
 type slowSink struct {
-	delay time.Duration
-	disk  time.Duration
-	fault atomic.Pointer[string] // why every write fails; nil when it does not
-	rows  []Row
-	sizes []int // of each transaction
+	delay   time.Duration
+	disk    time.Duration
+	closing time.Duration
+	fault   atomic.Pointer[string] // why every write fails; nil when it does not
+	rows    []Row
+	sizes   []int // of each transaction
 }
 
 func (s *slowSink) write(rows []Row) (int64, int, error) {
@@ -35,7 +36,7 @@ func (s *slowSink) write(rows []Row) (int64, int, error) {
 
 func (s *slowSink) fail(why string) { s.fault.Store(&why) }
 func (s *slowSink) walBytes() int64 { return 0 }
-func (s *slowSink) close() error    { return nil }
+func (s *slowSink) close() error    { time.Sleep(s.closing); return nil }
 func (s *slowSink) due() bool       { return false }
 func (s *slowSink) rotate() error   { return nil }
 func (s *slowSink) sync() error     { time.Sleep(s.disk); return nil }
@@ -455,6 +456,35 @@ func TestAStopTakesOneSyncForAllThatWaits(t *testing.T) {
 		if took := time.Since(began); took > 2*s.disk || len(s.rows) != most+1 {
 			t.Errorf("%d rows were written in %s", len(s.rows), took)
 		}
+	})
+}
+
+// TestAStopDoesNotWaitForTidying has a disk so slow that closing the file would take longer
+// than a stop may: all rows are durable, and the program ends.
+func TestAStopDoesNotWaitForTidying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{disk: 3 * time.Second, closing: 12 * time.Second}
+		var told bytes.Buffer
+		log := zerolog.New(&told)
+		w := onSink(s, &Options{StopTimeout: 3 * time.Second, Log: &log})
+		stop := running(t, w)
+		for i := range 100 {
+			w.Append(numbered(i))
+			time.Sleep(linger)
+		}
+		began := time.Now()
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 6500*time.Millisecond || len(s.rows) != 100 || w.Stats().Written != 100 {
+			t.Errorf("stopping took %s, and %d rows are written", took, len(s.rows))
+		}
+		for _, want := range []string{"the end waits for the disk", "every row is on it"} {
+			if !strings.Contains(told.String(), want) {
+				t.Errorf("nothing says that %s: %s", want, told.String())
+			}
+		}
+		time.Sleep(s.closing) // what tidies ends by itself
 	})
 }
 

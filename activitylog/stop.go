@@ -28,6 +28,35 @@ func (w *Writer) drain(ctx context.Context) {
 	w.committed()
 }
 
+// tellLate says what a stop that takes long waits for.
+func (w *Writer) tellLate() {
+	w.opts.Log.Warn().Str("path", w.path).Int("queued_rows", w.Stats().QueuedRows).
+		Msg("activity log: the end waits for the disk, which takes long to sync rows or to change files")
+}
+
+// tidyTime is what tidy may take in any case.
+const tidyTime = 200 * time.Millisecond
+
+// tidy closes the log after its keeper has ended. Every row is durable by then, and the
+// next start does what is left, so that a disk on which it takes longer than a stop may
+// take is not waited for: then it ends with the program.
+func (w *Writer) tidy(kept <-chan struct{}, stopBy time.Time) {
+	closed := make(chan error, 1)
+	go func() {
+		<-kept
+		closed <- w.closeSink()
+	}()
+	select {
+	case err := <-closed:
+		if err != nil {
+			w.opts.Log.Warn().Err(err).Msg("activity log not closed cleanly")
+		}
+	case <-time.After(max(time.Until(stopBy), tidyTime)):
+		w.opts.Log.Warn().Str("path", w.path).
+			Msg("activity log: the disk is too slow to tidy its files before the end; every row is on it, and the next start goes on")
+	}
+}
+
 // ended returns the error of a run that has ended: rows were given up.
 func (w *Writer) ended() error {
 	w.mu.Lock()

@@ -15,7 +15,7 @@ import (
 // time to stop has come.
 func (w *Writer) writeChunk(ctx context.Context, c *chunk) {
 	for {
-		if w.sink != nil && w.sink.due() {
+		if w.sink != nil && ctx.Err() == nil && w.sink.due() { // a stop has no time to change files
 			w.rotate()
 		}
 		began := time.Now()

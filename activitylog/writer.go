@@ -118,11 +118,6 @@ const (
 // A database that cannot be opened or written does not end it: it tries again
 // until it can. The error tells how many rows were not written in the end.
 func (w *Writer) Run(ctx context.Context) error {
-	defer func() {
-		if err := w.closeSink(); err != nil {
-			w.opts.Log.Warn().Err(err).Msg("activity log not closed cleanly")
-		}
-	}()
 	w.openIdle()
 	settled, kept := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -134,9 +129,12 @@ func (w *Writer) Run(ctx context.Context) error {
 		w.keeper.run(ctx)
 	}()
 	w.writeQueued(ctx)
+	stopBy := time.Now().Add(w.opts.StopTimeout)
+	late := time.AfterFunc(w.opts.StopTimeout, w.tellLate)
+	defer late.Stop()
 	w.drain(ctx)
 	<-settled
-	<-kept
+	w.tidy(kept, stopBy)
 	return w.ended()
 }
 
