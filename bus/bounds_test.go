@@ -46,6 +46,74 @@ func TestQueueBytesAtTheLimitAndOnePast(t *testing.T) {
 	}
 }
 
+// TestSlowBytesAtTheLimitAndOnePast has a delivery wait for each of two silent peers, and
+// then a bound of one byte less. Another peer does not notice that the bound is reached.
+func TestSlowBytesAtTheLimitAndOnePast(t *testing.T) {
+	const text = "some words"
+	size := len(`{"topic":"agent:silent1","payload":}`) + len(payload("m1", "cli:op", text))
+	for limit, wait := range map[int]int{2 * size: 2, 2*size - 1: 1} {
+		b := bustest.Start(t, &bus.Options{PeerWindow: 1, SlowBytes: limit})
+		rawPeer(t, b, "agent:silent1", "agent:silent1")
+		rawPeer(t, b, "agent:silent2", "agent:silent2")
+		quick := rawPeer(t, b, "agent:quick", "agent:quick")
+		sender := rawPeer(t, b, "cli:op")
+		for n, topic := range []string{"agent:silent1", "agent:silent2", "agent:silent1", "agent:silent2", "agent:silent1"} {
+			sender.write(sendFrame(n+1, topic, "cli:op", text))
+		}
+		for n := wait + 3; n <= 5; n++ {
+			m, err := sender.read()
+			if err != nil || m.ID.String() != fmt.Sprint(n) || !strings.Contains(string(m.Result), `"overflow"`) {
+				t.Errorf("%d bytes: an answer is %s: %s, %v; want the overflow of %d", limit, m.ID, m.Result, err, n)
+			}
+		}
+		if bytes, times := used(b, "slow_bytes"), b.Server().Counters().Limits["slow_bytes"]; bytes != wait*size || times != uint64(3-wait) {
+			t.Errorf("%d bytes: %d wait, and the bound was reached %d times; want %d and %d", limit, bytes, times, wait*size, 3-wait)
+		}
+		sender.write(sendFrame(6, "agent:quick", "cli:op", text))
+		m, err := quick.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		quick.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"processed":true}}`)
+		if m, err := sender.read(); err != nil || !strings.Contains(string(m.Result), `"deliveredTo":1`) {
+			t.Errorf("%d bytes: beside slow peers, a message is answered %s, %v", limit, m.Result, err)
+		}
+	}
+}
+
+// TestDeafPeersShareOneBound has peers that read nothing, and messages for all of them: what
+// waits is bounded for all of them, each frame of one publication over, while a peer that reads
+// gets all. When the deaf have gone, nothing is counted any more.
+func TestDeafPeersShareOneBound(t *testing.T) {
+	const deaf, limit, size = 12, 8 << 20, 256 << 10
+	b := bustest.Start(t, &bus.Options{SlowBytes: limit})
+	var peers []*raw
+	for i := range deaf {
+		peers = append(peers, socketPeer(t, b, fmt.Sprintf("agent:deaf%d", i), "room:all"))
+	}
+	quick := socketPeer(t, b, "agent:quick", "room:all")
+	sender := rawPeer(t, b, "cli:op")
+	most := 0
+	for n := range 40 {
+		sender.write(sendFrame(n+1, "room:all", "cli:op", strings.Repeat("x", size)))
+		m, err := quick.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		quick.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"processed":true}}`)
+		most = max(most, used(b, "slow_bytes"))
+	}
+	if most > limit+deaf*(size+1024) || most < limit/2 {
+		t.Errorf("%d bytes wait; want about %d", most, limit)
+	}
+	var closing sync.WaitGroup
+	for _, p := range peers {
+		closing.Go(func() { p.stream.Close(wire.CloseNormal, "") })
+	}
+	closing.Wait()
+	waitFor(t, func() bool { return used(b, "slow_bytes") == 0 })
+}
+
 // TestPeerBufferAtTheLimitAndOnePast has a peer that reads nothing. The next
 // delivery is written while fewer bytes than the bound are unread; else it waits
 // until the peer has read.

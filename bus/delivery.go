@@ -10,6 +10,7 @@ import (
 	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/text"
+	"hubbub/protocol/wire"
 )
 
 // A delivery is one message on its way to one peer. It is settled once, by the
@@ -66,22 +67,41 @@ func (s *session) reserve(d *delivery) protocol.Outcome {
 }
 
 func (s *session) reserveLocked(d *delivery) protocol.Outcome {
-	o := &s.server.options
+	o, size := &s.server.options, len(d.publication.params)
 	switch {
 	case s.gone() || d.publication.sender == nil && s.server.stopping.Load():
 		return protocol.OutcomeOffline
-	case len(s.queue) == 0 && s.roomLocked():
+	case len(s.queue) == 0 && s.roomLocked() && !crowded(s, size):
 		s.unanswered++
-	case len(s.queue) >= o.PeerQueue || s.queuedBytes+len(d.publication.params) > o.PeerQueueBytes:
+	case len(s.queue) >= o.PeerQueue || s.queuedBytes+size > o.PeerQueueBytes:
 		s.server.metrics.limit(limitPeerQueue)
+		return protocol.OutcomeOverflow
+	case s.server.slow.Full(size):
+		s.server.metrics.limit(limitSlow)
 		return protocol.OutcomeOverflow
 	default:
 		d.waits = true
 		s.queue = append(s.queue, d)
-		s.queuedBytes += len(d.publication.params)
+		s.window.count(size, &s.server.slow)
 	}
 	d.id = s.calls.Add(d)
 	return ""
+}
+
+// crowded reports whether so many bytes may not be sent to this peer, since it is slow, and
+// what waits for all slow peers has reached its bound.
+func crowded(s *session, size int) bool {
+	if !s.server.slow.Full(size) {
+		return false
+	}
+	stream, ok := s.stream.(interface{ Slow() bool })
+	return ok && stream.Slow()
+}
+
+// count notes bytes that came to the queue, or left it. The caller must hold session.mu.
+func (w *window) count(n int, all *wire.Backlog) {
+	w.queuedBytes += n
+	all.Add(n)
 }
 
 func (s *session) roomLocked() bool {
@@ -132,7 +152,7 @@ func (s *session) observe(b *batch, p *publication) {
 	if s.gone() {
 		return
 	}
-	if s.stream.Buffered() > s.server.options.PeerBuffer {
+	if s.stream.Buffered() > s.server.options.PeerBuffer || crowded(s, len(p.params)) {
 		s.server.metrics.limit(limitObserver)
 		return
 	}
@@ -205,7 +225,7 @@ func (s *session) pumpLocked(b *batch) (sent bool) {
 		d := s.queue[0]
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
-		s.queuedBytes -= len(d.publication.params)
+		s.window.count(-len(d.publication.params), &s.server.slow)
 		d.waits = false
 		s.unanswered++
 		s.deliverLocked(b, d)
@@ -220,7 +240,7 @@ func (s *session) pumpLocked(b *batch) (sent bool) {
 func (s *session) dropQueuedLocked(d *delivery) {
 	if i := slices.Index(s.queue, d); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
-		s.queuedBytes -= len(d.publication.params)
+		s.window.count(-len(d.publication.params), &s.server.slow)
 	}
 }
 

@@ -20,6 +20,7 @@ type limitName int
 
 const (
 	limitPeerQueue limitName = iota
+	limitSlow
 	limitObserver
 	limitWrite
 	limitFrame
@@ -36,7 +37,7 @@ const (
 )
 
 var limitNames = [limitCount]string{
-	"peer_queue", "observer_buffer", "write_timeout", "max_frame", "max_subscriptions", "max_sessions", "initialize_timeout", "ping",
+	"peer_queue", "slow_bytes", "observer_buffer", "write_timeout", "max_frame", "max_subscriptions", "max_sessions", "initialize_timeout", "ping",
 	"credential_sessions", "credential_subscriptions", "credential_messages", "credential_bytes", "credential_log_bytes",
 }
 
@@ -216,6 +217,7 @@ func (o *Options) bounds() map[string]float64 {
 		"peer_queue":                 float64(o.PeerQueue),
 		"peer_queue_bytes":           float64(o.PeerQueueBytes),
 		"peer_buffer_bytes":          float64(o.PeerBuffer),
+		"slow_bytes":                 float64(o.SlowBytes),
 		"max_frame_bytes":            float64(o.MaxFrame),
 		"max_subscriptions":          float64(o.MaxSubscriptions),
 		"max_sessions":               float64(o.MaxSessions),
@@ -236,11 +238,12 @@ func (o *Options) bounds() map[string]float64 {
 // totals sums up all sessions. Each field of most is the largest of any session.
 type totals struct {
 	sessions, peers, unanswered, queued int
+	slow                                int64
 	most                                struct{ unanswered, queued, queuedBytes, buffered, patterns int }
 }
 
 func (srv *Server) totals() totals {
-	t := totals{}
+	t := totals{slow: srv.slow.Bytes()}
 	srv.mu.Lock()
 	t.sessions = srv.streams
 	srv.mu.Unlock()
@@ -272,6 +275,7 @@ func (t *totals) used(of map[string]float64) map[string]float64 {
 		"peer_queue":        float64(t.most.queued),
 		"peer_queue_bytes":  float64(t.most.queuedBytes),
 		"peer_buffer_bytes": float64(t.most.buffered),
+		"slow_bytes":        float64(t.slow),
 		"max_subscriptions": float64(t.most.patterns),
 	})
 	return of

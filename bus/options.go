@@ -44,6 +44,7 @@ type Options struct {
 	PeerQueue        int // deliveries that wait per peer; 1,024
 	PeerQueueBytes   int // bytes that wait per peer; 64 MiB
 	PeerBuffer       int // unread bytes towards a peer before deliveries wait; 8 MiB
+	SlowBytes        int // bytes that wait for all slow peers together; 256 MiB
 	MaxFrame         int // bytes; 1 MiB
 	MaxSubscriptions int // per session; 1,024
 	MaxSessions      int // connections at once; 100,000
@@ -59,6 +60,7 @@ const (
 	DefaultPeerQueue         = 1024
 	DefaultPeerQueueBytes    = 64 << 20
 	DefaultPeerBuffer        = 8 << 20
+	DefaultSlowBytes         = 256 << 20
 	DefaultMaxFrame          = 1 << 20
 	DefaultMaxSubscriptions  = 1024
 	DefaultMaxSessions       = 100_000
@@ -80,6 +82,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Set(&out.PeerQueue, DefaultPeerQueue)
 	defaults.Set(&out.PeerQueueBytes, DefaultPeerQueueBytes)
 	defaults.Set(&out.PeerBuffer, DefaultPeerBuffer)
+	defaults.Set(&out.SlowBytes, DefaultSlowBytes)
 	defaults.Set(&out.MaxFrame, DefaultMaxFrame)
 	defaults.Set(&out.MaxSubscriptions, DefaultMaxSubscriptions)
 	defaults.Set(&out.MaxSessions, DefaultMaxSessions)
@@ -92,7 +95,10 @@ func (o *Options) withDefaults() Options {
 
 func (srv *Server) wire() *wire.Options {
 	o := &srv.options
-	return &wire.Options{MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer, Upgrades: upgrades, Cut: srv.cut}
+	return &wire.Options{
+		MaxFrame: o.MaxFrame, WriteTimeout: o.WriteTimeout, MaxBuffered: o.PeerBuffer,
+		Upgrades: upgrades, Backlog: &srv.slow, Cut: srv.cut,
+	}
 }
 
 // A Log takes the rows of the activity log. See *activitylog.Writer, which is one, for

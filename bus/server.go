@@ -41,9 +41,11 @@ type Server struct {
 	latest   int64 // greatest Stamp.At so far, also of other buses, whose clocks may be ahead
 }
 
-// others are the other buses of the cluster, and who is told of all peers.
+// others are the other buses of the cluster, who is told of all peers, and what waits for
+// those that are slow.
 type others struct {
 	presence presence
+	slow     wire.Backlog // what waits for slow peers, in their streams and in their queues
 
 	remoteMu sync.Mutex // guards remotes
 	remotes  remotes
@@ -71,6 +73,7 @@ func New(log Log, opts *Options) *Server {
 		sessions: map[*session]struct{}{}, peers: map[protocol.PeerID]*session{},
 		others: others{remotes: remotes{}},
 	}
+	srv.slow.Max = int64(o.SlowBytes)
 	srv.presence.srv, srv.presence.watchers = srv, map[*session]*watcher{}
 	srv.admission = admission{metrics: &srv.metrics, log: o.Log, logs: log != nil, each: o.EachCredential, accounts: map[string]*account{}}
 	if o.Cluster != nil {

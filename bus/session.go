@@ -244,7 +244,8 @@ func (s *session) end(b *batch, reason string) {
 	s.ended, s.endReason = true, reason
 	b.at = time.Now() // deliveries that end here may have been accepted after b.at
 	calls := s.calls.TakeAll()
-	s.queue, s.queuedBytes, s.unanswered = nil, 0, 0
+	s.window.count(-s.queuedBytes, &s.server.slow)
+	s.queue, s.unanswered = nil, 0
 	patterns, tell := s.patterns, s.announced
 	s.patterns, s.announced = nil, false
 	s.account.unsubscribe(len(patterns))

@@ -103,7 +103,7 @@ func (s *settings) checkBounds() error {
 	o := &s.bus
 	counts := map[string]int{
 		"peer-window": o.PeerWindow, "peer-queue": o.PeerQueue, "peer-queue-bytes": o.PeerQueueBytes,
-		"peer-buffer": o.PeerBuffer, "max-frame": o.MaxFrame, "max-subscriptions": o.MaxSubscriptions,
+		"peer-buffer": o.PeerBuffer, "slow-bytes": o.SlowBytes, "max-frame": o.MaxFrame, "max-subscriptions": o.MaxSubscriptions,
 		"max-sessions": o.MaxSessions, "activity-queue": s.log.QueueRows, "activity-queue-bytes": s.log.QueueBytes,
 		"activity-wal": cmp.Compare(s.log.MaxWAL, 0), "activity-segment-rows": cmp.Compare(s.log.SegmentRows, 0),
 		"activity-segment-bytes": cmp.Compare(s.log.SegmentBytes, 0),

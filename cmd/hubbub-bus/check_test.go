@@ -18,7 +18,7 @@ func TestBoundsThatLetNothingThroughAreRefused(t *testing.T) {
 		return s.checkBounds()
 	}
 	for flag, least := range map[string]string{
-		"peer-window": "1", "peer-queue": "1", "peer-queue-bytes": "1", "peer-buffer": "1", "max-frame": "1", "max-subscriptions": "1",
+		"peer-window": "1", "peer-queue": "1", "peer-queue-bytes": "1", "peer-buffer": "1", "slow-bytes": "1", "max-frame": "1", "max-subscriptions": "1",
 		"max-sessions": "1", "activity-queue": "1", "activity-queue-bytes": "1", "activity-wal": "1",
 		"credential-sessions": "1", "credential-subscriptions": "1", "credential-messages": "1", "credential-bytes": "1", "credential-log-bytes": "1",
 		"activity-segment-rows": "1", "activity-segment-bytes": "1", "activity-segment-age": "1ms",

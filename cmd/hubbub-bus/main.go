@@ -72,6 +72,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.PeerQueue, "peer-queue", bus.DefaultPeerQueue, "deliveries that wait per peer; one more fails as overflow")
 	fs.IntVar(&o.PeerQueueBytes, "peer-queue-bytes", bus.DefaultPeerQueueBytes, "bytes that wait per peer")
 	fs.IntVar(&o.PeerBuffer, "peer-buffer", bus.DefaultPeerBuffer, "unread bytes towards a peer before its deliveries wait")
+	fs.IntVar(&o.SlowBytes, "slow-bytes", bus.DefaultSlowBytes, "bytes that wait for all slow peers together; what is beyond fails as overflow")
 	fs.IntVar(&o.MaxFrame, "max-frame", bus.DefaultMaxFrame, "largest frame, in bytes")
 	fs.IntVar(&o.MaxSubscriptions, "max-subscriptions", bus.DefaultMaxSubscriptions, "subscriptions per session")
 	fs.IntVar(&o.MaxSessions, "max-sessions", bus.DefaultMaxSessions, "connections at once")

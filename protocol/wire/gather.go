@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -26,6 +25,7 @@ type gatherConn struct {
 	raw          syscall.RawConn // nil if a write cannot be tried without blocking
 	writeTimeout time.Duration
 	maxBuffered  int
+	backlog      *Backlog
 	client       bool          // frames are masked, so no close frame can be made here
 	beforeWait   func()        // called before each read from the network
 	closing      atomic.Bool   // Close has begun and reads itself
@@ -46,6 +46,8 @@ type output struct {
 	inFlight int     // bytes taken from pending that the network has not taken yet
 	busy     bool    // a flush or the drain is writing
 	again    bool    // a flush came while busy
+	behind   bool    // the drain writes: the other side is slow
+	counted  int     // bytes that the backlog has of this stream, while it is behind
 	err      error
 	draining sync.WaitGroup
 }
@@ -59,7 +61,7 @@ const keptOutput = 64 << 10
 
 func newGatherConn(conn net.Conn, o *Options) *gatherConn {
 	o = o.withDefaults()
-	g := &gatherConn{Conn: conn, writeTimeout: o.WriteTimeout, maxBuffered: o.MaxBuffered, released: make(chan struct{})}
+	g := &gatherConn{Conn: conn, writeTimeout: o.WriteTimeout, maxBuffered: o.MaxBuffered, backlog: o.Backlog, released: make(chan struct{})}
 	g.drained = sync.NewCond(&g.mu)
 	g.beforeWait, g.tryRead = g.flush, g.read
 	g.raw = rawOf(conn)
@@ -73,10 +75,12 @@ func (g *gatherConn) start() {
 	g.started = true
 }
 
+// waitBelow waits until no more than limit bytes wait to be sent, and none where those of
+// all slow sides are too many and this is one of them.
 func (g *gatherConn) waitBelow(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.err == nil && g.bufferedLocked() > limit {
+	for g.err == nil && (g.bufferedLocked() > limit || g.behind && g.backlog.Full(0)) {
 		g.drained.Wait()
 	}
 	if errors.Is(g.err, errSlowConsumer) {
@@ -100,6 +104,7 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 	g.ending = g.ending || p[0] == closeFrame
 	out := g.pendingLocked()
 	*out = append(*out, p...)
+	g.countLocked()
 	g.mu.Unlock()
 	g.flush()
 	return len(p), nil
@@ -117,6 +122,7 @@ func (g *gatherConn) writeMessage(first byte, payload []byte) error {
 	}
 	out := g.pendingLocked()
 	*out = appendFrame(*out, first, payload, g.client)
+	g.countLocked()
 	return nil
 }
 
@@ -125,6 +131,26 @@ func (g *gatherConn) pendingLocked() *[]byte {
 		g.pending = outputs.Get().(*[]byte)
 	}
 	return g.pending
+}
+
+// countLocked has the backlog count what waits here while the other side is slow.
+func (g *gatherConn) countLocked() {
+	if !g.behind && g.counted == 0 {
+		return
+	}
+	n := 0
+	if g.behind {
+		n = g.bufferedLocked()
+	}
+	g.backlog.Add(n - g.counted)
+	g.counted = n
+}
+
+// isBehind reports whether bytes wait that the network did not take at once.
+func (g *gatherConn) isBehind() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.behind
 }
 
 func (g *gatherConn) buffered() int {
@@ -163,6 +189,8 @@ func (g *gatherConn) flush() {
 			break
 		}
 		if n < len(*chunk) {
+			g.behind = true
+			g.countLocked()
 			g.draining.Go(func() { g.drain(chunk, n) })
 			return // still busy: the drain writes the rest
 		}
@@ -190,7 +218,8 @@ func giveBack(chunk *[]byte) {
 }
 
 func (g *gatherConn) doneLocked() {
-	g.busy, g.again = false, false
+	g.busy, g.again, g.behind = false, false, false
+	g.countLocked()
 	g.drained.Broadcast()
 }
 
@@ -205,6 +234,7 @@ func (g *gatherConn) failLocked(err error) {
 		g.err = err
 	}
 	g.pending, g.inFlight = nil, 0
+	g.countLocked()
 	g.drained.Broadcast() // wakes a reader that waits for room
 }
 
@@ -241,7 +271,9 @@ func (g *gatherConn) drain(chunk *[]byte, sent int) {
 		n, err := g.writeAll((*chunk)[sent:])
 		g.mu.Lock()
 		if errors.Is(err, errSlowConsumer) {
-			g.sayFarewellLocked(*chunk, sent+n)
+			words := lastWords(*chunk, sent+n)
+			*chunk = nil // they alone stay in memory while the other side does not read
+			g.sayFarewellLocked(words)
 			return
 		}
 		if err != nil {
@@ -299,6 +331,7 @@ func (g *gatherConn) took(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inFlight -= n
+	g.countLocked()
 	g.drained.Broadcast()
 }
 
@@ -310,7 +343,8 @@ func lastWords(frames []byte, sent int) []byte {
 		end += frameSize(frames[end:])
 	}
 	const reason = "slow consumer"
-	words := bytes.Clone(frames[sent:end])
+	words := make([]byte, 0, end-sent+4+len(reason))
+	words = append(words, frames[sent:end]...)
 	words = append(words, closeFrame, byte(2+len(reason)), byte(ClosePolicy>>8), byte(ClosePolicy&0xff))
 	return append(words, reason...)
 }
@@ -322,14 +356,14 @@ func (g *gatherConn) patience() time.Duration { return max(g.writeTimeout, farew
 
 // sayFarewellLocked ends the stream for its owner at once, and then tries for a while to
 // send the last words. It releases the lock meanwhile.
-func (g *gatherConn) sayFarewellLocked(frames []byte, sent int) {
+func (g *gatherConn) sayFarewellLocked(words []byte) {
 	if !g.farewell {
 		g.partLocked()
 	}
 	stays := g.farewell
 	g.mu.Unlock()
 	if stays {
-		if _, err := g.Conn.Write(lastWords(frames, sent)); err == nil {
+		if _, err := g.Conn.Write(words); err == nil {
 			g.outlast(g.patience())
 		}
 		g.Conn.Close() //nolint:errcheck // it ends either way

@@ -27,6 +27,9 @@ type Options struct {
 	// Those that wait for the network have none.
 	Upgrades chan struct{}
 
+	// Backlog counts what waits for slow sides, over all streams that share it; it may be nil.
+	Backlog *Backlog
+
 	// Cut is closed when streams must end at once: a slow side then gets no last
 	// words. It may be nil.
 	Cut <-chan struct{}
@@ -207,6 +210,9 @@ func (s *WebSocket) MaxWrite() int { return s.theirs }
 
 // Buffered returns the bytes that the network has not taken yet.
 func (s *WebSocket) Buffered() int { return s.net.buffered() }
+
+// Slow reports whether bytes wait that the network did not take at once.
+func (s *WebSocket) Slow() bool { return s.net.isBehind() }
 
 // Ping sends a ping and waits for its pong. Another goroutine must be in Read.
 func (s *WebSocket) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
