@@ -1,16 +1,23 @@
 package load
 
 import (
+	"cmp"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"hubbub/activitylog"
 	"hubbub/bus"
+	"hubbub/protocol/retry"
 )
 
 // asServer makes this test binary a server, so that a benchmark can tell what
@@ -44,9 +51,11 @@ func serveAs(ctx context.Context, kind string, l net.Listener, folder string) er
 	case "naive":
 		return serveNaive(ctx, l, filepath.Join(folder, "activity.db"))
 	case "nats":
-		return serveNATS(ctx, l, "")
+		return serveNATS(ctx, l, "", 0)
 	case "jetstream":
-		return serveNATS(ctx, l, folder)
+		return serveNATS(ctx, l, folder, 0)
+	case "jetstream-synced":
+		return serveNATS(ctx, l, folder, 250*time.Millisecond)
 	case "hubbub-nolog":
 		return bus.New(nil, nil).Serve(ctx, l)
 	case "hubbub":
@@ -91,7 +100,7 @@ func serverIn(t testing.TB, kind, folder string) Server {
 		return EchoFloor{child}
 	case "tcp":
 		return TCPFloor{child}
-	case "nats", "jetstream":
+	case "nats", "jetstream", "jetstream-synced":
 		return natsServer{child}
 	case "naive":
 		return naiveServer{child}
@@ -112,31 +121,173 @@ func fourPairs(messages int) Workload {
 	return Workload{Name: "4 pairs, depth 64", Senders: 4, Depth: 64, Messages: messages, Targets: 1, Size: 100}
 }
 
-// BenchmarkBeside runs one workload, 4 pairs with 64 messages in flight each,
-// through other systems and through the bus: the naive bus of this package,
-// nats-server over WebSocket with request and reply, and the same with a copy of
-// every message in a JetStream stream on disk. Give it messages enough for a
-// second or more: -benchtime 100000x.
+// BenchmarkBeside runs workloads through other systems and through the bus, each in a
+// process of its own and in turn: the naive bus of this package, nats-server over
+// WebSocket with request and reply, the same with a copy of every message in a JetStream
+// stream on disk, synced every two minutes as it does by itself or every 250 ms as our
+// log promises. The figures are those of the run with the median rate. SCALE changes the
+// number of messages.
 func BenchmarkBeside(b *testing.B) {
-	for _, kind := range []string{"naive", "jetstream", "nats", "hubbub", "hubbub-nolog"} {
-		b.Run(kind, func(b *testing.B) {
-			w := fourPairs(max(b.N, 1000))
-			s := startServer(b, kind)
-			r, err := s.rig(b.Context(), w, 1)
+	scale := 1.0
+	if text := os.Getenv("SCALE"); text != "" {
+		var err error
+		if scale, err = strconv.ParseFloat(text, 64); err != nil {
+			b.Fatal(err)
+		}
+	}
+	others := []string{"jetstream", "jetstream-synced", "nats", "hubbub", "hubbub-nolog"}
+	for _, one := range []struct {
+		Workload
+		kinds []string
+	}{
+		{Workload{Name: "unicast, depth 1", Senders: 1, Depth: 1, Messages: 20_000, Targets: 1}, others},
+		{Workload{Name: "unicast, depth 64", Senders: 1, Depth: 64, Messages: 100_000, Targets: 1}, others},
+		{fourPairs(100_000), append([]string{"naive"}, others...)},
+		{Workload{Name: "8 pairs, depth 64", Senders: 8, Depth: 64, Messages: 200_000, Targets: 1}, others},
+		{Workload{Name: "fan-out to 1,000", Senders: 1, Depth: 1, Messages: 150, Targets: 1000}, others},
+		{Workload{Name: "beside 10,000 patterns", Senders: 1, Depth: 64, Messages: 100_000, Targets: 1, Subscriptions: 10_000}, others},
+	} {
+		w := one.Workload
+		w.Size, w.Messages = 100, max(int(float64(w.Messages)*scale), w.Senders*w.Depth)
+		b.Run(w.Name, func(b *testing.B) { inTurn(b, w, one.kinds) })
+	}
+}
+
+// inTurn measures a workload three times through each server, in turn.
+func inTurn(b *testing.B, w Workload, kinds []string) {
+	servers, rigs := make([]Server, len(kinds)), make([]*rig, len(kinds))
+	runs := make([][]Measurement, len(kinds))
+	for i, kind := range kinds {
+		servers[i] = startServer(b, kind)
+		r, err := servers[i].rig(b.Context(), w, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer r.close()
+		rigs[i] = r
+	}
+	for range 3 {
+		for i, s := range servers {
+			m, err := w.measure(b.Context(), s, rigs[i])
+			if err != nil {
+				b.Fatal(kinds[i], err)
+			}
+			runs[i] = append(runs[i], m)
+		}
+	}
+	for i, kind := range kinds {
+		slices.SortFunc(runs[i], func(a, b Measurement) int { return cmp.Compare(a.PerSecond, b.PerSecond) })
+		b.Run(kind, func(b *testing.B) { runs[i][1].report(b) })
+	}
+}
+
+func (m Measurement) report(b *testing.B) {
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(m.PerSecond, "messages/s")
+	b.ReportMetric(m.CPU*10, "server-µs/message")
+	b.ReportMetric(m.P50.Seconds()*1e3, "p50-ms")
+	b.ReportMetric(m.P99.Seconds()*1e3, "p99-ms")
+	b.ReportMetric(float64(m.RSS)/(1<<20), "server-MiB")
+}
+
+// BenchmarkGrowth runs 4 pairs beside the bus with logs of 0, 1 and 20 million rows, in
+// turn. The writer itself makes those logs, with random ids; in LOAD_TEST_LOGS they stay.
+func BenchmarkGrowth(b *testing.B) {
+	rows := []int{0, 1_000_000, 20_500_000}
+	w := fourPairs(100_000)
+	servers, rigs := make([]Server, len(rows)), make([]*rig, len(rows))
+	runs := make([][]Measurement, len(rows))
+	for i, n := range rows {
+		folder := b.TempDir()
+		if at := os.Getenv("LOAD_TEST_LOGS"); at != "" {
+			folder = filepath.Join(at, strconv.Itoa(n))
+		}
+		if err := grow(b.Context(), folder, n); err != nil {
+			b.Fatal(err)
+		}
+		servers[i] = serverIn(b, "hubbub", folder)
+		r, err := servers[i].rig(b.Context(), w, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer r.close()
+		rigs[i] = r
+	}
+	for range 3 {
+		for i, s := range servers {
+			m, err := w.measure(b.Context(), s, rigs[i])
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer r.close()
-			m, err := w.measure(b.Context(), s, r)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(m.PerSecond, "messages/s")
-			b.ReportMetric(m.CPU*10, "server-µs/message")
-			b.ReportMetric(m.P50.Seconds()*1e3, "p50-ms")
-			b.ReportMetric(m.P99.Seconds()*1e3, "p99-ms")
-			b.ReportMetric(float64(m.RSS)/(1<<20), "server-MiB")
-		})
+			runs[i] = append(runs[i], m)
+		}
+	}
+	for i, n := range rows {
+		slices.SortFunc(runs[i], func(a, b Measurement) int { return cmp.Compare(a.PerSecond, b.PerSecond) })
+		b.Run(strconv.Itoa(n/1_000_000), func(b *testing.B) { runs[i][1].report(b) })
+	}
+}
+
+// grow writes so many rows into a log, as a bus would over a week, unless it is there.
+func grow(ctx context.Context, folder string, rows int) error {
+	path := filepath.Join(folder, "activity.db")
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil || rows == 0 {
+		return err
+	}
+	log := activitylog.NewWriter(path, &activitylog.Options{Bus: "bus-1"})
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	logged := make(chan error, 1)
+	go func() { logged <- log.Run(ctx) }()
+	m := newMessage("", "", 0)
+	messages := rows / 4
+	at := time.Now().Add(-7 * 24 * time.Hour).UnixMicro()
+	step := (7*24*time.Hour - time.Hour).Microseconds() / int64(messages)
+	for i := range messages {
+		log.Append(grown(m, i, at+int64(i)*step)...)
+	}
+	if err := log.Sync(ctx); err != nil {
+		return err
+	}
+	for sealed := 0; sealed < (rows-1)/1_000_000; retry.Sleep(ctx, 100*time.Millisecond) { // all files but the live one
+		sums, err := filepath.Glob(filepath.Join(folder, "*.sha256"))
+		if err != nil {
+			return err
+		}
+		sealed = len(sums)
+	}
+	end()
+	return <-logged
+}
+
+// grown returns the rows of a message: in a hundred, one from a person, its reply, and
+// what the agent decided about it.
+func grown(m *message, i int, at int64) []activitylog.Row {
+	var raw [16]byte
+	m.random.Read(raw[:]) //nolint:errcheck // it never fails
+	id := "msg_" + hex.EncodeToString(raw[:])
+	from, topic, kind, content := fmt.Sprintf("agent:worker-%d", i%50), fmt.Sprintf("agent:worker-%d", (i+7)%50), "agent_event", `{"text":"`+strings.Repeat("x", 100)+`"}`
+	switch i % 100 {
+	case 0:
+		from, topic, kind = "tg:123456789", "agent:lead", "tg_message"
+		content = fmt.Sprintf(`{"text":"question number %d, please","chatId":"42","senderId":"7","sourceMessageId":"%d"}`, i, i)
+	case 1:
+		from, topic, kind = "agent:lead", "system:attention", "agent_event"
+		content = fmt.Sprintf(`{"event":"attention_decision","agentId":"lead","eventId":"ev_%d","sourceId":"telegram:42:%d","action":"reply","reason":"direct message","turnId":"t%d"}`, i-1, i-1, i)
+	case 2:
+		from, topic, kind = "agent:lead", "tg:123456789", "tg_reply"
+		content = fmt.Sprintf(`{"text":"answer number %d","chatId":"42"}`, i-2)
+	}
+	payload := fmt.Sprintf(`{"messageId":"%s","type":"%s","from":"%s","timestamp":"%s","content":%s}`, id, kind, from, time.UnixMicro(at).UTC().Format(time.RFC3339Nano), content)
+	of := &activitylog.Sending{}
+	rpc, call := strconv.Itoa(i), strconv.Itoa(i+1)
+	return []activitylog.Row{
+		{At: at, Event: activitylog.SendStart, MessageID: id, RPCID: rpc, Actor: from, Topic: topic, Status: activitylog.StatusStart, Payload: []byte(payload), Of: of},
+		{At: at + 50, Event: activitylog.ProcessStart, MessageID: id, RPCID: call, Actor: topic, Topic: topic, Status: activitylog.StatusStart, Of: of},
+		{At: at + 150, Event: activitylog.ProcessFinish, MessageID: id, RPCID: call, Actor: topic, Topic: topic, Status: activitylog.StatusOK, Payload: []byte(`{"processed":true}`), Of: of},
+		{At: at + 200, Event: activitylog.SendFinish, MessageID: id, RPCID: rpc, Actor: from, Topic: topic, Status: activitylog.StatusOK, Payload: []byte(`{"accepted":true,"messageId":"` + id + `","deliveredTo":1}`), Of: of},
 	}
 }

@@ -3,14 +3,14 @@ package load
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 
 	"hubbub/protocol/jsonrpc"
-
-	"github.com/oklog/ulid/v2"
 )
 
 // A Bus is a running bus, ours or another's, that speaks the protocol.
@@ -150,21 +150,22 @@ func sameCount(answer, wanted []byte) bool {
 	return json.Unmarshal(answer, &a) == nil && strconv.Itoa(a.Result.DeliveredTo) == string(count)
 }
 
-// A message composes sendMessage frames that differ in id and messageId. Each
-// has ids of its own, as peers in processes of their own mint them: ULIDs, which
-// sort by time among those of others. What the log's index costs depends on it.
+// A message composes sendMessage frames that differ in id and messageId. The ids are
+// random, as most programs mint them: no order among them helps a log.
 type message struct {
 	prefix, middle, suffix string
-	entropy                *ulid.MonotonicEntropy
+	random                 *rand.ChaCha8
 }
 
 func newMessage(topic, from string, size int) *message {
 	text := bytes.Repeat([]byte("x"), size)
+	var seed [32]byte
+	cryptorand.Read(seed[:]) //nolint:errcheck // it never fails
 	return &message{
-		prefix:  `{"jsonrpc":"2.0","id":`,
-		middle:  `,"method":"sendMessage","params":{"topic":"` + topic + `","payload":{"messageId":"msg_`,
-		suffix:  `","type":"agent_event","from":"` + from + `","timestamp":"2026-02-17T12:00:00Z","content":{"text":"` + string(text) + `"}}}}`,
-		entropy: ulid.Monotonic(rand.Reader, 1),
+		prefix: `{"jsonrpc":"2.0","id":`,
+		middle: `,"method":"sendMessage","params":{"topic":"` + topic + `","payload":{"messageId":"msg_`,
+		suffix: `","type":"agent_event","from":"` + from + `","timestamp":"2026-02-17T12:00:00Z","content":{"text":"` + string(text) + `"}}}}`,
+		random: rand.NewChaCha8(seed),
 	}
 }
 
@@ -172,10 +173,8 @@ func (m *message) append(dst []byte, n int) []byte {
 	dst = append(dst, m.prefix...)
 	dst = strconv.AppendInt(dst, int64(n), 10)
 	dst = append(dst, m.middle...)
-	id := ulid.MustNew(ulid.Now(), m.entropy) // it fails where 2^80 are minted in a millisecond
-	dst = append(dst, make([]byte, ulid.EncodedSize)...)
-	if err := id.MarshalTextTo(dst[len(dst)-ulid.EncodedSize:]); err != nil {
-		panic(err) // there is too little room: never
-	}
+	var id [16]byte
+	m.random.Read(id[:]) //nolint:errcheck // it never fails
+	dst = hex.AppendEncode(dst, id[:])
 	return append(dst, m.suffix...)
 }

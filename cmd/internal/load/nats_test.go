@@ -17,10 +17,10 @@ import (
 
 // serveNATS runs nats-server with a WebSocket listener on the address of
 // listener until ctx ends. With a folder it keeps a copy of every message in a
-// JetStream stream there.
-func serveNATS(ctx context.Context, listener net.Listener, folder string) error {
+// JetStream stream there, which is synced so often; 0 is the server's own two minutes.
+func serveNATS(ctx context.Context, listener net.Listener, folder string, syncEvery time.Duration) error {
 	at := listener.Addr().(*net.TCPAddr)
-	o := server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, JetStream: folder != "", StoreDir: folder}
+	o := server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, JetStream: folder != "", StoreDir: folder, SyncInterval: syncEvery}
 	if o.JetStream { // the stream is there before the first message can come
 		if err := runNATS(o, func(s *server.Server) error { return capture(ctx, s.ClientURL()) }); err != nil {
 			return err
@@ -173,17 +173,20 @@ func (s natsServer) rig(ctx context.Context, w Workload, run int64) (_ *rig, err
 	}
 	for i := range w.Senders {
 		subject, inbox := fmt.Sprintf("bench.%d.%d", run, i), fmt.Sprintf("_INBOX.%d.%d.", run, i)
-		receiver, err := join(subject)
-		if err != nil {
-			return nil, err
+		for range w.Targets {
+			receiver, err := join(subject)
+			if err != nil {
+				return nil, err
+			}
+			r.answer(receiver, answerNATS)
 		}
-		r.answer(receiver, answerNATS)
 		c, err := join(inbox + "*")
 		if err != nil {
 			return nil, err
 		}
 		m := newMessage(subject, "cli:bench", w.Size)
 		var payload []byte
+		answers := map[int]int{} // of a message that not all have answered
 		r.senders = append(r.senders, &sender{c, func(dst []byte, n int) []byte {
 			payload = m.append(payload[:0], n)
 			dst = append(append(append(dst, "PUB "...), subject...), ' ')
@@ -192,8 +195,35 @@ func (s natsServer) rig(ctx context.Context, w Workload, run int64) (_ *rig, err
 			return append(append(append(dst, "\r\n"...), payload...), "\r\n"...)
 		}, func(answer []byte) (int, error) {
 			subject, _, _ := strings.Cut(strings.TrimPrefix(string(answer), "MSG "), " ")
-			return strconv.Atoi(strings.TrimPrefix(subject, inbox))
+			n, err := strconv.Atoi(strings.TrimPrefix(subject, inbox))
+			if answers[n]++; err == nil && answers[n] < w.Targets {
+				return -1, nil
+			}
+			delete(answers, n)
+			return n, err
 		}})
+	}
+	const holders = 100
+	for i := 0; w.Subscriptions > 0 && i < holders; i++ {
+		c, err := dialNATS(ctx, s.Address)
+		if err != nil {
+			return nil, err
+		}
+		for j := range w.Subscriptions / holders {
+			c.send(fmt.Appendf(nil, "SUB bench-%d.*.%d %d\r\n", i, j, j+1))
+		}
+		c.send([]byte("PING\r\n"))
+		if _, err := c.next(); err != nil {
+			return nil, err
+		}
+		r.answer(c, answerNATS)
+	}
+	for range w.Idle {
+		c, err := join("bench-idle")
+		if err != nil {
+			return nil, err
+		}
+		r.answer(c, answerNATS)
 	}
 	r.rest()
 	return r, nil

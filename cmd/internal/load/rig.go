@@ -21,7 +21,7 @@ type exchange interface {
 type sender struct {
 	exchange
 	compose func(dst []byte, n int) []byte   // makes the message of that number
-	number  func(answer []byte) (int, error) // of the message that it answers
+	number  func(answer []byte) (int, error) // of the message that it answers; -1 while others must follow
 }
 
 // A rig is the connections of a workload to one server.
@@ -145,6 +145,9 @@ func (s *sender) sendAll(first, total, depth int) ([]time.Duration, error) {
 		n, err := s.number(frame)
 		if err != nil {
 			return nil, err
+		}
+		if n < 0 {
+			continue
 		}
 		if n -= first; n < 0 || n >= next {
 			return nil, fmt.Errorf("an answer to message %d, which is none of those from %d to %d", first+n, first, first+next)
