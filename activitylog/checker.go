@@ -32,6 +32,7 @@ type checker struct {
 	gaps    []gapPlace
 	tails   []tail // of each log
 	silent  []silence
+	lone    lone
 }
 
 func (c *checker) problem(p Problem) {
@@ -100,6 +101,38 @@ func (c *checker) end() {
 	for _, p := range slices.Concat(slices.Collect(maps.Values(c.passes.passes))...) {
 		c.weigh(tallyOf(p)) // never finished
 	}
+	c.endLone()
+}
+
+// lone are the messages that lack rows as if another bus of a cluster had written them.
+type lone struct {
+	foreign  int // of those, the ones that another bus must have accepted
+	problems []Problem
+}
+
+func (l *lone) add(p *Pass, path, fault string) {
+	if !p.started {
+		l.foreign++
+	}
+	if len(l.problems) < maxProblems {
+		l.problems = append(l.problems, Problem{Log: path, ID: p.First, MessageID: p.messageID, What: fault})
+	}
+}
+
+// endLone says of a log of a cluster that is read alone what it needs, instead of each
+// message.
+func (c *checker) endLone() {
+	switch v := c.verdict; {
+	case c.partial:
+	case len(c.paths) == 1 && c.lone.foreign > 0:
+		c.problem(Problem{Log: c.paths[0], What: fmt.Sprintf("%d messages have rows in the logs of other buses: name the log of each bus of the cluster (--log A --log B), or leave these messages out (--partial)", v.Elsewhere)})
+	default:
+		for _, p := range c.lone.problems {
+			c.problem(p)
+		}
+		v.More += v.Elsewhere - int64(len(c.lone.problems))
+		v.Elsewhere = 0
+	}
 }
 
 // weigh counts a pass as complete, cut or broken.
@@ -118,8 +151,11 @@ func (c *checker) weigh(t *tally) {
 		v.Cut++ // what came before was pruned
 	case !p.finished && p.started:
 		v.Cut++
-	case c.partial && t.unpaired == "" && (p.finished && p.started && t.peers < t.expected || !p.started && !p.finished):
+	case t.unpaired == "" && (p.finished && p.started && t.peers < t.expected || !p.started && !p.finished):
 		v.Elsewhere++
+		if !c.partial {
+			c.lone.add(p, c.paths[p.log], t.fault)
+		}
 	default:
 		c.problem(Problem{Log: c.paths[p.log], ID: p.First, MessageID: p.messageID, What: t.fault})
 	}

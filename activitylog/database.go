@@ -150,20 +150,17 @@ func (d *database) prepare() error {
 	if err := makeFile(d.conn); err != nil {
 		return err
 	}
-	for _, pragma := range []string{"PRAGMA temp_store=MEMORY", "PRAGMA wal_autocheckpoint=0", fmt.Sprintf("PRAGMA journal_size_limit=%d", usualWAL)} {
+	// A commit is durable once sync has run; the checkpoints go on beside it.
+	for _, pragma := range []string{"PRAGMA synchronous=NORMAL", "PRAGMA temp_store=MEMORY", "PRAGMA wal_autocheckpoint=0",
+		fmt.Sprintf("PRAGMA journal_size_limit=%d", usualWAL)} {
 		if err := sqlitex.ExecuteTransient(d.conn, pragma, nil); err != nil {
 			return err
 		}
 	}
-	// Where the file stands is durable at once, since retention may take the one before it.
 	if err := d.findPlace(); err != nil {
 		return err
 	}
-	// From here on a commit is durable once sync has run; the checkpoints go on beside it.
-	err := sqlitex.ExecuteTransient(d.conn, "PRAGMA synchronous=NORMAL", nil)
-	if err != nil {
-		return err
-	}
+	var err error
 	for i, rows := range insertRows {
 		if d.inserts[i], err = prepareInsert(d.conn, rows); err != nil {
 			return err

@@ -100,7 +100,7 @@ func (k Keep) enforce(ctx context.Context, path string, now time.Time) (r Remova
 			return r, nil
 		}
 		sum -= f.size
-		if err := r.remove(f); err != nil {
+		if err := r.remove(path, f); err != nil {
 			return r, err
 		}
 	}
@@ -138,7 +138,7 @@ func Prune(ctx context.Context, path string, before time.Time) (r Removal, err e
 		if last >= before.UnixMicro() {
 			return r, nil
 		}
-		if err := r.remove(f); err != nil {
+		if err := r.remove(path, f); err != nil {
 			return r, err
 		}
 	}
@@ -169,7 +169,12 @@ func sealedFiles(path string) (list []sealedFile, err error) {
 }
 
 // remove removes one file, the checksum last: without it, the file would be sealed again.
-func (r *Removal) remove(f sealedFile) error {
+func (r *Removal) remove(log string, f sealedFile) error {
+	if r.Segments == 0 {
+		if err := syncFile(log + "-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing %s: %w", f.path, err) // the live file may not yet say for good where ids go on
+		}
+	}
 	v, err := openView(f.path)
 	if err != nil {
 		return fmt.Errorf("removing %s: %w", f.path, err)
@@ -186,4 +191,12 @@ func (r *Removal) remove(f sealedFile) error {
 	}
 	r.Segments, r.Rows, r.Bytes = r.Segments+1, r.Rows+rows, r.Bytes+f.size
 	return nil
+}
+
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -1,6 +1,7 @@
 package activitylog
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -34,6 +35,7 @@ type Pass struct {
 
 	messageID string
 	log       int
+	sendings  []int64 // what Entry.Sent says in the rows of that log
 	started   bool
 	finished  bool
 	began     time.Time // of its first row
@@ -73,6 +75,7 @@ func (a *Assembler) Add(e *Entry) (p *Pass, d *Delivery) {
 	switch {
 	case e.Is(SendStart):
 		p = a.pass(e, at, func(p *Pass) bool { return !p.started && !p.finished })
+		p.sendings = nil
 		p.started, p.Topic, p.Bus, p.RPCID, p.Start, p.Payload = true, e.Topic, e.Bus, e.RPCID, at, e.Payload
 		p.log, p.First, p.Last = e.Log, e.ID, e.ID
 	case a.Live > 0 && len(a.passes[e.MessageID]) == 0:
@@ -103,14 +106,22 @@ func (a *Assembler) Add(e *Entry) (p *Pass, d *Delivery) {
 	p.seen = at
 	if p.log == e.Log {
 		p.Last = max(p.Last, e.ID)
+		if of := cmp.Or(e.Sent, e.ID); a.Live == 0 && !slices.Contains(p.sendings, of) {
+			p.sendings = append(p.sendings, of)
+		}
 	}
 	return p, d
 }
 
-// pass returns the latest pass of the row's message that fits, by the first
-// test that any fits, else a new one.
+// pass returns the pass of the row's sending, if the row says which that is. Else it is the
+// latest pass of its message that fits, by the first test that any fits, or a new one.
 func (a *Assembler) pass(e *Entry, at time.Time, fits ...func(*Pass) bool) *Pass {
 	list := a.passes[e.MessageID]
+	for _, p := range list {
+		if e.Sent > 0 && p.log == e.Log && slices.Contains(p.sendings, e.Sent) {
+			return p
+		}
+	}
 	for _, fit := range fits {
 		for _, p := range slices.Backward(list) {
 			if fit(p) {

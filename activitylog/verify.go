@@ -3,6 +3,8 @@ package activitylog
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +77,7 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 		err := s.with(ctx, func(l *reading) {
 			for _, in := range l.parts {
 				v := l.open(in)
-				c.checkFile(v, in.path, o.Quick)
+				c.checkFile(v, in.path, o.Quick || !in.live && c.checkSum(ctx, in.path))
 				l.check(v)
 			}
 		})
@@ -122,6 +124,21 @@ func (r *Reader) leavePruned(ctx context.Context, v *Verdict) error {
 		}
 	}
 	return nil
+}
+
+// checkSum compares a sealed file with its checksum, and reports whether it has one: what
+// is as it was sealed needs no other check.
+func (c *checker) checkSum(ctx context.Context, path string) bool {
+	want, err := os.ReadFile(path + checksumSuffix)
+	if err != nil {
+		return false // it is not sealed yet
+	}
+	got, err := checksum(ctx, path)
+	if err != nil || got == string(want) {
+		return err == nil
+	}
+	c.problem(Problem{Log: path, What: "it was changed after it was sealed: its checksum is not the one in " + filepath.Base(path) + checksumSuffix})
+	return false
 }
 
 // has reports whether a row is there.

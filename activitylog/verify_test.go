@@ -222,3 +222,65 @@ func TestVerifyBesideAPrune(t *testing.T) {
 		t.Errorf("the rows have left: %+v, %v", v, err)
 	}
 }
+
+// TestTwoSendsOfOneIDAreTwoPasses sends one message twice at the same moment, to one topic:
+// the log says which rows belong together.
+func TestTwoSendsOfOneIDAreTwoPasses(t *testing.T) {
+	w, path, stop := started(t, nil)
+	now := time.Now().UnixMicro()
+	var each [2][]Row
+	for i := range each {
+		of, rpc := &Sending{}, fmt.Sprint(10+i)
+		row := func(event Event, rpcID, actor, status, payload string) Row {
+			return Row{At: now, Event: event, MessageID: "msg_1", RPCID: rpcID, Actor: actor, Topic: "agent:a", Status: status, Payload: []byte(payload), Of: of}
+		}
+		each[i] = []Row{
+			row(SendStart, "1", "tg:1", StatusStart, `{"type":"tg_message","from":"tg:1"}`),
+			row(ProcessStart, rpc, "agent:a", StatusStart, ""),
+			row(ProcessFinish, rpc, "agent:a", StatusOK, `{"processed":true}`),
+			row(SendFinish, "1", "tg:1", StatusOK, `{"accepted":true,"messageId":"msg_1","deliveredTo":1}`),
+		}
+	}
+	for i := range each[0] {
+		w.Append(each[0][i])
+		w.Append(each[1][i])
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if v := verdict(t, path); !v.OK() || v.Complete != 2 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestALoneLogOfAClusterIsToldWhatItNeeds has messages that another bus accepted.
+func TestALoneLogOfAClusterIsToldWhatItNeeds(t *testing.T) {
+	path := dayLog(t)
+	change(t, path, "DELETE FROM activity_log WHERE id BETWEEN 13 AND 48 AND event LIKE 'send%'")
+	v := verdict(t, path)
+	if len(v.Problems) != 1 || !strings.Contains(v.Problems[0].What, "6 messages have rows in the logs of other buses: name the log of each bus") || v.Elsewhere != 6 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestASealedFileIsCheckedByItsChecksum changes one value in a file, as its owner could.
+func TestASealedFileIsCheckedByItsChecksum(t *testing.T) {
+	path, _ := segmented(t, 20, &Options{SegmentRows: 20})
+	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := verdict(t, path); !v.OK() {
+		t.Fatalf("%+v", v)
+	}
+	conn, err := sqlite.OpenConn(segmentPath(path, 1), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sqlitex.ExecuteTransient(conn, "UPDATE event SET rpc_id = 9 WHERE id = 1", nil)
+	if err := errors.Join(err, conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if v := verdict(t, path); len(v.Problems) != 1 || !strings.Contains(v.Problems[0].What, "changed after it was sealed") {
+		t.Errorf("%+v", v.Problems)
+	}
+}
