@@ -341,6 +341,20 @@ func TestASpawnerIssuesAndRevokesNarrowerCredentials(t *testing.T) {
 	if status, who := call(t, b, token, "GET", "/whoami", ""); status != 200 || who["name"] != "agent:x" {
 		t.Errorf("whoami: %d %v", status, who)
 	}
+	const address = "http://127.0.0.1:7893/tools/a/b"
+	pass := protocol.NewPass(token, address)
+	if status, who := call(t, b, pass, "GET", "/whoami?for="+address, ""); status != 200 || who["name"] != "agent:x" {
+		t.Errorf("whoami for a pass: %d %v", status, who)
+	}
+	for _, path := range []string{"/whoami", "/whoami?for=" + address + "2", "/peers?for=" + address, "/metrics?for=" + address} {
+		if status, _ := call(t, b, pass, "GET", path, ""); status != http.StatusUnauthorized {
+			t.Errorf("a pass opens %s: %d", path, status)
+		}
+	}
+	if s, err := wire.Dial(t.Context(), b.URL()+"/?for="+address, &wire.DialOptions{Token: pass}); err == nil {
+		s.Close(wire.CloseNormal, "")
+		t.Error("a pass opens a session")
+	}
 	for what, body := range map[string]string{
 		"another family":      `{"name":"y","identities":["tg:1"],"subscribe":[],"publish":[]}`,
 		"too wide a pattern":  `{"name":"y","identities":["agent:y"],"subscribe":["*"],"publish":[]}`,

@@ -98,8 +98,20 @@ func (srv *Server) hostAllowed(r *http.Request) bool {
 	if !ok {
 		return false
 	}
-	_, ok = srv.lookup(token)
+	if _, ok = srv.lookup(token); !ok {
+		_, ok = ofPass(srv.options.Credentials, r)
+	}
 	return ok
+}
+
+// ofPass returns the credential of the pass in a request that names the address which the
+// pass is for.
+func ofPass(file *grant.File, r *http.Request) (*grant.Credential, bool) {
+	pass, ok := headerToken(r)
+	if !ok || file == nil {
+		return nil, false
+	}
+	return file.LookupPass(pass, r.URL.Query().Get("for"))
 }
 
 // lookup returns the credential of a token. If the token is unknown it reads the file

@@ -29,7 +29,7 @@ func (srv *Server) Handler() http.Handler {
 		metrics.ServeHTTP(w, r)
 	}))
 	mux.HandleFunc("GET /peers", srv.authenticated(srv.listPeers))
-	mux.HandleFunc("GET /whoami", srv.authenticated(srv.whoami))
+	mux.HandleFunc("GET /whoami", srv.whoami)
 	mux.HandleFunc("POST /credentials", srv.authenticated(srv.issue))
 	mux.HandleFunc("DELETE /credentials/{name}", srv.authenticated(srv.revoke))
 	if srv.options.Console != nil {
@@ -132,8 +132,17 @@ func (srv *Server) listPeers(w http.ResponseWriter, _ *http.Request, c *grant.Cr
 	writeJSON(w, http.StatusOK, list)
 }
 
-// whoami tells the holder of a token what it grants.
-func (srv *Server) whoami(w http.ResponseWriter, _ *http.Request, c *grant.Credential) {
+// whoami tells the holder of a token what it grants, and an address to which a pass was
+// shown what the token behind it grants.
+func (srv *Server) whoami(w http.ResponseWriter, r *http.Request) {
+	c, err := srv.authenticate(r)
+	if holder, ok := ofPass(srv.options.Credentials, r); ok && errors.Is(err, errWrongToken) {
+		c, err = holder, nil
+	}
+	if err != nil {
+		refuseHTTP(w, http.StatusUnauthorized, err.Error())
+		return
+	}
 	if c == nil {
 		all := []string{"*"}
 		writeJSON(w, http.StatusOK, map[string]any{"open": true, "name": "", "identities": all, "subscribe": all, "publish": all, "names": all})

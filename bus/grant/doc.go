@@ -5,6 +5,7 @@
 // Guarantees:
 //
 //   - A token is never stored: the file holds its SHA-256.
+//   - A pass of a token shows it at one address: it opens nothing at another, nor the bus.
 //   - Grants are lists of patterns. A pattern that a peer asks for must be covered by a
 //     granted one: that one must match everything that it matches.
 //   - If the file is deleted or broken at runtime, the last good state stays in force,

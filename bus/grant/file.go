@@ -2,6 +2,7 @@ package grant
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"hubbub/protocol"
 	"hubbub/protocol/datafolder"
 
 	"github.com/BurntSushi/toml"
@@ -43,6 +45,7 @@ type File struct {
 	loaded  bool // a good state was read once
 	byHash  map[string]*Credential
 	byName  map[string]*Credential
+	byPass  map[string]*Credential // by the name of its passes
 	lastErr error
 }
 
@@ -127,9 +130,11 @@ func (f *File) setLocked(list []Credential) {
 	f.version++
 	f.byHash = make(map[string]*Credential, len(list))
 	f.byName = make(map[string]*Credential, len(list))
+	f.byPass = make(map[string]*Credential, len(list))
 	for i := range list {
 		f.byHash[list[i].SHA256] = &list[i]
 		f.byName[list[i].Name] = &list[i]
+		f.byPass[protocol.PassName(protocol.NewPassOf(list[i].SHA256, ""))] = &list[i]
 	}
 }
 
@@ -146,6 +151,14 @@ func (f *File) Lookup(token string) (*Credential, bool) {
 	defer f.mu.Unlock()
 	c, ok := f.byHash[Hash(token)]
 	return c, ok
+}
+
+// LookupPass returns the credential that a pass for an address belongs to.
+func (f *File) LookupPass(pass, address string) (*Credential, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, ok := f.byPass[protocol.PassName(pass)]
+	return c, ok && hmac.Equal([]byte(pass), []byte(protocol.NewPassOf(c.SHA256, address)))
 }
 
 // Current returns the credential in force that has the name and the hash of c.

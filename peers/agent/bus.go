@@ -170,7 +170,8 @@ func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 }
 
 // servers returns the MCP servers of a turn: the operator's, and that of the chorus
-// gateway for a message that came through it.
+// gateway for a message that came through it. Its address is what the message says, so
+// it gets a pass for itself, and not the token.
 func (a *Agent) servers(e *mailbox.Entry) ([]harness.MCPServer, error) {
 	if e == nil || len(e.Content.MCP) == 0 || protocol.PeerID(e.Chat).Family() != "chorus" || a.opts.Peer == nil {
 		return a.opts.MCP, nil
@@ -190,7 +191,7 @@ func (a *Agent) servers(e *mailbox.Entry) ([]harness.MCPServer, error) {
 	}
 	server := harness.MCPServer{Name: "channel", URL: proxy.URL, Headers: map[string]string{}}
 	if token != "" {
-		server.Headers["Authorization"] = "Bearer " + token
+		server.Headers["Authorization"] = peer.Bearer(protocol.NewPass(token, proxy.URL))
 	}
 	if a.opts.Conceal != nil {
 		server = a.opts.Conceal(server)

@@ -146,7 +146,7 @@ func (w *world) start() {
 	}
 	opts := w.opts
 	w.stub.caps.OwnTime, w.stub.caps.ReadsSystem = opts.HarnessType == "c2a", opts.HarnessType == "openai"
-	opts.Peer = &peer.Options{Dial: w.bus.Dial}
+	opts.Peer = &peer.Options{Dial: w.bus.Dial, Token: "secret"}
 	w.db, w.agent = db, agent.New("agent:lead", db, w.stub, &opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -38,8 +39,8 @@ const (
 )
 
 // serveProxy passes a call on to the MCP servers of a service. An agent shows
-// its bus token; what it may reach are the tools of channels that it is
-// assigned to.
+// its bus token, or the pass of it for this address; what it may reach are the
+// tools of channels that it is assigned to.
 func (g *Gateway) serveProxy(w http.ResponseWriter, r *http.Request) error {
 	if err := g.checkLocal(r); err != nil {
 		return err
@@ -75,7 +76,7 @@ func (g *Gateway) mayUseTools(r *http.Request, channel protocol.PeerID) ([]MCPSe
 	}
 	tx := store.On(ctx, g.store.db)
 	for _, a := range g.surface.Agents(tx, channel) {
-		may, err := g.who.mayBe(ctx, r.Header.Get("Authorization"), a.Agent)
+		may, err := g.who.mayBe(ctx, r.Header.Get("Authorization"), g.proxyURL(channel), a.Agent)
 		switch {
 		case err != nil:
 			return nil, err
@@ -194,7 +195,7 @@ type bearers struct {
 	now   func() time.Time
 
 	mu    sync.Mutex
-	known map[string]bearer // by the hash of the Authorization header
+	known map[string]bearer // by the hash of the Authorization header and the address
 }
 
 type bearer struct {
@@ -210,18 +211,18 @@ const (
 
 var errWho = refuse(http.StatusServiceUnavailable, "the bus cannot be asked whose token this is; try again")
 
-// mayBe reports whether the holder of an Authorization header may speak as id on
-// the bus.
-func (b *bearers) mayBe(ctx context.Context, authorization string, id protocol.PeerID) (bool, error) {
-	patterns, err := b.patternsOf(ctx, authorization)
+// mayBe reports whether the holder of an Authorization header, shown at an address, may
+// speak as id on the bus.
+func (b *bearers) mayBe(ctx context.Context, authorization, address string, id protocol.PeerID) (bool, error) {
+	patterns, err := b.patternsOf(ctx, authorization, address)
 	return slices.ContainsFunc(patterns, func(text string) bool {
 		p, err := protocol.ParsePattern(text)
 		return err == nil && p.Matches(protocol.Topic(id))
 	}), err
 }
 
-func (b *bearers) patternsOf(ctx context.Context, authorization string) ([]string, error) {
-	key := hashSecret(authorization)
+func (b *bearers) patternsOf(ctx context.Context, authorization, address string) ([]string, error) {
+	key := hashSecret(authorization + "\n" + address)
 	b.mu.Lock()
 	kept, ok := b.known[key]
 	b.mu.Unlock()
@@ -229,7 +230,7 @@ func (b *bearers) patternsOf(ctx context.Context, authorization string) ([]strin
 		return kept.patterns, nil
 	}
 	for _, bus := range b.buses {
-		patterns, ok := ask(ctx, bus, authorization)
+		patterns, ok := ask(ctx, bus, authorization, address)
 		if !ok {
 			continue
 		}
@@ -244,12 +245,15 @@ func (b *bearers) patternsOf(ctx context.Context, authorization string) ([]strin
 	return nil, errWho
 }
 
-// ask returns the identities of a token, and none if the bus does not know it. ok is
-// false if the bus does not say.
-func ask(ctx context.Context, bus, authorization string) (identities []string, ok bool) {
+// ask returns the identities of a token or of a pass for an address, and none if the bus
+// does not know it. ok is false if the bus does not say.
+func ask(ctx context.Context, bus, authorization, address string) (identities []string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, whoTimeout)
 	defer cancel()
-	status, body, err := (&peer.HTTPCall{Bus: bus, Method: http.MethodGet, Path: "whoami", Authorization: authorization, Limit: 1 << 20}).Do(ctx)
+	call := peer.HTTPCall{
+		Bus: bus, Method: http.MethodGet, Path: "whoami", Query: url.Values{"for": {address}}, Authorization: authorization, Limit: 1 << 20,
+	}
+	status, body, err := call.Do(ctx)
 	if err == nil && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
 		return nil, true
 	}

@@ -13,6 +13,7 @@ import (
 type HTTPCall struct {
 	Bus           string // WebSocket address of the bus
 	Method, Path  string
+	Query         url.Values
 	Authorization string       // header; empty for none
 	Body          []byte       // JSON; nil for none
 	Limit         int64        // bytes of the answer; what is beyond is cut off
@@ -38,7 +39,7 @@ func (c *HTTPCall) Do(ctx context.Context) (status int, answer []byte, err error
 		return 0, nil, err
 	}
 	u = u.JoinPath(c.Path)
-	u.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
+	u.Scheme, u.RawQuery = strings.Replace(u.Scheme, "ws", "http", 1), c.Query.Encode()
 	request, err := http.NewRequestWithContext(ctx, c.Method, u.String(), bytes.NewReader(c.Body))
 	if err != nil {
 		return 0, nil, err

@@ -1,0 +1,39 @@
+package protocol
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// A pass shows at one address that its holder has a token of the bus, and is worth nothing
+// at another: who asks for it need not be trusted with the token. The bus, which knows
+// tokens by their hash, says whose a pass for an address is (GET /whoami?for=ADDRESS).
+
+// passName is how many characters of a pass say whose it is.
+const passName = len("pass_") + 32
+
+// NewPass returns the pass of a token for an address.
+func NewPass(token, address string) string {
+	hash := sha256.Sum256([]byte(token))
+	return NewPassOf(hex.EncodeToString(hash[:]), address)
+}
+
+// NewPassOf is NewPass for a token of which only the SHA-256 is known, in lowercase hex.
+func NewPassOf(tokenHash, address string) string {
+	return "pass_" + keyed(tokenHash, "name")[:32] + keyed(tokenHash, "at "+address)
+}
+
+// PassName returns the part of a pass that is the same at all addresses; empty if it is none.
+func PassName(pass string) string {
+	if len(pass) != passName+2*sha256.Size {
+		return ""
+	}
+	return pass[:passName]
+}
+
+func keyed(key, text string) string {
+	sum := hmac.New(sha256.New, []byte(key))
+	sum.Write([]byte(text))
+	return hex.EncodeToString(sum.Sum(nil))
+}
