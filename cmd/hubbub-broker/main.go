@@ -7,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"hubbub/activitylog/view"
+	"hubbub/activitylog"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/broker"
 	"hubbub/peers/peer"
@@ -32,7 +32,7 @@ func main() {
 			standby.Flags(fs)
 		},
 		Check: func(context.Context, *program.Env) (err error) {
-			if opts.Keep, err = parseKeep(keep, time.Now()); err != nil {
+			if opts.Keep, err = parseKeep(keep); err != nil {
 				return err
 			}
 			return errors.Join(check(&opts), standby.Check())
@@ -42,15 +42,15 @@ func main() {
 }
 
 // parseKeep reads --event-keep; what is kept for good is less than 0.
-func parseKeep(text string, now time.Time) (time.Duration, error) {
-	if text == "forever" {
+func parseKeep(text string) (time.Duration, error) {
+	k, err := activitylog.ParseKeep(text)
+	switch {
+	case err != nil || k.Bytes != 0:
+		return 0, program.Usage("--event-keep %q is neither an age such as 90d, nor forever", text)
+	case k.Age == 0:
 		return -1, nil
 	}
-	at, err := view.Moment("event-keep", text, now)
-	if err != nil || !at.Before(now) {
-		return 0, program.Usage("--event-keep %q is neither an age such as 90d, nor forever", text)
-	}
-	return now.Sub(at), nil
+	return k.Age, nil
 }
 
 func check(opts *broker.Options) error {

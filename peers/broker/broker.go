@@ -81,11 +81,12 @@ func New(db *sql.DB, p *peer.Peer, opts *Options) *Broker {
 		AttemptTimeout: answerTimeout, StopTimeout: time.Second, Now: o.Now, Log: o.Log,
 	})
 	b.writer = &writer{
-		db: db, opts: &b.opts, jobs: make(chan job, queueLength), enqueue: b.enqueue, committed: b.committed,
+		db: db, opts: &b.opts, roll: newRoll(p.Watches, o.Now), jobs: make(chan job, queueLength), enqueue: b.enqueue, committed: b.committed,
 	}
 	b.answers = newAnswerer(p.Send, b.forget, o.Now, o.Log)
 	b.facts = newPublisher(db, p.Send, b.writer.later, o.Log)
 	p.Handle(protocol.TypeCollabRequest, b.handle)
+	p.HandlePresence(b.writer.roll.hear)
 	return b
 }
 
@@ -107,7 +108,7 @@ func (b *Broker) Run(outer context.Context) error {
 		return func() { end(); wg.Wait() }
 	}
 	stopWriter := start(b.writer.run)
-	stopSending := start(b.outbox.Run, b.facts.run, b.clockLoop, b.announceReady)
+	stopSending := start(b.outbox.Run, b.facts.run, b.clockLoop, b.presenceLoop, b.announceReady)
 	stopPeer := start(b.peer.Run)
 
 	<-ctx.Done()

@@ -85,8 +85,8 @@
 // the former page, limit 200 unless given (1,000 at most); next is null at the end.
 //
 //	identity.announce*  {logicalAgentId, endpointId, harnessType?, workspaceId?, projectPath?, roles?,
-//	                    wakePolicy? "auto"|"manual", model?, node?, profile?} -> {identity}
-//	identity.heartbeat* {endpointId} -> {identity}; not_found: announce again
+//	                    wakePolicy? "auto"|"manual", model?, node?, profile?} -> {identity, watched?}
+//	identity.heartbeat* {endpointId} -> {identity, watched?}; not_found: announce again
 //	identity.leave*     {endpointId} -> {identity}: it stops, and is offline from now on
 //	identity.list*      page -> {identities, next}, one per endpoint
 //	identity.resolve*   {label} -> {identity, reason}
@@ -179,7 +179,10 @@
 //
 // It announces its endpoint when it connects, and again when a heartbeat gets not_found; a new
 // endpoint takes the place of the former one of its identity, workspace and project. When it
-// stops it sends identity.leave; it sends identity.heartbeat every third of the endpoint timeout. On its
+// stops it sends identity.leave; it sends identity.heartbeat every third of the endpoint timeout,
+// unless the last answer said watched: then the broker learns from bus:presence who is there, takes
+// the endpoints of who left offline at once, and a heartbeat now and then is enough, for a broker
+// that came in place of this one. On its
 // own topic it gets, as collab_event:
 //
 //   - collab.delivery.woken, payload [collab.Wake]: deliveryId, rule, reason, senderId and

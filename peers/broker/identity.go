@@ -67,11 +67,11 @@ func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
 	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
 	t.caller = t.state.caller(t.caller.Identity, t.caller.names)
 	t.wakeWaiting(&e)
-	return t.identity(e.EndpointID)
+	return identityOf(t, e.EndpointID)
 }
 
-func (s *state) identity(endpointID string) collab.IdentityResult {
-	return collab.IdentityResult{Identity: s.endpoints[endpointID].Endpoint}
+func identityOf(t *tx, endpointID string) collab.IdentityResult {
+	return collab.IdentityResult{Identity: t.endpoints[endpointID].Endpoint, Watched: t.roll.watching()}
 }
 
 func (t *tx) checkAnnounce(p collab.AnnounceParams) {
@@ -139,7 +139,7 @@ func leave(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	case e.Status == collab.StatusOnline:
 		t.setOffline(e, "it said that it stops")
 	}
-	return t.identity(e.EndpointID)
+	return identityOf(t, e.EndpointID)
 }
 
 // endFormer takes the endpoints offline in whose place a new one comes: those that the same
@@ -147,8 +147,11 @@ func leave(t *tx, p collab.EndpointParams) collab.IdentityResult {
 func (t *tx) endFormer(e collab.Endpoint) {
 	for _, id := range sortedKeys(t.endpoints) {
 		old := t.endpoints[id]
-		if old.Identity == e.Identity && id != e.EndpointID && old.Status == collab.StatusOnline &&
-			old.WorkspaceID == e.WorkspaceID && old.ProjectPath == e.ProjectPath {
+		if old.Identity != e.Identity || id == e.EndpointID || old.WorkspaceID != e.WorkspaceID || old.ProjectPath != e.ProjectPath {
+			continue
+		}
+		t.roll.setLost(id, false)
+		if old.Status == collab.StatusOnline {
 			t.setOffline(old, e.EndpointID+" came in its place")
 		}
 	}
@@ -168,13 +171,18 @@ func heartbeat(t *tx, p collab.EndpointParams) collab.IdentityResult {
 	}
 	if e.Status == collab.StatusOnline {
 		t.hear(e, t.now)
-		return t.identity(e.EndpointID)
+		return identityOf(t, e.EndpointID)
 	}
+	comeBack(t, e)
+	return identityOf(t, e.EndpointID)
+}
+
+// comeBack takes an endpoint online that was offline, and wakes its agent for what waited.
+func comeBack(t *tx, e *endpoint) {
 	back := e.Endpoint
 	back.Status, back.LastHeartbeatAt = collab.StatusOnline, stamp(t.now)
 	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, back, nil)
 	t.wakeWaiting(&back)
-	return t.identity(e.EndpointID)
 }
 
 // listIdentities answers with every endpoint, by agent and endpoint.
@@ -225,15 +233,19 @@ func (t *tx) setOffline(e *endpoint, why string) {
 }
 
 // expireEndpoints takes endpoints offline that were silent for EndpointTimeout, and
-// forgets those that were silent for RetireAfter.
+// forgets those that were silent for RetireAfter. While its identity is on the bus, an
+// endpoint is not silent.
 func (t *tx) expireEndpoints() {
 	for _, id := range slices.Sorted(maps.Keys(t.endpoints)) {
 		e := t.endpoints[id]
 		heard := collab.ParseTime(e.LastHeartbeatAt)
 		switch {
+		case e.Status == collab.StatusOnline && t.roll.has(e.Identity):
+			e.LastHeartbeatAt = stamp(t.now)
 		case e.Status == collab.StatusOnline && !t.now.Before(heard.Add(t.opts.EndpointTimeout)):
 			t.setOffline(e, fmt.Sprintf("no heartbeat for %s", t.opts.EndpointTimeout))
 		case e.Status == collab.StatusOffline && !t.now.Before(heard.Add(t.opts.RetireAfter)):
+			t.roll.setLost(id, false)
 			emit(t, collab.EventAgentRetired, "agent:"+e.LogicalAgentID, e.Endpoint, nil)
 		}
 	}

@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"hubbub/bus/bustest"
 	"hubbub/peers/broker"
+	attend "hubbub/peers/collab"
 	"hubbub/peers/peer"
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -39,9 +42,12 @@ func TestMain(m *testing.M) {
 
 // child runs a broker until it is killed. It says "ready" on its output.
 func child(spec string) error {
-	var at struct{ URL, Path string }
+	var at struct{ URL, Path, Agent string }
 	if err := json.Unmarshal([]byte(spec), &at); err != nil {
 		return err
+	}
+	if at.Agent != "" {
+		return childAgent(at.URL, protocol.PeerID(at.Agent))
 	}
 	db, err := store.Open(at.Path, broker.Schema)
 	if err != nil {
@@ -51,6 +57,24 @@ func child(spec string) error {
 		EndpointTimeout: time.Hour, OnReady: func() { fmt.Println("ready") },
 	})
 	return b.Run(context.Background())
+}
+
+// childAgent attends to the broker until it is killed, and says the ids of its endpoint and
+// of those in the wakes that it gets.
+func childAgent(url string, id protocol.PeerID) error {
+	p := peer.New(id, &peer.Options{Buses: []string{url}})
+	c := attend.New(id, p.Send, nil)
+	p.Handle(protocol.TypeCollabResult, c.Take)
+	p.Handle(protocol.TypeCollabEvent, func(_ context.Context, d *peer.Delivery) error {
+		fmt.Println("woken")
+		return nil
+	})
+	ctx := context.Background()
+	if err := p.Subscribe(ctx, protocol.Pattern(id)); err != nil {
+		return err
+	}
+	go c.Attend(ctx, collab.AnnounceParams{}, func(context.Context) { fmt.Println(c.Endpoint()) })
+	return p.Run(ctx)
 }
 
 // A killable is a broker process. Kill ends it with SIGKILL and starts another.
@@ -244,5 +268,54 @@ func TestFactsArePublishedOverASIGKILL(t *testing.T) {
 		case seq > last+1:
 			t.Fatalf("fact %v came after %v", seq, last)
 		}
+	}
+}
+
+// TestAKilledAgentIsNotSaidToBeWoken: its death counts as soon as the bus tells of it, and
+// the wake goes to the process that comes back, once, which is named.
+func TestAKilledAgentIsNotSaidToBeWoken(t *testing.T) {
+	b := bustest.Start(t, nil)
+	start(t, b, filepath.Join(t.TempDir(), "broker.db"), &broker.Options{EndpointTimeout: time.Hour})
+	watch, will := join(t, b, "cli:watch", "collab:events"), join(t, b, "cli:will")
+	will.do("conversation.create", object{"id": "c", "kind": "group"})
+	spec, err := json.Marshal(object{"URL": b.URL(), "Agent": "agent:lead"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := func() (*exec.Cmd, *bufio.Scanner) {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childVariable+"="+string(spec))
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cmd.Process.Signal(syscall.SIGKILL) //nolint:errcheck // it may have ended
+			cmd.Wait()                          //nolint:errcheck // it was killed
+		})
+		lines := bufio.NewScanner(out)
+		lines.Scan() // its endpoint
+		return cmd, lines
+	}
+	first, lines := agent()
+	old := lines.Text()
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	watch.event(collab.EventOffline.Name) // without a wake that finds it absent
+	if r := will.ask("message.post", object{"id": "m", "conversationId": "c", "text": "@lead hi"}); r.OK || r.Error.Code != "unavailable" {
+		t.Fatalf("posted: %+v", r)
+	}
+	_, lines = agent()
+	now := lines.Text()
+	if lines.Scan(); now == old || lines.Text() != "woken" {
+		t.Errorf("endpoint %s after %s says %q", now, old, lines.Text())
+	}
+	why := will.do("wake.explain", object{"messageId": "m"})
+	if raw, err := json.Marshal(why); err != nil || !strings.Contains(string(raw), `"endpointId":"`+now+`"`) || !strings.Contains(string(raw), `"outcome":"woken"`) {
+		t.Errorf("explained as %s, %v", raw, err)
 	}
 }

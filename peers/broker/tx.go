@@ -17,6 +17,7 @@ type tx struct {
 	view
 	db      *store.Tx
 	opts    *Options
+	roll    *roll
 	now     time.Time
 	mint    func(prefix string) string            // a fresh id
 	stored  func(seq int64) (collab.Event, error) // reads the log, without this batch

@@ -159,6 +159,7 @@ func (t *tx) missed(deliveryID string, to protocol.PeerID, sentAt string) {
 	slices.SortFunc(online, func(a, b *endpoint) int { return cmp.Compare(a.EndpointID, b.EndpointID) })
 	for _, e := range online {
 		t.setOffline(e, "a wake found "+string(to)+" absent from the bus")
+		t.roll.setLost(e.EndpointID, true)
 	}
 }
 

@@ -3,7 +3,9 @@ package broker
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"hubbub/protocol"
 	"hubbub/protocol/collab"
 )
 
@@ -78,4 +80,69 @@ func TestANewEndpointEndsTheOldOne(t *testing.T) {
 			t.Errorf("%s is %s; want %s", id, e.Status, want)
 		}
 	}
+}
+
+// TestTheBusTellsWhoIsThere: who left the bus is offline at once, who is there needs no
+// heartbeats, and who was out of reach for a while comes back without saying so.
+func TestTheBusTellsWhoIsThere(t *testing.T) {
+	d := newDesk(t)
+	told := false
+	r := newRoll(func() bool { return told }, func() time.Time { return d.now })
+	hear := func(state string, ids ...protocol.PeerID) {
+		for _, id := range ids {
+			r.hear(protocol.Presence{Peer: id, State: state})
+		}
+	}
+	turn := func(do func(tr *tx)) {
+		tr := d.turn("collab:broker")
+		tr.roll = r
+		do(tr)
+		d.end(tr)
+	}
+	take := func() (next time.Duration) {
+		news, next := r.take()
+		turn(func(tr *tx) { hearOf(tr, news) })
+		return next
+	}
+	want := func(when string, status ...string) {
+		t.Helper()
+		for i, id := range []string{"e-a", "e-b"} {
+			if e := d.state.endpoints[id]; e.Status != status[i] {
+				t.Errorf("%s: %s is %s; want %s", when, id, e.Status, status[i])
+			}
+		}
+	}
+	d.announce("a", "b") // in a former run
+	d.now = d.now.Add(time.Second)
+	hear(protocol.PresenceJoined, "agent:a")
+	take()
+	want("before the bus told of all", "online", "online")
+	told = true
+	hear(protocol.PresenceJoined, "collab:broker")
+	take()
+	want("b was not there", "online", "offline")
+	hear(protocol.PresenceJoined, "agent:b")
+	d.announce("b")
+	d.now = d.now.Add(time.Hour)
+	turn(func(tr *tx) { tr.expireEndpoints() })
+	want("an hour without heartbeats", "online", "online")
+	hear(protocol.PresenceLeft, "agent:a", "agent:b")
+	d.now = d.now.Add(time.Millisecond)
+	d.announce("b") // which is a new process by then
+	take()
+	want("both left", "offline", "online")
+	hear(protocol.PresenceJoined, "agent:a", "agent:b")
+	if next := take(); next != settleTime {
+		t.Errorf("looks again after %s", next)
+	}
+	want("a came back", "offline", "online")
+	d.now = d.now.Add(settleTime)
+	take()
+	want("and did not announce itself", "online", "online")
+	d.do("agent:a", "identity.leave", m{"endpointId": "e-a"})
+	hear(protocol.PresenceLeft, "agent:a")
+	hear(protocol.PresenceJoined, "agent:a")
+	d.now = d.now.Add(settleTime)
+	take()
+	want("a said that it stops", "offline", "online")
 }

@@ -31,6 +31,7 @@ type job struct {
 type writer struct {
 	db        *sql.DB
 	opts      *Options
+	roll      *roll
 	jobs      chan job
 	enqueue   func(t *tx, s sending)
 	committed func(t *tx) // after each commit
@@ -155,7 +156,7 @@ func (w *writer) try(ctx context.Context, jobs []job) (t *tx, guilty int, err er
 		}
 		w.state.shelves.tx = db
 		t = &tx{
-			view: view{state: w.state}, db: db, opts: w.opts, now: w.opts.Now().UTC(),
+			view: view{state: w.state}, db: db, opts: w.opts, roll: w.roll, now: w.opts.Now().UTC(),
 			mint:   func(prefix string) string { return newID(prefix, w.opts.Now()) },
 			stored: func(seq int64) (collab.Event, error) { return readEvent(db, seq) },
 		}

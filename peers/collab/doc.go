@@ -12,7 +12,7 @@
 //     counts as known, and Claim and ClaimOf wait for it. So nobody answers an event
 //     that somebody else has claimed, only because the broker restarts. With
 //     Options.Remember and Recall this holds for a program that starts as well.
-//   - Presence: Attend announces an endpoint, sends a heartbeat every 10 s, announces
+//   - Presence: Attend announces an endpoint, sends a heartbeat every 10 s unless the broker watches the bus, announces
 //     again if the broker does not know the endpoint, and looks for a broker every
 //     30 s where there is none.
 //   - Blocking: Call waits for the connection, the bus and the broker, Patience

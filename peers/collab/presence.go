@@ -12,6 +12,7 @@ import (
 
 const (
 	heartbeatEvery   = 10 * time.Second
+	watchedEvery     = 15 * time.Minute // where the broker learns from the bus who is there: it may be another one by then
 	lookEvery        = 30 * time.Second // for a broker, where there is none
 	presencePatience = 3 * time.Second
 	presenceFresh    = 2 * time.Second // how long an answer proves that the broker is there
@@ -93,7 +94,7 @@ func (c *Client) Present(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, presencePatience)
 	defer cancel()
-	err := c.heartbeat(ctx)
+	_, err := c.heartbeat(ctx)
 	switch {
 	case errors.Is(err, collab.ErrNoBroker):
 		return false
@@ -103,9 +104,9 @@ func (c *Client) Present(ctx context.Context) bool {
 	return c.Known()
 }
 
-func (c *Client) heartbeat(ctx context.Context) error {
-	_, err := collab.IdentityHeartbeat.Ask(ctx, c, collab.EndpointParams{EndpointID: c.endpoint})
-	return err
+func (c *Client) heartbeat(ctx context.Context) (watched bool, err error) {
+	r, err := collab.IdentityHeartbeat.Ask(ctx, c, collab.EndpointParams{EndpointID: c.endpoint})
+	return r.Watched, err
 }
 
 // leaveWithin is how long a stopping client waits for the broker to hear that it stops.
@@ -124,17 +125,19 @@ func (c *Client) Leave(ctx context.Context) {
 	}
 }
 
-// Attend announces the client as an endpoint and sends its heartbeats until ctx
-// ends. It sets the EndpointID. After each announcement that the broker took it
+// Attend announces the client as an endpoint until ctx ends, and sends heartbeats unless
+// the broker learns from the bus who is there. It sets the EndpointID. After each announcement that the broker took it
 // calls announced, if that is not nil.
 func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announced func(ctx context.Context)) {
 	who.EndpointID = c.endpoint
 	known := false
 	for {
-		err := c.attend(ctx, known, who, announced)
+		watched, err := c.attend(ctx, known, who, announced)
 		known = err == nil
 		wait := heartbeatEvery
 		switch {
+		case watched:
+			wait = watchedEvery
 		case errors.Is(err, collab.ErrNoBroker):
 			wait = lookEvery
 		case err != nil && ctx.Err() == nil:
@@ -147,15 +150,15 @@ func (c *Client) Attend(ctx context.Context, who collab.AnnounceParams, announce
 }
 
 // attend sends a heartbeat, or announces an endpoint that the broker does not know.
-func (c *Client) attend(ctx context.Context, known bool, who collab.AnnounceParams, announced func(ctx context.Context)) error {
+func (c *Client) attend(ctx context.Context, known bool, who collab.AnnounceParams, announced func(ctx context.Context)) (watched bool, err error) {
 	if known {
-		if err := c.heartbeat(ctx); err == nil || collab.Refusal(err) == "" {
-			return err
+		if watched, err = c.heartbeat(ctx); err == nil || collab.Refusal(err) == "" {
+			return watched, err
 		}
 	}
-	_, err := collab.IdentityAnnounce.Ask(ctx, c, who)
+	r, err := collab.IdentityAnnounce.Ask(ctx, c, who)
 	if err == nil && announced != nil {
 		announced(ctx)
 	}
-	return err
+	return r.Watched, err
 }

@@ -21,6 +21,7 @@ type company struct {
 	fresh map[protocol.PeerID]string
 	there map[protocol.PeerID]string // the bus of each peer
 	whole bool                       // the bus of the link has told of all
+	known bool                       // a bus has told of all, and no later one has refused to
 }
 
 // HandlePresence sets what is called with who is on the bus and who joins and leaves: one
@@ -28,6 +29,14 @@ type company struct {
 // was no connection is told of after the next one. Nothing is called where the credential
 // does not grant bus:presence, or the bus does not know it.
 func (p *Peer) HandlePresence(f func(protocol.Presence)) { p.company.told = f }
+
+// Watches reports whether the bus has told of all who are there, and tells of changes. While
+// there is no connection, what it told stands.
+func (p *Peer) Watches() bool {
+	p.company.mu.Lock()
+	defer p.company.mu.Unlock()
+	return p.company.known
+}
 
 // watch asks the bus to tell who is there. A bus that refuses is no reason to do without
 // it.
@@ -38,6 +47,9 @@ func (p *Peer) watch(ctx context.Context, l *link) error {
 	err := l.subscribe(ctx, protocol.Pattern(protocol.TopicPresence), true)
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) {
+		p.company.mu.Lock()
+		p.company.known = false
+		p.company.mu.Unlock()
 		p.options.Log.Info().Err(err).Msg("bus:presence not granted; who is there is found out by asking")
 		return nil
 	}
@@ -79,5 +91,5 @@ func (p *Peer) takePresence(l *link, d *Delivery) {
 			c.told(protocol.Presence{Peer: id, State: protocol.PresenceLeft, Bus: c.there[id]})
 		}
 	}
-	c.there, c.whole = c.fresh, true
+	c.there, c.whole, c.known = c.fresh, true, true
 }

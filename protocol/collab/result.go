@@ -52,6 +52,9 @@ type WakeSummary struct {
 type IdentityResult struct {
 	Identity Endpoint `json:"identity"`
 	Reason   string   `json:"reason,omitempty"`
+	// Watched says that the broker learns from the bus who is there, so that an endpoint
+	// needs no heartbeats.
+	Watched bool `json:"watched,omitempty"`
 }
 
 // A ConversationResult answers conversation.create.
