@@ -11,7 +11,7 @@
 //     are held to the writer's speed when the queued rows would take more than 50 ms
 //     to write, so that a kill loses at most the last 250 ms. A disk whose commits
 //     take 250 ms or longer cannot keep that promise, and holds nobody before the
-//     queue is full. The end of Run's context loses nothing.
+//     queue is full. The end of Run's context loses nothing. What a kill takes stands in no log_gap row.
 //   - Blocking: TryAppend never blocks. Append waits while the queue is full and
 //     the writer gets on, at most Options.Hold for a commit that takes long. Once the
 //     database has refused rows (locked, full disk) and 250 ms have passed without a
