@@ -293,6 +293,13 @@ func TestTyping(t *testing.T) {
 		if got := typed() - n; got != 8 {
 			t.Errorf("one word of the agent lasts %d signs, want 8 (30 s)", got)
 		}
+		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true})
+		lead.Leave()
+		h.pass(time.Second)
+		n = typed()
+		if h.pass(20 * time.Second); typed() != n {
+			t.Error("typing goes on after the agent left the bus")
+		}
 	})
 }
 

@@ -12,11 +12,12 @@ import (
 
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
+	"hubbub/protocol"
 )
 
 // typing shows in Telegram that agents work. Telegram forgets the sign after
 // 5 s, so it is renewed every 4 s as long as an agent says so: one word of the agent
-// lasts TypingHold, all of them at most 5 minutes, and its reply ends it.
+// lasts TypingHold, all of them at most 5 minutes, and its reply or its leaving the bus ends it.
 type typing struct {
 	out  *outbound
 	wake chan struct{}
@@ -75,6 +76,16 @@ func (t *typing) clear(chat int64, agent string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.busy, func(who typist, _ typingSpan) bool { return who.chat == chat && who.agent == agent })
+}
+
+// left ends the signs of an agent that left the bus.
+func (t *typing) left(p protocol.Presence) {
+	if p.State != protocol.PresenceLeft {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.busy, func(who typist, _ typingSpan) bool { return who.agent == string(p.Peer) })
 }
 
 // loop renews the signs.
