@@ -187,3 +187,42 @@ func TestAChecksumOfAnotherFileIsNotTaken(t *testing.T) {
 		t.Errorf("the checksum is %q; want %q, %v", got, line, err)
 	}
 }
+
+// TestAFollowerMissesNothingAcrossFiles follows a log whose files are sealed, replaced by
+// their copies with indexes, and removed, while it is written.
+func TestAFollowerMissesNothingAcrossFiles(t *testing.T) {
+	w, path, stop := started(t, &Options{SegmentRows: 12, Keep: Keep{Bytes: 1 << 20}})
+	const most = 600
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []Entry
+	followed := make(chan error, 1)
+	go func() {
+		followed <- opened(t, path).Follow(ctx, Filter{}, nil, nil, func(rows []Entry) error {
+			if got = append(got, rows...); len(got) >= most {
+				cancel()
+			}
+			return nil
+		})
+	}()
+	for i := range most {
+		w.Append(numbered(i))
+		if i%4 == 0 {
+			mustSync(t, w)
+		}
+	}
+	if err := <-followed; err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != most || len(sealed(t, path)) < 3 {
+		t.Fatalf("%d rows of %d were followed, over files %v", len(got), most, sealed(t, path))
+	}
+	for i, e := range got {
+		if e.ID != int64(i+1) || e.MessageID != fmt.Sprintf("msg_%08d", i) {
+			t.Fatalf("row %d of the follower is %s", i, plain(&e))
+		}
+	}
+}
