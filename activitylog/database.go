@@ -44,6 +44,8 @@ type database struct {
 
 	mu     sync.Mutex // guards synced
 	synced *os.File   // the write-ahead log, for sync; nil before its first commit
+
+	heads
 }
 
 // live is what belongs to the live file.
@@ -62,6 +64,7 @@ type live struct {
 	readied bool      // a checkpoint has prepared it to be sealed
 	asked   time.Time // when it could not be sealed
 	summary summary
+	ledger
 }
 
 // A run says which bus writes from which id on into which segment of which log.
@@ -136,13 +139,13 @@ func (d *database) openLive(before *live) error {
 		d.run, d.next = before.run, before.next
 		d.run.segment++
 	}
-	if err := d.prepare(); err != nil {
+	if err := d.prepare(before); err != nil {
 		return errors.Join(fmt.Errorf("preparing the activity log %s: %w", d.path, err), conn.Close())
 	}
 	return nil
 }
 
-func (d *database) prepare() error {
+func (d *database) prepare(before *live) error {
 	d.conn.SetBusyTimeout(busyTimeout)
 	if _, err := knownVersion(d.conn, d.path); err != nil {
 		return err
@@ -160,13 +163,16 @@ func (d *database) prepare() error {
 	if err := d.findPlace(); err != nil {
 		return err
 	}
+	if err := d.openLedger(before); err != nil {
+		return err
+	}
 	var err error
 	for i, rows := range insertRows {
 		if d.inserts[i], err = prepareInsert(d.conn, rows); err != nil {
 			return err
 		}
 	}
-	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes) VALUES (?, ?, ?, ?, ?)"); err != nil {
+	if d.batch, err = d.conn.Prepare("INSERT INTO batch (first, last, since, until, hashes, leaves, marks) VALUES (?, ?, ?, ?, ?, ?, ?)"); err != nil {
 		return err
 	}
 	if d.pages, err = d.conn.Prepare("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"); err != nil {
@@ -190,17 +196,19 @@ func makeFile(conn *sqlite.Conn) (err error) {
 		return err
 	}
 	defer end(&err)
-	stmt, _, err := conn.PrepareTransient("SELECT count(*) FROM sqlite_master WHERE name = 'activity_log'")
-	if err != nil {
-		return err
+	v := &view{conn: conn}
+	made, script := 0, schema+treeSchema
+	v.query("SELECT name FROM sqlite_master WHERE name IN ('activity_log', 'checkpoint')", nil, func(*sqlite.Stmt) bool {
+		made++
+		return true
+	})
+	switch {
+	case v.err != nil || made == 2:
+		return v.err
+	case made == 1:
+		script = treeSchema
 	}
-	if there, err := sqlitex.ResultInt(stmt); err != nil || there > 0 {
-		return errors.Join(err, stmt.Finalize())
-	}
-	if err := stmt.Finalize(); err != nil {
-		return err
-	}
-	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", schema, schemaVersion), nil)
+	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s; PRAGMA user_version = %d", script, schemaVersion), nil)
 }
 
 // findPlace finds the segment and the ids of the live file: they go on after those of the
@@ -266,6 +274,7 @@ func (d *database) write(rows []Row) (first int64, n int, err error) {
 		d.born = rows[0].At
 	}
 	d.next, d.rows = d.next+int64(n), d.rows+int64(n)
+	d.advance()
 	d.measureWAL()
 	return first, n, nil
 }
@@ -291,6 +300,7 @@ func (d *database) insertAll(rows []Row) (n int, err error) {
 		}
 		n += in.rows
 	}
+	step("rows stored")
 	return n, d.summarize(rows[:n])
 }
 
@@ -313,17 +323,23 @@ func (d *database) beginRun() error {
 }
 
 // summarize ends a commit: here all of its rows are known, with their ids, from d.next on.
+// What it stores of them, and their leaves in the tree, is part of the commit.
 func (d *database) summarize(rows []Row) error {
 	s := &d.summary
 	s.summarize(rows)
 	for i, n := range [...]int64{d.next, d.next + int64(len(rows)) - 1, s.since, s.until} {
 		d.batch.BindInt64(i+1, n)
 	}
+	d.addLeaves(rows)
 	d.batch.BindBytes(5, s.blob())
+	d.batch.BindBytes(6, d.hashes)
+	d.batch.BindBytes(7, d.marks)
 	if _, err := d.batch.Step(); err != nil {
 		return err
 	}
-	return d.batch.Reset()
+	err := errors.Join(d.batch.Reset(), d.signDurable())
+	step("leaves stored")
+	return err
 }
 
 // insertFor returns the largest insert of at most so many rows.
@@ -359,9 +375,11 @@ func (d *database) sync() error {
 		}
 		d.synced = f
 	}
+	head := d.committed.Load()
 	if err := d.synced.Sync(); err != nil {
 		return fmt.Errorf("syncing the activity log: %w", err)
 	}
+	d.durable.Store(head)
 	return nil
 }
 
@@ -382,6 +400,7 @@ func (d *database) walBytes() int64 { return d.wal }
 func (d *database) close() error {
 	d.unsync()
 	d.awaitCheckpoint()
+	_ = d.signAll() // without it, the next start signs
 	_, err := walCheckpoint(d.conn, "TRUNCATE")
 	if isBusy(err) {
 		err = nil
@@ -430,6 +449,9 @@ var errInUse = errors.New("a reader keeps a transaction open")
 // start.
 func (d *database) rotate() error {
 	if err := d.awaitCheckpoint(); err != nil && !isBusy(err) {
+		return errors.Join(err, d.conn.Close())
+	}
+	if err := d.signAll(); err != nil && !isBusy(err) {
 		return errors.Join(err, d.conn.Close())
 	}
 	d.conn.SetBusyTimeout(0)
@@ -518,6 +540,8 @@ type sink interface {
 	// rotate seals the live file: later rows go to a new one. After errInUse all goes
 	// on as before; after another error the sink is closed.
 	rotate() error
+	// idle is called while nothing waits to be written.
+	idle() error
 	// walBytes is the size of the write-ahead log after the last write.
 	walBytes() int64
 	close() error

@@ -25,6 +25,15 @@
 //   - Readers do not block the writer. A foreign reader that keeps a transaction
 //     open makes the write-ahead log grow, at most to Options.MaxWAL; it is then
 //     moved into the database in the background, while rows are written.
+//   - Proof: a commit's rows are hashed into a Merkle tree (RFC 6962), one leaf for what
+//     it stored of one message, and at most 5 s later the tree is signed (a checkpoint of
+//     c2sp.org/tlog-checkpoint). Each log is its own origin; a removed file leaves its
+//     hashes. A key that is lost is replaced, and the log names both. It is not proven
+//     that what the bus wrote is true, nor the rows since the last checkpoint, nor rows
+//     that a program without the tree wrote, save those of the live file, which are
+//     hashed when it is opened. Who has the key can sign another history, and a log
+//     that was cut or put back as a whole looks like a shorter one: only a checkpoint
+//     that was kept elsewhere tells.
 //
 // Guarantees of the [Reader]:
 //

@@ -180,7 +180,7 @@ func (r *Removal) remove(log string, f sealedFile) error {
 		return fmt.Errorf("removing %s: %w", f.path, err)
 	}
 	rows := v.rows()
-	if err := errors.Join(v.err, v.conn.Close()); err != nil {
+	if err := errors.Join(v.keepTree(f.path), v.err, v.conn.Close()); err != nil {
 		return fmt.Errorf("removing %s: %w", f.path, err)
 	}
 	for _, end := range []string{"", checksumSuffix, "-wal", "-shm"} {

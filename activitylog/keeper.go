@@ -58,7 +58,7 @@ func (k *keeper) work(ctx context.Context) error {
 	if _, err := os.Stat(k.path); errors.Is(err, fs.ErrNotExist) {
 		return nil // its folder may have been taken away
 	}
-	errs := []error{prepareNext(k.path)}
+	errs := []error{prepareNext(k.path), publishCheckpoint(k.path)}
 	numbers, err := segmentNumbers(k.path)
 	errs = append(errs, err)
 	for _, n := range numbers {

@@ -8,12 +8,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // killedLog, in the environment, makes the test binary a program that appends
 // to that log until it is killed.
 const killedLog = "HUBBUB_TEST_KILLED_LOG"
+
+// killedCommit names the step of a commit at which such a program kills itself.
+const killedCommit = "HUBBUB_TEST_KILLED_COMMIT"
 
 func TestMain(m *testing.M) {
 	if step := os.Getenv(killedStep); step != "" {
@@ -29,6 +34,15 @@ func TestMain(m *testing.M) {
 // appendUntilKilled appends numbered rows and prints each number whose row, and
 // all before it, the log has promised to hold.
 func appendUntilKilled(path string) {
+	if at := os.Getenv(killedCommit); at != "" {
+		left := 20
+		step = func(name string) {
+			if left--; name == at && left < 0 {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+		}
+		signEvery = time.Millisecond
+	}
 	w := NewWriter(path, nil)
 	go func() {
 		if err := w.Run(context.Background()); err != nil {
@@ -108,4 +122,34 @@ func killAfter(t *testing.T, path string, promises int) int {
 		t.Fatalf("the program ended with %v before it was killed", err)
 	}
 	return last
+}
+
+// TestAKillBetweenRowsAndTheirLeaves: both are in the log, or neither is; what was
+// committed is proven after the next start.
+func TestAKillBetweenRowsAndTheirLeaves(t *testing.T) {
+	for _, at := range []string{"rows stored", "leaves stored"} {
+		path := filepath.Join(t.TempDir(), "activity.db")
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), killedLog+"="+path, killedCommit+"="+at)
+		if err := cmd.Run(); err == nil || err.Error() != "signal: killed" {
+			t.Fatalf("%s: the program ended with %v", at, err)
+		}
+		if a, told := audited(t, path, nil); told != "" || a.Entries == 0 || a.Signed == 0 || a.Signed == a.Entries {
+			t.Errorf("%s: %+v: %s", at, a, told)
+		}
+		w := NewWriter(path, nil)
+		stop := running(t, w)
+		w.Append(numbered(0))
+		mustSync(t, w)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if a, told := audited(t, path, nil); told != "" || a.Signed != a.Entries {
+			t.Errorf("%s, and started again: %+v: %s", at, a, told)
+		}
+	}
 }

@@ -96,6 +96,9 @@ type Sending struct {
 	first int64 // id of that row
 	hash  uint64
 	begun bool // that row is its SendStart
+
+	commit int64 // the last one with a leaf of it; see leafing
+	leaf   int32 // which one of that commit
 }
 
 // Entry returns the row as a Reader would read it, under an id. Type and From are

@@ -73,6 +73,7 @@ func Sealed(path, live string) (files []string, err error) {
 			return nil, err
 		}
 	}
+	files = keptTrees(path)
 	for _, n := range numbers {
 		if n >= before {
 			break

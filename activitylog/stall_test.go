@@ -36,6 +36,7 @@ func (s *slowSink) write(rows []Row) (int64, int, error) {
 
 func (s *slowSink) fail(why string) { s.fault.Store(&why) }
 func (s *slowSink) walBytes() int64 { return 0 }
+func (s *slowSink) idle() error     { return nil }
 func (s *slowSink) close() error    { time.Sleep(s.closing); return nil }
 func (s *slowSink) due() bool       { return false }
 func (s *slowSink) rotate() error   { return nil }

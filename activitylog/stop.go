@@ -44,7 +44,7 @@ func (w *Writer) tidy(kept <-chan struct{}, stopBy time.Time) {
 	closed := make(chan error, 1)
 	go func() {
 		<-kept
-		closed <- w.closeSink()
+		closed <- errors.Join(w.closeSink(), publishCheckpoint(w.path))
 	}()
 	select {
 	case err := <-closed:

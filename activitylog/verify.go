@@ -25,6 +25,7 @@ type Verdict struct {
 	Gaps      []Gap     `json:"gaps"`      // rows that the bus says it could not write
 	Problems  []Problem `json:"problems"`  // the first ones; what neither a kill nor a gap explains
 	More      int64     `json:"more"`      // problems that are not listed
+	Audits    []*Audit  `json:"audits"`    // of each log, what its tree proves
 	First     time.Time `json:"first"`
 	Last      time.Time `json:"last"`
 }
@@ -62,6 +63,10 @@ type VerifyOptions struct {
 	Partial bool
 	// Quick leaves out SQLite's own check of the file, which reads it whole.
 	Quick bool
+	// Key is the verifier key that must have signed the log, as it was kept elsewhere.
+	Key string
+	// Checkpoints of the logs that were kept elsewhere: what they cover must still be there.
+	Checkpoints []string
 }
 
 // Verify reads the logs and says whether they are whole: SQLite's own check,
@@ -73,6 +78,11 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 	defaults.Positive(&o.Longest, time.Minute)
 	c := &checker{verdict: &Verdict{Gaps: []Gap{}, Problems: []Problem{}}, longest: o.Longest, partial: o.Partial, paths: r.Paths()}
 	c.tails = make([]tail, len(c.paths))
+	for _, text := range o.Checkpoints {
+		if _, err := parseCheckpoint(text); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range r.sources {
 		err := s.with(ctx, func(l *reading) {
 			for _, in := range l.parts {
@@ -84,7 +94,11 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 		if err := c.unlessDamage(s.path, err); err != nil {
 			return nil, err
 		}
+		if err := c.unlessDamage(s.path, r.auditLog(ctx, s, c, &o)); err != nil {
+			return nil, err
+		}
 	}
+	c.strangers(o.Checkpoints)
 	err := r.Each(ctx, Filter{}, func(e *Entry) error { c.add(e); return nil })
 	if err := c.unlessDamage(strings.Join(c.paths, ", "), err); err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ CREATE INDEX idx_activity_ts ON activity_log(ts);`
 // asOld makes a log what a program of before the segments would have written.
 func asOld(t *testing.T, path string) {
 	t.Helper()
-	if got := query(t, path, "PRAGMA user_version"); got[0] != "3" {
+	if got := query(t, path, "PRAGMA user_version"); got[0] < "3" {
 		return
 	}
 	conn, err := sqlite.OpenConn(path + ".old")

@@ -11,8 +11,12 @@ import (
 
 // schemaVersion is written into each file (PRAGMA user_version). Version 1 is the
 // table of the specification, which others may have made and left at 0; version
-// 2 added the column `bus`; version 3 is schema.sql.
-const schemaVersion = 3
+// 2 added the column `bus`; version 3 is schema.sql, and
+// version 4 adds tree.sql.
+const (
+	schemaVersion = 4
+	narrowVersion = 3
+)
 
 // CheckVersion says why this program must not write the log at path, or nil: a
 // newer one made it. It changes nothing. A log that does not exist yet is fine, and
@@ -78,7 +82,7 @@ func takeOver(path string) error {
 func emptyOld(conn *sqlite.Conn, path string) (old bool, err error) {
 	conn.SetBusyTimeout(busyTimeout)
 	version, err := knownVersion(conn, path)
-	if err != nil || version == schemaVersion {
+	if err != nil || version >= narrowVersion {
 		return false, err
 	}
 	if columns, err := columnsOf(conn); err != nil || len(columns) == 0 {

@@ -156,6 +156,8 @@ func (w *Writer) writeQueued(ctx context.Context) {
 				w.openIdle()
 			} else if w.sink.due() {
 				w.rotate()
+			} else if err := w.sink.idle(); err != nil {
+				w.failed(err)
 			}
 		case <-ctx.Done():
 		}

@@ -90,18 +90,20 @@ var handlings = map[string]handling{
 	"hubbub doctor":                    {says: `ok +bus: `, on: wholeSystem},
 	"hubbub outbox list":               {says: `nothing waits|pending|sending`, on: wholeSystem},
 	"hubbub log sql SELECT event, count(*) FROM activity_log GROUP BY event": {says: `^event`},
-	"hubbub log verify":                                {says: `the log is whole: [1-9]`},
-	"hubbub log export --help":                         {says: `--since`},
-	"hubbub log prune --before 30d":                    {says: `^0 rows`},
-	"hubbub backup FOLDER":                             {says: `^[1-9]\d* files copied`},
-	"hubbub tail --event rejected --since 1h":          {says: `rejected .* does not grant`, on: wholeSystem, first: (*reader).sendForbidden},
-	"hubbub peers --data /var/lib/hubbub-bus":          {says: `agent:system`, on: wholeSystem},
-	"hubbub tail --data /var/lib/hubbub-bus":           {says: `send_finish`, on: wholeSystem},
-	"hubbub pair --data /var/lib/hubbub-tg":            {says: `/pair [A-Z2-9]{4}-[A-Z2-9]{4}`, on: wholeSystem},
-	"hubbub chorus list --data /var/lib/hubbub-chorus": {says: `reviewer`, on: wholeSystem},
-	"hubbub pair":      {says: `/pair [A-Z2-9]{4}-[A-Z2-9]{4}`, on: wholeSystem},
-	"hubbub sub tg:42": {says: `watching tg:42`, stays: true, on: openBus},
-	"hubbub sub tg:*":  {says: `watching tg:\*`, stays: true, on: openBus},
+	"hubbub log verify":                                        {says: `the log is whole: [1-9]`},
+	"hubbub log key":                                           {says: `^hubbub/[A-Z0-9]+\+`},
+	"hubbub log prove MESSAGE":                                 {says: `^c2sp.org/tlog-proof@v1`, on: wholeSystem, first: (*reader).awaitCheckpoint},
+	"hubbub log export --help":                                 {says: `--since`},
+	"hubbub log prune --before 30d":                            {says: `^0 rows`},
+	"hubbub backup FOLDER":                                     {says: `^[1-9]\d* files copied`},
+	"hubbub tail --event rejected --since 1h":                  {says: `rejected .* does not grant`, on: wholeSystem, first: (*reader).sendForbidden},
+	"hubbub peers --data /var/lib/hubbub-bus":                  {says: `agent:system`, on: wholeSystem},
+	"hubbub tail --data /var/lib/hubbub-bus":                   {says: `send_finish`, on: wholeSystem},
+	"hubbub pair --data /var/lib/hubbub-tg":                    {says: `/pair [A-Z2-9]{4}-[A-Z2-9]{4}`, on: wholeSystem},
+	"hubbub chorus list --data /var/lib/hubbub-chorus":         {says: `reviewer`, on: wholeSystem},
+	"hubbub pair":                                              {says: `/pair [A-Z2-9]{4}-[A-Z2-9]{4}`, on: wholeSystem},
+	"hubbub sub tg:42":                                         {says: `watching tg:42`, stays: true, on: openBus},
+	"hubbub sub tg:*":                                          {says: `watching tg:\*`, stays: true, on: openBus},
 	"hubbub pub agent:echo --type tg_message --as tg:42 hello": {says: `^msg_\S+ `, on: openBus},
 
 	// Agents elsewhere.
@@ -135,6 +137,11 @@ var handlings = map[string]handling{
 	"hubbub conformance c2a --harness-command COMMAND": {
 		says: `[1-9]\d+ passed, 0 failed`, first: (*reader).beHarness, with: []string{"--quiet", "30ms"},
 	},
+}
+
+// awaitCheckpoint waits until the bus has signed the rows of the message.
+func (r *reader) awaitCheckpoint() {
+	r.until(`tlog-proof`, "hubbub", "log", "prove", "--json", r.values["MESSAGE"])
 }
 
 // TestDocumentedCommandsRun runs the commands of README.md, ARCHITECTURE.md and the

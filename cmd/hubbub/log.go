@@ -22,13 +22,13 @@ import (
 func newLog() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Check, export and prune the activity log",
+		Short: "Check, prove, export and prune the activity log",
 		RunE: func(*cobra.Command, []string) error {
-			return program.Usage("say what to do: hubbub log verify, export or prune; hubbub tail shows it")
+			return program.Usage("say what to do: hubbub log verify, prove, key, export, prune or sql; hubbub tail shows it")
 		},
 	}
 	logs := addLogs(cmd)
-	cmd.AddCommand(newLogVerify(logs), newLogExport(logs), newLogPrune(logs), newLogSQL(logs))
+	cmd.AddCommand(newLogVerify(logs), newLogExport(logs), newLogPrune(logs), newLogSQL(logs), newLogKey(logs), newLogProve(logs))
 	return cmd
 }
 
@@ -154,15 +154,25 @@ func sqlObjects(enc *json.Encoder) func(columns []string, values []any) error {
 
 func newLogVerify(logs *logs) *cobra.Command {
 	var opts activitylog.VerifyOptions
+	var kept []string
 	strict := false
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that the log is whole",
 		Long: "Check the file, its schema, and that each message has one send_start, one\n" +
 			"send_finish, and a process_start and process_finish for each peer that its result\n" +
-			"counts. Exit 1 when something is wrong that neither a kill of the bus nor a\n" +
-			"log_gap row explains; with --strict also for those.",
+			"counts. Check that no row was altered, removed or moved since the bus signed it,\n" +
+			"and name the first one that was. Exit 1 when something is wrong that neither a kill\n" +
+			"of the bus nor a log_gap row explains; with --strict also for those.\n\n" +
+			"A log that somebody cut, or replaced by an older copy of all its files, is only told\n" +
+			"by what was kept elsewhere: --checkpoint with a copy of activity.checkpoint or with a\n" +
+			"proof, and --key with what hubbub log key printed.",
+		Example: "  hubbub log verify\n  hubbub log verify --checkpoint /backup/activity.checkpoint",
 		RunE: logs.read(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
+			var err error
+			if opts.Checkpoints, err = readCheckpoints(kept); err != nil {
+				return err
+			}
 			v, err := r.Verify(cmd.Context(), &opts)
 			if err == nil {
 				err = printResult(cmd, v, func(p *printer) { p.verdict(v) })
@@ -180,6 +190,8 @@ func newLogVerify(logs *logs) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "leave out SQLite's own check, which reads the whole file")
 	cmd.Flags().BoolVar(&opts.Partial, "partial", false, "these are not all logs of a cluster: rows may be in another one")
+	cmd.Flags().StringVar(&opts.Key, "key", "", "verifier key that must have signed the log, as hubbub log key printed it")
+	cmd.Flags().StringArrayVar(&kept, "checkpoint", nil, "file with a checkpoint or proof of the log that was kept elsewhere (repeatable)")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit 1 also for gaps and for messages that a kill cut short")
 	cmd.Flags().DurationVar(&opts.Longest, "longest", time.Minute, "how long a message may be under way")
 	return cmd
@@ -202,6 +214,9 @@ func (p *printer) verdict(v *activitylog.Verdict) {
 	count(v.UnderWay, "%d messages at the end are still under way")
 	count(v.Cut, "%d messages end early or begin late: the bus was killed, rows were lost in a gap, or pruned")
 	count(v.Elsewhere, "%d messages have rows in the logs of other buses")
+	for _, a := range v.Audits {
+		p.audit(a)
+	}
 	for _, g := range v.Gaps {
 		p.line("%s %s: %d rows were lost: %s", p.Paint(screen.Yellow, "gap"), g.At.Local().Format(time.DateTime), g.Lost, screen.Printable(g.Reason))
 	}

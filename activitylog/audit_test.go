@@ -1,0 +1,403 @@
+package activitylog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	formats "github.com/transparency-dev/formats/log"
+	tlogproof "github.com/transparency-dev/formats/proof"
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+	"golang.org/x/mod/sumdb/note"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// audited returns what Verify finds, and the problems as one text.
+func audited(t *testing.T, path string, opts *VerifyOptions) (*Audit, string) {
+	t.Helper()
+	v, err := opened(t, path).Verify(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told strings.Builder
+	for _, p := range v.Problems {
+		fmt.Fprintf(&told, "%s row %d: %s\n", filepath.Base(p.Log), p.ID, p.What)
+	}
+	return v.Audits[0], told.String()
+}
+
+// signedLog is a log of at least 60 messages, in some sealed files and a live one; the bus
+// was stopped.
+func signedLog(t *testing.T) string {
+	t.Helper()
+	w, path, stop := started(t, &Options{SegmentRows: 40})
+	for i := 0; i < 60 || len(sealed(t, path)) < 2; i++ {
+		for _, r := range sent(i, time.Now()) {
+			if w.Append(r); i%3 == 0 {
+				mustSync(t, w)
+			}
+		}
+		mustSync(t, w)
+	}
+	for i := range 5 { // the live file has some, too
+		w.Append(sent(5000+i, time.Now())...)
+		mustSync(t, w)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// lastMessage is the last one of such a log.
+var lastMessage = sent(5004, epoch)[0].MessageID
+
+// tamper changes a file by sqlite's own means.
+func tamper(t *testing.T, path, sql string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sqlitex.ExecuteScript(conn, sql, nil), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyLog copies a log, so that it can be damaged.
+func copyLog(t *testing.T, path string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(filepath.Join(to, "data"), os.DirFS(filepath.Dir(path))); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(to, "data", filepath.Base(path))
+}
+
+// TestAnUntouchedLogIsWholeAndSigned: all of it is in the tree after a clean stop.
+func TestAnUntouchedLogIsWholeAndSigned(t *testing.T) {
+	path := signedLog(t)
+	key, err := VerifierKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, told := audited(t, path, &VerifyOptions{Key: key})
+	last := query(t, path, "SELECT max(id) FROM event")[0]
+	if told != "" || a.Entries == 0 || a.Signed != a.Entries || fmt.Sprint(a.LastRow) != last || len(a.Keys) != 1 || a.Keys[0].Key != key {
+		t.Errorf("%+v: %s", a, told)
+	}
+	if info, err := os.Stat(keyPath(path)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key: %v, %v", info, err)
+	}
+	other := strings.Replace(key, "+", "+0", 1)
+	if _, told := audited(t, path, &VerifyOptions{Key: other}); !strings.Contains(told, "no checkpoint is signed by the key") {
+		t.Error(told)
+	}
+}
+
+// TestVerifyNamesTheFirstRowThatIsNotWhatItWas attacks a log with sqlite's own means.
+func TestVerifyNamesTheFirstRowThatIsNotWhatItWas(t *testing.T) {
+	path := signedLog(t)
+	second := segmentPath(path, 2)
+	middle := query(t, second, "SELECT id FROM event WHERE kind = 1 ORDER BY id LIMIT 1 OFFSET 3")[0]
+	recent := query(t, path, "SELECT id FROM event WHERE kind = 1 ORDER BY id LIMIT 1")[0]
+	tail := query(t, path, "SELECT max(id) FROM event")[0]
+	swap := "UPDATE event SET id = -1 WHERE id = %[1]s; UPDATE event SET id = %[1]s WHERE id = %[1]s + 1; UPDATE event SET id = %[1]s + 1 WHERE id = -1"
+	for name, c := range map[string]struct {
+		file, sql, row, what string
+	}{
+		"a byte of a sealed payload": {second, "UPDATE event SET payload = replace(payload, '\"type\"', '\"typo\"') WHERE id = %[1]s", middle, "altered"},
+		"a byte of a live payload":   {path, "UPDATE event SET payload = replace(payload, '\"type\"', '\"typo\"') WHERE id = %[1]s", recent, "altered"},
+		"a time":                     {second, "UPDATE event SET at = at + 1 WHERE id = %[1]s", middle, "altered"},
+		"the type of a value":        {second, "UPDATE event SET payload = CAST(payload AS BLOB) WHERE id = %[1]s", middle, "altered"},
+		"an actor that is not text":  {path, "UPDATE event SET actor = CAST(x'ff' AS TEXT) WHERE id = %[1]s", recent, "altered"},
+		"a row removed":              {second, "DELETE FROM event WHERE id = %[1]s", middle, "removed"},
+		"a live row removed":         {path, "DELETE FROM event WHERE id = %[1]s", recent, "removed"},
+		"two rows swapped":           {second, swap, middle, "moved"},
+		"two live rows swapped":      {path, swap, recent, "moved"},
+		"a row added":                {path, "INSERT INTO event SELECT id + 1, at, kind, msg, rpc_id, actor, topic, message_id, payload, status, error FROM event WHERE id = %[1]s", tail, "added"},
+		"the last row cut":           {path, "DELETE FROM event WHERE id = %[1]s", tail, "removed"},
+		"the tail cut with its hashes": {path, "DELETE FROM event WHERE id >= (SELECT max(first) FROM batch); DELETE FROM batch WHERE first = (SELECT max(first) FROM batch)",
+			"", "this row and later ones were removed"},
+		"the tail cut with all that knows of it": {path, `DELETE FROM event WHERE id >= (SELECT max(first) FROM batch); DELETE FROM batch WHERE first = (SELECT max(first) FROM batch);
+			DELETE FROM checkpoint`, "", "cut before this row"},
+		"a commit removed": {second, `DELETE FROM event WHERE id BETWEEN (SELECT min(first) FROM batch WHERE first > %[1]s) AND (SELECT min(last) FROM batch WHERE first > %[1]s);
+			DELETE FROM batch WHERE first = (SELECT min(first) FROM batch WHERE first > %[1]s)`, middle, "were removed, and their hashes with them"},
+		"the hashes of a commit": {second, "UPDATE batch SET leaves = zeroblob(length(leaves)) WHERE first <= %[1]s AND last >= %[1]s", middle, "or their hashes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := copyLog(t, path)
+			file := filepath.Join(filepath.Dir(at), filepath.Base(c.file))
+			sql := c.sql
+			if strings.Contains(sql, "%[1]s") {
+				sql = fmt.Sprintf(sql, c.row)
+			}
+			row := c.row
+			if strings.Contains(c.what, "added") {
+				row = query(t, path, "SELECT max(id) + 1 FROM event")[0]
+			}
+			tamper(t, file, sql)
+			_, told := audited(t, at, nil)
+			if strings.Contains(name, "cut with") || strings.Contains(name, "commit") {
+				row = ""
+			}
+			if first, _, _ := strings.Cut(told[strings.Index(told+"\n", filepath.Base(file)+" row "+row):], "\n"); !strings.Contains(told, c.what) || row != "" && !strings.Contains(first, c.what) {
+				t.Errorf("row %s: it says\n%s", row, told)
+			}
+		})
+	}
+}
+
+// TestRowsThatWereRewrittenWithTheirHashes: the signature holds them, and says between
+// which checkpoints.
+func TestRowsThatWereRewrittenWithTheirHashes(t *testing.T) {
+	path := signedLog(t)
+	id := query(t, path, "SELECT id FROM event WHERE kind = 1 ORDER BY id LIMIT 1")[0]
+	tamper(t, path, "UPDATE event SET topic = 'agent:other' WHERE id = "+id)
+	tamper(t, path, "UPDATE batch SET leaves = NULL")
+	w := NewWriter(path, nil)
+	stop := running(t, w) // it hashes what has no hashes
+	w.Append(numbered(1))
+	mustSync(t, w)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, told := audited(t, path, nil); !strings.Contains(told, "not those that were signed") {
+		t.Errorf("it says %s", told)
+	}
+}
+
+// TestAFileThatAnOlderOneReplaced, and a file that is gone.
+func TestAFileThatAnOlderOneReplaced(t *testing.T) {
+	path := signedLog(t)
+	for name, damage := range map[string]func(dir string) error{
+		"replaced": func(dir string) error {
+			return os.Rename(filepath.Join(dir, "activity-000001.db"), filepath.Join(dir, "activity-000002.db"))
+		},
+		"gone": func(dir string) error { return os.Remove(filepath.Join(dir, "activity-000001.db")) },
+	} {
+		at := copyLog(t, path)
+		if err := damage(filepath.Dir(at)); err != nil {
+			t.Fatal(err)
+		}
+		if _, told := audited(t, at, nil); !strings.Contains(told, "a file was removed or replaced") && !strings.Contains(told, "removed") {
+			t.Errorf("%s: it says %q", name, told)
+		}
+	}
+}
+
+// TestALogThatWasRolledBackAsAWhole cannot be told from one that ended there, save by a
+// checkpoint that was kept elsewhere; the bus says so when it starts, and keeps that.
+func TestALogThatWasRolledBackAsAWhole(t *testing.T) {
+	path := signedLog(t)
+	old := copyLog(t, path)
+	w := NewWriter(path, nil)
+	stop := running(t, w)
+	w.Append(sent(1000, time.Now())...)
+	mustSync(t, w)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(checkpointPath(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, told := audited(t, old, nil); told != "" {
+		t.Errorf("nothing can tell it, and it says %s", told)
+	}
+	if _, told := audited(t, old, &VerifyOptions{Checkpoints: []string{string(kept)}}); !strings.Contains(told, "older copy was put back") {
+		t.Errorf("it says %q", told)
+	}
+	// The checkpoint of the newer one was left there.
+	if err := os.WriteFile(checkpointPath(old), kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := NewWriter(old, nil)
+	stop = running(t, again)
+	for i := range 5 {
+		again.Append(sent(2000+i, time.Now())...)
+	}
+	mustSync(t, again)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, told := audited(t, old, nil); !strings.Contains(told, "rewritten, or put back and written anew") {
+		t.Errorf("it says %q", told)
+	}
+}
+
+// proven checks a proof with the libraries of others, and returns what it proves.
+func proven(t *testing.T, text []byte, key string) string {
+	t.Helper()
+	var p tlogproof.TLogProof
+	if err := p.Unmarshal(text); err != nil {
+		t.Fatal(err)
+	}
+	v, err := note.NewVerifier(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, _, err := formats.ParseCheckpoint(p.Checkpoint, v.Name(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hashes [][]byte
+	for _, h := range p.Hashes {
+		hashes = append(hashes, h[:])
+	}
+	leaf := sha256.Sum256(append([]byte{0}, p.ExtraData...))
+	if err := proof.VerifyInclusion(rfc6962.DefaultHasher, p.Index, c.Size, leaf[:], hashes, c.Hash); err != nil {
+		t.Errorf("%v", err)
+	}
+	if !bytes.Equal(text, p.Marshal()) {
+		t.Errorf("written otherwise than others write it:\n%s", text)
+	}
+	return string(p.ExtraData)
+}
+
+// TestOthersVerifyEachProof: with code that is not ours, for each message; what it proves
+// has no row of another message.
+func TestOthersVerifyEachProof(t *testing.T) {
+	path := signedLog(t)
+	key, err := VerifierKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(checkpointPath(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := opened(t, path)
+	for i := range 60 {
+		id := sent(i, epoch)[0].MessageID
+		for _, checkpoint := range []string{"", string(kept)} {
+			proofs, err := r.Prove(t.Context(), id, checkpoint)
+			if err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			rows := 0
+			for _, p := range proofs {
+				said := proven(t, p.Text, key)
+				rows += strings.Count(said, "\n")
+				if strings.Count(said, `"message_id":`) > 0 && !strings.Contains(said, `"message_id":"`+id+`"`) {
+					t.Errorf("%s: its proof has %s", id, said)
+				}
+			}
+			m, err := r.Message(t.Context(), id)
+			if err != nil || rows != len(m.Rows) {
+				t.Errorf("%s: %d rows are proven of %d (%v)", id, rows, len(m.Rows), err)
+			}
+		}
+	}
+	// A message that was altered is not proven.
+	tamper(t, path, "UPDATE event SET at = at + 1 WHERE kind = 1 AND id = (SELECT max(id) FROM event WHERE kind = 1)")
+	if _, err := opened(t, path).Prove(t.Context(), lastMessage, ""); err == nil || !strings.Contains(err.Error(), "log verify") {
+		t.Errorf("an altered message: %v", err)
+	}
+}
+
+// TestRetentionKeepsTheTree: what was removed is still in the tree, so that what remains is
+// proven, also against a checkpoint that is older than all of it.
+func TestRetentionKeepsTheTree(t *testing.T) {
+	path := signedLog(t)
+	var early string
+	v, err := openView(segmentPath(path, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.checkpoints(" ORDER BY size", func(c checkpoint, _ int64) { early = c.note })
+	_ = v.conn.Close()
+	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	files, err := sealedFiles(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Removal
+	for _, f := range files[:len(files)-1] {
+		if err := r.remove(path, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, told := audited(t, path, &VerifyOptions{Checkpoints: []string{early}})
+	if strings.Contains(told, "sign") || a.Removed == 0 || a.Signed != a.Entries {
+		t.Errorf("%+v: %s", a, told)
+	}
+	forged := strings.Replace(early, strings.Split(early, "\n")[2], base64.StdEncoding.EncodeToString(make([]byte, 32)), 1)
+	if _, told := audited(t, path, &VerifyOptions{Checkpoints: []string{forged}}); !strings.Contains(told, "not those that a checkpoint signed") {
+		t.Errorf("another history: %s", told)
+	}
+	key, _ := VerifierKey(path)
+	kept, _ := os.ReadFile(checkpointPath(path))
+	proofs, err := opened(t, path).Prove(t.Context(), lastMessage, string(kept))
+	if err != nil || len(proofs) == 0 {
+		t.Fatalf("%d proofs, %v", len(proofs), err)
+	}
+	proven(t, proofs[0].Text, key)
+	// The hashes of removed rows are changed.
+	name := keptTrees(path)[0]
+	content, _ := os.ReadFile(name)
+	content[len(content)-1] ^= 1
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, told := audited(t, path, nil); !strings.Contains(told, "is not what was hashed") {
+		t.Errorf("changed hashes: %s", told)
+	}
+}
+
+// TestALostKey: another one takes its place, and both stand in the log.
+func TestALostKey(t *testing.T) {
+	path := signedLog(t)
+	first, err := VerifierKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(keyPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(path, nil)
+	stop := running(t, w)
+	w.Append(sent(1000, time.Now())...)
+	mustSync(t, w)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := VerifierKey(path)
+	if err != nil || second == first {
+		t.Fatalf("%s, %v", second, err)
+	}
+	for _, key := range []string{first, second} {
+		a, told := audited(t, path, &VerifyOptions{Key: key})
+		if told != "" || len(a.Keys) != 2 || a.Keys[0].Key != first || a.Keys[1].Key != second {
+			t.Errorf("%+v: %s", a, told)
+		}
+	}
+	// A key that cannot be read stops no row, and is not quoted.
+	if err := os.WriteFile(keyPath(path), []byte("PRIVATE+KEY+secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := VerifierKey(path); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+	w = NewWriter(path, nil)
+	stop = running(t, w)
+	w.Append(sent(1001, time.Now())...)
+	mustSync(t, w)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if a, told := audited(t, path, nil); told != "" || a.Signed >= a.Entries {
+		t.Errorf("%+v: %s", a, told)
+	}
+}
