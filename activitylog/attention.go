@@ -161,11 +161,7 @@ func (r *Reader) ChatEvents(ctx context.Context, f AttentionFilter, fn func(*Cha
 
 // rows returns the filter of the send_start rows that the filter may choose.
 func (f *AttentionFilter) rows() Filter {
-	rows := Filter{Events: []Event{SendStart}, Since: f.Since, Until: f.Until}
-	if !strings.ContainsFunc(f.EventID, manySpellings) {
-		rows.Text = f.EventID
-	}
-	return rows
+	return Filter{Events: []Event{SendStart}, Since: f.Since, Until: f.Until, event: f.EventID}
 }
 
 func chatEvent(e *Entry) (ChatEvent, bool) {

@@ -1,6 +1,7 @@
 package activitylog
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 )
 
 // attentionLog records what two agents did with five events each.
-func attentionLog(t *testing.T) *Reader {
+func attentionLog(t *testing.T) *Reader { return opened(t, attentionScript(t).written("")) }
+
+func attentionScript(t *testing.T) *script {
 	s := newScript(t)
 	record := func(agent, content string, args ...any) {
 		s.message(protocol.TypeAgentEvent, agent, "system:attention", fmt.Sprintf(content, args...))
@@ -42,7 +45,58 @@ func attentionLog(t *testing.T) *Reader {
 	record("agent:b", `{"event":"mood","eventId":"e1"}`)
 	record("agent:b", `{"event":17}`)
 	s.message(protocol.TypeAgentEvent, "agent:b", "system:agents", `{"event":"disposition","eventId":"e1","agent":"agent:b"}`)
-	return opened(t, s.written(""))
+	return s
+}
+
+// TestSealedFilesKnowTheirEvents: what is about an event is found in sealed files by a table,
+// and in the live one by its text, and it is the same.
+func TestSealedFilesKnowTheirEvents(t *testing.T) {
+	s := attentionScript(t)
+	s.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{"text":"no id of its own"}`, "agent:a")
+	live := opened(t, s.written(""))
+	w, path, stop := started(t, &Options{SegmentRows: 1})
+	for _, row := range s.w {
+		w.Append(row)
+		mustSync(t, w)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	k := &keeper{path: path}
+	if err := k.work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sealed, err := segmentNumbers(path); err != nil || len(sealed) < 5 {
+		t.Fatalf("%d sealed files, %v", len(sealed), err)
+	}
+	found := 0
+	about := func(r *Reader, f AttentionFilter) (list []string) {
+		err := errors.Join(r.Attention(t.Context(), f, func(a *AttentionRecord) error {
+			list = append(list, a.MessageID+" "+a.Agent+" "+a.Event)
+			return nil
+		}), r.ChatEvents(t.Context(), f, func(c *ChatEvent) error {
+			list = append(list, c.MessageID+" "+c.Agent+" "+c.EventID)
+			return nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	sealed := opened(t, path)
+	for _, event := range []string{"e1", "e2", "e3", "e4", "e10", "e", "é", "msg_0001", s.w[len(s.w)-1].MessageID} {
+		for _, agent := range []string{"", "agent:a"} {
+			f := AttentionFilter{EventID: event, Agent: agent}
+			want := about(live, f)
+			found += len(want)
+			if diff := cmp.Diff(want, about(sealed, f)); diff != "" {
+				t.Errorf("%+v:\n%s", f, diff)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d were found", found)
+	}
 }
 
 func TestAttentionRecordsOfAnEvent(t *testing.T) {

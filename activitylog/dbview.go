@@ -24,6 +24,7 @@ type view struct {
 	frozen  bool   // it sees nothing that is written later
 	wide    bool   // an older program wrote it: a table with texts, and its indexes
 	indexed bool   // it is sealed
+	subject bool   // and has the table subject
 	bus     string // the expression that reads the column `bus`
 	heads   map[string]head
 	batches []batch // of a file that is not indexed, as far as they were read
@@ -104,7 +105,7 @@ func (v *view) look() error {
 	case !names["activity_log"]:
 		return errors.New("it has no table activity_log: is it the database of something else?")
 	}
-	v.wide, v.indexed = !names["event"], names["event_msg"]
+	v.wide, v.indexed, v.subject = !names["event"], names["event_msg"], names["subject"]
 	if !v.wide {
 		return nil
 	}

@@ -20,6 +20,8 @@ type Filter struct {
 	Text   string    // occurs in the payload, the error or the message id; ASCII letters match in either case
 	Since  time.Time // at this time or later
 	Until  time.Time // before this time
+
+	event string // the row is a send_start about this event, or the text of one that may be
 }
 
 // startsOnly reports whether the filter chooses send_start rows alone.
@@ -63,8 +65,15 @@ func (f *Filter) where(v *view) (string, []any) {
 	if f.Status != "" {
 		add("status = ?", f.Status)
 	}
-	if f.Text != "" {
-		like := "%" + likeEscaper.Replace(f.Text) + "%"
+	text := f.Text
+	switch {
+	case f.event != "" && v.subject:
+		add("id IN (SELECT id FROM subject WHERE event = ?)", f.event)
+	case f.event != "" && !strings.ContainsFunc(f.event, manySpellings):
+		text = f.event
+	}
+	if text != "" {
+		like := "%" + likeEscaper.Replace(text) + "%"
 		add(`(payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')`, like, like, like)
 	}
 	at := func(comparison string, t time.Time) {

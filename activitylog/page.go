@@ -3,6 +3,7 @@ package activitylog
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -84,7 +85,7 @@ func (p *pager) window(r *reading) (at *part, w window, ok bool) {
 				continue
 			}
 			high := min(s.last, p.at-1)
-			return at, window{max(high-windowIDs+1, s.first, p.from), high}, high >= p.from && r.err == nil
+			return at, window{max(high-p.reach(r, at)+1, s.first, p.from), high}, high >= p.from && r.err == nil
 		}
 		return nil, w, false
 	}
@@ -97,9 +98,17 @@ func (p *pager) window(r *reading) (at *part, w window, ok bool) {
 			continue
 		}
 		low := max(s.first, p.at+1) // what comes after last is for the next window
-		return at, window{low, min(low+windowIDs-1, s.last)}, r.err == nil && !p.beyond(s)
+		return at, window{low, min(low+p.reach(r, at)-1, s.last)}, r.err == nil && !p.beyond(s)
 	}
 	return nil, w, false
+}
+
+// reach returns how many ids of a file one query looks at: all, where a table names the rows.
+func (p *pager) reach(r *reading, at *part) int64 {
+	if p.filter.event != "" && r.open(at).subject {
+		return math.MaxInt32
+	}
+	return windowIDs
 }
 
 // clockSlack is how far the times of rows may be from their order.

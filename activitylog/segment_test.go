@@ -160,7 +160,7 @@ func TestASealedFileIsNeverWrittenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := segmentPath(path, 1)
-	if got := query(t, first, "SELECT count(*) FROM sqlite_master WHERE name IN ('event_message', 'event_msg')"); got[0] != "2" {
+	if got := query(t, first, "SELECT count(*) FROM sqlite_master WHERE name IN ('event_message', 'event_msg', 'subject')"); got[0] != "3" {
 		t.Errorf("%s indexes", got)
 	}
 	if left, _ := filepath.Glob(first + "-*"); len(left) > 0 {
