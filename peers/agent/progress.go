@@ -134,14 +134,14 @@ func (a *Agent) report(ctx context.Context, p harness.Progress) error {
 		return err
 	}
 	if e != nil && protocol.PeerID(e.Chat).Family() == "chorus" {
-		_, err := a.peer.Send(ctx, e.Chat, a.box.Caused(e, protocol.TypeAgentEvent, activityOf(e, p)))
+		_, err := a.peer.Send(ctx, e.Chat, a.box.Caused(e, protocol.TypeAgentEvent, a.activityOf(e, p)))
 		return err
 	}
 	if p.Kind != harness.ProgressStatus {
 		return nil
 	}
 	content := map[string]any{
-		"event": "progress", "agent": a.id, "turnId": p.TurnID, "message": attention.HeaderValue(p.Message), "progress": p.Progress, "total": p.Total,
+		"event": "progress", "agent": a.id, "turnId": p.TurnID, "message": attention.HeaderValue(a.opts.Redact.String(p.Message)), "progress": p.Progress, "total": p.Total,
 	}
 	if e != nil {
 		content["eventId"] = e.EventID
@@ -153,7 +153,10 @@ func (a *Agent) report(ctx context.Context, p harness.Progress) error {
 	return err
 }
 
-func activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
+// activityOf is what a chat is told of a turn. Nobody meant to say what a tool read, so it
+// goes without secrets.
+func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
+	p.Message, p.Content = a.opts.Redact.String(p.Message), a.opts.Redact.Bytes(p.Content)
 	event := activityEvent{Event: "status", InReplyTo: e.SourceID, Status: p.Message, Progress: p.Progress, Total: p.Total}
 	switch p.Kind {
 	case harness.ProgressError:
@@ -201,7 +204,7 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 		a.progress(report)
 		return
 	}
-	activity := activityOf(e, *o.Report)
+	activity := a.activityOf(e, *o.Report)
 	activity.Agent = a.id
 	tx.Enqueue(e.Chat, o.Key, a.box.Caused(e, protocol.TypeAgentEvent, activity))
 }

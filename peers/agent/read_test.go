@@ -193,15 +193,16 @@ func TestAnAbsentBridgeGetsTheAnswerLater(t *testing.T) {
 }
 
 func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
+	const key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 	s := newStub(nil)
 	s.turn = func(_ context.Context, turn *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
 		s.host.Progress(harness.Progress{TurnID: turn.ID, Kind: harness.ProgressToolCall, Tool: "search", CallID: "c1", Content: json.RawMessage(`{"q":"x"}`)})
-		s.host.Progress(harness.Progress{TurnID: turn.ID, Kind: harness.ProgressToolResult, Tool: "search", CallID: "c1", Content: json.RawMessage(`{"content":[]}`)})
+		s.host.Progress(harness.Progress{TurnID: turn.ID, Kind: harness.ProgressToolResult, Tool: "search", CallID: "c1", Content: json.RawMessage(`{"content":["` + key + `"]}`)})
 		s.host.Progress(harness.Progress{TurnID: turn.ID, Kind: harness.ProgressStatus, Message: "thinking"})
 		s.host.Progress(harness.Progress{TurnID: turn.ID, Kind: harness.ProgressText, Message: "no"})
 		return harness.Outcome{State: harness.Finished, FinalText: "found"}, nil
 	}
-	inWorld(t, s, nil, func(t *testing.T, w *world) {
+	inWorld(t, s, &agent.Options{Redact: redact.New()}, func(t *testing.T, w *world) {
 		chorus := w.bus.Join(t, "chorus:gate", "chorus:*")
 		chorus.SendAs(t, "chorus:inbox.c1", "agent:lead", protocol.TypeChatMessage, map[string]any{
 			"text": "look it up", "sourceId": "m1", "chat": map[string]any{"id": "inbox.c1", "kind": "dm"}, "mcp": map[string]any{"url": "http://127.0.0.1:1/mcp"},
@@ -215,6 +216,9 @@ func TestAChorusChannelSeesWhatATurnDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			got[fmt.Sprint(d.Message.Type, " ", c["event"], " ", c["id"], " ", c["text"])] = true
+			if strings.Contains(string(d.Message.Content), key) {
+				t.Errorf("the channel is told the secret that a tool read: %s", d.Message.Content)
+			}
 			if c["inReplyTo"] != "m1" {
 				t.Errorf("%s is to %v", d.Message.Content, c["inReplyTo"])
 			}

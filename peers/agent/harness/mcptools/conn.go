@@ -15,6 +15,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/child"
+	"hubbub/protocol/redact"
 	"hubbub/protocol/text"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -190,20 +191,21 @@ func (c *conn) Call(ctx context.Context, name string, arguments json.RawMessage)
 		c.pool.mu.Lock()
 		c.listed = time.Time{}
 		c.pool.mu.Unlock()
-		return harness.Refused("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(ctx, err)), nil)
+		return harness.Refused("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(ctx, err)), nil).Without(c.pool.opts.Redact)
 	}
-	return readable(result, c.pool.opts.ResultBytes).Without(c.pool.opts.Redact)
+	return readable(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }
 
-// readable takes what a model can read of a result, within a number of bytes.
-func readable(r *mcp.CallToolResult, most int) harness.Result {
+// readable takes what a model can read of a result, without secrets and within a number
+// of bytes; in this order: half a secret would not be found.
+func readable(r *mcp.CallToolResult, secrets *redact.Redactor, most int) harness.Result {
 	out, left := harness.Result{IsError: r.IsError}, most
 	for _, c := range r.Content {
 		said, known := words(c)
 		if !known || left <= 0 {
 			continue
 		}
-		if len(said) > left {
+		if said = secrets.String(said); len(said) > left {
 			said = text.Prefix(said, left) + "\n[cut: the result is longer than what may be shown; ask for less]"
 		}
 		left -= len(said)
@@ -211,7 +213,7 @@ func readable(r *mcp.CallToolResult, most int) harness.Result {
 	}
 	if r.StructuredContent != nil && len(out.Content) == 0 {
 		if raw, err := json.Marshal(r.StructuredContent); err == nil && len(raw) <= most {
-			out.StructuredContent = raw
+			out.StructuredContent = secrets.Bytes(raw)
 		}
 	}
 	return out

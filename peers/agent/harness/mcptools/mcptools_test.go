@@ -3,6 +3,7 @@ package mcptools_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -227,10 +228,17 @@ func TestAModelReadsNoSecretOfATool(t *testing.T) {
 	server.AddTool(&mcp.Tool{Name: "list", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{StructuredContent: map[string]any{"token": key}}, nil
 	})
+	server.AddTool(&mcp.Tool{Name: "fail", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, errors.New("the host refused " + key)
+	})
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 	t.Cleanup(web.Close)
+	cut, _ := toolsOf(t, runPool(t, &mcptools.PoolOptions{Redact: redact.New(), ResultBytes: 40}), harness.MCPServer{Name: "env", URL: web.URL})
+	if text := cut.Call(t.Context(), "env__read", nil).Text(); strings.Contains(text, key[:4]) {
+		t.Errorf("a half of the secret is read: %q", text)
+	}
 	tools, _ := toolsOf(t, runPool(t, &mcptools.PoolOptions{Redact: redact.New()}), harness.MCPServer{Name: "env", URL: web.URL})
-	for _, name := range []string{"env__read", "env__list"} {
+	for _, name := range []string{"env__read", "env__list", "env__fail"} {
 		got, err := json.Marshal(tools.Call(t.Context(), name, nil))
 		if err != nil || strings.Contains(string(got), key) || !strings.Contains(string(got), "[redacted:github-pat]") {
 			t.Errorf("%s is read as %s, %v", name, got, err)
