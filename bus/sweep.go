@@ -179,7 +179,7 @@ var errRevoked = errors.New("the credential was revoked")
 func (s *session) recheck(file *grant.File) (ended []protocol.Pattern, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone() {
+	if s.ended {
 		return nil, nil
 	}
 	granted := s.granted()

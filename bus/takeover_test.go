@@ -3,12 +3,14 @@ package bus
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"hubbub/bus/grant"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/wire"
 )
@@ -16,8 +18,13 @@ import (
 // joins connects a peer in memory, with its subscriptions.
 func joins(t *testing.T, srv *Server, id, subscriptions string) (far jsonrpc.Stream, next func() string) {
 	t.Helper()
+	return joinsWith(t, srv, nil, id, subscriptions)
+}
+
+func joinsWith(t *testing.T, srv *Server, credential *grant.Credential, id, subscriptions string) (far jsonrpc.Stream, next func() string) {
+	t.Helper()
 	near, far := wire.Pipe(nil)
-	srv.start(near, "test", nil)
+	srv.start(near, "test", credential)
 	next = func() string {
 		frame, err := far.Read()
 		if err != nil {
@@ -139,6 +146,39 @@ func TestTheGraceOfAReplacedSessionEnds(t *testing.T) {
 		}
 		if end := toOlder(); !strings.Contains(end, "4001") {
 			t.Errorf("the older session got %s; want its end, 4001", end)
+		}
+	})
+}
+
+// TestAReplacedSessionWithARevokedTokenEnds: in its grace, too, a session is as good as its
+// credential.
+func TestAReplacedSessionWithARevokedTokenEnds(t *testing.T) {
+	file := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	credential := func(name string) *grant.Credential {
+		all := []string{"*"}
+		token, err := file.Create(grant.Credential{Name: name, Identities: all, Subscribe: all, Publish: all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, _ := file.Lookup(token)
+		return c
+	}
+	leaked, kept := credential("leaked"), credential("kept")
+	inBubble(t, &Options{Credentials: file}, func(t *testing.T, srv *Server) {
+		_, toOlder := joinsWith(t, srv, leaked, "agent:x", `{"topic":"t"}`)
+		sender, result := joinsWith(t, srv, kept, "cli:s", ``)
+		asks(t, sender, "1", "sendMessage", message(1))
+		toOlder()
+		joinsWith(t, srv, kept, "agent:x", ``)
+		begun := time.Now()
+		if _, err := file.Revoke("leaked", nil); err != nil {
+			t.Fatal(err)
+		}
+		if end := toOlder(); !strings.Contains(end, "1008") || time.Since(begun) >= takeoverGrace {
+			t.Errorf("after %s it got %s; want its end, 1008, before the grace ends", time.Since(begun), end)
+		}
+		if r := result(); !strings.Contains(r, `"id":1,`) || !strings.Contains(r, `"offline"`) {
+			t.Errorf("of what it was sent: %s", r)
 		}
 	})
 }
