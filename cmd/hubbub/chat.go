@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"hubbub/cmd/internal/demo"
 	"hubbub/cmd/internal/program"
@@ -18,11 +19,14 @@ import (
 
 func newChat() *cobra.Command {
 	var group bool
+	var wait time.Duration
 	cmd := &cobra.Command{
-		Use:   "chat [TEXT...]",
-		Short: "Type into a running demo",
-		Long: "Write to the bot of a running `hubbub demo`, and see what it answers. With TEXT it\n" +
-			"sends that and ends; otherwise it sends each line that is typed.",
+		Use:   "chat [AGENT] [TEXT...]",
+		Short: "Talk to an agent, or type into a running demo",
+		Long: "Talk to an agent of a running system, in a direct chat of your own: with TEXT it sends that and waits for\n" +
+			"the answer; otherwise it sends each line that is typed. Where a `hubbub demo` runs, and AGENT does not begin\n" +
+			"with agent:, everything is TEXT for the bot of the demo.",
+		Example: "  hubbub chat agent:lead\n  hubbub chat agent:lead is the deploy blocked?",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			env := program.From(cmd)
 			data := ""
@@ -30,8 +34,15 @@ func newChat() *cobra.Command {
 				data = env.Data
 			}
 			address, err := demo.ReadAddress(data)
+			if len(args) > 0 && (err != nil || strings.HasPrefix(args[0], "agent:")) {
+				failed := chatWith(cmd, args[0], strings.Join(args[1:], " "), wait)
+				if _, away := errors.AsType[*busError](failed); away && err != nil {
+					return fmt.Errorf("%w, or a system: %w", err, failed)
+				}
+				return failed
+			}
 			if err != nil {
-				return err
+				return fmt.Errorf("%w, or name the agent to talk to", err)
 			}
 			if len(args) > 0 {
 				_, err := address.Say(cmd.Context(), group, strings.Join(args, " "))
@@ -40,6 +51,7 @@ func newChat() *cobra.Command {
 			return chat(cmd.Context(), env, address, group)
 		},
 	}
+	cmd.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for an agent's answer to TEXT")
 	cmd.Flags().BoolVar(&group, "group", false, "write to the demo's group instead of the direct chat")
 	return cmd
 }

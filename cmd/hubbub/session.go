@@ -32,6 +32,7 @@ type session struct {
 	conn   *jsonrpc.Conn
 	stream *wire.WebSocket
 	wg     sync.WaitGroup
+	ended  chan struct{} // closed when the connection has ended
 }
 
 // open connects to the first bus that answers, as id. The caller must call close.
@@ -52,9 +53,12 @@ func openWith(ctx context.Context, env *program.Env, id protocol.PeerID, take fu
 			failures = append(failures, describeDial(bus, token, err))
 			continue
 		}
-		s := &session{bus: bus, stream: stream}
+		s := &session{bus: bus, stream: stream, ended: make(chan struct{})}
 		s.conn = jsonrpc.NewConn(stream, take)
-		s.wg.Go(func() { _ = s.conn.Run() }) // its end is the callers' ErrClosed
+		s.wg.Go(func() {
+			defer close(s.ended)
+			_ = s.conn.Run() // its end is the callers' ErrClosed
+		})
 		params := protocol.InitializeParams{
 			ClientID: id, ClientInfo: &protocol.Info{Name: env.Name, Version: env.Version},
 		}

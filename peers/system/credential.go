@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ func (k *keeper) ensureToken(ctx context.Context, agent AgentName, path string) 
 		}
 		return writeToken(path, rand.Text()+rand.Text())
 	}
+	if err := k.learnPeople(ctx); err != nil {
+		return err
+	}
 	fits, want, err := k.currentFits(ctx)
 	if err != nil {
 		return err
@@ -69,7 +73,8 @@ func recordsIssuer(answer []byte) bool {
 // agent needs, and returns what that is.
 func (k *keeper) currentFits(ctx context.Context) (fits bool, want grantRequest, err error) {
 	tx := store.On(ctx, k.db)
-	want = grants(k.name, topicsOf(tx, k.name))
+	people := k.people.Load()
+	want = grants(k.name, topicsOf(tx, k.name), people != nil && *people)
 	has := store.Value[string](tx, `SELECT grants FROM credentials WHERE agent = ? AND state = 'current'`, k.name)
 	return has == want.text(), want, tx.Err()
 }
@@ -80,8 +85,33 @@ func (k *keeper) mustRestart(ctx context.Context) bool {
 	if !k.opts.Credentials {
 		return false
 	}
+	if k.people.Load() == nil {
+		return false // not known yet
+	}
 	fits, _, err := k.currentFits(ctx)
 	return err == nil && !fits
+}
+
+// learnPeople finds out, once, whether the spawner's own credential reaches people at the
+// command line: only then can it let agents answer them.
+func (s *Spawner) learnPeople(ctx context.Context) error {
+	if s.people.Load() != nil {
+		return nil
+	}
+	status, answer, err := s.call(ctx, http.MethodGet, "/whoami", nil, "")
+	if err != nil {
+		return err
+	}
+	var own struct{ Publish []string }
+	if status == http.StatusOK {
+		err = json.Unmarshal(answer, &own)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the bus's answer about the spawner's own credential: %w", err)
+	}
+	people := slices.Contains(own.Publish, "*") || slices.Contains(own.Publish, "cli:*")
+	s.people.Store(&people)
+	return nil
 }
 
 func (g grantRequest) text() string {

@@ -47,11 +47,17 @@ type Spawner struct {
 	rate        *rate.Limiter
 	revocations chan struct{}  // there are credentials to revoke
 	tasks       sync.WaitGroup // the keepers
-	connected   atomic.Int64   // start of the connection in microseconds since 1970; 0 while there is none
+	link                       // to the bus
 
 	mu      sync.Mutex      // guards the fields below
 	ctx     context.Context // of Run; nil before
 	keepers map[AgentName]*keeper
+}
+
+// A link is what is known of the bus and of the spawner's standing there.
+type link struct {
+	connected atomic.Int64         // start of the connection in microseconds since 1970; 0 while there is none
+	people    atomic.Pointer[bool] // agents may answer people at the command line; nil before the bus was asked
 }
 
 // New makes a spawner on a database of [Open]. command is the path of the agents'

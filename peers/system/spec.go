@@ -55,10 +55,14 @@ type grantRequest struct {
 }
 
 // grants returns what an agent is granted: to be itself, to hear its own topic, and to
-// publish to its chats, to the system and to the broker.
-func grants(agent AgentName, topics []protocol.Topic) grantRequest {
+// publish to its chats, to the system, to the broker and, if people may be reached, to
+// those who talk to it with `hubbub chat`.
+func grants(agent AgentName, topics []protocol.Topic, people bool) grantRequest {
 	self := string(agent.PeerID())
 	g := grantRequest{Identities: []string{self}, Subscribe: []string{self}, Publish: []string{"system:*", "collab:*"}}
+	if people {
+		g.Publish = append(g.Publish, "cli:*.chat-"+string(agent))
+	}
 	for _, topic := range topics {
 		g.Publish = append(g.Publish, string(topic))
 	}

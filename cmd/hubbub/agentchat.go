@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/cmd/internal/screen"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+
+	"github.com/spf13/cobra"
+)
+
+// A talk is a direct chat of a person at the command line with an agent: its messages come
+// from cli:USER.chat-AGENT, where the agent's answers go.
+type talk struct {
+	*session
+	self   protocol.PeerID
+	person string
+	agent  protocol.PeerID
+	heard  chan protocol.ChatReply // what the agent says
+}
+
+// chatWith talks to an agent of a running system: it sends text and waits for the answer, or
+// without a text each line that is typed.
+func chatWith(cmd *cobra.Command, name, text string, wait time.Duration) error {
+	env := program.From(cmd)
+	person := personName(os.Getenv("USER"))
+	t := &talk{
+		person: person, agent: protocol.PeerID("agent:" + strings.TrimPrefix(name, "agent:")), heard: make(chan protocol.ChatReply, 64),
+	}
+	if err := protocol.CheckTopic(string(t.agent)); err != nil {
+		return program.Usage("%q is no name of an agent", name)
+	}
+	t.self = protocol.PeerID("cli:" + person + ".chat-" + t.agent.Name())
+	var err error
+	if t.session, err = openWith(cmd.Context(), env, t.self, t.take); err != nil {
+		return err
+	}
+	defer t.close()
+	if err := t.call(cmd.Context(), protocol.MethodSubscribe, protocol.SubscribeParams{Topic: string(t.self)}, nil); err != nil {
+		return fmt.Errorf("listening for the agent's answers: %w", err)
+	}
+	if text != "" {
+		return t.ask(cmd, text, wait)
+	}
+	return t.typed(cmd.Context(), env)
+}
+
+// take takes what the agent says. It runs in the connection's reader.
+func (t *talk) take(conn *jsonrpc.Conn, m jsonrpc.Message) {
+	var p protocol.ProcessParams
+	var got protocol.Message
+	var reply protocol.ChatReply
+	said := json.Unmarshal(m.Params, &p) == nil && json.Unmarshal(p.Payload, &got) == nil && got.From == t.agent &&
+		json.Unmarshal(got.Content, &reply) == nil && (reply.Text != "" || reply.Signal != "")
+	if said {
+		select {
+		case t.heard <- reply:
+		default: // nobody reads any more
+			conn.Reply(m.ID, []byte(`{"processed":false,"message":"the terminal does not read"}`))
+			return
+		}
+	}
+	answerAnything(conn, m)
+}
+
+// say sends one message, and returns its id.
+func (t *talk) say(ctx context.Context, text string) (protocol.MessageID, error) {
+	m := protocol.NewMessage(protocol.TypeChatMessage, t.self, protocol.ChatMessage{
+		Text: text, Chat: &protocol.Chat{ID: string(t.self), Kind: "dm"},
+		Author: &protocol.Author{ID: "cli:" + t.person, Kind: "human", DisplayName: t.person},
+	})
+	var result protocol.SendResult
+	if err := t.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: t.agent.Topic(), Payload: m}, &result); err != nil {
+		return "", fmt.Errorf("sending to %s: %w", t.agent, err)
+	}
+	switch {
+	case len(result.Failures) > 0:
+		f := result.Failures[0]
+		return "", fmt.Errorf("%s did not take it: %s", t.agent, strings.TrimSuffix(string(f.Status)+", "+f.Error, ", "))
+	case result.DeliveredTo == 0:
+		return "", fmt.Errorf("%s is not on the bus; `hubbub peers` lists who is, and a chat starts its own agent", t.agent)
+	}
+	return m.MessageID, nil
+}
+
+// ask sends one message, and prints what the agent answers to it.
+func (t *talk) ask(cmd *cobra.Command, text string, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+	defer cancel()
+	id, err := t.say(ctx, text)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case reply := <-t.heard:
+			if reply.InReplyTo != string(id) {
+				continue // to an earlier message, or of its own accord
+			}
+			return printLine(cmd, reply, "%s", screen.Printable(spoken(&reply)))
+		case <-ctx.Done():
+			if cmd.Context().Err() != nil {
+				return cmd.Context().Err()
+			}
+			return fmt.Errorf("no answer within %s; `hubbub why %s` may say why", wait, id)
+		case <-t.ended:
+			return errors.New("the bus has ended the connection before an answer came; ask again")
+		}
+	}
+}
+
+// typed sends each line that is typed, and prints what the agent says, until either side
+// ends.
+func (t *talk) typed(ctx context.Context, env *program.Env) error {
+	stdin, ok := env.Stdin.(*os.File)
+	if !ok {
+		return errors.New("there is nothing to read lines from")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	fmt.Fprintf(env.Stderr, "This is a direct chat with %s. Type a line; Ctrl-D ends.\n", t.agent)
+	paint := screen.NewPainter(env.Stdout)
+	wg.Go(func() {
+		for {
+			select {
+			case reply := <-t.heard:
+				fmt.Fprintf(env.Stdout, "%s %s\n", paint.Paint(screen.Green, t.agent.Name()+":"), screen.Printable(spoken(&reply)))
+			case <-t.ended:
+				fmt.Fprintln(env.Stderr, "The bus has ended the connection; begin again with the same command.")
+				cancel()
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return eachTyped(ctx, stdin, func(text string, _ bool) error {
+		_, err := t.say(ctx, text)
+		return err
+	})
+}
+
+// spoken is a reply in words.
+func spoken(r *protocol.ChatReply) string {
+	return strings.Join(slices.DeleteFunc([]string{r.Signal, r.Text}, func(s string) bool { return s == "" }), " ")
+}
