@@ -63,6 +63,8 @@ type VerifyOptions struct {
 	Partial bool
 	// Quick leaves out SQLite's own check of the file, which reads it whole.
 	Quick bool
+	// OnRow, if it is not nil, is called for each row that was read.
+	OnRow func()
 	// Key is the verifier key that must have signed the log, as it was kept elsewhere.
 	Key string
 	// Checkpoints of the logs that were kept elsewhere: what they cover must still be there.
@@ -99,7 +101,12 @@ func (r *Reader) Verify(ctx context.Context, opts *VerifyOptions) (*Verdict, err
 		}
 	}
 	c.strangers(o.Checkpoints)
-	err := r.Each(ctx, Filter{}, func(e *Entry) error { c.add(e); return nil })
+	err := r.Each(ctx, Filter{}, func(e *Entry) error {
+		if c.add(e); o.OnRow != nil {
+			o.OnRow()
+		}
+		return nil
+	})
 	if err := c.unlessDamage(strings.Join(c.paths, ", "), err); err != nil {
 		return nil, err
 	}

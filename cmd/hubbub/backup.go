@@ -65,10 +65,12 @@ func backup(cmd *cobra.Command, to string) error {
 // backupInto copies a data folder into an empty one.
 func backupInto(cmd *cobra.Command, from, to string) error {
 	files, failed := 0, []error{}
+	progress := program.From(cmd).Progress("copying to "+to, "files", nil)
 	copied := func(err error) error {
 		switch {
 		case err == nil:
 			files++
+			progress.Add(1)
 		case cmd.Context().Err() != nil:
 			return err
 		default: // a damaged file is no reason not to copy the others
@@ -105,6 +107,7 @@ func backupInto(cmd *cobra.Command, from, to string) error {
 			err = copied(copyFile(path, filepath.Join(to, filepath.Base(path))))
 		}
 	}
+	progress.End()
 	if err = errors.Join(append(failed, err)...); err != nil {
 		return fmt.Errorf("the backup in %s is not whole, with %d files: %w", to, files, err)
 	}

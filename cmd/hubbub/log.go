@@ -66,7 +66,9 @@ func prune(cmd *cobra.Command, path string, before time.Time) error {
 	if err := activitylog.CheckVersion(path); err != nil {
 		return err
 	}
+	progress := program.From(cmd).Progress("deleting sealed files of "+path, "", nil)
 	removed, err := activitylog.Prune(cmd.Context(), path, before)
+	progress.End()
 	switch {
 	case err != nil && removed.Segments > 0:
 		return fmt.Errorf("%w (%d rows were deleted before)", err, removed.Rows)
@@ -92,7 +94,12 @@ func newLogExport(logs *logs) *cobra.Command {
 		RunE: logs.read(func(cmd *cobra.Command, r *activitylog.Reader, _ []string) error {
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 			enc := jsonLines(w)
-			err := r.Each(cmd.Context(), rows.filter, func(e *activitylog.Entry) error { return enc.Encode(e) })
+			progress := program.From(cmd).Progress("exporting", "rows", cmd.OutOrStdout())
+			defer progress.End()
+			err := r.Each(cmd.Context(), rows.filter, func(e *activitylog.Entry) error {
+				progress.Add(1)
+				return enc.Encode(e)
+			})
 			return errors.Join(err, w.Flush())
 		}),
 	}
@@ -173,7 +180,10 @@ func newLogVerify(logs *logs) *cobra.Command {
 			if opts.Checkpoints, err = readCheckpoints(kept); err != nil {
 				return err
 			}
+			progress := program.From(cmd).Progress("checking the log", "rows", nil)
+			opts.OnRow = func() { progress.Add(1) }
 			v, err := r.Verify(cmd.Context(), &opts)
+			progress.End()
 			if err == nil {
 				err = printResult(cmd, v, func(p *printer) { p.verdict(v) })
 			}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"hubbub/cmd/internal/screen"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/datafolder"
@@ -85,6 +86,15 @@ func (e *Env) LogFormat() string { return logFormat(e.settings, e.Stderr) }
 
 // OnTerminal reports whether the log goes to a terminal.
 func (e *Env) OnTerminal() bool { return isTerminal(e.Stderr) }
+
+// Progress says what goes on, and how many units of it were done, where a terminal shows the
+// log and nothing that is written to out meanwhile; out is nil if nothing is.
+func (e *Env) Progress(what, unit string, out any) *screen.Progress {
+	if !e.OnTerminal() || out != nil && isTerminal(out) {
+		return nil
+	}
+	return screen.Begin(e.Stderr, what, unit)
+}
 
 // LogLevel returns the value of --log-level.
 func (e *Env) LogLevel() string { return e.settings.logLevel }
