@@ -13,12 +13,14 @@ import (
 const (
 	onceFor     = 10 * time.Minute // how long a repeat gets the first outcome
 	onceBytes   = 64 << 20         // of answers, and of what is known of each message
+	onceShare   = onceBytes / 4    // of one credential
 	onceWaiters = 16               // repeats of one message that may wait for its outcome
 	onceEntry   = 256              // bytes, beside the texts
 )
 
 var (
 	errOnceFull    = errors.New("too many messages with once within ten minutes; send it again later")
+	errOnceShare   = errors.New("too many messages of this credential with once within ten minutes; send it again later")
 	errOnceWaiters = errors.New("too many repeats of this message wait for its outcome")
 	errOnceCluster = errors.New("once is not kept across the buses of a cluster yet; send it without once")
 )
@@ -26,6 +28,7 @@ var (
 // A first is a message that was sent with once, and what its sender was told.
 type first struct {
 	from, id string
+	by       *account // nil if it needs no credential
 	at       time.Time
 	answer   []byte // the result of sendMessage; nil until it is known
 	waiting  []repeat
@@ -35,6 +38,7 @@ type first struct {
 type repeat struct {
 	session *session
 	rpcID   jsonrpc.ID
+	by      *account
 }
 
 func (f *first) size() int { return onceEntry + len(f.from) + len(f.id) + len(f.answer) }
@@ -46,6 +50,7 @@ type firsts struct {
 	known map[[2]string]*first
 	order []*first // by time
 	bytes int
+	used  map[*account]int // bytes, by credential
 }
 
 // claim returns the first of a message, and whether it is this one, which must be delivered.
@@ -64,17 +69,28 @@ func (t *firsts) claim(at time.Time, send *protocol.Send, again repeat) (f *firs
 		}
 		return f, false, f.answer, nil
 	}
-	f = &first{from: send.From, id: send.MessageID, at: at}
-	if t.bytes+f.size() > onceBytes {
+	f = &first{from: send.From, id: send.MessageID, by: again.by, at: at}
+	switch {
+	case t.bytes+f.size() > onceBytes:
 		return nil, false, nil, errOnceFull
+	case f.by != nil && t.used[f.by]+f.size() > onceShare:
+		return nil, false, nil, errOnceShare
 	}
 	if t.known == nil {
-		t.known = map[[2]string]*first{}
+		t.known, t.used = map[[2]string]*first{}, map[*account]int{}
 	}
 	t.known[key] = f
 	t.order = append(t.order, f)
-	t.bytes += f.size()
+	t.takeLocked(f, f.size())
 	return f, true, nil, nil
+}
+
+// takeLocked counts bytes of a first, or, if n is negative, frees them.
+func (t *firsts) takeLocked(f *first, n int) {
+	t.bytes += n
+	if t.used[f.by] += n; t.used[f.by] == 0 {
+		delete(t.used, f.by)
+	}
 }
 
 // expireLocked forgets what is older than ten minutes, except what has no outcome yet.
@@ -83,7 +99,7 @@ func (t *firsts) expireLocked(at time.Time) {
 		f := t.order[0]
 		t.order[0] = nil
 		t.order = t.order[1:]
-		t.bytes -= f.size()
+		t.takeLocked(f, -f.size())
 		delete(t.known, [2]string{f.from, f.id})
 	}
 }
@@ -93,7 +109,7 @@ func (t *firsts) settle(f *first, answer []byte) []repeat {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f.answer = bytes.Clone(answer)
-	t.bytes += len(f.answer)
+	t.takeLocked(f, len(f.answer))
 	waiting := f.waiting
 	f.waiting = nil
 	return waiting
@@ -104,7 +120,7 @@ func publishOnce(s *session, m jsonrpc.Message, send protocol.Send) {
 	srv := s.server
 	f, mine, answer, err := (*first)(nil), false, []byte(nil), errOnceCluster
 	if srv.options.Cluster == nil {
-		f, mine, answer, err = srv.firsts.claim(s.batch.at, &send, repeat{s, bytes.Clone(m.ID)})
+		f, mine, answer, err = srv.firsts.claim(s.batch.at, &send, repeat{s, bytes.Clone(m.ID), s.account})
 	}
 	switch {
 	case err != nil:

@@ -38,3 +38,30 @@ func TestTheTableOfFirstsIsBoundedAndForgets(t *testing.T) {
 		t.Errorf("a repeat too many: %v", err)
 	}
 }
+
+// TestOneCredentialDoesNotFillTheTableOfFirsts: with its share used up it is refused, and
+// others are not, until ten minutes have passed.
+func TestOneCredentialDoesNotFillTheTableOfFirsts(t *testing.T) {
+	var table firsts
+	at := time.Unix(1000, 0)
+	greedy, other := &account{name: "greedy"}, &account{name: "other"}
+	claim := func(by *account, id string, at time.Time) (*first, error) {
+		f, _, _, err := table.claim(at, &protocol.Send{From: "tg:1", MessageID: id}, repeat{by: by})
+		return f, err
+	}
+	f, err := claim(greedy, "m1", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.settle(f, make([]byte, onceShare))
+	if _, err := claim(greedy, "m2", at); err != errOnceShare {
+		t.Errorf("beyond its share: %v", err)
+	}
+	if f, err = claim(other, "m3", at); err != nil {
+		t.Fatalf("another credential: %v", err)
+	}
+	table.settle(f, []byte("{}"))
+	if _, err := claim(greedy, "m2", at.Add(onceFor)); err != nil || len(table.used) != 1 {
+		t.Errorf("after ten minutes: %v; %d credentials have a share", err, len(table.used))
+	}
+}
