@@ -121,7 +121,7 @@ var handlings = map[string]handling{
 	"hubbub token revoke NAME --with-issued":                          {says: `is revoked: its sessions end`, first: (*reader).createName},
 
 	// Texts and checks.
-	"hubbub help":                                      {says: `Available Commands`},
+	"hubbub help":                                      {says: `Operate:`},
 	"hubbub help operating":                            {says: `BACK UP`},
 	"hubbub help protocol":                             {says: `SUBSCRIBE`},
 	"hubbub help limits":                               {says: `--peer-window`},

@@ -18,40 +18,21 @@ func main() {
 	os.Exit(program.Attach(newRoot()).Execute(context.Background()))
 }
 
-// constructors make the commands. A command gets its settings from program.From(cmd),
+// A group is the commands for one purpose, as `hubbub --help` lists them.
+type group struct {
+	title    string
+	commands []func() *cobra.Command
+}
+
+// groups make the commands. A command gets its settings from program.From(cmd),
 // writes results to cmd.OutOrStdout(), and returns program.Usage errors for exit code 2.
-var constructors = []func() *cobra.Command{
-	newUp,
-	newDemo,
-	newChat,
-	newPub,
-	newSub,
-	newTail,
-	newTrace,
-	newWhy,
-	newStats,
-	newHalt,
-	newResume,
-	newConsole,
-	newTop,
-	newLog,
-	newPeers,
-	newPing,
-	newToken,
-	newPair,
-	newOutbox,
-	newDoctor,
-	newConformance,
-	newBench,
-	newChorusCommand,
-	newWorkCommand,
-	newDecisions,
-	newWhoCommand,
-	newConfig,
-	newBackup,
-	newManual,
-	newNew,
-	newVersion,
+var groups = []group{
+	{"Run", []func() *cobra.Command{newUp, newDemo, newConfig, newNew}},
+	{"Look", []func() *cobra.Command{newTail, newTrace, newWhy, newStats, newTop, newPeers, newConsole, newLog}},
+	{"Talk", []func() *cobra.Command{newChat, newPub, newSub, newPing}},
+	{"Work", []func() *cobra.Command{newWorkCommand, newWhoCommand, newDecisions, newHalt, newResume}},
+	{"Operate", []func() *cobra.Command{newDoctor, newToken, newPair, newOutbox, newChorusCommand, newBackup, newConformance, newBench, newManual}},
+	{"", []func() *cobra.Command{newVersion}},
 }
 
 // newRoot makes the whole tree of commands.
@@ -63,8 +44,15 @@ func newRoot() *cobra.Command {
 			"Start with `hubbub demo`, which needs no token and no network, or with `hubbub up`.",
 	}
 	root.PersistentFlags().Bool("json", false, "print JSON, one object a line")
-	for _, construct := range constructors {
-		root.AddCommand(construct())
+	for _, g := range groups {
+		if g.title != "" {
+			root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		}
+		for _, construct := range g.commands {
+			cmd := construct()
+			cmd.GroupID = g.title
+			root.AddCommand(cmd)
+		}
 	}
 	addTopics(root)
 	return root

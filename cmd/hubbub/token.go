@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"hubbub/bus/grant"
@@ -41,6 +42,11 @@ func newTokenCreate() *cobra.Command {
 			c.Name = args[0]
 			if len(c.Identities) == 0 {
 				return program.Usage("a credential needs at least one --identity")
+			}
+			for _, p := range slices.Concat(c.Identities, c.Subscribe, c.Publish, c.Names, c.Issue) {
+				if strings.ContainsAny(p, " \t,") {
+					return program.Usage("%q is one pattern with a space or a comma in it: give the flag once for each pattern", p)
+				}
 			}
 			if err := c.CheckGrants(); err != nil {
 				return program.Usage("%v", err)

@@ -31,7 +31,7 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show live who talks how much, what waits and what fails",
-		Long: "Show the state of the bus again and again, until interrupted: rates and latency, the\n" +
+		Long: "Show the state of the bus again and again, until q or Ctrl-C: rates and latency, the\n" +
 			"busiest peers with what waits for them, and the last failures. It asks the console of\n" +
 			"the bus, which costs the bus little. Where the output is no terminal it shows it once.",
 		Example: "  hubbub top\n  hubbub top --once --json | jq .rates",
@@ -61,11 +61,13 @@ func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 	if screen.Columns(out) == 0 || once || asJSON(cmd) {
 		return topOnce(cmd, out)
 	}
+	ctx, restore := untilQuit(cmd.Context())
+	defer restore()
 	fmt.Fprint(out, otherScreen)
 	defer fmt.Fprint(out, firstScreen)
 	for {
-		state, _, err := fetchState(cmd.Context(), program.From(cmd))
-		if cmd.Context().Err() != nil {
+		state, _, err := fetchState(ctx, program.From(cmd))
+		if ctx.Err() != nil {
 			return nil
 		}
 		t := newTopScreen(out)
@@ -75,9 +77,36 @@ func runTop(cmd *cobra.Command, every time.Duration, once bool) error {
 			t.draw(state)
 		}
 		fmt.Fprint(out, topLeft+strings.Join(t.lines, restOfLine+"\r\n")+restOfLine+restOfAll)
-		if !retry.Sleep(cmd.Context(), every) {
+		if !retry.Sleep(ctx, every) {
 			return nil
 		}
+	}
+}
+
+// untilQuit returns a context that ends when q or Ctrl-C is typed at the terminal, and what
+// gives the terminal back. Its goroutine may outlive it: a read from a terminal cannot be
+// interrupted. It ends with the process.
+func untilQuit(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	before, err := term.MakeRaw(int(os.Stdin.Fd()))
+	if err != nil {
+		return ctx, cancel // no terminal: signals end it
+	}
+	go func() {
+		key := make([]byte, 1)
+		for {
+			if _, err := os.Stdin.Read(key); err != nil {
+				return
+			}
+			if key[0] == 'q' || key[0] == 3 {
+				cancel()
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		_ = term.Restore(int(os.Stdin.Fd()), before) // the terminal is gone
 	}
 }
 
