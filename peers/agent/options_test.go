@@ -1,0 +1,29 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"hubbub/peers/attention"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// TestWhatHoldsWithoutOptions: what the documentation names. Each agent draws its fences
+// anew, so that nobody can write one.
+func TestWhatHoldsWithoutOptions(t *testing.T) {
+	want := Options{
+		Version: attention.Version0602, Budget: &attention.DefaultBudget, ComposeWindow: 2 * time.Second, ComposeCap: 30 * time.Second,
+		Deadline: 5 * time.Minute, DeferFor: 15 * time.Minute, Parallel: 8, MaxOpen: 1000, MaxTries: 3, Retention: 30 * 24 * time.Hour,
+		ClaimTTL: 5 * time.Minute, StopGrace: time.Second, FirstRetry: 2 * time.Second, HarnessType: "scripted", WakePolicy: "auto",
+	}
+	got := (*Options)(nil).withDefaults()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Options{}, "Fence", "OnReady", "Log"), cmpopts.IgnoreUnexported(Options{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got.OnReady() // nobody has asked to be told
+	if one, other := got.Fence(), got.Fence(); len(one) != 16 || one == other {
+		t.Errorf("fences %q and %q", one, other)
+	}
+}
