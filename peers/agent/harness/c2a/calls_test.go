@@ -1,0 +1,96 @@
+package c2a
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/child"
+	"hubbub/peers/agent/harness/harnesstest"
+)
+
+// TestWhatACallIsAnswered: a program hears what was wrong with its request, and is given
+// tools once it has answered initialize, and those alone that both sides agreed on.
+func TestWhatACallIsAnswered(t *testing.T) {
+	agreed, err := negotiate(Version0602, []byte(`{"capabilities":{"chatTools":{"react":true}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		request string
+		early   bool // before initialize is answered
+		without bool // tools
+		want    string
+		calls   int
+	}{
+		"a ping":                        {request: `{"id":1,"method":"ping"}`, early: true, want: `"result":{}`},
+		"an unknown method":             {request: `{"id":1,"method":"tools/drop"}`, early: true, want: `-32601`},
+		"a call before initialize":      {request: `{"id":1,"method":"tools/list"}`, early: true, want: `answer initialize first`},
+		"a host without tools":          {request: `{"id":1,"method":"tools/list"}`, without: true, want: `this host has no tools`},
+		"the list":                      {request: `{"id":1,"method":"tools/list"}`, want: `"name":"chat.react"`},
+		"a call":                        {request: `{"id":1,"method":"tools/call","params":{"name":"chat.react","arguments":{"a":1}}}`, want: `"content":[`, calls: 1},
+		"a call without arguments":      {request: `{"id":1,"method":"tools/call","params":{"name":"chat.react"}}`, want: `"content":[`, calls: 1},
+		"a call with null":              {request: `{"id":1,"method":"tools/call","params":{"name":"chat.react","arguments":null}}`, want: `"content":[`, calls: 1},
+		"a call with a list":            {request: `{"id":1,"method":"tools/call","params":{"name":"chat.react","arguments":[1]}}`, want: `arguments must be an object`},
+		"a call of no name":             {request: `{"id":1,"method":"tools/call","params":{"arguments":{}}}`, want: `tools/call needs`},
+		"a call without params":         {request: `{"id":1,"method":"tools/call"}`, want: `tools/call needs`},
+		"a call of what was not agreed": {request: `{"id":1,"method":"tools/call","params":{"name":"chat.send_message","arguments":{}}}`, want: `did not agree on chat.send_message`},
+	} {
+		s := &session{h: &Harness{life: child.NewLife[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+		tools := &harnesstest.Tools{Names: []string{"chat.react"}}
+		if !c.without {
+			s.host.Tools = tools
+		}
+		f, err := parseFrame([]byte(c.request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.early {
+			s.h.life.Set(s)
+		}
+		s.call(t.Context(), f)
+		if got := string(<-s.out); !strings.Contains(got, c.want) || len(tools.Called()) != c.calls || len(s.running) > 0 {
+			t.Errorf("%s is answered %s, and %d tools were called", name, got, len(tools.Called()))
+		}
+	}
+}
+
+// waiting are tools whose calls last until they are withdrawn.
+type waiting struct{ began chan struct{} }
+
+func (waiting) List() []harness.Tool { return []harness.Tool{{Name: "chat.react"}} }
+
+func (w waiting) Call(ctx context.Context, _ string, _ json.RawMessage) harness.Result {
+	close(w.began)
+	<-ctx.Done()
+	return harness.Refused(context.Cause(ctx).Error(), nil)
+}
+
+func TestACallThatIsWithdrawnEnds(t *testing.T) {
+	agreed, err := negotiate(Version0602, []byte(`{"capabilities":{"chatTools":{"react":true}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := waiting{make(chan struct{})}
+	s := &session{h: &Harness{life: child.NewLife[session]()}, out: make(chan []byte, 1), agreed: agreed, running: map[string]context.CancelCauseFunc{}}
+	s.host.Tools = tools
+	s.h.life.Set(s)
+	f, err := parseFrame([]byte(`{"id":"a","method":"tools/call","params":{"name":"chat.react"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.call(t.Context(), f)
+	<-tools.began
+	s.notified("notifications/unheard-of", json.RawMessage(`{"requestId":"a"}`))
+	s.notified("notifications/cancelled", json.RawMessage(`[]`))
+	s.notified("notifications/cancelled", json.RawMessage(`{"requestId":"b"}`))
+	if len(s.out) > 0 {
+		t.Errorf("it ended before: %s", <-s.out)
+	}
+	s.notified("notifications/cancelled", json.RawMessage(`{"requestId":"a"}`))
+	if got := string(<-s.out); !strings.Contains(got, errWithdrawn.Error()) {
+		t.Errorf("answered %s", got)
+	}
+}

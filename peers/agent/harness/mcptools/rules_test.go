@@ -1,0 +1,135 @@
+package mcptools
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+func TestWhatHoldsWithoutOptions(t *testing.T) {
+	if o := (*PoolOptions)(nil).withDefaults(); o.ConnectTimeout != 10*time.Second || o.ResultBytes != 256<<10 || o.Hide != nil {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestWhatIsReadOfAResult: each piece as words, up to so many bytes in all; what is
+// structured where there are no words, and only whole.
+func TestWhatIsReadOfAResult(t *testing.T) {
+	said := func(c ...mcp.Content) *mcp.CallToolResult { return &mcp.CallToolResult{Content: c} }
+	hello := &mcp.TextContent{Text: "hello"}
+	const cut = "\n[cut: the result is longer than what may be shown; ask for less]"
+	for name, c := range map[string]struct {
+		r          *mcp.CallToolResult
+		most       int
+		want       []string
+		structured string
+	}{
+		"text":                 {said(hello, &mcp.TextContent{Text: "you"}), 100, []string{"hello", "you"}, ""},
+		"as much as may be":    {said(hello), 5, []string{"hello"}, ""},
+		"more than may be":     {said(hello), 4, []string{"hell" + cut}, ""},
+		"nothing behind a cut": {said(hello, hello), 5, []string{"hello"}, ""},
+		"a second that is cut": {said(hello, hello), 7, []string{"hello", "he" + cut}, ""},
+		"a link":               {said(&mcp.ResourceLink{URI: "file:///x"}), 100, []string{"[resource file:///x]"}, ""},
+		"an image and a sound": {said(&mcp.ImageContent{MIMEType: "image/png"}, &mcp.AudioContent{MIMEType: "audio/ogg"}), 100, []string{"[an image, image/png]", "[a sound, audio/ogg]"}, ""},
+		"embedded text":        {said(&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{Text: "inside"}}), 100, []string{"inside"}, ""},
+		"embedded otherwise":   {said(&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{Blob: []byte{1}}}, &mcp.EmbeddedResource{}), 100, []string{"[an embedded resource that is not text]", "[an embedded resource that is not text]"}, ""},
+		"structured":           {&mcp.CallToolResult{StructuredContent: map[string]int{"a": 1}}, 7, nil, `{"a":1}`},
+		"structured, too long": {&mcp.CallToolResult{StructuredContent: map[string]int{"a": 1}}, 6, nil, ""},
+		"structured and text":  {&mcp.CallToolResult{StructuredContent: map[string]int{"a": 1}, Content: []mcp.Content{hello}}, 100, []string{"hello"}, ""},
+	} {
+		got := readable(c.r, nil, c.most)
+		var texts []string
+		for _, piece := range got.Content {
+			texts = append(texts, piece.Text)
+		}
+		if diff := cmp.Diff(c.want, texts); diff != "" || string(got.StructuredContent) != c.structured {
+			t.Errorf("%s: %s, structured %s", name, diff, got.StructuredContent)
+		}
+	}
+}
+
+// TestOneServerIsNamedInOneWay: what a file of servers may say of one.
+func TestOneServerIsNamedInOneWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		say  string
+		at   int
+		want harness.MCPServer
+		err  string
+	}{
+		"an address":               {say: `{"url":"http://x"}`, want: harness.MCPServer{Name: "mcp", URL: "http://x"}},
+		"the second":               {say: `{"url":"http://x"}`, at: 1, want: harness.MCPServer{Name: "mcp2", URL: "http://x"}},
+		"a command in words":       {say: `{"name":"a","command":"run 'it all'"}`, want: harness.MCPServer{Name: "a", Command: []string{"run", "it all"}}},
+		"a command with arguments": {say: `{"name":"a","command":"/a b","args":["-x"]}`, want: harness.MCPServer{Name: "a", Command: []string{"/a b", "-x"}}},
+		"a command as a list":      {say: `{"name":"a","command":["run"],"args":["-x"]}`, want: harness.MCPServer{Name: "a", Command: []string{"run", "-x"}}},
+		"no command":               {say: `{"name":"a","url":"http://x","command":null}`, want: harness.MCPServer{Name: "a", URL: "http://x"}},
+		"neither":                  {say: `{"name":"a"}`, err: "give it a url or a command"},
+		"both":                     {say: `{"name":"a","url":"http://x","command":"run"}`, err: "give it a url or a command"},
+		"a number":                 {say: `{"name":"a","command":7}`, err: "neither a string nor a list"},
+		"an open quote":            {say: `{"name":"a","command":"run 'it"}`, err: `the command of MCP server "a"`},
+	} {
+		var said configured
+		if err := json.Unmarshal([]byte(c.say), &said); err != nil {
+			t.Fatal(err)
+		}
+		got, err := said.server(c.at)
+		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(c.want, got); c.err == "" && diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for size, wrong := range map[int]bool{maxConfig: false, maxConfig + 1: true} {
+		raw := `{"url":"http://x"}` + strings.Repeat(" ", size-18)
+		if _, err := ParseServers([]byte(raw)); (err != nil) != wrong {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+// TestWhichConnectionEndsFirst: the one that was not used for longest, and none that a
+// call uses.
+func TestWhichConnectionEndsFirst(t *testing.T) {
+	p := NewPool(nil)
+	for i, name := range []string{"new", "old", "older", "busy"} {
+		p.conns[name] = &conn{key: name, used: time.Now().Add(-time.Duration(i) * time.Hour)}
+	}
+	p.conns["busy"].calls.Add(1)
+	if c := p.unusedLocked(0); c == nil || c.key != "older" {
+		t.Errorf("%+v", c)
+	}
+	if c := p.unusedLocked(3 * time.Hour); c != nil {
+		t.Errorf("of none that is idle for three hours, %s", c.key)
+	}
+	delete(p.conns, "older")
+	if c := p.unusedLocked(30 * time.Minute); c == nil || c.key != "old" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestAServerIsAtAnAddressOrIsACommand: and at no address of another kind.
+func TestAServerIsAtAnAddressOrIsACommand(t *testing.T) {
+	for what, c := range map[string]struct {
+		server harness.MCPServer
+		want   string
+	}{
+		"both":    {harness.MCPServer{URL: "http://x", Command: []string{"x"}}, "both a url and a command"},
+		"neither": {harness.MCPServer{}, "neither a url nor a command"},
+		"ftp":     {harness.MCPServer{URL: "ftp://x"}, "not an http(s) address"},
+		"no host": {harness.MCPServer{URL: "http:///x"}, "not an http(s) address"},
+		"no url":  {harness.MCPServer{URL: "http://["}, "not an http(s) address"},
+		"http":    {harness.MCPServer{URL: "http://x"}, ""},
+		"https":   {harness.MCPServer{URL: "https://x"}, ""},
+	} {
+		_, err := (&conn{pool: NewPool(nil), server: c.server}).transport()
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
