@@ -3,6 +3,7 @@ package activitylog
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ const (
 	RecordEscalation  = "escalation"
 	RecordProgress    = "progress"
 	RecordBudget      = "budget" // a turn that a budget held back
+	RecordTool        = "tool"   // a call of a tool
 )
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
@@ -41,7 +43,12 @@ type AttentionRecord struct {
 
 	Disposition string `json:"disposition,omitempty"` // of a disposition
 
-	Tool string `json:"tool,omitempty"` // of a refusal
+	Tool string `json:"tool,omitempty"` // of a refusal, or that was called
+
+	Arguments    json.RawMessage `json:"arguments,omitempty"` // of a call
+	ResultBytes  int64           `json:"resultBytes,omitempty"`
+	ResultSHA256 string          `json:"resultSha256,omitempty"`
+	Failed       bool            `json:"failed,omitempty"`
 
 	TurnID         string   `json:"turnId,omitempty"` // of a turn
 	Attempt        int      `json:"attempt,omitempty"`

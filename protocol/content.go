@@ -203,6 +203,21 @@ type Refusal struct {
 	Reason  string `json:"reason"`
 }
 
+// ToolCall is the content of the agent_event that records a call of a tool, whoever runs
+// it: with what, for which event, and what came of it, as size and hash.
+type ToolCall struct {
+	Event          string          `json:"event"` // "tool"
+	EventID        string          `json:"eventId"`
+	Agent          PeerID          `json:"agent"`
+	TurnID         string          `json:"turnId,omitempty"`
+	Tool           string          `json:"tool"`
+	Arguments      json.RawMessage `json:"arguments"`                // without secrets; the beginning, as a string, of what is long
+	ArgumentsBytes int             `json:"argumentsBytes,omitempty"` // of what is long
+	ResultBytes    int             `json:"resultBytes"`
+	ResultSHA256   string          `json:"resultSha256,omitempty"` // hexadecimal; empty: no result was told
+	Failed         bool            `json:"failed,omitempty"`
+}
+
 // CollabRequest is the content of collab_request.
 type CollabRequest struct {
 	Method    string          `json:"method"`

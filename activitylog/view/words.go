@@ -9,6 +9,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // A Voice is how much words say. They say the same of a row.
@@ -156,6 +157,8 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 		return "escalated: a person was called into the exchange with " + cmp.Or(a.With, "another agent") + because
 	case activitylog.RecordBudget:
 		return fmt.Sprintf("no turn: a bound of %d was reached", a.Bound) + because
+	case activitylog.RecordTool:
+		return toolCall(a)
 	case activitylog.RecordProgress:
 		return "progress: " + a.Message + because
 	default:
@@ -191,4 +194,19 @@ func brief(a *activitylog.AttentionRecord) string {
 	default:
 		return why(a.Event)
 	}
+}
+
+// toolCall says which tool was called with what, and what came of it.
+func toolCall(a *activitylog.AttentionRecord) string {
+	line := "called " + a.Tool
+	if len(a.Arguments) > 0 {
+		line += " " + text.Clip(string(a.Arguments), 200)
+	}
+	switch {
+	case a.ResultSHA256 == "":
+		return line + ": no result was told"
+	case a.Failed:
+		line += ": failed"
+	}
+	return fmt.Sprintf("%s, result of %d bytes, sha256 %.12s", line, a.ResultBytes, a.ResultSHA256)
 }

@@ -159,6 +159,12 @@ func TestARecordInWords(t *testing.T) {
 		{record{Event: "delivery", Kind: "text", Sent: "msg_1", Status: "failed", Reason: "r"}, "delivery of text msg_1: failed, because r", "delivery: r"},
 		{record{Event: "delivery", Status: "failed"}, "delivery of: failed", "delivery"},
 		{record{Event: "escalation", With: "w4"}, "escalated: a person was called into the exchange with w4", "escalation"},
+		{
+			record{Event: "tool", Tool: "search", Arguments: []byte(`{"q":1}`), ResultBytes: 6, ResultSHA256: "0123456789abcdef"},
+			`called search {"q":1}, result of 6 bytes, sha256 0123456789ab`, "tool",
+		},
+		{record{Event: "tool", Tool: "search", Failed: true, ResultBytes: 6, ResultSHA256: "01"}, "called search: failed, result of 6 bytes, sha256 01", "tool"},
+		{record{Event: "tool", Tool: "search"}, "called search: no result was told", "tool"},
 		{record{Event: "progress", Message: "half"}, "progress: half", "progress"},
 		{record{Event: "party", Reason: "r"}, "recorded party, because r", "party: r"},
 	} {

@@ -36,7 +36,7 @@ type Agent struct {
 	broker  *broker
 
 	ready   sync.Once
-	reports chan harness.Progress
+	reports chan report
 	begun   chan struct{} // a turn has begun: somebody may wait for an answer
 }
 
@@ -60,7 +60,7 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 // turns h runs. It does no I/O and starts nothing. Several agents may run in one
 // program.
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
-	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan harness.Progress, 256), begun: make(chan struct{}, 1)}
+	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), begun: make(chan struct{}, 1)}
 	a.peer = a.newPeer()
 	a.broker = newBroker(a)
 	o := &a.opts

@@ -54,6 +54,7 @@
 //
 // Beside attention_decision, turn, disposition and refusal there are: claim (granted or
 // not, to whom), delivery (a message that its chat did not get, or perhaps not),
-// escalation (a person was called into an exchange of two agents) and progress (what a
-// turn tells of itself; best effort).
+// escalation (a person was called into an exchange of two agents), tool (a call of a tool:
+// with what, size and hash of the result; of tools that are not ours as the program tells
+// it, best effort) and progress (what a turn tells of itself; best effort).
 package agent

@@ -72,7 +72,7 @@ func TestADirectMessageIsAnswered(t *testing.T) {
 		t.Errorf("reply is %s on %s: %+v", d.Message.Content, d.Topic, d.Message)
 	}
 	var seen []string
-	for len(seen) < 4 {
+	for len(seen) < 5 {
 		event := content[map[string]any](t, system.NextOf(t, protocol.TypeAgentEvent))
 		name, _ := event["event"].(string)
 		if state, ok := event["state"].(string); ok {
@@ -86,7 +86,7 @@ func TestADirectMessageIsAnswered(t *testing.T) {
 		}
 	}
 	slices.Sort(seen)
-	equal(t, "records", seen, []string{"attention_decision", "disposition responded", "turn finished", "turn started"})
+	equal(t, "records", seen, []string{"attention_decision", "disposition responded", "tool", "turn finished", "turn started"})
 }
 
 // TestAnAnswerToACommandThatEndedIsNoDeadLetter: the log says that nobody got it,

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/agent/tools"
 	"hubbub/peers/attention"
 	"hubbub/protocol"
 	"hubbub/protocol/text"
@@ -100,37 +102,76 @@ type activityEvent struct {
 // in a bounded queue, and what does not fit is dropped, for progress is not
 // chat and nothing depends on it.
 func (a *Agent) progress(p harness.Progress) {
-	if p.Kind == harness.ProgressText {
-		return
+	if p.Kind != harness.ProgressText {
+		a.queueReport(report{Progress: p})
 	}
+}
+
+// A report is what a program tells of a turn, on its way.
+type report struct {
+	harness.Progress
+	told bool // the chat hears of it otherwise: it is only to be recorded
+}
+
+func (a *Agent) queueReport(r report) {
 	select {
-	case a.reports <- p:
+	case a.reports <- r:
 	default:
 	}
+}
+
+// maxOpenCalls bounds the calls of tools whose results are awaited.
+const maxOpenCalls = 1000
+
+// openCalls are the calls of tools that programs run themselves, by turn and call.
+type openCalls map[[2]string]harness.Progress
+
+// noteTool records a call of a tool that is not ours, when its result comes. Ours record
+// themselves.
+func (a *Agent) noteTool(ctx context.Context, open openCalls, p harness.Progress, e *mailbox.Entry) error {
+	call := [2]string{p.TurnID, p.CallID}
+	switch {
+	case p.Kind == harness.ProgressToolCall && len(open) < maxOpenCalls:
+		open[call] = p
+	case p.Kind == harness.ProgressToolResult:
+		began := open[call]
+		delete(open, call)
+		use := tools.Use{TurnID: p.TurnID, Tool: cmp.Or(began.Tool, p.Tool), Arguments: began.Content, Result: p.Content}
+		if use.Tool == "" || a.kit.OfChat("").Ours(use.Tool) { // told twice, or recorded by itself
+			return nil
+		}
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) { a.kit.Note(tx, e, use) })
+	}
+	return nil
 }
 
 // reportLoop sends reports: to a chorus channel what happens in its turn, and
 // to system:attention the progress that a program tells.
 func (a *Agent) reportLoop(ctx context.Context) error {
+	open := openCalls{}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case p := <-a.reports:
-			if err := a.report(ctx, p); err != nil && ctx.Err() == nil {
+			if err := a.report(ctx, open, p); err != nil && ctx.Err() == nil {
 				a.opts.Log.Debug().Err(err).Msg("progress report not sent")
 			}
 		}
 	}
 }
 
-func (a *Agent) report(ctx context.Context, p harness.Progress) error {
+func (a *Agent) report(ctx context.Context, open openCalls, r report) error {
+	p := r.Progress
 	var e *mailbox.Entry
 	v := a.box.View(ctx)
 	if t := v.Turn(p.TurnID); t != nil {
 		e = v.Entry(t.EventID)
 	}
 	if err := v.Err(); err != nil {
+		return err
+	}
+	if err := a.noteTool(ctx, open, p, e); err != nil || r.told {
 		return err
 	}
 	if e != nil && protocol.PeerID(e.Chat).Family() == "chorus" {
@@ -204,6 +245,9 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 		a.progress(report)
 		return
 	}
+	copied := *o.Report
+	copied.TurnID = t.ID
+	a.queueReport(report{copied, true})
 	activity := a.activityOf(e, *o.Report)
 	activity.Agent = a.id
 	tx.Enqueue(e.Chat, o.Key, a.box.Caused(e, protocol.TypeAgentEvent, activity))

@@ -128,7 +128,7 @@ var contents = map[string]any{
 	"ChatReply":      &protocol.ChatReply{},
 	"DeliveryStatus": &protocol.DeliveryStatus{Status: protocol.StatusUnknown},
 	"AgentOnline":    &protocol.AgentOnline{Event: "online"}, "AttentionDecision": &protocol.AttentionDecision{Event: "attention_decision"},
-	"Disposition": &protocol.Disposition{Event: "disposition"}, "Refusal": &protocol.Refusal{Event: "refusal"},
+	"Disposition": &protocol.Disposition{Event: "disposition"}, "Refusal": &protocol.Refusal{Event: "refusal"}, "ToolCall": &protocol.ToolCall{Event: "tool", Arguments: json.RawMessage("{}")},
 	"CollabRequest": &protocol.CollabRequest{}, "CollabResult": &protocol.CollabResult{Error: &protocol.CollabError{Code: "conflict"}},
 	"CollabEvent": &protocol.CollabEvent{Type: "collab.x"},
 	"SendResult": &protocol.SendResult{

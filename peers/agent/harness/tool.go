@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"hubbub/protocol/redact"
 )
@@ -101,4 +102,17 @@ func (r Result) Text() string {
 		text += c.Text
 	}
 	return text
+}
+
+// NamesTool reports whether what a program calls a tool is the tool of that name: programs
+// write other characters for its dot, and put the name of its server before it.
+func NamesTool(said, name string) bool { return strings.Contains(plainName(said), plainName(name)) }
+
+func plainName(name string) string {
+	return strings.Map(func(c rune) rune {
+		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' {
+			return c
+		}
+		return '_'
+	}, strings.ToLower(name))
 }

@@ -95,6 +95,9 @@ func New(db *sql.DB, send outbox.SendFunc, opts Options) *Mailbox {
 	return m
 }
 
+// ID returns whose mailbox it is.
+func (m *Mailbox) ID() protocol.PeerID { return m.id }
+
 // A View reads the mailbox, outside of a transaction or in one. After its first error it
 // finds nothing.
 type View struct {

@@ -134,7 +134,9 @@ func (b *Toolbox) Call(ctx context.Context, name string, arguments json.RawMessa
 		if !r.tool.ReadOnly {
 			b.kit.Changed()
 		}
-		return result.Without(b.kit.Redact)
+		result = result.Without(b.kit.Redact)
+		b.note(ctx, name, arguments, result)
+		return result
 	}
 	return harness.Refused(fmt.Sprintf("There is no tool %q. Use one of those of tools/list.", name), nil)
 }

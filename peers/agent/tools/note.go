@@ -1,0 +1,74 @@
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// maxArguments is how many bytes of a call's arguments are recorded.
+const maxArguments = 4 << 10
+
+// A Use is one call of a tool, of ours or of those that a program brings along.
+type Use struct {
+	TurnID    string // empty: in no turn
+	Tool      string
+	Arguments json.RawMessage
+	Result    json.RawMessage // empty: it was not told
+	Failed    bool
+}
+
+// Note records a call for an event, which may be nil. All calls pass it, whatever the
+// harness.
+func (k *Kit) Note(tx *mailbox.Tx, e *mailbox.Entry, u Use) {
+	c := protocol.ToolCall{Event: "tool", Agent: k.Mailbox.ID(), TurnID: u.TurnID, Tool: text.Prefix(u.Tool, maxID), Arguments: u.Arguments, ResultBytes: len(u.Result), Failed: u.Failed}
+	if e != nil {
+		c.EventID = e.EventID
+	}
+	if k.Redact != nil {
+		c.Arguments = k.Redact.Bytes(c.Arguments)
+	}
+	if !json.Valid(c.Arguments) || len(c.Arguments) > maxArguments {
+		c.ArgumentsBytes = len(c.Arguments)
+		c.Arguments, _ = json.Marshal(text.Prefix(string(c.Arguments), maxArguments)) // a string always can be
+	}
+	if len(u.Result) > 0 {
+		sum := sha256.Sum256(u.Result)
+		c.ResultSHA256 = hex.EncodeToString(sum[:])
+	}
+	tx.Record(mailbox.UniqueKey("tool", time.Now().UnixMicro()), e, c)
+}
+
+// note records a call of one of our own tools.
+func (b *Toolbox) note(ctx context.Context, name string, arguments json.RawMessage, result harness.Result) {
+	raw, _ := json.Marshal(result) // strings and valid JSON
+	var named eventName
+	_ = json.Unmarshal(arguments, &named)              // arguments that are no object name none
+	ctx = context.WithoutCancel(ctx)                   // it was called, though the turn has ended meanwhile
+	_ = b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { // what the mailbox cannot store the next turn tells
+		e := b.turnEvent(&tx.View)
+		if id := named.id(); id != "" && (e == nil || e.EventID != id) {
+			if other := tx.Current(id); other != nil && (b.chat == "" || other.Chat == b.chat) {
+				e = other
+			}
+		}
+		b.kit.Note(tx, e, Use{TurnID: b.turnID, Tool: name, Arguments: arguments, Result: raw, Failed: result.IsError})
+	})
+}
+
+// Ours reports whether a program means one of our tools, by whatever it calls it.
+func (b *Toolbox) Ours(name string) bool {
+	for _, r := range b.rows() {
+		if harness.NamesTool(name, r.tool.Name) {
+			return true
+		}
+	}
+	return false
+}
