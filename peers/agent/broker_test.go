@@ -374,7 +374,7 @@ func TestAgentsThatWakeEachOtherStop(t *testing.T) {
 	n := 0
 	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		n++
-		call(tools, "chat.send_message", map[string]any{"text": fmt.Sprint("and another thing, number ", n*n)})
+		call(tools, "chat.send_message", map[string]any{"text": fresh(n)})
 		return harness.Outcome{State: harness.Finished}, nil
 	})
 	inWorld(t, s, nil, func(t *testing.T, w *world) {
@@ -382,7 +382,7 @@ func TestAgentsThatWakeEachOtherStop(t *testing.T) {
 		for i := range 12 {
 			b.tell(t, "collab.delivery.woken", fmt.Sprint("evt-", i), map[string]any{
 				"deliveryId": fmt.Sprint("dlv-", i), "rule": "explicit_mention", "senderId": "w3", "senderKind": "agent",
-				"message":      map[string]any{"id": fmt.Sprint("m-", i), "conversationId": "c-1", "authorId": "w3", "surface": "agent", "text": fmt.Sprint("what of part ", i, "?")},
+				"message":      map[string]any{"id": fmt.Sprint("m-", i), "conversationId": "c-1", "authorId": "w3", "surface": "agent", "text": fresh(100+i) + "?"},
 				"conversation": map[string]any{"id": "c-1", "kind": "dm"},
 			})
 			w.sleep(3 * time.Second)

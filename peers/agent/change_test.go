@@ -2,7 +2,10 @@ package agent_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -193,11 +196,11 @@ func TestTwoAgentsAloneAreStopped(t *testing.T) {
 	s := newStub(nil)
 	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
 		n++
-		return harness.Outcome{State: harness.Finished, FinalText: "and another thing " + strings.Repeat("x", n)}, nil
+		return harness.Outcome{State: harness.Finished, FinalText: fresh(n)}, nil
 	}
 	inWorld(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *world) {
 		for i := range 15 {
-			w.say(by(dm("a"+string(rune('a'+i)), "what do you think?"), "agent:w3", "agent"))
+			w.say(by(dm("a"+string(rune('a'+i)), fresh(100+i)), "agent:w3", "agent"))
 			w.sleep(2 * time.Second)
 		}
 		if len(w.replies) != 6 {
@@ -217,6 +220,78 @@ func TestTwoAgentsAloneAreStopped(t *testing.T) {
 		w.sleep(5 * time.Second)
 		if len(w.replies) != 8 {
 			t.Errorf("%d messages after a person spoke; want 8", len(w.replies))
+		}
+	})
+}
+
+// fresh returns words that are like no others.
+func fresh(n int) string {
+	sum := sha256.Sum256([]byte{byte(n >> 8), byte(n)})
+	return hex.EncodeToString(sum[:])
+}
+
+// TestAnExchangeOfHoursEndsOverRestartsAndChats: two agents write hourly, in two chats, and
+// one of them is started again between. A person is called once, and told what was said.
+func TestAnExchangeOfHoursEndsOverRestartsAndChats(t *testing.T) {
+	n := 0
+	s := newStub(nil)
+	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		n++
+		return harness.Outcome{State: harness.Finished, FinalText: fresh(n)}, nil
+	}
+	inWorld(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *world) {
+		person := by(post("h0", "work it out, you two"), "77", "human")
+		person.Author.Username = "will"
+		w.say(person)
+		w.sleep(time.Minute)
+		for i := range 30 {
+			m := post(fmt.Sprint("a", i), "@lead "+fresh(100+i))
+			if i%2 == 1 {
+				m = dm(fmt.Sprint("a", i), fresh(100+i))
+			}
+			w.say(by(m, "agent:w3", "agent"))
+			w.sleep(time.Hour)
+			if i%4 == 3 {
+				w.stop()
+				w.start()
+			}
+		}
+		if len(w.replies) != 6 {
+			t.Fatalf("%d messages; want five and one call", len(w.replies))
+		}
+		call := w.replies[5].Text
+		if !strings.HasPrefix(call, "Two agents have been talking here without a person") || !strings.Contains(call, "> w3: lead "+fresh(104)) || !strings.Contains(call, "> lead: "+fresh(5)) {
+			t.Errorf("the call does not tell what was said: %q", call)
+		}
+	})
+}
+
+// TestAnExchangeThatRepeatsItselfEnds: it does not take twelve messages to see that
+// nothing comes of it.
+func TestAnExchangeThatRepeatsItselfEnds(t *testing.T) {
+	n := 0
+	s := newStub(nil)
+	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		n++
+		return harness.Outcome{State: harness.Finished, FinalText: fresh(n)}, nil
+	}
+	inWorld(t, s, &agent.Options{ComposeWindow: time.Millisecond}, func(t *testing.T, w *world) {
+		person := by(post("h0", "work it out, you two"), "77", "human")
+		person.Author.Username = "will"
+		w.say(person)
+		w.sleep(time.Minute)
+		for i := range 5 {
+			w.say(by(post(fmt.Sprint("a", i), "@lead shall we deploy it today, number "+fmt.Sprint(i)), "agent:w3", "agent"))
+			w.sleep(time.Minute)
+		}
+		if len(w.replies) != 3 || !strings.HasSuffix(w.replies[2].Text, "@will: Should we go on?") {
+			t.Fatalf("replies %+v; want two and one call for will", w.replies)
+		}
+		w.say(by(post("h1", "go on"), "77", "human"))
+		w.say(by(post("b1", "@lead "+fresh(7)), "agent:w3", "agent"))
+		w.sleep(time.Minute)
+		if len(w.replies) != 4 {
+			t.Errorf("%d messages after a person spoke; want one more", len(w.replies))
 		}
 	})
 }

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // A Standing is what an agent's records say about an event at the moment when
@@ -63,9 +66,9 @@ var refusals = []permitRow{
 	{"claim_needed", false, func(s *Standing) bool { return s.ClaimNeeded && !s.ClaimHeld },
 		"Several agents may see this event. Call chat.claim with its eventId first, and answer only if it is granted."},
 	{"exchange_held", false, func(s *Standing) bool { return s.Exchange == VerdictHold || s.Exchange == VerdictEscalate },
-		"You and the other agent have said much without a person. A person was asked to decide; say nothing until one speaks."},
+		"Agents have said much here without a person. A person was asked to decide; say nothing until one speaks."},
 	{"nothing_new", false, func(s *Standing) bool { return s.Repeats },
-		"You have said exactly this before. Add something new or end your turn in silence."},
+		"You have said nearly this before. Add something new or end your turn in silence."},
 }
 
 // PermitMessage returns why an agent may not send a message in response to an event,
@@ -119,16 +122,18 @@ func shouted(word, text string) bool {
 	return (word == "silent" || word == "silence") && text == strings.ToUpper(text)
 }
 
-// Bounds of an exchange between two agents without a person.
+// Bounds of an exchange between agents without a person.
 const (
-	ExchangeLimit  = 10          // messages of both
+	ExchangeTotal  = 12          // messages of all, with the one that calls a person
+	ExchangeLimit  = 10          // messages of all
 	ExchangeWindow = time.Minute // within this time
+	exchangeStuck  = 2           // messages in a row of others that say what they said before
 )
 
-// An Exchange is what two agents alone said to each other in one conversation
-// since a person last spoke there.
+// An Exchange is what agents alone said to each other since a person last spoke.
 type Exchange struct {
-	Sent      []time.Time // of both agents' messages, in order
+	Sent      []time.Time // of all messages, in order
+	Heard     []string    // the latest texts of the others, the newest first
 	Escalated bool        // a person was called in since
 }
 
@@ -143,21 +148,51 @@ const (
 )
 
 // Weigh returns whether one more message may join an exchange at a time: at most
-// ExchangeLimit in any ExchangeWindow, then one escalation, then nothing until
-// a person has spoken (which begins a new exchange).
+// ExchangeTotal in all and ExchangeLimit in any ExchangeWindow, as long as the others
+// say something new. Then one escalation, then nothing until a person has spoken (which
+// begins a new exchange).
 func (x Exchange) Weigh(now time.Time) Verdict {
-	switch first := len(x.Sent) - ExchangeLimit; {
+	first := len(x.Sent) - ExchangeLimit
+	switch {
 	case x.Escalated:
 		return VerdictHold
-	case first < 0 || now.Sub(x.Sent[first]) >= ExchangeWindow:
-		return VerdictAllow
+	case len(x.Sent) > ExchangeTotal-2, first >= 0 && now.Sub(x.Sent[first]) < ExchangeWindow, x.stuck():
+		return VerdictEscalate
 	}
-	return VerdictEscalate
+	return VerdictAllow
 }
 
+// stuck reports whether the others only repeat themselves.
+func (x Exchange) stuck() bool {
+	for i := range exchangeStuck {
+		if i >= len(x.Heard) || !AddsNothing(x.Heard[i], x.Heard[i+1:]) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameWords is the share of equal characters from which two texts say the same, and
+// comparedWords is how much of a text is looked at.
+const (
+	sameWords     = 0.9
+	comparedWords = 600
+)
+
 // AddsNothing reports whether a text says again what one of the earlier texts
-// of the same agent said: the same words, whatever the case and punctuation.
+// of the same agent said: nearly the same words, whatever the case and punctuation.
 func AddsNothing(text string, earlier []string) bool {
-	words := strings.Join(tokens(text), " ")
-	return words != "" && slices.ContainsFunc(earlier, func(e string) bool { return strings.Join(tokens(e), " ") == words })
+	words := spoken(text)
+	return words != "" && slices.ContainsFunc(earlier, func(e string) bool { return alike(words, spoken(e)) })
+}
+
+// spoken returns the beginning of a text as bare words.
+func spoken(text string) string {
+	words := []rune(strings.Join(tokens(text), " "))
+	return string(words[:min(len(words), comparedWords)])
+}
+
+func alike(a, b string) bool {
+	longest := max(utf8.RuneCountInString(a), utf8.RuneCountInString(b))
+	return float64(levenshtein.ComputeDistance(a, b)) <= (1-sameWords)*float64(longest)
 }

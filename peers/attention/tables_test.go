@@ -140,9 +140,37 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// TestExchangesOfHoursEnd: what is said seven seconds or a day apart has the same end, and
+// who only repeats itself has it earlier.
+func TestExchangesOfHoursEnd(t *testing.T) {
+	for _, gap := range []time.Duration{7 * time.Second, 24 * time.Hour} {
+		var x attention.Exchange
+		now := time.Unix(0, 0)
+		for range 5000 {
+			if x.Weigh(now) == attention.VerdictAllow {
+				x.Sent = append(x.Sent, now)
+			}
+			now = now.Add(gap)
+		}
+		if len(x.Sent) != attention.ExchangeTotal-1 || x.Weigh(now) != attention.VerdictEscalate {
+			t.Errorf("every %s: %d messages, then %s; want 11, then one call", gap, len(x.Sent), x.Weigh(now))
+		}
+	}
+	heard := []string{"Shall we go on, then?", "shall we go on then", "Shall we go on, than?", "Is the deploy blocked?"}
+	if v := (attention.Exchange{Heard: heard}).Weigh(time.Unix(0, 0)); v != attention.VerdictEscalate {
+		t.Errorf("the same three times: %s; want escalate", v)
+	}
+	if v := (attention.Exchange{Heard: heard[1:]}).Weigh(time.Unix(0, 0)); v != attention.VerdictAllow {
+		t.Errorf("the same twice: %s; want allow", v)
+	}
+}
+
 func TestAddsNothing(t *testing.T) {
 	if !attention.AddsNothing("Agreed, let us WAIT!", []string{"x", "agreed let us wait"}) {
 		t.Error("the same words are taken for new")
+	}
+	if !attention.AddsNothing("I fully agree with that plan!", []string{"I fully agree with this plan."}) {
+		t.Error("nearly the same words are taken for new")
 	}
 	if attention.AddsNothing("Agreed, but step 3 fails", []string{"agreed"}) || attention.AddsNothing("👍", []string{"🙂"}) {
 		t.Error("new words are taken for old")
@@ -172,7 +200,7 @@ func TestThePackageIsPure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed := []string{"cmp", "embed", "encoding/json", "fmt", "maps", "path", "regexp", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8"}
+	allowed := []string{"cmp", "embed", "encoding/json", "fmt", "github.com/agnivade/levenshtein", "maps", "path", "regexp", "slices", "strconv", "strings", "time", "unicode", "unicode/utf8"}
 	clocks := []string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "Tick"}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {

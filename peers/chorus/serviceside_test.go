@@ -484,10 +484,10 @@ func TestTwoAgentsAloneStop(t *testing.T) {
 	tg := r.bus.Join(t, "tg:42", "tg:42")
 	r.add("ext", outside.url, chorus.AgentSettings{})
 	for i := range 5 {
-		m := dm("a"+string(rune('0'+i)), "and what about this one?")
+		m := dm("a"+string(rune('0'+i)), []string{"is it red?", "how many are there?", "who made them?", "when will it rain?", "where do we go?"}[i])
 		m.Author = &protocol.Author{ID: "agent:other", Kind: "agent"}
 		says(t, tg, "agent:ext", m)
-		if status, _ := post(t, outside.next().body["callback"].(string), `{"type":"message","content":"and that one, number `+string(rune('0'+i))+`?"}`); status != http.StatusOK {
+		if status, _ := post(t, outside.next().body["callback"].(string), `{"type":"message","content":"`+[]string{"no, blue", "four of them", "a tailor in Oslo", "never here", "into the hills"}[i]+`"}`); status != http.StatusOK {
 			t.Fatalf("status %d", status)
 		}
 		nextReply(t, tg)

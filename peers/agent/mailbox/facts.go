@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -99,18 +100,47 @@ func (v *View) Standing(e *Entry, text string) attention.Standing {
 	return s
 }
 
-// Exchange returns what this agent and an event's author said to each other in the
-// conversation since a person last spoke there.
+// aPerson selects events in which a person said something, or agreed: they begin a new
+// exchange.
+const aPerson = `author_kind = 'human' AND (kind IN ('message','edit','assignment','approval','blocker')
+	OR kind = 'reaction' AND json_extract(content, '$.signal') = 'agree')`
+
+// exchanged selects, as x, the texts of an exchange with when they came and whether
+// another agent said them: ?1 is the conversation, ?2 the author. In the conversation all
+// agents count, elsewhere the author does; each conversation since a person last spoke
+// in it.
+const exchanged = `FROM (
+	SELECT e.conversation, e.received_at AS at, coalesce(json_extract(e.content, '$.text'), '') AS text, e.author AS author FROM events e
+		WHERE e.author_kind = 'agent' AND (e.conversation = ?1 OR e.author = ?2)
+		AND e.kind IN ('message','assignment','approval','blocker','answer') AND e.directedness IN ('', 'to_me', 'to_my_role')
+	UNION ALL SELECT s.conversation, s.sent_at, s.text, '' FROM sent s JOIN events e ON e.event_id = s.event_id
+		WHERE s.kind = 'text' AND e.author_kind = 'agent' AND (s.conversation = ?1 OR e.author = ?2)
+	) x WHERE at > coalesce((SELECT max(received_at) FROM events p WHERE p.conversation = x.conversation AND ` + aPerson + `), 0)`
+
+// Exchange returns what this agent and others said to each other around an event since
+// a person last spoke.
 func (v *View) Exchange(e *Entry) (x attention.Exchange) {
-	conversation := e.Content.Chat.ID
-	person := store.Value[int64](v.Tx, `SELECT coalesce(max(received_at), 0) FROM events
-		WHERE conversation = ? AND author_kind = 'human' AND kind IN ('message','edit','assignment','approval','blocker')`, conversation)
-	x.Escalated = store.Value[bool](v.Tx, `SELECT coalesce(max(escalated_at), 0) > ? FROM places WHERE conversation = ?`, person, conversation)
-	x.Sent = store.All(v.Tx, atColumn, `SELECT received_at FROM events
-			WHERE conversation = ?1 AND author = ?2 AND kind IN ('message','assignment','approval','blocker','answer') AND received_at > ?3 AND received_at > ?4
-			AND directedness IN ('', 'to_me', 'to_my_role')
-		UNION ALL SELECT s.sent_at FROM sent s JOIN events e ON e.event_id = s.event_id
-			WHERE s.conversation = ?1 AND e.author = ?2 AND s.kind = 'text' AND s.sent_at > ?3 AND s.sent_at > ?4
-		ORDER BY 1 LIMIT 1000`, conversation, e.Content.Author.ID, person, time.Now().Add(-attention.ExchangeWindow).UnixMicro())
+	here, other := e.Content.Chat.ID, e.Content.Author.ID
+	x.Sent = store.All(v.Tx, atColumn, `SELECT at `+exchanged+` ORDER BY 1 LIMIT 1000`, here, other)
+	x.Heard = store.All(v.Tx, store.Itself[string], `SELECT text `+exchanged+` AND author = ?2 ORDER BY at DESC LIMIT 10`, here, other)
+	x.Escalated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM places c WHERE c.escalated_at > 0
+		AND (c.conversation = ?1 OR EXISTS (SELECT 1 FROM events WHERE conversation = c.conversation AND author = ?2))
+		AND c.escalated_at > coalesce((SELECT max(received_at) FROM events WHERE conversation IN (?1, c.conversation) AND `+aPerson+`), 0))`, here, other)
 	return x
+}
+
+// LastSaid returns the last texts of an exchange, in order, each with who said it: the
+// agent itself is "".
+func (v *View) LastSaid(e *Entry, limit int) (list [][2]string) {
+	list = store.All(v.Tx, func(said *[2]string) []any { return []any{&said[0], &said[1]} },
+		`SELECT author, text `+exchanged+` ORDER BY at DESC LIMIT ?3`, e.Content.Chat.ID, e.Content.Author.ID, limit)
+	slices.Reverse(list)
+	return list
+}
+
+// Person returns the user name of the person who spoke last in a conversation, "" if
+// none did or the surface gives them none.
+func (v *View) Person(conversation string) string {
+	return store.Value[string](v.Tx, `SELECT coalesce(json_extract(content, '$.author.username'), '') FROM events
+		WHERE conversation = ? AND `+aPerson+` ORDER BY seq DESC LIMIT 1`, conversation)
 }

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -95,13 +96,33 @@ func (r *Runner) weighExchange(tx *mailbox.Tx, e *mailbox.Entry) {
 // escalate tells people, once, that two agents were stopped.
 func (r *Runner) escalate(tx *mailbox.Tx, e *mailbox.Entry) {
 	tx.SetPlace(e, mailbox.Escalated)
-	other, name := e.Content.Author.ID, func(id string) string { return attention.HeaderValue(strings.TrimPrefix(id, "agent:")) }
-	text := fmt.Sprintf("%s: %s and %s, %d messages within a minute. I say no more until a person does. Should we go on?",
-		escalationMark, name(r.opts.Self.ID), name(other), attention.ExchangeLimit)
-	tx.Notice(e, mailbox.NoticeEscalation, text)
+	other := e.Content.Author.ID
+	tx.Notice(e, mailbox.NoticeEscalation, r.call(tx, e))
 	tx.Record(mailbox.UniqueKey("escalation", e.Seq), e, map[string]any{
 		"event": "escalation", "eventId": e.EventID, "agent": r.opts.Self.ID, "with": other, "reason": "exchange_limit",
 	})
+}
+
+// call is the text that calls a person in, with what was said. Only the person is
+// mentioned in it.
+func (r *Runner) call(tx *mailbox.Tx, e *mailbox.Entry) string {
+	const lines, lineBytes = 4, 160
+	name := func(id string) string { return attention.HeaderValue(strings.TrimPrefix(id, "agent:")) }
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s and %s, %d messages. The last of them:\n", escalationMark, name(r.opts.Self.ID), name(e.Content.Author.ID), len(tx.Exchange(e).Sent))
+	for _, said := range tx.LastSaid(e, lines) {
+		text := strings.ReplaceAll(attention.HeaderValue(said[1]), "@", "")
+		if len(text) > lineBytes {
+			text = strings.ToValidUTF8(text[:lineBytes], "") + "…"
+		}
+		fmt.Fprintf(&b, "> %s: %s\n", name(cmp.Or(said[0], r.opts.Self.ID)), text)
+	}
+	b.WriteString("I say no more until a person does. ")
+	if person := tx.Person(e.Content.Chat.ID); person != "" {
+		fmt.Fprintf(&b, "@%s: ", attention.HeaderValue(person))
+	}
+	b.WriteString("Should we go on?")
+	return b.String()
 }
 
 // A group is a run of held events that become one turn: fragments of one author in
