@@ -280,7 +280,7 @@ func TestASealedFileIsCheckedByItsChecksum(t *testing.T) {
 	if err := errors.Join(err, conn.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if v := verdict(t, path); len(v.Problems) != 1 || !strings.Contains(v.Problems[0].What, "changed after it was sealed") {
+	if v := verdict(t, path); len(v.Problems) == 0 || !strings.Contains(v.Problems[0].What, "changed after it was sealed") {
 		t.Errorf("%+v", v.Problems)
 	}
 }
