@@ -65,6 +65,7 @@ func announce(t *tx, p collab.AnnounceParams) collab.IdentityResult {
 	}
 	t.endFormer(e)
 	emit(t, collab.EventOnline, "agent:"+e.LogicalAgentID, e, nil)
+	t.roll.expect(e.Identity)
 	t.caller = t.state.caller(t.caller.Identity, t.caller.names)
 	t.wakeWaiting(&e)
 	return identityOf(t, e.EndpointID)

@@ -16,6 +16,10 @@ import (
 // anew: a new process does so, one whose bus was out of reach for a while does not know.
 const settleTime = 5 * time.Second
 
+// showTime is how long the bus may take to tell of an identity that has announced itself. It
+// tells nothing of one that came and went at once.
+const showTime = time.Second
+
 // A roll is who is on the bus, as the bus tells the broker. Nil is a roll of nobody, on a
 // bus that tells nothing.
 type roll struct {
@@ -29,13 +33,14 @@ type roll struct {
 	there   map[protocol.PeerID]bool
 	left    map[protocol.PeerID]time.Time // of whom the writer does not know yet
 	joined  map[protocol.PeerID]time.Time // those who joined lately
+	said    map[protocol.PeerID]time.Time // those who announced themselves, and of whom the bus has not told yet
 	lost    map[string]bool               // endpoints that are offline because their identity was not on the bus
 }
 
 func newRoll(watches func() bool, now func() time.Time) *roll {
 	return &roll{
 		watches: watches, now: now, news: make(chan struct{}, 1), unknown: true, there: map[protocol.PeerID]bool{},
-		left: map[protocol.PeerID]time.Time{}, joined: map[protocol.PeerID]time.Time{}, lost: map[string]bool{},
+		left: map[protocol.PeerID]time.Time{}, joined: map[protocol.PeerID]time.Time{}, said: map[protocol.PeerID]time.Time{}, lost: map[string]bool{},
 	}
 }
 
@@ -54,9 +59,27 @@ func (r *roll) hear(p protocol.Presence) {
 	} else {
 		r.there[p.Peer], r.joined[p.Peer] = true, now
 	}
+	delete(r.said, p.Peer)
+	r.signal()
+}
+
+func (r *roll) signal() {
 	select {
 	case r.news <- struct{}{}:
 	default:
+	}
+}
+
+// expect notes that an identity has announced itself, so that the bus should tell of it.
+func (r *roll) expect(id protocol.PeerID) {
+	if !r.watching() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.there[id] {
+		r.said[id] = r.now()
+		r.signal()
 	}
 }
 
@@ -109,15 +132,31 @@ func (r *roll) take() (a absence, next time.Duration) {
 		a.since, r.unknown = r.begun, false
 	}
 	now := r.now()
-	for _, id := range slices.Sorted(maps.Keys(r.joined)) {
-		if wait := r.joined[id].Add(settleTime).Sub(now); wait > 0 {
-			next = max(next, wait)
-			continue
+	for id := range r.said {
+		if due(r.said, id, now, showTime, &next) {
+			a.left[id] = now
 		}
-		a.back = append(a.back, id)
-		delete(r.joined, id)
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.joined)) {
+		if due(r.joined, id, now, settleTime, &next) {
+			a.back = append(a.back, id)
+		}
 	}
 	return a, next
+}
+
+// due reports whether an identity has been in a map for that long, and takes it out then; else
+// next is no longer than until it has.
+func due(in map[protocol.PeerID]time.Time, id protocol.PeerID, now time.Time, after time.Duration, next *time.Duration) bool {
+	wait := in[id].Add(after).Sub(now)
+	if wait <= 0 {
+		delete(in, id)
+		return true
+	}
+	if *next == 0 || wait < *next {
+		*next = wait
+	}
+	return false
 }
 
 // presenceLoop has the writer take in who left and who came back.

@@ -126,6 +126,11 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	d.now = d.now.Add(time.Hour)
 	turn(func(tr *tx) { tr.expireEndpoints() })
 	want("an hour without heartbeats", "online", "online")
+	r.expect("agent:b") // it is there: the bus told of it
+	r.expect("agent:a")
+	if next := take(); next != 0 && next != settleTime {
+		t.Errorf("looks again after %s", next)
+	}
 	hear(protocol.PresenceLeft, "agent:a", "agent:b")
 	d.now = d.now.Add(time.Millisecond)
 	d.announce("b") // which is a new process by then
@@ -145,4 +150,17 @@ func TestTheBusTellsWhoIsThere(t *testing.T) {
 	d.now = d.now.Add(settleTime)
 	take()
 	want("a said that it stops", "offline", "online")
+	d.announce("a")
+	hear(protocol.PresenceLeft, "agent:a")
+	take()
+	d.now = d.now.Add(time.Millisecond)
+	d.announce("a")
+	r.expect("agent:a") // and it has gone before the bus told of it
+	if next := take(); next != showTime {
+		t.Errorf("looks again after %s", next)
+	}
+	want("a came", "online", "online")
+	d.now = d.now.Add(showTime)
+	take()
+	want("a came and went at once", "offline", "online")
 }
