@@ -112,7 +112,7 @@ func TestNobodyWaitsForAStalledWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowSink{disk: 5 * time.Second} // an fsync that hangs
 		var told bytes.Buffer
-		log := zerolog.New(&told)
+		log := zerolog.New(zerolog.SyncWriter(&told))
 		w := onSink(s, &Options{QueueRows: 10, Hold: time.Second, Log: &log})
 		stop := running(t, w)
 		w.Append(numbered(0))
@@ -466,7 +466,7 @@ func TestAStopDoesNotWaitForTidying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowSink{disk: 3 * time.Second, closing: 12 * time.Second}
 		var told bytes.Buffer
-		log := zerolog.New(&told)
+		log := zerolog.New(zerolog.SyncWriter(&told))
 		w := onSink(s, &Options{StopTimeout: 3 * time.Second, Log: &log})
 		stop := running(t, w)
 		for i := range 100 {

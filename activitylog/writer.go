@@ -130,8 +130,16 @@ func (w *Writer) Run(ctx context.Context) error {
 	}()
 	w.writeQueued(ctx)
 	stopBy := time.Now().Add(w.opts.StopTimeout)
-	late := time.AfterFunc(w.opts.StopTimeout, w.tellLate)
-	defer late.Stop()
+	told := make(chan struct{})
+	late := time.AfterFunc(w.opts.StopTimeout, func() {
+		defer close(told)
+		w.tellLate()
+	})
+	defer func() {
+		if !late.Stop() {
+			<-told
+		}
+	}()
 	w.drain(ctx)
 	<-settled
 	w.tidy(kept, stopBy)
