@@ -259,7 +259,7 @@ func TestPruneOfWhatIsNoLog(t *testing.T) {
 
 func TestWhatIsKeptIsReadAndSaid(t *testing.T) {
 	for text, want := range map[string]string{
-		"forever": "forever", "90d": "90 days", "36h": "36h0m0s", "20GiB": "20 GiB", "500MB": "476.837158203125 MiB", "1KiB": "1 KiB",
+		"forever": "forever", "90d": "90 days", "36h": "36h0m0s", "20GiB": "20 GiB", "500MB": "476.837158203125 MiB", "1KiB": "1 KiB", "0.5KiB": "512 bytes", "3TiB": "3 TiB", "1025KiB": "1.0009765625 MiB", "2KB": "1.953125 KiB", "1s": "1s",
 	} {
 		k, err := ParseKeep(text)
 		if err != nil || k.String() != want {
