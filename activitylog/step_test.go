@@ -192,33 +192,44 @@ func TestAChecksumOfAnotherFileIsNotTaken(t *testing.T) {
 // their copies with indexes, and removed, while it is written.
 func TestAFollowerMissesNothingAcrossFiles(t *testing.T) {
 	w, path, stop := started(t, &Options{SegmentRows: 12, Keep: Keep{Bytes: 1 << 20}})
-	const most = 600
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	const burst = 40
 	var got []Entry
-	followed := make(chan error, 1)
+	caughtUp, followed := make(chan bool, 1), make(chan error, 1)
 	go func() {
 		followed <- opened(t, path).Follow(ctx, Filter{}, nil, nil, func(rows []Entry) error {
-			if got = append(got, rows...); len(got) >= most {
-				cancel()
+			if got = append(got, rows...); len(got)%burst == 0 {
+				caughtUp <- true
 			}
 			return nil
 		})
 	}()
-	for i := range most {
-		w.Append(numbered(i))
-		if i%4 == 0 {
-			mustSync(t, w)
+	written := 0
+	for newest := 0; newest < 4; { // a file ends when no reader is in its way
+		for range burst {
+			w.Append(numbered(written))
+			written++
+		}
+		mustSync(t, w)
+		select {
+		case <-caughtUp:
+		case err := <-followed:
+			t.Fatal(err)
+		}
+		if files := sealed(t, path); len(files) > 0 {
+			newest = files[len(files)-1]
 		}
 	}
+	cancel()
 	if err := <-followed; err != nil {
 		t.Fatal(err)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != most || len(sealed(t, path)) < 3 {
-		t.Fatalf("%d rows of %d were followed, over files %v", len(got), most, sealed(t, path))
+	if len(got) != written {
+		t.Fatalf("%d rows of %d were followed, over files %v", len(got), written, sealed(t, path))
 	}
 	for i, e := range got {
 		if e.ID != int64(i+1) || e.MessageID != fmt.Sprintf("msg_%08d", i) {
