@@ -35,6 +35,7 @@ type account struct {
 	sessions      int // connections, those included that are being closed
 	subscriptions int
 	messages      bucket
+	asides        bucket
 	bytes         bucket
 	logBytes      bucket
 	told          time.Time // when a refusal was logged last
@@ -110,6 +111,7 @@ func (a *account) set(bounds grant.Bounds) {
 	}
 	a.bounds = bounds
 	a.messages.resize(burst*float64(bounds.Messages), float64(bounds.Messages))
+	a.asides.resize(burst*float64(bounds.Messages), float64(bounds.Messages))
 	a.bytes.resize(burst*float64(bounds.Bytes), float64(bounds.Bytes))
 	a.logBytes.resize(float64(bounds.LogBytes), float64(bounds.LogBytes)/secondsOfADay)
 }
@@ -236,6 +238,30 @@ func (a *account) spendLocked(at time.Time, bytes int, change bool) error {
 	a.messages.left--
 	a.bytes.left -= float64(bytes)
 	return nil
+}
+
+// longestPause is how long the reader of a session waits at most before it reads on: a stop
+// waits for it.
+const longestPause = time.Second
+
+// aside takes what the bus does for a session beside messages and changes: a refusal, an
+// answer to a ping, a look for what an answer is to. As many are free as the credential
+// may send messages. What is beyond that is not refused, which would be one more: the
+// session is not read for the time that is returned.
+func (a *account) aside(at time.Time) time.Duration {
+	if a == nil {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asides.fill(at)
+	if a.asides.left--; a.asides.left >= 0 {
+		return 0
+	}
+	a.overuseLocked(at, limitCredentialMessages, "gets more than %d refusals and pings a second (--credential-messages); it is read more slowly", a.bounds.Messages) //nolint:errcheck // it is counted and logged
+	pause := time.Duration(-a.asides.left / a.asides.perSecond * float64(time.Second))
+	a.asides.left = max(a.asides.left, -a.asides.perSecond)
+	return min(pause, longestPause)
 }
 
 // rowBytes is about what a row takes in the log beside its names and its payload.

@@ -287,3 +287,88 @@ func TestBoundsOfTheFileHoldAtOnce(t *testing.T) {
 		t.Errorf("a sixth subscription: %s %s", m.Result, m.Error)
 	}
 }
+
+// TestRefusalsAndPingsWithoutEnd has peers that ask for more refusals and pings than their
+// credential may send messages. All are answered, no faster than that; another credential
+// is answered at once.
+func TestRefusalsAndPingsWithoutEnd(t *testing.T) {
+	const pace, burst, asked = 10, 20, 60
+	for what, frame := range map[string]string{
+		"pings":                 `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+		"unknown methods":       `{"jsonrpc":"2.0","id":1,"method":"fly"}`,
+		"frames without sense":  `{"jsonrpc":"2.0","id":1}`,
+		"params without sense":  `{"jsonrpc":"2.0","id":1,"method":"sendMessage","params":{}}`,
+		"answers to nothing":    `{"jsonrpc":"2.0","id":"7","result":{}}`,
+		"usual answers of none": `{"jsonrpc":"2.0","id":7,"result":{"processed":true}}`,
+	} {
+		inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Bounds) *tenant) {
+			n := tenancy("few", grant.Bounds{Messages: pace})
+			a := n.join("cli:a")
+			began := time.Now()
+			go func() {
+				for range asked {
+					a.write(frame)
+				}
+				a.write(`{"jsonrpc":"2.0","id":"last","method":"unsubscribe","params":{"topic":"x"}}`)
+			}()
+			for {
+				m, err := a.read()
+				if err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				if m.ID.String() == "last" {
+					break
+				}
+			}
+			// A second's worth is in debt when the last is read.
+			if took := time.Since(began); took < (asked-burst)/pace*time.Second-time.Second || took > (asked-burst)/pace*time.Second+time.Second {
+				t.Errorf("%s: %d are answered in %s; want about %d a second after the first %d", what, asked, took, pace, burst)
+			}
+			if n.reached("credential_messages") == 0 {
+				t.Errorf("%s: the bound is not counted", what)
+			}
+			other := tenancy("other", grant.Bounds{Messages: pace}).join("cli:b")
+			began = time.Now()
+			if other.silent(); time.Since(began) > 0 {
+				t.Errorf("%s: another credential waits %s", what, time.Since(began))
+			}
+		})
+	}
+}
+
+// TestRefusedMessagesWithoutEnd has a peer send on while its bound is reached: what it is
+// told is bounded too, and it is taken again when it has waited.
+func TestRefusedMessagesWithoutEnd(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, tenancy func(string, grant.Bounds) *tenant) {
+		a := tenancy("few", grant.Bounds{Messages: 10}).join("cli:a")
+		began, taken := time.Now(), 0
+		for range 200 {
+			if a.send("news", "x", "credential-messages") {
+				taken++
+			}
+		}
+		if took := time.Since(began); took < 8*time.Second || took > 10*time.Second || taken < 80 || taken > 120 {
+			t.Errorf("200 messages took %s, and %d were taken; want half of them, 20 a second", took, taken)
+		}
+	})
+}
+
+// TestWebSocketPingsWithoutEnd has a peer ping by the frames of WebSocket itself.
+func TestWebSocketPingsWithoutEnd(t *testing.T) {
+	b, _, tokens := credentialed(t, bounded("few", grant.Bounds{Messages: 10}))
+	s, err := wire.Dial(t.Context(), b.URL(), &wire.DialOptions{Token: tokens["few"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, s, "cli:a")
+	go func() {
+		for _, err := r.read(); err == nil; _, err = r.read() {
+			continue
+		}
+	}()
+	for b.Server().Counters().Limits["credential_messages"] == 0 {
+		if err := s.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -50,6 +50,7 @@ func overrun(s *session, m jsonrpc.Message, send protocol.Send, why error) {
 	if protocol.IsIdentity(protocol.Topic(send.Topic)) {
 		result.Addressee = protocol.AddresseeFailed
 	}
+	s.aside(s.batch.at)
 	s.server.metrics.refused.Add(1)
 	if answer, err := json.Marshal(result); err == nil { // strings only
 		s.answer(m, answer)

@@ -169,18 +169,21 @@ const observerIDs = 1 << 52
 func (s *session) processed(id uint64) {
 	if d, ok := s.answeredCall(s.batch, id); ok {
 		d.settle(s.batch, protocol.OutcomeOK, usualResult, "")
+	} else {
+		s.aside(s.batch.at)
 	}
 }
 
 // answered handles a peer's answer to a processMessage. It ignores an answer that
 // nobody waits for: a late one, a second one, or one to an observed message.
 func (s *session) answered(m jsonrpc.Message, unusable error) {
+	var d *delivery
 	id, ok := jsonrpc.ParseCallID(m.ID)
-	if !ok {
-		return
+	if ok {
+		d, ok = s.answeredCall(s.batch, id)
 	}
-	d, ok := s.answeredCall(s.batch, id)
 	if !ok {
+		s.aside(s.batch.at)
 		return
 	}
 	o, text := outcome(&s.batch.parser, m, unusable)

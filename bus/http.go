@@ -177,6 +177,8 @@ func (srv *Server) issue(w http.ResponseWriter, r *http.Request, c *grant.Creden
 	switch {
 	case errors.Is(err, grant.ErrRevoked): // while the change waited for its turn
 		refuseHTTP(w, http.StatusUnauthorized, errWrongToken.Error())
+	case errors.Is(err, grant.ErrFull):
+		refuseHTTP(w, http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, grant.ErrExists):
 		refuseHTTP(w, http.StatusConflict, err.Error())
 	case err != nil:

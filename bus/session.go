@@ -43,6 +43,7 @@ type session struct {
 type holder struct {
 	credential atomic.Pointer[grant.Credential] // nil if the bus is open
 	account    *account                         // of the credential
+	pause      time.Duration                    // for which the reader waits before it reads on; its own
 }
 
 // An identity is who a session is, from initialize on.
@@ -77,6 +78,12 @@ type pings struct {
 // serve reads until the stream ends.
 func (s *session) serve() {
 	s.stream.BeforeWait(s.rest)
+	if p, ok := s.stream.(interface{ OnPing(func()) }); ok {
+		p.OnPing(func() { // of the WebSocket; the reader is in Read
+			s.aside(time.Now())
+			slow(s)
+		})
+	}
 	err := s.read()
 	code, reason := s.closeCode(err)
 	s.act()
@@ -111,6 +118,20 @@ func (s *session) read() error {
 		if err := s.handle(frame); err != nil {
 			return err
 		}
+		slow(s)
+	}
+}
+
+// aside charges the credential for what the bus does beside messages.
+func (h *holder) aside(at time.Time) { h.pause = max(h.pause, h.account.aside(at)) }
+
+// slow waits if the credential had too many refusals and pings, so that what the peer
+// writes meanwhile waits at its own side.
+func slow(s *session) {
+	if s.pause > 0 {
+		s.rest()
+		time.Sleep(s.pause)
+		s.pause = 0
 	}
 }
 
@@ -161,6 +182,8 @@ func (s *session) handle(frame []byte) error {
 		}
 		if m.Kind == 0 {
 			s.answered(m, err) // if it has the id of a delivery, it was meant as its answer
+		} else {
+			s.aside(s.batch.at)
 		}
 		s.replyError(m.ID, refusal)
 		return nil
@@ -184,6 +207,7 @@ func (s *session) handle(frame []byte) error {
 // dispatch is the table of methods.
 func (s *session) dispatch(m jsonrpc.Message) {
 	if string(m.Method) == protocol.MethodPing {
+		s.aside(s.batch.at)
 		s.answer(m, []byte(`{"timestamp":"`+protocol.FormatTime(s.batch.at)+`"}`))
 		return
 	}
@@ -214,6 +238,7 @@ func (s *session) answer(m jsonrpc.Message, result []byte) {
 
 // refuse replies to a request with an error; a notification gets nothing.
 func (s *session) refuse(m jsonrpc.Message, e *jsonrpc.Error) {
+	s.aside(s.batch.at)
 	s.server.metrics.refused.Add(1)
 	if m.Kind == jsonrpc.KindRequest {
 		s.replyError(m.ID, e)

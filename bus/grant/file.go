@@ -26,10 +26,18 @@ const FileName = "credentials.toml"
 // maxFile bounds the credentials file, in bytes.
 const maxFile = 16 << 20
 
+// What one credential that the operator made may issue, with what its own have issued: so
+// many credentials, of so many bytes of patterns.
+const (
+	maxIssued      = 4096
+	maxIssuedBytes = 2 << 20
+)
+
 // Errors of a File.
 var (
 	ErrExists  = errors.New("a credential of that name exists; revoke it first or choose another name")
 	ErrRevoked = errors.New("the issuer's credential was revoked")
+	ErrFull    = errors.New("it and its issuers have issued as much as they may; revoke some of that: hubbub token list shows it")
 	ErrUnknown = errors.New("there is no credential of that name; list them with: hubbub token list")
 )
 
@@ -198,7 +206,7 @@ func (f *File) Issue(issuer *Credential, c Credential) (token string, err error)
 		if i < 0 {
 			return ErrRevoked
 		}
-		return list[i].MayIssue(&c)
+		return errors.Join(list[i].MayIssue(&c), roomFor(list, &c))
 	})
 }
 
@@ -341,6 +349,9 @@ func write(path string, list []Credential) error {
 		"# One that names an issuer counts only while that one is here.\n\n")
 	if err := toml.NewEncoder(&b).Encode(document{Credential: list}); err != nil {
 		return err
+	}
+	if b.Len() > maxFile {
+		return fmt.Errorf("the credentials file would be larger than %d bytes; revoke credentials that nobody needs", maxFile)
 	}
 	if err := datafolder.Write(path, b.Bytes()); err != nil {
 		return fmt.Errorf("writing the credentials file: %w", err)

@@ -1,5 +1,7 @@
 package grant
 
+import "fmt"
+
 // Tree visits the credentials that one of a list has issued, each followed by those that
 // it has issued itself, at one more depth. Those that nobody issued, but the operator
 // made, are below the name "".
@@ -23,6 +25,36 @@ func Tree(list []Credential, issuer string, visit func(c *Credential, depth int)
 func Issued(list []Credential, name string) (names []string) {
 	Tree(list, name, func(c *Credential, _ int) { names = append(names, c.Name) })
 	return names
+}
+
+// roomFor returns nil if a credential may still be issued, or ErrFull. All that was issued
+// below the same credential of the operator counts: who issues issuers gains nothing.
+func roomFor(list []Credential, child *Credential) error {
+	issuers := make(map[string]string, len(list))
+	for i := range list {
+		issuers[list[i].Name] = list[i].Issuer
+	}
+	root := child.Issuer
+	for issuers[root] != "" {
+		root = issuers[root]
+	}
+	count, bytes := 1, child.size()
+	Tree(list, root, func(c *Credential, _ int) { count, bytes = count+1, bytes+c.size() })
+	if count > maxIssued || bytes > maxIssuedBytes {
+		return fmt.Errorf("%d credentials of %d bytes, and at most %d of %d bytes may be below %q: %w",
+			count, bytes, maxIssued, maxIssuedBytes, root, ErrFull)
+	}
+	return nil
+}
+
+// size returns about how many bytes a credential's patterns and names take in the file.
+func (c *Credential) size() (n int) {
+	for _, list := range [][]string{{c.Name, c.Issuer}, c.Identities, c.Subscribe, c.Publish, c.Issue, c.Names} {
+		for _, s := range list {
+			n += len(s) + len(`"", `)
+		}
+	}
+	return n
 }
 
 // rooted returns the credentials of a list whose issuer is there, and whose issuer's is:

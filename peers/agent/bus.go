@@ -131,7 +131,7 @@ func checkChat(c *protocol.ChatMessage) string {
 	case len(c.SourceID) > maxID, c.Chat != nil && len(c.Chat.ID)+len(c.Chat.ThreadID) > maxID, c.Author != nil && len(c.Author.ID) > maxID:
 		return fmt.Sprintf("an id has more than %d bytes", maxID)
 	case !text.Clean(c.SourceID), c.Chat != nil && !text.Clean(c.Chat.ID+c.Chat.ThreadID), c.Author != nil && !text.Clean(c.Author.ID):
-		return "an id has control characters"
+		return "an id has control characters or others that nobody sees"
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // inboxPath is where Chorus services POST; the connection string's secret
@@ -80,7 +81,7 @@ func (g *Gateway) inboundOf(inbox InboxName, p *Posted) (*inbound, error) {
 		Text: p.Content, Event: protocol.EventMessage, SourceID: in.sourceID,
 		// A service POSTs what it wants answered: to the agent each message is a direct one.
 		Chat:      &protocol.Chat{ID: string(peer), Kind: "dm", Title: p.Name, Service: p.Service, Context: p.Context},
-		Author:    &protocol.Author{ID: p.Sender, Kind: "human", DisplayName: p.Sender},
+		Author:    &protocol.Author{ID: text.Seen(p.Sender), Kind: "human", DisplayName: p.Sender},
 		CreatedAt: protocol.FormatTime(g.opts.Now()),
 	}
 	if len(p.MCP) > 0 {

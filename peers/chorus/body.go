@@ -60,7 +60,7 @@ func ParsePosted(body []byte, guard *Guard) (p *Posted, err error) {
 		Service:   channel.optional("service", maxLabel),
 		Context:   channel.optional("context", maxContext),
 		MessageID: message.name("id", maxID),
-		Sender:    message.name("sender", maxLabel),
+		Sender:    message.label("sender", maxLabel),
 		Content:   message.text("content", maxBody),
 		Callback:  top.url("callback", guard),
 		MCP:       top.servers(guard),
@@ -130,7 +130,17 @@ func (o object) required(name string, limit int) string {
 func (o object) name(name string, limit int) string {
 	s := o.required(name, limit)
 	if !text.Clean(s) {
-		o.fail("%s%s must be without control characters", o.path, name)
+		o.fail("%s%s must be without control characters or others that nobody sees", o.path, name)
+	}
+	return s
+}
+
+// label is name for what people call themselves, which may hold the joiners of emoji and of
+// some scripts, but not those alone.
+func (o object) label(name string, limit int) string {
+	s := o.required(name, limit)
+	if strings.ContainsFunc(s, text.Hidden) || strings.TrimSpace(text.Seen(s)) == "" {
+		o.fail("%s%s must be without control characters, and not of others that nobody sees alone", o.path, name)
 	}
 	return s
 }

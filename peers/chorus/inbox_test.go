@@ -14,6 +14,7 @@ import (
 
 	"hubbub/peers/chorus"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 func TestWhatIsMissingIsRefused(t *testing.T) {
@@ -27,27 +28,31 @@ func TestWhatIsMissingIsRefused(t *testing.T) {
 	}
 	sub := func(m map[string]any, name string) map[string]any { return m[name].(map[string]any) }
 	refused := map[string]any{
-		"no channel":          with(func(m map[string]any) { delete(m, "channel") }),
-		"no channel.id":       with(func(m map[string]any) { delete(sub(m, "channel"), "id") }),
-		"no message":          with(func(m map[string]any) { delete(m, "message") }),
-		"no message.id":       with(func(m map[string]any) { delete(sub(m, "message"), "id") }),
-		"no sender":           with(func(m map[string]any) { delete(sub(m, "message"), "sender") }),
-		"no content":          with(func(m map[string]any) { delete(sub(m, "message"), "content") }),
-		"no callback":         with(func(m map[string]any) { delete(m, "callback") }),
-		"null channel":        with(func(m map[string]any) { m["channel"] = nil }),
-		"a list as channel":   with(func(m map[string]any) { m["channel"] = []any{} }),
-		"a number as id":      with(func(m map[string]any) { sub(m, "channel")["id"] = 7 }),
-		"a blank id":          with(func(m map[string]any) { sub(m, "message")["id"] = " " }),
-		"a long id":           with(func(m map[string]any) { sub(m, "message")["id"] = strings.Repeat("x", 2000) }),
-		"a number as content": with(func(m map[string]any) { sub(m, "message")["content"] = 7 }),
-		"a number as name":    with(func(m map[string]any) { sub(m, "channel")["name"] = 7 }),
-		"another case":        with(func(m map[string]any) { m["Callback"] = m["callback"]; delete(m, "callback") }),
-		"a relative callback": with(func(m map[string]any) { m["callback"] = "/cb" }),
-		"a file callback":     with(func(m map[string]any) { m["callback"] = "file:///etc/passwd" }),
-		"a private callback":  with(func(m map[string]any) { m["callback"] = "http://10.0.0.1/cb" }),
-		"an mcp without url":  with(func(m map[string]any) { m["mcp"] = map[string]any{} }),
-		"an mcp string":       with(func(m map[string]any) { m["mcp"] = "https://example.com" }),
-		"a private mcp":       with(func(m map[string]any) { m["mcp"] = map[string]any{"url": "http://169.254.169.254/"} }),
+		"no channel":                    with(func(m map[string]any) { delete(m, "channel") }),
+		"no channel.id":                 with(func(m map[string]any) { delete(sub(m, "channel"), "id") }),
+		"no message":                    with(func(m map[string]any) { delete(m, "message") }),
+		"no message.id":                 with(func(m map[string]any) { delete(sub(m, "message"), "id") }),
+		"no sender":                     with(func(m map[string]any) { delete(sub(m, "message"), "sender") }),
+		"no content":                    with(func(m map[string]any) { delete(sub(m, "message"), "content") }),
+		"no callback":                   with(func(m map[string]any) { delete(m, "callback") }),
+		"null channel":                  with(func(m map[string]any) { m["channel"] = nil }),
+		"a list as channel":             with(func(m map[string]any) { m["channel"] = []any{} }),
+		"a number as id":                with(func(m map[string]any) { sub(m, "channel")["id"] = 7 }),
+		"an id with a zero-width space": with(func(m map[string]any) { sub(m, "message")["id"] = "m\u200b1" }),
+		"a channel with a joiner":       with(func(m map[string]any) { sub(m, "channel")["id"] = "c\u200d" }),
+		"a sender that turns the text":  with(func(m map[string]any) { sub(m, "message")["sender"] = "a\u202eb" }),
+		"a sender that nobody sees":     with(func(m map[string]any) { sub(m, "message")["sender"] = "\u200b\u2060" }),
+		"a blank id":                    with(func(m map[string]any) { sub(m, "message")["id"] = " " }),
+		"a long id":                     with(func(m map[string]any) { sub(m, "message")["id"] = strings.Repeat("x", 2000) }),
+		"a number as content":           with(func(m map[string]any) { sub(m, "message")["content"] = 7 }),
+		"a number as name":              with(func(m map[string]any) { sub(m, "channel")["name"] = 7 }),
+		"another case":                  with(func(m map[string]any) { m["Callback"] = m["callback"]; delete(m, "callback") }),
+		"a relative callback":           with(func(m map[string]any) { m["callback"] = "/cb" }),
+		"a file callback":               with(func(m map[string]any) { m["callback"] = "file:///etc/passwd" }),
+		"a private callback":            with(func(m map[string]any) { m["callback"] = "http://10.0.0.1/cb" }),
+		"an mcp without url":            with(func(m map[string]any) { m["mcp"] = map[string]any{} }),
+		"an mcp string":                 with(func(m map[string]any) { m["mcp"] = "https://example.com" }),
+		"a private mcp":                 with(func(m map[string]any) { m["mcp"] = map[string]any{"url": "http://169.254.169.254/"} }),
 		"a bad header": with(func(m map[string]any) {
 			m["mcp"] = map[string]any{"url": callback.url, "headers": map[string]any{"A b": "c"}}
 		}),
@@ -265,7 +270,7 @@ func FuzzInboxBody(f *testing.F) {
 		if p.ChannelID == "" || p.MessageID == "" || p.Sender == "" || p.Callback == "" {
 			t.Errorf("accepted %+v", p)
 		}
-		if strings.ContainsFunc(string(p.ChannelID)+p.MessageID+p.Sender, unicode.IsControl) {
+		if strings.ContainsFunc(string(p.ChannelID)+p.MessageID+p.Sender, unicode.IsControl) || !text.Clean(string(p.ChannelID)+p.MessageID) {
 			t.Errorf("accepted control characters: %+q", p)
 		}
 		if err := protocol.CheckPeerID(string(chorus.ChannelPeer("ops", p.ChannelID))); err != nil {

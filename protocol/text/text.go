@@ -65,12 +65,29 @@ func Hidden(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// Clean reports whether s is valid UTF-8 without hidden characters.
+// Unseen reports whether a character cannot stand in a name or an id: it is hidden, or
+// takes no room of its own. So no two names look alike that differ by such characters
+// alone. In a text they may well be right.
+func Unseen(r rune) bool {
+	return Hidden(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Seen returns s without unseen characters: a name of what is shown as s.
+func Seen(s string) string {
+	return strings.Map(func(r rune) rune {
+		if Unseen(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Clean reports whether s can be a name or an id: it is valid UTF-8 without unseen characters.
 func Clean[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
 			t := string(s)
-			return utf8.ValidString(t) && !strings.ContainsFunc(t, Hidden)
+			return utf8.ValidString(t) && !strings.ContainsFunc(t, Unseen)
 		}
 	}
 	return true

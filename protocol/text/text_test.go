@@ -52,3 +52,31 @@ func TestCount(t *testing.T) {
 		t.Errorf("Count: %s", got)
 	}
 }
+
+// TestNamesHoldNothingUnseen: nobody can tell two names apart that differ by such a
+// character. A text keeps what makes up its emoji and scripts.
+func TestNamesHoldNothingUnseen(t *testing.T) {
+	for what, r := range map[string]rune{
+		"control": '\a', "C1": '\u0085', "line separator": '\u2028', "override": '\u202e', "isolate": '\u2066', "Arabic mark": '\u061c',
+		"zero-width space": '\u200b', "non-joiner": '\u200c', "joiner": '\u200d', "word joiner": '\u2060', "byte order mark": '\ufeff', "soft hyphen": '\u00ad',
+		"invisible plus": '\u2064', "tag": '\U000e0041', "grapheme joiner": '\u034f', "Hangul filler": '\u3164', "halfwidth filler": '\uffa0',
+		"Khmer vowel": '\u17b4', "Mongolian selector": '\u180b', "variation selector": '\ufe0f', "another selector": '\U000e0100', "annotation": '\ufff9',
+	} {
+		if name := "agent:bo" + string(r) + "ss"; Clean(name) || Clean([]byte(name)) {
+			t.Errorf("%s: %q may be a name", what, name)
+		}
+	}
+	for _, name := range []string{"", "agent:boss", "tg:-100.7", "agent:Jörg", "agent:日本", "room:👍", "a b", "agent:нина", "agent:नीना"} {
+		if !Clean(name) {
+			t.Errorf("%q may not be a name", name)
+		}
+	}
+	if got := Seen("Ада\u200b 👩\u200d👧"); got != "Ада 👩👧" {
+		t.Errorf("Seen: %q", got)
+	}
+	for _, r := range "👩\u200d👩\u200d👧 ❤\ufe0f می\u200cخواهم\u00ad" {
+		if Hidden(r) {
+			t.Errorf("%U is hidden from a text", r)
+		}
+	}
+}

@@ -23,7 +23,8 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 	o = o.withDefaults()
 	h := &hijacker{ResponseWriter: w, options: o}
 	w.Header().Set(MaxFrameHeader, strconv.Itoa(o.MaxFrame))
-	accept := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}
+	s := new(WebSocket)
+	accept := &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled, OnPingReceived: s.pinged}
 	if subprotocol != "" {
 		accept.Subprotocols = []string{subprotocol}
 	}
@@ -41,7 +42,8 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, o *Optio
 		conn.CloseNow() //nolint:errcheck // it ends either way
 		return nil, err
 	}
-	return newWebSocket(conn, h.conn, h.in, o), nil
+	s.open(conn, h.conn, h.in, o)
+	return s, nil
 }
 
 // A hijacker gives the library a connection that gathers writes, and buffers as small as

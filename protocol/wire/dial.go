@@ -92,7 +92,8 @@ func Dial(ctx context.Context, url string, o *DialOptions) (*WebSocket, error) {
 	if options.MaxFrame <= 0 {
 		options.MaxFrame = max(clientMaxFrame, theirs+envelopeRoom)
 	}
-	s := newWebSocket(conn, g, nil, &options)
+	s := new(WebSocket)
+	s.open(conn, g, nil, &options)
 	s.theirs = theirs
 	return s, nil
 }

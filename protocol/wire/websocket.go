@@ -90,17 +90,30 @@ type WebSocket struct {
 	frame []byte // buffer for frames that the library reads; nil while all frames are taken whole
 	whole []byte // the last frame that was taken whole; a span of the input
 
+	onPing func() // for a ping of the other side; nil is nothing
+
 	readMu    sync.Mutex // held to use in and the input directly, and to begin closing
 	closeOnce sync.Once
 }
 
 var _ jsonrpc.Stream = (*WebSocket)(nil)
 
-func newWebSocket(conn *websocket.Conn, g *gatherConn, in *bufio.Reader, o *Options) *WebSocket {
+func (s *WebSocket) open(conn *websocket.Conn, g *gatherConn, in *bufio.Reader, o *Options) {
 	o = o.withDefaults()
 	conn.SetReadLimit(int64(o.MaxFrame))
 	g.start()
-	return &WebSocket{conn: conn, net: g, in: in, max: o.MaxFrame, cut: o.Cut}
+	s.conn, s.net, s.in, s.max, s.cut = conn, g, in, o.MaxFrame, o.Cut
+}
+
+// OnPing sets what Read calls for each ping of the other side before it answers it. It is for
+// streams that Accept made.
+func (s *WebSocket) OnPing(f func()) { s.onPing = f }
+
+func (s *WebSocket) pinged(context.Context, []byte) bool {
+	if s.onPing != nil {
+		s.onPing()
+	}
+	return true
 }
 
 // BeforeWait sets what Read calls before it waits.

@@ -1,0 +1,68 @@
+package grant
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func issuedBy(issuer, name string, patterns ...string) Credential {
+	return Credential{Name: name, Issuer: issuer, SHA256: Hash(name), Identities: []string{"agent:x"}, Subscribe: patterns, Issue: []string{"agent:*"}}
+}
+
+// TestAnIssuerFillsNoFile has issuers at their bound and one past it, by the count of all
+// below the operator's credential and by their size. Others may still issue.
+func TestAnIssuerFillsNoFile(t *testing.T) {
+	list := []Credential{issuedBy("", "spawner"), issuedBy("", "other"), issuedBy("spawner", "middle")}
+	for i := range maxIssued - 2 {
+		list = append(list, issuedBy("middle", fmt.Sprint("c", i)))
+	}
+	last, one := issuedBy("middle", "last"), issuedBy("spawner", "one")
+	if err := roomFor(list, &last); err != nil {
+		t.Errorf("the last one: %v", err)
+	}
+	list = append(list, last)
+	for what, c := range map[string]Credential{"by the issuer": one, "by what it issued": issuedBy("middle", "two")} {
+		if err := roomFor(list, &c); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "hubbub token list") {
+			t.Errorf("one past the bound, %s: %v", what, err)
+		}
+	}
+	if c := issuedBy("other", "three"); roomFor(list, &c) != nil {
+		t.Error("another issuer may not issue any more")
+	}
+
+	wide := issuedBy("spawner", "wide", strings.Repeat("x", maxIssuedBytes/2))
+	list = []Credential{issuedBy("", "spawner"), wide}
+	if err := roomFor(list, &one); err != nil {
+		t.Errorf("beside a wide one: %v", err)
+	}
+	if err := roomFor(list, &wide); !errors.Is(err, ErrFull) {
+		t.Errorf("two wide ones: %v", err)
+	}
+}
+
+// TestTheFileIsNeverWrittenTooLarge: the bus would not read it any more.
+func TestTheFileIsNeverWrittenTooLarge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName)
+	f := NewFile(path)
+	if _, err := f.Create(Credential{Name: "first", Identities: []string{"cli:me"}}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]string, maxFile/100)
+	for i := range many {
+		many[i] = strings.Repeat("x", 120)
+	}
+	if _, err := f.Create(Credential{Name: "wide", Identities: many}); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a file that is too large: %v", err)
+	}
+	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+		t.Errorf("the file has changed: %v", err)
+	}
+}
