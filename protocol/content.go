@@ -163,9 +163,9 @@ const (
 )
 
 // AgentOnline is the content of the agent_event that an agent sends to TopicAgents once
-// it is connected and subscribed. The spawner sends one with event "wanted" to an agent
-// that is requested again and again, to see whether it is still connected; the agent
-// need not react.
+// it is connected and subscribed, and again until somebody hears it. The spawner sends one
+// with event "wanted" to an agent that it has not heard, which says it at once, and to one
+// that is requested again and again, to see whether it is still connected.
 type AgentOnline struct {
 	Event string `json:"event"` // "online", or "wanted" from the spawner
 	Agent PeerID `json:"agent"`

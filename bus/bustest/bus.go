@@ -53,6 +53,16 @@ func StartInMemory(t testing.TB, opts *bus.Options) *Bus {
 	return b
 }
 
+// StartLogged is StartInMemory with an activity log.
+func StartLogged(t testing.TB, opts *bus.Options) *Bus {
+	t.Helper()
+	b := newBus(opts)
+	b.Log = filepath.Join(t.TempDir(), "activity.db")
+	b.start(t, "")
+	t.Cleanup(b.Stop)
+	return b
+}
+
 // StartForExample runs a bus with a listener and without a log, for testable
 // examples; Stop ends it.
 func StartForExample() *Bus {

@@ -38,6 +38,8 @@ type Agent struct {
 	ready   sync.Once
 	reports chan report
 	begun   chan struct{} // a turn has begun: somebody may wait for an answer
+	linked  chan struct{} // there is a new connection
+	called  chan struct{} // the spawner wants to hear that the agent is online
 }
 
 // Open opens the agent's database, creating it if it is missing.
@@ -60,7 +62,7 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 // turns h runs. It does no I/O and starts nothing. Several agents may run in one
 // program.
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
-	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), begun: make(chan struct{}, 1)}
+	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), begun: make(chan struct{}, 1), linked: make(chan struct{}, 1), called: make(chan struct{}, 1)}
 	a.peer = a.newPeer()
 	a.broker = newBroker(a)
 	o := &a.opts
@@ -100,6 +102,7 @@ func (a *Agent) newPeer() *peer.Peer {
 		if theirs != nil {
 			theirs(ctx)
 		}
+		signal(a.linked)
 		a.online(ctx) // as long as the connection lasts
 	}
 	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Second) // turns, harness and outbox have had their time
@@ -195,9 +198,13 @@ func (a *Agent) somethingDue(ctx context.Context) bool {
 	})
 }
 
-// online says on every connection that the agent is there, until somebody has heard
-// it: the spawner may be starting anew at this moment. Meanwhile it attends to the
-// collaboration broker, as long as the connection lasts.
+// sayAgain is the longest pause between two words that the agent is there, while nobody
+// hears them.
+const sayAgain = 5 * time.Minute
+
+// online says on every connection that the agent is there, until somebody has heard it: a
+// spawner that comes later asks for it. Meanwhile it attends to the collaboration broker,
+// as long as the connection lasts.
 func (a *Agent) online(ctx context.Context) {
 	if err := a.peer.Ready(ctx); err != nil {
 		return
@@ -209,14 +216,20 @@ func (a *Agent) online(ctx context.Context) {
 		a.opts.Log.Warn().Err(err).Msg("outbox not hurried; its backoff goes on")
 	}
 	m := a.peer.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online", Agent: a.id})
-	for wait := time.Second; ; wait = min(2*wait, 20*time.Second) {
+	for wait := time.Second; ; wait = min(2*wait, sayAgain) {
 		result, err := a.peer.Send(ctx, protocol.TopicAgents, m)
 		if err == nil {
 			a.ready.Do(a.opts.OnReady)
 		} else if ctx.Err() == nil {
 			a.opts.Log.Warn().Err(err).Msg("announcement on the bus failed; trying again")
 		}
-		if err == nil && result.DeliveredTo > 0 || !retry.Sleep(ctx, wait) {
+		if err == nil && result.DeliveredTo > 0 {
+			return
+		}
+		select {
+		case <-a.called:
+		case <-time.After(wait):
+		case <-ctx.Done():
 			return
 		}
 	}

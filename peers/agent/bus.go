@@ -146,6 +146,9 @@ func (a *Agent) receiveStatus(ctx context.Context, d *peer.Delivery, s *protocol
 func (a *Agent) receiveAgentEvent(_ context.Context, d *peer.Delivery, head *struct {
 	Event string `json:"event"`
 }) error {
+	if head.Event == "wanted" && d.Message.From == protocol.PeerSystem {
+		signal(a.called)
+	}
 	a.opts.Log.Debug().Str("peer", string(d.Message.From)).Str("event", strings.ToValidUTF8(head.Event, "?")).Msg("agent event")
 	return nil
 }

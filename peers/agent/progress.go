@@ -16,7 +16,7 @@ import (
 )
 
 // Timings of the sign that the agent is typing: when it first shows (a quick
-// answer needs none), how often it is renewed, and for how long at most.
+// answer needs none), how soon its end is noticed, and for how long it shows at most.
 const (
 	typingAfter = 300 * time.Millisecond
 	typingEvery = 4 * time.Second
@@ -30,56 +30,102 @@ const (
 )
 
 // noteBegun has the typing sign shown soon.
-func (a *Agent) noteBegun() {
+func (a *Agent) noteBegun() { signal(a.begun) }
+
+func signal(c chan struct{}) {
 	select {
-	case a.begun <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// typingLoop shows in their chats that answers are being worked on. The sign is not
-// stored: a lost one is no loss.
+// signs are the events for whose answers somebody is shown typing, by their places.
+type signs map[string]*mailbox.Entry
+
+// typingLoop says in their chats when work on an answer begins, and when it ends without
+// one: whoever shows the sign renews it, and an answer ends it. Nothing of it is stored. A
+// new connection says again what has begun, for those who saw the agent leave.
 func (a *Agent) typingLoop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
+	shown := signs{}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-a.linked:
+			clear(shown)
+			timer.Reset(typingAfter)
 		case <-a.begun:
 			timer.Reset(typingAfter)
 		case <-timer.C:
-			shown, err := a.showTyping(ctx)
-			if err != nil && ctx.Err() == nil {
+			if err := a.showTyping(ctx, shown); err != nil && ctx.Err() == nil {
 				a.opts.Log.Debug().Err(err).Msg("typing sign not sent")
 			}
-			if shown > 0 {
+			if len(shown) > 0 {
 				timer.Reset(typingEvery)
 			}
 		}
 	}
 }
 
-// showTyping sends the sign once to each place in which a running turn owes an answer,
-// and returns how many there are. If none is owed it shows nothing: silence is a good
-// outcome.
-func (a *Agent) showTyping(ctx context.Context) (shown int, err error) {
-	told := map[string]bool{}
+// showTyping says what has begun and ended since the last look. What could not be said
+// is said at the next one.
+func (a *Agent) showTyping(ctx context.Context, shown signs) error {
 	v := a.box.View(ctx)
-	for _, e := range v.AtWork(time.Now().Add(-typingFor)) {
-		expected := e.Decision.Policy == attention.PolicyMustRespond || e.Decision.Reason == "claim_granted"
-		if !expected || told[e.Place()] || !protocol.IsIdentity(e.Chat) || e.FromBroker() {
+	now := typists(v)
+	for place, e := range shown {
+		if e = v.Entry(e.EventID); e == nil || e.State == mailbox.Answered || e.State == mailbox.Responded {
+			delete(shown, place) // the answer ends it
+		}
+	}
+	if v.Err() != nil {
+		return v.Err()
+	}
+	var errs []error
+	for place, e := range now {
+		if shown[place] == nil {
+			shown[place] = e // also if it fails: its end is said then
+			errs = append(errs, a.sendTyping(ctx, e, true))
+		}
+	}
+	for place, e := range shown {
+		if now[place] != nil {
 			continue
 		}
-		told[e.Place()] = true
-		m := a.box.Caused(e, mailbox.ReplyType(e.Chat), protocol.ChatReply{Typing: true, InReplyTo: e.SourceID, ThreadID: e.Content.Chat.ThreadID})
-		once, cancel := context.WithTimeout(ctx, typingEvery)
-		_, failure := a.peer.Send(once, e.Chat, m)
-		cancel()
-		err = errors.Join(err, failure)
+		err := a.sendTyping(ctx, e, false)
+		if errs = append(errs, err); err == nil {
+			delete(shown, place)
+		}
 	}
-	return len(told), errors.Join(err, v.Err())
+	return errors.Join(errs...)
+}
+
+// typists returns an event for each place in which a running turn owes an answer. If none
+// is owed nothing is shown: silence is a good outcome.
+func typists(v *mailbox.View) signs {
+	places := signs{}
+	for _, e := range v.AtWork(time.Now().Add(-typingFor)) {
+		expected := e.Decision.Policy == attention.PolicyMustRespond || e.Decision.Reason == "claim_granted"
+		if expected && places[e.Place()] == nil && protocol.IsIdentity(e.Chat) && !e.FromBroker() {
+			places[e.Place()] = e
+		}
+	}
+	return places
+}
+
+// sendTyping says the begin of a sign, or its end.
+func (a *Agent) sendTyping(ctx context.Context, e *mailbox.Entry, begins bool) error {
+	content := struct {
+		Typing    bool   `json:"typing"`
+		InReplyTo string `json:"inReplyTo"`
+		ThreadID  string `json:"threadId,omitempty"`
+	}{begins, e.SourceID, e.Content.Chat.ThreadID}
+	once, cancel := context.WithTimeout(ctx, typingEvery)
+	defer cancel()
+	_, err := a.peer.Send(once, e.Chat, a.box.Caused(e, mailbox.ReplyType(e.Chat), content))
+	return err
 }
 
 // An activityEvent tells a chorus channel what happens during a turn.

@@ -155,29 +155,31 @@ func TestAProgramThatSettlesItsEventEndsItsTurn(t *testing.T) {
 	}
 }
 
-// TestTheTypingSignEnds: it is renewed while an answer is worked on, for five minutes at
-// most, and is shown for nothing that needs no answer.
+// TestTheTypingSignEnds: its begin is said once, its end if no answer comes within five
+// minutes, both again to those who saw the agent leave and come back, and nothing where no
+// answer is owed.
 func TestTheTypingSignEnds(t *testing.T) {
 	inWorld(t, newStub(holding), &agent.Options{Deadline: time.Hour}, func(t *testing.T, w *world) {
+		said := func(begins, ends int) {
+			t.Helper()
+			if w.typing != begins || w.typingEnds != ends {
+				t.Errorf("typing: %d begins and %d ends; want %d and %d", w.typing, w.typingEnds, begins, ends)
+			}
+		}
 		w.say(dm("e1", "help me"))
 		w.sleep(2200 * time.Millisecond)
-		if w.typing != 0 {
-			t.Errorf("typing is shown before a quick answer had its time")
-		}
+		said(0, 0) // a quick answer has its time
 		w.sleep(time.Second)
-		if w.typing != 1 {
-			t.Errorf("typing is shown %d times after a second", w.typing)
-		}
-		w.sleep(8 * time.Second)
-		if w.typing != 3 {
-			t.Errorf("typing is shown %d times; want it every 4 s", w.typing)
-		}
+		said(1, 0)
+		w.sleep(4 * time.Minute)
+		said(1, 0)
+		w.bus.Restart(t)
+		w.sleep(10 * time.Second)
+		said(2, 0)
+		w.sleep(time.Minute)
+		said(2, 1)
 		w.sleep(5 * time.Minute)
-		shown := w.typing
-		w.sleep(5 * time.Minute)
-		if w.typing != shown || shown < 70 {
-			t.Errorf("typing was shown %d times, and %d times after five minutes", shown, w.typing-shown)
-		}
+		said(2, 1)
 	})
 	inWorld(t, newStub(holding), nil, func(t *testing.T, w *world) {
 		w.say(inThread(post("e1", "@lead join us"), "T1"))
@@ -185,7 +187,7 @@ func TestTheTypingSignEnds(t *testing.T) {
 		before := w.typing
 		w.say(inThread(by(post("e2", "fine weather"), "78", "human"), "T2"))
 		w.sleep(10 * time.Second)
-		if before == 0 || w.typing > before+3 {
+		if before != 1 || w.typing != 1 {
 			t.Errorf("typing is shown %d times, then %d", before, w.typing)
 		}
 	})

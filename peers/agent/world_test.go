@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -112,9 +113,9 @@ type world struct {
 	db     *sql.DB
 	stop   func()
 
-	replies []protocol.ChatReply
-	typing  int
-	records []record
+	replies            []protocol.ChatReply
+	typing, typingEnds int
+	records            []record
 }
 
 // A record is one agent_event of system:attention.
@@ -181,6 +182,10 @@ func (w *world) collect() {
 		r := content[protocol.ChatReply](w.t, d)
 		if r.Typing {
 			w.typing++
+			continue
+		}
+		if bytes.Contains(d.Message.Content, []byte(`"typing":false`)) {
+			w.typingEnds++
 			continue
 		}
 		w.replies = append(w.replies, r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"hubbub/peers/store"
 	"hubbub/protocol"
 )
 
@@ -54,12 +55,32 @@ func (k *keeper) gone(ctx context.Context, d *doubt) bool {
 	return now.Sub(d.absent) >= patience && k.listening(patience)
 }
 
-// isAbsent reports whether the agent is not on the bus. It tells the agent that it is
-// wanted, and looks at what the bus answers.
+// isAbsent reports whether the agent is not on the bus.
 func (k *keeper) isAbsent(ctx context.Context) bool {
+	result, err := k.probe(ctx, k.name)
+	return err == nil && result.Addressee == protocol.AddresseeAbsent
+}
+
+// probe tells an agent that it is wanted: one that nobody heard yet says that it is online.
+func (s *Spawner) probe(ctx context.Context, name AgentName) (protocol.SendResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	wanted := protocol.AgentOnline{Event: "wanted", Agent: k.name.PeerID()}
-	result, err := k.peer.Send(ctx, k.name.PeerID().Topic(), k.peer.NewMessage(protocol.TypeAgentEvent, wanted))
-	return err == nil && result.Addressee == protocol.AddresseeAbsent
+	wanted := protocol.AgentOnline{Event: "wanted", Agent: name.PeerID()}
+	return s.peer.Send(ctx, name.PeerID().Topic(), s.peer.NewMessage(protocol.TypeAgentEvent, wanted))
+}
+
+// probeAll probes the agents that the spawner has not heard: they may have come while it was
+// away.
+func (s *Spawner) probeAll(ctx context.Context) {
+	tx := store.On(ctx, s.db)
+	unheard := store.All(tx, store.Itself[AgentName], `SELECT name FROM agents WHERE state = ? AND online = 0 ORDER BY name`, stateWanted)
+	err := tx.Err()
+	for _, name := range unheard {
+		if _, failure := s.probe(ctx, name); failure != nil {
+			err = failure
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn().Err(err).Msg("agents not asked whether they are online; they say so within five minutes")
+	}
 }

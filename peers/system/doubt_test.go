@@ -106,3 +106,39 @@ func TestAnAgentThatIsAwayForAMomentIsLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestASpawnerAsksThoseThatItHasNotHeard: an agent that came while the spawner was away is
+// asked on the connection whether it is online, and serves who waits at once.
+func TestASpawnerAsksThoseThatItHasNotHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		h.stage.outlive = true
+		away := make(chan struct{})
+		h.stage.playing(func(s *stage, _ system.Spec, a *actor) {
+			p := s.bus.Join(s.t, a.name.PeerID(), protocol.Pattern(a.name.PeerID()))
+			defer p.Leave()
+			<-away
+			d := p.Next(s.t)
+			wanted := protocol.AgentOnline{}
+			if err := d.Decode(&wanted); err != nil || d.Message.From != protocol.PeerSystem || wanted.Event != "wanted" || wanted.Agent != a.name.PeerID() {
+				s.t.Errorf("the spawner says %s: %v", d.Message.Content, err)
+			}
+			p.Send(s.t, protocol.TopicAgents, protocol.TypeAgentEvent, protocol.AgentOnline{Event: "online"})
+			<-a.ended
+		})
+		bridge := h.bus.Join(t, "tg:bot", "tg:*")
+		ask(t, bridge, "tg:1", protocol.SpawnRequest{RequestID: "waits"})
+		settle()
+		h.stop()
+		close(away)
+		h.start()
+		settle()
+		if r, _ := result(t, bridge); r.RequestID != "waits" || r.Status != protocol.SpawnSpawned {
+			t.Errorf("%+v", r)
+		}
+		route(t, bridge)
+		if n := h.stage.startCount(); n != 1 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}

@@ -152,7 +152,11 @@ func (k *keeper) adopt(ctx context.Context, a agentRow, inst Instance) error {
 	if inst.Handle() == a.handle {
 		return nil
 	}
-	return k.change(ctx, toFound, k.name, inst.Handle())
+	if err := k.change(ctx, toFound, k.name, inst.Handle()); err != nil || k.connected.Load() == 0 {
+		return err // without a bus, the next connection asks
+	}
+	_, _ = k.probe(ctx, k.name) // it says by itself, later
+	return nil
 }
 
 // markAbsent records that the agent has no instance, so that requests wait for the

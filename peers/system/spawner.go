@@ -104,6 +104,7 @@ func (s *Spawner) peerOptions() *peer.Options {
 		if theirs != nil {
 			theirs(ctx)
 		}
+		s.probeAll(ctx)
 		<-ctx.Done()
 	}
 	return &o

@@ -289,9 +289,18 @@ func TestTyping(t *testing.T) {
 			t.Error("typing goes on after the reply")
 		}
 		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true})
-		h.pass(2 * time.Minute)
-		if got := typed() - n; got != 8 {
-			t.Errorf("one word of the agent lasts %d signs, want 8 (30 s)", got)
+		h.pass(time.Minute)
+		reply(t, lead, dm.ID, protocol.ChatReply{Signal: "working", InReplyTo: source})
+		h.pass(10 * time.Minute)
+		if got := typed() - n; got != 75 {
+			t.Errorf("one word of the agent lasts %d signs, want 75 (5 minutes), whatever else it signals", got)
+		}
+		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true})
+		reply(t, lead, dm.ID, protocol.ChatReply{})
+		h.pass(time.Second)
+		n = typed()
+		if h.pass(20 * time.Second); typed() != n {
+			t.Error("typing goes on after the agent said that it ends")
 		}
 		reply(t, lead, dm.ID, protocol.ChatReply{Typing: true})
 		lead.Leave()

@@ -115,7 +115,7 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 		return err
 	}
 	out.crash("reply stored")
-	if fresh {
+	if fresh && r.content.Text != "" {
 		out.typing.clear(c.key, r.agent)
 	}
 	return nil

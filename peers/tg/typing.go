@@ -16,11 +16,13 @@ import (
 )
 
 // typing shows in Telegram that agents work. Telegram forgets the sign after
-// 5 s, so it is renewed every 4 s as long as an agent says so: one word of the agent
-// lasts TypingHold, all of them at most 5 minutes, and its reply or its leaving the bus ends it.
+// 5 s, so it is renewed every 4 s from the agent's first word of it until its reply, its
+// word that it ends or its leaving the bus, for at most 5 minutes. Where the bus does not
+// tell who leaves, one word of the agent lasts TypingHold.
 type typing struct {
-	out  *outbound
-	wake chan struct{}
+	out     *outbound
+	wake    chan struct{}
+	watches func() bool // the bus tells who leaves
 
 	mu    sync.Mutex
 	busy  map[typist]typingSpan
@@ -67,7 +69,10 @@ func (t *typing) set(ctx context.Context, c *chat, r *reply) {
 		delete(t.shown, who.typingPlace) // the reply before ended the sign of the others there too
 		wake(t.wake)
 	}
-	span.until = now.Add(min(t.out.opts.TypingHold, span.since.Add(typingCap).Sub(now)))
+	span.until = span.since.Add(typingCap)
+	if !t.watches() {
+		span.until = now.Add(min(t.out.opts.TypingHold, span.until.Sub(now)))
+	}
 	t.busy[who] = span
 }
 

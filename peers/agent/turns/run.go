@@ -141,8 +141,18 @@ func (r *round) stop(id string, why error) (running bool) {
 // no goroutine is at: the others' goroutines do it.
 func (r *round) stopWithdrawn() {
 	for _, t := range r.TurnsIn(mailbox.TurnWithdrawn) {
-		if !r.stop(t.ID, errWithdrawn) {
-			r.inTurn("stopping the turn "+t.ID, t.ID, mailbox.TurnWithdrawn, requeue)
+		if r.Err() != nil {
+			return
+		}
+		running, tell := r.runs.stop(t.ID, errWithdrawn)
+		switch {
+		case !running: // or its goroutine has just queued it again
+			r.inTurn("stopping the turn "+t.ID, t.ID, mailbox.TurnWithdrawn, func(tx *mailbox.Tx, t *mailbox.Turn) {
+				r.harness.Cancel(t.ID, errWithdrawn.Error())
+				requeue(tx, t)
+			})
+		case tell:
+			r.harness.Cancel(t.ID, errWithdrawn.Error())
 		}
 	}
 }
