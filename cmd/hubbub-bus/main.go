@@ -162,8 +162,10 @@ func (s *settings) serve(ctx context.Context, env *program.Env, data string, joi
 		if err := activitylog.CheckVersion(path); err != nil {
 			return err
 		}
+		size, _ := activitylog.FootprintOf(ctx, path) //nolint:errcheck // the writer says what is wrong with it
 		log := activitylog.NewWriter(path, &s.log)
-		env.Log.Info().Str("path", path).Stringer("keep", s.log.Keep).Msg("activity log: what is older leaves with its segment (--activity-keep)")
+		env.Log.Info().Str("path", path).Stringer("keep", s.log.Keep).Str("disk", s.log.Keep.Means(size, time.Now())).
+			Msg("activity log: what is older leaves with its segment (--activity-keep)")
 		logCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		done := make(chan error, 1)
 		go func() { done <- log.Run(logCtx) }()

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/letters"
 	"hubbub/cmd/internal/program"
@@ -35,6 +36,7 @@ type examination struct {
 	apiURL         string
 	harness        string
 	harnessCommand string
+	keep           string // activity-keep of the file
 	deleteWebhook  bool
 }
 
@@ -44,7 +46,7 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out why something does not work, and say what to do",
 		Long: "Looks at the bot token (TELEGRAM_BOT_TOKEN), privacy mode and what it hides, a second poller, a webhook left\n" +
-			"over, the clock, the disk, the bus, what could not be delivered, agents that were given up or decide nothing, and the login of the agents' harness. Exits 1 when\n" +
+			"over, the clock, the disk, the activity log, the bus, what could not be delivered, agents that were given up or decide nothing, and the login of the agents' harness. Exits 1 when\n" +
 			"it finds a problem.",
 		RunE: x.run,
 	}
@@ -77,6 +79,7 @@ func (x *examination) run(cmd *cobra.Command, _ []string) error {
 	findings := slices.Concat(
 		under("settings", wrong...),
 		under("disk", examineDisk(env.Data)),
+		under("log", x.examineLog(cmd.Context(), env.Data)),
 		under("bus", examineBus(cmd.Context(), env)),
 		under("outbox", examineLetters(cmd.Context(), env.Data)),
 		under("agents", examineAgents(cmd.Context(), env.Data)...),
@@ -105,7 +108,7 @@ func (x *examination) readTables(cmd *cobra.Command, env *program.Env) (findings
 	for _, s := range []struct {
 		table, key string
 		into       *string
-	}{{"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand}} {
+	}{{"bus", "activity-keep", &x.keep}, {"tg", "api-url", &x.apiURL}, {"agent", "harness", &x.harness}, {"agent", "harness-command", &x.harnessCommand}} {
 		if value, ok := r.table(s.table)[s.key].(string); ok && !cmd.Flags().Changed(s.key) {
 			*s.into = value
 		}
@@ -195,6 +198,40 @@ func examineDisk(data string) tg.Finding {
 		return warning(fmt.Sprintf("Only %s are free for %s.", size(free), data), "Make room before it is full.")
 	}
 	return fine(fmt.Sprintf("%s are free for %s.", size(free), data))
+}
+
+// examineLog looks at how much disk the activity log takes, and what it will come to.
+func (x *examination) examineLog(ctx context.Context, data string) tg.Finding {
+	path := filepath.Join(data, "activity.db")
+	keep, err := activitylog.ParseKeep(cmp.Or(x.keep, activitylog.DefaultKeep))
+	if err != nil {
+		return problem("activity-keep is "+err.Error()+".", "Mend it in the table [bus] of the configuration.")
+	}
+	size, err := activitylog.FootprintOf(ctx, path)
+	switch {
+	case err != nil:
+		return problem("The activity log cannot be read: "+err.Error(), adviceOn(err, "`hubbub log verify` says what is wrong with it."))
+	case size.Bytes == 0:
+		return tg.Finding{Level: tg.LevelSkipped, Says: "No bus has written its activity log in " + data + "."}
+	}
+	says := fmt.Sprintf("The activity log is kept %s. %s", keptFor(keep), keep.Means(size, time.Now()))
+	var stat unix.Statfs_t
+	bytes, _, known := keep.Expect(size, time.Now())
+	if err := unix.Statfs(data, &stat); err == nil && known && !keep.Forever() && bytes-size.Bytes > int64(stat.Bavail)*int64(stat.Bsize) {
+		return warning(says+" The disk has no room for that.", "Set activity-keep to fewer days, or to bytes such as 20GiB.")
+	}
+	return fine(says)
+}
+
+// keptFor says for how long, or up to how many bytes.
+func keptFor(k activitylog.Keep) string {
+	switch {
+	case k.Forever():
+		return "forever"
+	case k.Bytes > 0:
+		return "up to " + k.String()
+	}
+	return "for " + k.String()
 }
 
 // adviceOn returns what to do about an error: the frame's advice, if it has one.

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"hubbub/activitylog"
 	"hubbub/peers/agent"
 	"hubbub/peers/tg"
 )
@@ -89,5 +91,37 @@ func TestWhatMayNotBeLookedAtIsNotMissing(t *testing.T) {
 	}
 	if !exists(file) || !exists(filepath.Join(file, "below")) { // refused, also to root
 		t.Error("what is there, or cannot be looked at, is missing")
+	}
+}
+
+func TestDoctorSaysWhatTheLogComesTo(t *testing.T) {
+	data := t.TempDir()
+	if f := (&examination{}).examineLog(t.Context(), data); f.Level != tg.LevelSkipped {
+		t.Errorf("without a log: %+v", f)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	w := activitylog.NewWriter(filepath.Join(data, "activity.db"), nil)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	w.Append(activitylog.Row{At: time.Now().Add(-24 * time.Hour).UnixMicro(), Event: activitylog.SendStart, MessageID: "m1", Status: activitylog.StatusStart})
+	if err := w.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for keep, want := range map[string]string{
+		"": "is kept for 90 days. It takes ", "30d": "in 29 days.", "20GiB": "is kept up to 20 GiB. It takes ", "forever": "is kept forever. It takes ",
+	} {
+		if f := (&examination{keep: keep}).examineLog(t.Context(), data); f.Level != tg.LevelOK || !strings.Contains(f.Says, want) {
+			t.Errorf("%q: %+v; want %q", keep, f, want)
+		}
+	}
+	if f := (&examination{keep: "a while"}).examineLog(t.Context(), data); f.Level != tg.LevelProblem || !strings.Contains(f.Advice, "[bus]") {
+		t.Errorf("of a setting that is none: %+v", f)
+	}
+	if f := (&examination{keep: "999999TiB"}).examineLog(t.Context(), data); f.Level != tg.LevelWarning || !strings.Contains(f.Says, "no room") {
+		t.Errorf("of more than the disk holds: %+v", f)
 	}
 }
