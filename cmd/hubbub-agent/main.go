@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +19,7 @@ import (
 	"hubbub/peers/agent/harness/acp"
 	"hubbub/peers/agent/harness/mcptools"
 	"hubbub/peers/attention"
+	"hubbub/peers/outside"
 	"hubbub/protocol"
 	"hubbub/protocol/redact"
 
@@ -37,6 +40,8 @@ type settings struct {
 	permission     string
 	mcpFile        string
 	noRedact       bool
+	allow          []string
+	targets        []netip.Prefix // of allow
 
 	words attention.Words // in place of the default ones
 }
@@ -82,6 +87,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.IntVar(&b.Turns, "budget-turns", b.Turns, "turns within 24 hours; 0 for no bound")
 	fs.Int64Var(&b.ChatTokens, "budget-chat-tokens", b.ChatTokens, "tokens that turns of one chat take within 24 hours; 0 for no bound")
 	fs.Int64Var(&b.Tokens, "budget-tokens", b.Tokens, "tokens that turns take within 24 hours; 0 for no bound")
+	fs.StringArrayVar(&s.allow, "allow-target", nil, "addresses of a Chorus gateway that is not on the machine of the bus, if they are not public, or by http, as CIDR (repeatable)")
 	fs.BoolVar(&s.noRedact, "no-redact", false, "give a model the secrets in what tools answer; otherwise what has the shape of one is replaced by its name")
 }
 
@@ -123,21 +129,19 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, db.Close()) }()
-	listener, url, err := mcptools.Listen()
+	listener, own, err := mcptools.Listen()
 	if err != nil {
 		return fmt.Errorf("listening for the agent's tools: %w", err)
 	}
-	address := mcptools.Address{URL: url, Token: mcptools.NewToken()}
+	address := mcptools.Address{URL: own, Token: mcptools.NewToken()}
 	env.Hide(address.Token)
 	hide := func(server harness.MCPServer) harness.MCPServer {
 		env.Hide(strings.TrimPrefix(server.Headers["Authorization"], "Bearer "))
 		return server
 	}
 	s.agent.ChatServer = func(chat string) harness.MCPServer { return hide(address.ForChat(chat)) }
-	relay := mcptools.NewRelay(address)
-	if s.harness == "acp" { // its program connects to MCP servers itself
-		s.agent.Conceal = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
-	}
+	relay := mcptools.NewRelay(address, outside.New(besideBuses(s.targets, env.Buses)))
+	s.agent.Conceal = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
 	a := agent.New(protocol.PeerID("agent:"+name), db, h, &s.agent)
 	if err := mcptools.WriteAddress(filepath.Join(data, "mcp.json"), address); err != nil {
 		return errors.Join(err, listener.Close())
@@ -154,6 +158,23 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 	return g.Wait()
 }
 
+// besideBuses adds to the addresses that may be called those of the buses' own machines: the
+// gateway whose tools a message names is most often there, and a bus is trusted with more.
+func besideBuses(allowed []netip.Prefix, buses []string) []netip.Prefix {
+	for _, bus := range buses {
+		u, err := url.Parse(bus)
+		if err != nil {
+			continue
+		}
+		if outside.IsLoopback(u.Hostname()) {
+			allowed = append(allowed, outside.Loopback...)
+		} else if p, err := outside.ParsePrefix(u.Hostname()); err == nil {
+			allowed = append(allowed, p)
+		}
+	}
+	return allowed
+}
+
 // complete checks the flags and adds what they do not say.
 func (s *settings) complete(env *program.Env) (err error) {
 	o := &s.agent
@@ -168,6 +189,13 @@ func (s *settings) complete(env *program.Env) (err error) {
 		return program.Usage("--compose-window, --compose-cap, --deadline, --defer-for and --digest-every must not be negative, and the cap not below the window")
 	}
 	o.ComposeWindow, o.ComposeCap = max(o.ComposeWindow, 1), max(o.ComposeCap, 1) // zero is their default
+	for _, text := range s.allow {
+		p, err := outside.ParsePrefix(text)
+		if err != nil {
+			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
+		}
+		s.targets = append(s.targets, p)
+	}
 	words := attention.DefaultWords()
 	for given, at := range map[*[]string]*[]string{&s.words.Stop: &words.Stop, &s.words.Acks: &words.Acks, &s.words.Leave: &words.Leave} {
 		if len(*given) > 0 {

@@ -15,6 +15,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/external"
 	"hubbub/peers/chorus"
+	"hubbub/peers/outside"
 	"hubbub/protocol/redact"
 
 	"github.com/rs/zerolog"
@@ -99,7 +100,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) error {
 // check reads what the flags say.
 func (s *settings) check(_ context.Context, env *program.Env) error {
 	for _, text := range s.allow {
-		p, err := parsePrefix(text)
+		p, err := outside.ParsePrefix(text)
 		if err != nil {
 			return program.Usage("--allow-target %q is not a CIDR such as 10.1.0.0/16", text)
 		}
@@ -144,13 +145,6 @@ func (s *settings) checkListen() error {
 			"give --tls-cert and --tls-key, or --plaintext behind a proxy that has TLS", s.listen)
 	}
 	return nil
-}
-
-func parsePrefix(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	return netip.ParsePrefix(text)
 }
 
 func (s *settings) open(log *zerolog.Logger) (net.Listener, error) {

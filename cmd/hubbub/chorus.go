@@ -9,6 +9,7 @@ import (
 
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/chorus"
+	"hubbub/peers/outside"
 	"hubbub/peers/peer"
 	"hubbub/protocol"
 
@@ -81,7 +82,7 @@ func newChorusAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := chorus.NewGuard(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
+				if err := outside.New(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
 					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to post to %s: %s\n", name.ID(), err)
 				}
 				return printLine(cmd, map[string]string{"name": string(name), "peer": string(name.ID())},

@@ -37,8 +37,8 @@ type Options struct {
 	// see it.
 	ChatServer func(chat string) harness.MCPServer
 	MCP        []harness.MCPServer // the operator's MCP servers
-	// Conceal, if set, stands in for a server whose headers hold the agent's bus
-	// token: for harnesses that hand servers on to another program.
+	// Conceal, if set, stands in for a server whose address a message named, and whose
+	// headers hold a pass of the agent's token: it guards what is dialled.
 	Conceal func(harness.MCPServer) harness.MCPServer
 
 	HarnessType string // told to the collaboration broker; default "scripted"

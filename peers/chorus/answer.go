@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/outside"
 )
 
 // A refusal is an answer that is not 200: a status and a sentence for the
@@ -130,5 +131,5 @@ func (g *Gateway) ownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return isLoopbackHost(host)
+	return outside.IsLoopback(host)
 }

@@ -3,65 +3,22 @@ package chorus
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"hubbub/peers/outside"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
 // Limits on calls that the gateway makes.
 const (
-	dialTimeout   = 10 * time.Second
-	maxRedirects  = 3
-	maxAnswer     = 64 << 10 // bytes of an answer that are read, and thrown away
-	maxAnswerHead = 64 << 10
+	maxRedirects = 3
+	maxAnswer    = 64 << 10 // bytes of an answer that are read, and thrown away
 )
-
-// newTransport makes a transport that connects only where the guard allows, over TLS or
-// in the clear, and follows a redirect from one to the other likewise. It ignores proxies
-// of the environment: they would dial unguarded.
-func newTransport(g *Guard) *guarded {
-	return &guarded{over: dialing(g.control(false)), clear: dialing(g.control(true))}
-}
-
-// guarded is a transport over TLS and one in the clear: each has its own guard.
-type guarded struct{ over, clear *http.Transport }
-
-// RoundTrip implements http.RoundTripper.
-func (t *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == "https" {
-		return t.over.RoundTrip(r)
-	}
-	return t.clear.RoundTrip(r)
-}
-
-// CloseIdleConnections closes connections that no call uses.
-func (t *guarded) CloseIdleConnections() {
-	t.over.CloseIdleConnections()
-	t.clear.CloseIdleConnections()
-}
-
-func dialing(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control}
-	return &http.Transport{
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    dialTimeout,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           64,
-		MaxIdleConnsPerHost:    4,
-		MaxConnsPerHost:        32,
-		IdleConnTimeout:        90 * time.Second,
-		MaxResponseHeaderBytes: maxAnswerHead,
-	}
-}
 
 // A poster POSTs JSON to URLs that are secrets. Its errors never hold the URL.
 type poster struct {
@@ -148,5 +105,5 @@ func repeatable(err error) bool {
 	if status, ok := errors.AsType[statusError](err); ok {
 		return status >= http.StatusInternalServerError
 	}
-	return !errors.Is(err, ErrTargetRefused) && !errors.Is(err, errRedirect)
+	return !errors.Is(err, outside.ErrRefused) && !errors.Is(err, errRedirect)
 }

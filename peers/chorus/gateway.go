@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hubbub/peers/outbox"
+	"hubbub/peers/outside"
 	"hubbub/peers/peer"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
@@ -70,8 +71,8 @@ type Gateway struct {
 
 // outward is how the gateway reaches addresses that others name.
 type outward struct {
-	guard     *Guard
-	transport *guarded
+	guard     *outside.Guard
+	transport *outside.Transport
 	poster    *poster
 	tools     *http.Client // of services' MCP servers
 }
@@ -102,8 +103,8 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 			g.hosts = append(g.hosts, u.Host)
 		}
 	}
-	g.guard = NewGuard(g.opts.Allow)
-	g.transport = newTransport(g.guard)
+	g.guard = outside.New(g.opts.Allow)
+	g.transport = outside.NewTransport(g.guard)
 	g.poster, g.tools = newPoster(g.transport, g.opts.PostTimeout), newToolsClient(g.transport)
 	who := &bearers{buses: g.opts.Peer.Buses, now: g.opts.Now, known: map[string]bearer{}}
 	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), who: who}

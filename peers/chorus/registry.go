@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/outside"
 	"hubbub/peers/store"
 )
 
@@ -107,7 +108,7 @@ func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string,
 	}
 	connection = strings.TrimSpace(connection)
 	// Addresses are judged when they are dialled: only the gateway knows what is allowed.
-	if err := NewGuard(everywhere).CheckURL(connection); err != nil {
+	if err := outside.New(outside.Everywhere).CheckURL(connection); err != nil {
 		return fmt.Errorf("the connection string of %s: %w", name, err)
 	}
 	adding := fmt.Sprintf("adding the agent %s", name)
@@ -118,8 +119,6 @@ func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string,
 	return s.change(ctx, adding, ErrExists, `INSERT INTO agent (name, connection, settings, added_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		name, s.seal.seal(connectionLabel(name), connection), string(raw), micros(s.now()))
 }
-
-var everywhere = prefixes("0.0.0.0/0", "::/0")
 
 func connectionLabel(name AgentName) string { return "connection:" + string(name) }
 
@@ -157,7 +156,7 @@ func (s *Store) agents(ctx context.Context, where string, args ...any) (all []Ex
 		if r.connection, err = s.seal.open(connectionLabel(r.Name), r.sealed); err != nil {
 			return nil, fmt.Errorf("the connection string of %s: %w", r.Name, err)
 		}
-		r.Peer, r.Host = string(r.Name.ID()), hostOf(r.connection)
+		r.Peer, r.Host = string(r.Name.ID()), outside.HostOf(r.connection)
 		all = append(all, r.ExternalAgent)
 	}
 	return all, tx.Err()

@@ -3,12 +3,14 @@ package mcptools
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strings"
 
 	"hubbub/peers/agent/harness"
+	"hubbub/peers/outside"
 )
 
 // relayPath is where a Relay answers, followed by the name of a target.
@@ -18,16 +20,18 @@ const relayPath = "/relay/"
 const maxRelayed = 256
 
 // A Relay stands between a program and MCP servers whose headers it must not
-// see, such as the agent's bus token: the program is told of an address of the
-// agent's own server, which passes requests on with those headers.
+// see, such as a pass of the agent's bus token: the program is told of an address of the
+// agent's own server, which passes requests on with those headers. The servers' addresses
+// come from messages, so each is dialled through a guard, and no redirect is passed back.
 type Relay struct {
 	own     Address
+	out     http.RoundTripper
 	targets *harness.Recent[string, harness.MCPServer] // by name
 }
 
 // NewRelay makes a relay behind the agent's own server.
-func NewRelay(own Address) *Relay {
-	return &Relay{own: own, targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
+func NewRelay(own Address, guard *outside.Guard) *Relay {
+	return &Relay{own: own, out: outside.NewTransport(guard), targets: harness.NewRecent[string, harness.MCPServer](maxRelayed)}
 }
 
 // Conceal returns the server that a program is told of in the place of s. The
@@ -56,7 +60,14 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	request.Body = http.MaxBytesReader(w, request.Body, maxRequest)
 	proxy := httputil.ReverseProxy{
+		Transport:     r.out,
 		FlushInterval: -1,
+		ModifyResponse: func(answer *http.Response) error {
+			if answer.StatusCode/100 == 3 {
+				return errors.New("it points elsewhere, which is not followed")
+			}
+			return nil
+		},
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL, p.Out.Host = target, target.Host
 			p.Out.Header.Del("Authorization")

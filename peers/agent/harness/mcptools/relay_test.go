@@ -2,13 +2,18 @@ package mcptools_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/harness/harnesstest"
 	"hubbub/peers/agent/harness/mcptools"
+	"hubbub/peers/outside"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -24,7 +29,7 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := mcptools.Address{URL: url, Token: mcptools.NewToken()}
-	relay := mcptools.NewRelay(own)
+	relay := mcptools.NewRelay(own, outside.New(outside.Loopback))
 	serveTools(t, listener, mcptools.NewToolServer(func(string) harness.Tools { return &harnesstest.Tools{} }, own.Token, relay))
 	conceal := func(token string) harness.MCPServer {
 		return relay.Conceal(harness.MCPServer{Name: "channel", URL: far, Headers: map[string]string{"Authorization": "Bearer " + token}})
@@ -70,6 +75,43 @@ func TestRelayKeepsTheBusTokenFromTheProgram(t *testing.T) {
 		r.Body.Close()
 		if r.StatusCode != c.want {
 			t.Errorf("%s gets %d", name, r.StatusCode)
+		}
+	}
+}
+
+// TestRelayDialsOnlyWhatIsAllowed has messages name servers of this machine, by address, by
+// name and by a redirect, for an agent whose gateway is elsewhere.
+func TestRelayDialsOnlyWhatIsAllowed(t *testing.T) {
+	var asked atomic.Int32
+	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer inner.Close()
+	pointing := httptest.NewServer(http.RedirectHandler(inner.URL, http.StatusTemporaryRedirect))
+	defer pointing.Close()
+	port := inner.Listener.Addr().(*net.TCPAddr).Port
+	t.Setenv("HTTP_PROXY", inner.URL)
+	for target, guard := range map[string]*outside.Guard{
+		inner.URL:                                      outside.New(nil),
+		fmt.Sprintf("http://localhost:%d", port):       outside.New(nil),
+		fmt.Sprintf("http://[::ffff:7f00:1]:%d", port): outside.New(nil),
+		"http://192.0.2.1/":                            outside.New(nil),
+		pointing.URL:                                   outside.New(outside.Loopback),
+	} {
+		listener, url, err := mcptools.Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := mcptools.Address{URL: url, Token: mcptools.NewToken()}
+		relay := mcptools.NewRelay(own, guard)
+		serveTools(t, listener, mcptools.NewToolServer(func(string) harness.Tools { return &harnesstest.Tools{} }, own.Token, relay))
+		told := relay.Conceal(harness.MCPServer{Name: "channel", URL: target})
+		token := bearer(strings.TrimPrefix(told.Headers["Authorization"], "Bearer "))
+		r, err := (&http.Client{Transport: token}).Post(told.URL, "application/json", strings.NewReader(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != http.StatusBadGateway || asked.Load() > 0 {
+			t.Errorf("%s: %s, and %d requests arrived", target, r.Status, asked.Load())
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package chorus
+package outside
 
 import (
 	"errors"
@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// A Guard decides to which addresses the gateway may connect on behalf of a
+// A Guard decides to which addresses a program may connect on behalf of a
 // URL that somebody else gave it. Its decisions are pure.
 type Guard struct{ allow []netip.Prefix }
 
-// NewGuard makes a guard that allows public addresses over TLS and, besides them, those
+// New makes a guard that allows public addresses over TLS and, besides them, those
 // inside the given prefixes, also in the clear.
-func NewGuard(allow []netip.Prefix) *Guard {
+func New(allow []netip.Prefix) *Guard {
 	g := &Guard{}
 	for _, p := range allow {
 		// An IPv4-mapped prefix would never match an unmapped address.
@@ -30,8 +30,8 @@ func NewGuard(allow []netip.Prefix) *Guard {
 	return g
 }
 
-// ErrTargetRefused means that the gateway may not connect to an address.
-var ErrTargetRefused = errors.New("this target is refused; an operator allows its addresses with --allow-target")
+// ErrRefused means that the program may not connect to an address.
+var ErrRefused = errors.New("this target is refused; an operator allows its addresses with --allow-target")
 
 // refusedRanges are the addresses that are not public unicast, and why. Their sources, as of
 // 2026-11: IANA's registries of special-purpose addresses (RFC 6890) of IPv4 and IPv6,
@@ -68,6 +68,20 @@ var refusedRanges = []struct {
 // public6 is the one range of public unicast of IPv6 (IANA, IPv6 address space).
 var public6 = netip.MustParsePrefix("2000::/3")
 
+// ParsePrefix reads what --allow-target allows: a CIDR, or one address.
+func ParsePrefix(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	return netip.ParsePrefix(text)
+}
+
+// Everywhere allows all addresses: for URLs whose form alone is looked at.
+var Everywhere = prefixes("0.0.0.0/0", "::/0")
+
+// Loopback are the addresses of this machine alone.
+var Loopback = prefixes("127.0.0.0/8", "::1/128")
+
 func prefixes(texts ...string) []netip.Prefix {
 	list := make([]netip.Prefix, len(texts))
 	for i, text := range texts {
@@ -76,19 +90,19 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// Check returns why the gateway may not connect to an address, in the clear or over TLS,
-// and nil if it may. The error wraps ErrTargetRefused.
+// Check returns why the program may not connect to an address, in the clear or over TLS,
+// and nil if it may. The error wraps ErrRefused.
 func (g *Guard) Check(addr netip.Addr, clear bool) error {
 	addr = addr.WithZone("").Unmap()
 	if !addr.IsValid() {
-		return fmt.Errorf("not an address: %w", ErrTargetRefused)
+		return fmt.Errorf("not an address: %w", ErrRefused)
 	}
 	if slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return nil
 	}
 	for _, r := range refusedRanges {
 		if slices.ContainsFunc(r.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-			return fmt.Errorf("%s is %s, not public: %w", addr, r.why, ErrTargetRefused)
+			return fmt.Errorf("%s is %s, not public: %w", addr, r.why, ErrRefused)
 		}
 	}
 	inner, ok := embedded(addr)
@@ -96,9 +110,9 @@ func (g *Guard) Check(addr netip.Addr, clear bool) error {
 	case ok:
 		return g.Check(inner, clear)
 	case addr.Is6() && !public6.Contains(addr):
-		return fmt.Errorf("%s is not public: %w", addr, ErrTargetRefused)
+		return fmt.Errorf("%s is not public: %w", addr, ErrRefused)
 	case clear:
-		return fmt.Errorf("%s would be called in the clear, by http and not https: %w", addr, ErrTargetRefused)
+		return fmt.Errorf("%s would be called in the clear, by http and not https: %w", addr, ErrRefused)
 	}
 	return nil
 }
@@ -130,14 +144,14 @@ func (g *Guard) control(clear bool) func(network, address string, _ syscall.RawC
 	return func(_, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return fmt.Errorf("not an address: %w", ErrTargetRefused)
+			return fmt.Errorf("not an address: %w", ErrRefused)
 		}
 		return g.Check(ap.Addr(), clear)
 	}
 }
 
-// maxURL bounds the URLs that others give, in bytes.
-const maxURL = 4096
+// MaxURL bounds the URLs that others give, in bytes.
+const MaxURL = 4096
 
 // CheckURL returns why a URL cannot be a target, and nil if it can: it must be
 // absolute, http or https, name a host and carry neither user nor fragment. A host written as an
@@ -145,8 +159,8 @@ const maxURL = 4096
 // refused at once where no address may be called in the clear. The error
 // holds nothing of the URL but its address, because URLs here are secrets.
 func (g *Guard) CheckURL(raw string) error {
-	if len(raw) > maxURL {
-		return fmt.Errorf("the URL is longer than %d bytes", maxURL)
+	if len(raw) > MaxURL {
+		return fmt.Errorf("the URL is longer than %d bytes", MaxURL)
 	}
 	u, err := url.Parse(raw)
 	switch {
@@ -171,7 +185,7 @@ func (g *Guard) CheckURL(raw string) error {
 	case strings.EqualFold(strings.TrimSuffix(host, "."), "localhost"):
 		return g.Check(netip.AddrFrom4([4]byte{127, 0, 0, 1}), clear)
 	case clear && len(g.allow) == 0:
-		return fmt.Errorf("the URL must begin with https://: %w", ErrTargetRefused)
+		return fmt.Errorf("the URL must begin with https://: %w", ErrRefused)
 	}
 	return nil
 }
@@ -183,8 +197,8 @@ func isPort(port string) bool {
 	return port == "" || err == nil && n > 0
 }
 
-// hostOf returns the host and port of a URL. Nothing else of it may be shown.
-func hostOf(raw string) string {
+// HostOf returns the host and port of a URL. Nothing else of it may be shown.
+func HostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return "(unreadable)"
@@ -192,9 +206,9 @@ func hostOf(raw string) string {
 	return u.Host
 }
 
-// isLoopbackHost reports whether a host name, without port, can only mean this
+// IsLoopback reports whether a host name, without port, can only mean this
 // machine.
-func isLoopbackHost(host string) bool {
+func IsLoopback(host string) bool {
 	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 	if strings.EqualFold(host, "localhost") {
 		return true

@@ -1,0 +1,53 @@
+package outside
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+const (
+	dialTimeout   = 10 * time.Second
+	maxAnswerHead = 64 << 10
+)
+
+// NewTransport makes a transport that connects only where the guard allows, over TLS or
+// in the clear, and follows a redirect from one to the other likewise. It ignores proxies
+// of the environment: they would dial unguarded.
+func NewTransport(g *Guard) *Transport {
+	return &Transport{over: dialing(g.control(false)), clear: dialing(g.control(true))}
+}
+
+// A Transport is one over TLS and one in the clear: each has its own guard.
+type Transport struct{ over, clear *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "https" {
+		return t.over.RoundTrip(r)
+	}
+	return t.clear.RoundTrip(r)
+}
+
+// CloseIdleConnections closes connections that no call uses.
+func (t *Transport) CloseIdleConnections() {
+	t.over.CloseIdleConnections()
+	t.clear.CloseIdleConnections()
+}
+
+func dialing(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control}
+	return &http.Transport{
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    dialTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    4,
+		MaxConnsPerHost:        32,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: maxAnswerHead,
+	}
+}
