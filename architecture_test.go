@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"peers/system/*":                  {"protocol/datafolder", "peers/system", "peers/child"},
 	"peers/system/systemtest":         {"protocol", "peers/peer"},
 	"peers/agent":                     {"protocol", "protocol/collab", "peers/peer", "peers/outbox", "peers/attention", "peers/collab", "peers/agent/harness", "peers/agent/mailbox", "peers/agent/tools", "peers/agent/turns"},
-	"peers/agent/mailbox":             {"protocol", "peers/attention", "peers/outbox", "peers/store"},
+	"peers/agent/mailbox":             {"protocol", "peers/attention", "peers/outbox", "peers/store", "protocol/collab"},
 	"peers/agent/tools":               {"protocol", "protocol/collab", "peers/attention", "peers/collab", "peers/outbox", "peers/agent/harness", "peers/agent/mailbox"},
 	"peers/agent/turns":               {"protocol", "peers/attention", "peers/agent/harness", "peers/agent/mailbox", "peers/agent/tools"},
 	"peers/agent/harness":             {"peers/attention", "protocol"},

@@ -57,6 +57,7 @@ var reasonWords = map[string]string{
 	"invalid":               "what the agent asked for is not valid",
 	"key_reused":            "its key belongs to another message",
 	"must_not_respond":      "it is not for the agent to answer",
+	"not_decided":           "who tried may not decide this, or it is decided",
 	"no_conversation":       "it belongs to no conversation",
 	"not_for_people":        "the text held only thoughts, a tool call or a copy of the prompt",
 	"nothing_new":           "the agent has said exactly this before",

@@ -135,6 +135,14 @@ type ChatReply struct {
 	Visibility     string      `json:"visibility,omitempty"`
 	Directedness   string      `json:"directedness,omitempty"`
 	Claim          *ReplyClaim `json:"claim,omitempty"`
+	Buttons        []Button    `json:"buttons,omitempty"` // under the text; a chat without buttons shows the text alone
+	Edits          string      `json:"edits,omitempty"`   // idempotencyKey of the sender's message that this text replaces
+}
+
+// A Button is shown under a message. Pressing it says its value in the chat.
+type Button struct {
+	Text  string `json:"text"`
+	Value string `json:"value"` // at most 64 bytes
 }
 
 // A ReplyClaim shows that the replying agent holds the event.

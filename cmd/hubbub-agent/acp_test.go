@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,6 +127,39 @@ func (h *house) ask(text, want string) {
 	h.say("tg:42", text, "")
 	if got := h.reply(); got != want {
 		h.t.Errorf("%q is answered %q, want %q", text, got, want)
+	}
+}
+
+// TestAPersonDecidesWhatAProgramAsks: with --permission ask the person whose message it is
+// decides in the chat, and reading needs nobody; with --approve also what is permitted.
+func TestAPersonDecidesWhatAProgramAsks(t *testing.T) {
+	for name, c := range map[string]struct {
+		args           []string
+		word, want     string
+		asked, unasked string
+	}{
+		"allowed":   {[]string{"--permission", "ask"}, "yes", "once", "execute", "read"},
+		"denied":    {[]string{"--permission", "ask"}, "no", "no", "execute", "read"},
+		"sensitive": {[]string{"--permission", "everything", "--approve", "shell"}, "no", "no", "execute", "edit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &house{t: t, bus: bustest.Start(t, nil), data: t.TempDir(), args: c.args}
+			h.tg = h.bus.Join(t, "tg:bot", "tg:*")
+			h.start()
+			h.ask("permission "+c.unasked+" notes", "once")
+			h.say("tg:42", "permission "+c.asked+" rm", "")
+			if got := h.reply(); !strings.Contains(got, "lead asks to run shell") || !strings.Contains(got, "yes or no") {
+				t.Fatalf("asked %q", got)
+			}
+			h.say("tg:42", c.word, "")
+			verdict := map[string]string{"yes": "allowed by tg:77", "no": "denied by tg:77"}[c.word]
+			said := []string{h.reply(), h.reply()}
+			slices.Sort(said) // the outbox may be faster than the program
+			if !strings.Contains(said[0]+said[1], verdict) || !slices.Contains(said, c.want) {
+				t.Errorf("told %q; want %q and %q", said, verdict, c.want)
+			}
+			h.stop()
+		})
 	}
 }
 

@@ -34,6 +34,7 @@ type Agent struct {
 	turns   *turns.Runner
 	kit     *tools.Kit
 	broker  *broker
+	people  *approvals
 
 	ready   sync.Once
 	reports chan report
@@ -65,6 +66,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), begun: make(chan struct{}, 1), linked: make(chan struct{}, 1), called: make(chan struct{}, 1)}
 	a.peer = a.newPeer()
 	a.broker = newBroker(a)
+	a.people = newApprovals(a)
 	o := &a.opts
 	nature := natureOf(h)
 	settings := mailbox.Settings{
@@ -80,7 +82,7 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 	a.turns = turns.New(a.box, h, a.kit, a.broker, turns.Options{
 		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery, Budget: *o.Budget,
 		ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxTries: o.MaxTries, FirstRetry: o.FirstRetry,
-		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, Begun: a.noteBegun,
+		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, Begun: a.noteBegun, Approver: a.people.of,
 	})
 	a.handle()
 	return a
@@ -121,7 +123,7 @@ func (a *Agent) ToolsOf(chat string) harness.Tools { return a.kit.OfChat(protoco
 // Run connects, serves and runs turns until ctx ends (nil), or until the bus refuses
 // the agent or its harness can never work. It may be called once.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx)); err != nil {
+	if err := errors.Join(a.turns.Recover(ctx), a.broker.recall(ctx), a.box.InTx(ctx, (*mailbox.Tx).EndSession)); err != nil {
 		return fmt.Errorf("taking up what the last run left: %w", err)
 	}
 	if err := a.peer.Subscribe(ctx, protocol.Pattern(a.id)); err != nil {

@@ -96,10 +96,19 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 	mailbox.Complete(c, &d.Message)
 	e := entryOf(d, *c)
 	e.Chat = d.Message.From.Topic()
-	err := a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.TakeIn(e) })
-	if err != nil {
+	unshown := false
+	err := a.box.InTx(ctx, func(tx *mailbox.Tx) {
+		if unshown = tx.UnshownDecision(e); !unshown && !tx.HearVerdict(e, a.opts.AllowWords, a.opts.DenyWords) {
+			tx.TakeIn(e)
+		}
+	})
+	switch {
+	case err != nil:
 		return rejection(err)
+	case unshown: // held: its chat sends it again
+		return errors.New("the reaction is about a message that is not known yet; send it again later")
 	}
+	a.people.wake()
 	a.opts.crash("stored")
 	a.turns.Poke()
 	return nil

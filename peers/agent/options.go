@@ -30,6 +30,10 @@ type Options struct {
 	Budget        *attention.Budget // default attention.DefaultBudget
 	DeferFor      time.Duration     // before a deferred event comes back, doubling; default 15m
 
+	Approve    []string // patterns of the tools about which a person decides: "shell", "mcp:SERVER.TOOL"
+	AllowWords []string // that allow, as an answer to such a question; default yes, allow, approve
+	DenyWords  []string // that deny; default no, deny
+
 	SystemPrompt string           // the operator's text; the response rules are added
 	Workspace    string           // folder for harnesses that work in one
 	Redact       *redact.Redactor // takes secrets out of what the agent's tools give a model; none
@@ -67,6 +71,12 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.ComposeCap, 30*time.Second)
 	defaults.Positive(&d.Deadline, attention.DefaultDeadline)
 	defaults.Positive(&d.DeferFor, 15*time.Minute)
+	if len(d.AllowWords) == 0 {
+		d.AllowWords = []string{"yes", "allow", "approve"}
+	}
+	if len(d.DenyWords) == 0 {
+		d.DenyWords = []string{"no", "deny"}
+	}
 	defaults.Positive(&d.Parallel, 8)
 	defaults.Positive(&d.MaxOpen, 1000)
 	defaults.Positive(&d.MaxTries, 3)

@@ -23,6 +23,13 @@ func (a *Agent) receiveFact(ctx context.Context, d *peer.Delivery, fact *protoco
 	switch fact.Type {
 	case collab.EventWoken.Name:
 		return a.receiveWake(ctx, d, fact)
+	case collab.EventDecisionChanged.Name:
+		decided, err := collab.EventDecisionChanged.Read(fact)
+		if err != nil {
+			return peer.Reject("the decision cannot be read: " + err.Error())
+		}
+		defer a.people.wake()
+		return a.box.InTx(ctx, func(tx *mailbox.Tx) { tx.SettleDecision(decided) })
 	case collab.EventClaimOffered.Name:
 		claim, err := collab.EventClaimOffered.Read(fact)
 		if err != nil {

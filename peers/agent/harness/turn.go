@@ -2,6 +2,8 @@ package harness
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"strings"
 
 	"hubbub/peers/attention"
@@ -41,9 +43,21 @@ type Turn struct {
 	// ChatServer is this agent's own MCP server with the chat.* tools, for
 	// harnesses that drive another program (acp). Nil where it does not run.
 	ChatServer *MCPServer
+	// Approver asks a person before a sensitive tool runs. Nil where nobody can be asked.
+	Approver Approver
 	// MCP are further MCP servers for this turn: the operator's, and those of
 	// the chorus channel, headers exactly as given.
 	MCP []MCPServer
+}
+
+// An Approver has people decide whether tools may run.
+type Approver interface {
+	// Sensitive reports whether the configuration says that a person decides about a tool:
+	// "shell", or "mcp:SERVER.TOOL".
+	Sensitive(tool string) bool
+	// Approve waits until a person has decided about one call. Nil means that it may run
+	// now, once, and that this stands on record; the error says why not.
+	Approve(ctx context.Context, tool string, arguments json.RawMessage) error
 }
 
 // Memory names the conversation and thread for what a harness remembers from one

@@ -35,10 +35,12 @@ var (
 	schema6 string
 	//go:embed schema_7.sql
 	schema7 string
+	//go:embed schema_8.sql
+	schema8 string
 )
 
 // steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7}
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
 
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
@@ -187,6 +189,7 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 		`DELETE FROM receipts WHERE received_at < ?`,
 		`DELETE FROM claims WHERE expires_at < ?`,
 		`DELETE FROM questions WHERE asked_at < ?`,
+		`DELETE FROM decisions WHERE at < ? AND state NOT IN ('pending', 'allowed')`,
 	} {
 		tx.Exec(statement, before)
 	}

@@ -75,7 +75,7 @@ func ReservedKey(key string, e *Entry) bool {
 	}
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") ||
 		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
-		strings.HasPrefix(key, reasonHalted+":")
+		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey)
 }
 
 // BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle an

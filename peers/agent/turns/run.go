@@ -265,6 +265,9 @@ func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, ent
 		defer entered()
 		return r.noteAttempt(ctx, t, attempt)
 	}
+	if r.opts.Approver != nil {
+		j.shown.Approver = r.opts.Approver(t)
+	}
 	j.shown.System, j.shown.Contract = r.system(ctx, j)
 	if after != nil {
 		select {

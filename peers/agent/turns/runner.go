@@ -45,7 +45,8 @@ type Options struct {
 	Servers func(e *mailbox.Entry) ([]harness.MCPServer, error)
 	Fence   func() string
 
-	Begun func() // called when a turn has begun
+	Begun    func()                                 // called when a turn has begun
+	Approver func(t *mailbox.Turn) harness.Approver // has people decide for a turn
 }
 
 // A Runner runs the turns of one agent.

@@ -26,6 +26,9 @@ func (r *Runner) settle(ctx context.Context, id string, box *tools.Toolbox, outc
 	accepted := failure == nil && outcome.State == harness.Accepted
 	return r.box.InTx(ctx, func(tx *mailbox.Tx) {
 		t := tx.Turn(id)
+		if !errors.Is(failure, ErrStopping) {
+			tx.CancelDecisions(id, "its turn ended")
+		}
 		if accepted && (t == nil || t.State != mailbox.TurnRunning) { // it was stopped while the program took it
 			r.harness.Cancel(id, errWithdrawn.Error())
 		}

@@ -221,6 +221,7 @@ func TestPermissionsAreAnsweredByPolicy(t *testing.T) {
 			"read a file": "once", "execute rm -rf /": "no", "edit config": "no", "other something": "no",
 			"other mcp__hubbub__chat_send_message": "no", "other chat.send_message (hubbub MCP Server)": "no", // words of a title
 		},
+		acp.PermitAsking:     {"read a file": "once", "execute make": "no"}, // there is nobody to ask
 		acp.PermitEverything: {"execute make": "once"},
 		acp.PermitNothing:    {"read a file": "no"},
 	} {

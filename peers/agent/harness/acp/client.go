@@ -21,6 +21,8 @@ const (
 type collector struct {
 	report func(harness.Progress)
 	tools  map[string]bool // names of the chat tools, plain
+	people harness.Approver
+	ctx    context.Context //nolint:containedctx // of the turn, which a question to a person must not outlive
 
 	mu     sync.Mutex
 	pieces []string // texts between tool calls; the last one grows
@@ -124,7 +126,7 @@ func given[T any](member *T) (value T) {
 
 // handle takes what the program asks of us or tells. It was told that this side has
 // no files and no terminals, so everything else is refused.
-func (p *program) handle(_ context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
+func (p *program) handle(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
 	switch method {
 	case acpsdk.ClientMethodSessionUpdate:
 		var n acpsdk.SessionNotification
@@ -140,7 +142,7 @@ func (p *program) handle(_ context.Context, method string, params json.RawMessag
 		if refusal := read(params, &r); refusal != nil {
 			return nil, refusal
 		}
-		return acpsdk.RequestPermissionResponse{Outcome: p.permission(&r)}, nil
+		return acpsdk.RequestPermissionResponse{Outcome: p.permission(ctx, &r)}, nil
 	}
 	return nil, acpsdk.NewMethodNotFound(method)
 }

@@ -2,6 +2,8 @@ package acp
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +21,8 @@ const (
 	// PermitReading lets it read, search, think and fetch, and refuses to let
 	// it change, delete, move or run anything.
 	PermitReading Permission = "reading"
+	// PermitAsking lets it do that, and has a person decide about the rest.
+	PermitAsking Permission = "ask"
 	// PermitEverything lets it do anything, within the sandbox that it runs in.
 	PermitEverything Permission = "everything"
 	// PermitNothing refuses all but the chat tools.
@@ -28,17 +32,17 @@ const (
 // ParsePermission reads a permission.
 func ParsePermission(s string) (Permission, bool) {
 	p := Permission(s)
-	return p, p == PermitReading || p == PermitEverything || p == PermitNothing
+	return p, p == PermitReading || p == PermitAsking || p == PermitEverything || p == PermitNothing
 }
 
 // permission decides on a permission request by Options.Permission.
-func (p *program) permission(r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
+func (p *program) permission(ctx context.Context, r *acpsdk.RequestPermissionRequest) acpsdk.RequestPermissionOutcome {
 	turn := p.running(r.SessionId)
 	if turn == nil { // nothing to permit
 		return choose(nil, nil)
 	}
 	options, said := rejecting, "not permitted: "
-	if permits(p.h.opts.Permission, given(r.ToolCall.Kind), turn.asksForChatTool(p.name, r)) {
+	if p.allowed(ctx, turn, r) {
 		options, said = allowing, "permitted: "
 	} else {
 		turn.refuse()
@@ -48,9 +52,44 @@ func (p *program) permission(r *acpsdk.RequestPermissionRequest) acpsdk.RequestP
 	return choose(options, r.Options)
 }
 
+// allowed reports whether a request is permitted: unasked, or by a person.
+func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.RequestPermissionRequest) bool {
+	kind, chatTool := given(r.ToolCall.Kind), turn.asksForChatTool(p.name, r)
+	permitted := permits(p.h.opts.Permission, kind, chatTool)
+	if turn.people == nil || chatTool {
+		return permitted
+	}
+	tool := toolName(kind)
+	asks := turn.people.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
+	if !asks || p.h.opts.Permission == PermitNothing {
+		return permitted
+	}
+	asked, err := json.Marshal(map[string]any{"title": given(r.ToolCall.Title), "input": r.ToolCall.RawInput})
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(turn.ctx, func() { cancel(context.Cause(turn.ctx)) })()
+	if until, ok := turn.ctx.Deadline(); ok {
+		var done context.CancelFunc
+		ctx, done = context.WithDeadline(ctx, until)
+		defer done()
+	}
+	return turn.people.Approve(ctx, tool, asked) == nil
+}
+
+// toolName is how a configuration names a kind of tool.
+func toolName(kind acpsdk.ToolKind) string {
+	if kind == acpsdk.ToolKindExecute {
+		return "shell"
+	}
+	return cmp.Or(string(kind), string(acpsdk.ToolKindOther))
+}
+
 // permits decides on one request. It is pure.
 func permits(p Permission, kind acpsdk.ToolKind, chatTool bool) bool {
-	return p == PermitEverything || chatTool || p == PermitReading && slices.Contains(reading, kind)
+	return p == PermitEverything || chatTool || (p == PermitReading || p == PermitAsking) && slices.Contains(reading, kind)
 }
 
 // reading are the kinds of tools that change nothing.

@@ -241,7 +241,7 @@ func freeName(taken map[string]bool, name string) string {
 
 // prompt runs one turn in a session, and writes what came of it into the outcome.
 func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Turn, tools harness.Tools, outcome *harness.Outcome) error {
-	c := &collector{seen: map[acpsdk.ToolCallId]callWords{}, tools: map[string]bool{}, report: func(progress harness.Progress) {
+	c := &collector{seen: map[acpsdk.ToolCallId]callWords{}, tools: map[string]bool{}, people: t.Approver, ctx: ctx, report: func(progress harness.Progress) {
 		progress.TurnID = t.ID
 		p.h.Report(progress)
 	}}

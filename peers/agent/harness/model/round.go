@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -166,13 +167,27 @@ func (r *run) answer(ctx context.Context, calls []call) []callResult {
 				arguments = json.RawMessage("null")
 			}
 			r.tool(harness.ProgressToolCall, c, arguments)
-			result = r.tools.run(ctx, c)
+			result = r.approved(ctx, c)
 			raw, _ := json.Marshal(result) //nolint:errcheck // strings and valid JSON
 			r.tool(harness.ProgressToolResult, c, raw)
 		}
 		results = append(results, callResult{ID: c.ID, Text: resultText(result, resultBytes), IsError: result.IsError})
 	}
 	return results
+}
+
+// approved runs a tool, if it is sensitive once a person has allowed it.
+func (r *run) approved(ctx context.Context, c call) harness.Result {
+	name := r.tools.There(c.Name)
+	if server, tool, ok := strings.Cut(name, "__"); ok {
+		name = "mcp:" + server + "." + tool
+	}
+	if a := r.turn.Approver; a != nil && a.Sensitive(name) {
+		if err := a.Approve(ctx, name, json.RawMessage(c.Arguments)); err != nil {
+			return harness.Refused("A person decides about this tool: "+err.Error()+". Do not call it again for this.", nil)
+		}
+	}
+	return r.tools.run(ctx, c)
 }
 
 // tool reports a call, or its result.

@@ -1,0 +1,187 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+// sensitive ends a turn with what came of running a sensitive tool.
+func sensitive(ran *int) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+	return func(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+		if !t.Approver.Sensitive("shell") || t.Approver.Sensitive("read") || !t.Approver.Sensitive("mcp:deploy.run") {
+			return harness.Outcome{}, errors.New("the patterns do not fit")
+		}
+		if err := t.Approver.Approve(ctx, "shell", json.RawMessage(`{"command":"make","token":"ghp_0123456789abcdefghijABCDEFGHIJ012345"}`)); err != nil {
+			return harness.Outcome{State: harness.Finished, FinalText: err.Error()}, context.Cause(ctx)
+		}
+		*ran++
+		return harness.Outcome{State: harness.Finished, FinalText: "ran"}, nil
+	}
+}
+
+var approving = &agent.Options{Approve: []string{"shell", "mcp:deploy.*"}}
+
+// verdicts lists "state by scope" of the decisions on record.
+func (w *world) verdicts() (list []string) {
+	for _, r := range w.records {
+		if r.is("decision") {
+			list = append(list, fmt.Sprint(r["state"], " ", r["by"], " ", r["scope"]))
+		}
+	}
+	return list
+}
+
+// asked returns the newest question to a person in the chat.
+func (w *world) asked() (r protocol.ChatReply) {
+	w.t.Helper()
+	for _, one := range w.replies {
+		if len(one.Buttons) > 0 {
+			r = one
+		}
+	}
+	if r.Text == "" {
+		w.t.Fatalf("nothing was asked in the chat: %+v", w.replies)
+	}
+	return r
+}
+
+func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
+	ran := 0
+	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+		w.say(dm("1", "deploy"))
+		w.sleep(10 * time.Second)
+		question := w.asked()
+		if ran != 0 || !strings.Contains(question.Text, "shell") || strings.Contains(question.Text, "ghp_") {
+			t.Fatalf("ran %d times; asked %q", ran, question.Text)
+		}
+		w.say(by(dm("2", question.Buttons[0].Value), "66", "human"))
+		w.sleep(10 * time.Second)
+		if last := w.replies[len(w.replies)-1]; ran != 0 || !strings.Contains(last.Text, "tg:66 may not decide") {
+			t.Fatalf("a stranger's click: ran %d times, told %q", ran, last.Text)
+		}
+		w.say(dm("3", question.Buttons[0].Value))
+		w.say(dm("4", question.Buttons[0].Value))
+		w.sleep(10 * time.Second)
+		equal(t, "decisions", w.verdicts(), []string{"allowed tg:77 once"})
+		if ran != 1 {
+			t.Errorf("ran %d times", ran)
+		}
+		edited := 0
+		for _, r := range w.replies {
+			if r.Edits == question.IdempotencyKey && strings.Contains(r.Text, "allowed by tg:77") {
+				edited++
+			}
+		}
+		if edited != 1 {
+			t.Errorf("the message was edited %d times", edited)
+		}
+		w.say(dm("5", question.Buttons[1].Value)) // too late
+		w.say(dm("6", "dec_unknown:allow"))
+		w.sleep(10 * time.Second)
+		n := len(w.replies)
+		if !strings.Contains(w.replies[n-2].Text, "no longer open: allowed by tg:77") || !strings.Contains(w.replies[n-1].Text, "no such decision") {
+			t.Errorf("told %q and %q", w.replies[n-2].Text, w.replies[n-1].Text)
+		}
+	})
+}
+
+func TestAWordOrAReactionDecides(t *testing.T) {
+	for name, c := range map[string]struct {
+		say  func(w *world, shown string)
+		want string
+		ran  int
+	}{
+		"yes": {func(w *world, _ string) { w.say(dm("2", "Yes!")) }, "allowed tg:77 once", 1},
+		"no":  {func(w *world, _ string) { w.say(dm("2", "no")) }, "denied tg:77 <nil>", 0},
+		"thumb": {func(w *world, shown string) {
+			m := dm("2", "👍")
+			m.Event, m.Signal, m.ReplyTo = "reaction", "agree", &protocol.ReplyTo{SourceID: shown}
+			w.say(m)
+		}, "allowed tg:77 once", 1},
+		"thumb down": {func(w *world, shown string) {
+			m := dm("2", "👎")
+			m.Event, m.Signal, m.ReplyTo = "reaction", "declined", &protocol.ReplyTo{SourceID: shown}
+			w.say(m)
+		}, "denied tg:77 <nil>", 0},
+		"nobody": {func(w *world, _ string) { w.sleep(290 * time.Second) }, "expired default <nil>", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+				w.say(dm("1", "deploy"))
+				w.sleep(10 * time.Second)
+				w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{
+					Status: protocol.StatusDelivered, IdempotencyKey: w.asked().IdempotencyKey, SourceID: "shown",
+				})
+				c.say(w, "shown")
+				w.sleep(20 * time.Second)
+				equal(t, "decisions", w.verdicts(), []string{c.want})
+				if ran != c.ran {
+					t.Errorf("ran %d times", ran)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsAllowedForTheSessionEndsWithIt(t *testing.T) {
+	ran := 0
+	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+		w.say(dm("1", "deploy"))
+		w.sleep(10 * time.Second)
+		w.say(dm("2", w.asked().Buttons[2].Value))
+		w.sleep(10 * time.Second)
+		w.say(dm("3", "deploy again"))
+		w.sleep(10 * time.Second)
+		equal(t, "decisions", w.verdicts(), []string{"allowed tg:77 session", "allowed tg:77 session"})
+		w.stop()
+		w.start()
+		w.say(dm("4", "deploy once more"))
+		w.sleep(10 * time.Second)
+		if got := w.verdicts(); ran != 2 || len(got) != 3 || got[2] != "revoked agent:lead session" {
+			t.Errorf("ran %d times, %q", ran, got)
+		}
+	})
+}
+
+func TestADecisionOutlivesTheAgentAndEndsWithItsTurn(t *testing.T) {
+	ran, fail := 0, false
+	s := newStub(nil)
+	s.turn = func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if !fail {
+			return sensitive(&ran)(ctx, turn, tools)
+		}
+		died, cancel := context.WithCancelCause(ctx)
+		time.AfterFunc(time.Second, func() { cancel(errors.New("the program died")) }) // with its request
+		return harness.Outcome{}, errors.Join(turn.Approver.Approve(died, "shell", json.RawMessage(`{}`)), harness.ErrPermanent)
+	}
+	inWorld(t, s, approving, func(t *testing.T, w *world) {
+		w.say(dm("1", "deploy"))
+		w.sleep(10 * time.Second)
+		first := w.asked()
+		w.stop()
+		w.start()
+		w.sleep(10 * time.Second)
+		if again := w.asked(); again.IdempotencyKey != first.IdempotencyKey || ran != 0 {
+			t.Errorf("asked anew: %q, then %q", first.IdempotencyKey, again.IdempotencyKey)
+		}
+		w.say(dm("2", first.Buttons[0].Value))
+		w.sleep(10 * time.Second)
+		equal(t, "decisions", w.verdicts(), []string{"allowed tg:77 once"})
+		fail = true
+		w.say(dm("3", "deploy again"))
+		w.sleep(10 * time.Second)
+		if got := w.verdicts(); ran != 1 || len(got) < 2 || got[1] != "cancelled agent:lead <nil>" {
+			t.Errorf("ran %d times, %q", ran, got)
+		}
+	})
+}

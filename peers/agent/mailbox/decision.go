@@ -1,0 +1,283 @@
+package mailbox
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// The keys of what is said in a chat about a decision: the question, and what was decided.
+const (
+	decisionKey = "decision:"
+	decidedKey  = "decided:"
+)
+
+// A Verdict is what somebody said in a chat about a decision.
+type Verdict struct {
+	Verdict collab.Verdict       `json:"verdict,omitempty"`
+	Scope   collab.ApprovalScope `json:"scope,omitempty"`
+	By      string               `json:"by,omitempty"`
+}
+
+// A Decision is what a person decides for a turn.
+type Decision struct {
+	collab.Approval
+	TurnID string
+	Used   bool    // the call that it allowed has begun
+	Heard  Verdict // in the chat, and not decided yet
+}
+
+// A DecisionRecord is the agent_event that tells what became of a decision. One that says
+// allowed is queued before the tool runs.
+type DecisionRecord struct {
+	Event      string               `json:"event"` // "decision"
+	EventID    string               `json:"eventId"`
+	Agent      protocol.PeerID      `json:"agent"`
+	State      collab.ApprovalState `json:"state"`
+	DecisionID string               `json:"decisionId"`
+	By         string               `json:"by"`
+	Tool       string               `json:"tool"`
+	Scope      collab.ApprovalScope `json:"scope,omitempty"`
+	Digest     string               `json:"digest"` // of the call's arguments
+	Reason     string               `json:"reason,omitempty"`
+}
+
+func decisionColumns(d *Decision) []any {
+	return []any{&d.TurnID, &d.Used, jsonColumn{&d.Heard}, jsonColumn{&d.Approval}}
+}
+
+func (v *View) decisions(where string, args ...any) []Decision {
+	return store.All(v.Tx, decisionColumns, `SELECT turn_id, used, heard, record FROM decisions WHERE `+where, args...)
+}
+
+// Decision returns a decision, or nil.
+func (v *View) Decision(id string) *Decision {
+	if list := v.decisions(`id = ?`, id); len(list) > 0 {
+		return &list[0]
+	}
+	return nil
+}
+
+// AskDecision returns the decision that holds for one call of a turn: a standing one that
+// covers it, the one that the turn asked for before, or a new one, which it shows in the
+// chat of e. e may be nil.
+func (tx *Tx) AskDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision {
+	d := Decision{TurnID: t.ID, Approval: collab.Approval{
+		ID: "dec_" + ulid.Make().String(), ApprovalParams: p, AskedByID: tx.m.id.Name(), AskedByIdentity: tx.m.id,
+		CreatedAt: protocol.FormatTime(time.Now()), ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
+	}}
+	for _, old := range tx.decisions(`chat = ? AND tool = ? AND state = 'allowed' ORDER BY id DESC`, p.Chat, p.Tool) {
+		if old.Covers(&d.Approval) {
+			return &old
+		}
+	}
+	if same := tx.decisions(`turn_id = ? AND tool = ? AND digest = ? AND used = 0 AND state IN ('pending', 'allowed', 'denied') ORDER BY id`, t.ID, p.Tool, p.Digest); len(same) > 0 {
+		return &same[0]
+	}
+	tx.keep(&d)
+	if e != nil && !e.FromBroker() {
+		tx.Reply(e, SentNotice, decisionKey+d.ID, protocol.ChatReply{
+			Text: questionText(&d.Approval), Buttons: decisionButtons(&d.Approval), Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+		})
+	}
+	return &d
+}
+
+func (tx *Tx) keep(d *Decision) {
+	tx.Exec(`INSERT OR REPLACE INTO decisions (id, turn_id, chat, tool, digest, state, scope, used, heard, record, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, jsonColumn{d.Heard}, jsonColumn{d.Approval}, time.Now().UnixMicro())
+}
+
+// decisionText says what is asked, in a chat.
+func decisionText(a *collab.Approval) string {
+	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, attention.HeaderValue(a.Tool))
+	if a.Arguments != "" {
+		said += ":\n```\n" + strings.ReplaceAll(text.Clip(a.Arguments, 1500), "```", "'''") + "\n```"
+	}
+	return said + "\n"
+}
+
+// questionText asks for a decision in a chat, and says how to decide.
+func questionText(a *collab.Approval) string {
+	if len(a.MayDecide) == 0 {
+		return decisionText(a) + "No person of this chat asked for it: `hubbub decisions allow " + a.ID + "` lets it run."
+	}
+	return decisionText(a) + "May it? 👍 or 👎, or the answer yes or no, decides. Without one by " + a.ExpiresAt + ": " + string(a.Default) + "."
+}
+
+// decisionButtons are what may be decided, for a chat with buttons.
+func decisionButtons(a *collab.Approval) []protocol.Button {
+	if len(a.MayDecide) == 0 {
+		return nil
+	}
+	return []protocol.Button{
+		{Text: "Allow", Value: a.ID + ":allow:once"}, {Text: "Deny", Value: a.ID + ":deny"},
+		{Text: "Allow for this session", Value: a.ID + ":allow:session"}, {Text: "Always allow " + text.Clip(a.Tool, 30), Value: a.ID + ":allow:always"},
+	}
+}
+
+// SettleDecision takes the newest version of a decision: it stands on record, and the
+// message in the chat says what was decided and by whom.
+func (tx *Tx) SettleDecision(a collab.Approval) {
+	d := tx.Decision(a.ID)
+	if d == nil || d.State == a.State || !d.Open() {
+		return
+	}
+	d.Approval, d.Heard = a, Verdict{}
+	tx.keep(d)
+	e := tx.Entry(a.EventID)
+	tx.recordDecision(d, d.Digest, e, decisionKey+string(a.State)+":"+a.ID)
+	if e != nil && tx.SentAs(decisionKey+a.ID) != nil {
+		tx.Reply(e, SentNotice, decidedKey+string(a.State)+":"+a.ID, protocol.ChatReply{
+			Text: decisionText(&a) + "Decision: " + a.How() + ".", Edits: decisionKey + a.ID, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+		})
+	}
+}
+
+func (tx *Tx) recordDecision(d *Decision, digest string, e *Entry, key string) {
+	if e == nil {
+		e = &Entry{}
+	}
+	tx.Record(key, e, DecisionRecord{
+		Event: "decision", EventID: d.EventID, Agent: tx.m.id, State: d.State, DecisionID: d.ID, By: d.By, Tool: d.Tool,
+		Scope: d.Scope, Digest: digest, Reason: d.Reason,
+	})
+}
+
+// UseDecision marks that the call begins which a decision allows, and reports whether it
+// may. A call under a standing one gets a row of its own.
+func (tx *Tx) UseDecision(id, eventID, digest string) bool {
+	d := tx.Decision(id)
+	switch {
+	case d == nil || d.State != collab.ApprovalAllowed || d.Used && !d.Standing():
+		return false
+	case d.Used:
+		e := tx.Entry(eventID)
+		d.EventID = eventID
+		tx.recordDecision(d, digest, e, UniqueKey(decisionKey+"used", time.Now().UnixMicro()))
+		return tx.Err() == nil
+	}
+	d.Used = true
+	tx.keep(d)
+	return tx.Err() == nil
+}
+
+// CancelDecisions ends the decisions of a turn that nobody waits for any more.
+func (tx *Tx) CancelDecisions(turnID, reason string) {
+	for _, d := range tx.decisions(`turn_id = ? AND state = 'pending'`, turnID) {
+		a, err := d.Cancel(string(tx.m.id), reason, time.Now())
+		if err != nil {
+			continue
+		}
+		tx.SettleDecision(a)
+		tx.tellBroker(collab.DecisionCancel, "cancel:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: reason})
+	}
+}
+
+// EndSession revokes what was allowed until the agent stops.
+func (tx *Tx) EndSession() {
+	for _, d := range tx.decisions(`state = 'allowed' AND scope = 'session'`) {
+		if a, err := d.Revoke(string(tx.m.id), "the agent was started anew", time.Now()); err == nil {
+			tx.SettleDecision(a)
+			tx.tellBroker(collab.DecisionRevoke, "revoke:"+d.ID, collab.ApprovalDecideParams{ID: d.ID, Reason: a.Reason})
+		}
+	}
+}
+
+func (tx *Tx) tellBroker(m collab.Method[collab.ApprovalDecideParams, collab.ApprovalResult], key string, p collab.ApprovalDecideParams) {
+	if tx.m.opts.Broker.Known() {
+		tx.Enqueue(protocol.TopicBroker, decisionKey+key, m.Message(tx.m.id, p))
+	}
+}
+
+// HearVerdict takes an event of a chat that decides something, in place of TakeIn, and
+// reports whether it was one. yes and no are the words that decide.
+func (tx *Tx) HearVerdict(e *Entry, yes, no []string) bool {
+	c := &e.Content
+	if c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" {
+		return false
+	}
+	pending := tx.decisions(`chat = ? AND state = 'pending' ORDER BY id`, e.Chat)
+	d, said := tx.verdictOf(e, pending, yes, no)
+	switch {
+	case said.Verdict == "":
+		return false
+	case !receipt(tx, e):
+		return true
+	case d == nil:
+		tx.answerVerdict(e, "There is no such decision in this chat.")
+		return true
+	}
+	said.By = protocol.PeerID(e.Chat).Family() + ":" + c.Author.ID
+	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
+		tx.Refusal(e, d.EventID, "decision", "not_decided")
+		tx.answerVerdict(e, err.Error())
+		return true
+	}
+	if d.Heard.Verdict == "" && d.State == collab.ApprovalPending {
+		d.Heard = said
+		tx.keep(d)
+	}
+	return true
+}
+
+func (tx *Tx) answerVerdict(e *Entry, said string) {
+	key := decidedKey + "said:" + e.SourceID
+	reply := protocol.ChatReply{Text: said, IdempotencyKey: key, ThreadID: e.Content.Chat.ThreadID, Directedness: string(attention.DirectedAmbient)}
+	tx.Enqueue(e.Chat, key, tx.m.Caused(e, ReplyType(e.Chat), reply))
+}
+
+// verdictOf reads a verdict out of an event, and finds what it decides: a button names its
+// decision, an answer or a reaction the message that shows it, and a bare word in a direct
+// chat means the one that waits there.
+func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
+	c := &e.Content
+	if id, what, ok := strings.Cut(c.Text, ":"); ok && strings.HasPrefix(id, "dec_") && c.Event == protocol.EventMessage {
+		verdict, scope, _ := strings.Cut(what, ":")
+		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
+		if d = v.Decision(id); d != nil && d.Chat != string(e.Chat) {
+			d = nil
+		}
+		return d, said
+	}
+	word := strings.ToLower(strings.Trim(c.Text, " \n\t.!?,;"))
+	switch {
+	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalAgree), c.Event == protocol.EventMessage && slices.Contains(yes, word):
+		said.Verdict = collab.Allow
+	case c.Event == protocol.EventReaction && c.Signal == string(attention.SignalDeclined), c.Event == protocol.EventMessage && slices.Contains(no, word):
+		said.Verdict = collab.Deny
+	default:
+		return nil, Verdict{}
+	}
+	if c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
+		key := store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ?`, e.Chat, c.ReplyTo.SourceID)
+		if id, ok := strings.CutPrefix(key, decisionKey); ok {
+			return v.Decision(id), said
+		}
+		return nil, Verdict{} // about something else
+	}
+	if c.Event == protocol.EventMessage && c.Chat.Kind == string(attention.ConversationDM) && len(pending) == 1 {
+		return &pending[0], said
+	}
+	return nil, Verdict{}
+}
+
+// UnshownDecision reports whether a decision waits in a chat whose message may be the one that
+// a reaction names: its id is not known yet.
+func (v *View) UnshownDecision(e *Entry) bool {
+	if e.Content.Event != protocol.EventReaction || e.Content.ReplyTo == nil {
+		return false
+	}
+	known := store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND source_id = ?2) OR EXISTS (SELECT 1 FROM events WHERE chat = ?1 AND source_id = ?2)`, e.Chat, e.Content.ReplyTo.SourceID)
+	return !known && store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM decisions d JOIN sent s ON s.key = 'decision:' || d.id
+		WHERE d.chat = ? AND d.state = 'pending' AND s.source_id = '')`, e.Chat)
+}
