@@ -31,11 +31,15 @@ func running(t testing.TB, w *Writer) (stop func() error) {
 	return stop
 }
 
-// started runs a new writer until the test ends.
+// started runs a new writer until the test ends. A slow machine is waited for: what a stop
+// leaves to the end of its program would go on beside the rest of the test.
 func started(t testing.TB, opts *Options) (w *Writer, path string, stop func() error) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "data", "activity.db")
 	w = NewWriter(path, opts)
+	if opts == nil || opts.StopTimeout == 0 {
+		w.opts.StopTimeout = time.Minute
+	}
 	return w, path, running(t, w)
 }
 
