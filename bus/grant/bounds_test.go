@@ -1,6 +1,9 @@
 package grant_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"hubbub/bus/grant"
@@ -14,8 +17,41 @@ func TestBoundsOfAnIssuedCredentialLieWithinItsIssuers(t *testing.T) {
 	if got := asked.Within(issuer, usual); got != want {
 		t.Errorf("%+v; want %+v", got, want)
 	}
-	c := grant.Credential{Name: "x", SHA256: grant.Hash("x"), Bounds: grant.Bounds{Bytes: -1}}
-	if c.Check() == nil {
-		t.Error("a bound below 1 is said to be right")
+}
+
+// TestABoundLetsSomethingThrough: in what a request for a credential has, and in the file,
+// where 0 is no way to say that there is none.
+func TestABoundLetsSomethingThrough(t *testing.T) {
+	for bound, right := range map[grant.Bound]bool{-1: false, 0: true, 1: true} {
+		c := grant.Credential{Name: "x", SHA256: grant.Hash("x"), Bounds: grant.Bounds{Bytes: bound}}
+		if err := c.Check(); (err == nil) != right {
+			t.Errorf("%d: %v", bound, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), grant.FileName)
+	for _, key := range []string{"sessions", "subscriptions", "messages", "bytes", "log-bytes"} {
+		for value, right := range map[string]bool{"1": true, "7": true, "0": false, "-1": false, "'7'": false, "1.5": false} {
+			text := "[[credential]]\nname = 'x'\nsha256 = '" + grant.Hash("x") + "'\ncredential-" + key + " = " + value + "\n"
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f := grant.NewFile(path)
+			err := f.Reload()
+			if !right {
+				if err == nil || !strings.Contains(err.Error(), "must be a number of at least 1") {
+					t.Errorf("%s of %s: %v", key, value, err)
+				}
+				continue
+			}
+			c, ok := f.Lookup("x")
+			if err != nil || !ok {
+				t.Fatalf("%s of %s: %v", key, value, err)
+			}
+			b := c.Bounds
+			got := map[string]grant.Bound{"sessions": b.Sessions, "subscriptions": b.Subscriptions, "messages": b.Messages, "bytes": b.Bytes, "log-bytes": b.LogBytes}[key]
+			if want := map[string]grant.Bound{"1": 1, "7": 7}[value]; got != want {
+				t.Errorf("%s of %s is %d", key, value, got)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package grant_test
 
 import (
+	"encoding/base64"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,6 +29,11 @@ func TestWhatACredentialGrants(t *testing.T) {
 	} {
 		if c.MaySubscribe(p) != want {
 			t.Errorf("may subscribe to %s: %t; want %t", p, !want, want)
+		}
+	}
+	for id, want := range map[protocol.PeerID]bool{"tg:1": true, "cli:op": true, "agent:a": true, "news:1": true, "news:12": false, "cli:ops": false, "system:spawn": false} {
+		if c.MaySee(id) != want {
+			t.Errorf("may see %s: %t; want %t", id, !want, want)
 		}
 	}
 	none := grant.Credential{Name: "none", Identities: []string{"tg:1"}}
@@ -74,6 +80,13 @@ func TestOnlyNarrowerCredentialsMayBeIssued(t *testing.T) {
 	issuer.Issue = nil
 	if err := issuer.MayIssue(&good); err == nil || !strings.Contains(err.Error(), "may not issue") {
 		t.Errorf("an identity that may issue nothing: %v", err)
+	}
+}
+
+func TestATokenHas256Bits(t *testing.T) {
+	token := grant.NewToken()
+	if b, err := base64.RawURLEncoding.DecodeString(token); err != nil || len(b) != 32 || token == grant.NewToken() {
+		t.Errorf("%q: %v", token, err)
 	}
 }
 

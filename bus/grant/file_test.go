@@ -2,12 +2,16 @@ package grant_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"hubbub/bus/grant"
+	"hubbub/protocol"
 )
 
 var bridge = grant.Credential{Name: "tg", Identities: []string{"tg:*"}, Subscribe: []string{"tg:*"}, Publish: []string{"agent:*"}}
@@ -44,6 +48,11 @@ func TestPutGivesATokenThatExistsItsCredential(t *testing.T) {
 	if len(f.List()) != 1 {
 		t.Errorf("%d credentials", len(f.List()))
 	}
+	version = f.Version()
+	c.Publish = []string{"agent:one"}
+	if err := f.Put(c); err != nil || f.Version() != version+1 || !slices.Equal(f.List()[0].Publish, c.Publish) {
+		t.Errorf("the same token with other grants: %v, %v", err, f.List())
+	}
 	after, err := os.ReadFile(path)
 	if err != nil || string(after) == string(before) || strings.Contains(string(after), "another token") {
 		t.Errorf("the file is %s, %v", after, err)
@@ -51,6 +60,90 @@ func TestPutGivesATokenThatExistsItsCredential(t *testing.T) {
 	c.Identities = []string{"[bad"}
 	if err := f.Put(c); err == nil {
 		t.Error("a bad pattern was accepted")
+	}
+}
+
+func TestAPassOpensItsAddressOnly(t *testing.T) {
+	f := grant.NewFile(filepath.Join(t.TempDir(), grant.FileName))
+	token, err := f.Create(bridge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := bridge
+	other.Name = "other"
+	another, err := f.Create(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := protocol.NewPassOf(grant.Hash(token), "http://a")
+	foreign := protocol.NewPassOf(grant.Hash(another), "http://a")
+	name := protocol.PassName(pass)
+	for what, c := range map[string]struct {
+		pass, address string
+		want          string
+	}{
+		"as it is":                    {pass, "http://a", bridge.Name},
+		"of another credential":       {foreign, "http://a", other.Name},
+		"elsewhere":                   {pass, "http://b", ""},
+		"with the proof of another":   {name + foreign[len(name):], "http://a", ""},
+		"of a token that nobody has":  {protocol.NewPassOf(grant.Hash("nobody"), "http://a"), "http://a", ""},
+		"a token":                     {token, "http://a", ""},
+		"nothing":                     {"", "http://a", ""},
+		"its name, and nothing after": {name, "http://a", ""},
+	} {
+		got, ok := f.LookupPass(c.pass, c.address)
+		if ok != (c.want != "") || ok && got.Name != c.want {
+			t.Errorf("%s: %v, %t; want %q", what, got, ok, c.want)
+		}
+	}
+	if _, err := f.Revoke(bridge.Name, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := f.LookupPass(pass, "http://a"); ok {
+		t.Error("a revoked one opens still")
+	}
+}
+
+// TestManyProgramsChangeOneFile: each waits for the others, and none takes away what
+// another has written.
+func TestManyProgramsChangeOneFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), grant.FileName)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		f := grant.NewFile(path)
+		wg.Go(func() {
+			for k := range 4 {
+				if _, err := f.Create(grant.Credential{Name: fmt.Sprint(i, ".", k), Identities: []string{"cli:me"}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f := grant.NewFile(path)
+	if err := f.Reload(); err != nil || len(f.List()) != 32 {
+		t.Errorf("%d credentials, %v", len(f.List()), err)
+	}
+}
+
+// TestAFileThatIsTooLargeIsNotRead: not even to find out that it is no TOML.
+func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), grant.FileName)
+	for size, want := range map[int64]string{16 << 20: "NULL bytes", 16<<20 + 1: "larger than 16777216 bytes"} {
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
+			t.Fatal(err)
+		}
+		if err := grant.NewFile(path).Reload(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bytes: %v; want %q", size, err, want)
+		}
+	}
+}
+
+// TestAFileThatCannotBePlacedIsAnError has a name so long that its copy could have none.
+func TestAFileThatCannotBePlacedIsAnError(t *testing.T) {
+	f := grant.NewFile(filepath.Join(t.TempDir(), strings.Repeat("x", 250)))
+	if _, err := f.Create(bridge); err == nil || !strings.Contains(err.Error(), "writing the credentials file") || !f.Open() {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -82,6 +175,9 @@ func TestABrokenFileNeverOpensTheBus(t *testing.T) {
 	token, err := f.Create(bridge)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), "# Credentials of the bus: who may be whom, hear what and say where.\n") {
+		t.Errorf("the file is %.70s, %v", text, err)
 	}
 	for name, text := range map[string]string{
 		"no TOML":      "[[credential",

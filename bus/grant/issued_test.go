@@ -34,6 +34,16 @@ func TestAnIssuerFillsNoFile(t *testing.T) {
 		t.Error("another issuer may not issue any more")
 	}
 
+	list = []Credential{issuedBy("", "spawner")}
+	full := issuedBy("spawner", "full", "")
+	full.Subscribe[0] = strings.Repeat("x", maxIssuedBytes-full.size())
+	if err := roomFor(list, &full); err != nil {
+		t.Errorf("one of as many bytes as there may be: %v", err)
+	}
+	full.Subscribe[0] += "x"
+	if err := roomFor(list, &full); !errors.Is(err, ErrFull) {
+		t.Errorf("one byte more: %v", err)
+	}
 	wide := issuedBy("spawner", "wide", strings.Repeat("x", maxIssuedBytes/2))
 	list = []Credential{issuedBy("", "spawner"), wide}
 	if err := roomFor(list, &one); err != nil {
@@ -65,4 +75,24 @@ func TestTheFileIsNeverWrittenTooLarge(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Errorf("the file has changed: %v", err)
 	}
+	for over, right := range []bool{true, false} {
+		c := Credential{Name: "x", SHA256: strings.Repeat("x", maxFile-len(oneByteHash(t))+1+over)}
+		if err := write(path, []Credential{c}); (err == nil) != right {
+			t.Errorf("%d bytes too large: %v", over, err)
+		}
+	}
+}
+
+// oneByteHash returns the file of a credential whose hash is one byte long.
+func oneByteHash(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), FileName)
+	if err := write(path, []Credential{{Name: "x", SHA256: "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }

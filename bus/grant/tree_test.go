@@ -58,7 +58,10 @@ func TestTheTreeOfIssuers(t *testing.T) {
 	if err := f.RevokeAlone("a"); !errors.Is(err, grant.ErrUnknown) {
 		t.Errorf("again: %v", err)
 	}
-	if _, err := f.Revoke("root", nil); err != nil || shape(f) != "alone " {
+	if err := f.RevokeAlone("alone"); err != nil || shape(f) != "root >b >deep " {
+		t.Errorf("without the first of the file: %v, %s", err, shape(f))
+	}
+	if _, err := f.Revoke("root", nil); err != nil || shape(f) != "" {
 		t.Errorf("without root and what it issued: %v, %s", err, shape(f))
 	}
 }
@@ -79,6 +82,25 @@ func TestWhoIsRevokedIssuesNothing(t *testing.T) {
 		if _, err := f.Create(grant.Credential{Name: "alone", Identities: []string{"agent:x"}}); err != nil && !errors.Is(err, grant.ErrExists) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestWhatAnIssuerMayNotIsNotInTheFile: neither what lies outside its own, nor another one
+// when it has issued as much as it may.
+func TestWhatAnIssuerMayNotIsNotInTheFile(t *testing.T) {
+	f := issuing(t)
+	list := f.List()
+	root := &list[slices.IndexFunc(list, func(c grant.Credential) bool { return c.Name == "root" })]
+	before := shape(f)
+	if _, err := f.Issue(root, grant.Credential{Name: "wide", Identities: []string{"cli:me"}}); err == nil || !strings.Contains(err.Error(), "lies outside") {
+		t.Errorf("a wider one: %v", err)
+	}
+	many := slices.Repeat([]string{"agent:" + strings.Repeat("x", 94)}, 2<<20/104)
+	if _, err := f.Issue(root, grant.Credential{Name: "large", Identities: many}); !errors.Is(err, grant.ErrFull) {
+		t.Errorf("one past the bound: %v", err)
+	}
+	if shape(f) != before {
+		t.Errorf("the file has %s", shape(f))
 	}
 }
 
