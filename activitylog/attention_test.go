@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,20 +56,13 @@ func TestSealedFilesKnowTheirEvents(t *testing.T) {
 	s := attentionScript(t)
 	s.message(protocol.TypeTGMessage, "tg:1", "agent:a", `{"text":"no id of its own"}`, "agent:a")
 	live := opened(t, s.written(""))
-	w, path, stop := started(t, &Options{SegmentRows: 1})
-	for _, row := range s.w {
-		w.Append(row)
-		mustSync(t, w)
-	}
-	if err := stop(); err != nil {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	store(t, path, &Options{SegmentRows: 1}, slices.Collect(slices.Chunk(s.w, 3))...)
+	if err := (&keeper{path: path}).work(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	k := &keeper{path: path}
-	if err := k.work(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if sealed, err := segmentNumbers(path); err != nil || len(sealed) < 1 { // a slow machine makes few
-		t.Fatalf("%d sealed files, %v", len(sealed), err)
+	if n := len(sealed(t, path)); n != (len(s.w)+2)/3 {
+		t.Fatalf("%d sealed files", n)
 	}
 	found := 0
 	about := func(r *Reader, f AttentionFilter) (list []string) {
@@ -84,13 +78,13 @@ func TestSealedFilesKnowTheirEvents(t *testing.T) {
 		}
 		return list
 	}
-	sealed := opened(t, path)
+	now := opened(t, path)
 	for _, event := range []string{"e1", "e2", "e3", "e4", "e10", "e", "é", "msg_0001", s.w[len(s.w)-1].MessageID} {
 		for _, agent := range []string{"", "agent:a"} {
 			f := AttentionFilter{EventID: event, Agent: agent}
 			want := about(live, f)
 			found += len(want)
-			if diff := cmp.Diff(want, about(sealed, f)); diff != "" {
+			if diff := cmp.Diff(want, about(now, f)); diff != "" {
 				t.Errorf("%+v:\n%s", f, diff)
 			}
 		}

@@ -57,22 +57,55 @@ func plain(e *Entry) string {
 // segmented writes messages to a log of small segments, whose rows it returns.
 func segmented(t *testing.T, messages int, opts *Options) (path string, rows []Row) {
 	t.Helper()
-	w, path, stop := started(t, opts)
+	path = filepath.Join(t.TempDir(), "data", "activity.db")
+	var commits [][]Row
 	for i := range messages {
 		list := sent(i, time.Now())
 		rows = append(rows, list...)
-		for _, r := range list { // each row may be the last of its file
-			w.Append(r)
-			if i%3 == 0 {
-				mustSync(t, w)
-			}
+		if i%3 > 0 {
+			commits = append(commits, list)
+			continue
 		}
-		mustSync(t, w)
+		for _, r := range list { // each row may be the last of its file
+			commits = append(commits, []Row{r})
+		}
 	}
-	if err := stop(); err != nil {
+	store(t, path, opts, commits...)
+	return path, rows
+}
+
+// store writes commits to the log at path as a Writer does, but seals the live file as soon
+// as it is full: a Writer does when the disk lets it.
+func store(t *testing.T, path string, opts *Options, commits ...[]Row) {
+	t.Helper()
+	s, err := openDatabase(path, &NewWriter(path, opts).opts)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return path, rows
+	d := s.(*database)
+	for _, rows := range commits {
+		for len(rows) > 0 {
+			_, n, err := d.write(rows)
+			if err := errors.Join(err, d.sync()); err != nil {
+				t.Fatal(err)
+			}
+			rows = rows[n:]
+		}
+		if !d.full() {
+			continue
+		}
+		for !d.due() {
+			if err := d.awaitCheckpoint(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.rotate(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(d.close(), publishCheckpoint(path)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestSegmentsMeet: whatever file a row is in, it is read as it was appended, under the id
@@ -80,10 +113,10 @@ func segmented(t *testing.T, messages int, opts *Options) (path string, rows []R
 // message is in an older file.
 func TestSegmentsMeet(t *testing.T) {
 	path, rows := segmented(t, 40, &Options{SegmentRows: 7, Bus: "east"})
-	for messages := 160; len(sealed(t, path)) < 3; messages *= 4 { // a slow machine puts more into each file
-		path, rows = segmented(t, messages, &Options{SegmentRows: 7, Bus: "east"})
-	}
 	numbers := sealed(t, path)
+	if len(numbers) < 20 {
+		t.Fatalf("sealed are %v", numbers)
+	}
 	r := opened(t, path)
 	var got, backward []string
 	if err := r.Each(t.Context(), Filter{}, func(e *Entry) error {

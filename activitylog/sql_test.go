@@ -5,21 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestSQLReadsAllFilesAsOne: what SQLite says of the rows of every file, put together.
 func TestSQLReadsAllFilesAsOne(t *testing.T) {
-	w, path, stop := started(t, &Options{SegmentRows: 6, Bus: "east"})
-	var rows []Row
-	for i := 0; len(sealed(t, path)) < 11; i++ { // SQLite itself attaches ten
-		list := sent(i, time.Now())
-		rows = append(rows, list...)
-		w.Append(list...)
-		mustSync(t, w)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
+	path, rows := segmented(t, 40, &Options{SegmentRows: 6, Bus: "east"})
+	if files := len(sealed(t, path)); files < 11 { // SQLite itself attaches ten
+		t.Fatalf("%d sealed files", files)
 	}
 	r := opened(t, path)
 	all, _, err := r.After(t.Context(), Filter{}, nil, 10_000)

@@ -181,7 +181,10 @@ func TestAChecksumOfAnotherFileIsNotTaken(t *testing.T) {
 	if err := os.WriteFile(segmentPath(path, 1)+checksumSuffix, []byte("of another"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	goOn(t, path, 0, stepOptions(""))
+	store(t, path, &Options{SegmentRows: 1}, sent(1, epoch), sent(2, epoch))
+	if err := (&keeper{path: path}).work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	line, err := checksum(t.Context(), segmentPath(path, 1))
 	if got, _ := os.ReadFile(segmentPath(path, 1) + checksumSuffix); err != nil || string(got) != line {
 		t.Errorf("the checksum is %q; want %q, %v", got, line, err)
