@@ -60,9 +60,10 @@ type live struct {
 	run     run   // where it stands in the log
 	next    int64 // id of the next row
 	rows    int64
-	born    int64     // time of its first row
-	readied bool      // a checkpoint has prepared it to be sealed
-	asked   time.Time // when it could not be sealed
+	born    int64         // time of its first row
+	readied bool          // a checkpoint has prepared it to be sealed
+	asked   time.Time     // when it could not be sealed
+	wait    time.Duration // how long the next try waits for readers
 	summary summary
 	ledger
 }
@@ -429,6 +430,11 @@ func (d *database) due() bool {
 	return false
 }
 
+// readersTime is how much longer each try to seal a file waits for its readers than the one
+// before, up to busyTimeout: those whose transactions overlap leave no moment without one, and
+// each that begins while the file is complete is in nobody's way.
+const readersTime = 10 * time.Millisecond
+
 // full reports whether the live file has all the rows, bytes or time that it may.
 func (d *database) full() bool {
 	switch {
@@ -454,11 +460,11 @@ func (d *database) rotate() error {
 	if err := d.signAll(); err != nil && !isBusy(err) {
 		return errors.Join(err, d.conn.Close())
 	}
-	d.conn.SetBusyTimeout(0)
+	d.conn.SetBusyTimeout(d.wait)
 	wal, err := walCheckpoint(d.conn, "TRUNCATE")
 	d.conn.SetBusyTimeout(busyTimeout)
 	if isBusy(err) || err == nil && wal.busy {
-		d.readied, d.asked = false, time.Now()
+		d.readied, d.asked, d.wait = false, time.Now(), min(d.wait+readersTime, busyTimeout)
 		return errInUse
 	}
 	before := d.live

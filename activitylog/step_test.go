@@ -2,15 +2,20 @@ package activitylog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // killedStep, in the environment, makes the test binary a program that writes the log
@@ -239,4 +244,58 @@ func TestAFollowerMissesNothingAcrossFiles(t *testing.T) {
 			t.Fatalf("row %d of the follower is %s", i, plain(&e))
 		}
 	}
+}
+
+// TestReadersWithoutAPauseDoNotKeepAFileFromEnding has a reader whose transactions overlap,
+// so that there is no moment without one, while rows are written.
+func TestReadersWithoutAPauseDoNotKeepAFileFromEnding(t *testing.T) {
+	w, path, stop := started(t, &Options{SegmentRows: 12})
+	w.Append(numbered(0))
+	mustSync(t, w)
+	var readers sync.WaitGroup
+	ended := make(chan struct{})
+	readers.Go(func() {
+		conns := []*sqlite.Conn{readerOf(t, path), readerOf(t, path)}
+		for i := 0; ; i++ {
+			select {
+			case <-ended:
+				for _, c := range conns {
+					c.Close() //nolint:errcheck // only read
+				}
+				return
+			default:
+			}
+			c := conns[i%len(conns)]
+			if err := errors.Join(sqlitex.Execute(c, "ROLLBACK", nil), readSome(c)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for i := 1; len(sealed(t, path)) == 0; i++ {
+		w.Append(numbered(i))
+		mustSync(t, w)
+	}
+	close(ended)
+	readers.Wait()
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readerOf opens a log to read it, with a transaction that has begun.
+func readerOf(t *testing.T, path string) *sqlite.Conn {
+	t.Helper()
+	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err == nil {
+		err = readSome(c)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return c
+}
+
+func readSome(c *sqlite.Conn) error {
+	return errors.Join(sqlitex.Execute(c, "BEGIN", nil), sqlitex.Execute(c, "SELECT count(*) FROM event", nil))
 }

@@ -29,7 +29,7 @@ const (
 	TypePresence MessageType = "presence" // from the bus alone
 )
 
-// AllTypes lists every message type.
+// AllTypes lists every message type that a peer may send.
 var AllTypes = []MessageType{
 	TypeSpawnRequest, TypeSpawnResult, TypeRouteAssigned, TypeConfigure,
 	TypeTGMessage, TypeTGReply, TypeDeliveryStatus, TypeAgentEvent,

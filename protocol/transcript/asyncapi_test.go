@@ -53,7 +53,7 @@ func TestAsyncAPIIsWhole(t *testing.T) {
 		t.Errorf("operations: %s", diff)
 	}
 	var types []string
-	for _, ty := range protocol.AllTypes {
+	for _, ty := range append(slices.Clone(protocol.AllTypes), protocol.TypePresence) {
 		types = append(types, string(ty))
 	}
 	if diff := cmp.Diff(any(types), texts(at(doc, "components", "schemas", "MessageType")["enum"])); diff != "" {
@@ -130,7 +130,7 @@ var contents = map[string]any{
 	"AgentOnline":    &protocol.AgentOnline{Event: "online"}, "AttentionDecision": &protocol.AttentionDecision{Event: "attention_decision"},
 	"Disposition": &protocol.Disposition{Event: "disposition"}, "Refusal": &protocol.Refusal{Event: "refusal"}, "ToolCall": &protocol.ToolCall{Event: "tool", Arguments: json.RawMessage("{}")},
 	"CollabRequest": &protocol.CollabRequest{}, "CollabResult": &protocol.CollabResult{Error: &protocol.CollabError{Code: "conflict"}},
-	"CollabEvent": &protocol.CollabEvent{Type: "collab.x"},
+	"CollabEvent": &protocol.CollabEvent{Type: "collab.x"}, "Presence": &protocol.Presence{State: protocol.PresenceJoined},
 	"SendResult": &protocol.SendResult{
 		Accepted: true, Addressee: protocol.AddresseeOK,
 		Failures: []protocol.Failure{{Status: protocol.OutcomeTimeout}},

@@ -6,6 +6,7 @@
 //	-- a > --            frames that connection a sends, one a line
 //	-- a < --            frames that a must get next, one a line, in this order
 //	-- a <any --         the same, in any order
+//	-- a <among --       the same, and other frames may come before and between them
 //	-- a > binary --     the lines are sent as binary frames
 //	-- a connects --     dials a (a connection is dialled when first named, too)
 //	-- a ends --         a closes its connection

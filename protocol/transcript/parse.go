@@ -18,7 +18,7 @@ type Case struct {
 }
 
 type step struct {
-	verb   string // send, binary, expect, expectAny, connect, end, closed, silent
+	verb   string // send, binary, expect, expectAny, expectAmong, connect, end, closed, silent
 	conn   string
 	code   int
 	lines  []string
@@ -84,7 +84,7 @@ func parseStep(section txtar.File) (step, error) {
 	}
 	s.conn = words[0]
 	verbs := map[string]string{
-		">": "send", "> binary": "binary", "<": "expect", "<any": "expectAny",
+		">": "send", "> binary": "binary", "<": "expect", "<any": "expectAny", "<among": "expectAmong",
 		"connects": "connect", "ends": "end", "silent": "silent",
 	}
 	rest := strings.Join(words[1:], " ")

@@ -75,7 +75,9 @@ func (r *run) step(ctx context.Context, s step) error {
 	case "expect":
 		return r.expect(ctx, conn, s.lines)
 	case "expectAny":
-		return r.expectAny(ctx, conn, s.lines)
+		return r.expectAny(ctx, conn, s.lines, false)
+	case "expectAmong":
+		return r.expectAny(ctx, conn, s.lines, true)
 	case "end":
 		conn.Close()
 		delete(r.conns, s.conn)
@@ -112,7 +114,8 @@ func (r *run) expect(ctx context.Context, conn Conn, lines []string) error {
 	return nil
 }
 
-func (r *run) expectAny(ctx context.Context, conn Conn, lines []string) error {
+// expectAny expects frames in any order, and passes over others if those may come.
+func (r *run) expectAny(ctx context.Context, conn Conn, lines []string, others bool) error {
 	left := slices.Clone(lines)
 	for len(left) > 0 {
 		frame, err := next(ctx, conn)
@@ -130,10 +133,12 @@ func (r *run) expectAny(ctx context.Context, conn Conn, lines []string) error {
 			r.names = tried
 			return true
 		})
-		if i < 0 {
+		switch {
+		case i >= 0:
+			left = slices.Delete(left, i, i+1)
+		case !others:
 			return fmt.Errorf("got %s; want one of %q", text.Cut(string(frame), maxShown), left)
 		}
-		left = slices.Delete(left, i, i+1)
 	}
 	return nil
 }
