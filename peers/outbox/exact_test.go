@@ -1,0 +1,288 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+)
+
+// TestWhenAttemptsAreMade: to the second, where the outbox polls rarely and chance has no
+// part in it.
+func TestWhenAttemptsAreMade(t *testing.T) {
+	why := errors.New("why")
+	for name, c := range map[string]struct {
+		results []error
+		want    []float64
+	}{
+		"at once":                     {nil, []float64{0}},
+		"a backoff doubles":           {[]error{why, why, why, why}, []float64{0, 1, 3, 7, 15}},
+		"a delay that was named":      {[]error{outbox.Retry(7*time.Second, why)}, []float64{0, 7}},
+		"one beyond the longest":      {[]error{outbox.Retry(700*time.Second, why)}, []float64{0, 700}},
+		"none was named":              {[]error{outbox.Retry(0, why), outbox.Retry(-time.Second, why)}, []float64{0, 1, 3}},
+		"one that nobody asked for":   {[]error{outbox.Later(7*time.Second, why)}, []float64{0, 7}},
+		"the same beyond the longest": {[]error{outbox.Later(700*time.Second, why)}, []float64{0, 60}},
+		"none nobody asked for":       {[]error{outbox.Later(0, why), outbox.Later(-time.Second, why)}, []float64{0, 1, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tried := newTimes()
+				box := outbox.New(freshDB(t), func(_ context.Context, it outbox.Item) error {
+					tried.note()
+					if it.Attempt <= len(c.results) {
+						return c.results[it.Attempt-1]
+					}
+					return nil
+				}, &outbox.Options{Poll: 6 * time.Hour, Jitter: func() float64 { return 0 }})
+				run(t, box)
+				synctest.Wait()
+				enqueue(t, box, "tg:1", "a") // it wakes the outbox
+				time.Sleep(20 * time.Minute)
+				if got := tried.all(); !slices.Equal(got, c.want) {
+					t.Errorf("attempts at %v; want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestWhenAnOutcomeIsStoredAgain: as an attempt is made again, and who is told is told once.
+func TestWhenAnOutcomeIsStoredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tried, told := newTimes(), newTimes()
+		var works atomic.Bool
+		box := outbox.New(freshDB(t), func(_ context.Context, it outbox.Item) error {
+			if it.Attempt == 1 {
+				return errors.New("not yet") // no outcome
+			}
+			return nil
+		}, &outbox.Options{
+			Poll: time.Hour, Jitter: func() float64 { return 0 },
+			OnSettled: func(tx *store.Tx, it outbox.Item, _ outbox.State, _ error) {
+				if tried.note(); !works.Load() {
+					tx.Fail(errors.New("disk full"))
+				}
+				if it.State != outbox.StateSent || it.SettledAt.IsZero() || it.Error != "" {
+					t.Errorf("told of %+v", it)
+				}
+			},
+			AfterSettled: func(outbox.Item, outbox.State, error) { told.note() },
+		})
+		enqueue(t, box, "tg:1", "a")
+		run(t, box)
+		time.Sleep(10 * time.Second)
+		works.Store(true)
+		time.Sleep(10 * time.Second)
+		if got := tried.all(); !slices.Equal(got, []float64{1, 2, 4, 8, 16}) {
+			t.Errorf("tried at %v", got)
+		}
+		if got := told.all(); !slices.Equal(got, []float64{16}) {
+			t.Errorf("told at %v", got)
+		}
+	})
+}
+
+// TestWhatAnOperatorAsksForIsDoneAtOnce in a process that runs the outbox itself.
+func TestWhatAnOperatorAsksForIsDoneAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tried := newTimes()
+		box := outbox.New(freshDB(t), func(_ context.Context, it outbox.Item) error {
+			tried.note()
+			if it.Key == "told" {
+				return outbox.Retry(time.Hour, errors.New("told to wait"))
+			}
+			return nil
+		}, &outbox.Options{Poll: 6 * time.Hour})
+		enqueue(t, box, "tg:1", "told", "behind")
+		run(t, box)
+		time.Sleep(5 * time.Second)
+		items, err := box.List(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := box.Retry(t.Context(), items[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if err := box.Drop(t.Context(), items[0].ID); err != nil { // what it held up follows
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if got := tried.all(); !slices.Equal(got, []float64{0, 5, 10}) {
+			t.Errorf("attempts at %v", got)
+		}
+	})
+}
+
+func TestWhatAnItemThatWasNeverSentSaysOfIt(t *testing.T) {
+	for _, attempted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			db := freshDB(t)
+			enqueue(t, outbox.New(db, nil, nil), "tg:1", "a")
+			if attempted {
+				if _, err := db.Exec("UPDATE outbox SET error = 'nobody there'"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(24*time.Hour + 400*time.Millisecond)
+			run(t, outbox.New(db, func(context.Context, outbox.Item) error { t.Error("sent too late"); return nil }, nil))
+			time.Sleep(time.Second)
+			want := "given up 24h0m0s after it was queued: " + map[bool]string{false: "it was never attempted", true: "nobody there"}[attempted]
+			if it := only(t, outbox.New(db, nil, nil)); it.State != outbox.StateDead || it.Error != want {
+				t.Errorf("%s: %q; want %q", it.State, it.Error, want)
+			}
+		})
+	}
+}
+
+func TestErrorsOfAttemptsSayWhatTheyWrap(t *testing.T) {
+	why := errors.New("why")
+	for _, err := range []error{outbox.Retry(time.Second, why), outbox.Later(0, why), outbox.Permanent(why), outbox.Drop(why), outbox.Unknown(why)} {
+		if !errors.Is(err, why) || err.Error() != "why" {
+			t.Errorf("%T is %q, and wraps %v", err, err, errors.Unwrap(err))
+		}
+	}
+	if got := outbox.Permanent(nil).Error(); got != "" {
+		t.Errorf("of no error it says %q", got)
+	}
+}
+
+// TestAStoredErrorIsCut to its first KiB.
+func TestAStoredErrorIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := strings.Repeat("x", 3000)
+		box := outbox.New(freshDB(t), func(context.Context, outbox.Item) error { return outbox.Permanent(errors.New(long)) }, nil)
+		enqueue(t, box, "tg:1", "a")
+		run(t, box)
+		time.Sleep(time.Second)
+		if it := only(t, box); it.Error != long[:1024] {
+			t.Errorf("%d bytes are stored", len(it.Error))
+		}
+	})
+}
+
+func TestTheLargestItemIsTaken(t *testing.T) {
+	long := strings.Repeat("x", 513)
+	for name, c := range map[string]struct {
+		destination, key string
+		body             int
+		right            bool
+	}{
+		"the longest names": {long[:512], long[:512], 8, true}, "a longer destination": {long, "k", 8, false},
+		"a longer key": {"d", long, 8, false}, "a larger body": {"d", "k", 9, false},
+	} {
+		box := outbox.New(freshDB(t), nil, &outbox.Options{MaxBody: 8})
+		fresh, err := box.Enqueue(t.Context(), c.destination, c.key, make([]byte, c.body))
+		if fresh != c.right || c.right != (err == nil) || !c.right && !errors.Is(err, outbox.ErrTooLarge) {
+			t.Errorf("%s: %v, %v", name, fresh, err)
+		}
+	}
+}
+
+// many fills a queue with so many items of one destination, by SQL, which is quicker.
+func many(t *testing.T, n int, state outbox.State) *outbox.Outbox {
+	t.Helper()
+	db := freshDB(t)
+	if _, err := db.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO outbox (queue, destination, key, body, state, enqueued_at, not_before, expires_at, settled_at)
+		SELECT '', 'tg:1', 'k' || i, x'', ?, 0, 0, 0, 0 FROM n`, n, string(state)); err != nil {
+		t.Fatal(err)
+	}
+	return outbox.New(db, nil, nil)
+}
+
+func TestAListIsBoundedUnlessAllIsAskedFor(t *testing.T) {
+	box := many(t, 1001, outbox.StateDead)
+	for name, c := range map[string]struct {
+		filter *outbox.Filter
+		n      int
+		first  int64
+	}{
+		"no filter": {nil, 1000, 1}, "an empty one": {&outbox.Filter{}, 1000, 1}, "one": {&outbox.Filter{Limit: 1}, 1, 1},
+		"all": {&outbox.Filter{Limit: -1}, 1001, 1}, "behind one": {&outbox.Filter{After: 400}, 601, 401},
+		"of a destination": {&outbox.Filter{Destination: "tg:1"}, 1000, 1}, "of another": {&outbox.Filter{Destination: "tg:2"}, 0, 0},
+		"in another state": {&outbox.Filter{States: []outbox.State{outbox.StateSent}}, 0, 0},
+	} {
+		items, err := box.List(t.Context(), c.filter)
+		if err != nil || len(items) != c.n || c.n > 0 && items[0].ID != c.first {
+			t.Errorf("%s: %d items, %v", name, len(items), err)
+		}
+	}
+}
+
+func TestPruneForgetsAllThatIsOld(t *testing.T) {
+	for state, n := range map[outbox.State]int{
+		outbox.StateSent: 1200, outbox.StateDropped: 1000, outbox.StateDead: 501, outbox.StateUnknown: 500, outbox.StatePending: 3,
+	} {
+		want := n
+		if state == outbox.StatePending {
+			want = 0
+		}
+		box := many(t, n, state)
+		if forgot, err := box.Prune(t.Context()); err != nil || forgot != want {
+			t.Errorf("forgot %d of %d that are %s, %v", forgot, n, state, err)
+		}
+		if left, err := box.List(t.Context(), &outbox.Filter{Limit: -1}); err != nil || len(left) != n-want {
+			t.Errorf("%d of %d that were %s are left, %v", len(left), n, state, err)
+		}
+	}
+}
+
+func TestTheQueuesOfADatabase(t *testing.T) {
+	db := freshDB(t)
+	for _, name := range []string{"telegram", "bus", "telegram"} {
+		box := outbox.New(db, nil, &outbox.Options{Name: name})
+		if _, err := box.Enqueue(t.Context(), "tg:1", "a", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx := store.On(t.Context(), db)
+	if got := outbox.Queues(tx); tx.Err() != nil || !slices.Equal(got, []string{"bus", "telegram"}) {
+		t.Errorf("%q, %v", got, tx.Err())
+	}
+	if _, err := db.Exec("ALTER TABLE outbox RENAME TO away"); err != nil {
+		t.Fatal(err)
+	}
+	if got := outbox.Queues(tx); tx.Err() != nil || len(got) != 0 {
+		t.Errorf("without an outbox: %q, %v", got, tx.Err())
+	}
+}
+
+// TestAnOutboxRunsAgain once its Run has ended, and looks for what is old every hour.
+func TestAnOutboxRunsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := freshDB(t)
+		box := outbox.New(db, func(context.Context, outbox.Item) error { return nil }, &outbox.Options{Poll: 10 * time.Minute})
+		for i := range 2 {
+			enqueue(t, box, "tg:1", fmt.Sprint("k", i))
+			stop := run(t, box)
+			time.Sleep(time.Second)
+			stop()
+		}
+		if n, err := count(t.Context(), db, box, "*", outbox.StateSent); err != nil || n != 2 {
+			t.Errorf("%d are sent, %v", n, err)
+		}
+		run(t, box)
+		time.Sleep(time.Second)
+		if _, err := db.Exec("UPDATE outbox SET settled_at = 1"); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			after time.Duration
+			want  int
+		}{{59 * time.Minute, 2}, {time.Minute, 0}} {
+			time.Sleep(c.after)
+			if n, err := count(t.Context(), db, box, "*"); err != nil || n != c.want {
+				t.Errorf("%d are known, %v; want %d", n, err, c.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,213 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+
+	"github.com/rs/zerolog"
+)
+
+// lines counts the lines of a log.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+func (l *lines) log() *zerolog.Logger {
+	log := zerolog.New(l)
+	return &log
+}
+
+// times records when something happened, in seconds since it was made.
+type times struct {
+	mu    sync.Mutex
+	begun time.Time
+	list  []float64
+}
+
+func newTimes() *times { return &times{begun: time.Now()} }
+
+func (t *times) note() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.list = append(t.list, time.Since(t.begun).Seconds())
+}
+
+func (t *times) all() []float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]float64(nil), t.list...)
+}
+
+// TestEveryFaultOfTheDatabaseIsToldAndPasses: each step that needs the database tells of a
+// fault once a second, however rarely the outbox polls, and goes on a second after it has
+// passed.
+func TestEveryFaultOfTheDatabaseIsToldAndPasses(t *testing.T) {
+	for name, c := range map[string]struct{ breaks, mends string }{
+		"looking for what was interrupted": {"ALTER TABLE outbox RENAME TO away", "ALTER TABLE away RENAME TO outbox"},
+		"the query for what is due":        {"ALTER TABLE outbox RENAME COLUMN paced TO away", "ALTER TABLE outbox RENAME COLUMN away TO paced"},
+		"marking": {"CREATE TRIGGER broken BEFORE UPDATE ON outbox WHEN new.state = 'sending' BEGIN SELECT RAISE(ABORT, 'broken'); END",
+			"DROP TRIGGER broken"},
+		"what was interrupted": {"CREATE TRIGGER broken BEFORE UPDATE ON outbox WHEN new.state = 'pending' BEGIN SELECT RAISE(ABORT, 'broken'); END",
+			"DROP TRIGGER broken"},
+		"forgetting": {"CREATE TRIGGER broken BEFORE DELETE ON outbox BEGIN SELECT RAISE(ABORT, 'broken'); END", "DROP TRIGGER broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := freshDB(t)
+				var told lines
+				sent := newTimes()
+				box := outbox.New(db, func(_ context.Context, it outbox.Item) error {
+					sent.note()
+					return nil
+				}, &outbox.Options{Poll: time.Hour, Log: told.log()})
+				exec := func(statement string) {
+					t.Helper()
+					if _, err := db.Exec(statement); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := outbox.New(db, nil, nil) // it wakes nobody
+				enqueue(t, before, "tg:1", "a")
+				enqueue(t, before, "tg:2", "cut")
+				enqueue(t, before, "tg:3", "old")
+				exec("UPDATE outbox SET state = 'sending' WHERE key = 'cut'")
+				exec("UPDATE outbox SET state = 'sent', settled_at = 1 WHERE key = 'old'")
+				exec(c.breaks)
+				stop := run(t, box)
+				time.Sleep(10*time.Second + time.Millisecond)
+				// Forgetting comes last, and is tried again an hour later.
+				want, wantSent := 11, 0
+				if name == "forgetting" {
+					want, wantSent = 1, 2
+				}
+				if n := told.count("outbox database not usable"); n != want || len(sent.all()) != wantSent {
+					t.Errorf("told %d times in ten seconds, sent %v", n, sent.all())
+				}
+				exec(c.mends)
+				time.Sleep(time.Second)
+				if at := sent.all(); len(at) != 2 {
+					t.Errorf("sent at %v; want both, a second after the fault has passed", at)
+				}
+				stop()
+				if n := told.count("outbox database not usable"); n != want {
+					t.Errorf("the end was told as a fault: %d", n)
+				}
+			})
+		})
+	}
+}
+
+// TestAFaultThatComesLaterIsToldAndPasses: as one that was there at the start does.
+func TestAFaultThatComesLaterIsToldAndPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := freshDB(t)
+		var told lines
+		box := outbox.New(db, func(context.Context, outbox.Item) error { return nil }, &outbox.Options{Poll: time.Hour, Log: told.log()})
+		run(t, box)
+		time.Sleep(time.Second)
+		enqueue(t, outbox.New(db, nil, nil), "tg:1", "a") // another process: nobody wakes this one
+		for _, statement := range []string{"ALTER TABLE outbox RENAME TO away", "ALTER TABLE away RENAME TO outbox"} {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+			box.Wake()
+			time.Sleep(5*time.Second + time.Millisecond)
+		}
+		if n := told.count("looking for due items"); n != 6 {
+			t.Errorf("told %d times; want 6", n)
+		}
+		if it := only(t, box); it.State != outbox.StateSent {
+			t.Errorf("it is %s", it.State)
+		}
+	})
+}
+
+// TestAnItemThatAnotherHasTakenIsNotSettled: two processes run one queue, which nobody
+// should do.
+func TestAnItemThatAnotherHasTakenIsNotSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := freshDB(t)
+		var told lines
+		settled := 0
+		box := outbox.New(db, func(context.Context, outbox.Item) error {
+			_, err := db.Exec("UPDATE outbox SET state = 'dead', settled_at = ?", time.Now().UnixMicro())
+			return err
+		}, &outbox.Options{
+			Log: told.log(), Jitter: func() float64 { return 0 },
+			OnSettled:    func(*store.Tx, outbox.Item, outbox.State, error) { settled++ },
+			AfterSettled: func(outbox.Item, outbox.State, error) { settled++ },
+		})
+		enqueue(t, box, "tg:1", "a")
+		stop := run(t, box)
+		time.Sleep(4 * time.Second) // tries at 0, 1 and 3 s
+		stop()
+		if n := told.count("changed under the outbox"); n != 4 || settled != 0 { // and at 7 s, before its grace is over
+			t.Errorf("told %d times, settled %d times", n, settled)
+		}
+		if it := only(t, box); it.State != outbox.StateDead || string(it.Body) != "a" {
+			t.Errorf("%+v", it)
+		}
+	})
+}
+
+// TestAnItemWhoseCommitFailsIsNoNews: nor is it stored.
+func TestAnItemWhoseCommitFailsIsNoNews(t *testing.T) {
+	db := freshDB(t)
+	box := outbox.New(db, nil, nil)
+	for _, statement := range []string{
+		"CREATE TABLE parent (id INTEGER PRIMARY KEY)",
+		"CREATE TABLE child (parent INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
+		"CREATE TRIGGER orphan AFTER INSERT ON outbox BEGIN INSERT INTO child VALUES (99); END",
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fresh, err := box.Enqueue(t.Context(), "tg:1", "a", nil); fresh || err == nil || !strings.Contains(err.Error(), "committing") {
+		t.Errorf("fresh = %v, %v", fresh, err)
+	}
+	if items, err := box.List(t.Context(), nil); err != nil || len(items) != 0 {
+		t.Errorf("%+v, %v", items, err)
+	}
+}
+
+// TestAPutThatFailsIsThatOfItsTransaction, but a refusal is not.
+func TestAPutThatFailsIsThatOfItsTransaction(t *testing.T) {
+	db := freshDB(t)
+	box := outbox.New(db, nil, &outbox.Options{MaxBody: 1})
+	err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+		if fresh, err := box.Put(tx, "tg:1", "large", []byte("xx")); fresh || !errors.Is(err, outbox.ErrTooLarge) || tx.Err() != nil {
+			t.Errorf("too large: %v, %v, of the transaction: %v", fresh, err, tx.Err())
+		}
+		why := errors.New("why")
+		tx.Fail(why)
+		if fresh, err := box.Put(tx, "tg:1", "a", nil); fresh || !errors.Is(err, why) {
+			t.Errorf("in a failed transaction: %v, %v", fresh, err)
+		}
+	})
+	if err == nil {
+		t.Error("it was committed")
+	}
+}
