@@ -50,20 +50,27 @@ func withChorus(cmd *cobra.Command, do func(ctx context.Context, store *chorus.S
 
 func newChorusAdd() *cobra.Command {
 	var file string
+	var replace bool
 	var settings chorus.AgentSettings
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Put an HTTP agent on the bus as agent:NAME",
 		Long: "Puts an HTTP agent on the bus as agent:NAME. Its connection string is a secret, so it comes from a file;\n" +
-			"- is standard input.",
-		Example: "  hubbub chorus add weather --connection-string-file weather.txt",
-		Args:    cobra.ExactArgs(1),
+			"- is standard input. With --replace it takes the place of the one that agent:NAME has, which goes on as it is.",
+		Example: "  hubbub chorus add weather --connection-string-file weather.txt\n" +
+			"  hubbub chorus add weather --replace --connection-string-file rotated.txt",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := chorus.CheckAgentName(args[0]); err != nil {
 				return program.Usage("%s", err)
 			}
 			if file == "" {
 				return program.Usage("give the file that holds the connection string with --connection-string-file")
+			}
+			for _, other := range []string{"role", "stream", "knocks", "mcp-list"} {
+				if replace && cmd.Flags().Changed(other) {
+					return program.Usage("--replace changes the connection string alone: leave out --%s", other)
+				}
 			}
 			env := program.From(cmd)
 			if file == "-" {
@@ -75,28 +82,42 @@ func newChorusAdd() *cobra.Command {
 			}
 			name := chorus.AgentName(args[0])
 			return withChorus(cmd, func(ctx context.Context, store *chorus.Store) error {
-				err := store.AddAgent(ctx, name, connection, settings)
-				if errors.Is(err, chorus.ErrExists) {
-					return fmt.Errorf("%w; to change it, first run: hubbub chorus remove %s", err, name)
-				}
+				err := addAgent(ctx, store, name, connection, settings, replace)
 				if err != nil {
 					return err
 				}
 				if err := outside.New(nil).CheckURL(connection); err != nil { // only the gateway knows what it allows
 					fmt.Fprintf(cmd.ErrOrStderr(), "the gateway may refuse to post to %s: %s\n", name.ID(), err)
 				}
-				return printLine(cmd, map[string]string{"name": string(name), "peer": string(name.ID())},
-					"%s is on the bus as soon as the gateway runs", name.ID())
+				what := map[bool]string{false: "is on the bus as soon as the gateway runs", true: "is reached by this connection string from now on"}[replace]
+				return printLine(cmd, map[string]string{"name": string(name), "peer": string(name.ID())}, "%s %s", name.ID(), what)
 			})
 		},
 	}
 	fs := cmd.Flags()
+	fs.BoolVar(&replace, "replace", false, "give an agent that is there this connection string, and change nothing else")
 	fs.StringVar(&file, "connection-string-file", "", "file with the connection string; - for standard input")
 	fs.StringArrayVar(&settings.Roles, "role", nil, "role that mentions such as @backend-agents name (repeatable)")
 	fs.StringArrayVar(&settings.Streams, "stream", nil, "stream that the agent owns (repeatable)")
 	fs.BoolVar(&settings.Knocks, "knocks", false, "also tell it, without their content, of events that it may answer, such as mentions of its role")
 	fs.BoolVar(&settings.MCPList, "mcp-list", false, "send \"mcp\" as a list, for agents that expect one")
 	return cmd
+}
+
+// addAgent adds an agent, or gives the one that is there another connection string.
+func addAgent(ctx context.Context, s *chorus.Store, name chorus.AgentName, connection string, settings chorus.AgentSettings, replace bool) error {
+	if replace {
+		err := s.ReplaceConnection(ctx, name, connection)
+		if errors.Is(err, chorus.ErrNotFound) {
+			return fmt.Errorf("%w; to add it, leave out --replace", err)
+		}
+		return err
+	}
+	err := s.AddAgent(ctx, name, connection, settings)
+	if errors.Is(err, chorus.ErrExists) {
+		return fmt.Errorf("%w; for another connection string add --replace; for other settings first run: hubbub chorus remove %s", err, name)
+	}
+	return err
 }
 
 func newChorusAssign() *cobra.Command {

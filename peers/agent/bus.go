@@ -181,6 +181,9 @@ func (a *Agent) send(ctx context.Context, item outbox.Item) error {
 	return err
 }
 
+// channelServer is the name under which a harness gets the tools of a Chorus channel.
+const channelServer = "channel"
+
 // servers returns the MCP servers of a turn: the operator's, and that of the chorus
 // gateway for a message that came through it. Its address is what the message says, so
 // it gets a pass for itself, and not the token.
@@ -201,7 +204,7 @@ func (a *Agent) servers(e *mailbox.Entry) ([]harness.MCPServer, error) {
 			return nil, fmt.Errorf("reading the token for the chorus gateway: %w", err)
 		}
 	}
-	server := harness.MCPServer{Name: "channel", URL: proxy.URL, Headers: map[string]string{}}
+	server := harness.MCPServer{Name: channelServer, URL: proxy.URL, Headers: map[string]string{}}
 	if token != "" {
 		server.Headers["Authorization"] = peer.Bearer(protocol.NewPass(token, proxy.URL))
 	}

@@ -88,10 +88,19 @@ func TestOutputObeysPolicy(t *testing.T) {
 		w.sleep(3 * time.Second)
 		turn = w.stub.seen()[1].ID
 		refused(harness.Output{TurnID: turn, Key: "4", Text: "of before", Stale: true}, "cancelled")
-		if err := w.output(harness.Output{TurnID: turn, Key: "5", Report: &harness.Progress{Kind: harness.ProgressError, Message: "out of credit"}}); err != nil {
-			t.Error(err)
+		w.collect()
+		w.replies = nil
+		for _, key := range []string{"5", "6"} {
+			if err := w.output(harness.Output{TurnID: turn, Key: key, Report: &harness.Progress{Kind: harness.ProgressError, Message: "out of credit"}}); err != nil {
+				t.Error(err)
+			}
 		}
+		w.sleep(time.Second)
+		w.collect()
+		w.wantTexts("lead says that it failed: out of credit") // at once
 		w.sleep(2 * time.Minute)
+		w.collect()
+		w.wantTexts("lead says that it failed: out of credit") // and once
 		w.wantDispositions("e1 responded", "e2 failed")
 		for _, r := range w.records {
 			if r.is("disposition") && r["eventId"] == "e2" && r["reason"] != "error: out of credit" {

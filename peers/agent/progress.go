@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -249,11 +250,28 @@ func (a *Agent) activityOf(e *mailbox.Entry, p harness.Progress) activityEvent {
 	case harness.ProgressError:
 		event = activityEvent{Event: "error", InReplyTo: e.SourceID, Message: p.Message, Code: p.Code}
 	case harness.ProgressToolCall:
-		event = activityEvent{Event: "tool_call", InReplyTo: e.SourceID, Name: p.Tool, ID: p.CallID, Args: p.Content}
+		event = activityEvent{Event: "tool_call", InReplyTo: e.SourceID, Name: ownName(p.Tool), ID: p.CallID, Args: p.Content}
 	case harness.ProgressToolResult:
-		event = activityEvent{Event: "tool_result", InReplyTo: e.SourceID, Name: p.Tool, ID: p.CallID, Content: p.Content}
+		event = activityEvent{Event: "tool_result", InReplyTo: e.SourceID, Name: ownName(p.Tool), ID: p.CallID, Content: said(p.Content)}
 	}
 	return event
+}
+
+// ownName returns the name of a tool as the service of a channel knows it, without the name
+// under which the channel's server is given to a harness.
+func ownName(tool string) string {
+	tool = strings.TrimPrefix(tool, "mcp__") // as Claude Code writes it
+	return strings.TrimPrefix(tool, channelServer+"__")
+}
+
+// said returns the text of a tool's result as JSON; what is no result stays as it is.
+func said(content json.RawMessage) json.RawMessage {
+	var result harness.Result
+	if json.Unmarshal(content, &result) != nil || len(result.Content) == 0 {
+		return content
+	}
+	raw, _ := json.Marshal(result.Text()) //nolint:errcheck // a string always can be
+	return raw
 }
 
 // output stores what a program says or reports of a turn that it has accepted. See
@@ -274,7 +292,7 @@ func (a *Agent) output(ctx context.Context, o harness.Output) error {
 
 // storeReport queues what a program does for the chat of its turn, behind what it said
 // before. What nobody reads there is told as progress. An error is the reason if nothing
-// more comes of the turn.
+// more comes of the turn, and who waits for an answer hears of it at once.
 func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 	t := tx.Turn(o.TurnID)
 	if t == nil {
@@ -285,6 +303,9 @@ func (a *Agent) storeReport(tx *mailbox.Tx, o harness.Output) {
 		tx.SaveTurn(t)
 	}
 	e := tx.Entry(t.EventID)
+	if o.Report.Kind == harness.ProgressError && e != nil && !e.Settled() && protocol.PeerID(e.Chat).Family() != "chorus" { // whose callback hears of it
+		tx.TellFailure(e, a.id.Name()+" says that it failed: "+text.Prefix(attention.HeaderValue(a.opts.Redact.String(o.Report.Message)), maxError))
+	}
 	if e == nil || e.FromBroker() {
 		report := *o.Report
 		report.TurnID = t.ID

@@ -54,7 +54,7 @@ func ofActivity(a activity) (e chorus.Event, done, ok bool) {
 	case chorus.EventToolCall:
 		e = chorus.Event{Name: a.Name, Args: json.RawMessage(cmp.Or(string(a.Args), "{}")), ID: a.ID}
 	case chorus.EventToolResult:
-		e = chorus.Event{ID: a.ID, Content: json.RawMessage(cmp.Or(string(a.Content), `""`))}
+		e = chorus.Event{ID: a.ID, Content: textOf(a.Content)}
 	case chorus.EventError:
 		e = chorus.Event{Message: a.Message, Code: a.Code}
 	default:
@@ -62,6 +62,16 @@ func ofActivity(a activity) (e chorus.Event, done, ok bool) {
 	}
 	e.Type = a.Kind
 	return e, a.Kind == chorus.EventError, true
+}
+
+// textOf returns a value as the JSON string that the protocol wants: a string as it is, and
+// any other value as its JSON.
+func textOf(value json.RawMessage) json.RawMessage {
+	var said string
+	if len(value) > 0 && json.Unmarshal(value, &said) != nil {
+		said = string(value)
+	}
+	return quoted(said)
 }
 
 // ParseEvent reads what an external agent POSTs to a callback. The error names

@@ -138,10 +138,13 @@ func connectTools(g *Gateway, s MCPServer) (*mcp.ClientSession, []*mcp.Tool, err
 	return session, tools, nil
 }
 
+// combinedMark stands between the name of a server and that of its tool.
+const combinedMark = "__"
+
 // add offers one tool of a server under its combined name.
 func (m *combination) add(server string, session *mcp.ClientSession, t *mcp.Tool) {
 	offered := *t
-	offered.Name = server + "__" + t.Name
+	offered.Name = server + combinedMark + t.Name
 	if offered.InputSchema == nil {
 		offered.InputSchema = json.RawMessage(`{"type":"object"}`)
 	}

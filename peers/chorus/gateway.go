@@ -166,7 +166,7 @@ func (g *Gateway) newQueues() queues {
 		return outbox.New(g.store.db, send, &o)
 	}
 	return queues{
-		troubles: troubles{ofChannel: map[string]trouble{}},
+		troubles: troubles{silent: map[string]int64{}, noLifecycle: map[string]bool{}},
 		callbacks: open(g.sendEvent, outbox.Options{
 			Name: callbackQueue, MinBackoff: g.opts.MinBackoff, Parallel: 32, StopTimeout: g.opts.StopTimeout,
 			OnInterrupted: outbox.GiveUpUnknown, // a service cannot tell a repeated message from a second one

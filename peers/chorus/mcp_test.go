@@ -494,4 +494,14 @@ func TestSeveralServersAreOne(t *testing.T) {
 			t.Errorf("a request has %v; want the service's headers", h)
 		}
 	}
+	for name, want := range map[string]string{"one__get_roster": "get_roster", "docs__search": "docs__search"} { // as the service knows it
+		agent.Send(t, chorus.ChannelPeer("ops", "a/b.c").Topic(), protocol.TypeAgentEvent, map[string]any{"event": "tool_call", "name": name, "id": "1"})
+		c := callback.next()
+		for c.kind() != "tool_call" {
+			c = callback.next()
+		}
+		if c.body["name"] != want {
+			t.Errorf("of %s the service was told as %v", name, c.body["name"])
+		}
+	}
 }

@@ -103,13 +103,9 @@ type ExternalAgent struct {
 // AddAgent adds an external agent, which is reached by its connection string. It
 // fails with ErrExists if there is one of that name.
 func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string, settings AgentSettings) error {
-	if err := CheckAgentName(string(name)); err != nil {
+	connection, err := checkConnection(name, connection)
+	if err != nil {
 		return err
-	}
-	connection = strings.TrimSpace(connection)
-	// Addresses are judged when they are dialled: only the gateway knows what is allowed.
-	if err := outside.New(outside.Everywhere).CheckURL(connection); err != nil {
-		return fmt.Errorf("the connection string of %s: %w", name, err)
 	}
 	adding := fmt.Sprintf("adding the agent %s", name)
 	raw, err := json.Marshal(settings)
@@ -118,6 +114,30 @@ func (s *Store) AddAgent(ctx context.Context, name AgentName, connection string,
 	}
 	return s.change(ctx, adding, ErrExists, `INSERT INTO agent (name, connection, settings, added_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		name, s.seal.seal(connectionLabel(name), connection), string(raw), micros(s.now()))
+}
+
+// ReplaceConnection gives an external agent another connection string, to which all goes from
+// then on, what waits for it included. It fails with ErrNotFound if there is no such agent.
+func (s *Store) ReplaceConnection(ctx context.Context, name AgentName, connection string) error {
+	connection, err := checkConnection(name, connection)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, fmt.Sprintf("giving the agent %s another connection string", name), ErrNotFound,
+		`UPDATE agent SET connection = ? WHERE name = ?`, s.seal.seal(connectionLabel(name), connection), name)
+}
+
+// checkConnection returns a connection string without the space around it. Addresses are
+// judged when they are dialled: only the gateway knows what is allowed.
+func checkConnection(name AgentName, connection string) (string, error) {
+	if err := CheckAgentName(string(name)); err != nil {
+		return "", err
+	}
+	connection = strings.TrimSpace(connection)
+	if err := outside.New(outside.Everywhere).CheckURL(connection); err != nil {
+		return "", fmt.Errorf("the connection string of %s: %w", name, err)
+	}
+	return connection, nil
 }
 
 func connectionLabel(name AgentName) string { return "connection:" + string(name) }

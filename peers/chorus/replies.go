@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"hubbub/peers/outbox"
@@ -15,6 +17,8 @@ import (
 	"hubbub/peers/surface"
 	"hubbub/protocol"
 	"hubbub/protocol/chorus"
+
+	"github.com/rs/zerolog"
 )
 
 // A pending event, as it waits for its callback.
@@ -54,8 +58,27 @@ func (g *Gateway) takeActivity(ctx context.Context, d *peer.Delivery) error {
 	if !ok {
 		return nil // an event of another kind, such as a refusal
 	}
+	name, err := g.ownName(ctx, protocol.PeerID(d.Topic), event.Name)
+	if err != nil {
+		return fmt.Errorf("reading a channel's tools: %w", err)
+	}
+	event.Name = name
 	p := pendingEvent{Event: event, Channel: protocol.PeerID(d.Topic), Agent: d.Message.From}
 	return g.queueEvent(ctx, p, cmp.Or(report.InReplyTo, string(d.Message.InReplyTo)), string(d.Message.MessageID), done, true)
+}
+
+// ownName returns the name of a tool as the service of a channel knows it: without the name
+// of the server that it was offered with, if there are several.
+func (g *Gateway) ownName(ctx context.Context, channel protocol.PeerID, name string) (string, error) {
+	server, tool, cut := strings.Cut(name, combinedMark)
+	if !cut {
+		return name, nil
+	}
+	servers, err := g.store.toolsOf(ctx, channel)
+	if slices.ContainsFunc(servers, func(s MCPServer) bool { return s.Name == server }) {
+		return tool, err
+	}
+	return name, err
 }
 
 // queueEvent stores an event for the callback of the message that it belongs to,
@@ -162,12 +185,8 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	if err != nil {
 		return outbox.Permanent(err)
 	}
-	attempt := item.Attempt
-	if last, ok := g.troubles.of(item.Destination, p.Inbound); ok && p.isReport() {
-		if last.silent {
-			return outbox.Drop(errSilent)
-		}
-		attempt = maxAttempts
+	if why := g.troubles.skips(item.Destination, &p); why != nil {
+		return outbox.Drop(why)
 	}
 	callback, err := g.store.callbackOf(ctx, p.Inbound)
 	switch {
@@ -183,10 +202,17 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 		return outbox.Permanent(err)
 	}
 	err = g.poster.post(ctx, callback, body)
-	if errors.Is(err, errNoAnswer) {
+	switch status, answered := errors.AsType[statusError](err); {
+	case errors.Is(err, errNoAnswer):
 		return outbox.Unknown(err)
+	case answered && p.Event.Type == chorus.EventLifecycle:
+		g.troubles.endLifecycle(item.Destination)
+		g.log.Info().Str("peer", item.Destination).Err(status).Msg("channel gets no more lifecycle: its service does not take it")
+		return outbox.Drop(fmt.Errorf("%w: %w", errNoLifecycle, status))
+	case err != nil && p.isReport():
+		return outbox.Drop(err) // answers wait behind it
 	}
-	return verdictOfPost(err, attempt)
+	return verdictOfPost(err, item.Attempt)
 }
 
 // verdictOfPost returns what follows from an attempt at a POST: three more attempts
@@ -224,37 +250,50 @@ func (g *Gateway) settleEvent(tx *store.Tx, item outbox.Item, outcome outbox.Sta
 // afterEvent logs what became of an event.
 func (g *Gateway) afterEvent(item outbox.Item, outcome outbox.State, cause error) {
 	g.troubles.note(item, outcome)
-	if outcome != outbox.StateSent {
-		g.log.Warn().Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).
-			Msg("event not taken by its callback")
+	level := zerolog.WarnLevel
+	switch outcome {
+	case outbox.StateSent:
+		return
+	case outbox.StateDropped:
+		level = zerolog.DebugLevel
 	}
-}
-
-// A trouble is what became of the last event of a channel if its callback did not
-// take it.
-type trouble struct {
-	inbound int64 // the message whose callback it is
-	silent  bool  // it did not answer, and each further event would wait as long
+	g.log.WithLevel(level).Str("peer", item.Destination).Str("outcome", string(outcome)).Err(cause).Msg("event not taken by its callback")
 }
 
 // maxTroubles bounds the channels whose trouble is remembered. With one more, all
 // are forgotten, and found out again.
 const maxTroubles = 1000
 
-// troubles are those of all channels. A channel's events go out one after the
-// other, so what comes after must not wait for each report of activity to a
-// callback that fails. After a restart it is found out again.
+// troubles are the channels at whose callbacks something is not sent: they did not answer, and
+// each further report would wait as long, or they take no lifecycle. The events of a channel go
+// out one after the other, so what comes after must not wait. After a restart it is found out
+// again.
 type troubles struct {
-	mu        sync.Mutex
-	ofChannel map[string]trouble
+	mu          sync.Mutex
+	silent      map[string]int64 // the message whose callback did not answer its last event, by channel
+	noLifecycle map[string]bool  // channels
 }
 
-// of returns the trouble with the callback of a message, and whether there is any.
-func (t *troubles) of(channel string, inbound int64) (trouble, bool) {
+// Why an event is not sent.
+var (
+	errSilent      = errors.New("its callback did not answer the event before")
+	errNoLifecycle = errors.New("the service takes no lifecycle")
+)
+
+// skips returns why an event is not sent, or nil.
+func (t *troubles) skips(channel string, p *pendingEvent) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	last, ok := t.ofChannel[channel]
-	return last, ok && last.inbound == inbound
+	inbound, silent := t.silent[channel]
+	switch {
+	case p.Event.Type != chorus.EventLifecycle:
+		if p.isReport() && silent && inbound == p.Inbound {
+			return errSilent
+		}
+	case t.noLifecycle[channel]:
+		return errNoLifecycle
+	}
+	return nil
 }
 
 // note records what became of an event.
@@ -266,21 +305,26 @@ func (t *troubles) note(item outbox.Item, outcome outbox.State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch outcome {
-	case outbox.StateSent:
-		delete(t.ofChannel, item.Destination)
-	case outbox.StateDead, outbox.StateUnknown:
-		if len(t.ofChannel) >= maxTroubles {
-			clear(t.ofChannel)
-		}
-		t.ofChannel[item.Destination] = trouble{p.Inbound, outcome == outbox.StateUnknown}
+	case outbox.StateSent, outbox.StateDead: // it answers
+		delete(t.silent, item.Destination)
+	case outbox.StateUnknown:
+		remember(t.silent, item.Destination, p.Inbound)
 	}
 }
 
-// errSilent is why a report is not sent.
-var errSilent = errors.New("its callback did not answer the event before")
-
-// isReport reports whether an event is a report of activity: no answer, no error, no
-// lifecycle.
-func (p *pendingEvent) isReport() bool {
-	return p.Reply == "" && p.Event.Type != chorus.EventError && p.Event.Type != chorus.EventLifecycle
+// endLifecycle records that a channel's service takes no lifecycle.
+func (t *troubles) endLifecycle(channel string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	remember(t.noLifecycle, channel, true)
 }
+
+func remember[V any](of map[string]V, channel string, v V) {
+	if len(of) >= maxTroubles {
+		clear(of)
+	}
+	of[channel] = v
+}
+
+// isReport reports whether an event only tells of what goes on: it is no answer and no error.
+func (p *pendingEvent) isReport() bool { return p.Reply == "" && p.Event.Type != chorus.EventError }

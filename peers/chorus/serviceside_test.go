@@ -433,6 +433,41 @@ func TestARefusedAnswerHoldsUpNothing(t *testing.T) {
 	}
 }
 
+// TestARotatedConnectionStringTakesThePlaceOfTheOld: what waits, and what comes, goes to the
+// new one, the old one hears nothing more, and the agent stays on the bus.
+func TestARotatedConnectionStringTakesThePlaceOfTheOld(t *testing.T) {
+	r := startNew(t, nil)
+	old, rotated := newReceiver(t), newReceiver(t)
+	tg := r.bus.Join(t, "tg:42", "tg:42")
+	r.add("ext", old.url, chorus.AgentSettings{})
+	old.responding(func(w http.ResponseWriter, _ *http.Request, n int) bool {
+		if n == 0 {
+			if err := r.store.ReplaceConnection(context.Background(), "ext", rotated.url+"/new"); err != nil {
+				t.Error(err)
+			}
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	says(t, tg, "agent:ext", dm("e1", "hello?"))
+	old.next()
+	if c := rotated.next(); c.uri != "/new" || c.body["message"].(map[string]any)["id"] != "e1" {
+		t.Errorf("the new one got %s %v", c.uri, c.body["message"])
+	}
+	says(t, tg, "agent:ext", dm("e2", "and now?"))
+	if c := rotated.next(); c.uri != "/new" || c.body["message"].(map[string]any)["id"] != "e2" {
+		t.Errorf("the new one got %s %v", c.uri, c.body["message"])
+	}
+	if n := len(old.calls); n != 0 {
+		t.Errorf("the old one got %d more", n)
+	}
+	for connection, want := range map[string]error{"sk_1": nil, rotated.url: chorus.ErrNotFound} {
+		if err := r.store.ReplaceConnection(context.Background(), "nobody", connection); err == nil || want != nil && !errors.Is(err, want) {
+			t.Errorf("%q: %v", connection, err)
+		}
+	}
+}
+
 func TestARemovedAgentIsGone(t *testing.T) {
 	r := startNew(t, nil)
 	outside := newReceiver(t)

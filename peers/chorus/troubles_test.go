@@ -5,19 +5,25 @@ import (
 	"testing"
 
 	"hubbub/peers/outbox"
+	"hubbub/protocol/chorus"
 )
 
 // TestTroublesAreBounded: each channel whose callback is dead for good is
 // remembered, and services make channels as they like.
 func TestTroublesAreBounded(t *testing.T) {
-	all := troubles{ofChannel: map[string]trouble{}}
+	all := troubles{silent: map[string]int64{}, noLifecycle: map[string]bool{}}
+	report, end := &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventStatus}}, &pendingEvent{Inbound: 7, Event: chorus.Event{Type: chorus.EventLifecycle}}
 	for i := range 2*maxTroubles + 1 {
 		channel := fmt.Sprintf("chorus:inbox.%d", i)
 		all.note(outbox.Item{Destination: channel, Body: []byte(`{"inbound":7}`)}, outbox.StateUnknown)
-		if last, ok := all.of(channel, 7); !ok || !last.silent {
-			t.Fatalf("channel %d: %+v, %t", i, last, ok)
+		if why := all.skips(channel, report); why != errSilent {
+			t.Fatalf("channel %d: %v", i, why)
 		}
-		if n := len(all.ofChannel); n > maxTroubles {
+		all.endLifecycle(channel)
+		if why := all.skips(channel, end); why != errNoLifecycle {
+			t.Fatalf("channel %d: %v", i, why)
+		}
+		if n := max(len(all.silent), len(all.noLifecycle)); n > maxTroubles {
 			t.Fatalf("%d channels are remembered; at most %d may be", n, maxTroubles)
 		}
 	}

@@ -31,7 +31,7 @@ type Message struct {
 // An Event is one JSON object that goes to a callback, or came to one.
 type Event struct {
 	Type    EventType       `json:"type"`
-	Content json.RawMessage `json:"content,omitempty"` // message: a string; tool_result: any value
+	Content json.RawMessage `json:"content,omitempty"` // message, tool_result: a string; some agents send a tool_result of any value
 	Name    string          `json:"name,omitempty"`    // tool_call
 	Args    json.RawMessage `json:"args,omitempty"`    // tool_call
 	ID      string          `json:"id,omitempty"`      // tool_call, tool_result: equal in both
@@ -44,7 +44,7 @@ type Event struct {
 type EventType string
 
 // The types of events. EventLifecycle extends the protocol: it brackets what an
-// agent does for one message.
+// agent does for one message, at services that take it.
 const (
 	EventMessage    EventType = "message"
 	EventToolCall   EventType = "tool_call"

@@ -52,7 +52,15 @@ func (tx *Tx) GiveUpTelling(e *Entry, reason, notice string) {
 		return
 	}
 	tx.Move(e, Fail, reason)
-	if e.Content.Author.Kind == string(attention.AuthorHuman) && !e.FromBroker() { // two programs would talk about it for ever
+	tx.TellFailure(e, notice)
+}
+
+// TellFailure tells the person who is owed an answer to an event that it failed, once.
+func (tx *Tx) TellFailure(e *Entry, notice string) {
+	switch {
+	case e.Decision.Policy != attention.PolicyMustRespond:
+	case e.Content.Author.Kind != string(attention.AuthorHuman), e.FromBroker(): // two programs would talk about it for ever
+	default:
 		tx.Notice(e, NoticeFailed, notice)
 	}
 }

@@ -91,7 +91,11 @@ func ReplyType(chat protocol.Topic) protocol.MessageType {
 }
 
 // Notice sends a text of the host, once per event and kind.
-func (tx *Tx) Notice(e *Entry, kind, text string) { tx.Say(e, SentNotice, kind+":"+e.EventID, text) }
+func (tx *Tx) Notice(e *Entry, kind, text string) {
+	if key := kind + ":" + e.EventID; tx.SentAs(key) == nil {
+		tx.Say(e, SentNotice, key, text)
+	}
+}
 
 // Say sends a text to those who see answers to an event, and obliges nobody.
 func (tx *Tx) Say(e *Entry, kind SentKind, key, text string) {

@@ -148,7 +148,7 @@ func (h *Harness) gather(ctx context.Context, t *harness.Turn, tools harness.Too
 	more, failures := h.opts.Servers.Tools(ctx, t.MCP)
 	for _, err := range failures {
 		h.opts.Log.Warn().Err(err).Str("turn", t.ID).Msg("MCP server not reached; the turn runs without it")
-		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: err.Error()})
+		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "an MCP server was not reached; the turn goes on without it"}) // no address
 	}
 	return newToolset(tools, more)
 }

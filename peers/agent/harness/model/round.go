@@ -117,7 +117,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 			return nil, err
 		}
 		if (failed.TooLong || failed.Refused) && len(r.past) > 0 {
-			r.status("the model does not take the past of the conversation, which is left out: " + failed.Error())
+			r.goOn("the model does not take the past of the conversation, which is left out", err)
 			r.past = nil
 			continue
 		}
@@ -128,7 +128,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 		if deadline, ok := ctx.Deadline(); ok && time.Now().Add(wait).After(deadline) {
 			return nil, fmt.Errorf("the model can be asked again only in %s: %w", wait.Round(time.Second), err)
 		}
-		r.status(fmt.Sprintf("asking the model again in %s: %v", wait.Round(100*time.Millisecond), err))
+		r.goOn(fmt.Sprintf("asking the model again in %s", wait.Round(100*time.Millisecond)), err)
 		if !retry.Sleep(ctx, wait) {
 			return nil, context.Cause(ctx)
 		}
@@ -195,7 +195,10 @@ func (r *run) tool(kind harness.ProgressKind, c call, content json.RawMessage) {
 	r.report(harness.Progress{Kind: kind, Tool: r.tools.There(c.Name), CallID: c.ID, Content: content})
 }
 
-func (r *run) status(text string) {
+// goOn tells what is done about a failed request. Why it failed stays here: it names the
+// address of the endpoint, and a status may reach those who do not run it.
+func (r *run) goOn(text string, failed error) {
+	r.h.opts.Log.Info().Err(failed).Str("turn", r.turn.ID).Msg(text)
 	r.report(harness.Progress{Kind: harness.ProgressStatus, Message: text})
 }
 

@@ -1,0 +1,32 @@
+package agent
+
+import (
+	"encoding/json"
+	"testing"
+
+	"hubbub/peers/agent/harness"
+)
+
+// TestAChannelIsToldOfToolsInItsOwnWords: the name as its service knows it, and of a result
+// the text alone.
+func TestAChannelIsToldOfToolsInItsOwnWords(t *testing.T) {
+	for tool, want := range map[string]string{
+		"channel__get_roster": "get_roster", "mcp__channel__get_roster": "get_roster", "channel__one__get_roster": "one__get_roster",
+		"docs__search": "docs__search", "chat.send_message": "chat.send_message",
+	} {
+		if got := ownName(tool); got != want {
+			t.Errorf("%s is told of as %s; want %s", tool, got, want)
+		}
+	}
+	result, err := json.Marshal(harness.Result{Content: []harness.Content{{Type: "text", Text: "3°C"}, {Type: "text", Text: "windy"}}, IsError: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]string{
+		string(result): `"3°C\nwindy"`, `"said"`: `"said"`, `{"temperature":3}`: `{"temperature":3}`, `{"content":[]}`: `{"content":[]}`, ``: ``,
+	} {
+		if got := string(said(json.RawMessage(content))); got != want {
+			t.Errorf("%s is told of as %s; want %s", content, got, want)
+		}
+	}
+}
