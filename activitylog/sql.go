@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -158,7 +159,7 @@ func (c *tableCursor) Filter(id sqlite.IndexID, args []sqlite.Value) error {
 	c.filter, c.backward, c.rows, c.ended = Filter{}, id.String[0] == '-', nil, false
 	for i, letter := range id.String[1:] {
 		n := args[i].Int64()
-		if args[i].Type() != sqlite.TypeInteger && letter < 's' { // SQLite compares what is no number
+		if args[i].Type() != sqlite.TypeInteger && strings.ContainsRune("gGlLe", letter) { // SQLite compares what is no number
 			continue
 		}
 		at, _ := ParseTime(args[i].Text()) //nolint:errcheck // the zero time is no bound

@@ -9,6 +9,7 @@ import (
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 )
 
 // TestDurationsInWords: at both sides of every change of unit.
@@ -89,6 +90,9 @@ func TestAQueryIsReadAsAFilter(t *testing.T) {
 			t.Errorf("%+v is refused with %v; want %s", q, err, says)
 		}
 	}
+	if at, err := view.Moment("since", "0s", now); err != nil || !at.Equal(now) {
+		t.Errorf("no time before now is %v, %v", at, err)
+	}
 	if at, err := view.Moment("since", "2026-02-17", now); err != nil || at.Format(time.DateTime) != "2026-02-17 00:00:00" || at.Location() != time.Local {
 		t.Errorf("a date is read as %v, %v", at, err)
 	}
@@ -112,6 +116,12 @@ func TestARowInFull(t *testing.T) {
 		{activitylog.SendStart, `{"content":{"event":"spawn","status":"failed","message":"no room"}}`, "", "spawn: failed no room"},
 		{activitylog.SendStart, `{"content":{"event":"online","agent":"agent:lead"}}`, "", "online"},
 		{activitylog.SendStart, `{"content":{}}`, "", "{}"},
+		{activitylog.SendStart, `{"content":{"text":"hello"}}`, "and no more", `"hello" and no more`},
+		{activitylog.SendStart, `{}`, "", ""},
+		{activitylog.SendStart, `?`, "", ""},
+		{activitylog.SendStart, `{"content":{"event":"spawn"}}`, "", "spawn"},
+		{activitylog.PeerDisconnected, `{"x":1}`, "gone", "gone"},
+		{activitylog.ProcessFinish, `?`, "", ""},
 		{activitylog.SendStart, `{"content":{"event":"turn","state":"started","attempt":1}}`, "", "turn started"},
 	} {
 		e := activitylog.Entry{Event: test.event.String(), Payload: []byte(test.payload), Error: test.fault}
@@ -149,6 +159,9 @@ func TestARecordInWords(t *testing.T) {
 			record{Event: "turn", State: "finished", InputTokens: 100, CachedTokens: 60, OutputTokens: 7, USD: 0.0025},
 			"turn finished, 100 tokens in (60 of them cached) and 7 out, 0.0025 US dollars", "turn finished",
 		},
+		{record{Event: "turn", State: "finished", InputTokens: 1, USD: 0}, "turn finished, 1 tokens in and 0 out", "turn finished"},
+		{record{Event: "turn", State: "finished", OutputTokens: 2, CachedTokens: 1}, "turn finished, 0 tokens in (1 of them cached) and 2 out", "turn finished"},
+		{record{Event: "budget", Bound: 5}, "no turn: a bound of 5 was reached", "budget"},
 		{record{Event: "refusal", Tool: "chat.react", Reason: "left"}, "refused: chat.react, because left", "refusal: left"},
 		{record{Event: "disposition", Disposition: "ignored"}, "ended: ignored", "ignored"},
 		{record{Event: "disposition", Disposition: "ignored", Reason: "ambient"}, "ended: ignored, because ambient", "ignored: ambient"},
@@ -163,6 +176,15 @@ func TestARecordInWords(t *testing.T) {
 			record{Event: "tool", Tool: "search", Arguments: []byte(`{"q":1}`), ResultBytes: 6, ResultSHA256: "0123456789abcdef"},
 			`called search {"q":1}, result of 6 bytes, sha256 0123456789ab`, "tool",
 		},
+		{
+			record{Event: "tool", Tool: "search", Arguments: []byte(strings.Repeat("1", 200)), ResultSHA256: "01"},
+			"called search " + strings.Repeat("1", 200) + ", result of 0 bytes, sha256 01", "tool",
+		},
+		{
+			record{Event: "tool", Tool: "search", Arguments: []byte(strings.Repeat("1", 201)), ResultSHA256: "01"},
+			"called search " + text.Clip(strings.Repeat("1", 201), 200) + ", result of 0 bytes, sha256 01", "tool",
+		},
+		{record{Event: "tool", Tool: "search", Arguments: []byte("1")}, "called search 1: no result was told", "tool"},
 		{record{Event: "tool", Tool: "search", Failed: true, ResultBytes: 6, ResultSHA256: "01"}, "called search: failed, result of 6 bytes, sha256 01", "tool"},
 		{record{Event: "tool", Tool: "search"}, "called search: no result was told", "tool"},
 		{record{Event: "progress", Message: "half"}, "progress: half", "progress"},

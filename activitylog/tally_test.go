@@ -1,0 +1,135 @@
+package activitylog
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStatsOfAgentsAdd(t *testing.T) {
+	sum := AgentStats{
+		Agent: "all", Events: 1, Injected: 2, Knocks: 3, Withheld: 4, TurnsRun: 5, Attempts: 6, TurnsAvoided: 7, Merged: 8, Tokens: 9, OverBudget: 10,
+		Refusals: 11, Open: 12, Dispositions: map[string]int64{"responded": 1, "ignored": 2},
+	}
+	sum.Add(&AgentStats{
+		Agent: "one", Events: 100, Injected: 200, Knocks: 300, Withheld: 400, TurnsRun: 500, Attempts: 600, TurnsAvoided: 700, Merged: 800, Tokens: 900,
+		OverBudget: 1000, Refusals: 1100, Open: 1200, Dispositions: map[string]int64{"responded": 10, "deferred": 30},
+	})
+	want := AgentStats{
+		Agent: "all", Events: 101, Injected: 202, Knocks: 303, Withheld: 404, TurnsRun: 505, Attempts: 606, TurnsAvoided: 707, Merged: 808, Tokens: 909,
+		OverBudget: 1010, Refusals: 1111, Open: 1212, Dispositions: map[string]int64{"responded": 11, "ignored": 2, "deferred": 30},
+	}
+	if diff := cmp.Diff(want, sum); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// tallied counts records of one agent, and returns its events.
+func tallied(tally *AgentTally, records ...AttentionRecord) map[string]*EventTally {
+	events := map[string]*EventTally{}
+	for i := range records {
+		tally.Add(&records[i], func(id string) *EventTally {
+			if events[id] == nil {
+				events[id] = &EventTally{}
+			}
+			return events[id]
+		})
+	}
+	return events
+}
+
+func decided(event, injection string) AttentionRecord {
+	return AttentionRecord{Event: RecordDecision, EventID: event, Injection: injection}
+}
+
+func ended(event, disposition string) AttentionRecord {
+	return AttentionRecord{Event: RecordDisposition, EventID: event, Disposition: disposition}
+}
+
+func turned(state, turn, event string, merged ...string) AttentionRecord {
+	return AttentionRecord{Event: RecordTurn, State: state, TurnID: turn, EventID: event, MergedEventIDs: merged}
+}
+
+func TestWhatATallyCounts(t *testing.T) {
+	none := map[string]int64{}
+	costs := turned("finished", "t", "e")
+	costs.InputTokens, costs.OutputTokens, costs.CachedTokens = 30, 4, 20
+	for name, c := range map[string]struct {
+		records []AttentionRecord
+		want    AgentStats
+	}{
+		"nothing":                   {nil, AgentStats{Dispositions: none}},
+		"an end without a decision": {[]AttentionRecord{ended("e", "ignored")}, AgentStats{Dispositions: none}},
+		"an end before its decision": {[]AttentionRecord{ended("e", "ignored"), decided("e", "silent")},
+			AgentStats{Events: 1, Withheld: 1, TurnsAvoided: 1, Dispositions: map[string]int64{"ignored": 1}}},
+		"immediate": {[]AttentionRecord{decided("e", "immediate")}, AgentStats{Events: 1, Injected: 1, Open: 1, TurnsRun: 1, Dispositions: none}},
+		"buffered":  {[]AttentionRecord{decided("e", "buffered")}, AgentStats{Events: 1, Injected: 1, Open: 1, TurnsRun: 1, Dispositions: none}},
+		"a knock":   {[]AttentionRecord{decided("e", "notify")}, AgentStats{Events: 1, Knocks: 1, Open: 1, Dispositions: none}},
+		"withheld":  {[]AttentionRecord{decided("e", "tool_mailbox")}, AgentStats{Events: 1, Withheld: 1, Open: 1, Dispositions: none}},
+		"decided twice": {[]AttentionRecord{decided("e", "notify"), decided("e", "immediate")},
+			AgentStats{Events: 1, Injected: 1, Open: 1, TurnsRun: 1, Dispositions: none}},
+		"answered, and no turn told": {[]AttentionRecord{decided("e", "immediate"), ended("e", "responded")},
+			AgentStats{Events: 1, Injected: 1, TurnsRun: 1, Dispositions: map[string]int64{"responded": 1}}},
+		"superseded, and no turn told": {[]AttentionRecord{decided("e", "immediate"), ended("e", "superseded")},
+			AgentStats{Events: 1, Injected: 1, TurnsAvoided: 1, Dispositions: map[string]int64{"superseded": 1}}},
+		"claimed": {[]AttentionRecord{decided("e", "immediate"), ended("e", "claimed")},
+			AgentStats{Events: 1, Injected: 1, Open: 1, TurnsRun: 1, Dispositions: map[string]int64{"claimed": 1}}},
+		"claimed, then answered": {[]AttentionRecord{decided("e", "immediate"), ended("e", "claimed"), ended("e", "responded")},
+			AgentStats{Events: 1, Injected: 1, TurnsRun: 1, Dispositions: map[string]int64{"responded": 1}}},
+		"two alike, one of which goes on": {[]AttentionRecord{decided("e", "silent"), decided("f", "silent"), ended("e", "deferred"), ended("f", "deferred"), ended("f", "ignored")},
+			AgentStats{Events: 2, Withheld: 2, Open: 1, TurnsAvoided: 1, Dispositions: map[string]int64{"deferred": 1, "ignored": 1}}},
+		"a turn": {[]AttentionRecord{decided("e", "immediate"), turned("started", "t", "e"), turned("finished", "t", "e"), ended("e", "responded")},
+			AgentStats{Events: 1, Injected: 1, TurnsRun: 1, Attempts: 1, Dispositions: map[string]int64{"responded": 1}}},
+		"one that waits": {[]AttentionRecord{decided("e", "immediate"), turned("waiting", "t", "e")},
+			AgentStats{Events: 1, Injected: 1, Open: 1, TurnsRun: 1, Dispositions: none}},
+		"one tried twice": {[]AttentionRecord{decided("e", "immediate"), turned("started", "t", "e"), turned("failed", "t", "e"), turned("started", "t", "e")},
+			AgentStats{Events: 1, Injected: 1, Open: 1, TurnsRun: 1, Attempts: 2, Dispositions: none}},
+		"two without a name": {[]AttentionRecord{decided("e", "silent"), decided("f", "silent"), turned("started", "", "e"), turned("started", "", "f")},
+			AgentStats{Events: 2, Withheld: 2, Open: 2, TurnsRun: 2, Attempts: 2, Dispositions: none}},
+		"two events in one": {[]AttentionRecord{decided("e", "silent"), decided("f", "silent"), turned("started", "t", "f", "e", "f"), ended("e", "ignored")},
+			AgentStats{Events: 2, Withheld: 2, Open: 1, TurnsRun: 1, Attempts: 1, Merged: 1, Dispositions: map[string]int64{"ignored": 1}}},
+		"more turns than events": {[]AttentionRecord{decided("e", "silent"), turned("started", "t", "e"), turned("started", "u", "e")},
+			AgentStats{Events: 1, Withheld: 1, Open: 1, TurnsRun: 2, Attempts: 2, Dispositions: none}},
+		"tokens":   {[]AttentionRecord{costs, costs}, AgentStats{Tokens: 68, Dispositions: none}},
+		"a bound":  {[]AttentionRecord{{Event: RecordBudget}, {Event: RecordBudget}}, AgentStats{OverBudget: 2, Dispositions: none}},
+		"the rest": {[]AttentionRecord{{Event: RecordTool}, {Event: RecordClaim}, {Event: "mood"}}, AgentStats{Dispositions: none}},
+	} {
+		var tally AgentTally
+		tallied(&tally, c.records...)
+		c.want.Agent = "agent:a"
+		if diff := cmp.Diff(c.want, tally.Stats("agent:a")); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+func TestATallyIsBounded(t *testing.T) {
+	var records []AttentionRecord
+	for range 12 {
+		records = append(records, AttentionRecord{Event: RecordRefusal, EventID: "e"})
+	}
+	var tally AgentTally
+	if e := tallied(&tally, records...)["e"]; len(e.Refusals) != 10 || tally.Stats("").Refusals != 12 {
+		t.Errorf("%d refusals are kept of %d", len(e.Refusals), tally.Stats("").Refusals)
+	}
+	// The one after as many as are kept lets go of them, and what is tried again counts
+	// as another one.
+	for keep, want := range map[int]int64{0: 3, 2: 4, 3: 4, 4: 3} {
+		tally = AgentTally{Keep: keep}
+		tallied(&tally, turned("started", "t", "e"), turned("started", "u", "e"), turned("started", "v", "e"), turned("started", "t", "e"))
+		if s := tally.Stats(""); s.TurnsRun != want || s.Attempts != 4 {
+			t.Errorf("of %d that are kept, %d turns and %d attempts", keep, s.TurnsRun, s.Attempts)
+		}
+	}
+	for keep, want := range map[int]string{0: "map[d0:2 d1:1 d2:1 d3:1]", 2: "map[d0:2 d1:1]", 3: "map[d0:2 d1:1 d2:1]"} {
+		tally, records = AgentTally{Keep: keep}, nil
+		for i := range 4 {
+			records = append(records, decided(fmt.Sprint(i), "silent"), ended(fmt.Sprint(i), fmt.Sprint("d", i)))
+		}
+		tallied(&tally, append(records, decided("again", "silent"), ended("again", "d0"))...)
+		if got := fmt.Sprint(tally.Stats("").Dispositions); got != want {
+			t.Errorf("of %d names that are kept: %s; want %s", keep, got, want)
+		}
+	}
+}
