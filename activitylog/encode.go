@@ -129,8 +129,7 @@ type stored struct {
 // stored decides what is kept of a row with an id in a file. The first row of a sending
 // in a file says all, and the sending remembers it.
 func (r *Row) stored(id, file int64) stored {
-	s := stored{rpcID: r.RPCID, actor: r.Actor, topic: r.Topic, messageID: r.MessageID, status: r.Status, usual: -1}
-	s.usual = r.usualPayload()
+	s := stored{rpcID: r.RPCID, actor: r.Actor, topic: r.Topic, messageID: r.MessageID, status: r.Status, usual: r.usualPayload()}
 	if usual := r.usualStatus(s.usual); usual != "" && r.Status == usual {
 		s.status = ""
 	} else if r.Status == "" && usual != "" {
