@@ -124,9 +124,13 @@ func (r *reading) since(t time.Time) int64 {
 	if t.IsZero() {
 		return 1
 	}
-	i := sort.Search(len(r.parts), func(i int) bool { return r.span(r.parts[i]).until >= t.UnixMicro() })
-	if i < len(r.parts) {
-		v := r.open(r.parts[i])
+	parts := r.parts
+	if n := len(parts); n > 0 && r.span(parts[n-1]).last == 0 {
+		parts = parts[:n-1] // a live file that has no row yet
+	}
+	i := sort.Search(len(parts), func(i int) bool { return r.span(parts[i]).until >= t.UnixMicro() })
+	if i < len(parts) {
+		v := r.open(parts[i])
 		id, ok := v.since(t)
 		if r.check(v) && ok {
 			return id
@@ -231,7 +235,7 @@ func (p *pager) head(r *reading, v *view, e *Entry) head {
 func (r *reading) headNear(messageID string, at int64, but *view) (h head) {
 	for _, p := range slices.Backward(r.parts) {
 		s := r.span(p)
-		if s.until < at-clockSlack.Microseconds() || h != (head{}) || r.err != nil {
+		if s.last > 0 && s.until < at-clockSlack.Microseconds() || h != (head{}) || r.err != nil {
 			return h
 		}
 		if v := r.open(p); v != but && s.since <= at+clockSlack.Microseconds() {
