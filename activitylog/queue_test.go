@@ -119,7 +119,7 @@ func TestWhatWaitsIsTold(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		w.q.take() // in flight, it waits still
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		w.q.push([]Row{{}})
 		if s := w.Stats(); s.Lag != stallAfter || !s.Stalled || s.QueuedRows != 2 {
 			t.Errorf("%+v", s)
