@@ -19,8 +19,9 @@
 //     All that goes to one channel keeps the order in which the bus delivered it,
 //     across its callbacks too, one POST after the other's answer: after a 5xx or a
 //     failed connection three times more, after anything else not. A report of
-//     activity is tried once where its callback did not take the event before, and
-//     not at all where that was not answered: others wait behind it. A POST that
+//     activity is tried once, and not at all where the event before was not
+//     answered: others wait behind it. Lifecycle events, which extend the protocol,
+//     end for a channel whose service answers one with an error. A POST that
 //     left and was not answered in 30 s, or was cut off by a crash, is not repeated,
 //     since a service cannot tell; its agent hears "unknown".
 //   - A rotated or revoked connection string is dead when the command that did it
