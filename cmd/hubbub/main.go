@@ -55,6 +55,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	addTopics(root)
+	completeArguments(root, "")
 	return root
 }
 

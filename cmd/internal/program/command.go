@@ -49,7 +49,28 @@ func Attach(root *cobra.Command) *Attached {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", terminalWidth)))
 	foldHelp(root)
 	countArguments(root)
+	a.prepareCompletion(root)
 	return a
+}
+
+// prepareCompletion gives what completes arguments the Env, with the flags before them.
+func (a *Attached) prepareCompletion(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		a.prepareCompletion(sub)
+	}
+	complete := cmd.ValidArgsFunction
+	if complete == nil {
+		return
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if stop := a.stop; stop != nil { // of the command that completes
+			defer stop()
+		}
+		if err := a.prepare(cmd, args); err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, begun)
+	}
 }
 
 // Attached is a tree of commands with the frame around it.
