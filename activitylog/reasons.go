@@ -30,6 +30,7 @@ var reasonWords = map[string]string{
 	"reaction_proceeds":     "a person agrees to what the agent asked: it may go on",
 	"role_mention":          "a role that the agent has is mentioned",
 	"status":                "it only tells how work goes on",
+	"repeated":              "an agent said the same again, and had a turn for it",
 	"stop_word":             "it tells the agent to stop",
 	"thread_participant":    "it is in a thread in which the agent takes part",
 	"work_of_another":       "the work is somebody else's",

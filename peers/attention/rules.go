@@ -46,6 +46,7 @@ var rules = []rule{
 	{"acknowledgement", all((*view).acknowledges, (*view).aimed), toMe, PolicyAckOnly, ModeSilent, ActionNone},
 	{"acknowledgement", (*view).acknowledges, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 	{"stop_word", all((*view).stops, (*view).aimed), toMe, PolicyMustRespond, ModeImmediate, ActionCancel},
+	{"repeated", (*view).repeats, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 
 	{"direct_message", (*view).direct, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
 	{"mention", func(v *view) bool { return v.mentions.me }, toMe, PolicyMustRespond, ModeBuffered, ActionNone},
@@ -93,6 +94,11 @@ func reacted(v *view) Directedness {
 		return DirectedToOther
 	}
 	return DirectedAmbient
+}
+
+// repeats reports whether an agent says what it was heard for already, and was not asked to.
+func (v *view) repeats() bool {
+	return v.facts.Repeated && v.event.authorKind() == AuthorAgent && !v.facts.Asked
 }
 
 // toOther reports whether somebody else is the clear recipient.

@@ -71,6 +71,12 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	if c.Event == protocol.EventReaction && c.ReplyTo != nil {
 		facts.Asked = asks(store.Value[string](v.Tx, `SELECT text FROM sent WHERE chat = ? AND source_id = ? AND kind = 'text'`, e.Chat, c.ReplyTo.SourceID))
 	}
+	if e.FromAgent() && e.Content.Event == protocol.EventMessage {
+		facts.Repeated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events r WHERE r.conversation = ?1 AND r.thread = ?2 AND r.author = ?3
+			AND r.seq < ?4 AND r.turn_id <> '' AND r.state NOT IN ('failed', 'superseded') AND json_extract(r.content, '$.text') = ?5
+			AND r.seq > coalesce((SELECT max(seq) FROM events WHERE conversation = ?1 AND thread = ?2 AND `+aPerson+`), 0))`,
+			c.Chat.ID, c.Chat.ThreadID, c.Author.ID, e.Seq, c.Text)
+	}
 	facts.OtherAgents = store.All(v.Tx, store.Itself[string], `SELECT DISTINCT author FROM events
 		WHERE conversation = ? AND author_kind = 'agent' AND author NOT IN (?, ?) LIMIT 100`, c.Chat.ID, v.m.id, v.m.id.Name())
 	return facts
