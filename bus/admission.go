@@ -86,6 +86,14 @@ func (m *admission) account(c *grant.Credential) *account {
 	return a
 }
 
+// credential returns the name of the credential, which is empty if there is none.
+func (a *account) credential() string {
+	if a == nil {
+		return ""
+	}
+	return a.name
+}
+
 // closeAccounts drops the accounts of credentials that are gone and that nobody uses any
 // more. The others stay: who connects again has used what it used before.
 func (m *admission) closeAccounts(file *grant.File) {

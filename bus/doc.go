@@ -8,6 +8,10 @@
 //     which they were sent. No other order is kept.
 //   - Once: a message is delivered at most once to each peer that is subscribed
 //     when it is accepted, the sender included, however many patterns match.
+//   - Repeats: of a message that was sent with once, a repeat of (from, messageId) within
+//     ten minutes gets the first outcome, at any bus of the cluster (see package cluster).
+//     64 MiB are remembered, a quarter of one credential's at most; beyond that a message
+//     with once is refused, and none is forgotten early.
 //   - Takeover: a session takes an identity from an older one in one step, together with
 //     the subscriptions of its initialize. What the older session was sent it may answer
 //     for two more seconds; what it was not sent goes to the newer one, if that hears the
@@ -36,6 +40,7 @@
 // The flow of one message: session.go reads it, authorize.go checks it, publish.go
 // finds the targets (index.go) and delivers it to each (delivery.go). The session of
 // the target reads the answer, and the last answer completes the publication.
+// publishonce.go and once.go do what once asks for.
 // sweep.go ends what has waited too long.
 //
 // It implements sections 2 to 5, 7, 9 and 11 to 13 of the Agent Communication

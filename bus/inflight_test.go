@@ -60,6 +60,9 @@ func (w *west) Missing() []string                                  { return nil 
 func (w *west) Status() any                                        { return nil }
 func (w *west) Forward(f *Forward)                                 { w.mu.Lock(); w.held = append(w.held, f); w.mu.Unlock() }
 
+func (w *west) AskFirst(_ First, done func([]Vote, error)) { done(nil, nil) }
+func (w *west) TellFirst(First, []byte)                    {}
+
 func (w *west) GiveUp(reason string) {
 	w.mu.Lock()
 	held := w.held

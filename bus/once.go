@@ -1,12 +1,12 @@
 package bus
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 )
 
@@ -22,112 +22,328 @@ var (
 	errOnceFull    = errors.New("too many messages with once within ten minutes; send it again later")
 	errOnceShare   = errors.New("too many messages of this credential with once within ten minutes; send it again later")
 	errOnceWaiters = errors.New("too many repeats of this message wait for its outcome")
-	errOnceCluster = errors.New("once is not kept across the buses of a cluster yet; send it without once")
+	errOnceLarge   = errors.New("the first outcome of this message was too large to keep; it is not delivered again")
+	errOnceLate    = errors.New("another bus has this message and has not told its outcome; send it again with the same messageId")
+)
+
+// A Claimant is one run of a bus of a cluster.
+type Claimant struct {
+	Bus      string `json:"bus"`
+	Instance string `json:"instance"`
+}
+
+// A First names a message that was sent with once, as the buses tell each other of it.
+type First struct {
+	From      string `json:"from"`
+	MessageID string `json:"messageId"`
+	By        string `json:"by,omitempty"` // name of the sender's credential
+}
+
+// A Vote is what a bus says when another asks whether it may deliver a First. If all is
+// zero, it may.
+type Vote struct {
+	Mine   bool     `json:"mine,omitempty"`  // this bus delivers the message, or has
+	Holder Claimant `json:"holder,omitzero"` // the bus that does, as far as this one knows
+	Answer []byte   `json:"-"`               // its outcome, if this bus knows it
+	Voter  Claimant `json:"-"`
+}
+
+// A ruling says what becomes of a message with once at the bus that asked the others.
+type ruling struct {
+	deliver bool
+	answer  []byte   // the first outcome
+	holder  Claimant // the bus that has the message
+	err     error    // why nothing is known
+}
+
+// rule returns what the votes of the other buses come to. known is the bus that was known
+// to have the message before.
+func rule(known Claimant, votes []Vote) ruling {
+	free := map[Claimant]bool{{}: true}
+	for _, v := range votes {
+		switch {
+		case v.Answer != nil:
+			return ruling{answer: v.Answer}
+		case v.Mine:
+			return ruling{holder: v.Voter}
+		}
+		free[v.Voter] = true
+	}
+	for _, v := range append(votes, Vote{Holder: known}) {
+		if !free[v.Holder] {
+			return ruling{holder: v.Holder, err: lostFirst(v.Holder)}
+		}
+	}
+	return ruling{deliver: true}
+}
+
+func lostFirst(holder Claimant) error {
+	return fmt.Errorf("the bus %s took this message first and cannot be asked: whether it was delivered is not known; "+
+		"send it again later, or with another messageId if it may arrive twice", holder.Bus)
+}
+
+// The standings of a first at one bus.
+const (
+	firstAsked     = iota // this bus asks the others whether it may deliver it
+	firstTaken            // this bus delivers it, or has
+	firstElsewhere        // another bus may have it
 )
 
 // A first is a message that was sent with once, and what its sender was told.
 type first struct {
-	from, id string
-	by       *account // nil if it needs no credential
+	First
 	at       time.Time
 	answer   []byte // the result of sendMessage; nil until it is known
+	unkept   bool   // there was no room for the answer
+	standing int
+	asked    int      // how often this bus asked the others
+	holder   Claimant // that may have it, unless this bus has
 	waiting  []repeat
+	until    time.Time // when those that wait for another bus are refused
 }
 
 // A repeat waits for the outcome of the first.
 type repeat struct {
 	session *session
-	rpcID   jsonrpc.ID
-	by      *account
+	rpcID   jsonrpc.ID // nil if it is a notification
 }
 
-func (f *first) size() int { return onceEntry + len(f.from) + len(f.id) + len(f.answer) }
+func (f *first) size() int { return onceEntry + len(f.From) + len(f.MessageID) + len(f.answer) }
 
-// firsts remember the messages of the last ten minutes that were sent with once. A full
-// table refuses: it never forgets one too early.
+// over reports whether nothing more will become known of a first at this bus.
+func (f *first) over() bool {
+	return f.answer != nil || f.unkept || f.standing == firstElsewhere && len(f.waiting) == 0
+}
+
+// firsts remember the messages of the last ten minutes that were sent with once, here or
+// at another bus. A full table refuses what comes here: it never forgets one too early.
 type firsts struct {
-	mu    sync.Mutex // guards the fields below, and those of each first
-	known map[[2]string]*first
-	order []*first // by time
-	bytes int
-	used  map[*account]int // bytes, by credential
+	srv *Server
+
+	mu      sync.Mutex // guards the fields below, and those of each first
+	known   map[[2]string]*first
+	order   []*first // by time
+	bytes   int
+	used    map[string]int      // bytes, by name of a credential
+	delayed map[*first]struct{} // those for whose outcome at another bus somebody waits
 }
 
-// claim returns the first of a message, and whether it is this one, which must be delivered.
-// Otherwise its answer is returned, or the repeat waits for it.
-func (t *firsts) claim(at time.Time, send *protocol.Send, again repeat) (f *first, mine bool, answer []byte, err error) {
+// claim looks a message up. It returns a number if this bus must ask the others about it,
+// and then resolve. Otherwise its answer is returned, or the repeat waits for it.
+func (t *firsts) claim(at time.Time, who First, again repeat) (f *first, asked int, answer []byte, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expireLocked(at)
-	key := [2]string{send.From, send.MessageID}
-	if f = t.known[key]; f != nil {
-		if f.answer == nil && len(f.waiting) >= onceWaiters {
-			return nil, false, nil, errOnceWaiters
+	switch f = t.known[who.key()]; {
+	case f == nil:
+		if f, err = t.noteLocked(at, who, 0); err != nil {
+			return nil, 0, nil, err
 		}
-		if f.answer == nil && again.rpcID != nil {
-			f.waiting = append(f.waiting, again)
-		}
-		return f, false, f.answer, nil
+	case f.unkept:
+		return nil, 0, nil, errOnceLarge
+	case f.answer != nil:
+		return f, 0, f.answer, nil
+	case f.standing != firstElsewhere:
+		return f, 0, nil, f.await(again)
 	}
-	f = &first{from: send.From, id: send.MessageID, by: again.by, at: at}
-	switch {
-	case t.bytes+f.size() > onceBytes:
-		return nil, false, nil, errOnceFull
-	case f.by != nil && t.used[f.by]+f.size() > onceShare:
-		return nil, false, nil, errOnceShare
+	f.standing = firstAsked
+	f.asked++
+	return f, f.asked, nil, nil
+}
+
+func (who First) key() [2]string { return [2]string{who.From, who.MessageID} }
+
+// await has a repeat wait for the outcome. The caller must hold firsts.mu.
+func (f *first) await(again repeat) error {
+	if len(f.waiting) >= onceWaiters {
+		return errOnceWaiters
+	}
+	if again.rpcID != nil {
+		f.waiting = append(f.waiting, again)
+	}
+	return nil
+}
+
+// noteLocked adds a first, if there is room for it and as many bytes more.
+func (t *firsts) noteLocked(at time.Time, who First, more int) (*first, error) {
+	f := &first{First: who, at: at, standing: firstElsewhere}
+	if err := t.roomLocked(who.By, f.size()+more); err != nil {
+		return nil, err
 	}
 	if t.known == nil {
-		t.known, t.used = map[[2]string]*first{}, map[*account]int{}
+		t.known, t.used, t.delayed = map[[2]string]*first{}, map[string]int{}, map[*first]struct{}{}
 	}
-	t.known[key] = f
+	t.known[who.key()] = f
 	t.order = append(t.order, f)
 	t.takeLocked(f, f.size())
-	return f, true, nil, nil
+	return f, nil
+}
+
+// roomLocked returns nil if there is room for n bytes of a credential, or the reason why not.
+func (t *firsts) roomLocked(by string, n int) error {
+	switch {
+	case t.bytes+n > onceBytes:
+		return errOnceFull
+	case by != "" && t.used[by]+n > onceShare:
+		return errOnceShare
+	}
+	return nil
 }
 
 // takeLocked counts bytes of a first, or, if n is negative, frees them.
 func (t *firsts) takeLocked(f *first, n int) {
 	t.bytes += n
-	if t.used[f.by] += n; t.used[f.by] == 0 {
-		delete(t.used, f.by)
+	if t.used[f.By] += n; t.used[f.By] == 0 {
+		delete(t.used, f.By)
 	}
 }
 
 // expireLocked forgets what is older than ten minutes, except what has no outcome yet.
 func (t *firsts) expireLocked(at time.Time) {
-	for len(t.order) > 0 && at.Sub(t.order[0].at) >= onceFor && t.order[0].answer != nil {
+	for len(t.order) > 0 && at.Sub(t.order[0].at) >= onceFor && t.order[0].over() {
 		f := t.order[0]
 		t.order[0] = nil
 		t.order = t.order[1:]
 		t.takeLocked(f, -f.size())
-		delete(t.known, [2]string{f.from, f.id})
+		delete(t.known, f.key())
 	}
+}
+
+// resolve takes what the other buses said of a message that this bus claimed with that
+// number. If it is to be delivered here, the caller must deliver it. Otherwise the repeat
+// waits for its outcome, or gets what is returned, and so do those that waited.
+func (t *firsts) resolve(f *first, asked int, at, until time.Time, again repeat, r ruling) (ruling, []repeat) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case f.answer != nil:
+		return ruling{answer: f.answer}, nil
+	case f.standing != firstAsked || f.asked != asked: // another bus, or another session, was given it meanwhile
+		return t.followLocked(f, until, again), nil
+	case r.deliver:
+		if f.asked > 1 || f.holder != (Claimant{}) {
+			t.renewLocked(f, at)
+		}
+		f.standing, f.holder = firstTaken, Claimant{}
+		return r, nil
+	case r.answer != nil:
+		return r, t.settleLocked(f, r.answer)
+	}
+	f.standing = firstElsewhere
+	if r.holder != (Claimant{}) {
+		f.holder = r.holder
+	}
+	if r.err == nil {
+		return t.followLocked(f, until, again), nil
+	}
+	waiting := f.waiting
+	f.waiting = nil
+	delete(t.delayed, f)
+	return r, waiting
+}
+
+// followLocked has a repeat wait for what another bus says.
+func (t *firsts) followLocked(f *first, until time.Time, again repeat) ruling {
+	f.until = until
+	t.delayed[f] = struct{}{}
+	return ruling{err: f.await(again)}
+}
+
+// holder returns the bus that is known to have a first.
+func (t *firsts) holder(f *first) Claimant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return f.holder
+}
+
+// renewLocked begins the ten minutes of a first anew: it was not delivered before.
+func (t *firsts) renewLocked(f *first, at time.Time) {
+	t.order = slices.DeleteFunc(t.order, func(o *first) bool { return o == f })
+	f.at = at
+	t.order = append(t.order, f)
 }
 
 // settle stores the outcome of a first, and returns who waits for it.
 func (t *firsts) settle(f *first, answer []byte) []repeat {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f.answer = bytes.Clone(answer)
-	t.takeLocked(f, len(f.answer))
+	return t.settleLocked(f, answer)
+}
+
+func (t *firsts) settleLocked(f *first, answer []byte) []repeat {
+	if t.roomLocked(f.By, len(answer)) == nil {
+		f.answer = slices.Clone(answer)
+		t.takeLocked(f, len(f.answer))
+	} else {
+		f.unkept = f.standing == firstTaken // otherwise the bus that has it can be asked again
+	}
 	waiting := f.waiting
 	f.waiting = nil
+	delete(t.delayed, f)
 	return waiting
 }
 
-// publishOnce publishes a message, or answers a repeat of one with the first outcome.
-func publishOnce(s *session, m jsonrpc.Message, send protocol.Send) {
-	srv := s.server
-	f, mine, answer, err := (*first)(nil), false, []byte(nil), errOnceCluster
-	if srv.options.Cluster == nil {
-		f, mine, answer, err = srv.firsts.claim(s.batch.at, &send, repeat{s, bytes.Clone(m.ID), s.account})
+// vote says whether another bus may deliver a message, and notes that it does. Of two that
+// ask at the same time, the one with the lower name may.
+func (t *firsts) vote(at time.Time, own string, asker Claimant, who First) Vote {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expireLocked(at)
+	f := t.known[who.key()]
+	if f == nil {
+		if f, err := t.noteLocked(at, who, 0); err == nil {
+			f.holder = asker
+		}
+		return Vote{} // also without room: the other bus has it, and is asked before this one delivers it
 	}
 	switch {
-	case err != nil:
-		s.refuse(m, jsonrpc.Errorf(protocol.CodeInternal, "%v", err))
-	case mine:
-		s.publish(m.ID, send, f)
-	case answer != nil:
-		s.answer(m, answer)
+	case f.answer != nil:
+		return Vote{Answer: f.answer}
+	case f.standing == firstTaken, f.standing == firstAsked && own < asker.Bus:
+		return Vote{Mine: true}
 	}
+	f.standing = firstElsewhere
+	if f.holder == (Claimant{}) || f.holder == asker {
+		f.holder = asker
+		return Vote{}
+	}
+	return Vote{Holder: f.holder}
+}
+
+// learn stores the outcome of a message that another bus delivered, and returns who waits
+// for it.
+func (t *firsts) learn(at time.Time, who First, answer []byte) []repeat {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expireLocked(at)
+	f := t.known[who.key()]
+	if f == nil {
+		f, _ = t.noteLocked(at, who, len(answer)) //nolint:errcheck // without room the other bus can still be asked
+	}
+	if f == nil || f.standing == firstTaken || f.answer != nil { // two sides of a partition each keep their own
+		return nil
+	}
+	return t.settleLocked(f, answer)
+}
+
+// overdue returns who waits in vain for the outcome of a message that another bus has, and
+// why: that bus is missing, or said nothing in time.
+func (t *firsts) overdue(at time.Time, missing []string) (waiting []repeat, why []error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for f := range t.delayed {
+		err := errOnceLate
+		switch {
+		case f.standing == firstElsewhere && slices.Contains(missing, f.holder.Bus):
+			err = lostFirst(f.holder)
+		case !at.After(f.until):
+			continue
+		}
+		for _, r := range f.waiting {
+			waiting, why = append(waiting, r), append(why, err)
+		}
+		f.waiting = nil
+		delete(t.delayed, f)
+	}
+	return waiting, why
 }

@@ -1,41 +1,65 @@
 package bus
 
 import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
-
-	"hubbub/protocol"
 )
+
+var (
+	epoch = time.Unix(1000, 0)
+	east  = Claimant{"east", "1"}
+	mid   = Claimant{"mid", "1"}
+	wing  = Claimant{"west", "1"}
+)
+
+// id is a First with no credential.
+func id(text string) First { return First{From: "tg:1", MessageID: text} }
+
+// deliver claims a message for a bus that is alone, and says that it is delivered.
+func (t *firsts) deliver(at time.Time, who First) (*first, error) {
+	f, asked, _, err := t.claim(at, who, repeat{})
+	if err == nil {
+		t.resolve(f, asked, at, at, repeat{}, ruling{deliver: true})
+	}
+	return f, err
+}
 
 // TestTheTableOfFirstsIsBoundedAndForgets fills it, and lets ten minutes pass.
 func TestTheTableOfFirstsIsBoundedAndForgets(t *testing.T) {
 	var table firsts
-	at := time.Unix(1000, 0)
-	one := &protocol.Send{From: "tg:1", MessageID: "m1"}
-	f, mine, _, err := table.claim(at, one, repeat{})
-	if err != nil || !mine {
-		t.Fatal(mine, err)
+	f, err := table.deliver(epoch, id("m1"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	table.settle(f, make([]byte, onceBytes))
-	if _, _, _, err := table.claim(at, &protocol.Send{From: "tg:1", MessageID: "m2"}, repeat{}); err != errOnceFull {
+	full := onceBytes - f.size()
+	table.settle(f, make([]byte, full))
+	if _, _, _, err := table.claim(epoch, id("m2"), repeat{}); err != errOnceFull {
 		t.Errorf("one too many: %v", err)
 	}
-	if _, mine, answer, err := table.claim(at.Add(onceFor-1), one, repeat{}); mine || len(answer) != onceBytes || err != nil {
-		t.Errorf("a repeat within ten minutes: %t, %v", mine, err)
+	if _, asked, answer, err := table.claim(epoch.Add(onceFor-1), id("m1"), repeat{}); asked > 0 || len(answer) != full || err != nil {
+		t.Errorf("a repeat within ten minutes: %d, %v", asked, err)
 	}
-	if _, mine, _, err := table.claim(at.Add(onceFor), one, repeat{}); !mine || err != nil {
-		t.Errorf("after ten minutes: %t, %v", mine, err)
+	if _, err := table.deliver(epoch.Add(onceFor), id("m1")); err != nil {
+		t.Errorf("after ten minutes: %v", err)
 	}
 	if table.bytes > 1000 || len(table.order) != 1 {
 		t.Errorf("%d bytes and %d messages are left", table.bytes, len(table.order))
 	}
 	for range onceWaiters {
-		if _, mine, _, err := table.claim(at.Add(onceFor), one, repeat{rpcID: []byte("1")}); mine || err != nil {
-			t.Fatal(mine, err)
+		if _, asked, _, err := table.claim(epoch.Add(onceFor), id("m1"), repeat{rpcID: []byte("1")}); asked > 0 || err != nil {
+			t.Fatal(asked, err)
 		}
 	}
-	if _, _, _, err := table.claim(at.Add(onceFor), one, repeat{rpcID: []byte("1")}); err != errOnceWaiters {
+	if _, _, _, err := table.claim(epoch.Add(onceFor), id("m1"), repeat{rpcID: []byte("1")}); err != errOnceWaiters {
 		t.Errorf("a repeat too many: %v", err)
+	}
+	if _, _, _, err := table.claim(epoch.Add(3*onceFor), id("m9"), repeat{}); err != nil || table.known[id("m1").key()] == nil {
+		t.Errorf("what is still being delivered is forgotten (%v)", err)
 	}
 }
 
@@ -43,25 +67,240 @@ func TestTheTableOfFirstsIsBoundedAndForgets(t *testing.T) {
 // others are not, until ten minutes have passed.
 func TestOneCredentialDoesNotFillTheTableOfFirsts(t *testing.T) {
 	var table firsts
-	at := time.Unix(1000, 0)
-	greedy, other := &account{name: "greedy"}, &account{name: "other"}
-	claim := func(by *account, id string, at time.Time) (*first, error) {
-		f, _, _, err := table.claim(at, &protocol.Send{From: "tg:1", MessageID: id}, repeat{by: by})
-		return f, err
-	}
-	f, err := claim(greedy, "m1", at)
+	by := func(credential, id string) First { return First{From: "tg:1", MessageID: id, By: credential} }
+	f, err := table.deliver(epoch, by("greedy", "m1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table.settle(f, make([]byte, onceShare))
-	if _, err := claim(greedy, "m2", at); err != errOnceShare {
+	table.settle(f, make([]byte, onceShare-f.size()))
+	if _, err := table.deliver(epoch, by("greedy", "m2")); err != errOnceShare {
 		t.Errorf("beyond its share: %v", err)
 	}
-	if f, err = claim(other, "m3", at); err != nil {
+	if f, err = table.deliver(epoch, by("other", "m3")); err != nil {
 		t.Fatalf("another credential: %v", err)
 	}
 	table.settle(f, []byte("{}"))
-	if _, err := claim(greedy, "m2", at.Add(onceFor)); err != nil || len(table.used) != 1 {
+	if _, err := table.deliver(epoch.Add(onceFor), by("greedy", "m2")); err != nil || len(table.used) != 1 {
 		t.Errorf("after ten minutes: %v; %d credentials have a share", err, len(table.used))
+	}
+}
+
+// TestAnOutcomeThatIsTooLargeToKeepIsNotDeliveredAgain, and the bound holds.
+func TestAnOutcomeThatIsTooLargeToKeepIsNotDeliveredAgain(t *testing.T) {
+	var table firsts
+	f, _ := table.deliver(epoch, id("m1"))
+	table.settle(f, make([]byte, onceBytes))
+	if _, asked, _, err := table.claim(epoch, id("m1"), repeat{}); asked != 0 || err != errOnceLarge || table.bytes > onceBytes {
+		t.Errorf("a repeat: %d, %v; %d bytes", asked, err, table.bytes)
+	}
+	if v := table.vote(epoch, "east", wing, id("m1")); !v.Mine {
+		t.Errorf("another bus may deliver it: %+v", v)
+	}
+	if _, err := table.deliver(epoch.Add(onceFor), id("m1")); err != nil {
+		t.Errorf("after ten minutes: %v", err)
+	}
+}
+
+// TestWhatTheVotesComeTo is the table of rule.
+func TestWhatTheVotesComeTo(t *testing.T) {
+	older := Claimant{"mid", "0"}
+	answer := []byte("{}")
+	for name, c := range map[string]struct {
+		known Claimant
+		votes []Vote
+		want  ruling
+	}{
+		"nobody else":               {Claimant{}, nil, ruling{deliver: true}},
+		"all free":                  {Claimant{}, []Vote{{Voter: mid}, {Voter: wing}}, ruling{deliver: true}},
+		"one has it":                {Claimant{}, []Vote{{Voter: mid}, {Mine: true, Voter: wing}}, ruling{holder: wing}},
+		"one knows the outcome":     {wing, []Vote{{Voter: mid, Answer: answer}, {Mine: true, Voter: wing}}, ruling{answer: answer}},
+		"one was said to, has not":  {Claimant{}, []Vote{{Holder: wing, Voter: mid}, {Voter: wing}}, ruling{deliver: true}},
+		"one was said to, is away":  {Claimant{}, []Vote{{Holder: wing, Voter: mid}}, ruling{holder: wing, err: lostFirst(wing)}},
+		"one was known to, is away": {wing, []Vote{{Voter: mid}}, ruling{holder: wing, err: lostFirst(wing)}},
+		"one was known to, has not": {wing, []Vote{{Voter: wing}}, ruling{deliver: true}},
+		"one had it before a start": {older, []Vote{{Voter: mid}}, ruling{holder: older, err: lostFirst(older)}},
+	} {
+		if got := rule(c.known, c.votes); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v; want %+v", name, got, c.want)
+		}
+	}
+	if err := lostFirst(wing); !strings.Contains(err.Error(), "the bus west took this message first") {
+		t.Error(err)
+	}
+}
+
+// TestOneOfTwoBusesThatAskIsGiven: the one with the lower name, whoever hears of the other
+// first; a bus that delivers gives nothing.
+func TestOneOfTwoBusesThatAskIsGiven(t *testing.T) {
+	var table firsts // of mid
+	f, asked, _, _ := table.claim(epoch, id("m"), repeat{})
+	if v := table.vote(epoch, "mid", wing, id("m")); !v.Mine {
+		t.Errorf("to west: %+v", v)
+	}
+	if v := table.vote(epoch, "mid", east, id("m")); v.Mine || v.Holder != (Claimant{}) {
+		t.Errorf("to east: %+v", v)
+	}
+	if v := table.vote(epoch, "mid", wing, id("m")); v.Mine || v.Holder != east {
+		t.Errorf("then to west: %+v", v)
+	}
+	if v := table.vote(epoch, "mid", east, id("m")); v.Mine || v.Holder != (Claimant{}) {
+		t.Errorf("to east again: %+v", v)
+	}
+	second, again, _, _ := table.claim(epoch, id("m"), repeat{}) // by another session of mid
+	if second != f || again != asked+1 {
+		t.Fatal("another session does not ask anew")
+	}
+	wait := repeat{rpcID: []byte("1")}
+	if r, _ := table.resolve(f, asked, epoch, epoch, wait, ruling{deliver: true}); r.deliver || r.err != nil || len(f.waiting) != 1 {
+		t.Errorf("what was given to east is delivered by mid: %+v", r)
+	}
+	if r, _ := table.resolve(f, again, epoch, epoch, wait, ruling{deliver: true}); !r.deliver {
+		t.Errorf("after east gave it back: %+v", r)
+	}
+	if v := table.vote(epoch, "mid", east, id("m")); !v.Mine {
+		t.Errorf("what is delivered: %+v", v)
+	}
+	if waiting := table.settle(f, []byte("{}")); len(waiting) != 1 {
+		t.Errorf("%d got the outcome", len(waiting))
+	}
+	if v := table.vote(epoch, "mid", east, id("m")); string(v.Answer) != "{}" {
+		t.Errorf("what was delivered: %+v", v)
+	}
+}
+
+// TestTheOutcomeOfAnotherBusIsKept, and so is who has a message whose outcome is not known.
+func TestTheOutcomeOfAnotherBusIsKept(t *testing.T) {
+	var table firsts
+	if v := table.vote(epoch, "mid", wing, id("m")); !reflect.DeepEqual(v, Vote{}) {
+		t.Fatalf("%+v", v)
+	}
+	f, asked, _, _ := table.claim(epoch, id("m"), repeat{})
+	wait := repeat{rpcID: []byte("1")}
+	if table.holder(f) != wing {
+		t.Fatal("it is forgotten who has it")
+	}
+	if r, _ := table.resolve(f, asked, epoch, epoch.Add(time.Second), wait, ruling{holder: wing}); r.err != nil {
+		t.Fatal(r.err)
+	}
+	if waiting, _ := table.overdue(epoch.Add(time.Second), []string{"east"}); len(waiting) != 0 {
+		t.Error("who waits is refused too early")
+	}
+	if waiting := table.learn(epoch, id("m"), []byte("{}")); len(waiting) != 1 || len(table.delayed) != 0 {
+		t.Errorf("%d got the outcome, %d wait", len(waiting), len(table.delayed))
+	}
+	if _, _, answer, _ := table.claim(epoch, id("m"), repeat{}); string(answer) != "{}" {
+		t.Errorf("a repeat gets %s", answer)
+	}
+	if table.learn(epoch, id("m"), []byte("[]")); string(f.answer) != "{}" {
+		t.Error("a second outcome took the place of the first")
+	}
+	if table.learn(epoch, id("n"), []byte("{}")); table.known[id("n").key()] == nil {
+		t.Error("an outcome that nobody asked for is not kept")
+	}
+	mine, _ := table.deliver(epoch, id("o"))
+	if table.learn(epoch, id("o"), []byte("{}")); mine.answer != nil {
+		t.Error("the outcome of another side of a partition became that of this one")
+	}
+}
+
+// TestWhoWaitsForAnotherBusIsAnswered: when that bus is missing, and when it says nothing.
+func TestWhoWaitsForAnotherBusIsAnswered(t *testing.T) {
+	var table firsts
+	follow := func(text string) *first {
+		f, asked, _, _ := table.claim(epoch, id(text), repeat{})
+		table.resolve(f, asked, epoch, epoch.Add(time.Second), repeat{rpcID: []byte("1")}, ruling{holder: wing})
+		return f
+	}
+	f := follow("m")
+	waiting, why := table.overdue(epoch, []string{"west"})
+	if len(waiting) != 1 || why[0].Error() != lostFirst(wing).Error() || f.waiting != nil || len(table.delayed) != 0 {
+		t.Errorf("a bus that is missing: %d, %v", len(waiting), why)
+	}
+	follow("n")
+	waiting, why = table.overdue(epoch.Add(time.Second+1), nil)
+	if len(waiting) != 1 || why[0] != errOnceLate {
+		t.Errorf("a bus that says nothing: %d, %v", len(waiting), why)
+	}
+	f, asked, _, _ := table.claim(epoch, id("o"), repeat{})
+	table.claim(epoch, id("o"), repeat{rpcID: []byte("2")})
+	failed := errors.New("cut off")
+	if r, waiting := table.resolve(f, asked, epoch, epoch, repeat{rpcID: []byte("1")}, ruling{err: failed}); r.err != failed || len(waiting) != 1 {
+		t.Errorf("nobody could be asked: %+v, %d", r, len(waiting))
+	}
+	if v := table.vote(epoch, "a", wing, id("o")); v.Mine {
+		t.Error("what this bus does not deliver is not given")
+	}
+}
+
+// TestADeliveryThatComesLateCountsFromThen: a message that another bus had noted, and did
+// not deliver, is remembered for ten minutes from its delivery.
+func TestADeliveryThatComesLateCountsFromThen(t *testing.T) {
+	var table firsts
+	table.vote(epoch, "mid", wing, id("m"))
+	table.deliver(epoch.Add(time.Minute), id("n"))
+	f, asked, _, _ := table.claim(epoch.Add(9*time.Minute), id("m"), repeat{})
+	table.resolve(f, asked, epoch.Add(9*time.Minute), epoch, repeat{}, ruling{deliver: true})
+	table.settle(f, []byte("{}"))
+	if _, _, answer, _ := table.claim(epoch.Add(18*time.Minute), id("m"), repeat{}); answer == nil {
+		t.Error("it is forgotten early")
+	}
+}
+
+// A question is on its way from one bus to another, or answered.
+type question struct {
+	of    int
+	asked int
+	first *first
+	known Claimant
+	to    []int // who has not voted
+	votes []Vote
+}
+
+// TestWhateverOrderBusesAskInOneDelivers plays three buses whose sessions want to deliver
+// one message, six times in all, with votes and their counts in any order.
+func TestWhateverOrderBusesAskInOneDelivers(t *testing.T) {
+	names := []Claimant{east, mid, wing}
+	again := repeat{rpcID: []byte("1")}
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 24))
+		var tables [3]firsts
+		var open []*question
+		delivered := 0
+		for sends := 6; sends > 0 || len(open) > 0; {
+			if sends > 0 && random.IntN(3) == 0 {
+				sends--
+				i := random.IntN(3)
+				if f, asked, _, _ := tables[i].claim(epoch, id("m"), again); asked > 0 {
+					open = append(open, &question{i, asked, f, tables[i].holder(f), []int{(i + 1) % 3, (i + 2) % 3}, nil})
+				}
+			}
+			if len(open) == 0 {
+				continue
+			}
+			at := random.IntN(len(open))
+			q := open[at]
+			if len(q.to) > 0 {
+				next := random.IntN(len(q.to))
+				voter := q.to[next]
+				q.to = slices.Delete(q.to, next, next+1)
+				v := tables[voter].vote(epoch, names[voter].Bus, names[q.of], id("m"))
+				if v.Voter = names[voter]; v.Holder == names[q.of] {
+					v.Holder = Claimant{} // as the cluster does
+				}
+				q.votes = append(q.votes, v)
+				continue
+			}
+			open = slices.Delete(open, at, at+1)
+			r, _ := tables[q.of].resolve(q.first, q.asked, epoch, epoch, again, rule(q.known, q.votes))
+			if r.deliver {
+				delivered++
+			}
+			if r.err != nil {
+				t.Errorf("seed %d: %v", seed, r.err)
+			}
+		}
+		if delivered != 1 {
+			t.Fatalf("seed %d: it was delivered %d times", seed, delivered)
+		}
 	}
 }

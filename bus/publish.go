@@ -283,9 +283,7 @@ func (p *publication) finish(b *batch) {
 	b.counts.finished++
 	b.counts.observe(b.at.Sub(p.accepted))
 	if p.once != nil {
-		for _, r := range srv.firsts.settle(p.once, answer) {
-			r.session.reply(b, r.rpcID, answer)
-		}
+		srv.firsts.tell(b, p.once, answer)
 	}
 	if p.rpcID != nil {
 		p.sender.reply(b, p.rpcID, answer)

@@ -26,8 +26,14 @@ type Cluster interface {
 	// Forward sends a message to another bus. It calls Done or Lost once, unless
 	// f.Peers is empty.
 	Forward(f *Forward)
-	// GiveUp calls Lost on each forward without an outcome, and on all later ones:
-	// the bus is stopping.
+	// AskFirst asks the other buses whether this one may deliver a message that was sent
+	// with once, and calls done once, with what they say. A bus that cannot be reached
+	// says nothing.
+	AskFirst(who First, done func([]Vote, error))
+	// TellFirst tells the other buses the outcome of such a message.
+	TellFirst(who First, answer []byte)
+	// GiveUp calls Lost on each forward without an outcome, and on all later ones, and
+	// ends what AskFirst waits for: the bus is stopping.
 	GiveUp(reason string)
 	// Missing returns the buses that are out of reach, and nil if none is. It is empty
 	// if there may be some that this bus does not know.
@@ -69,6 +75,9 @@ type Local interface {
 	// Deliver delivers a message that another bus accepted to those of this bus's sessions
 	// that it names. It calls done once with the outcome, and does not wait for it.
 	Deliver(m Arrived, to []protocol.PeerID, done func(Result))
+	// VoteFirst answers another bus's AskFirst. SettleFirst takes what it told.
+	VoteFirst(asker Claimant, who First) Vote
+	SettleFirst(who First, answer []byte)
 }
 
 // A Member is one session, as the buses tell each other of it.

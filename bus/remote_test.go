@@ -48,6 +48,14 @@ func (c *cord) Subscribed(p protocol.PeerID, q protocol.Pattern, observe bool) {
 	c.far.local.SetRemote(c.name, p, q, observe)
 }
 
+func (c *cord) AskFirst(who bus.First, done func([]bus.Vote, error)) {
+	vote := c.far.local.VoteFirst(bus.Claimant{Bus: c.name}, who)
+	vote.Voter = bus.Claimant{Bus: c.far.name}
+	done([]bus.Vote{vote}, nil)
+}
+
+func (c *cord) TellFirst(who bus.First, answer []byte) { c.far.local.SettleFirst(who, answer) }
+
 func (c *cord) Forward(f *bus.Forward) {
 	c.mu.Lock()
 	cut := c.cut

@@ -42,14 +42,15 @@ type Server struct {
 }
 
 // others are the other buses of the cluster, who is told of all peers, and what waits for
-// those that are slow.
+// those that are slow, and what messages with once came here or to them.
 type others struct {
 	presence presence
 	slow     wire.Backlog // what waits for slow peers, in their streams and in their queues
 
 	remoteMu sync.Mutex // guards remotes
 	remotes  remotes
-	firsts   firsts
+
+	firsts
 }
 
 // ending is what a bus needs to stop.
@@ -74,6 +75,7 @@ func New(log Log, opts *Options) *Server {
 		others: others{remotes: remotes{}},
 	}
 	srv.slow.Max = int64(o.SlowBytes)
+	srv.firsts.srv = srv
 	srv.presence.srv, srv.presence.watchers = srv, map[*session]*watcher{}
 	srv.admission = admission{metrics: &srv.metrics, log: o.Log, logs: log != nil, each: o.EachCredential, accounts: map[string]*account{}}
 	if o.Cluster != nil {

@@ -185,7 +185,7 @@ func (s *session) handle(frame []byte) error {
 		} else {
 			s.aside(s.batch.at)
 		}
-		s.replyError(m.ID, refusal)
+		s.replyError(s.batch, m.ID, refusal)
 		return nil
 	}
 	if m.Kind == jsonrpc.KindResponse {
@@ -241,7 +241,7 @@ func (s *session) refuse(m jsonrpc.Message, e *jsonrpc.Error) {
 	s.aside(s.batch.at)
 	s.server.metrics.refused.Add(1)
 	if m.Kind == jsonrpc.KindRequest {
-		s.replyError(m.ID, e)
+		s.replyError(s.batch, m.ID, e)
 	}
 }
 
@@ -251,8 +251,7 @@ func (s *session) reply(b *batch, id jsonrpc.ID, result []byte) {
 	b.touch(s)
 }
 
-func (s *session) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
-	b := s.batch
+func (s *session) replyError(b *batch, id jsonrpc.ID, e *jsonrpc.Error) {
 	b.frame = jsonrpc.AppendError(b.frame[:0], id, e)
 	s.stream.Write(b.frame) //nolint:errcheck // see reply
 	b.touch(s)

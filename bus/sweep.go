@@ -37,6 +37,7 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 			s.sweep(ctx, b)
 		}
 		srv.presence.tell(b)
+		srv.firsts.sweep(b)
 		b.flush()
 		srv.options.Pulse()
 		if tick%lullLook != 0 {

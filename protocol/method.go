@@ -62,7 +62,7 @@ type SubscribeParams struct {
 type SendParams struct {
 	Topic   Topic   `json:"topic"`
 	Payload Message `json:"payload"`
-	Once    bool    `json:"once,omitempty"` // a repeat of (from, messageId) within ten minutes gets the first outcome
+	Once    bool    `json:"once,omitempty"` // a repeat of (from, messageId) within ten minutes gets the first outcome, at any bus
 }
 
 // A SendResult answers sendMessage, after every target answered, failed or timed out.

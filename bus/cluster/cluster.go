@@ -59,6 +59,7 @@ type Cluster struct {
 	shared
 	neighbours
 	pulse pulse
+	polls polls
 
 	nats trouble // with the NATS server
 	twin trouble // with a bus of the same name
@@ -111,6 +112,7 @@ func New(urls []string, name string, opts *Options) *Cluster {
 			nextID: rand.Uint64() >> 1, // so that this run takes no answer that is meant for the one before
 		},
 		pulse:      newPulse(o.SilentAfter),
+		polls:      polls{open: map[uint64]*poll{}},
 		neighbours: neighbours{buses: map[string]*member{}, absent: map[string]absence{}, parts: map[partKey]*partial{}},
 	}
 }
@@ -316,7 +318,10 @@ func (c *Cluster) send(nc *nats.Conn, o outgoing) {
 	}
 	for _, part := range split(o.head, o.body, most) {
 		if err := nc.Publish(o.subject, part); err != nil {
-			if o.head.Kind == kindForward {
+			switch o.head.Kind {
+			case kindAsk:
+				c.polls.fail(o.head.ID, errNotAsked)
+			case kindForward:
 				c.lose(o.head.ID, "cannot be reached", !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrConnectionClosed))
 			}
 			return
@@ -363,6 +368,7 @@ func (c *Cluster) restart(why string, at time.Time) {
 	c.incarnation++
 	c.mu.Unlock()
 	c.loseAll("was cut off ("+why+")", nil)
+	c.polls.failAll(errNotAsked, every)
 	for _, m := range c.buses {
 		m.stale = true
 	}
@@ -413,6 +419,7 @@ func (c *Cluster) forget(name, why string) {
 	}
 	c.listKnown()
 	c.loseAll(why, func(f *crossing) bool { return f.Bus == name })
+	c.polls.skip(name)
 	c.options.Log.Warn().Str("bus", name).Msg("cluster: another bus " + why)
 }
 

@@ -152,9 +152,6 @@ func TestTranscriptsOverSeveralBuses(t *testing.T) {
 	for _, count := range []int{2, 3} {
 		nodes := joinAll(t, nats.ClientURL(), count)
 		for _, c := range cases {
-			if c.Name == "once" {
-				continue // refused in a cluster
-			}
 			t.Run(fmt.Sprintf("%d/%s", count, c.Name), func(t *testing.T) {
 				var dialled atomic.Int64
 				err := c.Run(t.Context(), func(ctx context.Context) (transcript.Conn, error) {

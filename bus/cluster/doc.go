@@ -22,6 +22,7 @@
 //     part, and which buses are missing. The peers of a missing bus are kept, and those that
 //     a message would have gone to are named as offline, until the bus is back, leaves, is
 //     started anew, or is missing for Options.MissFor.
+//   - Repeats: see below.
 //   - Identity: of sessions that claim one clientId on different buses, the newest
 //     stays; the others are closed with 4001.
 //   - Without NATS, at the start or later, a bus serves its own peers.
@@ -57,6 +58,24 @@
 //  6. A session is taken over only by a newer one, and an initialize that was waiting for
 //     longer than Options.InitializeTimeout of the bus takes nothing: a bus that thaws does
 //     not steal an identity back with a request of long ago.
+//
+// # One messageId, one delivery
+//
+// A bus that gets a message with once asks all others that it can reach before it delivers
+// it: one question and one answer each, during which the sender's next frames wait, so that
+// order holds. It delivers the message if all let it; of two that ask at the same time, the
+// one with the lower name does. Each bus that is asked notes who asked, and every bus is told
+// the outcome. So, for ten minutes:
+//
+//  1. A repeat at any bus gets the first outcome, also if the bus that delivered is gone.
+//  2. A repeat of what a bus took that is gone or out of reach, and whose outcome is not
+//     known, is refused, and never delivered: it may have been.
+//  3. A bus that is silent is waited for until it counts as missing. In a partition each
+//     side delivers what it does not know of, and its result has "partial". So a message
+//     whose sender moved to the other side is delivered there again, to the peers of that
+//     side; when the buses meet again, each side keeps its own outcome.
+//  4. A bus whose memory for messages with once is full does not note those of others: then
+//     1 and 2 hold at that bus only while the bus that delivered can be asked. Its own it refuses.
 //
 // The Agent Communication Protocol knows one bus; this is Hubbub's extension of
 // it to several.

@@ -61,6 +61,7 @@ func (c *Cluster) GiveUp(reason string) {
 	c.gaveUp = reason
 	c.mu.Unlock()
 	c.loseAll(reason, nil)
+	c.polls.failAll(errStopping, every)
 }
 
 // about describes a forwarded payload.
@@ -139,10 +140,11 @@ func (c *Cluster) loseAll(why string, which func(*crossing) bool) {
 }
 
 // expire fails the forwards that have waited too long, and those to a bus that was
-// forgotten while they were queued.
+// forgotten while they were queued, and the polls that nobody ended.
 func (c *Cluster) expire(at time.Time) {
 	c.loseAll("did not answer", func(f *crossing) bool {
 		_, known := c.buses[f.Bus]
 		return !known || at.After(f.Expires)
 	})
+	c.polls.failAll(errNotAsked, func(p *poll) bool { return at.After(p.expires) })
 }

@@ -106,6 +106,7 @@ func (c *Cluster) hear(h header) {
 func (c *Cluster) takeHello(m *member, h header) {
 	if m.epoch != 0 && h.Epoch != m.epoch {
 		c.loseAll("lost its connection", func(f *crossing) bool { return f.Bus == m.name })
+		c.polls.failAll(errNotAsked, func(p *poll) bool { return p.waits[m.name] })
 		m.stale = true
 	}
 	m.epoch = h.Epoch

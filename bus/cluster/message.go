@@ -20,6 +20,9 @@ const (
 	kindMembers = "members" // the answer
 	kindForward = "forward" // to one: a message for your peers
 	kindOutcome = "outcome" // the answer
+	kindAsk     = "ask"     // to all: may I deliver this message with once?
+	kindVote    = "vote"    // the answer
+	kindFirst   = "first"   // to all: the outcome of a message with once
 )
 
 // A header is the first line of every message.
@@ -179,5 +182,11 @@ func (c *Cluster) handle(h header, body []byte) {
 		c.takeForward(h, body)
 	case kindOutcome:
 		c.takeOutcome(h, body)
+	case kindAsk:
+		c.takeAsk(h, body)
+	case kindVote:
+		c.takeVote(h, body)
+	case kindFirst:
+		c.takeFirst(h, body)
 	}
 }

@@ -1,0 +1,162 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hubbub/bus/cluster"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+)
+
+// onceParams are those of a sendMessage with once, of the identity tg:1.
+func onceParams(id string) string {
+	return fmt.Sprintf(`{"once":true,"topic":"agent:x","payload":{"messageId":%q,"type":"tg_message","from":"tg:1","timestamp":"2026-02-17T12:00:00Z","content":{}}}`, id)
+}
+
+// A caller is a session that asks one thing after another.
+type caller struct {
+	t testing.TB
+	*wire.WebSocket
+}
+
+func call(t testing.TB, n *node, as string) caller {
+	t.Helper()
+	s, err := wire.Dial(t.Context(), n.URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(wire.CloseNormal, "") })
+	c := caller{t, s}
+	if answer := c.ask("initialize", `{"clientId":"`+as+`","subscriptions":[{"topic":"`+as+`"}]}`); !strings.Contains(answer, "serverId") {
+		t.Fatal(answer)
+	}
+	return c
+}
+
+func (c caller) send(method, params string) {
+	if err := c.Write(jsonrpc.AppendRequestText(nil, "0", method, params)); err != nil {
+		c.t.Error(err)
+	}
+	c.Flush()
+}
+
+func (c caller) next() string {
+	frame, err := c.Read()
+	if err != nil {
+		return err.Error()
+	}
+	return string(frame)
+}
+
+func (c caller) ask(method, params string) string {
+	c.send(method, params)
+	return c.next()
+}
+
+// TestOnceHoldsWhereverItIsRepeated sends each message at three buses at the same time,
+// and then once more at each.
+func TestOnceHoldsWhereverItIsRepeated(t *testing.T) {
+	nodes := joinAll(t, startNATS(t, 0).ClientURL(), 3)
+	var callers []caller
+	for i, n := range nodes {
+		callers = append(callers, call(t, n, fmt.Sprint("tg:", i)))
+	}
+	ear := call(t, nodes[1], "agent:x")
+	settle(t, nodes...)
+	var handled atomic.Int64
+	var hearing sync.WaitGroup
+	hearing.Go(func() {
+		for {
+			frame, err := ear.Read()
+			if err != nil {
+				return
+			}
+			m, err := jsonrpc.Parse(frame)
+			if err != nil || m.Kind != jsonrpc.KindRequest {
+				t.Errorf("%s: %v", frame, err)
+				return
+			}
+			handled.Add(1)
+			if ear.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))) != nil {
+				return
+			}
+			ear.Flush()
+		}
+	})
+	const messages = 200
+	for n := range messages {
+		var sending sync.WaitGroup
+		for _, c := range callers {
+			sending.Go(func() {
+				for range 2 {
+					if got := c.ask("sendMessage", onceParams(fmt.Sprint("m", n))); !strings.Contains(got, `"deliveredTo":1,"addressee":"ok"}`) {
+						t.Error(got)
+					}
+				}
+			})
+		}
+		sending.Wait()
+	}
+	ear.Close(wire.CloseNormal, "")
+	hearing.Wait()
+	if n := handled.Load(); n != messages {
+		t.Errorf("%d deliveries of %d messages", n, messages)
+	}
+}
+
+// TestOnceWhileABusIsAway: what a bus took that is cut off is not delivered by another, and
+// has its outcome again when the bus is back. What it did not take is delivered without
+// it, and the result says that it speaks for a part.
+func TestOnceWhileABusIsAway(t *testing.T) {
+	url := startNATS(t, 0)
+	cut := startProxy(t, url.Addr().String())
+	quick := &cluster.Options{Heartbeat: 50 * time.Millisecond, SilentAfter: 500 * time.Millisecond}
+	away := joinBy(t, cluster.New([]string{"nats://" + cut.listener.Addr().String()}, "away", quick), "away", nil)
+	here := joinBy(t, cluster.New([]string{url.ClientURL()}, "here", quick), "here", nil)
+	ear, first, second := call(t, away, "agent:x"), call(t, away, "tg:0"), call(t, here, "tg:1")
+	settle(t, away, here)
+
+	first.send("sendMessage", onceParams("m1"))
+	delivery := ear.next()
+	if !strings.Contains(delivery, `"messageId":"m1"`) {
+		t.Fatal(delivery)
+	}
+	cut.freeze(true)
+	waitFor(t, "the bus is not missed", func() bool { return here.part.Missing() != nil })
+	for range 2 {
+		if got := second.ask("sendMessage", onceParams("m1")); !strings.Contains(got, "the bus away took this message first") {
+			t.Errorf("a repeat while its bus is away: %s", got)
+		}
+	}
+	if got := second.ask("sendMessage", onceParams("m2")); !strings.Contains(got, `"partial":true,"missing":["away"]`) {
+		t.Errorf("another message: %s", got)
+	}
+	m, err := jsonrpc.Parse([]byte(delivery))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ear.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))); err != nil {
+		t.Fatal(err)
+	}
+	ear.Flush()
+	if got := first.next(); !strings.Contains(got, `"deliveredTo":1`) {
+		t.Errorf("the first outcome: %s", got)
+	}
+	cut.freeze(false)
+	settle(t, away, here)
+	var got string
+	waitFor(t, "the outcome does not come", func() bool {
+		got = second.ask("sendMessage", onceParams("m1"))
+		return strings.Contains(got, `"deliveredTo":1,"addressee":"ok"}`)
+	})
+	away.Stop()
+	away.stop()
+	if again := second.ask("sendMessage", onceParams("m1")); again != got {
+		t.Errorf("after its bus is gone: %s; want %s", again, got)
+	}
+}
