@@ -1,0 +1,288 @@
+package activitylog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+	"zombiezen.com/go/sqlite"
+)
+
+// TestATreeIsThatOfOthers: its root and its parts, of each size, are those of tlog.
+func TestATreeIsThatOfOthers(t *testing.T) {
+	var own tree
+	var stored []tlog.Hash
+	reader := tlog.HashReaderFunc(func(indexes []int64) (list []tlog.Hash, err error) {
+		for _, i := range indexes {
+			list = append(list, stored[i])
+		}
+		return list, nil
+	})
+	for n := range int64(40) {
+		want, err := tlog.TreeHash(n, reader)
+		if err != nil || own.root() != want || own.size != n {
+			t.Fatalf("of %d entries the root is %s; want %s, %v", own.size, own.root(), want, err)
+		}
+		if back := treeFrom(own.size, own.blob()); back.root() != want || len(back.peaks) != len(own.peaks) {
+			t.Errorf("of %d entries, read again, the root is %s", n, back.root())
+		}
+		if back := treeFrom(own.size, append(own.blob(), 1, 2, 3)); back.root() != want {
+			t.Errorf("of %d entries, with some bytes more, the root is %s", n, back.root())
+		}
+		whole := map[string]tlog.Hash{} // its largest whole parts
+		low := int64(0)
+		for level := 6; level >= 0; level-- {
+			if n>>level&1 == 1 {
+				whole[fmt.Sprint(level, " ", low)] = stored[tlog.StoredHashIndex(level, low>>level)]
+				low += 1 << level
+			}
+		}
+		for level := range 7 {
+			for at := int64(0); at <= n; at++ {
+				h, ok := own.peak(level, at)
+				if want, known := whole[fmt.Sprint(level, " ", at)]; ok != known || h != want {
+					t.Errorf("of %d entries, those of level %d from %d are %s, %t", n, level, at, h, ok)
+				}
+			}
+		}
+		if h, ok := (tree{size: n}).peak(0, n-1); ok {
+			t.Errorf("a tree without hashes has %s", h)
+		}
+		before := own.clone()
+		h := tlog.RecordHash([]byte(fmt.Sprint(n)))
+		hashes, err := tlog.StoredHashesForRecordHash(n, h, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, hashes...)
+		if own.add(h); before.root() != want {
+			t.Errorf("a copy of %d entries has changed", n)
+		}
+	}
+	var all tree
+	for n := range int64(39) {
+		h := tlog.RecordHash([]byte(fmt.Sprint(n)))
+		all.addAll(h[:])
+	}
+	if all.add(tlog.RecordHash([]byte("39"))); all.root() != own.root() {
+		t.Error("added at once, it is another")
+	}
+}
+
+func TestWhatIsACheckpoint(t *testing.T) {
+	root := tlog.RecordHash([]byte("x"))
+	note := fmt.Sprintf("hubbub/log\n7\n%s\n\n— hubbub/log abc\n", root)
+	for name, text := range map[string]string{"a note": note, "of a proof": proofHeader + "index 3\n\n" + note, "of no entries": strings.Replace(note, "\n7\n", "\n0\n", 1)} {
+		c, err := parseCheckpoint(text)
+		if err != nil || c.origin != "hubbub/log" || c.root != root || !strings.HasSuffix(text, c.note) || strings.HasPrefix(c.note, "c2sp") || c.size != 7 && name != "of no entries" {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"nothing": "", "three lines": "hubbub/log\n7\n" + root.String(), "no size": strings.Replace(note, "\n7\n", "\nx\n", 1),
+		"less than nothing": strings.Replace(note, "\n7\n", "\n-1\n", 1), "no root": strings.Replace(note, root.String(), "?", 1),
+		"a short root": strings.Replace(note, root.String(), "AAAA", 1), "a proof of nothing": proofHeader,
+	} {
+		if c, err := parseCheckpoint(text); err == nil || !strings.Contains(err.Error(), "no checkpoint") {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+}
+
+// TestWhatIsHashedOfAValue that no program of ours stores: by its type, so that no two are
+// hashed alike.
+func TestWhatIsHashedOfAValue(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	store(t, path, nil, sent(1, epoch))
+	tamper(t, path, `DELETE FROM event; INSERT INTO event (id, at, kind, msg, rpc_id, actor, topic, message_id, payload, status, error) VALUES
+		(1, 2, 3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), (2, 2, 3, 1, 7, x'0aff', CAST(x'ff22' AS TEXT), 'a"b', 1.5, '', 'é'),
+		(3, 2, 3, 1, 1.5, 'p', 't', x'', 4, 'ok', ' '), (4, 2, 3, NULL, 'x', char(7), 'a\b', 'm', '{}', NULL, NULL), (5, 2, 3, NULL, NULL, NULL, NULL, NULL, x'7b7d', NULL, NULL)`)
+	v, err := openView(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.conn.Close()
+	var got []string
+	v.query("SELECT "+leafColumns+" FROM event ORDER BY id", nil, func(s *sqlite.Stmt) bool {
+		got = append(got, string(appendStored(nil, s)))
+		return true
+	})
+	v.query("SELECT NULL, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11", nil, func(s *sqlite.Stmt) bool {
+		got = append(got, string(appendStored(nil, s)))
+		return true
+	})
+	want := []string{
+		`{"id":1,"at":2,"kind":3}` + "\n",
+		`{"id":2,"at":2,"kind":3,"msg":1,"rpc_id":7,"actor":{"blob":"0aff"},"topic":{"text":"ff22"},"message_id":"a\"b","status":"","error":"é","payload":{"real":"3ff8000000000000"}}` + "\n",
+		`{"id":3,"at":2,"kind":3,"msg":1,"rpc_id":{"real":"3ff8000000000000"},"actor":"p","topic":"t","message_id":{"blob":""},"status":"ok","error":" ","usual":4}` + "\n",
+		`{"id":4,"at":2,"kind":3,"rpc_id":"x","actor":"\u0007","topic":"a\\b","message_id":"m","bytes":2,"payload":{}}` + "\n",
+		`{"id":5,"at":2,"kind":3,"payload":{"blob":"7b7d"}}` + "\n",
+		`{,"at":2,"kind":3,"msg":4,"rpc_id":5,"actor":6,"topic":7,"message_id":8,"status":9,"error":10,"usual":11}` + "\n",
+	}
+	if !slices.Equal(got, want) || v.err != nil {
+		t.Errorf("%v\n%s\nwant\n%s", v.err, strings.Join(got, ""), strings.Join(want, ""))
+	}
+}
+
+// TestRowsAreHashedAsTheyAreStored, of any kind, in commits of any size.
+func TestRowsAreHashedAsTheyAreStored(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	odd := &Sending{}
+	commits := [][]Row{
+		{{At: 1, Event: PeerConnected, Actor: "tg:1", Payload: []byte(`{"remote":"x"}`)}, {At: 2, Event: Rejected, MessageID: "é\"", RPCID: "\x01", Error: "no\n"}},
+		{{At: 3, Event: ProcessStart, MessageID: "odd", RPCID: "a", Actor: "p", Topic: "t", Of: odd}, {At: 4, Event: ProcessStart, MessageID: "odd", RPCID: "b", Actor: "q", Topic: "t", Of: odd},
+			{At: 5, Event: SendFinish, MessageID: "odd", RPCID: "9", Actor: "tg:1", Topic: "t", Status: "", Of: odd}},
+		{{At: 6, Event: ProcessFinish, MessageID: "odd", RPCID: "a", Actor: "p", Topic: "t", Status: "", Of: odd}},
+	}
+	for i := range 3 { // their rows in turn
+		commits = append(commits, sent(3*i+1, epoch), sent(3*i+2, epoch))
+	}
+	a, b := sent(100, epoch), sent(101, epoch)
+	commits = append(commits, []Row{a[0], b[0], b[1], a[1], b[2]}, append(slices.Clone(b[3:]), sent(102, epoch)...))
+	store(t, path, &Options{SegmentAge: 100 * 365 * 24 * time.Hour}, commits...)
+	v, err := openView(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.conn.Close()
+	n := 0
+	v.commits(1, func(c *commitRecord) {
+		leaves, marks := v.leavesOf(c.window)
+		if n++; !slices.Equal(leaves, c.leaves) || !slices.Equal(marks, c.marks) {
+			t.Errorf("rows %d to %d are hashed otherwise than they were", c.low, c.high)
+		}
+	})
+	if n != len(commits) || v.err != nil {
+		t.Errorf("%d commits, %v", n, v.err)
+	}
+	if v := verdict(t, path); v.Audits[0].Signed != v.Audits[0].Entries {
+		t.Errorf("%+v", v.Audits[0])
+	}
+}
+
+// older makes a file what a program of version 3 has written: without hashes.
+func older(t *testing.T, path string) {
+	t.Helper()
+	tamper(t, path, "DROP TABLE tree; DROP TABLE checkpoint; ALTER TABLE batch DROP COLUMN leaves; ALTER TABLE batch DROP COLUMN marks; PRAGMA user_version = 3")
+}
+
+// TestRowsThatAnOlderProgramWrote are hashed in the live file when it is opened, and told of
+// in those that were sealed.
+func TestRowsThatAnOlderProgramWrote(t *testing.T) {
+	path, rows := hourly(t, 6)
+	last := sent(41, epoch)
+	store(t, path, &Options{SegmentAge: 100 * 365 * 24 * time.Hour}, last)
+	rows = append(rows, last...)
+	files := []string{segmentPath(path, 1), segmentPath(path, 2), path}
+	for _, file := range files {
+		older(t, file)
+	}
+	for _, file := range files[:2] { // as they were sealed then
+		if err := errors.Join(os.Remove(file+checksumSuffix), writeChecksum(t.Context(), file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Remove(keyPath(path)), os.Remove(checkpointPath(path))); err != nil {
+		t.Fatal(err)
+	}
+	live := query(t, path, "SELECT count(*) FROM event")[0]
+	if a, told := audited(t, path, nil); told != "" || a.Unhashed != int64(len(rows)) || a.Entries != 0 {
+		t.Errorf("before it is opened: %+v: %s", a, told)
+	}
+	if _, err := opened(t, path).Prove(t.Context(), rows[0].MessageID, ""); err == nil || !strings.Contains(err.Error(), "nothing proves its rows") {
+		t.Errorf("a proof of what has no hash: %v", err)
+	}
+	store(t, path, &Options{SegmentAge: 100 * 365 * 24 * time.Hour}, sent(50, epoch))
+	a, told := audited(t, path, nil)
+	if got := fmt.Sprint(int64(len(rows)) - a.Unhashed); told != "" || got != live || a.Signed != a.Entries || a.Entries == 0 {
+		t.Errorf("%s rows of %s were hashed: %+v: %s", got, live, a, told)
+	}
+	if proofs, err := opened(t, path).Prove(t.Context(), rows[len(rows)-1].MessageID, ""); err != nil || len(proofs) == 0 {
+		t.Errorf("%d proofs of a row of the live file, %v", len(proofs), err)
+	}
+}
+
+// TestWhenACheckpointIsStored: of what is durable and not yet signed, when five seconds have
+// passed since the last, and of all at the end of the file.
+func TestWhenACheckpointIsStored(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	s, err := openDatabase(path, testOptions(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := s.(*database)
+	i := 0
+	write := func(synced bool) {
+		t.Helper()
+		i++
+		_, _, err := d.write(sent(5*i, epoch)) // two rows, one entry
+		if synced {
+			err = errors.Join(err, d.sync())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	signed := func(when string, sizes ...int64) {
+		t.Helper()
+		var got []int64
+		v := &view{conn: d.conn}
+		v.checkpoints(" ORDER BY size", func(c checkpoint, _ int64) { got = append(got, c.size) })
+		if !slices.Equal(got, sizes) || v.err != nil {
+			t.Errorf("%s: signed are %v; want %v, %v", when, got, sizes, v.err)
+		}
+	}
+	idle := func() {
+		t.Helper()
+		if err := d.idle(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.at = time.Now().Add(time.Hour)
+	write(true)
+	idle()
+	signed("soon after the last")
+	d.at = time.Time{}
+	idle()
+	signed("when it is idle", 1)
+	if time.Since(d.at) > time.Hour || d.signed != 1 {
+		t.Errorf("signed at %s, to %d", d.at, d.signed)
+	}
+	d.at = time.Time{}
+	idle()
+	signed("when nothing came", 1)
+	write(false)
+	d.at = time.Time{}
+	idle()
+	signed("what is not durable", 1)
+	write(true)
+	signed("before a commit", 1)
+	d.at = time.Time{}
+	write(true) // what was durable before
+	signed("with a commit", 1, 3)
+	key := d.key
+	d.key, d.at = nil, time.Time{}
+	idle()
+	write(true)
+	signed("without a key", 1, 3)
+	d.key = key
+	if err := d.signAll(); err != nil {
+		t.Fatal(err)
+	}
+	signed("at the end", 1, 3, 5)
+	if d.signed != 5 {
+		t.Errorf("signed are %d", d.signed)
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, told := audited(t, path, nil); told != "" {
+		t.Error(told)
+	}
+}
