@@ -97,6 +97,18 @@ func TestAnUntouchedLogIsWholeAndSigned(t *testing.T) {
 	}
 }
 
+// TestAStopRightAfterAFileHasEndedIsNoFault: the live file has no row yet, and is signed all
+// the same.
+func TestAStopRightAfterAFileHasEndedIsNoFault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "activity.db")
+	for i := range 3 {
+		store(t, path, &Options{SegmentRows: 1}, sent(i, time.Now()))
+		if a, told := audited(t, path, nil); told != "" || a.Entries != int64(i+1) || a.Signed != a.Entries || fmt.Sprint(a.LastRow) != query(t, segmentPath(path, i+1), "SELECT max(id) FROM event")[0] {
+			t.Errorf("after file %d: %+v: %s", i+1, a, told)
+		}
+	}
+}
+
 // TestVerifyNamesTheFirstRowThatIsNotWhatItWas attacks a log with sqlite's own means.
 func TestVerifyNamesTheFirstRowThatIsNotWhatItWas(t *testing.T) {
 	path := signedLog(t)

@@ -96,6 +96,13 @@ func (a *auditor) file(v *view, path string) {
 	a.audit.Unhashed += before
 	var points []pointAfter
 	v.checkpoints(" ORDER BY size", func(c checkpoint, last int64) { points = append(points, pointAfter{c, last}) })
+	signed := func() {
+		for len(points) > 0 && points[0].size <= a.tree.size {
+			a.point(points[0], path)
+			points = points[1:]
+		}
+	}
+	signed() // a stop before the first row of this file signs what is before it
 	v.commits(first, func(c *commitRecord) {
 		a.between(v, path, c.low)
 		if a.next = c.high + 1; c.low <= c.high {
@@ -103,10 +110,7 @@ func (a *auditor) file(v *view, path string) {
 		}
 		for h := range slices.Chunk(c.leaves, tlog.HashSize) {
 			a.add(tlog.Hash(h), path, c.high)
-			for len(points) > 0 && points[0].size <= a.tree.size {
-				a.point(points[0], path)
-				points = points[1:]
-			}
+			signed()
 		}
 	})
 	if len(points) > 0 && v.err == nil && points[0].size > a.tree.size {
