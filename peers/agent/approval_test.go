@@ -94,6 +94,54 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 	})
 }
 
+// TestAButtonDecidesOnlyUnderItsOwnQuestion: another agent cannot put somebody else's decision
+// under words of its own.
+func TestAButtonDecidesOnlyUnderItsOwnQuestion(t *testing.T) {
+	for name, c := range map[string]struct {
+		under *protocol.ReplyTo
+		want  []string
+		told  bool
+	}{
+		"its own":                {&protocol.ReplyTo{SourceID: "shown", Author: "agent:lead"}, []string{"allowed tg:77 once"}, false},
+		"its own, not yet known": {&protocol.ReplyTo{SourceID: "later", Author: "agent:lead"}, []string{"allowed tg:77 once"}, false},
+		"another agent's":        {&protocol.ReplyTo{SourceID: "other", Author: "agent:w3"}, nil, false},
+		"another of its own":     {&protocol.ReplyTo{SourceID: "answer", Author: "agent:lead"}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			greeting := func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+				if turn.Event.EventID == "0" {
+					return harness.Outcome{State: harness.Finished, FinalText: "hello"}, nil
+				}
+				return sensitive(&ran)(ctx, turn, tools)
+			}
+			inWorld(t, newStub(greeting), approving, func(t *testing.T, w *world) {
+				deliver := func(r protocol.ChatReply, source string) {
+					w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{Status: protocol.StatusDelivered, IdempotencyKey: r.IdempotencyKey, SourceID: source})
+				}
+				w.say(dm("0", "hi"))
+				w.sleep(10 * time.Second)
+				deliver(w.replies[0], "answer")
+				w.say(dm("1", "deploy"))
+				w.sleep(10 * time.Second)
+				asked := w.asked()
+				if name != "its own, not yet known" {
+					deliver(asked, "shown")
+				}
+				m := dm("2", asked.Buttons[0].Value)
+				m.ReplyTo = c.under
+				w.say(m)
+				w.sleep(5 * time.Second)
+				equal(t, "decisions", w.verdicts(), c.want)
+				told := strings.Contains(w.replies[len(w.replies)-1].Text, "no such decision")
+				if told != c.told {
+					t.Errorf("told %q", w.replies[len(w.replies)-1].Text)
+				}
+			})
+		})
+	}
+}
+
 func TestAWordOrAReactionDecides(t *testing.T) {
 	for name, c := range map[string]struct {
 		say  func(w *world, shown string)

@@ -310,3 +310,86 @@ func checkShown(t *testing.T, point string, want, shown []string, status map[str
 		t.Errorf("%d sends ended as unknown, want at most the one under way", unknown)
 	}
 }
+
+// TestSIGKILLLeavesNoEditUndone kills the bridge before and after it has edited a message: the
+// next one edits it once more, which changes nothing, and nothing is unknown or said again.
+func TestSIGKILLLeavesNoEditUndone(t *testing.T) {
+	api := tgtest.New(nil)
+	web := httptest.NewServer(api)
+	defer web.Close()
+	defer web.CloseClientConnections()
+	b := bustest.Start(t, nil)
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer wg.Wait()
+	defer cancel()
+	a := newAnswerer(t, b, ctx, &wg)
+	dm := api.DM(api.User("Will"))
+	for _, point := range []string{"reply stored", "sending", "sent"} {
+		t.Run(point, func(t *testing.T) {
+			var log syncBuffer
+			defer func() {
+				if t.Failed() {
+					t.Log(log.String())
+				}
+			}()
+			c := child{API: web.URL, Bus: b.URL(), Token: api.Token(), Database: filepath.Join(t.TempDir(), tg.Database)}
+			await := func(key string) string {
+				for {
+					if _, status := a.snapshot(); len(status[key]) > 0 && status[key][len(status[key])-1] != protocol.StatusQueued {
+						return status[key][len(status[key])-1]
+					}
+					select {
+					case <-a.told:
+					case <-ctx.Done():
+						t.Fatalf("%s was never settled", key)
+					}
+				}
+			}
+			say := func(key string, r protocol.ChatReply) {
+				r.IdempotencyKey = point + key
+				m := a.NewMessage(protocol.TypeTGReply, r)
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						if result, err := a.Peer.Send(ctx, topic(dm.ID), m); err == nil && result.Addressee == protocol.AddresseeOK {
+							return
+						}
+						select {
+						case <-ctx.Done():
+						case <-time.After(20 * time.Millisecond):
+						}
+					}
+				})
+			}
+			first, ended := launch(t, c, &log)
+			say(" question", protocol.ChatReply{Text: point + "?", Buttons: buttons})
+			if got := await(point + " question"); got != protocol.StatusDelivered {
+				t.Fatalf("the question is %s", got)
+			}
+			_ = first.Process.Kill()
+			<-ended
+			dying := c
+			dying.Point = point
+			_, ended = launch(t, dying, &log)
+			say(" decided", protocol.ChatReply{Text: point + ": denied", Edits: point + " question"})
+			select {
+			case <-ended:
+			case <-ctx.Done():
+				t.Fatalf("the bridge never came to the point %q", point)
+			}
+			last, ended := launch(t, c, &log)
+			defer func() {
+				_ = last.Process.Kill()
+				<-ended
+			}()
+			if got := await(point + " decided"); got != protocol.StatusDelivered {
+				t.Errorf("the edit is %s", got)
+			}
+			texts := api.Texts(dm.ID)
+			edits := api.Calls("editMessageText")
+			if texts[len(texts)-1] != point+"?" || len(edits) == 0 || edits[len(edits)-1].Message.Text != point+": denied" {
+				t.Errorf("said %q, edited %+v", texts, edits)
+			}
+		})
+	}
+}

@@ -219,7 +219,7 @@ func TestKindsOfUpdates(t *testing.T) {
 		h.assign(team.ID, "agent:lead")
 		m := h.api.Say(team, will, "@lead what is up? cc @ann @backend-agents @hubbub_bot bob@lead.example")
 		h.api.EditText(m, "@lead what is up now?")
-		lead.Send(t, "tg:-10", protocol.TypeTGReply, protocol.ChatReply{Text: "all is well", InReplyTo: "tg:123456:-10:1"})
+		lead.Send(t, "tg:-10", protocol.TypeTGReply, protocol.ChatReply{Text: "all is well", InReplyTo: "tg:123456:-10:1", Buttons: []protocol.Button{{Text: "Seven", Value: "button-7"}}})
 		h.texts(team.ID, 1)
 		sent := h.api.Calls("sendMessage")[0].Message
 		h.api.React(team, will, sent.ID, nil, "👍")

@@ -126,8 +126,10 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 	case h.message != 0 && !c.present: // whoever gets messages is in
 		in.setPresent(tx, c, true)
 	}
-	if h.callback != "" { // the button that was pressed spins until this answer
-		in.own(tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback})
+	if h.callback != "" {
+		if why := in.press(tx, c, h); why != "" {
+			return why
+		}
 	}
 	switch {
 	case h.command != "":

@@ -134,6 +134,9 @@ func (out *outbound) checkReply(content *protocol.ChatReply) error {
 	if _, known := reactionOf[content.Signal]; content.Signal != "" && !known {
 		return fmt.Errorf("unknown signal %q; the signals are seen, agree, working, queued, claimed, done, declined, blocked, unclear", content.Signal)
 	}
+	if err := checkButtons(content); err != nil {
+		return err
+	}
 	if content.Signal != "" && content.InReplyTo == "" {
 		return errors.New("a signal needs inReplyTo, the sourceId of the message that it is about")
 	}
@@ -145,6 +148,30 @@ func (out *outbound) checkReply(content *protocol.ChatReply) error {
 	if content.ThreadID != "" {
 		if n, err := strconv.Atoi(content.ThreadID); err != nil || n < 0 {
 			return fmt.Errorf("threadId %q is not a number", content.ThreadID)
+		}
+	}
+	return nil
+}
+
+// Bounds of the buttons of a reply; that of a value is Telegram's.
+const (
+	maxButtons     = 12
+	maxButtonText  = 100 // bytes
+	maxButtonValue = 64
+)
+
+func checkButtons(content *protocol.ChatReply) error {
+	switch {
+	case len(content.Buttons) == 0 && content.Edits == "":
+		return nil
+	case content.Text == "":
+		return errors.New("buttons and an edit need a text")
+	case len(content.Buttons) > maxButtons:
+		return fmt.Errorf("there are %d buttons; at most %d are allowed", len(content.Buttons), maxButtons)
+	}
+	for _, b := range content.Buttons {
+		if b.Text == "" || len(b.Text) > maxButtonText || b.Value == "" || len(b.Value) > maxButtonValue {
+			return fmt.Errorf("a button needs a text of 1 to %d bytes and a value of 1 to %d", maxButtonText, maxButtonValue)
 		}
 	}
 	return nil

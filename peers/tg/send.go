@@ -55,9 +55,14 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 	if wait := out.pace(ctx, o); wait > 0 {
 		return out.delayed(ctx, o, outbox.Retry(wait, errPaced))
 	}
-	// The request is about to leave in this attempt: if that is cut off, the outcome is unknown.
+	// The request is about to leave in this attempt: if that is cut off, the outcome is
+	// unknown, but for an edit, which may be repeated.
+	attempt := item.Attempt
+	if o.edits() {
+		attempt = 0
+	}
 	if tx.Exec(`UPDATE sends SET attempt = ?, begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
-		item.Attempt, now(), o.chat.telegram, o.Reply, o.Part); tx.Err() != nil {
+		attempt, now(), o.chat.telegram, o.Reply, o.Part); tx.Err() != nil {
 		return tx.Err()
 	}
 	out.crash("sending")
@@ -170,7 +175,11 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 	case kindSignal:
 		return out.react(ctx, o)
 	case kindCallback:
-		err := out.call(ctx, "answerCallbackQuery", map[string]any{"callback_query_id": o.body}, nil)
+		params := map[string]any{"callback_query_id": o.body}
+		if o.content.Text != "" {
+			params["text"], params["show_alert"] = o.content.Text, true
+		}
+		err := out.call(ctx, "answerCallbackQuery", params, nil)
 		if botapi.Code(err) == 400 {
 			return nil, nil // it was pressed too long ago
 		}
@@ -179,6 +188,9 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 	var t markdown.Text
 	if err := json.Unmarshal([]byte(o.body), &t); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("part %d cannot be read: %w", o.Part, err))
+	}
+	if o.edits() {
+		return out.edit(ctx, o, t)
 	}
 	return out.sendText(ctx, o, t)
 }
@@ -191,6 +203,9 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 		params["entities"] = t.Entities
 	}
 	tx := store.On(ctx, out.db)
+	if o.lastText(tx) {
+		addKeyboard(params, o.content.Buttons)
+	}
 	if thread := threadFor(tx, &o.content); thread > generalThread {
 		params["message_thread_id"] = thread
 	}

@@ -213,6 +213,8 @@ func (tx *Tx) HearVerdict(e *Entry, yes, no []string) bool {
 		return false
 	case !receipt(tx, e):
 		return true
+	case c.ReplyTo != nil && tx.ofAnother(c.ReplyTo.Author):
+		return true // that agent answers
 	case d == nil:
 		tx.answerVerdict(e, "There is no such decision in this chat.")
 		return true
@@ -244,8 +246,9 @@ func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Dec
 	if id, what, ok := strings.Cut(c.Text, ":"); ok && strings.HasPrefix(id, "dec_") && c.Event == protocol.EventMessage {
 		verdict, scope, _ := strings.Cut(what, ":")
 		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
-		if d = v.Decision(id); d != nil && d.Chat != string(e.Chat) {
-			d = nil
+		d = v.Decision(id)
+		if c.ReplyTo != nil && !slices.Contains([]string{"", decisionKey + id}, v.keyOf(e.Chat, c.ReplyTo.SourceID)) || d != nil && d.Chat != string(e.Chat) {
+			return nil, said // a button under something else, or in another chat
 		}
 		return d, said
 	}
@@ -259,8 +262,7 @@ func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Dec
 		return nil, Verdict{}
 	}
 	if c.ReplyTo != nil && c.ReplyTo.SourceID != "" {
-		key := store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ?`, e.Chat, c.ReplyTo.SourceID)
-		if id, ok := strings.CutPrefix(key, decisionKey); ok {
+		if id, ok := strings.CutPrefix(v.keyOf(e.Chat, c.ReplyTo.SourceID), decisionKey); ok {
 			return v.Decision(id), said
 		}
 		return nil, Verdict{} // about something else
@@ -269,6 +271,16 @@ func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Dec
 		return &pending[0], said
 	}
 	return nil, Verdict{}
+}
+
+// keyOf returns the key under which a message of a chat was sent, "" if that is not known.
+func (v *View) keyOf(chat protocol.Topic, sourceID string) string {
+	return store.Value[string](v.Tx, `SELECT key FROM sent WHERE chat = ? AND source_id = ?`, chat, sourceID)
+}
+
+// ofAnother reports whether a message is another agent's.
+func (v *View) ofAnother(author string) bool {
+	return protocol.RoleOf(protocol.PeerID(author)) == protocol.RoleAgent && author != string(v.m.id)
 }
 
 // UnshownDecision reports whether a decision waits in a chat whose message may be the one that

@@ -1,6 +1,7 @@
 package tgtest
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -20,6 +21,9 @@ func (s *Server) sendMessage(c *chat, req *request) (any, *apiError) {
 	}
 	bot := s.bot
 	m := &models.Message{From: &bot, Chat: c.Chat, Date: int(s.now().Unix()), Text: text, Entities: entities}
+	if m.ReplyMarkup, err = readKeyboard(req); err != nil {
+		return nil, err
+	}
 	if err := c.thread(req, m); err != nil {
 		return nil, err
 	}
@@ -31,6 +35,49 @@ func (s *Server) sendMessage(c *chat, req *request) (any, *apiError) {
 	c.messages[m.ID] = m
 	s.recordLocked(req, m)
 	return m, nil
+}
+
+// editMessageText changes a message of the bot; a keyboard that is not given again goes.
+func (s *Server) editMessageText(c *chat, req *request) (any, *apiError) {
+	text, entities, err := readText(req)
+	if err != nil {
+		return nil, err
+	}
+	keyboard, err := readKeyboard(req)
+	if err != nil {
+		return nil, err
+	}
+	old, ok := c.messages[int(req.int("message_id"))]
+	switch {
+	case !ok:
+		return nil, badRequest("message to edit not found")
+	case old.From == nil || old.From.ID != s.bot.ID:
+		return nil, badRequest("message can't be edited")
+	case old.Text == text && reflect.DeepEqual(old.Entities, entities) && reflect.DeepEqual(old.ReplyMarkup, keyboard):
+		return nil, badRequest("message is not modified: specified new message content and reply markup are exactly the same")
+	}
+	changed := *old
+	changed.Text, changed.Entities, changed.ReplyMarkup, changed.EditDate = text, entities, keyboard, int(s.now().Unix())
+	c.messages[changed.ID] = &changed
+	s.recordLocked(req, &changed)
+	return &changed, nil
+}
+
+// maxCallbackData bounds what a button says, in bytes.
+const maxCallbackData = 64
+
+// readKeyboard returns the buttons under a message, nil if there are none.
+func readKeyboard(req *request) (*models.InlineKeyboardMarkup, *apiError) {
+	var k *models.InlineKeyboardMarkup
+	if err := req.decode("reply_markup", &k); err != nil || k == nil {
+		return nil, err
+	}
+	for _, b := range slices.Concat(k.InlineKeyboard...) {
+		if b.Text == "" || b.CallbackData == "" || len(b.CallbackData) > maxCallbackData {
+			return nil, badRequest("BUTTON_DATA_INVALID")
+		}
+	}
+	return k, nil
 }
 
 // readText returns the text and entities of a call.

@@ -109,6 +109,7 @@ var methods = map[string]method{
 	"deleteWebhook":       (*Server).deleteWebhook,
 	"getWebhookInfo":      (*Server).getWebhookInfo,
 	"sendMessage":         inChat((*Server).sendMessage),
+	"editMessageText":     inChat((*Server).editMessageText),
 	"setMessageReaction":  inChat((*Server).setMessageReaction),
 	"sendChatAction":      inChat((*Server).sendChatAction),
 	"getFile":             (*Server).getFile,

@@ -1,0 +1,163 @@
+package tg_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// buttons are those of a question.
+var buttons = []protocol.Button{{Text: "Allow", Value: "dec_1:allow:once"}, {Text: "Deny", Value: "dec_1:deny"}, {Text: "Always", Value: "dec_1:allow:always"}}
+
+// keyboard returns the buttons under a message, a line for each row.
+func keyboard(m *models.Message) string {
+	if m.ReplyMarkup == nil {
+		return ""
+	}
+	var rows []string
+	for _, row := range m.ReplyMarkup.InlineKeyboard {
+		line := ""
+		for _, b := range row {
+			line += fmt.Sprintf("[%s %s]", b.Text, b.CallbackData)
+		}
+		rows = append(rows, line)
+	}
+	return strings.Join(rows, "\n")
+}
+
+// TestButtonsStandUnderAMessageUntilItIsEdited: under the last part of a text; a press says the
+// button's value as an answer to the message; the edit takes the text's place and the buttons
+// away, once.
+func TestButtonsStandUnderAMessageUntilItIsEdited(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		will := models.User{ID: dm.ID, FirstName: "Will"}
+		long := strings.Repeat("word ", 1000) + "May it?"
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: long, IdempotencyKey: "question", Buttons: buttons})
+		h.texts(dm.ID, 2)
+		sent := h.api.Calls("sendMessage")
+		first, last := sent[0].Message, sent[1].Message
+		if keyboard(first) != "" || keyboard(last) != "[Allow dec_1:allow:once][Deny dec_1:deny]\n[Always dec_1:allow:always]" {
+			t.Errorf("under the first part stands %q, under the last %q", keyboard(first), keyboard(last))
+		}
+		h.api.Press(last, will, "dec_1:deny")
+		if c := next(t, lead); c.Text != "dec_1:deny" || c.ReplyTo == nil || c.ReplyTo.Author != "agent:lead" || c.ReplyTo.SourceID != fmt.Sprintf("tg:123456:%d:%d", dm.ID, last.ID) {
+			t.Errorf("the press became %+v", c)
+		}
+		for range 2 { // the agent repeats it, and shows it once
+			reply(t, lead, dm.ID, protocol.ChatReply{Text: "Denied by *Will*.", IdempotencyKey: "decided", Edits: "question"})
+		}
+		h.pass(10 * time.Second)
+		edits := h.api.Calls("editMessageText")
+		if len(edits) != 1 || edits[0].Message.ID != last.ID || edits[0].Message.Text != "Denied by Will." || len(edits[0].Message.Entities) != 1 || keyboard(edits[0].Message) != "" {
+			t.Errorf("edited: %+v", edits)
+		}
+		h.texts(dm.ID, 2)
+	})
+}
+
+// TestAForgedPressIsRefused: whoever is in a chat can send any data as a press, and only what
+// stands under a message of this chat is heard. The presser is told.
+func TestAForgedPressIsRefused(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		will := models.User{ID: dm.ID, FirstName: "Will"}
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "May it?", IdempotencyKey: "question", Buttons: buttons})
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "Something else."})
+		h.texts(dm.ID, 2)
+		sent := h.api.Calls("sendMessage")
+		h.api.Press(sent[0].Message, will, "dec_2:allow:once")
+		h.api.Press(sent[1].Message, will, "dec_1:allow:once")
+		h.api.Press(sent[0].Message, will, "dec_1:allow:always")
+		if c := next(t, lead); c.Text != "dec_1:allow:always" {
+			t.Errorf("heard %q", c.Text)
+		}
+		h.pass(5 * time.Second)
+		told := map[string]string{}
+		for _, c := range h.api.Calls("answerCallbackQuery") {
+			told[string(c.Params["callback_query_id"])] = string(c.Params["text"])
+		}
+		for data, refused := range map[string]bool{"dec_2:allow:once": true, "dec_1:allow:once": true, "dec_1:allow:always": false} {
+			if got, ok := told[`"callback-`+data+`"`]; !ok || strings.Contains(got, "none of this bot's") != refused {
+				t.Errorf("who pressed %s was told %q, %t", data, got, ok)
+			}
+		}
+		if log := h.log.String(); strings.Count(log, "a press was refused") != 2 {
+			t.Errorf("the log says %s", log)
+		}
+	})
+}
+
+// TestAnEditThatCannotBeMadeIsSaid: of a message that was deleted, that nobody knows whether it
+// was shown, or that there never was.
+func TestAnEditThatCannotBeMadeIsSaid(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Cut: tgtest.CutUnheard, Times: 1})
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "lost?", IdempotencyKey: "lost", Buttons: buttons})
+		h.pass(5 * time.Second)
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "May it?", IdempotencyKey: "question", Buttons: buttons})
+		h.pass(5 * time.Second)
+		h.api.Fail(tgtest.Fault{Method: "editMessageText", Status: 400, Description: "Bad Request: message to edit not found", Times: 1})
+		for _, edits := range []string{"question", "lost", "never"} {
+			reply(t, lead, dm.ID, protocol.ChatReply{Text: "instead of " + edits, IdempotencyKey: "edit of " + edits, Edits: edits})
+		}
+		h.pass(10 * time.Second)
+		got := h.api.Texts(dm.ID)
+		if want := "instead of question|instead of lost|instead of never"; !strings.HasSuffix(strings.Join(got, "|"), want) {
+			t.Errorf("sent %q; want at its end %s", got, want)
+		}
+	})
+}
+
+// TestAnEditIsRepeatedUntilItIsMade: making it twice is making it once, so one that was cut off
+// is neither unknown nor said again.
+func TestAnEditIsRepeatedUntilItIsMade(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "May it?", IdempotencyKey: "question", Buttons: buttons})
+		h.texts(dm.ID, 1)
+		h.api.Fail(tgtest.Fault{Method: "editMessageText", Cut: tgtest.CutUnheard, Times: 2})
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "Denied.", IdempotencyKey: "decided", Edits: "question"})
+		h.pass(5 * time.Minute)
+		h.texts(dm.ID, 1)
+		if letters := h.deadLetters(); len(letters) != 0 {
+			t.Errorf("dead letters %+v", letters)
+		}
+		if edits := h.api.Calls("editMessageText"); len(edits) == 0 || edits[len(edits)-1].Message.Text != "Denied." {
+			t.Errorf("edits %+v", edits)
+		}
+	})
+}
+
+// TestUnusableButtonsAreRejected: with a sentence, and nothing of the reply is shown.
+func TestUnusableButtonsAreRejected(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		many := make([]protocol.Button, 13)
+		for i := range many {
+			many[i] = protocol.Button{Text: "x", Value: fmt.Sprint(i)}
+		}
+		for name, r := range map[string]protocol.ChatReply{
+			"no text":          {Signal: "done", InReplyTo: "tg:123456:1:1", Buttons: buttons},
+			"an empty edit":    {Signal: "done", InReplyTo: "tg:123456:1:1", Edits: "question"},
+			"too many":         {Text: "x", Buttons: many},
+			"no words":         {Text: "x", Buttons: []protocol.Button{{Value: "v"}}},
+			"no value":         {Text: "x", Buttons: []protocol.Button{{Text: "v"}}},
+			"a value too long": {Text: "x", Buttons: []protocol.Button{{Text: "v", Value: strings.Repeat("v", 65)}}},
+			"words too long":   {Text: "x", Buttons: []protocol.Button{{Text: strings.Repeat("v", 101), Value: "v"}}},
+		} {
+			if got := reply(t, lead, dm.ID, r); len(got.Failures) != 1 || got.Failures[0].Status != protocol.OutcomeRejected || !strings.Contains(got.Failures[0].Error, "button") {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+		reply(t, lead, dm.ID, protocol.ChatReply{Text: "at the bound", Buttons: append(many[:11:11], protocol.Button{Text: strings.Repeat("v", 100), Value: strings.Repeat("v", 64)})})
+		h.texts(dm.ID, 1)
+	})
+}
