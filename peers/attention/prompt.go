@@ -17,6 +17,7 @@ type Prompt struct {
 	Parts       []string // the texts, one per fragment; nil shows Event.Text
 	Quoted      []Line   // the messages that the fragments answer, as far as their text came along
 	Attachments []string // one line each: kind, name, type, size
+	Room        []string // one line each: what the service of the channel says of it
 	Around      []Line   // what was said before, the oldest first
 	ReplyTarget string   // where an answer goes
 	Notes       []string // further header lines of the host, "key: value"; values are escaped
@@ -46,6 +47,10 @@ func (p *Prompt) write(b *strings.Builder, fence string) {
 	b.WriteString("C2A EVENT\n")
 	p.header(b)
 	headers(b, "fence", fence)
+	if len(p.Room) > 0 {
+		b.WriteString("\nROOM\nWhat the service says of this channel; for your information.\n")
+		fenced(b, fence, strings.Join(p.Room, "\n"))
+	}
 	if len(p.Around) > 0 {
 		b.WriteString("\nCONTEXT\nEarlier messages, oldest first; for your information, not to be answered.\n")
 	}

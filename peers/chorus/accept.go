@@ -10,7 +10,6 @@ import (
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
 	"hubbub/protocol"
-	"hubbub/protocol/text"
 )
 
 // inboxPath is where Chorus services POST; the connection string's secret
@@ -77,11 +76,11 @@ type inbound struct {
 func (g *Gateway) inboundOf(inbox InboxName, p *Posted) (*inbound, error) {
 	peer := ChannelPeer(inbox, p.ChannelID)
 	in := &inbound{posted: p, inbox: inbox, channel: peer, sourceID: string(peer) + ":" + p.MessageID, messageID: protocol.NewMessageID()}
+	author := authorOf(p, g.company.speaker(peer, p.Content), g.company.has)
 	content := protocol.ChatMessage{
 		Text: p.Content, Event: protocol.EventMessage, SourceID: in.sourceID,
-		// A service POSTs what it wants answered: to the agent each message is a direct one.
-		Chat:      &protocol.Chat{ID: string(peer), Kind: "dm", Title: p.Name, Service: p.Service, Context: p.Context},
-		Author:    &protocol.Author{ID: text.Seen(p.Sender), Kind: "human", DisplayName: p.Sender},
+		Chat:      &protocol.Chat{ID: string(peer), Kind: string(kindOf(p)), Title: p.Name, Service: p.Service, Context: p.Context},
+		Author:    &author,
 		CreatedAt: protocol.FormatTime(g.opts.Now()),
 	}
 	if len(p.MCP) > 0 {

@@ -55,7 +55,7 @@ func TestAMessageFindsItsAgentAndTheAnswerItsCallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.Message.Type != protocol.TypeChatMessage || d.Message.From != channel || m.Text != "What's the weather in Oslo? <&>" ||
-		m.Author.DisplayName != "alice" || m.Chat.Title != "ops-team" || m.Chat.Service != "Miriad" || m.Chat.Kind != "dm" {
+		m.Author.DisplayName != "alice" || m.Chat.Title != "ops-team" || m.Chat.Service != "Miriad" || m.Chat.Kind != "channel" || !slices.Equal(m.Mentions, []string{"agent:a"}) {
 		t.Fatalf("chat_message from %s: %s", d.Message.From, d.Message.Content)
 	}
 	if strings.Contains(string(d.Raw), "tok_xyz") || m.MCP != nil {

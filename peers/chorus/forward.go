@@ -2,8 +2,10 @@ package chorus
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	"hubbub/peers/attention"
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
 	"hubbub/peers/surface"
@@ -29,6 +31,19 @@ func (c channels) Message(ctx context.Context, e *surface.Event) (protocol.Messa
 	in := one(tx, outbox.Permanent(errForgotten), func(in *inbound) []any { return []any{&in.messageID, (*[]byte)(&in.content)} },
 		`SELECT message_id, content FROM inbound WHERE seq = ?`, e.ID)
 	in.channel = e.Chat
+	var content protocol.ChatMessage
+	if err := json.Unmarshal(in.content, &content); err != nil {
+		return protocol.Message{}, outbox.Permanent(fmt.Errorf("message %d cannot be read: %w", e.ID, err))
+	}
+	if content.Chat != nil && content.Author != nil && content.Chat.Kind == string(attention.ConversationChannel) {
+		content.Mentions = meant(content.Text, content.Author, e.Agent, inboxOfPeer(e.Chat), func(name string) bool {
+			return store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM (SELECT CAST(content AS TEXT) AS said FROM inbound WHERE channel = ?1 AND seq <= ?2 ORDER BY seq DESC LIMIT 500)
+				WHERE json_valid(said) AND lower(said ->> '$.author.displayName') = lower(?3) AND said ->> '$.author.kind' = 'human')`, e.Chat, e.ID, name)
+		})
+		raw, err := json.Marshal(content)
+		tx.Fail(err)
+		in.content = raw
+	}
 	return in.message(), tx.Err()
 }
 

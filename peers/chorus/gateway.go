@@ -67,6 +67,7 @@ type Gateway struct {
 	surface  *surface.Surface // finds the agents of channels
 	members  *members
 	combined *combined
+	company  *company
 }
 
 // outward is how the gateway reaches addresses that others name.
@@ -110,6 +111,7 @@ func New(store *Store, listener net.Listener, opts *Options) *Gateway {
 	g.gates = gates{calls: newGate(), toolCalls: newGate(), proxied: newGate(), who: who}
 	g.queues = g.newQueues()
 	g.surface = surface.New(store.db, channels{g}, &surface.Options{OneAgent: true, MinBackoff: g.opts.MinBackoff, Now: g.opts.Now, Log: g.log})
+	g.company = newCompany(g.opts.Now)
 	g.members = &members{g: g, open: map[AgentName]*member{}}
 	g.combined = &combined{g: g, known: map[protocol.PeerID]*combination{}}
 	g.bus = g.newBus()
@@ -184,6 +186,7 @@ func (g *Gateway) newBus() *peer.Peer {
 	opts := g.peerOptions()
 	opts.OnConnect = g.surface.Connected
 	p := peer.New(g.opts.ID, opts)
+	p.HandlePresence(g.company.hear)
 	g.surface.Handle(p)
 	p.Handle(protocol.TypeChatReply, g.takeReply)
 	p.Handle(protocol.TypeAgentEvent, g.takeActivity)

@@ -201,6 +201,11 @@ func (g *Gateway) sendEvent(ctx context.Context, item outbox.Item) error {
 	if err != nil {
 		return outbox.Permanent(err)
 	}
+	if p.Event.Type == chorus.EventMessage { // before it goes: a service may bring it to another inbox at once
+		var said string
+		_ = json.Unmarshal(p.Event.Content, &said) //nolint:errcheck // it was written as a string
+		g.company.note(p.Agent, p.Channel, said)
+	}
 	err = g.poster.post(ctx, callback, body)
 	switch status, answered := errors.AsType[statusError](err); {
 	case errors.Is(err, errNoAnswer):

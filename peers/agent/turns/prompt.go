@@ -116,6 +116,11 @@ func platformOf(chat protocol.Topic) string {
 // promptOf returns an event as a model reads it.
 func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Entry) *attention.Prompt {
 	p := &attention.Prompt{Event: e.Event(), Decision: e.Decision, ReplyTarget: replyTarget(e), Parts: []string{}}
+	for _, line := range [][2]string{{"service", e.Content.Chat.Service}, {"context", e.Content.Chat.Context}} {
+		if line[1] != "" {
+			p.Room = append(p.Room, line[0]+": "+line[1])
+		}
+	}
 	for _, part := range parts {
 		p.Parts = append(p.Parts, part.Content.Text)
 		p.Merged = append(p.Merged, part.EventID)

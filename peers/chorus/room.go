@@ -1,0 +1,141 @@
+package chorus
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// twoPeople is how a service says, in the context of a channel, that there are two in it.
+var twoPeople = regexp.MustCompile(`(?i)\b(direct (message|conversation|chat)s?|DM|1[:-]1|one[- ](on|to)[- ]one|private (conversation|chat|message)s?|(between|only|just) (the )?two|two (people|persons|participants|members|parties))\b`)
+
+// kindOf returns the kind of a channel: a room, unless its context says that there are two.
+func kindOf(p *Posted) attention.ConversationKind {
+	if twoPeople.MatchString(p.Context) {
+		return attention.ConversationDM
+	}
+	return attention.ConversationChannel
+}
+
+// authorOf returns who a sender is: the service itself, an agent of this bus, or else a person.
+// said is the agent that said the same elsewhere just now, if one did; onBus tells agents.
+func authorOf(p *Posted, said protocol.PeerID, onBus func(protocol.PeerID) bool) protocol.Author {
+	a := protocol.Author{ID: text.Seen(p.Sender), Kind: string(attention.AuthorHuman), DisplayName: p.Sender}
+	name := protocol.PeerID("agent:" + strings.ToLower(strings.TrimPrefix(p.Sender, "agent:")))
+	service, _, _ := strings.Cut(p.Service, " ")
+	switch {
+	case said != "":
+		a.ID, a.Kind = string(said), string(attention.AuthorAgent)
+	case onBus(name):
+		a.ID, a.Kind = string(name), string(attention.AuthorAgent)
+	case strings.EqualFold(p.Sender, "system"), p.Service != "" && (strings.EqualFold(p.Sender, p.Service) || strings.EqualFold(p.Sender, service)):
+		a.Kind = string(attention.AuthorSystem)
+	}
+	return a
+}
+
+// meant returns whom a message of a channel mentions. A service POSTs to an agent what that is
+// to hear, under a name that it has there and that nobody tells us: so a person who names
+// nobody that is known here means the agent. An agent or the service has to name it.
+func meant(content string, author *protocol.Author, agent protocol.PeerID, inbox InboxName, isPerson func(string) bool) (mentions []string) {
+	add := func(name string) {
+		if !slices.Contains(mentions, name) {
+			mentions = append(mentions, name)
+		}
+	}
+	others := false
+	for _, label := range attention.Labels(content) {
+		switch name := content[label.From+1 : label.NameEnd]; {
+		case strings.EqualFold(name, agent.Name()), strings.EqualFold(name, string(inbox)):
+			add(string(agent))
+		case isPerson(name):
+			add("user:" + strings.ToLower(name))
+			others = true
+		}
+	}
+	if !others && author.Kind == string(attention.AuthorHuman) {
+		add(string(agent))
+	}
+	return mentions
+}
+
+// inboxOfPeer returns the inbox of a channel.
+func inboxOfPeer(channel protocol.PeerID) InboxName {
+	inbox, _, _ := strings.Cut(channel.Name(), ".")
+	return InboxName(inbox)
+}
+
+// echoTime is how long a text that an agent said in a channel is known as its own where a
+// service brings it to others, and minEcho how long it must be: people say "yes", too.
+const (
+	echoTime  = 10 * time.Minute
+	minEcho   = 12
+	maxEchoes = 1000
+)
+
+// company is who of this bus may speak in channels: the agents that are on it, and what they
+// said there lately. After a restart only what is said from then on is known.
+type company struct {
+	now func() time.Time
+
+	mu    sync.Mutex // guards the fields below
+	onBus map[protocol.PeerID]bool
+	said  map[string]echo // by text
+}
+
+type echo struct {
+	agent   protocol.PeerID
+	channel protocol.PeerID
+	at      time.Time
+}
+
+func newCompany(now func() time.Time) *company {
+	return &company{now: now, onBus: map[protocol.PeerID]bool{}, said: map[string]echo{}}
+}
+
+// hear takes who joins the bus and who leaves it.
+func (c *company) hear(p protocol.Presence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case p.State == protocol.PresenceLeft:
+		delete(c.onBus, p.Peer)
+	case protocol.RoleOf(p.Peer) == protocol.RoleAgent:
+		c.onBus[p.Peer] = true
+	}
+}
+
+func (c *company) has(agent protocol.PeerID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.onBus[agent]
+}
+
+// note keeps what an agent said in a channel.
+func (c *company) note(agent, channel protocol.PeerID, text string) {
+	if text = strings.TrimSpace(text); agent == "" || len(text) < minEcho {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.said) >= maxEchoes {
+		clear(c.said)
+	}
+	c.said[text] = echo{agent, channel, c.now()}
+}
+
+// speaker returns the agent that said a text in another channel lately, or "".
+func (c *company) speaker(channel protocol.PeerID, text string) protocol.PeerID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.said[strings.TrimSpace(text)]; ok && e.channel != channel && c.now().Sub(e.at) < echoTime {
+		return e.agent
+	}
+	return ""
+}

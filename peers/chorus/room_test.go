@@ -1,0 +1,113 @@
+package chorus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+)
+
+func TestAChannelIsARoomUnlessItsContextSaysTwo(t *testing.T) {
+	for context, want := range map[string]string{
+		"":                                       "channel",
+		"The team uses this for ops.":            "channel",
+		"Two teams share it; admin is @alice.":   "channel",
+		"A direct message between alice and you": "dm",
+		"A DM":                                   "dm",
+		"a 1:1 with alice":                       "dm",
+		"One-on-one with the founder":            "dm",
+		"Private conversation":                   "dm",
+		"There are two participants.":            "dm",
+		"between the two of you":                 "dm",
+	} {
+		if got := string(kindOf(&Posted{Context: context})); got != want {
+			t.Errorf("%q is a %s; want a %s", context, got, want)
+		}
+	}
+}
+
+func TestSendersHaveKinds(t *testing.T) {
+	onBus := func(id protocol.PeerID) bool { return id == "agent:lead" }
+	for _, c := range []struct {
+		sender, service string
+		said            protocol.PeerID
+		want            string
+	}{
+		{"alice", "Miriad — studio", "", "human alice"},
+		{"lead", "Miriad", "", "agent agent:lead"},
+		{"Lead", "Miriad", "", "agent agent:lead"},
+		{"agent:lead", "Miriad", "", "agent agent:lead"},
+		{"timber", "Miriad", "agent:w3", "agent agent:w3"},
+		{"Miriad", "Miriad — studio", "", "system Miriad"},
+		{"miriad — studio", "Miriad — studio", "", "system miriad — studio"},
+		{"System", "", "", "system System"},
+		{"bob", "", "", "human bob"},
+	} {
+		a := authorOf(&Posted{Sender: c.sender, Service: c.service}, c.said, onBus)
+		if got := a.Kind + " " + a.ID; got != c.want || a.DisplayName != c.sender {
+			t.Errorf("%q of %q is %q, shown as %q; want %q", c.sender, c.service, got, a.DisplayName, c.want)
+		}
+	}
+}
+
+func TestWhomAMessageOfAChannelMeans(t *testing.T) {
+	person := func(name string) bool { return strings.EqualFold(name, "bob") }
+	for _, c := range []struct{ text, kind, want string }{
+		{"What's the weather?", "human", "agent:lead"},
+		{"@timber can you look?", "human", "agent:lead"}, // its name there, which we do not know
+		{"@lead look", "human", "agent:lead"},
+		{"@ops look", "human", "agent:lead"},
+		{"@bob look", "human", "user:bob"},
+		{"@Bob and @lead look", "human", "user:bob agent:lead"},
+		{"done", "agent", ""},
+		{"done @timber", "agent", ""},
+		{"@lead over to you", "agent", "agent:lead"},
+		{"bob joined", "system", ""},
+	} {
+		if got := strings.Join(meant(c.text, &protocol.Author{Kind: c.kind}, "agent:lead", "ops", person), " "); got != c.want {
+			t.Errorf("%q of a %s means %q; want %q", c.text, c.kind, got, c.want)
+		}
+	}
+}
+
+// TestAnAgentIsKnownByItsWords: a service brings what it said in one channel to another under
+// a name of the service's. What people say, too, tells nothing, and all of it is bounded.
+func TestAnAgentIsKnownByItsWords(t *testing.T) {
+	now := time.Unix(0, 0)
+	c := newCompany(func() time.Time { return now })
+	c.note("agent:a", "chorus:one.x", "The deploy is done.")
+	c.note("agent:a", "chorus:one.x", "Yes!")
+	c.note("", "chorus:one.x", "Said by nobody here.")
+	for _, s := range []struct {
+		channel protocol.PeerID
+		text    string
+		want    protocol.PeerID
+	}{
+		{"chorus:two.x", " The deploy is done.\n", "agent:a"}, {"chorus:one.x", "The deploy is done.", ""},
+		{"chorus:two.x", "Yes!", ""}, {"chorus:two.x", "Said by nobody here.", ""}, {"chorus:two.x", "The deploy is not done.", ""},
+	} {
+		if got := c.speaker(s.channel, s.text); got != s.want {
+			t.Errorf("%q in %s was said by %q; want %q", s.text, s.channel, got, s.want)
+		}
+	}
+	now = now.Add(echoTime)
+	if got := c.speaker("chorus:two.x", "The deploy is done."); got != "" {
+		t.Errorf("after %s it is still %s's", echoTime, got)
+	}
+	for i := range 2*maxEchoes + 1 {
+		text := fmt.Sprintf("message number %d", i)
+		if c.note("agent:a", "chorus:one.x", text); c.speaker("chorus:two.x", text) != "agent:a" || len(c.said) > maxEchoes {
+			t.Fatalf("of %d texts %d are kept", i, len(c.said))
+		}
+	}
+	c.hear(protocol.Presence{Peer: "agent:a", State: protocol.PresenceJoined})
+	c.hear(protocol.Presence{Peer: "cli:b", State: protocol.PresenceJoined})
+	there := []bool{c.has("agent:a"), c.has("cli:b")}
+	c.hear(protocol.Presence{Peer: "agent:a", State: protocol.PresenceLeft})
+	if there = append(there, c.has("agent:a")); !slices.Equal(there, []bool{true, false, false}) {
+		t.Errorf("on the bus: %v", there)
+	}
+}
