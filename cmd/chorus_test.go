@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -43,6 +44,7 @@ func TestChorus(t *testing.T) {
 
 	t.Run("an agent elsewhere answers a Telegram chat", func(t *testing.T) { answersTelegram(t, s.in(t), hubbub) })
 	t.Run("an agent of ours answers a channel elsewhere", func(t *testing.T) { answersChannel(t, s.in(t), hubbub) })
+	t.Run("two agents of ours in one channel elsewhere end by themselves", func(t *testing.T) { relaysEnd(t, hubbub) })
 }
 
 // An httpSide is the HTTP server of an agent or a service elsewhere.
@@ -177,6 +179,46 @@ func answersChannel(t *testing.T, s *system, hubbub func(...string) string) {
 		if steps[i] != w {
 			t.Errorf("the log has %q; want %q", steps, want)
 			break
+		}
+	}
+}
+
+// relaysEnd has a service bring what each of two agents says in a channel to the inbox of the
+// other, under names of its own: they answer the person, and not each other.
+func relaysEnd(t *testing.T, hubbub func(...string) string) {
+	inboxes := map[string]string{"alpha": hubbub("chorus", "inbox", "create", "one"), "beta": hubbub("chorus", "inbox", "create", "two")}
+	other := map[string]string{"alpha": "beta", "beta": "alpha"}
+	said := make(chan string, 100)
+	var service *httptest.Server
+	count := 0
+	bring := func(to, sender, content string) { // one at a time: after each, the test waits
+		count++
+		postJSON(t, inboxes[to], map[string]any{
+			"channel":  map[string]any{"id": "room", "name": "ops-team", "service": "A studio"},
+			"message":  map[string]any{"id": fmt.Sprintf("msg_%d", count), "sender": sender, "content": content},
+			"callback": service.URL + "/" + to,
+		})
+	}
+	service = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var e struct{ Type, Content string }
+		if err := json.NewDecoder(r.Body).Decode(&e); err == nil && e.Type == "message" {
+			said <- strings.TrimPrefix(r.URL.Path, "/") + "|" + e.Content
+		}
+	}))
+	defer service.Close()
+	for _, step := range []struct{ to, question string }{
+		{"alpha", "Is the deploy blocked?"}, {"beta", "Are the tests green?"}, {"alpha", "Is the disk full?"}, {"beta", "Is the queue empty?"},
+	} {
+		bring(step.to, "alice", step.question)
+		select {
+		case answer := <-said:
+			name, text, _ := strings.Cut(answer, "|")
+			if name != step.to || !strings.Contains(text, strings.TrimSuffix(strings.ToLower(step.question[7:]), "?")) {
+				t.Fatalf("%s was asked %q, and then came %q", step.to, step.question, answer)
+			}
+			bring(other[name], name, text)
+		case <-time.After(patience):
+			t.Fatalf("%s never answered %q", step.to, step.question)
 		}
 	}
 }

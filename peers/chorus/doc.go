@@ -15,6 +15,10 @@
 //   - A channel is the identity "chorus:<inbox>.<channel id>" and finds its agent
 //     by the same steps as a Telegram chat (peers/surface). Every step is repeated
 //     until its addressee has taken it; messages reach the agent in order.
+//   - A channel is a room, unless its context says that there are two. A person who
+//     names nobody else that is known means the agent; the service, and an agent of
+//     this bus, known by its name or by what it said elsewhere just now, have to
+//     name it: so two agents that a service brings to each other do not go on.
 //   - What an agent says and does for a message goes to that message's callback.
 //     All that goes to one channel keeps the order in which the bus delivered it,
 //     across its callbacks too, one POST after the other's answer: after a 5xx or a
