@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -39,6 +40,7 @@ type settings struct {
 	policyVersion  string
 	permission     string
 	mcpFile        string
+	voice          voice
 	noRedact       bool
 	allow          []string
 	targets        []netip.Prefix // of allow
@@ -76,6 +78,8 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Workspace, "workspace", "", "folder in which the harness may work")
 	fs.StringVar(&s.permission, "permission", string(acp.PermitReading), "what the harness acp may do unasked: reading, everything or nothing; or ask, as reading, and a person decides about the rest")
 	fs.StringArrayVar(&o.Approve, "approve", nil, "pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)")
+	fs.StringVar(&s.voice.with, "transcribe", "", "what turns voice messages into text: a command in shell words, which gets the file as its last argument, or the http or https address of an endpoint like OpenAI's audio/transcriptions")
+	fs.StringVar(&s.voice.model, "transcribe-model", "whisper-1", "model that --transcribe names to its endpoint; its key is HUBBUB_TRANSCRIBE_KEY")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
 	fs.StringArrayVar(&s.words.Stop, "stop-words", nil, "words that stop what is running, in place of those that it knows in twelve languages (repeatable)")
 	fs.StringArrayVar(&s.words.Acks, "thanks-words", nil, "words that need no answer, such as thanks, in place of those that it knows (repeatable)")
@@ -141,7 +145,13 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		return server
 	}
 	s.agent.ChatServer = func(chat string) harness.MCPServer { return hide(address.ForChat(chat)) }
-	relay := mcptools.NewRelay(address, outside.New(besideBuses(s.targets, env.Buses)))
+	guard := outside.New(besideBuses(s.targets, env.Buses))
+	relay := mcptools.NewRelay(address, guard)
+	s.agent.Fetch = &http.Client{
+		Transport:     outside.NewTransport(guard),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	s.agent.Transcribe = s.voice.transcriber(env)
 	s.agent.Conceal = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
 	a := agent.New(protocol.PeerID("agent:"+name), db, h, &s.agent)
 	if err := mcptools.WriteAddress(filepath.Join(data, "mcp.json"), address); err != nil {
@@ -219,6 +229,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 		if info, err := os.Stat(o.Workspace); err != nil || !info.IsDir() {
 			return program.Usage("--workspace %s is not a folder", given)
 		}
+	}
+	if _, err := s.voice.command(); err != nil {
+		return program.Usage("--transcribe: %s", err)
 	}
 	if s.mcpFile != "" {
 		if o.MCP, err = mcptools.LoadServers(s.mcpFile); err != nil {

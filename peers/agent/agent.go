@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/agent/files"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/tools"
@@ -78,11 +79,12 @@ func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agen
 		Settings: settings, MaxOpen: o.MaxOpen, DeferFor: o.DeferFor, Retention: o.Retention,
 		Broker: a.broker, Stop: func(turnID, reason string) { a.turns.Stop(turnID, reason) },
 	})
-	a.kit = &tools.Kit{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }, Redact: o.Redact}
+	kept := &files.Keeper{Mailbox: a.box, Client: o.Fetch, Transcribe: o.Transcribe, Log: o.Log}
+	a.kit = &tools.Kit{Settings: settings, Mailbox: a.box, Broker: a.broker.Client, ClaimTTL: o.ClaimTTL, Changed: func() { a.turns.Poke() }, Redact: o.Redact, Files: kept}
 	a.turns = turns.New(a.box, h, a.kit, a.broker, turns.Options{
 		Settings: settings, ComposeWindow: o.ComposeWindow, ComposeCap: o.ComposeCap, DigestEvery: o.DigestEvery, Budget: *o.Budget,
 		ReadsSystem: nature.ReadsSystem, Parallel: o.Parallel, MaxTries: o.MaxTries, FirstRetry: o.FirstRetry,
-		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, Begun: a.noteBegun, Approver: a.people.of,
+		SystemPrompt: o.SystemPrompt, Workspace: o.Workspace, ChatServer: o.ChatServer, Servers: a.servers, Fence: o.Fence, Begun: a.noteBegun, Approver: a.people.of, Files: kept,
 	})
 	a.handle()
 	return a

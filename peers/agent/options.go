@@ -2,8 +2,10 @@ package agent
 
 import (
 	"crypto/rand"
+	"net/http"
 	"time"
 
+	"hubbub/peers/agent/files"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/attention"
 	"hubbub/peers/collab"
@@ -34,9 +36,13 @@ type Options struct {
 	AllowWords []string // that allow, as an answer to such a question; default yes, allow, approve
 	DenyWords  []string // that deny; default no, deny
 
-	SystemPrompt string           // the operator's text; the response rules are added
-	Workspace    string           // folder for harnesses that work in one
-	Redact       *redact.Redactor // takes secrets out of what the agent's tools give a model; none
+	SystemPrompt string // the operator's text; the response rules are added
+	Workspace    string // folder for harnesses that work in one
+	// Fetch fetches the files of messages, and guards what is dialled; nil: none are.
+	Fetch      *http.Client
+	Transcribe files.Transcriber // of voice messages; nil: none are
+
+	Redact *redact.Redactor // takes secrets out of what the agent's tools give a model; none
 	// ChatServer, if set, is this agent's own MCP server as the turns of one chat
 	// see it.
 	ChatServer func(chat string) harness.MCPServer

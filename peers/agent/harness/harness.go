@@ -166,6 +166,7 @@ type Capabilities struct {
 	// Where it differs from what the agent asked for, the agent follows it.
 	ProtocolVersion string
 	Injection       Injection
+	Images          bool // its model takes Turn.Images
 
 	// The fields below never change in the life of a harness: they are also set
 	// where Capabilities fails.

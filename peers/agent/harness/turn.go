@@ -37,6 +37,9 @@ type Turn struct {
 	// Prompt is the user turn, ready-made: header, fence and body, or the
 	// knock, or the digest. It contains everything the model may see of Event.
 	Prompt string
+	// Images came with the event; the prompt names them in this order. None where
+	// Capabilities.Images is false.
+	Images []Image
 
 	Workspace string // absolute folder in which the model may work; empty = none
 
@@ -48,6 +51,12 @@ type Turn struct {
 	// MCP are further MCP servers for this turn: the operator's, and those of
 	// the chorus channel, headers exactly as given.
 	MCP []MCPServer
+}
+
+// An Image is one that came with an event.
+type Image struct {
+	MimeType string
+	Data     []byte
 }
 
 // An Approver has people decide whether tools may run.
@@ -147,8 +156,8 @@ type Author struct {
 
 // A Part is one typed piece of content.
 type Part struct {
-	Type     string `json:"type"` // "text", "file" for an attachment's metadata, or "quote" for the message that is answered
-	Text     string `json:"text,omitempty"`
+	Type     string `json:"type"`           // "text", "file" for an attachment's metadata, or "quote" for the message that is answered
+	Text     string `json:"text,omitempty"` // of a voice message, what is said in it
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`
 	Ref      string `json:"ref,omitempty"`

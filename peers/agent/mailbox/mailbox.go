@@ -37,10 +37,12 @@ var (
 	schema7 string
 	//go:embed schema_8.sql
 	schema8 string
+	//go:embed schema_9.sql
+	schema9 string
 )
 
 // steps are the migrations in order.
-var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
+var steps = []string{schema + outbox.Schema, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
 
 // Open opens an agent's database, creating it if it is missing.
 func Open(path string) (*sql.DB, error) { return store.Open(path, steps) }
@@ -189,6 +191,7 @@ func (m *Mailbox) Prune(ctx context.Context) error {
 		`DELETE FROM receipts WHERE received_at < ?`,
 		`DELETE FROM claims WHERE expires_at < ?`,
 		`DELETE FROM questions WHERE asked_at < ?`,
+		`DELETE FROM files WHERE fetched_at < ?`,
 		`DELETE FROM decisions WHERE at < ? AND state NOT IN ('pending', 'allowed')`,
 	} {
 		tx.Exec(statement, before)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hubbub/peers/agent/files"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/attention"
@@ -38,6 +39,7 @@ type Kit struct {
 	ClaimTTL time.Duration    // of a claim that names none
 	Changed  func()           // called after each tool that may have changed something
 	Redact   *redact.Redactor // takes secrets out of results; none
+	Files    *files.Keeper    // of what came with messages
 }
 
 // A Toolbox is the agent's tools as one turn has them, or, without a turn, as a
@@ -87,6 +89,7 @@ type row struct {
 var table = []row{
 	{listEventsTool, reading((*Toolbox).listEvents)},
 	{readThreadTool, reading((*Toolbox).readThread)},
+	{readFileTool, reading((*Toolbox).readFile)},
 	{sendMessageTool, reading((*Toolbox).sendMessage)},
 	{reactTool, reading((*Toolbox).react)},
 	{claimTool, reading((*Toolbox).claim)},

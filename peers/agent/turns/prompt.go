@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hubbub/peers/agent/files"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/tools"
@@ -38,11 +39,10 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 			return nil
 		}
 		shown.Event, shown.Deferrals = r.eventOf(carrier, parts, t, j.version), carrier.Deferrals
-		prompt := r.promptOf(tx, carrier, parts)
+		j.prompt, j.parts = r.promptOf(tx, carrier, parts), parts
 		if t.Body != "" {
-			prompt.Notes = append(prompt.Notes, "last_try: "+t.Body)
+			j.prompt.Notes = append(j.prompt.Notes, "last_try: "+t.Body)
 		}
-		shown.Prompt = prompt.Block(r.opts.Fence())
 	}
 	if r.opts.ChatServer != nil {
 		shown.ChatServer = new(r.opts.ChatServer(shown.Chat))
@@ -52,6 +52,35 @@ func (r *Runner) show(tx *mailbox.Tx, j *job) (carrier *mailbox.Entry) {
 	shown.MCP = servers
 	j.shown = shown
 	return carrier
+}
+
+// attach fetches what the turn needs of the files of its messages, and writes its prompt. A
+// knock has no content, and nothing of its files is fetched.
+func (r *Runner) attach(ctx context.Context, j *job) {
+	if j.prompt == nil {
+		return // a digest
+	}
+	var shown files.Shown
+	for _, part := range j.parts {
+		if j.prompt.Decision.Knock != nil {
+			break
+		}
+		for i := range part.Content.Attachments {
+			j.prompt.Attachments = append(j.prompt.Attachments, r.opts.Files.Line(ctx, part, i+1, j.sees, &shown))
+			r.speak(ctx, j.shown.Event.Content, part, &part.Content.Attachments[i])
+		}
+	}
+	j.shown.Prompt, j.shown.Images = j.prompt.Block(r.opts.Fence()), shown.Images
+}
+
+// speak adds the words of a voice message to its part of the event, for programs that read
+// that and no prompt.
+func (r *Runner) speak(ctx context.Context, content []harness.Part, e *mailbox.Entry, a *protocol.Attachment) {
+	for i := range content {
+		if p := &content[i]; p.Kind == "voice" && p.Ref == a.Ref && a.Ref != "" && p.Text == "" {
+			p.Text, _ = r.opts.Files.Words(ctx, e.Chat, a) //nolint:errcheck // the prompt says why not
+		}
+	}
 }
 
 // system returns the system prompt: the operator's text, the contract (who the agent is
@@ -129,9 +158,6 @@ func (r *Runner) promptOf(tx *mailbox.Tx, e *mailbox.Entry, parts []*mailbox.Ent
 		}
 		if q := part.Content.ReplyTo; q != nil && q.Text != "" {
 			p.Quoted = append(p.Quoted, attention.Line{EventID: q.SourceID, Text: q.Text, Author: attention.Author{ID: q.Author, DisplayName: q.Name}})
-		}
-		for _, f := range part.Content.Attachments {
-			p.Attachments = append(p.Attachments, fmt.Sprintf("%s %q %s %d bytes", f.Kind, f.Name, f.MimeType, f.Size))
 		}
 	}
 	if e.Decision.Knock != nil || e.Decision.Context == "" {

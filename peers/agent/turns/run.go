@@ -203,7 +203,10 @@ func (r *round) preempt(id string) {
 type job struct {
 	turn    *mailbox.Turn
 	shown   *harness.Turn
-	origin  *mailbox.Origin // of the wake, or empty; nil for a digest
+	prompt  *attention.Prompt // without its files, which are fetched when the turn runs; nil for a digest
+	parts   []*mailbox.Entry  // the messages of the prompt
+	sees    bool              // the model takes images
+	origin  *mailbox.Origin   // of the wake, or empty; nil for a digest
 	version attention.Version
 }
 
@@ -211,7 +214,7 @@ type job struct {
 func (r *round) startTurn(id string) {
 	var j *job
 	r.inTurn("starting the turn "+id, id, mailbox.TurnQueued, func(tx *mailbox.Tx, t *mailbox.Turn) {
-		j = &job{turn: t, version: r.config().Version}
+		j = &job{turn: t, version: r.config().Version, sees: r.caps.Images}
 		carrier := r.show(tx, j)
 		if j.shown == nil {
 			return
@@ -268,6 +271,7 @@ func (r *Runner) runTurn(ctx context.Context, j *job, after <-chan struct{}, ent
 	if r.opts.Approver != nil {
 		j.shown.Approver = r.opts.Approver(t)
 	}
+	r.attach(ctx, j)
 	j.shown.System, j.shown.Contract = r.system(ctx, j)
 	if after != nil {
 		select {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"hubbub/peers/agent/files"
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
 	"hubbub/peers/agent/tools"
@@ -44,6 +45,7 @@ type Options struct {
 	// Servers returns the MCP servers of the turn of an event; e is nil for a digest.
 	Servers func(e *mailbox.Entry) ([]harness.MCPServer, error)
 	Fence   func() string
+	Files   *files.Keeper // of what came with messages
 
 	Begun    func()                                 // called when a turn has begun
 	Approver func(t *mailbox.Turn) harness.Approver // has people decide for a turn

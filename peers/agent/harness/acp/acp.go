@@ -71,10 +71,11 @@ func (h *Harness) keep(ctx context.Context, life *child.Life[program]) error {
 
 // Capabilities waits until the program is initialized. It takes every injection mode.
 func (h *Harness) Capabilities(ctx context.Context) (harness.Capabilities, error) {
-	if _, err := h.processes.main.Await(ctx); err != nil {
+	p, err := h.processes.main.Await(ctx)
+	if err != nil {
 		return harness.Capabilities{ReadsSystem: true}, err
 	}
-	return harness.Capabilities{Injection: harness.AllInjection, ReadsSystem: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection, Images: p.images, ReadsSystem: true}, nil
 }
 
 // Turn prompts the program and waits until that has ended its turn. It does not

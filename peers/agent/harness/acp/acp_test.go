@@ -89,6 +89,22 @@ func (r *rig) say(prompt string) string {
 	return out.FinalText
 }
 
+// TestAProgramThatSeesGetsImages: as its capabilities say; another gets none.
+func TestAProgramThatSeesGetsImages(t *testing.T) {
+	for role, want := range map[string]string{"seeing": "images: image/png UE5H, image/gif R0lG", "fake": "images:"} {
+		r := fakeProgram(t, &acp.Options{Env: map[string]string{harnesstest.ACPRole: role}})
+		caps, err := r.Capabilities(t.Context())
+		if err != nil || caps.Images != (role == "seeing") {
+			t.Errorf("%s: %+v, %v", role, caps, err)
+		}
+		tn := turn("images")
+		tn.Images = []harness.Image{{MimeType: "image/png", Data: []byte("PNG")}, {MimeType: "image/gif", Data: []byte("GIF")}}
+		if out, err := r.Turn(t.Context(), tn, nil); err != nil || out.FinalText != want {
+			t.Errorf("%s: %q, %v; want %q", role, out.FinalText, err, want)
+		}
+	}
+}
+
 func TestFinalTextIsWhatFollowsTheLastTool(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{})
 	for prompt, want := range map[string]string{

@@ -3,6 +3,7 @@ package acp
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type program struct {
 	conn    *acpsdk.Connection
 	name    string // as it calls itself
 	http    bool   // it takes MCP over HTTP
+	images  bool   // its prompts may have images
 
 	opening sync.Mutex // held while a session is opened
 
@@ -119,6 +121,7 @@ func (p *program) initialize(ctx context.Context) error {
 	}
 	p.name = given(response.AgentInfo).Name
 	p.http = response.AgentCapabilities.McpCapabilities.Http
+	p.images = response.AgentCapabilities.PromptCapabilities.Image
 	if !p.http {
 		p.h.opts.Log.Warn().Str("program", p.h.argv[0]).
 			Msg("harness program takes no MCP over HTTP, so it has no chat tools: the text that ends a turn is its only answer")
@@ -265,12 +268,7 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 		p.mu.Unlock()
 		c.fill(outcome)
 	}()
-	var blocks []acpsdk.ContentBlock
-	for _, text := range []string{t.System, t.Prompt} {
-		if text != "" {
-			blocks = append(blocks, acpsdk.TextBlock(text))
-		}
-	}
+	blocks := p.blocks(t)
 	unhurried := context.WithoutCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		go p.conn.SendNotification(unhurried, acpsdk.AgentMethodSessionCancel, acpsdk.CancelNotification{SessionId: id}) //nolint:errcheck // its answer is what counts
@@ -299,6 +297,23 @@ func (p *program) prompt(ctx context.Context, id acpsdk.SessionId, t *harness.Tu
 		return fmt.Errorf("%w: the program cancelled the turn itself", harness.ErrTemporary)
 	}
 	return nil
+}
+
+// blocks returns a turn in ACP's words. A program that was restarted since may take images no
+// more.
+func (p *program) blocks(t *harness.Turn) (blocks []acpsdk.ContentBlock) {
+	if t.System != "" {
+		blocks = append(blocks, acpsdk.TextBlock(t.System))
+	}
+	for _, i := range t.Images {
+		if p.images {
+			blocks = append(blocks, acpsdk.ImageBlock(base64.StdEncoding.EncodeToString(i.Data), i.MimeType))
+		}
+	}
+	if t.Prompt != "" {
+		blocks = append(blocks, acpsdk.TextBlock(t.Prompt))
+	}
+	return blocks
 }
 
 // failed says why a prompt failed: how the program ended, if it did, and what it has written

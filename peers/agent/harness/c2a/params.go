@@ -117,6 +117,10 @@ func flatEvent(e *harness.Event, attempt int) *flat {
 			texts = append(texts, p.Text)
 		case "quote":
 			texts = append(texts, p.Quoted())
+		case "file":
+			if p.Text != "" {
+				texts = append(texts, "("+p.Kind+", as transcribed: "+p.Text+")")
+			}
 		}
 	}
 	content := strings.Join(texts, "\n")

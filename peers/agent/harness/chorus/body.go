@@ -62,6 +62,8 @@ func contentOf(e *harness.Event) string {
 		case p.Type == "quote":
 			flush()
 			lines = append(lines, p.Quoted())
+		case p.Text != "": // of a voice message
+			lines = append(lines, "("+p.Kind+", as transcribed: "+p.Text+")")
 		case silent:
 			files = append(files, p.Kind)
 		}

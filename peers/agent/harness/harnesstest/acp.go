@@ -50,6 +50,7 @@ type acpSession struct {
 func (f *acpProgram) Initialize(context.Context, acpsdk.InitializeRequest) (acpsdk.InitializeResponse, error) {
 	r := acpsdk.InitializeResponse{ProtocolVersion: acpsdk.ProtocolVersionNumber}
 	r.AgentCapabilities.McpCapabilities.Http = os.Getenv(ACPRole) != "no-http"
+	r.AgentCapabilities.PromptCapabilities.Image = os.Getenv(ACPRole) == "seeing"
 	if os.Getenv(ACPRole) == "opencode" {
 		r.AgentInfo = &acpsdk.Implementation{Name: "OpenCode", Version: "1"}
 	}
@@ -108,6 +109,14 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		f.update(r.SessionId, acpsdk.StartToolCall("c1", "Tidying"))
 	case "count":
 		f.say(r.SessionId, fmt.Sprintf("%s prompt %d of %d blocks in %s", r.SessionId, n, len(r.Prompt), s.cwd))
+	case "images":
+		var seen []string
+		for _, b := range r.Prompt {
+			if b.Image != nil {
+				seen = append(seen, b.Image.MimeType+" "+b.Image.Data)
+			}
+		}
+		f.say(r.SessionId, "images: "+strings.Join(seen, ", "))
 	case "crash":
 		fmt.Fprintln(os.Stderr, "FATAL: no such model\n    at somewhere\nNode.js v20")
 		os.Exit(4)

@@ -102,6 +102,9 @@ func anthropicBlocks(m message) (blocks []object) {
 	for _, r := range m.Results {
 		blocks = append(blocks, object{"type": "tool_result", "tool_use_id": r.ID, "content": r.Text, "is_error": r.IsError})
 	}
+	for _, i := range m.Images {
+		blocks = append(blocks, object{"type": "image", "source": object{"type": "base64", "media_type": i.MimeType, "data": i.Data}})
+	}
 	if m.Text != "" {
 		blocks = append(blocks, object{"type": "text", "text": m.Text})
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"time"
 
@@ -30,10 +31,11 @@ const (
 
 // A message is one step of a dialogue with a model. Histories hold it as JSON.
 type message struct {
-	Role    role         `json:"role"`
-	Text    string       `json:"text,omitempty"`
-	Calls   []call       `json:"calls,omitempty"`   // assistant
-	Results []callResult `json:"results,omitempty"` // tool: one for each call
+	Role    role            `json:"role"`
+	Text    string          `json:"text,omitempty"`
+	Images  []harness.Image `json:"-"`                 // user: of this turn; they are not remembered
+	Calls   []call          `json:"calls,omitempty"`   // assistant
+	Results []callResult    `json:"results,omitempty"` // tool: one for each call
 }
 
 // A call is a tool call of a model.
@@ -77,6 +79,11 @@ func (e *requestError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *requestError) Unwrap() error { return e.Err }
+
+// imageURL returns an image as an address that holds it.
+func imageURL(i harness.Image) string {
+	return "data:" + i.MimeType + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
+}
 
 // object is a JSON object of a request.
 type object = map[string]any

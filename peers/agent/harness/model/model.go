@@ -86,7 +86,7 @@ func (h *Harness) Capabilities(context.Context) (harness.Capabilities, error) {
 	if err := h.check(); err != nil {
 		return harness.Capabilities{ReadsSystem: true}, fmt.Errorf("%w: %w", harness.ErrPermanent, err)
 	}
-	return harness.Capabilities{Injection: harness.AllInjection, ReadsSystem: true}, nil
+	return harness.Capabilities{Injection: harness.AllInjection, Images: true, ReadsSystem: true}, nil
 }
 
 // Turn asks the model and runs its tools until it ends its turn.
@@ -103,7 +103,7 @@ func (h *Harness) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools
 
 	conversation := t.Memory()
 	past := h.recall(ctx, conversation)
-	run := &run{h: h, turn: t, tools: h.gather(ctx, t, tools), said: []message{{Role: roleUser, Text: t.Prompt}}}
+	run := &run{h: h, turn: t, tools: h.gather(ctx, t, tools), said: []message{{Role: roleUser, Text: t.Prompt, Images: t.Images}}}
 	for _, messages := range past.Turns {
 		run.past = append(run.past, messages...)
 	}

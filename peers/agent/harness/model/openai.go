@@ -162,7 +162,7 @@ func openaiMessages(r *request) (out []object) {
 	for _, m := range r.Messages {
 		switch m.Role {
 		case roleUser:
-			out = append(out, object{"role": "user", "content": m.Text})
+			out = append(out, object{"role": "user", "content": openaiContent(m)})
 		case roleAssistant:
 			said := object{"role": "assistant", "content": nil}
 			if m.Text != "" {
@@ -183,6 +183,19 @@ func openaiMessages(r *request) (out []object) {
 		}
 	}
 	return out
+}
+
+// openaiContent writes what a user said: a text alone as such, since many endpoints take
+// no parts.
+func openaiContent(m message) any {
+	if len(m.Images) == 0 {
+		return m.Text
+	}
+	parts := []object{{"type": "text", "text": m.Text}}
+	for _, i := range m.Images {
+		parts = append(parts, object{"type": "image_url", "image_url": object{"url": imageURL(i)}})
+	}
+	return parts
 }
 
 func openaiCalls(calls []call) (out []object) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,13 @@ const (
 	maxTokens   = 4096     // output tokens of one request
 	resultBytes = 32 << 10 // of one tool result
 )
+
+// refusesImages finds the words in which endpoints say, with any status, that their model
+// does not see.
+var refusesImages = regexp.MustCompile(`(?i)\b(images?|image_url|vision|multimodal|mmproj)\b`)
+
+// unseen tells a model that refused its images.
+const unseen = "\nThe images of this message could not be shown to you: your model does not take them. Say so if they matter."
 
 // pauses are the waits before a request is sent again.
 var pauses = retry.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}
@@ -115,6 +123,12 @@ func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 		var failed *requestError
 		if !errors.As(err, &failed) {
 			return nil, err
+		}
+		if len(r.said[0].Images) > 0 && (failed.TooLong || failed.Refused || refusesImages.MatchString(err.Error())) {
+			r.goOn("the model does not take the images of this turn, which are left out", err)
+			r.said[0].Images = nil
+			r.said[0].Text += unseen
+			continue
 		}
 		if (failed.TooLong || failed.Refused) && len(r.past) > 0 {
 			r.goOn("the model does not take the past of the conversation, which is left out", err)

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+
+	"hubbub/cmd/internal/program"
+	"hubbub/peers/agent/files"
+	"hubbub/peers/agent/harness/child"
+)
+
+// transcribeKey is the variable of the key of the endpoint that --transcribe names. No program
+// that the agent starts gets it.
+const transcribeKey = "HUBBUB_TRANSCRIBE_KEY"
+
+// A voice says what turns voice messages into text.
+type voice struct {
+	with  string // a command, or an address
+	model string // of the endpoint
+}
+
+// endpoint reports whether it is an address, and no command.
+func (v *voice) endpoint() bool {
+	return strings.HasPrefix(v.with, "http://") || strings.HasPrefix(v.with, "https://")
+}
+
+// command returns the words of the command, nil if it is none.
+func (v *voice) command() (argv []string, err error) {
+	if v.with == "" || v.endpoint() {
+		return nil, nil
+	}
+	if argv, err = child.Split(v.with); err == nil {
+		argv[0], err = exec.LookPath(argv[0])
+	}
+	return argv, err
+}
+
+// transcriber returns what turns voice messages into text; nil if nothing does.
+func (v *voice) transcriber(env *program.Env) files.Transcriber {
+	argv, err := v.command()
+	switch {
+	case err != nil || v.with == "":
+		return nil
+	case v.endpoint():
+		return files.Endpoint(v.with, v.model, func() (string, error) { return env.Secret(transcribeKey) })
+	default:
+		return files.Command(argv, modelKeys)
+	}
+}

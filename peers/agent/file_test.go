@@ -1,0 +1,322 @@
+package agent_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+// A shelf plays a bridge's files: whoever asks gets them by the path.
+type shelf struct {
+	mu     sync.Mutex
+	files  map[string][]byte
+	asked  map[string]int
+	broken int // requests that fail before one succeeds
+}
+
+func (s *shelf) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[r.URL.Path]++
+	if s.broken > 0 {
+		s.broken--
+		return nil, errors.New("no connection")
+	}
+	w := httptest.NewRecorder()
+	if body, ok := s.files[r.URL.Path]; ok {
+		w.Write(body)
+	} else {
+		http.Error(w, "Telegram does not give this file: it is over 20 MB, or gone", http.StatusNotFound)
+	}
+	return w.Result(), nil
+}
+
+func newShelf(files map[string][]byte) *shelf { return &shelf{files: files, asked: map[string]int{}} }
+
+func (s *shelf) options() *agent.Options { return &agent.Options{Fetch: &http.Client{Transport: s}} }
+
+// attached is a direct message with files.
+func attached(id string, files ...protocol.Attachment) protocol.ChatMessage {
+	m := dm(id, "look at this")
+	m.Attachments = files
+	return m
+}
+
+func photo(ref string, size int64) protocol.Attachment {
+	return protocol.Attachment{Kind: "photo", Name: "photo.jpg", MimeType: "image/jpeg", Ref: "http://bridge" + ref, Size: size}
+}
+
+func document(ref, name, mime string) protocol.Attachment {
+	return protocol.Attachment{Kind: "document", Name: name, MimeType: mime, Ref: "http://bridge" + ref, Size: 10}
+}
+
+var (
+	jpeg = []byte("\xff\xd8\xff\xe0 a picture")
+	png  = []byte("\x89PNG\r\n\x1a\n another")
+)
+
+// TestAModelSeesImages: of the types and sizes that models take, in their order, each fetched
+// once, however often the turn runs; of each other the prompt says why not.
+func TestAModelSeesImages(t *testing.T) {
+	s := newStub(nil)
+	s.caps.Images = true
+	tries := 0
+	s.turn = func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+		if tries++; tries == 1 {
+			return harness.Outcome{}, fmt.Errorf("%w: once more", harness.ErrTemporary)
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "nice"}, nil
+	}
+	files := newShelf(map[string][]byte{"/1": jpeg, "/2": png, "/3": []byte("<html>"), "/5": append(jpeg, make([]byte, 5<<20)...)})
+	inWorld(t, s, files.options(), func(t *testing.T, w *world) {
+		w.say(attached("e1", photo("/1", 10), document("/2", "plan.png", "image/png"), photo("/3", 10), photo("/4", 6<<20), photo("/5", 1), photo("/6", 1), photo("/7", 21<<20)))
+		w.sleep(20 * time.Second)
+		if len(s.seen()) != 2 {
+			t.Fatalf("%d turns", len(s.seen()))
+		}
+		for _, turn := range s.seen() {
+			if len(turn.Images) != 2 || turn.Images[0].MimeType != "image/jpeg" || turn.Images[1].MimeType != "image/png" || !bytes.Equal(turn.Images[1].Data, png) {
+				t.Errorf("%d images: %+v", len(turn.Images), turn.Images)
+			}
+			for _, line := range []string{
+				`photo "photo.jpg" image/jpeg 10 bytes: shown to you as image 1`, `document "plan.png" image/png 10 bytes: shown to you as image 2`,
+				`10 bytes: not shown to you: it is none of JPEG, PNG, GIF and WebP`, `not shown to you: it has 6.0 MB, and an image may have 5.0 MB`,
+				`photo "photo.jpg" image/jpeg 1 bytes: not shown to you: it has 5.0 MB, and an image may have 5.0 MB`,
+				`not shown to you: Telegram does not give this file: it is over 20 MB, or gone`, `not shown to you: it has 21.0 MB, and an image may have 5.0 MB`,
+			} {
+				if !strings.Contains(turn.Prompt, line) {
+					t.Errorf("the prompt does not say %q:\n%s", line, turn.Prompt)
+				}
+			}
+		}
+		for path, n := range map[string]int{"/1": 1, "/2": 1, "/4": 0, "/5": 1, "/6": 1, "/7": 0} {
+			if files.asked[path] != n {
+				t.Errorf("%s was asked for %d times; want %d", path, files.asked[path], n)
+			}
+		}
+		w.wantTexts("nice")
+	})
+}
+
+// TestAtMostTenImagesAreShown: and not more bytes than a request can hold.
+func TestAtMostTenImagesAreShown(t *testing.T) {
+	s := newStub(answering("nice"))
+	s.caps.Images = true
+	files := newShelf(map[string][]byte{"/1": jpeg, "/big": append(jpeg, make([]byte, 4<<20)...)})
+	inWorld(t, s, files.options(), func(t *testing.T, w *world) {
+		var many, big []protocol.Attachment
+		for range 11 {
+			many = append(many, photo("/1", 1))
+		}
+		for range 4 {
+			big = append(big, photo("/big", 1))
+		}
+		w.say(attached("e1", many...))
+		w.sleep(10 * time.Second)
+		w.say(attached("e2", big...))
+		w.sleep(10 * time.Second)
+		turns := s.seen()
+		if len(turns) != 2 || len(turns[0].Images) != 10 || len(turns[1].Images) != 3 {
+			t.Fatalf("%d turns", len(turns))
+		}
+		if p := turns[0].Prompt; strings.Count(p, "not shown to you: 10 images are the most at once") != 1 {
+			t.Error(p)
+		}
+		if p := turns[1].Prompt; strings.Count(p, "not shown to you: the images of this turn are too large together") != 1 {
+			t.Error(p)
+		}
+	})
+}
+
+// TestOnlyABridgesFilesAreFetched: an address in a message of anybody else is not called, nor
+// one for a model that does not see, nor before a knock is answered.
+func TestOnlyABridgesFilesAreFetched(t *testing.T) {
+	s := newStub(answering("no"))
+	files := newShelf(map[string][]byte{"/1": jpeg})
+	inWorld(t, s, files.options(), func(t *testing.T, w *world) {
+		w.say(attached("e1", photo("/1", 1)))
+		w.sleep(10 * time.Second)
+		s.caps.Images = true
+		other := w.bus.Join(t, "chorus:desk", "chorus:*")
+		other.SendAs(t, "chorus:desk", "agent:lead", protocol.TypeChatMessage, attached("e2", photo("/1", 1), document("/1", "a.txt", "text/plain")))
+		w.sleep(10 * time.Second)
+		turns := s.seen()
+		if len(turns) < 2 || !strings.Contains(turns[0].Prompt, "not shown to you: you take no images") || !strings.Contains(turns[1].Prompt, "only files of Telegram are fetched") {
+			t.Errorf("%d turns: %+v", len(turns), turns)
+		}
+		_, r := call(w.tools(), "chat.read_file", map[string]any{"eventId": "e2", "file": 2})
+		if !r.IsError || !strings.Contains(r.Content[0].Text, "only files of Telegram are fetched") {
+			t.Errorf("%+v", r)
+		}
+		if len(files.asked) != 0 {
+			t.Errorf("asked for %v", files.asked)
+		}
+	})
+}
+
+// docx is an office document with paragraphs.
+func docx(paragraphs ...string) []byte {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	part, _ := z.Create("word/document.xml")
+	fmt.Fprint(part, `<w:document xmlns:w="x"><w:body>`)
+	for _, p := range paragraphs {
+		fmt.Fprintf(part, `<w:p><w:r><w:t>%s</w:t></w:r></w:p>`, p)
+	}
+	fmt.Fprint(part, `</w:body></w:document>`)
+	z.Close()
+	return b.Bytes()
+}
+
+// TestDocumentsAreRead: with the tool that the prompt names, in pages, each fetched once. What is
+// no text is said to be none, and a failure that passes is tried again.
+func TestDocumentsAreRead(t *testing.T) {
+	long := strings.Repeat("äöü", 4000) // 24,000 bytes
+	wide := []byte{0xff, 0xfe}
+	for _, u := range utf16.Encode([]rune("weit")) {
+		wide = binary.LittleEndian.AppendUint16(wide, u)
+	}
+	files := newShelf(map[string][]byte{
+		"/long": []byte(long), "/docx": docx("one", "two"), "/wide": wide, "/pdf": []byte("%PDF-1.7 \xff\x00"), "/image": png, "/zip": []byte("PK\x03\x04 broken"),
+	})
+	inWorld(t, newStub(answering("ok")), files.options(), func(t *testing.T, w *world) {
+		w.say(attached("e1", document("/long", "long.txt", "text/plain"), document("/docx", "a.docx", "x"), document("/wide", "w.txt", "text/plain"),
+			document("/pdf", "a.pdf", "application/pdf"), document("/image", "a.txt", "text/plain"), document("/zip", "a.zip", "x"), document("/gone", "gone", "x")))
+		w.sleep(5 * time.Second)
+		if p := w.stub.seen()[0].Prompt; !strings.Contains(p, `document "a.docx" x 10 bytes: read it with chat.read_file, eventId e1, file 2`) || len(files.asked) != 0 {
+			t.Errorf("%v, %s", files.asked, p)
+		}
+		tools := w.agent.ToolsOf("tg:42")
+		read := func(file, offset int) map[string]any {
+			m, r := call(tools, "chat.read_file", map[string]any{"eventId": "e1", "file": file, "offset": offset})
+			if r.IsError {
+				return map[string]any{"text": r.Content[0].Text}
+			}
+			return m
+		}
+		files.broken = 1
+		if m := read(1, 0); m["text"] != "The file cannot be read: it could not be fetched just now; it can be read later." {
+			t.Errorf("%v", m)
+		}
+		first := read(1, 0)
+		rest := read(1, int(first["next"].(float64)))
+		if first["text"].(string)+rest["text"].(string) != long || rest["next"] != nil || first["bytes"] != float64(24000) || first["name"] != "long.txt" || len(first["text"].(string)) > 16<<10 {
+			t.Errorf("%v %v %v", first["next"], first["bytes"], rest["next"])
+		}
+		if read(1, 1)["text"] == "" || read(1, 24000)["text"] != "" || read(1, 99999)["text"] != "" {
+			t.Error("an offset inside a character, or behind the end")
+		}
+		for file, want := range map[int]string{
+			2: "one\ntwo\n", 3: "weit", 4: "The file cannot be read: it is application/pdf, which cannot be read here as text; ask for it as text, or for a docx or odt document.",
+			5: "The file cannot be read: it is an image; a model that takes images is shown it with its message.",
+			6: "The file cannot be read: it is application/zip, which cannot be read here as text; ask for it as text, or for a docx or odt document.",
+			7: "The file cannot be read: Telegram does not give this file: it is over 20 MB, or gone.", 8: "That event has 7 files.", -1: "That event has 7 files.",
+		} {
+			if got := read(file, 0)["text"]; got != want {
+				t.Errorf("file %d says %q; want %q", file, got, want)
+			}
+		}
+		read(7, 0)
+		for path, n := range map[string]int{"/long": 2, "/docx": 1, "/gone": 1} { // the first of /long failed
+			if files.asked[path] != n {
+				t.Errorf("%s was asked for %d times", path, files.asked[path])
+			}
+		}
+		if _, r := call(w.agent.ToolsOf("tg:43"), "chat.read_file", map[string]any{"eventId": "e1"}); !r.IsError || !strings.Contains(r.Content[0].Text, "no such event") {
+			t.Errorf("from another chat: %+v", r)
+		}
+		gone := dm("e1", "")
+		gone.Event = "delete"
+		w.say(gone)
+		w.sleep(time.Second)
+		if _, r := call(tools, "chat.read_file", map[string]any{"eventId": "e1"}); !r.IsError || !strings.Contains(r.Content[0].Text, "deleted") {
+			t.Errorf("of a deleted message: %+v", r)
+		}
+	})
+}
+
+// TestVoiceIsTranscribed: once, and shown as what it says, also to programs that read no prompt;
+// without a transcription, or when it fails, the prompt says so.
+func TestVoiceIsTranscribed(t *testing.T) {
+	voice := protocol.Attachment{Kind: "voice", Name: "voice.ogg", MimeType: "audio/ogg", Ref: "http://bridge/v", Size: 3}
+	for name, c := range map[string]struct {
+		transcribe func(ctx context.Context, name string, recording []byte) (string, error)
+		line, part string
+	}{
+		"none": {nil, "you cannot hear it: no transcription is configured (--transcribe)", ""},
+		"fails": {func(context.Context, string, []byte) (string, error) { return "", errors.New("exit status 1") },
+			"you cannot hear it: it could not be transcribed", ""},
+		"works": {func(_ context.Context, name string, recording []byte) (string, error) {
+			return " " + name + " says " + string(recording) + "\n", nil
+		}, "it says, as transcribed: voice.ogg says ogg", "voice.ogg says ogg"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			files := newShelf(map[string][]byte{"/v": []byte("ogg")})
+			opts := files.options()
+			if c.transcribe != nil {
+				opts.Transcribe = func(ctx context.Context, name string, recording []byte) (string, error) {
+					calls++
+					return c.transcribe(ctx, name, recording)
+				}
+			}
+			inWorld(t, newStub(answering("ok")), opts, func(t *testing.T, w *world) {
+				m := dm("e1", "")
+				m.Attachments = []protocol.Attachment{voice}
+				w.say(m)
+				w.sleep(5 * time.Second)
+				turn := w.stub.seen()[0]
+				if !strings.Contains(turn.Prompt, `voice "voice.ogg" audio/ogg 3 bytes: `+c.line) {
+					t.Error(turn.Prompt)
+				}
+				if part := turn.Event.Content[1]; part.Text != c.part || part.Type != "file" {
+					t.Errorf("%+v", part)
+				}
+				if m, r := call(w.tools(), "chat.read_file", map[string]any{"eventId": "e1"}); c.part != "" && (m["text"] != c.part || calls != 1) {
+					t.Errorf("%+v, transcribed %d times", r, calls)
+				}
+				w.wantTexts("ok")
+			})
+		})
+	}
+}
+
+// TestFilesAreForgottenWithTheirMessages: after the retention, and not before.
+func TestFilesAreForgottenWithTheirMessages(t *testing.T) {
+	files := newShelf(map[string][]byte{"/1": []byte("text")})
+	opts := files.options()
+	opts.Retention = 24 * time.Hour
+	inWorld(t, newStub(answering("ok")), opts, func(t *testing.T, w *world) {
+		w.say(attached("e1", document("/1", "a.txt", "text/plain")))
+		w.sleep(5 * time.Second)
+		kept := func() (n int) {
+			if err := w.db.QueryRow(`SELECT count(*) FROM files`).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		call(w.tools(), "chat.read_file", map[string]any{"eventId": "e1"})
+		w.sleep(22 * time.Hour)
+		if kept() != 1 {
+			t.Error("forgotten before its time")
+		}
+		w.sleep(4 * time.Hour)
+		if kept() != 0 {
+			t.Error("kept for ever")
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// images are the types that models take.
+var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
+
+// IsImage reports whether a type is one of an image that models take.
+func IsImage(mime string) bool { return slices.Contains(images, mime) }
+
+// maxTranscript bounds what a prompt has of one voice message, in bytes; the reading
+// tool has the rest.
+const maxTranscript = 8 << 10
+
+// A Shown is what a turn gets of the files of its messages.
+type Shown struct {
+	Images []harness.Image
+	bytes  int
+}
+
+// Line returns what a prompt says of the n-th file of an event, from 1, and adds the
+// file to what is shown if it is an image and the model sees.
+func (k *Keeper) Line(ctx context.Context, e *mailbox.Entry, n int, sees bool, shown *Shown) string {
+	a := &e.Content.Attachments[n-1]
+	line := fmt.Sprintf("%s %q %s %d bytes", a.Kind, a.Name, a.MimeType, a.Size)
+	switch {
+	case a.Kind == kindOfVoice:
+		return line + ": " + k.spoken(ctx, e, a)
+	case a.Kind == "photo" || a.Kind == "document" && IsImage(a.MimeType):
+		return line + ": " + k.seen(ctx, e, a, sees, shown)
+	case a.Kind == "document":
+		return line + fmt.Sprintf(": read it with chat.read_file, eventId %s, file %d", e.EventID, n)
+	default:
+		return line + ": you cannot see or hear files of this kind"
+	}
+}
+
+// seen adds an image to what is shown, and says so, or why not.
+func (k *Keeper) seen(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment, sees bool, shown *Shown) string {
+	const not = "not shown to you: "
+	switch {
+	case !sees:
+		return not + "you take no images"
+	case len(shown.Images) == MaxImages:
+		return not + fmt.Sprintf("%d images are the most at once", MaxImages)
+	case a.Size > MaxImage:
+		return not + tooLarge(a.Size)
+	}
+	f, err := k.Get(ctx, e.Chat, a)
+	switch {
+	case err != nil:
+		return not + Problem(err)
+	case !IsImage(f.Mime):
+		return not + "it is none of JPEG, PNG, GIF and WebP"
+	case len(f.Body) > MaxImage:
+		return not + tooLarge(int64(len(f.Body)))
+	case shown.bytes+len(f.Body) > maxShown:
+		return not + "the images of this turn are too large together"
+	}
+	shown.bytes += len(f.Body)
+	shown.Images = append(shown.Images, harness.Image{MimeType: f.Mime, Data: f.Body})
+	return fmt.Sprintf("shown to you as image %d", len(shown.Images))
+}
+
+func tooLarge(n int64) string {
+	return fmt.Sprintf("it has %s, and an image may have %s", megabytes(n), megabytes(MaxImage))
+}
+
+// spoken returns what a voice message says, or why that is not known.
+func (k *Keeper) spoken(ctx context.Context, e *mailbox.Entry, a *protocol.Attachment) string {
+	words, err := k.Words(ctx, e.Chat, a)
+	if err != nil {
+		return "you cannot hear it: " + Problem(err)
+	}
+	said := text.Prefix(words, maxTranscript)
+	if len(said) < len(words) {
+		said += " ... (the rest with chat.read_file)"
+	}
+	return "it says, as transcribed: " + cmp.Or(strings.TrimSpace(said), "(nothing)")
+}
+
+// Words returns what is said in a voice message. It is transcribed once.
+func (k *Keeper) Words(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
+	if k.Transcribe == nil {
+		return "", problem("no transcription is configured (--transcribe)")
+	}
+	f, err := k.Get(ctx, chat, a)
+	if err != nil {
+		return "", err
+	}
+	got, err, _ := k.flights.Do("words of "+f.Ref, func() (any, error) {
+		v := k.Mailbox.View(ctx)
+		if known := v.File(f.Ref); known != nil && known.Words != "" || v.Err() != nil {
+			f = known
+			return f, v.Err()
+		}
+		words, err := k.Transcribe(ctx, cmp.Or(a.Name, "voice.ogg"), f.Body)
+		if err != nil {
+			return nil, err
+		}
+		f.Words = cmp.Or(text.Prefix(strings.TrimSpace(words), maxWords), "(nothing)")
+		return f, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.KeepFile(f) })
+	})
+	if err != nil {
+		k.Log.Warn().Err(err).Msg("voice message not transcribed")
+		return "", problem("it could not be transcribed")
+	}
+	return got.(*mailbox.File).Words, nil //nolint:errcheck // it is nothing else
+}
+
+// Read returns the text of any file that has one: of a document, or of a voice message.
+func (k *Keeper) Read(ctx context.Context, chat protocol.Topic, a *protocol.Attachment) (string, error) {
+	if a.Kind == kindOfVoice {
+		return k.Words(ctx, chat, a)
+	}
+	f, err := k.Get(ctx, chat, a)
+	if err != nil {
+		return "", err
+	}
+	words, err := Text(f.Body)
+	switch {
+	case IsImage(f.Mime):
+		return "", problem("it is an image; a model that takes images is shown it with its message")
+	case err != nil:
+		return "", problem("it is " + f.Mime + ", which cannot be read here as text; ask for it as text, or for a docx or odt document")
+	}
+	return words, nil
+}

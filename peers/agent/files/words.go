@@ -1,0 +1,97 @@
+package files
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxWords bounds the text that is read out of one document, in bytes.
+const maxWords = 4 << 20
+
+var errNoText = errors.New("it is no text that can be read here")
+
+// Text returns what a document says: a text as UTF-8 or UTF-16, or the words of an
+// office document (docx, odt, pptx, odp).
+func Text(body []byte) (string, error) {
+	switch {
+	case bytes.HasPrefix(body, []byte("PK\x03\x04")):
+		return officeText(body)
+	case bytes.HasPrefix(body, []byte{0xff, 0xfe}):
+		return wide(body[2:], 0, 1), nil
+	case bytes.HasPrefix(body, []byte{0xfe, 0xff}):
+		return wide(body[2:], 1, 0), nil
+	}
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
+	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
+		return "", errNoText
+	}
+	return string(body), nil
+}
+
+// wide reads UTF-16, whose lower byte stands at low of each pair.
+func wide(body []byte, low, high int) string {
+	units := make([]uint16, len(body)/2)
+	for i := range units {
+		units[i] = uint16(body[2*i+low]) | uint16(body[2*i+high])<<8
+	}
+	return string(utf16.Decode(units))
+}
+
+// officeText returns the words of an office document, in the order of its parts.
+func officeText(body []byte) (string, error) {
+	archive, err := zip.NewReader(bytes.NewReader(body), int64(len(body)))
+	if err != nil {
+		return "", errNoText
+	}
+	var words strings.Builder
+	for _, part := range archive.File {
+		slide := strings.HasPrefix(part.Name, "ppt/slides/slide") && strings.HasSuffix(part.Name, ".xml")
+		if part.Name != "word/document.xml" && part.Name != "content.xml" && !slide {
+			continue
+		}
+		r, err := part.Open()
+		if err != nil {
+			return "", errNoText
+		}
+		err = wordsOf(&words, io.LimitReader(r, 8*maxWords)) // a small archive may hold anything
+		if r.Close(); err != nil {
+			return "", errNoText
+		}
+	}
+	if words.Len() == 0 {
+		return "", errNoText
+	}
+	return words.String(), nil
+}
+
+// wordsOf adds the text of an XML document, a line for each paragraph.
+func wordsOf(words *strings.Builder, r io.Reader) error {
+	d := xml.NewDecoder(r)
+	for words.Len() < maxWords {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch token := token.(type) {
+		case xml.CharData:
+			words.Write(token)
+		case xml.EndElement:
+			switch token.Name.Local {
+			case "p", "h":
+				words.WriteByte('\n')
+			case "tab":
+				words.WriteByte('\t')
+			}
+		}
+	}
+	return nil
+}
