@@ -55,6 +55,7 @@ var reasonWords = map[string]string{
 	"exchange_held":         "two agents have said much without a person, who is waited for",
 	"exchange_limit":        "two agents have said much without a person",
 	"halted":                "somebody halted its chat, or the agent",
+	"interim_sent":          "its one word on the way to the answer was sent already",
 	"invalid":               "what the agent asked for is not valid",
 	"key_reused":            "its key belongs to another message",
 	"must_not_respond":      "it is not for the agent to answer",

@@ -157,13 +157,13 @@ func wakeText(w *collab.Wake) string {
 }
 
 // Answer queues the answer to a wake: an answer to its question, a message in its
-// conversation, or the output of its flight. A notice of the host is a message in its
-// conversation. Signals show in the state of the flight; see Disposed.
+// conversation, or the output of its flight. A notice of the host and a word on the way to
+// the answer are messages in its conversation. Signals show in the state of the flight; see Disposed.
 func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) {
 	o, m := &e.Origin, protocol.Message{}
 	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent}
 	switch {
-	case kind == mailbox.SentNotice && o.ConversationID != "": // for people who read there; it wakes nobody
+	case (kind == mailbox.SentNotice || kind == mailbox.SentInterim) && o.ConversationID != "": // for people who read there; it wakes nobody
 		post.Kind = collab.KindStatus
 		m = collab.MessagePost.Message(b.agent.id, post)
 	case kind != mailbox.SentText:

@@ -40,8 +40,8 @@ func (o *outgoing) lastText(tx *store.Tx) bool {
 // it follows as a message.
 func (o *outgoing) edits() bool { return o.kind == kindText && o.content.Edits != "" && o.Part == 0 }
 
-// edit puts a text in the place of the message with buttons that its agent sent under the key
-// of Edits, and takes the buttons away. Where that message was not shown for certain, or cannot
+// edit puts a text in the place of the message that its agent sent under the key
+// of Edits, and takes its buttons away. Where that message was not shown for certain, or cannot
 // be edited any more, the text comes as a message.
 func (out *outbound) edit(ctx context.Context, o *outgoing, t markdown.Text) (*models.Message, error) {
 	tx := store.On(ctx, out.db)
@@ -62,8 +62,8 @@ func (out *outbound) edit(ctx context.Context, o *outgoing, t markdown.Text) (*m
 	err := out.call(ctx, "editMessageText", params, nil)
 	refused, ok := errors.AsType[*botapi.Error](err)
 	switch {
-	case ok && refused.Code == 400 && refused.Says("not modified"):
-		return nil, nil // an attempt before was cut off after it
+	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an attempt before was cut off after it
+		return &models.Message{ID: message}, nil
 	case ok && refused.Code == 400 && refused.MigrateTo == 0:
 		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("message not edited; its new text is sent")
 		return out.sendText(ctx, o, t)

@@ -58,6 +58,16 @@ func TestButtonsStandUnderAMessageUntilItIsEdited(t *testing.T) {
 		if len(edits) != 1 || edits[0].Message.ID != last.ID || edits[0].Message.Text != "Denied by Will." || len(edits[0].Message.Entities) != 1 || keyboard(edits[0].Message) != "" {
 			t.Errorf("edited: %+v", edits)
 		}
+		var told []string // whoever reacts to what stands there now reacts to the edit
+		for lead.Waiting() > 0 {
+			var s protocol.DeliveryStatus
+			if d := lead.Next(t); d.Message.Type == protocol.TypeDeliveryStatus && d.Decode(&s) == nil && s.IdempotencyKey == "decided" {
+				told = append(told, s.Status+" "+s.SourceID)
+			}
+		}
+		if want := fmt.Sprintf("[delivered tg:123456:%d:%d]", dm.ID, last.ID); fmt.Sprint(told) != want {
+			t.Errorf("the agent was told %v; want %s", told, want)
+		}
 		h.texts(dm.ID, 2)
 	})
 }

@@ -20,6 +20,10 @@ const (
 	SentText   SentKind = "text"
 	SentSignal SentKind = "signal"
 	SentNotice SentKind = "notice" // of the host, not of the model
+
+	// SentInterim is a word on the way to the answer, which takes its place. It settles
+	// nothing: the event stays open, and its turn may run again.
+	SentInterim SentKind = "interim"
 )
 
 // A Sent is one message of the agent. Whether it was sent is the outbox's to say.
@@ -62,6 +66,19 @@ const (
 // ReplyKey is the key of the answer to an event for which its author gave none.
 func ReplyKey(e *Entry) string { return e.EventID + ":reply" }
 
+// interimKey begins the keys of interim messages.
+const interimKey = "interim:"
+
+// InterimKey is the key of the interim message of an event.
+func InterimKey(e *Entry) string { return interimKey + e.EventID }
+
+// Interim returns the interim message of an event, or nil: of any version of what was said,
+// and of all that its turn answers at once.
+func (v *View) Interim(e *Entry) *Sent {
+	return v.sent(`kind = 'interim' AND event_id IN (SELECT event_id FROM events
+		WHERE chat = ? AND source_id = ? OR turn_id = ? AND turn_id <> '') ORDER BY sent_at LIMIT 1`, e.Chat, e.SourceID, e.TurnID)
+}
+
 // SignalKey is the key of a signal.
 func SignalKey(e *Entry, signal attention.Signal) string {
 	return "react:" + e.EventID + ":" + string(signal)
@@ -75,7 +92,8 @@ func ReservedKey(key string, e *Entry) bool {
 	}
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") ||
 		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
-		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey)
+		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey) ||
+		strings.HasPrefix(key, interimKey)
 }
 
 // BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle an
@@ -112,7 +130,15 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 	if claim := tx.Claim(e.EventID); claim.FromBroker && claim.Owner == string(tx.m.id) {
 		reply.Claim = &protocol.ReplyClaim{EventID: e.EventID, Token: claim.Token}
 	}
+	if kind == SentText && !tx.Spoken(e) || key == NoticeFailed+":"+e.EventID {
+		if said := tx.Interim(e); said != nil && ReplyType(e.Chat) == protocol.TypeTGReply {
+			reply.Edits = InterimKey(&Entry{EventID: said.EventID})
+		}
+	}
 	m := tx.m.Caused(e, ReplyType(e.Chat), reply)
+	if kind == SentInterim && m.Type == protocol.TypeChatReply { // to a service each reply is an answer
+		m = tx.m.Caused(e, protocol.TypeAgentEvent, map[string]any{"event": "status", "inReplyTo": e.SourceID, "status": reply.Text})
+	}
 	if e.FromBroker() {
 		tx.m.opts.Broker.Answer(tx, e, kind, m.MessageID, &reply)
 	} else {
@@ -120,7 +146,7 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 	}
 	tx.Exec(`INSERT INTO sent (`+sentNames+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, cmp.Or(reply.Text, reply.Signal), time.Now().UnixMicro(), key, e.Chat)
-	if kind != SentNotice {
+	if kind != SentNotice && kind != SentInterim {
 		e.Acted = true
 		tx.Exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID)
 	}

@@ -25,7 +25,8 @@ var sendMessageTool = harness.Tool{
 		"text":{"type":"string","description":"the message, Markdown"},
 		"idempotencyKey":{"type":"string","description":"stable key, reused when the call is repeated"},
 		"visibility":{"type":"string","enum":["dm","thread","channel","ephemeral"]},
-		"directedness":{"type":"string","enum":["to_me","to_my_role","to_other","ambient"],"description":"whom the message obliges"}},
+		"directedness":{"type":"string","enum":["to_me","to_my_role","to_other","ambient"],"description":"whom the message obliges"},
+		"interim":{"type":"boolean","description":"a short word that you are at it, once an event; your answer takes its place and is still due"}},
 		"required":["text"]}`),
 	OutputSchema: json.RawMessage(`{"type":"object","properties":{"messageId":{"type":"string"},
 		"status":{"type":"string","enum":["sent","duplicate","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
@@ -39,7 +40,11 @@ type sendArguments struct {
 	IdempotencyKey string `json:"idempotencyKey"`
 	Visibility     string `json:"visibility"`
 	Directedness   string `json:"directedness"`
+	Interim        bool   `json:"interim"`
 }
+
+// maxInterim bounds an interim message, which is one message wherever it is shown, in bytes.
+const maxInterim = 1000
 
 var visibilities = []string{"", "dm", "thread", "channel", "ephemeral"}
 
@@ -50,6 +55,10 @@ func (args *sendArguments) check() string {
 		return "text is empty. To stay silent, send nothing."
 	case len(args.Text) > MaxReply:
 		return fmt.Sprintf("text has %d bytes; at most %d are sent. Shorten it.", len(args.Text), MaxReply)
+	case args.Interim && len(args.Text) > maxInterim:
+		return fmt.Sprintf("text has %d bytes; an interim message has at most %d. Shorten it.", len(args.Text), maxInterim)
+	case args.Interim && args.IdempotencyKey != "":
+		return "an interim message has no idempotencyKey: there is one for each event."
 	case len(args.IdempotencyKey) > maxKey:
 		return fmt.Sprintf("idempotencyKey has %d bytes; at most %d are taken.", len(args.IdempotencyKey), maxKey)
 	case !slices.Contains(visibilities, args.Visibility):
@@ -71,7 +80,7 @@ func (b *Toolbox) sendMessage(ctx context.Context, args *sendArguments) harness.
 	}
 	b.refreshBroker(ctx, args.InReplyTo)
 	answer := b.act(ctx, sendMessageTool, args.InReplyTo, result{Status: "refused"}, args.send)
-	if !answer.IsError {
+	if !answer.IsError && !args.Interim {
 		b.pending.Store(attention.Signal(""))
 	}
 	return answer
@@ -93,6 +102,9 @@ func (b *Toolbox) refreshBroker(ctx context.Context, id string) {
 // send queues the message, or says why not. A call whose key was used before is answered
 // as then.
 func (args *sendArguments) send(t *try) result {
+	if args.Interim {
+		return args.sendInterim(t)
+	}
 	e := t.event
 	if e != nil {
 		args.IdempotencyKey = cmp.Or(args.IdempotencyKey, mailbox.ReplyKey(e))
@@ -119,6 +131,30 @@ func (args *sendArguments) send(t *try) result {
 	return result{MessageID: id, Status: "sent"}
 }
 
+// sendInterim queues an interim message, or says why not: it needs what an answer needs,
+// and there is one.
+func (args *sendArguments) sendInterim(t *try) result {
+	e := t.event
+	if e != nil {
+		switch before := t.Interim(e); {
+		case before != nil && before.Text != args.Text:
+			t.refuse(interimSent)
+			return result{}
+		case before != nil:
+			t.refusal = attention.Refusal{}
+			return result{MessageID: before.MessageID, Status: "duplicate"}
+		}
+	}
+	if t.permit(t.Standing(e, args.Text), args.Text) || args.Target != "" && !sameTarget(e, args.Target) && t.refuse(wrongTarget(e)) ||
+		e.FromBroker() && e.Origin.ConversationID == "" && t.refuse(noConversation) {
+		return result{}
+	}
+	id := t.Reply(e, mailbox.SentInterim, mailbox.InterimKey(e), protocol.ChatReply{
+		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()), Directedness: string(attention.DirectedAmbient),
+	})
+	return result{MessageID: id, Status: "sent"}
+}
+
 // permit checks that a text may be sent in response to the event, whose standing is s,
 // and reports whether it is refused.
 func (t *try) permit(s attention.Standing, text string) (refused bool) {
@@ -138,6 +174,9 @@ var (
 	}
 	otherWords = attention.Refusal{
 		Reason: "already_answered", Advice: "You have answered this event with other words. One event gets one answer: send nothing more for it.",
+	}
+	interimSent = attention.Refusal{
+		Reason: "interim_sent", Advice: "This event has its interim message. Send the answer itself, without interim.",
 	}
 	silence = attention.Refusal{
 		Reason: "silence", Advice: "Silence is not a text. To stay silent, end your turn without a message; if that word is the answer, say it in a sentence.",

@@ -1,0 +1,186 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+// interim calls chat.send_message with interim, and says what came of it.
+func interim(tools harness.Tools, event, text string) string {
+	got, _ := call(tools, "chat.send_message", map[string]any{"inReplyTo": event, "text": text, "interim": true})
+	status, _ := got["status"].(string)
+	reason, _ := got["reason"].(string)
+	return strings.TrimSpace(status + " " + reason)
+}
+
+// edits lists "text<-what it edits" of the replies.
+func (w *world) edits() (list []string) {
+	for _, r := range w.replies {
+		list = append(list, r.Text+"<-"+r.Edits)
+	}
+	return list
+}
+
+// TestAnInterimMessageIsNotTheAnswer: one for each event, repeated at will; the answer is
+// still due and takes its place, and nothing interim follows the answer.
+func TestAnInterimMessageIsNotTheAnswer(t *testing.T) {
+	long := strings.Repeat("x", 1001)
+	turn := func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		var got []string
+		for _, text := range []string{long, "<think>hm</think>", " ", long[1:], long[1:], "other words"} {
+			got = append(got, interim(tools, "", text))
+		}
+		want := []string{"refused invalid", "refused not_for_people", "refused invalid", "sent", "duplicate", "refused interim_sent"}
+		equal(t, "results", got, want)
+		if r, _ := call(tools, "chat.send_message", map[string]any{"text": "keyed", "interim": true, "idempotencyKey": "k"}); r["reason"] != "invalid" {
+			t.Errorf("with a key: %v", r)
+		}
+		if r, _ := call(tools, "chat.send_message", map[string]any{"text": "the key of it", "idempotencyKey": "interim:e1"}); r["reason"] != "key_reused" {
+			t.Errorf("its key was taken: %v", r)
+		}
+		if r, _ := call(tools, "chat.send_message", map[string]any{"text": "elsewhere", "interim": true, "target": "99"}); turn.Event.EventID == "e1" && r["reason"] != "interim_sent" {
+			t.Errorf("elsewhere: %v", r)
+		}
+		if r, _ := call(tools, "chat.send_message", map[string]any{"text": "It is 4."}); r["status"] != "sent" {
+			t.Errorf("the answer: %v", r)
+		}
+		equal(t, "after the answer", []string{interim(tools, "", "one more")}, []string{"refused interim_sent"})
+		return harness.Outcome{State: harness.Finished}, nil
+	}
+	inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "what is 2+2?"))
+		w.sleep(10 * time.Second)
+		equal(t, "replies", w.edits(), []string{long[1:] + "<-", "It is 4.<-interim:e1"})
+		for _, r := range w.replies {
+			if r.InReplyTo != "e1" || r.Visibility != "dm" {
+				t.Errorf("%+v", r)
+			}
+		}
+		w.wantDispositions("e1 responded")
+	})
+}
+
+// TestWhatMayNotBeAnsweredGetsNoInterimMessage: the rules of an answer hold for it, and a
+// sign that was given stays.
+func TestWhatMayNotBeAnsweredGetsNoInterimMessage(t *testing.T) {
+	turn := func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if turn.Event.EventID == "e2" {
+			equal(t, "elsewhere", []string{func() string {
+				r, _ := call(tools, "chat.send_message", map[string]any{"text": "elsewhere", "interim": true, "target": "99"})
+				reason, _ := r["reason"].(string)
+				return reason
+			}()}, []string{"wrong_target"})
+			equal(t, "of no event", []string{interim(tools, "nowhere", "x")}, []string{"refused unknown_event"})
+			equal(t, "of an ambient one", []string{interim(tools, "e1", "x")}, []string{"refused must_not_respond"})
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "Yes."}, nil
+	}
+	inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+		w.say(post("e1", "lunch, everybody?"))
+		w.sleep(5 * time.Second)
+		w.say(post("e2", "@lead are you coming?"))
+		w.sleep(10 * time.Second)
+		equal(t, "replies", w.edits(), []string{"Yes.<-"})
+	})
+}
+
+// TestATurnThatSaidOnlyThatItIsAtItRunsAgain: an interim message is no outbound action,
+// and the sentence that nothing came takes its place.
+func TestATurnThatSaidOnlyThatItIsAtItRunsAgain(t *testing.T) {
+	var results []string
+	fails := true
+	turn := func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		results = append(results, interim(tools, "", "Looking."))
+		if fails {
+			return harness.Outcome{}, errors.Join(harness.ErrTemporary, errors.New("gone"))
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "Found."}, nil
+	}
+	inWorld(t, newStub(turn), &agent.Options{MaxTries: 2}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "where is it?"))
+		w.sleep(time.Minute)
+		equal(t, "results", results, []string{"sent", "duplicate"})
+		if got := w.edits(); len(got) != 2 || got[0] != "Looking.<-" || !strings.HasSuffix(got[1], "<-interim:e1") {
+			t.Errorf("replies are %q", got)
+		}
+		w.wantDispositions("e1 failed")
+
+		fails = false
+		w.say(dm("e2", "and now?"))
+		w.sleep(time.Minute)
+		if got := w.edits(); len(got) != 4 || got[3] != "Found.<-interim:e2" {
+			t.Errorf("replies are %q", got)
+		}
+	})
+}
+
+// TestTheAnswerToAnEditTakesThePlaceOfTheInterimMessage: there is one for all that is
+// said in one message, however often it is edited.
+func TestTheAnswerToAnEditTakesThePlaceOfTheInterimMessage(t *testing.T) {
+	var results []string
+	turn := func(ctx context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		results = append(results, interim(tools, "", "Looking."))
+		if len(results) > 1 {
+			return harness.Outcome{State: harness.Finished, FinalText: "6"}, nil
+		}
+		<-ctx.Done()
+		return harness.Outcome{}, context.Cause(ctx)
+	}
+	inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+		w.say(dm("e1", "what is 2+2?"))
+		w.sleep(5 * time.Second)
+		w.say(edit(dm("e1", ""), "what is 3+3?", 2))
+		w.sleep(time.Minute)
+		equal(t, "results", results, []string{"sent", "duplicate"})
+		equal(t, "replies", w.edits(), []string{"Looking.<-", "6<-interim:e1"})
+	})
+}
+
+// TestOnlyTheFirstPartOfAnAnswerTakesThePlace: what a program says in parts follows as
+// messages.
+func TestOnlyTheFirstPartOfAnAnswerTakesThePlace(t *testing.T) {
+	inWorld(t, newStub(accepting), &agent.Options{HarnessType: "c2a"}, func(t *testing.T, w *world) {
+		w.say(dm("e1", "how is the weather?"))
+		w.sleep(3 * time.Second)
+		turn := w.stub.seen()[0].ID
+		equal(t, "interim", []string{interim(w.tools(), "e1", "Looking.")}, []string{"sent"})
+		for _, text := range []string{"Cold.", "And cloudy."} {
+			if err := w.output(harness.Output{TurnID: turn, Key: text, Text: text}); err != nil {
+				t.Error(err)
+			}
+		}
+		equal(t, "replies", w.edits(), []string{"Looking.<-", "Cold.<-interim:e1", "And cloudy.<-"})
+	})
+}
+
+// TestAServiceReadsAnInterimMessageAsItsStatus: to a service each reply is an answer.
+func TestAServiceReadsAnInterimMessageAsItsStatus(t *testing.T) {
+	turn := func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		equal(t, "interim", []string{interim(tools, "", "Looking.")}, []string{"sent"})
+		return harness.Outcome{State: harness.Finished, FinalText: "Found."}, nil
+	}
+	inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
+		gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, dm("e1", "where is it?"))
+		w.sleep(10 * time.Second)
+		var got []string
+		for gateway.Waiting() > 0 {
+			d := gateway.Next(t)
+			if c := string(d.Message.Content); !strings.Contains(c, `"typing"`) {
+				got = append(got, string(d.Message.Type)+" "+c)
+			}
+		}
+		want := []string{
+			`agent_event {"event":"status","inReplyTo":"e1","status":"Looking."}`,
+			`chat_reply {"text":"Found.","inReplyTo":"e1","idempotencyKey":"e1:reply","visibility":"dm","directedness":"ambient"}`,
+		}
+		equal(t, "the service got", got, want)
+	})
+}
