@@ -74,7 +74,8 @@ func (s *system) start(name string) {
 	case "bus":
 		args = []string{"--listen", s.bus}
 	case "system":
-		args = []string{"--agent-arg=--harness=scripted", "--agent-arg=--compose-window=100ms", "--agent-arg=--log-format=json"}
+		args = []string{"--agent-arg=--harness=scripted", "--agent-arg=--compose-window=100ms", "--agent-arg=--log-format=json",
+			"--agent-arg=--budget-author-turns=0", "--agent-arg=--budget-chat-turns=0"} // ten minutes of chaos are more than a day's
 	case "chorus":
 		args = []string{"--listen", "127.0.0.1:0"}
 	case "tg":

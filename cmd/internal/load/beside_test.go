@@ -33,6 +33,13 @@ func TestMain(m *testing.M) {
 	if kind == "tcp" {
 		scheme = "tcp"
 	}
+	if kind == "crowd" {
+		if err := serveCrowd(context.Background(), os.Getenv("LOAD_TEST_CROWD"), Bus{URL: os.Getenv("LOAD_TEST_BUS")}); err != nil {
+			fmt.Fprintln(os.Stderr, "the crowd:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	err := ServeChild(context.Background(), os.Stdin, os.Stdout, scheme, func(ctx context.Context, l net.Listener) error {
 		return serveAs(ctx, kind, l, os.Getenv("LOAD_TEST_FOLDER"))
 	})
