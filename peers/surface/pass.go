@@ -94,6 +94,21 @@ func (s *Surface) Pass(tx *store.Tx, e *Event, ready time.Time) {
 	s.takeUp(tx, s.load(tx, e.Chat))
 }
 
+// PassTo hands what one of a chat's agents said there to others of them, in the transaction
+// that stores it. An agent whose queue is full goes without: it is no answer to it.
+func (s *Surface) PassTo(tx *store.Tx, e *Event, agents []protocol.PeerID) {
+	tx.Exec(`INSERT INTO surface_events (surface, event, chat, source, agents, at) VALUES (?, ?, ?, ?, ?, ?)`,
+		s.opts.Name, e.ID, e.Chat, e.Source, agentNames(agents), s.now())
+	for _, agent := range agents {
+		err := s.enqueue(tx, e.Chat, agent, fmt.Sprintf("event:%d", e.ID), item{Event: e.ID})
+		if errors.Is(err, outbox.ErrFull) {
+			s.log.Warn().Str("topic", string(e.Chat)).Str("peer", string(agent)).Msg("agent queue full; what another agent said is not passed on")
+			continue
+		}
+		tx.Fail(err)
+	}
+}
+
 // takeUp hands on what waits in a chat, or has the chat ask for an agent.
 func (s *Surface) takeUp(tx *store.Tx, c *chat) {
 	event := s.oldest(tx, c.id)

@@ -84,6 +84,9 @@ func (out *outbound) reportWhole(tx *store.Tx, o *outgoing, outcome outbox.State
 	if shown {
 		status.TelegramMessageID, status.SourceID = first.message, out.sourceID(first.chat, int(first.message))
 	}
+	if shown && status.Status == protocol.StatusDelivered {
+		out.tellSiblings(tx, o, first.chat, int(first.message))
+	}
 	// An operator may have a part sent again: then there is another report.
 	out.report(tx, o, status, fmt.Sprintf("%s:%d", status.Status, o.item.SettledAt.UnixMicro()))
 	if lost && o.agent != "" && outcome != outbox.StateDropped && !o.chat.silent() { // a reaction less needs no alarm

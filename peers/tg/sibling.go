@@ -1,0 +1,44 @@
+package tg
+
+import (
+	"strconv"
+	"time"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/peers/surface"
+	"hubbub/protocol"
+)
+
+// tellSiblings passes what an agent said, and people have seen, on to the other agents of the
+// chat, as an event of its own. A direct chat with several agents is a room to them: nothing
+// in it is for one of them unless it is named.
+func (out *outbound) tellSiblings(tx *store.Tx, o *outgoing, telegramChat int64, message int) {
+	var others []protocol.PeerID
+	for _, a := range out.surface.Agents(tx, peerOf(o.chat.key)) {
+		if string(a.Agent) != o.agent {
+			others = append(others, a.Agent)
+		}
+	}
+	source := out.sourceID(telegramChat, message)
+	told := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source) // an operator sent it again
+	if len(others) == 0 || o.agent == "" || o.content.Text == "" || o.content.Edits != "" || told {
+		return
+	}
+	thread := threadFor(tx, &o.content)
+	author := protocol.PeerID(o.agent)
+	d := draft{Names: names(o.content.Text, nil), Content: protocol.ChatMessage{
+		Text: o.content.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()),
+		Chat:   &protocol.Chat{ID: id(o.chat.key), Kind: string(attention.ConversationChannel), Title: o.chat.title},
+		Author: &protocol.Author{ID: o.agent, Kind: string(attention.AuthorAgent), DisplayName: author.Name()},
+	}}
+	if thread > generalThread {
+		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
+	}
+	event := store.Value[int64](tx, `INSERT INTO events
+		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
+		out.bot, o.chat.key, telegramChat, message, thread, source, string(encode(d)), string(protocol.NewMessageID()), now())
+	if tx.Err() == nil {
+		out.surface.PassTo(tx, &surface.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
+	}
+}
