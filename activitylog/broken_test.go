@@ -269,3 +269,70 @@ func told(t *testing.T, u use, path string) string {
 	}
 	return strings.ReplaceAll(string(text), path, "PATH")
 }
+
+// TestWhatStandsInTheWayIsTold: something else lies where a file of the log is, or is to be.
+// Whatever is done with the log then fails, or gives what it gives for a whole log.
+func TestWhatStandsInTheWayIsTold(t *testing.T) {
+	s := brokenScript(t)
+	whole := brokenLog(t, s)
+	folder := func(path string) error {
+		return errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, "x"), nil, 0o600))
+	}
+	garbage := func(path string) error {
+		return os.WriteFile(path, []byte(strings.Repeat("no database\n", 1000)), 0o600)
+	}
+	cut := func(path string) error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		return os.Truncate(path, info.Size()/2)
+	}
+	for name, c := range map[string]struct {
+		do    func(path string) error
+		fails []string // these must; others may
+	}{
+		"the live file is a folder":          {folder, []string{"all rows", "verify", "a message", "SQL", "writing", "going on", "its checkpoint", "beginning anew"}},
+		"the live file is no database":       {garbage, []string{"all rows", "verify", "writing", "going on", "its checkpoint"}},
+		"the live file is cut":               {cut, []string{"verify"}},
+		"a sealed file is a folder":          {func(path string) error { return folder(segmentPath(path, 2)) }, []string{"all rows", "verify", "a proof", "pruning", "what is kept"}},
+		"a sealed file is no database":       {func(path string) error { return garbage(segmentPath(path, 2)) }, []string{"all rows", "verify", "pruning", "what is kept"}},
+		"a sealed file is cut":               {func(path string) error { return cut(segmentPath(path, 2)) }, []string{"verify"}},
+		"a rotated file is no database":      {func(path string) error { return garbage(segmentPath(path, 3)) }, []string{"all rows", "verify", "keeping", "beginning anew"}},
+		"a rotated file is cut":              {func(path string) error { return cut(segmentPath(path, 3)) }, []string{"verify", "keeping"}},
+		"where the next file is made":        {func(path string) error { return folder(path + preparedSuffix + ".new") }, []string{"keeping"}},
+		"where the next file is":             {func(path string) error { return folder(path + preparedSuffix) }, []string{"going on"}},
+		"where a file is sealed":             {func(path string) error { return folder(segmentPath(path, 3) + preparedSuffix) }, []string{"keeping"}},
+		"where a write-ahead log was":        {func(path string) error { return folder(segmentPath(path, 3) + "-wal") }, []string{"keeping"}},
+		"where the checkpoint is":            {func(path string) error { return folder(checkpointPath(path)) }, []string{"its checkpoint", "keeping"}},
+		"where kept hashes are":              {func(path string) error { return folder(treePath(segmentPath(path, 1))) }, []string{"pruning", "what is kept"}},
+		"where a file is to be moved":        {func(path string) error { return os.WriteFile(segmentPath(path, 4), nil, 0o600) }, []string{"going on"}},
+		"where the checksum of one is to be": {func(path string) error { return folder(segmentPath(path, 4) + checksumSuffix) }, []string{"going on"}},
+	} {
+		readable := copyLog(t, whole)
+		if err := c.do(readable); err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range uses(s) {
+			must := slices.Contains(c.fails, u.name)
+			if !must && (u.of != all || strings.HasPrefix(name, "where")) {
+				continue
+			}
+			path := readable
+			if u.of != all {
+				path = copyLog(t, whole)
+				if err := c.do(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := told(t, u, path)
+			want := "an error"
+			if failed := strings.HasPrefix(got, "error"); failed || !must && got == told(t, u, whole) {
+				continue
+			} else if !must {
+				want = told(t, u, whole)
+			}
+			t.Errorf("%s, %s:\n%s", name, u.name, cmp.Diff(want, got))
+		}
+	}
+}

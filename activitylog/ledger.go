@@ -165,9 +165,6 @@ func (d *database) sign(h *treeHead) error {
 
 // idle implements sink.
 func (d *database) idle() error {
-	if h := d.durable.Load(); d.key == nil || h.size <= d.signed || time.Since(d.at) < signEvery {
-		return nil
-	}
 	err := d.signDurable()
 	d.signed = max(d.signed, d.signing)
 	return err
