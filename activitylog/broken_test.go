@@ -207,6 +207,9 @@ func brokenLog(t *testing.T, s *script) string {
 // and in others. Whatever is done with the log then fails, or gives what it gives for a
 // whole log.
 func TestADamagedLogIsNeverReadAsLess(t *testing.T) {
+	if raced {
+		t.Skip("nothing in it runs at one time")
+	}
 	s := brokenScript(t)
 	whole := brokenLog(t, s)
 	want := map[string]string{}
@@ -273,6 +276,9 @@ func told(t *testing.T, u use, path string) string {
 // TestWhatStandsInTheWayIsTold: something else lies where a file of the log is, or is to be.
 // Whatever is done with the log then fails, or gives what it gives for a whole log.
 func TestWhatStandsInTheWayIsTold(t *testing.T) {
+	if raced {
+		t.Skip("nothing in it runs at one time")
+	}
 	s := brokenScript(t)
 	whole := brokenLog(t, s)
 	folder := func(path string) error {
