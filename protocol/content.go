@@ -135,8 +135,9 @@ type ChatReply struct {
 	Visibility     string      `json:"visibility,omitempty"`
 	Directedness   string      `json:"directedness,omitempty"`
 	Claim          *ReplyClaim `json:"claim,omitempty"`
-	Buttons        []Button    `json:"buttons,omitempty"` // under the text; a chat without buttons shows the text alone
-	Edits          string      `json:"edits,omitempty"`   // idempotencyKey of the sender's message that this text replaces
+	Buttons        []Button    `json:"buttons,omitempty"`  // under the text; a chat without buttons shows the text alone
+	MayPress       []string    `json:"mayPress,omitempty"` // identities whose presses count, such as tg:77; empty: everybody's
+	Edits          string      `json:"edits,omitempty"`    // idempotencyKey of the sender's message that this text replaces
 }
 
 // A Button is shown under a message. Pressing it says its value in the chat.

@@ -95,6 +95,9 @@ func (in *intake) turnAway(tx *store.Tx, h *happening) string {
 	pairing := (h.command == "/pair" || h.command == "/start") && h.arguments != ""
 	asking := h.command == "/pair" || direct && (h.command == "/start" || h.command == "/help")
 	if !pairing && !asking {
+		if c, known := in.load(tx, h.chat.ID); h.callback != "" && known {
+			in.answerPress(tx, c, h, "This bot is private, and not for this chat any more: pressing this does nothing.")
+		}
 		if tx.Err() == nil {
 			in.log.Info().Int64("chat", h.chat.ID).Int64("user", h.user).Msg("turned away: " + reason)
 		}

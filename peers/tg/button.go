@@ -1,13 +1,18 @@
 package tg
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
 	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -30,6 +35,12 @@ func addKeyboard(params map[string]any, buttons []protocol.Button) {
 	}
 }
 
+// Why a press is not passed on, and how much Telegram shows to who made it.
+const (
+	errNoButton = "a button that no message of this chat has"
+	maxAnswer   = 200
+)
+
 // lastText reports whether a part is the last text of its reply, under which the buttons stand.
 func (o *outgoing) lastText(tx *store.Tx) bool {
 	return len(o.content.Buttons) > 0 && o.kind == kindText &&
@@ -40,52 +51,125 @@ func (o *outgoing) lastText(tx *store.Tx) bool {
 // it follows as a message.
 func (o *outgoing) edits() bool { return o.kind == kindText && o.content.Edits != "" && o.Part == 0 }
 
-// edit puts a text in the place of the message that its agent sent under the key
-// of Edits, and takes its buttons away. Where that message was not shown for certain, or cannot
-// be edited any more, the text comes as a message.
-func (out *outbound) edit(ctx context.Context, o *outgoing, t markdown.Text) (*models.Message, error) {
-	tx := store.On(ctx, out.db)
-	message := store.Value[int](tx, `SELECT s.message FROM sends s JOIN replies r ON r.id = s.reply
+// edited returns the number of the message that an edit takes the place of, 0
+// if it was not shown for certain.
+func (out *outbound) edited(tx *store.Tx, o *outgoing) int {
+	if !o.edits() {
+		return 0
+	}
+	return store.Value[int](tx, `SELECT s.message FROM sends s JOIN replies r ON r.id = s.reply
 		WHERE r.bot = ? AND r.chat = ? AND r.agent = ? AND r.key = ? AND s.telegram_chat = ? AND s.kind = 'text' ORDER BY s.part DESC LIMIT 1`,
 		out.bot, o.chat.key, o.agent, o.content.Edits, o.chat.telegram)
-	switch {
-	case tx.Err() != nil:
-		return nil, tx.Err()
-	case message == 0:
-		return out.sendText(ctx, o, t)
-	}
+}
+
+// again reports whether a call may be made twice: an edit, and the answer to a press.
+func (out *outbound) again(tx *store.Tx, o *outgoing) bool {
+	return o.kind == kindCallback || out.edited(tx, o) != 0
+}
+
+// edit puts a text in the place of the message that its agent sent under the key of Edits, and
+// takes its buttons away. A message that cannot be edited any more is forgotten:
+// the next attempt sends the text, once, like any other.
+func (out *outbound) edit(ctx context.Context, o *outgoing, t markdown.Text, message int) (*models.Message, error) {
 	params := map[string]any{"chat_id": o.chat.telegram, "message_id": message, "text": t.Text}
 	if len(t.Entities) > 0 {
 		params["entities"] = t.Entities
 	}
-	addKeyboard(params, o.content.Buttons)
+	tx := store.On(context.WithoutCancel(ctx), out.db)
+	if o.lastText(tx) {
+		addKeyboard(params, o.content.Buttons)
+	}
 	err := out.call(ctx, "editMessageText", params, nil)
 	refused, ok := errors.AsType[*botapi.Error](err)
 	switch {
 	case err == nil, ok && refused.Code == 400 && refused.Says("not modified"): // an attempt before was cut off after it
-		return &models.Message{ID: message}, nil
+		return &models.Message{ID: message}, tx.Err()
 	case ok && refused.Code == 400 && refused.MigrateTo == 0:
 		out.log.Info().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("message not edited; its new text is sent")
-		return out.sendText(ctx, o, t)
+		tx.Exec(`UPDATE replies SET content = json_remove(content, '$.edits') WHERE id = ?`, o.Reply)
+		return nil, cmp.Or(tx.Err(), errors.New(refused.Error()))
 	}
 	return nil, o.idempotent(err)
 }
 
-// errNoButton is why a press is not passed on.
-const errNoButton = "a button that no message of this chat has"
+// A question is a reply with buttons.
+type question struct {
+	reply, message int64
+	part           int
+	lost           bool // nobody knows whether it was shown
+	agent, key     string
+	raw            string
+	content        protocol.ChatReply
+}
 
-// press checks that the button which was pressed stands under a message of this chat, since
-// whoever is in it can send any data as a press, and stops its spinning. It returns why no
-// agent hears of it. A message that may have been shown counts, whatever its number.
-func (in *intake) press(tx *store.Tx, c *chat, h *happening) (skip string) {
-	value := h.draft.Content.Text
-	known := value == "" || store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM replies r JOIN sends s ON s.reply = r.id, json_each(r.content, '$.buttons') b
-		WHERE r.bot = ?1 AND r.chat = ?2 AND s.message IN (?3, 0) AND b.value ->> '$.value' = ?4)`, in.bot, c.key, h.message, value)
-	answer := &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback}
-	if !known {
-		skip, answer.content.Text = errNoButton, "This button is none of this bot's, or its message is too old."
-		in.log.Warn().Int64("chat", c.key).Int64("user", h.user).Int("message", h.message).Msg("a press was refused: no message here has this button")
+// pressed returns the question of this chat under which the button stands that was pressed;
+// found is false where there is none, since whoever is in a chat can send any data as a press.
+// A message that may have been shown counts; one whose send got no answer is known from then on.
+func (in *intake) pressed(tx *store.Tx, c *chat, h *happening) (q question, found bool) {
+	q, found = store.One(tx, func(q *question) []any {
+		return []any{&q.reply, &q.message, &q.part, &q.lost, &q.agent, &q.key, &q.raw}
+	}, `SELECT r.id, s.message, s.part, s.message = 0 AND s.attempt = 0 AND r.content ->> '$.edits' IS NULL, r.agent, r.key, r.content FROM replies r JOIN sends s ON s.reply = r.id, json_each(r.content, '$.buttons') b
+		WHERE r.bot = ?1 AND r.chat = ?2 AND s.kind = 'text' AND s.begun_at > 0 AND s.message IN (?3, 0) AND b.value ->> '$.value' = ?4
+		ORDER BY s.message = 0, r.id DESC, s.part DESC LIMIT 1`, in.bot, c.key, h.message, h.draft.Content.Text)
+	if q.lost {
+		tx.Exec(`UPDATE sends SET message = ?, telegram_chat = ? WHERE reply = ? AND part = ?`, h.message, h.chat.ID, q.reply, q.part)
 	}
-	in.own(tx, answer)
+	if found {
+		tx.Fail(json.Unmarshal([]byte(q.raw), &q.content))
+	}
+	return q, found
+}
+
+// judgePress returns what is told to who pressed a button, and why no agent hears of it, ""
+// if the agents do. now is what stands in the question's place, "" while it stands itself.
+func judgePress(q *question, who, now string, name func(who string) string) (told, skip string) {
+	may := q.content.MayPress
+	switch {
+	case now != "":
+		return lastLine(now), "a button whose question is answered"
+	case len(may) > 0 && !slices.Contains(may, who):
+		names := make([]string, len(may))
+		for i, one := range may {
+			names[i] = name(one)
+		}
+		return "This is not for you to decide: only " + strings.Join(names, ", ") + " may.", "a button that is for somebody else"
+	}
+	return "", ""
+}
+
+// lastLine returns the last line of a text: what a question came to.
+func lastLine(said string) string {
+	said = strings.TrimSpace(said)
+	return said[strings.LastIndexByte(said, '\n')+1:]
+}
+
+// press decides whether a press counts, and answers it, since the button spins until then. It
+// returns why no agent hears of it.
+func (in *intake) press(tx *store.Tx, c *chat, h *happening) (skip string) {
+	if h.draft.Content.Text == "" {
+		in.answerPress(tx, c, h, "")
+		return ""
+	}
+	told := "This button is none of this bot's, or its message is too old."
+	q, found := in.pressed(tx, c, h)
+	if skip = errNoButton; found {
+		now := store.Value[string](tx, `SELECT content ->> '$.text' FROM replies WHERE bot = ? AND chat = ? AND agent = ? AND id > ?
+			AND content ->> '$.edits' = ? ORDER BY id DESC LIMIT 1`, in.bot, c.key, q.agent, q.reply, q.key)
+		told, skip = judgePress(&q, "tg:"+id(h.user), now, func(who string) string {
+			if name := store.Value[string](tx, `SELECT username FROM people WHERE bot = ? AND 'tg:' || user = ?`, in.bot, who); name != "" {
+				return "@" + name
+			}
+			return who
+		})
+	}
+	if skip != "" {
+		in.log.Warn().Int64("chat", c.key).Int64("user", h.user).Int("message", h.message).Msg("a press was refused: " + skip)
+	}
+	in.answerPress(tx, c, h, told)
 	return skip
+}
+
+// answerPress answers who pressed a button, in words if there is something to say.
+func (in *intake) answerPress(tx *store.Tx, c *chat, h *happening, told string) {
+	in.own(tx, &reply{chat: c.key, key: "callback:" + h.callback, callback: h.callback, content: protocol.ChatReply{Text: text.Clip(told, maxAnswer)}})
 }

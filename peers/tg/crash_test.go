@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +32,7 @@ import (
 type child struct {
 	API, Bus, Database, Token string
 	Point                     string // where to die; empty: nowhere
+	Passes                    int    // how often it comes there before
 	Webhook                   string // where the webhook listens; empty: it polls
 }
 
@@ -64,8 +67,9 @@ func runChild(raw string) error {
 		opts.WebhookURL, opts.WebhookListen = "http://"+c.Webhook+"/hook", c.Webhook
 	}
 	b := tg.New(c.Token, db, opts)
+	var passed atomic.Int64
 	b.CrashAt(func(point string) {
-		if point == c.Point {
+		if point == c.Point && int(passed.Add(1)) > c.Passes {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
@@ -105,6 +109,7 @@ type answerer struct {
 	status map[string][]string // by idempotency key
 	told   chan struct{}       // holds one once there is a new status
 	todo   chan todo           // answers, in the order of their events
+	reply  func(m *protocol.ChatMessage) protocol.ChatReply
 }
 
 type todo struct {
@@ -151,7 +156,11 @@ func (a *answerer) answerLoop(ctx context.Context) {
 }
 
 func (a *answerer) answer(ctx context.Context, to protocol.Topic, m protocol.ChatMessage) {
-	r := a.NewMessage(protocol.TypeTGReply, protocol.ChatReply{Text: "answer to " + m.Text, InReplyTo: m.SourceID, IdempotencyKey: m.Text})
+	content := protocol.ChatReply{Text: "answer to " + m.Text, InReplyTo: m.SourceID, IdempotencyKey: m.Text}
+	if a.reply != nil {
+		content = a.reply(&m)
+	}
+	r := a.NewMessage(protocol.TypeTGReply, content)
 	for ctx.Err() == nil {
 		result, err := a.Peer.Send(ctx, to, r)
 		if err == nil && result.Addressee == protocol.AddresseeOK {
@@ -391,5 +400,141 @@ func TestSIGKILLLeavesNoEditUndone(t *testing.T) {
 				t.Errorf("said %q, edited %+v", texts, edits)
 			}
 		})
+	}
+}
+
+// TestSIGKILLWhileAButtonIsPressed kills the bridge, as a process, at each step from a
+// press to the edit that tells what came of it. The agent hears of the press once, and
+// the message is edited, not doubled.
+func TestSIGKILLWhileAButtonIsPressed(t *testing.T) {
+	h := newKillHouse(t)
+	for _, point := range []string{"stored", "taken in", "forwarding", "forwarded", "reply received"} {
+		t.Run(point, func(t *testing.T) { h.press(t, "", point, 0) })
+	}
+	for _, point := range []string{"sending", "sent", "recorded"} { // of the edit, after the answer to the press
+		t.Run("edit "+point, func(t *testing.T) { h.press(t, "", point, 1) })
+	}
+	for _, asking := range []string{"sent", "recorded"} { // the question itself
+		t.Run("question "+asking, func(t *testing.T) { h.press(t, asking, "", 0) })
+	}
+}
+
+// A killHouse is Telegram, a bus, and an agent that asks with buttons whoever writes to it,
+// and edits its question once a button was pressed.
+type killHouse struct {
+	api *tgtest.Server
+	url string
+	bus *bustest.Bus
+	ctx context.Context
+	a   *answerer
+}
+
+func newKillHouse(t *testing.T) *killHouse {
+	h := &killHouse{api: tgtest.New(nil), bus: bustest.Start(t, nil)}
+	web := httptest.NewServer(h.api)
+	t.Cleanup(web.Close)
+	t.Cleanup(web.CloseClientConnections)
+	h.url = web.URL
+	var wg sync.WaitGroup
+	t.Cleanup(wg.Wait)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	h.ctx = ctx
+	h.a = newAnswerer(t, h.bus, ctx, &wg)
+	h.a.reply = func(m *protocol.ChatMessage) protocol.ChatReply {
+		name, _, pressed := strings.Cut(m.Text, "=")
+		if pressed {
+			return protocol.ChatReply{Text: "decided: " + m.Text, Edits: "ask " + name, IdempotencyKey: "told " + name}
+		}
+		return protocol.ChatReply{Text: "may I?", IdempotencyKey: "ask " + name, Buttons: []protocol.Button{{Text: "Allow", Value: name + "=allow"}}}
+	}
+	system := h.bus.Join(t, protocol.PeerSystem, "system:*")
+	system.Refuse(func(d *peer.Delivery) error {
+		var r protocol.SpawnRequest
+		if d.Message.Type == protocol.TypeSpawnRequest && d.Decode(&r) == nil {
+			m := system.NewMessage(protocol.TypeRouteAssigned, protocol.RouteAssigned{Topic: r.Topic, Agent: "agent:lead", RequestID: r.RequestID})
+			wg.Go(func() { _, _ = system.Peer.Send(ctx, r.Topic, m) })
+		}
+		return nil
+	})
+	wg.Go(func() { _ = h.api.Run(ctx) }) // it returns nil, at the end of ctx
+	return h
+}
+
+// run runs the bridge until it dies at a point, and if it is "", until the condition holds.
+func (h *killHouse) run(t *testing.T, c child, point string, holds func() bool) {
+	t.Helper()
+	var log syncBuffer
+	c.Point = point
+	cmd, died := launch(t, c, &log)
+	defer func() {
+		_ = cmd.Process.Kill()
+		<-died
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	}()
+	if point != "" {
+		select {
+		case <-died:
+		case <-h.ctx.Done():
+			t.Fatalf("the bridge never came to the point %q", point)
+		}
+		return
+	}
+	told := make(chan struct{})
+	stop := context.AfterFunc(h.ctx, func() { close(told) })
+	defer stop()
+	for !holds() {
+		select {
+		case <-h.a.told:
+		case <-told:
+			t.Fatalf("it never came about; the chat shows %q", h.api.Texts(0))
+		}
+	}
+}
+
+// settledAs reports whether a reply has another status than queued.
+func (h *killHouse) settledAs(key string) bool {
+	_, status := h.a.snapshot()
+	return slices.ContainsFunc(status[key], func(s string) bool { return s != protocol.StatusQueued })
+}
+
+// press has a question asked and a button pressed, with a bridge that is killed at one
+// point of either.
+func (h *killHouse) press(t *testing.T, asking, point string, passes int) {
+	will := h.api.User("Will")
+	dm := h.api.DM(will)
+	name := strings.ReplaceAll(t.Name(), " ", "-")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	c := child{API: h.url, Bus: h.bus.URL(), Token: h.api.Token(), Database: filepath.Join(t.TempDir(), tg.Database)}
+	h.api.Say(dm, will, name)
+	if asking != "" {
+		h.run(t, c, asking, nil)
+	}
+	h.run(t, c, "", func() bool { return h.settledAs("ask " + name) })
+	shown := h.api.Messages(dm.ID)
+	if len(shown) != 1 || shown[0].ReplyMarkup == nil {
+		t.Fatalf("the question is shown %d times", len(shown))
+	}
+	h.api.Press(shown[0], will, name+"=allow")
+	if point != "" {
+		c.Passes = passes
+		h.run(t, c, point, nil)
+	}
+	h.run(t, c, "", func() bool { return h.settledAs("told " + name) })
+	shown = h.api.Messages(dm.ID)
+	if len(shown) != 1 || shown[0].Text != "decided: "+name+"=allow" || shown[0].ReplyMarkup != nil {
+		t.Errorf("shown %d messages, the first says %q", len(shown), shown[0].Text)
+	}
+	heard := 0
+	events, _ := h.a.snapshot()
+	for _, said := range events {
+		if said == name+"=allow" {
+			heard++
+		}
+	}
+	if heard != 1 {
+		t.Errorf("the agent heard of %d presses", heard)
 	}
 }

@@ -35,6 +35,9 @@
 //     refuses for good, and what is older than 24 hours, is a dead letter that the
 //     agent, the user and the operator hear of. A reply that lost its claim to
 //     another agent's is none: only its agent hears of it.
+//   - Buttons: a press counts if the message shows that button now, and it is for who
+//     pressed it; any other is answered with a sentence, logged, and heard by no agent. A
+//     message is edited once however often the edit is tried; one that is gone is sent anew.
 //   - Pace: the limits per chat, group and bot hold across restarts, and so does
 //     every retry_after, for signs of typing too.
 //   - Secrets: the bot token is in no error, log line, row or message.

@@ -56,9 +56,9 @@ func (out *outbound) send(ctx context.Context, item outbox.Item) error {
 		return out.delayed(ctx, o, outbox.Retry(wait, errPaced))
 	}
 	// The request is about to leave in this attempt: if that is cut off, the outcome is
-	// unknown, but for an edit, which may be repeated.
+	// unknown, but for what may be repeated.
 	attempt := item.Attempt
-	if o.edits() {
+	if out.again(tx, o) {
 		attempt = 0
 	}
 	if tx.Exec(`UPDATE sends SET attempt = ?, begun_at = ?, telegram_chat = ? WHERE reply = ? AND part = ?`,
@@ -189,8 +189,13 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 	if err := json.Unmarshal([]byte(o.body), &t); err != nil {
 		return nil, outbox.Permanent(fmt.Errorf("part %d cannot be read: %w", o.Part, err))
 	}
-	if o.edits() {
-		return out.edit(ctx, o, t)
+	tx := store.On(ctx, out.db)
+	message := out.edited(tx, o)
+	switch {
+	case tx.Err() != nil:
+		return nil, tx.Err()
+	case message != 0:
+		return out.edit(ctx, o, t, message)
 	}
 	return out.sendText(ctx, o, t)
 }

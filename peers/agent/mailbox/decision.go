@@ -86,7 +86,7 @@ func (tx *Tx) AskDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision 
 	tx.keep(&d)
 	if e != nil && !e.FromBroker() {
 		tx.Reply(e, SentNotice, decisionKey+d.ID, protocol.ChatReply{
-			Text: questionText(&d.Approval), Buttons: decisionButtons(&d.Approval), Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
+			Text: questionText(&d.Approval), Buttons: decisionButtons(&d.Approval), MayPress: p.MayDecide, Visibility: e.Visibility(), Directedness: string(attention.DirectedAmbient),
 		})
 	}
 	return &d

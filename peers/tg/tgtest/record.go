@@ -70,6 +70,21 @@ func (s *Server) Texts(chatID int64) []string {
 	return out
 }
 
+// Messages returns what the bot wrote in a chat as it stands there now, in order.
+func (s *Server) Messages(chatID int64) []*models.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*models.Message
+	if c := s.chats[chatID]; c != nil {
+		for _, id := range slices.Sorted(maps.Keys(c.messages)) {
+			if m := c.messages[id]; m.From != nil && m.From.ID == s.bot.ID {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
 // Await waits until the condition holds or ctx ends, and looks again whenever
 // something happened. The condition may call the Server's methods.
 func (s *Server) Await(ctx context.Context, condition func(*Server) bool) error {

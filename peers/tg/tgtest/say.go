@@ -69,6 +69,13 @@ func (s *Server) EditText(m *models.Message, text string) *models.Message {
 	return &stored
 }
 
+// Delete is an administrator deleting a message, of which bots hear nothing.
+func (s *Server) Delete(m *models.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.chats[m.Chat.ID].messages, m.ID)
+}
+
 // React is a user replacing the reactions that they set on a message.
 func (s *Server) React(c models.Chat, from models.User, messageID int, old []string, now ...string) {
 	s.Inject(&models.Update{MessageReaction: &models.MessageReactionUpdated{

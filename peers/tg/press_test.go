@@ -1,0 +1,191 @@
+package tg_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+var asking = protocol.ChatReply{
+	Text: "lead asks to run shell\nMay it?", IdempotencyKey: "q", MayPress: []string{"tg:1001"},
+	Buttons: []protocol.Button{{Text: "Allow", Value: "dec_1:allow:once"}, {Text: "Deny", Value: "dec_1:deny"}, {Text: "Allow for this session", Value: "dec_1:allow:session"}},
+}
+
+var decided = protocol.ChatReply{Text: "lead asks to run shell\nDecision: allowed by tg:1001.", IdempotencyKey: "d", Edits: "q"}
+
+// told returns what was said to those who pressed buttons, in order.
+func (h *house) toldPressers() (said []string) {
+	for _, c := range h.api.Calls("answerCallbackQuery") {
+		said = append(said, c.Text())
+	}
+	return said
+}
+
+// shows returns what a chat shows of the bot, each message with its buttons by rows.
+func (h *house) shows(chat int64) (list []string) {
+	for _, m := range h.api.Messages(chat) {
+		said := m.Text
+		if k := m.ReplyMarkup; k != nil {
+			for _, row := range k.InlineKeyboard {
+				said += " |"
+				for _, b := range row {
+					said += " [" + b.Text + "]"
+				}
+			}
+		}
+		list = append(list, said)
+	}
+	return list
+}
+
+// asked starts a bridge with a group of Will and Ann, in which the agent asked Will.
+func (h *house) asked() (group models.Chat, will, ann models.User, lead *bustest.Scripted) {
+	h.t.Helper()
+	will, ann = h.api.User("Will"), h.api.User("Ann")
+	group = h.api.Group(-5, "House")
+	lead = h.bus.Join(h.t, "agent:lead", "agent:lead")
+	h.start()
+	h.api.Say(group, will, "deploy")
+	h.pass(time.Second)
+	h.assign(group.ID, "agent:lead")
+	next(h.t, lead)
+	q := asking
+	q.MayPress = []string{fmt.Sprint("tg:", will.ID)}
+	reply(h.t, lead, group.ID, q)
+	h.pass(10 * time.Second)
+	return group, will, ann, lead
+}
+
+func (h *house) expect(what string, got []string, want ...string) {
+	h.t.Helper()
+	if !slices.Equal(got, want) {
+		h.t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestAPressedButtonIsHeardAndItsMessageEdited(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		group, will, ann, lead := h.asked()
+		h.expect("shown", h.shows(group.ID), "lead asks to run shell\nMay it? | [Allow] [Deny] | [Allow for this session]")
+		m := h.api.Messages(group.ID)[0]
+		status(t, lead)
+		h.api.Press(m, ann, "dec_1:deny")
+		h.pass(10 * time.Second)
+		h.api.Press(m, will, "dec_1:allow:always")
+		h.pass(10 * time.Second)
+		if lead.Waiting() != 0 {
+			t.Errorf("the agent heard of a press that does not count")
+		}
+		h.api.Press(m, will, "dec_1:allow:once")
+		e := next(t, lead)
+		if e.Text != "dec_1:allow:once" || e.ReplyTo == nil || e.ReplyTo.Author != "agent:lead" || e.Author.ID != fmt.Sprint(will.ID) || !strings.Contains(e.SourceID, ":button:") {
+			t.Errorf("heard %+v", e)
+		}
+		reply(t, lead, group.ID, decided)
+		reply(t, lead, group.ID, decided)
+		h.pass(10 * time.Second)
+		h.expect("shown", h.shows(group.ID), decided.Text)
+		if s := status(t, lead); s.Status != protocol.StatusDelivered || s.IdempotencyKey != "d" || s.TelegramMessageID != int64(m.ID) {
+			t.Errorf("status %+v", s)
+		}
+		h.api.Press(m, will, "dec_1:allow:session")
+		h.pass(10 * time.Second)
+		if lead.Waiting() != 0 {
+			t.Errorf("the agent heard of a press that came too late")
+		}
+		h.expect("told", h.toldPressers(), "This is not for you to decide: only @will may.", "This button is none of this bot's, or its message is too old.",
+			"", "Decision: allowed by tg:1001.")
+		for _, why := range []string{"that is for somebody else", "that no message of this chat has", "whose question is answered"} {
+			if !h.log.has("a press was refused: a button " + why) {
+				t.Errorf("the log does not say %q", why)
+			}
+		}
+		if s := h.states(); s["skipped"] != 3 {
+			t.Errorf("states %v", s)
+		}
+	})
+}
+
+// A decision that waits to be shown is one already.
+func TestAPressIsLateOnceTheEditWaits(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		group, will, _, lead := h.asked()
+		status(t, lead)
+		h.api.Fail(tgtest.Fault{Method: "editMessageText", Status: 502, Times: 3})
+		reply(t, lead, group.ID, decided)
+		h.api.Press(h.api.Messages(group.ID)[0], will, "dec_1:deny")
+		h.pass(time.Second)
+		h.expect("told", h.toldPressers(), "Decision: allowed by tg:1001.")
+		h.pass(time.Minute)
+		h.expect("shown", h.shows(group.ID), decided.Text)
+	})
+}
+
+func TestAnEditOfWhatIsGoneIsAMessageOfItsOwn(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		group, _, _, lead := h.asked()
+		h.api.Delete(h.api.Messages(group.ID)[0])
+		reply(t, lead, group.ID, decided)
+		h.pass(time.Minute)
+		h.expect("shown", h.shows(group.ID), decided.Text)
+		other := decided
+		other.IdempotencyKey, other.Edits, other.Text = "e", "of nobody", "of nothing"
+		reply(t, lead, group.ID, other)
+		h.pass(time.Minute)
+		h.expect("shown", h.shows(group.ID), decided.Text, "of nothing")
+	})
+}
+
+// The number of a message whose send got no answer is learnt when its button is pressed.
+func TestAButtonOfAnUnknownMessageIsHeard(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, _ := h.talk()
+		will := models.User{ID: dm.ID, FirstName: "Will"}
+		q := asking
+		q.MayPress = nil
+		h.api.Fail(tgtest.Fault{Method: "sendMessage", Cut: tgtest.CutAfter})
+		reply(t, lead, dm.ID, q)
+		h.pass(time.Minute)
+		if s := status(t, lead); s.Status != protocol.StatusUnknown {
+			t.Fatalf("status %+v", s)
+		}
+		m := h.api.Messages(dm.ID)[0]
+		h.api.Press(m, will, "dec_2:deny")
+		h.pass(time.Second)
+		h.api.Press(m, will, "dec_1:deny")
+		if e := next(t, lead); e.Text != "dec_1:deny" {
+			t.Errorf("heard %+v", e)
+		}
+		reply(t, lead, dm.ID, decided)
+		h.pass(time.Minute)
+		h.expect("shown", h.shows(dm.ID), decided.Text)
+	})
+}
+
+func TestAButtonInAChatThatIsNoLongerAdmitted(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		group, will, _, lead := h.asked()
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		h.opts.AllowAll = false
+		h.start()
+		for lead.Waiting() > 0 {
+			status(t, lead)
+		}
+		h.api.Press(h.api.Messages(group.ID)[0], will, "dec_1:deny")
+		h.pass(10 * time.Second)
+		h.expect("told", h.toldPressers(), "This bot is private, and not for this chat any more: pressing this does nothing.")
+		if lead.Waiting() != 0 {
+			t.Error("the agent heard of it")
+		}
+	})
+}
