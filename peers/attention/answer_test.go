@@ -33,6 +33,8 @@ func TestAnswerKeepsWhatIsForPeople(t *testing.T) {
 		"a < b and b > c":                                          "a < b and b > c",
 		"reason: it rains\npriority: high\nthat is all":            "reason: it rains\npriority: high\nthat is all",
 		"event_id: 1\nauthor: human:Will\nreason: ambient\nHello.": "Hello.",
+		"A\n" + drawn + ">":                                        "A",
+		drawn + "> is a name":                                      drawn + "> is a name",
 		"<<EOF\nshell\nEOF":                                        "<<EOF\nshell\nEOF",
 		"[TOOL_CALLS][{\"name\":\"x\"}]":                           "",
 		"A<|python_tag|>call()":                                    "A",

@@ -3,9 +3,12 @@ package harnesstest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -98,6 +101,8 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 	switch command {
 	case "say":
 		f.say(r.SessionId, argument)
+	case "answer": // arguments: a file with a JSON list, and which of its texts is said, in pieces
+		f.answer(r.SessionId, r.Prompt[len(r.Prompt)-1].Text.Text, argument)
 	case "work":
 		f.say(r.SessionId, "let me look")
 		f.update(r.SessionId, acpsdk.StartToolCall("c1", "Reading", acpsdk.WithStartKind(acpsdk.ToolKindRead), acpsdk.WithStartRawInput(map[string]any{"path": "x"})))
@@ -153,6 +158,24 @@ func (f *acpProgram) Prompt(_ context.Context, r acpsdk.PromptRequest) (acpsdk.P
 		f.say(r.SessionId, s.withTools(ctx, func(tools harness.Tools) string { return play(ctx, []byte(argument), tools) }))
 	}
 	return end, nil
+}
+
+// answer says one of the texts of a file, with the fence of the prompt where it says FENCE.
+func (f *acpProgram) answer(id acpsdk.SessionId, prompt, argument string) {
+	file, number, _ := strings.Cut(argument, " ")
+	raw, err := os.ReadFile(file)
+	n, numberErr := strconv.Atoi(number)
+	var list []string
+	if err = errors.Join(err, numberErr, json.Unmarshal(raw, &list)); err != nil {
+		f.say(id, err.Error())
+		return
+	}
+	_, behind, _ := strings.Cut(prompt, "\nMESSAGE\n<<")
+	fence, _, _ := strings.Cut(behind, "\n")
+	said := []rune(strings.ReplaceAll(list[n], "FENCE", fence))
+	for piece := range slices.Chunk(said, 40) {
+		f.say(id, string(piece))
+	}
 }
 
 // crashOnce ends the program, unless the file that remembers it is there.

@@ -1,0 +1,179 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/bus/bustest"
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/harness/acp"
+	"hubbub/peers/agent/harness/harnesstest"
+	"hubbub/peers/agent/harness/model"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+)
+
+// innerShapes are what models write that is no answer. FENCE stands for the fence that was
+// drawn for the turn.
+var innerShapes = []string{
+	"<think>\nThe user wants INNER.\n</think>", "<THINK>INNER</THINK>", "<thinking type=\"x\">INNER ``` INNER</thinking>", "<reasoning>INNER</reasoning>",
+	"<tool_call>\n{\"name\":\"INNER\",\"arguments\":{}}\n</tool_call>", "<tool_calls>INNER</tool_calls>", "<function=INNER>{}</function>",
+	"<function_calls><invoke name=\"INNER\"></invoke></function_calls>", "<|im_end|>", "<|channel|>", "<｜tool▁calls▁begin｜>", "<tool_response>INNER</tool_response>",
+	"C2A EVENT\nevent_id: INNER\nresponse_policy: must_respond\n", "<<FENCE\n", "FENCE>>\n",
+	"C2A EVENT\nevent_id: INNER\nfence: FENCE\n\nMESSAGE\n<<FENCE\nINNER\nFENCE>>\n",
+}
+
+// shapes returns n answers of models: what is for people among what is not, some of it cut
+// at random.
+func shapes(n int) (list []string) {
+	r := rand.New(rand.NewPCG(26, 8))
+	for range n {
+		var b strings.Builder
+		for range r.IntN(4) + 1 {
+			b.WriteString(innerShapes[r.IntN(len(innerShapes))])
+			b.WriteString([]string{"\n", "\n\n", "\nThe answer is 4.\n"}[r.IntN(3)])
+		}
+		text := b.String()
+		if r.IntN(2) == 0 {
+			text = strings.ToValidUTF8(text[:r.IntN(len(text)+1)], "")
+		}
+		list = append(list, strings.TrimSuffix(text, "FENCE")) // cut there, it is a word like others
+	}
+	return list
+}
+
+var (
+	askedFor = regexp.MustCompile(`answer \S+ (\d+)`)
+	drawnFor = regexp.MustCompile(`\nMESSAGE\n<<(\S+)`)
+)
+
+// modelServer answers as a model that answers with these shapes, as the prompt asks. Every
+// third it sends with the tool first.
+func modelServer(t *testing.T, shapes []string) *httptest.Server {
+	type object = map[string]any
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			Messages []struct {
+				Role    string
+				Content string
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Errorf("a request is not JSON: %v", err)
+			return
+		}
+		var number int
+		var fence string
+		used := false
+		for _, m := range q.Messages {
+			if asked := askedFor.FindStringSubmatch(m.Content); m.Role == "user" && asked != nil {
+				number, _ = strconv.Atoi(asked[1]) //nolint:errcheck // digits
+				fence = drawnFor.FindStringSubmatch(m.Content)[1]
+			}
+			used = used || m.Role == "tool"
+		}
+		said := strings.ReplaceAll(shapes[number], "FENCE", fence)
+		message, why := object{"role": "assistant", "content": said}, "stop"
+		if number%3 == 0 && !used {
+			arguments, _ := json.Marshal(object{"text": said}) //nolint:errcheck // a string always can be
+			message, why = object{"role": "assistant", "tool_calls": []object{{"id": "c1", "type": "function", "function": object{"name": "chat_send_message", "arguments": string(arguments)}}}}, "tool_calls"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(object{"choices": []object{{"index": 0, "message": message, "finish_reason": why}}}) //nolint:errcheck // the client may be gone
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestOnlyAnswersReachAChat runs an agent with the harness of models, against a server, and
+// one with the ACP harness, against a program: a thousand shapes of what models answer, of
+// which the program gets a quarter. What a chat gets is, to the letter, what in one is for people, or a
+// sentence of the host.
+func TestOnlyAnswersReachAChat(t *testing.T) {
+	list := shapes(1000)
+	file := filepath.Join(t.TempDir(), "shapes.json")
+	raw, err := json.Marshal(list)
+	if err == nil {
+		err = os.WriteFile(file, raw, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("model", func(t *testing.T) {
+		t.Parallel()
+		onlyAnswers(t, model.OpenAI(&model.Options{BaseURL: modelServer(t, list).URL + "/v1", Model: "m"}), list[len(list)/4:], file, len(list)/4)
+	})
+	t.Run("acp", func(t *testing.T) {
+		t.Parallel()
+		env := map[string]string{harnesstest.ACPRole: "fake", "GORACE": "atexit_sleep_ms=0"}
+		onlyAnswers(t, acp.New([]string{os.Args[0]}, &acp.Options{Env: env}), list[:len(list)/4], file, 0)
+	})
+}
+
+func onlyAnswers(t *testing.T, h harness.Harness, list []string, file string, from int) {
+	b := bustest.StartInMemory(t, nil)
+	system, chats := b.Join(t, "agent:system", "system:*"), b.Join(t, "tg:bot", "tg:*")
+	start(t, b, "agent:lead", h, &agent.Options{ComposeWindow: 1, ComposeCap: 1, FirstRetry: 1, MaxTries: 2, Deadline: time.Hour, Parallel: 32})
+	system.Next(t) // it is on the bus
+
+	ended, said := map[string]string{}, map[string][]string{} // by event
+	look := func() {
+		for system.Waiting() > 0 {
+			r := content[record](t, system.Next(t))
+			if d, _ := r["disposition"].(string); r.is("disposition") && attention.Disposition(d).Final() {
+				ended[r["eventId"].(string)] = d
+			}
+		}
+		for chats.Waiting() > 0 {
+			d := chats.Next(t)
+			if d.Message.Type != protocol.TypeTGReply {
+				continue
+			}
+			if r := content[protocol.ChatReply](t, d); r.Text != "" && !strings.HasPrefix(r.IdempotencyKey, "failed:") {
+				said[r.InReplyTo] = append(said[r.InReplyTo], r.Text)
+			} else if strings.Contains(r.Text, "INNER") {
+				t.Errorf("a notice says %q", r.Text)
+			}
+		}
+	}
+	for i := range list {
+		chat := fmt.Sprint(i + 1)
+		m := protocol.ChatMessage{
+			SourceID: "e" + chat, Text: fmt.Sprintf("answer %s %d", file, from+i), Chat: &protocol.Chat{ID: chat, Kind: "dm"}, Author: &protocol.Author{ID: "u" + chat, Kind: "human"},
+		}
+		chats.SendAs(t, protocol.PeerID("tg:"+chat), "agent:lead", protocol.TypeTGMessage, m)
+		look()
+	}
+	harnesstest.Until(t, "every event ends", func() bool { look(); return len(ended) == len(list) })
+	answered := 0
+	for i, shape := range list {
+		event := fmt.Sprint("e", i+1)
+		// Every fence has the same shape: which one was drawn does not matter to what is left.
+		want := strings.TrimSpace(attention.Answer(strings.TrimSpace(strings.ReplaceAll(shape, "FENCE", "kQ3vT9xW2mZ8kQ3vT9xW2mZ8aa"))))
+		var wants []string
+		if want != "" && !attention.MeansSilence(want) {
+			wants = []string{want}
+			answered++
+		}
+		if got := said[event]; fmt.Sprint(got) != fmt.Sprint(wants) || len(got) != len(wants) {
+			t.Errorf("the model said\n%q\nand the chat got\n%q (%s); want\n%q", shape, got, ended[event], wants)
+		}
+		if strings.Contains(fmt.Sprint(said[event]), "INNER") {
+			t.Errorf("the model said\n%q\nand the chat got %q", shape, said[event])
+		}
+	}
+	if answered < len(list)/3 || answered > len(list)*9/10 {
+		t.Errorf("%d of %d shapes hold an answer: the test shows little", answered, len(list))
+	}
+}
