@@ -22,7 +22,7 @@ var inner = regexp.MustCompile(`(?is)` + strings.Join([]string{
 	`<function=[^>\n]*>.*?(?:</function>|\z)`, `(?m:^)\[TOOL_CALLS\].*\z`, `<\|python_tag\|>.*\z`, `<[|｜][a-z0-9_▁ ]{1,40}[|｜]>`,
 	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n.*(?m:^)[a-z0-9]{16,}>>[ \t]*(?m:$)\n?`,                                   // a copy of the prompt up to its last fence
 	`(?m:^)C2A (?:EVENT|KNOCK)[ \t]*\n(?:[a-z_]+: [^\n]*(?:\n|\z))*(?:\n[A-Z ]+\n[^\n]*<<[a-z0-9]{16,}\n.*\z)?`, // and one that was cut
-	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`, // and one cut in its end
+	`(?m:^)(?:<<[a-z0-9]{16,}|[a-z0-9]{16,}>>)[ \t]*(?:\n|\z)`, `(?m:^)[a-z0-9]{16,}>\z`,                        // and one cut in its end
 	`\A(?:` + headerLine + `)*(?:event_id|response_policy|directedness): [^\n]*(?:\n|\z)(?:` + headerLine + `)*`,
 }, "|"))
 

@@ -1,0 +1,146 @@
+package tg_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+)
+
+// A reader is a harness whose model only reads.
+type reader struct {
+	harness.InTurn
+	mu    sync.Mutex
+	turns []string
+}
+
+func (r *reader) Run(ctx context.Context, _ harness.Host) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (r *reader) Capabilities(context.Context) (harness.Capabilities, error) {
+	return harness.Capabilities{Injection: harness.AllInjection}, nil
+}
+
+func (r *reader) Turn(_ context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turns = append(r.turns, t.Prompt)
+	return harness.Outcome{State: harness.Finished}, t.Attempted(t.Attempt)
+}
+
+func (r *reader) take() (turns []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	turns, r.turns = r.turns, nil
+	return turns
+}
+
+var (
+	drawn   = regexp.MustCompile(`(?m)^fence: (\S+)$`)                             // is another in each run
+	earlier = regexp.MustCompile(`(?s)CONTEXT\nEarlier .*?FENCE>>\n\n([A-Z ]+\n)`) // was compared when it was new
+)
+
+// TestWhatModelsReadOfEachUpdate plays the corpus to a real agent over the bridge and the
+// bus, and compares with testdata/seen.golden how the agent decides on each and what its
+// model reads: the whole prompt, or nothing.
+func TestWhatModelsReadOfEachUpdate(t *testing.T) {
+	corpus, err := os.ReadFile("testdata/updates.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	inHouse(t, func(t *testing.T, h *house) {
+		h.dm("Will")
+		h.api.Group(-10, "Team")
+		h.api.Forum(-100500, "House")
+		h.spawner("agent:lead")
+		other := h.bus.Join(t, "agent:other", "agent:other")
+		db, err := agent.Open(filepath.Join(dir, "agent.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		r := &reader{}
+		a := agent.New("agent:lead", db, r, &agent.Options{Peer: &peer.Options{Dial: h.bus.Dial, Token: "secret"}})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("the agent ended: %v", err)
+			}
+		}()
+		h.pass(time.Second)
+		h.start()
+
+		var golden bytes.Buffer
+		var last int64
+		lines := bufio.NewScanner(bytes.NewReader(corpus))
+		for lines.Scan() {
+			var c struct {
+				Case   string          `json:"case"`
+				Update json.RawMessage `json:"update"`
+			}
+			var n struct {
+				ID int64 `json:"update_id"`
+			}
+			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(c.Update, &n); err != nil {
+				t.Fatal(err)
+			}
+			if c.Case == "dm: button" {
+				for i, value := range []string{"yes", "late"} {
+					reply(t, other, 1001, protocol.ChatReply{Text: "May it?", Buttons: []protocol.Button{{Text: "Press", Value: value}}})
+					h.pass(5 * time.Second)
+					if _, err := h.db.Exec(`UPDATE sends SET message = ? WHERE reply = (SELECT max(id) FROM replies WHERE json_extract(content, '$.buttons') <> '')`, 50+i); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			golden.WriteString("# " + c.Case + "\n")
+			h.api.InjectRaw(n.ID, c.Update)
+			h.pass(time.Second)
+			if !strings.Contains(c.Case, "album a") { // an album waits for its other pictures
+				h.pass(40 * time.Second) // longer than fragments are waited for
+			}
+			rows, err := db.Query(`SELECT seq, decision ->> '$.reason', policy, mode FROM events WHERE seq > ? ORDER BY seq`, last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rows.Next() {
+				var reason, policy, mode string
+				if err := rows.Scan(&last, &reason, &policy, &mode); err != nil {
+					t.Fatal(err)
+				}
+				golden.WriteString("decided: " + reason + ", " + policy + ", " + mode + "\n")
+			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
+			for _, prompt := range r.take() {
+				if found := drawn.FindStringSubmatch(prompt); found != nil {
+					prompt = strings.ReplaceAll(prompt, found[1], "FENCE")
+				}
+				golden.WriteString(earlier.ReplaceAllString(prompt, "$1") + "\n")
+			}
+		}
+		compareGolden(t, "testdata/seen.golden", golden.Bytes())
+	})
+}
