@@ -26,6 +26,7 @@ type publication struct {
 	as        string
 	messageID string
 	inReplyTo string
+	once      bool
 	timeout   time.Duration
 }
 
@@ -48,6 +49,7 @@ func newPub() *cobra.Command {
 	cmd.Flags().StringVar(&p.as, "as", "", "identity to send as, such as tg:42 (default one of its own, cli:pub-...)")
 	cmd.Flags().StringVar(&p.messageID, "message-id", "", "id of the message (default a new one)")
 	cmd.Flags().StringVar(&p.inReplyTo, "in-reply-to", "", "id of the message that this one answers")
+	cmd.Flags().BoolVar(&p.once, "once", false, "a repeat with the same --as and --message-id gets the first outcome, for ten minutes")
 	cmd.Flags().DurationVar(&p.timeout, "timeout", 40*time.Second, "how long to wait for the bus's answer")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
@@ -79,7 +81,7 @@ func (p *publication) run(cmd *cobra.Command, topic string, text []string) error
 	m.MessageID = cmp.Or(protocol.MessageID(p.messageID), m.MessageID)
 	m.InReplyTo = protocol.MessageID(p.inReplyTo)
 	var result protocol.SendResult
-	if err := s.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.Topic(topic), Payload: m}, &result); err != nil {
+	if err := s.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: protocol.Topic(topic), Payload: m, Once: p.once}, &result); err != nil {
 		return fmt.Errorf("sending to %s: %w", topic, err)
 	}
 	return printSend(cmd, topic, result)

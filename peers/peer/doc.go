@@ -46,7 +46,8 @@
 //     is missed between the older session and this one. A peer that is replaced may finish
 //     and answer what it handles, within 2 s.
 //   - Doubles: the bus makes each delivery once. But a sender that does not know
-//     whether a message arrived may send it again, with the same MessageID.
+//     whether a message arrived may send it again, with the same MessageID. What
+//     SendOnce sends again is not delivered again.
 //   - Stop: when its context ends, Run takes no new delivery, lets running
 //     handlers finish and answer (at most Options.StopTimeout, 5 s), closes the
 //     connection (at most 1 s) and returns after every goroutine that it started

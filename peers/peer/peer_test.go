@@ -208,6 +208,27 @@ func TestAnswersSayWhatTheHandlerSaid(t *testing.T) {
 	}
 }
 
+// TestSendOnce sends a message again, and then without once.
+func TestSendOnce(t *testing.T) {
+	b := bustest.Start(t, nil)
+	ear, sender := b.Join(t, "agent:x", "agent:x"), b.Join(t, "cli:s").Peer
+	m := protocol.NewMessage(protocol.TypeAgentEvent, sender.ID(), note{})
+	for range 2 {
+		if r, err := sender.SendOnce(t.Context(), "agent:x", m); err != nil || r.DeliveredTo != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if ear.Next(t); ear.Waiting() != 0 {
+		t.Errorf("%d deliveries of a repeat", ear.Waiting())
+	}
+	for range 2 {
+		if r, err := sender.Send(t.Context(), "agent:x", m); err != nil || r.DeliveredTo != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		ear.Next(t)
+	}
+}
+
 func TestSendInsideAHandler(t *testing.T) {
 	b := bustest.Start(t, nil)
 	p := peer.New("agent:echo", &peer.Options{Buses: []string{b.URL()}})

@@ -22,13 +22,25 @@ import (
 // ctx ends before the answer, the message may have been delivered: send it again with
 // the same MessageID if the receivers detect doubles.
 func (p *Peer) Send(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
+	return p.send(ctx, topic, m, false)
+}
+
+// SendOnce is Send of a message that may be sent again with the same MessageID, at any bus
+// of the cluster: for ten minutes each repeat gets the first outcome, a failure too, and
+// nothing is delivered again. If the bus does not know the first outcome, or has no room to
+// remember this one, it refuses with a *jsonrpc.Error that may pass: send it again later.
+func (p *Peer) SendOnce(ctx context.Context, topic protocol.Topic, m protocol.Message) (protocol.SendResult, error) {
+	return p.send(ctx, topic, m, true)
+}
+
+func (p *Peer) send(ctx context.Context, topic protocol.Topic, m protocol.Message, once bool) (protocol.SendResult, error) {
 	var result protocol.SendResult
 	p.complete(&m)
 	l, err := p.wait(ctx)
 	if err != nil {
 		return result, err
 	}
-	raw, err := l.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m})
+	raw, err := l.call(ctx, protocol.MethodSendMessage, protocol.SendParams{Topic: topic, Payload: m, Once: once})
 	if err != nil {
 		return result, err
 	}
