@@ -28,6 +28,8 @@ var reasonWords = map[string]string{
 	"reaction_elsewhere":    "somebody reacted to what another said",
 	"reaction_removed":      "a reaction was taken back",
 	"reaction_proceeds":     "a person agrees to what the agent asked: it may go on",
+	"told_nobody":           "an agent said it for information, and says that it obliges nobody",
+	"told_role":             "an agent said it to whoever of the others takes it up",
 	"role_mention":          "a role that the agent has is mentioned",
 	"status":                "it only tells how work goes on",
 	"repeated":              "an agent said the same again, and had a turn for it",

@@ -57,20 +57,23 @@ type Configure struct {
 // ChatMessage is the content of tg_message and chat_message. Only Text is
 // required; see the defaults beside each field.
 type ChatMessage struct {
-	Text        string          `json:"text"`
-	Event       string          `json:"event,omitempty"`    // default "message"
-	SourceID    string          `json:"sourceId,omitempty"` // default the messageId
-	Chat        *Chat           `json:"chat,omitempty"`     // default kind "dm", id the sender's name
-	Author      *Author         `json:"author,omitempty"`   // default kind "human"
-	Mentions    []string        `json:"mentions,omitempty"` // "agent:lead", "role:backend-agents"
-	ReplyTo     *ReplyTo        `json:"replyTo,omitempty"`
-	Forwarded   string          `json:"forwardedFrom,omitempty"` // who wrote it, where somebody passes it on; the text is quoted then
-	Sequence    int64           `json:"sequence,omitempty"`
-	CreatedAt   string          `json:"createdAt,omitempty"`
-	Priority    string          `json:"priority,omitempty"` // "normal" (default) or "urgent"
-	Signal      string          `json:"signal,omitempty"`   // of a reaction
-	Attachments []Attachment    `json:"attachments,omitempty"`
-	MCP         json.RawMessage `json:"mcp,omitempty"` // chorus: {"url"} of the gateway's own proxy
+	Text        string       `json:"text"`
+	Event       string       `json:"event,omitempty"`    // default "message"
+	SourceID    string       `json:"sourceId,omitempty"` // default the messageId
+	Chat        *Chat        `json:"chat,omitempty"`     // default kind "dm", id the sender's name
+	Author      *Author      `json:"author,omitempty"`   // default kind "human"
+	Mentions    []string     `json:"mentions,omitempty"` // "agent:lead", "role:backend-agents"
+	ReplyTo     *ReplyTo     `json:"replyTo,omitempty"`
+	Forwarded   string       `json:"forwardedFrom,omitempty"` // who wrote it, where somebody passes it on; the text is quoted then
+	Sequence    int64        `json:"sequence,omitempty"`
+	CreatedAt   string       `json:"createdAt,omitempty"`
+	Priority    string       `json:"priority,omitempty"` // "normal" (default) or "urgent"
+	Signal      string       `json:"signal,omitempty"`   // of a reaction
+	Attachments []Attachment `json:"attachments,omitempty"`
+	// Whom it obliges, where an agent wrote it: to_me, to_my_role, to_other or ambient. Who is
+	// meant is whom it mentions or answers.
+	Directedness string          `json:"directedness,omitempty"`
+	MCP          json.RawMessage `json:"mcp,omitempty"` // chorus: {"url"} of the gateway's own proxy
 }
 
 // The kinds of chat events.

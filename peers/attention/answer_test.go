@@ -70,3 +70,24 @@ func TestAnswerOfAThousandShapes(t *testing.T) {
 		}
 	}
 }
+
+// TestCarried: outbound messages always say whom they oblige.
+func TestCarried(t *testing.T) {
+	for _, c := range []struct {
+		text         string
+		chosen, want attention.Directedness
+	}{
+		{"done", "", attention.DirectedAmbient},
+		{"done", attention.DirectedAmbient, attention.DirectedAmbient},
+		{"@lead look", "", attention.DirectedToMe},
+		{"@lead look", attention.DirectedAmbient, attention.DirectedToMe},
+		{"> @lead look\ndone, will@example.com", "", attention.DirectedAmbient},
+		{"look", attention.DirectedToMe, attention.DirectedToMe},
+		{"@lead look", attention.DirectedToOther, attention.DirectedToOther},
+		{"who can look?", attention.DirectedToMyRole, attention.DirectedToMyRole},
+	} {
+		if got := attention.Carried(c.text, c.chosen); got != c.want {
+			t.Errorf("%q, chosen %q, carries %s; want %s", c.text, c.chosen, got, c.want)
+		}
+	}
+}

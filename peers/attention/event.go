@@ -17,8 +17,9 @@ type Event struct {
 	Recipient    string       `json:"recipient,omitempty"` // the agent that a direct message or an assignment is for, when told
 	ReplyTo      *ReplyTo     `json:"replyTo,omitempty"`
 	Text         string       `json:"text"`
-	Priority     Priority     `json:"priority,omitempty"` // default normal
-	Signal       string       `json:"signal,omitempty"`   // of a reaction; empty = it was taken away
+	Directedness Directedness `json:"directedness,omitempty"` // whom it obliges, as the agent that wrote it says
+	Priority     Priority     `json:"priority,omitempty"`     // default normal
+	Signal       string       `json:"signal,omitempty"`       // of a reaction; empty = it was taken away
 	Attachments  int          `json:"attachments,omitempty"`
 }
 

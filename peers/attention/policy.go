@@ -38,6 +38,15 @@ const (
 	DirectedAmbient  Directedness = "ambient"
 )
 
+// Carried returns whom a message of an agent obliges, as it says itself: whom its text
+// names, else whom its author chose, and nobody if it chose none.
+func Carried(text string, chosen Directedness) Directedness {
+	if chosen = cmp.Or(chosen, DirectedAmbient); chosen == DirectedAmbient && len(textMentions(spokenPart(text))) > 0 {
+		return DirectedToMe
+	}
+	return chosen
+}
+
 // Directednesses lists all of them.
 var Directednesses = []Directedness{DirectedToMe, DirectedToMyRole, DirectedToOther, DirectedAmbient}
 

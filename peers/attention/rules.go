@@ -43,6 +43,10 @@ var rules = []rule{
 
 	{"answer", ofKind(KindAnswer), toMe, PolicyMayRespond, ModeBuffered, ActionNone},
 
+	{"told_nobody", carrying(DirectedAmbient), ambient, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"addressed_to_other", (*view).carriedPast, toOther, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
+	{"told_role", all(carrying(DirectedToMyRole), (*view).namesNobody), toMyRole, PolicyMayRespond, ModeNotify, ActionNone},
+
 	{"acknowledgement", all((*view).acknowledges, (*view).aimed), toMe, PolicyAckOnly, ModeSilent, ActionNone},
 	{"acknowledgement", (*view).acknowledges, nominal, PolicyMustNotRespond, ModeToolMailbox, ActionNone},
 	{"stop_word", all((*view).stops, (*view).aimed), toMe, PolicyMustRespond, ModeImmediate, ActionCancel},
@@ -84,6 +88,23 @@ func onMine(v *view) bool { return v.replyMe }
 func ofNoAgent(v *view) bool { return !v.replyNot }
 
 func byPerson(v *view) bool { return v.event.authorKind() == AuthorHuman }
+
+// carrying selects what an agent wrote that says so itself whom it obliges.
+func carrying(d Directedness) func(*view) bool {
+	return func(v *view) bool { return v.event.authorKind() == AuthorAgent && v.event.Directedness == d }
+}
+
+func (v *view) namesNobody() bool { return v.mentions == mentions{} }
+
+// carriedPast reports whether what an agent wrote obliges somebody, as it says itself, who
+// is not this agent: it names neither this agent nor a role that it has, and if it is for
+// whom it answers, it answers somebody else.
+func (v *view) carriedPast() bool {
+	if v.mentions.me || v.mentions.role {
+		return false
+	}
+	return carrying(DirectedToOther)(v) || carrying(DirectedToMe)(v) && !v.aimed()
+}
 
 // reacted returns at whom a reaction is aimed: at the author of its message.
 func reacted(v *view) Directedness {

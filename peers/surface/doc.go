@@ -22,7 +22,7 @@
 //     get. Agents that somebody assigns without a request are added, unless
 //     Options.OneAgent is set.
 //   - Order: every assigned agent gets every event of its chat in order, each at its
-//     own pace. An attempt has the same message each time. An agent that was found
+//     own pace; what one of them said goes to the others alone. An attempt has the same message each time. An agent that was found
 //     absent is configured before it gets anything more; if it was spawned, the
 //     spawner is asked for it again, at most three times a minute.
 //   - Trouble is told once until an agent is assigned: see [Notice]. What an agent

@@ -1,7 +1,9 @@
 package tg
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"hubbub/peers/attention"
@@ -22,23 +24,40 @@ func (out *outbound) tellSiblings(tx *store.Tx, o *outgoing, telegramChat int64,
 	}
 	source := out.sourceID(telegramChat, message)
 	told := store.Value[bool](tx, `SELECT EXISTS (SELECT 1 FROM events WHERE source_id = ?)`, source) // an operator sent it again
-	if len(others) == 0 || o.agent == "" || o.content.Text == "" || o.content.Edits != "" || told {
+	if len(others) == 0 || o.agent == "" || o.content.Text == "" || told && o.content.Edits == "" {
 		return
 	}
+	d := out.draftOf(tx, o)
 	thread := threadFor(tx, &o.content)
-	author := protocol.PeerID(o.agent)
-	d := draft{Names: names(o.content.Text, nil), Content: protocol.ChatMessage{
-		Text: o.content.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()),
-		Chat:   &protocol.Chat{ID: id(o.chat.key), Kind: string(attention.ConversationChannel), Title: o.chat.title},
-		Author: &protocol.Author{ID: o.agent, Kind: string(attention.AuthorAgent), DisplayName: author.Name()},
-	}}
-	if thread > generalThread {
-		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
-	}
 	event := store.Value[int64](tx, `INSERT INTO events
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?) RETURNING id`,
 		out.bot, o.chat.key, telegramChat, message, thread, source, string(encode(d)), string(protocol.NewMessageID()), now())
 	if tx.Err() == nil {
 		out.surface.PassTo(tx, &surface.Event{ID: event, Chat: peerOf(o.chat.key), Source: source}, others)
 	}
+}
+
+// draftOf returns a reply as those hear it who did not write it. The bot's own name stands for
+// the first agent only where a person says it.
+func (out *outbound) draftOf(tx *store.Tx, o *outgoing) *draft {
+	said, author := &o.content, protocol.PeerID(o.agent)
+	d := &draft{Content: protocol.ChatMessage{
+		Text: said.Text, Event: protocol.EventMessage, CreatedAt: protocol.FormatTime(time.Now()), Directedness: said.Directedness,
+		Chat:   &protocol.Chat{ID: id(o.chat.key), Kind: string(attention.ConversationChannel), Title: o.chat.title},
+		Author: &protocol.Author{ID: o.agent, Kind: string(attention.AuthorAgent), DisplayName: author.Name()},
+	}}
+	d.Names = slices.DeleteFunc(names(said.Text, nil), func(name string) bool { return strings.EqualFold(name, out.me.Username) })
+	if said.Edits != "" {
+		d.Content.Event = protocol.EventEdit
+	}
+	if said.Directedness == "" { // an older agent's
+		d.Content.Directedness = string(attention.Carried(said.Text, ""))
+	}
+	if thread := threadFor(tx, said); thread > generalThread {
+		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
+	}
+	if _, _, message, ok := parseSource(said.ReplyTo); ok {
+		d.ReplyMessage = message
+	}
+	return d
 }

@@ -38,6 +38,9 @@ func TestWhatAnAgentSaidReachesItsSiblings(t *testing.T) {
 		h.pass(time.Minute)
 		h.api.Say(team, will, "Go on.")
 		h.pass(5 * time.Second)
+		if c := next(t, w4); c.Text != "I look at it no more." || c.Event != protocol.EventEdit || c.SourceID != fmt.Sprintf("tg:123456:-10:%d", sent.ID) {
+			t.Errorf("w4 got %+v; want the edit of what it heard", c)
+		}
 		for name, agent := range map[string]*bustest.Scripted{"w3": w3, "w4": w4} {
 			if c := next(t, agent); c.Text != "Go on." {
 				t.Errorf("%s got %q", name, c.Text)
@@ -82,6 +85,32 @@ func TestSiblingsHearInTheTopicOfAForum(t *testing.T) {
 		h.pass(5 * time.Second)
 		if c := next(t, w4); c.Chat.Kind != "thread" || c.Chat.ThreadID != fmt.Sprint(topic) || c.Text != "It leaks." {
 			t.Errorf("got %q in %+v", c.Text, c.Chat)
+		}
+	})
+}
+
+// TestWhatAnAgentSaidCarriesWhomItObliges: as its author says, or by whom it names.
+func TestWhatAnAgentSaidCarriesWhomItObliges(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		team, _, w3, w4 := h.team()
+		next(t, w3)
+		first := ""
+		for _, c := range []struct{ text, chosen, want string }{
+			{"for your information", "", "ambient"},
+			{"@w4 please look", "", "to_me"},
+			{"@w4 said so", "ambient", "ambient"},
+			{"who can look?", "to_my_role", "to_my_role"},
+			{"@hubbub_bot says hello", "ambient", "ambient"},
+		} {
+			reply(t, w3, team.ID, protocol.ChatReply{Text: c.text, Directedness: c.chosen, ReplyTo: first})
+			heard := next(t, w4)
+			if heard.Directedness != c.want || strings.Contains(c.text, "bot") && len(heard.Mentions) != 0 {
+				t.Errorf("%q, chosen %q: w4 heard %+v; want it to carry %s", c.text, c.chosen, heard, c.want)
+			}
+			if first != "" && (heard.ReplyTo == nil || heard.ReplyTo.SourceID != first || heard.ReplyTo.Author != "agent:w3") {
+				t.Errorf("%q answers %+v; want %s of w3", c.text, heard.ReplyTo, first)
+			}
+			first = heard.SourceID
 		}
 	})
 }

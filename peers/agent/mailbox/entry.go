@@ -89,7 +89,7 @@ func EventOf(c *protocol.ChatMessage) attention.Event {
 		Author: attention.Author{
 			ID: c.Author.ID, Kind: attention.AuthorKind(c.Author.Kind), DisplayName: c.Author.DisplayName, Username: c.Author.Username,
 		},
-		Priority: attention.Priority(c.Priority), Signal: c.Signal, Attachments: len(c.Attachments),
+		Directedness: attention.Directedness(c.Directedness), Priority: attention.Priority(c.Priority), Signal: c.Signal, Attachments: len(c.Attachments),
 	}
 	if c.ReplyTo != nil {
 		event.ReplyTo = &attention.ReplyTo{EventID: c.ReplyTo.SourceID, Author: c.ReplyTo.Author, Name: c.ReplyTo.Name, Text: c.ReplyTo.Text}

@@ -125,7 +125,8 @@ func (args *sendArguments) send(t *try) result {
 		return result{}
 	}
 	id := t.Reply(e, mailbox.SentText, args.IdempotencyKey, protocol.ChatReply{
-		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()), Directedness: args.Directedness,
+		Text: args.Text, Visibility: cmp.Or(args.Visibility, e.Visibility()),
+		Directedness: string(attention.Carried(args.Text, attention.Directedness(args.Directedness))),
 	})
 	t.FinishAccepted(t.turn, e)
 	return result{MessageID: id, Status: "sent"}
