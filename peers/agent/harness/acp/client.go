@@ -84,7 +84,7 @@ func (c *collector) update(u *acpsdk.SessionUpdate) {
 	case u.ToolCall != nil:
 		c.mu.Lock()
 		if c.calls++; c.calls <= maxCalls {
-			c.seen[u.ToolCall.ToolCallId] = callWords{title: u.ToolCall.Title, input: u.ToolCall.RawInput, meta: u.ToolCall.Meta}
+			c.seen[u.ToolCall.ToolCallId] = callWords{kind: u.ToolCall.Kind, title: u.ToolCall.Title, input: u.ToolCall.RawInput, meta: u.ToolCall.Meta}
 		}
 		if n := len(c.pieces); n > 0 && c.pieces[n-1] != "" && n < 256 {
 			c.pieces = append(c.pieces, "")

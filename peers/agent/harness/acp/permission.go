@@ -54,17 +54,18 @@ func (p *program) permission(ctx context.Context, r *acpsdk.RequestPermissionReq
 
 // allowed reports whether a request is permitted: unasked, or by a person.
 func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.RequestPermissionRequest) bool {
-	kind, chatTool := given(r.ToolCall.Kind), turn.asksForChatTool(p.name, r)
+	asks, chatTool := turn.words(r), turn.asksForChatTool(p.name, r)
+	kind := asks.kind
 	permitted := permits(p.h.opts.Permission, kind, chatTool)
 	if turn.people == nil || chatTool {
 		return permitted
 	}
 	tool := toolName(kind)
-	asks := turn.people.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
-	if !asks || p.h.opts.Permission == PermitNothing {
+	sensitive := turn.people.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
+	if !sensitive || p.h.opts.Permission == PermitNothing {
 		return permitted
 	}
-	asked, err := json.Marshal(map[string]any{"title": given(r.ToolCall.Title), "input": r.ToolCall.RawInput})
+	asked, err := json.Marshal(map[string]any{"title": asks.title, "input": asks.input})
 	if err != nil {
 		return false
 	}
@@ -77,6 +78,19 @@ func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.Reques
 		defer done()
 	}
 	return turn.people.Approve(ctx, tool, asked) == nil
+}
+
+// words are what a request asks for. It may leave out what the program said when the call
+// began: a person must see that, and it says which tool it is.
+func (c *collector) words(r *acpsdk.RequestPermissionRequest) callWords {
+	c.mu.Lock()
+	began := c.seen[r.ToolCall.ToolCallId]
+	c.mu.Unlock()
+	w := callWords{kind: cmp.Or(given(r.ToolCall.Kind), began.kind), title: cmp.Or(given(r.ToolCall.Title), began.title), input: r.ToolCall.RawInput}
+	if w.input == nil {
+		w.input = began.input
+	}
+	return w
 }
 
 // toolName is how a configuration names a kind of tool.
@@ -115,6 +129,7 @@ const chatServer = "hubbub"
 
 // callWords are how a program tells of a tool call: when it begins, and when it asks.
 type callWords struct {
+	kind        acpsdk.ToolKind
 	title       string
 	input, meta any
 }

@@ -1,7 +1,9 @@
 package acp
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"hubbub/peers/agent/harness"
@@ -71,5 +73,31 @@ func TestNoOtherServerHasOurName(t *testing.T) {
 	want := `["hubbub","hubbub2","Hubbub3","files","files2","my files","my.files2","mcp"]`
 	if raw, err := json.Marshal(got); err != nil || string(raw) != want {
 		t.Errorf("%s, want %s", raw, want)
+	}
+}
+
+// asked is an approver that refuses, and keeps what it was asked.
+type asked struct{ tool, arguments string }
+
+func (*asked) Sensitive(tool string) bool { return tool == "shell" }
+
+func (a *asked) Approve(_ context.Context, tool string, arguments json.RawMessage) error {
+	a.tool, a.arguments = tool, string(arguments)
+	return errors.New("no")
+}
+
+// TestRequestOfItsIDAloneIsAsked: a request may leave out all that was said when the call began.
+func TestRequestOfItsIDAloneIsAsked(t *testing.T) {
+	people := &asked{}
+	turn := &collector{people: people, ctx: t.Context(), seen: map[acpsdk.ToolCallId]callWords{}, report: func(harness.Progress) {}}
+	turn.update(&acpsdk.SessionUpdate{ToolCall: &acpsdk.SessionUpdateToolCall{ToolCallId: "c1", Kind: acpsdk.ToolKindExecute, Title: "Run", RawInput: "rm -r data"}})
+	p := &program{h: &Harness{opts: Options{Permission: PermitEverything}}}
+	r := &acpsdk.RequestPermissionRequest{ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c1"}}
+	if p.allowed(t.Context(), turn, r) || people.tool != "shell" || people.arguments != `{"input":"rm -r data","title":"Run"}` {
+		t.Errorf("asked %+v", people)
+	}
+	r.ToolCall.RawInput, r.ToolCall.Title = "ls", new("List")
+	if p.allowed(t.Context(), turn, r) || people.arguments != `{"input":"ls","title":"List"}` {
+		t.Errorf("asked %+v", people)
 	}
 }
