@@ -58,8 +58,8 @@ type ApprovalScope string
 // The scopes.
 const (
 	ScopeOnce    ApprovalScope = "once"    // this call
-	ScopeSession ApprovalScope = "session" // this tool in this chat, until the agent stops
-	ScopeAlways  ApprovalScope = "always"  // this tool in this chat, until it is revoked
+	ScopeSession ApprovalScope = "session" // this tool for this person in this chat, until the agent stops
+	ScopeAlways  ApprovalScope = "always"  // this tool for this person in this chat, until it is revoked
 )
 
 // An ApprovalState is how an approval stands.
@@ -89,9 +89,10 @@ func (a *Approval) Standing() bool {
 // Open reports whether something may still become of the approval.
 func (a *Approval) Open() bool { return a.State == ApprovalPending || a.Standing() }
 
-// Covers reports whether a standing approval holds for a call of another.
+// Covers reports whether a standing approval holds for a call of another: only where who
+// gave it may decide, too.
 func (a *Approval) Covers(other *Approval) bool {
-	return a.Standing() && a.Tool == other.Tool && a.Chat == other.Chat && a.AskedByIdentity == other.AskedByIdentity
+	return a.Standing() && a.Tool == other.Tool && a.Chat == other.Chat && a.AskedByIdentity == other.AskedByIdentity && other.MayBeDecidedBy(a.By)
 }
 
 // MayBeDecidedBy reports whether somebody may decide. People at the command line may
