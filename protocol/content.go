@@ -141,7 +141,20 @@ type ChatReply struct {
 	Buttons        []Button    `json:"buttons,omitempty"`  // under the text; a chat without buttons shows the text alone
 	MayPress       []string    `json:"mayPress,omitempty"` // identities whose presses count, such as tg:77; empty: everybody's
 	Edits          string      `json:"edits,omitempty"`    // idempotencyKey of the sender's message that this text replaces
+	File           *File       `json:"file,omitempty"`     // to be shown; the text is its caption
 }
+
+// A File is one that an agent sends.
+type File struct {
+	Name string `json:"name"`
+	Data []byte `json:"data"` // base64 in JSON, at most MaxFileData bytes without it
+}
+
+// MaxFileData is how many bytes of a file fit into a frame of the usual size.
+const MaxFileData = 700 << 10
+
+// MaxCaption is how many UTF-16 units the text beside a file may have.
+const MaxCaption = 1024
 
 // A Button is shown under a message. Pressing it says its value in the chat.
 type Button struct {

@@ -15,7 +15,9 @@ import (
 
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
+	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
+	"hubbub/protocol/text"
 
 	"github.com/go-telegram/bot/models"
 )
@@ -134,4 +136,69 @@ func (a *account) refuseFile(w http.ResponseWriter, err error) {
 		a.log.Warn().Err(err).Msg("file not fetched from Telegram")
 	}
 	http.Error(w, "Telegram cannot be reached for this file; try again", http.StatusBadGateway)
+}
+
+// checkFile returns why a file can never be shown, or nil.
+func checkFile(content *protocol.ChatReply) error {
+	f := content.File
+	switch {
+	case f == nil:
+		return nil
+	case len(f.Data) == 0 || len(f.Data) > protocol.MaxFileData:
+		return fmt.Errorf("the file has %d bytes; 1 to %d are allowed", len(f.Data), protocol.MaxFileData)
+	case f.Name == "" || len(f.Name) > maxFileName || !text.Clean(f.Name) || filepath.Base(f.Name) != f.Name:
+		return fmt.Errorf("a file needs a name of 1 to %d bytes without a folder", maxFileName)
+	case markdown.Units(content.Text) > protocol.MaxCaption:
+		return fmt.Errorf("the text beside a file may have %d characters; send the rest as a message", protocol.MaxCaption)
+	case len(content.Buttons) > 0 || content.Edits != "":
+		return errors.New("a file has no buttons and replaces nothing")
+	}
+	return nil
+}
+
+const maxFileName = 255
+
+// captionOf renders the text beside a file.
+func captionOf(said string) markdown.Text {
+	if texts := markdown.Split(markdown.Render(said), protocol.MaxCaption); len(texts) > 0 {
+		return texts[0]
+	}
+	return markdown.Text{}
+}
+
+// A sending is how a message is sent: a text, or a picture or document with a caption.
+type sending struct {
+	method, text, entities string
+	field                  string // of the file; empty: there is none
+	file                   *protocol.File
+}
+
+var (
+	asText     = sending{method: "sendMessage", text: "text", entities: "entities"}
+	asPhoto    = sending{method: "sendPhoto", text: "caption", entities: "caption_entities", field: "photo"}
+	asDocument = sending{method: "sendDocument", text: "caption", entities: "caption_entities", field: "document"}
+)
+
+// sendingOf returns how a reply is sent. What the bytes of a file say is a picture is shown
+// as one.
+func sendingOf(content *protocol.ChatReply) sending {
+	s := asText
+	if content.File != nil {
+		s = asDocument
+		if kind := http.DetectContentType(content.File.Data); kind == "image/jpeg" || kind == "image/png" {
+			s = asPhoto
+		}
+		s.file = content.File
+	}
+	return s
+}
+
+// put makes the call of a sending.
+func (out *outbound) put(ctx context.Context, s *sending, params map[string]any, made *models.Message) error {
+	if s.file == nil {
+		return out.call(ctx, s.method, params, made)
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return out.api.Upload(ctx, s.method, params, botapi.File{Field: s.field, Name: s.file.Name, Data: s.file.Data}, made)
 }

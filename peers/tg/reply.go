@@ -97,7 +97,7 @@ func (out *outbound) takeReply(ctx context.Context, d *peer.Delivery) error {
 		return peer.Reject(refusal)
 	}
 	r.chat = c.key
-	if r.content.Text == "" && r.content.Signal == "" {
+	if r.content.Text == "" && r.content.Signal == "" && r.content.File == nil {
 		out.typing.set(ctx, c, &r)
 		return nil
 	}
@@ -133,6 +133,9 @@ func (out *outbound) checkReply(content *protocol.ChatReply) error {
 	}
 	if _, known := reactionOf[content.Signal]; content.Signal != "" && !known {
 		return fmt.Errorf("unknown signal %q; the signals are seen, agree, working, queued, claimed, done, declined, blocked, unclear", content.Signal)
+	}
+	if err := checkFile(content); err != nil {
+		return err
 	}
 	if err := checkButtons(content); err != nil {
 		return err
@@ -240,6 +243,9 @@ func cut(r *reply) (parts []part) {
 	}
 	if r.content.Signal != "" {
 		parts = append(parts, part{kindSignal, r.content.Signal})
+	}
+	if r.content.File != nil {
+		return append(parts, part{kindText, string(encode(captionOf(r.content.Text)))})
 	}
 	texts := markdown.Split(markdown.Render(r.content.Text), markdown.MaxUnits)
 	if len(texts) == 0 && r.content.Text != "" { // Markdown that shows nothing, such as a lone comment

@@ -203,9 +203,10 @@ func (out *outbound) perform(ctx context.Context, o *outgoing) (*models.Message,
 // sendText sends one message. Telegram may refuse the formatting, or the topic
 // may be gone: then it is sent without.
 func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text) (*models.Message, error) {
-	params := map[string]any{"chat_id": o.chat.telegram, "text": t.Text}
+	how := sendingOf(&o.content)
+	params := map[string]any{"chat_id": o.chat.telegram, how.text: t.Text}
 	if len(t.Entities) > 0 {
-		params["entities"] = t.Entities
+		params[how.entities] = t.Entities
 	}
 	tx := store.On(ctx, out.db)
 	if o.lastText(tx) {
@@ -222,12 +223,12 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 	}
 	for {
 		var m models.Message
-		err := out.call(ctx, "sendMessage", params, &m)
+		err := out.put(ctx, &how, params, &m)
 		refused, ok := errors.AsType[*botapi.Error](err)
 		if !ok || refused.Code != 400 {
 			return &m, err
 		}
-		_, formatted := params["entities"]
+		_, formatted := params[how.entities]
 		_, inTopic := params["message_thread_id"]
 		switch {
 		case refused.MigrateTo != 0 && params["chat_id"] != refused.MigrateTo:
@@ -239,9 +240,11 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 			delete(params, "reply_parameters")
 		case formatted && (refused.Says("entit") || refused.Says("parse")):
 			out.log.Warn().Err(err).Str("topic", string(topicOf(o.chat.key))).Msg("formatting refused by Telegram; sending plain text")
-			delete(params, "entities")
+			delete(params, how.entities)
 		case inTopic && (refused.Says("thread not found") || refused.Says("TOPIC_DELETED")):
 			delete(params, "message_thread_id")
+		case how.method == asPhoto.method: // one of a size or shape that Telegram does not show
+			how.method, how.field = asDocument.method, asDocument.field
 		default:
 			return nil, err
 		}

@@ -19,6 +19,7 @@ type SentKind string
 const (
 	SentText   SentKind = "text"
 	SentSignal SentKind = "signal"
+	SentFile   SentKind = "file"   // beside the answer
 	SentNotice SentKind = "notice" // of the host, not of the model
 
 	// SentInterim is a word on the way to the answer, which takes its place. It settles
@@ -90,7 +91,7 @@ func ReservedKey(key string, e *Entry) bool {
 	if key == ReplyKey(e) {
 		return false
 	}
-	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") ||
+	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") ||
 		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
 		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey) ||
 		strings.HasPrefix(key, interimKey)
@@ -145,7 +146,7 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 		tx.Enqueue(e.Chat, key, m)
 	}
 	tx.Exec(`INSERT INTO sent (`+sentNames+`, key, chat) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, cmp.Or(reply.Text, reply.Signal), time.Now().UnixMicro(), key, e.Chat)
+		m.MessageID, e.EventID, e.Content.Chat.ID, reply.ThreadID, kind, saidIn(&reply), time.Now().UnixMicro(), key, e.Chat)
 	if kind != SentNotice && kind != SentInterim {
 		e.Acted = true
 		tx.Exec(`UPDATE turns SET outbound = 1 WHERE turn_id = ?`, e.TurnID)
@@ -155,6 +156,19 @@ func (tx *Tx) Reply(e *Entry, kind SentKind, key string, reply protocol.ChatRepl
 		tx.SetPlace(e, Spoke)
 	}
 	return m.MessageID
+}
+
+// saidIn returns the words by which a message is remembered.
+func saidIn(reply *protocol.ChatReply) string {
+	if reply.File != nil {
+		return strings.TrimSpace("[file: " + reply.File.Name + "] " + reply.Text)
+	}
+	return cmp.Or(reply.Text, reply.Signal)
+}
+
+// FilesFor counts the files that were sent in response to an event.
+func (v *View) FilesFor(e *Entry) int {
+	return store.Value[int](v.Tx, `SELECT count(*) FROM sent WHERE event_id = ? AND kind = 'file'`, e.EventID)
 }
 
 // settled stores what became of a message to a chat, in the transaction in which the

@@ -40,6 +40,7 @@ type Kit struct {
 	Changed  func()           // called after each tool that may have changed something
 	Redact   *redact.Redactor // takes secrets out of results; none
 	Files    *files.Keeper    // of what came with messages
+	Folder   string           // out of which files may be sent; empty: none may
 }
 
 // A Toolbox is the agent's tools as one turn has them, or, without a turn, as a
@@ -91,6 +92,7 @@ var table = []row{
 	{readThreadTool, reading((*Toolbox).readThread)},
 	{readFileTool, reading((*Toolbox).readFile)},
 	{sendMessageTool, reading((*Toolbox).sendMessage)},
+	{sendFileTool, reading((*Toolbox).sendFile)},
 	{reactTool, reading((*Toolbox).react)},
 	{claimTool, reading((*Toolbox).claim)},
 	{deferTool, reading((*Toolbox).deferEvent)},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -142,13 +143,49 @@ func (c *Client) CallDate(ctx context.Context, method string, params, result any
 	if err != nil {
 		return time.Time{}, fmt.Errorf("writing the parameters of %s: %w", method, err)
 	}
+	return c.post(ctx, method, "application/json", body, result)
+}
+
+// A File is sent with a call, as one of its fields.
+type File struct {
+	Field, Name string
+	Data        []byte
+}
+
+// Upload makes one call with a file, as a form: params are its other fields, texts as they
+// are and all else as JSON.
+func (c *Client) Upload(ctx context.Context, method string, params map[string]any, file File, result any) error {
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	var failed error
+	for name, value := range params {
+		field, ok := value.(string)
+		if !ok {
+			raw, err := json.Marshal(value)
+			field, failed = string(raw), errors.Join(failed, err)
+		}
+		failed = errors.Join(failed, w.WriteField(name, field))
+	}
+	part, err := w.CreateFormFile(file.Field, file.Name)
+	if failed = errors.Join(failed, err); failed == nil {
+		_, failed = part.Write(file.Data)
+	}
+	if failed = errors.Join(failed, w.Close()); failed != nil {
+		return fmt.Errorf("writing the parameters of %s: %w", method, failed)
+	}
+	_, err = c.post(ctx, method, w.FormDataContentType(), body.Bytes(), result)
+	return err
+}
+
+// post makes one call.
+func (c *Client) post(ctx context.Context, method, kind string, body []byte, result any) (time.Time, error) {
 	var left atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }})
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, c.base+"/bot"+c.token+"/"+method, bytes.NewReader(body))
 	if err != nil {
 		return time.Time{}, c.transportError(method, false, err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", kind)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return time.Time{}, c.transportError(method, left.Load(), err)

@@ -2,11 +2,14 @@ package tgtest
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
 	"github.com/go-telegram/bot/models"
 )
+
+const maxCaption = 1024 // UTF-16 units
 
 type file struct {
 	path    string
@@ -30,6 +33,81 @@ func (s *Server) getFile(req *request) (any, *apiError) {
 		return nil, badRequest("invalid file_id")
 	}
 	return models.File{FileID: id, FileUniqueID: "u" + id, FileSize: int64(len(f.content)), FilePath: f.path}, nil
+}
+
+// sendPhoto takes what is a picture; Telegram refuses anything else.
+func (s *Server) sendPhoto(c *chat, req *request) (any, *apiError) {
+	id, f, err := s.uploadLocked(req, "photo")
+	if err != nil {
+		return nil, err
+	}
+	if kind := http.DetectContentType(f.content); !strings.HasPrefix(kind, "image/") || strings.Contains(string(f.content), "wide") {
+		delete(s.files, id)
+		return nil, badRequest("PHOTO_INVALID_DIMENSIONS")
+	}
+	return s.sendFile(c, req, &models.Message{Photo: []models.PhotoSize{{FileID: id, FileUniqueID: "u" + id, FileSize: len(f.content)}}})
+}
+
+func (s *Server) sendDocument(c *chat, req *request) (any, *apiError) {
+	id, f, err := s.uploadLocked(req, "document")
+	if err != nil {
+		return nil, err
+	}
+	_, name, _ := strings.Cut(f.path, "_")
+	return s.sendFile(c, req, &models.Message{Document: &models.Document{FileID: id, FileUniqueID: "u" + id, FileName: name, FileSize: int64(len(f.content))}})
+}
+
+// uploadLocked keeps the file of a form.
+func (s *Server) uploadLocked(req *request, field string) (id string, f *file, failed *apiError) {
+	if req.MultipartForm == nil || len(req.MultipartForm.File[field]) != 1 {
+		return "", nil, badRequest("there is no %s in the request", field)
+	}
+	header := req.MultipartForm.File[field][0]
+	r, err := header.Open()
+	if err != nil {
+		return "", nil, badRequest("wrong file")
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	if err != nil || len(content) == 0 {
+		return "", nil, badRequest("file must be non-empty")
+	}
+	id = fmt.Sprintf("file-%d", len(s.files)+1)
+	s.files[id] = &file{path: fmt.Sprintf("documents/%s_%s", id, header.Filename), content: content}
+	return id, s.files[id], nil
+}
+
+// sendFile makes the message of a file.
+func (s *Server) sendFile(c *chat, req *request, m *models.Message) (any, *apiError) {
+	bot := s.bot
+	m.From, m.Chat, m.Date, m.Caption = &bot, c.Chat, int(s.now().Unix()), req.str("caption")
+	if units(m.Caption) > maxCaption {
+		return nil, badRequest("message caption is too long")
+	}
+	if err := req.decode("caption_entities", &m.CaptionEntities); err != nil {
+		return nil, err
+	}
+	if err := c.thread(req, m); err != nil {
+		return nil, err
+	}
+	if err := c.quote(req, m); err != nil {
+		return nil, err
+	}
+	c.lastID++
+	m.ID = c.lastID
+	c.messages[m.ID] = m
+	s.recordLocked(req, m)
+	return m, nil
+}
+
+// Content returns what a file holds that was added or sent.
+func (s *Server) Content(fileID string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.files[fileID]; f != nil {
+		return f.content
+	}
+	return nil
 }
 
 // serveFile answers /file/bot<token>/<path>.

@@ -36,6 +36,9 @@ type request struct {
 
 func readRequest(w http.ResponseWriter, r *http.Request) (*request, *apiError) {
 	req := &request{Request: r, params: map[string]json.RawMessage{}}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
+		return req, req.readForm(w)
+	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		return nil, errf(http.StatusRequestEntityTooLarge, "Request Entity Too Large")
@@ -44,6 +47,22 @@ func readRequest(w http.ResponseWriter, r *http.Request) (*request, *apiError) {
 		return nil, badRequest("can't parse JSON object")
 	}
 	return req, nil
+}
+
+// readForm reads the parameters of a form. Its files are held for the method.
+func (r *request) readForm(w http.ResponseWriter) *apiError {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := r.ParseMultipartForm(maxBody); err != nil {
+		return errf(http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+	}
+	for name, values := range r.MultipartForm.Value {
+		raw := json.RawMessage(values[0])
+		if !json.Valid(raw) || raw[0] != '{' && raw[0] != '[' {
+			raw, _ = json.Marshal(values[0]) //nolint:errcheck // a string
+		}
+		r.params[name] = raw
+	}
+	return nil
 }
 
 // str returns a parameter as a string, empty when absent.

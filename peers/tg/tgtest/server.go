@@ -109,6 +109,8 @@ var methods = map[string]method{
 	"deleteWebhook":       (*Server).deleteWebhook,
 	"getWebhookInfo":      (*Server).getWebhookInfo,
 	"sendMessage":         inChat((*Server).sendMessage),
+	"sendPhoto":           inChat((*Server).sendPhoto),
+	"sendDocument":        inChat((*Server).sendDocument),
 	"editMessageText":     inChat((*Server).editMessageText),
 	"setMessageReaction":  inChat((*Server).setMessageReaction),
 	"sendChatAction":      inChat((*Server).sendChatAction),

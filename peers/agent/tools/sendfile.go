@@ -1,0 +1,136 @@
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode/utf16"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// maxFilesSent is how many files go out in response to one event.
+const maxFilesSent = 10
+
+const maxFileName = 255 // bytes
+
+var sendFileTool = harness.Tool{
+	Name:  "chat.send_file",
+	Title: "Send a file",
+	Description: "Send a file or picture of your workspace to the chat of an event, before its answer: it is not the answer. At most 700 KiB, " +
+		"and 10 files for an event. The same file is sent once, however often the call is repeated.",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{
+		"path":{"type":"string","description":"of the file, in the workspace"},
+		"caption":{"type":"string","description":"a text shown beside it, Markdown"},
+		"inReplyTo":{"type":"string","description":"eventId of the event; default: that of this turn"}},
+		"required":["path"]}`),
+	OutputSchema: json.RawMessage(`{"type":"object","properties":{"messageId":{"type":"string"},
+		"status":{"type":"string","enum":["sent","duplicate","refused"]},"reason":{"type":"string"}},"required":["status"]}`),
+	Idempotent: true,
+}
+
+type sendFileArguments struct {
+	Path      string `json:"path"`
+	Caption   string `json:"caption"`
+	InReplyTo string `json:"inReplyTo"`
+}
+
+func (b *Toolbox) sendFile(ctx context.Context, args *sendFileArguments) harness.Result {
+	data, err := readWithin(b.kit.Folder, args.Path)
+	if err == nil && len(utf16.Encode([]rune(args.Caption))) > protocol.MaxCaption {
+		err = fmt.Errorf("a caption has at most %d characters: send the rest with chat.send_message", protocol.MaxCaption)
+	}
+	if err != nil {
+		return harness.Refused("The file was not sent: "+err.Error()+".", result{Status: "refused", Reason: "invalid"})
+	}
+	b.refreshBroker(ctx, args.InReplyTo)
+	file := &protocol.File{Name: filepath.Base(args.Path), Data: data}
+	return b.act(ctx, sendFileTool, args.InReplyTo, result{Status: "refused"}, func(t *try) result {
+		if t.event == nil {
+			t.permit(t.Standing(nil, ""), args.Caption)
+			return result{}
+		}
+		if protocol.PeerID(t.event.Chat).Family() != "tg" && t.refuse(noFiles) {
+			return result{}
+		}
+		key := fileKey(t.event, file, args.Caption)
+		if before := t.SentAs(key); before != nil {
+			return result{MessageID: before.MessageID, Status: "duplicate"}
+		}
+		switch {
+		case t.permit(t.Standing(t.event, args.Caption), file.Name):
+			return result{}
+		case t.FilesFor(t.event) >= maxFilesSent:
+			t.refusal = tooManyFiles
+			return result{}
+		}
+		id := t.Reply(t.event, mailbox.SentFile, key, protocol.ChatReply{Text: strings.TrimSpace(args.Caption), File: file, Visibility: t.event.Visibility()})
+		return result{MessageID: id, Status: "sent"}
+	})
+}
+
+// readWithin reads a file of a folder. No path and no link leads out of it.
+func readWithin(folder, path string) (data []byte, err error) {
+	if folder == "" {
+		return nil, errors.New("you have no workspace; whoever runs you gives you one with --workspace")
+	}
+	if filepath.IsAbs(path) {
+		if path, err = filepath.Rel(folder, path); err != nil {
+			return nil, errors.New("it is not in your workspace")
+		}
+	}
+	if name := filepath.Base(path); len(name) > maxFileName || !text.Clean(name) {
+		return nil, errors.New("its name is too long, or has characters that nobody sees; give it another")
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, errors.New("the workspace cannot be opened")
+	}
+	defer root.Close()                                               //nolint:errcheck // it was read
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would never open
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be opened in your workspace: it is not there, or leads out of it", text.Clip(text.Line(path), 200))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil || !info.Mode().IsRegular():
+		return nil, errors.New("it is no file")
+	case info.Size() == 0:
+		return nil, errors.New("it is empty")
+	}
+	data, err = io.ReadAll(io.LimitReader(f, protocol.MaxFileData+1))
+	switch {
+	case err != nil:
+		return nil, errors.New("it cannot be read")
+	case len(data) > protocol.MaxFileData:
+		return nil, fmt.Errorf("it has %d bytes, and at most %d are sent", max(info.Size(), int64(len(data))), protocol.MaxFileData)
+	}
+	return data, nil
+}
+
+// fileKey is the key under which a file is sent once in response to an event.
+func fileKey(e *mailbox.Entry, f *protocol.File, caption string) string {
+	sum := sha256.Sum256([]byte(f.Name + "\x00" + caption + "\x00" + string(f.Data)))
+	return "file:" + e.EventID + ":" + hex.EncodeToString(sum[:16])
+}
+
+var noFiles = attention.Refusal{
+	Reason: "no_files", Advice: "Files can be shown in chats of Telegram alone. Say in words what the file holds.",
+}
+
+var tooManyFiles = attention.Refusal{
+	Reason: "too_many_files", Advice: fmt.Sprintf("You have sent %d files for this event, and no more go out.", maxFilesSent),
+}
