@@ -61,7 +61,8 @@ func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.Reques
 		return permitted
 	}
 	tool := toolName(kind)
-	sensitive := turn.people.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
+	unknown := kind == "" && turn.people.Sensitive(toolName(acpsdk.ToolKindExecute)) // it may be that
+	sensitive := unknown || turn.people.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
 	if !sensitive || p.h.opts.Permission == PermitNothing {
 		return permitted
 	}

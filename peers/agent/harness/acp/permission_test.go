@@ -100,4 +100,9 @@ func TestRequestOfItsIDAloneIsAsked(t *testing.T) {
 	if p.allowed(t.Context(), turn, r) || people.arguments != `{"input":"ls","title":"List"}` {
 		t.Errorf("asked %+v", people)
 	}
+	*people = asked{}
+	r.ToolCall.ToolCallId = "c2" // of a call that nothing is known of
+	if p.allowed(t.Context(), turn, r) || people.arguments != `{"input":"ls","title":"List"}` {
+		t.Errorf("asked %+v", people)
+	}
 }
