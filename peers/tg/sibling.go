@@ -56,7 +56,7 @@ func (out *outbound) draftOf(tx *store.Tx, o *outgoing) *draft {
 	if thread := threadFor(tx, said); thread > generalThread {
 		d.Content.Chat.Kind, d.Content.Chat.ThreadID = string(attention.ConversationThread), strconv.Itoa(thread)
 	}
-	if _, _, message, ok := parseSource(said.ReplyTo); ok {
+	if _, _, message, ok := parseSource(said.ReplyTo); ok && len(d.Names) == 0 { // who names somebody means them
 		d.ReplyMessage = message
 	}
 	return d

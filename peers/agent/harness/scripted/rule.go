@@ -107,5 +107,8 @@ func textOf(e *harness.Event) string {
 	return strings.TrimSpace(strings.Join(parts, "\n"))
 }
 
-// quoted shortens a text to n characters, in one line.
-func quoted(said string, n int) string { return text.Clip(text.Line(said), n) }
+// quoted shortens a text to n characters, in one line, and without labels: whoever is quoted as
+// mentioning somebody must not mention them again.
+func quoted(said string, n int) string {
+	return text.Clip(text.Line(strings.ReplaceAll(said, "@", "")), n)
+}
