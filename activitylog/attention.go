@@ -21,8 +21,9 @@ const (
 	RecordDelivery    = "delivery"
 	RecordEscalation  = "escalation"
 	RecordProgress    = "progress"
-	RecordBudget      = "budget" // a turn that a budget held back
-	RecordTool        = "tool"   // a call of a tool
+	RecordApproval    = "decision" // of a person, whether a tool may run
+	RecordBudget      = "budget"   // a turn that a budget held back
+	RecordTool        = "tool"     // a call of a tool
 )
 
 // An AttentionRecord is one agent_event to system:attention: how an agent
@@ -70,6 +71,11 @@ type AttentionRecord struct {
 	Sent   string `json:"sent,omitempty"` // of a delivery: id of the message that it is about
 	Kind   string `json:"kind,omitempty"`
 	Status string `json:"status,omitempty"`
+
+	DecisionID string `json:"decisionId,omitempty"` // of an approval, like Tool and State
+	By         string `json:"by,omitempty"`
+	Scope      string `json:"scope,omitempty"`
+	Digest     string `json:"digest,omitempty"` // of the call's arguments
 
 	With    string `json:"with,omitempty"`    // of an escalation: the other agent
 	Message string `json:"message,omitempty"` // of progress

@@ -159,6 +159,12 @@ func (v Voice) Record(a *activitylog.AttentionRecord) string {
 		return fmt.Sprintf("no turn: a bound of %d was reached", a.Bound) + because
 	case activitylog.RecordTool:
 		return toolCall(a)
+	case activitylog.RecordApproval:
+		line := fmt.Sprintf("decision %s about %s", a.DecisionID, approval(a))
+		if a.Scope != "" {
+			line += ", scope " + a.Scope
+		}
+		return line + fmt.Sprintf(", arguments sha256 %.12s", a.Digest) + because
 	case activitylog.RecordProgress:
 		return "progress: " + a.Message + because
 	default:
@@ -191,9 +197,16 @@ func brief(a *activitylog.AttentionRecord) string {
 		return "turn " + a.State
 	case activitylog.RecordDisposition:
 		return why(a.Disposition)
+	case activitylog.RecordApproval:
+		return why(approval(a))
 	default:
 		return why(a.Event)
 	}
+}
+
+// approval says who decided what about a tool.
+func approval(a *activitylog.AttentionRecord) string {
+	return fmt.Sprintf("%s: %s by %s", a.Tool, a.State, cmp.Or(a.By, "nobody"))
 }
 
 // toolCall says which tool was called with what, and what came of it.

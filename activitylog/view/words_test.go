@@ -187,6 +187,10 @@ func TestARecordInWords(t *testing.T) {
 		{record{Event: "tool", Tool: "search", Arguments: []byte("1")}, "called search 1: no result was told", "tool"},
 		{record{Event: "tool", Tool: "search", Failed: true, ResultBytes: 6, ResultSHA256: "01"}, "called search: failed, result of 6 bytes, sha256 01", "tool"},
 		{record{Event: "tool", Tool: "search"}, "called search: no result was told", "tool"},
+		{record{Event: "decision", Tool: "shell", State: "allowed", By: "tg:77", Scope: "once", DecisionID: "dec_1", Digest: "0123456789abcdef"},
+			"decision dec_1 about shell: allowed by tg:77, scope once, arguments sha256 0123456789ab", "shell: allowed by tg:77"},
+		{record{Event: "decision", Tool: "shell", State: "cancelled", DecisionID: "dec_2", Digest: "01", Reason: "its turn ended"},
+			"decision dec_2 about shell: cancelled by nobody, arguments sha256 01, because its turn ended", "shell: cancelled by nobody: its turn ended"},
 		{record{Event: "progress", Message: "half"}, "progress: half", "progress"},
 		{record{Event: "party", Reason: "r"}, "recorded party, because r", "party: r"},
 	} {
