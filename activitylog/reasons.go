@@ -47,6 +47,7 @@ var reasonWords = map[string]string{
 	"budget_tokens":         "the agent's turns took as many tokens within a day as its budget allows",
 	"cancelled":             "the turn was cancelled",
 	"claim_needed":          "several agents see it, and the agent has no claim on it",
+	"chosen_before":         "somebody chose before",
 	"claimed_by_other":      "another agent has claimed it",
 	"deadline":              "nothing came of it in time",
 	"deferred_too_often":    "it was put off too often",

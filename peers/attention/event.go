@@ -106,7 +106,7 @@ type Facts struct {
 	OwnsThread    bool          `json:"ownsThread,omitempty"`    // it holds a claim or an assignment in this thread
 	Left          bool          `json:"left,omitempty"`          // it was asked to leave here and was not mentioned since
 	Answered      bool          `json:"answered,omitempty"`      // it has already answered the message of this event
-	Asked         bool          `json:"asked,omitempty"`         // the last words here, or those reacted to, were its own, and a question
+	Asked         bool          `json:"asked,omitempty"`         // the last words here, or those answered or reacted to, were its own, and a question
 	Repeated      bool          `json:"repeated,omitempty"`      // its author, an agent, had a turn here for the same words, and no person spoke since
 	OtherAgents   []string      `json:"otherAgents,omitempty"`   // other agents known to be in this conversation
 	Age           time.Duration `json:"ageNs,omitempty"`         // since the event was written

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -49,6 +51,28 @@ func (r *reader) take() (turns []string) {
 	return turns
 }
 
+// realAgent runs the agent agent:lead on a harness until the test ends, and returns its
+// database.
+func (h *house) realAgent(dir string, model harness.Harness) *sql.DB {
+	h.t.Helper()
+	db, err := agent.Open(filepath.Join(dir, "agent.db"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	a := agent.New("agent:lead", db, model, &agent.Options{Peer: &peer.Options{Dial: h.bus.Dial, Token: "secret"}})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	h.t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, db.Close()); err != nil {
+			h.t.Errorf("the agent ended: %v", err)
+		}
+	})
+	h.pass(time.Second)
+	return db
+}
+
 var (
 	drawn   = regexp.MustCompile(`(?m)^fence: (\S+)$`)                             // is another in each run
 	earlier = regexp.MustCompile(`(?s)CONTEXT\nEarlier .*?FENCE>>\n\n([A-Z ]+\n)`) // was compared when it was new
@@ -69,23 +93,8 @@ func TestWhatModelsReadOfEachUpdate(t *testing.T) {
 		h.api.Forum(-100500, "House")
 		h.spawner("agent:lead")
 		other := h.bus.Join(t, "agent:other", "agent:other")
-		db, err := agent.Open(filepath.Join(dir, "agent.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
 		r := &reader{}
-		a := agent.New("agent:lead", db, r, &agent.Options{Peer: &peer.Options{Dial: h.bus.Dial, Token: "secret"}})
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- a.Run(ctx) }()
-		defer func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("the agent ended: %v", err)
-			}
-		}()
-		h.pass(time.Second)
+		db := h.realAgent(dir, r)
 		h.start()
 
 		var golden bytes.Buffer

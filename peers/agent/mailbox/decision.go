@@ -21,6 +21,12 @@ const (
 	decidedKey  = "decided:"
 )
 
+// decisionID begins the ids of decisions.
+const decisionID = "dec_"
+
+// Decides reports whether a text begins like the value of a button of a decision.
+func Decides(said string) bool { return strings.HasPrefix(said, decisionID) }
+
 // A Verdict is what somebody said in a chat about a decision.
 type Verdict struct {
 	Verdict collab.Verdict       `json:"verdict,omitempty"`
@@ -72,7 +78,7 @@ func (v *View) Decision(id string) *Decision {
 // chat of e. e may be nil.
 func (tx *Tx) AskDecision(t *Turn, e *Entry, p collab.ApprovalParams) *Decision {
 	d := Decision{TurnID: t.ID, Approval: collab.Approval{
-		ID: "dec_" + ulid.Make().String(), ApprovalParams: p, AskedByID: tx.m.id.Name(), AskedByIdentity: tx.m.id,
+		ID: decisionID + ulid.Make().String(), ApprovalParams: p, AskedByID: tx.m.id.Name(), AskedByIdentity: tx.m.id,
 		CreatedAt: protocol.FormatTime(time.Now()), ApprovalOutcome: collab.ApprovalOutcome{State: collab.ApprovalPending},
 	}}
 	for _, old := range tx.decisions(`chat = ? AND tool = ? AND state = 'allowed' ORDER BY id DESC`, p.Chat, p.Tool) {
@@ -243,7 +249,7 @@ func (tx *Tx) answerVerdict(e *Entry, said string) {
 // chat means the one that waits there.
 func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
 	c := &e.Content
-	if id, what, ok := strings.Cut(c.Text, ":"); ok && strings.HasPrefix(id, "dec_") && c.Event == protocol.EventMessage {
+	if id, what, ok := strings.Cut(c.Text, ":"); ok && Decides(id) && c.Event == protocol.EventMessage {
 		verdict, scope, _ := strings.Cut(what, ":")
 		said = Verdict{Verdict: collab.Verdict(verdict), Scope: collab.ApprovalScope(scope)}
 		d = v.Decision(id)

@@ -63,13 +63,13 @@ func (v *View) Facts(e *Entry) attention.Facts {
 				AND `+isOpen+` AND seq < ?5),
 		EXISTS (SELECT 1 FROM sent s JOIN events e ON e.event_id = s.event_id WHERE e.source_id = ?6 AND e.chat = ?7 AND s.kind = 'text'),
 		coalesce((SELECT max(sent_at) FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text'), 0),
-		coalesce((SELECT text FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
+		coalesce((SELECT `+askedText+` FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
 		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message'), 0)`,
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
 	facts.Asked = lastOwn > lastOther && asks(lastText)
-	if c.Event == protocol.EventReaction && c.ReplyTo != nil {
-		facts.Asked = asks(store.Value[string](v.Tx, `SELECT text FROM sent WHERE chat = ? AND source_id = ? AND kind = 'text'`, e.Chat, c.ReplyTo.SourceID))
+	if c.ReplyTo != nil {
+		facts.Asked = c.Event != protocol.EventReaction && facts.Asked || v.askedBy(e, c.ReplyTo.SourceID)
 	}
 	if e.FromAgent() && e.Content.Event == protocol.EventMessage {
 		facts.Repeated = store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM events r WHERE r.conversation = ?1 AND r.thread = ?2 AND r.author = ?3

@@ -39,6 +39,9 @@ func (tx *Tx) TakeIn(e *Entry) {
 	if !receipt(tx, e) {
 		return
 	}
+	if !tx.choose(e) {
+		return
+	}
 	tx.JoinChat(e.Chat, e.Content.Chat.ID)
 	if e.Content.Event == protocol.EventDelete {
 		takeDelete(tx, e)

@@ -94,7 +94,7 @@ func ReservedKey(key string, e *Entry) bool {
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") ||
 		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
 		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey) ||
-		strings.HasPrefix(key, interimKey)
+		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choiceKey) || strings.HasPrefix(key, chosenKey)
 }
 
 // BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle an
@@ -163,7 +163,7 @@ func saidIn(reply *protocol.ChatReply) string {
 	if reply.File != nil {
 		return strings.TrimSpace("[file: " + reply.File.Name + "] " + reply.Text)
 	}
-	return cmp.Or(reply.Text, reply.Signal)
+	return cmp.Or(Offer(reply.Text, reply.Buttons), reply.Signal)
 }
 
 // FilesFor counts the files that were sent in response to an event.

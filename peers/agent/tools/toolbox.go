@@ -92,6 +92,7 @@ var table = []row{
 	{readThreadTool, reading((*Toolbox).readThread)},
 	{readFileTool, reading((*Toolbox).readFile)},
 	{sendMessageTool, reading((*Toolbox).sendMessage)},
+	{askChoiceTool, reading((*Toolbox).askChoice)},
 	{sendFileTool, reading((*Toolbox).sendFile)},
 	{reactTool, reading((*Toolbox).react)},
 	{claimTool, reading((*Toolbox).claim)},

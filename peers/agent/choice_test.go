@@ -1,0 +1,148 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
+)
+
+// choosing asks with choices where it is told to deploy, and says what it hears otherwise.
+func choosing(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+	said := t.Event.Content[len(t.Event.Content)-1].Text
+	if said == "deploy" {
+		call(tools, "chat.ask_choice", map[string]any{"question": "Where to?", "choices": []string{"Staging", "ok"}})
+		return harness.Outcome{State: harness.Finished}, nil
+	}
+	return harness.Outcome{State: harness.Finished, FinalText: "heard " + said}, nil
+}
+
+// TestAQuestionWithChoicesIsTheAnswer: once, however often it is asked, in other words never.
+func TestAQuestionWithChoicesIsTheAnswer(t *testing.T) {
+	ask := map[string]any{"question": " Where to? ", "choices": []string{"Staging", strings.Repeat("ä", 32)}}
+	s := newStub(func(_ context.Context, _ *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		many := strings.Split("a b c d e f g h i", " ")
+		for _, c := range []struct {
+			question string
+			choices  []string
+			why      string
+		}{
+			{"", many[:2], "question is empty"}, {"<think>hm</think>", many[:2], "nothing in it is for people"}, {strings.Repeat("x", 1001), many[:2], "1001 bytes; at most 1000"},
+			{"?", many[:1], "1 choices; give 2 to 8"}, {"?", many, "9 choices"}, {"?", []string{"a", ""}, "choice 2 must be one line of 1 to 64 bytes"},
+			{"?", []string{"a\nb", "c"}, "choice 1 must be one line"}, {"?", []string{"a", strings.Repeat("x", 65)}, "choice 2"}, {"?", []string{"a", " b"}, "choice 2"},
+			{"?", []string{"a", "b", "a"}, "choice 3 is there twice"}, {"?", []string{"dec_1:allow", "b"}, "choice 1 looks like a decision"},
+		} {
+			if m, r := call(tools, "chat.ask_choice", map[string]any{"question": c.question, "choices": c.choices}); !r.IsError || m["reason"] != "invalid" || !strings.Contains(r.Content[0].Text, c.why) {
+				t.Errorf("%q %q: %+v; want %s", c.question, c.choices, r, c.why)
+			}
+		}
+		for i, want := range []string{"sent", "duplicate"} {
+			if m, r := call(tools, "chat.ask_choice", ask); r.IsError || m["status"] != want || m["messageId"] == "" {
+				t.Errorf("%d: %+v", i, r)
+			}
+		}
+		for _, other := range []map[string]any{{"question": "Where?", "choices": ask["choices"]}, {"question": "Where to?", "choices": []string{"a", "b"}}} {
+			if m, _ := call(tools, "chat.ask_choice", other); m["reason"] != "already_answered" {
+				t.Errorf("other words: %+v", m)
+			}
+		}
+		if m, _ := call(tools, "chat.send_message", map[string]any{"text": "and more"}); m["reason"] != "already_answered" {
+			t.Errorf("a message after it: %+v", m)
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("1", "deploy"))
+		w.sleep(10 * time.Second)
+		if len(w.replies) != 1 || w.replies[0].Text != "Where to?" || len(w.replies[0].Buttons) != 2 || w.replies[0].Buttons[1].Value != strings.Repeat("ä", 32) || w.replies[0].InReplyTo != "1" {
+			t.Errorf("asked %+v", w.replies)
+		}
+		w.wantDispositions("1 responded")
+		m, r := call(w.tools(), "chat.read_thread", map[string]any{"conversation": "42"})
+		if !strings.Contains(fmt.Sprint(m), "[Staging] [") {
+			t.Errorf("the thread says %v %+v", m, r)
+		}
+	})
+}
+
+// TestTheFirstChoiceCounts: what is chosen stands in the question's place and is heard, also where
+// such words alone oblige nobody; what is said instead is heard and chooses nothing.
+func TestTheFirstChoiceCounts(t *testing.T) {
+	reply := func(m protocol.ChatMessage) protocol.ChatMessage {
+		m.ReplyTo = &protocol.ReplyTo{SourceID: "shown", Author: "agent:lead"}
+		return m
+	}
+	forwarded := reply(dm("2", "Staging"))
+	forwarded.Forwarded = "Ann"
+	oddName := reply(dm("2", "ok"))
+	oddName.Author.DisplayName = "W`[x](http://x)"
+	for name, c := range map[string]struct {
+		said   []protocol.ChatMessage
+		chosen string
+		heard  []string
+		refuse int
+	}{
+		"by a button":       {[]protocol.ChatMessage{reply(dm("2", "Staging"))}, "Chosen: Staging (`Will`)", []string{"heard Staging"}, 0},
+		"words of thanks":   {[]protocol.ChatMessage{dm("2", "hm"), reply(dm("3", "ok"))}, "Chosen: ok (`Will`)", []string{"heard hm", "heard ok"}, 0},
+		"a name with marks": {[]protocol.ChatMessage{oddName}, "Chosen: ok (`W'[x](http://x)`)", []string{"heard ok"}, 0},
+		"twice":             {[]protocol.ChatMessage{reply(dm("2", "Staging")), reply(dm("3", "Staging")), reply(dm("4", "ok"))}, "Chosen: Staging (`Will`)", []string{"heard Staging"}, 2},
+		"something else":    {[]protocol.ChatMessage{reply(dm("2", "Stag"))}, "", []string{"heard Stag"}, 0},
+		"not in reply":      {[]protocol.ChatMessage{dm("2", "Staging")}, "", []string{"heard Staging"}, 0},
+		"forwarded":         {[]protocol.ChatMessage{forwarded}, "", []string{"heard Staging"}, 0},
+		"a reaction":        {[]protocol.ChatMessage{reply(protocol.ChatMessage{SourceID: "2", Event: protocol.EventReaction, Signal: "done", Text: "Staging", Chat: dm("", "").Chat, Author: dm("", "").Author})}, "", nil, 0},
+		"an agent's words":  {[]protocol.ChatMessage{reply(by(dm("2", "Staging"), "agent:w3", "agent"))}, "", []string{"heard Staging"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, newStub(choosing), nil, func(t *testing.T, w *world) {
+				w.say(dm("1", "deploy"))
+				w.sleep(10 * time.Second)
+				w.tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{Status: protocol.StatusDelivered, IdempotencyKey: w.replies[0].IdempotencyKey, SourceID: "shown"})
+				for _, m := range c.said {
+					w.say(m)
+					w.sleep(10 * time.Second)
+				}
+				var chosen, heard []string
+				for _, r := range w.replies[1:] {
+					switch {
+					case r.Edits == w.replies[0].IdempotencyKey:
+						chosen = append(chosen, strings.TrimPrefix(r.Text, "Where to?\n\n"))
+					case r.Text != "":
+						heard = append(heard, r.Text)
+					}
+				}
+				if got := strings.Join(chosen, "|"); got != c.chosen {
+					t.Errorf("shown %q, want %q", got, c.chosen)
+				}
+				equal(t, "heard", heard, c.heard)
+				if n := strings.Count(fmt.Sprint(w.refusals()), "chosen_before"); n != c.refuse {
+					t.Errorf("refusals %v", w.refusals())
+				}
+			})
+		})
+	}
+}
+
+// TestChoicesAreWordsWhereThereAreNoButtons.
+func TestChoicesAreWordsWhereThereAreNoButtons(t *testing.T) {
+	inWorld(t, newStub(choosing), nil, func(t *testing.T, w *world) {
+		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
+		gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, dm("1", "deploy"))
+		w.sleep(10 * time.Second)
+		var r protocol.ChatReply
+		for gateway.Waiting() > 0 {
+			if d := gateway.Next(t); d.Message.Type == protocol.TypeChatReply {
+				if err := json.Unmarshal(d.Message.Content, &r); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if r.Text != "Where to?\n1. Staging\n2. ok" || r.Buttons != nil {
+			t.Errorf("asked %+v", r)
+		}
+	})
+}

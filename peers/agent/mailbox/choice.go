@@ -1,0 +1,72 @@
+package mailbox
+
+import (
+	"cmp"
+	"strings"
+
+	"hubbub/peers/attention"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// The keys of a question with choices, and of what stands in its place once somebody chose.
+const (
+	choiceKey = "choice:"
+	chosenKey = "chosen:"
+)
+
+// ChoiceKey is the key of the question with choices that answers an event.
+func ChoiceKey(e *Entry) string { return choiceKey + e.EventID }
+
+// HasButtons reports whether a chat can show buttons.
+func HasButtons(chat protocol.Topic) bool { return protocol.PeerID(chat).Family() == "tg" }
+
+// Offer returns how a question with buttons is remembered: its last line are their texts.
+func Offer(question string, buttons []protocol.Button) string {
+	for i, b := range buttons {
+		before := " "
+		if i == 0 {
+			before = "\n"
+		}
+		question += before + "[" + b.Text + "]"
+	}
+	return question
+}
+
+// choose notes that a person chose in reply to a question with choices, which then shows what
+// was chosen, and reports whether the event counts: the first choice does.
+func (tx *Tx) choose(e *Entry) bool {
+	c := &e.Content
+	if c.Event != protocol.EventMessage || c.ReplyTo == nil || c.Forwarded != "" || c.Author.Kind != string(attention.AuthorHuman) {
+		return true
+	}
+	asked := tx.sent(`chat = ? AND source_id = ? AND key LIKE 'choice:%'`, e.Chat, c.ReplyTo.SourceID)
+	if asked == nil {
+		return true
+	}
+	end := max(0, strings.LastIndexByte(asked.Text, '\n'))
+	question, offered := asked.Text[:end], asked.Text[end:]
+	about := tx.Entry(asked.EventID)
+	switch key := chosenKey + asked.EventID; {
+	case about == nil || !strings.Contains(offered, "["+c.Text+"]"):
+	case tx.SentAs(key) != nil:
+		tx.Refusal(e, asked.EventID, "choice", "chosen_before")
+		return false
+	default:
+		by := cmp.Or(c.Author.DisplayName, c.Author.Username, c.Author.ID)
+		tx.Reply(about, SentNotice, key, protocol.ChatReply{
+			Text:  question + "\n\nChosen: " + c.Text + " (`" + text.Clip(strings.ReplaceAll(attention.HeaderValue(by), "`", "'"), 60) + "`)",
+			Edits: ChoiceKey(about), Visibility: about.Visibility(), Directedness: string(attention.DirectedAmbient),
+		})
+	}
+	return true
+}
+
+// askedBy reports whether a message of the agent asks something.
+func (v *View) askedBy(e *Entry, sourceID string) bool {
+	return asks(store.Value[string](v.Tx, `SELECT `+askedText+` FROM sent WHERE chat = ? AND source_id = ? AND kind = 'text'`, e.Chat, sourceID))
+}
+
+// askedText is what of a message asks: choices always do.
+const askedText = `CASE WHEN key LIKE 'choice:%' THEN '?' ELSE text END`

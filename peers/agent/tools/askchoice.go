@@ -1,0 +1,110 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// Bounds of a question with choices: of its text, which is one message, in bytes, and of the
+// choices, whose words are what a press of their button says.
+const (
+	maxQuestion = maxInterim
+	minChoices  = 2
+	maxChoices  = 8
+	maxChoice   = 64 // bytes
+)
+
+var askChoiceTool = harness.Tool{
+	Name:  "chat.ask_choice",
+	Title: "Ask with choices",
+	Description: "Answer a chat event with a question and 2 to 8 choices, shown as buttons where the chat has them. It is the answer to the event. " +
+		"What somebody chooses, or says instead, comes to you as an event of its own.",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{
+		"question":{"type":"string","description":"what you ask, Markdown"},
+		"choices":{"type":"array","minItems":2,"maxItems":8,"items":{"type":"string","maxLength":64},"description":"different words, at most 64 bytes each"},
+		"inReplyTo":{"type":"string","description":"eventId of the event; default: that of this turn"}},
+		"required":["question","choices"]}`),
+	OutputSchema: sendMessageTool.OutputSchema,
+	Idempotent:   true,
+}
+
+type askChoiceArguments struct {
+	Question  string   `json:"question"`
+	Choices   []string `json:"choices"`
+	InReplyTo string   `json:"inReplyTo"`
+}
+
+// check says what is wrong with the arguments, or nothing.
+func (args *askChoiceArguments) check() string {
+	switch {
+	case args.Question == "":
+		return "question is empty, or nothing in it is for people."
+	case len(args.Question) > maxQuestion:
+		return fmt.Sprintf("question has %d bytes; at most %d are sent. Shorten it.", len(args.Question), maxQuestion)
+	case len(args.Choices) < minChoices || len(args.Choices) > maxChoices:
+		return fmt.Sprintf("there are %d choices; give %d to %d.", len(args.Choices), minChoices, maxChoices)
+	}
+	for i, choice := range args.Choices {
+		switch {
+		case choice == "" || len(choice) > maxChoice || !text.Clean(choice) || choice != strings.TrimSpace(choice):
+			return fmt.Sprintf("choice %d must be one line of 1 to %d bytes.", i+1, maxChoice)
+		case slices.Contains(args.Choices[:i], choice):
+			return fmt.Sprintf("choice %d is there twice.", i+1)
+		case mailbox.Decides(choice):
+			return fmt.Sprintf("choice %d looks like a decision about a tool. Use other words.", i+1)
+		}
+	}
+	return ""
+}
+
+func (b *Toolbox) askChoice(ctx context.Context, args *askChoiceArguments) harness.Result {
+	args.Question = strings.TrimSpace(attention.Answer(args.Question))
+	if problem := args.check(); problem != "" {
+		return harness.Refused(problem, result{Status: "refused", Reason: "invalid"})
+	}
+	b.refreshBroker(ctx, args.InReplyTo)
+	answer := b.act(ctx, askChoiceTool, args.InReplyTo, result{Status: "refused"}, args.ask)
+	if !answer.IsError {
+		b.pending.Store(attention.Signal(""))
+	}
+	return answer
+}
+
+// ask queues the question, or says why not.
+func (args *askChoiceArguments) ask(t *try) result {
+	e := t.event
+	reply := protocol.ChatReply{Text: args.Question, Directedness: string(attention.Carried(args.Question, ""))}
+	for i, choice := range args.Choices {
+		if e != nil && mailbox.HasButtons(e.Chat) {
+			reply.Buttons = append(reply.Buttons, protocol.Button{Text: choice, Value: choice})
+		} else {
+			reply.Text += fmt.Sprintf("\n%d. %s", i+1, choice)
+		}
+	}
+	if e != nil {
+		switch before := t.SentAs(mailbox.ChoiceKey(e)); {
+		case before != nil && before.Text != mailbox.Offer(reply.Text, reply.Buttons):
+			t.refusal = otherWords
+			return result{}
+		case before != nil:
+			t.refusal = attention.Refusal{}
+			return result{MessageID: before.MessageID, Status: "duplicate"}
+		}
+	}
+	if t.permit(t.Standing(e, reply.Text), reply.Text) {
+		return result{}
+	}
+	reply.Visibility = e.Visibility()
+	id := t.Reply(e, mailbox.SentText, mailbox.ChoiceKey(e), reply)
+	t.FinishAccepted(t.turn, e)
+	return result{MessageID: id, Status: "sent"}
+}

@@ -1,0 +1,52 @@
+package tg_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness"
+)
+
+// An asker is a harness whose model asks with choices, and says what it then hears.
+type asker struct{ reader }
+
+func (a *asker) Turn(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+	said := t.Event.Content[len(t.Event.Content)-1].Text
+	if strings.HasSuffix(said, "deploy") {
+		tools.Call(ctx, "chat.ask_choice", json.RawMessage(`{"question":"Where to?","choices":["Staging","Production","👍"]}`))
+		return harness.Outcome{State: harness.Finished}, t.Attempted(t.Attempt)
+	}
+	return harness.Outcome{State: harness.Finished, FinalText: "heard " + said}, t.Attempted(t.Attempt)
+}
+
+// TestAPersonChoosesByAButton: over bridge, bus and agent. The first press counts, is an event of
+// who pressed, and takes the buttons away; each later one is told what was chosen.
+func TestAPersonChoosesByAButton(t *testing.T) {
+	dir := t.TempDir()
+	inHouse(t, func(t *testing.T, h *house) {
+		will, ann := h.api.User("Will"), h.api.User("Ann")
+		group := h.api.Group(-5, "House")
+		h.spawner("agent:lead")
+		h.realAgent(dir, &asker{})
+		h.start()
+		h.api.Say(group, will, "@"+h.api.Bot().Username+" deploy")
+		h.pass(time.Minute)
+		h.expect("asked", h.shows(group.ID), "Where to? | [Staging] [Production] | [👍]")
+		asked := h.api.Messages(group.ID)[len(h.api.Messages(group.ID))-1]
+		h.api.Say(group, ann, "I would wait")
+		h.pass(10 * time.Second)
+		h.api.Press(asked, ann, "👍")
+		h.api.Press(asked, ann, "👍")
+		h.api.Press(asked, will, "Staging")
+		h.pass(time.Minute)
+		h.expect("answered", h.shows(group.ID), "Where to?\n\nChosen: 👍 (Ann)", "heard 👍")
+		h.api.Press(asked, will, "Production")
+		h.pass(10 * time.Second)
+		if told := h.toldPressers(); told[len(told)-1] != "Chosen: 👍 (Ann)" && told[len(told)-1] != "Chosen: 👍 (`Ann`)" {
+			t.Errorf("told %q", told)
+		}
+	})
+}
