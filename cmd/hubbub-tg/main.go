@@ -23,7 +23,7 @@ type settings struct {
 	api           botapi.Options
 	webhookSecret string // file
 	token         string
-	glyphs        []string
+	glyphs, menu  []string
 	standby       program.Standby
 }
 
@@ -53,6 +53,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.IntVar(&o.BotPerSecond, "bot-per-second", 30, "most sends of the bot in a second (0: no limit)")
 	fs.BoolVar(&o.ResendUnknown, "resend-unknown", false, "send again where nobody knows whether a send arrived: messages may come twice")
 	fs.StringArrayVar(&s.glyphs, "glyph", nil, "emoji that shows and means a signal, as SIGNAL=EMOJI (repeatable); Telegram takes only some")
+	fs.StringArrayVar(&s.menu, "menu", nil, "command that Telegram's menu shows and the agent gets, as NAME=DESCRIPTION (repeatable); a name of the bridge's own changes its description")
 	fs.StringVar(&o.FilesListen, "files-listen", "", "where files that people send are served to agents (default 127.0.0.1 and a port that stays; none: nowhere)")
 	fs.StringVar(&o.FilesURL, "files-url", "", "address of --files-listen as agents on other machines reach it")
 	s.standby.Flags(fs)
@@ -123,6 +124,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	if o.Glyphs, err = tg.ParseGlyphs(s.glyphs); err != nil {
 		return program.Usage("--glyph: %s", err)
+	}
+	if o.Menu, err = tg.ParseMenu(s.menu); err != nil {
+		return program.Usage("--menu: %s", err)
 	}
 	for _, address := range []struct{ flag, raw string }{{"api-url", s.api.URL}, {"webhook-url", o.WebhookURL}, {"files-url", o.FilesURL}} {
 		u, err := url.Parse(address.raw)

@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"hubbub/peers/outbox"
 	"hubbub/peers/store"
@@ -13,9 +17,9 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// commands are the bridge's own, as Telegram's menu shows them. Everything else that
-// begins with a slash goes to the agent.
-var commands = []models.BotCommand{
+// ownCommands are the bridge's own. Everything else that begins with a slash goes to the
+// agent, also what Options.Menu adds.
+var ownCommands = []models.BotCommand{
 	{Command: "start", Description: "Begin, or go on after /stop"},
 	{Command: "help", Description: "What this bot is and how to use it"},
 	{Command: "status", Description: "Whether everything works"},
@@ -24,6 +28,45 @@ var commands = []models.BotCommand{
 	{Command: "halt", Description: "Stop what the agents do here, until /resume"},
 	{Command: "resume", Description: "Let the agents work here again after /halt"},
 	{Command: "pair", Description: "Let this chat in with a one-time code"},
+}
+
+// maxMenu is how many commands Telegram's menu takes.
+const maxMenu = 100
+
+var commandName = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
+
+// ParseMenu reads commands for the menu, such as "ask=Ask the agent". One of the bridge's
+// own gets other words.
+func ParseMenu(list []string) (menu []models.BotCommand, err error) {
+	for _, given := range list {
+		name, said, _ := strings.Cut(given, "=")
+		switch said = strings.TrimSpace(said); {
+		case !commandName.MatchString(name):
+			return nil, fmt.Errorf("%q does not begin with a command of 1 to 32 letters a to z, digits and underscores, as in \"ask=Ask the agent\"", given)
+		case said == "" || utf8.RuneCountInString(said) > 256 || !text.Clean(said):
+			return nil, fmt.Errorf("%q needs a description of 1 to 256 characters after the =, in one line", given)
+		case slices.ContainsFunc(menu, func(c models.BotCommand) bool { return c.Command == name }):
+			return nil, fmt.Errorf("%q is given twice", name)
+		}
+		menu = append(menu, models.BotCommand{Command: name, Description: said})
+	}
+	if n := len(withOwn(menu)); n > maxMenu {
+		return nil, fmt.Errorf("the menu would have %d commands; Telegram takes %d", n, maxMenu)
+	}
+	return menu, nil
+}
+
+// withOwn returns a menu with the bridge's own commands, which stand first.
+func withOwn(menu []models.BotCommand) []models.BotCommand {
+	all := slices.Clone(ownCommands)
+	for _, c := range menu {
+		if i := slices.IndexFunc(all, func(own models.BotCommand) bool { return own.Command == c.Command }); i >= 0 {
+			all[i] = c
+		} else {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // businessConnected stands for the update that tells of it; nobody can type it.
@@ -54,7 +97,7 @@ func (in *intake) obey(tx *store.Tx, c *chat, h *happening) {
 			"and write to me here, or add me to a group."
 	default:
 		text = "Write as you would to a person; the agent of this chat answers. In a group, mention an agent with @name, or answer one of its messages.\n"
-		for _, known := range commands {
+		for _, known := range withOwn(in.opts.Menu) {
 			text += "\n/" + known.Command + " — " + known.Description
 		}
 	}
@@ -138,6 +181,7 @@ func (out *outbound) count(tx *store.Tx, c *chat, states ...outbox.State) int {
 // commandsOnce gives Telegram the command list, unless it has it already: each
 // start would otherwise cost a call, of which Telegram allows few.
 func (in *intake) commandsOnce(ctx context.Context) error {
+	commands := withOwn(in.opts.Menu)
 	hash := digest(string(encode(commands)))
 	tx := store.On(ctx, in.db)
 	if in.remembered(tx, "commands") == hash {

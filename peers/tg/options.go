@@ -7,6 +7,7 @@ import (
 	"hubbub/peers/tg/botapi"
 	"hubbub/protocol/defaults"
 
+	"github.com/go-telegram/bot/models"
 	"github.com/rs/zerolog"
 )
 
@@ -33,7 +34,8 @@ type Options struct {
 	FilesListen string // where references to files are served; default 127.0.0.1 with a port that stays; NoFiles: nowhere
 	FilesURL    string // address of that listener for others; default http://<FilesListen>
 
-	Glyphs map[string]string // emoji of signals, in place of the usual ones
+	Glyphs map[string]string   // emoji of signals, in place of the usual ones
+	Menu   []models.BotCommand // commands that go to the agent, and other words for the bridge's own
 
 	SpawnPatience time.Duration // until a user is told that no agent came; default 30s
 	AlbumWait     time.Duration // for more pictures of an album; default 1.5s

@@ -240,7 +240,7 @@ func (h *happening) readCommand(text string, bot *models.User) (addressed bool) 
 	if addressed && !strings.EqualFold(target, bot.Username) {
 		return false
 	}
-	if slices.ContainsFunc(commands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
+	if slices.ContainsFunc(ownCommands, func(c models.BotCommand) bool { return "/"+c.Command == word }) {
 		h.command, h.arguments = word, strings.TrimSpace(rest)
 	}
 	return addressed

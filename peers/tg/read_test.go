@@ -2,6 +2,7 @@ package tg_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -88,6 +89,55 @@ func FuzzUpdate(f *testing.F) {
 					t.Error("an empty mention")
 				}
 			}
+		}
+	})
+}
+
+// TestTheMenuIsASetting: what it adds goes to the agent, from everywhere where the bot is
+// meant; one of the bridge's own stays the bridge's, in other words.
+func TestTheMenuIsASetting(t *testing.T) {
+	menu, err := tg.ParseMenu([]string{"ask=Ask the agent", "start= Los geht's ", "a_1=Ä=Ö"})
+	if err != nil || len(menu) != 3 || menu[1].Description != "Los geht's" || menu[2].Description != "Ä=Ö" {
+		t.Fatal(menu, err)
+	}
+	many := make([]string, 93)
+	for i := range many {
+		many[i] = fmt.Sprintf("c%d=x", i)
+	}
+	if _, err := tg.ParseMenu(many[:92]); err != nil {
+		t.Error(err)
+	}
+	for why, wrong := range map[string][]string{
+		"does not begin with a command": {"=x"}, "1 to 32 letters": {strings.Repeat("a", 33) + "=x"}, "digits and underscores": {"Ask=x"},
+		"needs a description": {"ask"}, "of 1 to 256 characters": {"ask=" + strings.Repeat("ä", 257)}, "in one line": {"ask=a\nb"},
+		"twice": {"ask=a", "ask=b"}, "would have 101 commands; Telegram takes 100": many,
+	} {
+		if _, err := tg.ParseMenu(wrong); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v; want %q", wrong, err, why)
+		}
+	}
+	if _, err := tg.ParseMenu([]string{strings.Repeat("a", 32) + "=" + strings.Repeat("ä", 256)}); err != nil {
+		t.Error(err)
+	}
+	inHouse(t, func(t *testing.T, h *house) {
+		h.opts.Menu = menu
+		will, dm := h.dm("Will")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.spawner("agent:lead")
+		h.start()
+		h.api.Say(dm, will, "/ask@"+h.api.Bot().Username+" who is there?")
+		if got := next(t, lead); !strings.HasSuffix(got.Text, "who is there?") {
+			t.Errorf("the agent hears %+v", got)
+		}
+		var sent []models.BotCommand
+		if calls := h.api.Calls("setMyCommands"); len(calls) != 1 || json.Unmarshal(calls[0].Params["commands"], &sent) != nil || len(sent) != 10 ||
+			sent[0] != menu[1] || sent[8] != menu[0] || sent[9] != menu[2] {
+			t.Errorf("Telegram has the menu %+v", sent)
+		}
+		h.api.Say(dm, will, "/help")
+		h.pass(5 * time.Second)
+		if said := h.api.Messages(dm.ID); !strings.Contains(said[len(said)-1].Text, "/ask — Ask the agent") || !strings.Contains(said[len(said)-1].Text, "/start — Los geht's") {
+			t.Errorf("/help says %q", said[len(said)-1].Text)
 		}
 	})
 }
