@@ -104,6 +104,7 @@ type Self struct {
 type Facts struct {
 	Participating bool          `json:"participating,omitempty"` // it has written or was mentioned in this thread
 	OwnsThread    bool          `json:"ownsThread,omitempty"`    // it holds a claim or an assignment in this thread
+	Work          string        `json:"work,omitempty"`          // event id of its newest claim or assignment that is open in this thread
 	Left          bool          `json:"left,omitempty"`          // it was asked to leave here and was not mentioned since
 	Answered      bool          `json:"answered,omitempty"`      // it has already answered the message of this event
 	Asked         bool          `json:"asked,omitempty"`         // the last words here, or those answered or reacted to, were its own, and a question

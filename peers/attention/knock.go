@@ -12,7 +12,7 @@ type Knock struct {
 	Directedness Directedness `json:"directedness"`
 	Policy       Policy       `json:"policy"`
 	Priority     Priority     `json:"priority"`
-	Topic        string       `json:"topic"`    // one of a fixed set of sentences, made by the host
+	Topic        string       `json:"topic"`    // in words of the host, and perhaps a thread's title
 	PullWith     string       `json:"pullWith"` // the tool that shows the content
 }
 
@@ -26,8 +26,12 @@ func newKnock(v *view, d *Decision) *Knock {
 	}
 }
 
-// knockTopic returns what kind of thing happened. Only the kind of the event, the
-// agent's own roles and streams, and the length of the text go into it.
+// maxTitle is how many characters of a thread's title a knock shows.
+const maxTitle = 60
+
+// knockTopic returns what kind of thing happened: the kind of the event, the agent's own
+// roles, streams and work, the title of a thread, quoted, and the length of the text. Nothing
+// that was said goes into it.
 func knockTopic(v *view) string {
 	what := "a message"
 	switch v.event.kind() {
@@ -45,7 +49,23 @@ func knockTopic(v *view) string {
 	case v.facts.OwnsThread:
 		why = "in a thread that you own"
 	}
+	if title := v.event.Conversation.Title; title != "" && v.event.inThread() {
+		why += ", titled " + `"` + strings.ReplaceAll(HeaderValue(prefix(title, maxTitle)), `"`, "'") + `"`
+	}
+	if v.event.inThread() && v.facts.Work != "" {
+		why += ", where your work on " + HeaderValue(v.facts.Work) + " is open"
+	}
 	return what + " " + why + ", " + size(len(v.words), v.event.Attachments)
+}
+
+// prefix returns the first n characters of s.
+func prefix(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 func reactionTopic(s Signal) string {

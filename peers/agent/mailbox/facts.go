@@ -55,17 +55,18 @@ func (v *View) Facts(e *Entry) attention.Facts {
 	var lastOwn, lastOther int64
 	var lastText string
 	facts := one(v.Tx, func(f *attention.Facts) []any {
-		return []any{&f.OwnsThread, &f.Answered, &lastOwn, &lastText, &lastOther}
+		return []any{&f.Work, &f.Answered, &lastOwn, &lastText, &lastOther}
 	}, `SELECT
-		EXISTS (SELECT 1 FROM events e JOIN claims c ON c.event_id = e.event_id
-			WHERE e.conversation = ?1 AND e.thread = ?2 AND c.owner = ?3 AND c.expires_at > ?4)
-			OR EXISTS (SELECT 1 FROM events WHERE conversation = ?1 AND thread = ?2 AND kind = 'assignment' AND directedness = 'to_me'
-				AND `+isOpen+` AND seq < ?5),
+		coalesce((SELECT e.event_id FROM events e JOIN claims c ON c.event_id = e.event_id
+				WHERE e.conversation = ?1 AND e.thread = ?2 AND c.owner = ?3 AND c.expires_at > ?4 ORDER BY e.seq DESC LIMIT 1),
+			(SELECT event_id FROM events WHERE conversation = ?1 AND thread = ?2 AND kind = 'assignment' AND directedness = 'to_me'
+				AND `+isOpen+` AND seq < ?5 ORDER BY seq DESC LIMIT 1), ''),
 		EXISTS (SELECT 1 FROM sent s JOIN events e ON e.event_id = s.event_id WHERE e.source_id = ?6 AND e.chat = ?7 AND s.kind = 'text'),
 		coalesce((SELECT max(sent_at) FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text'), 0),
 		coalesce((SELECT `+askedText+` FROM sent WHERE conversation = ?1 AND thread = ?2 AND kind = 'text' ORDER BY sent_at DESC LIMIT 1), ''),
 		coalesce((SELECT max(received_at) FROM events WHERE conversation = ?1 AND thread = ?2 AND seq < ?5 AND kind = 'message'), 0)`,
 		c.Chat.ID, c.Chat.ThreadID, v.m.id, time.Now().UnixMicro(), e.Seq, e.SourceID, e.Chat)
+	facts.OwnsThread = facts.Work != ""
 	facts.Age, facts.Participating, facts.Left = max(0, time.Since(e.Received)), p.joined > 0, p.gone()
 	facts.Asked = lastOwn > lastOther && asks(lastText)
 	if c.ReplyTo != nil {
