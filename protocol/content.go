@@ -87,6 +87,7 @@ const (
 	EventApproval   = "approval"
 	EventBlocker    = "blocker"
 	EventStatus     = "status"
+	EventTyping     = "typing" // its author is writing; holds for ten seconds, and is no event
 )
 
 // A Chat tells where a chat message was written.

@@ -96,6 +96,10 @@ func (a *Agent) receiveChat(ctx context.Context, d *peer.Delivery, c *protocol.C
 	mailbox.Complete(c, &d.Message)
 	e := entryOf(d, *c)
 	e.Chat = d.Message.From.Topic()
+	if c.Event == protocol.EventTyping {
+		a.turns.Typing(e)
+		return nil
+	}
 	unshown := false
 	err := a.box.InTx(ctx, func(tx *mailbox.Tx) {
 		if unshown = tx.UnshownDecision(e); !unshown && !tx.HearVerdict(e, a.opts.AllowWords, a.opts.DenyWords) {

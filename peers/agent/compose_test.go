@@ -8,6 +8,7 @@ import (
 
 	"hubbub/peers/agent"
 	"hubbub/peers/agent/harness"
+	"hubbub/protocol"
 )
 
 // partsOf lists the text parts of a turn.
@@ -191,5 +192,45 @@ func TestTurnsOfOnePlaceRunOneAfterAnother(t *testing.T) {
 		if most != 4 {
 			t.Errorf("at most %d turns at once in four places; want 4", most)
 		}
+	})
+}
+
+// TestWhoTypesIsWaitedFor: fragments wait while their author goes on typing, at most for the cap;
+// a sign of typing is no event, and nobody else waits for it.
+func TestWhoTypesIsWaitedFor(t *testing.T) {
+	typing := func(author string) protocol.ChatMessage {
+		m := by(dm("", ""), author, "human")
+		m.Event = protocol.EventTyping
+		return m
+	}
+	inWorld(t, newStub(answering("here")), nil, func(t *testing.T, w *world) {
+		w.say(typing("77"))
+		w.say(dm("e1", "one moment"))
+		w.sleep(time.Second)
+		for range 2 {
+			w.say(typing("77"))
+			w.sleep(8 * time.Second)
+		}
+		w.say(dm("e2", "now this"))
+		w.say(typing("78"))
+		if len(w.stub.seen()) != 0 {
+			t.Fatal("a turn began while its author typed")
+		}
+		w.sleep(3 * time.Second)
+		turns := w.stub.seen()
+		if len(turns) != 1 {
+			t.Fatalf("%d turns; want 1", len(turns))
+		}
+		equal(t, "parts", partsOf(&turns[0]), []string{"one moment", "now this"})
+
+		w.say(dm("e3", "and then"))
+		for range 8 {
+			w.say(typing("77"))
+			w.sleep(5 * time.Second)
+		}
+		if turns = w.stub.seen(); len(turns) != 2 {
+			t.Errorf("%d turns after the cap; want 2", len(turns))
+		}
+		w.wantDispositions("e1 superseded", "e2 responded", "e3 responded")
 	})
 }

@@ -133,22 +133,25 @@ type group struct {
 }
 
 // groupHeld cuts held events, which are in order, into groups. A fragment joins the
-// one before it if it came within the window after it and within the cap after the
-// first. An immediate event makes its group due at once.
-func groupHeld(held []*mailbox.Entry, window, limit time.Duration) []*group {
+// one before it if it came within the window after it, or its author typed meanwhile, and
+// within the cap after the first. An immediate event makes its group due at once.
+func groupHeld(held []*mailbox.Entry, window, limit time.Duration, typing func(*mailbox.Entry) span) []*group {
 	var groups []*group
 	last := map[string]*group{}
 	for _, e := range held {
-		key := string(e.Chat) + "\x00" + e.Place() + "\x00" + e.Content.Author.ID
+		key, typed := fragmentsOf(e), typing(e)
 		mode := e.Decision.Injection
 		g := last[key]
-		if g == nil || mode == attention.ModeNotify || !g.takes(e, window, limit) {
+		if g == nil || mode == attention.ModeNotify || !g.takes(e, typed, window, limit) {
 			g = &group{}
 			groups = append(groups, g)
 			last[key] = g
 		}
 		g.events = append(g.events, e)
 		g.due = e.Received.Add(window)
+		if typed.last.After(e.Received) && typed.since(g.due) {
+			g.due = typed.until()
+		}
 		if latest := g.events[0].Received.Add(limit); latest.Before(g.due) {
 			g.due = latest
 		}
@@ -159,9 +162,10 @@ func groupHeld(held []*mailbox.Entry, window, limit time.Duration) []*group {
 	return groups
 }
 
-func (g *group) takes(e *mailbox.Entry, window, limit time.Duration) bool {
+func (g *group) takes(e *mailbox.Entry, typed span, window, limit time.Duration) bool {
 	first, last := g.events[0], g.events[len(g.events)-1]
-	return last.Mergeable() && e.Mergeable() && e.Received.Sub(last.Received) <= window && e.Received.Sub(first.Received) <= limit
+	near := e.Received.Sub(last.Received) <= window || typed.since(last.Received.Add(window)) && !e.Received.After(typed.until())
+	return last.Mergeable() && e.Mergeable() && near && e.Received.Sub(first.Received) <= limit
 }
 
 // compose makes turns of the held events whose window has passed. Fragments join the
@@ -169,7 +173,7 @@ func (g *group) takes(e *mailbox.Entry, window, limit time.Duration) bool {
 // nothing.
 func (r *round) compose() {
 	now := time.Now()
-	for _, g := range groupHeld(r.InState(mailbox.Held, 2000), r.opts.ComposeWindow, r.opts.ComposeCap) {
+	for _, g := range groupHeld(r.InState(mailbox.Held, 2000), r.opts.ComposeWindow, r.opts.ComposeCap, r.typing) {
 		first, last := g.events[0], g.events[len(g.events)-1]
 		joins := first.Mergeable() && r.caps.Injection.Interrupt && !r.opts.OwnTime
 		waits := g.due.After(now)

@@ -43,30 +43,51 @@ func thread(id string) func(e *mailbox.Entry) {
 	return func(e *mailbox.Entry) { e.Content.Chat.ThreadID = id }
 }
 
+// typed is when the author 77 typed, in seconds.
+func typed(from, last float64) map[string]span {
+	at := func(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Second))) }
+	return map[string]span{"77": {at(from), at(last)}}
+}
+
 // TestFragmentsAreGrouped: what one author says in one place within the window of 2 s,
-// and within 5 s in all, is one turn, due when the first of both ends.
+// or types on within it, and within 5 s in all (20 where somebody types), is one turn, due when the first of both ends.
 func TestFragmentsAreGrouped(t *testing.T) {
 	for name, c := range map[string]struct {
-		held []*mailbox.Entry
-		want string // "ids due in seconds", one for each group
+		held  []*mailbox.Entry
+		typed map[string]span
+		want  string // "ids due in seconds", one for each group
 	}{
-		"one":                 {[]*mailbox.Entry{heldAt("a", 0)}, "a 2"},
-		"two":                 {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1)}, "ab 3"},
-		"at the window's end": {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2)}, "ab 4"},
-		"after the window":    {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2.1)}, "a 2, b 4.1"},
-		"up to the cap":       {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2), heldAt("c", 4), heldAt("d", 5)}, "abcd 5"},
-		"beyond the cap":      {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2), heldAt("c", 4), heldAt("d", 5.1)}, "abc 5, d 7.1"},
-		"two authors":         {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, author("78")), heldAt("c", 1.5)}, "ac 3.5, b 3"},
-		"two threads":         {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, thread("T"))}, "a 2, b 3"},
-		"at once":             {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, mode(attention.ModeImmediate))}, "ab 1"},
-		"a knock alone":       {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, mode(attention.ModeNotify)), heldAt("c", 1.5)}, "a 2, b 1, c 3.5"},
+		"one":                 {[]*mailbox.Entry{heldAt("a", 0)}, nil, "a 2"},
+		"two":                 {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1)}, nil, "ab 3"},
+		"at the window's end": {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2)}, nil, "ab 4"},
+		"after the window":    {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2.1)}, nil, "a 2, b 4.1"},
+		"up to the cap":       {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2), heldAt("c", 4), heldAt("d", 5)}, nil, "abcd 5"},
+		"beyond the cap":      {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 2), heldAt("c", 4), heldAt("d", 5.1)}, nil, "abc 5, d 7.1"},
+		"two authors":         {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, author("78")), heldAt("c", 1.5)}, nil, "ac 3.5, b 3"},
+		"two threads":         {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, thread("T"))}, nil, "a 2, b 3"},
+		"at once":             {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, mode(attention.ModeImmediate))}, nil, "ab 1"},
+		"a knock alone":       {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, mode(attention.ModeNotify)), heldAt("c", 1.5)}, nil, "a 2, b 1, c 3.5"},
 		"an edit alone": {
-			[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, func(e *mailbox.Entry) { e.Content.Event = protocol.EventEdit })}, "a 2, b 3",
+			[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 1, func(e *mailbox.Entry) { e.Content.Event = protocol.EventEdit })}, nil, "a 2, b 3",
 		},
+		"typing holds":            {[]*mailbox.Entry{heldAt("a", 0)}, typed(1, 3), "a 13"},
+		"typing until all came":   {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 4)}, typed(1, 3), "ab 6"},
+		"typing up to the cap":    {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 20)}, typed(1, 15), "ab 20"},
+		"typing beyond the cap":   {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 20.1)}, typed(1, 15), "a 20, b 22.1"},
+		"typing as long as it is": {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 11)}, typed(1, 1), "ab 13"},
+		"typing no more":          {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 11.1)}, typed(1, 1), "a 11, b 13.1"},
+		"typed before":            {[]*mailbox.Entry{heldAt("a", 0)}, typed(-3, 0), "a 2"},
+		"typing just in time":     {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 4)}, typed(2, 3), "ab 6"},
+		"typing too late":         {[]*mailbox.Entry{heldAt("a", 0), heldAt("b", 4)}, typed(2.1, 3), "a 2, b 6"},
+		"somebody else types":     {[]*mailbox.Entry{heldAt("a", 0, author("78"))}, typed(1, 1), "a 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, g := range groupHeld(c.held, 2*time.Second, 5*time.Second) {
+			limit := 5 * time.Second
+			if c.typed != nil {
+				limit *= 4
+			}
+			for _, g := range groupHeld(c.held, 2*time.Second, limit, func(e *mailbox.Entry) span { return c.typed[e.Content.Author.ID] }) {
 				var ids strings.Builder
 				for _, e := range g.events {
 					ids.WriteString(e.EventID)

@@ -61,6 +61,7 @@ type Runner struct {
 	runs     runs
 	failures failures
 	wake     chan struct{}
+	typists  typists
 
 	waiting   map[string]bool // turns that could not start when Run looked last. Used only by Run
 	downSince time.Time       // when the harness stopped being ready; zero while it is. Used only by Run

@@ -1,0 +1,66 @@
+package turns
+
+import (
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/mailbox"
+)
+
+// typingLasts is how long a sign that a person is typing holds, unless it is renewed or what
+// they typed comes; maxTyping is how many people who type are remembered: those beyond are not.
+const (
+	typingLasts = 10 * time.Second
+	maxTyping   = 1000
+)
+
+// A span is a time in which somebody typed without a longer pause.
+type span struct{ from, last time.Time }
+
+// since reports whether the typing had begun at a time.
+func (s span) since(at time.Time) bool { return !s.from.After(at) }
+
+func (s span) until() time.Time { return s.last.Add(typingLasts) }
+
+// typists remembers who typed lately and where. After a restart nobody did.
+type typists struct {
+	mu    sync.Mutex // guards spans
+	spans map[string]span
+}
+
+// fragmentsOf names where fragments of one author come together.
+func fragmentsOf(e *mailbox.Entry) string {
+	return string(e.Chat) + "\x00" + e.Place() + "\x00" + e.Content.Author.ID
+}
+
+// Typing notes that the author of e, which is no event, is typing: fragments of theirs that
+// wait go on waiting, at most for Options.ComposeCap.
+func (r *Runner) Typing(e *mailbox.Entry) {
+	t := &r.typists
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, s := range t.spans {
+		if e.Received.Sub(s.until()) > r.opts.ComposeCap {
+			delete(t.spans, key)
+		}
+	}
+	s, known := t.spans[fragmentsOf(e)]
+	switch {
+	case !known && len(t.spans) >= maxTyping:
+		return
+	case !known || e.Received.After(s.until()):
+		s.from = e.Received
+	}
+	s.last = e.Received
+	if t.spans == nil {
+		t.spans = map[string]span{}
+	}
+	t.spans[fragmentsOf(e)] = s
+}
+
+// typing returns who typed lately.
+func (r *Runner) typing(e *mailbox.Entry) span {
+	r.typists.mu.Lock()
+	defer r.typists.mu.Unlock()
+	return r.typists.spans[fragmentsOf(e)]
+}
