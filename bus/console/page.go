@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"hubbub/activitylog"
 	"hubbub/activitylog/view"
@@ -122,8 +123,26 @@ func (c *Console) answer(w http.ResponseWriter, status int, name string, l *look
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	w.Write(b.Bytes()) //nolint:errcheck // the client went away
+	w.Write(seenDirections(b.Bytes())) //nolint:errcheck // the client went away
 }
+
+// seenDirections returns a page that spells what would change the direction of its text.
+func seenDirections(page []byte) []byte {
+	if !bytes.ContainsFunc(page, isDirection) {
+		return page
+	}
+	var b bytes.Buffer
+	for _, r := range string(page) {
+		if isDirection(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+func isDirection(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
 // refuse answers why a page is not shown; programs get JSON.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {

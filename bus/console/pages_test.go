@@ -18,7 +18,7 @@ import (
 	"hubbub/protocol"
 )
 
-const hostile = `<script>alert(1)</script>"><img src=x onerror=alert(2)>'`
+const hostile = `<script>alert(1)</script>"><img src=x onerror=alert(2)>'` + "\u202e\u2066"
 
 // scene plays a chat with two agents, all of whose names are hostile, and work.
 func (s *stage) scene(t *testing.T) (message protocol.MessageID) {
@@ -89,6 +89,9 @@ func TestHostileNamesAreText(t *testing.T) {
 			if strings.Contains(text, bad) && (bad != `onerror=alert(2)>` || strings.Contains(text, `<img src=x`)) {
 				t.Errorf("%s holds %q", path, bad)
 			}
+		}
+		if strings.ContainsAny(body, "\u202e\u2066") {
+			t.Errorf("%s holds what turns its text round", path)
 		}
 		if shown && !strings.Contains(body, escaped) {
 			t.Errorf("%s does not show the hostile text as text", path)

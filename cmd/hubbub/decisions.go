@@ -11,6 +11,7 @@ import (
 	"hubbub/cmd/internal/program"
 	"hubbub/cmd/internal/screen"
 	"hubbub/protocol/collab"
+	"hubbub/protocol/text"
 
 	"github.com/spf13/cobra"
 )
@@ -86,7 +87,7 @@ func decideAs(v collab.Verdict) func(ctx context.Context, in *brokerInput) error
 var decisionListing = listing[collab.Approval]{
 	"nothing waits for a decision", "ID\tSTATE\tAGENT\tTOOL\tCHAT\tSINCE\tARGUMENTS", []int{64, 40, 32, 40, 32, 20, 60},
 	func(a *collab.Approval, now time.Time) []string {
-		return []string{a.ID, a.How(), a.AskedByID, a.Tool, a.Chat, sinceText(a.CreatedAt, now), a.Arguments}
+		return []string{a.ID, a.How(), a.AskedByID, text.Spelled(a.Tool), a.Chat, sinceText(a.CreatedAt, now), text.Spelled(a.Arguments)}
 	},
 }
 
@@ -100,7 +101,7 @@ func printDecision(in *brokerInput, a *collab.Approval, err error) error {
 	}
 	said := screen.Printable(fmt.Sprintf("%s %s", a.ID, a.How())) + "\n"
 	for _, line := range [][2]string{
-		{"agent", a.AskedByID}, {"tool", a.Tool}, {"arguments", a.Arguments}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
+		{"agent", a.AskedByID}, {"tool", text.Spelled(a.Tool)}, {"arguments", text.Spelled(a.Arguments)}, {"sha256", a.Digest}, {"event", a.EventID}, {"chat", a.Chat}, {"may decide", strings.Join(a.MayDecide, ", ")},
 		{"asked", a.CreatedAt}, {"until", a.ExpiresAt + ", then " + string(a.Default)}, {"decided", a.DecidedAt},
 	} {
 		if line[1] != "" {

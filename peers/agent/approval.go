@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,7 +23,7 @@ import (
 
 const (
 	decisionPoll = 5 * time.Second // between questions to the broker how a decision stands
-	maxShown     = 2000            // bytes of arguments that a decision shows
+	maxShown     = 2000            // bytes of arguments that a decision shows, and of their end
 )
 
 // approvals has people decide for the turns of one agent. It is woken when a decision may
@@ -80,7 +81,7 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 	err := p.agent.box.InTx(stored, func(tx *mailbox.Tx) {
 		e := tx.Entry(p.turn.EventID)
 		id = tx.AskDecision(p.turn, e, collab.ApprovalParams{
-			Tool: tool, Arguments: text.Clip(p.secret.String(string(arguments)), maxShown), Digest: digest, EventID: p.turn.EventID,
+			Tool: tool, Arguments: p.shown(arguments), Digest: digest, EventID: p.turn.EventID,
 			Chat: string(p.turn.Home()), MayDecide: deciders(e), ExpiresAt: protocol.FormatTime(p.until(ctx)), Default: collab.Deny,
 		}).ID
 	})
@@ -103,6 +104,22 @@ func (p *approver) Approve(ctx context.Context, tool string, arguments json.RawM
 		case <-time.After(max(min(decisionPoll, time.Until(collab.ParseTime(decided.ExpiresAt))), 100*time.Millisecond)):
 		}
 	}
+}
+
+// shown returns what a person sees of a call's arguments: without secrets and blanks that
+// say nothing, each character visible, and how much there was no room for.
+func (p *approver) shown(arguments json.RawMessage) string {
+	var compact bytes.Buffer
+	if json.Compact(&compact, arguments) != nil {
+		compact.Reset()
+		compact.Write(arguments)
+	}
+	said := text.Spelled(p.secret.String(compact.String()))
+	shown := text.Prefix(said, maxShown)
+	if shown == said {
+		return said
+	}
+	return shown + "… and " + text.Count(len(said)-len(shown), "more byte") + " that you do not see here"
 }
 
 // until is when the default takes effect, so that the turn can still end by itself.

@@ -94,6 +94,38 @@ func TestAPersonDecidesBeforeASensitiveToolRuns(t *testing.T) {
 	})
 }
 
+// TestWhatAPersonDecidesHidesNothing: what a call does may stand behind much else, behind
+// blanks, or in characters that turn the text round or take no room.
+func TestWhatAPersonDecidesHidesNothing(t *testing.T) {
+	for name, c := range map[string]struct{ tool, arguments, see, not string }{
+		"the whole":      {"shell", `{"command":"make"}`, "shell:\n```\n{\"command\":\"make\"}\n```", "do not see"},
+		"all there is":   {"shell", `{"command":"` + strings.Repeat("x", 1986) + `"}`, `x"}`, "do not see"},
+		"one byte more":  {"shell", `{"command":"` + strings.Repeat("x", 1987) + `"}`, "… and 1 more byte that you do not see here\n```", `x"}`},
+		"at the end":     {"shell", `{"command":"make ` + strings.Repeat("x", 5000) + `; rm -rf ~"}`, "… and 3029 more bytes that", "rm -rf"},
+		"behind blanks":  {"shell", `{"command":"make",` + strings.Repeat(" \n", 5000) + `"then":"rm -rf ~"}`, `"make","then":"rm -rf ~"}`, "do not see"},
+		"turned round":   {"shell", "{\"command\":\"make \u202e~ fr- mr\u2066\"}", `make \u202e~ fr- mr\u2066`, "\u202e"},
+		"without a room": {"shell", "{\"command\":\"make \u200b\u2800\ufeff\u3164\U000e0041\"}", `make \u200b\u2800\ufeff\u3164\U000e0041`, "\u200b"},
+		"a false end":    {"shell", "{\"command\":\"make```\"}", "make'''", "make```"},
+		"in the name":    {"mcp:\u202elleh\u3164s", `{}`, `run mcp:\u202elleh\u3164s`, "\u202e"},
+		"no JSON":        {"shell", "make\n\n\u202e", `make\u000a\u000a\u202e`, "\u202e"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newStub(func(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+				err := t.Approver.Approve(ctx, c.tool, json.RawMessage(c.arguments))
+				return harness.Outcome{State: harness.Finished, FinalText: fmt.Sprint(err)}, context.Cause(ctx)
+			})
+			inWorld(t, h, approving, func(t *testing.T, w *world) {
+				w.say(dm("1", "deploy"))
+				w.sleep(10 * time.Second)
+				asked := w.asked()
+				if seen := asked.Text + asked.Buttons[3].Text; !strings.Contains(seen, c.see) || strings.Contains(seen, c.not) {
+					t.Errorf("asked %q", seen)
+				}
+			})
+		})
+	}
+}
+
 // TestAButtonDecidesOnlyUnderItsOwnQuestion: another agent cannot put somebody else's decision
 // under words of its own.
 func TestAButtonDecidesOnlyUnderItsOwnQuestion(t *testing.T) {

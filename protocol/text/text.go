@@ -3,6 +3,7 @@
 package text
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -80,6 +81,23 @@ func Seen(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// Spelled returns s in one line with its unseen characters, and blanks that are no space,
+// written out like \u202e: whoever decides by it sees all that is there.
+func Spelled(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r > 0xffff && Unseen(r):
+			fmt.Fprintf(&b, `\U%08x`, r)
+		case Unseen(r), r != ' ' && unicode.IsSpace(r), r == '\u2800':
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // Clean reports whether s can be a name or an id: it is valid UTF-8 without unseen characters.

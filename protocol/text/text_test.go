@@ -41,6 +41,17 @@ func TestCut(t *testing.T) {
 	}
 }
 
+func TestSpelled(t *testing.T) {
+	for in, want := range map[string]string{
+		"ls -l \\ é 日 👍": "ls -l \\ é 日 👍", "a\u202eb\u2066": `a\u202eb\u2066`, "a\u200bb\u2060c\ufeff": `a\u200bb\u2060c\ufeff`,
+		"a\U000e0041": `a\U000e0041`, "a\nb\tc\r": `a\u000ab\u0009c\u000d`, "a\u00a0b\u3000\u2800": `a\u00a0b\u3000\u2800`, "\x1b[2K": `\u001b[2K`,
+	} {
+		if got := Spelled(in); got != want {
+			t.Errorf("Spelled(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestLine(t *testing.T) {
 	if got := Line("  a\n\tb  c "); got != "a b c" {
 		t.Errorf("Line = %q", got)

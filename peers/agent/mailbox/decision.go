@@ -105,9 +105,9 @@ func (tx *Tx) keep(d *Decision) {
 
 // decisionText says what is asked, in a chat.
 func decisionText(a *collab.Approval) string {
-	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, attention.HeaderValue(a.Tool))
+	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, text.Clip(text.Spelled(a.Tool), 80))
 	if a.Arguments != "" {
-		said += ":\n```\n" + strings.ReplaceAll(text.Clip(a.Arguments, 1500), "```", "'''") + "\n```"
+		said += ":\n```\n" + strings.ReplaceAll(text.Spelled(a.Arguments), "```", "'''") + "\n```"
 	}
 	return said + "\n"
 }
@@ -127,7 +127,7 @@ func decisionButtons(a *collab.Approval) []protocol.Button {
 	}
 	return []protocol.Button{
 		{Text: "Allow", Value: a.ID + ":allow:once"}, {Text: "Deny", Value: a.ID + ":deny"},
-		{Text: "Allow for this session", Value: a.ID + ":allow:session"}, {Text: "Always allow " + text.Clip(a.Tool, 30), Value: a.ID + ":allow:always"},
+		{Text: "Allow for this session", Value: a.ID + ":allow:session"}, {Text: "Always allow " + text.Clip(text.Spelled(a.Tool), 30), Value: a.ID + ":allow:always"},
 	}
 }
 
