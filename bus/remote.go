@@ -324,14 +324,14 @@ func (srv *Server) Deliver(m Arrived, to []protocol.PeerID, done func(Result)) {
 	p := newPublication(srv, b.at, nil, protocol.Send{Topic: m.Topic, Payload: m.Payload, MessageID: m.MessageID, From: m.From}, m.Names)
 	p.finished = func(_ *batch, r Result) { done(r) }
 	var targets []target
-	targets, p.outcome.Gone = srv.named(srv.index.targets(m.Topic), to)
+	targets, p.outcome.Gone = srv.named(srv.index.targets(m.Topic), to, m.Topic)
 	p.route(b, targets)
 	b.flush()
 }
 
 // named returns the targets whose sessions are of this bus and named, and who of those
 // named is not here.
-func (srv *Server) named(targets []target, to []protocol.PeerID) (named []target, gone []protocol.PeerID) {
+func (srv *Server) named(targets []target, to []protocol.PeerID, topic string) (named []target, gone []protocol.PeerID) {
 	found := make(map[protocol.PeerID]bool, len(to))
 	for _, id := range to {
 		found[id] = false
@@ -346,11 +346,22 @@ func (srv *Server) named(targets []target, to []protocol.PeerID) (named []target
 		}
 	}
 	for id, ok := range found {
-		if !ok && srv.holder(id) == nil { // if it is here, it does not want the message any more
+		if !ok && !declines(srv.holder(id), topic) {
 			gone = append(gone, id)
 		}
 	}
 	return named, gone
+}
+
+// declines reports whether a session is there and does not want messages of a topic any more.
+// One that wants them has come since the targets were looked up.
+func declines(s *session, topic string) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !hears(s.patterns, topic)
 }
 
 // Members implements Local.

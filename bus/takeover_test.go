@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"hubbub/bus/grant"
+	"hubbub/protocol"
 	"hubbub/protocol/jsonrpc"
 	"hubbub/protocol/wire"
 )
@@ -198,6 +200,22 @@ func TestALateInitializeTakesNothingOver(t *testing.T) {
 	if srv.holder("agent:a") != nil {
 		t.Error("it has its identity")
 	}
+}
+
+// TestWhoComesWhileAMessageArrivesIsNotPassedOver has a message of another bus look for its
+// targets just before one of them comes back to this bus: the other bus must hear that it
+// was not sent the message. One that does not want it any more is nobody's concern.
+func TestWhoComesWhileAMessageArrivesIsNotPassedOver(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, srv *Server) {
+		before := srv.index.targets("t")
+		joins(t, srv, "agent:back", `{"topic":"t"}`)
+		joins(t, srv, "agent:else", `{"topic":"other"}`)
+		joins(t, srv, "agent:ear", `{"topic":"t","observe":true}`)
+		named, gone := srv.named(before, []protocol.PeerID{"agent:back", "agent:else", "agent:ear", "agent:away"}, "t")
+		if slices.Sort(gone); len(named) != 0 || !slices.Equal(gone, []protocol.PeerID{"agent:away", "agent:back"}) {
+			t.Errorf("sent to %d, gone %q", len(named), gone)
+		}
+	})
 }
 
 // TestTakeoversUnderTraffic takes an identity over again and again while three peers send

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -72,18 +71,18 @@ type shared struct {
 	nextID      uint64
 	pending     map[uint64]*crossing
 	heard       map[string]uint64 // the last sign of life of each other bus
-	missing     []string          // names of the buses that are out of reach
 	connected   bool
-	apart       bool     // nothing comes from NATS, as far as this bus can tell
-	gaveUp      string   // why nothing is forwarded any more; empty until then
-	known       []string // names of the other buses
-	incarnation uint64   // grows whenever something may have been lost
+	since       time.Time // when that changed
+	gaveUp      string    // why nothing is forwarded any more; empty until then
+	incarnation uint64    // grows whenever something may have been lost
+	view        view
 }
 
 // neighbours is what the loop knows of the other buses. Only the loop uses it.
 type neighbours struct {
 	buses     map[string]*member
 	absent    map[string]absence   // buses that fell silent
+	met       map[string]bool      // names of all buses that this run of this bus has heard
 	parts     map[partKey]*partial // of messages that are not whole yet
 	restarted time.Time            // when the last epoch began
 }
@@ -108,12 +107,12 @@ func New(urls []string, name string, opts *Options) *Cluster {
 		urls: urls, name: name, instance: ulid.Make().String(), options: o,
 		out: make(chan outgoing, o.Queue), in: make(chan *nats.Msg, 4*o.Queue), epoch: make(chan string, 8),
 		shared: shared{
-			incarnation: 1, apart: true, pending: map[uint64]*crossing{}, heard: map[string]uint64{},
+			incarnation: 1, since: time.Now(), view: view{apart: true}, pending: map[uint64]*crossing{}, heard: map[string]uint64{},
 			nextID: rand.Uint64() >> 1, // so that this run takes no answer that is meant for the one before
 		},
 		pulse:      newPulse(o.SilentAfter),
 		polls:      polls{open: map[uint64]*poll{}},
-		neighbours: neighbours{buses: map[string]*member{}, absent: map[string]absence{}, parts: map[partKey]*partial{}},
+		neighbours: neighbours{buses: map[string]*member{}, absent: map[string]absence{}, met: map[string]bool{}, parts: map[partKey]*partial{}},
 	}
 }
 
@@ -192,7 +191,7 @@ func connect(urls []string, name string, o *Options, more ...nats.Option) (*nats
 // end of a connection counts as a loss of messages.
 func (c *Cluster) setConnected(on bool, what string) {
 	c.mu.Lock()
-	c.connected, c.apart = on, !on
+	c.connected, c.view.apart, c.since = on, c.view.apart || !on, time.Now()
 	c.mu.Unlock()
 	c.options.Log.Info().Bool("connected", on).Msg("cluster: " + what)
 	if on {
@@ -232,8 +231,8 @@ func token(name string) string { return hex.EncodeToString([]byte(name)) }
 func (c *Cluster) Status() any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	status := map[string]any{"connected": c.connected, "buses": append([]string{c.name}, c.known...), "pending": len(c.pending)}
-	if missing := c.missingLocked(); missing != nil {
+	status := map[string]any{"connected": c.connected, "buses": append([]string{c.name}, c.view.known...), "pending": len(c.pending)}
+	if missing := c.view.missing(time.Now(), c.options.certainFor()); missing != nil {
 		status["partial"], status["missing"] = true, missing
 	}
 	if what := c.nats.now(time.Now()); what != "" {
@@ -246,20 +245,7 @@ func (c *Cluster) Status() any {
 func (c *Cluster) Missing() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.missingLocked()
-}
-
-// missingLocked returns the buses that are out of reach: without NATS, all of them.
-func (c *Cluster) missingLocked() []string {
-	switch {
-	case c.apart:
-		missing := append(slices.Clip(c.missing), c.known...)
-		slices.Sort(missing)
-		return append([]string{}, missing...)
-	case len(c.missing) > 0:
-		return c.missing
-	}
-	return nil
+	return c.view.missing(time.Now(), c.options.certainFor())
 }
 
 // maxQueued bounds what waits for NATS, in bytes: a slow connection must not fill the
@@ -372,6 +358,7 @@ func (c *Cluster) restart(why string, at time.Time) {
 	for _, m := range c.buses {
 		m.stale = true
 	}
+	c.look()
 	if at.Sub(c.restarted) >= c.options.Heartbeat {
 		c.hello()
 	}
@@ -381,11 +368,14 @@ func (c *Cluster) restart(why string, at time.Time) {
 func (c *Cluster) hello() {
 	c.mu.Lock()
 	defer c.mu.Unlock() // after tellAll: a change that is told first would make one seem to be missing
-	c.tellAll(header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq, Beat: c.pulse.next(time.Now())}, nil)
+	c.tellAll(header{Kind: kindHello, Epoch: c.incarnation, Seq: c.seq, Beat: c.pulse.next(time.Now())}, encode(c.view.hears(c.heard)))
 }
 
 // tick sends a heartbeat, forgets silent buses and gives up what waited too long.
 func (c *Cluster) tick(at time.Time) {
+	c.mu.Lock()
+	settleDown(&c.shared, at, c.options.Heartbeat)
+	c.mu.Unlock()
 	c.hello()
 	for name, m := range c.buses {
 		if at.Sub(m.seen) > c.options.SilentAfter {
@@ -417,7 +407,7 @@ func (c *Cluster) forget(name, why string) {
 	} else {
 		c.local.DropBus(name)
 	}
-	c.listKnown()
+	c.look()
 	c.loseAll(why, func(f *crossing) bool { return f.Bus == name })
 	c.polls.skip(name)
 	c.options.Log.Warn().Str("bus", name).Msg("cluster: another bus " + why)
@@ -428,19 +418,6 @@ const silent = "is silent"
 
 // maxAbsent bounds the silent buses whose peers are kept.
 const maxAbsent = 64
-
-// listKnown tells the other goroutines which buses there are.
-func (c *Cluster) listKnown() {
-	known, missing := slices.Sorted(maps.Keys(c.buses)), slices.Sorted(maps.Keys(c.absent))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known, c.missing = known, missing
-	for name := range c.heard {
-		if c.buses[name] == nil {
-			delete(c.heard, name)
-		}
-	}
-}
 
 func (c *Cluster) isConnected() bool {
 	c.mu.Lock()

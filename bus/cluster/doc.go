@@ -18,8 +18,10 @@
 //     offline. A bus whose connection to NATS broke begins a new epoch, and what was on its
 //     way to or from it fails as offline as well. Nothing blocks while NATS is away: what
 //     exceeds Options.Queue messages or 256 MiB fails at once.
-//   - Part: while a bus is silent, or NATS is away, every result says that it speaks for a
-//     part, and which buses are missing. The peers of a missing bus are kept, and those that
+//   - Part: whoever was subscribed at any bus Options.SilentAfter and two heartbeats before is
+//     reached, named, or at a bus that the result calls missing: it then says that it speaks for
+//     a part. Missing are buses that are silent, all while NATS is away, and those whose peers
+//     are not known for certain, such as all to a bus that has just begun or stood still. The peers of a missing bus are kept, and those that
 //     a message would have gone to are named as offline, until the bus is back, leaves, is
 //     started anew, or is missing for Options.MissFor.
 //   - Repeats: see below.
@@ -70,7 +72,8 @@
 //  1. A repeat at any bus gets the first outcome, also if the bus that delivered is gone.
 //  2. A repeat of what a bus took that is gone or out of reach, and whose outcome is not
 //     known, is refused, and never delivered: it may have been.
-//  3. A bus that is silent is waited for until it counts as missing. In a partition each
+//  3. A bus that is silent is waited for until it counts as missing, and a message is refused
+//     by a bus that has just begun or lost NATS, or has not met all others. In a partition each
 //     side delivers what it does not know of, and its result has "partial". So a message
 //     whose sender moved to the other side is delivered there again, to the peers of that
 //     side; when the buses meet again, each side keeps its own outcome.

@@ -29,9 +29,9 @@ func (c *Cluster) AskFirst(who bus.First, done func([]bus.Vote, error)) {
 	p := &poll{waits: map[string]bool{}, expires: time.Now().Add(2 * c.options.SilentAfter), done: done}
 	c.mu.Lock()
 	c.nextID++
-	id, stopping := c.nextID, c.gaveUp != ""
-	if !c.apart && !stopping {
-		for _, name := range c.known {
+	id, stopping, unmet := c.nextID, c.gaveUp != "", c.view.unmet(age(time.Now(), c.since) < c.options.SilentAfter)
+	if !c.view.apart && !unmet && !stopping {
+		for _, name := range c.view.known {
 			p.waits[name] = true
 		}
 	}
@@ -43,6 +43,8 @@ func (c *Cluster) AskFirst(who bus.First, done func([]bus.Vote, error)) {
 	switch {
 	case stopping:
 		done(nil, errStopping)
+	case unmet:
+		done(nil, errNotAsked)
 	case alone:
 		done(nil, nil)
 	case !c.tellAll(header{Kind: kindAsk, ID: id}, encode(who)):

@@ -14,8 +14,10 @@ type member struct {
 	epoch    uint64
 	seq      uint64 // of the last change that was applied
 	seen     time.Time
-	stale    bool      // its peers are not known for certain: it must be asked for them
-	asked    time.Time // when it was asked
+	hears    map[string]uint64 // the last signs of life that it had of other buses; 0 of those that it misses
+	told     time.Time         // when this bus sent the last sign of life that it had before it told its peers
+	stale    bool              // its peers are not known for certain: it must be asked for them
+	asked    time.Time         // when it was asked
 	waiting  []pendingChange
 }
 
@@ -60,8 +62,8 @@ func (c *Cluster) Unsubscribed(peer protocol.PeerID, pattern protocol.Pattern) {
 	c.announce(change{Do: "unsub", Member: bus.Member{Peer: peer}, Pattern: pattern})
 }
 
-// meet returns what is known of the sender of a message. The sender may be unknown, or
-// have been restarted.
+// meet returns what is known of the sender of a message. The sender may be new, or have
+// been restarted.
 func (c *Cluster) meet(h header) *member {
 	m := c.buses[h.From]
 	if m != nil && m.instance != h.Instance {
@@ -71,20 +73,19 @@ func (c *Cluster) meet(h header) *member {
 	if m == nil {
 		c.find(h)
 		m = &member{name: h.From, instance: h.Instance, stale: true}
-		c.buses[h.From] = m
-		c.listKnown()
+		c.buses[h.From], c.met[h.From] = m, true
+		c.look()
 		c.options.Log.Info().Str("bus", h.From).Msg("cluster: met a bus")
+		c.hear(h)
 		c.hello() // so that it meets us at once
 	}
 	m.seen = time.Now()
+	c.hear(h)
 	return m
 }
 
 // find ends the absence of a bus. If it was restarted meanwhile, its peers are gone.
 func (c *Cluster) find(h header) {
-	c.mu.Lock()
-	c.apart = false // even if the NATS client has not told of its connection yet
-	c.mu.Unlock()
 	was, ok := c.absent[h.From]
 	delete(c.absent, h.From)
 	switch {
@@ -95,15 +96,18 @@ func (c *Cluster) find(h header) {
 	}
 }
 
-// hear notes the sign of life that a message brings.
+// hear notes the sign of life that a message brings, if it does.
 func (c *Cluster) hear(h header) {
+	if h.Beat == 0 || h.Kind == kindForward {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.heard[h.From] = h.Beat
 }
 
 // takeHello compares what another bus says about itself with what is known.
-func (c *Cluster) takeHello(m *member, h header) {
+func (c *Cluster) takeHello(m *member, h header, body []byte) {
 	if m.epoch != 0 && h.Epoch != m.epoch {
 		c.loseAll("lost its connection", func(f *crossing) bool { return f.Bus == m.name })
 		c.polls.failAll(errNotAsked, func(p *poll) bool { return p.waits[m.name] })
@@ -113,6 +117,7 @@ func (c *Cluster) takeHello(m *member, h header) {
 	if h.Seq != m.seq && len(m.waiting) == 0 {
 		m.stale = true
 	}
+	c.learn(m, body)
 	c.ask(m)
 }
 

@@ -166,12 +166,10 @@ func (c *Cluster) handle(h header, body []byte) {
 		return
 	}
 	m := c.meet(h)
-	if h.Beat > 0 && h.Kind != kindForward {
-		c.hear(h)
-	}
+	was := m.stale
 	switch h.Kind {
 	case kindHello:
-		c.takeHello(m, h)
+		c.takeHello(m, h, body)
 	case kindChange:
 		c.takeChange(m, h, body)
 	case kindSync:
@@ -188,5 +186,8 @@ func (c *Cluster) handle(h header, body []byte) {
 		c.takeVote(h, body)
 	case kindFirst:
 		c.takeFirst(h, body)
+	}
+	if h.Kind == kindHello || m.stale != was {
+		c.look()
 	}
 }

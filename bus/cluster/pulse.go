@@ -31,14 +31,23 @@ func (p *pulse) next(at time.Time) uint64 {
 	return p.last
 }
 
-// covers reports whether no bus that had this sign of life has given this one up. It
-// compares both clocks of the machine: one of them may have stood still with it.
+// covers reports whether no bus that had this sign of life has given this one up.
 func (p *pulse) covers(beat uint64, at time.Time) bool {
+	return age(at, p.sent(beat)) < p.lease
+}
+
+// sent returns when a sign of life was sent, or zero if that was long ago or another run's.
+func (p *pulse) sent(beat uint64) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if beat > p.last || p.last-beat >= uint64(len(p.at)) {
-		return false
+		return time.Time{}
 	}
-	sent := p.at[beat%uint64(len(p.at))]
-	return !sent.IsZero() && max(at.Sub(sent), at.Round(0).Sub(sent.Round(0))) < p.lease
+	return p.at[beat%uint64(len(p.at))]
+}
+
+// age returns how long ago something was, by the clock that says more: one of them may have
+// stood still with the machine.
+func age(at, then time.Time) time.Duration {
+	return max(at.Sub(then), at.Round(0).Sub(then.Round(0)))
 }

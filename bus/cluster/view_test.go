@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"hubbub/bus"
+
+	"github.com/nats-io/nats.go"
+)
+
+// told has a bus receive a message of another one.
+func told(c *Cluster, from string, h header, content any) {
+	h.From, h.Instance = from, from+"-1"
+	c.receive(&nats.Msg{Data: join(h, encode(content))})
+}
+
+// TestAResultIsWholeOnceAllAreKnown follows a bus that begins beside two others: what it
+// says of a message is whole once both have told their peers, and have lately heard it.
+func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
+	c := New(nil, "east", nil)
+	bus.New(nil, &bus.Options{Cluster: c})
+	now := time.Now()
+	c.since = now.Add(-time.Minute)
+	want := func(when string, at time.Time, want ...string) {
+		t.Helper()
+		if got := c.view.missing(at, c.options.certainFor()); !slices.Equal(got, want) || (got == nil) != (want == nil) {
+			t.Errorf("%s: missing %q; want %q", when, got, want)
+		}
+	}
+	asked := func(when string, want error) {
+		t.Helper()
+		c.AskFirst(bus.First{From: "agent:x", MessageID: when}, func(_ []bus.Vote, err error) {
+			if err != want {
+				t.Errorf("%s, a message with once: %v; want %v", when, err, want)
+			}
+		})
+	}
+	hears := func(names ...string) map[string]uint64 {
+		beats := map[string]uint64{}
+		for _, name := range names {
+			beats[name] = c.pulse.last
+		}
+		return beats
+	}
+	hello, members := header{Kind: kindHello, Epoch: 1, Beat: 7}, header{Kind: kindMembers, Epoch: 1, Beat: 7}
+
+	want("nobody was heard", now, []string{}...)
+	c.hello()
+	told(c, "west", hello, map[string]uint64{"north": 1, "east": 1})
+	want("one was heard that has not heard this run of it", now, "north", "west")
+	if !c.view.apart {
+		t.Error("a bus that nobody has heard is not apart")
+	}
+	told(c, "west", hello, hears("north", "east"))
+	if c.view.apart {
+		t.Error("a bus that was heard is apart")
+	}
+	want("its peers are unknown, and another bus", now, "north", "west")
+	asked("another bus is unknown", errNotAsked)
+	told(c, "west", members, []bus.Member{})
+	want("its peers are known", now, "north")
+	told(c, "north", hello, hears("west"))
+	told(c, "north", members, []bus.Member{})
+	want("the other has not heard it", now, "north")
+	told(c, "north", hello, hears("west", "east"))
+	want("all are known", now)
+
+	told(c, "west", hello, hears("north", "east"))
+	said := c.pulse.sent(c.pulse.last)
+	late := c.options.SilentAfter + 2*c.options.Heartbeat
+	want("at the end of its time", said.Add(late))
+	want("after it stood still", said.Add(late+1), "north", "west")
+	c.restart("NATS: lost", now)
+	want("its connection broke", now, "north", "west")
+	told(c, "north", members, []bus.Member{})
+	told(c, "west", members, []bus.Member{})
+	want("they told their peers again", now)
+	told(c, "west", header{Kind: kindChange, Epoch: 1, Seq: 2}, change{Do: "left"})
+	want("a change is missing", now, "west")
+	told(c, "west", header{Kind: kindMembers, Epoch: 1, Seq: 2}, []bus.Member{})
+	told(c, "north", header{Kind: kindBye}, nil)
+	want("one has left that another still names", now)
+	if got := c.view.hears(c.heard); len(got) != 1 || got["west"] != 7 {
+		t.Errorf("it hears %v; want west's sign of life 7", got)
+	}
+	c.tick(time.Now().Add(time.Minute))
+	want("it is silent", now, "west")
+	if got := c.view.hears(c.heard); len(got) != 1 || got["west"] != 0 {
+		t.Errorf("it hears %v; want west to be named as missed", got)
+	}
+}
+
+// TestABusWithoutOthersSettlesDown begins alone: for two heartbeats there may be others.
+func TestABusWithoutOthersSettlesDown(t *testing.T) {
+	c := New(nil, "east", nil)
+	bus.New(nil, &bus.Options{Cluster: c})
+	missing := func() bool { return c.Missing() != nil }
+	c.tick(time.Now().Add(time.Minute))
+	if !missing() {
+		t.Error("without NATS its results are whole")
+	}
+	c.setConnected(true, "connected")
+	c.tick(c.since.Add(2*c.options.Heartbeat - 1))
+	if !missing() {
+		t.Error("its results are whole before others could be heard")
+	}
+	c.tick(c.since.Add(2 * c.options.Heartbeat))
+	if missing() {
+		t.Error("its results are not whole although there is nobody else")
+	}
+	c.setConnected(false, "lost")
+	if !missing() {
+		t.Error("its results are whole after it lost NATS")
+	}
+	beat := c.pulse.next(c.since.Add(-time.Second))
+	told(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 1}, map[string]uint64{"east": beat})
+	if !c.view.apart {
+		t.Error("what was heard before it lost NATS ended that")
+	}
+	told(c, "west", header{Kind: kindHello, Epoch: 1, Beat: 2}, map[string]uint64{"east": c.pulse.next(c.since.Add(1))})
+	if c.view.apart {
+		t.Error("it was heard, and is apart")
+	}
+}
+
+// TestOnceWaitsForAPartition: a bus that has just lost NATS, or has just begun, cannot know
+// whether another has a message with once. After a while that is a partition.
+func TestOnceWaitsForAPartition(t *testing.T) {
+	c := New(nil, "east", nil)
+	for age, want := range map[time.Duration]error{0: errNotAsked, c.options.SilentAfter - time.Second: errNotAsked, c.options.SilentAfter: nil} {
+		c.since = time.Now().Add(-age)
+		asked := false
+		c.AskFirst(bus.First{From: "agent:x", MessageID: "m"}, func(votes []bus.Vote, err error) {
+			if asked = true; err != want || votes != nil {
+				t.Errorf("after %s: %v, %v; want %v", age, votes, err, want)
+			}
+		})
+		if !asked {
+			t.Errorf("after %s: no answer", age)
+		}
+	}
+}

@@ -1,0 +1,387 @@
+package cmd_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"hubbub/peers/peer"
+	"hubbub/protocol"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/retry"
+	"hubbub/protocol/wire"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// A contest is identities that are taken over between buses while messages are sent to
+// them, and what became of these.
+type contest struct {
+	t     *testing.T
+	buses []string
+	taken atomic.Int64
+
+	mu      sync.Mutex                         // guards the fields below
+	handled map[string]map[protocol.PeerID]int // how many sessions of each identity got each message
+	sent    []sent
+	spans   map[protocol.PeerID][]span
+	visits  map[protocol.PeerID][]visit
+	serving sync.WaitGroup
+}
+
+// A sent message has a result.
+type sent struct {
+	id       string
+	by       protocol.PeerID
+	topic    protocol.Topic
+	at, told time.Time
+	result   protocol.SendResult
+}
+
+// A span is a time in which an identity was subscribed without a gap.
+type span struct{ from, to time.Time }
+
+// A visit is a session that an identity asked a bus for.
+type visit struct {
+	at  time.Time
+	bus int
+}
+
+// TestTakeoversInTrouble is for `make chaos` and `make test-partition`: it takes identities
+// over between three buses, as often as HUBBUB_TAKEOVERS says, while other identities come
+// and go. Meanwhile one bus after the other is stopped (SIGSTOP) for up to five seconds,
+// cut off from NATS, or killed and started again, or NATS itself is away.
+func TestTakeoversInTrouble(t *testing.T) {
+	count, err := strconv.Atoi(os.Getenv("HUBBUB_TAKEOVERS"))
+	if err != nil {
+		t.Skip("HUBBUB_TAKEOVERS does not say how often; see make chaos")
+	}
+	nats := startNATS(t, server.RANDOM_PORT)
+	c := &contest{
+		t: t, handled: map[string]map[protocol.PeerID]int{}, spans: map[protocol.PeerID][]span{}, visits: map[protocol.PeerID][]visit{},
+	}
+	var programs []*process
+	var begin []func() *process
+	for i := range 3 {
+		address, data := freeAddress(t), t.TempDir()
+		begin = append(begin, func() *process {
+			return start(t, t, "hubbub-bus", nil, "--log-format", "json", "--data", data, "--listen", address,
+				"--name", busName(i), "--cluster", nats.ClientURL())
+		})
+		programs = append(programs, begin[i]())
+		c.buses = append(c.buses, "ws://"+address)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var others, takers sync.WaitGroup
+	for i := range senders {
+		others.Go(func() { c.send(ctx, protocol.PeerID(fmt.Sprint("cli:sender-", i)), c.buses[i%len(c.buses)]) })
+	}
+	for k := range identities {
+		if k%2 == 1 {
+			others.Go(func() { c.comeAndGo(ctx, name(k)) })
+			continue
+		}
+		takers.Go(func() {
+			for c.taken.Load() < int64(count) && ctx.Err() == nil {
+				if c.visit(ctx, name(k)) != nil {
+					c.taken.Add(1)
+				}
+				retry.Sleep(ctx, time.Duration(rand.N(300))*time.Millisecond) // so that 50,000 take ten minutes
+			}
+		})
+	}
+	enough := make(chan struct{})
+	go func() { defer close(enough); takers.Wait() }()
+	for running := true; running; {
+		i := rand.N(len(programs))
+		p := programs[i].cmd.Process
+		what := rand.N(6)
+		t.Logf("%s: %s, trouble %d", time.Now().Format(clock), busName(i), what)
+		switch what {
+		case 0:
+			programs[i].kill()
+			programs[i] = begin[i]()
+		case 1:
+			cutOff(t, nats, "hubbub-bus "+busName(i))
+		case 2:
+			port := nats.Addr().(*net.TCPAddr).Port
+			nats.Shutdown()
+			nats.WaitForShutdown()
+			retry.Sleep(ctx, time.Duration(rand.N(4000))*time.Millisecond)
+			nats = startNATS(t, port)
+		default:
+			p.Signal(syscall.SIGSTOP) //nolint:errcheck // it runs until the test ends
+			retry.Sleep(ctx, time.Duration(rand.N(5000))*time.Millisecond)
+			p.Signal(syscall.SIGCONT) //nolint:errcheck // see above
+		}
+		t.Logf("%s: over", time.Now().Format(clock))
+		select {
+		case <-enough:
+			running = false
+		case <-time.After(time.Duration(rand.N(4000)) * time.Millisecond):
+		}
+	}
+	stop()
+	others.Wait()
+	for _, p := range programs {
+		p.stop()
+	}
+	c.serving.Wait()
+	c.judge()
+}
+
+const clock = "15:04:05.000" // as reports show the time
+
+// identities is how many there are: half of them are taken over all the time, half come
+// and go. senders send to them.
+const (
+	identities = 32
+	senders    = 12
+)
+
+func name(k int) protocol.PeerID { return protocol.PeerID(fmt.Sprint("agent:x", k)) }
+
+func busName(i int) string { return fmt.Sprint("bus", i) }
+
+// everybody is the topic that every identity subscribes to, besides its own.
+const everybody protocol.Topic = "news"
+
+func startNATS(t *testing.T, port int) *server.Server {
+	t.Helper()
+	nats, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go nats.Start()
+	t.Cleanup(nats.Shutdown)
+	if !nats.ReadyForConnections(patience) {
+		t.Fatal("the NATS server does not start")
+	}
+	return nats
+}
+
+// cutOff ends a connection to NATS, which its bus makes again half a second later.
+func cutOff(t *testing.T, nats *server.Server, name string) {
+	all, err := nats.Connz(nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, conn := range all.Conns {
+		if conn.Name == name {
+			nats.DisconnectClientByID(conn.Cid) //nolint:errcheck // it is gone already
+		}
+	}
+}
+
+// visit opens a session of an identity at some bus, which stays until it is replaced. It
+// returns nil if the bus does not answer in time: then nobody knows who has the identity.
+func (c *contest) visit(ctx context.Context, id protocol.PeerID) *wire.WebSocket {
+	limit, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	bus := rand.N(len(c.buses))
+	s, err := wire.Dial(limit, c.buses[bus], nil)
+	if err != nil {
+		return nil // it is frozen
+	}
+	c.mu.Lock()
+	c.visits[id] = append(c.visits[id], visit{time.Now(), bus})
+	mine := len(c.visits[id])
+	c.mu.Unlock()
+	ready := make(chan struct{})
+	c.serving.Go(func() {
+		c.serve(s, id, ready)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.visits[id]) == mine { // nobody has replaced it
+			c.endLocked(id)
+		}
+	})
+	params := fmt.Sprintf(`{"clientId":%q,"subscriptions":[{"topic":%q},{"topic":%q}]}`, id, id, everybody)
+	if s.Write(jsonrpc.AppendRequestText(nil, "0", "initialize", params)) == nil {
+		s.Flush()
+		select {
+		case <-ready:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if list := c.spans[id]; len(list) == 0 || !list[len(list)-1].to.IsZero() {
+				c.spans[id] = append(list, span{from: time.Now()})
+			}
+			return s
+		case <-limit.Done():
+		}
+	}
+	c.leave(s, id)
+	return nil
+}
+
+func (c *contest) leave(s *wire.WebSocket, id protocol.PeerID) {
+	c.mu.Lock()
+	c.endLocked(id)
+	c.mu.Unlock()
+	s.Close(wire.CloseNormal, "")
+}
+
+// endLocked notes that an identity may be nowhere from now on.
+func (c *contest) endLocked(id protocol.PeerID) {
+	if list := c.spans[id]; len(list) > 0 && list[len(list)-1].to.IsZero() {
+		list[len(list)-1].to = time.Now()
+	}
+}
+
+func (c *contest) comeAndGo(ctx context.Context, id protocol.PeerID) {
+	for ctx.Err() == nil {
+		if s := c.visit(ctx, id); s != nil {
+			retry.Sleep(ctx, time.Duration(rand.N(8000))*time.Millisecond)
+			c.leave(s, id)
+		}
+		retry.Sleep(ctx, time.Duration(rand.N(1000))*time.Millisecond)
+	}
+}
+
+// serve answers what a session gets until it ends.
+func (c *contest) serve(s *wire.WebSocket, id protocol.PeerID, ready chan struct{}) {
+	defer s.Close(wire.CloseNormal, "")
+	for {
+		frame, err := s.Read()
+		if err != nil {
+			return
+		}
+		m, err := jsonrpc.Parse(frame)
+		if err == nil && m.Kind == jsonrpc.KindResponse {
+			close(ready)
+		}
+		if err != nil || string(m.Method) != protocol.MethodProcessMessage {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(m.Params), `"messageId":"`)
+		message, _, _ := strings.Cut(rest, `"`)
+		c.mu.Lock()
+		if c.handled[message] == nil {
+			c.handled[message] = map[protocol.PeerID]int{}
+		}
+		c.handled[message][id]++
+		c.mu.Unlock()
+		if s.Write(jsonrpc.AppendResult(nil, m.ID, []byte(`{"processed":true}`))) != nil {
+			return
+		}
+	}
+}
+
+// send sends to one identity or to all, one message after another, until ctx ends.
+func (c *contest) send(ctx context.Context, id protocol.PeerID, url string) {
+	p := peer.New(id, &peer.Options{Buses: []string{url}})
+	err := p.RunWith(ctx, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			m := p.NewMessage(protocol.TypeAgentEvent, protocol.AgentOnline{})
+			s := sent{id: string(m.MessageID), by: id, topic: everybody, at: time.Now()}
+			if rand.N(8) > 0 {
+				s.topic = protocol.Topic(name(rand.N(identities)))
+			}
+			var err error
+			if s.result, err = p.Send(context.WithoutCancel(ctx), s.topic, m); err != nil {
+				continue // the connection ended: the sender knows that it knows nothing
+			}
+			s.told = time.Now()
+			c.mu.Lock()
+			c.sent = append(c.sent, s)
+			c.mu.Unlock()
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Error(err)
+	}
+}
+
+// judge compares what the senders were told with what the sessions got.
+func (c *contest) judge() {
+	counts := map[string]int{}
+	for id, by := range c.handled {
+		for peer, times := range by {
+			if times > 1 {
+				c.t.Errorf("DOUBLED: %s was handled %d times by %s", id, times, peer)
+			}
+		}
+	}
+	for _, s := range c.sent {
+		reached := 0
+		for k := range identities {
+			peer := name(k)
+			if s.topic != everybody && s.topic != protocol.Topic(peer) {
+				continue
+			}
+			verdict := c.verdict(s, peer)
+			if verdict == "ok" {
+				reached++
+			}
+			if counts[verdict]++; strings.ToUpper(verdict) == verdict {
+				c.t.Errorf("%s: %s to %s by %s, %s to %s: %+v", verdict, peer, s.topic, s.by, s.at.Format(clock), s.told.Format(clock), s.result)
+			}
+		}
+		if reached != s.result.DeliveredTo {
+			c.t.Errorf("MISCOUNTED: %d have it of %+v", reached, s)
+		}
+	}
+	fmt.Printf("%d takeovers, %d messages: %v\n", c.taken.Load(), len(c.sent), counts)
+}
+
+// verdict says what became of a message at one identity, in capitals if that is wrong.
+func (c *contest) verdict(s sent, id protocol.PeerID) string {
+	handled := c.handled[s.id][id] > 0
+	i := slices.IndexFunc(s.result.Failures, func(f protocol.Failure) bool { return f.Peer == id })
+	switch {
+	case i >= 0 && handled && s.result.Failures[i].Written:
+		return "handled, answer lost, written"
+	case i >= 0 && handled:
+		return "FALSELY FAILED"
+	case i >= 0 && s.result.Failures[i].Written:
+		return "not handled, written"
+	case i >= 0:
+		return "not handled, not written"
+	case handled:
+		return "ok"
+	case !c.subscribed(s, id):
+		return "perhaps not there"
+	case s.result.Partial && c.missed(s, id):
+		return "at a missing bus"
+	}
+	return "UNNAMED"
+}
+
+// known is how long the buses may take until all know who is subscribed, or say that they
+// do not.
+const known = 3 * time.Second
+
+// subscribed reports whether an identity was, without a gap, and so that the bus of the
+// message had to know.
+func (c *contest) subscribed(s sent, id protocol.PeerID) bool {
+	return slices.ContainsFunc(c.spans[id], func(x span) bool {
+		return x.from.Add(known).Before(s.at) && (x.to.IsZero() || x.to.After(s.told.Add(time.Second)))
+	})
+}
+
+// missed reports whether a result names the bus of an identity as missing, or says that it
+// does not know which are.
+func (c *contest) missed(s sent, id protocol.PeerID) bool {
+	last := 0
+	for i, v := range c.visits[id] {
+		if v.at.Before(s.at) {
+			last = i
+		}
+	}
+	return len(s.result.Missing) == 0 || slices.ContainsFunc(c.visits[id][last:], func(v visit) bool {
+		return v.at.Before(s.told) && slices.Contains(s.result.Missing, busName(v.bus))
+	})
+}
