@@ -42,33 +42,38 @@ func (p *program) permission(ctx context.Context, r *acpsdk.RequestPermissionReq
 		return choose(nil, nil)
 	}
 	options, said := rejecting, "not permitted: "
-	if p.allowed(ctx, turn, r) {
-		options, said = allowing, "permitted: "
-	} else {
+	switch permitted, asked := p.allowed(ctx, turn, r); {
+	case !permitted:
 		turn.refuse()
+	case asked:
+		options, said = allowing[:1], "permitted: " // a program that took it for always would ask nobody again
+	default:
+		options, said = allowing, "permitted: "
 	}
 	title := cmp.Or(given(r.ToolCall.Title), string(r.ToolCall.ToolCallId))
 	turn.report(harness.Progress{Kind: harness.ProgressStatus, Message: said + title})
 	return choose(options, r.Options)
 }
 
-// allowed reports whether a request is permitted: unasked, or by a person.
-func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.RequestPermissionRequest) bool {
+// allowed reports whether a request is permitted, and whether a person was asked.
+func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.RequestPermissionRequest) (permitted, asked bool) {
 	asks, chatTool := turn.words(r), turn.asksForChatTool(p.name, r)
 	kind := asks.kind
-	permitted := permits(p.h.opts.Permission, kind, chatTool)
+	permitted = permits(p.h.opts.Permission, kind, chatTool)
 	if turn.people == nil || chatTool {
-		return permitted
+		return permitted, false
 	}
 	tool := toolName(kind)
-	unknown := kind == "" && turn.people.Sensitive(toolName(acpsdk.ToolKindExecute)) // it may be that
-	sensitive := unknown || turn.people.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
-	if !sensitive || p.h.opts.Permission == PermitNothing {
-		return permitted
+	if kind == "" && turn.people.Sensitive(toolName(acpsdk.ToolKindExecute)) {
+		tool = toolName(acpsdk.ToolKindExecute) // it may be that
 	}
-	asked, err := json.Marshal(map[string]any{"title": asks.title, "input": asks.input})
+	sensitive := turn.people.Sensitive(tool) || !permitted && p.h.opts.Permission == PermitAsking
+	if !sensitive || p.h.opts.Permission == PermitNothing {
+		return permitted, false
+	}
+	shown, err := json.Marshal(map[string]any{"title": asks.title, "input": asks.input})
 	if err != nil {
-		return false
+		return false, true
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -78,11 +83,12 @@ func (p *program) allowed(ctx context.Context, turn *collector, r *acpsdk.Reques
 		ctx, done = context.WithDeadline(ctx, until)
 		defer done()
 	}
-	return turn.people.Approve(ctx, tool, asked) == nil
+	return turn.people.Approve(ctx, tool, shown) == nil, true
 }
 
 // words are what a request asks for. It may leave out what the program said when the call
-// began: a person must see that, and it says which tool it is.
+// began: a person must see that, and it says which tool it is. Of a call that is of two kinds,
+// or of one that there is not, nobody knows the kind.
 func (c *collector) words(r *acpsdk.RequestPermissionRequest) callWords {
 	c.mu.Lock()
 	began := c.seen[r.ToolCall.ToolCallId]
@@ -90,6 +96,9 @@ func (c *collector) words(r *acpsdk.RequestPermissionRequest) callWords {
 	w := callWords{kind: cmp.Or(given(r.ToolCall.Kind), began.kind), title: cmp.Or(given(r.ToolCall.Title), began.title), input: r.ToolCall.RawInput}
 	if w.input == nil {
 		w.input = began.input
+	}
+	if !slices.Contains(kinds, w.kind) || began.kind != "" && began.kind != w.kind {
+		w.kind = ""
 	}
 	return w
 }
@@ -109,6 +118,9 @@ func permits(p Permission, kind acpsdk.ToolKind, chatTool bool) bool {
 
 // reading are the kinds of tools that change nothing.
 var reading = []acpsdk.ToolKind{acpsdk.ToolKindRead, acpsdk.ToolKindSearch, acpsdk.ToolKindThink, acpsdk.ToolKindFetch}
+
+// kinds are those of tools that programs may name.
+var kinds = append(slices.Clone(reading), acpsdk.ToolKindEdit, acpsdk.ToolKindDelete, acpsdk.ToolKindMove, acpsdk.ToolKindExecute, acpsdk.ToolKindSwitchMode, acpsdk.ToolKindOther)
 
 // asksForChatTool reports whether a request is for a tool of our own MCP server.
 func (c *collector) asksForChatTool(program string, r *acpsdk.RequestPermissionRequest) bool {

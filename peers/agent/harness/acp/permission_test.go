@@ -93,16 +93,73 @@ func TestRequestOfItsIDAloneIsAsked(t *testing.T) {
 	turn.update(&acpsdk.SessionUpdate{ToolCall: &acpsdk.SessionUpdateToolCall{ToolCallId: "c1", Kind: acpsdk.ToolKindExecute, Title: "Run", RawInput: "rm -r data"}})
 	p := &program{h: &Harness{opts: Options{Permission: PermitEverything}}}
 	r := &acpsdk.RequestPermissionRequest{ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c1"}}
-	if p.allowed(t.Context(), turn, r) || people.tool != "shell" || people.arguments != `{"input":"rm -r data","title":"Run"}` {
+	if permitted, _ := p.allowed(t.Context(), turn, r); permitted || people.tool != "shell" || people.arguments != `{"input":"rm -r data","title":"Run"}` {
 		t.Errorf("asked %+v", people)
 	}
 	r.ToolCall.RawInput, r.ToolCall.Title = "ls", new("List")
-	if p.allowed(t.Context(), turn, r) || people.arguments != `{"input":"ls","title":"List"}` {
+	if permitted, _ := p.allowed(t.Context(), turn, r); permitted || people.arguments != `{"input":"ls","title":"List"}` {
 		t.Errorf("asked %+v", people)
 	}
 	*people = asked{}
 	r.ToolCall.ToolCallId = "c2" // of a call that nothing is known of
-	if p.allowed(t.Context(), turn, r) || people.arguments != `{"input":"ls","title":"List"}` {
+	if permitted, _ := p.allowed(t.Context(), turn, r); permitted || people.tool != "shell" || people.arguments != `{"input":"ls","title":"List"}` {
 		t.Errorf("asked %+v", people)
 	}
 }
+
+// TestACallOfTwoKindsIsAskedAsAShell: a program cannot begin a call as one kind and ask for it
+// as another that passes unasked, or call a shell by a kind that there is not.
+func TestACallOfTwoKindsIsAskedAsAShell(t *testing.T) {
+	for name, c := range map[string]struct {
+		began, asks acpsdk.ToolKind
+		want        string
+	}{
+		"execute, then reading":   {acpsdk.ToolKindExecute, acpsdk.ToolKindRead, "shell"},
+		"execute, then another":   {acpsdk.ToolKindExecute, acpsdk.ToolKindOther, "shell"},
+		"reading, then execute":   {acpsdk.ToolKindRead, acpsdk.ToolKindExecute, "shell"},
+		"reading, then switching": {acpsdk.ToolKindRead, acpsdk.ToolKindSwitchMode, "shell"},
+		"in capitals":             {"", "Execute", "shell"},
+		"with more behind it":     {"", "execute\u200b", "shell"},
+		"begun as no kind":        {"run", acpsdk.ToolKindRead, "shell"},
+		"reading":                 {acpsdk.ToolKindRead, acpsdk.ToolKindRead, ""},
+		"reading, unannounced":    {"", acpsdk.ToolKindRead, ""},
+		"an edit":                 {acpsdk.ToolKindEdit, "", ""},
+	} {
+		for _, permission := range []Permission{PermitEverything, PermitReading} {
+			people := &asked{}
+			turn := &collector{people: people, ctx: t.Context(), seen: map[acpsdk.ToolCallId]callWords{"c": {kind: c.began}}, report: func(harness.Progress) {}}
+			p := &program{h: &Harness{opts: Options{Permission: permission}}}
+			permitted, asked := p.allowed(t.Context(), turn, &acpsdk.RequestPermissionRequest{ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c", Kind: &c.asks}})
+			may := c.want == "" && (permission == PermitEverything || c.asks == acpsdk.ToolKindRead)
+			if people.tool != c.want || permitted != may || asked != (c.want != "") {
+				t.Errorf("%s, %s: asked about %q, permitted %v", name, permission, people.tool, permitted)
+			}
+		}
+	}
+}
+
+// TestWhatAPersonAllowsIsAllowedOnce: a program that took it for always would never ask again.
+func TestWhatAPersonAllowsIsAllowedOnce(t *testing.T) {
+	always := []acpsdk.PermissionOption{{OptionId: "always", Kind: acpsdk.PermissionOptionKindAllowAlways}}
+	for name, c := range map[string]struct {
+		kind    acpsdk.ToolKind
+		options []acpsdk.PermissionOption
+		want    string
+	}{
+		"by a person":          {acpsdk.ToolKindExecute, append(always, acpsdk.PermissionOption{OptionId: "once", Kind: acpsdk.PermissionOptionKindAllowOnce}), "once"},
+		"by a person, or none": {acpsdk.ToolKindExecute, always, ""},
+		"unasked":              {acpsdk.ToolKindEdit, always, "always"},
+	} {
+		turn := &collector{people: agreeing{}, ctx: t.Context(), seen: map[acpsdk.ToolCallId]callWords{}, report: func(harness.Progress) {}}
+		p := &program{h: &Harness{opts: Options{Permission: PermitEverything}}, turns: map[acpsdk.SessionId]*collector{"s": turn}}
+		got := p.permission(t.Context(), &acpsdk.RequestPermissionRequest{SessionId: "s", ToolCall: acpsdk.ToolCallUpdate{ToolCallId: "c", Kind: &c.kind}, Options: c.options})
+		if selected := got.Selected; selected == nil && c.want != "" || selected != nil && string(selected.OptionId) != c.want {
+			t.Errorf("%s: %+v", name, selected)
+		}
+	}
+}
+
+type agreeing struct{ asked }
+
+func (agreeing) Sensitive(tool string) bool                             { return tool == "shell" }
+func (agreeing) Approve(context.Context, string, json.RawMessage) error { return nil }
