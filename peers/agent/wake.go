@@ -54,6 +54,9 @@ func (a *Agent) receiveWake(ctx context.Context, d *peer.Delivery, fact *protoco
 	e.Chat, e.Origin = protocol.TopicBroker, originOf(&w)
 	err = a.box.InTx(ctx, func(tx *mailbox.Tx) {
 		tx.TakeIn(e)
+		if e.Origin.AnsweredID != "" {
+			tx.ShowAnswered(e.Origin.AnsweredID, cmp.Or(string(w.SenderIdentity), w.SenderID))
+		}
 		if w.DeliveryID != "" {
 			key := "ack:" + w.DeliveryID + ":" + string(d.Message.MessageID)
 			tx.Enqueue(protocol.TopicBroker, key, collab.DeliveryAck.Message(a.id, collab.IDParams{ID: w.DeliveryID}))

@@ -54,15 +54,20 @@ func decide(t *tx, p collab.ApprovalDecideParams) collab.ApprovalResult {
 	a := findDecision(t, p.ID)
 	by := string(principal(t.caller.Identity))
 	if p.By != "" && p.By != by {
-		if !t.caller.is(a.AskedByIdentity) {
-			refuse(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(p.By, 80))
-		}
-		if !isPerson(protocol.PeerID(p.By)) {
-			refuse(collab.CodeForbidden, "%s is no person", text.Clip(p.By, 80))
-		}
+		checkSpeaksFor(t, protocol.PeerID(p.By), a.AskedByIdentity)
 		by = p.By
 	}
 	return settleDecision(t, a)(a.Decide(p.Verdict, p.Scope, by, t.now))
+}
+
+// checkSpeaksFor refuses a caller that passes on a person's words, unless it asked for them.
+func checkSpeaksFor(t *tx, who, asker protocol.PeerID) {
+	if !t.caller.is(asker) {
+		refuse(collab.CodeForbidden, "%s may not speak for %s: only the agent that asked passes on what people say", t.caller.Name, text.Clip(string(who), 80))
+	}
+	if !isPerson(who) {
+		refuse(collab.CodeForbidden, "%s is no person", text.Clip(string(who), 80))
+	}
 }
 
 // cancelDecision withdraws a decision that who asked no longer needs.

@@ -95,7 +95,7 @@
 //	message.post        {id?, conversationId, text, surface human|agent, kind? chat|status|final, targets?,
 //	                    workItemId?, inReplyTo?} -> {message, mentions, deliveries, wake | null, duplicate?}
 //	question.ask        {id?, title, askedOfId, conversationId?, nextMoveOwnerId?, parentId?} -> {question, wake, decision, delivery?}
-//	question.answer     {id, answer}; .close, .decline, .reopen {id} -> {question, ...}
+//	question.answer     {id, answer, by?}; .close, .decline, .reopen {id} -> {question, ...}
 //	question.spawn_work {id, title?, ownerId?, nextMoveOwnerId?, wake?, ...} -> {work_item, question, duplicate?}
 //	question.get*       {id} -> {question}; question.list* {state?, nextMoveOwnerId?, page} -> {questions, next}
 //	work_item.create    {id?, title, ownerId, nextMoveOwnerId, state?, summary?, waitingOn?, requestedById?, parentId?,

@@ -87,7 +87,15 @@ func answerQuestion(t *tx, p collab.AnswerParams) collab.Result {
 		invalid("answered questions require an answer")
 	}
 	checkLength("answer", p.Answer, maxText)
-	if q := t.record(collab.KindQuestion, p.ID); q.State == questionAnswered {
+	q := t.record(collab.KindQuestion, p.ID)
+	if p.By != "" && !t.caller.is(p.By) {
+		checkSpeaksFor(t, p.By, q.AskedByIdentity)
+		if p.By != q.AskedOfIdentity {
+			refuse(collab.CodeForbidden, "question %s is for %s to answer", q.ID, q.AskedOfID)
+		}
+		t.caller = t.state.caller(p.By, nil) // whose word it is, and not the asker's own
+	}
+	if q.State == questionAnswered {
 		if q.Answer != p.Answer {
 			badMove(kinds[q.Kind].moves, q.State, q.State, "question %s is %s already", q.ID, q.State)
 		}

@@ -437,3 +437,29 @@ func TestAnInvocationIsMadeOnce(t *testing.T) {
 	d.refuse(collab.CodeConflict, "agent:boss", "invocation.create", m{"id": "inv", "targetAgentId": "lead", "text": "else"})
 	d.checkRebuild()
 }
+
+// TestTheAskerPassesOnThePersonsAnswer: only the agent that asked does so, and only for who was
+// asked; the answer is the person's, so that it wakes the asker.
+func TestTheAskerPassesOnThePersonsAnswer(t *testing.T) {
+	d := newDesk(t)
+	d.do("agent:a", "identity.announce", m{"endpointId": "a"})
+	d.do("agent:a", "question.ask", m{"id": "q1", "title": "which region?", "askedOfId": "tg:42"})
+	for who, by := range map[protocol.PeerID]string{"agent:b": "tg:42", "agent:a": "tg:7", "cli:will.1": "tg:42"} {
+		d.refuse(collab.CodeForbidden, who, "question.answer", m{"id": "q1", "answer": "eu", "by": by})
+	}
+	d.refuse(collab.CodeForbidden, "agent:a", "question.answer", m{"id": "q1", "answer": "eu", "by": "agent:b"})
+	got := d.do("agent:a", "question.answer", m{"id": "q1", "answer": "eu", "by": "tg:42"})
+	if got.at("question", "state") != "answered" || got.at("delivery", "senderIdentity") != "tg:42" || got.at("delivery", "senderKind") != "human" || got.at("delivery", "targetIdentity") != "agent:a" {
+		t.Errorf("answered: %v", got)
+	}
+	woken := 0
+	for _, s := range d.sent {
+		if s.to == "agent:a" && s.event.Type == collab.EventWoken.Name {
+			woken++
+		}
+	}
+	d.do("tg:42", "question.answer", m{"id": "q1", "answer": "eu", "by": "tg:42"}) // said again
+	if woken != 1 || len(d.sent) != woken {
+		t.Errorf("woken %d times: %v", woken, d.sent)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"hubbub/protocol"
 )
 
 // IDParams name a record.
@@ -90,10 +92,12 @@ type QuestionParams struct {
 	UpdatedAt       *Moment       `json:"updatedAt,omitempty"`
 }
 
-// AnswerParams answer a question.
+// AnswerParams answer a question. By, of whose words the asking agent heard in a chat, is
+// taken from that agent only.
 type AnswerParams struct {
-	ID     string `json:"id"`
-	Answer string `json:"answer"`
+	ID     string          `json:"id"`
+	Answer string          `json:"answer"`
+	By     protocol.PeerID `json:"by,omitempty"`
 }
 
 // QuestionListParams select questions.

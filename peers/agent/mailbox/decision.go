@@ -205,8 +205,8 @@ func (tx *Tx) tellBroker(m collab.Method[collab.ApprovalDecideParams, collab.App
 	}
 }
 
-// HearVerdict takes an event of a chat that decides something, in place of TakeIn, and
-// reports whether it was one. yes and no are the words that decide.
+// HearVerdict takes an event of a chat that decides something, or answers a question of the
+// agent's, in place of TakeIn, and reports whether it was one. yes and no are the words that decide.
 func (tx *Tx) HearVerdict(e *Entry, yes, no []string) bool {
 	c := &e.Content
 	if c.Author.Kind != string(attention.AuthorHuman) || c.Forwarded != "" {
@@ -216,7 +216,7 @@ func (tx *Tx) HearVerdict(e *Entry, yes, no []string) bool {
 	d, said := tx.verdictOf(e, pending, yes, no)
 	switch {
 	case said.Verdict == "":
-		return false
+		return hearAnswer(tx, e)
 	case !receipt(tx, e):
 		return true
 	case c.ReplyTo != nil && tx.ofAnother(c.ReplyTo.Author):
@@ -225,7 +225,7 @@ func (tx *Tx) HearVerdict(e *Entry, yes, no []string) bool {
 		tx.answerVerdict(e, "There is no such decision in this chat.")
 		return true
 	}
-	said.By = protocol.PeerID(e.Chat).Family() + ":" + c.Author.ID
+	said.By = e.Person()
 	if _, err := d.Decide(said.Verdict, said.Scope, said.By, time.Now()); err != nil {
 		tx.Refusal(e, d.EventID, "decision", "not_decided")
 		tx.answerVerdict(e, err.Error())

@@ -94,7 +94,7 @@ func ReservedKey(key string, e *Entry) bool {
 	return strings.HasSuffix(key, ":reply") || strings.HasPrefix(key, "react:") || strings.HasPrefix(key, "file:") ||
 		strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, NoticeEscalation+":") || strings.HasPrefix(key, "budget_") ||
 		strings.HasPrefix(key, reasonHalted+":") || strings.HasPrefix(key, decisionKey) || strings.HasPrefix(key, decidedKey) ||
-		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choiceKey) || strings.HasPrefix(key, chosenKey)
+		strings.HasPrefix(key, interimKey) || strings.HasPrefix(key, choiceKey) || strings.HasPrefix(key, questionKey) || strings.HasPrefix(key, repliedKey) || strings.HasPrefix(key, chosenKey)
 }
 
 // BrokerReplyPrefix begins the outbox keys of answers to the broker, which settle an

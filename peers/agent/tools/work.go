@@ -2,11 +2,16 @@ package tools
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 
 	"hubbub/peers/agent/harness"
 	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
 	"hubbub/protocol/collab"
 )
 
@@ -52,48 +57,104 @@ var workTable = []row{
 	}, passOn(collab.WorkWake.Name)},
 	{harness.Tool{
 		Name: "ask", Title: "Ask a question",
-		Description: "Ask one agent or person a question. It is kept until it is answered, declined or closed; the answer comes to you as an event.",
+		Description: "Ask one agent or person a question. It is kept until it is answered, declined or closed; the answer comes to you as an event. " +
+			"A person who writes in this chat, or to you alone, is asked there: name them as the header of their message does (human:77) or by their username.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"id":{"type":"string"},"title":{"type":"string","description":"the question"},
 			"askedOfId":{"type":"string","description":"name of the one who is asked"},"conversationId":{"type":"string"}},"required":["title","askedOfId"]}`),
-	}, passOn(collab.QuestionAsk.Name)},
+	}, reading((*Toolbox).ask)},
 }
 
-// passOn returns what passes a call on to a method of the broker, whose refusals say
-// what to do.
+// passOn returns what passes a call on to a method of the broker.
 func passOn(method string) call {
 	return reading(func(b *Toolbox, ctx context.Context, params *map[string]json.RawMessage) harness.Result {
-		result, err := b.kit.Broker.Call(ctx, method, *params)
-		var refused *collab.Error
-		switch {
-		case errors.As(err, &refused):
-			return harness.Refused(refused.Message, map[string]any{"error": map[string]any{
-				"code": refused.Code, "message": refused.Message, "details": refused.Details,
-			}})
-		case err != nil:
-			return harness.Refused("The collaboration broker could not be asked: "+err.Error()+". Try again later.", nil)
-		case len(result) == 0:
-			result = json.RawMessage("{}")
-		}
-		if method == collab.QuestionAsk.Name {
-			b.noteQuestion(ctx, result)
-		}
-		return harness.Result{Content: []harness.Content{{Type: "text", Text: string(result)}}, StructuredContent: result}
+		return b.pass(ctx, method, *params)
 	})
 }
 
-// noteQuestion remembers where a question was asked that the broker has stored. If
-// that fails, its answer comes in no chat.
-func (b *Toolbox) noteQuestion(ctx context.Context, result json.RawMessage) {
+// pass calls a method of the broker, whose refusals say what to do.
+func (b *Toolbox) pass(ctx context.Context, method string, params any) harness.Result {
+	result, err := b.kit.Broker.Call(ctx, method, params)
+	var refused *collab.Error
+	switch {
+	case errors.As(err, &refused):
+		return harness.Refused(refused.Message, map[string]any{"error": map[string]any{
+			"code": refused.Code, "message": refused.Message, "details": refused.Details,
+		}})
+	case err != nil:
+		return harness.Refused("The collaboration broker could not be asked: "+err.Error()+". Try again later.", nil)
+	case len(result) == 0:
+		result = json.RawMessage("{}")
+	}
+	return harness.Result{Content: []harness.Content{{Type: "text", Text: string(result)}}, StructuredContent: result}
+}
+
+type askArguments struct {
+	ID             string `json:"id,omitempty"`
+	Title          string `json:"title"`
+	AskedOfID      string `json:"askedOfId"`
+	ConversationID string `json:"conversationId,omitempty"`
+}
+
+// ask asks an agent or a person something through the broker, and shows it to a person where
+// they are.
+func (b *Toolbox) ask(ctx context.Context, args *askArguments) harness.Result {
+	v := b.kit.Mailbox.View(ctx)
+	event := ""
+	if e := b.turnEvent(v); e != nil {
+		event = e.EventID
+	}
+	there := v.WhereIs(args.AskedOfID, b.chat)
+	many := there != nil && v.Questions(event) >= mailbox.MaxQuestions
+	if v.Err() != nil {
+		return broken(v.Err())
+	}
+	if there != nil && b.agentNamed(ctx, args.AskedOfID) {
+		there = nil
+	}
+	if there != nil {
+		args.Title = strings.TrimSpace(attention.Answer(args.Title))
+		switch {
+		case args.Title == "":
+			return harness.Refused("title is empty, or nothing in it is for people.", nil)
+		case len(args.Title) > maxQuestion:
+			return harness.Refused(fmt.Sprintf("title has %d bytes; at most %d are shown to a person. Shorten it.", len(args.Title), maxQuestion), nil)
+		case many:
+			return harness.Refused(fmt.Sprintf("%d questions were asked for this event. Wait for their answers.", mailbox.MaxQuestions), nil)
+		}
+		args.AskedOfID = there.Person()
+		if args.ID == "" { // asked again by a turn that begins anew, it is the same question
+			sum := sha256.Sum256([]byte(strings.Join([]string{string(b.chat), event, args.AskedOfID, args.Title}, "\x00")))
+			args.ID = "q_" + hex.EncodeToString(sum[:10])
+		}
+	}
+	result := b.pass(ctx, collab.QuestionAsk.Name, args)
+	if !result.IsError {
+		b.noteQuestion(ctx, result.StructuredContent, event, there)
+	}
+	return result
+}
+
+// agentNamed reports whether the broker knows an agent by a name.
+func (b *Toolbox) agentNamed(ctx context.Context, name string) bool {
+	if strings.Contains(name, ":") {
+		return false
+	}
+	got, err := collab.IdentityResolve.Ask(ctx, b.kit.Broker, collab.LabelParams{Label: "@" + strings.TrimPrefix(name, "@")})
+	return err == nil && got.Identity.AgentIdentity != ""
+}
+
+// noteQuestion remembers where a question was asked that the broker has stored, and shows it
+// to the person who is asked: there, where they wrote. If that fails, its answer comes in no chat.
+func (b *Toolbox) noteQuestion(ctx context.Context, result json.RawMessage, event string, there *mailbox.Entry) {
 	var asked collab.Result
 	if json.Unmarshal(result, &asked) != nil || asked.Question.ID == "" {
 		return
 	}
 	err := b.kit.Mailbox.InTx(ctx, func(tx *mailbox.Tx) {
-		var event string
-		if e := b.turnEvent(&tx.View); e != nil {
-			event = e.EventID
-		}
 		tx.Asked(asked.Question.ID, b.chat, event)
+		if there != nil && asked.Question.State == collab.QuestionOpen {
+			tx.ShowQuestion(asked.Question.ID, there, asked.Question.Title)
+		}
 	})
 	if err != nil {
 		b.kit.Log.Warn().Err(err).Str("question", asked.Question.ID).Msg("question not noted; its answer comes in no chat")

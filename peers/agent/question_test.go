@@ -1,0 +1,219 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent"
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/broker"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// runBroker runs the real broker until the returned function stops it.
+func runBroker(t *testing.T, w *world, path string) (stop func()) {
+	t.Helper()
+	db, err := store.Open(path, broker.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := broker.New(db, peer.New(protocol.PeerBroker, &peer.Options{Dial: w.bus.Dial}), nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the broker ended: %v", err)
+		}
+		db.Close()
+	}
+}
+
+// inHouse is inWorld with a real broker, which knows the agent.
+func inHouse(t *testing.T, s *stub, opts *agent.Options, test func(t *testing.T, w *world)) {
+	inWorld(t, s, opts, func(t *testing.T, w *world) {
+		defer runBroker(t, w, filepath.Join(t.TempDir(), "broker.db"))()
+		w.sleep(35 * time.Second)
+		test(t, w)
+	})
+}
+
+// shown tells the agent under which id its bridge showed a reply.
+func (w *world) shown(r protocol.ChatReply, source string) {
+	w.tg.SendAs(w.t, "tg:42", "agent:lead", protocol.TypeDeliveryStatus, protocol.DeliveryStatus{
+		Status: protocol.StatusDelivered, IdempotencyKey: r.IdempotencyKey, SourceID: source,
+	})
+}
+
+// inReply is a message that answers the one of an id.
+func inReply(m protocol.ChatMessage, source string) protocol.ChatMessage {
+	m.ReplyTo = &protocol.ReplyTo{SourceID: source, Author: "agent:lead"}
+	return m
+}
+
+// consulting asks Will for the region where it is told to deploy, and says what it hears of it.
+func consulting(name string) func(context.Context, *harness.Turn, harness.Tools) (harness.Outcome, error) {
+	return func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		switch {
+		case strings.Contains(tn.Prompt, "Answer: eu-west"):
+			call(tools, "chat.send_message", map[string]any{"inReplyTo": "1", "text": "deploying to eu-west"})
+			return harness.Outcome{State: harness.Finished}, nil
+		case tn.Event.EventID != "1":
+			return harness.Outcome{State: harness.Finished}, nil
+		}
+		for range 2 { // asked twice, it is one question
+			if _, r := call(tools, "ask", map[string]any{"title": " which region? ", "askedOfId": name}); r.IsError {
+				return harness.Outcome{State: harness.Finished, FinalText: r.Text()}, nil
+			}
+		}
+		call(tools, "chat.defer", map[string]any{"reason": "asked Will"})
+		return harness.Outcome{State: harness.Finished}, nil
+	}
+}
+
+// questions lists "key: text" of what the chat shows of questions to people.
+func (w *world) questions() (list []string) {
+	for _, r := range w.replies {
+		if kind, _, _ := strings.Cut(r.IdempotencyKey, ":"); kind == "question" || kind == "replied" {
+			list = append(list, kind+": "+r.Text)
+		}
+	}
+	return list
+}
+
+// TestAPersonIsAskedInTheirChat: however the agent names them, once, and their answer comes back
+// to the turn that waits for it, once; nobody else answers in their place.
+func TestAPersonIsAskedInTheirChat(t *testing.T) {
+	const shown, done = "question: which region?\n\nAnswer by a reply to this message.", "replied: which region?\n\nAnswered by tg:77."
+	for _, name := range []string{"tg:77", "human:77", "@Will_T", "will_t"} {
+		t.Run(strings.ReplaceAll(name, ":", " "), func(t *testing.T) {
+			inHouse(t, newStub(consulting(name)), nil, func(t *testing.T, w *world) {
+				order := dm("1", "deploy it")
+				order.Author.Username = "will_t"
+				w.say(order)
+				w.sleep(10 * time.Second)
+				equal(t, "asked", w.questions(), []string{shown})
+				w.shown(w.replies[0], "shown")
+				w.say(by(inReply(dm("2", "us-east"), "shown"), "66", "human"))
+				forwarded := inReply(dm("3", "us-east"), "shown")
+				forwarded.Forwarded = "Ann"
+				w.say(forwarded)
+				w.say(inReply(dm("4", "us-east"), "another"))
+				w.sleep(10 * time.Second)
+				equal(t, "after what is no answer", w.questions(), []string{shown})
+				w.say(inReply(dm("5", "eu-west"), "shown"))
+				w.say(inReply(dm("6", "or eu-north"), "shown")) // words like any other, for it is answered
+				w.sleep(time.Minute)
+				equal(t, "after the answer", w.questions()[:2], []string{shown, done})
+				w.wantTextsOnce("deploying to eu-west")
+			})
+		})
+	}
+}
+
+// wantTextsOnce fails unless a text was said exactly once.
+func (w *world) wantTextsOnce(text string) {
+	w.t.Helper()
+	n := 0
+	for _, r := range w.replies {
+		if r.Text == text {
+			n++
+		}
+	}
+	if n != 1 {
+		w.t.Errorf("%q was said %d times: %+v", text, n, w.replies)
+	}
+}
+
+// TestAnAnswerFromElsewhereEndsTheQuestionInTheChat.
+func TestAnAnswerFromElsewhereEndsTheQuestionInTheChat(t *testing.T) {
+	inHouse(t, newStub(consulting("tg:77")), nil, func(t *testing.T, w *world) {
+		w.say(dm("1", "deploy it"))
+		w.sleep(10 * time.Second)
+		w.shown(w.replies[0], "shown")
+		_, id, _ := strings.Cut(w.replies[0].IdempotencyKey, ":")
+		cli := w.bus.Join(t, "cli:will.1", "cli:will.1")
+		cli.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, map[string]any{
+			"requestId": "r1", "method": collab.QuestionAnswer.Name, "params": map[string]any{"id": id, "answer": "eu-west"},
+		})
+		w.sleep(time.Minute)
+		equal(t, "shown", w.questions()[1:], []string{"replied: which region?\n\nAnswered by cli:will."})
+		w.wantTextsOnce("deploying to eu-west")
+	})
+}
+
+// TestWhoIsInNoChatIsNotAskedThere: neither a person whom the agent never heard, nor one of
+// another group.
+func TestWhoIsInNoChatIsNotAskedThere(t *testing.T) {
+	for _, name := range []string{"tg:78", "tg:99", "chorus:77", "human:", "@", "w3"} {
+		t.Run(strings.ReplaceAll(name, ":", " "), func(t *testing.T) {
+			inHouse(t, newStub(consulting(name)), nil, func(t *testing.T, w *world) {
+				w.sayIn("tg:-8", by(in(dm("0", "hi"), "-8", "channel"), "78", "human"))
+				w.say(dm("1", "deploy it"))
+				w.sleep(10 * time.Second)
+				equal(t, "asked", w.questions(), []string(nil))
+			})
+		})
+	}
+}
+
+// TestAGroupAsksAPersonInTheirDirectChat, and who asks too much is told.
+func TestAGroupAsksAPersonInTheirDirectChat(t *testing.T) {
+	s := newStub(nil)
+	var refused []string
+	s.turn = func(_ context.Context, tn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		if tn.Event.EventID == "1" {
+			for _, title := range []string{"", "<think>x</think>", strings.Repeat("x", 1001), "q1", "q2", "q3", "q4", "q5", "q6"} {
+				if _, r := call(tools, "ask", map[string]any{"title": title, "askedOfId": "tg:77"}); r.IsError {
+					refused = append(refused, r.Text())
+				}
+			}
+		}
+		return harness.Outcome{State: harness.Finished}, nil
+	}
+	inHouse(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("0", "hi"))
+		m := by(in(dm("1", "lead, deploy it"), "-8", "channel"), "78", "human")
+		m.Mentions = []string{"agent:lead"}
+		w.sayIn("tg:-8", m)
+		w.sleep(10 * time.Second)
+		if got := w.questions(); len(got) != 5 || !strings.HasPrefix(got[4], "question: q5\n") || w.replies[0].InReplyTo != "0" {
+			t.Errorf("asked %q: %+v", got, w.replies)
+		}
+		if got := fmt.Sprint(refused); len(refused) != 4 || !strings.Contains(got, "title is empty") || !strings.Contains(got, "1001 bytes; at most 1000") || !strings.HasPrefix(refused[3], "5 questions were asked") {
+			t.Errorf("refused %q", refused)
+		}
+	})
+}
+
+// TestWhereMessagesAnswerNoneTheNextIsTheAnswer: a Chorus service cannot say what is answered.
+func TestWhereMessagesAnswerNoneTheNextIsTheAnswer(t *testing.T) {
+	inHouse(t, newStub(consulting("human:77")), nil, func(t *testing.T, w *world) {
+		gateway := w.bus.Join(t, "chorus:-9", "chorus:*")
+		say := func(m protocol.ChatMessage) {
+			gateway.SendAs(t, "chorus:-9", "agent:lead", protocol.TypeChatMessage, m)
+			w.sleep(10 * time.Second)
+		}
+		say(dm("1", "deploy it"))
+		say(by(dm("2", "us-east"), "66", "human"))
+		say(dm("3", "eu-west"))
+		w.sleep(time.Minute)
+		var got []string
+		for gateway.Waiting() > 0 {
+			if d := gateway.Next(t); d.Message.Type == protocol.TypeChatReply {
+				if r := content[protocol.ChatReply](t, d); strings.Contains(r.Text, "region") || strings.HasPrefix(r.Text, "deploying") {
+					got = append(got, r.Text)
+				}
+			}
+		}
+		equal(t, "said", got, []string{"which region?\n\nWhat you write here next is the answer.", "which region?\n\nAnswered by chorus:77.", "deploying to eu-west"})
+	})
+}
