@@ -213,6 +213,60 @@ func TestAWordOrAReactionDecides(t *testing.T) {
 	}
 }
 
+// TestAWordDecidesOnlyWhatWasSaidLast: the program that waits for a verdict, or another agent
+// of the chat, asks for something harmless meanwhile, and its yes is no verdict. A reaction is
+// nothing that one says yes to.
+func TestAWordDecidesOnlyWhatWasSaidLast(t *testing.T) {
+	coffee := map[string]any{"text": "Would you like a coffee?", "directedness": "ambient"}
+	for name, c := range map[string]struct {
+		meanwhile func(w *world, tools harness.Tools)
+		decides   bool
+	}{
+		"nothing": {func(*world, harness.Tools) {}, true},
+		"a message": {func(w *world, tools harness.Tools) {
+			if _, r := call(tools, "chat.send_message", coffee); r.IsError {
+				w.t.Error(r.Text())
+			}
+		}, false},
+		"a reaction": {func(w *world, tools harness.Tools) {
+			if _, r := call(tools, "chat.react", map[string]any{"signal": "working"}); r.IsError {
+				w.t.Error(r.Text())
+			}
+		}, true},
+		"another agent": {func(w *world, _ harness.Tools) {
+			m := by(dm("2", "Would you like a coffee?"), "agent:other", "agent")
+			m.Chat.Kind, m.Directedness = "channel", "ambient" // as the bridge passes it on
+			w.say(m)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			var tools harness.Tools
+			run := sensitive(&ran)
+			h := newStub(func(ctx context.Context, t *harness.Turn, all harness.Tools) (harness.Outcome, error) {
+				tools = all
+				return run(ctx, t, all)
+			})
+			inWorld(t, h, approving, func(t *testing.T, w *world) {
+				w.say(dm("1", "deploy"))
+				w.sleep(10 * time.Second)
+				c.meanwhile(w, tools)
+				w.sleep(time.Second)
+				w.say(dm("3", "yes"))
+				w.sleep(10 * time.Second)
+				if (ran == 1) != c.decides {
+					t.Errorf("the word ran it %d times: %q", ran, w.verdicts())
+				}
+				w.say(dm("4", w.asked().Buttons[0].Value)) // the button still means what it stands under
+				w.sleep(10 * time.Second)
+				if ran != 1 {
+					t.Errorf("ran %d times: %q", ran, w.verdicts())
+				}
+			})
+		})
+	}
+}
+
 func TestWhatIsAllowedForTheSessionEndsWithIt(t *testing.T) {
 	ran := 0
 	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {

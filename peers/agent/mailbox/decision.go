@@ -246,7 +246,7 @@ func (tx *Tx) answerVerdict(e *Entry, said string) {
 
 // verdictOf reads a verdict out of an event, and finds what it decides: a button names its
 // decision, an answer or a reaction the message that shows it, and a bare word in a direct
-// chat means the one that waits there.
+// chat means the one that waits there, if no agent said anything since: it may answer that.
 func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
 	c := &e.Content
 	if id, what, ok := strings.Cut(c.Text, ":"); ok && Decides(id) && c.Event == protocol.EventMessage {
@@ -273,10 +273,16 @@ func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Dec
 		}
 		return nil, Verdict{} // about something else
 	}
-	if c.Event == protocol.EventMessage && c.Chat.Kind == string(attention.ConversationDM) && len(pending) == 1 {
+	if c.Event == protocol.EventMessage && c.Chat.Kind == string(attention.ConversationDM) && len(pending) == 1 && v.saidLast(&pending[0]) {
 		return &pending[0], said
 	}
 	return nil, Verdict{}
+}
+
+// saidLast reports whether the question of a decision is the last that agents said in its chat.
+func (v *View) saidLast(d *Decision) bool {
+	return !store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent q JOIN sent s ON s.chat = q.chat AND s.rowid > q.rowid AND s.kind <> 'signal' WHERE q.key = ?1)
+		OR EXISTS (SELECT 1 FROM sent q JOIN events e ON e.chat = q.chat AND e.received_at >= q.sent_at AND e.author_kind = 'agent' WHERE q.key = ?1)`, decisionKey+d.ID)
 }
 
 // keyOf returns the key under which a message of a chat was sent, "" if that is not known.
