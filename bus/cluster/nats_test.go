@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +17,10 @@ import (
 	"hubbub/bus/cluster"
 	"hubbub/protocol"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"github.com/rs/zerolog"
 )
 
@@ -189,4 +193,70 @@ func TestANATSServerThatRefusesIsTold(t *testing.T) {
 			t.Errorf("the log has the password:\n%s", logged.String())
 		}
 	}
+}
+
+// TestCredentialsThatExpireAreReadAnew has a server whose users are known by a signed file,
+// which is good for four seconds and replaced by whoever runs the bus, late: until then the bus
+// stands alone and says why, and then is taken back.
+func TestCredentialsThatExpireAreReadAnew(t *testing.T) {
+	operator, account := keyPair(t, nkeys.CreateOperator), keyPair(t, nkeys.CreateAccount)
+	public := func(k nkeys.KeyPair) string {
+		p, err := k.PublicKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	signed, err := jwt.NewAccountClaims(public(account)).Encode(operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := &server.MemAccResolver{}
+	if err := known.Store(public(account), signed); err != nil {
+		t.Fatal(err)
+	}
+	s := runNATS(t, &server.Options{Port: server.RANDOM_PORT, TrustedKeys: []string{public(operator)}, AccountResolver: known})
+	file := filepath.Join(t.TempDir(), "bus.creds")
+	renew := func(valid time.Duration) {
+		user := keyPair(t, nkeys.CreateUser)
+		claims := jwt.NewUserClaims(public(user))
+		claims.Expires = time.Now().Add(valid).Unix()
+		token, err := claims.Encode(account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed, err := user.Seed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		creds, err := jwt.FormatUserConfig(token, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, creds, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew(4 * time.Second)
+	var logged lines
+	log := zerolog.New(&logged)
+	c := cluster.New([]string{s.ClientURL()}, "east", &cluster.Options{Log: &log, NATS: []nats.Option{nats.UserCredentials(file)}})
+	joinBy(t, c, "east", nil)
+	connected := func() bool { return c.Status().(map[string]any)["connected"] == true }
+	waitFor(t, "the bus is not taken", connected)
+	waitFor(t, "the end of the credentials is not told", func() bool { return !connected() && strings.Contains(strings.ToLower(logged.String()), "expired") })
+	renew(time.Hour)
+	waitFor(t, "the bus is not taken back with its new credentials", connected)
+	if strings.Contains(logged.String(), "SU") && strings.Contains(logged.String(), "SEED") {
+		t.Errorf("the log has the seed:\n%s", logged.String())
+	}
+}
+
+func keyPair(t *testing.T, create func() (nkeys.KeyPair, error)) nkeys.KeyPair {
+	t.Helper()
+	k, err := create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }

@@ -30,8 +30,8 @@ func TestActivityStreamKeepsRowsAndCountsGaps(t *testing.T) {
 		{At: 1_700_000_000_000_000, Event: activitylog.SendStart, MessageID: "m1", Actor: "tg:1", Payload: []byte(`{"messageId":"m1"}`)},
 		{At: 1_700_000_000_000_001, Event: activitylog.SendFinish, MessageID: "m1", Actor: "tg:1", Status: "ok"},
 	}
-	for range 300 { // the queue holds 256 commits; the rest is a gap
-		a.Offer(7, rows)
+	for i := range int64(300) { // the queue holds 256 commits; the rest is a gap
+		a.Offer(7+2*i, rows)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
