@@ -10,6 +10,7 @@ import (
 
 	"hubbub/activitylog"
 	"hubbub/bus/report"
+	"hubbub/protocol/collab"
 	"hubbub/protocol/defaults"
 	"hubbub/protocol/retry"
 
@@ -22,8 +23,9 @@ var ErrUnreachable = errors.New("the bridge's queues are not in this bus's data 
 
 // Options are the optional settings of a Console. Nil is valid.
 type Options struct {
-	Gate        Gate        // who may look; nil: everyone
-	DeadLetters DeadLetters // nil: there are none to show
+	Gate        Gate         // who may look; nil: everyone
+	DeadLetters DeadLetters  // nil: there are none to show
+	Broker      collab.Asker // asks the broker for everyone, where everyone may act; nil: it is not asked
 	Log         *zerolog.Logger
 	Now         func() time.Time // default time.Now
 }
@@ -35,6 +37,7 @@ type Console struct {
 	log    *activitylog.Reader
 	gate   *gatekeeper
 	dead   DeadLetters
+	open   collab.Asker
 	logger zerolog.Logger
 	now    func() time.Time
 
@@ -54,7 +57,7 @@ func New(bus Bus, log *activitylog.Reader, opts *Options) *Console {
 	defaults.Set(&o.Now, time.Now)
 	defaults.Log(&o.Log)
 	c := &Console{
-		bus: bus, log: log, dead: o.DeadLetters, logger: *o.Log, now: o.Now,
+		bus: bus, log: log, dead: o.DeadLetters, open: o.Broker, logger: *o.Log, now: o.Now,
 		facts: newFacts(), series: newSeries(), wake: make(chan struct{}, 1),
 	}
 	c.gate = newGatekeeper(o.Gate, o.Now)
@@ -84,11 +87,13 @@ func (c *Console) routes() *http.ServeMux {
 		{"GET", "peer", "peer", "topology", (*look).peer},
 		{"GET", "work", "work", "work", (*look).work},
 		{"GET", "item", "item", "work", (*look).item},
+		{"GET", "decisions", "decisions", "decisions", (*look).decisions},
 		{"GET", "health", "health", "health", (*look).health},
 		{"GET", "series.json", "", "", (*look).seriesJSON},
 		{"GET", "state.json", "", "", (*look).stateJSON},
 		{"POST", "leave", "", "", (*look).leave},
 		{"POST", "deadletter", "", "", (*look).changeDeadLetter},
+		{"POST", "decision", "", "", (*look).decide},
 		{"GET", "", "", "", (*look).nothing},
 	} {
 		for _, at := range []string{home(""), home("{visit}")} {
@@ -142,10 +147,11 @@ type Gate interface {
 
 // An Access is what a credential allows.
 type Access struct {
-	Name    string      // of the credential
-	See     bool        // may read everything
-	Act     bool        // may retry and drop as an operator
-	Current func() bool // whether the credential still stands, unchanged
+	Name    string       // of the credential
+	See     bool         // may read everything
+	Act     bool         // may retry and drop as an operator
+	Current func() bool  // whether the credential still stands, unchanged
+	Broker  collab.Asker // asks the broker as its holder; nil: it is not asked
 }
 
 // DeadLetters are the messages that could not be delivered to the outside and

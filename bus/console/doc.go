@@ -26,6 +26,6 @@
 // Chats, agents and work are derived from the rows since the console began to
 // follow the log, and at most the last 100,000 rows before that.
 //
-// It imports neither the bus nor its peers: [Bus], [Gate] and [DeadLetters] are
-// all that it needs of them.
+// It imports neither the bus nor its peers: [Bus], [Gate], [DeadLetters] and who asks the
+// broker for a visitor are all that it needs of them.
 package console

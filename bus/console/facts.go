@@ -53,6 +53,8 @@ type ledger struct {
 	flights bounded[string, flight]
 	claims  bounded[string, claim]
 	places  bounded[string, endpoint]
+
+	decisions bounded[string, decision]
 }
 
 func newFacts() *facts {
@@ -67,6 +69,8 @@ func newFacts() *facts {
 			flights: bounded[string, flight]{limit: maxWork},
 			claims:  bounded[string, claim]{limit: maxWork},
 			places:  bounded[string, endpoint]{limit: maxAgents},
+
+			decisions: bounded[string, decision]{limit: maxWork},
 		},
 		statuses: bounded[string, deliveryStatus]{limit: maxWork},
 	}

@@ -31,7 +31,7 @@ var pages = parsePages()
 func parsePages() map[string]*template.Template {
 	list := map[string]*template.Template{}
 	shared := template.Must(template.New("layout").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
-	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "health", "refused", "enter"}
+	names := []string{"topology", "activity", "message", "agents", "agent", "chat", "peer", "work", "item", "decisions", "health", "refused", "enter"}
 	for _, name := range names {
 		list[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}
@@ -249,9 +249,9 @@ func roleClass(id string) string {
 // tone returns the CSS class that colours a status.
 func tone(status string) string {
 	switch status {
-	case "ok", "delivered", "done", "responded", "acknowledged", "completed", "accepted", "finished", "answered", "online", "talking", "spawned":
+	case "ok", "delivered", "done", "responded", "acknowledged", "completed", "accepted", "finished", "answered", "online", "talking", "spawned", "allowed":
 		return "good"
-	case "error", "failed", "timeout", "offline", "overflow", "rejected", "dead", "cancelled", "interrupted", "blocked", "unavailable", "missed":
+	case "error", "failed", "timeout", "offline", "overflow", "rejected", "dead", "cancelled", "interrupted", "blocked", "unavailable", "missed", "denied", "expired", "revoked":
 		return "bad"
 	case "partial", "no_subscriber", "unknown", "deferred", "notify", "waiting", "review", "contended", "pending", "silent", "queued":
 		return "warn"

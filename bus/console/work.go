@@ -78,6 +78,8 @@ func (f *facts) collab(e *activitylog.Entry, m *protocol.Message, at time.Time) 
 		}
 	case ev.Type == collab.EventFlight.Name:
 		f.changeFlight(payload[flight](&ev), s)
+	case kind == "decision":
+		f.changeDecision(payload[collab.Approval](&ev), at)
 	case kind == "claim":
 		if c := payload[claim](&ev); c.EventID != "" {
 			c.At, c.Last = at, last

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 
 	"hubbub/activitylog"
@@ -13,8 +17,13 @@ import (
 	"hubbub/bus/grant"
 	"hubbub/bus/report"
 	"hubbub/cmd/internal/letters"
+	client "hubbub/peers/collab"
 	"hubbub/peers/outbox"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
 
 	"github.com/rs/zerolog"
 )
@@ -24,6 +33,7 @@ type view struct {
 	console *console.Console
 	server  atomic.Pointer[bus.Server] // nil until the bus is made
 	log     *activitylog.Reader        // nil without an activity log
+	streams sync.WaitGroup             // of visitors that ask the broker
 }
 
 // newView makes the console and sets it in the options of the bus. With --no-console it
@@ -36,7 +46,9 @@ func (s *settings) newView(data string, log *zerolog.Logger) *view {
 	if !s.noLog {
 		v.log = activitylog.Open(filepath.Join(data, "activity.db"))
 	}
-	v.console = console.New(v, v.log, &console.Options{Gate: gate{s.bus.Credentials}, DeadLetters: deadLetters{letters.Folder(data)}, Log: log})
+	v.console = console.New(v, v.log, &console.Options{
+		Gate: gate{s.bus.Credentials, v}, DeadLetters: deadLetters{letters.Folder(data)}, Broker: &asker{view: v}, Log: log,
+	})
 	s.bus.Console = v.console
 	return v
 }
@@ -56,6 +68,7 @@ func (v *view) start(server *bus.Server) (end func()) {
 	return func() {
 		cancel()
 		<-done
+		v.streams.Wait()
 		if v.log != nil {
 			v.log.Close()
 		}
@@ -79,7 +92,10 @@ func (v *view) Counters() report.Counters {
 }
 
 // A gate admits the holders of the bus's credentials.
-type gate struct{ file *grant.File }
+type gate struct {
+	file *grant.File
+	view *view
+}
 
 // Open implements console.Gate.
 func (g gate) Open() bool { return g.file.Open() }
@@ -92,7 +108,7 @@ func (g gate) Lookup(token string) (console.Access, bool) {
 	}
 	see, act := rights(c)
 	return console.Access{
-		Name: c.Name, See: see, Act: act,
+		Name: c.Name, See: see, Act: act, Broker: &asker{g.view, g.file, c},
 		Current: func() bool {
 			now, ok := g.file.Current(c)
 			if !ok {
@@ -112,6 +128,63 @@ func rights(c *grant.Credential) (see, act bool) {
 	everywhere := slices.ContainsFunc(c.Publish, func(p string) bool { return protocol.Pattern(p).Covers(everything) })
 	see = c.MaySubscribe(everything)
 	return see, see && everywhere && c.MayBe("cli:console")
+}
+
+// An asker asks the broker over a session of its own for each request, as the holder of a
+// credential may, or on an open bus as anybody may.
+type asker struct {
+	view       *view
+	file       *grant.File
+	credential *grant.Credential // nil on an open bus
+}
+
+var _ collab.Asker = (*asker)(nil)
+
+// Call implements collab.Asker.
+func (a *asker) Call(ctx context.Context, method string, params any) (result json.RawMessage, err error) {
+	server, holder := a.view.server.Load(), a.credential
+	if holder != nil {
+		now, ok := a.file.Current(holder)
+		if !ok {
+			return nil, errors.New("the credential does not stand any more")
+		}
+		holder = now
+	}
+	if server == nil {
+		return nil, errors.New("the bus has not started")
+	}
+	id := consoleIdentity(holder)
+	p := peer.New(id, &peer.Options{Dial: func(context.Context) (jsonrpc.Stream, error) {
+		ours, theirs := wire.Pipe(nil)
+		a.view.streams.Go(func() { server.ServeStream(theirs, "console", holder) })
+		return ours, nil
+	}})
+	client := client.New(id, p.Send, nil)
+	p.Handle(protocol.TypeCollabResult, client.Take)
+	if err := p.Subscribe(ctx, protocol.Pattern(id)); err != nil {
+		return nil, err
+	}
+	err = p.RunWith(ctx, func(ctx context.Context) error {
+		var err error
+		result, err = client.Call(ctx, method, params)
+		return err
+	})
+	return result, err
+}
+
+// consoleIdentity is as whom the holder of a credential asks: under its name if it may be
+// that, since records show who decided.
+func consoleIdentity(c *grant.Credential) protocol.PeerID {
+	run := "." + strings.ToLower(rand.Text()[:10]) // tells this request from others
+	if c == nil {
+		return protocol.PeerID("cli:console" + run)
+	}
+	for _, id := range []protocol.PeerID{protocol.PeerID("cli:" + c.Name + run), protocol.PeerID("cli:console" + run)} {
+		if c.MayBe(id) && protocol.CheckTopic(string(id)) == nil {
+			return id
+		}
+	}
+	return "cli:console"
 }
 
 // deadLetters are the dead letters of the programs that share the data folder, as with

@@ -128,7 +128,7 @@ async function otherPort(browser) {
 async function phone(browser) {
   const { context, page, noise, home } = await visitor(browser, run("console").trim(), { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
   const message = async () => { await page.goto(home + "activity?type=tg_message&event=send_start&topic=agent:tg*"); return new URL(await page.locator("#rows td:last-child a").first().getAttribute("href"), home).href.slice(home.length); };
-  for (const path of ["", "activity", await message(), "agents", "chat?id=tg%3A-1001", "agent?id=agent%3Asecond", "peer?id=tg%3A123456", "work", "health"]) {
+  for (const path of ["", "activity", await message(), "agents", "chat?id=tg%3A-1001", "agent?id=agent%3Asecond", "peer?id=tg%3A123456", "work", "decisions", "health"]) {
     await page.goto(home + path);
     const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     check(`phone: ${path.split("?")[0]} fits (${over} px too wide)`, over <= 0);

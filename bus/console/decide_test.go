@@ -1,0 +1,178 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// A desk is a broker that keeps decisions and remembers what it was asked.
+type desk struct {
+	mu    sync.Mutex // guards the fields below
+	list  []collab.Approval
+	asked []string
+	err   error
+}
+
+func (d *desk) Call(_ context.Context, method string, params any) (json.RawMessage, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return nil, d.err
+	}
+	switch p := params.(type) {
+	case collab.ApprovalListParams: // a page of one
+		list := slices.DeleteFunc(slices.Clone(d.list), func(a collab.Approval) bool { return a.State != p.State || a.ID <= p.After })
+		answer := map[string]any{"decisions": list, "next": nil}
+		if len(list) > 1 {
+			answer = map[string]any{"decisions": list[:1], "next": list[0].ID}
+		}
+		return json.Marshal(answer)
+	case collab.ApprovalDecideParams:
+		d.asked = append(d.asked, strings.TrimSpace(method+" "+p.ID+" "+string(p.Verdict)+" "+string(p.Scope)+p.By))
+		return json.Marshal(collab.ApprovalResult{Decision: collab.Approval{ID: p.ID, ApprovalOutcome: collab.ApprovalOutcome{State: "allowed", By: "cli:will"}}})
+	}
+	return nil, collab.ErrNoBroker
+}
+
+func (d *desk) did() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked
+}
+
+func approval(id, tool string, state collab.ApprovalState, scope collab.ApprovalScope) collab.Approval {
+	return collab.Approval{
+		ID: id, AskedByID: "lead", AskedByIdentity: "agent:lead", CreatedAt: protocol.FormatTime(time.Now()),
+		ApprovalParams:  collab.ApprovalParams{Tool: tool, Arguments: `{"command":"<script>alert(1)</script>"}`, Digest: "abc", Chat: "tg:42", MayDecide: []string{"tg:77"}, Default: collab.Deny, ExpiresAt: protocol.FormatTime(time.Now().Add(time.Hour))},
+		ApprovalOutcome: collab.ApprovalOutcome{State: state, Scope: scope, By: "tg:77"},
+	}
+}
+
+// sections cuts a page of decisions into its three parts.
+func sections(body string) (pending, standing, decided string) {
+	_, body, _ = strings.Cut(body, `id="pending"`)
+	pending, body, _ = strings.Cut(body, `id="standing"`)
+	standing, decided, _ = strings.Cut(body, `id="decided"`)
+	return pending, standing, decided
+}
+
+// newDecidingStage is a stage with two visitors, of whom the operator may ask the broker.
+func newDecidingStage(t *testing.T) (*stage, *desk) {
+	s, d := newStage(t, newDoor()), &desk{}
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	a := s.gate.tokens["token-of-operator"]
+	a.Broker = d
+	s.gate.tokens["token-of-operator"] = a
+	return s, d
+}
+
+func TestDecisionsAreListedAndMade(t *testing.T) {
+	s, d := newDecidingStage(t)
+	expired := approval("dec_6", "late", "pending", "")
+	expired.ExpiresAt = protocol.FormatTime(time.Now().Add(-time.Hour))
+	d.list = []collab.Approval{
+		approval("dec_1", "shell", "pending", ""), approval("dec_2", "edit", "pending", ""), approval("dec_3", "once", "allowed", "once"),
+		approval("dec_4", "always", "allowed", "always"), approval("dec_5", "fetch", "allowed", "session"), expired,
+	}
+	home, cookie := s.enter(t, "operator")
+	body := s.page(t, home+"decisions", cookie)
+	pending, standing, decided := sections(body)
+	for _, c := range []struct {
+		where, what string
+		want        bool
+	}{
+		{pending, "dec_1", true}, {pending, "dec_2", true}, {pending, "dec_4", false}, {pending, "dec_6", false}, {pending, "tg:77", true}, {pending, `value="session"`, true},
+		{standing, "dec_4", true}, {standing, "dec_5", true}, {standing, "dec_3", false}, {standing, "dec_1", false}, {standing, `value="revoke"`, true},
+		{standing, "for this tool always", true}, {decided, "dec_6", true}, {decided, "dec_1", false}, {body, "<script>alert", false}, {body, "what the broker says", true},
+	} {
+		if strings.Contains(c.where, c.what) != c.want {
+			t.Errorf("%q there: %v", c.what, !c.want)
+		}
+	}
+	if p, _, _ := sections(s.page(t, home+"decisions?q=SHELL", cookie)); !strings.Contains(p, "dec_1") || strings.Contains(p, "dec_2") {
+		t.Error("the filter does not filter")
+	}
+	token := formToken(t, body)
+	act := func(id, do string) answer {
+		return s.ask(t, http.MethodPost, home+"decision", url.Values{"id": {id}, "do": {do}, "form": {token}}.Encode(), cookie)
+	}
+	for _, c := range [][2]string{{"dec_1", "once"}, {"dec_1", "session"}, {"dec_1", "always"}, {"dec_2", "deny"}, {"dec_4", "revoke"}} {
+		if a := act(c[0], c[1]); a.status != http.StatusSeeOther || !strings.HasPrefix(a.header.Get("Location"), home+"decisions?done=Decision+"+c[0]+"%3A+allowed+by+cli%3Awill") {
+			t.Errorf("%v: %d to %q", c, a.status, a.header.Get("Location"))
+		}
+	}
+	want := []string{"decision.decide dec_1 allow once", "decision.decide dec_1 allow session", "decision.decide dec_1 allow always", "decision.decide dec_2 deny", "decision.revoke dec_4"}
+	if got := d.did(); !slices.Equal(got, want) {
+		t.Errorf("asked the broker %q", got)
+	}
+	for _, c := range [][2]string{{"dec_1", "explode"}, {"", "once"}, {strings.Repeat("x", 2000), "deny"}} {
+		if a := act(c[0], c[1]); a.status != http.StatusBadRequest {
+			t.Errorf("%v: %d", c, a.status)
+		}
+	}
+	d.err = collab.Refuse(collab.CodeBadTransition, "decision dec_1 is no longer open: denied by tg:77")
+	if a := act("dec_1", "once"); a.status != http.StatusConflict || !strings.Contains(a.body, "denied by tg:77") {
+		t.Errorf("what the broker refuses: %d %s", a.status, a.body)
+	}
+	if body := s.page(t, home+"decisions", cookie); !strings.Contains(body, "The broker could not be asked: decision dec_1") {
+		t.Error("the page does not say that the broker was not asked")
+	}
+	if got := len(d.did()); got != len(want) {
+		t.Errorf("%d requests reached the broker", got)
+	}
+}
+
+// TestWhoMayOnlyLookSeesDecisionsAndMakesNone: from what the log tells.
+func TestWhoMayOnlyLookSeesDecisionsAndMakesNone(t *testing.T) {
+	s, d := newDecidingStage(t)
+	broker := s.Join(t, "collab:broker", "collab:*")
+	tell := func(kind string, a collab.Approval) {
+		raw, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broker.SendAs(t, "collab:broker", protocol.TopicCollabEvents, protocol.TypeCollabEvent, protocol.CollabEvent{ID: "e-" + kind + a.ID, Type: kind, Source: "agent:lead", Payload: raw})
+	}
+	tell(collab.EventDecisionAsked.Name, approval("dec_1", "shell", "pending", ""))
+	tell(collab.EventDecisionAsked.Name, approval("dec_2", "edit", "pending", ""))
+	tell(collab.EventDecisionChanged.Name, approval("dec_2", "edit", "denied", ""))
+	home, reader := s.enter(t, "watcher")
+	body := s.becomes(t, home+"decisions", "both decisions", func(body string) bool { return strings.Contains(body, "dec_1") && strings.Contains(body, "dec_2") }, reader)
+	pending, _, decided := sections(body)
+	if !strings.Contains(pending, "dec_1") || strings.Contains(pending, "dec_2") || !strings.Contains(decided, "denied by tg:77") || strings.Contains(body, `value="once"`) || !strings.Contains(body, "may look and not act") {
+		t.Error("a reader sees something else")
+	}
+	form := "id=dec_1&do=once&form=" + formToken(t, body)
+	if a := s.ask(t, http.MethodPost, home+"decision", form, reader); a.status != http.StatusForbidden {
+		t.Errorf("a reader decided: %d", a.status)
+	}
+	own, cookie := s.enter(t, "operator")
+	for what, a := range map[string]answer{
+		"without a form": s.ask(t, http.MethodPost, own+"decision", "id=dec_1&do=once", cookie),
+		"by another's":   s.ask(t, http.MethodPost, own+"decision", form, cookie),
+	} {
+		if a.status != http.StatusForbidden {
+			t.Errorf("%s: %d", what, a.status)
+		}
+	}
+	s.now.Store(int64(31 * time.Minute)) // the visit only looks
+	if a := s.ask(t, http.MethodPost, own+"decision", "id=dec_1&do=once&form="+formToken(t, s.page(t, own+"decisions", cookie)), cookie); a.status != http.StatusForbidden {
+		t.Errorf("an old visit decided: %d", a.status)
+	}
+	if got := d.did(); len(got) != 0 {
+		t.Errorf("the broker was asked %q", got)
+	}
+}
+
+var _ collab.Asker = (*desk)(nil)

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/bus"
+	"hubbub/bus/grant"
+	"hubbub/peers/broker"
+	client "hubbub/peers/collab"
+	"hubbub/peers/peer"
+	"hubbub/peers/store"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+	"hubbub/protocol/jsonrpc"
+	"hubbub/protocol/wire"
+
+	"github.com/rs/zerolog"
+)
+
+// TestTheConsoleDecidesAsItsVisitor: over the real bus and broker, under the credential's name, and
+// no more once that is revoked.
+func TestTheConsoleDecidesAsItsVisitor(t *testing.T) {
+	dir, log := t.TempDir(), zerolog.Nop()
+	file := grant.NewFile(filepath.Join(dir, grant.FileName))
+	issue := func(c grant.Credential) (string, *grant.Credential) {
+		token, err := file.Create(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, ok := file.Lookup(token)
+		if !ok {
+			t.Fatal("the credential is not there")
+		}
+		return token, held
+	}
+	operator, _ := issue(grant.Credential{Name: "will", Identities: []string{"cli:*"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
+	watcher, _ := issue(grant.Credential{Name: "watcher", Identities: []string{"cli:watcher"}, Subscribe: []string{"*"}})
+	_, everything := issue(grant.Credential{Name: "all", Identities: []string{"*"}, Subscribe: []string{"*"}, Publish: []string{"*"}})
+
+	s := &settings{noLog: true, bus: bus.Options{Listen: "127.0.0.1:0", Credentials: file, Log: &log}}
+	view := s.newView(dir, &log)
+	server := bus.New(nil, &s.bus)
+	run := func(work func(ctx context.Context) error) (stop func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- work(ctx) }()
+		return func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("ended: %v", err)
+			}
+		}
+	}
+	defer view.start(server)()
+	defer run(server.Run)()
+	link := &peer.Options{Dial: func(context.Context) (jsonrpc.Stream, error) {
+		ours, theirs := wire.Pipe(nil)
+		go server.ServeStream(theirs, "test", everything)
+		return ours, nil
+	}}
+	db, err := store.Open(filepath.Join(dir, "broker.db"), broker.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ready := make(chan struct{})
+	defer run(broker.New(db, peer.New(protocol.PeerBroker, link), &broker.Options{OnReady: func() { close(ready) }}).Run)()
+	<-ready
+	lead := peer.New("agent:lead", link)
+	asking := client.New("agent:lead", lead.Send, nil)
+	lead.Handle(protocol.TypeCollabResult, asking.Take)
+	if err := lead.Subscribe(t.Context(), "agent:lead"); err != nil {
+		t.Fatal(err)
+	}
+	defer run(lead.Run)()
+	if _, err := collab.DecisionAsk.Ask(t.Context(), asking, collab.ApprovalAskParams{ID: "dec_1", ApprovalParams: collab.ApprovalParams{
+		Tool: "shell", Arguments: "make", Digest: "abc", Chat: "tg:42", MayDecide: []string{}, ExpiresAt: protocol.FormatTime(time.Now().Add(time.Hour)),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+
+	ask := func(token, method, path, form string) (int, string) {
+		r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1/console/"+path, strings.NewReader(form))
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		view.console.ServeHTTP(w, r)
+		return w.Code, w.Body.String() + w.Header().Get("Location")
+	}
+	decide := func(token, do string) (int, string) {
+		return ask(token, http.MethodPost, "decision", url.Values{"id": {"dec_1"}, "do": {do}}.Encode())
+	}
+	if _, body := ask(operator, http.MethodGet, "decisions", ""); !strings.Contains(body, "dec_1") || !strings.Contains(body, "what the broker says") {
+		t.Errorf("the page is %s", body)
+	}
+	if code, body := decide(watcher, "always"); code != http.StatusForbidden {
+		t.Errorf("a watcher decided: %d %s", code, body)
+	}
+	if code, body := decide(operator, "always"); code != http.StatusSeeOther {
+		t.Errorf("allowed: %d %s", code, body)
+	}
+	if got, err := collab.DecisionGet.Ask(t.Context(), asking, collab.IDParams{ID: "dec_1"}); err != nil || got.Decision.How() != "allowed by cli:will for this tool always" {
+		t.Errorf("it is %s, %v", got.Decision.How(), err)
+	}
+	if code, body := decide(operator, "deny"); code != http.StatusConflict || !strings.Contains(body, "no longer open") {
+		t.Errorf("denied after it: %d %s", code, body)
+	}
+	held, _ := file.Lookup(operator)
+	last := &asker{view, file, held}
+	if code, body := decide(operator, "revoke"); code != http.StatusSeeOther || !strings.Contains(body, "revoked") {
+		t.Errorf("revoked: %d %s", code, body)
+	}
+	if err := file.RevokeAlone("will"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := last.Call(t.Context(), collab.DecisionList.Name, collab.ApprovalListParams{}); err == nil || !strings.Contains(err.Error(), "does not stand") {
+		t.Errorf("asked with a revoked credential: %v", err)
+	}
+}
+
+// TestAsWhomTheConsoleAsks.
+func TestAsWhomTheConsoleAsks(t *testing.T) {
+	for want, c := range map[string]*grant.Credential{
+		"cli:console.": nil,
+		"cli:will.":    {Name: "will", Identities: []string{"cli:*"}},
+		"cli:console,": {Name: "will", Identities: []string{"cli:console"}},
+		"cli:console;": {Name: "a b", Identities: []string{"cli:console"}},
+	} {
+		id := string(consoleIdentity(c))
+		if run := strings.HasSuffix(want, "."); run && (!strings.HasPrefix(id, want) || len(id) != len(want)+10) || !run && id != "cli:console" {
+			t.Errorf("%+v asks as %s", c, id)
+		}
+	}
+}
