@@ -3,21 +3,19 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"hubbub/bus/report"
 	"hubbub/cmd/internal/program"
 	"hubbub/peers/agent/harness/child"
 	"hubbub/peers/agent/harness/conformance"
 	"hubbub/peers/attention"
+	"hubbub/peers/peer"
 	"hubbub/protocol"
 	"hubbub/protocol/transcript"
 
@@ -44,8 +42,8 @@ func newConformanceBus() *cobra.Command {
 		Short: "Run the wire transcripts against any bus that speaks the protocol",
 		Long: "Runs the transcripts of protocol/testdata against the bus of --bus, ours or another's: one line per case\n" +
 			"and a count. The bus must be open, or the token must grant every identity. The cases have identities of their\n" +
-			"own. Still, a bus with peers is refused, unless --in-use is given: then those cases are skipped that would\n" +
-			"take over agent:system or collab:broker, or hear what others send.",
+			"own. Still, a bus with peers, or in a cluster with peers, is refused, unless --in-use is given: then those cases\n" +
+			"are skipped that would take over agent:system or collab:broker, or hear what others send.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			env := program.From(cmd)
 			cases, err := transcript.Load(protocol.Transcripts)
@@ -92,15 +90,34 @@ func newConformanceBus() *cobra.Command {
 	return cmd
 }
 
-// checkIdle refuses a bus that has peers. A bus that cannot tell is taken at its word: the
-// cases have identities of their own.
+// checkIdle refuses a bus that has peers, or another bus of its cluster: an identity exists
+// once in all of them. A bus that cannot tell is taken at its word: the cases have identities
+// of their own.
 func checkIdle(ctx context.Context, env *program.Env) error {
-	raw, bus, err := fetch(ctx, env, http.MethodGet, "/peers", describeGet)
-	var list []report.Peer
-	if err != nil || bus != env.Buses[0] || json.Unmarshal(raw, &list) != nil || len(list) == 0 {
+	list := company(ctx, env)
+	if len(list) == 0 {
 		return nil
 	}
-	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or --in-use, which leaves out the cases that would disturb them", bus, list[0].ID, len(list))
+	return program.Usage("the bus at %s is in use: %s is connected, and %d peers in all; use another bus, or --in-use, which leaves out the cases that would disturb them", env.Buses[0], list[0], len(list))
+}
+
+// company returns who is on the first bus, or on others of its cluster.
+func company(ctx context.Context, env *program.Env) (list []protocol.PeerID) {
+	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	options := env.PeerOptions()
+	options.Buses, options.Log = env.Buses[:1], nil
+	id := newID("conformance")
+	p := peer.New(id, options)
+	p.HandlePresence(func(news protocol.Presence) {
+		if news.Peer == id { // the last
+			stop()
+		} else if news.State == protocol.PresenceJoined {
+			list = append(list, news.Peer)
+		}
+	})
+	_ = p.Run(ctx) // a bus that knows no presence says nothing
+	return list
 }
 
 // noCase is the error if no case was chosen: nothing tested is no success.
