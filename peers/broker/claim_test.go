@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -104,5 +105,89 @@ func TestWhoDeclinedIsNotAskedAgain(t *testing.T) {
 	d.refuse(collab.CodeNotFound, "agent:a", "claim.get", m{"eventId": "f"})
 	d.refuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": " "})
 	d.refuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "f", "ttlMs": -5})
+	d.checkRebuild()
+}
+
+// TestHowLongAClaimHolds: a minute if nobody says, a day at most.
+func TestHowLongAClaimHolds(t *testing.T) {
+	d := newDesk(t)
+	for ttl, want := range map[int64]time.Duration{0: time.Minute, 1: time.Millisecond, 86_400_000: 24 * time.Hour} {
+		got := d.do("agent:a", "claim.acquire", m{"eventId": fmt.Sprint(ttl), "ttlMs": ttl})
+		if got["expiresAt"] != stamp(d.now.Add(want)) {
+			t.Errorf("for %d ms it holds until %v", ttl, got["expiresAt"])
+		}
+	}
+	d.refuse(collab.CodeInvalid, "agent:a", "claim.acquire", m{"eventId": "e", "ttlMs": 86_400_001})
+	if len(d.log) != 3 {
+		t.Errorf("%d events of three claims", len(d.log))
+	}
+}
+
+// TestWhoWantsAClaimIsToldOnce, and a hundred at most.
+func TestWhoWantsAClaimIsToldOnce(t *testing.T) {
+	d := newDesk(t)
+	held := d.do("agent:a", "claim.acquire", m{"eventId": "e"})
+	for range 2 { // the second time is no event
+		for i := range 101 {
+			d.do(peerID(fmt.Sprint("agent:n", i)), "claim.acquire", m{"eventId": "e"})
+		}
+	}
+	if len(d.log) != 101 {
+		t.Errorf("%d events; want the grant, and of each that is noted", len(d.log))
+	}
+	release := m{"eventId": "e", "token": held["token"]}
+	d.refuse(collab.CodeForbidden, "agent:n1", "claim.release", release)
+	if got := d.do("cli:will", "claim.release", release); got.at("claim", "state") != "offered" {
+		t.Errorf("released by a person: %v", got)
+	}
+	if len(d.sent) != 100 || d.sent[0].to != "agent:n0" || d.sent[99].to != "agent:n99" {
+		t.Errorf("offered to %d", len(d.sent))
+	}
+	before := len(d.log)
+	d.do("agent:a", "claim.release", release) // it is free already
+	d.do("agent:c", "claim.decline", m{"eventId": "e"})
+	if len(d.log) != before || len(d.sent) != 100 {
+		t.Errorf("%d events of what changes nothing", len(d.log)-before)
+	}
+	for range 2 {
+		release["answered"] = true
+		if got := d.do("agent:a", "claim.release", release); got.at("claim", "state") != "answered" {
+			t.Errorf("answered although it was free: %v", got)
+		}
+	}
+	d.do("agent:a", "claim.decline", m{"eventId": "e"})
+	if len(d.log) != before+1 {
+		t.Errorf("%d events of one answer", len(d.log)-before)
+	}
+	d.checkRebuild()
+}
+
+// TestWhoAsksAgainHasNotDeclined: it is offered the claim as if it never had.
+func TestWhoAsksAgainHasNotDeclined(t *testing.T) {
+	d := newDesk(t)
+	acquire := func(who string) result { return d.do(peerID(who), "claim.acquire", m{"eventId": "e"}) }
+	held := acquire("agent:a")
+	acquire("agent:b")
+	d.do("agent:b", "claim.decline", m{"eventId": "e"})
+	got := d.do("cli:will", "claim.get", m{"eventId": "e"})
+	if fmt.Sprint(got.at("claim", "contenders"), got.at("claim", "declined")) != "<nil> [agent:b]" {
+		t.Errorf("declined: %v", got)
+	}
+	acquire("agent:b")
+	d.do("agent:a", "claim.release", m{"eventId": "e", "token": held["token"]})
+	if len(d.sent) != 1 || d.sent[0].to != "agent:b" {
+		t.Errorf("offered to %v", d.sent)
+	}
+	d.sent = nil
+	acquire("agent:b")
+	acquire("agent:a")
+	d.do("agent:b", "claim.decline", m{"eventId": "e"}) // its holder
+	if len(d.sent) != 1 || d.sent[0].to != "agent:a" {
+		t.Errorf("offered to %v", d.sent)
+	}
+	acquire("agent:b") // after all
+	if got := d.do("cli:will", "claim.get", m{"eventId": "e"}); got.at("claim", "declined") != nil || got.at("claim", "ownerIdentity") != "agent:b" {
+		t.Errorf("held again: %v", got)
+	}
 	d.checkRebuild()
 }

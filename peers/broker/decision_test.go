@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,4 +75,77 @@ func TestAStandingDecisionIsListedAndRevoked(t *testing.T) {
 	}
 	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_2", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:a"}, "expiresAt": stamp(d.now.Add(time.Minute))})
 	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", m{"id": "dec_3", "tool": "shell", "digest": strings.Repeat("x", 300), "expiresAt": stamp(d.now.Add(time.Minute))})
+}
+
+// TestADecisionEndsWithinADay, and after now.
+func TestADecisionEndsWithinADay(t *testing.T) {
+	d := newDesk(t)
+	ask := func(id string, after time.Duration) m {
+		return m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": stamp(d.now.Add(after))}
+	}
+	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", ask("now", 0))
+	d.refuse(collab.CodeInvalid, "agent:a", "decision.ask", ask("later", 24*time.Hour+time.Millisecond))
+	d.do("agent:a", "decision.ask", ask("soon", time.Millisecond))
+	d.do("agent:a", "decision.ask", ask("last", 24*time.Hour))
+	if got := len(d.log); got != 2 {
+		t.Errorf("%d events of two decisions", got)
+	}
+	d.sweep(time.Millisecond - time.Microsecond)
+	if len(d.sent) != 0 {
+		t.Error("expired before its time")
+	}
+	d.now = d.now.Add(time.Microsecond) // nobody swept yet
+	for _, c := range []struct {
+		state string
+		want  []string
+	}{{"", []string{"soon", "last"}}, {"pending", []string{"last"}}, {"expired", []string{"soon"}}} {
+		var ids []string
+		for _, one := range d.do("cli:will", "decision.list", m{"state": c.state}).list("decisions") {
+			ids = append(ids, one["id"].(string))
+		}
+		if !slices.Equal(ids, c.want) {
+			t.Errorf("%q are %v; want %v", c.state, ids, c.want)
+		}
+	}
+	if got := d.do("cli:will", "decision.get", m{"id": "soon"}); got.at("decision", "state") != "expired" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestADecisionIsWithdrawnByWhoAsked, or by a person, once, and so is what was allowed.
+func TestADecisionIsWithdrawnByWhoAsked(t *testing.T) {
+	d := newDesk(t)
+	ask := func(id string) {
+		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{"tg:42"}, "expiresAt": stamp(d.now.Add(time.Minute))})
+	}
+	for _, who := range []string{"agent:a", "tg:7"} {
+		d.sent = nil
+		ask(who)
+		d.refuse(collab.CodeForbidden, "agent:b", "decision.cancel", m{"id": who})
+		got := d.do(peerID(who), "decision.cancel", m{"id": who, "reason": strings.Repeat("x", 300)})
+		if reason := got.at("decision", "reason").(string); got.at("decision", "state") != "cancelled" || got.at("decision", "by") != who || len(reason) > 260 || len(reason) < 250 {
+			t.Errorf("withdrawn: %v", got)
+		}
+		d.do(peerID(who), "decision.cancel", m{"id": who})
+		if len(d.sent) != 1 || d.sent[0].to != "agent:a" {
+			t.Errorf("told %v", d.sent)
+		}
+		d.refuse(collab.CodeBadTransition, "tg:42", "decision.decide", m{"id": who, "verdict": "allow"})
+	}
+	for _, who := range []string{"agent:a", "tg:42"} {
+		id := "standing " + who
+		ask(id)
+		d.do("tg:42", "decision.decide", m{"id": id, "verdict": "allow", "scope": "session"})
+		d.sent = nil
+		d.refuse(collab.CodeForbidden, "agent:b", "decision.revoke", m{"id": id})
+		for range 2 {
+			if got := d.do(peerID(who), "decision.revoke", m{"id": id}); got.at("decision", "state") != "revoked" {
+				t.Errorf("revoked: %v", got)
+			}
+		}
+		if len(d.sent) != 1 {
+			t.Errorf("told %v", d.sent)
+		}
+	}
+	d.checkRebuild()
 }

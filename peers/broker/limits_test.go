@@ -40,6 +40,7 @@ func TestWhatARequestBringsIsBounded(t *testing.T) {
 		}
 	}
 	announced := m{"logicalAgentId": "a", "endpointId": "e-a"}
+	decision := m{"id": "dec", "tool": "shell", "digest": "abc", "expiresAt": "2026-06-01T12:01:00Z"}
 	for _, c := range []struct {
 		from, method string
 		params       func(n int) m
@@ -92,6 +93,13 @@ func TestWhatARequestBringsIsBounded(t *testing.T) {
 		{"agent:a", "binding.set", text("externalId", m{"surface": "tg", "agentId": "a"}), 256 - quotes, "externalId"},
 		{"cli:will", "binding.set", text("agentId", m{"surface": "tg", "externalId": "1"}), 256 - quotes, "agentId"},
 		{"agent:a", "claim.acquire", text("eventId", nil), 512, "eventId"},
+		{"agent:a", "decision.ask", text("id", decision), 256, "id"},
+		{"agent:a", "decision.ask", text("tool", decision), 256, "tool"},
+		{"agent:a", "decision.ask", text("digest", decision), 256, "digest"},
+		{"agent:a", "decision.ask", text("chat", decision), 256, "chat"},
+		{"agent:a", "decision.ask", text("arguments", decision), 8<<10 - quotes, "arguments"},
+		{"agent:a", "decision.ask", text("eventId", decision), 512 - quotes, "eventId"},
+		{"agent:a", "decision.ask", names("mayDecide", decision), 100, "100 deciders"},
 		{"agent:a", "claim.decline", text("eventId", nil), 512, "eventId"},
 		{"cli:will", "prompt.contract", text("agentId", nil), 256 - quotes, "agentId"},
 	} {
@@ -162,6 +170,11 @@ func TestWhatARequestMustNameIsRequired(t *testing.T) {
 		{"cli:will", "binding.set", m{"surface": "tg", "externalId": "1"}, "agentId is required"},
 		{"agent:a", "claim.acquire", m{}, "eventId is required"},
 		{"agent:a", "claim.get", m{}, "eventId is required"},
+		{"agent:a", "decision.ask", m{"tool": "shell", "digest": "abc"}, "id is required"},
+		{"agent:a", "decision.ask", m{"id": "dec", "digest": "abc"}, "tool is required"},
+		{"agent:a", "decision.ask", m{"id": "dec", "tool": "shell"}, "digest is required"},
+		{"agent:a", "decision.ask", m{"id": "dec", "tool": "shell", "digest": "abc", "default": "perhaps"}, `default "perhaps"`},
+		{"agent:a", "decision.ask", m{"id": "dec", "tool": "shell", "digest": "abc", "mayDecide": []string{"agent:b"}}, "agent:b, who is no person"},
 		{"agent:a", "delivery.claim", m{}, "targetAgentId is required"},
 		{"cli:will", "wake.explain", m{}, "messageId or workItemId is required"},
 		{"cli:will", "prompt.contract", m{}, "agentId is required"},

@@ -1,9 +1,12 @@
 package broker
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"hubbub/peers/store"
 )
 
 // A restart gives who was online time to be heard of again, and lengthens the life of
@@ -48,4 +51,123 @@ func TestAPageTakesOneItemAtLeast(t *testing.T) {
 			t.Errorf("of %v a page takes %d, want %d", c.sizes, got, c.want)
 		}
 	}
+}
+
+// TestHowManyAPageTakes: 200 if nobody says, 1000 at most.
+func TestHowManyAPageTakes(t *testing.T) {
+	for _, c := range []struct{ asked, n, want int }{
+		{0, 5000, 200}, {0, 200, 200}, {0, 199, 199}, {1, 5000, 1}, {1000, 5000, 1000}, {1001, 5000, 1000}, {7, 7, 7}, {8, 7, 7},
+	} {
+		if got := take(c.asked, c.n, func(int) int { return 1 }); got != c.want {
+			t.Errorf("asked for %d of %d a page takes %d; want %d", c.asked, c.n, got, c.want)
+		}
+	}
+	if pageBytes != 512<<10 {
+		t.Errorf("a page has %d bytes", pageBytes)
+	}
+}
+
+// TestAShelfIsTheSameInMemoryAndStored: what is open, what lists find, and in which order.
+func TestAShelfIsTheSameInMemoryAndStored(t *testing.T) {
+	stored := newStoredDesk(t)
+	from := &shelves{tx: store.On(t.Context(), stored.db)}
+	for name, s := range map[string]*shelf[int]{"in memory": newShelf[int]("x", nil), "stored": newShelf[int]("x", from)} {
+		s.put("a", 1, "odd", true, 1)
+		s.put("b", 2, "even", false, 2)
+		s.put("c", 3, "odd", false, 3)
+		s.put("a", 5, "odd", true, 4) // it keeps its place
+		check := func(when string) {
+			for _, c := range []struct {
+				ref, after string
+				limit      int
+				want       []int
+			}{
+				{"", "", 9, []int{5, 2, 3}}, {"odd", "", 9, []int{5, 3}}, {"even", "", 9, []int{2}}, {"none", "", 9, nil},
+				{"", "a", 9, []int{2, 3}}, {"odd", "a", 9, []int{3}}, {"", "c", 9, nil}, {"", "", 2, []int{5, 2}}, {"", "a", 1, []int{2}}, {"", "", 0, nil},
+			} {
+				if got := s.list(c.ref, c.after, c.limit); !slices.Equal(got, c.want) {
+					t.Errorf("%s, %s: %d of %q after %q are %v; want %v", name, when, c.limit, c.ref, c.after, got, c.want)
+				}
+			}
+			if got := s.open(); !slices.Equal(got, []string{"a"}) {
+				t.Errorf("%s, %s: open are %v", name, when, got)
+			}
+			for id, want := range map[string]int{"a": 5, "b": 2, "d": 0, "": 0} {
+				if got, found := s.find(id); got != want || found != (want > 0) || s.get(id) != want {
+					t.Errorf("%s, %s: %q is %d, %v", name, when, id, got, found)
+				}
+			}
+		}
+		check("put")
+		if name == "stored" {
+			from.written()
+			from.committed()
+			if len(s.held) != 1 || len(s.dirty) != 0 {
+				t.Errorf("%d are in memory, and %d to be written; one is open", len(s.held), len(s.dirty))
+			}
+			check("committed")
+			s.put("a", 5, "odd", false, 5) // closed
+			from.written()
+			from.committed()
+			again := newShelf[int]("x", &shelves{tx: from.tx})
+			if list := again.read(); len(s.held) != 0 || len(list) != 0 {
+				t.Errorf("what is closed is still in memory, or read: %v", list)
+			}
+		}
+	}
+	if err := from.tx.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWhenTheClockIsNeededNext: when the first of what is open falls due.
+func TestWhenTheClockIsNeededNext(t *testing.T) {
+	d := newDesk(t)
+	begun := d.now
+	want := func(after time.Duration) {
+		t.Helper()
+		if got := d.turn("collab:broker").nextDue(); got.Sub(begun) != after && !(got.IsZero() && after == 0) {
+			t.Errorf("due after %v; want %v", got.Sub(begun), after)
+		}
+	}
+	decide := func(id string, after time.Duration) {
+		d.do("agent:a", "decision.ask", m{"id": id, "tool": "shell", "digest": "abc", "mayDecide": []string{}, "expiresAt": stamp(begun.Add(after))})
+	}
+	want(0)
+	d.announce("lead")
+	want(30 * time.Second)
+	decide("late", 40*time.Second)
+	want(30 * time.Second)
+	decide("dec", 20*time.Second)
+	want(20 * time.Second)
+	d.do("agent:a", "claim.acquire", m{"eventId": "e", "ttlMs": 10_000})
+	want(10 * time.Second)
+	d.do("agent:a", "claim.release", m{"eventId": "e", "token": 1})
+	want(20 * time.Second)
+	d.do("cli:will", "decision.decide", m{"id": "dec", "verdict": "allow", "scope": "always"}) // open, but not due
+	want(30 * time.Second)
+	d.do("agent:lead", "identity.leave", m{"endpointId": "e-lead"})
+	want(40 * time.Second)
+}
+
+// TestWhenAnEndpointFallsSilent: after its timeout it is offline, and after a day forgotten.
+func TestWhenAnEndpointFallsSilent(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	for _, c := range []struct {
+		later time.Duration
+		want  string
+	}{
+		{30*time.Second - time.Microsecond, "online"}, {time.Microsecond, "offline"}, {24*time.Hour - 30*time.Second - time.Microsecond, "offline"}, {time.Microsecond, ""},
+	} {
+		d.sweep(c.later)
+		status := ""
+		if e := d.state.endpoints["e-lead"]; e != nil {
+			status = e.Status
+		}
+		if status != c.want {
+			t.Errorf("after %v more it is %q; want %q", c.later, status, c.want)
+		}
+	}
+	d.checkRebuild()
 }

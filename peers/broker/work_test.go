@@ -332,9 +332,12 @@ func TestDeliveriesAreLeasedAndSettled(t *testing.T) {
 	d.refuse(collab.CodeNotFound, "agent:man", "delivery.ack", m{"id": "nowhere"})
 	d.refuse(collab.CodeInvalid, "agent:man", "delivery.claim", m{"targetAgentId": "man", "leaseMs": -1})
 	id = second.at("delivery", "id")
-	for range maxAttempts {
+	for i := range 5 {
 		d.now = d.now.Add(time.Second)
 		back := d.do("agent:man", "delivery.nack", m{"id": id})
+		if want := []string{"pending", "pending", "pending", "pending", "failed"}[i]; back.at("delivery", "status") != want {
+			t.Errorf("given back %d times it is %v; want %s", i+1, back.at("delivery", "status"), want)
+		}
 		claimed := d.do("agent:man", "delivery.claim", m{"targetAgentId": "man"})
 		for _, answer := range []result{back, claimed} { // what is stored, of this second
 			if answer["delivery"] != nil && answer.at("delivery", "updatedAt") != stamp(d.now) {
@@ -461,5 +464,89 @@ func TestTheAskerPassesOnThePersonsAnswer(t *testing.T) {
 	d.do("tg:42", "question.answer", m{"id": "q1", "answer": "eu", "by": "tg:42"}) // said again
 	if woken != 1 || len(d.sent) != woken {
 		t.Errorf("woken %d times: %v", woken, d.sent)
+	}
+}
+
+// TestHowLongADeliveryIsLeased: a minute if nobody says, a day at most; until then it is
+// nobody else's, but for people.
+func TestHowLongADeliveryIsLeased(t *testing.T) {
+	d := newDesk(t)
+	group(d, "")
+	d.do("agent:one", "identity.announce", m{"endpointId": "e1", "logicalAgentId": "man", "wakePolicy": "manual"})
+	d.do("agent:two", "identity.announce", m{"endpointId": "e2", "logicalAgentId": "man", "wakePolicy": "manual"})
+	d.refuse(collab.CodeUnavailable, "cli:will", "message.post", m{"conversationId": "c", "text": "@man one"})
+	for ms, want := range map[int64]time.Duration{0: time.Minute, 1: time.Millisecond, 86_400_000: 24 * time.Hour} {
+		got := d.do("agent:one", "delivery.claim", m{"targetAgentId": "man", "leaseMs": ms})
+		if got.at("delivery", "leaseUntil") != stamp(d.now.Add(want)) || got.at("delivery", "leasedBy") != "agent:one" {
+			t.Errorf("leased for %d ms: %v", ms, got)
+		}
+		id := got.at("delivery", "id")
+		d.refuse(collab.CodeConflict, "agent:two", "delivery.ack", m{"id": id})
+		d.refuse(collab.CodeForbidden, "agent:evil", "delivery.ack", m{"id": id})
+		d.now = d.now.Add(want - time.Microsecond)
+		if got := d.do("agent:two", "delivery.claim", m{"targetAgentId": "man"}); got["delivery"] != nil {
+			t.Errorf("leased to two: %v", got)
+		}
+		d.now = d.now.Add(time.Microsecond)
+		if list := d.do("agent:two", "delivery.list", m{"targetAgentId": "man", "status": "pending"}).list("deliveries"); len(list) != 1 || list[0]["leasedBy"] != nil {
+			t.Errorf("after its lease: %v", list)
+		}
+	}
+	d.refuse(collab.CodeInvalid, "agent:one", "delivery.claim", m{"targetAgentId": "man", "leaseMs": 86_400_001})
+	d.refuse(collab.CodeForbidden, "agent:evil", "delivery.claim", m{"targetAgentId": "man"})
+	d.refuse(collab.CodeForbidden, "agent:evil", "delivery.list", m{"targetAgentId": "agent:man"})
+	id := d.do("agent:one", "delivery.claim", m{"targetAgentId": "man"}).at("delivery", "id")
+	if got := d.do("cli:will", "delivery.ack", m{"id": id}); got.at("delivery", "status") != "acknowledged" || got.at("delivery", "leasedBy") != nil {
+		t.Errorf("settled by a person: %v", got)
+	}
+	d.checkRebuild()
+}
+
+// TestABindingIsChangedByWhoHasIt, or by a person; said twice it is no event.
+func TestABindingIsChangedByWhoHasIt(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "w3")
+	set := func(agent string) m { return m{"surface": "telegram", "externalId": "tg:7", "agentId": agent} }
+	d.do("agent:lead", "binding.set", set("lead"))
+	before := len(d.log)
+	if again := d.do("agent:lead", "binding.set", set("lead")); len(d.log) != before || again.at("binding", "agentId") != "lead" {
+		t.Errorf("said twice: %v", again)
+	}
+	d.refuse(collab.CodeForbidden, "agent:lead", "binding.set", set("w3"))
+	if got := d.do("cli:will", "binding.set", set("w3")); got.at("binding", "identity") != "agent:w3" || got.at("binding", "setById") != "will" {
+		t.Errorf("set by a person: %v", got)
+	}
+	d.refuse(collab.CodeForbidden, "agent:lead", "binding.set", set("lead"))
+	d.checkRebuild()
+}
+
+// TestAConversationIsPaged: a page that ends where the conversation does has no next.
+func TestAConversationIsPaged(t *testing.T) {
+	d := newDesk(t)
+	group(d, "")
+	d.do("cli:will", "conversation.create", m{"id": "other", "kind": "group"})
+	for _, id := range []string{"m1", "m2", "m3"} {
+		d.do("cli:will", "message.post", m{"id": id, "conversationId": "c", "text": id})
+	}
+	d.do("cli:will", "message.post", m{"id": "elsewhere", "conversationId": "other", "text": "x"})
+	for _, c := range []struct {
+		after string
+		limit int
+		ids   string
+		next  any
+	}{
+		{"", 2, "m1 m2", "m2"}, {"", 3, "m1 m2 m3", nil}, {"", 0, "m1 m2 m3", nil}, {"m2", 1, "m3", nil}, {"m1", 1, "m2", "m2"}, {"m3", 1, "", nil},
+	} {
+		page := d.do("cli:will", "conversation.get", m{"id": "c", "after": c.after, "limit": c.limit})
+		var ids []string
+		for _, one := range page.list("messages") {
+			ids = append(ids, one["id"].(string))
+		}
+		if strings.Join(ids, " ") != c.ids || page["next"] != c.next {
+			t.Errorf("%d after %q are %v, next %v", c.limit, c.after, ids, page["next"])
+		}
+	}
+	for _, after := range []string{"elsewhere", "nowhere"} {
+		d.refuse(collab.CodeInvalid, "cli:will", "conversation.get", m{"id": "c", "after": after})
 	}
 }
