@@ -159,7 +159,7 @@ func TestWhatAPersonAllowsIsAllowedOnce(t *testing.T) {
 	}
 }
 
-type agreeing struct{ asked }
+type agreeing struct{}
 
 func (agreeing) Sensitive(tool string) bool                             { return tool == "shell" }
 func (agreeing) Approve(context.Context, string, json.RawMessage) error { return nil }
