@@ -80,6 +80,7 @@ func (s *settings) add(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.Approve, "approve", nil, "pattern of tools about which a person decides in the chat, such as shell or mcp:deploy.* (repeatable)")
 	fs.StringVar(&s.voice.with, "transcribe", "", "what turns voice messages into text: a command in shell words, which gets the file as its last argument, or the http or https address of an endpoint like OpenAI's audio/transcriptions")
 	fs.StringVar(&s.voice.model, "transcribe-model", "whisper-1", "model that --transcribe names to its endpoint; its key is HUBBUB_TRANSCRIBE_KEY")
+	fs.StringVar(&s.voice.pdf, "read-pdf", "", "what turns a PDF into text: a command in shell words, which gets it as its standard input and writes the text, such as pdftotext -q - -")
 	fs.StringVar(&s.mcpFile, "mcp-file", "", "JSON file with MCP servers whose tools the model gets")
 	fs.StringArrayVar(&s.words.Stop, "stop-words", nil, "words that stop what is running, in place of those that it knows in twelve languages (repeatable)")
 	fs.StringArrayVar(&s.words.Acks, "thanks-words", nil, "words that need no answer, such as thanks, in place of those that it knows (repeatable)")
@@ -151,7 +152,7 @@ func (s *settings) run(ctx context.Context, env *program.Env) (failed error) {
 		Transport:     outside.NewTransport(guard),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	s.agent.Transcribe = s.voice.transcriber(env)
+	s.agent.Transcribe, s.agent.ReadPDF = s.voice.transcriber(env), s.voice.pdfReader()
 	s.agent.Conceal = func(server harness.MCPServer) harness.MCPServer { return hide(relay.Conceal(server)) }
 	a := agent.New(protocol.PeerID("agent:"+name), db, h, &s.agent)
 	if err := mcptools.WriteAddress(filepath.Join(data, "mcp.json"), address); err != nil {
@@ -232,6 +233,9 @@ func (s *settings) complete(env *program.Env) (err error) {
 	}
 	if _, err := s.voice.command(); err != nil {
 		return program.Usage("--transcribe: %s", err)
+	}
+	if _, err := commandOf(s.voice.pdf); err != nil {
+		return program.Usage("--read-pdf: %s", err)
 	}
 	if s.mcpFile != "" {
 		if o.MCP, err = mcptools.LoadServers(s.mcpFile); err != nil {

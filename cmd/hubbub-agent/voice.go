@@ -13,10 +13,11 @@ import (
 // that the agent starts gets it.
 const transcribeKey = "HUBBUB_TRANSCRIBE_KEY"
 
-// A voice says what turns voice messages into text.
+// A voice says what turns voice messages and PDFs into text.
 type voice struct {
 	with  string // a command, or an address
 	model string // of the endpoint
+	pdf   string // a command
 }
 
 // endpoint reports whether it is an address, and no command.
@@ -26,10 +27,18 @@ func (v *voice) endpoint() bool {
 
 // command returns the words of the command, nil if it is none.
 func (v *voice) command() (argv []string, err error) {
-	if v.with == "" || v.endpoint() {
+	if v.endpoint() {
 		return nil, nil
 	}
-	if argv, err = child.Split(v.with); err == nil {
+	return commandOf(v.with)
+}
+
+// commandOf returns the words of a command with the path of its program, nil if there is none.
+func commandOf(line string) (argv []string, err error) {
+	if line == "" {
+		return nil, nil
+	}
+	if argv, err = child.Split(line); err == nil {
 		argv[0], err = exec.LookPath(argv[0])
 	}
 	return argv, err
@@ -46,4 +55,13 @@ func (v *voice) transcriber(env *program.Env) files.Transcriber {
 	default:
 		return files.Command(argv, modelKeys)
 	}
+}
+
+// pdfReader returns what turns PDFs into text; nil if nothing does.
+func (v *voice) pdfReader() files.Transcriber {
+	argv, err := commandOf(v.pdf)
+	if err != nil || argv == nil {
+		return nil
+	}
+	return files.Filter(argv, modelKeys)
 }

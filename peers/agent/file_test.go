@@ -221,7 +221,7 @@ func TestDocumentsAreRead(t *testing.T) {
 			t.Error("an offset inside a character, or behind the end")
 		}
 		for file, want := range map[int]string{
-			2: "one\ntwo\n", 3: "weit", 4: "The file cannot be read: it is application/pdf, which cannot be read here as text; ask for it as text, or for a docx or odt document.",
+			2: "one\ntwo\n", 3: "weit", 4: "The file cannot be read: it is a PDF, and nothing is configured that reads those (--read-pdf); ask for it as text, or for a docx or odt document.",
 			5: "The file cannot be read: it is an image; a model that takes images is shown it with its message.",
 			6: "The file cannot be read: it is application/zip, which cannot be read here as text; ask for it as text, or for a docx or odt document.",
 			7: "The file cannot be read: Telegram does not give this file: it is over 20 MB, or gone.", 8: "That event has 7 files.", -1: "That event has 7 files.",
@@ -259,7 +259,7 @@ func TestVoiceIsTranscribed(t *testing.T) {
 	}{
 		"none": {nil, "you cannot hear it: no transcription is configured (--transcribe)", ""},
 		"fails": {func(context.Context, string, []byte) (string, error) { return "", errors.New("exit status 1") },
-			"you cannot hear it: it could not be transcribed", ""},
+			"you cannot hear it: what it says could not be made out", ""},
 		"works": {func(_ context.Context, name string, recording []byte) (string, error) {
 			return " " + name + " says " + string(recording) + "\n", nil
 		}, "it says, as transcribed: voice.ogg says ogg", "voice.ogg says ogg"},
@@ -293,6 +293,53 @@ func TestVoiceIsTranscribed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPDFsAreRead: by what is configured, once each unless that fails, whatever a PDF's name and
+// type are said to be, and also where all of it is text.
+func TestPDFsAreRead(t *testing.T) {
+	files := newShelf(map[string][]byte{"/a": []byte("%PDF-1.4 plain"), "/empty": []byte("%PDF-1.4 \xff"), "/bad": []byte("%PDF-1.4 bad"), "/odd": []byte("%PDF-odd")})
+	opts := files.options()
+	calls := map[string]int{}
+	opts.ReadPDF = func(_ context.Context, name string, pdf []byte) (string, error) {
+		calls[name]++
+		switch string(pdf) {
+		case "%PDF-1.4 \xff":
+			return " \f\n", nil
+		case "%PDF-odd":
+			return "o\xffdd", nil
+		case "%PDF-1.4 bad":
+			if calls[name] == 1 {
+				return "", errors.New("exit status 1")
+			}
+		}
+		return name + " says page one\n\f", nil
+	}
+	inWorld(t, newStub(answering("ok")), opts, func(t *testing.T, w *world) {
+		w.say(attached("e1", document("/a", "a.pdf", "application/pdf"), document("/empty", "b", "x"), document("/bad", "c.txt", "text/plain"), document("/odd", "d", "x")))
+		w.sleep(5 * time.Second)
+		tools := w.agent.ToolsOf("tg:42")
+		for _, want := range []struct {
+			file  int
+			text  string
+			calls int
+		}{
+			{1, "a.pdf says page one", 1}, {1, "a.pdf says page one", 1},
+			{2, "The file cannot be read: it is a PDF without text; its pages may be pictures.", 1},
+			{2, "The file cannot be read: it is a PDF without text; its pages may be pictures.", 1},
+			{3, "The file cannot be read: what it says could not be made out.", 1}, {3, "c.txt says page one", 2}, {3, "c.txt says page one", 2},
+			{4, "o\ufffddd", 1},
+		} {
+			m, r := call(tools, "chat.read_file", map[string]any{"eventId": "e1", "file": want.file})
+			got, name := m["text"], map[int]string{1: "a.pdf", 2: "b", 3: "c.txt", 4: "d"}[want.file]
+			if r.IsError {
+				got = r.Content[0].Text
+			}
+			if got != want.text || calls[name] != want.calls {
+				t.Errorf("file %d says %q after %d calls; want %q after %d", want.file, got, calls[name], want.text, want.calls)
+			}
+		}
+	})
 }
 
 // TestFilesAreForgottenWithTheirMessages: after the retention, and not before.

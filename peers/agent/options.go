@@ -41,6 +41,7 @@ type Options struct {
 	// Fetch fetches the files of messages, and guards what is dialled; nil: none are.
 	Fetch      *http.Client
 	Transcribe files.Transcriber // of voice messages; nil: none are
+	ReadPDF    files.Transcriber // nil: none is read
 
 	Redact *redact.Redactor // takes secrets out of what the agent's tools give a model; none
 	// ChatServer, if set, is this agent's own MCP server as the turns of one chat

@@ -316,6 +316,74 @@ func TestAlbumsAreOneEvent(t *testing.T) {
 	})
 }
 
+// TestAnEditInAnAlbumIsOneOfTheAlbum: whichever of its messages is edited, and whether it still
+// waits to be complete or has been passed on, also after a restart: its agent sees all files,
+// all captions and one sourceId.
+func TestAnEditInAnAlbumIsOneOfTheAlbum(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		will, dm := h.dm("Will")
+		lead := h.bus.Join(h.t, "agent:lead", "agent:lead")
+		h.opts.FilesURL = "https://files.example/"
+		h.start()
+		h.api.Say(dm, will, "before")
+		h.pass(time.Second)
+		h.assign(dm.ID, "agent:lead")
+		next(t, lead)
+		files := func(m *protocol.ChatMessage) (refs []string) {
+			for _, a := range m.Attachments {
+				refs = append(refs, a.Ref)
+			}
+			return refs
+		}
+		first := h.api.Album(dm, will, "thre pictures", "a", "b", "c")
+		h.pass(time.Second)
+		h.api.EditText(first[0], "three pictures")
+		h.pass(time.Second) // it waits on
+		h.api.EditText(first[1], "the second for @ann")
+		other := *first[2]
+		other.Photo = []models.PhotoSize{{FileID: "d", FileUniqueID: "ud", Width: 9, Height: 9}}
+		h.api.Inject(&models.Update{EditedMessage: &other})
+		whole := next(t, lead)
+		if whole.Event != protocol.EventMessage || whole.Text != "[file 1] three pictures\n[file 2] the second for @ann" || len(whole.Attachments) != 3 ||
+			!slices.Equal(whole.Mentions, []string{"role:ann"}) {
+			t.Fatalf("the album is %+v", whole)
+		}
+		kept := files(&whole)
+		h.api.EditText(first[1], "")
+		late := next(t, lead)
+		if late.Event != protocol.EventEdit || late.SourceID != whole.SourceID || late.Text != "three pictures" || !slices.Equal(files(&late), kept) || len(late.Mentions) != 0 {
+			t.Errorf("an edit after it was passed on is %+v", late)
+		}
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		h.start()
+		h.api.EditText(first[2], "the third")
+		again := next(t, lead)
+		if again.SourceID != whole.SourceID || again.Text != "[file 1] three pictures\n[file 3] the third" || len(again.Attachments) != 3 || again.Attachments[2].Ref == kept[2] {
+			t.Errorf("the next edit is %+v", again)
+		}
+		second := h.api.Album(dm, will, "another", "e", "f")
+		if got := next(t, lead); got.SourceID == whole.SourceID || got.Text != "another" || len(got.Attachments) != 2 {
+			t.Errorf("the next album is %+v", got)
+		}
+		h.api.EditText(second[0], "the other")
+		if got := next(t, lead); got.Text != "the other" || len(got.Attachments) != 2 {
+			t.Errorf("an edit of its first message is %+v", got)
+		}
+		alone := *second[0]
+		alone.ID, alone.MediaGroupID = 900, "never seen"
+		h.api.Inject(&models.Update{EditedMessage: &alone})
+		if got := next(t, lead); got.Event != protocol.EventEdit || !strings.HasSuffix(got.SourceID, ":900") || got.Text != "another" || len(got.Attachments) != 1 {
+			t.Errorf("an edit in an album that never came is %+v", got)
+		}
+		h.api.Post(models.Message{Chat: dm, From: &will, MediaGroupID: "album-e", Caption: "too late", Photo: alone.Photo})
+		if got := next(t, lead); got.Event != protocol.EventMessage || got.Text != "too late" || len(got.Attachments) != 1 {
+			t.Errorf("a picture that came too late is %+v", got)
+		}
+	})
+}
+
 func TestForumTopics(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		will := h.api.User("Will")

@@ -1,6 +1,7 @@
 package tg
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -156,43 +157,20 @@ func (in *intake) storeEvent(tx *store.Tx, c *chat, h *happening) {
 	h.draft.Content.Author = &h.author
 	h.draft.Content.Chat.ID = id(c.key)
 	var ready time.Time
+	source := in.sourceID(h.chat.ID, h.message) + h.suffix
 	if h.album != "" {
-		if in.joinAlbum(tx, h) {
+		whole, joined := in.joinAlbum(tx, h)
+		if joined {
 			return
 		}
-		ready = time.Now().Add(in.opts.AlbumWait)
+		if source = cmp.Or(whole, source); h.draft.Content.Event != protocol.EventEdit {
+			ready = time.Now().Add(in.opts.AlbumWait)
+		}
 	}
-	source := in.sourceID(h.chat.ID, h.message) + h.suffix
 	event := store.Value[int64](tx, `INSERT INTO events
 		(bot, chat, telegram_chat, message, thread, source_id, album, draft, bus_id, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		in.bot, c.key, h.chat.ID, h.message, h.thread, source, h.album, string(encode(h.draft)), string(protocol.NewMessageID()), now())
 	if tx.Err() == nil {
 		in.surface.Pass(tx, &surface.Event{ID: event, Chat: peerOf(c.key), Source: source}, ready)
 	}
-}
-
-// joinAlbum adds a picture to the album that it belongs to while that still waits
-// for more, and reports whether it did.
-func (in *intake) joinAlbum(tx *store.Tx, h *happening) bool {
-	var event, received int64
-	raw, begun := store.One(tx, func(raw *[]byte) []any { return []any{&event, raw, &received} },
-		`SELECT id, draft, received_at FROM events WHERE bot = ? AND telegram_chat = ? AND album = ? ORDER BY id DESC LIMIT 1`,
-		in.bot, h.chat.ID, h.album)
-	if !begun {
-		return false
-	}
-	ready := min(time.Now().Add(in.opts.AlbumWait).UnixMicro(), received+albumCap.Microseconds())
-	if !in.surface.Postpone(tx, event, at(ready)) {
-		return false
-	}
-	var d draft
-	if err := json.Unmarshal(raw, &d); err != nil {
-		tx.Fail(fmt.Errorf("reading an album: %w", err))
-	}
-	d.Content.Attachments = append(d.Content.Attachments, h.draft.Content.Attachments...)
-	if d.Content.Text == "" {
-		d.Content.Text, d.Names = h.draft.Content.Text, h.draft.Names
-	}
-	tx.Exec(`UPDATE events SET draft = ? WHERE id = ?`, string(encode(d)), event)
-	return true
 }

@@ -51,6 +51,7 @@ type draft struct {
 	ReplyUser    string               `json:"replyUser,omitempty"` // username of the quoted person
 	ReplyName    string               `json:"replyName,omitempty"` // name of whoever wrote what is answered
 	ReplyText    string               `json:"replyText,omitempty"` // what is answered, or the part of it that is quoted
+	Items        []albumItem          `json:"items,omitempty"`     // of an album of more than one message, or of an edit in one
 }
 
 // read returns what an update means. bot is the bot's own account.
@@ -71,7 +72,6 @@ func read(raw json.RawMessage, bot *models.User) (happening, error) {
 	case u.EditedMessage != nil, u.EditedChannelPost != nil:
 		h := readMessage(cmp.Or(u.EditedMessage, u.EditedChannelPost),
 			slices.Concat(as["edited_message"], as["edited_channel_post"]), protocol.EventEdit, bot)
-		h.album = ""
 		if h.command != "" {
 			h.command, h.skip = "", "a command was edited"
 		}

@@ -71,7 +71,7 @@ func TestWhatAnUpdateSays(t *testing.T) {
 		},
 		"an edit": {
 			`{"update_id":1,"edited_message":{"message_id":9,"edit_date":1780315260,` + inDM + `,"text":"hi there","media_group_id":"g"}}`,
-			told{Chat: dm, Author: mrMay, Event: "edit", Text: "hi there", At: "2026-06-01T12:01:00Z", Message: 9, User: 77},
+			told{Chat: dm, Author: mrMay, Event: "edit", Text: "hi there", At: "2026-06-01T12:01:00Z", Message: 9, Album: "g", User: 77},
 		},
 		"an answer to the bot": {
 			`{"update_id":1,"message":{"message_id":9,` + inGroup + `,"text":"yes","reply_to_message":{"message_id":8,"from":{"id":42,"is_bot":true,"username":"hubbub_bot"}}}}`,

@@ -1,12 +1,14 @@
 package files_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"hubbub/peers/agent/files"
@@ -37,6 +39,54 @@ func TestACommandTranscribes(t *testing.T) {
 	}
 	if _, err := os.Stat("../../voice.ogg"); err == nil {
 		t.Error("it wrote where the name of the file said")
+	}
+}
+
+// TestAFilterReadsPDFs: it gets the bytes as its input, no secret of the agent, and whatever it
+// started ends with it, also when it is given up.
+func TestAFilterReadsPDFs(t *testing.T) {
+	t.Setenv("HUBBUB_TOKEN", "top-secret")
+	t.Setenv("MODEL_KEY", "key-secret")
+	script := func(body string) []string { return []string{"/bin/sh", "-c", body, "pdftotext", "-q"} }
+	words, err := files.Filter(script(`echo "$1 $# $(tr a-z A-Z) $HUBBUB_TOKEN$MODEL_KEY"`), []string{"MODEL_KEY"})(t.Context(), "a.pdf", []byte("%pdf"))
+	if err != nil || words != "-q 1 %PDF \n" {
+		t.Errorf("%q, %v", words, err)
+	}
+	if words, err := files.Filter(script(`echo unread`), nil)(t.Context(), "", make([]byte, 1<<20)); err != nil || words != "unread\n" {
+		t.Errorf("input that is not read: %q, %v", words, err)
+	}
+	if _, err := files.Filter([]string{filepath.Join(t.TempDir(), "none")}, nil)(t.Context(), "", nil); err == nil {
+		t.Error("a program that is not there reads")
+	}
+	if _, err := files.Filter(script(`echo "damaged
+page" >&2; exit 1`), nil)(t.Context(), "", nil); err == nil || !strings.Contains(err.Error(), "exit status 1: damaged page") {
+		t.Errorf("%v", err)
+	}
+	fifo := filepath.Join(t.TempDir(), "begun")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := files.Filter(script(`exec 3>`+fifo+`; sleep 1000 & echo begun >&3; wait`), nil)(ctx, "", nil)
+		failed <- err
+	}()
+	r, err := os.Open(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := io.ReadFull(r, make([]byte, len("begun\n"))); err != nil {
+		t.Fatal(err)
+	}
+	giveUp()
+	if err := <-failed; err == nil {
+		t.Error("given up, and yet no error")
+	}
+	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 { // it ends when nobody has it open
+		t.Errorf("%q, %v", rest, err)
 	}
 }
 

@@ -34,6 +34,7 @@ type Keeper struct {
 	Mailbox    *mailbox.Mailbox
 	Client     *http.Client // fetches; nil: nothing is
 	Transcribe Transcriber  // nil: voice messages have no words
+	ReadPDF    Transcriber  // nil: PDFs have none
 	Log        *zerolog.Logger
 
 	flights singleflight.Group // by reference

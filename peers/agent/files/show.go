@@ -99,22 +99,30 @@ func (k *Keeper) Words(ctx context.Context, chat protocol.Topic, a *protocol.Att
 	if err != nil {
 		return "", err
 	}
+	return k.wordsOf(ctx, f, cmp.Or(a.Name, "voice.ogg"), k.Transcribe)
+}
+
+// nothing stands for the words of a file that has none.
+const nothing = "(nothing)"
+
+// wordsOf returns what is in a file as a program tells it, which is asked once.
+func (k *Keeper) wordsOf(ctx context.Context, f *mailbox.File, name string, tell Transcriber) (string, error) {
 	got, err, _ := k.flights.Do("words of "+f.Ref, func() (any, error) {
 		v := k.Mailbox.View(ctx)
 		if known := v.File(f.Ref); known != nil && known.Words != "" || v.Err() != nil {
-			f = known
-			return f, v.Err()
+			return known, v.Err()
 		}
-		words, err := k.Transcribe(ctx, cmp.Or(a.Name, "voice.ogg"), f.Body)
+		words, err := tell(ctx, name, f.Body)
 		if err != nil {
 			return nil, err
 		}
-		f.Words = cmp.Or(text.Prefix(strings.TrimSpace(words), maxWords), "(nothing)")
-		return f, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.KeepFile(f) })
+		words = strings.ToValidUTF8(text.Prefix(strings.TrimSpace(words), maxWords), "\ufffd")
+		told := &mailbox.File{Ref: f.Ref, Mime: f.Mime, Body: f.Body, Words: cmp.Or(words, nothing)}
+		return told, k.Mailbox.InTx(ctx, func(tx *mailbox.Tx) { tx.KeepFile(told) })
 	})
 	if err != nil {
-		k.Log.Warn().Err(err).Msg("voice message not transcribed")
-		return "", problem("it could not be transcribed")
+		k.Log.Warn().Err(err).Str("type", f.Mime).Msg("file not put into words")
+		return "", problem("what it says could not be made out")
 	}
 	return got.(*mailbox.File).Words, nil //nolint:errcheck // it is nothing else
 }
@@ -125,15 +133,29 @@ func (k *Keeper) Read(ctx context.Context, chat protocol.Topic, a *protocol.Atta
 		return k.Words(ctx, chat, a)
 	}
 	f, err := k.Get(ctx, chat, a)
-	if err != nil {
-		return "", err
-	}
-	words, err := Text(f.Body)
 	switch {
+	case err != nil:
+		return "", err
+	case f.Mime == "application/pdf":
+		return k.pages(ctx, f, a.Name)
 	case IsImage(f.Mime):
 		return "", problem("it is an image; a model that takes images is shown it with its message")
-	case err != nil:
+	}
+	words, err := Text(f.Body)
+	if err != nil {
 		return "", problem("it is " + f.Mime + ", which cannot be read here as text; ask for it as text, or for a docx or odt document")
 	}
 	return words, nil
+}
+
+// pages returns the text of a PDF. It is read once.
+func (k *Keeper) pages(ctx context.Context, f *mailbox.File, name string) (string, error) {
+	if k.ReadPDF == nil {
+		return "", problem("it is a PDF, and nothing is configured that reads those (--read-pdf); ask for it as text, or for a docx or odt document")
+	}
+	words, err := k.wordsOf(ctx, f, name, k.ReadPDF)
+	if words == nothing {
+		return "", problem("it is a PDF without text; its pages may be pictures")
+	}
+	return words, err
 }

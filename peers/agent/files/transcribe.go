@@ -13,23 +13,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"hubbub/peers/child"
 	"hubbub/protocol/text"
 )
 
-// A Transcriber returns what is said in a recording.
-type Transcriber func(ctx context.Context, name string, recording []byte) (string, error)
+// A Transcriber returns in words what is in a recording, or in a PDF.
+type Transcriber func(ctx context.Context, name string, content []byte) (string, error)
 
+// transcribeTime is how long a program or an endpoint may take for one file.
 const transcribeTime = 2 * time.Minute
 
 // Command transcribes with a program: its last argument is the file of the recording, and
 // what it writes to standard output is what was said. It gets no secret of the agent.
 func Command(argv []string, hide []string) Transcriber {
 	return func(ctx context.Context, name string, recording []byte) (words string, err error) {
-		ctx, cancel := context.WithTimeout(ctx, transcribeTime)
-		defer cancel()
 		folder, err := os.MkdirTemp("", "hubbub-voice-")
 		if err != nil {
 			return "", err
@@ -39,16 +39,36 @@ func Command(argv []string, hide []string) Transcriber {
 		if err := os.WriteFile(path, recording, 0o600); err != nil {
 			return "", err
 		}
-		cmd := exec.CommandContext(ctx, argv[0], append(argv[1:len(argv):len(argv)], path)...)
-		cmd.Env = child.Without(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, child.OfService, hide)...)
-		cmd.WaitDelay = time.Second
-		var out, said bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &atMost{w: &out, left: maxWords}, &atMost{w: &said, left: 4 << 10}
-		if err := cmd.Run(); err != nil {
-			return "", fmt.Errorf("the transcription command %s: %w: %s", argv[0], err, text.Clip(text.Line(said.String()), 400))
-		}
-		return out.String(), nil
+		return run(ctx, append(argv[1:len(argv):len(argv)], path), argv[0], nil, hide)
 	}
+}
+
+// Filter reads PDFs with a program such as pdftotext, which gets one as its standard input
+// and writes what it says to standard output. It gets no secret of the agent.
+func Filter(argv []string, hide []string) Transcriber {
+	return func(ctx context.Context, _ string, pdf []byte) (string, error) {
+		return run(ctx, argv[1:], argv[0], bytes.NewReader(pdf), hide)
+	}
+}
+
+// run returns what a program writes, its first maxWords bytes. The program and all that it
+// started end with the agent, with ctx, or when it took too long, and gain no privileges.
+func run(ctx context.Context, args []string, name string, stdin io.Reader, hide []string) (string, error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // its whole group is ended below
+	cmd.Env = child.Without(os.Environ(), slices.Concat([]string{"HUBBUB_*", "TELEGRAM_*"}, child.OfService, hide)...)
+	var out, said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &atMost{w: &out, left: maxWords}, &atMost{w: &said, left: 4 << 10}
+	p, err := child.Start(cmd, &child.Options{Confined: true, OwnerDeath: syscall.SIGKILL})
+	if err != nil {
+		return "", fmt.Errorf("starting %s: %w", name, err)
+	}
+	if !p.Ends(ctx, transcribeTime) {
+		p.Kill()
+	}
+	if err := p.Wait(); err != nil {
+		return "", fmt.Errorf("the program %s: %w: %s", name, err, text.Clip(text.Line(said.String()), 400))
+	}
+	return out.String(), nil
 }
 
 // atMost keeps the first bytes of what is written, and lets go of the rest.

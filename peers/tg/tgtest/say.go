@@ -56,12 +56,16 @@ func (s *Server) seenLocked(m *models.Message) bool {
 	return service || toBot || strings.HasPrefix(m.Text, "/") || strings.Contains(strings.ToLower(m.Text), "@"+strings.ToLower(s.bot.Username))
 }
 
-// EditText is a user changing a message.
+// EditText is a user changing a message, or the caption of one with files.
 func (s *Server) EditText(m *models.Message, text string) *models.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed := *m
-	changed.Text, changed.Entities = text, Entities(text)
+	if m.Photo == nil && m.Document == nil {
+		changed.Text, changed.Entities = text, Entities(text)
+	} else {
+		changed.Caption, changed.CaptionEntities = text, Entities(text)
+	}
 	changed.EditDate = int(s.now().Unix())
 	stored := changed
 	s.chats[m.Chat.ID].messages[m.ID] = &stored
