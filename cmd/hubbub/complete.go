@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	"hubbub/activitylog"
 	"hubbub/bus/report"
@@ -88,9 +89,18 @@ func candidatesFor(path, name string) func(*cobra.Command) ([]string, error) {
 	return nil
 }
 
-// candidate is one of a list: a value and what it is.
-func candidate(value, about string) string {
-	return screen.Printable(value) + "\t" + text.Clip(screen.Printable(about), 60)
+// offer adds a candidate to a list: a value and what it is. Peers choose ids, and shells put what
+// several candidates begin with on the line as it stands: one that means something to a
+// shell, or to us as a flag, is not offered.
+func offer(list []string, value, about string) []string {
+	if strings.HasPrefix(value, "-") || strings.ContainsFunc(value, isForShells) {
+		return list
+	}
+	return append(list, value+"\t"+text.Clip(screen.Printable(about), 60))
+}
+
+func isForShells(r rune) bool {
+	return !unicode.In(r, unicode.Letter, unicode.Mark, unicode.Digit) && !strings.ContainsRune("._:-@/+,=%", r) || text.Unseen(r)
 }
 
 // connected gives who is on the bus in one of some roles.
@@ -104,7 +114,7 @@ func connected(roles ...protocol.Role) func(cmd *cobra.Command) ([]string, error
 		for _, p := range peers {
 			for _, role := range roles {
 				if protocol.RoleOf(protocol.PeerID(p.ID)) == role && protocol.PeerID(p.ID) != protocol.PeerSystem {
-					list = append(list, candidate(p.ID, "connected"))
+					list = offer(list, p.ID, "connected")
 				}
 			}
 		}
@@ -122,7 +132,7 @@ func lastMessages(cmd *cobra.Command) (list []string, err error) {
 	defer r.Close()
 	rows, _, read := r.Before(cmd.Context(), activitylog.Filter{Events: []activitylog.Event{activitylog.SendStart}}, nil, completeRows)
 	for i := len(rows) - 1; i >= 0; i-- {
-		list = append(list, candidate(rows[i].MessageID, fmt.Sprintf("%s to %s", rows[i].Actor, rows[i].Topic)))
+		list = offer(list, rows[i].MessageID, fmt.Sprintf("%s to %s", rows[i].Actor, rows[i].Topic))
 	}
 	if err == nil {
 		err = read
@@ -134,7 +144,7 @@ func lastMessages(cmd *cobra.Command) (list []string, err error) {
 func undelivered(cmd *cobra.Command) (list []string, err error) {
 	items, err := letters.Folder(program.From(cmd).Data).List(cmd.Context(), outbox.StateDead, outbox.StateUnknown)
 	for _, item := range items {
-		list = append(list, candidate(item.Name(), string(item.State)+" "+item.Destination))
+		list = offer(list, item.Name(), string(item.State)+" "+item.Destination)
 	}
 	return list, err
 }
@@ -145,7 +155,7 @@ func tokenNames(cmd *cobra.Command) (list []string, err error) {
 		return nil, err
 	}
 	for _, c := range file.List() {
-		list = append(list, candidate(c.Name, strings.Join(c.Identities, " ")))
+		list = offer(list, c.Name, strings.Join(c.Identities, " "))
 	}
 	return list, nil
 }
@@ -164,7 +174,7 @@ func broker[P, T any, PP interface {
 					return unread
 				}
 				if id, about, open := describe(&record); open {
-					list = append(list, candidate(id, about))
+					list = offer(list, id, about)
 				}
 			}
 			return err
