@@ -11,6 +11,8 @@ import (
 	"hubbub/protocol"
 
 	"github.com/rs/zerolog"
+
+	"hubbub/protocol/jsonrpc"
 )
 
 // A taker is a requester that tests play: take says what becomes of each attempt.
@@ -151,4 +153,52 @@ func TestOneRequesterHoldsUpNoOther(t *testing.T) {
 			t.Errorf("full: %v and %v; settled: %v", a.full("cli:away"), a.full("cli:will"), k.settled)
 		}
 	})
+}
+
+// TestHowOftenAnAnswerIsTried: one that is rejected four times, one that the bus refuses
+// once; each attempt may take forty seconds.
+func TestHowOftenAnAnswerIsTried(t *testing.T) {
+	rejected := protocol.SendResult{Failures: []protocol.Failure{{Peer: "agent:a", Status: protocol.OutcomeRejected}}}
+	for name, c := range map[string]struct {
+		result protocol.SendResult
+		err    error
+		want   int
+	}{
+		"rejected": {rejected, nil, 4},
+		"refused":  {protocol.SendResult{}, &jsonrpc.Error{Code: protocol.CodeInvalidParams, Message: "no"}, 1},
+		"taken":    {protocol.SendResult{DeliveredTo: 1}, nil, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tries, settled, log := 0, 0, zerolog.Nop()
+			a := newAnswerer(func(ctx context.Context, topic protocol.Topic, _ protocol.Message) (protocol.SendResult, error) {
+				tries++
+				if until, ok := ctx.Deadline(); !ok || time.Until(until) != 40*time.Second || topic != "agent:a" {
+					t.Errorf("%s: sent to %s until %v", name, topic, until)
+				}
+				return c.result, c.err
+			}, func(answer) { settled++ }, time.Now, &log)
+			defer a.close()
+			a.add(answersTo("agent:a", 1))
+			for !a.idle() {
+				pass(time.Second)
+			}
+			if tries != c.want || settled != 1 {
+				t.Errorf("%s: tried %d times, settled %d; want %d", name, tries, settled, c.want)
+			}
+		})
+	}
+	if full := newAnswerer(nil, nil, nil, nil); maxUnsent != 2000 || full.full("agent:a") {
+		t.Errorf("%d answers may wait", maxUnsent)
+	}
+}
+
+// TestWhatAnAnswerTravelsIn: its own message, of the time at which it was decided.
+func TestWhatAnAnswerTravelsIn(t *testing.T) {
+	at := time.Date(2026, 6, 1, 12, 0, 0, 5000, time.UTC)
+	a := answer{to: "agent:a", content: []byte("{}"), messageID: "msg_1", inReplyTo: "msg_0", traceParent: "tp", at: at.UnixMicro()}
+	got := a.message()
+	if got.MessageID != "msg_1" || got.InReplyTo != "msg_0" || got.TraceParent != "tp" || got.From != protocol.PeerBroker ||
+		got.Type != protocol.TypeCollabResult || got.Timestamp != stamp(at) || string(got.Content) != "{}" {
+		t.Errorf("it is %+v", got)
+	}
 }

@@ -200,6 +200,9 @@ func resolveIdentity(t *tx, p collab.LabelParams) collab.IdentityResult {
 		invalid("label is required, with at most %d bytes", maxLabel)
 	}
 	st := t.agentOf(p.Label)
+	if st.Endpoint == nil { // all of them are forgotten
+		misrouted(collab.CodeUnknownTarget, p.Label, st.Reason, st.Candidates, nil)
+	}
 	return collab.IdentityResult{Identity: st.Endpoint.Endpoint, Reason: st.Reason}
 }
 

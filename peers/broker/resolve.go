@@ -216,6 +216,8 @@ func (s *state) standing(p party, from locality) Standing {
 		st.Reason = p.name + " may be an agent or a person: the record is older than identities"
 	case isPerson(p.id):
 		st.Person, st.Reason = true, p.name+" is a person"
+	case s.agents[p.id]:
+		st.Reason = "no endpoint of " + string(p.id) + " is known any more"
 	default:
 		st.Reason = p.name + " has never announced itself"
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"hubbub/peers/store"
 	"hubbub/protocol"
@@ -126,5 +128,90 @@ func TestRequestsShareACommit(t *testing.T) {
 	w.change(t.Context(), func(*tx) {}) //nolint:errcheck // the commits before it are counted then
 	if n := commits.Load(); n > 4 {
 		t.Errorf("52 jobs took %d commits", n)
+	}
+}
+
+// TestABatchHasABound: what waits beyond it is for the next.
+func TestABatchHasABound(t *testing.T) {
+	w := &writer{jobs: make(chan job, 600)}
+	for range 300 {
+		w.jobs <- job{}
+	}
+	if first, second := len(w.gather(nil)), len(w.gather([]job{{}})); first != 256 || second != 45 {
+		t.Errorf("batches of %d and %d; want 256 and the other 44 beside one", first, second)
+	}
+	if queueLength != 1024 {
+		t.Errorf("%d jobs may wait", queueLength)
+	}
+}
+
+// TestWhatIsDoneLaterIsDoneOnce: with the next commit, or after a second; again if the
+// commit fails; and at the stop.
+func TestWhatIsDoneLaterIsDoneOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t)
+		var done atomic.Int64
+		later := func() { w.later(func(*store.Tx) { done.Add(1) }) }
+		want := func(when string, n int64) {
+			t.Helper()
+			if got := done.Load(); got != n {
+				t.Errorf("%s it was done %d times; want %d", when, got, n)
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		later()
+		time.Sleep(899 * time.Millisecond)
+		want("before a second is over", 0)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		want("after it", 1)
+		time.Sleep(10 * time.Second)
+		want("long after it", 1)
+		later()
+		if err := w.change(t.Context(), func(*tx) {}); err != nil {
+			t.Error(err)
+		}
+		want("with a commit", 2)
+		later()
+		if err := w.change(t.Context(), func(*tx) { panic("a mistake") }); err == nil {
+			t.Error("a mistake is no error")
+		}
+		want("in a commit that failed", 3)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		want("and after it", 4)
+	})
+}
+
+// TestAStopAnswersWhatWaits, and does what was left for later.
+func TestAStopAnswersWhatWaits(t *testing.T) {
+	w := newWriter(t)
+	other := &writer{db: w.db, opts: w.opts, jobs: make(chan job, 600), enqueue: w.enqueue, committed: w.committed, state: w.state}
+	jobs, done := make([]job, 600), 0
+	for i := range jobs {
+		jobs[i] = job{func(*tx) {}, make(chan error, 1)}
+		other.jobs <- jobs[i]
+	}
+	other.later(func(*store.Tx) { done++ })
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := other.run(ctx); err != nil || done != 1 {
+		t.Errorf("%v, done %d times", err, done)
+	}
+	refused := 0
+	for i, j := range jobs {
+		select {
+		case err := <-j.done:
+			if errors.Is(err, errStopping) {
+				refused++
+			} else if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Fatalf("job %d is not answered", i)
+		}
+	}
+	if len(other.jobs) != 0 {
+		t.Errorf("%d jobs are left, %d refused", len(other.jobs), refused)
 	}
 }
