@@ -110,4 +110,8 @@ func TestCompletions(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "token\t") {
 		t.Errorf("completing tok: %v\n%s", err, out)
 	}
+	out, err = exec.CommandContext(t.Context(), built(t, "hubbub"), "__complete", "--log-level", "nonsense", "why", "").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "panic") {
+		t.Errorf("completing behind wrong settings: %v\n%s", err, out)
+	}
 }

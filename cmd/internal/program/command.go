@@ -64,6 +64,7 @@ func (a *Attached) prepareCompletion(cmd *cobra.Command) {
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if stop := a.stop; stop != nil { // of the command that completes
+			a.stop = nil
 			defer stop()
 		}
 		if err := a.prepare(cmd, args); err != nil {
