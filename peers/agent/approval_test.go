@@ -319,3 +319,24 @@ func TestADecisionOutlivesTheAgentAndEndsWithItsTurn(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatAServerAsksIsAQuestionOfItsTool.
+func TestWhatAServerAsksIsAQuestionOfItsTool(t *testing.T) {
+	s := newStub(func(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+		if err := t.Approver.Approve(ctx, harness.Elicits+"deploy.run", json.RawMessage(`{"asks":"Sure?","answer":{}}`)); err != nil {
+			return harness.Outcome{State: harness.Finished, FinalText: err.Error()}, context.Cause(ctx)
+		}
+		return harness.Outcome{State: harness.Finished, FinalText: "agreed"}, nil
+	})
+	inWorld(t, s, nil, func(t *testing.T, w *world) {
+		w.say(dm("1", "deploy"))
+		w.sleep(10 * time.Second)
+		if asked := w.asked().Text; !strings.HasPrefix(asked, "lead runs deploy.run, which asks before it goes on:\n```\n") || !strings.Contains(asked, "Sure?") {
+			t.Errorf("asked %q", asked)
+		}
+		w.say(dm("2", "yes"))
+		w.sleep(10 * time.Second)
+		w.wantTextsOnce("agreed")
+		equal(t, "decisions", w.verdicts(), []string{"allowed tg:77 once"})
+	})
+}

@@ -59,6 +59,10 @@ type Image struct {
 	Data     []byte
 }
 
+// Elicits begins the name of what a tool of an MCP server asks while it runs:
+// "elicit:SERVER.TOOL".
+const Elicits = "elicit:"
+
 // An Approver has people decide whether tools may run.
 type Approver interface {
 	// Sensitive reports whether the configuration says that a person decides about a tool:

@@ -103,9 +103,15 @@ func (tx *Tx) keep(d *Decision) {
 		d.ID, d.TurnID, d.Chat, d.Tool, d.Digest, d.State, d.Scope, d.Used, jsonColumn{d.Heard}, jsonColumn{d.Approval}, time.Now().UnixMicro())
 }
 
+// elicits begins the tool of a decision that an MCP server wants: harness.Elicits.
+const elicits = "elicit:"
+
 // decisionText says what is asked, in a chat.
 func decisionText(a *collab.Approval) string {
 	said := fmt.Sprintf("%s asks to run %s", a.AskedByID, text.Clip(text.Spelled(a.Tool), 80))
+	if tool, ok := strings.CutPrefix(a.Tool, elicits); ok {
+		said = fmt.Sprintf("%s runs %s, which asks before it goes on", a.AskedByID, text.Clip(text.Spelled(tool), 80))
+	}
 	if a.Arguments != "" {
 		said += ":\n```\n" + strings.ReplaceAll(text.Spelled(a.Arguments), "```", "'''") + "\n```"
 	}

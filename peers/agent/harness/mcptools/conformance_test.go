@@ -30,7 +30,7 @@ func playClient() error {
 	ended := make(chan error, 1)
 	go func() { ended <- pool.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	tools, failures := pool.Tools(ctx, []harness.MCPServer{{Name: "s", URL: os.Args[len(os.Args)-1]}})
+	tools, failures := pool.Tools(ctx, []harness.MCPServer{{Name: "s", URL: os.Args[len(os.Args)-1]}}, nil)
 	if len(failures) > 0 {
 		return failures[0]
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"hubbub/peers/agent/harness"
@@ -42,7 +41,7 @@ type conn struct {
 	process *child.Process // of a command; nil otherwise
 
 	used   time.Time
-	calls  atomic.Int32 // in flight
+	calls  map[*calling]bool
 	tools  []harness.Tool
 	listed time.Time // zero once a call has failed: the next turn asks whether the server is still there
 }
@@ -71,7 +70,10 @@ func (c *conn) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "hubbub-agent", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	client := mcp.NewClient(&mcp.Implementation{Name: "hubbub-agent", Version: "1"}, &mcp.ClientOptions{
+		Capabilities:       &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}}},
+		ElicitationHandler: c.elicit,
+	})
 	if c.session, err = client.Connect(ctx, transport, nil); err != nil {
 		return causeOf(ctx, err)
 	}
@@ -177,21 +179,22 @@ func (c *conn) List() []harness.Tool {
 	return c.tools
 }
 
-// Call calls a tool once.
-func (c *conn) Call(ctx context.Context, name string, arguments json.RawMessage) harness.Result {
+// errSlow is why a call ends that takes too long.
+var errSlow = fmt.Errorf("it did not answer in %s", callTimeout)
+
+// call calls a tool once. What the server asks meanwhile is for people to answer.
+func (c *conn) call(ctx context.Context, people harness.Approver, name string, arguments json.RawMessage) harness.Result {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("it did not answer in %s", callTimeout))
-	defer cancel()
-	c.calls.Add(1)
-	defer c.calls.Add(-1)
-	result, err := c.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+	k, end := c.begin(ctx, name, people)
+	defer end()
+	result, err := c.session.CallTool(k.ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
 		c.pool.mu.Lock()
 		c.listed = time.Time{}
 		c.pool.mu.Unlock()
-		return harness.Refused("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(ctx, err)), nil).Without(c.pool.opts.Redact)
+		return harness.Refused("the tool gave no result, and may or may not have acted: "+cleaned(&c.server, causeOf(k.ctx, err)), nil).Without(c.pool.opts.Redact)
 	}
 	return readable(result, c.pool.opts.Redact, c.pool.opts.ResultBytes)
 }

@@ -119,7 +119,7 @@ func runPool(t *testing.T, opts *mcptools.PoolOptions) *mcptools.Pool {
 
 func toolsOf(t *testing.T, p *mcptools.Pool, servers ...harness.MCPServer) (harness.Tools, []error) {
 	t.Helper()
-	return p.Tools(t.Context(), servers)
+	return p.Tools(t.Context(), servers, nil)
 }
 
 func names(tools harness.Tools) []string {

@@ -77,7 +77,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // Tools connects to servers, unless it is connected already, and returns their
 // tools as name__tool, or with a number behind a name that is taken. The errors are of the servers that are left out. It
 // waits for Run to begin, at most PoolOptions.ConnectTimeout.
-func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer) (harness.Tools, []error) {
+func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer, people harness.Approver) (harness.Tools, []error) {
 	patience, cancel := context.WithTimeout(ctx, p.opts.ConnectTimeout)
 	defer cancel()
 	select {
@@ -97,7 +97,7 @@ func (p *Pool) Tools(ctx context.Context, servers []harness.MCPServer) (harness.
 			failures = append(failures, failed(&s, errs[i]))
 			continue
 		}
-		joined.Add(conns[i], func(tool string, n int) string {
+		joined.Add(&asking{conns[i], people}, func(tool string, n int) string {
 			prefix := cmp.Or(s.Name, "mcp")
 			if n > 1 {
 				prefix += strconv.Itoa(n)
@@ -169,7 +169,7 @@ func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, er
 		p.dropLocked(oldest)
 	}
 	ctx, stop := context.WithCancel(p.life)
-	c = &conn{pool: p, key: key, server: s, stop: stop, used: time.Now(), ready: make(chan struct{})}
+	c = &conn{pool: p, key: key, server: s, calls: map[*calling]bool{}, stop: stop, used: time.Now(), ready: make(chan struct{})}
 	p.conns[key] = c
 	p.wg.Go(func() { c.run(ctx) })
 	return c, true, nil
@@ -179,7 +179,7 @@ func (p *Pool) reserve(key string, s harness.MCPServer) (c *conn, fresh bool, er
 // long at least, among those that no call uses; nil if there is none.
 func (p *Pool) unusedLocked(idle time.Duration) (oldest *conn) {
 	for _, c := range p.conns {
-		if c.calls.Load() == 0 && time.Since(c.used) >= idle && (oldest == nil || c.used.Before(oldest.used)) {
+		if len(c.calls) == 0 && time.Since(c.used) >= idle && (oldest == nil || c.used.Before(oldest.used)) {
 			oldest = c
 		}
 	}

@@ -8,8 +8,10 @@ import (
 
 	"hubbub/peers/agent/harness"
 
+	"context"
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"testing/synctest"
 )
 
 func TestWhatHoldsWithoutOptions(t *testing.T) {
@@ -100,7 +102,7 @@ func TestWhichConnectionEndsFirst(t *testing.T) {
 	for i, name := range []string{"new", "old", "older", "busy"} {
 		p.conns[name] = &conn{key: name, used: time.Now().Add(-time.Duration(i) * time.Hour)}
 	}
-	p.conns["busy"].calls.Add(1)
+	p.conns["busy"].calls = map[*calling]bool{{}: true}
 	if c := p.unusedLocked(0); c == nil || c.key != "older" {
 		t.Errorf("%+v", c)
 	}
@@ -132,4 +134,39 @@ func TestAServerIsAtAnAddressOrIsACommand(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+type slowPerson struct{ after time.Duration }
+
+func (slowPerson) Sensitive(string) bool { return false }
+func (p slowPerson) Approve(context.Context, string, json.RawMessage) error {
+	time.Sleep(p.after)
+	return nil
+}
+
+// TestACallWaitsForThePersonItAsks: its own time stands meanwhile, and runs from the answer on.
+func TestACallWaitsForThePersonItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &conn{pool: NewPool(nil), calls: map[*calling]bool{}}
+		k, end := c.begin(t.Context(), "run", slowPerson{time.Hour})
+		defer end()
+		time.Sleep(callTimeout - time.Second)
+		got, err := c.elicit(k.ctx, &mcp.ElicitRequest{Params: &mcp.ElicitParams{Message: "Sure?"}})
+		if err != nil || got.Action != "accept" || k.ctx.Err() != nil {
+			t.Errorf("%+v, %v, %v", got, err, k.ctx.Err())
+		}
+		time.Sleep(callTimeout - time.Second)
+		synctest.Wait()
+		if k.ctx.Err() != nil {
+			t.Error("it ended too early")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if context.Cause(k.ctx) != errSlow {
+			t.Errorf("it ended with %v", context.Cause(k.ctx))
+		}
+		if got, _ := c.elicit(t.Context(), &mcp.ElicitRequest{Params: &mcp.ElicitParams{Message: strings.Repeat("x", maxDescription+1)}}); got.Action != "cancel" {
+			t.Errorf("a question that is too long: %+v", got)
+		}
+	})
 }

@@ -145,7 +145,7 @@ func (h *Harness) gather(ctx context.Context, t *harness.Turn, tools harness.Too
 	if h.opts.Servers == nil || len(t.MCP) == 0 {
 		return newToolset(tools)
 	}
-	more, failures := h.opts.Servers.Tools(ctx, t.MCP)
+	more, failures := h.opts.Servers.Tools(ctx, t.MCP, t.Approver)
 	for _, err := range failures {
 		h.opts.Log.Warn().Err(err).Str("turn", t.ID).Msg("MCP server not reached; the turn runs without it")
 		h.Report(harness.Progress{TurnID: t.ID, Kind: harness.ProgressStatus, Message: "an MCP server was not reached; the turn goes on without it"}) // no address
@@ -177,8 +177,9 @@ type Servers interface {
 	// Run keeps connections until ctx ends, and closes them.
 	Run(ctx context.Context) error
 	// Tools returns the tools of those servers that can be reached, and an
-	// error for each other one.
-	Tools(ctx context.Context, servers []harness.MCPServer) (harness.Tools, []error)
+	// error for each other one. People are asked what a server asks while a tool
+	// runs; nil: nobody is.
+	Tools(ctx context.Context, servers []harness.MCPServer, people harness.Approver) (harness.Tools, []error)
 }
 
 func (o *Options) withDefaults(p provider) Options {

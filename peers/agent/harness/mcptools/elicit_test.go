@@ -1,0 +1,150 @@
+package mcptools_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"hubbub/peers/agent/harness"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A person is an approver that remembers what they were asked.
+type person struct {
+	mu     sync.Mutex // guards asked
+	asked  []string
+	answer func(ctx context.Context) error
+}
+
+func (*person) Sensitive(string) bool { return false }
+
+func (p *person) Approve(ctx context.Context, tool string, arguments json.RawMessage) error {
+	p.mu.Lock()
+	p.asked = append(p.asked, tool+" "+string(arguments))
+	p.mu.Unlock()
+	return p.answer(ctx)
+}
+
+// startAsking is a server whose tool deploy asks by a form before it goes on, and says what it
+// was answered. Without a state of sessions it speaks the newest protocol, whose answers are
+// input_required; with one the older, in which it asks by a request of its own.
+func startAsking(t *testing.T, schema any, old bool, running *sync.WaitGroup) harness.MCPServer {
+	t.Helper()
+	opts := &mcp.ServerOptions{}
+	if old {
+		opts.SupportedProtocolVersions = []string{"2025-06-18", "2025-11-25"}
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "deploy", Version: "1"}, opts)
+	mcp.AddTool(s, &mcp.Tool{Name: "run"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		if running != nil && len(r.Params.InputResponses) == 0 {
+			running.Done()
+			running.Wait()
+		}
+		if len(r.Params.InputResponses) == 0 {
+			return &mcp.CallToolResult{RequestState: "s1", InputRequests: mcp.InputRequestMap{"confirm": &mcp.ElicitParams{Message: "Deploy to production?", RequestedSchema: schema}}}, nil, nil
+		}
+		answer, ok := r.Params.InputResponses["confirm"].(*mcp.ElicitResult)
+		if !ok {
+			return nil, nil, errors.New("no answer")
+		}
+		raw, err := json.Marshal(answer.Content)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer.Action + " " + string(raw)}}}, nil, err
+	})
+	server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: !old}))
+	t.Cleanup(func() {
+		for session := range s.Sessions() {
+			session.Close()
+		}
+		server.Close()
+	})
+	return harness.MCPServer{Name: "deploy", URL: server.URL}
+}
+
+var confirming = map[string]any{
+	"type": "object", "required": []string{"sure", "replicas"},
+	"properties": map[string]any{
+		"sure": map[string]any{"type": "boolean"}, "replicas": map[string]any{"type": "integer", "default": 3}, "note": map[string]any{"type": "string"},
+	},
+}
+
+// TestAPersonAnswersWhatAServerAsks: in either protocol, shown the server's words and what a yes
+// answers; what a yes cannot answer reaches nobody.
+func TestAPersonAnswersWhatAServerAsks(t *testing.T) {
+	naming := map[string]any{"type": "object", "required": []string{"name"}, "properties": map[string]any{"name": map[string]any{"type": "string"}}}
+	for name, c := range map[string]struct {
+		schema any
+		err    error
+		want   string
+		asked  string
+	}{
+		"allowed":  {confirming, nil, `accept {"replicas":3,"sure":true}`, `elicit:deploy.run {"answer":{"replicas":3,"sure":true},"asks":"Deploy to production?"}`},
+		"denied":   {confirming, errors.New("not run: denied by tg:77"), "decline null", `elicit:deploy.run {"answer":{"replicas":3,"sure":true},"asks":"Deploy to production?"}`},
+		"no form":  {nil, nil, "accept {}", `elicit:deploy.run {"answer":{},"asks":"Deploy to production?"}`},
+		"a string": {naming, nil, "cancel null", ""},
+	} {
+		for version, old := range map[string]bool{"old": true, "new": false} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				p := &person{answer: func(context.Context) error { return c.err }}
+				tools, failures := runPool(t, nil).Tools(t.Context(), []harness.MCPServer{startAsking(t, c.schema, old, nil)}, p)
+				if len(failures) > 0 {
+					t.Fatal(failures)
+				}
+				got := tools.Call(t.Context(), "deploy__run", nil)
+				if strings.ReplaceAll(got.Text(), "accept null", "accept {}") != c.want || strings.Join(p.asked, "|") != c.asked {
+					t.Errorf("%+v after asking %q", got, p.asked)
+				}
+			})
+		}
+	}
+}
+
+// TestWithoutAPersonNothingIsAgreedTo: nobody to ask, or a turn that ends meanwhile.
+func TestWithoutAPersonNothingIsAgreedTo(t *testing.T) {
+	for version, old := range map[string]bool{"old": true, "new": false} {
+		t.Run(version, func(t *testing.T) {
+			pool, server := runPool(t, nil), startAsking(t, confirming, old, nil)
+			tools, _ := pool.Tools(t.Context(), []harness.MCPServer{server}, nil)
+			if got := tools.Call(t.Context(), "deploy__run", nil); got.Text() != "cancel null" {
+				t.Errorf("without anybody: %+v", got)
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			p := &person{answer: func(ctx context.Context) error {
+				cancel(errors.New("the turn was stopped"))
+				<-ctx.Done() // the question ends with the call
+				return context.Cause(ctx)
+			}}
+			tools, _ = pool.Tools(t.Context(), []harness.MCPServer{server}, p)
+			if got := tools.Call(ctx, "deploy__run", nil); !got.IsError || !strings.Contains(got.Text(), "the turn was stopped") || len(p.asked) != 1 {
+				t.Errorf("of a turn that ended: %+v", got)
+			}
+		})
+	}
+}
+
+// TestWhoseCallItIsMustBeKnown: of two calls at once over one connection, an older server does not
+// say for which it asks, and neither person may answer for the other. The newer does.
+func TestWhoseCallItIsMustBeKnown(t *testing.T) {
+	for version, want := range map[string][2]string{"old": {"cancel null", "cancel null"}, "new": {`accept {"replicas":3,"sure":true}`, "decline null"}} {
+		t.Run(version, func(t *testing.T) {
+			var both sync.WaitGroup
+			both.Add(2)
+			pool, server := runPool(t, nil), startAsking(t, confirming, version == "old", &both)
+			var got [2]string
+			var wg sync.WaitGroup
+			for i, err := range []error{nil, errors.New("no")} {
+				tools, _ := pool.Tools(t.Context(), []harness.MCPServer{server}, &person{answer: func(context.Context) error { return err }})
+				wg.Go(func() { got[i] = tools.Call(t.Context(), "deploy__run", nil).Text() })
+			}
+			wg.Wait()
+			if got != want {
+				t.Errorf("answered %q; want %q", got, want)
+			}
+		})
+	}
+}
