@@ -93,7 +93,7 @@ func (o *Options) withDefaults() Options {
 	defaults.Positive(&d.FirstRetry, 2*time.Second)
 	defaults.Set(&d.HarnessType, "scripted")
 	defaults.Set(&d.WakePolicy, "auto")
-	defaults.Set(&d.Fence, func() string { return rand.Text()[:16] })
+	defaults.Set(&d.Fence, func() string { return attention.FenceOf(rand.Text()) })
 	defaults.Set(&d.OnReady, func() {})
 	defaults.Set(&d.crash, func(string) {})
 	defaults.Log(&d.Log)

@@ -60,7 +60,7 @@ func Answer(text string) string {
 			return Answer(kept[at[1]:])
 		}
 	}
-	if kept == text {
+	if kept = withoutFences(kept); kept == text {
 		return text
 	}
 	return strings.TrimSpace(kept)
