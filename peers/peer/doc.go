@@ -39,9 +39,12 @@
 //   - Outcomes: what Send returns says what to do (README, "What a sender should do"). A
 //     failure that is rejected is final. One that is overflow, rate, or offline or timeout
 //     without Written was never sent to that peer: sending it again doubles nothing. With
-//     Written the peer may have it: send it again with the same MessageID, and only if it
-//     detects doubles. With Partial, the failures name the peers that were known at the
-//     buses that are Missing. Judge and JudgeAny say this of one addressee or of anybody.
+//     Written, or error, the peer may have it, or a part: send it again with the same
+//     MessageID, and only if it detects doubles. Whoever is absent, or all if DeliveredTo is 0
+//     without failures, is to be waited for. With Partial, the failures name the peers that
+//     were known at the buses that are Missing. An error of the bus is final, but for
+//     protocol.CodeInternal: then send it again later. Judge and JudgeAny say this of one
+//     addressee or of anybody.
 //   - Takeover: a peer takes its identity and its patterns in one step, so that nothing
 //     is missed between the older session and this one. A peer that is replaced may finish
 //     and answer what it handles, within 2 s.
