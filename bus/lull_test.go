@@ -22,8 +22,26 @@ func TestLull(t *testing.T) {
 		{99, true}, // little by little
 	} {
 		frames += step.frames
-		if got := l.begins(frames); got != step.want {
+		if got := l.begins(frames, 0); got != step.want {
 			t.Errorf("look %d, %d frames more: %t; want %t", i, step.frames, got, step.want)
+		}
+	}
+}
+
+// TestLullAfterSlowPeers has few frames, but much that waits for slow peers: once it does not
+// any more, a lull comes, once.
+func TestLullAfterSlowPeers(t *testing.T) {
+	var l lull
+	for i, step := range []struct {
+		waiting int64
+		want    bool
+	}{
+		{lullBytes - 1, false}, {0, false}, {0, false}, {0, false}, {0, false}, // not worth it
+		{lullBytes, false}, {lullBytes, false}, {lullBytes - 1, true}, {0, false}, {0, false}, {0, false}, {0, false}, {0, false},
+		{lullBytes, false}, {0, true},
+	} {
+		if got := l.begins(0, step.waiting); got != step.want {
+			t.Errorf("look %d, %d bytes wait: %t; want %t", i, step.waiting, got, step.want)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (srv *Server) sweepLoop(ctx context.Context) {
 			continue
 		}
 		srv.index.forget()
-		if traffic.begins(srv.metrics.frames.Load()) {
+		if traffic.begins(srv.metrics.frames.Load(), srv.slow.Bytes()) {
 			srv.background.Go(srv.options.OnLull)
 		}
 	}
