@@ -340,3 +340,46 @@ func TestWhatAServerAsksIsAQuestionOfItsTool(t *testing.T) {
 		equal(t, "decisions", w.verdicts(), []string{"allowed tg:77 once"})
 	})
 }
+
+// TestAWordDecidesInAChannelOfChorus: where no message says which other it answers, the word of who
+// asked decides, and nobody else's; where messages do, it is a word like any other.
+func TestAWordDecidesInAChannelOfChorus(t *testing.T) {
+	for name, c := range map[string]struct {
+		gateway protocol.PeerID
+		kind    protocol.MessageType
+		said    []protocol.ChatMessage
+		want    []string
+	}{
+		"yes":            {"chorus:-9", protocol.TypeChatMessage, []protocol.ChatMessage{dm("2", "Yes.")}, []string{"allowed chorus:77 once"}},
+		"no":             {"chorus:-9", protocol.TypeChatMessage, []protocol.ChatMessage{dm("2", "no")}, []string{"denied chorus:77 <nil>"}},
+		"of a stranger":  {"chorus:-9", protocol.TypeChatMessage, []protocol.ChatMessage{by(dm("2", "yes"), "66", "human")}, nil},
+		"of an agent":    {"chorus:-9", protocol.TypeChatMessage, []protocol.ChatMessage{by(dm("2", "yes"), "77", "agent")}, nil},
+		"after an agent": {"chorus:-9", protocol.TypeChatMessage, []protocol.ChatMessage{by(dm("2", "Lunch?"), "agent:w3", "agent"), dm("3", "yes")}, nil},
+		"in Telegram":    {"tg:-9", protocol.TypeTGMessage, []protocol.ChatMessage{dm("2", "yes")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+				gateway := w.tg
+				if c.kind == protocol.TypeChatMessage {
+					gateway = w.bus.Join(t, c.gateway, "chorus:*")
+				}
+				say := func(m protocol.ChatMessage) {
+					m.Chat = &protocol.Chat{ID: "-9", Kind: "channel"}
+					gateway.SendAs(t, c.gateway, "agent:lead", c.kind, m)
+					w.sleep(10 * time.Second)
+				}
+				first := dm("1", "lead, deploy")
+				first.Mentions = []string{"agent:lead"}
+				say(first)
+				for _, m := range c.said {
+					say(m)
+				}
+				equal(t, "decisions", w.verdicts(), c.want)
+				if want := strings.Count(fmt.Sprint(c.want), "allowed"); ran != want {
+					t.Errorf("ran %d times, want %d", ran, want)
+				}
+			})
+		})
+	}
+}

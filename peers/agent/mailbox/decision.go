@@ -252,7 +252,8 @@ func (tx *Tx) answerVerdict(e *Entry, said string) {
 
 // verdictOf reads a verdict out of an event, and finds what it decides: a button names its
 // decision, an answer or a reaction the message that shows it, and a bare word in a direct
-// chat means the one that waits there, if no agent said anything since: it may answer that.
+// chat, or where no message says which other it answers, means the one that waits there, if no
+// agent said anything since: it may answer that.
 func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Decision, said Verdict) {
 	c := &e.Content
 	if id, what, ok := strings.Cut(c.Text, ":"); ok && Decides(id) && c.Event == protocol.EventMessage {
@@ -279,7 +280,11 @@ func (v *View) verdictOf(e *Entry, pending []Decision, yes, no []string) (d *Dec
 		}
 		return nil, Verdict{} // about something else
 	}
-	if c.Event == protocol.EventMessage && c.Chat.Kind == string(attention.ConversationDM) && len(pending) == 1 && v.saidLast(&pending[0]) {
+	direct := c.Chat.Kind == string(attention.ConversationDM)
+	if !direct { // of several people, whose it is
+		pending = slices.DeleteFunc(pending, func(d Decision) bool { return hasReplies(e.Chat) || !d.MayBeDecidedBy(e.Person()) })
+	}
+	if c.Event == protocol.EventMessage && len(pending) == 1 && v.saidLast(&pending[0]) {
 		return &pending[0], said
 	}
 	return nil, Verdict{}

@@ -11,7 +11,9 @@
 //
 // Guarantees of the client: headers go out exactly as given, to the server's
 // own host alone (redirects are not followed), and appear in no error. A server
-// that cannot be reached costs a turn its tools and nothing else. Tools are
+// that cannot be reached costs a turn its tools and nothing else. What a
+// server asks while a tool runs (elicitation, input_required) a person decides, if a yes answers
+// it; else it is cancelled, as is what may belong to any of several calls. Tools are
 // called once: a call whose connection breaks comes back as an error result, unless
 // the server keeps the answer for a client that reconnects.
 // Connections, tools of one server, descriptions, answers and results are
