@@ -125,3 +125,20 @@ func TestBotID(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRedirectIsFollowed: the token is in the address of each call.
+func TestNoRedirectIsFollowed(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL.Path) }))
+	defer elsewhere.Close()
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL+r.URL.Path, status)
+		}))
+		c := botapi.New("123456:secret-token-of-a-bot", &botapi.Options{URL: api.URL})
+		if err := c.Call(t.Context(), "getMe", nil, nil); err == nil {
+			t.Errorf("%d was taken for an answer", status)
+		}
+		c.Close()
+		api.Close()
+	}
+}

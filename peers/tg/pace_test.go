@@ -1,0 +1,109 @@
+package tg_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"hubbub/peers/tg"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+)
+
+// TestTheBotsOwnLimitIsOverAllChats: as many sends a second as Options say, with a tenth of
+// that at once, and none where they say so.
+func TestTheBotsOwnLimitIsOverAllChats(t *testing.T) {
+	for limit, want := range map[int]time.Duration{20: 900 * time.Millisecond, 1: 19 * time.Second, 15: 19 * time.Second / 15, -1: 0} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				h.opts.BotPerSecond = limit
+				lead := h.bus.Join(t, "agent:lead", "agent:lead")
+				h.spawner("agent:lead")
+				h.start()
+				var chats []int64
+				for i := range 20 {
+					user, dm := h.dm(fmt.Sprint("U", i))
+					h.api.Say(dm, user, "hi")
+					next(t, lead)
+					chats = append(chats, dm.ID)
+				}
+				h.pass(time.Minute)
+				for _, chat := range chats {
+					lead.Send(t, topic(chat), protocol.TypeTGReply, protocol.ChatReply{Text: "hello"})
+				}
+				h.pass(time.Minute)
+				sent := h.api.Calls("sendMessage")
+				if len(sent) != 20 {
+					t.Fatalf("%d messages", len(sent))
+				}
+				if took := sent[19].At.Sub(sent[0].At); took < want || took > want+200*time.Millisecond {
+					t.Errorf("20 messages took %s; want %s", took, want)
+				}
+			})
+		})
+	}
+}
+
+
+// TestAPollThatPassedEndsTheTrouble: what follows is tried again as after a first failure.
+func TestAPollThatPassedEndsTheTrouble(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.opts.PollTimeout = time.Second
+		will, dm := h.dm("Will")
+		lead := h.bus.Join(t, "agent:lead", "agent:lead")
+		h.spawner("agent:lead")
+		h.start()
+		h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: http.StatusBadGateway, Times: 5})
+		h.pass(3 * time.Minute)
+		h.api.Say(dm, will, "there?")
+		next(t, lead)
+		for range 3 {
+			h.api.Fail(tgtest.Fault{Method: "getUpdates", Status: http.StatusBadGateway})
+			h.pass(1100 * time.Millisecond) // the poll that waits, and the one that fails
+			h.api.Say(dm, will, "and now?")
+			begun := time.Now()
+			next(t, lead)
+			if took := time.Since(begun); took > 2500*time.Millisecond {
+				t.Errorf("after one failure the next poll came %s later", took)
+			}
+		}
+	})
+}
+
+// TestWhoIsTurnedAwayIsLogged once for each word, with the flag that admits.
+func TestWhoIsTurnedAwayIsLogged(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.opts.AllowAll = false
+		mallory, dm := h.dm("Mallory")
+		group := h.api.Group(-10, "Team")
+		h.start()
+		h.api.Say(dm, mallory, "let me in")
+		h.api.Say(group, mallory, "let us in")
+		h.pass(5 * time.Second)
+		for _, why := range []string{fmt.Sprintf("turned away: user %d is not admitted (--allow-user, or /pair)", mallory.ID), "turned away: chat -10 is not admitted (--allow-chat, or /pair there)"} {
+			if !h.log.has(why) {
+				t.Errorf("the log does not say %q", why)
+			}
+		}
+	})
+}
+
+// TestARevocationThatFailedIsTold.
+func TestARevocationThatFailedIsTold(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		h.start()
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if revoked, err := tg.Revoke(t.Context(), h.db, 77); revoked || err != nil {
+			t.Errorf("nobody: %v, %v", revoked, err)
+		}
+		if _, err := h.db.Exec(`DROP TABLE admitted`); err != nil {
+			t.Fatal(err)
+		}
+		if revoked, err := tg.Revoke(t.Context(), h.db, 77); revoked || err == nil {
+			t.Errorf("without its table: %v, %v", revoked, err)
+		}
+	})
+}
