@@ -355,10 +355,11 @@ func TestSIGKILLLeavesNoEditUndone(t *testing.T) {
 					}
 				}
 			}
+			var saying sync.WaitGroup
 			say := func(key string, r protocol.ChatReply) {
 				r.IdempotencyKey = point + key
 				m := a.NewMessage(protocol.TypeTGReply, r)
-				wg.Go(func() {
+				saying.Go(func() {
 					for ctx.Err() == nil {
 						if result, err := a.Peer.Send(ctx, topic(dm.ID), m); err == nil && result.Addressee == protocol.AddresseeOK {
 							return
@@ -394,6 +395,7 @@ func TestSIGKILLLeavesNoEditUndone(t *testing.T) {
 			if got := await(point + " decided"); got != protocol.StatusDelivered {
 				t.Errorf("the edit is %s", got)
 			}
+			saying.Wait() // else a bridge of the next step would hear it
 			texts := api.Texts(dm.ID)
 			edits := api.Calls("editMessageText")
 			if texts[len(texts)-1] != point+"?" || len(edits) == 0 || edits[len(edits)-1].Message.Text != point+": denied" {

@@ -45,7 +45,6 @@ func TestTheBotsOwnLimitIsOverAllChats(t *testing.T) {
 	}
 }
 
-
 // TestAPollThatPassedEndsTheTrouble: what follows is tried again as after a first failure.
 func TestAPollThatPassedEndsTheTrouble(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
