@@ -286,3 +286,151 @@ func TestAnOutboxRunsAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatRetryLeavesOfAnItem: a waiting one keeps its age and attempts; one that ended
+// begins anew.
+func TestWhatRetryLeavesOfAnItem(t *testing.T) {
+	begun := time.Unix(1_000_000, 0)
+	now := begun.Add(time.Hour)
+	for state, c := range map[outbox.State]struct {
+		attempt int
+		expires time.Time
+	}{
+		outbox.StatePending: {7, begun.Add(24 * time.Hour)}, outbox.StateDead: {0, now.Add(24 * time.Hour)},
+		outbox.StateUnknown: {0, now.Add(24 * time.Hour)}, outbox.StateDropped: {0, now.Add(24 * time.Hour)},
+	} {
+		db, clock := freshDB(t), begun
+		box := outbox.New(db, nil, &outbox.Options{Now: func() time.Time { return clock }})
+		enqueue(t, box, "tg:1", "a")
+		if _, err := db.Exec(`UPDATE outbox SET state = ?, attempt = 7, paced = 1, not_before = not_before * 2, settled_at = 5`, string(state)); err != nil {
+			t.Fatal(err)
+		}
+		clock = now
+		if err := box.Retry(t.Context(), only(t, box).ID); err != nil {
+			t.Fatal(err)
+		}
+		it := only(t, box)
+		if it.State != outbox.StatePending || it.Attempt != c.attempt || !it.ExpiresAt.Equal(c.expires) || !it.NotBefore.Equal(now) || !it.EnqueuedAt.Equal(begun) {
+			t.Errorf("%s: it is %+v", state, it)
+		}
+		var paced, settled int
+		if err := db.QueryRow(`SELECT paced, settled_at FROM outbox`).Scan(&paced, &settled); err != nil || paced != 0 || settled != 0 {
+			t.Errorf("%s: paced %d, settled at %d, %v", state, paced, settled, err)
+		}
+	}
+}
+
+// TestForHowLongWhatEndedIsKnown: to the microsecond, and what is open for good.
+func TestForHowLongWhatEndedIsKnown(t *testing.T) {
+	now := time.Unix(10_000_000, 0)
+	for state, age := range map[outbox.State]time.Duration{
+		outbox.StateSent: 7 * 24 * time.Hour, outbox.StateDropped: 7 * 24 * time.Hour, outbox.StateDead: 30 * 24 * time.Hour, outbox.StateUnknown: 30 * 24 * time.Hour,
+	} {
+		db := freshDB(t)
+		box := outbox.New(db, nil, &outbox.Options{Now: func() time.Time { return now }})
+		other := outbox.New(db, nil, &outbox.Options{Name: "other", Now: func() time.Time { return now }})
+		enqueue(t, box, "tg:1", "a", "b")
+		enqueue(t, other, "tg:1", "c")
+		end := now.Add(-age).UnixMicro()
+		if _, err := db.Exec(`UPDATE outbox SET state = ?, settled_at = ? - (key <> 'a')`, string(state), end); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := box.Prune(t.Context()); err != nil || n != 1 || only(t, box).Key != "a" {
+			t.Errorf("%s: forgot %d, %v", state, n, err)
+		}
+		if it := only(t, other); it.Key != "c" {
+			t.Errorf("of another queue is left %+v", it)
+		}
+	}
+}
+
+// TestAQueueIsItsOwn: what operators do to one leaves the others of the database alone.
+func TestAQueueIsItsOwn(t *testing.T) {
+	db, begun := freshDB(t), time.Unix(1_000_000, 0)
+	box := outbox.New(db, nil, &outbox.Options{Now: func() time.Time { return begun }})
+	other := outbox.New(db, nil, &outbox.Options{Name: "other", MaxPending: 2, MaxPerDestination: 2, Now: func() time.Time { return begun }})
+	enqueue(t, other, "tg:1", "a", "b")
+	enqueue(t, box, "tg:1", "a", "b", "c")
+	if _, err := other.Enqueue(t.Context(), "tg:2", "c", nil); !errors.Is(err, outbox.ErrFull) {
+		t.Errorf("a full queue: %v", err)
+	}
+	theirs, err := other.List(t.Context(), nil)
+	if err != nil || len(theirs) != 2 {
+		t.Fatal(theirs, err)
+	}
+	for _, err := range []error{box.Retry(t.Context(), theirs[0].ID), box.Drop(t.Context(), theirs[0].ID)} {
+		if !errors.Is(err, outbox.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprint("item ", theirs[0].ID)) {
+			t.Errorf("of another queue: %v", err)
+		}
+	}
+	if _, err := db.Exec(`UPDATE outbox SET not_before = not_before + 1, attempt = 3`); err != nil {
+		t.Fatal(err)
+	}
+	if err := box.Hurry(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.InTx(t.Context(), db, func(tx *store.Tx) {
+		box.Move(tx, "tg:1", "tg:2")
+		if ours, all, dead := box.Count(tx, "tg:*"), other.Count(tx, "tg:1", outbox.StatePending, outbox.StateSending), other.Count(tx, "*", outbox.StateDead); ours != 3 || all != 2 || dead != 0 {
+			t.Errorf("%d, %d and %d are counted", ours, all, dead)
+		}
+		if n := box.Count(tx, "tg:1"); n != 0 {
+			t.Errorf("%d are where they were", n)
+		}
+		if ours, all := box.Group(tx, "tg:2", ""), other.Group(tx, "tg:1", "b"); len(ours) != 3 || len(all) != 1 || all[0].Key != "b" {
+			t.Errorf("the groups are %v and %v", ours, all)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for box, attempt := range map[*outbox.Outbox]int{box: 0, other: 3} {
+		items, err := box.List(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range items {
+			if it.Attempt != attempt || it.NotBefore.Equal(begun) != (attempt == 0) {
+				t.Errorf("hurried: %+v", it)
+			}
+		}
+	}
+}
+
+// TestHurryTouchesWhatWaits alone: not what is due, was told to wait, or is elsewhere.
+func TestHurryTouchesWhatWaits(t *testing.T) {
+	db, now := freshDB(t), time.Unix(1_000_000, 0)
+	box := outbox.New(db, nil, &outbox.Options{Now: func() time.Time { return now }})
+	enqueue(t, box, "here", "waits", "due", "told", "dead")
+	enqueue(t, box, "there", "elsewhere")
+	for _, statement := range []string{
+		`UPDATE outbox SET attempt = 3, not_before = not_before + 1000000 WHERE key <> 'due'`, `UPDATE outbox SET attempt = 3 WHERE key = 'due'`,
+		`UPDATE outbox SET paced = 1 WHERE key = 'told'`, `UPDATE outbox SET state = 'dead' WHERE key = 'dead'`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hurried := func() (keys []string) {
+		items, err := box.List(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range items {
+			if it.Attempt == 0 && it.NotBefore.Equal(now) {
+				keys = append(keys, it.Key)
+			}
+		}
+		return keys
+	}
+	for _, c := range []struct {
+		destination string
+		want        []string
+	}{{"nowhere", nil}, {"here", []string{"waits"}}} {
+		if err := box.Hurry(t.Context(), c.destination); err != nil || !slices.Equal(hurried(), c.want) {
+			t.Errorf("of %s were hurried %v, %v", c.destination, hurried(), err)
+		}
+	}
+	if err := box.Hurry(t.Context(), ""); err != nil || !slices.Equal(hurried(), []string{"waits", "elsewhere"}) {
+		t.Errorf("%v were hurried, %v", hurried(), err)
+	}
+}
