@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -213,5 +214,31 @@ func TestAStopAnswersWhatWaits(t *testing.T) {
 	}
 	if len(other.jobs) != 0 {
 		t.Errorf("%d jobs are left, %d refused", len(other.jobs), refused)
+	}
+}
+
+// TestAChangeThatIsNotDurableIsNotSaidToBe: who no longer waits is told so, and so is who
+// finds no room.
+func TestAChangeThatIsNotDurableIsNotSaidToBe(t *testing.T) {
+	w := &writer{jobs: make(chan job, 1)} // nobody takes them
+	ctx, stop := context.WithCancel(t.Context())
+	told := make(chan error)
+	go func() { told <- w.change(ctx, func(*tx) {}) }()
+	for len(w.jobs) == 0 {
+		runtime.Gosched()
+	}
+	stop()
+	if err := <-told; !errors.Is(err, context.Canceled) {
+		t.Errorf("a job that waits: %v", err)
+	}
+	if err := w.change(ctx, func(*tx) {}); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the broker is busy") {
+		t.Errorf("a job without room: %v", err)
+	}
+	why := errors.New("why")
+	go func() { told <- w.change(t.Context(), func(*tx) {}) }()
+	(<-w.jobs).done <- nil // of the first
+	(<-w.jobs).done <- why
+	if err := <-told; !errors.Is(err, why) {
+		t.Errorf("a job that failed: %v", err)
 	}
 }

@@ -1,0 +1,224 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hubbub/peers/outbox"
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// TestWhyAnEndpointIsChosen: the one that can be woken, then the one near to who asks, then
+// the one heard of last; and the reason says so.
+func TestWhyAnEndpointIsChosen(t *testing.T) {
+	d := newDesk(t)
+	announce := func(who, endpoint, workspace, project, policy string) {
+		d.do(protocol.PeerID(who), "identity.announce", m{"endpointId": endpoint, "workspaceId": workspace, "projectPath": project, "wakePolicy": policy})
+	}
+	want := func(who protocol.PeerID, endpoint, why string) {
+		t.Helper()
+		got := d.do(who, "identity.resolve", m{"label": "lead"})
+		if got.at("identity", "endpointId") != endpoint || !strings.HasSuffix(got["reason"].(string), ": "+why) {
+			t.Errorf("%s is given %v, %v; want %s, since %s", who, got.at("identity", "endpointId"), got["reason"], endpoint, why)
+		}
+	}
+	announce("agent:near", "n", "v", "/p", "auto")
+	announce("agent:beside", "b", "v", "", "auto")
+	announce("agent:lead", "e1", "v", "/q", "auto")
+	want("cli:will", "e1", "it is the only one")
+	announce("agent:lead", "e2", "w", "/p", "auto")
+	announce("agent:lead", "e3", "x", "/r", "auto")
+	want("cli:will", "e3", "it was heard of last")
+	want("agent:near", "e2", "it is in the sender's project")
+	want("agent:beside", "e1", "it is in the sender's workspace")
+	d.do("agent:lead", "identity.heartbeat", m{"endpointId": "e1"})
+	want("cli:will", "e1", "it was heard of last")
+	announce("agent:lead", "e4", "y", "", "manual")
+	want("cli:will", "e1", "it was heard of last")
+	for _, id := range []string{"e1", "e2", "e3"} {
+		d.do("agent:lead", "identity.leave", m{"endpointId": id})
+	}
+	want("agent:near", "e4", "it was heard of last") // which alone is online
+	d.do("agent:lead", "identity.leave", m{"endpointId": "e4"})
+	want("agent:near", "e2", "it is in the sender's project")
+}
+
+// TestWhyADeliveryIsMade: to the one who is woken, to others who were named, and to the
+// author of what is answered.
+func TestWhyADeliveryIsMade(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead", "other", "author", "owner")
+	group(d, "lead")
+	d.do("cli:will", "conversation.create", m{"id": "dm", "kind": "dm", "memberIds": []string{"cli:will", "lead"}})
+	d.do("cli:will", "work_item.create", m{"id": "w", "title": "t", "ownerId": "owner", "nextMoveOwnerId": "owner"})
+	d.do("agent:author", "message.post", m{"id": "first", "conversationId": "c", "text": "x", "kind": "status"})
+	d.do("agent:lead", "message.post", m{"id": "leads", "conversationId": "c", "text": "x", "kind": "status"})
+	for _, c := range []struct {
+		what string
+		post m
+		want string
+	}{
+		{"the master", m{"conversationId": "c", "text": "x"}, "lead conversation_visibility must_ack"},
+		{"a direct conversation", m{"conversationId": "dm", "text": "x"}, "lead direct_message must_ack"},
+		{"two that are named", m{"conversationId": "c", "text": "@lead @other x"}, "lead mention must_ack, other mention durable"},
+		{"thanks", m{"conversationId": "c", "text": "@other thanks"}, "other mention durable"},
+		{"an answer to another", m{"conversationId": "c", "text": "x", "inReplyTo": "first"}, "lead conversation_visibility must_ack, author thread_reply best_effort"},
+		{"an answer to who is woken", m{"conversationId": "c", "text": "x", "inReplyTo": "leads"}, "lead thread_reply must_ack"},
+		{"work", m{"conversationId": "c", "text": "x", "workItemId": "w"}, "owner invocation must_ack"},
+		{"nothing is expected", m{"conversationId": "c", "text": "x", "kind": "final"}, ""},
+	} {
+		var got []string
+		for _, one := range d.do("cli:will", "message.post", c.post).list("deliveries") {
+			got = append(got, fmt.Sprint(one["targetAgentId"], " ", one["reason"], " ", one["policy"]))
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%s: %q; want %q", c.what, got, c.want)
+		}
+	}
+	var why []string
+	for _, e := range d.log {
+		if e.Type == collab.EventDelivery.Name && strings.Contains(string(e.Metadata), "named, but") {
+			why = append(why, parse(t, e.Metadata)["reason"].(string))
+		}
+	}
+	if want := []string{"named, but lead is the one who is woken", "named, but the message only says thanks, which needs no answer"}; !slices.Equal(why, want) {
+		t.Errorf("%q", why)
+	}
+}
+
+// TestNamesOfIdentities: under which name one stands in records, and as whom.
+func TestNamesOfIdentities(t *testing.T) {
+	for id, want := range map[string]string{
+		"agent:lead": "lead agent:lead agent", "cli:will.7f3a": "will cli:will person", "cli:will": "will cli:will person", "cli:.x": ".x cli:.x person", "tg:7": "7 tg:7 person",
+		"agent:a.b": "a.b agent:a.b agent", "lead": "lead lead agent", "chorus:x": "x chorus:x person",
+	} {
+		kind := map[bool]string{true: "person", false: "agent"}[isPerson(protocol.PeerID(id))]
+		if p := partyOf(protocol.PeerID(id)); p.name+" "+string(p.id)+" "+kind != want {
+			t.Errorf("%s is %v, %s; want %s", id, p, kind, want)
+		}
+	}
+	c := Caller{Identity: "agent:a", names: []string{"b", "team-*"}}
+	for name, may := range map[string]bool{"a": true, "b": true, "team-x": true, "c": false, "team": false, "": false} {
+		if c.mayBeNamed(name) != may {
+			t.Errorf("agent:a may be named %q: %v", name, !may)
+		}
+	}
+	nobody, person := Caller{Identity: "agent:a", agent: "agent:b"}, Caller{Identity: "cli:will.1", Person: true}
+	for id, want := range map[protocol.PeerID][3]bool{
+		"agent:a": {true, true, true}, "agent:b": {true, true, true}, "agent:c": {false, false, true}, "": {false, false, true}, "cli:will": {false, false, true},
+	} {
+		if got := [3]bool{nobody.is(id), nobody.actsFor(id), person.actsFor(id)}; got != want {
+			t.Errorf("%q: %v; want %v", id, got, want)
+		}
+	}
+	if !person.is("cli:will") || person.is("cli:will.1") || person.is("") {
+		t.Error("a person is not the one of the command line, whatever run it is")
+	}
+}
+
+// TestWhomAnOldNameMeans in records that are older than identities.
+func TestWhomAnOldNameMeans(t *testing.T) {
+	s := newState(nil)
+	s.people = map[protocol.PeerID]bool{"cli:will": true, "tg:two": true, "cli:two": true, "cli:both": true}
+	s.agents = map[protocol.PeerID]bool{"agent:both": true, "agent:lead": true}
+	for name, want := range map[string]protocol.PeerID{"will": "cli:will", "two": "", "both": "", "lead": "agent:lead", "new": "agent:new", "": ""} {
+		var id protocol.PeerID
+		if s.identify(name, &id); id != want {
+			t.Errorf("%q means %q; want %q", name, id, want)
+		}
+		if id = "tg:1"; name != "" {
+			if s.identify(name, &id); id != "tg:1" {
+				t.Errorf("who is known becomes %q", id)
+			}
+		}
+	}
+}
+
+// TestAWakeThatDoesNotFitIsParked: until the next announcement; what fits is a letter.
+func TestAWakeThatDoesNotFitIsParked(t *testing.T) {
+	d := newStoredDesk(t)
+	d.announce("lead")
+	group(d, "")
+	for _, id := range []string{"m1", "m2"} {
+		d.do("cli:will", "message.post", m{"id": id, "conversationId": "c", "text": "@lead hi"})
+	}
+	opts := (*Options)(nil).withDefaults()
+	b := &Broker{opts: opts, outbox: outbox.New(d.db, nil, &outbox.Options{Name: "letters", MaxPending: 1})}
+	wakes := d.sent
+	tr := d.turn("collab:broker")
+	wakes[0].again = 7
+	for _, s := range wakes {
+		b.enqueue(tr, s)
+	}
+	d.end(tr)
+	items, err := b.outbox.List(t.Context(), nil)
+	if err != nil || len(items) != 1 || items[0].Destination != "agent:lead" || items[0].Key != wakes[0].event.ID+"/7" {
+		t.Fatalf("%+v, %v", items, err)
+	}
+	var l letter
+	if err := json.Unmarshal(items[0].Body, &l); err != nil || l.To != "agent:lead" || l.DeliveryID != wakes[0].deliveryID || string(l.Message.MessageID) != "msg_"+wakes[0].event.ID+"_to" {
+		t.Errorf("%s, %v", items[0].Body, err)
+	}
+	for i, want := range []string{wakeWoken, wakeMissed} {
+		if got := d.state.deliveries.get(wakes[i].deliveryID).Wake; got != want {
+			t.Errorf("wake %d is %s; want %s", i, got, want)
+		}
+	}
+}
+
+// TestWhenTheRollLooksAgain: when the first of those that it waits for is due.
+func TestWhenTheRollLooksAgain(t *testing.T) {
+	now, told := time.Unix(1000, 0), true
+	r := newRoll(func() bool { return told }, func() time.Time { return now })
+	joined := func(id protocol.PeerID) { r.hear(protocol.Presence{Peer: id, State: protocol.PresenceJoined}) }
+	take := func(after, next time.Duration, back ...protocol.PeerID) absence {
+		t.Helper()
+		now = now.Add(after)
+		a, got := r.take()
+		if got != next || !slices.Equal(a.back, back) {
+			t.Errorf("looks again after %v, back are %v; want %v and %v", got, a.back, next, back)
+		}
+		return a
+	}
+	joined("agent:a")
+	now = now.Add(time.Second)
+	joined("agent:b")
+	if a := take(0, settleTime-time.Second); !a.since.Equal(time.Unix(1000, 0)) {
+		t.Errorf("the bus told of all since %v", a.since)
+	}
+	if a := take(settleTime-time.Second-1, 1); !a.since.IsZero() {
+		t.Error("told of all twice")
+	}
+	take(1, time.Second, "agent:a")
+	r.expect("agent:c")
+	r.expect("agent:a") // it is there
+	if a := take(showTime-1, 1); len(a.left) != 0 {
+		t.Errorf("left are %v", a.left)
+	}
+	if a := take(1, 0, "agent:b"); len(a.left) != 1 || a.left["agent:c"] != now {
+		t.Errorf("left are %v", a.left)
+	}
+	joined("agent:d")
+	r.hear(protocol.Presence{Peer: "agent:d", State: protocol.PresenceLeft})
+	if a := take(0, 0); len(a.left) != 1 || r.has("agent:d") || !r.has("agent:a") {
+		t.Errorf("left are %v", a.left)
+	}
+	r.expect("agent:e")
+	joined("agent:e") // as it should
+	if a := take(showTime, settleTime-showTime); len(a.left) != 0 {
+		t.Errorf("left are %v", a.left)
+	}
+	told = false
+	r.expect("agent:f")
+	if _, waits := r.said["agent:f"]; waits || r.has("agent:a") || (*roll)(nil).has("agent:a") || (*roll)(nil).watching() {
+		t.Error("a bus that tells nothing is trusted")
+	}
+	if settleTime != 5*time.Second || showTime != time.Second {
+		t.Errorf("it waits %v and %v", settleTime, showTime)
+	}
+}

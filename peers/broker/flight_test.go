@@ -1,0 +1,136 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"hubbub/protocol"
+	"hubbub/protocol/collab"
+)
+
+// TestHowAFlightEnds: its agent and people move it, its requester may cancel it; what hung on
+// it is settled once, and work that it completed is for who asked to review.
+func TestHowAFlightEnds(t *testing.T) {
+	for _, c := range []struct {
+		by                                     protocol.PeerID
+		end, before                            string
+		delivery, state, acceptance, next, own string
+	}{
+		{"agent:lead", "completed", "working", "acknowledged", "review", "pending", "boss", "boss"},
+		{"cli:will", "completed", "open", "acknowledged", "review", "pending", "boss", "boss"},
+		{"agent:lead", "completed", "review", "acknowledged", "review", "none", "lead", "<nil>"},
+		{"agent:lead", "completed", "done", "acknowledged", "done", "none", "lead", "<nil>"},
+		{"agent:lead", "failed", "working", "acknowledged", "working", "none", "lead", "<nil>"},
+		{"agent:lead", "cancelled", "working", "cancelled", "working", "none", "lead", "<nil>"},
+		{"agent:boss", "cancelled", "working", "cancelled", "working", "none", "lead", "<nil>"},
+	} {
+		d := newDesk(t)
+		d.announce("lead", "boss", "other")
+		d.do("agent:boss", "work_item.create", m{"id": "w", "title": "t", "ownerId": "lead", "nextMoveOwnerId": "lead", "state": c.before})
+		made := d.do("agent:boss", "invocation.create", m{"targetAgentId": "lead", "text": "go", "workItemId": "w"})
+		id := made.at("flight", "id")
+		if made.at("flight", "state") != "waking" {
+			t.Errorf("begun: %v", made)
+		}
+		for _, who := range []protocol.PeerID{"agent:other", "agent:boss"} {
+			d.refuse(collab.CodeForbidden, who, "flight.update", m{"id": id, "state": "running"})
+		}
+		d.refuse(collab.CodeForbidden, "agent:other", "flight.update", m{"id": id, "state": "cancelled"})
+		d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": id, "state": "queued"})
+		d.refuse(collab.CodeInvalid, "agent:lead", "flight.update", m{"id": id, "state": "landed"})
+		d.do("agent:lead", "flight.update", m{"id": id, "state": "running", "output": "half"})
+		before := len(d.log)
+		d.do("agent:lead", "flight.update", m{"id": id, "state": "running"}) // said twice
+		d.do("agent:lead", "flight.update", m{"id": id, "state": "running", "output": "half"})
+		if len(d.log) != before {
+			t.Errorf("%d events of what was said twice", len(d.log)-before)
+		}
+		d.do("agent:lead", "flight.update", m{"id": id, "state": "running", "error": "hm"})
+		if len(d.log) != before+1 {
+			t.Errorf("%d events of one news", len(d.log)-before)
+		}
+		if got := d.do(c.by, "flight.update", m{"id": id, "state": c.end}); got.at("flight", "state") != c.end || got.at("flight", "output") != "half" || got.at("flight", "error") != "hm" {
+			t.Errorf("ended: %v", got)
+		}
+		before = len(d.log)
+		d.do(c.by, "flight.update", m{"id": id, "state": c.end})
+		d.refuse(collab.CodeBadTransition, "agent:lead", "flight.update", m{"id": id, "state": "running"})
+		d.do(c.by, "flight.update", m{"id": id, "state": c.end, "output": "more", "wake": true})
+		if len(d.log) < before+1 || len(d.state.openTo["agent:lead"]) != 0 {
+			t.Errorf("%d events, and open are %v", len(d.log)-before, d.state.openTo)
+		}
+		work := d.do("cli:will", "work_item.get", m{"id": "w"})
+		got := fmt.Sprint(d.state.deliveries.get(made.at("delivery", "id").(string)).Status, " ", work.at("work_item", "state"), " ", work.at("work_item", "acceptanceState"), " ",
+			work.at("work_item", "nextMoveOwnerId"), " ", work.at("work_item", "requestedById"))
+		if want := strings.Join([]string{c.delivery, c.state, c.acceptance, c.next, c.own}, " "); got != want {
+			t.Errorf("%s, %s by %s: %s; want %s", c.before, c.end, c.by, got, want)
+		}
+		d.checkRebuild()
+	}
+}
+
+// TestAQuestionIsMovedByWhoItConcerns: each step wakes whose move it then is.
+func TestAQuestionIsMovedByWhoItConcerns(t *testing.T) {
+	d := newDesk(t)
+	d.announce("asker", "asked", "other")
+	d.do("agent:asker", "question.ask", m{"id": "q", "title": "why?", "askedOfId": "asked"})
+	d.wantWakes("agent:asked next_move_owner")
+	for method, params := range map[string]m{
+		"question.answer": {"id": "q", "answer": "x"}, "question.close": {"id": "q"}, "question.decline": {"id": "q"},
+	} {
+		d.refuse(collab.CodeForbidden, "agent:other", method, params)
+		d.refuse(collab.CodeNotFound, "agent:asked", method, m{"id": "nowhere", "answer": "x"})
+	}
+	d.refuse(collab.CodeInvalid, "agent:asked", "question.answer", m{"id": "q", "answer": " "})
+	d.do("agent:asked", "question.answer", m{"id": "q", "answer": "so"})
+	d.wantWakes("agent:asker next_move_owner")
+	if again := d.do("agent:asked", "question.answer", m{"id": "q", "answer": "so"}); again["duplicate"] != true {
+		t.Errorf("answered twice: %v", again)
+	}
+	d.refuse(collab.CodeBadTransition, "agent:asked", "question.answer", m{"id": "q", "answer": "otherwise"})
+	d.wantWakes()
+	reopened := d.do("agent:asker", "question.reopen", m{"id": "q"})
+	if reopened.at("question", "answer") != nil || reopened.at("question", "nextMoveOwnerId") != "asked" || reopened.at("question", "state") != "open" {
+		t.Errorf("reopened: %v", reopened)
+	}
+	d.wantWakes("agent:asked next_move_owner")
+	before := len(d.log)
+	d.do("agent:asker", "question.reopen", m{"id": "q"}) // said twice
+	if len(d.log) != before {
+		t.Errorf("%d events of what was said twice", len(d.log)-before)
+	}
+	spawned := d.do("agent:asked", "question.spawn_work", m{"id": "q"})
+	work := spawned.at("work_item", "id")
+	if spawned.at("work_item", "ownerId") != "asked" || spawned.at("work_item", "nextMoveOwnerId") != "asked" || spawned.at("work_item", "requestedById") != "asker" ||
+		spawned.at("work_item", "parentId") != "q" || spawned.at("work_item", "title") != "why?" || spawned.at("question", "spawnedWorkItemId") != work {
+		t.Errorf("spawned: %v", spawned)
+	}
+	if again := d.do("agent:asker", "question.spawn_work", m{"id": "q", "title": "another"}); again.at("work_item", "id") != work || again["duplicate"] != true {
+		t.Errorf("spawned twice: %v", again)
+	}
+	d.wantWakes()
+	closed := d.do("agent:asker", "question.close", m{"id": "q"})
+	if closed.at("question", "state") != "closed" || closed.at("question", "nextMoveOwnerId") != nil {
+		t.Errorf("closed: %v", closed)
+	}
+	d.refuse(collab.CodeBadTransition, "agent:asker", "question.reopen", m{"id": "q"})
+	d.wantWakes()
+	d.checkRebuild()
+}
+
+// TestTheLogIsReadWithTheBatch: what is not stored yet, and what is.
+func TestTheLogIsReadWithTheBatch(t *testing.T) {
+	d := newDesk(t)
+	d.announce("lead")
+	tr := d.turn("agent:lead")
+	for n := range 3 {
+		want := emit(tr, collab.EventConversation, "conversation:c", collab.Conversation{ID: fmt.Sprint(n)}, nil)
+		if got := tr.event(want.Seq); got.ID != want.ID || got.Seq != int64(n+2) {
+			t.Errorf("after %d events of a batch, event %d is %d", n+1, want.Seq, got.Seq)
+		}
+		if got := tr.event(1); got.ID != d.log[0].ID {
+			t.Errorf("after %d events of a batch, the one before it is %d", n+1, got.Seq)
+		}
+	}
+}
