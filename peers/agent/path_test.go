@@ -104,3 +104,30 @@ func TestAnAnswerToACommandThatEndedIsNoDeadLetter(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAnswerShowsWhichMessageItMeans: among those of a group or thread, and not in a direct
+// chat, where there is no doubt; a signal stands on its message anyway.
+func TestAnAnswerShowsWhichMessageItMeans(t *testing.T) {
+	turn := func(_ context.Context, turn *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+		call(tools, "chat.react", map[string]any{"signal": "working"})
+		return harness.Outcome{State: harness.Finished, FinalText: "done"}, nil
+	}
+	for name, c := range map[string]struct {
+		said protocol.ChatMessage
+		want string
+	}{
+		"a direct chat": {dm("1", "@lead deploy"), ""},
+		"a group":       {post("1", "@lead deploy"), "1"},
+		"a thread":      {inThread(dm("1", "@lead deploy"), "T1"), "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, newStub(turn), nil, func(t *testing.T, w *world) {
+				w.say(c.said)
+				w.sleep(10 * time.Second)
+				if len(w.replies) != 2 || w.replies[0].Signal != "working" || w.replies[0].ReplyTo != "" || w.replies[1].Text != "done" || w.replies[1].ReplyTo != c.want {
+					t.Errorf("replies %+v", w.replies)
+				}
+			})
+		})
+	}
+}

@@ -105,6 +105,16 @@ func TestAProgramThatSeesGetsImages(t *testing.T) {
 	}
 }
 
+// TestAProgramThatIsNotThereHasNoCapabilities: whoever asks is told, as its time ends.
+func TestAProgramThatIsNotThereHasNoCapabilities(t *testing.T) {
+	h := acp.New([]string{filepath.Join(t.TempDir(), "none")}, &acp.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if caps, err := h.Capabilities(ctx); err == nil || !caps.ReadsSystem || caps.Injection != (harness.Capabilities{}).Injection {
+		t.Errorf("%+v, %v", caps, err)
+	}
+}
+
 func TestFinalTextIsWhatFollowsTheLastTool(t *testing.T) {
 	r := fakeProgram(t, &acp.Options{})
 	for prompt, want := range map[string]string{
