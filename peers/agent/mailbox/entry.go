@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"hubbub/peers/attention"
@@ -73,9 +74,25 @@ func Complete(c *protocol.ChatMessage, m *protocol.Message) {
 	c.SourceID = cmp.Or(c.SourceID, string(m.MessageID))
 	c.CreatedAt = cmp.Or(c.CreatedAt, m.Timestamp)
 	c.Chat.Kind = cmp.Or(c.Chat.Kind, string(attention.ConversationDM))
-	c.Chat.ID = cmp.Or(c.Chat.ID, m.From.Name())
+	c.Chat.ID = conversation(c.Chat.ID, m.From)
 	c.Author.Kind = cmp.Or(c.Author.Kind, string(attention.AuthorHuman))
 	c.Author.ID = cmp.Or(c.Author.ID, m.From.Name())
+}
+
+// conversation returns the id of the conversation that a chat tells of. Ids of Telegram stand
+// alone; every other begins with the identity of its chat, so that nobody's words are taken for
+// those of another chat, or read there, because its messages name that.
+func conversation(told string, from protocol.PeerID) string {
+	own := string(from)
+	switch {
+	case from.Family() == "tg":
+		return cmp.Or(told, from.Name())
+	case told == "" || told == from.Name():
+		return own
+	case told == own || strings.HasPrefix(told, own+"/"):
+		return told
+	}
+	return own + "/" + told
 }
 
 // EventOf returns a complete chat message as the attention layer sees it. Its id is

@@ -30,3 +30,30 @@ func TestCompleteFillsInWhatIsMissing(t *testing.T) {
 		t.Errorf("what is given was replaced: %+v", e)
 	}
 }
+
+// TestAConversationIsThatOfItsChat: turns, exchanges and what is read go by conversation, and a
+// peer could end the turn of another chat by naming its.
+func TestAConversationIsThatOfItsChat(t *testing.T) {
+	for _, c := range []struct {
+		from       protocol.PeerID
+		told, want string
+	}{
+		{"chorus:evil", "-1001", "chorus:evil/-1001"},
+		{"chorus:evil", "work", "chorus:evil/work"},
+		{"chorus:evil", "chorus:evilest", "chorus:evil/chorus:evilest"},
+		{"chorus:evil", "chorus:good", "chorus:evil/chorus:good"},
+		{"chorus:-1001", "", "chorus:-1001"},
+		{"chorus:-1001", "-1001", "chorus:-1001"},
+		{"chorus:evil", "chorus:evil", "chorus:evil"},
+		{"chorus:evil", "chorus:evil/room", "chorus:evil/room"},
+		{"cli:will.chat-lead", "cli:will.chat-lead", "cli:will.chat-lead"},
+		{"tg:-1001", "-1002", "-1002"}, // a group that moved
+		{"tg:-1001", "", "-1001"},
+	} {
+		m := protocol.ChatMessage{Chat: &protocol.Chat{ID: c.told}}
+		mailbox.Complete(&m, &protocol.Message{From: c.from})
+		if m.Chat.ID != c.want {
+			t.Errorf("%s tells of %q: taken as %q, want %q", c.from, c.told, m.Chat.ID, c.want)
+		}
+	}
+}
