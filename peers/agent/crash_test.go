@@ -3,6 +3,8 @@ package agent_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -61,9 +63,20 @@ func runChild() error {
 		}
 	}
 	words := fmt.Sprint("words of process ", os.Getpid())
-	h := newStub(func(_ context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
+	h := newStub(func(ctx context.Context, t *harness.Turn, tools harness.Tools) (harness.Outcome, error) {
 		outcome := harness.Outcome{State: harness.Finished}
 		switch os.Getenv(childActs) {
+		case "decide":
+			if err := t.Approver.Approve(ctx, "shell", json.RawMessage(`{"command":"make"}`)); err != nil {
+				return outcome, err
+			}
+			ran, err := os.OpenFile(os.Getenv(childData)+".ran", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err == nil {
+				_, err = ran.WriteString("ran\n")
+				err = errors.Join(err, ran.Close())
+			}
+			outcome.FinalText = "ran"
+			return outcome, err
 		case "send":
 			call(tools, "chat.send_message", map[string]any{"text": words})
 		case "react":
@@ -231,4 +244,59 @@ func TestAKilledAgentTriesAgainWithAHigherAttempt(t *testing.T) {
 	startChild(t, b, data, "", "send")
 	next("finished")
 	equal(t, "turns", states, []string{"1 started", "1 interrupted", "2 started", "2 finished"})
+}
+
+// TestAKilledAgentRunsWhatWasAllowedOnce kills the agent at each step of a decision: the question is
+// asked again only if its verdict was used up, and the tool runs once, after a row that allows it.
+func TestAKilledAgentRunsWhatWasAllowedOnce(t *testing.T) {
+	for step, questions := range map[string]int{"decision asked": 1, "decided": 1, "decision used": 2} {
+		t.Run(step, func(t *testing.T) {
+			b := bustest.Start(t, nil)
+			system, tg := b.Join(t, "agent:system", "system:attention"), b.Join(t, "tg:bot", "tg:*")
+			data := filepath.Join(t.TempDir(), "agent.db")
+			first := startChild(t, b, data, step, "decide")
+			say := func(m protocol.ChatMessage) {
+				for tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, m).DeliveredTo != 1 {
+				}
+			}
+			asked := map[string]bool{} // by key
+			reply := func() protocol.ChatReply {
+				for {
+					if r := content[protocol.ChatReply](t, tg.NextOf(t, protocol.TypeTGReply)); r.Text != "" {
+						return r
+					}
+				}
+			}
+			answer := func(r protocol.ChatReply) {
+				if len(r.Buttons) > 0 && !asked[r.IdempotencyKey] {
+					asked[r.IdempotencyKey] = true
+					say(dm(fmt.Sprint("v", len(asked)), r.Buttons[0].Value))
+				}
+			}
+			tg.SendAs(t, "tg:42", "agent:lead", protocol.TypeTGMessage, dm("e1", "deploy"))
+			if step == "decision used" {
+				answer(reply())
+			}
+			<-first.died
+			if _, err := os.Stat(data + ".ran"); !errors.Is(err, os.ErrNotExist) {
+				t.Fatalf("it ran before it was killed: %v", err)
+			}
+			startChild(t, b, data, "", "decide")
+			for r := reply(); r.Text != "ran"; r = reply() {
+				answer(r)
+			}
+			allowed := map[string]bool{} // by decision
+			for ended := false; !ended; {
+				r := content[record](t, system.Next(t))
+				ended = r.is("disposition") && r["disposition"] == "responded"
+				if r.is("decision") && r["state"] == "allowed" && r["by"] == "tg:77" {
+					allowed[fmt.Sprint(r["decisionId"])] = true
+				}
+			}
+			ran, err := os.ReadFile(data + ".ran")
+			if err != nil || string(ran) != "ran\n" || len(asked) != questions || len(allowed) != questions {
+				t.Errorf("ran %q, %v; asked %v, allowed %v; want %d", ran, err, asked, allowed, questions)
+			}
+		})
+	}
 }
