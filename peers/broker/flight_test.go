@@ -134,3 +134,23 @@ func TestTheLogIsReadWithTheBatch(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWaitsForAnAgentUnderEitherName is woken when it announces itself, once: what is for
+// the name that it announces, and what is for its own identity.
+func TestWhatWaitsForAnAgentUnderEitherName(t *testing.T) {
+	d := newDesk(t)
+	d.do("agent:w7", "identity.announce", m{"endpointId": "e", "logicalAgentId": "helper"})
+	d.do("agent:w7", "identity.leave", m{"endpointId": "e"})
+	for _, target := range []string{"helper", "agent:w7", "agent:other"} {
+		a := d.ask("cli:will", "invocation.create", m{"targetAgentId": target, "text": "go"})
+		if a.OK {
+			t.Errorf("%s is there: %s", target, a.Result)
+		}
+	}
+	d.wantWakes()
+	d.do("agent:w7", "identity.heartbeat", m{"endpointId": "e"})
+	d.wantWakes("agent:w7 explicit_mention", "agent:w7 explicit_mention")
+	d.do("agent:w7", "identity.announce", m{"endpointId": "e", "logicalAgentId": "helper"})
+	d.wantWakes()
+	d.checkRebuild()
+}
