@@ -33,6 +33,7 @@ var reasonWords = map[string]string{
 	"role_mention":          "a role that the agent has is mentioned",
 	"status":                "it only tells how work goes on",
 	"repeated":              "an agent said the same again, and had a turn for it",
+	"stop_pressed":          "a person stopped the work on their message",
 	"stop_word":             "it tells the agent to stop",
 	"thread_participant":    "it is in a thread in which the agent takes part",
 	"work_of_another":       "the work is somebody else's",

@@ -127,11 +127,12 @@ type Attachment struct {
 }
 
 // ChatReply is the content of tg_reply and chat_reply: a text, a signal, or
-// the sign that the agent is typing.
+// the sign that the agent is typing, perhaps with a draft.
 type ChatReply struct {
 	Text           string      `json:"text,omitempty"`
 	Signal         string      `json:"signal,omitempty"`
 	Typing         bool        `json:"typing,omitempty"`
+	Draft          string      `json:"draft,omitempty"`     // beside typing: what is written of the answer so far; never the answer
 	InReplyTo      string      `json:"inReplyTo,omitempty"` // sourceId of the event answered
 	IdempotencyKey string      `json:"idempotencyKey,omitempty"`
 	ReplyTo        string      `json:"replyTo,omitempty"`
@@ -153,6 +154,12 @@ type File struct {
 
 // MaxFileData is how many bytes of a file fit into a frame of the usual size.
 const MaxFileData = 700 << 10
+
+// MaxDraft is how many bytes of an unfinished answer are shown.
+const MaxDraft = 4000
+
+// SignalStop is what a person gives who stops the work on their own message; no agent gives it.
+const SignalStop = "stop"
 
 // MaxCaption is how many UTF-16 units the text beside a file may have.
 const MaxCaption = 1024

@@ -36,6 +36,7 @@ type Agent struct {
 	kit     *tools.Kit
 	broker  *broker
 	people  *approvals
+	drafts  *drafts
 
 	ready   sync.Once
 	reports chan report
@@ -64,7 +65,7 @@ func Failing(ctx context.Context, path string) (reason string, count int, since 
 // turns h runs. It does no I/O and starts nothing. Several agents may run in one
 // program.
 func New(id protocol.PeerID, db *sql.DB, h harness.Harness, opts *Options) *Agent {
-	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), begun: make(chan struct{}, 1), linked: make(chan struct{}, 1), called: make(chan struct{}, 1)}
+	a := &Agent{id: id, harness: h, opts: opts.withDefaults(), reports: make(chan report, 256), begun: make(chan struct{}, 1), linked: make(chan struct{}, 1), called: make(chan struct{}, 1), drafts: newDrafts()}
 	a.peer = a.newPeer()
 	a.broker = newBroker(a)
 	a.people = newApprovals(a)

@@ -39,6 +39,9 @@
 //   - Bounds: Options.MaxOpen events may be open in one chat; one more gets an error,
 //     and its bridge keeps it and tries again. Closed events are kept for
 //     Options.Retention.
+//   - Drafts: what a model has written of an answer that is owed in a direct chat goes there
+//     with the sign of typing, a dozen times at most, up to where it may not be for people
+//     (attention.Draft). It is no answer and settles nothing.
 //   - Stop: when its context ends, Run starts no turn, gives running ones a moment,
 //     cancels them (they run again after the next start unless they acted), sends what
 //     is queued as far as time allows, and returns after every goroutine that it

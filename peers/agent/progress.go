@@ -51,6 +51,7 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 	timer.Stop()
 	defer timer.Stop()
 	shown := signs{}
+	var grown <-chan time.Time // once a text grows
 	for {
 		select {
 		case <-ctx.Done():
@@ -60,6 +61,19 @@ func (a *Agent) typingLoop(ctx context.Context) error {
 			timer.Reset(typingAfter)
 		case <-a.begun:
 			timer.Reset(typingAfter)
+		case <-a.drafts.grown:
+			if grown == nil {
+				grown = time.After(draftEvery)
+			}
+		case <-grown:
+			grown = nil
+			more, err := a.showDrafts(ctx)
+			if more {
+				grown = time.After(draftEvery)
+			}
+			if err != nil && ctx.Err() == nil {
+				a.opts.Log.Debug().Err(err).Msg("draft not sent")
+			}
 		case <-timer.C:
 			if err := a.showTyping(ctx, shown); err != nil && ctx.Err() == nil {
 				a.opts.Log.Debug().Err(err).Msg("typing sign not sent")
@@ -88,14 +102,14 @@ func (a *Agent) showTyping(ctx context.Context, shown signs) error {
 	for place, e := range now {
 		if shown[place] == nil {
 			shown[place] = e // also if it fails: its end is said then
-			errs = append(errs, a.sendTyping(ctx, e, true))
+			errs = append(errs, a.sendTyping(ctx, e, true, ""))
 		}
 	}
 	for place, e := range shown {
 		if now[place] != nil {
 			continue
 		}
-		err := a.sendTyping(ctx, e, false)
+		err := a.sendTyping(ctx, e, false, "")
 		if errs = append(errs, err); err == nil {
 			delete(shown, place)
 		}
@@ -116,13 +130,14 @@ func typists(v *mailbox.View) signs {
 	return places
 }
 
-// sendTyping says the begin of a sign, or its end.
-func (a *Agent) sendTyping(ctx context.Context, e *mailbox.Entry, begins bool) error {
+// sendTyping says the begin of a sign, or its end, with what the answer is so far.
+func (a *Agent) sendTyping(ctx context.Context, e *mailbox.Entry, begins bool, draft string) error {
 	content := struct {
 		Typing    bool   `json:"typing"`
 		InReplyTo string `json:"inReplyTo"`
 		ThreadID  string `json:"threadId,omitempty"`
-	}{begins, e.SourceID, e.Content.Chat.ThreadID}
+		Draft     string `json:"draft,omitempty"`
+	}{begins, e.SourceID, e.Content.Chat.ThreadID, draft}
 	once, cancel := context.WithTimeout(ctx, typingEvery)
 	defer cancel()
 	_, err := a.peer.Send(once, e.Chat, a.box.Caused(e, mailbox.ReplyType(e.Chat), content))
@@ -149,6 +164,9 @@ type activityEvent struct {
 // in a bounded queue, and what does not fit is dropped, for progress is not
 // chat and nothing depends on it.
 func (a *Agent) progress(p harness.Progress) {
+	if a.drafts.add(p) {
+		signal(a.drafts.grown)
+	}
 	if p.Kind != harness.ProgressText {
 		a.queueReport(report{Progress: p})
 	}

@@ -151,6 +151,9 @@ const (
 	SignalUnclear  Signal = "unclear"
 )
 
+// SignalStop is given by a person alone, on their own message: the work on it is to end.
+const SignalStop Signal = "stop"
+
 // A SignalRow is one row of the table of signals. An empty Disposition leaves
 // the event open.
 type SignalRow struct {

@@ -20,6 +20,7 @@ var rules = []rule{
 	{"deleted", ofKind(KindDelete), nominal, PolicyMustNotRespond, ModeSilent, ActionNone},
 	{"membership", ofKind(KindMembership), ambient, PolicyMustNotRespond, ModeSilent, ActionNone},
 
+	{"stop_pressed", all(ofKind(KindReaction), withSignal(SignalStop), byPerson, ofNoAgent), reacted, PolicyMustNotRespond, ModeToolMailbox, ActionSettle},
 	{"reaction_removed", all(ofKind(KindReaction), withSignal("")), reacted, PolicyMustNotRespond, ModeSilent, ActionNone},
 	{"reaction_asks", all(ofKind(KindReaction), onMine, withSignal(SignalDeclined, SignalBlocked, SignalUnclear)),
 		toMe, PolicyMayRespond, ModeNotify, ActionNone},

@@ -38,6 +38,10 @@
 //   - Buttons: a press counts if the message shows that button now, and it is for who
 //     pressed it; any other is answered with a sentence, logged, and heard by no agent. A
 //     message is edited once however often the edit is tried; one that is gone is sent anew.
+//   - Drafts: in a direct chat what an agent has written so far is shown with the sign of
+//     typing, as a draft with a button to stop it, at most once a second. The draft has the
+//     number of the message that it answers, so that a press is understood after a restart;
+//     it passes on as a reaction with the signal stop. Where drafts are refused the sign is shown.
 //   - Pace: the limits per chat, group and bot hold across restarts, and so does
 //     every retry_after, for signs of typing too.
 //   - Secrets: the bot token is in no error, log line, row or message.

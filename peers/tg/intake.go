@@ -99,7 +99,7 @@ func (in *intake) readSafely(raw json.RawMessage) (h happening, err error) {
 		}
 	}()
 	h, err = read(raw, &in.me)
-	if h.draft.Content.Event == protocol.EventReaction {
+	if h.draft.Content.Event == protocol.EventReaction && h.draft.Content.Signal == "" {
 		h.draft.Content.Signal = in.opts.signalOf(h.draft.Content.Text)
 	}
 	return h, err
@@ -143,6 +143,9 @@ func (in *intake) takeIn(tx *store.Tx, h *happening) string {
 			in.notice(tx, c, 0, "stopped:"+today(), "This chat is stopped, so the agents do not see your message. /start goes on.")
 		}
 		return "the chat is stopped"
+	}
+	if h.draft.Content.Signal == protocol.SignalStop {
+		tx.After(func() { in.typing.stopped(c.key) })
 	}
 	in.storeEvent(tx, c, h)
 	return ""

@@ -54,6 +54,7 @@ const NoFiles = "none"
 const (
 	maxAge             = 24 * time.Hour
 	typingRefresh      = 4 * time.Second
+	draftRefresh       = time.Second            // between two states of a draft
 	typingPause        = 200 * time.Millisecond // until a sign is tried again for which the bot's limit had no room
 	leastPoll          = 500 * time.Millisecond // between polls that find nothing
 	typingCap          = 5 * time.Minute

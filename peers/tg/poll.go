@@ -21,7 +21,11 @@ var allowedUpdates = []string{
 	models.AllowedUpdateMessage, models.AllowedUpdateEditedMessage, models.AllowedUpdateMessageReaction,
 	models.AllowedUpdateMyChatMember, models.AllowedUpdateCallbackQuery,
 	models.AllowedUpdateChannelPost, models.AllowedUpdateEditedChannelPost, models.AllowedUpdateBusinessConnection,
+	updateStopped,
 }
+
+// updateStopped tells that a person pressed the button under a draft.
+const updateStopped = "stopped_message_generation"
 
 // A cursor is what the next poll asks for. The offset serves only to confirm
 // what was just stored: a poll that waits asks for "whatever is unconfirmed", so

@@ -82,6 +82,8 @@ func read(raw json.RawMessage, bot *models.User) (happening, error) {
 		return readMembership(u.MyChatMember, u.ID), nil
 	case u.CallbackQuery != nil:
 		return readCallback(u.CallbackQuery, u.ID)
+	case as[updateStopped] != nil:
+		return readStop(as[updateStopped], u.ID)
 	case u.BusinessConnection != nil:
 		return readBusiness(u.BusinessConnection), nil
 	default:
@@ -309,6 +311,24 @@ func isIn(m *models.ChatMember) bool {
 	default:
 		return true
 	}
+}
+
+// readStop returns that a person stopped what a draft shows: that of the message whose number
+// it has. Drafts are in direct chats only, so whose chat it is has pressed.
+func readStop(raw json.RawMessage, update int64) (happening, error) {
+	var s struct {
+		Chat   models.Chat `json:"chat"`
+		Thread int         `json:"message_thread_id"`
+		Draft  int         `json:"draft_id"`
+	}
+	if err := json.Unmarshal(raw, &s); err != nil || s.Chat.Type != models.ChatTypePrivate || s.Draft <= 0 {
+		return happening{}, errors.New("a draft was stopped that is none of this bot's")
+	}
+	h := happening{chat: s.Chat, message: s.Draft, thread: s.Thread, suffix: ":stop:" + id(update)}
+	h.setAuthor(&models.User{ID: s.Chat.ID, FirstName: s.Chat.FirstName, LastName: s.Chat.LastName, Username: s.Chat.Username}, nil)
+	h.setContent(protocol.EventReaction, "", 0) // Telegram does not say when
+	h.draft.Content.Signal, h.draft.ReplyMessage = protocol.SignalStop, s.Draft
+	return h, nil
 }
 
 func readCallback(q *models.CallbackQuery, update int64) (happening, error) {

@@ -36,7 +36,7 @@ func newOutbound(a *account) *outbound {
 	if n := a.opts.BotPerSecond; n > 0 {
 		out.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/10))
 	}
-	out.typing = &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}, shown: map[typingPlace]time.Time{}}
+	out.typing = &typing{out: out, wake: make(chan struct{}, 1), busy: map[typist]typingSpan{}, shown: map[typingPlace]time.Time{}, plain: map[typingPlace]bool{}}
 	interrupted := outbox.GiveUpUnknown
 	if a.opts.ResendUnknown {
 		interrupted = outbox.Resend
@@ -128,6 +128,9 @@ func (out *outbound) checkReply(content *protocol.ChatReply) error {
 		return errors.New("the text is nothing but white space, which Telegram does not show")
 	}
 	content.Text = shown
+	if len(content.Draft) > protocol.MaxDraft {
+		return fmt.Errorf("the draft has %d bytes; at most %d are shown", len(content.Draft), protocol.MaxDraft)
+	}
 	if len(content.Text) > maxReplyText {
 		return fmt.Errorf("the text has %d bytes; at most %d are allowed", len(content.Text), maxReplyText)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"hubbub/peers/store"
 	"hubbub/peers/tg/botapi"
+	"hubbub/peers/tg/markdown"
 	"hubbub/protocol"
 )
 
@@ -24,9 +25,11 @@ type typing struct {
 	wake    chan struct{}
 	watches func() bool // the bus tells who leaves
 
-	mu    sync.Mutex
-	busy  map[typist]typingSpan
-	shown map[typingPlace]time.Time // when the sign of a place was last sent, if somebody types there
+	mu      sync.Mutex
+	busy    map[typist]typingSpan
+	shown   map[typingPlace]time.Time // when the sign of a place was last sent, if somebody types there
+	plain   map[typingPlace]bool      // does not take drafts
+	without bool                      // the server knows no drafts
 }
 
 // A typist is one agent in one place.
@@ -42,7 +45,28 @@ type typingPlace struct {
 	thread   int
 }
 
-type typingSpan struct{ since, until time.Time }
+type typingSpan struct {
+	since, until time.Time
+	draft        string // what is written so far
+	about        int    // the message that it answers, whose number the draft has
+	drawn        bool   // Telegram shows this draft
+}
+
+// A typingSign is what is shown in a place, and when it was last.
+type typingSign struct {
+	at    time.Time
+	draft string
+	about int
+	drawn bool
+}
+
+// due returns when the sign is to be sent again.
+func (s *typingSign) due() time.Time {
+	if s.draft != "" && !s.drawn {
+		return s.at.Add(draftRefresh)
+	}
+	return s.at.Add(typingRefresh)
+}
 
 // maxTypists bounds the table: more than this many at once are not shown.
 const maxTypists = 1000
@@ -69,6 +93,10 @@ func (t *typing) set(ctx context.Context, c *chat, r *reply) {
 		delete(t.shown, who.typingPlace) // the reply before ended the sign of the others there too
 		wake(t.wake)
 	}
+	if _, _, about, ok := parseSource(r.content.InReplyTo); ok && r.content.Draft != "" && c.direct() && !t.plain[who.typingPlace] && !t.without {
+		span.draft, span.about, span.drawn = r.content.Draft, about, false
+		wake(t.wake)
+	}
 	span.until = span.since.Add(typingCap)
 	if !t.watches() {
 		span.until = now.Add(min(t.out.opts.TypingHold, span.until.Sub(now)))
@@ -81,6 +109,13 @@ func (t *typing) clear(chat int64, agent string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.busy, func(who typist, _ typingSpan) bool { return who.chat == chat && who.agent == agent })
+}
+
+// stopped ends all signs in a chat: a person does not want the answer.
+func (t *typing) stopped(chat int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.busy, func(who typist, _ typingSpan) bool { return who.chat == chat })
 }
 
 // left ends the signs of an agent that left the bus.
@@ -114,11 +149,13 @@ func (t *typing) loop(ctx context.Context) error {
 func (t *typing) show(ctx context.Context) (next time.Duration, busy bool) {
 	now := time.Now()
 	shown, tx := t.lastShown(now), store.On(ctx, t.out.db)
-	oldestFirst := func(a, b typingPlace) int {
-		return cmp.Or(shown[a].Compare(shown[b]), cmp.Compare(a.telegram, b.telegram), cmp.Compare(a.thread, b.thread))
+	soonest := func(a, b typingPlace) int {
+		one, other := shown[a], shown[b]
+		return cmp.Or(one.due().Compare(other.due()), cmp.Compare(a.telegram, b.telegram), cmp.Compare(a.thread, b.thread))
 	}
-	for _, place := range slices.SortedFunc(maps.Keys(shown), oldestFirst) {
-		if wait := shown[place].Add(typingRefresh).Sub(now); wait > 0 {
+	for _, place := range slices.SortedFunc(maps.Keys(shown), soonest) {
+		sign := shown[place]
+		if wait := sign.due().Sub(now); wait > 0 {
 			return wait, true
 		}
 		if held := t.out.heldUntil(tx, place.telegram); tx.Err() != nil || held.After(now) {
@@ -130,32 +167,79 @@ func (t *typing) show(ctx context.Context) (next time.Duration, busy bool) {
 		t.mu.Lock()
 		t.shown[place] = now
 		t.mu.Unlock()
-		params := map[string]any{"chat_id": place.telegram, "action": "typing"}
-		if place.thread != 0 {
-			params["message_thread_id"] = place.thread
-		}
-		err := t.out.call(ctx, "sendChatAction", params, nil)
+		err := t.send(ctx, place, &sign)
 		if refused, ok := errors.AsType[*botapi.Error](err); ok && refused.Code == http.StatusTooManyRequests {
 			t.out.heed(ctx, place.telegram, refused)
 			break
 		}
 	}
-	return typingRefresh, len(shown) > 0
+	return draftRefresh, len(shown) > 0
 }
 
-// lastShown returns the places where somebody types, each with the time of its
-// last sign, and forgets the others.
-func (t *typing) lastShown(now time.Time) map[typingPlace]time.Time {
+// send makes the call that shows a sign: the draft, where there is one and Telegram takes it.
+func (t *typing) send(ctx context.Context, place typingPlace, sign *typingSign) error {
+	params := map[string]any{"chat_id": place.telegram}
+	if place.thread != 0 {
+		params["message_thread_id"] = place.thread
+	}
+	drawn := markdown.Render(sign.draft)
+	if drawn.Text == "" {
+		params["action"] = "typing"
+		return t.out.call(ctx, "sendChatAction", params, nil)
+	}
+	params["draft_id"], params["text"], params["can_stop"] = sign.about, drawn.Text, true
+	if len(drawn.Entities) > 0 {
+		params["entities"] = drawn.Entities
+	}
+	err := t.out.call(ctx, "sendMessageDraft", params, nil)
+	t.drawn(place, sign, err)
+	return err
+}
+
+// drawn notes what became of a draft. A server that does not know drafts gets none any more,
+// and a chat that does not take them shows the usual sign.
+func (t *typing) drawn(place typingPlace, sign *typingSign, err error) {
+	code := botapi.Code(err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	shown := map[typingPlace]time.Time{}
-	for who, span := range t.busy {
-		if span.until.After(now) {
-			shown[who.typingPlace] = t.shown[who.typingPlace]
-		} else {
-			delete(t.busy, who)
+	refused := code == http.StatusNotFound || code == http.StatusBadRequest || code == http.StatusForbidden
+	if refused {
+		t.out.log.Info().Err(err).Int64("chat", place.telegram).Msg("draft not shown; the sign of typing is")
+		t.without = t.without || code == http.StatusNotFound
+		if len(t.plain) < maxTypists {
+			t.plain[place] = true
 		}
+		delete(t.shown, place)
 	}
-	t.shown = maps.Clone(shown)
-	return shown
+	for who, span := range t.busy {
+		switch {
+		case who.typingPlace != place:
+			continue
+		case refused:
+			span.draft = ""
+		case span.draft == sign.draft:
+			span.drawn = err == nil
+		}
+		t.busy[who] = span
+	}
+}
+
+// lastShown returns the signs of the places where somebody types, and forgets the others.
+func (t *typing) lastShown(now time.Time) map[typingPlace]typingSign {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	signs, last := map[typingPlace]typingSign{}, map[typingPlace]time.Time{}
+	for who, span := range t.busy {
+		if !span.until.After(now) {
+			delete(t.busy, who)
+			continue
+		}
+		sign, place := signs[who.typingPlace], who.typingPlace
+		if last[place] = t.shown[place]; sign.about == 0 || span.about > sign.about {
+			sign = typingSign{t.shown[place], span.draft, span.about, span.drawn}
+		}
+		signs[place] = sign
+	}
+	t.shown = last
+	return signs
 }

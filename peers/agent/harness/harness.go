@@ -201,7 +201,7 @@ type ProgressKind string
 // The kinds of progress.
 const (
 	ProgressStatus     ProgressKind = "status"
-	ProgressText       ProgressKind = "text" // a piece of streamed text
+	ProgressText       ProgressKind = "text" // a piece of streamed text; an empty one: what came is void, and begins anew
 	ProgressToolCall   ProgressKind = "tool_call"
 	ProgressToolResult ProgressKind = "tool_result"
 	ProgressError      ProgressKind = "error" // the program failed at something and says so

@@ -158,20 +158,26 @@ func (tx *Tx) StopPlace(stop *Entry) {
 	}
 }
 
-// SettleDone closes what is open of the message that a person marked as done: the
+// SettleDone closes what is open of the message that a person marked as done, or stopped: the
 // message itself, or what the agent answered with it. An answer that is on its way counts.
 func (tx *Tx) SettleDone(reaction *Entry) {
 	c := &reaction.Content
 	if c.ReplyTo == nil || c.ReplyTo.SourceID == "" {
 		return
 	}
-	reason := "done already, says " + c.Author.Kind + ":" + attention.HeaderValue(c.Author.ID)
+	says, settle := "done already, says ", Acknowledge
+	if c.Signal == protocol.SignalStop {
+		says, settle = "stopped by ", Supersede
+	}
+	reason := says + c.Author.Kind + ":" + attention.HeaderValue(c.Author.ID)
 	for _, e := range tx.entries(`WHERE chat = ?1 AND event_id <> ?3 AND `+isOpen+` AND (source_id = ?2
 		OR event_id IN (SELECT event_id FROM sent WHERE chat = ?1 AND source_id = ?2))`, reaction.Chat, c.ReplyTo.SourceID, reaction.EventID) {
 		for _, t := range tx.turns(`WHERE event_id = ? AND `+isLive, e.EventID) {
 			tx.cancel(t, reason)
 		}
-		tx.Move(e, Acknowledge, reason)
+		if settle != Supersede || e.State != Answered {
+			tx.Move(e, settle, reason)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package tgtest
 
 import (
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -107,6 +108,20 @@ func (s *Server) Press(m *models.Message, from models.User, data string) string 
 		Message: models.MaybeInaccessibleMessage{Type: models.MaybeInaccessibleMessageTypeMessage, Message: m},
 	}})
 	return id
+}
+
+// StopDraft is a user pressing the button under a draft.
+func (s *Server) StopDraft(c models.Chat, draft int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	raw, err := json.Marshal(map[string]any{"update_id": s.nextID, "stopped_message_generation": map[string]any{"chat": c, "draft_id": draft}})
+	if err != nil {
+		panic("an update that cannot be marshalled: " + err.Error())
+	}
+	if s.allowsLocked(kindOf(raw)) {
+		s.queueLocked(s.nextID, raw)
+		s.nextID++
+	}
 }
 
 // The membership states that Member can set.

@@ -160,6 +160,20 @@ func (s *Server) sendChatAction(c *chat, req *request) (any, *apiError) {
 	return true, nil
 }
 
+// sendMessageDraft shows a draft, which it does in direct chats only.
+func (s *Server) sendMessageDraft(c *chat, req *request) (any, *apiError) {
+	switch {
+	case req.int("chat_id") < 0:
+		return nil, badRequest("TEXTDRAFT_PEER_INVALID")
+	case req.int("draft_id") == 0:
+		return nil, badRequest("DRAFT_ID_INVALID")
+	case units(req.str("text")) > 4096:
+		return nil, badRequest("message is too long")
+	}
+	s.recordLocked(req, nil)
+	return true, nil
+}
+
 func (s *Server) answerCallbackQuery(req *request) (any, *apiError) {
 	id := req.str("callback_query_id")
 	if id == "" || s.answered[id] {

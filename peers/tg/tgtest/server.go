@@ -114,6 +114,7 @@ var methods = map[string]method{
 	"editMessageText":     inChat((*Server).editMessageText),
 	"setMessageReaction":  inChat((*Server).setMessageReaction),
 	"sendChatAction":      inChat((*Server).sendChatAction),
+	"sendMessageDraft":    inChat((*Server).sendMessageDraft),
 	"getFile":             (*Server).getFile,
 	"answerCallbackQuery": (*Server).answerCallbackQuery,
 	"setMyCommands":       (*Server).setMyCommands,

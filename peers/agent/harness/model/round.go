@@ -120,6 +120,7 @@ func (r *run) ask(ctx context.Context, noTools bool) (*reply, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		r.report(harness.Progress{Kind: harness.ProgressText}) // what came of it is void
 		var failed *requestError
 		if !errors.As(err, &failed) {
 			return nil, err

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/agent/mailbox"
+	"hubbub/peers/attention"
+	"hubbub/protocol"
+	"hubbub/protocol/text"
+)
+
+// Bounds of drafts. One is said when it has grown by half, so that a long answer makes a
+// dozen messages, which together are three times as long as it.
+const (
+	draftEvery = time.Second
+	draftLeast = 40       // bytes of the first that is shown
+	draftKept  = 32 << 10 // bytes of what a model writes, with its thoughts
+	maxDrafts  = 64       // turns whose texts are kept; others show none
+)
+
+// drafts are the answers that models are writing, by turn. A model whose template begins its
+// thoughts ends them unbegun, so what it writes is shown only once an answer of it held what
+// would have been shown, and no more after one that did not.
+type drafts struct {
+	grown chan struct{} // has a buffer of one
+
+	mu    sync.Mutex
+	texts map[string]*draft
+	sure  bool
+	never bool
+}
+
+type draft struct {
+	text string
+	said int // bytes of what was shown of it last
+}
+
+func newDrafts() *drafts { return &drafts{grown: make(chan struct{}, 1), texts: map[string]*draft{}} }
+
+// add takes a piece of a text, or that it begins anew, and reports whether it grew.
+func (d *drafts) add(p harness.Progress) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := d.texts[p.TurnID]
+	switch {
+	case p.Kind != harness.ProgressText && p.Kind != harness.ProgressToolCall || p.TurnID == "":
+		return false
+	case p.Kind == harness.ProgressToolCall || p.Message == "":
+		if one != nil {
+			d.weigh(one, false)
+			one.text, one.said = "", 0
+		}
+		return false
+	case one == nil && len(d.texts) >= maxDrafts:
+		return false
+	case one == nil:
+		one = &draft{}
+		d.texts[p.TurnID] = one
+	}
+	one.text += text.Prefix(p.Message, draftKept-len(one.text))
+	return true
+}
+
+// weigh learns from a text how far drafts of this model can be trusted; whole says that it
+// was an answer to its end. The caller must hold mu.
+func (d *drafts) weigh(one *draft, whole bool) {
+	if attention.Draft(one.text) == "" {
+		return
+	}
+	held := attention.DraftHeld(one.text)
+	d.never = d.never || !held
+	d.sure = d.sure || held && whole && len(one.text) < draftKept
+}
+
+// end forgets a turn.
+func (d *drafts) end(turnID string, whole bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one := d.texts[turnID]; one != nil {
+		d.weigh(one, whole)
+		delete(d.texts, turnID)
+	}
+}
+
+// turns returns the turns whose texts are kept.
+func (d *drafts) turns() (ids []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id := range d.texts {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// due returns what is to be shown of a turn's text now, "" if nothing new is.
+func (d *drafts) due(turnID string, redact func(string) string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := d.texts[turnID]
+	if one == nil || d.never || !d.sure {
+		return ""
+	}
+	shown := text.Prefix(attention.Draft(redact(one.text)), protocol.MaxDraft)
+	if len(shown) < max(draftLeast, one.said+one.said/2) {
+		return ""
+	}
+	one.said = len(shown)
+	return shown
+}
+
+// showDrafts says in direct chats what has grown of the answers to them. An event with an
+// interim message has its sign already. It reports whether there may be more.
+func (a *Agent) showDrafts(ctx context.Context) (more bool, err error) {
+	v := a.box.View(ctx)
+	for _, id := range a.drafts.turns() {
+		if t := v.Turn(id); v.Err() == nil && (t == nil || t.Ended()) {
+			a.drafts.end(id, t != nil && t.State == mailbox.TurnFinished)
+		}
+	}
+	var errs []error
+	for _, e := range typists(v) {
+		if e.Content.Chat.Kind != "dm" || protocol.PeerID(e.Chat).Family() == "chorus" || v.Interim(e) != nil || v.Err() != nil {
+			continue
+		}
+		if shown := a.drafts.due(e.TurnID, a.opts.Redact.String); shown != "" {
+			errs = append(errs, a.sendTyping(ctx, e, true, shown))
+		}
+	}
+	return len(a.drafts.turns()) > 0, errors.Join(append(errs, v.Err())...)
+}

@@ -1,0 +1,62 @@
+package attention_test
+
+import (
+	crand "crypto/rand"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"hubbub/peers/attention"
+)
+
+// TestDraftShowsNothingThatMayTurnOut to be a thought, a call, a copy of the prompt or silence.
+func TestDraftShowsNothingThatMayTurnOut(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "",
+		"Hel":                              "",
+		"Hello wor":                        "Hello",
+		" Hello there. ":                   "Hello there.",
+		"Hello <thi":                       "Hello",
+		"a < b and":                        "a",
+		"<think>x":                         "",
+		"<think>x</think>\nHello there, y": "Hello there,",
+		"Hello\n[TOOL_CALLS] x":            "Hello",
+		"see [TOOL_CALLS] x":               "see [TOOL_CALLS]",
+		"Hello\nC2A EVENT\nx y":            "Hello",
+		"Hello\n" + attention.FenceOf(crand.Text()) + " x": "Hello",
+		"reason: it rains ":          "",
+		"the reason: it rains ":      "the reason: it rains",
+		"event_id: 1\n\nHello there": "",
+		"NO_REPLY ":                  "",
+	} {
+		if got := attention.Draft(text); got != want {
+			t.Errorf("of %q %q is shown, want %q", text, got, want)
+		}
+	}
+}
+
+// TestEachDraftIsABeginningOfTheAnswer whatever a model writes, cut anywhere.
+func TestEachDraftIsABeginningOfTheAnswer(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 3))
+	parts := append([]string{"The answer is 4. ", "So it is.\n", "`a < b` ", "- a list\n", "```\ncode\n```\n"}, innerParts...)
+	for range 3000 {
+		var b strings.Builder
+		for range r.IntN(5) + 1 {
+			b.WriteString(parts[r.IntN(len(parts))])
+		}
+		text := b.String()
+		answer := strings.TrimSpace(attention.Answer(text))
+		for at := range text {
+			if d := attention.Draft(text[:at]); !strings.HasPrefix(answer, d) {
+				t.Fatalf("of %q\n%q was shown; the answer is\n%q", text[:at], d, answer)
+			}
+		}
+	}
+}
+
+// TestAThoughtThatNobodyBeganIsNoticed once it ends.
+func TestAThoughtThatNobodyBeganIsNoticed(t *testing.T) {
+	if attention.DraftHeld("the user wants four</think>It is 4.") || !attention.DraftHeld("It is 4, as far as I can tell.") {
+		t.Error("a thought passes, or an answer does not")
+	}
+}

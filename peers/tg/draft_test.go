@@ -1,0 +1,219 @@
+package tg_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hubbub/peers/agent/harness"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A writer is a harness whose model writes its answer word by word, one each second.
+type writer struct {
+	reader
+	host harness.Host
+	mu   sync.Mutex
+	ends []string
+}
+
+func (w *writer) Run(ctx context.Context, host harness.Host) error {
+	w.host = host
+	<-ctx.Done()
+	return nil
+}
+
+func (w *writer) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (harness.Outcome, error) {
+	said := t.Event.Content[len(t.Event.Content)-1].Text
+	answer := strings.Repeat("one more word of it ", 20) + "."
+	if text, ok := strings.CutPrefix(said, "say "); ok {
+		answer = text
+	}
+	for _, word := range strings.SplitAfter(answer, " ") {
+		w.host.Progress(harness.Progress{TurnID: t.ID, Kind: harness.ProgressText, Message: word})
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.ends = append(w.ends, context.Cause(ctx).Error())
+			return harness.Outcome{}, context.Cause(ctx)
+		}
+	}
+	return harness.Outcome{State: harness.Finished, FinalText: answer}, t.Attempted(t.Attempt)
+}
+
+const plainAnswer = "This is an answer of more than forty bytes, and it ends."
+
+// written starts a bridge, and an agent that has answered Will once.
+func (h *house) written(dir string) (dm models.Chat, will models.User, w *writer) {
+	w = &writer{}
+	will, dm = h.dm("Will")
+	h.spawner("agent:lead")
+	h.realAgent(dir, w)
+	h.start()
+	h.api.Say(dm, will, "say "+plainAnswer)
+	h.pass(time.Minute)
+	h.expect("the first answer", h.api.Texts(dm.ID), plainAnswer)
+	h.expect("before its model is known", h.drafts())
+	return dm, will, w
+}
+
+// drafts returns the texts of the drafts that were shown, each state of one once.
+func (h *house) drafts() (texts []string) {
+	for _, c := range h.api.Calls("sendMessageDraft") {
+		if n := len(texts); n == 0 || texts[n-1] != c.Text() {
+			texts = append(texts, c.Text())
+		}
+	}
+	return texts
+}
+
+// TestAnAnswerGrowsAsADraft over model, agent, bus and bridge: in few steps, each a beginning
+// of the answer, with the button, and shown again before Telegram forgets it.
+func TestAnAnswerGrowsAsADraft(t *testing.T) {
+	dir := t.TempDir()
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, will, _ := h.written(dir)
+		asked := h.api.Say(dm, will, "at length")
+		h.pass(3 * time.Minute)
+		texts := h.api.Texts(dm.ID)
+		answer, drafts := texts[len(texts)-1], h.drafts()
+		if len(texts) != 2 || len(drafts) < 4 || len(drafts) > 8 {
+			t.Fatalf("texts %q, drafts %q", texts, drafts)
+		}
+		for i, d := range drafts {
+			if !strings.HasPrefix(answer, d) || len(d) < 40 || i > 0 && len(d) < len(drafts[i-1])*3/2 {
+				t.Errorf("draft %d: %q", i, d)
+			}
+		}
+		var last time.Time
+		for _, c := range h.api.Calls("sendMessageDraft") {
+			if string(c.Params["draft_id"]) != itoa(int64(asked.ID)) || string(c.Params["can_stop"]) != "true" || c.ChatID != dm.ID {
+				t.Errorf("draft %s", c.Params)
+			}
+			if pause := c.At.Sub(last); !last.IsZero() && (pause < time.Second || pause > 5*time.Second) {
+				t.Errorf("drafts %s apart", pause)
+			}
+			last = c.At
+		}
+		h.pass(time.Minute)
+		if n := len(h.api.Calls("sendMessageDraft")); h.api.Calls("sendMessageDraft")[n-1].At != last {
+			t.Error("a draft was shown after the answer")
+		}
+	})
+}
+
+// TestADraftIsStopped: the button ends the turn; a second press, one after the end and a
+// stranger's end nothing.
+func TestADraftIsStopped(t *testing.T) {
+	dir := t.TempDir()
+	inHouse(t, func(t *testing.T, h *house) {
+		h.opts.AllowAll, h.opts.AllowUsers = false, []int64{h.api.User("Eve").ID + 1}
+		dm, will, w := h.written(dir)
+		asked := h.api.Say(dm, will, "at length")
+		h.pass(30 * time.Second)
+		eve := h.api.DM(h.api.User("Eve2"))
+		h.api.StopDraft(eve, asked.ID)
+		h.api.StopDraft(dm, asked.ID+1)
+		h.pass(10 * time.Second)
+		if len(w.ends) != 0 || !h.log.has("turned away") {
+			t.Fatalf("a stranger stopped it: %q", w.ends)
+		}
+		h.api.StopDraft(dm, asked.ID)
+		h.pass(5 * time.Second)
+		h.expect("ends", w.ends, "stopped by human:"+itoa(will.ID))
+		n := len(h.api.Calls("sendMessageDraft", "sendChatAction"))
+		h.api.StopDraft(dm, asked.ID)
+		h.pass(3 * time.Minute)
+		if got := len(h.api.Calls("sendMessageDraft", "sendChatAction")); got != n {
+			t.Errorf("%d signs after the stop", got-n)
+		}
+		h.api.Say(dm, will, "say "+plainAnswer+" Again.")
+		h.pass(time.Minute)
+		h.api.StopDraft(dm, asked.ID)
+		h.pass(time.Minute)
+		h.expect("answers", h.api.Texts(dm.ID), plainAnswer, plainAnswer+" Again.")
+		h.expect("ends", w.ends, "stopped by human:"+itoa(will.ID))
+	})
+}
+
+// TestAServerWithoutDrafts shows the sign of typing, and a chat without them, too.
+func TestAServerWithoutDrafts(t *testing.T) {
+	for _, status := range []int{404, 400, 500} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			dir := t.TempDir()
+			inHouse(t, func(t *testing.T, h *house) {
+				dm, will, _ := h.written(dir)
+				h.api.Fail(tgtest.Fault{Method: "sendMessageDraft", Status: status, Times: -1})
+				before := len(h.api.Calls("sendChatAction"))
+				h.api.Say(dm, will, "at length")
+				h.pass(3 * time.Minute)
+				if status != 500 && len(h.api.Calls("sendChatAction"))-before < 15 {
+					t.Error("the sign of typing was not shown")
+				}
+				if got := len(h.api.Texts(dm.ID)); got != 2 || len(h.drafts()) != 0 {
+					t.Errorf("%d answers", got)
+				}
+			})
+		})
+	}
+}
+
+// TestADraftAfterARestartOfTheBridge grows on, and can be stopped.
+func TestADraftAfterARestartOfTheBridge(t *testing.T) {
+	dir := t.TempDir()
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, will, w := h.written(dir)
+		asked := h.api.Say(dm, will, "at length")
+		h.pass(20 * time.Second)
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		before := len(h.drafts())
+		h.start()
+		h.pass(30 * time.Second)
+		if len(h.drafts()) <= before {
+			t.Error("it does not grow on")
+		}
+		h.api.StopDraft(dm, asked.ID)
+		h.pass(5 * time.Second)
+		h.expect("ends", w.ends, "stopped by human:"+itoa(will.ID))
+	})
+}
+
+// TestADraftEndsWithItsAgent, and one that is too long is refused; a beginning of an answer
+// is none, and a sign without one keeps it.
+func TestADraftEndsWithItsAgent(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		dm, lead, source := h.talk()
+		h.pass(5 * time.Second)
+		grows := func(text string) {
+			reply(t, lead, dm.ID, protocol.ChatReply{Typing: true, Draft: text, InReplyTo: source})
+			h.pass(3 * time.Second)
+		}
+		grows("**bold** words")
+		grows("")
+		h.expect("shown", h.drafts(), "bold words")
+		if r := lead.Send(t, topic(dm.ID), protocol.TypeTGReply, protocol.ChatReply{Typing: true, Draft: strings.Repeat("x", protocol.MaxDraft+1), InReplyTo: source}); r.DeliveredTo != 0 {
+			t.Errorf("too long: %+v", r)
+		}
+		grows(strings.Repeat("y", protocol.MaxDraft))
+		if d := h.drafts(); len(d) != 2 || len(d[1]) != protocol.MaxDraft {
+			t.Errorf("shown %q", d)
+		}
+		lead.Leave()
+		h.pass(5 * time.Second)
+		n := len(h.api.Calls("sendMessageDraft"))
+		h.pass(time.Minute)
+		if got := len(h.api.Calls("sendMessageDraft")); got != n || len(h.api.Texts(dm.ID)) != 0 {
+			t.Errorf("the draft of who is gone is shown %d times", got-n)
+		}
+	})
+}
