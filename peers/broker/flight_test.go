@@ -154,3 +154,30 @@ func TestWhatWaitsForAnAgentUnderEitherName(t *testing.T) {
 	d.wantWakes()
 	d.checkRebuild()
 }
+
+// TestParamsThatAreLeftOut are an empty object.
+func TestParamsThatAreLeftOut(t *testing.T) {
+	for raw, want := range map[string]int{"": 0, " \n": 0, "null": 0, "{}": 0, ` {"limit": 3} `: 3, `{"limit":3,"more":true}`: 3, "[]": -1, `{"limit":`: -1, `{"limit":"3"}`: -1} {
+		got := -1
+		err := attempt(func() { got = decodeParams[collab.PageParams]([]byte(raw)).Limit })
+		if got != want || (err != nil) != (want < 0) {
+			t.Errorf("%q is a limit of %d, %v; want %d", raw, got, err, want)
+		}
+	}
+}
+
+// TestHowLongACycleIsFound: through a thousand records; a longer one of a released version
+// is passed over.
+func TestHowLongACycleIsFound(t *testing.T) {
+	for n, found := range map[int]bool{2: true, 1000: true, 1001: false} {
+		s := newState(nil)
+		var r *record
+		for i := range n {
+			r = &record{WorkItem: collab.WorkItem{ID: fmt.Sprint(i), Kind: collab.KindWorkItem, State: collab.WorkOpen, ParentID: fmt.Sprint((i + 1) % n)}}
+			s.records.put(r.ID, r, r.Kind, true, 1)
+		}
+		if err := attempt(func() { s.checkCycles(r) }); (err != nil) != found {
+			t.Errorf("a cycle of %d: %v", n, err)
+		}
+	}
+}
