@@ -155,6 +155,11 @@ func (p *approver) look(ctx context.Context, id string) (collab.Approval, error)
 		return d.Approval, err
 	}
 	err = p.agent.box.InTx(ctx, func(tx *mailbox.Tx) {
+		if d.Heard.Verdict != "" && !p.agent.broker.Known() && tx.Counter(seenCounter) > 0 { // decided here: a broker that comes back has it pending
+			tx.Enqueue(protocol.TopicBroker, "verdict:"+id, collab.DecisionDecide.Message(p.agent.id, collab.ApprovalDecideParams{
+				ID: id, Verdict: d.Heard.Verdict, Scope: d.Heard.Scope, By: d.Heard.By,
+			}))
+		}
 		tx.SettleDecision(newest)
 		if now := tx.Decision(id); now != nil {
 			newest = now.Approval

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -382,4 +383,30 @@ func TestAWordDecidesInAChannelOfChorus(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestABrokerThatComesBackHearsOfTheVerdict: one that was given while it was away is its, too.
+func TestABrokerThatComesBackHearsOfTheVerdict(t *testing.T) {
+	ran := 0
+	inWorld(t, newStub(sensitive(&ran)), approving, func(t *testing.T, w *world) {
+		path := filepath.Join(t.TempDir(), "broker.db")
+		stop := runBroker(t, w, path)
+		w.sleep(35 * time.Second)
+		w.say(dm("1", "deploy"))
+		w.sleep(10 * time.Second)
+		button := w.asked().Buttons[0].Value
+		stop()
+		w.say(dm("2", button))
+		w.sleep(time.Minute)
+		equal(t, "decisions", w.verdicts(), []string{"allowed tg:77 once"})
+		defer runBroker(t, w, path)()
+		w.sleep(2 * time.Minute)
+		equal(t, "decisions", w.verdicts(), []string{"allowed tg:77 once"})
+		cli := w.bus.Join(t, "cli:will.1", "cli:will.1")
+		id, _, _ := strings.Cut(button, ":")
+		cli.Send(t, protocol.TopicBroker, protocol.TypeCollabRequest, map[string]any{"requestId": "r1", "method": "decision.get", "params": map[string]any{"id": id}})
+		if got := string(cli.Next(t).Raw); ran != 1 || !strings.Contains(got, `"state":"allowed"`) || !strings.Contains(got, `"by":"tg:77"`) {
+			t.Errorf("ran %d times; the broker has %s", ran, got)
+		}
+	})
 }
