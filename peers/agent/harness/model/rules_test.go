@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -81,5 +82,102 @@ func TestNamesOfToolsAreToldApart(t *testing.T) {
 	}
 	if one, other := numbered(long+"a", 1), numbered(long+"b", 1); one == other || len(one) != 64 || len(other) != 64 {
 		t.Errorf("two long names become %s and %s", one, other)
+	}
+}
+
+// TestWhatARefusalMeans: which may pass, which never do, and what the chat is told of these.
+func TestWhatARefusalMeans(t *testing.T) {
+	const passes, long = "", "This is longer than my model can read. Please send less at once."
+	s := &stream{h: OpenAI(nil), key: "sk-secret"}
+	for _, c := range []struct {
+		status int
+		f      failure
+		told   string // "" if it may pass
+	}{
+		{408, failure{}, passes},
+		{409, failure{}, passes},
+		{425, failure{}, passes},
+		{429, failure{}, passes},
+		{500, failure{}, passes},
+		{502, failure{}, passes},
+		{599, failure{}, passes},
+		{501, failure{}, toldRefused},
+		{400, failure{}, toldRefused},
+		{422, failure{}, toldRefused},
+		{499, failure{}, toldRefused},
+		{299, failure{}, toldRefused},
+		{300, failure{}, toldSettings},
+		{399, failure{}, toldSettings},
+		{404, failure{}, toldSettings},
+		{401, failure{}, toldKey},
+		{403, failure{}, toldKey},
+		{402, failure{}, toldAccount},
+		{429, failure{Code: "insufficient_quota"}, toldAccount},
+		{429, failure{Type: "insufficient_quota"}, toldAccount},
+		{403, failure{Type: "billing_error"}, toldAccount},
+		{413, failure{}, long},
+		{500, failure{Code: "context_length_exceeded"}, long},
+		{500, failure{Type: "request_too_large"}, long},
+		{400, failure{Message: "Prompt is too long: 9 tokens"}, long},
+		{400, failure{Message: "exceeds the context window"}, long},
+		{400, failure{Message: "exceeds the context length"}, long},
+		{422, failure{Message: "exceeds the context length"}, toldRefused},
+		{500, failure{Message: "prompt is too long"}, passes},
+	} {
+		c.f.Message += " sk-secret"
+		err := s.errorOf(c.status, "answered", c.f)
+		told := ""
+		if e, ok := errors.AsType[*harness.ToldError](err); ok {
+			told = e.Told
+		}
+		if told != c.told || err.Retry != (c.told == passes) || err.TooLong != (c.told == long) || err.Refused != (c.told == toldRefused) {
+			t.Errorf("%d %+v is told as %q (%+v); want %q", c.status, c.f, told, err, c.told)
+		}
+		if strings.Contains(err.Error(), s.key) {
+			t.Errorf("%d: the key is in %q", c.status, err)
+		}
+	}
+}
+
+// TestWhichFailureInAStreamPasses: there is no status, so its type or its code tells.
+func TestWhichFailureInAStreamPasses(t *testing.T) {
+	s := &stream{h: OpenAI(nil)}
+	for _, c := range []struct {
+		f    failure
+		want bool
+	}{
+		{failure{}, true},
+		{failure{Message: "?", Code: ""}, true},
+		{failure{Code: "invalid"}, false},
+		{failure{Type: "invalid_request_error"}, false},
+		{failure{Type: "invalid_request_error", Code: ""}, false},
+		{failure{Type: "overloaded_error"}, true},
+		{failure{Type: "api_error"}, true},
+		{failure{Code: 503.0}, true},
+		{failure{Code: 400.0}, false},
+		{failure{Type: "error", Code: "rate_limit_exceeded"}, true},
+	} {
+		if got := s.failed(c.f).Retry; got != c.want {
+			t.Errorf("%+v may pass: %v; want %v", c.f, got, c.want)
+		}
+	}
+}
+
+func TestTheBodiesOfFailures(t *testing.T) {
+	for body, want := range map[string]failure{
+		`{"error":{"message":"m","type":"t","code":"c"}}`: {Message: "m", Type: "t", Code: "c"},
+		`{"error":"m"}`:                {Message: "m"},
+		`{"error":17}`:                 {Message: "17"},
+		`{"error":null,"message":"m"}`: {Message: "m"},
+		`{"message":"m","detail":"d"}`: {Message: "m"},
+		`{"detail":"d"}`:               {Message: "d"},
+		`[{"error":{"message":"first"}},{"error":{"message":"second"}}]`: {Message: "first"},
+		`[]`:        {Message: "[]"},
+		`<html>502`: {Message: "<html>502"},
+		`{}`:        {},
+	} {
+		if got := parseFailure([]byte(body)); got != want {
+			t.Errorf("%s is read as %+v; want %+v", body, got, want)
+		}
 	}
 }
