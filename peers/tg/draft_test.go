@@ -3,6 +3,7 @@ package tg_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -216,4 +217,30 @@ func TestADraftEndsWithItsAgent(t *testing.T) {
 			t.Errorf("the draft of who is gone is shown %d times", got-n)
 		}
 	})
+}
+
+// TestNoDraftComesAfterTheAnswer: one that is on its way when the answer comes is waited for, one
+// that hangs is not.
+func TestNoDraftComesAfterTheAnswer(t *testing.T) {
+	for _, slow := range []time.Duration{4 * time.Second, 20 * time.Second} {
+		t.Run(slow.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			inHouse(t, func(t *testing.T, h *house) {
+				dm, will, _ := h.written(dir)
+				h.api.Fail(tgtest.Fault{Method: "sendMessageDraft", Delay: slow, Times: -1})
+				h.api.Say(dm, will, "tell me")
+				begun := time.Now()
+				h.pass(3 * time.Minute)
+				calls := h.api.Calls("sendMessageDraft", "sendMessage")
+				last := calls[len(calls)-1]
+				answer := slices.IndexFunc(calls[1:], func(c tgtest.Call) bool { return c.Method == "sendMessage" }) + 1
+				if slow < 5*time.Second && (last.Method != "sendMessage" || len(calls) < 5) {
+					t.Errorf("the last of %d calls is %s", len(calls), last.Method)
+				}
+				if took := calls[answer].At.Sub(begun); took > 2*time.Minute {
+					t.Errorf("the answer came after %s", took)
+				}
+			})
+		})
+	}
 }

@@ -57,6 +57,7 @@ const (
 	draftRefresh       = time.Second            // between two states of a draft
 	typingPause        = 200 * time.Millisecond // until a sign is tried again for which the bot's limit had no room
 	leastPoll          = 500 * time.Millisecond // between polls that find nothing
+	draftPatience      = 5 * time.Second        // of an answer with a draft that is on its way
 	typingCap          = 5 * time.Minute
 	apiTimeout         = 30 * time.Second // of a call other than a poll
 	stopGrace          = 6 * time.Second  // for calls under way when the bridge stops

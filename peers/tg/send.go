@@ -221,6 +221,7 @@ func (out *outbound) sendText(ctx context.Context, o *outgoing, t markdown.Text)
 	if tx.Err() != nil {
 		return nil, tx.Err()
 	}
+	out.typing.settle(ctx, o.chat.telegram)
 	for {
 		var m models.Message
 		err := out.put(ctx, &how, params, &m)

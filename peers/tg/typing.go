@@ -30,6 +30,8 @@ type typing struct {
 	shown   map[typingPlace]time.Time // when the sign of a place was last sent, if somebody types there
 	plain   map[typingPlace]bool      // does not take drafts
 	without bool                      // the server knows no drafts
+	drawing chan struct{}             // closed when the draft has come that is on its way; nil if none is
+	drawnIn int64                     // the chat to which it is
 }
 
 // A typist is one agent in one place.
@@ -191,9 +193,41 @@ func (t *typing) send(ctx context.Context, place typingPlace, sign *typingSign) 
 	if len(drawn.Entities) > 0 {
 		params["entities"] = drawn.Entities
 	}
+	if !t.begin(place, sign) {
+		return nil
+	}
 	err := t.out.call(ctx, "sendMessageDraft", params, nil)
 	t.drawn(place, sign, err)
 	return err
+}
+
+// begin notes that a draft is on its way, and reports false if it is not wanted any more.
+func (t *typing) begin(place typingPlace, sign *typingSign) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for who, span := range t.busy {
+		if who.typingPlace == place && span.draft == sign.draft {
+			t.drawing, t.drawnIn = make(chan struct{}), place.telegram
+			return true
+		}
+	}
+	return false
+}
+
+// settle waits until no draft is on its way to a chat, for at most draftPatience: one that
+// came after the answer would stand there for half a minute.
+func (t *typing) settle(ctx context.Context, telegram int64) {
+	t.mu.Lock()
+	drawing, here := t.drawing, t.drawnIn == telegram
+	t.mu.Unlock()
+	if drawing == nil || !here {
+		return
+	}
+	select {
+	case <-drawing:
+	case <-time.After(draftPatience):
+	case <-ctx.Done():
+	}
 }
 
 // drawn notes what became of a draft. A server that does not know drafts gets none any more,
@@ -202,6 +236,8 @@ func (t *typing) drawn(place typingPlace, sign *typingSign, err error) {
 	code := botapi.Code(err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	close(t.drawing)
+	t.drawing = nil
 	refused := code == http.StatusNotFound || code == http.StatusBadRequest || code == http.StatusForbidden
 	if refused {
 		t.out.log.Info().Err(err).Int64("chat", place.telegram).Msg("draft not shown; the sign of typing is")
