@@ -128,9 +128,11 @@ func TestWithoutAPersonNothingIsAgreedTo(t *testing.T) {
 }
 
 // TestWhoseCallItIsMustBeKnown: of two calls at once over one connection, an older server does not
-// say for which it asks, and neither person may answer for the other. The newer does.
+// say for which it asks, and neither person may answer for the other: one is asked at most, once
+// the other call has ended. The newer does.
 func TestWhoseCallItIsMustBeKnown(t *testing.T) {
-	for version, want := range map[string][2]string{"old": {"cancel null", "cancel null"}, "new": {`accept {"replicas":3,"sure":true}`, "decline null"}} {
+	answers := [2]string{`accept {"replicas":3,"sure":true}`, "decline null"} // of the two people
+	for version, want := range map[string][2]string{"old": {"cancel null", "cancel null"}, "new": answers} {
 		t.Run(version, func(t *testing.T) {
 			var both sync.WaitGroup
 			both.Add(2)
@@ -142,8 +144,10 @@ func TestWhoseCallItIsMustBeKnown(t *testing.T) {
 				wg.Go(func() { got[i] = tools.Call(t.Context(), "deploy__run", nil).Text() })
 			}
 			wg.Wait()
-			if got != want {
-				t.Errorf("answered %q; want %q", got, want)
+			for i := range got {
+				if got[i] != want[i] && (version == "new" || got[i] != answers[i]) || version == "old" && got == answers {
+					t.Errorf("answered %q; want %q", got, want)
+				}
 			}
 		})
 	}
