@@ -50,6 +50,13 @@ func (w *writer) Turn(ctx context.Context, t *harness.Turn, _ harness.Tools) (ha
 	return harness.Outcome{State: harness.Finished, FinalText: answer}, t.Attempted(t.Attempt)
 }
 
+// ended returns why turns ended before their answer.
+func (w *writer) ended() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.ends)
+}
+
 const plainAnswer = "This is an answer of more than forty bytes, and it ends."
 
 // written starts a bridge, and an agent that has answered Will once.
@@ -124,12 +131,12 @@ func TestADraftIsStopped(t *testing.T) {
 		h.api.StopDraft(eve, asked.ID)
 		h.api.StopDraft(dm, asked.ID+1)
 		h.pass(10 * time.Second)
-		if len(w.ends) != 0 || !h.log.has("turned away") {
-			t.Fatalf("a stranger stopped it: %q", w.ends)
+		if len(w.ended()) != 0 || !h.log.has("turned away") {
+			t.Fatalf("a stranger stopped it: %q", w.ended())
 		}
 		h.api.StopDraft(dm, asked.ID)
 		h.pass(5 * time.Second)
-		h.expect("ends", w.ends, "stopped by human:"+itoa(will.ID))
+		h.expect("ends", w.ended(), "stopped by human:"+itoa(will.ID))
 		n := len(h.api.Calls("sendMessageDraft", "sendChatAction"))
 		h.api.StopDraft(dm, asked.ID)
 		h.pass(3 * time.Minute)
@@ -141,7 +148,7 @@ func TestADraftIsStopped(t *testing.T) {
 		h.api.StopDraft(dm, asked.ID)
 		h.pass(time.Minute)
 		h.expect("answers", h.api.Texts(dm.ID), plainAnswer, plainAnswer+" Again.")
-		h.expect("ends", w.ends, "stopped by human:"+itoa(will.ID))
+		h.expect("ends", w.ended(), "stopped by human:"+itoa(will.ID))
 	})
 }
 
@@ -185,7 +192,7 @@ func TestADraftAfterARestartOfTheBridge(t *testing.T) {
 		}
 		h.api.StopDraft(dm, asked.ID)
 		h.pass(5 * time.Second)
-		h.expect("ends", w.ends, "stopped by human:"+itoa(will.ID))
+		h.expect("ends", w.ended(), "stopped by human:"+itoa(will.ID))
 	})
 }
 
