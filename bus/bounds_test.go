@@ -257,8 +257,8 @@ func TestTheListOfFailuresFitsAFrame(t *testing.T) {
 				t.Errorf("%d peers: a failure is %+v", count, f)
 			}
 		}
-		if len(r.Failures) != want.named || reasons != want.reasons {
-			t.Errorf("%d peers: %d failures, %d with a reason; want %d and %d", count, len(r.Failures), reasons, want.named, want.reasons)
+		if len(r.Failures) != want.named || r.Omitted != count-want.named || reasons != want.reasons {
+			t.Errorf("%d peers: %d failures and %d omitted, %d with a reason; want %d and %d", count, len(r.Failures), r.Omitted, reasons, want.named, want.reasons)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func TestEveryBoundIsAMetric(t *testing.T) {
 	bus.New(log, nil).Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:7892/metrics", nil))
 	for name, value := range map[string]string{
 		"delivery_timeout_seconds": "30", "initialize_timeout_seconds": "5", "write_timeout_seconds": "10", "ping_interval_seconds": "20",
-		"peer_window": "256", "peer_queue": "1024", "peer_queue_bytes": "6.7108864e+07", "peer_buffer_bytes": "8.388608e+06", "slow_bytes": "2.68435456e+08",
+		"peer_window": "256", "peer_queue": "1024", "peer_queue_bytes": "6.7108864e+07", "peer_buffer_bytes": "8.388608e+06", "slow_bytes": "1.34217728e+08",
 		"max_frame_bytes": "1.048576e+06", "max_subscriptions": "1024", "max_sessions": "100000",
 		"topic_bytes": "256", "pattern_bytes": "128", "pattern_stars": "8", "client_id_bytes": "256", "message_id_bytes": "256", "json_depth": "64",
 		"activity_queue_rows": "65536", "activity_queue_bytes": "6.7108864e+07", "activity_wal_bytes": "4.294967296e+09",

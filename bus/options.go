@@ -44,7 +44,7 @@ type Options struct {
 	PeerQueue        int // deliveries that wait per peer; 1,024
 	PeerQueueBytes   int // bytes that wait per peer; 64 MiB
 	PeerBuffer       int // unread bytes towards a peer before deliveries wait; 8 MiB
-	SlowBytes        int // bytes that wait for all slow peers together; 256 MiB
+	SlowBytes        int // bytes that wait for all slow peers together; 128 MiB
 	MaxFrame         int // bytes; 1 MiB
 	MaxSubscriptions int // per session; 1,024
 	MaxSessions      int // connections at once; 100,000
@@ -60,7 +60,7 @@ const (
 	DefaultPeerQueue         = 1024
 	DefaultPeerQueueBytes    = 64 << 20
 	DefaultPeerBuffer        = 8 << 20
-	DefaultSlowBytes         = 256 << 20
+	DefaultSlowBytes         = 128 << 20
 	DefaultMaxFrame          = 1 << 20
 	DefaultMaxSubscriptions  = 1024
 	DefaultMaxSessions       = 100_000

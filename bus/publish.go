@@ -312,8 +312,11 @@ func (p *publication) answer() []byte {
 	buf = append(buf, `,"deliveredTo":`...)
 	buf = strconv.AppendInt(buf, int64(r.DeliveredTo), 10)
 	if len(r.Failures) > 0 {
-		buf = append(buf, `,"failures":`...)
-		buf = append(buf, failuresWithin(p.server.options.MaxFrame/2, r.Failures)...)
+		list, named := failuresWithin(p.server.options.MaxFrame/2, r.Failures)
+		buf = append(append(buf, `,"failures":`...), list...)
+		if omitted := len(r.Failures) - named; omitted > 0 {
+			buf = strconv.AppendInt(append(buf, `,"omitted":`...), int64(omitted), 10)
+		}
 	}
 	if r.Addressee != "" {
 		buf = append(buf, `,"addressee":"`...)
@@ -331,8 +334,8 @@ func (p *publication) answer() []byte {
 
 // failuresWithin encodes failures in at most limit bytes, so that no sender gets a
 // larger frame than it may send itself. If there are too many it leaves out the
-// reasons first, and then the last failures.
-func failuresWithin(limit int, failures []protocol.Failure) []byte {
+// reasons first, and then the last failures. It also returns how many the list names.
+func failuresWithin(limit int, failures []protocol.Failure) (list []byte, named int) {
 	list, err := json.Marshal(failures)
 	if err == nil && len(list) > limit {
 		failures = slices.Clone(failures)
@@ -346,7 +349,7 @@ func failuresWithin(limit int, failures []protocol.Failure) []byte {
 		list, err = json.Marshal(failures)
 	}
 	if err != nil { // cannot happen: strings only
-		return []byte("[]")
+		return []byte("[]"), 0
 	}
-	return list
+	return list, len(failures)
 }

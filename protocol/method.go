@@ -67,7 +67,7 @@ type SendParams struct {
 
 // A SendResult answers sendMessage, after every target answered, failed or timed out.
 // Failures take at most half a frame: if there are too many, the bus first leaves out
-// their errors, and then the last failures. If a bound of the sender's credential does not
+// their errors, and then the last failures, and says how many. If a bound of the sender's credential does not
 // let the message through, it is not accepted, reaches nobody, and has one failure: that
 // of the sender, with OutcomeRate.
 type SendResult struct {
@@ -75,6 +75,7 @@ type SendResult struct {
 	MessageID   MessageID `json:"messageId"`
 	DeliveredTo int       `json:"deliveredTo"` // peers that processed the message
 	Failures    []Failure `json:"failures,omitempty"`
+	Omitted     int       `json:"omitted,omitempty"` // failures that the list has no room for
 	Addressee   Addressee `json:"addressee,omitempty"`
 	Partial     bool      `json:"partial,omitempty"` // the result speaks for a part of the cluster
 	Missing     []string  `json:"missing,omitempty"` // the buses that it does not speak for, as far as they are known

@@ -37,7 +37,7 @@ var limits = []limit{
 	{"peer-queue", "1,024 waiting", "peer_queue", true, reachedTotal + `peer_queue"}`, []string{"TestWindowAndQueueAtTheLimitAndOnePast"}},
 	{"peer-queue-bytes", "64 MiB", "peer_queue_bytes", true, reachedTotal + `peer_queue"}`, []string{"TestQueueBytesAtTheLimitAndOnePast"}},
 	{"peer-buffer", "8 MiB", "peer_buffer_bytes", true, "hubbub_deliveries_queued", []string{"TestPeerBufferAtTheLimitAndOnePast"}},
-	{"slow-bytes", "256 MiB for all slow peers together", "slow_bytes", true, reachedTotal + `slow_bytes"}`, []string{"TestSlowBytesAtTheLimitAndOnePast"}},
+	{"slow-bytes", "128 MiB for all slow peers together", "slow_bytes", true, reachedTotal + `slow_bytes"}`, []string{"TestSlowBytesAtTheLimitAndOnePast"}},
 	{"write-timeout", "10 s for a peer that reads nothing", "write_timeout_seconds", false, reachedTotal + `write_timeout"}`,
 		[]string{"TestASideThatReadsSlowlyIsNotASlowConsumer", "TestSlowConsumer", "TestPeerThatNeverReads"}},
 	{"delivery-timeout", "30 s for an answer", "delivery_timeout_seconds", false, `hubbub_deliveries_total{outcome="timeout"}`,
