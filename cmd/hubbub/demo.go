@@ -267,7 +267,7 @@ func (s *show) run(ctx context.Context, exit bool) error {
 	}
 	stdin, ok := s.env.Stdin.(*os.File)
 	stays := !exit && ok && term.IsTerminal(int(stdin.Fd()))
-	s.conclude(stays, s.kept)
+	s.conclude(ctx, stays)
 	if !stays {
 		return nil
 	}
@@ -329,8 +329,8 @@ func (s *show) addAgent(ctx context.Context, topic protocol.Topic, name string) 
 }
 
 // conclude prints how to read it all again, if the folder stays.
-func (s *show) conclude(stays, kept bool) {
-	if !stays && !kept {
+func (s *show) conclude(ctx context.Context, stays bool) {
+	if !stays && !s.kept {
 		return
 	}
 	where := "Read it again:"
@@ -343,7 +343,15 @@ func (s *show) conclude(stays, kept bool) {
 	for _, c := range commands {
 		fmt.Fprintf(s.env.Stdout, "  hubbub %s --data %s\n", c, s.data)
 	}
+	if stays {
+		fmt.Fprintf(s.env.Stdout, "\nThe %s\n"+consoleTour, s.plan.consoleSentence(ctx, s.env))
+	}
 }
+
+// consoleTour says what of the demo is to be seen in the console.
+const consoleTour = `There, Activity shows each row as it comes; open any message for the waterfall of all that it
+caused; Chats and agents shows why each of them was woken or was not, and Work who claimed what.
+`
 
 // typing takes lines from the terminal until its end.
 func (s *show) typing(ctx context.Context, stdin *os.File) error {

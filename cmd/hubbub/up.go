@@ -115,6 +115,18 @@ func printerFormat(format string, env *program.Env) fleet.Format {
 	}
 }
 
+// consoleSentence says how to open the console of what runs: by a link that works once, if
+// a person reads this now, and else by the command that prints one.
+func (p *plan) consoleSentence(ctx context.Context, env *program.Env) string {
+	if env.OnTerminal() {
+		env.Buses, env.Data = []string{p.bus}, p.data
+		if link, err := consoleLink(ctx, env); err == nil {
+			return "console, once and within two minutes: " + link.URL
+		}
+	}
+	return fmt.Sprintf("console: `hubbub console --bus %s --data %s` prints a link", p.bus, p.data)
+}
+
 // runPlan runs the children of a plan until ctx ends.
 func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Printer) error {
 	if p.ownBus != "" {
@@ -140,6 +152,7 @@ func runPlan(ctx context.Context, env *program.Env, p *plan, printer *fleet.Prin
 		}
 		if running.Err() == nil {
 			printer.Say("hubbub", fmt.Sprintf("%s; the bus is at %s, the data in %s", says, p.bus, p.data))
+			printer.Say("hubbub", p.consoleSentence(running, env))
 			env.Ready()
 		}
 	})
