@@ -21,6 +21,10 @@ type Filter struct {
 	Since  time.Time // at this time or later
 	Until  time.Time // before this time
 
+	NotTopic, NotPeer protocol.Pattern       // not these
+	NotTypes          []protocol.MessageType // the row belongs to no message of these types
+	Brief             bool                   // of a message that arrived its send_start row alone, and of others also what went wrong
+
 	event string // the row is a send_start about this event, or the text of one that may be
 }
 
@@ -36,9 +40,11 @@ func (f *Filter) where(v *view) (string, []any) {
 		sql.WriteString(" AND " + condition)
 		args = append(args, values...)
 	}
-	pattern := func(column string, p protocol.Pattern) {
+	pattern := func(column string, p protocol.Pattern, wanted bool) {
 		switch shape, text := p.Shape(); {
 		case p == "":
+		case !wanted:
+			add("("+column+" IS NULL OR "+column+" NOT GLOB ?)", string(p))
 		case shape == protocol.ShapeExact && text == string(protocol.TopicAttention):
 			add(column + " = '" + text + "'") // as the index of the attention rows has it
 		case shape == protocol.ShapeExact:
@@ -47,20 +53,28 @@ func (f *Filter) where(v *view) (string, []any) {
 			add(column+" GLOB ?", string(p)) // the same language, but for brackets, which patterns cannot have
 		}
 	}
-	pattern("topic", f.Topic)
-	pattern("actor", f.Peer)
-	if len(f.Events) > 0 {
-		list := make([]string, len(f.Events))
-		for i, e := range f.Events {
+	pattern("topic", f.Topic, true)
+	pattern("actor", f.Peer, true)
+	pattern("topic", f.NotTopic, false)
+	pattern("actor", f.NotPeer, false)
+	events := func(events ...Event) string {
+		list := make([]string, len(events))
+		for i, e := range events {
 			if list[i] = strconv.Itoa(int(e)); v.wide {
 				list[i] = "'" + e.String() + "'"
 			}
 		}
-		if column := map[bool]string{true: "event", false: "kind"}[v.wide]; len(list) == 1 {
-			add(column + " = " + list[0])
-		} else {
-			add(column + " IN (" + strings.Join(list, ",") + ")")
+		column := map[bool]string{true: "event", false: "kind"}[v.wide]
+		if len(list) == 1 {
+			return column + " = " + list[0]
 		}
+		return column + " IN (" + strings.Join(list, ",") + ")"
+	}
+	if len(f.Events) > 0 {
+		add(events(f.Events...))
+	}
+	if f.Brief {
+		add("NOT (" + events(ProcessStart) + " OR status = '" + StatusOK + "' AND " + events(ProcessFinish, SendFinish) + ")")
 	}
 	if f.Status != "" {
 		add("status = ?", f.Status)
@@ -93,5 +107,6 @@ func (f *Filter) where(v *view) (string, []any) {
 var likeEscaper = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`)
 
 func (f *Filter) takesType(t string) bool {
-	return len(f.Types) == 0 || slices.Contains(f.Types, protocol.MessageType(t))
+	typ := protocol.MessageType(t)
+	return (len(f.Types) == 0 || slices.Contains(f.Types, typ)) && !slices.Contains(f.NotTypes, typ)
 }

@@ -263,6 +263,8 @@ func TestTheConditionsOfAFilter(t *testing.T) {
 		{Filter{Peer: "tg:1", Topic: "x"}, " AND topic = ? AND actor = ?[x tg:1]", "", ""},
 		{Filter{Events: []Event{SendStart}}, " AND kind = 1[]", "", " AND event = 'send_start'[]"},
 		{Filter{Events: []Event{Rejected, LogGap}}, " AND kind IN (5,10)[]", "", " AND event IN ('rejected','log_gap')[]"},
+		{Filter{Brief: true}, " AND NOT (kind = 2 OR status = 'ok' AND kind IN (3,4))[]", "", " AND NOT (event = 'process_start' OR status = 'ok' AND event IN ('process_finish','send_finish'))[]"},
+		{Filter{NotTopic: "a:*", NotPeer: "tg:1"}, " AND (topic IS NULL OR topic NOT GLOB ?) AND (actor IS NULL OR actor NOT GLOB ?)[a:* tg:1]", "", ""},
 		{Filter{Status: "ok"}, " AND status = ?[ok]", "", ""},
 		{Filter{Text: `5%_\`}, ` AND (payload_json LIKE ? ESCAPE '\' OR error LIKE ? ESCAPE '\' OR message_id LIKE ? ESCAPE '\')[%5\%\_\\% %5\%\_\\% %5\%\_\\%]`, "", ""},
 		{Filter{Since: at}, fmt.Sprintf(" AND at >= ?[%d]", at.UnixMicro()), "", " AND ts >= ?[" + protocol.FormatTime(at) + "]"},

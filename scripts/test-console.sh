@@ -1,7 +1,7 @@
 #!/bin/sh
 # Opens every page of the console of a live demo in headless Chromium, in light
 # and dark: no error in the browser, the tail moves, a trace is drawn, filters work,
-# hostile names have no effect. SCREENSHOTS=FOLDER keeps pictures. It needs the
+# hostile names have no effect, axe-core finds no violation. SCREENSHOTS=FOLDER keeps pictures. It needs the
 # programs in bin/ (or in the folder given), node, npm and chromium (apt-get install
 # chromium nodejs npm); nothing is installed outside of a temporary folder. If it
 # cannot run it says so and succeeds.
@@ -24,9 +24,9 @@ finish() {
 	rm -rf "$dir"
 }
 trap finish EXIT INT TERM
-timeout 120 npm install --prefix "$dir" --no-audit --no-fund --loglevel=error playwright-core@1 >"$dir/npm.log" 2>&1 || {
+timeout 120 npm install --prefix "$dir" --no-audit --no-fund --loglevel=error playwright-core@1 axe-core@4 >"$dir/npm.log" 2>&1 || {
 	cat "$dir/npm.log" >&2
-	skip "npm could not install playwright-core; it needs the npm registry"
+	skip "npm could not install playwright-core and axe-core; it needs the npm registry"
 }
 
 # The demo runs as long as its terminal exists, and makes no pauses if that has no width.

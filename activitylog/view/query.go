@@ -10,11 +10,15 @@ import (
 	"hubbub/protocol"
 )
 
+// Not, before a type or a pattern, asks for all others.
+const Not = "!"
+
 // A Query is which rows a person asked for, as they typed it. What is empty
 // chooses all.
 type Query struct {
 	Topic, Peer, Status, Text, Since, Until string
 	Types, Events                           []string
+	Brief                                   bool // one row a message, unless rows of an event or a status are asked for
 }
 
 // Statuses are those that rows have.
@@ -44,6 +48,7 @@ func TypeNames() []string {
 // wrong.
 func (q *Query) Filter(now time.Time) (f activitylog.Filter, err error) {
 	f.Status, f.Text = q.Status, q.Text
+	f.Brief = q.Brief && q.Status == "" && len(q.Events) == 0
 	if q.Status != "" && !slices.Contains(Statuses, q.Status) {
 		return f, fmt.Errorf("status %q is no status of a row: %s", q.Status, strings.Join(Statuses, ", "))
 	}
@@ -53,17 +58,22 @@ func (q *Query) Filter(now time.Time) (f activitylog.Filter, err error) {
 	if f.Until, err = Moment("until", q.Until, now); err != nil {
 		return f, err
 	}
-	if f.Topic, err = pattern("topic", q.Topic); err != nil {
+	if f.Topic, f.NotTopic, err = pattern("topic", q.Topic); err != nil {
 		return f, err
 	}
-	if f.Peer, err = pattern("peer", q.Peer); err != nil {
+	if f.Peer, f.NotPeer, err = pattern("peer", q.Peer); err != nil {
 		return f, err
 	}
 	for _, name := range q.Types {
+		name, not := strings.CutPrefix(name, Not)
 		if !slices.Contains(protocol.AllTypes, protocol.MessageType(name)) {
 			return f, fmt.Errorf("type %q is no message type: %s", name, strings.Join(TypeNames(), ", "))
 		}
-		f.Types = append(f.Types, protocol.MessageType(name))
+		if typ := protocol.MessageType(name); not {
+			f.NotTypes = append(f.NotTypes, typ)
+		} else {
+			f.Types = append(f.Types, typ)
+		}
 	}
 	for _, name := range q.Events {
 		e, ok := activitylog.ParseEvent(name)
@@ -75,14 +85,19 @@ func (q *Query) Filter(now time.Time) (f activitylog.Filter, err error) {
 	return f, nil
 }
 
-func pattern(name, text string) (p protocol.Pattern, err error) {
+// pattern reads what matches, or behind Not what does not.
+func pattern(name, text string) (p, not protocol.Pattern, err error) {
 	if text == "" {
-		return "", nil
+		return "", "", nil
 	}
-	if p, err = protocol.ParsePattern(text); err != nil {
-		err = fmt.Errorf("%s %q: %w", name, text, err)
+	rest, negated := strings.CutPrefix(text, Not)
+	if p, err = protocol.ParsePattern(rest); err != nil {
+		return "", "", fmt.Errorf("%s %q: %w", name, text, err)
 	}
-	return p, err
+	if negated {
+		return "", p, nil
+	}
+	return p, "", nil
 }
 
 // Moment reads a time: RFC 3339, a day, or a duration before now. Its error

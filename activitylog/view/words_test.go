@@ -77,7 +77,18 @@ func TestAQueryIsReadAsAFilter(t *testing.T) {
 	if f, err := (&view.Query{}).Filter(now); err != nil || f.Topic+f.Peer != "" || !f.Since.IsZero() || !f.Until.IsZero() {
 		t.Errorf("an empty query is read as %+v, %v", f, err)
 	}
+	q = view.Query{Topic: "!system:*", Peer: "!cli:*", Types: []string{"!tg_message"}, Brief: true}
+	if f, err := q.Filter(now); err != nil || f.Topic+f.Peer != "" || len(f.Types) != 0 || !f.Brief ||
+		f.NotTopic != "system:*" || f.NotPeer != "cli:*" || !slices.Equal(f.NotTypes, []protocol.MessageType{protocol.TypeTGMessage}) {
+		t.Errorf("what is not wanted is read as %+v, %v", f, err)
+	}
+	for _, q := range []view.Query{{Brief: true, Status: "ok"}, {Brief: true, Events: []string{"send_start"}}} {
+		if f, err := q.Filter(now); err != nil || f.Brief {
+			t.Errorf("%+v is read in brief, %v", q, err)
+		}
+	}
 	for says, q := range map[string]view.Query{
+		`peer "!": `: {Peer: "!"},
 		`topic "` + strings.Repeat("*", 300) + `"`:           {Topic: strings.Repeat("*", 300)},
 		`peer "` + strings.Repeat("*", 300) + `"`:            {Peer: strings.Repeat("*", 300)},
 		`status "fine" is no status of a row: start`:         {Status: "fine"},

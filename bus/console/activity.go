@@ -51,14 +51,14 @@ func (v *activityView) Empty() string {
 // readQuery reads the form; its values hold what is not empty.
 func readQuery(r *http.Request) (url.Values, activitylog.Filter, error) {
 	form := url.Values{}
-	for _, name := range []string{"topic", "peer", "type", "event", "status", "text", "since"} {
+	for _, name := range []string{"topic", "peer", "type", "event", "status", "text", "since", "rows"} {
 		if value := text.Clip(strings.TrimSpace(r.FormValue(name)), 512); value != "" {
 			form.Set(name, value)
 		}
 	}
 	q := view.Query{
 		Topic: form.Get("topic"), Peer: form.Get("peer"), Status: form.Get("status"), Text: form.Get("text"), Since: form.Get("since"),
-		Types: form["type"], Events: form["event"],
+		Types: form["type"], Events: form["event"], Brief: form.Get("rows") == "",
 	}
 	f, err := q.Filter(time.Now())
 	return form, f, err

@@ -78,7 +78,8 @@ func (f *facts) agentLines(connected map[string]bool, matches func(id string) bo
 	}
 	var list []agentLine
 	add := func(a *agent) {
-		if a.ID == "agent:system" || !matches(a.ID) {
+		// Others than agents may reply, too; they stand here if they had something to decide.
+		if a.ID == "agent:system" || !matches(a.ID) || roleClass(a.ID) != "role-agent" && len(a.Events) == 0 {
 			return
 		}
 		list = append(list, agentLine{a, a.Stats(a.ID), connected[a.ID], places[protocol.PeerID(a.ID)], a.Open()})

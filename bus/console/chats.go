@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"hubbub/activitylog"
@@ -26,6 +27,17 @@ type chat struct {
 	LastAuthor string
 	Events     []*chatEvent // the newest last
 	byID       map[string]*chatEvent
+}
+
+// KindWord says what kind of chat it is in its people's words, not in those of C2A.
+func (c *chat) KindWord() string {
+	switch {
+	case c.Kind == "dm":
+		return "direct chat"
+	case strings.HasPrefix(c.Topic, "tg:") && c.Kind == "channel":
+		return "group"
+	}
+	return c.Kind
 }
 
 // A chatEvent is one thing that happened in a chat.

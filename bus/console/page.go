@@ -190,6 +190,7 @@ var functions = template.FuncMap{
 	"tone":       plain(tone),
 	"short":      shortID,
 	"many":       view.Many,
+	"sentence":   func(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] },
 	"plus":       func(a, b int) int { return a + b },
 	"known":      func(t time.Time) bool { return !t.IsZero() },
 	"identity":   plain(identityLink),

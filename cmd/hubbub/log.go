@@ -324,9 +324,9 @@ func (f *rowFlags) addTimes(cmd *cobra.Command, what string, until bool) {
 // add adds all of them.
 func (f *rowFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Topic, "topic", "", "rows whose topic matches this pattern")
-	flags.StringVar(&f.Peer, "peer", "", "rows whose actor matches this pattern: the sender of send rows, the target of process rows")
-	flags.StringSliceVar(&f.Types, "type", nil, "rows of messages of this type (repeatable)")
+	flags.StringVar(&f.Topic, "topic", "", "rows whose topic matches this pattern, or with ! before it does not")
+	flags.StringVar(&f.Peer, "peer", "", "rows whose actor matches this pattern: the sender of send rows, the target of process rows; or with ! before it does not")
+	flags.StringSliceVar(&f.Types, "type", nil, "rows of messages of this type, or with ! before it of all others (repeatable)")
 	flags.StringSliceVar(&f.Events, "event", nil, "rows of this event, such as send_start (repeatable)")
 	flags.StringVar(&f.Status, "status", "", "rows with this status, such as timeout")
 	flags.StringVar(&f.Text, "text", "", "rows with this text in the payload, the error or the message id")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"hubbub/activitylog"
 	"hubbub/cmd/internal/program"
@@ -17,6 +18,7 @@ type tailing struct {
 	rows   rowFlags
 	logs   *logs
 	follow bool
+	all    bool
 	lines  int
 }
 
@@ -26,17 +28,20 @@ func newTail() *cobra.Command {
 		Use:   "tail",
 		Short: "Show what happened on the bus, and what happens",
 		Long: "Show rows of the activity log, the oldest first: each message as it is sent,\n" +
-			"delivered to each peer and finished, and who connects and subscribes.\n\n" +
+			"delivered to each peer and finished, and who connects and subscribes. On a terminal\n" +
+			"what arrived everywhere is one line; --all shows its other rows, too.\n\n" +
 			"With --follow it goes on showing rows as they are written, and outlives restarts\n" +
 			"of the bus. It reads the log, and so slows nobody down. Several logs (--log) are\n" +
 			"merged by time, and by the order of the flags where times are the same; the\n" +
 			"rows of each keep the order in which they were written.",
 		Example: "  hubbub tail --follow\n  hubbub tail --since 15m --topic 'tg:*' --type tg_reply\n" +
-			"  hubbub tail --status timeout --json | jq .actor",
+			"  hubbub tail --status timeout --json | jq .actor\n" +
+			"  hubbub tail --follow --peer '!cli:*' --type '!agent_event'",
 		RunE: t.run,
 	}
 	t.logs = addLogs(cmd)
 	t.rows.add(cmd)
+	cmd.Flags().BoolVarP(&t.all, "all", "a", false, "every row of a message (default not on a terminal)")
 	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "go on with new rows until interrupted")
 	cmd.Flags().IntVarP(&t.lines, "lines", "n", -1, "show at most so many of the last rows (default 100 on a terminal, otherwise all)")
 	return cmd
@@ -46,10 +51,15 @@ func newTail() *cobra.Command {
 const linesOnTerminal = 100
 
 func (t *tailing) run(cmd *cobra.Command, _ []string) (err error) {
-	env, filter := program.From(cmd), t.rows.filter
+	env := program.From(cmd)
 	r := activitylog.Open(logPaths(env, *t.logs)...)
 	defer r.Close()
 	out := newTailWriter(newPrinter(cmd))
+	t.rows.Brief = !t.all && !out.json && out.columns > 0
+	filter, err := t.rows.Filter(time.Now())
+	if err != nil {
+		return program.Usage("--%s", err)
+	}
 	lines := t.lines
 	if lines < 0 && out.columns > 0 && t.rows.Since == "" {
 		lines = linesOnTerminal

@@ -4,6 +4,7 @@ const { chromium } = require("playwright-core");
 const { execFileSync } = require("child_process");
 const http = require("http");
 const fs = require("fs");
+const axe = fs.readFileSync(require.resolve("axe-core"), "utf8");
 const [address, tokenFile, hubbub, data, shots] = process.argv.slice(2);
 const base = "http://" + address, token = fs.readFileSync(tokenFile, "utf8").trim();
 const visits = new RegExp("^" + base + "/console/v/[A-Z2-7]+/$"); // where the pages of a visit lie
@@ -31,9 +32,11 @@ async function main() {
     console.log("chromium does not start: " + e.message.split("\n")[0]);
     process.exit(77); // no fault of the console
   });
+  run("work", "create", "Look at the build", "--owner", "second", "--quiet");
   for (const colorScheme of ["light", "dark"]) await visit(browser, colorScheme);
   await deadLetters(browser);
   await phone(browser);
+  for (const colorScheme of ["light", "dark"]) for (const size of ["desktop", "phone"]) await accessible(browser, colorScheme, size);
   await otherPort(browser);
   await browser.close();
   console.log(checks + " checks, " + faults.length + " failed");
@@ -125,16 +128,40 @@ async function otherPort(browser) {
   await context.close();
 }
 
+const desktop = { viewport: { width: 1360, height: 860 } };
+const handheld = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+
+// everyPage returns the path of each page of a console, from its home.
+async function everyPage(page, home) {
+  const first = async list => { await page.goto(home + list); return (await page.locator("main a[href*='item?'], #rows td:last-child a").evaluateAll(as => as.map(a => a.href)).catch(() => []))[0]?.slice(home.length); };
+  return ["", "activity", await first("activity?type=tg_message&event=send_start&topic=agent:tg*"), "agents", "chat?id=tg%3A-1001", "agent?id=agent%3Asecond", "peer?id=tg%3A123456", "work", await first("work"), "decisions", "health", "nowhere"].filter(path => path !== undefined);
+}
+
+// accessible has axe-core look at each page: no violation of WCAG or of its best practices.
+async function accessible(browser, colorScheme, size) {
+  const { context, page, home } = await visitor(browser, run("console").trim(), { ...(size === "phone" ? handheld : desktop), colorScheme });
+  for (const path of await everyPage(page, home)) {
+    await page.goto(home + path);
+    await page.evaluate(axe);
+    const found = (await page.evaluate(() => window.axe.run())).violations;
+    const name = path.split("?")[0] || "overview";
+    check(`axe: ${name}, ${colorScheme}, ${size}`, found.length === 0);
+    for (const v of found) console.log(`        ${v.id}: ${v.help}\n` + v.nodes.slice(0, 3).map(n => `          ${n.target} ${n.any.concat(n.all).map(a => a.message)[0] || ""}`).join("\n"));
+    if (shots && size === "desktop") await page.screenshot({ path: `${shots}/${name}-${colorScheme}.png`, fullPage: true });
+  }
+  await context.close();
+}
+
 async function phone(browser) {
-  const { context, page, noise, home } = await visitor(browser, run("console").trim(), { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
-  const message = async () => { await page.goto(home + "activity?type=tg_message&event=send_start&topic=agent:tg*"); return new URL(await page.locator("#rows td:last-child a").first().getAttribute("href"), home).href.slice(home.length); };
-  for (const path of ["", "activity", await message(), "agents", "chat?id=tg%3A-1001", "agent?id=agent%3Asecond", "peer?id=tg%3A123456", "work", "decisions", "health"]) {
+  const { context, page, noise, home } = await visitor(browser, run("console").trim(), handheld);
+  for (const path of await everyPage(page, home)) {
     await page.goto(home + path);
     const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     check(`phone: ${path.split("?")[0]} fits (${over} px too wide)`, over <= 0);
     if (shots) await page.screenshot({ path: `${shots}/phone-${path.split("?")[0] || "overview"}.png` });
   }
-  check(`phone: no error in the browser${noise.length ? ": " + noise.join("; ") : ""}`, noise.length === 0);
+  const others = noise.filter(n => !n.includes("404")); // the page that is not there
+  check(`phone: no error in the browser${others.length ? ": " + others.join("; ") : ""}`, others.length === 0);
   await context.close();
 }
 
@@ -190,6 +217,15 @@ async function visit(browser, colorScheme) {
   await page.waitForFunction(m => document.querySelector(".rows").textContent.includes(m), mark + "-paused");
   check(`${colorScheme}: it goes on`, true);
   await picture("activity");
+  const kinds = async () => page.$$eval("#rows tr", rs => new Set(rs.map(r => r.className.match(/ev-\w+/)?.[0]).filter(k => /process_start|send_start/.test(k))).size);
+  check(`${colorScheme}: a message is one line`, await kinds() === 1);
+  await page.check('input[name="rows"]');
+  await page.click('.filters button:not([type="button"])');
+  await page.waitForURL(/rows=all/);
+  check(`${colorScheme}: all its rows come on demand`, await kinds() === 2);
+  await open("./activity?type=!tg_message&peer=!cli:*");
+  check(`${colorScheme}: what is not wanted is left out`, await page.$$eval("#rows tr:not(.more)", rs => rs.length > 0 && rs.every(r => r.children[2].textContent !== "tg_message" && !r.children[3].textContent.startsWith("cli:"))));
+  await open("./activity");
   const count = await page.locator("#rows tr").count();
   if (await page.locator("tr.more button").count()) {
     await page.click("tr.more button");
