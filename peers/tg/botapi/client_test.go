@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -140,5 +141,49 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 		}
 		c.Close()
 		api.Close()
+	}
+}
+
+// TestParametersThatCannotBeWrittenAreNotSent.
+func TestParametersThatCannotBeWrittenAreNotSent(t *testing.T) {
+	sent := 0
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		sent++
+		_, _ = w.Write([]byte(`{"ok":true,"result":true}`))
+	}))
+	defer web.Close()
+	c := botapi.New(tgtest.DefaultToken, &botapi.Options{URL: web.URL})
+	defer c.Close()
+	wrong := map[string]any{"chat_id": func() {}}
+	if err := c.Call(t.Context(), "sendMessage", wrong, nil); err == nil || !strings.Contains(err.Error(), "writing the parameters of sendMessage") || sent != 0 {
+		t.Errorf("a call: %v, sent %d times", err, sent)
+	}
+	if err := c.Upload(t.Context(), "sendPhoto", wrong, botapi.File{Field: "photo", Name: "a"}, nil); err == nil || !strings.Contains(err.Error(), "writing the parameters of sendPhoto") || sent != 0 {
+		t.Errorf("an upload: %v, sent %d times", err, sent)
+	}
+	if err := c.Upload(t.Context(), "sendPhoto", map[string]any{"chat_id": 5}, botapi.File{Field: "photo", Name: "a"}, nil); err != nil || sent != 1 {
+		t.Errorf("one that can: %v, sent %d times", err, sent)
+	}
+}
+
+// TestAPartOfAFileIsAskedFor where a range is given, and the whole where none is.
+func TestAPartOfAFileIsAskedFor(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "a.txt", time.Time{}, strings.NewReader("0123456789"))
+	}))
+	defer web.Close()
+	c := botapi.New(tgtest.DefaultToken, &botapi.Options{URL: web.URL})
+	defer c.Close()
+	for of, want := range map[string]string{"": "200 0123456789", "bytes=2-4": "206 234", "bytes=99-": "416 invalid range: failed to overlap\n"} {
+		resp, err := c.Download(t.Context(), "a.txt", of)
+		if err != nil {
+			t.Errorf("%q: %v", of, err)
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if got := fmt.Sprintf("%d %s", resp.StatusCode, body); got != want || err != nil {
+			t.Errorf("%q: %q, %v; want %q", of, got, err, want)
+		}
 	}
 }

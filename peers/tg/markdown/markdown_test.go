@@ -30,38 +30,67 @@ func show(t markdown.Text) string {
 
 func TestRender(t *testing.T) {
 	for in, want := range map[string]string{
-		"hello":                            "hello",
-		"**bold** and *it*":                "bold and it | bold(bold) | italic(it)",
-		"***both***":                       "both | bold(both) | italic(both)",
-		"~~gone~~ `code *x*`":              "gone code *x* | strikethrough(gone) | code(code *x*)",
-		"**a `b` c**":                      "a b c | bold(a ) | code(b) | bold( c)",
-		"😀 **x**":                          "😀 x | bold(x)",
-		"# Title\ntext":                    "Title\n\ntext | bold(Title)",
-		"one\ntwo\n\nthree":                "one\ntwo\n\nthree",
-		"[site](https://a.example/x)":      "site | text_link(site)=https://a.example/x",
-		"[site](javascript:x)":             "site (javascript:x)",
-		"<b>raw</b>":                       "<b>raw</b>",
-		"<div>\nraw\n</div>\n\n**x**":      "<div>\nraw\n</div>\n\nx | bold(x)",
-		"<!-- one line -->\ntext":          "<!-- one line -->\n\ntext",
-		"<!-- two\nlines -->\ntext":        "<!-- two\nlines -->\n\ntext",
-		"<script>a</script>":               "<script>a</script>",
-		"<pre>\nnever closed":              "<pre>\nnever closed",
-		"a_b_c and 2*3*4":                  "a_b_c and 234 | italic(3)",
-		"1 < 2 & 3 \\* 4 &amp; 5":          "1 < 2 & 3 * 4 & 5",
-		"- a\n- b\n  - c":                  "• a\n• b\n  • c",
-		"3. a\n4. b":                       "3. a\n4. b",
-		"- [x] done\n- [ ] open":           "• ☑ done\n• ☐ open",
-		"> said\n> so\n\nyes":              "said\nso\n\nyes | blockquote(said\nso)",
-		"```go\nfunc x() {\n}\n```\nafter": "func x() {\n}\n\nafter | pre(func x() {\n})=go",
-		"    indented":                     "indented | pre(indented)",
-		"a\n\n---\n\nb":                    "a\n\n———\n\nb",
-		"|a|b|\n|-|-|\n|1|22|":             "a | b\n--+---\n1 | 22 | pre(a | b\n--+---\n1 | 22)",
-		"":                                 "",
-		"  \n ":                            "",
-		"\\_x\\_":                          "_x_",
+		"hello":                             "hello",
+		"**bold** and *it*":                 "bold and it | bold(bold) | italic(it)",
+		"***both***":                        "both | bold(both) | italic(both)",
+		"~~gone~~ `code *x*`":               "gone code *x* | strikethrough(gone) | code(code *x*)",
+		"**a `b` c**":                       "a b c | bold(a ) | code(b) | bold( c)",
+		"😀 **x**":                           "😀 x | bold(x)",
+		"# Title\ntext":                     "Title\n\ntext | bold(Title)",
+		"one\ntwo\n\nthree":                 "one\ntwo\n\nthree",
+		"[site](https://a.example/x)":       "site | text_link(site)=https://a.example/x",
+		"[site](javascript:x)":              "site (javascript:x)",
+		"<b>raw</b>":                        "<b>raw</b>",
+		"<div>\nraw\n</div>\n\n**x**":       "<div>\nraw\n</div>\n\nx | bold(x)",
+		"<!-- one line -->\ntext":           "<!-- one line -->\n\ntext",
+		"<!-- two\nlines -->\ntext":         "<!-- two\nlines -->\n\ntext",
+		"<script>a</script>":                "<script>a</script>",
+		"<pre>\nnever closed":               "<pre>\nnever closed",
+		"a_b_c and 2*3*4":                   "a_b_c and 234 | italic(3)",
+		"1 < 2 & 3 \\* 4 &amp; 5":           "1 < 2 & 3 * 4 & 5",
+		"- a\n- b\n  - c":                   "• a\n• b\n  • c",
+		"3. a\n4. b":                        "3. a\n4. b",
+		"- [x] done\n- [ ] open":            "• ☑ done\n• ☐ open",
+		"> said\n> so\n\nyes":               "said\nso\n\nyes | blockquote(said\nso)",
+		"```go\nfunc x() {\n}\n```\nafter":  "func x() {\n}\n\nafter | pre(func x() {\n})=go",
+		"    indented":                      "indented | pre(indented)",
+		"a\n\n---\n\nb":                     "a\n\n———\n\nb",
+		"|a|b|\n|-|-|\n|1|22|":              "a | b\n--+---\n1 | 22 | pre(a | b\n--+---\n1 | 22)",
+		"":                                  "",
+		"  \n ":                             "",
+		"\\_x\\_":                           "_x_",
+		"![a cat](https://a.example/c)":     "a cat | text_link(a cat)=https://a.example/c",
+		"<https://a.example> <b@a.example>": "https://a.example b@a.example",
+		"[](https://a.example/x)":           "https://a.example/x | text_link(https://a.example/x)=https://a.example/x",
+		"[x](tg://user?id=7) [y](mailto:a)": "x y | text_link(x)=tg://user?id=7 | text_link(y)=mailto:a",
+		"[x](http:///y) [z]()":              "x (http:///y) z",
+		strings.Repeat("> ", 17) + "deep":   strings.Repeat("> ", 17) + "deep",
+		strings.Repeat("-", 40):             "———",
+		strings.Repeat("* ", 20):            "———",
+		strings.Repeat("- ", 17) + "x":      strings.Repeat("- ", 17) + "x",
 	} {
 		if got := show(markdown.Render(in)); got != want {
 			t.Errorf("%q\n got %q\nwant %q", in, got, want)
+		}
+	}
+}
+
+// TestNestingThatNobodyWritesIsShownAsItIs, and as much as people may write is followed.
+func TestNestingThatNobodyWritesIsShownAsItIs(t *testing.T) {
+	if got := show(markdown.Render(strings.Repeat(">", 16) + "a **x**")); !strings.HasPrefix(got, "a x | ") {
+		t.Errorf("sixteen quotes are %q", got)
+	}
+	if got := show(markdown.Render(strings.Repeat(">", 17) + "a **x**")); got != strings.Repeat(">", 17)+"a **x**" {
+		t.Errorf("seventeen quotes are %q", got)
+	}
+	for n, want := range map[int]string{2000: "x", 2001: "**x**"} {
+		if got := markdown.Render(strings.Repeat("[", n) + "**x**").Text; got != strings.Repeat("[", n)+want {
+			t.Errorf("after %d brackets: %q", n, got[n:])
+		}
+	}
+	for address, linked := range map[string]bool{"https://a.example/" + strings.Repeat("x", 2048-18): true, "https://a.example/" + strings.Repeat("x", 2049-18): false} {
+		if got := markdown.Render("[x](" + address + ")"); (len(got.Entities) == 1) != linked || !strings.HasPrefix(got.Text, "x") {
+			t.Errorf("an address of %d bytes gives %d links", len(address), len(got.Entities))
 		}
 	}
 }
@@ -78,6 +107,13 @@ func TestSplitPrefersParagraphsThenLinesThenWords(t *testing.T) {
 		{"lines", strings.Repeat(strings.Repeat("x", 999)+"\n", 5), []int{3999, 999}},
 		{"words", strings.Repeat("abcdefg ", 600), []int{4095, 703}},
 		{"nothing", strings.Repeat("x", 5000), []int{4096, 904}},
+		{"a line that ends at the limit", strings.Repeat("x", 2000) + "\n" + strings.Repeat("x", 2095) + "\nx", []int{4096, 1}},
+		{"a word that ends at the limit", strings.Repeat("x", 2000) + " " + strings.Repeat("x", 2095) + " x", []int{4096, 1}},
+		{"a line too near to the front", strings.Repeat("x", 1023) + "\n" + strings.Repeat("x", 4000), []int{4096, 928}},
+		{"a line not quite far enough", strings.Repeat("x", 1024) + "\n" + strings.Repeat("x", 4000), []int{4096, 929}},
+		{"a line just far enough", strings.Repeat("x", 1025) + "\n" + strings.Repeat("x", 4000), []int{1025, 4000}},
+		{"a word just far enough", strings.Repeat("x", 1025) + " " + strings.Repeat("x", 4000), []int{1025, 4000}},
+		{"a paragraph just far enough", strings.Repeat("x", 1025) + "\n\n" + strings.Repeat("x", 2000) + "\n" + strings.Repeat("x", 2000), []int{1025, 4001}},
 		{"surrogates", "x" + strings.Repeat("😀", 2048), []int{4095, 2}},
 	} {
 		var got []int

@@ -1,0 +1,465 @@
+package tg
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"hubbub/peers/outbox"
+	"hubbub/peers/store"
+	"hubbub/peers/tg/botapi"
+	"hubbub/peers/tg/tgtest"
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+	"github.com/rs/zerolog"
+)
+
+// TestWhatIsPruned: records go when they are as old as their kind is kept, and not before.
+func TestWhatIsPruned(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		const day = 24 * time.Hour
+		ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
+		insert := func(query string, args ...any) {
+			t.Helper()
+			if _, err := b.db.Exec(query, args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, age := range []time.Duration{30*day - time.Second, 30*day + time.Second} {
+			insert(`INSERT INTO updates (bot, update_id, raw, received_at, state) VALUES (1, ?, '', ?, 'done')`, i, ago(age))
+			insert(`INSERT INTO updates (bot, update_id, raw, received_at, state) VALUES (1, ?, '', ?, 'new')`, 10+i, ago(age))
+		}
+		for i, age := range []time.Duration{-time.Second, time.Second} {
+			insert(`INSERT INTO holds (bot, scope, until) VALUES (1, ?, ?)`, i, ago(age))
+		}
+		for _, age := range []time.Duration{time.Hour - time.Second, time.Hour + time.Second} {
+			insert(`INSERT INTO guesses (bot, user, at) VALUES (1, 1, ?)`, ago(age))
+		}
+		for i, age := range []time.Duration{day - time.Second, day + time.Second} {
+			insert(`INSERT INTO codes (hash, expires_at) VALUES (?, ?)`, i, ago(age))
+		}
+		for i, age := range []time.Duration{90*day - time.Second, 90*day + time.Second} {
+			insert(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (?, 1, 1, '', ?, '{}', ?)`, i+1, i, ago(age))
+			insert(`INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (?, 0, 1, 1, 'text', '')`, i+1)
+		}
+		for i := range 2 { // the second finds nothing
+			if err := b.prune(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for table, want := range map[string]int{"updates": 3, "holds": 1, "guesses": 1, "codes": 1, "replies": 1, "sends": 1} {
+				var left int
+				if err := b.db.QueryRow(`SELECT count(*) FROM ` + table).Scan(&left); err != nil || left != want {
+					t.Errorf("%d: %d of %s are left, %v; want %d", i, left, table, err, want)
+				}
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour+2*time.Second)
+		defer cancel()
+		if err := b.pruneLoop(ctx); err != nil {
+			t.Error(err)
+		}
+		var left int // a day later the other hold, guess and code are old, too
+		if err := b.db.QueryRow(`SELECT (SELECT count(*) FROM holds) + (SELECT count(*) FROM guesses) + (SELECT count(*) FROM codes)`).Scan(&left); err != nil || left != 0 {
+			t.Errorf("%d are left, %v", left, err)
+		}
+		b.db.Close()
+		if err := b.prune(t.Context()); err == nil {
+			t.Error("without a database nothing fails")
+		}
+	})
+}
+
+// TestASendTakesItsTurn: what rests is woken by the end of the program, and what cannot read
+// the last sends waits.
+func TestASendTakesItsTurn(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		quit := make(chan struct{})
+		b.quit = quit
+		from := time.Now()
+		if !b.out.rest(t.Context(), time.Second) || time.Since(from) != time.Second {
+			t.Errorf("it rested for %v", time.Since(from))
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if b.out.rest(stopped, time.Second) {
+			t.Error("it rests beyond its context")
+		}
+		o := &outgoing{chat: &chat{key: 5, telegram: 5, kind: "private"}, part: part{kind: kindText}}
+		if wait := b.out.pace(t.Context(), o); wait != 0 {
+			t.Errorf("with nothing sent it waits %v", wait)
+		}
+		hold := func(d time.Duration) {
+			if _, err := b.db.Exec(`INSERT OR REPLACE INTO holds (bot, scope, until) VALUES (?, 'chat:5', ?)`, b.bot, time.Now().Add(d).UnixMicro()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, kind := range []string{kindText, kindCallback} {
+			o.kind = kind
+			hold(3 * time.Second)
+			from = time.Now()
+			if wait := b.out.pace(t.Context(), o); wait != 0 || time.Since(from) != 3*time.Second {
+				t.Errorf("%s: held for 3 s it rested %v and waits %v", kind, time.Since(from), wait)
+			}
+			hold(4 * time.Second)
+			from = time.Now()
+			if wait := b.out.pace(t.Context(), o); wait != 4*time.Second || time.Since(from) != 0 {
+				t.Errorf("%s: held for 4 s it rested %v and waits %v", kind, time.Since(from), wait)
+			}
+			pass(10 * time.Second)
+		}
+		hold(2 * time.Second)
+		close(quit)
+		if wait := b.out.pace(t.Context(), o); wait != time.Millisecond {
+			t.Errorf("at the end it waits %v", wait)
+		}
+		b.db.Close()
+		if wait := b.out.pace(t.Context(), o); wait != shortPause {
+			t.Errorf("without a database it waits %v", wait)
+		}
+	})
+}
+
+// TestAClockThatWasSetBackStopsNoChatForLong: a send in the future counts for a minute.
+func TestAClockThatWasSetBackStopsNoChatForLong(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		if _, err := b.db.Exec(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', '', '{}', 0);
+			INSERT INTO sends (reply, part, bot, chat, kind, body, begun_at) VALUES (1, 0, ?1, 5, 'text', '', ?2)`, b.bot, time.Now().Add(time.Hour).UnixMicro()); err != nil {
+			t.Fatal(err)
+		}
+		o := &outgoing{chat: &chat{key: 5, telegram: 5, kind: "private"}, part: part{kind: kindText}}
+		if wait := b.out.pace(t.Context(), o); wait != time.Minute {
+			t.Errorf("it waits %v", wait)
+		}
+		if _, err := b.db.Exec(`INSERT INTO holds (bot, scope, until) VALUES (?, 'chat:5', ?)`, b.bot, time.Now().Add(30*time.Minute).UnixMicro()); err != nil {
+			t.Fatal(err)
+		}
+		if wait := b.out.pace(t.Context(), o); wait != 30*time.Minute {
+			t.Errorf("as long as Telegram asked it waits %v", wait)
+		}
+	})
+}
+
+// TestTheTableOfTypistsIsBounded, and a chat that is stopped shows nobody.
+func TestTheTableOfTypistsIsBounded(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		shown := b.out.typing
+		shown.watches = func() bool { return true }
+		types := &reply{agent: "agent:lead", content: protocol.ChatReply{Typing: true}}
+		direct := func(key int64) *chat { return &chat{key: key, telegram: key, kind: "private", present: true} }
+		left, halted := direct(1), direct(2)
+		left.present, halted.stopped = false, true
+		shown.set(t.Context(), left, types)
+		shown.set(t.Context(), halted, types)
+		if len(shown.busy) != 0 {
+			t.Errorf("in silent chats %d type", len(shown.busy))
+		}
+		for key := range int64(maxTypists + 5) {
+			shown.set(t.Context(), direct(key+1), types)
+		}
+		if len(shown.busy) != 1000 {
+			t.Errorf("%d type, want 1000", len(shown.busy))
+		}
+		shown.set(t.Context(), direct(1), &reply{agent: "agent:lead"})
+		shown.clear(2, "agent:other")
+		shown.stopped(3)
+		shown.left(protocol.Presence{Peer: "agent:lead", State: protocol.PresenceJoined})
+		if len(shown.busy) != 998 {
+			t.Errorf("%d type, want 998", len(shown.busy))
+		}
+		shown.left(protocol.Presence{Peer: "agent:lead", State: protocol.PresenceLeft})
+		if len(shown.busy) != 0 {
+			t.Errorf("of an agent that left %d type", len(shown.busy))
+		}
+	})
+}
+
+// TestWhereFilesAreServed: where it was chosen, else where it was last, else anywhere on this
+// machine.
+func TestWhereFilesAreServed(t *testing.T) {
+	listen := func(chosen, last string) (net.Listener, error) {
+		a := &account{opts: Options{FilesListen: chosen}}
+		l, err := a.listenForFiles(t.Context(), last)
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return l, err
+	}
+	first, err := listen("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := first.Addr().String()
+	if _, err := listen(address, ""); err == nil || !strings.Contains(err.Error(), "listening for files on "+address+" (see --files-listen)") {
+		t.Errorf("a chosen address that is taken: %v", err)
+	}
+	if l, err := listen("", address); err != nil || l.Addr().String() == address || !strings.HasPrefix(l.Addr().String(), "127.0.0.1:") {
+		t.Errorf("the last address is taken: %v, %v", l, err)
+	}
+	first.Close()
+	again, err := listen("", address)
+	if err != nil || again.Addr().String() != address {
+		t.Fatalf("the last address is free: %v, %v; want %s", again, err, address)
+	}
+	again.Close()
+	if l, err := listen(address, "127.0.0.1:1"); err != nil || l.Addr().String() != address {
+		t.Errorf("a chosen address: %v, %v", l, err)
+	}
+}
+
+func TestWhatIsSaidOfAFileThatIsNotThere(t *testing.T) {
+	log := zerolog.Nop()
+	for name, c := range map[string]struct {
+		err  error
+		code int
+		says string
+	}{
+		"too large":  {&botapi.Error{Code: 400}, 404, "over 20 MB, or gone"},
+		"no network": {&botapi.TransportError{}, 502, "try again"},
+		"no path":    {nil, 502, "try again"},
+	} {
+		w := httptest.NewRecorder()
+		(&account{log: &log}).refuseFile(w, c.err)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+func TestWhatASourceNames(t *testing.T) {
+	for source, want := range map[string][4]any{
+		"tg:42:-5:7":            {int64(42), int64(-5), 7, true},
+		"tg:42:-5:7:reaction:3": {int64(42), int64(-5), 7, true},
+		"tg:42:-5:1":            {int64(42), int64(-5), 1, true},
+		"tg:42:-5:0":            {int64(42), int64(-5), 0, false},
+		"tg:42:-5":              {int64(0), int64(0), 0, false},
+		"xx:42:-5:7":            {int64(0), int64(0), 0, false},
+		"tg:x:-5:7":             {int64(0), int64(-5), 7, false},
+		"tg:42:x:7":             {int64(42), int64(0), 7, false},
+		"tg:42:-5:x":            {int64(42), int64(-5), 0, false},
+	} {
+		bot, chat, message, ok := parseSource(source)
+		if got := [4]any{bot, chat, message, ok}; got != want {
+			t.Errorf("%s: %v, want %v", source, got, want)
+		}
+	}
+	for topic, want := range map[protocol.Topic]int64{"tg:5": 5, "tg:-5": -5, "tg:0": 0, "tg:team": 0, "5": 0, "collab:5": 0} {
+		if got, err := chatOf(topic); got != want || (err == nil) != (want != 0) {
+			t.Errorf("%s: %d, %v", topic, got, err)
+		}
+	}
+}
+
+// TestWhichChatsHaveEvents: why one has none is said.
+func TestWhichChatsHaveEvents(t *testing.T) {
+	alone(t, Options{AllowUsers: []int64{5}}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		ev := &events{b.out}
+		for _, user := range []int64{5, 6} {
+			b.meet(store.On(t.Context(), b.db), &models.Chat{ID: user, Type: models.ChatTypePrivate})
+		}
+		for topic, want := range map[protocol.Topic][2]string{
+			"tg:5": {"tg:5", ""}, "tg:6": {"tg:6", "chat 6 is not admitted"}, "tg:7": {"", "this bot has no chat 7"}, "tg:x": {"", `"tg:x" names no Telegram chat; a chat is addressed as tg:<chat id>`},
+		} {
+			if id, refusal := ev.Find(store.On(t.Context(), b.db), topic); string(id) != want[0] || refusal != want[1] {
+				t.Errorf("%s: %q, %q; want %q", topic, id, refusal, want)
+			}
+		}
+	})
+}
+
+// TestAnItemThatCannotBeSentIsSaid: what can never be read is for good, and nothing is sent.
+func TestAnItemThatCannotBeSentIsSaid(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		if _, err := b.db.Exec(`INSERT INTO replies (id, bot, chat, agent, key, content, received_at) VALUES (1, ?1, 5, '', 'a', 'no JSON', 0), (2, ?1, 5, '', 'b', '{}', 0);
+			INSERT INTO sends (reply, part, bot, chat, kind, body) VALUES (1, 0, ?1, 5, 'text', '{}'), (2, 0, ?1, 5, 'text', '{}')`, b.bot); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			body string
+			open bool
+			says string
+		}{
+			{`no JSON`, false, "the item cannot be read"},
+			{`{"reply":1,"part":0}`, false, "reply 1 cannot be read"},
+			{`{"reply":2,"part":0}`, true, "this bot has no such chat"},
+			{`{"reply":2,"part":1}`, true, "reading reply 2"},
+		} {
+			err := b.out.send(t.Context(), outbox.Item{Body: []byte(c.body), Attempt: 1})
+			if err == nil || outbox.Open(err) != c.open || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", c.body, err)
+			}
+		}
+		if !b.out.began(outbox.Item{Body: []byte("no JSON")}) {
+			t.Error("what cannot be read counts as not begun")
+		}
+		began := func(attempt int) bool {
+			return b.out.began(outbox.Item{Body: []byte(`{"reply":2,"part":0}`), Attempt: attempt})
+		}
+		if !began(0) || began(1) {
+			t.Errorf("begun in its attempt: %v, in another: %v", began(0), began(1))
+		}
+		b.meet(store.On(t.Context(), b.db), &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		if _, err := b.db.Exec(`UPDATE sends SET body = 'no JSON', message = 0 WHERE reply = 2`); err != nil {
+			t.Fatal(err)
+		}
+		o, err := b.out.outgoing(store.On(t.Context(), b.db), &outbox.Item{Body: []byte(`{"reply":2,"part":0}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.out.perform(t.Context(), o); err == nil || outbox.Open(err) || !strings.Contains(err.Error(), "part 0 cannot be read") {
+			t.Errorf("a text that cannot be read: %v", err)
+		}
+		b.db.Close()
+		if !began(1) {
+			t.Error("without a database nobody knows that it had not begun")
+		}
+	})
+}
+
+// TestWhatIsToldOfAPressIsCut to what Telegram shows.
+func TestWhatIsToldOfAPressIsCut(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		tx := store.On(t.Context(), b.db)
+		c := b.meet(tx, &models.Chat{ID: 5, Type: models.ChatTypePrivate})
+		for i, told := range []string{strings.Repeat("ä", 200), strings.Repeat("ä", 201)} {
+			b.in.answerPress(tx, c, &happening{callback: fmt.Sprint(i)}, told)
+			var said string
+			if err := b.db.QueryRow(`SELECT content ->> '$.text' FROM replies WHERE key = ?`, fmt.Sprint("callback:", i)).Scan(&said); err != nil {
+				t.Fatal(err)
+			}
+			if n := utf8.RuneCountInString(said); n != 200 || (said == told) != (i == 0) {
+				t.Errorf("of %d characters %d are told: %s", utf8.RuneCountInString(told), n, said)
+			}
+		}
+	})
+}
+
+func TestWhetherTheClockIsRight(t *testing.T) {
+	began := time.Unix(1780315200, 0)
+	ended := began.Add(2 * time.Second)
+	for _, c := range []struct {
+		server time.Time
+		level  Level
+		says   string
+	}{
+		{time.Time{}, LevelSkipped, "did not say what time"},
+		{began, LevelOK, "agrees"},
+		{ended, LevelOK, "agrees"},
+		{ended.Add(30 * time.Second), LevelOK, "agrees"},
+		{ended.Add(31 * time.Second), LevelProblem, "clock is 31s behind Telegram's"},
+		{began.Add(-31 * time.Second), LevelOK, "agrees"}, // the server's second may have been nearly over
+		{began.Add(-32 * time.Second), LevelProblem, "clock is 31s ahead of Telegram's"},
+	} {
+		f := judgeClock(c.server, began, ended)
+		if f.Level != c.level || !strings.Contains(f.Says, c.says) || (f.Advice != "") != (c.level == LevelProblem) {
+			t.Errorf("%v: %+v", c.server, f)
+		}
+	}
+}
+
+func TestWhatIsSaidOfAWebhook(t *testing.T) {
+	const ours = "https://ours.example/hook"
+	now := time.Unix(1780315200, 0)
+	failed := func(ago time.Duration, waiting int) models.WebhookInfo {
+		return models.WebhookInfo{URL: ours, PendingUpdateCount: waiting, LastErrorMessage: "no route", LastErrorDate: int(now.Add(-ago).Unix())}
+	}
+	for name, c := range map[string]struct {
+		info   models.WebhookInfo
+		bridge Bridging
+		level  Level
+		says   string
+	}{
+		"none":                   {models.WebhookInfo{PendingUpdateCount: 3}, Bridging{}, LevelOK, "None is set; 3 updates wait to be polled."},
+		"of no form":             {models.WebhookInfo{URL: "%"}, Bridging{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates wait."},
+		"another's":              {models.WebhookInfo{URL: "/x"}, Bridging{Runs: true, Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to an address that cannot be read, so the bot cannot be polled. 0 updates wait."},
+		"failing":                {failed(15*time.Minute-time.Second, 1), Bridging{Runs: true, Webhook: ours}, LevelProblem, "Telegram cannot deliver to this bridge at ours.example. 1 updates wait. The last delivery failed 14m59s ago: no route"},
+		"failed long ago":        {failed(15*time.Minute, 1), Bridging{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 1 updates wait."},
+		"failed, nothing waits":  {failed(time.Minute, 0), Bridging{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 0 updates wait."},
+		"waiting, not failed":    {models.WebhookInfo{URL: ours, PendingUpdateCount: 2, LastErrorDate: int(now.Unix())}, Bridging{Runs: true, Webhook: ours}, LevelOK, "Telegram delivers to this bridge at ours.example. 2 updates wait."},
+		"failing, nobody's here": {failed(time.Minute, 2), Bridging{Webhook: ours}, LevelProblem, "Telegram delivers this bot's updates to ours.example, where the bridge of this data folder listened, and that is not on the bus now. 2 updates wait. The last delivery failed 1m0s ago: no route"},
+	} {
+		f := judgeWebhook(&c.info, c.bridge, now)
+		if f.Check != "webhook" || f.Level != c.level || f.Says != c.says || (f.Advice != "") != (c.level == LevelProblem) {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// TestADiagnosisSaysWhatItCouldNotLookAt.
+func TestADiagnosisSaysWhatItCouldNotLookAt(t *testing.T) {
+	alone(t, Options{}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		look := func(bridge Bridging) Finding {
+			found := Diagnose(t.Context(), api.Token(), b.opts.API, bridge)
+			return found[len(found)-1]
+		}
+		api.Fail(tgtest.Fault{Method: "getWebhookInfo", Status: 502})
+		if f := look(Bridging{}); f.Check != "webhook" || f.Level != LevelSkipped || !strings.HasPrefix(f.Says, "Telegram did not tell: ") {
+			t.Errorf("%+v", f)
+		}
+		api.Fail(tgtest.Fault{Method: "getUpdates", Status: 502})
+		if f := look(Bridging{}); f.Check != "second poller" || f.Level != LevelSkipped || !strings.HasPrefix(f.Says, "It could not be tried: ") {
+			t.Errorf("%+v", f)
+		}
+		from := time.Now()
+		if f := look(Bridging{}); f.Level != LevelOK || time.Since(from) != 7*time.Second {
+			t.Errorf("after %v: %+v", time.Since(from), f)
+		}
+		from = time.Now()
+		if f := look(Bridging{Runs: true}); f.Level != LevelSkipped || !strings.Contains(f.Says, "runs and polls") || time.Since(from) != 0 {
+			t.Errorf("after %v: %+v", time.Since(from), f)
+		}
+		api.SetWebhook("https://old.example/hook")
+		will := api.User("Will")
+		api.Say(api.DM(will), will, "kept")
+		if err := DeleteWebhook(t.Context(), "no token", nil); err == nil || len(api.Calls("deleteWebhook")) != 0 {
+			t.Errorf("with no token: %v", err)
+		}
+		if err := DeleteWebhook(t.Context(), api.Token(), b.opts.API); err != nil || api.Pending() != 1 || len(api.Calls("deleteWebhook")) != 1 {
+			t.Errorf("%v; %d updates wait", err, api.Pending())
+		}
+	})
+}
+
+// TestATurnOfTheIntakeThatFails is tried again, and one update is not lost for another.
+func TestATurnOfTheIntakeThatFails(t *testing.T) {
+	alone(t, Options{AllowAll: true}, func(t *testing.T, b *Bridge, api *tgtest.Server) {
+		for i := range 101 {
+			if _, _, err := b.storeUpdates(t.Context(), []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"update_id":%d}`, i+1))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, want := range []int{100, 1, 0} {
+			if n, err := b.in.some(t.Context()); n != want || err != nil {
+				t.Errorf("%d were taken in, %v; want %d", n, err, want)
+			}
+		}
+		if _, err := b.db.Exec(`UPDATE updates SET state = 'new' WHERE update_id = 7; CREATE TRIGGER no BEFORE UPDATE ON updates WHEN new.state <> 'new' BEGIN SELECT raise(abort, 'no'); END`); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := b.in.some(t.Context()); n != 0 || err == nil {
+			t.Errorf("%d were taken in, %v", n, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- b.in.loop(ctx) }()
+		pass(time.Minute)
+		if _, err := b.db.Exec(`DROP TRIGGER no`); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * time.Minute) // longer than any pause
+		var open int
+		if err := b.db.QueryRow(`SELECT count(*) FROM updates WHERE state = 'new'`).Scan(&open); err != nil || open != 0 {
+			t.Errorf("%d were left, %v", open, err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
