@@ -18,20 +18,18 @@ type view struct {
 	told  map[string]time.Time // of all buses, until when their peers are known here for certain
 }
 
-// learn notes what the hello of another bus says. One that has heard this bus since it was
-// connected has named all that it knows.
+// learn notes what the hello of another bus says; look tells the others.
 func (c *Cluster) learn(m *member, body []byte) {
 	m.hears = nil
 	if !c.decode(m.name, "a sign of life", body, &m.hears) {
 		return
 	}
 	m.told = c.pulse.sent(m.hears[c.name])
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.view.apart = c.view.apart && !m.told.After(c.since)
 }
 
-// look tells the other goroutines what is known of the other buses.
+// look tells the other goroutines what is known of the other buses. One that has heard this
+// bus since it was connected has named all that it knows: from then on this one is not apart,
+// and those that were named are missing until they are known.
 func (c *Cluster) look() {
 	v := view{known: slices.Sorted(maps.Keys(c.buses)), lost: slices.Sorted(maps.Keys(c.absent)), told: map[string]time.Time{}}
 	for name := range c.absent {
@@ -50,6 +48,9 @@ func (c *Cluster) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v.apart = c.view.apart
+	for _, m := range c.buses {
+		v.apart = v.apart && !m.told.After(c.since)
+	}
 	c.view = v
 	for name := range c.heard {
 		if c.buses[name] == nil {

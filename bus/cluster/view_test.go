@@ -53,6 +53,11 @@ func TestAResultIsWholeOnceAllAreKnown(t *testing.T) {
 	if !c.view.apart {
 		t.Error("a bus that nobody has heard is not apart")
 	}
+	c.learn(c.buses["west"], encode(hears("north", "east")))
+	want("whom it names is not said yet", now, "north", "west")
+	if !c.view.apart {
+		t.Error("a bus is not apart before it says who is missing")
+	}
 	told(c, "west", hello, hears("north", "east"))
 	if c.view.apart {
 		t.Error("a bus that was heard is apart")
