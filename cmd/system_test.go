@@ -30,18 +30,22 @@ type system struct {
 	log   *activitylog.Reader
 	run   map[string]*process
 	past  map[string][]*process // every run of a program, this one included
+
+	agentArgs []string
 }
 
 // The programs of a system, in the order of their start.
 var programs = []string{"bus", "system", "tg"}
 
-// newSystem starts everything.
-func newSystem(t *testing.T) *system {
+// newSystem starts everything, with the scripted harness unless the agents' arguments name another.
+func newSystem(t *testing.T, agents ...string) *system {
 	t.Helper()
 	for _, name := range []string{"hubbub-bus", "hubbub-system", "hubbub-agent", "hubbub-tg"} {
 		built(t, name)
 	}
 	s := &system{t: t, whole: t, data: t.TempDir(), bus: freeAddress(t), api: tgtest.New(nil), run: map[string]*process{}, past: map[string][]*process{}}
+	// Ten minutes of chaos are more turns than a day's.
+	s.agentArgs = append([]string{"--harness=scripted", "--compose-window=100ms", "--log-format=json", "--budget-author-turns=0", "--budget-chat-turns=0"}, agents...)
 	s.tap = newTap(t, s.bus)
 	s.web = httptest.NewServer(s.api)
 	t.Cleanup(s.web.Close)
@@ -74,8 +78,9 @@ func (s *system) start(name string) {
 	case "bus":
 		args = []string{"--listen", s.bus}
 	case "system":
-		args = []string{"--agent-arg=--harness=scripted", "--agent-arg=--compose-window=100ms", "--agent-arg=--log-format=json",
-			"--agent-arg=--budget-author-turns=0", "--agent-arg=--budget-chat-turns=0"} // ten minutes of chaos are more than a day's
+		for _, arg := range s.agentArgs {
+			args = append(args, "--agent-arg="+arg)
+		}
 	case "chorus":
 		args = []string{"--listen", "127.0.0.1:0"}
 	case "tg":

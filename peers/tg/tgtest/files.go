@@ -32,6 +32,7 @@ func (s *Server) getFile(req *request) (any, *apiError) {
 	if !ok {
 		return nil, badRequest("invalid file_id")
 	}
+	s.recordLocked(req, nil)
 	return models.File{FileID: id, FileUniqueID: "u" + id, FileSize: int64(len(f.content)), FilePath: f.path}, nil
 }
 

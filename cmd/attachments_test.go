@@ -1,0 +1,237 @@
+package cmd_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"hubbub/protocol"
+
+	"github.com/go-telegram/bot/models"
+)
+
+// A seer is the endpoint of a model that sees. It does what the newest prompt asks of it: it
+// reads the file of an event, or sends one, and answers with what the tool said; it answers
+// anything else with the number of images that it was shown.
+type seer struct {
+	mu      sync.Mutex
+	prompts []string // of all turns
+	bodies  []string // of the first request of each
+}
+
+// A part is one of a message to a model.
+type part struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+func (s *seer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	var body struct {
+		Messages []struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+		Tools []struct {
+			Function struct {
+				Name string `json:"name"`
+			} `json:"function"`
+		} `json:"tools"`
+	}
+	if err != nil || json.Unmarshal(raw, &body) != nil || len(body.Messages) == 0 {
+		http.Error(w, "no request", http.StatusBadRequest)
+		return
+	}
+	last := body.Messages[len(body.Messages)-1]
+	answer := map[string]any{"role": "assistant"}
+	if last.Role == "tool" {
+		answer["content"] = "the tool said: " + string(last.Content)
+	} else {
+		prompt, images := readParts(last.Content)
+		s.mu.Lock()
+		s.prompts, s.bodies = append(s.prompts, prompt), append(s.bodies, string(raw))
+		s.mu.Unlock()
+		tool, arguments := "", `{}`
+		switch name, sends := askedToSend(prompt); {
+		case sends:
+			tool, arguments = "send_file", `{"path":"`+name+`","caption":"as you asked"}`
+		case strings.Contains(prompt, "read this"):
+			tool = "read_file"
+		}
+		answer["content"] = "I see " + strings.Repeat("an image ", images)
+		for _, t := range body.Tools {
+			if tool != "" && strings.HasSuffix(t.Function.Name, tool) {
+				answer["content"] = nil
+				answer["tool_calls"] = []any{map[string]any{"id": "call", "type": "function", "function": map[string]any{"name": t.Function.Name, "arguments": arguments}}}
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": answer, "finish_reason": "stop"}}}) // the agent may be killed
+}
+
+// readParts returns the text of a content and how many images it has.
+func readParts(raw json.RawMessage) (text string, images int) {
+	if json.Unmarshal(raw, &text) == nil {
+		return text, 0
+	}
+	var parts []part
+	_ = json.Unmarshal(raw, &parts) // then there are none
+	for _, p := range parts {
+		text += p.Text
+		if p.Type == "image_url" {
+			images++
+		}
+	}
+	return text, images
+}
+
+// askedToSend returns the file that a prompt asks for, behind what it tells of before.
+func askedToSend(prompt string) (name string, asked bool) {
+	at := strings.LastIndex(prompt, "send me <")
+	if at < strings.LastIndex(prompt, "anything else") || at < 0 {
+		return "", false
+	}
+	name, _, asked = strings.Cut(prompt[at+len("send me <"):], ">")
+	return name, asked
+}
+
+// turnsWith returns the prompts that hold a text, and the requests with them.
+func (s *seer) turnsWith(text string) (prompts, bodies []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range s.prompts {
+		if strings.Contains(p, text) {
+			prompts, bodies = append(prompts, p), append(bodies, s.bodies[i])
+		}
+	}
+	return prompts, bodies
+}
+
+// script writes a program that can be executed.
+func script(t *testing.T, name, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestAttachments: what people send besides words reaches a model that sees, through the bridge,
+// the bus and the agent, each file fetched once; and what the agent sends comes once, whoever is
+// killed meanwhile.
+func TestAttachments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts programs")
+	}
+	model := &seer{}
+	web := httptest.NewServer(model)
+	t.Cleanup(web.Close)
+	workspace := t.TempDir()
+	png := []byte("\x89PNG\r\n\x1a\n a chart")
+	for _, name := range []string{"chart.png", "plan.png"} {
+		if err := os.WriteFile(filepath.Join(workspace, name), append(png, name...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSystem(t, "--harness=openai", "--model=seer", "--base-url="+web.URL+"/v1", "--workspace="+workspace,
+		"--transcribe="+script(t, "transcribe", `echo "heard $(cat "$1")"`), "--read-pdf="+script(t, "pdftotext", `echo "$# page: $(cat)"`)+" -q")
+	user := s.api.User("Will")
+	chat := s.api.DM(user)
+	say := func(m models.Message) { // and waits for the answer
+		n := len(s.api.Texts(chat.ID))
+		m.Chat, m.From = chat, &user
+		s.api.Post(m)
+		s.awaitTexts(chat, n+1)
+	}
+	last := func() string { texts := s.api.Texts(chat.ID); return texts[len(texts)-1] }
+	saysOnce := func(what string, shown ...[]byte) string {
+		t.Helper()
+		prompts, bodies := model.turnsWith(what)
+		if len(prompts) != 1 {
+			t.Fatalf("%d turns with %q", len(prompts), what)
+		}
+		for _, image := range shown {
+			if !strings.Contains(bodies[0], base64.StdEncoding.EncodeToString(image)) {
+				t.Errorf("the model did not get the bytes of an image of %q", what)
+			}
+		}
+		return prompts[0]
+	}
+
+	jpeg := []byte("\xff\xd8\xff\xe0 a cat")
+	picture := s.api.AddFile("a.jpg", "image/jpeg", jpeg)
+	say(models.Message{Caption: "what is this", Photo: []models.PhotoSize{{FileID: picture, FileUniqueID: "a", FileSize: len(jpeg)}}})
+	if saysOnce("what is this", jpeg); last() != "I see an image" {
+		t.Errorf("of a picture it said %q", last())
+	}
+	other := s.api.AddFile("b.png", "image/png", png)
+	n := len(s.api.Texts(chat.ID))
+	s.api.Album(chat, user, "both of them", picture, other)
+	s.awaitTexts(chat, n+1)
+	if saysOnce("both of them", jpeg, png); last() != "I see an image an image" {
+		t.Errorf("of an album it said %q", last())
+	}
+	for _, c := range []struct{ name, mime, content, want string }{
+		{"notes.txt", "text/plain", "milk and bread", "milk and bread"},
+		{"plan.pdf", "application/pdf", "%PDF-1.4 raw", "1 page: %PDF-1.4 raw"},
+	} {
+		id := s.api.AddFile(c.name, c.mime, []byte(c.content))
+		say(models.Message{Caption: "read this " + c.name, Document: &models.Document{FileID: id, FileUniqueID: id, FileName: c.name, MimeType: c.mime, FileSize: int64(len(c.content))}})
+		if !strings.Contains(last(), c.want) {
+			t.Errorf("of %s it said %q", c.name, last())
+		}
+	}
+	voice := s.api.AddFile("v.oga", "audio/ogg", []byte("la la"))
+	say(models.Message{Voice: &models.Voice{FileID: voice, FileUniqueID: "v", MimeType: "audio/ogg", FileSize: 5}})
+	saysOnce("it says, as transcribed: heard la la")
+	if got := len(s.api.Calls("getFile")); got != 5 {
+		t.Errorf("%d files were fetched; want each of 5 once", got)
+	}
+
+	photos := func(name string) (n int) {
+		for _, m := range s.api.Messages(chat.ID) {
+			if len(m.Photo) > 0 && m.From.IsBot && slices.Equal(s.api.Content(m.Photo[0].FileID), append(png, name...)) && m.Caption == "as you asked" {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range []struct {
+		killed, file string
+		leg          leg
+	}{{"agent", "chart.png", legAccept}, {"tg", "plan.png", legAcknowledge}} {
+		h := s.tap.hold(c.leg, protocol.TypeTGReply, protocol.Topic(c.file)) // the reply that holds its name
+		s.api.Say(chat, user, "send me <"+c.file+">")
+		n := len(s.api.Texts(chat.ID))
+		s.await("the reply with "+c.file, func() bool {
+			select {
+			case <-h.came:
+				return true
+			default:
+				return false
+			}
+		})
+		s.await("the picture", func() bool { return photos(c.file) > 0 })
+		s.kill(c.killed, chat)
+		h.outcome <- c.killed == "agent"
+		if c.killed == "tg" {
+			s.start("tg")
+		}
+		s.awaitTexts(chat, n+1)
+		s.settled(chat)
+		say(models.Message{Text: "anything else after " + c.file})
+		if got := photos(c.file); got != 1 {
+			t.Errorf("%s was shown %d times after the kill of %s", c.file, got, c.killed)
+		}
+	}
+}
