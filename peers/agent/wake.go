@@ -103,7 +103,7 @@ func wakeContent(w *collab.Wake) protocol.ChatMessage {
 		Chat: &protocol.Chat{ID: "work", Kind: "channel"}, Author: &protocol.Author{ID: "broker", Kind: "system"},
 	}
 	switch {
-	case answers(w):
+	case answers(w), w.Message != nil && w.Message.Kind == collab.KindStatus: // to take in
 		c.Event = string(attention.KindAnswer)
 	case w.Rule == collab.RuleDependency:
 		c.Event = protocol.EventBlocker
@@ -161,13 +161,20 @@ func wakeText(w *collab.Wake) string {
 
 // Answer queues the answer to a wake: an answer to its question, a message in its
 // conversation, or the output of its flight. A notice of the host and a word on the way to
-// the answer are messages in its conversation. Signals show in the state of the flight; see Disposed.
+// the answer are messages in its conversation; that there will be no answer is told the agent that
+// asked, which owes nothing for it, and is the end of a question. Signals show in the state of the flight; see Disposed.
 func (b *broker) Answer(tx *mailbox.Tx, e *mailbox.Entry, kind mailbox.SentKind, id protocol.MessageID, reply *protocol.ChatReply) {
 	o, m := &e.Origin, protocol.Message{}
 	post := collab.PostParams{ID: new(string(id)), ConversationID: o.ConversationID, Text: reply.Text, Surface: collab.SurfaceAgent}
+	unanswered := kind == mailbox.SentNotice && mailbox.NoAnswer(reply.IdempotencyKey)
 	switch {
-	case (kind == mailbox.SentNotice || kind == mailbox.SentInterim) && o.ConversationID != "": // for people who read there; it wakes nobody
+	case unanswered && o.QuestionID != "":
+		m = collab.QuestionAnswer.Message(b.agent.id, collab.AnswerParams{ID: o.QuestionID, Answer: reply.Text})
+	case (kind == mailbox.SentNotice || kind == mailbox.SentInterim) && o.ConversationID != "": // for people who read there; it wakes nobody else
 		post.Kind = collab.KindStatus
+		if unanswered && e.FromAgent() {
+			post.InReplyTo, post.Targets = o.MessageID, []string{e.Content.Author.ID}
+		}
 		m = collab.MessagePost.Message(b.agent.id, post)
 	case kind != mailbox.SentText:
 		return

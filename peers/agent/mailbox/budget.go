@@ -78,8 +78,8 @@ var budgetWords = map[string]string{
 }
 
 // withhold ends a turn that may not run, and its event. Whoever was owed an answer is
-// told, unless the notice is empty, once within the window for each reason and chat, and
-// since the newest halt. e may be nil.
+// told, unless the notice is empty, once within the window for each reason and chat, or
+// conversation or question of the broker, and since the newest halt. e may be nil.
 func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
 	tx.cancel(t, reason)
 	if e == nil || e.Settled() {
@@ -91,14 +91,14 @@ func (tx *Tx) withhold(t *Turn, e *Entry, reason, notice string) {
 	} else {
 		tx.Move(e, Ignore, reason)
 	}
-	if owed && notice != "" && !e.FromAgent() && !e.FromBroker() && !tx.told(e.Chat, reason) {
+	if owed && notice != "" && (e.Origin.QuestionID != "" || !tx.told(e, reason)) {
 		tx.Notice(e, reason, notice)
 	}
 }
 
-// told reports whether a chat had a notice of this kind within the window.
-func (v *View) told(chat protocol.Topic, kind string) bool {
+// told reports whether the conversation of an event had a notice of this kind within the window.
+func (v *View) told(e *Entry, kind string) bool {
 	return store.Value[bool](v.Tx, `SELECT EXISTS (SELECT 1 FROM sent WHERE chat = ?1 AND kind = 'notice' AND sent_at > ?2 AND key LIKE ?3
-			AND (?3 <> 'halted:%' OR sent_at > (SELECT coalesce(max(at), 0) FROM halts)))`,
-		chat, time.Now().Add(-budgetWindow).UnixMicro(), kind+":%")
+			AND (?3 <> 'halted:%' OR sent_at > (SELECT coalesce(max(at), 0) FROM halts)) AND (conversation = ?4 OR chat <> ?5))`,
+		e.Chat, time.Now().Add(-budgetWindow).UnixMicro(), kind+":%", e.Content.Chat.ID, protocol.TopicBroker)
 }

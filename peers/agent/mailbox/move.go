@@ -39,6 +39,9 @@ func (tx *Tx) Move(e *Entry, c Cause, reason string) {
 // another try.
 const NotAnswered = "I could not answer this message. Please send it again, or ask somebody else."
 
+// notAnsweredAgent is NotAnswered for an agent, which would send it again and again.
+const notAnsweredAgent = "I could not answer this message. Ask somebody else, or go on without it."
+
 // GiveUp ends an event that got no answer. Whoever was owed one is told once.
 func (tx *Tx) GiveUp(e *Entry, reason string) { tx.GiveUpTelling(e, reason, NotAnswered) }
 
@@ -55,14 +58,23 @@ func (tx *Tx) GiveUpTelling(e *Entry, reason, notice string) {
 	tx.TellFailure(e, notice)
 }
 
-// TellFailure tells the person who is owed an answer to an event that it failed, once.
+// TellFailure tells whoever is owed an answer to an event that it failed, once.
 func (tx *Tx) TellFailure(e *Entry, notice string) {
-	switch {
-	case e.Decision.Policy != attention.PolicyMustRespond:
-	case e.Content.Author.Kind != string(attention.AuthorHuman), e.FromBroker(): // two programs would talk about it for ever
-	default:
-		tx.Notice(e, NoticeFailed, notice)
+	if e.Decision.Policy != attention.PolicyMustRespond || e.FromAgent() && !tx.hears(e) {
+		return
 	}
+	if e.FromAgent() && notice == NotAnswered {
+		notice = notAnsweredAgent
+	}
+	tx.Notice(e, NoticeFailed, notice)
+}
+
+// hears reports whether the agent that wrote an event is told of its failure: not once a
+// person was called into their exchange, and not if it only says again what it said, for two
+// programs would tell each other so for ever.
+func (v *View) hears(e *Entry) bool {
+	x := v.Exchange(e)
+	return x.Weigh(time.Now()) == attention.VerdictAllow && (len(x.Heard) < 2 || !attention.AddsNothing(x.Heard[0], x.Heard[1:]))
 }
 
 // Finish ends a turn well and gives its event the disposition that is due. e may be

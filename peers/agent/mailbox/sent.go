@@ -64,6 +64,11 @@ const (
 	NoticeEscalation = "escalation"
 )
 
+// NoAnswer reports whether a notice with this key says that its event gets no answer.
+func NoAnswer(key string) bool {
+	return strings.HasPrefix(key, NoticeFailed+":") || strings.HasPrefix(key, "budget_") || strings.HasPrefix(key, reasonHalted+":")
+}
+
 // ReplyKey is the key of the answer to an event for which its author gave none.
 func ReplyKey(e *Entry) string { return e.EventID + ":reply" }
 

@@ -93,8 +93,12 @@ func (r *Runner) settleFinished(tx *mailbox.Tx, t *mailbox.Turn, box *tools.Tool
 // sendFinalText answers an event with a final text, as far as policy permits. One that
 // is too long is cut, and says so: nobody is left to shorten it.
 func sendFinalText(tx *mailbox.Tx, e *mailbox.Entry, answer string) {
-	if refusal := attention.PermitMessage(tx.Standing(e, answer)); refusal.Refused() {
-		tx.Refusal(e, e.EventID, "final_text", refusal.Reason)
+	if standing := tx.Standing(e, answer); attention.PermitMessage(standing).Refused() {
+		reason := attention.PermitMessage(standing).Reason
+		tx.Refusal(e, e.EventID, "final_text", reason)
+		if standing.Repeats { // what it says here it has said: that is no failure to tell another agent of
+			tx.Move(e, mailbox.Fail, reason)
+		}
 		return
 	}
 	const note = "\n\n[The rest was too long for a message.]"
